@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The simulator as host: the structs are its own, one per connection, and crates/algo/src/sock.rs
+ * mirrors them (a test compares every offset).
+ *
+ * An algorithm never calls back into the simulator. What it asks for (an extra ACK, another
+ * algorithm) is noted in struct cc_host and carried out when the callback has returned; the note
+ * keeps the value of ecn_flags at the time of asking, so nothing is lost by the delay.
+ */
+#ifndef KNEE_NATIVE_H
+#define KNEE_NATIVE_H
+
+struct sock {
+	u64 sk_pacing_rate;		/* bytes per second; all ones: no limit */
+	u64 sk_max_pacing_rate;
+	const void *cc_params;		/* this flow's parameters, an array of u32 */
+	u32 sk_pacing_status;		/* SK_PACING_... */
+	u32 sk_gso_max_size;		/* bytes */
+};
+
+struct inet_sock {
+	struct sock sk;
+};
+
+struct icsk_ack {
+	u8 pending;			/* ICSK_ACK_... */
+};
+
+struct inet_connection_sock {
+	struct inet_sock icsk_inet;
+	u8 icsk_ca_state;		/* enum tcp_ca_state */
+	u8 icsk_retransmits;		/* consecutive timeouts */
+	struct icsk_ack icsk_ack;
+	u64 icsk_ca_priv[13];		/* the algorithm's own 104 bytes */
+};
+
+struct tcp_sock {
+	struct inet_connection_sock inet_conn;
+	u32 snd_una;			/* first byte not acknowledged */
+	u32 snd_nxt;			/* next byte to send */
+	u32 snd_cwnd;			/* packets */
+	u32 snd_cwnd_cnt;		/* packets acked towards the next increment */
+	u32 snd_cwnd_clamp;		/* packets, never passed */
+	u32 snd_ssthresh;		/* packets */
+	u32 prior_cwnd;			/* packets, before the reduction in progress */
+	u32 prior_ssthresh;		/* packets, for undo; 0: undo not allowed */
+	u32 packets_out;		/* sent and not cumulatively acked */
+	u32 sacked_out;
+	u32 lost_out;
+	u32 retrans_out;
+	u32 max_packets_out;		/* largest packets_out of this window */
+	u32 delivered;			/* packets, cumulative, also by SACK */
+	u32 delivered_ce;		/* of these, acked with ECE */
+	u32 lost;			/* packets marked lost, cumulative */
+	u32 app_limited;		/* delivered count up to which samples are app-limited; 0: none */
+	u32 srtt_us;			/* smoothed RTT, us << 3 */
+	u32 mss_cache;			/* bytes of payload in a full segment */
+	u32 rcv_nxt;			/* next byte expected */
+	u32 lsndtime;			/* jiffies of the last data sent */
+	u32 reordering;			/* packets */
+	u32 undo_marker;		/* snd_una when the episode began; 0: nothing to undo */
+	u32 snd_cwnd_stamp;		/* jiffies when cwnd was last validated */
+	u32 min_rtt_us;			/* core's windowed minimum RTT, us */
+	u8 ecn_flags;			/* TCP_ECN_... */
+	u8 is_cwnd_limited;		/* noted by the last send attempt */
+	u64 tcp_mstamp;			/* us, the clock of the packet being processed */
+	u64 delivered_mstamp;		/* us, when delivered last changed */
+	u64 first_tx_mstamp;		/* us, start of the send phase being sampled */
+};
+
+/* What one ACK tells about RTT and the flight (pkts_acked). */
+struct ack_sample {
+	u32 pkts_acked;			/* cumulatively acked by this ACK */
+	s32 rtt_us;			/* of the last segment (S)ACKed, -1: none */
+	u32 in_flight;			/* bytes delivered since that segment was sent */
+};
+
+/* One delivery-rate sample (cong_control). */
+struct rate_sample {
+	u64 prior_mstamp;		/* us */
+	u32 prior_delivered;		/* packets */
+	u32 prior_delivered_ce;
+	s32 delivered;			/* packets over the interval; < 0: invalid */
+	s32 delivered_ce;
+	s64 interval_us;		/* < 0: invalid */
+	u32 snd_interval_us;
+	u32 rcv_interval_us;
+	s64 rtt_us;			/* -1: none */
+	s32 losses;			/* marked lost by this ACK */
+	u32 acked_sacked;		/* delivered by this ACK */
+	u32 prior_in_flight;		/* packets, before this ACK */
+	u32 last_end_seq;
+	bool is_app_limited;
+	bool is_retrans;
+	bool is_ack_delayed;
+};
+
+/* The operations, named and ordered as in the kernel. */
+struct tcp_congestion_ops {
+	u32 (*ssthresh)(struct sock *sk);
+	void (*cong_avoid)(struct sock *sk, u32 ack, u32 acked);
+	void (*set_state)(struct sock *sk, u8 new_state);
+	void (*cwnd_event)(struct sock *sk, u32 event);
+	void (*in_ack_event)(struct sock *sk, u32 flags);
+	void (*pkts_acked)(struct sock *sk, const struct ack_sample *sample);
+	u32 (*min_tso_segs)(struct sock *sk);
+	void (*cong_control)(struct sock *sk, u32 ack, s32 flag, const struct rate_sample *rs);
+	u32 (*undo_cwnd)(struct sock *sk);
+	u32 (*sndbuf_expand)(struct sock *sk);
+	void (*init)(struct sock *sk);
+	void (*release)(struct sock *sk);
+	char name[16];
+	u32 flags;			/* TCP_CONG_... */
+};
+
+/* A parameter as the host shows it: always a u32, perhaps one of named choices. */
+struct cc_param {
+	const char *name;
+	u32 default_value;
+	u32 min;
+	u32 max;
+	const char *choices;		/* "reno|cubic": names of 0, 1, ...; empty: a number */
+	const char *meaning;
+};
+
+/* A value inside the algorithm, for inspection. */
+struct cc_diag {
+	const char *name;
+	const char *unit;
+};
+
+/* What the host decides, and what the algorithm asks of it during one callback. */
+struct cc_host {
+	u64 random_state;
+	u32 jiffies;
+	u32 hz;
+	u32 acks_asked;			/* valid entries of the two arrays below */
+	u32 ack_rcv_nxt[2];
+	u8 ack_ecn_flags[2];
+	u8 fallback_asked;
+	char fallback_name[16];
+};
+
+extern _Thread_local struct cc_host *cc_host;
+
+#define CC_OP(type, name, ...) static type name(__VA_ARGS__)
+#define CC_FN(name) name
+#define CC_ALGORITHM(algorithm) const struct tcp_congestion_ops cc_ops_##algorithm
+
+#define CC_STATE(algorithm, type)						\
+	_Static_assert(sizeof(type) <= 104, "state passes the kernel's private area"); \
+	const u32 cc_state_bytes_##algorithm = sizeof(type);			\
+	static inline type *cc_state(const struct sock *sk)			\
+	{									\
+		return (type *)inet_csk(sk)->icsk_ca_priv;			\
+	}
+
+#define CC_NO_STATE(algorithm) const u32 cc_state_bytes_##algorithm = 0;
+
+#define CC_PARAM_FIELD(name, value, min, max, choices, meaning) u32 name;
+#define CC_PARAM_INFO(name, value, min, max, choices, meaning)			\
+	{ #name, value, min, max, choices, meaning },
+#define CC_PARAMS(algorithm, LIST)						\
+	struct algorithm##_params { LIST(CC_PARAM_FIELD) };			\
+	const struct cc_param cc_params_##algorithm[] = { LIST(CC_PARAM_INFO) };	\
+	const u32 cc_params_len_##algorithm =					\
+		sizeof(struct algorithm##_params) / sizeof(u32);		\
+	static inline const struct algorithm##_params *cc_params(const struct sock *sk) \
+	{									\
+		return (const struct algorithm##_params *)sk->cc_params;	\
+	}
+
+#define CC_NO_PARAMS(algorithm)							\
+	const struct cc_param cc_params_##algorithm[1] = { { 0 } };		\
+	const u32 cc_params_len_##algorithm = 0;
+
+#define CC_DIAG_INFO(name, unit, value) { #name, unit },
+#define CC_DIAG_READ(name, unit, value) *out++ = (value);
+#define CC_DIAG(algorithm, LIST)						\
+	const struct cc_diag cc_diag_##algorithm[] = { LIST(CC_DIAG_INFO) };	\
+	const u32 cc_diag_len_##algorithm =					\
+		sizeof(cc_diag_##algorithm) / sizeof(struct cc_diag);		\
+	void cc_diag_read_##algorithm(const struct sock *sk, u64 *out)		\
+	{									\
+		LIST(CC_DIAG_READ)						\
+	}
+
+#define CC_NO_DIAG(algorithm)							\
+	const struct cc_diag cc_diag_##algorithm[1] = { { 0 } };		\
+	const u32 cc_diag_len_##algorithm = 0;					\
+	void cc_diag_read_##algorithm(const struct sock *sk, u64 *out)		\
+	{									\
+		(void)sk;							\
+		(void)out;							\
+	}
+
+/* ---- what the host decides ---- */
+
+static inline u32 cc_jiffies32(void)
+{
+	return cc_host->jiffies;
+}
+#define tcp_jiffies32 cc_jiffies32()
+
+static inline u32 cc_hz(void)
+{
+	return cc_host->hz;
+}
+#define HZ cc_hz()
+
+/* Uniform over 32 bits (splitmix64). */
+static inline u32 cc_random_u32(void)
+{
+	u64 z = cc_host->random_state += 0x9e3779b97f4a7c15ull;
+
+	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+	z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+	return (u32)((z ^ (z >> 31)) >> 32);
+}
+
+/* Send a pure ACK for everything below rcv_nxt, with ECE as ecn_flags is now. */
+static inline void cc_send_ack(struct sock *sk, u32 rcv_nxt)
+{
+	u32 n = cc_host->acks_asked;
+
+	if (n < 2) {
+		cc_host->ack_rcv_nxt[n] = rcv_nxt;
+		cc_host->ack_ecn_flags[n] = ((struct tcp_sock *)sk)->ecn_flags;
+		cc_host->acks_asked = n + 1;
+	}
+}
+
+/* Leave this algorithm for another for the life of the connection, and stop sending ECT. */
+static inline void cc_fallback(struct sock *sk, const char *name)
+{
+	(void)sk;
+	strncpy(cc_host->fallback_name, name, sizeof(cc_host->fallback_name) - 1);
+	cc_host->fallback_asked = 1;
+}
+
+/* Whether ECN was negotiated, or the connection does not exist yet and so cannot tell. */
+static inline bool cc_ecn_negotiated(const struct sock *sk)
+{
+	return ((const struct tcp_sock *)sk)->ecn_flags & TCP_ECN_OK;
+}
+
+/* ---- fields that are bit-fields in the kernel ---- */
+
+static inline u8 cc_ca_state(const struct sock *sk)
+{
+	return ((const struct inet_connection_sock *)sk)->icsk_ca_state;
+}
+
+static inline bool cc_cwnd_limited_flag(const struct tcp_sock *tp)
+{
+	return tp->is_cwnd_limited;
+}
+
+/* ---- kernel functions ---- */
+
+/* Slow start for `acked` packets; returns those left over once ssthresh is reached. */
+static inline u32 tcp_slow_start(struct tcp_sock *tp, u32 acked)
+{
+	u32 cwnd = min_u32(tp->snd_cwnd + acked, tp->snd_ssthresh);
+
+	acked -= cwnd - tp->snd_cwnd;
+	tp->snd_cwnd = min_u32(cwnd, tp->snd_cwnd_clamp);
+	return acked;
+}
+
+/* Additive increase: one packet more for each `w` packets acked. */
+static inline void tcp_cong_avoid_ai(struct tcp_sock *tp, u32 w, u32 acked)
+{
+	if (tp->snd_cwnd_cnt >= w) {
+		tp->snd_cwnd_cnt = 0;
+		tp->snd_cwnd++;
+	}
+	tp->snd_cwnd_cnt += acked;
+	if (tp->snd_cwnd_cnt >= w && w > 0) {
+		u32 increments = tp->snd_cwnd_cnt / w;
+
+		tp->snd_cwnd_cnt -= increments * w;
+		tp->snd_cwnd += increments;
+	}
+	tp->snd_cwnd = min_u32(tp->snd_cwnd, tp->snd_cwnd_clamp);
+}
+
+static inline u32 tcp_reno_ssthresh(struct sock *sk)
+{
+	return max_u32(((struct tcp_sock *)sk)->snd_cwnd >> 1, 2);
+}
+
+static inline u32 tcp_reno_undo_cwnd(struct sock *sk)
+{
+	const struct tcp_sock *tp = (const struct tcp_sock *)sk;
+
+	return max_u32(tp->snd_cwnd, tp->prior_cwnd);
+}
+
+static inline bool tcp_is_cwnd_limited(const struct sock *sk);
+
+static inline void tcp_reno_cong_avoid(struct sock *sk, u32 ack, u32 acked)
+{
+	struct tcp_sock *tp = (struct tcp_sock *)sk;
+
+	(void)ack;
+	if (!tcp_is_cwnd_limited(sk))
+		return;
+	if (tp->snd_cwnd < tp->snd_ssthresh) {
+		acked = tcp_slow_start(tp, acked);
+		if (!acked)
+			return;
+	}
+	tcp_cong_avoid_ai(tp, tp->snd_cwnd, acked);
+}
+
+/* ---- arithmetic that differs between the hosts ---- */
+
+/* Quotient of two unsigned 64-bit values; 0 if the divisor is 0, as in BPF. */
+static inline u64 div64_u64(u64 dividend, u64 divisor)
+{
+	return divisor ? dividend / divisor : 0;
+}
+
+static inline u32 usecs_to_jiffies(u32 us)
+{
+	u64 per_second = 1000000;
+
+	return (u32)(((u64)us * cc_hz() + per_second - 1) / per_second);
+}
+
+static inline u32 msecs_to_jiffies(u32 ms)
+{
+	return (u32)(((u64)ms * cc_hz() + 999) / 1000);
+}
+
+#endif

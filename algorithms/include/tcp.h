@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The contract between a congestion control and its host.
+ *
+ * It declares what an algorithm may see of the kernel's sockets, under the kernel's names and with
+ * the kernel's meanings. Two hosts provide it:
+ *
+ *   native.h  the simulator: the structs below are what it keeps for each connection;
+ *   bpf.h     a running kernel: the structs are a view, their offsets are found at load time (CO-RE).
+ *
+ * An algorithm file includes this header only and holds no #ifdef. It reaches
+ *
+ *   its entry points   CC_OP(u32, dctcp_ssthresh, struct sock *sk) { ... }
+ *   its state          CC_STATE(dctcp, struct dctcp)             -> cc_state(sk)
+ *   its parameters     CC_PARAMS(dctcp, LIST)                    -> cc_params(sk)->shift_g
+ *   its inside views   CC_DIAG(dctcp, LIST)
+ *   its operations     CC_ALGORITHM(dctcp) = { .ssthresh = CC_FN(dctcp_ssthresh), ... };
+ *
+ * and everything that the host decides (time, random numbers, kernel functions) through functions,
+ * so that a recording of their results replays a run exactly.
+ */
+#ifndef KNEE_TCP_H
+#define KNEE_TCP_H
+
+#ifdef __bpf__
+#include "bpf_types.h"
+#else
+#include "native_types.h"
+#endif
+
+/* ca_state: where loss recovery stands. */
+enum tcp_ca_state {
+	TCP_CA_Open = 0,
+	TCP_CA_Disorder = 1,
+	TCP_CA_CWR = 2,
+	TCP_CA_Recovery = 3,
+	TCP_CA_Loss = 4,
+};
+
+/* Events of cwnd_event. */
+enum tcp_ca_event {
+	CA_EVENT_TX_START = 0,		/* first transmission with nothing in flight */
+	CA_EVENT_CWND_RESTART = 1,	/* window restart after idle */
+	CA_EVENT_COMPLETE_CWR = 2,	/* end of CWR or Recovery */
+	CA_EVENT_LOSS = 3,		/* retransmission timeout */
+	CA_EVENT_ECN_NO_CE = 4,		/* data segment without CE (needs TCP_CONG_NEEDS_ECN) */
+	CA_EVENT_ECN_IS_CE = 5,		/* data segment with CE */
+};
+
+/* Flags of in_ack_event. */
+#define CA_ACK_SLOWPATH		1
+#define CA_ACK_WIN_UPDATE	2
+#define CA_ACK_ECE		4
+
+/* Flags of an algorithm. */
+#define TCP_CONG_NON_RESTRICTED	1
+#define TCP_CONG_NEEDS_ECN	2
+
+/* ecn_flags */
+#define TCP_ECN_OK		1
+#define TCP_ECN_QUEUE_CWR	2
+#define TCP_ECN_DEMAND_CWR	4	/* while set, every outgoing segment carries ECE */
+#define TCP_ECN_SEEN		8
+
+/* icsk_ack.pending */
+#define ICSK_ACK_SCHED		1
+#define ICSK_ACK_TIMER		2
+#define ICSK_ACK_PUSHED		4
+#define ICSK_ACK_PUSHED2	8
+#define ICSK_ACK_NOW		16
+
+/* sk_pacing_status */
+#define SK_PACING_NONE		0
+#define SK_PACING_NEEDED	1
+#define SK_PACING_FQ		2
+
+#define TCP_INFINITE_SSTHRESH	0x7fffffff
+
+/* Sequence numbers compare modulo 2^32. */
+static inline bool before(u32 seq1, u32 seq2)
+{
+	return (s32)(seq1 - seq2) < 0;
+}
+
+#define after(seq2, seq1) before(seq1, seq2)
+
+static inline u32 min_u32(u32 a, u32 b)
+{
+	return a < b ? a : b;
+}
+
+static inline u32 max_u32(u32 a, u32 b)
+{
+	return a > b ? a : b;
+}
+
+static inline u32 clamp_u32(u32 value, u32 low, u32 high)
+{
+	return max_u32(low, min_u32(value, high));
+}
+
+#ifdef __bpf__
+#include "bpf.h"
+#else
+#include "native.h"
+#endif
+
+static inline struct tcp_sock *tcp_sk(const struct sock *sk)
+{
+	return (struct tcp_sock *)sk;
+}
+
+static inline struct inet_connection_sock *inet_csk(const struct sock *sk)
+{
+	return (struct inet_connection_sock *)sk;
+}
+
+static inline bool tcp_in_slow_start(const struct tcp_sock *tp)
+{
+	return tp->snd_cwnd < tp->snd_ssthresh;
+}
+
+static inline u32 tcp_packets_in_flight(const struct tcp_sock *tp)
+{
+	return tp->packets_out - (tp->sacked_out + tp->lost_out) + tp->retrans_out;
+}
+
+/*
+ * Whether cwnd, and not the application or the host, limits the flow. In slow start a window of up
+ * to twice the largest flight counts as used, so that a probe that doubles is not cut short.
+ */
+static inline bool tcp_is_cwnd_limited(const struct sock *sk)
+{
+	const struct tcp_sock *tp = tcp_sk(sk);
+
+	if (cc_cwnd_limited_flag(tp))
+		return true;
+	return tcp_in_slow_start(tp) && tp->snd_cwnd < 2 * tp->max_packets_out;
+}
+
+#endif

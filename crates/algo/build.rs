@@ -1,0 +1,75 @@
+//! Compiles every `algorithms/*.c` and writes the table of them: the folder is the list.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+fn main() {
+    let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
+    let algorithms = root.join("../../algorithms");
+    let include = algorithms.join("include");
+    let names = algorithm_names(&algorithms);
+
+    let mut build = cc::Build::new();
+    build
+        .include(&include)
+        .std("gnu11")
+        .warnings(true)
+        .extra_warnings(true)
+        .flag_if_supported("-Wno-unused-parameter")
+        .flag_if_supported("-Wno-unused-function")
+        .opt_level(2)
+        .file(root.join("src/host.c"));
+    for name in &names {
+        build.file(algorithms.join(format!("{name}.c")));
+    }
+    build.compile("knee_algorithms");
+
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
+    fs::write(out.join("table.rs"), table(&names)).expect("OUT_DIR is writable");
+
+    println!("cargo::rerun-if-changed={}", algorithms.display());
+    println!("cargo::rerun-if-changed={}", include.display());
+    println!("cargo::rerun-if-changed=src/host.c");
+}
+
+fn algorithm_names(folder: &Path) -> Vec<String> {
+    let mut names: Vec<String> = fs::read_dir(folder)
+        .expect("the folder algorithms/ exists")
+        .filter_map(|entry| {
+            let path = entry.ok()?.path();
+            let is_c = path.extension().is_some_and(|extension| extension == "c");
+            is_c.then(|| path.file_stem()?.to_str().map(str::to_owned))?
+        })
+        .collect();
+    names.sort();
+    names
+}
+
+/// The symbols that the macros of native.h give each algorithm, and one row for each.
+fn table(names: &[String]) -> String {
+    let mut text = String::from("unsafe extern \"C\" {\n");
+    for name in names {
+        write!(
+            text,
+            "    static cc_ops_{name}: Ops;\n    static cc_state_bytes_{name}: u32;\n    \
+             static cc_params_{name}: RawParam;\n    static cc_params_len_{name}: u32;\n    \
+             static cc_diag_{name}: RawDiag;\n    static cc_diag_len_{name}: u32;\n    \
+             fn cc_diag_read_{name}(sk: *const TcpSock, out: *mut u64);\n"
+        )
+        .expect("a String takes all");
+    }
+    text.push_str("}\n\nstatic RAW: &[Raw] = &[\n");
+    for name in names {
+        writeln!(
+            text,
+            "    Raw {{ name: \"{name}\", ops: &raw const cc_ops_{name}, \
+             state_bytes: &raw const cc_state_bytes_{name}, params: &raw const cc_params_{name}, \
+             params_len: &raw const cc_params_len_{name}, diag: &raw const cc_diag_{name}, \
+             diag_len: &raw const cc_diag_len_{name}, diag_read: cc_diag_read_{name} }},"
+        )
+        .expect("a String takes all");
+    }
+    text.push_str("];\n");
+    text
+}

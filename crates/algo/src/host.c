@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The native host's side of the contract: calls into the table of operations with the host's values
+ * in place, and the layout that the Rust mirror must have.
+ */
+#include "tcp.h"
+
+_Thread_local struct cc_host *cc_host;
+
+u32 cc_call_ssthresh(const struct tcp_congestion_ops *ops, struct sock *sk, struct cc_host *host)
+{
+	cc_host = host;
+	return ops->ssthresh(sk);
+}
+
+void cc_call_cong_avoid(const struct tcp_congestion_ops *ops, struct sock *sk, struct cc_host *host,
+			u32 ack, u32 acked)
+{
+	cc_host = host;
+	ops->cong_avoid(sk, ack, acked);
+}
+
+void cc_call_set_state(const struct tcp_congestion_ops *ops, struct sock *sk, struct cc_host *host,
+		       u8 state)
+{
+	cc_host = host;
+	ops->set_state(sk, state);
+}
+
+void cc_call_cwnd_event(const struct tcp_congestion_ops *ops, struct sock *sk, struct cc_host *host,
+			u32 event)
+{
+	cc_host = host;
+	ops->cwnd_event(sk, event);
+}
+
+void cc_call_in_ack_event(const struct tcp_congestion_ops *ops, struct sock *sk,
+			  struct cc_host *host, u32 flags)
+{
+	cc_host = host;
+	ops->in_ack_event(sk, flags);
+}
+
+void cc_call_pkts_acked(const struct tcp_congestion_ops *ops, struct sock *sk, struct cc_host *host,
+			const struct ack_sample *sample)
+{
+	cc_host = host;
+	ops->pkts_acked(sk, sample);
+}
+
+u32 cc_call_min_tso_segs(const struct tcp_congestion_ops *ops, struct sock *sk,
+			 struct cc_host *host)
+{
+	cc_host = host;
+	return ops->min_tso_segs(sk);
+}
+
+void cc_call_cong_control(const struct tcp_congestion_ops *ops, struct sock *sk,
+			  struct cc_host *host, u32 ack, s32 flag, const struct rate_sample *rs)
+{
+	cc_host = host;
+	ops->cong_control(sk, ack, flag, rs);
+}
+
+u32 cc_call_undo_cwnd(const struct tcp_congestion_ops *ops, struct sock *sk, struct cc_host *host)
+{
+	cc_host = host;
+	return ops->undo_cwnd(sk);
+}
+
+void cc_call_init(const struct tcp_congestion_ops *ops, struct sock *sk, struct cc_host *host)
+{
+	cc_host = host;
+	ops->init(sk);
+}
+
+void cc_call_release(const struct tcp_congestion_ops *ops, struct sock *sk, struct cc_host *host)
+{
+	cc_host = host;
+	ops->release(sk);
+}
+
+#define SOCK(field)	{ #field, offsetof(struct sock, field) }
+#define CSK(field)	{ #field, offsetof(struct inet_connection_sock, field) }
+#define TCP(field)	{ #field, offsetof(struct tcp_sock, field) }
+#define HOST(field)	{ "host." #field, offsetof(struct cc_host, field) }
+#define SIZE(type)	{ #type, sizeof(struct type) }
+
+const struct cc_layout {
+	const char *name;
+	u64 value;
+} cc_layout[] = {
+	SIZE(tcp_sock), SIZE(cc_host), SIZE(ack_sample), SIZE(rate_sample), SIZE(tcp_congestion_ops),
+	SOCK(sk_pacing_rate), SOCK(sk_max_pacing_rate), SOCK(cc_params), SOCK(sk_pacing_status),
+	SOCK(sk_gso_max_size), CSK(icsk_ca_state), CSK(icsk_retransmits), CSK(icsk_ack.pending),
+	CSK(icsk_ca_priv), TCP(snd_una), TCP(snd_nxt), TCP(snd_cwnd), TCP(snd_cwnd_cnt),
+	TCP(snd_cwnd_clamp), TCP(snd_ssthresh), TCP(prior_cwnd), TCP(prior_ssthresh),
+	TCP(packets_out), TCP(sacked_out), TCP(lost_out), TCP(retrans_out), TCP(max_packets_out),
+	TCP(delivered), TCP(delivered_ce), TCP(lost), TCP(app_limited), TCP(srtt_us), TCP(mss_cache),
+	TCP(rcv_nxt), TCP(lsndtime), TCP(reordering), TCP(undo_marker), TCP(snd_cwnd_stamp),
+	TCP(min_rtt_us), TCP(ecn_flags), TCP(is_cwnd_limited), TCP(tcp_mstamp),
+	TCP(delivered_mstamp), TCP(first_tx_mstamp), HOST(random_state), HOST(jiffies), HOST(hz),
+	HOST(acks_asked), HOST(ack_rcv_nxt), HOST(ack_ecn_flags), HOST(fallback_asked),
+	HOST(fallback_name), { 0 },
+};

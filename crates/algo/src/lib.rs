@@ -1,0 +1,608 @@
+//! The congestion controls of `algorithms/*.c`, built natively, behind a safe interface.
+//!
+//! An [`Algorithm`] is one of those files. It works on a [`TcpSock`], the trimmed kernel socket
+//! that the caller owns, and on a [`Host`], which gives it time and random numbers and notes what
+//! it asks for. It never calls back, so a call is a plain function of these two.
+//!
+//! ```
+//! use knee_algo::{Algorithm, Host, TcpSock};
+//!
+//! let reno = Algorithm::by_name("reno").expect("it is in the folder");
+//! let params = reno.default_params();
+//! let mut host = Host::new(1000, 1);
+//! let mut sock = TcpSock::default();
+//! (sock.snd_cwnd, sock.is_cwnd_limited) = (10, 1);
+//! reno.cong_avoid(&mut sock, &mut host, &params, 0, 2);
+//! assert_eq!(sock.snd_cwnd, 12, "slow start counts every packet");
+//! assert_eq!(reno.ssthresh(&mut sock, &mut host, &params), 6);
+//! ```
+
+mod sock;
+
+pub use sock::{AckSample, AskedAck, Host, RateSample, TcpSock};
+
+use std::ffi::{CStr, c_char};
+use std::fmt;
+use std::sync::OnceLock;
+
+/// `snd_ssthresh` of a connection that has seen no congestion.
+pub const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
+
+/// Values of [`TcpSock::icsk_ca_state`].
+pub mod ca_state {
+    /// Nothing unusual.
+    pub const OPEN: u8 = 0;
+    /// Some SACK or duplicate ACK seen.
+    pub const DISORDER: u8 = 1;
+    /// Reducing after ECE.
+    pub const CWR: u8 = 2;
+    /// Retransmitting what SACK and RACK found lost.
+    pub const RECOVERY: u8 = 3;
+    /// After a retransmission timeout.
+    pub const LOSS: u8 = 4;
+}
+
+/// Events of [`Algorithm::cwnd_event`].
+pub mod ca_event {
+    /// First transmission with nothing in flight.
+    pub const TX_START: u32 = 0;
+    /// Window restart after idle.
+    pub const CWND_RESTART: u32 = 1;
+    /// End of CWR or Recovery.
+    pub const COMPLETE_CWR: u32 = 2;
+    /// Retransmission timeout.
+    pub const LOSS: u32 = 3;
+    /// Data segment without CE.
+    pub const ECN_NO_CE: u32 = 4;
+    /// Data segment with CE.
+    pub const ECN_IS_CE: u32 = 5;
+}
+
+/// Bits of [`TcpSock::ecn_flags`].
+pub mod ecn_flags {
+    /// ECN was negotiated.
+    pub const OK: u8 = 1;
+    /// The next new data segment carries CWR.
+    pub const QUEUE_CWR: u8 = 2;
+    /// Every outgoing segment carries ECE.
+    pub const DEMAND_CWR: u8 = 4;
+    /// An ECT packet was received.
+    pub const SEEN: u8 = 8;
+}
+
+/// Bits of [`TcpSock::icsk_ack_pending`].
+pub mod ack_pending {
+    /// An ACK is owed.
+    pub const SCHED: u8 = 1;
+    /// The delayed-ACK timer runs.
+    pub const TIMER: u8 = 2;
+    /// A segment with PSH came.
+    pub const PUSHED: u8 = 4;
+    /// Two such segments came.
+    pub const PUSHED2: u8 = 8;
+    /// The ACK must not be delayed.
+    pub const NOW: u8 = 16;
+}
+
+/// Flag of an algorithm that needs ECN on its connections.
+pub const NEEDS_ECN: u32 = 2;
+
+type Sk = *mut TcpSock;
+
+/// The C table of operations; the calls go through `host.c`, which knows their types.
+#[repr(C)]
+struct Ops {
+    ssthresh: Option<unsafe extern "C" fn()>,
+    cong_avoid: Option<unsafe extern "C" fn()>,
+    set_state: Option<unsafe extern "C" fn()>,
+    cwnd_event: Option<unsafe extern "C" fn()>,
+    in_ack_event: Option<unsafe extern "C" fn()>,
+    pkts_acked: Option<unsafe extern "C" fn()>,
+    min_tso_segs: Option<unsafe extern "C" fn()>,
+    cong_control: Option<unsafe extern "C" fn()>,
+    undo_cwnd: Option<unsafe extern "C" fn()>,
+    sndbuf_expand: Option<unsafe extern "C" fn()>,
+    init: Option<unsafe extern "C" fn()>,
+    release: Option<unsafe extern "C" fn()>,
+    name: [c_char; 16],
+    flags: u32,
+}
+
+#[repr(C)]
+struct RawParam {
+    name: *const c_char,
+    default_value: u32,
+    min: u32,
+    max: u32,
+    choices: *const c_char,
+    meaning: *const c_char,
+}
+
+#[repr(C)]
+struct RawDiag {
+    name: *const c_char,
+    unit: *const c_char,
+}
+
+struct Raw {
+    name: &'static str,
+    ops: *const Ops,
+    state_bytes: *const u32,
+    params: *const RawParam,
+    params_len: *const u32,
+    diag: *const RawDiag,
+    diag_len: *const u32,
+    diag_read: unsafe extern "C" fn(*const TcpSock, *mut u64),
+}
+
+// SAFETY: all pointers are to constants of the C objects.
+unsafe impl Sync for Raw {}
+
+include!(concat!(env!("OUT_DIR"), "/table.rs"));
+
+unsafe extern "C" {
+    fn cc_call_ssthresh(ops: *const Ops, sk: Sk, host: *mut Host) -> u32;
+    fn cc_call_cong_avoid(ops: *const Ops, sk: Sk, host: *mut Host, ack: u32, acked: u32);
+    fn cc_call_set_state(ops: *const Ops, sk: Sk, host: *mut Host, state: u8);
+    fn cc_call_cwnd_event(ops: *const Ops, sk: Sk, host: *mut Host, event: u32);
+    fn cc_call_in_ack_event(ops: *const Ops, sk: Sk, host: *mut Host, flags: u32);
+    fn cc_call_pkts_acked(ops: *const Ops, sk: Sk, host: *mut Host, sample: *const AckSample);
+    fn cc_call_min_tso_segs(ops: *const Ops, sk: Sk, host: *mut Host) -> u32;
+    fn cc_call_cong_control(
+        ops: *const Ops,
+        sk: Sk,
+        host: *mut Host,
+        ack: u32,
+        flag: i32,
+        rs: *const RateSample,
+    );
+    fn cc_call_undo_cwnd(ops: *const Ops, sk: Sk, host: *mut Host) -> u32;
+    fn cc_call_init(ops: *const Ops, sk: Sk, host: *mut Host);
+    fn cc_call_release(ops: *const Ops, sk: Sk, host: *mut Host);
+}
+
+/// A parameter of an algorithm.
+#[derive(Clone, Debug)]
+pub struct ParamInfo {
+    /// As in `--set name=value`.
+    pub name: &'static str,
+    /// The value if none is given.
+    pub default: u32,
+    /// Smallest value allowed.
+    pub min: u32,
+    /// Largest value allowed.
+    pub max: u32,
+    /// Names of the values 0, 1, ...; empty: a plain number.
+    pub choices: Vec<&'static str>,
+    /// What it does, one phrase.
+    pub meaning: &'static str,
+}
+
+impl ParamInfo {
+    /// The value as a person writes it.
+    pub fn show(&self, value: u32) -> String {
+        match self.choices.get(value as usize) {
+            Some(choice) => (*choice).to_owned(),
+            None => value.to_string(),
+        }
+    }
+
+    fn parse(&self, text: &str) -> Option<u32> {
+        if let Some(index) = self.choices.iter().position(|choice| *choice == text) {
+            return Some(index as u32);
+        }
+        let value = text.parse().ok()?;
+        (self.min..=self.max).contains(&value).then_some(value)
+    }
+
+    fn allowed(&self) -> String {
+        if self.choices.is_empty() {
+            format!("a whole number from {} to {}", self.min, self.max)
+        } else {
+            format!("one of {}", self.choices.join(", "))
+        }
+    }
+}
+
+/// A value inside an algorithm, for inspection.
+#[derive(Clone, Copy, Debug)]
+pub struct DiagInfo {
+    /// Name, as a column of a series.
+    pub name: &'static str,
+    /// Unit; empty: none.
+    pub unit: &'static str,
+}
+
+/// Parameter values of one flow, in the order of [`Algorithm::params`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Params(Box<[u32]>);
+
+impl Params {
+    /// The raw values, in the order of [`Algorithm::params`].
+    pub fn values(&self) -> &[u32] {
+        &self.0
+    }
+}
+
+/// What is wrong with a name or a value given by a person.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// No such algorithm; holds the name and those there are.
+    UnknownAlgorithm(String),
+    /// The algorithm has no such parameter.
+    UnknownParam {
+        /// The algorithm.
+        algorithm: &'static str,
+        /// The name given.
+        name: String,
+        /// Those there are.
+        known: Vec<&'static str>,
+    },
+    /// The value is not allowed.
+    BadValue {
+        /// The algorithm.
+        algorithm: &'static str,
+        /// The parameter.
+        name: &'static str,
+        /// The value given.
+        value: String,
+        /// What is allowed, in words.
+        allowed: String,
+    },
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::UnknownAlgorithm(name) => {
+                let known: Vec<_> = Algorithm::all().iter().map(Algorithm::name).collect();
+                write!(f, "no algorithm \"{name}\"; there are {}", known.join(", "))
+            }
+            Error::UnknownParam { algorithm, name, known } if known.is_empty() => {
+                write!(f, "{algorithm} has no parameters, so no \"{name}\"")
+            }
+            Error::UnknownParam { algorithm, name, known } => {
+                write!(f, "{algorithm} has no parameter \"{name}\"; it has {}", known.join(", "))
+            }
+            Error::BadValue { algorithm, name, value, allowed } => {
+                write!(f, "{algorithm}: {name} = \"{value}\": must be {allowed}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// One congestion control: a file of `algorithms/`.
+pub struct Algorithm {
+    raw: &'static Raw,
+    ops: *const Ops,
+    params: Vec<ParamInfo>,
+    diag: Vec<DiagInfo>,
+    flags: u32,
+    has: Has,
+}
+
+/// Which optional operations there are, copied out of the C table.
+struct Has {
+    cong_control: bool,
+    set_state: bool,
+    cwnd_event: bool,
+    in_ack_event: bool,
+    pkts_acked: bool,
+    min_tso_segs: bool,
+    init: bool,
+    release: bool,
+}
+
+// SAFETY: the pointers are to constants of the C objects.
+unsafe impl Send for Algorithm {}
+// SAFETY: as above.
+unsafe impl Sync for Algorithm {}
+
+impl fmt::Debug for Algorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Algorithm({})", self.raw.name)
+    }
+}
+
+impl Algorithm {
+    /// All algorithms, by name.
+    pub fn all() -> &'static [Algorithm] {
+        static ALL: OnceLock<Vec<Algorithm>> = OnceLock::new();
+        ALL.get_or_init(|| RAW.iter().map(Algorithm::from_raw).collect())
+    }
+
+    /// The algorithm of this name.
+    ///
+    /// # Errors
+    /// [`Error::UnknownAlgorithm`], which lists those there are.
+    pub fn by_name(name: &str) -> Result<&'static Algorithm, Error> {
+        Algorithm::all()
+            .iter()
+            .find(|algorithm| algorithm.name() == name)
+            .ok_or_else(|| Error::UnknownAlgorithm(name.to_owned()))
+    }
+
+    fn from_raw(raw: &'static Raw) -> Algorithm {
+        // SAFETY: the tables are constants of the C objects with the lengths they state; the
+        // mirrors' layouts are compared with the C side's by a test.
+        let (ops, params, diag) = unsafe {
+            (
+                &*raw.ops,
+                std::slice::from_raw_parts(raw.params, *raw.params_len as usize),
+                std::slice::from_raw_parts(raw.diag, *raw.diag_len as usize),
+            )
+        };
+        let params = params
+            .iter()
+            .map(|param| ParamInfo {
+                name: text(param.name),
+                default: param.default_value,
+                min: param.min,
+                max: param.max,
+                choices: text(param.choices).split('|').filter(|choice| !choice.is_empty()).collect(),
+                meaning: text(param.meaning),
+            })
+            .collect();
+        let diag =
+            diag.iter().map(|diag| DiagInfo { name: text(diag.name), unit: text(diag.unit) });
+        Algorithm {
+            raw,
+            ops,
+            params,
+            diag: diag.collect(),
+            flags: ops.flags,
+            has: Has {
+                cong_control: ops.cong_control.is_some(),
+                set_state: ops.set_state.is_some(),
+                cwnd_event: ops.cwnd_event.is_some(),
+                in_ack_event: ops.in_ack_event.is_some(),
+                pkts_acked: ops.pkts_acked.is_some(),
+                min_tso_segs: ops.min_tso_segs.is_some(),
+                init: ops.init.is_some(),
+                release: ops.release.is_some(),
+            },
+        }
+    }
+
+    /// Its name: the file's.
+    pub fn name(&self) -> &'static str {
+        self.raw.name
+    }
+
+    /// Bytes of private state per connection.
+    pub fn state_bytes(&self) -> u32 {
+        // SAFETY: a constant of the C object.
+        unsafe { *self.raw.state_bytes }
+    }
+
+    /// Its parameters.
+    pub fn params(&self) -> &[ParamInfo] {
+        &self.params
+    }
+
+    /// The values it shows of itself.
+    pub fn diag(&self) -> &[DiagInfo] {
+        &self.diag
+    }
+
+    /// Whether its connections must negotiate ECN and send ECT on every packet.
+    pub fn needs_ecn(&self) -> bool {
+        self.flags & NEEDS_ECN != 0
+    }
+
+    /// Whether it sets cwnd and pacing rate itself on every ACK (BBR's way).
+    pub fn has_cong_control(&self) -> bool {
+        self.has.cong_control
+    }
+
+    /// Whether it listens to `in_ack_event`.
+    #[inline]
+    pub fn has_in_ack_event(&self) -> bool {
+        self.has.in_ack_event
+    }
+
+    /// Whether it listens to `pkts_acked`.
+    #[inline]
+    pub fn has_pkts_acked(&self) -> bool {
+        self.has.pkts_acked
+    }
+
+    /// The names of the operations it has, in the kernel's order.
+    pub fn operations(&self) -> Vec<&'static str> {
+        [
+            ("ssthresh", true),
+            ("cong_avoid", !self.has.cong_control),
+            ("set_state", self.has.set_state),
+            ("cwnd_event", self.has.cwnd_event),
+            ("in_ack_event", self.has.in_ack_event),
+            ("pkts_acked", self.has.pkts_acked),
+            ("min_tso_segs", self.has.min_tso_segs),
+            ("cong_control", self.has.cong_control),
+            ("undo_cwnd", true),
+            ("init", self.has.init),
+            ("release", self.has.release),
+        ]
+        .into_iter()
+        .filter_map(|(name, has)| has.then_some(name))
+        .collect()
+    }
+
+    /// The default value of each parameter.
+    pub fn default_params(&self) -> Params {
+        Params(self.params.iter().map(|param| param.default).collect())
+    }
+
+    /// Sets one parameter by name; `value` is a number or one of its named choices.
+    ///
+    /// # Errors
+    /// [`Error::UnknownParam`] and [`Error::BadValue`] say what would have been allowed.
+    pub fn set_param(&self, params: &mut Params, name: &str, value: &str) -> Result<(), Error> {
+        let index = self.params.iter().position(|param| param.name == name).ok_or_else(|| {
+            Error::UnknownParam {
+                algorithm: self.name(),
+                name: name.to_owned(),
+                known: self.params.iter().map(|param| param.name).collect(),
+            }
+        })?;
+        let info = &self.params[index];
+        params.0[index] = info.parse(value).ok_or_else(|| Error::BadValue {
+            algorithm: self.name(),
+            name: info.name,
+            value: value.to_owned(),
+            allowed: info.allowed(),
+        })?;
+        Ok(())
+    }
+
+    /// Runs `call` with the parameters in place.
+    ///
+    /// The exclusive borrows of `sock` and `host` are what makes the C side's writes sound: it
+    /// touches nothing else, and keeps no pointer beyond the call.
+    #[inline]
+    fn with<R>(&self, sock: &mut TcpSock, params: &Params, call: impl FnOnce(Sk) -> R) -> R {
+        debug_assert_eq!(params.0.len(), self.params.len(), "parameters of another algorithm");
+        sock.cc_params = params.0.as_ptr();
+        let result = call(sock);
+        sock.cc_params = std::ptr::null();
+        debug_assert!(sock.snd_cwnd > 0 || sock.mss_cache == 0, "{} set cwnd to 0", self.name());
+        result
+    }
+
+    /// The connection is established (or the algorithm was chosen on an established one).
+    pub fn init(&self, sock: &mut TcpSock, host: &mut Host, params: &Params) {
+        sock.icsk_ca_priv = [0; 13];
+        if self.has.init {
+            // SAFETY: see `with`; the operation exists.
+            self.with(sock, params, |sk| unsafe { cc_call_init(self.ops, sk, host) });
+        }
+    }
+
+    /// The connection ends or changes its algorithm.
+    pub fn release(&self, sock: &mut TcpSock, host: &mut Host, params: &Params) {
+        if self.has.release {
+            // SAFETY: see `with`; the operation exists.
+            self.with(sock, params, |sk| unsafe { cc_call_release(self.ops, sk, host) });
+        }
+    }
+
+    /// The new ssthresh in packets, at the start of CWR, Recovery or Loss.
+    pub fn ssthresh(&self, sock: &mut TcpSock, host: &mut Host, params: &Params) -> u32 {
+        // SAFETY: see `with`; every algorithm has this operation, as the kernel demands.
+        self.with(sock, params, |sk| unsafe { cc_call_ssthresh(self.ops, sk, host) })
+    }
+
+    /// Growth for `acked` packets delivered; `ack` is the acknowledged sequence number.
+    #[inline]
+    pub fn cong_avoid(
+        &self,
+        sock: &mut TcpSock,
+        host: &mut Host,
+        params: &Params,
+        ack: u32,
+        acked: u32,
+    ) {
+        debug_assert!(!self.has.cong_control);
+        // SAFETY: see `with`; it exists where cong_control does not, as the kernel demands.
+        self.with(sock, params, |sk| unsafe {
+            cc_call_cong_avoid(self.ops, sk, host, ack, acked);
+        });
+    }
+
+    /// `icsk_ca_state` is about to become `state`.
+    pub fn set_state(&self, sock: &mut TcpSock, host: &mut Host, params: &Params, state: u8) {
+        if self.has.set_state {
+            // SAFETY: see `with`; the operation exists.
+            self.with(sock, params, |sk| unsafe { cc_call_set_state(self.ops, sk, host, state) });
+        }
+    }
+
+    /// One of [`ca_event`].
+    #[inline]
+    pub fn cwnd_event(&self, sock: &mut TcpSock, host: &mut Host, params: &Params, event: u32) {
+        if self.has.cwnd_event {
+            // SAFETY: see `with`; the operation exists.
+            self.with(sock, params, |sk| unsafe { cc_call_cwnd_event(self.ops, sk, host, event) });
+        }
+    }
+
+    /// An ACK came; flags: 1 slow path, 2 window update, 4 ECE.
+    #[inline]
+    pub fn in_ack_event(&self, sock: &mut TcpSock, host: &mut Host, params: &Params, flags: u32) {
+        if self.has.in_ack_event {
+            // SAFETY: see `with`; the operation exists.
+            self.with(sock, params, |sk| unsafe {
+                cc_call_in_ack_event(self.ops, sk, host, flags);
+            });
+        }
+    }
+
+    /// The retransmit queue was cleaned.
+    #[inline]
+    pub fn pkts_acked(
+        &self,
+        sock: &mut TcpSock,
+        host: &mut Host,
+        params: &Params,
+        sample: &AckSample,
+    ) {
+        if self.has.pkts_acked {
+            // SAFETY: see `with`; the operation exists and only reads the sample.
+            self.with(sock, params, |sk| unsafe {
+                cc_call_pkts_acked(self.ops, sk, host, sample);
+            });
+        }
+    }
+
+    /// Least segments per burst; the kernel's 2 if the algorithm does not say.
+    pub fn min_tso_segs(&self, sock: &mut TcpSock, host: &mut Host, params: &Params) -> u32 {
+        if self.has.min_tso_segs {
+            // SAFETY: see `with`; the operation exists.
+            self.with(sock, params, |sk| unsafe { cc_call_min_tso_segs(self.ops, sk, host) })
+        } else {
+            2
+        }
+    }
+
+    /// End of an ACK, for algorithms that set cwnd themselves.
+    #[inline]
+    pub fn cong_control(
+        &self,
+        sock: &mut TcpSock,
+        host: &mut Host,
+        params: &Params,
+        (ack, flag): (u32, i32),
+        rs: &RateSample,
+    ) {
+        if self.has.cong_control {
+            // SAFETY: see `with`; the operation exists and only reads the sample.
+            self.with(sock, params, |sk| unsafe {
+                cc_call_cong_control(self.ops, sk, host, ack, flag, rs);
+            });
+        }
+    }
+
+    /// The cwnd to return to, in packets, when a reduction was not justified.
+    pub fn undo_cwnd(&self, sock: &mut TcpSock, host: &mut Host, params: &Params) -> u32 {
+        // SAFETY: see `with`; every algorithm has this operation, as the kernel demands.
+        self.with(sock, params, |sk| unsafe { cc_call_undo_cwnd(self.ops, sk, host) })
+    }
+
+    /// The values of [`Algorithm::diag`] for this connection.
+    pub fn read_diag(&self, sock: &mut TcpSock, params: &Params) -> Vec<u64> {
+        let mut values = vec![0; self.diag.len()];
+        // SAFETY: see `with`; the function writes as many values as the table has rows.
+        self.with(sock, params, |sk| unsafe { (self.raw.diag_read)(sk, values.as_mut_ptr()) });
+        values
+    }
+}
+
+/// A C string constant as text.
+fn text(pointer: *const c_char) -> &'static str {
+    // SAFETY: string literals of the C objects.
+    unsafe { CStr::from_ptr(pointer) }.to_str().unwrap_or("?")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,245 @@
+use super::*;
+
+#[repr(C)]
+struct Layout {
+    name: *const c_char,
+    value: u64,
+}
+
+unsafe extern "C" {
+    static cc_layout: Layout;
+}
+
+#[test]
+fn the_mirrors_have_the_layout_of_the_c_structs() {
+    let ours = sock::layout();
+    let mut row: *const Layout = &raw const cc_layout;
+    let mut rows = 0;
+    // SAFETY: the table ends with a row without a name.
+    while let Some(layout) = unsafe { row.as_ref() }.filter(|layout| !layout.name.is_null()) {
+        let name = text(layout.name);
+        let (_, value) = ours.iter().find(|(ours, _)| *ours == name).expect(name);
+        assert_eq!(*value, layout.value, "{name}");
+        rows += 1;
+        // SAFETY: the row just read was not the last.
+        row = unsafe { row.add(1) };
+    }
+    assert_eq!(rows, ours.len(), "a field is missing on the C side");
+}
+
+struct Flow {
+    algorithm: &'static Algorithm,
+    params: Params,
+    host: Host,
+    sock: TcpSock,
+}
+
+fn flow(name: &str, cwnd: u32) -> Flow {
+    let algorithm = Algorithm::by_name(name).unwrap();
+    let mut flow = Flow {
+        algorithm,
+        params: algorithm.default_params(),
+        host: Host::new(1000, 1),
+        sock: TcpSock {
+            snd_cwnd: cwnd,
+            mss_cache: 1448,
+            is_cwnd_limited: 1,
+            ecn_flags: ecn_flags::OK,
+            ..TcpSock::default()
+        },
+    };
+    flow.host.jiffies = 100_000;
+    algorithm.init(&mut flow.sock, &mut flow.host, &flow.params);
+    flow
+}
+
+impl Flow {
+    fn diag(&mut self, name: &str) -> u64 {
+        let index = self.algorithm.diag().iter().position(|diag| diag.name == name).unwrap();
+        self.algorithm.read_diag(&mut self.sock, &self.params)[index]
+    }
+
+    /// One observation window of `delivered` packets, `marked` of them.
+    fn window(&mut self, delivered: u32, marked: u32) {
+        self.sock.delivered += delivered;
+        self.sock.delivered_ce += marked;
+        self.sock.snd_una = self.sock.snd_nxt;
+        self.sock.snd_nxt += delivered * 1448;
+        self.algorithm.in_ack_event(&mut self.sock, &mut self.host, &self.params, 0);
+    }
+
+    fn ssthresh(&mut self) -> u32 {
+        self.algorithm.ssthresh(&mut self.sock, &mut self.host, &self.params)
+    }
+}
+
+#[test]
+fn dctcp_alpha_follows_the_worked_values_of_rfc_8257_arithmetic() {
+    // No marks: 1024 -> 960 -> 900 -> 844 -> 792, and below 16 to 0 in one step.
+    let mut dctcp = flow("dctcp", 10);
+    let mut seen = vec![dctcp.diag("alpha")];
+    for _ in 0..4 {
+        dctcp.window(10, 0);
+        seen.push(dctcp.diag("alpha"));
+    }
+    assert_eq!(seen, [1024, 960, 900, 844, 792]);
+    for _ in 0..200 {
+        dctcp.window(10, 0);
+    }
+    assert_eq!(dctcp.diag("alpha"), 0);
+    // All marked from 0: 64, 124, 181, 234.
+    let mut seen = Vec::new();
+    for _ in 0..4 {
+        dctcp.window(10, 10);
+        seen.push(dctcp.diag("alpha"));
+    }
+    assert_eq!(seen, [64, 124, 181, 234]);
+}
+
+#[test]
+fn dctcp_cuts_by_half_of_alpha_and_never_below_two() {
+    let mut dctcp = flow("dctcp", 100);
+    assert_eq!(dctcp.ssthresh(), 50, "alpha 1 halves");
+    dctcp.sock.snd_cwnd = 2;
+    assert_eq!(dctcp.ssthresh(), 2);
+    dctcp.sock.snd_cwnd = 100;
+    for _ in 0..200 {
+        dctcp.window(10, 0);
+    }
+    assert_eq!(dctcp.ssthresh(), 100, "alpha 0 leaves the window as it is");
+}
+
+#[test]
+fn dctcp_halves_on_loss_and_on_timeout_whatever_alpha_is() {
+    let mut dctcp = flow("dctcp", 100);
+    for _ in 0..200 {
+        dctcp.window(10, 0);
+    }
+    let Flow { algorithm, params, host, sock } = &mut dctcp;
+    algorithm.set_state(sock, host, params, ca_state::RECOVERY);
+    assert_eq!(sock.snd_ssthresh, 50);
+    sock.icsk_ca_state = ca_state::RECOVERY;
+    sock.snd_cwnd = 60;
+    algorithm.set_state(sock, host, params, ca_state::RECOVERY);
+    assert_eq!(sock.snd_ssthresh, 50, "not again in the same episode");
+    algorithm.cwnd_event(sock, host, params, ca_event::LOSS);
+    assert_eq!(sock.snd_ssthresh, 30);
+    sock.snd_cwnd = 1;
+    assert_eq!(algorithm.undo_cwnd(sock, host, params), 60);
+}
+
+#[test]
+fn dctcp_receiver_acks_the_old_state_first_when_ce_changes() {
+    let mut dctcp = flow("dctcp", 10);
+    let Flow { algorithm, params, host, sock } = &mut dctcp;
+    sock.rcv_nxt = 1000;
+    algorithm.cwnd_event(sock, host, params, ca_event::ECN_NO_CE);
+    assert_eq!(host.take_asked_acks().count(), 0);
+    // A delayed ACK is owed for the segment before; then CE arrives.
+    sock.icsk_ack_pending = ack_pending::SCHED | ack_pending::TIMER;
+    sock.rcv_nxt = 2448;
+    algorithm.cwnd_event(sock, host, params, ca_event::ECN_IS_CE);
+    let asked: Vec<_> = host.take_asked_acks().collect();
+    assert_eq!(asked, [AskedAck { rcv_nxt: 1000, ecn_flags: ecn_flags::OK }]);
+    assert_eq!(sock.ecn_flags, ecn_flags::OK | ecn_flags::DEMAND_CWR);
+    assert_ne!(sock.icsk_ack_pending & ack_pending::NOW, 0);
+    // More of the same: no ACK out of turn.
+    sock.icsk_ack_pending = 0;
+    algorithm.cwnd_event(sock, host, params, ca_event::ECN_IS_CE);
+    assert_eq!(host.take_asked_acks().count(), 0);
+    assert_eq!(sock.icsk_ack_pending, 0);
+    // Back to unmarked, nothing owed: only the immediate ACK.
+    algorithm.cwnd_event(sock, host, params, ca_event::ECN_NO_CE);
+    assert_eq!(host.take_asked_acks().count(), 0);
+    assert_ne!(sock.icsk_ack_pending & ack_pending::NOW, 0);
+    assert_eq!(sock.ecn_flags, ecn_flags::OK);
+}
+
+#[test]
+fn dctcp_without_ecn_asks_for_its_fallback() {
+    for (value, name) in [("reno", "reno"), ("cubic", "cubic")] {
+        let mut dctcp = flow("dctcp", 10);
+        let Flow { algorithm, params, host, sock } = &mut dctcp;
+        algorithm.set_param(params, "fallback", value).unwrap();
+        sock.ecn_flags = 0;
+        algorithm.init(sock, host, params);
+        assert_eq!(host.take_fallback().as_deref(), Some(name));
+        assert_eq!(host.take_fallback(), None);
+    }
+}
+
+#[test]
+fn cubic_reduces_to_seven_tenths_and_remembers_a_lower_plateau() {
+    let mut cubic = flow("cubic", 100);
+    assert_eq!(cubic.ssthresh(), 70, "717 / 1024 of 100");
+    assert_eq!(cubic.diag("last_max_cwnd"), 100);
+    cubic.sock.snd_cwnd = 80;
+    assert_eq!(cubic.ssthresh(), 56);
+    assert_eq!(cubic.diag("last_max_cwnd"), 80 * 1741 / 2048, "fast convergence");
+}
+
+#[test]
+fn cubic_is_back_at_its_plateau_after_k_seconds() {
+    // K = cbrt((W_max - cwnd) / C) = cbrt(300 / 0.4) = 9.09 s for a cut from 1000 to 700.
+    let mut cubic = flow("cubic", 1000);
+    cubic.sock.snd_ssthresh = cubic.ssthresh();
+    cubic.sock.snd_cwnd = cubic.sock.snd_ssthresh;
+    let start_ms = cubic.host.jiffies;
+    let Flow { algorithm, params, host, sock } = &mut cubic;
+    // One window of packets acked per RTT of 100 ms, an ACK for each two.
+    while host.jiffies < start_ms + 9_100 {
+        for _ in 0..sock.snd_cwnd / 2 {
+            algorithm.cong_avoid(sock, host, params, 0, 2);
+        }
+        host.jiffies += 100;
+    }
+    assert!((980..=1005).contains(&sock.snd_cwnd), "{}", sock.snd_cwnd);
+}
+
+#[test]
+fn cubic_leaves_slow_start_on_an_ack_train_of_half_an_rtt() {
+    let mut cubic = flow("cubic", 40);
+    let Flow { algorithm, params, host, sock } = &mut cubic;
+    sock.sk_pacing_rate = 1;
+    sock.sk_gso_max_size = 65_343;
+    sock.snd_una = 1;
+    sock.snd_nxt = 100_000;
+    let sample = AckSample { pkts_acked: 2, rtt_us: 1000, in_flight: 0 };
+    // Unpaced: (delay_min + 1 ms) / 2 = 1 ms from the start of the round.
+    for (now_us, ssthresh) in [(0, INFINITE_SSTHRESH), (1000, INFINITE_SSTHRESH), (1001, 40)] {
+        sock.tcp_mstamp = now_us;
+        algorithm.pkts_acked(sock, host, params, &sample);
+        assert_eq!(sock.snd_ssthresh, ssthresh, "at {now_us} us");
+    }
+}
+
+#[test]
+fn reno_grows_by_one_per_window_in_avoidance_and_not_when_unlimited() {
+    let mut reno = flow("reno", 10);
+    reno.sock.snd_ssthresh = 10;
+    let Flow { algorithm, params, host, sock } = &mut reno;
+    for _ in 0..5 {
+        algorithm.cong_avoid(sock, host, params, 0, 2);
+    }
+    assert_eq!(sock.snd_cwnd, 11);
+    sock.is_cwnd_limited = 0;
+    for _ in 0..50 {
+        algorithm.cong_avoid(sock, host, params, 0, 2);
+    }
+    assert_eq!(sock.snd_cwnd, 11);
+}
+
+#[test]
+fn wrong_parameters_are_refused_with_what_is_allowed() {
+    let dctcp = Algorithm::by_name("dctcp").unwrap();
+    let mut params = dctcp.default_params();
+    let error = dctcp.set_param(&mut params, "shift_g", "11").unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "dctcp: shift_g = \"11\": must be a whole number from 0 to 10"
+    );
+    let error = dctcp.set_param(&mut params, "g", "1").unwrap_err();
+    assert!(error.to_string().contains("shift_g"), "{error}");
+    let error = Algorithm::by_name("dctpc").unwrap_err();
+    assert!(error.to_string().contains("dctcp"), "{error}");
+}

@@ -1,0 +1,98 @@
+//! Any discipline or law by value, so that a port holds one without a box or a virtual call.
+
+use crate::droptail::DropTail;
+use crate::fifo::Fifo;
+use crate::packet::{Ecn, Packet};
+use crate::pie::Pie;
+use crate::qdisc::{Admission, Backlog, Departure, Inside, Qdisc, Stats, Verdict};
+use crate::step::Step;
+use crate::time::Time;
+
+/// Any queue discipline; see [`QueueConfig::build`](crate::QueueConfig::build).
+#[derive(Clone, Debug)]
+pub enum AnyQdisc<P> {
+    /// Drop-tail.
+    DropTail(Fifo<DropTail, P>),
+    /// Step marking.
+    Step(Fifo<Step, P>),
+    /// PIE.
+    Pie(Fifo<Pie, P>),
+}
+
+/// Runs `$call` on whichever discipline `$any` holds.
+macro_rules! each_qdisc {
+    ($any:expr, $qdisc:ident => $call:expr) => {
+        match $any {
+            AnyQdisc::DropTail($qdisc) => $call,
+            AnyQdisc::Step($qdisc) => $call,
+            AnyQdisc::Pie($qdisc) => $call,
+        }
+    };
+}
+
+impl<P: Packet> Qdisc<P> for AnyQdisc<P> {
+    fn enqueue(&mut self, pkt: P, now: Time) -> Verdict {
+        each_qdisc!(self, qdisc => qdisc.enqueue(pkt, now))
+    }
+    fn dequeue(&mut self, now: Time) -> Option<P> {
+        each_qdisc!(self, qdisc => qdisc.dequeue(now))
+    }
+    fn peek(&mut self, now: Time) -> Option<u32> {
+        each_qdisc!(self, qdisc => qdisc.peek(now))
+    }
+    fn refuse(&mut self, len_bytes: u32) -> Verdict {
+        each_qdisc!(self, qdisc => qdisc.refuse(len_bytes))
+    }
+    fn next_event(&self, now: Time) -> Option<Time> {
+        each_qdisc!(self, qdisc => qdisc.next_event(now))
+    }
+    fn tick(&mut self, now: Time) {
+        each_qdisc!(self, qdisc => qdisc.tick(now))
+    }
+    fn len_pkts(&self) -> u32 {
+        each_qdisc!(self, qdisc => qdisc.len_pkts())
+    }
+    fn len_bytes(&self) -> u64 {
+        each_qdisc!(self, qdisc => qdisc.len_bytes())
+    }
+    fn stats(&self) -> &Stats {
+        each_qdisc!(self, qdisc => qdisc.stats())
+    }
+    fn inside(&self) -> Option<Inside> {
+        each_qdisc!(self, qdisc => qdisc.inside())
+    }
+}
+
+/// Any law that decides at arrival alone; see [`QueueConfig::admission`](crate::QueueConfig::admission).
+#[derive(Clone, Copy, Debug)]
+pub enum AnyAdmission {
+    /// Drop-tail.
+    DropTail(DropTail),
+    /// Step marking at enqueue.
+    Step(Step),
+}
+
+impl Admission for AnyAdmission {
+    #[inline]
+    fn admit(&mut self, backlog: Backlog, len_bytes: u32, ecn: Ecn, now: Time) -> Verdict {
+        match self {
+            AnyAdmission::DropTail(law) => law.admit(backlog, len_bytes, ecn, now),
+            AnyAdmission::Step(law) => law.admit(backlog, len_bytes, ecn, now),
+        }
+    }
+
+    #[inline]
+    fn release(&mut self, departure: Departure, now: Time) -> Verdict {
+        match self {
+            AnyAdmission::DropTail(law) => law.release(departure, now),
+            AnyAdmission::Step(law) => law.release(departure, now),
+        }
+    }
+
+    fn threshold_hits(&self) -> u64 {
+        match self {
+            AnyAdmission::DropTail(law) => law.threshold_hits(),
+            AnyAdmission::Step(law) => law.threshold_hits(),
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! The settings of one queue, whichever discipline it has.
+
+use std::error::Error;
+use std::fmt;
+
+use crate::any::{AnyAdmission, AnyQdisc};
+use crate::droptail::{DropTail, DropTailConfig};
+use crate::fifo::Fifo;
+use crate::packet::Packet;
+use crate::pie::{Pie, PieConfig};
+use crate::step::{MarkWhen, Step, StepConfig, Threshold};
+use crate::time::Duration;
+
+/// The settings of one queue.
+#[derive(Clone, Debug, PartialEq)]
+pub enum QueueConfig {
+    /// Drop-tail.
+    DropTail(DropTailConfig),
+    /// Step marking.
+    Step(StepConfig),
+    /// PIE.
+    Pie(PieConfig),
+}
+
+/// Settings that cannot work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConfigError {
+    /// A sojourn-time threshold with marking at enqueue.
+    SojournAtEnqueue,
+    /// A PIE update interval below its clock's tick of 64 ns.
+    UpdateIntervalTooShort,
+    /// A PIE MTU of zero bytes.
+    ZeroMtu,
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ConfigError::SojournAtEnqueue => {
+                "a sojourn-time threshold needs marking at dequeue: how long a packet will wait is not \
+                 known at enqueue"
+            }
+            ConfigError::UpdateIntervalTooShort => {
+                "PIE's update interval must be at least 64 ns, the tick of its clock"
+            }
+            ConfigError::ZeroMtu => {
+                "PIE's MTU must be above 0 bytes (1514 for Ethernet, header included)"
+            }
+        })
+    }
+}
+
+impl Error for ConfigError {}
+
+impl QueueConfig {
+    /// Refuses settings that cannot work; the others all build.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        match self {
+            QueueConfig::DropTail(_) => Ok(()),
+            QueueConfig::Step(step) => match (step.threshold, step.when) {
+                (Threshold::Sojourn(_), MarkWhen::Enqueue) => Err(ConfigError::SojournAtEnqueue),
+                _ => Ok(()),
+            },
+            QueueConfig::Pie(pie) if pie.update_interval < Duration::from_ns(64) => {
+                Err(ConfigError::UpdateIntervalTooShort)
+            }
+            QueueConfig::Pie(pie) if pie.mtu_bytes == 0 => Err(ConfigError::ZeroMtu),
+            QueueConfig::Pie(_) => Ok(()),
+        }
+    }
+
+    /// An empty queue with these settings, which [`validate`](QueueConfig::validate) has accepted. (With
+    /// others it is still safe to use: a sojourn time at enqueue is zero, an update interval at least
+    /// 64 ns, an MTU at least 1 byte.)
+    pub fn build<P: Packet>(&self) -> AnyQdisc<P> {
+        match self {
+            QueueConfig::DropTail(config) => AnyQdisc::DropTail(Fifo::new(DropTail::new(*config))),
+            QueueConfig::Step(config) => AnyQdisc::Step(Fifo::new(Step::new(*config))),
+            QueueConfig::Pie(config) => AnyQdisc::Pie(Fifo::new(Pie::new(config.clone()))),
+        }
+    }
+
+    /// The law alone, if it decides at arrival and by the backlog found: drop-tail, and step marking at
+    /// enqueue on packets or bytes.
+    pub fn admission(&self) -> Option<AnyAdmission> {
+        match self {
+            QueueConfig::DropTail(config) => Some(AnyAdmission::DropTail(DropTail::new(*config))),
+            QueueConfig::Step(config) => match (config.when, config.threshold) {
+                (MarkWhen::Enqueue, Threshold::Pkts(_) | Threshold::Bytes(_)) => {
+                    Some(AnyAdmission::Step(Step::new(*config)))
+                }
+                _ => None,
+            },
+            QueueConfig::Pie(_) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::droptail::Limit;
+    use crate::step::{MarkAt, NotEctAbove};
+
+    fn step(threshold: Threshold, when: MarkWhen) -> QueueConfig {
+        QueueConfig::Step(StepConfig {
+            limit: Limit::Pkts(100),
+            threshold,
+            mark_at: MarkAt::AtLeast,
+            when,
+            not_ect: NotEctAbove::Queue,
+        })
+    }
+
+    #[test]
+    fn a_sojourn_threshold_at_enqueue_is_refused_in_one_sentence() {
+        let sojourn = Threshold::Sojourn(Duration::from_us(100));
+        let error = step(sojourn, MarkWhen::Enqueue).validate().unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "a sojourn-time threshold needs marking at dequeue: how long a packet will wait is not known \
+             at enqueue"
+        );
+        assert_eq!(step(sojourn, MarkWhen::Dequeue).validate(), Ok(()));
+        assert_eq!(step(Threshold::Pkts(10), MarkWhen::Enqueue).validate(), Ok(()));
+    }
+
+    #[test]
+    fn pie_without_interval_or_mtu_is_refused() {
+        let no_interval =
+            PieConfig { update_interval: Duration::from_ns(63), ..PieConfig::default() };
+        assert_eq!(
+            QueueConfig::Pie(no_interval).validate(),
+            Err(ConfigError::UpdateIntervalTooShort)
+        );
+        let no_mtu = PieConfig { mtu_bytes: 0, ..PieConfig::default() };
+        assert_eq!(QueueConfig::Pie(no_mtu).validate(), Err(ConfigError::ZeroMtu));
+        assert_eq!(QueueConfig::Pie(PieConfig::default()).validate(), Ok(()));
+    }
+
+    #[test]
+    fn only_laws_that_decide_at_arrival_stand_alone() {
+        let droptail = QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(1) });
+        assert!(droptail.admission().is_some());
+        assert!(step(Threshold::Bytes(1514), MarkWhen::Enqueue).admission().is_some());
+        assert!(step(Threshold::Bytes(1514), MarkWhen::Dequeue).admission().is_none());
+        assert!(QueueConfig::Pie(PieConfig::default()).admission().is_none());
+    }
+}

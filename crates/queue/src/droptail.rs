@@ -1,0 +1,88 @@
+//! Drop-tail: accept while there is room.
+
+use crate::packet::Ecn;
+use crate::qdisc::{Admission, Backlog, DropReason, Verdict};
+use crate::time::Time;
+
+/// How much may wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// This many packets (Linux `pfifo`).
+    Pkts(u32),
+    /// This many bytes: a packet fits if it fits whole (Linux `bfifo`). The reference runs' buffers are
+    /// packets x 1514.
+    Bytes(u64),
+}
+
+impl Limit {
+    /// Whether a packet of `len_bytes` fits behind `backlog`.
+    pub const fn has_room(self, backlog: Backlog, len_bytes: u32) -> bool {
+        match self {
+            Limit::Pkts(limit) => backlog.pkts < limit,
+            Limit::Bytes(limit) => backlog.bytes.saturating_add(len_bytes as u64) <= limit,
+        }
+    }
+}
+
+/// Settings of a drop-tail queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DropTailConfig {
+    /// How much may wait.
+    pub limit: Limit,
+}
+
+/// The drop-tail law.
+#[derive(Clone, Copy, Debug)]
+pub struct DropTail {
+    limit: Limit,
+}
+
+impl DropTail {
+    /// A queue with these settings.
+    pub const fn new(config: DropTailConfig) -> DropTail {
+        DropTail { limit: config.limit }
+    }
+}
+
+impl Admission for DropTail {
+    #[inline]
+    fn admit(&mut self, backlog: Backlog, len_bytes: u32, _ecn: Ecn, _now: Time) -> Verdict {
+        if self.limit.has_room(backlog, len_bytes) {
+            Verdict::Queued
+        } else {
+            Verdict::Dropped(DropReason::Full)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exactly_the_limit_in_bytes_fits() {
+        let limit = Limit::Bytes(2 * 1514);
+        let one = Backlog { pkts: 1, bytes: 1514 };
+        assert!(limit.has_room(one, 1514));
+        assert!(!limit.has_room(one, 1515));
+        assert!(!limit.has_room(Backlog { pkts: 1, bytes: u64::MAX }, 1));
+    }
+
+    #[test]
+    fn packets_are_counted_whatever_their_length() {
+        let limit = Limit::Pkts(2);
+        assert!(limit.has_room(Backlog { pkts: 1, bytes: 1 << 40 }, 9014));
+        assert!(!limit.has_room(Backlog { pkts: 2, bytes: 2 }, 1));
+    }
+
+    #[test]
+    fn a_full_queue_drops_and_never_marks() {
+        let mut law = DropTail::new(DropTailConfig { limit: Limit::Pkts(1) });
+        let full = Backlog { pkts: 1, bytes: 1514 };
+        assert_eq!(law.admit(Backlog::default(), 1514, Ecn::Ce, Time::ZERO), Verdict::Queued);
+        assert_eq!(
+            law.admit(full, 1514, Ecn::Ect0, Time::ZERO),
+            Verdict::Dropped(DropReason::Full)
+        );
+    }
+}

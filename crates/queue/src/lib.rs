@@ -1,0 +1,94 @@
+//! Queue disciplines and a shaper for the port of a switch or host.
+//!
+//! Everything here is pure: no I/O, no clock, no global state. `now` is always an argument, and what is
+//! random comes from a seed in the configuration, so the same calls give the same answers in the
+//! simulator (virtual time) and in the lab (wall-clock time).
+//!
+//! | part | what it is |
+//! | --- | --- |
+//! | [`QueueConfig`] | the settings of one queue; builds an [`AnyQdisc`] or an [`AnyAdmission`] |
+//! | [`Qdisc`] | what a host calls: `enqueue`, `dequeue`, `next_event`, `tick`, lengths, counters |
+//! | [`Admission`] | the law of a FIFO discipline: what happens to a packet that finds this backlog |
+//! | [`Fifo`] | the plumbing: a FIFO that asks an [`Admission`] |
+//! | [`DropTail`], [`Step`], [`Pie`] | the laws |
+//! | [`TokenBucket`], [`Shaped`] | Linux's `tbf`: a rate limit over any discipline |
+//!
+//! # What a host does
+//!
+//! * It calls `enqueue` for each packet, and `dequeue` whenever the link can take a packet. Under a
+//!   [`Shaped`] queue the link can always take one, so `dequeue` is repeated until it returns `None`.
+//! * It asks `next_event` after each of these, and at that time calls `tick`, then `dequeue`.
+//! * The packet being sent has left the queue: a backlog holds what waits behind it.
+//!
+//! # Example
+//!
+//! A port with a buffer of 100 full packets that marks at 20 packets or more:
+//!
+//! ```
+//! use knee_queue::time::Time;
+//! use knee_queue::{
+//!     Ecn, Limit, MarkAt, MarkWhen, NotEctAbove, Packet, Qdisc, QueueConfig, StepConfig, Threshold,
+//!     Verdict,
+//! };
+//!
+//! struct Frame(Ecn);
+//!
+//! impl Packet for Frame {
+//!     fn len_bytes(&self) -> u32 {
+//!         1514
+//!     }
+//!     fn ecn(&self) -> Ecn {
+//!         self.0
+//!     }
+//!     fn set_ce(&mut self) {
+//!         self.0 = Ecn::Ce;
+//!     }
+//! }
+//!
+//! let config = QueueConfig::Step(StepConfig {
+//!     limit: Limit::Bytes(100 * 1514),
+//!     threshold: Threshold::Pkts(20),
+//!     mark_at: MarkAt::AtLeast,
+//!     when: MarkWhen::Enqueue,
+//!     not_ect: NotEctAbove::Queue,
+//! });
+//! config.validate()?;
+//!
+//! let mut queue = config.build::<Frame>();
+//! for _ in 0..20 {
+//!     assert_eq!(queue.enqueue(Frame(Ecn::Ect0), Time::ZERO), Verdict::Queued);
+//! }
+//! assert_eq!(queue.enqueue(Frame(Ecn::Ect0), Time::ZERO), Verdict::Marked);
+//! assert_eq!(queue.enqueue(Frame(Ecn::NotEct), Time::ZERO), Verdict::Queued);
+//! assert_eq!(queue.stats().marked_pkts, 1);
+//!
+//! let first = queue.dequeue(Time::from_us(12)).expect("22 packets wait");
+//! assert_eq!(first.ecn(), Ecn::Ect0);
+//! assert_eq!(queue.len_pkts(), 21);
+//! # Ok::<(), knee_queue::ConfigError>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod any;
+mod config;
+mod droptail;
+mod fifo;
+mod packet;
+mod pie;
+mod qdisc;
+mod random;
+mod shaper;
+mod step;
+#[cfg(test)]
+mod testing;
+pub mod time;
+
+pub use any::{AnyAdmission, AnyQdisc};
+pub use config::{ConfigError, QueueConfig};
+pub use droptail::{DropTail, DropTailConfig, Limit};
+pub use fifo::Fifo;
+pub use packet::{Ecn, Packet};
+pub use pie::{Pie, PieConfig, PieDelay};
+pub use qdisc::{Admission, Backlog, Departure, DropReason, Inside, Qdisc, Stats, Verdict};
+pub use shaper::{Shaped, TokenBucket};
+pub use step::{MarkAt, MarkWhen, NotEctAbove, Step, StepConfig, Threshold};

@@ -1,0 +1,28 @@
+//! A packet for the unit tests.
+
+use crate::packet::{Ecn, Packet};
+
+/// A packet that can be told from the others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Pkt {
+    pub(crate) id: u64,
+    pub(crate) len_bytes: u32,
+    pub(crate) ecn: Ecn,
+}
+
+impl Packet for Pkt {
+    fn len_bytes(&self) -> u32 {
+        self.len_bytes
+    }
+    fn ecn(&self) -> Ecn {
+        self.ecn
+    }
+    fn set_ce(&mut self) {
+        self.ecn = Ecn::Ce;
+    }
+}
+
+/// A full packet: MTU 1500 and Ethernet header.
+pub(crate) fn full(id: u64, ecn: Ecn) -> Pkt {
+    Pkt { id, len_bytes: 1514, ecn }
+}

@@ -1,0 +1,389 @@
+//! What holds for every discipline, alone and below a shaper, whatever the packets and times.
+
+use knee_queue::time::{Duration, Rate, Time};
+use knee_queue::{
+    Admission, AnyQdisc, Backlog, DropReason, DropTailConfig, Ecn, Fifo, Limit, MarkAt, MarkWhen,
+    NotEctAbove, Packet, PieConfig, PieDelay, Qdisc, QueueConfig, Shaped, StepConfig, Threshold,
+    TokenBucket, Verdict,
+};
+use proptest::prelude::*;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Pkt {
+    id: u64,
+    len_bytes: u32,
+    sent_ecn: Ecn,
+    ecn: Ecn,
+}
+
+impl Pkt {
+    fn new(id: u64, len_bytes: u32, ecn: Ecn) -> Pkt {
+        Pkt { id, len_bytes, sent_ecn: ecn, ecn }
+    }
+}
+
+impl Packet for Pkt {
+    fn len_bytes(&self) -> u32 {
+        self.len_bytes
+    }
+    fn ecn(&self) -> Ecn {
+        self.ecn
+    }
+    fn set_ce(&mut self) {
+        self.ecn = Ecn::Ce;
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Operation {
+    Wait { ps: u64 },
+    Enqueue { len_bytes: u32, ecn: Ecn },
+    Dequeue,
+}
+
+fn operations() -> impl Strategy<Value = Vec<Operation>> {
+    let wait = prop_oneof![0..2_000_000_u64, 0..50_000_000_000_u64];
+    let len_bytes = prop_oneof![Just(1514_u32), 60..=2000_u32];
+    let operation = prop_oneof![
+        2 => wait.prop_map(|ps| Operation::Wait { ps }),
+        4 => (len_bytes, 0..4_u8)
+            .prop_map(|(len_bytes, tos)| Operation::Enqueue { len_bytes, ecn: Ecn::from_tos(tos) }),
+        3 => Just(Operation::Dequeue),
+    ];
+    prop::collection::vec(operation, 0..400)
+}
+
+fn limit() -> impl Strategy<Value = Limit> {
+    prop_oneof![(0..40_u32).prop_map(Limit::Pkts), (0..60_000_u64).prop_map(Limit::Bytes)]
+}
+
+fn step() -> impl Strategy<Value = QueueConfig> {
+    let threshold = prop_oneof![
+        (0..20_u32).prop_map(Threshold::Pkts),
+        (0..30_000_u64).prop_map(Threshold::Bytes),
+        (0..1000_u64).prop_map(|us| Threshold::Sojourn(Duration::from_us(us))),
+    ];
+    let flags = (any::<bool>(), any::<bool>(), any::<bool>());
+    (limit(), threshold, flags).prop_map(|(limit, threshold, (above, dequeue, drop))| {
+        let is_sojourn = matches!(threshold, Threshold::Sojourn(_));
+        QueueConfig::Step(StepConfig {
+            limit,
+            threshold,
+            mark_at: if above { MarkAt::Above } else { MarkAt::AtLeast },
+            when: if dequeue || is_sojourn { MarkWhen::Dequeue } else { MarkWhen::Enqueue },
+            not_ect: if drop { NotEctAbove::Drop } else { NotEctAbove::Queue },
+        })
+    })
+}
+
+/// PIE with a short fuse, so that it acts within a short run.
+fn pie() -> impl Strategy<Value = QueueConfig> {
+    let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
+    (0..40_u32, 0..2000_u64, any::<u64>(), flags).prop_map(
+        |(limit_pkts, burst_us, seed, (ecn, byte_mode, timestamps, derandomise))| {
+            QueueConfig::Pie(PieConfig {
+                limit_pkts,
+                target: Duration::from_us(100),
+                update_interval: Duration::from_ms(1),
+                first_update: Duration::ZERO,
+                alpha: 2000,
+                beta: 20_000,
+                burst_allowance: Duration::from_us(burst_us),
+                ecn,
+                byte_mode,
+                delay: if timestamps { PieDelay::Timestamps } else { PieDelay::DepartureRate },
+                derandomise,
+                seed,
+                ..PieConfig::default()
+            })
+        },
+    )
+}
+
+fn config() -> impl Strategy<Value = QueueConfig> {
+    prop_oneof![
+        limit().prop_map(|limit| QueueConfig::DropTail(DropTailConfig { limit })),
+        step(),
+        pie()
+    ]
+}
+
+/// Drives a queue as a host does, and checks it at every step.
+struct Model<Q> {
+    queue: Q,
+    limit: Limit,
+    now: Time,
+    offered: Backlog,
+    delivered: Backlog,
+    delivered_ids: Vec<u64>,
+    verdicts: Vec<Verdict>,
+}
+
+impl<Q: Qdisc<Pkt>> Model<Q> {
+    fn new(queue: Q, config: &QueueConfig) -> Model<Q> {
+        let limit = match config {
+            QueueConfig::DropTail(config) => config.limit,
+            QueueConfig::Step(config) => config.limit,
+            QueueConfig::Pie(config) => Limit::Pkts(config.limit_pkts),
+        };
+        Model {
+            queue,
+            limit,
+            now: Time::ZERO,
+            offered: Backlog::default(),
+            delivered: Backlog::default(),
+            delivered_ids: Vec::new(),
+            verdicts: Vec::new(),
+        }
+    }
+
+    fn run(&mut self, operations: &[Operation]) {
+        for operation in operations {
+            match operation {
+                Operation::Wait { ps } => self.wait(Duration::from_ps(*ps)),
+                Operation::Enqueue { len_bytes, ecn } => self.enqueue(*len_bytes, *ecn),
+                Operation::Dequeue => _ = self.dequeue(),
+            }
+            self.check();
+        }
+    }
+
+    /// Lets time pass, and ticks when asked to. Events of this very moment are left for later.
+    fn wait(&mut self, span: Duration) {
+        let until = self.now + span;
+        while let Some(event) = self.queue.next_event(self.now) {
+            assert!(event >= self.now, "time never runs back");
+            if event > until || event == self.now {
+                break;
+            }
+            self.now = event;
+            self.queue.tick(event);
+            self.check();
+        }
+        self.now = until;
+        self.queue.tick(until);
+    }
+
+    fn enqueue(&mut self, len_bytes: u32, ecn: Ecn) {
+        let id = u64::from(self.offered.pkts);
+        self.offered.pkts += 1;
+        self.offered.bytes += u64::from(len_bytes);
+        let before = (self.queue.len_pkts(), *self.queue.stats());
+        let verdict = self.queue.enqueue(Pkt::new(id, len_bytes, ecn), self.now);
+        self.verdicts.push(verdict);
+
+        let after = self.queue.stats();
+        match verdict {
+            Verdict::Dropped(_) => assert_eq!(self.queue.len_pkts(), before.0),
+            Verdict::Marked => {
+                assert!(ecn.is_capable());
+                assert!(after.marked_pkts > before.1.marked_pkts);
+            }
+            Verdict::Queued => assert_eq!(after.enqueued_pkts, before.1.enqueued_pkts + 1),
+        }
+    }
+
+    fn dequeue(&mut self) -> Option<Pkt> {
+        let peeked = self.queue.peek(self.now);
+        let pkt = self.queue.dequeue(self.now);
+        assert_eq!(peeked, pkt.as_ref().map(|pkt| pkt.len_bytes));
+        let pkt = pkt?;
+        self.delivered.pkts += 1;
+        self.delivered.bytes += u64::from(pkt.len_bytes);
+        assert!(self.delivered_ids.last() < Some(&pkt.id), "first in, first out");
+        self.delivered_ids.push(pkt.id);
+        match pkt.sent_ecn {
+            Ecn::NotEct => assert_eq!(pkt.ecn, Ecn::NotEct),
+            sent => assert!(pkt.ecn == sent || pkt.ecn == Ecn::Ce),
+        }
+        Some(pkt)
+    }
+
+    fn check(&self) {
+        let stats = self.queue.stats();
+        let (pkts, bytes) = (self.queue.len_pkts(), self.queue.len_bytes());
+        assert_eq!(
+            u64::from(self.offered.pkts),
+            stats.dequeued_pkts + stats.dropped_pkts() + u64::from(pkts)
+        );
+        assert_eq!(self.offered.bytes, stats.dequeued_bytes + stats.dropped_bytes + bytes);
+        assert_eq!(stats.dequeued_pkts, u64::from(self.delivered.pkts));
+        assert_eq!(stats.dequeued_bytes, self.delivered.bytes);
+        match self.limit {
+            Limit::Pkts(limit) => assert!(pkts <= limit),
+            Limit::Bytes(limit) => assert!(bytes <= limit),
+        }
+        if let Some(inside) = self.queue.inside() {
+            assert!(inside.drop_probability >= 0.0 && inside.drop_probability.is_finite());
+        }
+    }
+}
+
+fn shaped(config: &QueueConfig, bps: u64) -> Shaped<AnyQdisc<Pkt>, Pkt> {
+    let rate = Rate::from_bps(bps).expect("above 0");
+    Shaped::new(config.build(), TokenBucket::new(rate, 1600))
+}
+
+proptest! {
+    #[test]
+    fn a_queue_accounts_for_every_packet(config in config(), operations in operations()) {
+        prop_assert_eq!(config.validate(), Ok(()));
+        Model::new(config.build(), &config).run(&operations);
+    }
+
+    #[test]
+    fn a_shaped_queue_accounts_for_every_packet(
+        config in config(),
+        operations in operations(),
+        mbps in 1..40_000_u64,
+    ) {
+        Model::new(shaped(&config, mbps * 1_000_000), &config).run(&operations);
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_run(config in config(), operations in operations()) {
+        let run = || {
+            let mut model = Model::new(config.build(), &config);
+            model.run(&operations);
+            (model.verdicts, model.delivered_ids)
+        };
+        prop_assert_eq!(run(), run());
+    }
+
+    /// What lets a simulator ask the law alone, and compute departures without a queue.
+    #[test]
+    fn a_law_alone_decides_as_its_queue_does(config in config(), operations in operations()) {
+        let Some(mut law) = config.admission() else { return Ok(()) };
+        let mut queue = config.build::<Pkt>();
+        for operation in operations {
+            if let Operation::Enqueue { len_bytes, ecn } = operation {
+                let backlog = Backlog { pkts: queue.len_pkts(), bytes: queue.len_bytes() };
+                let alone = law.admit(backlog, len_bytes, ecn, Time::ZERO);
+                let queued = queue.enqueue(Pkt::new(0, len_bytes, ecn), Time::ZERO);
+                prop_assert_eq!(alone, queued);
+            } else {
+                queue.dequeue(Time::ZERO);
+            }
+        }
+        prop_assert_eq!(law.threshold_hits(), queue.stats().threshold_hits);
+    }
+
+    #[test]
+    fn step_counts_each_mark_and_each_hit(config in step(), operations in operations()) {
+        let mut model = Model::new(config.build(), &config);
+        model.run(&operations);
+        let stats = *model.queue.stats();
+        prop_assert!(stats.marked_pkts + stats.dropped_not_ect_pkts <= stats.threshold_hits);
+        prop_assert_eq!(stats.dropped_early_pkts, 0);
+        prop_assert!(stats.threshold_hits <= u64::from(model.offered.pkts));
+    }
+
+    /// In any stretch of time, what leaves is at most a burst ahead of the rate.
+    #[test]
+    fn a_token_bucket_is_never_more_than_a_burst_ahead(
+        mbps in 1..100_000_u64,
+        packets in prop::collection::vec((0..100_000_000_u64, 1..=1600_u32), 1..60),
+    ) {
+        let rate = Rate::from_bps(mbps * 1_000_000).expect("above 0");
+        let cost_ns = |len_bytes| rate.time_of(len_bytes).ns();
+        let mut bucket = TokenBucket::new(rate, 1600);
+        let mut now = Time::ZERO;
+        let mut released: Vec<(u64, u64)> = Vec::new();
+        for (gap_ps, len_bytes) in packets {
+            now += Duration::from_ps(gap_ps);
+            let ready = bucket.ready_at(len_bytes, now);
+            prop_assert!(ready >= now);
+            now = ready;
+            prop_assert_eq!(bucket.ready_at(len_bytes, now), now);
+            bucket.take(len_bytes, now);
+            released.push((now.ns(), cost_ns(len_bytes)));
+        }
+        for first in 0..released.len() {
+            let mut sum_ns = 0;
+            for (at_ns, cost) in &released[first..] {
+                sum_ns += cost;
+                prop_assert!(sum_ns <= cost_ns(1600) + at_ns - released[first].0);
+            }
+        }
+    }
+
+    /// A backlogged link runs at its rate exactly, each packet's time rounded down to a nanosecond.
+    #[test]
+    fn a_backlogged_shaper_keeps_its_rate(
+        mbps in 1..100_000_u64,
+        lens_bytes in prop::collection::vec(1..=1600_u32, 1..200),
+    ) {
+        let config = QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(1000) });
+        let mut queue = shaped(&config, mbps * 1_000_000);
+        for (id, len_bytes) in lens_bytes.iter().enumerate() {
+            queue.enqueue(Pkt::new(id as u64, *len_bytes, Ecn::NotEct), Time::ZERO);
+        }
+        let mut now = Time::ZERO;
+        while queue.len_pkts() > 0 {
+            now = queue.next_event(now).expect("packets wait");
+            prop_assert!(queue.dequeue(now).is_some());
+        }
+        let rate = Rate::from_bps(mbps * 1_000_000).expect("above 0");
+        let cost_ns = |len_bytes: &u32| rate.time_of(*len_bytes).ns();
+        let sum_ns: u64 = lens_bytes.iter().map(cost_ns).sum();
+        prop_assert_eq!(now.ns(), sum_ns.saturating_sub(cost_ns(&1600)));
+        let exact_ns = lens_bytes.iter().map(|len| u64::from(*len)).sum::<u64>() * 8000 / mbps;
+        prop_assert!(sum_ns <= exact_ns && exact_ns - sum_ns <= lens_bytes.len() as u64);
+    }
+}
+
+/// A law that drops every other packet, at departure.
+struct DropOdd(u64);
+
+impl Admission for DropOdd {
+    fn admit(&mut self, _: Backlog, _: u32, _: Ecn, _: Time) -> Verdict {
+        Verdict::Queued
+    }
+    fn release(&mut self, _: knee_queue::Departure, _: Time) -> Verdict {
+        self.0 += 1;
+        if self.0 % 2 == 1 { Verdict::Dropped(DropReason::Early) } else { Verdict::Queued }
+    }
+}
+
+#[test]
+fn a_law_from_outside_can_rule_a_fifo() {
+    let mut queue = Fifo::new(DropOdd(0));
+    for id in 0..5 {
+        queue.enqueue(Pkt::new(id, 100, Ecn::NotEct), Time::ZERO);
+    }
+    let ids: Vec<u64> =
+        std::iter::from_fn(|| queue.dequeue(Time::ZERO)).map(|pkt| pkt.id).collect();
+    assert_eq!(ids, [1, 3]);
+    assert_eq!(queue.stats().dropped_early_pkts, 3);
+    assert_eq!(queue.len_bytes(), 0);
+}
+
+/// One eleventh of what arrives is too much: PIE drops that, and holds the delay at 15 ms.
+#[test]
+fn pie_steers_an_overload_to_its_target() {
+    let config = QueueConfig::Pie(PieConfig { seed: 1, ..PieConfig::default() });
+    let mut queue = shaped(&config, 40_000_000);
+    let (mut now, mut next_arrival) = (Time::ZERO, Time::ZERO);
+    let gap = Duration::from_ns(302_800 * 10 / 11); // 10 % too much
+    let (mut sum_s, mut samples) = (0.0, 0);
+    while now < Time::from_ms(60_000) {
+        let event = queue.next_event(now).expect("PIE always has an update to come");
+        now = event.min(next_arrival);
+        queue.tick(now);
+        if now == next_arrival {
+            queue.enqueue(Pkt::new(0, 1514, Ecn::NotEct), now);
+            next_arrival += gap;
+        }
+        while queue.dequeue(now).is_some() {}
+        if now > Time::from_ms(30_000) {
+            sum_s += queue.inside().expect("PIE has an inside").qdelay.as_secs_f64();
+            samples += 1;
+        }
+    }
+    let mean_ms = sum_s / f64::from(samples) * 1e3;
+    assert!((13.0..17.0).contains(&mean_ms), "{mean_ms} ms");
+    let stats = queue.stats();
+    let dropped = stats.dropped_pkts() as f64 / (stats.dropped_pkts() + stats.dequeued_pkts) as f64;
+    assert!((0.085..0.095).contains(&dropped), "{dropped}");
+    assert_eq!(stats.dropped_full_pkts, 0);
+}

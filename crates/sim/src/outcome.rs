@@ -1,0 +1,229 @@
+//! What came of a run.
+
+use knee_queue::time::{Duration, Time};
+
+/// Everything recorded in one run.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// When the run ended.
+    pub end: Time,
+    /// One per flow, in the order of the specification.
+    pub flows: Vec<FlowOutcome>,
+    /// Completed exchanges of request/response flows.
+    pub rpcs: Vec<RpcRecord>,
+    /// Pings, in the order of sending.
+    pub pings: Vec<PingRecord>,
+    /// One per sampled link.
+    pub queues: Vec<QueueOutcome>,
+    /// Samples of flows.
+    pub flow_samples: Vec<FlowSample>,
+    /// Samples of queues.
+    pub queue_samples: Vec<QueueSample>,
+    /// Bytes received by each flow's receiver per period.
+    pub goodput_samples: Vec<GoodputSample>,
+    /// What the simulator did for it.
+    pub work: Work,
+}
+
+/// One connection at its end, or at the end of the run.
+#[derive(Clone, Debug, Default)]
+pub struct FlowOutcome {
+    /// `connect()` was called; `None`: the run ended before.
+    pub connected_at: Option<Time>,
+    /// The connecting side's handshake was complete.
+    pub established_at: Option<Time>,
+    /// The last byte was read (or the last answer); `None`: unfinished.
+    pub done_at: Option<Time>,
+    /// Stopped as asked, for traffic without end.
+    pub stopped_at: Option<Time>,
+    /// Payload bytes that arrived in order at the receiver.
+    pub received_bytes: u64,
+    /// Whether ECN was negotiated.
+    pub ecn: bool,
+    /// Algorithm in use at the end on the connecting side: another one after a fallback.
+    pub algorithm: &'static str,
+    /// Of the connecting side (plus the listening side's for request/response).
+    pub counters: Counters,
+    /// Smoothed RTT at the end; `None`: never measured.
+    pub srtt: Option<Duration>,
+    /// Windowed minimum RTT at the end; `None`: never measured.
+    pub min_rtt: Option<Duration>,
+    /// cwnd at the end, packets.
+    pub cwnd_pkts: u32,
+}
+
+impl FlowOutcome {
+    /// From `connect()` to the last byte read, handshake included.
+    pub fn completion_time(&self) -> Option<Duration> {
+        Some(self.done_at?.since(self.connected_at?))
+    }
+}
+
+/// What people argue about. All in packets or events, of one connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Retransmission timeouts (Linux `TCPTimeouts`), SYN included.
+    pub timeouts: u64,
+    /// Of these, lost SYNs and SYN-ACKs.
+    pub syn_timeouts: u64,
+    /// Segments sent again for any reason (Linux `RetransSegs`).
+    pub retransmitted_segs: u64,
+    /// Tail loss probes sent (Linux `TCPLossProbes`).
+    pub tail_loss_probes: u64,
+    /// Entries into Recovery.
+    pub fast_recoveries: u64,
+    /// Reductions taken back.
+    pub undos: u64,
+    /// Timeouts that F-RTO found spurious.
+    pub spurious_timeouts: u64,
+    /// Reductions for ECE.
+    pub cwr_reductions: u64,
+    /// Data segments sent, retransmissions included.
+    pub data_segs_sent: u64,
+    /// Pure ACKs sent by the receiver.
+    pub acks_sent: u64,
+    /// Data segments received with CE.
+    pub ce_segs_received: u64,
+    /// Packets delivered, as the sender counts them.
+    pub delivered: u64,
+    /// Of these, acked with ECE.
+    pub delivered_ce: u64,
+}
+
+/// One exchange.
+#[derive(Clone, Copy, Debug)]
+pub struct RpcRecord {
+    /// Index of the flow.
+    pub flow: u32,
+    /// The request was written.
+    pub start: Time,
+    /// Until the last byte of the answer was read.
+    pub latency: Duration,
+}
+
+/// One ping.
+#[derive(Clone, Copy, Debug)]
+pub struct PingRecord {
+    /// Index of the ping stream.
+    pub ping: u32,
+    /// When it left.
+    pub sent: Time,
+    /// Until its echo came back; `None`: lost, or the run ended before.
+    pub rtt: Option<Duration>,
+}
+
+/// A sampled link at the end of the run.
+#[derive(Clone, Debug, Default)]
+pub struct QueueOutcome {
+    /// Index of the link.
+    pub link: u32,
+    /// Packets offered to the queue.
+    pub offered_pkts: u64,
+    /// Packets sent.
+    pub sent_pkts: u64,
+    /// Bytes sent.
+    pub sent_bytes: u64,
+    /// Packets that the queue marked CE and kept.
+    pub marked_pkts: u64,
+    /// Arrivals that found the marking threshold reached, whatever became of them.
+    pub threshold_hits: u64,
+    /// Packets dropped for lack of room.
+    pub dropped_full_pkts: u64,
+    /// Not-ECT packets dropped above a marking threshold.
+    pub dropped_not_ect_pkts: u64,
+    /// Packets dropped early by an AQM.
+    pub dropped_early_pkts: u64,
+    /// Packets lost at random before the queue.
+    pub lost_pkts: u64,
+}
+
+impl QueueOutcome {
+    /// Drops of the queue for whatever reason, random loss not counted.
+    pub fn dropped_pkts(&self) -> u64 {
+        self.dropped_full_pkts + self.dropped_not_ect_pkts + self.dropped_early_pkts
+    }
+}
+
+/// `TCP_INFO` of a sending side, as the kernel's fields of the same names.
+#[derive(Clone, Debug)]
+pub struct FlowSample {
+    /// When.
+    pub at: Time,
+    /// Index of the flow.
+    pub flow: u32,
+    /// 0 Open, 1 Disorder, 2 CWR, 3 Recovery, 4 Loss.
+    pub ca_state: u8,
+    /// Packets.
+    pub cwnd: u32,
+    /// Packets; 2147483647: none yet.
+    pub ssthresh: u32,
+    /// us.
+    pub srtt_us: u32,
+    /// us, already times 4.
+    pub rttvar_us: u32,
+    /// us.
+    pub min_rtt_us: u32,
+    /// Packets sent and not acked.
+    pub unacked: u32,
+    /// Packets marked lost.
+    pub lost: u32,
+    /// Packets retransmitted and not acked.
+    pub retrans_out: u32,
+    /// Segments retransmitted so far.
+    pub total_retrans: u64,
+    /// Packets delivered so far.
+    pub delivered: u32,
+    /// Of these, acked with ECE.
+    pub delivered_ce: u32,
+    /// Bytes acked so far.
+    pub bytes_acked: u64,
+    /// Bytes per second; all ones: none.
+    pub pacing_rate_bytes_per_sec: u64,
+    /// us.
+    pub rto_us: u32,
+    /// The algorithm's own values, in the order of its diagnostic list.
+    pub diag: Vec<u64>,
+}
+
+/// A queue at one moment.
+#[derive(Clone, Copy, Debug)]
+pub struct QueueSample {
+    /// When.
+    pub at: Time,
+    /// Index of the link.
+    pub link: u32,
+    /// Packets waiting, the one being sent not counted.
+    pub len_pkts: u32,
+    /// Bytes waiting.
+    pub len_bytes: u64,
+    /// Drops so far.
+    pub dropped_pkts: u64,
+    /// Marking-threshold hits so far.
+    pub threshold_hits: u64,
+    /// Drop probability of an AQM that has one.
+    pub drop_probability: Option<f64>,
+    /// Queueing delay as an AQM that measures it sees it.
+    pub qdelay: Option<Duration>,
+}
+
+/// What a flow's receiver got in one period.
+#[derive(Clone, Copy, Debug)]
+pub struct GoodputSample {
+    /// End of the period.
+    pub at: Time,
+    /// Index of the flow.
+    pub flow: u32,
+    /// Payload bytes in order during the period.
+    pub bytes: u64,
+}
+
+/// Effort, for benchmarks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Work {
+    /// Events taken from the event list.
+    pub events: u64,
+    /// TCP data segments sent by hosts.
+    pub data_pkts: u64,
+    /// Packets (of any kind) times links passed.
+    pub pkt_hops: u64,
+}

@@ -1,0 +1,255 @@
+//! What to simulate: one run, fully resolved, every value with its unit.
+
+use knee_algo::{Algorithm, Params};
+use knee_queue::time::{Duration, Rate, Time};
+use knee_queue::{Ecn, QueueConfig};
+
+/// Index of a node in [`Network::nodes`].
+pub type NodeId = u32;
+/// Index of a link in [`Network::links`].
+pub type LinkId = u32;
+
+/// One run: a network, its traffic, and when to stop.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// Every random choice follows from it.
+    pub seed: u64,
+    /// The run ends here at the latest.
+    pub end: Time,
+    /// Whether the run ends as soon as every flow that can complete has done so.
+    pub until_done: bool,
+    /// Nodes and links.
+    pub network: Network,
+    /// Long and short transfers and request/response exchanges.
+    pub flows: Vec<Flow>,
+    /// Small packets back and forth.
+    pub pings: Vec<Ping>,
+    /// What to sample while it runs.
+    pub sampling: Sampling,
+}
+
+/// Nodes and directed links.
+#[derive(Clone, Debug, Default)]
+pub struct Network {
+    /// Hosts and switches.
+    pub nodes: Vec<Node>,
+    /// Directed links: a cable is two of them.
+    pub links: Vec<Link>,
+}
+
+/// A host or a switch.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// Unique name, as in results.
+    pub name: String,
+    /// A host has TCP; a switch forwards.
+    pub host: Option<HostConfig>,
+}
+
+/// A directed link: a queue, a rate and a delay.
+#[derive(Clone, Debug)]
+pub struct Link {
+    /// Unique name, as in results.
+    pub name: String,
+    /// It takes packets from here.
+    pub from: NodeId,
+    /// And delivers them here.
+    pub to: NodeId,
+    /// `None`: no queue and no serialisation, only the delay.
+    pub rate: Option<Rate>,
+    /// When a packet counts as sent.
+    pub serialisation: Serialisation,
+    /// Propagation.
+    pub delay: Duration,
+    /// Uniform extra delay of 0 to this per packet; packets may overtake each other.
+    pub jitter: Duration,
+    /// Share of packets lost at random before the queue, 0 to 1.
+    pub loss: f64,
+    /// What waits for the link; not used without a rate.
+    pub queue: QueueConfig,
+    /// Whether `queue` is sampled and its figures are reported.
+    pub sampled: bool,
+}
+
+/// How a link turns packets into time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Serialisation {
+    /// As a token bucket (Linux `tbf`): a packet leaves at once when there are tokens for all of it,
+    /// so packets are spaced but an idle link adds no delay.
+    TokenBucket {
+        /// Depth of the bucket; at least one full packet.
+        burst_bytes: u32,
+    },
+    /// As a switch port: a packet arrives when its last bit has.
+    StoreAndForward,
+}
+
+/// The Linux that a host behaves like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LinuxVersion {
+    /// 6.1, the kernel of the reference data.
+    V6_1,
+    /// 6.12.
+    V6_12,
+    /// 6.18.
+    V6_18,
+}
+
+/// Sysctls and offloads of a host.
+#[derive(Clone, Debug)]
+pub struct HostConfig {
+    /// Kernel differences that change results.
+    pub linux: LinuxVersion,
+    /// Ticks of the coarse clock per second: 100, 250 or 1000.
+    pub hz: u32,
+    /// Where the coarse clock stands at the start, in ticks; `None`: drawn per host from the seed.
+    pub jiffies_at_start: Option<u32>,
+    /// `net.ipv4.tcp_ecn`: 0 off, 1 ask and grant, 2 grant.
+    pub tcp_ecn: u8,
+    /// `net.ipv4.tcp_ecn_fallback`: a SYN sent again does not ask for ECN.
+    pub tcp_ecn_fallback: bool,
+    /// IP MTU in bytes; the MSS follows (52 bytes of headers with timestamps).
+    pub mtu_bytes: u32,
+    /// Initial window, packets.
+    pub initial_cwnd_pkts: u32,
+    /// Least retransmission timeout (`tcp_rto_min_us`).
+    pub rto_min: Duration,
+    /// `net.ipv4.tcp_slow_start_after_idle`.
+    pub slow_start_after_idle: bool,
+    /// `net.ipv4.tcp_sack`.
+    pub sack: bool,
+    /// Segments per burst handed to the device: 1 switches TSO and GSO off.
+    pub gso_max_segs: u32,
+    /// Receive merging: packets of a flow that arrive within this time of the first become one; zero: off.
+    pub gro_window: Duration,
+    /// `net.ipv4.tcp_limit_output_bytes`.
+    pub limit_output_bytes: u32,
+    /// Whether an fq qdisc paces (else TCP itself does, where an algorithm asks for it).
+    pub fq: bool,
+    /// Receive buffer at the start, bytes (`tcp_rmem[1]`).
+    pub rcvbuf_initial_bytes: u32,
+    /// Largest receive buffer, bytes (`tcp_rmem[2]`).
+    pub rcvbuf_max_bytes: u32,
+    /// Largest send buffer, bytes (`tcp_wmem[2]`); `None`: the sender never waits for memory.
+    pub sndbuf_max_bytes: Option<u32>,
+}
+
+impl HostConfig {
+    /// A stock host of this version at HZ 1000 with offloads off, large windows and ECN at its
+    /// default (granted if asked for).
+    pub fn new(linux: LinuxVersion) -> HostConfig {
+        HostConfig {
+            linux,
+            hz: 1000,
+            jiffies_at_start: None,
+            tcp_ecn: 2,
+            tcp_ecn_fallback: true,
+            mtu_bytes: 1500,
+            initial_cwnd_pkts: 10,
+            rto_min: Duration::from_ms(200),
+            slow_start_after_idle: true,
+            sack: true,
+            gso_max_segs: 1,
+            gro_window: Duration::ZERO,
+            limit_output_bytes: if linux >= LinuxVersion::V6_18 { 4 << 20 } else { 1 << 20 },
+            fq: false,
+            rcvbuf_initial_bytes: 131_072,
+            rcvbuf_max_bytes: if linux >= LinuxVersion::V6_18 { 32 << 20 } else { 6 << 20 },
+            sndbuf_max_bytes: None,
+        }
+    }
+}
+
+/// A congestion control with its parameters.
+#[derive(Clone, Debug)]
+pub struct Cc {
+    /// The algorithm.
+    pub algorithm: &'static Algorithm,
+    /// Its parameters.
+    pub params: Params,
+}
+
+impl Cc {
+    /// An algorithm with default parameters.
+    ///
+    /// # Errors
+    /// If there is none of this name; the error lists those there are.
+    pub fn by_name(name: &str) -> Result<Cc, knee_algo::Error> {
+        let algorithm = Algorithm::by_name(name)?;
+        Ok(Cc { algorithm, params: algorithm.default_params() })
+    }
+}
+
+/// A TCP connection and what its application does.
+#[derive(Clone, Debug)]
+pub struct Flow {
+    /// Group it is reported in (index into the caller's own list of groups).
+    pub group: u32,
+    /// The host that connects and sends.
+    pub from: NodeId,
+    /// The host that listens and receives.
+    pub to: NodeId,
+    /// Of the connecting side.
+    pub cc: Cc,
+    /// Of the listening side; `None`: the same.
+    pub peer_cc: Option<Cc>,
+    /// When `connect()` is called.
+    pub start: Time,
+    /// When the application first writes; `None`: as soon as connected.
+    pub first_write: Option<Time>,
+    /// When a transfer or exchange without end is stopped; `None`: at the end of the run.
+    pub stop: Option<Time>,
+    /// What is sent.
+    pub traffic: Traffic,
+    /// The receiving application reads when this much is there, or what remains (`SO_RCVLOWAT`).
+    pub read_at_bytes: u32,
+    /// Whether its `TCP_INFO` is sampled.
+    pub sampled: bool,
+}
+
+/// What an application sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Traffic {
+    /// One transfer; `None`: without end.
+    Bulk {
+        /// Size.
+        bytes: Option<u64>,
+    },
+    /// Requests, each sent when the answer to the one before has arrived.
+    Rpc {
+        /// Size of a request, from the connecting side.
+        request_bytes: u64,
+        /// Size of an answer.
+        response_bytes: u64,
+        /// How many; `None`: without end.
+        count: Option<u64>,
+    },
+}
+
+/// A packet sent at regular times and sent back by the other host.
+#[derive(Clone, Debug)]
+pub struct Ping {
+    /// It starts here.
+    pub from: NodeId,
+    /// And is sent back here.
+    pub to: NodeId,
+    /// The first leaves one interval after this.
+    pub start: Time,
+    /// Time between two.
+    pub interval: Duration,
+    /// IP payload and headers plus Ethernet header, as queues count it.
+    pub wire_bytes: u32,
+    /// ECN field of the packet and of its echo.
+    pub ecn: Ecn,
+}
+
+/// What to record while the run goes on.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sampling {
+    /// Period of `TCP_INFO` samples of flows with `sampled`.
+    pub flows: Option<Duration>,
+    /// Period of samples of links with `sampled`.
+    pub queues: Option<Duration>,
+    /// Period of the goodput of every flow.
+    pub goodput: Option<Duration>,
+}

@@ -1,0 +1,179 @@
+//! Networks by shape. Nothing else in the simulator knows about shapes.
+
+use crate::spec::{HostConfig, Link, LinkId, Network, Node, NodeId, Serialisation};
+use knee_queue::QueueConfig;
+use knee_queue::time::{Duration, Rate};
+
+/// One direction of a cable with its queue, without its end points.
+#[derive(Clone, Debug)]
+pub struct Cable {
+    /// `None`: no queue and no serialisation.
+    pub rate: Option<Rate>,
+    /// When a packet counts as sent.
+    pub serialisation: Serialisation,
+    /// Propagation.
+    pub delay: Duration,
+    /// Uniform extra delay per packet.
+    pub jitter: Duration,
+    /// Share of packets lost at random before the queue.
+    pub loss: f64,
+    /// What waits for it.
+    pub queue: QueueConfig,
+    /// Whether the queue is sampled and reported.
+    pub sampled: bool,
+}
+
+impl Network {
+    /// Adds a host.
+    pub fn host(&mut self, name: impl Into<String>, config: HostConfig) -> NodeId {
+        self.node(name.into(), Some(config))
+    }
+
+    /// Adds a switch.
+    pub fn switch(&mut self, name: impl Into<String>) -> NodeId {
+        self.node(name.into(), None)
+    }
+
+    fn node(&mut self, name: String, host: Option<HostConfig>) -> NodeId {
+        self.nodes.push(Node { name, host });
+        self.nodes.len() as NodeId - 1
+    }
+
+    /// Adds a directed link named `from-to`.
+    pub fn link(&mut self, from: NodeId, to: NodeId, cable: Cable) -> LinkId {
+        let name = format!("{}-{}", self.nodes[from as usize].name, self.nodes[to as usize].name);
+        let Cable { rate, serialisation, delay, jitter, loss, queue, sampled } = cable;
+        self.links.push(Link {
+            name,
+            from,
+            to,
+            rate,
+            serialisation,
+            delay,
+            jitter,
+            loss,
+            queue,
+            sampled,
+        });
+        self.links.len() as LinkId - 1
+    }
+
+    /// Adds both directions between a host and a switch (or two switches).
+    pub fn duplex(&mut self, a: NodeId, b: NodeId, a_to_b: Cable, b_to_a: Cable) {
+        self.link(a, b, a_to_b);
+        self.link(b, a, b_to_a);
+    }
+}
+
+/// Hosts around one switch: every output port of it has the same queue.
+#[derive(Clone, Debug)]
+pub struct Star {
+    /// The hosts.
+    pub hosts: Vec<(String, HostConfig)>,
+    /// From a host to the switch: the host's own link.
+    pub up: Cable,
+    /// From the switch to a host: the port with the queue under test.
+    pub down: Cable,
+}
+
+impl Star {
+    /// The network; hosts have the node numbers 0 to n - 1, the switch is last.
+    pub fn build(self) -> Network {
+        let mut network = Network::default();
+        let n = self.hosts.len() as NodeId;
+        for (name, config) in self.hosts {
+            network.host(name, config);
+        }
+        let switch = network.switch("switch");
+        for host in 0..n {
+            network.duplex(host, switch, self.up.clone(), self.down.clone());
+        }
+        network
+    }
+}
+
+/// Senders, a switch, one bottleneck, a second switch, receivers.
+#[derive(Clone, Debug)]
+pub struct Dumbbell {
+    /// Left side.
+    pub senders: Vec<(String, HostConfig)>,
+    /// Right side.
+    pub receivers: Vec<(String, HostConfig)>,
+    /// From a sender to the left switch.
+    pub sender_up: Cable,
+    /// From the left switch to a sender.
+    pub sender_down: Cable,
+    /// The bottleneck, left to right.
+    pub bottleneck: Cable,
+    /// Right to left.
+    pub back: Cable,
+    /// From the right switch to a receiver.
+    pub receiver_down: Cable,
+    /// From a receiver to the right switch.
+    pub receiver_up: Cable,
+}
+
+impl Dumbbell {
+    /// The network; senders have the node numbers 0 to n - 1, receivers follow, then two switches.
+    pub fn build(self) -> Network {
+        let mut network = Network::default();
+        let (n, m) = (self.senders.len() as NodeId, self.receivers.len() as NodeId);
+        for (name, config) in self.senders.into_iter().chain(self.receivers) {
+            network.host(name, config);
+        }
+        let left = network.switch("left");
+        let right = network.switch("right");
+        for host in 0..n {
+            network.duplex(host, left, self.sender_up.clone(), self.sender_down.clone());
+        }
+        for host in n..n + m {
+            network.duplex(host, right, self.receiver_up.clone(), self.receiver_down.clone());
+        }
+        network.duplex(left, right, self.bottleneck, self.back);
+        network
+    }
+}
+
+/// Two tiers of switches: each leaf is joined to each spine, hosts to their leaf.
+#[derive(Clone, Debug)]
+pub struct LeafSpine {
+    /// Number of leaves.
+    pub leaves: u32,
+    /// Number of spines.
+    pub spines: u32,
+    /// Hosts per leaf.
+    pub hosts_per_leaf: u32,
+    /// Every host.
+    pub host: HostConfig,
+    /// From a host to its leaf.
+    pub host_up: Cable,
+    /// From a leaf to a host.
+    pub host_down: Cable,
+    /// Between leaf and spine, either way.
+    pub fabric: Cable,
+}
+
+impl LeafSpine {
+    /// The network; hosts have the node numbers 0 to n - 1, leaf by leaf.
+    pub fn build(self) -> Network {
+        let mut network = Network::default();
+        for leaf in 0..self.leaves {
+            for host in 0..self.hosts_per_leaf {
+                network.host(format!("h{leaf}.{host}"), self.host.clone());
+            }
+        }
+        let leaves: Vec<_> = (0..self.leaves).map(|i| network.switch(format!("leaf{i}"))).collect();
+        let spines: Vec<_> =
+            (0..self.spines).map(|i| network.switch(format!("spine{i}"))).collect();
+        for (i, &leaf) in leaves.iter().enumerate() {
+            for j in 0..self.hosts_per_leaf {
+                let host = i as NodeId * self.hosts_per_leaf + j;
+                network.duplex(host, leaf, self.host_up.clone(), self.host_down.clone());
+            }
+            for &spine in &spines {
+                network.duplex(leaf, spine, self.fabric.clone(), self.fabric.clone());
+            }
+        }
+        network
+    }
+}
