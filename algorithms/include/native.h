@@ -209,25 +209,33 @@ static inline u32 cc_hz(void)
 #define HZ cc_hz()
 
 /* Uniform over 32 bits (splitmix64). */
-static inline u32 cc_random_u32(void)
+static inline u32 cc_random_u32(struct sock *sk)
 {
 	u64 z = cc_host->random_state += 0x9e3779b97f4a7c15ull;
 
+	(void)sk;
 	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
 	z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
 	return (u32)((z ^ (z >> 31)) >> 32);
 }
 
-/* Send a pure ACK for everything below rcv_nxt, with ECE as ecn_flags is now. */
+/*
+ * Send a pure ACK for everything below rcv_nxt, with ECE as ecn_flags is now. One that leaves
+ * nothing unacknowledged ends the delayed ACK, at once as in the kernel: what the algorithm sets in
+ * icsk_ack.pending afterwards is for the next ACK.
+ */
 static inline void cc_send_ack(struct sock *sk, u32 rcv_nxt)
 {
+	struct tcp_sock *tp = (struct tcp_sock *)sk;
 	u32 n = cc_host->acks_asked;
 
 	if (n < 2) {
 		cc_host->ack_rcv_nxt[n] = rcv_nxt;
-		cc_host->ack_ecn_flags[n] = ((struct tcp_sock *)sk)->ecn_flags;
+		cc_host->ack_ecn_flags[n] = tp->ecn_flags;
 		cc_host->acks_asked = n + 1;
 	}
+	if (rcv_nxt == tp->rcv_nxt)
+		tp->inet_conn.icsk_ack.pending = 0;
 }
 
 /* Leave this algorithm for another for the life of the connection, and stop sending ECT. */
@@ -244,7 +252,7 @@ static inline bool cc_ecn_negotiated(const struct sock *sk)
 	return ((const struct tcp_sock *)sk)->ecn_flags & TCP_ECN_OK;
 }
 
-/* ---- fields that are bit-fields in the kernel ---- */
+/* ---- fields that the kernel keeps in its own way ---- */
 
 static inline u8 cc_ca_state(const struct sock *sk)
 {
@@ -254,6 +262,12 @@ static inline u8 cc_ca_state(const struct sock *sk)
 static inline bool cc_cwnd_limited_flag(const struct tcp_sock *tp)
 {
 	return tp->is_cwnd_limited;
+}
+
+/* Core's windowed minimum RTT, us. */
+static inline u32 cc_min_rtt_us(const struct tcp_sock *tp)
+{
+	return tp->min_rtt_us;
 }
 
 /* ---- kernel functions ---- */

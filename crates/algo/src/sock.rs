@@ -10,7 +10,8 @@ pub struct TcpSock {
     /// Bytes per second that the application allows; all ones: no limit.
     pub sk_max_pacing_rate: u64,
     /// This flow's parameters, set by [`crate::Algorithm`] around each call.
-    pub(crate) cc_params: *const u32,
+    #[doc(hidden)]
+    pub cc_params: *const u32,
     /// 0 none, 1 TCP paces itself, 2 the fq qdisc paces.
     pub sk_pacing_status: u32,
     /// Bytes of the largest burst handed to the device at once.

@@ -477,12 +477,15 @@ mod tests {
     fn two_quiet_updates_grant_a_new_burst() {
         let mut pie = pie(0, PieConfig::default());
         pie.accumulated_prob = 1;
+        pie.dequeued_at_ticks = Some(1);
+        pie.departure_rate.rate = 90;
         pie.qdelay_ticks = 7 * MS;
         pie.update(BUSY);
         assert_eq!((pie.prob, pie.burst_left_ticks), (0, 0));
         pie.update(BUSY);
         assert_eq!(pie.burst_left_ticks, 150 * MS);
         assert_eq!((pie.accumulated_prob, pie.dequeued_at_ticks), (0, None));
+        assert!(!pie.departure_rate.is_known());
     }
 
     #[test]

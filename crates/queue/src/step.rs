@@ -108,13 +108,11 @@ impl Admission for Step {
         let is_hit = self.config.when == MarkWhen::Enqueue
             && self.reaches_threshold(backlog, Duration::ZERO);
         let verdict = if is_hit { self.on_threshold_hit(ecn) } else { Verdict::Queued };
-        match verdict {
-            Verdict::Queued | Verdict::Marked
-                if !self.config.limit.has_room(backlog, len_bytes) =>
-            {
-                Verdict::Dropped(DropReason::Full)
-            }
-            _ => verdict,
+        let is_dropped = matches!(verdict, Verdict::Dropped(_));
+        if is_dropped || self.config.limit.has_room(backlog, len_bytes) {
+            verdict
+        } else {
+            Verdict::Dropped(DropReason::Full)
         }
     }
 
@@ -206,6 +204,13 @@ mod tests {
         assert_eq!(enqueue_all(&mut drops, Ecn::NotEct, 4), [Queued, Queued, NOT_ECT, NOT_ECT]);
         assert_eq!(drops.stats().dropped_not_ect_pkts, 2);
         assert_eq!(drops.stats().dropped_bytes, 2 * 1514);
+    }
+
+    #[test]
+    fn not_ect_comes_before_full() {
+        let config = StepConfig { limit: Limit::Pkts(2), not_ect: NotEctAbove::Drop, ..CONFIG };
+        assert_eq!(enqueue_all(&mut queue(config), Ecn::NotEct, 3), [Queued, Queued, NOT_ECT]);
+        assert_eq!(enqueue_all(&mut queue(config), Ecn::Ect0, 3), [Queued, Queued, FULL]);
     }
 
     #[test]

@@ -1,14 +1,75 @@
 //! A deterministic packet simulator whose end points behave like Linux TCP.
+//!
+//! A [`Run`] says everything: nodes and links (built by [`topology`] or by hand), flows, pings, a
+//! seed. [`simulate`] works off its events and returns an [`Outcome`]. The same run gives the same
+//! outcome on any machine.
+//!
+//! ```
+//! use knee_queue::time::{Duration, Rate, Time};
+//! use knee_queue::{DropTailConfig, Limit, QueueConfig};
+//! use knee_sim::spec::{Cc, Flow, HostConfig, LinuxVersion, Run, Sampling, Serialisation, Traffic};
+//! use knee_sim::topology::{Cable, Star};
+//!
+//! let cable = Cable {
+//!     rate: Rate::from_bps(1_000_000_000),
+//!     serialisation: Serialisation::StoreAndForward,
+//!     delay: Duration::from_us(25),
+//!     jitter: Duration::ZERO,
+//!     loss: 0.0,
+//!     queue: QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(500) }),
+//!     sampled: false,
+//! };
+//! let host = |name: &str| (name.to_owned(), HostConfig::new(LinuxVersion::V6_1));
+//! let network =
+//!     Star { hosts: vec![host("a"), host("b")], up: cable.clone(), down: cable }.build();
+//! let flow = Flow {
+//!     group: 0,
+//!     from: 0,
+//!     to: 1,
+//!     cc: Cc::by_name("cubic")?,
+//!     peer_cc: None,
+//!     start: Time::ZERO,
+//!     first_write: None,
+//!     stop: None,
+//!     traffic: Traffic::Bulk { bytes: Some(100_000) },
+//!     read_at_bytes: 1,
+//!     sampled: false,
+//! };
+//! let run = Run {
+//!     seed: 1,
+//!     end: Time::from_ms(1000),
+//!     until_done: true,
+//!     network,
+//!     flows: vec![flow],
+//!     pings: Vec::new(),
+//!     sampling: Sampling::default(),
+//! };
+//! let outcome = knee_sim::simulate(&run)?;
+//! let fct = outcome.flows[0].completion_time().expect("it completes");
+//! assert!(fct > Duration::from_us(800) && fct < Duration::from_ms(3), "{fct:?}");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![forbid(unsafe_code)]
 
+mod clock;
+mod events;
+mod link;
+mod net;
 pub mod outcome;
+mod packet;
+mod random;
+mod routes;
+mod sim;
 pub mod spec;
+mod tcp;
 pub mod topology;
+mod validate;
 
 pub use outcome::Outcome;
+pub use sim::simulate;
 pub use spec::Run;
 
-/// Why a run cannot be simulated.
+/// Why a run cannot be simulated, in one sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error(pub String);
 
@@ -17,13 +78,5 @@ impl std::fmt::Display for Error {
         f.write_str(&self.0)
     }
 }
-impl std::error::Error for Error {}
 
-/// Simulates one run to its end.
-///
-/// # Errors
-/// If the specification contradicts itself (no route, a flow from a switch, ...), in one sentence.
-pub fn simulate(run: &Run) -> Result<Outcome, Error> {
-    let _ = run;
-    Err(Error("not built yet".into()))
-}
+impl std::error::Error for Error {}

@@ -159,7 +159,7 @@ pub struct FlowSample {
     pub ssthresh: u32,
     /// us.
     pub srtt_us: u32,
-    /// us, already times 4.
+    /// Mean deviation of the RTT, us (`tcpi_rttvar`).
     pub rttvar_us: u32,
     /// us.
     pub min_rtt_us: u32,

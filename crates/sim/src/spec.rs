@@ -124,6 +124,8 @@ pub struct HostConfig {
     pub gro_window: Duration,
     /// `net.ipv4.tcp_limit_output_bytes`.
     pub limit_output_bytes: u32,
+    /// Bytes of bookkeeping that the kernel charges per packet beside its payload.
+    pub skb_overhead_bytes: u32,
     /// Whether an fq qdisc paces (else TCP itself does, where an algorithm asks for it).
     pub fq: bool,
     /// Receive buffer at the start, bytes (`tcp_rmem[1]`).
@@ -152,6 +154,7 @@ impl HostConfig {
             gso_max_segs: 1,
             gro_window: Duration::ZERO,
             limit_output_bytes: if linux >= LinuxVersion::V6_18 { 4 << 20 } else { 1 << 20 },
+            skb_overhead_bytes: 1216,
             fq: false,
             rcvbuf_initial_bytes: 131_072,
             rcvbuf_max_bytes: if linux >= LinuxVersion::V6_18 { 32 << 20 } else { 6 << 20 },

@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * A running kernel as host: the structs below are views of the kernel's own, by name. Where a field
+ * lies is found when the object is loaded (CO-RE), so one object fits kernels that lay it out
+ * differently. What is a bit-field in the kernel is not declared here: it has an accessor.
+ *
+ * Each entry point is a BPF program of its own, which takes its arguments from an array; CC_OP hides
+ * that. With CC_RECORD defined each also leaves a record of the call (crates/bpf/src/record.h).
+ */
+#ifndef KNEE_BPF_H
+#define KNEE_BPF_H
+
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct sock_common {
+	volatile u8 skc_state;		/* TCP_... */
+};
+
+struct sock {
+	struct sock_common __sk_common;
+	u64 sk_pacing_rate;		/* bytes per second; all ones: no limit */
+	u64 sk_max_pacing_rate;
+	u32 sk_pacing_status;		/* SK_PACING_... */
+	u32 sk_gso_max_size;		/* bytes */
+};
+
+struct inet_sock {
+	struct sock sk;
+};
+
+struct inet_connection_sock {
+	struct inet_sock icsk_inet;
+	u8 icsk_retransmits;		/* consecutive timeouts */
+	struct {
+		u8 pending;		/* ICSK_ACK_... */
+	} icsk_ack;
+	u64 icsk_ca_priv[13];		/* the algorithm's own 104 bytes */
+};
+
+struct minmax_sample {
+	u32 t;
+	u32 v;
+};
+
+struct minmax {
+	struct minmax_sample s[3];
+};
+
+struct tcp_sock {
+	struct inet_connection_sock inet_conn;
+	u32 snd_una;			/* first byte not acknowledged */
+	u32 snd_nxt;			/* next byte to send */
+	u32 snd_cwnd;			/* packets */
+	u32 snd_cwnd_cnt;		/* packets acked towards the next increment */
+	u32 snd_cwnd_clamp;		/* packets, never passed */
+	u32 snd_ssthresh;		/* packets */
+	u32 prior_cwnd;			/* packets, before the reduction in progress */
+	u32 prior_ssthresh;		/* packets, for undo; 0: undo not allowed */
+	u32 packets_out;		/* sent and not cumulatively acked */
+	u32 sacked_out;
+	u32 lost_out;
+	u32 retrans_out;
+	u32 max_packets_out;		/* largest packets_out of this window */
+	u32 delivered;			/* packets, cumulative, also by SACK */
+	u32 delivered_ce;		/* of these, acked with ECE */
+	u32 lost;			/* packets marked lost, cumulative */
+	u32 app_limited;		/* delivered count up to which samples are app-limited; 0: none */
+	u32 srtt_us;			/* smoothed RTT, us << 3 */
+	u32 mss_cache;			/* bytes of payload in a full segment */
+	u32 rcv_nxt;			/* next byte expected */
+	u32 lsndtime;			/* jiffies of the last data sent */
+	u32 reordering;			/* packets */
+	u32 undo_marker;		/* snd_una when the episode began; 0: nothing to undo */
+	u32 snd_cwnd_stamp;		/* jiffies when cwnd was last validated */
+	struct minmax rtt_min;		/* us: see cc_min_rtt_us */
+	u8 ecn_flags;			/* TCP_ECN_... */
+	u64 tcp_mstamp;			/* us, the clock of the packet being processed */
+	u64 delivered_mstamp;		/* us, when delivered last changed */
+	u64 first_tx_mstamp;		/* us, start of the send phase being sampled */
+};
+
+/* Only the bit-fields; the part of the name from ___ on is no part of the kernel's. */
+struct inet_connection_sock___bits {
+	u8 icsk_ca_state:5;
+};
+
+struct tcp_sock___bits {
+	u8 is_cwnd_limited:1;
+};
+
+/* What one ACK tells about RTT and the flight (pkts_acked). */
+struct ack_sample {
+	u32 pkts_acked;			/* cumulatively acked by this ACK */
+	s32 rtt_us;			/* of the last segment (S)ACKed, -1: none */
+	u32 in_flight;			/* bytes delivered since that segment was sent */
+};
+
+/* One delivery-rate sample (cong_control). */
+struct rate_sample {
+	u64 prior_mstamp;		/* us */
+	u32 prior_delivered;		/* packets */
+	u32 prior_delivered_ce;
+	s32 delivered;			/* packets over the interval; < 0: invalid */
+	s32 delivered_ce;
+	s64 interval_us;		/* < 0: invalid */
+	u32 snd_interval_us;
+	u32 rcv_interval_us;
+	s64 rtt_us;			/* -1: none */
+	s32 losses;			/* marked lost by this ACK */
+	u32 acked_sacked;		/* delivered by this ACK */
+	u32 prior_in_flight;		/* packets, before this ACK */
+	u32 last_end_seq;
+	bool is_app_limited;
+	bool is_retrans;
+	bool is_ack_delayed;
+};
+
+#pragma clang attribute pop
+
+/* The operations. libbpf brings them into the running kernel's order, by name. */
+struct tcp_congestion_ops {
+	u32 (*ssthresh)(struct sock *sk);
+	void (*cong_avoid)(struct sock *sk, u32 ack, u32 acked);
+	void (*set_state)(struct sock *sk, u8 new_state);
+	void (*cwnd_event)(struct sock *sk, u32 event);
+	void (*in_ack_event)(struct sock *sk, u32 flags);
+	void (*pkts_acked)(struct sock *sk, const struct ack_sample *sample);
+	u32 (*min_tso_segs)(struct sock *sk);
+	void (*cong_control)(struct sock *sk, u32 ack, s32 flag, const struct rate_sample *rs);
+	u32 (*undo_cwnd)(struct sock *sk);
+	u32 (*sndbuf_expand)(struct sock *sk);
+	void (*init)(struct sock *sk);
+	void (*release)(struct sock *sk);
+	char name[16];
+	u32 flags;			/* TCP_CONG_... */
+};
+
+/* The kernel takes struct_ops programs under a licence compatible with its own only. */
+char cc_license[] SEC("license") = "Dual BSD/GPL";
+
+#ifdef CC_RECORD
+#include "record.h"
+#else
+#define CC_RECORDED_void(name, call, args...) call
+#define CC_RECORDED_u32(name, call, args...) return call
+#define cc_record_ack(sk, rcv_nxt)	do { } while (0)
+#define cc_record_fallback(sk, name)	do { } while (0)
+#define cc_record_random(sk, drawn)	(drawn)
+#endif
+
+/*
+ * An entry point is an ordinary function, and a program that unpacks the arguments for it. Numbers
+ * and pointers come as u64 alike, hence the silenced conversion; the function's own types apply.
+ */
+#define CC_ARGS1			(struct sock *)ctx[0]
+#define CC_ARGS2			CC_ARGS1, ctx[1]
+#define CC_ARGS3			CC_ARGS2, ctx[2]
+#define CC_ARGS4			CC_ARGS3, ctx[3]
+#define CC_ARGS(args...)		___bpf_apply(CC_ARGS, ___bpf_narg(args))
+#define CC_OP(type, name, args...)						\
+	static __always_inline type name(args);					\
+	_Pragma("clang diagnostic push")					\
+	_Pragma("clang diagnostic ignored \"-Wint-conversion\"")		\
+	SEC("struct_ops/" #name) type name##_prog(u64 *ctx)			\
+	{									\
+		CC_RECORDED_##type(name, name(CC_ARGS(args)), args);		\
+	}									\
+	_Pragma("clang diagnostic pop")						\
+	static __always_inline type name(args)
+
+#define CC_FN(name) (void *)name##_prog
+#define CC_ALGORITHM(algorithm)							\
+	SEC(".struct_ops.link") struct tcp_congestion_ops cc_ops_##algorithm
+
+#define CC_STATE(algorithm, type)						\
+	_Static_assert(sizeof(type) <= 104, "state passes the kernel's private area"); \
+	static __always_inline type *cc_state(const struct sock *sk)		\
+	{									\
+		return (type *)((struct inet_connection_sock *)sk)->icsk_ca_priv; \
+	}
+
+#define CC_NO_STATE(algorithm)
+
+/*
+ * Parameters are read-only data, in a section of their own that holds nothing else: the loader
+ * writes them before the load, the verifier then knows them. The empty asm keeps the compiler from
+ * believing the defaults.
+ */
+#define CC_PARAM_FIELD(name, value, min, max, choices, meaning) u32 name;
+#define CC_PARAM_DEFAULT(name, value, min, max, choices, meaning) value,
+#define CC_PARAMS(algorithm, LIST)						\
+	struct algorithm##_params { LIST(CC_PARAM_FIELD) };			\
+	const struct algorithm##_params cc_parameters SEC(".rodata.params") = {	\
+		LIST(CC_PARAM_DEFAULT)						\
+	};									\
+	static __always_inline const struct algorithm##_params *cc_params(const struct sock *sk) \
+	{									\
+		const struct algorithm##_params *params = &cc_parameters;	\
+										\
+		asm volatile("" : "+r"(params));				\
+		return params;							\
+	}
+
+#define CC_NO_PARAMS(algorithm)
+
+/* Inside views are read from the private state by whoever looks; nothing runs per ACK for them. */
+#define CC_DIAG(algorithm, LIST)
+#define CC_NO_DIAG(algorithm)
+
+/* ---- what the host decides ---- */
+
+extern unsigned long CONFIG_HZ __kconfig;
+#define HZ ((u32)CONFIG_HZ)
+
+static __always_inline u32 cc_jiffies32(void)
+{
+	return (u32)bpf_jiffies64();
+}
+#define tcp_jiffies32 cc_jiffies32()
+
+/* Uniform over 32 bits. */
+static __always_inline u32 cc_random_u32(struct sock *sk)
+{
+	return cc_record_random(sk, bpf_get_prandom_u32());
+}
+
+/* Send a pure ACK for everything below rcv_nxt, with ECE as ecn_flags is now. */
+static __always_inline void cc_send_ack(struct sock *sk, u32 rcv_nxt)
+{
+	cc_record_ack(sk, rcv_nxt);
+	bpf_tcp_send_ack(sk, rcv_nxt);
+}
+
+#define SOL_TCP		6
+#define TCP_CONGESTION	13
+
+/* Leave this algorithm for another for the life of the connection, and stop sending ECT. */
+static __always_inline void cc_fallback(struct sock *sk, const char *name)
+{
+	cc_record_fallback(sk, name);
+	bpf_setsockopt(sk, SOL_TCP, TCP_CONGESTION, (void *)name, __builtin_strlen(name) + 1);
+}
+
+#define TCP_CLOSE	7
+#define TCP_LISTEN	10
+
+/* Whether ECN was negotiated, or the connection does not exist yet and so cannot tell. */
+static __always_inline bool cc_ecn_negotiated(const struct sock *sk)
+{
+	u8 state = sk->__sk_common.skc_state;
+
+	return state == TCP_LISTEN || state == TCP_CLOSE ||
+	       ((const struct tcp_sock *)sk)->ecn_flags & TCP_ECN_OK;
+}
+
+/* ---- fields that the kernel keeps in its own way ---- */
+
+static __always_inline u8 cc_ca_state(const struct sock *sk)
+{
+	const struct inet_connection_sock___bits *icsk = (const void *)sk;
+
+	return BPF_CORE_READ_BITFIELD(icsk, icsk_ca_state);
+}
+
+static __always_inline bool cc_cwnd_limited_flag(const struct tcp_sock *tp)
+{
+	const struct tcp_sock___bits *bits = (const void *)tp;
+
+	return BPF_CORE_READ_BITFIELD(bits, is_cwnd_limited);
+}
+
+/* Core's windowed minimum RTT, us. */
+static __always_inline u32 cc_min_rtt_us(const struct tcp_sock *tp)
+{
+	return tp->rtt_min.s[0].v;
+}
+
+/* ---- kernel functions ---- */
+
+extern u32 tcp_slow_start(struct tcp_sock *tp, u32 acked) __ksym;
+extern void tcp_cong_avoid_ai(struct tcp_sock *tp, u32 w, u32 acked) __ksym;
+extern u32 tcp_reno_ssthresh(struct sock *sk) __ksym;
+extern u32 tcp_reno_undo_cwnd(struct sock *sk) __ksym;
+extern void tcp_reno_cong_avoid(struct sock *sk, u32 ack, u32 acked) __ksym;
+
+/* ---- arithmetic that differs between the hosts ---- */
+
+/* Quotient of two unsigned 64-bit values; 0 if the divisor is 0. */
+static __always_inline u64 div64_u64(u64 dividend, u64 divisor)
+{
+	return divisor ? dividend / divisor : 0;
+}
+
+static __always_inline u32 usecs_to_jiffies(u32 us)
+{
+	return ((u64)us * HZ + 999999) / 1000000;
+}
+
+static __always_inline u32 msecs_to_jiffies(u32 ms)
+{
+	return ((u64)ms * HZ + 999) / 1000;
+}
+
+#endif

@@ -1,0 +1,91 @@
+//! Compiles every `algorithms/*.c` for BPF, plain and recording, and writes the table of the
+//! objects: the folder is the list. Without clang the table is empty and all else still works.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
+
+fn main() {
+    let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
+    let libbpf = PathBuf::from(env::var_os("DEP_BPF_INCLUDE").expect("libbpf-sys sets it"));
+    let algorithms = root.join("../../algorithms");
+    let include = [algorithms.join("include"), root.join("src"), libbpf];
+
+    println!("cargo::rerun-if-env-changed=KNEE_CLANG");
+    println!("cargo::rerun-if-changed={}", algorithms.display());
+    println!("cargo::rerun-if-changed=src/record.h");
+    println!("cargo::rerun-if-changed=tests/path.bpf.c");
+    println!("cargo::rerun-if-changed=build.rs");
+
+    let mut table = String::from("static EMBEDDED: &[Embedded] = &[\n");
+    if let Some(clang) = find_clang() {
+        let path = root.join("tests/path.bpf.c");
+        compile(&clang, &include, &path, &out.join("path.bpf.o"), &[]);
+        for name in names(&algorithms) {
+            let source = algorithms.join(format!("{name}.c"));
+            let plain = out.join(format!("{name}.bpf.o"));
+            let recording = out.join(format!("{name}.recording.bpf.o"));
+            compile(&clang, &include, &source, &plain, &[]);
+            compile(&clang, &include, &source, &recording, &["-DCC_RECORD"]);
+            writeln!(
+                table,
+                "    Embedded {{ name: {name:?}, plain: aligned!({plain:?}), \
+                 recording: aligned!({recording:?}) }},"
+            )
+            .expect("a String takes all");
+        }
+    } else {
+        println!(
+            "cargo::warning=no clang with a BPF target found (apt-get install clang, or set \
+             KNEE_CLANG): knee is built without its eBPF programs"
+        );
+    }
+    table.push_str("];\n");
+    fs::write(out.join("embedded.rs"), table).expect("OUT_DIR is writable");
+}
+
+/// The first clang that can compile for BPF.
+fn find_clang() -> Option<String> {
+    let named = env::var("KNEE_CLANG").ok();
+    let known = ["clang", "clang-21", "clang-20", "clang-19", "clang-18", "clang-17"];
+    named.into_iter().chain(known.map(str::to_owned)).find(|clang| {
+        Command::new(clang)
+            .args(["-target", "bpf", "-mcpu=v3", "-E", "-x", "c", "/dev/null", "-o", "/dev/null"])
+            .output()
+            .is_ok_and(|output| output.status.success())
+    })
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let mut names: Vec<String> = fs::read_dir(folder)
+        .expect("the folder algorithms/ exists")
+        .filter_map(|entry| {
+            let path = entry.ok()?.path();
+            let is_c = path.extension().is_some_and(|extension| extension == "c");
+            is_c.then(|| path.file_stem()?.to_str().map(str::to_owned))?
+        })
+        .collect();
+    names.sort();
+    names
+}
+
+fn compile(clang: &str, include: &[PathBuf], source: &Path, object: &Path, more: &[&str]) {
+    let output = Command::new(clang)
+        .args(["-target", "bpf", "-mcpu=v3", "-std=gnu11", "-O2", "-g", "-Wall", "-Werror"])
+        .args(include.iter().map(|folder| format!("-I{}", folder.display())))
+        .args(more)
+        .arg("-c")
+        .arg(source)
+        .arg("-o")
+        .arg(object)
+        .output()
+        .expect("it ran a moment ago");
+    assert!(
+        output.status.success(),
+        "{} does not compile for BPF:\n{}",
+        source.display(),
+        String::from_utf8_lossy(&output.stderr)
+    );
+}

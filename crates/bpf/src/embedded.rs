@@ -1,0 +1,54 @@
+//! The objects that the build script made, one pair per algorithm file.
+
+use crate::{Build, Error};
+
+/// An algorithm, compiled for BPF.
+pub struct Embedded {
+    name: &'static str,
+    plain: &'static [u8],
+    recording: &'static [u8],
+}
+
+/// An object file's bytes where an ELF header may lie: libelf reads them in place.
+#[repr(C, align(8))]
+struct Aligned<Bytes: ?Sized>(Bytes);
+
+macro_rules! aligned {
+    ($path:literal) => {{
+        static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!($path));
+        &OBJECT.0
+    }};
+}
+
+include!(concat!(env!("OUT_DIR"), "/embedded.rs"));
+
+impl Embedded {
+    /// All of them, by name. Empty if there was no clang when knee was built.
+    pub fn all() -> &'static [Embedded] {
+        EMBEDDED
+    }
+
+    /// The one of this name.
+    ///
+    /// # Errors
+    /// [`Error::NotBuilt`], which says why there may be none.
+    pub fn by_name(name: &str) -> Result<&'static Embedded, Error> {
+        EMBEDDED
+            .iter()
+            .find(|embedded| embedded.name == name)
+            .ok_or_else(|| Error::NotBuilt { algorithm: name.to_owned() })
+    }
+
+    /// Its name: the algorithm file's.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// The ELF object.
+    pub fn object(&self, build: Build) -> &'static [u8] {
+        match build {
+            Build::Plain => self.plain,
+            Build::Recording => self.recording,
+        }
+    }
+}

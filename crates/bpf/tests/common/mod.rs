@@ -1,0 +1,39 @@
+//! What the tests against the running kernel share.
+#![allow(dead_code, reason = "each test file uses a part")]
+
+pub(crate) mod net;
+
+use knee_bpf::Embedded;
+
+/// Whether the tests against the kernel can run here. If not it says so, and fails where
+/// KNEE_REQUIRE_KERNEL asks for it.
+pub(crate) fn kernel_is_ready() -> bool {
+    let Some(missing) = missing() else { return true };
+    println!("SKIPPED: {missing}");
+    assert!(
+        std::env::var_os("KNEE_REQUIRE_KERNEL").is_none_or(|value| value != "1"),
+        "KNEE_REQUIRE_KERNEL=1, but {missing}"
+    );
+    false
+}
+
+fn missing() -> Option<&'static str> {
+    // SAFETY: it only asks.
+    if unsafe { libc::geteuid() } != 0 {
+        return Some("this needs root");
+    }
+    if Embedded::all().is_empty() {
+        return Some("knee was built without clang, so there are no eBPF programs");
+    }
+    match std::fs::read("/sys/kernel/btf/vmlinux") {
+        Err(_) => Some("the kernel has no BTF (CONFIG_DEBUG_INFO_BTF)"),
+        Ok(btf) if !contains(&btf, b"bpf_struct_ops_tcp_congestion_ops\0") => {
+            Some("the kernel takes no congestion control by BPF (CONFIG_BPF_JIT, 5.6 or later)")
+        }
+        Ok(_) => None,
+    }
+}
+
+fn contains(bytes: &[u8], word: &[u8]) -> bool {
+    bytes.windows(word.len()).any(|window| window == word)
+}

@@ -1,0 +1,67 @@
+//! Every algorithm, in both builds, is accepted by the running kernel's verifier and registered.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "all of this is test code, also outside of the functions marked so"
+)]
+
+mod common;
+
+use knee_algo::Algorithm;
+use knee_bpf::{Build, Embedded, Error, Loaded};
+
+fn available() -> String {
+    std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap()
+}
+
+fn names() -> Vec<String> {
+    available().split_whitespace().map(str::to_owned).collect()
+}
+
+#[test]
+fn the_kernel_takes_every_algorithm_and_forgets_it_when_dropped() {
+    if !common::kernel_is_ready() {
+        return;
+    }
+    for algorithm in Algorithm::all() {
+        let embedded = Embedded::by_name(algorithm.name()).unwrap();
+        for (build, prefix) in [(Build::Plain, "knee_l_"), (Build::Recording, "knee_lr_")] {
+            let name = format!("{prefix}{}", algorithm.name());
+            let params = algorithm.default_params();
+            let loaded = Loaded::register(embedded, build, &name, &params)
+                .unwrap_or_else(|error| panic!("{build:?}: {error}"));
+            assert!(names().contains(&name), "{}", available());
+            println!("{build:?} {name}: instructions the verifier walked");
+            for (program, instructions) in loaded.verified_instructions().unwrap() {
+                println!("  {instructions:7} {program}");
+            }
+            let again = Loaded::register(embedded, build, &name, &params).err().unwrap();
+            assert_eq!(
+                again.to_string(),
+                format!("an algorithm named \"{name}\" is registered already")
+            );
+            drop(loaded);
+            assert!(!names().contains(&name), "{}", available());
+        }
+    }
+}
+
+#[test]
+fn a_name_the_kernel_could_not_hold_is_refused_before_the_load() {
+    let dctcp = Algorithm::by_name("dctcp").unwrap();
+    let Ok(embedded) = Embedded::by_name("dctcp") else { return };
+    for name in ["", "sixteen_letters_", "two words"] {
+        let refused = Loaded::register(embedded, Build::Plain, name, &dctcp.default_params());
+        assert!(matches!(refused.err().unwrap(), Error::BadName { .. }), "{name}");
+    }
+}
+
+#[test]
+fn parameters_of_another_algorithm_are_refused_before_the_load() {
+    let reno = Algorithm::by_name("reno").unwrap();
+    let Ok(embedded) = Embedded::by_name("dctcp") else { return };
+    let refused =
+        Loaded::register(embedded, Build::Plain, "knee_x", &reno.default_params()).err().unwrap();
+    assert_eq!(refused.to_string(), "dctcp has 3 parameters, 0 were given");
+}

@@ -1,0 +1,231 @@
+//! One algorithm file, two hosts: what the running kernel's TCP made of it, call by call, is what
+//! the native build makes of the same calls.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "all of this is test code, also outside of the functions marked so"
+)]
+
+mod common;
+
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::thread;
+use std::time::Duration;
+
+use common::net::{Pair, Path, SERVER, choose, chosen};
+use knee_algo::Algorithm;
+use knee_bpf::{Record, Recorder, Report, replay};
+
+/// Bytes of the bulk transfer of a connection.
+const BULK_BYTES: usize = 6 << 20;
+/// Longer than the retransmission timeout, so that the window restarts after it.
+const IDLE: Duration = Duration::from_millis(400);
+/// No single read or write may take longer than that.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn patient(stream: TcpStream) -> TcpStream {
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+fn connect(pair: &Pair, port: u16) -> TcpStream {
+    patient(pair.client.run(move || TcpStream::connect((SERVER, port)).unwrap()))
+}
+
+fn listen(pair: &Pair) -> (TcpListener, u16) {
+    let listener = pair.server.run(|| TcpListener::bind((SERVER, 0)).unwrap());
+    let port = listener.local_addr().unwrap().port();
+    (listener, port)
+}
+
+/// Bulk from client to server, then requests of odd sizes with answers, the last ones after a rest.
+fn transfer(pair: &Pair) {
+    let (listener, port) = listen(pair);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut stream = patient(listener.accept().unwrap().0);
+            let mut buffer = vec![0; 1 << 16];
+            let mut left = BULK_BYTES;
+            while left > 0 {
+                let count = stream.read(&mut buffer[..left.min(1 << 16)]).unwrap();
+                assert_ne!(count, 0, "the client closed early");
+                left -= count;
+            }
+            let mut size = [0; 4];
+            while stream.read_exact(&mut size).is_ok() {
+                let size = u32::from_ne_bytes(size) as usize;
+                stream.read_exact(&mut buffer[..size]).unwrap();
+                stream.write_all(&buffer[..size / 2]).unwrap();
+            }
+        });
+        let mut stream = connect(pair, port);
+        let buffer = vec![0; 1 << 16];
+        for _ in 0..BULK_BYTES >> 16 {
+            stream.write_all(&buffer).unwrap();
+        }
+        let mut answer = vec![0; 1 << 16];
+        for round in 0_u32..40 {
+            let size = 1000 + 1111 * round;
+            stream.write_all(&size.to_ne_bytes()).unwrap();
+            stream.write_all(&buffer[..size as usize]).unwrap();
+            stream.read_exact(&mut answer[..size as usize / 2]).unwrap();
+            if round >= 38 {
+                thread::sleep(IDLE);
+            }
+        }
+    });
+}
+
+/// Records `run`, reading the ring meanwhile.
+fn record(recorder: &Recorder, run: impl FnOnce() + Send) -> Vec<Record> {
+    thread::scope(|scope| {
+        let run = scope.spawn(run);
+        while !run.is_finished() {
+            recorder.poll(Duration::from_millis(20)).unwrap();
+        }
+    });
+    let records = recorder.take().unwrap();
+    assert_eq!(recorder.lost().unwrap(), 0, "records lost");
+    records
+}
+
+/// Marks in bursts and single ones, a loss now and then, and two outages: one of data, which are
+/// then lost, and one of ACKs only, after which the sender finds its timeout to have been spurious.
+fn record_a_rough_day(algorithm: &Algorithm, name: &str) -> Vec<Record> {
+    let recorder = Recorder::start(algorithm, name, &algorithm.default_params()).unwrap();
+    let bursts = Path {
+        mark_period: 160,
+        mark_burst: 24,
+        drop_period: 701,
+        outage_at: 2500,
+        outage_ms: 300,
+        ..Path::default()
+    };
+    let single = Path { mark_period: 9, mark_burst: 1, drop_period: 1501, ..Path::default() };
+    let late_acks = Path { outage_at: 600, outage_ms: 300, count_acks: true, ..Path::default() };
+    let mut records = Vec::new();
+    for (to_server, to_client) in
+        [(bursts, single), (single, Path::default()), (Path::default(), late_acks)]
+    {
+        let pair = Pair::new(name, to_server, to_client);
+        records.extend(record(&recorder, || {
+            thread::scope(|scope| {
+                scope.spawn(|| transfer(&pair));
+                transfer(&pair);
+            });
+        }));
+    }
+    records
+}
+
+fn assert_equal(report: &Report, kinds: &[&str]) {
+    println!("{report}");
+    if let Some(first) = &report.first_difference {
+        panic!("{} differences, the first: {first}", report.differences);
+    }
+    assert_eq!(report.gaps, 0);
+    assert!(report.total() >= 1000);
+    for kind in kinds {
+        assert!(report.calls.contains_key(*kind), "no {kind} occurred");
+    }
+}
+
+#[test]
+fn dctcp_in_the_kernel_does_what_the_native_build_does() {
+    if !common::kernel_is_ready() {
+        return;
+    }
+    let dctcp = Algorithm::by_name("dctcp").unwrap();
+    let params = dctcp.default_params();
+    let mut records = record_a_rough_day(dctcp, "knee_r_dctcp");
+    let report = replay(dctcp, &params, &records);
+    assert_equal(
+        &report,
+        &[
+            "init",
+            "in_ack_event",
+            "ssthresh",
+            "cong_avoid",
+            "set_state(Open)",
+            "set_state(Disorder)",
+            "set_state(CWR)",
+            "set_state(Recovery)",
+            "set_state(Loss)",
+            "cwnd_event(TX_START)",
+            "cwnd_event(CWND_RESTART)",
+            "cwnd_event(COMPLETE_CWR)",
+            "cwnd_event(LOSS)",
+            "cwnd_event(ECN_NO_CE)",
+            "cwnd_event(ECN_IS_CE)",
+            "undo_cwnd",
+        ],
+    );
+    assert!(report.acks_asked > 10);
+
+    // Controls: what is not equal is found, where it is.
+    let mut other = dctcp.default_params();
+    dctcp.set_param(&mut other, "shift_g", "5").unwrap();
+    let report = replay(dctcp, &other, &records);
+    assert!(report.differences > 100, "{report}");
+    let middle = records.len() / 2;
+    records[middle].after.snd_cwnd += 1;
+    let first = replay(dctcp, &params, &records).first_difference.unwrap();
+    assert_eq!((first.record, first.field.as_str()), (middle, "snd_cwnd"), "{first}");
+}
+
+#[test]
+fn dctcp_without_ecn_leaves_for_its_fallback_in_both() {
+    if !common::kernel_is_ready() {
+        return;
+    }
+    let dctcp = Algorithm::by_name("dctcp").unwrap();
+    for fallback in ["reno", "cubic"] {
+        let mut params = dctcp.default_params();
+        dctcp.set_param(&mut params, "fallback", fallback).unwrap();
+        let name = format!("knee_f_{fallback}");
+        let recorder = Recorder::start(dctcp, &name, &params).unwrap();
+        let pair = Pair::new(&name, Path::default(), Path::default());
+        let records = record(&recorder, || {
+            // A listener that does not need ECN refuses it to a client whose SYN is ECT.
+            let (listener, port) = listen(&pair);
+            choose(&listener, "reno");
+            let stream = connect(&pair, port);
+            assert_eq!(chosen(&stream), fallback);
+        });
+        assert_eq!(
+            records.iter().filter_map(|r| r.fallback.as_deref()).collect::<Vec<_>>(),
+            [fallback]
+        );
+        assert_eq!(replay(dctcp, &params, &records).first_difference, None);
+        let report = replay(dctcp, &dctcp.default_params(), &records);
+        assert_eq!(report.differences, usize::from(fallback != "reno"), "{report}");
+    }
+}
+
+#[test]
+fn reno_in_the_kernel_does_what_the_native_build_does() {
+    if !common::kernel_is_ready() {
+        return;
+    }
+    let reno = Algorithm::by_name("reno").unwrap();
+    let records = record_a_rough_day(reno, "knee_r_reno");
+    let report = replay(reno, &reno.default_params(), &records);
+    assert_equal(&report, &["ssthresh", "cong_avoid", "undo_cwnd"]);
+}
+
+#[test]
+fn cubic_in_the_kernel_does_what_the_native_build_does() {
+    if !common::kernel_is_ready() {
+        return;
+    }
+    let cubic = Algorithm::by_name("cubic").unwrap();
+    let records = record_a_rough_day(cubic, "knee_r_cubic");
+    let report = replay(cubic, &cubic.default_params(), &records);
+    assert_equal(
+        &report,
+        &["init", "ssthresh", "cong_avoid", "pkts_acked", "set_state(Loss)", "undo_cwnd"],
+    );
+}

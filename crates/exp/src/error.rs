@@ -1,0 +1,104 @@
+//! What can go wrong, each in one sentence.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why an experiment could not be read, run or recorded.
+#[derive(Debug)]
+pub enum Error {
+    /// The experiment file (or an override on the command line) says something that is not allowed.
+    Input {
+        /// The file.
+        file: PathBuf,
+        /// Where in it.
+        origin: Origin,
+        /// The key with its path, as `network.bottleneck.rate`; empty: the file as a whole.
+        key: String,
+        /// The value as written; empty: no particular one.
+        value: String,
+        /// What was expected.
+        message: String,
+    },
+    /// A file or directory could not be read or written.
+    Io {
+        /// Which.
+        path: PathBuf,
+        /// What was tried, as "cannot write".
+        action: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A run could not be simulated.
+    Simulation {
+        /// The file.
+        file: PathBuf,
+        /// Which of its runs.
+        run: String,
+        /// Why.
+        message: String,
+    },
+}
+
+/// Where a value was written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Origin {
+    /// Nowhere in particular.
+    #[default]
+    Nowhere,
+    /// On this line of the file, from 1.
+    Line(u32),
+    /// In `--set`.
+    CommandLine,
+}
+
+impl Error {
+    pub(crate) fn input(
+        file: &Path,
+        origin: Origin,
+        key: impl Into<String>,
+        message: impl Into<String>,
+    ) -> Error {
+        Error::Input {
+            file: file.to_owned(),
+            origin,
+            key: key.into(),
+            value: String::new(),
+            message: message.into(),
+        }
+    }
+
+    pub(crate) fn io(path: &Path, action: &'static str, source: io::Error) -> Error {
+        Error::Io { path: path.to_owned(), action, source }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Input { file, origin, key, value, message } => {
+                match origin {
+                    Origin::Nowhere => write!(f, "{}: ", file.display())?,
+                    Origin::Line(line) => write!(f, "{}:{line}: ", file.display())?,
+                    Origin::CommandLine => write!(f, "{}: --set ", file.display())?,
+                }
+                f.write_str(key)?;
+                if !value.is_empty() {
+                    write!(f, " = {value}")?;
+                }
+                if !key.is_empty() {
+                    f.write_str(": ")?;
+                }
+                f.write_str(message)
+            }
+            Error::Io { path, action, source } => {
+                write!(f, "{}: {action}: {source}", path.display())
+            }
+            Error::Simulation { file, run, message } => {
+                write!(f, "{}: {run}: {message}", file.display())
+            }
+        }
+    }
+}
+
+impl std::error::Error for Error {}

@@ -1,0 +1,581 @@
+//! An experiment: one file with its cases and what is varied, and the list of runs it asks for.
+
+use std::cell::RefCell;
+use std::fs::File;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use knee_algo::Algorithm;
+use knee_sim::spec::{Cc, Run};
+use serde_json::{Map, Value as Json};
+
+use crate::error::{Error, Origin};
+use crate::metrics::Metric;
+use crate::published::{Published, read_published};
+use crate::random::run_seed;
+use crate::reader::{Reader, Resolved};
+use crate::scenario::{RUN_KEYS, Scenario};
+use crate::traffic::{read_cc, set_param};
+use crate::tree::{self, Node, Value, did_you_mean};
+
+/// No experiment file is longer than this.
+const MAX_FILE_BYTES: u64 = 1 << 20;
+/// Cases times varied values.
+const MAX_CONFIGURATIONS: usize = 10_000;
+/// Configurations times repeats.
+const MAX_RUNS: usize = 100_000;
+const MAX_AXIS: usize = 1_000;
+
+const TOP_LEVEL: &[&str] = &[
+    "question",
+    "expect",
+    "source",
+    "notes",
+    "published",
+    "network",
+    "hosts",
+    "host",
+    "traffic",
+    "case",
+    "cc",
+    "vary",
+    "run",
+    "sample",
+];
+
+/// What the command line changes.
+#[derive(Clone, Debug, Default)]
+pub struct Overrides {
+    /// Names of cases or algorithms to compare, in place of the file's; empty: the file's.
+    pub cc: Vec<String>,
+    /// `key=value`, each applied after everything that the file says.
+    pub set: Vec<String>,
+    /// In place of `run.repeat`.
+    pub repeat: Option<u32>,
+    /// In place of `run.seed`.
+    pub seed: Option<u64>,
+}
+
+/// One of the things compared: a congestion control with what goes with it.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// Its name.
+    pub name: String,
+    cc: Option<Cc>,
+    /// Paths and values that it changes.
+    set: Vec<(String, Node)>,
+}
+
+/// A value that is varied.
+#[derive(Clone, Debug)]
+pub struct Axis {
+    /// The path of the key.
+    pub path: String,
+    origin: Origin,
+    values: Vec<Node>,
+}
+
+/// A case at one point of the varied values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Configuration {
+    /// Index of the case.
+    pub case: usize,
+    /// Index of the value on each axis.
+    pub point: Vec<usize>,
+}
+
+/// A file as read and checked, ready to be run.
+#[derive(Clone, Debug)]
+pub struct Experiment {
+    /// The file's name without directory and extension.
+    pub name: String,
+    /// The file.
+    pub path: PathBuf,
+    /// The file as it was.
+    pub text: String,
+    /// The question it asks.
+    pub question: String,
+    /// The answer expected, where the file has one.
+    pub expect: Option<String>,
+    /// Where it comes from.
+    pub source: Option<String>,
+    /// What was not stated there, and what was chosen.
+    pub notes: Option<String>,
+    /// Figures that others published.
+    pub published: Vec<Published>,
+    /// What is compared.
+    pub cases: Vec<Case>,
+    /// What is varied.
+    pub axes: Vec<Axis>,
+    /// Every case at every point; cases of one point are neighbours.
+    pub configurations: Vec<Configuration>,
+    /// Runs of each configuration.
+    pub repeat: u32,
+    /// Seed of the experiment.
+    pub seed: u64,
+    root: Node,
+    /// Applied after everything else.
+    set: Vec<(String, Node)>,
+}
+
+/// One run of a sweep, as it is told apart from the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunId {
+    /// Its number, from 0: configuration by configuration, repeats innermost.
+    pub index: usize,
+    /// Index of the configuration.
+    pub configuration: usize,
+    /// Which repeat, from 0.
+    pub repeat: u32,
+    /// The seed that the simulator gets.
+    pub seed: u64,
+}
+
+impl Experiment {
+    /// Reads and checks a file; every configuration is resolved once.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the file cannot be read, [`Error::Input`] for anything it should not say.
+    pub fn load(path: &Path, overrides: &Overrides) -> Result<Experiment, Error> {
+        let text = read_text(path)?;
+        Experiment::parse(path, &text, overrides)
+    }
+
+    /// As [`Experiment::load`], from a text; `path` is for its name and for messages.
+    ///
+    /// # Errors
+    /// As [`Experiment::load`].
+    pub fn parse(path: &Path, text: &str, overrides: &Overrides) -> Result<Experiment, Error> {
+        let mut root = tree::parse(text).map_err(|(origin, why)| Error::input(path, origin, "", why))?;
+        if root.table().is_none_or(Vec::is_empty) {
+            let message = "says nothing: an experiment has at least [network], [[traffic]] and [run]";
+            return Err(Error::input(path, Origin::Nowhere, "", message));
+        }
+        let set = parse_set(path, &overrides.set)?;
+        let mut axes = {
+            let resolved = RefCell::default();
+            read_axes(&Reader::root(path, &root, &resolved).only(TOP_LEVEL)?)?
+        };
+        let set = apply_set(path, &mut root, &mut axes, set)?;
+        let resolved = RefCell::default();
+        let reader = Reader::root(path, &root, &resolved).only(TOP_LEVEL)?;
+        let own_cases = read_cases(&reader)?;
+        let published = read_published(&reader, &own_cases, &axes)?;
+        let cases = choose_cases(path, own_cases, &overrides.cc)?;
+        let run = reader.need_child("run")?.only(RUN_KEYS)?;
+        let in_file = run.u32_or("repeat", 1..=MAX_RUNS as u32, 1)?;
+        let repeat = overrides.repeat.unwrap_or(in_file);
+        let seed = run.integer_or("seed", 0..=i64::MAX as u64, 1)?;
+        let configurations = cross(path, &cases, &axes, repeat)?;
+        let owned = |text: Option<&str>| text.map(|text| text.trim().to_owned());
+        let experiment = Experiment {
+            name: path.file_stem().map_or_else(|| "experiment".into(), |s| s.to_string_lossy().into()),
+            path: path.to_owned(),
+            text: text.to_owned(),
+            question: owned(reader.text("question")?).unwrap_or_default(),
+            expect: owned(reader.text("expect")?),
+            source: owned(reader.text("source")?),
+            notes: owned(reader.text("notes")?),
+            published,
+            cases,
+            axes,
+            configurations,
+            repeat,
+            seed: overrides.seed.unwrap_or(seed),
+            set,
+            root: root.clone(),
+        };
+        for configuration in &experiment.configurations {
+            experiment.scenario(configuration)?;
+        }
+        Ok(experiment)
+    }
+
+    /// How many runs there are in all.
+    pub fn runs(&self) -> usize {
+        self.configurations.len() * self.repeat as usize
+    }
+
+    /// The run of a number below [`Experiment::runs`].
+    pub fn run_id(&self, index: usize) -> RunId {
+        let repeat = (index % self.repeat as usize) as u32;
+        let configuration = index / self.repeat as usize;
+        RunId { index, configuration, repeat, seed: run_seed(self.seed, repeat) }
+    }
+
+    /// What the simulator is given for a run.
+    ///
+    /// # Errors
+    /// None that [`Experiment::load`] has not found before.
+    pub fn run(&self, id: RunId) -> Result<Run, Error> {
+        let scenario = self.scenario(&self.configurations[id.configuration])?;
+        Ok(scenario.run(self.seed, id.repeat))
+    }
+
+    /// The configuration with every value in place.
+    pub(crate) fn scenario(&self, configuration: &Configuration) -> Result<Scenario, Error> {
+        let mut root = self.root.clone();
+        let case = &self.cases[configuration.case];
+        let mut cc = case.cc.clone();
+        let put = |root: &mut Node, path: &str, key: &str, node: &Node| {
+            root.set(path, node).map_err(|why| Error::input(&self.path, node.origin, key, why))
+        };
+        for (path, node) in &case.set {
+            put(&mut root, path, &format!("case.{}.set.{path}", case.name), node)?;
+        }
+        for (axis, value) in self.axes.iter().zip(&configuration.point) {
+            let node = &axis.values[*value];
+            let key = format!("vary.{}", axis.path);
+            match (axis.path.strip_prefix("params."), &mut cc) {
+                (None, _) => put(&mut root, &axis.path, &key, node)?,
+                (Some(param), Some(cc)) => set_param(cc, param, node)
+                    .map_err(|why| Error::input(&self.path, axis.origin, key, why))?,
+                (Some(_), None) => {
+                    let why = "needs cases: cc = [\"dctcp\"] or [[case]]";
+                    return Err(Error::input(&self.path, axis.origin, key, why));
+                }
+            }
+        }
+        for (path, node) in &self.set {
+            put(&mut root, path, path, node)?;
+        }
+        Scenario::read(&self.path, &root, cc.as_ref())
+    }
+
+    /// Name of the case of a configuration.
+    pub fn case_name(&self, configuration: &Configuration) -> &str {
+        &self.cases[configuration.case].name
+    }
+
+    /// The varied values of a configuration, as text, in the order of [`Experiment::axes`].
+    pub fn point_labels(&self, configuration: &Configuration) -> Vec<String> {
+        let values = self.axes.iter().zip(&configuration.point);
+        values.map(|(axis, value)| axis.values[*value].label()).collect()
+    }
+
+    /// A configuration in words: `case dctcp, traffic.short.size = 10 kB`.
+    pub fn describe(&self, configuration: &Configuration) -> String {
+        let mut words = format!("case {}", self.case_name(configuration));
+        for (axis, label) in self.axes.iter().zip(self.point_labels(configuration)) {
+            words.push_str(&format!(", {} = {label}", axis.path));
+        }
+        words
+    }
+
+    /// Every value of every case, defaults included, at the first of the varied values.
+    ///
+    /// # Errors
+    /// None that [`Experiment::load`] has not found before.
+    pub fn resolved(&self) -> Result<Map<String, Json>, Error> {
+        let flat = |resolved: Resolved| resolved.into_iter().collect::<Map<_, _>>();
+        let first = self.configurations.iter().take(self.cases.len());
+        first
+            .map(|configuration| {
+                let mut values = flat(self.scenario(configuration)?.resolved);
+                if let Some(cc) = &self.cases[configuration.case].cc {
+                    values.insert("case.cc".into(), cc.algorithm.name().into());
+                    for (info, value) in cc.algorithm.params().iter().zip(cc.params.values()) {
+                        values.insert(format!("case.params.{}", info.name), info.show(*value).into());
+                    }
+                }
+                Ok((self.case_name(configuration).to_owned(), Json::Object(values)))
+            })
+            .collect()
+    }
+
+    /// The varied values, by path.
+    pub fn varied(&self) -> Map<String, Json> {
+        let values = |axis: &Axis| axis.values.iter().map(Node::json).collect::<Json>();
+        self.axes.iter().map(|axis| (axis.path.clone(), values(axis))).collect()
+    }
+}
+
+impl Axis {
+    /// Its values as text.
+    pub fn labels(&self) -> Vec<String> {
+        self.values.iter().map(Node::label).collect()
+    }
+}
+
+fn read_text(path: &Path) -> Result<String, Error> {
+    let says = |message: &str| Error::input(path, Origin::Nowhere, "", message);
+    let metadata =
+        std::fs::metadata(path).map_err(|source| Error::io(path, "cannot read", source))?;
+    if metadata.is_dir() {
+        return Err(says("is a directory, not an experiment file"));
+    }
+    if !metadata.is_file() {
+        return Err(says("is not a regular file"));
+    }
+    let file = File::open(path).map_err(|source| Error::io(path, "cannot read", source))?;
+    let mut bytes = Vec::new();
+    file.take(MAX_FILE_BYTES + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|source| Error::io(path, "cannot read", source))?;
+    if bytes.len() as u64 > MAX_FILE_BYTES {
+        return Err(says("is longer than 1 MiB, and no experiment file is"));
+    }
+    String::from_utf8(bytes).map_err(|why| {
+        let valid = &why.as_bytes()[..why.utf8_error().valid_up_to()];
+        let line = 1 + valid.iter().filter(|byte| **byte == b'\n').count();
+        let origin = Origin::Line(u32::try_from(line).unwrap_or(u32::MAX));
+        Error::input(path, origin, "", "is not text in UTF-8")
+    })
+}
+
+// ---- --set ----
+
+fn parse_set(path: &Path, set: &[String]) -> Result<Vec<(String, Node)>, Error> {
+    set.iter()
+        .map(|assignment| {
+            let (key, value) = assignment.split_once('=').ok_or_else(|| {
+                let shown: String = assignment.chars().take(60).collect();
+                let message = "must be KEY=VALUE, as in network.bottleneck.rate=\"10 Gbps\"";
+                Error::input(path, Origin::CommandLine, shown.escape_debug().to_string(), message)
+            })?;
+            Ok((key.trim().to_owned(), tree::parse_override(value.trim())))
+        })
+        .collect()
+}
+
+/// Applies what applies to the document as such, and gives back what must come after the cases and
+/// the varied values. A varied key takes the value, or the list of them, in place of the file's.
+fn apply_set(
+    path: &Path,
+    root: &mut Node,
+    axes: &mut [Axis],
+    set: Vec<(String, Node)>,
+) -> Result<Vec<(String, Node)>, Error> {
+    let mut later = Vec::new();
+    for (key, node) in set {
+        let wrong = |why| Error::input(path, Origin::CommandLine, key.clone(), why);
+        if let Some(axis) = axes.iter_mut().find(|axis| axis.path == key) {
+            axis.values = axis_values(&node).map_err(wrong)?;
+            axis.origin = node.origin;
+            continue;
+        }
+        if key.split('.').next() == Some("vary") {
+            return Err(wrong("is set by the varied key itself, as in traffic.short.size='[\"1 kB\"]'".into()));
+        }
+        root.set(&key, &node).map_err(wrong)?;
+        later.push((key, node));
+    }
+    Ok(later)
+}
+
+// ---- [vary] ----
+
+fn read_axes(root: &Reader<'_>) -> Result<Vec<Axis>, Error> {
+    let Some(vary) = root.child("vary")? else { return Ok(Vec::new()) };
+    vary.entries()
+        .map(|(path, node)| {
+            varied_path(path).map_err(|why| vary.error(path, why))?;
+            let values = axis_values(node).map_err(|why| vary.error(path, why))?;
+            Ok(Axis { path: path.to_owned(), origin: node.origin, values })
+        })
+        .collect()
+}
+
+/// Whether a case may change a path, or a sweep vary it.
+fn varied_path(path: &str) -> Result<(), String> {
+    const ALLOWED: &[&str] = &["network", "hosts", "traffic", "params", "sample"];
+    let first = path.split('.').next().unwrap_or_default();
+    let whole_run = ["run.duration", "run.until_done", "run.measure_from", "run.measure_until"];
+    if whole_run.contains(&path) || (ALLOWED.contains(&first) && path != first) {
+        return Ok(());
+    }
+    Err(format!(
+        "must be a path in quotes, as in \"traffic.short.size\", that begins with {} or run.duration{}",
+        ALLOWED.join(", "),
+        did_you_mean(first, ALLOWED.iter().copied())
+    ))
+}
+
+/// The values of a list, or of a range; a single value is a list of one.
+fn axis_values(node: &Node) -> Result<Vec<Node>, String> {
+    let values = match &node.value {
+        Value::List(items) => items.clone(),
+        Value::Text(text) => match range(text)? {
+            Some(texts) => texts
+                .into_iter()
+                .map(|value| Node { origin: node.origin, value })
+                .collect(),
+            None => vec![node.clone()],
+        },
+        _ => vec![node.clone()],
+    };
+    match values.len() {
+        0 => Err("must have at least one value".into()),
+        1..=MAX_AXIS => Ok(values),
+        n => Err(format!("must have at most {MAX_AXIS} values, not {n}")),
+    }
+}
+
+/// `1..64`, `10..50 step 10 kB` or `1..64 times 2`; `None` if the text is nothing like it.
+fn range(text: &str) -> Result<Option<Vec<Value>>, String> {
+    let Some((first, rest)) = text.split_once("..") else { return Ok(None) };
+    let bad = || {
+        "must be a range of whole numbers, as in \"1..64\", \"10..50 step 10 kB\" or \"1..64 times 2\""
+            .to_owned()
+    };
+    let first: u64 = match first.trim().parse() {
+        Ok(first) => first,
+        Err(_) => return Ok(None),
+    };
+    let mut words = rest.split_whitespace().peekable();
+    let last: u64 = words.next().and_then(|word| word.parse().ok()).ok_or_else(bad)?;
+    let mut step = |name: &str| -> Result<Option<u64>, String> {
+        if words.next_if(|word| *word == name).is_none() {
+            return Ok(None);
+        }
+        words.next().and_then(|word| word.parse().ok()).map(Some).ok_or_else(bad)
+    };
+    let (step, factor) = (step("step")?, step("times")?);
+    let unit = words.collect::<Vec<_>>().join(" ");
+    let grows = first <= last && step != Some(0) && factor.is_none_or(|f| f > 1 && first > 0);
+    if !grows || (step.is_some() && factor.is_some()) {
+        return Err(bad());
+    }
+    let mut values = Vec::new();
+    let mut value = first;
+    while value <= last {
+        if values.len() > MAX_AXIS {
+            return Err(format!("must have at most {MAX_AXIS} values"));
+        }
+        values.push(match unit.as_str() {
+            "" => Value::Integer(i64::try_from(value).map_err(|_| bad())?),
+            unit => Value::Text(format!("{value} {unit}")),
+        });
+        let next = match factor {
+            Some(factor) => value.checked_mul(factor),
+            None => value.checked_add(step.unwrap_or(1)),
+        };
+        let Some(next) = next else { break };
+        value = next;
+    }
+    Ok(Some(values))
+}
+
+/// Every case at every point, the first axis slowest.
+fn cross(
+    path: &Path,
+    cases: &[Case],
+    axes: &[Axis],
+    repeat: u32,
+) -> Result<Vec<Configuration>, Error> {
+    let points = axes.iter().fold(cases.len(), |n, axis| n.saturating_mul(axis.values.len()));
+    let runs = points.saturating_mul(repeat as usize);
+    let too_many = |what: &str, n: usize, most: usize| {
+        Err(Error::input(path, Origin::Nowhere, "", format!("asks for {n} {what}, and at most {most} are allowed")))
+    };
+    if points > MAX_CONFIGURATIONS {
+        return too_many("cases times varied values", points, MAX_CONFIGURATIONS);
+    }
+    if runs > MAX_RUNS {
+        return too_many("runs", runs, MAX_RUNS);
+    }
+    let mut all = vec![Vec::new()];
+    for axis in axes {
+        let longer = |point: &Vec<usize>| {
+            let point = point.clone();
+            (0..axis.values.len()).map(move |i| [point.as_slice(), &[i]].concat())
+        };
+        all = all.iter().flat_map(longer).collect();
+    }
+    let at = |point: Vec<usize>| {
+        (0..cases.len()).map(move |case| Configuration { case, point: point.clone() })
+    };
+    Ok(all.into_iter().flat_map(at).collect())
+}
+
+// ---- cases ----
+
+/// The file's own: `[[case]]`, or a list `cc` of algorithms.
+fn read_cases(root: &Reader<'_>) -> Result<Vec<Case>, Error> {
+    let mut cases: Vec<Case> = Vec::new();
+    if let Some(names) = root.texts("cc")? {
+        if root.has("case") {
+            return Err(root.error("cc", "stands beside [[case]]: give one of the two"));
+        }
+        for name in names {
+            let case = case_of_algorithm(name).map_err(|why| root.error("cc", why))?;
+            if cases.iter().any(|prior| prior.name == case.name) {
+                return Err(root.error("cc", format!("names \"{name}\" twice")));
+            }
+            cases.push(case);
+        }
+    }
+    for reader in root.children("case")? {
+        let reader = reader.only(&["name", "cc", "params", "set"])?;
+        let name = reader.need_name("name", "dctcp")?.to_owned();
+        if cases.iter().any(|prior| prior.name == name) {
+            return Err(reader.error("name", "must differ from the other cases' names"));
+        }
+        let cc = read_cc(&reader, "cc", "params")?;
+        let mut set = Vec::new();
+        if let Some(table) = reader.child("set")? {
+            for (path, node) in table.entries() {
+                varied_path(path).map_err(|why| table.error(path, why))?;
+                if path.starts_with("params.") {
+                    return Err(table.error(path, "belongs in params = { ... } of the case"));
+                }
+                set.push((path.to_owned(), node.clone()));
+            }
+        }
+        cases.push(Case { name, cc, set });
+    }
+    if cases.is_empty() {
+        cases.push(Case { name: "as-written".into(), cc: None, set: Vec::new() });
+    }
+    Ok(cases)
+}
+
+fn case_of_algorithm(name: &str) -> Result<Case, String> {
+    let cc = Cc::by_name(name).map_err(|_| {
+        let names: Vec<_> = Algorithm::all().iter().map(Algorithm::name).collect();
+        crate::reader::one_of(name, names.into_iter())
+    })?;
+    Ok(Case { name: name.to_owned(), cc: Some(cc), set: Vec::new() })
+}
+
+/// The cases that `--cc` names: the file's own of that name, or else the algorithm alone.
+fn choose_cases(path: &Path, own: Vec<Case>, names: &[String]) -> Result<Vec<Case>, Error> {
+    if names.is_empty() {
+        return Ok(own);
+    }
+    let mut chosen: Vec<Case> = Vec::new();
+    for name in names {
+        let case = match own.iter().find(|case| case.name == *name) {
+            Some(case) => case.clone(),
+            None => case_of_algorithm(name).map_err(|_| {
+                let mut known: Vec<&str> = own.iter().map(|case| case.name.as_str()).collect();
+                known.extend(Algorithm::all().iter().map(|algorithm| -> &str { algorithm.name() }));
+                known.retain(|name| *name != "as-written");
+                known.sort_unstable();
+                known.dedup();
+                let shown: String = name.chars().take(40).collect();
+                Error::Input {
+                    file: path.to_owned(),
+                    origin: Origin::Nowhere,
+                    key: "--cc".into(),
+                    value: format!("{shown:?}"),
+                    message: crate::reader::one_of(name, known.into_iter()),
+                }
+            })?,
+        };
+        if !chosen.iter().any(|prior| prior.name == case.name) {
+            chosen.push(case);
+        }
+    }
+    Ok(chosen)
+}
+
+/// Whether the file's own cases include this name.
+pub(crate) fn has_case(cases: &[Case], name: &str) -> bool {
+    cases.iter().any(|case| case.name == name)
+}
+
+/// A metric's name, or what was allowed.
+pub(crate) fn metric_named(name: &str) -> Result<Metric, String> {
+    Metric::by_name(name).ok_or_else(|| crate::reader::one_of(name, Metric::names()))
+}

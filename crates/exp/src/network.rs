@@ -1,0 +1,573 @@
+//! `[network]`, `[hosts]` and `[[host]]`: who is joined to whom by what.
+
+use std::collections::{HashMap, HashSet};
+
+use knee_queue::time::{Duration, Rate};
+use knee_queue::{
+    DropTailConfig, Limit, MarkAt, MarkWhen, NotEctAbove, PieConfig, PieDelay, QueueConfig,
+    StepConfig,
+};
+use knee_sim::spec::{HostConfig, LinuxVersion, Network, NodeId, Serialisation};
+use knee_sim::topology::{Cable, Dumbbell, LeafSpine, Star};
+
+use crate::error::Error;
+use crate::random::Random;
+use crate::reader::Reader;
+use crate::units::{Burst, Pkts, QueueLimit, Share, Size};
+
+/// Ethernet's header, which queues count with a packet.
+const ETHERNET_BYTES: u32 = 14;
+const MAX_HOSTS: u64 = 10_000;
+const MAX_FABRIC_CABLES: u64 = 50_000;
+
+/// Where each topology's names come from; the keys of `[network]` are these and `topology`.
+const MANY_TO_ONE: &[&str] = &["topology", "senders", "access", "bottleneck", "return"];
+const STAR: &[&str] = &["topology", "hosts", "up", "down"];
+const DUMBBELL: &[&str] =
+    &["topology", "senders", "receivers", "access", "bottleneck", "back", "receiver_access"];
+const LEAF_SPINE: &[&str] =
+    &["topology", "leaves", "spines", "hosts_per_leaf", "up", "down", "fabric"];
+
+/// A network, ready to be built for any number of runs.
+#[derive(Clone, Debug)]
+pub(crate) struct NetworkSpec {
+    network: Network,
+    /// Links sampled only if a traffic entry sends to their host.
+    sampled_if_used: Vec<usize>,
+    ids: HashMap<String, NodeId>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Topology {
+    ManyToOne,
+    Star,
+    Dumbbell,
+    LeafSpine,
+}
+
+/// Who owns the sending end of a cable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// A host: its queue is never the question, and is unlimited if nothing is said.
+    Host,
+    /// A switch: its queue must be given.
+    Switch,
+}
+
+impl NetworkSpec {
+    pub(crate) fn read(root: &Reader<'_>) -> Result<NetworkSpec, Error> {
+        let hosts = Hosts::read(root)?;
+        let reader = root.need_child("network")?;
+        let topologies = [
+            ("many-to-one", Topology::ManyToOne),
+            ("star", Topology::Star),
+            ("dumbbell", Topology::Dumbbell),
+            ("leaf-spine", Topology::LeafSpine),
+        ];
+        reader.need_text("topology", "many-to-one")?;
+        let topology = reader.choice_or("topology", &topologies, "")?;
+        let frame = hosts.base.mtu_bytes + ETHERNET_BYTES;
+        let cables = Cables { network: &reader, frame_bytes: frame };
+        let (network, sampled_if_used) = match topology {
+            Topology::ManyToOne => (many_to_one(&reader, &cables, &hosts)?, Vec::new()),
+            Topology::Star => star(&reader, &cables, &hosts)?,
+            Topology::Dumbbell => (dumbbell(&reader, &cables, &hosts)?, Vec::new()),
+            Topology::LeafSpine => leaf_spine(&reader, &cables, &hosts)?,
+        };
+        let host_ids = network.nodes.iter().zip(0..).filter(|(node, _)| node.host.is_some());
+        let ids = host_ids.map(|(node, id)| (node.name.clone(), id)).collect();
+        let mut spec = NetworkSpec { network, sampled_if_used, ids };
+        hosts.apply_overrides(root, &mut spec)?;
+        Ok(spec)
+    }
+
+    /// The network of one run. `destinations` are the hosts that traffic is sent to.
+    pub(crate) fn build(&self, destinations: &HashSet<NodeId>, seed: u64) -> Network {
+        let mut network = self.network.clone();
+        for &link in &self.sampled_if_used {
+            network.links[link].sampled = destinations.contains(&network.links[link].to);
+        }
+        for (i, link) in network.links.iter_mut().enumerate() {
+            if let QueueConfig::Pie(pie) = &mut link.queue {
+                pie.seed = Random::new(seed, &[i as u64, 3]).next();
+            }
+        }
+        network
+    }
+
+    pub(crate) fn name(&self, id: NodeId) -> &str {
+        &self.network.nodes[id as usize].name
+    }
+
+    /// Links that are sampled if traffic goes to these hosts.
+    pub(crate) fn sampled_links(&self, destinations: &HashSet<NodeId>) -> u64 {
+        let links = self.build(destinations, 0).links;
+        links.iter().filter(|link| link.sampled).count() as u64
+    }
+
+    /// The hosts that a text such as `s1..s10` names.
+    pub(crate) fn hosts_named(&self, text: &str) -> Result<Vec<NodeId>, String> {
+        let names = expand(text)?;
+        names.iter().map(|name| self.id(name)).collect()
+    }
+
+    fn id(&self, name: &str) -> Result<NodeId, String> {
+        self.ids.get(name).copied().ok_or_else(|| {
+            let hosts: Vec<_> = self.network.nodes.iter().filter(|node| node.host.is_some()).collect();
+            let named: Vec<&str> = match hosts.as_slice() {
+                [first, .., last] if hosts.len() > 8 => vec![&first.name, "...", &last.name],
+                _ => hosts.iter().map(|node| node.name.as_str()).collect(),
+            };
+            let shown: String = name.chars().take(40).collect();
+            format!("must name hosts of this network ({}), and there is no \"{shown}\"", named.join(", "))
+        })
+    }
+}
+
+/// `s1..s10` is ten names, anything else is itself.
+fn expand(text: &str) -> Result<Vec<String>, String> {
+    let Some((first, last)) = text.split_once("..") else { return Ok(vec![text.to_owned()]) };
+    let split = |name: &str| {
+        let digits = name.len() - name.trim_end_matches(|c: char| c.is_ascii_digit()).len();
+        let (prefix, number) = name.split_at(name.len() - digits);
+        Some((prefix.to_owned(), number.parse::<u32>().ok()?))
+    };
+    let bad = || "must be a host or a range of hosts, as in \"s1..s10\"".to_owned();
+    let (prefix, from) = split(first).ok_or_else(bad)?;
+    let (last_prefix, to) = split(last).ok_or_else(bad)?;
+    if prefix != last_prefix || from > to || u64::from(to - from) >= MAX_HOSTS {
+        return Err(bad());
+    }
+    Ok((from..=to).map(|i| format!("{prefix}{i}")).collect())
+}
+
+// ---- hosts ----
+
+const HOST_KEYS: &[&str] = &[
+    "linux",
+    "hz",
+    "jiffies_at_start",
+    "tcp_ecn",
+    "tcp_ecn_fallback",
+    "mtu",
+    "initial_cwnd",
+    "rto_min",
+    "slow_start_after_idle",
+    "sack",
+    "gso_max_segs",
+    "gro_window",
+    "limit_output",
+    "skb_overhead",
+    "fq",
+    "rcvbuf_initial",
+    "rcvbuf_max",
+    "sndbuf_max",
+];
+
+struct Hosts {
+    base: HostConfig,
+}
+
+impl Hosts {
+    fn read(root: &Reader<'_>) -> Result<Hosts, Error> {
+        let base = HostConfig::new(LinuxVersion::V6_1);
+        let base = match root.child("hosts")? {
+            Some(reader) => {
+                let reader = reader.only(HOST_KEYS)?;
+                let linux = reader.choice_or("linux", LINUX, "6.1")?;
+                read_host(&reader, HostConfig::new(linux))?
+            }
+            None => base,
+        };
+        Ok(Hosts { base })
+    }
+
+    fn apply_overrides(&self, root: &Reader<'_>, spec: &mut NetworkSpec) -> Result<(), Error> {
+        let keys: Vec<_> = ["hosts"].iter().chain(HOST_KEYS).copied().collect();
+        for reader in root.children("host")? {
+            reader.check(&keys)?;
+            reader.need_text("hosts", "r")?;
+            let mut base = self.base.clone();
+            if reader.has("linux") {
+                base.linux = reader.choice_or("linux", LINUX, "6.1")?;
+            }
+            let config = read_host(&reader, base)?;
+            if config.mtu_bytes != self.base.mtu_bytes {
+                return Err(reader.error("mtu", "must be the same on all hosts: give it in [hosts]"));
+            }
+            for name in reader.texts("hosts")?.unwrap_or_default() {
+                let ids = spec.hosts_named(name).map_err(|why| reader.error("hosts", why))?;
+                for id in ids {
+                    spec.network.nodes[id as usize].host = Some(config.clone());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn numbered(&self, prefix: &str, count: u64) -> Vec<(String, HostConfig)> {
+        (1..=count).map(|i| (format!("{prefix}{i}"), self.base.clone())).collect()
+    }
+}
+
+const LINUX: &[(&str, LinuxVersion)] =
+    &[("6.1", LinuxVersion::V6_1), ("6.12", LinuxVersion::V6_12), ("6.18", LinuxVersion::V6_18)];
+
+fn read_host(reader: &Reader<'_>, base: HostConfig) -> Result<HostConfig, Error> {
+    let bytes = |key: &str, default: u32| -> Result<u32, Error> {
+        let size = reader.get_or(key, Size(u64::from(default)))?;
+        u32::try_from(size.0).map_err(|_| reader.error(key, "must be at most 4 GB, as in \"6 MiB\""))
+    };
+    let hz = reader.u32_or("hz", 100..=1000, base.hz)?;
+    if ![100, 250, 1000].contains(&hz) {
+        return Err(reader.error("hz", "must be 100, 250 or 1000"));
+    }
+    let mtu_bytes = bytes("mtu", base.mtu_bytes)?;
+    if !(576..=65_535).contains(&mtu_bytes) {
+        return Err(reader.error("mtu", "must be from 576 B to 65535 B, as in \"1500 B\""));
+    }
+    let jiffies = reader.integer("jiffies_at_start", 0..=u64::from(u32::MAX))?;
+    Ok(HostConfig {
+        hz,
+        mtu_bytes,
+        jiffies_at_start: match jiffies {
+            Some(jiffies) => u32::try_from(jiffies).ok(),
+            None => base.jiffies_at_start,
+        },
+        tcp_ecn: reader.u32_or("tcp_ecn", 0..=2, u32::from(base.tcp_ecn))? as u8,
+        tcp_ecn_fallback: reader.flag_or("tcp_ecn_fallback", base.tcp_ecn_fallback)?,
+        initial_cwnd_pkts: reader.get_or("initial_cwnd", Pkts(base.initial_cwnd_pkts))?.0,
+        rto_min: at_least_1_us(reader, "rto_min", base.rto_min)?,
+        slow_start_after_idle: reader.flag_or("slow_start_after_idle", base.slow_start_after_idle)?,
+        sack: reader.flag_or("sack", base.sack)?,
+        gso_max_segs: reader.u32_or("gso_max_segs", 1..=65_535, base.gso_max_segs)?,
+        gro_window: reader.get_or("gro_window", base.gro_window)?,
+        limit_output_bytes: bytes("limit_output", base.limit_output_bytes)?,
+        skb_overhead_bytes: bytes("skb_overhead", base.skb_overhead_bytes)?,
+        fq: reader.flag_or("fq", base.fq)?,
+        rcvbuf_initial_bytes: bytes("rcvbuf_initial", base.rcvbuf_initial_bytes)?,
+        rcvbuf_max_bytes: bytes("rcvbuf_max", base.rcvbuf_max_bytes)?,
+        sndbuf_max_bytes: match reader.has("sndbuf_max") {
+            true => Some(bytes("sndbuf_max", 0)?),
+            false => base.sndbuf_max_bytes,
+        },
+        ..base
+    })
+}
+
+fn at_least_1_us(reader: &Reader<'_>, key: &str, default: Duration) -> Result<Duration, Error> {
+    let value = reader.get_or(key, default)?;
+    if value < Duration::from_us(1) {
+        return Err(reader.error(key, "must be at least 1 us, as in \"200 ms\""));
+    }
+    Ok(value)
+}
+
+// ---- cables ----
+
+struct Cables<'r, 'a> {
+    network: &'r Reader<'a>,
+    frame_bytes: u32,
+}
+
+const CABLE_KEYS: &[&str] = &["rate", "burst", "delay", "jitter", "loss", "queue", "record"];
+
+impl Cables<'_, '_> {
+    /// The cable of this key, which must be there.
+    fn need(&self, key: &str, end: End, recorded: bool) -> Result<Cable, Error> {
+        let reader = self.network.need_child(key)?;
+        self.read(&reader, end, recorded)
+    }
+
+    fn read(&self, reader: &Reader<'_>, end: End, recorded: bool) -> Result<Cable, Error> {
+        reader.check(CABLE_KEYS)?;
+        let rate: Option<Rate> = reader.get("rate")?;
+        if rate.is_none() {
+            for key in ["queue", "burst", "record"] {
+                if reader.has(key) {
+                    return Err(reader.error(key, "has no meaning without a rate beside it"));
+                }
+            }
+        }
+        let queue = match (rate, reader.child("queue")?) {
+            (Some(_), Some(queue)) => read_queue(&queue, self.frame_bytes)?,
+            (Some(_), None) if end == End::Switch => {
+                return Err(reader.error(
+                    "queue",
+                    "missing, as in queue = { kind = \"droptail\", limit = \"500 pkts\" }",
+                ));
+            }
+            _ => unlimited(),
+        };
+        Ok(Cable {
+            rate,
+            serialisation: self.serialisation(reader)?,
+            delay: reader.get_or("delay", Duration::ZERO)?,
+            jitter: reader.get_or("jitter", Duration::ZERO)?,
+            loss: reader.get_or("loss", Share(0.0))?.0,
+            queue,
+            sampled: rate.is_some() && reader.flag_or("record", recorded)?,
+        })
+    }
+
+    fn serialisation(&self, reader: &Reader<'_>) -> Result<Serialisation, Error> {
+        let burst_bytes = match reader.get("burst")? {
+            None => return Ok(Serialisation::StoreAndForward),
+            Some(Burst::Bytes(bytes)) => bytes,
+            Some(Burst::Pkts(pkts)) => pkts.saturating_mul(self.frame_bytes),
+        };
+        if burst_bytes < self.frame_bytes {
+            return Err(reader.error(
+                "burst",
+                format!("must hold one full packet ({} B), or none ever passes", self.frame_bytes),
+            ));
+        }
+        Ok(Serialisation::TokenBucket { burst_bytes })
+    }
+}
+
+fn unlimited() -> QueueConfig {
+    QueueConfig::DropTail(DropTailConfig { limit: Limit::Bytes(u64::MAX) })
+}
+
+/// A cable that is not there: no rate, no delay.
+fn nothing() -> Cable {
+    Cable {
+        rate: None,
+        serialisation: Serialisation::StoreAndForward,
+        delay: Duration::ZERO,
+        jitter: Duration::ZERO,
+        loss: 0.0,
+        queue: unlimited(),
+        sampled: false,
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Discipline {
+    DropTail,
+    Step,
+    Pie,
+}
+
+fn read_queue(reader: &Reader<'_>, frame_bytes: u32) -> Result<QueueConfig, Error> {
+    let kinds = [
+        ("droptail", Discipline::DropTail),
+        ("step", Discipline::Step),
+        ("pie", Discipline::Pie),
+    ];
+    reader.need_text("kind", "droptail")?;
+    let config = match reader.choice_or("kind", &kinds, "")? {
+        Discipline::DropTail => {
+            reader.check(&["kind", "limit"])?;
+            QueueConfig::DropTail(DropTailConfig { limit: read_limit(reader, frame_bytes)? })
+        }
+        Discipline::Step => {
+            reader.check(&["kind", "limit", "k", "mark_at", "mark_when", "not_ect"])?;
+            let mark_at = [(">=", MarkAt::AtLeast), (">", MarkAt::Above)];
+            let mark_when = [("enqueue", MarkWhen::Enqueue), ("dequeue", MarkWhen::Dequeue)];
+            let not_ect = [("queue", NotEctAbove::Queue), ("drop", NotEctAbove::Drop)];
+            QueueConfig::Step(StepConfig {
+                limit: read_limit(reader, frame_bytes)?,
+                threshold: reader.need("k", "65 pkts")?,
+                mark_at: reader.choice_or("mark_at", &mark_at, ">=")?,
+                when: reader.choice_or("mark_when", &mark_when, "enqueue")?,
+                not_ect: reader.choice_or("not_ect", &not_ect, "queue")?,
+            })
+        }
+        Discipline::Pie => QueueConfig::Pie(read_pie(reader, frame_bytes)?),
+    };
+    config.validate().map_err(|why| reader.error("kind", why.to_string()))?;
+    Ok(config)
+}
+
+fn read_limit(reader: &Reader<'_>, frame_bytes: u32) -> Result<Limit, Error> {
+    let limit = reader.need::<QueueLimit>("limit", "500 pkts")?.0;
+    match limit {
+        Limit::Bytes(bytes) if bytes < u64::from(frame_bytes) => Err(reader.error(
+            "limit",
+            format!("must hold one full packet ({frame_bytes} B), or none ever passes"),
+        )),
+        _ => Ok(limit),
+    }
+}
+
+fn read_pie(reader: &Reader<'_>, frame_bytes: u32) -> Result<PieConfig, Error> {
+    reader.check(&[
+        "kind",
+        "limit",
+        "target",
+        "update_interval",
+        "first_update",
+        "alpha",
+        "beta",
+        "burst_allowance",
+        "ecn",
+        "byte_mode",
+        "delay",
+        "derandomise",
+    ])?;
+    let linux = PieConfig::default();
+    let delays =
+        [("timestamps", PieDelay::Timestamps), ("departure-rate", PieDelay::DepartureRate)];
+    Ok(PieConfig {
+        limit_pkts: reader.get_or("limit", Pkts(linux.limit_pkts))?.0,
+        target: reader.get_or("target", linux.target)?,
+        update_interval: reader.get_or("update_interval", linux.update_interval)?,
+        first_update: reader.get_or("first_update", linux.first_update)?,
+        alpha: reader.u32_or("alpha", 0..=32, linux.alpha)?,
+        beta: reader.u32_or("beta", 0..=32, linux.beta)?,
+        burst_allowance: reader.get_or("burst_allowance", linux.burst_allowance)?,
+        ecn: reader.flag_or("ecn", linux.ecn)?,
+        byte_mode: reader.flag_or("byte_mode", linux.byte_mode)?,
+        mtu_bytes: frame_bytes,
+        delay: reader.choice_or("delay", &delays, "timestamps")?,
+        derandomise: reader.flag_or("derandomise", linux.derandomise)?,
+        seed: 0,
+    })
+}
+
+// ---- topologies ----
+
+/// The network of the reference runs: senders `s1..`, one switch, one receiver `r`. Back from the
+/// switch to each sender goes the cable `return`, as a rule a delay alone.
+fn many_to_one(
+    reader: &Reader<'_>,
+    cables: &Cables<'_, '_>,
+    hosts: &Hosts,
+) -> Result<Network, Error> {
+    reader.check(MANY_TO_ONE)?;
+    let senders = reader.integer_or("senders", 1..=MAX_HOSTS, 1)?;
+    let access = cables.need("access", End::Host, false)?;
+    let bottleneck = cables.need("bottleneck", End::Switch, true)?;
+    let back = match reader.child("return")? {
+        Some(back) => cables.read(&back, End::Host, false)?,
+        None => nothing(),
+    };
+    let mut network = Network::default();
+    let senders: Vec<_> = hosts
+        .numbered("s", senders)
+        .into_iter()
+        .map(|(name, config)| network.host(name, config))
+        .collect();
+    let receiver = network.host("r", hosts.base.clone());
+    let switch = network.switch("switch");
+    for sender in senders {
+        network.duplex(sender, switch, access.clone(), back.clone());
+    }
+    network.duplex(switch, receiver, bottleneck, nothing());
+    Ok(network)
+}
+
+/// Hosts `h1..` around one switch.
+fn star(
+    reader: &Reader<'_>,
+    cables: &Cables<'_, '_>,
+    hosts: &Hosts,
+) -> Result<(Network, Vec<usize>), Error> {
+    reader.check(STAR)?;
+    let count = reader.integer_or("hosts", 2..=MAX_HOSTS, 2)?;
+    let (down, if_used) = port_to_host(reader, cables)?;
+    let up = cables.need("up", End::Host, false)?;
+    let network = Star { hosts: hosts.numbered("h", count), up, down }.build();
+    let ports = if if_used { ports_to_hosts(&network) } else { Vec::new() };
+    Ok((network, ports))
+}
+
+/// Senders `s1..`, two switches, receivers `r1..`.
+fn dumbbell(
+    reader: &Reader<'_>,
+    cables: &Cables<'_, '_>,
+    hosts: &Hosts,
+) -> Result<Network, Error> {
+    reader.check(DUMBBELL)?;
+    let senders = reader.integer_or("senders", 1..=MAX_HOSTS, 1)?;
+    let receivers = reader.integer_or("receivers", 1..=MAX_HOSTS, senders)?;
+    let access = cables.need("access", End::Host, false)?;
+    let receiver_access = match reader.child("receiver_access")? {
+        Some(access) => cables.read(&access, End::Host, false)?,
+        None => access.clone(),
+    };
+    let bottleneck = cables.need("bottleneck", End::Switch, true)?;
+    let back = match reader.child("back")? {
+        Some(back) => cables.read(&back, End::Switch, false)?,
+        None => Cable { sampled: false, loss: 0.0, ..bottleneck.clone() },
+    };
+    let network = Dumbbell {
+        senders: hosts.numbered("s", senders),
+        receivers: hosts.numbered("r", receivers),
+        sender_up: access.clone(),
+        sender_down: access,
+        bottleneck,
+        back,
+        receiver_down: receiver_access.clone(),
+        receiver_up: receiver_access,
+    };
+    Ok(network.build())
+}
+
+/// Leaves with hosts `hLEAF.HOST`, from 0, each leaf joined to each spine.
+fn leaf_spine(
+    reader: &Reader<'_>,
+    cables: &Cables<'_, '_>,
+    hosts: &Hosts,
+) -> Result<(Network, Vec<usize>), Error> {
+    reader.check(LEAF_SPINE)?;
+    let leaves = reader.integer_or("leaves", 1..=1000, 2)?;
+    let spines = reader.integer_or("spines", 1..=1000, 2)?;
+    let per_leaf = reader.integer_or("hosts_per_leaf", 1..=1000, 2)?;
+    if leaves * per_leaf > MAX_HOSTS {
+        let message = format!("must leave at most {MAX_HOSTS} hosts in all, not {}", leaves * per_leaf);
+        return Err(reader.error("hosts_per_leaf", message));
+    }
+    if leaves * spines > MAX_FABRIC_CABLES {
+        let message = format!(
+            "must leave at most {MAX_FABRIC_CABLES} cables between leaves and spines, not {}",
+            leaves * spines
+        );
+        return Err(reader.error("spines", message));
+    }
+    let (host_down, if_used) = port_to_host(reader, cables)?;
+    let network = LeafSpine {
+        leaves: leaves as u32,
+        spines: spines as u32,
+        hosts_per_leaf: per_leaf as u32,
+        host: hosts.base.clone(),
+        host_up: cables.need("up", End::Host, false)?,
+        host_down,
+        fabric: cables.need("fabric", End::Switch, false)?,
+    }
+    .build();
+    let ports = if if_used { ports_to_hosts(&network) } else { Vec::new() };
+    Ok((network, ports))
+}
+
+/// The cable `down`, and whether the file leaves open which of these ports are recorded.
+fn port_to_host(reader: &Reader<'_>, cables: &Cables<'_, '_>) -> Result<(Cable, bool), Error> {
+    let down = cables.need("down", End::Switch, true)?;
+    let says = reader.child("down")?.is_some_and(|down| down.has("record"));
+    Ok((down, !says))
+}
+
+fn ports_to_hosts(network: &Network) -> Vec<usize> {
+    let leads_to_host = |link: &knee_sim::spec::Link| {
+        network.nodes[link.to as usize].host.is_some() && link.rate.is_some()
+    };
+    let links = network.links.iter().enumerate();
+    links.filter(|(_, link)| leads_to_host(link)).map(|(i, _)| i).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_of_hosts_expand() {
+        assert_eq!(expand("s3").unwrap(), ["s3"]);
+        assert_eq!(expand("s9..s11").unwrap(), ["s9", "s10", "s11"]);
+        assert_eq!(expand("h0.1..h0.3").unwrap(), ["h0.1", "h0.2", "h0.3"]);
+        for bad in ["s1..", "..s1", "s2..s1", "s1..r2", "s0..s4294967295", "s..s", "a..b..c"] {
+            assert!(expand(bad).unwrap_err().starts_with("must be a host or a range"), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! `[[published]]`: figures that others reported, shown beside ours.
+
+use crate::error::Error;
+use crate::experiment::{Axis, Case, has_case, metric_named};
+use crate::metrics::Metric;
+use crate::reader::Reader;
+use crate::stats::Summary;
+use crate::units::figure;
+
+/// A figure that somebody published.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Published {
+    /// Traffic entry or link.
+    pub subject: String,
+    /// What was measured.
+    pub metric: Metric,
+    /// Which statistic of it.
+    pub stat: Stat,
+    /// Case it belongs to.
+    pub case: String,
+    /// Varied values it belongs to: path and value as text.
+    pub at: Vec<(String, String)>,
+    /// The figure, in the metric's unit.
+    pub value: f64,
+    /// As it was printed.
+    pub text: String,
+    /// What to know of it.
+    pub note: Option<String>,
+}
+
+/// A statistic of a metric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stat {
+    /// Mean.
+    Mean,
+    /// Standard deviation.
+    Sd,
+    /// Smallest value.
+    Min,
+    /// Median.
+    P50,
+    /// 95th percentile.
+    P95,
+    /// 99th percentile.
+    P99,
+    /// Largest value.
+    Max,
+}
+
+const STATS: &[(&str, Stat)] = &[
+    ("mean", Stat::Mean),
+    ("sd", Stat::Sd),
+    ("min", Stat::Min),
+    ("p50", Stat::P50),
+    ("p95", Stat::P95),
+    ("p99", Stat::P99),
+    ("max", Stat::Max),
+];
+
+impl Stat {
+    /// As in files.
+    pub fn name(self) -> &'static str {
+        STATS.iter().find(|(_, stat)| *stat == self).map_or("", |(name, _)| name)
+    }
+
+    /// This statistic of a summary.
+    pub fn of(self, summary: &Summary) -> Option<f64> {
+        match self {
+            Stat::Mean => summary.mean,
+            Stat::Sd => summary.sd,
+            Stat::Min => summary.min,
+            Stat::P50 => summary.p50,
+            Stat::P95 => summary.p95,
+            Stat::P99 => summary.p99,
+            Stat::Max => summary.max,
+        }
+    }
+}
+
+pub(crate) fn read_published(
+    root: &Reader<'_>,
+    cases: &[Case],
+    axes: &[Axis],
+) -> Result<Vec<Published>, Error> {
+    root.children("published")?.iter().map(|reader| read_one(reader, cases, axes)).collect()
+}
+
+fn read_one(reader: &Reader<'_>, cases: &[Case], axes: &[Axis]) -> Result<Published, Error> {
+    reader.check(&["subject", "metric", "stat", "case", "at", "value", "note"])?;
+    let metric = metric_named(reader.need_text("metric", "completion")?)
+        .map_err(|why| reader.error("metric", why))?;
+    let case = reader.need_text("case", "dctcp")?;
+    if !has_case(cases, case) {
+        return Err(reader.error("case", "must be the name of a case of this file"));
+    }
+    let text = reader.need_text("value", "33.7 ms")?;
+    let (value, unit) = figure(text).map_err(|why| reader.error("value", why))?;
+    let fits = unit == metric.unit() || unit.is_empty() || (unit == "share" && metric.unit().is_empty());
+    if !fits {
+        let unit = if metric.unit().is_empty() { "none" } else { metric.unit() };
+        let message = format!("must have the unit of {} ({unit})", metric.name());
+        return Err(reader.error("value", message));
+    }
+    let mut at = Vec::new();
+    if let Some(table) = reader.child("at")? {
+        for (path, node) in table.entries() {
+            if !axes.iter().any(|axis| axis.path == path) {
+                return Err(table.error(path, "must be a key that [vary] varies"));
+            }
+            at.push((path.to_owned(), node.label()));
+        }
+    }
+    Ok(Published {
+        subject: reader.need_text("subject", "short")?.to_owned(),
+        metric,
+        stat: reader.choice_or("stat", STATS, "mean")?,
+        case: case.to_owned(),
+        at,
+        value,
+        text: text.to_owned(),
+        note: reader.text("note")?.map(|note| note.trim().to_owned()),
+    })
+}

@@ -1,0 +1,328 @@
+//! Typed, checked access to a tree: each error names file, line, key, value and what was allowed.
+
+use std::cell::RefCell;
+use std::ops::RangeInclusive;
+use std::path::Path;
+
+use serde_json::Value as Json;
+
+use crate::error::{Error, Origin};
+use crate::tree::{Node, Table, Value, did_you_mean, find};
+use crate::units::Quantity;
+
+/// Every key that was read, with the value used, defaults included.
+pub(crate) type Resolved = Vec<(String, Json)>;
+
+/// One table of the file.
+pub(crate) struct Reader<'a> {
+    file: &'a Path,
+    path: String,
+    origin: Origin,
+    table: &'a Table,
+    resolved: &'a RefCell<Resolved>,
+}
+
+impl<'a> Reader<'a> {
+    /// The whole document.
+    pub(crate) fn root(
+        file: &'a Path,
+        node: &'a Node,
+        resolved: &'a RefCell<Resolved>,
+    ) -> Reader<'a> {
+        const NOTHING: &Table = &Table::new();
+        let table = node.table().unwrap_or(NOTHING);
+        Reader { file, path: String::new(), origin: Origin::Nowhere, table, resolved }
+    }
+
+    /// Refuses keys that are not in the list.
+    pub(crate) fn only(self, known: &[&str]) -> Result<Reader<'a>, Error> {
+        self.check(known)?;
+        Ok(self)
+    }
+
+    /// As `only`, for a table whose known keys depend on one of its values.
+    pub(crate) fn check(&self, known: &[&str]) -> Result<(), Error> {
+        match self.table.iter().find(|(key, _)| !known.contains(&key.as_str())) {
+            None => Ok(()),
+            Some((key, node)) => {
+                let near = did_you_mean(key, known.iter().copied());
+                let message = if near.is_empty() {
+                    format!("unknown key; known here: {}", known.join(", "))
+                } else {
+                    format!("unknown key{near}")
+                };
+                Err(Error::input(self.file, node.origin, self.key(&show_key(key)), message))
+            }
+        }
+    }
+
+    pub(crate) fn file(&self) -> &'a Path {
+        self.file
+    }
+
+    pub(crate) fn node(&self, key: &str) -> Option<&'a Node> {
+        find(self.table, key)
+    }
+
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.node(key).is_some()
+    }
+
+    /// The dotted path of a key of this table.
+    pub(crate) fn key(&self, key: &str) -> String {
+        if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
+    }
+
+    /// An error about the value of a key of this table, whether it is written or not.
+    pub(crate) fn error(&self, key: &str, message: impl Into<String>) -> Error {
+        let node = self.node(key);
+        Error::Input {
+            file: self.file.to_owned(),
+            origin: node.map_or(self.origin, |node| node.origin),
+            key: self.key(key),
+            value: node.map_or_else(String::new, Node::show),
+            message: message.into(),
+        }
+    }
+
+    fn error_in(&self, key: &str, node: &Node, message: impl Into<String>) -> Error {
+        Error::Input {
+            file: self.file.to_owned(),
+            origin: node.origin,
+            key: self.key(key),
+            value: node.show(),
+            message: message.into(),
+        }
+    }
+
+    pub(crate) fn note(&self, key: &str, value: impl Into<Json>) {
+        self.resolved.borrow_mut().push((self.key(key), value.into()));
+    }
+
+    fn missing(&self, key: &str, example: &str) -> Error {
+        Error::input(self.file, self.origin, self.key(key), format!("missing, as in {key} = {example}"))
+    }
+
+    /// A table below this one.
+    pub(crate) fn child(&self, key: &str) -> Result<Option<Reader<'a>>, Error> {
+        self.node(key).map(|node| self.child_of(key, node, self.key(key))).transpose()
+    }
+
+    fn child_of(&self, key: &str, node: &'a Node, path: String) -> Result<Reader<'a>, Error> {
+        let table = node
+            .table()
+            .ok_or_else(|| self.error_in(key, node, "must be a table, as in { key = value }"))?;
+        Ok(Reader { file: self.file, path, origin: node.origin, table, resolved: self.resolved })
+    }
+
+    pub(crate) fn need_child(&self, key: &str) -> Result<Reader<'a>, Error> {
+        self.child(key)?.ok_or_else(|| self.missing(key, "{ ... }"))
+    }
+
+    /// A list of tables; each is named in messages by its `name` where it has one.
+    pub(crate) fn children(&self, key: &str) -> Result<Vec<Reader<'a>>, Error> {
+        let Some(node) = self.node(key) else { return Ok(Vec::new()) };
+        let Value::List(items) = &node.value else {
+            return Err(self.error_in(key, node, format!("must be a list of tables: [[{key}]]")));
+        };
+        items
+            .iter()
+            .enumerate()
+            .map(|(i, item)| {
+                let name = item.get("name").and_then(Node::text).map(show_key);
+                let name = name.unwrap_or_else(|| (i + 1).to_string());
+                self.child_of(key, item, format!("{}.{name}", self.key(key)))
+            })
+            .collect()
+    }
+
+    pub(crate) fn get<T: Quantity>(&self, key: &str) -> Result<Option<T>, Error> {
+        let Some(node) = self.node(key) else { return Ok(None) };
+        let value = self.quantity(key, node)?;
+        self.note(key, node.json());
+        Ok(Some(value))
+    }
+
+    fn quantity<T: Quantity>(&self, key: &str, node: &Node) -> Result<T, Error> {
+        // A value that is no text has no unit; so has the empty text, and its error says what is missing.
+        T::parse(node.text().unwrap_or("")).map_err(|why| self.error_in(key, node, why))
+    }
+
+    pub(crate) fn get_or<T: Quantity>(&self, key: &str, default: T) -> Result<T, Error> {
+        match self.get(key)? {
+            Some(value) => Ok(value),
+            None => {
+                self.note(key, default.show());
+                Ok(default)
+            }
+        }
+    }
+
+    pub(crate) fn need<T: Quantity>(&self, key: &str, example: &str) -> Result<T, Error> {
+        self.get(key)?.ok_or_else(|| self.missing(key, &format!("{example:?}")))
+    }
+
+    /// One quantity or a list of them; at least one.
+    pub(crate) fn one_or_more<T: Quantity>(&self, key: &str) -> Result<Option<Vec<T>>, Error> {
+        let Some(node) = self.node(key) else { return Ok(None) };
+        let values = match &node.value {
+            Value::List(items) if items.is_empty() => {
+                return Err(self.error_in(key, node, "must have at least one value"));
+            }
+            Value::List(items) => {
+                items.iter().map(|item| self.quantity(key, item)).collect::<Result<_, _>>()?
+            }
+            _ => vec![self.quantity(key, node)?],
+        };
+        self.note(key, node.json());
+        Ok(Some(values))
+    }
+
+    pub(crate) fn integer(
+        &self,
+        key: &str,
+        allowed: RangeInclusive<u64>,
+    ) -> Result<Option<u64>, Error> {
+        let Some(node) = self.node(key) else { return Ok(None) };
+        let value = match &node.value {
+            Value::Integer(value) => u64::try_from(*value).ok(),
+            _ => None,
+        };
+        match value.filter(|value| allowed.contains(value)) {
+            Some(value) => {
+                self.note(key, value);
+                Ok(Some(value))
+            }
+            None => Err(self.error_in(
+                key,
+                node,
+                format!("must be a whole number from {} to {}", allowed.start(), allowed.end()),
+            )),
+        }
+    }
+
+    pub(crate) fn integer_or(
+        &self,
+        key: &str,
+        allowed: RangeInclusive<u64>,
+        default: u64,
+    ) -> Result<u64, Error> {
+        match self.integer(key, allowed)? {
+            Some(value) => Ok(value),
+            None => {
+                self.note(key, default);
+                Ok(default)
+            }
+        }
+    }
+
+    /// As `integer_or`, for values of 32 bits.
+    pub(crate) fn u32_or(
+        &self,
+        key: &str,
+        allowed: RangeInclusive<u32>,
+        default: u32,
+    ) -> Result<u32, Error> {
+        let allowed = u64::from(*allowed.start())..=u64::from(*allowed.end());
+        let value = self.integer_or(key, allowed, u64::from(default))?;
+        Ok(u32::try_from(value).unwrap_or(u32::MAX))
+    }
+
+    pub(crate) fn flag_or(&self, key: &str, default: bool) -> Result<bool, Error> {
+        let value = match self.node(key) {
+            None => default,
+            Some(Node { value: Value::Flag(value), .. }) => *value,
+            Some(node) => return Err(self.error_in(key, node, "must be true or false")),
+        };
+        self.note(key, value);
+        Ok(value)
+    }
+
+    pub(crate) fn text(&self, key: &str) -> Result<Option<&'a str>, Error> {
+        let Some(node) = self.node(key) else { return Ok(None) };
+        let text = node.text().ok_or_else(|| self.error_in(key, node, "must be text in quotes"))?;
+        self.note(key, text);
+        Ok(Some(text))
+    }
+
+    pub(crate) fn need_text(&self, key: &str, example: &str) -> Result<&'a str, Error> {
+        self.text(key)?.ok_or_else(|| self.missing(key, &format!("{example:?}")))
+    }
+
+    /// A name that may stand in a path: letters, digits, `-`, `_` and `+`.
+    pub(crate) fn need_name(&self, key: &str, example: &str) -> Result<&'a str, Error> {
+        let name = self.need_text(key, example)?;
+        let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '+');
+        if name.is_empty() || name.len() > 40 || !name.chars().all(fits) {
+            return Err(self.error(
+                key,
+                "must be a name of 1 to 40 letters, digits, \"-\", \"_\" and \"+\"",
+            ));
+        }
+        Ok(name)
+    }
+
+    /// One of a few words.
+    pub(crate) fn choice_or<T: Copy>(
+        &self,
+        key: &str,
+        choices: &[(&str, T)],
+        default: &str,
+    ) -> Result<T, Error> {
+        let word = match self.node(key) {
+            None => default,
+            Some(_) => self.text(key)?.unwrap_or(default),
+        };
+        match choices.iter().find(|(name, _)| *name == word) {
+            Some((name, value)) => {
+                if !self.has(key) {
+                    self.note(key, *name);
+                }
+                Ok(*value)
+            }
+            None => Err(self.error(key, one_of(word, choices.iter().map(|(name, _)| *name)))),
+        }
+    }
+
+    /// Text, or a list of it.
+    pub(crate) fn texts(&self, key: &str) -> Result<Option<Vec<&'a str>>, Error> {
+        let Some(node) = self.node(key) else { return Ok(None) };
+        let texts = match &node.value {
+            Value::Text(text) => Some(vec![text.as_str()]),
+            Value::List(items) => items.iter().map(Node::text).collect(),
+            _ => None,
+        };
+        let texts = texts.filter(|texts| !texts.is_empty()).ok_or_else(|| {
+            self.error_in(key, node, "must be text in quotes, or a list of at least one such")
+        })?;
+        self.note(key, node.json());
+        Ok(Some(texts))
+    }
+
+    pub(crate) fn need_texts(&self, key: &str, example: &str) -> Result<Vec<&'a str>, Error> {
+        self.texts(key)?.ok_or_else(|| self.missing(key, &format!("{example:?}")))
+    }
+
+    /// The entries of a table of free keys.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (&'a str, &'a Node)> {
+        self.table.iter().map(|(key, node)| (key.as_str(), node))
+    }
+}
+
+/// `must be one of a, b; did you mean "a"?`
+pub(crate) fn one_of<'a>(word: &str, known: impl Iterator<Item = &'a str> + Clone) -> String {
+    let near = did_you_mean(word, known.clone());
+    let names: Vec<_> = known.map(|name| format!("\"{name}\"")).collect();
+    match names.as_slice() {
+        [only] => format!("must be {only}{near}"),
+        _ => format!("must be one of {}{near}", names.join(", ")),
+    }
+}
+
+/// A key as it may stand in a message: on one line and not too long.
+fn show_key(key: &str) -> String {
+    const LONGEST: usize = 40;
+    let shown: String = key.chars().take(LONGEST).collect();
+    let dots = if key.chars().count() > LONGEST { "..." } else { "" };
+    format!("{}{dots}", shown.escape_debug())
+}

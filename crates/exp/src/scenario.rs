@@ -1,0 +1,236 @@
+//! One configuration of an experiment, every value resolved: it gives the run of each repeat.
+
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::path::Path;
+
+use knee_queue::time::{Duration, Time};
+use knee_sim::spec::{Cc, NodeId, Run, Sampling, Traffic};
+
+use crate::error::Error;
+use crate::metrics::{Kind, Metric, Window};
+use crate::network::NetworkSpec;
+use crate::random::run_seed;
+use crate::reader::{Reader, Resolved};
+use crate::traffic::{self, TrafficSpec};
+use crate::tree::Node;
+
+const MAX_PINGS: u64 = 10_000_000;
+const MAX_SAMPLES: u64 = 20_000_000;
+/// How often goodput is sampled if a measurement window needs it and the file does not say.
+const GOODPUT_PERIOD: Duration = Duration::from_ms(10);
+
+/// A network, its traffic, and what is asked of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Scenario {
+    network: NetworkSpec,
+    traffic: Vec<TrafficSpec>,
+    end: Time,
+    until_done: bool,
+    sampling: Sampling,
+    measure: Option<Window>,
+    /// Every value used, by its path.
+    pub(crate) resolved: Resolved,
+}
+
+/// The keys of `[run]` that belong to a configuration; the others to the whole experiment.
+pub(crate) const RUN_KEYS: &[&str] =
+    &["duration", "until_done", "measure_from", "measure_until", "repeat", "seed"];
+
+impl Scenario {
+    /// Reads a document whose case and varied values are already in place.
+    pub(crate) fn read(file: &Path, root: &Node, cc: Option<&Cc>) -> Result<Scenario, Error> {
+        let resolved = RefCell::default();
+        let mut scenario = Scenario::read_with(&Reader::root(file, root, &resolved), cc)?;
+        scenario.resolved = resolved.into_inner();
+        Ok(scenario)
+    }
+
+    fn read_with(root: &Reader<'_>, cc: Option<&Cc>) -> Result<Scenario, Error> {
+        let network = NetworkSpec::read(root)?;
+        let traffic = traffic::read(root, &network, cc)?;
+        let run = root.need_child("run")?.only(RUN_KEYS)?;
+        let duration: Duration = run.need("duration", "2 s")?;
+        if duration == Duration::ZERO {
+            return Err(run.error("duration", "must be above 0 s, as in \"2 s\""));
+        }
+        let end = Time::ZERO + duration;
+        let measure = read_window(&run, end)?;
+        let sampling = read_sampling(root, measure)?;
+        let until_done = run.flag_or("until_done", false)?;
+        let scenario = Scenario {
+            network,
+            traffic,
+            end,
+            until_done,
+            sampling,
+            measure,
+            resolved: Resolved::new(),
+        };
+        if let Some(late) = scenario.traffic.iter().find(|entry| entry.start() >= duration) {
+            let message = format!("must be later than the start of \"{}\"", late.name);
+            return Err(run.error("duration", message));
+        }
+        scenario.check_amounts(root, &run)?;
+        Ok(scenario)
+    }
+
+    /// Refuses what would fill the memory with records.
+    fn check_amounts(&self, root: &Reader<'_>, run: &Reader<'_>) -> Result<(), Error> {
+        let pings: u64 =
+            self.traffic.iter().map(|entry| entry.pings(self.end)).fold(0, u64::saturating_add);
+        if pings > MAX_PINGS {
+            let message = format!("gives {pings} pings, and at most {MAX_PINGS} are kept");
+            return Err(run.error("duration", message));
+        }
+        let flows = self.traffic.iter().map(TrafficSpec::sampled_flows).sum::<u64>();
+        let links = self.network.sampled_links(&self.destinations());
+        let periods = [
+            ("flows", self.sampling.flows, flows),
+            ("queues", self.sampling.queues, links),
+            ("goodput", self.sampling.goodput, flows),
+        ];
+        for (key, period, things) in periods {
+            let Some(period) = period else { continue };
+            let samples = (self.end.ps() / period.ps()).saturating_mul(things);
+            if samples > MAX_SAMPLES {
+                let message = format!("gives {samples} samples a run, and at most {MAX_SAMPLES} are kept");
+                return Err(match root.child("sample")? {
+                    Some(sample) => sample.error(key, message),
+                    None => run.error("duration", message),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// The run of a repeat. All randomness follows from `seed` and `repeat`, so the same repeat
+    /// starts its flows at the same times in every case.
+    pub(crate) fn run(&self, seed: u64, repeat: u32) -> Run {
+        let seed = run_seed(seed, repeat);
+        let (mut flows, mut pings) = (Vec::new(), Vec::new());
+        let groups = self.group_of_entries();
+        for (entry, (spec, group)) in self.traffic.iter().zip(groups).enumerate() {
+            spec.build((entry, group), seed, &mut flows, &mut pings);
+        }
+        Run {
+            seed,
+            end: self.end,
+            until_done: self.until_done,
+            network: self.network.build(&self.destinations(), seed),
+            flows,
+            pings,
+            sampling: self.sampling,
+        }
+    }
+
+    fn destinations(&self) -> HashSet<NodeId> {
+        self.traffic.iter().flat_map(TrafficSpec::destinations).collect()
+    }
+
+    /// Names of traffic entries, each once, and what they are.
+    pub(crate) fn groups(&self) -> Vec<(String, Kind)> {
+        let mut groups: Vec<(String, Kind)> = Vec::new();
+        for entry in &self.traffic {
+            if !groups.iter().any(|(name, _)| *name == entry.name) {
+                groups.push((entry.name.clone(), entry.kind));
+            }
+        }
+        groups
+    }
+
+    fn group_of_entries(&self) -> Vec<u32> {
+        let groups = self.groups();
+        let index = |entry: &TrafficSpec| groups.iter().position(|(name, _)| *name == entry.name);
+        self.traffic.iter().map(|entry| index(entry).unwrap_or(0) as u32).collect()
+    }
+
+    /// The group of each ping stream, in the order of [`Run::pings`].
+    pub(crate) fn ping_groups(&self) -> Vec<u32> {
+        let entries = self.traffic.iter().zip(self.group_of_entries());
+        entries.flat_map(|(entry, group)| std::iter::repeat_n(group, entry.ping_streams())).collect()
+    }
+
+    /// What the table shows of a traffic entry.
+    pub(crate) fn shown(&self, subject: &str) -> Option<&[Metric]> {
+        self.traffic.iter().find(|entry| entry.name == subject).map(|entry| entry.show.as_slice())
+    }
+
+    /// Incast rounds of all entries of this name.
+    pub(crate) fn rounds_of(&self, subject: &str) -> usize {
+        let entries = self.traffic.iter().filter(|entry| entry.name == subject);
+        entries.map(TrafficSpec::rounds).sum::<u64>().max(1) as usize
+    }
+
+    /// Whether a flow comes to an end by itself.
+    pub(crate) fn ends(&self, run: &Run, flow: usize) -> bool {
+        let flow = &run.flows[flow];
+        match flow.traffic {
+            Traffic::Bulk { bytes } => bytes.is_some(),
+            Traffic::Rpc { count, .. } => count.is_some() && flow.stop.is_none(),
+        }
+    }
+
+    /// The measurement window of a run that ended at `end`; `None`: all of it.
+    pub(crate) fn window(&self, end: Time) -> Option<Window> {
+        self.measure.map(|window| Window { until: window.until.min(end), ..window })
+    }
+
+    pub(crate) fn host_name(&self, id: u32) -> &str {
+        self.network.name(id)
+    }
+}
+
+fn read_window(run: &Reader<'_>, end: Time) -> Result<Option<Window>, Error> {
+    let from: Option<Duration> = run.get("measure_from")?;
+    let until: Option<Duration> = run.get("measure_until")?;
+    if from.is_none() && until.is_none() {
+        return Ok(None);
+    }
+    let from = Time::ZERO + from.unwrap_or(Duration::ZERO);
+    let until = until.map_or(end, |until| Time::ZERO + until);
+    if until > end {
+        return Err(run.error("measure_until", "must not be later than run.duration"));
+    }
+    if from >= until {
+        return Err(run.error("measure_from", "must be earlier than the end of what is measured"));
+    }
+    Ok(Some(Window { from, until }))
+}
+
+fn read_sampling(root: &Reader<'_>, measure: Option<Window>) -> Result<Sampling, Error> {
+    let sampling = match root.child("sample")? {
+        None => Sampling::default(),
+        Some(sample) => {
+            let sample = sample.only(&["flows", "queues", "goodput"])?;
+            let period = |key: &str| -> Result<Option<Duration>, Error> {
+                let period: Option<Duration> = sample.get(key)?;
+                match period.filter(|period| *period < Duration::from_us(1)) {
+                    Some(_) => Err(sample.error(key, "must be at least 1 us, as in \"1 ms\"")),
+                    None => Ok(period),
+                }
+            };
+            Sampling {
+                flows: period("flows")?,
+                queues: period("queues")?,
+                goodput: period("goodput")?,
+            }
+        }
+    };
+    let Some(window) = measure else { return Ok(sampling) };
+    let period = sampling.goodput.unwrap_or(GOODPUT_PERIOD);
+    for (key, at) in [("measure_from", window.from), ("measure_until", window.until)] {
+        if at.ps() % period.ps() != 0 {
+            let run = root.need_child("run")?;
+            let key = if run.has(key) { key } else { "duration" };
+            return Err(run.error(
+                key,
+                format!(
+                    "must be a multiple of the goodput sampling period, sample.goodput = {:?}",
+                    crate::units::Quantity::show(&period)
+                ),
+            ));
+        }
+    }
+    Ok(Sampling { goodput: Some(period), ..sampling })
+}

@@ -1,0 +1,314 @@
+//! Statistics over values and over runs.
+//!
+//! Values are whole numbers (nanoseconds, bits per second, packets), so that sums are exact and do
+//! not depend on the order in which runs finish. Percentiles come from a histogram with three
+//! significant digits; the smallest and the largest value are exact.
+
+use hdrhistogram::Histogram;
+
+/// Values are kept one by one up to this many, then in a histogram.
+const KEPT: usize = 4096;
+const SIGNIFICANT_DIGITS: u8 = 3;
+
+/// The values that one metric took.
+#[derive(Clone, Debug, Default)]
+pub struct Samples {
+    kept: Vec<u64>,
+    histogram: Option<Box<Histogram<u64>>>,
+    count: u64,
+    sum: u128,
+    sum_of_squares: u128,
+    range: Option<(u64, u64)>,
+}
+
+impl Samples {
+    /// Adds a value.
+    pub fn record(&mut self, value: u64) {
+        self.count += 1;
+        self.sum += u128::from(value);
+        self.sum_of_squares =
+            self.sum_of_squares.saturating_add(u128::from(value) * u128::from(value));
+        let (min, max) = self.range.unwrap_or((value, value));
+        self.range = Some((min.min(value), max.max(value)));
+        match &mut self.histogram {
+            Some(histogram) => histogram.saturating_record(value),
+            None => {
+                self.kept.push(value);
+                if self.kept.len() > KEPT {
+                    self.histogram = Some(Box::new(histogram_of(&std::mem::take(&mut self.kept))));
+                }
+            }
+        }
+    }
+
+    /// Adds all of another's values.
+    pub fn merge(&mut self, other: &Samples) {
+        if let Some(theirs) = &other.histogram {
+            let mut ours =
+                self.histogram.take().unwrap_or_else(|| Box::new(histogram_of(&self.kept)));
+            self.kept.clear();
+            // A histogram that resizes itself takes whatever another holds.
+            let _ = ours.add(theirs.as_ref());
+            self.histogram = Some(ours);
+            self.count += other.count;
+            self.sum += other.sum;
+            self.sum_of_squares = self.sum_of_squares.saturating_add(other.sum_of_squares);
+            self.range = match (self.range, other.range) {
+                (Some((a, b)), Some((c, d))) => Some((a.min(c), b.max(d))),
+                (ours, theirs) => ours.or(theirs),
+            };
+        } else {
+            other.kept.iter().for_each(|value| self.record(*value));
+        }
+    }
+
+    /// How many values there are.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Their mean; `None` without values.
+    pub fn mean(&self) -> Option<f64> {
+        (self.count > 0).then(|| self.sum as f64 / self.count as f64)
+    }
+
+    /// Their standard deviation (n - 1); `None` below two values.
+    pub fn sd(&self) -> Option<f64> {
+        if self.count < 2 {
+            return None;
+        }
+        let (n, sum) = (u128::from(self.count), self.sum);
+        // n * sum of squares - square of the sum, exactly, while it fits; else in floats.
+        let spread = match n.checked_mul(self.sum_of_squares).zip(sum.checked_mul(sum)) {
+            Some((a, b)) => a.saturating_sub(b) as f64,
+            None => (n as f64 * self.sum_of_squares as f64 - sum as f64 * sum as f64).max(0.0),
+        };
+        let n = self.count as f64;
+        Some((spread / (n * (n - 1.0))).sqrt())
+    }
+
+    /// The smallest and the largest.
+    pub fn range(&self) -> Option<(u64, u64)> {
+        self.range
+    }
+
+    /// Percentiles for shares in 0 to 1; one that would take more values than there are (the 99th
+    /// of less than 100) is `None`.
+    pub fn percentiles<const N: usize>(&self, shares: [f64; N]) -> [Option<u64>; N] {
+        let Some((min, max)) = self.range else { return [None; N] };
+        let made;
+        let histogram = match &self.histogram {
+            Some(histogram) => histogram.as_ref(),
+            None => {
+                made = histogram_of(&self.kept);
+                &made
+            }
+        };
+        shares.map(|share| {
+            let needed = (1.0 / (1.0 - share).max(f64::MIN_POSITIVE)).round();
+            (self.count as f64 >= needed)
+                .then(|| histogram.value_at_quantile(share).clamp(min, max))
+        })
+    }
+}
+
+fn histogram_of(values: &[u64]) -> Histogram<u64> {
+    let mut histogram =
+        Histogram::new(SIGNIFICANT_DIGITS).expect("three significant digits are allowed");
+    histogram.auto(true);
+    values.iter().for_each(|value| histogram.saturating_record(*value));
+    histogram
+}
+
+/// One metric of one configuration, over all its runs, in base units (seconds, bits per second).
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Summary {
+    /// Runs in which it was measured.
+    pub runs: u64,
+    /// Values in all of them.
+    pub values: u64,
+    /// Mean of the runs' means.
+    pub mean: Option<f64>,
+    /// Half the width of the 95 % confidence interval of `mean`, from the spread over runs.
+    pub ci95: Option<f64>,
+    /// Standard deviation of all values.
+    pub sd: Option<f64>,
+    /// Standard deviation of the runs' means.
+    pub sd_of_runs: Option<f64>,
+    /// The smallest value.
+    pub min: Option<f64>,
+    /// The median.
+    pub p50: Option<f64>,
+    /// The 95th percentile.
+    pub p95: Option<f64>,
+    /// The 99th percentile.
+    pub p99: Option<f64>,
+    /// The 99.9th percentile.
+    pub p999: Option<f64>,
+    /// The largest value.
+    pub max: Option<f64>,
+}
+
+impl Summary {
+    /// Of the values of each run; `scale` is how many recorded units make a base unit.
+    pub fn of(runs: &[&Samples], scale: f64) -> Summary {
+        let mut all = Samples::default();
+        runs.iter().for_each(|run| all.merge(run));
+        let means: Vec<f64> = runs.iter().filter_map(|run| run.mean()).collect();
+        let over_runs = Spread::of(&means);
+        let [p50, p95, p99, p999] = all.percentiles([0.5, 0.95, 0.99, 0.999]);
+        let scaled = |value: Option<u64>| value.map(|value| value as f64 / scale);
+        Summary {
+            runs: means.len() as u64,
+            values: all.count(),
+            mean: over_runs.mean.map(|mean| mean / scale),
+            ci95: over_runs.ci95.map(|ci95| ci95 / scale),
+            sd: all.sd().map(|sd| sd / scale),
+            sd_of_runs: over_runs.sd.map(|sd| sd / scale),
+            min: scaled(all.range().map(|range| range.0)),
+            p50: scaled(p50),
+            p95: scaled(p95),
+            p99: scaled(p99),
+            p999: scaled(p999),
+            max: scaled(all.range().map(|range| range.1)),
+        }
+    }
+}
+
+/// Mean and spread of a few numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Spread {
+    /// Their mean; `None` without numbers.
+    pub mean: Option<f64>,
+    /// Standard deviation (n - 1); `None` below two.
+    pub sd: Option<f64>,
+    /// Half the width of the 95 % confidence interval of the mean (Student's t); `None` below two.
+    pub ci95: Option<f64>,
+}
+
+impl Spread {
+    /// Of these numbers.
+    pub fn of(numbers: &[f64]) -> Spread {
+        let n = numbers.len() as f64;
+        if numbers.is_empty() {
+            return Spread::default();
+        }
+        let mean = numbers.iter().sum::<f64>() / n;
+        if numbers.len() < 2 {
+            return Spread { mean: Some(mean), ..Spread::default() };
+        }
+        let squares: f64 = numbers.iter().map(|x| (x - mean) * (x - mean)).sum();
+        let sd = (squares / (n - 1.0)).sqrt();
+        let ci95 = student_t_95(numbers.len() - 1) * sd / n.sqrt();
+        Spread { mean: Some(mean), sd: Some(sd), ci95: Some(ci95) }
+    }
+}
+
+/// Two-sided 95 % quantile of Student's t.
+fn student_t_95(degrees: usize) -> f64 {
+    const TABLE: [f64; 30] = [
+        12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
+        2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
+        2.052, 2.048, 2.045, 2.042,
+    ];
+    match TABLE.get(degrees.saturating_sub(1)) {
+        Some(t) => *t,
+        // The first terms of its expansion in 1/degrees, right to three decimals from 31 on.
+        None => {
+            let (z, v) = (1.959_964_f64, degrees as f64);
+            z + (z.powi(3) + z) / (4.0 * v)
+                + (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / (96.0 * v * v)
+        }
+    }
+}
+
+/// Jain's fairness index, 1/n to 1; `None` below two shares, or if all are zero.
+pub fn jain(shares: &[f64]) -> Option<f64> {
+    let sum: f64 = shares.iter().sum();
+    let squares: f64 = shares.iter().map(|x| x * x).sum();
+    (shares.len() > 1 && squares > 0.0).then(|| sum * sum / (shares.len() as f64 * squares))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn samples(values: impl IntoIterator<Item = u64>) -> Samples {
+        let mut samples = Samples::default();
+        values.into_iter().for_each(|value| samples.record(value));
+        samples
+    }
+
+    fn near(value: Option<f64>, expected: f64) {
+        let value = value.expect("there is a value");
+        assert!((value - expected).abs() < 1e-3 * expected.abs().max(1.0), "{value} {expected}");
+    }
+
+    #[test]
+    fn mean_and_sd_by_hand() {
+        // 2, 4, 4, 4, 5, 5, 7, 9: mean 5, squares around it 9+1+1+1+0+0+4+16 = 32.
+        let s = samples([2, 4, 4, 4, 5, 5, 7, 9]);
+        assert_eq!(s.mean(), Some(5.0));
+        near(s.sd(), (32.0_f64 / 7.0).sqrt());
+        assert_eq!(s.range(), Some((2, 9)));
+        assert_eq!(samples([3]).sd(), None);
+        assert_eq!(Samples::default().mean(), None);
+    }
+
+    #[test]
+    fn the_confidence_interval_uses_students_t() {
+        // 10 and 12: sd = sqrt 2, standard error 1, t of one degree 12.706.
+        near(Spread::of(&[10.0, 12.0]).ci95, 12.706);
+        // 1..5: sd = sqrt 2.5, standard error 0.7071, t of four degrees 2.776.
+        near(Spread::of(&[1.0, 2.0, 3.0, 4.0, 5.0]).ci95, 1.963);
+        assert_eq!(Spread::of(&[7.0]), Spread { mean: Some(7.0), ..Spread::default() });
+        near(Some(student_t_95(40)), 2.021);
+        near(Some(student_t_95(120)), 1.980);
+    }
+
+    #[test]
+    fn percentiles_that_the_values_cannot_support_are_absent() {
+        let s = samples(1..=100);
+        assert_eq!(
+            s.percentiles([0.5, 0.95, 0.99, 0.999]),
+            [Some(50), Some(95), Some(99), None]
+        );
+        assert_eq!(samples([5]).percentiles([0.5]), [None]);
+        assert_eq!(samples([5, 5]).percentiles([0.5, 0.95]), [Some(5), None]);
+        assert_eq!(Samples::default().percentiles([0.5]), [None]);
+    }
+
+    #[test]
+    fn many_values_give_the_same_as_few() {
+        let all = samples((0..20_000).map(|i| i * 1000));
+        let mut merged = samples((0..3000).map(|i| i * 1000));
+        merged.merge(&samples((3000..20_000).map(|i| i * 1000)));
+        assert_eq!(merged.mean(), all.mean());
+        assert_eq!(merged.sd(), all.sd());
+        assert_eq!(merged.percentiles([0.5, 0.99]), all.percentiles([0.5, 0.99]));
+        let [median] = all.percentiles([0.5]);
+        near(median.map(|x| x as f64), 10_000_000.0);
+        assert_eq!(all.range(), Some((0, 19_999_000)));
+    }
+
+    #[test]
+    fn the_mean_is_that_of_the_runs() {
+        let (a, b) = (samples([10, 20]), samples([40]));
+        let summary = Summary::of(&[&a, &b, &Samples::default()], 10.0);
+        // (1.5 + 4) / 2; a run without values counts neither way.
+        assert_eq!((summary.runs, summary.values), (2, 3));
+        near(summary.mean, 2.75);
+        assert_eq!((summary.min, summary.max), (Some(1.0), Some(4.0)));
+        assert_eq!(Summary::of(&[&Samples::default()], 1.0), Summary::default());
+    }
+
+    #[test]
+    fn jains_index_by_hand() {
+        // The DCTCP commit's CUBIC table: mean 521.684, sd 105.891 over 19 flows gives 0.9624.
+        near(jain(&[1.0, 1.0, 1.0]), 1.0);
+        near(jain(&[1.0, 0.0, 0.0, 0.0]), 0.25);
+        near(jain(&[1.0, 3.0]), 16.0 / 20.0);
+        assert_eq!(jain(&[1.0]), None);
+        assert_eq!(jain(&[0.0, 0.0]), None);
+    }
+}

@@ -1,0 +1,433 @@
+//! `[[traffic]]`: who sends what to whom, and when.
+
+use knee_algo::Algorithm;
+use knee_queue::Ecn;
+use knee_queue::time::{Duration, Time};
+use knee_sim::spec::{Cc, Flow, NodeId, Ping, Traffic};
+
+use crate::error::Error;
+use crate::metrics::{Kind, Metric};
+use crate::network::NetworkSpec;
+use crate::random::Random;
+use crate::reader::{Reader, one_of};
+use crate::tree::{Node, Value};
+use crate::units::Size;
+
+/// Connections of one run.
+pub const MAX_FLOWS: u64 = 100_000;
+
+/// Ethernet, IPv4 and UDP headers around a ping's payload.
+const PING_HEADER_BYTES: u64 = 14 + 20 + 8;
+
+const COMMON: &[&str] = &["name", "kind", "from", "to", "start", "start_jitter", "show"];
+const CONNECTIONS: &[&str] = &[
+    "flows",
+    "start_shift",
+    "stagger",
+    "cc",
+    "params",
+    "peer_cc",
+    "peer_params",
+    "read_at",
+    "sample",
+];
+const BULK: &[&str] = &["size", "stop", "stop_stagger"];
+const INCAST: &[&str] = &["size", "rounds", "every"];
+const RPC: &[&str] = &["request", "response", "count", "stop", "stop_stagger"];
+const PING: &[&str] = &["interval", "size", "ecn"];
+
+/// One traffic entry, ready to be turned into the flows of any repeat.
+#[derive(Clone, Debug)]
+pub(crate) struct TrafficSpec {
+    pub(crate) name: String,
+    pub(crate) kind: Kind,
+    /// What the table shows of it.
+    pub(crate) show: Vec<Metric>,
+    /// Sending and receiving host, one for each connection of a round.
+    pairs: Vec<(NodeId, NodeId)>,
+    start: Duration,
+    start_jitter: Duration,
+    what: What,
+}
+
+#[derive(Clone, Debug)]
+enum What {
+    Connections(Box<Connections>),
+    Ping { interval: Duration, wire_bytes: u32, ecn: Ecn },
+}
+
+#[derive(Clone, Debug)]
+struct Connections {
+    cc: Cc,
+    peer_cc: Option<Cc>,
+    start_shift: Duration,
+    stagger: Duration,
+    stop: Option<Duration>,
+    stop_stagger: Duration,
+    rounds: u64,
+    every: Duration,
+    /// Connection i takes entry i modulo the length.
+    traffic: Vec<Traffic>,
+    read_at_bytes: u32,
+    sampled: bool,
+}
+
+/// Reads every entry. `cc` is the case's congestion control; an entry's own comes before it.
+pub(crate) fn read(
+    root: &Reader<'_>,
+    network: &NetworkSpec,
+    cc: Option<&Cc>,
+) -> Result<Vec<TrafficSpec>, Error> {
+    let entries: Vec<TrafficSpec> = root
+        .children("traffic")?
+        .iter()
+        .map(|reader| read_entry(reader, network, cc))
+        .collect::<Result<_, _>>()?;
+    if entries.is_empty() {
+        return Err(root.error("traffic", "missing: there must be at least one [[traffic]] entry"));
+    }
+    let flows: u64 = entries.iter().map(TrafficSpec::flows).fold(0, u64::saturating_add);
+    if flows > MAX_FLOWS {
+        return Err(Error::input(
+            root.file(),
+            root.node("traffic").map(|node| node.origin).unwrap_or_default(),
+            "traffic",
+            format!("must be at most {MAX_FLOWS} flows in all, not {flows}"),
+        ));
+    }
+    for (i, entry) in entries.iter().enumerate() {
+        if entries[..i].iter().any(|prior| prior.name == entry.name && prior.kind != entry.kind) {
+            return Err(root.error(
+                "traffic",
+                format!("entries of the name \"{}\" must be of one kind", entry.name),
+            ));
+        }
+    }
+    Ok(entries)
+}
+
+fn read_entry(
+    reader: &Reader<'_>,
+    network: &NetworkSpec,
+    cc: Option<&Cc>,
+) -> Result<TrafficSpec, Error> {
+    let name = reader.need_name("name", "short")?;
+    reader.need_text("kind", "bulk")?;
+    let kinds =
+        [("bulk", Kind::Bulk), ("incast", Kind::Incast), ("rpc", Kind::Rpc), ("ping", Kind::Ping)];
+    let mut kind = reader.choice_or("kind", &kinds, "")?;
+    let own = match kind {
+        Kind::Incast => INCAST,
+        Kind::Rpc => RPC,
+        Kind::Ping => PING,
+        _ => BULK,
+    };
+    let connections = if kind == Kind::Ping { &[] } else { CONNECTIONS };
+    reader.check(&[COMMON, connections, own].concat())?;
+    if kind == Kind::Bulk && !reader.has("size") {
+        kind = Kind::Endless;
+    }
+    let mut pairs = read_pairs(reader, network)?;
+    let what = if kind == Kind::Ping {
+        read_ping(reader)?
+    } else {
+        pairs = repeat_pairs(reader, &pairs)?;
+        What::Connections(Box::new(read_connections(reader, kind, cc)?))
+    };
+    Ok(TrafficSpec {
+        name: name.to_owned(),
+        kind,
+        show: read_show(reader, kind)?,
+        pairs,
+        start: reader.get_or("start", Duration::ZERO)?,
+        start_jitter: reader.get_or("start_jitter", Duration::ZERO)?,
+        what,
+    })
+}
+
+/// One to one, all to one, or one to all.
+fn read_pairs(
+    reader: &Reader<'_>,
+    network: &NetworkSpec,
+) -> Result<Vec<(NodeId, NodeId)>, Error> {
+    let hosts = |key: &str| -> Result<Vec<NodeId>, Error> {
+        reader.need_texts(key, "s1..s10")?.iter().try_fold(Vec::new(), |mut all, text| {
+            all.extend(network.hosts_named(text).map_err(|why| reader.error(key, why))?);
+            Ok(all)
+        })
+    };
+    let (from, to) = (hosts("from")?, hosts("to")?);
+    let pairs: Vec<_> = match (from.as_slice(), to.as_slice()) {
+        (from, [to]) => from.iter().map(|from| (*from, *to)).collect(),
+        ([from], to) => to.iter().map(|to| (*from, *to)).collect(),
+        (from, to) if from.len() == to.len() => {
+            from.iter().copied().zip(to.iter().copied()).collect()
+        }
+        (from, to) => {
+            return Err(reader.error(
+                "to",
+                format!(
+                    "must name one host, or as many as \"from\" does ({}), not {}",
+                    from.len(),
+                    to.len()
+                ),
+            ));
+        }
+    };
+    match pairs.iter().find(|(from, to)| from == to) {
+        Some((host, _)) => {
+            let message = format!("must differ from \"from\", which names {} too", network.name(*host));
+            Err(reader.error("to", message))
+        }
+        None => Ok(pairs),
+    }
+}
+
+/// Every pair as often as `flows` says, so that flow i of each pair comes before flow i + 1 of any.
+fn repeat_pairs(
+    reader: &Reader<'_>,
+    pairs: &[(NodeId, NodeId)],
+) -> Result<Vec<(NodeId, NodeId)>, Error> {
+    let flows = reader.integer_or("flows", 0..=MAX_FLOWS, 1)?;
+    if flows.saturating_mul(pairs.len() as u64) > MAX_FLOWS {
+        let message = format!("must leave at most {MAX_FLOWS} flows in all ({} pairs)", pairs.len());
+        return Err(reader.error("flows", message));
+    }
+    Ok((0..flows).flat_map(|_| pairs.iter().copied()).collect())
+}
+
+fn read_ping(reader: &Reader<'_>) -> Result<What, Error> {
+    let ecn = [("not-ect", Ecn::NotEct), ("ect0", Ecn::Ect0), ("ect1", Ecn::Ect1)];
+    let interval = reader.need::<Duration>("interval", "1 ms")?;
+    if interval < Duration::from_us(1) {
+        return Err(reader.error("interval", "must be at least 1 us, as in \"1 ms\""));
+    }
+    let size = reader.get_or("size", Size(64))?.0;
+    if size > 1400 {
+        return Err(reader.error("size", "must be at most 1400 B, as in \"64 B\""));
+    }
+    Ok(What::Ping {
+        interval,
+        wire_bytes: (size + PING_HEADER_BYTES) as u32,
+        ecn: reader.choice_or("ecn", &ecn, "not-ect")?,
+    })
+}
+
+fn read_connections(
+    reader: &Reader<'_>,
+    kind: Kind,
+    cc: Option<&Cc>,
+) -> Result<Connections, Error> {
+    let own = read_cc(reader, "cc", "params")?;
+    let cc = own.or_else(|| cc.cloned()).ok_or_else(|| {
+        reader.error("cc", "missing: give it here, or give the file cases: cc = [\"cubic\", \"dctcp\"]")
+    })?;
+    let read_at = reader.get_or("read_at", Size(65_536))?;
+    let stop: Option<Duration> = reader.get("stop")?;
+    if stop.is_some() && reader.has("size") {
+        return Err(reader.error("stop", "has no meaning beside \"size\": the transfer ends by itself"));
+    }
+    let rounds = if kind == Kind::Incast { reader.integer_or("rounds", 1..=MAX_FLOWS, 1)? } else { 1 };
+    let every = match reader.get("every")? {
+        Some(every) => every,
+        None if rounds > 1 => {
+            return Err(reader.error("every", "missing beside rounds, as in every = \"100 ms\""));
+        }
+        None => Duration::ZERO,
+    };
+    Ok(Connections {
+        cc,
+        peer_cc: read_cc(reader, "peer_cc", "peer_params")?,
+        start_shift: reader.get_or("start_shift", Duration::ZERO)?,
+        stagger: reader.get_or("stagger", Duration::ZERO)?,
+        stop,
+        stop_stagger: reader.get_or("stop_stagger", Duration::ZERO)?,
+        rounds,
+        every,
+        traffic: read_traffic(reader, kind)?,
+        read_at_bytes: u32::try_from(read_at.0)
+            .map_err(|_| reader.error("read_at", "must be at most 4 GB, as in \"64 KiB\""))?,
+        sampled: reader.flag_or("sample", true)?,
+    })
+}
+
+fn read_traffic(reader: &Reader<'_>, kind: Kind) -> Result<Vec<Traffic>, Error> {
+    let sizes = |key: &str| reader.one_or_more::<Size>(key);
+    match kind {
+        Kind::Rpc => {
+            let requests = sizes("request")?.unwrap_or_else(|| vec![Size(100)]);
+            let responses = sizes("response")?.unwrap_or_else(|| vec![Size(100)]);
+            let count = reader.integer("count", 1..=1_000_000_000)?;
+            // Flow i takes size i of each list; the shorter list is gone through again.
+            let mixes = requests.len().max(responses.len());
+            Ok((0..mixes)
+                .map(|i| Traffic::Rpc {
+                    request_bytes: requests[i % requests.len()].0,
+                    response_bytes: responses[i % responses.len()].0,
+                    count,
+                })
+                .collect())
+        }
+        Kind::Endless => Ok(vec![Traffic::Bulk { bytes: None }]),
+        _ => {
+            let sizes = sizes("size")?
+                .ok_or_else(|| reader.error("size", "missing, as in size = \"10 kB\""))?;
+            Ok(sizes.iter().map(|size| Traffic::Bulk { bytes: Some(size.0) }).collect())
+        }
+    }
+}
+
+fn read_show(reader: &Reader<'_>, kind: Kind) -> Result<Vec<Metric>, Error> {
+    let Some(words) = reader.texts("show")? else { return Ok(kind.shown().to_vec()) };
+    let known = kind.metrics();
+    words
+        .iter()
+        .map(|word| {
+            known.iter().copied().find(|metric| metric.name() == *word).ok_or_else(|| {
+                reader.error("show", one_of(word, known.iter().map(|metric| metric.name())))
+            })
+        })
+        .collect()
+}
+
+/// A congestion control and its parameters from two keys of a table.
+pub(crate) fn read_cc(
+    reader: &Reader<'_>,
+    name_key: &str,
+    params_key: &str,
+) -> Result<Option<Cc>, Error> {
+    let Some(name) = reader.text(name_key)? else {
+        return match reader.has(params_key) {
+            true => Err(reader.error(params_key, format!("needs \"{name_key}\" beside it"))),
+            false => Ok(None),
+        };
+    };
+    let algorithm = Algorithm::by_name(name).map_err(|_| {
+        let names: Vec<_> = Algorithm::all().iter().map(Algorithm::name).collect();
+        reader.error(name_key, one_of(name, names.into_iter()))
+    })?;
+    let mut cc = Cc { algorithm, params: algorithm.default_params() };
+    if let Some(params) = reader.child(params_key)? {
+        for (name, node) in params.entries() {
+            set_param(&mut cc, name, node).map_err(|why| params.error(name, why))?;
+            params.note(name, node.json());
+        }
+    }
+    Ok(Some(cc))
+}
+
+/// Sets one parameter from a number or a word of the file; the error says what was allowed.
+pub(crate) fn set_param(cc: &mut Cc, name: &str, node: &Node) -> Result<(), String> {
+    let text = match &node.value {
+        Value::Text(text) => text.clone(),
+        Value::Integer(value) => value.to_string(),
+        _ => node.show(),
+    };
+    cc.algorithm.set_param(&mut cc.params, name, &text).map_err(|why| why.to_string())
+}
+
+impl TrafficSpec {
+    /// Connections that it makes in a run.
+    fn flows(&self) -> u64 {
+        match &self.what {
+            What::Connections(c) => (self.pairs.len() as u64).saturating_mul(c.rounds),
+            What::Ping { .. } => 0,
+        }
+    }
+
+    /// Pings that it sends until `end`.
+    pub(crate) fn pings(&self, end: Time) -> u64 {
+        match &self.what {
+            What::Connections(_) => 0,
+            What::Ping { interval, .. } => (end.ps() / interval.ps()) * self.pairs.len() as u64,
+        }
+    }
+
+    /// Ping streams that it has.
+    pub(crate) fn ping_streams(&self) -> usize {
+        match &self.what {
+            What::Connections(_) => 0,
+            What::Ping { .. } => self.pairs.len(),
+        }
+    }
+
+    /// Rounds of connections.
+    pub(crate) fn rounds(&self) -> u64 {
+        match &self.what {
+            What::Connections(connections) => connections.rounds,
+            What::Ping { .. } => 1,
+        }
+    }
+
+    /// When it starts, before any jitter.
+    pub(crate) fn start(&self) -> Duration {
+        self.start
+    }
+
+    /// Connections that are sampled.
+    pub(crate) fn sampled_flows(&self) -> u64 {
+        match &self.what {
+            What::Connections(connections) if connections.sampled => self.flows(),
+            _ => 0,
+        }
+    }
+
+    /// Hosts whose switch port its data passes.
+    pub(crate) fn destinations(&self) -> impl Iterator<Item = NodeId> + '_ {
+        let answers = matches!(self.kind, Kind::Rpc);
+        self.pairs.iter().flat_map(move |(from, to)| [Some(*to), answers.then_some(*from)]).flatten()
+    }
+
+    /// Adds its flows or pings to those of a run. `entry` and `seed` alone decide the jitter.
+    pub(crate) fn build(
+        &self,
+        (entry, group): (usize, u32),
+        seed: u64,
+        flows: &mut Vec<Flow>,
+        pings: &mut Vec<Ping>,
+    ) {
+        let mut jitter = Random::new(seed, &[entry as u64, 1]);
+        let start = Time::ZERO + self.start;
+        match &self.what {
+            What::Ping { interval, wire_bytes, ecn } => {
+                pings.extend(self.pairs.iter().map(|&(from, to)| Ping {
+                    from,
+                    to,
+                    start: start + jitter.up_to(self.start_jitter),
+                    interval: *interval,
+                    wire_bytes: *wire_bytes,
+                    ecn: *ecn,
+                }));
+            }
+            What::Connections(connections) => {
+                let shift = connections.start_shift;
+                let both_ways = Duration::from_ps(shift.ps() * 2);
+                let moved = start + Random::new(seed, &[entry as u64, 2]).up_to(both_ways) - shift;
+                for round in 0..connections.rounds {
+                    let round_start = moved + times(connections.every, round);
+                    flows.extend(self.pairs.iter().zip(0u64..).map(|(&(from, to), i)| Flow {
+                        group,
+                        from,
+                        to,
+                        cc: connections.cc.clone(),
+                        peer_cc: connections.peer_cc.clone(),
+                        start: round_start
+                            + times(connections.stagger, i)
+                            + jitter.up_to(self.start_jitter),
+                        first_write: None,
+                        stop: connections
+                            .stop
+                            .map(|stop| Time::ZERO + stop + times(connections.stop_stagger, i)),
+                        traffic: connections.traffic[i as usize % connections.traffic.len()],
+                        read_at_bytes: connections.read_at_bytes,
+                        sampled: connections.sampled,
+                    }));
+                }
+            }
+        }
+    }
+}
+
+fn times(duration: Duration, n: u64) -> Duration {
+    Duration::from_ps(duration.ps().saturating_mul(n))
+}

@@ -1,0 +1,353 @@
+//! A TOML document as a tree in which every value knows where it was written.
+
+use std::fmt::Write as _;
+
+use serde_json::Value as Json;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use crate::error::Origin;
+
+/// A value and where it was written.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Node {
+    pub(crate) origin: Origin,
+    pub(crate) value: Value,
+}
+
+/// Keys and values in the order of the file.
+pub(crate) type Table = Vec<(String, Node)>;
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Value {
+    Text(String),
+    Integer(i64),
+    Flag(bool),
+    List(Vec<Node>),
+    Table(Table),
+    /// Nothing that any key takes: a float, a date, a number that does not fit.
+    Other(String),
+}
+
+impl Node {
+    pub(crate) fn table(&self) -> Option<&Table> {
+        match &self.value {
+            Value::Table(table) => Some(table),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn text(&self) -> Option<&str> {
+        match &self.value {
+            Value::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn get(&self, key: &str) -> Option<&Node> {
+        find(self.table()?, key)
+    }
+
+    /// The value as TOML, on one line and not too long for a message.
+    pub(crate) fn show(&self) -> String {
+        const LONGEST: usize = 60;
+        let mut text = String::new();
+        self.write(&mut text);
+        if text.chars().count() > LONGEST {
+            text = text.chars().take(LONGEST).chain("...".chars()).collect();
+        }
+        text
+    }
+
+    fn write(&self, out: &mut String) {
+        match &self.value {
+            Value::Text(text) => {
+                let _ = write!(out, "{text:?}");
+            }
+            Value::Integer(value) => {
+                let _ = write!(out, "{value}");
+            }
+            Value::Flag(value) => {
+                let _ = write!(out, "{value}");
+            }
+            Value::Other(text) => {
+                let _ = write!(out, "{}", text.escape_debug());
+            }
+            Value::List(items) => {
+                out.push('[');
+                for (i, item) in items.iter().enumerate() {
+                    out.push_str(if i == 0 { "" } else { ", " });
+                    item.write(out);
+                }
+                out.push(']');
+            }
+            Value::Table(table) => {
+                out.push_str("{ ");
+                for (i, (key, node)) in table.iter().enumerate() {
+                    out.push_str(if i == 0 { "" } else { ", " });
+                    let _ = write!(out, "{key} = ");
+                    node.write(out);
+                }
+                out.push_str(" }");
+            }
+        }
+    }
+
+    /// The value for a manifest.
+    pub(crate) fn json(&self) -> Json {
+        match &self.value {
+            Value::Text(text) | Value::Other(text) => Json::from(text.as_str()),
+            Value::Integer(value) => Json::from(*value),
+            Value::Flag(value) => Json::from(*value),
+            Value::List(items) => items.iter().map(Node::json).collect(),
+            Value::Table(table) => {
+                table.iter().map(|(key, node)| (key.clone(), node.json())).collect()
+            }
+        }
+    }
+
+    /// The value as one cell of a table or CSV file.
+    pub(crate) fn label(&self) -> String {
+        match &self.value {
+            Value::Text(text) => text.clone(),
+            _ => self.show(),
+        }
+    }
+
+    /// Puts `value` at a dotted path, making tables on the way. In the list of traffic entries a
+    /// part of the path is a name, and every entry of that name is changed.
+    pub(crate) fn set(&mut self, path: &str, value: &Node) -> Result<(), String> {
+        let parts: Vec<&str> = path.split('.').collect();
+        if parts.iter().any(|part| part.is_empty()) {
+            return Err("must be a path of keys joined by dots, as network.bottleneck.rate".into());
+        }
+        self.set_parts(&parts, value)
+    }
+
+    fn set_parts(&mut self, parts: &[&str], new: &Node) -> Result<(), String> {
+        let [first, rest @ ..] = parts else {
+            *self = new.clone();
+            return Ok(());
+        };
+        match &mut self.value {
+            Value::Table(table) => {
+                if let Some(at) = table.iter().position(|(key, _)| key == first) {
+                    return table[at].1.set_parts(rest, new);
+                }
+                let mut node = Node { origin: new.origin, value: Value::Table(Vec::new()) };
+                node.set_parts(rest, new)?;
+                table.push(((*first).to_owned(), node));
+                Ok(())
+            }
+            Value::List(items) => {
+                let is_named = |item: &Node| item.get("name").and_then(Node::text) == Some(first);
+                if !items.iter().any(is_named) {
+                    let names: Vec<_> = items
+                        .iter()
+                        .filter_map(|item| Some(item.get("name")?.text()?.to_owned()))
+                        .collect();
+                    return Err(format!(
+                        "no entry is named \"{first}\"{}",
+                        did_you_mean(first, names.iter().map(String::as_str))
+                    ));
+                }
+                items
+                    .iter_mut()
+                    .filter(|item| is_named(item))
+                    .try_for_each(|item| item.set_parts(rest, new))
+            }
+            _ => Err(format!("there is nothing below it to set: it is {}", self.show())),
+        }
+    }
+}
+
+pub(crate) fn find<'a>(table: &'a Table, key: &str) -> Option<&'a Node> {
+    table.iter().find(|(name, _)| name == key).map(|(_, node)| node)
+}
+
+/// What a TOML text says, or where it stops being TOML and why.
+pub(crate) fn parse(text: &str) -> Result<Node, (Origin, String)> {
+    let lines = Lines::new(text);
+    match DeTable::parse(text) {
+        Ok(table) => {
+            let start = table.span().start;
+            Ok(lines.table(table.into_inner(), start))
+        }
+        Err(error) => {
+            let origin = error.span().map_or(Origin::Nowhere, |span| lines.origin(span.start));
+            let message = error.message().split_whitespace().collect::<Vec<_>>().join(" ");
+            Err((origin, format!("not TOML: {message}")))
+        }
+    }
+}
+
+/// The right-hand side of `--set`: a TOML value, or else the text itself.
+pub(crate) fn parse_override(text: &str) -> Node {
+    fn on_command_line(node: &mut Node) {
+        node.origin = Origin::CommandLine;
+        match &mut node.value {
+            Value::List(items) => items.iter_mut().for_each(on_command_line),
+            Value::Table(table) => table.iter_mut().for_each(|(_, node)| on_command_line(node)),
+            _ => {}
+        }
+    }
+    let as_toml = parse(&format!("x = {text}\n")).ok().and_then(|node| match node.value {
+        Value::Table(mut table) if table.len() == 1 => table.pop().map(|(_, node)| node),
+        _ => None,
+    });
+    // A bare date or float is taken as the text that it is.
+    let mut node = match as_toml {
+        Some(node) if !matches!(node.value, Value::Other(_)) => node,
+        _ => Node { origin: Origin::CommandLine, value: Value::Text(text.to_owned()) },
+    };
+    on_command_line(&mut node);
+    node
+}
+
+/// Line numbers of byte offsets.
+struct Lines {
+    /// Offset of the first byte of each line.
+    starts: Vec<usize>,
+}
+
+impl Lines {
+    fn new(text: &str) -> Lines {
+        let newlines = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
+        Lines { starts: std::iter::once(0).chain(newlines.map(|(at, _)| at + 1)).collect() }
+    }
+
+    fn origin(&self, offset: usize) -> Origin {
+        let line = self.starts.partition_point(|start| *start <= offset);
+        Origin::Line(u32::try_from(line).unwrap_or(u32::MAX))
+    }
+
+    fn table(&self, table: DeTable<'_>, start: usize) -> Node {
+        let mut entries: Vec<_> = table.into_iter().collect();
+        entries.sort_by_key(|(key, _)| key.span().start);
+        let table = entries
+            .into_iter()
+            .map(|(key, value)| {
+                let key_start = key.span().start;
+                let mut node = self.node(value);
+                node.origin = self.origin(key_start);
+                (key.into_inner().into_owned(), node)
+            })
+            .collect();
+        Node { origin: self.origin(start), value: Value::Table(table) }
+    }
+
+    fn node(&self, value: Spanned<DeValue<'_>>) -> Node {
+        let start = value.span().start;
+        let value = match value.into_inner() {
+            DeValue::String(text) => Value::Text(text.into_owned()),
+            DeValue::Integer(integer) => {
+                match i64::from_str_radix(integer.as_str(), integer.radix()) {
+                    Ok(integer) => Value::Integer(integer),
+                    Err(_) => Value::Other(integer.as_str().to_owned()),
+                }
+            }
+            DeValue::Boolean(flag) => Value::Flag(flag),
+            DeValue::Float(float) => Value::Other(float.as_str().to_owned()),
+            DeValue::Datetime(date) => Value::Other(date.to_string()),
+            DeValue::Array(array) => {
+                Value::List(array.into_iter().map(|item| self.node(item)).collect())
+            }
+            DeValue::Table(table) => return self.table(table, start),
+        };
+        Node { origin: self.origin(start), value }
+    }
+}
+
+/// `; did you mean "x"?`, or nothing if nothing is near.
+pub(crate) fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    known
+        .into_iter()
+        .map(|candidate| (distance(word, candidate), candidate))
+        .filter(|(distance, candidate)| *distance <= 1 + candidate.chars().count() / 4)
+        .min_by_key(|(distance, _)| *distance)
+        .map_or_else(String::new, |(_, candidate)| format!("; did you mean \"{candidate}\"?"))
+}
+
+/// Edits between two words: insert, delete, replace, or swap two neighbours, each counts 1. Long
+/// words are compared by their first characters only.
+fn distance(a: &str, b: &str) -> usize {
+    const COMPARED: usize = 48;
+    let a: Vec<char> = a.chars().take(COMPARED).collect();
+    let b: Vec<char> = b.chars().take(COMPARED).collect();
+    let width = b.len() + 1;
+    let mut cost = vec![0; (a.len() + 1) * width];
+    for i in 0..=a.len() {
+        for j in 0..=b.len() {
+            cost[i * width + j] = if i == 0 || j == 0 {
+                i + j
+            } else {
+                let replaced = usize::from(a[i - 1] != b[j - 1]);
+                let mut best = (cost[(i - 1) * width + j] + 1)
+                    .min(cost[i * width + j - 1] + 1)
+                    .min(cost[(i - 1) * width + j - 1] + replaced);
+                if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                    best = best.min(cost[(i - 2) * width + j - 2] + 1);
+                }
+                best
+            };
+        }
+    }
+    cost[a.len() * width + b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_value_knows_its_line_and_tables_keep_their_order() {
+        let root = parse("b = 1\na = \"x\"\n[t]\nz = true\n\n[[list]]\nname = \"n\"\n").unwrap();
+        let keys: Vec<_> = root.table().unwrap().iter().map(|(key, _)| key.as_str()).collect();
+        assert_eq!(keys, ["b", "a", "t", "list"]);
+        assert_eq!(root.get("a").unwrap().origin, Origin::Line(2));
+        assert_eq!(root.get("t").unwrap().get("z").unwrap().origin, Origin::Line(4));
+    }
+
+    #[test]
+    fn what_is_not_toml_has_a_line() {
+        let (origin, message) = parse("a = 1\nb = = 2\n").unwrap_err();
+        assert_eq!(origin, Origin::Line(2));
+        assert!(message.starts_with("not TOML: "), "{message}");
+    }
+
+    #[test]
+    fn set_reaches_every_entry_of_a_name() {
+        let mut root = parse(
+            "[[traffic]]\nname = \"a\"\n[[traffic]]\nname = \"b\"\n[[traffic]]\nname = \"a\"\n",
+        )
+        .unwrap();
+        root.set("traffic.a.size", &parse_override("10 kB")).unwrap();
+        let Value::List(entries) = &root.get("traffic").unwrap().value else { panic!() };
+        let sizes: Vec<_> =
+            entries.iter().map(|entry| entry.get("size").map(Node::label)).collect();
+        assert_eq!(sizes, [Some("10 kB".into()), None, Some("10 kB".into())]);
+        assert_eq!(
+            root.set("traffic.c.size", &parse_override("1")),
+            Err("no entry is named \"c\"; did you mean \"a\"?".into())
+        );
+        assert!(root.set("traffic..size", &parse_override("1")).is_err());
+    }
+
+    #[test]
+    fn overrides_are_toml_or_text() {
+        assert_eq!(parse_override("10").value, Value::Integer(10));
+        assert_eq!(parse_override("10 Gbps").value, Value::Text("10 Gbps".into()));
+        assert_eq!(parse_override("\"10 Gbps\"").value, Value::Text("10 Gbps".into()));
+        assert_eq!(parse_override("true").value, Value::Flag(true));
+        assert!(matches!(parse_override("[1, 2]").value, Value::List(_)));
+        assert_eq!(parse_override("1\ny = 2").value, Value::Text("1\ny = 2".into()));
+    }
+
+    #[test]
+    fn near_words_are_offered_and_far_ones_are_not() {
+        let known = ["rate", "delay", "queue", "burst"];
+        assert_eq!(did_you_mean("rat", known), "; did you mean \"rate\"?");
+        assert_eq!(did_you_mean("dealy", known), "; did you mean \"delay\"?");
+        assert_eq!(did_you_mean("congestion", known), "");
+    }
+}

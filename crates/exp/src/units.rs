@@ -1,0 +1,365 @@
+//! Quantities as people write them: a number, a space, a unit.
+//!
+//! `kB` is 1000 bytes and `KiB` 1024, as everywhere in networking. Case counts.
+
+use knee_queue::time::{Duration, PS_PER_MS, PS_PER_NS, PS_PER_S, PS_PER_US, Rate};
+use knee_queue::{Limit, Threshold};
+
+type Units = &'static [(&'static str, f64)];
+
+const RATE_UNITS: Units =
+    &[("bps", 1.0), ("kbps", 1e3), ("Mbps", 1e6), ("Gbps", 1e9), ("Tbps", 1e12)];
+const TIME_UNITS: Units = &[
+    ("ps", 1.0),
+    ("ns", PS_PER_NS as f64),
+    ("us", PS_PER_US as f64),
+    ("ms", PS_PER_MS as f64),
+    ("s", PS_PER_S as f64),
+    ("min", 60.0 * PS_PER_S as f64),
+];
+const SIZE_UNITS: Units = &[
+    ("B", 1.0),
+    ("kB", 1e3),
+    ("MB", 1e6),
+    ("GB", 1e9),
+    ("TB", 1e12),
+    ("KiB", 1024.0),
+    ("MiB", 1_048_576.0),
+    ("GiB", 1_073_741_824.0),
+];
+const PKTS: &str = "pkts";
+
+/// Seven days: beyond it nothing has been tried.
+const LONGEST_PS: f64 = 7.0 * 86_400.0 * PS_PER_S as f64;
+const FASTEST_BPS: f64 = 1e12;
+const SLOWEST_BPS: f64 = 1e3;
+const LARGEST_BYTES: f64 = 1e15;
+const MOST_PKTS: f64 = 1e9;
+
+/// A value that a file writes as text with a unit.
+pub trait Quantity: Sized {
+    /// Reads it; the error says what would have been allowed, after the words "must be".
+    fn parse(text: &str) -> Result<Self, String>;
+    /// Writes it so that `parse` reads the same value back.
+    fn show(&self) -> String;
+}
+
+/// A number of bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Size(pub u64);
+
+/// A share of 0 to 1, written in percent.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Share(pub f64);
+
+/// A depth of a token bucket: bytes, or full packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Burst {
+    /// Full packets of the path's MTU with its Ethernet header.
+    Pkts(u32),
+    /// Bytes.
+    Bytes(u32),
+}
+
+/// A number of packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pkts(pub u32);
+
+/// What may wait, or nothing that bounds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueLimit(pub Limit);
+
+/// `unlimited` in a file.
+const UNLIMITED: Limit = Limit::Bytes(u64::MAX);
+
+fn quoted(units: Units) -> String {
+    let names: Vec<_> = units.iter().map(|(name, _)| *name).collect();
+    names.join(", ")
+}
+
+/// Splits "10 Gbps" into a number and a factor. `Err(None)`: nothing like it; `Err(Some)`: a unit
+/// that is nearly right.
+fn number_with_unit(text: &str, units: Units) -> Result<f64, Option<&'static str>> {
+    let text = text.trim();
+    let digits_end = text
+        .find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | '+' | '-' | 'e' | 'E' | '_')))
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits_end);
+    let unit = unit.trim_start();
+    let starts_well = number.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '+' | '-'));
+    let number: Option<f64> =
+        starts_well.then(|| number.replace('_', "").parse().ok()).flatten();
+    let Some(number) = number else { return Err(None) };
+    match units.iter().find(|(name, _)| *name == unit) {
+        Some((_, factor)) => Ok(number * factor),
+        None => Err(units
+            .iter()
+            .find(|(name, _)| !unit.is_empty() && name.eq_ignore_ascii_case(unit))
+            .map(|(name, _)| *name)),
+    }
+}
+
+fn wrong_unit(what: &str, near: Option<&str>, units: Units, example: &str) -> String {
+    match near {
+        Some(near) => {
+            format!("must be {what} with its unit; units are case-sensitive, did you mean \"{near}\"?")
+        }
+        None => {
+            format!("must be {what} with its unit ({}), as in \"{example}\"", quoted(units))
+        }
+    }
+}
+
+/// The shortest "number unit" that reads back as the same whole number of base units.
+fn shortest(value: u64, units: Units) -> String {
+    let mut best = format!("{value} {}", units[0].0);
+    for (name, factor) in units {
+        let scaled = value as f64 / factor;
+        let text = format!("{scaled} {name}");
+        let reads_back = (scaled * factor).round() as u64 == value && value < (1 << 53);
+        if reads_back && text.len() < best.len() {
+            best = text;
+        }
+    }
+    best
+}
+
+impl Quantity for Rate {
+    fn parse(text: &str) -> Result<Rate, String> {
+        let bps = number_with_unit(text, RATE_UNITS)
+            .map_err(|near| wrong_unit("a rate", near, RATE_UNITS, "10 Gbps"))?;
+        if !(SLOWEST_BPS..=FASTEST_BPS).contains(&bps) {
+            return Err("must be a rate from 1 kbps to 1 Tbps, as in \"10 Gbps\"".into());
+        }
+        Rate::from_bps(bps.round() as u64).ok_or_else(|| "must be above 0".into())
+    }
+
+    fn show(&self) -> String {
+        shortest(self.bps(), RATE_UNITS)
+    }
+}
+
+impl Quantity for Duration {
+    fn parse(text: &str) -> Result<Duration, String> {
+        let text = text.replace('µ', "u");
+        let ps = number_with_unit(&text, TIME_UNITS)
+            .map_err(|near| wrong_unit("a time", near, TIME_UNITS, "100 us"))?;
+        if !(0.0..=LONGEST_PS).contains(&ps) {
+            return Err("must be a time from 0 s to 7 days (10080 min), as in \"100 us\"".into());
+        }
+        Ok(Duration::from_ps(ps.round() as u64))
+    }
+
+    fn show(&self) -> String {
+        if *self == Duration::ZERO { "0 s".into() } else { shortest(self.ps(), TIME_UNITS) }
+    }
+}
+
+impl Quantity for Size {
+    fn parse(text: &str) -> Result<Size, String> {
+        let bytes = number_with_unit(text, SIZE_UNITS)
+            .map_err(|near| wrong_unit("a size", near, SIZE_UNITS, "757 kB"))?;
+        if !(1.0..=LARGEST_BYTES).contains(&bytes) {
+            return Err("must be a size from 1 B to 1000 TB, as in \"757 kB\"".into());
+        }
+        Ok(Size(bytes.round() as u64))
+    }
+
+    fn show(&self) -> String {
+        shortest(self.0, SIZE_UNITS)
+    }
+}
+
+impl Quantity for Share {
+    fn parse(text: &str) -> Result<Share, String> {
+        let allowed = "must be a share from 0 % to 100 %, as in \"0.1 %\"";
+        let percent = number_with_unit(text, &[("%", 1.0)]).map_err(|_| allowed.to_owned())?;
+        if !(0.0..=100.0).contains(&percent) {
+            return Err(allowed.into());
+        }
+        Ok(Share(percent / 100.0))
+    }
+
+    fn show(&self) -> String {
+        format!("{} %", self.0 * 100.0)
+    }
+}
+
+/// "65 pkts" or "1 pkt", if it is one.
+fn pkts(text: &str) -> Option<Result<u32, String>> {
+    let value = number_with_unit(text, &[(PKTS, 1.0), ("pkt", 1.0), ("packets", 1.0)]).ok()?;
+    let whole = value.fract() == 0.0 && (1.0..=MOST_PKTS).contains(&value);
+    Some(if whole {
+        Ok(value as u32)
+    } else {
+        Err("must be a whole number of packets from 1 to 1e9, as in \"65 pkts\"".into())
+    })
+}
+
+impl Quantity for Pkts {
+    fn parse(text: &str) -> Result<Pkts, String> {
+        let allowed = || "must be packets from 1 to 1e9, as in \"10 pkts\"".to_owned();
+        pkts(text).ok_or_else(allowed)?.map(Pkts)
+    }
+
+    fn show(&self) -> String {
+        format!("{} {PKTS}", self.0)
+    }
+}
+
+impl Quantity for QueueLimit {
+    fn parse(text: &str) -> Result<QueueLimit, String> {
+        if text == "unlimited" {
+            return Ok(QueueLimit(UNLIMITED));
+        }
+        let limit = match pkts(text) {
+            Some(pkts) => Limit::Pkts(pkts?),
+            None => Limit::Bytes(
+                Size::parse(text)
+                    .map_err(|why| format!("{why}, or packets, as in \"500 pkts\", or \"unlimited\""))?
+                    .0,
+            ),
+        };
+        Ok(QueueLimit(limit))
+    }
+
+    fn show(&self) -> String {
+        match self.0 {
+            UNLIMITED => "unlimited".into(),
+            Limit::Pkts(pkts) => format!("{pkts} {PKTS}"),
+            Limit::Bytes(bytes) => Size(bytes).show(),
+        }
+    }
+}
+
+impl Quantity for Threshold {
+    fn parse(text: &str) -> Result<Threshold, String> {
+        if let Some(pkts) = pkts(text) {
+            return Ok(Threshold::Pkts(pkts?));
+        }
+        if number_with_unit(text, TIME_UNITS).is_ok() {
+            return Duration::parse(text).map(Threshold::Sojourn);
+        }
+        let allowed = "packets (\"65 pkts\") or a waiting time (\"80 us\")";
+        Size::parse(text)
+            .map(|size| Threshold::Bytes(size.0))
+            .map_err(|why| format!("{why}, or {allowed}"))
+    }
+
+    fn show(&self) -> String {
+        match self {
+            Threshold::Pkts(pkts) => format!("{pkts} {PKTS}"),
+            Threshold::Bytes(bytes) => Size(*bytes).show(),
+            Threshold::Sojourn(sojourn) => sojourn.show(),
+        }
+    }
+}
+
+impl Quantity for Burst {
+    fn parse(text: &str) -> Result<Burst, String> {
+        if let Some(pkts) = pkts(text) {
+            return Ok(Burst::Pkts(pkts?));
+        }
+        let size = Size::parse(text)
+            .map_err(|why| format!("{why}, or packets, as in \"1 pkts\""))?;
+        u32::try_from(size.0)
+            .map(Burst::Bytes)
+            .map_err(|_| "must be at most 4 GB, as in \"16 kB\" or \"1 pkts\"".into())
+    }
+
+    fn show(&self) -> String {
+        match self {
+            Burst::Pkts(pkts) => format!("{pkts} {PKTS}"),
+            Burst::Bytes(bytes) => Size(u64::from(*bytes)).show(),
+        }
+    }
+}
+
+/// A published figure in base units: seconds, bits per second, bytes, a share, or a plain count.
+pub(crate) fn figure(text: &str) -> Result<(f64, &'static str), String> {
+    let families: [(Units, f64, &str); 5] = [
+        (TIME_UNITS, PS_PER_S as f64, "s"),
+        (RATE_UNITS, 1.0, "bps"),
+        (SIZE_UNITS, 1.0, "B"),
+        (&[("%", 1.0)], 100.0, "share"),
+        (&[("", 1.0), (PKTS, 1.0)], 1.0, ""),
+    ];
+    families
+        .iter()
+        .find_map(|(units, base, name)| {
+            let value = number_with_unit(text, units).ok()?;
+            value.is_finite().then_some((value / base, *name))
+        })
+        .ok_or_else(|| {
+            "must be a number with its unit, as in \"33.7 ms\", \"9.4 Gbps\", \"0.2 %\" or \"25\"".into()
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantities_read_as_written() {
+        assert_eq!(Rate::parse("10 Gbps").unwrap().bps(), 10_000_000_000);
+        assert_eq!(Rate::parse("2.5Gbps").unwrap().bps(), 2_500_000_000);
+        assert_eq!(Duration::parse("100 us").unwrap(), Duration::from_us(100));
+        assert_eq!(Duration::parse("0.5 µs").unwrap(), Duration::from_ns(500));
+        assert_eq!(Duration::parse("0 s").unwrap(), Duration::ZERO);
+        assert_eq!(Size::parse("757 kB").unwrap(), Size(757_000));
+        assert_eq!(Size::parse("64 KiB").unwrap(), Size(65_536));
+        assert_eq!(Size::parse("1_000 B").unwrap(), Size(1000));
+        assert_eq!(Share::parse("1 %").unwrap(), Share(0.01));
+        assert_eq!(QueueLimit::parse("500 pkts").unwrap().0, Limit::Pkts(500));
+        assert_eq!(QueueLimit::parse("757000 B").unwrap().0, Limit::Bytes(757_000));
+        assert_eq!(Threshold::parse("80 us").unwrap(), Threshold::Sojourn(Duration::from_us(80)));
+        assert_eq!(Threshold::parse("75 kB").unwrap(), Threshold::Bytes(75_000));
+        assert_eq!(Threshold::parse("10 pkts").unwrap(), Threshold::Pkts(10));
+        assert_eq!(Burst::parse("1 pkt").unwrap(), Burst::Pkts(1));
+    }
+
+    #[test]
+    fn what_is_shown_reads_back() {
+        for bps in [1_000, 1_234_567, 10_000_000, 40_000_000_000, 999_999_999_999] {
+            let rate = Rate::from_bps(bps).unwrap();
+            assert_eq!(Rate::parse(&rate.show()), Ok(rate), "{}", rate.show());
+        }
+        for ps in [0, 1, 999, 15_000_000_000, 123_456_789_012, PS_PER_S * 600] {
+            let time = Duration::from_ps(ps);
+            assert_eq!(Duration::parse(&time.show()), Ok(time), "{}", time.show());
+        }
+        for bytes in [1, 1514, 757_000, 65_536, 40_000_000, 536_870_912] {
+            assert_eq!(Size::parse(&Size(bytes).show()), Ok(Size(bytes)));
+        }
+        assert_eq!(Rate::from_bps(10_000_000_000).unwrap().show(), "10 Gbps");
+        assert_eq!(Size(65_536).show(), "64 KiB");
+        assert_eq!(Duration::from_us(1500).show(), "1.5 ms");
+        assert_eq!(QueueLimit::parse("unlimited").unwrap().show(), "unlimited");
+    }
+
+    #[test]
+    fn what_is_no_quantity_says_what_is_one() {
+        for bad in ["", "fast", "NaN Gbps", "inf bps", "10", "10 us", "1e300", "Gbps", "--1 bps"] {
+            let why = Rate::parse(bad).unwrap_err();
+            assert!(why.starts_with("must be a rate with its unit (bps, "), "{bad}: {why}");
+        }
+        for bad in ["0 Gbps", "-1 Gbps", "1e300 Gbps", "1 bps"] {
+            let why = Rate::parse(bad).unwrap_err();
+            assert!(why.starts_with("must be a rate from 1 kbps to 1 Tbps"), "{bad}: {why}");
+        }
+        assert!(Rate::parse("1 gbps").unwrap_err().contains("did you mean \"Gbps\"?"));
+        assert!(Size::parse("0 B").unwrap_err().starts_with("must be a size from 1 B"));
+        assert!(Size::parse("-5 kB").unwrap_err().starts_with("must be a size from 1 B"));
+        assert!(Share::parse("101 %").unwrap_err().starts_with("must be a share"));
+        assert!(QueueLimit::parse("1.5 pkts").unwrap_err().starts_with("must be a whole number"));
+        assert!(Duration::parse("1e30 s").unwrap_err().starts_with("must be a time from 0 s"));
+    }
+
+    #[test]
+    fn published_figures_are_kept_in_base_units() {
+        assert_eq!(figure("33.7 ms"), Ok((0.0337, "s")));
+        assert_eq!(figure("9.4 Gbps"), Ok((9.4e9, "bps")));
+        assert_eq!(figure("25"), Ok((25.0, "")));
+        assert!(figure("NaN ms").is_err());
+    }
+}

@@ -1,0 +1,292 @@
+//! The event list: what happens next, ties broken by the order of scheduling.
+//!
+//! A wheel of buckets holds the near future (about a millisecond), a heap the rest. Most events are
+//! packets on their way, a few microseconds off: adding and taking one costs the same however many
+//! there are.
+
+use knee_queue::time::Time;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// Width of a bucket: 2^17 ps = 131 ns.
+const BUCKET_SHIFT: u32 = 17;
+/// Number of buckets; a power of two, and a multiple of 64.
+const BUCKETS: usize = 8192;
+const WORDS: usize = BUCKETS / 64;
+const NONE: u32 = u32::MAX;
+
+/// Something that happens to one part of the simulation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Event {
+    /// A packet reaches the end of a link.
+    Arrive { packet: u32 },
+    /// A link with a queue of its own time may send.
+    Port { link: u32 },
+    /// A timer of a socket may be due.
+    Timer { sock: u32, timer: Timer },
+    /// The next step of a flow's application.
+    App { flow: u32 },
+    /// A ping leaves.
+    Ping { ping: u32 },
+    /// Samples are due.
+    SampleFlows,
+    SampleQueues,
+    SampleGoodput,
+}
+
+/// The timers of a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Timer {
+    /// RTO, tail loss probe or reordering: one timer in Linux.
+    Retransmit,
+    DelayedAck,
+    CompressedAck,
+    Pacing,
+    /// A packet of a throttled socket leaves its host.
+    TxCompletion,
+    /// Merging of received packets ends.
+    Gro,
+}
+
+#[derive(Clone, Copy)]
+struct Entry {
+    at: Time,
+    order: u64,
+    event: Event,
+}
+
+impl Entry {
+    fn key(&self) -> (Time, u64) {
+        (self.at, self.order)
+    }
+}
+
+struct Node {
+    entry: Entry,
+    next: u32,
+}
+
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Far {
+    at: Time,
+    order: u64,
+    event: Event,
+}
+
+pub(crate) struct Events {
+    /// First node of each bucket's list.
+    heads: Box<[u32]>,
+    /// Which buckets have a list, and which words of this have a bit.
+    occupied: [u64; WORDS],
+    summary: [u64; WORDS.div_ceil(64)],
+    nodes: Vec<Node>,
+    free: u32,
+    /// The bucket being worked off, latest first.
+    current: Vec<Entry>,
+    current_bucket: u64,
+    far: BinaryHeap<Reverse<Far>>,
+    order: u64,
+    /// Events taken so far.
+    pub(crate) taken: u64,
+}
+
+fn bucket_of(at: Time) -> u64 {
+    at.ps() >> BUCKET_SHIFT
+}
+
+impl Events {
+    pub(crate) fn new() -> Events {
+        Events {
+            heads: vec![NONE; BUCKETS].into_boxed_slice(),
+            occupied: [0; WORDS],
+            summary: [0; WORDS.div_ceil(64)],
+            nodes: Vec::new(),
+            free: NONE,
+            current: Vec::new(),
+            current_bucket: 0,
+            far: BinaryHeap::new(),
+            order: 0,
+            taken: 0,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn push(&mut self, at: Time, event: Event) {
+        let order = self.order;
+        self.order += 1;
+        let entry = Entry { at, order, event };
+        let bucket = bucket_of(at);
+        if bucket <= self.current_bucket {
+            let place = self.current.partition_point(|other| other.key() > entry.key());
+            self.current.insert(place, entry);
+        } else if bucket < self.current_bucket + BUCKETS as u64 {
+            self.push_near(bucket, entry);
+        } else {
+            self.far.push(Reverse(Far { at, order, event }));
+        }
+    }
+
+    #[inline]
+    fn push_near(&mut self, bucket: u64, entry: Entry) {
+        let slot = bucket as usize % BUCKETS;
+        let next = self.heads[slot];
+        let node = if self.free == NONE {
+            self.nodes.push(Node { entry, next });
+            self.nodes.len() as u32 - 1
+        } else {
+            let node = self.free;
+            self.free = self.nodes[node as usize].next;
+            self.nodes[node as usize] = Node { entry, next };
+            node
+        };
+        self.heads[slot] = node;
+        self.occupied[slot / 64] |= 1 << (slot % 64);
+        self.summary[slot / 4096] |= 1 << (slot / 64 % 64);
+    }
+
+    /// The earliest event, if it is not after `until`.
+    #[inline]
+    pub(crate) fn pop(&mut self, until: Time) -> Option<(Time, Event)> {
+        if self.current.is_empty() && !self.advance(until) {
+            return None;
+        }
+        let entry = *self.current.last()?;
+        if entry.at > until {
+            return None;
+        }
+        self.current.pop();
+        self.taken += 1;
+        Some((entry.at, entry.event))
+    }
+
+    /// Opens the next bucket that has an event; false if there is none up to `until`.
+    fn advance(&mut self, until: Time) -> bool {
+        let near = self.next_near();
+        let far = self.far.peek().map(|Reverse(far)| bucket_of(far.at));
+        let bucket = match (near, far) {
+            (Some(near), Some(far)) => near.min(far),
+            (Some(bucket), None) | (None, Some(bucket)) => bucket,
+            (None, None) => return false,
+        };
+        if bucket > bucket_of(until) {
+            return false;
+        }
+        self.current_bucket = bucket;
+        if near == Some(bucket) {
+            let slot = bucket as usize % BUCKETS;
+            let mut node = std::mem::replace(&mut self.heads[slot], NONE);
+            self.occupied[slot / 64] &= !(1 << (slot % 64));
+            if self.occupied[slot / 64] == 0 {
+                self.summary[slot / 4096] &= !(1 << (slot / 64 % 64));
+            }
+            while node != NONE {
+                let taken = &mut self.nodes[node as usize];
+                self.current.push(taken.entry);
+                let next = std::mem::replace(&mut taken.next, self.free);
+                self.free = node;
+                node = next;
+            }
+        }
+        while let Some(Reverse(far)) = self.far.peek() {
+            if bucket_of(far.at) != bucket {
+                break;
+            }
+            let Some(Reverse(Far { at, order, event })) = self.far.pop() else { break };
+            self.current.push(Entry { at, order, event });
+        }
+        if self.current.len() > 1 {
+            self.current.sort_unstable_by_key(|entry| Reverse(entry.key()));
+        }
+        true
+    }
+
+    /// The first bucket after the current one that has a list.
+    fn next_near(&self) -> Option<u64> {
+        let start = (self.current_bucket + 1) as usize % BUCKETS;
+        let slot = self.next_occupied(start)?;
+        let ahead = (slot + BUCKETS - start) % BUCKETS;
+        Some(self.current_bucket + 1 + ahead as u64)
+    }
+
+    /// The first occupied slot from `start` on, round the wheel.
+    fn next_occupied(&self, start: usize) -> Option<usize> {
+        let word = start / 64;
+        let here = self.occupied[word] & (!0 << (start % 64));
+        if here != 0 {
+            return Some(word * 64 + here.trailing_zeros() as usize);
+        }
+        let after = self.next_word(word + 1, WORDS).or_else(|| self.next_word(0, word + 1))?;
+        Some(after * 64 + self.occupied[after].trailing_zeros() as usize)
+    }
+
+    /// The first word with a bit in `from..to`.
+    fn next_word(&self, from: usize, to: usize) -> Option<usize> {
+        let mut word = from;
+        while word < to {
+            let bits = self.summary[word / 64] & (!0 << (word % 64));
+            if bits != 0 {
+                let found = word / 64 * 64 + bits.trailing_zeros() as usize;
+                return (found < to).then_some(found);
+            }
+            word = (word / 64 + 1) * 64;
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn drain(events: &mut Events) -> Vec<(Time, Event)> {
+        std::iter::from_fn(|| events.pop(Time::MAX)).collect()
+    }
+
+    #[test]
+    fn equal_times_keep_the_order_of_scheduling() {
+        let mut events = Events::new();
+        let at = Time::from_us(5);
+        for flow in 0..100 {
+            events.push(at, Event::App { flow });
+        }
+        let order: Vec<_> = drain(&mut events).into_iter().map(|(_, event)| event).collect();
+        assert_eq!(order, (0..100).map(|flow| Event::App { flow }).collect::<Vec<_>>());
+    }
+
+    proptest! {
+        #[test]
+        fn events_come_in_order_of_time_and_scheduling(
+            steps in prop::collection::vec((0u64..3_000_000_000, 0u8..4), 1..300),
+        ) {
+            // Each step takes one event, if there is one, and schedules some after it.
+            let mut events = Events::new();
+            let mut model: Vec<(Time, u32)> = Vec::new();
+            let mut now = Time::ZERO;
+            let mut flow = 0;
+            for (ahead_ps, pushes) in steps {
+                for push in 0..u64::from(pushes) {
+                    let at = Time::from_ps(now.ps() + ahead_ps / (1 + push * 1000));
+                    events.push(at, Event::App { flow });
+                    model.push((at, flow));
+                    flow += 1;
+                }
+                let earliest = model.iter().copied().min();
+                let got = events.pop(Time::MAX);
+                prop_assert_eq!(got, earliest.map(|(at, flow)| (at, Event::App { flow })));
+                if let Some(earliest) = earliest {
+                    model.retain(|entry| *entry != earliest);
+                    now = earliest.0;
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_is_taken_beyond_the_end() {
+        let mut events = Events::new();
+        events.push(Time::from_ms(10), Event::SampleFlows);
+        assert_eq!(events.pop(Time::from_ms(9)), None);
+        assert_eq!(events.pop(Time::from_ms(10)), Some((Time::from_ms(10), Event::SampleFlows)));
+    }
+}

@@ -1,0 +1,379 @@
+//! Directed links with their queues.
+//!
+//! Where the discipline is FIFO and decides at arrival, the time at which a packet leaves is known
+//! when it comes: one event carries it to the far end, and the backlog is found by counting those
+//! that have not left yet. Other disciplines are asked when the link is free.
+
+use crate::events::{Event, Events};
+use crate::outcome::{QueueOutcome, QueueSample};
+use crate::packet::Packets;
+use crate::random::Random;
+use crate::spec::{Link, Serialisation};
+use knee_queue::time::{Duration, Rate, Time};
+use knee_queue::{
+    Admission, AnyAdmission, AnyQdisc, Backlog, DropReason, Ecn, Packet as QueuePacket, Qdisc,
+    Shaped, TokenBucket, Verdict,
+};
+use std::collections::VecDeque;
+
+/// What a queue of its own time holds of a packet.
+pub(crate) struct Queued {
+    packet: u32,
+    len_bytes: u32,
+    ecn: Ecn,
+}
+
+impl QueuePacket for Queued {
+    fn len_bytes(&self) -> u32 {
+        self.len_bytes
+    }
+    fn ecn(&self) -> Ecn {
+        self.ecn
+    }
+    fn set_ce(&mut self) {
+        self.ecn = Ecn::Ce;
+    }
+}
+
+enum Queue {
+    /// No rate: nothing waits.
+    Wire,
+    /// Departures known at arrival.
+    Fifo(Fifo),
+    /// A discipline behind a token bucket.
+    Shaped(Box<Shaped<AnyQdisc<Queued>, Queued>>),
+    /// A discipline behind a store-and-forward port, which is busy until a time.
+    Port(Box<AnyQdisc<Queued>>, Time),
+}
+
+struct Fifo {
+    admission: AnyAdmission,
+    pace: Pace,
+    /// When each waiting packet leaves, and its length.
+    waiting: VecDeque<(Time, u32)>,
+    waiting_bytes: u64,
+    /// The last packet accepted leaves (token bucket) or has left (store and forward) then.
+    last: Time,
+}
+
+enum Pace {
+    Tokens(TokenBucket),
+    /// The serialisation time is the same for packets of one length, as most are.
+    Wire { rate: Rate, len_bytes: u32, time: Duration },
+}
+
+impl Fifo {
+    #[inline]
+    fn forget_departed(&mut self, now: Time) {
+        while let Some(&(leaves, len_bytes)) = self.waiting.front() {
+            if leaves > now {
+                break;
+            }
+            self.waiting.pop_front();
+            self.waiting_bytes -= u64::from(len_bytes);
+        }
+    }
+
+    fn backlog(&self) -> Backlog {
+        Backlog { pkts: self.waiting.len() as u32, bytes: self.waiting_bytes }
+    }
+
+    /// When the packet leaves the queue, and when all of it is on its way.
+    #[inline]
+    fn schedule(&mut self, len_bytes: u32, now: Time) -> (Time, Time) {
+        let free = self.last.max(now);
+        match &mut self.pace {
+            Pace::Tokens(bucket) => {
+                let leaves = bucket.ready_at(len_bytes, free);
+                bucket.take(len_bytes, leaves);
+                self.last = leaves;
+                (leaves, leaves)
+            }
+            Pace::Wire { rate, len_bytes: usual, time } => {
+                if *usual != len_bytes {
+                    (*usual, *time) = (len_bytes, rate.time_of(len_bytes));
+                }
+                self.last = free + *time;
+                (free, self.last)
+            }
+        }
+    }
+}
+
+/// A link at work.
+pub(crate) struct LinkState {
+    queue: Queue,
+    rate: Option<Rate>,
+    delay: Duration,
+    jitter: Duration,
+    /// Lost if a 32-bit random number is below this.
+    loss: u64,
+    pub(crate) sampled: bool,
+    counts: QueueOutcome,
+    /// An event for this link is scheduled for then.
+    next_event: Time,
+}
+
+/// What became of a packet offered to a link.
+pub(crate) enum Sent {
+    /// It leaves the queue then (at the latest: a discipline of its own time cannot say).
+    Leaves(Time),
+    /// Lost at random: the sender cannot know.
+    Lost,
+    /// Refused by the queue.
+    Dropped,
+}
+
+impl LinkState {
+    pub(crate) fn new(link: &Link, index: u32) -> LinkState {
+        let queue = match link.rate {
+            None => Queue::Wire,
+            Some(rate) => match (link.queue.admission(), link.serialisation) {
+                (Some(admission), serialisation) => Queue::Fifo(Fifo {
+                    admission,
+                    pace: match serialisation {
+                        Serialisation::TokenBucket { burst_bytes } => {
+                            Pace::Tokens(TokenBucket::new(rate, burst_bytes))
+                        }
+                        Serialisation::StoreAndForward => {
+                            Pace::Wire { rate, len_bytes: 0, time: Duration::ZERO }
+                        }
+                    },
+                    waiting: VecDeque::new(),
+                    waiting_bytes: 0,
+                    last: Time::ZERO,
+                }),
+                (None, Serialisation::TokenBucket { burst_bytes }) => {
+                    let bucket = TokenBucket::new(rate, burst_bytes);
+                    Queue::Shaped(Box::new(Shaped::new(link.queue.build(), bucket)))
+                }
+                (None, Serialisation::StoreAndForward) => {
+                    Queue::Port(Box::new(link.queue.build()), Time::ZERO)
+                }
+            },
+        };
+        LinkState {
+            queue,
+            rate: link.rate,
+            delay: link.delay,
+            jitter: link.jitter,
+            loss: (link.loss.clamp(0.0, 1.0) * (1u64 << 32) as f64).round() as u64,
+            sampled: link.sampled,
+            counts: QueueOutcome { link: index, ..QueueOutcome::default() },
+            next_event: Time::MAX,
+        }
+    }
+
+    /// Starts what runs by itself (the periodic update of an AQM).
+    pub(crate) fn start(&mut self, index: u32, events: &mut Events) {
+        self.schedule_service(index, Time::ZERO, events);
+    }
+
+    /// Offers a packet; its arrival at the far end is scheduled when its departure is known.
+    #[inline]
+    pub(crate) fn send(
+        &mut self,
+        index: u32,
+        id: u32,
+        packets: &mut Packets,
+        now: Time,
+        (events, random): (&mut Events, &mut Random),
+    ) -> Sent {
+        if self.loss != 0 && u64::from(random.u32()) < self.loss {
+            self.counts.lost_pkts += 1;
+            packets.free(id);
+            return Sent::Lost;
+        }
+        let packet = packets.get_mut(id);
+        let (len_bytes, ecn) = (packet.wire_bytes, packet.ecn);
+        match &mut self.queue {
+            Queue::Wire => {
+                let arrives = now + self.delay + jitter(self.jitter, random);
+                events.push(arrives, Event::Arrive { packet: id });
+                Sent::Leaves(now)
+            }
+            Queue::Fifo(fifo) => {
+                self.counts.offered_pkts += 1;
+                fifo.forget_departed(now);
+                match fifo.admission.admit(fifo.backlog(), len_bytes, ecn, now) {
+                    Verdict::Dropped(reason) => {
+                        count_drop(&mut self.counts, reason);
+                        packets.free(id);
+                        return Sent::Dropped;
+                    }
+                    Verdict::Marked => {
+                        packet.ecn = Ecn::Ce;
+                        self.counts.marked_pkts += 1;
+                    }
+                    Verdict::Queued => {}
+                }
+                self.counts.sent_pkts += 1;
+                self.counts.sent_bytes += u64::from(len_bytes);
+                let (leaves, sent) = fifo.schedule(len_bytes, now);
+                if leaves > now {
+                    fifo.waiting.push_back((leaves, len_bytes));
+                    fifo.waiting_bytes += u64::from(len_bytes);
+                }
+                let arrives = sent + self.delay + jitter(self.jitter, random);
+                events.push(arrives, Event::Arrive { packet: id });
+                Sent::Leaves(leaves)
+            }
+            Queue::Shaped(shaped) => {
+                self.counts.offered_pkts += 1;
+                let verdict = shaped.enqueue(Queued { packet: id, len_bytes, ecn }, now);
+                self.after_enqueue(verdict, index, id, packets, now, (events, random))
+            }
+            Queue::Port(qdisc, _) => {
+                self.counts.offered_pkts += 1;
+                let verdict = qdisc.enqueue(Queued { packet: id, len_bytes, ecn }, now);
+                self.after_enqueue(verdict, index, id, packets, now, (events, random))
+            }
+        }
+    }
+
+    fn after_enqueue(
+        &mut self,
+        verdict: Verdict,
+        index: u32,
+        id: u32,
+        packets: &mut Packets,
+        now: Time,
+        (events, random): (&mut Events, &mut Random),
+    ) -> Sent {
+        if let Verdict::Dropped(_) = verdict {
+            packets.free(id);
+            return Sent::Dropped;
+        }
+        self.service(index, packets, now, (events, random));
+        Sent::Leaves(now)
+    }
+
+    /// Sends what may leave now, and sees to it that this is called again in time.
+    pub(crate) fn service(
+        &mut self,
+        index: u32,
+        packets: &mut Packets,
+        now: Time,
+        (events, random): (&mut Events, &mut Random),
+    ) {
+        loop {
+            let (taken, serialisation) = match &mut self.queue {
+                Queue::Shaped(shaped) => {
+                    shaped.tick(now);
+                    (shaped.dequeue(now), Duration::ZERO)
+                }
+                Queue::Port(qdisc, busy_until) => {
+                    qdisc.tick(now);
+                    if *busy_until > now {
+                        break;
+                    }
+                    let taken = qdisc.dequeue(now);
+                    let time = match (&taken, self.rate) {
+                        (Some(queued), Some(rate)) => rate.time_of(queued.len_bytes),
+                        _ => Duration::ZERO,
+                    };
+                    *busy_until = now + time;
+                    (taken, time)
+                }
+                Queue::Wire | Queue::Fifo(_) => return,
+            };
+            let Some(queued) = taken else { break };
+            packets.get_mut(queued.packet).ecn = queued.ecn;
+            let arrives = now + serialisation + self.delay + jitter(self.jitter, random);
+            events.push(arrives, Event::Arrive { packet: queued.packet });
+        }
+        self.schedule_service(index, now, events);
+    }
+
+    /// A scheduled service is due.
+    pub(crate) fn on_event(
+        &mut self,
+        index: u32,
+        packets: &mut Packets,
+        now: Time,
+        parts: (&mut Events, &mut Random),
+    ) {
+        if self.next_event == now {
+            self.next_event = Time::MAX;
+            self.service(index, packets, now, parts);
+        }
+    }
+
+    fn schedule_service(&mut self, index: u32, now: Time, events: &mut Events) {
+        let next = match &self.queue {
+            Queue::Shaped(shaped) => shaped.next_event(now),
+            Queue::Port(qdisc, busy_until) => {
+                let free = (qdisc.len_pkts() > 0).then_some(*busy_until);
+                [qdisc.next_event(now), free].into_iter().flatten().min()
+            }
+            Queue::Wire | Queue::Fifo(_) => None,
+        };
+        if let Some(next) = next
+            && next < self.next_event
+        {
+            self.next_event = next;
+            events.push(next, Event::Port { link: index });
+        }
+    }
+
+    /// The figures of the queue so far. Those of a discipline of its own time come from it.
+    pub(crate) fn outcome(&self) -> QueueOutcome {
+        let mut counts = self.counts.clone();
+        let stats = match &self.queue {
+            Queue::Shaped(shaped) => shaped.stats(),
+            Queue::Port(qdisc, _) => qdisc.stats(),
+            Queue::Fifo(fifo) => {
+                counts.threshold_hits = fifo.admission.threshold_hits();
+                return counts;
+            }
+            Queue::Wire => return counts,
+        };
+        counts.sent_pkts = stats.dequeued_pkts;
+        counts.sent_bytes = stats.dequeued_bytes;
+        counts.marked_pkts = stats.marked_pkts;
+        counts.threshold_hits = stats.threshold_hits;
+        counts.dropped_full_pkts = stats.dropped_full_pkts;
+        counts.dropped_not_ect_pkts = stats.dropped_not_ect_pkts;
+        counts.dropped_early_pkts = stats.dropped_early_pkts;
+        counts
+    }
+
+    pub(crate) fn sample(&mut self, now: Time) -> QueueSample {
+        let (len_pkts, len_bytes, inside) = match &mut self.queue {
+            Queue::Wire => (0, 0, None),
+            Queue::Fifo(fifo) => {
+                fifo.forget_departed(now);
+                let backlog = fifo.backlog();
+                (backlog.pkts, backlog.bytes, None)
+            }
+            Queue::Shaped(shaped) => (shaped.len_pkts(), shaped.len_bytes(), shaped.inside()),
+            Queue::Port(qdisc, _) => (qdisc.len_pkts(), qdisc.len_bytes(), qdisc.inside()),
+        };
+        let counts = self.outcome();
+        QueueSample {
+            at: now,
+            link: counts.link,
+            len_pkts,
+            len_bytes,
+            dropped_pkts: counts.dropped_pkts(),
+            threshold_hits: counts.threshold_hits,
+            drop_probability: inside.map(|inside| inside.drop_probability),
+            qdelay: inside.map(|inside| inside.qdelay),
+        }
+    }
+}
+
+fn count_drop(counts: &mut QueueOutcome, reason: DropReason) {
+    match reason {
+        DropReason::Full => counts.dropped_full_pkts += 1,
+        DropReason::NotEct => counts.dropped_not_ect_pkts += 1,
+        DropReason::Early => counts.dropped_early_pkts += 1,
+    }
+}
+
+fn jitter(most: Duration, random: &mut Random) -> Duration {
+    if most == Duration::ZERO {
+        return Duration::ZERO;
+    }
+    Duration::from_ps(random.below(most.ps() + 1))
+}

@@ -1,0 +1,96 @@
+//! Packets: small plain values in a slab, never allocated one by one.
+
+use knee_queue::Ecn;
+
+/// TCP flags and marks of a packet.
+pub(crate) mod flags {
+    pub(crate) const SYN: u8 = 1;
+    pub(crate) const ACK: u8 = 2;
+    pub(crate) const PSH: u8 = 4;
+    pub(crate) const ECE: u8 = 8;
+    pub(crate) const CWR: u8 = 16;
+    /// Not TCP: a ping or its echo.
+    pub(crate) const PING: u8 = 32;
+    /// The SYN allows SACK.
+    pub(crate) const SACK_OK: u8 = 64;
+}
+
+/// Bytes on the wire before the payload: Ethernet 14, IP 20, TCP 20, timestamps 12.
+pub(crate) const HEADER_BYTES: u32 = 66;
+/// A SYN or SYN-ACK with MSS, SACK, timestamps and window scale.
+pub(crate) const SYN_BYTES: u32 = 74;
+/// SACK ranges that fit beside timestamps.
+pub(crate) const MAX_SACKS: usize = 3;
+
+/// A packet on its way. `start` and `end` of ranges are sequence numbers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Packet {
+    /// Receiving socket, or ping stream.
+    pub(crate) to: u32,
+    /// Position in the list of paths: the next link.
+    pub(crate) hop: u32,
+    pub(crate) wire_bytes: u32,
+    pub(crate) seq: u32,
+    /// `seq` plus payload plus one for a SYN.
+    pub(crate) end_seq: u32,
+    pub(crate) ack_seq: u32,
+    /// Advertised window, bytes.
+    pub(crate) window_bytes: u32,
+    /// Timestamp value and echo, ms ticks.
+    pub(crate) ts_val: u32,
+    pub(crate) ts_ecr: u32,
+    pub(crate) flags: u8,
+    pub(crate) ecn: Ecn,
+    pub(crate) sacks_len: u8,
+    pub(crate) sacks: [(u32, u32); MAX_SACKS],
+}
+
+impl Packet {
+    pub(crate) fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+
+    pub(crate) fn sacks(&self) -> &[(u32, u32)] {
+        &self.sacks[..self.sacks_len as usize]
+    }
+
+    /// Payload bytes; 0 for a SYN, a pure ACK and a ping.
+    pub(crate) fn payload_bytes(&self) -> u32 {
+        if self.has(flags::SYN) { 0 } else { self.end_seq.wrapping_sub(self.seq) }
+    }
+}
+
+/// All packets on their way.
+#[derive(Default)]
+pub(crate) struct Packets {
+    slots: Vec<Packet>,
+    free: Vec<u32>,
+}
+
+impl Packets {
+    #[inline]
+    pub(crate) fn insert(&mut self, packet: Packet) -> u32 {
+        if let Some(id) = self.free.pop() {
+            self.slots[id as usize] = packet;
+            id
+        } else {
+            self.slots.push(packet);
+            self.slots.len() as u32 - 1
+        }
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, id: u32) -> &Packet {
+        &self.slots[id as usize]
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, id: u32) -> &mut Packet {
+        &mut self.slots[id as usize]
+    }
+
+    #[inline]
+    pub(crate) fn free(&mut self, id: u32) {
+        self.free.push(id);
+    }
+}

@@ -1,0 +1,30 @@
+//! The one source of chance of a run.
+
+/// A splitmix64 generator: small, and the same on every machine.
+#[derive(Clone, Debug)]
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Random {
+        Random(seed)
+    }
+
+    /// Uniform over 64 bits.
+    pub(crate) fn u64(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// Uniform over 32 bits.
+    pub(crate) fn u32(&mut self) -> u32 {
+        (self.u64() >> 32) as u32
+    }
+
+    /// Uniform over 0 to `bound` - 1; 0 for a bound of 0. The bias is below 2^-64 * bound.
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        (u128::from(self.u64()) * u128::from(bound) >> 64) as u64
+    }
+}

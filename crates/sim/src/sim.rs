@@ -1,0 +1,547 @@
+//! A run: everything is built, then the earliest event happens until there is none.
+
+use crate::clock::Jiffies;
+use crate::events::{Event, Events};
+use crate::link::LinkState;
+use crate::net::{Net, PATH_END};
+use crate::outcome::{
+    FlowOutcome, GoodputSample, Outcome, PingRecord, RpcRecord, Work,
+};
+use crate::packet::{MAX_SACKS, Packet, Packets, flags};
+use crate::random::Random;
+use crate::routes::Routes;
+use crate::spec::{Cc, Flow, Run, Traffic};
+use crate::tcp::{HostState, Place, Sock, State};
+use crate::{Error, validate};
+use knee_algo::Host as CcHost;
+use knee_queue::time::{Duration, PS_PER_S, Time};
+use std::rc::Rc;
+
+/// The two sockets of a flow: the connecting one has the even number.
+fn client_of(flow: usize) -> usize {
+    2 * flow
+}
+
+fn server_of(flow: usize) -> usize {
+    2 * flow + 1
+}
+
+/// What the applications at both ends of a flow are doing.
+#[derive(Debug)]
+struct App {
+    /// Bytes of the request (or the whole transfer) that the server still expects.
+    request_left: u64,
+    /// Bytes of the answer that the client still expects.
+    response_left: u64,
+    request_started: Time,
+    requests_done: u64,
+    writing_begun: bool,
+    connected_at: Option<Time>,
+    done_at: Option<Time>,
+    stopped_at: Option<Time>,
+    /// For the samples of goodput.
+    sampled_bytes: u64,
+}
+
+struct Simulation<'a> {
+    run: &'a Run,
+    net: Net,
+    socks: Vec<Sock>,
+    apps: Vec<App>,
+    ping_paths: Vec<(u32, u32)>,
+    /// Pings sent of each stream, and where their records are.
+    ping_records: Vec<Vec<u32>>,
+    outcome: Outcome,
+    /// Flows that can complete and have not.
+    unfinished: usize,
+}
+
+/// Simulates one run to its end.
+///
+/// # Errors
+/// If the specification contradicts itself (no route, a flow from a switch, ...), in one sentence.
+pub fn simulate(run: &Run) -> Result<Outcome, Error> {
+    validate::run(run)?;
+    let mut simulation = Simulation::build(run)?;
+    simulation.start();
+    simulation.work_off();
+    Ok(simulation.finish())
+}
+
+impl<'a> Simulation<'a> {
+    fn build(run: &'a Run) -> Result<Simulation<'a>, Error> {
+        let mut random = Random::new(run.seed);
+        let hosts: Vec<_> = run
+            .network
+            .nodes
+            .iter()
+            .map(|node| {
+                let config = node.host.clone()?;
+                let drawn = random.u64();
+                let tick_ps = PS_PER_S / u64::from(config.hz);
+                let (at_start, phase) = match config.jiffies_at_start {
+                    Some(at_start) => (at_start, Duration::ZERO),
+                    None => ((drawn >> 40) as u32, Duration::from_ps(random.below(tick_ps))),
+                };
+                let jiffies = Jiffies::new(config.hz, at_start, phase);
+                Some(Rc::new(HostState { config, jiffies }))
+            })
+            .collect();
+        let mut routes = Routes::new(&run.network);
+        let mut paths = Vec::new();
+        let mut path = |from, to, salt| -> Result<u32, Error> {
+            let start = paths.len() as u32;
+            paths.extend(routes.path(from, to, salt)?);
+            paths.push(PATH_END);
+            Ok(start)
+        };
+        let mut socks = Vec::with_capacity(2 * run.flows.len());
+        let mut apps = Vec::with_capacity(run.flows.len());
+        let mut shared: Vec<Rc<Cc>> = Vec::new();
+        for (index, flow) in run.flows.iter().enumerate() {
+            let hash = random.u64();
+            let client_cc = share(&mut shared, &flow.cc);
+            let server_cc = flow.peer_cc.as_ref().map_or_else(
+                || Rc::clone(&client_cc),
+                |cc| share(&mut shared, cc),
+            );
+            let host = |node: u32| {
+                hosts[node as usize]
+                    .clone()
+                    .ok_or_else(|| Error(format!("node {node} is a switch and has no TCP")))
+            };
+            let (client, server) = (client_of(index) as u32, server_of(index) as u32);
+            let there = path(flow.from, flow.to, hash)?;
+            let back = path(flow.to, flow.from, hash)?;
+            let place = Place { id: client, peer: server, path: there };
+            socks.push(Sock::new(&place, client_cc, host(flow.from)?, hash as u32));
+            let place = Place { id: server, peer: client, path: back };
+            socks.push(Sock::new(&place, server_cc, host(flow.to)?, (hash >> 32) as u32));
+            apps.push(App::new(flow));
+        }
+        let mut ping_paths = Vec::new();
+        for ping in &run.pings {
+            let hash = random.u64();
+            ping_paths.push((path(ping.from, ping.to, hash)?, path(ping.to, ping.from, hash)?));
+        }
+        let links = run
+            .network
+            .links
+            .iter()
+            .enumerate()
+            .map(|(index, link)| LinkState::new(link, index as u32))
+            .collect();
+        let cc = CcHost::new(1000, random.u64());
+        let net = Net {
+            now: Time::ZERO,
+            events: Events::new(),
+            packets: Packets::default(),
+            links,
+            paths,
+            random,
+            cc,
+            work: Work::default(),
+        };
+        let unfinished = run.flows.iter().filter(|flow| flow.traffic.ends()).count();
+        Ok(Simulation {
+            run,
+            net,
+            socks,
+            apps,
+            ping_records: vec![Vec::new(); run.pings.len()],
+            ping_paths,
+            outcome: Outcome::default(),
+            unfinished,
+        })
+    }
+
+    fn start(&mut self) {
+        for (index, link) in self.net.links.iter_mut().enumerate() {
+            link.start(index as u32, &mut self.net.events);
+        }
+        for (index, flow) in self.run.flows.iter().enumerate() {
+            self.net.events.push(flow.start, Event::App { flow: index as u32 });
+            for at in [flow.first_write, flow.stop].into_iter().flatten() {
+                self.net.events.push(at, Event::App { flow: index as u32 });
+            }
+        }
+        for (index, ping) in self.run.pings.iter().enumerate() {
+            let first = ping.start + ping.interval;
+            self.net.events.push(first, Event::Ping { ping: index as u32 });
+        }
+        let sampling = self.run.sampling;
+        for (period, event) in [
+            (sampling.flows, Event::SampleFlows),
+            (sampling.queues, Event::SampleQueues),
+            (sampling.goodput, Event::SampleGoodput),
+        ] {
+            if let Some(period) = period {
+                self.net.events.push(Time::ZERO + period, event);
+            }
+        }
+    }
+
+    fn work_off(&mut self) {
+        let can_be_done = self.run.until_done && self.unfinished > 0;
+        while let Some((at, event)) = self.net.events.pop(self.run.end) {
+            self.net.now = at;
+            self.handle(event);
+            if can_be_done && self.unfinished == 0 {
+                return;
+            }
+        }
+        self.net.now = self.run.end;
+    }
+
+    #[inline]
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::Arrive { packet } => {
+                if self.net.at_end(packet) {
+                    self.deliver(packet);
+                } else {
+                    let _ = self.net.forward(packet);
+                }
+            }
+            Event::Port { link } => {
+                let net = &mut self.net;
+                let parts = (&mut net.events, &mut net.random);
+                net.links[link as usize].on_event(link, &mut net.packets, net.now, parts);
+            }
+            Event::Timer { sock, timer } => {
+                self.socks[sock as usize].on_timer(timer, &mut self.net);
+            }
+            Event::App { flow } => self.on_app(flow as usize),
+            Event::Ping { ping } => self.send_ping(ping),
+            Event::SampleFlows => self.sample_flows(),
+            Event::SampleQueues => self.sample_queues(),
+            Event::SampleGoodput => {
+                self.sample_goodput();
+                self.again(self.run.sampling.goodput, Event::SampleGoodput);
+            }
+        }
+    }
+
+    fn again(&mut self, period: Option<Duration>, event: Event) {
+        if let Some(period) = period {
+            self.net.events.push(self.net.now + period, event);
+        }
+    }
+
+    // ---- packets reach a host ----
+
+    #[inline]
+    fn deliver(&mut self, id: u32) {
+        let packet = *self.net.packets.get(id);
+        self.net.packets.free(id);
+        if packet.has(flags::PING) {
+            self.on_ping(packet);
+            return;
+        }
+        let index = packet.to as usize;
+        let sock = &mut self.socks[index];
+        let was_established = sock.state == State::Established;
+        sock.on_packet(&packet, &mut self.net);
+        if sock.receiver.unread_bytes > 0 {
+            self.offer_data(index);
+        }
+        if !was_established
+            && index % 2 == 0
+            && self.socks[index].state == State::Established
+        {
+            self.on_connected(index / 2);
+        }
+    }
+
+    // ---- applications ----
+
+    fn on_app(&mut self, index: usize) {
+        let flow = &self.run.flows[index];
+        let now = self.net.now;
+        if self.apps[index].connected_at.is_none() && now >= flow.start {
+            self.apps[index].connected_at = Some(now);
+            self.socks[server_of(index)].listen();
+            self.socks[client_of(index)].connect(&mut self.net);
+        }
+        if flow.first_write.is_some_and(|at| now >= at) {
+            self.begin_writing(index);
+        }
+        if flow.stop.is_some_and(|at| now >= at)
+            && matches!(flow.traffic, Traffic::Bulk { .. })
+            && self.apps[index].done_at.is_none()
+            && self.apps[index].stopped_at.is_none()
+        {
+            self.apps[index].stopped_at = Some(now);
+            self.end_flow(index);
+        }
+    }
+
+    fn on_connected(&mut self, index: usize) {
+        if self.run.flows[index].first_write.is_none_or(|at| self.net.now >= at) {
+            self.begin_writing(index);
+        }
+    }
+
+    fn begin_writing(&mut self, index: usize) {
+        if self.socks[client_of(index)].state == State::Established
+            && !self.apps[index].writing_begun
+        {
+            self.apps[index].writing_begun = true;
+            self.begin_request(index);
+        }
+    }
+
+    /// The client writes a request, or the whole of a transfer.
+    fn begin_request(&mut self, index: usize) {
+        let app = &mut self.apps[index];
+        app.request_started = self.net.now;
+        app.request_left = self.run.flows[index].traffic.request_bytes();
+        let bytes = app.request_left;
+        self.socks[client_of(index)].write(bytes, &mut self.net);
+    }
+
+    /// Data waits to be read: the application does if it is as much as it asked to be woken for.
+    fn offer_data(&mut self, index: usize) {
+        let flow = index / 2;
+        let is_server = index % 2 == 1;
+        let left = if is_server {
+            self.apps[flow].request_left
+        } else {
+            self.apps[flow].response_left
+        };
+        let read_at = if is_server { u64::from(self.run.flows[flow].read_at_bytes) } else { 1 };
+        let unread = u64::from(self.socks[index].receiver.unread_bytes);
+        if unread < read_at.min(left).max(1) {
+            return;
+        }
+        let read = u64::from(self.socks[index].read(&mut self.net));
+        if is_server {
+            if self.apps[flow].request_left == u64::MAX {
+                return;
+            }
+            self.apps[flow].request_left = left.saturating_sub(read);
+            if self.apps[flow].request_left == 0 {
+                self.on_request(flow);
+            }
+        } else {
+            self.apps[flow].response_left = left.saturating_sub(read);
+            if self.apps[flow].response_left == 0 {
+                self.on_response(flow);
+            }
+        }
+    }
+
+    /// The server has read a whole request.
+    fn on_request(&mut self, index: usize) {
+        match self.run.flows[index].traffic {
+            Traffic::Bulk { .. } => self.complete(index),
+            Traffic::Rpc { response_bytes, .. } => {
+                self.apps[index].response_left = response_bytes;
+                self.socks[server_of(index)].write(response_bytes, &mut self.net);
+            }
+        }
+    }
+
+    /// The client has read a whole answer.
+    fn on_response(&mut self, index: usize) {
+        let Traffic::Rpc { count, .. } = self.run.flows[index].traffic else { return };
+        let app = &mut self.apps[index];
+        app.requests_done += 1;
+        self.outcome.rpcs.push(RpcRecord {
+            flow: index as u32,
+            start: app.request_started,
+            latency: self.net.now.since(app.request_started),
+        });
+        let stopped = self.run.flows[index].stop.is_some_and(|stop| self.net.now >= stop);
+        if count.is_some_and(|count| app.requests_done >= count) {
+            self.complete(index);
+        } else if stopped {
+            app.stopped_at = Some(self.net.now);
+            self.end_flow(index);
+        } else {
+            self.begin_request(index);
+        }
+    }
+
+    fn complete(&mut self, index: usize) {
+        self.apps[index].done_at = Some(self.net.now);
+        self.end_flow(index);
+    }
+
+    fn end_flow(&mut self, index: usize) {
+        if self.run.flows[index].traffic.ends() {
+            self.unfinished = self.unfinished.saturating_sub(1);
+        }
+        for sock in [client_of(index), server_of(index)] {
+            self.socks[sock].end(&mut self.net);
+        }
+    }
+
+    // ---- pings ----
+
+    fn send_ping(&mut self, index: u32) {
+        let ping = &self.run.pings[index as usize];
+        let record = self.outcome.pings.len() as u32;
+        self.outcome.pings.push(PingRecord { ping: index, sent: self.net.now, rtt: None });
+        self.ping_records[index as usize].push(record);
+        let number = self.ping_records[index as usize].len() as u32 - 1;
+        let packet = Packet {
+            to: index,
+            hop: self.ping_paths[index as usize].0,
+            wire_bytes: ping.wire_bytes,
+            seq: number,
+            end_seq: number,
+            ack_seq: 0,
+            window_bytes: 0,
+            ts_val: 0,
+            ts_ecr: 0,
+            flags: flags::PING,
+            ecn: ping.ecn,
+            sacks_len: 0,
+            sacks: [(0, 0); MAX_SACKS],
+        };
+        let _ = self.net.transmit(packet);
+        self.net.events.push(self.net.now + ping.interval, Event::Ping { ping: index });
+    }
+
+    fn on_ping(&mut self, mut packet: Packet) {
+        let index = packet.to as usize;
+        if packet.has(flags::ACK) {
+            let record = self.ping_records[index][packet.seq as usize] as usize;
+            let record = &mut self.outcome.pings[record];
+            record.rtt = Some(self.net.now.since(record.sent));
+            return;
+        }
+        packet.flags |= flags::ACK;
+        packet.ecn = self.run.pings[index].ecn;
+        packet.hop = self.ping_paths[index].1;
+        let _ = self.net.transmit(packet);
+    }
+
+    // ---- samples ----
+
+    fn sample_flows(&mut self) {
+        for (index, flow) in self.run.flows.iter().enumerate() {
+            let sock = &mut self.socks[client_of(index)];
+            if flow.sampled && sock.state == State::Established {
+                self.outcome.flow_samples.push(sock.sample(index as u32, self.net.now));
+            }
+        }
+        self.again(self.run.sampling.flows, Event::SampleFlows);
+    }
+
+    fn sample_queues(&mut self) {
+        for link in &mut self.net.links {
+            if link.sampled {
+                self.outcome.queue_samples.push(link.sample(self.net.now));
+            }
+        }
+        self.again(self.run.sampling.queues, Event::SampleQueues);
+    }
+
+    fn sample_goodput(&mut self) {
+        for index in 0..self.apps.len() {
+            let received = self.socks[server_of(index)].received_bytes();
+            let app = &mut self.apps[index];
+            if app.connected_at.is_none() {
+                continue;
+            }
+            let bytes = received - app.sampled_bytes;
+            app.sampled_bytes = received;
+            let sample = GoodputSample { at: self.net.now, flow: index as u32, bytes };
+            self.outcome.goodput_samples.push(sample);
+        }
+    }
+
+    // ---- the end ----
+
+    fn finish(mut self) -> Outcome {
+        for index in 0..self.apps.len() {
+            let outcome = self.flow_outcome(index);
+            self.outcome.flows.push(outcome);
+        }
+        self.outcome.end = self.net.now;
+        self.outcome.queues = self
+            .net
+            .links
+            .iter()
+            .filter(|link| link.sampled)
+            .map(LinkState::outcome)
+            .collect();
+        self.outcome.work = Work { events: self.net.events.taken, ..self.net.work };
+        self.outcome
+    }
+
+    fn flow_outcome(&self, index: usize) -> FlowOutcome {
+        let app = &self.apps[index];
+        let client = &self.socks[client_of(index)];
+        let server = &self.socks[server_of(index)];
+        let mut counters = client.counters;
+        counters.delivered = u64::from(client.tp.delivered);
+        counters.delivered_ce = u64::from(client.tp.delivered_ce);
+        counters.acks_sent = server.counters.acks_sent;
+        counters.ce_segs_received = server.counters.ce_segs_received;
+        if matches!(self.run.flows[index].traffic, Traffic::Rpc { .. }) {
+            counters.timeouts += server.counters.timeouts;
+            counters.retransmitted_segs += server.counters.retransmitted_segs;
+            counters.tail_loss_probes += server.counters.tail_loss_probes;
+        }
+        FlowOutcome {
+            connected_at: app.connected_at,
+            established_at: client.established_at,
+            done_at: app.done_at,
+            stopped_at: app.stopped_at,
+            received_bytes: server.received_bytes(),
+            ecn: client.ecn_negotiated(),
+            algorithm: client.algorithm_name(),
+            counters,
+            srtt: client.srtt_us().map(|us| Duration::from_us(u64::from(us))),
+            min_rtt: client.min_rtt_us().map(|us| Duration::from_us(u64::from(us))),
+            cwnd_pkts: client.tp.snd_cwnd,
+        }
+    }
+}
+
+impl App {
+    fn new(flow: &Flow) -> App {
+        App {
+            request_left: flow.traffic.request_bytes(),
+            response_left: 0,
+            request_started: Time::ZERO,
+            requests_done: 0,
+            writing_begun: false,
+            connected_at: None,
+            done_at: None,
+            stopped_at: None,
+            sampled_bytes: 0,
+        }
+    }
+}
+
+impl Traffic {
+    /// Whether it completes by itself.
+    fn ends(&self) -> bool {
+        matches!(self, Traffic::Bulk { bytes: Some(_) } | Traffic::Rpc { count: Some(_), .. })
+    }
+
+    /// Bytes that the client writes at a time; all ones: without end.
+    fn request_bytes(&self) -> u64 {
+        match *self {
+            Traffic::Bulk { bytes } => bytes.unwrap_or(u64::MAX),
+            Traffic::Rpc { request_bytes, .. } => request_bytes,
+        }
+    }
+}
+
+/// Flows with the same congestion control share one description of it.
+fn share(shared: &mut Vec<Rc<Cc>>, cc: &Cc) -> Rc<Cc> {
+    let same = |other: &&Rc<Cc>| {
+        std::ptr::eq(other.algorithm, cc.algorithm) && other.params == cc.params
+    };
+    if let Some(found) = shared.iter().find(same) {
+        return Rc::clone(found);
+    }
+    let new = Rc::new(cc.clone());
+    shared.push(Rc::clone(&new));
+    new
+}

@@ -1,0 +1,354 @@
+//! One end of a TCP connection, as Linux behaves.
+//!
+//! [`Sock`] is the state; its methods are spread over the files by what happens:
+//! `handshake` (connect, accept), `ack` (an ACK arrives), `recovery` (states, PRR, RACK, undo),
+//! `output` (segments leave), `receive` (data arrives, ACKs leave), `timers`, `rtt`.
+//! The section numbers in comments are those of `docs/tcp.md`.
+
+mod ack;
+mod handshake;
+mod output;
+mod receive;
+mod recovery;
+mod rtt;
+mod rtx_queue;
+mod seq;
+mod timers;
+
+use crate::clock::Jiffies;
+use crate::net::Net;
+use crate::outcome::{Counters, FlowSample};
+use crate::spec::{Cc, HostConfig};
+use knee_algo::{Algorithm, INFINITE_SSTHRESH, TcpSock, ca_state, ecn_flags};
+use knee_queue::time::Time;
+use receive::Receiver;
+use rtt::{MinRtt, RttEstimator};
+use rtx_queue::{RtxQueue, SegmentId};
+use std::collections::VecDeque;
+use std::rc::Rc;
+use timers::{LazyTimer, RetransmitTimer};
+
+/// `gso_max_size` of a socket: 64 KiB less room for headers.
+const GSO_MAX_BYTES: u32 = 65_343;
+
+/// What all sockets of a host share.
+#[derive(Debug)]
+pub(crate) struct HostState {
+    pub(crate) config: HostConfig,
+    pub(crate) jiffies: Jiffies,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Not yet connecting.
+    Closed,
+    Listen,
+    SynSent,
+    SynReceived,
+    Established,
+    /// Its application is done: what still arrives is ignored.
+    Ended,
+}
+
+/// RACK's memory (RFC 8985).
+#[derive(Debug, Default)]
+struct Rack {
+    /// Send time, end and RTT of the segment sent last among those delivered.
+    sent_us: u64,
+    end_seq: u32,
+    rtt_us: u32,
+    /// Something was delivered since losses were last looked for.
+    advanced: bool,
+    dsack_seen: bool,
+    reo_wnd_steps: u8,
+    reo_wnd_persist: u8,
+    /// `delivered` when the reordering window last grew.
+    last_delivered: u32,
+}
+
+/// Proportional rate reduction, as counted since the episode began.
+#[derive(Debug, Default)]
+struct Prr {
+    delivered: u32,
+    out: u32,
+}
+
+/// How the application feeds the connection.
+#[derive(Debug, Default)]
+struct Writer {
+    /// Bytes of the current write that are not in the socket yet.
+    pending_bytes: u64,
+}
+
+pub(crate) struct Sock {
+    /// What algorithms see; the rest is the core's.
+    pub(crate) tp: TcpSock,
+    cc: Rc<Cc>,
+    /// In use: another one than asked for after a fallback.
+    algorithm: &'static Algorithm,
+    params: knee_algo::Params,
+    host: Rc<HostState>,
+    id: u32,
+    peer: u32,
+    /// Where its packets' path starts in [`Net::paths`].
+    path: u32,
+    pub(crate) state: State,
+
+    // Sequence space and window.
+    iss: u32,
+    write_seq: u32,
+    snd_wnd: u32,
+    snd_wl1: u32,
+    max_window: u32,
+    /// End of the last short segment sent (Nagle, Minshall's variant).
+    snd_sml: u32,
+    writer: Writer,
+
+    // Retransmission.
+    rtx: RtxQueue,
+    /// Where the search for lost segments to send again goes on.
+    retransmit_hint: Option<SegmentId>,
+    /// End of the highest SACKed segment; meaningful while something is SACKed.
+    highest_sack_end: u32,
+    /// Ranges of the last SACK, so that the same segments are not looked at again.
+    sack_cache: [(u32, u32); 4],
+    high_seq: u32,
+    undo_retrans: i32,
+    /// ms tick of the first retransmission of this episode.
+    retrans_stamp: u32,
+    frto: bool,
+    prr: Prr,
+    rack: Rack,
+    reord_seen: bool,
+    dsack_dups: u64,
+    tlp_high_seq: u32,
+    tlp_retrans: bool,
+    rtt: RttEstimator,
+    min_rtt: MinRtt,
+    retransmit: RetransmitTimer,
+
+    // Congestion window bookkeeping.
+    cwnd_usage_seq: u32,
+    snd_cwnd_used: u32,
+
+    // The host's own queue and pacing.
+    /// Packets of this socket in the host's queue: when they leave and what they are charged.
+    in_host: VecDeque<(Time, u32)>,
+    in_host_bytes: u32,
+    throttled: bool,
+    tx_completion: LazyTimer,
+    /// Departure time of the next paced packet, ns.
+    wstamp_ns: u64,
+    pacing: LazyTimer,
+
+    pub(crate) receiver: Receiver,
+    syn_retries: u32,
+    /// When the SYN or SYN-ACK was sent, us.
+    syn_sent_us: u64,
+    pub(crate) established_at: Option<Time>,
+    pub(crate) counters: Counters,
+}
+
+/// Names and places of a new socket.
+pub(crate) struct Place {
+    pub(crate) id: u32,
+    pub(crate) peer: u32,
+    pub(crate) path: u32,
+}
+
+impl Sock {
+    pub(crate) fn new(place: &Place, cc: Rc<Cc>, host: Rc<HostState>, iss: u32) -> Sock {
+        let mss = host.config.mtu_bytes - 52;
+        let tp = TcpSock {
+            mss_cache: mss,
+            snd_cwnd: host.config.initial_cwnd_pkts,
+            snd_una: iss,
+            snd_nxt: iss,
+            reordering: 3,
+            app_limited: u32::MAX,
+            sk_gso_max_size: GSO_MAX_BYTES,
+            sk_pacing_status: 0,
+            ..tcp_sock()
+        };
+        let receiver = Receiver::new(&host.config);
+        Sock {
+            tp,
+            algorithm: cc.algorithm,
+            params: cc.params.clone(),
+            cc,
+            id: place.id,
+            peer: place.peer,
+            path: place.path,
+            state: State::Closed,
+            iss,
+            write_seq: iss,
+            snd_wnd: 0,
+            snd_wl1: 0,
+            max_window: 0,
+            snd_sml: iss,
+            writer: Writer::default(),
+            rtx: RtxQueue::default(),
+            retransmit_hint: None,
+            highest_sack_end: iss,
+            sack_cache: [(0, 0); 4],
+            high_seq: iss,
+            undo_retrans: 0,
+            retrans_stamp: 0,
+            frto: false,
+            prr: Prr::default(),
+            rack: Rack { reo_wnd_steps: 1, ..Rack::default() },
+            reord_seen: false,
+            dsack_dups: 0,
+            tlp_high_seq: 0,
+            tlp_retrans: false,
+            rtt: RttEstimator::new(&host),
+            min_rtt: MinRtt::default(),
+            retransmit: RetransmitTimer::default(),
+            cwnd_usage_seq: iss,
+            snd_cwnd_used: 0,
+            in_host: VecDeque::new(),
+            in_host_bytes: 0,
+            throttled: false,
+            tx_completion: LazyTimer::default(),
+            wstamp_ns: 0,
+            pacing: LazyTimer::default(),
+            receiver,
+            syn_retries: 0,
+            syn_sent_us: 0,
+            established_at: None,
+            counters: Counters::default(),
+            host,
+        }
+    }
+
+    /// Work on this socket begins: the clocks that its algorithm sees are now's.
+    #[inline]
+    fn enter(&mut self, net: &mut Net) {
+        self.tp.tcp_mstamp = net.now_us();
+        net.cc.jiffies = self.host.jiffies.at(net.now);
+        net.cc.hz = self.host.config.hz;
+    }
+
+    fn mss(&self) -> u32 {
+        self.tp.mss_cache
+    }
+
+    /// Timestamp clock: ms ticks, never 0.
+    fn ts_now(&self) -> u32 {
+        (self.tp.tcp_mstamp / 1000) as u32 + 1
+    }
+
+    #[inline]
+    fn in_flight(&self) -> u32 {
+        self.tp.packets_in_flight()
+    }
+
+    fn ecn_ok(&self) -> bool {
+        self.tp.ecn_flags & ecn_flags::OK != 0
+    }
+
+    /// Whether a packet of this socket goes out as ECT: all of an algorithm that needs ECN, else
+    /// only data sent for the first time.
+    #[inline]
+    fn sends_ect(&self, new_data: bool) -> bool {
+        self.algorithm.needs_ecn() || (new_data && self.ecn_ok())
+    }
+
+    #[inline]
+    fn unsent_bytes(&self) -> u32 {
+        self.write_seq.wrapping_sub(self.tp.snd_nxt)
+    }
+
+    fn wnd_end(&self) -> u32 {
+        self.tp.snd_una.wrapping_add(self.snd_wnd)
+    }
+
+    /// End of the connection's work: nothing more is sent, and memory is given back.
+    pub(crate) fn end(&mut self, net: &mut Net) {
+        if self.state == State::Ended {
+            return;
+        }
+        self.enter(net);
+        if self.state == State::Established {
+            self.algorithm.release(&mut self.tp, &mut net.cc, &self.params);
+        }
+        self.state = State::Ended;
+        self.retransmit.disarm();
+        self.rtx = RtxQueue::default();
+        self.in_host = VecDeque::new();
+        self.receiver.forget_data();
+    }
+
+    pub(crate) fn ended(&self) -> bool {
+        self.state == State::Ended
+    }
+
+    pub(crate) fn algorithm_name(&self) -> &'static str {
+        self.algorithm.name()
+    }
+
+    /// The algorithm is attached: the connection is established.
+    fn init_algorithm(&mut self, net: &mut Net) {
+        self.algorithm.init(&mut self.tp, &mut net.cc, &self.params);
+        if let Some(name) = net.cc.take_fallback() {
+            self.algorithm.release(&mut self.tp, &mut net.cc, &self.params);
+            // An algorithm may only name one that exists: the native build's tests see to it.
+            if let Ok(fallback) = Algorithm::by_name(&name) {
+                self.algorithm = fallback;
+                self.params = fallback.default_params();
+                self.algorithm.init(&mut self.tp, &mut net.cc, &self.params);
+            }
+        }
+        if self.tp.sk_pacing_status != 0 && self.host.config.fq {
+            self.tp.sk_pacing_status = 2;
+        }
+    }
+
+    pub(crate) fn wants_ecn(&self) -> bool {
+        self.cc.algorithm.needs_ecn()
+    }
+
+    pub(crate) fn ecn_negotiated(&self) -> bool {
+        self.ecn_ok() && matches!(self.state, State::Established | State::Ended)
+    }
+
+    pub(crate) fn srtt_us(&self) -> Option<u32> {
+        (self.tp.srtt_us != 0).then_some(self.tp.srtt_us >> 3)
+    }
+
+    pub(crate) fn min_rtt_us(&self) -> Option<u32> {
+        self.min_rtt.get()
+    }
+
+    pub(crate) fn received_bytes(&self) -> u64 {
+        self.receiver.received_bytes
+    }
+
+    /// `TCP_INFO` and the algorithm's own values.
+    pub(crate) fn sample(&mut self, flow: u32, now: Time) -> FlowSample {
+        FlowSample {
+            at: now,
+            flow,
+            ca_state: self.tp.icsk_ca_state,
+            cwnd: self.tp.snd_cwnd,
+            ssthresh: self.tp.snd_ssthresh,
+            srtt_us: self.tp.srtt_us >> 3,
+            rttvar_us: self.rtt.mdev_us() >> 2,
+            min_rtt_us: self.min_rtt.get().unwrap_or(0),
+            unacked: self.tp.packets_out,
+            lost: self.tp.lost_out,
+            retrans_out: self.tp.retrans_out,
+            total_retrans: self.counters.retransmitted_segs,
+            delivered: self.tp.delivered,
+            delivered_ce: self.tp.delivered_ce,
+            bytes_acked: u64::from(self.tp.snd_una.wrapping_sub(self.iss)),
+            pacing_rate_bytes_per_sec: self.tp.sk_pacing_rate,
+            rto_us: self.host.jiffies.to_us(self.rtt.rto_jiffies) as u32,
+            diag: self.algorithm.read_diag(&mut self.tp, &self.params),
+        }
+    }
+}
+
+fn tcp_sock() -> TcpSock {
+    TcpSock { snd_ssthresh: INFINITE_SSTHRESH, icsk_ca_state: ca_state::OPEN, ..TcpSock::default() }
+}

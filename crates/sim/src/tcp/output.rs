@@ -1,0 +1,627 @@
+//! Segments leave: what may be sent, as how large a burst, and what waits in the host's own queue.
+
+use super::recovery::Rexmit;
+use super::rtx_queue::{Segment, SegmentId, mark};
+use super::seq::after;
+use super::timers::Pending;
+use super::{GSO_MAX_BYTES, HostState, Sock, State};
+use crate::events::Timer;
+use crate::link::Sent;
+use crate::net::Net;
+use crate::packet::{HEADER_BYTES, MAX_SACKS, Packet, flags};
+use knee_algo::{ca_state, ecn_flags};
+use knee_queue::Ecn;
+use knee_queue::time::Time;
+
+/// Bytes of a write that are in the socket at once, when no send buffer limits it.
+const WRITE_CHUNK_BYTES: u32 = 1 << 20;
+/// Segments that leave before pacing begins.
+const UNPACED_SEGS: u64 = 10;
+/// min_rtt above which the size of bursts halves with each 512 us more.
+const TSO_RTT_SHIFT: u32 = 9;
+/// A burst may wait for more window only if the last one left less than this ago.
+const DEFER_WITHIN_NS: u64 = 1_000_000;
+
+impl Sock {
+    /// The application writes `bytes` more.
+    pub(crate) fn write(&mut self, bytes: u64, net: &mut Net) {
+        self.enter(net);
+        self.check_app_limited(net.now);
+        self.writer.pending_bytes = self.writer.pending_bytes.saturating_add(bytes);
+        self.refill(net);
+        self.push_pending(net);
+    }
+
+    /// Moves what the application still has into the socket, as far as there is room.
+    #[inline]
+    fn refill(&mut self, net: &mut Net) {
+        if self.writer.pending_bytes == 0 {
+            return;
+        }
+        let queued = self.write_seq.wrapping_sub(self.tp.snd_una);
+        let room = match self.host.config.sndbuf_max_bytes {
+            Some(max) => self.sndbuf_payload_bytes(max).saturating_sub(queued),
+            None if self.unsent_bytes() > WRITE_CHUNK_BYTES / 2 => 0,
+            None => WRITE_CHUNK_BYTES,
+        };
+        let bytes = self.writer.pending_bytes.min(u64::from(room)) as u32;
+        if bytes == 0 {
+            return;
+        }
+        self.restart_after_idle(net);
+        self.writer.pending_bytes -= u64::from(bytes);
+        self.write_seq = self.write_seq.wrapping_add(bytes);
+    }
+
+    /// Payload that a send buffer holds: Linux lets it grow to twice the window, and charges each
+    /// packet's bookkeeping.
+    fn sndbuf_payload_bytes(&self, max_bytes: u32) -> u32 {
+        let per_packet = self.mss() + self.host.config.skb_overhead_bytes;
+        let window = self.tp.snd_cwnd.max(10).max(self.tp.reordering + 1);
+        let packets = u64::from(max_bytes / per_packet).min(2 * u64::from(window));
+        (packets * u64::from(self.mss())).min(u64::from(u32::MAX / 4)) as u32
+    }
+
+    fn restart_after_idle(&mut self, net: &mut Net) {
+        if !self.host.config.slow_start_after_idle
+            || self.tp.packets_out > 0
+            || self.algorithm.has_cong_control()
+        {
+            return;
+        }
+        let idle = HostState::jiffies_since(net.cc.jiffies, self.tp.lsndtime);
+        if idle > self.rtt.rto_jiffies {
+            self.cwnd_restart(idle, net);
+        }
+    }
+
+    /// Rate samples from here on are limited by the application if it leaves the window unused.
+    fn check_app_limited(&mut self, now: Time) {
+        self.forget_departed(now);
+        if self.unsent_bytes() < self.mss()
+            && self.writer.pending_bytes == 0
+            && self.in_host_bytes < self.host.config.skb_overhead_bytes
+            && self.in_flight() < self.tp.snd_cwnd
+            && self.tp.lost_out <= self.tp.retrans_out
+        {
+            self.tp.app_limited = (self.tp.delivered.wrapping_add(self.in_flight())).max(1);
+        }
+    }
+
+    /// Whether there is data that was never sent.
+    pub(super) fn push_pending(&mut self, net: &mut Net) {
+        self.refill(net);
+        if self.unsent_bytes() > 0 {
+            self.write_xmit(false, false, net);
+        }
+    }
+
+    /// The host's queue or the pacing timer lets the socket go on.
+    pub(super) fn resume_sending(&mut self, net: &mut Net) {
+        if self.state != State::Established {
+            return;
+        }
+        if self.tp.lost_out > self.tp.retrans_out && self.tp.snd_cwnd > self.in_flight() {
+            self.retransmit_queue(net);
+        }
+        self.push_pending(net);
+    }
+
+    /// Sends new data as far as the windows, pacing, Nagle and the host's queue allow. A `probe`
+    /// sends one segment whatever cwnd says. Returns whether anything was sent.
+    fn write_xmit(&mut self, nagle_off: bool, probe: bool, net: &mut Net) -> bool {
+        let mss = self.mss();
+        let max_segs = self.tso_segs(net);
+        let mut sent_pkts = 0;
+        let mut cwnd_limited = false;
+        loop {
+            let unsent = self.unsent_bytes();
+            if unsent == 0 || self.blocked_by_pacing(net) {
+                break;
+            }
+            let mut quota = self.cwnd_quota();
+            if quota == 0 {
+                if !probe {
+                    break;
+                }
+                quota = 1;
+            }
+            let window = self.wnd_end().wrapping_sub(self.tp.snd_nxt);
+            if unsent.min(mss) > window || window > i32::MAX as u32 {
+                break;
+            }
+            // The kernel's skb: a segment, or as much as one burst may hold.
+            let size_goal = mss * (GSO_MAX_BYTES / mss).min(self.host.config.gso_max_segs).max(1);
+            let skb_bytes = unsent.min(size_goal);
+            let is_last = unsent <= size_goal;
+            let mut bytes = skb_bytes;
+            if skb_bytes <= mss {
+                if skb_bytes < mss && is_last && self.nagle_holds(nagle_off) {
+                    break;
+                }
+            } else {
+                if !probe && self.defers_burst(skb_bytes, is_last, max_segs, net, &mut cwnd_limited)
+                {
+                    break;
+                }
+                bytes = self.split_point(skb_bytes, is_last, quota.min(max_segs), nagle_off);
+            }
+            if probe {
+                bytes = bytes.min(mss);
+            }
+            if self.throttled_by_host_queue(bytes, 0, net) {
+                break;
+            }
+            match self.send_burst(bytes, net) {
+                0 => break,
+                pkts => sent_pkts += pkts,
+            }
+            self.refill(net);
+            if probe {
+                break;
+            }
+        }
+        cwnd_limited |= self.in_flight() >= self.tp.snd_cwnd;
+        if sent_pkts > 0 || cwnd_limited {
+            self.validate_cwnd(cwnd_limited, net);
+        }
+        if sent_pkts == 0 {
+            return false;
+        }
+        if self.in_cwnd_reduction() {
+            self.prr.out += sent_pkts;
+        }
+        if !probe {
+            self.arm_loss_probe(false, net);
+        }
+        true
+    }
+
+    fn cwnd_quota(&self) -> u32 {
+        let in_flight = self.in_flight();
+        let cwnd = self.tp.snd_cwnd;
+        if in_flight >= cwnd {
+            return 0;
+        }
+        (cwnd >> 1).max(1).min(cwnd - in_flight)
+    }
+
+    /// A short segment waits while an earlier short one is unacknowledged.
+    fn nagle_holds(&self, nagle_off: bool) -> bool {
+        !nagle_off
+            && self.tp.packets_out > 0
+            && after(self.snd_sml, self.tp.snd_una)
+            && !after(self.snd_sml, self.tp.snd_nxt)
+    }
+
+    fn split_point(&self, skb_bytes: u32, is_last: bool, max_segs: u32, nagle_off: bool) -> u32 {
+        let mss = self.mss();
+        let window = self.wnd_end().wrapping_sub(self.tp.snd_nxt);
+        let most = mss * max_segs;
+        if most <= window && !is_last {
+            return most.min(skb_bytes);
+        }
+        let needed = skb_bytes.min(window);
+        if most <= needed {
+            return most;
+        }
+        let partial = needed % mss;
+        if partial != 0 && self.nagle_holds(nagle_off) { needed - partial } else { needed }
+    }
+
+    /// Segments per burst: about 1 ms of the pacing rate, more on short paths.
+    fn tso_segs(&mut self, net: &mut Net) -> u32 {
+        if self.host.config.gso_max_segs <= 1 {
+            return 1;
+        }
+        let least = self.algorithm.min_tso_segs(&mut self.tp, &mut net.cc, &self.params);
+        let mut bytes = self.tp.sk_pacing_rate >> 10;
+        let shift = self.min_rtt.get().unwrap_or(u32::MAX) >> TSO_RTT_SHIFT;
+        if shift < 32 {
+            bytes += u64::from(GSO_MAX_BYTES >> shift);
+        }
+        let bytes = bytes.min(u64::from(GSO_MAX_BYTES)) as u32;
+        (bytes / self.mss()).max(least).min(self.host.config.gso_max_segs)
+    }
+
+    /// Whether a burst had better wait until the window lets a larger one go.
+    fn defers_burst(
+        &self,
+        skb_bytes: u32,
+        is_last: bool,
+        max_segs: u32,
+        net: &Net,
+        cwnd_limited: &mut bool,
+    ) -> bool {
+        let now_ns = net.now.ns();
+        if self.tp.icsk_ca_state >= ca_state::RECOVERY
+            || now_ns > self.wstamp_ns + DEFER_WITHIN_NS
+        {
+            return false;
+        }
+        let mss = self.mss();
+        let send_window = self.wnd_end().wrapping_sub(self.tp.snd_nxt);
+        let cong_window = self.tp.snd_cwnd.saturating_sub(self.in_flight()).saturating_mul(mss);
+        let limit = send_window.min(cong_window);
+        if limit >= max_segs * mss || (!is_last && limit >= skb_bytes) {
+            return false;
+        }
+        if limit >= self.snd_wnd.min(self.tp.snd_cwnd.saturating_mul(mss)) / 3 {
+            return false;
+        }
+        let Some(head) = self.rtx.front() else { return false };
+        let srtt_us = i64::from(self.tp.srtt_us >> 3);
+        let ack_expected_us = head.sent_us as i64 + srtt_us - self.tp.tcp_mstamp as i64;
+        if ack_expected_us > (srtt_us / 2).min(1000) {
+            return false;
+        }
+        if cong_window < send_window {
+            *cwnd_limited |= cong_window <= skb_bytes;
+            return cong_window <= skb_bytes;
+        }
+        send_window <= skb_bytes || !is_last
+    }
+
+    /// TCP small queues: no more than about 1 ms of the pacing rate in the host's own queue.
+    fn throttled_by_host_queue(&mut self, bytes: u32, factor: u32, net: &mut Net) -> bool {
+        if self.in_host_bytes == 0 {
+            return false;
+        }
+        self.forget_departed(net.now);
+        let charged = u64::from(bytes + self.host.config.skb_overhead_bytes);
+        let mut limit = (2 * charged).max(self.tp.sk_pacing_rate >> 10);
+        if self.tp.sk_pacing_status == 0 {
+            limit = limit.min(u64::from(self.host.config.limit_output_bytes));
+        }
+        if u64::from(self.in_host_bytes) <= limit << factor || self.rtx.len() <= 1 {
+            return false;
+        }
+        self.throttled = true;
+        if let Some(&(leaves, _)) = self.in_host.front() {
+            self.tx_completion.arm(leaves, self.id, Timer::TxCompletion, net);
+        }
+        true
+    }
+
+    #[inline]
+    fn forget_departed(&mut self, now: Time) {
+        while let Some(&(leaves, charged)) = self.in_host.front() {
+            if leaves > now {
+                break;
+            }
+            self.in_host.pop_front();
+            self.in_host_bytes -= charged;
+        }
+    }
+
+    /// Sends `bytes` of new data as segments back to back; returns how many left.
+    #[inline]
+    fn send_burst(&mut self, bytes: u32, net: &mut Net) -> u32 {
+        let mss = self.mss();
+        let mut left = bytes;
+        let mut sent = 0;
+        let prior_wstamp_ns = self.begin_departure(net);
+        if self.in_flight() == 0 {
+            self.transmission_starts(net);
+        }
+        while left > 0 {
+            let len = left.min(mss);
+            let seq = self.tp.snd_nxt;
+            let end_seq = seq.wrapping_add(len);
+            let ends_write = end_seq == self.write_seq && self.writer.pending_bytes == 0;
+            let id = self.rtx.push(Segment::new(seq, end_seq, if ends_write { mark::PSH } else { 0 }));
+            if !self.transmit_segment(id, false, net) {
+                self.rtx.drop_last();
+                self.enter_cwr(net);
+                break;
+            }
+            let was_empty = self.tp.packets_out == 0;
+            self.tp.snd_nxt = end_seq;
+            self.tp.packets_out += 1;
+            if was_empty || self.retransmit.pending == Pending::LossProbe {
+                self.rearm_rto(net);
+            }
+            if len < mss {
+                self.snd_sml = end_seq;
+            }
+            left -= len;
+            sent += 1;
+        }
+        self.end_departure(prior_wstamp_ns, bytes - left);
+        sent
+    }
+
+    // ---- pacing ----
+
+    fn begin_departure(&mut self, net: &Net) -> u64 {
+        let prior = self.wstamp_ns;
+        self.wstamp_ns = prior.max(net.now.ns());
+        prior
+    }
+
+    /// A burst of `bytes` left: when the next may, under pacing. Lateness is made up for by half.
+    fn end_departure(&mut self, prior_wstamp_ns: u64, bytes: u32) {
+        if self.tp.sk_pacing_status == 0 {
+            return;
+        }
+        let rate = self.tp.sk_pacing_rate;
+        if rate == 0 || rate == u64::MAX || self.counters.data_segs_sent < UNPACED_SEGS {
+            return;
+        }
+        let len_ns = (u128::from(bytes) * 1_000_000_000 / u128::from(rate)) as u64;
+        let credit_ns = self.wstamp_ns - prior_wstamp_ns;
+        self.wstamp_ns += len_ns - (len_ns / 2).min(credit_ns);
+    }
+
+    fn blocked_by_pacing(&mut self, net: &mut Net) -> bool {
+        if self.tp.sk_pacing_status == 0 || self.wstamp_ns <= net.now.ns() {
+            return false;
+        }
+        if !self.pacing.armed() {
+            self.pacing.arm(Time::from_ns(self.wstamp_ns), self.id, Timer::Pacing, net);
+        }
+        true
+    }
+
+    /// The rate that TCP small queues and burst sizes go by where the algorithm sets none.
+    #[inline]
+    pub(super) fn update_pacing_rate(&mut self) {
+        let cwnd = self.tp.snd_cwnd;
+        let percent = if cwnd < self.tp.snd_ssthresh / 2 { 200 } else { 120 };
+        let window = u64::from(cwnd.max(self.tp.packets_out));
+        let mut rate = u64::from(self.mss()) * (10_000 << 3) * percent * window;
+        if self.tp.srtt_us != 0 {
+            rate /= u64::from(self.tp.srtt_us);
+        }
+        self.tp.sk_pacing_rate = rate.min(self.tp.sk_max_pacing_rate);
+    }
+
+    // ---- one segment ----
+
+    /// Puts a segment on the wire; false if the host's own queue refused it.
+    #[inline]
+    fn transmit_segment(&mut self, id: SegmentId, again: bool, net: &mut Net) -> bool {
+        let segment = *self.rtx.get(id);
+        let len = segment.end_seq.wrapping_sub(segment.seq);
+        let mut packet = self.packet(net);
+        packet.seq = segment.seq;
+        packet.end_seq = segment.end_seq;
+        packet.wire_bytes = HEADER_BYTES + len;
+        if segment.has(mark::PSH) {
+            packet.flags |= flags::PSH;
+        }
+        if !again && self.tp.ecn_flags & ecn_flags::QUEUE_CWR != 0 && self.ecn_ok() {
+            self.tp.ecn_flags &= !ecn_flags::QUEUE_CWR;
+            packet.flags |= flags::CWR;
+        }
+        packet.ecn = if self.sends_ect(!again) { Ecn::Ect0 } else { Ecn::NotEct };
+        self.acks_sent_with(self.tp.rcv_nxt);
+
+        let charged = len + self.host.config.skb_overhead_bytes;
+        let leaves = match net.transmit(packet) {
+            Sent::Leaves(leaves) => leaves,
+            Sent::Lost => net.now,
+            Sent::Dropped => return false,
+        };
+        if leaves > net.now {
+            self.in_host.push_back((leaves, charged));
+            self.in_host_bytes += charged;
+        }
+        self.counters.data_segs_sent += 1;
+        net.work.data_pkts += 1;
+        self.tp.lsndtime = net.cc.jiffies;
+        self.receiver.data_sent(net.cc.jiffies);
+
+        let sent_us = self.wstamp_ns / 1000;
+        if self.tp.packets_out == 0 {
+            self.tp.first_tx_mstamp = sent_us;
+            self.tp.delivered_mstamp = sent_us;
+        }
+        let app_limited = self.tp.app_limited != 0;
+        let (first_tx_us, delivered_us) = (self.tp.first_tx_mstamp, self.tp.delivered_mstamp);
+        let (delivered, delivered_ce) = (self.tp.delivered, self.tp.delivered_ce);
+        let segment = self.rtx.get_mut(id);
+        segment.sent_us = sent_us;
+        segment.leaves_host = leaves;
+        segment.first_tx_us = first_tx_us;
+        segment.delivered_us = delivered_us;
+        segment.delivered = delivered;
+        segment.delivered_ce = delivered_ce;
+        if app_limited {
+            segment.marks |= mark::APP_LIMITED;
+        } else {
+            segment.marks &= !mark::APP_LIMITED;
+        }
+        self.rtx.move_to_newest(id);
+        true
+    }
+
+    /// What all packets of an established connection have in common: acknowledgement and window.
+    #[inline]
+    pub(super) fn packet(&mut self, _net: &mut Net) -> Packet {
+        let window_bytes = self.select_window();
+        let mut sacks = [(0, 0); MAX_SACKS];
+        let sacks_len = self.receiver.sack_blocks(&mut sacks);
+        let ece = self.ecn_ok() && self.tp.ecn_flags & ecn_flags::DEMAND_CWR != 0;
+        Packet {
+            to: self.peer,
+            hop: self.path,
+            wire_bytes: HEADER_BYTES,
+            seq: self.tp.snd_nxt,
+            end_seq: self.tp.snd_nxt,
+            ack_seq: self.tp.rcv_nxt,
+            window_bytes,
+            ts_val: self.ts_now(),
+            ts_ecr: self.receiver.ts_recent,
+            flags: flags::ACK | if ece { flags::ECE } else { 0 },
+            ecn: Ecn::NotEct,
+            sacks_len,
+            sacks,
+        }
+    }
+
+    // ---- cwnd validation ----
+
+    #[inline]
+    fn validate_cwnd(&mut self, cwnd_limited: bool, net: &mut Net) {
+        if !super::seq::before(self.tp.snd_una, self.cwnd_usage_seq)
+            || cwnd_limited
+            || (self.tp.is_cwnd_limited == 0 && self.tp.packets_out > self.tp.max_packets_out)
+        {
+            self.tp.is_cwnd_limited = u8::from(cwnd_limited);
+            self.tp.max_packets_out = self.tp.packets_out;
+            self.cwnd_usage_seq = self.tp.snd_nxt;
+        }
+        let now = net.cc.jiffies;
+        let limited = self.tp.is_cwnd_limited != 0
+            || (self.tp.in_slow_start() && self.tp.snd_cwnd < 2 * self.tp.max_packets_out);
+        if limited {
+            self.snd_cwnd_used = 0;
+            self.tp.snd_cwnd_stamp = now;
+            return;
+        }
+        self.snd_cwnd_used = self.snd_cwnd_used.max(self.tp.packets_out);
+        if self.host.config.slow_start_after_idle
+            && HostState::jiffies_since(now, self.tp.snd_cwnd_stamp) >= self.rtt.rto_jiffies
+            && !self.algorithm.has_cong_control()
+        {
+            if self.tp.icsk_ca_state == ca_state::OPEN {
+                let used = self.snd_cwnd_used.max(self.host.config.initial_cwnd_pkts);
+                if used < self.tp.snd_cwnd {
+                    self.tp.snd_ssthresh = self.current_ssthresh();
+                    self.tp.snd_cwnd = (self.tp.snd_cwnd + used) >> 1;
+                }
+                self.snd_cwnd_used = 0;
+            }
+            self.tp.snd_cwnd_stamp = now;
+        }
+    }
+
+    // ---- sending again ----
+
+    /// Does what the state machine asked for.
+    pub(super) fn retransmit_after(&mut self, rexmit: Rexmit, net: &mut Net) {
+        match rexmit {
+            Rexmit::Nothing => return,
+            Rexmit::New => {
+                self.refill(net);
+                if self.unsent_bytes() > 0 {
+                    self.write_xmit(true, false, net);
+                }
+                if after(self.tp.snd_nxt, self.high_seq) {
+                    return;
+                }
+                self.frto = false;
+            }
+            Rexmit::Lost => {}
+        }
+        self.retransmit_queue(net);
+    }
+
+    /// Segments marked lost, in order, as far as cwnd and the host's queue allow.
+    pub(super) fn retransmit_queue(&mut self, net: &mut Net) {
+        if self.tp.packets_out == 0 {
+            return;
+        }
+        let head = self.rtx.first_id();
+        let end = self.rtx.end_id();
+        let mut id = self.retransmit_hint.filter(|hint| self.rtx.contains(*hint)).unwrap_or(head);
+        let mut hole = false;
+        let mut restart_rto = false;
+        while id != end {
+            if self.blocked_by_pacing(net) {
+                break;
+            }
+            if !hole {
+                self.retransmit_hint = Some(id);
+            }
+            if self.tp.snd_cwnd <= self.in_flight() || self.tp.retrans_out >= self.tp.lost_out {
+                break;
+            }
+            let segment = self.rtx.get(id);
+            if !segment.has(mark::LOST) {
+                hole |= !segment.has(mark::RETRANS | mark::SACKED);
+                id = id.wrapping_add(1);
+                continue;
+            }
+            if segment.has(mark::SACKED | mark::RETRANS) {
+                id = id.wrapping_add(1);
+                continue;
+            }
+            let len = segment.end_seq.wrapping_sub(segment.seq);
+            if self.throttled_by_host_queue(len, 1, net) || !self.retransmit_segment(id, net) {
+                break;
+            }
+            if self.in_cwnd_reduction() {
+                self.prr.out += 1;
+            }
+            if id == head && self.retransmit.pending != Pending::Reordering {
+                restart_rto = true;
+            }
+            id = id.wrapping_add(1);
+        }
+        if restart_rto {
+            self.arm_retransmit(Pending::Retransmit, self.rtt.rto_jiffies, net);
+        }
+    }
+
+    /// Sends a segment again; false if its last transmission has not even left the host, or the
+    /// host's queue refuses it.
+    pub(super) fn retransmit_segment(&mut self, id: SegmentId, net: &mut Net) -> bool {
+        let ts_now = self.ts_now();
+        if self.retrans_stamp == 0 {
+            self.retrans_stamp = ts_now;
+        }
+        self.undo_retrans = self.undo_retrans.max(0) + 1;
+        if !self.send_again(id, net) {
+            return false;
+        }
+        self.rtx.get_mut(id).marks |= mark::RETRANS | mark::EVER_RETRANS;
+        self.tp.retrans_out += 1;
+        true
+    }
+
+    fn send_again(&mut self, id: SegmentId, net: &mut Net) -> bool {
+        if self.rtx.get(id).leaves_host > net.now {
+            return false;
+        }
+        let segment = self.rtx.get(id);
+        let len = segment.end_seq.wrapping_sub(segment.seq);
+        self.counters.retransmitted_segs += 1;
+        let prior_wstamp_ns = self.begin_departure(net);
+        if self.in_flight() == 0 {
+            self.transmission_starts(net);
+        }
+        let sent = self.transmit_segment(id, true, net);
+        self.rtx.get_mut(id).marks |= mark::EVER_RETRANS;
+        self.end_departure(prior_wstamp_ns, if sent { len } else { 0 });
+        sent
+    }
+
+    /// The tail may be lost: new data if there is some, else the last segment again.
+    pub(super) fn send_loss_probe(&mut self, net: &mut Net) {
+        if self.tlp_high_seq == 0 {
+            self.tlp_retrans = false;
+            self.refill(net);
+            let window = self.wnd_end().wrapping_sub(self.tp.snd_nxt);
+            let fits = window <= i32::MAX as u32 && self.unsent_bytes().min(self.mss()) <= window;
+            let probed = if self.unsent_bytes() > 0 && fits {
+                self.write_xmit(true, true, net)
+            } else if self.rtx.is_empty() {
+                self.retransmit.disarm();
+                return;
+            } else {
+                let last = self.rtx.end_id().wrapping_sub(1);
+                self.tlp_retrans = self.send_again(last, net);
+                self.tlp_retrans
+            };
+            if probed {
+                self.tlp_high_seq = self.tp.snd_nxt;
+                self.counters.tail_loss_probes += 1;
+                // The timeout starts afresh.
+                self.retransmit.pending = Pending::Nothing;
+            }
+        }
+        self.rearm_rto(net);
+    }
+}

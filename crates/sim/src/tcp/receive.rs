@@ -1,0 +1,869 @@
+//! Data arrives, the application reads, ACKs leave.
+
+use super::seq::{after, before};
+use super::timers::LazyTimer;
+use super::{HostState, Sock, State};
+use crate::events::Timer;
+use crate::net::Net;
+use crate::packet::{HEADER_BYTES, MAX_SACKS, Packet, flags};
+use crate::spec::HostConfig;
+use knee_algo::{AskedAck, ack_pending, ecn_flags};
+use knee_queue::Ecn;
+use knee_queue::time::Duration;
+
+/// Delayed-ACK time at the start, and its least value.
+const ATO_MIN_MS: u64 = 40;
+const DELACK_MIN_MS: u64 = 40;
+const DELACK_MAX_MS: u64 = 200;
+/// Segments acknowledged one by one at the start and after trouble.
+const MAX_QUICKACKS: u32 = 16;
+/// Least MSS assumed of a peer before it has sent full segments.
+const MSS_DEFAULT: u32 = 536;
+const MSS_MIN: u32 = 88;
+/// SACK ranges remembered.
+const SACKS_KEPT: usize = 4;
+/// Ranges from this one on release a held ACK when they change.
+const SACKS_EXPECTED: usize = 2;
+/// SACK compression: ACKs held at most, and duplicate ACKs that go at once.
+const COMPRESSED_MAX: u32 = 44;
+const DUP_ACKS_AT_ONCE: u32 = 3;
+const COMPRESSED_DELAY_MAX_NS: u64 = 1_000_000;
+const COMPRESSED_SLACK_NS: u64 = 100_000;
+/// Window that a new connection offers at most.
+const FIRST_WINDOW_BYTES: u32 = 65_535;
+
+/// The receiving half of a socket.
+#[derive(Debug)]
+pub(crate) struct Receiver {
+    /// The peer takes SACK.
+    pub(super) peer_sack: bool,
+    /// Ranges received beyond a gap, in order.
+    out_of_order: Vec<(u32, u32)>,
+    sacks: [(u32, u32); SACKS_KEPT],
+    sacks_len: usize,
+    dsack: Option<(u32, u32)>,
+
+    /// Bytes in order that the application has not read.
+    pub(crate) unread_bytes: u32,
+    pub(super) received_bytes: u64,
+
+    // Window.
+    rcvbuf: u32,
+    rcvbuf_max: u32,
+    window_clamp: u32,
+    rcv_ssthresh: u32,
+    rcv_wnd: u32,
+    /// `rcv_nxt` at the last ACK sent.
+    rcv_wup: u32,
+    window_scale: u32,
+    advmss: u32,
+
+    // Delayed ACKs.
+    rcv_mss: u32,
+    last_seg_size: u32,
+    quick: u32,
+    pingpong: bool,
+    /// Delayed-ACK time in jiffies; 0: no data yet.
+    ato: u32,
+    ato_min: u32,
+    /// Jiffies of the last data received.
+    lrcvtime: u32,
+    /// Jiffies at which a delayed ACK is due.
+    delack_due: u32,
+    pub(super) delayed_ack: LazyTimer,
+
+    // SACK compression.
+    pub(super) compressed_acks: u32,
+    compressed_rcv_nxt: u32,
+    dup_acks: u32,
+    pub(super) compressed_ack: LazyTimer,
+
+    // Timestamps and the receiver's own RTT, us << 3.
+    pub(super) ts_recent: u32,
+    pub(super) ts_ecr: u32,
+    last_ts_ecr: u32,
+    rcv_rtt_us: u32,
+
+    // Receive buffer tuning: bytes read per round trip.
+    space_bytes: u32,
+    space_seq: u32,
+    space_us: u64,
+}
+
+impl Receiver {
+    pub(super) fn new(config: &HostConfig) -> Receiver {
+        let advmss = config.mtu_bytes - 52;
+        let full_space = config.rcvbuf_initial_bytes / 2;
+        let space = config.rcvbuf_max_bytes.max(config.rcvbuf_initial_bytes);
+        let first_window =
+            if full_space > advmss { full_space - full_space % (advmss + 12) } else { full_space };
+        let rcv_wnd = first_window.min(FIRST_WINDOW_BYTES);
+        Receiver {
+            peer_sack: config.sack,
+            out_of_order: Vec::new(),
+            sacks: [(0, 0); SACKS_KEPT],
+            sacks_len: 0,
+            dsack: None,
+            unread_bytes: 0,
+            received_bytes: 0,
+            rcvbuf: config.rcvbuf_initial_bytes,
+            rcvbuf_max: config.rcvbuf_max_bytes,
+            window_clamp: full_space,
+            rcv_ssthresh: rcv_wnd,
+            rcv_wnd,
+            rcv_wup: 0,
+            window_scale: space.max(1).ilog2().saturating_sub(15).min(14),
+            advmss,
+            rcv_mss: (rcv_wnd / 2).min(MSS_DEFAULT).min(advmss).max(MSS_MIN),
+            last_seg_size: 0,
+            quick: 0,
+            pingpong: false,
+            ato: 0,
+            ato_min: 0,
+            lrcvtime: 0,
+            delack_due: 0,
+            delayed_ack: LazyTimer::default(),
+            compressed_acks: 0,
+            compressed_rcv_nxt: 0,
+            dup_acks: 0,
+            compressed_ack: LazyTimer::default(),
+            ts_recent: 0,
+            ts_ecr: 0,
+            last_ts_ecr: 0,
+            rcv_rtt_us: 0,
+            space_bytes: rcv_wnd.min(10 * advmss),
+            space_seq: 0,
+            space_us: 0,
+        }
+    }
+
+    /// The connection is established: the peer's first byte is `rcv_nxt`.
+    pub(super) fn establish(&mut self, rcv_nxt: u32, jiffies: u32, host: &HostState, now_us: u64) {
+        self.rcv_wup = rcv_nxt;
+        self.space_seq = rcv_nxt;
+        self.space_us = now_us;
+        self.lrcvtime = jiffies;
+        self.ato_min = host.jiffies.from_ms(ATO_MIN_MS);
+    }
+
+    pub(super) fn forget_data(&mut self) {
+        self.out_of_order = Vec::new();
+        self.delayed_ack.disarm();
+        self.compressed_ack.disarm();
+    }
+
+    /// Data was sent: a reply soon after data received makes the connection interactive.
+    #[inline]
+    pub(super) fn data_sent(&mut self, jiffies: u32) {
+        if HostState::jiffies_since(jiffies, self.lrcvtime) < self.ato {
+            self.pingpong = true;
+        }
+    }
+
+    pub(super) fn delayed_ack_missed(&mut self, rto_jiffies: u32, _host: &HostState) {
+        if self.pingpong {
+            self.pingpong = false;
+            self.ato = self.ato_min;
+        } else {
+            self.ato = (self.ato << 1).min(rto_jiffies);
+        }
+    }
+
+    /// Ranges to report, the duplicate first, then the newest.
+    #[inline]
+    pub(super) fn sack_blocks(&mut self, blocks: &mut [(u32, u32); MAX_SACKS]) -> u8 {
+        if self.sacks_len == 0 && self.dsack.is_none() {
+            return 0;
+        }
+        let ranges = self.dsack.take().into_iter().chain(self.sacks[..self.sacks_len].iter().copied());
+        let mut n = 0;
+        for (block, range) in blocks.iter_mut().zip(ranges) {
+            *block = range;
+            n += 1;
+        }
+        n
+    }
+
+    fn ooo_bytes(&self) -> u32 {
+        self.out_of_order.iter().map(|(start, end)| end.wrapping_sub(*start)).sum()
+    }
+
+    /// Room for payload, as Linux counts: half of the buffer not taken up.
+    fn space(&self) -> u32 {
+        let used = self.unread_bytes + if self.sacks_len > 0 { self.ooo_bytes() } else { 0 };
+        self.rcvbuf.saturating_sub(used) / 2
+    }
+
+    fn in_quickack_mode(&self) -> bool {
+        self.quick > 0 && !self.pingpong
+    }
+
+    fn raise_quick(&mut self, most: u32) {
+        let quick = match self.rcv_wnd / (2 * self.rcv_mss) {
+            0 => 2,
+            quick => quick,
+        };
+        self.quick = self.quick.max(quick.min(most));
+    }
+
+    fn enter_quickack_mode(&mut self, most: u32) {
+        self.raise_quick(most);
+        self.pingpong = false;
+        self.ato = self.ato_min;
+    }
+
+    // ---- out of order ----
+
+    /// Adds a range beyond the gap; returns it as merged, or nothing if it was there already.
+    fn insert(&mut self, seq: u32, end_seq: u32) -> bool {
+        if let Some(last) = self.out_of_order.last_mut()
+            && last.1 == seq
+        {
+            last.1 = end_seq;
+            return true;
+        }
+        let from = self.out_of_order.partition_point(|&(_, end)| before(end, seq));
+        let to = self.out_of_order.partition_point(|&(start, _)| !after(start, end_seq));
+        if from == to {
+            self.out_of_order.insert(from, (seq, end_seq));
+            return true;
+        }
+        let (first, last) = (self.out_of_order[from], self.out_of_order[to - 1]);
+        if to - from == 1 && !before(seq, first.0) && !after(end_seq, first.1) {
+            self.dsack = Some((seq, end_seq));
+            return false;
+        }
+        if after(first.1, seq) {
+            self.dsack = Some((seq, first.1));
+        } else if before(last.0, end_seq) {
+            self.dsack = Some((last.0, if before(end_seq, last.1) { end_seq } else { last.1 }));
+        }
+        let start = if before(first.0, seq) { first.0 } else { seq };
+        let end = if after(last.1, end_seq) { last.1 } else { end_seq };
+        self.out_of_order.splice(from..to, [(start, end)]);
+        true
+    }
+
+    /// Remembers a range for SACK, newest first. Whether a held ACK must go before that.
+    fn note_sack(&mut self, seq: u32, end_seq: u32) {
+        let touches = |range: &(u32, u32)| !after(seq, range.1) && !before(end_seq, range.0);
+        if let Some(place) = self.sacks[..self.sacks_len].iter().position(touches) {
+            let mut merged = self.sacks[place];
+            if before(seq, merged.0) {
+                merged.0 = seq;
+            }
+            if after(end_seq, merged.1) {
+                merged.1 = end_seq;
+            }
+            self.sacks.copy_within(0..place, 1);
+            self.sacks[0] = merged;
+            self.coalesce_sacks();
+        } else {
+            let kept = self.sacks_len.min(SACKS_KEPT - 1);
+            self.sacks.copy_within(0..kept, 1);
+            self.sacks[0] = (seq, end_seq);
+            self.sacks_len = kept + 1;
+        }
+    }
+
+    /// Where in the list the range is or would go: ranges far down release a held ACK first.
+    fn sack_place(&self, seq: u32, end_seq: u32) -> usize {
+        let touches = |range: &(u32, u32)| !after(seq, range.1) && !before(end_seq, range.0);
+        self.sacks[..self.sacks_len].iter().position(touches).unwrap_or(self.sacks_len)
+    }
+
+    /// The first range has grown: others that touch it now are part of it.
+    fn coalesce_sacks(&mut self) {
+        let mut place = 1;
+        while place < self.sacks_len {
+            let (first, other) = (self.sacks[0], self.sacks[place]);
+            if !after(first.0, other.1) && !before(first.1, other.0) {
+                if before(other.0, first.0) {
+                    self.sacks[0].0 = other.0;
+                }
+                if after(other.1, first.1) {
+                    self.sacks[0].1 = other.1;
+                }
+                self.sacks.copy_within(place + 1..self.sacks_len, place);
+                self.sacks_len -= 1;
+            } else {
+                place += 1;
+            }
+        }
+    }
+
+    /// Ranges that are in order now are no longer reported.
+    fn remove_sacks(&mut self, rcv_nxt: u32) {
+        if self.out_of_order.is_empty() {
+            self.sacks_len = 0;
+            return;
+        }
+        let mut kept = 0;
+        for place in 0..self.sacks_len {
+            if before(rcv_nxt, self.sacks[place].0) {
+                self.sacks[kept] = self.sacks[place];
+                kept += 1;
+            }
+        }
+        self.sacks_len = kept;
+    }
+}
+
+impl Sock {
+    /// A segment arrives on an established connection.
+    pub(super) fn on_segment(&mut self, packet: &Packet, net: &mut Net) {
+        let payload_bytes = packet.payload_bytes();
+        if !after(packet.seq, self.receiver.rcv_wup) {
+            self.receiver.ts_recent = packet.ts_val;
+        }
+        self.receiver.ts_ecr = packet.ts_ecr;
+        let predicted = packet.flags & (flags::ECE | flags::CWR) == 0 && packet.sacks_len == 0;
+        let only_data = payload_bytes > 0
+            && predicted
+            && packet.ack_seq == self.tp.snd_una
+            && packet.window_bytes == self.snd_wnd;
+        if !only_data {
+            self.on_ack(packet, net);
+        }
+        if payload_bytes == 0 {
+            self.push_pending(net);
+            return;
+        }
+        self.measure_rcv_rtt(packet, payload_bytes);
+        self.on_data(packet, payload_bytes, net);
+        self.push_pending(net);
+        if self.tp.icsk_ack_pending & ack_pending::SCHED != 0 {
+            self.decide_ack(net);
+        }
+    }
+
+    fn on_data(&mut self, packet: &Packet, payload_bytes: u32, net: &mut Net) {
+        if packet.ecn == Ecn::Ce {
+            self.counters.ce_segs_received += 1;
+        }
+        self.receiver.dsack = None;
+        let rcv_nxt = self.tp.rcv_nxt;
+        if packet.seq != rcv_nxt {
+            if !after(packet.end_seq, rcv_nxt) {
+                // Nothing new: acknowledged once more, at once.
+                self.receiver.dsack = Some((packet.seq, packet.end_seq));
+                self.receiver.enter_quickack_mode(MAX_QUICKACKS);
+                self.tp.icsk_ack_pending |= ack_pending::SCHED;
+                return;
+            }
+            let window_end = rcv_nxt.wrapping_add(self.receive_window());
+            if !before(packet.seq, window_end) {
+                self.receiver.enter_quickack_mode(MAX_QUICKACKS);
+                self.tp.icsk_ack_pending |= ack_pending::SCHED;
+                return;
+            }
+            if after(packet.seq, rcv_nxt) {
+                self.on_out_of_order(packet, payload_bytes, net);
+                return;
+            }
+            self.receiver.dsack = Some((packet.seq, rcv_nxt));
+        }
+        let new_bytes = packet.end_seq.wrapping_sub(rcv_nxt);
+        self.receiver.unread_bytes += new_bytes;
+        self.receiver.received_bytes += u64::from(new_bytes);
+        self.tp.rcv_nxt = packet.end_seq;
+        self.on_data_in_order(packet, payload_bytes, net);
+        if !self.receiver.out_of_order.is_empty() {
+            self.take_from_out_of_order();
+            if self.receiver.out_of_order.is_empty() {
+                // The gap is filled.
+                self.tp.icsk_ack_pending |= ack_pending::NOW;
+            }
+        }
+        if self.receiver.sacks_len > 0 {
+            self.receiver.remove_sacks(self.tp.rcv_nxt);
+        }
+    }
+
+    /// Delayed-ACK bookkeeping, ECN and window growth for a segment in order.
+    #[inline]
+    fn on_data_in_order(&mut self, packet: &Packet, payload_bytes: u32, net: &mut Net) {
+        self.tp.icsk_ack_pending |= ack_pending::SCHED;
+        self.measure_rcv_mss(packet, payload_bytes);
+        let now = net.cc.jiffies;
+        let receiver = &mut self.receiver;
+        if receiver.ato == 0 {
+            receiver.raise_quick(MAX_QUICKACKS);
+            receiver.ato = receiver.ato_min;
+        } else {
+            let gap = HostState::jiffies_since(now, receiver.lrcvtime);
+            if gap <= receiver.ato_min / 2 {
+                receiver.ato = (receiver.ato >> 1) + receiver.ato_min / 2;
+            } else if gap < receiver.ato {
+                receiver.ato = ((receiver.ato >> 1) + gap).min(self.rtt.rto_jiffies);
+            } else if gap > self.rtt.rto_jiffies {
+                // The sender may have restarted its window.
+                receiver.raise_quick(MAX_QUICKACKS);
+            }
+        }
+        receiver.lrcvtime = now;
+        self.check_ce(packet.ecn, net);
+        if payload_bytes >= 128 {
+            self.grow_window(payload_bytes);
+        }
+    }
+
+    fn measure_rcv_mss(&mut self, packet: &Packet, payload_bytes: u32) {
+        let receiver = &mut self.receiver;
+        let previous = std::mem::take(&mut receiver.last_seg_size);
+        let psh = packet.has(flags::PSH);
+        // Of a merged segment, the size of the wire segments counts.
+        let len = payload_bytes.min(receiver.advmss);
+        if len >= receiver.rcv_mss {
+            receiver.rcv_mss = len;
+            if psh && payload_bytes <= receiver.advmss {
+                self.tp.icsk_ack_pending |= ack_pending::PUSHED;
+            }
+            return;
+        }
+        // Header and timestamps are 32 bytes of TCP; 20 of them count in Linux's comparison.
+        if len + 32 >= MSS_DEFAULT + 20 || (len + 32 >= MSS_MIN + 20 && !psh) {
+            receiver.last_seg_size = len;
+            if len == previous {
+                receiver.rcv_mss = len;
+                return;
+            }
+        }
+        if self.tp.icsk_ack_pending & ack_pending::PUSHED != 0 {
+            self.tp.icsk_ack_pending |= ack_pending::PUSHED2;
+        }
+        self.tp.icsk_ack_pending |= ack_pending::PUSHED;
+    }
+
+    /// The ECN field of a data segment that is not a mere duplicate.
+    #[inline]
+    fn check_ce(&mut self, ecn: Ecn, net: &mut Net) {
+        if !self.ecn_ok() {
+            return;
+        }
+        match ecn {
+            Ecn::NotEct => {
+                if self.tp.ecn_flags & ecn_flags::SEEN != 0 {
+                    // Probably a retransmission.
+                    self.receiver.enter_quickack_mode(2);
+                }
+            }
+            Ecn::Ce => {
+                if self.algorithm.needs_ecn() {
+                    self.on_ce_event(true, net);
+                }
+                if self.tp.ecn_flags & ecn_flags::DEMAND_CWR == 0 {
+                    // The sender's window may be small soon: no delay.
+                    self.receiver.enter_quickack_mode(2);
+                    self.tp.ecn_flags |= ecn_flags::DEMAND_CWR;
+                }
+                self.tp.ecn_flags |= ecn_flags::SEEN;
+            }
+            Ecn::Ect0 | Ecn::Ect1 => {
+                if self.algorithm.needs_ecn() {
+                    self.on_ce_event(false, net);
+                }
+                self.tp.ecn_flags |= ecn_flags::SEEN;
+            }
+        }
+    }
+
+    #[inline]
+    fn on_ce_event(&mut self, ce: bool, net: &mut Net) {
+        self.ce_event(ce, net);
+        for AskedAck { rcv_nxt, ecn_flags } in net.cc.take_asked_acks() {
+            self.send_pure_ack(rcv_nxt, ecn_flags, net);
+        }
+    }
+
+    fn on_out_of_order(&mut self, packet: &Packet, payload_bytes: u32, net: &mut Net) {
+        self.check_ce(packet.ecn, net);
+        self.tp.icsk_ack_pending |= ack_pending::SCHED;
+        let first = self.receiver.out_of_order.is_empty();
+        let (seq, end_seq) = (packet.seq, packet.end_seq);
+        let new = self.receiver.insert(seq, end_seq);
+        if first {
+            self.receiver.sacks[0] = (seq, end_seq);
+            self.receiver.sacks_len = 1;
+        } else if self.receiver.peer_sack {
+            if self.receiver.compressed_acks > 0
+                && self.receiver.sack_place(seq, end_seq) >= SACKS_EXPECTED
+            {
+                self.send_ack(net);
+                self.tp.icsk_ack_pending |= ack_pending::SCHED;
+            }
+            self.receiver.note_sack(seq, end_seq);
+        }
+        if new {
+            self.grow_window(payload_bytes);
+        }
+    }
+
+    fn take_from_out_of_order(&mut self) {
+        let mut taken = 0;
+        for &(start, end) in &self.receiver.out_of_order {
+            if after(start, self.tp.rcv_nxt) {
+                break;
+            }
+            taken += 1;
+            if before(start, self.tp.rcv_nxt) {
+                let dup_end = if before(end, self.tp.rcv_nxt) { end } else { self.tp.rcv_nxt };
+                self.receiver.dsack = Some((start, dup_end));
+            }
+            if after(end, self.tp.rcv_nxt) {
+                let new_bytes = end.wrapping_sub(self.tp.rcv_nxt);
+                self.receiver.unread_bytes += new_bytes;
+                self.receiver.received_bytes += u64::from(new_bytes);
+                self.tp.rcv_nxt = end;
+            }
+        }
+        self.receiver.out_of_order.drain(..taken);
+    }
+
+    /// Each full segment lets the window limit grow by two, and is acknowledged at once for it.
+    #[inline]
+    fn grow_window(&mut self, payload_bytes: u32) {
+        let receiver = &mut self.receiver;
+        if receiver.rcv_ssthresh >= receiver.window_clamp {
+            return;
+        }
+        let room = receiver.window_clamp.min(receiver.space()).saturating_sub(receiver.rcv_ssthresh);
+        if room == 0 {
+            return;
+        }
+        let growth = (2 * receiver.advmss).max(2 * payload_bytes);
+        receiver.rcv_ssthresh += room.min(growth);
+        receiver.quick |= 1;
+    }
+
+    // ---- window ----
+
+    fn receive_window(&self) -> u32 {
+        let used = self.tp.rcv_nxt.wrapping_sub(self.receiver.rcv_wup);
+        self.receiver.rcv_wnd.saturating_sub(used)
+    }
+
+    /// The window that would be advertised now.
+    #[inline]
+    fn new_window(&mut self) -> u32 {
+        let receiver = &mut self.receiver;
+        let full_space = receiver.window_clamp.min(receiver.rcvbuf / 2);
+        let mut free = receiver.space();
+        if free < full_space >> 1 {
+            receiver.quick = 0;
+            free &= !((1 << receiver.window_scale) - 1);
+            if free < (receiver.rcvbuf / 2) >> 4 || free < receiver.rcv_mss.min(full_space) {
+                return 0;
+            }
+        }
+        free = free.min(receiver.rcv_ssthresh);
+        free.next_multiple_of(1 << receiver.window_scale)
+    }
+
+    /// Decides on the window to advertise in a packet about to leave. It never shrinks.
+    #[inline]
+    pub(super) fn select_window(&mut self) -> u32 {
+        let current = self.receive_window();
+        let mut window = self.new_window();
+        if window < current {
+            window = current.next_multiple_of(1 << self.receiver.window_scale);
+        }
+        self.receiver.rcv_wnd = window;
+        self.receiver.rcv_wup = self.tp.rcv_nxt;
+        window.min(65_535 << self.receiver.window_scale)
+    }
+
+    // ---- ACKs ----
+
+    /// An ACK leaves, alone or with data: what was owed is paid. A special ACK for less than
+    /// `rcv_nxt` pays nothing.
+    #[inline]
+    pub(super) fn acks_sent_with(&mut self, rcv_nxt: u32) {
+        let receiver = &mut self.receiver;
+        if receiver.compressed_acks > 0 {
+            receiver.compressed_acks = 0;
+            receiver.compressed_ack.disarm();
+        }
+        if rcv_nxt != self.tp.rcv_nxt {
+            return;
+        }
+        if receiver.quick > 0 {
+            let used = u32::from(self.tp.icsk_ack_pending & ack_pending::SCHED != 0);
+            if used >= receiver.quick {
+                receiver.quick = 0;
+                receiver.ato = receiver.ato_min;
+            } else {
+                receiver.quick -= used;
+            }
+        }
+        self.tp.icsk_ack_pending = 0;
+        receiver.delayed_ack.disarm();
+    }
+
+    pub(super) fn send_ack(&mut self, net: &mut Net) {
+        self.send_pure_ack(self.tp.rcv_nxt, self.tp.ecn_flags, net);
+    }
+
+    fn send_pure_ack(&mut self, rcv_nxt: u32, with_ecn_flags: u8, net: &mut Net) {
+        if !matches!(self.state, State::Established) {
+            return;
+        }
+        let mut packet = self.packet(net);
+        packet.ack_seq = rcv_nxt;
+        packet.flags = flags::ACK;
+        if self.ecn_ok() && with_ecn_flags & ecn_flags::DEMAND_CWR != 0 {
+            packet.flags |= flags::ECE;
+        }
+        packet.ecn = if self.sends_ect(false) { Ecn::Ect0 } else { Ecn::NotEct };
+        if packet.sacks_len > 0 {
+            packet.wire_bytes = HEADER_BYTES + 4 + 8 * u32::from(packet.sacks_len);
+        }
+        self.acks_sent_with(rcv_nxt);
+        self.counters.acks_sent += 1;
+        // What becomes of an ACK is nobody's business here: a lost one is made up for by the next.
+        let _ = net.transmit(packet);
+    }
+
+    /// Now, later, or together with others?
+    #[inline]
+    fn decide_ack(&mut self, net: &mut Net) {
+        let unacked = self.tp.rcv_nxt.wrapping_sub(self.receiver.rcv_wup);
+        if unacked > self.receiver.rcv_mss
+            || self.receiver.in_quickack_mode()
+            || self.tp.icsk_ack_pending & ack_pending::NOW != 0
+        {
+            self.send_ack(net);
+            return;
+        }
+        if self.receiver.out_of_order.is_empty() {
+            self.schedule_delayed_ack(net);
+            return;
+        }
+        if !self.receiver.peer_sack || self.receiver.compressed_acks >= COMPRESSED_MAX {
+            self.send_ack(net);
+            return;
+        }
+        if self.receiver.compressed_rcv_nxt != self.tp.rcv_nxt {
+            self.receiver.compressed_rcv_nxt = self.tp.rcv_nxt;
+            self.receiver.dup_acks = 0;
+        }
+        if self.receiver.dup_acks < DUP_ACKS_AT_ONCE {
+            self.receiver.dup_acks += 1;
+            self.send_ack(net);
+            return;
+        }
+        self.receiver.compressed_acks += 1;
+        if self.receiver.compressed_ack.armed() {
+            return;
+        }
+        let mut rtt_us = self.receiver.rcv_rtt_us;
+        if self.tp.srtt_us != 0 {
+            rtt_us = rtt_us.min(self.tp.srtt_us);
+        }
+        // 5 % of the RTT (us << 3), up to a limit. A high-resolution timer with slack fires at its
+        // end when nothing else wakes the processor.
+        let delay_ns = (u64::from(rtt_us) * (1000 >> 3) / 20).min(COMPRESSED_DELAY_MAX_NS);
+        let due = net.now + Duration::from_ns(delay_ns + COMPRESSED_SLACK_NS);
+        self.receiver.compressed_ack.arm(due, self.id, Timer::CompressedAck, net);
+    }
+
+    fn schedule_delayed_ack(&mut self, net: &mut Net) {
+        let jiffies = &self.host.jiffies;
+        let mut ato = self.receiver.ato;
+        if ato > jiffies.from_ms(DELACK_MIN_MS) {
+            let interactive =
+                self.receiver.pingpong || self.tp.icsk_ack_pending & ack_pending::PUSHED != 0;
+            let mut most = jiffies.from_ms(if interactive { DELACK_MAX_MS } else { 500 });
+            if self.tp.srtt_us != 0 {
+                let rtt = jiffies.from_us(u64::from(self.tp.srtt_us >> 3));
+                most = most.min(rtt.max(jiffies.from_ms(DELACK_MIN_MS)));
+            }
+            ato = ato.min(most);
+        }
+        ato = ato.min(jiffies.from_ms(DELACK_MAX_MS));
+        let now = net.cc.jiffies;
+        let mut due = now.wrapping_add(ato);
+        if self.tp.icsk_ack_pending & ack_pending::TIMER != 0 {
+            let already = self.receiver.delack_due;
+            if !after(already, now.wrapping_add(ato >> 2)) {
+                self.send_ack(net);
+                return;
+            }
+            if !before(due, already) {
+                due = already;
+            }
+        }
+        self.tp.icsk_ack_pending |= ack_pending::SCHED | ack_pending::TIMER;
+        self.receiver.delack_due = due;
+        let fires = jiffies.fires(net.now, due.wrapping_sub(now));
+        self.receiver.delayed_ack.arm(fires, self.id, Timer::DelayedAck, net);
+    }
+
+    // ---- the application reads ----
+
+    /// The application reads all there is; that may send an ACK or open the window.
+    pub(crate) fn read(&mut self, net: &mut Net) -> u32 {
+        self.enter(net);
+        let bytes = std::mem::take(&mut self.receiver.unread_bytes);
+        if bytes == 0 {
+            return 0;
+        }
+        self.tune_rcvbuf();
+        let pending = self.tp.icsk_ack_pending;
+        let mut ack = false;
+        if pending & ack_pending::SCHED != 0 {
+            let unacked = self.tp.rcv_nxt.wrapping_sub(self.receiver.rcv_wup);
+            let pushed = pending & ack_pending::PUSHED2 != 0
+                || (pending & ack_pending::PUSHED != 0 && !self.receiver.pingpong);
+            ack = unacked > self.receiver.rcv_mss
+                || (pushed && self.receiver.out_of_order.is_empty());
+        }
+        if !ack {
+            let current = self.receive_window();
+            if 2 * u64::from(current) <= u64::from(self.receiver.window_clamp) {
+                let window = self.new_window();
+                ack = window > 0 && u64::from(window) >= 2 * u64::from(current);
+            }
+        }
+        if ack {
+            self.send_ack(net);
+        }
+        bytes
+    }
+
+    /// The receiver's own idea of the RTT, from echoed timestamps.
+    #[inline]
+    fn measure_rcv_rtt(&mut self, packet: &Packet, payload_bytes: u32) {
+        let receiver = &mut self.receiver;
+        if receiver.last_ts_ecr == packet.ts_ecr {
+            return;
+        }
+        receiver.last_ts_ecr = packet.ts_ecr;
+        if payload_bytes < receiver.rcv_mss || packet.ts_ecr == 0 {
+            return;
+        }
+        let ticks = ((self.tp.tcp_mstamp / 1000) as u32 + 1).wrapping_sub(packet.ts_ecr);
+        let sample_us = ticks.clamp(1, 2_000_000) * 1000;
+        receiver.rcv_rtt_us = if receiver.rcv_rtt_us == 0 {
+            sample_us << 3
+        } else {
+            receiver.rcv_rtt_us - (receiver.rcv_rtt_us >> 3) + sample_us
+        };
+    }
+
+    /// Receive buffer tuning: room for twice what was read in the last round trip, and for growth.
+    fn tune_rcvbuf(&mut self) {
+        let now_us = self.tp.tcp_mstamp;
+        let receiver = &mut self.receiver;
+        let elapsed_us = now_us.saturating_sub(receiver.space_us);
+        if receiver.rcv_rtt_us == 0 || elapsed_us < u64::from(receiver.rcv_rtt_us >> 3) {
+            return;
+        }
+        let copied_seq = self.tp.rcv_nxt;
+        let copied = copied_seq.wrapping_sub(receiver.space_seq);
+        if copied > receiver.space_bytes && receiver.space_bytes > 0 {
+            let mut window = 2 * u64::from(copied) + 16 * u64::from(receiver.advmss);
+            let growth = window * u64::from(copied - receiver.space_bytes)
+                / u64::from(receiver.space_bytes);
+            window += 2 * growth;
+            let segments = window / u64::from(receiver.advmss);
+            let rcvbuf = (segments * u64::from(receiver.segment_memory()))
+                .min(u64::from(receiver.rcvbuf_max)) as u32;
+            if rcvbuf > receiver.rcvbuf {
+                receiver.rcvbuf = rcvbuf;
+                receiver.window_clamp = rcvbuf / 2;
+            }
+            receiver.space_bytes = copied;
+        }
+        receiver.space_seq = copied_seq;
+        receiver.space_us = now_us;
+    }
+}
+
+impl Receiver {
+    /// Memory charged for a full segment, and at least twice its payload.
+    fn segment_memory(&self) -> u32 {
+        // SKB_TRUESIZE(advmss + MAX_TCP_HEADER), then in steps of 128 until half of it is an MSS.
+        let mut memory = self.advmss + 320 + 576;
+        while memory / 2 < self.advmss {
+            memory += 128;
+        }
+        memory
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::LinuxVersion;
+    use proptest::prelude::*;
+
+    fn receiver() -> Receiver {
+        Receiver::new(&HostConfig::new(LinuxVersion::V6_1))
+    }
+
+    #[test]
+    fn the_newest_range_is_reported_first_and_three_fit() {
+        let mut receiver = receiver();
+        for (seq, end) in [(10, 20), (30, 40), (50, 60), (70, 80)] {
+            receiver.insert(seq, end);
+            receiver.note_sack(seq, end);
+        }
+        let mut blocks = [(0, 0); MAX_SACKS];
+        assert_eq!(receiver.sack_blocks(&mut blocks), 3);
+        assert_eq!(blocks, [(70, 80), (50, 60), (30, 40)]);
+        // A gap between two closes: they become one, in front.
+        receiver.insert(40, 50);
+        receiver.note_sack(40, 50);
+        assert_eq!(receiver.sack_blocks(&mut blocks), 3);
+        assert_eq!(blocks, [(30, 60), (70, 80), (10, 20)]);
+    }
+
+    #[test]
+    fn a_segment_that_is_there_already_is_reported_as_duplicate() {
+        let mut receiver = receiver();
+        assert!(receiver.insert(10, 20));
+        assert!(!receiver.insert(12, 18));
+        let mut blocks = [(0, 0); MAX_SACKS];
+        assert_eq!(receiver.sack_blocks(&mut blocks), 1);
+        assert_eq!(blocks[0], (12, 18));
+        assert_eq!(receiver.sack_blocks(&mut blocks), 0, "reported once");
+    }
+
+    proptest! {
+        #[test]
+        fn ranges_beyond_the_gap_are_what_arrived(
+            segments in prop::collection::vec((0u32..60, 1u32..6), 1..40),
+            base in any::<u32>(),
+        ) {
+            let mut receiver = receiver();
+            let mut model = std::collections::BTreeSet::new();
+            for (at, len) in segments {
+                receiver.insert(base.wrapping_add(at), base.wrapping_add(at + len));
+                model.extend(at..at + len);
+                let mut ours = std::collections::BTreeSet::new();
+                let mut previous_end = None;
+                for &(start, end) in &receiver.out_of_order {
+                    let (start, end) = (start.wrapping_sub(base), end.wrapping_sub(base));
+                    prop_assert!(previous_end.is_none_or(|previous| previous < start));
+                    previous_end = Some(end);
+                    ours.extend(start..end);
+                }
+                prop_assert_eq!(&ours, &model);
+            }
+        }
+    }
+
+    #[test]
+    fn the_reference_window_grows_for_1426_segments() {
+        let config = HostConfig {
+            rcvbuf_initial_bytes: 8 << 20,
+            rcvbuf_max_bytes: 512 << 20,
+            ..HostConfig::new(LinuxVersion::V6_1)
+        };
+        let receiver = Receiver::new(&config);
+        let segments = (receiver.window_clamp - receiver.rcv_ssthresh).div_ceil(2 * 1448);
+        assert_eq!(segments, 1426);
+        assert_eq!(receiver.window_scale, 14);
+    }
+}

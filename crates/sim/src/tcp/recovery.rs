@@ -1,0 +1,683 @@
+//! Congestion states: CWR, Recovery and Loss, how they begin and end, and what is lost.
+
+use super::ack::Progress;
+use super::rtx_queue::{SegmentId, mark};
+use super::seq::{after, before};
+use super::timers::{Pending, TIMEOUT_MIN_US};
+use super::{HostState, Sock};
+use crate::net::Net;
+use knee_algo::{INFINITE_SSTHRESH, ca_event, ca_state, ecn_flags};
+
+/// Successful recoveries after which the reordering window is the smallest again.
+const RACK_RECOVERY_THRESH: u8 = 16;
+/// Reordering is never thought to pass this many packets.
+const MAX_REORDERING: u32 = 300;
+
+/// What an ACK asks to be sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rexmit {
+    Nothing,
+    /// Segments marked lost.
+    Lost,
+    /// New data instead (F-RTO), and lost segments only if there is none.
+    New,
+}
+
+impl Sock {
+    // ---- states ----
+
+    fn set_ca_state(&mut self, state: u8, net: &mut Net) {
+        self.algorithm.set_state(&mut self.tp, &mut net.cc, &self.params, state);
+        self.tp.icsk_ca_state = state;
+    }
+
+    fn ca_event(&mut self, event: u32, net: &mut Net) {
+        self.algorithm.cwnd_event(&mut self.tp, &mut net.cc, &self.params, event);
+    }
+
+    #[inline]
+    pub(super) fn in_cwnd_reduction(&self) -> bool {
+        matches!(self.tp.icsk_ca_state, ca_state::CWR | ca_state::RECOVERY)
+    }
+
+    pub(super) fn current_ssthresh(&self) -> u32 {
+        if self.in_cwnd_reduction() {
+            self.tp.snd_ssthresh
+        } else {
+            let cwnd = self.tp.snd_cwnd;
+            self.tp.snd_ssthresh.max((cwnd >> 1) + (cwnd >> 2))
+        }
+    }
+
+    fn queue_cwr(&mut self) {
+        if self.ecn_ok() {
+            self.tp.ecn_flags |= ecn_flags::QUEUE_CWR;
+        }
+    }
+
+    /// Starts proportional rate reduction towards what the algorithm says.
+    fn init_cwnd_reduction(&mut self, net: &mut Net) {
+        self.high_seq = self.tp.snd_nxt;
+        self.tlp_high_seq = 0;
+        self.tp.snd_cwnd_cnt = 0;
+        self.tp.prior_cwnd = self.tp.snd_cwnd;
+        self.prr = super::Prr::default();
+        self.tp.snd_ssthresh = self.algorithm.ssthresh(&mut self.tp, &mut net.cc, &self.params);
+        self.queue_cwr();
+    }
+
+    /// PRR: cwnd follows what was delivered, so that it reaches ssthresh after one round trip.
+    #[inline]
+    pub(super) fn cwnd_reduction(&mut self, delivered: u32, newly_lost: u32, advanced: bool) {
+        if delivered == 0 || self.tp.prior_cwnd == 0 {
+            return;
+        }
+        self.prr.delivered += delivered;
+        let in_flight = self.in_flight();
+        let room = i64::from(self.tp.snd_ssthresh) - i64::from(in_flight);
+        let conserved = i64::from(self.prr.delivered) - i64::from(self.prr.out);
+        let mut send = if room < 0 {
+            let prior_cwnd = u64::from(self.tp.prior_cwnd);
+            let share = u64::from(self.tp.snd_ssthresh) * u64::from(self.prr.delivered);
+            share.div_ceil(prior_cwnd) as i64 - i64::from(self.prr.out)
+        } else {
+            let slow_start = i64::from(advanced && newly_lost == 0);
+            room.min(conserved.max(i64::from(delivered)) + slow_start)
+        };
+        // The first retransmission of an episode always goes out.
+        send = send.max(i64::from(self.prr.out == 0));
+        self.tp.snd_cwnd = (i64::from(in_flight) + send).max(1) as u32;
+    }
+
+    fn end_cwnd_reduction(&mut self, net: &mut Net) {
+        if self.algorithm.has_cong_control() {
+            return;
+        }
+        if self.tp.snd_ssthresh < INFINITE_SSTHRESH
+            && (self.tp.icsk_ca_state == ca_state::CWR || self.tp.undo_marker != 0)
+        {
+            self.tp.snd_cwnd = self.tp.snd_ssthresh;
+            self.tp.snd_cwnd_stamp = net.cc.jiffies;
+        }
+        self.ca_event(ca_event::COMPLETE_CWR, net);
+    }
+
+    pub(super) fn enter_cwr(&mut self, net: &mut Net) {
+        self.tp.prior_ssthresh = 0;
+        if self.tp.icsk_ca_state < ca_state::CWR {
+            self.tp.undo_marker = 0;
+            self.init_cwnd_reduction(net);
+            self.set_ca_state(ca_state::CWR, net);
+            self.counters.cwr_reductions += 1;
+        }
+    }
+
+    fn init_undo(&mut self) {
+        self.tp.undo_marker = self.tp.snd_una;
+        self.undo_retrans =
+            self.tp.retrans_out as i32 + i32::from(self.tlp_high_seq != 0 && self.tlp_retrans);
+        if self.undo_retrans == 0 {
+            // 0 would mean that every retransmission proved needless.
+            self.undo_retrans = -1;
+        }
+    }
+
+    pub(super) fn enter_recovery(&mut self, ece: bool, net: &mut Net) {
+        if !self.any_retrans_done() {
+            self.retrans_stamp = 0;
+        }
+        self.counters.fast_recoveries += 1;
+        self.tp.prior_ssthresh = 0;
+        self.init_undo();
+        if !self.in_cwnd_reduction() {
+            if !ece {
+                self.tp.prior_ssthresh = self.current_ssthresh();
+            }
+            self.init_cwnd_reduction(net);
+        }
+        self.set_ca_state(ca_state::RECOVERY, net);
+    }
+
+    pub(super) fn enter_loss(&mut self, net: &mut Net) {
+        let state = self.tp.icsk_ca_state;
+        self.mark_lost_by_timeout();
+        let once_per_window = state <= ca_state::DISORDER
+            || !after(self.high_seq, self.tp.snd_una)
+            || (state == ca_state::LOSS && self.tp.icsk_retransmits == 0);
+        if once_per_window {
+            self.tp.prior_ssthresh = self.current_ssthresh();
+            self.tp.prior_cwnd = self.tp.snd_cwnd;
+            self.tp.snd_ssthresh =
+                self.algorithm.ssthresh(&mut self.tp, &mut net.cc, &self.params);
+            self.ca_event(ca_event::LOSS, net);
+            self.init_undo();
+        }
+        self.tp.snd_cwnd = self.in_flight() + 1;
+        self.tp.snd_cwnd_cnt = 0;
+        self.tp.snd_cwnd_stamp = net.cc.jiffies;
+        if state <= ca_state::DISORDER && self.tp.sacked_out >= 3 {
+            self.tp.reordering = self.tp.reordering.min(3);
+        }
+        self.set_ca_state(ca_state::LOSS, net);
+        self.high_seq = self.tp.snd_nxt;
+        self.tlp_high_seq = 0;
+        self.queue_cwr();
+        self.frto = state < ca_state::RECOVERY || self.tp.icsk_retransmits > 0;
+    }
+
+    /// All but what was sent less than a round trip ago, and the first in any case.
+    fn mark_lost_by_timeout(&mut self) {
+        let first = self.rtx.first_id();
+        for offset in 0..self.rtx.len() as u32 {
+            let id = first.wrapping_add(offset);
+            if id != first && self.rack_wait_us(id, 0) > 0 {
+                continue;
+            }
+            self.mark_lost(id);
+        }
+        self.retransmit_hint = None;
+    }
+
+    // ---- what is lost ----
+
+    pub(super) fn mark_lost(&mut self, id: SegmentId) {
+        let segment = self.rtx.get(id);
+        if segment.has(mark::SACKED) {
+            return;
+        }
+        let (is_lost, is_retrans) = (segment.has(mark::LOST), segment.has(mark::RETRANS));
+        let seq = segment.seq;
+        let hint_moves = match self.retransmit_hint.filter(|hint| self.rtx.contains(*hint)) {
+            None => self.tp.retrans_out >= self.tp.lost_out,
+            Some(hint) => before(seq, self.rtx.get(hint).seq),
+        };
+        if hint_moves {
+            self.retransmit_hint = Some(id);
+        }
+        let segment = self.rtx.get_mut(id);
+        if is_lost {
+            if is_retrans {
+                segment.marks &= !mark::RETRANS;
+                self.tp.retrans_out -= 1;
+                self.tp.lost += 1;
+            }
+        } else {
+            segment.marks |= mark::LOST;
+            self.tp.lost_out += 1;
+            self.tp.lost += 1;
+        }
+    }
+
+    /// Whether the segment sent at `a_us` (ending at `a_end`) was sent after the other.
+    fn sent_after((a_us, a_end): (u64, u32), (b_us, b_end): (u64, u32)) -> bool {
+        a_us > b_us || (a_us == b_us && after(a_end, b_end))
+    }
+
+    /// A segment was delivered: RACK's clock moves on.
+    #[inline]
+    pub(super) fn rack_advance(&mut self, marks: u8, end_seq: u32, sent_us: u64) {
+        let rtt_us = self.tp.tcp_mstamp.saturating_sub(sent_us) as u32;
+        if marks & (mark::RETRANS | mark::EVER_RETRANS) != 0
+            && rtt_us < self.min_rtt.get().unwrap_or(u32::MAX)
+        {
+            // Too fast for the retransmission: the original may have been slow.
+            return;
+        }
+        self.rack.advanced = true;
+        self.rack.rtt_us = rtt_us;
+        if Sock::sent_after((sent_us, end_seq), (self.rack.sent_us, self.rack.end_seq)) {
+            self.rack.sent_us = sent_us;
+            self.rack.end_seq = end_seq;
+        }
+    }
+
+    fn reo_wnd_us(&self) -> u32 {
+        if !self.reord_seen
+            && (self.tp.icsk_ca_state >= ca_state::RECOVERY
+                || self.tp.sacked_out >= self.tp.reordering)
+        {
+            return 0;
+        }
+        let quarter = self.min_rtt.get().unwrap_or(u32::MAX) >> 2;
+        quarter.saturating_mul(u32::from(self.rack.reo_wnd_steps)).min(self.tp.srtt_us >> 3)
+    }
+
+    /// How long the segment may still be merely late, us; not above 0: lost.
+    fn rack_wait_us(&self, id: SegmentId, reo_wnd_us: u32) -> i64 {
+        let elapsed_us = self.tp.tcp_mstamp as i64 - self.rtx.get(id).sent_us as i64;
+        i64::from(self.rack.rtt_us) + i64::from(reo_wnd_us) - elapsed_us
+    }
+
+    /// Marks lost what was sent long enough before something delivered. Arms the reordering timer
+    /// if some may still be merely late, and says whether it did.
+    pub(super) fn rack_detect_loss(&mut self, net: &mut Net) -> bool {
+        let reo_wnd_us = self.reo_wnd_us();
+        let mut longest_wait_us = 0;
+        let mut next = self.rtx.oldest();
+        while let Some(id) = next {
+            next = self.rtx.newer(id);
+            let segment = self.rtx.get(id);
+            if segment.has(mark::LOST) && !segment.has(mark::RETRANS) {
+                continue;
+            }
+            let delivered = (self.rack.sent_us, self.rack.end_seq);
+            if !Sock::sent_after(delivered, (segment.sent_us, segment.end_seq)) {
+                break;
+            }
+            let wait_us = self.rack_wait_us(id, reo_wnd_us);
+            if wait_us <= 0 {
+                self.mark_lost(id);
+                self.rtx.unlink(id);
+            } else {
+                longest_wait_us = longest_wait_us.max(wait_us);
+            }
+        }
+        if longest_wait_us > 0 {
+            let jiffies = self.host.jiffies.from_us(longest_wait_us as u64 + TIMEOUT_MIN_US);
+            let jiffies = jiffies.min(self.rtt.rto_jiffies);
+            self.arm_retransmit(Pending::Reordering, jiffies, net);
+        }
+        longest_wait_us > 0
+    }
+
+    fn identify_packet_loss(&mut self, progress: &mut Progress, net: &mut Net) {
+        if self.rtx.is_empty() {
+            return;
+        }
+        if !self.receiver.peer_sack {
+            self.newreno_mark_lost(progress.advanced);
+            return;
+        }
+        let prior_retrans = self.tp.retrans_out;
+        if self.rack.advanced {
+            self.rack.advanced = false;
+            if self.rack_detect_loss(net) {
+                progress.set_xmit_timer = false;
+            }
+        }
+        if prior_retrans > self.tp.retrans_out {
+            progress.lost_retrans = true;
+        }
+    }
+
+    /// Without SACK: the first segment is lost after three duplicate ACKs, and after each partial
+    /// ACK in Recovery.
+    fn newreno_mark_lost(&mut self, advanced: bool) {
+        let state = self.tp.icsk_ca_state;
+        let lost = (state < ca_state::RECOVERY && self.tp.sacked_out >= self.tp.reordering)
+            || (state == ca_state::RECOVERY && advanced);
+        if lost {
+            self.mark_lost(self.rtx.first_id());
+        }
+    }
+
+    /// DSACKs that may have come from reordering widen RACK's window, once per round trip.
+    pub(super) fn rack_update_reo_wnd(&mut self, prior_delivered: u32) {
+        if prior_delivered == 0 {
+            return;
+        }
+        if before(prior_delivered, self.rack.last_delivered) {
+            self.rack.dsack_seen = false;
+        }
+        if self.rack.dsack_seen {
+            self.rack.reo_wnd_steps = self.rack.reo_wnd_steps.saturating_add(1);
+            self.rack.dsack_seen = false;
+            self.rack.last_delivered = self.tp.delivered;
+            self.rack.reo_wnd_persist = RACK_RECOVERY_THRESH;
+        } else if self.rack.reo_wnd_persist == 0 {
+            self.rack.reo_wnd_steps = 1;
+        }
+    }
+
+    /// A segment below the highest SACK arrived without having been sent again.
+    pub(super) fn check_sack_reordering(&mut self, low_seq: u32) {
+        let highest = self.highest_sack_seq();
+        if !before(low_seq, highest) {
+            return;
+        }
+        let distance = highest.wrapping_sub(low_seq);
+        let mss = self.mss();
+        if distance > self.tp.reordering * mss {
+            self.tp.reordering = distance.div_ceil(mss).min(MAX_REORDERING);
+        }
+        self.reord_seen = true;
+    }
+
+    pub(super) fn highest_sack_seq(&self) -> u32 {
+        if self.tp.sacked_out == 0 { self.tp.snd_una } else { self.highest_sack_end }
+    }
+
+    // ---- undo ----
+
+    pub(super) fn any_retrans_done(&self) -> bool {
+        self.tp.retrans_out > 0
+            || self.rtx.front().is_some_and(|segment| segment.has(mark::EVER_RETRANS))
+    }
+
+    /// The echoed timestamp is older than `when` (ms ticks), strictly.
+    pub(super) fn echo_before(&self, when: u32) -> bool {
+        let echo = self.receiver.ts_ecr;
+        echo != 0 && before(echo, when)
+    }
+
+    /// The original, not its retransmission, arrived; or nothing was sent again at all.
+    fn packet_delayed(&self) -> bool {
+        if self.retrans_stamp != 0 {
+            return self.echo_before(self.retrans_stamp);
+        }
+        self.receiver.peer_sack || before(self.tp.snd_una, self.high_seq)
+    }
+
+    fn may_undo(&self) -> bool {
+        self.tp.undo_marker != 0 && (self.undo_retrans == 0 || self.packet_delayed())
+    }
+
+    fn undo_cwnd_reduction(&mut self, unmark_lost: bool, net: &mut Net) {
+        if unmark_lost {
+            let first = self.rtx.first_id();
+            for offset in 0..self.rtx.len() as u32 {
+                self.rtx.get_mut(first.wrapping_add(offset)).marks &= !mark::LOST;
+            }
+            self.tp.lost_out = 0;
+            self.retransmit_hint = None;
+        }
+        self.counters.undos += 1;
+        if self.tp.prior_ssthresh != 0 {
+            self.tp.snd_cwnd = self.algorithm.undo_cwnd(&mut self.tp, &mut net.cc, &self.params);
+            if self.tp.prior_ssthresh > self.tp.snd_ssthresh {
+                self.tp.snd_ssthresh = self.tp.prior_ssthresh;
+                self.tp.ecn_flags &= !ecn_flags::QUEUE_CWR;
+            }
+        }
+        self.tp.snd_cwnd_stamp = net.cc.jiffies;
+        self.tp.undo_marker = 0;
+        self.rack.advanced = true;
+    }
+
+    /// Without SACK, a state is kept until something above `high_seq` is acknowledged.
+    fn must_not_reopen(&mut self) -> bool {
+        if self.tp.snd_una == self.high_seq && !self.receiver.peer_sack {
+            if !self.any_retrans_done() {
+                self.retrans_stamp = 0;
+            }
+            return true;
+        }
+        false
+    }
+
+    fn try_undo_recovery(&mut self, net: &mut Net) -> bool {
+        if self.may_undo() {
+            self.undo_cwnd_reduction(false, net);
+        } else if self.rack.reo_wnd_persist > 0 {
+            self.rack.reo_wnd_persist -= 1;
+        }
+        if self.must_not_reopen() {
+            return true;
+        }
+        self.set_ca_state(ca_state::OPEN, net);
+        false
+    }
+
+    fn try_undo_dsack(&mut self, net: &mut Net) -> bool {
+        if self.tp.undo_marker == 0 || self.undo_retrans != 0 {
+            return false;
+        }
+        self.rack.reo_wnd_persist = (self.rack.reo_wnd_persist + 1).min(RACK_RECOVERY_THRESH);
+        self.undo_cwnd_reduction(false, net);
+        true
+    }
+
+    fn try_undo_loss(&mut self, frto: bool, net: &mut Net) -> bool {
+        if !frto && !self.may_undo() {
+            return false;
+        }
+        self.undo_cwnd_reduction(true, net);
+        if frto {
+            self.counters.spurious_timeouts += 1;
+        }
+        self.tp.icsk_retransmits = 0;
+        if self.must_not_reopen() {
+            return true;
+        }
+        if frto || self.receiver.peer_sack {
+            self.set_ca_state(ca_state::OPEN, net);
+        }
+        true
+    }
+
+    /// In Recovery, an ACK below `high_seq`: true if nothing more is to be done for it.
+    fn try_undo_partial(&mut self, prior_snd_una: u32, net: &mut Net) -> bool {
+        if self.tp.undo_marker == 0 || !self.packet_delayed() {
+            return false;
+        }
+        self.check_sack_reordering(prior_snd_una);
+        if self.tp.retrans_out > 0 {
+            return true;
+        }
+        if !self.any_retrans_done() {
+            self.retrans_stamp = 0;
+        }
+        self.undo_cwnd_reduction(true, net);
+        self.try_keep_open(net);
+        false
+    }
+
+    // ---- the state machine of an ACK ----
+
+    fn try_keep_open(&mut self, net: &mut Net) {
+        let left_out = self.tp.sacked_out + self.tp.lost_out;
+        let state = if left_out > 0 || self.any_retrans_done() {
+            ca_state::DISORDER
+        } else {
+            ca_state::OPEN
+        };
+        if self.tp.icsk_ca_state != state {
+            self.set_ca_state(state, net);
+            self.high_seq = self.tp.snd_nxt;
+        }
+    }
+
+    fn try_to_open(&mut self, progress: &Progress, net: &mut Net) {
+        if !self.any_retrans_done() {
+            self.retrans_stamp = 0;
+        }
+        if progress.ece {
+            self.enter_cwr(net);
+        }
+        if self.tp.icsk_ca_state != ca_state::CWR {
+            self.try_keep_open(net);
+        }
+    }
+
+    /// An ACK that is not a plain one in Open: states end and begin, losses are found.
+    pub(super) fn fast_retransmit_alert(
+        &mut self,
+        prior_snd_una: u32,
+        dup_acks: u32,
+        progress: &mut Progress,
+        net: &mut Net,
+    ) -> Rexmit {
+        if self.tp.packets_out == 0 {
+            self.tp.sacked_out = 0;
+        }
+        if progress.ece {
+            self.tp.prior_ssthresh = 0;
+        }
+        let sack = self.receiver.peer_sack;
+
+        // Does the present state end?
+        if self.tp.icsk_ca_state == ca_state::OPEN {
+            self.retrans_stamp = 0;
+        } else if !before(self.tp.snd_una, self.high_seq) {
+            match self.tp.icsk_ca_state {
+                // CWR lasts until something above high_seq is acknowledged, so that the CWR flag
+                // has reached the receiver.
+                ca_state::CWR if self.tp.snd_una != self.high_seq => {
+                    self.end_cwnd_reduction(net);
+                    self.set_ca_state(ca_state::OPEN, net);
+                }
+                ca_state::RECOVERY => {
+                    if !sack {
+                        self.tp.sacked_out = 0;
+                    }
+                    if self.try_undo_recovery(net) {
+                        return Rexmit::Nothing;
+                    }
+                    self.end_cwnd_reduction(net);
+                }
+                _ => {}
+            }
+        }
+
+        match self.tp.icsk_ca_state {
+            ca_state::RECOVERY => {
+                if !progress.advanced {
+                    if !sack {
+                        self.add_reno_sack(dup_acks, progress.ece);
+                    }
+                } else if self.try_undo_partial(prior_snd_una, net) {
+                    return Rexmit::Nothing;
+                }
+                if self.try_undo_dsack(net) {
+                    self.try_to_open(progress, net);
+                }
+                self.identify_packet_loss(progress, net);
+                if self.tp.icsk_ca_state != ca_state::RECOVERY {
+                    if self.tp.lost_out == 0 {
+                        return Rexmit::Nothing;
+                    }
+                    self.enter_recovery(progress.ece, net);
+                }
+                return Rexmit::Lost;
+            }
+            ca_state::LOSS => {
+                let rexmit = self.process_loss(progress, dup_acks, net);
+                self.identify_packet_loss(progress, net);
+                if self.tp.icsk_ca_state != ca_state::OPEN && !progress.lost_retrans {
+                    return rexmit;
+                }
+            }
+            _ => {}
+        }
+        // Open, Disorder and CWR; or a timeout just undone; or a retransmission lost again.
+        if !sack {
+            if progress.advanced {
+                self.tp.sacked_out = 0;
+            }
+            self.add_reno_sack(dup_acks, progress.ece);
+        }
+        if self.tp.icsk_ca_state <= ca_state::DISORDER {
+            self.try_undo_dsack(net);
+        }
+        self.identify_packet_loss(progress, net);
+        if self.tp.lost_out == 0 {
+            self.try_to_open(progress, net);
+            return Rexmit::Nothing;
+        }
+        self.enter_recovery(progress.ece, net);
+        Rexmit::Lost
+    }
+
+    fn process_loss(&mut self, progress: &Progress, dup_acks: u32, net: &mut Net) -> Rexmit {
+        let recovered = !before(self.tp.snd_una, self.high_seq);
+        if progress.advanced && self.try_undo_loss(false, net) {
+            return Rexmit::Nothing;
+        }
+        if self.frto {
+            // F-RTO (RFC 5682, with SACK): were the originals merely late?
+            if progress.orig_sack_acked && self.try_undo_loss(true, net) {
+                return Rexmit::Nothing;
+            }
+            if after(self.tp.snd_nxt, self.high_seq) {
+                if progress.data_sacked || dup_acks > 0 {
+                    self.frto = false;
+                }
+            } else if progress.advanced && !recovered {
+                self.high_seq = self.tp.snd_nxt;
+                if self.unsent_bytes() > 0 && after(self.wnd_end(), self.tp.snd_nxt) {
+                    return Rexmit::New;
+                }
+                self.frto = false;
+            }
+        }
+        if recovered {
+            self.try_undo_recovery(net);
+            return Rexmit::Nothing;
+        }
+        if !self.receiver.peer_sack {
+            if after(self.tp.snd_nxt, self.high_seq) && dup_acks > 0 {
+                self.add_reno_sack(dup_acks, progress.ece);
+            } else if progress.advanced {
+                self.tp.sacked_out = 0;
+            }
+        }
+        Rexmit::Lost
+    }
+
+    /// Without SACK a duplicate ACK stands for one segment delivered.
+    fn add_reno_sack(&mut self, dup_acks: u32, ece: bool) {
+        if dup_acks == 0 {
+            return;
+        }
+        let prior = self.tp.sacked_out;
+        let most = self.tp.packets_out.saturating_sub(self.tp.lost_out);
+        self.tp.sacked_out = (prior + dup_acks).min(most);
+        self.count_delivered(self.tp.sacked_out.saturating_sub(prior), ece);
+    }
+
+    #[inline]
+    pub(super) fn count_delivered(&mut self, packets: u32, ece: bool) {
+        self.tp.delivered = self.tp.delivered.wrapping_add(packets);
+        if ece {
+            self.tp.delivered_ce = self.tp.delivered_ce.wrapping_add(packets);
+        }
+    }
+
+    /// Does this ACK end the episode of a tail loss probe, and did the probe repair a loss?
+    pub(super) fn process_tlp_ack(&mut self, ack: u32, progress: &Progress, net: &mut Net) {
+        if self.tlp_high_seq == 0 || before(ack, self.tlp_high_seq) {
+            return;
+        }
+        if !self.tlp_retrans || progress.dsack_tlp {
+            self.tlp_high_seq = 0;
+        } else if after(ack, self.tlp_high_seq) {
+            self.init_cwnd_reduction(net);
+            self.set_ca_state(ca_state::CWR, net);
+            self.end_cwnd_reduction(net);
+            self.try_keep_open(net);
+        } else if !progress.advanced && !progress.not_dup && !progress.data_sacked {
+            self.tlp_high_seq = 0;
+        }
+    }
+
+    /// After idle: the window decays by half per timeout passed, down to the initial one.
+    pub(super) fn cwnd_restart(&mut self, idle_jiffies: u32, net: &mut Net) {
+        self.ca_event(ca_event::CWND_RESTART, net);
+        self.tp.snd_ssthresh = self.current_ssthresh();
+        let mut cwnd = self.tp.snd_cwnd;
+        let restart_cwnd = self.host.config.initial_cwnd_pkts.min(cwnd);
+        let mut idle = i64::from(idle_jiffies) - i64::from(self.rtt.rto_jiffies);
+        while idle > 0 && cwnd > restart_cwnd {
+            cwnd >>= 1;
+            idle -= i64::from(self.rtt.rto_jiffies);
+        }
+        self.tp.snd_cwnd = cwnd.max(restart_cwnd);
+        self.tp.snd_cwnd_stamp = net.cc.jiffies;
+        self.snd_cwnd_used = 0;
+    }
+
+    pub(super) fn transmission_starts(&mut self, net: &mut Net) {
+        self.ca_event(ca_event::TX_START, net);
+    }
+
+    pub(super) fn ce_event(&mut self, ce: bool, net: &mut Net) {
+        self.ca_event(if ce { ca_event::ECN_IS_CE } else { ca_event::ECN_NO_CE }, net);
+    }
+}
+
+impl HostState {
+    /// Jiffies from `then` to `now`, as Linux compares them.
+    pub(super) fn jiffies_since(now: u32, then: u32) -> u32 {
+        now.wrapping_sub(then)
+    }
+}

@@ -1,0 +1,191 @@
+//! RTT estimation: the retransmission timeout and the windowed minimum.
+
+use super::HostState;
+use super::seq::after;
+use knee_queue::time::Time;
+
+/// The longest timeout.
+pub(super) const RTO_MAX_MS: u64 = 120_000;
+/// The timeout before any RTT is known.
+pub(super) const RTO_INITIAL_MS: u64 = 1_000;
+
+/// RFC 6298 as Linux has it: the deviation takes the largest of each round trip, and falls slowly.
+#[derive(Debug)]
+pub(crate) struct RttEstimator {
+    /// Deviation, us << 2.
+    mdev_us: u32,
+    /// The largest deviation of this round trip, us << 2.
+    mdev_max_us: u32,
+    /// What the timeout adds to srtt, us.
+    rttvar_us: u32,
+    /// The round trip ends when this is acknowledged.
+    rtt_seq: u32,
+    rto_min_us: u32,
+    pub(super) rto_jiffies: u32,
+}
+
+impl RttEstimator {
+    pub(super) fn new(host: &HostState) -> RttEstimator {
+        RttEstimator {
+            mdev_us: 1_000_000,
+            mdev_max_us: 0,
+            rttvar_us: 0,
+            rtt_seq: 0,
+            rto_min_us: host.config.rto_min.us() as u32,
+            rto_jiffies: host.jiffies.from_ms(RTO_INITIAL_MS),
+        }
+    }
+
+    pub(super) fn mdev_us(&self) -> u32 {
+        self.mdev_us
+    }
+
+    pub(super) fn rto_min_us(&self) -> u32 {
+        self.rto_min_us
+    }
+
+    /// One sample. `srtt_us` is us << 3; returns its new value.
+    pub(super) fn sample(
+        &mut self,
+        srtt_us: u32,
+        rtt_us: u32,
+        (snd_una, snd_nxt): (u32, u32),
+    ) -> u32 {
+        if srtt_us == 0 {
+            self.mdev_us = rtt_us << 1;
+            self.rttvar_us = self.mdev_us.max(self.rto_min_us);
+            self.mdev_max_us = self.rttvar_us;
+            self.rtt_seq = snd_nxt;
+            return (rtt_us << 3).max(1);
+        }
+        let error = i64::from(rtt_us) - i64::from(srtt_us >> 3);
+        let deviation = i64::from(self.mdev_us >> 2);
+        let mut change = error.abs() - deviation;
+        if error < 0 && change > 0 {
+            // A falling RTT is no reason for a longer timeout.
+            change >>= 3;
+        }
+        self.mdev_us = (i64::from(self.mdev_us) + change) as u32;
+        if self.mdev_us > self.mdev_max_us {
+            self.mdev_max_us = self.mdev_us;
+            self.rttvar_us = self.rttvar_us.max(self.mdev_max_us);
+        }
+        if after(snd_una, self.rtt_seq) {
+            if self.mdev_max_us < self.rttvar_us {
+                self.rttvar_us -= (self.rttvar_us - self.mdev_max_us) >> 2;
+            }
+            self.rtt_seq = snd_nxt;
+            self.mdev_max_us = self.rto_min_us;
+        }
+        ((i64::from(srtt_us) + error) as u32).max(1)
+    }
+
+    /// The timeout follows the estimate again, whatever it had been doubled to.
+    #[inline]
+    pub(super) fn set_rto(&mut self, srtt_us: u32, host: &HostState) {
+        let rto = host.jiffies.from_us(u64::from(srtt_us >> 3) + u64::from(self.rttvar_us));
+        self.rto_jiffies = rto.min(host.jiffies.from_ms(RTO_MAX_MS));
+    }
+
+    pub(super) fn back_off(&mut self, host: &HostState) {
+        self.rto_jiffies = (self.rto_jiffies * 2).min(host.jiffies.from_ms(RTO_MAX_MS));
+    }
+}
+
+/// How long a minimum counts.
+const MIN_RTT_WINDOW_S: f64 = 300.0;
+
+/// Windowed minimum by Kathleen Nichols' method: the best of the window, and the best of what came
+/// after it, twice.
+#[derive(Debug, Default)]
+pub(crate) struct MinRtt {
+    best: [(Time, u32); 3],
+    any: bool,
+}
+
+impl MinRtt {
+    pub(super) fn get(&self) -> Option<u32> {
+        self.any.then_some(self.best[0].1)
+    }
+
+    #[inline]
+    pub(super) fn update(&mut self, now: Time, rtt_us: u32) {
+        let sample = (now, rtt_us);
+        let age = |then: Time| now.since(then).as_secs_f64();
+        if !self.any || rtt_us <= self.best[0].1 || age(self.best[2].0) > MIN_RTT_WINDOW_S {
+            self.best = [sample; 3];
+            self.any = true;
+            return;
+        }
+        if rtt_us <= self.best[1].1 {
+            self.best[1] = sample;
+            self.best[2] = sample;
+        } else if rtt_us <= self.best[2].1 {
+            self.best[2] = sample;
+        }
+        if age(self.best[0].0) > MIN_RTT_WINDOW_S {
+            self.best = [self.best[1], self.best[2], sample];
+            if age(self.best[0].0) > MIN_RTT_WINDOW_S {
+                self.best = [self.best[1], self.best[2], sample];
+            }
+        } else if self.best[1].0 == self.best[0].0 && age(self.best[0].0) > MIN_RTT_WINDOW_S / 4.0 {
+            self.best[1] = sample;
+            self.best[2] = sample;
+        } else if self.best[2].0 == self.best[1].0 && age(self.best[0].0) > MIN_RTT_WINDOW_S / 2.0 {
+            self.best[2] = sample;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Jiffies;
+    use crate::spec::{HostConfig, LinuxVersion};
+    use knee_queue::time::Duration;
+
+    fn host() -> HostState {
+        HostState {
+            config: HostConfig::new(LinuxVersion::V6_1),
+            jiffies: Jiffies::new(1000, 0, Duration::ZERO),
+        }
+    }
+
+    #[test]
+    fn the_timeout_of_any_short_rtt_is_201_ms() {
+        let host = host();
+        let mut rtt = RttEstimator::new(&host);
+        assert_eq!(rtt.rto_jiffies, 1000);
+        let mut srtt_us = 0;
+        for _ in 0..100 {
+            srtt_us = rtt.sample(srtt_us, 200, (1, 0));
+            rtt.set_rto(srtt_us, &host);
+            assert_eq!((srtt_us >> 3, rtt.rto_jiffies), (200, 201));
+        }
+    }
+
+    #[test]
+    fn a_new_sample_takes_back_the_backoff() {
+        let host = host();
+        let mut rtt = RttEstimator::new(&host);
+        let srtt_us = rtt.sample(0, 100_000, (1, 0));
+        rtt.set_rto(srtt_us, &host);
+        assert_eq!(rtt.rto_jiffies, 300, "RTT + 4 * RTT / 2 is 300 ms");
+        rtt.back_off(&host);
+        assert_eq!(rtt.rto_jiffies, 600);
+        rtt.set_rto(srtt_us, &host);
+        assert_eq!(rtt.rto_jiffies, 300);
+    }
+
+    #[test]
+    fn the_minimum_is_forgotten_after_its_window() {
+        let mut min = MinRtt::default();
+        min.update(Time::ZERO, 100);
+        for second in 1..299 {
+            min.update(Time::from_ms(second * 1000), 200);
+            assert_eq!(min.get(), Some(100));
+        }
+        min.update(Time::from_ms(301_000), 200);
+        assert_eq!(min.get(), Some(200));
+    }
+}

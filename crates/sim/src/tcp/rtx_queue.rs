@@ -1,0 +1,286 @@
+//! Segments sent and not cumulatively acknowledged, in sequence order, and the order in which they
+//! were last sent.
+
+use super::seq::{after, before};
+use knee_queue::time::Time;
+use std::collections::VecDeque;
+
+/// Marks of a [`Segment`].
+pub(crate) mod mark {
+    /// SACKed.
+    pub(crate) const SACKED: u8 = 1;
+    /// Sent again, and that retransmission is thought to be in flight.
+    pub(crate) const RETRANS: u8 = 2;
+    /// Thought lost.
+    pub(crate) const LOST: u8 = 4;
+    /// Sent again at some time.
+    pub(crate) const EVER_RETRANS: u8 = 8;
+    /// Sent while the application limited the flow.
+    pub(crate) const APP_LIMITED: u8 = 16;
+    /// Last of a write.
+    pub(crate) const PSH: u8 = 32;
+    /// In the list by send time.
+    pub(crate) const BY_TIME: u8 = 64;
+}
+
+/// Names a segment for as long as it is in the queue.
+pub(crate) type SegmentId = u32;
+
+const NONE: SegmentId = u32::MAX;
+
+/// One segment of at most an MSS.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Segment {
+    pub(crate) seq: u32,
+    pub(crate) end_seq: u32,
+    pub(crate) marks: u8,
+    /// When it was last sent, us.
+    pub(crate) sent_us: u64,
+    /// When that transmission leaves the host's own queue.
+    pub(crate) leaves_host: Time,
+    /// State of the rate sampler when it was last sent.
+    pub(crate) first_tx_us: u64,
+    pub(crate) delivered_us: u64,
+    pub(crate) delivered: u32,
+    pub(crate) delivered_ce: u32,
+    /// Neighbours in the list by send time.
+    older: SegmentId,
+    newer: SegmentId,
+}
+
+impl Segment {
+    pub(crate) fn new(seq: u32, end_seq: u32, marks: u8) -> Segment {
+        Segment {
+            seq,
+            end_seq,
+            marks,
+            sent_us: 0,
+            leaves_host: Time::ZERO,
+            first_tx_us: 0,
+            delivered_us: 0,
+            delivered: 0,
+            delivered_ce: 0,
+            older: NONE,
+            newer: NONE,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn has(&self, marks: u8) -> bool {
+        self.marks & marks != 0
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct RtxQueue {
+    segments: VecDeque<Segment>,
+    /// Name of the first.
+    first: SegmentId,
+    oldest: SegmentId,
+    newest: SegmentId,
+}
+
+impl Default for RtxQueue {
+    fn default() -> RtxQueue {
+        RtxQueue { segments: VecDeque::new(), first: 0, oldest: NONE, newest: NONE }
+    }
+}
+
+impl RtxQueue {
+    pub(crate) fn len(&self) -> usize {
+        self.segments.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.segments.is_empty()
+    }
+
+    /// Gives back memory that a large window needed.
+    pub(crate) fn shrink(&mut self) {
+        self.segments.shrink_to(32);
+    }
+
+    pub(crate) fn first_id(&self) -> SegmentId {
+        self.first
+    }
+
+    /// One beyond the last.
+    pub(crate) fn end_id(&self) -> SegmentId {
+        self.first.wrapping_add(self.segments.len() as u32)
+    }
+
+    /// Whether a segment of this name is still in the queue.
+    pub(crate) fn contains(&self, id: SegmentId) -> bool {
+        (id.wrapping_sub(self.first) as usize) < self.segments.len()
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, id: SegmentId) -> &Segment {
+        &self.segments[id.wrapping_sub(self.first) as usize]
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, id: SegmentId) -> &mut Segment {
+        &mut self.segments[id.wrapping_sub(self.first) as usize]
+    }
+
+    pub(crate) fn front(&self) -> Option<&Segment> {
+        self.segments.front()
+    }
+
+    /// Adds the newest segment, which is about to be sent.
+    #[inline]
+    pub(crate) fn push(&mut self, segment: Segment) -> SegmentId {
+        let id = self.end_id();
+        self.segments.push_back(segment);
+        id
+    }
+
+    /// Takes the first segment off, acknowledged.
+    #[inline]
+    pub(crate) fn pop_front(&mut self) {
+        if self.segments.front().is_some_and(|segment| segment.has(mark::BY_TIME)) {
+            self.unlink(self.first);
+        }
+        self.segments.pop_front();
+        self.first = self.first.wrapping_add(1);
+    }
+
+    /// Takes back the newest segment, which could not be sent.
+    pub(crate) fn drop_last(&mut self) {
+        if let Some(last) = self.segments.len().checked_sub(1) {
+            self.unlink(self.first.wrapping_add(last as u32));
+            self.segments.pop_back();
+        }
+    }
+
+    /// The segment that holds `seq`, or the first one after it; the end if there is none.
+    pub(crate) fn find(&self, seq: u32) -> SegmentId {
+        let place = self.segments.partition_point(|segment| !after(segment.end_seq, seq));
+        self.first.wrapping_add(place as u32)
+    }
+
+    /// Names from `from` to the last whose segment begins before `end_seq`.
+    pub(crate) fn range_end(&self, end_seq: u32) -> SegmentId {
+        let place = self.segments.partition_point(|segment| before(segment.seq, end_seq));
+        self.first.wrapping_add(place as u32)
+    }
+
+    /// The one sent longest ago of those still of interest to RACK.
+    pub(crate) fn oldest(&self) -> Option<SegmentId> {
+        (self.oldest != NONE).then_some(self.oldest)
+    }
+
+    pub(crate) fn newer(&self, id: SegmentId) -> Option<SegmentId> {
+        let newer = self.get(id).newer;
+        (newer != NONE).then_some(newer)
+    }
+
+    /// It was sent just now.
+    #[inline]
+    pub(crate) fn move_to_newest(&mut self, id: SegmentId) {
+        if self.get(id).has(mark::BY_TIME) {
+            if self.newest == id {
+                return;
+            }
+            self.unlink(id);
+        }
+        let newest = self.newest;
+        let segment = self.get_mut(id);
+        segment.older = newest;
+        segment.newer = NONE;
+        segment.marks |= mark::BY_TIME;
+        if newest == NONE {
+            self.oldest = id;
+        } else {
+            self.get_mut(newest).newer = id;
+        }
+        self.newest = id;
+    }
+
+    /// RACK need not look at it again.
+    pub(crate) fn unlink(&mut self, id: SegmentId) {
+        let segment = self.get_mut(id);
+        if !segment.has(mark::BY_TIME) {
+            return;
+        }
+        segment.marks &= !mark::BY_TIME;
+        let (older, newer) = (segment.older, segment.newer);
+        if older == NONE {
+            self.oldest = newer;
+        } else {
+            self.get_mut(older).newer = newer;
+        }
+        if newer == NONE {
+            self.newest = older;
+        } else {
+            self.get_mut(newer).older = older;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn queue(n: u32) -> RtxQueue {
+        let mut queue = RtxQueue::default();
+        for i in 0..n {
+            let id = queue.push(Segment::new(i * 100, (i + 1) * 100, 0));
+            queue.move_to_newest(id);
+        }
+        queue
+    }
+
+    fn by_time(queue: &RtxQueue) -> Vec<SegmentId> {
+        let mut ids = Vec::new();
+        let mut next = queue.oldest();
+        while let Some(id) = next {
+            ids.push(id);
+            next = queue.newer(id);
+        }
+        ids
+    }
+
+    #[test]
+    fn segments_are_found_by_sequence_number() {
+        let mut queue = queue(5);
+        queue.pop_front();
+        assert_eq!(queue.find(100), 1);
+        assert_eq!(queue.find(150), 1);
+        assert_eq!(queue.find(200), 2);
+        assert_eq!(queue.find(500), queue.end_id());
+        assert_eq!(queue.range_end(300), 3);
+    }
+
+    proptest! {
+        #[test]
+        fn the_list_by_time_is_a_permutation_of_what_was_sent(
+            steps in prop::collection::vec((0u8..3, 0u32..20), 0..60),
+        ) {
+            let mut queue = queue(20);
+            let mut model: Vec<u32> = (0..20).collect();
+            for (step, id) in steps {
+                match step {
+                    0 if queue.contains(id) => {
+                        queue.move_to_newest(id);
+                        model.retain(|other| *other != id);
+                        model.push(id);
+                    }
+                    1 if queue.contains(id) => {
+                        queue.unlink(id);
+                        model.retain(|other| *other != id);
+                    }
+                    2 if !queue.is_empty() => {
+                        let first = queue.first_id();
+                        queue.pop_front();
+                        model.retain(|other| *other != first);
+                    }
+                    _ => {}
+                }
+                prop_assert_eq!(by_time(&queue), model.clone());
+            }
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! A socket's timers. Re-arming one costs nothing: a scheduled event that comes too early schedules
+//! the next.
+
+use super::recovery::Rexmit;
+use super::rtt::RTO_MAX_MS;
+use super::{Sock, State};
+use crate::events::Timer;
+use crate::net::Net;
+use knee_algo::{ack_pending, ca_state};
+use knee_queue::time::Time;
+
+/// The least time that microsecond-based timers wait.
+pub(super) const TIMEOUT_MIN_US: u64 = 2_000;
+
+/// A timer with one event at most that matters.
+#[derive(Debug)]
+pub(crate) struct LazyTimer {
+    due: Time,
+    event_at: Time,
+}
+
+impl Default for LazyTimer {
+    fn default() -> LazyTimer {
+        LazyTimer { due: Time::MAX, event_at: Time::MAX }
+    }
+}
+
+impl LazyTimer {
+    #[inline]
+    pub(super) fn arm(&mut self, due: Time, sock: u32, timer: Timer, net: &mut Net) {
+        self.due = due;
+        if due < self.event_at {
+            self.event_at = due;
+            net.schedule_timer(due, sock, timer);
+        }
+    }
+
+    #[inline]
+    pub(super) fn disarm(&mut self) {
+        self.due = Time::MAX;
+    }
+
+    pub(super) fn armed(&self) -> bool {
+        self.due != Time::MAX
+    }
+
+    /// An event came: whether the timer is due. It is disarmed then.
+    pub(super) fn fires(&mut self, sock: u32, timer: Timer, net: &mut Net) -> bool {
+        if self.event_at != net.now {
+            return false;
+        }
+        self.event_at = Time::MAX;
+        if self.due > net.now {
+            if self.armed() {
+                self.arm(self.due, sock, timer, net);
+            }
+            return false;
+        }
+        self.disarm();
+        true
+    }
+}
+
+/// What the one retransmission timer is used for at the moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Pending {
+    #[default]
+    Nothing,
+    Retransmit,
+    LossProbe,
+    Reordering,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct RetransmitTimer {
+    pub(super) pending: Pending,
+    timer: LazyTimer,
+}
+
+impl RetransmitTimer {
+    pub(super) fn disarm(&mut self) {
+        self.pending = Pending::Nothing;
+        self.timer.disarm();
+    }
+}
+
+impl Sock {
+    /// One of this socket's timers may be due.
+    pub(crate) fn on_timer(&mut self, timer: Timer, net: &mut Net) {
+        let id = self.id;
+        match timer {
+            Timer::Retransmit => {
+                if self.retransmit.timer.fires(id, timer, net) && !self.ended() {
+                    self.enter(net);
+                    self.on_retransmit_timer(net);
+                }
+            }
+            Timer::DelayedAck => {
+                if self.receiver.delayed_ack.fires(id, timer, net) && !self.ended() {
+                    self.enter(net);
+                    self.on_delayed_ack_timer(net);
+                }
+            }
+            Timer::CompressedAck => {
+                if self.receiver.compressed_ack.fires(id, timer, net) && !self.ended() {
+                    self.enter(net);
+                    self.send_ack(net);
+                }
+            }
+            Timer::Pacing => {
+                if self.pacing.fires(id, timer, net) && !self.ended() {
+                    self.enter(net);
+                    self.resume_sending(net);
+                }
+            }
+            Timer::TxCompletion => {
+                if self.tx_completion.fires(id, timer, net) && !self.ended() && self.throttled {
+                    self.enter(net);
+                    self.throttled = false;
+                    self.resume_sending(net);
+                }
+            }
+            Timer::Gro => {}
+        }
+    }
+
+    /// Arms the retransmission timer for `what` in `jiffies`, after what pacing holds back.
+    #[inline]
+    pub(super) fn arm_retransmit(&mut self, what: Pending, mut jiffies: u32, net: &mut Net) {
+        if what != Pending::Reordering {
+            jiffies = jiffies.saturating_add(self.pacing_delay_jiffies(net));
+        }
+        let jiffies = jiffies.min(self.host.jiffies.from_ms(RTO_MAX_MS));
+        self.retransmit.pending = what;
+        let due = self.host.jiffies.fires(net.now, jiffies);
+        self.retransmit.timer.arm(due, self.id, Timer::Retransmit, net);
+    }
+
+    fn pacing_delay_jiffies(&self, net: &Net) -> u32 {
+        let now_ns = net.now.ns();
+        if self.wstamp_ns <= now_ns {
+            return 0;
+        }
+        self.host.jiffies.from_us((self.wstamp_ns - now_ns) / 1000)
+    }
+
+    /// How far off the timeout of the first outstanding segment is; negative if it has passed.
+    fn rto_delta_us(&self) -> i64 {
+        let sent_us = self.rtx.front().map_or(self.tp.tcp_mstamp, |segment| segment.sent_us);
+        let rto_us = self.host.jiffies.to_us(self.rtt.rto_jiffies);
+        sent_us as i64 + rto_us as i64 - self.tp.tcp_mstamp as i64
+    }
+
+    /// Restarts the retransmission timeout, or stops it when nothing is out.
+    pub(super) fn rearm_rto(&mut self, net: &mut Net) {
+        if self.tp.packets_out == 0 {
+            self.retransmit.disarm();
+            return;
+        }
+        let mut rto = self.rtt.rto_jiffies;
+        if matches!(self.retransmit.pending, Pending::Reordering | Pending::LossProbe) {
+            // Back from another use: it counts from the first segment's sending.
+            rto = self.host.jiffies.from_us(self.rto_delta_us().max(1) as u64);
+        }
+        self.arm_retransmit(Pending::Retransmit, rto, net);
+    }
+
+    /// Arms a tail loss probe where one is allowed, else the timeout. `from_now`: an ACK came, so
+    /// the timeout that bounds the probe would start now.
+    #[inline]
+    pub(super) fn arm_probe_or_rto(&mut self, from_now: bool, net: &mut Net) {
+        if !self.arm_loss_probe(from_now, net) {
+            self.rearm_rto(net);
+        }
+    }
+
+    #[inline]
+    pub(super) fn arm_loss_probe(&mut self, from_now: bool, net: &mut Net) -> bool {
+        let state = self.tp.icsk_ca_state;
+        if self.tp.packets_out == 0
+            || !self.receiver.peer_sack
+            || (state != ca_state::OPEN && state != ca_state::CWR)
+        {
+            return false;
+        }
+        let mut jiffies = if self.tp.srtt_us != 0 {
+            let extra_us = if self.tp.packets_out == 1 {
+                u64::from(self.rtt.rto_min_us())
+            } else {
+                TIMEOUT_MIN_US
+            };
+            self.host.jiffies.from_us(u64::from(self.tp.srtt_us >> 2) + extra_us)
+        } else {
+            self.host.jiffies.from_ms(super::rtt::RTO_INITIAL_MS)
+        };
+        let rto_us = if from_now {
+            self.host.jiffies.to_us(self.rtt.rto_jiffies) as i64
+        } else {
+            self.rto_delta_us()
+        };
+        if rto_us > 0 {
+            jiffies = jiffies.min(self.host.jiffies.from_us(rto_us as u64));
+        }
+        self.arm_retransmit(Pending::LossProbe, jiffies, net);
+        true
+    }
+
+    fn on_retransmit_timer(&mut self, net: &mut Net) {
+        match (self.state, self.retransmit.pending) {
+            (State::SynSent | State::SynReceived, _) => self.on_syn_timeout(net),
+            (_, Pending::Nothing) => {}
+            (_, Pending::Reordering) => self.on_reordering_timeout(net),
+            (_, Pending::LossProbe) => self.send_loss_probe(net),
+            (_, Pending::Retransmit) => {
+                self.retransmit.pending = Pending::Nothing;
+                self.on_retransmit_timeout(net);
+            }
+        }
+    }
+
+    fn on_retransmit_timeout(&mut self, net: &mut Net) {
+        if self.tp.packets_out == 0 {
+            return;
+        }
+        self.counters.timeouts += 1;
+        self.enter_loss(net);
+        self.tp.icsk_retransmits = self.tp.icsk_retransmits.saturating_add(1);
+        let head = self.rtx.first_id();
+        if !self.retransmit_segment(head, net) {
+            // The original still sits in the host's own queue: look again soon.
+            let half_second = self.host.jiffies.from_ms(500);
+            self.arm_retransmit(Pending::Retransmit, half_second, net);
+            return;
+        }
+        self.rtt.back_off(&self.host);
+        self.arm_retransmit(Pending::Retransmit, self.rtt.rto_jiffies, net);
+    }
+
+    /// Some segments had time enough to have been merely reordered.
+    fn on_reordering_timeout(&mut self, net: &mut Net) {
+        let prior_in_flight = self.in_flight();
+        let prior_lost = self.tp.lost;
+        self.rack_detect_loss(net);
+        if prior_in_flight != self.in_flight() {
+            if self.tp.icsk_ca_state != ca_state::RECOVERY {
+                self.enter_recovery(false, net);
+                if !self.algorithm.has_cong_control() {
+                    let newly_lost = self.tp.lost.wrapping_sub(prior_lost);
+                    self.cwnd_reduction(1, newly_lost, false);
+                }
+            }
+            self.retransmit_after(Rexmit::Lost, net);
+        }
+        if self.retransmit.pending != Pending::Retransmit {
+            self.rearm_rto(net);
+        }
+    }
+
+    fn on_delayed_ack_timer(&mut self, net: &mut Net) {
+        if self.receiver.compressed_acks > 0 {
+            self.send_ack(net);
+            return;
+        }
+        if self.tp.icsk_ack_pending & ack_pending::TIMER == 0 {
+            return;
+        }
+        self.tp.icsk_ack_pending &= !ack_pending::TIMER;
+        if self.tp.icsk_ack_pending & ack_pending::SCHED != 0 {
+            self.receiver.delayed_ack_missed(self.rtt.rto_jiffies, &self.host);
+            self.send_ack(net);
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Refuses what cannot be simulated, in one sentence each.
+
+use crate::Error;
+use crate::spec::{Run, Serialisation, Traffic};
+
+/// A port must take a full frame; hosts here have at least this MTU.
+const MTU_MIN_BYTES: u32 = 576;
+const MTU_MAX_BYTES: u32 = 65_535;
+
+pub(crate) fn run(run: &Run) -> Result<(), Error> {
+    let fail = |message: String| Err(Error(message));
+    let nodes = run.network.nodes.len();
+    let mut largest_frame = 0;
+    for node in &run.network.nodes {
+        let Some(host) = &node.host else { continue };
+        let name = &node.name;
+        if !(MTU_MIN_BYTES..=MTU_MAX_BYTES).contains(&host.mtu_bytes) {
+            return fail(format!(
+                "{name}: an MTU of {} bytes: must be {MTU_MIN_BYTES} to {MTU_MAX_BYTES}",
+                host.mtu_bytes
+            ));
+        }
+        if ![100, 250, 300, 1000].contains(&host.hz) {
+            return fail(format!("{name}: hz = {}: must be 100, 250, 300 or 1000", host.hz));
+        }
+        if host.initial_cwnd_pkts == 0 {
+            return fail(format!("{name}: an initial window of 0 packets sends nothing"));
+        }
+        if host.tcp_ecn > 2 {
+            return fail(format!("{name}: tcp_ecn = {}: must be 0, 1 or 2", host.tcp_ecn));
+        }
+        if host.gso_max_segs == 0 {
+            return fail(format!("{name}: bursts of 0 segments: 1 switches offloads off"));
+        }
+        if host.rcvbuf_initial_bytes < 4 * host.mtu_bytes || host.rcvbuf_initial_bytes > 1 << 30 {
+            return fail(format!(
+                "{name}: a receive buffer of {} bytes: must hold 4 packets and not pass 1 GiB",
+                host.rcvbuf_initial_bytes
+            ));
+        }
+        largest_frame = largest_frame.max(host.mtu_bytes + 14);
+    }
+    for link in &run.network.links {
+        let name = &link.name;
+        if link.from as usize >= nodes || link.to as usize >= nodes {
+            return fail(format!("link {name} joins nodes that do not exist"));
+        }
+        if !(0.0..=1.0).contains(&link.loss) {
+            return fail(format!("link {name}: a loss of {}: must be 0 to 1", link.loss));
+        }
+        if let Serialisation::TokenBucket { burst_bytes } = link.serialisation
+            && link.rate.is_some()
+            && burst_bytes < largest_frame
+        {
+            return fail(format!(
+                "link {name}: a burst of {burst_bytes} bytes never lets a frame of {largest_frame} pass"
+            ));
+        }
+        if let Err(error) = link.queue.validate() {
+            return fail(format!("link {name}: {error}"));
+        }
+    }
+    let is_host = |node: u32| {
+        run.network.nodes.get(node as usize).is_some_and(|node| node.host.is_some())
+    };
+    let ends = run.flows.iter().map(|flow| (flow.from, flow.to));
+    for (from, to) in ends.chain(run.pings.iter().map(|ping| (ping.from, ping.to))) {
+        if !is_host(from) || !is_host(to) {
+            return fail(format!("traffic from node {from} to node {to}: both must be hosts"));
+        }
+        if from == to {
+            return fail(format!("traffic from node {from} to itself crosses no network"));
+        }
+    }
+    for flow in &run.flows {
+        let empty = match flow.traffic {
+            Traffic::Bulk { bytes } => bytes == Some(0),
+            Traffic::Rpc { request_bytes, response_bytes, .. } => {
+                request_bytes == 0 || response_bytes == 0
+            }
+        };
+        if empty {
+            return fail("a transfer of 0 bytes has no completion time".to_owned());
+        }
+    }
+    let periods = [run.sampling.flows, run.sampling.queues, run.sampling.goodput];
+    let intervals = run.pings.iter().map(|ping| ping.interval);
+    if periods.into_iter().flatten().chain(intervals).any(|period| period.ps() == 0) {
+        return fail("a period of no time would sample for ever".to_owned());
+    }
+    Ok(())
+}
