@@ -471,8 +471,10 @@ impl Algorithm {
     }
 
     /// The connection is established (or the algorithm was chosen on an established one).
+    ///
+    /// The private state must have been zeroed when the algorithm was assigned, which may be well
+    /// before: on the connecting side the SYN-ACK comes between.
     pub fn init(&self, sock: &mut TcpSock, host: &mut Host, params: &Params) {
-        sock.icsk_ca_priv = [0; 13];
         if self.has.init {
             // SAFETY: see `with`; the operation exists.
             self.with(sock, params, |sk| unsafe { cc_call_init(self.ops, sk, host) });

@@ -1,15 +1,18 @@
 //! The event list: what happens next, ties broken by the order of scheduling.
 //!
-//! A wheel of buckets holds the near future (about a millisecond), a heap the rest. Most events are
-//! packets on their way, a few microseconds off: adding and taking one costs the same however many
-//! there are.
+//! A wheel of buckets holds the near future, a heap the rest. Most events are packets on their way, a
+//! few packet times off: adding and taking one costs the same however many there are. The width of a
+//! bucket follows the rate of events that the network can have; the order does not depend on it.
 
-use knee_queue::time::Time;
+use knee_queue::time::{PS_PER_S, Time};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Width of a bucket: 2^17 ps = 131 ns.
-const BUCKET_SHIFT: u32 = 17;
+/// Events per bucket that the width aims at: few enough to sort, enough to seldom find one empty.
+const EVENTS_PER_BUCKET: u64 = 4;
+/// Bounds of the width of a bucket, 2^this ps: 4 ns to 17 us.
+const BUCKET_SHIFT_MIN: u32 = 12;
+const BUCKET_SHIFT_MAX: u32 = 24;
 /// Number of buckets; a power of two, and a multiple of 64.
 const BUCKETS: usize = 8192;
 const WORDS: usize = BUCKETS / 64;
@@ -85,18 +88,19 @@ pub(crate) struct Events {
     current: Vec<Entry>,
     current_bucket: u64,
     far: BinaryHeap<Reverse<Far>>,
+    /// Width of a bucket: 2^this ps.
+    bucket_shift: u32,
     order: u64,
     /// Events taken so far.
     pub(crate) taken: u64,
 }
 
-fn bucket_of(at: Time) -> u64 {
-    at.ps() >> BUCKET_SHIFT
-}
-
 impl Events {
-    pub(crate) fn new() -> Events {
+    /// For a network that may have this many events a second.
+    pub(crate) fn new(events_per_sec: u64) -> Events {
+        let width_ps = EVENTS_PER_BUCKET * PS_PER_S / events_per_sec.max(1);
         Events {
+            bucket_shift: width_ps.max(1).ilog2().clamp(BUCKET_SHIFT_MIN, BUCKET_SHIFT_MAX),
             heads: vec![NONE; BUCKETS].into_boxed_slice(),
             occupied: [0; WORDS],
             summary: [0; WORDS.div_ceil(64)],
@@ -111,11 +115,16 @@ impl Events {
     }
 
     #[inline]
+    fn bucket_of(&self, at: Time) -> u64 {
+        at.ps() >> self.bucket_shift
+    }
+
+    #[inline]
     pub(crate) fn push(&mut self, at: Time, event: Event) {
         let order = self.order;
         self.order += 1;
         let entry = Entry { at, order, event };
-        let bucket = bucket_of(at);
+        let bucket = self.bucket_of(at);
         if bucket <= self.current_bucket {
             let place = self.current.partition_point(|other| other.key() > entry.key());
             self.current.insert(place, entry);
@@ -162,13 +171,13 @@ impl Events {
     /// Opens the next bucket that has an event; false if there is none up to `until`.
     fn advance(&mut self, until: Time) -> bool {
         let near = self.next_near();
-        let far = self.far.peek().map(|Reverse(far)| bucket_of(far.at));
+        let far = self.far.peek().map(|Reverse(far)| self.bucket_of(far.at));
         let bucket = match (near, far) {
             (Some(near), Some(far)) => near.min(far),
             (Some(bucket), None) | (None, Some(bucket)) => bucket,
             (None, None) => return false,
         };
-        if bucket > bucket_of(until) {
+        if bucket > self.bucket_of(until) {
             return false;
         }
         self.current_bucket = bucket;
@@ -188,7 +197,7 @@ impl Events {
             }
         }
         while let Some(Reverse(far)) = self.far.peek() {
-            if bucket_of(far.at) != bucket {
+            if self.bucket_of(far.at) != bucket {
                 break;
             }
             let Some(Reverse(Far { at, order, event })) = self.far.pop() else { break };
@@ -245,7 +254,7 @@ mod tests {
 
     #[test]
     fn equal_times_keep_the_order_of_scheduling() {
-        let mut events = Events::new();
+        let mut events = Events::new(1_000_000);
         let at = Time::from_us(5);
         for flow in 0..100 {
             events.push(at, Event::App { flow });
@@ -258,9 +267,10 @@ mod tests {
         #[test]
         fn events_come_in_order_of_time_and_scheduling(
             steps in prop::collection::vec((0u64..3_000_000_000, 0u8..4), 1..300),
+            events_per_sec in prop::sample::select(vec![1, 10_000, 10_000_000, 1_000_000_000]),
         ) {
             // Each step takes one event, if there is one, and schedules some after it.
-            let mut events = Events::new();
+            let mut events = Events::new(events_per_sec);
             let mut model: Vec<(Time, u32)> = Vec::new();
             let mut now = Time::ZERO;
             let mut flow = 0;
@@ -284,7 +294,7 @@ mod tests {
 
     #[test]
     fn nothing_is_taken_beyond_the_end() {
-        let mut events = Events::new();
+        let mut events = Events::new(1_000_000);
         events.push(Time::from_ms(10), Event::SampleFlows);
         assert_eq!(events.pop(Time::from_ms(9)), None);
         assert_eq!(events.pop(Time::from_ms(10)), Some((Time::from_ms(10), Event::SampleFlows)));

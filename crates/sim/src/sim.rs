@@ -134,7 +134,7 @@ impl<'a> Simulation<'a> {
         let cc = CcHost::new(1000, random.u64());
         let net = Net {
             now: Time::ZERO,
-            events: Events::new(),
+            events: Events::new(events_per_sec(run)),
             packets: Packets::default(),
             links,
             paths,
@@ -531,6 +531,12 @@ impl Traffic {
             Traffic::Rpc { request_bytes, .. } => request_bytes,
         }
     }
+}
+
+/// Events that the links may have in a second: each carries a full packet as often as it can.
+fn events_per_sec(run: &Run) -> u64 {
+    let rates = run.network.links.iter().filter_map(|link| link.rate);
+    rates.map(|rate| rate.bps() / (8 * 1514)).fold(0, u64::saturating_add)
 }
 
 /// Flows with the same congestion control share one description of it.

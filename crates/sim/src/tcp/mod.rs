@@ -296,6 +296,7 @@ impl Sock {
             if let Ok(fallback) = Algorithm::by_name(&name) {
                 self.algorithm = fallback;
                 self.params = fallback.default_params();
+                self.tp.icsk_ca_priv = Default::default();
                 self.algorithm.init(&mut self.tp, &mut net.cc, &self.params);
             }
         }

@@ -29,6 +29,8 @@ const COMPRESSED_MAX: u32 = 44;
 const DUP_ACKS_AT_ONCE: u32 = 3;
 const COMPRESSED_DELAY_MAX_NS: u64 = 1_000_000;
 const COMPRESSED_SLACK_NS: u64 = 100_000;
+/// Segments that Linux merges into one receive buffer: the fragments that it can hold.
+const SEGMENTS_PER_BUFFER: u32 = 17;
 /// Window that a new connection offers at most.
 const FIRST_WINDOW_BYTES: u32 = 65_535;
 
@@ -57,6 +59,7 @@ pub(crate) struct Receiver {
     rcv_wup: u32,
     window_scale: u32,
     advmss: u32,
+    skb_overhead_bytes: u32,
 
     // Delayed ACKs.
     rcv_mss: u32,
@@ -114,6 +117,7 @@ impl Receiver {
             rcv_wup: 0,
             window_scale: space.max(1).ilog2().saturating_sub(15).min(14),
             advmss,
+            skb_overhead_bytes: config.skb_overhead_bytes,
             rcv_mss: (rcv_wnd / 2).min(MSS_DEFAULT).min(advmss).max(MSS_MIN),
             last_seg_size: 0,
             quick: 0,
@@ -190,8 +194,9 @@ impl Receiver {
 
     /// Room for payload, as Linux counts: half of the buffer not taken up.
     fn space(&self) -> u32 {
-        let used = self.unread_bytes + if self.sacks_len > 0 { self.ooo_bytes() } else { 0 };
-        self.rcvbuf.saturating_sub(used) / 2
+        let payload = self.unread_bytes + if self.sacks_len > 0 { self.ooo_bytes() } else { 0 };
+        let buffers = payload.div_ceil(self.advmss * SEGMENTS_PER_BUFFER);
+        self.rcvbuf.saturating_sub(payload + buffers * self.skb_overhead_bytes) / 2
     }
 
     fn in_quickack_mode(&self) -> bool {
@@ -470,10 +475,16 @@ impl Sock {
 
     #[inline]
     fn on_ce_event(&mut self, ce: bool, net: &mut Net) {
+        let owed_before = self.tp.icsk_ack_pending;
         self.ce_event(ce, net);
+        // In the kernel the ACK leaves within the event, by what was owed then; what the algorithm
+        // asked for after it stays.
+        let owed_after = self.tp.icsk_ack_pending;
         for AskedAck { rcv_nxt, ecn_flags } in net.cc.take_asked_acks() {
+            self.tp.icsk_ack_pending = owed_before;
             self.send_pure_ack(rcv_nxt, ecn_flags, net);
         }
+        self.tp.icsk_ack_pending = owed_after;
     }
 
     fn on_out_of_order(&mut self, packet: &Packet, payload_bytes: u32, net: &mut Net) {
@@ -704,11 +715,16 @@ impl Sock {
     /// The application reads all there is; that may send an ACK or open the window.
     pub(crate) fn read(&mut self, net: &mut Net) -> u32 {
         self.enter(net);
-        let bytes = std::mem::take(&mut self.receiver.unread_bytes);
+        let bytes = self.receiver.unread_bytes;
         if bytes == 0 {
             return 0;
         }
-        self.tune_rcvbuf();
+        // Linux reads buffer by buffer, and looks at the rate of reading after each.
+        while self.receiver.unread_bytes > 0 {
+            let buffer = self.receiver.advmss * SEGMENTS_PER_BUFFER;
+            self.receiver.unread_bytes -= self.receiver.unread_bytes.min(buffer);
+            self.tune_rcvbuf();
+        }
         let pending = self.tp.icsk_ack_pending;
         let mut ack = false;
         if pending & ack_pending::SCHED != 0 {
@@ -759,7 +775,7 @@ impl Sock {
         if receiver.rcv_rtt_us == 0 || elapsed_us < u64::from(receiver.rcv_rtt_us >> 3) {
             return;
         }
-        let copied_seq = self.tp.rcv_nxt;
+        let copied_seq = self.tp.rcv_nxt.wrapping_sub(receiver.unread_bytes);
         let copied = copied_seq.wrapping_sub(receiver.space_seq);
         if copied > receiver.space_bytes && receiver.space_bytes > 0 {
             let mut window = 2 * u64::from(copied) + 16 * u64::from(receiver.advmss);

@@ -1,0 +1,206 @@
+//! Speed of the simulator's core and of the queues.
+//!
+//! `cargo bench -p knee-sim` prints data packets per second of processor time. The processor's own
+//! time is counted, so that a busy machine disturbs little; quote medians of several runs.
+#![allow(clippy::print_stdout, clippy::unwrap_used, missing_docs)]
+
+use knee_queue::time::{Duration, Rate, Time};
+use knee_queue::{
+    DropTailConfig, Ecn, Limit, MarkAt, MarkWhen, NotEctAbove, Packet, PieConfig, Qdisc,
+    QueueConfig, Shaped, StepConfig, Threshold, TokenBucket,
+};
+use knee_sim::spec::{
+    Cc, Flow, HostConfig, LinuxVersion, NodeId, Run, Sampling, Serialisation, Traffic,
+};
+use knee_sim::topology::{Cable, Dumbbell, LeafSpine};
+
+const GBPS: u64 = 1_000_000_000;
+const REPEATS: usize = 5;
+
+fn main() {
+    let only: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
+    let wanted = |name: &str| only.is_empty() || only.iter().any(|only| name.contains(only.as_str()));
+    println!("{:<34} {:>12} {:>10} {:>9}", "simulation", "data pkts/s", "events/pkt", "hops/pkt");
+    for (name, run) in [
+        ("dumbbell 20 flows dctcp 10G", dumbbell(20, "dctcp", 400)),
+        ("dumbbell 20 flows cubic 10G", dumbbell(20, "cubic", 400)),
+        ("dumbbell 1000 flows dctcp 10G", dumbbell(1000, "dctcp", 1000)),
+        ("leaf-spine 128 hosts dctcp 10G", leaf_spine(40)),
+    ] {
+        if wanted(name) {
+            simulation(name, &run);
+        }
+    }
+    println!("\n{:<34} {:>12}", "queue", "ns per pkt");
+    let step = QueueConfig::Step(step_config(65));
+    let droptail = QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(1000) });
+    let pie = QueueConfig::Pie(PieConfig::default());
+    for (name, config) in [("droptail", &droptail), ("step", &step), ("pie", &pie)] {
+        if wanted(name) {
+            queue(name, config.build());
+            queue(
+                &format!("{name} behind a token bucket"),
+                Shaped::new(config.build(), TokenBucket::new(rate(10), 1600)),
+            );
+        }
+    }
+}
+
+fn simulation(name: &str, run: &Run) {
+    let mut speeds: Vec<f64> = Vec::new();
+    let mut work = knee_sim::outcome::Work::default();
+    for _ in 0..REPEATS {
+        let start = cpu_seconds();
+        work = knee_sim::simulate(run).unwrap().work;
+        speeds.push(work.data_pkts as f64 / (cpu_seconds() - start));
+    }
+    speeds.sort_by(f64::total_cmp);
+    let per_packet = |count: u64| count as f64 / work.data_pkts as f64;
+    println!(
+        "{name:<34} {:>12.0} {:>10.2} {:>9.2}   ({} data packets)",
+        speeds[REPEATS / 2],
+        per_packet(work.events),
+        per_packet(work.pkt_hops),
+        work.data_pkts,
+    );
+}
+
+struct Frame(Ecn);
+
+impl Packet for Frame {
+    fn len_bytes(&self) -> u32 {
+        1514
+    }
+    fn ecn(&self) -> Ecn {
+        self.0
+    }
+    fn set_ce(&mut self) {
+        self.0 = Ecn::Ce;
+    }
+}
+
+/// A standing queue of some 60 packets: one in, one out.
+fn queue(name: &str, mut queue: impl Qdisc<Frame>) {
+    const PACKETS: u64 = 4_000_000;
+    let gap_ns = rate(10).time_of(1514).ns();
+    let mut times: Vec<f64> = Vec::new();
+    for _ in 0..REPEATS {
+        let start = cpu_seconds();
+        for i in 0..PACKETS {
+            let now = Time::from_ns(i * gap_ns);
+            let _ = queue.enqueue(Frame(Ecn::Ect0), now);
+            if i > 60 {
+                queue.tick(now);
+                std::hint::black_box(queue.dequeue(now));
+            }
+        }
+        times.push((cpu_seconds() - start) * 1e9 / PACKETS as f64);
+    }
+    times.sort_by(f64::total_cmp);
+    println!("{name:<34} {:>12.1}", times[REPEATS / 2]);
+}
+
+fn cpu_seconds() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/schedstat").unwrap();
+    stat.split(' ').next().unwrap().parse::<f64>().unwrap() / 1e9
+}
+
+fn rate(gbps: u64) -> Rate {
+    Rate::from_bps(gbps * GBPS).unwrap()
+}
+
+fn step_config(k_pkts: u32) -> StepConfig {
+    StepConfig {
+        limit: Limit::Pkts(1000),
+        threshold: Threshold::Pkts(k_pkts),
+        mark_at: MarkAt::AtLeast,
+        when: MarkWhen::Enqueue,
+        not_ect: NotEctAbove::Queue,
+    }
+}
+
+fn cable(gbps: u64, delay_us: u64, k_pkts: u32) -> Cable {
+    Cable {
+        rate: Some(rate(gbps)),
+        serialisation: Serialisation::StoreAndForward,
+        delay: Duration::from_us(delay_us),
+        jitter: Duration::ZERO,
+        loss: 0.0,
+        queue: QueueConfig::Step(step_config(k_pkts)),
+        sampled: false,
+    }
+}
+
+/// A receive window that does not grow: else Linux acknowledges each of the first segments, and what
+/// is measured is the start of connections.
+fn host() -> HostConfig {
+    HostConfig {
+        tcp_ecn: 1,
+        rcvbuf_initial_bytes: 512 << 10,
+        rcvbuf_max_bytes: 512 << 10,
+        ..HostConfig::new(LinuxVersion::V6_1)
+    }
+}
+
+fn bulk(index: u64, from: NodeId, to: NodeId, algorithm: &str) -> Flow {
+    Flow {
+        group: 0,
+        from,
+        to,
+        cc: Cc::by_name(algorithm).unwrap(),
+        peer_cc: None,
+        start: Time::from_us(index * 7),
+        first_write: None,
+        stop: None,
+        traffic: Traffic::Bulk { bytes: None },
+        read_at_bytes: 65_536,
+        sampled: false,
+    }
+}
+
+fn run(network: knee_sim::spec::Network, flows: Vec<Flow>, ms: u64) -> Run {
+    Run {
+        seed: 1,
+        end: Time::from_ms(ms),
+        until_done: false,
+        network,
+        flows,
+        pings: Vec::new(),
+        sampling: Sampling::default(),
+    }
+}
+
+/// Senders and receivers in pairs over one 10 Gbps link, base RTT 100 us.
+fn dumbbell(flows: u32, algorithm: &str, ms: u64) -> Run {
+    let hosts = |side: &str| (0..flows).map(|i| (format!("{side}{i}"), host())).collect();
+    let edge = cable(10, 10, 65);
+    let network = Dumbbell {
+        senders: hosts("s"),
+        receivers: hosts("r"),
+        sender_up: edge.clone(),
+        sender_down: edge.clone(),
+        bottleneck: cable(10, 30, 65),
+        back: cable(10, 30, 65),
+        receiver_down: edge.clone(),
+        receiver_up: edge,
+    }
+    .build();
+    let traffic = (0..flows).map(|i| bulk(u64::from(i), i, flows + i, algorithm)).collect();
+    run(network, traffic, ms)
+}
+
+/// 8 leaves of 16 hosts, 4 spines: each host sends to the one half the network away.
+fn leaf_spine(ms: u64) -> Run {
+    let network = LeafSpine {
+        leaves: 8,
+        spines: 4,
+        hosts_per_leaf: 16,
+        host: host(),
+        host_up: cable(10, 1, 65),
+        host_down: cable(10, 1, 65),
+        fabric: cable(40, 1, 260),
+    }
+    .build();
+    let traffic = (0..128).map(|i| bulk(u64::from(i), i, (i + 64) % 128, "dctcp")).collect();
+    run(network, traffic, ms)
+}
