@@ -22,6 +22,18 @@ const TSO_RTT_SHIFT: u32 = 9;
 /// A burst may wait for more window only if the last one left less than this ago.
 const DEFER_WITHIN_NS: u64 = 1_000_000;
 
+/// How far a send attempt goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Push {
+    All,
+    /// Short segments do not wait for earlier short ones.
+    NagleOff,
+    /// Only what fills an skb: the application is still writing.
+    FullOnly,
+    /// One segment, whatever cwnd says: a tail loss probe.
+    Probe,
+}
+
 impl Sock {
     /// The application writes `bytes` more.
     pub(crate) fn write(&mut self, bytes: u64, net: &mut Net) {
@@ -29,7 +41,34 @@ impl Sock {
         self.check_app_limited(net.now);
         self.writer.pending_bytes = self.writer.pending_bytes.saturating_add(bytes);
         self.refill(net);
-        self.push_pending(net);
+        if self.unsent_bytes() == 0 {
+            return;
+        }
+        self.write_xmit(Push::FullOnly, net);
+        if self.unsent_bytes() > 0 && !self.corks_tail(net) {
+            self.write_xmit(Push::All, net);
+        }
+    }
+
+    /// Automatic corking: the short end of a write waits until a packet before it has left the host,
+    /// since more may be written meanwhile.
+    fn corks_tail(&mut self, net: &mut Net) -> bool {
+        let unsent = self.unsent_bytes();
+        if unsent >= self.size_goal() || self.rtx.is_empty() {
+            return false;
+        }
+        self.forget_departed(net.now);
+        if self.in_host_bytes <= unsent + self.host.config.skb_overhead_bytes {
+            return false;
+        }
+        self.throttle(net);
+        true
+    }
+
+    /// Bytes that the kernel puts into one skb: a segment, or as much as one burst may hold.
+    fn size_goal(&self) -> u32 {
+        let mss = self.mss();
+        mss * (GSO_MAX_BYTES / mss).min(self.host.config.gso_max_segs).max(1)
     }
 
     /// Moves what the application still has into the socket, as far as there is room.
@@ -92,7 +131,7 @@ impl Sock {
     pub(super) fn push_pending(&mut self, net: &mut Net) {
         self.refill(net);
         if self.unsent_bytes() > 0 {
-            self.write_xmit(false, false, net);
+            self.write_xmit(Push::All, net);
         }
     }
 
@@ -107,10 +146,13 @@ impl Sock {
         self.push_pending(net);
     }
 
-    /// Sends new data as far as the windows, pacing, Nagle and the host's queue allow. A `probe`
-    /// sends one segment whatever cwnd says. Returns whether anything was sent.
-    fn write_xmit(&mut self, nagle_off: bool, probe: bool, net: &mut Net) -> bool {
+    /// Sends new data as far as the windows, pacing, Nagle and the host's queue allow. Returns whether
+    /// anything was sent.
+    fn write_xmit(&mut self, push: Push, net: &mut Net) -> bool {
         let mss = self.mss();
+        let probe = push == Push::Probe;
+        let nagle_off = matches!(push, Push::Probe | Push::NagleOff);
+        let size_goal = self.size_goal();
         let max_segs = self.tso_segs(net);
         let mut sent_pkts = 0;
         let mut cwnd_limited = false;
@@ -130,8 +172,9 @@ impl Sock {
             if unsent.min(mss) > window || window > i32::MAX as u32 {
                 break;
             }
-            // The kernel's skb: a segment, or as much as one burst may hold.
-            let size_goal = mss * (GSO_MAX_BYTES / mss).min(self.host.config.gso_max_segs).max(1);
+            if push == Push::FullOnly && unsent < size_goal {
+                break;
+            }
             let skb_bytes = unsent.min(size_goal);
             let is_last = unsent <= size_goal;
             let mut bytes = skb_bytes;
@@ -276,11 +319,16 @@ impl Sock {
         if u64::from(self.in_host_bytes) <= limit << factor || self.rtx.len() <= 1 {
             return false;
         }
+        self.throttle(net);
+        true
+    }
+
+    /// The socket goes on when its next packet leaves the host.
+    fn throttle(&mut self, net: &mut Net) {
         self.throttled = true;
         if let Some(&(leaves, _)) = self.in_host.front() {
             self.tx_completion.arm(leaves, self.id, Timer::TxCompletion, net);
         }
-        true
     }
 
     #[inline]
@@ -506,7 +554,7 @@ impl Sock {
             Rexmit::New => {
                 self.refill(net);
                 if self.unsent_bytes() > 0 {
-                    self.write_xmit(true, false, net);
+                    self.write_xmit(Push::NagleOff, net);
                 }
                 if after(self.tp.snd_nxt, self.high_seq) {
                     return;
@@ -606,7 +654,7 @@ impl Sock {
             let window = self.wnd_end().wrapping_sub(self.tp.snd_nxt);
             let fits = window <= i32::MAX as u32 && self.unsent_bytes().min(self.mss()) <= window;
             let probed = if self.unsent_bytes() > 0 && fits {
-                self.write_xmit(true, true, net)
+                self.write_xmit(Push::Probe, net)
             } else if self.rtx.is_empty() {
                 self.retransmit.disarm();
                 return;
