@@ -30,18 +30,18 @@ impl Jiffies {
 
     /// A number of us in jiffies, rounded up.
     #[inline]
-    pub(crate) fn from_us(&self, us: u64) -> u32 {
+    pub(crate) fn of_us(&self, us: u64) -> u32 {
         ((us * u64::from(self.hz)).div_ceil(1_000_000)).min(u64::from(u32::MAX)) as u32
     }
 
     /// A number of ms in jiffies, rounded up.
-    pub(crate) fn from_ms(&self, ms: u64) -> u32 {
-        self.from_us(ms * 1000)
+    pub(crate) fn of_ms(&self, ms: u64) -> u32 {
+        self.of_us(ms * 1000)
     }
 
     /// A number of jiffies in us.
     #[inline]
-    pub(crate) fn to_us(&self, jiffies: u32) -> u64 {
+    pub(crate) fn in_us(&self, jiffies: u32) -> u64 {
         u64::from(jiffies) * 1_000_000 / u64::from(self.hz)
     }
 
@@ -92,7 +92,7 @@ mod tests {
         assert_eq!(jiffies.at(Time::from_ms(2)), 0);
         assert_eq!(jiffies.at(Time::from_ms(3)), 1);
         assert_eq!(jiffies.fires(Time::ZERO, 2), Time::from_ms(11));
-        assert_eq!(jiffies.from_us(1), 1);
-        assert_eq!(jiffies.to_us(3), 12_000);
+        assert_eq!(jiffies.of_us(1), 1);
+        assert_eq!(jiffies.in_us(3), 12_000);
     }
 }

@@ -22,15 +22,26 @@ const NONE: u32 = u32::MAX;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Event {
     /// A packet reaches the end of a link.
-    Arrive { packet: u32 },
+    Arrive {
+        packet: u32,
+    },
     /// A link with a queue of its own time may send.
-    Port { link: u32 },
+    Port {
+        link: u32,
+    },
     /// A timer of a socket may be due.
-    Timer { sock: u32, timer: Timer },
+    Timer {
+        sock: u32,
+        timer: Timer,
+    },
     /// The next step of a flow's application.
-    App { flow: u32 },
+    App {
+        flow: u32,
+    },
     /// A ping leaves.
-    Ping { ping: u32 },
+    Ping {
+        ping: u32,
+    },
     /// Samples are due.
     SampleFlows,
     SampleQueues,

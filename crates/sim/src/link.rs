@@ -59,7 +59,11 @@ struct Fifo {
 enum Pace {
     Tokens(TokenBucket),
     /// The serialisation time is the same for packets of one length, as most are.
-    Wire { rate: Rate, len_bytes: u32, time: Duration },
+    Wire {
+        rate: Rate,
+        len_bytes: u32,
+        time: Duration,
+    },
 }
 
 impl Fifo {

@@ -25,6 +25,6 @@ impl Random {
 
     /// Uniform over 0 to `bound` - 1; 0 for a bound of 0. The bias is below 2^-64 * bound.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        (u128::from(self.u64()) * u128::from(bound) >> 64) as u64
+        ((u128::from(self.u64()) * u128::from(bound)) >> 64) as u64
     }
 }

@@ -33,10 +33,8 @@ impl<'a> Routes<'a> {
         hash: u64,
     ) -> Result<Vec<LinkId>, Error> {
         let network = self.network;
-        let distances = self
-            .distances
-            .entry(to)
-            .or_insert_with(|| distances_to(network, &self.into, to));
+        let distances =
+            self.distances.entry(to).or_insert_with(|| distances_to(network, &self.into, to));
         let name = |node: NodeId| &network.nodes[node as usize].name;
         if distances[from as usize] == u32::MAX {
             let (from, to) = (name(from), name(to));

@@ -4,9 +4,7 @@ use crate::clock::Jiffies;
 use crate::events::{Event, Events};
 use crate::link::LinkState;
 use crate::net::{Net, PATH_END};
-use crate::outcome::{
-    FlowOutcome, GoodputSample, Outcome, PingRecord, RpcRecord, Work,
-};
+use crate::outcome::{FlowOutcome, GoodputSample, Outcome, PingRecord, RpcRecord, Work};
 use crate::packet::{MAX_SACKS, Packet, Packets, flags};
 use crate::random::Random;
 use crate::routes::Routes;
@@ -101,10 +99,10 @@ impl<'a> Simulation<'a> {
         for (index, flow) in run.flows.iter().enumerate() {
             let hash = random.u64();
             let client_cc = share(&mut shared, &flow.cc);
-            let server_cc = flow.peer_cc.as_ref().map_or_else(
-                || Rc::clone(&client_cc),
-                |cc| share(&mut shared, cc),
-            );
+            let server_cc = flow
+                .peer_cc
+                .as_ref()
+                .map_or_else(|| Rc::clone(&client_cc), |cc| share(&mut shared, cc));
             let host = |node: u32| {
                 hosts[node as usize]
                     .clone()
@@ -210,6 +208,9 @@ impl<'a> Simulation<'a> {
             }
             Event::Timer { sock, timer } => {
                 self.socks[sock as usize].on_timer(timer, &mut self.net);
+                if self.socks[sock as usize].receiver.unread_bytes > 0 {
+                    self.offer_data(sock as usize);
+                }
             }
             Event::App { flow } => self.on_app(flow as usize),
             Event::Ping { ping } => self.send_ping(ping),
@@ -245,10 +246,7 @@ impl<'a> Simulation<'a> {
         if sock.receiver.unread_bytes > 0 {
             self.offer_data(index);
         }
-        if !was_established
-            && index % 2 == 0
-            && self.socks[index].state == State::Established
-        {
+        if !was_established && index % 2 == 0 && self.socks[index].state == State::Established {
             self.on_connected(index / 2);
         }
     }
@@ -304,11 +302,8 @@ impl<'a> Simulation<'a> {
     fn offer_data(&mut self, index: usize) {
         let flow = index / 2;
         let is_server = index % 2 == 1;
-        let left = if is_server {
-            self.apps[flow].request_left
-        } else {
-            self.apps[flow].response_left
-        };
+        let left =
+            if is_server { self.apps[flow].request_left } else { self.apps[flow].response_left };
         let read_at = if is_server { u64::from(self.run.flows[flow].read_at_bytes) } else { 1 };
         let unread = u64::from(self.socks[index].receiver.unread_bytes);
         if unread < read_at.min(left).max(1) {
@@ -461,13 +456,8 @@ impl<'a> Simulation<'a> {
             self.outcome.flows.push(outcome);
         }
         self.outcome.end = self.net.now;
-        self.outcome.queues = self
-            .net
-            .links
-            .iter()
-            .filter(|link| link.sampled)
-            .map(LinkState::outcome)
-            .collect();
+        self.outcome.queues =
+            self.net.links.iter().filter(|link| link.sampled).map(LinkState::outcome).collect();
         self.outcome.work = Work { events: self.net.events.taken, ..self.net.work };
         self.outcome
     }
@@ -541,9 +531,8 @@ fn events_per_sec(run: &Run) -> u64 {
 
 /// Flows with the same congestion control share one description of it.
 fn share(shared: &mut Vec<Rc<Cc>>, cc: &Cc) -> Rc<Cc> {
-    let same = |other: &&Rc<Cc>| {
-        std::ptr::eq(other.algorithm, cc.algorithm) && other.params == cc.params
-    };
+    let same =
+        |other: &&Rc<Cc>| std::ptr::eq(other.algorithm, cc.algorithm) && other.params == cc.params;
     if let Some(found) = shared.iter().find(same) {
         return Rc::clone(found);
     }

@@ -60,9 +60,8 @@ pub(crate) fn run(run: &Run) -> Result<(), Error> {
             return fail(format!("link {name}: {error}"));
         }
     }
-    let is_host = |node: u32| {
-        run.network.nodes.get(node as usize).is_some_and(|node| node.host.is_some())
-    };
+    let is_host =
+        |node: u32| run.network.nodes.get(node as usize).is_some_and(|node| node.host.is_some());
     let ends = run.flows.iter().map(|flow| (flow.from, flow.to));
     for (from, to) in ends.chain(run.pings.iter().map(|ping| (ping.from, ping.to))) {
         if !is_host(from) || !is_host(to) {

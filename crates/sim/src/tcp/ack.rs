@@ -133,8 +133,7 @@ impl Sock {
             || self.tp.icsk_ca_state != ca_state::OPEN;
         if dubious {
             let dup = !progress.advanced && !progress.not_dup && !progress.dsack;
-            rexmit =
-                self.fast_retransmit_alert(prior_snd_una, u32::from(dup), &mut progress, net);
+            rexmit = self.fast_retransmit_alert(prior_snd_una, u32::from(dup), &mut progress, net);
         }
         if progress.set_xmit_timer {
             self.arm_probe_or_rto(true, net);
@@ -149,7 +148,9 @@ impl Sock {
 
     /// An ACK below `snd_una`: only its SACK blocks tell something.
     fn on_old_ack(&mut self, packet: &Packet, sample: &mut RateSample, net: &mut Net) {
-        if packet.sacks_len == 0 || before(packet.ack_seq, self.tp.snd_una.wrapping_sub(self.max_window)) {
+        if packet.sacks_len == 0
+            || before(packet.ack_seq, self.tp.snd_una.wrapping_sub(self.max_window))
+        {
             return;
         }
         let prior_snd_una = self.tp.snd_una;

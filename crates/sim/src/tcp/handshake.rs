@@ -5,9 +5,12 @@ use super::timers::Pending;
 use super::{Sock, State};
 use crate::net::Net;
 use crate::packet::{MAX_SACKS, Packet, SYN_BYTES, flags};
+use crate::spec::LinuxVersion;
 use knee_algo::{INFINITE_SSTHRESH, ca_state, ecn_flags};
 use knee_queue::Ecn;
 
+/// `tcp_syn_linear_timeouts`.
+const SYN_LINEAR_RETRIES: u32 = 4;
 /// Retransmissions of a SYN after which a connection starts with one packet.
 const SYN_RETRIES_FOR_CWND_1: u32 = 1;
 
@@ -33,7 +36,7 @@ impl Sock {
                 if packet.has(flags::SYN) {
                     // Its peer did not get the last ACK of the handshake.
                     self.send_ack(net);
-                } else {
+                } else if !self.merges(packet, net) {
                     self.on_segment(packet, net);
                 }
             }
@@ -77,9 +80,15 @@ impl Sock {
             sacks_len: 0,
             sacks: [(0, 0); MAX_SACKS],
         };
-        let timeout = self.host.jiffies.from_ms(RTO_INITIAL_MS) << self.syn_retries.min(6);
+        let timeout = self.host.jiffies.of_ms(RTO_INITIAL_MS) << self.syn_doublings();
         self.arm_retransmit(Pending::Retransmit, timeout, net);
         let _ = net.transmit(packet);
+    }
+
+    /// How often the timeout has doubled: from 6.5 on the first retries of a SYN are 1 s apart.
+    fn syn_doublings(&self) -> u32 {
+        let linear = self.host.config.linux >= LinuxVersion::V6_12 && self.state == State::SynSent;
+        self.syn_retries.saturating_sub(if linear { SYN_LINEAR_RETRIES } else { 0 }).min(6)
     }
 
     pub(super) fn on_syn_timeout(&mut self, net: &mut Net) {

@@ -2,10 +2,11 @@
 //!
 //! [`Sock`] is the state; its methods are spread over the files by what happens:
 //! `handshake` (connect, accept), `ack` (an ACK arrives), `recovery` (states, PRR, RACK, undo),
-//! `output` (segments leave), `receive` (data arrives, ACKs leave), `timers`, `rtt`.
+//! `output` (segments leave), `receive` (data arrives, ACKs leave), `gro`, `timers`, `rtt`.
 //! The section numbers in comments are those of `docs/tcp.md`.
 
 mod ack;
+mod gro;
 mod handshake;
 mod output;
 mod receive;
@@ -18,6 +19,7 @@ mod timers;
 use crate::clock::Jiffies;
 use crate::net::Net;
 use crate::outcome::{Counters, FlowSample};
+use crate::packet::Packet;
 use crate::spec::{Cc, HostConfig};
 use knee_algo::{Algorithm, INFINITE_SSTHRESH, TcpSock, ca_state, ecn_flags};
 use knee_queue::time::Time;
@@ -142,6 +144,9 @@ pub(crate) struct Sock {
     pacing: LazyTimer,
 
     pub(crate) receiver: Receiver,
+    /// Segments waiting to be merged with those behind them (GRO).
+    merging: Vec<Packet>,
+    gro: LazyTimer,
     syn_retries: u32,
     /// When the SYN or SYN-ACK was sent, us.
     syn_sent_us: u64,
@@ -213,6 +218,8 @@ impl Sock {
             wstamp_ns: 0,
             pacing: LazyTimer::default(),
             receiver,
+            merging: Vec::new(),
+            gro: LazyTimer::default(),
             syn_retries: 0,
             syn_sent_us: 0,
             established_at: None,
@@ -277,6 +284,7 @@ impl Sock {
         self.rtx = RtxQueue::default();
         self.in_host = VecDeque::new();
         self.receiver.forget_data();
+        self.merging = Vec::new();
     }
 
     pub(crate) fn ended(&self) -> bool {
@@ -344,7 +352,7 @@ impl Sock {
             delivered_ce: self.tp.delivered_ce,
             bytes_acked: u64::from(self.tp.snd_una.wrapping_sub(self.iss)),
             pacing_rate_bytes_per_sec: self.tp.sk_pacing_rate,
-            rto_us: self.host.jiffies.to_us(self.rtt.rto_jiffies) as u32,
+            rto_us: self.host.jiffies.in_us(self.rtt.rto_jiffies) as u32,
             diag: self.algorithm.read_diag(&mut self.tp, &self.params),
         }
     }

@@ -277,8 +277,7 @@ impl Sock {
         cwnd_limited: &mut bool,
     ) -> bool {
         let now_ns = net.now.ns();
-        if self.tp.icsk_ca_state >= ca_state::RECOVERY
-            || now_ns > self.wstamp_ns + DEFER_WITHIN_NS
+        if self.tp.icsk_ca_state >= ca_state::RECOVERY || now_ns > self.wstamp_ns + DEFER_WITHIN_NS
         {
             return false;
         }
@@ -357,7 +356,8 @@ impl Sock {
             let seq = self.tp.snd_nxt;
             let end_seq = seq.wrapping_add(len);
             let ends_write = end_seq == self.write_seq && self.writer.pending_bytes == 0;
-            let id = self.rtx.push(Segment::new(seq, end_seq, if ends_write { mark::PSH } else { 0 }));
+            let id =
+                self.rtx.push(Segment::new(seq, end_seq, if ends_write { mark::PSH } else { 0 }));
             if !self.transmit_segment(id, false, net) {
                 self.rtx.drop_last();
                 self.enter_cwr(net);

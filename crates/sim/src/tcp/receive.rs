@@ -6,7 +6,7 @@ use super::{HostState, Sock, State};
 use crate::events::Timer;
 use crate::net::Net;
 use crate::packet::{HEADER_BYTES, MAX_SACKS, Packet, flags};
-use crate::spec::HostConfig;
+use crate::spec::{HostConfig, LinuxVersion};
 use knee_algo::{AskedAck, ack_pending, ecn_flags};
 use knee_queue::Ecn;
 use knee_queue::time::Duration;
@@ -34,6 +34,15 @@ const SEGMENTS_PER_BUFFER: u32 = 17;
 /// Window that a new connection offers at most.
 const FIRST_WINDOW_BYTES: u32 = 65_535;
 
+/// Share of the receive buffer that is offered as window, in 1/256: half up to 6.5; later the share of
+/// payload in what a segment is charged, and this until the first full segment has shown that.
+const WINDOW_RATIO_6_1: u32 = 128;
+const WINDOW_RATIO_6_6: u32 = 65;
+
+fn share(bytes: u32, ratio: u32) -> u32 {
+    ((u64::from(bytes) * u64::from(ratio)) >> 8) as u32
+}
+
 /// The receiving half of a socket.
 #[derive(Debug)]
 pub(crate) struct Receiver {
@@ -52,6 +61,10 @@ pub(crate) struct Receiver {
     // Window.
     rcvbuf: u32,
     rcvbuf_max: u32,
+    /// Of the buffer, in 1/256.
+    window_ratio: u32,
+    /// From 6.6 on the ratio follows the segments.
+    measures_ratio: bool,
     window_clamp: u32,
     rcv_ssthresh: u32,
     rcv_wnd: u32,
@@ -96,7 +109,9 @@ pub(crate) struct Receiver {
 impl Receiver {
     pub(super) fn new(config: &HostConfig) -> Receiver {
         let advmss = config.mtu_bytes - 52;
-        let full_space = config.rcvbuf_initial_bytes / 2;
+        let window_ratio =
+            if config.linux >= LinuxVersion::V6_12 { WINDOW_RATIO_6_6 } else { WINDOW_RATIO_6_1 };
+        let full_space = share(config.rcvbuf_initial_bytes, window_ratio);
         let space = config.rcvbuf_max_bytes.max(config.rcvbuf_initial_bytes);
         let first_window =
             if full_space > advmss { full_space - full_space % (advmss + 12) } else { full_space };
@@ -111,6 +126,8 @@ impl Receiver {
             received_bytes: 0,
             rcvbuf: config.rcvbuf_initial_bytes,
             rcvbuf_max: config.rcvbuf_max_bytes,
+            window_ratio,
+            measures_ratio: config.linux >= LinuxVersion::V6_12,
             window_clamp: full_space,
             rcv_ssthresh: rcv_wnd,
             rcv_wnd,
@@ -147,7 +164,7 @@ impl Receiver {
         self.space_seq = rcv_nxt;
         self.space_us = now_us;
         self.lrcvtime = jiffies;
-        self.ato_min = host.jiffies.from_ms(ATO_MIN_MS);
+        self.ato_min = host.jiffies.of_ms(ATO_MIN_MS);
     }
 
     pub(super) fn forget_data(&mut self) {
@@ -179,7 +196,8 @@ impl Receiver {
         if self.sacks_len == 0 && self.dsack.is_none() {
             return 0;
         }
-        let ranges = self.dsack.take().into_iter().chain(self.sacks[..self.sacks_len].iter().copied());
+        let ranges =
+            self.dsack.take().into_iter().chain(self.sacks[..self.sacks_len].iter().copied());
         let mut n = 0;
         for (block, range) in blocks.iter_mut().zip(ranges) {
             *block = range;
@@ -192,11 +210,12 @@ impl Receiver {
         self.out_of_order.iter().map(|(start, end)| end.wrapping_sub(*start)).sum()
     }
 
-    /// Room for payload, as Linux counts: half of the buffer not taken up.
+    /// Room for payload, as Linux counts: a share of the buffer not taken up.
     fn space(&self) -> u32 {
         let payload = self.unread_bytes + if self.sacks_len > 0 { self.ooo_bytes() } else { 0 };
         let buffers = payload.div_ceil(self.advmss * SEGMENTS_PER_BUFFER);
-        self.rcvbuf.saturating_sub(payload + buffers * self.skb_overhead_bytes) / 2
+        let free = self.rcvbuf.saturating_sub(payload + buffers * self.skb_overhead_bytes);
+        share(free, self.window_ratio)
     }
 
     fn in_quickack_mode(&self) -> bool {
@@ -344,7 +363,7 @@ impl Sock {
 
     fn on_data(&mut self, packet: &Packet, payload_bytes: u32, net: &mut Net) {
         if packet.ecn == Ecn::Ce {
-            self.counters.ce_segs_received += 1;
+            self.counters.ce_segs_received += u64::from(payload_bytes.div_ceil(self.mss()));
         }
         self.receiver.dsack = None;
         let rcv_nxt = self.tp.rcv_nxt;
@@ -420,6 +439,10 @@ impl Sock {
         // Of a merged segment, the size of the wire segments counts.
         let len = payload_bytes.min(receiver.advmss);
         if len >= receiver.rcv_mss {
+            if receiver.measures_ratio && len != receiver.rcv_mss {
+                receiver.window_ratio = (len << 8) / (len + receiver.skb_overhead_bytes);
+                receiver.window_clamp = share(receiver.rcvbuf, receiver.window_ratio);
+            }
             receiver.rcv_mss = len;
             if psh && payload_bytes <= receiver.advmss {
                 self.tp.icsk_ack_pending |= ack_pending::PUSHED;
@@ -538,7 +561,8 @@ impl Sock {
         if receiver.rcv_ssthresh >= receiver.window_clamp {
             return;
         }
-        let room = receiver.window_clamp.min(receiver.space()).saturating_sub(receiver.rcv_ssthresh);
+        let room =
+            receiver.window_clamp.min(receiver.space()).saturating_sub(receiver.rcv_ssthresh);
         if room == 0 {
             return;
         }
@@ -558,12 +582,13 @@ impl Sock {
     #[inline]
     fn new_window(&mut self) -> u32 {
         let receiver = &mut self.receiver;
-        let full_space = receiver.window_clamp.min(receiver.rcvbuf / 2);
+        let whole_space = share(receiver.rcvbuf, receiver.window_ratio);
+        let full_space = receiver.window_clamp.min(whole_space);
         let mut free = receiver.space();
         if free < full_space >> 1 {
             receiver.quick = 0;
             free &= !((1 << receiver.window_scale) - 1);
-            if free < (receiver.rcvbuf / 2) >> 4 || free < receiver.rcv_mss.min(full_space) {
+            if free < whole_space >> 4 || free < receiver.rcv_mss.min(full_space) {
                 return 0;
             }
         }
@@ -681,17 +706,22 @@ impl Sock {
     fn schedule_delayed_ack(&mut self, net: &mut Net) {
         let jiffies = &self.host.jiffies;
         let mut ato = self.receiver.ato;
-        if ato > jiffies.from_ms(DELACK_MIN_MS) {
+        if ato > jiffies.of_ms(DELACK_MIN_MS) {
             let interactive =
                 self.receiver.pingpong || self.tp.icsk_ack_pending & ack_pending::PUSHED != 0;
-            let mut most = jiffies.from_ms(if interactive { DELACK_MAX_MS } else { 500 });
+            let mut most = jiffies.of_ms(if interactive { DELACK_MAX_MS } else { 500 });
             if self.tp.srtt_us != 0 {
-                let rtt = jiffies.from_us(u64::from(self.tp.srtt_us >> 3));
-                most = most.min(rtt.max(jiffies.from_ms(DELACK_MIN_MS)));
+                let rtt = jiffies.of_us(u64::from(self.tp.srtt_us >> 3));
+                most = most.min(rtt.max(jiffies.of_ms(DELACK_MIN_MS)));
             }
             ato = ato.min(most);
         }
-        ato = ato.min(jiffies.from_ms(DELACK_MAX_MS));
+        ato = ato.min(jiffies.of_ms(DELACK_MAX_MS));
+        if self.host.config.linux >= LinuxVersion::V6_12 {
+            // Never so late that the sender's least timeout could come first.
+            let rto_min = jiffies.of_us(self.host.config.rto_min.us());
+            ato = ato.min(rto_min.saturating_sub(1).max(1));
+        }
         let now = net.cc.jiffies;
         let mut due = now.wrapping_add(ato);
         if self.tp.icsk_ack_pending & ack_pending::TIMER != 0 {
@@ -779,15 +809,15 @@ impl Sock {
         let copied = copied_seq.wrapping_sub(receiver.space_seq);
         if copied > receiver.space_bytes && receiver.space_bytes > 0 {
             let mut window = 2 * u64::from(copied) + 16 * u64::from(receiver.advmss);
-            let growth = window * u64::from(copied - receiver.space_bytes)
-                / u64::from(receiver.space_bytes);
+            let growth =
+                window * u64::from(copied - receiver.space_bytes) / u64::from(receiver.space_bytes);
             window += 2 * growth;
             let segments = window / u64::from(receiver.advmss);
             let rcvbuf = (segments * u64::from(receiver.segment_memory()))
                 .min(u64::from(receiver.rcvbuf_max)) as u32;
             if rcvbuf > receiver.rcvbuf {
                 receiver.rcvbuf = rcvbuf;
-                receiver.window_clamp = rcvbuf / 2;
+                receiver.window_clamp = share(rcvbuf, receiver.window_ratio);
             }
             receiver.space_bytes = copied;
         }
@@ -797,11 +827,11 @@ impl Sock {
 }
 
 impl Receiver {
-    /// Memory charged for a full segment, and at least twice its payload.
+    /// Memory to plan for a full segment.
     fn segment_memory(&self) -> u32 {
-        // SKB_TRUESIZE(advmss + MAX_TCP_HEADER), then in steps of 128 until half of it is an MSS.
-        let mut memory = self.advmss + 320 + 576;
-        while memory / 2 < self.advmss {
+        // What a segment with headers is charged, in steps of 128 until its share is an MSS.
+        let mut memory = self.advmss + self.skb_overhead_bytes;
+        while share(memory, self.window_ratio) < self.advmss {
             memory += 128;
         }
         memory
@@ -811,7 +841,6 @@ impl Receiver {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::LinuxVersion;
     use proptest::prelude::*;
 
     fn receiver() -> Receiver {

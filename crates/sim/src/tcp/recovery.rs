@@ -147,8 +147,7 @@ impl Sock {
         if once_per_window {
             self.tp.prior_ssthresh = self.current_ssthresh();
             self.tp.prior_cwnd = self.tp.snd_cwnd;
-            self.tp.snd_ssthresh =
-                self.algorithm.ssthresh(&mut self.tp, &mut net.cc, &self.params);
+            self.tp.snd_ssthresh = self.algorithm.ssthresh(&mut self.tp, &mut net.cc, &self.params);
             self.ca_event(ca_event::LOSS, net);
             self.init_undo();
         }
@@ -273,7 +272,7 @@ impl Sock {
             }
         }
         if longest_wait_us > 0 {
-            let jiffies = self.host.jiffies.from_us(longest_wait_us as u64 + TIMEOUT_MIN_US);
+            let jiffies = self.host.jiffies.of_us(longest_wait_us as u64 + TIMEOUT_MIN_US);
             let jiffies = jiffies.min(self.rtt.rto_jiffies);
             self.arm_retransmit(Pending::Reordering, jiffies, net);
         }

@@ -32,7 +32,7 @@ impl RttEstimator {
             rttvar_us: 0,
             rtt_seq: 0,
             rto_min_us: host.config.rto_min.us() as u32,
-            rto_jiffies: host.jiffies.from_ms(RTO_INITIAL_MS),
+            rto_jiffies: host.jiffies.of_ms(RTO_INITIAL_MS),
         }
     }
 
@@ -83,12 +83,12 @@ impl RttEstimator {
     /// The timeout follows the estimate again, whatever it had been doubled to.
     #[inline]
     pub(super) fn set_rto(&mut self, srtt_us: u32, host: &HostState) {
-        let rto = host.jiffies.from_us(u64::from(srtt_us >> 3) + u64::from(self.rttvar_us));
-        self.rto_jiffies = rto.min(host.jiffies.from_ms(RTO_MAX_MS));
+        let rto = host.jiffies.of_us(u64::from(srtt_us >> 3) + u64::from(self.rttvar_us));
+        self.rto_jiffies = rto.min(host.jiffies.of_ms(RTO_MAX_MS));
     }
 
     pub(super) fn back_off(&mut self, host: &HostState) {
-        self.rto_jiffies = (self.rto_jiffies * 2).min(host.jiffies.from_ms(RTO_MAX_MS));
+        self.rto_jiffies = (self.rto_jiffies * 2).min(host.jiffies.of_ms(RTO_MAX_MS));
     }
 }
 

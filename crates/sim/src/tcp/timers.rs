@@ -120,7 +120,12 @@ impl Sock {
                     self.resume_sending(net);
                 }
             }
-            Timer::Gro => {}
+            Timer::Gro => {
+                if self.gro.fires(id, timer, net) && !self.ended() {
+                    self.enter(net);
+                    self.on_merged_segments(net);
+                }
+            }
         }
     }
 
@@ -130,7 +135,7 @@ impl Sock {
         if what != Pending::Reordering {
             jiffies = jiffies.saturating_add(self.pacing_delay_jiffies(net));
         }
-        let jiffies = jiffies.min(self.host.jiffies.from_ms(RTO_MAX_MS));
+        let jiffies = jiffies.min(self.host.jiffies.of_ms(RTO_MAX_MS));
         self.retransmit.pending = what;
         let due = self.host.jiffies.fires(net.now, jiffies);
         self.retransmit.timer.arm(due, self.id, Timer::Retransmit, net);
@@ -141,13 +146,13 @@ impl Sock {
         if self.wstamp_ns <= now_ns {
             return 0;
         }
-        self.host.jiffies.from_us((self.wstamp_ns - now_ns) / 1000)
+        self.host.jiffies.of_us((self.wstamp_ns - now_ns) / 1000)
     }
 
     /// How far off the timeout of the first outstanding segment is; negative if it has passed.
     fn rto_delta_us(&self) -> i64 {
         let sent_us = self.rtx.front().map_or(self.tp.tcp_mstamp, |segment| segment.sent_us);
-        let rto_us = self.host.jiffies.to_us(self.rtt.rto_jiffies);
+        let rto_us = self.host.jiffies.in_us(self.rtt.rto_jiffies);
         sent_us as i64 + rto_us as i64 - self.tp.tcp_mstamp as i64
     }
 
@@ -160,7 +165,7 @@ impl Sock {
         let mut rto = self.rtt.rto_jiffies;
         if matches!(self.retransmit.pending, Pending::Reordering | Pending::LossProbe) {
             // Back from another use: it counts from the first segment's sending.
-            rto = self.host.jiffies.from_us(self.rto_delta_us().max(1) as u64);
+            rto = self.host.jiffies.of_us(self.rto_delta_us().max(1) as u64);
         }
         self.arm_retransmit(Pending::Retransmit, rto, net);
     }
@@ -189,17 +194,17 @@ impl Sock {
             } else {
                 TIMEOUT_MIN_US
             };
-            self.host.jiffies.from_us(u64::from(self.tp.srtt_us >> 2) + extra_us)
+            self.host.jiffies.of_us(u64::from(self.tp.srtt_us >> 2) + extra_us)
         } else {
-            self.host.jiffies.from_ms(super::rtt::RTO_INITIAL_MS)
+            self.host.jiffies.of_ms(super::rtt::RTO_INITIAL_MS)
         };
         let rto_us = if from_now {
-            self.host.jiffies.to_us(self.rtt.rto_jiffies) as i64
+            self.host.jiffies.in_us(self.rtt.rto_jiffies) as i64
         } else {
             self.rto_delta_us()
         };
         if rto_us > 0 {
-            jiffies = jiffies.min(self.host.jiffies.from_us(rto_us as u64));
+            jiffies = jiffies.min(self.host.jiffies.of_us(rto_us as u64));
         }
         self.arm_retransmit(Pending::LossProbe, jiffies, net);
         true
@@ -228,7 +233,7 @@ impl Sock {
         let head = self.rtx.first_id();
         if !self.retransmit_segment(head, net) {
             // The original still sits in the host's own queue: look again soon.
-            let half_second = self.host.jiffies.from_ms(500);
+            let half_second = self.host.jiffies.of_ms(500);
             self.arm_retransmit(Pending::Retransmit, half_second, net);
             return;
         }

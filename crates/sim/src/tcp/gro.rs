@@ -1,0 +1,56 @@
+//! Receive merging (GRO): segments of a flow that come close together are handled as one.
+//!
+//! They must follow each other in sequence and agree in ECN field, flags, acknowledgement and
+//! timestamps; so a change from unmarked to CE ends a merge. One ACK answers a merged segment.
+
+use super::{Sock, State};
+use crate::events::Timer;
+use crate::net::Net;
+use crate::packet::{Packet, flags};
+use knee_queue::time::Duration;
+
+/// A merged segment holds no more than an IP packet can.
+const MERGED_MAX_BYTES: u32 = 65_535;
+
+impl Sock {
+    /// Keeps a data segment back to be merged; false if this host does not merge.
+    #[inline]
+    pub(super) fn merges(&mut self, packet: &Packet, net: &mut Net) -> bool {
+        let window = self.host.config.gro_window;
+        if window == Duration::ZERO || packet.payload_bytes() == 0 {
+            return false;
+        }
+        if self.merging.is_empty() {
+            self.gro.arm(net.now + window, self.id, Timer::Gro, net);
+        }
+        let mss = self.mss();
+        match self.merging.last_mut() {
+            Some(last) if continues(last, packet, mss) => {
+                last.end_seq = packet.end_seq;
+                last.flags |= packet.flags & flags::PSH;
+            }
+            _ => self.merging.push(*packet),
+        }
+        true
+    }
+
+    pub(super) fn on_merged_segments(&mut self, net: &mut Net) {
+        for packet in std::mem::take(&mut self.merging) {
+            if self.state == State::Established {
+                self.on_segment(&packet, net);
+            }
+        }
+    }
+}
+
+fn continues(last: &Packet, packet: &Packet, mss: u32) -> bool {
+    let ends_merge = last.has(flags::PSH) || last.payload_bytes() % mss != 0;
+    !ends_merge
+        && packet.seq == last.end_seq
+        && packet.ecn == last.ecn
+        && packet.flags & !flags::PSH == last.flags
+        && packet.ack_seq == last.ack_seq
+        && (packet.ts_val, packet.ts_ecr) == (last.ts_val, last.ts_ecr)
+        && packet.sacks() == last.sacks()
+        && last.payload_bytes() + packet.payload_bytes() <= MERGED_MAX_BYTES
+}
