@@ -91,7 +91,7 @@ impl Sock {
             progress.slow_path = true;
             progress.not_dup |= carries_data;
             progress.win_update = self.update_window(packet, ack);
-            if packet.sacks_len > 0 {
+            if packet.sacks_len > 0 && self.receiver.peer_sack {
                 self.on_sack(packet, prior_snd_una, &mut sacked, &mut sample, &mut progress);
             }
             progress.ece = ece;
@@ -149,6 +149,7 @@ impl Sock {
     /// An ACK below `snd_una`: only its SACK blocks tell something.
     fn on_old_ack(&mut self, packet: &Packet, sample: &mut RateSample, net: &mut Net) {
         if packet.sacks_len == 0
+            || !self.receiver.peer_sack
             || before(packet.ack_seq, self.tp.snd_una.wrapping_sub(self.max_window))
         {
             return;
@@ -572,10 +573,9 @@ impl Sock {
     fn remove_reno_sacks(&mut self, acked: u32, progress: &mut Progress) {
         let newly = acked.saturating_sub(self.tp.sacked_out).max(1);
         self.count_delivered(newly, progress.ece);
-        if acked > 0 {
-            self.tp.sacked_out =
-                if acked > self.tp.sacked_out { 0 } else { self.tp.sacked_out - (acked - 1) };
-        }
+        // One ACK fills the hole; the duplicates before it stood for the rest.
+        self.tp.sacked_out = self.tp.sacked_out.saturating_sub(acked.saturating_sub(1));
+        self.limit_reno_sacks();
         if progress.retrans_acked {
             progress.orig_sack_acked = false;
         }
@@ -593,8 +593,7 @@ impl Sock {
     ) -> bool {
         let mut rtt_us = seq_rtt_us.or(sack_rtt_us);
         if rtt_us.is_none() && self.receiver.ts_ecr != 0 && acked {
-            let ticks = self.ts_now().wrapping_sub(self.receiver.ts_ecr);
-            rtt_us = Some(ticks.clamp(1, 2_000_000) * 1000);
+            rtt_us = super::rtt::from_ticks(self.ts_now().wrapping_sub(self.receiver.ts_ecr));
             cc_rtt_us = rtt_us;
         }
         sample.rtt_us = cc_rtt_us.map_or(-1, i64::from);

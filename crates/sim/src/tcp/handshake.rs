@@ -1,6 +1,6 @@
 //! A connection begins: SYN, SYN-ACK, ACK, with ECN negotiated on the way.
 
-use super::rtt::RTO_INITIAL_MS;
+use super::rtt::{RTO_INITIAL_MS, from_ticks};
 use super::timers::Pending;
 use super::{Sock, State};
 use crate::net::Net;
@@ -168,7 +168,7 @@ impl Sock {
         let rtt_us = if self.syn_retries == 0 {
             (self.tp.tcp_mstamp - self.syn_sent_us) as u32
         } else {
-            self.ts_now().wrapping_sub(self.receiver.ts_ecr).clamp(1, 120_000) * 1000
+            from_ticks(self.ts_now().wrapping_sub(self.receiver.ts_ecr)).unwrap_or(1000)
         };
         self.update_min_rtt(rtt_us, false, net);
         self.tp.srtt_us = self.rtt.sample(0, rtt_us.max(1), (first, first));

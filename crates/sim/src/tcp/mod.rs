@@ -8,6 +8,8 @@
 mod ack;
 mod gro;
 mod handshake;
+#[cfg(test)]
+mod hostile;
 mod output;
 mod receive;
 mod recovery;

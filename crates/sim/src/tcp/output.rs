@@ -624,8 +624,10 @@ impl Sock {
         if !self.send_again(id, net) {
             return false;
         }
-        self.rtx.get_mut(id).marks |= mark::RETRANS | mark::EVER_RETRANS;
-        self.tp.retrans_out += 1;
+        let segment = self.rtx.get_mut(id);
+        // After a timeout undone by F-RTO the head's retransmission may still be counted.
+        self.tp.retrans_out += u32::from(!segment.has(mark::RETRANS));
+        segment.marks |= mark::RETRANS | mark::EVER_RETRANS;
         true
     }
 

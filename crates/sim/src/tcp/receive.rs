@@ -788,8 +788,11 @@ impl Sock {
         if payload_bytes < receiver.rcv_mss || packet.ts_ecr == 0 {
             return;
         }
-        let ticks = ((self.tp.tcp_mstamp / 1000) as u32 + 1).wrapping_sub(packet.ts_ecr);
-        let sample_us = ticks.clamp(1, 2_000_000) * 1000;
+        let Some(sample_us) = super::rtt::from_ticks(self.ts_now().wrapping_sub(packet.ts_ecr))
+        else {
+            return;
+        };
+        let receiver = &mut self.receiver;
         receiver.rcv_rtt_us = if receiver.rcv_rtt_us == 0 {
             sample_us << 3
         } else {

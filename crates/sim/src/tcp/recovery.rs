@@ -166,6 +166,9 @@ impl Sock {
 
     /// All but what was sent less than a round trip ago, and the first in any case.
     fn mark_lost_by_timeout(&mut self) {
+        if !self.receiver.peer_sack {
+            self.tp.sacked_out = 0;
+        }
         let first = self.rtx.first_id();
         for offset in 0..self.rtx.len() as u32 {
             let id = first.wrapping_add(offset);
@@ -307,6 +310,7 @@ impl Sock {
             || (state == ca_state::RECOVERY && advanced);
         if lost {
             self.mark_lost(self.rtx.first_id());
+            self.limit_reno_sacks();
         }
     }
 
@@ -619,9 +623,15 @@ impl Sock {
             return;
         }
         let prior = self.tp.sacked_out;
-        let most = self.tp.packets_out.saturating_sub(self.tp.lost_out);
-        self.tp.sacked_out = (prior + dup_acks).min(most);
+        self.tp.sacked_out += dup_acks;
+        self.limit_reno_sacks();
         self.count_delivered(self.tp.sacked_out.saturating_sub(prior), ece);
+    }
+
+    /// Duplicate ACKs cannot stand for more than was sent, less what is missing.
+    pub(super) fn limit_reno_sacks(&mut self) {
+        let holes = self.tp.lost_out.max(1).min(self.tp.packets_out);
+        self.tp.sacked_out = self.tp.sacked_out.min(self.tp.packets_out - holes);
     }
 
     #[inline]

@@ -9,6 +9,13 @@ pub(super) const RTO_MAX_MS: u64 = 120_000;
 /// The timeout before any RTT is known.
 pub(super) const RTO_INITIAL_MS: u64 = 1_000;
 
+/// An RTT by timestamps: ticks of 1 ms, at least one. An echo that is older than any packet can be, or
+/// from the future, is no sample.
+pub(super) fn from_ticks(ticks: u32) -> Option<u32> {
+    const TICKS_MAX: u32 = 500_000;
+    (ticks <= TICKS_MAX).then(|| ticks.max(1) * 1000)
+}
+
 /// RFC 6298 as Linux has it: the deviation takes the largest of each round trip, and falls slowly.
 #[derive(Debug)]
 pub(crate) struct RttEstimator {

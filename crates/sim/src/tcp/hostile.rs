@@ -1,0 +1,239 @@
+//! Packets that no well-behaved peer sends: nothing panics, and the counts stay consistent.
+
+use super::{HostState, Place, Sock, State};
+use crate::clock::Jiffies;
+use crate::events::{Event, Events};
+use crate::link::LinkState;
+use crate::net::{Net, PATH_END};
+use crate::outcome::Work;
+use crate::packet::{MAX_SACKS, Packet, Packets, flags};
+use crate::random::Random;
+use crate::spec::{Cc, HostConfig, Link, LinuxVersion, Serialisation};
+use knee_queue::time::{Duration, Rate, Time};
+use knee_queue::{DropTailConfig, Ecn, Limit, QueueConfig};
+use proptest::prelude::*;
+use std::rc::Rc;
+
+/// What happens to the socket next; numbers are turned into sequence numbers near what it has sent.
+#[derive(Clone, Debug)]
+enum Step {
+    Write(u32),
+    Read,
+    Wait(u64),
+    Segment {
+        seq_offset: i32,
+        len: u32,
+        ack_offset: i32,
+        flags: u8,
+        ecn: u8,
+        window: u32,
+        sacks: Vec<(i32, i32)>,
+        ts_offset: i32,
+    },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let near = prop_oneof![
+        4 => (-5i32..60).prop_map(|segments| segments * 1448),
+        2 => -3_000i32..90_000,
+        1 => any::<i32>(),
+    ];
+    let block = (near.clone(), near.clone());
+    let segment = (
+        prop_oneof![3 => Just(0i32), 1 => -3_000i32..20_000, 1 => any::<i32>()],
+        prop_oneof![2 => Just(0u32), 2 => Just(1448), 1 => 1u32..1448],
+        near,
+        any::<u8>(),
+        0u8..4,
+        prop_oneof![4 => Just(1u32 << 20), 1 => 0u32..5_000, 1 => any::<u32>()],
+        prop::collection::vec(block, 0..=MAX_SACKS),
+        prop_oneof![4 => Just(0i32), 1 => any::<i32>()],
+    );
+    prop_oneof![
+        2 => (1u32..300_000).prop_map(Step::Write),
+        1 => Just(Step::Read),
+        3 => (0u64..2_000_000).prop_map(Step::Wait),
+        1 => (0u64..3_000_000_000).prop_map(Step::Wait),
+        8 => segment.prop_map(
+            |(seq_offset, len, ack_offset, flags, ecn, window, sacks, ts_offset)| Step::Segment {
+                seq_offset, len, ack_offset, flags, ecn, window, sacks, ts_offset
+            }
+        ),
+    ]
+}
+
+fn net() -> Net {
+    let link = Link {
+        name: "out".to_owned(),
+        from: 0,
+        to: 1,
+        rate: Rate::from_bps(1_000_000_000),
+        serialisation: Serialisation::StoreAndForward,
+        delay: Duration::from_us(50),
+        jitter: Duration::ZERO,
+        loss: 0.0,
+        queue: QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(30) }),
+        sampled: false,
+    };
+    Net {
+        now: Time::ZERO,
+        events: Events::new(1_000_000),
+        packets: Packets::default(),
+        links: vec![LinkState::new(&link, 0)],
+        paths: vec![0, PATH_END],
+        random: Random::new(1),
+        cc: knee_algo::Host::new(1000, 1),
+        work: Work::default(),
+    }
+}
+
+struct Bench {
+    net: Net,
+    sock: Sock,
+    peer_seq: u32,
+}
+
+impl Bench {
+    fn new(algorithm: &str, config: HostConfig, iss: u32) -> Bench {
+        let mut net = net();
+        let jiffies = Jiffies::new(config.hz, 7, Duration::ZERO);
+        let host = Rc::new(HostState { config, jiffies });
+        let place = Place { id: 0, peer: 1, path: 0 };
+        let cc = Rc::new(Cc::by_name(algorithm).unwrap());
+        let mut sock = Sock::new(&place, cc, host, iss);
+        sock.connect(&mut net);
+        let mut bench = Bench { net, sock, peer_seq: iss.wrapping_mul(3) };
+        bench.run_until(Time::from_us(200));
+        let syn_ack = Packet {
+            seq: bench.peer_seq,
+            end_seq: bench.peer_seq.wrapping_add(1),
+            ack_seq: iss.wrapping_add(1),
+            flags: flags::SYN | flags::ACK | flags::SACK_OK | flags::ECE,
+            ..bench.packet()
+        };
+        bench.sock.on_packet(&syn_ack, &mut bench.net);
+        assert_eq!(bench.sock.state, State::Established);
+        bench.peer_seq = bench.peer_seq.wrapping_add(1);
+        bench
+    }
+
+    fn packet(&self) -> Packet {
+        Packet {
+            to: 0,
+            hop: 0,
+            wire_bytes: 66,
+            seq: self.peer_seq,
+            end_seq: self.peer_seq,
+            ack_seq: self.sock.tp.snd_una,
+            window_bytes: 1 << 20,
+            ts_val: self.sock.ts_now(),
+            ts_ecr: self.sock.ts_now(),
+            flags: flags::ACK,
+            ecn: Ecn::Ect0,
+            sacks_len: 0,
+            sacks: [(0, 0); MAX_SACKS],
+        }
+    }
+
+    /// Lets timers fire; packets that leave are thrown away.
+    fn run_until(&mut self, until: Time) {
+        let mut events = 0;
+        while let Some((at, event)) = self.net.events.pop(until) {
+            self.net.now = at;
+            events += 1;
+            assert!(events < 200_000, "a timer fires for ever");
+            match event {
+                Event::Arrive { packet } => self.net.packets.free(packet),
+                Event::Timer { timer, .. } => self.sock.on_timer(timer, &mut self.net),
+                _ => {}
+            }
+        }
+        self.net.now = until;
+    }
+
+    fn apply(&mut self, step: &Step) {
+        match step {
+            Step::Write(bytes) => self.sock.write(u64::from(*bytes), &mut self.net),
+            Step::Read => {
+                self.sock.read(&mut self.net);
+            }
+            Step::Wait(ns) => self.run_until(self.net.now + Duration::from_ns(*ns)),
+            Step::Segment {
+                seq_offset,
+                len,
+                ack_offset,
+                flags: bits,
+                ecn,
+                window,
+                sacks,
+                ts_offset,
+            } => {
+                let una = self.sock.tp.snd_una;
+                let seq = self.sock.tp.rcv_nxt.wrapping_add_signed(*seq_offset);
+                let mut packet = self.packet();
+                packet.seq = seq;
+                packet.end_seq = seq.wrapping_add(*len);
+                packet.wire_bytes = 66 + len;
+                packet.ack_seq = una.wrapping_add_signed(*ack_offset);
+                packet.window_bytes = *window;
+                packet.flags = (bits & (flags::PSH | flags::ECE | flags::CWR)) | flags::ACK;
+                if bits & 0xe0 == 0xe0 {
+                    packet.flags |= flags::SYN;
+                }
+                packet.ecn = [Ecn::NotEct, Ecn::Ect1, Ecn::Ect0, Ecn::Ce][usize::from(*ecn)];
+                packet.ts_ecr = packet.ts_ecr.wrapping_add_signed(*ts_offset);
+                packet.sacks_len = sacks.len() as u8;
+                for (block, (start, end)) in packet.sacks.iter_mut().zip(sacks) {
+                    *block = (una.wrapping_add_signed(*start), una.wrapping_add_signed(*end));
+                }
+                self.sock.on_packet(&packet, &mut self.net);
+            }
+        }
+        self.check();
+    }
+
+    fn check(&self) {
+        let tp = &self.sock.tp;
+        assert_eq!(tp.packets_out as usize, self.sock.rtx.len());
+        assert!(tp.snd_cwnd >= 1 && tp.snd_cwnd < 1 << 30, "cwnd {}", tp.snd_cwnd);
+        let (mut sacked, mut lost, mut retrans) = (0, 0, 0);
+        for offset in 0..self.sock.rtx.len() as u32 {
+            let segment = self.sock.rtx.get(self.sock.rtx.first_id().wrapping_add(offset));
+            sacked += u32::from(segment.has(super::rtx_queue::mark::SACKED));
+            lost += u32::from(segment.has(super::rtx_queue::mark::LOST));
+            retrans += u32::from(segment.has(super::rtx_queue::mark::RETRANS));
+        }
+        assert_eq!((lost, retrans), (tp.lost_out, tp.retrans_out));
+        // Without SACK the count stands for duplicate ACKs.
+        assert!(!self.sock.receiver.peer_sack || sacked == tp.sacked_out);
+        assert!(tp.sacked_out + tp.lost_out <= tp.packets_out);
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_sequence_of_packets_and_timers_breaks_a_socket(
+        steps in prop::collection::vec(step(), 1..80),
+        algorithm in prop::sample::select(vec!["reno", "cubic", "dctcp"]),
+        iss in any::<u32>(),
+        gso in any::<bool>(),
+        newer in any::<bool>(),
+        sack in any::<bool>(),
+    ) {
+        let version = if newer { LinuxVersion::V6_18 } else { LinuxVersion::V6_1 };
+        let config = HostConfig {
+            tcp_ecn: 1,
+            sack,
+            gso_max_segs: if gso { 44 } else { 1 },
+            gro_window: Duration::from_us(if gso { 20 } else { 0 }),
+            ..HostConfig::new(version)
+        };
+        let mut bench = Bench::new(algorithm, config, iss);
+        bench.check();
+        for step in &steps {
+            bench.apply(step);
+        }
+        bench.run_until(bench.net.now + Duration::from_ms(5_000));
+        bench.check();
+    }
+}
