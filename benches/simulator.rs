@@ -19,7 +19,8 @@ const REPEATS: usize = 5;
 
 fn main() {
     let only: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
-    let wanted = |name: &str| only.is_empty() || only.iter().any(|only| name.contains(only.as_str()));
+    let wanted =
+        |name: &str| only.is_empty() || only.iter().any(|only| name.contains(only.as_str()));
     println!("{:<34} {:>12} {:>10} {:>9}", "simulation", "data pkts/s", "events/pkt", "hops/pkt");
     for (name, run) in [
         ("dumbbell 20 flows dctcp 10G", dumbbell(20, "dctcp", 400)),

@@ -341,7 +341,10 @@ impl Algorithm {
                 default: param.default_value,
                 min: param.min,
                 max: param.max,
-                choices: text(param.choices).split('|').filter(|choice| !choice.is_empty()).collect(),
+                choices: text(param.choices)
+                    .split('|')
+                    .filter(|choice| !choice.is_empty())
+                    .collect(),
                 meaning: text(param.meaning),
             })
             .collect();

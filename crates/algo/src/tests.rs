@@ -234,10 +234,7 @@ fn wrong_parameters_are_refused_with_what_is_allowed() {
     let dctcp = Algorithm::by_name("dctcp").unwrap();
     let mut params = dctcp.default_params();
     let error = dctcp.set_param(&mut params, "shift_g", "11").unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "dctcp: shift_g = \"11\": must be a whole number from 0 to 10"
-    );
+    assert_eq!(error.to_string(), "dctcp: shift_g = \"11\": must be a whole number from 0 to 10");
     let error = dctcp.set_param(&mut params, "g", "1").unwrap_err();
     assert!(error.to_string().contains("shift_g"), "{error}");
     let error = Algorithm::by_name("dctpc").unwrap_err();
