@@ -11,8 +11,10 @@ pub struct Embedded {
 
 /// An object file's bytes where an ELF header may lie: libelf reads them in place.
 #[repr(C, align(8))]
+#[allow(dead_code, reason = "there is nothing to hold where there was no clang")]
 struct Aligned<Bytes: ?Sized>(Bytes);
 
+#[allow(unused_macros, reason = "as above")]
 macro_rules! aligned {
     ($path:literal) => {{
         static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!($path));

@@ -18,7 +18,7 @@
 #define BPF_F_NO_PREALLOC		1
 #define BPF_SK_STORAGE_GET_F_CREATE	1
 
-/* Bytes of the ring: some 45 thousand records while the reader sleeps. */
+/* Bytes of the ring: 43 thousand records of 768 bytes while the reader sleeps. */
 #define CC_RING_BYTES			(1 << 25)
 
 /*

@@ -96,8 +96,8 @@ pub fn replay(algorithm: &Algorithm, params: &Params, records: &[Record]) -> Rep
             Some((next, state)) if next == record.number && record.call != Call::Init => {
                 before.icsk_ca_priv = state;
             }
-            Some((next, _)) if next != record.number => report.gaps += 1,
-            _ => {}
+            Some((next, _)) => report.gaps += usize::from(next != record.number),
+            None => report.gaps += usize::from(record.number != 0),
         }
         let (native, found) = compare(algorithm, params, record, &before);
         if let Some((field, kernel, native)) = found {

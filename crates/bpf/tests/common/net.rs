@@ -5,6 +5,7 @@
 
 use std::ffi::CString;
 use std::fs;
+use std::io;
 use std::net::TcpStream;
 use std::os::fd::{AsFd as _, AsRawFd};
 use std::process::Command;
@@ -23,21 +24,23 @@ pub(crate) struct Namespace {
 }
 
 impl Namespace {
-    pub(crate) fn new() -> Namespace {
+    pub(crate) fn new() -> io::Result<Namespace> {
         let (jobs, todo) = mpsc::channel::<Job>();
         let (tell, told) = mpsc::channel();
         let thread = thread::spawn(move || {
             // SAFETY: it changes the namespace of this thread, which does nothing else.
-            let made = unsafe { libc::unshare(libc::CLONE_NEWNET) };
-            assert_eq!(made, 0, "unshare: {}", std::io::Error::last_os_error());
-            // SAFETY: it only asks.
-            tell.send(unsafe { libc::gettid() }).unwrap();
+            let made = match unsafe { libc::unshare(libc::CLONE_NEWNET) } {
+                // SAFETY: it only asks.
+                0 => Ok(unsafe { libc::gettid() }),
+                _ => Err(io::Error::last_os_error()),
+            };
+            tell.send(made).unwrap();
             for job in todo {
                 job();
             }
         });
-        let tid = told.recv().expect("the thread made its namespace");
-        Namespace { tid, jobs: Some(jobs), thread: Some(thread) }
+        let tid = told.recv().expect("it tells in any case")?;
+        Ok(Namespace { tid, jobs: Some(jobs), thread: Some(thread) })
     }
 
     /// Runs `job` inside and waits for it.
@@ -111,6 +114,29 @@ impl Path {
     }
 }
 
+/// What a [`Pair`] needs and this machine lacks.
+pub(crate) fn missing() -> Option<&'static str> {
+    let Ok(namespace) = Namespace::new() else {
+        return Some("network namespaces are refused here");
+    };
+    let works = |line: &'static str| {
+        namespace.run(move || {
+            let mut words = line.split(' ');
+            let command = Command::new(words.next().unwrap()).args(words).output();
+            command.is_ok_and(|output| output.status.success())
+        })
+    };
+    if !works("ip link show") {
+        Some("there is no ip (package iproute2)")
+    } else if !works("ip link add knee-c type veth peer name knee-s") {
+        Some("the kernel has no veth devices (CONFIG_VETH)")
+    } else if !works("tc qdisc add dev knee-c clsact") {
+        Some("the kernel has no clsact queue discipline (CONFIG_NET_SCH_INGRESS)")
+    } else {
+        None
+    }
+}
+
 /// The two hosts.
 pub(crate) struct Pair {
     pub(crate) client: Namespace,
@@ -124,7 +150,7 @@ impl Pair {
     /// Both hosts use `congestion_control` unless a socket says otherwise. Frames hold one segment
     /// each, so that a mark or a drop hits one.
     pub(crate) fn new(congestion_control: &str, to_server: Path, to_client: Path) -> Pair {
-        let pair = Pair { client: Namespace::new(), server: Namespace::new() };
+        let pair = Pair { client: Namespace::new().unwrap(), server: Namespace::new().unwrap() };
         let tid = pair.server.tid;
         pair.client.ip(format!(
             "link add knee-c gso_max_segs 1 type veth peer name knee-s gso_max_segs 1 netns {tid}"
@@ -156,7 +182,7 @@ pub(crate) fn choose(socket: &impl AsRawFd, name: &str) {
             name.len() as libc::socklen_t,
         )
     };
-    assert_eq!(result, 0, "{name}: {}", std::io::Error::last_os_error());
+    assert_eq!(result, 0, "{name}: {}", io::Error::last_os_error());
 }
 
 /// The congestion control of a connection.
@@ -173,6 +199,6 @@ pub(crate) fn chosen(socket: &TcpStream) -> String {
             &raw mut len,
         )
     };
-    assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
+    assert_eq!(result, 0, "{}", io::Error::last_os_error());
     String::from_utf8_lossy(&name).trim_end_matches('\0').to_owned()
 }
