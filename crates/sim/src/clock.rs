@@ -13,6 +13,12 @@ pub(crate) struct Jiffies {
     hz: u32,
 }
 
+/// Jiffies from `then` to `now`, as Linux compares them.
+#[inline]
+pub(crate) fn jiffies_since(now: u32, then: u32) -> u32 {
+    now.wrapping_sub(then)
+}
+
 /// Slots per level of the timer wheel, less one; each level is 8 times coarser than the one below.
 const LEVEL_SLOTS: u64 = 63;
 const LEVEL_SHIFT: u32 = 3;

@@ -4,7 +4,8 @@ use super::recovery::Rexmit;
 use super::rtx_queue::{Segment, SegmentId, mark};
 use super::seq::after;
 use super::timers::Pending;
-use super::{GSO_MAX_BYTES, HostState, Sock, State};
+use super::{GSO_MAX_BYTES, Sock, State};
+use crate::clock::jiffies_since;
 use crate::events::Timer;
 use crate::link::Sent;
 use crate::net::Net;
@@ -108,7 +109,7 @@ impl Sock {
         {
             return;
         }
-        let idle = HostState::jiffies_since(net.cc.jiffies, self.tp.lsndtime);
+        let idle = jiffies_since(net.cc.jiffies, self.tp.lsndtime);
         if idle > self.rtt.rto_jiffies {
             self.cwnd_restart(idle, net);
         }
@@ -431,7 +432,7 @@ impl Sock {
     fn transmit_segment(&mut self, id: SegmentId, again: bool, net: &mut Net) -> bool {
         let segment = *self.rtx.get(id);
         let len = segment.end_seq.wrapping_sub(segment.seq);
-        let mut packet = self.packet(net);
+        let mut packet = self.packet();
         packet.seq = segment.seq;
         packet.end_seq = segment.end_seq;
         packet.wire_bytes = HEADER_BYTES + len;
@@ -486,7 +487,7 @@ impl Sock {
 
     /// What all packets of an established connection have in common: acknowledgement and window.
     #[inline]
-    pub(super) fn packet(&mut self, _net: &mut Net) -> Packet {
+    pub(super) fn packet(&mut self) -> Packet {
         let window_bytes = self.select_window();
         let mut sacks = [(0, 0); MAX_SACKS];
         let sacks_len = self.receiver.sack_blocks(&mut sacks);
@@ -530,7 +531,7 @@ impl Sock {
         }
         self.snd_cwnd_used = self.snd_cwnd_used.max(self.tp.packets_out);
         if self.host.config.slow_start_after_idle
-            && HostState::jiffies_since(now, self.tp.snd_cwnd_stamp) >= self.rtt.rto_jiffies
+            && jiffies_since(now, self.tp.snd_cwnd_stamp) >= self.rtt.rto_jiffies
             && !self.algorithm.has_cong_control()
         {
             if self.tp.icsk_ca_state == ca_state::OPEN {

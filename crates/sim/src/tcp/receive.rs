@@ -3,6 +3,7 @@
 use super::seq::{after, before};
 use super::timers::LazyTimer;
 use super::{HostState, Sock, State};
+use crate::clock::jiffies_since;
 use crate::events::Timer;
 use crate::net::Net;
 use crate::packet::{HEADER_BYTES, MAX_SACKS, Packet, flags};
@@ -176,12 +177,12 @@ impl Receiver {
     /// Data was sent: a reply soon after data received makes the connection interactive.
     #[inline]
     pub(super) fn data_sent(&mut self, jiffies: u32) {
-        if HostState::jiffies_since(jiffies, self.lrcvtime) < self.ato {
+        if jiffies_since(jiffies, self.lrcvtime) < self.ato {
             self.pingpong = true;
         }
     }
 
-    pub(super) fn delayed_ack_missed(&mut self, rto_jiffies: u32, _host: &HostState) {
+    pub(super) fn delayed_ack_missed(&mut self, rto_jiffies: u32) {
         if self.pingpong {
             self.pingpong = false;
             self.ato = self.ato_min;
@@ -415,7 +416,7 @@ impl Sock {
             receiver.raise_quick(MAX_QUICKACKS);
             receiver.ato = receiver.ato_min;
         } else {
-            let gap = HostState::jiffies_since(now, receiver.lrcvtime);
+            let gap = jiffies_since(now, receiver.lrcvtime);
             if gap <= receiver.ato_min / 2 {
                 receiver.ato = (receiver.ato >> 1) + receiver.ato_min / 2;
             } else if gap < receiver.ato {
@@ -644,7 +645,7 @@ impl Sock {
         if !matches!(self.state, State::Established) {
             return;
         }
-        let mut packet = self.packet(net);
+        let mut packet = self.packet();
         packet.ack_seq = rcv_nxt;
         packet.flags = flags::ACK;
         if self.ecn_ok() && with_ecn_flags & ecn_flags::DEMAND_CWR != 0 {

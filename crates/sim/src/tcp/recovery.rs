@@ -1,10 +1,10 @@
 //! Congestion states: CWR, Recovery and Loss, how they begin and end, and what is lost.
 
+use super::Sock;
 use super::ack::Progress;
 use super::rtx_queue::{SegmentId, mark};
 use super::seq::{after, before};
 use super::timers::{Pending, TIMEOUT_MIN_US};
-use super::{HostState, Sock};
 use crate::net::Net;
 use knee_algo::{INFINITE_SSTHRESH, ca_event, ca_state, ecn_flags};
 
@@ -681,12 +681,5 @@ impl Sock {
 
     pub(super) fn ce_event(&mut self, ce: bool, net: &mut Net) {
         self.ca_event(if ce { ca_event::ECN_IS_CE } else { ca_event::ECN_NO_CE }, net);
-    }
-}
-
-impl HostState {
-    /// Jiffies from `then` to `now`, as Linux compares them.
-    pub(super) fn jiffies_since(now: u32, then: u32) -> u32 {
-        now.wrapping_sub(then)
     }
 }

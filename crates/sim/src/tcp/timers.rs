@@ -271,7 +271,7 @@ impl Sock {
         }
         self.tp.icsk_ack_pending &= !ack_pending::TIMER;
         if self.tp.icsk_ack_pending & ack_pending::SCHED != 0 {
-            self.receiver.delayed_ack_missed(self.rtt.rto_jiffies, &self.host);
+            self.receiver.delayed_ack_missed(self.rtt.rto_jiffies);
             self.send_ack(net);
         }
     }
