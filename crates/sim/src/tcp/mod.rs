@@ -10,6 +10,7 @@ mod gro;
 mod handshake;
 #[cfg(test)]
 mod hostile;
+mod out_of_order;
 mod output;
 mod receive;
 mod recovery;

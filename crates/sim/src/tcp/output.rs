@@ -490,7 +490,7 @@ impl Sock {
     pub(super) fn packet(&mut self) -> Packet {
         let window_bytes = self.select_window();
         let mut sacks = [(0, 0); MAX_SACKS];
-        let sacks_len = self.receiver.sack_blocks(&mut sacks);
+        let sacks_len = self.receiver.out_of_order.sack_blocks(&mut sacks);
         let ece = self.ecn_ok() && self.tp.ecn_flags & ecn_flags::DEMAND_CWR != 0;
         Packet {
             to: self.peer,

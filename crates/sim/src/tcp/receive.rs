@@ -1,12 +1,13 @@
 //! Data arrives, the application reads, ACKs leave.
 
+use super::out_of_order::OutOfOrder;
 use super::seq::{after, before};
 use super::timers::LazyTimer;
 use super::{HostState, Sock, State};
 use crate::clock::jiffies_since;
 use crate::events::Timer;
 use crate::net::Net;
-use crate::packet::{HEADER_BYTES, MAX_SACKS, Packet, flags};
+use crate::packet::{HEADER_BYTES, Packet, flags};
 use crate::spec::{HostConfig, LinuxVersion};
 use knee_algo::{AskedAck, ack_pending, ecn_flags};
 use knee_queue::Ecn;
@@ -21,8 +22,6 @@ const MAX_QUICKACKS: u32 = 16;
 /// Least MSS assumed of a peer before it has sent full segments.
 const MSS_DEFAULT: u32 = 536;
 const MSS_MIN: u32 = 88;
-/// SACK ranges remembered.
-const SACKS_KEPT: usize = 4;
 /// Ranges from this one on release a held ACK when they change.
 const SACKS_EXPECTED: usize = 2;
 /// SACK compression: ACKs held at most, and duplicate ACKs that go at once.
@@ -49,11 +48,8 @@ fn share(bytes: u32, ratio: u32) -> u32 {
 pub(crate) struct Receiver {
     /// The peer takes SACK.
     pub(super) peer_sack: bool,
-    /// Ranges received beyond a gap, in order.
-    out_of_order: Vec<(u32, u32)>,
-    sacks: [(u32, u32); SACKS_KEPT],
-    sacks_len: usize,
-    dsack: Option<(u32, u32)>,
+    /// What arrived beyond a gap.
+    pub(super) out_of_order: OutOfOrder,
 
     /// Bytes in order that the application has not read.
     pub(crate) unread_bytes: u32,
@@ -119,10 +115,7 @@ impl Receiver {
         let rcv_wnd = first_window.min(FIRST_WINDOW_BYTES);
         Receiver {
             peer_sack: config.sack,
-            out_of_order: Vec::new(),
-            sacks: [(0, 0); SACKS_KEPT],
-            sacks_len: 0,
-            dsack: None,
+            out_of_order: OutOfOrder::default(),
             unread_bytes: 0,
             received_bytes: 0,
             rcvbuf: config.rcvbuf_initial_bytes,
@@ -169,7 +162,7 @@ impl Receiver {
     }
 
     pub(super) fn forget_data(&mut self) {
-        self.out_of_order = Vec::new();
+        self.out_of_order = OutOfOrder::default();
         self.delayed_ack.disarm();
         self.compressed_ack.disarm();
     }
@@ -191,29 +184,9 @@ impl Receiver {
         }
     }
 
-    /// Ranges to report, the duplicate first, then the newest.
-    #[inline]
-    pub(super) fn sack_blocks(&mut self, blocks: &mut [(u32, u32); MAX_SACKS]) -> u8 {
-        if self.sacks_len == 0 && self.dsack.is_none() {
-            return 0;
-        }
-        let ranges =
-            self.dsack.take().into_iter().chain(self.sacks[..self.sacks_len].iter().copied());
-        let mut n = 0;
-        for (block, range) in blocks.iter_mut().zip(ranges) {
-            *block = range;
-            n += 1;
-        }
-        n
-    }
-
-    fn ooo_bytes(&self) -> u32 {
-        self.out_of_order.iter().map(|(start, end)| end.wrapping_sub(*start)).sum()
-    }
-
     /// Room for payload, as Linux counts: a share of the buffer not taken up.
     fn space(&self) -> u32 {
-        let payload = self.unread_bytes + if self.sacks_len > 0 { self.ooo_bytes() } else { 0 };
+        let payload = self.unread_bytes + self.out_of_order.bytes();
         let buffers = payload.div_ceil(self.advmss * SEGMENTS_PER_BUFFER);
         let free = self.rcvbuf.saturating_sub(payload + buffers * self.skb_overhead_bytes);
         share(free, self.window_ratio)
@@ -235,102 +208,6 @@ impl Receiver {
         self.raise_quick(most);
         self.pingpong = false;
         self.ato = self.ato_min;
-    }
-
-    // ---- out of order ----
-
-    /// Adds a range beyond the gap; returns it as merged, or nothing if it was there already.
-    fn insert(&mut self, seq: u32, end_seq: u32) -> bool {
-        if let Some(last) = self.out_of_order.last_mut()
-            && last.1 == seq
-        {
-            last.1 = end_seq;
-            return true;
-        }
-        let from = self.out_of_order.partition_point(|&(_, end)| before(end, seq));
-        let to = self.out_of_order.partition_point(|&(start, _)| !after(start, end_seq));
-        if from == to {
-            self.out_of_order.insert(from, (seq, end_seq));
-            return true;
-        }
-        let (first, last) = (self.out_of_order[from], self.out_of_order[to - 1]);
-        if to - from == 1 && !before(seq, first.0) && !after(end_seq, first.1) {
-            self.dsack = Some((seq, end_seq));
-            return false;
-        }
-        if after(first.1, seq) {
-            self.dsack = Some((seq, first.1));
-        } else if before(last.0, end_seq) {
-            self.dsack = Some((last.0, if before(end_seq, last.1) { end_seq } else { last.1 }));
-        }
-        let start = if before(first.0, seq) { first.0 } else { seq };
-        let end = if after(last.1, end_seq) { last.1 } else { end_seq };
-        self.out_of_order.splice(from..to, [(start, end)]);
-        true
-    }
-
-    /// Remembers a range for SACK, newest first. Whether a held ACK must go before that.
-    fn note_sack(&mut self, seq: u32, end_seq: u32) {
-        let touches = |range: &(u32, u32)| !after(seq, range.1) && !before(end_seq, range.0);
-        if let Some(place) = self.sacks[..self.sacks_len].iter().position(touches) {
-            let mut merged = self.sacks[place];
-            if before(seq, merged.0) {
-                merged.0 = seq;
-            }
-            if after(end_seq, merged.1) {
-                merged.1 = end_seq;
-            }
-            self.sacks.copy_within(0..place, 1);
-            self.sacks[0] = merged;
-            self.coalesce_sacks();
-        } else {
-            let kept = self.sacks_len.min(SACKS_KEPT - 1);
-            self.sacks.copy_within(0..kept, 1);
-            self.sacks[0] = (seq, end_seq);
-            self.sacks_len = kept + 1;
-        }
-    }
-
-    /// Where in the list the range is or would go: ranges far down release a held ACK first.
-    fn sack_place(&self, seq: u32, end_seq: u32) -> usize {
-        let touches = |range: &(u32, u32)| !after(seq, range.1) && !before(end_seq, range.0);
-        self.sacks[..self.sacks_len].iter().position(touches).unwrap_or(self.sacks_len)
-    }
-
-    /// The first range has grown: others that touch it now are part of it.
-    fn coalesce_sacks(&mut self) {
-        let mut place = 1;
-        while place < self.sacks_len {
-            let (first, other) = (self.sacks[0], self.sacks[place]);
-            if !after(first.0, other.1) && !before(first.1, other.0) {
-                if before(other.0, first.0) {
-                    self.sacks[0].0 = other.0;
-                }
-                if after(other.1, first.1) {
-                    self.sacks[0].1 = other.1;
-                }
-                self.sacks.copy_within(place + 1..self.sacks_len, place);
-                self.sacks_len -= 1;
-            } else {
-                place += 1;
-            }
-        }
-    }
-
-    /// Ranges that are in order now are no longer reported.
-    fn remove_sacks(&mut self, rcv_nxt: u32) {
-        if self.out_of_order.is_empty() {
-            self.sacks_len = 0;
-            return;
-        }
-        let mut kept = 0;
-        for place in 0..self.sacks_len {
-            if before(rcv_nxt, self.sacks[place].0) {
-                self.sacks[kept] = self.sacks[place];
-                kept += 1;
-            }
-        }
-        self.sacks_len = kept;
     }
 }
 
@@ -366,12 +243,12 @@ impl Sock {
         if packet.ecn == Ecn::Ce {
             self.counters.ce_segs_received += u64::from(payload_bytes.div_ceil(self.mss()));
         }
-        self.receiver.dsack = None;
+        self.receiver.out_of_order.dsack = None;
         let rcv_nxt = self.tp.rcv_nxt;
         if packet.seq != rcv_nxt {
             if !after(packet.end_seq, rcv_nxt) {
                 // Nothing new: acknowledged once more, at once.
-                self.receiver.dsack = Some((packet.seq, packet.end_seq));
+                self.receiver.out_of_order.dsack = Some((packet.seq, packet.end_seq));
                 self.receiver.enter_quickack_mode(MAX_QUICKACKS);
                 self.tp.icsk_ack_pending |= ack_pending::SCHED;
                 return;
@@ -386,22 +263,18 @@ impl Sock {
                 self.on_out_of_order(packet, payload_bytes, net);
                 return;
             }
-            self.receiver.dsack = Some((packet.seq, rcv_nxt));
+            self.receiver.out_of_order.dsack = Some((packet.seq, rcv_nxt));
         }
-        let new_bytes = packet.end_seq.wrapping_sub(rcv_nxt);
-        self.receiver.unread_bytes += new_bytes;
-        self.receiver.received_bytes += u64::from(new_bytes);
-        self.tp.rcv_nxt = packet.end_seq;
+        self.received(packet.end_seq);
         self.on_data_in_order(packet, payload_bytes, net);
         if !self.receiver.out_of_order.is_empty() {
-            self.take_from_out_of_order();
+            let rcv_nxt = self.receiver.out_of_order.take_in_order(self.tp.rcv_nxt);
+            self.received(rcv_nxt);
             if self.receiver.out_of_order.is_empty() {
                 // The gap is filled.
                 self.tp.icsk_ack_pending |= ack_pending::NOW;
             }
-        }
-        if self.receiver.sacks_len > 0 {
-            self.receiver.remove_sacks(self.tp.rcv_nxt);
+            self.receiver.out_of_order.remove_sacks(rcv_nxt);
         }
     }
 
@@ -514,45 +387,28 @@ impl Sock {
     fn on_out_of_order(&mut self, packet: &Packet, payload_bytes: u32, net: &mut Net) {
         self.check_ce(packet.ecn, net);
         self.tp.icsk_ack_pending |= ack_pending::SCHED;
-        let first = self.receiver.out_of_order.is_empty();
         let (seq, end_seq) = (packet.seq, packet.end_seq);
-        let new = self.receiver.insert(seq, end_seq);
-        if first {
-            self.receiver.sacks[0] = (seq, end_seq);
-            self.receiver.sacks_len = 1;
-        } else if self.receiver.peer_sack {
+        let new = self.receiver.out_of_order.insert(seq, end_seq);
+        if self.receiver.peer_sack {
             if self.receiver.compressed_acks > 0
-                && self.receiver.sack_place(seq, end_seq) >= SACKS_EXPECTED
+                && self.receiver.out_of_order.sack_place(seq, end_seq) >= SACKS_EXPECTED
             {
                 self.send_ack(net);
                 self.tp.icsk_ack_pending |= ack_pending::SCHED;
             }
-            self.receiver.note_sack(seq, end_seq);
+            self.receiver.out_of_order.note_sack(seq, end_seq);
         }
         if new {
             self.grow_window(payload_bytes);
         }
     }
 
-    fn take_from_out_of_order(&mut self) {
-        let mut taken = 0;
-        for &(start, end) in &self.receiver.out_of_order {
-            if after(start, self.tp.rcv_nxt) {
-                break;
-            }
-            taken += 1;
-            if before(start, self.tp.rcv_nxt) {
-                let dup_end = if before(end, self.tp.rcv_nxt) { end } else { self.tp.rcv_nxt };
-                self.receiver.dsack = Some((start, dup_end));
-            }
-            if after(end, self.tp.rcv_nxt) {
-                let new_bytes = end.wrapping_sub(self.tp.rcv_nxt);
-                self.receiver.unread_bytes += new_bytes;
-                self.receiver.received_bytes += u64::from(new_bytes);
-                self.tp.rcv_nxt = end;
-            }
-        }
-        self.receiver.out_of_order.drain(..taken);
+    /// All below `rcv_nxt` is in order now, and waits for the application.
+    fn received(&mut self, rcv_nxt: u32) {
+        let new_bytes = rcv_nxt.wrapping_sub(self.tp.rcv_nxt);
+        self.receiver.unread_bytes += new_bytes;
+        self.receiver.received_bytes += u64::from(new_bytes);
+        self.tp.rcv_nxt = rcv_nxt;
     }
 
     /// Each full segment lets the window limit grow by two, and is acknowledged at once for it.
@@ -845,63 +701,6 @@ impl Receiver {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
-
-    fn receiver() -> Receiver {
-        Receiver::new(&HostConfig::new(LinuxVersion::V6_1))
-    }
-
-    #[test]
-    fn the_newest_range_is_reported_first_and_three_fit() {
-        let mut receiver = receiver();
-        for (seq, end) in [(10, 20), (30, 40), (50, 60), (70, 80)] {
-            receiver.insert(seq, end);
-            receiver.note_sack(seq, end);
-        }
-        let mut blocks = [(0, 0); MAX_SACKS];
-        assert_eq!(receiver.sack_blocks(&mut blocks), 3);
-        assert_eq!(blocks, [(70, 80), (50, 60), (30, 40)]);
-        // A gap between two closes: they become one, in front.
-        receiver.insert(40, 50);
-        receiver.note_sack(40, 50);
-        assert_eq!(receiver.sack_blocks(&mut blocks), 3);
-        assert_eq!(blocks, [(30, 60), (70, 80), (10, 20)]);
-    }
-
-    #[test]
-    fn a_segment_that_is_there_already_is_reported_as_duplicate() {
-        let mut receiver = receiver();
-        assert!(receiver.insert(10, 20));
-        assert!(!receiver.insert(12, 18));
-        let mut blocks = [(0, 0); MAX_SACKS];
-        assert_eq!(receiver.sack_blocks(&mut blocks), 1);
-        assert_eq!(blocks[0], (12, 18));
-        assert_eq!(receiver.sack_blocks(&mut blocks), 0, "reported once");
-    }
-
-    proptest! {
-        #[test]
-        fn ranges_beyond_the_gap_are_what_arrived(
-            segments in prop::collection::vec((0u32..60, 1u32..6), 1..40),
-            base in any::<u32>(),
-        ) {
-            let mut receiver = receiver();
-            let mut model = std::collections::BTreeSet::new();
-            for (at, len) in segments {
-                receiver.insert(base.wrapping_add(at), base.wrapping_add(at + len));
-                model.extend(at..at + len);
-                let mut ours = std::collections::BTreeSet::new();
-                let mut previous_end = None;
-                for &(start, end) in &receiver.out_of_order {
-                    let (start, end) = (start.wrapping_sub(base), end.wrapping_sub(base));
-                    prop_assert!(previous_end.is_none_or(|previous| previous < start));
-                    previous_end = Some(end);
-                    ours.extend(start..end);
-                }
-                prop_assert_eq!(&ours, &model);
-            }
-        }
-    }
 
     #[test]
     fn the_reference_window_grows_for_1426_segments() {

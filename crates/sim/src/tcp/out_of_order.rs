@@ -1,0 +1,217 @@
+//! What arrived beyond a gap, and which of it SACK reports.
+
+use super::seq::{after, before};
+use crate::packet::MAX_SACKS;
+
+/// SACK ranges remembered.
+const SACKS_KEPT: usize = 4;
+
+/// Ranges of sequence numbers received out of order.
+#[derive(Debug, Default)]
+pub(super) struct OutOfOrder {
+    /// In order, apart from each other.
+    ranges: Vec<(u32, u32)>,
+    /// Newest first.
+    sacks: [(u32, u32); SACKS_KEPT],
+    sacks_len: usize,
+    /// Received a second time: reported once.
+    pub(super) dsack: Option<(u32, u32)>,
+}
+
+impl OutOfOrder {
+    pub(super) fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    /// Takes what follows `rcv_nxt` without a gap; returns the new `rcv_nxt`.
+    pub(super) fn take_in_order(&mut self, mut rcv_nxt: u32) -> u32 {
+        let mut taken = 0;
+        for &(start, end) in &self.ranges {
+            if after(start, rcv_nxt) {
+                break;
+            }
+            taken += 1;
+            if before(start, rcv_nxt) {
+                self.dsack = Some((start, if before(end, rcv_nxt) { end } else { rcv_nxt }));
+            }
+            if after(end, rcv_nxt) {
+                rcv_nxt = end;
+            }
+        }
+        self.ranges.drain(..taken);
+        rcv_nxt
+    }
+
+    /// Ranges to report, the duplicate first, then the newest.
+    #[inline]
+    pub(super) fn sack_blocks(&mut self, blocks: &mut [(u32, u32); MAX_SACKS]) -> u8 {
+        if self.sacks_len == 0 && self.dsack.is_none() {
+            return 0;
+        }
+        let reported =
+            self.dsack.take().into_iter().chain(self.sacks[..self.sacks_len].iter().copied());
+        let mut n = 0;
+        for (block, range) in blocks.iter_mut().zip(reported) {
+            *block = range;
+            n += 1;
+        }
+        n
+    }
+
+    /// Payload beyond the gap.
+    pub(super) fn bytes(&self) -> u32 {
+        self.ranges.iter().map(|(start, end)| end.wrapping_sub(*start)).sum()
+    }
+
+    /// Adds a range beyond the gap; false if all of it was there already.
+    pub(super) fn insert(&mut self, seq: u32, end_seq: u32) -> bool {
+        if let Some(last) = self.ranges.last_mut()
+            && last.1 == seq
+        {
+            last.1 = end_seq;
+            return true;
+        }
+        let from = self.ranges.partition_point(|&(_, end)| before(end, seq));
+        let to = self.ranges.partition_point(|&(start, _)| !after(start, end_seq));
+        if from == to {
+            self.ranges.insert(from, (seq, end_seq));
+            return true;
+        }
+        let (first, last) = (self.ranges[from], self.ranges[to - 1]);
+        if to - from == 1 && !before(seq, first.0) && !after(end_seq, first.1) {
+            self.dsack = Some((seq, end_seq));
+            return false;
+        }
+        if after(first.1, seq) {
+            self.dsack = Some((seq, first.1));
+        } else if before(last.0, end_seq) {
+            self.dsack = Some((last.0, if before(end_seq, last.1) { end_seq } else { last.1 }));
+        }
+        let start = if before(first.0, seq) { first.0 } else { seq };
+        let end = if after(last.1, end_seq) { last.1 } else { end_seq };
+        self.ranges.splice(from..to, [(start, end)]);
+        true
+    }
+
+    /// Remembers a range for SACK, newest first.
+    pub(super) fn note_sack(&mut self, seq: u32, end_seq: u32) {
+        let touches = |range: &(u32, u32)| !after(seq, range.1) && !before(end_seq, range.0);
+        if let Some(place) = self.sacks[..self.sacks_len].iter().position(touches) {
+            let mut merged = self.sacks[place];
+            if before(seq, merged.0) {
+                merged.0 = seq;
+            }
+            if after(end_seq, merged.1) {
+                merged.1 = end_seq;
+            }
+            self.sacks.copy_within(0..place, 1);
+            self.sacks[0] = merged;
+            self.coalesce_sacks();
+        } else {
+            let kept = self.sacks_len.min(SACKS_KEPT - 1);
+            self.sacks.copy_within(0..kept, 1);
+            self.sacks[0] = (seq, end_seq);
+            self.sacks_len = kept + 1;
+        }
+    }
+
+    /// Where in the list the range is or would go: ranges far down release a held ACK first.
+    pub(super) fn sack_place(&self, seq: u32, end_seq: u32) -> usize {
+        let touches = |range: &(u32, u32)| !after(seq, range.1) && !before(end_seq, range.0);
+        self.sacks[..self.sacks_len].iter().position(touches).unwrap_or(self.sacks_len)
+    }
+
+    /// The first range has grown: others that touch it now are part of it.
+    fn coalesce_sacks(&mut self) {
+        let mut place = 1;
+        while place < self.sacks_len {
+            let (first, other) = (self.sacks[0], self.sacks[place]);
+            if !after(first.0, other.1) && !before(first.1, other.0) {
+                if before(other.0, first.0) {
+                    self.sacks[0].0 = other.0;
+                }
+                if after(other.1, first.1) {
+                    self.sacks[0].1 = other.1;
+                }
+                self.sacks.copy_within(place + 1..self.sacks_len, place);
+                self.sacks_len -= 1;
+            } else {
+                place += 1;
+            }
+        }
+    }
+
+    /// Ranges that are in order now are no longer reported.
+    pub(super) fn remove_sacks(&mut self, rcv_nxt: u32) {
+        if self.ranges.is_empty() {
+            self.sacks_len = 0;
+            return;
+        }
+        let mut kept = 0;
+        for place in 0..self.sacks_len {
+            if before(rcv_nxt, self.sacks[place].0) {
+                self.sacks[kept] = self.sacks[place];
+                kept += 1;
+            }
+        }
+        self.sacks_len = kept;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_newest_range_is_reported_first_and_three_fit() {
+        let mut received = OutOfOrder::default();
+        for (seq, end) in [(10, 20), (30, 40), (50, 60), (70, 80)] {
+            received.insert(seq, end);
+            received.note_sack(seq, end);
+        }
+        let mut blocks = [(0, 0); MAX_SACKS];
+        assert_eq!(received.sack_blocks(&mut blocks), 3);
+        assert_eq!(blocks, [(70, 80), (50, 60), (30, 40)]);
+        // A gap between two closes: they become one, in front.
+        received.insert(40, 50);
+        received.note_sack(40, 50);
+        assert_eq!(received.sack_blocks(&mut blocks), 3);
+        assert_eq!(blocks, [(30, 60), (70, 80), (10, 20)]);
+    }
+
+    #[test]
+    fn a_segment_that_is_there_already_is_reported_as_duplicate() {
+        let mut received = OutOfOrder::default();
+        assert!(received.insert(10, 20));
+        assert!(!received.insert(12, 18));
+        let mut blocks = [(0, 0); MAX_SACKS];
+        assert_eq!(received.sack_blocks(&mut blocks), 1);
+        assert_eq!(blocks[0], (12, 18));
+        assert_eq!(received.sack_blocks(&mut blocks), 0, "reported once");
+    }
+
+    proptest! {
+        #[test]
+        fn ranges_beyond_the_gap_are_what_arrived(
+            segments in prop::collection::vec((0u32..60, 1u32..6), 1..40),
+            base in any::<u32>(),
+        ) {
+            let mut received = OutOfOrder::default();
+            let mut model = std::collections::BTreeSet::new();
+            for (at, len) in segments {
+                received.insert(base.wrapping_add(at), base.wrapping_add(at + len));
+                model.extend(at..at + len);
+                let mut ours = std::collections::BTreeSet::new();
+                let mut previous_end = None;
+                for &(start, end) in &received.ranges {
+                    let (start, end) = (start.wrapping_sub(base), end.wrapping_sub(base));
+                    prop_assert!(previous_end.is_none_or(|previous| previous < start));
+                    previous_end = Some(end);
+                    ours.extend(start..end);
+                }
+                prop_assert_eq!(&ours, &model);
+            }
+        }
+    }
+}
