@@ -182,6 +182,20 @@ char cc_license[] SEC("license") = "Dual BSD/GPL";
 		return (type *)((struct inet_connection_sock *)sk)->icsk_ca_priv; \
 	}
 
+/* A state that passes the private area lives in socket storage; NULL: none could be had. */
+#define CC_LARGE_STATE(algorithm, type)						\
+	struct {								\
+		__uint(type, BPF_MAP_TYPE_SK_STORAGE);				\
+		__uint(map_flags, BPF_F_NO_PREALLOC);				\
+		__type(key, int);						\
+		__type(value, type);						\
+	} cc_storage_##algorithm SEC(".maps");					\
+	static __always_inline type *cc_state(const struct sock *sk)		\
+	{									\
+		return bpf_sk_storage_get(&cc_storage_##algorithm, (void *)sk, 0,	\
+					  BPF_SK_STORAGE_GET_F_CREATE);		\
+	}
+
 #define CC_NO_STATE(algorithm)
 
 /*

@@ -132,6 +132,7 @@ struct cc_diag {
 /* What the host decides, and what the algorithm asks of it during one callback. */
 struct cc_host {
 	u64 random_state;
+	void *storage;			/* of this connection, for a large state; else NULL */
 	u32 jiffies;
 	u32 hz;
 	u32 acks_asked;			/* valid entries of the two arrays below */
@@ -153,6 +154,15 @@ extern _Thread_local struct cc_host *cc_host;
 	static inline type *cc_state(const struct sock *sk)			\
 	{									\
 		return (type *)inet_csk(sk)->icsk_ca_priv;			\
+	}
+
+/* A state that passes the private area lives in socket storage; NULL: none could be had. */
+#define CC_LARGE_STATE(algorithm, type)						\
+	const u32 cc_state_bytes_##algorithm = sizeof(type);			\
+	static inline type *cc_state(const struct sock *sk)			\
+	{									\
+		(void)sk;							\
+		return (type *)cc_host->storage;				\
 	}
 
 #define CC_NO_STATE(algorithm) const u32 cc_state_bytes_##algorithm = 0;

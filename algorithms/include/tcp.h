@@ -12,6 +12,8 @@
  *
  *   its entry points   CC_OP(u32, dctcp_ssthresh, struct sock *sk) { ... }
  *   its state          CC_STATE(dctcp, struct dctcp)             -> cc_state(sk)
+ *                      CC_LARGE_STATE, where 104 bytes are not enough: cc_state(sk) may be NULL then,
+ *                      and the algorithm leaves the window as it is
  *   its parameters     CC_PARAMS(dctcp, LIST)                    -> cc_params(sk)->shift_g
  *   its inside views   CC_DIAG(dctcp, LIST)
  *   its operations     CC_ALGORITHM(dctcp) = { .ssthresh = CC_FN(dctcp_ssthresh), ... };

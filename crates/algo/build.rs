@@ -19,7 +19,8 @@ fn main() {
         .flag_if_supported("-Wno-unused-parameter")
         .flag_if_supported("-Wno-unused-function")
         .opt_level(2)
-        .file(root.join("src/host.c"));
+        .file(root.join("src/host.c"))
+        .file(root.join("src/testing.c"));
     for name in &names {
         build.file(algorithms.join(format!("{name}.c")));
     }
@@ -31,6 +32,7 @@ fn main() {
     println!("cargo::rerun-if-changed={}", algorithms.display());
     println!("cargo::rerun-if-changed={}", include.display());
     println!("cargo::rerun-if-changed=src/host.c");
+    println!("cargo::rerun-if-changed=src/testing.c");
 }
 
 fn algorithm_names(folder: &Path) -> Vec<String> {

@@ -80,6 +80,13 @@ void cc_call_release(const struct tcp_congestion_ops *ops, struct sock *sk, stru
 	ops->release(sk);
 }
 
+void cc_call_diag_read(void (*read)(const struct sock *sk, u64 *out), const struct sock *sk,
+		       struct cc_host *host, u64 *out)
+{
+	cc_host = host;
+	read(sk, out);
+}
+
 #define SOCK(field)	{ #field, offsetof(struct sock, field) }
 #define CSK(field)	{ #field, offsetof(struct inet_connection_sock, field) }
 #define TCP(field)	{ #field, offsetof(struct tcp_sock, field) }
@@ -99,7 +106,7 @@ const struct cc_layout {
 	TCP(delivered), TCP(delivered_ce), TCP(lost), TCP(app_limited), TCP(srtt_us), TCP(mss_cache),
 	TCP(rcv_nxt), TCP(lsndtime), TCP(reordering), TCP(undo_marker), TCP(snd_cwnd_stamp),
 	TCP(min_rtt_us), TCP(ecn_flags), TCP(is_cwnd_limited), TCP(tcp_mstamp),
-	TCP(delivered_mstamp), TCP(first_tx_mstamp), HOST(random_state), HOST(jiffies), HOST(hz),
+	TCP(delivered_mstamp), TCP(first_tx_mstamp), HOST(random_state), HOST(storage), HOST(jiffies), HOST(hz),
 	HOST(acks_asked), HOST(ack_rcv_nxt), HOST(ack_ecn_flags), HOST(fallback_asked),
 	HOST(fallback_name), { 0 },
 };

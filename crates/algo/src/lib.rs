@@ -1,6 +1,6 @@
 //! The congestion controls of `algorithms/*.c`, built natively, behind a safe interface.
 //!
-//! An [`Algorithm`] is one of those files. It works on a [`TcpSock`], the trimmed kernel socket
+//! An [`Algorithm`] is one of those files; an [`Instance`] of it works on a [`TcpSock`], the trimmed kernel socket
 //! that the caller owns, and on a [`Host`], which gives it time and random numbers and notes what
 //! it asks for. It never calls back, so a call is a plain function of these two.
 //!
@@ -8,13 +8,13 @@
 //! use knee_algo::{Algorithm, Host, TcpSock};
 //!
 //! let reno = Algorithm::by_name("reno").expect("it is in the folder");
-//! let params = reno.default_params();
+//! let mut reno = reno.instance(reno.default_params());
 //! let mut host = Host::new(1000, 1);
 //! let mut sock = TcpSock::default();
 //! (sock.snd_cwnd, sock.is_cwnd_limited) = (10, 1);
-//! reno.cong_avoid(&mut sock, &mut host, &params, 0, 2);
+//! reno.cong_avoid(&mut sock, &mut host, 0, 2);
 //! assert_eq!(sock.snd_cwnd, 12, "slow start counts every packet");
-//! assert_eq!(reno.ssthresh(&mut sock, &mut host, &params), 6);
+//! assert_eq!(reno.ssthresh(&mut sock, &mut host), 6);
 //! ```
 
 mod sock;
@@ -83,6 +83,9 @@ pub mod ack_pending {
     /// The ACK must not be delayed.
     pub const NOW: u8 = 16;
 }
+
+/// Bytes of private state that a socket has room for.
+const PRIVATE_AREA_BYTES: u32 = 104;
 
 /// Flag of an algorithm that needs ECN on its connections.
 pub const NEEDS_ECN: u32 = 2;
@@ -159,6 +162,12 @@ unsafe extern "C" {
     fn cc_call_undo_cwnd(ops: *const Ops, sk: Sk, host: *mut Host) -> u32;
     fn cc_call_init(ops: *const Ops, sk: Sk, host: *mut Host);
     fn cc_call_release(ops: *const Ops, sk: Sk, host: *mut Host);
+    fn cc_call_diag_read(
+        read: unsafe extern "C" fn(*const TcpSock, *mut u64),
+        sk: *const TcpSock,
+        host: *mut Host,
+        out: *mut u64,
+    );
 }
 
 /// A parameter of an algorithm.
@@ -380,6 +389,18 @@ impl Algorithm {
         unsafe { *self.raw.state_bytes }
     }
 
+    /// The algorithm for one connection.
+    ///
+    /// # Panics
+    /// If the parameters are another algorithm's.
+    pub fn instance(&'static self, params: Params) -> Instance {
+        assert_eq!(params.0.len(), self.params.len(), "parameters of another algorithm");
+        let words = (self.state_bytes() as usize).div_ceil(size_of::<u64>());
+        let is_large = self.state_bytes() > PRIVATE_AREA_BYTES;
+        let storage = vec![0; if is_large { words } else { 0 }].into_boxed_slice();
+        Instance { algorithm: self, params, storage }
+    }
+
     /// Its parameters.
     pub fn params(&self) -> &[ParamInfo] {
         &self.params
@@ -458,18 +479,51 @@ impl Algorithm {
         })?;
         Ok(())
     }
+}
 
-    /// Runs `call` with the parameters in place.
+/// An algorithm at work on one connection: its parameters, and its state where that is large.
+#[derive(Debug)]
+pub struct Instance {
+    algorithm: &'static Algorithm,
+    params: Params,
+    /// Empty where the state fits the socket's private area.
+    storage: Box<[u64]>,
+}
+
+impl Instance {
+    /// The algorithm.
+    pub fn algorithm(&self) -> &'static Algorithm {
+        self.algorithm
+    }
+
+    /// The algorithm is assigned to a connection: whatever an earlier one kept there is gone.
+    pub fn assign(&mut self, sock: &mut TcpSock) {
+        sock.icsk_ca_priv = [0; 13];
+        self.storage.fill(0);
+    }
+
+    /// Runs `call` with parameters and storage in place.
     ///
-    /// The exclusive borrows of `sock` and `host` are what makes the C side's writes sound: it
-    /// touches nothing else, and keeps no pointer beyond the call.
+    /// The exclusive borrows of `self`, `sock` and `host` are what makes the C side's writes sound:
+    /// it touches nothing else, and keeps no pointer beyond the call.
     #[inline]
-    fn with<R>(&self, sock: &mut TcpSock, params: &Params, call: impl FnOnce(Sk) -> R) -> R {
-        debug_assert_eq!(params.0.len(), self.params.len(), "parameters of another algorithm");
-        sock.cc_params = params.0.as_ptr();
-        let result = call(sock);
+    fn with<R>(
+        &mut self,
+        sock: &mut TcpSock,
+        host: &mut Host,
+        call: impl FnOnce(*const Ops, Sk, *mut Host) -> R,
+    ) -> R {
+        sock.cc_params = self.params.0.as_ptr();
+        host.storage =
+            if self.storage.is_empty() { std::ptr::null_mut() } else { self.storage.as_mut_ptr() };
+        let result = call(self.algorithm.ops, sock, host);
         sock.cc_params = std::ptr::null();
-        debug_assert!(sock.snd_cwnd > 0 || sock.mss_cache == 0, "{} set cwnd to 0", self.name());
+        host.storage = std::ptr::null_mut();
+        debug_assert!(
+            sock.snd_cwnd > 0 || sock.mss_cache == 0,
+            "{} set cwnd to 0",
+            self.algorithm.name()
+        );
         result
     }
 
@@ -477,94 +531,85 @@ impl Algorithm {
     ///
     /// The private state must have been zeroed when the algorithm was assigned, which may be well
     /// before: on the connecting side the SYN-ACK comes between.
-    pub fn init(&self, sock: &mut TcpSock, host: &mut Host, params: &Params) {
-        if self.has.init {
+    pub fn init(&mut self, sock: &mut TcpSock, host: &mut Host) {
+        if self.algorithm.has.init {
             // SAFETY: see `with`; the operation exists.
-            self.with(sock, params, |sk| unsafe { cc_call_init(self.ops, sk, host) });
+            self.with(sock, host, |ops, sk, host| unsafe { cc_call_init(ops, sk, host) });
         }
     }
 
     /// The connection ends or changes its algorithm.
-    pub fn release(&self, sock: &mut TcpSock, host: &mut Host, params: &Params) {
-        if self.has.release {
+    pub fn release(&mut self, sock: &mut TcpSock, host: &mut Host) {
+        if self.algorithm.has.release {
             // SAFETY: see `with`; the operation exists.
-            self.with(sock, params, |sk| unsafe { cc_call_release(self.ops, sk, host) });
+            self.with(sock, host, |ops, sk, host| unsafe { cc_call_release(ops, sk, host) });
         }
     }
 
     /// The new ssthresh in packets, at the start of CWR, Recovery or Loss.
-    pub fn ssthresh(&self, sock: &mut TcpSock, host: &mut Host, params: &Params) -> u32 {
+    pub fn ssthresh(&mut self, sock: &mut TcpSock, host: &mut Host) -> u32 {
         // SAFETY: see `with`; every algorithm has this operation, as the kernel demands.
-        self.with(sock, params, |sk| unsafe { cc_call_ssthresh(self.ops, sk, host) })
+        self.with(sock, host, |ops, sk, host| unsafe { cc_call_ssthresh(ops, sk, host) })
     }
 
     /// Growth for `acked` packets delivered; `ack` is the acknowledged sequence number.
     #[inline]
-    pub fn cong_avoid(
-        &self,
-        sock: &mut TcpSock,
-        host: &mut Host,
-        params: &Params,
-        ack: u32,
-        acked: u32,
-    ) {
-        debug_assert!(!self.has.cong_control);
+    pub fn cong_avoid(&mut self, sock: &mut TcpSock, host: &mut Host, ack: u32, acked: u32) {
+        debug_assert!(!self.algorithm.has.cong_control);
         // SAFETY: see `with`; it exists where cong_control does not, as the kernel demands.
-        self.with(sock, params, |sk| unsafe {
-            cc_call_cong_avoid(self.ops, sk, host, ack, acked);
+        self.with(sock, host, |ops, sk, host| unsafe {
+            cc_call_cong_avoid(ops, sk, host, ack, acked);
         });
     }
 
     /// `icsk_ca_state` is about to become `state`.
-    pub fn set_state(&self, sock: &mut TcpSock, host: &mut Host, params: &Params, state: u8) {
-        if self.has.set_state {
+    pub fn set_state(&mut self, sock: &mut TcpSock, host: &mut Host, state: u8) {
+        if self.algorithm.has.set_state {
             // SAFETY: see `with`; the operation exists.
-            self.with(sock, params, |sk| unsafe { cc_call_set_state(self.ops, sk, host, state) });
+            self.with(sock, host, |ops, sk, host| unsafe {
+                cc_call_set_state(ops, sk, host, state)
+            });
         }
     }
 
     /// One of [`ca_event`].
     #[inline]
-    pub fn cwnd_event(&self, sock: &mut TcpSock, host: &mut Host, params: &Params, event: u32) {
-        if self.has.cwnd_event {
+    pub fn cwnd_event(&mut self, sock: &mut TcpSock, host: &mut Host, event: u32) {
+        if self.algorithm.has.cwnd_event {
             // SAFETY: see `with`; the operation exists.
-            self.with(sock, params, |sk| unsafe { cc_call_cwnd_event(self.ops, sk, host, event) });
+            self.with(sock, host, |ops, sk, host| unsafe {
+                cc_call_cwnd_event(ops, sk, host, event)
+            });
         }
     }
 
     /// An ACK came; flags: 1 slow path, 2 window update, 4 ECE.
     #[inline]
-    pub fn in_ack_event(&self, sock: &mut TcpSock, host: &mut Host, params: &Params, flags: u32) {
-        if self.has.in_ack_event {
+    pub fn in_ack_event(&mut self, sock: &mut TcpSock, host: &mut Host, flags: u32) {
+        if self.algorithm.has.in_ack_event {
             // SAFETY: see `with`; the operation exists.
-            self.with(sock, params, |sk| unsafe {
-                cc_call_in_ack_event(self.ops, sk, host, flags);
+            self.with(sock, host, |ops, sk, host| unsafe {
+                cc_call_in_ack_event(ops, sk, host, flags);
             });
         }
     }
 
     /// The retransmit queue was cleaned.
     #[inline]
-    pub fn pkts_acked(
-        &self,
-        sock: &mut TcpSock,
-        host: &mut Host,
-        params: &Params,
-        sample: &AckSample,
-    ) {
-        if self.has.pkts_acked {
+    pub fn pkts_acked(&mut self, sock: &mut TcpSock, host: &mut Host, sample: &AckSample) {
+        if self.algorithm.has.pkts_acked {
             // SAFETY: see `with`; the operation exists and only reads the sample.
-            self.with(sock, params, |sk| unsafe {
-                cc_call_pkts_acked(self.ops, sk, host, sample);
+            self.with(sock, host, |ops, sk, host| unsafe {
+                cc_call_pkts_acked(ops, sk, host, sample);
             });
         }
     }
 
     /// Least segments per burst; the kernel's 2 if the algorithm does not say.
-    pub fn min_tso_segs(&self, sock: &mut TcpSock, host: &mut Host, params: &Params) -> u32 {
-        if self.has.min_tso_segs {
+    pub fn min_tso_segs(&mut self, sock: &mut TcpSock, host: &mut Host) -> u32 {
+        if self.algorithm.has.min_tso_segs {
             // SAFETY: see `with`; the operation exists.
-            self.with(sock, params, |sk| unsafe { cc_call_min_tso_segs(self.ops, sk, host) })
+            self.with(sock, host, |ops, sk, host| unsafe { cc_call_min_tso_segs(ops, sk, host) })
         } else {
             2
         }
@@ -573,32 +618,34 @@ impl Algorithm {
     /// End of an ACK, for algorithms that set cwnd themselves.
     #[inline]
     pub fn cong_control(
-        &self,
+        &mut self,
         sock: &mut TcpSock,
         host: &mut Host,
-        params: &Params,
         (ack, flag): (u32, i32),
         rs: &RateSample,
     ) {
-        if self.has.cong_control {
+        if self.algorithm.has.cong_control {
             // SAFETY: see `with`; the operation exists and only reads the sample.
-            self.with(sock, params, |sk| unsafe {
-                cc_call_cong_control(self.ops, sk, host, ack, flag, rs);
+            self.with(sock, host, |ops, sk, host| unsafe {
+                cc_call_cong_control(ops, sk, host, ack, flag, rs);
             });
         }
     }
 
     /// The cwnd to return to, in packets, when a reduction was not justified.
-    pub fn undo_cwnd(&self, sock: &mut TcpSock, host: &mut Host, params: &Params) -> u32 {
+    pub fn undo_cwnd(&mut self, sock: &mut TcpSock, host: &mut Host) -> u32 {
         // SAFETY: see `with`; every algorithm has this operation, as the kernel demands.
-        self.with(sock, params, |sk| unsafe { cc_call_undo_cwnd(self.ops, sk, host) })
+        self.with(sock, host, |ops, sk, host| unsafe { cc_call_undo_cwnd(ops, sk, host) })
     }
 
     /// The values of [`Algorithm::diag`] for this connection.
-    pub fn read_diag(&self, sock: &mut TcpSock, params: &Params) -> Vec<u64> {
-        let mut values = vec![0; self.diag.len()];
+    pub fn read_diag(&mut self, sock: &mut TcpSock, host: &mut Host) -> Vec<u64> {
+        let mut values = vec![0; self.algorithm.diag.len()];
         // SAFETY: see `with`; the function writes as many values as the table has rows.
-        self.with(sock, params, |sk| unsafe { (self.raw.diag_read)(sk, values.as_mut_ptr()) });
+        let read = self.algorithm.raw.diag_read;
+        self.with(sock, host, |_, sk, host| unsafe {
+            cc_call_diag_read(read, sk, host, values.as_mut_ptr());
+        });
         values
     }
 }

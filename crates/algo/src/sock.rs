@@ -9,7 +9,7 @@ pub struct TcpSock {
     pub sk_pacing_rate: u64,
     /// Bytes per second that the application allows; all ones: no limit.
     pub sk_max_pacing_rate: u64,
-    /// This flow's parameters, set by [`crate::Algorithm`] around each call.
+    /// This flow's parameters, set by [`crate::Instance`] around each call.
     #[doc(hidden)]
     pub cc_params: *const u32,
     /// 0 none, 1 TCP paces itself, 2 the fq qdisc paces.
@@ -209,6 +209,8 @@ pub struct RateSample {
 pub struct Host {
     /// State of the random numbers that algorithms draw.
     pub random_state: u64,
+    /// Large state of the connection being worked on, set by [`crate::Instance`] around each call.
+    pub(crate) storage: *mut u64,
     /// Coarse clock, in ticks of 1/`hz`.
     pub jiffies: u32,
     /// Ticks per second.
@@ -219,6 +221,11 @@ pub struct Host {
     fallback_asked: u8,
     fallback_name: [u8; 16],
 }
+
+// SAFETY: the one pointer is set and cleared around each call into an algorithm.
+unsafe impl Send for Host {}
+// SAFETY: as above; nothing follows the pointer outside such a call.
+unsafe impl Sync for Host {}
 
 /// An ACK that an algorithm asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -234,6 +241,7 @@ impl Host {
     pub fn new(hz: u32, seed: u64) -> Host {
         Host {
             random_state: seed,
+            storage: std::ptr::null_mut(),
             jiffies: 0,
             hz,
             acks_asked: 0,
@@ -286,7 +294,7 @@ pub(crate) fn layout() -> Vec<(&'static str, u64)> {
         lost, app_limited, srtt_us, mss_cache, rcv_nxt, lsndtime, reordering, undo_marker,
         snd_cwnd_stamp, min_rtt_us, ecn_flags, is_cwnd_limited, tcp_mstamp, delivered_mstamp,
         first_tx_mstamp));
-    all.extend(fields!(Host, "host.": random_state, jiffies, hz, acks_asked, ack_rcv_nxt,
+    all.extend(fields!(Host, "host.": random_state, storage, jiffies, hz, acks_asked, ack_rcv_nxt,
         ack_ecn_flags, fallback_asked, fallback_name));
     all
 }

@@ -8,7 +8,26 @@ struct Layout {
 
 unsafe extern "C" {
     static cc_layout: Layout;
+    // The algorithm of testing.c.
+    static cc_ops_large: Ops;
+    static cc_state_bytes_large: u32;
+    static cc_params_large: RawParam;
+    static cc_params_len_large: u32;
+    static cc_diag_large: RawDiag;
+    static cc_diag_len_large: u32;
+    fn cc_diag_read_large(sk: *const TcpSock, out: *mut u64);
 }
+
+static LARGE: Raw = Raw {
+    name: "large",
+    ops: &raw const cc_ops_large,
+    state_bytes: &raw const cc_state_bytes_large,
+    params: &raw const cc_params_large,
+    params_len: &raw const cc_params_len_large,
+    diag: &raw const cc_diag_large,
+    diag_len: &raw const cc_diag_len_large,
+    diag_read: cc_diag_read_large,
+};
 
 #[test]
 fn the_mirrors_have_the_layout_of_the_c_structs() {
@@ -28,17 +47,19 @@ fn the_mirrors_have_the_layout_of_the_c_structs() {
 }
 
 struct Flow {
-    algorithm: &'static Algorithm,
-    params: Params,
+    algorithm: Instance,
     host: Host,
     sock: TcpSock,
 }
 
 fn flow(name: &str, cwnd: u32) -> Flow {
     let algorithm = Algorithm::by_name(name).unwrap();
+    with_params(algorithm.instance(algorithm.default_params()), cwnd)
+}
+
+fn with_params(algorithm: Instance, cwnd: u32) -> Flow {
     let mut flow = Flow {
         algorithm,
-        params: algorithm.default_params(),
         host: Host::new(1000, 1),
         sock: TcpSock {
             snd_cwnd: cwnd,
@@ -49,14 +70,15 @@ fn flow(name: &str, cwnd: u32) -> Flow {
         },
     };
     flow.host.jiffies = 100_000;
-    algorithm.init(&mut flow.sock, &mut flow.host, &flow.params);
+    flow.algorithm.init(&mut flow.sock, &mut flow.host);
     flow
 }
 
 impl Flow {
     fn diag(&mut self, name: &str) -> u64 {
-        let index = self.algorithm.diag().iter().position(|diag| diag.name == name).unwrap();
-        self.algorithm.read_diag(&mut self.sock, &self.params)[index]
+        let index =
+            self.algorithm.algorithm().diag().iter().position(|diag| diag.name == name).unwrap();
+        self.algorithm.read_diag(&mut self.sock, &mut self.host)[index]
     }
 
     /// One observation window of `delivered` packets, `marked` of them.
@@ -65,11 +87,11 @@ impl Flow {
         self.sock.delivered_ce += marked;
         self.sock.snd_una = self.sock.snd_nxt;
         self.sock.snd_nxt += delivered * 1448;
-        self.algorithm.in_ack_event(&mut self.sock, &mut self.host, &self.params, 0);
+        self.algorithm.in_ack_event(&mut self.sock, &mut self.host, 0);
     }
 
     fn ssthresh(&mut self) -> u32 {
-        self.algorithm.ssthresh(&mut self.sock, &mut self.host, &self.params)
+        self.algorithm.ssthresh(&mut self.sock, &mut self.host)
     }
 }
 
@@ -115,41 +137,41 @@ fn dctcp_halves_on_loss_and_on_timeout_whatever_alpha_is() {
     for _ in 0..200 {
         dctcp.window(10, 0);
     }
-    let Flow { algorithm, params, host, sock } = &mut dctcp;
-    algorithm.set_state(sock, host, params, ca_state::RECOVERY);
+    let Flow { algorithm, host, sock } = &mut dctcp;
+    algorithm.set_state(sock, host, ca_state::RECOVERY);
     assert_eq!(sock.snd_ssthresh, 50);
     sock.icsk_ca_state = ca_state::RECOVERY;
     sock.snd_cwnd = 60;
-    algorithm.set_state(sock, host, params, ca_state::RECOVERY);
+    algorithm.set_state(sock, host, ca_state::RECOVERY);
     assert_eq!(sock.snd_ssthresh, 50, "not again in the same episode");
-    algorithm.cwnd_event(sock, host, params, ca_event::LOSS);
+    algorithm.cwnd_event(sock, host, ca_event::LOSS);
     assert_eq!(sock.snd_ssthresh, 30);
     sock.snd_cwnd = 1;
-    assert_eq!(algorithm.undo_cwnd(sock, host, params), 60);
+    assert_eq!(algorithm.undo_cwnd(sock, host), 60);
 }
 
 #[test]
 fn dctcp_receiver_acks_the_old_state_first_when_ce_changes() {
     let mut dctcp = flow("dctcp", 10);
-    let Flow { algorithm, params, host, sock } = &mut dctcp;
+    let Flow { algorithm, host, sock } = &mut dctcp;
     sock.rcv_nxt = 1000;
-    algorithm.cwnd_event(sock, host, params, ca_event::ECN_NO_CE);
+    algorithm.cwnd_event(sock, host, ca_event::ECN_NO_CE);
     assert_eq!(host.take_asked_acks().count(), 0);
     // A delayed ACK is owed for the segment before; then CE arrives.
     sock.icsk_ack_pending = ack_pending::SCHED | ack_pending::TIMER;
     sock.rcv_nxt = 2448;
-    algorithm.cwnd_event(sock, host, params, ca_event::ECN_IS_CE);
+    algorithm.cwnd_event(sock, host, ca_event::ECN_IS_CE);
     let asked: Vec<_> = host.take_asked_acks().collect();
     assert_eq!(asked, [AskedAck { rcv_nxt: 1000, ecn_flags: ecn_flags::OK }]);
     assert_eq!(sock.ecn_flags, ecn_flags::OK | ecn_flags::DEMAND_CWR);
     assert_ne!(sock.icsk_ack_pending & ack_pending::NOW, 0);
     // More of the same: no ACK out of turn.
     sock.icsk_ack_pending = 0;
-    algorithm.cwnd_event(sock, host, params, ca_event::ECN_IS_CE);
+    algorithm.cwnd_event(sock, host, ca_event::ECN_IS_CE);
     assert_eq!(host.take_asked_acks().count(), 0);
     assert_eq!(sock.icsk_ack_pending, 0);
     // Back to unmarked, nothing owed: only the immediate ACK.
-    algorithm.cwnd_event(sock, host, params, ca_event::ECN_NO_CE);
+    algorithm.cwnd_event(sock, host, ca_event::ECN_NO_CE);
     assert_eq!(host.take_asked_acks().count(), 0);
     assert_ne!(sock.icsk_ack_pending & ack_pending::NOW, 0);
     assert_eq!(sock.ecn_flags, ecn_flags::OK);
@@ -158,11 +180,13 @@ fn dctcp_receiver_acks_the_old_state_first_when_ce_changes() {
 #[test]
 fn dctcp_without_ecn_asks_for_its_fallback() {
     for (value, name) in [("reno", "reno"), ("cubic", "cubic")] {
-        let mut dctcp = flow("dctcp", 10);
-        let Flow { algorithm, params, host, sock } = &mut dctcp;
-        algorithm.set_param(params, "fallback", value).unwrap();
+        let dctcp = Algorithm::by_name("dctcp").unwrap();
+        let mut params = dctcp.default_params();
+        dctcp.set_param(&mut params, "fallback", value).unwrap();
+        let mut dctcp = with_params(dctcp.instance(params), 10);
+        let Flow { algorithm, host, sock } = &mut dctcp;
         sock.ecn_flags = 0;
-        algorithm.init(sock, host, params);
+        algorithm.init(sock, host);
         assert_eq!(host.take_fallback().as_deref(), Some(name));
         assert_eq!(host.take_fallback(), None);
     }
@@ -185,11 +209,11 @@ fn cubic_is_back_at_its_plateau_after_k_seconds() {
     cubic.sock.snd_ssthresh = cubic.ssthresh();
     cubic.sock.snd_cwnd = cubic.sock.snd_ssthresh;
     let start_ms = cubic.host.jiffies;
-    let Flow { algorithm, params, host, sock } = &mut cubic;
+    let Flow { algorithm, host, sock } = &mut cubic;
     // One window of packets acked per RTT of 100 ms, an ACK for each two.
     while host.jiffies < start_ms + 9_100 {
         for _ in 0..sock.snd_cwnd / 2 {
-            algorithm.cong_avoid(sock, host, params, 0, 2);
+            algorithm.cong_avoid(sock, host, 0, 2);
         }
         host.jiffies += 100;
     }
@@ -199,7 +223,7 @@ fn cubic_is_back_at_its_plateau_after_k_seconds() {
 #[test]
 fn cubic_leaves_slow_start_on_an_ack_train_of_half_an_rtt() {
     let mut cubic = flow("cubic", 40);
-    let Flow { algorithm, params, host, sock } = &mut cubic;
+    let Flow { algorithm, host, sock } = &mut cubic;
     sock.sk_pacing_rate = 1;
     sock.sk_gso_max_size = 65_343;
     sock.snd_una = 1;
@@ -208,7 +232,7 @@ fn cubic_leaves_slow_start_on_an_ack_train_of_half_an_rtt() {
     // Unpaced: (delay_min + 1 ms) / 2 = 1 ms from the start of the round.
     for (now_us, ssthresh) in [(0, INFINITE_SSTHRESH), (1000, INFINITE_SSTHRESH), (1001, 40)] {
         sock.tcp_mstamp = now_us;
-        algorithm.pkts_acked(sock, host, params, &sample);
+        algorithm.pkts_acked(sock, host, &sample);
         assert_eq!(sock.snd_ssthresh, ssthresh, "at {now_us} us");
     }
 }
@@ -217,16 +241,29 @@ fn cubic_leaves_slow_start_on_an_ack_train_of_half_an_rtt() {
 fn reno_grows_by_one_per_window_in_avoidance_and_not_when_unlimited() {
     let mut reno = flow("reno", 10);
     reno.sock.snd_ssthresh = 10;
-    let Flow { algorithm, params, host, sock } = &mut reno;
+    let Flow { algorithm, host, sock } = &mut reno;
     for _ in 0..5 {
-        algorithm.cong_avoid(sock, host, params, 0, 2);
+        algorithm.cong_avoid(sock, host, 0, 2);
     }
     assert_eq!(sock.snd_cwnd, 11);
     sock.is_cwnd_limited = 0;
     for _ in 0..50 {
-        algorithm.cong_avoid(sock, host, params, 0, 2);
+        algorithm.cong_avoid(sock, host, 0, 2);
     }
     assert_eq!(sock.snd_cwnd, 11);
+}
+
+#[test]
+fn a_large_state_is_each_connections_own_and_starts_at_zero() {
+    let large: &'static Algorithm = Box::leak(Box::new(Algorithm::from_raw(&LARGE)));
+    assert_eq!(large.state_bytes(), 256);
+    let mut flows: Vec<_> =
+        (0..2).map(|_| with_params(large.instance(large.default_params()), 10)).collect();
+    assert_eq!([flows[0].ssthresh(), flows[0].ssthresh(), flows[1].ssthresh()], [1, 2, 1]);
+    assert_eq!([flows[0].diag("calls"), flows[1].diag("calls")], [2, 1]);
+    let Flow { algorithm, sock, .. } = &mut flows[0];
+    algorithm.assign(sock);
+    assert_eq!(flows[0].ssthresh(), 1);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
-use knee_algo::{Algorithm, AskedAck, Host, Params, TcpSock};
+use knee_algo::{Algorithm, AskedAck, Host, Instance, Params, TcpSock};
 
 use crate::{Call, Record};
 
@@ -82,7 +82,7 @@ impl fmt::Display for Report {
 ///
 /// The socket's fields and the host's answers come from the record. The private state does not: it
 /// is carried from call to call, so an error would have to stay hidden for a whole connection.
-pub fn replay(algorithm: &Algorithm, params: &Params, records: &[Record]) -> Report {
+pub fn replay(algorithm: &'static Algorithm, params: &Params, records: &[Record]) -> Report {
     let mut report = Report::default();
     let mut states: HashMap<u64, (u64, [u64; 13])> = HashMap::new();
     for (index, record) in records.iter().enumerate() {
@@ -99,7 +99,8 @@ pub fn replay(algorithm: &Algorithm, params: &Params, records: &[Record]) -> Rep
             Some((next, _)) => report.gaps += usize::from(next != record.number),
             None => report.gaps += usize::from(record.number != 0),
         }
-        let (native, found) = compare(algorithm, params, record, &before);
+        let mut instance = algorithm.instance(params.clone());
+        let (native, found) = compare(&mut instance, record, &before);
         if let Some((field, kernel, native)) = found {
             report.differences += 1;
             report.first_difference.get_or_insert_with(|| Difference {
@@ -124,15 +125,13 @@ type Found = (String, String, String);
 /// The native private state after the call, and what differs. Where the clock ticked during the
 /// call, either time may explain what it did.
 fn compare(
-    algorithm: &Algorithm,
-    params: &Params,
+    instance: &mut Instance,
     record: &Record,
     before: &TcpSock,
 ) -> ([u64; 13], Option<Found>) {
-    let (state, found) = compare_at(algorithm, params, record, before, record.jiffies);
+    let (state, found) = compare_at(instance, record, before, record.jiffies);
     if found.is_some() && record.jiffies != record.jiffies_after {
-        let (later_state, later) =
-            compare_at(algorithm, params, record, before, record.jiffies_after);
+        let (later_state, later) = compare_at(instance, record, before, record.jiffies_after);
         if later.is_none() {
             return (later_state, None);
         }
@@ -141,8 +140,7 @@ fn compare(
 }
 
 fn compare_at(
-    algorithm: &Algorithm,
-    params: &Params,
+    instance: &mut Instance,
     record: &Record,
     before: &TcpSock,
     jiffies: u32,
@@ -150,7 +148,7 @@ fn compare_at(
     let mut sock = before.clone();
     let mut host = Host::new(record.hz, record.random_state);
     host.jiffies = jiffies;
-    let result = call(algorithm, params, &record.call, &mut sock, &mut host);
+    let result = call(instance, &record.call, &mut sock, &mut host);
     let acks: Vec<_> = host.take_asked_acks().collect();
     let fallback = host.take_fallback();
     // Once it has asked for another algorithm, the socket is that one's.
@@ -165,29 +163,23 @@ fn compare_at(
 }
 
 /// Makes the call; what it returns, 0 if that is nothing.
-fn call(
-    algorithm: &Algorithm,
-    params: &Params,
-    call: &Call,
-    sock: &mut TcpSock,
-    host: &mut Host,
-) -> u32 {
+fn call(instance: &mut Instance, call: &Call, sock: &mut TcpSock, host: &mut Host) -> u32 {
     match *call {
-        Call::Ssthresh => return algorithm.ssthresh(sock, host, params),
-        Call::CongAvoid { ack, acked } => algorithm.cong_avoid(sock, host, params, ack, acked),
-        Call::SetState { new_state } => algorithm.set_state(sock, host, params, new_state),
-        Call::CwndEvent { event } => algorithm.cwnd_event(sock, host, params, event),
-        Call::InAckEvent { flags } => algorithm.in_ack_event(sock, host, params, flags),
-        Call::PktsAcked { ref sample } => algorithm.pkts_acked(sock, host, params, sample),
-        Call::MinTsoSegs => return algorithm.min_tso_segs(sock, host, params),
+        Call::Ssthresh => return instance.ssthresh(sock, host),
+        Call::CongAvoid { ack, acked } => instance.cong_avoid(sock, host, ack, acked),
+        Call::SetState { new_state } => instance.set_state(sock, host, new_state),
+        Call::CwndEvent { event } => instance.cwnd_event(sock, host, event),
+        Call::InAckEvent { flags } => instance.in_ack_event(sock, host, flags),
+        Call::PktsAcked { ref sample } => instance.pkts_acked(sock, host, sample),
+        Call::MinTsoSegs => return instance.min_tso_segs(sock, host),
         Call::CongControl { ack, flag, ref rs } => {
-            algorithm.cong_control(sock, host, params, (ack, flag), rs);
+            instance.cong_control(sock, host, (ack, flag), rs);
         }
-        Call::UndoCwnd => return algorithm.undo_cwnd(sock, host, params),
+        Call::UndoCwnd => return instance.undo_cwnd(sock, host),
         // knee-algo has no such call yet; no algorithm has the operation either.
         Call::SndbufExpand => {}
-        Call::Init => algorithm.init(sock, host, params),
-        Call::Release => algorithm.release(sock, host, params),
+        Call::Init => instance.init(sock, host),
+        Call::Release => instance.release(sock, host),
     }
     0
 }
@@ -295,7 +287,7 @@ mod tests {
         let (dctcp, params) = algorithm("dctcp");
         let sock = TcpSock { snd_cwnd: 10, ecn_flags: ecn_flags::OK, ..TcpSock::default() };
         let mut after = sock.clone();
-        dctcp.init(&mut after, &mut Host::new(250, 0), &params);
+        dctcp.instance(params.clone()).init(&mut after, &mut Host::new(250, 0));
         let init = record(0, Call::Init, &sock, &after, 0);
         // The kernel's alpha is half of what init left, before and after this call.
         let mut wrong = after.clone();
@@ -317,7 +309,7 @@ mod tests {
             let mut after = sock.clone();
             let mut host = Host::new(250, 0);
             host.jiffies = jiffies;
-            cubic.cong_avoid(&mut after, &mut host, &params, 0, 1);
+            cubic.instance(params.clone()).cong_avoid(&mut after, &mut host, 0, 1);
             let record = Record { jiffies_after: 1001, ..record(0, call, &sock, &after, 0) };
             let report = replay(cubic, &params, &[record]);
             assert_eq!(report.ticked, 1);

@@ -321,13 +321,17 @@ impl LinkState {
     }
 
     /// The figures of the queue so far. Those of a discipline of its own time come from it.
-    pub(crate) fn outcome(&self) -> QueueOutcome {
+    pub(crate) fn outcome(&mut self, now: Time) -> QueueOutcome {
         let mut counts = self.counts.clone();
-        let stats = match &self.queue {
+        let stats = match &mut self.queue {
             Queue::Shaped(shaped) => shaped.stats(),
             Queue::Port(qdisc, _) => qdisc.stats(),
             Queue::Fifo(fifo) => {
                 counts.threshold_hits = fifo.admission.threshold_hits();
+                // Those that wait still were counted when their departure was known.
+                fifo.forget_departed(now);
+                counts.sent_pkts -= fifo.waiting.len() as u64;
+                counts.sent_bytes -= fifo.waiting_bytes;
                 return counts;
             }
             Queue::Wire => return counts,
@@ -353,7 +357,7 @@ impl LinkState {
             Queue::Shaped(shaped) => (shaped.len_pkts(), shaped.len_bytes(), shaped.inside()),
             Queue::Port(qdisc, _) => (qdisc.len_pkts(), qdisc.len_bytes(), qdisc.inside()),
         };
-        let counts = self.outcome();
+        let counts = self.outcome(now);
         QueueSample {
             at: now,
             link: counts.link,

@@ -8,7 +8,7 @@ use crate::outcome::{FlowOutcome, GoodputSample, Outcome, PingRecord, RpcRecord,
 use crate::packet::{MAX_SACKS, Packet, Packets, flags};
 use crate::random::Random;
 use crate::routes::Routes;
-use crate::spec::{Cc, Flow, Run, Traffic};
+use crate::spec::{Flow, Run, Traffic};
 use crate::tcp::{HostState, Place, Sock, State};
 use crate::{Error, validate};
 use knee_algo::Host as CcHost;
@@ -95,14 +95,9 @@ impl<'a> Simulation<'a> {
         };
         let mut socks = Vec::with_capacity(2 * run.flows.len());
         let mut apps = Vec::with_capacity(run.flows.len());
-        let mut shared: Vec<Rc<Cc>> = Vec::new();
         for (index, flow) in run.flows.iter().enumerate() {
             let hash = random.u64();
-            let client_cc = share(&mut shared, &flow.cc);
-            let server_cc = flow
-                .peer_cc
-                .as_ref()
-                .map_or_else(|| Rc::clone(&client_cc), |cc| share(&mut shared, cc));
+            let peer_cc = flow.peer_cc.as_ref().unwrap_or(&flow.cc);
             let host = |node: u32| {
                 hosts[node as usize]
                     .clone()
@@ -112,9 +107,9 @@ impl<'a> Simulation<'a> {
             let there = path(flow.from, flow.to, hash)?;
             let back = path(flow.to, flow.from, hash)?;
             let place = Place { id: client, peer: server, path: there };
-            socks.push(Sock::new(&place, client_cc, host(flow.from)?, hash as u32));
+            socks.push(Sock::new(&place, &flow.cc, host(flow.from)?, hash as u32));
             let place = Place { id: server, peer: client, path: back };
-            socks.push(Sock::new(&place, server_cc, host(flow.to)?, (hash >> 32) as u32));
+            socks.push(Sock::new(&place, peer_cc, host(flow.to)?, (hash >> 32) as u32));
             apps.push(App::new(flow));
         }
         let mut ping_paths = Vec::new();
@@ -419,7 +414,7 @@ impl<'a> Simulation<'a> {
         for (index, flow) in self.run.flows.iter().enumerate() {
             let sock = &mut self.socks[client_of(index)];
             if flow.sampled && sock.state == State::Established {
-                self.outcome.flow_samples.push(sock.sample(index as u32, self.net.now));
+                self.outcome.flow_samples.push(sock.sample(index as u32, &mut self.net));
             }
         }
         self.again(self.run.sampling.flows, Event::SampleFlows);
@@ -456,8 +451,9 @@ impl<'a> Simulation<'a> {
             self.outcome.flows.push(outcome);
         }
         self.outcome.end = self.net.now;
-        self.outcome.queues =
-            self.net.links.iter().filter(|link| link.sampled).map(LinkState::outcome).collect();
+        let now = self.net.now;
+        let sampled = self.net.links.iter_mut().filter(|link| link.sampled);
+        self.outcome.queues = sampled.map(|link| link.outcome(now)).collect();
         self.outcome.work = Work { events: self.net.events.taken, ..self.net.work };
         self.outcome
     }
@@ -527,16 +523,4 @@ impl Traffic {
 fn events_per_sec(run: &Run) -> u64 {
     let rates = run.network.links.iter().filter_map(|link| link.rate);
     rates.map(|rate| rate.bps() / (8 * 1514)).fold(0, u64::saturating_add)
-}
-
-/// Flows with the same congestion control share one description of it.
-fn share(shared: &mut Vec<Rc<Cc>>, cc: &Cc) -> Rc<Cc> {
-    let same =
-        |other: &&Rc<Cc>| std::ptr::eq(other.algorithm, cc.algorithm) && other.params == cc.params;
-    if let Some(found) = shared.iter().find(same) {
-        return Rc::clone(found);
-    }
-    let new = Rc::new(cc.clone());
-    shared.push(Rc::clone(&new));
-    new
 }

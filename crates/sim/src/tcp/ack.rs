@@ -189,7 +189,7 @@ impl Sock {
 
     #[inline]
     fn in_ack_event(&mut self, progress: &Progress, net: &mut Net) {
-        if !self.algorithm.has_in_ack_event() {
+        if !self.cc.algorithm().has_in_ack_event() {
             return;
         }
         let mut ack_flags = 0;
@@ -202,7 +202,7 @@ impl Sock {
                 ack_flags |= CA_ACK_ECE;
             }
         }
-        self.algorithm.in_ack_event(&mut self.tp, &mut net.cc, &self.params, ack_flags);
+        self.cc.in_ack_event(&mut self.tp, &mut net.cc, ack_flags);
     }
 
     #[inline]
@@ -214,9 +214,9 @@ impl Sock {
         progress: &Progress,
         net: &mut Net,
     ) {
-        if self.algorithm.has_cong_control() {
+        if self.cc.algorithm().has_cong_control() {
             let cc = &mut net.cc;
-            self.algorithm.cong_control(&mut self.tp, cc, &self.params, (ack, 0), sample);
+            self.cc.cong_control(&mut self.tp, cc, (ack, 0), sample);
             return;
         }
         if self.in_cwnd_reduction() {
@@ -228,7 +228,7 @@ impl Sock {
                 progress.data_acked
             };
             if forward {
-                self.algorithm.cong_avoid(&mut self.tp, &mut net.cc, &self.params, ack, delivered);
+                self.cc.cong_avoid(&mut self.tp, &mut net.cc, ack, delivered);
                 self.tp.snd_cwnd_stamp = net.cc.jiffies;
             }
         }
@@ -556,12 +556,12 @@ impl Sock {
             progress.set_xmit_timer = true;
         }
 
-        if self.algorithm.has_pkts_acked() {
+        if self.cc.algorithm().has_pkts_acked() {
             let rtt_us = sample.rtt_us as i32;
             let since = self.tp.delivered.wrapping_sub(sample.prior_delivered);
             let in_flight = self.mss().wrapping_mul(since);
             let sample = AckSample { pkts_acked: acked, rtt_us, in_flight };
-            self.algorithm.pkts_acked(&mut self.tp, &mut net.cc, &self.params, &sample);
+            self.cc.pkts_acked(&mut self.tp, &mut net.cc, &sample);
         }
     }
 

@@ -22,7 +22,7 @@ impl Sock {
     pub(crate) fn connect(&mut self, net: &mut Net) {
         self.enter(net);
         self.state = State::SynSent;
-        if self.host.config.tcp_ecn == 1 || self.wants_ecn() {
+        if self.host.config.tcp_ecn == 1 || self.wants_ecn {
             self.tp.ecn_flags = ecn_flags::OK;
         }
         self.send_syn(net);
@@ -64,7 +64,7 @@ impl Sock {
             flags |= flags::ECE | flags::CWR;
         }
         self.syn_sent_us = self.tp.tcp_mstamp;
-        let ect = self.wants_ecn();
+        let ect = self.wants_ecn;
         let packet = Packet {
             to: self.peer,
             hop: self.path,
@@ -111,7 +111,7 @@ impl Sock {
         // RFC 3168 forbids ECT on a SYN, so an ordinary listener takes it for a fault; an
         // algorithm that needs ECN sends it, and its listeners expect it.
         let plain = packet.ecn == Ecn::NotEct && self.host.config.tcp_ecn != 0;
-        self.tp.ecn_flags = if asks && (plain || self.wants_ecn()) { ecn_flags::OK } else { 0 };
+        self.tp.ecn_flags = if asks && (plain || self.wants_ecn) { ecn_flags::OK } else { 0 };
         self.state = State::SynReceived;
         self.send_syn(net);
     }

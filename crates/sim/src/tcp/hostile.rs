@@ -99,8 +99,8 @@ impl Bench {
         let jiffies = Jiffies::new(config.hz, 7, Duration::ZERO);
         let host = Rc::new(HostState { config, jiffies });
         let place = Place { id: 0, peer: 1, path: 0 };
-        let cc = Rc::new(Cc::by_name(algorithm).unwrap());
-        let mut sock = Sock::new(&place, cc, host, iss);
+        let cc = Cc::by_name(algorithm).unwrap();
+        let mut sock = Sock::new(&place, &cc, host, iss);
         sock.connect(&mut net);
         let mut bench = Bench { net, sock, peer_seq: iss.wrapping_mul(3) };
         bench.run_until(Time::from_us(200));

@@ -24,7 +24,7 @@ use crate::net::Net;
 use crate::outcome::{Counters, FlowSample};
 use crate::packet::Packet;
 use crate::spec::{Cc, HostConfig};
-use knee_algo::{Algorithm, INFINITE_SSTHRESH, TcpSock, ca_state, ecn_flags};
+use knee_algo::{Algorithm, INFINITE_SSTHRESH, Instance, TcpSock, ca_state, ecn_flags};
 use knee_queue::time::Time;
 use receive::Receiver;
 use rtt::{MinRtt, RttEstimator};
@@ -88,10 +88,10 @@ struct Writer {
 pub(crate) struct Sock {
     /// What algorithms see; the rest is the core's.
     pub(crate) tp: TcpSock,
-    cc: Rc<Cc>,
     /// In use: another one than asked for after a fallback.
-    algorithm: &'static Algorithm,
-    params: knee_algo::Params,
+    cc: Instance,
+    /// The algorithm asked for needs ECN: it decides about the handshake.
+    wants_ecn: bool,
     host: Rc<HostState>,
     id: u32,
     peer: u32,
@@ -165,7 +165,7 @@ pub(crate) struct Place {
 }
 
 impl Sock {
-    pub(crate) fn new(place: &Place, cc: Rc<Cc>, host: Rc<HostState>, iss: u32) -> Sock {
+    pub(crate) fn new(place: &Place, cc: &Cc, host: Rc<HostState>, iss: u32) -> Sock {
         let mss = host.config.mtu_bytes - 52;
         let tp = TcpSock {
             mss_cache: mss,
@@ -181,9 +181,8 @@ impl Sock {
         let receiver = Receiver::new(&host.config);
         Sock {
             tp,
-            algorithm: cc.algorithm,
-            params: cc.params.clone(),
-            cc,
+            wants_ecn: cc.algorithm.needs_ecn(),
+            cc: cc.algorithm.instance(cc.params.clone()),
             id: place.id,
             peer: place.peer,
             path: place.path,
@@ -261,7 +260,7 @@ impl Sock {
     /// only data sent for the first time.
     #[inline]
     fn sends_ect(&self, new_data: bool) -> bool {
-        self.algorithm.needs_ecn() || (new_data && self.ecn_ok())
+        self.cc.algorithm().needs_ecn() || (new_data && self.ecn_ok())
     }
 
     #[inline]
@@ -280,7 +279,7 @@ impl Sock {
         }
         self.enter(net);
         if self.state == State::Established {
-            self.algorithm.release(&mut self.tp, &mut net.cc, &self.params);
+            self.cc.release(&mut self.tp, &mut net.cc);
         }
         self.state = State::Ended;
         self.retransmit.disarm();
@@ -295,29 +294,24 @@ impl Sock {
     }
 
     pub(crate) fn algorithm_name(&self) -> &'static str {
-        self.algorithm.name()
+        self.cc.algorithm().name()
     }
 
     /// The algorithm is attached: the connection is established.
     fn init_algorithm(&mut self, net: &mut Net) {
-        self.algorithm.init(&mut self.tp, &mut net.cc, &self.params);
+        self.cc.init(&mut self.tp, &mut net.cc);
         if let Some(name) = net.cc.take_fallback() {
-            self.algorithm.release(&mut self.tp, &mut net.cc, &self.params);
+            self.cc.release(&mut self.tp, &mut net.cc);
             // An algorithm may only name one that exists: the native build's tests see to it.
             if let Ok(fallback) = Algorithm::by_name(&name) {
-                self.algorithm = fallback;
-                self.params = fallback.default_params();
-                self.tp.icsk_ca_priv = Default::default();
-                self.algorithm.init(&mut self.tp, &mut net.cc, &self.params);
+                self.cc = fallback.instance(fallback.default_params());
+                self.cc.assign(&mut self.tp);
+                self.cc.init(&mut self.tp, &mut net.cc);
             }
         }
         if self.tp.sk_pacing_status != 0 && self.host.config.fq {
             self.tp.sk_pacing_status = 2;
         }
-    }
-
-    pub(crate) fn wants_ecn(&self) -> bool {
-        self.cc.algorithm.needs_ecn()
     }
 
     pub(crate) fn ecn_negotiated(&self) -> bool {
@@ -337,9 +331,9 @@ impl Sock {
     }
 
     /// `TCP_INFO` and the algorithm's own values.
-    pub(crate) fn sample(&mut self, flow: u32, now: Time) -> FlowSample {
+    pub(crate) fn sample(&mut self, flow: u32, net: &mut Net) -> FlowSample {
         FlowSample {
-            at: now,
+            at: net.now,
             flow,
             ca_state: self.tp.icsk_ca_state,
             cwnd: self.tp.snd_cwnd,
@@ -356,7 +350,7 @@ impl Sock {
             bytes_acked: u64::from(self.tp.snd_una.wrapping_sub(self.iss)),
             pacing_rate_bytes_per_sec: self.tp.sk_pacing_rate,
             rto_us: self.host.jiffies.in_us(self.rtt.rto_jiffies) as u32,
-            diag: self.algorithm.read_diag(&mut self.tp, &self.params),
+            diag: self.cc.read_diag(&mut self.tp, &mut net.cc),
         }
     }
 }

@@ -105,7 +105,7 @@ impl Sock {
     fn restart_after_idle(&mut self, net: &mut Net) {
         if !self.host.config.slow_start_after_idle
             || self.tp.packets_out > 0
-            || self.algorithm.has_cong_control()
+            || self.cc.algorithm().has_cong_control()
         {
             return;
         }
@@ -258,7 +258,7 @@ impl Sock {
         if self.host.config.gso_max_segs <= 1 {
             return 1;
         }
-        let least = self.algorithm.min_tso_segs(&mut self.tp, &mut net.cc, &self.params);
+        let least = self.cc.min_tso_segs(&mut self.tp, &mut net.cc);
         let mut bytes = self.tp.sk_pacing_rate >> 10;
         let shift = self.min_rtt.get().unwrap_or(u32::MAX) >> TSO_RTT_SHIFT;
         if shift < 32 {
@@ -532,7 +532,7 @@ impl Sock {
         self.snd_cwnd_used = self.snd_cwnd_used.max(self.tp.packets_out);
         if self.host.config.slow_start_after_idle
             && jiffies_since(now, self.tp.snd_cwnd_stamp) >= self.rtt.rto_jiffies
-            && !self.algorithm.has_cong_control()
+            && !self.cc.algorithm().has_cong_control()
         {
             if self.tp.icsk_ca_state == ca_state::OPEN {
                 let used = self.snd_cwnd_used.max(self.host.config.initial_cwnd_pkts);

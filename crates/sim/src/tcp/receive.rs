@@ -351,7 +351,7 @@ impl Sock {
                 }
             }
             Ecn::Ce => {
-                if self.algorithm.needs_ecn() {
+                if self.cc.algorithm().needs_ecn() {
                     self.on_ce_event(true, net);
                 }
                 if self.tp.ecn_flags & ecn_flags::DEMAND_CWR == 0 {
@@ -362,7 +362,7 @@ impl Sock {
                 self.tp.ecn_flags |= ecn_flags::SEEN;
             }
             Ecn::Ect0 | Ecn::Ect1 => {
-                if self.algorithm.needs_ecn() {
+                if self.cc.algorithm().needs_ecn() {
                     self.on_ce_event(false, net);
                 }
                 self.tp.ecn_flags |= ecn_flags::SEEN;

@@ -27,12 +27,12 @@ impl Sock {
     // ---- states ----
 
     fn set_ca_state(&mut self, state: u8, net: &mut Net) {
-        self.algorithm.set_state(&mut self.tp, &mut net.cc, &self.params, state);
+        self.cc.set_state(&mut self.tp, &mut net.cc, state);
         self.tp.icsk_ca_state = state;
     }
 
     fn ca_event(&mut self, event: u32, net: &mut Net) {
-        self.algorithm.cwnd_event(&mut self.tp, &mut net.cc, &self.params, event);
+        self.cc.cwnd_event(&mut self.tp, &mut net.cc, event);
     }
 
     #[inline]
@@ -62,7 +62,7 @@ impl Sock {
         self.tp.snd_cwnd_cnt = 0;
         self.tp.prior_cwnd = self.tp.snd_cwnd;
         self.prr = super::Prr::default();
-        self.tp.snd_ssthresh = self.algorithm.ssthresh(&mut self.tp, &mut net.cc, &self.params);
+        self.tp.snd_ssthresh = self.cc.ssthresh(&mut self.tp, &mut net.cc);
         self.queue_cwr();
     }
 
@@ -90,7 +90,7 @@ impl Sock {
     }
 
     fn end_cwnd_reduction(&mut self, net: &mut Net) {
-        if self.algorithm.has_cong_control() {
+        if self.cc.algorithm().has_cong_control() {
             return;
         }
         if self.tp.snd_ssthresh < INFINITE_SSTHRESH
@@ -147,7 +147,7 @@ impl Sock {
         if once_per_window {
             self.tp.prior_ssthresh = self.current_ssthresh();
             self.tp.prior_cwnd = self.tp.snd_cwnd;
-            self.tp.snd_ssthresh = self.algorithm.ssthresh(&mut self.tp, &mut net.cc, &self.params);
+            self.tp.snd_ssthresh = self.cc.ssthresh(&mut self.tp, &mut net.cc);
             self.ca_event(ca_event::LOSS, net);
             self.init_undo();
         }
@@ -386,7 +386,7 @@ impl Sock {
         }
         self.counters.undos += 1;
         if self.tp.prior_ssthresh != 0 {
-            self.tp.snd_cwnd = self.algorithm.undo_cwnd(&mut self.tp, &mut net.cc, &self.params);
+            self.tp.snd_cwnd = self.cc.undo_cwnd(&mut self.tp, &mut net.cc);
             if self.tp.prior_ssthresh > self.tp.snd_ssthresh {
                 self.tp.snd_ssthresh = self.tp.prior_ssthresh;
                 self.tp.ecn_flags &= !ecn_flags::QUEUE_CWR;

@@ -249,7 +249,7 @@ impl Sock {
         if prior_in_flight != self.in_flight() {
             if self.tp.icsk_ca_state != ca_state::RECOVERY {
                 self.enter_recovery(false, net);
-                if !self.algorithm.has_cong_control() {
+                if !self.cc.algorithm().has_cong_control() {
                     let newly_lost = self.tp.lost.wrapping_sub(prior_lost);
                     self.cwnd_reduction(1, newly_lost, false);
                 }

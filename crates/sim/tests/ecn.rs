@@ -1,0 +1,285 @@
+//! ECN: negotiation, what is sent as ECT, the reaction of classic ECN and of DCTCP (tcp_sender_model.md
+//! sec. 5 and 9, dctcp.md, bpf_tcp_cc.md sec. 8).
+
+mod common;
+
+use common::*;
+use knee_queue::time::Time;
+use knee_queue::{Limit, NotEctAbove};
+use knee_sim::outcome::{FlowSample, Outcome};
+use knee_sim::spec::{Cc, Flow, Run};
+
+fn path(k: u32) -> Path {
+    // The access link is ten times as fast, so that the queue is at the switch.
+    let access = Some(mbps(10_000));
+    Path { access, queue: marking(k, NotEctAbove::Queue), ..Path::new(us(200)) }
+}
+
+fn with_ecn(path: Path, tcp_ecn: u8) -> Path {
+    path.hosts(|host| host.tcp_ecn = tcp_ecn)
+}
+
+#[test]
+fn ecn_is_negotiated_as_linux_does_in_every_combination() {
+    // Columns: listener / client of an algorithm that needs ECN (d) or not (r).
+    let table = [
+        // tcp_ecn, d/d, r/d, d/r, r/r
+        (0, [true, false, false, false]),
+        (1, [true, false, true, true]),
+        (2, [true, false, false, false]),
+    ];
+    for (tcp_ecn, expected) in table {
+        let path = with_ecn(path(20), tcp_ecn);
+        let ends = [("dctcp", "dctcp"), ("reno", "dctcp"), ("dctcp", "reno"), ("reno", "reno")];
+        for ((listener, client), expected) in ends.into_iter().zip(expected) {
+            let peer_cc = Some(Cc::by_name(listener).expect("it is there"));
+            let flow = one(&path, Flow { peer_cc, ..path.bulk(client, 1000) });
+            let cell = format!("tcp_ecn {tcp_ecn}, listener {listener}, client {client}");
+            assert_eq!(flow.ecn, expected, "{cell}");
+            // Without ECN a client that needs it runs its fallback.
+            let algorithm = if client == "dctcp" && expected { "dctcp" } else { "reno" };
+            assert_eq!(flow.algorithm, algorithm, "{cell}");
+        }
+    }
+}
+
+#[test]
+fn a_fallback_is_the_one_asked_for() {
+    let path = path(20);
+    let mut flow = path.bulk("dctcp", 1000);
+    let cc = &mut flow.cc;
+    cc.algorithm.set_param(&mut cc.params, "fallback", "cubic").expect("one of its choices");
+    flow.peer_cc = Some(Cc::by_name("reno").expect("it is there"));
+    assert_eq!(one(&path, flow).algorithm, "cubic");
+}
+
+#[test]
+fn after_the_fallback_nothing_is_ect() {
+    let path = path(5);
+    let flow = path.bulk("dctcp", 3_000_000);
+    let peer_cc = Some(Cc::by_name("cubic").expect("it is there"));
+    let outcome = simulate(&path.run(vec![Flow { peer_cc, ..flow.clone() }]));
+    assert!(!outcome.flows[0].ecn);
+    assert!(outcome.queues[0].threshold_hits > 100);
+    assert_eq!(outcome.queues[0].marked_pkts, 0);
+    // While with ECN all of them are.
+    let outcome = simulate(&path.run(vec![flow]));
+    assert_eq!(outcome.queues[0].marked_pkts, outcome.queues[0].threshold_hits);
+    assert!(outcome.queues[0].marked_pkts > 0);
+}
+
+#[test]
+fn a_plain_syn_is_dropped_by_a_marker_above_k_and_one_of_dctcp_is_marked() {
+    // 30 packets fill the queue to more than K = 20 at 10 s; the SYN comes 1 us later. The next is sent by
+    // the wheel at 64 * (floor((10000 + 1000) / 64) + 1) = 11.008 s.
+    for (cc, expected_ns) in [("reno", ms_ns(1008, 200_000)), ("dctcp", 200_000)] {
+        let mut path = with_ecn(path(20), 1);
+        path.queue = marking(20, NotEctAbove::Drop);
+        path.access = None;
+        path.senders = 2;
+        let start = at_us(10_000_001);
+        let mut run = path.run(vec![Flow { start, ..path.bulk(cc, 1000) }]);
+        run.end = at_ms(19_000);
+        run.pings = path.crowd(at_ms(10_000), 30);
+        for ping in &mut run.pings {
+            ping.ecn = knee_queue::Ecn::Ect0;
+        }
+        let outcome = simulate(&run);
+        let established = outcome.flows[0].established_at.expect("it connects");
+        let lost = cc == "reno";
+        assert_eq!(outcome.queues[0].dropped_not_ect_pkts, u64::from(lost), "{cc}");
+        let took_ns = established.since(at_ms(10_000)).ns();
+        // DCTCP's SYN waits for the 29 packets before it: below 29 * 12.112 us + its own 0.6.
+        let expected = expected_ns..=expected_ns + if lost { 0 } else { 353_000 };
+        assert!(expected.contains(&took_ns), "{cc}: {took_ns}");
+        assert_eq!(outcome.flows[0].ecn, !lost, "a SYN sent again does not ask for ECN");
+    }
+}
+
+#[test]
+fn a_syn_sent_again_asks_for_ecn_if_the_fallback_is_off() {
+    let path = Path { senders: 2, queue: droptail(Limit::Pkts(10)), ..Path::new(us(200)) };
+    for (fallback, expected) in [(true, false), (false, true)] {
+        let path = with_ecn(path.clone(), 1).hosts(|host| host.tcp_ecn_fallback = fallback);
+        let start = at_us(10_000_001);
+        let mut run = path.run(vec![Flow { start, ..path.bulk("reno", 1000) }]);
+        run.end = at_ms(19_000);
+        run.pings = path.crowd(at_ms(10_000), 11);
+        let outcome = simulate(&run);
+        assert_eq!(outcome.flows[0].counters.syn_timeouts, 1);
+        assert_eq!(outcome.flows[0].ecn, expected);
+    }
+}
+
+/// The first moments of one flow, sampled each 5 us, and where the queue was.
+fn start_of(cc: &str, tcp_ecn: u8, k: u32, end_ms: u64) -> Outcome {
+    let path = with_ecn(path(k), tcp_ecn);
+    let run = Run { end: at_ms(end_ms), ..path.run(vec![path.bulk(cc, None)]) };
+    sampled(run, us(5))
+}
+
+#[test]
+fn alpha_decays_by_a_sixteenth_per_window_of_unmarked_slow_start() {
+    let alphas = |k| {
+        let outcome = start_of("dctcp", 0, k, 4);
+        steps(outcome.flow_samples.iter().map(|sample| sample.diag[0]))
+    };
+    // x - floor(x / 16), from 1024.
+    assert_eq!(alphas(200)[..6], [1024, 960, 900, 844, 792, 743]);
+    // With K = 20 the fifth window ends with a mark: 792 + floor(1 * 64 / n). The reference has 793 too.
+    assert_eq!(alphas(20)[..5], [1024, 960, 900, 844, 793]);
+}
+
+/// Samples before and after each change into this state.
+fn entries(outcome: &Outcome, state: u8) -> Vec<(&FlowSample, &FlowSample)> {
+    let pairs = outcome.flow_samples.windows(2).map(|pair| (&pair[0], &pair[1]));
+    pairs.filter(|(a, b)| a.ca_state != state && b.ca_state == state).collect()
+}
+
+#[test]
+fn dctcp_s_first_reduction_is_by_half_of_alpha() {
+    let outcome = start_of("dctcp", 0, 20, 4);
+    let (before, after) = entries(&outcome, state::CWR)[0];
+    let alpha = after.diag[0] as u32;
+    // ssthresh = cwnd - floor(cwnd * alpha / 2048), for the cwnd at the ACK, which 5 us earlier was at most
+    // an ACK's worth smaller.
+    let expected = |cwnd: u32| cwnd - ((cwnd * alpha) >> 11);
+    let cwnds = before.cwnd..=before.cwnd + 2;
+    assert!(cwnds.clone().any(|cwnd| expected(cwnd) == after.ssthresh), "{before:?} {after:?}");
+    assert!((60..=80).contains(&before.cwnd), "as in the reference: 72, {before:?}");
+}
+
+#[test]
+fn reno_with_ecn_halves() {
+    let outcome = start_of("reno", 1, 20, 4);
+    let (before, after) = entries(&outcome, state::CWR)[0];
+    assert!((0..=2).any(|more| (before.cwnd + more) / 2 == after.ssthresh), "{before:?} {after:?}");
+    assert_eq!(before.ssthresh, INFINITE);
+}
+
+#[test]
+fn in_cwr_the_window_falls_gradually_to_ssthresh() {
+    for (cc, tcp_ecn) in [("dctcp", 0), ("reno", 1)] {
+        let outcome = start_of(cc, tcp_ecn, 20, 4);
+        let samples = &outcome.flow_samples;
+        let begin = samples.iter().position(|s| s.ca_state == state::CWR).expect("it is marked");
+        let ssthresh = samples[begin].ssthresh;
+        let episode: Vec<_> = samples[begin..]
+            .iter()
+            .take_while(|s| s.ca_state == state::CWR && s.ssthresh == ssthresh)
+            .collect();
+        // ACKs come 12 us apart, each lowers cwnd by one at most: no step is larger than that.
+        for pair in episode.windows(2) {
+            let (before, after) = (pair[0].cwnd, pair[1].cwnd);
+            assert!(after <= before && before - after <= 1, "{cc}: {before} {after}");
+        }
+        // One window of 12.112 us each, as far as in flight at the beginning.
+        let lasted = episode[episode.len() - 1].at.since(episode[0].at).us();
+        let window = u64::from(samples[begin - 1].cwnd) * 12;
+        assert!((window * 8 / 10..=window * 13 / 10).contains(&lasted), "{cc}: {lasted} {window}");
+        let end = episode[episode.len() - 1];
+        assert!(end.cwnd.abs_diff(ssthresh) <= 1, "{cc}: {end:?}");
+    }
+}
+
+#[test]
+fn a_window_is_reduced_once_at_most() {
+    for (cc, tcp_ecn) in [("dctcp", 0), ("reno", 1), ("cubic", 1)] {
+        let outcome = start_of(cc, tcp_ecn, 10, 60);
+        let samples = &outcome.flow_samples;
+        let changes: Vec<Time> = samples
+            .windows(2)
+            .filter(|pair| pair[1].ssthresh != pair[0].ssthresh)
+            .map(|pair| pair[1].at)
+            .collect();
+        assert!(changes.len() >= 3, "{cc}");
+        for pair in changes.windows(2) {
+            // A round trip is 200 us at least (samples are 5 us apart).
+            assert!(pair[1].since(pair[0]) >= us(195), "{cc}: {pair:?}");
+        }
+        assert!(outcome.flows[0].counters.cwr_reductions as usize >= changes.len(), "{cc}");
+    }
+}
+
+#[test]
+fn with_dctcp_as_much_is_reported_marked_as_was_marked() {
+    let path = path(20);
+    let outcome = simulate(&path.run(vec![path.bulk("dctcp", 20_000_000)]));
+    let (flow, queue) = (&outcome.flows[0], &outcome.queues[0]);
+    assert!(queue.marked_pkts > 1000);
+    assert_eq!(flow.counters.ce_segs_received, queue.marked_pkts);
+    // The end of the flow is not acknowledged any more: less than a window.
+    let (sent, reported) = (queue.marked_pkts, flow.counters.delivered_ce);
+    assert!(reported <= sent && sent - reported < 40, "{reported} of {sent}");
+    assert_eq!(flow.counters.retransmitted_segs, 0);
+}
+
+#[test]
+fn with_classic_ecn_the_echo_lasts_until_the_window_was_reduced() {
+    // So more is reported than was marked.
+    let path = with_ecn(path(20), 1);
+    let outcome = simulate(&path.run(vec![path.bulk("reno", 20_000_000)]));
+    let (flow, queue) = (&outcome.flows[0], &outcome.queues[0]);
+    assert!(flow.counters.delivered_ce > 3 * queue.marked_pkts / 2, "{flow:?} {queue:?}");
+}
+
+#[test]
+fn a_steady_dctcp_flow_holds_the_queue_at_k_and_the_line_full() {
+    // The reference at 1 Gbps, 200 us, K = 20: cwnd 33 to 38, alpha .158, CE share .163.
+    let path = path(20);
+    let mut run = Run { end: at_ms(300), ..path.run(vec![path.bulk("dctcp", None)]) };
+    run.sampling.goodput = Some(ms(1));
+    let outcome = sampled(run, us(100));
+    let steady = || outcome.flow_samples.iter().filter(|sample| sample.at >= at_ms(100));
+    assert!(steady().all(|sample| (33..=38).contains(&sample.cwnd)));
+    let mean = steady().map(|s| s.diag[0] as f64 / 1024.0).sum::<f64>() / steady().count() as f64;
+    assert!((0.14..0.18).contains(&mean), "alpha {mean}");
+    let goodput: u64 = outcome.goodput_samples[100..].iter().map(|sample| sample.bytes).sum();
+    let full = 200e-3 * 1e9 / 8.0 * MSS as f64 / f64::from(FULL);
+    assert!(goodput as f64 > 0.998 * full, "{goodput} of {full}");
+}
+
+#[test]
+fn two_dctcp_flows_share_fairly() {
+    let path = Path { senders: 2, ..path(20) };
+    let flows = (0..2).map(|from| Flow { from, ..path.bulk("dctcp", None) }).collect();
+    let mut run = Run { end: at_ms(400), ..path.run(flows) };
+    run.sampling.goodput = Some(ms(200));
+    let outcome = simulate(&run);
+    let late: Vec<u64> = outcome.goodput_samples[2..].iter().map(|sample| sample.bytes).collect();
+    assert_eq!(late.len(), 2);
+    let (less, more) = (late[0].min(late[1]), late[0].max(late[1]));
+    assert!(10 * less > 8 * more, "{late:?}");
+}
+
+#[test]
+fn loss_halves_dctcp_whatever_alpha_is() {
+    // No marks: a buffer of 30 packets overflows. alpha has decayed, but loss cuts by half.
+    let mut path = path(20);
+    path.queue = droptail(Limit::Pkts(30));
+    let run = Run { end: at_ms(4), ..path.run(vec![path.bulk("dctcp", None)]) };
+    let outcome = sampled(run, us(5));
+    let (before, after) = entries(&outcome, state::RECOVERY)[0];
+    assert!(after.diag[0] < 800, "alpha {}", after.diag[0]);
+    assert!((0..=2).any(|more| (before.cwnd + more) / 2 == after.ssthresh), "{before:?} {after:?}");
+}
+
+#[test]
+fn a_path_of_nothing_but_marks_still_moves() {
+    // K = 0 marks everything: alpha stays 1024 and cwnd falls to the least there is.
+    let path = path(0);
+    let run = Run { end: at_ms(50), ..path.run(vec![path.bulk("dctcp", None)]) };
+    let outcome = sampled(run, us(100));
+    let late = outcome.flow_samples.iter().filter(|sample| sample.at > at_ms(25));
+    assert!(late.clone().all(|s| s.cwnd <= 4 && s.ssthresh == 2 && s.diag[0] == 1024));
+    let received = outcome.flows[0].received_bytes;
+    // 1 to 3 packets per 200 us.
+    let round_trips = 50_000 / 200;
+    assert!((round_trips * MSS..=4 * round_trips * MSS).contains(&received), "{received}");
+    let longest_pause = {
+        let changes = steps(outcome.flow_samples.iter().map(|s| s.delivered)).len() as u64;
+        50_000 / changes
+    };
+    assert!(longest_pause <= 400, "no stall of a delayed ACK: {longest_pause} us");
+    assert_eq!(outcome.flows[0].counters.timeouts, 0);
+}

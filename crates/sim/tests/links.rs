@@ -1,0 +1,219 @@
+//! Links and queues: when a packet arrives, what is marked, what is lost, which way it goes.
+
+mod common;
+
+use common::*;
+use knee_queue::time::{Duration, Time};
+use knee_queue::{Ecn, Limit, NotEctAbove, QueueConfig};
+use knee_sim::outcome::Outcome;
+use knee_sim::spec::{Network, NodeId, Ping, Run, Sampling, Serialisation};
+use knee_sim::topology::{Cable, LeafSpine, Star};
+
+/// Pings that all leave at 1 ms, once.
+fn at_once(from: NodeId, to: NodeId, wire_bytes: u32, ecn: Ecn, count: usize) -> Vec<Ping> {
+    let interval = ms(1);
+    vec![Ping { from, to, start: Time::ZERO, interval, wire_bytes, ecn }; count]
+}
+
+fn ping(network: Network, pings: Vec<Ping>) -> Outcome {
+    // The second of each would leave at 2 ms.
+    let run = Run {
+        seed: 1,
+        end: Time::from_ps(at_ms(2).ps() - 1),
+        until_done: false,
+        network,
+        flows: Vec::new(),
+        pings,
+        sampling: Sampling::default(),
+    };
+    simulate(&run)
+}
+
+fn rtts_ns(outcome: &Outcome) -> Vec<u64> {
+    outcome.pings.iter().map(|ping| ping.rtt.expect("it comes back").ps() / 1000).collect()
+}
+
+/// Host 0, one link with this serialisation at 1 Gbps, host 1; nothing takes time on the way back.
+fn pair(rate_mbps: u64, serialisation: Serialisation, queue: QueueConfig) -> Network {
+    let mut network = Network::default();
+    let (a, b) = (network.host("a", host()), network.host("b", host()));
+    let rate = Some(mbps(rate_mbps));
+    network.link(a, b, Cable { rate, serialisation, queue, sampled: true, ..wire(Duration::ZERO) });
+    network.link(b, a, wire(Duration::ZERO));
+    network
+}
+
+fn bucket(burst_bytes: u32) -> Serialisation {
+    Serialisation::TokenBucket { burst_bytes }
+}
+
+#[test]
+fn store_and_forward_serialises_a_packet_on_every_link() {
+    let cable = Cable {
+        rate: Some(mbps(1000)),
+        serialisation: Serialisation::StoreAndForward,
+        ..wire(us(25))
+    };
+    let hosts = vec![("a".to_owned(), host()), ("b".to_owned(), host())];
+    let network = Star { hosts, up: cable.clone(), down: cable }.build();
+    let outcome = ping(network, at_once(0, 1, FULL, Ecn::NotEct, 1));
+    // 4 links of 1514 * 8 ns + 25 us.
+    assert_eq!(rtts_ns(&outcome), [4 * (12_112 + 25_000)]);
+}
+
+#[test]
+fn packets_of_a_burst_follow_each_other_at_the_rate_of_the_port() {
+    // 1514 bytes take 1211.2 ns at 10 Gbps.
+    let network = pair(10_000, Serialisation::StoreAndForward, endless());
+    let outcome = ping(network, at_once(0, 1, FULL, Ecn::NotEct, 100));
+    let rtts: Vec<u64> = outcome.pings.iter().map(|p| p.rtt.expect("it arrives").ps()).collect();
+    let expected: Vec<u64> = (1..=100).map(|k| k * 1_211_200).collect();
+    assert_eq!(rtts, expected);
+}
+
+#[test]
+fn an_idle_token_bucket_adds_no_delay_and_spaces_what_follows() {
+    // Whole ns: 1211 at 10 Gbps, so such a link runs 0.02 % fast (queues.md sec. 14).
+    let outcome =
+        ping(pair(10_000, bucket(FULL), endless()), at_once(0, 1, FULL, Ecn::NotEct, 100));
+    let expected: Vec<u64> = (0..100).map(|k| k * 1211).collect();
+    assert_eq!(rtts_ns(&outcome), expected);
+}
+
+#[test]
+fn a_deeper_bucket_lets_the_second_packet_go_early() {
+    // 1600 bytes of tokens: after the first 86 are left, worth 688 ns at 1 Gbps.
+    let outcome = ping(pair(1000, bucket(1600), endless()), at_once(0, 1, FULL, Ecn::NotEct, 3));
+    assert_eq!(rtts_ns(&outcome), [0, 12_112 - 688, 2 * 12_112 - 688]);
+}
+
+#[test]
+fn a_packet_waits_for_its_own_tokens_not_for_those_of_the_one_before() {
+    let mut pings = at_once(0, 1, FULL, Ecn::NotEct, 1);
+    pings.extend(at_once(0, 1, 66, Ecn::NotEct, 1));
+    pings.extend(at_once(0, 1, FULL, Ecn::NotEct, 1));
+    let outcome = ping(pair(1000, bucket(FULL), endless()), pings);
+    assert_eq!(rtts_ns(&outcome), [0, 66 * 8, 66 * 8 + 12_112]);
+}
+
+#[test]
+fn a_full_buffer_drops_what_comes_and_every_packet_is_accounted_for() {
+    // The first leaves at once, 5 wait, 4 are lost.
+    for limit in [Limit::Pkts(5), Limit::Bytes(5 * u64::from(FULL))] {
+        let network = pair(1000, bucket(FULL), droptail(limit));
+        let outcome = ping(network, at_once(0, 1, FULL, Ecn::Ect0, 10));
+        let queue = &outcome.queues[0];
+        assert_eq!((queue.offered_pkts, queue.sent_pkts, queue.dropped_full_pkts), (10, 6, 4));
+        let came_back = outcome.pings.iter().filter(|ping| ping.rtt.is_some()).count();
+        assert_eq!(came_back, 6);
+    }
+}
+
+#[test]
+fn a_step_marker_marks_what_finds_k_packets_waiting() {
+    // Of 10, the first leaves; the others find 0 to 8 waiting: 5 of them 4 or more.
+    let network = pair(1000, bucket(FULL), marking(4, NotEctAbove::Queue));
+    let queue = ping(network, at_once(0, 1, FULL, Ecn::Ect0, 10)).queues.remove(0);
+    assert_eq!((queue.marked_pkts, queue.threshold_hits, queue.dropped_pkts()), (5, 5, 0));
+    // The same without ECT: counted, and queued or dropped. Dropped ones do not make the queue longer.
+    let network = pair(1000, bucket(FULL), marking(4, NotEctAbove::Queue));
+    let queue = ping(network, at_once(0, 1, FULL, Ecn::NotEct, 10)).queues.remove(0);
+    assert_eq!((queue.marked_pkts, queue.threshold_hits, queue.dropped_pkts()), (0, 5, 0));
+    let network = pair(1000, bucket(FULL), marking(4, NotEctAbove::Drop));
+    let queue = ping(network, at_once(0, 1, FULL, Ecn::NotEct, 10)).queues.remove(0);
+    assert_eq!((queue.marked_pkts, queue.dropped_not_ect_pkts, queue.sent_pkts), (0, 5, 5));
+}
+
+#[test]
+fn jitter_delays_and_reorders_but_loses_nothing() {
+    let mut network = Network::default();
+    let (a, b) = (network.host("a", host()), network.host("b", host()));
+    network.link(a, b, Cable { jitter: us(100), ..wire(us(50)) });
+    network.link(b, a, wire(Duration::ZERO));
+    let outcome = ping(network, at_once(0, 1, FULL, Ecn::NotEct, 1000));
+    let rtts = rtts_ns(&outcome);
+    assert_eq!(rtts.len(), 1000);
+    assert!(rtts.iter().all(|rtt| (50_000..=150_000).contains(rtt)));
+    // Uniform: a mean of 100 us, with a standard error of 100 us / sqrt(12 * 1000) = 0.9 us.
+    let mean = rtts.iter().sum::<u64>() / 1000;
+    assert!((95_000..105_000).contains(&mean), "{mean}");
+    assert!(rtts.windows(2).any(|pair| pair[0] > pair[1]));
+}
+
+#[test]
+fn random_loss_comes_before_the_queue_and_as_often_as_asked() {
+    let mut network = Network::default();
+    let (a, b) = (network.host("a", host()), network.host("b", host()));
+    let lossy = Cable { rate: Some(mbps(100_000)), loss: 0.1, sampled: true, ..wire(us(1)) };
+    network.link(a, b, lossy);
+    network.link(b, a, wire(Duration::ZERO));
+    let outcome = ping(network, at_once(0, 1, 100, Ecn::NotEct, 10_000));
+    let queue = &outcome.queues[0];
+    // 1000 with a standard deviation of 30.
+    assert!((850..=1150).contains(&queue.lost_pkts), "{queue:?}");
+    assert_eq!(queue.offered_pkts + queue.lost_pkts, 10_000);
+    assert_eq!(queue.sent_pkts, queue.offered_pkts);
+}
+
+#[test]
+fn every_host_of_a_leaf_spine_reaches_every_other_by_the_shortest_way() {
+    let (leaves, spines, hosts_per_leaf) = (3, 2, 3);
+    let cable = |delay| Cable { sampled: true, ..wire(delay) };
+    let network = LeafSpine {
+        leaves,
+        spines,
+        hosts_per_leaf,
+        host: host(),
+        host_up: cable(us(1)),
+        host_down: cable(us(1)),
+        fabric: cable(us(10)),
+    }
+    .build();
+    let n = leaves * hosts_per_leaf;
+    let pairs = (0..n).flat_map(|a| (0..n).map(move |b| (a, b))).filter(|(a, b)| a != b);
+    let pings = pairs.clone().flat_map(|(a, b)| at_once(a, b, 100, Ecn::NotEct, 1)).collect();
+    let outcome = ping(network, pings);
+    for ((a, b), rtt) in pairs.zip(rtts_ns(&outcome)) {
+        // Four host links; across leaves also two fabric links each way.
+        let same_leaf = a / hosts_per_leaf == b / hosts_per_leaf;
+        assert_eq!(rtt, if same_leaf { 4_000 } else { 44_000 }, "{a} to {b}");
+    }
+}
+
+#[test]
+fn flows_spread_over_the_spines() {
+    let fabric = Cable { rate: Some(mbps(1000)), sampled: true, ..wire(us(10)) };
+    let network = LeafSpine {
+        leaves: 2,
+        spines: 4,
+        hosts_per_leaf: 1,
+        host: host(),
+        host_up: wire(us(1)),
+        host_down: wire(us(1)),
+        fabric,
+    }
+    .build();
+    let outcome = ping(network, at_once(0, 1, 100, Ecn::NotEct, 400));
+    let mut carried: Vec<u64> = outcome.queues.iter().map(|queue| queue.sent_pkts).collect();
+    // Each ping goes up one link and down another, and the same number on its way back: 8 of the 16
+    // directed fabric links point each way, and each carries about 100 (standard deviation 9).
+    carried.sort_unstable();
+    assert_eq!(carried.iter().sum::<u64>(), 4 * 400);
+    assert!(carried.iter().all(|&packets| (50..=150).contains(&packets)), "{carried:?}");
+}
+
+#[test]
+fn runs_that_make_no_sense_are_refused_in_a_sentence() {
+    let path = Path::new(us(100));
+    let error = |change: &dyn Fn(&mut Run)| {
+        let mut run = path.run(vec![path.bulk("reno", 1000)]);
+        change(&mut run);
+        knee_sim::simulate(&run).expect_err("it must be refused").to_string()
+    };
+    assert!(error(&|run| run.flows[0].to = 2).contains("must be hosts"));
+    assert!(error(&|run| run.flows[0].to = 0).contains("itself"));
+    assert!(error(&|run| run.network.links.truncate(1)).contains("no way from s0 to r"));
+    assert!(error(&|run| run.network.links[0].loss = 1.5).contains("loss of 1.5"));
+    let small = Serialisation::TokenBucket { burst_bytes: 1500 };
+    assert!(error(&|run| run.network.links[0].serialisation = small).contains("burst of 1500"));
+}
