@@ -1,1 +1,129 @@
-fn main() {}
+//! The `knee` command: flags and glue only, the work is in the library crates.
+#![forbid(unsafe_code)]
+
+mod algorithms;
+mod doctor;
+mod run;
+
+use std::fmt;
+use std::io::{self, ErrorKind, Write};
+use std::process::ExitCode;
+
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use knee_exp::machine::Build;
+
+/// Exit code of a command that did what it was asked.
+const DONE: u8 = 0;
+/// Exit code of a command that could not, or was stopped.
+const COULD_NOT: u8 = 2;
+
+const EXAMPLES: &str = "\
+Examples:
+  knee run scenarios/published/bulk-mix.toml
+        what short transfers cost beside bulk ones: the published figures beside ours
+  knee run bulk-mix.toml --cc cubic,dctcp --set traffic.short.size='\"100 kB\"'
+        two of its cases, and one size of short transfers in place of the file's list
+  knee run incast.toml --repeat 50 --seed 7 -o /tmp/incast
+        more runs, another seed, results in a directory of your choice
+  knee run bulk-mix.toml --json | jq .simulator
+        for programs
+  knee algorithms dctcp
+        what an algorithm is, its parameters and what it shows of itself
+  knee doctor
+        what this machine can do, and how to get the rest
+
+Results go to results/NAME, and to results/NAME-2 and so on if that is there: tables as CSV, and a
+manifest.json with everything that was run.
+
+Exit codes: 0 done, 1 a check failed, 2 could not run (or was stopped by Ctrl-C: what had finished by then is
+kept).";
+
+/// Data-center TCP congestion avoidance: run experiments, look at algorithms.
+#[derive(Parser)]
+#[command(name = "knee", after_help = EXAMPLES, subcommand_required = true, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run experiments and print their tables.
+    Run(run::Args),
+    /// List the congestion controls, or show one in full.
+    Algorithms(algorithms::Args),
+    /// Say what this machine can do, and how to get the rest.
+    Doctor(doctor::Args),
+}
+
+/// Why a command ends without having done what it was asked.
+enum Failure {
+    /// In one sentence.
+    Says(String),
+    /// The library's reason.
+    Experiment(knee_exp::Error),
+    /// Nobody reads standard output any more.
+    ClosedPipe,
+    /// Standard output cannot be written.
+    Output(io::Error),
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Says(text) => f.write_str(text),
+            Failure::Experiment(error) => error.fmt(f),
+            Failure::ClosedPipe => f.write_str("standard output is closed"),
+            Failure::Output(error) => write!(f, "standard output: cannot write: {error}"),
+        }
+    }
+}
+
+impl From<knee_exp::Error> for Failure {
+    fn from(error: knee_exp::Error) -> Failure {
+        Failure::Experiment(error)
+    }
+}
+
+/// Prints on standard output.
+fn print(text: &str) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| match error.kind() {
+        ErrorKind::BrokenPipe => Failure::ClosedPipe,
+        _ => Failure::Output(error),
+    })
+}
+
+/// Prints a line on standard error. If even that fails there is nobody left to tell.
+fn complain(text: &str) {
+    let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
+fn main() -> ExitCode {
+    let version = Build::this().to_string();
+    let parsed = Cli::command()
+        .version(version)
+        .try_get_matches()
+        .and_then(|matches| Cli::from_arg_matches(&matches));
+    let cli = match parsed {
+        Ok(cli) => cli,
+        Err(error) => {
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { COULD_NOT } else { DONE });
+        }
+    };
+    let outcome = match cli.command {
+        Command::Run(args) => run::run(&args),
+        Command::Algorithms(args) => algorithms::run(&args).map(|()| DONE),
+        Command::Doctor(args) => doctor::run(&args).map(|()| DONE),
+    };
+    match outcome {
+        Ok(code) => ExitCode::from(code),
+        // Whoever closed the pipe has read what was wanted: `knee algorithms | head -1`.
+        Err(Failure::ClosedPipe) => ExitCode::from(DONE),
+        Err(failure) => {
+            complain(&format!("knee: {failure}"));
+            ExitCode::from(COULD_NOT)
+        }
+    }
+}

@@ -73,31 +73,37 @@ impl Error {
     }
 }
 
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Error {
+    fn sentence(&self) -> String {
         match self {
             Error::Input { file, origin, key, value, message } => {
-                match origin {
-                    Origin::Nowhere => write!(f, "{}: ", file.display())?,
-                    Origin::Line(line) => write!(f, "{}:{line}: ", file.display())?,
-                    Origin::CommandLine => write!(f, "{}: --set ", file.display())?,
-                }
-                f.write_str(key)?;
-                if !value.is_empty() {
-                    write!(f, " = {value}")?;
-                }
-                if !key.is_empty() {
-                    f.write_str(": ")?;
-                }
-                f.write_str(message)
+                let at = match origin {
+                    Origin::Nowhere => String::new(),
+                    Origin::Line(line) => format!("{line}:"),
+                    Origin::CommandLine => " --set".into(),
+                };
+                let what = match (key.as_str(), value.as_str()) {
+                    ("", _) => String::new(),
+                    (key, "") => format!("{key}: "),
+                    (key, value) => format!("{key} = {value}: "),
+                };
+                format!("{}:{at} {what}{message}", file.display())
             }
-            Error::Io { path, action, source } => {
-                write!(f, "{}: {action}: {source}", path.display())
-            }
+            Error::Io { path, action, source } => format!("{}: {action}: {source}", path.display()),
             Error::Simulation { file, run, message } => {
-                write!(f, "{}: {run}: {message}", file.display())
+                format!("{}: {run}: {message}", file.display())
             }
         }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Names and values come from files, and a terminal obeys what is not text.
+        self.sentence().chars().try_for_each(|c| match c.is_control() {
+            true => write!(f, "{}", c.escape_default()),
+            false => write!(f, "{c}"),
+        })
     }
 }
 

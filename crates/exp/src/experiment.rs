@@ -13,7 +13,7 @@ use crate::error::{Error, Origin};
 use crate::metrics::Metric;
 use crate::published::{Published, read_published};
 use crate::random::run_seed;
-use crate::reader::{Reader, Resolved};
+use crate::reader::{Reader, Resolved, one_of};
 use crate::scenario::{RUN_KEYS, Scenario};
 use crate::traffic::{read_cc, set_param};
 use crate::tree::{self, Node, Value, did_you_mean};
@@ -113,6 +113,8 @@ pub struct Experiment {
     pub repeat: u32,
     /// Seed of the experiment.
     pub seed: u64,
+    /// Algorithms of its flows, each once.
+    pub algorithms: Vec<&'static Algorithm>,
     root: Node,
     /// Applied after everything else.
     set: Vec<(String, Node)>,
@@ -146,9 +148,11 @@ impl Experiment {
     /// # Errors
     /// As [`Experiment::load`].
     pub fn parse(path: &Path, text: &str, overrides: &Overrides) -> Result<Experiment, Error> {
-        let mut root = tree::parse(text).map_err(|(origin, why)| Error::input(path, origin, "", why))?;
+        let mut root =
+            tree::parse(text).map_err(|(origin, why)| Error::input(path, origin, "", why))?;
         if root.table().is_none_or(Vec::is_empty) {
-            let message = "says nothing: an experiment has at least [network], [[traffic]] and [run]";
+            let message =
+                "says nothing: an experiment has at least [network], [[traffic]] and [run]";
             return Err(Error::input(path, Origin::Nowhere, "", message));
         }
         let set = parse_set(path, &overrides.set)?;
@@ -169,7 +173,9 @@ impl Experiment {
         let configurations = cross(path, &cases, &axes, repeat)?;
         let owned = |text: Option<&str>| text.map(|text| text.trim().to_owned());
         let experiment = Experiment {
-            name: path.file_stem().map_or_else(|| "experiment".into(), |s| s.to_string_lossy().into()),
+            name: path
+                .file_stem()
+                .map_or_else(|| "experiment".into(), |s| s.to_string_lossy().into()),
             path: path.to_owned(),
             text: text.to_owned(),
             question: owned(reader.text("question")?).unwrap_or_default(),
@@ -182,13 +188,42 @@ impl Experiment {
             configurations,
             repeat,
             seed: overrides.seed.unwrap_or(seed),
+            algorithms: Vec::new(),
             set,
             root: root.clone(),
         };
+        let mut algorithms: Vec<&'static Algorithm> = Vec::new();
         for configuration in &experiment.configurations {
-            experiment.scenario(configuration)?;
+            for algorithm in experiment.scenario(configuration)?.algorithms() {
+                if !algorithms.iter().any(|prior| prior.name() == algorithm.name()) {
+                    algorithms.push(algorithm);
+                }
+            }
         }
-        Ok(experiment)
+        experiment.check_published()?;
+        Ok(Experiment { algorithms, ..experiment })
+    }
+
+    /// Refuses figures of what is not measured.
+    fn check_published(&self) -> Result<(), Error> {
+        let scenario = self.scenario(&self.configurations[0])?;
+        for published in &self.published {
+            let wrong = |key: &str, message: String| {
+                Err(Error::input(&self.path, published.origin, format!("published.{key}"), message))
+            };
+            let Some(metrics) = scenario.measured_of(&published.subject) else {
+                let subject = published.subject.escape_debug();
+                return wrong(
+                    "subject",
+                    format!("\"{subject}\" is no traffic entry and no recorded link"),
+                );
+            };
+            if !metrics.contains(&published.metric) {
+                let name = published.metric.name();
+                return wrong("metric", one_of(name, metrics.iter().map(|metric| metric.name())));
+            }
+        }
+        Ok(())
     }
 
     /// How many runs there are in all.
@@ -275,7 +310,8 @@ impl Experiment {
                 if let Some(cc) = &self.cases[configuration.case].cc {
                     values.insert("case.cc".into(), cc.algorithm.name().into());
                     for (info, value) in cc.algorithm.params().iter().zip(cc.params.values()) {
-                        values.insert(format!("case.params.{}", info.name), info.show(*value).into());
+                        values
+                            .insert(format!("case.params.{}", info.name), info.show(*value).into());
                     }
                 }
                 Ok((self.case_name(configuration).to_owned(), Json::Object(values)))
@@ -355,7 +391,9 @@ fn apply_set(
             continue;
         }
         if key.split('.').next() == Some("vary") {
-            return Err(wrong("is set by the varied key itself, as in traffic.short.size='[\"1 kB\"]'".into()));
+            return Err(wrong(
+                "is set by the varied key itself, as in traffic.short.size='[\"1 kB\"]'".into(),
+            ));
         }
         root.set(&key, &node).map_err(wrong)?;
         later.push((key, node));
@@ -396,10 +434,9 @@ fn axis_values(node: &Node) -> Result<Vec<Node>, String> {
     let values = match &node.value {
         Value::List(items) => items.clone(),
         Value::Text(text) => match range(text)? {
-            Some(texts) => texts
-                .into_iter()
-                .map(|value| Node { origin: node.origin, value })
-                .collect(),
+            Some(texts) => {
+                texts.into_iter().map(|value| Node { origin: node.origin, value }).collect()
+            }
             None => vec![node.clone()],
         },
         _ => vec![node.clone()],
@@ -466,7 +503,12 @@ fn cross(
     let points = axes.iter().fold(cases.len(), |n, axis| n.saturating_mul(axis.values.len()));
     let runs = points.saturating_mul(repeat as usize);
     let too_many = |what: &str, n: usize, most: usize| {
-        Err(Error::input(path, Origin::Nowhere, "", format!("asks for {n} {what}, and at most {most} are allowed")))
+        Err(Error::input(
+            path,
+            Origin::Nowhere,
+            "",
+            format!("asks for {n} {what}, and at most {most} are allowed"),
+        ))
     };
     if points > MAX_CONFIGURATIONS {
         return too_many("cases times varied values", points, MAX_CONFIGURATIONS);
@@ -533,7 +575,7 @@ fn read_cases(root: &Reader<'_>) -> Result<Vec<Case>, Error> {
 fn case_of_algorithm(name: &str) -> Result<Case, String> {
     let cc = Cc::by_name(name).map_err(|_| {
         let names: Vec<_> = Algorithm::all().iter().map(Algorithm::name).collect();
-        crate::reader::one_of(name, names.into_iter())
+        one_of(name, names.into_iter())
     })?;
     Ok(Case { name: name.to_owned(), cc: Some(cc), set: Vec::new() })
 }
@@ -559,7 +601,7 @@ fn choose_cases(path: &Path, own: Vec<Case>, names: &[String]) -> Result<Vec<Cas
                     origin: Origin::Nowhere,
                     key: "--cc".into(),
                     value: format!("{shown:?}"),
-                    message: crate::reader::one_of(name, known.into_iter()),
+                    message: one_of(name, known.into_iter()),
                 }
             })?,
         };
@@ -577,5 +619,5 @@ pub(crate) fn has_case(cases: &[Case], name: &str) -> bool {
 
 /// A metric's name, or what was allowed.
 pub(crate) fn metric_named(name: &str) -> Result<Metric, String> {
-    Metric::by_name(name).ok_or_else(|| crate::reader::one_of(name, Metric::names()))
+    Metric::by_name(name).ok_or_else(|| one_of(name, Metric::names()))
 }

@@ -1,15 +1,65 @@
 //! Experiments: files, runs, statistics and results.
+//!
+//! An [`Experiment`] is one TOML file: a question, a network, traffic, the congestion controls to
+//! compare, what to vary, and how often to repeat. [`sweep`](runner::sweep) runs all of it over the
+//! cores and [`Results`](results::Results) keeps what comes of it; [`table`] shows it to people.
+//!
+//! ```
+//! use std::path::Path;
+//! use knee_exp::{Experiment, Overrides};
+//!
+//! let text = r#"
+//!     question = "How long do two transfers take that share a link?"
+//!     cc = ["cubic", "dctcp"]
+//!
+//!     [network]
+//!     topology = "many-to-one"
+//!     senders = 2
+//!     access = { rate = "10 Gbps" }
+//!     bottleneck = { rate = "1 Gbps", queue = { kind = "step", limit = "500 pkts", k = "20 pkts" } }
+//!     return = { delay = "100 us" }
+//!
+//!     [[traffic]]
+//!     name = "both"
+//!     kind = "bulk"
+//!     from = "s1..s2"
+//!     to = "r"
+//!     size = "10 MB"
+//!
+//!     [run]
+//!     duration = "1 s"
+//!     repeat = 5
+//! "#;
+//! let experiment = Experiment::parse(Path::new("two.toml"), text, &Overrides::default())?;
+//! assert_eq!(experiment.runs(), 10);
+//! let run = experiment.run(experiment.run_id(0))?;
+//! assert_eq!(run.flows.len(), 2);
+//!
+//! let typo = text.replace("delay =", "dealy =");
+//! let error = Experiment::parse(Path::new("two.toml"), &typo, &Overrides::default()).unwrap_err();
+//! assert_eq!(
+//!     error.to_string(),
+//!     "two.toml:10: network.return.dealy: unknown key; did you mean \"delay\"?"
+//! );
+//! # Ok::<(), knee_exp::Error>(())
+//! ```
 #![forbid(unsafe_code)]
 
+mod csv;
 pub mod error;
 pub mod experiment;
+pub mod machine;
 pub mod metrics;
 mod network;
 pub mod published;
 mod random;
 mod reader;
+pub mod report;
+pub mod results;
+pub mod runner;
 mod scenario;
 pub mod stats;
+pub mod table;
 mod traffic;
 mod tree;
 mod units;

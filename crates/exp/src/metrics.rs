@@ -212,7 +212,9 @@ impl Kind {
     pub const fn shown(self) -> &'static [Metric] {
         match self {
             Kind::Bulk => &[M::Completion, M::Timeouts, M::TailLossProbes, M::Retransmits],
-            Kind::Incast => &[M::Completion, M::Last, M::Timeouts, M::TailLossProbes, M::Retransmits],
+            Kind::Incast => {
+                &[M::Completion, M::Last, M::Timeouts, M::TailLossProbes, M::Retransmits]
+            }
             Kind::Endless => &[M::Goodput, M::GoodputSum, M::Jain, M::Timeouts, M::Retransmits],
             Kind::Rpc => &[M::Latency, M::Exchanges, M::Timeouts, M::Retransmits],
             Kind::Ping => &[M::Rtt, M::Unanswered],
@@ -309,8 +311,7 @@ fn goodputs(run: &Run, outcome: &Outcome, window: Option<Window>) -> Vec<Option<
 }
 
 fn per_second(bytes: u64, time: Duration) -> Option<f64> {
-    (time > Duration::ZERO)
-        .then(|| bytes as f64 * 8.0 * PS_PER_S as f64 / time.ps() as f64)
+    (time > Duration::ZERO).then(|| bytes as f64 * 8.0 * PS_PER_S as f64 / time.ps() as f64)
 }
 
 fn measure_flows(

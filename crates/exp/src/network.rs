@@ -105,6 +105,11 @@ impl NetworkSpec {
         links.iter().filter(|link| link.sampled).count() as u64
     }
 
+    /// Whether a link of this name may be sampled.
+    pub(crate) fn has_sampled_link(&self, name: &str) -> bool {
+        self.network.links.iter().any(|link| link.sampled && link.name == name)
+    }
+
     /// The hosts that a text such as `s1..s10` names.
     pub(crate) fn hosts_named(&self, text: &str) -> Result<Vec<NodeId>, String> {
         let names = expand(text)?;
@@ -113,13 +118,17 @@ impl NetworkSpec {
 
     fn id(&self, name: &str) -> Result<NodeId, String> {
         self.ids.get(name).copied().ok_or_else(|| {
-            let hosts: Vec<_> = self.network.nodes.iter().filter(|node| node.host.is_some()).collect();
+            let hosts: Vec<_> =
+                self.network.nodes.iter().filter(|node| node.host.is_some()).collect();
             let named: Vec<&str> = match hosts.as_slice() {
                 [first, .., last] if hosts.len() > 8 => vec![&first.name, "...", &last.name],
                 _ => hosts.iter().map(|node| node.name.as_str()).collect(),
             };
             let shown: String = name.chars().take(40).collect();
-            format!("must name hosts of this network ({}), and there is no \"{shown}\"", named.join(", "))
+            format!(
+                "must name hosts of this network ({}), and there is no \"{shown}\"",
+                named.join(", ")
+            )
         })
     }
 }
@@ -170,15 +179,9 @@ struct Hosts {
 
 impl Hosts {
     fn read(root: &Reader<'_>) -> Result<Hosts, Error> {
-        let base = HostConfig::new(LinuxVersion::V6_1);
-        let base = match root.child("hosts")? {
-            Some(reader) => {
-                let reader = reader.only(HOST_KEYS)?;
-                let linux = reader.choice_or("linux", LINUX, "6.1")?;
-                read_host(&reader, HostConfig::new(linux))?
-            }
-            None => base,
-        };
+        let reader = root.child_or_empty("hosts")?.only(HOST_KEYS)?;
+        let linux = reader.choice_or("linux", LINUX, "6.1")?;
+        let base = read_host(&reader, HostConfig::new(linux))?;
         Ok(Hosts { base })
     }
 
@@ -193,7 +196,9 @@ impl Hosts {
             }
             let config = read_host(&reader, base)?;
             if config.mtu_bytes != self.base.mtu_bytes {
-                return Err(reader.error("mtu", "must be the same on all hosts: give it in [hosts]"));
+                return Err(
+                    reader.error("mtu", "must be the same on all hosts: give it in [hosts]")
+                );
             }
             for name in reader.texts("hosts")?.unwrap_or_default() {
                 let ids = spec.hosts_named(name).map_err(|why| reader.error("hosts", why))?;
@@ -216,7 +221,8 @@ const LINUX: &[(&str, LinuxVersion)] =
 fn read_host(reader: &Reader<'_>, base: HostConfig) -> Result<HostConfig, Error> {
     let bytes = |key: &str, default: u32| -> Result<u32, Error> {
         let size = reader.get_or(key, Size(u64::from(default)))?;
-        u32::try_from(size.0).map_err(|_| reader.error(key, "must be at most 4 GB, as in \"6 MiB\""))
+        u32::try_from(size.0)
+            .map_err(|_| reader.error(key, "must be at most 4 GB, as in \"6 MiB\""))
     };
     let hz = reader.u32_or("hz", 100..=1000, base.hz)?;
     if ![100, 250, 1000].contains(&hz) {
@@ -238,7 +244,8 @@ fn read_host(reader: &Reader<'_>, base: HostConfig) -> Result<HostConfig, Error>
         tcp_ecn_fallback: reader.flag_or("tcp_ecn_fallback", base.tcp_ecn_fallback)?,
         initial_cwnd_pkts: reader.get_or("initial_cwnd", Pkts(base.initial_cwnd_pkts))?.0,
         rto_min: at_least_1_us(reader, "rto_min", base.rto_min)?,
-        slow_start_after_idle: reader.flag_or("slow_start_after_idle", base.slow_start_after_idle)?,
+        slow_start_after_idle: reader
+            .flag_or("slow_start_after_idle", base.slow_start_after_idle)?,
         sack: reader.flag_or("sack", base.sack)?,
         gso_max_segs: reader.u32_or("gso_max_segs", 1..=65_535, base.gso_max_segs)?,
         gro_window: reader.get_or("gro_window", base.gro_window)?,
@@ -351,11 +358,8 @@ enum Discipline {
 }
 
 fn read_queue(reader: &Reader<'_>, frame_bytes: u32) -> Result<QueueConfig, Error> {
-    let kinds = [
-        ("droptail", Discipline::DropTail),
-        ("step", Discipline::Step),
-        ("pie", Discipline::Pie),
-    ];
+    let kinds =
+        [("droptail", Discipline::DropTail), ("step", Discipline::Step), ("pie", Discipline::Pie)];
     reader.need_text("kind", "droptail")?;
     let config = match reader.choice_or("kind", &kinds, "")? {
         Discipline::DropTail => {
@@ -475,11 +479,7 @@ fn star(
 }
 
 /// Senders `s1..`, two switches, receivers `r1..`.
-fn dumbbell(
-    reader: &Reader<'_>,
-    cables: &Cables<'_, '_>,
-    hosts: &Hosts,
-) -> Result<Network, Error> {
+fn dumbbell(reader: &Reader<'_>, cables: &Cables<'_, '_>, hosts: &Hosts) -> Result<Network, Error> {
     reader.check(DUMBBELL)?;
     let senders = reader.integer_or("senders", 1..=MAX_HOSTS, 1)?;
     let receivers = reader.integer_or("receivers", 1..=MAX_HOSTS, senders)?;
@@ -517,7 +517,8 @@ fn leaf_spine(
     let spines = reader.integer_or("spines", 1..=1000, 2)?;
     let per_leaf = reader.integer_or("hosts_per_leaf", 1..=1000, 2)?;
     if leaves * per_leaf > MAX_HOSTS {
-        let message = format!("must leave at most {MAX_HOSTS} hosts in all, not {}", leaves * per_leaf);
+        let message =
+            format!("must leave at most {MAX_HOSTS} hosts in all, not {}", leaves * per_leaf);
         return Err(reader.error("hosts_per_leaf", message));
     }
     if leaves * spines > MAX_FABRIC_CABLES {

@@ -1,9 +1,9 @@
 //! `[[published]]`: figures that others reported, shown beside ours.
 
-use crate::error::Error;
+use crate::error::{Error, Origin};
 use crate::experiment::{Axis, Case, has_case, metric_named};
 use crate::metrics::Metric;
-use crate::reader::Reader;
+use crate::reader::{Reader, one_of};
 use crate::stats::Summary;
 use crate::units::figure;
 
@@ -16,8 +16,8 @@ pub struct Published {
     pub metric: Metric,
     /// Which statistic of it.
     pub stat: Stat,
-    /// Case it belongs to.
-    pub case: String,
+    /// Cases that it stands beside.
+    pub cases: Vec<String>,
     /// Varied values it belongs to: path and value as text.
     pub at: Vec<(String, String)>,
     /// The figure, in the metric's unit.
@@ -26,6 +26,8 @@ pub struct Published {
     pub text: String,
     /// What to know of it.
     pub note: Option<String>,
+    /// Where it was written.
+    pub(crate) origin: Origin,
 }
 
 /// A statistic of a metric.
@@ -89,13 +91,15 @@ fn read_one(reader: &Reader<'_>, cases: &[Case], axes: &[Axis]) -> Result<Publis
     reader.check(&["subject", "metric", "stat", "case", "at", "value", "note"])?;
     let metric = metric_named(reader.need_text("metric", "completion")?)
         .map_err(|why| reader.error("metric", why))?;
-    let case = reader.need_text("case", "dctcp")?;
-    if !has_case(cases, case) {
-        return Err(reader.error("case", "must be the name of a case of this file"));
+    let names = reader.need_texts("case", "dctcp")?;
+    if let Some(unknown) = names.iter().find(|name| !has_case(cases, name)) {
+        let known = cases.iter().map(|case| case.name.as_str());
+        return Err(reader.error("case", one_of(unknown, known)));
     }
     let text = reader.need_text("value", "33.7 ms")?;
     let (value, unit) = figure(text).map_err(|why| reader.error("value", why))?;
-    let fits = unit == metric.unit() || unit.is_empty() || (unit == "share" && metric.unit().is_empty());
+    let fits =
+        unit == metric.unit() || unit.is_empty() || (unit == "share" && metric.unit().is_empty());
     if !fits {
         let unit = if metric.unit().is_empty() { "none" } else { metric.unit() };
         let message = format!("must have the unit of {} ({unit})", metric.name());
@@ -114,10 +118,11 @@ fn read_one(reader: &Reader<'_>, cases: &[Case], axes: &[Axis]) -> Result<Publis
         subject: reader.need_text("subject", "short")?.to_owned(),
         metric,
         stat: reader.choice_or("stat", STATS, "mean")?,
-        case: case.to_owned(),
+        cases: names.into_iter().map(str::to_owned).collect(),
         at,
         value,
         text: text.to_owned(),
+        origin: reader.origin(),
         note: reader.text("note")?.map(|note| note.trim().to_owned()),
     })
 }

@@ -34,9 +34,10 @@ impl Random {
     }
 }
 
-/// The seed that a run gets for its repeat; the first repeat's differs from the experiment's own.
+/// The seed that a run gets for its repeat. The first repeat's is the experiment's own, so any run can
+/// be had again alone: with one repeat and its seed.
 pub(crate) fn run_seed(seed: u64, repeat: u32) -> u64 {
-    Random::new(seed, &[u64::from(repeat)]).next()
+    if repeat == 0 { seed } else { Random::new(seed, &[u64::from(repeat)]).next() }
 }
 
 #[cfg(test)]

@@ -13,6 +13,8 @@ use crate::units::Quantity;
 /// Every key that was read, with the value used, defaults included.
 pub(crate) type Resolved = Vec<(String, Json)>;
 
+const NOTHING: &Table = &Table::new();
+
 /// One table of the file.
 pub(crate) struct Reader<'a> {
     file: &'a Path,
@@ -29,7 +31,6 @@ impl<'a> Reader<'a> {
         node: &'a Node,
         resolved: &'a RefCell<Resolved>,
     ) -> Reader<'a> {
-        const NOTHING: &Table = &Table::new();
         let table = node.table().unwrap_or(NOTHING);
         Reader { file, path: String::new(), origin: Origin::Nowhere, table, resolved }
     }
@@ -58,6 +59,10 @@ impl<'a> Reader<'a> {
 
     pub(crate) fn file(&self) -> &'a Path {
         self.file
+    }
+
+    pub(crate) fn origin(&self) -> Origin {
+        self.origin
     }
 
     pub(crate) fn node(&self, key: &str) -> Option<&'a Node> {
@@ -100,12 +105,28 @@ impl<'a> Reader<'a> {
     }
 
     fn missing(&self, key: &str, example: &str) -> Error {
-        Error::input(self.file, self.origin, self.key(key), format!("missing, as in {key} = {example}"))
+        Error::input(
+            self.file,
+            self.origin,
+            self.key(key),
+            format!("missing, as in {key} = {example}"),
+        )
     }
 
     /// A table below this one.
     pub(crate) fn child(&self, key: &str) -> Result<Option<Reader<'a>>, Error> {
         self.node(key).map(|node| self.child_of(key, node, self.key(key))).transpose()
+    }
+
+    /// A table below this one, as if it were there and empty where it is not.
+    pub(crate) fn child_or_empty(&self, key: &str) -> Result<Reader<'a>, Error> {
+        Ok(self.child(key)?.unwrap_or_else(|| Reader {
+            file: self.file,
+            path: self.key(key),
+            origin: self.origin,
+            table: NOTHING,
+            resolved: self.resolved,
+        }))
     }
 
     fn child_of(&self, key: &str, node: &'a Node, path: String) -> Result<Reader<'a>, Error> {
@@ -254,10 +275,8 @@ impl<'a> Reader<'a> {
         let name = self.need_text(key, example)?;
         let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '+');
         if name.is_empty() || name.len() > 40 || !name.chars().all(fits) {
-            return Err(self.error(
-                key,
-                "must be a name of 1 to 40 letters, digits, \"-\", \"_\" and \"+\"",
-            ));
+            return Err(self
+                .error(key, "must be a name of 1 to 40 letters, digits, \"-\", \"_\" and \"+\""));
         }
         Ok(name)
     }

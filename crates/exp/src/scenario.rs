@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::collections::HashSet;
 use std::path::Path;
 
+use knee_algo::Algorithm;
 use knee_queue::time::{Duration, Time};
 use knee_sim::spec::{Cc, NodeId, Run, Sampling, Traffic};
 
@@ -83,10 +84,11 @@ impl Scenario {
             let message = format!("gives {pings} pings, and at most {MAX_PINGS} are kept");
             return Err(run.error("duration", message));
         }
-        let flows = self.traffic.iter().map(TrafficSpec::sampled_flows).sum::<u64>();
+        let sampled_flows = self.traffic.iter().map(TrafficSpec::sampled_flows).sum::<u64>();
+        let flows = self.traffic.iter().map(TrafficSpec::flows).sum::<u64>();
         let links = self.network.sampled_links(&self.destinations());
         let periods = [
-            ("flows", self.sampling.flows, flows),
+            ("flows", self.sampling.flows, sampled_flows),
             ("queues", self.sampling.queues, links),
             ("goodput", self.sampling.goodput, flows),
         ];
@@ -94,7 +96,8 @@ impl Scenario {
             let Some(period) = period else { continue };
             let samples = (self.end.ps() / period.ps()).saturating_mul(things);
             if samples > MAX_SAMPLES {
-                let message = format!("gives {samples} samples a run, and at most {MAX_SAMPLES} are kept");
+                let message =
+                    format!("gives {samples} samples a run, and at most {MAX_SAMPLES} are kept");
                 return Err(match root.child("sample")? {
                     Some(sample) => sample.error(key, message),
                     None => run.error("duration", message),
@@ -148,7 +151,16 @@ impl Scenario {
     /// The group of each ping stream, in the order of [`Run::pings`].
     pub(crate) fn ping_groups(&self) -> Vec<u32> {
         let entries = self.traffic.iter().zip(self.group_of_entries());
-        entries.flat_map(|(entry, group)| std::iter::repeat_n(group, entry.ping_streams())).collect()
+        entries
+            .flat_map(|(entry, group)| std::iter::repeat_n(group, entry.ping_streams()))
+            .collect()
+    }
+
+    /// What is measured of a traffic entry or a recorded link; `None`: there is nothing of this name.
+    pub(crate) fn measured_of(&self, subject: &str) -> Option<&'static [Metric]> {
+        let entry = self.groups().into_iter().find(|(name, _)| name == subject);
+        let queue = || self.network.has_sampled_link(subject).then_some(Kind::Queue);
+        Some(entry.map(|(_, kind)| kind).or_else(queue)?.metrics())
     }
 
     /// What the table shows of a traffic entry.
@@ -176,6 +188,11 @@ impl Scenario {
         self.measure.map(|window| Window { until: window.until.min(end), ..window })
     }
 
+    /// Algorithms of its connections.
+    pub(crate) fn algorithms(&self) -> impl Iterator<Item = &'static Algorithm> + '_ {
+        self.traffic.iter().filter_map(TrafficSpec::algorithm)
+    }
+
     pub(crate) fn host_name(&self, id: u32) -> &str {
         self.network.name(id)
     }
@@ -199,23 +216,18 @@ fn read_window(run: &Reader<'_>, end: Time) -> Result<Option<Window>, Error> {
 }
 
 fn read_sampling(root: &Reader<'_>, measure: Option<Window>) -> Result<Sampling, Error> {
-    let sampling = match root.child("sample")? {
-        None => Sampling::default(),
-        Some(sample) => {
-            let sample = sample.only(&["flows", "queues", "goodput"])?;
-            let period = |key: &str| -> Result<Option<Duration>, Error> {
-                let period: Option<Duration> = sample.get(key)?;
-                match period.filter(|period| *period < Duration::from_us(1)) {
-                    Some(_) => Err(sample.error(key, "must be at least 1 us, as in \"1 ms\"")),
-                    None => Ok(period),
-                }
-            };
-            Sampling {
-                flows: period("flows")?,
-                queues: period("queues")?,
-                goodput: period("goodput")?,
-            }
+    let sample = root.child_or_empty("sample")?.only(&["flows", "queues", "goodput"])?;
+    let period = |key: &str| -> Result<Option<Duration>, Error> {
+        let period: Option<Duration> = sample.get(key)?;
+        match period.filter(|period| *period < Duration::from_us(1)) {
+            Some(_) => Err(sample.error(key, "must be at least 1 us, as in \"1 ms\"")),
+            None => Ok(period),
         }
+    };
+    let sampling = Sampling {
+        flows: period("flows")?,
+        queues: period("queues")?,
+        goodput: period("goodput")?,
     };
     let Some(window) = measure else { return Ok(sampling) };
     let period = sampling.goodput.unwrap_or(GOODPUT_PERIOD);

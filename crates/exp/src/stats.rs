@@ -31,7 +31,7 @@ impl Samples {
         let (min, max) = self.range.unwrap_or((value, value));
         self.range = Some((min.min(value), max.max(value)));
         match &mut self.histogram {
-            Some(histogram) => histogram.saturating_record(value),
+            Some(histogram) => put(histogram, value),
             None => {
                 self.kept.push(value);
                 if self.kept.len() > KEPT {
@@ -65,6 +65,11 @@ impl Samples {
     /// How many values there are.
     pub fn count(&self) -> u64 {
         self.count
+    }
+
+    /// Their sum.
+    pub fn total(&self) -> u128 {
+        self.sum
     }
 
     /// Their mean; `None` without values.
@@ -116,8 +121,12 @@ fn histogram_of(values: &[u64]) -> Histogram<u64> {
     let mut histogram =
         Histogram::new(SIGNIFICANT_DIGITS).expect("three significant digits are allowed");
     histogram.auto(true);
-    values.iter().for_each(|value| histogram.saturating_record(*value));
+    values.iter().for_each(|value| put(&mut histogram, *value));
     histogram
+}
+
+fn put(histogram: &mut Histogram<u64>, value: u64) {
+    histogram.record(value).expect("a histogram that resizes itself takes every value");
 }
 
 /// One metric of one configuration, over all its runs, in base units (seconds, bits per second).
@@ -269,10 +278,7 @@ mod tests {
     #[test]
     fn percentiles_that_the_values_cannot_support_are_absent() {
         let s = samples(1..=100);
-        assert_eq!(
-            s.percentiles([0.5, 0.95, 0.99, 0.999]),
-            [Some(50), Some(95), Some(99), None]
-        );
+        assert_eq!(s.percentiles([0.5, 0.95, 0.99, 0.999]), [Some(50), Some(95), Some(99), None]);
         assert_eq!(samples([5]).percentiles([0.5]), [None]);
         assert_eq!(samples([5, 5]).percentiles([0.5, 0.95]), [Some(5), None]);
         assert_eq!(Samples::default().percentiles([0.5]), [None]);

@@ -14,7 +14,7 @@ use crate::tree::{Node, Value};
 use crate::units::Size;
 
 /// Connections of one run.
-pub const MAX_FLOWS: u64 = 100_000;
+const MAX_FLOWS: u64 = 100_000;
 
 /// Ethernet, IPv4 and UDP headers around a ping's payload.
 const PING_HEADER_BYTES: u64 = 14 + 20 + 8;
@@ -146,10 +146,7 @@ fn read_entry(
 }
 
 /// One to one, all to one, or one to all.
-fn read_pairs(
-    reader: &Reader<'_>,
-    network: &NetworkSpec,
-) -> Result<Vec<(NodeId, NodeId)>, Error> {
+fn read_pairs(reader: &Reader<'_>, network: &NetworkSpec) -> Result<Vec<(NodeId, NodeId)>, Error> {
     let hosts = |key: &str| -> Result<Vec<NodeId>, Error> {
         reader.need_texts(key, "s1..s10")?.iter().try_fold(Vec::new(), |mut all, text| {
             all.extend(network.hosts_named(text).map_err(|why| reader.error(key, why))?);
@@ -176,7 +173,8 @@ fn read_pairs(
     };
     match pairs.iter().find(|(from, to)| from == to) {
         Some((host, _)) => {
-            let message = format!("must differ from \"from\", which names {} too", network.name(*host));
+            let message =
+                format!("must differ from \"from\", which names {} too", network.name(*host));
             Err(reader.error("to", message))
         }
         None => Ok(pairs),
@@ -190,7 +188,8 @@ fn repeat_pairs(
 ) -> Result<Vec<(NodeId, NodeId)>, Error> {
     let flows = reader.integer_or("flows", 0..=MAX_FLOWS, 1)?;
     if flows.saturating_mul(pairs.len() as u64) > MAX_FLOWS {
-        let message = format!("must leave at most {MAX_FLOWS} flows in all ({} pairs)", pairs.len());
+        let message =
+            format!("must leave at most {MAX_FLOWS} flows in all ({} pairs)", pairs.len());
         return Err(reader.error("flows", message));
     }
     Ok((0..flows).flat_map(|_| pairs.iter().copied()).collect())
@@ -220,14 +219,20 @@ fn read_connections(
 ) -> Result<Connections, Error> {
     let own = read_cc(reader, "cc", "params")?;
     let cc = own.or_else(|| cc.cloned()).ok_or_else(|| {
-        reader.error("cc", "missing: give it here, or give the file cases: cc = [\"cubic\", \"dctcp\"]")
+        reader.error(
+            "cc",
+            "missing: give it here, or give the file cases: cc = [\"cubic\", \"dctcp\"]",
+        )
     })?;
     let read_at = reader.get_or("read_at", Size(65_536))?;
     let stop: Option<Duration> = reader.get("stop")?;
     if stop.is_some() && reader.has("size") {
-        return Err(reader.error("stop", "has no meaning beside \"size\": the transfer ends by itself"));
+        return Err(
+            reader.error("stop", "has no meaning beside \"size\": the transfer ends by itself")
+        );
     }
-    let rounds = if kind == Kind::Incast { reader.integer_or("rounds", 1..=MAX_FLOWS, 1)? } else { 1 };
+    let rounds =
+        if kind == Kind::Incast { reader.integer_or("rounds", 1..=MAX_FLOWS, 1)? } else { 1 };
     let every = match reader.get("every")? {
         Some(every) => every,
         None if rounds > 1 => {
@@ -328,7 +333,7 @@ pub(crate) fn set_param(cc: &mut Cc, name: &str, node: &Node) -> Result<(), Stri
 
 impl TrafficSpec {
     /// Connections that it makes in a run.
-    fn flows(&self) -> u64 {
+    pub(crate) fn flows(&self) -> u64 {
         match &self.what {
             What::Connections(c) => (self.pairs.len() as u64).saturating_mul(c.rounds),
             What::Ping { .. } => 0,
@@ -359,6 +364,14 @@ impl TrafficSpec {
         }
     }
 
+    /// Of the connecting side.
+    pub(crate) fn algorithm(&self) -> Option<&'static Algorithm> {
+        match &self.what {
+            What::Connections(connections) => Some(connections.cc.algorithm),
+            What::Ping { .. } => None,
+        }
+    }
+
     /// When it starts, before any jitter.
     pub(crate) fn start(&self) -> Duration {
         self.start
@@ -375,7 +388,10 @@ impl TrafficSpec {
     /// Hosts whose switch port its data passes.
     pub(crate) fn destinations(&self) -> impl Iterator<Item = NodeId> + '_ {
         let answers = matches!(self.kind, Kind::Rpc);
-        self.pairs.iter().flat_map(move |(from, to)| [Some(*to), answers.then_some(*from)]).flatten()
+        self.pairs
+            .iter()
+            .flat_map(move |(from, to)| [Some(*to), answers.then_some(*from)])
+            .flatten()
     }
 
     /// Adds its flows or pings to those of a run. `entry` and `seed` alone decide the jitter.
@@ -405,22 +421,24 @@ impl TrafficSpec {
                 let moved = start + Random::new(seed, &[entry as u64, 2]).up_to(both_ways) - shift;
                 for round in 0..connections.rounds {
                     let round_start = moved + times(connections.every, round);
-                    flows.extend(self.pairs.iter().zip(0u64..).map(|(&(from, to), i)| Flow {
-                        group,
-                        from,
-                        to,
-                        cc: connections.cc.clone(),
-                        peer_cc: connections.peer_cc.clone(),
-                        start: round_start
-                            + times(connections.stagger, i)
-                            + jitter.up_to(self.start_jitter),
-                        first_write: None,
-                        stop: connections
-                            .stop
-                            .map(|stop| Time::ZERO + stop + times(connections.stop_stagger, i)),
-                        traffic: connections.traffic[i as usize % connections.traffic.len()],
-                        read_at_bytes: connections.read_at_bytes,
-                        sampled: connections.sampled,
+                    flows.extend(self.pairs.iter().zip(0u64..).map(|(&(from, to), i)| {
+                        Flow {
+                            group,
+                            from,
+                            to,
+                            cc: connections.cc.clone(),
+                            peer_cc: connections.peer_cc.clone(),
+                            start: round_start
+                                + times(connections.stagger, i)
+                                + jitter.up_to(self.start_jitter),
+                            first_write: None,
+                            stop: connections
+                                .stop
+                                .map(|stop| Time::ZERO + stop + times(connections.stop_stagger, i)),
+                            traffic: connections.traffic[i as usize % connections.traffic.len()],
+                            read_at_bytes: connections.read_at_bytes,
+                            sampled: connections.sampled,
+                        }
                     }));
                 }
             }

@@ -37,7 +37,7 @@ const LARGEST_BYTES: f64 = 1e15;
 const MOST_PKTS: f64 = 1e9;
 
 /// A value that a file writes as text with a unit.
-pub trait Quantity: Sized {
+pub(crate) trait Quantity: Sized {
     /// Reads it; the error says what would have been allowed, after the words "must be".
     fn parse(text: &str) -> Result<Self, String>;
     /// Writes it so that `parse` reads the same value back.
@@ -46,15 +46,15 @@ pub trait Quantity: Sized {
 
 /// A number of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Size(pub u64);
+pub(crate) struct Size(pub(crate) u64);
 
 /// A share of 0 to 1, written in percent.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Share(pub f64);
+pub(crate) struct Share(pub(crate) f64);
 
 /// A depth of a token bucket: bytes, or full packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Burst {
+pub(crate) enum Burst {
     /// Full packets of the path's MTU with its Ethernet header.
     Pkts(u32),
     /// Bytes.
@@ -63,11 +63,11 @@ pub enum Burst {
 
 /// A number of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pkts(pub u32);
+pub(crate) struct Pkts(pub(crate) u32);
 
 /// What may wait, or nothing that bounds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct QueueLimit(pub Limit);
+pub(crate) struct QueueLimit(pub(crate) Limit);
 
 /// `unlimited` in a file.
 const UNLIMITED: Limit = Limit::Bytes(u64::MAX);
@@ -87,8 +87,7 @@ fn number_with_unit(text: &str, units: Units) -> Result<f64, Option<&'static str
     let (number, unit) = text.split_at(digits_end);
     let unit = unit.trim_start();
     let starts_well = number.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '+' | '-'));
-    let number: Option<f64> =
-        starts_well.then(|| number.replace('_', "").parse().ok()).flatten();
+    let number: Option<f64> = starts_well.then(|| number.replace('_', "").parse().ok()).flatten();
     let Some(number) = number else { return Err(None) };
     match units.iter().find(|(name, _)| *name == unit) {
         Some((_, factor)) => Ok(number * factor),
@@ -102,7 +101,9 @@ fn number_with_unit(text: &str, units: Units) -> Result<f64, Option<&'static str
 fn wrong_unit(what: &str, near: Option<&str>, units: Units, example: &str) -> String {
     match near {
         Some(near) => {
-            format!("must be {what} with its unit; units are case-sensitive, did you mean \"{near}\"?")
+            format!(
+                "must be {what} with its unit; units are case-sensitive, did you mean \"{near}\"?"
+            )
         }
         None => {
             format!("must be {what} with its unit ({}), as in \"{example}\"", quoted(units))
@@ -110,14 +111,14 @@ fn wrong_unit(what: &str, near: Option<&str>, units: Units, example: &str) -> St
     }
 }
 
-/// The shortest "number unit" that reads back as the same whole number of base units.
+/// The shortest "number unit", the number at least 1, that reads back as the same whole number of base units.
 fn shortest(value: u64, units: Units) -> String {
     let mut best = format!("{value} {}", units[0].0);
     for (name, factor) in units {
         let scaled = value as f64 / factor;
         let text = format!("{scaled} {name}");
         let reads_back = (scaled * factor).round() as u64 == value && value < (1 << 53);
-        if reads_back && text.len() < best.len() {
+        if reads_back && scaled >= 1.0 && text.len() < best.len() {
             best = text;
         }
     }
@@ -216,7 +217,9 @@ impl Quantity for QueueLimit {
             Some(pkts) => Limit::Pkts(pkts?),
             None => Limit::Bytes(
                 Size::parse(text)
-                    .map_err(|why| format!("{why}, or packets, as in \"500 pkts\", or \"unlimited\""))?
+                    .map_err(|why| {
+                        format!("{why}, or packets, as in \"500 pkts\", or \"unlimited\"")
+                    })?
                     .0,
             ),
         };
@@ -260,8 +263,8 @@ impl Quantity for Burst {
         if let Some(pkts) = pkts(text) {
             return Ok(Burst::Pkts(pkts?));
         }
-        let size = Size::parse(text)
-            .map_err(|why| format!("{why}, or packets, as in \"1 pkts\""))?;
+        let size =
+            Size::parse(text).map_err(|why| format!("{why}, or packets, as in \"1 pkts\""))?;
         u32::try_from(size.0)
             .map(Burst::Bytes)
             .map_err(|_| "must be at most 4 GB, as in \"16 kB\" or \"1 pkts\"".into())
@@ -291,7 +294,8 @@ pub(crate) fn figure(text: &str) -> Result<(f64, &'static str), String> {
             value.is_finite().then_some((value / base, *name))
         })
         .ok_or_else(|| {
-            "must be a number with its unit, as in \"33.7 ms\", \"9.4 Gbps\", \"0.2 %\" or \"25\"".into()
+            "must be a number with its unit, as in \"33.7 ms\", \"9.4 Gbps\", \"0.2 %\" or \"25\""
+                .into()
         })
 }
 
@@ -334,6 +338,7 @@ mod tests {
         assert_eq!(Rate::from_bps(10_000_000_000).unwrap().show(), "10 Gbps");
         assert_eq!(Size(65_536).show(), "64 KiB");
         assert_eq!(Duration::from_us(1500).show(), "1.5 ms");
+        assert_eq!(Duration::from_ms(200).show(), "200 ms");
         assert_eq!(QueueLimit::parse("unlimited").unwrap().show(), "unlimited");
     }
 

@@ -1,0 +1,199 @@
+//! `knee run`.
+
+use std::io::{self, IsTerminal as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+use knee_exp::results::Results;
+use knee_exp::runner::{Options, Swept, sweep};
+use knee_exp::{Experiment, Overrides, report, table};
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use crate::{COULD_NOT, DONE, Failure, complain, print};
+
+/// Where results go if nothing is said.
+const RESULTS: &str = "results";
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Experiment files.
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Cases of the file, or algorithms, to compare in place of the file's cases.
+    #[arg(long, value_delimiter = ',', value_name = "NAME,...")]
+    cc: Vec<String>,
+    /// Sets a key, as network.bottleneck.rate="10 Gbps" or traffic.short.size="10 kB"; of a key that
+    /// the file varies, the one value or '["a", "b"]' to use. May be given often.
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// Runs of each row, each with its own seed.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    repeat: Option<u32>,
+    /// Seed of the experiment; the same seed gives the same results.
+    #[arg(long, value_name = "S")]
+    seed: Option<u64>,
+    /// Directory for the results [default: results/NAME, numbered if it is there]
+    #[arg(short, long, value_name = "DIR")]
+    output: Option<PathBuf>,
+    /// Print JSON, one line for each file.
+    #[arg(long)]
+    json: bool,
+    /// Threads [default: one per core]; results do not depend on it.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    threads: Option<u32>,
+    /// What runs it: sim, the simulator.
+    #[arg(long, value_name = "BACK END", default_value = "sim")]
+    on: String,
+}
+
+pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
+    check_back_end(&args.on)?;
+    let overrides = Overrides {
+        cc: args.cc.clone(),
+        set: args.set.clone(),
+        repeat: args.repeat,
+        seed: args.seed,
+    };
+    // All files are checked before the first of them runs.
+    let experiments: Vec<Arc<Experiment>> = args
+        .files
+        .iter()
+        .map(|file| Experiment::load(file, &overrides).map(Arc::new))
+        .collect::<Result<_, _>>()?;
+    let options = Options {
+        threads: args.threads.unwrap_or(0) as usize,
+        stop: stop_on_signals()?,
+        ..Options::default()
+    };
+    for (i, experiment) in experiments.iter().enumerate() {
+        let swept = run_one(args, experiment, &options, i)?;
+        if swept.interrupted {
+            return Ok(COULD_NOT);
+        }
+    }
+    Ok(DONE)
+}
+
+fn check_back_end(on: &str) -> Result<(), Failure> {
+    let kind = on.split('=').next().unwrap_or(on);
+    match kind {
+        "sim" => Ok(()),
+        "vkernel" | "lab" | "hosts" => Err(Failure::Says(format!(
+            "--on {kind}: not built yet; so far there is the simulator, --on sim"
+        ))),
+        _ => Err(Failure::Says(format!(
+            "--on {}: must be sim (vkernel, lab and hosts=FILE are not built yet)",
+            on.escape_debug()
+        ))),
+    }
+}
+
+/// A flag that the first Ctrl-C sets; a second one ends the process at once.
+fn stop_on_signals() -> Result<Arc<AtomicBool>, Failure> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        let at_once = i32::from(COULD_NOT);
+        signal_hook::flag::register_conditional_shutdown(signal, at_once, stop.clone())
+            .and_then(|_| signal_hook::flag::register(signal, stop.clone()))
+            .map_err(|why| Failure::Says(format!("cannot listen for Ctrl-C: {why}")))?;
+    }
+    Ok(stop)
+}
+
+fn run_one(
+    args: &Args,
+    experiment: &Arc<Experiment>,
+    options: &Options,
+    number: usize,
+) -> Result<Swept, Failure> {
+    let mut results = match &args.output {
+        None => Results::numbered(Path::new(RESULTS), &experiment.name)?,
+        Some(dir) if args.files.len() == 1 => Results::at(dir)?,
+        Some(dir) => Results::numbered(dir, &experiment.name)?,
+    };
+    let mut progress = Progress::new(experiment);
+    let swept = sweep(experiment, options, &mut results, &mut |done| progress.show(done));
+    progress.clear();
+    let swept = swept?;
+    if swept.runs_done == 0 {
+        drop(results);
+        complain("knee: stopped before a run had finished: nothing is kept");
+        return Ok(swept);
+    }
+    let dir = results.finish(experiment, &swept)?;
+    if swept.interrupted {
+        let (done, all) = (swept.runs_done, experiment.runs());
+        complain(&format!(
+            "knee: stopped: {done} of {all} runs had finished and are kept in {}",
+            dir.display()
+        ));
+    }
+    if args.json {
+        print(&format!("{}\n", report::json(experiment, &swept, Some(&dir))))?;
+    } else {
+        let gap = if number == 0 { "" } else { "\n\n" };
+        print(&format!("{gap}{}{}", table::render(experiment, &swept), closing(&swept, &dir)))?;
+    }
+    Ok(swept)
+}
+
+/// What it took and where it is.
+fn closing(swept: &Swept, dir: &Path) -> String {
+    let effort = &swept.effort;
+    let speed = if effort.cpu_s > 0.0 {
+        format!(
+            ", {:.2} million data packets per CPU second",
+            effort.work.data_pkts as f64 / effort.cpu_s / 1e6
+        )
+    } else {
+        String::new()
+    };
+    format!(
+        "{} runs in {:.1} s ({:.1} s of CPU{speed})\nresults in {}\n",
+        swept.runs_done,
+        effort.wall_s,
+        effort.cpu_s,
+        dir.display()
+    )
+}
+
+/// A line on the terminal that says how far the sweep is; nothing where there is no terminal.
+struct Progress<'a> {
+    experiment: &'a Experiment,
+    started: Instant,
+    shown: Option<Instant>,
+    on_terminal: bool,
+}
+
+impl Progress<'_> {
+    fn new(experiment: &Experiment) -> Progress<'_> {
+        let on_terminal = io::stderr().is_terminal();
+        Progress { experiment, started: Instant::now(), shown: None, on_terminal }
+    }
+
+    fn show(&mut self, done: usize) {
+        let all = self.experiment.runs();
+        let recent = self.shown.is_some_and(|shown| shown.elapsed().as_millis() < 100);
+        if !self.on_terminal || recent {
+            return;
+        }
+        self.shown = Some(Instant::now());
+        let elapsed = self.started.elapsed().as_secs_f64();
+        let left = match done {
+            0 => String::new(),
+            done => format!(", {:.0} s left", elapsed / done as f64 * (all - done) as f64),
+        };
+        let mut err = io::stderr().lock();
+        let name = &self.experiment.name;
+        let _ = write!(err, "\r\x1b[K{name}: {done} of {all} runs, {elapsed:.0} s{left}");
+        let _ = err.flush();
+    }
+
+    fn clear(&self) {
+        if self.shown.is_some() {
+            let _ = write!(io::stderr().lock(), "\r\x1b[K");
+        }
+    }
+}

@@ -1,0 +1,319 @@
+//! The command as people and programs use it: output, exit codes, signals, closed pipes, full disks.
+#![expect(clippy::unwrap_used, reason = "helpers of tests may panic too")]
+
+use std::fs;
+use std::io::Read as _;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+const SMALL: &str = r#"question = "Who waits?"
+cc = ["cubic", "dctcp"]
+
+[network]
+topology = "many-to-one"
+senders = 2
+access = { rate = "1 Gbps" }
+return = { delay = "100 us" }
+bottleneck = { rate = "1 Gbps", queue = { kind = "step", limit = "200 pkts", k = "20 pkts" } }
+
+[[traffic]]
+name = "both"
+kind = "bulk"
+from = "s1..s2"
+to = "r"
+size = "200 kB"
+start_jitter = "100 us"
+
+[run]
+duration = "2 s"
+until_done = true
+repeat = 3
+"#;
+
+/// A directory to run in, with the file `small.toml`; it goes away.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Scratch {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let dir = std::env::temp_dir().join(format!("knee-cli-{}-{number}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        fs::write(dir.join("small.toml"), SMALL).unwrap();
+        Scratch(dir)
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_knee"));
+        command.args(args).current_dir(&self.0).stdin(Stdio::null());
+        command
+    }
+
+    fn knee(&self, args: &[&str]) -> Output {
+        self.command(args).output().unwrap()
+    }
+
+    fn lines_of(&self, file: &str) -> usize {
+        fs::read_to_string(self.0.join(file)).unwrap().lines().count()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+#[test]
+fn run_prints_tables_and_keeps_results() {
+    let scratch = Scratch::new();
+    let output = scratch.knee(&["run", "small.toml"]);
+    assert_eq!((output.status.code(), err(&output).as_str()), (Some(0), ""));
+    let text = out(&output);
+    for part in
+        ["small: Who waits?", "both: completion time, ms", "  cubic  ", "  dctcp  ", "6 runs in "]
+    {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert!(text.ends_with("results in results/small\n"), "{text}");
+    assert_eq!(scratch.lines_of("results/small/flows.csv"), 1 + 2 * 3 * 2);
+
+    let again = scratch.knee(&["run", "small.toml"]);
+    assert!(out(&again).ends_with("results in results/small-2\n"));
+    let same = |file: &str| {
+        let read = |dir: &str| fs::read(scratch.0.join("results").join(dir).join(file)).unwrap();
+        read("small") == read("small-2")
+    };
+    assert!(same("flows.csv") && same("summary.csv") && same("runs.csv"));
+}
+
+#[test]
+fn json_has_the_summary_and_the_effort() {
+    let scratch = Scratch::new();
+    let output = scratch.knee(&[
+        "run",
+        "small.toml",
+        "--json",
+        "--repeat",
+        "2",
+        "--seed",
+        "5",
+        "-o",
+        "here",
+    ]);
+    assert_eq!((output.status.code(), err(&output).as_str()), (Some(0), ""));
+    let json: serde_json::Value = serde_json::from_str(&out(&output)).unwrap();
+    let simulator = json["simulator"].as_object().unwrap();
+    let keys: Vec<_> = simulator.keys().map(String::as_str).collect();
+    assert_eq!(keys, ["cpu_s", "wall_s", "events", "data_pkts", "pkt_hops", "peak_rss_bytes"]);
+    assert!(simulator.values().all(|value| value.as_f64().is_some_and(|value| value > 0.0)));
+    assert_eq!(
+        (&json["seed"], &json["runs_done"], &json["results"]),
+        (&5.into(), &4.into(), &"here".into())
+    );
+    let completion = &json["summary"][1]["subjects"][0]["metrics"]["completion"];
+    assert_eq!((&completion["unit"], &completion["values"]), (&"s".into(), &4.into()));
+    let mean = completion["mean"].as_f64().unwrap();
+    assert!((1e-3..1e-1).contains(&mean), "{mean}");
+    assert!(scratch.0.join("here/manifest.json").exists());
+}
+
+#[test]
+fn cases_and_keys_can_be_set() {
+    let scratch = Scratch::new();
+    let output = scratch.knee(&[
+        "run",
+        "small.toml",
+        "--cc",
+        "reno",
+        "--set",
+        "traffic.both.size=\"10 kB\"",
+        "--set",
+        "network.bottleneck.rate=10 Gbps",
+        "--json",
+    ]);
+    let json: serde_json::Value = serde_json::from_str(&out(&output)).unwrap();
+    let cases: Vec<_> =
+        json["summary"].as_array().unwrap().iter().map(|row| &row["case"]).collect();
+    assert_eq!(cases, ["reno"]);
+    let flows = fs::read_to_string(scratch.0.join("results/small/flows.csv")).unwrap();
+    assert!(flows.lines().skip(1).all(|line| line.contains(",10000,reno,reno,")), "{flows}");
+}
+
+#[test]
+fn what_cannot_run_is_one_sentence_and_exit_2() {
+    let scratch = Scratch::new();
+    fs::write(scratch.0.join("bad.toml"), SMALL.replace("senders", "sendres")).unwrap();
+    for (args, expected) in [
+        (
+            vec!["run", "bad.toml"],
+            "knee: bad.toml:6: network.sendres: unknown key; did you mean \"senders\"?\n",
+        ),
+        (
+            vec!["run", "small.toml", "--on", "lab"],
+            "knee: --on lab: not built yet; so far there is the simulator, --on sim\n",
+        ),
+        (
+            vec!["run", "small.toml", "--on", "ns3"],
+            "knee: --on ns3: must be sim (vkernel, lab and hosts=FILE are not built yet)\n",
+        ),
+        (
+            vec!["run", "none.toml"],
+            "knee: none.toml: cannot read: No such file or directory (os error 2)\n",
+        ),
+        (vec!["run", "."], "knee: .: is a directory, not an experiment file\n"),
+        (
+            vec!["run", "small.toml", "-o", "small.toml"],
+            "knee: small.toml: cannot make: File exists (os error 17)\n",
+        ),
+    ] {
+        let output = scratch.knee(&args);
+        assert_eq!((err(&output).as_str(), output.status.code()), (expected, Some(2)), "{args:?}");
+        assert_eq!(out(&output), "");
+    }
+    // No file runs if one of them is bad.
+    assert_eq!(scratch.knee(&["run", "small.toml", "bad.toml"]).status.code(), Some(2));
+    assert!(!scratch.0.join("results").exists());
+    for args in [vec!["run"], vec!["fly"], vec!["run", "small.toml", "--repeat", "0"], vec![]] {
+        assert_eq!(scratch.knee(&args).status.code(), Some(2), "{args:?}");
+    }
+}
+
+#[test]
+fn help_teaches_and_the_version_is_known() {
+    let scratch = Scratch::new();
+    let help = scratch.knee(&["--help"]);
+    assert_eq!(help.status.code(), Some(0));
+    assert!(out(&help).contains("knee run scenarios/published/bulk-mix.toml"));
+    assert!(out(&help).contains("Exit codes: 0 done"));
+    let run_help = scratch.knee(&["run", "--help"]);
+    assert!(out(&run_help).contains("KEY=VALUE"));
+    let version = out(&scratch.knee(&["--version"]));
+    assert!(version.starts_with(concat!("knee ", env!("CARGO_PKG_VERSION"))), "{version}");
+}
+
+#[test]
+fn algorithms_are_listed_and_shown() {
+    let scratch = Scratch::new();
+    let list = out(&scratch.knee(&["algorithms"]));
+    for name in ["cubic", "dctcp", "reno"] {
+        assert!(list.contains(&format!("\n{name} ")), "{list}");
+    }
+    let dctcp = out(&scratch.knee(&["algorithms", "dctcp"]));
+    for part in ["algorithms/dctcp.c", "ssthresh", "shift_g", "alpha", "needed", "the simulator"] {
+        assert!(dctcp.contains(part), "{part}: {dctcp}");
+    }
+    let json: serde_json::Value =
+        serde_json::from_str(&out(&scratch.knee(&["algorithms", "dctcp", "--json"]))).unwrap();
+    assert_eq!(json["needs_ecn"], true);
+    assert!(json["parameters"].as_array().unwrap().iter().any(|param| param["name"] == "shift_g"));
+    let none = scratch.knee(&["algorithms", "nonesuch"]);
+    assert_eq!(none.status.code(), Some(2));
+    assert!(err(&none).starts_with("knee: no algorithm \"nonesuch\"; there are "));
+}
+
+#[test]
+fn doctor_looks_and_changes_nothing() {
+    let scratch = Scratch::new();
+    let output = scratch.knee(&["doctor"]);
+    assert_eq!(output.status.code(), Some(0));
+    for part in ["cores", "knee run", "BTF of the kernel", "clang"] {
+        assert!(out(&output).contains(part), "{part}");
+    }
+    let json: serde_json::Value =
+        serde_json::from_str(&out(&scratch.knee(&["doctor", "--json"]))).unwrap();
+    assert!(json["findings"].as_array().unwrap().len() >= 7);
+}
+
+#[test]
+fn a_closed_pipe_is_no_error_and_a_full_one_is() {
+    let scratch = Scratch::new();
+    for args in [&["algorithms"][..], &["run", "small.toml"], &["doctor", "--json"]] {
+        // A socket whose other end is gone answers as a pipe does.
+        let (reader, writer) = UnixStream::pair().unwrap();
+        drop(reader);
+        let writer = OwnedFd::from(writer);
+        let output = scratch.command(args).stdout(writer).stderr(Stdio::piped()).output().unwrap();
+        assert_eq!((output.status.code(), err(&output).as_str()), (Some(0), ""), "{args:?}");
+    }
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
+    let output =
+        scratch.command(&["algorithms"]).stdout(full).stderr(Stdio::piped()).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(
+        err(&output),
+        "knee: standard output: cannot write: No space left on device (os error 28)\n"
+    );
+}
+
+#[test]
+fn a_file_that_may_not_grow_is_an_error_and_leaves_nothing() {
+    let scratch = Scratch::new();
+    // A limit of 4 blocks of 1 kB, and no signal at it: the manifest, with the file in it, is longer.
+    let long = format!("{SMALL}\n#{}\n", "x".repeat(8000));
+    fs::write(scratch.0.join("long.toml"), long).unwrap();
+    let script =
+        format!("trap '' XFSZ; ulimit -f 4; exec {} run long.toml", env!("CARGO_BIN_EXE_knee"));
+    let output =
+        Command::new("bash").args(["-c", &script]).current_dir(&scratch.0).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", out(&output));
+    assert!(err(&output).contains("cannot write: File too large"), "{}", err(&output));
+    assert!(!scratch.0.join("results/long").exists());
+}
+
+/// Waits for a child, but not for ever.
+fn wait(mut child: Child, dir: &Path) -> (Option<i32>, String) {
+    let started = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            let mut text = String::new();
+            child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
+            return (status.code(), text);
+        }
+        if started.elapsed() > Duration::from_secs(60) {
+            child.kill().unwrap();
+            panic!("still running in {}", dir.display());
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn ctrl_c_keeps_what_has_finished_and_says_so() {
+    let scratch = Scratch::new();
+    // Some 20 ms for each run, and far more of them than anybody waits for.
+    let long = SMALL.replace("200 kB", "20 MB").replace("repeat = 3", "repeat = 40000");
+    fs::write(scratch.0.join("long.toml"), long).unwrap();
+    let mut command = scratch.command(&["run", "long.toml"]);
+    let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(1000));
+    let process = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(process, rustix::process::Signal::INT).unwrap();
+    let (code, text) = wait(child, &scratch.0);
+    assert_eq!(code, Some(2), "{text}");
+    assert!(text.starts_with("knee: stopped: "), "{text}");
+    assert!(text.ends_with(" of 80000 runs had finished and are kept in results/long\n"), "{text}");
+    let done: usize = text.split(' ').nth(2).unwrap().parse().unwrap();
+    assert!(done > 0);
+    assert_eq!(scratch.lines_of("results/long/runs.csv"), 1 + done);
+    let manifest = fs::read_to_string(scratch.0.join("results/long/manifest.json")).unwrap();
+    assert!(manifest.contains("\"interrupted\": true"));
+    let leftover = fs::read_dir(scratch.0.join("results/long")).unwrap();
+    assert!(
+        leftover
+            .map(|e| e.unwrap().file_name())
+            .all(|name| !name.to_str().unwrap().starts_with('.'))
+    );
+}

@@ -1,0 +1,389 @@
+//! Rows of the result files. Columns end in their unit; what was not measured is empty.
+
+use std::fmt::Write as _;
+
+use knee_algo::Algorithm;
+use knee_queue::time::{Duration, PS_PER_NS, PS_PER_S, Time};
+use knee_sim::outcome::Outcome;
+use knee_sim::spec::{Run, Traffic};
+
+use crate::experiment::{Experiment, RunId};
+use crate::scenario::Scenario;
+
+/// A file with a row for each thing of each run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RowFile {
+    Runs,
+    Flows,
+    Rpcs,
+    Pings,
+    Queues,
+    SeriesFlows,
+    SeriesQueues,
+    SeriesGoodput,
+}
+
+impl RowFile {
+    pub(crate) const ALL: [RowFile; 8] = [
+        RowFile::Runs,
+        RowFile::Flows,
+        RowFile::Rpcs,
+        RowFile::Pings,
+        RowFile::Queues,
+        RowFile::SeriesFlows,
+        RowFile::SeriesQueues,
+        RowFile::SeriesGoodput,
+    ];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            RowFile::Runs => "runs.csv",
+            RowFile::Flows => "flows.csv",
+            RowFile::Rpcs => "rpcs.csv",
+            RowFile::Pings => "pings.csv",
+            RowFile::Queues => "queues.csv",
+            RowFile::SeriesFlows => "series-flows.csv",
+            RowFile::SeriesQueues => "series-queues.csv",
+            RowFile::SeriesGoodput => "series-goodput.csv",
+        }
+    }
+
+    /// Whether each row repeats the case and the varied values, or names the run alone.
+    const fn has_labels(self) -> bool {
+        !matches!(self, RowFile::SeriesFlows | RowFile::SeriesQueues | RowFile::SeriesGoodput)
+    }
+
+    const fn columns(self) -> &'static str {
+        match self {
+            RowFile::Runs => "seed,end_s,events,data_pkts,pkt_hops",
+            RowFile::Flows => {
+                "flow,traffic,from,to,size_bytes,algorithm,algorithm_at_end,ecn,start_s,connected_at_s,\
+                 established_at_s,done_at_s,stopped_at_s,completion_s,received_bytes,timeouts,\
+                 syn_timeouts,retransmitted_segs,tail_loss_probes,fast_recoveries,undos,\
+                 spurious_timeouts,cwr_reductions,data_segs_sent,acks_sent,ce_segs_received,\
+                 delivered_pkts,delivered_ce_pkts,srtt_s,min_rtt_s,cwnd_pkts"
+            }
+            RowFile::Rpcs => "flow,traffic,start_s,latency_s",
+            RowFile::Pings => "ping,traffic,sent_s,rtt_s",
+            RowFile::Queues => {
+                "link,offered_pkts,sent_pkts,sent_bytes,marked_pkts,threshold_hits,\
+                 dropped_full_pkts,dropped_not_ect_pkts,dropped_early_pkts,lost_pkts"
+            }
+            RowFile::SeriesFlows => {
+                "at_s,flow,traffic,ca_state,cwnd_pkts,ssthresh_pkts,srtt_us,rttvar_us,min_rtt_us,\
+                 unacked_pkts,lost_pkts,retrans_out_pkts,total_retrans,delivered_pkts,\
+                 delivered_ce_pkts,bytes_acked,pacing_rate_bytes_per_sec,rto_us"
+            }
+            RowFile::SeriesQueues => {
+                "at_s,link,len_pkts,len_bytes,dropped_pkts,threshold_hits,drop_probability,qdelay_s"
+            }
+            RowFile::SeriesGoodput => "at_s,flow,traffic,bytes",
+        }
+    }
+
+    /// The first line of the file.
+    pub(crate) fn header(self, experiment: &Experiment) -> String {
+        let mut line = String::from("run");
+        if self.has_labels() {
+            line.push_str(",case");
+            for axis in &experiment.axes {
+                line.push(',');
+                line.push_str(&quoted(&axis.path));
+            }
+            line.push_str(",repeat");
+        }
+        line.push(',');
+        line.push_str(self.columns());
+        if self == RowFile::SeriesFlows {
+            for (name, unit) in diagnostics(experiment) {
+                let unit = if unit.is_empty() { String::new() } else { format!("_{unit}") };
+                let _ = write!(line, ",{name}{unit}");
+            }
+        }
+        line.push('\n');
+        line
+    }
+}
+
+/// Diagnostic values of the algorithms in use, each name once.
+fn diagnostics(experiment: &Experiment) -> Vec<(&'static str, &'static str)> {
+    let mut all: Vec<(&str, &str)> = Vec::new();
+    for diag in experiment.algorithms.iter().flat_map(|algorithm| algorithm.diag()) {
+        if !all.iter().any(|(name, _)| *name == diag.name) {
+            all.push((diag.name, diag.unit));
+        }
+    }
+    all
+}
+
+/// A cell, in quotes if it must be.
+pub(crate) fn quoted(text: &str) -> String {
+    if text.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
+}
+
+fn seconds(ps: u64) -> String {
+    format!("{}.{:09}", ps / PS_PER_S, ps % PS_PER_S / PS_PER_NS)
+}
+
+fn moment(time: Time) -> String {
+    seconds(time.ps())
+}
+
+fn maybe_moment(time: Option<Time>) -> String {
+    time.map_or_else(String::new, moment)
+}
+
+fn maybe_span(span: Option<Duration>) -> String {
+    span.map_or_else(String::new, |span| seconds(span.ps()))
+}
+
+fn maybe<T: ToString>(value: Option<T>) -> String {
+    value.map_or_else(String::new, |value| value.to_string())
+}
+
+/// The rows of one run, by file.
+pub(crate) type Rows = [String; RowFile::ALL.len()];
+
+/// Everything that a run leaves in the result files.
+pub(crate) fn rows(
+    experiment: &Experiment,
+    scenario: &Scenario,
+    id: RunId,
+    run: &Run,
+    outcome: &Outcome,
+) -> Rows {
+    let configuration = &experiment.configurations[id.configuration];
+    let mut label = format!("{},{}", id.index, quoted(experiment.case_name(configuration)));
+    for value in experiment.point_labels(configuration) {
+        label.push(',');
+        label.push_str(&quoted(&value));
+    }
+    let _ = write!(label, ",{}", id.repeat);
+    let writer = Writer { scenario, run, outcome, label, index: id.index };
+    RowFile::ALL.map(|file| match file {
+        RowFile::Runs => writer.run_row(id),
+        RowFile::Flows => writer.flows(),
+        RowFile::Rpcs => writer.rpcs(),
+        RowFile::Pings => writer.pings(),
+        RowFile::Queues => writer.queues(),
+        RowFile::SeriesFlows => writer.series_flows(&diagnostics(experiment)),
+        RowFile::SeriesQueues => writer.series_queues(),
+        RowFile::SeriesGoodput => writer.series_goodput(),
+    })
+}
+
+struct Writer<'a> {
+    scenario: &'a Scenario,
+    run: &'a Run,
+    outcome: &'a Outcome,
+    label: String,
+    index: usize,
+}
+
+/// Writes a line; writing to a `String` cannot fail.
+macro_rules! row {
+    ($out:expr, $($arg:tt)*) => {{
+        let _ = writeln!($out, $($arg)*);
+    }};
+}
+
+impl Writer<'_> {
+    /// The traffic entry of a flow.
+    fn traffic(&self, groups: &[(String, crate::metrics::Kind)], flow: u32) -> String {
+        let group = self.run.flows.get(flow as usize).map(|flow| flow.group as usize);
+        group.and_then(|group| groups.get(group)).map_or_else(String::new, |(name, _)| name.clone())
+    }
+
+    fn run_row(&self, id: RunId) -> String {
+        let work = &self.outcome.work;
+        format!(
+            "{},{},{},{},{},{}\n",
+            self.label,
+            id.seed,
+            moment(self.outcome.end),
+            work.events,
+            work.data_pkts,
+            work.pkt_hops
+        )
+    }
+
+    fn flows(&self) -> String {
+        let groups = self.scenario.groups();
+        let mut out = String::new();
+        for (i, (flow, got)) in self.run.flows.iter().zip(&self.outcome.flows).enumerate() {
+            let size = match flow.traffic {
+                Traffic::Bulk { bytes } => maybe(bytes),
+                Traffic::Rpc { request_bytes, response_bytes, .. } => {
+                    format!("{request_bytes}/{response_bytes}")
+                }
+            };
+            let c = &got.counters;
+            row!(
+                out,
+                "{},{i},{},{},{},{size},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},\
+                 {},{},{},{},{}",
+                self.label,
+                groups[flow.group as usize].0,
+                self.scenario.host_name(flow.from),
+                self.scenario.host_name(flow.to),
+                flow.cc.algorithm.name(),
+                got.algorithm,
+                u8::from(got.ecn),
+                moment(flow.start),
+                maybe_moment(got.connected_at),
+                maybe_moment(got.established_at),
+                maybe_moment(got.done_at),
+                maybe_moment(got.stopped_at),
+                maybe_span(got.completion_time()),
+                got.received_bytes,
+                c.timeouts,
+                c.syn_timeouts,
+                c.retransmitted_segs,
+                c.tail_loss_probes,
+                c.fast_recoveries,
+                c.undos,
+                c.spurious_timeouts,
+                c.cwr_reductions,
+                c.data_segs_sent,
+                c.acks_sent,
+                c.ce_segs_received,
+                c.delivered,
+                c.delivered_ce,
+                maybe_span(got.srtt),
+                maybe_span(got.min_rtt),
+                got.cwnd_pkts,
+            );
+        }
+        out
+    }
+
+    fn rpcs(&self) -> String {
+        let groups = self.scenario.groups();
+        let mut out = String::new();
+        for rpc in &self.outcome.rpcs {
+            row!(
+                out,
+                "{},{},{},{},{}",
+                self.label,
+                rpc.flow,
+                self.traffic(&groups, rpc.flow),
+                moment(rpc.start),
+                seconds(rpc.latency.ps())
+            );
+        }
+        out
+    }
+
+    fn pings(&self) -> String {
+        let groups = self.scenario.groups();
+        let streams = self.scenario.ping_groups();
+        let mut out = String::new();
+        for ping in &self.outcome.pings {
+            let group = streams.get(ping.ping as usize).map(|group| *group as usize);
+            let name = group.and_then(|group| groups.get(group)).map_or("", |(name, _)| name);
+            let (sent, rtt) = (moment(ping.sent), maybe_span(ping.rtt));
+            row!(out, "{},{},{name},{sent},{rtt}", self.label, ping.ping);
+        }
+        out
+    }
+
+    fn link(&self, link: u32) -> &str {
+        self.run.network.links.get(link as usize).map_or("", |link| &link.name)
+    }
+
+    fn queues(&self) -> String {
+        let mut out = String::new();
+        for queue in &self.outcome.queues {
+            row!(
+                out,
+                "{},{},{},{},{},{},{},{},{},{},{}",
+                self.label,
+                self.link(queue.link),
+                queue.offered_pkts,
+                queue.sent_pkts,
+                queue.sent_bytes,
+                queue.marked_pkts,
+                queue.threshold_hits,
+                queue.dropped_full_pkts,
+                queue.dropped_not_ect_pkts,
+                queue.dropped_early_pkts,
+                queue.lost_pkts
+            );
+        }
+        out
+    }
+
+    fn series_flows(&self, diagnostics: &[(&str, &str)]) -> String {
+        let groups = self.scenario.groups();
+        let mut out = String::new();
+        for s in &self.outcome.flow_samples {
+            let pacing = s.pacing_rate_bytes_per_sec;
+            let _ = write!(
+                out,
+                "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}",
+                self.index,
+                moment(s.at),
+                s.flow,
+                self.traffic(&groups, s.flow),
+                s.ca_state,
+                s.cwnd,
+                s.ssthresh,
+                s.srtt_us,
+                s.rttvar_us,
+                s.min_rtt_us,
+                s.unacked,
+                s.lost,
+                s.retrans_out,
+                s.total_retrans,
+                s.delivered,
+                s.delivered_ce,
+                s.bytes_acked,
+                maybe((pacing != u64::MAX).then_some(pacing)),
+                s.rto_us
+            );
+            let algorithm: Option<&Algorithm> =
+                self.run.flows.get(s.flow as usize).map(|flow| flow.cc.algorithm);
+            for (name, _) in diagnostics {
+                let at = algorithm.filter(|algorithm| algorithm.diag().len() == s.diag.len());
+                let at = at.and_then(|a| a.diag().iter().position(|diag| diag.name == *name));
+                let _ = write!(out, ",{}", maybe(at.map(|at| s.diag[at])));
+            }
+            out.push('\n');
+        }
+        out
+    }
+
+    fn series_queues(&self) -> String {
+        let mut out = String::new();
+        for s in &self.outcome.queue_samples {
+            row!(
+                out,
+                "{},{},{},{},{},{},{},{},{}",
+                self.index,
+                moment(s.at),
+                self.link(s.link),
+                s.len_pkts,
+                s.len_bytes,
+                s.dropped_pkts,
+                s.threshold_hits,
+                maybe(s.drop_probability),
+                maybe_span(s.qdelay)
+            );
+        }
+        out
+    }
+
+    fn series_goodput(&self) -> String {
+        let groups = self.scenario.groups();
+        let mut out = String::new();
+        for s in &self.outcome.goodput_samples {
+            let name = self.traffic(&groups, s.flow);
+            row!(out, "{},{},{},{name},{}", self.index, moment(s.at), s.flow, s.bytes);
+        }
+        out
+    }
+}

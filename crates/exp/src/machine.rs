@@ -1,0 +1,114 @@
+//! What the machine says of itself and of this process. Nothing here reaches a simulation.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// This build: version, and commit where it was built from a repository.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Build {
+    /// As in `Cargo.toml`.
+    pub version: &'static str,
+    /// Commit; `None`: not built from a repository.
+    pub commit: Option<&'static str>,
+}
+
+impl Build {
+    /// Of this library, and so of the whole program.
+    pub const fn this() -> Build {
+        Build { version: env!("CARGO_PKG_VERSION"), commit: option_env!("KNEE_COMMIT") }
+    }
+}
+
+impl std::fmt::Display for Build {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.commit {
+            Some(commit) => write!(f, "{} ({commit})", self.version),
+            None => f.write_str(self.version),
+        }
+    }
+}
+
+/// CPU time of this process, all threads together.
+pub(crate) fn cpu_seconds() -> f64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
+}
+
+/// A value of `/proc/self/status` in kB, or of `/proc/meminfo`.
+fn proc_kb(file: &str, key: &str) -> Option<u64> {
+    let text = std::fs::read_to_string(file).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+/// Largest resident memory of this process so far.
+pub fn peak_rss_bytes() -> Option<u64> {
+    Some(proc_kb("/proc/self/status", "VmHWM")? * 1024)
+}
+
+/// Memory that programs could still take.
+pub fn available_memory_bytes() -> Option<u64> {
+    Some(proc_kb("/proc/meminfo", "MemAvailable")? * 1024)
+}
+
+fn line_of(file: &str) -> Option<String> {
+    let text = std::fs::read_to_string(file).ok()?;
+    Some(text.trim().to_owned()).filter(|text| !text.is_empty())
+}
+
+/// The host's name.
+pub fn host_name() -> Option<String> {
+    line_of("/proc/sys/kernel/hostname")
+}
+
+/// Name and release of the running kernel, as `uname -sr`.
+pub fn kernel() -> Option<String> {
+    Some(format!("{} {}", line_of("/proc/sys/kernel/ostype")?, kernel_release()?))
+}
+
+/// Release of the running kernel, as `uname -r`.
+pub fn kernel_release() -> Option<String> {
+    line_of("/proc/sys/kernel/osrelease")
+}
+
+/// The time of day as `2026-01-31T12:00:00Z`.
+pub(crate) fn utc_now() -> String {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    utc(since.as_secs())
+}
+
+/// Seconds since 1970 as a date, by the usual count of days in eras of 400 years that begin in March.
+fn utc(secs: u64) -> String {
+    let (days, second) = (secs / 86_400 + 719_468, secs % 86_400);
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * from_march + 2) / 5 + 1;
+    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_right_around_leap_days() {
+        assert_eq!(utc(0), "1970-01-01T00:00:00Z");
+        assert_eq!(utc(951_782_399), "2000-02-28T23:59:59Z");
+        assert_eq!(utc(951_782_400), "2000-02-29T00:00:00Z");
+        assert_eq!(utc(1_709_251_200), "2024-03-01T00:00:00Z");
+        assert_eq!(utc(1_700_000_000), "2023-11-14T22:13:20Z");
+    }
+
+    #[test]
+    fn this_process_uses_cpu_and_memory() {
+        assert!(cpu_seconds() > 0.0);
+        assert!(peak_rss_bytes().is_some_and(|peak| peak > 100_000));
+    }
+}

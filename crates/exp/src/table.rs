@@ -1,0 +1,395 @@
+//! The sweep as tables for people.
+
+use std::fmt::Write as _;
+
+use crate::experiment::Experiment;
+use crate::metrics::{Kind, Metric};
+use crate::published::Stat;
+use crate::report::published_for;
+use crate::runner::{Subject, Summaries, Swept};
+use crate::stats::Summary;
+
+/// Queues beyond this many are left to the files.
+const MAX_QUEUES: usize = 8;
+
+/// Everything: what was asked, a table for each traffic entry and queue, what was not finished.
+pub fn render(experiment: &Experiment, swept: &Swept) -> String {
+    let mut out = String::new();
+    let runs = match experiment.repeat {
+        1 => "1 run".to_owned(),
+        n => format!("{n} runs"),
+    };
+    let _ = writeln!(out, "{}: {}", experiment.name, experiment.question);
+    let _ = writeln!(out, "  {runs} of each row, seed {}; Linux TCP, simulated", experiment.seed);
+    if let Some(expect) = &experiment.expect {
+        out.push_str(&wrapped(&format!("expected: {expect}"), "  "));
+    }
+    let (queues, traffic): (Vec<_>, Vec<_>) =
+        subjects(swept).into_iter().partition(|(_, kind)| *kind == Kind::Queue);
+    for (name, kind) in traffic {
+        out.push_str(&tables_of(experiment, swept, &[name], kind));
+    }
+    if (1..=MAX_QUEUES).contains(&queues.len()) {
+        let names: Vec<_> = queues.into_iter().map(|(name, _)| name).collect();
+        out.push_str(&tables_of(experiment, swept, &names, Kind::Queue));
+    }
+    out.push_str(&footnotes(experiment, swept));
+    out
+}
+
+/// A paragraph in lines of at most 100 characters.
+fn wrapped(text: &str, indent: &str) -> String {
+    let mut out = String::from(indent);
+    let mut width = indent.len();
+    for word in text.split_whitespace() {
+        if width > indent.len() && width + word.chars().count() > 100 {
+            out = format!("{}\n{indent}", out.trim_end());
+            width = indent.len();
+        }
+        out.push_str(word);
+        out.push(' ');
+        width += word.chars().count() + 1;
+    }
+    format!("{}\n", out.trim_end())
+}
+
+/// Traffic entries and queues of all configurations, each once, in the order of the file.
+fn subjects(swept: &Swept) -> Vec<(String, Kind)> {
+    let mut all: Vec<(String, Kind)> = Vec::new();
+    for subject in swept.tables.iter().flat_map(|summaries| &summaries.subjects) {
+        if !all.iter().any(|(name, _)| *name == subject.name) {
+            all.push((subject.name.clone(), subject.kind));
+        }
+    }
+    all
+}
+
+/// One table for each distribution that is shown; counts stand in the first.
+fn tables_of(experiment: &Experiment, swept: &Swept, names: &[String], kind: Kind) -> String {
+    let shown = shown(experiment, swept, &names[0], kind);
+    let measured = |metric: &Metric| rows(swept, names).any(|(_, s)| s.metric(*metric).is_some());
+    let (distributions, counts): (Vec<Metric>, Vec<Metric>) =
+        shown.into_iter().filter(measured).partition(|metric| metric.is_distribution());
+    let tables = match distributions.as_slice() {
+        [] if counts.is_empty() => Vec::new(),
+        [] => vec![table(experiment, swept, names, None, &counts)],
+        [first, rest @ ..] => {
+            let mut tables = vec![table(experiment, swept, names, Some(*first), &counts)];
+            tables.extend(rest.iter().map(|m| table(experiment, swept, names, Some(*m), &[])));
+            tables
+        }
+    };
+    tables.into_iter().map(|table| format!("\n{table}\n")).collect()
+}
+
+fn shown(experiment: &Experiment, swept: &Swept, name: &str, kind: Kind) -> Vec<Metric> {
+    let first = swept.tables.first().map(|summaries| &summaries.configuration);
+    let scenario = first.and_then(|first| experiment.scenario(first).ok());
+    let of_file = scenario.as_ref().and_then(|scenario| scenario.shown(name));
+    of_file.unwrap_or(kind.shown()).to_vec()
+}
+
+/// Rows of a table: these subjects of each configuration.
+fn rows<'a>(
+    swept: &'a Swept,
+    names: &'a [String],
+) -> impl Iterator<Item = (&'a Summaries, &'a Subject)> + 'a {
+    swept.tables.iter().flat_map(move |summaries| {
+        let named = |name: &String| summaries.subjects.iter().find(|subject| subject.name == *name);
+        names.iter().filter_map(named).map(move |subject| (summaries, subject))
+    })
+}
+
+fn table(
+    experiment: &Experiment,
+    swept: &Swept,
+    names: &[String],
+    distribution: Option<Metric>,
+    counts: &[Metric],
+) -> String {
+    let largest = |metric: Metric| {
+        let values = rows(swept, names).filter_map(|(_, subject)| subject.metric(metric)?.max);
+        values.fold(0.0, f64::max)
+    };
+    let mut grid = Grid::default();
+    let varied = Varied::of(experiment);
+    grid.head(varied.names.iter().cloned().chain(["case".into()]), Align::Left);
+    let several = names.len() > 1;
+    let mut title = if several { "queues".to_owned() } else { names[0].clone() };
+    if several {
+        grid.head(["queue".to_owned()], Align::Left);
+    }
+    let scale = distribution.map(|metric| Scale::of(metric, largest(metric)));
+    if let (Some(metric), Some(scale)) = (distribution, &scale) {
+        let _ = write!(title, ": {}{}", words(metric), scale.suffix());
+        let heads = ["mean", "± 95 %", "sd", "p50", "p95", "max", "values"];
+        grid.head(heads.map(str::to_owned), Align::Right);
+    }
+    let count_scales: Vec<_> =
+        counts.iter().map(|metric| (*metric, Scale::of(*metric, largest(*metric)))).collect();
+    for (metric, scale) in &count_scales {
+        grid.head([format!("{}{}", words(*metric), scale.suffix())], Align::Right);
+    }
+    let has_published = distribution.is_some_and(|metric| {
+        rows(swept, names).any(|(s, t)| published_for(experiment, s, &t.name, metric).is_some())
+    });
+    if has_published {
+        grid.head(["published".to_owned()], Align::Right);
+    }
+    let mut prior_point = None;
+    for (summaries, subject) in rows(swept, names) {
+        let point = &summaries.configuration.point;
+        if prior_point.is_some_and(|prior| prior != point) && experiment.cases.len() > 1 {
+            grid.gap();
+        }
+        prior_point = Some(point);
+        let mut cells = varied.labels(experiment, summaries);
+        cells.push(experiment.case_name(&summaries.configuration).to_owned());
+        if several {
+            cells.push(subject.name.clone());
+        }
+        if let (Some(metric), Some(scale)) = (distribution, &scale) {
+            cells.extend(distribution_cells(subject.metric(metric), scale));
+        }
+        for (metric, scale) in &count_scales {
+            cells.push(scale.show(subject.metric(*metric).and_then(|summary| summary.mean)));
+        }
+        if let (true, Some(metric), Some(scale)) = (has_published, distribution, &scale) {
+            let published = published_for(experiment, summaries, &subject.name, metric);
+            cells.push(published.map_or_else(String::new, |published| {
+                let stat = match published.stat {
+                    Stat::Mean => String::new(),
+                    other => format!("{} ", other.name()),
+                };
+                format!("{stat}{}", scale.show(Some(published.value)))
+            }));
+        }
+        grid.row(cells);
+    }
+    format!("{title}\n{}", grid.render())
+}
+
+fn distribution_cells(summary: Option<&Summary>, scale: &Scale) -> [String; 7] {
+    let Some(s) = summary else { return Default::default() };
+    [
+        scale.show(s.mean),
+        scale.show(s.ci95),
+        scale.show(s.sd),
+        scale.show(s.p50),
+        scale.show(s.p95),
+        scale.show(s.max),
+        s.values.to_string(),
+    ]
+}
+
+/// A metric's name in a heading; counts are means over runs.
+fn words(metric: Metric) -> String {
+    match metric {
+        Metric::Completion => "completion time".into(),
+        Metric::Last => "time until the last one of a round is complete".into(),
+        Metric::Goodput => "goodput of a flow".into(),
+        Metric::GoodputSum => "sum".into(),
+        Metric::Jain => "Jain".into(),
+        Metric::TailLossProbes => "probes".into(),
+        Metric::EcnReductions => "ECN cuts".into(),
+        Metric::CeShare => "CE share".into(),
+        Metric::Rtt => "round-trip time".into(),
+        Metric::Queue => "packets waiting".into(),
+        other => other.name().replace('_', " "),
+    }
+}
+
+/// The varied values that tell rows apart, under the shortest names that do.
+struct Varied {
+    axes: Vec<usize>,
+    names: Vec<String>,
+}
+
+impl Varied {
+    fn of(experiment: &Experiment) -> Varied {
+        let axes: Vec<usize> =
+            (0..experiment.axes.len()).filter(|i| experiment.axes[*i].labels().len() > 1).collect();
+        let short = |path: &str, parts: usize| {
+            let all: Vec<&str> = path.split('.').collect();
+            all[all.len().saturating_sub(parts)..].join(".")
+        };
+        let names = axes
+            .iter()
+            .map(|axis| {
+                let path = &experiment.axes[*axis].path;
+                let others = || axes.iter().filter(|other| *other != axis);
+                let is_unique = |parts: &usize| {
+                    !others().any(|other| {
+                        short(&experiment.axes[*other].path, *parts) == short(path, *parts)
+                    })
+                };
+                short(path, (2..8).find(is_unique).unwrap_or(8))
+            })
+            .collect();
+        Varied { axes, names }
+    }
+
+    fn labels(&self, experiment: &Experiment, summaries: &Summaries) -> Vec<String> {
+        let labels = experiment.point_labels(&summaries.configuration);
+        self.axes.iter().map(|axis| labels[*axis].clone()).collect()
+    }
+}
+
+/// One unit for a whole column, so that its numbers can be compared at a glance.
+struct Scale {
+    unit: &'static str,
+    factor: f64,
+}
+
+impl Scale {
+    fn of(metric: Metric, largest: f64) -> Scale {
+        let steps: &[(f64, &str)] = match metric.unit() {
+            "s" => &[(10.0, "s"), (1e-3, "ms"), (0.0, "us")],
+            "bps" => &[(1e9, "Gbps"), (1e6, "Mbps"), (0.0, "kbps")],
+            _ => &[(0.0, "")],
+        };
+        let unit = steps.iter().find(|(from, _)| largest >= *from).map_or("", |(_, unit)| *unit);
+        let factor = match unit {
+            "ms" => 1e3,
+            "us" => 1e6,
+            "Gbps" => 1e-9,
+            "Mbps" => 1e-6,
+            "kbps" => 1e-3,
+            _ => 1.0,
+        };
+        Scale { unit, factor }
+    }
+
+    fn suffix(&self) -> String {
+        if self.unit.is_empty() { String::new() } else { format!(", {}", self.unit) }
+    }
+
+    /// Four significant digits; a column of plain numbers goes without zeros at the end.
+    fn show(&self, value: Option<f64>) -> String {
+        let Some(value) = value.map(|value| value * self.factor) else { return String::new() };
+        let digits = match value.abs() {
+            x if x == 0.0 || x >= 1000.0 => 0,
+            x if x >= 100.0 => 1,
+            x if x >= 10.0 => 2,
+            _ => 3,
+        };
+        let text = format!("{value:.digits$}");
+        match text.contains('.') && (self.unit.is_empty() || value == 0.0) {
+            true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+            false => text,
+        }
+    }
+}
+
+/// What the numbers leave out.
+fn footnotes(experiment: &Experiment, swept: &Swept) -> String {
+    let mut out = String::from("\n");
+    for summaries in &swept.tables {
+        for subject in summaries.subjects.iter().filter(|subject| subject.unfinished > 0) {
+            let _ = writeln!(
+                out,
+                "{}: {} of \"{}\" did not finish before the run ended, and are in no average",
+                experiment.describe(&summaries.configuration),
+                subject.unfinished,
+                subject.name
+            );
+        }
+    }
+    if swept.interrupted {
+        let _ = writeln!(
+            out,
+            "stopped after {} of {} runs: the last row shown may rest on fewer runs than the others",
+            swept.runs_done,
+            experiment.runs()
+        );
+    }
+    if let Some(source) = &experiment.source {
+        out.push_str(&wrapped(&format!("source: {source}"), ""));
+    }
+    if let Some(notes) = &experiment.notes {
+        out.push_str(&wrapped(&format!("notes: {notes}"), ""));
+    }
+    for published in &experiment.published {
+        if let Some(note) = &published.note {
+            out.push_str(&wrapped(&format!("published {}: {note}", published.text), ""));
+        }
+    }
+    out
+}
+
+#[derive(Clone, Copy)]
+enum Align {
+    Left,
+    Right,
+}
+
+/// Cells in aligned columns.
+#[derive(Default)]
+struct Grid {
+    heads: Vec<(String, Align)>,
+    /// `None`: an empty line.
+    rows: Vec<Option<Vec<String>>>,
+}
+
+impl Grid {
+    fn head(&mut self, names: impl IntoIterator<Item = String>, align: Align) {
+        self.heads.extend(names.into_iter().map(|name| (name, align)));
+    }
+
+    fn gap(&mut self) {
+        self.rows.push(None);
+    }
+
+    fn row(&mut self, cells: Vec<String>) {
+        self.rows.push(Some(cells));
+    }
+
+    fn render(&self) -> String {
+        let width = |column: usize| {
+            let cells = self.rows.iter().flatten().filter_map(|row| row.get(column));
+            let cells = cells.map(|cell| cell.chars().count());
+            cells.chain([self.heads[column].0.chars().count()]).max().unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..self.heads.len()).map(width).collect();
+        let line = |cells: &mut dyn Iterator<Item = &str>| {
+            let mut line = String::from(" ");
+            for ((cell, (_, align)), width) in cells.zip(&self.heads).zip(&widths) {
+                match align {
+                    Align::Left => write!(line, " {cell:<width$} "),
+                    Align::Right => write!(line, " {cell:>width$} "),
+                }
+                .unwrap_or_default();
+            }
+            line.trim_end().to_owned()
+        };
+        let heads = line(&mut self.heads.iter().map(|(name, _)| name.as_str()));
+        let rows = self.rows.iter().map(|row| match row {
+            Some(row) => line(&mut row.iter().map(String::as_str)),
+            None => String::new(),
+        });
+        std::iter::once(heads).chain(rows).collect::<Vec<_>>().join("\n")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_line_up_and_numbers_keep_four_digits() {
+        let mut grid = Grid::default();
+        grid.head(["case".to_owned()], Align::Left);
+        grid.head(["mean".to_owned()], Align::Right);
+        grid.row(vec!["cubic".into(), "109.5".into()]);
+        grid.gap();
+        grid.row(vec!["dctcp".into(), String::new()]);
+        assert_eq!(grid.render(), "  case    mean\n  cubic  109.5\n\n  dctcp");
+        let ms = Scale::of(Metric::Completion, 0.22);
+        assert_eq!(ms.unit, "ms");
+        assert_eq!(ms.show(Some(0.109486)), "109.5");
+        assert_eq!(ms.show(Some(0.00142242)), "1.422");
+        assert_eq!(ms.show(None), "");
+        assert_eq!(Scale::of(Metric::Timeouts, 3.0).show(Some(0.0)), "0");
+        assert_eq!(Scale::of(Metric::Goodput, 9.4e9).show(Some(9.412e9)), "9.412");
+    }
+}

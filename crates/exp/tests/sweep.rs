@@ -1,0 +1,336 @@
+//! Whole sweeps: the same results for any number of threads, and what they leave on the disk.
+#![expect(clippy::unwrap_used, reason = "helpers of tests may panic too")]
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use knee_exp::results::{Results, Storage};
+use knee_exp::runner::{Options, Swept, sweep};
+use knee_exp::{Error, Experiment, Overrides, report, table};
+use knee_queue::time::{Duration, Time};
+use knee_sim::outcome::{FlowOutcome, Outcome};
+use knee_sim::spec::{Run, Traffic};
+
+const MIX: &str = r#"question = "Who waits?"
+cc = ["cubic", "dctcp"]
+
+[network]
+topology = "star"
+hosts = 5
+up = { rate = "1 Gbps", delay = "10 us" }
+down = { rate = "1 Gbps", delay = "10 us", queue = { kind = "step", limit = "200 kB", k = "30 kB" } }
+
+[[traffic]]
+name = "bulk"
+kind = "bulk"
+from = "h1..h2"
+to = "h4"
+start_jitter = "1 ms"
+
+[[traffic]]
+name = "short"
+kind = "bulk"
+from = "h3"
+to = "h4"
+size = "20 kB"
+flows = 2
+start = "5 ms"
+start_jitter = "1 ms"
+
+[[traffic]]
+name = "requests"
+kind = "rpc"
+from = "h4"
+to = "h5"
+count = 20
+
+[[traffic]]
+name = "ping"
+kind = "ping"
+from = "h5"
+to = "h4"
+interval = "1 ms"
+
+[vary]
+"traffic.short.size" = ["20 kB", "40 kB"]
+
+[run]
+duration = "15 ms"
+repeat = 4
+
+[sample]
+flows = "1 ms"
+queues = "100 us"
+goodput = "5 ms"
+
+[[published]]
+subject = "short"
+metric = "completion"
+case = "dctcp"
+at = { "traffic.short.size" = "20 kB" }
+value = "1.6 ms"
+"#;
+
+fn experiment(text: &str) -> Arc<Experiment> {
+    let parsed = Experiment::parse(Path::new("mix.toml"), text, &Overrides::default());
+    Arc::new(parsed.unwrap_or_else(|error| panic!("{error}")))
+}
+
+/// A directory that goes away.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Scratch {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let dir = std::env::temp_dir().join(format!("knee-sweep-{}-{number}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        Scratch(dir)
+    }
+
+    fn files(&self, below: &str) -> BTreeMap<String, String> {
+        let entries = fs::read_dir(self.0.join(below)).unwrap();
+        entries
+            .map(|entry| entry.unwrap())
+            .map(|e| (e.file_name().into_string().unwrap(), fs::read_to_string(e.path()).unwrap()))
+            .collect()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn run_into(
+    scratch: &Scratch,
+    experiment: &Arc<Experiment>,
+    options: &Options,
+) -> Result<Swept, Error> {
+    let mut results = Results::numbered(&scratch.0, &experiment.name)?;
+    let swept = sweep(experiment, options, &mut results, &mut |_| {})?;
+    results.finish(experiment, &swept)?;
+    Ok(swept)
+}
+
+#[test]
+fn results_do_not_depend_on_the_number_of_threads() {
+    let experiment = experiment(MIX);
+    let scratch = Scratch::new();
+    let mut answers = Vec::new();
+    for (threads, dir) in [(1, "mix"), (3, "mix-2"), (8, "mix-3")] {
+        let options = Options { threads, ..Options::default() };
+        let swept = run_into(&scratch, &experiment, &options).unwrap();
+        assert_eq!((swept.runs_done, swept.interrupted), (16, false));
+        let mut files = scratch.files(dir);
+        // The manifest holds the time of day and the effort.
+        files.remove("manifest.json").expect("there is a manifest");
+        answers.push((files, table::render(&experiment, &swept)));
+    }
+    assert!(answers[0] == answers[1] && answers[0] == answers[2]);
+}
+
+#[test]
+fn the_directory_holds_what_was_measured_and_nothing_else() {
+    let experiment = experiment(MIX);
+    let scratch = Scratch::new();
+    let swept = run_into(&scratch, &experiment, &Options::default()).unwrap();
+    let files = scratch.files("mix");
+    let names: Vec<_> = files.keys().map(String::as_str).collect();
+    assert_eq!(
+        names,
+        [
+            "flows.csv",
+            "manifest.json",
+            "pings.csv",
+            "queues.csv",
+            "rpcs.csv",
+            "runs.csv",
+            "series-flows.csv",
+            "series-goodput.csv",
+            "series-queues.csv",
+            "summary.csv"
+        ]
+    );
+    for (name, text) in files.iter().filter(|(name, _)| name.ends_with(".csv")) {
+        let mut lines = text.lines();
+        let columns = lines.next().unwrap().split(',').count();
+        assert!(lines.clone().count() > 0, "{name}");
+        assert!(lines.all(|line| line.split(',').count() == columns), "{name}");
+    }
+    // 16 runs of 2 bulk, 2 short and 1 request connection.
+    assert_eq!(files["flows.csv"].lines().count(), 1 + 16 * 5);
+    assert_eq!(files["runs.csv"].lines().count(), 1 + 16);
+    assert!(files["series-flows.csv"].lines().next().unwrap().contains(",alpha"));
+
+    let manifest: serde_json::Value = serde_json::from_str(&files["manifest.json"]).unwrap();
+    for key in ["knee", "seed", "host", "kernel", "linux_profile", "time", "text", "vary", "files"]
+    {
+        assert!(!manifest[key].is_null(), "{key}");
+    }
+    assert_eq!(manifest["resolved"]["dctcp"]["hosts.rto_min"], "200 ms");
+    assert_eq!(manifest["resolved"]["cubic"]["network.down.queue.k"], "30 kB");
+    assert_eq!(manifest["text"], MIX);
+
+    let json = report::json(&experiment, &swept, None);
+    let simulator = json["simulator"].as_object().unwrap();
+    let keys: Vec<_> = simulator.keys().map(String::as_str).collect();
+    assert_eq!(keys, ["cpu_s", "wall_s", "events", "data_pkts", "pkt_hops", "peak_rss_bytes"]);
+    assert!(simulator["data_pkts"].as_u64().unwrap() > 1000);
+    assert_eq!(json["summary"].as_array().unwrap().len(), 4);
+
+    let shown = table::render(&experiment, &swept);
+    assert!(shown.contains("short: completion time, "), "{shown}");
+    assert!(shown.contains("published"), "{shown}");
+}
+
+#[test]
+fn an_existing_directory_is_never_written_over() {
+    let experiment = experiment(MIX);
+    let scratch = Scratch::new();
+    let options = Options { simulate: fake, ..Options::default() };
+    run_into(&scratch, &experiment, &options).unwrap();
+    let before = scratch.files("mix");
+    run_into(&scratch, &experiment, &options).unwrap();
+    assert_eq!(scratch.files("mix"), before);
+    assert!(scratch.0.join("mix-2/manifest.json").exists());
+    let error = Results::at(&scratch.0.join("mix")).unwrap_err().to_string();
+    assert!(error.contains("holds results already (runs.csv)"), "{error}");
+}
+
+/// Storage whose disk is full.
+struct FullDisk;
+
+impl Storage for FullDisk {
+    fn create(&self, path: &Path) -> io::Result<File> {
+        // The name exists, as on a real disk with room for a name only.
+        File::create(path)?;
+        File::options().write(true).open("/dev/full")
+    }
+}
+
+#[test]
+fn a_full_disk_is_an_error_and_leaves_no_file() {
+    let experiment = experiment(MIX);
+    let scratch = Scratch::new();
+    let mut results = Results::numbered(&scratch.0, "mix").unwrap().on(Box::new(FullDisk));
+    let outcome = sweep(&experiment, &Options::default(), &mut results, &mut |_| {})
+        .and_then(|swept| results.finish(&experiment, &swept));
+    let error = outcome.unwrap_err().to_string();
+    assert!(error.ends_with("No space left on device (os error 28)"), "{error}");
+    assert!(!scratch.0.join("mix").exists(), "neither files nor the empty directory stay");
+}
+
+/// Transfers take their size in ns, and every fourth run's do not end.
+fn fake(run: &Run) -> Result<Outcome, knee_sim::Error> {
+    let flows = run.flows.iter().map(|flow| {
+        let bytes = match flow.traffic {
+            Traffic::Bulk { bytes: Some(bytes) } => Some(bytes),
+            _ => None,
+        };
+        FlowOutcome {
+            connected_at: Some(flow.start),
+            done_at: bytes
+                .filter(|_| run.seed % 4 != 0)
+                .map(|bytes| flow.start + Duration::from_ns(bytes)),
+            ..FlowOutcome::default()
+        }
+    });
+    Ok(Outcome { end: run.end, flows: flows.collect(), ..Outcome::default() })
+}
+
+#[test]
+fn unfinished_transfers_are_counted_and_said_and_never_averaged_in() {
+    let text = MIX.replace("repeat = 4", "repeat = 40");
+    let experiment = experiment(&text);
+    let cut_off = (0..40).filter(|i| experiment.run_id(*i).seed % 4 == 0).count() as u64;
+    assert!(cut_off > 0);
+    let scratch = Scratch::new();
+    let options = Options { simulate: fake, ..Options::default() };
+    let swept = run_into(&scratch, &experiment, &options).unwrap();
+    let short = &swept.tables[0].subjects[1];
+    assert_eq!((short.name.as_str(), short.unfinished), ("short", 2 * cut_off));
+    let completion = short.metric(knee_exp::metrics::Metric::Completion).unwrap();
+    assert_eq!((completion.runs, completion.values), (40 - cut_off, 2 * (40 - cut_off)));
+    assert_eq!(
+        (completion.mean, completion.min, completion.max),
+        (Some(2e-5), Some(2e-5), Some(2e-5))
+    );
+    assert!(short.metric(knee_exp::metrics::Metric::CeShare).is_none(), "not measured is absent");
+    let shown = table::render(&experiment, &swept);
+    let said = format!("{} of \"short\" did not finish before the run ended", 2 * cut_off);
+    assert!(shown.contains(&said), "{shown}");
+}
+
+#[test]
+fn a_stopped_sweep_keeps_what_has_finished() {
+    static STOP: AtomicBool = AtomicBool::new(false);
+    fn slow(run: &Run) -> Result<Outcome, knee_sim::Error> {
+        if STOP.load(Ordering::Relaxed) {
+            std::thread::sleep(std::time::Duration::from_secs(600));
+        }
+        fake(run)
+    }
+    let experiment = experiment(MIX);
+    let scratch = Scratch::new();
+    let options = Options { threads: 2, simulate: slow, ..Options::default() };
+    let mut results = Results::numbered(&scratch.0, "mix").unwrap();
+    let swept = sweep(&experiment, &options, &mut results, &mut |done| {
+        if done >= 5 {
+            STOP.store(true, Ordering::Relaxed);
+            options.stop.store(true, Ordering::Relaxed);
+        }
+    })
+    .unwrap();
+    assert!(swept.interrupted);
+    assert!((5..16).contains(&swept.runs_done), "{}", swept.runs_done);
+    results.finish(&experiment, &swept).unwrap();
+    let files = scratch.files("mix");
+    assert_eq!(files["runs.csv"].lines().count(), 1 + swept.runs_done);
+    assert!(files["manifest.json"].contains("\"interrupted\": true"));
+}
+
+#[test]
+fn a_run_that_cannot_be_simulated_is_named() {
+    fn fails(run: &Run) -> Result<Outcome, knee_sim::Error> {
+        match run.flows[2].traffic {
+            Traffic::Bulk { bytes: Some(40_000) } => Err(knee_sim::Error("no route".into())),
+            _ => fake(run),
+        }
+    }
+    let experiment = experiment(MIX);
+    let scratch = Scratch::new();
+    let options = Options { threads: 1, simulate: fails, ..Options::default() };
+    let error = run_into(&scratch, &experiment, &options).unwrap_err();
+    assert_eq!(error.to_string(), "mix.toml: case cubic, traffic.short.size = 40 kB: no route");
+    assert!(!scratch.0.join("mix").exists());
+}
+
+#[test]
+fn goodput_is_taken_from_the_measurement_window() {
+    fn steady(run: &Run) -> Result<Outcome, knee_sim::Error> {
+        // 1 kB per 5 ms until 10 ms, then 10 kB per 5 ms.
+        let mut outcome = fake(run)?;
+        for flow in 0..run.flows.len() as u32 {
+            for (ms, bytes) in [(5, 1000), (10, 1000), (15, 10_000)] {
+                let at = Time::from_ms(ms);
+                outcome.goodput_samples.push(knee_sim::outcome::GoodputSample { at, flow, bytes });
+            }
+        }
+        Ok(outcome)
+    }
+    let text = MIX.replace("repeat = 4", "repeat = 4\nmeasure_from = \"10 ms\"");
+    let experiment = experiment(&text);
+    let scratch = Scratch::new();
+    let options = Options { simulate: steady, ..Options::default() };
+    let swept = run_into(&scratch, &experiment, &options).unwrap();
+    let bulk = &swept.tables[0].subjects[0];
+    let goodput = bulk.metric(knee_exp::metrics::Metric::Goodput).unwrap();
+    assert_eq!(goodput.mean, Some(16e6));
+    assert_eq!(bulk.metric(knee_exp::metrics::Metric::Jain).unwrap().mean, Some(1.0));
+}
