@@ -1,0 +1,77 @@
+# Every developer command. `make` lists them; continuous integration calls nothing else.
+
+CARGO ?= cargo
+TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
+KNEE := $(TARGET_DIR)/release/knee
+
+# Where rustup puts cargo, whether or not PATH says so.
+export PATH := $(HOME)/.cargo/bin:$(PATH)
+
+# The kernel side needs libelf, zlib and pkg-config to build; without them the rest is built and tested.
+KERNEL_SIDE := $(shell scripts/has-kernel-side && echo yes)
+WORKSPACE := --workspace $(if $(KERNEL_SIDE),,--exclude knee-bpf)
+# The everyday suite: what cargo builds by default, and the rules about the source tree.
+EVERYDAY := -p knee-algo -p knee-queue -p knee-sim -p knee-exp -p knee-cli -p knee-tidy
+
+# Cargo spreads work over the cores by itself.
+.NOTPARALLEL:
+.PHONY: help setup build run check test fidelity bench doc clean \
+	style style-all doc-all test-everyday test-all fidelity-quick fuzz
+
+help:  ## list the commands
+	@sed -n 's/^\([a-z-]*\):.*  ## /\1\t/p' Makefile | expand -t 12
+
+setup:  ## install what is missing to build and test (quick if nothing is)
+	@scripts/setup
+
+build: setup  ## build the knee command: target/release/knee
+	$(CARGO) build --release -p knee-cli
+
+run: build  ## build, then run the bulk-mix and incast experiments and print their tables
+	$(KNEE) run scenarios/published/bulk-mix.toml scenarios/published/incast.toml
+
+check: setup style test-everyday fidelity-quick  ## the everyday suite, about a minute once built
+
+test: setup style-all doc-all fidelity fuzz test-all  ## everything, the running kernel included where it can be
+
+fidelity:  ## rerun the reference cases of the real Linux stack and compare
+	$(CARGO) run --release -p knee-fidelity
+
+bench:  ## speed of the simulator and of the queues
+	$(CARGO) bench -p knee-sim
+
+doc:  ## build the documentation of the crates: target/doc
+	$(CARGO) doc --no-deps $(WORKSPACE)
+
+clean:  ## remove what was built (results/ stays)
+	$(CARGO) clean
+
+# ---- parts of check and test ----
+
+style:
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy $(EVERYDAY) --all-targets -- -D warnings
+
+style-all:
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy $(WORKSPACE) --all-targets -- -D warnings
+
+doc-all:
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --no-deps $(WORKSPACE)
+
+fidelity-quick:
+	$(CARGO) run --release -p knee-fidelity -- --quick
+
+test-everyday:
+	$(CARGO) test $(EVERYDAY)
+
+# As root on a kernel with BTF the tests against the running kernel must run, not be skipped;
+# KNEE_REQUIRE_KERNEL=0 lets them be.
+test-all:
+	@if [ -z "$(KERNEL_SIDE)" ]; then echo "SKIPPED: crates/bpf, for want of packages: see make setup"; fi
+	@if [ -z "$$KNEE_REQUIRE_KERNEL" ] && [ -n "$(KERNEL_SIDE)" ] && [ "$$(id -u)" = 0 ] \
+		&& [ -e /sys/kernel/btf/vmlinux ]; then export KNEE_REQUIRE_KERNEL=1; fi; \
+	echo "$(CARGO) test $(WORKSPACE)"; $(CARGO) test $(WORKSPACE)
+
+fuzz:
+	@scripts/fuzz

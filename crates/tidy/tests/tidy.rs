@@ -1,0 +1,231 @@
+//! The small rules of the source tree, so that nobody has to remember them: `CONTRIBUTING.md` says
+//! why each is there. Files are those that git knows or would take.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Longer files have grown to hold more than one thing.
+const MAX_LINES: usize = 900;
+const ALGORITHM_LICENCE: &str = "SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause";
+
+/// A file of the tree; what is no text has no lines.
+struct Source {
+    path: String,
+    text: String,
+}
+
+impl Source {
+    fn is(&self, extensions: &[&str]) -> bool {
+        let extension = Path::new(&self.path).extension().and_then(|extension| extension.to_str());
+        extension.is_some_and(|extension| extensions.contains(&extension))
+    }
+
+    fn is_algorithm(&self) -> bool {
+        self.algorithm().is_some()
+    }
+
+    /// `dctcp` of `algorithms/dctcp.c`.
+    fn algorithm(&self) -> Option<&str> {
+        let name = self.path.strip_prefix("algorithms/")?.strip_suffix(".c")?;
+        (!name.contains('/')).then_some(name)
+    }
+
+    /// Lines and their numbers from 1.
+    fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
+        self.text.lines().enumerate().map(|(index, line)| (index + 1, line))
+    }
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Every file that belongs to the project; none, and it is said, where there is no git.
+fn sources() -> Vec<Source> {
+    let listed = Command::new("git")
+        .args(["ls-files", "--cached", "--others", "--exclude-standard"])
+        .current_dir(root())
+        .output();
+    let listed = match listed {
+        Ok(output) if output.status.success() => output.stdout,
+        _ => {
+            // Not eprintln!, whose text the harness keeps to itself when a test passes.
+            let _ = writeln!(std::io::stderr(), "SKIPPED: the rules need git and a clone");
+            return Vec::new();
+        }
+    };
+    let paths = String::from_utf8(listed).expect("paths here are UTF-8");
+    // A file that is listed and gone has been removed and not committed yet.
+    let read = |path: &str| {
+        let text = fs::read_to_string(root().join(path)).ok()?;
+        Some(Source { path: path.to_owned(), text })
+    };
+    paths.lines().filter_map(read).collect()
+}
+
+/// Fails with every place where a rule is broken.
+fn hold(rule: &str, breaches: impl IntoIterator<Item = String>) {
+    let all: Vec<String> = breaches.into_iter().collect();
+    assert!(all.is_empty(), "{rule}:\n  {}", all.join("\n  "));
+}
+
+/// Places whose line breaks a rule, as `path:line: text`.
+fn lines_where<'a>(
+    sources: &'a [Source],
+    files: impl Fn(&Source) -> bool + 'a,
+    breaks: impl Fn(&str) -> bool + 'a,
+) -> impl Iterator<Item = String> + 'a {
+    sources.iter().filter(move |source| files(source)).flat_map(move |source| {
+        let bad = source.lines().filter(|(_, line)| breaks(line));
+        bad.map(|(n, line)| format!("{}:{n}: {}", source.path, line.trim())).collect::<Vec<_>>()
+    })
+}
+
+#[test]
+fn an_algorithm_does_not_know_its_host() {
+    let sources = sources();
+    let conditional = |line: &str| {
+        let directive = line.trim_start().strip_prefix('#').map(str::trim_start);
+        directive
+            .is_some_and(|directive| directive.starts_with("if") || directive.starts_with("el"))
+    };
+    hold(
+        "an algorithm file holds no #if: what differs between hosts belongs into include/",
+        lines_where(&sources, Source::is_algorithm, conditional),
+    );
+    let foreign = |line: &str| {
+        line.trim_start().starts_with("#include") && line.trim() != "#include \"tcp.h\""
+    };
+    hold(
+        "an algorithm file includes \"tcp.h\" only",
+        lines_where(&sources, Source::is_algorithm, foreign),
+    );
+}
+
+#[test]
+fn every_c_file_names_its_licence_first() {
+    let sources = sources();
+    let unnamed = sources.iter().filter(|source| source.is(&["c", "h"])).filter(|source| {
+        !source.text.lines().next().is_some_and(|line| line.contains(ALGORITHM_LICENCE))
+    });
+    hold(
+        &format!("the first line of a C file is its licence: {ALGORITHM_LICENCE}"),
+        unnamed.map(|source| source.path.clone()),
+    );
+}
+
+#[test]
+fn every_algorithm_has_its_row_and_its_page() {
+    let sources = sources();
+    let table = sources.iter().find(|source| source.path == "algorithms/README.md");
+    let rows: Vec<&str> = table
+        .into_iter()
+        .flat_map(|table| table.text.lines())
+        .filter(|line| line.starts_with('|'))
+        .collect();
+    let mut missing = Vec::new();
+    for name in sources.iter().filter_map(Source::algorithm) {
+        let file = format!("{name}.c");
+        if !rows.iter().any(|row| row.contains(&file)) {
+            missing.push(format!("algorithms/README.md has no row for {file}"));
+        }
+        let page = format!("docs/algorithms/{name}.md");
+        if !sources.iter().any(|source| source.path == page) {
+            missing.push(format!("there is no {page}"));
+        }
+    }
+    hold("every algorithm is documented", missing);
+}
+
+#[test]
+fn no_file_holds_too_much() {
+    let sources = sources();
+    let code = sources.iter().filter(|source| source.is(&["rs", "c", "h"]));
+    let long = code.map(|source| (source, source.text.lines().count()));
+    let long = long.filter(|(_, lines)| *lines > MAX_LINES);
+    hold(
+        &format!("no source file has more than {MAX_LINES} lines"),
+        long.map(|(source, lines)| format!("{}: {lines}", source.path)),
+    );
+}
+
+#[test]
+fn c_is_indented_by_tabs_and_rust_is_not() {
+    let sources = sources();
+    hold("Rust has no tabs", lines_where(&sources, |s| s.is(&["rs"]), |line| line.contains('\t')));
+    // Single spaces are the stars of a comment; more may follow the tabs, to align.
+    let spaces = |line: &str| line.starts_with("  ");
+    hold("C is indented by tabs", lines_where(&sources, |s| s.is(&["c", "h"]), spaces));
+    let trailing = |line: &str| line.ends_with([' ', '\t']);
+    hold(
+        "no line ends in blanks",
+        lines_where(&sources, |s| s.is(&["rs", "c", "h", "toml"]), trailing),
+    );
+}
+
+#[test]
+fn what_is_left_to_do_has_an_issue() {
+    let sources = sources();
+    let word = ["TO", "DO"].concat();
+    let code = |source: &Source| source.is(&["rs", "c", "h", "toml", "md"]);
+    let unnumbered = |line: &str| {
+        line.match_indices(&word).any(|(at, _)| {
+            let after = line[at + word.len()..].strip_prefix("(#").unwrap_or_default();
+            !after.starts_with(|c: char| c.is_ascii_digit())
+        })
+    };
+    hold(
+        &format!("a {word} names its issue, as in {word}(#12)"),
+        lines_where(&sources, code, unnumbered),
+    );
+}
+
+#[test]
+fn the_project_stands_alone() {
+    let sources = sources();
+    // Written in pieces, or this file would break its own rule.
+    let places = [["/wo", "rk/"], ["/ro", "ot/"], ["../sha", "red"]].map(|place| place.concat());
+    let words = [["ses", "sion"], ["ses", "sions"]].map(|word| word.concat());
+    let is_text = |source: &Source| !source.path.starts_with("LICENSE-");
+    let named = |line: &str| {
+        let mut in_line = line.split(|c: char| !c.is_alphabetic());
+        places.iter().any(|place| line.contains(place))
+            || in_line.any(|word| words.contains(&word.to_lowercase()))
+    };
+    hold(
+        "nothing names a place on one machine, or how the work was done",
+        lines_where(&sources, is_text, named),
+    );
+}
+
+#[test]
+fn links_between_documents_lead_somewhere() {
+    let sources = sources();
+    let mut broken = Vec::new();
+    for source in sources.iter().filter(|source| source.is(&["md"])) {
+        let folder = root().join(&source.path).with_file_name("");
+        for (n, line) in source.lines() {
+            for target in links(line) {
+                let path = target.split('#').next().unwrap_or_default();
+                if !path.is_empty() && !target.contains("://") && !folder.join(path).exists() {
+                    broken.push(format!("{}:{n}: {target}", source.path));
+                }
+            }
+        }
+    }
+    hold("a link leads to a file that is there", broken);
+}
+
+/// Targets of the Markdown links in a line.
+fn links(line: &str) -> impl Iterator<Item = &str> {
+    line.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(target, _)| target)
+}
+
+#[test]
+fn links_are_found_in_a_line() {
+    let line = "see [one](a.md), [two](b/c.md#part) and [three](https://example.org/)";
+    let found: Vec<_> = links(line).collect();
+    assert_eq!(found, ["a.md", "b/c.md#part", "https://example.org/"]);
+}
