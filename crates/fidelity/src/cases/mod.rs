@@ -1,0 +1,72 @@
+//! The reference cases, table by table.
+
+mod bulk_mix;
+mod completions;
+mod convergence;
+mod incast;
+mod long_flow;
+mod pie;
+mod series;
+
+use crate::Error;
+use crate::case::Case;
+use crate::reference::{Reference, Row};
+use crate::setup::Algo;
+use std::collections::BTreeMap;
+
+/// What to rerun.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Where the reference tables are.
+    pub reference: Reference,
+    /// Runs per case where chance plays a part and the reference does not say how many.
+    pub seeds: usize,
+    /// Leaves out what takes long.
+    pub is_quick: bool,
+    /// Only cases whose name contains this.
+    pub only: Option<String>,
+}
+
+/// The cases, and what could not be one.
+#[derive(Default)]
+pub struct Cases {
+    /// In the order of the tables.
+    pub cases: Vec<Case>,
+    /// Algorithms in the tables that are not there, with their rows.
+    pub skipped: BTreeMap<String, usize>,
+}
+
+impl Cases {
+    /// The algorithm of a row; `None`, and noted, if it is not there.
+    fn algo(&mut self, row: &Row) -> Option<Algo> {
+        let name = row.text("algo");
+        let algo = Algo::by_name(name);
+        if algo.is_none() {
+            *self.skipped.entry(name.to_owned()).or_default() += 1;
+        }
+        algo
+    }
+}
+
+/// All cases of a plan.
+///
+/// # Errors
+/// If a reference table cannot be read.
+pub fn build(plan: &Plan) -> Result<Cases, Error> {
+    let mut cases = Cases::default();
+    series::build(plan, &mut cases)?;
+    bulk_mix::build(plan, &mut cases)?;
+    incast::build(plan, &mut cases)?;
+    convergence::build(plan, &mut cases)?;
+    pie::build(plan, &mut cases)?;
+    long_flow::build(plan, &mut cases)?;
+    for name in ["nv_bic_rpc.csv", "nv_bic_rpc_5s.csv"] {
+        for row in plan.reference.table(name)? {
+            *cases.skipped.entry(row.text("algo").to_owned()).or_default() += 1;
+        }
+    }
+    if let Some(only) = &plan.only {
+        cases.cases.retain(|case| case.name.contains(only.as_str()));
+    }
+    Ok(cases)
+}

@@ -1,0 +1,205 @@
+//! One metric of one case: theirs, ours, and the verdict by the rule of the design.
+//!
+//! The rule: the difference of the means lies within 5 % of theirs, or within its own 95 % interval. If
+//! that interval is wider than 15 % of theirs (half its width), the runs cannot tell: undecided. Shares
+//! are held against the same limits in percentage points.
+
+use crate::stats::{self, Sample, Share};
+
+/// A difference below this share of theirs is always fine.
+const TOLERANCE: f64 = 0.05;
+/// An interval with a half-width above this share of theirs decides nothing.
+const INDECISIVE: f64 = 0.15;
+
+/// What the numbers say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Within the rule.
+    Ok,
+    /// Outside of it.
+    Differs,
+    /// The interval is too wide to tell.
+    Undecided,
+}
+
+/// One line of a table.
+#[derive(Clone, Debug)]
+pub struct Line {
+    /// What is compared, with its unit.
+    pub metric: String,
+    /// Mean of the reference, or its share.
+    pub theirs: f64,
+    /// Over how many reference runs.
+    pub theirs_runs: usize,
+    /// Ours.
+    pub ours: f64,
+    /// Over how many runs of ours.
+    pub ours_runs: usize,
+    /// Half the width of the 95 % interval of the difference; `None`: deterministic.
+    pub half_width: Option<f64>,
+    /// What the percentages are of.
+    pub scale: f64,
+    /// By the rule.
+    pub verdict: Verdict,
+    /// How it was compared, if not in the usual way.
+    pub note: String,
+}
+
+impl Line {
+    /// Ours minus theirs.
+    pub fn difference(&self) -> f64 {
+        self.ours - self.theirs
+    }
+
+    /// With a note.
+    pub fn with_note(mut self, note: impl Into<String>) -> Line {
+        self.note = note.into();
+        self
+    }
+}
+
+fn verdict(difference: f64, half_width: Option<f64>, scale: f64) -> Verdict {
+    let half = half_width.unwrap_or(0.0);
+    // Equal to within rounding of the tables (six digits).
+    let rounding = 2e-6 * scale;
+    if difference.abs() > (TOLERANCE * scale).max(half) + rounding {
+        Verdict::Differs
+    } else if half > INDECISIVE * scale {
+        Verdict::Undecided
+    } else {
+        Verdict::Ok
+    }
+}
+
+fn line(
+    metric: &str,
+    theirs: Sample,
+    ours: Sample,
+    half_width: Option<f64>,
+    at_least: f64,
+) -> Line {
+    let scale = theirs.mean.abs().max(at_least);
+    Line {
+        metric: metric.to_owned(),
+        theirs: theirs.mean,
+        theirs_runs: theirs.n,
+        ours: ours.mean,
+        ours_runs: ours.n,
+        half_width,
+        scale,
+        verdict: verdict(ours.mean - theirs.mean, half_width, scale),
+        note: String::new(),
+    }
+}
+
+/// Two means. Percentages are of theirs, or of `at_least` if that is more: one event per run for
+/// counters, which would else ask for 5 % of next to nothing.
+pub fn means(metric: &str, theirs: Sample, ours: Sample, at_least: f64) -> Line {
+    line(metric, theirs, ours, stats::difference_half_width(theirs, ours), at_least)
+}
+
+/// Run-level values of both sides; `None` if a side has none.
+pub fn values(metric: &str, theirs: &[f64], ours: &[f64], at_least: f64) -> Option<Line> {
+    Some(means(metric, Sample::of(theirs)?, Sample::of(ours)?, at_least))
+}
+
+/// Run-level values where run i of ours had the inputs of run i of theirs: the interval is that of the
+/// paired differences. `None` without pairs.
+pub fn pairs(metric: &str, theirs: &[f64], ours: &[f64], at_least: f64) -> Option<Line> {
+    let differences: Vec<f64> = theirs.iter().zip(ours).map(|(a, b)| b - a).collect();
+    let half_width = stats::paired_half_width(&differences);
+    let line = line(metric, Sample::of(theirs)?, Sample::of(ours)?, half_width, at_least);
+    Some(line.with_note("paired"))
+}
+
+/// A deterministic value, within 5 % or within `unit`, the smallest step that it can take.
+pub fn exact(metric: &str, theirs: f64, ours: f64, unit: f64) -> Line {
+    let mut line = line(metric, Sample::single(theirs), Sample::single(ours), None, 0.0);
+    if (ours - theirs).abs() <= unit {
+        line.verdict = Verdict::Ok;
+    }
+    line
+}
+
+/// An RMS difference relative to theirs: at most 5 %.
+pub fn rms(metric: &str, rms: f64) -> Line {
+    let mut line = line(metric, Sample::single(0.0), Sample::single(rms), None, 1.0);
+    line.verdict = if rms <= TOLERANCE { Verdict::Ok } else { Verdict::Differs };
+    line
+}
+
+/// Two shares: their difference is below 5 percentage points, or its interval holds 0.
+pub fn shares(metric: &str, theirs: &Share, ours: &Share) -> Line {
+    let (low, high) = stats::newcombe(theirs, ours);
+    let difference = ours.value() - theirs.value();
+    let half = (high - low) / 2.0;
+    let is_fine = difference.abs() < TOLERANCE || (low <= 0.0 && high >= 0.0);
+    Line {
+        metric: metric.to_owned(),
+        theirs: theirs.value(),
+        theirs_runs: theirs.runs.len(),
+        ours: ours.value(),
+        ours_runs: ours.runs.len(),
+        half_width: Some(half),
+        scale: 1.0,
+        verdict: match (is_fine, half > INDECISIVE) {
+            (false, _) => Verdict::Differs,
+            (true, true) => Verdict::Undecided,
+            (true, false) => Verdict::Ok,
+        },
+        note: "share".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rule_of_means() {
+        let sample = |mean, sd| Sample { n: 20, mean, sd };
+        let judged = |theirs, ours| means("x", theirs, ours, 0.0).verdict;
+        // Half-width for sd 1 and 1 at n = 20: 2.024 * sqrt(0.1) = 0.64.
+        assert_eq!(judged(sample(100.0, 1.0), sample(104.9, 1.0)), Verdict::Ok);
+        assert_eq!(judged(sample(100.0, 1.0), sample(105.1, 1.0)), Verdict::Differs);
+        // sd 20: half-width 12.8: within it is fine, beyond it is not.
+        assert_eq!(judged(sample(100.0, 20.0), sample(112.0, 20.0)), Verdict::Ok);
+        assert_eq!(judged(sample(100.0, 20.0), sample(114.0, 20.0)), Verdict::Differs);
+        // sd 25: half-width 16: too wide to tell.
+        assert_eq!(judged(sample(100.0, 25.0), sample(101.0, 25.0)), Verdict::Undecided);
+    }
+
+    #[test]
+    fn counters_are_held_against_one_event_per_run() {
+        let none = [0.0; 20];
+        let mut one = none;
+        one[3] = 1.0;
+        assert_eq!(values("rto", &none, &one, 1.0).unwrap().verdict, Verdict::Ok);
+        assert_eq!(values("rto", &none, &[1.0; 20], 1.0).unwrap().verdict, Verdict::Differs);
+        assert!(values("rto", &[], &none, 1.0).is_none());
+    }
+
+    #[test]
+    fn pairs_see_what_means_hide() {
+        let theirs: Vec<f64> = (0..20).map(f64::from).collect();
+        let ours: Vec<f64> = theirs.iter().map(|x| x + 1.0).collect();
+        assert_eq!(values("x", &theirs, &ours, 0.0).unwrap().verdict, Verdict::Undecided);
+        assert_eq!(pairs("x", &theirs, &ours, 0.0).unwrap().verdict, Verdict::Differs);
+    }
+
+    #[test]
+    fn shares_have_their_own_limits() {
+        let share = |hits: f64| Share { runs: vec![(hits / 20.0, 10.0); 20] };
+        assert_eq!(shares("slow", &share(100.0), &share(104.0)).verdict, Verdict::Ok);
+        assert_eq!(shares("slow", &share(100.0), &share(140.0)).verdict, Verdict::Differs);
+        let few = Share { runs: vec![(5.0, 10.0)] };
+        assert_eq!(shares("slow", &few, &few).verdict, Verdict::Undecided);
+    }
+
+    #[test]
+    fn a_whole_number_is_known_to_one_unit() {
+        assert_eq!(exact("queue_p5", 16.0, 17.0, 1.0).verdict, Verdict::Ok);
+        assert_eq!(exact("queue_p5", 16.0, 18.0, 1.0).verdict, Verdict::Differs);
+        assert_eq!(rms("cwnd", 0.06).verdict, Verdict::Differs);
+    }
+}

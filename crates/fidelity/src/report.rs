@@ -1,0 +1,282 @@
+//! Tables of what was found: for a terminal, as Markdown, as JSON.
+
+use crate::compare::{Line, Verdict};
+use crate::exceptions::Exception;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// What all cases gave.
+#[derive(Debug, Default)]
+pub struct Report {
+    /// Cases with their lines, in the order of the tables.
+    pub cases: Vec<(String, Vec<Line>)>,
+    /// Known exceptions.
+    pub exceptions: Vec<Exception>,
+    /// Algorithms of the tables that do not exist, with their rows.
+    pub skipped: BTreeMap<String, usize>,
+}
+
+/// How many lines ended how.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Within the rule.
+    pub ok: usize,
+    /// Outside of it, without a known cause.
+    pub differs: usize,
+    /// Too much chance to tell.
+    pub undecided: usize,
+    /// Outside of the rule or undecided, with a known cause.
+    pub exceptions: usize,
+}
+
+impl Report {
+    /// Why a line that is not ok is known, if it is.
+    fn cause(&self, case: &str, line: &Line) -> Option<&str> {
+        if line.verdict == Verdict::Ok {
+            return None;
+        }
+        let exception = self.exceptions.iter().find(|known| known.covers(case, &line.metric));
+        exception.map(|known| known.cause.as_str())
+    }
+
+    /// Totals.
+    pub fn counts(&self) -> Counts {
+        let mut counts = Counts::default();
+        for (case, lines) in &self.cases {
+            for line in lines {
+                *match (self.cause(case, line), line.verdict) {
+                    (Some(_), _) => &mut counts.exceptions,
+                    (None, Verdict::Ok) => &mut counts.ok,
+                    (None, Verdict::Differs) => &mut counts.differs,
+                    (None, Verdict::Undecided) => &mut counts.undecided,
+                } += 1;
+            }
+        }
+        counts
+    }
+
+    fn verdict(&self, case: &str, line: &Line) -> &'static str {
+        match (self.cause(case, line), line.verdict) {
+            (Some(_), _) => "known",
+            (None, Verdict::Ok) => "ok",
+            (None, Verdict::Differs) => "DIFFERS",
+            (None, Verdict::Undecided) => "undecided",
+        }
+    }
+
+    fn cells(&self, case: &str, line: &Line) -> [String; 8] {
+        let percent = |value: f64| 100.0 * value / line.scale;
+        let has_scale = line.scale != 0.0;
+        let shown = |value: f64| if has_scale { format!("{value:.1}") } else { "-".to_owned() };
+        let difference = line.difference();
+        let note = match self.cause(case, line) {
+            Some(cause) => format!("{}{}known: {cause}", line.note, separator(&line.note)),
+            None => line.note.clone(),
+        };
+        [
+            line.metric.clone(),
+            number(line.theirs),
+            number(line.ours),
+            shown(percent(difference)),
+            line.half_width.map_or("-".to_owned(), |half| shown(percent(half))),
+            format!("{}/{}", line.theirs_runs, line.ours_runs),
+            self.verdict(case, line).to_owned(),
+            note,
+        ]
+    }
+
+    /// As aligned text; `only_remarkable` leaves out what is ok.
+    pub fn text(&self, only_remarkable: bool) -> String {
+        let mut out = String::new();
+        for (case, lines) in &self.cases {
+            let lines: Vec<&Line> = lines
+                .iter()
+                .filter(|line| !only_remarkable || line.verdict != Verdict::Ok)
+                .collect();
+            if lines.is_empty() {
+                continue;
+            }
+            let mut rows = vec![HEAD.map(str::to_owned)];
+            rows.extend(lines.iter().map(|line| self.cells(case, line)));
+            let widths: Vec<usize> = (0..HEAD.len())
+                .map(|i| rows.iter().map(|row| width(&row[i])).max().unwrap_or(0))
+                .collect();
+            let _ = writeln!(out, "{case}");
+            for row in &rows {
+                let mut text = String::from("  ");
+                for (i, (cell, width)) in row.iter().zip(&widths).enumerate() {
+                    let is_text = i == 0 || i >= 6;
+                    let _ = match is_text {
+                        true => write!(text, "{cell:<width$}  "),
+                        false => write!(text, "{cell:>width$}  "),
+                    };
+                }
+                let _ = writeln!(out, "{}", text.trim_end());
+            }
+            out.push('\n');
+        }
+        out
+    }
+
+    /// The last lines: what was skipped, how many ended how.
+    pub fn summary(&self) -> String {
+        let Counts { ok, differs, undecided, exceptions } = self.counts();
+        let mut out = String::new();
+        if !self.skipped.is_empty() {
+            let _ = writeln!(out, "skipped: {}", self.skipped_text());
+        }
+        let _ = writeln!(
+            out,
+            "{} cases, {} metrics: {ok} ok, {differs} differ, {undecided} undecided, \
+             {exceptions} known exceptions",
+            self.cases.len(),
+            ok + differs + undecided + exceptions
+        );
+        out
+    }
+
+    fn skipped_text(&self) -> String {
+        let rows = self.skipped.iter().map(|(name, rows)| format!("{name} ({rows} rows)"));
+        format!("{}: not there yet", rows.collect::<Vec<_>>().join(", "))
+    }
+
+    /// As a page for the documentation.
+    pub fn markdown(&self) -> String {
+        let Counts { ok, differs, undecided, exceptions } = self.counts();
+        let mut out = String::from(
+            "# Fidelity\n\nMade by `make fidelity`: the simulator against the real TCP stack of Linux \
+             6.1 (`tests/reference`).\n\nDifference and half-width of its 95 % interval are in percent \
+             of theirs (of one event per run at least for counters; percentage points for shares). \
+             Runs are theirs/ours. A line is ok if the difference is within 5 % or within its \
+             interval, undecided if the interval is wider than 15 %.\n\n",
+        );
+        let _ = writeln!(out, "| ok | differ | undecided | known exceptions |");
+        let _ = writeln!(out, "| ---: | ---: | ---: | ---: |");
+        let _ = writeln!(out, "| {ok} | {differs} | {undecided} | {exceptions} |\n");
+        if !self.skipped.is_empty() {
+            let _ = writeln!(out, "Skipped: {}.\n", self.skipped_text());
+        }
+        for (case, lines) in &self.cases {
+            let _ = writeln!(out, "## {case}\n\n| {} |", HEAD.join(" | "));
+            let _ = writeln!(out, "| --- | ---: | ---: | ---: | ---: | ---: | --- | --- |");
+            for line in lines {
+                let cells = self.cells(case, line).map(|cell| cell.replace('|', "\\|"));
+                let _ = writeln!(out, "| {} |", cells.join(" | "));
+            }
+            out.push('\n');
+        }
+        out
+    }
+
+    /// As JSON.
+    pub fn json(&self) -> Value {
+        let line = |case: &str, line: &Line| {
+            json!({
+                "metric": line.metric,
+                "theirs": line.theirs,
+                "theirs_runs": line.theirs_runs,
+                "ours": line.ours,
+                "ours_runs": line.ours_runs,
+                "difference": line.difference(),
+                "half_width_95": line.half_width,
+                "scale": line.scale,
+                "verdict": self.verdict(case, line).to_lowercase(),
+                "cause": self.cause(case, line),
+                "note": line.note,
+            })
+        };
+        let cases = self.cases.iter().map(|(case, lines)| {
+            json!({
+                "case": case,
+                "lines": lines.iter().map(|of| line(case, of)).collect::<Vec<_>>(),
+            })
+        });
+        let counts = self.counts();
+        json!({
+            "ok": counts.ok,
+            "differs": counts.differs,
+            "undecided": counts.undecided,
+            "exceptions": counts.exceptions,
+            "skipped": self.skipped,
+            "cases": cases.collect::<Vec<_>>(),
+        })
+    }
+}
+
+const HEAD: [&str; 8] =
+    ["metric", "theirs", "ours", "diff %", "+- 95 %", "runs", "verdict", "note"];
+
+fn separator(note: &str) -> &'static str {
+    if note.is_empty() { "" } else { "; " }
+}
+
+fn width(cell: &str) -> usize {
+    cell.chars().count()
+}
+
+/// Five significant digits, without a power of ten.
+fn number(value: f64) -> String {
+    if value == 0.0 || !value.is_finite() {
+        return format!("{value}");
+    }
+    let digits = 4 - value.abs().log10().floor() as i32;
+    format!("{value:.*}", digits.clamp(0, 9) as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare;
+
+    fn report() -> Report {
+        let lines = vec![
+            compare::exact("goodput_mbps", 100.0, 101.0, 0.0),
+            compare::exact("cwnd", 100.0, 120.0, 0.0),
+            compare::exact("drops", 100.0, 50.0, 0.0),
+        ];
+        let known = Exception {
+            case: "one/*".to_owned(),
+            metric: "drops".to_owned(),
+            cause: "rounding".to_owned(),
+        };
+        Report {
+            cases: vec![("one/dctcp".to_owned(), lines)],
+            exceptions: vec![known],
+            skipped: BTreeMap::from([("bbr".to_owned(), 3)]),
+        }
+    }
+
+    #[test]
+    fn an_exception_is_counted_apart() {
+        let counts = report().counts();
+        assert_eq!(counts, Counts { ok: 1, differs: 1, undecided: 0, exceptions: 1 });
+        assert_eq!(report().json()["differs"], 1);
+    }
+
+    #[test]
+    fn the_table_is_aligned() {
+        let expected = "\
+one/dctcp
+  metric        theirs    ours  diff %  +- 95 %  runs  verdict  note
+  goodput_mbps  100.00  101.00     1.0        -   1/1  ok
+  cwnd          100.00  120.00    20.0        -   1/1  DIFFERS
+  drops         100.00  50.000   -50.0        -   1/1  known    known: rounding
+
+";
+        assert_eq!(report().text(false), expected);
+        assert!(!report().text(true).contains("goodput"));
+        assert!(report().summary().starts_with("skipped: bbr (3 rows): not there yet\n1 cases"));
+        assert!(
+            report().markdown().contains("| drops | 100.00 | 50.000 | -50.0 | - | 1/1 | known |")
+        );
+    }
+
+    #[test]
+    fn numbers_have_five_digits() {
+        assert_eq!(number(956.406), "956.41");
+        assert_eq!(number(0.0189261), "0.018926");
+        assert_eq!(number(412_776.0), "412776");
+        assert_eq!(number(0.0), "0");
+    }
+}

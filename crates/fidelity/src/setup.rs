@@ -1,0 +1,215 @@
+//! The network of the reference runs, and traffic on it.
+//!
+//! ```text
+//! s1..sN --(token bucket, access rate)--> sw --(token bucket, rate, queue under test)--> r
+//! s1..sN <-----------(delay: the whole base RTT)------- sw <---------------------------- r
+//! ```
+
+use crate::Error;
+use crate::reference::Row;
+use knee_algo::Algorithm;
+use knee_queue::time::{Duration, Rate, Time};
+use knee_queue::{
+    DropTailConfig, Ecn, Limit, MarkAt, MarkWhen, NotEctAbove, PieConfig, QueueConfig, StepConfig,
+    Threshold,
+};
+use knee_sim::spec::{
+    Cc, Flow, HostConfig, LinuxVersion, Network, Ping, Run, Sampling, Serialisation, Traffic,
+};
+use knee_sim::topology::Cable;
+
+/// A full packet as a queue counts it: MTU 1500 and the Ethernet header.
+pub const PKT_BYTES: u64 = 1514;
+/// The receiver reads when this much is there.
+const READ_AT_BYTES: u32 = 65_536;
+/// 64 bytes of UDP payload, UDP, IP and Ethernet headers.
+const PING_WIRE_BYTES: u32 = 106;
+/// Bucket depth of every token bucket: one packet and a bit.
+const BURST_BYTES: u32 = 1600;
+
+/// The congestion control of a row: an algorithm, and whether the hosts ask for ECN.
+#[derive(Clone, Debug)]
+pub struct Algo {
+    /// As the table has it, e.g. `reno-ecn`.
+    pub name: String,
+    /// The algorithm.
+    pub cc: Cc,
+    /// `tcp_ecn` of all hosts.
+    pub tcp_ecn: u8,
+}
+
+impl Algo {
+    /// By the name in a table; `None` if there is no such algorithm here.
+    pub fn by_name(name: &str) -> Option<Algo> {
+        let base = name.strip_suffix("-ecn").unwrap_or(name);
+        let algorithm = Algorithm::all().iter().find(|algorithm| algorithm.name() == base)?;
+        let cc = Cc { algorithm, params: algorithm.default_params() };
+        let tcp_ecn = u8::from(algorithm.needs_ecn() || base != name);
+        Some(Algo { name: name.to_owned(), cc, tcp_ecn })
+    }
+
+    /// The ECN field of pings beside such flows.
+    pub fn ping_ecn(&self) -> Ecn {
+        if self.tcp_ecn == 1 { Ecn::Ect0 } else { Ecn::NotEct }
+    }
+}
+
+/// A FIFO of so many full packets, in bytes.
+pub fn bfifo(bytes: u64) -> QueueConfig {
+    QueueConfig::DropTail(DropTailConfig { limit: Limit::Bytes(bytes) })
+}
+
+/// A FIFO of so many packets.
+pub fn pfifo(pkts: u32) -> QueueConfig {
+    QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(pkts) })
+}
+
+/// Linux RED as a step marker.
+pub fn step(threshold_bytes: u64, limit_bytes: u64, not_ect: NotEctAbove) -> QueueConfig {
+    QueueConfig::Step(StepConfig {
+        limit: Limit::Bytes(limit_bytes),
+        threshold: Threshold::Bytes(threshold_bytes),
+        mark_at: MarkAt::AtLeast,
+        when: MarkWhen::Enqueue,
+        not_ect,
+    })
+}
+
+/// PIE as in the reference runs: without ECN, 1000 packets. Its updates began half a second after it
+/// was made, which was long before the flow: their phase is `first_update`.
+pub fn pie(
+    target: Duration,
+    update_interval: Duration,
+    first_update: Duration,
+    seed: u64,
+) -> QueueConfig {
+    QueueConfig::Pie(PieConfig {
+        limit_pkts: 1000,
+        target,
+        update_interval,
+        first_update,
+        ecn: false,
+        seed,
+        ..PieConfig::default()
+    })
+}
+
+/// The queue of a row with `K_pkts` (empty: none), `buffer_pkts` and perhaps `red_nodrop`.
+///
+/// # Errors
+/// If a cell is no number.
+pub fn marking_queue(row: &Row) -> Result<QueueConfig, Error> {
+    let buffer_bytes = row.number("buffer_pkts")? as u64 * PKT_BYTES;
+    let not_ect =
+        if row.text("red_nodrop") == "0" { NotEctAbove::Drop } else { NotEctAbove::Queue };
+    Ok(match row.maybe("K_pkts") {
+        Some(k) => step(k as u64 * PKT_BYTES, buffer_bytes, not_ect),
+        None => bfifo(buffer_bytes),
+    })
+}
+
+/// The network of one run.
+#[derive(Clone, Debug)]
+pub struct Path {
+    /// Senders.
+    pub senders: u32,
+    /// Rate of each sender's own link.
+    pub access_bps: u64,
+    /// Rate of the bottleneck.
+    pub rate_bps: u64,
+    /// Base RTT, all of it on the way back.
+    pub rtt: Duration,
+    /// The queue under test.
+    pub queue: QueueConfig,
+    /// Share of packets lost before the queue.
+    pub loss: f64,
+}
+
+impl Path {
+    fn network(&self, tcp_ecn: u8) -> Network {
+        let mut host = HostConfig::new(LinuxVersion::V6_1);
+        host.jiffies_at_start = Some(48);
+        host.tcp_ecn = tcp_ecn;
+        host.skb_overhead_bytes = 768;
+        host.rcvbuf_initial_bytes = 8 << 20;
+        host.rcvbuf_max_bytes = 512 << 20;
+        let wire = |rate: Option<u64>, delay: Duration, queue: QueueConfig| Cable {
+            rate: rate.and_then(Rate::from_bps),
+            serialisation: Serialisation::TokenBucket { burst_bytes: BURST_BYTES },
+            delay,
+            jitter: Duration::ZERO,
+            loss: 0.0,
+            queue,
+            sampled: false,
+        };
+        let unbounded = || bfifo(1 << 40);
+        let mut network = Network::default();
+        for i in 1..=self.senders {
+            network.host(format!("s{i}"), host.clone());
+        }
+        let receiver = network.host("r", host);
+        let switch = network.switch("sw");
+        let under_test = wire(Some(self.rate_bps), Duration::ZERO, self.queue.clone());
+        let under_test = Cable { loss: self.loss, sampled: true, ..under_test };
+        network.link(switch, receiver, under_test);
+        network.link(receiver, switch, wire(None, Duration::ZERO, unbounded()));
+        for sender in 0..self.senders {
+            let access = wire(Some(self.access_bps), Duration::ZERO, unbounded());
+            network.link(sender, switch, access);
+            network.link(switch, sender, wire(None, self.rtt, unbounded()));
+        }
+        network
+    }
+
+    /// A run on this network; flows, pings and sampling are added by the caller.
+    pub fn run(&self, algo: &Algo, seed: u64, end_s: f64) -> Run {
+        Run {
+            seed,
+            end: at(end_s),
+            until_done: false,
+            network: self.network(algo.tcp_ecn),
+            flows: Vec::new(),
+            pings: Vec::new(),
+            sampling: Sampling::default(),
+        }
+    }
+
+    /// A transfer from a sender (counted from 0) to the receiver; `None`: without end.
+    pub fn flow(&self, algo: &Algo, sender: u32, start_s: f64, bytes: Option<u64>) -> Flow {
+        Flow {
+            group: 0,
+            from: sender,
+            to: self.senders,
+            cc: algo.cc.clone(),
+            peer_cc: None,
+            start: at(start_s),
+            first_write: None,
+            stop: None,
+            traffic: Traffic::Bulk { bytes },
+            read_at_bytes: READ_AT_BYTES,
+            sampled: false,
+        }
+    }
+
+    /// A ping from a sender to the receiver.
+    pub fn ping(&self, algo: &Algo, sender: u32, interval: Duration) -> Ping {
+        Ping {
+            from: sender,
+            to: self.senders,
+            start: Time::ZERO,
+            interval,
+            wire_bytes: PING_WIRE_BYTES,
+            ecn: algo.ping_ecn(),
+        }
+    }
+}
+
+/// A moment from seconds; negative ones are zero.
+pub fn at(seconds: f64) -> Time {
+    Time::ZERO + span(seconds)
+}
+
+/// A span from seconds; negative ones are zero.
+pub fn span(seconds: f64) -> Duration {
+    Duration::from_secs_f64(seconds).unwrap_or(Duration::ZERO)
+}
