@@ -156,7 +156,7 @@ impl Path {
         for sender in 0..self.senders {
             let access = wire(Some(self.access_bps), Duration::ZERO, unbounded());
             network.link(sender, switch, access);
-            network.link(switch, sender, wire(None, self.rtt, unbounded()));
+            network.link(switch, sender, wire(None, netem(self.rtt), unbounded()));
         }
         network
     }
@@ -207,6 +207,12 @@ impl Path {
 /// A moment from seconds; negative ones are zero.
 pub fn at(seconds: f64) -> Time {
     Time::ZERO + span(seconds)
+}
+
+/// A delay as netem makes it: it counts in ticks of 64 ns, so 100 us become 99.968.
+fn netem(delay: Duration) -> Duration {
+    const TICK_PS: u64 = 64_000;
+    Duration::from_ps(delay.ps() / TICK_PS * TICK_PS)
 }
 
 /// A span from seconds; negative ones are zero.

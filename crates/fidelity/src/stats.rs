@@ -21,6 +21,12 @@ impl Sample {
         Some(Sample { n: values.len(), mean, sd: sd(values).unwrap_or(0.0) })
     }
 
+    /// Of which only the mean of `n` runs is known: given the spread of `other`, and at least that of
+    /// events that come by chance (the square root of their number), lest none in ours mean certainty.
+    pub fn with_spread_of(n: usize, mean: f64, other: Sample) -> Sample {
+        Sample { n, mean, sd: other.sd.max(mean.abs().sqrt()) }
+    }
+
     /// A single value.
     pub fn single(value: f64) -> Sample {
         Sample { n: 1, mean: value, sd: 0.0 }

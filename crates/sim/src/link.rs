@@ -14,13 +14,28 @@ use knee_queue::{
     Admission, AnyAdmission, AnyQdisc, Backlog, DropReason, Ecn, Packet as QueuePacket, Qdisc,
     Shaped, TokenBucket, Verdict,
 };
+use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::rc::Rc;
+
+/// Packets that a discipline dropped after having taken them.
+type Dropped = Rc<RefCell<Vec<u32>>>;
 
 /// What a queue of its own time holds of a packet.
 pub(crate) struct Queued {
     packet: u32,
     len_bytes: u32,
     ecn: Ecn,
+    /// Where it notes its end; nothing once it is on its way.
+    dropped: Option<Dropped>,
+}
+
+impl Drop for Queued {
+    fn drop(&mut self) {
+        if let Some(dropped) = &self.dropped {
+            dropped.borrow_mut().push(self.packet);
+        }
+    }
 }
 
 impl QueuePacket for Queued {
@@ -114,6 +129,7 @@ pub(crate) struct LinkState {
     loss: u64,
     pub(crate) sampled: bool,
     counts: QueueOutcome,
+    dropped: Dropped,
     /// An event for this link is scheduled for then.
     next_event: Time,
 }
@@ -164,6 +180,7 @@ impl LinkState {
             loss: (link.loss.clamp(0.0, 1.0) * (1u64 << 32) as f64).round() as u64,
             sampled: link.sampled,
             counts: QueueOutcome { link: index, ..QueueOutcome::default() },
+            dropped: Dropped::default(),
             next_event: Time::MAX,
         }
     }
@@ -224,13 +241,17 @@ impl LinkState {
             }
             Queue::Shaped(shaped) => {
                 self.counts.offered_pkts += 1;
-                let verdict = shaped.enqueue(Queued { packet: id, len_bytes, ecn }, now);
-                self.after_enqueue(verdict, index, id, packets, now, (events, random))
+                let dropped = Some(Rc::clone(&self.dropped));
+                let queued = Queued { packet: id, len_bytes, ecn, dropped };
+                let verdict = shaped.enqueue(queued, now);
+                self.after_enqueue(verdict, index, packets, now, (events, random))
             }
             Queue::Port(qdisc, _) => {
                 self.counts.offered_pkts += 1;
-                let verdict = qdisc.enqueue(Queued { packet: id, len_bytes, ecn }, now);
-                self.after_enqueue(verdict, index, id, packets, now, (events, random))
+                let dropped = Some(Rc::clone(&self.dropped));
+                let queued = Queued { packet: id, len_bytes, ecn, dropped };
+                let verdict = qdisc.enqueue(queued, now);
+                self.after_enqueue(verdict, index, packets, now, (events, random))
             }
         }
     }
@@ -239,13 +260,12 @@ impl LinkState {
         &mut self,
         verdict: Verdict,
         index: u32,
-        id: u32,
         packets: &mut Packets,
         now: Time,
         (events, random): (&mut Events, &mut Random),
     ) -> Sent {
         if let Verdict::Dropped(_) = verdict {
-            packets.free(id);
+            self.free_dropped(packets);
             return Sent::Dropped;
         }
         self.service(index, packets, now, (events, random));
@@ -281,12 +301,20 @@ impl LinkState {
                 }
                 Queue::Wire | Queue::Fifo(_) => return,
             };
-            let Some(queued) = taken else { break };
+            let Some(mut queued) = taken else { break };
+            queued.dropped = None;
             packets.get_mut(queued.packet).ecn = queued.ecn;
             let arrives = now + serialisation + self.delay + jitter(self.jitter, random);
             events.push(arrives, Event::Arrive { packet: queued.packet });
         }
+        self.free_dropped(packets);
         self.schedule_service(index, now, events);
+    }
+
+    fn free_dropped(&self, packets: &mut Packets) {
+        for id in self.dropped.borrow_mut().drain(..) {
+            packets.free(id);
+        }
     }
 
     /// A scheduled service is due.

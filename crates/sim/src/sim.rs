@@ -297,14 +297,15 @@ impl<'a> Simulation<'a> {
     fn offer_data(&mut self, index: usize) {
         let flow = index / 2;
         let is_server = index % 2 == 1;
-        let left =
-            if is_server { self.apps[flow].request_left } else { self.apps[flow].response_left };
-        let read_at = if is_server { u64::from(self.run.flows[flow].read_at_bytes) } else { 1 };
-        let unread = u64::from(self.socks[index].receiver.unread_bytes);
-        if unread < read_at.min(left).max(1) {
+        let app = &self.apps[flow];
+        let left = if is_server { app.request_left } else { app.response_left };
+        let read_at = if is_server { self.run.flows[flow].read_at_bytes } else { 1 };
+        let sock = &mut self.socks[index];
+        sock.receiver.set_read_at(u64::from(read_at).min(left) as u32);
+        if !sock.is_readable() {
             return;
         }
-        let read = u64::from(self.socks[index].read(&mut self.net));
+        let read = u64::from(sock.read(&mut self.net));
         if is_server {
             if self.apps[flow].request_left == u64::MAX {
                 return;
@@ -467,8 +468,10 @@ impl<'a> Simulation<'a> {
         counters.delivered_ce = u64::from(client.tp.delivered_ce);
         counters.acks_sent = server.counters.acks_sent;
         counters.ce_segs_received = server.counters.ce_segs_received;
+        // What the listening side sent: its SYN-ACK, and answers.
+        counters.timeouts += server.counters.timeouts;
+        counters.syn_timeouts += server.counters.syn_timeouts;
         if matches!(self.run.flows[index].traffic, Traffic::Rpc { .. }) {
-            counters.timeouts += server.counters.timeouts;
             counters.retransmitted_segs += server.counters.retransmitted_segs;
             counters.tail_loss_probes += server.counters.tail_loss_probes;
         }

@@ -162,7 +162,7 @@ fn judge_summary(row: &Row, ours: &[Measured]) -> Result<Vec<Line>, Error> {
     ] {
         // Only a mean over their runs is known: they are given our spread.
         let ours = Sample::of(&all(ours, name)).unwrap_or(Sample::single(f64::NAN));
-        let theirs = Sample { n, mean: row.number(theirs)?, sd: ours.sd };
+        let theirs = Sample::with_spread_of(n, row.number(theirs)?, ours);
         let line = compare::means(metric, theirs, ours, at_least);
         lines.push(line.with_note("our spread for both"));
     }

@@ -124,7 +124,7 @@ fn judge_summary(row: &Row, ours: &[Measured]) -> Result<Vec<Line>, Error> {
         [("rto_per_run", "rto"), ("share_of_runs_with_rto", "has_rto"), ("drops_per_run", "drops")]
     {
         let ours = Sample::of(&all(ours, name)).unwrap_or(Sample::single(f64::NAN));
-        let theirs = Sample { n, mean: row.number(metric)?, sd: ours.sd };
+        let theirs = Sample::with_spread_of(n, row.number(metric)?, ours);
         lines.push(compare::means(metric, theirs, ours, 1.0).with_note("our spread for both"));
     }
     // Theirs is the largest sample of all runs: held against ours of as many.

@@ -68,6 +68,7 @@ impl Sock {
         progress.advanced = after(ack, prior_snd_una);
         if progress.advanced {
             self.tp.icsk_retransmits = 0;
+            self.bytes_acked += u64::from(ack.wrapping_sub(prior_snd_una));
         }
         let prior_highest_sack = self.highest_sack_seq();
         let prior_packets = self.tp.packets_out;
@@ -110,6 +111,7 @@ impl Sock {
                 debug_assert_eq!(rexmit, Rexmit::Nothing, "nothing is out");
             }
             self.process_tlp_ack(ack, &progress, net);
+            self.on_window_update(net);
             return;
         }
 

@@ -1,5 +1,6 @@
 //! A connection begins: SYN, SYN-ACK, ACK, with ECN negotiated on the way.
 
+use super::receive::Receiver;
 use super::rtt::{RTO_INITIAL_MS, from_ticks};
 use super::timers::Pending;
 use super::{Sock, State};
@@ -16,6 +17,7 @@ const SYN_RETRIES_FOR_CWND_1: u32 = 1;
 
 impl Sock {
     pub(crate) fn listen(&mut self) {
+        self.receiver = Receiver::new(&self.host.config, true);
         self.state = State::Listen;
     }
 
@@ -72,7 +74,7 @@ impl Sock {
             seq: self.iss,
             end_seq: self.iss.wrapping_add(1),
             ack_seq: self.tp.rcv_nxt,
-            window_bytes: self.select_window().min(65_535),
+            window_bytes: self.receiver.first_window(),
             ts_val: self.ts_now(),
             ts_ecr: self.receiver.ts_recent,
             flags,
@@ -94,10 +96,8 @@ impl Sock {
     pub(super) fn on_syn_timeout(&mut self, net: &mut Net) {
         self.syn_retries += 1;
         self.counters.retransmitted_segs += 1;
-        if self.state == State::SynSent {
-            self.counters.timeouts += 1;
-            self.counters.syn_timeouts += 1;
-        }
+        self.counters.timeouts += 1;
+        self.counters.syn_timeouts += 1;
         self.send_syn(net);
     }
 
@@ -153,6 +153,9 @@ impl Sock {
         self.tp.snd_nxt = first;
         self.write_seq = first;
         self.snd_sml = first;
+        self.pushed_seq = first;
+        // The acknowledged SYN counts, as in TCP_INFO.
+        self.bytes_acked = 1;
         self.high_seq = first;
         self.cwnd_usage_seq = first;
         self.highest_sack_end = first;

@@ -108,6 +108,11 @@ pub(crate) struct Sock {
     /// End of the last short segment sent (Nagle, Minshall's variant).
     snd_sml: u32,
     writer: Writer,
+    /// End of the last segment sent with PSH.
+    pushed_seq: u32,
+    /// Window probes sent without an answer that opened the window.
+    window_probes: u32,
+    bytes_acked: u64,
 
     // Retransmission.
     rtx: RtxQueue,
@@ -178,7 +183,7 @@ impl Sock {
             sk_pacing_status: 0,
             ..tcp_sock()
         };
-        let receiver = Receiver::new(&host.config);
+        let receiver = Receiver::new(&host.config, false);
         Sock {
             tp,
             wants_ecn: cc.algorithm.needs_ecn(),
@@ -194,6 +199,9 @@ impl Sock {
             max_window: 0,
             snd_sml: iss,
             writer: Writer::default(),
+            pushed_seq: iss,
+            window_probes: 0,
+            bytes_acked: 0,
             rtx: RtxQueue::default(),
             retransmit_hint: None,
             highest_sack_end: iss,
@@ -347,7 +355,7 @@ impl Sock {
             total_retrans: self.counters.retransmitted_segs,
             delivered: self.tp.delivered,
             delivered_ce: self.tp.delivered_ce,
-            bytes_acked: u64::from(self.tp.snd_una.wrapping_sub(self.iss)),
+            bytes_acked: self.bytes_acked,
             pacing_rate_bytes_per_sec: self.tp.sk_pacing_rate,
             rto_us: self.host.jiffies.in_us(self.rtt.rto_jiffies) as u32,
             diag: self.cc.read_diag(&mut self.tp, &mut net.cc),

@@ -19,6 +19,11 @@ pub(super) struct OutOfOrder {
 }
 
 impl OutOfOrder {
+    /// Ranges that SACK reports.
+    pub(super) fn sacks_len(&self) -> usize {
+        self.sacks_len
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }

@@ -1,6 +1,7 @@
 //! Segments leave: what may be sent, as how large a burst, and what waits in the host's own queue.
 
 use super::recovery::Rexmit;
+use super::rtt::RTO_MAX_MS;
 use super::rtx_queue::{Segment, SegmentId, mark};
 use super::seq::after;
 use super::timers::Pending;
@@ -16,6 +17,10 @@ use knee_queue::time::Time;
 
 /// Bytes of a write that are in the socket at once, when no send buffer limits it.
 const WRITE_CHUNK_BYTES: u32 = 1 << 20;
+/// The least time before a stuck sender asks again.
+const PROBE_MIN_US: u64 = 200_000;
+/// When to try again what the host's own queue refused.
+pub(super) const LOCAL_DROP_RETRY_MS: u64 = 500;
 /// Segments that leave before pacing begins.
 const UNPACED_SEGS: u64 = 10;
 /// min_rtt above which the size of bursts halves with each 512 us more.
@@ -49,6 +54,7 @@ impl Sock {
         if self.unsent_bytes() > 0 && !self.corks_tail(net) {
             self.write_xmit(Push::All, net);
         }
+        self.probe_if_stuck(net);
     }
 
     /// Automatic corking: the short end of a write waits until a packet before it has left the host,
@@ -59,7 +65,7 @@ impl Sock {
             return false;
         }
         self.forget_departed(net.now);
-        if self.in_host_bytes <= unsent + self.host.config.skb_overhead_bytes {
+        if self.in_host_bytes < unsent + self.host.config.skb_overhead_bytes {
             return false;
         }
         self.throttle(net);
@@ -133,6 +139,76 @@ impl Sock {
         self.refill(net);
         if self.unsent_bytes() > 0 {
             self.write_xmit(Push::All, net);
+            self.probe_if_stuck(net);
+        }
+    }
+
+    /// Data waits and nothing is out whose ACK could set it going: the window is closed, or the
+    /// host's own queue refused it. A timer asks again.
+    #[inline]
+    fn probe_if_stuck(&mut self, net: &mut Net) {
+        if self.tp.packets_out == 0
+            && self.unsent_bytes() > 0
+            && self.retransmit.pending == Pending::Nothing
+        {
+            let least = self.host.jiffies.of_us(PROBE_MIN_US);
+            self.arm_retransmit(Pending::WindowProbe, self.rtt.rto_jiffies.max(least), net);
+        }
+    }
+
+    /// The timer of a stuck sender: as much as the window takes, or a packet that has to be answered.
+    pub(super) fn send_window_probe(&mut self, net: &mut Net) {
+        if self.tp.packets_out > 0 || self.unsent_bytes() == 0 {
+            self.window_probes = 0;
+            return;
+        }
+        let window = self.wnd_end().wrapping_sub(self.tp.snd_nxt);
+        let mut refused = false;
+        if window > 0 && window <= i32::MAX as u32 {
+            let bytes = self.unsent_bytes().min(window).min(self.mss());
+            refused = self.send_burst(bytes, net) == 0;
+        } else {
+            let mut packet = self.packet();
+            packet.seq = self.tp.snd_una.wrapping_sub(1);
+            packet.end_seq = packet.seq;
+            packet.ecn = if self.sends_ect(false) { Ecn::Ect0 } else { Ecn::NotEct };
+            let _ = net.transmit(packet);
+        }
+        if self.tp.packets_out > 0 {
+            self.window_probes = 0;
+            return;
+        }
+        self.window_probes += 1;
+        let jiffies = if refused {
+            self.host.jiffies.of_ms(LOCAL_DROP_RETRY_MS)
+        } else {
+            self.window_probe_jiffies()
+        };
+        self.arm_retransmit(Pending::WindowProbe, jiffies, net);
+    }
+
+    /// Probes of a closed window double their distance.
+    fn window_probe_jiffies(&self) -> u32 {
+        let least = self.host.jiffies.of_us(PROBE_MIN_US);
+        let base = u64::from(self.rtt.rto_jiffies.max(least));
+        let most = u64::from(self.host.jiffies.of_ms(RTO_MAX_MS));
+        (base << self.window_probes.min(9)).min(most) as u32
+    }
+
+    /// An ACK came while nothing was out: does the window take the next segment now?
+    pub(super) fn on_window_update(&mut self, net: &mut Net) {
+        if self.unsent_bytes() == 0 {
+            return;
+        }
+        let window = self.wnd_end().wrapping_sub(self.tp.snd_nxt);
+        if window <= i32::MAX as u32 && self.unsent_bytes().min(self.mss()) <= window {
+            self.window_probes = 0;
+            if self.retransmit.pending == Pending::WindowProbe {
+                self.retransmit.disarm();
+            }
+            self.restart_after_idle(net);
+        } else {
+            self.arm_retransmit(Pending::WindowProbe, self.window_probe_jiffies(), net);
         }
     }
 
@@ -316,7 +392,8 @@ impl Sock {
         if self.tp.sk_pacing_status == 0 {
             limit = limit.min(u64::from(self.host.config.limit_output_bytes));
         }
-        if u64::from(self.in_host_bytes) <= limit << factor || self.rtx.len() <= 1 {
+        // Linux counts from 1, so the limit itself is too much.
+        if u64::from(self.in_host_bytes) < limit << factor || self.rtx.len() <= 1 {
             return false;
         }
         self.throttle(net);
@@ -356,9 +433,8 @@ impl Sock {
             let len = left.min(mss);
             let seq = self.tp.snd_nxt;
             let end_seq = seq.wrapping_add(len);
-            let ends_write = end_seq == self.write_seq && self.writer.pending_bytes == 0;
-            let id =
-                self.rtx.push(Segment::new(seq, end_seq, if ends_write { mark::PSH } else { 0 }));
+            let marks = if self.pushes(end_seq) { mark::PSH } else { 0 };
+            let id = self.rtx.push(Segment::new(seq, end_seq, marks));
             if !self.transmit_segment(id, false, net) {
                 self.rtx.drop_last();
                 self.enter_cwr(net);
@@ -378,6 +454,17 @@ impl Sock {
         }
         self.end_departure(prior_wstamp_ns, bytes - left);
         sent
+    }
+
+    /// Whether a segment asks to be handed to the application: the last of a write, and one in each
+    /// half of the largest window.
+    fn pushes(&mut self, end_seq: u32) -> bool {
+        let ends_write = end_seq == self.write_seq && self.writer.pending_bytes == 0;
+        let forced = end_seq.wrapping_sub(self.pushed_seq) > self.max_window / 2;
+        if ends_write || forced {
+            self.pushed_seq = end_seq;
+        }
+        ends_write || forced
     }
 
     // ---- pacing ----
@@ -534,7 +621,8 @@ impl Sock {
             && jiffies_since(now, self.tp.snd_cwnd_stamp) >= self.rtt.rto_jiffies
             && !self.cc.algorithm().has_cong_control()
         {
-            if self.tp.icsk_ca_state == ca_state::OPEN {
+            // A writer that waits for room is not idle.
+            if self.tp.icsk_ca_state == ca_state::OPEN && self.writer.pending_bytes == 0 {
                 let used = self.snd_cwnd_used.max(self.host.config.initial_cwnd_pkts);
                 if used < self.tp.snd_cwnd {
                     self.tp.snd_ssthresh = self.current_ssthresh();

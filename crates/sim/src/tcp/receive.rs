@@ -29,6 +29,8 @@ const COMPRESSED_MAX: u32 = 44;
 const DUP_ACKS_AT_ONCE: u32 = 3;
 const COMPRESSED_DELAY_MAX_NS: u64 = 1_000_000;
 const COMPRESSED_SLACK_NS: u64 = 100_000;
+/// Time between answers to unacceptable segments without data.
+const OUT_OF_WINDOW_ACK_MS: u64 = 500;
 /// Window that a new connection offers at most.
 const FIRST_WINDOW_BYTES: u32 = 65_535;
 
@@ -49,8 +51,9 @@ pub(crate) struct Receiver {
     /// What arrived beyond a gap.
     pub(super) out_of_order: OutOfOrder,
 
-    /// Bytes in order that the application has not read.
+    /// Bytes in order that the application has not read, and how many it waits for.
     pub(crate) unread_bytes: u32,
+    read_at_bytes: u32,
     pub(super) received_bytes: u64,
 
     // Window.
@@ -87,6 +90,8 @@ pub(crate) struct Receiver {
     pub(super) compressed_acks: u32,
     compressed_rcv_nxt: u32,
     dup_acks: u32,
+    /// Jiffies of the last answer to an unacceptable segment without data.
+    out_of_window_ack_at: Option<u32>,
     pub(super) compressed_ack: LazyTimer,
 
     // Timestamps and the receiver's own RTT, us << 3.
@@ -102,26 +107,31 @@ pub(crate) struct Receiver {
 }
 
 impl Receiver {
-    pub(super) fn new(config: &HostConfig) -> Receiver {
+    pub(super) fn new(config: &HostConfig, listens: bool) -> Receiver {
         let advmss = config.mtu_bytes - 52;
         let window_ratio =
             if config.linux >= LinuxVersion::V6_12 { WINDOW_RATIO_6_6 } else { WINDOW_RATIO_6_1 };
         let full_space = share(config.rcvbuf_initial_bytes, window_ratio);
         let space = config.rcvbuf_max_bytes.max(config.rcvbuf_initial_bytes);
+        // Room for one segment is kept back.
+        let window_clamp = full_space.saturating_sub(advmss).max(2 * advmss).min(full_space);
+        // The listening side knows by now that timestamps take 12 bytes of each segment.
+        let mss = if listens { advmss } else { advmss + 12 };
         let first_window =
-            if full_space > advmss { full_space - full_space % (advmss + 12) } else { full_space };
+            if full_space > mss { full_space - full_space % mss } else { full_space };
         let rcv_wnd = first_window.min(FIRST_WINDOW_BYTES);
         Receiver {
             peer_sack: config.sack,
             out_of_order: OutOfOrder::default(),
             unread_bytes: 0,
+            read_at_bytes: 1,
             received_bytes: 0,
             rcvbuf: config.rcvbuf_initial_bytes,
             rcvbuf_max: config.rcvbuf_max_bytes,
             window_ratio,
             measures_ratio: config.linux >= LinuxVersion::V6_12,
-            window_clamp: full_space,
-            rcv_ssthresh: rcv_wnd,
+            window_clamp,
+            rcv_ssthresh: rcv_wnd.min(window_clamp),
             rcv_wnd,
             rcv_wup: 0,
             window_scale: space.max(1).ilog2().saturating_sub(15).min(14),
@@ -139,6 +149,7 @@ impl Receiver {
             compressed_acks: 0,
             compressed_rcv_nxt: 0,
             dup_acks: 0,
+            out_of_window_ack_at: None,
             compressed_ack: LazyTimer::default(),
             ts_recent: 0,
             ts_ecr: 0,
@@ -157,6 +168,20 @@ impl Receiver {
         self.space_us = now_us;
         self.lrcvtime = jiffies;
         self.ato_min = host.jiffies.of_ms(ATO_MIN_MS);
+    }
+
+    /// The application wants to be woken for so much (`SO_RCVLOWAT`): the buffer has to hold it.
+    pub(crate) fn set_read_at(&mut self, bytes: u32) {
+        self.read_at_bytes = bytes.min(self.rcvbuf_max.max(self.rcvbuf) / 2).max(1);
+        if 2 * self.read_at_bytes > self.rcvbuf {
+            self.rcvbuf = 2 * self.read_at_bytes;
+            self.window_clamp = share(self.rcvbuf, self.window_ratio);
+        }
+    }
+
+    /// The window that a SYN or SYN-ACK offers: not scaled.
+    pub(super) fn first_window(&self) -> u32 {
+        self.rcv_wnd.min(FIRST_WINDOW_BYTES)
     }
 
     pub(super) fn forget_data(&mut self) {
@@ -213,7 +238,13 @@ impl Sock {
     /// A segment arrives on an established connection.
     pub(super) fn on_segment(&mut self, packet: &Packet, net: &mut Net) {
         let payload_bytes = packet.payload_bytes();
-        if !after(packet.seq, self.receiver.rcv_wup) {
+        if self.is_out_of_date(packet, payload_bytes) {
+            self.on_unacceptable(packet, payload_bytes, net);
+            return;
+        }
+        if !after(packet.seq, self.receiver.rcv_wup)
+            && !before(packet.ts_val, self.receiver.ts_recent)
+        {
             self.receiver.ts_recent = packet.ts_val;
         }
         self.receiver.ts_ecr = packet.ts_ecr;
@@ -235,6 +266,46 @@ impl Sock {
         if self.tp.icsk_ack_pending & ack_pending::SCHED != 0 {
             self.decide_ack(net);
         }
+    }
+
+    /// Wholly below the last ACK, or with a timestamp older than one seen (PAWS) by more than a tick
+    /// (RFC 7323); but old pure ACKs that only come late are harmless.
+    #[inline]
+    fn is_out_of_date(&self, packet: &Packet, payload_bytes: u32) -> bool {
+        if before(packet.end_seq, self.receiver.rcv_wup) {
+            return true;
+        }
+        let older_by = self.receiver.ts_recent.wrapping_sub(packet.ts_val) as i32;
+        if older_by <= 1 {
+            return false;
+        }
+        let late_ack = payload_bytes == 0
+            && packet.seq == self.tp.rcv_nxt
+            && packet.ack_seq == self.tp.snd_una
+            && packet.window_bytes == self.snd_wnd;
+        !late_ack
+    }
+
+    /// A segment that cannot be taken is answered, so that a peer that has lost its way finds it;
+    /// one without data at most twice a second.
+    fn on_unacceptable(&mut self, packet: &Packet, payload_bytes: u32, net: &mut Net) {
+        let now = net.cc.jiffies;
+        if payload_bytes > 0 {
+            if before(packet.seq, self.tp.rcv_nxt) {
+                self.receiver.enter_quickack_mode(MAX_QUICKACKS);
+                let end = packet.end_seq;
+                let end = if after(end, self.tp.rcv_nxt) { self.tp.rcv_nxt } else { end };
+                self.receiver.out_of_order.dsack = Some((packet.seq, end));
+            }
+        } else {
+            let half_second = self.host.jiffies.of_ms(OUT_OF_WINDOW_ACK_MS);
+            let last = self.receiver.out_of_window_ack_at;
+            if last.is_some_and(|last| jiffies_since(now, last) < half_second) {
+                return;
+            }
+            self.receiver.out_of_window_ack_at = Some(now);
+        }
+        self.send_ack(net);
     }
 
     fn on_data(&mut self, packet: &Packet, payload_bytes: u32, net: &mut Net) {
@@ -388,15 +459,17 @@ impl Sock {
         let (seq, end_seq) = (packet.seq, packet.end_seq);
         let new = self.receiver.out_of_order.insert(seq, end_seq);
         if self.receiver.peer_sack {
-            if self.receiver.compressed_acks > 0
-                && self.receiver.out_of_order.sack_place(seq, end_seq) >= SACKS_EXPECTED
-            {
+            let place = self.receiver.out_of_order.sack_place(seq, end_seq);
+            if self.receiver.compressed_acks > 0 && place >= SACKS_EXPECTED {
+                // A range that grows is in the ACK that it releases, a new one is not.
+                if place < self.receiver.out_of_order.sacks_len() {
+                    self.receiver.out_of_order.note_sack(seq, end_seq);
+                }
                 self.send_ack(net);
-                self.tp.icsk_ack_pending |= ack_pending::SCHED;
             }
             self.receiver.out_of_order.note_sack(seq, end_seq);
         }
-        if new {
+        if new && self.receiver.peer_sack {
             self.grow_window(payload_bytes);
         }
     }
@@ -519,7 +592,11 @@ impl Sock {
     #[inline]
     fn decide_ack(&mut self, net: &mut Net) {
         let unacked = self.tp.rcv_nxt.wrapping_sub(self.receiver.rcv_wup);
-        if unacked > self.receiver.rcv_mss
+        // Where the window would shrink, reading sends the ACK, unless nobody is going to read yet.
+        let every_second = unacked > self.receiver.rcv_mss
+            && (self.receiver.unread_bytes < self.receiver.read_at_bytes
+                || self.new_window() >= self.receiver.rcv_wnd);
+        if every_second
             || self.receiver.in_quickack_mode()
             || self.tp.icsk_ack_pending & ack_pending::NOW != 0
         {
@@ -596,6 +673,13 @@ impl Sock {
     }
 
     // ---- the application reads ----
+
+    /// Whether the application is to be woken: what it waits for is there, or will not fit.
+    pub(crate) fn is_readable(&self) -> bool {
+        let receiver = &self.receiver;
+        receiver.unread_bytes >= receiver.read_at_bytes
+            || (receiver.unread_bytes > 0 && self.receive_window() <= receiver.rcv_mss)
+    }
 
     /// The application reads all there is; that may send an ACK or open the window.
     pub(crate) fn read(&mut self, net: &mut Net) -> u32 {
@@ -708,7 +792,7 @@ mod tests {
             rcvbuf_max_bytes: 512 << 20,
             ..HostConfig::new(LinuxVersion::V6_1)
         };
-        let receiver = Receiver::new(&config);
+        let receiver = Receiver::new(&config, true);
         let segments = (receiver.window_clamp - receiver.rcv_ssthresh).div_ceil(2 * 1448);
         assert_eq!(segments, 1426);
         assert_eq!(receiver.window_scale, 14);

@@ -1,6 +1,7 @@
 //! A socket's timers. Re-arming one costs nothing: a scheduled event that comes too early schedules
 //! the next.
 
+use super::output::LOCAL_DROP_RETRY_MS;
 use super::recovery::Rexmit;
 use super::rtt::RTO_MAX_MS;
 use super::{Sock, State};
@@ -69,6 +70,7 @@ pub(super) enum Pending {
     Retransmit,
     LossProbe,
     Reordering,
+    WindowProbe,
 }
 
 #[derive(Debug, Default)]
@@ -132,7 +134,7 @@ impl Sock {
     /// Arms the retransmission timer for `what` in `jiffies`, after what pacing holds back.
     #[inline]
     pub(super) fn arm_retransmit(&mut self, what: Pending, mut jiffies: u32, net: &mut Net) {
-        if what != Pending::Reordering {
+        if what != Pending::Reordering && self.tp.packets_out > 0 {
             jiffies = jiffies.saturating_add(self.pacing_delay_jiffies(net));
         }
         let jiffies = jiffies.min(self.host.jiffies.of_ms(RTO_MAX_MS));
@@ -146,7 +148,8 @@ impl Sock {
         if self.wstamp_ns <= now_ns {
             return 0;
         }
-        self.host.jiffies.of_us((self.wstamp_ns - now_ns) / 1000)
+        let hz = u64::from(self.host.config.hz);
+        ((self.wstamp_ns - now_ns) * hz / 1_000_000_000) as u32
     }
 
     /// How far off the timeout of the first outstanding segment is; negative if it has passed.
@@ -216,6 +219,10 @@ impl Sock {
             (_, Pending::Nothing) => {}
             (_, Pending::Reordering) => self.on_reordering_timeout(net),
             (_, Pending::LossProbe) => self.send_loss_probe(net),
+            (_, Pending::WindowProbe) => {
+                self.retransmit.pending = Pending::Nothing;
+                self.send_window_probe(net);
+            }
             (_, Pending::Retransmit) => {
                 self.retransmit.pending = Pending::Nothing;
                 self.on_retransmit_timeout(net);
@@ -231,10 +238,10 @@ impl Sock {
         self.enter_loss(net);
         self.tp.icsk_retransmits = self.tp.icsk_retransmits.saturating_add(1);
         let head = self.rtx.first_id();
-        if !self.retransmit_segment(head, net) {
-            // The original still sits in the host's own queue: look again soon.
-            let half_second = self.host.jiffies.of_ms(500);
-            self.arm_retransmit(Pending::Retransmit, half_second, net);
+        let is_in_host = self.rtx.get(head).leaves_host > net.now;
+        if !self.retransmit_segment(head, net) && !is_in_host {
+            let soon = self.host.jiffies.of_ms(LOCAL_DROP_RETRY_MS);
+            self.arm_retransmit(Pending::Retransmit, soon, net);
             return;
         }
         self.rtt.back_off(&self.host);
