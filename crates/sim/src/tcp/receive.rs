@@ -99,6 +99,9 @@ pub(crate) struct Receiver {
     pub(super) ts_ecr: u32,
     last_ts_ecr: u32,
     rcv_rtt_us: u32,
+    /// The window being timed: its end, and when it began, us (0: none).
+    rcv_rtt_seq: u32,
+    rcv_rtt_since_us: u64,
 
     // Receive buffer tuning: bytes read per round trip.
     space_bytes: u32,
@@ -155,6 +158,8 @@ impl Receiver {
             ts_ecr: 0,
             last_ts_ecr: 0,
             rcv_rtt_us: 0,
+            rcv_rtt_seq: 0,
+            rcv_rtt_since_us: 0,
             space_bytes: rcv_wnd.min(10 * advmss),
             space_seq: 0,
             space_us: 0,
@@ -352,6 +357,7 @@ impl Sock {
     fn on_data_in_order(&mut self, packet: &Packet, payload_bytes: u32, net: &mut Net) {
         self.tp.icsk_ack_pending |= ack_pending::SCHED;
         self.measure_rcv_mss(packet, payload_bytes);
+        self.measure_rcv_rtt_by_window();
         let now = net.cc.jiffies;
         let receiver = &mut self.receiver;
         if receiver.ato == 0 {
@@ -738,6 +744,24 @@ impl Sock {
         } else {
             receiver.rcv_rtt_us - (receiver.rcv_rtt_us >> 3) + sample_us
         };
+    }
+
+    /// A window's worth of data takes a round trip at least: a shorter time than thought counts.
+    #[inline]
+    fn measure_rcv_rtt_by_window(&mut self) {
+        let (now_us, rcv_nxt) = (self.tp.tcp_mstamp, self.tp.rcv_nxt);
+        let receiver = &mut self.receiver;
+        if receiver.rcv_rtt_since_us != 0 {
+            if before(rcv_nxt, receiver.rcv_rtt_seq) {
+                return;
+            }
+            let elapsed_us = (now_us - receiver.rcv_rtt_since_us).clamp(1, 500_000_000) as u32;
+            if receiver.rcv_rtt_us == 0 || elapsed_us << 3 < receiver.rcv_rtt_us {
+                receiver.rcv_rtt_us = elapsed_us << 3;
+            }
+        }
+        receiver.rcv_rtt_seq = rcv_nxt.wrapping_add(receiver.rcv_wnd);
+        receiver.rcv_rtt_since_us = now_us;
     }
 
     /// Receive buffer tuning: room for twice what was read in the last round trip, and for growth.
