@@ -163,7 +163,10 @@ static void cubic_start_epoch(struct cubic *ca, u32 cwnd, u32 acked, u32 now)
 	}
 }
 
-/* W(t + RTT); |t - K| below 2^21 time units (half an hour) keeps the cube within 64 bits. */
+/*
+ * W(t + RTT). 410 * |t - K|^3 keeps within 64 bits up to 355,668 time units, 5.8 minutes without a
+ * reduction; beyond it wraps, as Linux's does.
+ */
 static u32 cubic_target(const struct cubic *ca, u32 now)
 {
 	u64 t = (u64)(u32)(now - ca->epoch_start) + usecs_to_jiffies(ca->delay_min_us);

@@ -182,18 +182,23 @@ char cc_license[] SEC("license") = "Dual BSD/GPL";
 		return (type *)((struct inet_connection_sock *)sk)->icsk_ca_priv; \
 	}
 
+/* The kernel's numbers for a map of socket storage (its own header would bring all its types). */
+#define CC_MAP_TYPE_SK_STORAGE	24
+#define CC_MAP_NO_PREALLOC	1
+#define CC_SK_STORAGE_CREATE	1
+
 /* A state that passes the private area lives in socket storage; NULL: none could be had. */
-#define CC_LARGE_STATE(algorithm, type)						\
+#define CC_LARGE_STATE(algorithm, state_type)					\
 	struct {								\
-		__uint(type, BPF_MAP_TYPE_SK_STORAGE);				\
-		__uint(map_flags, BPF_F_NO_PREALLOC);				\
+		__uint(type, CC_MAP_TYPE_SK_STORAGE);				\
+		__uint(map_flags, CC_MAP_NO_PREALLOC);				\
 		__type(key, int);						\
-		__type(value, type);						\
+		__type(value, state_type);					\
 	} cc_storage_##algorithm SEC(".maps");					\
-	static __always_inline type *cc_state(const struct sock *sk)		\
+	static __always_inline state_type *cc_state(const struct sock *sk)	\
 	{									\
 		return bpf_sk_storage_get(&cc_storage_##algorithm, (void *)sk, 0,	\
-					  BPF_SK_STORAGE_GET_F_CREATE);		\
+					  CC_SK_STORAGE_CREATE);		\
 	}
 
 #define CC_NO_STATE(algorithm)

@@ -256,7 +256,7 @@ static inline void cc_fallback(struct sock *sk, const char *name)
 	cc_host->fallback_asked = 1;
 }
 
-/* Whether ECN was negotiated, or the connection does not exist yet and so cannot tell. */
+/* Whether ECN was negotiated. */
 static inline bool cc_ecn_negotiated(const struct sock *sk)
 {
 	return ((const struct tcp_sock *)sk)->ecn_flags & TCP_ECN_OK;

@@ -42,7 +42,7 @@ pub mod ca_state {
     pub const LOSS: u8 = 4;
 }
 
-/// Events of [`Algorithm::cwnd_event`].
+/// Events of [`Instance::cwnd_event`].
 pub mod ca_event {
     /// First transmission with nothing in flight.
     pub const TX_START: u32 = 0;
@@ -173,7 +173,7 @@ unsafe extern "C" {
 /// A parameter of an algorithm.
 #[derive(Clone, Debug)]
 pub struct ParamInfo {
-    /// As in `--set name=value`.
+    /// As in an experiment file's `params`.
     pub name: &'static str,
     /// The value if none is given.
     pub default: u32,
@@ -343,6 +343,15 @@ impl Algorithm {
                 std::slice::from_raw_parts(raw.diag, *raw.diag_len as usize),
             )
         };
+        // As the kernel demands; the calls below rely on it.
+        assert!(
+            ops.ssthresh.is_some()
+                && ops.undo_cwnd.is_some()
+                && ops.cong_avoid.is_some() != ops.cong_control.is_some(),
+            "algorithms/{}.c needs ssthresh, undo_cwnd, and cong_avoid or cong_control",
+            raw.name
+        );
+        assert_eq!(text(ops.name.as_ptr()), raw.name, "algorithms/{}.c: its .name", raw.name);
         let params = params
             .iter()
             .map(|param| ParamInfo {

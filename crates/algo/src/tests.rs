@@ -46,6 +46,17 @@ fn the_mirrors_have_the_layout_of_the_c_structs() {
     assert_eq!(rows, ours.len(), "a field is missing on the C side");
 }
 
+#[test]
+fn every_algorithm_has_what_the_kernel_demands() {
+    // Reading the tables asserts it; a parameter's default must be one of its values.
+    for algorithm in Algorithm::all() {
+        for param in algorithm.params() {
+            assert!((param.min..=param.max).contains(&param.default), "{}", param.name);
+        }
+        assert!(algorithm.state_bytes() <= PRIVATE_AREA_BYTES, "{}", algorithm.name());
+    }
+}
+
 struct Flow {
     algorithm: Instance,
     host: Host,

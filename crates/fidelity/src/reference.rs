@@ -180,7 +180,8 @@ mod tests {
     #[test]
     fn the_projects_own_copy_can_be_read() {
         let reference = Reference::new(crate::REFERENCE);
-        assert_eq!(reference.table("runs_bulk_mix.csv").unwrap().len(), 240);
+        let runs = reference.table("runs_bulk_mix.csv").unwrap();
+        assert!(runs.len() >= 240 && runs.iter().all(|run| run.number("tlp").is_ok()));
         let series = reference.series("start-dctcp-1g-200us-K20-info").unwrap();
         assert_eq!(series[0].number("cwnd"), Ok(10.0));
         assert!(!reference.has_series("no-such"));

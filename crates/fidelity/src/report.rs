@@ -31,9 +31,9 @@ pub struct Counts {
 }
 
 impl Report {
-    /// Why a line that is not ok is known, if it is.
+    /// Why a line that differs is known to, if it is.
     fn cause(&self, case: &str, line: &Line) -> Option<&str> {
-        if line.verdict == Verdict::Ok {
+        if line.verdict != Verdict::Differs {
             return None;
         }
         let exception = self.exceptions.iter().find(|known| known.covers(case, &line.metric));
