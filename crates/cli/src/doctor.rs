@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use knee_algo::Algorithm;
 use knee_exp::machine::{self, Build};
@@ -14,6 +15,10 @@ use crate::{Failure, print};
 const CAP_NET_ADMIN: u64 = 1 << 12;
 const CAP_SYS_ADMIN: u64 = 1 << 21;
 const CAP_BPF: u64 = 1 << 39;
+/// The first kernel whose congestion controls knee can load.
+const OLDEST_KERNEL: (u32, u32) = (6, 4);
+/// As in `crates/bpf/build.rs`.
+const CLANGS: [&str; 6] = ["clang", "clang-21", "clang-20", "clang-19", "clang-18", "clang-17"];
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -88,9 +93,18 @@ fn kernel_side() -> Vec<Finding> {
         || capabilities & (CAP_BPF | CAP_NET_ADMIN) == CAP_BPF | CAP_NET_ADMIN;
     let present = |ok| if ok { "yes".to_owned() } else { "no".to_owned() };
     let btf = Path::new("/sys/kernel/btf/vmlinux").exists();
-    let clang = in_path("clang");
+    let clang = find_clang();
+    let release = machine::kernel_release();
+    let new_enough = release.as_deref().and_then(version_of).is_some_and(|v| v >= OLDEST_KERNEL);
     let bpffs = mounts("bpf");
     vec![
+        Finding {
+            part,
+            what: "kernel version",
+            ok: Some(new_enough),
+            found: release.unwrap_or_else(|| "unknown".into()),
+            remedy: "loading needs Linux 6.4 or later",
+        },
         Finding {
             part,
             what: "BTF of the kernel",
@@ -116,8 +130,8 @@ fn kernel_side() -> Vec<Finding> {
             part,
             what: "clang",
             ok: Some(clang.is_some()),
-            found: clang.unwrap_or_else(|| "not in PATH".into()),
-            remedy: "install the package clang",
+            found: clang.unwrap_or_else(|| "none that compiles for BPF".into()),
+            remedy: "install the package clang, or set KNEE_CLANG, and build knee again",
         },
     ]
 }
@@ -128,11 +142,26 @@ fn effective_capabilities() -> Option<u64> {
     u64::from_str_radix(value.trim(), 16).ok()
 }
 
-fn in_path(program: &str) -> Option<String> {
-    let path = std::env::var_os("PATH")?;
-    let found =
-        std::env::split_paths(&path).map(|dir| dir.join(program)).find(|path| path.is_file())?;
-    Some(found.display().to_string())
+/// Name and version of the first clang that compiles for BPF, sought as `crates/bpf/build.rs` does.
+fn find_clang() -> Option<String> {
+    let named = std::env::var("KNEE_CLANG").ok();
+    let mut all = named.into_iter().chain(CLANGS.iter().map(|name| (*name).to_owned()));
+    let output = |clang: &str, args: &[&str]| {
+        let output = Command::new(clang).args(args).stdin(Stdio::null()).output().ok()?;
+        output.status.success().then_some(output.stdout)
+    };
+    let args =
+        ["-target", "bpf", "-mcpu=v3", "-E", "-x", "c", "/dev/null", "-o", "/dev/null"].as_slice();
+    let clang = all.find(|clang| output(clang, args).is_some())?;
+    let about = output(&clang, &["--version"]).unwrap_or_default();
+    let about = String::from_utf8_lossy(&about);
+    Some(format!("{clang}: {}", about.lines().next().unwrap_or("unknown version").trim()))
+}
+
+/// `6.18.4-generic` is (6, 18).
+fn version_of(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
 }
 
 /// Where a file system of this type is mounted.
@@ -169,4 +198,19 @@ fn in_words(findings: &[Finding]) -> String {
         }
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernel_releases_are_compared_as_numbers() {
+        assert_eq!(version_of("6.18.4-generic"), Some((6, 18)));
+        assert_eq!(version_of("6.4-rc1"), Some((6, 4)));
+        assert_eq!(version_of("next"), None);
+        assert!(
+            version_of("6.10.0") > Some(OLDEST_KERNEL) && version_of("5.15") < Some(OLDEST_KERNEL)
+        );
+    }
 }

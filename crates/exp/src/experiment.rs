@@ -160,12 +160,14 @@ impl Experiment {
             let resolved = RefCell::default();
             read_axes(&Reader::root(path, &root, &resolved).only(TOP_LEVEL)?)?
         };
+        let (params, set) = split_params(set, &axes);
         let set = apply_set(path, &mut root, &mut axes, set)?;
         let resolved = RefCell::default();
         let reader = Reader::root(path, &root, &resolved).only(TOP_LEVEL)?;
         let own_cases = read_cases(&reader)?;
         let published = read_published(&reader, &own_cases, &axes)?;
-        let cases = choose_cases(path, own_cases, &overrides.cc)?;
+        let mut cases = choose_cases(path, own_cases, &overrides.cc)?;
+        set_params(path, &mut cases, &params)?;
         let run = reader.need_child("run")?.only(RUN_KEYS)?;
         let in_file = run.u32_or("repeat", 1..=MAX_RUNS as u32, 1)?;
         let repeat = overrides.repeat.unwrap_or(in_file);
@@ -399,6 +401,42 @@ fn apply_set(
         later.push((key, node));
     }
     Ok(later)
+}
+
+/// `params.NAME` of the cases, unless the file varies it, and the rest.
+fn split_params(set: Vec<(String, Node)>, axes: &[Axis]) -> (tree::Table, tree::Table) {
+    set.into_iter().partition(|(key, _)| {
+        key.starts_with("params.") && !axes.iter().any(|axis| axis.path == *key)
+    })
+}
+
+/// Gives every case whose algorithm has the parameter this value of it.
+fn set_params(path: &Path, cases: &mut [Case], params: &[(String, Node)]) -> Result<(), Error> {
+    for (key, node) in params {
+        let wrong = |message: String| Error::Input {
+            file: path.to_owned(),
+            origin: node.origin,
+            key: key.clone(),
+            value: node.show(),
+            message,
+        };
+        let name = key.strip_prefix("params.").unwrap_or(key);
+        let mut known: Vec<&str> = Vec::new();
+        let mut is_known = false;
+        for cc in cases.iter_mut().filter_map(|case| case.cc.as_mut()) {
+            let names = cc.algorithm.params().iter().map(|info| -> &str { info.name });
+            known.extend(names.clone());
+            if names.clone().any(|known| known == name) {
+                is_known = true;
+                set_param(cc, name, node).map_err(wrong)?;
+            }
+        }
+        if !is_known {
+            let near = did_you_mean(name, known);
+            return Err(wrong(format!("no case has an algorithm with this parameter{near}")));
+        }
+    }
+    Ok(())
 }
 
 // ---- [vary] ----

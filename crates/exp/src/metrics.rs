@@ -1,7 +1,7 @@
 //! What is measured of a run, by the kind of its traffic.
 
 use knee_queue::time::{Duration, PS_PER_S, Time};
-use knee_sim::outcome::{FlowOutcome, Outcome};
+use knee_sim::outcome::{FlowOutcome, Outcome, RpcRecord};
 use knee_sim::spec::Run;
 
 use crate::scenario::Scenario;
@@ -54,7 +54,7 @@ pub enum Metric {
     Unfinished,
     /// From a request's write to the last byte of its answer.
     Latency,
-    /// Completed exchanges.
+    /// Exchanges completed in the window.
     Exchanges,
     /// Of a ping.
     Rtt,
@@ -62,11 +62,11 @@ pub enum Metric {
     Unanswered,
     /// Packets waiting, at each sample.
     Queue,
-    /// Bytes sent, as a share of what the rate allows.
+    /// Bytes sent in the whole run, as a share of what the rate allows.
     Utilisation,
-    /// Packets that a queue dropped.
+    /// Packets that a queue dropped in the whole run.
     Drops,
-    /// Packets that it marked.
+    /// Packets that it marked in the whole run.
     Marks,
 }
 
@@ -360,12 +360,14 @@ fn measure_flows(
     let known = members.iter().filter(|i| **i < outcome.flows.len());
     measured.record(M::Unfinished, known.filter(unfinished).count() as u64);
     if measured.kind == Kind::Rpc {
+        let window = scenario.window(outcome.end);
         let groups = &run.flows;
-        let of_these = |flow: u32| {
-            groups.get(flow as usize).is_some_and(|f| f.group == groups[members[0]].group)
+        let counts = |rpc: &&RpcRecord| {
+            let flow = groups.get(rpc.flow as usize);
+            flow.is_some_and(|flow| flow.group == groups[members[0]].group)
+                && window.is_none_or(|window| window.holds(rpc.start + rpc.latency))
         };
-        let count = outcome.rpcs.iter().filter(|rpc| of_these(rpc.flow)).count();
-        measured.record(M::Exchanges, count as u64);
+        measured.record(M::Exchanges, outcome.rpcs.iter().filter(counts).count() as u64);
     }
 }
 

@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet};
 
 use knee_queue::time::{Duration, Rate};
 use knee_queue::{
-    DropTailConfig, Limit, MarkAt, MarkWhen, NotEctAbove, PieConfig, PieDelay, QueueConfig,
-    StepConfig,
+    ConfigError, DropTailConfig, Limit, MarkAt, MarkWhen, NotEctAbove, PieConfig, PieDelay,
+    QueueConfig, StepConfig,
 };
 use knee_sim::spec::{HostConfig, LinuxVersion, Network, NodeId, Serialisation};
 use knee_sim::topology::{Cable, Dumbbell, LeafSpine, Star};
@@ -18,6 +18,8 @@ use crate::units::{Burst, Pkts, QueueLimit, Share, Size};
 /// Ethernet's header, which queues count with a packet.
 const ETHERNET_BYTES: u32 = 14;
 const MAX_HOSTS: u64 = 10_000;
+/// Of a socket.
+const MAX_BUFFER_BYTES: u32 = 1 << 30;
 const MAX_FABRIC_CABLES: u64 = 50_000;
 
 /// Where each topology's names come from; the keys of `[network]` are these and `topology`.
@@ -224,6 +226,18 @@ fn read_host(reader: &Reader<'_>, base: HostConfig) -> Result<HostConfig, Error>
         u32::try_from(size.0)
             .map_err(|_| reader.error(key, "must be at most 4 GB, as in \"6 MiB\""))
     };
+    // Defaults are not checked: with an MTU of 64 KB some are below four packets.
+    let buffer = |key: &str, mtu: u32, default: u32| -> Result<u32, Error> {
+        let value = bytes(key, default)?;
+        let least = 4 * mtu;
+        if reader.has(key) && !(least..=MAX_BUFFER_BYTES).contains(&value) {
+            return Err(reader.error(
+                key,
+                format!("must be from {least} B (4 packets of the MTU) to 1 GiB, as in \"6 MiB\""),
+            ));
+        }
+        Ok(value)
+    };
     let hz = reader.u32_or("hz", 100..=1000, base.hz)?;
     if ![100, 250, 1000].contains(&hz) {
         return Err(reader.error("hz", "must be 100, 250 or 1000"));
@@ -249,13 +263,13 @@ fn read_host(reader: &Reader<'_>, base: HostConfig) -> Result<HostConfig, Error>
         sack: reader.flag_or("sack", base.sack)?,
         gso_max_segs: reader.u32_or("gso_max_segs", 1..=65_535, base.gso_max_segs)?,
         gro_window: reader.get_or("gro_window", base.gro_window)?,
-        limit_output_bytes: bytes("limit_output", base.limit_output_bytes)?,
+        limit_output_bytes: buffer("limit_output", mtu_bytes, base.limit_output_bytes)?,
         skb_overhead_bytes: bytes("skb_overhead", base.skb_overhead_bytes)?,
         fq: reader.flag_or("fq", base.fq)?,
-        rcvbuf_initial_bytes: bytes("rcvbuf_initial", base.rcvbuf_initial_bytes)?,
-        rcvbuf_max_bytes: bytes("rcvbuf_max", base.rcvbuf_max_bytes)?,
+        rcvbuf_initial_bytes: buffer("rcvbuf_initial", mtu_bytes, base.rcvbuf_initial_bytes)?,
+        rcvbuf_max_bytes: buffer("rcvbuf_max", mtu_bytes, base.rcvbuf_max_bytes)?,
         sndbuf_max_bytes: match reader.has("sndbuf_max") {
-            true => Some(bytes("sndbuf_max", 0)?),
+            true => Some(buffer("sndbuf_max", mtu_bytes, 0)?),
             false => base.sndbuf_max_bytes,
         },
         ..base
@@ -381,7 +395,14 @@ fn read_queue(reader: &Reader<'_>, frame_bytes: u32) -> Result<QueueConfig, Erro
         }
         Discipline::Pie => QueueConfig::Pie(read_pie(reader, frame_bytes)?),
     };
-    config.validate().map_err(|why| reader.error("kind", why.to_string()))?;
+    config.validate().map_err(|why| {
+        let key = match why {
+            ConfigError::SojournAtEnqueue => "k",
+            ConfigError::UpdateIntervalTooShort => "update_interval",
+            ConfigError::ZeroMtu => "kind",
+        };
+        reader.error(key, why.to_string())
+    })?;
     Ok(config)
 }
 

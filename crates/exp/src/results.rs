@@ -2,12 +2,14 @@
 //!
 //! Every file is written under another name and renamed when all of them are complete and on disk,
 //! the manifest last: a directory with a `manifest.json` holds whole files, and a disk that fills up
-//! leaves none.
+//! leaves none. The other names are of one writer alone, and it removes no file but its own, so that
+//! two writers into one directory leave the files of the first that is done.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::csv::{RowFile, Rows};
 use crate::error::Error;
@@ -24,7 +26,7 @@ const MAX_NUMBER: u32 = 99_999;
 
 /// Where result files are written; a test can put a full disk here.
 pub trait Storage {
-    /// Opens a new file for writing.
+    /// Opens a new file for writing; one that is there already is an error.
     ///
     /// # Errors
     /// What the system says.
@@ -37,7 +39,7 @@ pub struct Disk;
 
 impl Storage for Disk {
     fn create(&self, path: &Path) -> io::Result<File> {
-        OpenOptions::new().write(true).create(true).truncate(true).open(path)
+        OpenOptions::new().write(true).create_new(true).open(path)
     }
 }
 
@@ -49,6 +51,10 @@ pub struct Results {
     storage: Box<dyn Storage>,
     /// By the name that they will have.
     open: BTreeMap<&'static str, BufWriter<File>>,
+    /// Files that have got their name.
+    named: Vec<&'static str>,
+    /// Tells this writer's partial files from those of every other.
+    mark: String,
     finished: bool,
 }
 
@@ -85,21 +91,37 @@ impl Results {
     /// # Errors
     /// [`Error::Io`] if it cannot be made, or holds results already.
     pub fn at(dir: &Path) -> Result<Results, Error> {
-        let made_dir = !dir.exists();
-        fs::create_dir_all(dir).map_err(|why| Error::io(dir, "cannot make", why))?;
-        let ours = RowFile::ALL.iter().map(|file| file.name()).chain([MANIFEST, SUMMARY]);
-        for name in ours {
-            if dir.join(name).exists() {
-                let why = format!("holds results already ({name}): remove it or name another");
-                return Err(Error::io(dir, "cannot write here", io::Error::other(why)));
-            }
+        let failed = |why| Error::io(dir, "cannot make", why);
+        if let Some(parent) = dir.parent() {
+            fs::create_dir_all(parent).map_err(failed)?;
         }
+        let made_dir = match fs::create_dir(dir) {
+            Ok(()) => true,
+            Err(_) if dir.is_dir() => false,
+            Err(why) => return Err(failed(why)),
+        };
+        check_free(dir)?;
         Ok(Results::new(dir.to_owned(), made_dir))
     }
 
     fn new(dir: PathBuf, made_dir: bool) -> Results {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        // Process numbers come again: what a killed process left is not this one's.
+        let mark = loop {
+            let mark = match (std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed)) {
+                (process, 0) => process.to_string(),
+                (process, number) => format!("{process}-{number}"),
+            };
+            let end = format!(".{mark}{PARTIAL}");
+            let is_taken = |entry: io::Result<fs::DirEntry>| {
+                entry.is_ok_and(|entry| entry.file_name().to_string_lossy().ends_with(&end))
+            };
+            if !fs::read_dir(&dir).is_ok_and(|mut entries| entries.any(is_taken)) {
+                break mark;
+            }
+        };
         let (open, storage) = (BTreeMap::new(), Box::new(Disk));
-        Results { dir, made_dir, storage, open, finished: false }
+        Results { dir, made_dir, storage, open, named: Vec::new(), mark, finished: false }
     }
 
     /// Writes through this instead of to the disk.
@@ -137,11 +159,14 @@ impl Results {
             let written = writer.flush().and_then(|()| sync(writer.get_ref()));
             written.map_err(|why| Error::io(&self.dir.join(name), "cannot write", why))?;
         }
+        // Whoever wrote here meanwhile was first.
+        check_free(&self.dir)?;
         let names = self.open.keys().filter(|name| **name != MANIFEST).chain([&MANIFEST]);
-        for name in names {
+        for &name in names {
             let path = self.dir.join(name);
-            fs::rename(partial(&self.dir, name), &path)
+            rename_new(&self.partial(name), &path)
                 .map_err(|why| Error::io(&path, "cannot write", why))?;
+            self.named.push(name);
         }
         self.finished = true;
         Ok(self.dir.clone())
@@ -153,17 +178,22 @@ impl Results {
         text: &str,
         header: impl FnOnce() -> String,
     ) -> Result<(), Error> {
-        let failed = |why| Error::io(&self.dir.join(name), "cannot write", why);
+        let (path, partial) = (self.dir.join(name), self.partial(name));
+        let failed = |why| Error::io(&path, "cannot write", why);
         let writer = match self.open.entry(name) {
             std::collections::btree_map::Entry::Occupied(open) => open.into_mut(),
             std::collections::btree_map::Entry::Vacant(new) => {
-                let file = self.storage.create(&partial(&self.dir, name)).map_err(failed)?;
+                let file = self.storage.create(&partial).map_err(failed)?;
                 let writer = new.insert(BufWriter::new(file));
                 writer.write_all(header().as_bytes()).map_err(failed)?;
                 writer
             }
         };
         writer.write_all(text.as_bytes()).map_err(failed)
+    }
+
+    fn partial(&self, name: &str) -> PathBuf {
+        self.dir.join(format!(".{name}.{}{PARTIAL}", self.mark))
     }
 }
 
@@ -175,8 +205,30 @@ fn sync(file: &File) -> io::Result<()> {
     }
 }
 
-fn partial(dir: &Path, name: &str) -> PathBuf {
-    dir.join(format!(".{name}{PARTIAL}"))
+/// Refuses a directory that holds results.
+fn check_free(dir: &Path) -> Result<(), Error> {
+    let mut names = RowFile::ALL.iter().map(|file| file.name()).chain([MANIFEST, SUMMARY]);
+    match names.find(|name| dir.join(name).symlink_metadata().is_ok()) {
+        None => Ok(()),
+        Some(name) => {
+            let why = format!("holds results already ({name}): remove it or name another");
+            Err(Error::io(dir, "cannot write here", io::Error::other(why)))
+        }
+    }
+}
+
+/// Gives a file a name that no file has.
+fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
+    match fs::hard_link(from, to) {
+        Ok(()) => {
+            let _ = fs::remove_file(from);
+            Ok(())
+        }
+        Err(why) if why.kind() == ErrorKind::AlreadyExists => Err(why),
+        // A file system without links: then there is no better way than looking first.
+        Err(_) if to.symlink_metadata().is_ok() => Err(ErrorKind::AlreadyExists.into()),
+        Err(_) => fs::rename(from, to),
+    }
 }
 
 impl Drop for Results {
@@ -187,8 +239,11 @@ impl Drop for Results {
         // Whatever went wrong has been reported; what cannot be removed now stays under its partial name.
         for (name, writer) in std::mem::take(&mut self.open) {
             let (_file, _unwritten) = writer.into_parts();
-            let _ = fs::remove_file(partial(&self.dir, name));
-            let _ = fs::remove_file(self.dir.join(name));
+            let of_this_writer = match self.named.contains(&name) {
+                true => self.dir.join(name),
+                false => self.partial(name),
+            };
+            let _ = fs::remove_file(of_this_writer);
         }
         if self.made_dir {
             let _ = fs::remove_dir(&self.dir);

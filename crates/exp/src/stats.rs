@@ -138,7 +138,8 @@ pub struct Summary {
     pub values: u64,
     /// Mean of the runs' means.
     pub mean: Option<f64>,
-    /// Half the width of the 95 % confidence interval of `mean`, from the spread over runs.
+    /// Half the width of the 95 % confidence interval of `mean`, from the spread over runs; `None`
+    /// if there is no spread.
     pub ci95: Option<f64>,
     /// Standard deviation of all values.
     pub sd: Option<f64>,
@@ -191,7 +192,8 @@ pub struct Spread {
     pub mean: Option<f64>,
     /// Standard deviation (n - 1); `None` below two.
     pub sd: Option<f64>,
-    /// Half the width of the 95 % confidence interval of the mean (Student's t); `None` below two.
+    /// Half the width of the 95 % confidence interval of the mean (Student's t); `None` below two, or
+    /// if all are the same: repeats without anything random say nothing about other runs.
     pub ci95: Option<f64>,
 }
 
@@ -205,6 +207,9 @@ impl Spread {
         let mean = numbers.iter().sum::<f64>() / n;
         if numbers.len() < 2 {
             return Spread { mean: Some(mean), ..Spread::default() };
+        }
+        if numbers.iter().all(|x| *x == numbers[0]) {
+            return Spread { mean: Some(numbers[0]), sd: Some(0.0), ci95: None };
         }
         let squares: f64 = numbers.iter().map(|x| (x - mean) * (x - mean)).sum();
         let sd = (squares / (n - 1.0)).sqrt();
@@ -271,6 +276,9 @@ mod tests {
         // 1..5: sd = sqrt 2.5, standard error 0.7071, t of four degrees 2.776.
         near(Spread::of(&[1.0, 2.0, 3.0, 4.0, 5.0]).ci95, 1.963);
         assert_eq!(Spread::of(&[7.0]), Spread { mean: Some(7.0), ..Spread::default() });
+        // 0.1 three times over three is not 0.1, and the same all the same.
+        let same = Spread { mean: Some(0.1), sd: Some(0.0), ci95: None };
+        assert_eq!(Spread::of(&[0.1, 0.1, 0.1]), same);
         near(Some(student_t_95(40)), 2.021);
         near(Some(student_t_95(120)), 1.980);
     }

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use knee_queue::time::Time;
+
 use crate::experiment::Experiment;
 use crate::metrics::{Kind, Metric};
 use crate::published::Stat;
@@ -294,6 +296,14 @@ fn footnotes(experiment: &Experiment, swept: &Swept) -> String {
                 subject.name
             );
         }
+    }
+    let first = experiment.configurations.first();
+    let scenario = first.and_then(|first| experiment.scenario(first).ok());
+    if scenario.is_some_and(|scenario| scenario.window(Time::MAX).is_some()) {
+        out.push_str(
+            "goodput, queue lengths, exchanges and pings are of the measured window, all else of the \
+             whole run\n",
+        );
     }
     if swept.interrupted {
         let _ = writeln!(

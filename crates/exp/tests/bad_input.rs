@@ -186,8 +186,26 @@ fn wrong_units_and_impossible_values_say_what_was_allowed() {
         (
             "k = \"10 pkts\"",
             "k = \"80 us\"",
-            "bad.toml:12: network.bottleneck.queue.kind = \"step\": a sojourn-time threshold needs marking at \
+            "bad.toml:12: network.bottleneck.queue.k = \"80 us\": a sojourn-time threshold needs marking at \
              dequeue: how long a packet will wait is not known at enqueue",
+        ),
+        (
+            "kind = \"step\", limit = \"500 pkts\", k = \"10 pkts\"",
+            "kind = \"pie\", update_interval = \"10 ns\"",
+            "bad.toml:12: network.bottleneck.queue.update_interval = \"10 ns\": PIE's update interval must be \
+             at least 64 ns, the tick of its clock",
+        ),
+        (
+            "linux = \"6.1\"",
+            "rcvbuf_initial = \"5 kB\"",
+            "bad.toml:15: hosts.rcvbuf_initial = \"5 kB\": must be from 6000 B (4 packets of the MTU) to 1 GiB, \
+             as in \"6 MiB\"",
+        ),
+        (
+            "linux = \"6.1\"",
+            "sndbuf_max = \"2 GiB\"",
+            "bad.toml:15: hosts.sndbuf_max = \"2 GiB\": must be from 6000 B (4 packets of the MTU) to 1 GiB, \
+             as in \"6 MiB\"",
         ),
         (
             "linux = \"6.1\"",

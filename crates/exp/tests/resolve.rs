@@ -193,6 +193,30 @@ fn the_command_line_has_the_last_word() {
 }
 
 #[test]
+fn a_parameter_is_set_for_every_case_that_has_it() {
+    let set = |set: &str| Overrides {
+        cc: vec!["dctcp".into(), "cubic".into()],
+        set: vec![set.into()],
+        ..Overrides::default()
+    };
+    let path = scenarios().join("examples/two-flows.toml");
+    let experiment = Experiment::load(&path, &set("params.shift_g=5")).unwrap();
+    let cc = &run_of(&experiment, "dctcp", &[], 0).flows[0].cc;
+    let shift_g = cc.algorithm.params().iter().position(|param| param.name == "shift_g").unwrap();
+    assert_eq!(cc.params.values()[shift_g], 5);
+    let error = |what: &str| Experiment::load(&path, &set(what)).unwrap_err().to_string();
+    let none = error("params.shift_h=5");
+    assert!(
+        none.contains(
+            "params.shift_h = 5: no case has an algorithm with this parameter; did you mean \
+             \"shift_g\"?"
+        ),
+        "{none}"
+    );
+    assert!(error("params.shift_g=500").contains("params.shift_g = 500: "));
+}
+
+#[test]
 fn parameters_and_ranges_can_be_varied() {
     let overrides = Overrides { cc: vec!["dctcp".into()], ..Overrides::default() };
     let path = scenarios().join("examples/threshold.toml");

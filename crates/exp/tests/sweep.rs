@@ -226,6 +226,48 @@ fn a_full_disk_is_an_error_and_leaves_no_file() {
     assert!(!scratch.0.join("mix").exists(), "neither files nor the empty directory stay");
 }
 
+#[test]
+fn of_two_writers_into_one_directory_the_first_that_is_done_keeps_its_files() {
+    let experiment = experiment(MIX);
+    let scratch = Scratch::new();
+    let dir = scratch.0.join("both");
+    let options = Options { simulate: fake, ..Options::default() };
+    let mut first = Results::at(&dir).unwrap();
+    let first_swept = sweep(&experiment, &options, &mut first, &mut |_| {}).unwrap();
+    let mut second = Results::at(&dir).unwrap();
+    let second_swept = sweep(&experiment, &options, &mut second, &mut |_| {}).unwrap();
+    let mut third = Results::at(&dir).unwrap();
+    sweep(&experiment, &options, &mut third, &mut |_| {}).unwrap();
+    second.finish(&experiment, &second_swept).unwrap();
+    drop(third);
+    let whole = |files: &BTreeMap<String, String>| {
+        files.keys().filter(|name| !name.starts_with('.')).cloned().collect::<Vec<_>>()
+    };
+    let kept = scratch.files("both");
+    let error = first.finish(&experiment, &first_swept).unwrap_err().to_string();
+    assert!(error.contains("holds results already"), "{error}");
+    let files = scratch.files("both");
+    assert_eq!(files.keys().cloned().collect::<Vec<_>>(), whole(&kept));
+    assert!(files.iter().all(|(name, text)| kept[name] == *text));
+    assert!(files.contains_key("manifest.json") && files.contains_key("runs.csv"));
+}
+
+#[test]
+fn a_directory_that_was_there_stays_and_so_do_files_of_others() {
+    let experiment = experiment(MIX);
+    let scratch = Scratch::new();
+    let options = Options { simulate: fake, ..Options::default() };
+    let dir = scratch.0.join("mine");
+    fs::create_dir(&dir).unwrap();
+    // What a killed process of the same number may have left.
+    let left = format!(".runs.csv.{}.partial", std::process::id());
+    fs::write(dir.join(&left), "left").unwrap();
+    let mut results = Results::at(&dir).unwrap();
+    sweep(&experiment, &options, &mut results, &mut |_| {}).unwrap();
+    drop(results);
+    assert_eq!(scratch.files("mine"), BTreeMap::from([(left, "left".to_owned())]));
+}
+
 /// Transfers take their size in ns, and every fourth run's do not end.
 fn fake(run: &Run) -> Result<Outcome, knee_sim::Error> {
     let flows = run.flows.iter().map(|flow| {
