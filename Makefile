@@ -9,9 +9,10 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 
 # The kernel side needs libelf, zlib and pkg-config to build; without them the rest is built and tested.
 KERNEL_SIDE := $(shell scripts/has-kernel-side && echo yes)
-WORKSPACE := --workspace $(if $(KERNEL_SIDE),,--exclude knee-bpf)
+WORKSPACE := --workspace $(if $(KERNEL_SIDE),,--exclude knee-bpf --exclude knee-testbed --no-default-features)
+FEATURES := $(if $(KERNEL_SIDE),,--no-default-features)
 # The everyday suite: what cargo builds by default, and the rules about the source tree.
-EVERYDAY := -p knee-algo -p knee-queue -p knee-sim -p knee-exp -p knee-cli -p knee-tidy
+EVERYDAY := -p knee-algo -p knee-queue -p knee-sim -p knee-exp -p knee-cli -p knee-tidy $(FEATURES)
 
 # Cargo spreads work over the cores by itself.
 .NOTPARALLEL:
@@ -25,7 +26,7 @@ setup:  ## install what is missing to build and test (quick if nothing is)
 	@scripts/setup
 
 build: setup  ## build the knee command: target/release/knee
-	$(CARGO) build --release -p knee-cli
+	$(CARGO) build --release -p knee-cli $(FEATURES)
 
 run: build  ## build, then run the bulk-mix and incast experiments and print their tables
 	$(KNEE) run scenarios/published/bulk-mix.toml scenarios/published/incast.toml

@@ -1,5 +1,6 @@
-//! Compiles every `algorithms/*.c` for BPF, plain and recording, and writes the table of the
-//! objects: the folder is the list. Without clang the table is empty and all else still works.
+//! Compiles every `algorithms/*.c` for BPF, plain and recording, and the programs of `programs/`,
+//! and writes tables of the objects: the folders are the lists. Without clang the tables are empty
+//! and all else still works.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -16,14 +17,13 @@ fn main() {
     println!("cargo::rerun-if-env-changed=KNEE_CLANG");
     println!("cargo::rerun-if-changed={}", algorithms.display());
     println!("cargo::rerun-if-changed=src/record.h");
-    println!("cargo::rerun-if-changed=tests/path.bpf.c");
+    println!("cargo::rerun-if-changed=programs");
     println!("cargo::rerun-if-changed=../algo/src/testing.c");
     println!("cargo::rerun-if-changed=build.rs");
 
     let mut table = String::from("static EMBEDDED: &[Embedded] = &[\n");
+    let mut programs = String::from("static PROGRAMS: &[(&str, &[u8])] = &[\n");
     if let Some(clang) = find_clang() {
-        let path = root.join("tests/path.bpf.c");
-        compile(&clang, &include, &path, &out.join("path.bpf.o"), &[]);
         // The one algorithm whose state is large exists for tests: here it only has to compile.
         let large = root.join("../algo/src/testing.c");
         compile(&clang, &include, &large, &out.join("testing.bpf.o"), &[]);
@@ -41,6 +41,12 @@ fn main() {
             )
             .expect("a String takes all");
         }
+        for name in names(&root.join("programs")) {
+            let object = out.join(format!("{name}.o"));
+            compile(&clang, &include, &root.join(format!("programs/{name}.c")), &object, &[]);
+            let name = name.trim_end_matches(".bpf");
+            writeln!(programs, "    ({name:?}, aligned!({object:?})),").expect("as above");
+        }
     } else {
         println!(
             "cargo::warning=no clang with a BPF target found (apt-get install clang, or set \
@@ -48,6 +54,8 @@ fn main() {
         );
     }
     table.push_str("];\n");
+    programs.push_str("];\n");
+    table.push_str(&programs);
     fs::write(out.join("embedded.rs"), table).expect("OUT_DIR is writable");
 }
 

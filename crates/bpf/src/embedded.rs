@@ -24,6 +24,15 @@ macro_rules! aligned {
 
 include!(concat!(env!("OUT_DIR"), "/embedded.rs"));
 
+/// The object of `programs/NAME.bpf.c`.
+///
+/// # Errors
+/// [`Error::NotBuilt`] if there was no clang when knee was built.
+pub fn program(name: &str) -> Result<&'static [u8], Error> {
+    let found = PROGRAMS.iter().find(|(found, _)| *found == name);
+    found.map(|(_, object)| *object).ok_or_else(|| Error::NotBuilt { algorithm: name.to_owned() })
+}
+
 impl Embedded {
     /// All of them, by name. Empty if there was no clang when knee was built.
     pub fn all() -> &'static [Embedded] {

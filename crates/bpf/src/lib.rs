@@ -22,10 +22,12 @@ mod embedded;
 mod error;
 mod load;
 mod record;
+mod registry;
 mod replay;
 
-pub use embedded::Embedded;
+pub use embedded::{Embedded, program};
 pub use error::Error;
 pub use load::{Build, Loaded};
 pub use record::{Call, Record, Recorder};
+pub use registry::{Registered, registered};
 pub use replay::{Difference, Report, replay};

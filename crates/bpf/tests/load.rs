@@ -6,8 +6,6 @@
     reason = "all of this is test code, also outside of the functions marked so"
 )]
 
-mod common;
-
 use knee_algo::Algorithm;
 use knee_bpf::{Build, Embedded, Error, Loaded};
 
@@ -21,7 +19,7 @@ fn names() -> Vec<String> {
 
 #[test]
 fn the_kernel_takes_every_algorithm_and_forgets_it_when_dropped() {
-    if !common::kernel_is_ready() {
+    if !knee_testbed::kernel_is_ready() {
         return;
     }
     for algorithm in Algorithm::all() {
@@ -32,6 +30,10 @@ fn the_kernel_takes_every_algorithm_and_forgets_it_when_dropped() {
             let loaded = Loaded::register(embedded, build, &name, &params)
                 .unwrap_or_else(|error| panic!("{build:?}: {error}"));
             assert!(names().contains(&name), "{}", available());
+            let registered = knee_bpf::registered().unwrap();
+            let ours = registered.iter().find(|one| one.name == name).expect("it is registered");
+            assert_eq!(ours.algorithm, algorithm.name());
+            assert!(ours.programs.iter().any(|(member, _)| member == "ssthresh"), "{ours:?}");
             println!("{build:?} {name}: instructions the verifier walked");
             for (program, instructions) in loaded.verified_instructions().unwrap() {
                 println!("  {instructions:7} {program}");

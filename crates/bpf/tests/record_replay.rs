@@ -7,16 +7,14 @@
     reason = "all of this is test code, also outside of the functions marked so"
 )]
 
-mod common;
-
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::thread;
 use std::time::Duration;
 
-use common::net::{Pair, Path, SERVER, choose, chosen};
 use knee_algo::Algorithm;
 use knee_bpf::{Record, Recorder, Report, replay};
+use knee_testbed::net::{Pair, Path, SERVER, choose, chosen};
 
 /// Bytes of the bulk transfer of a connection.
 const BULK_BYTES: usize = 6 << 20;
@@ -135,7 +133,7 @@ fn assert_equal(report: &Report, kinds: &[&str]) {
 
 #[test]
 fn dctcp_in_the_kernel_does_what_the_native_build_does() {
-    if !common::kernel_is_ready() {
+    if !knee_testbed::kernel_is_ready() {
         return;
     }
     let dctcp = Algorithm::by_name("dctcp").unwrap();
@@ -178,7 +176,7 @@ fn dctcp_in_the_kernel_does_what_the_native_build_does() {
 
 #[test]
 fn dctcp_without_ecn_leaves_for_its_fallback_in_both() {
-    if !common::kernel_is_ready() {
+    if !knee_testbed::kernel_is_ready() {
         return;
     }
     let dctcp = Algorithm::by_name("dctcp").unwrap();
@@ -207,7 +205,7 @@ fn dctcp_without_ecn_leaves_for_its_fallback_in_both() {
 
 #[test]
 fn reno_in_the_kernel_does_what_the_native_build_does() {
-    if !common::kernel_is_ready() {
+    if !knee_testbed::kernel_is_ready() {
         return;
     }
     let reno = Algorithm::by_name("reno").unwrap();
@@ -218,7 +216,7 @@ fn reno_in_the_kernel_does_what_the_native_build_does() {
 
 #[test]
 fn cubic_in_the_kernel_does_what_the_native_build_does() {
-    if !common::kernel_is_ready() {
+    if !knee_testbed::kernel_is_ready() {
         return;
     }
     let cubic = Algorithm::by_name("cubic").unwrap();

@@ -3,6 +3,8 @@
 
 mod algorithms;
 mod doctor;
+#[cfg(feature = "kernel")]
+mod kernel;
 mod run;
 
 use std::fmt;
@@ -54,6 +56,9 @@ enum Command {
     Algorithms(algorithms::Args),
     /// Say what this machine can do, and how to get the rest.
     Doctor(doctor::Args),
+    #[cfg(feature = "kernel")]
+    #[command(flatten)]
+    Kernel(kernel::Command),
 }
 
 /// Why a command ends without having done what it was asked.
@@ -62,6 +67,9 @@ enum Failure {
     Says(String),
     /// The library's reason.
     Experiment(knee_exp::Error),
+    /// The kernel side's reason.
+    #[cfg(feature = "kernel")]
+    Kernel(knee_bpf::Error),
     /// Nobody reads standard output any more.
     ClosedPipe,
     /// Standard output cannot be written.
@@ -73,6 +81,8 @@ impl fmt::Display for Failure {
         match self {
             Failure::Says(text) => f.write_str(text),
             Failure::Experiment(error) => error.fmt(f),
+            #[cfg(feature = "kernel")]
+            Failure::Kernel(error) => error.fmt(f),
             Failure::ClosedPipe => f.write_str("standard output is closed"),
             Failure::Output(error) => write!(f, "standard output: cannot write: {error}"),
         }
@@ -82,6 +92,13 @@ impl fmt::Display for Failure {
 impl From<knee_exp::Error> for Failure {
     fn from(error: knee_exp::Error) -> Failure {
         Failure::Experiment(error)
+    }
+}
+
+#[cfg(feature = "kernel")]
+impl From<knee_bpf::Error> for Failure {
+    fn from(error: knee_bpf::Error) -> Failure {
+        Failure::Kernel(error)
     }
 }
 
@@ -116,6 +133,8 @@ fn main() -> ExitCode {
         Command::Run(args) => run::run(&args),
         Command::Algorithms(args) => algorithms::run(&args).map(|()| DONE),
         Command::Doctor(args) => doctor::run(&args).map(|()| DONE),
+        #[cfg(feature = "kernel")]
+        Command::Kernel(command) => command.run(),
     };
     match outcome {
         Ok(code) => ExitCode::from(code),

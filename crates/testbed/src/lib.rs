@@ -1,7 +1,11 @@
 //! What the tests against the running kernel share.
-#![allow(dead_code, reason = "each test file uses a part")]
+#![allow(
+    clippy::unwrap_used,
+    missing_docs,
+    reason = "all of this is test code, though in a library"
+)]
 
-pub(crate) mod net;
+pub mod net;
 
 use std::io::Write as _;
 
@@ -9,7 +13,7 @@ use knee_bpf::Embedded;
 
 /// Whether the tests against the kernel can run here. If not it says so, and fails where
 /// KNEE_REQUIRE_KERNEL asks for it.
-pub(crate) fn kernel_is_ready() -> bool {
+pub fn kernel_is_ready() -> bool {
     let Some(missing) = missing() else { return true };
     // Not eprintln!, whose text the harness keeps to itself when a test passes.
     let mut stderr = std::io::stderr();

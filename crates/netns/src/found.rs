@@ -1,0 +1,150 @@
+//! The namespaces that there are.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::thread;
+
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
+/// What tells one namespace from another: device and inode of its file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Id {
+    /// Device.
+    pub device: u64,
+    /// Inode, the number in `net:[4026531840]`.
+    pub inode: u64,
+}
+
+/// A namespace and a way into it, which keeps it alive.
+pub struct Found {
+    id: Id,
+    file: File,
+    /// Where it was found first.
+    path: PathBuf,
+}
+
+impl Found {
+    /// What tells it from others.
+    pub fn id(&self) -> Id {
+        self.id
+    }
+
+    /// A name for people: that of `ip netns`, or a process that is in it.
+    pub fn label(&self) -> String {
+        let path = &self.path;
+        if path.starts_with("/proc") {
+            let pid = path.components().nth(2).map(|part| part.as_os_str().to_string_lossy());
+            let pid = pid.unwrap_or_default();
+            let command = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+            match (pid.as_ref(), command.trim()) {
+                ("1", _) => "the host's".to_owned(),
+                (pid, "") => format!("that of process {pid}"),
+                (pid, command) => format!("that of process {pid} ({command})"),
+            }
+        } else {
+            path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
+        }
+    }
+
+    /// Runs `job` in it, in a thread of its own, and waits.
+    ///
+    /// # Errors
+    /// What the kernel answers to the attempt to enter: it takes CAP_SYS_ADMIN.
+    ///
+    /// # Panics
+    /// If `job` does.
+    pub fn run<T: Send>(&self, job: impl FnOnce() -> T + Send) -> io::Result<T> {
+        thread::scope(|scope| {
+            let inside = scope.spawn(|| {
+                move_into_link_name_space(self.file.as_fd(), Some(LinkNameSpaceType::Network))?;
+                Ok(job())
+            });
+            inside.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    }
+}
+
+/// The one that this thread is in.
+///
+/// # Errors
+/// If /proc cannot be read.
+pub fn current() -> io::Result<Found> {
+    open(Path::new("/proc/thread-self/ns/net"))
+}
+
+/// All that can be found: by their threads, by name (`ip netns`), by mounts of their files, and by
+/// files that some process holds open.
+///
+/// # Errors
+/// If /proc cannot be read. What ends meanwhile is left out.
+pub fn all() -> io::Result<Vec<Found>> {
+    let mut found = BTreeMap::new();
+    // The host's own is that of the first process: it comes first and gets its label by it.
+    let mut add = |path: &Path| {
+        if let Ok(id) = id_of(path) {
+            if let std::collections::btree_map::Entry::Vacant(entry) = found.entry(id) {
+                if let Ok(one) = open(path) {
+                    if one.id == id {
+                        entry.insert(one);
+                    }
+                }
+            }
+        }
+    };
+    add(Path::new("/proc/1/ns/net"));
+    for mount in mounts_of_namespaces() {
+        add(&mount);
+    }
+    for process in entries(Path::new("/proc")) {
+        let is_process = process
+            .file_name()
+            .is_some_and(|name| name.to_string_lossy().bytes().all(|byte| byte.is_ascii_digit()));
+        if !is_process {
+            continue;
+        }
+        for thread in entries(&process.join("task")) {
+            add(&thread.join("ns/net"));
+        }
+        for file in entries(&process.join("fd")) {
+            let target = fs::read_link(&file).unwrap_or_default();
+            if target.to_string_lossy().starts_with("net:[") {
+                add(&file);
+            }
+        }
+    }
+    Ok(found.into_values().collect())
+}
+
+fn id_of(path: &Path) -> io::Result<Id> {
+    let about = fs::metadata(path)?;
+    Ok(Id { device: about.dev(), inode: about.ino() })
+}
+
+fn open(path: &Path) -> io::Result<Found> {
+    let file = File::open(path)?;
+    let about = file.metadata()?;
+    let id = Id { device: about.dev(), inode: about.ino() };
+    Ok(Found { id, file, path: path.to_owned() })
+}
+
+/// What a directory holds; nothing if it is gone by now.
+fn entries(dir: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(dir) else { return Vec::new() };
+    entries.filter_map(|entry| Some(entry.ok()?.path())).collect()
+}
+
+/// `ip netns add` mounts the namespace's file; so may others.
+fn mounts_of_namespaces() -> Vec<PathBuf> {
+    let text = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let mount = |line: &str| {
+        let words: Vec<&str> = line.split(' ').collect();
+        let is_net = words.get(3).is_some_and(|root| root.starts_with("net:["));
+        // The kernel writes spaces in paths as \040.
+        is_net.then(|| words.get(4).map(|path| PathBuf::from(path.replace("\\040", " "))))?
+    };
+    text.lines().filter_map(mount).collect()
+}

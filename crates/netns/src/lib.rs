@@ -1,0 +1,18 @@
+//! Network namespaces: those that the host has, and new ones.
+//!
+//! A namespace is a property of a thread, so whatever is done in one is done by a thread of its own:
+//! the caller's stays where it is.
+//!
+//! ```no_run
+//! for found in knee_netns::all()? {
+//!     let name = found.run(|| std::fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control"))??;
+//!     println!("{}: {name}", found.label());
+//! }
+//! # Ok::<(), std::io::Error>(())
+//! ```
+
+mod found;
+mod own;
+
+pub use found::{Found, Id, all, current};
+pub use own::Namespace;
