@@ -256,11 +256,25 @@ static __always_inline void cc_send_ack(struct sock *sk, u32 rcv_nxt)
 #define SOL_TCP		6
 #define TCP_CONGESTION	13
 
+/*
+ * Whom connections that leave are handed to, if the loader says so (the host's own default, so that
+ * they lose nothing); empty: whom the algorithm names. And how many there were. Each in a section of
+ * its own, as the parameters; objects whose algorithm never leaves have neither.
+ */
+static const volatile char cc_fallback_name[16] SEC(".rodata.fallback") = "";
+static u64 cc_fallbacks SEC(".data.fallbacks") = 0;
+
 /* Leave this algorithm for another for the life of the connection, and stop sending ECT. */
 static __always_inline void cc_fallback(struct sock *sk, const char *name)
 {
 	cc_record_fallback(sk, name);
-	bpf_setsockopt(sk, SOL_TCP, TCP_CONGESTION, (void *)name, __builtin_strlen(name) + 1);
+	__sync_fetch_and_add(&cc_fallbacks, 1);
+	if (cc_fallback_name[0])
+		bpf_setsockopt(sk, SOL_TCP, TCP_CONGESTION, (void *)cc_fallback_name,
+			       sizeof(cc_fallback_name));
+	else
+		bpf_setsockopt(sk, SOL_TCP, TCP_CONGESTION, (void *)name,
+			       __builtin_strlen(name) + 1);
 }
 
 #define TCP_CLOSE	7

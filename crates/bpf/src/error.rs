@@ -1,4 +1,5 @@
 use std::fmt;
+use std::path::PathBuf;
 
 /// Why something could not be done in the kernel.
 #[derive(Debug)]
@@ -37,6 +38,63 @@ pub enum Error {
         name: String,
         /// What the kernel answered.
         source: libbpf_rs::Error,
+    },
+    /// An algorithm of this name is registered, and it is not for `load` to replace.
+    NameTaken {
+        /// The name.
+        name: String,
+        /// A process holds it on trial.
+        on_trial: bool,
+    },
+    /// Nothing of this name was loaded by knee.
+    NotLoaded {
+        /// The name.
+        name: String,
+        /// There is an algorithm of this name, of somebody else's.
+        registered: bool,
+    },
+    /// The kernel still has the name after the last that knee knows of was undone.
+    StillRegistered {
+        /// The name.
+        name: String,
+    },
+    /// No trial of this name, or none at all, is waiting to be confirmed.
+    NoTrial {
+        /// The name.
+        name: Option<String>,
+    },
+    /// More than one trial is waiting to be confirmed.
+    WhichTrial {
+        /// Their names.
+        names: Vec<String>,
+    },
+    /// No BPF file system is mounted.
+    NoBpffs,
+    /// Something cannot be pinned, or what is pinned cannot be opened.
+    Pin {
+        /// Where.
+        path: PathBuf,
+        /// What the kernel answered.
+        source: libbpf_rs::Error,
+    },
+    /// Another command holds the lock.
+    Locked {
+        /// The lock.
+        path: PathBuf,
+    },
+    /// A file could not be read or written.
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The journal is not one.
+    Journal {
+        /// Where it is.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: String,
     },
     /// The kernel's account of a loaded object could not be read.
     Inspect {
@@ -80,6 +138,54 @@ impl fmt::Display for Error {
             Error::Register { name, source } => {
                 write!(f, "the kernel does not register \"{name}\": {source}")
             }
+            Error::NameTaken { name, on_trial: true } => {
+                write!(f, "\"{name}\" is on trial: knee confirm {name}, or knee unload {name}")
+            }
+            Error::NameTaken { name, on_trial: false } => write!(
+                f,
+                "an algorithm named \"{name}\" is registered already, and not by knee load: choose \
+                 another name with --as"
+            ),
+            Error::NotLoaded { name, registered: true } => {
+                write!(
+                    f,
+                    "\"{name}\" was not loaded by knee load: whoever registered it has to remove it"
+                )
+            }
+            Error::NotLoaded { name, registered: false } => {
+                write!(f, "nothing named \"{name}\" is loaded: see knee status")
+            }
+            Error::StillRegistered { name } => write!(
+                f,
+                "\"{name}\" is still registered after its pin was removed: another process holds \
+                 a link to it (bpftool link show, lsof)"
+            ),
+            Error::NoTrial { name: Some(name) } => {
+                write!(f, "there is no trial of \"{name}\" (any more): see knee status")
+            }
+            Error::NoTrial { name: None } => {
+                f.write_str("there is no trial to confirm: see knee status")
+            }
+            Error::WhichTrial { names } => {
+                write!(f, "several are on trial, say which to confirm: {}", names.join(", "))
+            }
+            Error::NoBpffs => f.write_str(
+                "no BPF file system is mounted to keep it in: mount -t bpf bpf /sys/fs/bpf",
+            ),
+            Error::Pin { path, source } => write!(f, "{}: {source}", path.display()),
+            Error::Locked { path } => write!(
+                f,
+                "another knee command is changing this host and has not finished: {} is locked \
+                 (fuser -v shows by whom)",
+                path.display()
+            ),
+            Error::File { path, source } => write!(f, "{}: {source}", path.display()),
+            Error::Journal { path, what } => write!(
+                f,
+                "{}: not a journal of this knee's ({what}): use the knee that wrote it to unload, \
+                 or move it away",
+                path.display()
+            ),
             Error::Inspect { what, source } => write!(f, "cannot read {what}: {source}"),
             Error::BadObject { what } => write!(f, "unreadable object or record: {what}"),
         }
@@ -91,7 +197,9 @@ impl std::error::Error for Error {
         match self {
             Error::Load { source, .. }
             | Error::Register { source, .. }
+            | Error::Pin { source, .. }
             | Error::Inspect { source, .. } => Some(source),
+            Error::File { source, .. } => Some(source),
             _ => None,
         }
     }

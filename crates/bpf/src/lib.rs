@@ -20,6 +20,7 @@
 
 mod embedded;
 mod error;
+pub mod host;
 mod load;
 mod record;
 mod registry;
@@ -27,7 +28,7 @@ mod replay;
 
 pub use embedded::{Embedded, program};
 pub use error::Error;
-pub use load::{Build, Loaded};
+pub use load::{Build, Loaded, check_name};
 pub use record::{Call, Record, Recorder};
 pub use registry::{Registered, registered};
 pub use replay::{Difference, Report, replay};

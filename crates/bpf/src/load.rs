@@ -1,12 +1,13 @@
 //! Loading an object and registering its algorithm.
 
 use std::cell::RefCell;
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, AsRawFd as _};
 
 use knee_algo::Params;
 use libbpf_rs::query::ProgInfoIter;
 use libbpf_rs::{
-    Link, MapCore as _, MapType, Object, ObjectBuilder, OpenObject, PrintLevel, Program, set_print,
+    Link, MapCore as _, MapMut, MapType, Object, ObjectBuilder, OpenObject, PrintLevel, Program,
+    set_print,
 };
 
 use crate::{Embedded, Error};
@@ -17,6 +18,8 @@ const OPS_NAME_OFFSET: usize = 12 * size_of::<u64>();
 const OPS_NAME_BYTES: usize = 16;
 /// The section, and so the map, that holds the parameters and nothing else (bpf.h).
 const PARAMS_MAP: &str = ".rodata.params";
+/// The section that holds the name of the fallback and nothing else (bpf.h).
+const FALLBACK_MAP: &str = ".rodata.fallback";
 
 /// Which of the two builds of an algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,11 +30,96 @@ pub enum Build {
     Recording,
 }
 
+/// An algorithm's programs in the kernel, not registered yet.
+pub(crate) struct Prepared {
+    object: Object,
+    name: String,
+}
+
+impl Prepared {
+    /// Loads `embedded` with these parameters, to be registered as `name`. Connections that it
+    /// cannot serve go to `fallback` if one is given, else to the algorithm's own choice.
+    pub(crate) fn load(
+        embedded: &Embedded,
+        build: Build,
+        name: &str,
+        params: &Params,
+        fallback: Option<&str>,
+    ) -> Result<Prepared, Error> {
+        check_name(name)?;
+        let refused =
+            |source, log| Error::Load { algorithm: embedded.name().to_owned(), source, log };
+        let (opened, log) =
+            with_log(|| ObjectBuilder::default().open_memory(embedded.object(build)));
+        let mut open = opened.map_err(|source| refused(source, log))?;
+        set_name(&mut open, embedded, name)?;
+        set_params(&mut open, embedded, params)?;
+        if let Some(fallback) = fallback {
+            set_fallback(&mut open, fallback)?;
+        }
+        let (loaded, log) = with_log(|| open.load());
+        let object = loaded.map_err(|source| refused(source, log))?;
+        Ok(Prepared { object, name: name.to_owned() })
+    }
+
+    /// Registers it.
+    pub(crate) fn register(mut self) -> Result<Loaded, Error> {
+        let mut ops = operations(&mut self.object);
+        let (link, _) = with_log(|| ops.attach_struct_ops());
+        let name = self.name;
+        let link = link.map_err(|source| Error::Register { name: name.clone(), source })?;
+        Ok(Loaded { link, object: self.object, name })
+    }
+
+    /// Puts it in the place of the algorithm that the pinned `link` registers under the same name.
+    /// Connections that are there keep the old one.
+    pub(crate) fn replace(mut self, link: &Link) -> Result<(), Error> {
+        let refused = |source| Error::Register { name: self.name.clone(), source };
+        let mut ops = operations(&mut self.object);
+        // libbpf fills the kernel's table on the way to a link of its own, which the kernel then
+        // refuses, since the name is taken: what is wanted here is the table.
+        let (attached, _) = with_log(|| ops.attach_struct_ops());
+        if attached.is_ok() {
+            // The name was free: the link pinned here registers another one.
+            return Err(Error::BadObject {
+                what: format!("the pinned link does not register \"{}\"", self.name),
+            });
+        }
+        let (link, map) = (link.as_fd().as_raw_fd(), ops.as_fd().as_raw_fd());
+        // SAFETY: both descriptors are open, and no options are given.
+        let result = unsafe { libbpf_sys::bpf_link_update(link, map, std::ptr::null()) };
+        match result {
+            0 => Ok(()),
+            error => Err(refused(libbpf_rs::Error::from_raw_os_error(-error))),
+        }
+    }
+}
+
+/// The map with the table of operations.
+fn operations(object: &mut Object) -> MapMut<'_> {
+    object
+        .maps_mut()
+        .find(|map| map.map_type() == MapType::StructOps)
+        .expect("set_name found it before the load")
+}
+
+/// Whether the kernel could hold this as the name of an algorithm.
+///
+/// # Errors
+/// [`Error::BadName`].
+pub fn check_name(name: &str) -> Result<(), Error> {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    if name.is_empty() || name.len() >= OPS_NAME_BYTES || !name.bytes().all(allowed) {
+        return Err(Error::BadName { name: name.to_owned() });
+    }
+    Ok(())
+}
+
 /// An algorithm in the kernel, registered until this is dropped (or its process ends). Connections
 /// that have it by then keep it until they close.
 pub struct Loaded {
     // Declared first, dropped first: the name goes before the programs.
-    _link: Link,
+    link: Link,
     object: Object,
     name: String,
 }
@@ -48,31 +136,17 @@ impl Loaded {
         name: &str,
         params: &Params,
     ) -> Result<Loaded, Error> {
-        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
-        if name.is_empty() || name.len() >= OPS_NAME_BYTES || !name.bytes().all(allowed) {
-            return Err(Error::BadName { name: name.to_owned() });
-        }
-        let refused =
-            |source, log| Error::Load { algorithm: embedded.name().to_owned(), source, log };
-        let (opened, log) =
-            with_log(|| ObjectBuilder::default().open_memory(embedded.object(build)));
-        let mut open = opened.map_err(|source| refused(source, log))?;
-        set_name(&mut open, embedded, name)?;
-        set_params(&mut open, embedded, params)?;
-        let (loaded, log) = with_log(|| open.load());
-        let mut object = loaded.map_err(|source| refused(source, log))?;
-        let mut ops = object
-            .maps_mut()
-            .find(|map| map.map_type() == MapType::StructOps)
-            .expect("set_name found it");
-        let (link, _) = with_log(|| ops.attach_struct_ops());
-        let link = link.map_err(|source| Error::Register { name: name.to_owned(), source })?;
-        Ok(Loaded { _link: link, object, name: name.to_owned() })
+        Prepared::load(embedded, build, name, params, None)?.register()
     }
 
     /// The name it is registered under.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The link that keeps it registered.
+    pub(crate) fn link(&mut self) -> &mut Link {
+        &mut self.link
     }
 
     /// Each program and the number of instructions the verifier walked through for it.
@@ -126,12 +200,23 @@ fn set_params(open: &mut OpenObject, embedded: &Embedded, params: &Params) -> Re
     Ok(())
 }
 
+/// Objects of algorithms that never leave a connection have no such section.
+fn set_fallback(open: &mut OpenObject, fallback: &str) -> Result<(), Error> {
+    check_name(fallback)?;
+    let mut map = open.maps_mut().find(|map| map.name() == FALLBACK_MAP);
+    if let Some(section) = map.as_mut().and_then(|map| map.initial_value_mut()) {
+        section.fill(0);
+        section[..fallback.len()].copy_from_slice(fallback.as_bytes());
+    }
+    Ok(())
+}
+
 thread_local! {
     static LOG: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
 /// Runs `action` with libbpf's warnings collected instead of printed.
-fn with_log<R>(action: impl FnOnce() -> R) -> (R, String) {
+pub(crate) fn with_log<R>(action: impl FnOnce() -> R) -> (R, String) {
     set_print(Some((PrintLevel::Warn, |_, message| {
         LOG.with_borrow_mut(|log| log.push_str(&message));
     })));

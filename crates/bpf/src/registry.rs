@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 
 use libbpf_rs::btf::types::{MemberAttr, Ptr, Struct};
 use libbpf_rs::btf::{Btf, BtfKind, ReferencesType as _};
-use libbpf_rs::query::{LinkInfoIter, LinkTypeInfo, MapInfo, MapInfoIter};
+use libbpf_rs::query::{
+    LinkInfoIter, LinkTypeInfo, MapInfo, MapInfoIter, ProgInfoIter, ProgInfoQueryOptions,
+};
 use libbpf_rs::{MapCore as _, MapFlags, MapHandle, MapType};
 
 use crate::Error;
@@ -28,6 +30,29 @@ pub struct Registered {
     /// Its operations (members of `tcp_congestion_ops`) and the kernel's numbers of their programs,
     /// through which its maps and types can be found.
     pub programs: Vec<(String, u32)>,
+}
+
+impl Registered {
+    /// The map of this name (a section, for one) that its programs use; `None`: they use none.
+    ///
+    /// # Errors
+    /// [`Error::Inspect`].
+    pub(crate) fn map(&self, name: &str) -> Result<Option<MapHandle>, Error> {
+        let inspect = |source| Error::Inspect { what: "the maps of an algorithm", source };
+        let options = ProgInfoQueryOptions::default().include_map_ids(true);
+        let ours: BTreeSet<u32> = self.programs.iter().map(|(_, id)| *id).collect();
+        let maps: BTreeSet<u32> = ProgInfoIter::with_query_opts(options)
+            .filter(|program| ours.contains(&program.id))
+            .flat_map(|program| program.map_ids)
+            .collect();
+        for id in maps {
+            let map = MapHandle::from_map_id(id).map_err(inspect)?;
+            if map.name() == name {
+                return Ok(Some(map));
+            }
+        }
+        Ok(None)
+    }
 }
 
 /// All that is registered and came from knee, by name.

@@ -10,12 +10,18 @@ mod run;
 use std::fmt;
 use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use knee_exp::machine::Build;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 /// Exit code of a command that did what it was asked.
 const DONE: u8 = 0;
+/// Exit code of a command that was done and found what it was to find out not to be so.
+#[cfg(feature = "kernel")]
+const CHECK_FAILED: u8 = 1;
 /// Exit code of a command that could not, or was stopped.
 const COULD_NOT: u8 = 2;
 
@@ -114,6 +120,30 @@ fn print(text: &str) -> Result<(), Failure> {
 /// Prints a line on standard error. If even that fails there is nobody left to tell.
 fn complain(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
+/// A flag that the first Ctrl-C (or SIGTERM, or a terminal that goes away) sets; a second one ends the process at once.
+fn stop_on_signals() -> Result<Arc<AtomicBool>, Failure> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGHUP, SIGINT, SIGTERM] {
+        // `nohup` means it.
+        if signal == SIGHUP && is_ignored(signal) {
+            continue;
+        }
+        let at_once = i32::from(COULD_NOT);
+        signal_hook::flag::register_conditional_shutdown(signal, at_once, stop.clone())
+            .and_then(|_| signal_hook::flag::register(signal, stop.clone()))
+            .map_err(|why| Failure::Says(format!("cannot listen for Ctrl-C: {why}")))?;
+    }
+    Ok(stop)
+}
+
+/// Whether whoever started this process has it ignore a signal.
+fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    mask >> (signal - 1) & 1 == 1
 }
 
 fn main() -> ExitCode {

@@ -3,15 +3,13 @@
 use std::io::{self, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use knee_exp::results::Results;
 use knee_exp::runner::{Options, Swept, sweep};
 use knee_exp::{Experiment, Overrides, report, table};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use crate::{COULD_NOT, DONE, Failure, complain, print};
+use crate::{COULD_NOT, DONE, Failure, complain, print, stop_on_signals};
 
 /// Where results go if nothing is said.
 const RESULTS: &str = "results";
@@ -89,30 +87,6 @@ fn check_back_end(on: &str) -> Result<(), Failure> {
             on.escape_debug()
         ))),
     }
-}
-
-/// A flag that the first Ctrl-C (or SIGTERM, or a terminal that goes away) sets; a second one ends the process at once.
-fn stop_on_signals() -> Result<Arc<AtomicBool>, Failure> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGHUP, SIGINT, SIGTERM] {
-        // `nohup` means it.
-        if signal == SIGHUP && is_ignored(signal) {
-            continue;
-        }
-        let at_once = i32::from(COULD_NOT);
-        signal_hook::flag::register_conditional_shutdown(signal, at_once, stop.clone())
-            .and_then(|_| signal_hook::flag::register(signal, stop.clone()))
-            .map_err(|why| Failure::Says(format!("cannot listen for Ctrl-C: {why}")))?;
-    }
-    Ok(stop)
-}
-
-/// Whether whoever started this process has it ignore a signal.
-fn is_ignored(signal: i32) -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
-    mask >> (signal - 1) & 1 == 1
 }
 
 fn run_one(

@@ -76,6 +76,14 @@ pub fn current() -> io::Result<Found> {
     open(Path::new("/proc/thread-self/ns/net"))
 }
 
+/// The one that this process, or thread, is in.
+///
+/// # Errors
+/// If there is no such process, or it is not for this one to see.
+pub fn of_process(pid: u32) -> io::Result<Found> {
+    open(Path::new(&format!("/proc/{pid}/ns/net")))
+}
+
 /// All that can be found: by their threads, by name (`ip netns`), by mounts of their files, and by
 /// files that some process holds open.
 ///

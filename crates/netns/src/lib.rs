@@ -14,5 +14,5 @@
 mod found;
 mod own;
 
-pub use found::{Found, Id, all, current};
+pub use found::{Found, Id, all, current, of_process};
 pub use own::Namespace;

@@ -1,13 +1,25 @@
 //! The commands that work on the running kernel.
 
+mod confirm;
+mod load;
 mod status;
+mod unload;
 
 use clap::Subcommand;
+use knee_algo::Algorithm;
+use knee_bpf::host::Entry;
+use serde_json::{Map, Value as Json, json};
 
 use crate::{DONE, Failure};
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
+    /// Register an algorithm with the running kernel.
+    Load(load::Args),
+    /// Make permanent what is loaded on trial.
+    Confirm(confirm::Args),
+    /// Undo a load: the host is as it was before.
+    Unload(unload::Args),
     /// Show what knee has loaded into this kernel, and who uses it.
     Status(status::Args),
 }
@@ -15,7 +27,41 @@ pub(crate) enum Command {
 impl Command {
     pub(crate) fn run(&self) -> Result<u8, Failure> {
         match self {
+            Command::Load(args) => load::run(args),
+            Command::Confirm(args) => confirm::run(args).map(|()| DONE),
+            Command::Unload(args) => unload::run(args).map(|()| DONE),
             Command::Status(args) => status::run(args).map(|()| DONE),
         }
     }
+}
+
+/// `, shift_g=4 alpha_on_init=1024`.
+fn set_to(entry: &Entry) -> String {
+    let words: Vec<String> = shown_params(entry).map(|(n, value)| format!("{n}={value}")).collect();
+    if words.is_empty() { String::new() } else { format!(", {}", words.join(" ")) }
+}
+
+fn entry_json(entry: &Entry) -> Json {
+    let params: Map<String, Json> =
+        shown_params(entry).map(|(name, value)| (name, Json::from(value))).collect();
+    json!({
+        "name": entry.name,
+        "algorithm": entry.algorithm,
+        "params": params,
+        "fallback": entry.fallback,
+        "loaded_at_unix_s": entry.loaded_at_unix_s,
+        "complete": entry.complete,
+        "cgroup": entry.cgroup,
+    })
+}
+
+/// Parameters as a person writes them, without the fallback that the host's default overrides.
+fn shown_params(entry: &Entry) -> impl Iterator<Item = (String, String)> {
+    let algorithm = Algorithm::by_name(&entry.algorithm).ok();
+    let shown =
+        entry.params.iter().filter(|(name, _)| entry.fallback.is_none() || name != "fallback");
+    shown.map(move |(name, value)| {
+        let info = algorithm.and_then(|a| a.params().iter().find(|param| param.name == *name));
+        (name.clone(), info.map_or_else(|| value.to_string(), |info| info.show(*value)))
+    })
 }

@@ -1,0 +1,141 @@
+//! What was changed and how it was before, in a file that outlives a crash.
+
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use knee_netns::Id;
+use serde::{Deserialize, Serialize};
+
+use crate::Error;
+
+/// Of the file; a reader takes no other.
+const VERSION: u32 = 1;
+
+/// The algorithm that every kernel has.
+pub(super) const LAST_RESORT: &str = "reno";
+
+/// An algorithm that is loaded for longer than a command runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// The name it is registered under.
+    pub name: String,
+    /// The algorithm file it comes from.
+    pub algorithm: String,
+    /// Its parameters, by name, all of them.
+    pub params: Vec<(String, u32)>,
+    /// Whom connections without ECN are handed to, if it says so.
+    pub fallback: Option<String>,
+    /// When, in seconds since 1970.
+    pub loaded_at_unix_s: u64,
+    /// Tells one build of the algorithm from another.
+    pub object: u64,
+    /// Set when all that was asked for is done: an entry without it is what a crash left.
+    pub complete: bool,
+    /// Defaults of network namespaces that knee has replaced by it.
+    pub defaults: Vec<OldDefault>,
+    /// The cgroup whose connections are given it.
+    pub cgroup: Option<PathBuf>,
+}
+
+/// What a namespace's default was.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OldDefault {
+    /// Device of the namespace's file.
+    pub netns_device: u64,
+    /// Its inode.
+    pub netns_inode: u64,
+    /// The algorithm.
+    pub algorithm: String,
+}
+
+impl OldDefault {
+    pub(super) fn is_of(&self, id: Id) -> bool {
+        (self.netns_device, self.netns_inode) == (id.device, id.inode)
+    }
+}
+
+/// All entries, by name.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Journal {
+    version: u32,
+    /// After a reboot nothing is loaded, whatever this file says.
+    boot: String,
+    /// `tcp_allowed_congestion_control`, while it is changed for a moment.
+    pub(super) allowed_before: Option<String>,
+    pub(super) entries: Vec<Entry>,
+}
+
+impl Journal {
+    pub(super) fn read(run_dir: &Path) -> Result<Journal, Error> {
+        let path = path(run_dir);
+        let empty = || Journal {
+            version: VERSION,
+            boot: boot(),
+            allowed_before: None,
+            entries: Vec::new(),
+        };
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(empty()),
+            Err(source) => return Err(Error::File { path, source }),
+        };
+        match serde_json::from_str::<Journal>(&text) {
+            Ok(journal) if journal.version != VERSION => {
+                Err(Error::Journal { path, what: format!("version {}", journal.version) })
+            }
+            Ok(journal) if journal.boot != boot() => Ok(empty()),
+            Ok(journal) => Ok(journal),
+            Err(error) => Err(Error::Journal { path, what: error.to_string() }),
+        }
+    }
+
+    pub(super) fn entry(&self, name: &str) -> Option<&Entry> {
+        self.entries.iter().find(|entry| entry.name == name)
+    }
+
+    /// Puts this entry in the place of one of its name, and writes.
+    pub(super) fn put(&mut self, run_dir: &Path, entry: Entry) -> Result<(), Error> {
+        self.entries.retain(|old| old.name != entry.name);
+        self.entries.push(entry);
+        self.entries.sort_by(|a, b| a.name.cmp(&b.name));
+        self.write(run_dir)
+    }
+
+    /// Other entries that remember this one as the default before them remember what was before it.
+    pub(super) fn forget_default(&mut self, gone: &Entry) {
+        let others = self.entries.iter_mut().flat_map(|entry| &mut entry.defaults);
+        for old in others.filter(|old| old.algorithm == gone.name) {
+            let id = Id { device: old.netns_device, inode: old.netns_inode };
+            let before = gone.defaults.iter().find(|before| before.is_of(id));
+            old.algorithm =
+                before.map_or_else(|| LAST_RESORT.to_owned(), |before| before.algorithm.clone());
+        }
+    }
+
+    /// Takes the entry of this name out, and writes.
+    pub(super) fn remove(&mut self, run_dir: &Path, name: &str) -> Result<(), Error> {
+        self.entries.retain(|old| old.name != name);
+        self.write(run_dir)
+    }
+
+    /// Whole or not at all, whenever the process or the machine stops.
+    pub(super) fn write(&self, run_dir: &Path) -> Result<(), Error> {
+        let path = path(run_dir);
+        let failed = |source| Error::File { path: path.clone(), source };
+        let new = path.with_extension("new");
+        let text = serde_json::to_string_pretty(self).map_err(|error| failed(error.into()))?;
+        let mut file = File::create(&new).map_err(failed)?;
+        file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(failed)?;
+        fs::rename(&new, &path).map_err(failed)
+    }
+}
+
+fn path(run_dir: &Path) -> PathBuf {
+    run_dir.join("journal.json")
+}
+
+/// Tells one boot from another.
+fn boot() -> String {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
+}

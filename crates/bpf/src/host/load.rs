@@ -1,0 +1,233 @@
+//! Loading for good: registered, pinned, written down.
+
+use std::fs;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use knee_algo::{Algorithm, Params};
+use libbpf_rs::Link;
+
+use super::defaults::{available_algorithms, default_algorithm, restore_allowed, set_default};
+use super::journal::{Entry, Journal, LAST_RESORT, OldDefault};
+use super::{Host, make_dir};
+use crate::load::{Prepared, check_name};
+use crate::{Build, Embedded, Error};
+
+/// The parameter by which a person says whom connections without ECN go to.
+const FALLBACK_PARAM: &str = "fallback";
+
+/// What is to be loaded, and what for.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The algorithm.
+    pub algorithm: &'static Algorithm,
+    /// The name to register it under.
+    pub name: String,
+    /// Its parameters.
+    pub params: Params,
+    /// Leave the parameter `fallback` as it is, because somebody set it. Otherwise connections
+    /// without ECN go to the host's default.
+    pub fallback_chosen: bool,
+    /// Make it the default of the namespace of this thread.
+    pub default: bool,
+    /// The cgroup whose connections are to be given it.
+    pub cgroup: Option<PathBuf>,
+}
+
+/// What loading came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Done {
+    /// It is registered now.
+    Loaded,
+    /// It is in the place of another one of that name, which old connections keep.
+    Updated,
+    /// It was there already, with the same parameters.
+    Already,
+}
+
+impl Host {
+    /// Loads for good. Until this returns, and whatever ends it, either all of it is done or
+    /// [`Host::unload`] undoes what is.
+    ///
+    /// # Errors
+    /// All that [`crate::Loaded::register`] has; [`Error::NameTaken`], [`Error::NoBpffs`],
+    /// [`Error::Locked`], [`Error::File`] and [`Error::Journal`].
+    pub fn load(&self, request: &Request) -> Result<(Done, Entry), Error> {
+        check_name(&request.name)?;
+        let embedded = Embedded::by_name(request.algorithm.name())?;
+        self.pins()?;
+        let _lock = self.lock()?;
+        let mut journal = Journal::read(&self.run_dir)?;
+        restore_allowed(&mut journal, &self.run_dir)?;
+        let before = journal.entry(&request.name).cloned();
+        let mut entry = self.new_entry(request, embedded, &journal)?;
+        let pinned = self.link_path(&request.name)?.exists();
+        let registered = available_algorithms()?.contains(&request.name);
+        let done = match &before {
+            _ if registered && !pinned => {
+                return Err(self.name_taken(&request.name));
+            }
+            Some(before) if pinned && before.is_same_program(&entry) => {
+                entry.loaded_at_unix_s = before.loaded_at_unix_s;
+                Done::Already
+            }
+            _ if pinned => Done::Updated,
+            _ => Done::Loaded,
+        };
+        journal.put(&self.run_dir, entry.clone())?;
+        let outcome = match done {
+            Done::Already => Ok(()),
+            Done::Updated => self.update(request, embedded, &entry),
+            Done::Loaded => self.register(request, embedded, &entry),
+        };
+        if let Err(error) = outcome {
+            match before {
+                Some(before) => journal.put(&self.run_dir, before)?,
+                None => journal.remove(&self.run_dir, &request.name)?,
+            }
+            return Err(error);
+        }
+        if request.default {
+            self.make_default(&mut journal, &mut entry, &knee_netns::current().map_err(proc)?)?;
+        }
+        entry.complete = true;
+        journal.put(&self.run_dir, entry.clone())?;
+        Ok((done, entry))
+    }
+
+    /// What will be written down of it, as not complete.
+    pub(super) fn new_entry(
+        &self,
+        request: &Request,
+        embedded: &Embedded,
+        journal: &Journal,
+    ) -> Result<Entry, Error> {
+        let names = request.algorithm.params().iter().map(|param| param.name.to_owned());
+        let before = journal.entry(&request.name);
+        let has_fallback = request.algorithm.params().iter().any(|p| p.name == FALLBACK_PARAM);
+        let fallback = match request.fallback_chosen || !has_fallback {
+            true => None,
+            false => Some(self.hosts_own_default(journal)?),
+        };
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let mut object = DefaultHasher::new();
+        embedded.object(Build::Plain).hash(&mut object);
+        Ok(Entry {
+            name: request.name.clone(),
+            algorithm: request.algorithm.name().to_owned(),
+            params: names.zip(request.params.values().iter().copied()).collect(),
+            fallback,
+            loaded_at_unix_s: now.map_or(0, |now| now.as_secs()),
+            object: object.finish(),
+            complete: false,
+            defaults: before.map_or_else(Vec::new, |before| before.defaults.clone()),
+            cgroup: request.cgroup.clone(),
+        })
+    }
+
+    /// The default of this namespace, or what it was before knee replaced it.
+    fn hosts_own_default(&self, journal: &Journal) -> Result<String, Error> {
+        let id = knee_netns::current().map_err(proc)?.id();
+        let mut name = default_algorithm()?;
+        // One step for each algorithm of ours that replaced another one of ours.
+        for _ in 0..journal.entries.len() {
+            let Some(entry) = journal.entry(&name) else { break };
+            match entry.defaults.iter().find(|old| old.is_of(id)) {
+                Some(old) => name.clone_from(&old.algorithm),
+                None => {
+                    return Ok(entry.fallback.clone().unwrap_or_else(|| LAST_RESORT.to_owned()));
+                }
+            }
+        }
+        Ok(name)
+    }
+
+    fn register(&self, request: &Request, embedded: &Embedded, entry: &Entry) -> Result<(), Error> {
+        let prepared = prepare(request, embedded, entry)?;
+        let mut loaded = prepared.register()?;
+        let path = self.link_path(&request.name)?;
+        self.pin(&path, |path| loaded.link().pin(path))
+    }
+
+    fn update(&self, request: &Request, embedded: &Embedded, entry: &Entry) -> Result<(), Error> {
+        let prepared = prepare(request, embedded, entry)?;
+        let path = self.link_path(&request.name)?;
+        let link = Link::open(&path).map_err(|source| Error::Pin { path, source })?;
+        prepared.replace(&link)
+    }
+
+    /// Pins at `path`, or leaves nothing there.
+    pub(super) fn pin(
+        &self,
+        path: &PathBuf,
+        pin: impl FnOnce(&PathBuf) -> libbpf_rs::Result<()>,
+    ) -> Result<(), Error> {
+        make_dir(path.parent().unwrap_or(path))?;
+        pin(path).map_err(|source| {
+            self.remove_empty_dirs(path);
+            Error::Pin { path: path.clone(), source }
+        })
+    }
+
+    /// Removes the directories of pins above `path` that hold nothing any more.
+    pub(super) fn remove_empty_dirs(&self, path: &std::path::Path) {
+        // A directory that is not empty stays: that is what rmdir does.
+        let mut dirs = path.ancestors().skip(1);
+        let own = dirs.next().map(fs::remove_dir);
+        if own.is_some_and(|removed| removed.is_ok()) {
+            let _ = dirs.next().map(fs::remove_dir);
+        }
+    }
+
+    /// Writes down what the default was, then replaces it.
+    pub(super) fn make_default(
+        &self,
+        journal: &mut Journal,
+        entry: &mut Entry,
+        namespace: &knee_netns::Found,
+    ) -> Result<(), Error> {
+        let id = namespace.id();
+        let old = super::defaults::default_of(namespace)?;
+        if old == entry.name {
+            return Ok(());
+        }
+        entry.defaults.retain(|old| !old.is_of(id));
+        entry.defaults.push(OldDefault {
+            netns_device: id.device,
+            netns_inode: id.inode,
+            algorithm: old,
+        });
+        journal.put(&self.run_dir, entry.clone())?;
+        set_default(namespace, &entry.name, journal, &self.run_dir)
+    }
+
+    pub(super) fn name_taken(&self, name: &str) -> Error {
+        let on_trial = self.trials().iter().any(|trial| trial.entry.name == name);
+        Error::NameTaken { name: name.to_owned(), on_trial }
+    }
+}
+
+impl Entry {
+    /// Whether loading this would change nothing of `other` in the kernel.
+    fn is_same_program(&self, other: &Entry) -> bool {
+        let key = |entry: &Entry| {
+            (entry.object, entry.algorithm.clone(), entry.params.clone(), entry.fallback.clone())
+        };
+        key(self) == key(other)
+    }
+}
+
+pub(super) fn prepare(
+    request: &Request,
+    embedded: &Embedded,
+    entry: &Entry,
+) -> Result<Prepared, Error> {
+    let fallback = entry.fallback.as_deref();
+    Prepared::load(embedded, Build::Plain, &request.name, &request.params, fallback)
+}
+
+/// /proc could not be read.
+pub(super) fn proc(source: std::io::Error) -> Error {
+    Error::File { path: "/proc/self/ns/net".into(), source }
+}

@@ -1,0 +1,142 @@
+//! What knee changes on a host, and how it is undone.
+//!
+//! [`Host`] is where knee keeps track: a directory that a reboot empties, as it empties the kernel of
+//! what was loaded, with a lock and a journal; and a directory of the BPF file system whose files
+//! keep algorithms registered. Every change is written to the journal before it is made.
+
+mod congctl;
+mod defaults;
+mod journal;
+mod load;
+mod trial;
+mod unload;
+
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+
+pub use defaults::{available_algorithms, default_algorithm};
+pub use journal::{Entry, OldDefault};
+pub use load::{Done, Request};
+pub use trial::{Ended, Note, Trial, TrialRequest};
+pub use unload::Unloaded;
+
+use crate::Error;
+use journal::Journal;
+
+/// Environment variable that names another directory than [`RUN_DIR`].
+const RUN_DIR_VARIABLE: &str = "KNEE_RUN_DIR";
+/// Environment variable that names another BPF file system than the first one mounted.
+const BPFFS_VARIABLE: &str = "KNEE_BPFFS";
+/// Lock, journal and trials.
+const RUN_DIR: &str = "/run/knee";
+/// Under the root of the BPF file system.
+const PINS_DIR: &str = "knee";
+/// How long a command waits for another one to finish.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Where knee keeps track of what it changes.
+pub struct Host {
+    run_dir: PathBuf,
+    bpffs: Option<PathBuf>,
+}
+
+/// No other command changes the host while this lives. The kernel frees it with its process.
+pub(crate) struct Lock {
+    _file: File,
+}
+
+impl Host {
+    /// This host, or the places that `KNEE_RUN_DIR` and `KNEE_BPFFS` name. Nothing is made yet.
+    pub fn here() -> Host {
+        let named = |variable| std::env::var_os(variable).map(PathBuf::from);
+        Host {
+            run_dir: named(RUN_DIR_VARIABLE).unwrap_or_else(|| RUN_DIR.into()),
+            bpffs: named(BPFFS_VARIABLE).or_else(|| mount_point("bpf")),
+        }
+    }
+
+    /// What is written down of the algorithms loaded here, by name.
+    ///
+    /// # Errors
+    /// [`Error::File`] if the journal cannot be read.
+    pub fn entries(&self) -> Result<Vec<Entry>, Error> {
+        Ok(Journal::read(&self.run_dir)?.entries)
+    }
+
+    /// Where an algorithm's link is pinned.
+    ///
+    /// # Errors
+    /// [`Error::NoBpffs`].
+    pub fn pins(&self) -> Result<PathBuf, Error> {
+        Ok(self.bpffs.as_ref().ok_or(Error::NoBpffs)?.join(PINS_DIR))
+    }
+
+    /// Names that have pins, whether or not the journal knows them.
+    fn pinned_names(&self) -> Vec<String> {
+        let Ok(pins) = self.pins() else { return Vec::new() };
+        let Ok(dirs) = fs::read_dir(pins) else { return Vec::new() };
+        let mut names: Vec<String> = dirs
+            .filter_map(|dir| dir.ok()?.file_name().into_string().ok())
+            .filter(|name| self.link_path(name).is_ok_and(|path| path.exists()))
+            .collect();
+        names.sort();
+        names
+    }
+
+    fn link_path(&self, name: &str) -> Result<PathBuf, Error> {
+        Ok(self.pins()?.join(name).join("link"))
+    }
+
+    /// Waits for other commands and keeps them out.
+    pub(crate) fn lock(&self) -> Result<Lock, Error> {
+        self.lock_within(PATIENCE)
+    }
+
+    fn lock_within(&self, patience: Duration) -> Result<Lock, Error> {
+        let path = self.run_dir.join("lock");
+        let failed = |source| Error::File { path: path.clone(), source };
+        let started = Instant::now();
+        loop {
+            make_dir(&self.run_dir)?;
+            let file = OpenOptions::new().create(true).append(true).open(&path).map_err(failed)?;
+            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                // Whoever had it may have removed the file: then others lock another one.
+                Ok(()) if is_at(&file, &path) => return Ok(Lock { _file: file }),
+                Ok(()) => {}
+                Err(Errno::WOULDBLOCK) if started.elapsed() < patience => {
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+                Err(Errno::WOULDBLOCK) => return Err(Error::Locked { path }),
+                Err(errno) => return Err(failed(errno.into())),
+            }
+        }
+    }
+}
+
+fn is_at(file: &File, path: &Path) -> bool {
+    let id = |about: fs::Metadata| (about.dev(), about.ino());
+    match (file.metadata(), fs::metadata(path)) {
+        (Ok(one), Ok(other)) => id(one) == id(other),
+        _ => false,
+    }
+}
+
+/// Makes a directory that only its owner may change, and those above it.
+fn make_dir(dir: &Path) -> Result<(), Error> {
+    fs::create_dir_all(dir).map_err(|source| Error::File { path: dir.to_owned(), source })
+}
+
+/// Where a file system of this type is mounted first.
+pub(crate) fn mount_point(kind: &str) -> Option<PathBuf> {
+    let text = fs::read_to_string("/proc/self/mounts").ok()?;
+    text.lines().find_map(|line| {
+        let mut words = line.split(' ');
+        let (_device, dir, found) = (words.next()?, words.next()?, words.next()?);
+        (found == kind).then(|| PathBuf::from(dir.replace("\\040", " ")))
+    })
+}

@@ -1,0 +1,296 @@
+//! Loading on trial: nothing pinned, no sysctl written, all of it owned by one process, so that the
+//! kernel undoes it when that process ends, in whatever way.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write as _;
+use std::os::fd::{AsFd as _, AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
+
+use super::defaults::{available_algorithms, restore_allowed};
+use super::journal::{Entry, Journal};
+use super::load::{Request, prepare, proc};
+use super::{Host, make_dir};
+use crate::load::check_name;
+use crate::{Embedded, Error, Loaded};
+
+/// How often a trial looks whether it was confirmed or is over.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// How long a trial that was told to end may take.
+const ENDS_WITHIN: Duration = Duration::from_secs(5);
+
+/// What is tried, and for how long.
+#[derive(Clone, Debug)]
+pub struct TrialRequest {
+    /// What.
+    pub request: Request,
+    /// How long.
+    pub confirm_within: Duration,
+}
+
+/// What others see of a trial: a file that its process keeps locked.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Note {
+    /// The process that owns it.
+    pub pid: u32,
+    /// What will be written down if it is confirmed.
+    pub entry: Entry,
+    /// Whether it is to become the default of the process's namespace.
+    pub default: bool,
+    /// When it ends, on the clock that runs since boot.
+    pub deadline_boot_ns: u64,
+    link_id: u32,
+}
+
+/// An algorithm on trial. Dropping it undoes it.
+pub struct Trial {
+    // Declared first, dropped first: the name goes before the note of it.
+    loaded: Loaded,
+    note: Note,
+    path: PathBuf,
+    /// Locked.
+    _file: File,
+}
+
+/// How a trial ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// It is loaded for good.
+    Confirmed,
+    /// Nobody confirmed it in time: it is undone.
+    TimedOut,
+    /// It was told to end: it is undone.
+    Stopped,
+}
+
+impl Note {
+    /// Seconds until it ends; 0: it is over.
+    pub fn seconds_left(&self) -> u64 {
+        self.deadline_boot_ns.saturating_sub(boot_ns()) / 1_000_000_000
+    }
+}
+
+impl Trial {
+    /// What others see of it.
+    pub fn note(&self) -> &Note {
+        &self.note
+    }
+
+    /// Waits until it is confirmed, over, or `stop` is set, and undoes it unless it was confirmed.
+    ///
+    /// # Errors
+    /// [`Error::Journal`] and [`Error::File`]; it is undone then.
+    pub fn wait(self, host: &Host, stop: &AtomicBool) -> Result<Ended, Error> {
+        let name = self.note.entry.name.clone();
+        loop {
+            let stopped = stop.load(Ordering::Relaxed);
+            let over = boot_ns() >= self.note.deadline_boot_ns;
+            if !self.path.exists() && host.is_complete(&name)? {
+                return Ok(Ended::Confirmed);
+            }
+            if stopped || over {
+                // Whoever is confirming right now has the lock and will be done soon. Whoever told
+                // this to end may have it, too, and waits for that.
+                let patience = if stopped { Duration::ZERO } else { ENDS_WITHIN };
+                let lock = host.lock_within(patience);
+                if !self.path.exists() && host.is_complete(&name)? {
+                    return Ok(Ended::Confirmed);
+                }
+                drop(self);
+                if let Ok(lock) = &lock {
+                    // A confirmation that was cut short.
+                    if host.entries()?.iter().any(|entry| entry.name == name) {
+                        host.unload_locked(&name)?;
+                    }
+                    host.tidy(lock);
+                }
+                return Ok(if stopped { Ended::Stopped } else { Ended::TimedOut });
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+}
+
+impl Drop for Trial {
+    fn drop(&mut self) {
+        // After a confirmation it is another trial's, or nobody's.
+        if read_note(&self.path).is_some_and(|note| note.pid == self.note.pid) {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+impl Host {
+    /// Begins a trial. [`Trial::wait`] then has to be called, in this process.
+    ///
+    /// # Errors
+    /// As [`Host::load`], but no BPF file system is needed.
+    pub fn trial(&self, request: &TrialRequest) -> Result<Trial, Error> {
+        let TrialRequest { request, confirm_within } = request;
+        check_name(&request.name)?;
+        let embedded = Embedded::by_name(request.algorithm.name())?;
+        let _lock = self.lock()?;
+        let journal = Journal::read(&self.run_dir)?;
+        if available_algorithms()?.contains(&request.name) {
+            return Err(self.name_taken(&request.name));
+        }
+        let entry = self.new_entry(request, embedded, &journal)?;
+        let mut loaded = prepare(request, embedded, &entry)?.register()?;
+        let info = loaded.link().info();
+        let info = info.map_err(|source| Error::Inspect { what: "a link", source })?;
+        let deadline = u64::try_from(confirm_within.as_nanos()).unwrap_or(u64::MAX);
+        let note = Note {
+            pid: std::process::id(),
+            entry,
+            default: request.default,
+            deadline_boot_ns: boot_ns().saturating_add(deadline),
+            link_id: info.id,
+        };
+        make_dir(&self.trials_dir())?;
+        let path = self.trials_dir().join(&request.name);
+        let file = write_note(&path, &note)
+            .map_err(|source| Error::File { path: path.clone(), source })?;
+        Ok(Trial { loaded, note, path, _file: file })
+    }
+
+    /// Makes a trial permanent: of this name, or the only one there is.
+    ///
+    /// # Errors
+    /// [`Error::NoTrial`]; else as [`Host::load`], and the trial goes on.
+    pub fn confirm(&self, name: Option<&str>) -> Result<Entry, Error> {
+        self.pins()?;
+        let _lock = self.lock()?;
+        let trials = self.trials();
+        let chosen = match name {
+            Some(name) => trials.iter().find(|trial| trial.entry.name == name),
+            None if trials.len() > 1 => {
+                let names = trials.iter().map(|trial| trial.entry.name.clone()).collect();
+                return Err(Error::WhichTrial { names });
+            }
+            None => trials.first(),
+        };
+        let no_trial = || Error::NoTrial { name: name.map(str::to_owned) };
+        let trial = chosen.filter(|trial| trial.seconds_left() > 0).ok_or_else(no_trial)?;
+        // From here on the link lives as long as this process, whatever the other one does.
+        let link = link_of(trial.link_id).map_err(|_| no_trial())?;
+        let namespace = knee_netns::of_process(trial.pid).map_err(proc)?;
+        let mut journal = Journal::read(&self.run_dir)?;
+        restore_allowed(&mut journal, &self.run_dir)?;
+        let mut entry = trial.entry.clone();
+        journal.put(&self.run_dir, entry.clone())?;
+        let path = self.link_path(&entry.name)?;
+        // A confirmation that was cut short may have left it.
+        let _ = fs::remove_file(&path);
+        let confirmed = self.pin(&path, |path| pin_link(&link, path)).and_then(|()| {
+            if trial.default {
+                self.make_default(&mut journal, &mut entry, &namespace)?;
+            }
+            entry.complete = true;
+            journal.put(&self.run_dir, entry.clone())
+        });
+        if let Err(error) = confirmed {
+            // The trial keeps it registered: only what was added here goes.
+            let undone = self.undo(&mut journal, &entry.name);
+            journal.remove(&self.run_dir, &entry.name)?;
+            return undone.and(Err(error));
+        }
+        let path = self.trials_dir().join(&entry.name);
+        fs::remove_file(&path).map_err(|source| Error::File { path, source })?;
+        Ok(entry)
+    }
+
+    /// The trials whose processes live.
+    pub fn trials(&self) -> Vec<Note> {
+        let Ok(files) = fs::read_dir(self.trials_dir()) else { return Vec::new() };
+        let mut notes = Vec::new();
+        for file in files.filter_map(Result::ok) {
+            let path = file.path();
+            let Ok(open) = File::open(&path) else { continue };
+            match flock(&open, FlockOperation::NonBlockingLockShared) {
+                // Its process was killed.
+                Ok(()) => drop(fs::remove_file(&path)),
+                Err(_) => notes.extend(read_note(&path)),
+            }
+        }
+        notes.sort_by(|a, b| a.entry.name.cmp(&b.entry.name));
+        notes
+    }
+
+    pub(super) fn trials_dir(&self) -> PathBuf {
+        self.run_dir.join("trials")
+    }
+
+    fn is_complete(&self, name: &str) -> Result<bool, Error> {
+        Ok(self.entries()?.iter().any(|entry| entry.name == name && entry.complete))
+    }
+
+    /// Ends the trial of this name, if there is one, and waits for that.
+    pub(super) fn end_trial(&self, name: &str) -> Result<bool, Error> {
+        let trials = self.trials();
+        let Some(trial) = trials.iter().find(|trial| trial.entry.name == name) else {
+            return Ok(false);
+        };
+        let pid = i32::try_from(trial.pid).ok().and_then(Pid::from_raw);
+        let sent = pid.map_or(Ok(()), |pid| kill_process(pid, Signal::TERM));
+        let failed =
+            |source: std::io::Error| Error::File { path: "the trial's process".into(), source };
+        sent.map_err(|errno| failed(errno.into()))?;
+        let started = std::time::Instant::now();
+        while available_algorithms()?.iter().any(|known| known == name) {
+            if started.elapsed() > ENDS_WITHIN {
+                return Err(Error::StillRegistered { name: name.to_owned() });
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+        Ok(true)
+    }
+}
+
+fn write_note(path: &Path, note: &Note) -> std::io::Result<File> {
+    let text = serde_json::to_string(note)?;
+    // Locked before it has a name that others look at.
+    let new = path.with_extension(format!("{}", note.pid));
+    let mut file = OpenOptions::new().create(true).truncate(true).write(true).open(&new)?;
+    flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+    file.write_all(text.as_bytes())?;
+    fs::rename(&new, path)?;
+    Ok(file)
+}
+
+fn read_note(path: &Path) -> Option<Note> {
+    serde_json::from_str(&fs::read_to_string(path).ok()?).ok()
+}
+
+fn link_of(id: u32) -> std::io::Result<OwnedFd> {
+    // SAFETY: it only asks.
+    let fd = unsafe { libbpf_sys::bpf_link_get_fd_by_id(id) };
+    if fd < 0 {
+        return Err(std::io::Error::from_raw_os_error(-fd));
+    }
+    // SAFETY: it was opened a moment ago and belongs to nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn pin_link(link: &OwnedFd, path: &Path) -> libbpf_rs::Result<()> {
+    use std::os::unix::ffi::OsStrExt as _;
+    let path = std::ffi::CString::new(path.as_os_str().as_bytes())
+        .map_err(|_| libbpf_rs::Error::from_raw_os_error(libc::EINVAL))?;
+    // SAFETY: the descriptor is open and the path is a C string.
+    let result = unsafe { libbpf_sys::bpf_obj_pin(link.as_fd().as_raw_fd(), path.as_ptr()) };
+    match result {
+        0 => Ok(()),
+        error => Err(libbpf_rs::Error::from_raw_os_error(-error)),
+    }
+}
+
+/// Now, on the clock that counts sleep too, as the programs in the kernel read it.
+fn boot_ns() -> u64 {
+    let now = clock_gettime(ClockId::Boottime);
+    now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
+}

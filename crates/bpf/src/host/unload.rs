@@ -1,0 +1,145 @@
+//! Undoing.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use knee_netns::Found;
+
+use super::congctl::{forget, routes_naming};
+use super::defaults::{available_algorithms, default_of, restore_allowed, set_default};
+use super::journal::{Entry, Journal, LAST_RESORT};
+use super::load::proc;
+use super::{Host, Lock};
+use crate::Error;
+
+/// How long the kernel may take to drop a name whose last link is closed.
+const VANISHES_WITHIN: Duration = Duration::from_secs(2);
+
+/// What was undone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Unloaded {
+    /// Namespaces whose default it was, with the default that they have now.
+    pub defaults: Vec<(String, String)>,
+    /// Routes that named it and name no algorithm any more: namespace and destination.
+    pub routes: Vec<(String, String)>,
+    /// A trial was ended: nothing had been changed.
+    pub trial: bool,
+}
+
+impl Host {
+    /// Everything that [`Host::unload`] could undo: what is written down, pinned or on trial.
+    ///
+    /// # Errors
+    /// [`Error::Journal`] and [`Error::File`].
+    pub fn names(&self) -> Result<Vec<String>, Error> {
+        let mut names: Vec<String> = self.entries()?.into_iter().map(|entry| entry.name).collect();
+        names.extend(self.pinned_names());
+        names.extend(self.trials().into_iter().map(|trial| trial.entry.name));
+        names.sort();
+        names.dedup();
+        Ok(names)
+    }
+
+    /// Undoes what [`Host::load`] or [`Host::confirm`] did, also if it was cut short: defaults and
+    /// routes of every namespace first, since what they name goes on being used, then the name.
+    /// Connections that have the algorithm keep it until they close.
+    ///
+    /// # Errors
+    /// [`Error::NotLoaded`]; [`Error::StillRegistered`]; [`Error::File`], [`Error::Journal`],
+    /// [`Error::Locked`].
+    pub fn unload(&self, name: &str) -> Result<Unloaded, Error> {
+        let lock = self.lock()?;
+        if self.end_trial(name)? {
+            self.tidy(&lock);
+            return Ok(Unloaded { trial: true, ..Unloaded::default() });
+        }
+        let undone = self.unload_locked(name);
+        self.tidy(&lock);
+        undone
+    }
+
+    pub(super) fn unload_locked(&self, name: &str) -> Result<Unloaded, Error> {
+        let mut journal = Journal::read(&self.run_dir)?;
+        restore_allowed(&mut journal, &self.run_dir)?;
+        let pinned = self.link_path(name).is_ok_and(|path| path.exists());
+        if journal.entry(name).is_none() && !pinned {
+            let registered = available_algorithms()?.iter().any(|known| known == name);
+            return Err(Error::NotLoaded { name: name.to_owned(), registered });
+        }
+        let undone = self.undo(&mut journal, name)?;
+        wait_until_gone(name)?;
+        journal.remove(&self.run_dir, name)?;
+        Ok(undone)
+    }
+
+    /// Undoes all but what a trial's process holds. The journal keeps its entry.
+    pub(super) fn undo(&self, journal: &mut Journal, name: &str) -> Result<Unloaded, Error> {
+        let entry = journal.entry(name).cloned();
+        let mut undone = Unloaded::default();
+        for namespace in knee_netns::all().map_err(proc)? {
+            self.restore_default(&namespace, name, entry.as_ref(), journal, &mut undone)?;
+            for route in routes_naming(&namespace, name)? {
+                forget(&namespace, &route)?;
+                undone.routes.push((namespace.label(), route.to));
+            }
+        }
+        if let Some(pin) = self.link_path(name).ok().filter(|path| path.exists()) {
+            fs::remove_file(&pin).map_err(|source| Error::File { path: pin.clone(), source })?;
+            self.remove_empty_dirs(&pin);
+        }
+        if let Some(entry) = entry {
+            journal.forget_default(&entry);
+        }
+        Ok(undone)
+    }
+
+    fn restore_default(
+        &self,
+        namespace: &Found,
+        name: &str,
+        entry: Option<&Entry>,
+        journal: &mut Journal,
+        undone: &mut Unloaded,
+    ) -> Result<(), Error> {
+        if default_of(namespace)? != name {
+            return Ok(());
+        }
+        let old = entry.map_or(&[][..], |entry| &entry.defaults);
+        let own = old.iter().find(|old| old.is_of(namespace.id())).or(old.first());
+        let fallback = entry.and_then(|entry| entry.fallback.as_deref());
+        // A namespace made meanwhile has it from the host's, whose old default is the best there is.
+        let known = own.map(|old| old.algorithm.as_str()).or(fallback);
+        let available = available_algorithms()?;
+        let usable = |algorithm: &&str| {
+            *algorithm != name && available.iter().any(|other| other == algorithm)
+        };
+        let to = known.filter(usable).unwrap_or(LAST_RESORT).to_owned();
+        set_default(namespace, &to, journal, &self.run_dir)?;
+        undone.defaults.push((namespace.label(), to));
+        Ok(())
+    }
+
+    /// Removes what holds nothing any more: the journal, and the directory with the lock, which
+    /// others that wait for it notice.
+    pub(super) fn tidy(&self, _lock: &Lock) {
+        let empty = Journal::read(&self.run_dir)
+            .is_ok_and(|journal| journal.entries.is_empty() && journal.allowed_before.is_none());
+        if empty && self.trials().is_empty() {
+            let _ = fs::remove_file(self.run_dir.join("journal.json"));
+            let _ = fs::remove_dir(self.trials_dir());
+            let _ = fs::remove_file(self.run_dir.join("lock"));
+            let _ = fs::remove_dir(&self.run_dir);
+        }
+    }
+}
+
+fn wait_until_gone(name: &str) -> Result<(), Error> {
+    let started = Instant::now();
+    while available_algorithms()?.iter().any(|known| known == name) {
+        if started.elapsed() > VANISHES_WITHIN {
+            return Err(Error::StillRegistered { name: name.to_owned() });
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
+}

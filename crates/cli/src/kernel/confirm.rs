@@ -1,0 +1,26 @@
+//! `knee confirm`.
+
+use knee_bpf::host::Host;
+use serde_json::json;
+
+use super::{entry_json, set_to};
+use crate::{Failure, print};
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Which one, if several are on trial.
+    name: Option<String>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let entry = Host::here().confirm(args.name.as_deref())?;
+    if args.json {
+        let answer = json!({ "done": "confirmed", "loaded": entry_json(&entry) });
+        return print(&format!("{answer}\n"));
+    }
+    let name = &entry.name;
+    print(&format!("{name}: confirmed{}\n  knee unload {name} undoes it\n", set_to(&entry)))
+}

@@ -1,0 +1,187 @@
+//! `knee load`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use knee_algo::Algorithm;
+use knee_bpf::host::{Done, Ended, Entry, Host, Request, TrialRequest};
+use serde_json::json;
+
+use super::{entry_json, set_to};
+use crate::{CHECK_FAILED, DONE, Failure, print, stop_on_signals};
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The algorithm, and if it is one of several variants a word for this one: dctcp, dctcp=g5.
+    #[arg(value_name = "NAME[=VARIANT]")]
+    what: String,
+    /// Sets a parameter, as shift_g=5. May be given often; `knee algorithms NAME` lists them.
+    #[arg(long, value_name = "PARAM=VALUE")]
+    set: Vec<String>,
+    /// The name to register it under, at most 15 characters [default: knee_NAME or knee_NAME_VARIANT]
+    #[arg(long = "as", value_name = "NAME")]
+    name: Option<String>,
+    /// Make it the default of this network namespace: net.ipv4.tcp_congestion_control.
+    #[arg(long)]
+    default: bool,
+    /// Give it to the connections of this cgroup (and of those below), by a sock_ops program.
+    #[arg(long, value_name = "PATH")]
+    cgroup: Option<PathBuf>,
+    /// Load on trial, in the foreground: unless `knee confirm` is run within this time, and in
+    /// whatever way this process ends, the kernel drops all of it.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    confirm_within: Option<Duration>,
+    /// Make an algorithm that needs ECN the default although it would meet the Internet.
+    #[arg(long)]
+    i_know: bool,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// `60s`, `5 min`, `500ms`.
+fn duration(text: &str) -> Result<Duration, String> {
+    let text = text.trim();
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let allowed = || "must be a whole number of ms, s, min or h, as 60s".to_owned();
+    let number: u64 = number.parse().map_err(|_| allowed())?;
+    let unit_ms = match unit.trim() {
+        "ms" => 1,
+        "s" => 1000,
+        "min" | "m" => 60_000,
+        "h" => 3_600_000,
+        _ => return Err(allowed()),
+    };
+    let ms = number.checked_mul(unit_ms).filter(|ms| (1..=86_400_000).contains(ms));
+    ms.map(Duration::from_millis).ok_or_else(|| "must be from 1 ms to 24 h".to_owned())
+}
+
+pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
+    let request = request(args)?;
+    let host = Host::here();
+    match args.confirm_within {
+        None => {
+            let (done, entry) = host.load(&request)?;
+            print(&told(args, done, &entry))?;
+            Ok(DONE)
+        }
+        Some(confirm_within) => on_trial(args, &host, TrialRequest { request, confirm_within }),
+    }
+}
+
+fn request(args: &Args) -> Result<Request, Failure> {
+    let says = |why: knee_algo::Error| Failure::Says(why.to_string());
+    let (algorithm, variant) = match args.what.split_once('=') {
+        Some((algorithm, variant)) => (algorithm, Some(variant)),
+        None => (args.what.as_str(), None),
+    };
+    let algorithm = Algorithm::by_name(algorithm).map_err(says)?;
+    let mut params = algorithm.default_params();
+    let mut fallback_chosen = false;
+    for setting in &args.set {
+        let (name, value) = setting.split_once('=').ok_or_else(|| {
+            Failure::Says(format!("--set {}: must be PARAM=VALUE", setting.escape_debug()))
+        })?;
+        algorithm.set_param(&mut params, name.trim(), value.trim()).map_err(says)?;
+        fallback_chosen |= name.trim() == "fallback";
+    }
+    if args.default && algorithm.needs_ecn() && !args.i_know {
+        return Err(Failure::Says(format!(
+            "--default gives {} to connections that leave the data center, too, where its marks mean \
+             something else (RFC 8257, section 5): knee policy apply gives it to some prefixes only, \
+             --i-know does it all the same",
+            algorithm.name()
+        )));
+    }
+    let name = match (&args.name, variant) {
+        (Some(name), _) => name.clone(),
+        (None, Some(variant)) => format!("knee_{}_{variant}", algorithm.name()),
+        (None, None) => format!("knee_{}", algorithm.name()),
+    };
+    Ok(Request {
+        algorithm,
+        name,
+        params,
+        fallback_chosen,
+        default: args.default,
+        cgroup: args.cgroup.clone(),
+    })
+}
+
+fn told(args: &Args, done: Done, entry: &Entry) -> String {
+    let what = match done {
+        Done::Loaded => "loaded",
+        Done::Updated => "updated",
+        Done::Already => "already",
+    };
+    if args.json {
+        return format!("{}\n", json!({ "done": what, "loaded": entry_json(entry) }));
+    }
+    let name = &entry.name;
+    let mut out = match done {
+        Done::Loaded => format!("{name}: registered{}\n", set_to(entry)),
+        Done::Updated => format!(
+            "{name}: updated{}\n  connections that are open keep the program they have until they close\n",
+            set_to(entry)
+        ),
+        Done::Already => format!("{name}: was there already{}\n", set_to(entry)),
+    };
+    if let Some(fallback) = &entry.fallback {
+        out +=
+            &format!("  connections without ECN are handed to {fallback}, this host's default\n");
+    }
+    if args.default {
+        out += "  it is the default of this network namespace now\n";
+    } else if args.cgroup.is_none() {
+        out += &format!("  a program chooses it by setsockopt(TCP_CONGESTION, \"{name}\")\n");
+    }
+    out += &format!("  knee status shows who uses it; knee unload {name} undoes all of this\n");
+    out
+}
+
+fn on_trial(args: &Args, host: &Host, request: TrialRequest) -> Result<u8, Failure> {
+    let stop = stop_on_signals()?;
+    let trial = host.trial(&request)?;
+    let entry = trial.note().entry.clone();
+    let name = &entry.name;
+    let seconds = request.confirm_within.as_secs_f64();
+    if args.json {
+        print(&format!("{}\n", json!({ "done": "on trial", "loaded": entry_json(&entry) })))?;
+    } else {
+        print(&format!(
+            "{name}: on trial for {seconds} s{}\n  knee confirm {name}, from elsewhere, makes it permanent; \
+             the end of this process undoes it\n",
+            set_to(&entry)
+        ))?;
+    }
+    let ended = trial.wait(host, &stop)?;
+    let (word, sentence, code) = match ended {
+        Ended::Confirmed => ("confirmed", "confirmed", DONE),
+        Ended::TimedOut => {
+            ("timed out", "nobody confirmed it in time: the host is as it was before", CHECK_FAILED)
+        }
+        Ended::Stopped => ("stopped", "stopped: the host is as it was before", CHECK_FAILED),
+    };
+    if args.json {
+        print(&format!("{}\n", json!({ "done": word, "name": name })))?;
+    } else {
+        print(&format!("{name}: {sentence}\n"))?;
+    }
+    Ok(code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_read_with_their_unit() {
+        assert_eq!(duration("60s"), Ok(Duration::from_secs(60)));
+        assert_eq!(duration("500 ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(duration("5min"), Ok(Duration::from_secs(300)));
+        for wrong in ["", "s", "60", "0s", "25h", "-1s", "1.5s", "99999999999999999999s"] {
+            assert!(duration(wrong).is_err(), "{wrong}");
+        }
+    }
+}
