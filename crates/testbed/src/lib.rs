@@ -6,6 +6,7 @@
 )]
 
 pub mod net;
+pub mod sandbox;
 
 use std::io::Write as _;
 

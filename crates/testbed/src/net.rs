@@ -13,7 +13,7 @@ use std::process::Command;
 pub use knee_netns::Namespace;
 use libbpf_rs::{ObjectBuilder, TC_INGRESS, TcHookBuilder};
 
-fn ip(namespace: &Namespace, arguments: String) {
+pub fn ip(namespace: &Namespace, arguments: String) {
     namespace.run(move || {
         let output = Command::new("ip").args(arguments.split(' ')).output().expect("iproute2");
         let error = String::from_utf8_lossy(&output.stderr);

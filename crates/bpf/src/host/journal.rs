@@ -119,6 +119,18 @@ impl Journal {
         self.write(run_dir)
     }
 
+    /// Removes the file if nothing is in it (any more).
+    pub(super) fn remove_if_empty(run_dir: &Path) -> bool {
+        let empty =
+            |journal: Journal| journal.entries.is_empty() && journal.allowed_before.is_none();
+        if !Journal::read(run_dir).is_ok_and(empty) {
+            return false;
+        }
+        let _ = fs::remove_file(path(run_dir));
+        let _ = fs::remove_file(path(run_dir).with_extension("new"));
+        true
+    }
+
     /// Whole or not at all, whenever the process or the machine stops.
     pub(super) fn write(&self, run_dir: &Path) -> Result<(), Error> {
         let path = path(run_dir);

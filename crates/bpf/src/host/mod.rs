@@ -47,7 +47,20 @@ pub struct Host {
 
 /// No other command changes the host while this lives. The kernel frees it with its process.
 pub(crate) struct Lock {
+    run_dir: PathBuf,
     _file: File,
+}
+
+impl Drop for Lock {
+    /// Removes what holds nothing any more: the journal, and the directory with the lock itself,
+    /// which others that wait for it notice.
+    fn drop(&mut self) {
+        if trial::notes(&self.run_dir).is_empty() && Journal::remove_if_empty(&self.run_dir) {
+            let _ = fs::remove_dir(trial::dir(&self.run_dir));
+            let _ = fs::remove_file(self.run_dir.join("lock"));
+            let _ = fs::remove_dir(&self.run_dir);
+        }
+    }
 }
 
 impl Host {
@@ -106,7 +119,9 @@ impl Host {
             let file = OpenOptions::new().create(true).append(true).open(&path).map_err(failed)?;
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 // Whoever had it may have removed the file: then others lock another one.
-                Ok(()) if is_at(&file, &path) => return Ok(Lock { _file: file }),
+                Ok(()) if is_at(&file, &path) => {
+                    return Ok(Lock { run_dir: self.run_dir.clone(), _file: file });
+                }
                 Ok(()) => {}
                 Err(Errno::WOULDBLOCK) if started.elapsed() < patience => {
                     std::thread::sleep(Duration::from_millis(20));

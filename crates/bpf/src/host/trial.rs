@@ -51,7 +51,7 @@ pub struct Note {
 /// An algorithm on trial. Dropping it undoes it.
 pub struct Trial {
     // Declared first, dropped first: the name goes before the note of it.
-    loaded: Loaded,
+    _loaded: Loaded,
     note: Note,
     path: PathBuf,
     /// Locked.
@@ -103,12 +103,9 @@ impl Trial {
                     return Ok(Ended::Confirmed);
                 }
                 drop(self);
-                if let Ok(lock) = &lock {
-                    // A confirmation that was cut short.
-                    if host.entries()?.iter().any(|entry| entry.name == name) {
-                        host.unload_locked(&name)?;
-                    }
-                    host.tidy(lock);
+                // A confirmation that was cut short.
+                if lock.is_ok() && host.entries()?.iter().any(|entry| entry.name == name) {
+                    host.unload_locked(&name)?;
                 }
                 return Ok(if stopped { Ended::Stopped } else { Ended::TimedOut });
             }
@@ -152,11 +149,11 @@ impl Host {
             deadline_boot_ns: boot_ns().saturating_add(deadline),
             link_id: info.id,
         };
-        make_dir(&self.trials_dir())?;
-        let path = self.trials_dir().join(&request.name);
+        make_dir(&dir(&self.run_dir))?;
+        let path = dir(&self.run_dir).join(&request.name);
         let file = write_note(&path, &note)
             .map_err(|source| Error::File { path: path.clone(), source })?;
-        Ok(Trial { loaded, note, path, _file: file })
+        Ok(Trial { _loaded: loaded, note, path, _file: file })
     }
 
     /// Makes a trial permanent: of this name, or the only one there is.
@@ -200,30 +197,14 @@ impl Host {
             journal.remove(&self.run_dir, &entry.name)?;
             return undone.and(Err(error));
         }
-        let path = self.trials_dir().join(&entry.name);
+        let path = dir(&self.run_dir).join(&entry.name);
         fs::remove_file(&path).map_err(|source| Error::File { path, source })?;
         Ok(entry)
     }
 
     /// The trials whose processes live.
     pub fn trials(&self) -> Vec<Note> {
-        let Ok(files) = fs::read_dir(self.trials_dir()) else { return Vec::new() };
-        let mut notes = Vec::new();
-        for file in files.filter_map(Result::ok) {
-            let path = file.path();
-            let Ok(open) = File::open(&path) else { continue };
-            match flock(&open, FlockOperation::NonBlockingLockShared) {
-                // Its process was killed.
-                Ok(()) => drop(fs::remove_file(&path)),
-                Err(_) => notes.extend(read_note(&path)),
-            }
-        }
-        notes.sort_by(|a, b| a.entry.name.cmp(&b.entry.name));
-        notes
-    }
-
-    pub(super) fn trials_dir(&self) -> PathBuf {
-        self.run_dir.join("trials")
+        notes(&self.run_dir)
     }
 
     fn is_complete(&self, name: &str) -> Result<bool, Error> {
@@ -250,6 +231,26 @@ impl Host {
         }
         Ok(true)
     }
+}
+
+pub(super) fn dir(run_dir: &Path) -> PathBuf {
+    run_dir.join("trials")
+}
+
+pub(super) fn notes(run_dir: &Path) -> Vec<Note> {
+    let Ok(files) = fs::read_dir(dir(run_dir)) else { return Vec::new() };
+    let mut notes = Vec::new();
+    for file in files.filter_map(Result::ok) {
+        let path = file.path();
+        let Ok(open) = File::open(&path) else { continue };
+        match flock(&open, FlockOperation::NonBlockingLockShared) {
+            // Its process was killed.
+            Ok(()) => drop(fs::remove_file(&path)),
+            Err(_) => notes.extend(read_note(&path)),
+        }
+    }
+    notes.sort_by(|a, b| a.entry.name.cmp(&b.entry.name));
+    notes
 }
 
 fn write_note(path: &Path, note: &Note) -> std::io::Result<File> {

@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use knee_netns::Found;
 
+use super::Host;
 use super::congctl::{forget, routes_naming};
 use super::defaults::{available_algorithms, default_of, restore_allowed, set_default};
 use super::journal::{Entry, Journal, LAST_RESORT};
 use super::load::proc;
-use super::{Host, Lock};
 use crate::Error;
 
 /// How long the kernel may take to drop a name whose last link is closed.
@@ -30,8 +30,9 @@ impl Host {
     /// Everything that [`Host::unload`] could undo: what is written down, pinned or on trial.
     ///
     /// # Errors
-    /// [`Error::Journal`] and [`Error::File`].
+    /// [`Error::Journal`], [`Error::Locked`] and [`Error::File`].
     pub fn names(&self) -> Result<Vec<String>, Error> {
+        let _lock = self.lock()?;
         let mut names: Vec<String> = self.entries()?.into_iter().map(|entry| entry.name).collect();
         names.extend(self.pinned_names());
         names.extend(self.trials().into_iter().map(|trial| trial.entry.name));
@@ -48,14 +49,11 @@ impl Host {
     /// [`Error::NotLoaded`]; [`Error::StillRegistered`]; [`Error::File`], [`Error::Journal`],
     /// [`Error::Locked`].
     pub fn unload(&self, name: &str) -> Result<Unloaded, Error> {
-        let lock = self.lock()?;
+        let _lock = self.lock()?;
         if self.end_trial(name)? {
-            self.tidy(&lock);
             return Ok(Unloaded { trial: true, ..Unloaded::default() });
         }
-        let undone = self.unload_locked(name);
-        self.tidy(&lock);
-        undone
+        self.unload_locked(name)
     }
 
     pub(super) fn unload_locked(&self, name: &str) -> Result<Unloaded, Error> {
@@ -117,19 +115,6 @@ impl Host {
         set_default(namespace, &to, journal, &self.run_dir)?;
         undone.defaults.push((namespace.label(), to));
         Ok(())
-    }
-
-    /// Removes what holds nothing any more: the journal, and the directory with the lock, which
-    /// others that wait for it notice.
-    pub(super) fn tidy(&self, _lock: &Lock) {
-        let empty = Journal::read(&self.run_dir)
-            .is_ok_and(|journal| journal.entries.is_empty() && journal.allowed_before.is_none());
-        if empty && self.trials().is_empty() {
-            let _ = fs::remove_file(self.run_dir.join("journal.json"));
-            let _ = fs::remove_dir(self.trials_dir());
-            let _ = fs::remove_file(self.run_dir.join("lock"));
-            let _ = fs::remove_dir(&self.run_dir);
-        }
     }
 }
 

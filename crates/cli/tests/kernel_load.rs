@@ -1,0 +1,333 @@
+//! `knee load`, `confirm`, `unload` and `status` on the running kernel, and what they leave behind:
+//! nothing.
+#![cfg(feature = "kernel")]
+#![allow(clippy::unwrap_used, reason = "all of this is test code")]
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::process::Stdio;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use knee_netns::Namespace;
+use knee_testbed::net::{choose, chosen, ip};
+use knee_testbed::sandbox::{Running, Sandbox, available};
+
+fn sandbox() -> Option<Sandbox> {
+    knee_testbed::kernel_is_ready().then(|| Sandbox::new(env!("CARGO_BIN_EXE_knee")))
+}
+
+fn default_of(namespace: &Namespace) -> String {
+    let file = "/proc/sys/net/ipv4/tcp_congestion_control";
+    namespace.run(move || fs::read_to_string(file).unwrap().trim().to_owned())
+}
+
+fn set_default(namespace: &Namespace, name: &str) {
+    let name = name.to_owned();
+    namespace.run(move || fs::write("/proc/sys/net/ipv4/tcp_congestion_control", name).unwrap());
+}
+
+/// A connection over loopback: listener, connecting and accepting side.
+fn connection(namespace: &Namespace) -> (TcpListener, TcpStream, TcpStream) {
+    namespace.run(|| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (server, _) = listener.accept().unwrap();
+        (listener, client, server)
+    })
+}
+
+fn wait_until(what: &str, mut is: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !is() {
+        assert!(started.elapsed() < Duration::from_secs(10), "waited in vain until {what}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn load_registers_and_unload_leaves_nothing() {
+    let Some(host) = sandbox() else { return };
+    let before = host.files();
+    let name = host.name('d');
+    let said = host.knee(&format!("load dctcp --as {name}")).done();
+    assert!(said.starts_with(&format!("{name}: registered, shift_g=4")), "{said}");
+    assert!(available().contains(&name));
+    assert!(host.knee("status").done().contains(&name));
+    host.knee(&format!("unload {name}")).done();
+    assert!(!available().contains(&name));
+    assert_eq!(host.files(), before);
+    let refused = host.knee(&format!("unload {name}")).refused();
+    assert_eq!(refused, format!("knee: nothing named \"{name}\" is loaded: see knee status\n"));
+}
+
+#[test]
+fn loading_again_changes_nothing_or_updates() {
+    let Some(host) = sandbox() else { return };
+    let name = host.name('c');
+    host.knee(&format!("load cubic --as {name}")).done();
+    let again = host.knee(&format!("load cubic --as {name}")).done();
+    assert!(again.contains("was there already"), "{again}");
+    let (_listener, old, _) = connection(&host.namespace);
+    choose(&old, &name);
+    let updated = host.knee(&format!("load cubic --as {name} --set beta=600")).done();
+    assert!(
+        updated.contains("updated")
+            && updated.contains("beta=600")
+            && updated.contains("keep the program")
+    );
+    // The old connection goes on, with the old program; a new one takes the new.
+    assert_eq!(chosen(&old), name);
+    let (_listener, new, _) = connection(&host.namespace);
+    choose(&new, &name);
+    assert_eq!(chosen(&new), name);
+}
+
+#[test]
+fn several_variants_at_once() {
+    let Some(host) = sandbox() else { return };
+    let (one, other) = (host.name('a'), host.name('b'));
+    host.knee(&format!("load dctcp --as {one}")).done();
+    host.knee(&format!("load dctcp=g6 --set shift_g=6 --as {other}")).done();
+    let status = host.knee("status").done();
+    assert!(status.contains(&one) && status.contains(&other), "{status}");
+    host.knee("unload --all").done();
+    assert!(!available().contains(&one) && !available().contains(&other));
+}
+
+#[test]
+fn the_default_is_restored_in_every_namespace_before_the_name_goes() {
+    let Some(host) = sandbox() else { return };
+    let name = host.name('c');
+    let before = default_of(&host.namespace);
+    let other = Namespace::new().unwrap();
+    host.knee(&format!("load cubic --default --as {name}")).done();
+    assert_eq!(default_of(&host.namespace), name);
+    let meanwhile = Namespace::new().unwrap();
+    set_default(&other, &name);
+    set_default(&meanwhile, &name);
+    ip(&meanwhile, "link set lo up".to_owned());
+    ip(&meanwhile, format!("route add 198.51.100.0/24 dev lo congctl {name} mtu 1400"));
+    let (_listener, mut client, mut server) = connection(&meanwhile);
+    assert_eq!(chosen(&client), name);
+
+    let said = host.knee(&format!("unload {name}")).done();
+    assert_eq!(said.matches("again").count(), 3, "{said}");
+    assert!(said.contains("route 198.51.100.0/24"), "{said}");
+    for namespace in [&host.namespace, &other, &meanwhile] {
+        assert_eq!(default_of(namespace), before);
+    }
+    let route = meanwhile.run(|| {
+        let output = std::process::Command::new("ip").args(["route", "show"]).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    });
+    assert!(route.contains("198.51.100.0/24 dev lo") && route.contains("mtu 1400"), "{route}");
+    assert!(!route.contains("congctl"), "{route}");
+    // Live connections go on under it until they close; new ones have the default.
+    assert!(!available().contains(&name));
+    client.write_all(&[7; 1000]).unwrap();
+    server.read_exact(&mut [0; 1000]).unwrap();
+    assert_eq!(chosen(&client), name);
+    let (_listener, new, _) = connection(&meanwhile);
+    assert_eq!(chosen(&new), before);
+}
+
+#[test]
+fn an_algorithm_that_needs_ecn_is_no_default_without_being_asked_twice() {
+    let Some(host) = sandbox() else { return };
+    let name = host.name('d');
+    let refused = host.knee(&format!("load dctcp --default --as {name}")).refused();
+    assert!(refused.contains("--i-know") && refused.contains("RFC 8257"), "{refused}");
+    host.knee(&format!("load dctcp --default --i-know --as {name}")).done();
+    assert_eq!(default_of(&host.namespace), name);
+}
+
+#[test]
+fn a_trial_that_nobody_confirms_leaves_nothing() {
+    let Some(host) = sandbox() else { return };
+    let before = host.files();
+    let name = host.name('d');
+    let trial = host.start(&format!("load dctcp --as {name} --confirm-within 400ms"));
+    assert!(trial.first.contains("on trial for 0.4 s"), "{}", trial.first);
+    assert!(available().contains(&name));
+    let (code, said) = trial.end();
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("as it was before"), "{said}");
+    assert!(!available().contains(&name));
+    assert_eq!(host.files(), before);
+}
+
+#[test]
+fn a_trial_that_is_killed_leaves_nothing() {
+    let Some(host) = sandbox() else { return };
+    let name = host.name('d');
+    for signal in [libc::SIGKILL, libc::SIGHUP, libc::SIGINT, libc::SIGTERM] {
+        let trial = host.start(&format!("load dctcp --as {name} --confirm-within 60s"));
+        assert!(available().contains(&name), "{}", trial.first);
+        trial.signal(signal);
+        drop(trial);
+        wait_until("the name is gone", || !available().contains(&name));
+        let refused = host.knee(&format!("confirm {name}")).refused();
+        assert!(refused.contains("there is no trial"), "{refused}");
+    }
+    // The note of the killed one is gone as well, with the first command that saw it.
+    assert!(!host.run_dir().join("trials").join(&name).exists());
+}
+
+#[test]
+fn confirm_makes_a_trial_permanent() {
+    let Some(host) = sandbox() else { return };
+    let name = host.name('c');
+    let before = default_of(&host.namespace);
+    let trial = host.start(&format!("load cubic --default --as {name} --confirm-within 60s"));
+    assert_eq!(default_of(&host.namespace), before, "no sysctl is written before it is confirmed");
+    let elsewhere = Namespace::new().unwrap();
+    host.knee_in(&elsewhere, "confirm").done();
+    let (code, said) = trial.end();
+    assert_eq!((code, said.ends_with("confirmed\n")), (Some(0), true), "{said}");
+    assert!(available().contains(&name));
+    assert_eq!(default_of(&host.namespace), name, "that of the trial's namespace");
+    assert_eq!(default_of(&elsewhere), before);
+    host.knee(&format!("unload {name}")).done();
+    assert_eq!(default_of(&host.namespace), before);
+}
+
+#[test]
+fn unload_ends_a_trial() {
+    let Some(host) = sandbox() else { return };
+    let name = host.name('d');
+    let trial = host.start(&format!("load dctcp --as {name} --confirm-within 60s"));
+    let again = host.knee(&format!("load cubic --as {name}")).refused();
+    assert!(again.contains("is on trial"), "{again}");
+    let said = host.knee(&format!("unload {name}")).done();
+    assert_eq!(said, format!("{name}: its trial is ended\n"));
+    assert_eq!(trial.end().0, Some(1));
+}
+
+/// Runs a command and kills it after ever longer times, up to more than it takes, with `before` and
+/// `after` around it.
+fn kill_at_any_moment(
+    host: &Sandbox,
+    line: &str,
+    mut before: impl FnMut() -> Option<Running>,
+    mut after: impl FnMut(Option<Running>, Duration),
+) {
+    let start = || {
+        let mut command = host.command(line);
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        host.namespace.run(move || command.spawn().unwrap())
+    };
+    let trial = before();
+    let started = Instant::now();
+    assert!(start().wait().unwrap().success());
+    let takes = started.elapsed();
+    after(trial, takes);
+    let steps = 24;
+    for step in 0..=steps {
+        let trial = before();
+        let mut child = start();
+        let delay = takes * step / (steps - 4);
+        thread::sleep(delay);
+        let _ = child.kill();
+        child.wait().unwrap();
+        after(trial, delay);
+    }
+}
+
+/// Whenever a command is killed, `unload` restores.
+#[test]
+fn a_load_killed_at_any_moment_can_be_undone() {
+    let Some(host) = sandbox() else { return };
+    let before = host.files();
+    let old_default = default_of(&host.namespace);
+    let name = host.name('c');
+    let line = format!("load cubic --default --as {name}");
+    let mut left_over = 0;
+    kill_at_any_moment(
+        &host,
+        &line,
+        || None,
+        |_, delay| {
+            wait_until("links of the killed one are closed", || {
+                let undone = host.knee("unload --all");
+                left_over += usize::from(undone.out.contains("unloaded"));
+                undone.code == Some(0) && !available().contains(&name)
+            });
+            assert_eq!(default_of(&host.namespace), old_default, "after {delay:?}");
+            assert_eq!(host.files(), before, "after {delay:?}");
+        },
+    );
+    assert!(left_over > 0, "none left anything");
+}
+
+#[test]
+fn a_confirm_killed_at_any_moment_can_be_undone() {
+    let Some(host) = sandbox() else { return };
+    let before = host.files();
+    let old_default = default_of(&host.namespace);
+    let name = host.name('c');
+    kill_at_any_moment(
+        &host,
+        "confirm",
+        || Some(host.start(&format!("load cubic --default --as {name} --confirm-within 60s"))),
+        |trial, delay| {
+            drop(trial);
+            wait_until("the trial's process is gone", || {
+                host.knee("unload --all").code == Some(0) && !available().contains(&name)
+            });
+            assert_eq!(default_of(&host.namespace), old_default, "after {delay:?}");
+            assert_eq!(host.files(), before, "after {delay:?}");
+        },
+    );
+}
+
+#[test]
+fn commands_at_the_same_time_do_not_disturb_each_other() {
+    let Some(host) = sandbox() else { return };
+    let before = host.files();
+    let names: Vec<String> = "abcdef".chars().map(|letter| host.name(letter)).collect();
+    thread::scope(|scope| {
+        for name in &names {
+            let host = &host;
+            scope.spawn(move || {
+                for _ in 0..3 {
+                    host.command(&format!("load reno --as {name}")).output().unwrap();
+                    let out = host.command(&format!("unload {name}")).output().unwrap();
+                    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+                }
+            });
+        }
+    });
+    assert_eq!(host.files(), before);
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| host.command(&format!("load reno --as {}", names[0])).output().unwrap());
+        }
+    });
+    assert!(available().contains(&names[0]));
+    host.knee("unload --all").done();
+    assert_eq!(host.files(), before);
+}
+
+#[test]
+fn what_cannot_be_done_is_said_in_one_sentence() {
+    let Some(host) = sandbox() else { return };
+    let name = host.name('d');
+    let before = host.files();
+    for (line, expected) in [
+        ("load dctcp --as sixteen_letters_".to_owned(), "cannot name an algorithm"),
+        ("load dctp".to_owned(), "dctp"),
+        (format!("load dctcp --as {name} --set shift_g=11"), "from 0 to 10"),
+        (format!("load dctcp --as {name} --set gain=5"), "gain"),
+        (format!("load dctcp --as {name} --set shift_g"), "must be PARAM=VALUE"),
+        ("load dctcp --as reno".to_owned(), "registered already, and not by knee load"),
+        ("unload reno".to_owned(), "was not loaded by knee load"),
+        ("confirm".to_owned(), "there is no trial to confirm"),
+    ] {
+        let said = host.knee(&line).refused();
+        assert!(said.contains(expected), "{line}: {said}");
+        assert_eq!(said.lines().count(), 1, "{line}: {said}");
+        assert_eq!(host.files(), before, "{line}");
+    }
+}
