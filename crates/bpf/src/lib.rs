@@ -21,13 +21,16 @@
 mod embedded;
 mod error;
 mod load;
+mod probe;
 mod record;
 mod registry;
 mod replay;
+mod table;
 
 pub use embedded::{Embedded, program};
 pub use error::Error;
 pub use load::{Build, Loaded};
+pub use probe::{KernelApi, Lack, Version};
 pub use record::{Call, Record, Recorder};
 pub use registry::{Registered, registered};
 pub use replay::{Difference, Report, replay};
