@@ -136,6 +136,8 @@ struct tcp_congestion_ops {
 	void (*release)(struct sock *sk);
 	char name[16];
 	u32 flags;			/* TCP_CONG_... */
+	/* Kernels that have it call it instead of cwnd_event(CA_EVENT_TX_START). */
+	void (*cwnd_event_tx_start)(struct sock *sk);
 };
 
 /* The kernel takes struct_ops programs under a licence compatible with its own only. */
@@ -164,7 +166,7 @@ char cc_license[] SEC("license") = "Dual BSD/GPL";
 	static __always_inline type name(args);					\
 	_Pragma("clang diagnostic push")					\
 	_Pragma("clang diagnostic ignored \"-Wint-conversion\"")		\
-	SEC("struct_ops/" #name) type name##_prog(u64 *ctx)			\
+	SEC("struct_ops/" #name) __attribute__((always_inline)) type name##_prog(u64 *ctx) \
 	{									\
 		CC_RECORDED_##type(name, name(CC_ARGS(args)), args);		\
 	}									\
@@ -172,8 +174,53 @@ char cc_license[] SEC("license") = "Dual BSD/GPL";
 	static __always_inline type name(args)
 
 #define CC_FN(name) (void *)name##_prog
+
+/*
+ * What the flag of cong_control is where the kernel has none. The asm is not volatile, so it is gone
+ * unless the algorithm looks at the flag: by this number among the instructions the loader knows.
+ */
+#define CC_NO_FLAG 0x67616c665f6f6e20
+static __always_inline u64 cc_no_flag(void)
+{
+#ifdef CC_RECORD
+	return 0;			/* a record looks at everything */
+#else
+	u64 flag;
+
+	asm("%0 = %1 ll" : "=r"(flag) : "i"(CC_NO_FLAG));
+	return flag;
+#endif
+}
+
+/*
+ * Where a kernel's operations differ from the contract, the loader puts these programs in their
+ * place (crates/bpf/src/table.rs); else they are not loaded. They hand on to the operation that the
+ * table names: it is constant, so the compiler sees which one and puts it in.
+ *
+ *   cc_tx_start  cwnd_event_tx_start(sk), which newer kernels have split off from cwnd_event
+ *   cc_rs_only   cong_control(sk, rs) of kernels before 6.10. `ack` is what snd_una has become: of
+ *                an ACK that is older cong_control does not hear.
+ */
 #define CC_ALGORITHM(algorithm)							\
-	SEC(".struct_ops.link") struct tcp_congestion_ops cc_ops_##algorithm
+	extern const struct tcp_congestion_ops cc_ops_##algorithm;		\
+	SEC("?struct_ops/cc_tx_start") void cc_tx_start_prog(u64 *ctx)		\
+	{									\
+		u64 full[] = { ctx[0], CA_EVENT_TX_START };			\
+		void (*cwnd_event)(u64 *ctx) = (void *)cc_ops_##algorithm.cwnd_event; \
+										\
+		if (cwnd_event)							\
+			cwnd_event(full);					\
+	}									\
+	SEC("?struct_ops/cc_rs_only") void cc_rs_only_prog(u64 *ctx)		\
+	{									\
+		u64 full[] = { ctx[0], ((struct tcp_sock *)ctx[0])->snd_una,	\
+			       cc_no_flag(), ctx[1] };				\
+		void (*cong_control)(u64 *ctx) = (void *)cc_ops_##algorithm.cong_control; \
+										\
+		if (cong_control)						\
+			cong_control(full);					\
+	}									\
+	SEC(".struct_ops.link") const struct tcp_congestion_ops cc_ops_##algorithm
 
 #define CC_STATE(algorithm, type)						\
 	_Static_assert(sizeof(type) <= 104, "state passes the kernel's private area"); \

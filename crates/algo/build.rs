@@ -1,4 +1,5 @@
-//! Compiles every `algorithms/*.c` and writes the table of them: the folder is the list.
+//! Compiles every `algorithms/*.c` and writes the table of them: the folder is the list. Those of
+//! `src/testing` have a table of their own.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -7,8 +8,8 @@ use std::{env, fs};
 fn main() {
     let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
     let algorithms = root.join("../../algorithms");
+    let testing = root.join("src/testing");
     let include = algorithms.join("include");
-    let names = algorithm_names(&algorithms);
 
     let mut build = cc::Build::new();
     build
@@ -19,25 +20,29 @@ fn main() {
         .flag_if_supported("-Wno-unused-parameter")
         .flag_if_supported("-Wno-unused-function")
         .opt_level(2)
-        .file(root.join("src/host.c"))
-        .file(root.join("src/testing.c"));
-    for name in &names {
-        build.file(algorithms.join(format!("{name}.c")));
+        .file(root.join("src/host.c"));
+    let mut tables = String::new();
+    for (table_name, folder) in [("RAW", &algorithms), ("RAW_TESTING", &testing)] {
+        let names = algorithm_names(folder);
+        for name in &names {
+            build.file(folder.join(format!("{name}.c")));
+        }
+        tables.push_str(&table(table_name, &names));
     }
     build.compile("knee_algorithms");
 
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
-    fs::write(out.join("table.rs"), table(&names)).expect("OUT_DIR is writable");
+    fs::write(out.join("table.rs"), tables).expect("OUT_DIR is writable");
 
     println!("cargo::rerun-if-changed={}", algorithms.display());
     println!("cargo::rerun-if-changed={}", include.display());
     println!("cargo::rerun-if-changed=src/host.c");
-    println!("cargo::rerun-if-changed=src/testing.c");
+    println!("cargo::rerun-if-changed=src/testing");
 }
 
 fn algorithm_names(folder: &Path) -> Vec<String> {
     let mut names: Vec<String> = fs::read_dir(folder)
-        .expect("the folder algorithms/ exists")
+        .expect("the folder exists")
         .filter_map(|entry| {
             let path = entry.ok()?.path();
             let is_c = path.extension().is_some_and(|extension| extension == "c");
@@ -49,7 +54,7 @@ fn algorithm_names(folder: &Path) -> Vec<String> {
 }
 
 /// The symbols that the macros of native.h give each algorithm, and one row for each.
-fn table(names: &[String]) -> String {
+fn table(table_name: &str, names: &[String]) -> String {
     let mut text = String::from("unsafe extern \"C\" {\n");
     for name in names {
         write!(
@@ -61,7 +66,7 @@ fn table(names: &[String]) -> String {
         )
         .expect("a String takes all");
     }
-    text.push_str("}\n\nstatic RAW: &[Raw] = &[\n");
+    writeln!(text, "}}\n\nstatic {table_name}: &[Raw] = &[").expect("as above");
     for name in names {
         writeln!(
             text,

@@ -18,22 +18,25 @@ fn main() {
     println!("cargo::rerun-if-changed={}", algorithms.display());
     println!("cargo::rerun-if-changed=src/record.h");
     println!("cargo::rerun-if-changed=programs");
-    println!("cargo::rerun-if-changed=../algo/src/testing.c");
+    println!("cargo::rerun-if-changed=../algo/src/testing");
     println!("cargo::rerun-if-changed=build.rs");
 
-    let mut table = String::from("static EMBEDDED: &[Embedded] = &[\n");
+    let testing = root.join("../algo/src/testing");
+    let mut table = String::new();
     let mut programs = String::from("static PROGRAMS: &[(&str, &[u8])] = &[\n");
-    if let Some(clang) = find_clang() {
-        // The one algorithm whose state is large exists for tests: here it only has to compile.
-        let large = root.join("../algo/src/testing.c");
-        compile(&clang, &include, &large, &out.join("testing.bpf.o"), &[]);
-        compile(&clang, &include, &large, &out.join("testing.bpf.o"), &["-DCC_RECORD"]);
-        for name in names(&algorithms) {
-            let source = algorithms.join(format!("{name}.c"));
+    let clang = find_clang();
+    for (list, folder) in [("EMBEDDED", &algorithms), ("EMBEDDED_FOR_TESTS", &testing)] {
+        writeln!(table, "static {list}: &[Embedded] = &[").expect("a String takes all");
+        let Some(clang) = &clang else {
+            table.push_str("];\n");
+            continue;
+        };
+        for name in names(folder) {
+            let source = folder.join(format!("{name}.c"));
             let plain = out.join(format!("{name}.bpf.o"));
             let recording = out.join(format!("{name}.recording.bpf.o"));
-            compile(&clang, &include, &source, &plain, &[]);
-            compile(&clang, &include, &source, &recording, &["-DCC_RECORD"]);
+            compile(clang, &include, &source, &plain, &[]);
+            compile(clang, &include, &source, &recording, &["-DCC_RECORD"]);
             writeln!(
                 table,
                 "    Embedded {{ name: {name:?}, plain: aligned!({plain:?}), \
@@ -41,6 +44,9 @@ fn main() {
             )
             .expect("a String takes all");
         }
+        table.push_str("];\n");
+    }
+    if let Some(clang) = clang {
         for name in names(&root.join("programs")) {
             let object = out.join(format!("{name}.o"));
             compile(&clang, &include, &root.join(format!("programs/{name}.c")), &object, &[]);
@@ -53,7 +59,6 @@ fn main() {
              KNEE_CLANG): knee is built without its eBPF programs"
         );
     }
-    table.push_str("];\n");
     programs.push_str("];\n");
     table.push_str(&programs);
     fs::write(out.join("embedded.rs"), table).expect("OUT_DIR is writable");
@@ -73,7 +78,7 @@ fn find_clang() -> Option<String> {
 
 fn names(folder: &Path) -> Vec<String> {
     let mut names: Vec<String> = fs::read_dir(folder)
-        .expect("the folder algorithms/ exists")
+        .expect("the folder exists")
         .filter_map(|entry| {
             let path = entry.ok()?.path();
             let is_c = path.extension().is_some_and(|extension| extension == "c");

@@ -333,6 +333,17 @@ impl Algorithm {
             .ok_or_else(|| Error::UnknownAlgorithm(name.to_owned()))
     }
 
+    /// One that exists for the tests of this workspace.
+    ///
+    /// # Panics
+    /// If there is none of this name.
+    #[doc(hidden)]
+    pub fn for_tests(name: &str) -> &'static Algorithm {
+        static ALL: OnceLock<Vec<Algorithm>> = OnceLock::new();
+        let all = ALL.get_or_init(|| RAW_TESTING.iter().map(Algorithm::from_raw).collect());
+        all.iter().find(|algorithm| algorithm.name() == name).expect("it is in src/testing")
+    }
+
     fn from_raw(raw: &'static Raw) -> Algorithm {
         // SAFETY: the tables are constants of the C objects with the lengths they state; the
         // mirrors' layouts are compared with the C side's by a test.

@@ -8,26 +8,7 @@ struct Layout {
 
 unsafe extern "C" {
     static cc_layout: Layout;
-    // The algorithm of testing.c.
-    static cc_ops_large: Ops;
-    static cc_state_bytes_large: u32;
-    static cc_params_large: RawParam;
-    static cc_params_len_large: u32;
-    static cc_diag_large: RawDiag;
-    static cc_diag_len_large: u32;
-    fn cc_diag_read_large(sk: *const TcpSock, out: *mut u64);
 }
-
-static LARGE: Raw = Raw {
-    name: "large",
-    ops: &raw const cc_ops_large,
-    state_bytes: &raw const cc_state_bytes_large,
-    params: &raw const cc_params_large,
-    params_len: &raw const cc_params_len_large,
-    diag: &raw const cc_diag_large,
-    diag_len: &raw const cc_diag_len_large,
-    diag_read: cc_diag_read_large,
-};
 
 #[test]
 fn the_mirrors_have_the_layout_of_the_c_structs() {
@@ -266,7 +247,7 @@ fn reno_grows_by_one_per_window_in_avoidance_and_not_when_unlimited() {
 
 #[test]
 fn a_large_state_is_each_connections_own_and_starts_at_zero() {
-    let large: &'static Algorithm = Box::leak(Box::new(Algorithm::from_raw(&LARGE)));
+    let large = Algorithm::for_tests("large");
     assert_eq!(large.state_bytes(), 256);
     let mut flows: Vec<_> =
         (0..2).map(|_| with_params(large.instance(large.default_params()), 10)).collect();

@@ -50,6 +50,18 @@ impl Embedded {
             .ok_or_else(|| Error::NotBuilt { algorithm: name.to_owned() })
     }
 
+    /// One that exists for the tests of this workspace.
+    ///
+    /// # Errors
+    /// As [`Embedded::by_name`].
+    #[doc(hidden)]
+    pub fn for_tests(name: &str) -> Result<&'static Embedded, Error> {
+        EMBEDDED_FOR_TESTS
+            .iter()
+            .find(|embedded| embedded.name == name)
+            .ok_or_else(|| Error::NotBuilt { algorithm: name.to_owned() })
+    }
+
     /// Its name: the algorithm file's.
     pub fn name(&self) -> &'static str {
         self.name

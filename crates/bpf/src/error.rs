@@ -23,6 +23,17 @@ pub enum Error {
         /// How many were given.
         given: usize,
     },
+    /// The algorithm needs what this kernel does not have.
+    Lacks {
+        /// The algorithm.
+        algorithm: String,
+        /// What it needs.
+        what: String,
+        /// The first version of Linux that has it.
+        since: crate::Version,
+        /// The running kernel's release.
+        release: String,
+    },
     /// The kernel refused the programs.
     Load {
         /// The algorithm.
@@ -125,6 +136,12 @@ impl fmt::Display for Error {
             }
             Error::BadParams { algorithm, expected, given } => {
                 write!(f, "{algorithm} has {expected} parameters, {given} were given")
+            }
+            Error::Lacks { algorithm, what, since: (major, minor), release } => {
+                write!(
+                    f,
+                    "{algorithm} needs {what}, which Linux has from {major}.{minor} on; this is {release}"
+                )
             }
             Error::Load { algorithm, source, log } => {
                 write!(f, "the kernel does not take {algorithm}: {source}")?;

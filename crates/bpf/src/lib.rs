@@ -22,13 +22,16 @@ mod embedded;
 mod error;
 pub mod host;
 mod load;
+mod probe;
 mod record;
 mod registry;
 mod replay;
+mod table;
 
 pub use embedded::{Embedded, program};
 pub use error::Error;
 pub use load::{Build, Loaded, check_name};
+pub use probe::{KernelApi, Lack, Version};
 pub use record::{Call, Record, Recorder};
 pub use registry::{Registered, registered};
 pub use replay::{Difference, Report, replay};

@@ -1,21 +1,20 @@
 //! Loading an object and registering its algorithm.
 
 use std::cell::RefCell;
+use std::ffi::CString;
+use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::ptr::NonNull;
 
 use knee_algo::Params;
 use libbpf_rs::query::ProgInfoIter;
 use libbpf_rs::{
-    Link, MapCore as _, MapMut, MapType, Object, ObjectBuilder, OpenObject, PrintLevel, Program,
-    set_print,
+    Link, MapCore as _, MapMut, MapType, Object, OpenObject, PrintLevel, Program, set_print,
 };
 
-use crate::{Embedded, Error};
+use crate::table::{self, Operation};
+use crate::{Embedded, Error, KernelApi};
 
-/// Where the name lies in `struct tcp_congestion_ops` of bpf.h: behind its twelve operations.
-const OPS_NAME_OFFSET: usize = 12 * size_of::<u64>();
-/// Bytes of that name, the last of them 0.
-const OPS_NAME_BYTES: usize = 16;
 /// The section, and so the map, that holds the parameters and nothing else (bpf.h).
 const PARAMS_MAP: &str = ".rodata.params";
 /// The section that holds the name of the fallback and nothing else (bpf.h).
@@ -34,6 +33,7 @@ pub enum Build {
 pub(crate) struct Prepared {
     object: Object,
     name: String,
+    operations: Vec<Operation>,
 }
 
 impl Prepared {
@@ -47,35 +47,35 @@ impl Prepared {
         fallback: Option<&str>,
     ) -> Result<Prepared, Error> {
         check_name(name)?;
-        let refused =
-            |source, log| Error::Load { algorithm: embedded.name().to_owned(), source, log };
-        let (opened, log) =
-            with_log(|| ObjectBuilder::default().open_memory(embedded.object(build)));
-        let mut open = opened.map_err(|source| refused(source, log))?;
-        set_name(&mut open, embedded, name)?;
+        let api = KernelApi::running();
+        let mut open = open(embedded, build, api)?;
+        let operations = table::operations(&open);
+        table::set_name(&mut open, embedded, name)?;
         set_params(&mut open, embedded, params)?;
         if let Some(fallback) = fallback {
             set_fallback(&mut open, fallback)?;
         }
+        check(embedded, &operations, api)?;
+        table::fit(&mut open, &operations, api)?;
         let (loaded, log) = with_log(|| open.load());
-        let object = loaded.map_err(|source| refused(source, log))?;
-        Ok(Prepared { object, name: name.to_owned() })
+        let object = loaded.map_err(|source| refused(embedded, api, source, log))?;
+        Ok(Prepared { object, name: name.to_owned(), operations })
     }
 
     /// Registers it.
     pub(crate) fn register(mut self) -> Result<Loaded, Error> {
-        let mut ops = operations(&mut self.object);
+        let mut ops = ops_map(&mut self.object);
         let (link, _) = with_log(|| ops.attach_struct_ops());
         let name = self.name;
         let link = link.map_err(|source| Error::Register { name: name.clone(), source })?;
-        Ok(Loaded { link, object: self.object, name })
+        Ok(Loaded { link, object: self.object, name, operations: self.operations })
     }
 
     /// Puts it in the place of the algorithm that the pinned `link` registers under the same name.
     /// Connections that are there keep the old one.
     pub(crate) fn replace(mut self, link: &Link) -> Result<(), Error> {
         let refused = |source| Error::Register { name: self.name.clone(), source };
-        let mut ops = operations(&mut self.object);
+        let mut ops = ops_map(&mut self.object);
         // libbpf fills the kernel's table on the way to a link of its own, which the kernel then
         // refuses, since the name is taken: what is wanted here is the table.
         let (attached, _) = with_log(|| ops.attach_struct_ops());
@@ -96,7 +96,7 @@ impl Prepared {
 }
 
 /// The map with the table of operations.
-fn operations(object: &mut Object) -> MapMut<'_> {
+fn ops_map(object: &mut Object) -> MapMut<'_> {
     object
         .maps_mut()
         .find(|map| map.map_type() == MapType::StructOps)
@@ -109,7 +109,7 @@ fn operations(object: &mut Object) -> MapMut<'_> {
 /// [`Error::BadName`].
 pub fn check_name(name: &str) -> Result<(), Error> {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
-    if name.is_empty() || name.len() >= OPS_NAME_BYTES || !name.bytes().all(allowed) {
+    if name.is_empty() || name.len() >= table::NAME_BYTES || !name.bytes().all(allowed) {
         return Err(Error::BadName { name: name.to_owned() });
     }
     Ok(())
@@ -122,14 +122,19 @@ pub struct Loaded {
     link: Link,
     object: Object,
     name: String,
+    operations: Vec<Operation>,
 }
 
 impl Loaded {
     /// Loads `embedded` with these parameters and registers it as `name`.
     ///
+    /// Where the kernel has links ([`KernelApi::links`]) one holds the registration; else the map of
+    /// operations does, and whoever wants to keep it pins that.
+    ///
     /// # Errors
-    /// [`Error::BadName`], [`Error::BadParams`], [`Error::Load`] with the verifier's words, and
-    /// [`Error::Register`], for one if the name is taken.
+    /// [`Error::BadName`], [`Error::BadParams`], [`Error::Lacks`] if this kernel is too old for it,
+    /// [`Error::Load`] with the verifier's words, and [`Error::Register`], for one if the name is
+    /// taken.
     pub fn register(
         embedded: &Embedded,
         build: Build,
@@ -156,7 +161,7 @@ impl Loaded {
     pub fn verified_instructions(&self) -> Result<Vec<(String, u32)>, Error> {
         let inspect = |source| Error::Inspect { what: "the programs' figures", source };
         let mut figures = Vec::new();
-        for program in self.object.progs() {
+        for program in self.object.progs().filter(Program::autoload) {
             let id = Program::id_from_fd(program.as_fd()).map_err(inspect)?;
             let info = ProgInfoIter::default().find(|info| info.id == id);
             let name = program.name().to_string_lossy().into_owned();
@@ -165,24 +170,81 @@ impl Loaded {
         Ok(figures)
     }
 
-    pub(crate) fn object(&self) -> &Object {
+    /// The maps and programs in the kernel.
+    #[doc(hidden)]
+    pub fn object(&self) -> &Object {
         &self.object
+    }
+
+    /// The algorithm's entry points (`dctcp_ssthresh`) and the operations that they are. Which
+    /// programs stand for them in this kernel makes no difference.
+    pub(crate) fn entry_points(&self) -> impl Iterator<Item = (&str, &'static str)> {
+        let operations = self.operations.iter();
+        operations.map(|(program, name)| (program.trim_end_matches("_prog"), *name))
     }
 }
 
-fn set_name(open: &mut OpenObject, embedded: &Embedded, name: &str) -> Result<(), Error> {
-    let not_ours =
-        || Error::BadObject { what: format!("{} has no table of operations", embedded.name()) };
-    let mut ops =
-        open.maps_mut().find(|map| map.map_type() == MapType::StructOps).ok_or_else(not_ours)?;
-    let field = ops
-        .initial_value_mut()
-        .and_then(|table| table.get_mut(OPS_NAME_OFFSET..OPS_NAME_OFFSET + OPS_NAME_BYTES))
-        .filter(|field| field.starts_with(embedded.name().as_bytes()))
-        .ok_or_else(not_ours)?;
-    field.fill(0);
-    field[..name.len()].copy_from_slice(name.as_bytes());
+/// Opens the object for a kernel with this `api`.
+fn open(embedded: &Embedded, build: Build, api: &KernelApi) -> Result<OpenObject, Error> {
+    let bytes = embedded.object(build);
+    // libbpf would look for the kernel's configuration, which is not there everywhere.
+    let config = CString::new(format!("CONFIG_HZ={}\n", api.hz)).expect("it has no 0");
+    let options = libbpf_sys::bpf_object_open_opts {
+        sz: size_of::<libbpf_sys::bpf_object_open_opts>() as libbpf_sys::size_t,
+        kconfig: config.as_ptr(),
+        ..Default::default()
+    };
+    let (opened, log) = with_log(|| {
+        // SAFETY: the object's bytes and their number; the options are read during the call only.
+        let opened = unsafe {
+            libbpf_sys::bpf_object__open_mem(
+                bytes.as_ptr().cast(),
+                bytes.len() as libbpf_sys::size_t,
+                &raw const options,
+            )
+        };
+        NonNull::new(opened).ok_or_else(io::Error::last_os_error)
+    });
+    match opened {
+        // SAFETY: libbpf just made it, and nobody else has it.
+        Ok(opened) => Ok(unsafe { OpenObject::from_ptr(opened) }),
+        Err(error) => Err(refused(embedded, api, error.into(), log)),
+    }
+}
+
+/// Refuses what this kernel cannot do and would not refuse by itself, or not in one sentence.
+fn check(embedded: &Embedded, operations: &[Operation], api: &KernelApi) -> Result<(), Error> {
+    let lacks = |what: &str, since| Error::Lacks {
+        algorithm: embedded.name().to_owned(),
+        what: what.to_owned(),
+        since,
+        release: api.release.clone(),
+    };
+    if !api.btf {
+        return Err(lacks("the kernel's type information (CONFIG_DEBUG_INFO_BTF=y)", (5, 4)));
+    }
+    if !api.struct_ops {
+        return Err(lacks("congestion control in BPF (CONFIG_BPF_JIT=y)", (5, 6)));
+    }
+    let has_cong_control = operations.iter().any(|(_, name)| *name == "cong_control");
+    if has_cong_control
+        && api.cong_control_args == 2
+        && table::looks_at_flag(&open(embedded, Build::Plain, api)?)
+    {
+        return Err(lacks("the flag of cong_control", (6, 10)));
+    }
     Ok(())
+}
+
+/// Why libbpf or the kernel did not take it.
+fn refused(embedded: &Embedded, api: &KernelApi, source: libbpf_rs::Error, log: String) -> Error {
+    let algorithm = embedded.name().to_owned();
+    match api.lack_in(&log) {
+        Some((what, since)) => {
+            Error::Lacks { algorithm, what, since, release: api.release.clone() }
+        }
+        None => Error::Load { algorithm, source, log },
+    }
 }
 
 fn set_params(open: &mut OpenObject, embedded: &Embedded, params: &Params) -> Result<(), Error> {

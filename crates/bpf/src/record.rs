@@ -5,9 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use knee_algo::{AckSample, Algorithm, AskedAck, Params, RateSample, TcpSock};
-use libbpf_rs::btf::Btf;
-use libbpf_rs::btf::types::Struct;
-use libbpf_rs::{AsRawLibbpf as _, MapCore as _, MapFlags, RingBuffer, RingBufferBuilder};
+use libbpf_rs::{MapCore as _, MapFlags, RingBuffer, RingBufferBuilder};
 
 use crate::{Build, Embedded, Error, Loaded};
 
@@ -143,7 +141,7 @@ pub struct Recorder {
     taken: Arc<Mutex<Vec<Box<[u8]>>>>,
     loaded: Loaded,
     /// Which operation each entry point is.
-    members: HashMap<String, String>,
+    members: HashMap<String, &'static str>,
 }
 
 impl Recorder {
@@ -152,7 +150,14 @@ impl Recorder {
     /// # Errors
     /// As [`Embedded::by_name`] and [`Loaded::register`].
     pub fn start(algorithm: &Algorithm, name: &str, params: &Params) -> Result<Recorder, Error> {
-        let embedded = Embedded::by_name(algorithm.name())?;
+        Recorder::of(Embedded::by_name(algorithm.name())?, name, params)
+    }
+
+    /// As [`Recorder::start`], of an object at hand.
+    ///
+    /// # Errors
+    /// As [`Loaded::register`].
+    pub fn of(embedded: &Embedded, name: &str, params: &Params) -> Result<Recorder, Error> {
         let loaded = Loaded::register(embedded, Build::Recording, name, params)?;
         let inspect = |source| Error::Inspect { what: "the ring of records", source };
         let taken = Arc::new(Mutex::new(Vec::new()));
@@ -168,7 +173,10 @@ impl Recorder {
                 .map_err(inspect)?;
             builder.build().map_err(inspect)?
         };
-        let members = members(&loaded)?;
+        let members = loaded
+            .entry_points()
+            .map(|(function, operation)| (function.to_owned(), operation))
+            .collect();
         Ok(Recorder { ring, taken, loaded, members })
     }
 
@@ -264,30 +272,12 @@ fn map_named<'a>(loaded: &'a Loaded, name: &'static str) -> Result<libbpf_rs::Ma
         .ok_or_else(|| Error::BadObject { what: format!("the object has no map {name}") })
 }
 
-/// The entry points and the members of `tcp_congestion_ops` that libbpf tied them to.
-fn members(loaded: &Loaded) -> Result<HashMap<String, String>, Error> {
-    let inspect = |source| Error::Inspect { what: "the kernel's type information", source };
-    let btf = Btf::from_vmlinux().map_err(inspect)?;
-    let ops: Struct<'_> = btf
-        .type_by_name("tcp_congestion_ops")
-        .ok_or_else(|| Error::BadObject { what: "the kernel has no congestion ops".to_owned() })?;
-    let members = loaded.object().progs().filter_map(|program| {
-        // SAFETY: the pointer is that of a program of a live object.
-        let index = unsafe {
-            libbpf_sys::bpf_program__expected_attach_type(program.as_libbpf_object().as_ptr())
-        };
-        let member = ops.get(index as usize)?.name?.to_str()?.to_owned();
-        let function = program.name().to_str()?.strip_suffix("_prog")?.to_owned();
-        Some((function, member))
-    });
-    Ok(members.collect())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use libbpf_rs::HasSize as _;
-    use libbpf_rs::btf::types::MemberAttr;
+    use libbpf_rs::btf::Btf;
+    use libbpf_rs::btf::types::{MemberAttr, Struct};
     use std::mem::offset_of;
 
     fn assert_layout(btf: &Btf<'_>, name: &str, size: usize, fields: &[(&str, usize)]) {

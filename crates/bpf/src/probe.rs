@@ -1,0 +1,213 @@
+//! What the running kernel offers to congestion controls in BPF: from its type information (BTF)
+//! where that tells, else by its version.
+
+use std::fs;
+use std::sync::OnceLock;
+
+use libbpf_rs::btf::types::{Func, FuncProto, MemberAttr, Ptr, Struct};
+use libbpf_rs::btf::{Btf, ReferencesType as _};
+use rustix::time::{ClockId, clock_getres};
+
+/// A release of Linux: major and minor number.
+pub type Version = (u32, u32);
+
+/// The kernel's functions that algorithms may call (bpf.h); they may since Linux 5.13.
+const KERNEL_FUNCTIONS: [&str; 5] = [
+    "tcp_slow_start",
+    "tcp_cong_avoid_ai",
+    "tcp_reno_ssthresh",
+    "tcp_reno_undo_cwnd",
+    "tcp_reno_cong_avoid",
+];
+const KERNEL_FUNCTIONS_SINCE: Version = (5, 13);
+
+/// Fields that not every kernel lets an algorithm write: struct, field, and since when.
+const WRITABLE_SINCE: [(&str, &str, Version); 4] = [
+    ("sock", "sk_pacing_rate", (6, 0)),
+    ("sock", "sk_pacing_status", (6, 0)),
+    ("tcp_sock", "app_limited", (6, 4)),
+    ("tcp_sock", "snd_cwnd_stamp", (6, 10)),
+];
+
+/// What a kernel offers to congestion controls in BPF.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KernelApi {
+    /// The kernel's release, as `uname -r` has it.
+    pub release: String,
+    /// Its first two numbers; (0, 0) if it has none.
+    pub version: Version,
+    /// Ticks per second of its coarse clock (`CONFIG_HZ`).
+    pub hz: u32,
+    /// It describes its own types, without which no object of ours finds its way.
+    pub btf: bool,
+    /// It takes congestion controls in BPF.
+    pub struct_ops: bool,
+    /// A registration may be a link, which can be updated, and pinned by itself. Without: the map of
+    /// operations is the registration, and there is no live update.
+    pub links: bool,
+    /// Arguments of `cong_control`: 4, or 2 where `ack` and `flag` are missing.
+    pub cong_control_args: usize,
+    /// The event TX_START is an operation of its own.
+    pub tx_start: bool,
+    /// Functions of the kernel that algorithms call and that it does not let them.
+    pub missing_functions: Vec<&'static str>,
+    /// A program can walk the TCP sockets.
+    pub tcp_iterator: bool,
+    /// A program can keep state with a socket.
+    pub socket_storage: bool,
+    /// Fields (struct, name) that algorithms may write on newer kernels only, with their offset in
+    /// bytes and the version from which they may, as far as BTF has them.
+    not_writable: Vec<(&'static str, usize, Version)>,
+}
+
+/// Something that this kernel lacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lack {
+    /// What, as a noun.
+    pub what: &'static str,
+    /// What that means for knee.
+    pub so: &'static str,
+    /// The version that has it.
+    pub since: Version,
+}
+
+impl KernelApi {
+    /// The running kernel's. It is looked at once.
+    pub fn running() -> &'static KernelApi {
+        static RUNNING: OnceLock<KernelApi> = OnceLock::new();
+        RUNNING.get_or_init(|| {
+            let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+            KernelApi::of(release.trim(), tick_hz(), Btf::from_vmlinux().ok().as_ref())
+        })
+    }
+
+    /// That of the kernel with this release, tick and BTF.
+    fn of(release: &str, hz: u32, btf: Option<&Btf<'_>>) -> KernelApi {
+        let version = version_of(release).unwrap_or((0, 0));
+        let mut api =
+            KernelApi { release: release.to_owned(), version, hz, ..KernelApi::default() };
+        let Some(btf) = btf else { return api };
+        let has_struct = |name: &str| btf.type_by_name::<Struct<'_>>(name).is_some();
+        let has_function = |name: &str| btf.type_by_name::<Func<'_>>(name).is_some();
+        let ops = btf.type_by_name::<Struct<'_>>("tcp_congestion_ops");
+        let member = |name: &str| {
+            ops.as_ref()?.iter().find(|member| member.name.is_some_and(|found| found == name))
+        };
+        api.btf = true;
+        api.struct_ops = has_struct("bpf_struct_ops_tcp_congestion_ops");
+        api.links = has_struct("bpf_struct_ops_link");
+        api.cong_control_args = member("cong_control")
+            .and_then(|member| btf.type_by_id::<Ptr<'_>>(member.ty))
+            .and_then(|pointer| FuncProto::try_from(pointer.referenced_type()).ok())
+            .map_or(0, |function| function.iter().len());
+        api.tx_start = member("cwnd_event_tx_start").is_some();
+        api.missing_functions = KERNEL_FUNCTIONS
+            .into_iter()
+            .filter(|name| version < KERNEL_FUNCTIONS_SINCE || !has_function(name))
+            .collect();
+        api.tcp_iterator = has_function("bpf_iter_tcp");
+        api.socket_storage = has_function("bpf_sk_storage_get");
+        api.not_writable = WRITABLE_SINCE
+            .into_iter()
+            .filter(|(_, _, since)| version < *since)
+            .filter_map(|(of, field, since)| Some((field, offset(btf, of, field)?, since)))
+            .collect();
+        api
+    }
+
+    /// What it lacks, most important first. Empty: everything that knee can use is there.
+    pub fn lacks(&self) -> Vec<Lack> {
+        let mut lacks = Vec::new();
+        let mut unless = |has: bool, what, so, since| {
+            if !has {
+                lacks.push(Lack { what, so, since });
+            }
+        };
+        unless(
+            self.btf,
+            "type information (CONFIG_DEBUG_INFO_BTF)",
+            "nothing can be loaded",
+            (5, 4),
+        );
+        unless(
+            self.struct_ops,
+            "congestion control in BPF (CONFIG_BPF_JIT, CONFIG_BPF_SYSCALL)",
+            "nothing can be loaded",
+            (5, 6),
+        );
+        unless(
+            self.missing_functions.is_empty(),
+            "kernel functions for BPF",
+            "algorithms that build on Reno's cannot be loaded",
+            KERNEL_FUNCTIONS_SINCE,
+        );
+        unless(
+            self.version >= (6, 0),
+            "pacing by BPF",
+            "algorithms that pace cannot be loaded",
+            (6, 0),
+        );
+        unless(
+            self.links,
+            "struct_ops links",
+            "an algorithm is registered by its map: no live update under the same name",
+            (6, 4),
+        );
+        unless(
+            self.cong_control_args >= 4,
+            "the flag of cong_control",
+            "algorithms that look at it cannot be loaded",
+            (6, 10),
+        );
+        unless(
+            self.tcp_iterator,
+            "iterators over TCP sockets",
+            "nothing can look inside of connections or move them",
+            (5, 9),
+        );
+        lacks
+    }
+
+    /// What the verifier or libbpf found missing, if their words `log` say so.
+    pub(crate) fn lack_in(&self, log: &str) -> Option<(String, Version)> {
+        if let Some(offset) = number_after(log, "no write support to tcp_sock at off ") {
+            let field = self.not_writable.iter().find(|(_, known, _)| *known == offset)?;
+            return Some((format!("to write {}", field.0), field.2));
+        }
+        let (_, rest) = log.split_once("extern (func ksym) '")?;
+        let (name, rest) = rest.split_once('\'')?;
+        let known = rest.starts_with(": not found") && KERNEL_FUNCTIONS.contains(&name);
+        known.then(|| (format!("the kernel function {name}"), KERNEL_FUNCTIONS_SINCE))
+    }
+}
+
+/// `6.18.4-generic` is (6, 18).
+pub(crate) fn version_of(release: &str) -> Option<Version> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+}
+
+/// `CONFIG_HZ`, by the tick of the coarse clock: the configuration itself is not always there to read
+/// (Debian's kernels do not show it, and a container does not have the host's /boot).
+fn tick_hz() -> u32 {
+    let tick = clock_getres(ClockId::MonotonicCoarse);
+    let tick_ns = u64::try_from(tick.tv_nsec).unwrap_or(0).max(1);
+    let hz = (1_000_000_000 + tick_ns / 2) / tick_ns;
+    u32::try_from(hz).unwrap_or(u32::MAX)
+}
+
+/// Where a field lies, in bytes.
+fn offset(btf: &Btf<'_>, of: &str, field: &str) -> Option<usize> {
+    let found = btf.type_by_name::<Struct<'_>>(of)?;
+    let member = found.iter().find(|member| member.name.is_some_and(|name| name == field))?;
+    match member.attr {
+        MemberAttr::Normal { offset } => Some(offset as usize / 8),
+        MemberAttr::BitField { .. } => None,
+    }
+}
+
+fn number_after(text: &str, words: &str) -> Option<usize> {
+    let (_, rest) = text.split_once(words)?;
+    let digits = rest.split(|c: char| !c.is_ascii_digit()).next()?;
+    digits.parse().ok()
+}

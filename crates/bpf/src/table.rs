@@ -1,0 +1,128 @@
+//! The table of operations of an object that is open and not loaded yet: its name, which program is
+//! which operation, and what takes their place in this kernel.
+
+use libbpf_rs::{AsRawLibbpf as _, MapType, OpenMapMut, OpenObject};
+
+use crate::{Embedded, Error, KernelApi};
+
+/// The operations, in the order in which `struct tcp_congestion_ops` of bpf.h begins.
+const OPERATIONS: [&str; 12] = [
+    "ssthresh",
+    "cong_avoid",
+    "set_state",
+    "cwnd_event",
+    "in_ack_event",
+    "pkts_acked",
+    "min_tso_segs",
+    "cong_control",
+    "undo_cwnd",
+    "sndbuf_expand",
+    "init",
+    "release",
+];
+const POINTER_BYTES: usize = size_of::<u64>();
+/// Where the name lies: behind the operations.
+const NAME_OFFSET: usize = OPERATIONS.len() * POINTER_BYTES;
+/// Bytes of that name, the last of them 0.
+pub(crate) const NAME_BYTES: usize = 16;
+/// Where the operation lies that the algorithm does not fill in: behind the name and the flags, with
+/// what aligns it.
+const TX_START_OFFSET: usize = NAME_OFFSET + NAME_BYTES + POINTER_BYTES;
+
+/// The programs of bpf.h for kernels whose operations are others.
+const TX_START_PROGRAM: &str = "cc_tx_start_prog";
+const RS_ONLY_PROGRAM: &str = "cc_rs_only_prog";
+/// `CC_NO_FLAG` of bpf.h: the number among the instructions of an algorithm that looks at the flag.
+const NO_FLAG: u64 = 0x6761_6c66_5f6f_6e20;
+/// The instruction that loads a number of 64 bits, in two halves.
+const LOAD_64_BITS: u8 = 0x18;
+/// The kernel's flag of a struct_ops map that is registered by a link.
+const BPF_F_LINK: u32 = 1 << 13;
+
+/// A program, and the member of `tcp_congestion_ops` that an algorithm file made it.
+pub(crate) type Operation = (String, &'static str);
+
+/// The operations that the algorithm has.
+pub(crate) fn operations(open: &OpenObject) -> Vec<Operation> {
+    let ops = open.maps().find(|map| map.map_type() == MapType::StructOps);
+    let table = ops.as_ref().and_then(|map| map.initial_value()).unwrap_or(&[]);
+    let operation = |(slot, name): (&[u8], &&'static str)| {
+        let pointer = u64::from_ne_bytes(slot.try_into().ok()?);
+        let program = open.progs().find(|one| one.as_libbpf_object().as_ptr() as u64 == pointer)?;
+        Some((program.name().to_string_lossy().into_owned(), *name))
+    };
+    table.chunks_exact(POINTER_BYTES).zip(&OPERATIONS).filter_map(operation).collect()
+}
+
+/// Sets the name that sockets will choose it by.
+pub(crate) fn set_name(
+    open: &mut OpenObject,
+    embedded: &Embedded,
+    name: &str,
+) -> Result<(), Error> {
+    let not_ours =
+        || Error::BadObject { what: format!("{} has no table of operations", embedded.name()) };
+    let mut ops = table_of(open).ok_or_else(not_ours)?;
+    let field = ops
+        .initial_value_mut()
+        .and_then(|table| table.get_mut(NAME_OFFSET..NAME_OFFSET + NAME_BYTES))
+        .filter(|field| field.starts_with(embedded.name().as_bytes()))
+        .ok_or_else(not_ours)?;
+    field.fill(0);
+    field[..name.len()].copy_from_slice(name.as_bytes());
+    Ok(())
+}
+
+/// Puts in what the kernel with this `api` calls in place of some operations, and asks for a link
+/// only where there are links.
+pub(crate) fn fit(
+    open: &mut OpenObject,
+    operations: &[Operation],
+    api: &KernelApi,
+) -> Result<(), Error> {
+    let has = |operation: &str| operations.iter().any(|(_, name)| *name == operation);
+    if has("cwnd_event") && api.tx_start {
+        put(open, TX_START_PROGRAM, TX_START_OFFSET)?;
+    }
+    if has("cong_control") && api.cong_control_args == 2 {
+        let place = OPERATIONS.iter().position(|name| *name == "cong_control");
+        put(open, RS_ONLY_PROGRAM, place.expect("it is one of them") * POINTER_BYTES)?;
+    }
+    if !api.links {
+        let mut ops = table_of(open).expect("set_name found it");
+        let flags = ops.map_flags() & !BPF_F_LINK;
+        ops.set_map_flags(flags)
+            .map_err(|source| Error::Inspect { what: "the table of operations", source })?;
+    }
+    Ok(())
+}
+
+/// Whether the algorithm does something with the flag of `cong_control`. Only the plain build tells.
+pub(crate) fn looks_at_flag(open: &OpenObject) -> bool {
+    let halves = [NO_FLAG as u32 as i32, (NO_FLAG >> 32) as i32];
+    open.progs().filter(|program| program.name() == RS_ONLY_PROGRAM).any(|program| {
+        program
+            .insns()
+            .windows(2)
+            .any(|two| two[0].code == LOAD_64_BITS && [two[0].imm, two[1].imm] == halves)
+    })
+}
+
+/// libbpf takes a program's address in the table as this program, which it then loads; the one that
+/// was there before it does not.
+fn put(open: &mut OpenObject, program: &str, offset: usize) -> Result<(), Error> {
+    let found = open.progs().find(|one| one.name() == program);
+    let pointer = found.map(|one| one.as_libbpf_object().as_ptr() as u64);
+    let mut ops = table_of(open);
+    let table = ops.as_mut().and_then(|map| map.initial_value_mut());
+    let slot = table.and_then(|table| table.get_mut(offset..offset + POINTER_BYTES));
+    let (Some(pointer), Some(slot)) = (pointer, slot) else {
+        return Err(Error::BadObject { what: format!("no program {program}, or no place for it") });
+    };
+    slot.copy_from_slice(&pointer.to_ne_bytes());
+    Ok(())
+}
+
+fn table_of(open: &mut OpenObject) -> Option<OpenMapMut<'_>> {
+    open.maps_mut().find(|map| map.map_type() == MapType::StructOps)
+}

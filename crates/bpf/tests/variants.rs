@@ -1,0 +1,158 @@
+//! What the shipped algorithms do not use yet works in this kernel, whichever variant of its
+//! operations it has: `cong_control`, pacing, TX_START, a large state.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "all of this is test code, also outside of the functions marked so"
+)]
+
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsRawFd as _;
+use std::thread;
+use std::time::Duration;
+
+use knee_algo::Algorithm;
+use knee_bpf::{Build, Call, Embedded, KernelApi, Loaded, Recorder, replay};
+use knee_testbed::net::{Pair, Path, SERVER};
+use libbpf_rs::{MapCore as _, MapFlags};
+
+/// No single read or write may take longer than that.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Requests of a connection, and bytes of each.
+const ROUNDS: usize = 20;
+const REQUEST_BYTES: usize = 50_000;
+
+/// Sends requests one after the other, each when the last is answered, so that each starts a round
+/// with nothing in flight; hands over the client's end.
+fn requests(pair: &Pair) -> TcpStream {
+    let listener = pair.server.run(|| TcpListener::bind((SERVER, 0)).unwrap());
+    let port = listener.local_addr().unwrap().port();
+    let patient = |stream: &TcpStream| {
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut stream = listener.accept().unwrap().0;
+            patient(&stream);
+            let mut buffer = vec![0; REQUEST_BYTES];
+            for _ in 0..ROUNDS {
+                stream.read_exact(&mut buffer).unwrap();
+                stream.write_all(&[1]).unwrap();
+            }
+        });
+        let mut stream = pair.client.run(move || TcpStream::connect((SERVER, port)).unwrap());
+        patient(&stream);
+        let buffer = vec![0; REQUEST_BYTES];
+        for _ in 0..ROUNDS {
+            stream.write_all(&buffer).unwrap();
+            stream.read_exact(&mut [0]).unwrap();
+        }
+        stream
+    })
+}
+
+#[test]
+fn cong_control_gets_its_arguments_and_paces() {
+    if !knee_testbed::kernel_is_ready() {
+        return;
+    }
+    let paced = Algorithm::for_tests("paced");
+    let params = paced.default_params();
+    let recorder =
+        Recorder::of(Embedded::for_tests("paced").unwrap(), "knee_k_paced", &params).unwrap();
+    let pair = Pair::new("knee_k_paced", Path::default(), Path::default());
+    let stream = requests(&pair);
+    let records = recorder.take().unwrap();
+    assert_eq!(recorder.lost().unwrap(), 0);
+    drop(stream);
+
+    let report = replay(paced, &params, &records);
+    println!("{report}");
+    if let Some(first) = &report.first_difference {
+        panic!("{} differences, the first: {first}", report.differences);
+    }
+    for kind in ["cong_control", "cwnd_event(TX_START)", "min_tso_segs", "init"] {
+        assert!(report.calls.contains_key(kind), "no {kind} occurred");
+    }
+    assert!(report.calls["cwnd_event(TX_START)"] >= ROUNDS, "{report}");
+    let mut acked = 0;
+    for record in &records {
+        if let Call::CongControl { ack, rs, .. } = record.call {
+            assert_eq!(ack, record.before.snd_una);
+            acked += rs.acked_sacked as usize;
+        }
+    }
+    assert!(acked * 1448 >= ROUNDS * REQUEST_BYTES, "{acked} packets acked");
+    assert!(records.iter().any(|record| record.after.sk_pacing_status != 0));
+    let rates = records.iter().map(|record| record.after.sk_pacing_rate);
+    assert!(rates.filter(|rate| *rate != u64::MAX).max().unwrap() > 0);
+}
+
+#[test]
+fn the_flag_of_cong_control_is_there_or_the_algorithm_is_refused() {
+    if !knee_testbed::kernel_is_ready() {
+        return;
+    }
+    let flagged = Algorithm::for_tests("flagged");
+    let embedded = Embedded::for_tests("flagged").unwrap();
+    let params = flagged.default_params();
+    let api = KernelApi::running();
+    for build in [Build::Plain, Build::Recording] {
+        let loaded = Loaded::register(embedded, build, "knee_k_flag", &params);
+        if api.cong_control_args == 2 {
+            let refused = loaded.err().unwrap().to_string();
+            let release = &api.release;
+            assert_eq!(
+                refused,
+                format!(
+                    "flagged needs the flag of cong_control, which Linux has from 6.10 on; this \
+                     is {release}"
+                )
+            );
+        } else {
+            drop(loaded.unwrap());
+        }
+    }
+    if api.cong_control_args == 2 {
+        return;
+    }
+    let recorder = Recorder::of(embedded, "knee_k_flag", &params).unwrap();
+    let pair = Pair::new("knee_k_flag", Path::default(), Path::default());
+    drop(requests(&pair));
+    let records = recorder.take().unwrap();
+    assert_eq!(replay(flagged, &params, &records).first_difference, None);
+    // FLAG_DATA_ACKED of the kernel.
+    let of_data = records
+        .iter()
+        .filter(|record| matches!(record.call, Call::CongControl { flag, .. } if flag & 4 != 0));
+    assert!(of_data.count() >= ROUNDS);
+}
+
+#[test]
+fn a_large_state_is_kept_with_its_socket() {
+    if !knee_testbed::kernel_is_ready() {
+        return;
+    }
+    let params = Algorithm::for_tests("large").default_params();
+    let embedded = Embedded::for_tests("large").unwrap();
+    let loaded = Loaded::register(embedded, Build::Plain, "knee_k_large", &params).unwrap();
+    let pair = Pair::new("knee_k_large", Path::default(), Path::default());
+    let streams = [requests(&pair), requests(&pair)];
+    let storage = loaded.object().maps().find(|map| map.name() == "cc_storage_large").unwrap();
+    for stream in &streams {
+        // As a key the kernel takes the number of the socket's file.
+        let key = stream.as_raw_fd().to_ne_bytes();
+        let state = storage.lookup(&key, MapFlags::ANY).unwrap().expect("it has a state");
+        let word =
+            |index: usize| u64::from_ne_bytes(state[8 * index..8 * index + 8].try_into().unwrap());
+        let (rounds, acked) = (word(0) as usize, word(1) as usize);
+        println!("{rounds} rounds, {acked} packets acked");
+        assert_eq!(state.len(), 256);
+        assert!(rounds >= ROUNDS, "{rounds}");
+        let packets = ROUNDS * REQUEST_BYTES.div_ceil(1448);
+        assert!((packets..packets + 100).contains(&acked), "{acked} of {packets}");
+    }
+}
