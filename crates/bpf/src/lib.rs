@@ -18,6 +18,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod connections;
 mod embedded;
 mod error;
 pub mod host;
@@ -26,6 +27,7 @@ mod record;
 mod registry;
 mod replay;
 
+pub use connections::{Connection, Connections, State};
 pub use embedded::{Embedded, program};
 pub use error::Error;
 pub use load::{Build, Loaded, check_name};
