@@ -114,6 +114,13 @@ pub enum Error {
         /// What the kernel answered.
         source: libbpf_rs::Error,
     },
+    /// Something of the host could not be read.
+    Read {
+        /// What was wanted.
+        what: &'static str,
+        /// What the kernel answered.
+        source: std::io::Error,
+    },
     /// An object, or a record of it, is not as this library was built to read it.
     BadObject {
         /// What is wrong with it.
@@ -204,6 +211,7 @@ impl fmt::Display for Error {
                 path.display()
             ),
             Error::Inspect { what, source } => write!(f, "cannot read {what}: {source}"),
+            Error::Read { what, source } => write!(f, "cannot read {what}: {source}"),
             Error::BadObject { what } => write!(f, "unreadable object or record: {what}"),
         }
     }
@@ -217,6 +225,7 @@ impl std::error::Error for Error {
             | Error::Pin { source, .. }
             | Error::Inspect { source, .. } => Some(source),
             Error::File { source, .. } => Some(source),
+            Error::Read { source, .. } => Some(source),
             _ => None,
         }
     }

@@ -18,6 +18,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod connections;
 mod embedded;
 mod error;
 pub mod host;
@@ -28,6 +29,7 @@ mod registry;
 mod replay;
 mod table;
 
+pub use connections::{Connection, Connections, State};
 pub use embedded::{Embedded, program};
 pub use error::Error;
 pub use load::{Build, Loaded, check_name};

@@ -1,0 +1,487 @@
+//! Every TCP connection of a network namespace, as the kernel has it. `programs/connections.bpf.c`
+//! is the other half.
+
+use std::fmt;
+use std::io::{self, Read as _};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use knee_algo::{NEEDS_ECN, TcpSock, ecn_flags};
+use knee_netns::{Found, Id};
+use libbpf_rs::{Iter, Link, Object, ObjectBuilder};
+
+use crate::load::with_log;
+use crate::{Error, program};
+
+/// The kernel's number of that address family.
+const AF_INET6: u16 = 10;
+/// A read of the kernel's never gives more at once.
+const READ_BYTES: usize = 1 << 15;
+
+/// State of a TCP socket, in the kernel's order from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[allow(missing_docs, reason = "the states of RFC 9293, and the kernel's own")]
+pub enum State {
+    Established,
+    SynSent,
+    SynReceived,
+    FinWait1,
+    FinWait2,
+    TimeWait,
+    Closed,
+    CloseWait,
+    LastAck,
+    Listen,
+    Closing,
+    NewSynReceived,
+    /// One that newer kernels have.
+    Other(u8),
+}
+
+impl State {
+    fn of(number: u8) -> State {
+        const STATES: [State; 12] = [
+            State::Established,
+            State::SynSent,
+            State::SynReceived,
+            State::FinWait1,
+            State::FinWait2,
+            State::TimeWait,
+            State::Closed,
+            State::CloseWait,
+            State::LastAck,
+            State::Listen,
+            State::Closing,
+            State::NewSynReceived,
+        ];
+        let found = usize::from(number).checked_sub(1).and_then(|index| STATES.get(index));
+        found.copied().unwrap_or(State::Other(number))
+    }
+}
+
+impl fmt::Display for State {
+    /// As `ss` names them.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = match self {
+            State::Established => "ESTAB",
+            State::SynSent => "SYN-SENT",
+            State::SynReceived | State::NewSynReceived => "SYN-RECV",
+            State::FinWait1 => "FIN-WAIT-1",
+            State::FinWait2 => "FIN-WAIT-2",
+            State::TimeWait => "TIME-WAIT",
+            State::Closed => "UNCONN",
+            State::CloseWait => "CLOSE-WAIT",
+            State::LastAck => "LAST-ACK",
+            State::Listen => "LISTEN",
+            State::Closing => "CLOSING",
+            State::Other(number) => return write!(f, "state {number}"),
+        };
+        f.pad(name)
+    }
+}
+
+/// A TCP socket at one moment. What it holds was read under the socket's lock and so belongs
+/// together.
+#[derive(Clone, Debug)]
+pub struct Connection {
+    /// The network namespace it is in.
+    pub netns: Id,
+    /// Tells it from all other sockets for as long as the system runs; `ss -e` shows it as `sk:`, in
+    /// hexadecimal.
+    pub cookie: u64,
+    /// The inode of its cgroup (version 2), if it has one.
+    pub cgroup_id: Option<u64>,
+    /// The user that opened it.
+    pub uid: u32,
+    /// This side. An IPv4 connection of an IPv6 socket has its IPv4 addresses.
+    pub local: SocketAddr,
+    /// The other side; all zeros for a listener.
+    pub remote: SocketAddr,
+    /// Its state.
+    pub state: State,
+    /// The name of its congestion control.
+    pub algorithm: String,
+    /// Whether that asks for ECN.
+    pub needs_ecn: bool,
+    /// The kernel's number of the BPF map that holds its operations, which tells two algorithms of
+    /// one name apart (a live update leaves old connections with the old one); `None`: it is the
+    /// kernel's own.
+    pub map_id: Option<u32>,
+    /// What the algorithm sees of it, private state included.
+    pub sock: TcpSock,
+    /// Bytes acknowledged since the beginning.
+    pub bytes_acked: u64,
+    /// Segments retransmitted since the beginning.
+    pub total_retrans: u32,
+    /// The newest delivery rate sample, in bytes of payload per second, as `TCP_INFO` has it.
+    pub delivery_rate_bytes_per_sec: Option<u64>,
+    /// Whether that sample was limited by the application.
+    pub delivery_rate_is_app_limited: bool,
+    /// The kernel's coarse clock at the reading, in ticks of 1/`hz` s.
+    pub jiffies: u32,
+    /// Ticks per second.
+    pub hz: u32,
+}
+
+impl Connection {
+    /// Whether it is a listening socket.
+    pub fn is_listener(&self) -> bool {
+        self.state == State::Listen
+    }
+
+    /// Whether ECN was negotiated.
+    pub fn has_ecn(&self) -> bool {
+        self.sock.ecn_flags & ecn_flags::OK != 0
+    }
+
+    /// Smoothed RTT, us; `None` before the first sample.
+    pub fn srtt_us(&self) -> Option<u32> {
+        Some(self.sock.srtt_us >> 3).filter(|_| self.sock.srtt_us > 0)
+    }
+
+    /// Minimum RTT of the kernel's window (five minutes by default), us; `None` before the first
+    /// sample.
+    pub fn min_rtt_us(&self) -> Option<u32> {
+        Some(self.sock.min_rtt_us).filter(|us| self.sock.srtt_us > 0 && *us != u32::MAX)
+    }
+
+    /// What it paces at, bytes per second; `None` where there is no limit, or no pacing.
+    pub fn pacing_rate_bytes_per_sec(&self) -> Option<u64> {
+        Some(self.sock.sk_pacing_rate).filter(|rate| !matches!(*rate, 0 | u64::MAX))
+    }
+
+    /// The share of packets that were acknowledged with ECE, of all delivered, in 1/1000000; `None`
+    /// if none was delivered.
+    pub fn ce_ppm(&self) -> Option<u64> {
+        (u64::from(self.sock.delivered_ce) * 1_000_000).checked_div(u64::from(self.sock.delivered))
+    }
+
+    fn of(raw: &Raw, netns: Id) -> Connection {
+        let address = |bytes: &[u8; 16], port| {
+            let ip = if raw.family == AF_INET6 {
+                Ipv6Addr::from(*bytes).to_canonical()
+            } else {
+                IpAddr::V4(Ipv4Addr::new(bytes[0], bytes[1], bytes[2], bytes[3]))
+            };
+            SocketAddr::new(ip, port)
+        };
+        let name = raw.algorithm.split(|byte| *byte == 0).next().unwrap_or_default();
+        let rate = (u64::from(raw.rate_delivered) * u64::from(raw.mss_cache) * 1_000_000)
+            .checked_div(u64::from(raw.rate_interval_us));
+        Connection {
+            netns,
+            cookie: raw.cookie,
+            cgroup_id: Some(raw.cgroup_id).filter(|id| *id != 0),
+            uid: raw.uid,
+            local: address(&raw.local_address, raw.local_port),
+            remote: address(&raw.remote_address, raw.remote_port),
+            state: State::of(raw.state),
+            algorithm: String::from_utf8_lossy(name).into_owned(),
+            needs_ecn: raw.ca_flags & NEEDS_ECN != 0,
+            map_id: Some(raw.map_id).filter(|id| *id != 0),
+            sock: raw.sock(),
+            bytes_acked: raw.bytes_acked,
+            total_retrans: raw.total_retrans,
+            delivery_rate_bytes_per_sec: rate.filter(|rate| *rate > 0),
+            delivery_rate_is_app_limited: raw.rate_app_limited != 0,
+            jiffies: raw.jiffies,
+            hz: raw.hz,
+        }
+    }
+}
+
+/// A reader of connections: the program is loaded once and runs only during a reading.
+pub struct Connections {
+    // Declared first, dropped first.
+    link: Link,
+    _object: Object,
+}
+
+impl Connections {
+    /// Loads the program.
+    ///
+    /// # Errors
+    /// [`Error::NotBuilt`] without clang, [`Error::Load`] with the verifier's words; it takes
+    /// CAP_BPF and CAP_PERFMON, and CAP_NET_ADMIN for other users' sockets.
+    pub fn open() -> Result<Connections, Error> {
+        let bytes = program("connections")?;
+        let refused = |source, log| Error::Load {
+            algorithm: "the reader of connections".to_owned(),
+            source,
+            log,
+        };
+        let (loaded, log) =
+            with_log(|| ObjectBuilder::default().open_memory(bytes).and_then(|open| open.load()));
+        let object = loaded.map_err(|source| refused(source, log))?;
+        let (attached, log) = with_log(|| {
+            let program = object.progs_mut().next();
+            program.map(|program| program.attach()).transpose()
+        });
+        let link = attached.map_err(|source| refused(source, log))?.ok_or_else(|| {
+            Error::BadObject { what: "the reader of connections has no program".to_owned() }
+        })?;
+        Ok(Connections { link, _object: object })
+    }
+
+    /// Every TCP socket of the namespace that the calling thread is in, but for those in TIME_WAIT
+    /// and before the handshake's last ACK. In the order of the kernel's tables, listeners first.
+    ///
+    /// Connections may come and go meanwhile: one that lives throughout is in the answer once.
+    /// (Kernels before 6.17 may miss it if the hash bucket that it is in changes at that moment.)
+    ///
+    /// # Errors
+    /// [`Error::Read`].
+    pub fn read(&self) -> Result<Vec<Connection>, Error> {
+        let here = knee_netns::current().map_err(cannot_read)?.id();
+        let mut iter = Iter::new(&self.link)
+            .map_err(|source| Error::Inspect { what: "the connections", source })?;
+        let mut bytes = Vec::new();
+        let mut buffer = vec![0; READ_BYTES];
+        loop {
+            match iter.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(count) => bytes.extend_from_slice(&buffer[..count]),
+                // The kernel asks to come again after a million sockets that gave nothing.
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+                    ) => {}
+                Err(error) => return Err(cannot_read(error)),
+            }
+        }
+        let mut seen = std::collections::HashSet::new();
+        let connections = bytes.chunks_exact(size_of::<Raw>()).map(|record| {
+            // SAFETY: as long as a Raw, which any bits make.
+            let raw = unsafe { record.as_ptr().cast::<Raw>().read_unaligned() };
+            Connection::of(&raw, here)
+        });
+        Ok(connections.filter(|connection| seen.insert(connection.cookie)).collect())
+    }
+
+    /// The same for a namespace.
+    ///
+    /// # Errors
+    /// [`Error::Read`]; to enter takes CAP_SYS_ADMIN.
+    pub fn read_in(&self, namespace: &Found) -> Result<Vec<Connection>, Error> {
+        namespace.run(|| self.read()).map_err(cannot_read)?
+    }
+
+    /// The same for all namespaces that can be found.
+    ///
+    /// # Errors
+    /// As [`Connections::read_in`].
+    pub fn read_all(&self) -> Result<Vec<Connection>, Error> {
+        let mut all = Vec::new();
+        for namespace in knee_netns::all().map_err(cannot_read)? {
+            all.append(&mut self.read_in(&namespace)?);
+        }
+        Ok(all)
+    }
+}
+
+fn cannot_read(source: io::Error) -> Error {
+    Error::Read { what: "the connections", source }
+}
+
+/// `struct connection` of connections.bpf.c.
+#[repr(C)]
+struct Raw {
+    cookie: u64,
+    cgroup_id: u64,
+    pacing_rate: u64,
+    max_pacing_rate: u64,
+    bytes_acked: u64,
+    tcp_mstamp: u64,
+    delivered_mstamp: u64,
+    first_tx_mstamp: u64,
+    ca_priv: [u64; 13],
+    uid: u32,
+    map_id: u32,
+    ca_flags: u32,
+    jiffies: u32,
+    hz: u32,
+    pacing_status: u32,
+    gso_max_size: u32,
+    snd_una: u32,
+    snd_nxt: u32,
+    snd_cwnd: u32,
+    snd_cwnd_cnt: u32,
+    snd_cwnd_clamp: u32,
+    snd_ssthresh: u32,
+    prior_cwnd: u32,
+    prior_ssthresh: u32,
+    packets_out: u32,
+    sacked_out: u32,
+    lost_out: u32,
+    retrans_out: u32,
+    max_packets_out: u32,
+    delivered: u32,
+    delivered_ce: u32,
+    lost: u32,
+    app_limited: u32,
+    srtt_us: u32,
+    mss_cache: u32,
+    rcv_nxt: u32,
+    lsndtime: u32,
+    reordering: u32,
+    undo_marker: u32,
+    snd_cwnd_stamp: u32,
+    min_rtt_us: u32,
+    total_retrans: u32,
+    rate_delivered: u32,
+    rate_interval_us: u32,
+    local_address: [u8; 16],
+    remote_address: [u8; 16],
+    algorithm: [u8; 16],
+    family: u16,
+    local_port: u16,
+    remote_port: u16,
+    state: u8,
+    ca_state: u8,
+    retransmits: u8,
+    ack_pending: u8,
+    ecn_flags: u8,
+    is_cwnd_limited: u8,
+    rate_app_limited: u8,
+}
+
+impl Raw {
+    fn sock(&self) -> TcpSock {
+        TcpSock {
+            sk_pacing_rate: self.pacing_rate,
+            sk_max_pacing_rate: self.max_pacing_rate,
+            sk_pacing_status: self.pacing_status,
+            sk_gso_max_size: self.gso_max_size,
+            icsk_ca_state: self.ca_state,
+            icsk_retransmits: self.retransmits,
+            icsk_ack_pending: self.ack_pending,
+            icsk_ca_priv: self.ca_priv,
+            snd_una: self.snd_una,
+            snd_nxt: self.snd_nxt,
+            snd_cwnd: self.snd_cwnd,
+            snd_cwnd_cnt: self.snd_cwnd_cnt,
+            snd_cwnd_clamp: self.snd_cwnd_clamp,
+            snd_ssthresh: self.snd_ssthresh,
+            prior_cwnd: self.prior_cwnd,
+            prior_ssthresh: self.prior_ssthresh,
+            packets_out: self.packets_out,
+            sacked_out: self.sacked_out,
+            lost_out: self.lost_out,
+            retrans_out: self.retrans_out,
+            max_packets_out: self.max_packets_out,
+            delivered: self.delivered,
+            delivered_ce: self.delivered_ce,
+            lost: self.lost,
+            app_limited: self.app_limited,
+            srtt_us: self.srtt_us,
+            mss_cache: self.mss_cache,
+            rcv_nxt: self.rcv_nxt,
+            lsndtime: self.lsndtime,
+            reordering: self.reordering,
+            undo_marker: self.undo_marker,
+            snd_cwnd_stamp: self.snd_cwnd_stamp,
+            min_rtt_us: self.min_rtt_us,
+            ecn_flags: self.ecn_flags,
+            is_cwnd_limited: self.is_cwnd_limited,
+            tcp_mstamp: self.tcp_mstamp,
+            delivered_mstamp: self.delivered_mstamp,
+            first_tx_mstamp: self.first_tx_mstamp,
+            ..TcpSock::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use libbpf_rs::HasSize as _;
+    use libbpf_rs::btf::Btf;
+    use libbpf_rs::btf::types::{MemberAttr, Struct};
+    use std::mem::offset_of;
+
+    #[test]
+    fn the_mirror_has_the_layout_that_the_program_writes() {
+        let Ok(object) = program("connections") else { return };
+        let btf = Btf::from_raw("connections", object).unwrap().unwrap();
+        let c: Struct<'_> = btf.type_by_name("connection").unwrap();
+        assert_eq!(c.size(), size_of::<Raw>());
+        macro_rules! offsets {
+            ($($field:ident),* $(,)?) => { [$((stringify!($field), offset_of!(Raw, $field))),*] };
+        }
+        let mirror = offsets!(
+            cookie,
+            cgroup_id,
+            pacing_rate,
+            max_pacing_rate,
+            bytes_acked,
+            tcp_mstamp,
+            delivered_mstamp,
+            first_tx_mstamp,
+            ca_priv,
+            uid,
+            map_id,
+            ca_flags,
+            jiffies,
+            hz,
+            pacing_status,
+            gso_max_size,
+            snd_una,
+            snd_nxt,
+            snd_cwnd,
+            snd_cwnd_cnt,
+            snd_cwnd_clamp,
+            snd_ssthresh,
+            prior_cwnd,
+            prior_ssthresh,
+            packets_out,
+            sacked_out,
+            lost_out,
+            retrans_out,
+            max_packets_out,
+            delivered,
+            delivered_ce,
+            lost,
+            app_limited,
+            srtt_us,
+            mss_cache,
+            rcv_nxt,
+            lsndtime,
+            reordering,
+            undo_marker,
+            snd_cwnd_stamp,
+            min_rtt_us,
+            total_retrans,
+            rate_delivered,
+            rate_interval_us,
+            local_address,
+            remote_address,
+            algorithm,
+            family,
+            local_port,
+            remote_port,
+            state,
+            ca_state,
+            retransmits,
+            ack_pending,
+            ecn_flags,
+            is_cwnd_limited,
+            rate_app_limited,
+        );
+        let program: Vec<(String, usize)> = c
+            .iter()
+            .map(|member| {
+                let MemberAttr::Normal { offset } = member.attr else { panic!("a bit-field") };
+                (member.name.unwrap().to_string_lossy().into_owned(), offset as usize / 8)
+            })
+            .collect();
+        let mirror: Vec<_> = mirror.map(|(name, offset)| (name.to_owned(), offset)).into();
+        assert_eq!(mirror, program);
+    }
+
+    #[test]
+    fn states_have_the_names_that_ss_gives_them() {
+        assert_eq!(State::of(1).to_string(), "ESTAB");
+        assert_eq!(State::of(10), State::Listen);
+        assert_eq!(State::of(0).to_string(), "state 0");
+    }
+}
