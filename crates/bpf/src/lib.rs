@@ -18,9 +18,11 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod base_rtt;
 mod embedded;
 mod error;
 mod load;
+pub mod policy;
 mod record;
 mod registry;
 mod replay;

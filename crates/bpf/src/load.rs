@@ -9,7 +9,7 @@ use libbpf_rs::{
     Link, MapCore as _, MapType, Object, ObjectBuilder, OpenObject, PrintLevel, Program, set_print,
 };
 
-use crate::{Embedded, Error};
+use crate::{Embedded, Error, base_rtt};
 
 /// Where the name lies in `struct tcp_congestion_ops` of bpf.h: behind its twelve operations.
 const OPS_NAME_OFFSET: usize = 12 * size_of::<u64>();
@@ -59,6 +59,7 @@ impl Loaded {
         let mut open = opened.map_err(|source| refused(source, log))?;
         set_name(&mut open, embedded, name)?;
         set_params(&mut open, embedded, params)?;
+        base_rtt::share(&mut open)?;
         let (loaded, log) = with_log(|| open.load());
         let mut object = loaded.map_err(|source| refused(source, log))?;
         let mut ops = object
@@ -131,7 +132,7 @@ thread_local! {
 }
 
 /// Runs `action` with libbpf's warnings collected instead of printed.
-fn with_log<R>(action: impl FnOnce() -> R) -> (R, String) {
+pub(crate) fn with_log<R>(action: impl FnOnce() -> R) -> (R, String) {
     set_print(Some((PrintLevel::Warn, |_, message| {
         LOG.with_borrow_mut(|log| log.push_str(&message));
     })));
