@@ -121,6 +121,18 @@ pub enum Error {
         /// What the kernel answered.
         source: std::io::Error,
     },
+    /// Rules that cannot be carried out.
+    Policy {
+        /// What is wrong, and what to do.
+        what: String,
+    },
+    /// Something of the host could not be read or changed.
+    Host {
+        /// What was to be done, and the way out where there is one.
+        what: String,
+        /// What the kernel answered.
+        source: std::io::Error,
+    },
     /// An object, or a record of it, is not as this library was built to read it.
     BadObject {
         /// What is wrong with it.
@@ -212,6 +224,8 @@ impl fmt::Display for Error {
             ),
             Error::Inspect { what, source } => write!(f, "cannot read {what}: {source}"),
             Error::Read { what, source } => write!(f, "cannot read {what}: {source}"),
+            Error::Policy { what } => f.write_str(what),
+            Error::Host { what, source } => write!(f, "{what}: {source}"),
             Error::BadObject { what } => write!(f, "unreadable object or record: {what}"),
         }
     }
@@ -226,6 +240,7 @@ impl std::error::Error for Error {
             | Error::Inspect { source, .. } => Some(source),
             Error::File { source, .. } => Some(source),
             Error::Read { source, .. } => Some(source),
+            Error::Host { source, .. } => Some(source),
             _ => None,
         }
     }

@@ -18,11 +18,13 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod base_rtt;
 mod connections;
 mod embedded;
 mod error;
 pub mod host;
 mod load;
+pub mod policy;
 mod probe;
 mod record;
 mod registry;

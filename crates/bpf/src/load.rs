@@ -13,7 +13,7 @@ use libbpf_rs::{
 };
 
 use crate::table::{self, Operation};
-use crate::{Embedded, Error, KernelApi};
+use crate::{Embedded, Error, KernelApi, base_rtt};
 
 /// The section, and so the map, that holds the parameters and nothing else (bpf.h).
 const PARAMS_MAP: &str = ".rodata.params";
@@ -55,6 +55,7 @@ impl Prepared {
         if let Some(fallback) = fallback {
             set_fallback(&mut open, fallback)?;
         }
+        base_rtt::share(&mut open)?;
         check(embedded, &operations, api)?;
         table::fit(&mut open, &operations, api)?;
         let (loaded, log) = with_log(|| open.load());

@@ -25,6 +25,8 @@ pub struct Registered {
     pub name: String,
     /// Which algorithm it is, up to the 8 bytes that the kernel keeps of its name.
     pub algorithm: String,
+    /// Whether it is for connections with ECN only.
+    pub needs_ecn: bool,
     /// The kernel's number of its map of operations.
     pub map_id: u32,
     /// Its operations (members of `tcp_congestion_ops`) and the kernel's numbers of their programs,
@@ -87,6 +89,7 @@ pub fn registered() -> Result<Vec<Registered>, Error> {
             all.push(Registered {
                 name: layout.name(&value),
                 algorithm,
+                needs_ecn: layout.flags(&value) & knee_algo::NEEDS_ECN != 0,
                 map_id: map.id,
                 programs: layout.programs(&value),
             });
@@ -100,6 +103,7 @@ pub fn registered() -> Result<Vec<Registered>, Error> {
 struct Layout {
     state: usize,
     name: usize,
+    flags: usize,
     /// Members that are functions; in their place the kernel shows the program's number.
     functions: Vec<(String, usize)>,
 }
@@ -133,6 +137,7 @@ impl Layout {
                 Err(_) => offset(VALUE, "state")?,
             },
             name: data + offset("tcp_congestion_ops", "name")?,
+            flags: data + offset("tcp_congestion_ops", "flags")?,
             functions: functions.collect(),
         })
     }
@@ -149,8 +154,11 @@ impl Layout {
     }
 
     fn state(&self, value: &[u8]) -> u32 {
-        let bytes = value.get(self.state..self.state + 4).and_then(|bytes| bytes.try_into().ok());
-        bytes.map_or(0, u32::from_ne_bytes)
+        u32_at(value, self.state)
+    }
+
+    fn flags(&self, value: &[u8]) -> u32 {
+        u32_at(value, self.flags)
     }
 
     fn name(&self, value: &[u8]) -> String {
@@ -158,6 +166,11 @@ impl Layout {
         let name: Vec<u8> = field.iter().copied().take(15).take_while(|byte| *byte != 0).collect();
         String::from_utf8_lossy(&name).into_owned()
     }
+}
+
+fn u32_at(value: &[u8], offset: usize) -> u32 {
+    let bytes = value.get(offset..offset + 4).and_then(|bytes| bytes.try_into().ok());
+    bytes.map_or(0, u32::from_ne_bytes)
 }
 
 fn lossy(name: Option<&std::ffi::OsStr>) -> String {

@@ -98,6 +98,8 @@ pub struct Pair {
 
 /// The server's address; the client has 10.99.0.1.
 pub const SERVER: &str = "10.99.0.2";
+/// The same with IPv6; the client has fd99::1.
+pub const SERVER_IPV6: &str = "fd99::2";
 
 impl Pair {
     /// Both hosts use `congestion_control` unless a socket says otherwise. Frames hold one segment
@@ -111,12 +113,12 @@ impl Pair {
                 "link add knee-c gso_max_segs 1 type veth peer name knee-s gso_max_segs 1 netns {tid}"
             ),
         );
-        for (host, device, address, path) in [
-            (&pair.client, "knee-c", "10.99.0.1/24", to_client),
-            (&pair.server, "knee-s", "10.99.0.2/24", to_server),
-        ] {
+        for (host, device, number, path) in
+            [(&pair.client, "knee-c", 1, to_client), (&pair.server, "knee-s", 2, to_server)]
+        {
             ip(host, "link set lo up".to_owned());
-            ip(host, format!("addr add {address} dev {device}"));
+            ip(host, format!("addr add 10.99.0.{number}/24 dev {device}"));
+            ip(host, format!("addr add fd99::{number}/64 dev {device} nodad"));
             ip(host, format!("link set {device} up"));
             sysctl(host, "tcp_ecn", "1");
             sysctl(host, "tcp_congestion_control", congestion_control);
@@ -157,4 +159,31 @@ pub fn chosen(socket: &TcpStream) -> String {
     };
     assert_eq!(result, 0, "{}", io::Error::last_os_error());
     String::from_utf8_lossy(&name).trim_end_matches('\0').to_owned()
+}
+
+/// What a connection knows of ECN.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EcnOf {
+    pub negotiated: bool,
+    /// A packet with ECT or CE has come.
+    pub seen: bool,
+}
+
+/// ECN of a connection, by TCP_INFO.
+pub fn ecn_of(socket: &TcpStream) -> EcnOf {
+    // Its beginning: eight numbers of a byte each, the sixth of them the options.
+    let mut info = [0_u8; 8];
+    let mut len = 8;
+    // SAFETY: the pointer and the length are those of the array.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            info.as_mut_ptr().cast(),
+            &raw mut len,
+        )
+    };
+    assert_eq!(result, 0, "{}", io::Error::last_os_error());
+    EcnOf { negotiated: info[5] & 8 != 0, seen: info[5] & 16 != 0 }
 }

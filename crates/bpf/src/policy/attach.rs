@@ -1,0 +1,320 @@
+//! Rules as the program of `programs/policy.bpf.c` reads them, and the program on a cgroup.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::net::IpAddr;
+use std::os::fd::AsRawFd as _;
+use std::path::Path;
+
+use libbpf_rs::{Link, MapCore as _, MapFlags, Object, ObjectBuilder, OpenObject};
+
+use super::rule::{Ecn, Ports, Prefix, Rule};
+use crate::load::with_log;
+use crate::{Error, base_rtt, program, registered};
+
+/// Bytes of an algorithm's and of a rule's name, the last of them 0.
+pub(super) const ALGORITHM_BYTES: usize = 16;
+pub(super) const NAME_BYTES: usize = 32;
+/// Bits that a peer's key has before its address: family and port.
+const BITS_BEFORE_ADDRESS: u32 = 32;
+/// Prefixes times ports: some megabytes of kernel memory.
+const MOST_ENTRIES: usize = 1 << 16;
+
+const ECN_CONNECT: u32 = 1;
+const ECN_ACCEPT: u32 = 2;
+const NEEDS_ECN: u32 = 4;
+const YIELDS: u32 = 8;
+
+/// Algorithms of the kernel's own that need ECN; knee's say so themselves.
+const KERNELS_OWN_WITH_ECN: [&str; 1] = ["dctcp"];
+
+/// When and where a policy acts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Scope {
+    /// It stops acting at this time of CLOCK_BOOTTIME, ns; 0: never.
+    pub deadline_boot_ns: u64,
+    /// It acts in the network namespace with this cookie (SO_NETNS_COOKIE) only; 0: in all.
+    pub netns_cookie: u64,
+}
+
+/// How often a rule decided.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Hits {
+    /// Connections opened from here that it gave the algorithm.
+    pub connected: u64,
+    /// Connections accepted.
+    pub accepted: u64,
+    /// Listeners.
+    pub listened: u64,
+    /// Connections it left as they were: the algorithm needs ECN and they have none.
+    pub without_ecn: u64,
+    /// Sockets it left to the choice of their program.
+    pub yielded: u64,
+    /// Sockets for which the kernel refused the algorithm: it is not there, or a route locks another.
+    pub failed: u64,
+}
+
+/// Rules that act on the sockets of one cgroup, and of those below it, until this is dropped or its
+/// process ends. Connections keep what they were given.
+pub struct Policy {
+    // Declared first, dropped first.
+    _link: Link,
+    object: Object,
+}
+
+impl Policy {
+    /// Loads `rules` and attaches them to `cgroup`, a directory of the cgroup2 file system.
+    ///
+    /// Where cgroups are nested, the rules of the innermost decide; where several policies are
+    /// attached to one cgroup, those of the oldest. A socket that none of their rules names is left
+    /// to the next.
+    ///
+    /// # Errors
+    /// [`Error::Policy`] for rules that contradict each other or do not fit, [`Error::Host`] for the
+    /// cgroup, [`Error::Load`], and [`Error::Inspect`] where the kernel refuses to attach.
+    pub fn attach(rules: &[Rule], cgroup: &Path, scope: Scope) -> Result<Policy, Error> {
+        let object = load(rules, scope)?;
+        let link = attach(&object, cgroup)?;
+        Ok(Policy { _link: link, object })
+    }
+
+    /// How often each rule decided, in the order given.
+    ///
+    /// # Errors
+    /// [`Error::Inspect`].
+    pub fn hits(&self) -> Result<Vec<Hits>, Error> {
+        let map = self.object.maps().find(|map| map.name() == "rule_hits");
+        map.map_or_else(|| Ok(Vec::new()), |map| read_hits(&map))
+    }
+}
+
+/// Attaches the program of a loaded object.
+pub(super) fn attach(object: &Object, cgroup: &Path) -> Result<Link, Error> {
+    let cgroup = File::open(cgroup).map_err(|source| Error::Host {
+        what: format!("cannot open the cgroup {}", cgroup.display()),
+        source,
+    })?;
+    let program = object.progs_mut().next().ok_or_else(not_ours)?;
+    let (link, _) = with_log(|| program.attach_cgroup(cgroup.as_raw_fd()));
+    link.map_err(|source| Error::Inspect { what: "the cgroup to attach the policy to", source })
+}
+
+/// Brings rules into the kernel, attached to nothing.
+pub(super) fn load(rules: &[Rule], scope: Scope) -> Result<Object, Error> {
+    let tables = Tables::new(rules)?;
+    let refused = |source, log| Error::Load { algorithm: "the policy".to_owned(), source, log };
+    let bytes = program("policy")?;
+    let (opened, log) = with_log(|| ObjectBuilder::default().open_memory(bytes));
+    let mut open = opened.map_err(|source| refused(source, log))?;
+    let size = |count: usize| count.max(1) as u32;
+    set_size(&mut open, "peers", size(tables.peers.len()))?;
+    set_size(&mut open, "listeners", size(tables.listeners.len()))?;
+    set_size(&mut open, "rules", size(rules.len()))?;
+    set_size(&mut open, "rule_hits", size(rules.len()))?;
+    let mut map = open.maps_mut().find(|map| map.name() == ".rodata.policy");
+    let settings = map.as_mut().and_then(|map| map.initial_value_mut()).unwrap_or(&mut []);
+    let bytes = [scope.deadline_boot_ns.to_ne_bytes(), scope.netns_cookie.to_ne_bytes()].concat();
+    if settings.len() != bytes.len() {
+        return Err(not_ours());
+    }
+    settings.copy_from_slice(&bytes);
+    base_rtt::share(&mut open)?;
+    let (loaded, log) = with_log(|| open.load());
+    let object = loaded.map_err(|source| refused(source, log))?;
+    tables.fill(&object)?;
+    Ok(object)
+}
+
+fn not_ours() -> Error {
+    Error::BadObject { what: "the policy's object is not the one this library was made for".into() }
+}
+
+fn set_size(open: &mut OpenObject, name: &str, entries: u32) -> Result<(), Error> {
+    let mut map = open.maps_mut().find(|map| map.name() == name).ok_or_else(not_ours)?;
+    map.set_max_entries(entries)
+        .map_err(|source| Error::Inspect { what: "the policy's maps", source })
+}
+
+/// Keys and values of the program's maps.
+struct Tables {
+    rules: Vec<Vec<u8>>,
+    peers: BTreeMap<Vec<u8>, Vec<u8>>,
+    listeners: BTreeMap<u32, u32>,
+}
+
+impl Tables {
+    fn new(rules: &[Rule]) -> Result<Tables, Error> {
+        let mut tables =
+            Tables { rules: Vec::new(), peers: BTreeMap::new(), listeners: BTreeMap::new() };
+        let needs_ecn = needs_ecn(rules)?;
+        for (index, rule) in rules.iter().enumerate() {
+            let index_u32 = index as u32;
+            tables.rules.push(rule_bytes(rule, needs_ecn[index])?);
+            for prefix in &rule.to {
+                for port in one_by_one(&rule.ports) {
+                    let value = [index_u32.to_ne_bytes(), u32::from(prefix.bits()).to_ne_bytes()];
+                    let taken = tables.peers.insert(peer_bytes(*prefix, port), value.concat());
+                    if let Some(taken) = taken {
+                        let other = u32::from_ne_bytes(taken[..4].try_into().expect("as above"));
+                        return Err(twice(rules, other, index_u32, &peer_text(*prefix, port)));
+                    }
+                    check_room(tables.peers.len())?;
+                }
+            }
+            for port in listened(&rule.listen) {
+                if let Some(other) = tables.listeners.insert(u32::from(port), index_u32) {
+                    let what = match port {
+                        0 => "listeners on all ports".to_owned(),
+                        port => format!("listeners on port {port}"),
+                    };
+                    return Err(twice(rules, other, index_u32, &what));
+                }
+            }
+        }
+        Ok(tables)
+    }
+
+    fn fill(&self, object: &Object) -> Result<(), Error> {
+        let update = |name: &str, key: &[u8], value: &[u8]| {
+            let map = object.maps().find(|map| map.name() == name).ok_or_else(not_ours)?;
+            map.update(key, value, MapFlags::ANY)
+                .map_err(|source| Error::Inspect { what: "the policy's maps", source })
+        };
+        for (index, rule) in self.rules.iter().enumerate() {
+            update("rules", &(index as u32).to_ne_bytes(), rule)?;
+        }
+        for (key, value) in &self.peers {
+            update("peers", key, value)?;
+        }
+        for (port, rule) in &self.listeners {
+            update("listeners", &port.to_ne_bytes(), &rule.to_ne_bytes())?;
+        }
+        Ok(())
+    }
+}
+
+fn check_room(entries: usize) -> Result<(), Error> {
+    if entries <= MOST_ENTRIES {
+        return Ok(());
+    }
+    let what = format!(
+        "the rules name more than {MOST_ENTRIES} pairs of a prefix and a port; use wider prefixes \
+         or leave `ports` away"
+    );
+    Err(Error::Policy { what })
+}
+
+fn twice(rules: &[Rule], first: u32, second: u32, what: &str) -> Error {
+    let name = |index: u32| match rules.get(index as usize).map(|rule| rule.name.as_str()) {
+        Some("") | None => format!("rule {}", index + 1),
+        Some(name) => format!("rule {} ({name})", index + 1),
+    };
+    let who = match first == second {
+        true => format!("{} names", name(first)),
+        false => format!("{} and {} both name", name(first), name(second)),
+    };
+    Error::Policy { what: format!("{who} {what}: keep it once") }
+}
+
+/// Whether each rule's algorithm is for connections with ECN only.
+fn needs_ecn(rules: &[Rule]) -> Result<Vec<bool>, Error> {
+    if rules.iter().all(|rule| rule.algorithm.is_none()) {
+        return Ok(vec![false; rules.len()]);
+    }
+    let registered = registered()?;
+    let needs = |name: &String| {
+        KERNELS_OWN_WITH_ECN.contains(&name.as_str())
+            || registered.iter().any(|one| one.name == *name && one.needs_ecn)
+    };
+    Ok(rules.iter().map(|rule| rule.algorithm.as_ref().is_some_and(needs)).collect())
+}
+
+/// Ports, or 0 for all.
+fn one_by_one(ports: &[Ports]) -> Vec<u16> {
+    if ports.is_empty() { vec![0] } else { ports.iter().cloned().flatten().collect() }
+}
+
+fn listened(ports: &[Ports]) -> Vec<u16> {
+    let each = |ports: &Ports| match *ports == (0..=u16::MAX) {
+        true => 0..=0,
+        false => ports.clone(),
+    };
+    ports.iter().flat_map(each).collect()
+}
+
+fn peer_text(prefix: Prefix, port: u16) -> String {
+    match port {
+        0 => prefix.to_string(),
+        port => format!("{prefix} port {port}"),
+    }
+}
+
+/// `struct peer` of the program.
+fn peer_bytes(prefix: Prefix, port: u16) -> Vec<u8> {
+    let (family_number, mut address) = match prefix.address() {
+        IpAddr::V4(address) => (family(false), address.octets().to_vec()),
+        IpAddr::V6(address) => (family(true), address.octets().to_vec()),
+    };
+    address.resize(16, 0);
+    let mut bytes = (BITS_BEFORE_ADDRESS + u32::from(prefix.bits())).to_ne_bytes().to_vec();
+    bytes.extend(family_number.to_ne_bytes());
+    bytes.extend(port.to_ne_bytes());
+    bytes.extend(address);
+    bytes
+}
+
+/// AF_INET and AF_INET6 of Linux, on every machine that it runs on.
+fn family(is_ipv6: bool) -> u16 {
+    if is_ipv6 { 10 } else { 2 }
+}
+
+/// `struct rule` of the program.
+fn rule_bytes(rule: &Rule, needs_ecn: bool) -> Result<Vec<u8>, Error> {
+    let flags = match rule.ecn {
+        Ecn::Host => 0,
+        Ecn::Accept => ECN_ACCEPT,
+        Ecn::PeersRunKnee => ECN_ACCEPT | ECN_CONNECT,
+    } | if needs_ecn { NEEDS_ECN } else { 0 }
+        | if rule.yields { YIELDS } else { 0 };
+    let mut bytes = padded(rule.algorithm.as_deref().unwrap_or(""), ALGORITHM_BYTES)?;
+    bytes.extend(padded(&rule.name, NAME_BYTES)?);
+    bytes.extend(rule.base_rtt_us.to_ne_bytes());
+    bytes.extend(flags.to_ne_bytes());
+    Ok(bytes)
+}
+
+fn padded(text: &str, len: usize) -> Result<Vec<u8>, Error> {
+    if text.len() >= len || text.contains('\0') {
+        let what = format!("\"{}\" is too long: at most {} bytes", text.escape_debug(), len - 1);
+        return Err(Error::Policy { what });
+    }
+    let mut bytes = text.as_bytes().to_vec();
+    bytes.resize(len, 0);
+    Ok(bytes)
+}
+
+/// Sums over the CPUs.
+pub(super) fn read_hits(map: &impl libbpf_rs::MapCore) -> Result<Vec<Hits>, Error> {
+    let inspect = |source| Error::Inspect { what: "the policy's counters", source };
+    let mut all = Vec::new();
+    for index in 0..map.max_entries() {
+        let per_cpu =
+            map.lookup_percpu(&index.to_ne_bytes(), MapFlags::empty()).map_err(inspect)?;
+        let sum = |field: usize| {
+            let of_cpu = |value: &Vec<u8>| {
+                let bytes = value.get(8 * field..8 * field + 8).and_then(|b| b.try_into().ok());
+                bytes.map_or(0, u64::from_ne_bytes)
+            };
+            per_cpu.iter().flatten().map(of_cpu).fold(0, u64::wrapping_add)
+        };
+        all.push(Hits {
+            connected: sum(0),
+            accepted: sum(1),
+            listened: sum(2),
+            without_ecn: sum(3),
+            yielded: sum(4),
+            failed: sum(5),
+        });
+    }
+    Ok(all)
+}

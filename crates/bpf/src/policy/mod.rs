@@ -1,0 +1,21 @@
+//! Which connections get which algorithm, and ECN: `programs/policy.bpf.c` on a cgroup.
+//!
+//! A [`Rule`] names peers by prefix, services by port, or ports listened on. [`Policy::attach`]
+//! brings rules into the kernel for as long as the value, or its process, lives.
+//!
+//! ```no_run
+//! use knee_bpf::policy::{Policy, Rule, Scope};
+//! use std::path::Path;
+//!
+//! // What a default would do, for the programs below one cgroup, for as long as this process lives.
+//! let rules = [Rule::everything("knee_dctcp")];
+//! let trial = Policy::attach(&rules, Path::new("/sys/fs/cgroup/trial"), Scope::default())?;
+//! println!("{:?}", trial.hits()?);
+//! # Ok::<(), knee_bpf::Error>(())
+//! ```
+
+mod attach;
+mod rule;
+
+pub use attach::{Hits, Policy, Scope};
+pub use rule::{Ecn, Ports, Prefix, Rule};

@@ -1,0 +1,131 @@
+//! What a rule says.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
+/// Ports, both ends included.
+pub type Ports = RangeInclusive<u16>;
+
+/// Addresses that begin with the same bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Prefix {
+    address: IpAddr,
+    bits: u8,
+}
+
+impl Prefix {
+    /// Every IPv4 address.
+    pub const ALL_IPV4: Prefix = Prefix { address: IpAddr::V4(Ipv4Addr::UNSPECIFIED), bits: 0 };
+    /// Every IPv6 address.
+    pub const ALL_IPV6: Prefix = Prefix { address: IpAddr::V6(Ipv6Addr::UNSPECIFIED), bits: 0 };
+
+    /// Its first address.
+    pub fn address(&self) -> IpAddr {
+        self.address
+    }
+
+    /// How many bits are common.
+    pub fn bits(&self) -> u8 {
+        self.bits
+    }
+
+    /// Whether it is so wide that it must hold addresses of the Internet: shorter than /8 for IPv4,
+    /// where 10.0.0.0/8 is the widest private one, and than /7 for IPv6, where it is fc00::/7.
+    pub fn must_reach_the_internet(&self) -> bool {
+        self.bits < if self.address.is_ipv4() { 8 } else { 7 }
+    }
+}
+
+impl fmt::Display for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.bits)
+    }
+}
+
+impl FromStr for Prefix {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Prefix, String> {
+        let (address, bits) = text.split_once('/').map_or((text, None), |(a, b)| (a, Some(b)));
+        let address: IpAddr = address
+            .parse()
+            .map_err(|_| "must be a prefix, as \"10.0.0.0/8\" or \"fd00::/8\"".to_owned())?;
+        let longest: u8 = if address.is_ipv4() { 32 } else { 128 };
+        let bits = match bits {
+            None => longest,
+            Some(bits) => bits
+                .parse()
+                .ok()
+                .filter(|bits| *bits <= longest)
+                .ok_or_else(|| format!("must have a length from /0 to /{longest}"))?,
+        };
+        let (number, width) = match address {
+            IpAddr::V4(address) => (u128::from(address.to_bits()), 32),
+            IpAddr::V6(address) => (address.to_bits(), 128),
+        };
+        let rest = (width - u32::from(bits)).min(128);
+        let network = number.checked_shr(rest).unwrap_or(0).checked_shl(rest).unwrap_or(0);
+        let first = match address {
+            IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::from_bits(network as u32)),
+            IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::from_bits(network)),
+        };
+        if first != address {
+            return Err(format!("has bits set beyond its length; the prefix is {first}/{bits}"));
+        }
+        Ok(Prefix { address, bits })
+    }
+}
+
+/// What a rule does about ECN.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ecn {
+    /// Nothing: it is negotiated as the host is set up.
+    #[default]
+    Host,
+    /// It is granted to peers that ask for it.
+    Accept,
+    /// As `Accept`; connections opened from here ask for it, too, with ECT on the SYN. A listener
+    /// under an ordinary algorithm refuses such a SYN's ECN, one under knee's policy grants it.
+    PeersRunKnee,
+}
+
+/// Whom it is for, and what they get. Of several the one with the longest prefix decides, of equal
+/// prefixes the one that names the port.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rule {
+    /// For people; at most 31 bytes.
+    pub name: String,
+    /// Prefixes of the peers of connections, opened or accepted.
+    pub to: Vec<Prefix>,
+    /// Ports of the service: the peer's of connections opened, the own one of those accepted.
+    /// Empty: all.
+    pub ports: Vec<Ports>,
+    /// Ports whose listeners get the algorithm; 0 to 65535 is all that no other rule names.
+    pub listen: Vec<Ports>,
+    /// As sockets name it. None: what the host has.
+    pub algorithm: Option<String>,
+    /// What it does about ECN.
+    pub ecn: Ecn,
+    /// RTT without queues, us, told to algorithms that ask for it; 0: not known.
+    pub base_rtt_us: u32,
+    /// Leaves sockets alone whose program has chosen an algorithm itself, as a default does.
+    pub yields: bool,
+}
+
+impl Rule {
+    /// What making `algorithm` the default would do: every listener, every connection, unless its
+    /// program has chosen. Where the algorithm needs ECN, connections opened ask for it.
+    pub fn everything(algorithm: &str) -> Rule {
+        Rule {
+            name: "everything".to_owned(),
+            to: vec![Prefix::ALL_IPV4, Prefix::ALL_IPV6],
+            listen: vec![0..=u16::MAX],
+            algorithm: Some(algorithm.to_owned()),
+            ecn: Ecn::PeersRunKnee,
+            yields: true,
+            ..Rule::default()
+        }
+    }
+}

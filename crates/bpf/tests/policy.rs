@@ -1,0 +1,179 @@
+//! Who gets which algorithm and ECN, on real connections between two namespaces whose threads are
+//! in cgroups of the test's own.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "all of this is test code, also outside of marked functions"
+)]
+
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsRawFd as _;
+use std::time::Duration;
+
+use knee_algo::Algorithm;
+use knee_bpf::policy::{Hits, Policy, Rule, Scope};
+use knee_bpf::{Build, Embedded, Loaded};
+use knee_testbed::cgroup::Cgroup;
+use knee_testbed::net::{
+    Namespace, Pair, Path, SERVER, SERVER_IPV6, choose, chosen, ecn_of, sysctl,
+};
+
+fn load(algorithm: &str, name: &str) -> Loaded {
+    let params = Algorithm::by_name(algorithm).unwrap().default_params();
+    let embedded = Embedded::by_name(algorithm).unwrap();
+    Loaded::register(embedded, Build::Plain, name, &params).unwrap()
+}
+
+/// Both ends of a connection.
+struct Ends {
+    client: TcpStream,
+    server: TcpStream,
+}
+
+fn connect_to(pair: &Pair, listener: &TcpListener, address: &'static str) -> Ends {
+    let port = listener.local_addr().unwrap().port();
+    let client = pair.client.run(move || TcpStream::connect((address, port)).unwrap());
+    Ends { client, server: listener.accept().unwrap().0 }
+}
+
+fn connect(pair: &Pair, address: &'static str) -> Ends {
+    let listener = pair.server.run(move || TcpListener::bind((address, 0)).unwrap());
+    connect_to(pair, &listener, address)
+}
+
+impl Ends {
+    fn algorithms(&self) -> (String, String) {
+        (chosen(&self.client), chosen(&self.server))
+    }
+
+    fn has_ecn(&self) -> bool {
+        let (client, server) = (ecn_of(&self.client), ecn_of(&self.server));
+        assert_eq!(client.negotiated, server.negotiated);
+        client.negotiated
+    }
+}
+
+/// The hosts with their threads in `cgroup`, both with Linux's default of ECN: grant, do not ask.
+fn hosts(cgroup: &Cgroup) -> Pair {
+    let pair = Pair::new("reno", Path::default(), Path::default());
+    for host in [&pair.client, &pair.server] {
+        sysctl(host, "tcp_ecn", "2");
+        cgroup.take(host);
+    }
+    pair
+}
+
+fn listen(pair: &Pair) -> TcpListener {
+    pair.server.run(|| TcpListener::bind((SERVER, 0)).unwrap())
+}
+
+fn boot_ns() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: it fills the struct.
+    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut now) };
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+fn netns_cookie(host: &Namespace) -> u64 {
+    let socket = host.run(|| TcpListener::bind("127.0.0.1:0").unwrap());
+    let (mut cookie, mut len) = (0_u64, 8);
+    // SAFETY: the pointer and the length are those of the number.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_NETNS_COOKIE,
+            (&raw mut cookie).cast(),
+            &raw mut len,
+        )
+    };
+    assert_eq!(result, 0);
+    cookie
+}
+
+fn both(name: &str) -> (String, String) {
+    (name.to_owned(), name.to_owned())
+}
+
+#[test]
+fn everything_does_what_a_default_would_do() {
+    if !knee_testbed::kernel_is_ready() {
+        return;
+    }
+    let dctcp = load("dctcp", "knee_p_all");
+    let cgroup = Cgroup::new();
+    let pair = hosts(&cgroup);
+    let older = listen(&pair);
+    let rules = [Rule::everything("knee_p_all")];
+    let policy = Policy::attach(&rules, cgroup.path(), Scope::default()).unwrap();
+    for address in [SERVER, SERVER_IPV6] {
+        let ends = connect(&pair, address);
+        assert_eq!(ends.algorithms(), both("knee_p_all"), "{address}");
+        assert!(ends.has_ecn(), "{address}");
+    }
+
+    // A listener from before grants ECN as well, because the policy answers for it.
+    let ends = connect_to(&pair, &older, SERVER);
+    assert_eq!(ends.algorithms(), both("knee_p_all"));
+    assert!(ends.has_ecn());
+
+    // What a program chose for its socket stays.
+    let chooser = listen(&pair);
+    choose(&chooser, "cubic");
+    assert_eq!(connect_to(&pair, &chooser, SERVER).algorithms().1, "cubic");
+    let expected = Hits { connected: 4, accepted: 3, listened: 3, yielded: 1, ..Hits::default() };
+    assert_eq!(policy.hits().unwrap(), [expected]);
+
+    // Connections of before keep what they have; new ones are as if nothing had been.
+    drop(policy);
+    assert_eq!(ends.algorithms(), both("knee_p_all"));
+    assert_eq!(connect(&pair, SERVER).algorithms(), both("reno"));
+    drop(dctcp);
+}
+
+#[test]
+fn a_policy_stops_at_its_deadline_by_itself() {
+    if !knee_testbed::kernel_is_ready() {
+        return;
+    }
+    let cgroup = Cgroup::new();
+    let pair = hosts(&cgroup);
+    let rules = [Rule::everything("cubic")];
+    let deadline_boot_ns = boot_ns() + 2_000_000_000;
+    let scope = Scope { deadline_boot_ns, ..Scope::default() };
+    let _policy = Policy::attach(&rules, cgroup.path(), scope).unwrap();
+    assert_eq!(connect(&pair, SERVER).algorithms(), both("cubic"));
+    std::thread::sleep(Duration::from_nanos(deadline_boot_ns.saturating_sub(boot_ns())));
+    assert_eq!(connect(&pair, SERVER).algorithms(), both("reno"));
+}
+
+#[test]
+fn a_policy_of_one_network_namespace_leaves_the_others_alone() {
+    if !knee_testbed::kernel_is_ready() {
+        return;
+    }
+    let cgroup = Cgroup::new();
+    let pair = hosts(&cgroup);
+    let scope = Scope { netns_cookie: netns_cookie(&pair.client), ..Scope::default() };
+    let _policy = Policy::attach(&[Rule::everything("cubic")], cgroup.path(), scope).unwrap();
+    let (client, server) = connect(&pair, SERVER).algorithms();
+    assert_eq!((client.as_str(), server.as_str()), ("cubic", "reno"));
+}
+
+#[test]
+fn an_algorithm_for_ecn_leaves_connections_without_it_to_the_default() {
+    if !knee_testbed::kernel_is_ready() {
+        return;
+    }
+    let _dctcp = load("dctcp", "knee_p_noecn");
+    let (cgroup, elsewhere) = (Cgroup::new(), Cgroup::new());
+    let pair = hosts(&cgroup);
+    elsewhere.take(&pair.server);
+    let rules = [Rule::everything("knee_p_noecn")];
+    let policy = Policy::attach(&rules, cgroup.path(), Scope::default()).unwrap();
+    // The server's ordinary listener refuses ECN to a SYN with ECT.
+    let ends = connect(&pair, SERVER);
+    assert_eq!(ends.algorithms(), both("reno"));
+    assert!(!ends.has_ecn());
+    assert_eq!(policy.hits().unwrap()[0].without_ecn, 1);
+}
