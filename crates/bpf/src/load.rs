@@ -16,9 +16,11 @@ use crate::table::{self, Operation};
 use crate::{Embedded, Error, KernelApi, base_rtt};
 
 /// The section, and so the map, that holds the parameters and nothing else (bpf.h).
-const PARAMS_MAP: &str = ".rodata.params";
+pub(crate) const PARAMS_MAP: &str = ".rodata.params";
 /// The section that holds the name of the fallback and nothing else (bpf.h).
 const FALLBACK_MAP: &str = ".rodata.fallback";
+/// The section that counts connections handed to it and holds nothing else (bpf.h).
+pub(crate) const FALLBACKS_MAP: &str = ".data.fallbacks";
 
 /// Which of the two builds of an algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

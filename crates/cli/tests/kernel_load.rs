@@ -11,7 +11,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use knee_netns::Namespace;
-use knee_testbed::net::{choose, chosen, ip};
+use knee_testbed::cgroup::Cgroup;
+use knee_testbed::net::{choose, chosen, ecn_of, ip};
 use knee_testbed::sandbox::{Running, Sandbox, available};
 
 fn sandbox() -> Option<Sandbox> {
@@ -180,7 +181,10 @@ fn confirm_makes_a_trial_permanent() {
     let Some(host) = sandbox() else { return };
     let name = host.name('c');
     let before = default_of(&host.namespace);
-    let trial = host.start(&format!("load cubic --default --as {name} --confirm-within 60s"));
+    let cgroup = Cgroup::new();
+    let path = cgroup.path().display();
+    let trial = host
+        .start(&format!("load cubic --default --cgroup {path} --as {name} --confirm-within 60s"));
     assert_eq!(default_of(&host.namespace), before, "no sysctl is written before it is confirmed");
     let elsewhere = Namespace::new().unwrap();
     host.knee_in(&elsewhere, "confirm").done();
@@ -191,6 +195,107 @@ fn confirm_makes_a_trial_permanent() {
     assert_eq!(default_of(&elsewhere), before);
     host.knee(&format!("unload {name}")).done();
     assert_eq!(default_of(&host.namespace), before);
+}
+
+/// Both ends of a new connection of `host`'s namespace.
+fn chosen_by_new(host: &Sandbox) -> (String, String) {
+    let (_listener, client, server) = connection(&host.namespace);
+    (chosen(&client), chosen(&server))
+}
+
+#[test]
+fn a_trial_gives_it_to_a_cgroup_until_it_ends() {
+    let Some(host) = sandbox() else { return };
+    let name = host.name('d');
+    let cgroup = Cgroup::new();
+    cgroup.take(&host.namespace);
+    let path = cgroup.path().display().to_string();
+    let before = chosen_by_new(&host);
+    let outside = Namespace::new().unwrap();
+    ip(&outside, "link set lo up".to_owned());
+    cgroup.take(&outside);
+
+    let trial = host.start(&format!(
+        "load dctcp --default --i-know --cgroup {path} --as {name} --confirm-within 700ms"
+    ));
+    let (_listener, client, server) = connection(&host.namespace);
+    assert_eq!((chosen(&client), chosen(&server)), (name.clone(), name.clone()));
+    assert!(ecn_of(&client).negotiated && ecn_of(&server).negotiated);
+    let (_other_listener, other, _) = connection(&outside);
+    assert_eq!(chosen(&other), before.0, "a default is tried in its namespace only");
+    // A process that is held up does not make it last longer.
+    trial.signal(libc::SIGSTOP);
+    thread::sleep(Duration::from_millis(800));
+    assert!(available().contains(&name));
+    assert_eq!(chosen_by_new(&host), before, "the program looks at the deadline itself");
+    trial.signal(libc::SIGCONT);
+    assert_eq!(trial.end().0, Some(1));
+    assert!(!available().contains(&name));
+    let status = host.knee("status").done();
+    assert!(status.contains(&format!("{name}: not registered any more, but 3 sockets")));
+}
+
+#[test]
+fn a_cgroup_has_it_until_it_is_unloaded() {
+    let Some(host) = sandbox() else { return };
+    let files = host.files();
+    let name = host.name('c');
+    let (cgroup, other) = (Cgroup::new(), Cgroup::new());
+    cgroup.take(&host.namespace);
+    let before = chosen_by_new(&host);
+    host.knee(&format!("load cubic --cgroup {} --as {name}", cgroup.path().display())).done();
+    assert_eq!(chosen_by_new(&host), (name.clone(), name.clone()));
+    // Loading again for another cgroup moves it there.
+    host.knee(&format!("load cubic --cgroup {} --as {name}", other.path().display())).done();
+    assert_eq!(chosen_by_new(&host), before);
+    other.take(&host.namespace);
+    assert_eq!(chosen_by_new(&host), (name.clone(), name.clone()));
+    // A cgroup that goes away takes nothing with it.
+    cgroup.take(&host.namespace);
+    drop(other);
+    host.knee(&format!("unload {name}")).done();
+    assert_eq!(host.files(), files);
+    let refused = host.knee(&format!("load cubic --cgroup /tmp --as {name}")).refused();
+    assert!(refused.contains("/tmp: not a directory of cgroup2"), "{refused}");
+}
+
+#[test]
+fn status_shows_who_uses_it_and_who_fell_back() {
+    let Some(host) = sandbox() else { return };
+    let name = host.name('d');
+    let old_listener = host.namespace.run(|| TcpListener::bind("127.0.0.1:0").unwrap());
+    let address = old_listener.local_addr().unwrap();
+    let default = default_of(&host.namespace);
+    host.knee(&format!("load dctcp --default --i-know --as {name} --set shift_g=5")).done();
+    let (_listener, client, server) = connection(&host.namespace);
+    assert!(ecn_of(&client).negotiated && ecn_of(&server).negotiated);
+    // The one that was there before refuses ECN, so the client is handed to the old default.
+    let refused = host.namespace.run(move || TcpStream::connect(address).unwrap());
+    let (accepted, _) = old_listener.accept().unwrap();
+    assert!(!ecn_of(&refused).negotiated && !ecn_of(&accepted).negotiated);
+    assert_eq!((chosen(&refused), chosen(&accepted)), (default.clone(), default.clone()));
+
+    let status = host.knee("status").done();
+    let part = &status[status.find(&name).unwrap()..];
+    for words in [
+        format!("{name}: dctcp shift_g=5 alpha_on_init=1024\n  loaded 0 s ago\n"),
+        "2 connections, 1 listener\n".to_owned(),
+        format!("connections without ECN handed to {default} (the host's)"),
+        format!("listener {address} of "),
+    ] {
+        assert!(part.contains(&words), "{words}: {status}");
+    }
+    let json: serde_json::Value = serde_json::from_str(&host.knee("status --json").done()).unwrap();
+    let all = json["registered"].as_array().unwrap();
+    let one = all.iter().find(|one| one["name"] == *name).unwrap();
+    assert_eq!(one["handed_to_fallback"], 2, "{one}");
+    assert_eq!(one["params"]["shift_g"], "5");
+    assert_eq!(one["connections"], 2);
+
+    host.knee(&format!("load dctcp --as {name} --set shift_g=6")).done();
+    let status = host.knee("status").done();
+    assert!(status.contains("2 with the program before the update"), "{status}");
+    assert!(status.contains(&format!("{name}: dctcp shift_g=6")), "{status}");
 }
 
 #[test]

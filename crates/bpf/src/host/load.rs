@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use knee_algo::{Algorithm, Params};
@@ -10,8 +10,9 @@ use libbpf_rs::Link;
 
 use super::defaults::{available_algorithms, default_algorithm, restore_allowed, set_default};
 use super::journal::{Entry, Journal, LAST_RESORT, OldDefault};
-use super::{Host, make_dir};
+use super::{Host, make_dir, mount_point};
 use crate::load::{Prepared, check_name};
+use crate::policy::{Policy, Rule, Scope};
 use crate::{Build, Embedded, Error};
 
 /// The parameter by which a person says whom connections without ECN go to.
@@ -57,6 +58,7 @@ impl Host {
         check_name(&request.name)?;
         let embedded = Embedded::by_name(request.algorithm.name())?;
         self.pins()?;
+        request.cgroup.as_deref().map_or(Ok(()), check_cgroup)?;
         let _lock = self.lock()?;
         let mut journal = Journal::read(&self.run_dir)?;
         restore_allowed(&mut journal, &self.run_dir)?;
@@ -81,19 +83,48 @@ impl Host {
             Done::Updated => self.update(request, embedded, &entry),
             Done::Loaded => self.register(request, embedded, &entry),
         };
-        if let Err(error) = outcome {
-            match before {
-                Some(before) => journal.put(&self.run_dir, before)?,
-                None => journal.remove(&self.run_dir, &request.name)?,
+        let here = knee_netns::current().map_err(proc)?;
+        let outcome = outcome
+            .and_then(|()| self.select(&mut journal, &mut entry, request.default.then_some(&here)));
+        match (outcome, before) {
+            (Ok(()), _) => Ok((done, entry)),
+            (Err(error), Some(before)) => {
+                journal.put(&self.run_dir, before)?;
+                Err(error)
             }
-            return Err(error);
+            (Err(error), None) => {
+                self.undo(&mut journal, &request.name)?;
+                journal.remove(&self.run_dir, &request.name)?;
+                Err(error)
+            }
         }
-        if request.default {
-            self.make_default(&mut journal, &mut entry, &knee_netns::current().map_err(proc)?)?;
+    }
+
+    /// What follows registration: sockets get it as asked, and the journal its last word.
+    pub(super) fn select(
+        &self,
+        journal: &mut Journal,
+        entry: &mut Entry,
+        default_of: Option<&knee_netns::Found>,
+    ) -> Result<(), Error> {
+        self.give_to_cgroup(&entry.name, entry.cgroup.as_deref())?;
+        if let Some(namespace) = default_of {
+            self.make_default(journal, entry, namespace)?;
         }
         entry.complete = true;
-        journal.put(&self.run_dir, entry.clone())?;
-        Ok((done, entry))
+        journal.put(&self.run_dir, entry.clone())
+    }
+
+    /// Gives it to the sockets of this cgroup and no other.
+    fn give_to_cgroup(&self, name: &str, cgroup: Option<&Path>) -> Result<(), Error> {
+        let path = self.cgroup_link_path(name)?;
+        // One that is there already was for another cgroup, or is what a crash left.
+        if path.exists() {
+            fs::remove_file(&path).map_err(|source| Error::File { path: path.clone(), source })?;
+        }
+        let Some(cgroup) = cgroup else { return Ok(()) };
+        let policy = Policy::attach(&[Rule::everything(name)], cgroup, Scope::default())?;
+        self.pin(&path, |path| policy.pin(path))
     }
 
     /// What will be written down of it, as not complete.
@@ -171,7 +202,7 @@ impl Host {
     }
 
     /// Removes the directories of pins above `path` that hold nothing any more.
-    pub(super) fn remove_empty_dirs(&self, path: &std::path::Path) {
+    pub(super) fn remove_empty_dirs(&self, path: &Path) {
         // A directory that is not empty stays: that is what rmdir does.
         let mut dirs = path.ancestors().skip(1);
         let own = dirs.next().map(fs::remove_dir);
@@ -225,6 +256,20 @@ pub(super) fn prepare(
 ) -> Result<Prepared, Error> {
     let fallback = entry.fallback.as_deref();
     Prepared::load(embedded, Build::Plain, &request.name, &request.params, fallback)
+}
+
+/// Refuses what is no cgroup before anything is done.
+pub(super) fn check_cgroup(cgroup: &Path) -> Result<(), Error> {
+    if cgroup.join("cgroup.procs").exists() && cgroup.join("cgroup.type").exists()
+        || mount_point("cgroup2").is_some_and(|root| root == cgroup)
+    {
+        return Ok(());
+    }
+    let what = match mount_point("cgroup2") {
+        Some(root) => format!("not a directory of cgroup2, which is mounted at {}", root.display()),
+        None => "cgroup2 is not mounted: mount -t cgroup2 none /sys/fs/cgroup".to_owned(),
+    };
+    Err(Error::Policy { what: format!("{}: {what}", cgroup.display()) })
 }
 
 /// /proc could not be read.

@@ -8,6 +8,7 @@ mod congctl;
 mod defaults;
 mod journal;
 mod load;
+mod status;
 mod trial;
 mod unload;
 
@@ -22,6 +23,7 @@ use rustix::io::Errno;
 pub use defaults::{available_algorithms, default_algorithm};
 pub use journal::{Entry, OldDefault};
 pub use load::{Done, Request};
+pub use status::{InUse, Origin, Status};
 pub use trial::{Ended, Note, Trial, TrialRequest};
 pub use unload::Unloaded;
 
@@ -99,6 +101,11 @@ impl Host {
             .collect();
         names.sort();
         names
+    }
+
+    /// Where the link of the program is pinned that gives it to a cgroup.
+    fn cgroup_link_path(&self, name: &str) -> Result<PathBuf, Error> {
+        Ok(self.pins()?.join(name).join("cgroup"))
     }
 
     fn link_path(&self, name: &str) -> Result<PathBuf, Error> {

@@ -15,15 +15,19 @@ use serde::{Deserialize, Serialize};
 
 use super::defaults::{available_algorithms, restore_allowed};
 use super::journal::{Entry, Journal};
-use super::load::{Request, prepare, proc};
-use super::{Host, make_dir};
+use super::load::{Request, check_cgroup, prepare, proc};
+use super::{Host, make_dir, mount_point};
 use crate::load::check_name;
+use crate::policy::{Policy, Rule, Scope};
 use crate::{Embedded, Error, Loaded};
 
 /// How often a trial looks whether it was confirmed or is over.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// How long a trial that was told to end may take.
 const ENDS_WITHIN: Duration = Duration::from_secs(5);
+
+/// From the kernel's user API.
+const SO_NETNS_COOKIE: libc::c_int = 71;
 
 /// What is tried, and for how long.
 #[derive(Clone, Debug)]
@@ -50,7 +54,8 @@ pub struct Note {
 
 /// An algorithm on trial. Dropping it undoes it.
 pub struct Trial {
-    // Declared first, dropped first: the name goes before the note of it.
+    // Declared first, dropped first: nobody is given it any more, then the name goes.
+    _policy: Option<Policy>,
     _loaded: Loaded,
     note: Note,
     path: PathBuf,
@@ -132,6 +137,12 @@ impl Host {
         let TrialRequest { request, confirm_within } = request;
         check_name(&request.name)?;
         let embedded = Embedded::by_name(request.algorithm.name())?;
+        let cgroup = match (&request.cgroup, request.default) {
+            (Some(cgroup), _) => Some(cgroup.clone()),
+            (None, true) => Some(mount_point("cgroup2").ok_or_else(no_cgroup2)?),
+            (None, false) => None,
+        };
+        cgroup.as_deref().map_or(Ok(()), check_cgroup)?;
         let _lock = self.lock()?;
         let journal = Journal::read(&self.run_dir)?;
         if available_algorithms()?.contains(&request.name) {
@@ -141,19 +152,26 @@ impl Host {
         let mut loaded = prepare(request, embedded, &entry)?.register()?;
         let info = loaded.link().info();
         let info = info.map_err(|source| Error::Inspect { what: "a link", source })?;
-        let deadline = u64::try_from(confirm_within.as_nanos()).unwrap_or(u64::MAX);
+        let within_ns = u64::try_from(confirm_within.as_nanos()).unwrap_or(u64::MAX);
+        let deadline_boot_ns = boot_ns().saturating_add(within_ns);
+        // What will be a namespace's default is tried in that namespace only. The program looks at
+        // the deadline itself, so that it ends even if this process is held up.
+        let netns_cookie = if request.default { netns_cookie()? } else { 0 };
+        let scope = Scope { deadline_boot_ns, netns_cookie };
+        let rules = [Rule::everything(&request.name)];
+        let policy = cgroup.map(|cgroup| Policy::attach(&rules, &cgroup, scope)).transpose()?;
         let note = Note {
             pid: std::process::id(),
             entry,
             default: request.default,
-            deadline_boot_ns: boot_ns().saturating_add(deadline),
+            deadline_boot_ns,
             link_id: info.id,
         };
         make_dir(&dir(&self.run_dir))?;
         let path = dir(&self.run_dir).join(&request.name);
         let file = write_note(&path, &note)
             .map_err(|source| Error::File { path: path.clone(), source })?;
-        Ok(Trial { _loaded: loaded, note, path, _file: file })
+        Ok(Trial { _policy: policy, _loaded: loaded, note, path, _file: file })
     }
 
     /// Makes a trial permanent: of this name, or the only one there is.
@@ -185,11 +203,7 @@ impl Host {
         // A confirmation that was cut short may have left it.
         let _ = fs::remove_file(&path);
         let confirmed = self.pin(&path, |path| pin_link(&link, path)).and_then(|()| {
-            if trial.default {
-                self.make_default(&mut journal, &mut entry, &namespace)?;
-            }
-            entry.complete = true;
-            journal.put(&self.run_dir, entry.clone())
+            self.select(&mut journal, &mut entry, trial.default.then_some(&namespace))
         });
         if let Err(error) = confirmed {
             // The trial keeps it registered: only what was added here goes.
@@ -287,6 +301,36 @@ fn pin_link(link: &OwnedFd, path: &Path) -> libbpf_rs::Result<()> {
     match result {
         0 => Ok(()),
         error => Err(libbpf_rs::Error::from_raw_os_error(-error)),
+    }
+}
+
+fn no_cgroup2() -> Error {
+    Error::Policy {
+        what:
+            "a default is tried by a program on the cgroups, but cgroup2 is not mounted: mount -t \
+               cgroup2 none /sys/fs/cgroup"
+                .to_owned(),
+    }
+}
+
+/// Tells this thread's network namespace from all others, to programs.
+fn netns_cookie() -> Result<u64, Error> {
+    let failed = |source| Error::Read { what: "the network namespace's cookie", source };
+    let socket = std::net::UdpSocket::bind("0.0.0.0:0").map_err(failed)?;
+    let (mut cookie, mut len) = (0_u64, size_of::<u64>() as libc::socklen_t);
+    // SAFETY: the pointers are to a number and to its length.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            SO_NETNS_COOKIE,
+            (&raw mut cookie).cast(),
+            &raw mut len,
+        )
+    };
+    match result {
+        0 => Ok(cookie),
+        _ => Err(failed(std::io::Error::last_os_error())),
     }
 }
 

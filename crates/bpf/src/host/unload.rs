@@ -81,7 +81,11 @@ impl Host {
                 undone.routes.push((namespace.label(), route.to));
             }
         }
-        if let Some(pin) = self.link_path(name).ok().filter(|path| path.exists()) {
+        // Whoever would give it to new sockets goes before it.
+        for pin in [self.cgroup_link_path(name), self.link_path(name)].into_iter().flatten() {
+            if !pin.exists() {
+                continue;
+            }
             fs::remove_file(&pin).map_err(|source| Error::File { path: pin.clone(), source })?;
             self.remove_empty_dirs(&pin);
         }

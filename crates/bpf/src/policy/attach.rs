@@ -58,7 +58,7 @@ pub struct Hits {
 /// process ends. Connections keep what they were given.
 pub struct Policy {
     // Declared first, dropped first.
-    _link: Link,
+    link: Link,
     object: Object,
 }
 
@@ -75,7 +75,12 @@ impl Policy {
     pub fn attach(rules: &[Rule], cgroup: &Path, scope: Scope) -> Result<Policy, Error> {
         let object = load(rules, scope)?;
         let link = attach(&object, cgroup)?;
-        Ok(Policy { _link: link, object })
+        Ok(Policy { link, object })
+    }
+
+    /// Keeps them attached beyond the end of this process, until the file at `path` is removed.
+    pub(crate) fn pin(mut self, path: &Path) -> libbpf_rs::Result<()> {
+        self.link.pin(path)
     }
 
     /// How often each rule decided, in the order given.

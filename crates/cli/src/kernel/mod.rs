@@ -57,9 +57,16 @@ fn entry_json(entry: &Entry) -> Json {
 
 /// Parameters as a person writes them, without the fallback that the host's default overrides.
 fn shown_params(entry: &Entry) -> impl Iterator<Item = (String, String)> {
-    let algorithm = Algorithm::by_name(&entry.algorithm).ok();
-    let shown =
-        entry.params.iter().filter(|(name, _)| entry.fallback.is_none() || name != "fallback");
+    shown(&entry.algorithm, &entry.params, entry.fallback.is_some())
+}
+
+fn shown(
+    algorithm: &str,
+    params: &[(String, u32)],
+    fallback_overridden: bool,
+) -> impl Iterator<Item = (String, String)> {
+    let algorithm = Algorithm::by_name(algorithm).ok();
+    let shown = params.iter().filter(move |(name, _)| !(fallback_overridden && name == "fallback"));
     shown.map(move |(name, value)| {
         let info = algorithm.and_then(|a| a.params().iter().find(|param| param.name == *name));
         (name.clone(), info.map_or_else(|| value.to_string(), |info| info.show(*value)))

@@ -1,10 +1,16 @@
 //! `knee status`.
 
 use std::fmt::Write as _;
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use serde_json::{Value as Json, json};
+use knee_bpf::host::{Host, InUse, Origin, Status};
+use serde_json::{Map, Value as Json, json};
 
+use super::shown;
 use crate::{Failure, print};
+
+/// Listeners that are listed before the rest is only counted.
+const LISTED: usize = 10;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -14,17 +20,185 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let registered = knee_bpf::registered()?;
-    if args.json {
-        let all: Vec<Json> = registered
-            .iter()
-            .map(|one| json!({ "name": one.name, "algorithm": one.algorithm }))
-            .collect();
-        return print(&format!("{}\n", json!({ "registered": all })));
+    let status = Host::here().status()?;
+    match args.json {
+        true => print(&format!("{}\n", as_json(&status))),
+        false => print(&in_words(&status)),
     }
+}
+
+fn as_json(status: &Status) -> Json {
+    let pairs = |pairs: &[(String, String)]| -> Vec<Json> {
+        pairs.iter().map(|(ns, to)| json!({ "namespace": ns, "to": to })).collect()
+    };
+    let registered: Vec<Json> = status
+        .registered
+        .iter()
+        .map(|one| {
+            let params: Map<String, Json> =
+                shown_params(one).map(|(name, value)| (name, Json::from(value))).collect();
+            let refusing: Vec<Json> = one
+                .refusing
+                .iter()
+                .map(|(ns, at)| json!({ "namespace": ns, "address": at.to_string() }))
+                .collect();
+            let mut object = json!({
+                "name": one.name,
+                "algorithm": one.algorithm,
+                "params": params,
+                "default_of": one.defaults,
+                "routes": pairs(&one.routes),
+                "connections": one.connections,
+                "connections_of_replaced_program": one.old_connections,
+                "listeners": one.listeners,
+                "handed_to_fallback": one.fallbacks,
+                "listeners_that_refuse_ecn": refusing,
+            });
+            match &one.origin {
+                Origin::Loaded(entry) => {
+                    object["origin"] = "loaded".into();
+                    object["loaded_at_unix_s"] = entry.loaded_at_unix_s.into();
+                    object["fallback"] = entry.fallback.clone().into();
+                    object["cgroup"] = json!(entry.cgroup);
+                }
+                Origin::Trial(note) => {
+                    object["origin"] = "trial".into();
+                    object["pid"] = note.pid.into();
+                    object["seconds_left"] = note.seconds_left().into();
+                    object["fallback"] = note.entry.fallback.clone().into();
+                    object["cgroup"] = json!(note.entry.cgroup);
+                }
+                Origin::Pinned => object["origin"] = "pinned".into(),
+                Origin::Process => object["origin"] = "process".into(),
+            }
+            object
+        })
+        .collect();
+    let interrupted: Vec<&str> = status.interrupted.iter().map(|e| e.name.as_str()).collect();
+    json!({
+        "registered": registered,
+        "unregistered_with_sockets": status.lingering,
+        "interrupted": interrupted,
+    })
+}
+
+fn in_words(status: &Status) -> String {
     let mut out = String::new();
-    for one in &registered {
-        let _ = writeln!(out, "{:16} {}", one.name, one.algorithm);
+    for one in &status.registered {
+        describe(&mut out, one);
     }
-    print(&out)
+    if status.registered.is_empty() {
+        out += "knee has nothing registered with this kernel\n";
+    }
+    for (name, sockets) in &status.lingering {
+        let _ = writeln!(
+            out,
+            "{name}: not registered any more, but {} until closed or migrated (knee migrate)",
+            counted(*sockets, "socket keeps it", "sockets keep it")
+        );
+    }
+    for entry in &status.interrupted {
+        let name = &entry.name;
+        let _ =
+            writeln!(out, "{name}: a command was cut short: load it again, or knee unload {name}");
+    }
+    out
+}
+
+fn describe(out: &mut String, one: &InUse) {
+    let params: Vec<String> =
+        shown_params(one).map(|(name, value)| format!(" {name}={value}")).collect();
+    let _ = writeln!(out, "{}: {}{}", one.name, one.algorithm, params.concat());
+    let _ = match &one.origin {
+        Origin::Loaded(entry) => {
+            writeln!(out, "  loaded {} ago", ago(entry.loaded_at_unix_s))
+        }
+        Origin::Trial(note) => writeln!(
+            out,
+            "  on trial by process {}: {} s left for knee confirm {}",
+            note.pid,
+            note.seconds_left(),
+            one.name
+        ),
+        Origin::Pinned => writeln!(out, "  pinned, but the journal does not know it"),
+        Origin::Process => writeln!(out, "  held by a process, not by knee load"),
+    };
+    if let Origin::Loaded(entry) = &one.origin
+        && let Some(cgroup) = &entry.cgroup
+    {
+        let _ = writeln!(out, "  given to the sockets of {}", cgroup.display());
+    }
+    for namespace in &one.defaults {
+        let _ = writeln!(out, "  default of {namespace}");
+    }
+    for (namespace, to) in &one.routes {
+        let _ = writeln!(out, "  named by the route {to} of {namespace}");
+    }
+    let _ = write!(out, "  {}", counted(one.connections, "connection", "connections"));
+    if one.old_connections > 0 {
+        let _ = write!(out, ", {} with the program before the update", one.old_connections);
+    }
+    let _ = writeln!(out, ", {}", counted(one.listeners, "listener", "listeners"));
+    if let Some(fallbacks) = one.fallbacks {
+        let to = match &one.origin {
+            Origin::Loaded(entry) => entry.fallback.clone(),
+            Origin::Trial(note) => note.entry.fallback.clone(),
+            Origin::Pinned | Origin::Process => None,
+        };
+        let to = to.map_or_else(|| "its fallback".to_owned(), |to| format!("{to} (the host's)"));
+        let _ = writeln!(
+            out,
+            "  {} without ECN handed to {to}",
+            counted(fallbacks as usize, "connection", "connections")
+        );
+    }
+    for (namespace, at) in one.refusing.iter().take(LISTED) {
+        let _ = writeln!(
+            out,
+            "  listener {at} of {namespace} refuses it ECN: opened before, or chose otherwise \
+             (knee migrate --listeners)"
+        );
+    }
+    if one.refusing.len() > LISTED {
+        let _ = writeln!(out, "  and {} more such listeners", one.refusing.len() - LISTED);
+    }
+}
+
+fn shown_params(one: &InUse) -> impl Iterator<Item = (String, String)> {
+    let overridden = match &one.origin {
+        Origin::Loaded(entry) => entry.fallback.is_some(),
+        Origin::Trial(note) => note.entry.fallback.is_some(),
+        Origin::Pinned | Origin::Process => false,
+    };
+    shown(&one.algorithm, &one.params, overridden)
+}
+
+fn counted(count: usize, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
+/// Time since then, in the largest unit that fits.
+fn ago(unix_s: u64) -> String {
+    let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(unix_s, |now| now.as_secs());
+    let seconds = now_s.saturating_sub(unix_s);
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        120..7200 => format!("{} min", seconds / 60),
+        7200..172_800 => format!("{} h", seconds / 3600),
+        _ => format!("{} days", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_told_in_the_largest_unit_that_fits() {
+        let now_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+        assert_eq!(ago(now_s - 1800), "30 min");
+        assert_eq!(ago(now_s - 10 * 3600), "10 h");
+        assert_eq!(ago(now_s - 30 * 86_400), "30 days");
+        assert_eq!(ago(now_s + 5), "0 s");
+    }
 }

@@ -1,0 +1,188 @@
+//! What is loaded and who uses it, by the kernel's own account; the journal adds why.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+
+use knee_algo::Algorithm;
+use knee_netns::Found;
+use libbpf_rs::{MapCore as _, MapFlags, MapHandle};
+
+use super::congctl::routes_naming;
+use super::defaults::default_of;
+use super::load::proc;
+use super::{Entry, Host, Note};
+use crate::load::{FALLBACKS_MAP, PARAMS_MAP};
+use crate::{Connection, Connections, Error, Registered, registered};
+
+/// What keeps an algorithm registered.
+#[derive(Clone, Debug)]
+pub enum Origin {
+    /// `knee load`.
+    Loaded(Entry),
+    /// `knee load --confirm-within`, not confirmed yet.
+    Trial(Note),
+    /// A link is pinned, but the journal does not know it.
+    Pinned,
+    /// Some process of knee's, for as long as it runs.
+    Process,
+}
+
+/// A registered algorithm of knee's.
+#[derive(Clone, Debug)]
+pub struct InUse {
+    /// The name that sockets choose it by.
+    pub name: String,
+    /// The algorithm file it comes from.
+    pub algorithm: String,
+    /// What keeps it registered.
+    pub origin: Origin,
+    /// Its parameters, as the kernel has them; without names if this knee does not know it.
+    pub params: Vec<(String, u32)>,
+    /// Connections that were handed to the fallback, since it was loaded; `None`: it hands over none.
+    pub fallbacks: Option<u64>,
+    /// Namespaces that have it as default.
+    pub defaults: Vec<String>,
+    /// Routes that name it: namespace and destination.
+    pub routes: Vec<(String, String)>,
+    /// Sockets that listen under it.
+    pub listeners: usize,
+    /// Connections under it.
+    pub connections: usize,
+    /// Connections of its name whose program an update has replaced.
+    pub old_connections: usize,
+    /// It needs ECN, and is the default of namespaces with these listeners, which refuse ECN to those
+    /// that ask with ECT on the SYN: they were opened before, or chose another one.
+    pub refusing: Vec<(String, SocketAddr)>,
+}
+
+/// What [`Host::status`] found.
+#[derive(Clone, Debug, Default)]
+pub struct Status {
+    /// What is registered, by name.
+    pub registered: Vec<InUse>,
+    /// Sockets (connections and listeners), by name, whose algorithm is knee's and not registered any more.
+    pub lingering: BTreeMap<String, usize>,
+    /// What the journal has and the kernel has not: a command was killed.
+    pub interrupted: Vec<Entry>,
+}
+
+impl Host {
+    /// What knee has loaded into this kernel, and who uses it, in all namespaces.
+    ///
+    /// # Errors
+    /// [`Error::Inspect`], [`Error::Read`], [`Error::Load`]: it takes root.
+    pub fn status(&self) -> Result<Status, Error> {
+        let registered = registered()?;
+        let entries = self.entries()?;
+        let trials = self.trials();
+        let pinned = self.pinned_names();
+        let namespaces = knee_netns::all().map_err(proc)?;
+        let reader = Connections::open()?;
+        let mut connections = Vec::new();
+        for namespace in &namespaces {
+            connections.push(reader.read_in(namespace)?);
+        }
+        let mut status = Status::default();
+        for one in &registered {
+            let entry = entries.iter().find(|entry| entry.name == one.name);
+            let trial = trials.iter().find(|trial| trial.entry.name == one.name);
+            let origin = match (entry, trial) {
+                (_, Some(trial)) => Origin::Trial(trial.clone()),
+                (Some(entry), None) => Origin::Loaded(entry.clone()),
+                (None, None) if pinned.contains(&one.name) => Origin::Pinned,
+                (None, None) => Origin::Process,
+            };
+            status.registered.push(in_use(one, origin, &namespaces, &connections)?);
+        }
+        let known: BTreeSet<&str> = registered.iter().map(|one| one.name.as_str()).collect();
+        let ours = |connection: &&Connection| connection.map_id.is_some();
+        for connection in connections.iter().flatten().filter(ours) {
+            if !known.contains(connection.algorithm.as_str()) {
+                *status.lingering.entry(connection.algorithm.clone()).or_default() += 1;
+            }
+        }
+        status.interrupted = entries
+            .into_iter()
+            .filter(|entry| !entry.complete || !known.contains(entry.name.as_str()))
+            .collect();
+        Ok(status)
+    }
+}
+
+fn in_use(
+    one: &Registered,
+    origin: Origin,
+    namespaces: &[Found],
+    connections: &[Vec<Connection>],
+) -> Result<InUse, Error> {
+    let algorithm = match &origin {
+        Origin::Loaded(entry) | Origin::Trial(Note { entry, .. }) => entry.algorithm.clone(),
+        Origin::Pinned | Origin::Process => one.algorithm.clone(),
+    };
+    let native = Algorithm::by_name(&algorithm).ok();
+    let mut found = InUse {
+        name: one.name.clone(),
+        params: params(one, native)?,
+        fallbacks: one.map(FALLBACKS_MAP)?.map(|map| number(&map)).transpose()?,
+        algorithm,
+        origin,
+        defaults: Vec::new(),
+        routes: Vec::new(),
+        listeners: 0,
+        connections: 0,
+        old_connections: 0,
+        refusing: Vec::new(),
+    };
+    let needs_ecn = native.is_some_and(Algorithm::needs_ecn);
+    for (namespace, connections) in namespaces.iter().zip(connections) {
+        let is_default = default_of(namespace)? == one.name;
+        if is_default {
+            found.defaults.push(namespace.label());
+        }
+        for route in routes_naming(namespace, &one.name)? {
+            found.routes.push((namespace.label(), route.to));
+        }
+        for connection in connections {
+            if connection.algorithm != one.name {
+                if is_default && needs_ecn && connection.is_listener() && !connection.needs_ecn {
+                    found.refusing.push((namespace.label(), connection.local));
+                }
+                continue;
+            }
+            match connection.map_id {
+                _ if connection.is_listener() => found.listeners += 1,
+                Some(map) if map == one.map_id => found.connections += 1,
+                _ => found.old_connections += 1,
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// The parameters that its programs read.
+fn params(one: &Registered, native: Option<&Algorithm>) -> Result<Vec<(String, u32)>, Error> {
+    let Some(map) = one.map(PARAMS_MAP)? else { return Ok(Vec::new()) };
+    let value = first_value(&map)?;
+    let values = value
+        .chunks_exact(4)
+        .map(|bytes| u32::from_ne_bytes(bytes.try_into().expect("chunks of four have four")));
+    let known = native.map_or(&[][..], Algorithm::params);
+    let name = |index: usize| match known.get(index) {
+        Some(param) => param.name.to_owned(),
+        None => format!("parameter {}", index + 1),
+    };
+    Ok(values.enumerate().map(|(index, value)| (name(index), value)).collect())
+}
+
+fn number(map: &MapHandle) -> Result<u64, Error> {
+    let value = first_value(map)?;
+    let bytes = value.get(..8).and_then(|bytes| bytes.try_into().ok());
+    Ok(bytes.map_or(0, u64::from_ne_bytes))
+}
+
+/// A section's map has one value.
+fn first_value(map: &MapHandle) -> Result<Vec<u8>, Error> {
+    let value = map.lookup(&0_u32.to_ne_bytes(), MapFlags::empty());
+    let inspect = |source| Error::Inspect { what: "a section of a loaded algorithm", source };
+    Ok(value.map_err(inspect)?.unwrap_or_default())
+}
