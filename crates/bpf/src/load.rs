@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::path::Path;
 use std::ptr::NonNull;
 
 use knee_algo::Params;
@@ -150,6 +151,18 @@ impl Loaded {
     /// The name it is registered under.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Keeps it registered beyond this value and its process, for as long as there is the file at
+    /// `path`; on kernels without links, until `Registered::unregister`.
+    pub(crate) fn pin(&mut self, path: &Path) -> libbpf_rs::Result<()> {
+        if KernelApi::running().links {
+            return self.link.pin(path);
+        }
+        ops_map(&mut self.object).pin(path)?;
+        // Dropping it would unregister.
+        self.link.disconnect();
+        Ok(())
     }
 
     /// The link that keeps it registered.

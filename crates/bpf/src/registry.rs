@@ -35,6 +35,16 @@ pub struct Registered {
 }
 
 impl Registered {
+    /// Unregisters it on a kernel without links, where the map of operations is the registration.
+    ///
+    /// # Errors
+    /// [`Error::Inspect`].
+    pub(crate) fn unregister(&self) -> Result<(), Error> {
+        let inspect = |source| Error::Inspect { what: "a table of operations", source };
+        let map = MapHandle::from_map_id(self.map_id).map_err(inspect)?;
+        map.delete(&0_u32.to_ne_bytes()).map_err(inspect)
+    }
+
     /// The map of this name (a section, for one) that its programs use; `None`: they use none.
     ///
     /// # Errors

@@ -120,7 +120,7 @@ fn receive(socket: &OwnedFd, mut each: impl FnMut(u16, &[u8])) -> io::Result<()>
             match kind {
                 NLMSG_DONE => return Ok(()),
                 NLMSG_ERROR if body.len() >= 4 => {
-                    return match u32_at(body, 0).cast_signed() {
+                    return match u32_at(body, 0) as i32 {
                         0 => Ok(()),
                         error => Err(io::Error::from_raw_os_error(-error)),
                     };

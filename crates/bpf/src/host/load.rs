@@ -13,7 +13,7 @@ use super::journal::{Entry, Journal, LAST_RESORT, OldDefault};
 use super::{Host, make_dir, mount_point};
 use crate::load::{Prepared, check_name};
 use crate::policy::{Policy, Rule, Scope};
-use crate::{Build, Embedded, Error};
+use crate::{Build, Embedded, Error, KernelApi};
 
 /// The parameter by which a person says whom connections without ECN go to.
 const FALLBACK_PARAM: &str = "fallback";
@@ -178,10 +178,11 @@ impl Host {
         let prepared = prepare(request, embedded, entry)?;
         let mut loaded = prepared.register()?;
         let path = self.link_path(&request.name)?;
-        self.pin(&path, |path| loaded.link().pin(path))
+        self.pin(&path, |path| loaded.pin(path))
     }
 
     fn update(&self, request: &Request, embedded: &Embedded, entry: &Entry) -> Result<(), Error> {
+        need_links(embedded.name(), "a live update under the same name")?;
         let prepared = prepare(request, embedded, entry)?;
         let path = self.link_path(&request.name)?;
         let link = Link::open(&path).map_err(|source| Error::Pin { path, source })?;
@@ -256,6 +257,16 @@ pub(super) fn prepare(
 ) -> Result<Prepared, Error> {
     let fallback = entry.fallback.as_deref();
     Prepared::load(embedded, Build::Plain, &request.name, &request.params, fallback)
+}
+
+/// Refuses on kernels without struct_ops links what takes one.
+pub(super) fn need_links(algorithm: &str, what: &str) -> Result<(), Error> {
+    let api = KernelApi::running();
+    if api.links {
+        return Ok(());
+    }
+    let (algorithm, what, release) = (algorithm.to_owned(), what.to_owned(), api.release.clone());
+    Err(Error::Lacks { algorithm, what, since: (6, 4), release })
 }
 
 /// Refuses what is no cgroup before anything is done.

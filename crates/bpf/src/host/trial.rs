@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::defaults::{available_algorithms, restore_allowed};
 use super::journal::{Entry, Journal};
-use super::load::{Request, check_cgroup, prepare, proc};
+use super::load::{Request, check_cgroup, need_links, prepare, proc};
 use super::{Host, make_dir, mount_point};
 use crate::load::check_name;
 use crate::policy::{Policy, Rule, Scope};
@@ -137,6 +137,8 @@ impl Host {
         let TrialRequest { request, confirm_within } = request;
         check_name(&request.name)?;
         let embedded = Embedded::by_name(request.algorithm.name())?;
+        // Without links the kernel keeps what is registered when its process ends.
+        need_links(embedded.name(), "a trial that ends with its process")?;
         let cgroup = match (&request.cgroup, request.default) {
             (Some(cgroup), _) => Some(cgroup.clone()),
             (None, true) => Some(mount_point("cgroup2").ok_or_else(no_cgroup2)?),
@@ -337,5 +339,5 @@ fn netns_cookie() -> Result<u64, Error> {
 /// Now, on the clock that counts sleep too, as the programs in the kernel read it.
 fn boot_ns() -> u64 {
     let now = clock_gettime(ClockId::Boottime);
-    now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }

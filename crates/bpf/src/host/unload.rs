@@ -10,7 +10,7 @@ use super::congctl::{forget, routes_naming};
 use super::defaults::{available_algorithms, default_of, restore_allowed, set_default};
 use super::journal::{Entry, Journal, LAST_RESORT};
 use super::load::proc;
-use crate::Error;
+use crate::{Error, KernelApi, registered};
 
 /// How long the kernel may take to drop a name whose last link is closed.
 const VANISHES_WITHIN: Duration = Duration::from_secs(2);
@@ -65,6 +65,11 @@ impl Host {
             return Err(Error::NotLoaded { name: name.to_owned(), registered });
         }
         let undone = self.undo(&mut journal, name)?;
+        if !KernelApi::running().links {
+            for one in registered()?.into_iter().filter(|one| one.name == name) {
+                one.unregister()?;
+            }
+        }
         wait_until_gone(name)?;
         journal.remove(&self.run_dir, name)?;
         Ok(undone)

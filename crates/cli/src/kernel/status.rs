@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use knee_bpf::host::{Host, InUse, Origin, Status};
+use knee_bpf::host::{Host, InUse, Note, Origin, Status};
 use serde_json::{Map, Value as Json, json};
 
 use super::shown;
@@ -123,9 +123,11 @@ fn describe(out: &mut String, one: &InUse) {
         Origin::Pinned => writeln!(out, "  pinned, but the journal does not know it"),
         Origin::Process => writeln!(out, "  held by a process, not by knee load"),
     };
-    if let Origin::Loaded(entry) = &one.origin
-        && let Some(cgroup) = &entry.cgroup
-    {
+    let cgroup = match &one.origin {
+        Origin::Loaded(entry) | Origin::Trial(Note { entry, .. }) => entry.cgroup.as_ref(),
+        Origin::Pinned | Origin::Process => None,
+    };
+    if let Some(cgroup) = cgroup {
         let _ = writeln!(out, "  given to the sockets of {}", cgroup.display());
     }
     for namespace in &one.defaults {
