@@ -12,6 +12,9 @@
 /* Longer than any pure ACK: headers and options of TCP over IPv4 over Ethernet take 94 at most. */
 #define DATA_BYTES	120
 
+/* Those of Ethernet and IPv4 without options. */
+#define HEADER_BYTES	34
+
 /* The beginning of the kernel's context; the rest is not needed. */
 struct __sk_buff {
 	u32 len;
@@ -46,8 +49,11 @@ SEC("tc") int path(struct __sk_buff *skb)
 	}
 	if (settings.drop_period && n % settings.drop_period == 0)
 		return TC_ACT_SHOT;
-	if (settings.mark_period && n % settings.mark_period < settings.mark_burst)
+	if (settings.mark_period && n % settings.mark_period < settings.mark_burst) {
+		/* Of its own, where a capture has the same bytes: else it could not be marked. */
+		bpf_skb_pull_data(skb, HEADER_BYTES);
 		bpf_skb_ecn_set_ce(skb);
+	}
 	return TC_ACT_OK;
 }
 

@@ -5,6 +5,7 @@
     reason = "all of this is test code, though in a library"
 )]
 
+pub mod capture;
 pub mod cgroup;
 pub mod net;
 pub mod sandbox;

@@ -1,0 +1,193 @@
+//! The algorithms on connections of the running kernel, by what they carry and by their packets.
+
+#![allow(clippy::unwrap_used, reason = "all of this is test code")]
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::thread;
+use std::time::Duration;
+
+use knee_algo::Algorithm;
+use knee_bpf::{Build, Embedded, Loaded};
+use knee_testbed::capture::{ACK, CE, CWR, Capture, ECE, ECT0, NOT_ECT, Packet, SYN};
+use knee_testbed::net::{Namespace, Pair, Path, SERVER, choose, chosen};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn register(algorithm: &Algorithm, name: &str) -> Loaded {
+    let embedded = Embedded::by_name(algorithm.name()).unwrap();
+    Loaded::register(embedded, Build::Plain, name, &algorithm.default_params()).unwrap()
+}
+
+/// Both ends of a new connection, and the listener, of which `prepare` may ask something before.
+fn connect(pair: &Pair, prepare: impl FnOnce(&TcpListener)) -> (TcpStream, TcpStream) {
+    let listener = pair.server.run(|| TcpListener::bind((SERVER, 0)).unwrap());
+    prepare(&listener);
+    let port = listener.local_addr().unwrap().port();
+    let client = pair.client.run(move || TcpStream::connect((SERVER, port)).unwrap());
+    let (server, _) = listener.accept().unwrap();
+    for stream in [&client, &server] {
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    }
+    (client, server)
+}
+
+/// Byte `i` of what is sent.
+fn pattern(i: usize) -> u8 {
+    (i.wrapping_mul(2_654_435_761) >> 13) as u8
+}
+
+/// Sends `bytes` and compares what arrives.
+fn carry(mut from: &TcpStream, mut to: &TcpStream, bytes: usize) {
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let data: Vec<u8> = (0..bytes).map(pattern).collect();
+            from.write_all(&data).unwrap();
+        });
+        let mut data = vec![0; bytes];
+        to.read_exact(&mut data).unwrap();
+        assert!(data.iter().enumerate().all(|(i, byte)| *byte == pattern(i)));
+    });
+}
+
+#[test]
+fn every_algorithm_carries_10_mb_there_and_back() {
+    if !knee_testbed::kernel_is_ready() {
+        return;
+    }
+    let path = Path { mark_period: 50, mark_burst: 5, drop_period: 997, ..Path::default() };
+    for algorithm in Algorithm::all() {
+        let name = format!("knee_w_{}", algorithm.name());
+        let _loaded = register(algorithm, &name);
+        let pair = Pair::new(&name, path, path);
+        let (client, server) = connect(&pair, |_| ());
+        carry(&client, &server, 10_000_000);
+        carry(&server, &client, 10_000_000);
+        assert_eq!((chosen(&client), chosen(&server)), (name.clone(), name));
+    }
+}
+
+/// The receiver of DCTCP tells the sender which packets were marked although it acknowledges two at
+/// a time: no ACK covers both marked and unmarked ones, and its ECE says which they are.
+#[test]
+fn every_ack_says_whether_what_it_covers_was_marked() {
+    if !knee_testbed::kernel_is_ready() {
+        return;
+    }
+    let name = "knee_w_ce";
+    let _loaded = register(Algorithm::by_name("dctcp").unwrap(), name);
+    for (mark_period, mark_burst) in [(7, 1), (7, 3), (64, 31), (2, 1)] {
+        let path = Path { mark_period, mark_burst, ..Path::default() };
+        let pair = Pair::new(name, path, Path::default());
+        ack_at_once(&pair.server);
+        let capture = Capture::start(&pair.server, "knee-s");
+        let (client, server) = connect(&pair, |_| ());
+        carry(&client, &server, 1_500_000);
+        drop(client);
+        let packets = capture.take();
+        let marked = |number: u32| number % mark_period < mark_burst;
+        let judged = judge_acks(&packets, marked);
+        assert!(judged.acks > 400 && judged.changes > 20, "{judged:?}");
+        assert!(judged.acks_of_two > 20 || mark_period == 2, "{judged:?}");
+    }
+}
+
+/// From 6.7 on Linux holds ACKs back while it works off what arrived during a system call, those that
+/// a change of CE asks for, too: one ACK then covers marked and unmarked packets.
+fn ack_at_once(host: &Namespace) {
+    let file = "/proc/sys/net/ipv4/tcp_backlog_ack_defer";
+    host.run(move || {
+        if fs::exists(file).unwrap() {
+            fs::write(file, "0").unwrap();
+        }
+    });
+}
+
+#[derive(Debug, Default)]
+struct Judged {
+    acks: u32,
+    acks_of_two: u32,
+    changes: u32,
+}
+
+/// At the receiver, whose marker sits behind the capture and counts packets with data from 1.
+fn judge_acks(packets: &[Packet], marked: impl Fn(u32) -> bool) -> Judged {
+    let mut judged = Judged::default();
+    // Data that was received and not acknowledged yet: where it ends, and whether it was marked.
+    let mut waiting: Vec<(u32, bool)> = Vec::new();
+    let (mut number, mut last) = (0, false);
+    for packet in packets {
+        if !packet.out && packet.payload > 0 {
+            number += 1;
+            let ce = marked(number);
+            judged.changes += u32::from(ce != last);
+            last = ce;
+            waiting.push((packet.end(), ce));
+        } else if packet.out && packet.has(ACK) && !packet.has(SYN) {
+            let is_covered = |end: u32| end.wrapping_sub(packet.ack) as i32 <= 0;
+            let covered = waiting.iter().take_while(|(end, _)| is_covered(*end)).count();
+            let what: Vec<bool> = waiting.drain(..covered).map(|(_, ce)| ce).collect();
+            if what.is_empty() {
+                continue;
+            }
+            judged.acks += 1;
+            judged.acks_of_two += u32::from(what.len() >= 2);
+            let ece = packet.has(ECE);
+            assert!(
+                what.iter().all(|ce| *ce == ece),
+                "ECE {ece} for {what:?}, data packet {number}, ACK {}: {packet:?}",
+                judged.acks
+            );
+        }
+    }
+    judged
+}
+
+#[test]
+fn every_packet_of_a_connection_with_ecn_is_ect() {
+    if !knee_testbed::kernel_is_ready() {
+        return;
+    }
+    let name = "knee_w_ect";
+    let _loaded = register(Algorithm::by_name("dctcp").unwrap(), name);
+    let lossy = Path { drop_period: 101, ..Path::default() };
+    let pair = Pair::new(name, lossy, Path::default());
+    let capture = Capture::start(&pair.client, "knee-c");
+    let (client, server) = connect(&pair, |_| ());
+    carry(&client, &server, 1_000_000);
+    let packets = capture.take();
+    let syn = packets.iter().find(|packet| packet.has(SYN) && packet.out).unwrap();
+    assert!(syn.has(ECE | CWR) && syn.ecn == ECT0, "{syn:?}");
+    let syn_ack = packets.iter().find(|packet| packet.has(SYN | ACK)).unwrap();
+    assert!(syn_ack.has(ECE) && !syn_ack.has(CWR), "{syn_ack:?}");
+    for packet in packets.iter().filter(|packet| !packet.has(SYN)) {
+        assert!(matches!(packet.ecn, ECT0 | CE), "{packet:?}");
+    }
+}
+
+/// A mark on a connection that nobody echoes for would only hide congestion, so there must be no ECT.
+#[test]
+fn without_ecn_nothing_after_the_syn_is_ect() {
+    if !knee_testbed::kernel_is_ready() {
+        return;
+    }
+    let name = "knee_w_not";
+    let _loaded = register(Algorithm::by_name("dctcp").unwrap(), name);
+    let lossy = Path { drop_period: 101, ..Path::default() };
+    let pair = Pair::new(name, lossy, Path::default());
+    let capture = Capture::start(&pair.client, "knee-c");
+    let (client, server) = connect(&pair, |listener| choose(listener, "reno"));
+    assert_eq!(chosen(&client), "reno", "what dctcp names without a word of the loader's");
+    carry(&client, &server, 1_000_000);
+    carry(&server, &client, 1_000_000);
+    let packets = capture.take();
+    let syn = packets.iter().find(|packet| packet.has(SYN) && packet.out).unwrap();
+    assert!(syn.has(ECE | CWR) && syn.ecn == ECT0, "{syn:?}");
+    let rest: Vec<&Packet> = packets.iter().filter(|packet| !packet.has(SYN)).collect();
+    assert!(rest.len() > 1000);
+    for packet in rest {
+        assert!(packet.ecn == NOT_ECT && !packet.has(ECE) && !packet.has(CWR), "{packet:?}");
+    }
+}

@@ -1,0 +1,179 @@
+//! What passes a device, packet by packet.
+
+use std::ffi::CString;
+use std::io;
+use std::mem;
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+
+use knee_netns::Namespace;
+
+const ETH_P_ALL: u16 = 3;
+const ETH_P_IP: [u8; 2] = [8, 0];
+const ETHERNET_BYTES: usize = 14;
+const IPPROTO_TCP: u8 = 6;
+/// Packets that wait here for [`Capture::take`].
+static BUFFER_BYTES: libc::c_int = 64 << 20;
+
+pub const FIN: u8 = 1;
+pub const SYN: u8 = 2;
+pub const RST: u8 = 4;
+pub const PSH: u8 = 8;
+pub const ACK: u8 = 16;
+pub const ECE: u8 = 64;
+pub const CWR: u8 = 128;
+
+/// The ECN field of the IP header.
+pub const NOT_ECT: u8 = 0;
+pub const ECT0: u8 = 2;
+pub const CE: u8 = 3;
+
+/// A TCP packet over IPv4.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packet {
+    /// It left by the device; else it came in.
+    pub out: bool,
+    pub source_port: u16,
+    pub destination_port: u16,
+    pub seq: u32,
+    pub ack: u32,
+    pub flags: u8,
+    pub ecn: u8,
+    /// Bytes of payload.
+    pub payload: u32,
+}
+
+impl Packet {
+    pub fn has(&self, flags: u8) -> bool {
+        self.flags & flags == flags
+    }
+
+    pub fn end(&self) -> u32 {
+        self.seq.wrapping_add(self.payload)
+    }
+
+    fn of(frame: &[u8], out: bool) -> Option<Packet> {
+        if frame.get(12..14)? != ETH_P_IP {
+            return None;
+        }
+        let ip = frame.get(ETHERNET_BYTES..)?;
+        let header = usize::from(ip.first()? & 15) * 4;
+        let total = usize::from(u16::from_be_bytes([*ip.get(2)?, *ip.get(3)?]));
+        let tcp = ip.get(header..total)?;
+        if ip[9] != IPPROTO_TCP || tcp.len() < 20 {
+            return None;
+        }
+        let u32_at =
+            |at: usize| u32::from_be_bytes([tcp[at], tcp[at + 1], tcp[at + 2], tcp[at + 3]]);
+        let offset = usize::from(tcp[12] >> 4) * 4;
+        Some(Packet {
+            out,
+            source_port: u16::from_be_bytes([tcp[0], tcp[1]]),
+            destination_port: u16::from_be_bytes([tcp[2], tcp[3]]),
+            seq: u32_at(4),
+            ack: u32_at(8),
+            flags: tcp[13],
+            ecn: ip[1] & 3,
+            payload: tcp.len().checked_sub(offset)? as u32,
+        })
+    }
+}
+
+/// Sees the packets of one device, those that come in before its filters.
+pub struct Capture {
+    socket: OwnedFd,
+}
+
+impl Capture {
+    /// Begins on `device` of `namespace`.
+    pub fn start(namespace: &Namespace, device: &'static str) -> Capture {
+        Capture { socket: namespace.run(move || open(device)).unwrap() }
+    }
+
+    /// All since the beginning or the last call.
+    ///
+    /// # Panics
+    /// If some did not fit the buffer.
+    pub fn take(&self) -> Vec<Packet> {
+        let mut packets = Vec::new();
+        let mut frame = vec![0_u8; 1 << 16];
+        loop {
+            // SAFETY: all zeros is an address.
+            let mut from: libc::sockaddr_ll = unsafe { mem::zeroed() };
+            let mut len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+            // SAFETY: the pointers and lengths are those of the buffer and of the address.
+            let count = unsafe {
+                libc::recvfrom(
+                    self.socket.as_raw_fd(),
+                    frame.as_mut_ptr().cast(),
+                    frame.len(),
+                    libc::MSG_DONTWAIT,
+                    (&raw mut from).cast(),
+                    &raw mut len,
+                )
+            };
+            let Ok(count) = usize::try_from(count) else { break };
+            let out = from.sll_pkttype == libc::PACKET_OUTGOING;
+            packets.extend(Packet::of(&frame[..count], out));
+        }
+        assert_eq!(self.dropped(), 0, "packets that did not fit the capture's buffer");
+        packets
+    }
+
+    fn dropped(&self) -> u32 {
+        // struct tpacket_stats: packets, drops.
+        let mut stats = [0_u32; 2];
+        let mut len = 8;
+        // SAFETY: the pointer and the length are those of the array.
+        let result = unsafe {
+            libc::getsockopt(
+                self.socket.as_raw_fd(),
+                libc::SOL_PACKET,
+                libc::PACKET_STATISTICS,
+                stats.as_mut_ptr().cast(),
+                &raw mut len,
+            )
+        };
+        assert_eq!(result, 0, "{}", io::Error::last_os_error());
+        stats[1]
+    }
+}
+
+fn open(device: &str) -> io::Result<OwnedFd> {
+    let check = |result: libc::c_int| match result {
+        0.. => Ok(result),
+        _ => Err(io::Error::last_os_error()),
+    };
+    let protocol = ETH_P_ALL.to_be();
+    // SAFETY: it only makes a socket.
+    let fd = check(unsafe {
+        libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, protocol.into())
+    })?;
+    // SAFETY: it was made a moment ago and belongs to nobody else.
+    let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+    // SAFETY: the pointer and the length are those of the number.
+    check(unsafe {
+        libc::setsockopt(
+            fd,
+            libc::SOL_SOCKET,
+            libc::SO_RCVBUFFORCE,
+            (&raw const BUFFER_BYTES).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    })?;
+    let name = CString::new(device)?;
+    // SAFETY: all zeros is an address.
+    let mut address: libc::sockaddr_ll = unsafe { mem::zeroed() };
+    address.sll_family = libc::AF_PACKET as u16;
+    address.sll_protocol = protocol;
+    // SAFETY: the name is a C string; it only asks.
+    address.sll_ifindex = unsafe { libc::if_nametoindex(name.as_ptr()) } as i32;
+    // SAFETY: the pointer and the length are those of the address.
+    check(unsafe {
+        libc::bind(
+            fd,
+            (&raw const address).cast(),
+            size_of::<libc::sockaddr_ll>() as libc::socklen_t,
+        )
+    })?;
+    Ok(socket)
+}
