@@ -38,8 +38,9 @@ test: setup style-all doc-all fidelity fuzz test-all  ## everything, the running
 fidelity:  ## rerun the reference cases of the real Linux stack and compare
 	$(CARGO) run --release -p knee-fidelity
 
-bench:  ## speed of the simulator and of the queues
+bench:  ## speed of the simulator and of the queues; as root, cost of the algorithms in the kernel
 	$(CARGO) bench -p knee-sim
+	$(if $(KERNEL_SIDE),$(CARGO) bench -p knee-bpf)
 
 doc:  ## build the documentation of the crates: target/doc
 	$(CARGO) doc --no-deps $(WORKSPACE)
