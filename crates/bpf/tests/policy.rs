@@ -11,7 +11,7 @@ use std::os::fd::AsRawFd as _;
 use std::time::Duration;
 
 use knee_algo::Algorithm;
-use knee_bpf::policy::{Hits, Policy, Rule, Scope};
+use knee_bpf::policy::{Ecn, Hits, Policy, Rule, Scope};
 use knee_bpf::{Build, Embedded, Loaded};
 use knee_testbed::cgroup::Cgroup;
 use knee_testbed::net::{
@@ -176,4 +176,164 @@ fn an_algorithm_for_ecn_leaves_connections_without_it_to_the_default() {
     assert_eq!(ends.algorithms(), both("reno"));
     assert!(!ends.has_ecn());
     assert_eq!(policy.hits().unwrap()[0].without_ecn, 1);
+}
+
+fn rule(to: &[&str], algorithm: &str) -> Rule {
+    Rule {
+        to: to.iter().map(|prefix| prefix.parse().unwrap()).collect(),
+        algorithm: Some(algorithm.to_owned()),
+        ..Rule::default()
+    }
+}
+
+fn pair_of(client: &str, server: &str) -> (String, String) {
+    (client.to_owned(), server.to_owned())
+}
+
+#[test]
+fn the_longest_prefix_of_the_peer_decides_and_then_the_port() {
+    if !knee_testbed::kernel_is_ready() {
+        return;
+    }
+    let _reno = load("reno", "knee_p_reno");
+    let cgroup = Cgroup::new();
+    let pair = hosts(&cgroup);
+    let named = listen(&pair);
+    let port = named.local_addr().unwrap().port();
+    let rules = [
+        rule(&["0.0.0.0/0", "fd99::/64"], "knee_p_reno"),
+        // The client's peer.
+        rule(&["10.99.0.2", "fd99::2"], "cubic"),
+        Rule { ports: vec![port..=port], ..rule(&["10.99.0.2"], "bbr") },
+        // Shorter than the client's address would be, so it does not count against it.
+        Rule { ports: vec![port..=port], ..rule(&["10.99.0.0/31"], "bbr") },
+    ];
+    let policy = Policy::attach(&rules, cgroup.path(), Scope::default()).unwrap();
+    assert_eq!(connect(&pair, SERVER).algorithms(), pair_of("cubic", "knee_p_reno"));
+    assert_eq!(connect(&pair, SERVER_IPV6).algorithms(), pair_of("cubic", "knee_p_reno"));
+    // The port names the service on both sides: the server's own port, the client's peer's.
+    assert_eq!(connect_to(&pair, &named, SERVER).algorithms(), pair_of("bbr", "bbr"));
+    let hits = policy.hits().unwrap();
+    assert_eq!((hits[0].accepted, hits[1].connected), (2, 2), "{hits:?}");
+    assert_eq!((hits[2].connected, hits[3].accepted), (1, 1), "{hits:?}");
+}
+
+#[test]
+fn an_ipv4_peer_of_an_ipv6_listener_is_met_by_ipv4_rules() {
+    if !knee_testbed::kernel_is_ready() {
+        return;
+    }
+    let _dctcp = load("dctcp", "knee_p_map");
+    let cgroup = Cgroup::new();
+    let pair = hosts(&cgroup);
+    let rules = [
+        Rule { ecn: Ecn::PeersRunKnee, ..rule(&["10.99.0.0/24"], "knee_p_map") },
+        rule(&["::/0"], "bbr"),
+    ];
+    let _policy = Policy::attach(&rules, cgroup.path(), Scope::default()).unwrap();
+    let listener = pair.server.run(|| TcpListener::bind("[::]:0").unwrap());
+    let ends = connect_to(&pair, &listener, SERVER);
+    assert_eq!(ends.algorithms(), both("knee_p_map"));
+    assert!(ends.has_ecn(), "the answer for the request goes by the IPv4 rule, too");
+    assert_eq!(connect_to(&pair, &listener, SERVER_IPV6).algorithms(), both("bbr"));
+}
+
+#[test]
+fn prefixes_decide_who_negotiates_ecn() {
+    if !knee_testbed::kernel_is_ready() {
+        return;
+    }
+    let _dctcp = load("dctcp", "knee_p_pfx");
+    let cgroup = Cgroup::new();
+    let pair = hosts(&cgroup);
+    let rules = [
+        Rule { ecn: Ecn::PeersRunKnee, ..rule(&["10.99.0.0/24"], "knee_p_pfx") },
+        Rule { ecn: Ecn::Accept, ..rule(&["fd99::/64"], "knee_p_pfx") },
+    ];
+    let policy = Policy::attach(&rules, cgroup.path(), Scope::default()).unwrap();
+    let ends = connect(&pair, SERVER);
+    assert_eq!((ends.algorithms(), ends.has_ecn()), (both("knee_p_pfx"), true));
+    // Over IPv6 it would be granted, but nobody asks.
+    let ends = connect(&pair, SERVER_IPV6);
+    assert_eq!((ends.algorithms(), ends.has_ecn()), (both("reno"), false));
+    // A peer that asks, by its sysctl, is granted it, and then both ends have what DCTCP needs.
+    sysctl(&pair.client, "tcp_ecn", "1");
+    let ends = connect(&pair, SERVER_IPV6);
+    assert_eq!((ends.algorithms(), ends.has_ecn()), (both("knee_p_pfx"), true));
+    let hits = policy.hits().unwrap();
+    assert_eq!((hits[1].connected, hits[1].accepted, hits[1].without_ecn), (1, 1, 2), "{hits:?}");
+}
+
+#[test]
+fn listeners_get_the_algorithm_of_their_port() {
+    if !knee_testbed::kernel_is_ready() {
+        return;
+    }
+    let cgroup = Cgroup::new();
+    let pair = hosts(&cgroup);
+    let rules = [
+        Rule { listen: vec![7001..=7002], ..rule(&[], "cubic") },
+        Rule { listen: vec![0..=u16::MAX], ..rule(&[], "bbr") },
+    ];
+    let policy = Policy::attach(&rules, cgroup.path(), Scope::default()).unwrap();
+    for (port, expected) in [(7001, "cubic"), (7002, "cubic"), (7003, "bbr")] {
+        let listener = pair.server.run(move || TcpListener::bind((SERVER, port)).unwrap());
+        assert_eq!(chosen(&listener), expected);
+        // What it accepts has it, too; the client has no rule.
+        assert_eq!(connect_to(&pair, &listener, SERVER).algorithms(), pair_of("reno", expected));
+    }
+    let hits = policy.hits().unwrap();
+    assert_eq!((hits[0].listened, hits[1].listened), (2, 1));
+}
+
+#[test]
+fn an_algorithm_that_is_gone_is_counted_and_the_connection_lives() {
+    if !knee_testbed::kernel_is_ready() {
+        return;
+    }
+    let gone = load("reno", "knee_p_gone");
+    let cgroup = Cgroup::new();
+    let pair = hosts(&cgroup);
+    let rules = [rule(&["10.99.0.0/24"], "knee_p_gone")];
+    let policy = Policy::attach(&rules, cgroup.path(), Scope::default()).unwrap();
+    assert_eq!(connect(&pair, SERVER).algorithms(), both("knee_p_gone"));
+    drop(gone);
+    assert_eq!(connect(&pair, SERVER).algorithms(), both("reno"));
+    assert_eq!(policy.hits().unwrap()[0].failed, 2);
+}
+
+/// Not a test: the process that the next one kills.
+#[test]
+#[ignore = "holds a policy until it is killed"]
+fn holder() {
+    let Some(cgroup) = std::env::var_os("KNEE_P_CGROUP") else { return };
+    let rules = [Rule::everything("cubic")];
+    let _policy = Policy::attach(&rules, std::path::Path::new(&cgroup), Scope::default()).unwrap();
+    std::fs::write(std::path::Path::new(&cgroup).join("cgroup.max.descendants"), "7").unwrap();
+    std::thread::sleep(Duration::from_secs(60));
+}
+
+#[test]
+fn the_kernel_takes_the_policy_away_when_its_process_is_killed() {
+    if !knee_testbed::kernel_is_ready() {
+        return;
+    }
+    let cgroup = Cgroup::new();
+    let pair = hosts(&cgroup);
+    let mut holder = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "holder", "--ignored"])
+        .env("KNEE_P_CGROUP", cgroup.path())
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    // The holder says that it is ready by a setting of the cgroup that does nothing else.
+    let ready = || std::fs::read_to_string(cgroup.path().join("cgroup.max.descendants")).unwrap();
+    while ready().trim() != "7" {
+        assert!(holder.try_wait().unwrap().is_none(), "the holder ended early");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(connect(&pair, SERVER).algorithms(), both("cubic"));
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+    assert_eq!(connect(&pair, SERVER).algorithms(), both("reno"));
 }
