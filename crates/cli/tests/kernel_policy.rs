@@ -9,62 +9,58 @@
 use std::fs;
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use knee_testbed::cgroup::{Cgroup, with_private_mounts};
+use knee_testbed::cgroup::Cgroup;
 use knee_testbed::net::{self, Pair, SERVER, SERVER_IPV6, chosen};
+use knee_testbed::sandbox::Sandbox;
 
-/// A directory for policy files, removed at the end.
-struct Files(PathBuf);
+/// A host for `knee policy`, and a cgroup to apply it to.
+struct Place {
+    sandbox: Sandbox,
+    cgroup: Cgroup,
+}
 
-impl Files {
-    fn new(name: &str) -> Files {
-        let path = std::env::temp_dir().join(format!("knee_p_{name}_{}", std::process::id()));
-        fs::create_dir_all(&path).unwrap();
-        Files(path)
+impl Place {
+    fn new() -> Place {
+        Place { sandbox: Sandbox::new(env!("CARGO_BIN_EXE_knee")), cgroup: Cgroup::new() }
     }
 
     fn write(&self, name: &str, text: &str) -> PathBuf {
-        let path = self.0.join(name);
+        // Beside the BPF file system, and gone with it.
+        let path = self.sandbox.bpffs().parent().unwrap().join(name);
         fs::write(&path, text).unwrap();
         path
     }
-}
 
-impl Drop for Files {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
+    /// The line that applies a file to the cgroup.
+    fn line(&self, file: &Path) -> String {
+        format!("policy apply {} --cgroup {}", file.display(), self.cgroup.path().display())
+    }
+
+    fn apply(&self, file: &Path) -> String {
+        self.sandbox.knee(&self.line(file)).done()
+    }
+
+    fn show(&self) -> String {
+        self.sandbox.knee("policy show").done()
+    }
+
+    /// The rules in the kernel, as JSON.
+    fn shown(&self) -> serde_json::Value {
+        serde_json::from_str(&self.sandbox.knee("policy show --json").done()).unwrap()
+    }
+
+    fn clear(&self) -> String {
+        self.sandbox.knee("policy clear").done()
     }
 }
 
-fn knee(arguments: &[&str]) -> Output {
-    let binary = env!("CARGO_BIN_EXE_knee");
-    Command::new(binary).arg("policy").args(arguments).output().unwrap()
-}
-
-fn succeeds(arguments: &[&str]) -> String {
-    let output = knee(arguments);
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {error}");
-    String::from_utf8(output.stdout).unwrap()
-}
-
-fn refusal(arguments: &[&str]) -> String {
-    let output = knee(arguments);
-    assert_eq!(output.status.code(), Some(2), "{arguments:?}");
-    String::from_utf8(output.stderr).unwrap()
-}
-
-fn apply(file: &Path, cgroup: &Cgroup) -> String {
-    let (file, cgroup) = (file.to_str().unwrap(), cgroup.path().to_str().unwrap());
-    succeeds(&["apply", file, "--cgroup", cgroup])
-}
-
-/// The rules in the kernel, as JSON.
-fn shown() -> serde_json::Value {
-    serde_json::from_str(&succeeds(&["show", "--json"])).unwrap()
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = self.sandbox.command("policy clear").output();
+    }
 }
 
 fn hosts(cgroup: &Cgroup) -> Pair {
@@ -111,26 +107,24 @@ fn what_is_applied_acts_is_shown_and_goes() {
     if !knee_testbed::kernel_is_ready() {
         return;
     }
-    with_private_mounts();
-    let files = Files::new("acts");
-    let cgroup = Cgroup::new();
-    let pair = hosts(&cgroup);
-    assert_eq!(succeeds(&["show"]), "no policy is applied\n");
-    let file = files.write("policy.toml", BY_FAMILY);
-    let path = cgroup.path().display().to_string();
+    let place = Place::new();
+    let pair = hosts(&place.cgroup);
+    assert_eq!(place.show(), "no policy is applied\n");
+    let file = place.write("policy.toml", BY_FAMILY);
+    let path = place.cgroup.path().display().to_string();
 
-    let said = succeeds(&["apply", file.to_str().unwrap(), "--cgroup", &path, "--dry-run"]);
+    let said = place.sandbox.knee(&(place.line(&file) + " --dry-run")).done();
     assert_eq!(said, format!("would apply 3 rules to {path}\n"));
-    assert_eq!(succeeds(&["show"]), "no policy is applied\n");
-    assert!(!Path::new("/sys/fs/bpf/knee").exists());
+    assert_eq!(place.show(), "no policy is applied\n");
+    assert!(!place.sandbox.bpffs().join("knee").exists());
 
     for _ in 0..2 {
-        assert_eq!(apply(&file, &cgroup), format!("applied 3 rules to {path}\n"));
+        assert_eq!(place.apply(&file), format!("applied 3 rules to {path}\n"));
         assert_eq!(algorithms(&pair, SERVER), pair_of("cubic", "cubic"));
         assert_eq!(algorithms(&pair, SERVER_IPV6), pair_of("reno", "reno"));
     }
     assert_eq!(
-        succeeds(&["show"]),
+        place.show(),
         format!(
             "{path}
   rule 1 rack: to 10.99.0.0/24; cubic
@@ -142,20 +136,20 @@ fn what_is_applied_acts_is_shown_and_goes() {
 "
         )
     );
-    let rule = &shown()["policies"][0]["rules"][1];
+    let rule = &place.shown()["policies"][0]["rules"][1];
     assert_eq!(rule["base_rtt_us"], 1500);
     assert_eq!(rule["ports"], serde_json::json!(["9", "1024-1027"]));
 
     // Another file replaces it all.
     let text = "[[rule]]\nto = \"fd99::/64\"\nalgorithm = \"bbr\"\n";
-    apply(&files.write("other.toml", text), &cgroup);
+    place.apply(&place.write("other.toml", text));
     assert_eq!(algorithms(&pair, SERVER), pair_of("reno", "reno"));
     assert_eq!(algorithms(&pair, SERVER_IPV6), pair_of("bbr", "bbr"));
 
-    assert_eq!(succeeds(&["clear"]), "cleared 1 cgroup\n");
+    assert_eq!(place.clear(), "cleared 1 cgroup\n");
     assert_eq!(algorithms(&pair, SERVER_IPV6), pair_of("reno", "reno"));
-    assert!(!Path::new("/sys/fs/bpf/knee").exists());
-    assert_eq!(succeeds(&["clear"]), "cleared 0 cgroups\n");
+    assert!(!place.sandbox.bpffs().join("knee").exists());
+    assert_eq!(place.clear(), "cleared 0 cgroups\n");
 }
 
 #[test]
@@ -163,11 +157,10 @@ fn the_innermost_cgroup_decides_and_its_removal_is_survived() {
     if !knee_testbed::kernel_is_ready() {
         return;
     }
-    with_private_mounts();
-    let files = Files::new("nested");
-    let outer = Cgroup::new();
+    let place = Place::new();
+    let outer = &place.cgroup;
     let inner = outer.child("inner");
-    let pair = hosts(&outer);
+    let pair = hosts(outer);
     inner.take(&pair.server);
     let text = "\
 [[rule]]
@@ -179,8 +172,8 @@ to = \"10.99.0.1\"
 algorithm = \"bbr\"
 cgroup = \"inner\"
 ";
-    let file = files.write("policy.toml", text);
-    apply(&file, &outer);
+    let file = place.write("policy.toml", text);
+    place.apply(&file);
     assert_eq!(algorithms(&pair, SERVER), pair_of("cubic", "bbr"));
     // The inner one has no rule for this peer, so the outer one's applies.
     assert_eq!(algorithms(&pair, SERVER_IPV6), pair_of("cubic", "cubic"));
@@ -188,23 +181,24 @@ cgroup = \"inner\"
     outer.take(&pair.server);
     drop(inner);
     assert_eq!(algorithms(&pair, SERVER), pair_of("cubic", "cubic"));
-    let arguments = ["apply", file.to_str().unwrap(), "--cgroup", outer.path().to_str().unwrap()];
-    let error = refusal(&arguments);
-    assert!(error.contains("policy.toml:5: rule 2: there is no cgroup "), "{error}");
+    let error = place.sandbox.knee(&place.line(&file)).refused();
+    assert!(error.contains("policy.toml:5: rule 2: /"), "{error}");
+    assert!(error.contains("/inner: not a directory of cgroup2"), "{error}");
     assert_eq!(algorithms(&pair, SERVER), pair_of("cubic", "cubic"), "a refusal changes nothing");
 
-    let gone = || shown()["policies"].as_array().unwrap().iter().any(|one| one["cgroup"].is_null());
+    let gone =
+        || place.shown()["policies"].as_array().unwrap().iter().any(|one| one["cgroup"].is_null());
     // The kernel detaches once the last socket that was in it is gone.
     let mut patience = 100;
     while !gone() && patience > 0 {
         thread::sleep(std::time::Duration::from_millis(20));
         patience -= 1;
     }
-    assert!(gone(), "{}", shown());
-    let outer_only = files.write("outer.toml", text.split("\n\n").next().unwrap());
-    apply(&outer_only, &outer);
+    assert!(gone(), "{}", place.shown());
+    let outer_only = place.write("outer.toml", text.split("\n\n").next().unwrap());
+    place.apply(&outer_only);
     assert!(!gone());
-    assert_eq!(succeeds(&["clear"]), "cleared 1 cgroup\n");
+    assert_eq!(place.clear(), "cleared 1 cgroup\n");
 }
 
 #[test]
@@ -212,14 +206,12 @@ fn no_connection_falls_between_the_old_rules_and_the_new() {
     if !knee_testbed::kernel_is_ready() {
         return;
     }
-    with_private_mounts();
-    let files = Files::new("replace");
-    let cgroup = Cgroup::new();
-    let pair = hosts(&cgroup);
+    let place = Place::new();
+    let pair = hosts(&place.cgroup);
     let rules =
         |algorithm: &str| format!("[[rule]]\nto = \"everything\"\nalgorithm = \"{algorithm}\"\n");
-    let both = [files.write("cubic.toml", &rules("cubic")), files.write("bbr.toml", &rules("bbr"))];
-    apply(&both[0], &cgroup);
+    let both = [place.write("cubic.toml", &rules("cubic")), place.write("bbr.toml", &rules("bbr"))];
+    place.apply(&both[0]);
     let done = AtomicBool::new(false);
     let connections = thread::scope(|scope| {
         let load = scope.spawn(|| {
@@ -234,25 +226,20 @@ fn no_connection_falls_between_the_old_rules_and_the_new() {
         });
         // Two at a time, which take turns.
         for _ in 0..10 {
-            let path = cgroup.path().to_str().unwrap();
             let start = |file: &PathBuf| {
-                let arguments = ["policy", "apply", file.to_str().unwrap(), "--cgroup", path];
-                Command::new(env!("CARGO_BIN_EXE_knee"))
-                    .args(arguments)
-                    .stdout(std::process::Stdio::null())
-                    .spawn()
-                    .unwrap()
+                let mut command = place.sandbox.command(&place.line(file));
+                command.stdout(std::process::Stdio::null()).spawn().unwrap()
             };
             for mut child in both.each_ref().map(start) {
                 assert!(child.wait().unwrap().success());
             }
-            assert_eq!(shown()["policies"].as_array().unwrap().len(), 1);
+            assert_eq!(place.shown()["policies"].as_array().unwrap().len(), 1);
         }
         done.store(true, Ordering::Relaxed);
         load.join().unwrap()
     });
     assert!(connections > 20, "{connections}");
-    succeeds(&["clear"]);
+    place.clear();
 }
 
 #[test]
@@ -260,13 +247,10 @@ fn files_that_cannot_be_carried_out_are_refused_in_a_sentence() {
     if !knee_testbed::kernel_is_ready() {
         return;
     }
-    with_private_mounts();
-    let files = Files::new("refused");
-    let cgroup = Cgroup::new();
+    let place = Place::new();
     let at = |text: &str| {
-        let file = files.write("p.toml", text);
-        let (file, path) = (file.to_str().unwrap(), cgroup.path().to_str().unwrap());
-        let error = refusal(&["apply", file, "--cgroup", path]);
+        let file = place.write("p.toml", text);
+        let error = place.sandbox.knee(&place.line(&file)).refused();
         assert_eq!(error.lines().count(), 1, "{error}");
         error.trim_end().rsplit_once("p.toml:").map_or(error.clone(), |(_, rest)| rest.to_owned())
     };
@@ -330,9 +314,10 @@ fn files_that_cannot_be_carried_out_are_refused_in_a_sentence() {
                  [[rule]]\nto = \"everything\"\nalgorithm = \"reno\"\n";
     assert_eq!(at(twice), "knee: rule 1 (a) and rule 2 both name ::/0: keep it once\n");
     assert!(at("[[rule]\n").starts_with("1: not TOML: "), "{}", at("[[rule]\n"));
-    assert_eq!(succeeds(&["show"]), "no policy is applied\n");
+    assert_eq!(place.show(), "no policy is applied\n");
 
-    let file = files.write("p.toml", "[[rule]]\nto = \"::/0\"\nalgorithm = \"cubic\"\n");
-    let no_cgroup = refusal(&["apply", file.to_str().unwrap(), "--cgroup", "/tmp"]);
-    assert_eq!(no_cgroup, "knee: /tmp is no directory of a cgroup2 file system\n");
+    let file = place.write("p.toml", "[[rule]]\nto = \"::/0\"\nalgorithm = \"cubic\"\n");
+    let no_cgroup = format!("policy apply {} --cgroup /tmp", file.display());
+    let error = place.sandbox.knee(&no_cgroup).refused();
+    assert!(error.starts_with("knee: /tmp: not a directory of cgroup2"), "{error}");
 }

@@ -1,13 +1,10 @@
-//! Cgroups and mounts of a test's own.
+//! Cgroups of a test's own.
 //!
 //! They are threaded ones below the cgroup of this process, so that single threads can be in them:
 //! a [`Namespace`]'s, whose sockets are then subject to what is attached there.
 
-use std::ffi::CStr;
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
-use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use knee_netns::Namespace;
@@ -66,25 +63,6 @@ impl Drop for Cgroup {
     fn drop(&mut self) {
         remove(&self.path);
     }
-}
-
-/// Gives this thread, and the processes it starts, a bpf file system and a /run of their own: pins
-/// and locks of the host are not touched, and all goes with the thread.
-///
-/// # Panics
-/// If that is refused.
-pub fn with_private_mounts() {
-    let mount = |from: &CStr, on: &CStr, kind: &CStr, flags| {
-        // SAFETY: the strings are C strings; there are no data.
-        let result =
-            unsafe { libc::mount(from.as_ptr(), on.as_ptr(), kind.as_ptr(), flags, ptr::null()) };
-        assert_eq!(result, 0, "mount on {on:?}: {}", io::Error::last_os_error());
-    };
-    // SAFETY: it changes the mounts of this thread alone, whose working directory stays.
-    assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWNS) }, 0);
-    mount(c"none", c"/", c"", libc::MS_REC | libc::MS_PRIVATE);
-    mount(c"bpf", c"/sys/fs/bpf", c"bpf", 0);
-    mount(c"tmpfs", c"/run", c"tmpfs", 0);
 }
 
 /// Where cgroup2 is mounted.

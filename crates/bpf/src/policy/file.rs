@@ -44,13 +44,11 @@ impl File {
     /// Reads the file.
     ///
     /// # Errors
-    /// [`Error::Host`] if it cannot be read; [`Error::Policy`] with file, line, key, value and what
+    /// [`Error::File`] if it cannot be read; [`Error::Policy`] with file, line, key, value and what
     /// is allowed there.
     pub fn read(path: &Path) -> Result<File, Error> {
-        let text = fs::read_to_string(path).map_err(|source| Error::Host {
-            what: format!("cannot read {}", path.display()),
-            source,
-        })?;
+        let text = fs::read_to_string(path);
+        let text = text.map_err(|source| Error::File { path: path.to_owned(), source })?;
         File::parse(path, &text)
     }
 

@@ -6,25 +6,20 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::os::fd::AsFd as _;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use libbpf_rs::query::{LinkTypeInfo, ProgInfoIter, ProgInfoQueryOptions};
 use libbpf_rs::{Link, MapCore as _, MapHandle, Object};
-use rustix::fs::{FlockOperation, flock};
 
 use super::attach::{Hits, Scope, attach, load, needs_ecn, read_hits, read_rules};
 use super::file::{Entry, File};
 use super::rule::{Ecn, Rule};
 use crate::Error;
+use crate::host::{Host, available_algorithms, check_cgroup, mount_point};
 
-/// Below the bpf file system.
-const PINS: &str = "knee/policy";
-/// Who changes what knee has on this host holds it.
-const LOCK_DIR: &str = "/run/knee";
-const LOCK: &str = "lock";
-const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
+/// Below what knee pins, and longer than the name of an algorithm can be.
+const PINS: &str = "policies_of_cgroups";
 
 /// What [`apply`] is asked for beside the file.
 #[derive(Clone, Debug, Default)]
@@ -51,15 +46,15 @@ pub struct Attached {
 /// mixture. Returns the cgroups and how many rules each got.
 ///
 /// # Errors
-/// [`Error::Policy`] for a file that is wrong or that this host cannot carry out, [`Error::Host`] for
-/// a host that lacks something, and those of loading.
-pub fn apply(file: &File, options: &Options) -> Result<Vec<(PathBuf, usize)>, Error> {
+/// [`Error::Policy`] for a file that is wrong or that this host cannot carry out,
+/// [`Error::NoBpffs`], [`Error::Locked`], and those of loading and pinning.
+pub fn apply(host: &Host, file: &File, options: &Options) -> Result<Vec<(PathBuf, usize)>, Error> {
     let root = match &options.cgroup {
         Some(path) => path.clone(),
-        None => cgroup2()?,
+        None => mount_point("cgroup2").ok_or_else(no_cgroup2)?,
     };
-    let pins = bpffs()?.join(PINS);
-    let _lock = if options.dry_run { None } else { Some(lock()?) };
+    let pins = host.pins()?.join(PINS);
+    let _lock = if options.dry_run { None } else { Some(host.lock()?) };
     check_algorithms(file)?;
     if !options.i_know {
         check_internet(file)?;
@@ -68,8 +63,8 @@ pub fn apply(file: &File, options: &Options) -> Result<Vec<(PathBuf, usize)>, Er
     for entry in &file.entries {
         let directory = entry.cgroup.as_ref().map_or(root.clone(), |below| root.join(below));
         check_cgroup(&directory).map_err(|why| match entry.cgroup {
-            Some(_) => file.error(entry, &why),
-            None => Error::Policy { what: why },
+            Some(_) => file.error(entry, &why.to_string()),
+            None => why,
         })?;
         groups.entry(directory).or_default().push(entry.rule.clone());
     }
@@ -87,11 +82,11 @@ pub fn apply(file: &File, options: &Options) -> Result<Vec<(PathBuf, usize)>, Er
 /// What is applied.
 ///
 /// # Errors
-/// [`Error::Host`] and [`Error::Inspect`].
-pub fn show() -> Result<Vec<Attached>, Error> {
-    let Ok(bpffs) = bpffs() else { return Ok(Vec::new()) };
+/// [`Error::File`], [`Error::BadObject`] and [`Error::Inspect`].
+pub fn show(host: &Host) -> Result<Vec<Attached>, Error> {
+    let Ok(pins) = host.pins() else { return Ok(Vec::new()) };
     let mut all = Vec::new();
-    for pin in pins_in(&bpffs.join(PINS))? {
+    for pin in pins_in(&pins.join(PINS))? {
         // It may be gone by now.
         let Ok(link) = Link::open(&pin) else { continue };
         all.push(read(&link)?);
@@ -103,21 +98,21 @@ pub fn show() -> Result<Vec<Attached>, Error> {
 /// Takes every rule away and returns from how many cgroups. Connections keep what they have.
 ///
 /// # Errors
-/// [`Error::Host`].
-pub fn clear() -> Result<usize, Error> {
-    let Ok(bpffs) = bpffs() else { return Ok(0) };
-    let directory = bpffs.join(PINS);
+/// [`Error::File`] and [`Error::Locked`].
+pub fn clear(host: &Host) -> Result<usize, Error> {
+    let Ok(knees) = host.pins() else { return Ok(0) };
+    let directory = knees.join(PINS);
     if !directory.exists() {
         return Ok(0);
     }
-    let _lock = lock()?;
+    let _lock = host.lock()?;
     let pins = pins_in(&directory)?;
     for pin in &pins {
         detach(pin)?;
     }
-    remove_empty(&directory)?;
+    fs::remove_dir(&directory).map_err(|source| Error::File { path: directory, source })?;
     // What else knee has pinned keeps this one.
-    let _ = directory.parent().map(fs::remove_dir);
+    let _ = fs::remove_dir(knees);
     Ok(pins.len())
 }
 
@@ -132,11 +127,7 @@ fn replace(pins: &Path, loaded: &[(PathBuf, Object)]) -> Result<(), Error> {
             None => fresh.push((pin, attach(object, directory)?)),
         }
     }
-    let mut builder = fs::DirBuilder::new();
-    builder.recursive(true).mode(0o700).create(pins).map_err(|source| Error::Host {
-        what: format!("cannot make {}", pins.display()),
-        source,
-    })?;
+    fs::create_dir_all(pins).map_err(|source| Error::File { path: pins.to_owned(), source })?;
     let mut current = Vec::new();
     for (pin, mut link, object) in keep {
         let program = object.progs_mut().next().expect("the object was attached or will be");
@@ -146,7 +137,7 @@ fn replace(pins: &Path, loaded: &[(PathBuf, Object)]) -> Result<(), Error> {
     for (pin, mut link) in fresh {
         // Of a cgroup that was removed, whose number came back.
         let _ = fs::remove_file(&pin);
-        link.pin(&pin).map_err(inspect)?;
+        link.pin(&pin).map_err(|source| Error::Pin { path: pin.clone(), source })?;
         current.push(pin);
     }
     for pin in pins_in(pins)? {
@@ -163,24 +154,14 @@ fn detach(pin: &Path) -> Result<(), Error> {
         // It has nothing to detach from if its cgroup was removed.
         let _ = link.detach();
     }
-    fs::remove_file(pin)
-        .map_err(|source| Error::Host { what: format!("cannot remove {}", pin.display()), source })
-}
-
-fn remove_empty(directory: &Path) -> Result<(), Error> {
-    fs::remove_dir(directory).map_err(|source| Error::Host {
-        what: format!("cannot remove {}", directory.display()),
-        source,
-    })
+    fs::remove_file(pin).map_err(|source| Error::File { path: pin.to_owned(), source })
 }
 
 fn pins_in(directory: &Path) -> Result<Vec<PathBuf>, Error> {
     match fs::read_dir(directory) {
         Ok(entries) => Ok(entries.filter_map(|entry| Some(entry.ok()?.path())).collect()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        Err(source) => {
-            Err(Error::Host { what: format!("cannot read {}", directory.display()), source })
-        }
+        Err(source) => Err(Error::File { path: directory.to_owned(), source }),
     }
 }
 
@@ -218,12 +199,9 @@ fn read(link: &Link) -> Result<Attached, Error> {
 
 /// The file's algorithms, as far as the kernel has to know them.
 fn check_algorithms(file: &File) -> Result<(), Error> {
-    let available = fs::read_to_string(AVAILABLE)
-        .map_err(|source| Error::Host { what: format!("cannot read {AVAILABLE}"), source })?;
-    let names: Vec<&str> = available.split_whitespace().collect();
-    let unknown = |entry: &&Entry| {
-        entry.rule.algorithm.as_ref().is_some_and(|name| !names.contains(&name.as_str()))
-    };
+    let names = available_algorithms()?;
+    let unknown =
+        |entry: &&Entry| entry.rule.algorithm.as_ref().is_some_and(|name| !names.contains(name));
     let Some(entry) = file.entries.iter().find(unknown) else { return Ok(()) };
     let name = entry.rule.algorithm.as_deref().unwrap_or("");
     let message = format!(
@@ -263,31 +241,15 @@ fn check_internet(file: &File) -> Result<(), Error> {
     Ok(())
 }
 
-/// Why a directory is no cgroup to attach to.
-fn check_cgroup(directory: &Path) -> Result<(), String> {
-    const CGROUP2: i64 = 0x6367_7270;
-    let shown = directory.display();
-    match rustix::fs::statfs(directory) {
-        Err(error) => Err(format!("there is no cgroup {shown}: {}", io::Error::from(error))),
-        #[allow(clippy::unnecessary_cast, reason = "the type is the platform's")]
-        Ok(about) if about.f_type as i64 != CGROUP2 || !directory.is_dir() => {
-            Err(format!("{shown} is no directory of a cgroup2 file system"))
-        }
-        Ok(_) => Ok(()),
-    }
-}
-
 /// The kernel's number of a cgroup is the inode of its directory.
 fn cgroup_id(directory: &Path) -> Result<u64, Error> {
-    let about = fs::metadata(directory).map_err(|source| Error::Host {
-        what: format!("cannot open the cgroup {}", directory.display()),
-        source,
-    })?;
+    let about = fs::metadata(directory);
+    let about = about.map_err(|source| Error::File { path: directory.to_owned(), source })?;
     Ok(about.ino())
 }
 
 fn cgroup_of(id: u64) -> Option<PathBuf> {
-    let mut todo = vec![cgroup2().ok()?];
+    let mut todo = vec![mount_point("cgroup2")?];
     while let Some(directory) = todo.pop() {
         if fs::metadata(&directory).is_ok_and(|about| about.ino() == id) {
             return Some(directory);
@@ -299,44 +261,8 @@ fn cgroup_of(id: u64) -> Option<PathBuf> {
     None
 }
 
-fn cgroup2() -> Result<PathBuf, Error> {
-    mounted("cgroup2").into_iter().next().ok_or_else(|| Error::Policy {
-        what: "no cgroup2 file system is mounted; mount -t cgroup2 none /sys/fs/cgroup/unified, \
-               or boot with systemd.unified_cgroup_hierarchy=1"
-            .to_owned(),
-    })
-}
-
-fn bpffs() -> Result<PathBuf, Error> {
-    let mounts = mounted("bpf");
-    let usual = mounts.iter().find(|path| *path == Path::new("/sys/fs/bpf"));
-    usual.or(mounts.first()).cloned().ok_or_else(|| Error::Policy {
-        what: "no bpf file system is mounted, which has to keep the policy; \
-               mount -t bpf bpf /sys/fs/bpf"
-            .to_owned(),
-    })
-}
-
-/// Where file systems of this type are mounted, for this thread.
-fn mounted(kind: &str) -> Vec<PathBuf> {
-    let text = fs::read_to_string("/proc/thread-self/mountinfo").unwrap_or_default();
-    let path = |line: &str| {
-        let (before, after) = line.split_once(" - ")?;
-        let is_of_kind = after.split(' ').next() == Some(kind);
-        // The kernel writes spaces in paths as \040.
-        is_of_kind.then(|| Some(before.split(' ').nth(4)?.replace("\\040", " ").into()))?
-    };
-    text.lines().filter_map(path).collect()
-}
-
-/// Waits for its turn.
-fn lock() -> Result<fs::File, Error> {
-    let failed = |source| Error::Host { what: format!("cannot lock {LOCK_DIR}/{LOCK}"), source };
-    let mut builder = fs::DirBuilder::new();
-    builder.recursive(true).mode(0o700).create(LOCK_DIR).map_err(failed)?;
-    let path = Path::new(LOCK_DIR).join(LOCK);
-    let file = fs::File::options().create(true).append(true).open(path).map_err(failed)?;
-    flock(file.as_fd(), FlockOperation::LockExclusive)
-        .map_err(|error| failed(io::Error::from(error)))?;
-    Ok(file)
+fn no_cgroup2() -> Error {
+    let what = "a policy acts on cgroups, but cgroup2 is not mounted: \
+                mount -t cgroup2 none /sys/fs/cgroup";
+    Error::Policy { what: what.to_owned() }
 }

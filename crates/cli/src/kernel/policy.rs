@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use clap::Subcommand;
+use knee_bpf::host::Host;
 use knee_bpf::policy::{self, Attached, Ecn, File, Hits, Options, Ports, Rule};
 use serde_json::{Value as Json, json};
 
@@ -42,23 +43,24 @@ enum Action {
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let host = Host::here();
     match &args.action {
         Action::Apply { file, cgroup, i_know, dry_run } => {
             let file = File::read(file)?;
             let options = Options { cgroup: cgroup.clone(), i_know: *i_know, dry_run: *dry_run };
             let mut out = String::new();
-            for (cgroup, rules) in policy::apply(&file, &options)? {
+            for (cgroup, rules) in policy::apply(&host, &file, &options)? {
                 let would = if *dry_run { "would apply" } else { "applied" };
                 let _ = writeln!(out, "{would} {} to {}", count(rules, "rule"), cgroup.display());
             }
             print(&out)
         }
         Action::Show { json: true } => {
-            let all: Vec<Json> = policy::show()?.iter().map(attached_json).collect();
+            let all: Vec<Json> = policy::show(&host)?.iter().map(attached_json).collect();
             print(&format!("{}\n", json!({ "policies": all })))
         }
-        Action::Show { json: false } => print(&text(&policy::show()?)),
-        Action::Clear => print(&format!("cleared {}\n", count(policy::clear()?, "cgroup"))),
+        Action::Show { json: false } => print(&text(&policy::show(&host)?)),
+        Action::Clear => print(&format!("cleared {}\n", count(policy::clear(&host)?, "cgroup"))),
     }
 }
 
