@@ -337,3 +337,80 @@ fn the_kernel_takes_the_policy_away_when_its_process_is_killed() {
     holder.wait().unwrap();
     assert_eq!(connect(&pair, SERVER).algorithms(), both("reno"));
 }
+
+fn load_told(name: &str) -> Loaded {
+    let params = Algorithm::for_tests("told").default_params();
+    let embedded = Embedded::for_tests("told").unwrap();
+    Loaded::register(embedded, Build::Plain, name, &params).unwrap()
+}
+
+/// Where `told` shows the base RTT.
+fn ssthresh(socket: &TcpStream) -> u32 {
+    // SAFETY: all of it are numbers.
+    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+    let mut len = size_of_val(&info) as u32;
+    // SAFETY: the pointer and the length are those of the struct.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            (&raw mut info).cast(),
+            &raw mut len,
+        )
+    };
+    assert_eq!(result, 0);
+    info.tcpi_snd_ssthresh
+}
+
+#[test]
+fn an_algorithm_is_told_the_base_rtt_whichever_was_loaded_first() {
+    if !knee_testbed::kernel_is_ready() {
+        return;
+    }
+    let cgroup = Cgroup::new();
+    let pair = hosts(&cgroup);
+    let rules = [
+        Rule { base_rtt_us: 70, ..rule(&["10.99.0.2"], "knee_p_told") },
+        Rule { base_rtt_us: 90, ..rule(&["10.99.0.1"], "knee_p_told") },
+        rule(&["::/0"], "knee_p_told"),
+    ];
+    let attach = || Policy::attach(&rules, cgroup.path(), Scope::default()).unwrap();
+    let check = || {
+        let ends = connect(&pair, SERVER);
+        assert_eq!(ends.algorithms(), both("knee_p_told"));
+        assert_eq!((ssthresh(&ends.client), ssthresh(&ends.server)), (70, 90));
+        // Where nothing is said it is unknown.
+        let unknown = connect(&pair, SERVER_IPV6);
+        assert_eq!(unknown.algorithms(), both("knee_p_told"));
+        assert!(ssthresh(&unknown.client) > 1000 && ssthresh(&unknown.server) > 1000);
+    };
+    let first = load_told("knee_p_told");
+    let policy = attach();
+    check();
+    // The map lives on with the policy, and the next algorithm finds it.
+    drop(first);
+    let second = load_told("knee_p_told");
+    check();
+    // And the other way about.
+    drop(policy);
+    let _policy = attach();
+    check();
+    drop(second);
+}
+
+#[test]
+fn what_a_listener_accepts_has_its_base_rtt() {
+    if !knee_testbed::kernel_is_ready() {
+        return;
+    }
+    let cgroup = Cgroup::new();
+    let pair = hosts(&cgroup);
+    let _algorithm = load_told("knee_p_clone");
+    let rules = [Rule { base_rtt_us: 50, listen: vec![7010..=7010], ..rule(&[], "knee_p_clone") }];
+    let _policy = Policy::attach(&rules, cgroup.path(), Scope::default()).unwrap();
+    let listener = pair.server.run(|| TcpListener::bind((SERVER, 7010)).unwrap());
+    let ends = connect_to(&pair, &listener, SERVER);
+    assert_eq!(ends.algorithms(), pair_of("reno", "knee_p_clone"));
+    assert_eq!(ssthresh(&ends.server), 50);
+}
