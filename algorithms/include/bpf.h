@@ -12,6 +12,7 @@
 
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
+#include "base_rtt.h"
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
@@ -229,11 +230,6 @@ static __always_inline u64 cc_no_flag(void)
 		return (type *)((struct inet_connection_sock *)sk)->icsk_ca_priv; \
 	}
 
-/* The kernel's numbers for a map of socket storage (its own header would bring all its types). */
-#define CC_MAP_TYPE_SK_STORAGE	24
-#define CC_MAP_NO_PREALLOC	1
-#define CC_SK_STORAGE_CREATE	1
-
 /* A state that passes the private area lives in socket storage; NULL: none could be had. */
 #define CC_LARGE_STATE(algorithm, state_type)					\
 	struct {								\
@@ -249,6 +245,17 @@ static __always_inline u64 cc_no_flag(void)
 	}
 
 #define CC_NO_STATE(algorithm)
+
+/* RTT without queues, us, as a policy says it; 0: unknown. */
+#define CC_BASE_RTT								\
+	CC_BASE_RTT_MAP;							\
+	static __always_inline u32 cc_base_rtt_us(const struct sock *sk)	\
+	{									\
+		const struct cc_base_rtt *told =				\
+			bpf_sk_storage_get(&cc_base_rtt, (void *)sk, NULL, 0);	\
+										\
+		return told ? told->base_rtt_us : 0;				\
+	}
 
 /*
  * Parameters are read-only data, in a section of their own that holds nothing else: the loader

@@ -135,6 +135,7 @@ struct cc_host {
 	void *storage;			/* of this connection, for a large state; else NULL */
 	u32 jiffies;
 	u32 hz;
+	u32 base_rtt_us;		/* of this connection, as its owner says; 0: unknown */
 	u32 acks_asked;			/* valid entries of the two arrays below */
 	u32 ack_rcv_nxt[2];
 	u8 ack_ecn_flags[2];
@@ -166,6 +167,14 @@ extern _Thread_local struct cc_host *cc_host;
 	}
 
 #define CC_NO_STATE(algorithm) const u32 cc_state_bytes_##algorithm = 0;
+
+/* RTT without queues, us, as the host's owner says it; 0: unknown. */
+#define CC_BASE_RTT								\
+	static inline u32 cc_base_rtt_us(const struct sock *sk)			\
+	{									\
+		(void)sk;							\
+		return cc_host->base_rtt_us;					\
+	}
 
 #define CC_PARAM_FIELD(name, value, min, max, choices, meaning) u32 name;
 #define CC_PARAM_INFO(name, value, min, max, choices, meaning)			\

@@ -15,6 +15,7 @@
  *                      CC_LARGE_STATE, where 104 bytes are not enough: cc_state(sk) may be NULL then,
  *                      and the algorithm leaves the window as it is
  *   its parameters     CC_PARAMS(dctcp, LIST)                    -> cc_params(sk)->shift_g
+ *   a base RTT         CC_BASE_RTT, where it wants one           -> cc_base_rtt_us(sk), 0: unknown
  *   its inside views   CC_DIAG(dctcp, LIST)
  *   its operations     CC_ALGORITHM(dctcp) = { .ssthresh = CC_FN(dctcp_ssthresh), ... };
  *

@@ -107,6 +107,7 @@ const struct cc_layout {
 	TCP(rcv_nxt), TCP(lsndtime), TCP(reordering), TCP(undo_marker), TCP(snd_cwnd_stamp),
 	TCP(min_rtt_us), TCP(ecn_flags), TCP(is_cwnd_limited), TCP(tcp_mstamp),
 	TCP(delivered_mstamp), TCP(first_tx_mstamp), HOST(random_state), HOST(storage), HOST(jiffies), HOST(hz),
+	HOST(base_rtt_us),
 	HOST(acks_asked), HOST(ack_rcv_nxt), HOST(ack_ecn_flags), HOST(fallback_asked),
 	HOST(fallback_name), { 0 },
 };

@@ -215,6 +215,8 @@ pub struct Host {
     pub jiffies: u32,
     /// Ticks per second.
     pub hz: u32,
+    /// RTT without queues of the connection being worked on, us; 0: unknown.
+    pub base_rtt_us: u32,
     acks_asked: u32,
     ack_rcv_nxt: [u32; 2],
     ack_ecn_flags: [u8; 2],
@@ -244,6 +246,7 @@ impl Host {
             storage: std::ptr::null_mut(),
             jiffies: 0,
             hz,
+            base_rtt_us: 0,
             acks_asked: 0,
             ack_rcv_nxt: [0; 2],
             ack_ecn_flags: [0; 2],
@@ -294,7 +297,7 @@ pub(crate) fn layout() -> Vec<(&'static str, u64)> {
         lost, app_limited, srtt_us, mss_cache, rcv_nxt, lsndtime, reordering, undo_marker,
         snd_cwnd_stamp, min_rtt_us, ecn_flags, is_cwnd_limited, tcp_mstamp, delivered_mstamp,
         first_tx_mstamp));
-    all.extend(fields!(Host, "host.": random_state, storage, jiffies, hz, acks_asked, ack_rcv_nxt,
+    all.extend(fields!(Host, "host.": random_state, storage, jiffies, hz, base_rtt_us, acks_asked, ack_rcv_nxt,
         ack_ecn_flags, fallback_asked, fallback_name));
     all
 }

@@ -259,6 +259,18 @@ fn a_large_state_is_each_connections_own_and_starts_at_zero() {
 }
 
 #[test]
+fn the_host_tells_a_base_rtt_to_algorithms_that_ask() {
+    let told = Algorithm::for_tests("told");
+    let mut flow = with_params(told.instance(told.default_params()), 10);
+    let Flow { algorithm, sock, host, .. } = &mut flow;
+    algorithm.init(sock, host);
+    assert_eq!(sock.snd_ssthresh, INFINITE_SSTHRESH, "it is not known");
+    host.base_rtt_us = 70;
+    algorithm.init(sock, host);
+    assert_eq!(sock.snd_ssthresh, 70);
+}
+
+#[test]
 fn wrong_parameters_are_refused_with_what_is_allowed() {
     let dctcp = Algorithm::by_name("dctcp").unwrap();
     let mut params = dctcp.default_params();

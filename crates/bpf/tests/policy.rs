@@ -11,7 +11,7 @@ use std::os::fd::AsRawFd as _;
 use std::time::Duration;
 
 use knee_algo::Algorithm;
-use knee_bpf::policy::{Hits, Policy, Rule, Scope};
+use knee_bpf::policy::{Ecn, Hits, Policy, Rule, Scope};
 use knee_bpf::{Build, Embedded, Loaded};
 use knee_testbed::cgroup::Cgroup;
 use knee_testbed::net::{
@@ -176,4 +176,241 @@ fn an_algorithm_for_ecn_leaves_connections_without_it_to_the_default() {
     assert_eq!(ends.algorithms(), both("reno"));
     assert!(!ends.has_ecn());
     assert_eq!(policy.hits().unwrap()[0].without_ecn, 1);
+}
+
+fn rule(to: &[&str], algorithm: &str) -> Rule {
+    Rule {
+        to: to.iter().map(|prefix| prefix.parse().unwrap()).collect(),
+        algorithm: Some(algorithm.to_owned()),
+        ..Rule::default()
+    }
+}
+
+fn pair_of(client: &str, server: &str) -> (String, String) {
+    (client.to_owned(), server.to_owned())
+}
+
+#[test]
+fn the_longest_prefix_of_the_peer_decides_and_then_the_port() {
+    if !knee_testbed::kernel_is_ready() {
+        return;
+    }
+    let _reno = load("reno", "knee_p_reno");
+    let cgroup = Cgroup::new();
+    let pair = hosts(&cgroup);
+    let named = listen(&pair);
+    let port = named.local_addr().unwrap().port();
+    let rules = [
+        rule(&["0.0.0.0/0", "fd99::/64"], "knee_p_reno"),
+        // The client's peer.
+        rule(&["10.99.0.2", "fd99::2"], "cubic"),
+        Rule { ports: vec![port..=port], ..rule(&["10.99.0.2"], "bbr") },
+        // Shorter than the client's address would be, so it does not count against it.
+        Rule { ports: vec![port..=port], ..rule(&["10.99.0.0/31"], "bbr") },
+    ];
+    let policy = Policy::attach(&rules, cgroup.path(), Scope::default()).unwrap();
+    assert_eq!(connect(&pair, SERVER).algorithms(), pair_of("cubic", "knee_p_reno"));
+    assert_eq!(connect(&pair, SERVER_IPV6).algorithms(), pair_of("cubic", "knee_p_reno"));
+    // The port names the service on both sides: the server's own port, the client's peer's.
+    assert_eq!(connect_to(&pair, &named, SERVER).algorithms(), pair_of("bbr", "bbr"));
+    let hits = policy.hits().unwrap();
+    assert_eq!((hits[0].accepted, hits[1].connected), (2, 2), "{hits:?}");
+    assert_eq!((hits[2].connected, hits[3].accepted), (1, 1), "{hits:?}");
+}
+
+#[test]
+fn an_ipv4_peer_of_an_ipv6_listener_is_met_by_ipv4_rules() {
+    if !knee_testbed::kernel_is_ready() {
+        return;
+    }
+    let _dctcp = load("dctcp", "knee_p_map");
+    let cgroup = Cgroup::new();
+    let pair = hosts(&cgroup);
+    let rules = [
+        Rule { ecn: Ecn::PeersRunKnee, ..rule(&["10.99.0.0/24"], "knee_p_map") },
+        rule(&["::/0"], "bbr"),
+    ];
+    let _policy = Policy::attach(&rules, cgroup.path(), Scope::default()).unwrap();
+    let listener = pair.server.run(|| TcpListener::bind("[::]:0").unwrap());
+    let ends = connect_to(&pair, &listener, SERVER);
+    assert_eq!(ends.algorithms(), both("knee_p_map"));
+    assert!(ends.has_ecn(), "the answer for the request goes by the IPv4 rule, too");
+    assert_eq!(connect_to(&pair, &listener, SERVER_IPV6).algorithms(), both("bbr"));
+}
+
+#[test]
+fn prefixes_decide_who_negotiates_ecn() {
+    if !knee_testbed::kernel_is_ready() {
+        return;
+    }
+    let _dctcp = load("dctcp", "knee_p_pfx");
+    let cgroup = Cgroup::new();
+    let pair = hosts(&cgroup);
+    let rules = [
+        Rule { ecn: Ecn::PeersRunKnee, ..rule(&["10.99.0.0/24"], "knee_p_pfx") },
+        Rule { ecn: Ecn::Accept, ..rule(&["fd99::/64"], "knee_p_pfx") },
+    ];
+    let policy = Policy::attach(&rules, cgroup.path(), Scope::default()).unwrap();
+    let ends = connect(&pair, SERVER);
+    assert_eq!((ends.algorithms(), ends.has_ecn()), (both("knee_p_pfx"), true));
+    // Over IPv6 it would be granted, but nobody asks.
+    let ends = connect(&pair, SERVER_IPV6);
+    assert_eq!((ends.algorithms(), ends.has_ecn()), (both("reno"), false));
+    // A peer that asks, by its sysctl, is granted it, and then both ends have what DCTCP needs.
+    sysctl(&pair.client, "tcp_ecn", "1");
+    let ends = connect(&pair, SERVER_IPV6);
+    assert_eq!((ends.algorithms(), ends.has_ecn()), (both("knee_p_pfx"), true));
+    let hits = policy.hits().unwrap();
+    assert_eq!((hits[1].connected, hits[1].accepted, hits[1].without_ecn), (1, 1, 2), "{hits:?}");
+}
+
+#[test]
+fn listeners_get_the_algorithm_of_their_port() {
+    if !knee_testbed::kernel_is_ready() {
+        return;
+    }
+    let cgroup = Cgroup::new();
+    let pair = hosts(&cgroup);
+    let rules = [
+        Rule { listen: vec![7001..=7002], ..rule(&[], "cubic") },
+        Rule { listen: vec![0..=u16::MAX], ..rule(&[], "bbr") },
+    ];
+    let policy = Policy::attach(&rules, cgroup.path(), Scope::default()).unwrap();
+    for (port, expected) in [(7001, "cubic"), (7002, "cubic"), (7003, "bbr")] {
+        let listener = pair.server.run(move || TcpListener::bind((SERVER, port)).unwrap());
+        assert_eq!(chosen(&listener), expected);
+        // What it accepts has it, too; the client has no rule.
+        assert_eq!(connect_to(&pair, &listener, SERVER).algorithms(), pair_of("reno", expected));
+    }
+    let hits = policy.hits().unwrap();
+    assert_eq!((hits[0].listened, hits[1].listened), (2, 1));
+}
+
+#[test]
+fn an_algorithm_that_is_gone_is_counted_and_the_connection_lives() {
+    if !knee_testbed::kernel_is_ready() {
+        return;
+    }
+    let gone = load("reno", "knee_p_gone");
+    let cgroup = Cgroup::new();
+    let pair = hosts(&cgroup);
+    let rules = [rule(&["10.99.0.0/24"], "knee_p_gone")];
+    let policy = Policy::attach(&rules, cgroup.path(), Scope::default()).unwrap();
+    assert_eq!(connect(&pair, SERVER).algorithms(), both("knee_p_gone"));
+    drop(gone);
+    assert_eq!(connect(&pair, SERVER).algorithms(), both("reno"));
+    assert_eq!(policy.hits().unwrap()[0].failed, 2);
+}
+
+/// Not a test: the process that the next one kills.
+#[test]
+#[ignore = "holds a policy until it is killed"]
+fn holder() {
+    let Some(cgroup) = std::env::var_os("KNEE_P_CGROUP") else { return };
+    let rules = [Rule::everything("cubic")];
+    let _policy = Policy::attach(&rules, std::path::Path::new(&cgroup), Scope::default()).unwrap();
+    std::fs::write(std::path::Path::new(&cgroup).join("cgroup.max.descendants"), "7").unwrap();
+    std::thread::sleep(Duration::from_secs(60));
+}
+
+#[test]
+fn the_kernel_takes_the_policy_away_when_its_process_is_killed() {
+    if !knee_testbed::kernel_is_ready() {
+        return;
+    }
+    let cgroup = Cgroup::new();
+    let pair = hosts(&cgroup);
+    let mut holder = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "holder", "--ignored"])
+        .env("KNEE_P_CGROUP", cgroup.path())
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    // The holder says that it is ready by a setting of the cgroup that does nothing else.
+    let ready = || std::fs::read_to_string(cgroup.path().join("cgroup.max.descendants")).unwrap();
+    while ready().trim() != "7" {
+        assert!(holder.try_wait().unwrap().is_none(), "the holder ended early");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(connect(&pair, SERVER).algorithms(), both("cubic"));
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+    assert_eq!(connect(&pair, SERVER).algorithms(), both("reno"));
+}
+
+fn load_told(name: &str) -> Loaded {
+    let params = Algorithm::for_tests("told").default_params();
+    let embedded = Embedded::for_tests("told").unwrap();
+    Loaded::register(embedded, Build::Plain, name, &params).unwrap()
+}
+
+/// Where `told` shows the base RTT.
+fn ssthresh(socket: &TcpStream) -> u32 {
+    // SAFETY: all of it are numbers.
+    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+    let mut len = size_of_val(&info) as u32;
+    // SAFETY: the pointer and the length are those of the struct.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            (&raw mut info).cast(),
+            &raw mut len,
+        )
+    };
+    assert_eq!(result, 0);
+    info.tcpi_snd_ssthresh
+}
+
+#[test]
+fn an_algorithm_is_told_the_base_rtt_whichever_was_loaded_first() {
+    if !knee_testbed::kernel_is_ready() {
+        return;
+    }
+    let cgroup = Cgroup::new();
+    let pair = hosts(&cgroup);
+    let rules = [
+        Rule { base_rtt_us: 70, ..rule(&["10.99.0.2"], "knee_p_told") },
+        Rule { base_rtt_us: 90, ..rule(&["10.99.0.1"], "knee_p_told") },
+        rule(&["::/0"], "knee_p_told"),
+    ];
+    let attach = || Policy::attach(&rules, cgroup.path(), Scope::default()).unwrap();
+    let check = || {
+        let ends = connect(&pair, SERVER);
+        assert_eq!(ends.algorithms(), both("knee_p_told"));
+        assert_eq!((ssthresh(&ends.client), ssthresh(&ends.server)), (70, 90));
+        // Where nothing is said it is unknown.
+        let unknown = connect(&pair, SERVER_IPV6);
+        assert_eq!(unknown.algorithms(), both("knee_p_told"));
+        assert!(ssthresh(&unknown.client) > 1000 && ssthresh(&unknown.server) > 1000);
+    };
+    let first = load_told("knee_p_told");
+    let policy = attach();
+    check();
+    // The map lives on with the policy, and the next algorithm finds it.
+    drop(first);
+    let second = load_told("knee_p_told");
+    check();
+    // And the other way about.
+    drop(policy);
+    let _policy = attach();
+    check();
+    drop(second);
+}
+
+#[test]
+fn what_a_listener_accepts_has_its_base_rtt() {
+    if !knee_testbed::kernel_is_ready() {
+        return;
+    }
+    let cgroup = Cgroup::new();
+    let pair = hosts(&cgroup);
+    let _algorithm = load_told("knee_p_clone");
+    let rules = [Rule { base_rtt_us: 50, listen: vec![7010..=7010], ..rule(&[], "knee_p_clone") }];
+    let _policy = Policy::attach(&rules, cgroup.path(), Scope::default()).unwrap();
+    let listener = pair.server.run(|| TcpListener::bind((SERVER, 7010)).unwrap());
+    let ends = connect_to(&pair, &listener, SERVER);
+    assert_eq!(ends.algorithms(), pair_of("reno", "knee_p_clone"));
+    assert_eq!(ssthresh(&ends.server), 50);
 }

@@ -143,8 +143,8 @@ pub fn choose(socket: &impl AsRawFd, name: &str) {
     assert_eq!(result, 0, "{name}: {}", io::Error::last_os_error());
 }
 
-/// The congestion control of a connection.
-pub fn chosen(socket: &TcpStream) -> String {
+/// The congestion control of a connection or a listener.
+pub fn chosen(socket: &impl AsRawFd) -> String {
     let mut name = [0_u8; 16];
     let mut len = 16;
     // SAFETY: the pointer and the length are those of the array.

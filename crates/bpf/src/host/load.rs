@@ -270,7 +270,7 @@ pub(super) fn need_links(algorithm: &str, what: &str) -> Result<(), Error> {
 }
 
 /// Refuses what is no cgroup before anything is done.
-pub(super) fn check_cgroup(cgroup: &Path) -> Result<(), Error> {
+pub(crate) fn check_cgroup(cgroup: &Path) -> Result<(), Error> {
     if cgroup.join("cgroup.procs").exists() && cgroup.join("cgroup.type").exists()
         || mount_point("cgroup2").is_some_and(|root| root == cgroup)
     {

@@ -22,6 +22,7 @@ use rustix::io::Errno;
 
 pub use defaults::{available_algorithms, default_algorithm};
 pub use journal::{Entry, OldDefault};
+pub(crate) use load::check_cgroup;
 pub use load::{Done, Request};
 pub use status::{InUse, Origin, Status};
 pub use trial::{Ended, Note, Trial, TrialRequest};

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::os::fd::AsRawFd as _;
 use std::path::Path;
 
-use libbpf_rs::{Link, MapCore as _, MapFlags, Object, ObjectBuilder, OpenObject};
+use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder, OpenObject};
 
 use super::rule::{Ecn, Ports, Prefix, Rule};
 use crate::load::with_log;
@@ -222,7 +222,7 @@ fn twice(rules: &[Rule], first: u32, second: u32, what: &str) -> Error {
 }
 
 /// Whether each rule's algorithm is for connections with ECN only.
-fn needs_ecn(rules: &[Rule]) -> Result<Vec<bool>, Error> {
+pub(super) fn needs_ecn(rules: &[Rule]) -> Result<Vec<bool>, Error> {
     if rules.iter().all(|rule| rule.algorithm.is_none()) {
         return Ok(vec![false; rules.len()]);
     }
@@ -299,7 +299,7 @@ fn padded(text: &str, len: usize) -> Result<Vec<u8>, Error> {
 }
 
 /// Sums over the CPUs.
-pub(super) fn read_hits(map: &impl libbpf_rs::MapCore) -> Result<Vec<Hits>, Error> {
+pub(super) fn read_hits(map: &impl MapCore) -> Result<Vec<Hits>, Error> {
     let inspect = |source| Error::Inspect { what: "the policy's counters", source };
     let mut all = Vec::new();
     for index in 0..map.max_entries() {
@@ -322,4 +322,103 @@ pub(super) fn read_hits(map: &impl libbpf_rs::MapCore) -> Result<Vec<Hits>, Erro
         });
     }
     Ok(all)
+}
+
+/// The rules as they are in the kernel, in their order.
+pub(super) fn read_rules(
+    rules: &impl MapCore,
+    peers: &impl MapCore,
+    listeners: &impl MapCore,
+) -> Result<Vec<Rule>, Error> {
+    let mut all = Vec::new();
+    for index in 0..rules.max_entries() {
+        all.push(read_rule(&value_of(rules, &index.to_ne_bytes())?)?);
+    }
+    let (mut named, mut listened) = (vec![Vec::new(); all.len()], vec![Vec::new(); all.len()]);
+    for key in peers.keys() {
+        let (prefix, port) = read_peer(&key)?;
+        let index = u32_at(&value_of(peers, &key)?, 0)? as usize;
+        let rule: &mut Rule = all.get_mut(index).ok_or_else(not_ours)?;
+        rule.to.push(prefix);
+        named[index].push(port);
+    }
+    for key in listeners.keys() {
+        let index = u32_at(&value_of(listeners, &key)?, 0)? as usize;
+        listened.get_mut(index).ok_or_else(not_ours)?.push(u32_at(&key, 0)? as u16);
+    }
+    for (index, rule) in all.iter_mut().enumerate() {
+        rule.to.sort_unstable();
+        rule.to.dedup();
+        // Each prefix has every port of its rule.
+        rule.ports =
+            ranges(&mut named[index]).into_iter().filter(|ports| *ports != (0..=0)).collect();
+        let all_or = |ports: Ports| if ports == (0..=0) { 0..=u16::MAX } else { ports };
+        rule.listen = ranges(&mut listened[index]).into_iter().map(all_or).collect();
+    }
+    Ok(all)
+}
+
+fn value_of(map: &impl MapCore, key: &[u8]) -> Result<Vec<u8>, Error> {
+    let value = map.lookup(key, MapFlags::ANY);
+    value
+        .map_err(|source| Error::Inspect { what: "the policy's maps", source })?
+        .ok_or_else(not_ours)
+}
+
+fn u32_at(bytes: &[u8], offset: usize) -> Result<u32, Error> {
+    let word = bytes.get(offset..offset + 4).and_then(|word| word.try_into().ok());
+    word.map(u32::from_ne_bytes).ok_or_else(not_ours)
+}
+
+fn read_rule(bytes: &[u8]) -> Result<Rule, Error> {
+    let text = |from: usize, len: usize| {
+        let field = bytes.get(from..from + len).unwrap_or(&[]);
+        let end = field.iter().position(|byte| *byte == 0).unwrap_or(field.len());
+        String::from_utf8_lossy(&field[..end]).into_owned()
+    };
+    let flags = u32_at(bytes, ALGORITHM_BYTES + NAME_BYTES + 4)?;
+    Ok(Rule {
+        name: text(ALGORITHM_BYTES, NAME_BYTES),
+        algorithm: Some(text(0, ALGORITHM_BYTES)).filter(|name| !name.is_empty()),
+        ecn: match flags & (ECN_ACCEPT | ECN_CONNECT) {
+            0 => Ecn::Host,
+            ECN_ACCEPT => Ecn::Accept,
+            _ => Ecn::PeersRunKnee,
+        },
+        base_rtt_us: u32_at(bytes, ALGORITHM_BYTES + NAME_BYTES)?,
+        yields: flags & YIELDS != 0,
+        ..Rule::default()
+    })
+}
+
+/// The reverse of `peer_bytes`.
+fn read_peer(key: &[u8]) -> Result<(Prefix, u16), Error> {
+    let bits = u32_at(key, 0)?.checked_sub(BITS_BEFORE_ADDRESS).ok_or_else(not_ours)?;
+    let short = |offset: usize| {
+        let bytes = key.get(offset..offset + 2).and_then(|bytes| bytes.try_into().ok());
+        bytes.map(u16::from_ne_bytes).ok_or_else(not_ours)
+    };
+    let (is_ipv6, port) = (short(4)? == family(true), short(6)?);
+    let address: IpAddr = if is_ipv6 {
+        <[u8; 16]>::try_from(key.get(8..24).unwrap_or(&[])).map_err(|_| not_ours())?.into()
+    } else {
+        <[u8; 4]>::try_from(key.get(8..12).unwrap_or(&[])).map_err(|_| not_ours())?.into()
+    };
+    Ok((Prefix::new(address, bits as u8), port))
+}
+
+/// Neighbours together.
+fn ranges(ports: &mut Vec<u16>) -> Vec<Ports> {
+    ports.sort_unstable();
+    ports.dedup();
+    let mut ranges: Vec<Ports> = Vec::new();
+    for port in ports {
+        match ranges.last_mut() {
+            Some(last) if last.end().checked_add(1) == Some(*port) && *last.start() > 0 => {
+                *last = *last.start()..=*port;
+            }
+            _ => ranges.push(*port..=*port),
+        }
+    }
+    ranges
 }

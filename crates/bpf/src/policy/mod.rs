@@ -1,7 +1,8 @@
 //! Which connections get which algorithm, and ECN: `programs/policy.bpf.c` on a cgroup.
 //!
 //! A [`Rule`] names peers by prefix, services by port, or ports listened on. [`Policy::attach`]
-//! brings rules into the kernel for as long as the value, or its process, lives.
+//! brings rules into the kernel for as long as the value, or its process, lives. [`apply`] makes those
+//! of a [`File`] the host's until [`clear`]; [`show`] reads them back from the kernel.
 //!
 //! ```no_run
 //! use knee_bpf::policy::{Policy, Rule, Scope};
@@ -15,7 +16,11 @@
 //! ```
 
 mod attach;
+mod file;
+mod host;
 mod rule;
 
 pub use attach::{Hits, Policy, Scope};
+pub use file::{Entry, File};
+pub use host::{Attached, Options, apply, clear, show};
 pub use rule::{Ecn, Ports, Prefix, Rule};

@@ -21,6 +21,10 @@ impl Prefix {
     /// Every IPv6 address.
     pub const ALL_IPV6: Prefix = Prefix { address: IpAddr::V6(Ipv6Addr::UNSPECIFIED), bits: 0 };
 
+    pub(super) fn new(address: IpAddr, bits: u8) -> Prefix {
+        Prefix { address, bits }
+    }
+
     /// Its first address.
     pub fn address(&self) -> IpAddr {
         self.address

@@ -2,6 +2,7 @@
 
 mod confirm;
 mod load;
+mod policy;
 mod status;
 mod unload;
 
@@ -20,6 +21,8 @@ pub(crate) enum Command {
     Confirm(confirm::Args),
     /// Undo a load: the host is as it was before.
     Unload(unload::Args),
+    /// Choose by rules which connections get which algorithm and ECN.
+    Policy(policy::Args),
     /// Show what knee has loaded into this kernel, and who uses it.
     Status(status::Args),
 }
@@ -30,6 +33,7 @@ impl Command {
             Command::Load(args) => load::run(args),
             Command::Confirm(args) => confirm::run(args).map(|()| DONE),
             Command::Unload(args) => unload::run(args).map(|()| DONE),
+            Command::Policy(args) => policy::run(args).map(|()| DONE),
             Command::Status(args) => status::run(args).map(|()| DONE),
         }
     }

@@ -1,0 +1,268 @@
+//! The policy of this host: pinned links, one per cgroup, that outlive the process.
+//!
+//! All state is in the kernel. A link's pin is named by the number of its cgroup; the rules are read
+//! back from the maps of its program.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use libbpf_rs::query::{LinkTypeInfo, ProgInfoIter, ProgInfoQueryOptions};
+use libbpf_rs::{Link, MapCore as _, MapHandle, Object};
+
+use super::attach::{Hits, Scope, attach, load, needs_ecn, read_hits, read_rules};
+use super::file::{Entry, File};
+use super::rule::{Ecn, Rule};
+use crate::Error;
+use crate::host::{Host, available_algorithms, check_cgroup, mount_point};
+
+/// Below what knee pins, and longer than the name of an algorithm can be.
+const PINS: &str = "policies_of_cgroups";
+
+/// What [`apply`] is asked for beside the file.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// The cgroup directory whose sockets the policy is for; None: all, by the root of cgroup2.
+    pub cgroup: Option<PathBuf>,
+    /// Allows algorithms that need ECN towards the Internet.
+    pub i_know: bool,
+    /// Checks everything and loads the program, but attaches it to nothing.
+    pub dry_run: bool,
+}
+
+/// The rules of one cgroup.
+#[derive(Clone, Debug)]
+pub struct Attached {
+    /// Its directory; None: it was removed.
+    pub cgroup: Option<PathBuf>,
+    /// Rules with what they did, in the order of the file.
+    pub rules: Vec<(Rule, Hits)>,
+}
+
+/// Puts the file's rules in the place of those that are there. Every check comes before the first
+/// change. New connections see the old or the new rules of their cgroup, never none and never a
+/// mixture. Returns the cgroups and how many rules each got.
+///
+/// # Errors
+/// [`Error::Policy`] for a file that is wrong or that this host cannot carry out,
+/// [`Error::NoBpffs`], [`Error::Locked`], and those of loading and pinning.
+pub fn apply(host: &Host, file: &File, options: &Options) -> Result<Vec<(PathBuf, usize)>, Error> {
+    let root = match &options.cgroup {
+        Some(path) => path.clone(),
+        None => mount_point("cgroup2").ok_or_else(no_cgroup2)?,
+    };
+    let pins = host.pins()?.join(PINS);
+    let _lock = if options.dry_run { None } else { Some(host.lock()?) };
+    check_algorithms(file)?;
+    if !options.i_know {
+        check_internet(file)?;
+    }
+    let mut groups: BTreeMap<PathBuf, Vec<Rule>> = BTreeMap::new();
+    for entry in &file.entries {
+        let directory = entry.cgroup.as_ref().map_or(root.clone(), |below| root.join(below));
+        check_cgroup(&directory).map_err(|why| match entry.cgroup {
+            Some(_) => file.error(entry, &why.to_string()),
+            None => why,
+        })?;
+        groups.entry(directory).or_default().push(entry.rule.clone());
+    }
+    let applied = groups.iter().map(|(path, rules)| (path.clone(), rules.len())).collect();
+    let mut loaded = Vec::new();
+    for (directory, rules) in groups {
+        loaded.push((directory, load(&rules, Scope::default())?));
+    }
+    if !options.dry_run {
+        replace(&pins, &loaded)?;
+    }
+    Ok(applied)
+}
+
+/// What is applied.
+///
+/// # Errors
+/// [`Error::File`], [`Error::BadObject`] and [`Error::Inspect`].
+pub fn show(host: &Host) -> Result<Vec<Attached>, Error> {
+    let Ok(pins) = host.pins() else { return Ok(Vec::new()) };
+    let mut all = Vec::new();
+    for pin in pins_in(&pins.join(PINS))? {
+        // It may be gone by now.
+        let Ok(link) = Link::open(&pin) else { continue };
+        all.push(read(&link)?);
+    }
+    all.sort_by(|a, b| a.cgroup.cmp(&b.cgroup));
+    Ok(all)
+}
+
+/// Takes every rule away and returns from how many cgroups. Connections keep what they have.
+///
+/// # Errors
+/// [`Error::File`] and [`Error::Locked`].
+pub fn clear(host: &Host) -> Result<usize, Error> {
+    let Ok(knees) = host.pins() else { return Ok(0) };
+    let directory = knees.join(PINS);
+    if !directory.exists() {
+        return Ok(0);
+    }
+    let _lock = host.lock()?;
+    let pins = pins_in(&directory)?;
+    for pin in &pins {
+        detach(pin)?;
+    }
+    fs::remove_dir(&directory).map_err(|source| Error::File { path: directory, source })?;
+    // What else knee has pinned keeps this one.
+    let _ = fs::remove_dir(knees);
+    Ok(pins.len())
+}
+
+/// First what may fail and can be undone by doing nothing more, then the rest.
+fn replace(pins: &Path, loaded: &[(PathBuf, Object)]) -> Result<(), Error> {
+    let inspect = |source| Error::Inspect { what: "the link of the policy", source };
+    let (mut fresh, mut keep) = (Vec::new(), Vec::new());
+    for (directory, object) in loaded {
+        let pin = pins.join(cgroup_id(directory)?.to_string());
+        match Link::open(&pin).ok().filter(is_attached) {
+            Some(link) => keep.push((pin, link, object)),
+            None => fresh.push((pin, attach(object, directory)?)),
+        }
+    }
+    fs::create_dir_all(pins).map_err(|source| Error::File { path: pins.to_owned(), source })?;
+    let mut current = Vec::new();
+    for (pin, mut link, object) in keep {
+        let program = object.progs_mut().next().expect("the object was attached or will be");
+        link.update_prog(&program).map_err(inspect)?;
+        current.push(pin);
+    }
+    for (pin, mut link) in fresh {
+        // Of a cgroup that was removed, whose number came back.
+        let _ = fs::remove_file(&pin);
+        link.pin(&pin).map_err(|source| Error::Pin { path: pin.clone(), source })?;
+        current.push(pin);
+    }
+    for pin in pins_in(pins)? {
+        if !current.contains(&pin) {
+            detach(&pin)?;
+        }
+    }
+    Ok(())
+}
+
+/// Not only removes the pin, after which the kernel detaches some time later.
+fn detach(pin: &Path) -> Result<(), Error> {
+    if let Ok(link) = Link::open(pin) {
+        // It has nothing to detach from if its cgroup was removed.
+        let _ = link.detach();
+    }
+    fs::remove_file(pin).map_err(|source| Error::File { path: pin.to_owned(), source })
+}
+
+fn pins_in(directory: &Path) -> Result<Vec<PathBuf>, Error> {
+    match fs::read_dir(directory) {
+        Ok(entries) => Ok(entries.filter_map(|entry| Some(entry.ok()?.path())).collect()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(source) => Err(Error::File { path: directory.to_owned(), source }),
+    }
+}
+
+/// The kernel detaches a link when its cgroup is removed.
+fn is_attached(link: &Link) -> bool {
+    attached_to(link).is_some()
+}
+
+fn attached_to(link: &Link) -> Option<u64> {
+    match link.info().ok()?.info {
+        LinkTypeInfo::Cgroup(about) => Some(about.cgroup_id).filter(|id| *id != 0),
+        _ => None,
+    }
+}
+
+fn read(link: &Link) -> Result<Attached, Error> {
+    let inspect = |source| Error::Inspect { what: "the policy", source };
+    let program = link.info().map_err(inspect)?.prog_id;
+    let options = ProgInfoQueryOptions::default().include_map_ids(true);
+    let info = ProgInfoIter::with_query_opts(options).find(|info| info.id == program);
+    let mut maps: Vec<MapHandle> = Vec::new();
+    for id in info.map_or_else(Vec::new, |info| info.map_ids) {
+        maps.push(MapHandle::from_map_id(id).map_err(inspect)?);
+    }
+    let named = |name: &str| maps.iter().find(|map| map.name() == name);
+    let (Some(rules), Some(peers), Some(listeners), Some(hits)) =
+        (named("rules"), named("peers"), named("listeners"), named("rule_hits"))
+    else {
+        return Err(Error::BadObject { what: "a pinned policy is not one of this knee".into() });
+    };
+    let rules = read_rules(rules, peers, listeners)?;
+    let rules = rules.into_iter().zip(read_hits(hits)?).collect();
+    Ok(Attached { cgroup: attached_to(link).and_then(cgroup_of), rules })
+}
+
+/// The file's algorithms, as far as the kernel has to know them.
+fn check_algorithms(file: &File) -> Result<(), Error> {
+    let names = available_algorithms()?;
+    let unknown =
+        |entry: &&Entry| entry.rule.algorithm.as_ref().is_some_and(|name| !names.contains(name));
+    let Some(entry) = file.entries.iter().find(unknown) else { return Ok(()) };
+    let name = entry.rule.algorithm.as_deref().unwrap_or("");
+    let message = format!(
+        "algorithm = \"{name}\": the kernel has {}; load it first (knee load)",
+        names.join(", ")
+    );
+    Err(file.error(entry, &message))
+}
+
+/// RFC 8257 section 5: DCTCP is for networks under one hand.
+fn check_internet(file: &File) -> Result<(), Error> {
+    const WHY: &str = "an algorithm that needs ECN is not for the Internet (RFC 8257 section 5)";
+    const WAY_OUT: &str = "or give --i-know";
+    let rules: Vec<Rule> = file.entries.iter().map(|entry| entry.rule.clone()).collect();
+    for (entry, needs_ecn) in file.entries.iter().zip(needs_ecn(&rules)?) {
+        let rule = &entry.rule;
+        if let Some(wide) = rule.to.iter().find(|prefix| prefix.must_reach_the_internet()) {
+            let why = match (needs_ecn, rule.ecn) {
+                (true, _) => WHY,
+                (false, Ecn::PeersRunKnee) => "not all peers run knee there",
+                (false, _) => continue,
+            };
+            let message = format!(
+                "{wide} reaches the Internet, and {why}; name prefixes of at least /8 (IPv6: /7), \
+                 {WAY_OUT}"
+            );
+            return Err(file.error(entry, &message));
+        }
+        if needs_ecn && !rule.listen.is_empty() {
+            let message = format!(
+                "listeners may be reached from anywhere, and {WHY}; name the peers in `to` \
+                 instead of `listen`, {WAY_OUT}"
+            );
+            return Err(file.error(entry, &message));
+        }
+    }
+    Ok(())
+}
+
+/// The kernel's number of a cgroup is the inode of its directory.
+fn cgroup_id(directory: &Path) -> Result<u64, Error> {
+    let about = fs::metadata(directory);
+    let about = about.map_err(|source| Error::File { path: directory.to_owned(), source })?;
+    Ok(about.ino())
+}
+
+fn cgroup_of(id: u64) -> Option<PathBuf> {
+    let mut todo = vec![mount_point("cgroup2")?];
+    while let Some(directory) = todo.pop() {
+        if fs::metadata(&directory).is_ok_and(|about| about.ino() == id) {
+            return Some(directory);
+        }
+        let below = fs::read_dir(&directory).into_iter().flatten().flatten();
+        let is_dir = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
+        todo.extend(below.filter(is_dir).map(|entry| entry.path()));
+    }
+    None
+}
+
+fn no_cgroup2() -> Error {
+    let what = "a policy acts on cgroups, but cgroup2 is not mounted: \
+                mount -t cgroup2 none /sys/fs/cgroup";
+    Error::Policy { what: what.to_owned() }
+}

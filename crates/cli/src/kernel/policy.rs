@@ -1,0 +1,166 @@
+//! `knee policy`.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use clap::Subcommand;
+use knee_bpf::host::Host;
+use knee_bpf::policy::{self, Attached, Ecn, File, Hits, Options, Ports, Rule};
+use serde_json::{Value as Json, json};
+
+use crate::{Failure, print};
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Put the rules of a file (docs/policy.md) in the place of those that are there.
+    Apply {
+        /// The file.
+        file: PathBuf,
+        /// The cgroup whose sockets it is for [default: the root of cgroup2, so all].
+        #[arg(long, value_name = "PATH")]
+        cgroup: Option<PathBuf>,
+        /// Allow algorithms that need ECN towards the Internet.
+        #[arg(long)]
+        i_know: bool,
+        /// Check everything, change nothing.
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Show the rules as the kernel has them, and how often each decided.
+    Show {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Take all rules away. Connections keep what they have.
+    Clear,
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let host = Host::here();
+    match &args.action {
+        Action::Apply { file, cgroup, i_know, dry_run } => {
+            let file = File::read(file)?;
+            let options = Options { cgroup: cgroup.clone(), i_know: *i_know, dry_run: *dry_run };
+            let mut out = String::new();
+            for (cgroup, rules) in policy::apply(&host, &file, &options)? {
+                let would = if *dry_run { "would apply" } else { "applied" };
+                let _ = writeln!(out, "{would} {} to {}", count(rules, "rule"), cgroup.display());
+            }
+            print(&out)
+        }
+        Action::Show { json: true } => {
+            let all: Vec<Json> = policy::show(&host)?.iter().map(attached_json).collect();
+            print(&format!("{}\n", json!({ "policies": all })))
+        }
+        Action::Show { json: false } => print(&text(&policy::show(&host)?)),
+        Action::Clear => print(&format!("cleared {}\n", count(policy::clear(&host)?, "cgroup"))),
+    }
+}
+
+fn count(number: usize, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
+
+fn text(all: &[Attached]) -> String {
+    if all.is_empty() {
+        return "no policy is applied\n".to_owned();
+    }
+    let mut out = String::new();
+    for one in all {
+        let _ = match &one.cgroup {
+            Some(path) => writeln!(out, "{}", path.display()),
+            None => writeln!(out, "a cgroup that was removed (the next apply or clear tidies up)"),
+        };
+        for (index, (rule, hits)) in one.rules.iter().enumerate() {
+            let name = if rule.name.is_empty() { "" } else { " " };
+            let _ = writeln!(out, "  rule {}{name}{}: {}", index + 1, rule.name, says(rule));
+            let _ = writeln!(out, "    {}", did(hits));
+        }
+    }
+    out
+}
+
+fn says(rule: &Rule) -> String {
+    let mut parts = Vec::new();
+    if !rule.to.is_empty() {
+        let to: Vec<String> = rule.to.iter().map(ToString::to_string).collect();
+        parts.push(format!("to {}", to.join(", ")));
+    }
+    if !rule.ports.is_empty() {
+        parts.push(format!("ports {}", ports(&rule.ports).join(", ")));
+    }
+    if !rule.listen.is_empty() {
+        parts.push(format!("listen {}", ports(&rule.listen).join(", ")));
+    }
+    parts.push(rule.algorithm.clone().unwrap_or_else(|| "default".to_owned()));
+    parts.extend(Some(ecn(rule.ecn)).filter(|_| rule.ecn != Ecn::Host).map(|e| format!("ecn {e}")));
+    parts.extend(Some(rule.base_rtt_us).filter(|us| *us > 0).map(|us| format!("base RTT {us} us")));
+    parts.join("; ")
+}
+
+fn did(hits: &Hits) -> String {
+    let mut parts = vec![
+        format!("{} connected", hits.connected),
+        format!("{} accepted", hits.accepted),
+        format!("{} listening", hits.listened),
+    ];
+    let more = [
+        (hits.without_ecn, "without ECN, left at the default"),
+        (hits.yielded, "left to their program's choice"),
+        (hits.failed, "refused by the kernel"),
+    ];
+    parts.extend(more.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")));
+    parts.join(", ")
+}
+
+fn ports(ports: &[Ports]) -> Vec<String> {
+    let one = |ports: &Ports| match (*ports.start(), *ports.end()) {
+        (0, u16::MAX) => "all".to_owned(),
+        (first, last) if first == last => first.to_string(),
+        (first, last) => format!("{first}-{last}"),
+    };
+    ports.iter().map(one).collect()
+}
+
+fn ecn(ecn: Ecn) -> &'static str {
+    match ecn {
+        Ecn::Host => "host",
+        Ecn::Accept => "grant",
+        Ecn::PeersRunKnee => "peers run knee",
+    }
+}
+
+fn attached_json(one: &Attached) -> Json {
+    let rules: Vec<Json> = one.rules.iter().map(|(rule, hits)| rule_json(rule, hits)).collect();
+    json!({ "cgroup": one.cgroup, "rules": rules })
+}
+
+fn rule_json(rule: &Rule, hits: &Hits) -> Json {
+    let mut all = json!({
+        "name": rule.name,
+        "to": rule.to.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "ports": ports(&rule.ports),
+        "listen": ports(&rule.listen),
+        "algorithm": rule.algorithm.as_deref().unwrap_or("default"),
+        "ecn": ecn(rule.ecn),
+        "hits": {
+            "connected": hits.connected,
+            "accepted": hits.accepted,
+            "listened": hits.listened,
+            "without_ecn": hits.without_ecn,
+            "yielded": hits.yielded,
+            "failed": hits.failed,
+        },
+    });
+    if rule.base_rtt_us > 0 {
+        all["base_rtt_us"] = rule.base_rtt_us.into();
+    }
+    all
+}

@@ -1,0 +1,323 @@
+//! `knee policy` on the running kernel: what is applied acts on real connections, and goes.
+
+#![cfg(feature = "kernel")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "all of this is test code, also outside of marked functions"
+)]
+
+use std::fs;
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use knee_testbed::cgroup::Cgroup;
+use knee_testbed::net::{self, Pair, SERVER, SERVER_IPV6, chosen};
+use knee_testbed::sandbox::Sandbox;
+
+/// A host for `knee policy`, and a cgroup to apply it to.
+struct Place {
+    sandbox: Sandbox,
+    cgroup: Cgroup,
+}
+
+impl Place {
+    fn new() -> Place {
+        Place { sandbox: Sandbox::new(env!("CARGO_BIN_EXE_knee")), cgroup: Cgroup::new() }
+    }
+
+    fn write(&self, name: &str, text: &str) -> PathBuf {
+        // Beside the BPF file system, and gone with it.
+        let path = self.sandbox.bpffs().parent().unwrap().join(name);
+        fs::write(&path, text).unwrap();
+        path
+    }
+
+    /// The line that applies a file to the cgroup.
+    fn line(&self, file: &Path) -> String {
+        format!("policy apply {} --cgroup {}", file.display(), self.cgroup.path().display())
+    }
+
+    fn apply(&self, file: &Path) -> String {
+        self.sandbox.knee(&self.line(file)).done()
+    }
+
+    fn show(&self) -> String {
+        self.sandbox.knee("policy show").done()
+    }
+
+    /// The rules in the kernel, as JSON.
+    fn shown(&self) -> serde_json::Value {
+        serde_json::from_str(&self.sandbox.knee("policy show --json").done()).unwrap()
+    }
+
+    fn clear(&self) -> String {
+        self.sandbox.knee("policy clear").done()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = self.sandbox.command("policy clear").output();
+    }
+}
+
+fn hosts(cgroup: &Cgroup) -> Pair {
+    let pair = Pair::new("reno", net::Path::default(), net::Path::default());
+    cgroup.take(&pair.client);
+    cgroup.take(&pair.server);
+    pair
+}
+
+/// The algorithms of both ends of a connection: who opens and who accepts.
+fn algorithms(pair: &Pair, address: &'static str) -> (String, String) {
+    let listener = pair.server.run(move || TcpListener::bind((address, 0)).unwrap());
+    let port = listener.local_addr().unwrap().port();
+    let client = pair.client.run(move || TcpStream::connect((address, port)).unwrap());
+    (chosen(&client), chosen(&listener.accept().unwrap().0))
+}
+
+fn pair_of(client: &str, server: &str) -> (String, String) {
+    (client.to_owned(), server.to_owned())
+}
+
+const BY_FAMILY: &str = "\
+[[rule]]
+name = \"rack\"
+to = \"10.99.0.0/24\"
+algorithm = \"cubic\"
+
+[[rule]]
+to = [\"fd99::2\", \"fd98::/16\"]
+ports = [\"1024-1026\", 1027, 9]
+algorithm = \"bbr\"
+base_rtt = \"1.5 ms\"
+ecn = \"grant\"
+
+[[rule]]
+name = \"the rest\"
+to = \"everything\"
+listen = [7, 80]
+algorithm = \"default\"
+";
+
+#[test]
+fn what_is_applied_acts_is_shown_and_goes() {
+    if !knee_testbed::kernel_is_ready() {
+        return;
+    }
+    let place = Place::new();
+    let pair = hosts(&place.cgroup);
+    assert_eq!(place.show(), "no policy is applied\n");
+    let file = place.write("policy.toml", BY_FAMILY);
+    let path = place.cgroup.path().display().to_string();
+
+    let said = place.sandbox.knee(&(place.line(&file) + " --dry-run")).done();
+    assert_eq!(said, format!("would apply 3 rules to {path}\n"));
+    assert_eq!(place.show(), "no policy is applied\n");
+    assert!(!place.sandbox.bpffs().join("knee").exists());
+
+    for _ in 0..2 {
+        assert_eq!(place.apply(&file), format!("applied 3 rules to {path}\n"));
+        assert_eq!(algorithms(&pair, SERVER), pair_of("cubic", "cubic"));
+        assert_eq!(algorithms(&pair, SERVER_IPV6), pair_of("reno", "reno"));
+    }
+    assert_eq!(
+        place.show(),
+        format!(
+            "{path}
+  rule 1 rack: to 10.99.0.0/24; cubic
+    1 connected, 1 accepted, 0 listening
+  rule 2: to fd98::/16, fd99::2/128; ports 9, 1024-1027; bbr; ecn grant; base RTT 1500 us
+    0 connected, 0 accepted, 0 listening
+  rule 3 the rest: to 0.0.0.0/0, ::/0; listen 7, 80; default
+    1 connected, 1 accepted, 0 listening
+"
+        )
+    );
+    let rule = &place.shown()["policies"][0]["rules"][1];
+    assert_eq!(rule["base_rtt_us"], 1500);
+    assert_eq!(rule["ports"], serde_json::json!(["9", "1024-1027"]));
+
+    // Another file replaces it all.
+    let text = "[[rule]]\nto = \"fd99::/64\"\nalgorithm = \"bbr\"\n";
+    place.apply(&place.write("other.toml", text));
+    assert_eq!(algorithms(&pair, SERVER), pair_of("reno", "reno"));
+    assert_eq!(algorithms(&pair, SERVER_IPV6), pair_of("bbr", "bbr"));
+
+    assert_eq!(place.clear(), "cleared 1 cgroup\n");
+    assert_eq!(algorithms(&pair, SERVER_IPV6), pair_of("reno", "reno"));
+    assert!(!place.sandbox.bpffs().join("knee").exists());
+    assert_eq!(place.clear(), "cleared 0 cgroups\n");
+}
+
+#[test]
+fn the_innermost_cgroup_decides_and_its_removal_is_survived() {
+    if !knee_testbed::kernel_is_ready() {
+        return;
+    }
+    let place = Place::new();
+    let outer = &place.cgroup;
+    let inner = outer.child("inner");
+    let pair = hosts(outer);
+    inner.take(&pair.server);
+    let text = "\
+[[rule]]
+to = \"everything\"
+algorithm = \"cubic\"
+
+[[rule]]
+to = \"10.99.0.1\"
+algorithm = \"bbr\"
+cgroup = \"inner\"
+";
+    let file = place.write("policy.toml", text);
+    place.apply(&file);
+    assert_eq!(algorithms(&pair, SERVER), pair_of("cubic", "bbr"));
+    // The inner one has no rule for this peer, so the outer one's applies.
+    assert_eq!(algorithms(&pair, SERVER_IPV6), pair_of("cubic", "cubic"));
+
+    outer.take(&pair.server);
+    drop(inner);
+    assert_eq!(algorithms(&pair, SERVER), pair_of("cubic", "cubic"));
+    let error = place.sandbox.knee(&place.line(&file)).refused();
+    assert!(error.contains("policy.toml:5: rule 2: /"), "{error}");
+    assert!(error.contains("/inner: not a directory of cgroup2"), "{error}");
+    assert_eq!(algorithms(&pair, SERVER), pair_of("cubic", "cubic"), "a refusal changes nothing");
+
+    let gone =
+        || place.shown()["policies"].as_array().unwrap().iter().any(|one| one["cgroup"].is_null());
+    // The kernel detaches once the last socket that was in it is gone.
+    let mut patience = 100;
+    while !gone() && patience > 0 {
+        thread::sleep(std::time::Duration::from_millis(20));
+        patience -= 1;
+    }
+    assert!(gone(), "{}", place.shown());
+    let outer_only = place.write("outer.toml", text.split("\n\n").next().unwrap());
+    place.apply(&outer_only);
+    assert!(!gone());
+    assert_eq!(place.clear(), "cleared 1 cgroup\n");
+}
+
+#[test]
+fn no_connection_falls_between_the_old_rules_and_the_new() {
+    if !knee_testbed::kernel_is_ready() {
+        return;
+    }
+    let place = Place::new();
+    let pair = hosts(&place.cgroup);
+    let rules =
+        |algorithm: &str| format!("[[rule]]\nto = \"everything\"\nalgorithm = \"{algorithm}\"\n");
+    let both = [place.write("cubic.toml", &rules("cubic")), place.write("bbr.toml", &rules("bbr"))];
+    place.apply(&both[0]);
+    let done = AtomicBool::new(false);
+    let connections = thread::scope(|scope| {
+        let load = scope.spawn(|| {
+            let mut connections = 0;
+            while !done.load(Ordering::Relaxed) {
+                let (client, server) = algorithms(&pair, SERVER);
+                assert!(["cubic", "bbr"].contains(&client.as_str()), "{client}");
+                assert!(["cubic", "bbr"].contains(&server.as_str()), "{server}");
+                connections += 1;
+            }
+            connections
+        });
+        // Two at a time, which take turns.
+        for _ in 0..10 {
+            let start = |file: &PathBuf| {
+                let mut command = place.sandbox.command(&place.line(file));
+                command.stdout(std::process::Stdio::null()).spawn().unwrap()
+            };
+            for mut child in both.each_ref().map(start) {
+                assert!(child.wait().unwrap().success());
+            }
+            assert_eq!(place.shown()["policies"].as_array().unwrap().len(), 1);
+        }
+        done.store(true, Ordering::Relaxed);
+        load.join().unwrap()
+    });
+    assert!(connections > 20, "{connections}");
+    place.clear();
+}
+
+#[test]
+fn files_that_cannot_be_carried_out_are_refused_in_a_sentence() {
+    if !knee_testbed::kernel_is_ready() {
+        return;
+    }
+    let place = Place::new();
+    let at = |text: &str| {
+        let file = place.write("p.toml", text);
+        let error = place.sandbox.knee(&place.line(&file)).refused();
+        assert_eq!(error.lines().count(), 1, "{error}");
+        error.trim_end().rsplit_once("p.toml:").map_or(error.clone(), |(_, rest)| rest.to_owned())
+    };
+    for (text, expected) in [
+        ("", "1: no rules: write [[rule]] and what it is for"),
+        ("rule = 1\n", "1: rule = 1: must be a list of tables, each begun by [[rule]]"),
+        ("[[rules]]\n", "1: rules: unknown key; did you mean \"rule\"?"),
+        (
+            "[[rule]]\nto = \"10.0.0.0/8\"\nalgoritm = \"cubic\"\n",
+            "3: rule 1.algoritm: unknown key; did you mean \"algorithm\"?",
+        ),
+        (
+            "[[rule]]\nalgorithm = \"cubic\"\n",
+            "1: rule 1: says nothing about whom it is for, as to = [\"10.0.0.0/8\"], to = \
+             \"everything\" or listen = [5201]",
+        ),
+        (
+            "[[rule]]\nto = [\"::/0\", \"10.0.0.1/8\"]\nalgorithm = \"cubic\"\n",
+            "2: rule 1.to = \"10.0.0.1/8\": has bits set beyond its length; the prefix is \
+             10.0.0.0/8",
+        ),
+        (
+            "[[rule]]\nto = \"10.0.0.0/33\"\nalgorithm = \"cubic\"\n",
+            "2: rule 1.to = \"10.0.0.0/33\": must have a length from /0 to /32",
+        ),
+        (
+            "[[rule]]\nto = \"::/0\"\nports = [0]\nalgorithm = \"cubic\"\n",
+            "3: rule 1.ports = 0: must be a port from 1 to 65535, a range as \"8000-8099\"",
+        ),
+        (
+            "[[rule]]\nto = \"::/0\"\nports = [\"90-80\"]\nalgorithm = \"cubic\"\n",
+            "3: rule 1.ports = \"90-80\": must be a port from 1 to 65535, a range as \"8000-8099\"",
+        ),
+        (
+            "[[rule]]\nto = \"::/0\"\nalgorithm = \"cubic\"\nbase_rtt = \"50\"\n",
+            "4: rule 1.base_rtt = \"50\": must be a time from \"1 us\" to \"60000 ms\", in us or ms",
+        ),
+        (
+            "[[rule]]\nto = \"::/0\"\nalgorithm = \"cubic\"\necn = \"on\"\n",
+            "4: rule 1.ecn = \"on\": must be one of \"host\", \"grant\", \"peers run knee\"",
+        ),
+        (
+            "[[rule]]\nto = \"::/0\"\nalgorithm = \"cubic\"\ncgroup = \"../x\"\n",
+            "4: rule 1.cgroup = \"../x\": must be a path below the policy's cgroup, as \
+             \"system.slice/nginx.service\"",
+        ),
+        (
+            "[[rule]]\nto = \"0.0.0.0/0\"\nalgorithm = \"cubic\"\necn = \"peers run knee\"\n",
+            "1: rule 1: 0.0.0.0/0 reaches the Internet, and not all peers run knee there; name \
+             prefixes of at least /8 (IPv6: /7), or give --i-know",
+        ),
+    ] {
+        assert_eq!(at(text), expected, "{text}");
+    }
+    let unknown = at("\n[[rule]]\nto = \"::/0\"\nalgorithm = \"knee_p_none\"\n");
+    assert!(
+        unknown.starts_with("2: rule 1: algorithm = \"knee_p_none\": the kernel has reno"),
+        "{unknown}"
+    );
+    let twice = "[[rule]]\nname = \"a\"\nto = \"::/0\"\nalgorithm = \"cubic\"\n\
+                 [[rule]]\nto = \"everything\"\nalgorithm = \"reno\"\n";
+    assert_eq!(at(twice), "knee: rule 1 (a) and rule 2 both name ::/0: keep it once\n");
+    assert!(at("[[rule]\n").starts_with("1: not TOML: "), "{}", at("[[rule]\n"));
+    assert_eq!(place.show(), "no policy is applied\n");
+
+    let file = place.write("p.toml", "[[rule]]\nto = \"::/0\"\nalgorithm = \"cubic\"\n");
+    let no_cgroup = format!("policy apply {} --cgroup /tmp", file.display());
+    let error = place.sandbox.knee(&no_cgroup).refused();
+    assert!(error.starts_with("knee: /tmp: not a directory of cgroup2"), "{error}");
+}
