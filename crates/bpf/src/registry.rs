@@ -179,7 +179,8 @@ impl Layout {
     }
 
     fn algorithm(&self, map_id: u32, table: &str, value: &[u8]) -> Registered {
-        let programs = self.functions.iter().map(|(member, at)| (member.clone(), u32_at(value, *at)));
+        let programs =
+            self.functions.iter().map(|(member, at)| (member.clone(), u32_at(value, *at)));
         Registered {
             name: self.name(value),
             algorithm: table.trim_start_matches(OPS_PREFIX).to_owned(),
