@@ -90,8 +90,8 @@ enum View {
 /// A look into private states; it remembers what it found out about each algorithm.
 #[derive(Default)]
 pub struct Inside {
-    /// Of programs, by the map of their operations.
-    programs: HashMap<u32, View>,
+    /// Of programs, by the map of their operations; `None`: they are not knee's.
+    programs: HashMap<u32, Option<View>>,
     /// Of the kernel's own, by name.
     kernel: HashMap<String, View>,
 }
@@ -114,19 +114,33 @@ impl Inside {
             return Ok(Vec::new());
         }
         let view = match connection.map_id {
-            Some(map_id) => match self.programs.entry(map_id) {
-                std::collections::hash_map::Entry::Occupied(entry) => entry.into_mut(),
-                std::collections::hash_map::Entry::Vacant(entry) => entry.insert(of_map(map_id)?),
-            },
+            Some(map_id) => self.program(map_id)?,
             None => {
                 let name = &connection.algorithm;
                 if !self.kernel.contains_key(name) {
                     self.kernel.insert(name.clone(), of_kernel(name)?);
                 }
-                &self.kernel[name]
+                self.kernel.get(name)
             }
         };
-        Ok(view.read(connection))
+        Ok(view.map_or_else(Vec::new, |view| view.read(connection)))
+    }
+
+    /// Whether its algorithm is one of knee's (whoever loaded it).
+    ///
+    /// # Errors
+    /// As [`Inside::of`].
+    pub fn is_knees(&mut self, connection: &Connection) -> Result<bool, Error> {
+        let map_id = connection.map_id;
+        map_id.map_or(Ok(false), |map_id| self.program(map_id).map(|view| view.is_some()))
+    }
+
+    fn program(&mut self, map_id: u32) -> Result<Option<&View>, Error> {
+        use std::collections::hash_map::Entry;
+        Ok(match self.programs.entry(map_id) {
+            Entry::Occupied(entry) => entry.into_mut().as_ref(),
+            Entry::Vacant(entry) => entry.insert(of_map(map_id)?).as_ref(),
+        })
     }
 }
 
@@ -164,11 +178,11 @@ impl View {
     }
 }
 
-/// What can be seen of the algorithm whose operations are in this map.
-fn of_map(map_id: u32) -> Result<View, Error> {
+/// What can be seen of the algorithm whose operations are in this map; `None`: it is not knee's.
+fn of_map(map_id: u32) -> Result<Option<View>, Error> {
     let inspect = |source| Error::Inspect { what: "the types of a loaded program", source };
-    let Some(loaded) = registry::of_map(map_id)? else { return Ok(View::NOTHING) };
-    let Some((_, program)) = loaded.programs.first() else { return Ok(View::NOTHING) };
+    let Some(loaded) = registry::of_map(map_id)? else { return Ok(None) };
+    let Some((_, program)) = loaded.programs.first() else { return Ok(Some(View::NOTHING)) };
     let btf = Btf::from_prog_id(*program).map_err(inspect)?;
     let fields = layout::of_state(&btf);
     for algorithm in Algorithm::all() {
@@ -178,11 +192,11 @@ fn of_map(map_id: u32) -> Result<View, Error> {
         }
         if let Some(params) = params(algorithm, &loaded)? {
             if ours(algorithm)? == fields {
-                return Ok(View::Own { algorithm, params });
+                return Ok(Some(View::Own { algorithm, params }));
             }
         }
     }
-    Ok(View::Fields { fields, main: &[] })
+    Ok(Some(View::Fields { fields, main: &[] }))
 }
 
 /// The fields of the state as this binary has it.

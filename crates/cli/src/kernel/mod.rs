@@ -2,7 +2,10 @@
 
 mod confirm;
 mod load;
+mod migrate;
+mod select;
 mod status;
+mod top;
 mod unload;
 
 use clap::Subcommand;
@@ -22,6 +25,10 @@ pub(crate) enum Command {
     Unload(unload::Args),
     /// Show what knee has loaded into this kernel, and who uses it.
     Status(status::Args),
+    /// Watch connections: what they do, and what their algorithm holds inside.
+    Top(top::Args),
+    /// Give live connections, or listeners, another algorithm.
+    Migrate(migrate::Args),
 }
 
 impl Command {
@@ -31,6 +38,8 @@ impl Command {
             Command::Confirm(args) => confirm::run(args).map(|()| DONE),
             Command::Unload(args) => unload::run(args).map(|()| DONE),
             Command::Status(args) => status::run(args).map(|()| DONE),
+            Command::Top(args) => top::run(args).map(|()| DONE),
+            Command::Migrate(args) => migrate::run(args),
         }
     }
 }
