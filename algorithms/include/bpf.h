@@ -223,8 +223,15 @@ static __always_inline u64 cc_no_flag(void)
 	}									\
 	SEC(".struct_ops.link") const struct tcp_congestion_ops cc_ops_##algorithm
 
+/*
+ * Keeps the type of the state in the object's type information, through which others find its fields
+ * in a loaded program; clang drops a type that is only cast to. libbpf loads nothing of this section.
+ */
+#define CC_STATE_LAYOUT(type) type cc_state_layout SEC("cc_state");
+
 #define CC_STATE(algorithm, type)						\
 	_Static_assert(sizeof(type) <= 104, "state passes the kernel's private area"); \
+	CC_STATE_LAYOUT(type)							\
 	static __always_inline type *cc_state(const struct sock *sk)		\
 	{									\
 		return (type *)((struct inet_connection_sock *)sk)->icsk_ca_priv; \
@@ -238,6 +245,7 @@ static __always_inline u64 cc_no_flag(void)
 		__type(key, int);						\
 		__type(value, state_type);					\
 	} cc_storage_##algorithm SEC(".maps");					\
+	CC_STATE_LAYOUT(state_type)						\
 	static __always_inline state_type *cc_state(const struct sock *sk)	\
 	{									\
 		return bpf_sk_storage_get(&cc_storage_##algorithm, (void *)sk, 0,	\

@@ -4,8 +4,7 @@
  * src/connections.rs reads. The kernel runs it when somebody reads, under the lock of each socket, so
  * what a record holds belongs together. Nothing is written for it at any other time.
  */
-#include "tcp.h"
-#include <bpf/bpf_tracing.h>
+#include "iter_tcp.h"
 
 #define AF_INET6	10
 /*
@@ -15,16 +14,6 @@
 #define BPF_OWNER_LOW	(0xeB9FU << 2)
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
-
-struct bpf_iter_meta {
-	void *seq;
-};
-
-struct bpf_iter__tcp {
-	struct bpf_iter_meta *meta;
-	struct sock_common *sk_common;
-	u32 uid;
-};
 
 struct in6_addr {
 	u8 in6_u[16];
@@ -56,16 +45,6 @@ struct sock_common___addresses {
 struct sock___more {
 	struct sock_common___addresses __sk_common;
 	struct sock_cgroup_data sk_cgrp_data;
-};
-
-struct tcp_congestion_ops___kernel {
-	char name[16];
-	void *owner;
-	u32 flags;
-};
-
-struct inet_connection_sock___ops {
-	const struct tcp_congestion_ops___kernel *icsk_ca_ops;
 };
 
 struct tcp_sock___info {
@@ -173,8 +152,7 @@ static __always_inline void take_addresses(struct connection *to, const struct s
 
 static __always_inline void take_algorithm(struct connection *to, const struct sock *sk)
 {
-	const struct inet_connection_sock___ops *icsk = (const void *)sk;
-	const struct tcp_congestion_ops___kernel *ops = BPF_CORE_READ(icsk, icsk_ca_ops);
+	const struct tcp_congestion_ops___kernel *ops = iter_ops(sk);
 	const void *owner = BPF_CORE_READ(ops, owner);
 
 	bpf_core_read(to->algorithm, sizeof(to->algorithm), &ops->name);
@@ -247,20 +225,16 @@ static __always_inline void take_sock(struct connection *to, const struct sock *
 
 SEC("iter/tcp") int connections(struct bpf_iter__tcp *ctx)
 {
-	struct sock_common *common = ctx->sk_common;
-	const struct sock___more *more;
+	struct sock *sk = iter_sock(ctx);
+	const struct sock___more *more = (const void *)sk;
 	struct connection to = {};
-	struct sock *sk;
 
-	/* NULL at the end; not a full socket in TIME_WAIT or before the handshake's last ACK. */
-	sk = common ? (struct sock *)bpf_skc_to_tcp_sock(common) : NULL;
 	if (!sk)
 		return 0;
 	to.cookie = bpf_get_socket_cookie(sk);
 	to.uid = ctx->uid;
 	to.jiffies = tcp_jiffies32;
 	to.hz = HZ;
-	more = (const void *)sk;
 	if (bpf_core_field_exists(more->sk_cgrp_data.cgroup))
 		to.cgroup_id = more->sk_cgrp_data.cgroup->kn->id;
 	take_addresses(&to, sk);

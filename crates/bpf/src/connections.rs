@@ -1,13 +1,14 @@
 //! Every TCP connection of a network namespace, as the kernel has it. `programs/connections.bpf.c`
 //! is the other half.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::io::{self, Read as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use knee_algo::{NEEDS_ECN, TcpSock, ecn_flags};
 use knee_netns::{Found, Id};
-use libbpf_rs::{Iter, Link, Object, ObjectBuilder};
+use libbpf_rs::{Iter, Link, Object, ObjectBuilder, OpenObject};
 
 use crate::load::with_log;
 use crate::{Error, program};
@@ -189,12 +190,63 @@ impl Connection {
     }
 }
 
-/// A reader of connections: the program is loaded once and runs only during a reading.
-pub struct Connections {
+/// A program that the kernel runs for each TCP socket of a namespace, when somebody reads.
+pub(crate) struct Iteration {
     // Declared first, dropped first.
     link: Link,
-    _object: Object,
+    object: Object,
 }
+
+impl Iteration {
+    /// Loads it; `prepare` sets what must be set before. `what` names it in errors.
+    pub(crate) fn load(
+        name: &str,
+        what: &str,
+        prepare: impl FnOnce(&mut OpenObject) -> Result<(), Error>,
+    ) -> Result<Iteration, Error> {
+        let bytes = program(name)?;
+        let refused = |source, log| Error::Load { algorithm: what.to_owned(), source, log };
+        let (opened, log) = with_log(|| ObjectBuilder::default().open_memory(bytes));
+        let mut open = opened.map_err(|source| refused(source, log))?;
+        prepare(&mut open)?;
+        let (loaded, log) = with_log(|| open.load());
+        let object = loaded.map_err(|source| refused(source, log))?;
+        let (attached, log) =
+            with_log(|| object.progs_mut().next().map(|program| program.attach()).transpose());
+        let link = attached.map_err(|source| refused(source, log))?;
+        let link =
+            link.ok_or_else(|| Error::BadObject { what: format!("{what} has no program in it") })?;
+        Ok(Iteration { link, object })
+    }
+
+    pub(crate) fn object(&self) -> &Object {
+        &self.object
+    }
+
+    /// Runs it in the namespace of the calling thread; what it wrote.
+    pub(crate) fn run(&self) -> Result<Vec<u8>, Error> {
+        let mut iter = Iter::new(&self.link)
+            .map_err(|source| Error::Inspect { what: "the connections", source })?;
+        let mut bytes = Vec::new();
+        let mut buffer = vec![0; READ_BYTES];
+        loop {
+            match iter.read(&mut buffer) {
+                Ok(0) => return Ok(bytes),
+                Ok(count) => bytes.extend_from_slice(&buffer[..count]),
+                // The kernel asks to come again after a million sockets that gave nothing.
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+                    ) => {}
+                Err(error) => return Err(cannot_read(error)),
+            }
+        }
+    }
+}
+
+/// A reader of connections: the program is loaded once and runs only during a reading.
+pub struct Connections(Iteration);
 
 impl Connections {
     /// Loads the program.
@@ -203,23 +255,7 @@ impl Connections {
     /// [`Error::NotBuilt`] without clang, [`Error::Load`] with the verifier's words; it takes
     /// CAP_BPF and CAP_PERFMON, and CAP_NET_ADMIN for other users' sockets.
     pub fn open() -> Result<Connections, Error> {
-        let bytes = program("connections")?;
-        let refused = |source, log| Error::Load {
-            algorithm: "the reader of connections".to_owned(),
-            source,
-            log,
-        };
-        let (loaded, log) =
-            with_log(|| ObjectBuilder::default().open_memory(bytes).and_then(|open| open.load()));
-        let object = loaded.map_err(|source| refused(source, log))?;
-        let (attached, log) = with_log(|| {
-            let program = object.progs_mut().next();
-            program.map(|program| program.attach()).transpose()
-        });
-        let link = attached.map_err(|source| refused(source, log))?.ok_or_else(|| {
-            Error::BadObject { what: "the reader of connections has no program".to_owned() }
-        })?;
-        Ok(Connections { link, _object: object })
+        Iteration::load("connections", "the reader of connections", |_| Ok(())).map(Connections)
     }
 
     /// Every TCP socket of the namespace that the calling thread is in, but for those in TIME_WAIT
@@ -232,24 +268,8 @@ impl Connections {
     /// [`Error::Read`].
     pub fn read(&self) -> Result<Vec<Connection>, Error> {
         let here = knee_netns::current().map_err(cannot_read)?.id();
-        let mut iter = Iter::new(&self.link)
-            .map_err(|source| Error::Inspect { what: "the connections", source })?;
-        let mut bytes = Vec::new();
-        let mut buffer = vec![0; READ_BYTES];
-        loop {
-            match iter.read(&mut buffer) {
-                Ok(0) => break,
-                Ok(count) => bytes.extend_from_slice(&buffer[..count]),
-                // The kernel asks to come again after a million sockets that gave nothing.
-                Err(error)
-                    if matches!(
-                        error.kind(),
-                        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
-                    ) => {}
-                Err(error) => return Err(cannot_read(error)),
-            }
-        }
-        let mut seen = std::collections::HashSet::new();
+        let bytes = self.0.run()?;
+        let mut seen = HashSet::new();
         let connections = bytes.chunks_exact(size_of::<Raw>()).map(|record| {
             // SAFETY: as long as a Raw, which any bits make.
             let raw = unsafe { record.as_ptr().cast::<Raw>().read_unaligned() };
@@ -279,7 +299,7 @@ impl Connections {
     }
 }
 
-fn cannot_read(source: io::Error) -> Error {
+pub(crate) fn cannot_read(source: io::Error) -> Error {
     Error::Read { what: "the connections", source }
 }
 

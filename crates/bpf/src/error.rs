@@ -114,6 +114,18 @@ pub enum Error {
         /// What the kernel answered.
         source: libbpf_rs::Error,
     },
+    /// The kernel has no congestion control of this name.
+    NoSuchAlgorithm {
+        /// The name given.
+        name: String,
+        /// Those there are.
+        known: Vec<String>,
+    },
+    /// A network prefix, given by a person, is none.
+    BadPrefix {
+        /// What was given.
+        text: String,
+    },
     /// Something of the host could not be read.
     Read {
         /// What was wanted.
@@ -223,6 +235,17 @@ impl fmt::Display for Error {
                 path.display()
             ),
             Error::Inspect { what, source } => write!(f, "cannot read {what}: {source}"),
+            Error::NoSuchAlgorithm { name, known } => write!(
+                f,
+                "no algorithm named \"{name}\" is registered: load it first (knee load), or choose \
+                 one of {}",
+                known.join(", ")
+            ),
+            Error::BadPrefix { text } => write!(
+                f,
+                "\"{text}\" is no address and no prefix: it must be like 10.1.0.0/16, 2001:db8::/32 \
+                 or 10.1.2.3"
+            ),
             Error::Read { what, source } => write!(f, "cannot read {what}: {source}"),
             Error::Policy { what } => f.write_str(what),
             Error::Host { what, source } => write!(f, "{what}: {source}"),
@@ -238,9 +261,9 @@ impl std::error::Error for Error {
             | Error::Register { source, .. }
             | Error::Pin { source, .. }
             | Error::Inspect { source, .. } => Some(source),
-            Error::File { source, .. } => Some(source),
-            Error::Read { source, .. } => Some(source),
-            Error::Host { source, .. } => Some(source),
+            Error::File { source, .. }
+            | Error::Read { source, .. }
+            | Error::Host { source, .. } => Some(source),
             _ => None,
         }
     }

@@ -88,25 +88,48 @@ pub fn registered() -> Result<Vec<Registered>, Error> {
     let layout = Layout::of_kernel()?;
     let mut all = Vec::new();
     for map in ours {
-        let table = map.name.to_string_lossy();
-        // It may be gone by now.
-        let Ok(handle) = MapHandle::from_map_id(map.id) else { continue };
-        let Ok(Some(value)) = handle.lookup(&0_u32.to_ne_bytes(), MapFlags::empty()) else {
-            continue;
-        };
+        let Some((table, value)) = table(map.id) else { continue };
         if linked.contains(&map.id) || layout.state(&value) == IN_USE {
-            let algorithm = table.trim_start_matches(OPS_PREFIX).to_owned();
-            all.push(Registered {
-                name: layout.name(&value),
-                algorithm,
-                needs_ecn: layout.flags(&value) & knee_algo::NEEDS_ECN != 0,
-                map_id: map.id,
-                programs: layout.programs(&value),
-            });
+            all.push(layout.algorithm(map.id, &table, &value));
         }
     }
     all.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(all)
+}
+
+/// The algorithm of knee's whose operations this map holds, though it may not be registered any
+/// more: connections keep one that is not. `None`: it is another's, or gone.
+///
+/// # Errors
+/// [`Error::Inspect`].
+pub(crate) fn of_map(map_id: u32) -> Result<Option<Registered>, Error> {
+    let Some((table, value)) = table(map_id).filter(|(table, _)| table.starts_with(OPS_PREFIX))
+    else {
+        return Ok(None);
+    };
+    Ok(Some(Layout::of_kernel()?.algorithm(map_id, &table, &value)))
+}
+
+/// The flags of the algorithm that somebody's BPF programs registered under this name (of all, if a
+/// live update left several); `None`: there is none.
+///
+/// # Errors
+/// [`Error::Inspect`].
+pub(crate) fn flags_of(name: &str) -> Result<Option<u32>, Error> {
+    let layout = Layout::of_kernel()?;
+    let found = MapInfoIter::default()
+        .filter(|map| map.ty == MapType::StructOps && map.btf_vmlinux_value_type_id == layout.value)
+        .filter_map(|map| table(map.id))
+        .filter(|(_, value)| layout.name(value) == name)
+        .map(|(_, value)| layout.flags(&value));
+    Ok(found.reduce(|all, flags| all | flags))
+}
+
+/// Name and content of a map of operations; `None`: it is gone by now.
+fn table(map_id: u32) -> Option<(String, Vec<u8>)> {
+    let map = MapHandle::from_map_id(map_id).ok()?;
+    let value = map.lookup(&0_u32.to_ne_bytes(), MapFlags::empty()).ok()??;
+    Some((map.name().to_string_lossy().into_owned(), value))
 }
 
 /// Where things lie in the value of such a map, by the running kernel's BTF.
@@ -114,6 +137,8 @@ struct Layout {
     state: usize,
     name: usize,
     flags: usize,
+    /// The number of its type.
+    value: u32,
     /// Members that are functions; in their place the kernel shows the program's number.
     functions: Vec<(String, usize)>,
 }
@@ -148,19 +173,21 @@ impl Layout {
             },
             name: data + offset("tcp_congestion_ops", "name")?,
             flags: data + offset("tcp_congestion_ops", "flags")?,
+            value: btf.type_by_name::<Struct<'_>>(VALUE).map_or(0, |found| found.type_id().into()),
             functions: functions.collect(),
         })
     }
 
-    fn programs(&self, value: &[u8]) -> Vec<(String, u32)> {
-        let id = |offset: usize| {
-            let bytes = value.get(offset..offset + 4)?.try_into().ok()?;
-            Some(u32::from_ne_bytes(bytes)).filter(|id| *id != 0)
-        };
-        self.functions
-            .iter()
-            .filter_map(|(member, offset)| Some((member.clone(), id(*offset)?)))
-            .collect()
+    fn algorithm(&self, map_id: u32, table: &str, value: &[u8]) -> Registered {
+        let programs =
+            self.functions.iter().map(|(member, at)| (member.clone(), u32_at(value, *at)));
+        Registered {
+            name: self.name(value),
+            algorithm: table.trim_start_matches(OPS_PREFIX).to_owned(),
+            needs_ecn: self.flags(value) & knee_algo::NEEDS_ECN != 0,
+            map_id,
+            programs: programs.filter(|(_, id)| *id != 0).collect(),
+        }
     }
 
     fn state(&self, value: &[u8]) -> u32 {
@@ -178,6 +205,7 @@ impl Layout {
     }
 }
 
+/// 0 beyond the end.
 fn u32_at(value: &[u8], offset: usize) -> u32 {
     let bytes = value.get(offset..offset + 4).and_then(|bytes| bytes.try_into().ok());
     bytes.map_or(0, u32::from_ne_bytes)

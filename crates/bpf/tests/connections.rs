@@ -14,7 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use knee_algo::Algorithm;
-use knee_bpf::{Build, Connection, Connections, Embedded, Loaded, State};
+use knee_bpf::{Build, Connection, Connections, Embedded, Inside, Loaded, State, Value};
 use knee_netns::{Found, Namespace};
 use knee_testbed::net::{Pair, Path, SERVER, choose};
 
@@ -317,4 +317,117 @@ fn thousands_of_connections_that_come_and_go_do_not_disturb_it() {
         measure("while 6000 come and go", &|| churn.is_finished());
         churn.join().unwrap();
     });
+}
+
+fn value(values: &[Value], name: &str) -> i128 {
+    values.iter().find(|value| value.name == name).expect(name).number
+}
+
+/// One segment at a time, each acknowledged before the next, so that each ACK ends a window.
+#[test]
+fn alpha_follows_the_marks_of_the_path_by_the_recurrence() {
+    if !knee_testbed::kernel_is_ready() {
+        return;
+    }
+    const SHIFT_G: u32 = 3;
+    let dctcp = Algorithm::by_name("dctcp").unwrap();
+    let mut params = dctcp.default_params();
+    dctcp.set_param(&mut params, "shift_g", "3").unwrap();
+    let embedded = Embedded::by_name("dctcp").unwrap();
+    let loaded = Loaded::register(embedded, Build::Plain, "knee_o_alpha", &params).unwrap();
+    let reader = Connections::open().unwrap();
+    let mut inside = Inside::new();
+    let marks = Path { mark_period: 4, mark_burst: 1, ..Path::default() };
+    let pair = Pair::new("knee_o_alpha", marks, Path::default());
+    let (_listener, client, server) = connect(&pair);
+    client.set_nodelay(true).unwrap();
+    let read = |inside: &mut Inside| {
+        let connection = one(&read_in(&reader, &pair.client), &client);
+        let values = inside.of(&connection).unwrap();
+        (connection.sock.delivered, connection.sock.delivered_ce, value(&values, "alpha") as u32)
+    };
+    // The handshake ended the first window.
+    let (mut delivered, mut delivered_ce, mut alpha) = read(&mut inside);
+    let mut marked = 0;
+    for round in 0..80 {
+        (&client).write_all(&[0; 1000]).unwrap();
+        (&server).read_exact(&mut [0; 1000]).unwrap();
+        let begin = Instant::now();
+        while info(&client).unacked > 0 {
+            assert!(begin.elapsed() < PATIENCE);
+            thread::sleep(Duration::from_millis(1));
+        }
+        let (delivered_now, delivered_ce_now, alpha_now) = read(&mut inside);
+        let ce = delivered_ce_now - delivered_ce;
+        assert_eq!((delivered_now - delivered, ce <= 1), (1, true), "round {round}");
+        // alpha = (1 - g) * alpha + g * F, as RFC 8257 has it, in 1/1024.
+        let decay = alpha >> SHIFT_G;
+        let expected = alpha - if decay > 0 { decay } else { alpha } + ce * (1024 >> SHIFT_G);
+        assert_eq!(alpha_now, expected.min(1024), "round {round}, before: {alpha}");
+        marked += ce;
+        (delivered, delivered_ce, alpha) = (delivered_now, delivered_ce_now, alpha_now);
+    }
+    assert_eq!(marked, 20, "the path marks one of four");
+    // The share that it converges to, within the swing of g.
+    assert!((150..400).contains(&alpha), "{alpha}");
+
+    // A live program has its own parameters and types, but no map or instruction for the latter.
+    let registered = knee_bpf::registered().unwrap();
+    let ours = registered.iter().find(|one| one.name == loaded.name()).unwrap();
+    assert!(!ours.programs.is_empty());
+    let connection = one(&read_in(&reader, &pair.client), &client);
+    drop(loaded);
+    // It is registered no more; the connection keeps it, and it can still be seen.
+    let values = Inside::new().of(&connection).unwrap();
+    assert_eq!(value(&values, "alpha") as u32, alpha);
+}
+
+#[test]
+fn the_kernels_own_algorithms_show_their_fields() {
+    if !knee_testbed::kernel_is_ready() {
+        return;
+    }
+    let available =
+        std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap();
+    let reader = Connections::open().unwrap();
+    let mut inside = Inside::new();
+    let pair = Pair::new("reno", Path::default(), Path::default());
+    for name in ["reno", "cubic", "bbr"] {
+        if !available.split_whitespace().any(|one| one == name) {
+            println!("{name} is not in this kernel");
+            continue;
+        }
+        let (_listener, client, server) = connect(&pair);
+        choose(&client, name);
+        send(&client, &server, 1_000_000);
+        let connection = one(&read_in(&reader, &pair.client), &client);
+        let values = inside.of(&connection).unwrap();
+        match name {
+            "reno" => assert!(values.is_empty()),
+            "cubic" => {
+                assert!(value(&values, "delay_min") > 0, "{values:?}");
+                assert!(value(&values, "sample_cnt") <= 255);
+                assert_eq!(values.iter().filter(|value| value.is_main).count(), 4);
+            }
+            _ => {
+                // bbr: what TCP_CC_INFO says.
+                let mut answer = [0_u32; 5];
+                let mut len = 20;
+                // SAFETY: the pointer and the length are those of the array.
+                let result = unsafe {
+                    libc::getsockopt(
+                        client.as_raw_fd(),
+                        libc::IPPROTO_TCP,
+                        libc::TCP_CC_INFO,
+                        answer.as_mut_ptr().cast(),
+                        &raw mut len,
+                    )
+                };
+                assert_eq!((result, len), (0, 20));
+                let ours = ["min_rtt_us", "pacing_gain", "cwnd_gain"]
+                    .map(|name| value(&values, name) as u32);
+                assert_eq!(ours, answer[2..5], "{values:?}");
+            }
+        }
+    }
 }

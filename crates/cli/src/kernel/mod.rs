@@ -2,8 +2,11 @@
 
 mod confirm;
 mod load;
+mod migrate;
 mod policy;
+mod select;
 mod status;
+mod top;
 mod unload;
 
 use clap::Subcommand;
@@ -25,6 +28,10 @@ pub(crate) enum Command {
     Policy(policy::Args),
     /// Show what knee has loaded into this kernel, and who uses it.
     Status(status::Args),
+    /// Watch connections: what they do, and what their algorithm holds inside.
+    Top(top::Args),
+    /// Give live connections, or listeners, another algorithm.
+    Migrate(migrate::Args),
 }
 
 impl Command {
@@ -35,6 +42,8 @@ impl Command {
             Command::Unload(args) => unload::run(args).map(|()| DONE),
             Command::Policy(args) => policy::run(args).map(|()| DONE),
             Command::Status(args) => status::run(args).map(|()| DONE),
+            Command::Top(args) => top::run(args).map(|()| DONE),
+            Command::Migrate(args) => migrate::run(args),
         }
     }
 }

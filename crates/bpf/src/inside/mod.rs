@@ -1,0 +1,260 @@
+//! What a connection's algorithm holds inside, read from its private state.
+
+mod layout;
+
+use std::collections::HashMap;
+use std::fmt;
+
+use knee_algo::{Algorithm, Host, Params};
+use libbpf_rs::btf::Btf;
+use libbpf_rs::{MapCore as _, MapFlags};
+
+use self::layout::Field;
+use crate::load::with_log;
+use crate::registry::{self, Registered};
+use crate::{Build, Connection, Embedded, Error};
+
+/// Bytes of private state that a socket has room for.
+const PRIVATE_BYTES: u32 = 104;
+/// The section, and so the map, that holds the parameters and nothing else (bpf.h).
+const PARAMS_MAP: &str = ".rodata.params";
+/// Letters that the kernel keeps of an algorithm's name in that of its map (15, of which `cc_ops_`
+/// takes 7).
+const ALGORITHM_LETTERS: usize = 8;
+
+/// The kernel's own algorithms: name, struct of the private state, and the fields that say most.
+const KERNEL: &[(&str, &str, &[&str])] = &[
+    ("bbr", "bbr", &["mode", "pacing_gain", "cwnd_gain", "full_bw", "min_rtt_us"]),
+    ("bic", "bictcp", &["last_max_cwnd", "cnt", "delayed_ack"]),
+    ("cdg", "cdg", &["state", "backoff_cnt", "delack"]),
+    ("cubic", "bictcp", &["last_max_cwnd", "cnt", "delay_min", "found"]),
+    ("dctcp", "dctcp", &["dctcp_alpha", "ce_state", "loss_cwnd"]),
+    ("highspeed", "hstcp", &["ai"]),
+    ("htcp", "htcp", &["alpha", "beta", "minRTT", "maxRTT"]),
+    ("hybla", "hybla", &["rho", "minrtt_us", "hybla_en"]),
+    ("illinois", "illinois", &["alpha", "beta", "base_rtt", "max_rtt"]),
+    ("lp", "lp", &["flag", "owd_min", "owd_max", "sowd"]),
+    ("nv", "tcpnv", &["nv_min_rtt", "nv_base_rtt", "nv_catchup", "cwnd_growth_factor"]),
+    ("vegas", "vegas", &["baseRTT", "minRTT", "doing_vegas_now"]),
+    ("veno", "veno", &["basertt", "minrtt", "diff"]),
+    ("westwood", "westwood", &["bw_est", "rtt_min"]),
+    ("yeah", "yeah", &["lastQ", "reno_count", "fast_count"]),
+];
+
+/// A number inside an algorithm.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Value {
+    /// What it is called: a view of the algorithm, or a field of its state.
+    pub name: String,
+    /// Its unit; empty: none, or not known. `1/1024` is a share in fixed point.
+    pub unit: &'static str,
+    /// The number in that unit.
+    pub number: i128,
+    /// Whether it is among those that say most, which a table has room for.
+    pub is_main: bool,
+}
+
+impl fmt::Display for Value {
+    /// As people write it, with its unit: `0.158`, `1.25 ms`, `29.0 kB`, `42`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let number = self.number;
+        match self.unit {
+            "us" if number < 1000 => write!(f, "{number} us"),
+            "us" => write!(f, "{}.{:02} ms", number / 1000, number / 10 % 100),
+            "bytes" if number < 1000 => write!(f, "{number} B"),
+            "bytes" if number < 1_000_000 => {
+                write!(f, "{}.{} kB", number / 1000, number / 100 % 10)
+            }
+            "bytes" => write!(f, "{}.{} MB", number / 1_000_000, number / 100_000 % 10),
+            "" | "packets" => write!(f, "{number}"),
+            unit => match unit.strip_prefix("1/").and_then(|whole| whole.parse::<i128>().ok()) {
+                Some(whole) if whole > 0 => {
+                    let (sign, number) = (if number < 0 { "-" } else { "" }, number.abs());
+                    let thousandths = (number * 1000 + whole / 2) / whole;
+                    write!(f, "{sign}{}.{:03}", thousandths / 1000, thousandths % 1000)
+                }
+                _ => write!(f, "{number} {unit}"),
+            },
+        }
+    }
+}
+
+/// How to look into the connections of one algorithm.
+enum View {
+    /// The algorithm's own views. They are this binary's, and so is the layout of the state.
+    Own { algorithm: &'static Algorithm, params: Params },
+    /// The fields of its state, and which of them say most (empty: all).
+    Fields { fields: Vec<Field>, main: &'static [&'static str] },
+}
+
+/// A look into private states; it remembers what it found out about each algorithm.
+#[derive(Default)]
+pub struct Inside {
+    /// Of programs, by the map of their operations; `None`: they are not knee's.
+    programs: HashMap<u32, Option<View>>,
+    /// Of the kernel's own, by name.
+    kernel: HashMap<String, View>,
+}
+
+impl Inside {
+    /// One that has not looked yet.
+    pub fn new() -> Inside {
+        Inside::default()
+    }
+
+    /// What the algorithm of this connection holds. For an algorithm of knee's that was loaded by
+    /// this version: the values that `knee algorithms NAME` lists. If another version loaded it, and
+    /// for the kernel's own: the fields of its state. Empty for a listener, and where nothing is
+    /// known of the algorithm.
+    ///
+    /// # Errors
+    /// [`Error::Inspect`], [`Error::BadObject`].
+    pub fn of(&mut self, connection: &Connection) -> Result<Vec<Value>, Error> {
+        if connection.is_listener() {
+            return Ok(Vec::new());
+        }
+        let view = match connection.map_id {
+            Some(map_id) => self.program(map_id)?,
+            None => {
+                let name = &connection.algorithm;
+                if !self.kernel.contains_key(name) {
+                    self.kernel.insert(name.clone(), of_kernel(name)?);
+                }
+                self.kernel.get(name)
+            }
+        };
+        Ok(view.map_or_else(Vec::new, |view| view.read(connection)))
+    }
+
+    /// Whether its algorithm is one of knee's (whoever loaded it).
+    ///
+    /// # Errors
+    /// As [`Inside::of`].
+    pub fn is_knees(&mut self, connection: &Connection) -> Result<bool, Error> {
+        let map_id = connection.map_id;
+        map_id.map_or(Ok(false), |map_id| self.program(map_id).map(|view| view.is_some()))
+    }
+
+    fn program(&mut self, map_id: u32) -> Result<Option<&View>, Error> {
+        use std::collections::hash_map::Entry;
+        Ok(match self.programs.entry(map_id) {
+            Entry::Occupied(entry) => entry.into_mut().as_ref(),
+            Entry::Vacant(entry) => entry.insert(of_map(map_id)?).as_ref(),
+        })
+    }
+}
+
+impl View {
+    const NOTHING: View = View::Fields { fields: Vec::new(), main: &[] };
+
+    fn read(&self, connection: &Connection) -> Vec<Value> {
+        match self {
+            View::Own { algorithm, params } => {
+                let mut host = Host::new(connection.hz, 0);
+                host.jiffies = connection.jiffies;
+                let mut sock = connection.sock.clone();
+                let numbers = algorithm.instance(params.clone()).read_diag(&mut sock, &mut host);
+                let both = algorithm.diag().iter().zip(numbers);
+                both.map(|(diag, number)| Value {
+                    name: diag.name.to_owned(),
+                    unit: diag.unit,
+                    number: number.into(),
+                    is_main: true,
+                })
+                .collect()
+            }
+            View::Fields { fields, main } => fields
+                .iter()
+                .filter_map(|field| {
+                    Some(Value {
+                        name: field.name.clone(),
+                        unit: "",
+                        number: field.read(&connection.sock.icsk_ca_priv)?,
+                        is_main: main.is_empty() || main.contains(&field.name.as_str()),
+                    })
+                })
+                .collect(),
+        }
+    }
+}
+
+/// What can be seen of the algorithm whose operations are in this map; `None`: it is not knee's.
+fn of_map(map_id: u32) -> Result<Option<View>, Error> {
+    let inspect = |source| Error::Inspect { what: "the types of a loaded program", source };
+    let Some(loaded) = registry::of_map(map_id)? else { return Ok(None) };
+    let Some((_, program)) = loaded.programs.first() else { return Ok(Some(View::NOTHING)) };
+    let btf = Btf::from_prog_id(*program).map_err(inspect)?;
+    let fields = layout::of_state(&btf);
+    for algorithm in Algorithm::all() {
+        let is_it = algorithm.name().get(..ALGORITHM_LETTERS).unwrap_or(algorithm.name());
+        if is_it != loaded.algorithm || algorithm.state_bytes() > PRIVATE_BYTES {
+            continue;
+        }
+        if let Some(params) = params(algorithm, &loaded)? {
+            if ours(algorithm)? == fields {
+                return Ok(Some(View::Own { algorithm, params }));
+            }
+        }
+    }
+    Ok(Some(View::Fields { fields, main: &[] }))
+}
+
+/// The fields of the state as this binary has it.
+fn ours(algorithm: &Algorithm) -> Result<Vec<Field>, Error> {
+    let inspect = |source| Error::Inspect { what: "the types of an object", source };
+    let object = Embedded::by_name(algorithm.name())?.object(Build::Plain);
+    // libbpf says something of each section that it does not know.
+    let btf = with_log(|| Btf::from_raw("knee", object)).0.map_err(inspect)?;
+    Ok(btf.map_or_else(Vec::new, |btf| layout::of_state(&btf)))
+}
+
+/// The parameters that it was loaded with; `None`: they are not those that this binary knows.
+fn params(algorithm: &Algorithm, loaded: &Registered) -> Result<Option<Params>, Error> {
+    let inspect = |source| Error::Inspect { what: "the parameters of an algorithm", source };
+    let mut params = algorithm.default_params();
+    let bytes = match loaded.map(PARAMS_MAP)? {
+        None => Vec::new(),
+        Some(map) => {
+            map.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY).map_err(inspect)?.unwrap_or_default()
+        }
+    };
+    if bytes.len() != algorithm.params().len() * size_of::<u32>() {
+        return Ok(None);
+    }
+    for (info, bytes) in algorithm.params().iter().zip(bytes.chunks_exact(size_of::<u32>())) {
+        let value = bytes.try_into().map_or(0, u32::from_ne_bytes);
+        if algorithm.set_param(&mut params, info.name, &value.to_string()).is_err() {
+            return Ok(None);
+        }
+    }
+    Ok(Some(params))
+}
+
+/// What can be seen of one of the kernel's own.
+fn of_kernel(name: &str) -> Result<View, Error> {
+    let Some((_, state, main)) = KERNEL.iter().find(|(known, ..)| *known == name) else {
+        return Ok(View::NOTHING);
+    };
+    let inspect = |source| Error::Inspect { what: "the kernel's BTF", source };
+    let kernel = Btf::from_vmlinux().map_err(inspect)?;
+    Ok(View::Fields { fields: layout::of_struct(&kernel, state), main })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_written_as_people_do() {
+        let show =
+            |unit, number| Value { name: String::new(), unit, number, is_main: true }.to_string();
+        assert_eq!(show("1/1024", 162), "0.158");
+        assert_eq!(show("1/1024", 1024), "1.000");
+        assert_eq!(show("1/256", 739), "2.887");
+        assert_eq!(show("us", 999), "999 us");
+        assert_eq!(show("us", 1250), "1.25 ms");
+        assert_eq!(show("bytes", 28_960), "28.9 kB");
+        assert_eq!(show("packets", 42), "42");
+        assert_eq!(show("parsecs", 3), "3 parsecs");
+    }
+}

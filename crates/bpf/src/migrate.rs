@@ -1,0 +1,211 @@
+//! Giving live connections another congestion control. `programs/migrate.bpf.c` is the other half.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::fs;
+use std::io;
+
+use knee_algo::NEEDS_ECN;
+use knee_netns::Found;
+use libbpf_rs::{MapCore as _, MapFlags};
+
+use crate::connections::{Iteration, cannot_read};
+use crate::{Connection, Error, Filter, State, check_name, registry};
+
+/// Algorithms of the kernel's that need ECN, which it does not tell of those that nobody uses.
+const KERNEL_NEEDS_ECN: [&str; 2] = ["dctcp", "prague"];
+/// Bytes of an algorithm's name in the kernel, the last of them 0.
+const NAME_BYTES: usize = 16;
+/// The section, and so the map, that holds the settings (migrate.bpf.c).
+const SETTINGS_MAP: &str = ".rodata.migrate";
+
+/// What becomes, or became, of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It is to be moved.
+    Planned,
+    /// It has the new algorithm.
+    Moved,
+    /// Left alone: the new algorithm needs ECN, which this connection did not negotiate.
+    NoEcn,
+    /// Left alone: the handshake is not over, so nobody knows about ECN yet.
+    Handshake,
+    /// Left alone: it had another algorithm by the time of the move.
+    Changed,
+    /// It closed before its move.
+    Gone,
+    /// The new algorithm took it and handed it on to another at once.
+    HandedOn,
+    /// The kernel refused, with this error.
+    Refused(i32),
+}
+
+impl Outcome {
+    /// Whether it was left alone for its own good.
+    pub fn is_skipped(self) -> bool {
+        matches!(self, Outcome::NoEcn | Outcome::Handshake | Outcome::Changed | Outcome::Gone)
+    }
+
+    /// Whether it should have been moved and was not.
+    pub fn is_failed(self) -> bool {
+        matches!(self, Outcome::HandedOn | Outcome::Refused(_))
+    }
+
+    /// From what migrate.bpf.c writes.
+    fn of(result: i32) -> Outcome {
+        match result {
+            0 => Outcome::Moved,
+            1 => Outcome::Changed,
+            2 => Outcome::NoEcn,
+            3 => Outcome::HandedOn,
+            error => Outcome::Refused(error.saturating_neg()),
+        }
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Outcome::Planned => f.write_str("would move"),
+            Outcome::Moved => f.write_str("moved"),
+            Outcome::NoEcn => f.write_str("skipped: it did not negotiate ECN"),
+            Outcome::Handshake => f.write_str("skipped: its handshake is not over"),
+            Outcome::Changed => f.write_str("skipped: its algorithm was changed meanwhile"),
+            Outcome::Gone => f.write_str("skipped: it closed meanwhile"),
+            Outcome::HandedOn => f.write_str("failed: the algorithm handed it on to another"),
+            // EPERM: the route says so (`congctl lock`).
+            Outcome::Refused(1) => f.write_str("failed: its route locks the algorithm"),
+            Outcome::Refused(2) => f.write_str("failed: the algorithm is not registered any more"),
+            Outcome::Refused(error) => {
+                write!(f, "failed: {}", io::Error::from_raw_os_error(*error))
+            }
+        }
+    }
+}
+
+/// A connection and what becomes of it.
+#[derive(Clone, Debug)]
+pub struct Planned {
+    /// The connection, as it was when the plan was made.
+    pub connection: Connection,
+    /// What becomes of it.
+    pub outcome: Outcome,
+}
+
+/// A move of connections from one algorithm to another.
+#[derive(Clone, Debug)]
+pub struct Migration {
+    from: String,
+    to: String,
+    filter: Filter,
+    of_listeners: bool,
+    needs_ecn: bool,
+}
+
+impl Migration {
+    /// Connections of algorithm `from` that fit the filter go to `to`; or, instead of connections,
+    /// listening sockets, with effect for what they accept from then on.
+    ///
+    /// # Errors
+    /// [`Error::BadName`]; [`Error::NoSuchAlgorithm`] if `to` is not registered; [`Error::Read`] and
+    /// [`Error::Inspect`].
+    pub fn new(
+        from: &str,
+        to: &str,
+        filter: Filter,
+        of_listeners: bool,
+    ) -> Result<Migration, Error> {
+        check_name(from)?;
+        check_name(to)?;
+        let known = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control")
+            .map_err(|source| Error::Read { what: "the algorithms that there are", source })?;
+        let known: Vec<String> = known.split_whitespace().map(str::to_owned).collect();
+        if !known.iter().any(|name| name == to) {
+            return Err(Error::NoSuchAlgorithm { name: to.to_owned(), known });
+        }
+        let needs_ecn = match registry::flags_of(to)? {
+            Some(flags) => flags & NEEDS_ECN != 0,
+            None => KERNEL_NEEDS_ECN.contains(&to),
+        };
+        let (from, to) = (from.to_owned(), to.to_owned());
+        Ok(Migration { from, to, filter, of_listeners, needs_ecn })
+    }
+
+    /// Whether the algorithm that they go to needs ECN.
+    pub fn needs_ecn(&self) -> bool {
+        self.needs_ecn
+    }
+
+    /// What would become of these connections; those that are not meant are left out.
+    pub fn plan(&self, connections: Vec<Connection>) -> Vec<Planned> {
+        let is_meant = |one: &Connection| {
+            one.algorithm == self.from
+                && one.is_listener() == self.of_listeners
+                && self.filter.fits(one)
+        };
+        let plan = connections.into_iter().filter(is_meant).map(|connection| {
+            let outcome = match connection.state {
+                State::SynSent | State::SynReceived | State::NewSynReceived => Outcome::Handshake,
+                State::Listen => Outcome::Planned,
+                _ if self.needs_ecn && !connection.has_ecn() => Outcome::NoEcn,
+                _ => Outcome::Planned,
+            };
+            Planned { connection, outcome }
+        });
+        plan.collect()
+    }
+
+    /// Moves what is planned in these namespaces, and says what became of each.
+    ///
+    /// # Errors
+    /// [`Error::NotBuilt`], [`Error::Load`], [`Error::Inspect`], [`Error::Read`].
+    pub fn run(&self, mut plan: Vec<Planned>, namespaces: &[Found]) -> Result<Vec<Planned>, Error> {
+        let inspect = |source| Error::Inspect { what: "the list of connections to move", source };
+        let todo: Vec<_> = plan.iter().filter(|one| one.outcome == Outcome::Planned).collect();
+        if todo.is_empty() {
+            return Ok(plan);
+        }
+        let entries = u32::try_from(todo.len()).unwrap_or(u32::MAX);
+        let what = "the mover of connections";
+        let iteration = Iteration::load("migrate", what, |open| {
+            let mut maps = open.maps_mut();
+            let mut settings = maps.find(|map| map.name() == SETTINGS_MAP);
+            let section = settings.as_mut().and_then(|map| map.initial_value_mut());
+            let section = section.filter(|section| section.len() == 2 * NAME_BYTES + 4);
+            let section =
+                section.ok_or_else(|| Error::BadObject { what: format!("{what}: settings") })?;
+            section[..self.from.len()].copy_from_slice(self.from.as_bytes());
+            section[NAME_BYTES..][..self.to.len()].copy_from_slice(self.to.as_bytes());
+            section[2 * NAME_BYTES..].copy_from_slice(&u32::from(self.needs_ecn).to_ne_bytes());
+            drop(maps);
+            let mut chosen = open.maps_mut().find(|map| map.name() == "chosen");
+            chosen.as_mut().map_or(Ok(()), |map| map.set_max_entries(entries)).map_err(inspect)
+        })?;
+        let chosen = iteration
+            .object()
+            .maps()
+            .find(|map| map.name() == "chosen")
+            .ok_or_else(|| Error::BadObject { what: format!("{what}: list") })?;
+        for one in &todo {
+            let cookie = one.connection.cookie.to_ne_bytes();
+            chosen.update(&cookie, &[0; 8], MapFlags::ANY).map_err(inspect)?;
+        }
+        let where_they_are: BTreeSet<_> = todo.iter().map(|one| one.connection.netns).collect();
+        for namespace in namespaces.iter().filter(|one| where_they_are.contains(&one.id())) {
+            namespace.run(|| iteration.run()).map_err(cannot_read)??;
+        }
+        for one in plan.iter_mut().filter(|one| one.outcome == Outcome::Planned) {
+            let cookie = one.connection.cookie.to_ne_bytes();
+            let value = chosen.lookup(&cookie, MapFlags::ANY).map_err(inspect)?;
+            let word = |at: usize| {
+                let bytes = value.as_deref()?.get(at..at + 4)?.try_into().ok()?;
+                Some(u32::from_ne_bytes(bytes))
+            };
+            one.outcome = match (word(0), word(4)) {
+                (Some(1), Some(result)) => Outcome::of(result as i32),
+                _ => Outcome::Gone,
+            };
+        }
+        Ok(plan)
+    }
+}

@@ -1,0 +1,79 @@
+//! Which connections a command is about.
+
+use knee_bpf::{Filter, Prefix};
+use knee_netns::Found;
+
+use crate::Failure;
+
+/// Those that fit all that is given.
+#[derive(clap::Args)]
+pub(super) struct FilterArgs {
+    /// Only with this port on this side.
+    #[arg(long, value_name = "PORT")]
+    local_port: Option<u16>,
+    /// Only with this port on the other side.
+    #[arg(long, value_name = "PORT")]
+    remote_port: Option<u16>,
+    /// Only to or from these addresses: 10.1.0.0/16, 2001:db8::/32, 10.1.2.3.
+    #[arg(long, value_name = "PREFIX")]
+    remote: Option<Prefix>,
+}
+
+impl FilterArgs {
+    pub(super) fn filter(&self, algorithm: Option<&str>) -> Filter {
+        Filter {
+            algorithm: algorithm.map(str::to_owned),
+            local_port: self.local_port,
+            remote_port: self.remote_port,
+            remote: self.remote,
+        }
+    }
+}
+
+/// In which network namespaces.
+#[derive(clap::Args)]
+pub(super) struct NetnsArgs {
+    /// In this network namespace (a name of ip netns, or the number of a process), or in all.
+    #[arg(long, value_name = "NAME|PID|all")]
+    netns: Option<String>,
+}
+
+impl NetnsArgs {
+    /// Whether connections of several namespaces may come together.
+    pub(super) fn are_several(&self) -> bool {
+        self.netns.as_deref() == Some("all")
+    }
+
+    /// Those that there are now, each with a name for people.
+    pub(super) fn find(&self) -> Result<Vec<(Found, String)>, Failure> {
+        let unreadable =
+            |error| Failure::Says(format!("the network namespaces cannot be read: {error}"));
+        let labelled = |found: Found| {
+            // It may hold the name of a process, which is anything that its owner likes.
+            let label = found.label().replace(char::is_control, "?");
+            (found, label)
+        };
+        match self.netns.as_deref() {
+            None => Ok(vec![labelled(knee_netns::current().map_err(unreadable)?)]),
+            Some("all") => {
+                let all = knee_netns::all().map_err(unreadable)?;
+                Ok(all.into_iter().map(labelled).collect())
+            }
+            Some(name) => {
+                if let Some(found) =
+                    name.parse().ok().and_then(|pid| knee_netns::of_process(pid).ok())
+                {
+                    return Ok(vec![labelled(found)]);
+                }
+                let all = knee_netns::all().map_err(unreadable)?;
+                let found = all.into_iter().map(labelled).find(|(_, label)| label == name);
+                found.map(|found| vec![found]).ok_or_else(|| {
+                    Failure::Says(format!(
+                        "no network namespace \"{name}\": it must be a name that ip netns shows, \
+                         the number of a process that is in it, or all"
+                    ))
+                })
+            }
+        }
+    }
+}

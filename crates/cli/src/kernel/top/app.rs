@@ -1,0 +1,161 @@
+//! The state of the live table, and what keys do to it. It knows no terminal.
+
+use std::time::Instant;
+
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+
+use super::rows::{Column, Row};
+
+/// What a key asks of the loop around.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asked {
+    Nothing,
+    /// A new reading, now.
+    Read,
+    Quit,
+}
+
+pub(super) struct App {
+    rows: Vec<Row>,
+    /// When they were read.
+    pub(super) read_at: Option<Instant>,
+    pub(super) sort: Column,
+    pub(super) is_reversed: bool,
+    pub(super) is_paused: bool,
+    /// Connections of all algorithms.
+    pub(super) all: bool,
+    pub(super) with_netns: bool,
+    /// Words that each row must have.
+    pub(super) words: String,
+    /// Whether keys go into `words`.
+    pub(super) is_typing: bool,
+    /// The first row on the screen.
+    pub(super) first: usize,
+    /// Rows that the screen has room for, as last drawn.
+    pub(super) room: usize,
+}
+
+impl App {
+    pub(super) fn new(all: bool, with_netns: bool) -> App {
+        App {
+            rows: Vec::new(),
+            read_at: None,
+            sort: Column::Delivery,
+            is_reversed: false,
+            is_paused: false,
+            all,
+            with_netns,
+            words: String::new(),
+            is_typing: false,
+            first: 0,
+            room: 0,
+        }
+    }
+
+    /// A new reading has come.
+    pub(super) fn take(&mut self, rows: Vec<Row>, at: Instant) {
+        self.rows = rows;
+        self.read_at = Some(at);
+        self.order();
+    }
+
+    /// How many there are, whether they have the words or not.
+    pub(super) fn total(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Those that have the words, in order.
+    pub(super) fn shown(&self) -> Vec<&Row> {
+        let words: Vec<String> = self.words.split_whitespace().map(str::to_lowercase).collect();
+        let has = |row: &&Row| {
+            let of_it = [
+                row.connection.algorithm.to_lowercase(),
+                row.connection.local.to_string(),
+                row.connection.remote.to_string(),
+                row.netns.to_lowercase(),
+            ];
+            words.iter().all(|word| of_it.iter().any(|text| text.contains(word.as_str())))
+        };
+        self.rows.iter().filter(has).collect()
+    }
+
+    fn order(&mut self) {
+        let (sort, is_reversed) = (self.sort, self.is_reversed);
+        self.rows.sort_by(|a, b| {
+            let order = sort.order(a, b);
+            let order = if is_reversed { order.reverse() } else { order };
+            // Equal ones keep their places from reading to reading.
+            order.then_with(|| a.connection.cookie.cmp(&b.connection.cookie))
+        });
+    }
+
+    /// By the column to the right, or to the left, of that which it is sorted by.
+    fn sort_by_neighbour(&mut self, is_right: bool) {
+        let columns: Vec<Column> = Column::ALL
+            .into_iter()
+            .filter(|column| self.with_netns || *column != Column::Netns)
+            .collect();
+        let at = columns.iter().position(|column| *column == self.sort).unwrap_or(0);
+        let step = if is_right { 1 } else { columns.len() - 1 };
+        self.sort = columns[(at + step) % columns.len()];
+        self.is_reversed = false;
+        self.order();
+    }
+
+    fn scroll(&mut self, to: usize) {
+        self.first = to.min(self.shown().len().saturating_sub(self.room.max(1)));
+    }
+
+    pub(super) fn key(&mut self, key: KeyEvent) -> Asked {
+        if key.kind == KeyEventKind::Release {
+            return Asked::Nothing;
+        }
+        if key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL) {
+            return Asked::Quit;
+        }
+        if self.is_typing {
+            match key.code {
+                KeyCode::Enter => self.is_typing = false,
+                KeyCode::Esc => {
+                    self.is_typing = false;
+                    self.words.clear();
+                }
+                KeyCode::Backspace => {
+                    self.words.pop();
+                }
+                KeyCode::Char(letter) => self.words.push(letter),
+                _ => {}
+            }
+            self.first = 0;
+            return Asked::Nothing;
+        }
+        let page = self.room.max(1);
+        match key.code {
+            KeyCode::Char('q') => return Asked::Quit,
+            // Esc goes back by one step: out of the filter, then out of the table.
+            KeyCode::Esc if self.words.is_empty() => return Asked::Quit,
+            KeyCode::Esc => self.words.clear(),
+            KeyCode::Char('p' | ' ') => self.is_paused = !self.is_paused,
+            KeyCode::Char('s') | KeyCode::Right => self.sort_by_neighbour(true),
+            KeyCode::Char('S') | KeyCode::Left => self.sort_by_neighbour(false),
+            KeyCode::Char('r') => {
+                self.is_reversed = !self.is_reversed;
+                self.order();
+            }
+            KeyCode::Char('/') => self.is_typing = true,
+            KeyCode::Char('a') => {
+                self.all = !self.all;
+                self.first = 0;
+                return Asked::Read;
+            }
+            KeyCode::Up | KeyCode::Char('k') => self.scroll(self.first.saturating_sub(1)),
+            KeyCode::Down | KeyCode::Char('j') => self.scroll(self.first + 1),
+            KeyCode::PageUp => self.scroll(self.first.saturating_sub(page)),
+            KeyCode::PageDown => self.scroll(self.first + page),
+            KeyCode::Home => self.scroll(0),
+            KeyCode::End => self.scroll(usize::MAX),
+            _ => {}
+        }
+        Asked::Nothing
+    }
+}

@@ -1,0 +1,85 @@
+//! The loop around the live table, and the terminal, which is left as it was found.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::{self, Event};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+
+use super::app::{App, Asked};
+use super::rows::Sampler;
+use super::screen;
+use crate::Failure;
+use crate::kernel::select::NetnsArgs;
+
+/// A signal is noticed after so long.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// A terminal that belongs to the table until this is dropped. A panic restores it, too: `try_init`
+/// sees to that.
+struct Screen(DefaultTerminal);
+
+impl Screen {
+    fn take() -> io::Result<Screen> {
+        ratatui::try_init().map(Screen).inspect_err(|_| {
+            // It may have come half way. What is left of the terminal cannot be told any better.
+            let _ = ratatui::try_restore();
+        })
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        let _ = self.0.show_cursor();
+        let _ = ratatui::try_restore();
+    }
+}
+
+pub(super) fn run(
+    mut sampler: Sampler,
+    netns: &NetnsArgs,
+    all: bool,
+    interval: Duration,
+) -> Result<(), Failure> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGHUP, SIGINT, SIGQUIT, SIGTERM] {
+        signal_hook::flag::register(signal, stop.clone())
+            .map_err(|why| Failure::Says(format!("cannot listen for signals: {why}")))?;
+    }
+    // What can fail is tried before the terminal is taken.
+    let mut app = App::new(all, netns.are_several());
+    app.take(sampler.sample(netns, all)?, Instant::now());
+    let broken = |error: io::Error| Failure::Says(format!("the terminal fails: {error}"));
+    let mut terminal = Screen::take().map_err(broken)?;
+    while !stop.load(Ordering::Relaxed) {
+        terminal.0.draw(|frame| screen::draw(frame, &mut app)).map_err(broken)?;
+        let mut asked = Asked::Nothing;
+        if wait(&app, interval).map_err(broken)? {
+            if let Event::Key(key) = event::read().map_err(broken)? {
+                asked = app.key(key);
+            }
+        }
+        let is_due = app.read_at.is_none_or(|at| at.elapsed() >= interval);
+        match asked {
+            Asked::Quit => break,
+            Asked::Nothing if app.is_paused || !is_due => {}
+            Asked::Nothing | Asked::Read => {
+                let rows = sampler.sample(netns, app.all)?;
+                app.take(rows, Instant::now());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Waits for a key, or a new size, until the next reading is due or a signal must be looked for.
+fn wait(app: &App, interval: Duration) -> io::Result<bool> {
+    let due = app.read_at.map_or(Duration::ZERO, |at| interval.saturating_sub(at.elapsed()));
+    match event::poll(if app.is_paused { PATIENCE } else { due.min(PATIENCE) }) {
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(false),
+        other => other,
+    }
+}

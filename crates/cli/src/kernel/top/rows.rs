@@ -1,0 +1,336 @@
+//! What `knee top` shows of each connection, as cells of a table and as JSON.
+
+use std::cmp::Ordering;
+use std::collections::HashMap;
+
+use knee_algo::INFINITE_SSTHRESH;
+use knee_bpf::{Connection, Connections, Filter, Inside, Value};
+use serde_json::{Value as Json, json};
+
+use super::super::select::NetnsArgs;
+use crate::Failure;
+
+/// Names of the states of loss recovery, in the kernel's order.
+const CA_STATES: [&str; 5] = ["Open", "Disorder", "CWR", "Recovery", "Loss"];
+
+/// A connection at one moment.
+#[derive(Clone)]
+pub(super) struct Row {
+    pub(super) connection: Connection,
+    /// Its namespace, in words.
+    pub(super) netns: String,
+    /// What its algorithm holds.
+    pub(super) inside: Vec<Value>,
+    /// Packets delivered since the reading before, and of these those acknowledged with ECE.
+    pub(super) interval: Option<(u32, u32)>,
+}
+
+/// Reads the connections, time and again.
+pub(super) struct Sampler {
+    reader: Connections,
+    inside: Inside,
+    filter: Filter,
+    /// `delivered` and `delivered_ce` at the last reading, by cookie.
+    before: HashMap<u64, (u32, u32)>,
+}
+
+impl Sampler {
+    pub(super) fn open(filter: Filter) -> Result<Sampler, Failure> {
+        let (reader, inside) = (Connections::open()?, Inside::new());
+        Ok(Sampler { reader, inside, filter, before: HashMap::new() })
+    }
+
+    /// The connections of these namespaces (without listeners) that run knee's algorithms, or all.
+    pub(super) fn sample(&mut self, netns: &NetnsArgs, all: bool) -> Result<Vec<Row>, Failure> {
+        let mut rows = Vec::new();
+        let mut now = HashMap::new();
+        for (namespace, label) in netns.find()? {
+            for connection in self.reader.read_in(&namespace)? {
+                let is_shown = !connection.is_listener()
+                    && self.filter.fits(&connection)
+                    && (all || self.inside.is_knees(&connection)?);
+                if !is_shown {
+                    continue;
+                }
+                let (delivered, ce) = (connection.sock.delivered, connection.sock.delivered_ce);
+                let interval =
+                    self.before.get(&connection.cookie).map(|(delivered_then, ce_then)| {
+                        (delivered.wrapping_sub(*delivered_then), ce.wrapping_sub(*ce_then))
+                    });
+                now.insert(connection.cookie, (delivered, ce));
+                let inside = self.inside.of(&connection)?;
+                rows.push(Row { connection, netns: label.clone(), inside, interval });
+            }
+        }
+        self.before = now;
+        Ok(rows)
+    }
+}
+
+/// A column of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Column {
+    Peer,
+    Local,
+    Netns,
+    Algorithm,
+    State,
+    Cwnd,
+    Ssthresh,
+    Srtt,
+    MinRtt,
+    Pacing,
+    Delivery,
+    Retrans,
+    Ce,
+    CeNow,
+    Inside,
+}
+
+impl Column {
+    /// From left to right.
+    pub(super) const ALL: [Column; 15] = [
+        Column::Peer,
+        Column::Local,
+        Column::Netns,
+        Column::Algorithm,
+        Column::State,
+        Column::Cwnd,
+        Column::Ssthresh,
+        Column::Srtt,
+        Column::MinRtt,
+        Column::Pacing,
+        Column::Delivery,
+        Column::Retrans,
+        Column::Ce,
+        Column::CeNow,
+        Column::Inside,
+    ];
+
+    /// Those that make room first where there is not enough for all.
+    pub(super) const EXPENDABLE: [Column; 12] = [
+        Column::Local,
+        Column::Netns,
+        Column::Pacing,
+        Column::MinRtt,
+        Column::Ssthresh,
+        Column::State,
+        Column::Retrans,
+        Column::Ce,
+        Column::CeNow,
+        Column::Delivery,
+        Column::Srtt,
+        Column::Inside,
+    ];
+
+    pub(super) fn title(self) -> &'static str {
+        match self {
+            Column::Peer => "PEER",
+            Column::Local => "LOCAL",
+            Column::Netns => "NETNS",
+            Column::Algorithm => "ALGORITHM",
+            Column::State => "STATE",
+            Column::Cwnd => "CWND",
+            Column::Ssthresh => "SSTHRESH",
+            Column::Srtt => "SRTT",
+            Column::MinRtt => "MIN_RTT",
+            Column::Pacing => "PACING",
+            Column::Delivery => "DELIVERY",
+            Column::Retrans => "RETRANS",
+            Column::Ce => "CE",
+            Column::CeNow => "CE NOW",
+            Column::Inside => "INSIDE",
+        }
+    }
+
+    /// Whether numbers stand below each other.
+    pub(super) fn is_right_aligned(self) -> bool {
+        !matches!(
+            self,
+            Column::Peer
+                | Column::Local
+                | Column::Netns
+                | Column::Algorithm
+                | Column::State
+                | Column::Inside
+        )
+    }
+
+    pub(super) fn cell(self, row: &Row) -> String {
+        let connection = &row.connection;
+        let sock = &connection.sock;
+        match self {
+            Column::Peer => connection.remote.to_string(),
+            Column::Local => connection.local.to_string(),
+            Column::Netns => row.netns.clone(),
+            Column::Algorithm => connection.algorithm.clone(),
+            Column::State => match sock.icsk_ca_state {
+                0 => connection.state.to_string(),
+                _ => format!("{} {}", connection.state, ca_state(connection)),
+            },
+            Column::Cwnd => sock.snd_cwnd.to_string(),
+            Column::Ssthresh => ssthresh(connection).map_or_else(none, |pkts| pkts.to_string()),
+            Column::Srtt => connection.srtt_us().map_or_else(none, time),
+            Column::MinRtt => connection.min_rtt_us().map_or_else(none, time),
+            Column::Pacing => connection.pacing_rate_bytes_per_sec().map_or_else(none, rate),
+            Column::Delivery => connection.delivery_rate_bytes_per_sec.map_or_else(none, |bytes| {
+                let mark = if connection.delivery_rate_is_app_limited { " a" } else { "" };
+                format!("{}{mark}", rate(bytes))
+            }),
+            Column::Retrans => connection.total_retrans.to_string(),
+            Column::Ce => share(sock.delivered_ce, sock.delivered),
+            Column::CeNow => row.interval.map_or_else(none, |(delivered, ce)| share(ce, delivered)),
+            Column::Inside => {
+                let main = row.inside.iter().filter(|value| value.is_main);
+                main.map(|value| format!("{} {value}", value.name)).collect::<Vec<_>>().join("  ")
+            }
+        }
+    }
+
+    /// The order of two rows by this column: what is usually looked for comes first.
+    pub(super) fn order(self, a: &Row, b: &Row) -> Ordering {
+        let (one, other) = (&a.connection, &b.connection);
+        // The larger first, and nothing last.
+        match self {
+            Column::Peer => one.remote.cmp(&other.remote),
+            Column::Local => one.local.cmp(&other.local),
+            Column::Netns => a.netns.cmp(&b.netns),
+            Column::Algorithm => one.algorithm.cmp(&other.algorithm),
+            Column::State => {
+                (other.sock.icsk_ca_state, one.state).cmp(&(one.sock.icsk_ca_state, other.state))
+            }
+            Column::Cwnd => other.sock.snd_cwnd.cmp(&one.sock.snd_cwnd),
+            Column::Ssthresh => ssthresh(other).cmp(&ssthresh(one)),
+            Column::Srtt => other.srtt_us().cmp(&one.srtt_us()),
+            Column::MinRtt => other.min_rtt_us().cmp(&one.min_rtt_us()),
+            Column::Pacing => {
+                other.pacing_rate_bytes_per_sec().cmp(&one.pacing_rate_bytes_per_sec())
+            }
+            Column::Delivery => {
+                other.delivery_rate_bytes_per_sec.cmp(&one.delivery_rate_bytes_per_sec)
+            }
+            Column::Retrans => other.total_retrans.cmp(&one.total_retrans),
+            Column::Ce => other.ce_ppm().cmp(&one.ce_ppm()),
+            Column::CeNow => ppm(b.interval).cmp(&ppm(a.interval)),
+            Column::Inside => {
+                let first = |row: &Row| row.inside.first().map(|value| value.number);
+                first(b).cmp(&first(a))
+            }
+        }
+    }
+}
+
+/// The JSON of one connection. What is not known is null.
+pub(super) fn as_json(row: &Row) -> Json {
+    let (connection, sock) = (&row.connection, &row.connection.sock);
+    let inside: Vec<Json> = row
+        .inside
+        .iter()
+        .map(|value| {
+            // Private state holds 64 bits at most.
+            let number = u64::try_from(value.number)
+                .map_or_else(|_| Json::from(value.number as i64), Json::from);
+            json!({ "name": value.name, "unit": value.unit, "value": number })
+        })
+        .collect();
+    json!({
+        "netns": row.netns,
+        "local": connection.local.to_string(),
+        "remote": connection.remote.to_string(),
+        "cookie": connection.cookie,
+        "cgroup_id": connection.cgroup_id,
+        "uid": connection.uid,
+        "state": connection.state.to_string(),
+        "algorithm": connection.algorithm,
+        "ca_state": ca_state(connection),
+        "ecn": connection.has_ecn(),
+        "cwnd_pkts": sock.snd_cwnd,
+        "ssthresh_pkts": ssthresh(connection),
+        "in_flight_pkts": sock.packets_in_flight(),
+        "srtt_us": connection.srtt_us(),
+        "min_rtt_us": connection.min_rtt_us(),
+        "pacing_rate_bps": connection.pacing_rate_bytes_per_sec().map(bits),
+        "delivery_rate_bps": connection.delivery_rate_bytes_per_sec.map(bits),
+        "delivery_rate_app_limited": connection.delivery_rate_is_app_limited,
+        "acked_bytes": connection.bytes_acked,
+        "delivered_pkts": sock.delivered,
+        "delivered_ce_pkts": sock.delivered_ce,
+        "lost_pkts": sock.lost,
+        "retrans_pkts": connection.total_retrans,
+        "mss_bytes": sock.mss_cache,
+        "inside": inside,
+    })
+}
+
+fn ca_state(connection: &Connection) -> &'static str {
+    CA_STATES.get(usize::from(connection.sock.icsk_ca_state)).copied().unwrap_or("?")
+}
+
+/// Packets; `None` before the first congestion.
+fn ssthresh(connection: &Connection) -> Option<u32> {
+    Some(connection.sock.snd_ssthresh).filter(|pkts| *pkts < INFINITE_SSTHRESH)
+}
+
+fn bits(bytes: u64) -> u64 {
+    bytes.saturating_mul(8)
+}
+
+fn none() -> String {
+    "-".to_owned()
+}
+
+fn ppm(of: Option<(u32, u32)>) -> Option<u64> {
+    of.and_then(|(all, part)| (u64::from(part) * 1_000_000).checked_div(u64::from(all)))
+}
+
+/// `12.5%`.
+fn share(part: u32, all: u32) -> String {
+    ppm(Some((all, part))).map_or_else(none, |ppm| {
+        let tenths = (ppm + 500) / 1000;
+        format!("{}.{}%", tenths / 10, tenths % 10)
+    })
+}
+
+/// Three digits and a unit: `941 Mbps`, `9.41 Gbps`.
+fn rate(bytes_per_sec: u64) -> String {
+    let bps = bits(bytes_per_sec);
+    let units = [(1_000_000_000, "Gbps"), (1_000_000, "Mbps"), (1000, "kbps")];
+    match units.iter().find(|(unit, _)| bps >= *unit) {
+        Some((unit, name)) => format!("{} {name}", three_digits(bps, *unit)),
+        None => format!("{bps} bps"),
+    }
+}
+
+/// `85 us`, `1.25 ms`.
+fn time(us: u32) -> String {
+    match us {
+        0..1000 => format!("{us} us"),
+        1000..1_000_000 => format!("{} ms", three_digits(us.into(), 1000)),
+        _ => format!("{} s", three_digits(us.into(), 1_000_000)),
+    }
+}
+
+fn three_digits(value: u64, unit: u64) -> String {
+    let whole = value / unit;
+    let hundredths = value % unit * 100 / unit;
+    match whole {
+        0..10 => format!("{whole}.{hundredths:02}"),
+        10..100 => format!("{whole}.{}", hundredths / 10),
+        _ => whole.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_three_digits_and_a_unit() {
+        assert_eq!([rate(100), rate(117_625_000)], ["800 bps", "941 Mbps"]);
+        assert_eq!([rate(1_176_250_000), rate(12_500)], ["9.41 Gbps", "100 kbps"]);
+        assert_eq!(rate(u64::MAX - 1), "18446744073 Gbps");
+        assert_eq!([time(85), time(1259), time(25_940)], ["85 us", "1.25 ms", "25.9 ms"]);
+        assert_eq!([time(999_999), time(1_200_000)], ["999 ms", "1.20 s"]);
+        assert_eq!([share(1, 8), share(0, 10), share(0, 0)], ["12.5%", "0.0%", "-"]);
+    }
+}
