@@ -18,6 +18,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod doctor;
 mod embedded;
 mod error;
 mod load;
@@ -25,6 +26,7 @@ mod probe;
 mod record;
 mod registry;
 mod replay;
+mod rights;
 mod table;
 
 pub use embedded::{Embedded, program};
@@ -34,3 +36,4 @@ pub use probe::{KernelApi, Lack, Version};
 pub use record::{Call, Record, Recorder};
 pub use registry::{Registered, registered};
 pub use replay::{Difference, Report, replay};
+pub use rights::Rights;
