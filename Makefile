@@ -16,11 +16,11 @@ EVERYDAY := -p knee-algo -p knee-queue -p knee-sim -p knee-exp -p knee-cli -p kn
 
 # Cargo spreads work over the cores by itself.
 .NOTPARALLEL:
-.PHONY: help setup build run check test fidelity bench doc clean \
+.PHONY: help setup build run check test test-kernels fidelity bench doc clean \
 	style style-all doc-all test-everyday test-all fidelity-quick fuzz
 
 help:  ## list the commands
-	@sed -n 's/^\([a-z-]*\):.*  ## /\1\t/p' Makefile | expand -t 12
+	@sed -n 's/^\([a-z-]*\):.*  ## /\1\t/p' Makefile | expand -t 14
 
 setup:  ## install what is missing to build and test (quick if nothing is)
 	@scripts/setup
@@ -34,6 +34,9 @@ run: build  ## build, then run the bulk-mix and incast experiments and print the
 check: setup style test-everyday fidelity-quick  ## the everyday suite, about a minute once built
 
 test: setup style-all doc-all fidelity fuzz test-all  ## everything, the running kernel included where it can be
+
+test-kernels: setup  ## the kernel side on other kernels, in qemu: about three minutes once fetched and built
+	@scripts/test-kernels
 
 fidelity:  ## rerun the reference cases of the real Linux stack and compare
 	$(CARGO) run --release -p knee-fidelity

@@ -34,6 +34,22 @@ pub enum Error {
         /// The running kernel's release.
         release: String,
     },
+    /// It takes more rights.
+    NotPermitted {
+        /// What was to be done.
+        what: &'static str,
+        /// The capabilities for it.
+        needs: &'static str,
+    },
+    /// The kernel is set such that it does not take the algorithm.
+    Closed {
+        /// The algorithm.
+        algorithm: String,
+        /// What is set.
+        why: &'static str,
+        /// How to change it.
+        remedy: &'static str,
+    },
     /// The kernel refused the programs.
     Load {
         /// The algorithm.
@@ -173,6 +189,12 @@ impl fmt::Display for Error {
                     f,
                     "{algorithm} needs {what}, which Linux has from {major}.{minor} on; this is {release}"
                 )
+            }
+            Error::NotPermitted { what, needs } => {
+                write!(f, "{what} takes {needs}: run it as root of the host, with sudo")
+            }
+            Error::Closed { algorithm, why, remedy } => {
+                write!(f, "the kernel does not take {algorithm}, as {why}: {remedy}")
             }
             Error::Load { algorithm, source, log } => {
                 write!(f, "the kernel does not take {algorithm}: {source}")?;

@@ -20,6 +20,7 @@
 
 mod base_rtt;
 mod connections;
+pub mod doctor;
 mod embedded;
 mod error;
 mod filter;
@@ -32,6 +33,7 @@ mod probe;
 mod record;
 mod registry;
 mod replay;
+mod rights;
 mod table;
 
 pub use connections::{Connection, Connections, State};
@@ -45,3 +47,4 @@ pub use probe::{KernelApi, Lack, Version};
 pub use record::{Call, Record, Recorder};
 pub use registry::{Registered, registered};
 pub use replay::{Difference, Report, replay};
+pub use rights::Rights;

@@ -14,7 +14,7 @@ use libbpf_rs::{
 };
 
 use crate::table::{self, Operation};
-use crate::{Embedded, Error, KernelApi, base_rtt};
+use crate::{Embedded, Error, KernelApi, Rights, base_rtt, doctor};
 
 /// The section, and so the map, that holds the parameters and nothing else (bpf.h).
 pub(crate) const PARAMS_MAP: &str = ".rodata.params";
@@ -137,8 +137,8 @@ impl Loaded {
     ///
     /// # Errors
     /// [`Error::BadName`], [`Error::BadParams`], [`Error::Lacks`] if this kernel is too old for it,
-    /// [`Error::Load`] with the verifier's words, and [`Error::Register`], for one if the name is
-    /// taken.
+    /// [`Error::NotPermitted`], [`Error::Closed`], [`Error::Load`] with the verifier's words, and
+    /// [`Error::Register`], for one if the name is taken.
     pub fn register(
         embedded: &Embedded,
         build: Build,
@@ -255,11 +255,14 @@ fn check(embedded: &Embedded, operations: &[Operation], api: &KernelApi) -> Resu
 /// Why libbpf or the kernel did not take it.
 fn refused(embedded: &Embedded, api: &KernelApi, source: libbpf_rs::Error, log: String) -> Error {
     let algorithm = embedded.name().to_owned();
-    match api.lack_in(&log) {
-        Some((what, since)) => {
-            Error::Lacks { algorithm, what, since, release: api.release.clone() }
-        }
-        None => Error::Load { algorithm, source, log },
+    if let Some((what, since)) = api.lack_in(&log) {
+        Error::Lacks { algorithm, what, since, release: api.release.clone() }
+    } else if !Rights::now().load() {
+        Error::NotPermitted { what: "loading an algorithm", needs: "CAP_BPF and CAP_PERFMON" }
+    } else if let Some((why, remedy)) = doctor::explanation() {
+        Error::Closed { algorithm, why, remedy }
+    } else {
+        Error::Load { algorithm, source, log }
     }
 }
 

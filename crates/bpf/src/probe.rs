@@ -211,3 +211,50 @@ fn number_after(text: &str, words: &str) -> Option<usize> {
     let digits = rest.split(|c: char| !c.is_ascii_digit()).next()?;
     digits.parse().ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernel_releases_are_compared_as_numbers() {
+        assert_eq!(version_of("6.18.4-generic"), Some((6, 18)));
+        assert_eq!(version_of("6.4-rc1"), Some((6, 4)));
+        assert_eq!(version_of("next"), None);
+        assert!(version_of("6.10.0") > version_of("6.4.1"));
+    }
+
+    #[test]
+    fn a_kernel_without_btf_lacks_everything_and_is_no_error() {
+        let api = KernelApi::of("5.3.0", 250, None);
+        assert_eq!(api.lacks().first().map(|lack| lack.since), Some((5, 4)));
+        assert_eq!(api.cong_control_args, 0);
+    }
+
+    #[test]
+    fn what_the_verifier_refuses_has_a_name_and_a_version() {
+        let api = KernelApi {
+            not_writable: vec![("snd_cwnd_stamp", 1444, (6, 10))],
+            ..KernelApi::of("6.1.0", 250, None)
+        };
+        let words = |log| api.lack_in(log);
+        assert_eq!(
+            words("13: (63)\nno write support to tcp_sock at off 1444\nprocessed 5 insns"),
+            Some(("to write snd_cwnd_stamp".to_owned(), (6, 10)))
+        );
+        // Nobody may ever write that one.
+        assert_eq!(words("no write support to tcp_sock at off 8\n"), None);
+        let missing =
+            "libbpf: extern (func ksym) 'tcp_slow_start': not found in kernel or module BTFs\n";
+        assert_eq!(
+            words(missing),
+            Some(("the kernel function tcp_slow_start".to_owned(), (5, 13)))
+        );
+        assert_eq!(words("R1 invalid mem access 'scalar'\n"), None);
+    }
+
+    #[test]
+    fn this_machine_ticks_a_whole_number_of_times_per_second() {
+        assert!([100, 250, 300, 1000].contains(&tick_hz()), "{}", tick_hz());
+    }
+}

@@ -9,7 +9,7 @@ use libbpf_rs::query::{
 };
 use libbpf_rs::{MapCore as _, MapFlags, MapHandle, MapType};
 
-use crate::Error;
+use crate::{Error, Rights};
 
 /// How the table of operations is called in every object: `cc_ops_` and the algorithm (bpf.h).
 const OPS_PREFIX: &str = "cc_ops_";
@@ -70,8 +70,12 @@ impl Registered {
 /// All that is registered and came from knee, by name.
 ///
 /// # Errors
-/// [`Error::Inspect`]: it takes CAP_SYS_ADMIN.
+/// [`Error::NotPermitted`] and [`Error::Inspect`].
 pub fn registered() -> Result<Vec<Registered>, Error> {
+    // The lists would just be empty.
+    if !Rights::now().see() {
+        return Err(Error::NotPermitted { what: "seeing what is loaded", needs: "CAP_SYS_ADMIN" });
+    }
     let linked: BTreeSet<u32> = LinkInfoIter::default()
         .filter_map(|link| match link.info {
             LinkTypeInfo::StructOps(about) => Some(about.map_id),

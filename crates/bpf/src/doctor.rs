@@ -1,0 +1,353 @@
+//! What this host has of all that the kernel side needs, and how to get the rest. Cheap looks that
+//! change nothing: nothing is loaded, also no module, and queue disciplines are tried in a network
+//! namespace of their own.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use knee_netns::Namespace;
+
+use crate::{Embedded, KernelApi, Rights};
+
+const JIT: &str = "/proc/sys/net/core/bpf_jit_enable";
+const JIT_REMEDY: &str = "sysctl -w net.core.bpf_jit_enable=1";
+const LOCKDOWN_REMEDY: &str = "boot with lockdown=integrity, or without it";
+
+/// One thing looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// What was looked at.
+    pub what: &'static str,
+    /// Whether it is as knee needs it; `None`: for information.
+    pub ok: Option<bool>,
+    /// What was found.
+    pub found: String,
+    /// How to get what is missing, as a command wherever one does it. Empty: nothing is.
+    pub remedy: String,
+}
+
+impl Finding {
+    fn check(what: &'static str, ok: bool, found: impl Into<String>, remedy: &str) -> Finding {
+        let remedy = if ok { String::new() } else { remedy.to_owned() };
+        Finding { what, ok: Some(ok), found: found.into(), remedy }
+    }
+
+    fn info(what: &'static str, found: impl Into<String>) -> Finding {
+        Finding { what, ok: None, found: found.into(), remedy: String::new() }
+    }
+}
+
+/// Whether the algorithms can be loaded into this kernel, what each part of knee can do with it, and
+/// by whom.
+pub fn kernel() -> Vec<Finding> {
+    let api = KernelApi::running();
+    let mut all = vec![embedded()];
+    let older = "a newer kernel; docs/kernels.md says what works from which version on";
+    all.push(Finding::check(
+        "kernel",
+        api.struct_ops && api.missing_functions.is_empty(),
+        format!("{}, tick {} Hz", api.release, api.hz),
+        older,
+    ));
+    all.push(Finding::check(
+        "BTF",
+        api.btf,
+        if api.btf {
+            "/sys/kernel/btf/vmlinux"
+        } else {
+            "none: the kernel does not show its types"
+        },
+        "a kernel with CONFIG_DEBUG_INFO_BTF=y, as distributions build them",
+    ));
+    if api.btf {
+        all.extend(offers(api));
+    }
+    all.push(jit(api));
+    all.extend(rights());
+    all.push(lockdown());
+    all.push(file_system(
+        "BPF file system",
+        "bpf",
+        "mount -t bpf bpf /sys/fs/bpf",
+        "what is confirmed could not be kept",
+    ));
+    all.push(file_system(
+        "cgroup v2",
+        "cgroup2",
+        "mkdir -p /sys/fs/cgroup/unified && mount -t cgroup2 cgroup2 /sys/fs/cgroup/unified",
+        "no algorithm by cgroup or prefix",
+    ));
+    all
+}
+
+/// What this host's TCP is set to, which loaded algorithms will meet.
+pub fn network() -> Vec<Finding> {
+    let mut all = vec![congestion_controls()];
+    all.extend(ecn());
+    all.push(plb());
+    all.push(queue_disciplines());
+    all
+}
+
+fn embedded() -> Finding {
+    let names: Vec<_> = Embedded::all().iter().map(Embedded::name).collect();
+    Finding::check(
+        "BPF objects",
+        !names.is_empty(),
+        if names.is_empty() { "none: built without clang".into() } else { names.join(", ") },
+        "apt-get install clang-19 && make build (any clang from 17 on will do)",
+    )
+}
+
+/// What the kernel offers beyond what any loading needs, each lack with its consequence.
+fn offers(api: &KernelApi) -> Vec<Finding> {
+    let lacks = api.lacks();
+    let mut has = vec![format!("cong_control with {} arguments", api.cong_control_args)];
+    for (there, what) in [
+        (api.links, "links and live update"),
+        (api.tx_start, "TX_START by itself"),
+        (api.socket_storage, "socket storage"),
+        (api.tcp_iterator, "TCP iterator"),
+    ] {
+        if there {
+            has.push(what.to_owned());
+        }
+    }
+    if api.missing_functions.is_empty() {
+        has.push("kernel functions".to_owned());
+    }
+    let found = if api.struct_ops { has.join(", ") } else { "not for TCP".to_owned() };
+    let mut all = vec![Finding::check(
+        "struct_ops",
+        api.struct_ops,
+        found,
+        "Linux 5.6 or later with CONFIG_BPF_SYSCALL=y and CONFIG_BPF_JIT=y",
+    )];
+    all.extend(lacks.iter().filter(|_| api.struct_ops).map(|lack| Finding {
+        what: "lacking",
+        ok: Some(false),
+        found: format!("{}: {}", lack.what, lack.so),
+        remedy: format!("Linux {}.{} or later", lack.since.0, lack.since.1),
+    }));
+    all
+}
+
+fn jit(api: &KernelApi) -> Finding {
+    match read(JIT).as_deref() {
+        Some("0") => Finding::check("JIT", false, "off", JIT_REMEDY),
+        Some(_) => Finding::check("JIT", true, "on", ""),
+        // Namespaces other than the first do not show it. With struct_ops it was built in.
+        None if api.struct_ops => {
+            Finding::info("JIT", "not to be seen from this network namespace")
+        }
+        None => Finding::check("JIT", false, "none", "a kernel with CONFIG_BPF_JIT=y"),
+    }
+}
+
+fn rights() -> Vec<Finding> {
+    let rights = Rights::now();
+    let remedy = if rights.in_user_namespace() {
+        "run outside of the container, or of the user namespace: its root has no rights here"
+    } else {
+        "run it with sudo"
+    };
+    let words =
+        |ok, capabilities: &str| format!("{} ({capabilities})", if ok { "yes" } else { "no" });
+    [
+        ("right to load", rights.load(), "CAP_BPF and CAP_PERFMON"),
+        ("right to attach", rights.attach(), "CAP_BPF and CAP_NET_ADMIN: cgroups, default"),
+        ("right to see all", rights.see(), "CAP_SYS_ADMIN: status, unload, other namespaces"),
+    ]
+    .map(|(what, ok, needs)| Finding::check(what, ok, words(ok, needs), remedy))
+    .into()
+}
+
+fn lockdown() -> Finding {
+    let mode = lockdown_mode().unwrap_or_else(|| "none".to_owned());
+    let ok = mode != "confidentiality";
+    let so = if ok { "" } else { ": BPF cannot read the kernel's memory, so no recording" };
+    Finding::check("lockdown", ok, mode + so, LOCKDOWN_REMEDY)
+}
+
+/// How far the kernel is closed to root; `None` if it is not.
+fn lockdown_mode() -> Option<String> {
+    let text = read("/sys/kernel/security/lockdown")?;
+    let (_, rest) = text.split_once('[')?;
+    Some(rest.split_once(']')?.0.to_owned())
+}
+
+/// What of this host explains that the kernel refused a program, and the way out.
+pub(crate) fn explanation() -> Option<(&'static str, &'static str)> {
+    if read(JIT).as_deref() == Some("0") {
+        return Some(("the kernel's BPF compiler is off", JIT_REMEDY));
+    }
+    (lockdown_mode().as_deref() == Some("confidentiality"))
+        .then_some(("the kernel is locked down (confidentiality)", LOCKDOWN_REMEDY))
+}
+
+fn file_system(what: &'static str, kind: &str, remedy: &str, so: &str) -> Finding {
+    let mounts = read("/proc/self/mounts").unwrap_or_default();
+    let mut mounted: Vec<_> = mounts
+        .lines()
+        .filter_map(|line| {
+            let mut words = line.split(' ').skip(1);
+            let (dir, found) = (words.next()?, words.next()?);
+            (found == kind).then(|| dir.to_owned())
+        })
+        .collect();
+    // The usual place first.
+    mounted.sort_by_key(|dir| !dir.starts_with("/sys/fs/"));
+    let mounted = mounted.into_iter().next();
+    let ok = mounted.is_some();
+    Finding::check(what, ok, mounted.unwrap_or_else(|| format!("not mounted: {so}")), remedy)
+}
+
+fn congestion_controls() -> Finding {
+    let value = |name: &str| tcp_sysctl(name).unwrap_or_else(|| "unknown".to_owned());
+    Finding::info(
+        "algorithms",
+        format!(
+            "default {}; available {}; allowed to users {}",
+            value("tcp_congestion_control"),
+            value("tcp_available_congestion_control"),
+            value("tcp_allowed_congestion_control")
+        ),
+    )
+}
+
+/// What the settings mean for an algorithm that needs ECN, DCTCP for one: it asks by itself, but an
+/// ordinary listener refuses it whatever they are.
+fn ecn() -> Vec<Finding> {
+    let Some(mode) = tcp_sysctl("tcp_ecn") else { return Vec::new() };
+    let meaning = match mode.as_str() {
+        "0" => "off: only between algorithms that ask for ECN by themselves, as dctcp does",
+        "1" => "ordinary connections ask for it and grant it",
+        "2" => "ordinary connections grant it and do not ask",
+        _ => "accurate ECN is asked for or granted as well",
+    };
+    let fallback = match tcp_sysctl("tcp_ecn_fallback").as_deref() {
+        Some("0") => "no fallback: a SYN with ECN that gets lost is repeated with it",
+        Some(_) => {
+            "a SYN with ECN that gets lost is repeated without, and the algorithm falls back"
+        }
+        None => "unknown",
+    };
+    vec![
+        Finding::info("tcp_ecn", format!("{mode}: {meaning}")),
+        Finding::info("tcp_ecn_fallback", fallback),
+    ]
+}
+
+fn plb() -> Finding {
+    Finding::info(
+        "tcp_plb_enabled",
+        match tcp_sysctl("tcp_plb_enabled").as_deref() {
+            None => "not in this kernel (Linux 6.2 or later): no repathing by the kernel's dctcp",
+            Some("0") => "off",
+            Some(_) => "on: the kernel's own dctcp moves congested IPv6 flows to other paths",
+        },
+    )
+}
+
+/// Name, kernel option, and arguments with which `tc` makes one.
+const DISCIPLINES: [(&str, &str, &str); 7] = [
+    ("fq", "CONFIG_NET_SCH_FQ", "root fq"),
+    ("fq_codel", "CONFIG_NET_SCH_FQ_CODEL", "root fq_codel"),
+    (
+        "red",
+        "CONFIG_NET_SCH_RED",
+        "root red limit 60000 min 15000 max 45000 avpkt 1000 burst 20 bandwidth 10Mbit",
+    ),
+    ("tbf", "CONFIG_NET_SCH_TBF", "root tbf rate 1mbit burst 10kb latency 10ms"),
+    ("htb", "CONFIG_NET_SCH_HTB", "root htb"),
+    ("netem", "CONFIG_NET_SCH_NETEM", "root netem limit 10"),
+    ("clsact", "CONFIG_NET_SCH_INGRESS", "clsact"),
+];
+
+/// Which there are. One that is a module file is not tried, as that would load it.
+fn queue_disciplines() -> Finding {
+    let what = "queue disciplines";
+    let modules = module_names();
+    let module = |name: &str| {
+        let name = if name == "clsact" { "ingress" } else { name };
+        modules.contains(&format!("sch_{name}"))
+    };
+    let untried: Vec<_> = DISCIPLINES.into_iter().filter(|(name, ..)| !module(name)).collect();
+    let Some(refused) = refused(&untried) else {
+        return Finding {
+            remedy: "run it as root, with the package iproute2".to_owned(),
+            ..Finding::info(what, "could not be tried")
+        };
+    };
+    let missing = |name: &str| refused.contains(&name);
+    let names = |wanted: &dyn Fn(&str) -> bool| {
+        let names = DISCIPLINES.iter().map(|(name, ..)| *name).filter(|name| wanted(name));
+        names.collect::<Vec<_>>().join(", ")
+    };
+    let options =
+        DISCIPLINES.iter().filter(|(name, ..)| missing(name)).map(|(_, option, _)| *option);
+    let options = options.collect::<Vec<_>>().join(", ");
+    let found = [
+        (names(&|name| !missing(name) && !module(name)), ""),
+        (names(&module), " as modules"),
+        (names(&missing), " missing (knee's own queues need none of them)"),
+    ];
+    let found = found.iter().filter(|(names, _)| !names.is_empty());
+    let found = found.map(|(names, how)| format!("{names}{how}")).collect::<Vec<_>>().join("; ");
+    Finding {
+        remedy: if options.is_empty() { options } else { format!("a kernel with {options}") },
+        ..Finding::info(what, found)
+    }
+}
+
+/// Those that the kernel refuses to make; `None` if it cannot be tried.
+fn refused(
+    disciplines: &[(&'static str, &'static str, &'static str)],
+) -> Option<Vec<&'static str>> {
+    let namespace = Namespace::new().ok()?;
+    let batch: String = disciplines
+        .iter()
+        .map(|(_, _, arguments)| {
+            let verb = if arguments.starts_with("root") { "replace" } else { "add" };
+            format!("qdisc {verb} dev lo {arguments}\n")
+        })
+        .collect();
+    let output = namespace.run(move || {
+        let mut tc = Command::new("tc")
+            .args(["-force", "-batch", "-"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .ok()?;
+        tc.stdin.take()?.write_all(batch.as_bytes()).ok()?;
+        tc.wait_with_output().ok()
+    })?;
+    // After what the kernel said of it: "Command failed -:3".
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    let lines = errors.lines().filter_map(|line| line.strip_prefix("Command failed -:"));
+    let failed = lines.filter_map(|number| number.trim().parse::<usize>().ok());
+    Some(failed.filter_map(|number| Some(disciplines.get(number - 1)?.0)).collect())
+}
+
+/// Modules of the running kernel that are files and not loaded. The names have underscores.
+fn module_names() -> Vec<String> {
+    let release = &KernelApi::running().release;
+    let list = read(&format!("/lib/modules/{release}/modules.dep")).unwrap_or_default();
+    let files = list.lines().filter_map(|line| Path::new(line.split(':').next()?).file_name());
+    let names =
+        files.map(|file| file.to_string_lossy().split('.').next().map(|n| n.replace('-', "_")));
+    let loaded = read("/proc/modules").unwrap_or_default();
+    let is_loaded = |name: &str| loaded.lines().any(|line| line.split(' ').next() == Some(name));
+    names.flatten().filter(|name| name.starts_with("sch_") && !is_loaded(name)).collect()
+}
+
+fn tcp_sysctl(name: &str) -> Option<String> {
+    read(&format!("/proc/sys/net/ipv4/{name}"))
+}
+
+fn read(path: &str) -> Option<String> {
+    fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
+}
