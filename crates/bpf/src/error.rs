@@ -168,6 +168,16 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// What libbpf and the verifier said, as they said it; empty: nothing.
+    pub fn log(&self) -> &str {
+        match self {
+            Error::Load { log, .. } => log.trim_end(),
+            _ => "",
+        }
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -198,7 +208,7 @@ impl fmt::Display for Error {
             }
             Error::Load { algorithm, source, log } => {
                 write!(f, "the kernel does not take {algorithm}: {source}")?;
-                if log.is_empty() { Ok(()) } else { write!(f, "\n{}", log.trim_end()) }
+                if log.is_empty() { Ok(()) } else { f.write_str(" (-v shows its words)") }
             }
             Error::Register { name, source }
                 if source.kind() == libbpf_rs::ErrorKind::AlreadyExists =>

@@ -50,6 +50,9 @@ kept).";
 #[derive(Parser)]
 #[command(name = "knee", after_help = EXAMPLES, subcommand_required = true, arg_required_else_help = true)]
 struct Cli {
+    /// After a refusal of the kernel's, print also what libbpf and the verifier said.
+    #[arg(short, long, global = true)]
+    verbose: bool,
     #[command(subcommand)]
     command: Command,
 }
@@ -172,6 +175,10 @@ fn main() -> ExitCode {
         Err(Failure::ClosedPipe) => ExitCode::from(DONE),
         Err(failure) => {
             complain(&format!("knee: {failure}"));
+            #[cfg(feature = "kernel")]
+            if let (true, Failure::Kernel(error)) = (cli.verbose, &failure) {
+                complain(error.log());
+            }
             ExitCode::from(COULD_NOT)
         }
     }

@@ -6,7 +6,8 @@
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
-use std::process::Stdio;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -115,12 +116,13 @@ fn the_default_is_restored_in_every_namespace_before_the_name_goes() {
 
     let said = host.knee(&format!("unload {name}")).done();
     assert_eq!(said.matches("again").count(), 3, "{said}");
+    assert!(said.contains("2 connections keep it") && said.contains("listener 127.0.0.1:"));
     assert!(said.contains("route 198.51.100.0/24"), "{said}");
     for namespace in [&host.namespace, &other, &meanwhile] {
         assert_eq!(default_of(namespace), before);
     }
     let route = meanwhile.run(|| {
-        let output = std::process::Command::new("ip").args(["route", "show"]).output().unwrap();
+        let output = Command::new("ip").args(["route", "show"]).output().unwrap();
         String::from_utf8(output.stdout).unwrap()
     });
     assert!(route.contains("198.51.100.0/24 dev lo") && route.contains("mtu 1400"), "{route}");
@@ -306,7 +308,7 @@ fn unload_ends_a_trial() {
     let again = host.knee(&format!("load cubic --as {name}")).refused();
     assert!(again.contains("is on trial"), "{again}");
     let said = host.knee(&format!("unload {name}")).done();
-    assert_eq!(said, format!("{name}: its trial is ended\n"));
+    assert_eq!(said, format!("{name}: its trial is ended\n"), "and nobody uses it");
     assert_eq!(trial.end().0, Some(1));
 }
 
@@ -435,4 +437,36 @@ fn what_cannot_be_done_is_said_in_one_sentence() {
         assert_eq!(said.lines().count(), 1, "{line}: {said}");
         assert_eq!(host.files(), before, "{line}");
     }
+}
+
+#[test]
+fn who_may_not_is_told_what_it_takes() {
+    let Some(host) = sandbox() else { return };
+    // Nobody may not look into the directories of a build: a copy that anybody may run.
+    let copy = host.run_dir().with_file_name("knee");
+    fs::copy(env!("CARGO_BIN_EXE_knee"), &copy).unwrap();
+    for line in
+        ["load dctcp", "load dctcp --confirm-within 1s", "unload knee_x", "confirm", "status"]
+    {
+        let output =
+            Command::new(&copy).args(line.split(' ')).uid(65534).gid(65534).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{line}: {said}");
+        assert!(said.contains("CAP_BPF") && said.contains("sudo"), "{line}: {said}");
+        assert_eq!(said.lines().count(), 1, "{line}: {said}");
+    }
+}
+
+#[test]
+fn without_a_bpf_file_system_the_way_to_one_is_told() {
+    let Some(host) = sandbox() else { return };
+    let name = host.name('c');
+    let mut command = host.command(&format!("load cubic --as {name}"));
+    command.env("KNEE_BPFFS", "/proc/knee");
+    let output = command.output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("/proc/knee"), "{said}");
+    assert!(!available().contains(&name));
+    assert!(!host.run_dir().exists());
 }

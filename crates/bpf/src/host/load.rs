@@ -10,7 +10,7 @@ use libbpf_rs::Link;
 
 use super::defaults::{available_algorithms, default_algorithm, restore_allowed, set_default};
 use super::journal::{Entry, Journal, LAST_RESORT, OldDefault};
-use super::{Host, make_dir, mount_point};
+use super::{Host, check_rights, make_dir, mount_point};
 use crate::load::{Prepared, check_name};
 use crate::policy::{Policy, Rule, Scope};
 use crate::{Build, Embedded, Error, KernelApi};
@@ -55,6 +55,7 @@ impl Host {
     /// All that [`crate::Loaded::register`] has; [`Error::NameTaken`], [`Error::NoBpffs`],
     /// [`Error::Locked`], [`Error::File`] and [`Error::Journal`].
     pub fn load(&self, request: &Request) -> Result<(Done, Entry), Error> {
+        check_rights("loading an algorithm")?;
         check_name(&request.name)?;
         let embedded = Embedded::by_name(request.algorithm.name())?;
         self.pins()?;

@@ -28,7 +28,7 @@ pub use status::{InUse, Origin, Status};
 pub use trial::{Ended, Note, Trial, TrialRequest};
 pub use unload::Unloaded;
 
-use crate::Error;
+use crate::{Error, Rights};
 use journal::Journal;
 
 /// Environment variable that names another directory than [`RUN_DIR`].
@@ -147,6 +147,18 @@ fn is_at(file: &File, path: &Path) -> bool {
         (Ok(one), Ok(other)) => id(one) == id(other),
         _ => false,
     }
+}
+
+/// Refuses early what would fail halfway: knee's work on a host takes all three rights.
+fn check_rights(what: &'static str) -> Result<(), Error> {
+    let rights = Rights::now();
+    if rights.load() && rights.attach() && rights.see() {
+        return Ok(());
+    }
+    Err(Error::NotPermitted {
+        what,
+        needs: "CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN and CAP_SYS_ADMIN",
+    })
 }
 
 /// Makes a directory that only its owner may change, and those above it.

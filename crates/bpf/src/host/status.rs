@@ -10,7 +10,7 @@ use libbpf_rs::{MapCore as _, MapFlags, MapHandle};
 use super::congctl::routes_naming;
 use super::defaults::default_of;
 use super::load::proc;
-use super::{Entry, Host, Note};
+use super::{Entry, Host, Note, check_rights};
 use crate::load::{FALLBACKS_MAP, PARAMS_MAP};
 use crate::{Connection, Connections, Error, Registered, registered};
 
@@ -72,6 +72,7 @@ impl Host {
     /// # Errors
     /// [`Error::Inspect`], [`Error::Read`], [`Error::Load`]: it takes root.
     pub fn status(&self) -> Result<Status, Error> {
+        check_rights("looking into the kernel")?;
         let registered = registered()?;
         let entries = self.entries()?;
         let trials = self.trials();

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::defaults::{available_algorithms, restore_allowed};
 use super::journal::{Entry, Journal};
 use super::load::{Request, check_cgroup, need_links, prepare, proc};
-use super::{Host, make_dir, mount_point};
+use super::{Host, check_rights, make_dir, mount_point};
 use crate::load::check_name;
 use crate::policy::{Policy, Rule, Scope};
 use crate::{Embedded, Error, Loaded};
@@ -134,6 +134,7 @@ impl Host {
     /// # Errors
     /// As [`Host::load`], but no BPF file system is needed.
     pub fn trial(&self, request: &TrialRequest) -> Result<Trial, Error> {
+        check_rights("loading an algorithm")?;
         let TrialRequest { request, confirm_within } = request;
         check_name(&request.name)?;
         let embedded = Embedded::by_name(request.algorithm.name())?;
@@ -181,6 +182,7 @@ impl Host {
     /// # Errors
     /// [`Error::NoTrial`]; else as [`Host::load`], and the trial goes on.
     pub fn confirm(&self, name: Option<&str>) -> Result<Entry, Error> {
+        check_rights("confirming a trial")?;
         self.pins()?;
         let _lock = self.lock()?;
         let trials = self.trials();

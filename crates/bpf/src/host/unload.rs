@@ -1,16 +1,17 @@
 //! Undoing.
 
 use std::fs;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use knee_netns::Found;
 
-use super::Host;
 use super::congctl::{forget, routes_naming};
 use super::defaults::{available_algorithms, default_of, restore_allowed, set_default};
 use super::journal::{Entry, Journal, LAST_RESORT};
 use super::load::proc;
-use crate::{Error, KernelApi, registered};
+use super::{Host, check_rights};
+use crate::{Connections, Error, KernelApi, registered};
 
 /// How long the kernel may take to drop a name whose last link is closed.
 const VANISHES_WITHIN: Duration = Duration::from_secs(2);
@@ -24,6 +25,10 @@ pub struct Unloaded {
     pub routes: Vec<(String, String)>,
     /// A trial was ended: nothing had been changed.
     pub trial: bool,
+    /// Listeners that still have it, which their connections inherit: namespace and address.
+    pub listeners: Vec<(String, SocketAddr)>,
+    /// Connections that still have it and keep it until they close.
+    pub connections: usize,
 }
 
 impl Host {
@@ -32,6 +37,7 @@ impl Host {
     /// # Errors
     /// [`Error::Journal`], [`Error::Locked`] and [`Error::File`].
     pub fn names(&self) -> Result<Vec<String>, Error> {
+        check_rights("unloading an algorithm")?;
         let _lock = self.lock()?;
         let mut names: Vec<String> = self.entries()?.into_iter().map(|entry| entry.name).collect();
         names.extend(self.pinned_names());
@@ -49,11 +55,15 @@ impl Host {
     /// [`Error::NotLoaded`]; [`Error::StillRegistered`]; [`Error::File`], [`Error::Journal`],
     /// [`Error::Locked`].
     pub fn unload(&self, name: &str) -> Result<Unloaded, Error> {
+        check_rights("unloading an algorithm")?;
         let _lock = self.lock()?;
-        if self.end_trial(name)? {
-            return Ok(Unloaded { trial: true, ..Unloaded::default() });
-        }
-        self.unload_locked(name)
+        let mut undone = match self.end_trial(name)? {
+            true => Unloaded { trial: true, ..Unloaded::default() },
+            false => self.unload_locked(name)?,
+        };
+        // All is undone by now: not to know who is left is no failure.
+        let _ = undone.count_users(name);
+        Ok(undone)
     }
 
     pub(super) fn unload_locked(&self, name: &str) -> Result<Unloaded, Error> {
@@ -123,6 +133,21 @@ impl Host {
         let to = known.filter(usable).unwrap_or(LAST_RESORT).to_owned();
         set_default(namespace, &to, journal, &self.run_dir)?;
         undone.defaults.push((namespace.label(), to));
+        Ok(())
+    }
+}
+
+impl Unloaded {
+    fn count_users(&mut self, name: &str) -> Result<(), Error> {
+        let reader = Connections::open()?;
+        for namespace in knee_netns::all().map_err(proc)? {
+            for user in reader.read_in(&namespace)?.iter().filter(|user| user.algorithm == name) {
+                match user.is_listener() {
+                    true => self.listeners.push((namespace.label(), user.local)),
+                    false => self.connections += 1,
+                }
+            }
+        }
         Ok(())
     }
 }

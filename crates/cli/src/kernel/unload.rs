@@ -52,7 +52,19 @@ fn as_json(name: &str, undone: &Unloaded) -> Json {
         .iter()
         .map(|(namespace, to)| json!({ "namespace": namespace, "to": to }))
         .collect();
-    json!({ "name": name, "trial": undone.trial, "defaults": defaults, "routes": routes })
+    let listeners: Vec<Json> = undone
+        .listeners
+        .iter()
+        .map(|(namespace, at)| json!({ "namespace": namespace, "address": at.to_string() }))
+        .collect();
+    json!({
+        "name": name,
+        "trial": undone.trial,
+        "defaults": defaults,
+        "routes": routes,
+        "listeners_left": listeners,
+        "connections_left": undone.connections,
+    })
 }
 
 fn in_words(name: &str, undone: &Unloaded) -> String {
@@ -65,6 +77,16 @@ fn in_words(name: &str, undone: &Unloaded) -> String {
     }
     for (namespace, to) in &undone.routes {
         let _ = writeln!(out, "  route {to} of {namespace} named it and names no algorithm now");
+    }
+    for (namespace, at) in &undone.listeners {
+        let _ =
+            writeln!(out, "  listener {at} of {namespace} still has it, and its connections will");
+    }
+    if undone.connections > 0 {
+        let _ = writeln!(out, "  {} connections keep it until they close", undone.connections);
+    }
+    if undone.connections > 0 || !undone.listeners.is_empty() {
+        let _ = writeln!(out, "  knee migrate --from {name} --to ... [--listeners] moves them");
     }
     out
 }
