@@ -252,6 +252,43 @@ fn no_connection_falls_between_the_old_rules_and_the_new() {
 }
 
 #[test]
+fn an_apply_killed_at_any_moment_can_be_repeated_and_cleared() {
+    if !knee_testbed::kernel_is_ready() {
+        return;
+    }
+    let place = Place::new();
+    let inner = place.cgroup.child("inner");
+    let pair = hosts(&place.cgroup);
+    let text = "\
+[[rule]]
+to = \"everything\"
+algorithm = \"cubic\"
+
+[[rule]]
+to = \"everything\"
+algorithm = \"bbr\"
+cgroup = \"inner\"
+";
+    let file = place.write("policy.toml", text);
+    for delay_ms in 0..30 {
+        let mut command = place.sandbox.command(&place.line(&file));
+        let mut child = command.stdout(std::process::Stdio::null()).spawn().unwrap();
+        thread::sleep(std::time::Duration::from_millis(delay_ms));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        if delay_ms % 2 == 0 {
+            place.apply(&file);
+            assert_eq!(place.shown()["policies"].as_array().unwrap().len(), 2);
+            assert_eq!(algorithms(&pair, SERVER), pair_of("cubic", "cubic"));
+        }
+        place.clear();
+        assert_eq!(algorithms(&pair, SERVER), pair_of("reno", "reno"));
+        assert!(!place.sandbox.bpffs().join("knee").exists());
+    }
+    drop(inner);
+}
+
+#[test]
 fn files_that_cannot_be_carried_out_are_refused_in_a_sentence() {
     if !knee_testbed::kernel_is_ready() {
         return;
