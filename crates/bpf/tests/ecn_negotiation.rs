@@ -184,7 +184,9 @@ fn a_policy_on_both_sides_negotiates_ecn_for_ordinary_algorithms_and_on_one_side
         // An ordinary listener refuses the SYN with ECT even where it would have granted.
         ("1", Some(Ecn::PeersRunKnee), None, REFUSED),
         ("2", Some(Ecn::PeersRunKnee), None, REFUSED),
+        ("0", Some(Ecn::PeersRunKnee), None, REFUSED),
         // Nobody asks.
+        ("0", None, Some(Ecn::Accept), NONE),
         ("2", None, Some(Ecn::Accept), NONE),
         ("2", Some(Ecn::Accept), Some(Ecn::Accept), NONE),
         ("1", None, Some(Ecn::Accept), PLAIN_ECN),
@@ -212,8 +214,11 @@ fn a_route_asks_for_ecn_without_ect_on_the_syn() {
     set(&pair, "2");
     let route = "route change 10.99.0.0/24 dev knee-c src 10.99.0.1 features ecn";
     ip(&pair.client, route.to_owned());
-    // The server is ordinary: it grants but would not ask.
-    assert_eq!(connection(&pair).2, PLAIN_ECN);
+    // The server is ordinary: it grants, but does not ask with 2, and refuses with 0.
+    for (tcp_ecn, expected) in [("0", NONE), ("1", PLAIN_ECN), ("2", PLAIN_ECN)] {
+        set(&pair, tcp_ecn);
+        assert_eq!(connection(&pair).2, expected, "tcp_ecn {tcp_ecn}");
+    }
 
     // Then DCTCP comes onto a connection that has ECN, the way a policy with `ecn = "host"` does it.
     let cgroup = Cgroup::new();

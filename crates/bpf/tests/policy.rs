@@ -15,7 +15,7 @@ use knee_bpf::policy::{Ecn, Hits, Policy, Rule, Scope};
 use knee_bpf::{Build, Embedded, Loaded};
 use knee_testbed::cgroup::Cgroup;
 use knee_testbed::net::{
-    Namespace, Pair, Path, SERVER, SERVER_IPV6, choose, chosen, ecn_of, sysctl,
+    Namespace, Pair, Path, SERVER, SERVER_IPV6, choose, chosen, ecn_of, ip, sysctl,
 };
 
 fn load(algorithm: &str, name: &str) -> Loaded {
@@ -284,6 +284,28 @@ fn listeners_get_the_algorithm_of_their_port() {
     }
     let hits = policy.hits().unwrap();
     assert_eq!((hits[0].listened, hits[1].listened), (2, 1));
+}
+
+#[test]
+fn a_policy_is_stronger_than_a_programs_choice_and_weaker_than_a_locked_route() {
+    if !knee_testbed::kernel_is_ready() {
+        return;
+    }
+    let cgroup = Cgroup::new();
+    let pair = hosts(&cgroup);
+    let policy =
+        Policy::attach(&[rule(&["10.99.0.0/24"], "bbr")], cgroup.path(), Scope::default()).unwrap();
+    let chooser = listen(&pair);
+    choose(&chooser, "cubic");
+    let ends = connect_to(&pair, &chooser, SERVER);
+    assert_eq!(ends.algorithms(), both("bbr"));
+    choose(&ends.client, "cubic");
+    assert_eq!(chosen(&ends.client), "cubic", "afterwards the program decides");
+
+    let route = "route change 10.99.0.0/24 dev knee-c src 10.99.0.1 congctl lock cubic";
+    ip(&pair.client, route.to_owned());
+    assert_eq!(connect(&pair, SERVER).algorithms(), pair_of("cubic", "bbr"));
+    assert_eq!(policy.hits().unwrap()[0].failed, 1);
 }
 
 #[test]

@@ -239,7 +239,53 @@ fn no_connection_falls_between_the_old_rules_and_the_new() {
         load.join().unwrap()
     });
     assert!(connections > 20, "{connections}");
-    place.clear();
+
+    // Several at once: one of them has something to clear.
+    let clear = |_| {
+        let mut command = place.sandbox.command("policy clear");
+        command.stdout(std::process::Stdio::null()).spawn().unwrap()
+    };
+    for mut child in [0, 1, 2].map(clear) {
+        assert!(child.wait().unwrap().success());
+    }
+    assert_eq!(place.show(), "no policy is applied\n");
+}
+
+#[test]
+fn an_apply_killed_at_any_moment_can_be_repeated_and_cleared() {
+    if !knee_testbed::kernel_is_ready() {
+        return;
+    }
+    let place = Place::new();
+    let inner = place.cgroup.child("inner");
+    let pair = hosts(&place.cgroup);
+    let text = "\
+[[rule]]
+to = \"everything\"
+algorithm = \"cubic\"
+
+[[rule]]
+to = \"everything\"
+algorithm = \"bbr\"
+cgroup = \"inner\"
+";
+    let file = place.write("policy.toml", text);
+    for delay_ms in 0..30 {
+        let mut command = place.sandbox.command(&place.line(&file));
+        let mut child = command.stdout(std::process::Stdio::null()).spawn().unwrap();
+        thread::sleep(std::time::Duration::from_millis(delay_ms));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        if delay_ms % 2 == 0 {
+            place.apply(&file);
+            assert_eq!(place.shown()["policies"].as_array().unwrap().len(), 2);
+            assert_eq!(algorithms(&pair, SERVER), pair_of("cubic", "cubic"));
+        }
+        place.clear();
+        assert_eq!(algorithms(&pair, SERVER), pair_of("reno", "reno"));
+        assert!(!place.sandbox.bpffs().join("knee").exists());
+    }
+    drop(inner);
 }
 
 #[test]
@@ -273,6 +319,10 @@ fn files_that_cannot_be_carried_out_are_refused_in_a_sentence() {
              10.0.0.0/8",
         ),
         (
+            "[[rule]]\nto = \"::ffff:10.0.0.0/104\"\nalgorithm = \"cubic\"\n",
+            "2: rule 1.to = \"::ffff:10.0.0.0/104\": is an IPv4 prefix: write \"10.0.0.0/8\"",
+        ),
+        (
             "[[rule]]\nto = \"10.0.0.0/33\"\nalgorithm = \"cubic\"\n",
             "2: rule 1.to = \"10.0.0.0/33\": must have a length from /0 to /32",
         ),
@@ -291,6 +341,10 @@ fn files_that_cannot_be_carried_out_are_refused_in_a_sentence() {
         (
             "[[rule]]\nto = \"::/0\"\nalgorithm = \"cubic\"\necn = \"on\"\n",
             "4: rule 1.ecn = \"on\": must be one of \"host\", \"grant\", \"peers run knee\"",
+        ),
+        (
+            "[[rule]]\nlisten = 80\nalgorithm = \"cubic\"\necn = \"grant\"\n",
+            "4: rule 1.ecn = \"grant\": ECN is granted and asked for by the peer: it needs `to`",
         ),
         (
             "[[rule]]\nto = \"::/0\"\nalgorithm = \"cubic\"\ncgroup = \"../x\"\n",
@@ -313,6 +367,8 @@ fn files_that_cannot_be_carried_out_are_refused_in_a_sentence() {
     let twice = "[[rule]]\nname = \"a\"\nto = \"::/0\"\nalgorithm = \"cubic\"\n\
                  [[rule]]\nto = \"everything\"\nalgorithm = \"reno\"\n";
     assert_eq!(at(twice), "knee: rule 1 (a) and rule 2 both name ::/0: keep it once\n");
+    let many = "[[rule]]\nto = \"everything\"\nports = \"1-65535\"\nalgorithm = \"cubic\"\n";
+    assert!(at(many).contains("more than 65536 pairs of a prefix and a port"), "{}", at(many));
     assert!(at("[[rule]\n").starts_with("1: not TOML: "), "{}", at("[[rule]\n"));
     assert_eq!(place.show(), "no policy is applied\n");
 
@@ -320,4 +376,39 @@ fn files_that_cannot_be_carried_out_are_refused_in_a_sentence() {
     let no_cgroup = format!("policy apply {} --cgroup /tmp", file.display());
     let error = place.sandbox.knee(&no_cgroup).refused();
     assert!(error.starts_with("knee: /tmp: not a directory of cgroup2"), "{error}");
+}
+
+#[test]
+fn dctcp_is_kept_off_the_internet_unless_somebody_knows() {
+    if !knee_testbed::kernel_is_ready() {
+        return;
+    }
+    let place = Place::new();
+    let pair = hosts(&place.cgroup);
+    let name = place.sandbox.name('p');
+    place.sandbox.knee(&format!("load dctcp --as {name}")).done();
+    let because = "an algorithm that needs ECN is not for the Internet (RFC 8257 section 5)";
+    for (whom, reaches) in [
+        ("to = \"everything\"", "0.0.0.0/0 reaches the Internet"),
+        ("to = [\"10.99.0.0/24\", \"8.0.0.0/7\"]", "8.0.0.0/7 reaches the Internet"),
+        ("to = \"2000::/3\"", "2000::/3 reaches the Internet"),
+        ("listen = 80", "listeners may be reached from anywhere"),
+    ] {
+        let file = place.write("p.toml", &format!("[[rule]]\n{whom}\nalgorithm = \"{name}\"\n"));
+        let error = place.sandbox.knee(&place.line(&file)).refused();
+        assert!(error.contains(&format!("p.toml:1: rule 1: {reaches}, and {because}")), "{error}");
+        place.sandbox.knee(&(place.line(&file) + " --i-know --dry-run")).done();
+    }
+    assert_eq!(place.show(), "no policy is applied\n");
+
+    let text = format!(
+        "[[rule]]\nto = [\"10.99.0.0/24\", \"fc00::/7\"]\nalgorithm = \"{name}\"\n\
+         ecn = \"peers run knee\"\n"
+    );
+    place.apply(&place.write("p.toml", &text));
+    for address in [SERVER, SERVER_IPV6] {
+        assert_eq!(algorithms(&pair, address), pair_of(&name, &name));
+    }
+    assert_eq!(place.clear(), "cleared 1 cgroup\n");
+    place.sandbox.knee(&format!("unload {name}")).done();
 }

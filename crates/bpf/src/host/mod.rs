@@ -13,6 +13,7 @@ mod trial;
 mod unload;
 
 use std::fs::{self, File, OpenOptions};
+use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -123,8 +124,12 @@ impl Host {
         let failed = |source| Error::File { path: path.clone(), source };
         let started = Instant::now();
         loop {
-            make_dir(&self.run_dir)?;
-            let file = OpenOptions::new().create(true).append(true).open(&path).map_err(failed)?;
+            let file = match open_lock(&self.run_dir, &path) {
+                Ok(file) => file,
+                // Whoever had the lock has removed the directory meanwhile.
+                Err(error) if is_gone(&error) && started.elapsed() < patience => continue,
+                Err(error) => return Err(failed(error)),
+            };
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 // Whoever had it may have removed the file: then others lock another one.
                 Ok(()) if is_at(&file, &path) => {
@@ -139,6 +144,16 @@ impl Host {
             }
         }
     }
+}
+
+fn open_lock(run_dir: &Path, path: &Path) -> io::Result<File> {
+    fs::create_dir_all(run_dir)?;
+    OpenOptions::new().create(true).append(true).open(path)
+}
+
+/// Between finding a directory and using it.
+fn is_gone(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists)
 }
 
 fn is_at(file: &File, path: &Path) -> bool {

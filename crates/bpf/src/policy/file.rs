@@ -149,6 +149,11 @@ impl<'a> Table<'a> {
             let way_out = "`ports` narrows `to`; the ports of listeners go into `listen`";
             return Err(self.error("ports", way_out));
         }
+        if rule.to.is_empty() && rule.ecn != Ecn::Host {
+            return Err(
+                self.error("ecn", "ECN is granted and asked for by the peer: it needs `to`")
+            );
+        }
         Ok(Entry { line: self.source.line(self.span.start), rule, cgroup: self.cgroup()? })
     }
 

@@ -102,10 +102,10 @@ pub fn show(host: &Host) -> Result<Vec<Attached>, Error> {
 pub fn clear(host: &Host) -> Result<usize, Error> {
     let Ok(knees) = host.pins() else { return Ok(0) };
     let directory = knees.join(PINS);
+    let _lock = host.lock()?;
     if !directory.exists() {
         return Ok(0);
     }
-    let _lock = host.lock()?;
     let pins = pins_in(&directory)?;
     for pin in &pins {
         detach(pin)?;

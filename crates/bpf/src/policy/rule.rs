@@ -75,6 +75,11 @@ impl FromStr for Prefix {
             IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::from_bits(network as u32)),
             IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::from_bits(network)),
         };
+        if let IpAddr::V6(mapped) = address {
+            if let (Some(ipv4), true) = (mapped.to_ipv4_mapped(), bits >= 96) {
+                return Err(format!("is an IPv4 prefix: write \"{ipv4}/{}\"", bits - 96));
+            }
+        }
         if first != address {
             return Err(format!("has bits set beyond its length; the prefix is {first}/{bits}"));
         }

@@ -1,0 +1,83 @@
+//! The file of a policy, away from any kernel.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "all of this is test code, also outside of marked functions"
+)]
+
+use std::path::Path;
+
+use knee_bpf::policy::{Ecn, File, Prefix};
+
+/// The example of the page.
+fn example() -> &'static str {
+    let page = include_str!("../../../docs/policy.md");
+    page.split_once("```toml\n").unwrap().1.split_once("```").unwrap().0
+}
+
+fn parse(text: &str) -> Result<File, String> {
+    File::parse(Path::new("p.toml"), text).map_err(|error| error.to_string())
+}
+
+#[test]
+fn the_example_of_the_page_is_read_as_the_page_says() {
+    let file = parse(example()).unwrap();
+    let [ours, storage, video] = file.entries.as_slice() else { panic!("{file:?}") };
+    assert_eq!(ours.line, 2);
+    assert_eq!(ours.rule.name, "data center");
+    assert_eq!(
+        ours.rule.to.iter().map(Prefix::to_string).collect::<Vec<_>>(),
+        ["10.0.0.0/8", "fd00::/8"]
+    );
+    assert_eq!(ours.rule.algorithm.as_deref(), Some("knee_dctcp"));
+    assert_eq!((ours.rule.ecn, ours.rule.base_rtt_us), (Ecn::PeersRunKnee, 50));
+    assert_eq!(storage.rule.ports, [3260..=3260, 4420..=4429]);
+    assert_eq!((video.rule.listen.as_slice(), video.rule.to.len()), ([8080..=8080].as_slice(), 0));
+    assert_eq!(video.cgroup.as_deref(), Some(Path::new("system.slice/video.service")));
+}
+
+#[test]
+fn whatever_is_changed_in_a_file_it_is_read_or_refused_with_its_line() {
+    let text = example();
+    let bytes = text.as_bytes();
+    let mut refused = 0;
+    for at in 0..bytes.len() {
+        for new in [&b""[..], b"\"", b"0", b"[", b"\n", b"=", b"\xc3\xa9", b"/", b"-"] {
+            let changed = [&bytes[..at], new, &bytes[at + 1..]].concat();
+            let Ok(changed) = String::from_utf8(changed) else { continue };
+            if let Err(message) = parse(&changed) {
+                refused += 1;
+                let line = message.strip_prefix("p.toml:").and_then(|rest| rest.split_once(": "));
+                let line: usize = line.unwrap_or_else(|| panic!("{message}")).0.parse().unwrap();
+                assert!((1..=changed.lines().count() + 1).contains(&line), "{message}");
+                assert_eq!(message.lines().count(), 1, "{message}");
+            }
+        }
+    }
+    assert!(refused > 1000, "{refused}");
+}
+
+#[test]
+fn prefixes_are_read_with_their_first_address_only() {
+    for (text, expected) in [
+        ("10.0.0.0/8", Ok("10.0.0.0/8")),
+        ("10.1.2.3", Ok("10.1.2.3/32")),
+        ("0.0.0.0/0", Ok("0.0.0.0/0")),
+        ("fd00::", Ok("fd00::/128")),
+        ("::/0", Ok("::/0")),
+        ("2001:DB8::/32", Ok("2001:db8::/32")),
+        ("10.0.0.1/31", Err("has bits set beyond its length; the prefix is 10.0.0.0/31")),
+        ("fd00::1/64", Err("has bits set beyond its length; the prefix is fd00::/64")),
+        ("::/129", Err("must have a length from /0 to /128")),
+        ("10.0.0.0/-1", Err("must have a length from /0 to /32")),
+        ("10.0.0.0/", Err("must have a length from /0 to /32")),
+        ("10/8", Err("must be a prefix, as \"10.0.0.0/8\" or \"fd00::/8\"")),
+        ("", Err("must be a prefix, as \"10.0.0.0/8\" or \"fd00::/8\"")),
+    ] {
+        let read = text.parse::<Prefix>().map(|prefix| prefix.to_string());
+        assert_eq!(read.as_deref().map_err(String::as_str), expected, "{text}");
+    }
+    let reaches = |text: &str| text.parse::<Prefix>().unwrap().must_reach_the_internet();
+    assert!(!reaches("10.0.0.0/8") && reaches("8.0.0.0/7"));
+    assert!(!reaches("fc00::/7") && reaches("fc00::/6"));
+}
