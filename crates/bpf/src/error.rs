@@ -197,7 +197,7 @@ impl fmt::Display for Error {
             Error::Lacks { algorithm, what, since: (major, minor), release } => {
                 write!(
                     f,
-                    "{algorithm} needs {what}, which Linux has from {major}.{minor} on; this is {release}"
+                    "{algorithm} needs {what}, which takes Linux {major}.{minor} or later; this is {release}"
                 )
             }
             Error::NotPermitted { what, needs } => {

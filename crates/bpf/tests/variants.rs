@@ -91,6 +91,32 @@ fn cong_control_gets_its_arguments_and_paces() {
     assert!(rates.filter(|rate| *rate != u64::MAX).max().unwrap() > 0);
 }
 
+/// The kernel takes both builds of it, or it is said what it `needs` of 6.10.
+fn assert_taken(algorithm: &Algorithm, needs: &str, taken: bool) {
+    let name = algorithm.name();
+    let embedded = Embedded::for_tests(name).unwrap();
+    let release = &KernelApi::running().release;
+    for build in [Build::Plain, Build::Recording] {
+        let params = algorithm.default_params();
+        let refused = Loaded::register(embedded, build, &format!("knee_k_{name}"), &params).err();
+        assert_eq!(
+            refused.map(|error| error.to_string()),
+            (!taken).then(|| {
+                format!("{name} needs {needs}, which takes Linux 6.10 or later; this is {release}")
+            })
+        );
+    }
+}
+
+#[test]
+fn a_field_that_may_be_written_on_newer_kernels_only_is_named() {
+    if !knee_testbed::kernel_is_ready() {
+        return;
+    }
+    let may = KernelApi::running().version >= (6, 10);
+    assert_taken(Algorithm::for_tests("stamped"), "to write snd_cwnd_stamp", may);
+}
+
 #[test]
 fn the_flag_of_cong_control_is_there_or_the_algorithm_is_refused() {
     if !knee_testbed::kernel_is_ready() {
@@ -100,22 +126,7 @@ fn the_flag_of_cong_control_is_there_or_the_algorithm_is_refused() {
     let embedded = Embedded::for_tests("flagged").unwrap();
     let params = flagged.default_params();
     let api = KernelApi::running();
-    for build in [Build::Plain, Build::Recording] {
-        let loaded = Loaded::register(embedded, build, "knee_k_flag", &params);
-        if api.cong_control_args == 2 {
-            let refused = loaded.err().unwrap().to_string();
-            let release = &api.release;
-            assert_eq!(
-                refused,
-                format!(
-                    "flagged needs the flag of cong_control, which Linux has from 6.10 on; this \
-                     is {release}"
-                )
-            );
-        } else {
-            drop(loaded.unwrap());
-        }
-    }
+    assert_taken(flagged, "the flag of cong_control", api.cong_control_args > 2);
     if api.cong_control_args == 2 {
         return;
     }
