@@ -85,7 +85,6 @@ struct connection {
 	u32 map_id;			/* of the operations; 0: they are the kernel's own */
 	u32 ca_flags;			/* of the algorithm */
 	u32 jiffies;			/* now */
-	u32 hz;
 	u32 pacing_status;
 	u32 gso_max_size;
 	u32 snd_una;
@@ -234,7 +233,6 @@ SEC("iter/tcp") int connections(struct bpf_iter__tcp *ctx)
 	to.cookie = bpf_get_socket_cookie(sk);
 	to.uid = ctx->uid;
 	to.jiffies = tcp_jiffies32;
-	to.hz = HZ;
 	if (bpf_core_field_exists(more->sk_cgrp_data.cgroup))
 		to.cgroup_id = more->sk_cgrp_data.cgroup->kn->id;
 	take_addresses(&to, sk);

@@ -11,7 +11,8 @@ use knee_netns::{Found, Id};
 use libbpf_rs::{Iter, Link, Object, ObjectBuilder, OpenObject};
 
 use crate::load::with_log;
-use crate::{Error, program};
+use crate::probe::tick_hz;
+use crate::{Error, Rights, program};
 
 /// The kernel's number of that address family.
 const AF_INET6: u16 = 10;
@@ -156,7 +157,7 @@ impl Connection {
         (u64::from(self.sock.delivered_ce) * 1_000_000).checked_div(u64::from(self.sock.delivered))
     }
 
-    fn of(raw: &Raw, netns: Id) -> Connection {
+    fn of(raw: &Raw, netns: Id, hz: u32) -> Connection {
         let address = |bytes: &[u8; 16], port| {
             let ip = if raw.family == AF_INET6 {
                 Ipv6Addr::from(*bytes).to_canonical()
@@ -185,7 +186,7 @@ impl Connection {
             delivery_rate_bytes_per_sec: rate.filter(|rate| *rate > 0),
             delivery_rate_is_app_limited: raw.rate_app_limited != 0,
             jiffies: raw.jiffies,
-            hz: raw.hz,
+            hz,
         }
     }
 }
@@ -198,14 +199,19 @@ pub(crate) struct Iteration {
 }
 
 impl Iteration {
-    /// Loads it; `prepare` sets what must be set before. `what` names it in errors.
+    /// Loads it; `prepare` sets what must be set before. `what` is what it is for.
     pub(crate) fn load(
         name: &str,
-        what: &str,
+        what: &'static str,
         prepare: impl FnOnce(&mut OpenObject) -> Result<(), Error>,
     ) -> Result<Iteration, Error> {
         let bytes = program(name)?;
-        let refused = |source, log| Error::Load { algorithm: what.to_owned(), source, log };
+        let refused = |source: libbpf_rs::Error, log: String| {
+            if !Rights::now().load() {
+                return Error::NotPermitted { what, needs: "CAP_BPF and CAP_PERFMON" };
+            }
+            Error::Load { algorithm: format!("the program for {what}"), source, log }
+        };
         let (opened, log) = with_log(|| ObjectBuilder::default().open_memory(bytes));
         let mut open = opened.map_err(|source| refused(source, log))?;
         prepare(&mut open)?;
@@ -215,7 +221,7 @@ impl Iteration {
             with_log(|| object.progs_mut().next().map(|program| program.attach()).transpose());
         let link = attached.map_err(|source| refused(source, log))?;
         let link =
-            link.ok_or_else(|| Error::BadObject { what: format!("{what} has no program in it") })?;
+            link.ok_or_else(|| Error::BadObject { what: format!("no program for {what}") })?;
         Ok(Iteration { link, object })
     }
 
@@ -252,10 +258,10 @@ impl Connections {
     /// Loads the program.
     ///
     /// # Errors
-    /// [`Error::NotBuilt`] without clang, [`Error::Load`] with the verifier's words; it takes
-    /// CAP_BPF and CAP_PERFMON, and CAP_NET_ADMIN for other users' sockets.
+    /// [`Error::NotBuilt`] without clang, [`Error::NotPermitted`], [`Error::Load`] with the verifier's
+    /// words.
     pub fn open() -> Result<Connections, Error> {
-        Iteration::load("connections", "the reader of connections", |_| Ok(())).map(Connections)
+        Iteration::load("connections", "reading connections", |_| Ok(())).map(Connections)
     }
 
     /// Every TCP socket of the namespace that the calling thread is in, but for those in TIME_WAIT
@@ -268,12 +274,12 @@ impl Connections {
     /// [`Error::Read`].
     pub fn read(&self) -> Result<Vec<Connection>, Error> {
         let here = knee_netns::current().map_err(cannot_read)?.id();
-        let bytes = self.0.run()?;
+        let (bytes, hz) = (self.0.run()?, tick_hz());
         let mut seen = HashSet::new();
         let connections = bytes.chunks_exact(size_of::<Raw>()).map(|record| {
             // SAFETY: as long as a Raw, which any bits make.
             let raw = unsafe { record.as_ptr().cast::<Raw>().read_unaligned() };
-            Connection::of(&raw, here)
+            Connection::of(&raw, here, hz)
         });
         Ok(connections.filter(|connection| seen.insert(connection.cookie)).collect())
     }
@@ -319,7 +325,6 @@ struct Raw {
     map_id: u32,
     ca_flags: u32,
     jiffies: u32,
-    hz: u32,
     pacing_status: u32,
     gso_max_size: u32,
     snd_una: u32,
@@ -442,7 +447,6 @@ mod tests {
             map_id,
             ca_flags,
             jiffies,
-            hz,
             pacing_status,
             gso_max_size,
             snd_una,

@@ -137,11 +137,6 @@ pub enum Error {
         /// Those there are.
         known: Vec<String>,
     },
-    /// A network prefix, given by a person, is none.
-    BadPrefix {
-        /// What was given.
-        text: String,
-    },
     /// Something of the host could not be read.
     Read {
         /// What was wanted.
@@ -272,11 +267,6 @@ impl fmt::Display for Error {
                 "no algorithm named \"{name}\" is registered: load it first (knee load), or choose \
                  one of {}",
                 known.join(", ")
-            ),
-            Error::BadPrefix { text } => write!(
-                f,
-                "\"{text}\" is no address and no prefix: it must be like 10.1.0.0/16, 2001:db8::/32 \
-                 or 10.1.2.3"
             ),
             Error::Read { what, source } => write!(f, "cannot read {what}: {source}"),
             Error::Policy { what } => f.write_str(what),

@@ -39,7 +39,7 @@ mod table;
 pub use connections::{Connection, Connections, State};
 pub use embedded::{Embedded, program};
 pub use error::Error;
-pub use filter::{Filter, Prefix};
+pub use filter::Filter;
 pub use inside::{Inside, Value};
 pub use load::{Build, Loaded, check_name};
 pub use migrate::{Migration, Outcome, Planned};

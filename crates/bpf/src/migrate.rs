@@ -158,7 +158,8 @@ impl Migration {
     /// Moves what is planned in these namespaces, and says what became of each.
     ///
     /// # Errors
-    /// [`Error::NotBuilt`], [`Error::Load`], [`Error::Inspect`], [`Error::Read`].
+    /// [`Error::NotBuilt`], [`Error::NotPermitted`], [`Error::Load`], [`Error::Inspect`],
+    /// [`Error::Read`].
     pub fn run(&self, mut plan: Vec<Planned>, namespaces: &[Found]) -> Result<Vec<Planned>, Error> {
         let inspect = |source| Error::Inspect { what: "the list of connections to move", source };
         let todo: Vec<_> = plan.iter().filter(|one| one.outcome == Outcome::Planned).collect();
@@ -166,7 +167,7 @@ impl Migration {
             return Ok(plan);
         }
         let entries = u32::try_from(todo.len()).unwrap_or(u32::MAX);
-        let what = "the mover of connections";
+        let what = "moving connections";
         let iteration = Iteration::load("migrate", what, |open| {
             let mut maps = open.maps_mut();
             let mut settings = maps.find(|map| map.name() == SETTINGS_MAP);

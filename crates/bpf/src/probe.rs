@@ -189,7 +189,7 @@ pub(crate) fn version_of(release: &str) -> Option<Version> {
 
 /// `CONFIG_HZ`, by the tick of the coarse clock: the configuration itself is not always there to read
 /// (Debian's kernels do not show it, and a container does not have the host's /boot).
-fn tick_hz() -> u32 {
+pub(crate) fn tick_hz() -> u32 {
     let tick = clock_getres(ClockId::MonotonicCoarse);
     let tick_ns = u64::try_from(tick.tv_nsec).unwrap_or(0).max(1);
     let hz = (1_000_000_000 + tick_ns / 2) / tick_ns;

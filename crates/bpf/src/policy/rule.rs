@@ -35,6 +35,18 @@ impl Prefix {
         self.bits
     }
 
+    /// Whether the address is one of these. IPv4 addresses mapped into IPv6 count as IPv4.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        let (ours, theirs, width) = match (self.address, address.to_canonical()) {
+            (IpAddr::V4(ours), IpAddr::V4(theirs)) => {
+                (u128::from(ours.to_bits()), u128::from(theirs.to_bits()), 32)
+            }
+            (IpAddr::V6(ours), IpAddr::V6(theirs)) => (ours.to_bits(), theirs.to_bits(), 128),
+            _ => return false,
+        };
+        (ours ^ theirs).checked_shr(width - u32::from(self.bits)).unwrap_or(0) == 0
+    }
+
     /// Whether it is so wide that it must hold addresses of the Internet: shorter than /8 for IPv4,
     /// where 10.0.0.0/8 is the widest private one, and than /7 for IPv6, where it is fc00::/7.
     pub fn must_reach_the_internet(&self) -> bool {

@@ -1,6 +1,7 @@
 //! Which connections a command is about.
 
-use knee_bpf::{Filter, Prefix};
+use knee_bpf::Filter;
+use knee_bpf::policy::Prefix;
 use knee_netns::Found;
 
 use crate::Failure;

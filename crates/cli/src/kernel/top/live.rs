@@ -54,13 +54,19 @@ pub(super) fn run(
     app.take(sampler.sample(netns, all)?, Instant::now());
     let broken = |error: io::Error| Failure::Says(format!("the terminal fails: {error}"));
     let mut terminal = Screen::take().map_err(broken)?;
+    let mut is_stale = true;
     while !stop.load(Ordering::Relaxed) {
-        terminal.0.draw(|frame| screen::draw(frame, &mut app)).map_err(broken)?;
+        if is_stale {
+            terminal.0.draw(|frame| screen::draw(frame, &mut app)).map_err(broken)?;
+            is_stale = false;
+        }
         let mut asked = Asked::Nothing;
         if wait(&app, interval).map_err(broken)? {
+            // A key, or a new size, which the next drawing finds out for itself.
             if let Event::Key(key) = event::read().map_err(broken)? {
                 asked = app.key(key);
             }
+            is_stale = true;
         }
         let is_due = app.read_at.is_none_or(|at| at.elapsed() >= interval);
         match asked {
@@ -69,6 +75,7 @@ pub(super) fn run(
             Asked::Nothing | Asked::Read => {
                 let rows = sampler.sample(netns, app.all)?;
                 app.take(rows, Instant::now());
+                is_stale = true;
             }
         }
     }
