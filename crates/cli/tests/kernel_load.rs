@@ -283,7 +283,7 @@ fn status_shows_who_uses_it_and_who_fell_back() {
         format!("{name}: dctcp shift_g=5 alpha_on_init=1024\n  loaded "),
         "2 connections, 1 listener\n".to_owned(),
         format!("connections without ECN handed to {default} (the host's)"),
-        format!("listener {address} of "),
+        format!("listener {address} in namespace "),
     ] {
         assert!(part.contains(&words), "{words}: {status}");
     }

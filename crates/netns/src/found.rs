@@ -33,7 +33,7 @@ impl Found {
         self.id
     }
 
-    /// A name for people: that of `ip netns`, or a process that is in it.
+    /// A name for people: "host", that of `ip netns`, or a process that is in it.
     pub fn label(&self) -> String {
         let path = &self.path;
         if path.starts_with("/proc") {
@@ -41,9 +41,9 @@ impl Found {
             let pid = pid.unwrap_or_default();
             let command = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
             match (pid.as_ref(), command.trim()) {
-                ("1", _) => "the host's".to_owned(),
-                (pid, "") => format!("that of process {pid}"),
-                (pid, command) => format!("that of process {pid} ({command})"),
+                ("1", _) => "host".to_owned(),
+                (pid, "") => format!("pid {pid}"),
+                (pid, command) => format!("pid {pid} ({command})"),
             }
         } else {
             path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
@@ -73,7 +73,9 @@ impl Found {
 /// # Errors
 /// If /proc cannot be read.
 pub fn current() -> io::Result<Found> {
-    open(Path::new("/proc/thread-self/ns/net"))
+    // With the process's number, for its label.
+    let thread = fs::read_link("/proc/thread-self")?;
+    open(&Path::new("/proc").join(thread).join("ns/net"))
 }
 
 /// The one that this process, or thread, is in.

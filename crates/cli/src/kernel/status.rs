@@ -131,10 +131,10 @@ fn describe(out: &mut String, one: &InUse) {
         let _ = writeln!(out, "  given to the sockets of {}", cgroup.display());
     }
     for namespace in &one.defaults {
-        let _ = writeln!(out, "  default of {namespace}");
+        let _ = writeln!(out, "  default in namespace {namespace}");
     }
     for (namespace, to) in &one.routes {
-        let _ = writeln!(out, "  named by the route {to} of {namespace}");
+        let _ = writeln!(out, "  named by the route {to} in namespace {namespace}");
     }
     let _ = write!(out, "  {}", counted(one.connections, "connection", "connections"));
     if one.old_connections > 0 {
@@ -157,8 +157,8 @@ fn describe(out: &mut String, one: &InUse) {
     for (namespace, at) in one.refusing.iter().take(LISTED) {
         let _ = writeln!(
             out,
-            "  listener {at} of {namespace} refuses it ECN: opened before, or chose otherwise \
-             (knee migrate --listeners)"
+            "  listener {at} in namespace {namespace} refuses it ECN: opened before, or chose \
+             otherwise (knee migrate --listeners)"
         );
     }
     if one.refusing.len() > LISTED {

@@ -73,20 +73,25 @@ fn in_words(name: &str, undone: &Unloaded) -> String {
         false => format!("{name}: unloaded\n"),
     };
     for (namespace, to) in &undone.defaults {
-        let _ = writeln!(out, "  default of {namespace}: {to} again");
+        let _ = writeln!(out, "  default in namespace {namespace}: {to} again");
     }
     for (namespace, to) in &undone.routes {
-        let _ = writeln!(out, "  route {to} of {namespace} named it and names no algorithm now");
+        let _ = writeln!(
+            out,
+            "  route {to} in namespace {namespace} named it and names no algorithm now"
+        );
     }
     for (namespace, at) in &undone.listeners {
-        let _ =
-            writeln!(out, "  listener {at} of {namespace} still has it, and its connections will");
+        let _ = writeln!(
+            out,
+            "  listener {at} in namespace {namespace} still has it, and its connections will"
+        );
     }
     if undone.connections > 0 {
         let _ = writeln!(out, "  {} connections keep it until they close", undone.connections);
     }
     if undone.connections > 0 || !undone.listeners.is_empty() {
-        let _ = writeln!(out, "  knee migrate --from {name} --to ... [--listeners] moves them");
+        let _ = writeln!(out, "  knee migrate --from {name} --to NAME [--listeners] moves them");
     }
     out
 }
