@@ -1,6 +1,6 @@
 //! The algorithms on connections of the running kernel, by what they carry and by their packets.
 
-#![allow(clippy::unwrap_used, reason = "all of this is test code")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "all of this is test code")]
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -79,18 +79,27 @@ fn every_ack_says_whether_what_it_covers_was_marked() {
     let name = "knee_w_ce";
     let _loaded = register(Algorithm::by_name("dctcp").unwrap(), name);
     for (mark_period, mark_burst) in [(7, 1), (7, 3), (64, 31), (2, 1)] {
-        let path = Path { mark_period, mark_burst, ..Path::default() };
-        let pair = Pair::new(name, path, Path::default());
-        ack_at_once(&pair.server);
-        let capture = Capture::start(&pair.server, "knee-s");
-        let (client, server) = connect(&pair, |_| ());
-        carry(&client, &server, 1_500_000);
-        drop(client);
-        let packets = capture.take();
-        let marked = |number: u32| number % mark_period < mark_burst;
-        let judged = judge_acks(&packets, marked);
+        let run = |at_once: bool| {
+            let path = Path { mark_period, mark_burst, ..Path::default() };
+            let pair = Pair::new(name, path, Path::default());
+            if at_once {
+                ack_at_once(&pair.server);
+            }
+            let capture = Capture::start(&pair.server, "knee-s");
+            let (client, server) = connect(&pair, |_| ());
+            carry(&client, &server, 1_500_000);
+            drop(client);
+            judge_acks(&capture.take(), |number| number % mark_period < mark_burst)
+        };
+        let judged = run(true);
+        assert_eq!(judged.wrong, None, "{judged:?}");
         assert!(judged.acks > 400 && judged.changes > 20, "{judged:?}");
         assert!(judged.acks_of_two > 20 || mark_period == 2, "{judged:?}");
+        let judged = run(false);
+        println!(
+            "{mark_burst} of {mark_period} marked: {} of {} packets told wrongly when ACKs are held back",
+            judged.told_wrongly, judged.packets
+        );
     }
 }
 
@@ -107,9 +116,12 @@ fn ack_at_once(host: &Namespace) {
 
 #[derive(Debug, Default)]
 struct Judged {
+    packets: u32,
     acks: u32,
     acks_of_two: u32,
     changes: u32,
+    told_wrongly: usize,
+    wrong: Option<String>,
 }
 
 /// At the receiver, whose marker sits behind the capture and counts packets with data from 1.
@@ -135,13 +147,17 @@ fn judge_acks(packets: &[Packet], marked: impl Fn(u32) -> bool) -> Judged {
             judged.acks += 1;
             judged.acks_of_two += u32::from(what.len() >= 2);
             let ece = packet.has(ECE);
-            assert!(
-                what.iter().all(|ce| *ce == ece),
-                "ECE {ece} for {what:?}, data packet {number}, ACK {}: {packet:?}",
-                judged.acks
-            );
+            let wrong = what.iter().filter(|ce| **ce != ece).count();
+            judged.told_wrongly += wrong;
+            if wrong > 0 && judged.wrong.is_none() {
+                judged.wrong = Some(format!(
+                    "ECE {ece} for {what:?}, data packet {number}, ACK {}: {packet:?}",
+                    judged.acks
+                ));
+            }
         }
     }
+    judged.packets = number;
     judged
 }
 

@@ -470,3 +470,20 @@ fn without_a_bpf_file_system_the_way_to_one_is_told() {
     assert!(!available().contains(&name));
     assert!(!host.run_dir().exists());
 }
+
+#[test]
+fn what_a_policy_names_is_not_unloaded_under_it() {
+    let Some(host) = sandbox() else { return };
+    let name = host.name('c');
+    let cgroup = Cgroup::new();
+    let file = host.bpffs().with_file_name("policy.toml");
+    fs::write(&file, format!("[[rule]]\nto = [\"10.0.0.0/8\"]\nalgorithm = \"{name}\"\n")).unwrap();
+    host.knee(&format!("load cubic --as {name}")).done();
+    let (file, path) = (file.display(), cgroup.path().display());
+    host.knee(&format!("policy apply {file} --cgroup {path}")).done();
+    let refused = host.knee(&format!("unload {name}")).refused();
+    assert!(refused.contains("knee policy clear"), "{refused}");
+    assert!(available().contains(&name));
+    host.knee("policy clear").done();
+    host.knee(&format!("unload {name}")).done();
+}

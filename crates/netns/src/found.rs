@@ -40,7 +40,9 @@ impl Found {
             let pid = path.components().nth(2).map(|part| part.as_os_str().to_string_lossy());
             let pid = pid.unwrap_or_default();
             let command = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-            match (pid.as_ref(), command.trim()) {
+            // Its owner may call it anything.
+            let command = command.trim().replace(char::is_control, "?");
+            match (pid.as_ref(), command.as_str()) {
                 ("1", _) => "host".to_owned(),
                 (pid, "") => format!("pid {pid}"),
                 (pid, command) => format!("pid {pid} ({command})"),

@@ -11,7 +11,7 @@ use super::defaults::{available_algorithms, default_of, restore_allowed, set_def
 use super::journal::{Entry, Journal, LAST_RESORT};
 use super::load::proc;
 use super::{Host, check_rights};
-use crate::{Connections, Error, KernelApi, registered};
+use crate::{Connections, Error, KernelApi, policy, registered};
 
 /// How long the kernel may take to drop a name whose last link is closed.
 const VANISHES_WITHIN: Duration = Duration::from_secs(2);
@@ -52,18 +52,37 @@ impl Host {
     /// Connections that have the algorithm keep it until they close.
     ///
     /// # Errors
-    /// [`Error::NotLoaded`]; [`Error::StillRegistered`]; [`Error::File`], [`Error::Journal`],
+    /// [`Error::NotLoaded`]; [`Error::Policy`] if a policy names it; [`Error::StillRegistered`]; [`Error::File`], [`Error::Journal`],
     /// [`Error::Locked`].
     pub fn unload(&self, name: &str) -> Result<Unloaded, Error> {
         check_rights("unloading an algorithm")?;
         let _lock = self.lock()?;
         let mut undone = match self.end_trial(name)? {
             true => Unloaded { trial: true, ..Unloaded::default() },
-            false => self.unload_locked(name)?,
+            false => {
+                self.check_policies(name)?;
+                self.unload_locked(name)?
+            }
         };
         // All is undone by now: not to know who is left is no failure.
         let _ = undone.count_users(name);
         Ok(undone)
+    }
+
+    /// A policy would go on giving it to sockets, in vain.
+    fn check_policies(&self, name: &str) -> Result<(), Error> {
+        let policies = policy::show(self)?;
+        let mut rules = policies.iter().flat_map(|attached| &attached.rules);
+        match rules.find(|(rule, _)| rule.algorithm.as_deref() == Some(name)) {
+            None => Ok(()),
+            Some((rule, _)) => Err(Error::Policy {
+                what: format!(
+                    "the policy's rule \"{}\" gives \"{name}\" to connections: knee policy apply one \
+                     without it, or knee policy clear, before it is unloaded",
+                    rule.name
+                ),
+            }),
+        }
     }
 
     pub(super) fn unload_locked(&self, name: &str) -> Result<Unloaded, Error> {

@@ -50,8 +50,7 @@ impl NetnsArgs {
         let unreadable =
             |error| Failure::Says(format!("the network namespaces cannot be read: {error}"));
         let labelled = |found: Found| {
-            // It may hold the name of a process, which is anything that its owner likes.
-            let label = found.label().replace(char::is_control, "?");
+            let label = found.label();
             (found, label)
         };
         match self.netns.as_deref() {
