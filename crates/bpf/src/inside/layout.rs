@@ -1,7 +1,7 @@
 //! The fields of a struct, by the type information of whoever has it.
 
 use libbpf_rs::btf::types::{Array, Composite, Int, IntEncoding, MemberAttr, Struct, Var};
-use libbpf_rs::btf::{Btf, BtfKind, BtfType, ReferencesType as _};
+use libbpf_rs::btf::{Btf, BtfKind, BtfType, ReferencesType as _, TypeId};
 
 /// The variable of bpf.h that keeps the state's type in an object.
 const STATE_VARIABLE: &str = "cc_state_layout";
@@ -41,16 +41,14 @@ pub(super) fn of_state(btf: &Btf<'_>) -> Vec<Field> {
     variable.map_or_else(Vec::new, |variable| of_type(btf, variable.referenced_type()))
 }
 
-/// The fields of the struct of this name; empty if there is none.
+/// The fields of the struct of this name; empty if there is none. Of several it is the last, which is
+/// a module's rather than the kernel's own.
 pub(super) fn of_struct(btf: &Btf<'_>, name: &str) -> Vec<Field> {
-    let found: Option<BtfType<'_>> = match btf.type_by_name::<Struct<'_>>(name) {
-        Some(found) => btf.type_by_id(found.type_id()),
-        // Something else has that name, too.
-        None => btf
-            .type_by_kind::<Struct<'_>>()
-            .find(|one| one.name().is_some_and(|found| found == name))
-            .and_then(|found| btf.type_by_id(found.type_id())),
-    };
+    let found = (1..btf.len() as u32).rev().find_map(|id| {
+        let found: Struct<'_> = btf.type_by_id(TypeId::from(id))?;
+        found.name().is_some_and(|found| found == name).then_some(id)
+    });
+    let found: Option<BtfType<'_>> = found.and_then(|id| btf.type_by_id(TypeId::from(id)));
     found.map_or_else(Vec::new, |found| of_type(btf, found))
 }
 

@@ -1,6 +1,7 @@
 //! What a connection's algorithm holds inside, read from its private state.
 
 mod layout;
+mod module;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -235,9 +236,7 @@ fn of_kernel(name: &str) -> Result<View, Error> {
     let Some((_, state, main)) = KERNEL.iter().find(|(known, ..)| *known == name) else {
         return Ok(View::NOTHING);
     };
-    let inspect = |source| Error::Inspect { what: "the kernel's BTF", source };
-    let kernel = Btf::from_vmlinux().map_err(inspect)?;
-    Ok(View::Fields { fields: layout::of_struct(&kernel, state), main })
+    Ok(View::Fields { fields: layout::of_struct(&module::types(name)?, state), main })
 }
 
 #[cfg(test)]

@@ -34,7 +34,8 @@ impl FilterArgs {
 /// In which network namespaces.
 #[derive(clap::Args)]
 pub(super) struct NetnsArgs {
-    /// In this network namespace (a name of ip netns, or the number of a process), or in all.
+    /// In this network namespace (host, a name of ip netns, or the number of a process), or in
+    /// all.
     #[arg(long, value_name = "NAME|PID|all")]
     netns: Option<String>,
 }
@@ -69,8 +70,8 @@ impl NetnsArgs {
                 let found = all.into_iter().map(labelled).find(|(_, label)| label == name);
                 found.map(|found| vec![found]).ok_or_else(|| {
                     Failure::Says(format!(
-                        "no network namespace \"{name}\": it must be a name that ip netns shows, \
-                         the number of a process that is in it, or all"
+                        "no network namespace \"{name}\": it must be host, a name that ip netns \
+                         shows, the number of a process that is in it, or all"
                     ))
                 })
             }
