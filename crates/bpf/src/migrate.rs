@@ -107,8 +107,8 @@ impl Migration {
     /// listening sockets, with effect for what they accept from then on.
     ///
     /// # Errors
-    /// [`Error::BadName`]; [`Error::NoSuchAlgorithm`] if `to` is not registered; [`Error::Read`] and
-    /// [`Error::Inspect`].
+    /// [`Error::BadName`]; [`Error::NoSuchAlgorithm`] if `to` is not registered;
+    /// [`Error::NotPermitted`], [`Error::Read`] and [`Error::Inspect`].
     pub fn new(
         from: &str,
         to: &str,

@@ -72,10 +72,7 @@ impl Registered {
 /// # Errors
 /// [`Error::NotPermitted`] and [`Error::Inspect`].
 pub fn registered() -> Result<Vec<Registered>, Error> {
-    // The lists would just be empty.
-    if !Rights::now().see() {
-        return Err(Error::NotPermitted { what: "seeing what is loaded", needs: "CAP_SYS_ADMIN" });
-    }
+    check_rights()?;
     let linked: BTreeSet<u32> = LinkInfoIter::default()
         .filter_map(|link| match link.info {
             LinkTypeInfo::StructOps(about) => Some(about.map_id),
@@ -118,8 +115,9 @@ pub(crate) fn of_map(map_id: u32) -> Result<Option<Registered>, Error> {
 /// live update left several); `None`: there is none.
 ///
 /// # Errors
-/// [`Error::Inspect`].
+/// [`Error::Inspect`], [`Error::NotPermitted`].
 pub(crate) fn flags_of(name: &str) -> Result<Option<u32>, Error> {
+    check_rights()?;
     let layout = Layout::of_kernel()?;
     let found = MapInfoIter::default()
         .filter(|map| map.ty == MapType::StructOps && map.btf_vmlinux_value_type_id == layout.value)
@@ -127,6 +125,14 @@ pub(crate) fn flags_of(name: &str) -> Result<Option<u32>, Error> {
         .filter(|(_, value)| layout.name(value) == name)
         .map(|(_, value)| layout.flags(&value));
     Ok(found.reduce(|all, flags| all | flags))
+}
+
+/// Without these the lists of what is loaded would just be empty.
+fn check_rights() -> Result<(), Error> {
+    if Rights::now().see() {
+        return Ok(());
+    }
+    Err(Error::NotPermitted { what: "seeing what is loaded", needs: "CAP_SYS_ADMIN" })
 }
 
 /// Name and content of a map of operations; `None`: it is gone by now.
