@@ -8,9 +8,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use knee_algo::{NEEDS_ECN, TcpSock, ecn_flags};
 use knee_netns::{Found, Id};
-use libbpf_rs::{Iter, Link, Object, ObjectBuilder, OpenObject};
+use libbpf_rs::{Iter, Link, Object, OpenObject};
 
-use crate::load::with_log;
+use crate::load::{open_object, with_log};
 use crate::probe::tick_hz;
 use crate::{Error, Rights, program};
 
@@ -212,7 +212,7 @@ impl Iteration {
             }
             Error::Load { algorithm: format!("the program for {what}"), source, log }
         };
-        let (opened, log) = with_log(|| ObjectBuilder::default().open_memory(bytes));
+        let (opened, log) = with_log(|| open_object(bytes));
         let mut open = opened.map_err(|source| refused(source, log))?;
         prepare(&mut open)?;
         let (loaded, log) = with_log(|| open.load());

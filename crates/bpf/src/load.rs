@@ -200,32 +200,33 @@ impl Loaded {
     }
 }
 
-/// Opens the object for a kernel with this `api`.
+/// Opens the object of an algorithm.
 fn open(embedded: &Embedded, build: Build, api: &KernelApi) -> Result<OpenObject, Error> {
-    let bytes = embedded.object(build);
-    // libbpf would look for the kernel's configuration, which is not there everywhere.
-    let config = CString::new(format!("CONFIG_HZ={}\n", api.hz)).expect("it has no 0");
+    let (opened, log) = with_log(|| open_object(embedded.object(build)));
+    opened.map_err(|source| refused(embedded, api, source, log))
+}
+
+/// Opens any object of ours, which may ask for `CONFIG_HZ`. libbpf by itself would look for the
+/// kernel's configuration, which is not there everywhere.
+pub(crate) fn open_object(bytes: &[u8]) -> Result<OpenObject, libbpf_rs::Error> {
+    let config = format!("CONFIG_HZ={}\n", KernelApi::running().hz);
+    let config = CString::new(config).expect("it has no 0");
     let options = libbpf_sys::bpf_object_open_opts {
         sz: size_of::<libbpf_sys::bpf_object_open_opts>() as libbpf_sys::size_t,
         kconfig: config.as_ptr(),
         ..Default::default()
     };
-    let (opened, log) = with_log(|| {
-        // SAFETY: the object's bytes and their number; the options are read during the call only.
-        let opened = unsafe {
-            libbpf_sys::bpf_object__open_mem(
-                bytes.as_ptr().cast(),
-                bytes.len() as libbpf_sys::size_t,
-                &raw const options,
-            )
-        };
-        NonNull::new(opened).ok_or_else(io::Error::last_os_error)
-    });
-    match opened {
-        // SAFETY: libbpf just made it, and nobody else has it.
-        Ok(opened) => Ok(unsafe { OpenObject::from_ptr(opened) }),
-        Err(error) => Err(refused(embedded, api, error.into(), log)),
-    }
+    // SAFETY: the object's bytes and their number; the options are read during the call only.
+    let opened = unsafe {
+        libbpf_sys::bpf_object__open_mem(
+            bytes.as_ptr().cast(),
+            bytes.len() as libbpf_sys::size_t,
+            &raw const options,
+        )
+    };
+    let opened = NonNull::new(opened).ok_or_else(io::Error::last_os_error)?;
+    // SAFETY: libbpf just made it, and nobody else has it.
+    Ok(unsafe { OpenObject::from_ptr(opened) })
 }
 
 /// Refuses what this kernel cannot do and would not refuse by itself, or not in one sentence.

@@ -6,10 +6,10 @@ use std::net::IpAddr;
 use std::os::fd::AsRawFd as _;
 use std::path::Path;
 
-use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder, OpenObject};
+use libbpf_rs::{Link, MapCore, MapFlags, Object, OpenObject};
 
 use super::rule::{Ecn, Ports, Prefix, Rule};
-use crate::load::with_log;
+use crate::load::{open_object, with_log};
 use crate::{Error, base_rtt, program, registered};
 
 /// Bytes of an algorithm's and of a rule's name, the last of them 0.
@@ -109,7 +109,7 @@ pub(super) fn load(rules: &[Rule], scope: Scope) -> Result<Object, Error> {
     let tables = Tables::new(rules)?;
     let refused = |source, log| Error::Load { algorithm: "the policy".to_owned(), source, log };
     let bytes = program("policy")?;
-    let (opened, log) = with_log(|| ObjectBuilder::default().open_memory(bytes));
+    let (opened, log) = with_log(|| open_object(bytes));
     let mut open = opened.map_err(|source| refused(source, log))?;
     let size = |count: usize| count.max(1) as u32;
     set_size(&mut open, "peers", size(tables.peers.len()))?;
