@@ -60,6 +60,7 @@ style:
 style-all:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy $(WORKSPACE) --all-targets -- -D warnings
+	$(CARGO) clippy -p knee-cli --no-default-features -- -D warnings
 
 doc-all:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --no-deps $(WORKSPACE)

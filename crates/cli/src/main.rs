@@ -6,6 +6,8 @@ mod doctor;
 #[cfg(feature = "kernel")]
 mod kernel;
 mod run;
+#[cfg(not(feature = "kernel"))]
+mod without_kernel;
 
 use std::fmt;
 use std::io::{self, ErrorKind, Write};
@@ -39,6 +41,12 @@ Examples:
         what an algorithm is, its parameters and what it shows of itself
   knee doctor
         what this machine can do, and how to get the rest
+  sudo knee load dctcp --cgroup /sys/fs/cgroup/web --confirm-within 60s
+        an algorithm for the connections of a cgroup, gone again unless knee confirm is run
+  sudo knee top
+        connections under loaded algorithms, with what these hold inside
+  sudo knee unload --all
+        the host as it was
 
 Results go to results/NAME, and to results/NAME-2 and so on if that is there: tables as CSV, and a
 manifest.json with everything that was run.
@@ -46,7 +54,7 @@ manifest.json with everything that was run.
 Exit codes: 0 done, 1 a check failed, 2 could not run (or was stopped by Ctrl-C: what had finished by then is
 kept).";
 
-/// Data-center TCP congestion avoidance: run experiments, look at algorithms.
+/// Data-center TCP congestion avoidance: run experiments, load algorithms into the kernel, look inside.
 #[derive(Parser)]
 #[command(name = "knee", after_help = EXAMPLES, subcommand_required = true, arg_required_else_help = true)]
 struct Cli {
@@ -68,6 +76,9 @@ enum Command {
     #[cfg(feature = "kernel")]
     #[command(flatten)]
     Kernel(kernel::Command),
+    #[cfg(not(feature = "kernel"))]
+    #[command(flatten)]
+    Kernel(without_kernel::Command),
 }
 
 /// Why a command ends without having done what it was asked.
@@ -166,7 +177,6 @@ fn main() -> ExitCode {
         Command::Run(args) => run::run(&args),
         Command::Algorithms(args) => algorithms::run(&args).map(|()| DONE),
         Command::Doctor(args) => doctor::run(&args).map(|()| DONE),
-        #[cfg(feature = "kernel")]
         Command::Kernel(command) => command.run(),
     };
     match outcome {

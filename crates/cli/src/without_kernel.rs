@@ -1,0 +1,43 @@
+//! The commands that work on the running kernel, in a knee that was built without that side.
+
+use clap::Subcommand;
+
+use crate::Failure;
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    #[command(hide = true)]
+    Load(Arguments),
+    #[command(hide = true)]
+    Confirm(Arguments),
+    #[command(hide = true)]
+    Unload(Arguments),
+    #[command(hide = true)]
+    Status(Arguments),
+    #[command(hide = true)]
+    Policy(Arguments),
+    #[command(hide = true)]
+    Top(Arguments),
+    #[command(hide = true)]
+    Trace(Arguments),
+    #[command(hide = true)]
+    Migrate(Arguments),
+}
+
+/// Whatever was given.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    _all: Vec<String>,
+}
+
+impl Command {
+    #[allow(clippy::unused_self, reason = "all of them answer the same")]
+    pub(crate) fn run(&self) -> Result<u8, Failure> {
+        Err(Failure::Says(
+            "this knee was built without its kernel side, for want of libelf, zlib or pkg-config: \
+             install them (make setup says which packages), then make build"
+                .to_owned(),
+        ))
+    }
+}
