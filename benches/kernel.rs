@@ -15,7 +15,7 @@ use std::thread;
 use std::time::Instant;
 
 use knee_algo::Algorithm;
-use knee_bpf::{Build, Embedded, KernelApi, Loaded, registered};
+use knee_bpf::{Embedded, KernelApi, Loaded, registered};
 use knee_testbed::net::{Pair, Path, SERVER, choose, ip};
 use libbpf_rs::query::ProgInfoIter;
 
@@ -60,7 +60,7 @@ fn ours(algorithm: &Algorithm) -> String {
 fn register(algorithm: &Algorithm) -> Loaded {
     let embedded = Embedded::by_name(algorithm.name()).unwrap();
     let params = algorithm.default_params();
-    Loaded::register(embedded, Build::Plain, &ours(algorithm), &params).unwrap()
+    Loaded::register(embedded, &ours(algorithm), &params).unwrap()
 }
 
 fn pair(segments: u32) -> Pair {

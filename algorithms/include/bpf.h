@@ -5,7 +5,7 @@
  * differently. What is a bit-field in the kernel is not declared here: it has an accessor.
  *
  * Each entry point is a BPF program of its own, which takes its arguments from an array; CC_OP hides
- * that. With CC_RECORD defined each also leaves a record of the call (crates/bpf/src/record.h).
+ * that, and that each leaves a record of the call while somebody traces (crates/bpf/src/record.h).
  */
 #ifndef KNEE_BPF_H
 #define KNEE_BPF_H
@@ -144,14 +144,16 @@ struct tcp_congestion_ops {
 /* The kernel takes struct_ops programs under a licence compatible with its own only. */
 char cc_license[] SEC("license") = "Dual BSD/GPL";
 
-#ifdef CC_RECORD
+/* Without: for programs that look at sockets and are no algorithm. */
+#ifndef CC_BARE
 #include "record.h"
 #else
+#define CC_LOAD(i) kernel_ctx[i]
 #define CC_RECORDED_void(name, call, args...) call
 #define CC_RECORDED_u32(name, call, args...) return call
-#define cc_record_ack(sk, rcv_nxt)	do { } while (0)
-#define cc_record_fallback(sk, name)	do { } while (0)
-#define cc_record_random(sk, drawn)	(drawn)
+#define cc_record_ack(sk, rcv_nxt)		do { } while (0)
+#define cc_record_fallback(sk, name)		do { } while (0)
+#define cc_record_given(sk, kind, value)	do { } while (0)
 #endif
 
 /*
@@ -163,12 +165,19 @@ char cc_license[] SEC("license") = "Dual BSD/GPL";
 #define CC_ARGS3			CC_ARGS2, ctx[2]
 #define CC_ARGS4			CC_ARGS3, ctx[3]
 #define CC_ARGS(args...)		___bpf_apply(CC_ARGS, ___bpf_narg(args))
+#define CC_LOADS1			CC_LOAD(0)
+#define CC_LOADS2			CC_LOADS1, CC_LOAD(1)
+#define CC_LOADS3			CC_LOADS2, CC_LOAD(2)
+#define CC_LOADS4			CC_LOADS3, CC_LOAD(3)
+#define CC_LOADS(args...)		___bpf_apply(CC_LOADS, ___bpf_narg(args))
 #define CC_OP(type, name, args...)						\
 	static __always_inline type name(args);					\
 	_Pragma("clang diagnostic push")					\
 	_Pragma("clang diagnostic ignored \"-Wint-conversion\"")		\
-	SEC("struct_ops/" #name) __attribute__((always_inline)) type name##_prog(u64 *ctx) \
+	SEC("struct_ops/" #name) __attribute__((always_inline)) type name##_prog(u64 *kernel_ctx) \
 	{									\
+		u64 ctx[] = { CC_LOADS(args) };					\
+										\
 		CC_RECORDED_##type(name, name(CC_ARGS(args)), args);		\
 	}									\
 	_Pragma("clang diagnostic pop")						\
@@ -177,20 +186,19 @@ char cc_license[] SEC("license") = "Dual BSD/GPL";
 #define CC_FN(name) (void *)name##_prog
 
 /*
- * What the flag of cong_control is where the kernel has none. The asm is not volatile, so it is gone
- * unless the algorithm looks at the flag: by this number among the instructions the loader knows.
+ * What the flag of cong_control is where the kernel has none. With CC_BARE, the build that is only
+ * looked at, it is a number that stays among the instructions if the algorithm looks at the flag: the
+ * asm is not volatile. The build script looks for it.
  */
 #define CC_NO_FLAG 0x67616c665f6f6e20
 static __always_inline u64 cc_no_flag(void)
 {
-#ifdef CC_RECORD
-	return 0;			/* a record looks at everything */
-#else
-	u64 flag;
+	u64 flag = 0;
 
+#ifdef CC_BARE
 	asm("%0 = %1 ll" : "=r"(flag) : "i"(CC_NO_FLAG));
-	return flag;
 #endif
+	return flag;
 }
 
 /*
@@ -261,8 +269,10 @@ static __always_inline u64 cc_no_flag(void)
 	{									\
 		const struct cc_base_rtt *told =				\
 			bpf_sk_storage_get(&cc_base_rtt, (void *)sk, NULL, 0);	\
+		u32 base_rtt_us = told ? told->base_rtt_us : 0;			\
 										\
-		return told ? told->base_rtt_us : 0;				\
+		cc_record_given(sk, CC_GIVEN_BASE_RTT, base_rtt_us);		\
+		return base_rtt_us;						\
 	}
 
 /*
@@ -296,16 +306,22 @@ static __always_inline u64 cc_no_flag(void)
 extern unsigned long CONFIG_HZ __kconfig;
 #define HZ ((u32)CONFIG_HZ)
 
-static __always_inline u32 cc_jiffies32(void)
+static __always_inline u32 cc_jiffies32(const struct sock *sk)
 {
-	return (u32)bpf_jiffies64();
+	u32 jiffies = (u32)bpf_jiffies64();
+
+	cc_record_given(sk, CC_GIVEN_JIFFIES, jiffies);
+	return jiffies;
 }
-#define tcp_jiffies32 cc_jiffies32()
+#define tcp_jiffies32 cc_jiffies32(sk)
 
 /* Uniform over 32 bits. */
 static __always_inline u32 cc_random_u32(struct sock *sk)
 {
-	return cc_record_random(sk, bpf_get_prandom_u32());
+	u32 drawn = bpf_get_prandom_u32();
+
+	cc_record_given(sk, CC_GIVEN_RANDOM, drawn);
+	return drawn;
 }
 
 /* Send a pure ACK for everything below rcv_nxt, with ECE as ecn_flags is now. */
@@ -380,6 +396,24 @@ extern void tcp_cong_avoid_ai(struct tcp_sock *tp, u32 w, u32 acked) __ksym;
 extern u32 tcp_reno_ssthresh(struct sock *sk) __ksym;
 extern u32 tcp_reno_undo_cwnd(struct sock *sk) __ksym;
 extern void tcp_reno_cong_avoid(struct sock *sk, u32 ack, u32 acked) __ksym;
+
+/* What each gave goes into the record: from here on its name means the call and that. */
+#define tcp_slow_start(tp, acked)						\
+	cc_given_by(tp, CC_GIVEN_SLOW_START, tcp_slow_start(tp, acked))
+#define tcp_cong_avoid_ai(tp, w, acked)						\
+	(tcp_cong_avoid_ai(tp, w, acked), (void)cc_given_by(tp, CC_GIVEN_CONG_AVOID_AI, 0))
+#define tcp_reno_ssthresh(sk)							\
+	cc_given_by(sk, CC_GIVEN_RENO_SSTHRESH, tcp_reno_ssthresh(sk))
+#define tcp_reno_undo_cwnd(sk)							\
+	cc_given_by(sk, CC_GIVEN_RENO_UNDO_CWND, tcp_reno_undo_cwnd(sk))
+#define tcp_reno_cong_avoid(sk, ack, acked)					\
+	(tcp_reno_cong_avoid(sk, ack, acked), (void)cc_given_by(sk, CC_GIVEN_RENO_CONG_AVOID, 0))
+
+static __always_inline u32 cc_given_by(const void *sk, u32 kind, u32 value)
+{
+	cc_record_given(sk, kind, value);
+	return value;
+}
 
 /* ---- arithmetic that differs between the hosts ---- */
 

@@ -141,6 +141,8 @@ struct cc_host {
 	u8 ack_ecn_flags[2];
 	u8 fallback_asked;
 	char fallback_name[16];
+	struct cc_given_log *given;	/* what this host gives is noted here; NULL: nobody records */
+	const struct cc_given_log *replayed;	/* clock and random numbers come from here; or NULL */
 };
 
 extern _Thread_local struct cc_host *cc_host;
@@ -172,8 +174,7 @@ extern _Thread_local struct cc_host *cc_host;
 #define CC_BASE_RTT								\
 	static inline u32 cc_base_rtt_us(const struct sock *sk)			\
 	{									\
-		(void)sk;							\
-		return cc_host->base_rtt_us;					\
+		return cc_given_value(sk, CC_GIVEN_BASE_RTT, cc_host->base_rtt_us); \
 	}
 
 #define CC_PARAM_FIELD(name, value, min, max, choices, meaning) u32 name;
@@ -215,11 +216,19 @@ extern _Thread_local struct cc_host *cc_host;
 
 /* ---- what the host decides ---- */
 
-static inline u32 cc_jiffies32(void)
+/* Notes a value given, and takes it from the recording where one is replayed: see host.c. */
+u32 cc_give(const struct sock *sk, u32 kind, u32 value);
+
+static inline u32 cc_given_value(const struct sock *sk, u32 kind, u32 value)
 {
-	return cc_host->jiffies;
+	return __builtin_expect(cc_host->given != NULL, 0) ? cc_give(sk, kind, value) : value;
 }
-#define tcp_jiffies32 cc_jiffies32()
+
+static inline u32 cc_jiffies32(const struct sock *sk)
+{
+	return cc_given_value(sk, CC_GIVEN_JIFFIES, cc_host->jiffies);
+}
+#define tcp_jiffies32 cc_jiffies32(sk)
 
 static inline u32 cc_hz(void)
 {
@@ -232,10 +241,9 @@ static inline u32 cc_random_u32(struct sock *sk)
 {
 	u64 z = cc_host->random_state += 0x9e3779b97f4a7c15ull;
 
-	(void)sk;
 	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
 	z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
-	return (u32)((z ^ (z >> 31)) >> 32);
+	return cc_given_value(sk, CC_GIVEN_RANDOM, (u32)((z ^ (z >> 31)) >> 32));
 }
 
 /*
@@ -289,10 +297,11 @@ static inline u32 cc_min_rtt_us(const struct tcp_sock *tp)
 	return tp->min_rtt_us;
 }
 
-/* ---- kernel functions ---- */
+/* ---- kernel functions: twins of the kernel's own ---- */
 
-/* Slow start for `acked` packets; returns those left over once ssthresh is reached. */
-static inline u32 tcp_slow_start(struct tcp_sock *tp, u32 acked)
+static inline bool tcp_is_cwnd_limited(const struct sock *sk);
+
+static inline u32 cc_twin_slow_start(struct tcp_sock *tp, u32 acked)
 {
 	u32 cwnd = min_u32(tp->snd_cwnd + acked, tp->snd_ssthresh);
 
@@ -301,8 +310,7 @@ static inline u32 tcp_slow_start(struct tcp_sock *tp, u32 acked)
 	return acked;
 }
 
-/* Additive increase: one packet more for each `w` packets acked. */
-static inline void tcp_cong_avoid_ai(struct tcp_sock *tp, u32 w, u32 acked)
+static inline void cc_twin_cong_avoid_ai(struct tcp_sock *tp, u32 w, u32 acked)
 {
 	if (tp->snd_cwnd_cnt >= w) {
 		tp->snd_cwnd_cnt = 0;
@@ -318,33 +326,55 @@ static inline void tcp_cong_avoid_ai(struct tcp_sock *tp, u32 w, u32 acked)
 	tp->snd_cwnd = min_u32(tp->snd_cwnd, tp->snd_cwnd_clamp);
 }
 
+/* Slow start for `acked` packets; returns those left over once ssthresh is reached. */
+static inline u32 tcp_slow_start(struct tcp_sock *tp, u32 acked)
+{
+	u32 left = cc_twin_slow_start(tp, acked);
+
+	return cc_given_value((struct sock *)tp, CC_GIVEN_SLOW_START, left);
+}
+
+/* Additive increase: one packet more for each `w` packets acked. */
+static inline void tcp_cong_avoid_ai(struct tcp_sock *tp, u32 w, u32 acked)
+{
+	cc_twin_cong_avoid_ai(tp, w, acked);
+	cc_given_value((struct sock *)tp, CC_GIVEN_CONG_AVOID_AI, 0);
+}
+
 static inline u32 tcp_reno_ssthresh(struct sock *sk)
 {
-	return max_u32(((struct tcp_sock *)sk)->snd_cwnd >> 1, 2);
+	u32 ssthresh = max_u32(((struct tcp_sock *)sk)->snd_cwnd >> 1, 2);
+
+	return cc_given_value(sk, CC_GIVEN_RENO_SSTHRESH, ssthresh);
 }
 
 static inline u32 tcp_reno_undo_cwnd(struct sock *sk)
 {
 	const struct tcp_sock *tp = (const struct tcp_sock *)sk;
+	u32 cwnd = max_u32(tp->snd_cwnd, tp->prior_cwnd);
 
-	return max_u32(tp->snd_cwnd, tp->prior_cwnd);
+	return cc_given_value(sk, CC_GIVEN_RENO_UNDO_CWND, cwnd);
 }
 
-static inline bool tcp_is_cwnd_limited(const struct sock *sk);
-
-static inline void tcp_reno_cong_avoid(struct sock *sk, u32 ack, u32 acked)
+static inline void cc_twin_reno_cong_avoid(struct sock *sk, u32 acked)
 {
 	struct tcp_sock *tp = (struct tcp_sock *)sk;
 
-	(void)ack;
 	if (!tcp_is_cwnd_limited(sk))
 		return;
 	if (tp->snd_cwnd < tp->snd_ssthresh) {
-		acked = tcp_slow_start(tp, acked);
+		acked = cc_twin_slow_start(tp, acked);
 		if (!acked)
 			return;
 	}
-	tcp_cong_avoid_ai(tp, tp->snd_cwnd, acked);
+	cc_twin_cong_avoid_ai(tp, tp->snd_cwnd, acked);
+}
+
+static inline void tcp_reno_cong_avoid(struct sock *sk, u32 ack, u32 acked)
+{
+	(void)ack;
+	cc_twin_reno_cong_avoid(sk, acked);
+	cc_given_value(sk, CC_GIVEN_RENO_CONG_AVOID, 0);
 }
 
 /* ---- arithmetic that differs between the hosts ---- */

@@ -20,7 +20,8 @@
  *   its operations     CC_ALGORITHM(dctcp) = { .ssthresh = CC_FN(dctcp_ssthresh), ... };
  *
  * and everything that the host decides (time, random numbers, kernel functions) through functions,
- * so that a recording of their results replays a run exactly.
+ * so that a recording of their results replays a run exactly. What reads the clock (tcp_jiffies32)
+ * does so for the socket `sk`, which must be in scope: the reading goes into that socket's record.
  */
 #ifndef KNEE_TCP_H
 #define KNEE_TCP_H
@@ -101,6 +102,36 @@ static inline u32 clamp_u32(u32 value, u32 low, u32 high)
 {
 	return max_u32(low, min_u32(value, high));
 }
+
+/*
+ * What the host gave during one call, in order, noted while somebody records: readings of the clock,
+ * random numbers, base RTTs, and results of kernel functions with what these wrote.
+ */
+enum cc_given_kind {
+	CC_GIVEN_JIFFIES = 1,
+	CC_GIVEN_RANDOM = 2,
+	CC_GIVEN_SLOW_START = 3,
+	CC_GIVEN_CONG_AVOID_AI = 4,
+	CC_GIVEN_RENO_SSTHRESH = 5,
+	CC_GIVEN_RENO_UNDO_CWND = 6,
+	CC_GIVEN_RENO_CONG_AVOID = 7,
+	CC_GIVEN_BASE_RTT = 8,
+};
+
+struct cc_given {
+	u32 kind;			/* CC_GIVEN_... */
+	u32 value;			/* what was returned; 0 where that is nothing */
+	u32 snd_cwnd;			/* packets, afterwards */
+	u32 snd_cwnd_cnt;		/* packets, afterwards */
+};
+
+/* Room for the values of one call; no algorithm here asks for more than three. */
+#define CC_GIVEN_MAX		16
+
+struct cc_given_log {
+	u32 count;			/* all, also those that found no room */
+	struct cc_given given[CC_GIVEN_MAX];
+};
 
 #ifdef __bpf__
 #include "bpf.h"

@@ -7,6 +7,26 @@
 
 _Thread_local struct cc_host *cc_host;
 
+/*
+ * The value at the same place of a replayed call is the one to give, if it is of the same kind. What
+ * kernel functions return is computed, noted and so compared: only the outside world is replayed.
+ */
+u32 cc_give(const struct sock *sk, u32 kind, u32 value)
+{
+	const struct tcp_sock *tp = (const struct tcp_sock *)sk;
+	const struct cc_given_log *replayed = cc_host->replayed;
+	struct cc_given_log *log = cc_host->given;
+	u32 n = log->count++;
+
+	if (n >= CC_GIVEN_MAX)
+		return value;
+	if (replayed && n < replayed->count && replayed->given[n].kind == kind &&
+	    (kind == CC_GIVEN_JIFFIES || kind == CC_GIVEN_RANDOM || kind == CC_GIVEN_BASE_RTT))
+		value = replayed->given[n].value;
+	log->given[n] = (struct cc_given){ kind, value, tp->snd_cwnd, tp->snd_cwnd_cnt };
+	return value;
+}
+
 u32 cc_call_ssthresh(const struct tcp_congestion_ops *ops, struct sock *sk, struct cc_host *host)
 {
 	cc_host = host;
@@ -109,5 +129,6 @@ const struct cc_layout {
 	TCP(delivered_mstamp), TCP(first_tx_mstamp), HOST(random_state), HOST(storage), HOST(jiffies), HOST(hz),
 	HOST(base_rtt_us),
 	HOST(acks_asked), HOST(ack_rcv_nxt), HOST(ack_ecn_flags), HOST(fallback_asked),
-	HOST(fallback_name), { 0 },
+	HOST(fallback_name), HOST(given), HOST(replayed), SIZE(cc_given),
+	SIZE(cc_given_log), { 0 },
 };

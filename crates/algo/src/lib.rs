@@ -17,10 +17,15 @@
 //! assert_eq!(reno.ssthresh(&mut sock, &mut host), 6);
 //! ```
 
+mod call;
+mod given;
 mod sock;
 
+pub use call::Call;
+pub use given::{Given, GivenLog, Observed, Observer};
 pub use sock::{AckSample, AskedAck, Host, RateSample, TcpSock};
 
+use given::Notes;
 use std::ffi::{CStr, c_char};
 use std::fmt;
 use std::sync::OnceLock;
@@ -418,7 +423,7 @@ impl Algorithm {
         let words = (self.state_bytes() as usize).div_ceil(size_of::<u64>());
         let is_large = self.state_bytes() > PRIVATE_AREA_BYTES;
         let storage = vec![0; if is_large { words } else { 0 }].into_boxed_slice();
-        Instance { algorithm: self, params, storage }
+        Instance { algorithm: self, params, storage, notes: None }
     }
 
     /// Its parameters.
@@ -478,6 +483,15 @@ impl Algorithm {
         Params(self.params.iter().map(|param| param.default).collect())
     }
 
+    /// Parameters with these values, in the order of [`Algorithm::params`]; `None` if they are not
+    /// as many, or one is not allowed.
+    pub fn params_of(&self, values: &[u32]) -> Option<Params> {
+        let is_allowed = |(info, value): (&ParamInfo, &u32)| (info.min..=info.max).contains(value);
+        let all =
+            values.len() == self.params.len() && self.params.iter().zip(values).all(is_allowed);
+        all.then(|| Params(values.into()))
+    }
+
     /// Sets one parameter by name; `value` is a number or one of its named choices.
     ///
     /// # Errors
@@ -508,6 +522,8 @@ pub struct Instance {
     params: Params,
     /// Empty where the state fits the socket's private area.
     storage: Box<[u64]>,
+    /// Only while somebody looks on.
+    notes: Option<Box<Notes>>,
 }
 
 impl Instance {
@@ -522,28 +538,58 @@ impl Instance {
         self.storage.fill(0);
     }
 
-    /// Runs `call` with parameters and storage in place.
+    /// Runs `run` with parameters and storage in place; it is the C function of `call`.
     ///
     /// The exclusive borrows of `self`, `sock` and `host` are what makes the C side's writes sound:
     /// it touches nothing else, and keeps no pointer beyond the call.
     #[inline]
-    fn with<R>(
+    fn with(
         &mut self,
         sock: &mut TcpSock,
         host: &mut Host,
-        call: impl FnOnce(*const Ops, Sk, *mut Host) -> R,
-    ) -> R {
-        sock.cc_params = self.params.0.as_ptr();
-        host.storage =
-            if self.storage.is_empty() { std::ptr::null_mut() } else { self.storage.as_mut_ptr() };
-        let result = call(self.algorithm.ops, sock, host);
-        sock.cc_params = std::ptr::null();
-        host.storage = std::ptr::null_mut();
+        call: impl FnOnce() -> Call,
+        run: impl FnOnce(*const Ops, Sk, *mut Host) -> u32,
+    ) -> u32 {
+        if self.notes.is_some() {
+            return self.with_notes(sock, host, call(), run);
+        }
+        let result = self.with_pointers(sock, host, run);
         debug_assert!(
             sock.snd_cwnd > 0 || sock.mss_cache == 0,
             "{} set cwnd to 0",
             self.algorithm.name()
         );
+        result
+    }
+
+    #[inline]
+    fn with_pointers(
+        &mut self,
+        sock: &mut TcpSock,
+        host: &mut Host,
+        run: impl FnOnce(*const Ops, Sk, *mut Host) -> u32,
+    ) -> u32 {
+        sock.cc_params = self.params.0.as_ptr();
+        host.storage =
+            if self.storage.is_empty() { std::ptr::null_mut() } else { self.storage.as_mut_ptr() };
+        let result = run(self.algorithm.ops, sock, host);
+        sock.cc_params = std::ptr::null();
+        host.storage = std::ptr::null_mut();
+        result
+    }
+
+    #[cold]
+    fn with_notes(
+        &mut self,
+        sock: &mut TcpSock,
+        host: &mut Host,
+        call: Call,
+        run: impl FnOnce(*const Ops, Sk, *mut Host) -> u32,
+    ) -> u32 {
+        let Some(mut notes) = self.notes.take() else { return 0 };
+        let result =
+            notes.around(sock, host, call, |sock, host| self.with_pointers(sock, host, run));
+        self.notes = Some(notes);
         result
     }
 
@@ -554,7 +600,15 @@ impl Instance {
     pub fn init(&mut self, sock: &mut TcpSock, host: &mut Host) {
         if self.algorithm.has.init {
             // SAFETY: see `with`; the operation exists.
-            self.with(sock, host, |ops, sk, host| unsafe { cc_call_init(ops, sk, host) });
+            self.with(
+                sock,
+                host,
+                || Call::Init,
+                |ops, sk, host| unsafe {
+                    cc_call_init(ops, sk, host);
+                    0
+                },
+            );
         }
     }
 
@@ -562,14 +616,27 @@ impl Instance {
     pub fn release(&mut self, sock: &mut TcpSock, host: &mut Host) {
         if self.algorithm.has.release {
             // SAFETY: see `with`; the operation exists.
-            self.with(sock, host, |ops, sk, host| unsafe { cc_call_release(ops, sk, host) });
+            self.with(
+                sock,
+                host,
+                || Call::Release,
+                |ops, sk, host| unsafe {
+                    cc_call_release(ops, sk, host);
+                    0
+                },
+            );
         }
     }
 
     /// The new ssthresh in packets, at the start of CWR, Recovery or Loss.
     pub fn ssthresh(&mut self, sock: &mut TcpSock, host: &mut Host) -> u32 {
         // SAFETY: see `with`; every algorithm has this operation, as the kernel demands.
-        self.with(sock, host, |ops, sk, host| unsafe { cc_call_ssthresh(ops, sk, host) })
+        self.with(
+            sock,
+            host,
+            || Call::Ssthresh,
+            |ops, sk, host| unsafe { cc_call_ssthresh(ops, sk, host) },
+        )
     }
 
     /// Growth for `acked` packets delivered; `ack` is the acknowledged sequence number.
@@ -577,18 +644,30 @@ impl Instance {
     pub fn cong_avoid(&mut self, sock: &mut TcpSock, host: &mut Host, ack: u32, acked: u32) {
         debug_assert!(!self.algorithm.has.cong_control);
         // SAFETY: see `with`; it exists where cong_control does not, as the kernel demands.
-        self.with(sock, host, |ops, sk, host| unsafe {
-            cc_call_cong_avoid(ops, sk, host, ack, acked);
-        });
+        self.with(
+            sock,
+            host,
+            || Call::CongAvoid { ack, acked },
+            |ops, sk, host| unsafe {
+                cc_call_cong_avoid(ops, sk, host, ack, acked);
+                0
+            },
+        );
     }
 
     /// `icsk_ca_state` is about to become `state`.
     pub fn set_state(&mut self, sock: &mut TcpSock, host: &mut Host, state: u8) {
         if self.algorithm.has.set_state {
             // SAFETY: see `with`; the operation exists.
-            self.with(sock, host, |ops, sk, host| unsafe {
-                cc_call_set_state(ops, sk, host, state)
-            });
+            self.with(
+                sock,
+                host,
+                || Call::SetState { new_state: state },
+                |ops, sk, host| unsafe {
+                    cc_call_set_state(ops, sk, host, state);
+                    0
+                },
+            );
         }
     }
 
@@ -597,9 +676,15 @@ impl Instance {
     pub fn cwnd_event(&mut self, sock: &mut TcpSock, host: &mut Host, event: u32) {
         if self.algorithm.has.cwnd_event {
             // SAFETY: see `with`; the operation exists.
-            self.with(sock, host, |ops, sk, host| unsafe {
-                cc_call_cwnd_event(ops, sk, host, event)
-            });
+            self.with(
+                sock,
+                host,
+                || Call::CwndEvent { event },
+                |ops, sk, host| unsafe {
+                    cc_call_cwnd_event(ops, sk, host, event);
+                    0
+                },
+            );
         }
     }
 
@@ -608,9 +693,15 @@ impl Instance {
     pub fn in_ack_event(&mut self, sock: &mut TcpSock, host: &mut Host, flags: u32) {
         if self.algorithm.has.in_ack_event {
             // SAFETY: see `with`; the operation exists.
-            self.with(sock, host, |ops, sk, host| unsafe {
-                cc_call_in_ack_event(ops, sk, host, flags);
-            });
+            self.with(
+                sock,
+                host,
+                || Call::InAckEvent { flags },
+                |ops, sk, host| unsafe {
+                    cc_call_in_ack_event(ops, sk, host, flags);
+                    0
+                },
+            );
         }
     }
 
@@ -619,9 +710,15 @@ impl Instance {
     pub fn pkts_acked(&mut self, sock: &mut TcpSock, host: &mut Host, sample: &AckSample) {
         if self.algorithm.has.pkts_acked {
             // SAFETY: see `with`; the operation exists and only reads the sample.
-            self.with(sock, host, |ops, sk, host| unsafe {
-                cc_call_pkts_acked(ops, sk, host, sample);
-            });
+            self.with(
+                sock,
+                host,
+                || Call::PktsAcked { sample: *sample },
+                |ops, sk, host| unsafe {
+                    cc_call_pkts_acked(ops, sk, host, sample);
+                    0
+                },
+            );
         }
     }
 
@@ -629,7 +726,12 @@ impl Instance {
     pub fn min_tso_segs(&mut self, sock: &mut TcpSock, host: &mut Host) -> u32 {
         if self.algorithm.has.min_tso_segs {
             // SAFETY: see `with`; the operation exists.
-            self.with(sock, host, |ops, sk, host| unsafe { cc_call_min_tso_segs(ops, sk, host) })
+            self.with(
+                sock,
+                host,
+                || Call::MinTsoSegs,
+                |ops, sk, host| unsafe { cc_call_min_tso_segs(ops, sk, host) },
+            )
         } else {
             2
         }
@@ -646,16 +748,27 @@ impl Instance {
     ) {
         if self.algorithm.has.cong_control {
             // SAFETY: see `with`; the operation exists and only reads the sample.
-            self.with(sock, host, |ops, sk, host| unsafe {
-                cc_call_cong_control(ops, sk, host, ack, flag, rs);
-            });
+            self.with(
+                sock,
+                host,
+                || Call::CongControl { ack, flag, rs: *rs },
+                |ops, sk, host| unsafe {
+                    cc_call_cong_control(ops, sk, host, ack, flag, rs);
+                    0
+                },
+            );
         }
     }
 
     /// The cwnd to return to, in packets, when a reduction was not justified.
     pub fn undo_cwnd(&mut self, sock: &mut TcpSock, host: &mut Host) -> u32 {
         // SAFETY: see `with`; every algorithm has this operation, as the kernel demands.
-        self.with(sock, host, |ops, sk, host| unsafe { cc_call_undo_cwnd(ops, sk, host) })
+        self.with(
+            sock,
+            host,
+            || Call::UndoCwnd,
+            |ops, sk, host| unsafe { cc_call_undo_cwnd(ops, sk, host) },
+        )
     }
 
     /// The values of [`Algorithm::diag`] for this connection.
@@ -663,8 +776,9 @@ impl Instance {
         let mut values = vec![0; self.algorithm.diag.len()];
         // SAFETY: see `with`; the function writes as many values as the table has rows.
         let read = self.algorithm.raw.diag_read;
-        self.with(sock, host, |_, sk, host| unsafe {
+        self.with_pointers(sock, host, |_, sk, host| unsafe {
             cc_call_diag_read(read, sk, host, values.as_mut_ptr());
+            0
         });
         values
     }

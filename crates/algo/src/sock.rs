@@ -1,5 +1,7 @@
 //! Mirrors of the structs in `algorithms/include/native.h`, field for field and name for name.
 
+use crate::GivenLog;
+
 /// A connection as the algorithms see it: the kernel's `struct tcp_sock`, trimmed. The nested
 /// kernel structs are flattened here; their fields keep the kernel's names.
 #[repr(C)]
@@ -222,11 +224,15 @@ pub struct Host {
     ack_ecn_flags: [u8; 2],
     fallback_asked: u8,
     fallback_name: [u8; 16],
+    /// Where what this host gives is noted, set by [`crate::Instance`] while somebody looks on.
+    pub(crate) given: *mut GivenLog,
+    /// The values to give, set while a call is replayed.
+    pub(crate) replayed: *const GivenLog,
 }
 
-// SAFETY: the one pointer is set and cleared around each call into an algorithm.
+// SAFETY: the pointers are set and cleared around each call into an algorithm.
 unsafe impl Send for Host {}
-// SAFETY: as above; nothing follows the pointer outside such a call.
+// SAFETY: as above; nothing follows the pointers outside such a call.
 unsafe impl Sync for Host {}
 
 /// An ACK that an algorithm asked for.
@@ -252,30 +258,48 @@ impl Host {
             ack_ecn_flags: [0; 2],
             fallback_asked: 0,
             fallback_name: [0; 16],
+            given: std::ptr::null_mut(),
+            replayed: std::ptr::null(),
         }
+    }
+
+    /// The ACKs asked for and not taken yet, in order.
+    pub fn asked_acks(&self) -> impl Iterator<Item = AskedAck> + use<> {
+        let (rcv_nxt, ecn_flags) = (self.ack_rcv_nxt, self.ack_ecn_flags);
+        (0..(self.acks_asked as usize).min(2))
+            .map(move |i| AskedAck { rcv_nxt: rcv_nxt[i], ecn_flags: ecn_flags[i] })
+    }
+
+    /// The algorithm to change to, if one was asked for and not taken yet.
+    pub fn asked_fallback(&self) -> Option<String> {
+        (self.fallback_asked != 0).then(|| {
+            let name = &self.fallback_name;
+            let len = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
+            String::from_utf8_lossy(&name[..len]).into_owned()
+        })
     }
 
     /// The ACKs asked for since the last call of this, in order.
     #[inline]
     pub fn take_asked_acks(&mut self) -> impl Iterator<Item = AskedAck> + use<> {
-        let n = std::mem::take(&mut self.acks_asked) as usize;
-        let (rcv_nxt, ecn_flags) = (self.ack_rcv_nxt, self.ack_ecn_flags);
-        (0..n.min(2)).map(move |i| AskedAck { rcv_nxt: rcv_nxt[i], ecn_flags: ecn_flags[i] })
+        let asked = self.asked_acks();
+        self.acks_asked = 0;
+        asked
     }
 
     /// The algorithm to change to, if one was asked for since the last call of this.
     pub fn take_fallback(&mut self) -> Option<String> {
-        (std::mem::take(&mut self.fallback_asked) != 0).then(|| {
-            let name = std::mem::take(&mut self.fallback_name);
-            let len = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
-            String::from_utf8_lossy(&name[..len]).into_owned()
-        })
+        let asked = self.asked_fallback();
+        self.fallback_asked = 0;
+        self.fallback_name = [0; 16];
+        asked
     }
 }
 
 /// Name and offset (or size) of what the C side has, to compare with the mirrors here.
 #[cfg(test)]
 pub(crate) fn layout() -> Vec<(&'static str, u64)> {
+    use crate::Given;
     use std::mem::{offset_of, size_of};
     macro_rules! fields {
         ($kind:ty, $prefix:literal: $($field:ident),* $(,)?) => {
@@ -288,6 +312,8 @@ pub(crate) fn layout() -> Vec<(&'static str, u64)> {
         ("ack_sample", size_of::<AckSample>() as u64),
         ("rate_sample", size_of::<RateSample>() as u64),
         ("tcp_congestion_ops", size_of::<crate::Ops>() as u64),
+        ("cc_given", size_of::<Given>() as u64),
+        ("cc_given_log", size_of::<GivenLog>() as u64),
         ("icsk_ack.pending", offset_of!(TcpSock, icsk_ack_pending) as u64),
     ];
     all.extend(fields!(TcpSock, "": sk_pacing_rate, sk_max_pacing_rate, cc_params,
@@ -297,7 +323,7 @@ pub(crate) fn layout() -> Vec<(&'static str, u64)> {
         lost, app_limited, srtt_us, mss_cache, rcv_nxt, lsndtime, reordering, undo_marker,
         snd_cwnd_stamp, min_rtt_us, ecn_flags, is_cwnd_limited, tcp_mstamp, delivered_mstamp,
         first_tx_mstamp));
-    all.extend(fields!(Host, "host.": random_state, storage, jiffies, hz, base_rtt_us, acks_asked, ack_rcv_nxt,
-        ack_ecn_flags, fallback_asked, fallback_name));
+    all.extend(fields!(Host, "host.": random_state, storage, jiffies, hz, base_rtt_us, acks_asked,
+        ack_rcv_nxt, ack_ecn_flags, fallback_asked, fallback_name, given, replayed));
     all
 }

@@ -3,6 +3,7 @@
 #ifndef KNEE_ITER_TCP_H
 #define KNEE_ITER_TCP_H
 
+#define CC_BARE
 #include "tcp.h"
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)

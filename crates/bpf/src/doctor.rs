@@ -167,7 +167,7 @@ fn rights() -> Vec<Finding> {
 fn lockdown() -> Finding {
     let mode = lockdown_mode().unwrap_or_else(|| "none".to_owned());
     let ok = mode != "confidentiality";
-    let so = if ok { "" } else { ": BPF cannot read the kernel's memory, so no recording" };
+    let so = if ok { "" } else { ": BPF cannot read the kernel's memory, so no migrate" };
     Finding::check("lockdown", ok, mode + so, LOCKDOWN_REMEDY)
 }
 

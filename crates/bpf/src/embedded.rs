@@ -1,12 +1,12 @@
-//! The objects that the build script made, one pair per algorithm file.
+//! The objects that the build script made, one per algorithm file.
 
-use crate::{Build, Error};
+use crate::Error;
 
 /// An algorithm, compiled for BPF.
 pub struct Embedded {
     name: &'static str,
-    plain: &'static [u8],
-    recording: &'static [u8],
+    object: &'static [u8],
+    looks_at_flag: bool,
 }
 
 /// An object file's bytes where an ELF header may lie: libelf reads them in place.
@@ -68,10 +68,12 @@ impl Embedded {
     }
 
     /// The ELF object.
-    pub fn object(&self, build: Build) -> &'static [u8] {
-        match build {
-            Build::Plain => self.plain,
-            Build::Recording => self.recording,
-        }
+    pub fn object(&self) -> &'static [u8] {
+        self.object
+    }
+
+    /// Whether the algorithm does something with the flag of `cong_control`.
+    pub(crate) fn looks_at_flag(&self) -> bool {
+        self.looks_at_flag
     }
 }

@@ -156,6 +156,18 @@ pub enum Error {
         /// What the kernel answered.
         source: std::io::Error,
     },
+    /// Somebody else records the calls of this algorithm.
+    Traced {
+        /// The algorithm's name.
+        name: String,
+        /// The process that does.
+        process: u64,
+    },
+    /// Another process has taken over a recording, because this one did not report for too long.
+    TakenOver {
+        /// The algorithm's name.
+        name: String,
+    },
     /// An object, or a record of it, is not as this library was built to read it.
     BadObject {
         /// What is wrong with it.
@@ -271,6 +283,14 @@ impl fmt::Display for Error {
             Error::Read { what, source } => write!(f, "cannot read {what}: {source}"),
             Error::Policy { what } => f.write_str(what),
             Error::Host { what, source } => write!(f, "{what}: {source}"),
+            Error::Traced { name, process } => {
+                write!(f, "\"{name}\" is being traced already, by process {process}")
+            }
+            Error::TakenOver { name } => write!(
+                f,
+                "the trace of \"{name}\" was taken over by another process, because this one stood \
+                 still for too long"
+            ),
             Error::BadObject { what } => write!(f, "unreadable object or record: {what}"),
         }
     }

@@ -1,20 +1,26 @@
 //! The algorithms of `algorithms/*.c` in the running kernel, as eBPF struct_ops programs.
 //!
-//! The build script compiles each file twice with clang: as it is, and *recording*, where every call
-//! of an entry point leaves a [`Record`]. [`Loaded`] brings an object into the kernel and registers
-//! it under a name of the caller's choice; when it is dropped the name is gone. A [`Recorder`] does
-//! so with the recording build and collects the records; [`replay`] makes the same calls on the
-//! native build of the same file and reports the first difference.
+//! The build script compiles each file with clang. [`Loaded`] brings an object into the kernel and
+//! registers it under a name of the caller's choice; when it is dropped the name is gone. Every entry
+//! point can record its calls: a [`Tracer`] switches that on for an algorithm that is registered,
+//! whoever loaded it, and hands over the records, which `knee-flight` writes, reads and replays.
 //!
 //! ```no_run
-//! use knee_bpf::{Recorder, replay};
+//! use std::time::Duration;
+//!
+//! use knee_bpf::{Embedded, Loaded, TraceFilter, Tracer};
+//! use knee_flight::Replay;
 //!
 //! let dctcp = knee_algo::Algorithm::by_name("dctcp")?;
 //! let params = dctcp.default_params();
-//! let mut recorder = Recorder::start(dctcp, "knee_dctcp", &params)?;
+//! let _loaded = Loaded::register(Embedded::by_name("dctcp")?, "knee_dctcp", &params)?;
+//! let mut tracer = Tracer::attach("knee_dctcp", &TraceFilter::default())?;
 //! // ... connections that choose "knee_dctcp" by setsockopt(TCP_CONGESTION) ...
-//! let report = replay(dctcp, &params, &recorder.take()?);
-//! assert_eq!(report.first_difference, None);
+//! let mut replay = Replay::new(dctcp, params, tracer.header().hz)?;
+//! for record in tracer.poll(Duration::from_millis(100))? {
+//!     replay.step(&record);
+//! }
+//! assert!(replay.finish().is_equal());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
@@ -30,21 +36,19 @@ mod load;
 mod migrate;
 pub mod policy;
 mod probe;
-mod record;
 mod registry;
-mod replay;
 mod rights;
 mod table;
+mod trace;
 
 pub use connections::{Connection, Connections, State};
 pub use embedded::{Embedded, program};
 pub use error::Error;
 pub use filter::Filter;
 pub use inside::{Inside, Value};
-pub use load::{Build, Loaded, check_name};
+pub use load::{Loaded, check_name};
 pub use migrate::{Migration, Outcome, Planned};
 pub use probe::{KernelApi, Lack, Version};
-pub use record::{Call, Record, Recorder};
 pub use registry::{Registered, registered};
-pub use replay::{Difference, Report, replay};
 pub use rights::Rights;
+pub use trace::{TraceFilter, Tracer};

@@ -23,20 +23,10 @@ const FALLBACK_MAP: &str = ".rodata.fallback";
 /// The section that counts connections handed to it and holds nothing else (bpf.h).
 pub(crate) const FALLBACKS_MAP: &str = ".data.fallbacks";
 
-/// Which of the two builds of an algorithm.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Build {
-    /// The algorithm alone.
-    Plain,
-    /// Each call leaves a record.
-    Recording,
-}
-
 /// An algorithm's programs in the kernel, not registered yet.
 pub(crate) struct Prepared {
     object: Object,
     name: String,
-    operations: Vec<Operation>,
 }
 
 impl Prepared {
@@ -44,14 +34,13 @@ impl Prepared {
     /// cannot serve go to `fallback` if one is given, else to the algorithm's own choice.
     pub(crate) fn load(
         embedded: &Embedded,
-        build: Build,
         name: &str,
         params: &Params,
         fallback: Option<&str>,
     ) -> Result<Prepared, Error> {
         check_name(name)?;
         let api = KernelApi::running();
-        let mut open = open(embedded, build, api)?;
+        let mut open = open(embedded, api)?;
         let operations = table::operations(&open);
         table::set_name(&mut open, embedded, name)?;
         set_params(&mut open, embedded, params)?;
@@ -63,7 +52,7 @@ impl Prepared {
         table::fit(&mut open, &operations, api)?;
         let (loaded, log) = with_log(|| open.load());
         let object = loaded.map_err(|source| refused(embedded, api, source, log))?;
-        Ok(Prepared { object, name: name.to_owned(), operations })
+        Ok(Prepared { object, name: name.to_owned() })
     }
 
     /// Registers it.
@@ -72,7 +61,7 @@ impl Prepared {
         let (link, _) = with_log(|| ops.attach_struct_ops());
         let name = self.name;
         let link = link.map_err(|source| Error::Register { name: name.clone(), source })?;
-        Ok(Loaded { link, object: self.object, name, operations: self.operations })
+        Ok(Loaded { link, object: self.object, name })
     }
 
     /// Puts it in the place of the algorithm that the pinned `link` registers under the same name.
@@ -126,7 +115,6 @@ pub struct Loaded {
     link: Link,
     object: Object,
     name: String,
-    operations: Vec<Operation>,
 }
 
 impl Loaded {
@@ -139,13 +127,8 @@ impl Loaded {
     /// [`Error::BadName`], [`Error::BadParams`], [`Error::Lacks`] if this kernel is too old for it,
     /// [`Error::NotPermitted`], [`Error::Closed`], [`Error::Load`] with the verifier's words, and
     /// [`Error::Register`], for one if the name is taken.
-    pub fn register(
-        embedded: &Embedded,
-        build: Build,
-        name: &str,
-        params: &Params,
-    ) -> Result<Loaded, Error> {
-        Prepared::load(embedded, build, name, params, None)?.register()
+    pub fn register(embedded: &Embedded, name: &str, params: &Params) -> Result<Loaded, Error> {
+        Prepared::load(embedded, name, params, None)?.register()
     }
 
     /// The name it is registered under.
@@ -191,18 +174,11 @@ impl Loaded {
     pub fn object(&self) -> &Object {
         &self.object
     }
-
-    /// The algorithm's entry points (`dctcp_ssthresh`) and the operations that they are. Which
-    /// programs stand for them in this kernel makes no difference.
-    pub(crate) fn entry_points(&self) -> impl Iterator<Item = (&str, &'static str)> {
-        let operations = self.operations.iter();
-        operations.map(|(program, name)| (program.trim_end_matches("_prog"), *name))
-    }
 }
 
 /// Opens the object of an algorithm.
-fn open(embedded: &Embedded, build: Build, api: &KernelApi) -> Result<OpenObject, Error> {
-    let (opened, log) = with_log(|| open_object(embedded.object(build)));
+fn open(embedded: &Embedded, api: &KernelApi) -> Result<OpenObject, Error> {
+    let (opened, log) = with_log(|| open_object(embedded.object()));
     opened.map_err(|source| refused(embedded, api, source, log))
 }
 
@@ -244,10 +220,7 @@ fn check(embedded: &Embedded, operations: &[Operation], api: &KernelApi) -> Resu
         return Err(lacks("congestion control in BPF (CONFIG_BPF_JIT=y)", (5, 6)));
     }
     let has_cong_control = operations.iter().any(|(_, name)| *name == "cong_control");
-    if has_cong_control
-        && api.cong_control_args == 2
-        && table::looks_at_flag(&open(embedded, Build::Plain, api)?)
-    {
+    if has_cong_control && api.cong_control_args == 2 && embedded.looks_at_flag() {
         return Err(lacks("the flag of cong_control", (6, 10)));
     }
     Ok(())

@@ -1,25 +1,58 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The recording build: bpf.h includes this when CC_RECORD is defined, the algorithm files do not know.
+ * Recording, a part of every entry point; the algorithm files do not know. While cc_trace.state is
+ * CC_TRACE_OFF it costs one load and a branch at the entry and at each value that the host gives.
  *
- * Around each entry point it notes what the call was given, what the socket held before and after,
- * what the call asked of the host, and what it returned: enough to make the same call natively and
- * compare. Two sockets may be in the same program at once, and a softirq may interrupt one call with
- * another's, so a record grows in the storage of its own socket and goes to the ring when complete.
+ * Around each call it notes what the call was given, what the socket held before and after, what the
+ * call asked of the host, and what it returned: enough to make the same call natively and compare. Two
+ * sockets may be in the same program at once, and a softirq may interrupt one call with another's, so a
+ * record grows in the storage of its own socket and goes to the ring when complete.
  *
- * The structs are mirrored by src/record.rs, which a test compares with the BTF of the objects.
+ * A record is whole or it is not sent: it belongs to the recording (cc_trace.number) in which its call
+ * began, and where that is over when the call ends, the record is dropped and counted.
+ *
+ * The structs are mirrored by src/trace/raw.rs, which a test compares with the BTF of the objects.
  */
 #ifndef KNEE_RECORD_H
 #define KNEE_RECORD_H
 
 /* From the kernel's user API. */
+#define BPF_MAP_TYPE_ARRAY_OF_MAPS	12
 #define BPF_MAP_TYPE_SK_STORAGE		24
 #define BPF_MAP_TYPE_RINGBUF		27
 #define BPF_F_NO_PREALLOC		1
 #define BPF_SK_STORAGE_GET_F_CREATE	1
+#define CC_AF_INET			2
+#define CC_AF_INET6			10
 
-/* Bytes of the ring: 43 thousand records of 768 bytes while the reader sleeps. */
-#define CC_RING_BYTES			(1 << 25)
+enum cc_trace_state {
+	CC_TRACE_OFF = 0,
+	CC_TRACE_ON = 1,
+	CC_TRACE_CLOSING = 2,		/* no new records; calls that are being recorded go on */
+};
+
+/*
+ * The tracer's side, alone in its section, and so in a map, which the tracer maps into its memory. The
+ * programs write `flows`, the counts of what was lost, and once the lease is over `state`.
+ */
+struct cc_trace {
+	u32 state;
+	u32 family;			/* of recorded sockets: CC_AF_...; 0: both */
+	u64 owner;			/* the tracer's process; 0: none */
+	u64 lease_ns;			/* monotonic clock: after that the tracer is taken for dead */
+	u64 number;			/* of the recording */
+	u64 flows;			/* sockets seen in it */
+	u32 local_port;			/* of recorded sockets; 0: all */
+	u32 remote_port;
+	u32 remote[4];			/* prefix of the remote address, network order, IPv4 mapped; */
+	u32 remote_mask[4];		/* its mask */
+	u64 lost_ring_full;
+	u64 lost_no_memory;		/* no room for the record of a socket */
+	u64 lost_nested;		/* calls within a recorded call of the same socket */
+	u64 lost_interrupted;		/* calls during which the recording ended */
+};
+
+volatile struct cc_trace cc_trace SEC(".data.trace") = { 0 };
 
 /*
  * struct tcp_sock of native.h, flat: F(type, name there, where the kernel has it). The private state
@@ -83,20 +116,20 @@ struct cc_record {
 	char function[32];		/* the entry point */
 	u64 arguments[3];		/* those after sk; pointers have their samples below */
 	u64 result;
-	u64 random_state;		/* where the native generator must start to draw the same; */
-	u64 random_now;			/* where it stands */
-	u32 jiffies;			/* before; */
-	u32 jiffies_after;		/* the clock may tick inside */
-	u32 hz;
+	u64 recording;			/* cc_trace.number when the call began */
+	u32 missed;			/* calls since, within this one, that were not recorded */
 	u32 acks_asked;			/* all, even where the arrays below are full */
 	u32 ack_rcv_nxt[2];
 	u8 ack_ecn_flags[2];
+	bool is_open;			/* between the beginning of a call and its end */
 	bool fallback_asked;
 	char fallback_name[16];
 	struct ack_sample ack_sample;	/* pkts_acked only */
 	struct rate_sample rate_sample;	/* cong_control only */
 	struct cc_sock before;
 	struct cc_sock after;
+	u32 jiffies;			/* when the call began */
+	struct cc_given_log given;
 };
 
 struct {
@@ -106,20 +139,34 @@ struct {
 	__type(value, struct cc_record);
 } cc_open_records SEC(".maps");
 
-struct {
+struct cc_ring {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, CC_RING_BYTES);
-} cc_records SEC(".maps");
+	__uint(max_entries, 1 << 12);
+};
 
-u64 cc_flows;				/* sockets seen */
-/* Records that found no room. In a section, and so a map, of its own: the reader needs no offset. */
-u64 cc_lost SEC(".data.lost") = 0;
+/* Empty while nobody traces: the ring is the tracer's. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__array(values, struct cc_ring);
+} cc_ring_slot SEC(".maps");
 
-static __always_inline u32 cc_jiffies32(void);
 static __always_inline u8 cc_ca_state(const struct sock *sk);
 static __always_inline u32 cc_min_rtt_us(const struct tcp_sock *tp);
 static __always_inline bool cc_cwnd_limited_flag(const struct tcp_sock *tp);
-extern unsigned long CONFIG_HZ __kconfig;
+
+#define cc_unlikely(condition)	__builtin_expect(!!(condition), 0)
+
+static __always_inline bool cc_tracing(void)
+{
+	return cc_unlikely(cc_trace.state != CC_TRACE_OFF);
+}
+
+static __always_inline void cc_trace_count(volatile u64 *counter)
+{
+	__sync_fetch_and_add(counter, 1);
+}
 
 static __always_inline void cc_take_sock(struct cc_sock *to, struct sock *sk)
 {
@@ -131,42 +178,141 @@ static __always_inline void cc_take_sock(struct cc_sock *to, struct sock *sk)
 	CC_SOCK_TAIL(CC_TAKE)
 }
 
-static __always_inline struct cc_record *cc_record_begin(struct sock *sk)
+static __always_inline u16 cc_ntohs(u16 value)
 {
-	struct cc_record *record;
+	return __builtin_bswap16(value);
+}
 
-	record = bpf_sk_storage_get(&cc_open_records, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
+static __always_inline u32 cc_htonl(u32 value)
+{
+	return __builtin_bswap32(value);
+}
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+struct in6_addr___peer {
+	union {
+		u32 u6_addr32[4];	/* network order */
+	} in6_u;
+};
+
+/* With it every socket begins. */
+struct sock_common___peer {
+	u16 skc_family;
+	u16 skc_num;			/* local port */
+	u16 skc_dport;			/* remote port, network order */
+	u32 skc_daddr;			/* remote address, network order */
+	struct in6_addr___peer skc_v6_daddr;
+};
+
+#pragma clang attribute pop
+
+/* An IPv4 connection of an IPv6 socket counts as the IPv4 connection that it is. */
+static __always_inline bool cc_trace_wants(const struct sock *sk)
+{
+	const struct sock_common___peer *common = (const void *)sk;
+	u32 family = CC_AF_INET, remote[4] = { 0, 0, cc_htonl(0xffff), 0 };
+
+	if (cc_trace.local_port && cc_trace.local_port != common->skc_num)
+		return false;
+	if (cc_trace.remote_port && cc_trace.remote_port != cc_ntohs(common->skc_dport))
+		return false;
+	if (common->skc_family == CC_AF_INET6 && bpf_core_field_exists(common->skc_v6_daddr)) {
+		const u32 *address = common->skc_v6_daddr.in6_u.u6_addr32;
+
+		if (address[0] | address[1] | (address[2] ^ cc_htonl(0xffff)))
+			family = CC_AF_INET6;
+		remote[0] = address[0];
+		remote[1] = address[1];
+		remote[2] = address[2];
+		remote[3] = address[3];
+	} else {
+		remote[3] = common->skc_daddr;
+	}
+	if (cc_trace.family && cc_trace.family != family)
+		return false;
+	return !(((remote[0] ^ cc_trace.remote[0]) & cc_trace.remote_mask[0]) |
+		 ((remote[1] ^ cc_trace.remote[1]) & cc_trace.remote_mask[1]) |
+		 ((remote[2] ^ cc_trace.remote[2]) & cc_trace.remote_mask[2]) |
+		 ((remote[3] ^ cc_trace.remote[3]) & cc_trace.remote_mask[3]));
+}
+
+/*
+ * The socket's storage if it takes part in this recording. Whether it does is decided when storage
+ * would be created; a socket that does not take part gets none. NULL also where there is no memory.
+ */
+static __always_inline struct cc_record *cc_record_of(struct sock *sk, struct cc_record *record,
+						      u64 number)
+{
+	if (record && record->recording == number)
+		return record;
+	if (!cc_trace_wants(sk))
+		return NULL;
+	if (!record)
+		record = bpf_sk_storage_get(&cc_open_records, sk, NULL,
+					    BPF_SK_STORAGE_GET_F_CREATE);
 	if (!record) {
-		__sync_fetch_and_add(&cc_lost, 1);
+		cc_trace_count(&cc_trace.lost_no_memory);
 		return NULL;
 	}
-	if (!record->flow)
-		record->flow = __sync_fetch_and_add(&cc_flows, 1) + 1;
-	record->random_state = (u64)bpf_get_prandom_u32() << 32 | bpf_get_prandom_u32();
-	record->random_now = record->random_state;
-	record->hz = CONFIG_HZ;
-	record->acks_asked = 0;
-	record->fallback_asked = false;
-	cc_take_sock(&record->before, sk);
-	record->jiffies = cc_jiffies32();
+	record->recording = number;
+	record->flow = __sync_fetch_and_add(&cc_trace.flows, 1) + 1;
+	record->call = 0;
 	return record;
 }
 
-static __always_inline void cc_record_end(struct cc_record *record, struct sock *sk, u64 result)
+static __noinline struct cc_record *cc_record_begin(struct sock *sk)
 {
+	struct cc_record *record = bpf_sk_storage_get(&cc_open_records, sk, NULL, 0);
+	u64 number = cc_trace.number;
+
+	/* A change of algorithm releases this one from within its own init. */
+	if (record && record->is_open) {
+		record->missed++;
+		cc_trace_count(&cc_trace.lost_nested);
+		return NULL;
+	}
+	if (cc_trace.state != CC_TRACE_ON)
+		return NULL;
+	/*
+	 * Nobody is there any more to switch off, so this does. A tracer that was only slow finds it
+	 * off, and goes on with another number.
+	 */
+	if (bpf_ktime_get_ns() > cc_trace.lease_ns) {
+		cc_trace.state = CC_TRACE_OFF;
+		return NULL;
+	}
+	record = cc_record_of(sk, record, number);
+	if (!record)
+		return NULL;
+	record->missed = 0;
+	record->acks_asked = 0;
+	record->fallback_asked = false;
+	record->given.count = 0;
+	record->is_open = true;
+	record->jiffies = (u32)bpf_jiffies64();
+	cc_take_sock(&record->before, sk);
+	return record;
+}
+
+static __noinline void cc_record_end(struct cc_record *record, struct sock *sk, u64 result)
+{
+	u32 slot = 0;
+	void *ring;
+
 	if (!record)
 		return;
-	record->jiffies_after = cc_jiffies32();
 	record->result = result;
 	cc_take_sock(&record->after, sk);
-	if (bpf_ringbuf_output(&cc_records, record, sizeof(*record), 0))
-		__sync_fetch_and_add(&cc_lost, 1);
-	record->call++;
-	/*
-	 * Else the compiler makes one instruction of this and a like one of the algorithm, on the way
-	 * without a record, and the verifier takes no pointers of two kinds in one instruction.
-	 */
-	asm volatile("" ::: "memory");
+	record->is_open = false;
+	if (cc_trace.state == CC_TRACE_OFF || cc_trace.number != record->recording) {
+		cc_trace_count(&cc_trace.lost_interrupted);
+	} else {
+		ring = bpf_map_lookup_elem(&cc_ring_slot, &slot);
+		if (!ring || bpf_ringbuf_output(ring, record, sizeof(*record), 0))
+			cc_trace_count(&cc_trace.lost_ring_full);
+	}
+	record->call += 1 + record->missed;
 }
 
 /* One argument after sk: a number, or a sample to be copied. */
@@ -220,14 +366,20 @@ static __always_inline void cc_note_rate_sample(struct cc_record *record, u32 i,
 #define CC_NOTES4(sk, a, b, c)		CC_NOTES3(sk, a, b) CC_NOTE(c, 2);
 #define CC_NOTES(args...)		___bpf_apply(CC_NOTES, ___bpf_narg(args))(args)
 
+/*
+ * An argument as the kernel gives it. It is used in the record and in the call, and read once, before
+ * either: of the place where the arguments lie the verifier allows no arithmetic.
+ */
+#define CC_LOAD(i) (*(volatile u64 *)(kernel_ctx + i))
+
 /* The body of a program: the call, between the two halves of its record. */
 #define CC_RECORDED(name, call, args...)					\
 	struct sock *sk = (struct sock *)ctx[0];				\
-	struct cc_record *record = cc_record_begin(sk);				\
+	struct cc_record *record = cc_tracing() ? cc_record_begin(sk) : NULL;	\
 										\
 	_Static_assert(sizeof(#name) <= sizeof(record->function),		\
 		       #name ": too long a name for a record");			\
-	if (record) {								\
+	if (cc_unlikely(record)) {						\
 		__builtin_memcpy(record->function, #name, sizeof(#name));	\
 		CC_NOTES(args)							\
 	}									\
@@ -235,21 +387,25 @@ static __always_inline void cc_note_rate_sample(struct cc_record *record, u32 i,
 
 #define CC_RECORDED_void(name, call, args...)					\
 	CC_RECORDED(name, call, args);						\
-	cc_record_end(record, sk, 0)
+	if (cc_unlikely(record))						\
+		cc_record_end(record, sk, 0)
 
 #define CC_RECORDED_u32(name, call, args...)					\
 	CC_RECORDED(name, u32 result = call, args);				\
-	cc_record_end(record, sk, result);					\
+	if (cc_unlikely(record))						\
+		cc_record_end(record, sk, result);				\
 	return result
 
-/* ---- what a call asks of its host ---- */
+/* ---- what a call asks of its host, and is given ---- */
 
-static __always_inline struct cc_record *cc_open_record(struct sock *sk)
+static __always_inline struct cc_record *cc_open_record(const struct sock *sk)
 {
-	return bpf_sk_storage_get(&cc_open_records, sk, NULL, 0);
+	struct cc_record *record = bpf_sk_storage_get(&cc_open_records, (void *)sk, NULL, 0);
+
+	return record && record->is_open ? record : NULL;
 }
 
-static __always_inline void cc_record_ack(struct sock *sk, u32 rcv_nxt)
+static __noinline void cc_note_ack(struct sock *sk, u32 rcv_nxt)
 {
 	struct cc_record *record = cc_open_record(sk);
 	u32 n;
@@ -263,29 +419,47 @@ static __always_inline void cc_record_ack(struct sock *sk, u32 rcv_nxt)
 	}
 }
 
+static __always_inline void cc_record_ack(struct sock *sk, u32 rcv_nxt)
+{
+	if (cc_tracing())
+		cc_note_ack(sk, rcv_nxt);
+}
+
+/* The name is a constant: nothing is read from the kernel, which it may forbid (lockdown). */
 static __always_inline void cc_record_fallback(struct sock *sk, const char *name)
 {
-	struct cc_record *record = cc_open_record(sk);
+	struct cc_record *record = cc_tracing() ? cc_open_record(sk) : NULL;
 
 	if (!record)
 		return;
 	record->fallback_asked = true;
 	__builtin_memset(record->fallback_name, 0, sizeof(record->fallback_name));
-	bpf_probe_read_kernel_str(record->fallback_name, sizeof(record->fallback_name), name);
+	__builtin_memcpy(record->fallback_name, name, __builtin_strlen(name));
 }
 
-/* The native generator (native.h, cc_random_u32) in place of the kernel's, whose state is not ours. */
-static __always_inline u32 cc_record_random(struct sock *sk, u32 drawn)
+static __noinline void cc_note_given(const struct sock *sk, u32 kind, u32 value)
 {
+	const struct tcp_sock *tp = (const struct tcp_sock *)sk;
 	struct cc_record *record = cc_open_record(sk);
-	u64 z;
+	struct cc_given *given;
+	u32 n;
 
 	if (!record)
-		return drawn;
-	z = record->random_now += 0x9e3779b97f4a7c15ull;
-	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
-	z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
-	return (z ^ (z >> 31)) >> 32;
+		return;
+	n = record->given.count++;
+	if (n >= CC_GIVEN_MAX)
+		return;
+	given = &record->given.given[n];
+	given->kind = kind;
+	given->value = value;
+	given->snd_cwnd = tp->snd_cwnd;
+	given->snd_cwnd_cnt = tp->snd_cwnd_cnt;
+}
+
+static __always_inline void cc_record_given(const struct sock *sk, u32 kind, u32 value)
+{
+	if (cc_tracing())
+		cc_note_given(sk, kind, value);
 }
 
 #endif

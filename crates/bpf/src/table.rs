@@ -32,10 +32,6 @@ const TX_START_OFFSET: usize = NAME_OFFSET + NAME_BYTES + POINTER_BYTES;
 /// The programs of bpf.h for kernels whose operations are others.
 const TX_START_PROGRAM: &str = "cc_tx_start_prog";
 const RS_ONLY_PROGRAM: &str = "cc_rs_only_prog";
-/// `CC_NO_FLAG` of bpf.h: the number among the instructions of an algorithm that looks at the flag.
-const NO_FLAG: u64 = 0x6761_6c66_5f6f_6e20;
-/// The instruction that loads a number of 64 bits, in two halves.
-const LOAD_64_BITS: u8 = 0x18;
 /// The kernel's flag of a struct_ops map that is registered by a link.
 const BPF_F_LINK: u32 = 1 << 13;
 
@@ -95,17 +91,6 @@ pub(crate) fn fit(
             .map_err(|source| Error::Inspect { what: "the table of operations", source })?;
     }
     Ok(())
-}
-
-/// Whether the algorithm does something with the flag of `cong_control`. Only the plain build tells.
-pub(crate) fn looks_at_flag(open: &OpenObject) -> bool {
-    let halves = [NO_FLAG as u32 as i32, (NO_FLAG >> 32) as i32];
-    open.progs().filter(|program| program.name() == RS_ONLY_PROGRAM).any(|program| {
-        program
-            .insns()
-            .windows(2)
-            .any(|two| two[0].code == LOAD_64_BITS && [two[0].imm, two[1].imm] == halves)
-    })
 }
 
 /// libbpf takes a program's address in the table as this program, which it then loads; the one that

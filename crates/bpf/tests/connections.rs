@@ -14,7 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use knee_algo::Algorithm;
-use knee_bpf::{Build, Connection, Connections, Embedded, Inside, Loaded, State, Value};
+use knee_bpf::{Connection, Connections, Embedded, Inside, Loaded, State, Value};
 use knee_netns::{Found, Namespace};
 use knee_testbed::net::{Pair, Path, SERVER, choose};
 
@@ -104,7 +104,7 @@ fn cookie(socket: &impl std::os::fd::AsRawFd) -> u64 {
 
 fn register(algorithm: &str, name: &str) -> Loaded {
     let params = Algorithm::by_name(algorithm).unwrap().default_params();
-    Loaded::register(Embedded::by_name(algorithm).unwrap(), Build::Plain, name, &params).unwrap()
+    Loaded::register(Embedded::by_name(algorithm).unwrap(), name, &params).unwrap()
 }
 
 fn patient(stream: TcpStream) -> TcpStream {
@@ -334,7 +334,7 @@ fn alpha_follows_the_marks_of_the_path_by_the_recurrence() {
     let mut params = dctcp.default_params();
     dctcp.set_param(&mut params, "shift_g", "3").unwrap();
     let embedded = Embedded::by_name("dctcp").unwrap();
-    let loaded = Loaded::register(embedded, Build::Plain, "knee_o_alpha", &params).unwrap();
+    let loaded = Loaded::register(embedded, "knee_o_alpha", &params).unwrap();
     let reader = Connections::open().unwrap();
     let mut inside = Inside::new();
     let marks = Path { mark_period: 4, mark_burst: 1, ..Path::default() };

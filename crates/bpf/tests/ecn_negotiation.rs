@@ -12,7 +12,7 @@ use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 
 use knee_algo::Algorithm;
 use knee_bpf::policy::{Ecn, Policy, Prefix, Rule, Scope};
-use knee_bpf::{Build, Embedded, Loaded};
+use knee_bpf::{Embedded, Loaded};
 use knee_testbed::cgroup::Cgroup;
 use knee_testbed::net::{Pair, Path, SERVER, chosen, ecn_of, ip, sysctl};
 
@@ -44,7 +44,7 @@ const REFUSED: Outcome = Outcome { ect_on_syn: true, ..NONE };
 fn load() -> Loaded {
     let dctcp = Algorithm::by_name("dctcp").unwrap();
     let embedded = Embedded::by_name("dctcp").unwrap();
-    Loaded::register(embedded, Build::Plain, NE, &dctcp.default_params()).unwrap()
+    Loaded::register(embedded, NE, &dctcp.default_params()).unwrap()
 }
 
 /// What passes the server's device: packets from the IP header on, as far as they are looked at.

@@ -1,4 +1,4 @@
-//! Every algorithm, in both builds, is accepted by the running kernel's verifier and registered.
+//! Every algorithm is accepted by the running kernel's verifier and registered.
 
 #![allow(
     clippy::unwrap_used,
@@ -7,7 +7,7 @@
 )]
 
 use knee_algo::Algorithm;
-use knee_bpf::{Build, Embedded, Error, Loaded};
+use knee_bpf::{Embedded, Error, Loaded};
 
 fn available() -> String {
     std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap()
@@ -24,28 +24,26 @@ fn the_kernel_takes_every_algorithm_and_forgets_it_when_dropped() {
     }
     for algorithm in Algorithm::all() {
         let embedded = Embedded::by_name(algorithm.name()).unwrap();
-        for (build, prefix) in [(Build::Plain, "knee_l_"), (Build::Recording, "knee_lr_")] {
-            let name = format!("{prefix}{}", algorithm.name());
-            let params = algorithm.default_params();
-            let loaded = Loaded::register(embedded, build, &name, &params)
-                .unwrap_or_else(|error| panic!("{build:?}: {error}"));
-            assert!(names().contains(&name), "{}", available());
-            let registered = knee_bpf::registered().unwrap();
-            let ours = registered.iter().find(|one| one.name == name).expect("it is registered");
-            assert_eq!(ours.algorithm, algorithm.name());
-            assert!(ours.programs.iter().any(|(member, _)| member == "ssthresh"), "{ours:?}");
-            println!("{build:?} {name}: instructions the verifier walked");
-            for (program, instructions) in loaded.verified_instructions().unwrap() {
-                println!("  {instructions:7} {program}");
-            }
-            let again = Loaded::register(embedded, build, &name, &params).err().unwrap();
-            assert_eq!(
-                again.to_string(),
-                format!("an algorithm named \"{name}\" is registered already")
-            );
-            drop(loaded);
-            assert!(!names().contains(&name), "{}", available());
+        let name = format!("knee_l_{}", algorithm.name());
+        let params = algorithm.default_params();
+        let loaded =
+            Loaded::register(embedded, &name, &params).unwrap_or_else(|error| panic!("{error}"));
+        assert!(names().contains(&name), "{}", available());
+        let registered = knee_bpf::registered().unwrap();
+        let ours = registered.iter().find(|one| one.name == name).expect("it is registered");
+        assert_eq!(ours.algorithm, algorithm.name());
+        assert!(ours.programs.iter().any(|(member, _)| member == "ssthresh"), "{ours:?}");
+        println!("{name}: instructions the verifier walked");
+        for (program, instructions) in loaded.verified_instructions().unwrap() {
+            println!("  {instructions:7} {program}");
         }
+        let again = Loaded::register(embedded, &name, &params).err().unwrap();
+        assert_eq!(
+            again.to_string(),
+            format!("an algorithm named \"{name}\" is registered already")
+        );
+        drop(loaded);
+        assert!(!names().contains(&name), "{}", available());
     }
 }
 
@@ -54,7 +52,7 @@ fn a_name_the_kernel_could_not_hold_is_refused_before_the_load() {
     let dctcp = Algorithm::by_name("dctcp").unwrap();
     let Ok(embedded) = Embedded::by_name("dctcp") else { return };
     for name in ["", "sixteen_letters_", "two words"] {
-        let refused = Loaded::register(embedded, Build::Plain, name, &dctcp.default_params());
+        let refused = Loaded::register(embedded, name, &dctcp.default_params());
         assert!(matches!(refused.err().unwrap(), Error::BadName { .. }), "{name}");
     }
 }
@@ -63,7 +61,6 @@ fn a_name_the_kernel_could_not_hold_is_refused_before_the_load() {
 fn parameters_of_another_algorithm_are_refused_before_the_load() {
     let reno = Algorithm::by_name("reno").unwrap();
     let Ok(embedded) = Embedded::by_name("dctcp") else { return };
-    let refused =
-        Loaded::register(embedded, Build::Plain, "knee_x", &reno.default_params()).err().unwrap();
+    let refused = Loaded::register(embedded, "knee_x", &reno.default_params()).err().unwrap();
     assert_eq!(refused.to_string(), "dctcp has 3 parameters, 0 were given");
 }

@@ -7,13 +7,13 @@ use std::net::{TcpListener, TcpStream};
 use std::thread;
 
 use knee_algo::Algorithm;
-use knee_bpf::{Build, Connections, Embedded, Filter, Inside, Loaded, Migration, Outcome, Planned};
+use knee_bpf::{Connections, Embedded, Filter, Inside, Loaded, Migration, Outcome, Planned};
 use knee_netns::Found;
 use knee_testbed::net::{Pair, Path, SERVER, chosen, sysctl};
 
 fn dctcp(name: &str) -> Loaded {
     let params = Algorithm::by_name("dctcp").unwrap().default_params();
-    Loaded::register(Embedded::by_name("dctcp").unwrap(), Build::Plain, name, &params).unwrap()
+    Loaded::register(Embedded::by_name("dctcp").unwrap(), name, &params).unwrap()
 }
 
 fn listen(pair: &Pair) -> TcpListener {

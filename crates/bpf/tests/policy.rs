@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use knee_algo::Algorithm;
 use knee_bpf::policy::{Ecn, Hits, Policy, Rule, Scope};
-use knee_bpf::{Build, Embedded, Loaded};
+use knee_bpf::{Embedded, Loaded};
 use knee_testbed::cgroup::Cgroup;
 use knee_testbed::net::{
     Namespace, Pair, Path, SERVER, SERVER_IPV6, choose, chosen, ecn_of, ip, sysctl,
@@ -21,7 +21,7 @@ use knee_testbed::net::{
 fn load(algorithm: &str, name: &str) -> Loaded {
     let params = Algorithm::by_name(algorithm).unwrap().default_params();
     let embedded = Embedded::by_name(algorithm).unwrap();
-    Loaded::register(embedded, Build::Plain, name, &params).unwrap()
+    Loaded::register(embedded, name, &params).unwrap()
 }
 
 /// Both ends of a connection.
@@ -363,7 +363,7 @@ fn the_kernel_takes_the_policy_away_when_its_process_is_killed() {
 fn load_told(name: &str) -> Loaded {
     let params = Algorithm::for_tests("told").default_params();
     let embedded = Embedded::for_tests("told").unwrap();
-    Loaded::register(embedded, Build::Plain, name, &params).unwrap()
+    Loaded::register(embedded, name, &params).unwrap()
 }
 
 /// Where `told` shows the base RTT.

@@ -12,9 +12,11 @@ use std::net::{TcpListener, TcpStream};
 use std::thread;
 use std::time::Duration;
 
-use knee_algo::Algorithm;
-use knee_bpf::{Record, Recorder, Report, replay};
+use knee_algo::{Algorithm, Params};
+use knee_bpf::{Embedded, Loaded, TraceFilter, Tracer};
+use knee_flight::{Record, Report};
 use knee_testbed::net::{Pair, Path, SERVER, choose, chosen};
+use knee_testbed::trace::{record, replay};
 
 /// Bytes of the bulk transfer of a connection.
 const BULK_BYTES: usize = 6 << 20;
@@ -77,23 +79,15 @@ fn transfer(pair: &Pair) {
     });
 }
 
-/// Records `run`, reading the ring meanwhile.
-fn record(recorder: &Recorder, run: impl FnOnce() + Send) -> Vec<Record> {
-    thread::scope(|scope| {
-        let run = scope.spawn(run);
-        while !run.is_finished() {
-            recorder.poll(Duration::from_millis(20)).unwrap();
-        }
-    });
-    let records = recorder.take().unwrap();
-    assert_eq!(recorder.lost().unwrap(), 0, "records lost");
-    records
+fn load(algorithm: &Algorithm, name: &str, params: &Params) -> Loaded {
+    Loaded::register(Embedded::by_name(algorithm.name()).unwrap(), name, params).unwrap()
 }
 
 /// Marks in bursts and single ones, a loss now and then, and two outages: one of data, which are
 /// then lost, and one of ACKs only, after which the sender finds its timeout to have been spurious.
 fn record_a_rough_day(algorithm: &Algorithm, name: &str) -> Vec<Record> {
-    let recorder = Recorder::start(algorithm, name, &algorithm.default_params()).unwrap();
+    let _loaded = load(algorithm, name, &algorithm.default_params());
+    let mut tracer = Tracer::attach(name, &TraceFilter::default()).unwrap();
     let bursts = Path {
         mark_period: 160,
         mark_burst: 24,
@@ -109,7 +103,7 @@ fn record_a_rough_day(algorithm: &Algorithm, name: &str) -> Vec<Record> {
         [(bursts, single), (single, Path::default()), (Path::default(), late_acks)]
     {
         let pair = Pair::new(name, to_server, to_client);
-        records.extend(record(&recorder, || {
+        records.extend(record(&mut tracer, || {
             thread::scope(|scope| {
                 scope.spawn(|| transfer(&pair));
                 transfer(&pair);
@@ -122,9 +116,9 @@ fn record_a_rough_day(algorithm: &Algorithm, name: &str) -> Vec<Record> {
 fn assert_equal(report: &Report, kinds: &[&str]) {
     println!("{report}");
     if let Some(first) = &report.first_difference {
-        panic!("{} differences, the first: {first}", report.differences);
+        panic!("{} differences, the first: {first}\n{}", report.differences, first.record);
     }
-    assert_eq!(report.gaps, 0);
+    assert_eq!((report.gaps, report.unchecked), (0, 0));
     assert!(report.total() >= 1000);
     for kind in kinds {
         assert!(report.calls.contains_key(*kind), "no {kind} occurred");
@@ -138,7 +132,7 @@ fn dctcp_in_the_kernel_does_what_the_native_build_does() {
     }
     let dctcp = Algorithm::by_name("dctcp").unwrap();
     let params = dctcp.default_params();
-    let mut records = record_a_rough_day(dctcp, "knee_r_dctcp");
+    let mut records = record_a_rough_day(dctcp, "knee_t_dctcp");
     let report = replay(dctcp, &params, &records);
     assert_equal(
         &report,
@@ -171,7 +165,7 @@ fn dctcp_in_the_kernel_does_what_the_native_build_does() {
     let middle = records.len() / 2;
     records[middle].after.snd_cwnd += 1;
     let first = replay(dctcp, &params, &records).first_difference.unwrap();
-    assert_eq!((first.record, first.field.as_str()), (middle, "snd_cwnd"), "{first}");
+    assert_eq!((first.index, first.field.as_str()), (middle as u64, "snd_cwnd"), "{first}");
 }
 
 #[test]
@@ -183,10 +177,11 @@ fn dctcp_without_ecn_leaves_for_its_fallback_in_both() {
     for fallback in ["reno", "cubic"] {
         let mut params = dctcp.default_params();
         dctcp.set_param(&mut params, "fallback", fallback).unwrap();
-        let name = format!("knee_f_{fallback}");
-        let recorder = Recorder::start(dctcp, &name, &params).unwrap();
+        let name = format!("knee_tf_{fallback}");
+        let _loaded = load(dctcp, &name, &params);
+        let mut tracer = Tracer::attach(&name, &TraceFilter::default()).unwrap();
         let pair = Pair::new(&name, Path::default(), Path::default());
-        let records = record(&recorder, || {
+        let records = record(&mut tracer, || {
             // A listener that does not need ECN refuses it to a client whose SYN is ECT.
             let (listener, port) = listen(&pair);
             choose(&listener, "reno");
@@ -197,9 +192,9 @@ fn dctcp_without_ecn_leaves_for_its_fallback_in_both() {
             records.iter().filter_map(|r| r.fallback.as_deref()).collect::<Vec<_>>(),
             [fallback]
         );
-        assert_eq!(replay(dctcp, &params, &records).first_difference, None);
+        assert!(replay(dctcp, &params, &records).is_equal());
         let report = replay(dctcp, &dctcp.default_params(), &records);
-        assert_eq!(report.differences, usize::from(fallback != "reno"), "{report}");
+        assert_eq!(report.differences, u64::from(fallback != "reno"), "{report}");
     }
 }
 
@@ -209,7 +204,7 @@ fn reno_in_the_kernel_does_what_the_native_build_does() {
         return;
     }
     let reno = Algorithm::by_name("reno").unwrap();
-    let records = record_a_rough_day(reno, "knee_r_reno");
+    let records = record_a_rough_day(reno, "knee_t_reno");
     let report = replay(reno, &reno.default_params(), &records);
     assert_equal(&report, &["ssthresh", "cong_avoid", "undo_cwnd"]);
 }
@@ -220,7 +215,7 @@ fn cubic_in_the_kernel_does_what_the_native_build_does() {
         return;
     }
     let cubic = Algorithm::by_name("cubic").unwrap();
-    let records = record_a_rough_day(cubic, "knee_r_cubic");
+    let records = record_a_rough_day(cubic, "knee_t_cubic");
     let report = replay(cubic, &cubic.default_params(), &records);
     assert_equal(
         &report,

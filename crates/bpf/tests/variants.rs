@@ -13,9 +13,10 @@ use std::os::fd::AsRawFd as _;
 use std::thread;
 use std::time::Duration;
 
-use knee_algo::Algorithm;
-use knee_bpf::{Build, Call, Embedded, KernelApi, Loaded, Recorder, replay};
+use knee_algo::{Algorithm, Call};
+use knee_bpf::{Embedded, KernelApi, Loaded, TraceFilter, Tracer};
 use knee_testbed::net::{Pair, Path, SERVER};
+use knee_testbed::trace::{record, replay};
 use libbpf_rs::{MapCore as _, MapFlags};
 
 /// No single read or write may take longer than that.
@@ -61,13 +62,11 @@ fn cong_control_gets_its_arguments_and_paces() {
     }
     let paced = Algorithm::for_tests("paced");
     let params = paced.default_params();
-    let recorder =
-        Recorder::of(Embedded::for_tests("paced").unwrap(), "knee_k_paced", &params).unwrap();
+    let embedded = Embedded::for_tests("paced").unwrap();
+    let _loaded = Loaded::register(embedded, "knee_k_paced", &params).unwrap();
+    let mut tracer = Tracer::attach("knee_k_paced", &TraceFilter::default()).unwrap();
     let pair = Pair::new("knee_k_paced", Path::default(), Path::default());
-    let stream = requests(&pair);
-    let records = recorder.take().unwrap();
-    assert_eq!(recorder.lost().unwrap(), 0);
-    drop(stream);
+    let records = record(&mut tracer, || drop(requests(&pair)));
 
     let report = replay(paced, &params, &records);
     println!("{report}");
@@ -77,7 +76,7 @@ fn cong_control_gets_its_arguments_and_paces() {
     for kind in ["cong_control", "cwnd_event(TX_START)", "min_tso_segs", "init"] {
         assert!(report.calls.contains_key(kind), "no {kind} occurred");
     }
-    assert!(report.calls["cwnd_event(TX_START)"] >= ROUNDS, "{report}");
+    assert!(report.calls["cwnd_event(TX_START)"] >= ROUNDS as u64, "{report}");
     let mut acked = 0;
     for record in &records {
         if let Call::CongControl { ack, rs, .. } = record.call {
@@ -91,21 +90,19 @@ fn cong_control_gets_its_arguments_and_paces() {
     assert!(rates.filter(|rate| *rate != u64::MAX).max().unwrap() > 0);
 }
 
-/// The kernel takes both builds of it, or it is said what it `needs` of 6.10.
+/// The kernel takes it, or it is said what it `needs` of 6.10.
 fn assert_taken(algorithm: &Algorithm, needs: &str, taken: bool) {
     let name = algorithm.name();
     let embedded = Embedded::for_tests(name).unwrap();
     let release = &KernelApi::running().release;
-    for build in [Build::Plain, Build::Recording] {
-        let params = algorithm.default_params();
-        let refused = Loaded::register(embedded, build, &format!("knee_k_{name}"), &params).err();
-        assert_eq!(
-            refused.map(|error| error.to_string()),
-            (!taken).then(|| {
-                format!("{name} needs {needs}, which takes Linux 6.10 or later; this is {release}")
-            })
-        );
-    }
+    let params = algorithm.default_params();
+    let refused = Loaded::register(embedded, &format!("knee_k_{name}"), &params).err();
+    assert_eq!(
+        refused.map(|error| error.to_string()),
+        (!taken).then(|| {
+            format!("{name} needs {needs}, which takes Linux 6.10 or later; this is {release}")
+        })
+    );
 }
 
 #[test]
@@ -130,11 +127,11 @@ fn the_flag_of_cong_control_is_there_or_the_algorithm_is_refused() {
     if api.cong_control_args == 2 {
         return;
     }
-    let recorder = Recorder::of(embedded, "knee_k_flag", &params).unwrap();
+    let _loaded = Loaded::register(embedded, "knee_k_flag", &params).unwrap();
+    let mut tracer = Tracer::attach("knee_k_flag", &TraceFilter::default()).unwrap();
     let pair = Pair::new("knee_k_flag", Path::default(), Path::default());
-    drop(requests(&pair));
-    let records = recorder.take().unwrap();
-    assert_eq!(replay(flagged, &params, &records).first_difference, None);
+    let records = record(&mut tracer, || drop(requests(&pair)));
+    assert!(replay(flagged, &params, &records).is_equal());
     // FLAG_DATA_ACKED of the kernel.
     let of_data = records
         .iter()
@@ -149,7 +146,7 @@ fn a_large_state_is_kept_with_its_socket() {
     }
     let params = Algorithm::for_tests("large").default_params();
     let embedded = Embedded::for_tests("large").unwrap();
-    let loaded = Loaded::register(embedded, Build::Plain, "knee_k_large", &params).unwrap();
+    let loaded = Loaded::register(embedded, "knee_k_large", &params).unwrap();
     let pair = Pair::new("knee_k_large", Path::default(), Path::default());
     let streams = [requests(&pair), requests(&pair)];
     let storage = loaded.object().maps().find(|map| map.name() == "cc_storage_large").unwrap();

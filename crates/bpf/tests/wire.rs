@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use knee_algo::Algorithm;
-use knee_bpf::{Build, Embedded, Loaded};
+use knee_bpf::{Embedded, Loaded};
 use knee_testbed::capture::{ACK, CE, CWR, Capture, ECE, ECT0, NOT_ECT, Packet, SYN};
 use knee_testbed::net::{Namespace, Pair, Path, SERVER, choose, chosen};
 
@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 fn register(algorithm: &Algorithm, name: &str) -> Loaded {
     let embedded = Embedded::by_name(algorithm.name()).unwrap();
-    Loaded::register(embedded, Build::Plain, name, &algorithm.default_params()).unwrap()
+    Loaded::register(embedded, name, &algorithm.default_params()).unwrap()
 }
 
 /// Both ends of a new connection, and the listener, of which `prepare` may ask something before.

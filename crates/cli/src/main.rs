@@ -5,6 +5,7 @@ mod algorithms;
 mod doctor;
 #[cfg(feature = "kernel")]
 mod kernel;
+mod replay;
 mod run;
 #[cfg(not(feature = "kernel"))]
 mod without_kernel;
@@ -22,7 +23,6 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 /// Exit code of a command that did what it was asked.
 const DONE: u8 = 0;
 /// Exit code of a command that was done and found what it was to find out not to be so.
-#[cfg(feature = "kernel")]
 const CHECK_FAILED: u8 = 1;
 /// Exit code of a command that could not, or was stopped.
 const COULD_NOT: u8 = 2;
@@ -39,6 +39,8 @@ Examples:
         for programs
   knee algorithms dctcp
         what an algorithm is, its parameters and what it shows of itself
+  knee run two-flows.toml --trace both -o /tmp/two && knee replay /tmp/two/both-run-0.flight --cc reno
+        every call of the algorithm, and what another one would have done in its place
   knee doctor
         what this machine can do, and how to get the rest
   sudo knee load dctcp --cgroup /sys/fs/cgroup/web --confirm-within 60s
@@ -71,6 +73,8 @@ enum Command {
     Run(run::Args),
     /// List the congestion controls, or show one in full.
     Algorithms(algorithms::Args),
+    /// Make the calls of a recording again on the native build, and compare.
+    Replay(replay::Args),
     /// Say what this machine can do, and how to get the rest.
     Doctor(doctor::Args),
     #[cfg(feature = "kernel")]
@@ -176,6 +180,7 @@ fn main() -> ExitCode {
     let outcome = match cli.command {
         Command::Run(args) => run::run(&args),
         Command::Algorithms(args) => algorithms::run(&args).map(|()| DONE),
+        Command::Replay(args) => replay::run(&args),
         Command::Doctor(args) => doctor::run(&args).map(|()| DONE),
         Command::Kernel(command) => command.run(),
     };

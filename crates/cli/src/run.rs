@@ -36,6 +36,10 @@ pub(crate) struct Args {
     /// Directory for the results [default: results/NAME, numbered if it is there]
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
+    /// Record every call of the algorithm of a [[traffic]] entry of this name, in the first run of each
+    /// row, for knee replay: ENTRY-run-N.flight beside the results.
+    #[arg(long, value_name = "ENTRY")]
+    trace: Option<String>,
     /// Print JSON, one line for each file.
     #[arg(long)]
     json: bool,
@@ -64,6 +68,7 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     let options = Options {
         threads: args.threads.unwrap_or(0) as usize,
         stop: stop_on_signals()?,
+        trace: args.trace.clone(),
         ..Options::default()
     };
     for (i, experiment) in experiments.iter().enumerate() {

@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use knee_algo::Algorithm;
-use knee_bpf::{Build, Embedded, Loaded};
+use knee_bpf::{Embedded, Loaded};
 use knee_testbed::net::{Pair, Path, SERVER, choose, chosen};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 fn dctcp(name: &str) -> Loaded {
     let params = Algorithm::by_name("dctcp").unwrap().default_params();
-    Loaded::register(Embedded::by_name("dctcp").unwrap(), Build::Plain, name, &params).unwrap()
+    Loaded::register(Embedded::by_name("dctcp").unwrap(), name, &params).unwrap()
 }
 
 fn listen(pair: &Pair) -> TcpListener {

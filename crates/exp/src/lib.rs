@@ -48,6 +48,7 @@
 mod csv;
 pub mod error;
 pub mod experiment;
+mod flight;
 pub mod machine;
 pub mod metrics;
 mod network;

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::csv::{RowFile, Rows};
 use crate::error::Error;
 use crate::experiment::Experiment;
+use crate::flight::Recording;
 use crate::report;
 use crate::runner::Swept;
 
@@ -51,8 +52,10 @@ pub struct Results {
     storage: Box<dyn Storage>,
     /// By the name that they will have.
     open: BTreeMap<&'static str, BufWriter<File>>,
+    /// Flight recordings, complete, by the name that they will have.
+    recordings: Vec<String>,
     /// Files that have got their name.
-    named: Vec<&'static str>,
+    named: Vec<String>,
     /// Tells this writer's partial files from those of every other.
     mark: String,
     finished: bool,
@@ -121,7 +124,8 @@ impl Results {
             }
         };
         let (open, storage) = (BTreeMap::new(), Box::new(Disk));
-        Results { dir, made_dir, storage, open, named: Vec::new(), mark, finished: false }
+        let (recordings, named) = (Vec::new(), Vec::new());
+        Results { dir, made_dir, storage, open, recordings, named, mark, finished: false }
     }
 
     /// Writes through this instead of to the disk.
@@ -152,7 +156,9 @@ impl Results {
     /// [`Error::Io`] if anything cannot be written; then there are no files.
     pub fn finish(mut self, experiment: &Experiment, swept: &Swept) -> Result<PathBuf, Error> {
         self.write(SUMMARY, &report::summary_csv(experiment, swept), String::new)?;
-        let files: Vec<_> = self.open.keys().copied().collect();
+        self.recordings.sort();
+        let recordings = self.recordings.iter().map(String::as_str);
+        let files: Vec<&str> = self.open.keys().copied().chain(recordings).collect();
         let manifest = report::manifest(experiment, swept, &files)?;
         self.write(MANIFEST, &format!("{manifest:#}\n"), String::new)?;
         for (name, writer) in &mut self.open {
@@ -161,14 +167,17 @@ impl Results {
         }
         // Whoever wrote here meanwhile was first.
         check_free(&self.dir)?;
-        let names = self.open.keys().filter(|name| **name != MANIFEST).chain([&MANIFEST]);
-        for &name in names {
-            let path = self.dir.join(name);
-            rename_new(&self.partial(name), &path)
+        let rows =
+            self.open.keys().filter(|name| **name != MANIFEST).map(|name| (*name).to_owned());
+        let names = rows.chain(self.recordings.clone()).chain([MANIFEST.to_owned()]);
+        for name in names.collect::<Vec<_>>() {
+            let path = self.dir.join(&name);
+            rename_new(&self.partial(&name), &path)
                 .map_err(|why| Error::io(&path, "cannot write", why))?;
             self.named.push(name);
         }
         self.finished = true;
+        self.remove_partial();
         Ok(self.dir.clone())
     }
 
@@ -193,8 +202,37 @@ impl Results {
     }
 
     fn partial(&self, name: &str) -> PathBuf {
-        self.dir.join(format!(".{name}.{}{PARTIAL}", self.mark))
+        partial(&self.dir, name, &self.mark)
     }
+
+    /// Recordings of a traffic entry, to be written beside the other files.
+    pub(crate) fn recording(&self, entry: &str) -> Recording {
+        let (dir, mark) = (self.dir.clone(), self.mark.clone());
+        Recording { entry: entry.to_owned(), partial, dir, mark }
+    }
+
+    /// Takes up a recording that was written under its partial name.
+    pub(crate) fn add_recording(&mut self, name: String) -> Result<(), Error> {
+        let written = File::open(self.partial(&name)).and_then(|file| sync(&file));
+        written.map_err(|why| Error::io(&self.dir.join(&name), "cannot write", why))?;
+        self.recordings.push(name);
+        Ok(())
+    }
+
+    /// Removes recordings of runs that were given up: all that still has this writer's partial name.
+    fn remove_partial(&self) {
+        let end = format!(".{}{PARTIAL}", self.mark);
+        for entry in fs::read_dir(&self.dir).into_iter().flatten().filter_map(Result::ok) {
+            if entry.file_name().to_string_lossy().ends_with(&end) {
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+    }
+}
+
+/// The name of a file that is not complete.
+fn partial(dir: &Path, name: &str, mark: &str) -> PathBuf {
+    dir.join(format!(".{name}.{mark}{PARTIAL}"))
 }
 
 /// Waits until the disk has it; what is no file on a disk has nothing to wait for.
@@ -237,14 +275,13 @@ impl Drop for Results {
             return;
         }
         // Whatever went wrong has been reported; what cannot be removed now stays under its partial name.
-        for (name, writer) in std::mem::take(&mut self.open) {
+        for (_, writer) in std::mem::take(&mut self.open) {
             let (_file, _unwritten) = writer.into_parts();
-            let of_this_writer = match self.named.contains(&name) {
-                true => self.dir.join(name),
-                false => self.partial(name),
-            };
-            let _ = fs::remove_file(of_this_writer);
         }
+        for name in &self.named {
+            let _ = fs::remove_file(self.dir.join(name));
+        }
+        self.remove_partial();
         if self.made_dir {
             let _ = fs::remove_dir(&self.dir);
         }

@@ -15,6 +15,7 @@ use knee_sim::spec::Run;
 use crate::csv::{self, Rows};
 use crate::error::Error;
 use crate::experiment::{Configuration, Experiment, RunId};
+use crate::flight::Recording;
 use crate::machine;
 use crate::metrics::{Kind, Measured, Metric, measure};
 use crate::results::Results;
@@ -30,13 +31,15 @@ pub struct Options {
     pub threads: usize,
     /// Set to stop: finished runs are kept, those under way are given up.
     pub stop: Arc<AtomicBool>,
-    /// The simulator.
+    /// The simulator, of runs that are not recorded.
     pub simulate: Simulate,
+    /// A traffic entry: every call of its algorithm is recorded, in the first run of each row.
+    pub trace: Option<String>,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { threads: 0, stop: Arc::default(), simulate: knee_sim::simulate }
+        Options { threads: 0, stop: Arc::default(), simulate: knee_sim::simulate, trace: None }
     }
 }
 
@@ -103,6 +106,8 @@ struct Record {
     measured: Vec<Measured>,
     rows: Rows,
     work: Work,
+    /// Name of its recording.
+    recording: Option<String>,
 }
 
 /// Runs everything and writes the rows of each run to `results`.
@@ -121,7 +126,8 @@ pub fn sweep(
     let started = Instant::now();
     let cpu_before = machine::cpu_seconds();
     let quit = Arc::new(AtomicBool::new(false));
-    let records = spawn(experiment, options, &quit);
+    let recording = options.trace.as_deref().map(|entry| results.recording(entry));
+    let records = spawn(experiment, options, recording, &quit);
     let mut gathered = Gathered::new(experiment);
     let outcome = gather(experiment, options, &records, results, progress, &mut gathered);
     quit.store(true, Ordering::Relaxed);
@@ -148,8 +154,11 @@ fn gather(
 ) -> Result<bool, Error> {
     let mut early: BTreeMap<usize, Record> = BTreeMap::new();
     let (mut next, mut done) = (0, 0);
-    let mut take = |record: Record, gathered: &mut Gathered| {
+    let mut take = |mut record: Record, gathered: &mut Gathered| {
         results.append(experiment, &record.rows)?;
+        if let Some(name) = record.recording.take() {
+            results.add_recording(name)?;
+        }
         gathered.add(record);
         Ok::<_, Error>(())
     };
@@ -188,6 +197,7 @@ fn gather(
 fn spawn(
     experiment: &Arc<Experiment>,
     options: &Options,
+    recording: Option<Recording>,
     quit: &Arc<AtomicBool>,
 ) -> mpsc::Receiver<Result<Record, Error>> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -199,13 +209,15 @@ fn spawn(
     for _ in 0..threads {
         let (experiment, next, sender) = (experiment.clone(), next.clone(), sender.clone());
         let (quit, stop, simulate) = (quit.clone(), options.stop.clone(), options.simulate);
+        let recording = recording.clone();
         std::thread::spawn(move || {
             while !quit.load(Ordering::Relaxed) && !stop.load(Ordering::Relaxed) {
                 let index = next.fetch_add(1, Ordering::Relaxed);
                 if index >= experiment.runs() {
                     return;
                 }
-                let record = run_one(&experiment, experiment.run_id(index), simulate);
+                let id = experiment.run_id(index);
+                let record = run_one(&experiment, id, simulate, recording.as_ref());
                 if sender.send(record).is_err() {
                     return;
                 }
@@ -215,20 +227,33 @@ fn spawn(
     receiver
 }
 
-fn run_one(experiment: &Experiment, id: RunId, simulate: Simulate) -> Result<Record, Error> {
+fn run_one(
+    experiment: &Experiment,
+    id: RunId,
+    simulate: Simulate,
+    recording: Option<&Recording>,
+) -> Result<Record, Error> {
     let configuration = &experiment.configurations[id.configuration];
     let scenario = experiment.scenario(configuration)?;
     let run = scenario.run(experiment.seed, id.repeat);
-    let outcome = simulate(&run).map_err(|why| Error::Simulation {
+    let failed = |why: knee_sim::Error| Error::Simulation {
         file: experiment.path.clone(),
         run: experiment.describe(configuration),
         message: why.to_string(),
-    })?;
+    };
+    let (outcome, recording) = match recording.filter(|recording| recording.has(id)) {
+        None => (simulate(&run).map_err(failed)?, None),
+        Some(recording) => {
+            let (outcome, name) = recording.simulate(experiment, &scenario, id, &run)?;
+            (outcome, Some(name))
+        }
+    };
     Ok(Record {
         id,
         measured: measure(&scenario, &run, &outcome),
         rows: csv::rows(experiment, &scenario, id, &run, &outcome),
         work: outcome.work,
+        recording,
     })
 }
 

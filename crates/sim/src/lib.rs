@@ -66,7 +66,7 @@ pub mod topology;
 mod validate;
 
 pub use outcome::Outcome;
-pub use sim::simulate;
+pub use sim::{simulate, simulate_recorded};
 pub use spec::Run;
 
 /// Why a run cannot be simulated, in one sentence.

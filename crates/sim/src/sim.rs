@@ -12,7 +12,9 @@ use crate::spec::{Flow, Run, Traffic};
 use crate::tcp::{HostState, Place, Sock, State};
 use crate::{Error, validate};
 use knee_algo::Host as CcHost;
+use knee_flight::{Record, observer};
 use knee_queue::time::{Duration, PS_PER_S, Time};
+use std::cell::RefCell;
 use std::rc::Rc;
 
 /// The two sockets of a flow: the connecting one has the even number.
@@ -60,10 +62,24 @@ struct Simulation<'a> {
 /// If the specification contradicts itself (no route, a flow from a switch, ...), in one sentence.
 pub fn simulate(run: &Run) -> Result<Outcome, Error> {
     validate::run(run)?;
+    Ok(Simulation::build(run)?.run())
+}
+
+/// As [`simulate`], with a record of every call of the algorithm of the flows of `group`, in order:
+/// those of the connecting side, and of the listening side where that uses the same algorithm. A
+/// socket's number is twice the flow's, plus 1 for the connecting and 2 for the listening side.
+///
+/// # Errors
+/// As [`simulate`].
+pub fn simulate_recorded(
+    run: &Run,
+    group: u32,
+    sink: impl FnMut(Record) + 'static,
+) -> Result<Outcome, Error> {
+    validate::run(run)?;
     let mut simulation = Simulation::build(run)?;
-    simulation.start();
-    simulation.work_off();
-    Ok(simulation.finish())
+    simulation.record(group, Rc::new(RefCell::new(sink)));
+    Ok(simulation.run())
 }
 
 impl<'a> Simulation<'a> {
@@ -146,6 +162,25 @@ impl<'a> Simulation<'a> {
             outcome: Outcome::default(),
             unfinished,
         })
+    }
+
+    /// Gives `sink` the records of a group's flows.
+    fn record(&mut self, group: u32, sink: Rc<RefCell<impl FnMut(Record) + 'static>>) {
+        for (index, flow) in self.run.flows.iter().enumerate() {
+            let both = if flow.peer_cc.is_none() { 2 } else { 1 };
+            let sides = [client_of(index), server_of(index)].into_iter().take(both);
+            for sock in sides.filter(|_| flow.group == group) {
+                let sink = Rc::clone(&sink);
+                let observer = observer(sock as u64 + 1, move |record| sink.borrow_mut()(record));
+                self.socks[sock].observe(observer);
+            }
+        }
+    }
+
+    fn run(mut self) -> Outcome {
+        self.start();
+        self.work_off();
+        self.finish()
     }
 
     fn start(&mut self) {

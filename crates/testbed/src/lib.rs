@@ -9,6 +9,7 @@ pub mod capture;
 pub mod cgroup;
 pub mod net;
 pub mod sandbox;
+pub mod trace;
 
 use std::io::Write as _;
 

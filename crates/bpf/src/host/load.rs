@@ -13,7 +13,7 @@ use super::journal::{Entry, Journal, LAST_RESORT, OldDefault};
 use super::{Host, check_rights, make_dir, mount_point};
 use crate::load::{Prepared, check_name};
 use crate::policy::{Policy, Rule, Scope};
-use crate::{Build, Embedded, Error, KernelApi};
+use crate::{Embedded, Error, KernelApi};
 
 /// The parameter by which a person says whom connections without ECN go to.
 const FALLBACK_PARAM: &str = "fallback";
@@ -144,7 +144,7 @@ impl Host {
         };
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let mut object = DefaultHasher::new();
-        embedded.object(Build::Plain).hash(&mut object);
+        embedded.object().hash(&mut object);
         Ok(Entry {
             name: request.name.clone(),
             algorithm: request.algorithm.name().to_owned(),
@@ -257,7 +257,7 @@ pub(super) fn prepare(
     entry: &Entry,
 ) -> Result<Prepared, Error> {
     let fallback = entry.fallback.as_deref();
-    Prepared::load(embedded, Build::Plain, &request.name, &request.params, fallback)
+    Prepared::load(embedded, &request.name, &request.params, fallback)
 }
 
 /// Refuses on kernels without struct_ops links what takes one.

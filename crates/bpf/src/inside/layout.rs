@@ -139,18 +139,17 @@ fn bits_of(of: BtfType<'_>) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Build, Embedded};
+    use crate::Embedded;
     use libbpf_rs::ObjectBuilder;
 
     #[test]
     fn every_state_is_found_in_the_object() {
         for embedded in Embedded::all() {
             let algorithm = knee_algo::Algorithm::by_name(embedded.name()).unwrap();
-            let btf = Btf::from_raw("x", embedded.object(Build::Plain)).unwrap().unwrap();
+            let btf = Btf::from_raw("x", embedded.object()).unwrap().unwrap();
             let fields = of_state(&btf);
             assert_eq!(fields.is_empty(), algorithm.state_bytes() == 0, "{}", embedded.name());
-            let object =
-                ObjectBuilder::default().open_memory(embedded.object(Build::Plain)).unwrap();
+            let object = ObjectBuilder::default().open_memory(embedded.object()).unwrap();
             assert!(object.maps().all(|map| map.name() != "cc_state"), "it costs a map");
             let end = fields.iter().map(|field| field.bit_offset + field.bits).max();
             assert!(end.unwrap_or(0) <= algorithm.state_bytes() * 8, "{fields:?}");

@@ -13,7 +13,7 @@ use libbpf_rs::{MapCore as _, MapFlags};
 use self::layout::Field;
 use crate::load::with_log;
 use crate::registry::{self, Registered};
-use crate::{Build, Connection, Embedded, Error};
+use crate::{Connection, Embedded, Error};
 
 /// Bytes of private state that a socket has room for.
 const PRIVATE_BYTES: u32 = 104;
@@ -203,7 +203,7 @@ fn of_map(map_id: u32) -> Result<Option<View>, Error> {
 /// The fields of the state as this binary has it.
 fn ours(algorithm: &Algorithm) -> Result<Vec<Field>, Error> {
     let inspect = |source| Error::Inspect { what: "the types of an object", source };
-    let object = Embedded::by_name(algorithm.name())?.object(Build::Plain);
+    let object = Embedded::by_name(algorithm.name())?.object();
     // libbpf says something of each section that it does not know.
     let btf = with_log(|| Btf::from_raw("knee", object)).0.map_err(inspect)?;
     Ok(btf.map_or_else(Vec::new, |btf| layout::of_state(&btf)))

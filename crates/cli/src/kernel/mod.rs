@@ -7,6 +7,7 @@ mod policy;
 mod select;
 mod status;
 mod top;
+mod trace;
 mod unload;
 
 use clap::Subcommand;
@@ -32,6 +33,8 @@ pub(crate) enum Command {
     Top(top::Args),
     /// Give live connections, or listeners, another algorithm.
     Migrate(migrate::Args),
+    /// Record every call of a registered algorithm, with all it was given and did.
+    Trace(trace::Args),
 }
 
 impl Command {
@@ -44,6 +47,7 @@ impl Command {
             Command::Status(args) => status::run(args).map(|()| DONE),
             Command::Top(args) => top::run(args).map(|()| DONE),
             Command::Migrate(args) => migrate::run(args),
+            Command::Trace(args) => trace::run(args),
         }
     }
 }

@@ -24,7 +24,7 @@ use crate::net::Net;
 use crate::outcome::{Counters, FlowSample};
 use crate::packet::Packet;
 use crate::spec::{Cc, HostConfig};
-use knee_algo::{Algorithm, INFINITE_SSTHRESH, Instance, TcpSock, ca_state, ecn_flags};
+use knee_algo::{Algorithm, INFINITE_SSTHRESH, Instance, Observer, TcpSock, ca_state, ecn_flags};
 use knee_queue::time::Time;
 use receive::Receiver;
 use rtt::{MinRtt, RttEstimator};
@@ -236,6 +236,11 @@ impl Sock {
             counters: Counters::default(),
             host,
         }
+    }
+
+    /// Has `observer` told of every call of the algorithm that was asked for.
+    pub(crate) fn observe(&mut self, observer: Box<dyn Observer>) {
+        self.cc.observe(observer);
     }
 
     /// Work on this socket begins: the clocks that its algorithm sees are now's.

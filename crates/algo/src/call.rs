@@ -1,0 +1,93 @@
+//! A call of an operation as a value, so that it can be kept and made again.
+
+use crate::{AckSample, Host, Instance, RateSample, TcpSock};
+
+/// Names of the states, in the kernel's order.
+const CA_STATES: [&str; 5] = ["Open", "Disorder", "CWR", "Recovery", "Loss"];
+/// Names of the events, in the kernel's order.
+const CA_EVENTS: [&str; 6] =
+    ["TX_START", "CWND_RESTART", "COMPLETE_CWR", "LOSS", "ECN_NO_CE", "ECN_IS_CE"];
+
+/// An operation with the arguments of one call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the kernel's operations and arguments, under its names")]
+pub enum Call {
+    Ssthresh,
+    CongAvoid { ack: u32, acked: u32 },
+    SetState { new_state: u8 },
+    CwndEvent { event: u32 },
+    InAckEvent { flags: u32 },
+    PktsAcked { sample: AckSample },
+    MinTsoSegs,
+    CongControl { ack: u32, flag: i32, rs: RateSample },
+    UndoCwnd,
+    SndbufExpand,
+    Init,
+    Release,
+}
+
+impl Call {
+    /// The operation's name: a member of `tcp_congestion_ops`.
+    pub fn operation(&self) -> &'static str {
+        match self {
+            Call::Ssthresh => "ssthresh",
+            Call::CongAvoid { .. } => "cong_avoid",
+            Call::SetState { .. } => "set_state",
+            Call::CwndEvent { .. } => "cwnd_event",
+            Call::InAckEvent { .. } => "in_ack_event",
+            Call::PktsAcked { .. } => "pkts_acked",
+            Call::MinTsoSegs => "min_tso_segs",
+            Call::CongControl { .. } => "cong_control",
+            Call::UndoCwnd => "undo_cwnd",
+            Call::SndbufExpand => "sndbuf_expand",
+            Call::Init => "init",
+            Call::Release => "release",
+        }
+    }
+
+    /// The operation's name, with the event or the state where that says more: `cwnd_event(LOSS)`.
+    pub fn kind(&self) -> String {
+        let named = |names: &[&str], index: usize| match names.get(index) {
+            Some(name) => format!("{}({name})", self.operation()),
+            None => format!("{}({index})", self.operation()),
+        };
+        match self {
+            Call::SetState { new_state } => named(&CA_STATES, usize::from(*new_state)),
+            Call::CwndEvent { event } => named(&CA_EVENTS, *event as usize),
+            _ => self.operation().to_owned(),
+        }
+    }
+
+    /// Whether the operation returns a number.
+    pub fn returns(&self) -> bool {
+        use Call::{MinTsoSegs, SndbufExpand, Ssthresh, UndoCwnd};
+        matches!(self, Ssthresh | MinTsoSegs | UndoCwnd | SndbufExpand)
+    }
+}
+
+impl Instance {
+    /// Makes `call` and gives what it returns, 0 if that is nothing. An operation that the algorithm
+    /// does not have does nothing.
+    pub fn call(&mut self, call: &Call, sock: &mut TcpSock, host: &mut Host) -> u32 {
+        match *call {
+            Call::Ssthresh => return self.ssthresh(sock, host),
+            // The one operation whose method relies on its being there.
+            Call::CongAvoid { .. } if self.algorithm().has_cong_control() => {}
+            Call::CongAvoid { ack, acked } => self.cong_avoid(sock, host, ack, acked),
+            Call::SetState { new_state } => self.set_state(sock, host, new_state),
+            Call::CwndEvent { event } => self.cwnd_event(sock, host, event),
+            Call::InAckEvent { flags } => self.in_ack_event(sock, host, flags),
+            Call::PktsAcked { ref sample } => self.pkts_acked(sock, host, sample),
+            Call::MinTsoSegs => return self.min_tso_segs(sock, host),
+            Call::CongControl { ack, flag, ref rs } => {
+                self.cong_control(sock, host, (ack, flag), rs);
+            }
+            Call::UndoCwnd => return self.undo_cwnd(sock, host),
+            // There is no native call of it, and no algorithm that has it.
+            Call::SndbufExpand => {}
+            Call::Init => self.init(sock, host),
+            Call::Release => self.release(sock, host),
+        }
+        0
+    }
+}

@@ -1,0 +1,168 @@
+//! What a host gave during a call, and who looks on.
+
+use std::fmt;
+
+use crate::{Call, Host, Instance, TcpSock};
+
+/// A value that the host gave: `struct cc_given` of tcp.h.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Given {
+    /// Which: an index of [`Given::KINDS`].
+    pub kind: u32,
+    /// What was returned; 0 where that is nothing.
+    pub value: u32,
+    /// The socket's cwnd afterwards, packets.
+    pub snd_cwnd: u32,
+    /// The socket's `snd_cwnd_cnt` afterwards, packets.
+    pub snd_cwnd_cnt: u32,
+}
+
+impl Given {
+    /// A reading of the coarse clock.
+    pub const JIFFIES: u32 = 1;
+    /// A random number.
+    pub const RANDOM: u32 = 2;
+    /// Names of the kinds; there is no kind 0.
+    pub const KINDS: [&'static str; 9] = [
+        "",
+        "jiffies",
+        "random",
+        "tcp_slow_start",
+        "tcp_cong_avoid_ai",
+        "tcp_reno_ssthresh",
+        "tcp_reno_undo_cwnd",
+        "tcp_reno_cong_avoid",
+        "base_rtt_us",
+    ];
+}
+
+impl fmt::Display for Given {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Given { kind, value, snd_cwnd, snd_cwnd_cnt } = self;
+        let name = Given::KINDS.get(*kind as usize).copied().unwrap_or("?");
+        write!(f, "{name} {value} (cwnd {snd_cwnd}, cwnd_cnt {snd_cwnd_cnt})")
+    }
+}
+
+/// What the host gave during one call, in order: `struct cc_given_log` of tcp.h.
+#[repr(C)]
+#[derive(Clone, Default)]
+pub struct GivenLog {
+    /// How many values were given, also those beyond the room.
+    pub count: u32,
+    /// The first of them; those from `count` on mean nothing.
+    pub given: [Given; GivenLog::ROOM],
+}
+
+impl GivenLog {
+    /// Values that it has room for.
+    pub const ROOM: usize = 16;
+
+    /// The values, as far as there was room.
+    pub fn values(&self) -> &[Given] {
+        &self.given[..(self.count as usize).min(GivenLog::ROOM)]
+    }
+
+    /// Whether values found no room.
+    pub fn overflowed(&self) -> bool {
+        self.count as usize > GivenLog::ROOM
+    }
+}
+
+impl fmt::Debug for GivenLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GivenLog")
+            .field("count", &self.count)
+            .field("given", &self.values())
+            .finish()
+    }
+}
+
+/// A call that an [`Instance`] made.
+#[derive(Debug)]
+pub struct Observed<'a> {
+    /// Operation and arguments.
+    pub call: Call,
+    /// What it returned; 0 if that is nothing.
+    pub result: u32,
+    /// The socket before.
+    pub before: &'a TcpSock,
+    /// The socket after.
+    pub after: &'a TcpSock,
+    /// The host after: its clock, and what was asked of it since that was last taken.
+    pub host: &'a Host,
+    /// How many ACKs had been asked for before this call and were not taken yet.
+    pub acks_before: usize,
+    /// What the host gave.
+    pub given: &'a GivenLog,
+}
+
+/// Is told of every call of an [`Instance`]: see [`Instance::observe`].
+pub trait Observer {
+    /// A call was made.
+    fn called(&mut self, observed: &Observed<'_>);
+}
+
+/// What an instance keeps while somebody looks on, or while it replays.
+#[derive(Default)]
+pub(crate) struct Notes {
+    pub(crate) observer: Option<Box<dyn Observer>>,
+    replayed: Option<GivenLog>,
+    log: GivenLog,
+}
+
+impl fmt::Debug for Notes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Notes").field("log", &self.log).finish_non_exhaustive()
+    }
+}
+
+impl Notes {
+    /// Runs `run` with the host's values noted, and tells the observer.
+    pub(crate) fn around(
+        &mut self,
+        sock: &mut TcpSock,
+        host: &mut Host,
+        call: Call,
+        run: impl FnOnce(&mut TcpSock, &mut Host) -> u32,
+    ) -> u32 {
+        let before = self.observer.is_some().then(|| sock.clone());
+        let acks_before = host.asked_acks().count();
+        self.log.count = 0;
+        host.given = &raw mut self.log;
+        host.replayed = self.replayed.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+        let result = run(sock, host);
+        host.given = std::ptr::null_mut();
+        host.replayed = std::ptr::null();
+        if let (Some(observer), Some(before)) = (&mut self.observer, &before) {
+            let (after, given) = (&*sock, &self.log);
+            observer.called(&Observed { call, result, before, after, host, acks_before, given });
+        }
+        result
+    }
+}
+
+impl Instance {
+    /// Has `observer` told of every call from now on.
+    pub fn observe(&mut self, observer: Box<dyn Observer>) {
+        self.notes = Some(Box::new(Notes { observer: Some(observer), ..Notes::default() }));
+    }
+
+    /// Makes `call` with readings of the clock and random numbers taken from `given` where it has
+    /// them at the same place, and from `host` where not. Gives what the call returns and what it
+    /// was given. An [`Observer`] is not told.
+    pub fn replay(
+        &mut self,
+        call: &Call,
+        sock: &mut TcpSock,
+        host: &mut Host,
+        given: &GivenLog,
+    ) -> (u32, GivenLog) {
+        let notes = Notes { replayed: Some(given.clone()), ..Notes::default() };
+        let observing = self.notes.replace(Box::new(notes));
+        let result = self.call(call, sock, host);
+        let log = std::mem::replace(&mut self.notes, observing).map(|notes| notes.log);
+        (result, log.unwrap_or_default())
+    }
+}

@@ -1,0 +1,245 @@
+//! Recording the running kernel's calls: for chosen connections, while thousands come and go, and
+//! never two at once.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "all of this is test code, also outside of the functions marked so"
+)]
+
+use std::collections::BTreeSet;
+use std::io::{Read as _, Write as _};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use knee_algo::Algorithm;
+use knee_bpf::{Embedded, Error, Loaded, TraceFilter, Tracer};
+use knee_flight::{Ending, Record};
+use knee_netns::Namespace;
+use knee_testbed::net::{ip, sysctl};
+use knee_testbed::trace::{record, replay};
+use libbpf_rs::{MapCore as _, MapFlags};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Bytes there and back on each connection.
+const EXCHANGE_BYTES: usize = 20_000;
+
+fn load(algorithm: &str, name: &str) -> Loaded {
+    let params = Algorithm::by_name(algorithm).unwrap().default_params();
+    Loaded::register(Embedded::by_name(algorithm).unwrap(), name, &params).unwrap()
+}
+
+/// A namespace with a loopback, whose connections use this algorithm at both ends.
+fn loopback(congestion_control: &str) -> Namespace {
+    let namespace = Namespace::new().unwrap();
+    ip(&namespace, "link set lo up".to_owned());
+    sysctl(&namespace, "tcp_ecn", "1");
+    sysctl(&namespace, "tcp_congestion_control", congestion_control);
+    namespace
+}
+
+fn listen(namespace: &Namespace, at: &str) -> TcpListener {
+    let at: SocketAddr = at.parse().unwrap();
+    namespace.run(move || TcpListener::bind(at).unwrap())
+}
+
+/// A connection to `port` of this address that lives for one exchange.
+fn exchange(namespace: &Namespace, listener: &TcpListener, to: &str) {
+    let port = listener.local_addr().unwrap().port();
+    let to: SocketAddr = format!("{to}:{port}").parse().unwrap();
+    let patient = |stream: TcpStream| {
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream
+    };
+    let mut client = patient(namespace.run(move || TcpStream::connect(to).unwrap()));
+    let mut server = patient(listener.accept().unwrap().0);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut all = Vec::new();
+            server.read_to_end(&mut all).unwrap();
+            server.write_all(&all).unwrap();
+        });
+        client.write_all(&vec![1; EXCHANGE_BYTES]).unwrap();
+        client.shutdown(Shutdown::Write).unwrap();
+        client.read_exact(&mut vec![0; EXCHANGE_BYTES]).unwrap();
+    });
+}
+
+fn sockets(records: &[Record]) -> usize {
+    records.iter().map(|record| record.flow).collect::<BTreeSet<_>>().len()
+}
+
+#[test]
+fn only_the_chosen_connections_are_recorded() {
+    if !knee_testbed::kernel_is_ready() {
+        return;
+    }
+    let cubic = Algorithm::by_name("cubic").unwrap();
+    let loaded = load("cubic", "knee_t_chosen");
+    let host = loopback(loaded.name());
+    let (here, there) = (listen(&host, "127.0.0.1:0"), listen(&host, "127.0.0.1:0"));
+    let both = listen(&host, "[::]:0");
+    let port = here.local_addr().unwrap().port();
+    let everything = || {
+        exchange(&host, &here, "127.0.0.1");
+        exchange(&host, &there, "127.0.0.1");
+        exchange(&host, &both, "[::1]");
+        // At the listening end this is an IPv4 connection of an IPv6 socket.
+        exchange(&host, &both, "127.0.0.2");
+    };
+    let remote = |prefix: &str| Some(prefix.parse().unwrap());
+    let none = TraceFilter::default();
+    for (filter, expected) in [
+        (none, 8),
+        (TraceFilter { local_port: Some(port), ..none }, 1),
+        (TraceFilter { remote_port: Some(port), ..none }, 1),
+        (TraceFilter { local_port: Some(port), remote: remote("10.0.0.0/8"), ..none }, 0),
+        (TraceFilter { remote: remote("127.0.0.0/8"), ..none }, 6),
+        (TraceFilter { remote: remote("127.0.0.2"), ..none }, 1),
+        (TraceFilter { remote: remote("::/0"), ..none }, 2),
+        (TraceFilter { remote: remote("::1"), ..none }, 2),
+        (TraceFilter { remote: remote("fd00::/8"), ..none }, 0),
+    ] {
+        let mut tracer = Tracer::attach(loaded.name(), &filter).unwrap();
+        assert_eq!(tracer.header().about, filter.to_string());
+        let records = record(&mut tracer, everything);
+        assert_eq!(sockets(&records), expected, "{filter}");
+        let report = replay(cubic, &cubic.default_params(), &records);
+        assert!(report.is_equal(), "{filter}: {report}");
+        assert_eq!((report.gaps, report.flows), (0, expected as u64));
+    }
+}
+
+/// What the header says comes from the kernel alone: whoever loaded the algorithm.
+#[test]
+fn the_header_says_what_is_registered() {
+    if !knee_testbed::kernel_is_ready() {
+        return;
+    }
+    let dctcp = Algorithm::by_name("dctcp").unwrap();
+    let mut params = dctcp.default_params();
+    dctcp.set_param(&mut params, "shift_g", "6").unwrap();
+    let _loaded =
+        Loaded::register(Embedded::by_name("dctcp").unwrap(), "knee_t_header", &params).unwrap();
+    let tracer = Tracer::attach("knee_t_header", &TraceFilter::default()).unwrap();
+    let (algorithm, found) = tracer.header().algorithm().unwrap();
+    assert_eq!((algorithm.name(), &found), ("dctcp", &params));
+    assert_eq!(tracer.header().name, "knee_t_header");
+    assert_eq!(tracer.header().about, "all connections");
+}
+
+#[test]
+fn a_second_tracer_is_refused_and_nothing_of_the_first_stays() {
+    if !knee_testbed::kernel_is_ready() {
+        return;
+    }
+    let loaded = load("reno", "knee_t_two");
+    let first = Tracer::attach(loaded.name(), &TraceFilter::default()).unwrap();
+    let refused = Tracer::attach(loaded.name(), &TraceFilter::default()).err().unwrap();
+    assert_eq!(
+        refused.to_string(),
+        format!("\"knee_t_two\" is being traced already, by process {}", std::process::id())
+    );
+    let slot = loaded.object().maps().find(|map| map.name() == "cc_ring_slot").unwrap();
+    let ring = || slot.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY).unwrap();
+    assert!(ring().is_some());
+    drop(first);
+    assert!(ring().is_none(), "the ring stayed in its slot");
+    drop(Tracer::attach(loaded.name(), &TraceFilter::default()).unwrap());
+    let unknown = Tracer::attach("knee_t_nobody", &TraceFilter::default()).err().unwrap();
+    assert!(matches!(unknown, Error::NotLoaded { .. }), "{unknown}");
+}
+
+/// Thousands of connections come and go, and with them the switch: whatever was recorded replays
+/// equal, even of calls that were under way when it went on or off.
+#[test]
+fn recording_goes_on_and_off_under_load() {
+    if !knee_testbed::kernel_is_ready() {
+        return;
+    }
+    for name in ["cubic", "dctcp"] {
+        let algorithm = Algorithm::by_name(name).unwrap();
+        let loaded = load(name, &format!("knee_t_l{name}"));
+        let host = loopback(loaded.name());
+        let (done, connections) = (AtomicBool::new(false), AtomicUsize::new(0));
+        let (mut callbacks, mut stretches, mut lost) = (0, 0, 0);
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    let listener = listen(&host, "127.0.0.1:0");
+                    while !done.load(Ordering::Relaxed) {
+                        exchange(&host, &listener, "127.0.0.1");
+                        connections.fetch_add(1, Ordering::Relaxed);
+                    }
+                });
+            }
+            for _ in 0..30 {
+                let mut tracer = Tracer::attach(loaded.name(), &TraceFilter::default()).unwrap();
+                let mut records = Vec::new();
+                let started = Instant::now();
+                while started.elapsed() < Duration::from_millis(40) {
+                    records.extend(tracer.poll(Duration::from_millis(5)).unwrap());
+                }
+                tracer.stop().unwrap();
+                loop {
+                    let rest = tracer.rest().unwrap();
+                    if rest.is_empty() {
+                        break;
+                    }
+                    records.extend(rest);
+                }
+                let Ending { ring_full, no_memory, .. } = tracer.lost();
+                assert_eq!((ring_full, no_memory), (0, 0));
+                lost += tracer.lost().lost();
+                let report = replay(algorithm, &algorithm.default_params(), &records);
+                if let Some(first) = &report.first_difference {
+                    done.store(true, Ordering::Relaxed);
+                    panic!("{first}\n{}", first.record);
+                }
+                callbacks += report.total();
+                stretches += report.stretches;
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+        let connections = connections.into_inner();
+        println!(
+            "{name}: {connections} connections, {callbacks} callbacks in {stretches} stretches, \
+             {lost} lost, no difference"
+        );
+        assert!(connections > 1000 && callbacks > 10_000, "{connections}, {callbacks}");
+    }
+}
+
+/// A tracer that is stopped or waits for a disk is taken for dead, and is not.
+#[test]
+fn a_tracer_that_stood_still_goes_on_with_new_sockets() {
+    if !knee_testbed::kernel_is_ready() {
+        return;
+    }
+    let cubic = Algorithm::by_name("cubic").unwrap();
+    let loaded = load("cubic", "knee_t_slow");
+    let host = loopback(loaded.name());
+    let listener = listen(&host, "127.0.0.1:0");
+    let port = listener.local_addr().unwrap().port();
+    let mut client = host.run(move || TcpStream::connect(("127.0.0.1", port)).unwrap());
+    let mut server = listener.accept().unwrap().0;
+    let mut tracer = Tracer::attach(loaded.name(), &TraceFilter::default()).unwrap();
+    let mut round = |tracer: &mut Tracer| {
+        client.write_all(&[1; 5000]).unwrap();
+        server.read_exact(&mut [0; 5000]).unwrap();
+        tracer.poll(Duration::from_millis(100)).unwrap()
+    };
+    let mut records = round(&mut tracer);
+    let before = sockets(&records);
+    assert!(before >= 1);
+    thread::sleep(Duration::from_millis(2100));
+    // What happens first is not recorded, and nobody may believe that it did not happen.
+    records.extend(round(&mut tracer));
+    records.extend(round(&mut tracer));
+    assert!(sockets(&records) > before);
+    let report = replay(cubic, &cubic.default_params(), &records);
+    assert!(report.is_equal(), "{report}");
+}

@@ -1,0 +1,122 @@
+//! `knee trace`.
+
+use std::fs::OpenOptions;
+use std::io::{BufWriter, Write as _};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use knee_bpf::policy::Prefix;
+use knee_bpf::{TraceFilter, Tracer};
+use knee_flight::{Ending, Record, Writer};
+use serde_json::json;
+
+use super::load::duration;
+use crate::replay::lost_json;
+use crate::{DONE, Failure, print, stop_on_signals};
+
+/// How long one look at the ring may wait: so late a signal is noticed.
+const WAIT: Duration = Duration::from_millis(100);
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The name that an algorithm of knee's is registered under: see knee status.
+    name: String,
+    /// Where to write the recording; a file that is there is left alone.
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+    /// Stop after this time [default: at Ctrl-C]
+    #[arg(long = "for", value_name = "TIME", value_parser = duration)]
+    for_: Option<Duration>,
+    /// Stop after so many calls.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    max_records: Option<u64>,
+    /// Only connections with this port on this host.
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    local_port: Option<u16>,
+    /// Only connections to this port of their peer.
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    remote_port: Option<u16>,
+    /// Only connections to these addresses, as 10.0.0.0/8 or fd00::/8.
+    #[arg(long, value_name = "PREFIX")]
+    remote: Option<Prefix>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
+    let stop = stop_on_signals()?;
+    let filter = TraceFilter {
+        local_port: args.local_port,
+        remote_port: args.remote_port,
+        remote: args.remote,
+    };
+    let mut tracer = Tracer::attach(&args.name, &filter)?;
+    let failed = |why: &dyn std::fmt::Display| {
+        Failure::Says(format!("{}: cannot write: {why}", args.output.display()))
+    };
+    let file = OpenOptions::new().write(true).create_new(true).open(&args.output);
+    let file = BufWriter::new(file.map_err(|why| failed(&why))?);
+    let mut writer = Writer::new(file, tracer.header()).map_err(|why| failed(&why))?;
+    if !args.json {
+        print(&format!("recording {} of {} ...\n", filter, args.name))?;
+    }
+    let lost = record(args, &stop, &mut tracer, |record| {
+        writer.write(record).map_err(|why| failed(&why))
+    })?;
+    let records = writer.records();
+    let mut file = writer.finish(&lost).map_err(|why| failed(&why))?;
+    file.flush().map_err(|why| failed(&why))?;
+    print(&told(args, records, &lost))?;
+    Ok(DONE)
+}
+
+/// Records until it is enough. Dropping the tracer switches off, too, if this ends early.
+fn record(
+    args: &Args,
+    stop: &AtomicBool,
+    tracer: &mut Tracer,
+    mut write: impl FnMut(&Record) -> Result<(), Failure>,
+) -> Result<Ending, Failure> {
+    let end = args.for_.map(|time| Instant::now() + time);
+    let mut room = args.max_records.unwrap_or(u64::MAX);
+    let mut take = |records: &[Record]| {
+        for record in records.iter().take(usize::try_from(room).unwrap_or(usize::MAX)) {
+            write(record)?;
+            room -= 1;
+        }
+        Ok::<bool, Failure>(room > 0)
+    };
+    let mut more = true;
+    while more && !stop.load(Ordering::Relaxed) {
+        let left = end.map_or(WAIT, |end| end.saturating_duration_since(Instant::now()).min(WAIT));
+        if left.is_zero() {
+            break;
+        }
+        more = take(&tracer.poll(left)?)?;
+    }
+    tracer.stop()?;
+    while more {
+        let rest = tracer.rest()?;
+        more = take(&rest)? && !rest.is_empty();
+    }
+    Ok(tracer.lost())
+}
+
+fn told(args: &Args, records: u64, lost: &Ending) -> String {
+    if args.json {
+        let all = json!({
+            "name": args.name,
+            "file": args.output,
+            "records": records,
+            "lost": lost_json(lost),
+        });
+        return format!("{all}\n");
+    }
+    let mut out = format!("{records} calls in {}, {} lost\n", args.output.display(), lost.lost());
+    for (reason, count) in lost.reasons() {
+        out.push_str(&format!("  {count} {reason}\n"));
+    }
+    out
+}

@@ -1,0 +1,146 @@
+//! Flight recordings of simulated runs: beside the other results, equal when replayed, and without
+//! effect on what they record.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests may panic too")]
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use knee_exp::results::Results;
+use knee_exp::runner::{Options, sweep};
+use knee_exp::{Error, Experiment, Overrides};
+use knee_flight::{Origin, Reader, Replay, Report};
+
+/// A shallow queue, so that there are losses where there are no marks.
+const MIX: &str = r#"question = "What did they do?"
+cc = ["cubic", "dctcp", "reno"]
+
+[network]
+topology = "many-to-one"
+senders = 3
+access = { rate = "1 Gbps" }
+return = { delay = "50 us" }
+bottleneck = { rate = "1 Gbps", queue = { kind = "step", limit = "60 pkts", k = "20 pkts" } }
+
+[[traffic]]
+name = "bulk"
+kind = "bulk"
+from = "s1..s2"
+to = "r"
+start_jitter = "1 ms"
+
+[[traffic]]
+name = "requests"
+kind = "rpc"
+from = "s3"
+to = "r"
+request = "30 kB"
+response = "30 kB"
+count = 200
+
+[run]
+duration = "300 ms"
+repeat = 2
+"#;
+
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Scratch {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("knee-recording-{}-{number}", std::process::id());
+        let dir = std::env::temp_dir().join(name);
+        fs::create_dir_all(&dir).unwrap();
+        Scratch(dir)
+    }
+
+    /// Runs the experiment; the directory and what is in it, by name.
+    fn run(&self, trace: Option<&str>) -> Result<(PathBuf, Vec<String>), Error> {
+        let file = self.0.join("mix.toml");
+        fs::write(&file, MIX).unwrap();
+        let experiment = Arc::new(Experiment::load(&file, &Overrides::default())?);
+        let mut results = Results::numbered(&self.0, "mix")?;
+        let options = Options { trace: trace.map(str::to_owned), ..Options::default() };
+        let swept = sweep(&experiment, &options, &mut results, &mut |_| {})?;
+        let dir = results.finish(&experiment, &swept)?;
+        let entries = fs::read_dir(&dir).unwrap();
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        Ok((dir, names))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn replayed(file: PathBuf) -> (String, Report) {
+    let bytes = fs::read(file).unwrap();
+    let mut reader = Reader::new(bytes.as_slice()).unwrap();
+    assert_eq!((reader.header().origin, reader.header().hz), (Origin::Simulator, 1000));
+    let (algorithm, params) = reader.header().algorithm().unwrap();
+    let mut replay = Replay::new(algorithm, params, reader.header().hz).unwrap();
+    while let Some(record) = reader.next_record().unwrap() {
+        replay.step(&record);
+    }
+    assert_eq!(reader.ending().unwrap().lost(), 0);
+    (algorithm.name().to_owned(), replay.finish())
+}
+
+#[test]
+fn recordings_of_simulated_runs_replay_equal() {
+    let scratch = Scratch::new();
+    for (trace, sockets) in [("bulk", 4), ("requests", 2)] {
+        let (dir, names) = scratch.run(Some(trace)).unwrap();
+        let recordings: Vec<_> = names.iter().filter(|name| name.ends_with(".flight")).collect();
+        // The first of two repeats of each case.
+        let expected = [0, 2, 4].map(|run| format!("{trace}-run-{run}.flight"));
+        assert_eq!(recordings, expected.iter().collect::<Vec<_>>());
+        let manifest = fs::read_to_string(dir.join("manifest.json")).unwrap();
+        assert!(manifest.contains(&expected[2]));
+        for (name, algorithm) in expected.iter().zip(["cubic", "dctcp", "reno"]) {
+            let (recorded, report) = replayed(dir.join(name));
+            assert_eq!(recorded, algorithm);
+            if let Some(first) = &report.first_difference {
+                panic!("{name}: {first}\n{}", first.record);
+            }
+            assert_eq!((report.gaps, report.unchecked), (0, 0));
+            // A side that only receives makes no call of an algorithm without `init` and ECN.
+            assert!((sockets / 2..=sockets).contains(&report.flows), "{report}");
+            assert!(report.total() > 200, "{report}");
+            let asks_for_acks = algorithm == "dctcp" && trace == "bulk";
+            assert!(!asks_for_acks || report.acks_asked > 0, "{report}");
+        }
+    }
+}
+
+#[test]
+fn recording_changes_nothing_that_is_measured() {
+    let scratch = Scratch::new();
+    let (plain, names) = scratch.run(None).unwrap();
+    let (recorded, with) = scratch.run(Some("bulk")).unwrap();
+    assert_eq!(with.len(), names.len() + 3);
+    for name in names.iter().filter(|name| name.ends_with(".csv")) {
+        assert!(
+            fs::read(plain.join(name)).unwrap() == fs::read(recorded.join(name)).unwrap(),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn an_entry_that_is_not_there_is_refused_and_leaves_nothing() {
+    let scratch = Scratch::new();
+    let refused = scratch.run(Some("bilk")).unwrap_err().to_string();
+    assert!(
+        refused.ends_with("no traffic \"bilk\" to trace; there is bulk, requests"),
+        "{refused}"
+    );
+    assert!(!scratch.0.join("mix").exists());
+}

@@ -1,0 +1,95 @@
+//! Numbers as bytes: seven bits each, the lowest first, the eighth says that more follow (LEB128).
+
+/// Appends a number.
+pub(crate) fn put(to: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        to.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    to.push(value as u8);
+}
+
+/// A signed number, so that small negative ones stay short.
+pub(crate) fn put_signed(to: &mut Vec<u8>, value: i64) {
+    put(to, (value << 1 ^ value >> 63) as u64);
+}
+
+/// Appends a text, its length first.
+pub(crate) fn put_text(to: &mut Vec<u8>, text: &str) {
+    put(to, text.len() as u64);
+    to.extend_from_slice(text.as_bytes());
+}
+
+/// What is left of some bytes to be read.
+pub(crate) struct Bytes<'a>(pub(crate) &'a [u8]);
+
+impl Bytes<'_> {
+    /// The next number.
+    pub(crate) fn take(&mut self) -> Result<u64, String> {
+        let mut value = 0;
+        for shift in (0..64).step_by(7) {
+            let (&byte, rest) = self.0.split_first().ok_or("it is too short")?;
+            self.0 = rest;
+            let bits = u64::from(byte & 0x7f);
+            if bits << shift >> shift != bits {
+                break;
+            }
+            value |= bits << shift;
+            if byte & 0x80 == 0 {
+                return Ok(value);
+            }
+        }
+        Err("a number passes 64 bits".to_owned())
+    }
+
+    /// The next number, of a narrower type.
+    pub(crate) fn narrow<T: TryFrom<u64>>(&mut self, what: &str) -> Result<T, String> {
+        let value = self.take()?;
+        T::try_from(value).map_err(|_| format!("{what} is {value}, which is too large"))
+    }
+
+    /// The next signed number.
+    pub(crate) fn signed<T: TryFrom<i64>>(&mut self, what: &str) -> Result<T, String> {
+        let folded = self.take()?;
+        let value = (folded >> 1) as i64 ^ -((folded & 1) as i64);
+        T::try_from(value).map_err(|_| format!("{what} is {value}, which is out of range"))
+    }
+
+    /// The next text, of at most `max_bytes`.
+    pub(crate) fn text(&mut self, max_bytes: usize) -> Result<String, String> {
+        let len = self.take()? as usize;
+        if len > max_bytes || len > self.0.len() {
+            return Err(format!("a text of {len} bytes"));
+        }
+        let (text, rest) = self.0.split_at(len);
+        self.0 = rest;
+        String::from_utf8(text.to_vec()).map_err(|_| "a text that is not UTF-8".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_come_back() {
+        let numbers = [0, 1, 127, 128, 300, u64::from(u32::MAX), u64::MAX - 1, u64::MAX];
+        let mut bytes = Vec::new();
+        for number in numbers {
+            put(&mut bytes, number);
+            put_signed(&mut bytes, number as i64);
+        }
+        let mut left = Bytes(&bytes);
+        for number in numbers {
+            assert_eq!(left.take(), Ok(number));
+            assert_eq!(left.signed::<i64>("x"), Ok(number as i64));
+        }
+        assert!(left.take().is_err());
+    }
+
+    #[test]
+    fn a_number_of_more_than_64_bits_is_refused() {
+        assert!(Bytes(&[0xff; 11]).take().is_err());
+        assert!(Bytes(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2]).take().is_err());
+    }
+}

@@ -1,0 +1,101 @@
+use std::{fmt, io};
+
+/// Why a recording cannot be read, written or replayed, in one sentence.
+#[derive(Debug)]
+pub enum Error {
+    /// The system's reason.
+    Io(io::Error),
+    /// The file is something else.
+    Foreign,
+    /// Another version of the format.
+    Version {
+        /// The one found.
+        found: u32,
+    },
+    /// The header contradicts this version of knee, or itself.
+    Header {
+        /// In what.
+        what: String,
+    },
+    /// The file ends in the middle of something.
+    Truncated {
+        /// Byte at which it ends.
+        offset: u64,
+    },
+    /// All records are whole, and the one that closes the file is missing.
+    Unfinished {
+        /// Byte at which it ends.
+        offset: u64,
+    },
+    /// A checksum is not that of the bytes.
+    Checksum {
+        /// Where the record (or, at 0, the header) begins.
+        offset: u64,
+    },
+    /// The checksum is right, and the content is not.
+    BadRecord {
+        /// Where the record begins.
+        offset: u64,
+        /// What is wrong.
+        what: String,
+    },
+    /// The algorithm's state is not in the records, so it cannot be replayed.
+    LargeState {
+        /// Its name.
+        algorithm: &'static str,
+    },
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Io(why) => why.fmt(f),
+            Error::Foreign => f.write_str("is no flight recording of knee"),
+            Error::Version { found } => write!(
+                f,
+                "has version {found} of the format; this knee reads version {}",
+                crate::header::VERSION
+            ),
+            Error::Header { what } => write!(f, "its header does not fit this knee: {what}"),
+            Error::Truncated { offset } => {
+                write!(f, "ends at byte {offset}, in the middle of a record: it was cut off")
+            }
+            Error::Unfinished { offset } => write!(
+                f,
+                "ends at byte {offset} without its closing record: its writer was killed, or it \
+                 was cut off"
+            ),
+            Error::Checksum { offset: 0 } => {
+                f.write_str("the header has been changed: its checksum is wrong")
+            }
+            Error::Checksum { offset } => write!(
+                f,
+                "the record at byte {offset}, or the one before, has been changed: its checksum is \
+                 wrong"
+            ),
+            Error::BadRecord { offset, what } => {
+                write!(f, "the record at byte {offset} makes no sense: {what}")
+            }
+            Error::LargeState { algorithm } => write!(
+                f,
+                "{algorithm} keeps its state outside of the socket, where it is not recorded: it \
+                 cannot be replayed"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::Io(why) => Some(why),
+            _ => None,
+        }
+    }
+}
+
+impl From<io::Error> for Error {
+    fn from(why: io::Error) -> Error {
+        Error::Io(why)
+    }
+}

@@ -1,0 +1,155 @@
+//! What a recording says of itself: lines of text, so that a person can read them.
+
+use knee_algo::{Algorithm, Given, Params};
+
+use crate::Error;
+use crate::record::{ACK_SAMPLE_FIELDS, OPERATIONS, RATE_SAMPLE_FIELDS, SOCK_FIELDS};
+
+/// The version of the format that this library writes and reads.
+pub(crate) const VERSION: u32 = 1;
+/// The largest HZ of a kernel.
+const MAX_HZ: u32 = 10_000;
+
+/// Who made the calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// A running kernel.
+    Kernel,
+    /// The simulator.
+    Simulator,
+}
+
+/// What a recording says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// The algorithm: the name of its file.
+    pub algorithm: String,
+    /// The name it was registered under; the algorithm's own in the simulator.
+    pub name: String,
+    /// Its parameters, by name.
+    pub params: Vec<(String, u32)>,
+    /// Who made the calls.
+    pub origin: Origin,
+    /// The kernel's release as `uname -r` has it, or the version that the simulator behaves like.
+    pub release: String,
+    /// Ticks of the coarse clock per second.
+    pub hz: u32,
+    /// What was recorded, in words: which connections, which run. May be empty.
+    pub about: String,
+}
+
+impl Header {
+    /// A header with the names that follow from the algorithm, and without the rest.
+    pub fn new(algorithm: &Algorithm, params: &Params, origin: Origin, hz: u32) -> Header {
+        let names = algorithm.params().iter().map(|info| info.name.to_owned());
+        Header {
+            algorithm: algorithm.name().to_owned(),
+            name: algorithm.name().to_owned(),
+            params: names.zip(params.values().iter().copied()).collect(),
+            origin,
+            release: String::new(),
+            hz,
+            about: String::new(),
+        }
+    }
+
+    /// The algorithm with its parameters, as this knee has it.
+    ///
+    /// # Errors
+    /// [`Error::Header`] if it has no such algorithm, or the parameters are not its own.
+    pub fn algorithm(&self) -> Result<(&'static Algorithm, Params), Error> {
+        let refused = |what: String| Error::Header { what };
+        let algorithm =
+            Algorithm::by_name(&self.algorithm).map_err(|why| refused(why.to_string()))?;
+        let ours = algorithm.params().iter().map(|info| info.name);
+        if !ours.eq(self.params.iter().map(|(name, _)| name.as_str())) {
+            let theirs: Vec<_> = self.params.iter().map(|(name, _)| name.as_str()).collect();
+            let what = format!(
+                "it names the parameters \"{}\" of {}, which has others",
+                theirs.join(", "),
+                self.algorithm
+            );
+            return Err(refused(what));
+        }
+        let values: Vec<u32> = self.params.iter().map(|(_, value)| *value).collect();
+        let params = algorithm.params_of(&values).ok_or_else(|| {
+            refused(format!("parameters {values:?} of {} are out of range", self.algorithm))
+        })?;
+        Ok((algorithm, params))
+    }
+
+    pub(crate) fn to_text(&self) -> String {
+        let mut lines = vec![
+            format!("written_by knee {}", env!("CARGO_PKG_VERSION")),
+            format!("algorithm {}", one_line(&self.algorithm)),
+            format!("name {}", one_line(&self.name)),
+        ];
+        for (name, value) in &self.params {
+            lines.push(format!("param {} {value}", one_line(name)));
+        }
+        lines.push(match self.origin {
+            Origin::Kernel => "origin kernel".to_owned(),
+            Origin::Simulator => "origin simulator".to_owned(),
+        });
+        lines.push(format!("release {}", one_line(&self.release)));
+        lines.push(format!("hz {}", self.hz));
+        lines.push(format!("about {}", one_line(&self.about)));
+        lines.extend(layout());
+        lines.join("\n")
+    }
+
+    pub(crate) fn of_text(text: &str) -> Result<Header, Error> {
+        let refused = |what: String| Error::Header { what };
+        let value_of = |key: &str| {
+            let value = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' '));
+            value.ok_or_else(|| refused(format!("it has no line \"{key}\"")))
+        };
+        for ours in layout() {
+            let key = ours.split(' ').take(2).collect::<Vec<_>>().join(" ");
+            if !text.lines().any(|line| line == ours) {
+                let what = format!(
+                    "its \"{key}\" is not this version's; {} wrote it",
+                    value_of("written_by")?
+                );
+                return Err(refused(what));
+            }
+        }
+        let params = text.lines().filter_map(|line| line.strip_prefix("param ")).map(|param| {
+            let (name, value) = param.split_once(' ')?;
+            Some((name.to_owned(), value.parse().ok()?))
+        });
+        let params = params.collect::<Option<Vec<_>>>();
+        let hz = value_of("hz")?.parse().ok().filter(|hz| (1..=MAX_HZ).contains(hz));
+        let origin = match value_of("origin")? {
+            "kernel" => Origin::Kernel,
+            "simulator" => Origin::Simulator,
+            other => return Err(refused(format!("origin \"{}\"", other.escape_debug()))),
+        };
+        Ok(Header {
+            algorithm: value_of("algorithm")?.to_owned(),
+            name: value_of("name")?.to_owned(),
+            params: params.ok_or_else(|| refused("a parameter is no number".to_owned()))?,
+            origin,
+            release: value_of("release")?.to_owned(),
+            hz: hz.ok_or_else(|| refused(format!("hz must be 1 to {MAX_HZ}")))?,
+            about: value_of("about")?.to_owned(),
+        })
+    }
+}
+
+/// The order of everything in a record. Another version that has it otherwise has other lines.
+fn layout() -> Vec<String> {
+    let line = |what: &str, names: &[&str]| format!("layout {what} {}", names.join(" "));
+    vec![
+        line("operations", OPERATIONS),
+        line("ack_sample", ACK_SAMPLE_FIELDS),
+        line("rate_sample", RATE_SAMPLE_FIELDS),
+        line("given", &Given::KINDS[1..]),
+        line("sock", SOCK_FIELDS),
+    ]
+}
+
+/// Without what would begin another line.
+fn one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}

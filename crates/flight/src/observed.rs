@@ -1,0 +1,34 @@
+//! Records of a native instance: the simulator's.
+
+use knee_algo::{Observed, Observer};
+
+use crate::Record;
+
+/// An observer that gives `sink` a record of every call of socket `flow`. To be given to
+/// [`knee_algo::Instance::observe`].
+pub fn observer(flow: u64, sink: impl FnMut(Record) + 'static) -> Box<dyn Observer> {
+    Box::new(Recorder { flow, number: 0, sink })
+}
+
+struct Recorder<Sink> {
+    flow: u64,
+    number: u64,
+    sink: Sink,
+}
+
+impl<Sink: FnMut(Record)> Observer for Recorder<Sink> {
+    fn called(&mut self, observed: &Observed<'_>) {
+        let Observed { call, result, before, after, host, acks_before, given } = observed;
+        (self.sink)(Record {
+            flow: self.flow,
+            number: self.number,
+            result: *result,
+            jiffies: host.jiffies,
+            given: (*given).clone(),
+            asked_acks: host.asked_acks().skip(*acks_before).collect(),
+            fallback: host.asked_fallback(),
+            ..Record::new(*call, before, after)
+        });
+        self.number += 1;
+    }
+}

@@ -1,0 +1,140 @@
+//! What another algorithm would have done in the same place.
+
+use std::collections::{BTreeMap, HashMap};
+
+use knee_algo::{Algorithm, Call, Host, Instance, Params, TcpSock};
+
+use crate::replay::check_state;
+use crate::{Error, Record};
+
+/// What came of one call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// What was returned; `None` if the operation returns nothing.
+    pub result: Option<u32>,
+    /// cwnd afterwards, packets.
+    pub cwnd: u32,
+    /// ssthresh afterwards, packets.
+    pub ssthresh: u32,
+    /// Another algorithm that was asked for.
+    pub fallback: Option<String>,
+}
+
+impl Outcome {
+    fn of(call: &Call, result: u32, sock: &TcpSock, fallback: Option<String>) -> Outcome {
+        let result = call.returns().then_some(result);
+        Outcome { result, cwnd: sock.snd_cwnd, ssthresh: sock.snd_ssthresh, fallback }
+    }
+}
+
+/// One call, as it was and as the other algorithm would have had it.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// Number of the record, from 0 over all sockets.
+    pub index: u64,
+    /// Number of the socket.
+    pub flow: u64,
+    /// The operation, as [`Call::kind`] names it.
+    pub kind: String,
+    /// cwnd before the call, packets: the same for both.
+    pub cwnd_before: u32,
+    /// What was recorded.
+    pub recorded: Outcome,
+    /// What the other algorithm did.
+    pub other: Outcome,
+}
+
+/// Calls of one kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// All.
+    pub calls: u64,
+    /// Those with another outcome.
+    pub otherwise: u64,
+}
+
+/// Puts another algorithm in the place of the recorded one, call by call.
+///
+/// Each call begins with the recorded socket, cwnd included, and the other algorithm's own private
+/// state, which it carries along a connection and starts with its `init`. So it answers "what would it
+/// have done here", not "how would the connection have gone": for that there is the simulator.
+#[derive(Debug)]
+pub struct OtherWay {
+    instance: Instance,
+    hz: u32,
+    /// Private state by socket.
+    flows: HashMap<u64, [u64; 13]>,
+    records: u64,
+    tallies: BTreeMap<String, Tally>,
+}
+
+impl OtherWay {
+    /// Asks `algorithm`, with these parameters, about calls recorded at `hz` ticks per second.
+    ///
+    /// # Errors
+    /// [`Error::LargeState`].
+    pub fn new(algorithm: &'static Algorithm, params: Params, hz: u32) -> Result<OtherWay, Error> {
+        check_state(algorithm)?;
+        let instance = algorithm.instance(params);
+        let (flows, tallies) = (HashMap::new(), BTreeMap::new());
+        Ok(OtherWay { instance, hz, flows, records: 0, tallies })
+    }
+
+    /// One call, both ways.
+    pub fn step(&mut self, record: &Record) -> Row {
+        let index = self.records;
+        self.records += 1;
+        let mut host = Host::new(self.hz, index);
+        host.jiffies = record.jiffies;
+        let mut sock = record.before.clone();
+        sock.icsk_ca_priv = self.state_before(record, &mut host);
+        let result = self.instance.replay(&record.call, &mut sock, &mut host, &record.given).0;
+        self.flows.insert(record.flow, sock.icsk_ca_priv);
+        let row = Row {
+            index,
+            flow: record.flow,
+            kind: record.call.kind(),
+            cwnd_before: record.before.snd_cwnd,
+            recorded: Outcome::of(
+                &record.call,
+                record.result,
+                &record.after,
+                record.fallback.clone(),
+            ),
+            other: Outcome::of(&record.call, result, &sock, host.take_fallback()),
+        };
+        let tally = self.tallies.entry(row.kind.clone()).or_default();
+        tally.calls += 1;
+        tally.otherwise += u64::from(row.recorded != row.other);
+        row
+    }
+
+    /// Zeroes before an init, what init makes of them at the first call of a socket, else what the
+    /// call before left.
+    fn state_before(&mut self, record: &Record, host: &mut Host) -> [u64; 13] {
+        if record.call == Call::Init {
+            return [0; 13];
+        }
+        if let Some(state) = self.flows.get(&record.flow) {
+            return *state;
+        }
+        let mut sock = record.before.clone();
+        sock.icsk_ca_priv = [0; 13];
+        let _ = self.instance.replay(&Call::Init, &mut sock, host, &record.given);
+        let _ = (host.take_fallback(), host.take_asked_acks());
+        sock.icsk_ca_priv
+    }
+
+    /// Calls by kind.
+    pub fn tallies(&self) -> &BTreeMap<String, Tally> {
+        &self.tallies
+    }
+
+    /// Operations that the other algorithm has and the recording has no calls of: the recorded
+    /// algorithm does not have them, so what they would have told is missing.
+    pub fn unheard(&self, recorded: &Algorithm) -> Vec<&'static str> {
+        let theirs = recorded.operations();
+        let ours = self.instance.algorithm().operations().into_iter();
+        ours.filter(|operation| !theirs.contains(operation)).collect()
+    }
+}

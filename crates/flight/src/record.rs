@@ -1,0 +1,382 @@
+//! One call, and how it is written.
+
+use std::fmt;
+
+use knee_algo::{AckSample, AskedAck, Call, Given, GivenLog, RateSample, TcpSock};
+
+use crate::bytes::{Bytes, put, put_signed, put_text};
+
+/// ACKs that one call can ask for.
+const MAX_ACKS: u64 = 2;
+/// Bytes of the longest name of an algorithm.
+const MAX_NAME_BYTES: usize = 15;
+
+/// One call of an algorithm: what it was given, what it did.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// Number of the socket, from 1 in order of appearance.
+    pub flow: u64,
+    /// Number of the call on this socket, from 0; one that is missing was lost.
+    pub number: u64,
+    /// Operation and arguments.
+    pub call: Call,
+    /// What it returned; 0 if it returns nothing.
+    pub result: u32,
+    /// The coarse clock when the call began, in ticks of 1/`hz` s (see [`crate::Header`]).
+    pub jiffies: u32,
+    /// The socket before the call.
+    pub before: TcpSock,
+    /// The socket after it.
+    pub after: TcpSock,
+    /// What the host gave during the call, in order.
+    pub given: GivenLog,
+    /// The ACKs it asked for, in order.
+    pub asked_acks: Vec<AskedAck>,
+    /// The algorithm it asked to be replaced by.
+    pub fallback: Option<String>,
+}
+
+/// Calls `$apply` with the fields of a socket before and behind the private state, in the order in
+/// which they are written.
+macro_rules! with_sock_fields {
+    ($apply:ident) => {
+        $apply! {
+            [sk_pacing_rate, sk_max_pacing_rate, sk_pacing_status, sk_gso_max_size,
+             icsk_ca_state, icsk_retransmits, icsk_ack_pending],
+            [snd_una, snd_nxt, snd_cwnd, snd_cwnd_cnt, snd_cwnd_clamp, snd_ssthresh, prior_cwnd,
+             prior_ssthresh, packets_out, sacked_out, lost_out, retrans_out, max_packets_out,
+             delivered, delivered_ce, lost, app_limited, srtt_us, mss_cache, rcv_nxt, lsndtime,
+             reordering, undo_marker, snd_cwnd_stamp, min_rtt_us, ecn_flags, is_cwnd_limited,
+             tcp_mstamp, delivered_mstamp, first_tx_mstamp]
+        }
+    };
+}
+
+macro_rules! define_sock {
+    ([$($head:ident),*], [$($tail:ident),*]) => {
+        /// Names of all fields but the private state, in the order in which they are written.
+        pub(crate) const SOCK_FIELDS: &[&str] = &[$(stringify!($head),)* $(stringify!($tail),)*];
+
+        fn put_sock(to: &mut Vec<u8>, sock: &TcpSock) {
+            // No `..`: a field that is added must be written.
+            let TcpSock { cc_params: _, icsk_ca_priv, $($head,)* $($tail,)* } = sock;
+            $(put(to, u64::from(*$head));)*
+            for word in icsk_ca_priv {
+                put(to, *word);
+            }
+            $(put(to, u64::from(*$tail));)*
+        }
+
+        fn take_sock(from: &mut Bytes<'_>) -> Result<TcpSock, String> {
+            let mut sock = TcpSock::default();
+            $(sock.$head = from.narrow(stringify!($head))?;)*
+            for word in &mut sock.icsk_ca_priv {
+                *word = from.take()?;
+            }
+            $(sock.$tail = from.narrow(stringify!($tail))?;)*
+            Ok(sock)
+        }
+
+        /// All fields but the private state, by name.
+        pub(crate) fn sock_fields(sock: &TcpSock) -> Vec<(&'static str, u64)> {
+            vec![
+                $((stringify!($head), u64::from(sock.$head)),)*
+                $((stringify!($tail), u64::from(sock.$tail)),)*
+            ]
+        }
+    };
+}
+
+with_sock_fields!(define_sock);
+
+/// Names of the operations, by the numbers that stand for them in a file.
+pub(crate) const OPERATIONS: &[&str] = &[
+    "ssthresh",
+    "cong_avoid",
+    "set_state",
+    "cwnd_event",
+    "in_ack_event",
+    "pkts_acked",
+    "min_tso_segs",
+    "cong_control",
+    "undo_cwnd",
+    "sndbuf_expand",
+    "init",
+    "release",
+];
+
+/// Names of the fields of the two samples, in the order in which they are written.
+pub(crate) const ACK_SAMPLE_FIELDS: &[&str] = &["pkts_acked", "rtt_us", "in_flight"];
+pub(crate) const RATE_SAMPLE_FIELDS: &[&str] = &[
+    "prior_mstamp",
+    "prior_delivered",
+    "prior_delivered_ce",
+    "delivered",
+    "delivered_ce",
+    "interval_us",
+    "snd_interval_us",
+    "rcv_interval_us",
+    "rtt_us",
+    "losses",
+    "acked_sacked",
+    "prior_in_flight",
+    "last_end_seq",
+    "is_app_limited",
+    "is_retrans",
+    "is_ack_delayed",
+];
+
+impl Record {
+    /// A call that was given nothing, returned nothing and asked for nothing: the first of socket 1.
+    pub fn new(call: Call, before: &TcpSock, after: &TcpSock) -> Record {
+        Record {
+            flow: 1,
+            number: 0,
+            call,
+            result: 0,
+            jiffies: 0,
+            before: before.clone(),
+            after: after.clone(),
+            given: GivenLog::default(),
+            asked_acks: Vec::new(),
+            fallback: None,
+        }
+    }
+
+    pub(crate) fn put(&self, to: &mut Vec<u8>) {
+        put(to, self.flow);
+        put(to, self.number);
+        put_call(to, &self.call);
+        put(to, u64::from(self.result));
+        put(to, u64::from(self.jiffies));
+        put(to, u64::from(self.given.count));
+        for given in self.given.values() {
+            let Given { kind, value, snd_cwnd, snd_cwnd_cnt } = *given;
+            for number in [kind, value, snd_cwnd, snd_cwnd_cnt] {
+                put(to, u64::from(number));
+            }
+        }
+        put(to, self.asked_acks.len() as u64);
+        for ack in &self.asked_acks {
+            put(to, u64::from(ack.rcv_nxt));
+            put(to, u64::from(ack.ecn_flags));
+        }
+        put_text(to, self.fallback.as_deref().unwrap_or(""));
+        put_sock(to, &self.before);
+        put_sock(to, &self.after);
+    }
+
+    pub(crate) fn take(from: &mut Bytes<'_>) -> Result<Record, String> {
+        let (flow, number) = (from.take()?, from.take()?);
+        let call = take_call(from)?;
+        let result = from.narrow("the result")?;
+        let jiffies = from.narrow("jiffies")?;
+        let mut given = GivenLog { count: from.narrow("the values given")?, ..GivenLog::default() };
+        let room = given.values().len();
+        for value in &mut given.given[..room] {
+            *value = Given {
+                kind: from.narrow("the kind of a value given")?,
+                value: from.narrow("a value given")?,
+                snd_cwnd: from.narrow("snd_cwnd")?,
+                snd_cwnd_cnt: from.narrow("snd_cwnd_cnt")?,
+            };
+        }
+        let acks = from.take()?;
+        if acks > MAX_ACKS {
+            return Err(format!("{acks} ACKs asked for in one call"));
+        }
+        let mut asked_acks = Vec::new();
+        for _ in 0..acks {
+            let rcv_nxt = from.narrow("rcv_nxt")?;
+            asked_acks.push(AskedAck { rcv_nxt, ecn_flags: from.narrow("ecn_flags")? });
+        }
+        let fallback = Some(from.text(MAX_NAME_BYTES)?).filter(|name| !name.is_empty());
+        let (before, after) = (take_sock(from)?, take_sock(from)?);
+        Ok(Record {
+            flow,
+            number,
+            call,
+            result,
+            jiffies,
+            before,
+            after,
+            given,
+            asked_acks,
+            fallback,
+        })
+    }
+}
+
+fn put_call(to: &mut Vec<u8>, call: &Call) {
+    let operation = OPERATIONS.iter().position(|name| *name == call.operation());
+    put(to, operation.expect("a test compares the list with all calls") as u64);
+    match *call {
+        Call::CongAvoid { ack, acked } => {
+            put(to, u64::from(ack));
+            put(to, u64::from(acked));
+        }
+        Call::SetState { new_state } => put(to, u64::from(new_state)),
+        Call::CwndEvent { event } => put(to, u64::from(event)),
+        Call::InAckEvent { flags } => put(to, u64::from(flags)),
+        Call::PktsAcked { sample: AckSample { pkts_acked, rtt_us, in_flight } } => {
+            put(to, u64::from(pkts_acked));
+            put_signed(to, i64::from(rtt_us));
+            put(to, u64::from(in_flight));
+        }
+        Call::CongControl { ack, flag, ref rs } => {
+            put(to, u64::from(ack));
+            put_signed(to, i64::from(flag));
+            put_rate_sample(to, rs);
+        }
+        Call::Ssthresh
+        | Call::MinTsoSegs
+        | Call::UndoCwnd
+        | Call::SndbufExpand
+        | Call::Init
+        | Call::Release => {}
+    }
+}
+
+fn put_rate_sample(to: &mut Vec<u8>, rs: &RateSample) {
+    put(to, rs.prior_mstamp);
+    put(to, u64::from(rs.prior_delivered));
+    put(to, u64::from(rs.prior_delivered_ce));
+    put_signed(to, i64::from(rs.delivered));
+    put_signed(to, i64::from(rs.delivered_ce));
+    put_signed(to, rs.interval_us);
+    put(to, u64::from(rs.snd_interval_us));
+    put(to, u64::from(rs.rcv_interval_us));
+    put_signed(to, rs.rtt_us);
+    put_signed(to, i64::from(rs.losses));
+    put(to, u64::from(rs.acked_sacked));
+    put(to, u64::from(rs.prior_in_flight));
+    put(to, u64::from(rs.last_end_seq));
+    for flag in [rs.is_app_limited, rs.is_retrans, rs.is_ack_delayed] {
+        put(to, u64::from(flag));
+    }
+}
+
+fn take_call(from: &mut Bytes<'_>) -> Result<Call, String> {
+    let operation = from.take()?;
+    let name = usize::try_from(operation).ok().and_then(|index| OPERATIONS.get(index));
+    Ok(match *name.ok_or_else(|| format!("there is no operation {operation}"))? {
+        "ssthresh" => Call::Ssthresh,
+        "cong_avoid" => Call::CongAvoid { ack: from.narrow("ack")?, acked: from.narrow("acked")? },
+        "set_state" => Call::SetState { new_state: from.narrow("new_state")? },
+        "cwnd_event" => Call::CwndEvent { event: from.narrow("event")? },
+        "in_ack_event" => Call::InAckEvent { flags: from.narrow("flags")? },
+        "pkts_acked" => Call::PktsAcked {
+            sample: AckSample {
+                pkts_acked: from.narrow("pkts_acked")?,
+                rtt_us: from.signed("rtt_us")?,
+                in_flight: from.narrow("in_flight")?,
+            },
+        },
+        "min_tso_segs" => Call::MinTsoSegs,
+        "cong_control" => Call::CongControl {
+            ack: from.narrow("ack")?,
+            flag: from.signed("flag")?,
+            rs: take_rate_sample(from)?,
+        },
+        "undo_cwnd" => Call::UndoCwnd,
+        "sndbuf_expand" => Call::SndbufExpand,
+        "init" => Call::Init,
+        _ => Call::Release,
+    })
+}
+
+fn take_rate_sample(from: &mut Bytes<'_>) -> Result<RateSample, String> {
+    let flag = |from: &mut Bytes<'_>, what: &str| match from.take()? {
+        0 => Ok(false),
+        1 => Ok(true),
+        other => Err(format!("{what} is {other}")),
+    };
+    Ok(RateSample {
+        prior_mstamp: from.take()?,
+        prior_delivered: from.narrow("prior_delivered")?,
+        prior_delivered_ce: from.narrow("prior_delivered_ce")?,
+        delivered: from.signed("delivered")?,
+        delivered_ce: from.signed("delivered_ce")?,
+        interval_us: from.signed("interval_us")?,
+        snd_interval_us: from.narrow("snd_interval_us")?,
+        rcv_interval_us: from.narrow("rcv_interval_us")?,
+        rtt_us: from.signed("rtt_us")?,
+        losses: from.signed("losses")?,
+        acked_sacked: from.narrow("acked_sacked")?,
+        prior_in_flight: from.narrow("prior_in_flight")?,
+        last_end_seq: from.narrow("last_end_seq")?,
+        is_app_limited: flag(from, "is_app_limited")?,
+        is_retrans: flag(from, "is_retrans")?,
+        is_ack_delayed: flag(from, "is_ack_delayed")?,
+    })
+}
+
+/// All of it, over several lines.
+impl fmt::Display for Record {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "call {} of socket {}: {:?}", self.number, self.flow, self.call)?;
+        writeln!(f, "  returned {}", self.result)?;
+        writeln!(f, "  jiffies {}", self.jiffies)?;
+        for given in self.given.values() {
+            writeln!(f, "  given {given}")?;
+        }
+        for ack in &self.asked_acks {
+            writeln!(f, "  asked for an ACK of {}, ecn_flags {}", ack.rcv_nxt, ack.ecn_flags)?;
+        }
+        if let Some(fallback) = &self.fallback {
+            writeln!(f, "  asked to be replaced by {fallback}")?;
+        }
+        for ((name, before), (_, after)) in
+            sock_fields(&self.before).into_iter().zip(sock_fields(&self.after))
+        {
+            match before == after {
+                true => writeln!(f, "  {name} {before}")?,
+                false => writeln!(f, "  {name} {before} -> {after}")?,
+            }
+        }
+        let words = self.before.icsk_ca_priv.iter().zip(&self.after.icsk_ca_priv).enumerate();
+        for (i, (before, after)) in words.filter(|(_, (before, after))| **before | **after != 0) {
+            let at = i * size_of::<u64>();
+            match before == after {
+                true => writeln!(f, "  private state at byte {at}: {before:#018x}")?,
+                false => {
+                    writeln!(f, "  private state at byte {at}: {before:#018x} -> {after:#018x}")?
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_operation_comes_back() {
+        let rs = RateSample { rtt_us: -1, interval_us: -5, is_retrans: true, ..Default::default() };
+        let sample = AckSample { pkts_acked: 3, rtt_us: -1, in_flight: 7 };
+        let all = [
+            Call::Ssthresh,
+            Call::CongAvoid { ack: u32::MAX, acked: 2 },
+            Call::SetState { new_state: 4 },
+            Call::CwndEvent { event: 5 },
+            Call::InAckEvent { flags: 6 },
+            Call::PktsAcked { sample },
+            Call::MinTsoSegs,
+            Call::CongControl { ack: 1, flag: -2, rs },
+            Call::UndoCwnd,
+            Call::SndbufExpand,
+            Call::Init,
+            Call::Release,
+        ];
+        for (i, call) in all.into_iter().enumerate() {
+            assert_eq!(call.operation(), OPERATIONS[i]);
+            let mut bytes = Vec::new();
+            put_call(&mut bytes, &call);
+            let mut left = Bytes(&bytes);
+            assert_eq!(take_call(&mut left), Ok(call));
+            assert!(left.0.is_empty());
+        }
+    }
+}

@@ -1,0 +1,389 @@
+//! The same calls on the native build, compared in all that came of them.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+
+use knee_algo::{Algorithm, AskedAck, Call, Host, Instance, Params, TcpSock};
+
+use crate::record::sock_fields;
+use crate::{Error, Record};
+
+/// A call that came out differently.
+#[derive(Clone, Debug)]
+pub struct Difference {
+    /// Number of the record, from 0 over all sockets.
+    pub index: u64,
+    /// What differs: a field of the socket, the return value, ...
+    pub field: String,
+    /// Its value in the recording.
+    pub recorded: String,
+    /// Its value in the native build.
+    pub native: String,
+    /// The record.
+    pub record: Box<Record>,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Difference { index, field, recorded, native, record } = self;
+        let (flow, number, kind) = (record.flow, record.number, record.call.kind());
+        write!(
+            f,
+            "callback {index} (socket {flow}, its call {number}), {kind}: {field} is {recorded} in \
+             the recording and {native} natively"
+        )
+    }
+}
+
+/// What a replay found.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Calls replayed, by [`Call::kind`].
+    pub calls: BTreeMap<String, u64>,
+    /// Sockets seen.
+    pub flows: u64,
+    /// Gap-free parts of connections: each began with the recorded state, and went on with its own.
+    pub stretches: u64,
+    /// Of these, those that began in the middle of a connection because records were missing.
+    pub gaps: u64,
+    /// ACKs that the calls asked for.
+    pub acks_asked: u64,
+    /// Values that the host gave: readings of the clock, random numbers, results of kernel functions.
+    pub given: u64,
+    /// Calls that could not be compared: they were given more values than a record has room for, or
+    /// are of an operation that the native build does not have.
+    pub unchecked: u64,
+    /// Calls that came out differently.
+    pub differences: u64,
+    /// The first of them.
+    pub first_difference: Option<Difference>,
+}
+
+impl Report {
+    /// Calls replayed.
+    pub fn total(&self) -> u64 {
+        self.calls.values().sum()
+    }
+
+    /// Whether every call that could be compared came out the same.
+    pub fn is_equal(&self) -> bool {
+        self.differences == 0
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{} callbacks of {} sockets in {} gap-free stretches, {} values given, {} ACKs asked \
+             for, {} not comparable, {} differences",
+            self.total(),
+            self.flows,
+            self.stretches,
+            self.given,
+            self.acks_asked,
+            self.unchecked,
+            self.differences
+        )?;
+        for (kind, calls) in &self.calls {
+            writeln!(f, "  {calls:9} {kind}")?;
+        }
+        self.first_difference.as_ref().map_or(Ok(()), |first| writeln!(f, "first: {first}"))
+    }
+}
+
+/// Makes each recorded call on the native build of an algorithm, and compares what it did: the return
+/// value, the ACKs asked for, every field of the socket, the private state, and what each of the
+/// kernel's functions returned and wrote.
+///
+/// The socket's fields, the clock and the random numbers come from the records. The private state does
+/// not: it is carried from call to call, so an error would have to stay hidden for a whole connection.
+#[derive(Debug)]
+pub struct Replay {
+    instance: Instance,
+    hz: u32,
+    /// By socket: the number of its next call, and the private state before it.
+    flows: HashMap<u64, (u64, Option<[u64; 13]>)>,
+    records: u64,
+    report: Report,
+}
+
+impl Replay {
+    /// A replay on `algorithm` of calls recorded at `hz` ticks per second.
+    ///
+    /// # Errors
+    /// [`Error::LargeState`].
+    pub fn new(algorithm: &'static Algorithm, params: Params, hz: u32) -> Result<Replay, Error> {
+        check_state(algorithm)?;
+        let instance = algorithm.instance(params);
+        Ok(Replay { instance, hz, flows: HashMap::new(), records: 0, report: Report::default() })
+    }
+
+    /// Replays one call.
+    pub fn step(&mut self, record: &Record) {
+        let report = &mut self.report;
+        let index = self.records;
+        self.records += 1;
+        *report.calls.entry(record.call.kind()).or_default() += 1;
+        report.acks_asked += record.asked_acks.len() as u64;
+        report.given += u64::from(record.given.count);
+
+        let known = self.flows.get(&record.flow).copied();
+        let mut before = record.before.clone();
+        match known {
+            Some((next, Some(state))) if next == record.number => {
+                // What stands there at init is what the calls before it left, or zeroes.
+                if record.call != Call::Init {
+                    before.icsk_ca_priv = state;
+                }
+            }
+            known => {
+                report.stretches += 1;
+                let expected = known.map_or(0, |(next, _)| next);
+                report.gaps += u64::from(expected != record.number);
+            }
+        }
+        report.flows += u64::from(known.is_none());
+        let next = record.number.wrapping_add(1);
+        if record.given.overflowed() || record.call == Call::SndbufExpand {
+            report.unchecked += 1;
+            self.flows.insert(record.flow, (next, None));
+            return;
+        }
+        let (state, found) = compare(&mut self.instance, record, before, self.hz);
+        if let Some((field, recorded, native)) = found {
+            report.differences += 1;
+            let record = Box::new(record.clone());
+            report.first_difference.get_or_insert(Difference {
+                index,
+                field,
+                recorded,
+                native,
+                record,
+            });
+        }
+        self.flows.insert(record.flow, (next, Some(state)));
+    }
+
+    /// What came of it.
+    pub fn finish(self) -> Report {
+        self.report
+    }
+}
+
+/// Refuses an algorithm whose state is not in the records.
+pub(crate) fn check_state(algorithm: &'static Algorithm) -> Result<(), Error> {
+    if algorithm.state_bytes() as usize > size_of::<[u64; 13]>() {
+        return Err(Error::LargeState { algorithm: algorithm.name() });
+    }
+    Ok(())
+}
+
+/// A field and its two values.
+type Found = (String, String, String);
+
+/// The native private state after the call, and what differs.
+fn compare(
+    instance: &mut Instance,
+    record: &Record,
+    mut sock: TcpSock,
+    hz: u32,
+) -> ([u64; 13], Option<Found>) {
+    let mut host = Host::new(hz, 0);
+    host.jiffies = record.jiffies;
+    let (result, given) = instance.replay(&record.call, &mut sock, &mut host, &record.given);
+    let acks: Vec<_> = host.take_asked_acks().collect();
+    let fallback = host.take_fallback();
+    // Once it has asked for another algorithm, the socket is that one's.
+    let found = if record.fallback.is_some() || fallback.is_some() {
+        differs("fallback", &record.fallback, &fallback)
+    } else {
+        differs("the return value", &record.result, &result)
+            .or_else(|| first_given(record.given.values(), given.values()))
+            .or_else(|| differs("the ACKs asked for", &Acks(&record.asked_acks), &Acks(&acks)))
+            .or_else(|| first_field(&record.after, &sock))
+            .or_else(|| first_state_word(&record.after.icsk_ca_priv, &sock.icsk_ca_priv))
+    };
+    (sock.icsk_ca_priv, found)
+}
+
+fn differs<T: PartialEq + fmt::Debug>(field: &str, recorded: &T, native: &T) -> Option<Found> {
+    (recorded != native).then(|| (field.to_owned(), format!("{recorded:?}"), format!("{native:?}")))
+}
+
+/// Asked ACKs, shown as a person would say them.
+#[derive(PartialEq)]
+struct Acks<'a>(&'a [AskedAck]);
+
+impl fmt::Debug for Acks<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            return f.write_str("none");
+        }
+        for (i, ack) in self.0.iter().enumerate() {
+            let comma = if i == 0 { "" } else { ", " };
+            write!(f, "{comma}ACK {} with ecn_flags {}", ack.rcv_nxt, ack.ecn_flags)?;
+        }
+        Ok(())
+    }
+}
+
+/// The first value given that is not the same in both.
+fn first_given(recorded: &[knee_algo::Given], native: &[knee_algo::Given]) -> Option<Found> {
+    let show =
+        |given: Option<&knee_algo::Given>| given.map_or("none".to_owned(), |g| g.to_string());
+    (0..recorded.len().max(native.len())).find(|i| recorded.get(*i) != native.get(*i)).map(|i| {
+        (format!("value {i} that the host gave"), show(recorded.get(i)), show(native.get(i)))
+    })
+}
+
+/// The first field that is not the same in both. No algorithm may write most of them; what neither
+/// wrote is equal because both calls began with the same.
+fn first_field(recorded: &TcpSock, native: &TcpSock) -> Option<Found> {
+    let both = sock_fields(recorded).into_iter().zip(sock_fields(native));
+    both.into_iter().find_map(|((field, recorded), (_, native))| differs(field, &recorded, &native))
+}
+
+/// The first 32-bit word of the private state that differs, by its place in bytes.
+fn first_state_word(recorded: &[u64; 13], native: &[u64; 13]) -> Option<Found> {
+    let words = |state: &[u64; 13]| -> Vec<u32> {
+        state.iter().flat_map(|word| [*word as u32, (*word >> 32) as u32]).collect()
+    };
+    words(recorded).iter().zip(words(native)).enumerate().find_map(|(i, (recorded, native))| {
+        differs(&format!("private state at byte {}", i * 4), recorded, &native)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use knee_algo::{Given, GivenLog, ack_pending, ca_event, ecn_flags};
+
+    fn at(number: u64, call: Call, before: &TcpSock, after: &TcpSock, result: u32) -> Record {
+        let mut record = Record { number, result, ..Record::new(call, before, after) };
+        record.jiffies = 1000;
+        record
+    }
+
+    fn given(kind: u32, value: u32, sock: &TcpSock) -> GivenLog {
+        let mut log = GivenLog { count: 1, ..GivenLog::default() };
+        log.given[0] =
+            Given { kind, value, snd_cwnd: sock.snd_cwnd, snd_cwnd_cnt: sock.snd_cwnd_cnt };
+        log
+    }
+
+    fn replay(name: &str, records: &[Record]) -> Report {
+        let algorithm = Algorithm::by_name(name).unwrap();
+        let mut replay = Replay::new(algorithm, algorithm.default_params(), 250).unwrap();
+        records.iter().for_each(|record| replay.step(record));
+        replay.finish()
+    }
+
+    /// Reno asks the kernel, whose answer is part of the record.
+    fn reno_ssthresh(number: u64, sock: &TcpSock, result: u32) -> Record {
+        Record { given: given(5, result, sock), ..at(number, Call::Ssthresh, sock, sock, result) }
+    }
+
+    #[test]
+    fn a_wrong_return_value_is_told_with_its_place() {
+        let sock = TcpSock { snd_cwnd: 10, ..TcpSock::default() };
+        let report = replay("reno", &[reno_ssthresh(0, &sock, 5), reno_ssthresh(1, &sock, 6)]);
+        assert_eq!((report.differences, report.stretches, report.given), (1, 1, 2));
+        assert_eq!(
+            report.first_difference.unwrap().to_string(),
+            "callback 1 (socket 1, its call 1), ssthresh: the return value is 6 in the recording \
+             and 5 natively"
+        );
+    }
+
+    #[test]
+    fn a_kernel_function_that_answers_otherwise_than_its_twin_is_found() {
+        let sock = TcpSock { snd_cwnd: 10, ..TcpSock::default() };
+        let record = Record { given: given(5, 6, &sock), ..reno_ssthresh(0, &sock, 5) };
+        let first = replay("reno", &[record]).first_difference.unwrap();
+        assert_eq!(first.recorded, "tcp_reno_ssthresh 6 (cwnd 10, cwnd_cnt 0)");
+        assert_eq!(first.native, "tcp_reno_ssthresh 5 (cwnd 10, cwnd_cnt 0)");
+    }
+
+    #[test]
+    fn private_state_is_carried_from_call_to_call_and_not_taken_from_the_record() {
+        let dctcp = Algorithm::by_name("dctcp").unwrap();
+        let sock = TcpSock { snd_cwnd: 10, ecn_flags: ecn_flags::OK, ..TcpSock::default() };
+        let mut after = sock.clone();
+        dctcp.instance(dctcp.default_params()).init(&mut after, &mut Host::new(250, 0));
+        let init = at(0, Call::Init, &sock, &after, 0);
+        // The recorded alpha is half of what init left, before and after this call.
+        let mut wrong = after.clone();
+        wrong.icsk_ca_priv[1] = 512 << 32;
+        let mut cut = wrong.clone();
+        cut.icsk_ca_priv[3] = 10;
+        let report = replay("dctcp", &[init, at(1, Call::Ssthresh, &wrong, &cut, 8)]);
+        assert_eq!(report.differences, 1);
+        assert_eq!(report.first_difference.unwrap().field, "the return value");
+    }
+
+    #[test]
+    fn a_stretch_behind_a_gap_begins_with_the_recorded_state() {
+        let sock = TcpSock { snd_cwnd: 10, ..TcpSock::default() };
+        let report = replay("reno", &[reno_ssthresh(0, &sock, 5), reno_ssthresh(7, &sock, 5)]);
+        assert_eq!((report.stretches, report.gaps, report.differences), (2, 1, 0));
+    }
+
+    #[test]
+    fn a_clock_that_ticks_during_a_call_reads_as_it_did() {
+        let cubic = Algorithm::by_name("cubic").unwrap();
+        let sock =
+            TcpSock { snd_cwnd: 10, snd_ssthresh: 5, is_cwnd_limited: 1, ..TcpSock::default() };
+        let call = Call::CongAvoid { ack: 0, acked: 1 };
+        for (read, said, differences) in [(1000, 1000, 0), (1001, 1001, 0), (1002, 1001, 1)] {
+            let mut after = sock.clone();
+            let mut host = Host::new(250, 0);
+            host.jiffies = read;
+            let (_, mut given) = cubic.instance(cubic.default_params()).replay(
+                &call,
+                &mut after,
+                &mut host,
+                &GivenLog::default(),
+            );
+            assert_eq!((given.given[0].kind, given.given[0].value), (Given::JIFFIES, read));
+            given.given[0].value = said;
+            let record = Record { given, ..at(0, call, &sock, &after, 0) };
+            assert_eq!(replay("cubic", &[record]).differences, differences);
+        }
+    }
+
+    #[test]
+    fn a_call_whose_values_found_no_room_is_not_compared_and_ends_the_stretch() {
+        let sock = TcpSock { snd_cwnd: 10, ..TcpSock::default() };
+        let mut full = reno_ssthresh(1, &sock, 77);
+        full.given.count = 17;
+        let report =
+            replay("reno", &[reno_ssthresh(0, &sock, 5), full, reno_ssthresh(2, &sock, 5)]);
+        assert_eq!((report.unchecked, report.differences), (1, 0));
+        assert_eq!((report.stretches, report.gaps), (2, 0));
+    }
+
+    /// As a 6.18 kernel did: CE on a segment out of order, while a delayed ACK is owed for one that
+    /// was in order. The ACK that is asked for then covers all there is, and ends the delayed ACK.
+    #[test]
+    fn an_ack_that_leaves_nothing_owed_ends_the_delayed_ack() {
+        let mut before = TcpSock {
+            snd_cwnd: 10,
+            rcv_nxt: 1449,
+            ecn_flags: ecn_flags::OK,
+            icsk_ack_pending: ack_pending::SCHED | ack_pending::TIMER,
+            ..TcpSock::default()
+        };
+        // prior_rcv_nxt is the third word.
+        before.icsk_ca_priv[1] = 1449;
+        let mut after = before.clone();
+        after.ecn_flags |= ecn_flags::DEMAND_CWR;
+        after.icsk_ack_pending = ack_pending::NOW;
+        // ce_state is the sixth.
+        after.icsk_ca_priv[2] = 1 << 32;
+        let call = Call::CwndEvent { event: ca_event::ECN_IS_CE };
+        let mut special = at(0, call, &before, &after, 0);
+        special.asked_acks = vec![AskedAck { rcv_nxt: 1449, ecn_flags: ecn_flags::OK }];
+        assert!(replay("dctcp", &[special]).is_equal());
+    }
+}
