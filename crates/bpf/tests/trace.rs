@@ -209,7 +209,8 @@ fn recording_goes_on_and_off_under_load() {
             "{name}: {connections} connections, {callbacks} callbacks in {stretches} stretches, \
              {lost} lost, no difference"
         );
-        assert!(connections > 1000 && callbacks > 10_000, "{connections}, {callbacks}");
+        // Also where the processor is emulated.
+        assert!(connections > 1000 && callbacks > 1000, "{connections}, {callbacks}");
     }
 }
 
