@@ -35,7 +35,7 @@ check: setup style test-everyday fidelity-quick  ## the everyday suite, about a 
 
 test: setup style-all doc-all fidelity fuzz test-all  ## everything, the running kernel included where it can be
 
-test-kernels: setup  ## the kernel side on other kernels, in qemu: about three minutes once fetched and built
+test-kernels: setup  ## the kernel side on other kernels, in qemu: about ten minutes
 	@scripts/test-kernels
 
 fidelity:  ## rerun the reference cases of the real Linux stack and compare

@@ -150,7 +150,7 @@ impl KernelApi {
         unless(
             self.links,
             "struct_ops links",
-            "an algorithm is registered by its map: no live update under the same name",
+            "no trials (--confirm-within), and no live update under the same name",
             (6, 4),
         );
         unless(

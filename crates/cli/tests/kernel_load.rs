@@ -20,6 +20,12 @@ fn sandbox() -> Option<Sandbox> {
     knee_testbed::kernel_is_ready().then(|| Sandbox::new(env!("CARGO_BIN_EXE_knee")))
 }
 
+/// For what takes links: trials and live updates. Kernels before 6.4 have neither, and
+/// `what_links_are_for_is_refused_without_them` holds.
+fn sandbox_with_links() -> Option<Sandbox> {
+    sandbox().filter(|_| knee_bpf::KernelApi::running().links)
+}
+
 fn default_of(namespace: &Namespace) -> String {
     let file = "/proc/sys/net/ipv4/tcp_congestion_control";
     namespace.run(move || fs::read_to_string(file).unwrap().trim().to_owned())
@@ -66,7 +72,7 @@ fn load_registers_and_unload_leaves_nothing() {
 
 #[test]
 fn loading_again_changes_nothing_or_updates() {
-    let Some(host) = sandbox() else { return };
+    let Some(host) = sandbox_with_links() else { return };
     let name = host.name('c');
     host.knee(&format!("load cubic --as {name}")).done();
     let again = host.knee(&format!("load cubic --as {name}")).done();
@@ -148,7 +154,7 @@ fn an_algorithm_that_needs_ecn_is_no_default_without_being_asked_twice() {
 
 #[test]
 fn a_trial_that_nobody_confirms_leaves_nothing() {
-    let Some(host) = sandbox() else { return };
+    let Some(host) = sandbox_with_links() else { return };
     let before = host.files();
     let name = host.name('d');
     let trial = host.start(&format!("load dctcp --as {name} --confirm-within 400ms"));
@@ -163,7 +169,7 @@ fn a_trial_that_nobody_confirms_leaves_nothing() {
 
 #[test]
 fn a_trial_that_is_killed_leaves_nothing() {
-    let Some(host) = sandbox() else { return };
+    let Some(host) = sandbox_with_links() else { return };
     let name = host.name('d');
     for signal in [libc::SIGKILL, libc::SIGHUP, libc::SIGINT, libc::SIGTERM] {
         let trial = host.start(&format!("load dctcp --as {name} --confirm-within 60s"));
@@ -180,7 +186,7 @@ fn a_trial_that_is_killed_leaves_nothing() {
 
 #[test]
 fn confirm_makes_a_trial_permanent() {
-    let Some(host) = sandbox() else { return };
+    let Some(host) = sandbox_with_links() else { return };
     let name = host.name('c');
     let before = default_of(&host.namespace);
     let cgroup = Cgroup::new();
@@ -207,7 +213,7 @@ fn chosen_by_new(host: &Sandbox) -> (String, String) {
 
 #[test]
 fn a_trial_gives_it_to_a_cgroup_until_it_ends() {
-    let Some(host) = sandbox() else { return };
+    let Some(host) = sandbox_with_links() else { return };
     let name = host.name('d');
     let cgroup = Cgroup::new();
     cgroup.take(&host.namespace);
@@ -263,7 +269,7 @@ fn a_cgroup_has_it_until_it_is_unloaded() {
 
 #[test]
 fn status_shows_who_uses_it_and_who_fell_back() {
-    let Some(host) = sandbox() else { return };
+    let Some(host) = sandbox_with_links() else { return };
     let name = host.name('d');
     let old_listener = host.namespace.run(|| TcpListener::bind("127.0.0.1:0").unwrap());
     let address = old_listener.local_addr().unwrap();
@@ -302,7 +308,7 @@ fn status_shows_who_uses_it_and_who_fell_back() {
 
 #[test]
 fn unload_ends_a_trial() {
-    let Some(host) = sandbox() else { return };
+    let Some(host) = sandbox_with_links() else { return };
     let name = host.name('d');
     let trial = host.start(&format!("load dctcp --as {name} --confirm-within 60s"));
     let again = host.knee(&format!("load cubic --as {name}")).refused();
@@ -370,7 +376,7 @@ fn a_load_killed_at_any_moment_can_be_undone() {
 
 #[test]
 fn a_confirm_killed_at_any_moment_can_be_undone() {
-    let Some(host) = sandbox() else { return };
+    let Some(host) = sandbox_with_links() else { return };
     let before = host.files();
     let old_default = default_of(&host.namespace);
     let name = host.name('c');
@@ -485,5 +491,20 @@ fn what_a_policy_names_is_not_unloaded_under_it() {
     assert!(refused.contains("knee policy clear"), "{refused}");
     assert!(available().contains(&name));
     host.knee("policy clear").done();
+    host.knee(&format!("unload {name}")).done();
+}
+
+#[test]
+fn what_links_are_for_is_refused_without_them() {
+    let Some(host) = sandbox().filter(|_| !knee_bpf::KernelApi::running().links) else { return };
+    let name = host.name('c');
+    let trial = host.knee(&format!("load cubic --as {name} --confirm-within 60s")).refused();
+    assert!(trial.contains("a trial that ends with its process, which takes Linux 6.4"), "{trial}");
+    host.knee(&format!("load cubic --as {name}")).done();
+    let update = host.knee(&format!("load cubic --as {name} --set beta=800")).refused();
+    assert!(
+        update.contains("a live update under the same name, which takes Linux 6.4"),
+        "{update}"
+    );
     host.knee(&format!("unload {name}")).done();
 }
