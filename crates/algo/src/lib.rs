@@ -89,6 +89,22 @@ pub mod ack_pending {
     pub const NOW: u8 = 16;
 }
 
+/// The operations of `struct tcp_congestion_ops`, in the order in which the contract declares them.
+pub const OPERATIONS: [&str; 12] = [
+    "ssthresh",
+    "cong_avoid",
+    "set_state",
+    "cwnd_event",
+    "in_ack_event",
+    "pkts_acked",
+    "min_tso_segs",
+    "cong_control",
+    "undo_cwnd",
+    "sndbuf_expand",
+    "init",
+    "release",
+];
+
 /// Bytes of private state that a socket has room for.
 const PRIVATE_AREA_BYTES: u32 = 104;
 

@@ -1,25 +1,11 @@
 //! The table of operations of an object that is open and not loaded yet: its name, which program is
 //! which operation, and what takes their place in this kernel.
 
+use knee_algo::OPERATIONS;
 use libbpf_rs::{AsRawLibbpf as _, MapType, OpenMapMut, OpenObject};
 
 use crate::{Embedded, Error, KernelApi};
 
-/// The operations, in the order in which `struct tcp_congestion_ops` of bpf.h begins.
-const OPERATIONS: [&str; 12] = [
-    "ssthresh",
-    "cong_avoid",
-    "set_state",
-    "cwnd_event",
-    "in_ack_event",
-    "pkts_acked",
-    "min_tso_segs",
-    "cong_control",
-    "undo_cwnd",
-    "sndbuf_expand",
-    "init",
-    "release",
-];
 const POINTER_BYTES: usize = size_of::<u64>();
 /// Where the name lies: behind the operations.
 const NAME_OFFSET: usize = OPERATIONS.len() * POINTER_BYTES;

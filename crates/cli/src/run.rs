@@ -36,7 +36,7 @@ pub(crate) struct Args {
     /// Directory for the results [default: results/NAME, numbered if it is there]
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
-    /// Record every call of the algorithm of a [[traffic]] entry of this name, in the first run of each
+    /// Record every call of the algorithm of a `[[traffic]]` entry of this name, in the first run of each
     /// row, for knee replay: ENTRY-run-N.flight beside the results.
     #[arg(long, value_name = "ENTRY")]
     trace: Option<String>,

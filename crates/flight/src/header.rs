@@ -1,9 +1,9 @@
 //! What a recording says of itself: lines of text, so that a person can read them.
 
-use knee_algo::{Algorithm, Given, Params};
+use knee_algo::{Algorithm, Given, OPERATIONS, Params};
 
 use crate::Error;
-use crate::record::{ACK_SAMPLE_FIELDS, OPERATIONS, RATE_SAMPLE_FIELDS, SOCK_FIELDS};
+use crate::record::{ACK_SAMPLE_FIELDS, RATE_SAMPLE_FIELDS, SOCK_FIELDS};
 
 /// The version of the format that this library writes and reads.
 pub(crate) const VERSION: u32 = 1;
@@ -141,7 +141,7 @@ impl Header {
 fn layout() -> Vec<String> {
     let line = |what: &str, names: &[&str]| format!("layout {what} {}", names.join(" "));
     vec![
-        line("operations", OPERATIONS),
+        line("operations", &OPERATIONS),
         line("ack_sample", ACK_SAMPLE_FIELDS),
         line("rate_sample", RATE_SAMPLE_FIELDS),
         line("given", &Given::KINDS[1..]),

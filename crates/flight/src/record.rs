@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use knee_algo::{AckSample, AskedAck, Call, Given, GivenLog, RateSample, TcpSock};
+use knee_algo::{AckSample, AskedAck, Call, Given, GivenLog, OPERATIONS, RateSample, TcpSock};
 
 use crate::bytes::{Bytes, put, put_signed, put_text};
 
@@ -88,22 +88,6 @@ macro_rules! define_sock {
 }
 
 with_sock_fields!(define_sock);
-
-/// Names of the operations, by the numbers that stand for them in a file.
-pub(crate) const OPERATIONS: &[&str] = &[
-    "ssthresh",
-    "cong_avoid",
-    "set_state",
-    "cwnd_event",
-    "in_ack_event",
-    "pkts_acked",
-    "min_tso_segs",
-    "cong_control",
-    "undo_cwnd",
-    "sndbuf_expand",
-    "init",
-    "release",
-];
 
 /// Names of the fields of the two samples, in the order in which they are written.
 pub(crate) const ACK_SAMPLE_FIELDS: &[&str] = &["pkts_acked", "rtt_us", "in_flight"];
