@@ -167,7 +167,11 @@ fn rights() -> Vec<Finding> {
 fn lockdown() -> Finding {
     let mode = lockdown_mode().unwrap_or_else(|| "none".to_owned());
     let ok = mode != "confidentiality";
-    let so = if ok { "" } else { ": BPF cannot read the kernel's memory, so no migrate" };
+    let so = if ok {
+        ""
+    } else {
+        ": BPF cannot read the kernel's memory, so no status, top and migrate"
+    };
     Finding::check("lockdown", ok, mode + so, LOCKDOWN_REMEDY)
 }
 
