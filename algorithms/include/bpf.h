@@ -342,17 +342,25 @@ static __always_inline void cc_send_ack(struct sock *sk, u32 rcv_nxt)
 static const volatile char cc_fallback_name[16] SEC(".rodata.fallback") = "";
 static u64 cc_fallbacks SEC(".data.fallbacks") = 0;
 
-/* Leave this algorithm for another for the life of the connection, and stop sending ECT. */
+/*
+ * Leave this algorithm for another for the life of the connection, and stop sending ECT. Whoever the
+ * loader named may be gone by now: then the algorithm's own choice, and what every kernel has.
+ */
 static __always_inline void cc_fallback(struct sock *sk, const char *name)
 {
+	long refused = 1;
+
 	cc_record_fallback(sk, name);
-	__sync_fetch_and_add(&cc_fallbacks, 1);
 	if (cc_fallback_name[0])
-		bpf_setsockopt(sk, SOL_TCP, TCP_CONGESTION, (void *)cc_fallback_name,
-			       sizeof(cc_fallback_name));
-	else
-		bpf_setsockopt(sk, SOL_TCP, TCP_CONGESTION, (void *)name,
-			       __builtin_strlen(name) + 1);
+		refused = bpf_setsockopt(sk, SOL_TCP, TCP_CONGESTION, (void *)cc_fallback_name,
+					 sizeof(cc_fallback_name));
+	if (refused)
+		refused = bpf_setsockopt(sk, SOL_TCP, TCP_CONGESTION, (void *)name,
+					 __builtin_strlen(name) + 1);
+	if (refused)
+		refused = bpf_setsockopt(sk, SOL_TCP, TCP_CONGESTION, "reno", sizeof("reno"));
+	if (!refused)
+		__sync_fetch_and_add(&cc_fallbacks, 1);
 }
 
 #define TCP_CLOSE	7

@@ -73,6 +73,23 @@ pub enum Error {
         /// A process holds it on trial.
         on_trial: bool,
     },
+    /// Another algorithm is loaded under this name.
+    OtherAlgorithm {
+        /// The name.
+        name: String,
+        /// The algorithm.
+        algorithm: String,
+    },
+    /// An algorithm that needs ECN would be given to connections that may leave the data center.
+    MeetsInternet {
+        /// The algorithm.
+        algorithm: String,
+    },
+    /// A command that worked on this name was cut short.
+    CutShort {
+        /// The name.
+        name: String,
+    },
     /// Nothing of this name was loaded by knee.
     NotLoaded {
         /// The name.
@@ -97,6 +114,11 @@ pub enum Error {
     },
     /// No BPF file system is mounted.
     NoBpffs,
+    /// What was named as the BPF file system is none.
+    NotBpffs {
+        /// The directory.
+        path: PathBuf,
+    },
     /// Something cannot be pinned, or what is pinned cannot be opened.
     Pin {
         /// Where.
@@ -233,6 +255,20 @@ impl fmt::Display for Error {
                 "an algorithm named \"{name}\" is registered already, and not by knee load: choose \
                  another name with --as"
             ),
+            Error::OtherAlgorithm { name, algorithm } => write!(
+                f,
+                "\"{name}\" is {algorithm}: choose another name with --as, or knee unload {name} first"
+            ),
+            Error::MeetsInternet { algorithm } => write!(
+                f,
+                "--default and --cgroup give {algorithm} to connections that leave the data center, too, \
+                 where its marks mean something else (RFC 8257, section 5): knee policy apply gives it \
+                 to some prefixes only, --i-know does it all the same"
+            ),
+            Error::CutShort { name } => write!(
+                f,
+                "a command that loaded or unloaded \"{name}\" was cut short: knee unload {name} first"
+            ),
             Error::NotLoaded { name, registered: true } => {
                 write!(
                     f,
@@ -244,8 +280,8 @@ impl fmt::Display for Error {
             }
             Error::StillRegistered { name } => write!(
                 f,
-                "\"{name}\" is still registered after its pin was removed: another process holds \
-                 a link to it (bpftool link show, lsof)"
+                "\"{name}\" is still registered, though nothing that knee knows of keeps it: another \
+                 process or another BPF file system holds a link to it (bpftool link show)"
             ),
             Error::NoTrial { name: Some(name) } => {
                 write!(f, "there is no trial of \"{name}\" (any more): see knee status")
@@ -258,6 +294,11 @@ impl fmt::Display for Error {
             }
             Error::NoBpffs => f.write_str(
                 "no BPF file system is mounted to keep it in: mount -t bpf bpf /sys/fs/bpf",
+            ),
+            Error::NotBpffs { path } => write!(
+                f,
+                "KNEE_BPFFS: {} is not a BPF file system: mount -t bpf bpf DIRECTORY",
+                path.display()
             ),
             Error::Pin { path, source } => write!(f, "{}: {source}", path.display()),
             Error::Locked { path } => write!(

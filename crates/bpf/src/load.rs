@@ -19,7 +19,7 @@ use crate::{Embedded, Error, KernelApi, Rights, base_rtt, doctor};
 /// The section, and so the map, that holds the parameters and nothing else (bpf.h).
 pub(crate) const PARAMS_MAP: &str = ".rodata.params";
 /// The section that holds the name of the fallback and nothing else (bpf.h).
-const FALLBACK_MAP: &str = ".rodata.fallback";
+pub(crate) const FALLBACK_MAP: &str = ".rodata.fallback";
 /// The section that counts connections handed to it and holds nothing else (bpf.h).
 pub(crate) const FALLBACKS_MAP: &str = ".data.fallbacks";
 

@@ -2,15 +2,19 @@
 
 use std::fs;
 use std::io::{self, ErrorKind};
+use std::os::fd::AsRawFd as _;
 use std::path::Path;
 
 use knee_netns::Found;
+use rustix::net::{AddressFamily, SocketType};
 
 use super::journal::Journal;
 use crate::Error;
 
 const DEFAULT: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 const ALLOWED: &str = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
+/// From the kernel's user API.
+const SO_NETNS_COOKIE: libc::c_int = 71;
 const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
 
 /// The default of the namespace that this thread is in.
@@ -33,8 +37,9 @@ pub(super) fn default_of(namespace: &Found) -> Result<String, Error> {
     namespace.run(|| read(DEFAULT)).unwrap_or_else(entering_failed)
 }
 
-/// Sets it. An algorithm that is not for everybody may be the default of the host's own namespace
-/// only, so it is made everybody's for a moment; the journal knows until that is undone.
+/// Sets it, and nothing else. What becomes a default the kernel puts on the list of algorithms that
+/// everybody may choose; and only what is on that list may be the default of a namespace that is not
+/// the host's own. So what was not on it is put there, and taken off again; the journal knows meanwhile.
 pub(super) fn set_default(
     namespace: &Found,
     algorithm: &str,
@@ -42,18 +47,20 @@ pub(super) fn set_default(
     run_dir: &Path,
 ) -> Result<(), Error> {
     let set = || namespace.run(|| write(DEFAULT, algorithm)).unwrap_or_else(entering_failed);
-    match set() {
+    let before = read(ALLOWED)?;
+    if before.split_whitespace().any(|allowed| allowed == algorithm) {
+        return set();
+    }
+    journal.allowed_before = Some(before.clone());
+    journal.write(run_dir)?;
+    let outcome = match set() {
         Err(Error::File { source, .. }) if source.kind() == ErrorKind::PermissionDenied => {
-            let before = read(ALLOWED)?;
-            journal.allowed_before = Some(before.clone());
-            journal.write(run_dir)?;
-            let allowed = write_allowed(&format!("{before} {algorithm}"));
-            let outcome = allowed.and_then(|()| set());
-            restore_allowed(journal, run_dir)?;
-            outcome
+            write_allowed(&format!("{before} {algorithm}")).and_then(|()| set())
         }
         outcome => outcome,
-    }
+    };
+    restore_allowed(journal, run_dir)?;
+    outcome
 }
 
 /// Undoes what [`set_default`] did for a moment, also after a crash in that moment.
@@ -67,6 +74,33 @@ pub(super) fn restore_allowed(journal: &mut Journal, run_dir: &Path) -> Result<(
         journal.write(run_dir)?;
     }
     Ok(())
+}
+
+/// Tells a namespace from all others since the kernel was booted, also to programs.
+pub(super) fn cookie_of(namespace: &Found) -> Result<u64, Error> {
+    namespace.run(netns_cookie).unwrap_or_else(entering_failed)
+}
+
+fn netns_cookie() -> Result<u64, Error> {
+    let failed = |source| Error::Read { what: "the network namespace's cookie", source };
+    // It takes a socket, and no address.
+    let socket = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None);
+    let socket = socket.map_err(|errno| failed(errno.into()))?;
+    let (mut cookie, mut len) = (0_u64, size_of::<u64>() as libc::socklen_t);
+    // SAFETY: the pointers are to a number and to its length.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            SO_NETNS_COOKIE,
+            (&raw mut cookie).cast(),
+            &raw mut len,
+        )
+    };
+    match result {
+        0 => Ok(cookie),
+        _ => Err(failed(io::Error::last_os_error())),
+    }
 }
 
 /// The list is one for all namespaces and can be written in the host's own only.

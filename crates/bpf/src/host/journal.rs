@@ -4,7 +4,6 @@ use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use knee_netns::Id;
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
@@ -41,18 +40,10 @@ pub struct Entry {
 /// What a namespace's default was.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OldDefault {
-    /// Device of the namespace's file.
-    pub netns_device: u64,
-    /// Its inode.
-    pub netns_inode: u64,
+    /// Tells the namespace from all others since the kernel was booted (`SO_NETNS_COOKIE`).
+    pub netns_cookie: u64,
     /// The algorithm.
     pub algorithm: String,
-}
-
-impl OldDefault {
-    pub(super) fn is_of(&self, id: Id) -> bool {
-        (self.netns_device, self.netns_inode) == (id.device, id.inode)
-    }
 }
 
 /// All entries, by name.
@@ -106,8 +97,8 @@ impl Journal {
     pub(super) fn forget_default(&mut self, gone: &Entry) {
         let others = self.entries.iter_mut().flat_map(|entry| &mut entry.defaults);
         for old in others.filter(|old| old.algorithm == gone.name) {
-            let id = Id { device: old.netns_device, inode: old.netns_inode };
-            let before = gone.defaults.iter().find(|before| before.is_of(id));
+            let before =
+                gone.defaults.iter().find(|before| before.netns_cookie == old.netns_cookie);
             old.algorithm =
                 before.map_or_else(|| LAST_RESORT.to_owned(), |before| before.algorithm.clone());
         }

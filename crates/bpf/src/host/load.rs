@@ -8,11 +8,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use knee_algo::{Algorithm, Params};
 use libbpf_rs::Link;
 
-use super::defaults::{available_algorithms, default_algorithm, restore_allowed, set_default};
+use super::defaults::{
+    available_algorithms, cookie_of, default_algorithm, default_of, restore_allowed, set_default,
+};
 use super::journal::{Entry, Journal, LAST_RESORT, OldDefault};
 use super::{Host, check_rights, make_dir, mount_point};
 use crate::load::{Prepared, check_name};
-use crate::policy::{Policy, Rule, Scope};
+use crate::policy::{self, Policy, Rule, Scope};
 use crate::{Embedded, Error, KernelApi};
 
 /// The parameter by which a person says whom connections without ECN go to.
@@ -32,8 +34,11 @@ pub struct Request {
     pub fallback_chosen: bool,
     /// Make it the default of the namespace of this thread.
     pub default: bool,
-    /// The cgroup whose connections are to be given it.
+    /// The cgroup whose connections are to be given it; `None`: as it was.
     pub cgroup: Option<PathBuf>,
+    /// Somebody knows what it means to give an algorithm that needs ECN to connections that may leave
+    /// the data center.
+    pub i_know: bool,
 }
 
 /// What loading came to.
@@ -59,11 +64,16 @@ impl Host {
         check_name(&request.name)?;
         let embedded = Embedded::by_name(request.algorithm.name())?;
         self.pins()?;
-        request.cgroup.as_deref().map_or(Ok(()), check_cgroup)?;
+        request.check()?;
         let _lock = self.lock()?;
         let mut journal = Journal::read(&self.run_dir)?;
         restore_allowed(&mut journal, &self.run_dir)?;
         let before = journal.entry(&request.name).cloned();
+        if let Some(before) = before.iter().find(|one| one.algorithm != request.algorithm.name()) {
+            let (name, algorithm) = (before.name.clone(), before.algorithm.clone());
+            return Err(Error::OtherAlgorithm { name, algorithm });
+        }
+        self.check_cgroup_is_free(request, &journal)?;
         let mut entry = self.new_entry(request, embedded, &journal)?;
         let pinned = self.link_path(&request.name)?.exists();
         let registered = available_algorithms()?.contains(&request.name);
@@ -71,7 +81,8 @@ impl Host {
             _ if registered && !pinned => {
                 return Err(self.name_taken(&request.name));
             }
-            Some(before) if pinned && before.is_same_program(&entry) => {
+            // One that is not complete may or may not have come to its program.
+            Some(before) if pinned && before.complete && before.is_same_program(&entry) => {
                 entry.loaded_at_unix_s = before.loaded_at_unix_s;
                 Done::Already
             }
@@ -84,21 +95,38 @@ impl Host {
             Done::Updated => self.update(request, embedded, &entry),
             Done::Loaded => self.register(request, embedded, &entry),
         };
+        if let (Err(_), Some(before)) = (&outcome, &before) {
+            // Nothing was changed.
+            journal.put(&self.run_dir, before.clone())?;
+            return outcome.map(|()| (done, entry));
+        }
         let here = knee_netns::current().map_err(proc)?;
         let outcome = outcome
+            .and_then(|()| self.renew_defaults(done, &mut journal, &entry.name))
             .and_then(|()| self.select(&mut journal, &mut entry, request.default.then_some(&here)));
         match (outcome, before) {
             (Ok(()), _) => Ok((done, entry)),
-            (Err(error), Some(before)) => {
-                journal.put(&self.run_dir, before)?;
-                Err(error)
-            }
+            // The entry stays as not complete: the next load or unload goes on from there.
+            (Err(error), Some(_)) => Err(error),
             (Err(error), None) => {
                 self.undo(&mut journal, &request.name)?;
                 journal.remove(&self.run_dir, &request.name)?;
                 Err(error)
             }
         }
+    }
+
+    /// A default goes on naming the program that was registered when it was set, so it is set again.
+    fn renew_defaults(&self, done: Done, journal: &mut Journal, name: &str) -> Result<(), Error> {
+        if done != Done::Updated {
+            return Ok(());
+        }
+        for namespace in knee_netns::all().map_err(proc)? {
+            if default_of(&namespace)? == name {
+                set_default(&namespace, name, journal, &self.run_dir)?;
+            }
+        }
+        Ok(())
     }
 
     /// What follows registration: sockets get it as asked, and the journal its last word.
@@ -108,7 +136,9 @@ impl Host {
         entry: &mut Entry,
         default_of: Option<&knee_netns::Found>,
     ) -> Result<(), Error> {
-        self.give_to_cgroup(&entry.name, entry.cgroup.as_deref())?;
+        if let Some(cgroup) = &entry.cgroup {
+            self.give_to_cgroup(&entry.name, cgroup)?;
+        }
         if let Some(namespace) = default_of {
             self.make_default(journal, entry, namespace)?;
         }
@@ -117,15 +147,42 @@ impl Host {
     }
 
     /// Gives it to the sockets of this cgroup and no other.
-    fn give_to_cgroup(&self, name: &str, cgroup: Option<&Path>) -> Result<(), Error> {
+    fn give_to_cgroup(&self, name: &str, cgroup: &Path) -> Result<(), Error> {
         let path = self.cgroup_link_path(name)?;
-        // One that is there already was for another cgroup, or is what a crash left.
+        let there = self.policy_of(name);
+        if there.is_some_and(|there| there.cgroup.as_deref() == Some(cgroup)) {
+            return Ok(());
+        }
+        let policy = Policy::attach(&[Rule::everything(name)], cgroup, Scope::default())?;
+        // One that is there was for another cgroup, or for one that was removed.
         if path.exists() {
             fs::remove_file(&path).map_err(|source| Error::File { path: path.clone(), source })?;
         }
-        let Some(cgroup) = cgroup else { return Ok(()) };
-        let policy = Policy::attach(&[Rule::everything(name)], cgroup, Scope::default())?;
         self.pin(&path, |path| policy.pin(path))
+    }
+
+    /// Of two on one cgroup only the older one would have a say.
+    pub(super) fn check_cgroup_is_free(
+        &self,
+        request: &Request,
+        journal: &Journal,
+    ) -> Result<(), Error> {
+        let Some(cgroup) = &request.cgroup else { return Ok(()) };
+        let mut others = journal.entries.iter().filter(|entry| entry.name != request.name);
+        let taken = |by: String| Error::Policy {
+            what: format!(
+                "{} is given {by} already: of two only the older one acts",
+                cgroup.display()
+            ),
+        };
+        if let Some(other) = others.find(|other| other.cgroup.as_ref() == Some(cgroup)) {
+            return Err(taken(format!("\"{}\" (knee unload {})", other.name, other.name)));
+        }
+        let mut policies = policy::show(self)?.into_iter();
+        match policies.any(|policy| policy.cgroup.as_ref() == Some(cgroup)) {
+            true => Err(taken("its algorithms by a policy (knee policy show)".to_owned())),
+            false => Ok(()),
+        }
     }
 
     /// What will be written down of it, as not complete.
@@ -154,18 +211,18 @@ impl Host {
             object: object.finish(),
             complete: false,
             defaults: before.map_or_else(Vec::new, |before| before.defaults.clone()),
-            cgroup: request.cgroup.clone(),
+            cgroup: request.cgroup.clone().or_else(|| before.and_then(|b| b.cgroup.clone())),
         })
     }
 
     /// The default of this namespace, or what it was before knee replaced it.
     fn hosts_own_default(&self, journal: &Journal) -> Result<String, Error> {
-        let id = knee_netns::current().map_err(proc)?.id();
+        let here = cookie_of(&knee_netns::current().map_err(proc)?)?;
         let mut name = default_algorithm()?;
         // One step for each algorithm of ours that replaced another one of ours.
         for _ in 0..journal.entries.len() {
             let Some(entry) = journal.entry(&name) else { break };
-            match entry.defaults.iter().find(|old| old.is_of(id)) {
+            match entry.defaults.iter().find(|old| old.netns_cookie == here) {
                 Some(old) => name.clone_from(&old.algorithm),
                 None => {
                     return Ok(entry.fallback.clone().unwrap_or_else(|| LAST_RESORT.to_owned()));
@@ -220,17 +277,13 @@ impl Host {
         entry: &mut Entry,
         namespace: &knee_netns::Found,
     ) -> Result<(), Error> {
-        let id = namespace.id();
-        let old = super::defaults::default_of(namespace)?;
+        let netns_cookie = cookie_of(namespace)?;
+        let old = default_of(namespace)?;
         if old == entry.name {
             return Ok(());
         }
-        entry.defaults.retain(|old| !old.is_of(id));
-        entry.defaults.push(OldDefault {
-            netns_device: id.device,
-            netns_inode: id.inode,
-            algorithm: old,
-        });
+        entry.defaults.retain(|old| old.netns_cookie != netns_cookie);
+        entry.defaults.push(OldDefault { netns_cookie, algorithm: old });
         journal.put(&self.run_dir, entry.clone())?;
         set_default(namespace, &entry.name, journal, &self.run_dir)
     }
@@ -238,6 +291,18 @@ impl Host {
     pub(super) fn name_taken(&self, name: &str) -> Error {
         let on_trial = self.trials().iter().any(|trial| trial.entry.name == name);
         Error::NameTaken { name: name.to_owned(), on_trial }
+    }
+}
+
+impl Request {
+    /// Refuses what can be refused by itself.
+    pub(super) fn check(&self) -> Result<(), Error> {
+        self.cgroup.as_deref().map_or(Ok(()), check_cgroup)?;
+        let given = self.default || self.cgroup.is_some();
+        if given && self.algorithm.needs_ecn() && !self.i_know {
+            return Err(Error::MeetsInternet { algorithm: self.algorithm.name().to_owned() });
+        }
+        Ok(())
     }
 }
 

@@ -12,13 +12,13 @@ mod status;
 mod trial;
 mod unload;
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, flock, statfs};
 use rustix::io::Errno;
 
 pub use defaults::{available_algorithms, default_algorithm};
@@ -27,7 +27,7 @@ pub(crate) use load::check_cgroup;
 pub use load::{Done, Request};
 pub use status::{InUse, Origin, Status};
 pub use trial::{Ended, Note, Trial, TrialRequest};
-pub use unload::Unloaded;
+pub use unload::{Left, Unloaded};
 
 use crate::{Error, Rights};
 use journal::Journal;
@@ -42,6 +42,11 @@ const RUN_DIR: &str = "/run/knee";
 const PINS_DIR: &str = "knee";
 /// How long a command waits for another one to finish.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long a directory may come and go under a command's hands, before it is another error.
+const GONE_WITHIN: Duration = Duration::from_secs(1);
+/// What `statfs` says of a BPF file system (the kernel's magic.h).
+const BPF_FS_MAGIC: u64 = 0xcafe_4a11;
 
 /// Where knee keeps track of what it changes.
 pub struct Host {
@@ -59,6 +64,7 @@ impl Drop for Lock {
     /// Removes what holds nothing any more: the journal, and the directory with the lock itself,
     /// which others that wait for it notice.
     fn drop(&mut self) {
+        trial::remove_dead_notes(&self.run_dir);
         if trial::notes(&self.run_dir).is_empty() && Journal::remove_if_empty(&self.run_dir) {
             let _ = fs::remove_dir(trial::dir(&self.run_dir));
             let _ = fs::remove_file(self.run_dir.join("lock"));
@@ -88,9 +94,11 @@ impl Host {
     /// Where an algorithm's link is pinned.
     ///
     /// # Errors
-    /// [`Error::NoBpffs`].
+    /// [`Error::NoBpffs`] and [`Error::NotBpffs`].
     pub fn pins(&self) -> Result<PathBuf, Error> {
-        Ok(self.bpffs.as_ref().ok_or(Error::NoBpffs)?.join(PINS_DIR))
+        let root = self.bpffs.as_ref().ok_or(Error::NoBpffs)?;
+        let is_bpffs = statfs(root).is_ok_and(|about| about.f_type as u64 == BPF_FS_MAGIC);
+        is_bpffs.then(|| root.join(PINS_DIR)).ok_or_else(|| Error::NotBpffs { path: root.clone() })
     }
 
     /// Names that have pins, whether or not the journal knows them.
@@ -127,7 +135,10 @@ impl Host {
             let file = match open_lock(&self.run_dir, &path) {
                 Ok(file) => file,
                 // Whoever had the lock has removed the directory meanwhile.
-                Err(error) if is_gone(&error) && started.elapsed() < patience => continue,
+                Err(error) if is_gone(&error) && started.elapsed() < GONE_WITHIN => {
+                    std::thread::sleep(Duration::from_millis(1));
+                    continue;
+                }
                 Err(error) => return Err(failed(error)),
             };
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -147,7 +158,7 @@ impl Host {
 }
 
 fn open_lock(run_dir: &Path, path: &Path) -> io::Result<File> {
-    fs::create_dir_all(run_dir)?;
+    DirBuilder::new().recursive(true).mode(0o700).create(run_dir)?;
     OpenOptions::new().create(true).append(true).open(path)
 }
 
@@ -176,9 +187,10 @@ fn check_rights(what: &'static str) -> Result<(), Error> {
     })
 }
 
-/// Makes a directory that only its owner may change, and those above it.
+/// Makes a directory that is its owner's only, and those above it.
 fn make_dir(dir: &Path) -> Result<(), Error> {
-    fs::create_dir_all(dir).map_err(|source| Error::File { path: dir.to_owned(), source })
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
+    made.map_err(|source| Error::File { path: dir.to_owned(), source })
 }
 
 /// Where a file system of this type is mounted first.

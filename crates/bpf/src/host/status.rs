@@ -5,14 +5,14 @@ use std::net::SocketAddr;
 
 use knee_algo::Algorithm;
 use knee_netns::Found;
-use libbpf_rs::{MapCore as _, MapFlags, MapHandle};
+use libbpf_rs::{Link, MapCore as _, MapFlags, MapHandle};
 
 use super::congctl::routes_naming;
 use super::defaults::default_of;
 use super::load::proc;
 use super::{Entry, Host, Note, check_rights};
-use crate::load::{FALLBACKS_MAP, PARAMS_MAP};
-use crate::{Connection, Connections, Error, Registered, registered};
+use crate::load::{FALLBACK_MAP, FALLBACKS_MAP, PARAMS_MAP, with_log};
+use crate::{Connection, Connections, Error, Registered, policy, registered};
 
 /// What keeps an algorithm registered.
 #[derive(Clone, Debug)]
@@ -38,14 +38,24 @@ pub struct InUse {
     pub origin: Origin,
     /// Its parameters, as the kernel has them; without names if this knee does not know it.
     pub params: Vec<(String, u32)>,
-    /// Connections that were handed to the fallback, since it was loaded; `None`: it hands over none.
+    /// Whom connections without ECN are handed to in place of the algorithm's own choice.
+    pub fallback: Option<String>,
+    /// The cgroup that it was given to was removed.
+    pub cgroup_is_gone: bool,
+    /// Connections that were handed to the fallback, since it was loaded or updated; `None`: it hands
+    /// over none.
     pub fallbacks: Option<u64>,
+    /// Connections of its cgroup that the program on it left at their default, because they have no
+    /// ECN; `None`: it was given to no cgroup for good.
+    pub without_ecn: Option<u64>,
     /// Namespaces that have it as default.
     pub defaults: Vec<String>,
     /// Routes that name it: namespace and destination.
     pub routes: Vec<(String, String)>,
     /// Sockets that listen under it.
     pub listeners: usize,
+    /// Listeners of its name whose program an update has replaced; their connections inherit that.
+    pub old_listeners: usize,
     /// Connections under it.
     pub connections: usize,
     /// Connections of its name whose program an update has replaced.
@@ -93,7 +103,12 @@ impl Host {
                 (None, None) if pinned.contains(&one.name) => Origin::Pinned,
                 (None, None) => Origin::Process,
             };
-            status.registered.push(in_use(one, origin, &namespaces, &connections)?);
+            let mut found = in_use(one, origin, &namespaces, &connections)?;
+            if let Some(policy) = self.policy_of(&one.name) {
+                found.cgroup_is_gone = policy.cgroup.is_none();
+                found.without_ecn = Some(policy.rules.iter().map(|(_, h)| h.without_ecn).sum());
+            }
+            status.registered.push(found);
         }
         let known: BTreeSet<&str> = registered.iter().map(|one| one.name.as_str()).collect();
         let ours = |connection: &&Connection| connection.map_id.is_some();
@@ -107,6 +122,15 @@ impl Host {
             .filter(|entry| !entry.complete || !known.contains(entry.name.as_str()))
             .collect();
         Ok(status)
+    }
+}
+
+impl Host {
+    /// The program that gives it to its cgroup.
+    pub(super) fn policy_of(&self, name: &str) -> Option<policy::Attached> {
+        let path = self.cgroup_link_path(name).ok()?;
+        let (link, _) = with_log(|| Link::open(path));
+        policy::read(&link.ok()?).ok()
     }
 }
 
@@ -124,12 +148,16 @@ fn in_use(
     let mut found = InUse {
         name: one.name.clone(),
         params: params(one, native)?,
+        without_ecn: None,
+        cgroup_is_gone: false,
+        fallback: one.map(kernels_name(FALLBACK_MAP))?.map(|map| text(&map)).transpose()?.flatten(),
         fallbacks: one.map(FALLBACKS_MAP)?.map(|map| number(&map)).transpose()?,
         algorithm,
         origin,
         defaults: Vec::new(),
         routes: Vec::new(),
         listeners: 0,
+        old_listeners: 0,
         connections: 0,
         old_connections: 0,
         refusing: Vec::new(),
@@ -150,11 +178,14 @@ fn in_use(
                 }
                 continue;
             }
-            match connection.map_id {
-                _ if connection.is_listener() => found.listeners += 1,
-                Some(map) if map == one.map_id => found.connections += 1,
-                _ => found.old_connections += 1,
-            }
+            let is_old = connection.map_id != Some(one.map_id);
+            let count = match (connection.is_listener(), is_old) {
+                (true, false) => &mut found.listeners,
+                (true, true) => &mut found.old_listeners,
+                (false, false) => &mut found.connections,
+                (false, true) => &mut found.old_connections,
+            };
+            *count += 1;
         }
     }
     Ok(found)
@@ -179,6 +210,18 @@ fn number(map: &MapHandle) -> Result<u64, Error> {
     let value = first_value(map)?;
     let bytes = value.get(..8).and_then(|bytes| bytes.try_into().ok());
     Ok(bytes.map_or(0, u64::from_ne_bytes))
+}
+
+/// A name that ends with zeros; `None`: it is empty.
+fn text(map: &MapHandle) -> Result<Option<String>, Error> {
+    let value = first_value(map)?;
+    let name = String::from_utf8_lossy(value.split(|byte| *byte == 0).next().unwrap_or_default());
+    Ok(Some(name.into_owned()).filter(|name| !name.is_empty()))
+}
+
+/// The kernel keeps 15 bytes of a map's name.
+fn kernels_name(section: &str) -> &str {
+    &section[..section.len().min(15)]
 }
 
 /// A section's map has one value.

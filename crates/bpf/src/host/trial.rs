@@ -6,16 +6,16 @@ use std::io::Write as _;
 use std::os::fd::{AsFd as _, AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-use super::defaults::{available_algorithms, restore_allowed};
+use super::defaults::{available_algorithms, cookie_of, restore_allowed};
 use super::journal::{Entry, Journal};
-use super::load::{Request, check_cgroup, need_links, prepare, proc};
+use super::load::{Request, need_links, prepare, proc};
 use super::{Host, check_rights, make_dir, mount_point};
 use crate::load::check_name;
 use crate::policy::{Policy, Rule, Scope};
@@ -25,9 +25,6 @@ use crate::{Embedded, Error, Loaded};
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// How long a trial that was told to end may take.
 const ENDS_WITHIN: Duration = Duration::from_secs(5);
-
-/// From the kernel's user API.
-const SO_NETNS_COOKIE: libc::c_int = 71;
 
 /// What is tried, and for how long.
 #[derive(Clone, Debug)]
@@ -94,17 +91,19 @@ impl Trial {
     pub fn wait(self, host: &Host, stop: &AtomicBool) -> Result<Ended, Error> {
         let name = self.note.entry.name.clone();
         loop {
-            let stopped = stop.load(Ordering::Relaxed);
-            let over = boot_ns() >= self.note.deadline_boot_ns;
-            if !self.path.exists() && host.is_complete(&name)? {
-                return Ok(Ended::Confirmed);
+            // Whoever confirms it removes the note, and so does whoever wants it to end.
+            if !is_note_of(&self.path, &self.note) {
+                return Ok(match host.is_complete(&name)? {
+                    true => Ended::Confirmed,
+                    false => Ended::Stopped,
+                });
             }
-            if stopped || over {
-                // Whoever is confirming right now has the lock and will be done soon. Whoever told
-                // this to end may have it, too, and waits for that.
-                let patience = if stopped { Duration::ZERO } else { ENDS_WITHIN };
-                let lock = host.lock_within(patience);
-                if !self.path.exists() && host.is_complete(&name)? {
+            let stopped = stop.load(Ordering::Relaxed);
+            if stopped || boot_ns() >= self.note.deadline_boot_ns {
+                // Whoever is confirming right now has the lock and will be done soon; who holds it
+                // for longer does not keep this from ending.
+                let lock = host.lock_within(ENDS_WITHIN);
+                if !is_note_of(&self.path, &self.note) && host.is_complete(&name)? {
                     return Ok(Ended::Confirmed);
                 }
                 drop(self);
@@ -121,8 +120,7 @@ impl Trial {
 
 impl Drop for Trial {
     fn drop(&mut self) {
-        // After a confirmation it is another trial's, or nobody's.
-        if read_note(&self.path).is_some_and(|note| note.pid == self.note.pid) {
+        if is_note_of(&self.path, &self.note) {
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -140,16 +138,20 @@ impl Host {
         let embedded = Embedded::by_name(request.algorithm.name())?;
         // Without links the kernel keeps what is registered when its process ends.
         need_links(embedded.name(), "a trial that ends with its process")?;
+        request.check()?;
         let cgroup = match (&request.cgroup, request.default) {
             (Some(cgroup), _) => Some(cgroup.clone()),
             (None, true) => Some(mount_point("cgroup2").ok_or_else(no_cgroup2)?),
             (None, false) => None,
         };
-        cgroup.as_deref().map_or(Ok(()), check_cgroup)?;
         let _lock = self.lock()?;
         let journal = Journal::read(&self.run_dir)?;
+        self.check_cgroup_is_free(request, &journal)?;
         if available_algorithms()?.contains(&request.name) {
             return Err(self.name_taken(&request.name));
+        }
+        if journal.entry(&request.name).is_some() {
+            return Err(Error::CutShort { name: request.name.clone() });
         }
         let entry = self.new_entry(request, embedded, &journal)?;
         let mut loaded = prepare(request, embedded, &entry)?.register()?;
@@ -159,7 +161,8 @@ impl Host {
         let deadline_boot_ns = boot_ns().saturating_add(within_ns);
         // What will be a namespace's default is tried in that namespace only. The program looks at
         // the deadline itself, so that it ends even if this process is held up.
-        let netns_cookie = if request.default { netns_cookie()? } else { 0 };
+        let here = knee_netns::current().map_err(proc)?;
+        let netns_cookie = if request.default { cookie_of(&here)? } else { 0 };
         let scope = Scope { deadline_boot_ns, netns_cookie };
         let rules = [Rule::everything(&request.name)];
         let policy = cgroup.map(|cgroup| Policy::attach(&rules, &cgroup, scope)).transpose()?;
@@ -215,8 +218,8 @@ impl Host {
             journal.remove(&self.run_dir, &entry.name)?;
             return undone.and(Err(error));
         }
-        let path = dir(&self.run_dir).join(&entry.name);
-        fs::remove_file(&path).map_err(|source| Error::File { path, source })?;
+        // If it is gone, the trial's process ended meanwhile, too late.
+        let _ = fs::remove_file(dir(&self.run_dir).join(&entry.name));
         Ok(entry)
     }
 
@@ -229,19 +232,28 @@ impl Host {
         Ok(self.entries()?.iter().any(|entry| entry.name == name && entry.complete))
     }
 
-    /// Ends the trial of this name, if there is one, and waits for that.
+    /// Ends the trial of this name, if there is one, and waits until its process is gone. The caller
+    /// holds the lock.
     pub(super) fn end_trial(&self, name: &str) -> Result<bool, Error> {
         let trials = self.trials();
         let Some(trial) = trials.iter().find(|trial| trial.entry.name == name) else {
             return Ok(false);
         };
-        let pid = i32::try_from(trial.pid).ok().and_then(Pid::from_raw);
-        let sent = pid.map_or(Ok(()), |pid| kill_process(pid, Signal::TERM));
-        let failed =
-            |source: std::io::Error| Error::File { path: "the trial's process".into(), source };
-        sent.map_err(|errno| failed(errno.into()))?;
-        let started = std::time::Instant::now();
-        while available_algorithms()?.iter().any(|known| known == name) {
+        let path = dir(&self.run_dir).join(name);
+        let failed = |source: std::io::Error| Error::File { path: path.clone(), source };
+        // The process sees that the note is gone, and keeps the file locked while it lives.
+        let note = File::open(&path).map_err(failed)?;
+        fs::remove_file(&path).map_err(failed)?;
+        let started = Instant::now();
+        let mut killed = false;
+        while flock(&note, FlockOperation::NonBlockingLockShared).is_err() {
+            // One that is stopped does not look.
+            if !killed && started.elapsed() > ENDS_WITHIN / 2 {
+                killed = true;
+                let pid = i32::try_from(trial.pid).ok().and_then(Pid::from_raw);
+                let sent = pid.map_or(Ok(()), |pid| kill_process(pid, Signal::KILL));
+                sent.map_err(|errno| failed(errno.into()))?;
+            }
             if started.elapsed() > ENDS_WITHIN {
                 return Err(Error::StillRegistered { name: name.to_owned() });
             }
@@ -255,20 +267,38 @@ pub(super) fn dir(run_dir: &Path) -> PathBuf {
     run_dir.join("trials")
 }
 
+/// The notes of processes that live. Nothing is removed: that takes the lock.
 pub(super) fn notes(run_dir: &Path) -> Vec<Note> {
-    let Ok(files) = fs::read_dir(dir(run_dir)) else { return Vec::new() };
-    let mut notes = Vec::new();
-    for file in files.filter_map(Result::ok) {
-        let path = file.path();
-        let Ok(open) = File::open(&path) else { continue };
-        match flock(&open, FlockOperation::NonBlockingLockShared) {
-            // Its process was killed.
-            Ok(()) => drop(fs::remove_file(&path)),
-            Err(_) => notes.extend(read_note(&path)),
-        }
-    }
+    let mut notes: Vec<Note> =
+        files(run_dir).iter().filter(|path| is_locked(path)).filter_map(|p| read_note(p)).collect();
     notes.sort_by(|a, b| a.entry.name.cmp(&b.entry.name));
     notes
+}
+
+/// Removes the notes of processes that were killed. The caller holds the lock, so nobody is writing
+/// one.
+pub(super) fn remove_dead_notes(run_dir: &Path) {
+    for path in files(run_dir).iter().filter(|path| !is_locked(path)) {
+        let _ = fs::remove_file(path);
+    }
+}
+
+/// Without those that are being written.
+fn files(run_dir: &Path) -> Vec<PathBuf> {
+    let Ok(files) = fs::read_dir(dir(run_dir)) else { return Vec::new() };
+    let paths = files.filter_map(|file| Some(file.ok()?.path()));
+    paths.filter(|path| path.extension().is_none()).collect()
+}
+
+fn is_locked(path: &Path) -> bool {
+    let file = File::open(path);
+    file.is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockShared).is_err())
+}
+
+fn is_note_of(path: &Path, note: &Note) -> bool {
+    read_note(path).is_some_and(|found| {
+        (found.pid, found.deadline_boot_ns) == (note.pid, note.deadline_boot_ns)
+    })
 }
 
 fn write_note(path: &Path, note: &Note) -> std::io::Result<File> {
@@ -314,27 +344,6 @@ fn no_cgroup2() -> Error {
             "a default is tried by a program on the cgroups, but cgroup2 is not mounted: mount -t \
                cgroup2 none /sys/fs/cgroup"
                 .to_owned(),
-    }
-}
-
-/// Tells this thread's network namespace from all others, to programs.
-fn netns_cookie() -> Result<u64, Error> {
-    let failed = |source| Error::Read { what: "the network namespace's cookie", source };
-    let socket = std::net::UdpSocket::bind("0.0.0.0:0").map_err(failed)?;
-    let (mut cookie, mut len) = (0_u64, size_of::<u64>() as libc::socklen_t);
-    // SAFETY: the pointers are to a number and to its length.
-    let result = unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            SO_NETNS_COOKIE,
-            (&raw mut cookie).cast(),
-            &raw mut len,
-        )
-    };
-    match result {
-        0 => Ok(cookie),
-        _ => Err(failed(std::io::Error::last_os_error())),
     }
 }
 

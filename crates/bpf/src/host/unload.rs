@@ -1,13 +1,14 @@
 //! Undoing.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use knee_netns::Found;
 
 use super::congctl::{forget, routes_naming};
-use super::defaults::{available_algorithms, default_of, restore_allowed, set_default};
+use super::defaults::{available_algorithms, cookie_of, default_of, restore_allowed, set_default};
 use super::journal::{Entry, Journal, LAST_RESORT};
 use super::load::proc;
 use super::{Host, check_rights};
@@ -16,6 +17,9 @@ use crate::{Connections, Error, KernelApi, policy, registered};
 /// How long the kernel may take to drop a name whose last link is closed.
 const VANISHES_WITHIN: Duration = Duration::from_secs(2);
 
+/// How often namespaces are looked for that name it, before somebody must be setting it all the time.
+const ROUNDS: usize = 10;
+
 /// What was undone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Unloaded {
@@ -23,11 +27,18 @@ pub struct Unloaded {
     pub defaults: Vec<(String, String)>,
     /// Routes that named it and name no algorithm any more: namespace and destination.
     pub routes: Vec<(String, String)>,
-    /// A trial was ended: nothing had been changed.
+    /// A trial was ended.
     pub trial: bool,
-    /// Listeners that still have it, which their connections inherit: namespace and address.
+    /// Who still has it; `None`: that could not be read.
+    pub left: Option<Left>,
+}
+
+/// Who still has an algorithm that is not registered any more.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Left {
+    /// Listeners, whose connections inherit it: namespace and address.
     pub listeners: Vec<(String, SocketAddr)>,
-    /// Connections that still have it and keep it until they close.
+    /// Connections, which keep it until they close.
     pub connections: usize,
 }
 
@@ -57,16 +68,25 @@ impl Host {
     pub fn unload(&self, name: &str) -> Result<Unloaded, Error> {
         check_rights("unloading an algorithm")?;
         let _lock = self.lock()?;
-        let mut undone = match self.end_trial(name)? {
-            true => Unloaded { trial: true, ..Unloaded::default() },
-            false => {
-                self.check_policies(name)?;
-                self.unload_locked(name)?
+        self.check_policies(name)?;
+        let trial = self.end_trial(name)?;
+        // A confirmation that was cut short leaves more than the trial's process takes along.
+        let mut undone = match trial && !self.knows(name)? {
+            true => {
+                wait_until_gone(name)?;
+                Unloaded::default()
             }
+            false => self.unload_locked(name)?,
         };
-        // All is undone by now: not to know who is left is no failure.
-        let _ = undone.count_users(name);
+        undone.trial = trial;
+        undone.left = Left::of(name).ok();
         Ok(undone)
+    }
+
+    /// Whether something of this name was loaded for good, or half so.
+    fn knows(&self, name: &str) -> Result<bool, Error> {
+        let pinned = self.link_path(name).is_ok_and(|path| path.exists());
+        Ok(pinned || self.entries()?.iter().any(|entry| entry.name == name))
     }
 
     /// A policy would go on giving it to sockets, in vain.
@@ -88,17 +108,11 @@ impl Host {
     pub(super) fn unload_locked(&self, name: &str) -> Result<Unloaded, Error> {
         let mut journal = Journal::read(&self.run_dir)?;
         restore_allowed(&mut journal, &self.run_dir)?;
-        let pinned = self.link_path(name).is_ok_and(|path| path.exists());
-        if journal.entry(name).is_none() && !pinned {
+        if !self.knows(name)? {
             let registered = available_algorithms()?.iter().any(|known| known == name);
             return Err(Error::NotLoaded { name: name.to_owned(), registered });
         }
         let undone = self.undo(&mut journal, name)?;
-        if !KernelApi::running().links {
-            for one in registered()?.into_iter().filter(|one| one.name == name) {
-                one.unregister()?;
-            }
-        }
         wait_until_gone(name)?;
         journal.remove(&self.run_dir, name)?;
         Ok(undone)
@@ -108,8 +122,18 @@ impl Host {
     pub(super) fn undo(&self, journal: &mut Journal, name: &str) -> Result<Unloaded, Error> {
         let entry = journal.entry(name).cloned();
         let mut undone = Unloaded::default();
+        // The host's own comes first, and one made meanwhile has its default from that.
+        for _ in 0..ROUNDS {
+            let mut found = false;
+            for namespace in knee_netns::all().map_err(proc)? {
+                found |=
+                    self.restore_default(&namespace, name, entry.as_ref(), journal, &mut undone)?;
+            }
+            if !found {
+                break;
+            }
+        }
         for namespace in knee_netns::all().map_err(proc)? {
-            self.restore_default(&namespace, name, entry.as_ref(), journal, &mut undone)?;
             for route in routes_naming(&namespace, name)? {
                 forget(&namespace, &route)?;
                 undone.routes.push((namespace.label(), route.to));
@@ -122,6 +146,11 @@ impl Host {
             }
             fs::remove_file(&pin).map_err(|source| Error::File { path: pin.clone(), source })?;
             self.remove_empty_dirs(&pin);
+        }
+        if !KernelApi::running().links {
+            for one in registered()?.into_iter().filter(|one| one.name == name) {
+                one.unregister()?;
+            }
         }
         if let Some(entry) = entry {
             journal.forget_default(&entry);
@@ -136,42 +165,47 @@ impl Host {
         entry: Option<&Entry>,
         journal: &mut Journal,
         undone: &mut Unloaded,
-    ) -> Result<(), Error> {
+    ) -> Result<bool, Error> {
         if default_of(namespace)? != name {
-            return Ok(());
+            return Ok(false);
         }
+        let cookie = cookie_of(namespace)?;
         let old = entry.map_or(&[][..], |entry| &entry.defaults);
-        let own = old.iter().find(|old| old.is_of(namespace.id())).or(old.first());
+        let own = old.iter().find(|old| old.netns_cookie == cookie).or(old.first());
         let fallback = entry.and_then(|entry| entry.fallback.as_deref());
         // A namespace made meanwhile has it from the host's, whose old default is the best there is.
         let known = own.map(|old| old.algorithm.as_str()).or(fallback);
-        let available = available_algorithms()?;
-        let usable = |algorithm: &&str| {
-            *algorithm != name && available.iter().any(|other| other == algorithm)
+        let known = known.filter(|known| *known != name).unwrap_or(LAST_RESORT);
+        let restored = match set_default(namespace, known, journal, &self.run_dir) {
+            // It was another's, which is gone as well.
+            Err(Error::File { source, .. }) if source.kind() == ErrorKind::NotFound => {
+                set_default(namespace, LAST_RESORT, journal, &self.run_dir)?;
+                LAST_RESORT
+            }
+            outcome => outcome.map(|()| known)?,
         };
-        let to = known.filter(usable).unwrap_or(LAST_RESORT).to_owned();
-        set_default(namespace, &to, journal, &self.run_dir)?;
-        undone.defaults.push((namespace.label(), to));
-        Ok(())
+        undone.defaults.push((namespace.label(), restored.to_owned()));
+        Ok(true)
     }
 }
 
-impl Unloaded {
-    fn count_users(&mut self, name: &str) -> Result<(), Error> {
+impl Left {
+    fn of(name: &str) -> Result<Left, Error> {
         let reader = Connections::open()?;
+        let mut left = Left::default();
         for namespace in knee_netns::all().map_err(proc)? {
             for user in reader.read_in(&namespace)?.iter().filter(|user| user.algorithm == name) {
                 match user.is_listener() {
-                    true => self.listeners.push((namespace.label(), user.local)),
-                    false => self.connections += 1,
+                    true => left.listeners.push((namespace.label(), user.local)),
+                    false => left.connections += 1,
                 }
             }
         }
-        Ok(())
+        Ok(left)
     }
 }
 
-fn wait_until_gone(name: &str) -> Result<(), Error> {
+pub(super) fn wait_until_gone(name: &str) -> Result<(), Error> {
     let started = Instant::now();
     while available_algorithms()?.iter().any(|known| known == name) {
         if started.elapsed() > VANISHES_WITHIN {

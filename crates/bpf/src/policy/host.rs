@@ -177,7 +177,7 @@ fn attached_to(link: &Link) -> Option<u64> {
     }
 }
 
-fn read(link: &Link) -> Result<Attached, Error> {
+pub(crate) fn read(link: &Link) -> Result<Attached, Error> {
     let inspect = |source| Error::Inspect { what: "the policy", source };
     let program = link.info().map_err(inspect)?.prog_id;
     let options = ProgInfoQueryOptions::default().include_map_ids(true);

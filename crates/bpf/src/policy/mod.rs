@@ -22,5 +22,6 @@ mod rule;
 
 pub use attach::{Hits, Policy, Scope};
 pub use file::{Entry, File};
+pub(crate) use host::read;
 pub use host::{Attached, Options, apply, clear, show};
 pub use rule::{Ecn, Ports, Prefix, Rule};

@@ -1,6 +1,7 @@
 //! `knee load`.
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use knee_algo::Algorithm;
@@ -31,7 +32,7 @@ pub(crate) struct Args {
     /// whatever way this process ends, the kernel drops all of it.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     confirm_within: Option<Duration>,
-    /// Make an algorithm that needs ECN the default although it would meet the Internet.
+    /// Give an algorithm that needs ECN to all connections, although it would meet the Internet.
     #[arg(long)]
     i_know: bool,
     /// Print JSON.
@@ -86,14 +87,6 @@ fn request(args: &Args) -> Result<Request, Failure> {
         algorithm.set_param(&mut params, name.trim(), value.trim()).map_err(says)?;
         fallback_chosen |= name.trim() == "fallback";
     }
-    if args.default && algorithm.needs_ecn() && !args.i_know {
-        return Err(Failure::Says(format!(
-            "--default gives {} to connections that leave the data center, too, where its marks mean \
-             something else (RFC 8257, section 5): knee policy apply gives it to some prefixes only, \
-             --i-know does it all the same",
-            algorithm.name()
-        )));
-    }
     let name = match (&args.name, variant) {
         (Some(name), _) => name.clone(),
         (None, Some(variant)) => format!("knee_{}_{variant}", algorithm.name()),
@@ -105,8 +98,19 @@ fn request(args: &Args) -> Result<Request, Failure> {
         params,
         fallback_chosen,
         default: args.default,
-        cgroup: args.cgroup.clone(),
+        cgroup: args.cgroup.as_deref().map(cgroup).transpose()?,
+        i_know: args.i_know,
     })
+}
+
+/// The same wherever the command is run.
+fn cgroup(path: &Path) -> Result<PathBuf, Failure> {
+    let says = |why: String| Failure::Says(format!("--cgroup {}: {why}", path.display()));
+    let path = fs::canonicalize(path).map_err(|error| says(error.to_string()))?;
+    match path.to_str() {
+        Some(_) => Ok(path),
+        None => Err(says("the path must be UTF-8".to_owned())),
+    }
 }
 
 fn told(args: &Args, done: Done, entry: &Entry) -> String {
@@ -122,7 +126,8 @@ fn told(args: &Args, done: Done, entry: &Entry) -> String {
     let mut out = match done {
         Done::Loaded => format!("{name}: registered{}\n", set_to(entry)),
         Done::Updated => format!(
-            "{name}: updated{}\n  connections that are open keep the program they have until they close\n",
+            "{name}: updated{}\n  connections that are open keep the program they have until they close, and \
+             listeners that\n  chose it hand that on: knee migrate --from {name} --to {name} [--listeners]\n",
             set_to(entry)
         ),
         Done::Already => format!("{name}: was there already{}\n", set_to(entry)),
@@ -147,11 +152,23 @@ fn on_trial(args: &Args, host: &Host, request: TrialRequest) -> Result<u8, Failu
     let name = &entry.name;
     let seconds = request.confirm_within.as_secs_f64();
     if args.json {
-        print(&format!("{}\n", json!({ "done": "on trial", "loaded": entry_json(&entry) })))?;
+        let trial = json!({
+            "done": "on trial",
+            "loaded": entry_json(&entry),
+            "default": args.default,
+            "seconds": seconds,
+        });
+        tell(&format!("{trial}\n"))?;
     } else {
-        print(&format!(
-            "{name}: on trial for {seconds} s{}\n  knee confirm {name}, from elsewhere, makes it permanent; \
-             the end of this process undoes it\n",
+        let mut given = Vec::new();
+        if args.default {
+            given.push("as the default of this network namespace".to_owned());
+        }
+        given.extend(entry.cgroup.iter().map(|cgroup| format!("for {}", cgroup.display())));
+        let given = if given.is_empty() { String::new() } else { format!(" {}", given.join(" ")) };
+        tell(&format!(
+            "{name}: on trial for {seconds} s{given}{}\n  knee confirm {name}, from elsewhere, makes it \
+             permanent; the end of this process undoes it\n",
             set_to(&entry)
         ))?;
     }
@@ -164,11 +181,19 @@ fn on_trial(args: &Args, host: &Host, request: TrialRequest) -> Result<u8, Failu
         Ended::Stopped => ("stopped", "stopped: the host is as it was before", CHECK_FAILED),
     };
     if args.json {
-        print(&format!("{}\n", json!({ "done": word, "name": name })))?;
+        tell(&format!("{}\n", json!({ "done": word, "name": name })))?;
     } else {
-        print(&format!("{name}: {sentence}\n"))?;
+        tell(&format!("{name}: {sentence}\n"))?;
     }
     Ok(code)
+}
+
+/// Prints, but goes on if nobody reads any more: how a trial ends is told by the exit code, too.
+fn tell(text: &str) -> Result<(), Failure> {
+    match print(text) {
+        Err(Failure::ClosedPipe) => Ok(()),
+        outcome => outcome,
+    }
 }
 
 #[cfg(test)]

@@ -42,7 +42,7 @@ impl Command {
         match self {
             Command::Load(args) => load::run(args),
             Command::Confirm(args) => confirm::run(args).map(|()| DONE),
-            Command::Unload(args) => unload::run(args).map(|()| DONE),
+            Command::Unload(args) => unload::run(args),
             Command::Policy(args) => policy::run(args).map(|()| DONE),
             Command::Status(args) => status::run(args).map(|()| DONE),
             Command::Top(args) => top::run(args).map(|()| DONE),
@@ -68,7 +68,7 @@ fn entry_json(entry: &Entry) -> Json {
         "fallback": entry.fallback,
         "loaded_at_unix_s": entry.loaded_at_unix_s,
         "complete": entry.complete,
-        "cgroup": entry.cgroup,
+        "cgroup": entry.cgroup.as_ref().map(|path| path.to_string_lossy()),
     })
 }
 

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use knee_bpf::host::{Host, InUse, Note, Origin, Status};
+use knee_bpf::host::{Entry, Host, InUse, Note, Origin, Status};
 use serde_json::{Map, Value as Json, json};
 
 use super::shown;
@@ -51,6 +51,10 @@ fn as_json(status: &Status) -> Json {
                 "connections": one.connections,
                 "connections_of_replaced_program": one.old_connections,
                 "listeners": one.listeners,
+                "listeners_of_replaced_program": one.old_listeners,
+                "left_without_ecn": one.without_ecn,
+                "cgroup_is_gone": one.cgroup_is_gone,
+                "fallback": one.fallback,
                 "handed_to_fallback": one.fallbacks,
                 "listeners_that_refuse_ecn": refusing,
             });
@@ -58,15 +62,13 @@ fn as_json(status: &Status) -> Json {
                 Origin::Loaded(entry) => {
                     object["origin"] = "loaded".into();
                     object["loaded_at_unix_s"] = entry.loaded_at_unix_s.into();
-                    object["fallback"] = entry.fallback.clone().into();
-                    object["cgroup"] = json!(entry.cgroup);
+                    object["cgroup"] = cgroup_json(entry);
                 }
                 Origin::Trial(note) => {
                     object["origin"] = "trial".into();
                     object["pid"] = note.pid.into();
                     object["seconds_left"] = note.seconds_left().into();
-                    object["fallback"] = note.entry.fallback.clone().into();
-                    object["cgroup"] = json!(note.entry.cgroup);
+                    object["cgroup"] = cgroup_json(&note.entry);
                 }
                 Origin::Pinned => object["origin"] = "pinned".into(),
                 Origin::Process => object["origin"] = "process".into(),
@@ -80,6 +82,10 @@ fn as_json(status: &Status) -> Json {
         "unregistered_with_sockets": status.lingering,
         "interrupted": interrupted,
     })
+}
+
+fn cgroup_json(entry: &Entry) -> Json {
+    entry.cgroup.as_ref().map(|path| path.to_string_lossy()).into()
 }
 
 fn in_words(status: &Status) -> String {
@@ -128,7 +134,8 @@ fn describe(out: &mut String, one: &InUse) {
         Origin::Pinned | Origin::Process => None,
     };
     if let Some(cgroup) = cgroup {
-        let _ = writeln!(out, "  given to the sockets of {}", cgroup.display());
+        let gone = if one.cgroup_is_gone { ", which was removed: load it again" } else { "" };
+        let _ = writeln!(out, "  given to the sockets of {}{gone}", cgroup.display());
     }
     for namespace in &one.defaults {
         let _ = writeln!(out, "  default in namespace {namespace}");
@@ -140,19 +147,22 @@ fn describe(out: &mut String, one: &InUse) {
     if one.old_connections > 0 {
         let _ = write!(out, ", {} with the program before the update", one.old_connections);
     }
-    let _ = writeln!(out, ", {}", counted(one.listeners, "listener", "listeners"));
+    let _ = write!(out, ", {}", counted(one.listeners, "listener", "listeners"));
+    if one.old_listeners > 0 {
+        let _ = write!(out, ", {} with the program before the update", one.old_listeners);
+    }
+    out.push('\n');
     if let Some(fallbacks) = one.fallbacks {
-        let to = match &one.origin {
-            Origin::Loaded(entry) => entry.fallback.clone(),
-            Origin::Trial(note) => note.entry.fallback.clone(),
-            Origin::Pinned | Origin::Process => None,
-        };
-        let to = to.map_or_else(|| "its fallback".to_owned(), |to| format!("{to} (the host's)"));
+        let to = one.fallback.as_deref().unwrap_or("its fallback");
         let _ = writeln!(
             out,
             "  {} without ECN handed to {to}",
             counted(fallbacks as usize, "connection", "connections")
         );
+    }
+    if let Some(left) = one.without_ecn.filter(|left| *left > 0) {
+        let left = counted(left as usize, "connection", "connections");
+        let _ = writeln!(out, "  {left} of the cgroup without ECN left at the default");
     }
     for (namespace, at) in one.refusing.iter().take(LISTED) {
         let _ = writeln!(
@@ -167,12 +177,7 @@ fn describe(out: &mut String, one: &InUse) {
 }
 
 fn shown_params(one: &InUse) -> impl Iterator<Item = (String, String)> {
-    let overridden = match &one.origin {
-        Origin::Loaded(entry) => entry.fallback.is_some(),
-        Origin::Trial(note) => note.entry.fallback.is_some(),
-        Origin::Pinned | Origin::Process => false,
-    };
-    shown(&one.algorithm, &one.params, overridden)
+    shown(&one.algorithm, &one.params, one.fallback.is_some())
 }
 
 fn counted(count: usize, one: &str, many: &str) -> String {

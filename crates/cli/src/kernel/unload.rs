@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use knee_bpf::host::{Host, Unloaded};
 use serde_json::{Value as Json, json};
 
-use crate::{Failure, print};
+use crate::{COULD_NOT, DONE, Failure, complain, print};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -20,25 +20,28 @@ pub(crate) struct Args {
     json: bool,
 }
 
-pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+/// One that cannot be unloaded does not keep the others.
+pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     let host = Host::here();
     let names = if args.all { host.names()? } else { args.names.clone() };
-    let mut all = Vec::new();
+    let (mut undone, mut failed) = (Vec::new(), Vec::new());
     for name in &names {
-        let undone = host.unload(name)?;
-        if args.json {
-            all.push(as_json(name, &undone));
-        } else {
-            print(&in_words(name, &undone))?;
+        match host.unload(name) {
+            Ok(one) if args.json => undone.push(as_json(name, &one)),
+            Ok(one) => print(&in_words(name, &one))?,
+            Err(error) => {
+                complain(&format!("knee: {error}"));
+                failed.push(json!({ "name": name, "why": error.to_string() }));
+            }
         }
     }
+    let code = if failed.is_empty() { DONE } else { COULD_NOT };
     if args.json {
-        return print(&format!("{}\n", json!({ "unloaded": all })));
+        print(&format!("{}\n", json!({ "unloaded": undone, "failed": failed })))?;
+    } else if names.is_empty() {
+        print("nothing is loaded\n")?;
     }
-    if names.is_empty() {
-        return print("nothing is loaded\n");
-    }
-    Ok(())
+    Ok(code)
 }
 
 fn as_json(name: &str, undone: &Unloaded) -> Json {
@@ -52,18 +55,20 @@ fn as_json(name: &str, undone: &Unloaded) -> Json {
         .iter()
         .map(|(namespace, to)| json!({ "namespace": namespace, "to": to }))
         .collect();
-    let listeners: Vec<Json> = undone
-        .listeners
-        .iter()
-        .map(|(namespace, at)| json!({ "namespace": namespace, "address": at.to_string() }))
-        .collect();
+    let left = undone.left.as_ref().map(|left| {
+        let listeners: Vec<Json> = left
+            .listeners
+            .iter()
+            .map(|(namespace, at)| json!({ "namespace": namespace, "address": at.to_string() }))
+            .collect();
+        json!({ "listeners": listeners, "connections": left.connections })
+    });
     json!({
         "name": name,
         "trial": undone.trial,
         "defaults": defaults,
         "routes": routes,
-        "listeners_left": listeners,
-        "connections_left": undone.connections,
+        "left": left,
     })
 }
 
@@ -81,16 +86,19 @@ fn in_words(name: &str, undone: &Unloaded) -> String {
             "  route {to} in namespace {namespace} named it and names no algorithm now"
         );
     }
-    for (namespace, at) in &undone.listeners {
+    let Some(left) = &undone.left else {
+        return out + "  who still has it cannot be read (knee doctor)\n";
+    };
+    for (namespace, at) in &left.listeners {
         let _ = writeln!(
             out,
             "  listener {at} in namespace {namespace} still has it, and its connections will"
         );
     }
-    if undone.connections > 0 {
-        let _ = writeln!(out, "  {} connections keep it until they close", undone.connections);
+    if left.connections > 0 {
+        let _ = writeln!(out, "  {} connections keep it until they close", left.connections);
     }
-    if undone.connections > 0 || !undone.listeners.is_empty() {
+    if left.connections > 0 || !left.listeners.is_empty() {
         let _ = writeln!(out, "  knee migrate --from {name} --to NAME [--listeners] moves them");
     }
     out
