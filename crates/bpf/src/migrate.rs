@@ -10,12 +10,11 @@ use knee_netns::Found;
 use libbpf_rs::{MapCore as _, MapFlags};
 
 use crate::connections::{Iteration, cannot_read};
+use crate::table::NAME_BYTES;
 use crate::{Connection, Error, Filter, State, check_name, registry};
 
 /// Algorithms of the kernel's that need ECN, which it does not tell of those that nobody uses.
 const KERNEL_NEEDS_ECN: [&str; 2] = ["dctcp", "prague"];
-/// Bytes of an algorithm's name in the kernel, the last of them 0.
-const NAME_BYTES: usize = 16;
 /// The section, and so the map, that holds the settings (migrate.bpf.c).
 const SETTINGS_MAP: &str = ".rodata.migrate";
 

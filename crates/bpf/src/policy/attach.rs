@@ -10,11 +10,11 @@ use libbpf_rs::{Link, MapCore, MapFlags, Object, OpenObject};
 
 use super::rule::{Ecn, Ports, Prefix, Rule};
 use crate::load::{open_object, with_log};
+use crate::table::NAME_BYTES;
 use crate::{Error, base_rtt, program, registered};
 
-/// Bytes of an algorithm's and of a rule's name, the last of them 0.
-pub(super) const ALGORITHM_BYTES: usize = 16;
-pub(super) const NAME_BYTES: usize = 32;
+/// Bytes of a rule's name, the last of them 0.
+pub(super) const RULE_NAME_BYTES: usize = 32;
 /// Bits that a peer's key has before its address: family and port.
 const BITS_BEFORE_ADDRESS: u32 = 32;
 /// Prefixes times ports: some megabytes of kernel memory.
@@ -281,8 +281,8 @@ fn rule_bytes(rule: &Rule, needs_ecn: bool) -> Result<Vec<u8>, Error> {
         Ecn::PeersRunKnee => ECN_ACCEPT | ECN_CONNECT,
     } | if needs_ecn { NEEDS_ECN } else { 0 }
         | if rule.yields { YIELDS } else { 0 };
-    let mut bytes = padded(rule.algorithm.as_deref().unwrap_or(""), ALGORITHM_BYTES)?;
-    bytes.extend(padded(&rule.name, NAME_BYTES)?);
+    let mut bytes = padded(rule.algorithm.as_deref().unwrap_or(""), NAME_BYTES)?;
+    bytes.extend(padded(&rule.name, RULE_NAME_BYTES)?);
     bytes.extend(rule.base_rtt_us.to_ne_bytes());
     bytes.extend(flags.to_ne_bytes());
     Ok(bytes)
@@ -376,16 +376,16 @@ fn read_rule(bytes: &[u8]) -> Result<Rule, Error> {
         let end = field.iter().position(|byte| *byte == 0).unwrap_or(field.len());
         String::from_utf8_lossy(&field[..end]).into_owned()
     };
-    let flags = u32_at(bytes, ALGORITHM_BYTES + NAME_BYTES + 4)?;
+    let flags = u32_at(bytes, NAME_BYTES + RULE_NAME_BYTES + 4)?;
     Ok(Rule {
-        name: text(ALGORITHM_BYTES, NAME_BYTES),
-        algorithm: Some(text(0, ALGORITHM_BYTES)).filter(|name| !name.is_empty()),
+        name: text(NAME_BYTES, RULE_NAME_BYTES),
+        algorithm: Some(text(0, NAME_BYTES)).filter(|name| !name.is_empty()),
         ecn: match flags & (ECN_ACCEPT | ECN_CONNECT) {
             0 => Ecn::Host,
             ECN_ACCEPT => Ecn::Accept,
             _ => Ecn::PeersRunKnee,
         },
-        base_rtt_us: u32_at(bytes, ALGORITHM_BYTES + NAME_BYTES)?,
+        base_rtt_us: u32_at(bytes, NAME_BYTES + RULE_NAME_BYTES)?,
         yields: flags & YIELDS != 0,
         ..Rule::default()
     })
