@@ -132,6 +132,27 @@ fn everything_does_what_a_default_would_do() {
 }
 
 #[test]
+fn everything_leaves_ecn_alone_where_the_algorithm_does_not_need_it() {
+    if !knee_testbed::kernel_is_ready() {
+        return;
+    }
+    let (cgroup, elsewhere) = (Cgroup::new(), Cgroup::new());
+    let pair = hosts(&cgroup);
+    let _policy =
+        Policy::attach(&[Rule::everything("cubic")], cgroup.path(), Scope::default()).unwrap();
+    let ends = connect(&pair, SERVER);
+    assert_eq!((ends.algorithms(), ends.has_ecn()), (both("cubic"), false));
+    // Who asks of its own goes on being granted it, by listeners with the policy and by ordinary
+    // ones, which refuse it to a SYN with ECT.
+    sysctl(&pair.client, "tcp_ecn", "1");
+    let ends = connect(&pair, SERVER);
+    assert_eq!((ends.algorithms(), ends.has_ecn()), (both("cubic"), true));
+    elsewhere.take(&pair.server);
+    let ends = connect(&pair, SERVER);
+    assert_eq!((ends.algorithms(), ends.has_ecn()), (pair_of("cubic", "reno"), true));
+}
+
+#[test]
 fn a_policy_stops_at_its_deadline_by_itself() {
     if !knee_testbed::kernel_is_ready() {
         return;

@@ -275,7 +275,9 @@ fn family(is_ipv6: bool) -> u16 {
 
 /// `struct rule` of the program.
 fn rule_bytes(rule: &Rule, needs_ecn: bool) -> Result<Vec<u8>, Error> {
-    let flags = match rule.ecn {
+    // A default asks for ECN, or grants it, for an algorithm that needs it only.
+    let ecn = if rule.yields && !needs_ecn { Ecn::Host } else { rule.ecn };
+    let flags = match ecn {
         Ecn::Host => 0,
         Ecn::Accept => ECN_ACCEPT,
         Ecn::PeersRunKnee => ECN_ACCEPT | ECN_CONNECT,
