@@ -5,7 +5,6 @@ use std::fmt;
 use std::fs;
 use std::io;
 
-use knee_algo::NEEDS_ECN;
 use knee_netns::Found;
 use libbpf_rs::{MapCore as _, MapFlags};
 
@@ -13,8 +12,6 @@ use crate::connections::{Iteration, cannot_read};
 use crate::table::NAME_BYTES;
 use crate::{Connection, Error, Filter, State, check_name, registry};
 
-/// Algorithms of the kernel's that need ECN, which it does not tell of those that nobody uses.
-const KERNEL_NEEDS_ECN: [&str; 2] = ["dctcp", "prague"];
 /// The section, and so the map, that holds the settings (migrate.bpf.c).
 const SETTINGS_MAP: &str = ".rodata.migrate";
 
@@ -122,10 +119,7 @@ impl Migration {
         if !known.iter().any(|name| name == to) {
             return Err(Error::NoSuchAlgorithm { name: to.to_owned(), known });
         }
-        let needs_ecn = match registry::flags_of(to)? {
-            Some(flags) => flags & NEEDS_ECN != 0,
-            None => KERNEL_NEEDS_ECN.contains(&to),
-        };
+        let needs_ecn = registry::needs_ecn(to)?;
         let (from, to) = (from.to_owned(), to.to_owned());
         Ok(Migration { from, to, filter, of_listeners, needs_ecn })
     }

@@ -11,7 +11,7 @@ use libbpf_rs::{Link, MapCore, MapFlags, Object, OpenObject};
 use super::rule::{Ecn, Ports, Prefix, Rule};
 use crate::load::{open_object, with_log};
 use crate::table::NAME_BYTES;
-use crate::{Error, base_rtt, program, registered};
+use crate::{Error, base_rtt, program, registry};
 
 /// Bytes of a rule's name, the last of them 0.
 pub(super) const RULE_NAME_BYTES: usize = 32;
@@ -24,9 +24,6 @@ const ECN_CONNECT: u32 = 1;
 const ECN_ACCEPT: u32 = 2;
 const NEEDS_ECN: u32 = 4;
 const YIELDS: u32 = 8;
-
-/// Algorithms of the kernel's own that need ECN; knee's say so themselves.
-const KERNELS_OWN_WITH_ECN: [&str; 1] = ["dctcp"];
 
 /// When and where a policy acts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -223,15 +220,13 @@ fn twice(rules: &[Rule], first: u32, second: u32, what: &str) -> Error {
 
 /// Whether each rule's algorithm is for connections with ECN only.
 pub(super) fn needs_ecn(rules: &[Rule]) -> Result<Vec<bool>, Error> {
-    if rules.iter().all(|rule| rule.algorithm.is_none()) {
-        return Ok(vec![false; rules.len()]);
+    let mut known: BTreeMap<&str, bool> = BTreeMap::new();
+    for name in rules.iter().filter_map(|rule| rule.algorithm.as_deref()) {
+        if !known.contains_key(name) {
+            known.insert(name, registry::needs_ecn(name)?);
+        }
     }
-    let registered = registered()?;
-    let needs = |name: &String| {
-        KERNELS_OWN_WITH_ECN.contains(&name.as_str())
-            || registered.iter().any(|one| one.name == *name && one.needs_ecn)
-    };
-    Ok(rules.iter().map(|rule| rule.algorithm.as_ref().is_some_and(needs)).collect())
+    Ok(rules.iter().map(|rule| rule.algorithm.as_deref().is_some_and(|name| known[name])).collect())
 }
 
 /// Ports, or 0 for all.
