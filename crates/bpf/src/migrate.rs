@@ -203,3 +203,27 @@ impl Migration {
         Ok(plan)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use libbpf_rs::HasSize as _;
+    use libbpf_rs::btf::Btf;
+    use libbpf_rs::btf::types::{MemberAttr, Struct};
+
+    #[test]
+    fn results_have_the_layout_that_the_program_writes() {
+        let Ok(object) = crate::program("migrate") else { return };
+        let btf = Btf::from_raw("migrate", object).unwrap().unwrap();
+        let outcome: Struct<'_> = btf.type_by_name("outcome").unwrap();
+        let members: Vec<_> = outcome
+            .iter()
+            .map(|member| {
+                let MemberAttr::Normal { offset } = member.attr else { panic!("a bit-field") };
+                (member.name.unwrap().to_str().unwrap(), offset / 8)
+            })
+            .collect();
+        // Where `Migration::run` reads them, of the 8 bytes that it writes before.
+        assert_eq!(members, [("is_known", 0), ("result", 4)]);
+        assert_eq!(outcome.size(), 8);
+    }
+}

@@ -419,3 +419,70 @@ fn ranges(ports: &mut Vec<u16>) -> Vec<Ports> {
     }
     ranges
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use libbpf_rs::HasSize as _;
+    use libbpf_rs::btf::Btf;
+    use libbpf_rs::btf::types::{MemberAttr, Struct};
+
+    /// Members of a struct of the program with their offsets, and its size at the end.
+    fn layout(name: &str) -> Option<Vec<(String, usize)>> {
+        let object = program("policy").ok()?;
+        let btf = Btf::from_raw("policy", object).unwrap().unwrap();
+        let found: Struct<'_> = btf.type_by_name(name).unwrap();
+        let member = found.iter().map(|member| {
+            let MemberAttr::Normal { offset } = member.attr else { panic!("a bit-field") };
+            (member.name.unwrap().to_string_lossy().into_owned(), offset as usize / 8)
+        });
+        Some(member.chain([("end".to_owned(), found.size())]).collect())
+    }
+
+    fn check(name: &str, expected: &[(&str, usize)]) {
+        let Some(layout) = layout(name) else { return };
+        let expected: Vec<_> =
+            expected.iter().map(|(name, at)| ((*name).to_owned(), *at)).collect();
+        assert_eq!(layout, expected, "struct {name}");
+    }
+
+    #[test]
+    fn bytes_have_the_layout_that_the_program_reads() {
+        let rule = rule_bytes(&Rule::everything("cubic"), true).unwrap();
+        let base_rtt = NAME_BYTES + RULE_NAME_BYTES;
+        check(
+            "rule",
+            &[
+                ("algorithm", 0),
+                ("name", NAME_BYTES),
+                ("base_rtt_us", base_rtt),
+                ("flags", base_rtt + 4),
+                ("end", rule.len()),
+            ],
+        );
+        let peer = peer_bytes(Prefix::ALL_IPV6, 80);
+        let address = 4 + BITS_BEFORE_ADDRESS as usize / 8;
+        check(
+            "peer",
+            &[
+                ("prefixlen", 0),
+                ("family", 4),
+                ("port", 6),
+                ("address", address),
+                ("end", peer.len()),
+            ],
+        );
+        check("target", &[("rule", 0), ("prefixlen", 4), ("end", 8)]);
+    }
+
+    #[test]
+    fn counters_have_the_layout_that_the_program_writes() {
+        // In the order in which `read_hits` takes them.
+        let fields =
+            ["connected", "accepted", "listened", "without_ecn", "yielded", "failed", "end"];
+        let expected: Vec<_> =
+            fields.iter().enumerate().map(|(at, name)| (*name, 8 * at)).collect();
+        check("hits", &expected);
+        assert_eq!(8 * (fields.len() - 1), size_of::<Hits>());
+    }
+}
