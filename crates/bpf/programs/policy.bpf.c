@@ -56,7 +56,7 @@ struct inet_connection_sock___bits {
 	u8 icsk_ca_setsockopt:1;	/* a program chose the algorithm, or a policy did */
 } __attribute__((preserve_access_index));
 
-/* Rules: mirrored by src/policy/load.rs. */
+/* Rules: mirrored by src/policy/attach.rs. */
 #define RULE_ECN_CONNECT	1	/* connections opened from here ask for ECN, with ECT on the SYN */
 #define RULE_ECN_ACCEPT		2	/* those accepted are granted it */
 #define RULE_NEEDS_ECN		4	/* its algorithm is for connections with ECN only */
@@ -217,23 +217,29 @@ static __always_inline void set_base_rtt(struct bpf_sock_ops *ctx, u32 base_rtt_
 		storage->base_rtt_us = base_rtt_us;
 }
 
+/* The counters are of this CPU, but a listen can be interrupted by a connection. */
+static __always_inline void count(u64 *hits)
+{
+	__sync_fetch_and_add(hits, 1);
+}
+
 /* Carries out a rule; false: it leaves the socket as it is. */
 static __always_inline bool set_algorithm(struct bpf_sock_ops *ctx, const struct rule *rule,
 					  struct hits *hits)
 {
 	if (rule->flags & RULE_YIELDS && program_has_chosen(ctx, rule)) {
-		hits->yielded++;
+		count(&hits->yielded);
 		return false;
 	}
 	if (rule->flags & RULE_NEEDS_ECN && ctx->op != BPF_SOCK_OPS_TCP_LISTEN_CB &&
 	    !(ctx->ecn_flags & TCP_ECN_OK)) {
-		hits->without_ecn++;
+		count(&hits->without_ecn);
 		return false;
 	}
 	set_base_rtt(ctx, rule->base_rtt_us);
 	if (rule->algorithm[0] && bpf_setsockopt(ctx, SOL_TCP, TCP_CONGESTION,
 						 (void *)rule->algorithm, sizeof(rule->algorithm))) {
-		hits->failed++;
+		count(&hits->failed);
 		return false;
 	}
 	return true;
@@ -268,10 +274,7 @@ static __always_inline void at_established(struct bpf_sock_ops *ctx)
 	ctx->reply = CLAIMED;
 	if (!set_algorithm(ctx, rule, hits))
 		return;
-	if (accepts)
-		hits->accepted++;
-	else
-		hits->connected++;
+	count(accepts ? &hits->accepted : &hits->connected);
 }
 
 static __always_inline void at_listen(struct bpf_sock_ops *ctx)
@@ -292,7 +295,7 @@ static __always_inline void at_listen(struct bpf_sock_ops *ctx)
 		return;
 	ctx->reply = CLAIMED;
 	if (set_algorithm(ctx, rule, hits))
-		hits->listened++;
+		count(&hits->listened);
 }
 
 SEC("sockops") int policy(struct bpf_sock_ops *ctx)

@@ -5,17 +5,13 @@ use std::fmt;
 use std::fs;
 use std::io;
 
-use knee_algo::NEEDS_ECN;
 use knee_netns::Found;
 use libbpf_rs::{MapCore as _, MapFlags};
 
 use crate::connections::{Iteration, cannot_read};
+use crate::table::NAME_BYTES;
 use crate::{Connection, Error, Filter, State, check_name, registry};
 
-/// Algorithms of the kernel's that need ECN, which it does not tell of those that nobody uses.
-const KERNEL_NEEDS_ECN: [&str; 2] = ["dctcp", "prague"];
-/// Bytes of an algorithm's name in the kernel, the last of them 0.
-const NAME_BYTES: usize = 16;
 /// The section, and so the map, that holds the settings (migrate.bpf.c).
 const SETTINGS_MAP: &str = ".rodata.migrate";
 
@@ -123,10 +119,7 @@ impl Migration {
         if !known.iter().any(|name| name == to) {
             return Err(Error::NoSuchAlgorithm { name: to.to_owned(), known });
         }
-        let needs_ecn = match registry::flags_of(to)? {
-            Some(flags) => flags & NEEDS_ECN != 0,
-            None => KERNEL_NEEDS_ECN.contains(&to),
-        };
+        let needs_ecn = registry::needs_ecn(to)?;
         let (from, to) = (from.to_owned(), to.to_owned());
         Ok(Migration { from, to, filter, of_listeners, needs_ecn })
     }
@@ -208,5 +201,29 @@ impl Migration {
             };
         }
         Ok(plan)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use libbpf_rs::HasSize as _;
+    use libbpf_rs::btf::Btf;
+    use libbpf_rs::btf::types::{MemberAttr, Struct};
+
+    #[test]
+    fn results_have_the_layout_that_the_program_writes() {
+        let Ok(object) = crate::program("migrate") else { return };
+        let btf = Btf::from_raw("migrate", object).unwrap().unwrap();
+        let outcome: Struct<'_> = btf.type_by_name("outcome").unwrap();
+        let members: Vec<_> = outcome
+            .iter()
+            .map(|member| {
+                let MemberAttr::Normal { offset } = member.attr else { panic!("a bit-field") };
+                (member.name.unwrap().to_str().unwrap(), offset / 8)
+            })
+            .collect();
+        // Where `Migration::run` reads them, of the 8 bytes that it writes before.
+        assert_eq!(members, [("is_known", 0), ("result", 4)]);
+        assert_eq!(outcome.size(), 8);
     }
 }

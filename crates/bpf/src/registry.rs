@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use knee_algo::NEEDS_ECN;
 use libbpf_rs::btf::types::{MemberAttr, Ptr, Struct};
 use libbpf_rs::btf::{Btf, BtfKind, ReferencesType as _};
 use libbpf_rs::query::{
@@ -17,6 +18,9 @@ const OPS_PREFIX: &str = "cc_ops_";
 const VALUE: &str = "bpf_struct_ops_tcp_congestion_ops";
 /// Its state while it is registered without a link, which is how kernels before 6.4 do it.
 const IN_USE: u32 = 1;
+
+/// Algorithms of the kernel's that need ECN, which it does not tell of those that nobody uses.
+const KERNEL_NEEDS_ECN: [&str; 2] = ["dctcp", "prague"];
 
 /// An algorithm of knee's that is registered with the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -111,16 +115,30 @@ pub(crate) fn of_map(map_id: u32) -> Result<Option<Registered>, Error> {
     Ok(Some(Layout::of_kernel()?.algorithm(map_id, &table, &value)))
 }
 
-/// The flags of the algorithm that somebody's BPF programs registered under this name (of all, if a
-/// live update left several); `None`: there is none.
+/// Whether the algorithm of this name is for connections with ECN only, whoever it is from.
 ///
 /// # Errors
 /// [`Error::Inspect`], [`Error::NotPermitted`].
-pub(crate) fn flags_of(name: &str) -> Result<Option<u32>, Error> {
+pub(crate) fn needs_ecn(name: &str) -> Result<bool, Error> {
+    Ok(match flags_of(name)? {
+        Some(flags) => flags & NEEDS_ECN != 0,
+        None => KERNEL_NEEDS_ECN.contains(&name),
+    })
+}
+
+/// The flags of the algorithm that somebody's BPF programs registered under this name (of all, if a
+/// live update left several); `None`: there is none.
+fn flags_of(name: &str) -> Result<Option<u32>, Error> {
     check_rights()?;
+    let tables: Vec<MapInfo> =
+        MapInfoIter::default().filter(|map| map.ty == MapType::StructOps).collect();
+    if tables.is_empty() {
+        return Ok(None);
+    }
     let layout = Layout::of_kernel()?;
-    let found = MapInfoIter::default()
-        .filter(|map| map.ty == MapType::StructOps && map.btf_vmlinux_value_type_id == layout.value)
+    let found = tables
+        .iter()
+        .filter(|map| map.btf_vmlinux_value_type_id == layout.value)
         .filter_map(|map| table(map.id))
         .filter(|(_, value)| layout.name(value) == name)
         .map(|(_, value)| layout.flags(&value));
@@ -194,7 +212,7 @@ impl Layout {
         Registered {
             name: self.name(value),
             algorithm: table.trim_start_matches(OPS_PREFIX).to_owned(),
-            needs_ecn: self.flags(value) & knee_algo::NEEDS_ECN != 0,
+            needs_ecn: self.flags(value) & NEEDS_ECN != 0,
             map_id,
             programs: programs.filter(|(_, id)| *id != 0).collect(),
         }

@@ -17,6 +17,7 @@ use knee_testbed::cgroup::Cgroup;
 use knee_testbed::net::{
     Namespace, Pair, Path, SERVER, SERVER_IPV6, choose, chosen, ecn_of, ip, sysctl,
 };
+use libbpf_rs::MapCore as _;
 
 fn load(algorithm: &str, name: &str) -> Loaded {
     let params = Algorithm::by_name(algorithm).unwrap().default_params();
@@ -132,6 +133,27 @@ fn everything_does_what_a_default_would_do() {
 }
 
 #[test]
+fn everything_leaves_ecn_alone_where_the_algorithm_does_not_need_it() {
+    if !knee_testbed::kernel_is_ready() {
+        return;
+    }
+    let (cgroup, elsewhere) = (Cgroup::new(), Cgroup::new());
+    let pair = hosts(&cgroup);
+    let _policy =
+        Policy::attach(&[Rule::everything("cubic")], cgroup.path(), Scope::default()).unwrap();
+    let ends = connect(&pair, SERVER);
+    assert_eq!((ends.algorithms(), ends.has_ecn()), (both("cubic"), false));
+    // Who asks of its own goes on being granted it, by listeners with the policy and by ordinary
+    // ones, which refuse it to a SYN with ECT.
+    sysctl(&pair.client, "tcp_ecn", "1");
+    let ends = connect(&pair, SERVER);
+    assert_eq!((ends.algorithms(), ends.has_ecn()), (both("cubic"), true));
+    elsewhere.take(&pair.server);
+    let ends = connect(&pair, SERVER);
+    assert_eq!((ends.algorithms(), ends.has_ecn()), (pair_of("cubic", "reno"), true));
+}
+
+#[test]
 fn a_policy_stops_at_its_deadline_by_itself() {
     if !knee_testbed::kernel_is_ready() {
         return;
@@ -176,6 +198,48 @@ fn an_algorithm_for_ecn_leaves_connections_without_it_to_the_default() {
     assert_eq!(ends.algorithms(), both("reno"));
     assert!(!ends.has_ecn());
     assert_eq!(policy.hits().unwrap()[0].without_ecn, 1);
+}
+
+/// The object of DCTCP as if it came from somebody else: nothing in it says knee.
+fn foreign_dctcp(name: &str) -> libbpf_rs::Object {
+    let mut bytes = Embedded::by_name("dctcp").unwrap().object().to_vec();
+    let (ours, theirs) = (b"cc_ops_dctcp", b"an_own_dctcp");
+    for at in 0..bytes.len() - ours.len() {
+        if bytes[at..].starts_with(ours) {
+            bytes[at..at + ours.len()].copy_from_slice(theirs);
+        }
+    }
+    let mut open = libbpf_rs::ObjectBuilder::default().open_memory(&bytes).unwrap();
+    let mut table = open.maps_mut().find(|map| map.name() == "an_own_dctcp").unwrap();
+    let table = table.initial_value_mut().unwrap();
+    let at = table.windows(6).position(|window| window == b"dctcp\0").unwrap();
+    table[at..at + name.len()].copy_from_slice(name.as_bytes());
+    open.load().unwrap()
+}
+
+#[test]
+fn algorithms_of_others_that_need_ecn_are_known() {
+    if !knee_testbed::kernel_is_ready() {
+        return;
+    }
+    let mut foreign = foreign_dctcp("knee_p_foreign");
+    let _link = foreign
+        .maps_mut()
+        .find(|map| map.name() == "an_own_dctcp")
+        .unwrap()
+        .attach_struct_ops()
+        .unwrap();
+    let cgroup = Cgroup::new();
+    let pair = hosts(&cgroup);
+    // Linux with L4S has the one of IPv6 here; that it is not registered does not matter, since no
+    // connection without ECN is given it.
+    let rules = [rule(&["0.0.0.0/0"], "knee_p_foreign"), rule(&["::/0"], "prague")];
+    let policy = Policy::attach(&rules, cgroup.path(), Scope::default()).unwrap();
+    for address in [SERVER, SERVER_IPV6] {
+        assert_eq!(connect(&pair, address).algorithms(), both("reno"), "{address}");
+    }
+    let expected = Hits { without_ecn: 2, ..Hits::default() };
+    assert_eq!(policy.hits().unwrap(), [expected; 2]);
 }
 
 fn rule(to: &[&str], algorithm: &str) -> Rule {

@@ -1,13 +1,15 @@
 //! Routes that name an algorithm (`ip route ... congctl NAME`), by rtnetlink.
 //!
 //! The kernel's messages are kept as they came, so that a route that is written back differs in
-//! that attribute only, whatever else it has.
+//! that attribute only, whatever else it has. Other routes are left alone, also those of the same
+//! destination, and the destination is never without a route.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::os::fd::OwnedFd;
 
 use knee_netns::Found;
+use rustix::io::Errno;
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 
@@ -17,65 +19,157 @@ use crate::Error;
 const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
 const RTM_NEWROUTE: u16 = 24;
+const RTM_DELROUTE: u16 = 25;
 const RTM_GETROUTE: u16 = 26;
 const NLM_F_REQUEST: u16 = 1;
 const NLM_F_ACK: u16 = 4;
+const NLM_F_DUMP_INTR: u16 = 0x10;
 const NLM_F_REPLACE: u16 = 0x100;
+const NLM_F_EXCL: u16 = 0x200;
 const NLM_F_DUMP: u16 = 0x300;
+const NLM_F_CREATE: u16 = 0x400;
+const NLM_F_APPEND: u16 = 0x800;
 const NLA_TYPE_MASK: u16 = 0x3fff;
 const RTA_DST: u16 = 1;
+const RTA_SRC: u16 = 2;
+const RTA_OIF: u16 = 4;
+const RTA_GATEWAY: u16 = 5;
+const RTA_PRIORITY: u16 = 6;
 const RTA_METRICS: u16 = 8;
+const RTA_MULTIPATH: u16 = 9;
 const RTA_CACHEINFO: u16 = 12;
+const RTA_TABLE: u16 = 15;
+const RTA_VIA: u16 = 18;
+const RTA_ENCAP_TYPE: u16 = 21;
+const RTA_ENCAP: u16 = 22;
+const RTA_EXPIRES: u16 = 23;
+const RTA_NH_ID: u16 = 30;
 const RTAX_LOCK: u16 = 1;
 const RTAX_CC_ALGO: u16 = 16;
 const RTM_F_CLONED: u32 = 0x200;
 /// The one flag of a next hop that a request may carry; the others tell its state.
 const RTNH_F_ONLINK: u32 = 4;
+/// `rta_expires` counts in hundredths of a second, `RTA_EXPIRES` in seconds.
+const TICKS_PER_SECOND: u32 = 100;
 
 const HEADER_BYTES: usize = 16;
 /// `struct rtmsg`.
 const ROUTE_BYTES: usize = 12;
+/// `struct rtnexthop`.
+const HOP_BYTES: usize = 8;
 /// The kernel fills no more than 32 kB at once.
 const BUFFER_BYTES: usize = 1 << 16;
+/// How often routes are read again because they changed meanwhile.
+const DUMP_ATTEMPTS: usize = 10;
 
 /// A route of some namespace that names an algorithm.
-pub(super) struct Route {
+pub struct Route {
     /// `struct rtmsg` and the attributes behind it.
     body: Vec<u8>,
     /// Its destination, as `ip route` shows it.
-    pub(super) to: String,
+    pub to: String,
 }
 
 /// The routes of a namespace that name `algorithm`.
-pub(super) fn routes_naming(namespace: &Found, algorithm: &str) -> Result<Vec<Route>, Error> {
+///
+/// # Errors
+/// [`Error::File`]: what the kernel answers.
+pub fn routes_naming(namespace: &Found, algorithm: &str) -> Result<Vec<Route>, Error> {
     let all = namespace.run(dump).and_then(|all| all).map_err(failed)?;
     let named = |body: &Vec<u8>| {
-        let mut metrics = metrics(body);
-        metrics.any(|(kind, value)| {
-            let end = value.iter().position(|byte| *byte == 0).unwrap_or(value.len());
-            kind == RTAX_CC_ALGO && &value[..end] == algorithm.as_bytes()
-        })
+        Request::of(body).algorithm().is_some_and(|name| name == algorithm.as_bytes())
     };
     Ok(all.into_iter().filter(named).map(|body| Route { to: destination(&body), body }).collect())
 }
 
-/// Writes the route back without the algorithm.
-pub(super) fn forget(namespace: &Found, route: &Route) -> Result<(), Error> {
-    let request = message(
-        RTM_NEWROUTE,
-        NLM_F_REQUEST | NLM_F_ACK | NLM_F_REPLACE,
-        &without_algorithm(&route.body),
-    );
-    let send = || {
-        let socket = open()?;
-        rustix::net::send(&socket, &request, SendFlags::empty())?;
-        receive(&socket, |_, _| ())
-    };
-    namespace.run(send).and_then(|sent| sent).map_err(failed)
+/// Writes the route back without the algorithm. Those of one destination have to be given in the
+/// order of [`routes_naming`]. A route that is gone by now is no failure.
+///
+/// # Errors
+/// [`Error::Host`]: the route is as it was, since the kernel does not take it any more (a next hop's
+/// device is down), or could not tell it from another one.
+pub fn forget(namespace: &Found, route: &Route) -> Result<(), Error> {
+    let done = namespace.run(|| write_back(&Request::of(&route.body)));
+    done.and_then(|done| done).map_err(|source| Error::Host {
+        what: format!(
+            "the route {} ({}) still names its algorithm (congctl): change or delete it by ip route",
+            route.to,
+            namespace.label()
+        ),
+        source,
+    })
 }
 
 fn failed(source: io::Error) -> Error {
     Error::File { path: "the routing tables".into(), source }
+}
+
+/// In the thread's namespace.
+fn write_back(old: &Request) -> io::Result<()> {
+    let all: Vec<Request> = dump()?.iter().map(|body| Request::of(body)).collect();
+    // The kernel tries those of one key in this order.
+    let peers: Vec<&Request> = all.iter().filter(|other| other.key() == old.key()).collect();
+    let Some(place) = peers.iter().position(|peer| peer.is(old)) else { return Ok(()) };
+    if peers[..place].iter().any(|peer| old.deletion_hits(peer)) {
+        return Err(io::Error::other("another route stands before it that looks the same"));
+    }
+    let new = old.without_algorithm();
+    match (old.is_ipv4(), place) {
+        // The first one is what IPv6 replaces.
+        (false, 0) => unless(Errno::NOENT, change(NLM_F_REPLACE, &new)),
+        (false, _) => swap_by_detour(old, &new, &all),
+        // IPv4 would, too, but has routes that differ in their metrics only side by side: the new one
+        // goes in, at the same end, before the old one goes out, whatever others do meanwhile.
+        (true, _) => {
+            let end = if place == 0 { 0 } else { NLM_F_APPEND };
+            if !peers.iter().any(|peer| peer.is(&new)) {
+                change(NLM_F_CREATE | end, &new)?;
+            }
+            delete(old)
+        }
+    }
+}
+
+/// By a route of another priority, so that the destination has one all the time.
+fn swap_by_detour(old: &Request, new: &Request, all: &[Request]) -> io::Result<()> {
+    let is_free = |priority: &u32| {
+        let detour = old.at_priority(*priority);
+        all.iter().all(|other| other.key() != detour.key())
+    };
+    let mut lower = old.priority().saturating_add(1)..=u32::MAX;
+    let mut higher = (1..old.priority()).rev();
+    let free = lower.find(is_free).or_else(|| higher.find(is_free));
+    let detour = new.at_priority(free.ok_or(Errno::NOSPC)?);
+    change(NLM_F_CREATE | NLM_F_EXCL, &detour)?;
+    if let Err(error) = delete(old) {
+        delete(&detour)?;
+        return unless(Errno::SRCH, Err(error));
+    }
+    // Should this fail, the detour stays.
+    change(NLM_F_CREATE | NLM_F_APPEND, new)?;
+    delete(&detour)
+}
+
+fn change(flags: u16, route: &Request) -> io::Result<()> {
+    ask(RTM_NEWROUTE, flags, route)
+}
+
+fn delete(route: &Request) -> io::Result<()> {
+    ask(RTM_DELROUTE, 0, route)
+}
+
+fn ask(kind: u16, flags: u16, route: &Request) -> io::Result<()> {
+    let socket = open()?;
+    let request = message(kind, NLM_F_REQUEST | NLM_F_ACK | flags, &route.bytes());
+    rustix::net::send(&socket, &request, SendFlags::empty())?;
+    receive(&socket, |_, _| ()).map(|_| ())
+}
+
+fn unless(harmless: Errno, done: io::Result<()>) -> io::Result<()> {
+    match done {
+        Err(error) if Errno::from_io_error(&error) == Some(harmless) => Ok(()),
+        done => done,
+    }
 }
 
 fn open() -> io::Result<OwnedFd> {
@@ -92,22 +186,29 @@ fn open() -> io::Result<OwnedFd> {
 
 /// All routes of the thread's namespace, of both families and all tables.
 fn dump() -> io::Result<Vec<Vec<u8>>> {
-    let socket = open()?;
-    let request = message(RTM_GETROUTE, NLM_F_REQUEST | NLM_F_DUMP, &[0; ROUTE_BYTES]);
-    rustix::net::send(&socket, &request, SendFlags::empty())?;
-    let mut routes = Vec::new();
-    receive(&socket, |kind, body| {
-        let is_route = kind == RTM_NEWROUTE && body.len() >= ROUTE_BYTES;
-        if is_route && u32_at(body, 8) & RTM_F_CLONED == 0 {
-            routes.push(body.to_vec());
+    for _ in 0..DUMP_ATTEMPTS {
+        let socket = open()?;
+        let request = message(RTM_GETROUTE, NLM_F_REQUEST | NLM_F_DUMP, &[0; ROUTE_BYTES]);
+        rustix::net::send(&socket, &request, SendFlags::empty())?;
+        let mut routes = Vec::new();
+        let is_whole = receive(&socket, |kind, body| {
+            let is_route = kind == RTM_NEWROUTE && body.len() >= ROUTE_BYTES;
+            if is_route && u32_at(body, 8) & RTM_F_CLONED == 0 {
+                routes.push(body.to_vec());
+            }
+        })?;
+        if is_whole {
+            return Ok(routes);
         }
-    })?;
-    Ok(routes)
+    }
+    Err(io::Error::other("they do not stop changing"))
 }
 
-/// Reads answers up to the end of the dump or the acknowledgement.
-fn receive(socket: &OwnedFd, mut each: impl FnMut(u16, &[u8])) -> io::Result<()> {
+/// Reads answers up to the end of the dump or the acknowledgement. False: something changed between
+/// the parts of a dump, which may lack routes.
+fn receive(socket: &OwnedFd, mut each: impl FnMut(u16, &[u8])) -> io::Result<bool> {
     let mut buffer = vec![0; BUFFER_BYTES];
+    let mut is_whole = true;
     loop {
         let (len, _) = rustix::net::recv(socket, &mut buffer[..], RecvFlags::empty())?;
         let mut rest = &buffer[..len];
@@ -117,11 +218,13 @@ fn receive(socket: &OwnedFd, mut each: impl FnMut(u16, &[u8])) -> io::Result<()>
         while rest.len() >= HEADER_BYTES {
             let len = (u32_at(rest, 0) as usize).clamp(HEADER_BYTES, rest.len());
             let (kind, body) = (u16_at(rest, 4), &rest[HEADER_BYTES..len]);
+            is_whole &= u16_at(rest, 6) & NLM_F_DUMP_INTR == 0;
             match kind {
-                NLMSG_DONE => return Ok(()),
-                NLMSG_ERROR if body.len() >= 4 => {
-                    return match u32_at(body, 0) as i32 {
-                        0 => Ok(()),
+                NLMSG_DONE | NLMSG_ERROR => {
+                    // A dump's end may come without.
+                    let code = if body.len() >= 4 { u32_at(body, 0) as i32 } else { 0 };
+                    return match code {
+                        0.. => Ok(is_whole),
                         error => Err(io::Error::from_raw_os_error(-error)),
                     };
                 }
@@ -153,36 +256,169 @@ fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     })
 }
 
-fn metrics(body: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
-    let all = attributes(&body[ROUTE_BYTES..]);
-    all.filter(|(kind, _)| *kind == RTA_METRICS).flat_map(|(_, metrics)| attributes(metrics))
+/// A route as a request says it: of what a dump says, without what only tells its state.
+#[derive(Clone)]
+struct Request {
+    /// `struct rtmsg`.
+    head: [u8; ROUTE_BYTES],
+    attributes: Vec<(u16, Vec<u8>)>,
 }
 
-fn without_algorithm(body: &[u8]) -> Vec<u8> {
-    let mut out = body[..ROUTE_BYTES].to_vec();
-    let flags = u32_at(body, 8) & RTNH_F_ONLINK;
-    out[8..12].copy_from_slice(&flags.to_ne_bytes());
-    for (kind, value) in attributes(&body[ROUTE_BYTES..]) {
-        match kind {
-            RTA_CACHEINFO => {}
-            RTA_METRICS => {
-                let mut kept = Vec::new();
-                for (kind, value) in metrics(body) {
-                    match kind {
-                        RTAX_CC_ALGO => {}
-                        RTAX_LOCK if value.len() == 4 => {
-                            let locks = u32_at(value, 0) & !(1 << RTAX_CC_ALGO);
-                            push(&mut kept, kind, &locks.to_ne_bytes());
-                        }
-                        _ => push(&mut kept, kind, value),
+impl Request {
+    /// Of `struct rtmsg` and what follows it in a dump.
+    fn of(body: &[u8]) -> Request {
+        let mut head = [0; ROUTE_BYTES];
+        head.copy_from_slice(&body[..ROUTE_BYTES]);
+        let dumped = || attributes(&body[ROUTE_BYTES..]);
+        let has_object = dumped().any(|(kind, _)| kind == RTA_NH_ID);
+        let flags = if has_object { 0 } else { u32_at(body, 8) & RTNH_F_ONLINK };
+        head[8..].copy_from_slice(&flags.to_ne_bytes());
+        let mut kept = Vec::new();
+        for (kind, value) in dumped() {
+            match kind {
+                // Shown along with the nexthop object that has them.
+                RTA_OIF | RTA_GATEWAY | RTA_VIA | RTA_MULTIPATH | RTA_ENCAP | RTA_ENCAP_TYPE
+                    if has_object => {}
+                RTA_MULTIPATH => kept.push((kind, stateless_hops(value))),
+                RTA_CACHEINFO if value.len() >= 12 => {
+                    // What has expired is negative until it is collected.
+                    let ticks = u32_at(value, 8) as i32;
+                    if ticks != 0 {
+                        let seconds = (ticks.max(1) as u32).div_ceil(TICKS_PER_SECOND);
+                        kept.push((RTA_EXPIRES, seconds.to_ne_bytes().to_vec()));
                     }
                 }
-                if !kept.is_empty() {
-                    push(&mut out, kind, &kept);
+                RTA_CACHEINFO => {}
+                _ => kept.push((kind, value.to_vec())),
+            }
+        }
+        Request { head, attributes: kept }
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let mut out = self.head.to_vec();
+        self.attributes.iter().for_each(|(kind, value)| push(&mut out, *kind, value));
+        out
+    }
+
+    fn get(&self, wanted: u16) -> Option<&[u8]> {
+        let mut all = self.attributes.iter();
+        all.find(|(kind, _)| *kind == wanted).map(|(_, value)| value.as_slice())
+    }
+
+    fn is_ipv4(&self) -> bool {
+        self.head[0] == AddressFamily::INET.as_raw() as u8
+    }
+
+    /// What routes may share: family, lengths of the prefixes, type of service, table, destination,
+    /// source and priority.
+    fn key(&self) -> ([u8; 4], [Option<&[u8]>; 3], u32) {
+        let [family, to_len, from_len, tos, ..] = self.head;
+        let prefixes = [RTA_TABLE, RTA_DST, RTA_SRC].map(|kind| self.get(kind));
+        ([family, to_len, from_len, tos], prefixes, self.priority())
+    }
+
+    /// The one that `ip route` calls metric.
+    fn priority(&self) -> u32 {
+        self.get(RTA_PRIORITY).filter(|value| value.len() == 4).map_or(0, |value| u32_at(value, 0))
+    }
+
+    /// Apart from the time that it has left.
+    fn is(&self, other: &Request) -> bool {
+        let lasting = |route: &Request| {
+            let mut all = route.attributes.clone();
+            all.retain(|(kind, value)| *kind != RTA_EXPIRES && !value.is_empty());
+            all
+        };
+        self.head == other.head && lasting(self) == lasting(other)
+    }
+
+    /// The algorithm that it names.
+    fn algorithm(&self) -> Option<&[u8]> {
+        let (_, name) =
+            attributes(self.get(RTA_METRICS)?).find(|(kind, _)| *kind == RTAX_CC_ALGO)?;
+        name.split(|byte| *byte == 0).next()
+    }
+
+    /// Metrics stay, if need be without any: a request that has none for a nexthop object gets what
+    /// another route with that object has.
+    fn without_algorithm(&self) -> Request {
+        let mut new = self.clone();
+        for (_, metrics) in new.attributes.iter_mut().filter(|(kind, _)| *kind == RTA_METRICS) {
+            let mut kept = Vec::new();
+            for (kind, value) in attributes(metrics) {
+                match kind {
+                    RTAX_CC_ALGO => {}
+                    RTAX_LOCK if value.len() == 4 => {
+                        match u32_at(value, 0) & !(1 << RTAX_CC_ALGO) {
+                            0 => {}
+                            locks => push(&mut kept, kind, &locks.to_ne_bytes()),
+                        }
+                    }
+                    _ => push(&mut kept, kind, value),
                 }
             }
-            _ => push(&mut out, kind, value),
+            *metrics = kept;
         }
+        new
+    }
+
+    fn at_priority(&self, priority: u32) -> Request {
+        let mut new = self.clone();
+        new.attributes.retain(|(kind, _)| *kind != RTA_PRIORITY);
+        new.attributes.push((RTA_PRIORITY, priority.to_ne_bytes().to_vec()));
+        new
+    }
+
+    /// Whether the request to delete this route would hit `other`, of the same key and before it: the
+    /// kernel takes the first that has all that the request says.
+    fn deletion_hits(&self, other: &Request) -> bool {
+        if self.is_ipv4() {
+            // It compares metrics. Without any doubt only those that name another algorithm.
+            return self.algorithm() == other.algorithm();
+        }
+        match (self.get(RTA_NH_ID), other.get(RTA_NH_ID)) {
+            (Some(own), Some(others)) => own == others,
+            (Some(_), None) => false,
+            (None, Some(_)) => true,
+            (None, None) => self.hops().iter().any(|(device, gateway)| {
+                let is_hit = |(other_device, other_gateway): &(u32, Option<Vec<u8>>)| {
+                    device == other_device && (gateway.is_none() || gateway == other_gateway)
+                };
+                other.hops().iter().any(is_hit)
+            }),
+        }
+    }
+
+    /// Device and gateway of each next hop.
+    fn hops(&self) -> Vec<(u32, Option<Vec<u8>>)> {
+        let device = self.get(RTA_OIF).filter(|value| value.len() == 4);
+        let single = device.map(|value| (u32_at(value, 0), self.get(RTA_GATEWAY)));
+        let single = single.map(|(device, gateway)| (device, gateway.map(<[u8]>::to_vec)));
+        let several = hops(self.get(RTA_MULTIPATH).unwrap_or(&[])).map(|(_, hop)| {
+            let gateway = attributes(&hop[HOP_BYTES..]).find(|(kind, _)| *kind == RTA_GATEWAY);
+            (u32_at(hop, 4), gateway.map(|(_, value)| value.to_vec()))
+        });
+        single.into_iter().chain(several).collect()
+    }
+}
+
+/// Place and bytes of each `struct rtnexthop` with its attributes.
+fn hops(bytes: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let len = usize::from(u16_at(bytes.get(at..at + HOP_BYTES)?, 0));
+        let hop = bytes.get(at..at + len).filter(|hop| hop.len() >= HOP_BYTES)?;
+        let place = at;
+        at += padded(len);
+        Some((place, hop))
+    })
+}
+
+fn stateless_hops(bytes: &[u8]) -> Vec<u8> {
+    let mut out = bytes.to_vec();
+    for (at, _) in hops(bytes) {
+        out[at + 2] &= RTNH_F_ONLINK as u8;
     }
     out
 }

@@ -4,7 +4,7 @@
 //! what was loaded, with a lock and a journal; and a directory of the BPF file system whose files
 //! keep algorithms registered. Every change is written to the journal before it is made.
 
-mod congctl;
+pub mod congctl;
 mod defaults;
 mod journal;
 mod load;

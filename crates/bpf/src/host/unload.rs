@@ -27,6 +27,8 @@ pub struct Unloaded {
     pub defaults: Vec<(String, String)>,
     /// Routes that named it and name no algorithm any more: namespace and destination.
     pub routes: Vec<(String, String)>,
+    /// Routes that could not be changed and name it still: namespace, destination, and why.
+    pub routes_left: Vec<(String, String, String)>,
     /// A trial was ended.
     pub trial: bool,
     /// Who still has it; `None`: that could not be read.
@@ -135,8 +137,13 @@ impl Host {
         }
         for namespace in knee_netns::all().map_err(proc)? {
             for route in routes_naming(&namespace, name)? {
-                forget(&namespace, &route)?;
-                undone.routes.push((namespace.label(), route.to));
+                // One that cannot be written back is no reason to leave the rest.
+                match forget(&namespace, &route) {
+                    Ok(()) => undone.routes.push((namespace.label(), route.to)),
+                    Err(error) => {
+                        undone.routes_left.push((namespace.label(), route.to, error.to_string()));
+                    }
+                }
             }
         }
         // Whoever would give it to new sockets goes before it.

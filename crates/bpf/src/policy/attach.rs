@@ -10,11 +10,11 @@ use libbpf_rs::{Link, MapCore, MapFlags, Object, OpenObject};
 
 use super::rule::{Ecn, Ports, Prefix, Rule};
 use crate::load::{open_object, with_log};
-use crate::{Error, base_rtt, program, registered};
+use crate::table::NAME_BYTES;
+use crate::{Error, base_rtt, program, registry};
 
-/// Bytes of an algorithm's and of a rule's name, the last of them 0.
-pub(super) const ALGORITHM_BYTES: usize = 16;
-pub(super) const NAME_BYTES: usize = 32;
+/// Bytes of a rule's name, the last of them 0.
+pub(super) const RULE_NAME_BYTES: usize = 32;
 /// Bits that a peer's key has before its address: family and port.
 const BITS_BEFORE_ADDRESS: u32 = 32;
 /// Prefixes times ports: some megabytes of kernel memory.
@@ -24,9 +24,6 @@ const ECN_CONNECT: u32 = 1;
 const ECN_ACCEPT: u32 = 2;
 const NEEDS_ECN: u32 = 4;
 const YIELDS: u32 = 8;
-
-/// Algorithms of the kernel's own that need ECN; knee's say so themselves.
-const KERNELS_OWN_WITH_ECN: [&str; 1] = ["dctcp"];
 
 /// When and where a policy acts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -223,15 +220,13 @@ fn twice(rules: &[Rule], first: u32, second: u32, what: &str) -> Error {
 
 /// Whether each rule's algorithm is for connections with ECN only.
 pub(super) fn needs_ecn(rules: &[Rule]) -> Result<Vec<bool>, Error> {
-    if rules.iter().all(|rule| rule.algorithm.is_none()) {
-        return Ok(vec![false; rules.len()]);
+    let mut known: BTreeMap<&str, bool> = BTreeMap::new();
+    for name in rules.iter().filter_map(|rule| rule.algorithm.as_deref()) {
+        if !known.contains_key(name) {
+            known.insert(name, registry::needs_ecn(name)?);
+        }
     }
-    let registered = registered()?;
-    let needs = |name: &String| {
-        KERNELS_OWN_WITH_ECN.contains(&name.as_str())
-            || registered.iter().any(|one| one.name == *name && one.needs_ecn)
-    };
-    Ok(rules.iter().map(|rule| rule.algorithm.as_ref().is_some_and(needs)).collect())
+    Ok(rules.iter().map(|rule| rule.algorithm.as_deref().is_some_and(|name| known[name])).collect())
 }
 
 /// Ports, or 0 for all.
@@ -275,14 +270,16 @@ fn family(is_ipv6: bool) -> u16 {
 
 /// `struct rule` of the program.
 fn rule_bytes(rule: &Rule, needs_ecn: bool) -> Result<Vec<u8>, Error> {
-    let flags = match rule.ecn {
+    // A default asks for ECN, or grants it, for an algorithm that needs it only.
+    let ecn = if rule.yields && !needs_ecn { Ecn::Host } else { rule.ecn };
+    let flags = match ecn {
         Ecn::Host => 0,
         Ecn::Accept => ECN_ACCEPT,
         Ecn::PeersRunKnee => ECN_ACCEPT | ECN_CONNECT,
     } | if needs_ecn { NEEDS_ECN } else { 0 }
         | if rule.yields { YIELDS } else { 0 };
-    let mut bytes = padded(rule.algorithm.as_deref().unwrap_or(""), ALGORITHM_BYTES)?;
-    bytes.extend(padded(&rule.name, NAME_BYTES)?);
+    let mut bytes = padded(rule.algorithm.as_deref().unwrap_or(""), NAME_BYTES)?;
+    bytes.extend(padded(&rule.name, RULE_NAME_BYTES)?);
     bytes.extend(rule.base_rtt_us.to_ne_bytes());
     bytes.extend(flags.to_ne_bytes());
     Ok(bytes)
@@ -376,16 +373,16 @@ fn read_rule(bytes: &[u8]) -> Result<Rule, Error> {
         let end = field.iter().position(|byte| *byte == 0).unwrap_or(field.len());
         String::from_utf8_lossy(&field[..end]).into_owned()
     };
-    let flags = u32_at(bytes, ALGORITHM_BYTES + NAME_BYTES + 4)?;
+    let flags = u32_at(bytes, NAME_BYTES + RULE_NAME_BYTES + 4)?;
     Ok(Rule {
-        name: text(ALGORITHM_BYTES, NAME_BYTES),
-        algorithm: Some(text(0, ALGORITHM_BYTES)).filter(|name| !name.is_empty()),
+        name: text(NAME_BYTES, RULE_NAME_BYTES),
+        algorithm: Some(text(0, NAME_BYTES)).filter(|name| !name.is_empty()),
         ecn: match flags & (ECN_ACCEPT | ECN_CONNECT) {
             0 => Ecn::Host,
             ECN_ACCEPT => Ecn::Accept,
             _ => Ecn::PeersRunKnee,
         },
-        base_rtt_us: u32_at(bytes, ALGORITHM_BYTES + NAME_BYTES)?,
+        base_rtt_us: u32_at(bytes, NAME_BYTES + RULE_NAME_BYTES)?,
         yields: flags & YIELDS != 0,
         ..Rule::default()
     })
@@ -421,4 +418,71 @@ fn ranges(ports: &mut Vec<u16>) -> Vec<Ports> {
         }
     }
     ranges
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use libbpf_rs::HasSize as _;
+    use libbpf_rs::btf::Btf;
+    use libbpf_rs::btf::types::{MemberAttr, Struct};
+
+    /// Members of a struct of the program with their offsets, and its size at the end.
+    fn layout(name: &str) -> Option<Vec<(String, usize)>> {
+        let object = program("policy").ok()?;
+        let btf = Btf::from_raw("policy", object).unwrap().unwrap();
+        let found: Struct<'_> = btf.type_by_name(name).unwrap();
+        let member = found.iter().map(|member| {
+            let MemberAttr::Normal { offset } = member.attr else { panic!("a bit-field") };
+            (member.name.unwrap().to_string_lossy().into_owned(), offset as usize / 8)
+        });
+        Some(member.chain([("end".to_owned(), found.size())]).collect())
+    }
+
+    fn check(name: &str, expected: &[(&str, usize)]) {
+        let Some(layout) = layout(name) else { return };
+        let expected: Vec<_> =
+            expected.iter().map(|(name, at)| ((*name).to_owned(), *at)).collect();
+        assert_eq!(layout, expected, "struct {name}");
+    }
+
+    #[test]
+    fn bytes_have_the_layout_that_the_program_reads() {
+        let rule = rule_bytes(&Rule::everything("cubic"), true).unwrap();
+        let base_rtt = NAME_BYTES + RULE_NAME_BYTES;
+        check(
+            "rule",
+            &[
+                ("algorithm", 0),
+                ("name", NAME_BYTES),
+                ("base_rtt_us", base_rtt),
+                ("flags", base_rtt + 4),
+                ("end", rule.len()),
+            ],
+        );
+        let peer = peer_bytes(Prefix::ALL_IPV6, 80);
+        let address = 4 + BITS_BEFORE_ADDRESS as usize / 8;
+        check(
+            "peer",
+            &[
+                ("prefixlen", 0),
+                ("family", 4),
+                ("port", 6),
+                ("address", address),
+                ("end", peer.len()),
+            ],
+        );
+        check("target", &[("rule", 0), ("prefixlen", 4), ("end", 8)]);
+    }
+
+    #[test]
+    fn counters_have_the_layout_that_the_program_writes() {
+        // In the order in which `read_hits` takes them.
+        let fields =
+            ["connected", "accepted", "listened", "without_ecn", "yielded", "failed", "end"];
+        let expected: Vec<_> =
+            fields.iter().enumerate().map(|(at, name)| (*name, 8 * at)).collect();
+        check("hits", &expected);
+        assert_eq!(8 * (fields.len() - 1), size_of::<Hits>());
+    }
 }

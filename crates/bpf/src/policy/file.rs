@@ -23,7 +23,7 @@ type Node<'a> = Spanned<DeValue<'a>>;
 
 /// One `[[rule]]`.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub struct FileRule {
     /// Line on which it begins, from 1.
     pub line: usize,
     /// What it says.
@@ -37,7 +37,7 @@ pub struct Entry {
 pub struct File {
     path: PathBuf,
     /// In the order of the file.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<FileRule>,
 }
 
 impl File {
@@ -85,7 +85,7 @@ impl File {
     }
 
     /// An error about an entry as a whole.
-    pub(super) fn error(&self, entry: &Entry, message: &str) -> Error {
+    pub(super) fn error(&self, entry: &FileRule, message: &str) -> Error {
         let rule = self.entries.iter().position(|one| one.line == entry.line).unwrap_or(0) + 1;
         Error::Policy {
             what: format!("{}:{}: rule {rule}: {message}", self.path.display(), entry.line),
@@ -125,7 +125,7 @@ struct Table<'a> {
 }
 
 impl<'a> Table<'a> {
-    fn entry(&self) -> Result<Entry, Error> {
+    fn entry(&self) -> Result<FileRule, Error> {
         self.only(&KEYS)?;
         let to = match self.texts("to")? {
             None => Vec::new(),
@@ -154,7 +154,7 @@ impl<'a> Table<'a> {
                 self.error("ecn", "ECN is granted and asked for by the peer: it needs `to`")
             );
         }
-        Ok(Entry { line: self.source.line(self.span.start), rule, cgroup: self.cgroup()? })
+        Ok(FileRule { line: self.source.line(self.span.start), rule, cgroup: self.cgroup()? })
     }
 
     fn only(&self, known: &[&str]) -> Result<(), Error> {
@@ -240,7 +240,7 @@ impl<'a> Table<'a> {
 
     fn name(&self) -> Result<String, Error> {
         let Some((name, node)) = self.text("name")? else { return Ok(String::new()) };
-        match name.len() < super::attach::NAME_BYTES && !name.chars().any(char::is_control) {
+        match name.len() < super::attach::RULE_NAME_BYTES && !name.chars().any(char::is_control) {
             true => Ok(name.to_owned()),
             false => Err(self.error_at("name", node, "must be at most 31 bytes on one line")),
         }
@@ -286,7 +286,7 @@ impl<'a> Table<'a> {
             return Ok(None);
         }
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
-        let fits = !name.is_empty() && name.len() < super::attach::ALGORITHM_BYTES;
+        let fits = !name.is_empty() && name.len() < crate::table::NAME_BYTES;
         match fits && name.bytes().all(allowed) {
             true => Ok(Some(name.to_owned())),
             false => Err(self.error_at(

@@ -13,7 +13,7 @@ use libbpf_rs::query::{LinkTypeInfo, ProgInfoIter, ProgInfoQueryOptions};
 use libbpf_rs::{Link, MapCore as _, MapHandle, Object};
 
 use super::attach::{Hits, Scope, attach, load, needs_ecn, read_hits, read_rules};
-use super::file::{Entry, File};
+use super::file::{File, FileRule};
 use super::rule::{Ecn, Rule};
 use crate::Error;
 use crate::host::{Host, available_algorithms, check_cgroup, mount_point};
@@ -201,7 +201,7 @@ pub(crate) fn read(link: &Link) -> Result<Attached, Error> {
 fn check_algorithms(file: &File) -> Result<(), Error> {
     let names = available_algorithms()?;
     let unknown =
-        |entry: &&Entry| entry.rule.algorithm.as_ref().is_some_and(|name| !names.contains(name));
+        |entry: &&FileRule| entry.rule.algorithm.as_ref().is_some_and(|name| !names.contains(name));
     let Some(entry) = file.entries.iter().find(unknown) else { return Ok(()) };
     let name = entry.rule.algorithm.as_deref().unwrap_or("");
     let message = format!(

@@ -21,7 +21,7 @@ mod host;
 mod rule;
 
 pub use attach::{Hits, Policy, Scope};
-pub use file::{Entry, File};
+pub use file::{File, FileRule};
 pub(crate) use host::read;
 pub use host::{Attached, Options, apply, clear, show};
 pub use rule::{Ecn, Ports, Prefix, Rule};

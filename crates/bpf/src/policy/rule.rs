@@ -131,13 +131,15 @@ pub struct Rule {
     pub ecn: Ecn,
     /// RTT without queues, us, told to algorithms that ask for it; 0: not known.
     pub base_rtt_us: u32,
-    /// Leaves sockets alone whose program has chosen an algorithm itself, as a default does.
+    /// Acts as a default does: it leaves sockets alone whose program has chosen an algorithm itself,
+    /// and ECN where the algorithm does not need it.
     pub yields: bool,
 }
 
 impl Rule {
     /// What making `algorithm` the default would do: every listener, every connection, unless its
-    /// program has chosen. Where the algorithm needs ECN, connections opened ask for it.
+    /// program has chosen. If the algorithm needs ECN, connections opened ask for it and those
+    /// accepted are granted it; if not, that is as the host is set up.
     pub fn everything(algorithm: &str) -> Rule {
         Rule {
             name: "everything".to_owned(),

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use knee_bpf::host::{Host, Unloaded};
 use serde_json::{Value as Json, json};
 
-use crate::{COULD_NOT, DONE, Failure, complain, print};
+use crate::{CHECK_FAILED, COULD_NOT, DONE, Failure, complain, print};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -24,18 +24,27 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     let host = Host::here();
     let names = if args.all { host.names()? } else { args.names.clone() };
-    let (mut undone, mut failed) = (Vec::new(), Vec::new());
+    let (mut undone, mut failed, mut left) = (Vec::new(), Vec::new(), false);
     for name in &names {
         match host.unload(name) {
-            Ok(one) if args.json => undone.push(as_json(name, &one)),
-            Ok(one) => print(&in_words(name, &one))?,
+            Ok(one) => {
+                left |= !one.routes_left.is_empty();
+                match args.json {
+                    true => undone.push(as_json(name, &one)),
+                    false => print(&in_words(name, &one))?,
+                }
+            }
             Err(error) => {
                 complain(&format!("knee: {error}"));
                 failed.push(json!({ "name": name, "why": error.to_string() }));
             }
         }
     }
-    let code = if failed.is_empty() { DONE } else { COULD_NOT };
+    let code = match (failed.is_empty(), left) {
+        (false, _) => COULD_NOT,
+        (true, true) => CHECK_FAILED,
+        (true, false) => DONE,
+    };
     if args.json {
         print(&format!("{}\n", json!({ "unloaded": undone, "failed": failed })))?;
     } else if names.is_empty() {
@@ -55,6 +64,11 @@ fn as_json(name: &str, undone: &Unloaded) -> Json {
         .iter()
         .map(|(namespace, to)| json!({ "namespace": namespace, "to": to }))
         .collect();
+    let routes_left: Vec<Json> = undone
+        .routes_left
+        .iter()
+        .map(|(namespace, to, why)| json!({ "namespace": namespace, "to": to, "why": why }))
+        .collect();
     let left = undone.left.as_ref().map(|left| {
         let listeners: Vec<Json> = left
             .listeners
@@ -68,6 +82,7 @@ fn as_json(name: &str, undone: &Unloaded) -> Json {
         "trial": undone.trial,
         "defaults": defaults,
         "routes": routes,
+        "routes_left": routes_left,
         "left": left,
     })
 }
@@ -84,6 +99,12 @@ fn in_words(name: &str, undone: &Unloaded) -> String {
         let _ = writeln!(
             out,
             "  route {to} in namespace {namespace} named it and names no algorithm now"
+        );
+    }
+    for (namespace, to, why) in &undone.routes_left {
+        let _ = writeln!(
+            out,
+            "  route {to} in namespace {namespace} names it still (ip route change it): {why}"
         );
     }
     let Some(left) = &undone.left else {
