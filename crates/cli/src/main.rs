@@ -43,7 +43,7 @@ Examples:
         every call of the algorithm, and what another one would have done in its place
   knee doctor
         what this machine can do, and how to get the rest
-  sudo knee load dctcp --cgroup /sys/fs/cgroup/web --confirm-within 60s
+  sudo knee load cubic --cgroup /sys/fs/cgroup/web --confirm-within 60s
         an algorithm for the connections of a cgroup, gone again unless knee confirm is run
   sudo knee top
         connections under loaded algorithms, with what these hold inside
