@@ -99,8 +99,8 @@ fn aligned(column: Column, text: &str, width: usize) -> String {
     if column.is_right_aligned() { format!("{text:>width$}") } else { text.to_owned() }
 }
 
-/// Leaves out columns, in the order in which they can be spared, until the rest fits. The last one
-/// may be cut off by the edge of the screen.
+/// Leaves out columns, in the order in which they can be spared, until the rest fits. The inside, the
+/// last one, is cut off by the edge of the screen.
 pub(super) fn fit(mut columns: Vec<(Column, usize)>, room: usize) -> Vec<(Column, usize)> {
     let is_too_wide = |columns: &[(Column, usize)]| {
         let needed = |(column, width): &(Column, usize)| match column {
@@ -116,5 +116,18 @@ pub(super) fn fit(mut columns: Vec<(Column, usize)>, room: usize) -> Vec<(Column
         }
         columns.retain(|(column, _)| *column != spared);
     }
+    // What is shown is shown whole: a number without its end or its unit would be another one.
+    let mut used = 0;
+    columns.retain_mut(|(column, width)| {
+        let begins_at = if used == 0 { 0 } else { used + GAP };
+        if *column == Column::Inside {
+            *width = (*width).min(room.saturating_sub(begins_at));
+        }
+        let fits = used == 0 || (*width > 0 && begins_at + *width <= room);
+        if fits {
+            used = begins_at + *width;
+        }
+        fits
+    });
     columns
 }

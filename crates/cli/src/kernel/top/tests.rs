@@ -123,7 +123,19 @@ fn a_narrow_screen_leaves_out_what_can_be_spared() {
     assert!(lines[2].ends_with("alpha 0.158"), "{}", lines[2]);
     let all: Vec<_> = Column::ALL.into_iter().map(|column| (column, 10)).collect();
     assert_eq!(fit(all.clone(), 1000).len(), Column::ALL.len());
-    assert_eq!(fit(all, 0).len(), 3, "peer, algorithm and cwnd stay");
+    assert_eq!(fit(all, 34).len(), 3, "peer, algorithm and cwnd stay");
+    // Whatever the width, what is shown is whole: only the inside is cut.
+    let widths = [18, 18, 12, 10, 6, 9, 8, 8, 10, 10, 7, 6, 6, 40];
+    for room in 20..200 {
+        let all = Column::ALL.into_iter().zip(widths).collect();
+        let shown = fit(all, room);
+        let needed = shown.iter().map(|(_, width)| width + 2).sum::<usize>() - 2;
+        assert!(needed <= room, "{room}: {shown:?}");
+        for (column, width) in shown {
+            let whole = Column::ALL.into_iter().zip(widths).find(|(one, _)| *one == column);
+            assert!(column == Column::Inside || whole.unwrap().1 == width, "{room}: {column:?}");
+        }
+    }
 }
 
 #[test]
