@@ -93,18 +93,23 @@ impl Host {
 
     /// A policy would go on giving it to sockets, in vain.
     fn check_policies(&self, name: &str) -> Result<(), Error> {
-        let policies = policy::show(self)?;
-        let mut rules = policies.iter().flat_map(|attached| &attached.rules);
-        match rules.find(|(rule, _)| rule.algorithm.as_deref() == Some(name)) {
-            None => Ok(()),
-            Some((rule, _)) => Err(Error::Policy {
-                what: format!(
-                    "the policy's rule \"{}\" gives \"{name}\" to connections: knee policy apply one \
-                     without it, or knee policy clear, before it is unloaded",
-                    rule.name
-                ),
-            }),
+        for policy in policy::show(self)? {
+            let mut rules = policy.rules.iter().zip(1..);
+            let names_it = rules.find(|((rule, _), _)| rule.algorithm.as_deref() == Some(name));
+            if let Some(((rule, _), number)) = names_it {
+                let rule = match rule.name.as_str() {
+                    "" => format!("rule {number}"),
+                    named => format!("rule \"{named}\""),
+                };
+                return Err(Error::Policy {
+                    what: format!(
+                        "{rule} of the policy gives \"{name}\" to connections: knee policy apply one \
+                         without it, or knee policy clear, before it is unloaded"
+                    ),
+                });
+            }
         }
+        Ok(())
     }
 
     pub(super) fn unload_locked(&self, name: &str) -> Result<Unloaded, Error> {

@@ -139,7 +139,8 @@ fn ecn(ecn: Ecn) -> &'static str {
 
 fn attached_json(one: &Attached) -> Json {
     let rules: Vec<Json> = one.rules.iter().map(|(rule, hits)| rule_json(rule, hits)).collect();
-    json!({ "cgroup": one.cgroup, "rules": rules })
+    let cgroup = one.cgroup.as_ref().map(|path| path.to_string_lossy());
+    json!({ "cgroup": cgroup, "rules": rules })
 }
 
 fn rule_json(rule: &Rule, hits: &Hits) -> Json {
