@@ -5,9 +5,13 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use knee_netns::Namespace;
+
+use crate::sandbox;
 
 /// What the names begin with; the number of the process that made it follows.
 const PREFIX: &str = "knee_p_";
@@ -70,6 +74,31 @@ pub fn mount() -> Option<PathBuf> {
     let text = fs::read_to_string("/proc/self/mountinfo").unwrap();
     let line = text.lines().find(|line| line.contains(" - cgroup2 "))?;
     line.split(' ').nth(4).map(PathBuf::from)
+}
+
+/// Whether it is mounted; where nobody has mounted it, it is for as long as this process lives.
+pub fn is_mounted() -> bool {
+    static MOUNTED: OnceLock<bool> = OnceLock::new();
+    *MOUNTED.get_or_init(|| mount().is_some() || mount_own())
+}
+
+fn mount_own() -> bool {
+    let dir = own_mount_dir();
+    fs::create_dir_all(&dir).unwrap();
+    let mounted = Command::new("mount").args(["-t", "cgroup2", "none"]).arg(&dir).status();
+    // SAFETY: the function needs nothing that is gone by then.
+    unsafe { libc::atexit(unmount_own) };
+    mounted.is_ok_and(|status| status.success())
+}
+
+extern "C" fn unmount_own() {
+    sandbox::remove(own_mount_dir().parent().unwrap());
+}
+
+/// What a killed test leaves of it, the next sandbox removes.
+fn own_mount_dir() -> PathBuf {
+    let name = format!("{}{}-cgroup", sandbox::DIR_PREFIX, std::process::id());
+    std::env::temp_dir().join(name).join("cgroup")
 }
 
 /// The cgroup of this process.

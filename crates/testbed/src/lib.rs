@@ -42,6 +42,7 @@ fn missing() -> Option<&'static str> {
         Ok(btf) if !contains(&btf, b"bpf_struct_ops_tcp_congestion_ops\0") => {
             Some("the kernel takes no congestion control by BPF (CONFIG_BPF_JIT, 5.6 or later)")
         }
+        Ok(_) if !cgroup::is_mounted() => Some("the kernel has no cgroup2 (CONFIG_CGROUPS)"),
         Ok(_) => net::missing(),
     }
 }

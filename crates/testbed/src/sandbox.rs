@@ -17,7 +17,8 @@ pub struct Sandbox {
     number: u32,
 }
 
-const DIR_PREFIX: &str = "knee-test-";
+/// What the directories of tests begin with; the number of the process follows.
+pub(crate) const DIR_PREFIX: &str = "knee-test-";
 
 impl Sandbox {
     /// For the command at this path.
@@ -176,9 +177,17 @@ fn walk(dir: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-fn remove(dir: &Path) {
+pub(crate) fn remove(dir: &Path) {
     // Pins go with their file system.
-    let _ = Command::new("umount").arg(dir.join("bpf")).stderr(Stdio::null()).status();
+    for mount in ["bpf", "cgroup"].map(|name| dir.join(name)) {
+        if mount.exists() {
+            let _ = Command::new("umount").arg(&mount).stderr(Stdio::null()).status();
+            // What is still mounted is not to be emptied.
+            if fs::remove_dir(&mount).is_err() {
+                return;
+            }
+        }
+    }
     let _ = fs::remove_dir_all(dir);
 }
 
