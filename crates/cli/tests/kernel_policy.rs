@@ -8,6 +8,7 @@
 
 use std::fs;
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -249,6 +250,39 @@ fn no_connection_falls_between_the_old_rules_and_the_new() {
         assert!(child.wait().unwrap().success());
     }
     assert_eq!(place.show(), "no policy is applied\n");
+}
+
+#[test]
+fn an_apply_that_fails_half_way_changes_nothing() {
+    if !knee_testbed::kernel_is_ready() {
+        return;
+    }
+    let place = Place::new();
+    let pair = hosts(&place.cgroup);
+    let inner = [place.cgroup.child("a"), place.cgroup.child("b")];
+    let text = |algorithm: &str| {
+        let rule = format!("[[rule]]\nto = \"everything\"\nalgorithm = \"{algorithm}\"\n");
+        format!("{rule}{rule}cgroup = \"a\"\n{rule}cgroup = \"b\"\n")
+    };
+    let old = "[[rule]]\nto = \"everything\"\nalgorithm = \"cubic\"\n";
+    place.apply(&place.write("old.toml", old));
+    // The first is exchanged, the second new, and the third's place is taken.
+    let taken = fs::metadata(inner[1].path()).unwrap().ino().to_string();
+    let taken = place.sandbox.bpffs().join("knee/policies_of_cgroups").join(taken);
+    fs::create_dir(&taken).unwrap();
+    let new = place.write("new.toml", &text("bbr"));
+    let error = place.sandbox.knee(&place.line(&new)).refused();
+    assert!(error.contains(taken.to_str().unwrap()), "{error}");
+    assert_eq!(algorithms(&pair, SERVER), pair_of("cubic", "cubic"));
+    inner[0].take(&pair.server);
+    assert_eq!(algorithms(&pair, SERVER), pair_of("cubic", "cubic"));
+    assert_eq!(place.shown()["policies"].as_array().unwrap().len(), 1);
+
+    fs::remove_dir(&taken).unwrap();
+    place.apply(&new);
+    assert_eq!(algorithms(&pair, SERVER), pair_of("bbr", "bbr"));
+    assert_eq!(place.clear(), "cleared 3 cgroups\n");
+    place.cgroup.take(&pair.server);
 }
 
 #[test]
