@@ -6,17 +6,19 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use libbpf_rs::query::{LinkTypeInfo, ProgInfoIter, ProgInfoQueryOptions};
-use libbpf_rs::{Link, MapCore as _, MapHandle, Object};
+use libbpf_rs::{Link, MapCore as _, MapHandle, Object, Program};
 
 use super::attach::{Hits, Scope, attach, load, needs_ecn, read_hits, read_rules};
 use super::file::{File, FileRule};
 use super::rule::{Ecn, Rule};
 use crate::Error;
 use crate::host::{Host, available_algorithms, check_cgroup, mount_point};
+use crate::load::with_log;
 
 /// Below what knee pins, and longer than the name of an algorithm can be.
 const PINS: &str = "policies_of_cgroups";
@@ -42,8 +44,9 @@ pub struct Attached {
 }
 
 /// Puts the file's rules in the place of those that are there. Every check comes before the first
-/// change. New connections see the old or the new rules of their cgroup, never none and never a
-/// mixture. Returns the cgroups and how many rules each got.
+/// change, and a change that fails is undone in all cgroups. New connections meet the old or the new
+/// rules of a cgroup, never none and never a mixture; the cgroups of the file change one after another.
+/// Returns them and how many rules each got.
 ///
 /// # Errors
 /// [`Error::Policy`] for a file that is wrong or that this host cannot carry out,
@@ -88,7 +91,7 @@ pub fn show(host: &Host) -> Result<Vec<Attached>, Error> {
     let mut all = Vec::new();
     for pin in pins_in(&pins.join(PINS))? {
         // It may be gone by now.
-        let Ok(link) = Link::open(&pin) else { continue };
+        let Some(link) = open(&pin) else { continue };
         all.push(read(&link)?);
     }
     all.sort_by(|a, b| a.cgroup.cmp(&b.cgroup));
@@ -116,41 +119,70 @@ pub fn clear(host: &Host) -> Result<usize, Error> {
     Ok(pins.len())
 }
 
-/// First what may fail and can be undone by doing nothing more, then the rest.
+/// All cgroups or, if one of them fails, none.
 fn replace(pins: &Path, loaded: &[(PathBuf, Object)]) -> Result<(), Error> {
-    let inspect = |source| Error::Inspect { what: "the link of the policy", source };
-    let (mut fresh, mut keep) = (Vec::new(), Vec::new());
+    fs::create_dir_all(pins).map_err(|source| Error::File { path: pins.to_owned(), source })?;
+    let mut changes: Vec<Change> = Vec::new();
     for (directory, object) in loaded {
-        let pin = pins.join(cgroup_id(directory)?.to_string());
-        match Link::open(&pin).ok().filter(is_attached) {
-            Some(link) => keep.push((pin, link, object)),
-            None => fresh.push((pin, attach(object, directory)?)),
+        match Change::make(pins, directory, object) {
+            Ok(change) => changes.push(change),
+            Err(why) => {
+                changes.iter().rev().for_each(Change::undo);
+                // If nothing was applied before.
+                let _ = fs::remove_dir(pins);
+                return Err(why);
+            }
         }
     }
-    fs::create_dir_all(pins).map_err(|source| Error::File { path: pins.to_owned(), source })?;
-    let mut current = Vec::new();
-    for (pin, mut link, object) in keep {
-        let program = object.progs_mut().next().expect("the object was attached or will be");
-        link.update_prog(&program).map_err(inspect)?;
-        current.push(pin);
-    }
-    for (pin, mut link) in fresh {
-        // Of a cgroup that was removed, whose number came back.
-        let _ = fs::remove_file(&pin);
-        link.pin(&pin).map_err(|source| Error::Pin { path: pin.clone(), source })?;
-        current.push(pin);
-    }
     for pin in pins_in(pins)? {
-        if !current.contains(&pin) {
+        if !changes.iter().any(|change| change.pin == pin) {
             detach(&pin)?;
         }
     }
     Ok(())
 }
 
+/// What was done to a cgroup.
+struct Change {
+    pin: PathBuf,
+    link: Link,
+    /// The program that was there; None: the link is new.
+    old_program: Option<OwnedFd>,
+}
+
+impl Change {
+    fn make(pins: &Path, directory: &Path, object: &Object) -> Result<Change, Error> {
+        let inspect = |source| Error::Inspect { what: "the link of the policy", source };
+        let pin = pins.join(cgroup_id(directory)?.to_string());
+        if let Some(mut link) = open(&pin).filter(is_attached) {
+            let old_program = Program::fd_from_id(link.info().map_err(inspect)?.prog_id);
+            let old_program = Some(old_program.map_err(inspect)?);
+            let program = object.progs_mut().next().expect("the object has the one it loaded");
+            link.update_prog(&program).map_err(inspect)?;
+            return Ok(Change { pin, link, old_program });
+        }
+        let mut link = attach(object, directory)?;
+        // Of a cgroup that was removed, whose number came back.
+        let _ = fs::remove_file(&pin);
+        link.pin(&pin).map_err(|source| Error::Pin { path: pin.clone(), source })?;
+        Ok(Change { pin, link, old_program: None })
+    }
+
+    /// As far as that goes: a cgroup that was removed meanwhile has nothing to restore.
+    fn undo(&self) {
+        let Some(old_program) = &self.old_program else {
+            let _ = detach(&self.pin);
+            return;
+        };
+        let (link, program) = (self.link.as_fd().as_raw_fd(), old_program.as_raw_fd());
+        // SAFETY: both descriptors are open, and no options are given.
+        unsafe { libbpf_sys::bpf_link_update(link, program, std::ptr::null()) };
+    }
+}
+
 /// Not only removes the pin, after which the kernel detaches some time later.
 fn detach(pin: &Path) -> Result<(), Error> {
-    if let Ok(link) = Link::open(pin) {
+    if let Some(link) = open(pin) {
         // It has nothing to detach from if its cgroup was removed.
         let _ = link.detach();
     }
@@ -163,6 +195,11 @@ fn pins_in(directory: &Path) -> Result<Vec<PathBuf>, Error> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         Err(source) => Err(Error::File { path: directory.to_owned(), source }),
     }
+}
+
+/// None: it is gone, or no link.
+fn open(pin: &Path) -> Option<Link> {
+    with_log(|| Link::open(pin)).0.ok()
 }
 
 /// The kernel detaches a link when its cgroup is removed.
