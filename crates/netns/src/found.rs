@@ -3,12 +3,16 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
+use std::iter;
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::thread;
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
+/// The host's namespace is that of the first process.
+const HOST: &str = "/proc/1/ns/net";
 
 /// What tells one namespace from another: device and inode of its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -23,7 +27,7 @@ pub struct Id {
 pub struct Found {
     id: Id,
     file: File,
-    /// Where it was found first.
+    /// A way to it that tells its label.
     path: PathBuf,
 }
 
@@ -77,7 +81,7 @@ impl Found {
 pub fn current() -> io::Result<Found> {
     // With the process's number, for its label.
     let thread = fs::read_link("/proc/thread-self")?;
-    open(&Path::new("/proc").join(thread).join("ns/net"))
+    Ok(named(open(&Path::new("/proc").join(thread).join("ns/net"))?))
 }
 
 /// The one that this process, or thread, is in.
@@ -85,17 +89,25 @@ pub fn current() -> io::Result<Found> {
 /// # Errors
 /// If there is no such process, or it is not for this one to see.
 pub fn of_process(pid: u32) -> io::Result<Found> {
-    open(Path::new(&format!("/proc/{pid}/ns/net")))
+    Ok(named(open(Path::new(&format!("/proc/{pid}/ns/net")))?))
+}
+
+/// With its name, if it is the host's or has one: it is the same for all who are in it.
+fn named(mut found: Found) -> Found {
+    let names = iter::once(PathBuf::from(HOST)).chain(mounts_of_namespaces());
+    let mut own = names.filter(|path| id_of(path).is_ok_and(|id| id == found.id));
+    found.path = own.next().unwrap_or(found.path);
+    found
 }
 
 /// All that can be found: by their threads, by name (`ip netns`), by mounts of their files, and by
-/// files that some process holds open.
+/// files that some process holds open. The host's comes first.
 ///
 /// # Errors
 /// If /proc cannot be read. What ends meanwhile is left out.
 pub fn all() -> io::Result<Vec<Found>> {
     let mut found = BTreeMap::new();
-    // The host's own is that of the first process: it comes first and gets its label by it.
+    // What is found first gives the label.
     let mut add = |path: &Path| {
         if let Ok(id) = id_of(path) {
             if let std::collections::btree_map::Entry::Vacant(entry) = found.entry(id) {
@@ -107,7 +119,7 @@ pub fn all() -> io::Result<Vec<Found>> {
             }
         }
     };
-    add(Path::new("/proc/1/ns/net"));
+    add(Path::new(HOST));
     for mount in mounts_of_namespaces() {
         add(&mount);
     }
@@ -128,7 +140,9 @@ pub fn all() -> io::Result<Vec<Found>> {
             }
         }
     }
-    Ok(found.into_values().collect())
+    let mut all: Vec<Found> = found.into_values().collect();
+    all.sort_by_key(|one| one.path != Path::new(HOST));
+    Ok(all)
 }
 
 fn id_of(path: &Path) -> io::Result<Id> {
