@@ -19,10 +19,10 @@ use std::time::Duration;
 use knee_flight::{Ending, Header, Origin, Record};
 use libbpf_rs::btf::types::{Struct, Var};
 use libbpf_rs::btf::{Btf, BtfType, TypeId};
-use libbpf_rs::query::{ProgInfoIter, ProgInfoQueryOptions};
 use libbpf_rs::{MapCore as _, MapFlags, MapHandle, MapType, RingBuffer, RingBufferBuilder};
 
 use crate::load::PARAMS_MAP;
+use crate::registry::{OPS_PREFIX, Program};
 use crate::{Error, KernelApi, Registered, registered};
 use control::{Control, Lease};
 pub use filter::TraceFilter;
@@ -37,8 +37,6 @@ const ENOUGH: i32 = -libc::E2BIG;
 /// The maps of record.h.
 const SLOT: &str = "cc_ring_slot";
 const OPEN_RECORDS: &str = "cc_open_records";
-/// How the table of operations is called in every object: this and the algorithm (bpf.h).
-const OPS_PREFIX: &str = "cc_ops_";
 /// Ends the name of every program.
 const PROGRAM_SUFFIX: &str = "_prog";
 /// The program of bpf.h that stands for `cong_control` in kernels before 6.10.
@@ -281,24 +279,27 @@ impl Programs {
         let params = btf.type_by_name::<Struct<'_>>(&format!("{algorithm}_params"));
         let params = params.iter().flat_map(|params| params.iter());
         let params = params.filter_map(|member| Some(member.name?.to_str()?.to_owned())).collect();
-        let operations = operations(registered, &btf);
+        let operations = operations(registered, &btf).map_err(inspect)?;
         Ok(Programs { algorithm, params, operations })
     }
 }
 
 /// The kernel knows which program is which operation, and its types how the program is called. Where
 /// a program of bpf.h stands for `cong_control`, the entry point that it calls goes by that name.
-fn operations(registered: &Registered, btf: &Btf<'_>) -> HashMap<String, String> {
-    let by_id: HashMap<u32, &str> =
-        registered.programs.iter().map(|(member, id)| (*id, member.as_str())).collect();
-    let options = ProgInfoQueryOptions::default().include_func_info(true);
-    let found = ProgInfoIter::with_query_opts(options).filter_map(|program| {
-        let member = by_id.get(&program.id)?;
-        let function = btf.type_by_id::<BtfType<'_>>(program.func_info.first()?.type_id.into())?;
-        let name = function.name()?.to_str()?.strip_suffix(PROGRAM_SUFFIX)?.to_owned();
-        Some((name, (*member).to_owned()))
-    });
-    found.collect()
+fn operations(
+    registered: &Registered,
+    btf: &Btf<'_>,
+) -> libbpf_rs::Result<HashMap<String, String>> {
+    let mut operations = HashMap::new();
+    for (member, id) in &registered.programs {
+        let entry = Program::open(*id)?.and_then(|program| program.entry_type);
+        let function = entry.and_then(|entry| btf.type_by_id::<BtfType<'_>>(entry.into()));
+        let name = function.as_ref().and_then(|function| function.name()?.to_str());
+        if let Some(name) = name.and_then(|name| name.strip_suffix(PROGRAM_SUFFIX)) {
+            operations.insert(name.to_owned(), member.clone());
+        }
+    }
+    Ok(operations)
 }
 
 fn header(found: &Registered, programs: &Programs, filter: &TraceFilter) -> Result<Header, Error> {
