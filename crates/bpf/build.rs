@@ -1,6 +1,5 @@
 //! Compiles every `algorithms/*.c` and the programs of `programs/` for BPF, and writes tables of the
-//! objects: the folders are the lists. Without clang the tables are empty
-//! and all else still works.
+//! objects: the folders are the lists. Without clang the tables are empty and all else still works.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

@@ -27,6 +27,27 @@ pub enum Call {
 }
 
 impl Call {
+    /// The call of the operation of this name (see [`crate::OPERATIONS`]), with all arguments 0;
+    /// `None`: there is no such operation. Here alone names become calls: whoever reads calls fills
+    /// in the arguments.
+    pub fn of(operation: &str) -> Option<Call> {
+        Some(match operation {
+            "ssthresh" => Call::Ssthresh,
+            "cong_avoid" => Call::CongAvoid { ack: 0, acked: 0 },
+            "set_state" => Call::SetState { new_state: 0 },
+            "cwnd_event" => Call::CwndEvent { event: 0 },
+            "in_ack_event" => Call::InAckEvent { flags: 0 },
+            "pkts_acked" => Call::PktsAcked { sample: AckSample::default() },
+            "min_tso_segs" => Call::MinTsoSegs,
+            "cong_control" => Call::CongControl { ack: 0, flag: 0, rs: RateSample::default() },
+            "undo_cwnd" => Call::UndoCwnd,
+            "sndbuf_expand" => Call::SndbufExpand,
+            "init" => Call::Init,
+            "release" => Call::Release,
+            _ => return None,
+        })
+    }
+
     /// The operation's name: a member of `tcp_congestion_ops`.
     pub fn operation(&self) -> &'static str {
         match self {
@@ -89,5 +110,19 @@ impl Instance {
             Call::Release => self.release(sock, host),
         }
         0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_operation_has_its_call() {
+        for name in crate::OPERATIONS {
+            assert_eq!(Call::of(name).map(|call| call.operation()), Some(name));
+        }
+        assert_eq!(Call::of("get_info"), None);
+        assert_eq!(Call::of(""), None);
     }
 }

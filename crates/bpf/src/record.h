@@ -38,7 +38,7 @@ enum cc_trace_state {
 struct cc_trace {
 	u32 state;
 	u32 family;			/* of recorded sockets: CC_AF_...; 0: both */
-	u64 owner;			/* the tracer's process; 0: none */
+	u64 owner;			/* during the lease: the tracer's process */
 	u64 lease_ns;			/* monotonic clock: after that the tracer is taken for dead */
 	u64 number;			/* of the recording */
 	u64 flows;			/* sockets seen in it */

@@ -1,19 +1,20 @@
 //! What the kernel says is registered: its own account, whoever loaded it.
 
-use std::collections::BTreeSet;
+mod ids;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::AsFd as _;
 
 use knee_algo::NEEDS_ECN;
 use libbpf_rs::btf::types::{MemberAttr, Ptr, Struct};
 use libbpf_rs::btf::{Btf, BtfKind, ReferencesType as _};
-use libbpf_rs::query::{
-    LinkInfoIter, LinkTypeInfo, MapInfo, MapInfoIter, ProgInfoIter, ProgInfoQueryOptions,
-};
-use libbpf_rs::{MapCore as _, MapFlags, MapHandle, MapType};
+use libbpf_rs::{ErrorKind, MapCore as _, MapFlags, MapHandle, MapInfo, MapType};
 
+pub(crate) use self::ids::Program;
 use crate::{Error, Rights};
 
-/// How the table of operations is called in every object: `cc_ops_` and the algorithm (bpf.h).
-const OPS_PREFIX: &str = "cc_ops_";
+/// How the table of operations is called in every object: this and the algorithm (bpf.h).
+pub(crate) const OPS_PREFIX: &str = "cc_ops_";
 /// The value of such a map.
 const VALUE: &str = "bpf_struct_ops_tcp_congestion_ops";
 /// Its state while it is registered without a link, which is how kernels before 6.4 do it.
@@ -49,55 +50,61 @@ impl Registered {
         map.delete(&0_u32.to_ne_bytes()).map_err(inspect)
     }
 
-    /// The map of this name (a section, for one) that its programs use; `None`: they use none.
+    /// The map of this name (a section, for one) that its programs use; `None`: they use none, or
+    /// it has been unloaded and is gone.
     ///
     /// # Errors
     /// [`Error::Inspect`].
     pub(crate) fn map(&self, name: &str) -> Result<Option<MapHandle>, Error> {
         let inspect = |source| Error::Inspect { what: "the maps of an algorithm", source };
-        let options = ProgInfoQueryOptions::default().include_map_ids(true);
-        let ours: BTreeSet<u32> = self.programs.iter().map(|(_, id)| *id).collect();
-        let maps: BTreeSet<u32> = ProgInfoIter::with_query_opts(options)
-            .filter(|program| ours.contains(&program.id))
-            .flat_map(|program| program.map_ids)
-            .collect();
-        for id in maps {
-            let map = MapHandle::from_map_id(id).map_err(inspect)?;
-            if map.name() == name {
-                return Ok(Some(map));
+        let mut seen = BTreeSet::new();
+        for (_, id) in &self.programs {
+            let Some(program) = Program::open(*id).map_err(inspect)? else { continue };
+            for id in program.maps.iter().filter(|id| seen.insert(**id)) {
+                let map = ids::map(*id).map_err(inspect)?;
+                if let Some(map) = map.filter(|map| map.name() == name) {
+                    return Ok(Some(map));
+                }
             }
         }
         Ok(None)
     }
 }
 
-/// All that is registered and came from knee, by name.
+/// All that is registered and came from knee, by name. One that is there throughout is not missed,
+/// whatever else comes and goes.
 ///
 /// # Errors
 /// [`Error::NotPermitted`] and [`Error::Inspect`].
 pub fn registered() -> Result<Vec<Registered>, Error> {
     check_rights()?;
-    let linked: BTreeSet<u32> = LinkInfoIter::default()
-        .filter_map(|link| match link.info {
-            LinkTypeInfo::StructOps(about) => Some(about.map_id),
-            _ => None,
-        })
-        .collect();
-    let ours: Vec<MapInfo> = MapInfoIter::default()
-        .filter(|map| map.ty == MapType::StructOps)
-        .filter(|map| map.name.to_string_lossy().starts_with(OPS_PREFIX))
-        .collect();
-    if ours.is_empty() {
+    let inspect = |source| Error::Inspect { what: "what is loaded", source };
+    let mut found = BTreeMap::new();
+    let mut add = |id, map: &MapHandle, is_linked| {
+        let table = Table::of(map).map_err(inspect)?.filter(Table::is_knees);
+        if let Some(table) = table {
+            let (_, linked) = found.entry(id).or_insert((table, false));
+            *linked |= is_linked;
+        }
+        Ok(())
+    };
+    for (id, map) in ids::linked_maps().map_err(inspect)? {
+        add(id, &map, true)?;
+    }
+    // Without a link its state tells.
+    for map in ids::maps() {
+        let (id, map) = map.map_err(inspect)?;
+        add(id, &map, false)?;
+    }
+    if found.is_empty() {
         return Ok(Vec::new());
     }
     let layout = Layout::of_kernel()?;
-    let mut all = Vec::new();
-    for map in ours {
-        let Some((table, value)) = table(map.id) else { continue };
-        if linked.contains(&map.id) || layout.state(&value) == IN_USE {
-            all.push(layout.algorithm(map.id, &table, &value));
-        }
-    }
+    let registered = found
+        .into_iter()
+        .filter(|(_, (table, linked))| *linked || layout.state(&table.value) == IN_USE);
+    let mut all: Vec<Registered> =
+        registered.map(|(id, (table, _))| layout.algorithm(id, &table)).collect();
     all.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(all)
 }
@@ -108,11 +115,12 @@ pub fn registered() -> Result<Vec<Registered>, Error> {
 /// # Errors
 /// [`Error::Inspect`].
 pub(crate) fn of_map(map_id: u32) -> Result<Option<Registered>, Error> {
-    let Some((table, value)) = table(map_id).filter(|(table, _)| table.starts_with(OPS_PREFIX))
-    else {
+    let inspect = |source| Error::Inspect { what: "a table of operations", source };
+    let Some(map) = ids::map(map_id).map_err(inspect)? else { return Ok(None) };
+    let Some(table) = Table::of(&map).map_err(inspect)?.filter(Table::is_knees) else {
         return Ok(None);
     };
-    Ok(Some(Layout::of_kernel()?.algorithm(map_id, &table, &value)))
+    Ok(Some(Layout::of_kernel()?.algorithm(map_id, &table)))
 }
 
 /// Whether the algorithm of this name is for connections with ECN only, whoever it is from.
@@ -130,18 +138,20 @@ pub(crate) fn needs_ecn(name: &str) -> Result<bool, Error> {
 /// live update left several); `None`: there is none.
 fn flags_of(name: &str) -> Result<Option<u32>, Error> {
     check_rights()?;
-    let tables: Vec<MapInfo> =
-        MapInfoIter::default().filter(|map| map.ty == MapType::StructOps).collect();
+    let inspect = |source| Error::Inspect { what: "what is loaded", source };
+    let mut tables = Vec::new();
+    for map in ids::maps() {
+        let (_, map) = map.map_err(inspect)?;
+        tables.extend(Table::of(&map).map_err(inspect)?);
+    }
     if tables.is_empty() {
         return Ok(None);
     }
     let layout = Layout::of_kernel()?;
     let found = tables
         .iter()
-        .filter(|map| map.btf_vmlinux_value_type_id == layout.value)
-        .filter_map(|map| table(map.id))
-        .filter(|(_, value)| layout.name(value) == name)
-        .map(|(_, value)| layout.flags(&value));
+        .filter(|table| table.value_type == layout.value && layout.name(&table.value) == name)
+        .map(|table| layout.flags(&table.value));
     Ok(found.reduce(|all, flags| all | flags))
 }
 
@@ -153,11 +163,33 @@ fn check_rights() -> Result<(), Error> {
     Err(Error::NotPermitted { what: "seeing what is loaded", needs: "CAP_SYS_ADMIN" })
 }
 
-/// Name and content of a map of operations; `None`: it is gone by now.
-fn table(map_id: u32) -> Option<(String, Vec<u8>)> {
-    let map = MapHandle::from_map_id(map_id).ok()?;
-    let value = map.lookup(&0_u32.to_ne_bytes(), MapFlags::empty()).ok()??;
-    Some((map.name().to_string_lossy().into_owned(), value))
+/// A map of operations.
+struct Table {
+    name: String,
+    /// The number of its value's type in the kernel's BTF.
+    value_type: u32,
+    value: Vec<u8>,
+}
+
+impl Table {
+    /// `None`: the map holds no operations.
+    fn of(map: &MapHandle) -> libbpf_rs::Result<Option<Table>> {
+        if map.map_type() != MapType::StructOps {
+            return Ok(None);
+        }
+        let value = match map.lookup(&0_u32.to_ne_bytes(), MapFlags::empty()) {
+            Ok(value) => value,
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            Err(error) => return Err(error),
+        };
+        let name = map.name().to_string_lossy().into_owned();
+        let value_type = MapInfo::new(map.as_fd())?.info.btf_vmlinux_value_type_id;
+        Ok(value.map(|value| Table { name, value_type, value }))
+    }
+
+    fn is_knees(&self) -> bool {
+        self.name.starts_with(OPS_PREFIX)
+    }
 }
 
 /// Where things lie in the value of such a map, by the running kernel's BTF.
@@ -206,12 +238,13 @@ impl Layout {
         })
     }
 
-    fn algorithm(&self, map_id: u32, table: &str, value: &[u8]) -> Registered {
+    fn algorithm(&self, map_id: u32, table: &Table) -> Registered {
+        let value = &table.value;
         let programs =
             self.functions.iter().map(|(member, at)| (member.clone(), u32_at(value, *at)));
         Registered {
             name: self.name(value),
-            algorithm: table.trim_start_matches(OPS_PREFIX).to_owned(),
+            algorithm: table.name.strip_prefix(OPS_PREFIX).unwrap_or(&table.name).to_owned(),
             needs_ecn: self.flags(value) & NEEDS_ECN != 0,
             map_id,
             programs: programs.filter(|(_, id)| *id != 0).collect(),

@@ -12,7 +12,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use knee_algo::Algorithm;
-use knee_bpf::{Embedded, Loaded};
+use knee_bpf::{Embedded, Loaded, TraceFilter, Tracer};
 use knee_flight::{Ending, Reader, Record, Writer};
 use knee_testbed::net::{choose, sysctl};
 use knee_testbed::sandbox::Sandbox;
@@ -150,9 +150,20 @@ fn a_trace_replays_equal_and_a_changed_one_does_not() {
     let refused = host.knee(&format!("replay {}", forged.display()));
     assert_eq!(refused.code, Some(2));
     assert!(refused.err.contains("has been changed") && refused.err.lines().count() == 1);
+}
 
-    let refused = host.knee(&format!("trace {name} --for 1s -o {path}")).refused();
+/// Nothing is switched on for a file that cannot be written.
+#[test]
+fn the_file_comes_before_the_recording() {
+    let Some(traced) = Traced::new() else { return };
+    let (host, name, file) = (&traced.host, &traced.name, traced.file("there"));
+    fs::write(&file, "mine").unwrap();
+    // It does not come to asking who traces.
+    let tracer = Tracer::attach(name, &TraceFilter::default()).unwrap();
+    let refused = host.knee(&format!("trace {name} --for 1s -o {}", file.display())).refused();
     assert!(refused.contains("cannot write: File exists"), "{refused}");
+    drop(tracer);
+    assert_eq!(fs::read(&file).unwrap(), b"mine");
 }
 
 #[test]
@@ -183,8 +194,10 @@ fn signals_and_limits_end_a_trace_with_a_whole_file() {
     let line = format!("trace {name} --remote 10.0.0.0/8 --for 100ms --json -o {}", path.display());
     let json: serde_json::Value = serde_json::from_str(&host.knee(&line).done()).unwrap();
     assert_eq!(json["records"], 0);
+    let path = traced.file("none");
     let refused = host.knee(&format!("trace knee_t_none -o {}", path.display())).refused();
     assert_eq!(refused, "knee: nothing named \"knee_t_none\" is loaded: see knee status\n");
+    assert!(!path.exists() && !traced.file("no").exists(), "files without a recording");
 }
 
 #[test]

@@ -243,30 +243,34 @@ fn put_rate_sample(to: &mut Vec<u8>, rs: &RateSample) {
 fn take_call(from: &mut Bytes<'_>) -> Result<Call, String> {
     let operation = from.take()?;
     let name = usize::try_from(operation).ok().and_then(|index| OPERATIONS.get(index));
-    Ok(match *name.ok_or_else(|| format!("there is no operation {operation}"))? {
-        "ssthresh" => Call::Ssthresh,
-        "cong_avoid" => Call::CongAvoid { ack: from.narrow("ack")?, acked: from.narrow("acked")? },
-        "set_state" => Call::SetState { new_state: from.narrow("new_state")? },
-        "cwnd_event" => Call::CwndEvent { event: from.narrow("event")? },
-        "in_ack_event" => Call::InAckEvent { flags: from.narrow("flags")? },
-        "pkts_acked" => Call::PktsAcked {
-            sample: AckSample {
-                pkts_acked: from.narrow("pkts_acked")?,
-                rtt_us: from.signed("rtt_us")?,
-                in_flight: from.narrow("in_flight")?,
-            },
-        },
-        "min_tso_segs" => Call::MinTsoSegs,
-        "cong_control" => Call::CongControl {
-            ack: from.narrow("ack")?,
-            flag: from.signed("flag")?,
-            rs: take_rate_sample(from)?,
-        },
-        "undo_cwnd" => Call::UndoCwnd,
-        "sndbuf_expand" => Call::SndbufExpand,
-        "init" => Call::Init,
-        _ => Call::Release,
-    })
+    let call = name.and_then(|name| Call::of(name));
+    let mut call = call.ok_or_else(|| format!("there is no operation {operation}"))?;
+    match &mut call {
+        Call::CongAvoid { ack, acked } => {
+            *ack = from.narrow("ack")?;
+            *acked = from.narrow("acked")?;
+        }
+        Call::SetState { new_state } => *new_state = from.narrow("new_state")?,
+        Call::CwndEvent { event } => *event = from.narrow("event")?,
+        Call::InAckEvent { flags } => *flags = from.narrow("flags")?,
+        Call::PktsAcked { sample: AckSample { pkts_acked, rtt_us, in_flight } } => {
+            *pkts_acked = from.narrow("pkts_acked")?;
+            *rtt_us = from.signed("rtt_us")?;
+            *in_flight = from.narrow("in_flight")?;
+        }
+        Call::CongControl { ack, flag, rs } => {
+            *ack = from.narrow("ack")?;
+            *flag = from.signed("flag")?;
+            *rs = take_rate_sample(from)?;
+        }
+        Call::Ssthresh
+        | Call::MinTsoSegs
+        | Call::UndoCwnd
+        | Call::SndbufExpand
+        | Call::Init
+        | Call::Release => {}
+    }
+    Ok(call)
 }
 
 fn take_rate_sample(from: &mut Bytes<'_>) -> Result<RateSample, String> {
@@ -362,5 +366,8 @@ mod tests {
             assert_eq!(take_call(&mut left), Ok(call));
             assert!(left.0.is_empty());
         }
+        let mut unknown = Vec::new();
+        put(&mut unknown, OPERATIONS.len() as u64);
+        assert_eq!(take_call(&mut Bytes(&unknown)), Err("there is no operation 12".to_owned()));
     }
 }

@@ -8,17 +8,15 @@ use std::fmt;
 
 use knee_algo::{Algorithm, Host, Params};
 use libbpf_rs::btf::Btf;
-use libbpf_rs::{MapCore as _, MapFlags};
+use libbpf_rs::{ErrorKind, MapCore as _, MapFlags};
 
 use self::layout::Field;
-use crate::load::with_log;
+use crate::load::{PARAMS_MAP, with_log};
 use crate::registry::{self, Registered};
 use crate::{Connection, Embedded, Error};
 
 /// Bytes of private state that a socket has room for.
 const PRIVATE_BYTES: u32 = 104;
-/// The section, and so the map, that holds the parameters and nothing else (bpf.h).
-const PARAMS_MAP: &str = ".rodata.params";
 /// Letters that the kernel keeps of an algorithm's name in that of its map (15, of which `cc_ops_`
 /// takes 7).
 const ALGORITHM_LETTERS: usize = 8;
@@ -179,12 +177,16 @@ impl View {
     }
 }
 
-/// What can be seen of the algorithm whose operations are in this map; `None`: it is not knee's.
+/// What can be seen of the algorithm whose operations are in this map; `None`: it is not knee's, or
+/// the last connection that had it is closed and it is gone.
 fn of_map(map_id: u32) -> Result<Option<View>, Error> {
     let inspect = |source| Error::Inspect { what: "the types of a loaded program", source };
     let Some(loaded) = registry::of_map(map_id)? else { return Ok(None) };
     let Some((_, program)) = loaded.programs.first() else { return Ok(Some(View::NOTHING)) };
-    let btf = Btf::from_prog_id(*program).map_err(inspect)?;
+    let btf = match Btf::from_prog_id(*program) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        btf => btf.map_err(inspect)?,
+    };
     let fields = layout::of_state(&btf);
     for algorithm in Algorithm::all() {
         let is_it = algorithm.name().get(..ALGORITHM_LETTERS).unwrap_or(algorithm.name());

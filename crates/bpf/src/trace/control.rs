@@ -1,6 +1,6 @@
 //! The switch, the filter and the counts, in memory that the programs share: `struct cc_trace`.
 
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -11,6 +11,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::TraceFilter;
+use super::raw::{Mirror, mirror};
 use crate::Error;
 
 /// The section, and so the map, of record.h.
@@ -42,13 +43,21 @@ pub(super) struct Shared {
     lost_interrupted: AtomicU64,
 }
 
+pub(super) const MIRROR: Mirror = mirror!("cc_trace", Shared:
+    state, family, owner, lease_ns, number, flows, local_port, remote_port, remote, remote_mask,
+    lost_ring_full, lost_no_memory, lost_nested, lost_interrupted);
+
 /// The map, mapped into this process.
 pub(super) struct Control {
     shared: NonNull<Shared>,
 }
 
-/// The right to record until some moment; its value is that moment.
-pub(super) struct Lease(u64);
+/// The right to record for some time, which is given back when this is dropped.
+pub(super) struct Lease {
+    control: Control,
+    /// Until when; this also tells it from all other leases.
+    until_ns: u64,
+}
 
 impl Control {
     pub(super) fn of(map: &MapHandle) -> Result<Control, Error> {
@@ -59,16 +68,19 @@ impl Control {
                         .to_owned(),
             });
         }
-        let flags = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping, whose pages nothing else in this process uses; the kernel refuses it
-        // unless the map holds as many bytes.
-        let mapped = unsafe {
-            mmap(std::ptr::null_mut(), size_of::<Shared>(), flags, MapFlags::SHARED, map.as_fd(), 0)
-        };
-        let mapped = mapped.map_err(|why| Error::Read {
+        Control::at(map.as_fd()).map_err(|why| Error::Read {
             what: "the switch of an algorithm's traces",
             source: why.into(),
-        })?;
+        })
+    }
+
+    /// Of memory that holds as many bytes.
+    fn at(memory: BorrowedFd<'_>) -> rustix::io::Result<Control> {
+        let flags = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping, whose pages nothing else in this process uses but as atomics.
+        let mapped = unsafe {
+            mmap(std::ptr::null_mut(), size_of::<Shared>(), flags, MapFlags::SHARED, memory, 0)?
+        };
         let shared = NonNull::new(mapped.cast::<Shared>()).expect("nothing is mapped at 0");
         Ok(Control { shared })
     }
@@ -80,10 +92,10 @@ impl Control {
 
     /// Becomes the one tracer, if there is none or its lease is over. The lease itself is what two
     /// that try at once fight for, so one of them wins.
-    pub(super) fn take_lease(&self, name: &str) -> Result<Lease, Error> {
+    pub(super) fn take_lease(self, name: &str) -> Result<Lease, Error> {
         let shared = self.shared();
         let found = shared.lease_ns.load(Ordering::SeqCst);
-        let until = lease_from_now();
+        let until_ns = lease_from_now();
         let traced = || Error::Traced {
             name: name.to_owned(),
             process: shared.owner.load(Ordering::SeqCst),
@@ -92,29 +104,11 @@ impl Control {
             return Err(traced());
         }
         let swapped =
-            shared.lease_ns.compare_exchange(found, until, Ordering::SeqCst, Ordering::SeqCst);
+            shared.lease_ns.compare_exchange(found, until_ns, Ordering::SeqCst, Ordering::SeqCst);
         swapped.map_err(|_| traced())?;
+        // It means something during the lease only, and stays where it is afterwards.
         shared.owner.store(std::process::id().into(), Ordering::SeqCst);
-        Ok(Lease(until))
-    }
-
-    /// Makes the lease last longer; false if it is another's by now.
-    pub(super) fn renew(&self, lease: &mut Lease) -> bool {
-        let until = lease_from_now();
-        let lease_ns = &self.shared().lease_ns;
-        let renewed =
-            lease_ns.compare_exchange(lease.0, until, Ordering::SeqCst, Ordering::SeqCst).is_ok();
-        if renewed {
-            lease.0 = until;
-        }
-        renewed
-    }
-
-    /// Gives the lease back, if it is still this one.
-    pub(super) fn give_back(&self, lease: &Lease) {
-        let shared = self.shared();
-        shared.owner.store(0, Ordering::SeqCst);
-        let _ = shared.lease_ns.compare_exchange(lease.0, 0, Ordering::SeqCst, Ordering::SeqCst);
+        Ok(Lease { control: self, until_ns })
     }
 
     /// Makes sure that it is off, and that nothing that was recorded so far counts any more.
@@ -170,6 +164,40 @@ impl Control {
     }
 }
 
+impl Lease {
+    pub(super) fn control(&self) -> &Control {
+        &self.control
+    }
+
+    /// Makes it last longer; false if it was given back, or is another's by now.
+    pub(super) fn renew(&mut self) -> bool {
+        let until_ns = lease_from_now();
+        let renewed = self.swap(until_ns);
+        if renewed {
+            self.until_ns = until_ns;
+        }
+        renewed
+    }
+
+    /// Gives it back, if it is still this one.
+    pub(super) fn give_back(&self) {
+        self.swap(0);
+    }
+
+    fn swap(&self, until_ns: u64) -> bool {
+        let lease_ns = &self.control.shared().lease_ns;
+        lease_ns
+            .compare_exchange(self.until_ns, until_ns, Ordering::SeqCst, Ordering::SeqCst)
+            .is_ok()
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.give_back();
+    }
+}
+
 impl Drop for Control {
     fn drop(&mut self) {
         // SAFETY: mapped by `of` with this length, and no reference to it is left.
@@ -190,16 +218,46 @@ fn lease_from_now() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::mem::offset_of;
+    use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+    use std::os::fd::OwnedFd;
+
+    /// Memory as a map's would be.
+    fn memory() -> OwnedFd {
+        let memory = memfd_create("control", MemfdFlags::CLOEXEC).unwrap();
+        ftruncate(&memory, size_of::<Shared>() as u64).unwrap();
+        memory
+    }
+
+    fn take(memory: &OwnedFd) -> Result<Lease, Error> {
+        Control::at(memory.as_fd()).unwrap().take_lease("x")
+    }
 
     #[test]
-    fn the_mirror_has_the_layout_that_the_programs_use() {
-        crate::trace::raw::assert_layout(
-            "cc_trace",
-            size_of::<Shared>(),
-            crate::trace::raw::offsets!(Shared:
-                state, family, owner, lease_ns, number, flows, local_port, remote_port, remote,
-                remote_mask, lost_ring_full, lost_no_memory, lost_nested, lost_interrupted),
-        );
+    fn a_lease_is_one_tracers_until_that_drops_it() {
+        let memory = memory();
+        let mut lease = take(&memory).unwrap();
+        assert!(lease.renew());
+        let process = u64::from(std::process::id());
+        assert!(matches!(take(&memory), Err(Error::Traced { process: by, .. }) if by == process));
+        drop(lease);
+        let mut lease = take(&memory).unwrap();
+        lease.give_back();
+        assert!(!lease.renew());
+        drop(take(&memory).unwrap());
+    }
+
+    #[test]
+    fn what_is_anothers_by_now_is_left_alone() {
+        let memory = memory();
+        let mut late = take(&memory).unwrap();
+        // It ended, and another process took it.
+        let shared = late.control().shared();
+        let until_ns = late.until_ns + 1;
+        shared.lease_ns.store(until_ns, Ordering::SeqCst);
+        shared.owner.store(1, Ordering::SeqCst);
+        assert!(!late.renew());
+        late.give_back();
+        drop(late);
+        assert!(matches!(take(&memory), Err(Error::Traced { process: 1, .. })));
     }
 }

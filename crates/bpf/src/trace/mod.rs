@@ -19,10 +19,10 @@ use std::time::Duration;
 use knee_flight::{Ending, Header, Origin, Record};
 use libbpf_rs::btf::types::{Struct, Var};
 use libbpf_rs::btf::{Btf, BtfType, TypeId};
-use libbpf_rs::query::{ProgInfoIter, ProgInfoQueryOptions};
 use libbpf_rs::{MapCore as _, MapFlags, MapHandle, MapType, RingBuffer, RingBufferBuilder};
 
 use crate::load::PARAMS_MAP;
+use crate::registry::{OPS_PREFIX, Program};
 use crate::{Error, KernelApi, Registered, registered};
 use control::{Control, Lease};
 pub use filter::TraceFilter;
@@ -34,11 +34,8 @@ const RING_BYTES: u32 = 1 << 25;
 const MAX_TAKEN: usize = 1 << 13;
 /// The negative number that makes libbpf stop with the record at hand.
 const ENOUGH: i32 = -libc::E2BIG;
-/// The maps of record.h.
+/// The map of record.h that holds the ring.
 const SLOT: &str = "cc_ring_slot";
-const OPEN_RECORDS: &str = "cc_open_records";
-/// How the table of operations is called in every object: this and the algorithm (bpf.h).
-const OPS_PREFIX: &str = "cc_ops_";
 /// Ends the name of every program.
 const PROGRAM_SUFFIX: &str = "_prog";
 /// The program of bpf.h that stands for `cong_control` in kernels before 6.10.
@@ -54,7 +51,6 @@ pub struct Tracer {
     ring: RingBuffer<'static>,
     ring_map: MapHandle,
     slot: MapHandle,
-    control: Control,
     lease: Lease,
     taken: Taken,
     /// Which operation each entry point is.
@@ -75,6 +71,12 @@ impl Tracer {
     /// CAP_SYS_ADMIN, or CAP_BPF and CAP_PERFMON); [`Error::BadObject`] if the algorithm was loaded by
     /// a knee whose records this one does not know.
     pub fn attach(name: &str, filter: &TraceFilter) -> Result<Tracer, Error> {
+        Tracer::with_ring(name, filter, RING_BYTES)
+    }
+
+    /// With a ring of so many bytes, a power of two of pages: for the tests of this workspace.
+    #[doc(hidden)]
+    pub fn with_ring(name: &str, filter: &TraceFilter, bytes: u32) -> Result<Tracer, Error> {
         let inspect = |source| Error::Inspect { what: "the ring of records", source };
         let found = registered()?.into_iter().find(|one| one.name == name);
         let not_loaded = || Error::NotLoaded { name: name.to_owned(), registered: false };
@@ -84,38 +86,32 @@ impl Tracer {
                 what: format!("\"{name}\" has no map {wanted}: another version of knee loaded it"),
             })
         };
-        if map(OPEN_RECORDS)?.value_size() as usize != size_of::<Raw>() {
-            return Err(Error::BadObject {
-                what: format!("the records of \"{name}\" are not those of this version of knee"),
-            });
-        }
+        let program = Programs::of(&found)?;
         let slot = map(SLOT)?;
         let control = Control::of(&map(control::MAP)?)?;
-        let program = Programs::of(&found)?;
         let header = header(&found, &program, filter)?;
 
         let lease = control.take_lease(name)?;
-        let ring_map = new_ring()?;
+        let ring_map = new_ring(bytes)?;
         let taken = Taken::default();
         let ring = {
             let sink = Rc::clone(&taken);
             let mut builder = RingBufferBuilder::new();
             let take = move |bytes: &[u8]| {
                 let mut taken = sink.borrow_mut();
-                // They have the length that `attach` saw.
+                // They are as `Programs::of` found them.
                 taken.extend(Raw::of(bytes));
                 if taken.len() < MAX_TAKEN { 0 } else { ENOUGH }
             };
             builder.add(&ring_map, take).map_err(inspect)?;
             builder.build().map_err(inspect)?
         };
-        let lost_before = control.lost();
+        let lost_before = lease.control().lost();
         let operations = program.operations;
         let mut tracer = Tracer {
             ring,
             ring_map,
             slot,
-            control,
             lease,
             taken,
             operations,
@@ -124,9 +120,9 @@ impl Tracer {
             is_on: false,
         };
         // Whatever a killed tracer left on goes off first, and no call of its time goes on after this.
-        tracer.control.begin();
+        tracer.lease.control().begin();
         tracer.put_ring()?;
-        tracer.control.switch_on(filter);
+        tracer.lease.control().switch_on(filter);
         tracer.is_on = true;
         Ok(tracer)
     }
@@ -152,7 +148,7 @@ impl Tracer {
 
     /// What was lost so far.
     pub fn lost(&self) -> Ending {
-        let (now, before) = (self.control.lost(), &self.lost_before);
+        let (now, before) = (self.lease.control().lost(), &self.lost_before);
         Ending {
             ring_full: now.ring_full - before.ring_full,
             no_memory: now.no_memory - before.no_memory,
@@ -171,12 +167,12 @@ impl Tracer {
             return Ok(());
         }
         self.renew()?;
-        self.control.close();
+        self.lease.control().close();
         // A program that was told to record ends before this does.
         let waited = self.put_ring();
-        self.control.switch_off();
+        self.lease.control().switch_off();
         let emptied = self.slot.delete(&KEY);
-        self.control.give_back(&self.lease);
+        self.lease.give_back();
         waited?;
         emptied.map_err(|source| Error::Inspect { what: "the slot of the ring", source })
     }
@@ -192,7 +188,7 @@ impl Tracer {
 
     fn renew(&mut self) -> Result<(), Error> {
         let name = &self.header.name;
-        let renewed = self.control.renew(&mut self.lease);
+        let renewed = self.lease.renew();
         if !renewed {
             // The switch is another's now.
             self.is_on = false;
@@ -200,10 +196,10 @@ impl Tracer {
         }
         // This process stood still for so long that the programs took it for dead. What the sockets
         // did meanwhile is not known: they begin anew.
-        if self.is_on && self.control.is_off() {
-            self.control.begin();
+        if self.is_on && self.lease.control().is_off() {
+            self.lease.control().begin();
             self.put_ring()?;
-            self.control.resume();
+            self.lease.control().resume();
         }
         Ok(())
     }
@@ -245,12 +241,12 @@ impl Drop for Tracer {
     }
 }
 
-fn new_ring() -> Result<MapHandle, Error> {
+fn new_ring(bytes: u32) -> Result<MapHandle, Error> {
     let options = libbpf_sys::bpf_map_create_opts {
         sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
         ..Default::default()
     };
-    MapHandle::create(MapType::RingBuf, Some("cc_ring"), 0, 0, RING_BYTES, &options)
+    MapHandle::create(MapType::RingBuf, Some("cc_ring"), 0, 0, bytes, &options)
         .map_err(|source| Error::Inspect { what: "memory for a ring of records", source })
 }
 
@@ -271,6 +267,15 @@ impl Programs {
             what: format!("\"{}\" has no programs", registered.name),
         })?;
         let btf = Btf::from_prog_id(*any).map_err(inspect)?;
+        if let Some(differs) = raw::first_that_differs(&btf) {
+            return Err(Error::BadObject {
+                what: format!(
+                    "another version of knee loaded \"{}\", whose {differs} is not this one's: trace \
+                     it with that, or load it again",
+                    registered.name
+                ),
+            });
+        }
         let ids = (1..btf.len()).map(|id| TypeId::from(id as u32));
         let algorithm = ids
             .filter_map(|id| btf.type_by_id::<Var<'_>>(id))
@@ -281,24 +286,27 @@ impl Programs {
         let params = btf.type_by_name::<Struct<'_>>(&format!("{algorithm}_params"));
         let params = params.iter().flat_map(|params| params.iter());
         let params = params.filter_map(|member| Some(member.name?.to_str()?.to_owned())).collect();
-        let operations = operations(registered, &btf);
+        let operations = operations(registered, &btf).map_err(inspect)?;
         Ok(Programs { algorithm, params, operations })
     }
 }
 
 /// The kernel knows which program is which operation, and its types how the program is called. Where
 /// a program of bpf.h stands for `cong_control`, the entry point that it calls goes by that name.
-fn operations(registered: &Registered, btf: &Btf<'_>) -> HashMap<String, String> {
-    let by_id: HashMap<u32, &str> =
-        registered.programs.iter().map(|(member, id)| (*id, member.as_str())).collect();
-    let options = ProgInfoQueryOptions::default().include_func_info(true);
-    let found = ProgInfoIter::with_query_opts(options).filter_map(|program| {
-        let member = by_id.get(&program.id)?;
-        let function = btf.type_by_id::<BtfType<'_>>(program.func_info.first()?.type_id.into())?;
-        let name = function.name()?.to_str()?.strip_suffix(PROGRAM_SUFFIX)?.to_owned();
-        Some((name, (*member).to_owned()))
-    });
-    found.collect()
+fn operations(
+    registered: &Registered,
+    btf: &Btf<'_>,
+) -> libbpf_rs::Result<HashMap<String, String>> {
+    let mut operations = HashMap::new();
+    for (member, id) in &registered.programs {
+        let entry = Program::open(*id)?.and_then(|program| program.entry_type);
+        let function = entry.and_then(|entry| btf.type_by_id::<BtfType<'_>>(entry.into()));
+        let name = function.as_ref().and_then(|function| function.name()?.to_str());
+        if let Some(name) = name.and_then(|name| name.strip_suffix(PROGRAM_SUFFIX)) {
+            operations.insert(name.to_owned(), member.clone());
+        }
+    }
+    Ok(operations)
 }
 
 fn header(found: &Registered, programs: &Programs, filter: &TraceFilter) -> Result<Header, Error> {

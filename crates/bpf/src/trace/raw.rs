@@ -2,8 +2,11 @@
 
 use std::collections::HashMap;
 
-use knee_algo::{AckSample, AskedAck, Call, GivenLog, RateSample, TcpSock};
+use knee_algo::{AckSample, AskedAck, Call, Given, GivenLog, RateSample, TcpSock};
 use knee_flight::Record;
+use libbpf_rs::HasSize as _;
+use libbpf_rs::btf::Btf;
+use libbpf_rs::btf::types::{MemberAttr, Struct};
 
 use super::RS_ONLY;
 use crate::Error;
@@ -26,19 +29,64 @@ pub(super) struct Raw {
     fallback_asked: u8,
     fallback_name: [u8; 16],
     ack_sample: AckSample,
-    rate_sample: RateSample,
+    rate_sample: RawRateSample,
     before: TcpSock,
     after: TcpSock,
     jiffies: u32,
     given: GivenLog,
 }
 
+/// `struct rate_sample`, with bytes for its bools: whoever loaded the program may have put anything
+/// there.
+#[repr(C)]
+#[derive(Clone)]
+struct RawRateSample {
+    prior_mstamp: u64,
+    prior_delivered: u32,
+    prior_delivered_ce: u32,
+    delivered: i32,
+    delivered_ce: i32,
+    interval_us: i64,
+    snd_interval_us: u32,
+    rcv_interval_us: u32,
+    rtt_us: i64,
+    losses: i32,
+    acked_sacked: u32,
+    prior_in_flight: u32,
+    last_end_seq: u32,
+    is_app_limited: u8,
+    is_retrans: u8,
+    is_ack_delayed: u8,
+}
+
+impl RawRateSample {
+    fn sample(&self) -> RateSample {
+        RateSample {
+            prior_mstamp: self.prior_mstamp,
+            prior_delivered: self.prior_delivered,
+            prior_delivered_ce: self.prior_delivered_ce,
+            delivered: self.delivered,
+            delivered_ce: self.delivered_ce,
+            interval_us: self.interval_us,
+            snd_interval_us: self.snd_interval_us,
+            rcv_interval_us: self.rcv_interval_us,
+            rtt_us: self.rtt_us,
+            losses: self.losses,
+            acked_sacked: self.acked_sacked,
+            prior_in_flight: self.prior_in_flight,
+            last_end_seq: self.last_end_seq,
+            is_app_limited: self.is_app_limited != 0,
+            is_retrans: self.is_retrans != 0,
+            is_ack_delayed: self.is_ack_delayed != 0,
+        }
+    }
+}
+
 impl Raw {
     /// `None` if it has another length: the object is not of this version.
     pub(super) fn of(bytes: &[u8]) -> Option<Raw> {
-        // SAFETY: as long as a Raw; any bits make one but for the three bools of rate_sample, which
-        // the program stores as such or leaves zeroed; its one pointer, cc_params, is never followed
-        // before knee-algo sets it.
+        // SAFETY: as long as a Raw, and any bits make one; its one pointer, cc_params, is never
+        // followed before knee-algo sets it.
         (bytes.len() == size_of::<Raw>())
             .then(|| unsafe { bytes.as_ptr().cast::<Raw>().read_unaligned() })
     }
@@ -71,24 +119,25 @@ impl Raw {
     /// From the name of the member of `tcp_congestion_ops` through which the kernel called.
     fn call(&self, operation: &str) -> Option<Call> {
         let [first, second, _] = self.arguments;
+        let mut call = Call::of(operation)?;
         // The kernel passes narrower numbers in 64-bit slots, whose upper bits mean nothing.
-        Some(match operation {
-            "ssthresh" => Call::Ssthresh,
-            "cong_avoid" => Call::CongAvoid { ack: first as u32, acked: second as u32 },
-            "set_state" => Call::SetState { new_state: first as u8 },
-            "cwnd_event" => Call::CwndEvent { event: first as u32 },
-            "in_ack_event" => Call::InAckEvent { flags: first as u32 },
-            "pkts_acked" => Call::PktsAcked { sample: self.ack_sample },
-            "min_tso_segs" => Call::MinTsoSegs,
-            "cong_control" => {
-                Call::CongControl { ack: first as u32, flag: second as i32, rs: self.rate_sample }
+        match &mut call {
+            Call::CongAvoid { ack, acked } => (*ack, *acked) = (first as u32, second as u32),
+            Call::SetState { new_state } => *new_state = first as u8,
+            Call::CwndEvent { event } => *event = first as u32,
+            Call::InAckEvent { flags } => *flags = first as u32,
+            Call::PktsAcked { sample } => *sample = self.ack_sample,
+            Call::CongControl { ack, flag, rs } => {
+                (*ack, *flag, *rs) = (first as u32, second as i32, self.rate_sample.sample());
             }
-            "undo_cwnd" => Call::UndoCwnd,
-            "sndbuf_expand" => Call::SndbufExpand,
-            "init" => Call::Init,
-            "release" => Call::Release,
-            _ => return None,
-        })
+            Call::Ssthresh
+            | Call::MinTsoSegs
+            | Call::UndoCwnd
+            | Call::SndbufExpand
+            | Call::Init
+            | Call::Release => {}
+        }
+        Some(call)
     }
 }
 
@@ -98,80 +147,101 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&bytes[..len]).into_owned()
 }
 
-#[cfg(test)]
-macro_rules! offsets {
-    ($kind:ty: $($field:ident),* $(,)?) => {
-        &[$((stringify!($field), offset_of!($kind, $field))),*]
+/// A struct as this binary has it: its name in C, its size, and where its fields lie.
+pub(super) type Mirror = (&'static str, usize, &'static [(&'static str, usize)]);
+
+macro_rules! mirror {
+    ($name:literal, $kind:ty: $($field:ident),* $(,)?) => {
+        (
+            $name,
+            size_of::<$kind>(),
+            &[$((stringify!($field), std::mem::offset_of!($kind, $field))),*],
+        )
     };
 }
-#[cfg(test)]
-pub(super) use offsets;
+pub(super) use mirror;
 
-/// Compares a struct with that of this name in every object.
-#[cfg(test)]
-pub(super) fn assert_layout(name: &str, size: usize, fields: &[(&str, usize)]) {
-    use libbpf_rs::HasSize as _;
-    use libbpf_rs::btf::Btf;
-    use libbpf_rs::btf::types::{MemberAttr, Struct};
+/// What records consist of.
+const MIRRORS: &[Mirror] = &[
+    mirror!("cc_sock", TcpSock:
+        sk_pacing_rate, sk_max_pacing_rate, sk_pacing_status, sk_gso_max_size, icsk_ca_state,
+        icsk_retransmits, icsk_ack_pending, icsk_ca_priv, snd_una, snd_nxt, snd_cwnd, snd_cwnd_cnt,
+        snd_cwnd_clamp, snd_ssthresh, prior_cwnd, prior_ssthresh, packets_out, sacked_out, lost_out,
+        retrans_out, max_packets_out, delivered, delivered_ce, lost, app_limited, srtt_us,
+        mss_cache, rcv_nxt, lsndtime, reordering, undo_marker, snd_cwnd_stamp, min_rtt_us,
+        ecn_flags, is_cwnd_limited, tcp_mstamp, delivered_mstamp, first_tx_mstamp),
+    mirror!("rate_sample", RawRateSample:
+        prior_mstamp, prior_delivered, prior_delivered_ce, delivered, delivered_ce, interval_us,
+        snd_interval_us, rcv_interval_us, rtt_us, losses, acked_sacked, prior_in_flight,
+        last_end_seq, is_app_limited, is_retrans, is_ack_delayed),
+    mirror!("ack_sample", AckSample: pkts_acked, rtt_us, in_flight),
+    mirror!("cc_given", Given: kind, value, snd_cwnd, snd_cwnd_cnt),
+    mirror!("cc_given_log", GivenLog: count, given),
+    mirror!("cc_record", Raw:
+        flow, call, function, arguments, result, recording, missed, acks_asked, ack_rcv_nxt,
+        ack_ecn_flags, is_open, fallback_asked, fallback_name, ack_sample, rate_sample, before,
+        after, jiffies, given),
+    super::control::MIRROR,
+];
 
-    for embedded in crate::Embedded::all() {
-        let btf = Btf::from_raw("x", embedded.object()).unwrap().unwrap();
-        let c: Struct<'_> = btf.type_by_name(name).unwrap();
-        assert_eq!(c.size(), size, "size of {name}");
-        for (field, offset) in fields {
-            let member = c.iter().find(|m| m.name.is_some_and(|n| n == *field)).expect(field);
-            let MemberAttr::Normal { offset: bits } = member.attr else { panic!("{field}") };
-            assert_eq!(bits as usize, offset * 8, "{name}.{field}");
-        }
-    }
+/// The first struct that programs with these types lay out otherwise than this binary does.
+pub(super) fn first_that_differs(btf: &Btf<'_>) -> Option<&'static str> {
+    let same = |(name, size, fields): &Mirror| {
+        let theirs: Struct<'_> = btf.type_by_name(name)?;
+        let lies = |(field, offset): &(&str, usize)| {
+            let mut members = theirs.iter();
+            let member = members.find(|member| member.name.is_some_and(|name| name == *field));
+            let MemberAttr::Normal { offset: bits } = member?.attr else { return None };
+            (bits as usize == offset * 8).then_some(())
+        };
+        (theirs.size() == *size).then_some(())?;
+        fields.iter().try_for_each(lies)
+    };
+    MIRRORS.iter().find(|mirror| same(mirror).is_none()).map(|(name, ..)| *name)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use knee_algo::Given;
-    use std::mem::offset_of;
 
     #[test]
-    fn the_mirrors_have_the_layout_that_the_programs_write() {
-        assert_layout(
-            "cc_sock",
-            size_of::<TcpSock>(),
-            offsets!(TcpSock:
-                sk_pacing_rate, sk_max_pacing_rate, sk_pacing_status, sk_gso_max_size,
-                icsk_ca_state, icsk_retransmits, icsk_ack_pending, icsk_ca_priv, snd_una, snd_nxt,
-                snd_cwnd, snd_cwnd_cnt, snd_cwnd_clamp, snd_ssthresh, prior_cwnd, prior_ssthresh,
-                packets_out, sacked_out, lost_out, retrans_out, max_packets_out, delivered,
-                delivered_ce, lost, app_limited, srtt_us, mss_cache, rcv_nxt, lsndtime, reordering,
-                undo_marker, snd_cwnd_stamp, min_rtt_us, ecn_flags, is_cwnd_limited, tcp_mstamp,
-                delivered_mstamp, first_tx_mstamp),
-        );
-        assert_layout(
-            "rate_sample",
-            size_of::<RateSample>(),
-            offsets!(RateSample:
-                prior_mstamp, prior_delivered, prior_delivered_ce, delivered, delivered_ce,
-                interval_us, snd_interval_us, rcv_interval_us, rtt_us, losses, acked_sacked,
-                prior_in_flight, last_end_seq, is_app_limited, is_retrans, is_ack_delayed),
-        );
-        assert_layout(
-            "ack_sample",
-            size_of::<AckSample>(),
-            offsets!(AckSample: pkts_acked, rtt_us, in_flight),
-        );
-        assert_layout(
-            "cc_given",
-            size_of::<Given>(),
-            offsets!(Given: kind, value, snd_cwnd, snd_cwnd_cnt),
-        );
-        assert_layout("cc_given_log", size_of::<GivenLog>(), offsets!(GivenLog: count, given));
-        assert_layout(
-            "cc_record",
-            size_of::<Raw>(),
-            offsets!(Raw:
-                flow, call, function, arguments, result, recording, missed, acks_asked,
-                ack_rcv_nxt, ack_ecn_flags, is_open, fallback_asked, fallback_name, ack_sample,
-                rate_sample, before, after, jiffies, given),
-        );
+    fn every_object_lays_out_its_records_as_this_binary_does() {
+        for embedded in crate::Embedded::all() {
+            let btf = Btf::from_raw("x", embedded.object()).unwrap().unwrap();
+            assert_eq!(first_that_differs(&btf), None, "{}", embedded.name());
+        }
+    }
+
+    #[test]
+    fn another_layout_is_seen() {
+        for embedded in crate::Embedded::all() {
+            // Two fields of one size that change places, by their names.
+            let mut object = embedded.object().to_vec();
+            let (a, b) = (*b"\0acks_asked\0", *b"\0asks_acked\0");
+            let mut changed = 0;
+            for at in 0..object.len() - a.len() {
+                if object[at..at + a.len()] == a {
+                    object[at..at + a.len()].copy_from_slice(&b);
+                    changed += 1;
+                }
+            }
+            assert!(changed > 0, "{}", embedded.name());
+            let btf = Btf::from_raw("x", &object).unwrap().unwrap();
+            assert_eq!(first_that_differs(&btf), Some("cc_record"), "{}", embedded.name());
+        }
+        // A program that records nothing.
+        if let Ok(object) = crate::program("connections") {
+            let btf = Btf::from_raw("x", object).unwrap().unwrap();
+            assert_eq!(first_that_differs(&btf), Some("cc_sock"));
+        }
+    }
+
+    /// Nothing that a program writes makes a bool that is neither.
+    #[test]
+    fn any_bytes_make_a_record() {
+        let raw = Raw::of(&[0xff; size_of::<Raw>()]).unwrap();
+        let rs = raw.rate_sample.sample();
+        assert!(rs.is_app_limited && rs.is_retrans && rs.is_ack_delayed);
+        assert!(Raw::of(&[0; size_of::<Raw>() - 1]).is_none());
     }
 }

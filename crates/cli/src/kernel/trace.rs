@@ -1,6 +1,6 @@
 //! `knee trace`.
 
-use std::fs::OpenOptions;
+use std::fs::{self, OpenOptions};
 use std::io::{BufWriter, Write as _};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -52,12 +52,15 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
         remote_port: args.remote_port,
         remote: args.remote,
     };
-    let mut tracer = Tracer::attach(&args.name, &filter)?;
     let failed = |why: &dyn std::fmt::Display| {
         Failure::Says(format!("{}: cannot write: {why}", args.output.display()))
     };
     let file = OpenOptions::new().write(true).create_new(true).open(&args.output);
     let file = BufWriter::new(file.map_err(|why| failed(&why))?);
+    let mut tracer = Tracer::attach(&args.name, &filter).inspect_err(|_| {
+        // It is this command's, and empty.
+        let _ = fs::remove_file(&args.output);
+    })?;
     let mut writer = Writer::new(file, tracer.header()).map_err(|why| failed(&why))?;
     if !args.json {
         print(&format!("recording {} of {} ...\n", filter, args.name))?;

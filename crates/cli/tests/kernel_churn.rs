@@ -1,0 +1,64 @@
+//! Commands that look, while algorithms and their connections come and go.
+#![cfg(feature = "kernel")]
+#![allow(clippy::unwrap_used, reason = "all of this is test code")]
+
+use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use knee_algo::Algorithm;
+use knee_bpf::{Embedded, Loaded};
+use knee_testbed::net::choose;
+use knee_testbed::sandbox::Sandbox;
+
+const TIME: Duration = Duration::from_secs(4);
+const LOOKS: usize = 5;
+
+/// Tells the others to end, however the test does.
+struct Done<'a>(&'a AtomicBool);
+
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn top_and_status_hold_while_algorithms_come_and_go() {
+    if !knee_testbed::kernel_is_ready() {
+        return;
+    }
+    let host = Sandbox::new(env!("CARGO_BIN_EXE_knee"));
+    let netns = host.namespace.tid();
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let _done = Done(&done);
+        let others = ['a', 'b'].map(|letter| {
+            let (name, host, done) = (host.name(letter), &host, &done);
+            scope.spawn(move || {
+                let listener = host.namespace.run(|| TcpListener::bind("127.0.0.1:0").unwrap());
+                let at = listener.local_addr().unwrap();
+                let reno = Algorithm::by_name("reno").unwrap();
+                while !done.load(Ordering::Relaxed) {
+                    let embedded = Embedded::by_name("reno").unwrap();
+                    let loaded = Loaded::register(embedded, &name, &reno.default_params()).unwrap();
+                    let client = host.namespace.run(move || TcpStream::connect(at).unwrap());
+                    let server = listener.accept().unwrap().0;
+                    choose(&server, &name);
+                    // Not registered any more, it goes with its last connection.
+                    drop(loaded);
+                    drop((server, client));
+                }
+            })
+        });
+        let (started, mut looks) = (Instant::now(), 0);
+        while started.elapsed() < TIME || looks < LOOKS {
+            assert!(!others.iter().any(|other| other.is_finished()), "one of them failed");
+            host.knee(&format!("top --once --all --netns {netns}")).done();
+            host.knee("top --once --json").done();
+            host.knee("status --json").done();
+            looks += 1;
+        }
+    });
+}
