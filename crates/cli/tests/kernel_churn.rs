@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use knee_algo::Algorithm;
-use knee_bpf::{Embedded, Loaded};
+use knee_bpf::{Embedded, KernelApi, Loaded};
 use knee_testbed::net::choose;
 use knee_testbed::sandbox::Sandbox;
 
@@ -22,6 +22,39 @@ impl Drop for Done<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
+}
+
+/// A live update puts another map into the place of the old one; the name is there throughout.
+#[test]
+fn an_update_hides_nothing() {
+    // Kernels before 6.4 have no live updates.
+    if !knee_testbed::kernel_is_ready() || !KernelApi::running().links {
+        return;
+    }
+    let host = Sandbox::new(env!("CARGO_BIN_EXE_knee"));
+    let name = host.name('u');
+    let load = |beta| host.knee(&format!("load cubic --set beta={beta} --as {name}")).done();
+    load(700);
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let _done = Done(&done);
+        let updates = scope.spawn(|| {
+            for beta in (600..800).cycle() {
+                load(beta);
+                if done.load(Ordering::Relaxed) {
+                    break;
+                }
+            }
+        });
+        let (started, mut looks, mut missed) = (Instant::now(), 0, 0);
+        while started.elapsed() < TIME {
+            assert!(!updates.is_finished(), "an update failed");
+            looks += 1;
+            let all = knee_bpf::registered().unwrap();
+            missed += usize::from(!all.iter().any(|one| one.name == name));
+        }
+        assert_eq!(missed, 0, "of {looks} looks");
+    });
 }
 
 #[test]
