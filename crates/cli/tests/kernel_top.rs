@@ -6,6 +6,7 @@ use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -122,9 +123,14 @@ fn top_holds_while_thousands_of_connections_come_and_go() {
     let port = listener.local_addr().unwrap().port();
     let stays = stays.local_addr().unwrap().to_string();
     let (mut readings, mut others) = (0, 0);
+    let enough = AtomicBool::new(false);
     thread::scope(|scope| {
         let churn = scope.spawn(|| {
-            for _ in 0..30 {
+            // Thousands, and until some have been met.
+            for batch in 0.. {
+                if batch >= 30 && enough.load(Ordering::Relaxed) {
+                    break;
+                }
                 let clients: Vec<TcpStream> = pair.client.run(move || {
                     (0..100).map(|_| TcpStream::connect((SERVER, port)).unwrap()).collect()
                 });
@@ -132,17 +138,18 @@ fn top_holds_while_thousands_of_connections_come_and_go() {
                 drop((clients, servers));
             }
         });
-        while !churn.is_finished() || readings < 5 {
+        while !churn.is_finished() {
             let answer = json(&format!("top --once --json --netns {netns}"));
             let connections = answer["connections"].as_array().unwrap();
             let found = connections.iter().filter(|one| one["local"] == stays).count();
             assert_eq!(found, 1, "reading {readings}");
             readings += 1;
             others += connections.len() - 1;
+            enough.store((readings >= 5 && others > 0) || readings >= 200, Ordering::Relaxed);
         }
         churn.join().unwrap();
     });
-    assert!(others > 0, "none of 3000 was seen in {readings} readings");
+    assert!(others > 0, "none was seen in {readings} readings");
 }
 
 #[test]

@@ -176,7 +176,7 @@ fn is_at(file: &File, path: &Path) -> bool {
 }
 
 /// Refuses early what would fail halfway: knee's work on a host takes all three rights.
-fn check_rights(what: &'static str) -> Result<(), Error> {
+pub(crate) fn check_rights(what: &'static str) -> Result<(), Error> {
     let rights = Rights::now();
     if rights.load() && rights.attach() && rights.see() {
         return Ok(());

@@ -17,7 +17,7 @@ use super::attach::{Hits, Scope, attach, load, needs_ecn, read_hits, read_rules}
 use super::file::{File, FileRule};
 use super::rule::{Ecn, Rule};
 use crate::Error;
-use crate::host::{Host, available_algorithms, check_cgroup, mount_point};
+use crate::host::{Host, available_algorithms, check_cgroup, check_rights, mount_point};
 use crate::load::with_log;
 
 /// Below what knee pins, and longer than the name of an algorithm can be.
@@ -52,6 +52,7 @@ pub struct Attached {
 /// [`Error::Policy`] for a file that is wrong or that this host cannot carry out,
 /// [`Error::NoBpffs`], [`Error::Locked`], and those of loading and pinning.
 pub fn apply(host: &Host, file: &File, options: &Options) -> Result<Vec<(PathBuf, usize)>, Error> {
+    check_rights("applying a policy")?;
     let root = match &options.cgroup {
         Some(path) => path.clone(),
         None => mount_point("cgroup2").ok_or_else(no_cgroup2)?,
@@ -87,7 +88,8 @@ pub fn apply(host: &Host, file: &File, options: &Options) -> Result<Vec<(PathBuf
 /// # Errors
 /// [`Error::File`], [`Error::BadObject`] and [`Error::Inspect`].
 pub fn show(host: &Host) -> Result<Vec<Attached>, Error> {
-    let Ok(pins) = host.pins() else { return Ok(Vec::new()) };
+    check_rights("looking at a policy")?;
+    let Some(pins) = pins_of(host)? else { return Ok(Vec::new()) };
     let mut all = Vec::new();
     for pin in pins_in(&pins.join(PINS))? {
         // It may be gone by now.
@@ -103,7 +105,8 @@ pub fn show(host: &Host) -> Result<Vec<Attached>, Error> {
 /// # Errors
 /// [`Error::File`] and [`Error::Locked`].
 pub fn clear(host: &Host) -> Result<usize, Error> {
-    let Ok(knees) = host.pins() else { return Ok(0) };
+    check_rights("clearing a policy")?;
+    let Some(knees) = pins_of(host)? else { return Ok(0) };
     let directory = knees.join(PINS);
     let _lock = host.lock()?;
     if !directory.exists() {
@@ -117,6 +120,15 @@ pub fn clear(host: &Host) -> Result<usize, Error> {
     // What else knee has pinned keeps this one.
     let _ = fs::remove_dir(knees);
     Ok(pins.len())
+}
+
+/// Where knee's pins are; `None`: no BPF file system is mounted, so there are none.
+fn pins_of(host: &Host) -> Result<Option<PathBuf>, Error> {
+    match host.pins() {
+        Ok(pins) => Ok(Some(pins)),
+        Err(Error::NoBpffs) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// All cgroups or, if one of them fails, none.
