@@ -73,6 +73,11 @@ pub enum Error {
         /// A process holds it on trial.
         on_trial: bool,
     },
+    /// What is to be tried under this name is loaded for good under it.
+    LoadedAlready {
+        /// The name.
+        name: String,
+    },
     /// Another algorithm is loaded under this name.
     OtherAlgorithm {
         /// The name.
@@ -254,6 +259,11 @@ impl fmt::Display for Error {
                 f,
                 "an algorithm named \"{name}\" is registered already, and not by knee load: choose \
                  another name with --as"
+            ),
+            Error::LoadedAlready { name } => write!(
+                f,
+                "\"{name}\" is loaded for good: try this under another name with --as, or load it \
+                 without --confirm-within"
             ),
             Error::OtherAlgorithm { name, algorithm } => write!(
                 f,

@@ -86,6 +86,8 @@ fn loading_again_changes_nothing_or_updates() {
             && updated.contains("beta=600")
             && updated.contains("keep the program")
     );
+    let refused = host.knee(&format!("load cubic --as {name} --confirm-within 1s")).refused();
+    assert!(refused.contains("is loaded for good"), "{refused}");
     // The old connection goes on, with the old program; a new one takes the new.
     assert_eq!(chosen(&old), name);
     let (_listener, new, _) = connection(&host.namespace);

@@ -78,9 +78,11 @@ impl Host {
         let pinned = self.link_path(&request.name)?.exists();
         let registered = available_algorithms()?.contains(&request.name);
         let done = match &before {
-            _ if registered && !pinned => {
-                return Err(self.name_taken(&request.name));
+            // Where there are no links, registering comes before pinning.
+            Some(before) if registered && !pinned => {
+                return Err(Error::CutShort { name: before.name.clone() });
             }
+            None if registered && !pinned => return Err(self.name_taken(&request.name)),
             // One that is not complete may or may not have come to its program.
             Some(before) if pinned && before.complete && before.is_same_program(&entry) => {
                 entry.loaded_at_unix_s = before.loaded_at_unix_s;

@@ -147,11 +147,12 @@ impl Host {
         let _lock = self.lock()?;
         let journal = Journal::read(&self.run_dir)?;
         self.check_cgroup_is_free(request, &journal)?;
-        if available_algorithms()?.contains(&request.name) {
-            return Err(self.name_taken(&request.name));
-        }
-        if journal.entry(&request.name).is_some() {
-            return Err(Error::CutShort { name: request.name.clone() });
+        let name = request.name.clone();
+        match journal.entry(&name) {
+            Some(entry) if entry.complete => return Err(Error::LoadedAlready { name }),
+            Some(_) => return Err(Error::CutShort { name }),
+            None if available_algorithms()?.contains(&name) => return Err(self.name_taken(&name)),
+            None => {}
         }
         let entry = self.new_entry(request, embedded, &journal)?;
         let mut loaded = prepare(request, embedded, &entry)?.register()?;
