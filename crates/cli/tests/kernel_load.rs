@@ -16,6 +16,7 @@ use knee_netns::Namespace;
 use knee_testbed::cgroup::Cgroup;
 use knee_testbed::net::{choose, chosen, ecn_of, ip};
 use knee_testbed::sandbox::{Running, Sandbox, available};
+use knee_testbed::wait_until;
 
 fn sandbox() -> Option<Sandbox> {
     knee_testbed::kernel_is_ready().then(|| Sandbox::new(env!("CARGO_BIN_EXE_knee")))
@@ -45,14 +46,6 @@ fn connection(namespace: &Namespace) -> (TcpListener, TcpStream, TcpStream) {
         let (server, _) = listener.accept().unwrap();
         (listener, client, server)
     })
-}
-
-fn wait_until(what: &str, mut is: impl FnMut() -> bool) {
-    let started = Instant::now();
-    while !is() {
-        assert!(started.elapsed() < Duration::from_secs(10), "waited in vain until {what}");
-        thread::sleep(Duration::from_millis(10));
-    }
 }
 
 #[test]

@@ -12,6 +12,8 @@ pub mod sandbox;
 pub mod trace;
 
 use std::io::Write as _;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use knee_bpf::Embedded;
 
@@ -49,4 +51,16 @@ fn missing() -> Option<&'static str> {
 
 fn contains(bytes: &[u8], word: &[u8]) -> bool {
     bytes.windows(word.len()).any(|window| window == word)
+}
+
+/// Waits up to ten seconds.
+///
+/// # Panics
+/// If it still is not so then.
+pub fn wait_until(what: &str, mut is: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !is() {
+        assert!(started.elapsed() < Duration::from_secs(10), "waited in vain until {what}");
+        thread::sleep(Duration::from_millis(10));
+    }
 }

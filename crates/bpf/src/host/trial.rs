@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::defaults::{available_algorithms, cookie_of, restore_allowed};
 use super::journal::{Entry, Journal};
 use super::load::{Request, need_links, prepare, proc};
+use super::unload::wait_until_gone;
 use super::{Host, check_rights, make_dir, mount_point};
 use crate::load::check_name;
 use crate::policy::{Policy, Rule, Scope};
@@ -107,6 +108,8 @@ impl Trial {
                     return Ok(Ended::Confirmed);
                 }
                 drop(self);
+                // Whoever looks through the kernel's links at this moment keeps this one a little.
+                let _ = wait_until_gone(&name);
                 // A confirmation that was cut short.
                 if lock.is_ok() && host.entries()?.iter().any(|entry| entry.name == name) {
                     host.unload_locked(&name)?;

@@ -6,12 +6,14 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use knee_netns::Found;
+use libbpf_rs::Link;
 
 use super::congctl::{forget, routes_naming};
 use super::defaults::{available_algorithms, cookie_of, default_of, restore_allowed, set_default};
 use super::journal::{Entry, Journal, LAST_RESORT};
 use super::load::proc;
 use super::{Host, check_rights};
+use crate::load::with_log;
 use crate::{Connections, Error, KernelApi, policy, registered};
 
 /// How long the kernel may take to drop a name whose last link is closed.
@@ -156,6 +158,10 @@ impl Host {
             if !pin.exists() {
                 continue;
             }
+            // Others may have the link open at this moment. Where the kernel cannot detach it, it goes
+            // with the last of them.
+            let (link, _) = with_log(|| Link::open(&pin));
+            let _ = link.map(|link| link.detach());
             fs::remove_file(&pin).map_err(|source| Error::File { path: pin.clone(), source })?;
             self.remove_empty_dirs(&pin);
         }
