@@ -262,13 +262,11 @@ impl Host {
         })
     }
 
-    /// Removes the directories of pins above `path` that hold nothing any more.
+    /// Removes the two directories of pins above `path` if they hold nothing (any more).
     pub(super) fn remove_empty_dirs(&self, path: &Path) {
-        // A directory that is not empty stays: that is what rmdir does.
-        let mut dirs = path.ancestors().skip(1);
-        let own = dirs.next().map(fs::remove_dir);
-        if own.is_some_and(|removed| removed.is_ok()) {
-            let _ = dirs.next().map(fs::remove_dir);
+        for dir in path.ancestors().skip(1).take(2) {
+            // One that is not empty stays: that is what rmdir does.
+            let _ = fs::remove_dir(dir);
         }
     }
 

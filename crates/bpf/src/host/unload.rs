@@ -163,6 +163,9 @@ impl Host {
             let (link, _) = with_log(|| Link::open(&pin));
             let _ = link.map(|link| link.detach());
             fs::remove_file(&pin).map_err(|source| Error::File { path: pin.clone(), source })?;
+        }
+        // Also those that were made for a pin that never came.
+        if let Ok(pin) = self.link_path(name) {
             self.remove_empty_dirs(&pin);
         }
         if !KernelApi::running().links {
