@@ -13,8 +13,6 @@ use crate::Error;
 
 const DEFAULT: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
 const ALLOWED: &str = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
-/// From the kernel's user API.
-const SO_NETNS_COOKIE: libc::c_int = 71;
 const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
 
 /// The default of the namespace that this thread is in.
@@ -92,7 +90,7 @@ fn netns_cookie() -> Result<u64, Error> {
         libc::getsockopt(
             socket.as_raw_fd(),
             libc::SOL_SOCKET,
-            SO_NETNS_COOKIE,
+            libc::SO_NETNS_COOKIE,
             (&raw mut cookie).cast(),
             &raw mut len,
         )
@@ -103,10 +101,13 @@ fn netns_cookie() -> Result<u64, Error> {
     }
 }
 
-/// The list is one for all namespaces and can be written in the host's own only.
+/// The list is one for all namespaces and can be written in the host's own only: that is mostly this
+/// one, and the first process's, which not everybody may look at.
 fn write_allowed(list: &str) -> Result<(), Error> {
-    let host = knee_netns::of_process(1);
-    host.and_then(|host| host.run(|| write(ALLOWED, list))).unwrap_or_else(entering_failed)
+    write(ALLOWED, list).or_else(|_| {
+        let host = knee_netns::of_process(1);
+        host.and_then(|host| host.run(|| write(ALLOWED, list))).unwrap_or_else(entering_failed)
+    })
 }
 
 fn entering_failed<T>(source: io::Error) -> Result<T, Error> {
