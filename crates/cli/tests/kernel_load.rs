@@ -357,6 +357,23 @@ fn status_shows_who_uses_it_and_who_fell_back() {
 }
 
 #[test]
+fn a_confirm_that_fails_leaves_the_trial_going() {
+    let Some(host) = sandbox_with_links() else { return };
+    let name = host.name('c');
+    let cgroup = Cgroup::new();
+    let path = cgroup.path().display().to_string();
+    let trial = host.start(&format!("load cubic --cgroup {path} --as {name} --confirm-within 60s"));
+    drop(cgroup);
+    let refused = host.knee(&format!("confirm {name}")).refused();
+    assert!(refused.contains(&path), "{refused}");
+    assert!(available().contains(&name));
+    assert!(host.knee("status").done().contains(&format!("knee confirm {name}")));
+    assert!(!host.bpffs().join("knee").exists());
+    host.knee(&format!("unload {name}")).done();
+    assert_eq!(trial.end().0, Some(1));
+}
+
+#[test]
 fn unload_ends_a_trial() {
     let Some(host) = sandbox_with_links() else { return };
     let name = host.name('d');

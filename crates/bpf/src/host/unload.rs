@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use knee_netns::Found;
@@ -153,19 +154,20 @@ impl Host {
                 }
             }
         }
-        // Whoever would give it to new sockets goes before it.
-        for pin in [self.cgroup_link_path(name), self.link_path(name)].into_iter().flatten() {
-            if !pin.exists() {
-                continue;
+        // Whoever would give it to new sockets goes before it, at once: others may have that link open
+        // at this moment. Its own link may be a trial's, too, and goes with the last who has it.
+        if let Ok(pin) = self.cgroup_link_path(name) {
+            if pin.exists() {
+                let (link, _) = with_log(|| Link::open(&pin));
+                let _ = link.map(|link| link.detach());
+                unpin(&pin)?;
             }
-            // Others may have the link open at this moment. Where the kernel cannot detach it, it goes
-            // with the last of them.
-            let (link, _) = with_log(|| Link::open(&pin));
-            let _ = link.map(|link| link.detach());
-            fs::remove_file(&pin).map_err(|source| Error::File { path: pin.clone(), source })?;
         }
-        // Also those that were made for a pin that never came.
         if let Ok(pin) = self.link_path(name) {
+            if pin.exists() {
+                unpin(&pin)?;
+            }
+            // Also those that were made for a pin that never came.
             self.remove_empty_dirs(&pin);
         }
         if !KernelApi::running().links {
@@ -208,6 +210,10 @@ impl Host {
         undone.defaults.push((namespace.label(), restored.to_owned()));
         Ok(true)
     }
+}
+
+fn unpin(pin: &Path) -> Result<(), Error> {
+    fs::remove_file(pin).map_err(|source| Error::File { path: pin.to_owned(), source })
 }
 
 impl Left {
