@@ -339,7 +339,7 @@ static __always_inline void cc_send_ack(struct sock *sk, u32 rcv_nxt)
  * they lose nothing); empty: whom the algorithm names. And how many there were. Each in a section of
  * its own, as the parameters; objects whose algorithm never leaves have neither.
  */
-static const volatile char cc_fallback_name[16] SEC(".rodata.fallback") = "";
+static const volatile char cc_fallback_name[16] SEC(".rodata.default") = "";
 static u64 cc_fallbacks SEC(".data.fallbacks") = 0;
 
 /*

@@ -18,8 +18,9 @@ use crate::{Embedded, Error, KernelApi, Rights, base_rtt, doctor};
 
 /// The section, and so the map, that holds the parameters and nothing else (bpf.h).
 pub(crate) const PARAMS_MAP: &str = ".rodata.params";
-/// The section that holds the name of the fallback and nothing else (bpf.h).
-pub(crate) const FALLBACK_MAP: &str = ".rodata.fallback";
+/// The section that holds the name of the fallback, mostly the host's default, and nothing else
+/// (bpf.h). The kernel keeps 15 bytes of a map's name.
+pub(crate) const FALLBACK_MAP: &str = ".rodata.default";
 /// The section that counts connections handed to it and holds nothing else (bpf.h).
 pub(crate) const FALLBACKS_MAP: &str = ".data.fallbacks";
 

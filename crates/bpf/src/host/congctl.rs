@@ -70,16 +70,27 @@ pub struct Route {
     pub to: String,
 }
 
-/// The routes of a namespace that name `algorithm`.
+/// The routes of a namespace that name an algorithm, with its name.
+///
+/// # Errors
+/// [`Error::File`]: what the kernel answers.
+pub(super) fn routes_with_algorithms(namespace: &Found) -> Result<Vec<(String, Route)>, Error> {
+    let all = namespace.run(dump).and_then(|all| all).map_err(failed)?;
+    let with_name = |body: Vec<u8>| {
+        let request = Request::of(&body);
+        let name = String::from_utf8_lossy(request.algorithm()?).into_owned();
+        Some((name, Route { to: destination(&body), body }))
+    };
+    Ok(all.into_iter().filter_map(with_name).collect())
+}
+
+/// Those that name `algorithm`.
 ///
 /// # Errors
 /// [`Error::File`]: what the kernel answers.
 pub fn routes_naming(namespace: &Found, algorithm: &str) -> Result<Vec<Route>, Error> {
-    let all = namespace.run(dump).and_then(|all| all).map_err(failed)?;
-    let named = |body: &Vec<u8>| {
-        Request::of(body).algorithm().is_some_and(|name| name == algorithm.as_bytes())
-    };
-    Ok(all.into_iter().filter(named).map(|body| Route { to: destination(&body), body }).collect())
+    let all = routes_with_algorithms(namespace)?.into_iter();
+    Ok(all.filter(|(name, _)| name == algorithm).map(|(_, route)| route).collect())
 }
 
 /// Writes the route back without the algorithm. Those of one destination have to be given in the

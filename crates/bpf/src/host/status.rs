@@ -7,7 +7,7 @@ use knee_algo::Algorithm;
 use knee_netns::Found;
 use libbpf_rs::{Link, MapCore as _, MapFlags, MapHandle};
 
-use super::congctl::routes_naming;
+use super::congctl::{Route, routes_with_algorithms};
 use super::defaults::default_of;
 use super::load::proc;
 use super::{Entry, Host, Note, check_rights};
@@ -89,9 +89,9 @@ impl Host {
         let pinned = self.pinned_names();
         let namespaces = knee_netns::all().map_err(proc)?;
         let reader = Connections::open()?;
-        let mut connections = Vec::new();
+        let mut seen = Vec::new();
         for namespace in &namespaces {
-            connections.push(reader.read_in(namespace)?);
+            seen.push(Seen::of(namespace, &reader)?);
         }
         let mut status = Status::default();
         for one in &registered {
@@ -103,7 +103,7 @@ impl Host {
                 (None, None) if pinned.contains(&one.name) => Origin::Pinned,
                 (None, None) => Origin::Process,
             };
-            let mut found = in_use(one, origin, &namespaces, &connections)?;
+            let mut found = in_use(one, origin, &seen)?;
             if let Some(policy) = self.policy_of(&one.name) {
                 found.cgroup_is_gone = policy.cgroup.is_none();
                 found.without_ecn = Some(policy.rules.iter().map(|(_, h)| h.without_ecn).sum());
@@ -112,7 +112,7 @@ impl Host {
         }
         let known: BTreeSet<&str> = registered.iter().map(|one| one.name.as_str()).collect();
         let ours = |connection: &&Connection| connection.map_id.is_some();
-        for connection in connections.iter().flatten().filter(ours) {
+        for connection in seen.iter().flat_map(|one| &one.connections).filter(ours) {
             if !known.contains(connection.algorithm.as_str()) {
                 *status.lingering.entry(connection.algorithm.clone()).or_default() += 1;
             }
@@ -123,9 +123,7 @@ impl Host {
             .collect();
         Ok(status)
     }
-}
 
-impl Host {
     /// The program that gives it to its cgroup.
     pub(super) fn policy_of(&self, name: &str) -> Option<policy::Attached> {
         let path = self.cgroup_link_path(name).ok()?;
@@ -134,12 +132,26 @@ impl Host {
     }
 }
 
-fn in_use(
-    one: &Registered,
-    origin: Origin,
-    namespaces: &[Found],
-    connections: &[Vec<Connection>],
-) -> Result<InUse, Error> {
+/// What of a namespace matters to algorithms.
+struct Seen {
+    label: String,
+    default: String,
+    routes: Vec<(String, Route)>,
+    connections: Vec<Connection>,
+}
+
+impl Seen {
+    fn of(namespace: &Found, reader: &Connections) -> Result<Seen, Error> {
+        Ok(Seen {
+            label: namespace.label(),
+            default: default_of(namespace)?,
+            routes: routes_with_algorithms(namespace)?,
+            connections: reader.read_in(namespace)?,
+        })
+    }
+}
+
+fn in_use(one: &Registered, origin: Origin, seen: &[Seen]) -> Result<InUse, Error> {
     let algorithm = match &origin {
         Origin::Loaded(entry) | Origin::Trial(Note { entry, .. }) => entry.algorithm.clone(),
         Origin::Pinned | Origin::Process => one.algorithm.clone(),
@@ -150,7 +162,7 @@ fn in_use(
         params: params(one, native)?,
         without_ecn: None,
         cgroup_is_gone: false,
-        fallback: one.map(kernels_name(FALLBACK_MAP))?.map(|map| text(&map)).transpose()?.flatten(),
+        fallback: one.map(FALLBACK_MAP)?.map(|map| text(&map)).transpose()?.flatten(),
         fallbacks: one.map(FALLBACKS_MAP)?.map(|map| number(&map)).transpose()?,
         algorithm,
         origin,
@@ -163,18 +175,18 @@ fn in_use(
         refusing: Vec::new(),
     };
     let needs_ecn = native.is_some_and(Algorithm::needs_ecn);
-    for (namespace, connections) in namespaces.iter().zip(connections) {
-        let is_default = default_of(namespace)? == one.name;
+    for namespace in seen {
+        let is_default = namespace.default == one.name;
         if is_default {
-            found.defaults.push(namespace.label());
+            found.defaults.push(namespace.label.clone());
         }
-        for route in routes_naming(namespace, &one.name)? {
-            found.routes.push((namespace.label(), route.to));
+        for (_, route) in namespace.routes.iter().filter(|(name, _)| *name == one.name) {
+            found.routes.push((namespace.label.clone(), route.to.clone()));
         }
-        for connection in connections {
+        for connection in &namespace.connections {
             if connection.algorithm != one.name {
                 if is_default && needs_ecn && connection.is_listener() && !connection.needs_ecn {
-                    found.refusing.push((namespace.label(), connection.local));
+                    found.refusing.push((namespace.label.clone(), connection.local));
                 }
                 continue;
             }
@@ -217,11 +229,6 @@ fn text(map: &MapHandle) -> Result<Option<String>, Error> {
     let value = first_value(map)?;
     let name = String::from_utf8_lossy(value.split(|byte| *byte == 0).next().unwrap_or_default());
     Ok(Some(name.into_owned()).filter(|name| !name.is_empty()))
-}
-
-/// The kernel keeps 15 bytes of a map's name.
-fn kernels_name(section: &str) -> &str {
-    &section[..section.len().min(15)]
 }
 
 /// A section's map has one value.
