@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use knee_algo::Algorithm;
 use knee_bpf::{Connection, Connections, Embedded, Inside, Loaded, State, Value};
 use knee_netns::{Found, Namespace};
-use knee_testbed::net::{Pair, Path, SERVER, choose};
+use knee_testbed::net::{Pair, Path, SERVER, choose, cookie};
 
 /// No single read or write may take longer than that.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -85,23 +85,6 @@ fn info(socket: &TcpStream) -> TcpInfo {
     info
 }
 
-fn cookie(socket: &impl std::os::fd::AsRawFd) -> u64 {
-    let mut cookie = 0_u64;
-    let mut len = 8;
-    // SAFETY: the pointer and the length are those of the number.
-    let result = unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_COOKIE,
-            (&raw mut cookie).cast(),
-            &raw mut len,
-        )
-    };
-    assert_eq!(result, 0);
-    cookie
-}
-
 fn register(algorithm: &str, name: &str) -> Loaded {
     let params = Algorithm::by_name(algorithm).unwrap().default_params();
     Loaded::register(Embedded::by_name(algorithm).unwrap(), name, &params).unwrap()
@@ -146,7 +129,7 @@ fn read_in(reader: &Connections, namespace: &Namespace) -> Vec<Connection> {
 }
 
 fn one(connections: &[Connection], socket: &impl std::os::fd::AsRawFd) -> Connection {
-    let cookie = cookie(socket);
+    let cookie = cookie(socket, libc::SO_COOKIE);
     let found: Vec<_> = connections.iter().filter(|one| one.cookie == cookie).collect();
     assert_eq!(found.len(), 1, "in {connections:?}");
     found[0].clone()
@@ -227,7 +210,7 @@ fn it_says_what_tcp_info_says() {
     assert_eq!((moved.algorithm.as_str(), moved.map_id), ("cubic", None));
     let all = reader.read_all().unwrap();
     for socket in [&client, &server] {
-        assert!(all.iter().any(|one| one.cookie == cookie(socket)));
+        assert!(all.iter().any(|one| one.cookie == cookie(socket, libc::SO_COOKIE)));
     }
 }
 
@@ -284,8 +267,12 @@ fn thousands_of_connections_that_come_and_go_do_not_disturb_it() {
             (client, listener.accept().unwrap().0)
         })
         .collect();
-    let cookies: Vec<u64> =
-        staying.iter().flat_map(|(client, server)| [cookie(client), cookie(server)]).collect();
+    let cookies: Vec<u64> = staying
+        .iter()
+        .flat_map(|(client, server)| {
+            [cookie(client, libc::SO_COOKIE), cookie(server, libc::SO_COOKIE)]
+        })
+        .collect();
     const COMING: usize = 6000;
     let found = found(&namespace);
     let measure = |what: &str, is_over: &dyn Fn() -> bool| {

@@ -3,28 +3,17 @@
 #![allow(clippy::unwrap_used, reason = "all of this is test code")]
 
 use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::thread;
 
 use knee_algo::Algorithm;
 use knee_bpf::{Connections, Embedded, Filter, Inside, Loaded, Migration, Outcome, Planned};
 use knee_netns::Found;
-use knee_testbed::net::{Pair, Path, SERVER, chosen, sysctl};
+use knee_testbed::net::{Pair, Path, chosen, connect, listen, sysctl};
 
 fn dctcp(name: &str) -> Loaded {
     let params = Algorithm::by_name("dctcp").unwrap().default_params();
     Loaded::register(Embedded::by_name("dctcp").unwrap(), name, &params).unwrap()
-}
-
-fn listen(pair: &Pair) -> TcpListener {
-    pair.server.run(|| TcpListener::bind((SERVER, 0)).unwrap())
-}
-
-/// The two ends of a connection.
-fn connect(pair: &Pair, listener: &TcpListener) -> (TcpStream, TcpStream) {
-    let port = listener.local_addr().unwrap().port();
-    let client = pair.client.run(move || TcpStream::connect((SERVER, port)).unwrap());
-    (client, listener.accept().unwrap().0)
 }
 
 fn transfer(from: &mut TcpStream, to: &mut TcpStream) {

@@ -16,7 +16,7 @@ use knee_bpf::policy::{Ecn, Hits, Policy, Rule, Scope};
 use knee_bpf::{Embedded, Loaded};
 use knee_testbed::cgroup::Cgroup;
 use knee_testbed::net::{
-    Namespace, Pair, Path, SERVER, SERVER_IPV6, choose, chosen, ecn_of, ip, sysctl,
+    Namespace, Pair, Path, SERVER, SERVER_IPV6, choose, chosen, cookie, ecn_of, ip, listen, sysctl,
 };
 use knee_testbed::sandbox::available;
 use knee_testbed::wait_until;
@@ -67,10 +67,6 @@ fn hosts(cgroup: &Cgroup) -> Pair {
     pair
 }
 
-fn listen(pair: &Pair) -> TcpListener {
-    pair.server.run(|| TcpListener::bind((SERVER, 0)).unwrap())
-}
-
 fn boot_ns() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: it fills the struct.
@@ -80,19 +76,7 @@ fn boot_ns() -> u64 {
 
 fn netns_cookie(host: &Namespace) -> u64 {
     let socket = host.run(|| TcpListener::bind("127.0.0.1:0").unwrap());
-    let (mut cookie, mut len) = (0_u64, 8);
-    // SAFETY: the pointer and the length are those of the number.
-    let result = unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_NETNS_COOKIE,
-            (&raw mut cookie).cast(),
-            &raw mut len,
-        )
-    };
-    assert_eq!(result, 0);
-    cookie
+    cookie(&socket, libc::SO_NETNS_COOKIE)
 }
 
 fn both(name: &str) -> (String, String) {

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use knee_algo::Algorithm;
 use knee_bpf::{Embedded, Loaded};
-use knee_testbed::net::{Pair, Path, SERVER, choose, chosen};
+use knee_testbed::net::{self, Pair, Path, SERVER, choose, chosen, listen};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
@@ -26,15 +26,9 @@ fn dctcp(name: &str) -> Loaded {
     Loaded::register(Embedded::by_name("dctcp").unwrap(), name, &params).unwrap()
 }
 
-fn listen(pair: &Pair) -> TcpListener {
-    pair.server.run(|| TcpListener::bind((SERVER, 0)).unwrap())
-}
-
 /// The two ends of a connection that carried something.
 fn connect(pair: &Pair, listener: &TcpListener) -> (TcpStream, TcpStream) {
-    let port = listener.local_addr().unwrap().port();
-    let mut client = pair.client.run(move || TcpStream::connect((SERVER, port)).unwrap());
-    let mut server = listener.accept().unwrap().0;
+    let (mut client, mut server) = net::connect(pair, listener);
     thread::scope(|scope| {
         scope.spawn(|| server.read_exact(&mut vec![0; 1_000_000]).unwrap());
         client.write_all(&vec![0; 1_000_000]).unwrap();
@@ -161,7 +155,7 @@ fn migrate_says_first_and_moves_then() {
     let pair = Pair::new("reno", Path::default(), Path::default());
     let listener = listen(&pair);
     let (client, _server) = connect(&pair, &listener);
-    knee_testbed::net::sysctl(&pair.server, "tcp_ecn", "0");
+    net::sysctl(&pair.server, "tcp_ecn", "0");
     let (without, _its_end) = connect(&pair, &listener);
     let [clients, servers] = [&pair.client, &pair.server].map(knee_netns::Namespace::tid);
     let to_ours = format!("migrate --from reno --to {}", loaded.name());

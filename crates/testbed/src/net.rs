@@ -6,7 +6,7 @@
 use std::ffi::CString;
 use std::fs;
 use std::io;
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd as _, AsRawFd};
 use std::process::Command;
 
@@ -159,6 +159,35 @@ pub fn chosen(socket: &impl AsRawFd) -> String {
     };
     assert_eq!(result, 0, "{}", io::Error::last_os_error());
     String::from_utf8_lossy(&name).trim_end_matches('\0').to_owned()
+}
+
+/// A listener at the server's address.
+pub fn listen(pair: &Pair) -> TcpListener {
+    pair.server.run(|| TcpListener::bind((SERVER, 0)).unwrap())
+}
+
+/// The two ends of a new connection to it, the client's first.
+pub fn connect(pair: &Pair, listener: &TcpListener) -> (TcpStream, TcpStream) {
+    let port = listener.local_addr().unwrap().port();
+    let client = pair.client.run(move || TcpStream::connect((SERVER, port)).unwrap());
+    (client, listener.accept().unwrap().0)
+}
+
+/// An option of SOL_SOCKET that is a number of 64 bits: a cookie.
+pub fn cookie(socket: &impl AsRawFd, option: libc::c_int) -> u64 {
+    let (mut cookie, mut len) = (0_u64, 8);
+    // SAFETY: the pointer and the length are those of the number.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            option,
+            (&raw mut cookie).cast(),
+            &raw mut len,
+        )
+    };
+    assert_eq!(result, 0, "{}", io::Error::last_os_error());
+    cookie
 }
 
 /// What a connection knows of ECN.
