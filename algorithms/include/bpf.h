@@ -26,6 +26,8 @@ struct sock {
 	u64 sk_max_pacing_rate;
 	u32 sk_pacing_status;		/* SK_PACING_... */
 	u32 sk_gso_max_size;		/* bytes */
+	u16 sk_gso_max_segs;		/* segments of the largest burst */
+	u8 sk_pacing_shift;		/* a burst is 2^-this s of the pacing rate: 10, about 1 ms */
 };
 
 struct inet_sock {
@@ -81,6 +83,8 @@ struct tcp_sock {
 	u64 tcp_mstamp;			/* us, the clock of the packet being processed */
 	u64 delivered_mstamp;		/* us, when delivered last changed */
 	u64 first_tx_mstamp;		/* us, start of the send phase being sampled */
+	u64 tcp_clock_cache;		/* ns, the clock that tcp_mstamp was taken from */
+	u64 tcp_wstamp_ns;		/* ns, when pacing lets the next packet leave */
 };
 
 /* Only the bit-fields; the part of the name from ___ on is no part of the kernel's. */
@@ -361,6 +365,22 @@ static __always_inline void cc_fallback(struct sock *sk, const char *name)
 		refused = bpf_setsockopt(sk, SOL_TCP, TCP_CONGESTION, "reno", sizeof("reno"));
 	if (!refused)
 		__sync_fetch_and_add(&cc_fallbacks, 1);
+}
+
+/* From Linux 6.4 on, the release in which programs may write app_limited. */
+struct bpf_struct_ops_link;
+
+/*
+ * Rate samples count as limited by the application until so many packets are delivered. Before Linux
+ * 6.4 this does nothing: the verifier never comes to see the write.
+ */
+static __always_inline void cc_set_app_limited(struct sock *sk, u32 delivered)
+{
+	struct tcp_sock *tp = (struct tcp_sock *)sk;
+
+	if (bpf_core_type_exists(struct bpf_struct_ops_link))
+		tp->app_limited = delivered;
+	cc_record_given(sk, CC_GIVEN_APP_LIMITED, tp->app_limited);
 }
 
 #define TCP_CLOSE	7

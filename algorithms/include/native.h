@@ -16,6 +16,8 @@ struct sock {
 	const void *cc_params;		/* this flow's parameters, an array of u32 */
 	u32 sk_pacing_status;		/* SK_PACING_... */
 	u32 sk_gso_max_size;		/* bytes */
+	u32 sk_gso_max_segs;		/* segments of the largest burst */
+	u32 sk_pacing_shift;		/* a burst is 2^-this s of the pacing rate: 10, about 1 ms */
 };
 
 struct inet_sock {
@@ -66,6 +68,8 @@ struct tcp_sock {
 	u64 tcp_mstamp;			/* us, the clock of the packet being processed */
 	u64 delivered_mstamp;		/* us, when delivered last changed */
 	u64 first_tx_mstamp;		/* us, start of the send phase being sampled */
+	u64 tcp_clock_cache;		/* ns, the clock that tcp_mstamp was taken from */
+	u64 tcp_wstamp_ns;		/* ns, when pacing lets the next packet leave */
 };
 
 /* What one ACK tells about RTT and the flight (pkts_acked). */
@@ -271,6 +275,14 @@ static inline void cc_fallback(struct sock *sk, const char *name)
 	(void)sk;
 	strncpy(cc_host->fallback_name, name, sizeof(cc_host->fallback_name) - 1);
 	cc_host->fallback_asked = 1;
+}
+
+/* Rate samples count as limited by the application until so many packets are delivered. */
+static inline void cc_set_app_limited(struct sock *sk, u32 delivered)
+{
+	struct tcp_sock *tp = (struct tcp_sock *)sk;
+
+	tp->app_limited = cc_given_value(sk, CC_GIVEN_APP_LIMITED, delivered);
 }
 
 /* Whether ECN was negotiated. */

@@ -105,7 +105,8 @@ static inline u32 clamp_u32(u32 value, u32 low, u32 high)
 
 /*
  * What the host gave during one call, in order, noted while somebody records: readings of the clock,
- * random numbers, base RTTs, and results of kernel functions with what these wrote.
+ * random numbers, base RTTs, what became of a field that not every kernel lets be written, and results of
+ * kernel functions with what these wrote.
  */
 enum cc_given_kind {
 	CC_GIVEN_JIFFIES = 1,
@@ -116,6 +117,7 @@ enum cc_given_kind {
 	CC_GIVEN_RENO_UNDO_CWND = 6,
 	CC_GIVEN_RENO_CONG_AVOID = 7,
 	CC_GIVEN_BASE_RTT = 8,
+	CC_GIVEN_APP_LIMITED = 9,
 };
 
 struct cc_given {

@@ -24,7 +24,7 @@ impl Given {
     /// A random number.
     pub const RANDOM: u32 = 2;
     /// Names of the kinds; there is no kind 0.
-    pub const KINDS: [&'static str; 9] = [
+    pub const KINDS: [&'static str; 10] = [
         "",
         "jiffies",
         "random",
@@ -34,6 +34,7 @@ impl Given {
         "tcp_reno_undo_cwnd",
         "tcp_reno_cong_avoid",
         "base_rtt_us",
+        "app_limited",
     ];
 }
 

@@ -64,6 +64,8 @@ volatile struct cc_trace cc_trace SEC(".data.trace") = { 0 };
 	F(u64, cc_params, 0)							\
 	F(u32, sk_pacing_status, sk->sk_pacing_status)				\
 	F(u32, sk_gso_max_size, sk->sk_gso_max_size)				\
+	F(u32, sk_gso_max_segs, sk->sk_gso_max_segs)				\
+	F(u32, sk_pacing_shift, sk->sk_pacing_shift)				\
 	F(u8, icsk_ca_state, cc_ca_state(sk))					\
 	F(u8, icsk_retransmits, icsk->icsk_retransmits)				\
 	F(u8, icsk_ack_pending, icsk->icsk_ack.pending)
@@ -98,7 +100,9 @@ volatile struct cc_trace cc_trace SEC(".data.trace") = { 0 };
 	F(u8, is_cwnd_limited, cc_cwnd_limited_flag(tp))			\
 	F(u64, tcp_mstamp, tp->tcp_mstamp)					\
 	F(u64, delivered_mstamp, tp->delivered_mstamp)				\
-	F(u64, first_tx_mstamp, tp->first_tx_mstamp)
+	F(u64, first_tx_mstamp, tp->first_tx_mstamp)				\
+	F(u64, tcp_clock_cache, tp->tcp_clock_cache)				\
+	F(u64, tcp_wstamp_ns, tp->tcp_wstamp_ns)
 
 #define CC_FIELD(type, name, value)	type name;
 #define CC_TAKE(type, name, value)	to->name = (value);

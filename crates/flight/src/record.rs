@@ -42,12 +42,12 @@ macro_rules! with_sock_fields {
     ($apply:ident) => {
         $apply! {
             [sk_pacing_rate, sk_max_pacing_rate, sk_pacing_status, sk_gso_max_size,
-             icsk_ca_state, icsk_retransmits, icsk_ack_pending],
+             sk_gso_max_segs, sk_pacing_shift, icsk_ca_state, icsk_retransmits, icsk_ack_pending],
             [snd_una, snd_nxt, snd_cwnd, snd_cwnd_cnt, snd_cwnd_clamp, snd_ssthresh, prior_cwnd,
              prior_ssthresh, packets_out, sacked_out, lost_out, retrans_out, max_packets_out,
              delivered, delivered_ce, lost, app_limited, srtt_us, mss_cache, rcv_nxt, lsndtime,
              reordering, undo_marker, snd_cwnd_stamp, min_rtt_us, ecn_flags, is_cwnd_limited,
-             tcp_mstamp, delivered_mstamp, first_tx_mstamp]
+             tcp_mstamp, delivered_mstamp, first_tx_mstamp, tcp_clock_cache, tcp_wstamp_ns]
         }
     };
 }
