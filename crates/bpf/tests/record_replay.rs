@@ -222,3 +222,30 @@ fn cubic_in_the_kernel_does_what_the_native_build_does() {
         &["init", "ssthresh", "cong_avoid", "pkts_acked", "set_state(Loss)", "undo_cwnd"],
     );
 }
+
+#[test]
+fn bbr_in_the_kernel_does_what_the_native_build_does() {
+    if !knee_testbed::kernel_is_ready() {
+        return;
+    }
+    let bbr = Algorithm::by_name("bbr").unwrap();
+    let records = record_a_rough_day(bbr, "knee_t_bbr");
+    let report = replay(bbr, &bbr.default_params(), &records);
+    assert_equal(
+        &report,
+        &[
+            "init",
+            "cong_control",
+            "ssthresh",
+            "set_state(Open)",
+            "set_state(Disorder)",
+            "set_state(Recovery)",
+            "set_state(Loss)",
+            "cwnd_event(TX_START)",
+            "undo_cwnd",
+            "min_tso_segs",
+            "sndbuf_expand",
+        ],
+    );
+    assert!(report.given > 1000, "it reads the clock on each ACK: {report}");
+}

@@ -172,6 +172,7 @@ const HOST_KEYS: &[&str] = &[
     "fq",
     "rcvbuf_initial",
     "rcvbuf_max",
+    "sndbuf_initial",
     "sndbuf_max",
 ];
 
@@ -268,6 +269,7 @@ fn read_host(reader: &Reader<'_>, base: HostConfig) -> Result<HostConfig, Error>
         fq: reader.flag_or("fq", base.fq)?,
         rcvbuf_initial_bytes: buffer("rcvbuf_initial", mtu_bytes, base.rcvbuf_initial_bytes)?,
         rcvbuf_max_bytes: buffer("rcvbuf_max", mtu_bytes, base.rcvbuf_max_bytes)?,
+        sndbuf_initial_bytes: buffer("sndbuf_initial", mtu_bytes, base.sndbuf_initial_bytes)?,
         sndbuf_max_bytes: match reader.has("sndbuf_max") {
             true => Some(buffer("sndbuf_max", mtu_bytes, 0)?),
             false => base.sndbuf_max_bytes,

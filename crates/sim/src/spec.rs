@@ -132,6 +132,8 @@ pub struct HostConfig {
     pub rcvbuf_initial_bytes: u32,
     /// Largest receive buffer, bytes (`tcp_rmem[2]`).
     pub rcvbuf_max_bytes: u32,
+    /// Send buffer at the start, bytes (`tcp_wmem[1]`); nothing without `sndbuf_max_bytes`.
+    pub sndbuf_initial_bytes: u32,
     /// Largest send buffer, bytes (`tcp_wmem[2]`); `None`: the sender never waits for memory.
     pub sndbuf_max_bytes: Option<u32>,
 }
@@ -158,6 +160,7 @@ impl HostConfig {
             fq: false,
             rcvbuf_initial_bytes: 131_072,
             rcvbuf_max_bytes: if linux >= LinuxVersion::V6_18 { 32 << 20 } else { 6 << 20 },
+            sndbuf_initial_bytes: 16_384,
             sndbuf_max_bytes: None,
         }
     }

@@ -187,5 +187,6 @@ impl Sock {
         self.tp.icsk_ca_state = ca_state::OPEN;
         self.update_pacing_rate();
         self.init_algorithm(net);
+        self.expand_sndbuf(net);
     }
 }

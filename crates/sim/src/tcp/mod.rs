@@ -83,6 +83,10 @@ struct Prr {
 struct Writer {
     /// Bytes of the current write that are not in the socket yet.
     pending_bytes: u64,
+    /// The send buffer, which only grows, bytes of memory.
+    sndbuf_bytes: u32,
+    /// It was full, and the application waits until a third of it is free.
+    is_waiting: bool,
 }
 
 pub(crate) struct Sock {
@@ -197,7 +201,7 @@ impl Sock {
             snd_wl1: 0,
             max_window: 0,
             snd_sml: iss,
-            writer: Writer::default(),
+            writer: Writer { sndbuf_bytes: host.config.sndbuf_initial_bytes, ..Writer::default() },
             pushed_seq: iss,
             window_probes: 0,
             bytes_acked: 0,

@@ -46,6 +46,11 @@ impl Sock {
         self.enter(net);
         self.check_app_limited(net.now);
         self.writer.pending_bytes = self.writer.pending_bytes.saturating_add(bytes);
+        self.write_on(net);
+    }
+
+    /// The application writes what there is room for.
+    fn write_on(&mut self, net: &mut Net) {
         self.refill(net);
         if self.unsent_bytes() == 0 {
             return;
@@ -81,32 +86,66 @@ impl Sock {
     /// Moves what the application still has into the socket, as far as there is room.
     #[inline]
     fn refill(&mut self, net: &mut Net) {
-        if self.writer.pending_bytes == 0 {
+        if self.writer.pending_bytes == 0 || self.writer.is_waiting {
             return;
         }
-        let queued = self.write_seq.wrapping_sub(self.tp.snd_una);
         let room = match self.host.config.sndbuf_max_bytes {
-            Some(max) => self.sndbuf_payload_bytes(max, net).saturating_sub(queued),
+            Some(_) => self.sndbuf_room_bytes(),
             None if self.unsent_bytes() > WRITE_CHUNK_BYTES / 2 => 0,
             None => WRITE_CHUNK_BYTES,
         };
         let bytes = self.writer.pending_bytes.min(u64::from(room)) as u32;
-        if bytes == 0 {
-            return;
+        if bytes > 0 {
+            self.restart_after_idle(net);
+            self.writer.pending_bytes -= u64::from(bytes);
+            self.write_seq = self.write_seq.wrapping_add(bytes);
         }
-        self.restart_after_idle(net);
-        self.writer.pending_bytes -= u64::from(bytes);
-        self.write_seq = self.write_seq.wrapping_add(bytes);
+        self.writer.is_waiting =
+            self.host.config.sndbuf_max_bytes.is_some() && self.writer.pending_bytes > 0;
     }
 
-    /// Payload that a send buffer holds: Linux lets it grow to twice the window, or what the algorithm
-    /// says, and charges each packet's bookkeeping.
-    fn sndbuf_payload_bytes(&mut self, max_bytes: u32, net: &mut Net) -> u32 {
+    /// Memory that a full segment takes.
+    fn charged_per_segment(&self) -> u32 {
+        self.mss() + self.host.config.skb_overhead_bytes
+    }
+
+    /// Memory taken by what is sent and not acknowledged, and by what is not sent.
+    fn sndbuf_used_bytes(&self) -> u32 {
+        let queued = self.write_seq.wrapping_sub(self.tp.snd_una);
+        let segments = queued.div_ceil(self.mss());
+        queued.saturating_add(segments.saturating_mul(self.host.config.skb_overhead_bytes))
+    }
+
+    /// Payload that fits beside it. Linux takes one segment more than fits.
+    fn sndbuf_room_bytes(&self) -> u32 {
+        let free = self.writer.sndbuf_bytes.saturating_sub(self.sndbuf_used_bytes());
+        let segments = free.div_ceil(self.charged_per_segment());
+        segments.saturating_mul(self.mss()).min(u32::MAX / 4)
+    }
+
+    /// Lets the send buffer hold twice the window, or what the algorithm says.
+    pub(super) fn expand_sndbuf(&mut self, net: &mut Net) {
+        let Some(max) = self.host.config.sndbuf_max_bytes else { return };
         let windows = self.cc.sndbuf_expand(&mut self.tp, &mut net.cc);
-        let per_packet = self.mss() + self.host.config.skb_overhead_bytes;
-        let window = self.tp.snd_cwnd.max(10).max(self.tp.reordering + 1);
-        let packets = u64::from(max_bytes / per_packet).min(u64::from(windows) * u64::from(window));
-        (packets * u64::from(self.mss())).min(u64::from(u32::MAX / 4)) as u32
+        let segments = self.tp.snd_cwnd.max(10).max(self.tp.reordering + 1);
+        let bytes = windows.saturating_mul(segments).saturating_mul(self.charged_per_segment());
+        self.writer.sndbuf_bytes = self.writer.sndbuf_bytes.max(bytes.min(max));
+    }
+
+    /// Segments were acknowledged: an application that waits for room goes on when a third is free.
+    pub(super) fn check_space(&mut self, net: &mut Net) {
+        if !self.writer.is_waiting {
+            return;
+        }
+        if self.in_flight() < self.tp.snd_cwnd {
+            self.expand_sndbuf(net);
+        }
+        let used = self.sndbuf_used_bytes();
+        if self.writer.sndbuf_bytes.saturating_sub(used) >= used / 2 {
+            self.writer.is_waiting = false;
+            self.check_app_limited(net.now);
+            self.write_on(net);
+        }
     }
 
     fn restart_after_idle(&mut self, net: &mut Net) {
@@ -126,7 +165,6 @@ impl Sock {
     fn check_app_limited(&mut self, now: Time) {
         self.forget_departed(now);
         if self.unsent_bytes() < self.mss()
-            && self.writer.pending_bytes == 0
             && self.in_host_bytes < self.host.config.skb_overhead_bytes
             && self.in_flight() < self.tp.snd_cwnd
             && self.tp.lost_out <= self.tp.retrans_out

@@ -263,11 +263,13 @@ impl Sock {
         }
         if payload_bytes == 0 {
             self.push_pending(net);
+            self.check_space(net);
             return;
         }
         self.measure_rcv_rtt(packet, payload_bytes);
         self.on_data(packet, payload_bytes, net);
         self.push_pending(net);
+        self.check_space(net);
         if self.tp.icsk_ack_pending & ack_pending::SCHED != 0 {
             self.decide_ack(net);
         }
