@@ -2,7 +2,7 @@
 //!
 //! [`Sock`] is the state; its methods are spread over the files by what happens:
 //! `handshake` (connect, accept), `ack` (an ACK arrives), `recovery` (states, PRR, RACK, undo),
-//! `output` (segments leave), `receive` (data arrives, ACKs leave), `gro`, `timers`, `rtt`.
+//! `output` (segments leave), `receive` (data arrives, ACKs leave), `gro`, `timers`, `rtt`, `rehash`.
 //! The section numbers in comments are those of `docs/tcp.md`.
 
 mod ack;
@@ -14,6 +14,7 @@ mod out_of_order;
 mod output;
 mod receive;
 mod recovery;
+mod rehash;
 mod rtt;
 mod rtx_queue;
 mod seq;
@@ -22,7 +23,7 @@ mod timers;
 use crate::clock::Jiffies;
 use crate::net::Net;
 use crate::outcome::{Counters, FlowSample};
-use crate::packet::Packet;
+use crate::packet::{HEADER_BYTES, Packet};
 use crate::spec::{Cc, HostConfig};
 use knee_algo::{Algorithm, INFINITE_SSTHRESH, Instance, Observer, TcpSock, ca_state, ecn_flags};
 use knee_queue::time::Time;
@@ -101,6 +102,8 @@ pub(crate) struct Sock {
     peer: u32,
     /// Where its packets' path starts in [`Net::paths`].
     path: u32,
+    /// Before the payload, on the wire.
+    header_bytes: u32,
     pub(crate) state: State,
 
     // Sequence space and window.
@@ -173,7 +176,7 @@ pub(crate) struct Place {
 
 impl Sock {
     pub(crate) fn new(place: &Place, cc: &Cc, host: Rc<HostState>, iss: u32) -> Sock {
-        let mss = host.config.mtu_bytes - 52;
+        let mss = host.config.mss_bytes();
         let tp = TcpSock {
             mss_cache: mss,
             snd_cwnd: host.config.initial_cwnd_pkts,
@@ -194,6 +197,7 @@ impl Sock {
             id: place.id,
             peer: place.peer,
             path: place.path,
+            header_bytes: HEADER_BYTES + host.config.extra_header_bytes(),
             state: State::Closed,
             iss,
             write_seq: iss,
@@ -325,6 +329,7 @@ impl Sock {
                 self.cc.init(&mut self.tp, &mut net.cc);
             }
         }
+        self.rehash_if_asked(net);
         if self.tp.sk_pacing_status != 0 && self.host.config.fq {
             self.tp.sk_pacing_status = 2;
         }
