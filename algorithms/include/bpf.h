@@ -13,6 +13,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 #include "base_rtt.h"
+#include "label.h"
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
@@ -26,6 +27,8 @@ struct sock {
 	u64 sk_max_pacing_rate;
 	u32 sk_pacing_status;		/* SK_PACING_... */
 	u32 sk_gso_max_size;		/* bytes */
+	u16 sk_gso_max_segs;		/* segments of the largest burst */
+	u8 sk_pacing_shift;		/* a burst is 2^-this s of the pacing rate: 10, about 1 ms */
 };
 
 struct inet_sock {
@@ -81,6 +84,8 @@ struct tcp_sock {
 	u64 tcp_mstamp;			/* us, the clock of the packet being processed */
 	u64 delivered_mstamp;		/* us, when delivered last changed */
 	u64 first_tx_mstamp;		/* us, start of the send phase being sampled */
+	u64 tcp_clock_cache;		/* ns, the clock that tcp_mstamp was taken from */
+	u64 tcp_wstamp_ns;		/* ns, when pacing lets the next packet leave */
 };
 
 /* Only the bit-fields; the part of the name from ___ on is no part of the kernel's. */
@@ -152,6 +157,7 @@ char cc_license[] SEC("license") = "Dual BSD/GPL";
 #define CC_RECORDED_void(name, call, args...) call
 #define CC_RECORDED_u32(name, call, args...) return call
 #define cc_record_ack(sk, rcv_nxt)		do { } while (0)
+#define cc_record_rehash(sk)			do { } while (0)
 #define cc_record_fallback(sk, name)		do { } while (0)
 #define cc_record_given(sk, kind, value)	do { } while (0)
 #endif
@@ -276,6 +282,23 @@ static __always_inline u64 cc_no_flag(void)
 	}
 
 /*
+ * Change the connection's transmit hash. The kernel lets no congestion control do so: what is counted
+ * here becomes another IPv6 flow label in the program at the device (crates/bpf/programs/label.bpf.c).
+ * The socket is locked, so nobody else counts.
+ */
+#define CC_REHASH								\
+	CC_LABEL_MAP;								\
+	static __always_inline void cc_rehash(struct sock *sk)			\
+	{									\
+		struct cc_label *label =					\
+			bpf_sk_storage_get(&cc_label, sk, NULL, CC_SK_STORAGE_CREATE);	\
+										\
+		cc_record_rehash(sk);						\
+		if (label)							\
+			label->generation++;					\
+	}
+
+/*
  * Parameters are read-only data, in a section of their own that holds nothing else: the loader
  * writes them before the load, the verifier then knows them. The empty asm keeps the compiler from
  * believing the defaults.
@@ -361,6 +384,22 @@ static __always_inline void cc_fallback(struct sock *sk, const char *name)
 		refused = bpf_setsockopt(sk, SOL_TCP, TCP_CONGESTION, "reno", sizeof("reno"));
 	if (!refused)
 		__sync_fetch_and_add(&cc_fallbacks, 1);
+}
+
+/* From Linux 6.4 on, the release in which programs may write app_limited. */
+struct bpf_struct_ops_link;
+
+/*
+ * Rate samples count as limited by the application until so many packets are delivered. Before Linux
+ * 6.4 this does nothing: the verifier never comes to see the write.
+ */
+static __always_inline void cc_set_app_limited(struct sock *sk, u32 delivered)
+{
+	struct tcp_sock *tp = (struct tcp_sock *)sk;
+
+	if (bpf_core_type_exists(struct bpf_struct_ops_link))
+		tp->app_limited = delivered;
+	cc_record_given(sk, CC_GIVEN_APP_LIMITED, tp->app_limited);
 }
 
 #define TCP_CLOSE	7

@@ -240,6 +240,19 @@ static inline u32 cc_random_u32(struct sock *sk)
 		return told > 0 ? told : 0;					\
 	}
 
+/* Change the connection's transmit hash, and so the path of its packets from now on (IPv6 only). */
+#define CC_REHASH								\
+	static inline void cc_rehash(struct sock *sk)				\
+	{									\
+		sk_rethink_txhash(sk);						\
+	}
+
+/* Rate samples count as limited by the application until so many packets are delivered. */
+static inline void cc_set_app_limited(struct sock *sk, u32 delivered)
+{
+	tcp_sk(sk)->app_limited = delivered;
+}
+
 /* Newer kernels take flags of the ACK too. */
 typedef void cc_linux_sender(struct sock *sk, u32 rcv_nxt);
 typedef void cc_linux_flags_sender(struct sock *sk, u32 rcv_nxt, u16 flags);

@@ -3,8 +3,8 @@
  * The simulator as host: the structs are its own, one per connection, and crates/algo/src/sock.rs
  * mirrors them (a test compares every offset).
  *
- * An algorithm never calls back into the simulator. What it asks for (an extra ACK, another
- * algorithm) is noted in struct cc_host and carried out when the callback has returned; the note
+ * An algorithm never calls back into the simulator. What it asks for (an extra ACK, another path,
+ * another algorithm) is noted in struct cc_host and carried out when the callback has returned; the note
  * keeps the value of ecn_flags at the time of asking, so nothing is lost by the delay.
  */
 #ifndef KNEE_NATIVE_H
@@ -16,6 +16,8 @@ struct sock {
 	const void *cc_params;		/* this flow's parameters, an array of u32 */
 	u32 sk_pacing_status;		/* SK_PACING_... */
 	u32 sk_gso_max_size;		/* bytes */
+	u32 sk_gso_max_segs;		/* segments of the largest burst */
+	u32 sk_pacing_shift;		/* a burst is 2^-this s of the pacing rate: 10, about 1 ms */
 };
 
 struct inet_sock {
@@ -66,6 +68,8 @@ struct tcp_sock {
 	u64 tcp_mstamp;			/* us, the clock of the packet being processed */
 	u64 delivered_mstamp;		/* us, when delivered last changed */
 	u64 first_tx_mstamp;		/* us, start of the send phase being sampled */
+	u64 tcp_clock_cache;		/* ns, the clock that tcp_mstamp was taken from */
+	u64 tcp_wstamp_ns;		/* ns, when pacing lets the next packet leave */
 };
 
 /* What one ACK tells about RTT and the flight (pkts_acked). */
@@ -139,6 +143,7 @@ struct cc_host {
 	u32 acks_asked;			/* valid entries of the two arrays below */
 	u32 ack_rcv_nxt[2];
 	u8 ack_ecn_flags[2];
+	u8 rehashes_asked;
 	u8 fallback_asked;
 	char fallback_name[16];
 	struct cc_given_log *given;	/* what this host gives is noted here; NULL: nobody records */
@@ -175,6 +180,14 @@ extern _Thread_local struct cc_host *cc_host;
 	static inline u32 cc_base_rtt_us(const struct sock *sk)			\
 	{									\
 		return cc_given_value(sk, CC_GIVEN_BASE_RTT, cc_host->base_rtt_us); \
+	}
+
+/* Change the connection's transmit hash, and so the path of its packets from now on (IPv6 only). */
+#define CC_REHASH								\
+	static inline void cc_rehash(struct sock *sk)				\
+	{									\
+		(void)sk;							\
+		cc_host->rehashes_asked++;					\
 	}
 
 #define CC_PARAM_FIELD(name, value, min, max, choices, meaning) u32 name;
@@ -271,6 +284,14 @@ static inline void cc_fallback(struct sock *sk, const char *name)
 	(void)sk;
 	strncpy(cc_host->fallback_name, name, sizeof(cc_host->fallback_name) - 1);
 	cc_host->fallback_asked = 1;
+}
+
+/* Rate samples count as limited by the application until so many packets are delivered. */
+static inline void cc_set_app_limited(struct sock *sk, u32 delivered)
+{
+	struct tcp_sock *tp = (struct tcp_sock *)sk;
+
+	tp->app_limited = cc_given_value(sk, CC_GIVEN_APP_LIMITED, delivered);
 }
 
 /* Whether ECN was negotiated. */

@@ -9,7 +9,7 @@
  *   bpf.h     a running kernel: the structs are a view, their offsets are found at load time (CO-RE);
  *   linux.h   a kernel's source tree: the structs are its own, and so is much of what is below.
  *
- * An algorithm file includes this header only and holds no #ifdef. It reaches
+ * An algorithm file includes this header (and plb.h, if it changes paths) and holds no #ifdef. It reaches
  *
  *   its entry points   CC_OP(u32, dctcp_ssthresh, struct sock *sk) { ... }
  *   its state          CC_STATE(dctcp, struct dctcp)             -> cc_state(sk)
@@ -17,6 +17,7 @@
  *                      and the algorithm leaves the window as it is
  *   its parameters     CC_PARAMS(dctcp, LIST)                    -> cc_params(sk)->shift_g
  *   a base RTT         CC_BASE_RTT, where it wants one           -> cc_base_rtt_us(sk), 0: unknown
+ *   another path       CC_REHASH, where it may ask for one (plb.h)  -> cc_rehash(sk)
  *   its inside views   CC_DIAG(dctcp, LIST)
  *   its operations     CC_ALGORITHM(dctcp) = { .ssthresh = CC_FN(dctcp_ssthresh), ... };
  *
@@ -112,7 +113,8 @@ static inline u32 clamp_u32(u32 value, u32 low, u32 high)
 
 /*
  * What the host gave during one call, in order, noted while somebody records: readings of the clock,
- * random numbers, base RTTs, and results of kernel functions with what these wrote.
+ * random numbers, base RTTs, what became of a field that not every kernel lets be written, and results of
+ * kernel functions with what these wrote.
  */
 enum cc_given_kind {
 	CC_GIVEN_JIFFIES = 1,
@@ -123,6 +125,7 @@ enum cc_given_kind {
 	CC_GIVEN_RENO_UNDO_CWND = 6,
 	CC_GIVEN_RENO_CONG_AVOID = 7,
 	CC_GIVEN_BASE_RTT = 8,
+	CC_GIVEN_APP_LIMITED = 9,
 };
 
 struct cc_given {

@@ -104,8 +104,7 @@ impl Instance {
                 self.cong_control(sock, host, (ack, flag), rs);
             }
             Call::UndoCwnd => return self.undo_cwnd(sock, host),
-            // There is no native call of it, and no algorithm that has it.
-            Call::SndbufExpand => {}
+            Call::SndbufExpand => return self.sndbuf_expand(sock, host),
             Call::Init => self.init(sock, host),
             Call::Release => self.release(sock, host),
         }

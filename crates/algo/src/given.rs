@@ -24,7 +24,7 @@ impl Given {
     /// A random number.
     pub const RANDOM: u32 = 2;
     /// Names of the kinds; there is no kind 0.
-    pub const KINDS: [&'static str; 9] = [
+    pub const KINDS: [&'static str; 10] = [
         "",
         "jiffies",
         "random",
@@ -34,6 +34,7 @@ impl Given {
         "tcp_reno_undo_cwnd",
         "tcp_reno_cong_avoid",
         "base_rtt_us",
+        "app_limited",
     ];
 }
 
@@ -94,6 +95,8 @@ pub struct Observed<'a> {
     pub host: &'a Host,
     /// How many ACKs had been asked for before this call and were not taken yet.
     pub acks_before: usize,
+    /// How often another path had been asked for before this call and not taken yet.
+    pub rehashes_before: u8,
     /// What the host gave.
     pub given: &'a GivenLog,
 }
@@ -129,6 +132,7 @@ impl Notes {
     ) -> u32 {
         let before = self.observer.is_some().then(|| sock.clone());
         let acks_before = host.asked_acks().count();
+        let rehashes_before = host.asked_rehashes();
         self.log.count = 0;
         host.given = &raw mut self.log;
         host.replayed = self.replayed.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
@@ -137,7 +141,16 @@ impl Notes {
         host.replayed = std::ptr::null();
         if let (Some(observer), Some(before)) = (&mut self.observer, &before) {
             let (after, given) = (&*sock, &self.log);
-            observer.called(&Observed { call, result, before, after, host, acks_before, given });
+            observer.called(&Observed {
+                call,
+                result,
+                before,
+                after,
+                host,
+                acks_before,
+                rehashes_before,
+                given,
+            });
         }
         result
     }

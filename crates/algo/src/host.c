@@ -21,7 +21,8 @@ u32 cc_give(const struct sock *sk, u32 kind, u32 value)
 	if (n >= CC_GIVEN_MAX)
 		return value;
 	if (replayed && n < replayed->count && replayed->given[n].kind == kind &&
-	    (kind == CC_GIVEN_JIFFIES || kind == CC_GIVEN_RANDOM || kind == CC_GIVEN_BASE_RTT))
+	    (kind == CC_GIVEN_JIFFIES || kind == CC_GIVEN_RANDOM || kind == CC_GIVEN_BASE_RTT ||
+	     kind == CC_GIVEN_APP_LIMITED))
 		value = replayed->given[n].value;
 	log->given[n] = (struct cc_given){ kind, value, tp->snd_cwnd, tp->snd_cwnd_cnt };
 	return value;
@@ -82,6 +83,13 @@ void cc_call_cong_control(const struct tcp_congestion_ops *ops, struct sock *sk,
 	ops->cong_control(sk, ack, flag, rs);
 }
 
+u32 cc_call_sndbuf_expand(const struct tcp_congestion_ops *ops, struct sock *sk,
+			  struct cc_host *host)
+{
+	cc_host = host;
+	return ops->sndbuf_expand(sk);
+}
+
 u32 cc_call_undo_cwnd(const struct tcp_congestion_ops *ops, struct sock *sk, struct cc_host *host)
 {
 	cc_host = host;
@@ -119,16 +127,16 @@ const struct cc_layout {
 } cc_layout[] = {
 	SIZE(tcp_sock), SIZE(cc_host), SIZE(ack_sample), SIZE(rate_sample), SIZE(tcp_congestion_ops),
 	SOCK(sk_pacing_rate), SOCK(sk_max_pacing_rate), SOCK(cc_params), SOCK(sk_pacing_status),
-	SOCK(sk_gso_max_size), CSK(icsk_ca_state), CSK(icsk_retransmits), CSK(icsk_ack.pending),
+	SOCK(sk_gso_max_size), SOCK(sk_gso_max_segs), SOCK(sk_pacing_shift), CSK(icsk_ca_state), CSK(icsk_retransmits), CSK(icsk_ack.pending),
 	CSK(icsk_ca_priv), TCP(snd_una), TCP(snd_nxt), TCP(snd_cwnd), TCP(snd_cwnd_cnt),
 	TCP(snd_cwnd_clamp), TCP(snd_ssthresh), TCP(prior_cwnd), TCP(prior_ssthresh),
 	TCP(packets_out), TCP(sacked_out), TCP(lost_out), TCP(retrans_out), TCP(max_packets_out),
 	TCP(delivered), TCP(delivered_ce), TCP(lost), TCP(app_limited), TCP(srtt_us), TCP(mss_cache),
 	TCP(rcv_nxt), TCP(lsndtime), TCP(reordering), TCP(undo_marker), TCP(snd_cwnd_stamp),
 	TCP(min_rtt_us), TCP(ecn_flags), TCP(is_cwnd_limited), TCP(tcp_mstamp),
-	TCP(delivered_mstamp), TCP(first_tx_mstamp), HOST(random_state), HOST(storage), HOST(jiffies), HOST(hz),
+	TCP(delivered_mstamp), TCP(first_tx_mstamp), TCP(tcp_clock_cache), TCP(tcp_wstamp_ns), HOST(random_state), HOST(storage), HOST(jiffies), HOST(hz),
 	HOST(base_rtt_us),
-	HOST(acks_asked), HOST(ack_rcv_nxt), HOST(ack_ecn_flags), HOST(fallback_asked),
+	HOST(acks_asked), HOST(ack_rcv_nxt), HOST(ack_ecn_flags), HOST(rehashes_asked), HOST(fallback_asked),
 	HOST(fallback_name), HOST(given), HOST(replayed), SIZE(cc_given),
 	SIZE(cc_given_log), { 0 },
 };

@@ -181,6 +181,7 @@ unsafe extern "C" {
         rs: *const RateSample,
     );
     fn cc_call_undo_cwnd(ops: *const Ops, sk: Sk, host: *mut Host) -> u32;
+    fn cc_call_sndbuf_expand(ops: *const Ops, sk: Sk, host: *mut Host) -> u32;
     fn cc_call_init(ops: *const Ops, sk: Sk, host: *mut Host);
     fn cc_call_release(ops: *const Ops, sk: Sk, host: *mut Host);
     fn cc_call_diag_read(
@@ -321,6 +322,7 @@ struct Has {
     in_ack_event: bool,
     pkts_acked: bool,
     min_tso_segs: bool,
+    sndbuf_expand: bool,
     init: bool,
     release: bool,
 }
@@ -413,6 +415,7 @@ impl Algorithm {
                 in_ack_event: ops.in_ack_event.is_some(),
                 pkts_acked: ops.pkts_acked.is_some(),
                 min_tso_segs: ops.min_tso_segs.is_some(),
+                sndbuf_expand: ops.sndbuf_expand.is_some(),
                 init: ops.init.is_some(),
                 release: ops.release.is_some(),
             },
@@ -486,6 +489,7 @@ impl Algorithm {
             ("min_tso_segs", self.has.min_tso_segs),
             ("cong_control", self.has.cong_control),
             ("undo_cwnd", true),
+            ("sndbuf_expand", self.has.sndbuf_expand),
             ("init", self.has.init),
             ("release", self.has.release),
         ]
@@ -747,6 +751,21 @@ impl Instance {
                 host,
                 || Call::MinTsoSegs,
                 |ops, sk, host| unsafe { cc_call_min_tso_segs(ops, sk, host) },
+            )
+        } else {
+            2
+        }
+    }
+
+    /// Windows that the send buffer may hold; the kernel's 2 if the algorithm does not say.
+    pub fn sndbuf_expand(&mut self, sock: &mut TcpSock, host: &mut Host) -> u32 {
+        if self.algorithm.has.sndbuf_expand {
+            // SAFETY: see `with`; the operation exists.
+            self.with(
+                sock,
+                host,
+                || Call::SndbufExpand,
+                |ops, sk, host| unsafe { cc_call_sndbuf_expand(ops, sk, host) },
             )
         } else {
             2

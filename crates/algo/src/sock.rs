@@ -18,6 +18,10 @@ pub struct TcpSock {
     pub sk_pacing_status: u32,
     /// Bytes of the largest burst handed to the device at once.
     pub sk_gso_max_size: u32,
+    /// Segments of that burst at most.
+    pub sk_gso_max_segs: u32,
+    /// A burst is 2^-this seconds of the pacing rate; 10 is about 1 ms.
+    pub sk_pacing_shift: u32,
     /// Where loss recovery stands: see [`crate::ca_state`].
     pub icsk_ca_state: u8,
     /// Consecutive timeouts.
@@ -86,6 +90,10 @@ pub struct TcpSock {
     pub delivered_mstamp: u64,
     /// Start of the send phase being sampled, us.
     pub first_tx_mstamp: u64,
+    /// The clock that `tcp_mstamp` was taken from, ns.
+    pub tcp_clock_cache: u64,
+    /// When pacing lets the next packet leave, ns.
+    pub tcp_wstamp_ns: u64,
 }
 
 // SAFETY: the one pointer is set and cleared around each call into an algorithm.
@@ -101,6 +109,8 @@ impl Default for TcpSock {
             cc_params: std::ptr::null(),
             sk_pacing_status: 0,
             sk_gso_max_size: 0,
+            sk_gso_max_segs: 0,
+            sk_pacing_shift: 10,
             icsk_ca_state: 0,
             icsk_retransmits: 0,
             icsk_ack_pending: 0,
@@ -135,6 +145,8 @@ impl Default for TcpSock {
             tcp_mstamp: 0,
             delivered_mstamp: 0,
             first_tx_mstamp: 0,
+            tcp_clock_cache: 0,
+            tcp_wstamp_ns: 0,
         }
     }
 }
@@ -222,6 +234,7 @@ pub struct Host {
     acks_asked: u32,
     ack_rcv_nxt: [u32; 2],
     ack_ecn_flags: [u8; 2],
+    rehashes_asked: u8,
     fallback_asked: u8,
     fallback_name: [u8; 16],
     /// Where what this host gives is noted, set by [`crate::Instance`] while somebody looks on.
@@ -256,6 +269,7 @@ impl Host {
             acks_asked: 0,
             ack_rcv_nxt: [0; 2],
             ack_ecn_flags: [0; 2],
+            rehashes_asked: 0,
             fallback_asked: 0,
             fallback_name: [0; 16],
             given: std::ptr::null_mut(),
@@ -268,6 +282,12 @@ impl Host {
         let (rcv_nxt, ecn_flags) = (self.ack_rcv_nxt, self.ack_ecn_flags);
         (0..(self.acks_asked as usize).min(2))
             .map(move |i| AskedAck { rcv_nxt: rcv_nxt[i], ecn_flags: ecn_flags[i] })
+    }
+
+    /// How often another path was asked for and not taken yet.
+    #[inline]
+    pub fn asked_rehashes(&self) -> u8 {
+        self.rehashes_asked
     }
 
     /// The algorithm to change to, if one was asked for and not taken yet.
@@ -285,6 +305,12 @@ impl Host {
         let asked = self.asked_acks();
         self.acks_asked = 0;
         asked
+    }
+
+    /// How often another path was asked for since the last call of this.
+    #[inline]
+    pub fn take_asked_rehashes(&mut self) -> u8 {
+        std::mem::take(&mut self.rehashes_asked)
     }
 
     /// The algorithm to change to, if one was asked for since the last call of this.
@@ -317,13 +343,13 @@ pub(crate) fn layout() -> Vec<(&'static str, u64)> {
         ("icsk_ack.pending", offset_of!(TcpSock, icsk_ack_pending) as u64),
     ];
     all.extend(fields!(TcpSock, "": sk_pacing_rate, sk_max_pacing_rate, cc_params,
-        sk_pacing_status, sk_gso_max_size, icsk_ca_state, icsk_retransmits, icsk_ca_priv, snd_una,
+        sk_pacing_status, sk_gso_max_size, sk_gso_max_segs, sk_pacing_shift, icsk_ca_state, icsk_retransmits, icsk_ca_priv, snd_una,
         snd_nxt, snd_cwnd, snd_cwnd_cnt, snd_cwnd_clamp, snd_ssthresh, prior_cwnd, prior_ssthresh,
         packets_out, sacked_out, lost_out, retrans_out, max_packets_out, delivered, delivered_ce,
         lost, app_limited, srtt_us, mss_cache, rcv_nxt, lsndtime, reordering, undo_marker,
         snd_cwnd_stamp, min_rtt_us, ecn_flags, is_cwnd_limited, tcp_mstamp, delivered_mstamp,
-        first_tx_mstamp));
+        first_tx_mstamp, tcp_clock_cache, tcp_wstamp_ns));
     all.extend(fields!(Host, "host.": random_state, storage, jiffies, hz, base_rtt_us, acks_asked,
-        ack_rcv_nxt, ack_ecn_flags, fallback_asked, fallback_name, given, replayed));
+        ack_rcv_nxt, ack_ecn_flags, rehashes_asked, fallback_asked, fallback_name, given, replayed));
     all
 }

@@ -64,6 +64,8 @@ volatile struct cc_trace cc_trace SEC(".data.trace") = { 0 };
 	F(u64, cc_params, 0)							\
 	F(u32, sk_pacing_status, sk->sk_pacing_status)				\
 	F(u32, sk_gso_max_size, sk->sk_gso_max_size)				\
+	F(u32, sk_gso_max_segs, sk->sk_gso_max_segs)				\
+	F(u32, sk_pacing_shift, sk->sk_pacing_shift)				\
 	F(u8, icsk_ca_state, cc_ca_state(sk))					\
 	F(u8, icsk_retransmits, icsk->icsk_retransmits)				\
 	F(u8, icsk_ack_pending, icsk->icsk_ack.pending)
@@ -98,7 +100,9 @@ volatile struct cc_trace cc_trace SEC(".data.trace") = { 0 };
 	F(u8, is_cwnd_limited, cc_cwnd_limited_flag(tp))			\
 	F(u64, tcp_mstamp, tp->tcp_mstamp)					\
 	F(u64, delivered_mstamp, tp->delivered_mstamp)				\
-	F(u64, first_tx_mstamp, tp->first_tx_mstamp)
+	F(u64, first_tx_mstamp, tp->first_tx_mstamp)				\
+	F(u64, tcp_clock_cache, tp->tcp_clock_cache)				\
+	F(u64, tcp_wstamp_ns, tp->tcp_wstamp_ns)
 
 #define CC_FIELD(type, name, value)	type name;
 #define CC_TAKE(type, name, value)	to->name = (value);
@@ -121,6 +125,7 @@ struct cc_record {
 	u32 acks_asked;			/* all, even where the arrays below are full */
 	u32 ack_rcv_nxt[2];
 	u8 ack_ecn_flags[2];
+	u8 rehashes_asked;
 	bool is_open;			/* between the beginning of a call and its end */
 	bool fallback_asked;
 	char fallback_name[16];
@@ -287,6 +292,7 @@ static __noinline struct cc_record *cc_record_begin(struct sock *sk)
 		return NULL;
 	record->missed = 0;
 	record->acks_asked = 0;
+	record->rehashes_asked = 0;
 	record->fallback_asked = false;
 	record->given.count = 0;
 	record->is_open = true;
@@ -423,6 +429,20 @@ static __always_inline void cc_record_ack(struct sock *sk, u32 rcv_nxt)
 {
 	if (cc_tracing())
 		cc_note_ack(sk, rcv_nxt);
+}
+
+static __noinline void cc_note_rehash(struct sock *sk)
+{
+	struct cc_record *record = cc_open_record(sk);
+
+	if (record)
+		record->rehashes_asked++;
+}
+
+static __always_inline void cc_record_rehash(struct sock *sk)
+{
+	if (cc_tracing())
+		cc_note_rehash(sk);
 }
 
 /* The name is a constant: nothing is read from the kernel, which it may forbid (lockdown). */

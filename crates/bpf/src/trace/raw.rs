@@ -25,6 +25,7 @@ pub(super) struct Raw {
     acks_asked: u32,
     ack_rcv_nxt: [u32; 2],
     ack_ecn_flags: [u8; 2],
+    rehashes_asked: u8,
     is_open: u8,
     fallback_asked: u8,
     fallback_name: [u8; 16],
@@ -112,6 +113,7 @@ impl Raw {
             after: self.after,
             given: self.given,
             asked_acks,
+            rehashes: u32::from(self.rehashes_asked),
             fallback: (self.fallback_asked != 0).then(|| text(&self.fallback_name)),
         })
     }
@@ -164,12 +166,14 @@ pub(super) use mirror;
 /// What records consist of.
 const MIRRORS: &[Mirror] = &[
     mirror!("cc_sock", TcpSock:
-        sk_pacing_rate, sk_max_pacing_rate, sk_pacing_status, sk_gso_max_size, icsk_ca_state,
+        sk_pacing_rate, sk_max_pacing_rate, sk_pacing_status, sk_gso_max_size,
+        sk_gso_max_segs, sk_pacing_shift, icsk_ca_state,
         icsk_retransmits, icsk_ack_pending, icsk_ca_priv, snd_una, snd_nxt, snd_cwnd, snd_cwnd_cnt,
         snd_cwnd_clamp, snd_ssthresh, prior_cwnd, prior_ssthresh, packets_out, sacked_out, lost_out,
         retrans_out, max_packets_out, delivered, delivered_ce, lost, app_limited, srtt_us,
         mss_cache, rcv_nxt, lsndtime, reordering, undo_marker, snd_cwnd_stamp, min_rtt_us,
-        ecn_flags, is_cwnd_limited, tcp_mstamp, delivered_mstamp, first_tx_mstamp),
+        ecn_flags, is_cwnd_limited, tcp_mstamp, delivered_mstamp, first_tx_mstamp,
+        tcp_clock_cache, tcp_wstamp_ns),
     mirror!("rate_sample", RawRateSample:
         prior_mstamp, prior_delivered, prior_delivered_ce, delivered, delivered_ce, interval_us,
         snd_interval_us, rcv_interval_us, rtt_us, losses, acked_sacked, prior_in_flight,
@@ -179,7 +183,7 @@ const MIRRORS: &[Mirror] = &[
     mirror!("cc_given_log", GivenLog: count, given),
     mirror!("cc_record", Raw:
         flow, call, function, arguments, result, recording, missed, acks_asked, ack_rcv_nxt,
-        ack_ecn_flags, is_open, fallback_asked, fallback_name, ack_sample, rate_sample, before,
+        ack_ecn_flags, rehashes_asked, is_open, fallback_asked, fallback_name, ack_sample, rate_sample, before,
         after, jiffies, given),
     super::control::MIRROR,
 ];

@@ -147,8 +147,6 @@ pub(crate) struct Sock {
     in_host_bytes: u32,
     throttled: bool,
     tx_completion: LazyTimer,
-    /// Departure time of the next paced packet, ns.
-    wstamp_ns: u64,
     pacing: LazyTimer,
 
     pub(crate) receiver: Receiver,
@@ -180,6 +178,7 @@ impl Sock {
             reordering: 3,
             app_limited: u32::MAX,
             sk_gso_max_size: GSO_MAX_BYTES,
+            sk_gso_max_segs: host.config.gso_max_segs,
             sk_pacing_status: 0,
             ..tcp_sock()
         };
@@ -225,7 +224,6 @@ impl Sock {
             in_host_bytes: 0,
             throttled: false,
             tx_completion: LazyTimer::default(),
-            wstamp_ns: 0,
             pacing: LazyTimer::default(),
             receiver,
             merging: Vec::new(),
@@ -246,6 +244,7 @@ impl Sock {
     /// Work on this socket begins: the clocks that its algorithm sees are now's.
     #[inline]
     fn enter(&mut self, net: &mut Net) {
+        self.tp.tcp_clock_cache = net.now.ns();
         self.tp.tcp_mstamp = net.now_us();
         net.cc.jiffies = self.host.jiffies.at(net.now);
         net.cc.hz = self.host.config.hz;

@@ -86,7 +86,7 @@ impl Sock {
         }
         let queued = self.write_seq.wrapping_sub(self.tp.snd_una);
         let room = match self.host.config.sndbuf_max_bytes {
-            Some(max) => self.sndbuf_payload_bytes(max).saturating_sub(queued),
+            Some(max) => self.sndbuf_payload_bytes(max, net).saturating_sub(queued),
             None if self.unsent_bytes() > WRITE_CHUNK_BYTES / 2 => 0,
             None => WRITE_CHUNK_BYTES,
         };
@@ -99,12 +99,13 @@ impl Sock {
         self.write_seq = self.write_seq.wrapping_add(bytes);
     }
 
-    /// Payload that a send buffer holds: Linux lets it grow to twice the window, and charges each
-    /// packet's bookkeeping.
-    fn sndbuf_payload_bytes(&self, max_bytes: u32) -> u32 {
+    /// Payload that a send buffer holds: Linux lets it grow to twice the window, or what the algorithm
+    /// says, and charges each packet's bookkeeping.
+    fn sndbuf_payload_bytes(&mut self, max_bytes: u32, net: &mut Net) -> u32 {
+        let windows = self.cc.sndbuf_expand(&mut self.tp, &mut net.cc);
         let per_packet = self.mss() + self.host.config.skb_overhead_bytes;
         let window = self.tp.snd_cwnd.max(10).max(self.tp.reordering + 1);
-        let packets = u64::from(max_bytes / per_packet).min(2 * u64::from(window));
+        let packets = u64::from(max_bytes / per_packet).min(u64::from(windows) * u64::from(window));
         (packets * u64::from(self.mss())).min(u64::from(u32::MAX / 4)) as u32
     }
 
@@ -335,7 +336,7 @@ impl Sock {
             return 1;
         }
         let least = self.cc.min_tso_segs(&mut self.tp, &mut net.cc);
-        let mut bytes = self.tp.sk_pacing_rate >> 10;
+        let mut bytes = self.tp.sk_pacing_rate >> self.tp.sk_pacing_shift;
         let shift = self.min_rtt.get().unwrap_or(u32::MAX) >> TSO_RTT_SHIFT;
         if shift < 32 {
             bytes += u64::from(GSO_MAX_BYTES >> shift);
@@ -354,7 +355,8 @@ impl Sock {
         cwnd_limited: &mut bool,
     ) -> bool {
         let now_ns = net.now.ns();
-        if self.tp.icsk_ca_state >= ca_state::RECOVERY || now_ns > self.wstamp_ns + DEFER_WITHIN_NS
+        if self.tp.icsk_ca_state >= ca_state::RECOVERY
+            || now_ns > self.tp.tcp_wstamp_ns + DEFER_WITHIN_NS
         {
             return false;
         }
@@ -388,7 +390,7 @@ impl Sock {
         }
         self.forget_departed(net.now);
         let charged = u64::from(bytes + self.host.config.skb_overhead_bytes);
-        let mut limit = (2 * charged).max(self.tp.sk_pacing_rate >> 10);
+        let mut limit = (2 * charged).max(self.tp.sk_pacing_rate >> self.tp.sk_pacing_shift);
         if self.tp.sk_pacing_status == 0 {
             limit = limit.min(u64::from(self.host.config.limit_output_bytes));
         }
@@ -470,8 +472,8 @@ impl Sock {
     // ---- pacing ----
 
     fn begin_departure(&mut self, net: &Net) -> u64 {
-        let prior = self.wstamp_ns;
-        self.wstamp_ns = prior.max(net.now.ns());
+        let prior = self.tp.tcp_wstamp_ns;
+        self.tp.tcp_wstamp_ns = prior.max(net.now.ns());
         prior
     }
 
@@ -485,16 +487,16 @@ impl Sock {
             return;
         }
         let len_ns = (u128::from(bytes) * 1_000_000_000 / u128::from(rate)) as u64;
-        let credit_ns = self.wstamp_ns - prior_wstamp_ns;
-        self.wstamp_ns += len_ns - (len_ns / 2).min(credit_ns);
+        let credit_ns = self.tp.tcp_wstamp_ns - prior_wstamp_ns;
+        self.tp.tcp_wstamp_ns += len_ns - (len_ns / 2).min(credit_ns);
     }
 
     fn blocked_by_pacing(&mut self, net: &mut Net) -> bool {
-        if self.tp.sk_pacing_status == 0 || self.wstamp_ns <= net.now.ns() {
+        if self.tp.sk_pacing_status == 0 || self.tp.tcp_wstamp_ns <= net.now.ns() {
             return false;
         }
         if !self.pacing.armed() {
-            self.pacing.arm(Time::from_ns(self.wstamp_ns), self.id, Timer::Pacing, net);
+            self.pacing.arm(Time::from_ns(self.tp.tcp_wstamp_ns), self.id, Timer::Pacing, net);
         }
         true
     }
@@ -548,7 +550,7 @@ impl Sock {
         self.tp.lsndtime = net.cc.jiffies;
         self.receiver.data_sent(net.cc.jiffies);
 
-        let sent_us = self.wstamp_ns / 1000;
+        let sent_us = self.tp.tcp_wstamp_ns / 1000;
         if self.tp.packets_out == 0 {
             self.tp.first_tx_mstamp = sent_us;
             self.tp.delivered_mstamp = sent_us;

@@ -145,11 +145,11 @@ impl Sock {
 
     fn pacing_delay_jiffies(&self, net: &Net) -> u32 {
         let now_ns = net.now.ns();
-        if self.wstamp_ns <= now_ns {
+        if self.tp.tcp_wstamp_ns <= now_ns {
             return 0;
         }
         let hz = u64::from(self.host.config.hz);
-        ((self.wstamp_ns - now_ns) * hz / 1_000_000_000) as u32
+        ((self.tp.tcp_wstamp_ns - now_ns) * hz / 1_000_000_000) as u32
     }
 
     /// How far off the timeout of the first outstanding segment is; negative if it has passed.
