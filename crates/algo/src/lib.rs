@@ -47,6 +47,20 @@ pub mod ca_state {
     pub const LOSS: u8 = 4;
 }
 
+/// Values of [`TcpSock::sk_state`] that an algorithm meets.
+pub mod tcp_state {
+    /// The handshake is done.
+    pub const ESTABLISHED: u8 = 1;
+    /// Connecting.
+    pub const SYN_SENT: u8 = 2;
+    /// Answering one that connects.
+    pub const SYN_RECV: u8 = 3;
+    /// Not open, or no longer.
+    pub const CLOSE: u8 = 7;
+    /// Waiting for one that connects.
+    pub const LISTEN: u8 = 10;
+}
+
 /// Events of [`Instance::cwnd_event`].
 pub mod ca_event {
     /// First transmission with nothing in flight.

@@ -24,7 +24,9 @@ use crate::net::Net;
 use crate::outcome::{Counters, FlowSample};
 use crate::packet::Packet;
 use crate::spec::{Cc, HostConfig};
-use knee_algo::{Algorithm, INFINITE_SSTHRESH, Instance, Observer, TcpSock, ca_state, ecn_flags};
+use knee_algo::{
+    Algorithm, INFINITE_SSTHRESH, Instance, Observer, TcpSock, ca_state, ecn_flags, tcp_state,
+};
 use knee_queue::time::Time;
 use receive::Receiver;
 use rtt::{MinRtt, RttEstimator};
@@ -250,6 +252,17 @@ impl Sock {
         net.cc.hz = self.host.config.hz;
     }
 
+    fn enter_state(&mut self, state: State) {
+        self.state = state;
+        self.tp.sk_state = match state {
+            State::Listen => tcp_state::LISTEN,
+            State::SynSent => tcp_state::SYN_SENT,
+            State::SynReceived => tcp_state::SYN_RECV,
+            State::Established => tcp_state::ESTABLISHED,
+            State::Closed | State::Ended => tcp_state::CLOSE,
+        };
+    }
+
     fn mss(&self) -> u32 {
         self.tp.mss_cache
     }
@@ -293,7 +306,7 @@ impl Sock {
         if self.state == State::Established {
             self.cc.release(&mut self.tp, &mut net.cc);
         }
-        self.state = State::Ended;
+        self.enter_state(State::Ended);
         self.retransmit.disarm();
         self.rtx = RtxQueue::default();
         self.in_host = VecDeque::new();
