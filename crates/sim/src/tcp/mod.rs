@@ -24,6 +24,7 @@ use crate::net::Net;
 use crate::outcome::{Counters, FlowSample};
 use crate::packet::Packet;
 use crate::spec::{Cc, HostConfig};
+use knee_algo::module::LoadedModules;
 use knee_algo::{
     Algorithm, INFINITE_SSTHRESH, Instance, Observer, TcpSock, ca_state, ecn_flags, tcp_state,
 };
@@ -43,6 +44,8 @@ const GSO_MAX_BYTES: u32 = 65_343;
 pub(crate) struct HostState {
     pub(crate) config: HostConfig,
     pub(crate) jiffies: Jiffies,
+    /// Modules in use on this host.
+    pub(crate) modules: LoadedModules,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -188,7 +191,7 @@ impl Sock {
         Sock {
             tp,
             wants_ecn: cc.algorithm.needs_ecn(),
-            cc: cc.algorithm.instance(cc.params.clone()),
+            cc: cc.algorithm.instance_on(cc.params.clone(), &host.modules),
             id: place.id,
             peer: place.peer,
             path: place.path,
