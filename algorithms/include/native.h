@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * The simulator as host: the structs are its own, one per connection, and crates/algo/src/sock.rs
- * mirrors them (a test compares every offset).
+ * mirrors them (a test compares every offset). Modules that are compiled for the simulator see the
+ * same structs, and the kernel's own table of operations in place of the one here (CC_KERNEL_OPS).
  *
  * An algorithm never calls back into the simulator. What it asks for (an extra ACK, another path,
  * another algorithm) is noted in struct cc_host and carried out when the callback has returned; the note
@@ -18,6 +19,7 @@ struct sock {
 	u32 sk_gso_max_size;		/* bytes */
 	u32 sk_gso_max_segs;		/* segments of the largest burst */
 	u32 sk_pacing_shift;		/* a burst is 2^-this s of the pacing rate: 10, about 1 ms */
+	u8 sk_state;			/* the kernel's number: 1 established, 2 SYN sent, 7 closed, ... */
 };
 
 struct inet_sock {
@@ -30,6 +32,7 @@ struct icsk_ack {
 
 struct inet_connection_sock {
 	struct inet_sock icsk_inet;
+	const struct tcp_congestion_ops *icsk_ca_ops;	/* a module's, in use; an algorithm file's: NULL */
 	u8 icsk_ca_state;		/* enum tcp_ca_state */
 	u8 icsk_retransmits;		/* consecutive timeouts */
 	struct icsk_ack icsk_ack;
@@ -99,6 +102,7 @@ struct rate_sample {
 	bool is_ack_delayed;
 };
 
+#ifndef CC_KERNEL_OPS
 /* The operations, named and ordered as in the kernel. */
 struct tcp_congestion_ops {
 	u32 (*ssthresh)(struct sock *sk);
@@ -116,6 +120,7 @@ struct tcp_congestion_ops {
 	char name[16];
 	u32 flags;			/* TCP_CONG_... */
 };
+#endif
 
 /* A parameter as the host shows it: always a u32, perhaps one of named choices. */
 struct cc_param {
@@ -150,7 +155,13 @@ struct cc_host {
 	const struct cc_given_log *replayed;	/* clock and random numbers come from here; or NULL */
 };
 
-extern _Thread_local struct cc_host *cc_host;
+/* What is compiled while the simulator runs is loaded once per thread that runs it. */
+#ifdef CC_ONE_THREAD
+#define CC_PER_THREAD
+#else
+#define CC_PER_THREAD _Thread_local
+#endif
+extern CC_PER_THREAD struct cc_host *cc_host;
 
 #define CC_OP(type, name, ...) static type name(__VA_ARGS__)
 #define CC_FN(name) name

@@ -27,13 +27,17 @@ fn main() {
         for name in &names {
             build.file(folder.join(format!("{name}.c")));
         }
-        tables.push_str(&table(table_name, &names));
+        tables.push_str(&table(table_name, folder, &names));
     }
     build.compile("knee_algorithms");
 
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
     fs::write(out.join("table.rs"), tables).expect("OUT_DIR is writable");
 
+    fs::write(out.join("headers.rs"), headers(&root.join("module"), &include))
+        .expect("OUT_DIR is writable");
+
+    println!("cargo::rerun-if-changed=module");
     println!("cargo::rerun-if-changed={}", algorithms.display());
     println!("cargo::rerun-if-changed={}", include.display());
     println!("cargo::rerun-if-changed=src/host.c");
@@ -54,7 +58,7 @@ fn algorithm_names(folder: &Path) -> Vec<String> {
 }
 
 /// The symbols that the macros of native.h give each algorithm, and one row for each.
-fn table(table_name: &str, names: &[String]) -> String {
+fn table(table_name: &str, folder: &Path, names: &[String]) -> String {
     let mut text = String::from("unsafe extern \"C\" {\n");
     for name in names {
         write!(
@@ -68,14 +72,36 @@ fn table(table_name: &str, names: &[String]) -> String {
     }
     writeln!(text, "}}\n\nstatic {table_name}: &[Raw] = &[").expect("as above");
     for name in names {
+        let path = folder.join(format!("{name}.c"));
+        let path = path.canonicalize().expect("it was listed a moment ago");
         writeln!(
             text,
-            "    Raw {{ name: \"{name}\", ops: &raw const cc_ops_{name}, \
+            "    Raw {{ name: \"{name}\", text: include_str!({path:?}), ops: &raw const cc_ops_{name}, \
              state_bytes: &raw const cc_state_bytes_{name}, params: &raw const cc_params_{name}, \
              params_len: &raw const cc_params_len_{name}, diag: &raw const cc_diag_{name}, \
              diag_len: &raw const cc_diag_len_{name}, diag_read: cc_diag_read_{name} }},"
         )
         .expect("a String takes all");
+    }
+    text.push_str("];\n");
+    text
+}
+
+/// The headers of modules, with the contract's native half among them, as name and text.
+fn headers(own: &Path, contract: &Path) -> String {
+    let mut text = String::from("static HEADERS: &[(&str, &str)] = &[\n");
+    for folder in [own, contract] {
+        let mut paths: Vec<PathBuf> = fs::read_dir(folder)
+            .expect("the folder exists")
+            .filter_map(|entry| Some(entry.ok()?.path()))
+            .filter(|path| path.extension().is_some_and(|extension| extension == "h"))
+            .collect();
+        paths.sort();
+        for path in paths {
+            let path = path.canonicalize().expect("it was listed a moment ago");
+            let name = path.file_name().and_then(|name| name.to_str()).expect("ours are ASCII");
+            writeln!(text, "    (\"knee/{name}\", include_str!({path:?})),").expect("as above");
+        }
     }
     text.push_str("];\n");
     text

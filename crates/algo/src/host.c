@@ -5,7 +5,7 @@
  */
 #include "tcp.h"
 
-_Thread_local struct cc_host *cc_host;
+CC_PER_THREAD struct cc_host *cc_host;
 
 /*
  * The value at the same place of a replayed call is the one to give, if it is of the same kind. What
@@ -127,7 +127,8 @@ const struct cc_layout {
 } cc_layout[] = {
 	SIZE(tcp_sock), SIZE(cc_host), SIZE(ack_sample), SIZE(rate_sample), SIZE(tcp_congestion_ops),
 	SOCK(sk_pacing_rate), SOCK(sk_max_pacing_rate), SOCK(cc_params), SOCK(sk_pacing_status),
-	SOCK(sk_gso_max_size), SOCK(sk_gso_max_segs), SOCK(sk_pacing_shift), CSK(icsk_ca_state), CSK(icsk_retransmits), CSK(icsk_ack.pending),
+	SOCK(sk_gso_max_size), SOCK(sk_gso_max_segs), SOCK(sk_pacing_shift), SOCK(sk_state), CSK(icsk_ca_ops),
+	CSK(icsk_ca_state), CSK(icsk_retransmits), CSK(icsk_ack.pending),
 	CSK(icsk_ca_priv), TCP(snd_una), TCP(snd_nxt), TCP(snd_cwnd), TCP(snd_cwnd_cnt),
 	TCP(snd_cwnd_clamp), TCP(snd_ssthresh), TCP(prior_cwnd), TCP(prior_ssthresh),
 	TCP(packets_out), TCP(sacked_out), TCP(lost_out), TCP(retrans_out), TCP(max_packets_out),

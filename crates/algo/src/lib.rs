@@ -19,16 +19,23 @@
 
 mod call;
 mod given;
+pub mod module;
+mod params;
+mod sha256;
 mod sock;
 
 pub use call::Call;
 pub use given::{Given, GivenLog, Observed, Observer};
+pub use params::{DiagInfo, Error, ParamInfo, Params};
 pub use sock::{AckSample, AskedAck, Host, RateSample, TcpSock};
 
 use given::Notes;
 use std::ffi::{CStr, c_char};
 use std::fmt;
+use std::path::Path;
 use std::sync::OnceLock;
+
+use module::{LoadedModules, Module, Running};
 
 /// `snd_ssthresh` of a connection that has seen no congestion.
 pub const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
@@ -45,6 +52,20 @@ pub mod ca_state {
     pub const RECOVERY: u8 = 3;
     /// After a retransmission timeout.
     pub const LOSS: u8 = 4;
+}
+
+/// Values of [`TcpSock::sk_state`] that an algorithm meets.
+pub mod tcp_state {
+    /// The handshake is done.
+    pub const ESTABLISHED: u8 = 1;
+    /// Connecting.
+    pub const SYN_SENT: u8 = 2;
+    /// Answering one that connects.
+    pub const SYN_RECV: u8 = 3;
+    /// Not open, or no longer.
+    pub const CLOSE: u8 = 7;
+    /// Waiting for one that connects.
+    pub const LISTEN: u8 = 10;
 }
 
 /// Events of [`Instance::cwnd_event`].
@@ -150,13 +171,15 @@ struct RawDiag {
 
 struct Raw {
     name: &'static str,
+    /// The file itself, for what its header says.
+    text: &'static str,
     ops: *const Ops,
     state_bytes: *const u32,
     params: *const RawParam,
     params_len: *const u32,
     diag: *const RawDiag,
     diag_len: *const u32,
-    diag_read: unsafe extern "C" fn(*const TcpSock, *mut u64),
+    diag_read: DiagRead,
 }
 
 // SAFETY: all pointers are to constants of the C objects.
@@ -192,127 +215,29 @@ unsafe extern "C" {
     );
 }
 
-/// A parameter of an algorithm.
-#[derive(Clone, Debug)]
-pub struct ParamInfo {
-    /// As in an experiment file's `params`.
-    pub name: &'static str,
-    /// The value if none is given.
-    pub default: u32,
-    /// Smallest value allowed.
-    pub min: u32,
-    /// Largest value allowed.
-    pub max: u32,
-    /// Names of the values 0, 1, ...; empty: a plain number.
-    pub choices: Vec<&'static str>,
-    /// What it does, one phrase.
-    pub meaning: &'static str,
-}
-
-impl ParamInfo {
-    /// The value as a person writes it.
-    pub fn show(&self, value: u32) -> String {
-        match self.choices.get(value as usize) {
-            Some(choice) => (*choice).to_owned(),
-            None => value.to_string(),
-        }
-    }
-
-    fn parse(&self, text: &str) -> Option<u32> {
-        if let Some(index) = self.choices.iter().position(|choice| *choice == text) {
-            return Some(index as u32);
-        }
-        let value = text.parse().ok()?;
-        (self.min..=self.max).contains(&value).then_some(value)
-    }
-
-    fn allowed(&self) -> String {
-        if self.choices.is_empty() {
-            format!("a whole number from {} to {}", self.min, self.max)
-        } else {
-            format!("one of {}", self.choices.join(", "))
-        }
-    }
-}
-
-/// A value inside an algorithm, for inspection.
-#[derive(Clone, Copy, Debug)]
-pub struct DiagInfo {
-    /// Name, as a column of a series.
-    pub name: &'static str,
-    /// Unit; empty: none.
-    pub unit: &'static str,
-}
-
-/// Parameter values of one flow, in the order of [`Algorithm::params`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Params(Box<[u32]>);
-
-impl Params {
-    /// The raw values, in the order of [`Algorithm::params`].
-    pub fn values(&self) -> &[u32] {
-        &self.0
-    }
-}
-
-/// What is wrong with a name or a value given by a person.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Error {
-    /// No such algorithm; holds the name and those there are.
-    UnknownAlgorithm(String),
-    /// The algorithm has no such parameter.
-    UnknownParam {
-        /// The algorithm.
-        algorithm: &'static str,
-        /// The name given.
-        name: String,
-        /// Those there are.
-        known: Vec<&'static str>,
-    },
-    /// The value is not allowed.
-    BadValue {
-        /// The algorithm.
-        algorithm: &'static str,
-        /// The parameter.
-        name: &'static str,
-        /// The value given.
-        value: String,
-        /// What is allowed, in words.
-        allowed: String,
-    },
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Error::UnknownAlgorithm(name) => {
-                let known: Vec<_> = Algorithm::all().iter().map(Algorithm::name).collect();
-                write!(f, "no algorithm \"{name}\"; there are {}", known.join(", "))
-            }
-            Error::UnknownParam { algorithm, name, known } if known.is_empty() => {
-                write!(f, "{algorithm} has no parameters, so no \"{name}\"")
-            }
-            Error::UnknownParam { algorithm, name, known } => {
-                write!(f, "{algorithm} has no parameter \"{name}\"; it has {}", known.join(", "))
-            }
-            Error::BadValue { algorithm, name, value, allowed } => {
-                write!(f, "{algorithm}: {name} = \"{value}\": must be {allowed}")
-            }
-        }
-    }
-}
-
-impl std::error::Error for Error {}
-
 /// One congestion control: a file of `algorithms/`.
 pub struct Algorithm {
-    raw: &'static Raw,
-    ops: *const Ops,
+    name: &'static str,
+    text: &'static str,
+    state_bytes: u32,
+    origin: Origin,
     params: Vec<ParamInfo>,
     diag: Vec<DiagInfo>,
     flags: u32,
     has: Has,
 }
+
+/// Where the C code of an algorithm is.
+enum Origin {
+    /// Built with this crate.
+    Folder { ops: *const Ops, diag_read: DiagRead },
+    /// Compiled from a file that somebody named, and loaded once for each host of a run.
+    File(Module),
+    /// Another table of such a file, to which connections fall back; at this distance from its symbol.
+    Other { of: &'static Algorithm, at: isize },
+}
+
+type DiagRead = unsafe extern "C" fn(*const TcpSock, *mut u64);
 
 /// Which optional operations there are, copied out of the C table.
 struct Has {
@@ -334,7 +259,7 @@ unsafe impl Sync for Algorithm {}
 
 impl fmt::Debug for Algorithm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Algorithm({})", self.raw.name)
+        write!(f, "Algorithm({})", self.name)
     }
 }
 
@@ -354,6 +279,17 @@ impl Algorithm {
             .iter()
             .find(|algorithm| algorithm.name() == name)
             .ok_or_else(|| Error::UnknownAlgorithm(name.to_owned()))
+    }
+
+    /// The algorithm of this name, or of the file at this path (see [`module`]), seen from `folder`.
+    ///
+    /// # Errors
+    /// [`Error::UnknownAlgorithm`], which lists those there are, and [`Error::File`].
+    pub fn named(name: &str, folder: &Path) -> Result<&'static Algorithm, Error> {
+        if module::is_path(name) {
+            return module::load(&folder.join(name));
+        }
+        Algorithm::by_name(name)
     }
 
     /// One that exists for the tests of this workspace.
@@ -386,63 +322,69 @@ impl Algorithm {
             raw.name
         );
         assert_eq!(text(ops.name.as_ptr()), raw.name, "algorithms/{}.c: its .name", raw.name);
-        let params = params
-            .iter()
-            .map(|param| ParamInfo {
-                name: text(param.name),
-                default: param.default_value,
-                min: param.min,
-                max: param.max,
-                choices: text(param.choices)
-                    .split('|')
-                    .filter(|choice| !choice.is_empty())
-                    .collect(),
-                meaning: text(param.meaning),
-            })
-            .collect();
-        let diag =
-            diag.iter().map(|diag| DiagInfo { name: text(diag.name), unit: text(diag.unit) });
         Algorithm {
-            raw,
-            ops,
-            params,
-            diag: diag.collect(),
+            name: raw.name,
+            text: raw.text,
+            // SAFETY: a constant of the C object.
+            state_bytes: unsafe { *raw.state_bytes },
+            origin: Origin::Folder { ops, diag_read: raw.diag_read },
+            params: param_infos(params),
+            diag: diag_infos(diag),
             flags: ops.flags,
-            has: Has {
-                cong_control: ops.cong_control.is_some(),
-                set_state: ops.set_state.is_some(),
-                cwnd_event: ops.cwnd_event.is_some(),
-                in_ack_event: ops.in_ack_event.is_some(),
-                pkts_acked: ops.pkts_acked.is_some(),
-                min_tso_segs: ops.min_tso_segs.is_some(),
-                sndbuf_expand: ops.sndbuf_expand.is_some(),
-                init: ops.init.is_some(),
-                release: ops.release.is_some(),
-            },
+            has: Has::of(ops),
         }
     }
 
     /// Its name: the file's.
     pub fn name(&self) -> &'static str {
-        self.raw.name
+        self.name
+    }
+
+    /// Its source.
+    pub fn text(&self) -> &'static str {
+        self.text
+    }
+
+    /// The file it was compiled from, if it is none of this crate's folder.
+    pub fn module(&self) -> Option<&Module> {
+        match &self.origin {
+            Origin::Folder { .. } => None,
+            Origin::File(module) => Some(module),
+            Origin::Other { of, .. } => of.module(),
+        }
     }
 
     /// Bytes of private state per connection.
     pub fn state_bytes(&self) -> u32 {
-        // SAFETY: a constant of the C object.
-        unsafe { *self.raw.state_bytes }
+        self.state_bytes
     }
 
     /// The algorithm for one connection.
     ///
     /// # Panics
-    /// If the parameters are another algorithm's.
+    /// If the parameters are another algorithm's, or if it is of a file that cannot be loaded any more.
     pub fn instance(&'static self, params: Params) -> Instance {
+        self.instance_on(params, &LoadedModules::default())
+    }
+
+    /// As [`Algorithm::instance`], on a host that has loaded modules: connections whose algorithm has
+    /// the same parameters share its global variables.
+    ///
+    /// # Panics
+    /// As [`Algorithm::instance`]; not after a [`LoadedModules::load`] of it.
+    pub fn instance_on(&'static self, params: Params, loaded: &LoadedModules) -> Instance {
         assert_eq!(params.0.len(), self.params.len(), "parameters of another algorithm");
         let words = (self.state_bytes() as usize).div_ceil(size_of::<u64>());
         let is_large = self.state_bytes() > PRIVATE_AREA_BYTES;
         let storage = vec![0; if is_large { words } else { 0 }].into_boxed_slice();
-        Instance { algorithm: self, params, storage, notes: None }
+        let (ops, running) = match &self.origin {
+            Origin::Folder { ops, .. } => (*ops, None),
+            _ => {
+                let running = loaded.run(self, &params).expect("its file could be loaded before");
+                (running.ops(), Some(running))
+            }
+        };
+        Instance { algorithm: self, ops, running, params, storage, notes: None }
     }
 
     /// Its parameters.
@@ -506,7 +448,7 @@ impl Algorithm {
     /// Parameters with these values, in the order of [`Algorithm::params`]; `None` if they are not
     /// as many, or one is not allowed.
     pub fn params_of(&self, values: &[u32]) -> Option<Params> {
-        let is_allowed = |(info, value): (&ParamInfo, &u32)| (info.min..=info.max).contains(value);
+        let is_allowed = |(info, value): (&ParamInfo, &u32)| info.allows(*value);
         let all =
             values.len() == self.params.len() && self.params.iter().zip(values).all(is_allowed);
         all.then(|| Params(values.into()))
@@ -539,6 +481,9 @@ impl Algorithm {
 #[derive(Debug)]
 pub struct Instance {
     algorithm: &'static Algorithm,
+    ops: *const Ops,
+    /// What is loaded of its file, if it is of none of this crate's folder.
+    running: Option<Running>,
     params: Params,
     /// Empty where the state fits the socket's private area.
     storage: Box<[u64]>,
@@ -592,10 +537,25 @@ impl Instance {
         sock.cc_params = self.params.0.as_ptr();
         host.storage =
             if self.storage.is_empty() { std::ptr::null_mut() } else { self.storage.as_mut_ptr() };
-        let result = run(self.algorithm.ops, sock, host);
+        if let Some(running) = &self.running {
+            running.enter(sock, host);
+        }
+        let result = run(self.ops, sock, host);
+        if self.running.is_some() {
+            self.leave(sock);
+        }
         sock.cc_params = std::ptr::null();
         host.storage = std::ptr::null_mut();
         result
+    }
+
+    /// A module may have put another table of its own in place of its first: for the connection's life.
+    fn leave(&mut self, sock: &mut TcpSock) {
+        let Some(running) = &mut self.running else { return };
+        if let Some(algorithm) = running.leave(sock, self.algorithm) {
+            self.algorithm = algorithm;
+            self.ops = running.ops();
+        }
     }
 
     #[cold]
@@ -806,11 +766,21 @@ impl Instance {
         )
     }
 
-    /// The values of [`Algorithm::diag`] for this connection.
+    /// The values of [`Algorithm::diag`] for this connection; none if a module does not tell now.
     pub fn read_diag(&mut self, sock: &mut TcpSock, host: &mut Host) -> Vec<u64> {
         let mut values = vec![0; self.algorithm.diag.len()];
+        if values.is_empty() {
+            return values;
+        }
+        let read = match (&self.algorithm.origin, &self.running) {
+            (Origin::Folder { diag_read, .. }, _) => *diag_read,
+            (_, Some(running)) => match running.diag_read() {
+                Some(read) => read,
+                None => return running.info(sock, host, values),
+            },
+            (_, None) => return Vec::new(),
+        };
         // SAFETY: see `with`; the function writes as many values as the table has rows.
-        let read = self.algorithm.raw.diag_read;
         self.with_pointers(sock, host, |_, sk, host| unsafe {
             cc_call_diag_read(read, sk, host, values.as_mut_ptr());
             0
@@ -819,9 +789,42 @@ impl Instance {
     }
 }
 
+impl Has {
+    fn of(ops: &Ops) -> Has {
+        Has {
+            cong_control: ops.cong_control.is_some(),
+            set_state: ops.set_state.is_some(),
+            cwnd_event: ops.cwnd_event.is_some(),
+            in_ack_event: ops.in_ack_event.is_some(),
+            pkts_acked: ops.pkts_acked.is_some(),
+            min_tso_segs: ops.min_tso_segs.is_some(),
+            sndbuf_expand: ops.sndbuf_expand.is_some(),
+            init: ops.init.is_some(),
+            release: ops.release.is_some(),
+        }
+    }
+}
+
+fn param_infos(params: &[RawParam]) -> Vec<ParamInfo> {
+    let info = |param: &RawParam| ParamInfo {
+        name: text(param.name),
+        default: param.default_value,
+        min: param.min,
+        max: param.max,
+        is_signed: false,
+        choices: text(param.choices).split('|').filter(|choice| !choice.is_empty()).collect(),
+        meaning: text(param.meaning),
+    };
+    params.iter().map(info).collect()
+}
+
+fn diag_infos(diag: &[RawDiag]) -> Vec<DiagInfo> {
+    diag.iter().map(|diag| DiagInfo { name: text(diag.name), unit: text(diag.unit) }).collect()
+}
+
 /// A C string constant as text.
 fn text(pointer: *const c_char) -> &'static str {
-    // SAFETY: string literals of the C objects.
+    // SAFETY: string literals of C objects that are never unloaded.
     unsafe { CStr::from_ptr(pointer) }.to_str().unwrap_or("?")
 }
 

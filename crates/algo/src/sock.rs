@@ -1,5 +1,7 @@
 //! Mirrors of the structs in `algorithms/include/native.h`, field for field and name for name.
 
+use std::ffi::c_void;
+
 use crate::GivenLog;
 
 /// A connection as the algorithms see it: the kernel's `struct tcp_sock`, trimmed. The nested
@@ -22,6 +24,11 @@ pub struct TcpSock {
     pub sk_gso_max_segs: u32,
     /// A burst is 2^-this seconds of the pacing rate; 10 is about 1 ms.
     pub sk_pacing_shift: u32,
+    /// Where the connection stands: see [`crate::tcp_state`].
+    pub sk_state: u8,
+    /// A module's table in use, set by [`crate::Instance`] around each call.
+    #[doc(hidden)]
+    pub icsk_ca_ops: *const c_void,
     /// Where loss recovery stands: see [`crate::ca_state`].
     pub icsk_ca_state: u8,
     /// Consecutive timeouts.
@@ -96,9 +103,9 @@ pub struct TcpSock {
     pub tcp_wstamp_ns: u64,
 }
 
-// SAFETY: the one pointer is set and cleared around each call into an algorithm.
+// SAFETY: the pointers are set and cleared around each call into an algorithm.
 unsafe impl Send for TcpSock {}
-// SAFETY: as above; nothing follows the pointer outside such a call.
+// SAFETY: as above; nothing follows the pointers outside such a call.
 unsafe impl Sync for TcpSock {}
 
 impl Default for TcpSock {
@@ -111,6 +118,8 @@ impl Default for TcpSock {
             sk_gso_max_size: 0,
             sk_gso_max_segs: 0,
             sk_pacing_shift: 10,
+            sk_state: crate::tcp_state::CLOSE,
+            icsk_ca_ops: std::ptr::null(),
             icsk_ca_state: 0,
             icsk_retransmits: 0,
             icsk_ack_pending: 0,
@@ -343,7 +352,7 @@ pub(crate) fn layout() -> Vec<(&'static str, u64)> {
         ("icsk_ack.pending", offset_of!(TcpSock, icsk_ack_pending) as u64),
     ];
     all.extend(fields!(TcpSock, "": sk_pacing_rate, sk_max_pacing_rate, cc_params,
-        sk_pacing_status, sk_gso_max_size, sk_gso_max_segs, sk_pacing_shift, icsk_ca_state, icsk_retransmits, icsk_ca_priv, snd_una,
+        sk_pacing_status, sk_gso_max_size, sk_gso_max_segs, sk_pacing_shift, sk_state, icsk_ca_ops, icsk_ca_state, icsk_retransmits, icsk_ca_priv, snd_una,
         snd_nxt, snd_cwnd, snd_cwnd_cnt, snd_cwnd_clamp, snd_ssthresh, prior_cwnd, prior_ssthresh,
         packets_out, sacked_out, lost_out, retrans_out, max_packets_out, delivered, delivered_ce,
         lost, app_limited, srtt_us, mss_cache, rcv_nxt, lsndtime, reordering, undo_marker,

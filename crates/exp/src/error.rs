@@ -29,6 +29,13 @@ pub enum Error {
         /// What the system said.
         source: io::Error,
     },
+    /// The source of an algorithm does not compile.
+    Source {
+        /// Where it is named, and what it is.
+        input: Box<Error>,
+        /// What the compiler said, in its own lines.
+        lines: String,
+    },
     /// A run could not be simulated.
     Simulation {
         /// The file.
@@ -68,6 +75,14 @@ impl Error {
         }
     }
 
+    /// The same, with lines of somebody else's below if there are any.
+    pub(crate) fn with_lines(self, lines: &str) -> Error {
+        if lines.is_empty() {
+            return self;
+        }
+        Error::Source { input: Box::new(self), lines: lines.to_owned() }
+    }
+
     pub(crate) fn io(path: &Path, action: &'static str, source: io::Error) -> Error {
         Error::Io { path: path.to_owned(), action, source }
     }
@@ -90,6 +105,7 @@ impl Error {
                 format!("{}:{at} {what}{message}", file.display())
             }
             Error::Io { path, action, source } => format!("{}: {action}: {source}", path.display()),
+            Error::Source { input, .. } => input.sentence(),
             Error::Simulation { file, run, message } => {
                 format!("{}: {run}: {message}", file.display())
             }
@@ -100,10 +116,17 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Names and values come from files, and a terminal obeys what is not text.
-        self.sentence().chars().try_for_each(|c| match c.is_control() {
-            true => write!(f, "{}", c.escape_default()),
-            false => write!(f, "{c}"),
-        })
+        let mut write = |text: &str, kept: &[char]| {
+            text.chars().try_for_each(|c| match c.is_control() && !kept.contains(&c) {
+                true => write!(f, "{}", c.escape_default()),
+                false => write!(f, "{c}"),
+            })
+        };
+        write(&self.sentence(), &[])?;
+        match self {
+            Error::Source { lines, .. } => write(&format!("\n{lines}"), &['\n', '\t']),
+            _ => Ok(()),
+        }
     }
 }
 

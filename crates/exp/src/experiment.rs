@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
-use knee_algo::Algorithm;
+use knee_algo::{Algorithm, module};
 use knee_sim::spec::{Cc, Run};
 use serde_json::{Map, Value as Json};
 
@@ -15,7 +15,7 @@ use crate::published::{Published, read_published};
 use crate::random::run_seed;
 use crate::reader::{Reader, Resolved, one_of};
 use crate::scenario::{RUN_KEYS, Scenario};
-use crate::traffic::{read_cc, set_param};
+use crate::traffic::{NoAlgorithm, algorithm_named, read_cc, set_param};
 use crate::tree::{self, Node, Value, did_you_mean};
 
 /// No experiment file is longer than this.
@@ -115,6 +115,8 @@ pub struct Experiment {
     pub seed: u64,
     /// Algorithms of its flows, each once.
     pub algorithms: Vec<&'static Algorithm>,
+    /// Algorithms of either side that were compiled from files, each once.
+    pub modules: Vec<&'static Algorithm>,
     root: Node,
     /// Applied after everything else.
     set: Vec<(String, Node)>,
@@ -191,19 +193,24 @@ impl Experiment {
             repeat,
             seed: overrides.seed.unwrap_or(seed),
             algorithms: Vec::new(),
+            modules: Vec::new(),
             set,
             root: root.clone(),
         };
         let mut algorithms: Vec<&'static Algorithm> = Vec::new();
-        for configuration in &experiment.configurations {
-            for algorithm in experiment.scenario(configuration)?.algorithms() {
-                if !algorithms.iter().any(|prior| prior.name() == algorithm.name()) {
-                    algorithms.push(algorithm);
-                }
+        let mut modules: Vec<&'static Algorithm> = Vec::new();
+        let add = |list: &mut Vec<&'static Algorithm>, algorithm: &'static Algorithm| {
+            if !list.iter().any(|prior| std::ptr::eq(*prior, algorithm)) {
+                list.push(algorithm);
             }
+        };
+        for configuration in &experiment.configurations {
+            let scenario = experiment.scenario(configuration)?;
+            scenario.algorithms().for_each(|algorithm| add(&mut algorithms, algorithm));
+            scenario.modules().for_each(|algorithm| add(&mut modules, algorithm));
         }
         experiment.check_published()?;
-        Ok(Experiment { algorithms, ..experiment })
+        Ok(Experiment { algorithms, modules, ..experiment })
     }
 
     /// Refuses figures of what is not measured.
@@ -578,7 +585,9 @@ fn read_cases(root: &Reader<'_>) -> Result<Vec<Case>, Error> {
             return Err(root.error("cc", "stands beside [[case]]: give one of the two"));
         }
         for name in names {
-            let case = case_of_algorithm(name).map_err(|why| root.error("cc", why))?;
+            let folder = root.file().parent().unwrap_or(Path::new(""));
+            let case = case_of_algorithm(name, folder)
+                .map_err(|why| why.of(|first| root.error("cc", first)))?;
             if cases.iter().any(|prior| prior.name == case.name) {
                 return Err(root.error("cc", format!("names \"{name}\" twice")));
             }
@@ -610,12 +619,10 @@ fn read_cases(root: &Reader<'_>) -> Result<Vec<Case>, Error> {
     Ok(cases)
 }
 
-fn case_of_algorithm(name: &str) -> Result<Case, String> {
-    let cc = Cc::by_name(name).map_err(|_| {
-        let names: Vec<_> = Algorithm::all().iter().map(Algorithm::name).collect();
-        one_of(name, names.into_iter())
-    })?;
-    Ok(Case { name: name.to_owned(), cc: Some(cc), set: Vec::new() })
+fn case_of_algorithm(name: &str, folder: &Path) -> Result<Case, NoAlgorithm> {
+    let algorithm = algorithm_named(name, folder)?;
+    let cc = Cc { algorithm, params: algorithm.default_params() };
+    Ok(Case { name: algorithm.name().to_owned(), cc: Some(cc), set: Vec::new() })
 }
 
 /// The cases that `--cc` names: the file's own of that name, or else the algorithm alone.
@@ -627,19 +634,24 @@ fn choose_cases(path: &Path, own: Vec<Case>, names: &[String]) -> Result<Vec<Cas
     for name in names {
         let case = match own.iter().find(|case| case.name == *name) {
             Some(case) => case.clone(),
-            None => case_of_algorithm(name).map_err(|_| {
+            None => case_of_algorithm(name, Path::new("")).map_err(|why| {
                 let mut known: Vec<&str> = own.iter().map(|case| case.name.as_str()).collect();
                 known.extend(Algorithm::all().iter().map(|algorithm| -> &str { algorithm.name() }));
                 known.retain(|name| *name != "as-written");
                 known.sort_unstable();
                 known.dedup();
                 let shown: String = name.chars().take(40).collect();
-                Error::Input {
+                let is_file = module::is_path(name);
+                let wrong = |message| Error::Input {
                     file: path.to_owned(),
                     origin: Origin::Nowhere,
                     key: "--cc".into(),
                     value: format!("{shown:?}"),
-                    message: one_of(name, known.into_iter()),
+                    message,
+                };
+                match is_file {
+                    true => why.of(wrong),
+                    false => wrong(one_of(name, known.into_iter())),
                 }
             })?,
         };

@@ -56,6 +56,12 @@ impl Recording {
         let first = run.flows.iter().find(|flow| flow.group == group);
         let flow = first
             .ok_or_else(|| refused(format!("\"{}\" has no connections to trace", self.entry)))?;
+        if let Some(module) = flow.cc.algorithm.module() {
+            return Err(refused(format!(
+                "{} cannot be traced: a recording is replayed by the algorithms of knee's own folder",
+                module.path().display()
+            )));
+        }
         let host = run.network.nodes[flow.from as usize].host.as_ref();
         let (hz, linux) = host.map_or((1000, LinuxVersion::V6_1), |host| (host.hz, host.linux));
         let header = Header {

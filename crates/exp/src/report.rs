@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use knee_algo::Algorithm;
 use serde_json::{Map, Value as Json, json};
 
 use crate::csv::quoted;
@@ -174,6 +175,17 @@ pub fn json(experiment: &Experiment, swept: &Swept, results_dir: Option<&std::pa
     })
 }
 
+/// A file that an algorithm was compiled from: enough to know it again.
+fn json_of_module(algorithm: &Algorithm) -> Option<Json> {
+    let module = algorithm.module()?;
+    Some(json!({
+        "algorithm": algorithm.name(),
+        "path": module.path().display().to_string(),
+        "sha256": module.sha256(),
+        "compiler": module.compiler(),
+    }))
+}
+
 /// What was run, by what, where and when.
 pub(crate) fn manifest(
     experiment: &Experiment,
@@ -203,6 +215,7 @@ pub(crate) fn manifest(
         "simulator": json_of_effort(&swept.effort),
         "files": files,
         "vary": experiment.varied(),
+        "modules": experiment.modules.iter().filter_map(|algorithm| json_of_module(algorithm)).collect::<Vec<_>>(),
         "resolved": resolved,
         "text": experiment.text,
     }))

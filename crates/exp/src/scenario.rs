@@ -193,6 +193,12 @@ impl Scenario {
         self.traffic.iter().filter_map(TrafficSpec::algorithm)
     }
 
+    /// Those that were compiled from files, of either side.
+    pub(crate) fn modules(&self) -> impl Iterator<Item = &'static Algorithm> + '_ {
+        let peers = self.traffic.iter().filter_map(TrafficSpec::peer_algorithm);
+        self.algorithms().chain(peers).filter(|algorithm| algorithm.module().is_some())
+    }
+
     pub(crate) fn host_name(&self, id: u32) -> &str {
         self.network.name(id)
     }

@@ -1,5 +1,7 @@
 //! `[[traffic]]`: who sends what to whom, and when.
 
+use std::path::Path;
+
 use knee_algo::Algorithm;
 use knee_queue::Ecn;
 use knee_queue::time::{Duration, Time};
@@ -309,10 +311,9 @@ pub(crate) fn read_cc(
             false => Ok(None),
         };
     };
-    let algorithm = Algorithm::by_name(name).map_err(|_| {
-        let names: Vec<_> = Algorithm::all().iter().map(Algorithm::name).collect();
-        reader.error(name_key, one_of(name, names.into_iter()))
-    })?;
+    let folder = reader.file().parent().unwrap_or(Path::new(""));
+    let algorithm = algorithm_named(name, folder)
+        .map_err(|why| why.of(|first| reader.error(name_key, first)))?;
     let mut cc = Cc { algorithm, params: algorithm.default_params() };
     if let Some(params) = reader.child(params_key)? {
         for (name, node) in params.entries() {
@@ -321,6 +322,30 @@ pub(crate) fn read_cc(
         }
     }
     Ok(Some(cc))
+}
+
+/// What is wrong with the name of an algorithm: a sentence, and below it what a compiler said.
+pub(crate) struct NoAlgorithm(String);
+
+impl NoAlgorithm {
+    /// As an error that `at` makes of the sentence.
+    pub(crate) fn of(&self, at: impl FnOnce(String) -> Error) -> Error {
+        let (first, lines) = self.0.split_once('\n').unwrap_or((&self.0, ""));
+        at(first.to_owned()).with_lines(lines)
+    }
+}
+
+/// An algorithm by its name, or by the path of its file as seen from a folder.
+pub(crate) fn algorithm_named(
+    name: &str,
+    folder: &Path,
+) -> Result<&'static Algorithm, NoAlgorithm> {
+    Algorithm::named(name, folder).map_err(|why| match why {
+        knee_algo::Error::UnknownAlgorithm(_) => {
+            NoAlgorithm(one_of(name, Algorithm::all().iter().map(Algorithm::name)))
+        }
+        why => NoAlgorithm(why.to_string()),
+    })
 }
 
 /// Sets one parameter from a number or a word of the file; the error says what was allowed.
@@ -370,6 +395,14 @@ impl TrafficSpec {
     pub(crate) fn algorithm(&self) -> Option<&'static Algorithm> {
         match &self.what {
             What::Connections(connections) => Some(connections.cc.algorithm),
+            What::Ping { .. } => None,
+        }
+    }
+
+    /// The listening side's, where it has one of its own.
+    pub(crate) fn peer_algorithm(&self) -> Option<&'static Algorithm> {
+        match &self.what {
+            What::Connections(connections) => connections.peer_cc.as_ref().map(|cc| cc.algorithm),
             What::Ping { .. } => None,
         }
     }

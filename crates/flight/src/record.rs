@@ -61,7 +61,7 @@ macro_rules! define_sock {
 
         fn put_sock(to: &mut Vec<u8>, sock: &TcpSock) {
             // No `..`: a field that is added must be written.
-            let TcpSock { cc_params: _, icsk_ca_priv, $($head,)* $($tail,)* } = sock;
+            let TcpSock { cc_params: _, sk_state: _, icsk_ca_ops: _, icsk_ca_priv, $($head,)* $($tail,)* } = sock;
             $(put(to, u64::from(*$head));)*
             for word in icsk_ca_priv {
                 put(to, *word);

@@ -8,10 +8,11 @@ use crate::outcome::{FlowOutcome, GoodputSample, Outcome, PingRecord, RpcRecord,
 use crate::packet::{MAX_SACKS, Packet, Packets, flags};
 use crate::random::Random;
 use crate::routes::Routes;
-use crate::spec::{Flow, Run, Traffic};
+use crate::spec::{Cc, Flow, Run, Traffic};
 use crate::tcp::{HostState, Place, Sock, State};
 use crate::{Error, validate};
 use knee_algo::Host as CcHost;
+use knee_algo::module::LoadedModules;
 use knee_flight::{Record, observer};
 use knee_queue::time::{Duration, PS_PER_S, Time};
 use std::cell::RefCell;
@@ -98,7 +99,7 @@ impl<'a> Simulation<'a> {
                     None => ((drawn >> 40) as u32, Duration::from_ps(random.below(tick_ps))),
                 };
                 let jiffies = Jiffies::new(config.hz, at_start, phase);
-                Some(Rc::new(HostState { config, jiffies }))
+                Some(Rc::new(HostState { config, jiffies, modules: LoadedModules::default() }))
             })
             .collect();
         let mut routes = Routes::new(&run.network);
@@ -114,18 +115,20 @@ impl<'a> Simulation<'a> {
         for (index, flow) in run.flows.iter().enumerate() {
             let hash = random.u64();
             let peer_cc = flow.peer_cc.as_ref().unwrap_or(&flow.cc);
-            let host = |node: u32| {
-                hosts[node as usize]
+            let host = |node: u32, cc: &Cc| {
+                let host = hosts[node as usize]
                     .clone()
-                    .ok_or_else(|| Error(format!("node {node} is a switch and has no TCP")))
+                    .ok_or_else(|| Error(format!("node {node} is a switch and has no TCP")))?;
+                let loaded = host.modules.load(cc.algorithm, &cc.params);
+                loaded.map(|()| host).map_err(|why| Error(why.to_string()))
             };
             let (client, server) = (client_of(index) as u32, server_of(index) as u32);
             let there = path(flow.from, flow.to, hash)?;
             let back = path(flow.to, flow.from, hash)?;
             let place = Place { id: client, peer: server, path: there };
-            socks.push(Sock::new(&place, &flow.cc, host(flow.from)?, hash as u32));
+            socks.push(Sock::new(&place, &flow.cc, host(flow.from, &flow.cc)?, hash as u32));
             let place = Place { id: server, peer: client, path: back };
-            socks.push(Sock::new(&place, peer_cc, host(flow.to)?, (hash >> 32) as u32));
+            socks.push(Sock::new(&place, peer_cc, host(flow.to, peer_cc)?, (hash >> 32) as u32));
             apps.push(App::new(flow));
         }
         let mut ping_paths = Vec::new();

@@ -18,12 +18,12 @@ const SYN_RETRIES_FOR_CWND_1: u32 = 1;
 impl Sock {
     pub(crate) fn listen(&mut self) {
         self.receiver = Receiver::new(&self.host.config, true);
-        self.state = State::Listen;
+        self.enter_state(State::Listen);
     }
 
     pub(crate) fn connect(&mut self, net: &mut Net) {
         self.enter(net);
-        self.state = State::SynSent;
+        self.enter_state(State::SynSent);
         if self.host.config.tcp_ecn == 1 || self.wants_ecn {
             self.tp.ecn_flags = ecn_flags::OK;
         }
@@ -113,7 +113,7 @@ impl Sock {
         // algorithm that needs ECN sends it, and its listeners expect it.
         let plain = packet.ecn == Ecn::NotEct && self.host.config.tcp_ecn != 0;
         self.tp.ecn_flags = if asks && (plain || self.wants_ecn) { ecn_flags::OK } else { 0 };
-        self.state = State::SynReceived;
+        self.enter_state(State::SynReceived);
         self.send_syn(net);
     }
 
@@ -146,7 +146,7 @@ impl Sock {
 
     /// Both sides: the window, the first RTT sample, the algorithm.
     fn establish(&mut self, packet: &Packet, net: &mut Net) {
-        self.state = State::Established;
+        self.enter_state(State::Established);
         self.established_at = Some(net.now);
         self.retransmit.disarm();
         let first = self.iss.wrapping_add(1);

@@ -10,6 +10,7 @@ use crate::packet::{MAX_SACKS, Packet, Packets, flags};
 use crate::random::Random;
 use crate::routes::Routes;
 use crate::spec::{Cc, HostConfig, Link, LinuxVersion, Network, Node, Serialisation};
+use knee_algo::module::LoadedModules;
 use knee_queue::time::{Duration, Rate, Time};
 use knee_queue::{DropTailConfig, Ecn, Limit, QueueConfig};
 use proptest::prelude::*;
@@ -104,7 +105,7 @@ impl Bench {
     fn new(algorithm: &str, config: HostConfig, iss: u32) -> Bench {
         let mut net = net();
         let jiffies = Jiffies::new(config.hz, 7, Duration::ZERO);
-        let host = Rc::new(HostState { config, jiffies });
+        let host = Rc::new(HostState { config, jiffies, modules: LoadedModules::default() });
         let place = Place { id: 0, peer: 1, path: 0 };
         let cc = Cc::by_name(algorithm).unwrap();
         let mut sock = Sock::new(&place, &cc, host, iss);

@@ -25,7 +25,10 @@ use crate::net::Net;
 use crate::outcome::{Counters, FlowSample};
 use crate::packet::{HEADER_BYTES, Packet};
 use crate::spec::{Cc, HostConfig};
-use knee_algo::{Algorithm, INFINITE_SSTHRESH, Instance, Observer, TcpSock, ca_state, ecn_flags};
+use knee_algo::module::LoadedModules;
+use knee_algo::{
+    Algorithm, INFINITE_SSTHRESH, Instance, Observer, TcpSock, ca_state, ecn_flags, tcp_state,
+};
 use knee_queue::time::Time;
 use receive::Receiver;
 use rtt::{MinRtt, RttEstimator};
@@ -42,6 +45,8 @@ const GSO_MAX_BYTES: u32 = 65_343;
 pub(crate) struct HostState {
     pub(crate) config: HostConfig,
     pub(crate) jiffies: Jiffies,
+    /// Modules in use on this host.
+    pub(crate) modules: LoadedModules,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -193,7 +198,7 @@ impl Sock {
         Sock {
             tp,
             wants_ecn: cc.algorithm.needs_ecn(),
-            cc: cc.algorithm.instance(cc.params.clone()),
+            cc: cc.algorithm.instance_on(cc.params.clone(), &host.modules),
             id: place.id,
             peer: place.peer,
             path: place.path,
@@ -258,6 +263,17 @@ impl Sock {
         net.cc.hz = self.host.config.hz;
     }
 
+    fn enter_state(&mut self, state: State) {
+        self.state = state;
+        self.tp.sk_state = match state {
+            State::Listen => tcp_state::LISTEN,
+            State::SynSent => tcp_state::SYN_SENT,
+            State::SynReceived => tcp_state::SYN_RECV,
+            State::Established => tcp_state::ESTABLISHED,
+            State::Closed | State::Ended => tcp_state::CLOSE,
+        };
+    }
+
     fn mss(&self) -> u32 {
         self.tp.mss_cache
     }
@@ -301,7 +317,7 @@ impl Sock {
         if self.state == State::Established {
             self.cc.release(&mut self.tp, &mut net.cc);
         }
-        self.state = State::Ended;
+        self.enter_state(State::Ended);
         self.retransmit.disarm();
         self.rtx = RtxQueue::default();
         self.in_host = VecDeque::new();

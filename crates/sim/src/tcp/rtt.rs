@@ -149,12 +149,14 @@ mod tests {
     use super::*;
     use crate::clock::Jiffies;
     use crate::spec::{HostConfig, LinuxVersion};
+    use knee_algo::module::LoadedModules;
     use knee_queue::time::Duration;
 
     fn host() -> HostState {
         HostState {
             config: HostConfig::new(LinuxVersion::V6_1),
             jiffies: Jiffies::new(1000, 0, Duration::ZERO),
+            modules: LoadedModules::default(),
         }
     }
 

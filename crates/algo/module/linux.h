@@ -1,0 +1,501 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * What a congestion-control module uses of linux/*.h, for a module's source that is compiled for the
+ * simulator. Names and meanings are the kernel's. What the simulator has nothing for is not here, so
+ * that its use is an error of the compiler and never a value that means nothing.
+ */
+#ifndef KNEE_LINUX_H
+#define KNEE_LINUX_H
+
+#include <knee/native_types.h>
+
+typedef int8_t s8;
+typedef int16_t s16;
+typedef u8 __u8;
+typedef u16 __u16;
+typedef u32 __u32;
+typedef u64 __u64;
+typedef s8 __s8;
+typedef s16 __s16;
+typedef s32 __s32;
+typedef s64 __s64;
+typedef unsigned char u_char;
+typedef unsigned int uint;
+typedef unsigned long ulong;
+typedef unsigned short ushort;
+typedef s64 ktime_t;
+typedef u32 gfp_t;
+
+/* ---- the compiler ---- */
+
+#define likely(x)	__builtin_expect(!!(x), 1)
+#define unlikely(x)	__builtin_expect(!!(x), 0)
+#define __init
+#define __exit
+#define __initdata
+#define __read_mostly
+#define __ro_after_init
+#define __always_inline	inline __attribute__((always_inline))
+#define noinline	__attribute__((noinline))
+#define __maybe_unused	__attribute__((unused))
+#define __always_unused	__attribute__((unused))
+#define __used		__attribute__((used))
+#define __packed	__attribute__((packed))
+#define __aligned(n)	__attribute__((aligned(n)))
+#define __must_check
+#define __force
+#define __user
+#define __rcu
+#define __percpu
+#define ____cacheline_aligned
+#define ____cacheline_aligned_in_smp
+#define notrace
+#define asmlinkage
+#define fallthrough	__attribute__((fallthrough))
+#define barrier()	__asm__ __volatile__("" : : : "memory")
+
+/* One socket's calls never run side by side here, so plain accesses do. */
+#define READ_ONCE(x)		(*(const volatile __typeof__(x) *)&(x))
+#define WRITE_ONCE(x, value)	(*(volatile __typeof__(x) *)&(x) = (value))
+#define smp_mb()		barrier()
+#define smp_rmb()		barrier()
+#define smp_wmb()		barrier()
+#define smp_load_acquire(p)	READ_ONCE(*(p))
+#define smp_store_release(p, v)	WRITE_ONCE(*(p), v)
+#define cmpxchg(p, expected, wanted) ({						\
+	__typeof__(p) p_ = (p);							\
+	__typeof__(*p_) was_ = *p_;						\
+	if (was_ == (__typeof__(*p_))(expected))				\
+		*p_ = (__typeof__(*p_))(wanted);				\
+	was_; })
+#define xchg(p, value) ({							\
+	__typeof__(p) p_ = (p);							\
+	__typeof__(*p_) was_ = *p_;						\
+	*p_ = (__typeof__(*p_))(value);						\
+	was_; })
+
+#define IS_ENABLED(option)	0
+#define IS_BUILTIN(option)	0
+#define IS_MODULE(option)	0
+#define IS_REACHABLE(option)	0
+
+/* ---- checks ---- */
+
+#define BUILD_BUG_ON(condition)	_Static_assert(!(condition), "BUILD_BUG_ON: " #condition)
+#define BUILD_BUG_ON_MSG(condition, message) _Static_assert(!(condition), message)
+#define BUILD_BUG()		_Static_assert(0, "BUILD_BUG")
+#define static_assert(condition, ...) _Static_assert(condition, #condition)
+
+/* In support.c: one sentence on standard error, and the end. */
+void knee_bug(const char *file, int line, const char *what) __attribute__((noreturn));
+
+#define BUG()			knee_bug(__FILE__, __LINE__, "BUG")
+#define BUG_ON(condition) do {							\
+	if (unlikely(condition))						\
+		knee_bug(__FILE__, __LINE__, "BUG_ON(" #condition ")");		\
+} while (0)
+#define WARN_ON(condition)		({ unlikely(!!(condition)); })
+#define WARN_ON_ONCE(condition)		WARN_ON(condition)
+#define WARN(condition, ...)		WARN_ON(condition)
+#define WARN_ONCE(condition, ...)	WARN_ON(condition)
+
+/* ---- what is printed goes nowhere, with its format checked ---- */
+
+static inline __attribute__((format(printf, 1, 2))) int knee_no_printk(const char *format, ...)
+{
+	(void)format;
+	return 0;
+}
+
+#define printk(...)		((void)(0 && knee_no_printk(__VA_ARGS__)))
+#define KERN_EMERG
+#define KERN_ALERT
+#define KERN_CRIT
+#define KERN_ERR
+#define KERN_WARNING
+#define KERN_NOTICE
+#define KERN_INFO
+#define KERN_DEBUG
+#define pr_emerg(...)		printk(__VA_ARGS__)
+#define pr_err(...)		printk(__VA_ARGS__)
+#define pr_err_once(...)	printk(__VA_ARGS__)
+#define pr_err_ratelimited(...)	printk(__VA_ARGS__)
+#define pr_warn(...)		printk(__VA_ARGS__)
+#define pr_warn_once(...)	printk(__VA_ARGS__)
+#define pr_warn_ratelimited(...) printk(__VA_ARGS__)
+#define pr_notice(...)		printk(__VA_ARGS__)
+#define pr_info(...)		printk(__VA_ARGS__)
+#define pr_info_once(...)	printk(__VA_ARGS__)
+#define pr_info_ratelimited(...) printk(__VA_ARGS__)
+#define pr_debug(...)		printk(__VA_ARGS__)
+#define pr_debug_ratelimited(...) printk(__VA_ARGS__)
+#define pr_cont(...)		printk(__VA_ARGS__)
+#define net_dbg_ratelimited(...) printk(__VA_ARGS__)
+#define net_info_ratelimited(...) printk(__VA_ARGS__)
+#define net_warn_ratelimited(...) printk(__VA_ARGS__)
+#define trace_printk(...)	printk(__VA_ARGS__)
+#define dump_stack()		do { } while (0)
+
+/* ---- arithmetic ---- */
+
+#define U8_MAX		((u8)~0U)
+#define U16_MAX		((u16)~0U)
+#define U32_MAX		((u32)~0U)
+#define S32_MAX		((s32)(U32_MAX >> 1))
+#define S32_MIN		((s32)(-S32_MAX - 1))
+#define U64_MAX		((u64)~0ULL)
+#define S64_MAX		((s64)(U64_MAX >> 1))
+#define S64_MIN		((s64)(-S64_MAX - 1))
+#define UINT_MAX	(~0U)
+#define INT_MAX		((int)(~0U >> 1))
+#define INT_MIN		(-INT_MAX - 1)
+#define ULONG_MAX	(~0UL)
+#define LONG_MAX	((long)(~0UL >> 1))
+#define USHRT_MAX	((unsigned short)~0U)
+
+#define BIT(n)			(1UL << (n))
+#define BIT_ULL(n)		(1ULL << (n))
+#define GENMASK(high, low)	((~0UL << (low)) & (~0UL >> (8 * sizeof(long) - 1 - (high))))
+#define ARRAY_SIZE(array)	(sizeof(array) / sizeof((array)[0]))
+#define sizeof_field(type, field) sizeof(((type *)0)->field)
+#define FIELD_SIZEOF(type, field) sizeof_field(type, field)
+#define container_of(p, type, member) ((type *)((char *)(p) - offsetof(type, member)))
+
+#define knee_pick(a, op, b) ({							\
+	__typeof__(a) a_ = (a);							\
+	__typeof__(b) b_ = (b);							\
+	a_ op b_ ? a_ : b_; })
+#define min(a, b)		knee_pick(a, <, b)
+#define max(a, b)		knee_pick(a, >, b)
+#define min_t(type, a, b)	knee_pick((type)(a), <, (type)(b))
+#define max_t(type, a, b)	knee_pick((type)(a), >, (type)(b))
+#define min3(a, b, c)		({ __typeof__(a) x_ = min(a, b); min(x_, c); })
+#define max3(a, b, c)		({ __typeof__(a) x_ = max(a, b); max(x_, c); })
+#define umin(a, b)		min_t(u64, a, b)
+#define umax(a, b)		max_t(u64, a, b)
+#define min_not_zero(a, b) ({							\
+	__typeof__(a) x_ = (a);							\
+	__typeof__(b) y_ = (b);							\
+	x_ == 0 ? y_ : (y_ == 0 ? x_ : (x_ < y_ ? x_ : y_)); })
+#define clamp_t(type, value, low, high) ({					\
+	type low_ = (low), high_ = (high), value_ = (value);			\
+	value_ < low_ ? low_ : (value_ > high_ ? high_ : value_); })
+#define clamp(value, low, high)	clamp_t(__typeof__(value), value, low, high)
+#define clamp_val(value, low, high) clamp(value, low, high)
+#define swap(a, b) do { __typeof__(a) t_ = (a); (a) = (b); (b) = t_; } while (0)
+#define abs(x)			({ __typeof__(x) x_ = (x); x_ < 0 ? -x_ : x_; })
+#define abs_diff(a, b) ({							\
+	__typeof__(a) a_ = (a);							\
+	__typeof__(b) b_ = (b);							\
+	a_ > b_ ? a_ - b_ : b_ - a_; })
+
+#define DIV_ROUND_UP(n, d)	(((n) + (d) - 1) / (d))
+#define DIV_ROUND_UP_ULL(n, d)	(((u64)(n) + (d) - 1) / (d))
+#define DIV_ROUND_CLOSEST(n, d)	(((n) + (d) / 2) / (d))
+#define roundup(n, step)	(((n) + (step) - 1) / (step) * (step))
+#define rounddown(n, step)	((n) - (n) % (step))
+#define round_up(n, power)	((((n) - 1) | ((__typeof__(n))((power) - 1))) + 1)
+#define round_down(n, power)	((n) & ~((__typeof__(n))((power) - 1)))
+#define ALIGN(n, power)		round_up(n, power)
+#define mult_frac(x, n, d) ({							\
+	__typeof__(x) whole_ = (x) / (d), rest_ = (x) % (d);			\
+	whole_ * (n) + rest_ * (n) / (d); })
+
+/* The kernel stops at a division by zero; so does this, and says where. */
+#define knee_divisor(d) ({							\
+	__typeof__(d) d_ = (d);							\
+	if (unlikely(!d_))							\
+		knee_bug(__FILE__, __LINE__, "division by zero: " #d);		\
+	d_; })
+#define do_div(n, base) ({							\
+	u32 base_ = knee_divisor((u32)(base));					\
+	u32 rest_ = (u32)((u64)(n) % base_);					\
+	(n) = (u64)(n) / base_;							\
+	rest_; })
+#define div_u64(n, d)		((u64)(n) / knee_divisor((u32)(d)))
+#define div64_u64(n, d)		((u64)(n) / knee_divisor((u64)(d)))
+#define div64_ul(n, d)		((u64)(n) / knee_divisor((unsigned long)(d)))
+#define div64_long(n, d)	((s64)(n) / knee_divisor((long)(d)))
+#define div_s64(n, d)		((s64)(n) / knee_divisor((s32)(d)))
+#define div64_s64(n, d)		((s64)(n) / knee_divisor((s64)(d)))
+#define div_u64_rem(n, d, rest) ({						\
+	u64 n_ = (n);								\
+	u32 by_ = knee_divisor((u32)(d));					\
+	*(rest) = (u32)(n_ % by_);						\
+	n_ / by_; })
+#define div64_u64_rem(n, d, rest) ({						\
+	u64 n_ = (n), by_ = knee_divisor((u64)(d));				\
+	*(rest) = n_ % by_;							\
+	n_ / by_; })
+#define mul_u32_u32(a, b)	((u64)(u32)(a) * (u32)(b))
+#define mul_u64_u32_shr(a, b, shift) ((u64)(((unsigned __int128)(u64)(a) * (u32)(b)) >> (shift)))
+#define mul_u64_u64_shr(a, b, shift) ((u64)(((unsigned __int128)(u64)(a) * (u64)(b)) >> (shift)))
+#define lower_32_bits(n)	((u32)(n))
+#define upper_32_bits(n)	((u32)((u64)(n) >> 32))
+
+static inline int fls(u32 x)
+{
+	return x ? 32 - __builtin_clz(x) : 0;
+}
+
+static inline int fls64(u64 x)
+{
+	return x ? 64 - __builtin_clzll(x) : 0;
+}
+
+static inline int ffs(int x)
+{
+	return __builtin_ffs(x);
+}
+
+#define __fls(x)		((unsigned long)fls64(x) - 1)
+#define __ffs(x)		((unsigned long)__builtin_ctzl(x))
+#define hweight32(x)		((unsigned int)__builtin_popcount(x))
+#define hweight64(x)		((unsigned long)__builtin_popcountll(x))
+/* Also of a constant in a table: the loop of fls() would be none there. */
+#define ilog2(x)		((int)(63 - __builtin_clzll((u64)(x) | 1)))
+#define is_power_of_2(x)	((x) != 0 && ((x) & ((x) - 1)) == 0)
+#define roundup_pow_of_two(x)	((x) <= 1 ? 1UL : 1UL << fls64((x) - 1))
+#define rounddown_pow_of_two(x)	(1UL << (fls64(x) - 1))
+
+/* Largest r with r * r <= x. */
+static inline unsigned long int_sqrt(unsigned long x)
+{
+	unsigned long root = 0;
+	int bit;
+
+	for (bit = 31; bit >= 0; bit--) {
+		unsigned long next = root | (1UL << bit);
+
+		if (next <= x / next)
+			root = next;
+	}
+	return root;
+}
+
+#define int_sqrt64(x)		((u32)int_sqrt(x))
+
+/* ---- errors ---- */
+
+#define EPERM		1
+#define ENOENT		2
+#define ENOMEM		12
+#define EBUSY		16
+#define EEXIST		17
+#define EINVAL		22
+#define ERANGE		34
+#define EOPNOTSUPP	95
+#define ENOBUFS		105
+
+/* ---- time units ---- */
+
+#define MSEC_PER_SEC	1000L
+#define USEC_PER_MSEC	1000L
+#define NSEC_PER_USEC	1000L
+#define NSEC_PER_MSEC	1000000L
+#define USEC_PER_SEC	1000000L
+#define NSEC_PER_SEC	1000000000L
+
+#define time_after(a, b)	((long)((b) - (a)) < 0)
+#define time_before(a, b)	time_after(b, a)
+#define time_after_eq(a, b)	((long)((a) - (b)) >= 0)
+#define time_before_eq(a, b)	time_after_eq(b, a)
+#define time_after32(a, b)	((s32)((u32)(b) - (u32)(a)) < 0)
+#define time_before32(a, b)	time_after32(b, a)
+#define time_between32(t, low, high) ((u32)(high) - (u32)(low) >= (u32)(t) - (u32)(low))
+
+#define ktime_to_ns(t)		((s64)(t))
+#define ktime_to_us(t)		((s64)(t) / NSEC_PER_USEC)
+#define ktime_to_ms(t)		((s64)(t) / NSEC_PER_MSEC)
+#define ns_to_ktime(ns)		((ktime_t)(ns))
+#define us_to_ktime(us)		((ktime_t)(us) * NSEC_PER_USEC)
+#define ms_to_ktime(ms)		((ktime_t)(ms) * NSEC_PER_MSEC)
+#define ktime_set(s, ns)	((ktime_t)(s) * NSEC_PER_SEC + (ns))
+#define ktime_add(a, b)		((ktime_t)(a) + (b))
+#define ktime_sub(a, b)		((ktime_t)(a) - (b))
+#define ktime_add_us(t, us)	((ktime_t)(t) + (s64)(us) * NSEC_PER_USEC)
+#define ktime_add_ns(t, ns)	((ktime_t)(t) + (s64)(ns))
+#define ktime_us_delta(a, b)	ktime_to_us(ktime_sub(a, b))
+#define ktime_ms_delta(a, b)	ktime_to_ms(ktime_sub(a, b))
+#define ktime_after(a, b)	((a) > (b))
+#define ktime_before(a, b)	((a) < (b))
+
+/* ---- memory: given back when the module goes, at the latest ---- */
+
+void *knee_alloc(size_t bytes);
+void knee_free(const void *p);
+
+#define GFP_KERNEL	0u
+#define GFP_ATOMIC	0u
+#define GFP_NOWAIT	0u
+#define __GFP_NOWARN	0u
+#define __GFP_ZERO	0u
+#define kmalloc(bytes, flags)		((void)(flags), knee_alloc(bytes))
+#define kzalloc(bytes, flags)		((void)(flags), knee_alloc(bytes))
+#define kcalloc(n, bytes, flags)	((void)(flags), knee_alloc((size_t)(n) * (bytes)))
+#define kmalloc_array(n, bytes, flags)	kcalloc(n, bytes, flags)
+#define kfree(p)			knee_free(p)
+#define kvfree(p)			knee_free(p)
+
+/* ---- counters that a module may share among connections ---- */
+
+typedef struct { int counter; } atomic_t;
+typedef struct { s64 counter; } atomic64_t;
+
+#define ATOMIC_INIT(n)		{ (n) }
+#define atomic_read(v)		((v)->counter)
+#define atomic_set(v, n)	((void)((v)->counter = (n)))
+#define atomic_inc(v)		((void)(v)->counter++)
+#define atomic_dec(v)		((void)(v)->counter--)
+#define atomic_add(n, v)	((void)((v)->counter += (n)))
+#define atomic_sub(n, v)	((void)((v)->counter -= (n)))
+#define atomic_inc_return(v)	(++(v)->counter)
+#define atomic_dec_return(v)	(--(v)->counter)
+#define atomic_add_return(n, v)	((v)->counter += (n))
+#define atomic64_read(v)	atomic_read(v)
+#define atomic64_set(v, n)	atomic_set(v, n)
+#define atomic64_inc(v)		atomic_inc(v)
+#define atomic64_add(n, v)	atomic_add(n, v)
+
+typedef struct { int held; } spinlock_t;
+
+#define DEFINE_SPINLOCK(name)	spinlock_t name = { 0 }
+#define spin_lock_init(lock)	((void)(lock))
+#define spin_lock(lock)		((void)(lock))
+#define spin_unlock(lock)	((void)(lock))
+#define spin_lock_bh(lock)	((void)(lock))
+#define spin_unlock_bh(lock)	((void)(lock))
+#define rcu_read_lock()		do { } while (0)
+#define rcu_read_unlock()	do { } while (0)
+
+struct list_head {
+	struct list_head *next, *prev;
+};
+
+/* ---- the module ---- */
+
+struct module;
+#define THIS_MODULE		((struct module *)0)
+
+enum knee_param_type {
+	KNEE_PARAM_bool = 1,
+	KNEE_PARAM_byte,
+	KNEE_PARAM_short,
+	KNEE_PARAM_ushort,
+	KNEE_PARAM_int,
+	KNEE_PARAM_uint,
+	KNEE_PARAM_long,
+	KNEE_PARAM_ulong,
+	KNEE_PARAM_ullong,
+	KNEE_PARAM_charp,
+};
+
+#define KNEE_PARAM_hexint	KNEE_PARAM_uint
+#define KNEE_PARAM_invbool	KNEE_PARAM_bool
+
+typedef bool knee_param_bool;
+typedef unsigned char knee_param_byte;
+typedef short knee_param_short;
+typedef unsigned short knee_param_ushort;
+typedef int knee_param_int;
+typedef unsigned int knee_param_uint;
+typedef unsigned int knee_param_hexint;
+typedef long knee_param_long;
+typedef unsigned long knee_param_ulong;
+typedef unsigned long long knee_param_ullong;
+typedef char *knee_param_charp;
+
+/* A parameter and a description, gathered by the linker from wherever they stand. */
+struct knee_param {
+	const char *name;
+	void *variable;
+	u32 type;
+	u32 unused;
+};
+
+struct knee_param_meaning {
+	const char *name;
+	const char *meaning;
+};
+
+#define module_param_named(name, variable, type, permissions)			\
+	_Static_assert(sizeof(variable) == sizeof(knee_param_##type),		\
+		       "module_param: the variable has another size than its type " #type); \
+	static const struct knee_param knee_param_of_##name			\
+	__attribute__((used, aligned(8), section("knee_params"))) =		\
+		{ #name, (void *)&(variable), KNEE_PARAM_##type, 0 }
+#define module_param(variable, type, permissions)				\
+	module_param_named(variable, variable, type, permissions)
+#define module_param_unsafe(variable, type, permissions)			\
+	module_param(variable, type, permissions)
+#define module_param_array(...)							\
+	_Static_assert(0, "knee: module_param_array is not supported: parameters are single values")
+#define module_param_string(...)						\
+	_Static_assert(0, "knee: module_param_string is not supported: parameters are numbers")
+#define module_param_cb(...)							\
+	_Static_assert(0, "knee: module_param_cb is not supported: parameters are plain variables")
+#define MODULE_PARM_DESC(parameter, text)					\
+	static const struct knee_param_meaning knee_meaning_of_##parameter	\
+	__attribute__((used, aligned(8), section("knee_meanings"))) =		\
+		{ #parameter, text }
+
+#define module_init(function)	int (*const knee_module_init)(void) = function
+#define module_exit(function)	void (*const knee_module_exit)(void) = function
+#define late_initcall(function)	module_init(function)
+#define subsys_initcall(function) module_init(function)
+#define device_initcall(function) module_init(function)
+
+/* A declaration that repeats itself: these stand at file level, each with its semicolon. */
+#define KNEE_NOTHING		struct knee_nothing
+#define MODULE_LICENSE(text)	KNEE_NOTHING
+#define MODULE_AUTHOR(text)	KNEE_NOTHING
+#define MODULE_DESCRIPTION(text) KNEE_NOTHING
+#define MODULE_VERSION(text)	KNEE_NOTHING
+#define MODULE_ALIAS(text)	KNEE_NOTHING
+#define MODULE_INFO(tag, text)	KNEE_NOTHING
+#define MODULE_SOFTDEP(text)	KNEE_NOTHING
+#define MODULE_IMPORT_NS(name)	KNEE_NOTHING
+#define EXPORT_SYMBOL(name)	KNEE_NOTHING
+#define EXPORT_SYMBOL_GPL(name)	KNEE_NOTHING
+
+#define KERNEL_VERSION(a, b, c)	(((a) << 16) + ((b) << 8) + (c))
+#ifndef LINUX_VERSION_CODE
+#define LINUX_VERSION_CODE	KNEE_LINUX_VERSION
+#endif
+
+/* ---- BPF's view of the module, which nobody has here ---- */
+
+struct btf_id_set8 {
+	u32 cnt;
+};
+
+struct btf_kfunc_id_set {
+	struct module *owner;
+	struct btf_id_set8 *set;
+};
+
+enum {
+	BPF_PROG_TYPE_UNSPEC = 0,
+	BPF_PROG_TYPE_STRUCT_OPS = 27,
+};
+
+#define __bpf_kfunc		__attribute__((used))
+#define __bpf_kfunc_start_defs() KNEE_NOTHING
+#define __bpf_kfunc_end_defs()	KNEE_NOTHING
+#define BTF_SET8_START(name)	static struct btf_id_set8 name __maybe_unused = { 0 };
+#define BTF_SET8_END(name)
+#define BTF_KFUNCS_START(name)	BTF_SET8_START(name)
+#define BTF_KFUNCS_END(name)
+#define BTF_SET_START(name)	BTF_SET8_START(name)
+#define BTF_SET_END(name)
+#define BTF_ID(kind, name)
+#define BTF_ID_FLAGS(kind, name, ...)
+
+static inline int register_btf_kfunc_id_set(int type, const struct btf_kfunc_id_set *set)
+{
+	(void)type;
+	(void)set;
+	return 0;
+}
+
+#endif

@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * What a congestion-control module uses of net/tcp.h and its like. The sockets are the simulator's
+ * own, as tcp.h of the contract declares them for every algorithm; here are the kernel's table of
+ * operations, which a module registers, and the functions around it.
+ */
+#ifndef KNEE_NET_H
+#define KNEE_NET_H
+
+#include <knee/linux.h>
+
+/* The contract's own take these for functions. */
+#undef div64_u64
+#define CC_KERNEL_OPS
+#include <knee/tcp.h>
+#define div64_u64(n, d)		((u64)(n) / knee_divisor((u64)(d)))
+
+/* The connection whose call this is. */
+extern struct sock *knee_sk;
+
+/* ---- clocks: of the host, as this connection reads them ---- */
+
+#undef HZ
+#define HZ			((int)cc_hz())
+#undef tcp_jiffies32
+#define tcp_jiffies32		cc_jiffies32(knee_sk)
+#define jiffies			((unsigned long)tcp_jiffies32)
+#define jiffies_64		((u64)tcp_jiffies32)
+#define get_jiffies_64()	((u64)tcp_jiffies32)
+#define jiffies_to_msecs(j)	((unsigned int)((u64)(j) * 1000 / cc_hz()))
+#define jiffies_to_usecs(j)	((unsigned int)((u64)(j) * 1000000 / cc_hz()))
+#define nsecs_to_jiffies(ns)	((unsigned long)((u64)(ns) / (1000000000ull / cc_hz())))
+
+/* Time stands while a packet is worked on, so the packet's time is now. */
+static inline u64 tcp_clock_us(void)
+{
+	return ((const struct tcp_sock *)knee_sk)->tcp_mstamp;
+}
+
+#define tcp_clock_ns()		(tcp_clock_us() * 1000ull)
+#define tcp_clock_ms()		(tcp_clock_us() / 1000ull)
+#define ktime_get()		((ktime_t)tcp_clock_ns())
+#define ktime_get_ns()		((u64)tcp_clock_ns())
+#define ktime_get_boottime()	ktime_get()
+#define ktime_get_boottime_ns()	ktime_get_ns()
+#define local_clock()		ktime_get_ns()
+#define sched_clock()		ktime_get_ns()
+
+static inline u32 tcp_stamp_us_delta(u64 later, u64 earlier)
+{
+	return later > earlier ? (u32)(later - earlier) : 0;
+}
+
+/* ---- random numbers: of the run's seed ---- */
+
+#define get_random_u32()	cc_random_u32(knee_sk)
+#define get_random_u64()	((u64)get_random_u32() << 32 | get_random_u32())
+#define get_random_u32_below(n)	((u32)(((u64)get_random_u32() * (u32)(n)) >> 32))
+#define get_random_u32_above(n)	((u32)(n) + 1 + get_random_u32_below(U32_MAX - (u32)(n)))
+#define get_random_u32_inclusive(low, high)					\
+	((u32)(low) + get_random_u32_below((u32)(high) - (u32)(low) + 1))
+#define prandom_u32()		get_random_u32()
+#define prandom_u32_max(n)	get_random_u32_below(n)
+#define get_random_int()	get_random_u32()
+#define get_random_long()	((unsigned long)get_random_u64())
+
+/* ---- minimum or maximum over a window of time, by three samples ---- */
+
+struct minmax_sample {
+	u32 t;
+	u32 v;
+};
+
+struct minmax {
+	struct minmax_sample s[3];	/* best, second and third best, each later than the one before */
+};
+
+static inline u32 minmax_get(const struct minmax *m)
+{
+	return m->s[0].v;
+}
+
+static inline u32 minmax_reset(struct minmax *m, u32 t, u32 value)
+{
+	struct minmax_sample sample = { .t = t, .v = value };
+
+	m->s[0] = m->s[1] = m->s[2] = sample;
+	return value;
+}
+
+/* In support.c. */
+u32 minmax_running_max(struct minmax *m, u32 window, u32 t, u32 value);
+u32 minmax_running_min(struct minmax *m, u32 window, u32 t, u32 value);
+
+/* ---- sockets ---- */
+
+#define TCP_CA_NAME_MAX		16
+#define ICSK_CA_PRIV_SIZE	(13 * sizeof(u64))
+#define TCP_INIT_CWND		10
+#define TCP_MSS_DEFAULT		536U
+#define MAX_TCP_HEADER		320
+#define GSO_MAX_SIZE		65536u
+#define GSO_LEGACY_MAX_SIZE	65536u
+
+/* Values of sk_state. */
+enum {
+	TCP_ESTABLISHED = 1,
+	TCP_SYN_SENT = 2,
+	TCP_SYN_RECV = 3,
+	TCP_FIN_WAIT1 = 4,
+	TCP_FIN_WAIT2 = 5,
+	TCP_TIME_WAIT = 6,
+	TCP_CLOSE = 7,
+	TCP_CLOSE_WAIT = 8,
+	TCP_LAST_ACK = 9,
+	TCP_LISTEN = 10,
+	TCP_CLOSING = 11,
+};
+
+enum {
+	TCPF_CA_Open = 1 << TCP_CA_Open,
+	TCPF_CA_Disorder = 1 << TCP_CA_Disorder,
+	TCPF_CA_CWR = 1 << TCP_CA_CWR,
+	TCPF_CA_Recovery = 1 << TCP_CA_Recovery,
+	TCPF_CA_Loss = 1 << TCP_CA_Loss,
+};
+
+static inline void *inet_csk_ca(const struct sock *sk)
+{
+	return (void *)inet_csk(sk)->icsk_ca_priv;
+}
+
+static inline u32 tcp_snd_cwnd(const struct tcp_sock *tp)
+{
+	return tp->snd_cwnd;
+}
+
+static inline void tcp_snd_cwnd_set(struct tcp_sock *tp, u32 cwnd)
+{
+	tp->snd_cwnd = cwnd;
+}
+
+static inline u32 tcp_min_rtt(const struct tcp_sock *tp)
+{
+	return cc_min_rtt_us(tp);
+}
+
+static inline unsigned int tcp_left_out(const struct tcp_sock *tp)
+{
+	return tp->sacked_out + tp->lost_out;
+}
+
+static inline bool tcp_in_cwnd_reduction(const struct sock *sk)
+{
+	return (TCPF_CA_CWR | TCPF_CA_Recovery) & (1 << inet_csk(sk)->icsk_ca_state);
+}
+
+static inline bool tcp_in_initial_slowstart(const struct tcp_sock *tp)
+{
+	return tp->snd_ssthresh >= TCP_INFINITE_SSTHRESH;
+}
+
+static inline u32 tcp_current_ssthresh(const struct sock *sk)
+{
+	const struct tcp_sock *tp = tcp_sk(sk);
+	u32 three_quarters = (tp->snd_cwnd >> 1) + (tp->snd_cwnd >> 2);
+
+	return tcp_in_cwnd_reduction(sk) ? tp->snd_ssthresh : max_u32(tp->snd_ssthresh, three_quarters);
+}
+
+static inline void tcp_mstamp_refresh(struct tcp_sock *tp)
+{
+	(void)tp;
+}
+
+/* An ACK of everything below rcv_nxt, now. */
+static inline void __tcp_send_ack(struct sock *sk, u32 rcv_nxt)
+{
+	cc_send_ack(sk, rcv_nxt);
+}
+
+static inline void tcp_send_ack(struct sock *sk)
+{
+	cc_send_ack(sk, tcp_sk(sk)->rcv_nxt);
+}
+
+/* ECT on what is sent follows the flags of the operations in use. */
+#define INET_ECN_xmit(sk)	((void)(sk))
+#define INET_ECN_dontxmit(sk)	((void)(sk))
+
+/* The base RTT that the experiment states is what a BPF program would say on a host; -1: none does. */
+enum {
+	BPF_SOCK_OPS_BASE_RTT = 7,
+};
+
+static inline int tcp_call_bpf(struct sock *sk, int operation, u32 count, u32 *arguments)
+{
+	u32 base_rtt_us = cc_given_value(sk, CC_GIVEN_BASE_RTT, cc_host->base_rtt_us);
+
+	(void)count;
+	(void)arguments;
+	return operation == BPF_SOCK_OPS_BASE_RTT && base_rtt_us ? (int)base_rtt_us : -1;
+}
+
+/* ---- what a module shows of itself ---- */
+
+enum {
+	INET_DIAG_NONE = 0,
+	INET_DIAG_MEMINFO = 1,
+	INET_DIAG_INFO = 2,
+	INET_DIAG_VEGASINFO = 3,
+	INET_DIAG_CONG = 4,
+	INET_DIAG_DCTCPINFO = 9,
+	INET_DIAG_BBRINFO = 16,
+};
+
+struct tcpvegas_info {
+	u32 tcpv_enabled;
+	u32 tcpv_rttcnt;
+	u32 tcpv_rtt;
+	u32 tcpv_minrtt;
+};
+
+struct tcp_dctcp_info {
+	u16 dctcp_enabled;
+	u16 dctcp_ce_state;
+	u32 dctcp_alpha;
+	u32 dctcp_ab_ecn;
+	u32 dctcp_ab_tot;
+};
+
+struct tcp_bbr_info {
+	u32 bbr_bw_lo;
+	u32 bbr_bw_hi;
+	u32 bbr_min_rtt;
+	u32 bbr_pacing_gain;
+	u32 bbr_cwnd_gain;
+};
+
+union tcp_cc_info {
+	struct tcpvegas_info vegas;
+	struct tcp_dctcp_info dctcp;
+	struct tcp_bbr_info bbr;
+};
+
+/* ---- the table of operations, as modules register it ---- */
+
+#define TCP_CONG_MASK	(TCP_CONG_NON_RESTRICTED | TCP_CONG_NEEDS_ECN)
+
+enum tcp_ca_ack_event_flags {
+	KNEE_CA_ACK_SLOWPATH = CA_ACK_SLOWPATH,
+};
+
+struct tcp_congestion_ops {
+	u32 (*ssthresh)(struct sock *sk);
+	void (*cong_avoid)(struct sock *sk, u32 ack, u32 acked);
+	void (*set_state)(struct sock *sk, u8 new_state);
+	void (*cwnd_event)(struct sock *sk, enum tcp_ca_event event);
+	void (*in_ack_event)(struct sock *sk, u32 flags);
+	void (*pkts_acked)(struct sock *sk, const struct ack_sample *sample);
+	u32 (*min_tso_segs)(struct sock *sk);
+#if KNEE_CONG_CONTROL_ARGUMENTS == 2
+	void (*cong_control)(struct sock *sk, const struct rate_sample *rs);
+#else
+	void (*cong_control)(struct sock *sk, u32 ack, int flag, const struct rate_sample *rs);
+#endif
+	u32 (*undo_cwnd)(struct sock *sk);
+	u32 (*sndbuf_expand)(struct sock *sk);
+	size_t (*get_info)(struct sock *sk, u32 ext, int *attr, union tcp_cc_info *info);
+	char name[TCP_CA_NAME_MAX];
+	struct module *owner;
+	struct list_head list;
+	u32 key;
+	u32 flags;
+	void (*init)(struct sock *sk);
+	void (*release)(struct sock *sk);
+};
+
+int tcp_register_congestion_control(struct tcp_congestion_ops *ops);
+void tcp_unregister_congestion_control(struct tcp_congestion_ops *ops);
+
+/* The kernel's own Reno, to fall back to. */
+extern struct tcp_congestion_ops tcp_reno;
+
+/* ---- PLB: as on a host with net.ipv4.tcp_plb_enabled = 0, the default: nothing ---- */
+
+#define TCP_PLB_SCALE	8
+
+struct tcp_plb_state {
+	u8 consec_cong_rounds : 5, unused : 3;
+	u32 pause_until;
+};
+
+#define tcp_plb_init(sk, plb)				((void)(sk), (void)(plb))
+#define tcp_plb_update_state(sk, plb, cong_ratio)	((void)(sk), (void)(plb), (void)(cong_ratio))
+#define tcp_plb_check_rehash(sk, plb)			((void)(sk), (void)(plb))
+#define tcp_plb_update_state_upon_rto(sk, plb)		((void)(sk), (void)(plb))
+
+#endif

@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Linked into every module that is compiled for the simulator: what its headers declare, and the one
+ * symbol that the simulator looks for. All of it is the loaded copy's own.
+ */
+#include <knee/net.h>
+
+struct sock *knee_sk;
+
+extern int (*const knee_module_init)(void) __attribute__((weak));
+
+/* Of the C library. */
+void *calloc(size_t n, size_t bytes);
+void free(void *p);
+long write(int file, const void *bytes, size_t count);
+void _exit(int code) __attribute__((noreturn));
+
+static void complain(const char *text)
+{
+	if (write(2, text, strlen(text)) < 0)
+		return;
+}
+
+/* The kernel would stop here as well, and nothing sound can follow. */
+void knee_bug(const char *file, int line, const char *what)
+{
+	char digits[12];
+	int n = sizeof(digits) - 1;
+
+	digits[n] = 0;
+	do {
+		digits[--n] = (char)('0' + line % 10);
+		line /= 10;
+	} while (line && n > 0);
+	complain("knee: ");
+	complain(file);
+	complain(":");
+	complain(digits + n);
+	complain(": ");
+	complain(what);
+	complain("; the kernel would have stopped here, and so does the run\n");
+	_exit(2);
+}
+
+/* ---- memory ---- */
+
+struct block {
+	struct block *next, *prev;
+};
+
+static struct block blocks = { &blocks, &blocks };
+
+void *knee_alloc(size_t bytes)
+{
+	struct block *block = calloc(1, sizeof(*block) + bytes);
+
+	if (!block)
+		return NULL;
+	block->next = blocks.next;
+	block->prev = &blocks;
+	block->next->prev = block;
+	blocks.next = block;
+	return block + 1;
+}
+
+void knee_free(const void *p)
+{
+	struct block *block = (struct block *)p - 1;
+
+	if (!p)
+		return;
+	block->next->prev = block->prev;
+	block->prev->next = block->next;
+	free(block);
+}
+
+static void free_all(void)
+{
+	while (blocks.next != &blocks)
+		knee_free(blocks.next + 1);
+}
+
+/* ---- minimum and maximum over a window ---- */
+
+static u32 minmax_running(struct minmax *m, u32 window, u32 t, u32 value, bool largest)
+{
+	const struct minmax_sample now = { .t = t, .v = value };
+	u32 age = t - m->s[0].t;
+	int i;
+
+#define BEATS(a, b) (largest ? (a) >= (b) : (a) <= (b))
+	/* A new best, or nothing in the window any more, makes all else irrelevant. */
+	if (BEATS(value, m->s[0].v) || t - m->s[2].t > window)
+		return minmax_reset(m, t, value);
+	if (BEATS(value, m->s[1].v))
+		m->s[1] = m->s[2] = now;
+	else if (BEATS(value, m->s[2].v))
+		m->s[2] = now;
+#undef BEATS
+	if (age > window) {
+		/* The best is too old: the next ones move up, twice if the second is too old as well. */
+		for (i = 0; i < 2 && t - m->s[0].t > window; i++) {
+			m->s[0] = m->s[1];
+			m->s[1] = m->s[2];
+			m->s[2] = now;
+		}
+	} else if (m->s[1].t == m->s[0].t && age > window / 4) {
+		/* A quarter has passed without a second choice: one from the rest of the window. */
+		m->s[1] = m->s[2] = now;
+	} else if (m->s[2].t == m->s[1].t && age > window / 2) {
+		m->s[2] = now;
+	}
+	return m->s[0].v;
+}
+
+u32 minmax_running_max(struct minmax *m, u32 window, u32 t, u32 value)
+{
+	return minmax_running(m, window, t, value, true);
+}
+
+u32 minmax_running_min(struct minmax *m, u32 window, u32 t, u32 value)
+{
+	return minmax_running(m, window, t, value, false);
+}
+
+/* ---- what is registered ---- */
+
+struct tcp_congestion_ops tcp_reno = {
+	.ssthresh = tcp_reno_ssthresh,
+	.cong_avoid = tcp_reno_cong_avoid,
+	.undo_cwnd = tcp_reno_undo_cwnd,
+	.flags = TCP_CONG_NON_RESTRICTED,
+	.name = "reno",
+};
+
+#define MAX_REGISTERED 8
+
+static struct tcp_congestion_ops *registered[MAX_REGISTERED];
+static u32 registered_len;
+
+/* As the kernel has it: one that lacks what every algorithm needs is refused. */
+int tcp_register_congestion_control(struct tcp_congestion_ops *ops)
+{
+	if (!ops->ssthresh || !ops->undo_cwnd || !(ops->cong_avoid || ops->cong_control))
+		return -EINVAL;
+	if (registered_len == MAX_REGISTERED)
+		return -ENOMEM;
+	registered[registered_len++] = ops;
+	return 0;
+}
+
+void tcp_unregister_congestion_control(struct tcp_congestion_ops *ops)
+{
+	u32 i;
+
+	for (i = 0; i < registered_len; i++)
+		if (registered[i] == ops)
+			registered[i] = registered[--registered_len];
+}
+
+static const struct tcp_congestion_ops *registered_at(u32 index)
+{
+	return index < registered_len ? registered[index] : NULL;
+}
+
+/* The operations of a table in the contract's order, with its name and flags. */
+struct knee_operations {
+	void (*operation[12])(void);
+	char name[TCP_CA_NAME_MAX];
+	u32 flags;
+};
+
+#if KNEE_CONG_CONTROL_ARGUMENTS == 2
+/* Kernels before 6.10 tell neither ACK nor flag. */
+static void cong_control_of_two(struct sock *sk, u32 ack, s32 flag, const struct rate_sample *rs)
+{
+	const struct tcp_congestion_ops *ops = inet_csk(sk)->icsk_ca_ops;
+
+	(void)ack;
+	(void)flag;
+	ops->cong_control(sk, rs);
+}
+#endif
+
+static void operations_of(const struct tcp_congestion_ops *ops, struct knee_operations *out)
+{
+	void (*const table[12])(void) = {
+		(void (*)(void))ops->ssthresh,
+		/* Where there is cong_control the kernel never asks cong_avoid. */
+		ops->cong_control ? NULL : (void (*)(void))ops->cong_avoid,
+		(void (*)(void))ops->set_state,
+		(void (*)(void))ops->cwnd_event,
+		(void (*)(void))ops->in_ack_event,
+		(void (*)(void))ops->pkts_acked,
+		(void (*)(void))ops->min_tso_segs,
+#if KNEE_CONG_CONTROL_ARGUMENTS == 2
+		ops->cong_control ? (void (*)(void))cong_control_of_two : NULL,
+#else
+		(void (*)(void))ops->cong_control,
+#endif
+		(void (*)(void))ops->undo_cwnd,
+		(void (*)(void))ops->sndbuf_expand,
+		(void (*)(void))ops->init,
+		(void (*)(void))ops->release,
+	};
+
+	memcpy(out->operation, table, sizeof(table));
+	memcpy(out->name, ops->name, sizeof(out->name));
+	out->name[TCP_CA_NAME_MAX - 1] = 0;
+	out->flags = ops->flags;
+}
+
+/* What get_info tells of a connection; 0: nothing, or of another kind than `attr`. */
+static u32 info_of(const struct sock *sk, int attr, u64 *out)
+{
+	const struct tcp_congestion_ops *ops = inet_csk(sk)->icsk_ca_ops;
+	union tcp_cc_info info;
+	int got = 0;
+
+	memset(&info, 0, sizeof(info));
+	if (!ops->get_info || !ops->get_info((struct sock *)sk, ~0u, &got, &info) || got != attr)
+		return 0;
+	switch (attr) {
+	case INET_DIAG_VEGASINFO:
+		out[0] = info.vegas.tcpv_enabled;
+		out[1] = info.vegas.tcpv_rttcnt;
+		out[2] = info.vegas.tcpv_rtt;
+		out[3] = info.vegas.tcpv_minrtt;
+		return 4;
+	case INET_DIAG_DCTCPINFO:
+		out[0] = info.dctcp.dctcp_alpha;
+		out[1] = info.dctcp.dctcp_ce_state;
+		out[2] = info.dctcp.dctcp_ab_ecn;
+		out[3] = info.dctcp.dctcp_ab_tot;
+		return 4;
+	case INET_DIAG_BBRINFO:
+		out[0] = (u64)info.bbr.bbr_bw_hi << 32 | info.bbr.bbr_bw_lo;
+		out[1] = info.bbr.bbr_min_rtt;
+		out[2] = info.bbr.bbr_pacing_gain;
+		out[3] = info.bbr.bbr_cwnd_gain;
+		return 4;
+	}
+	return 0;
+}
+
+static int start(void)
+{
+	return &knee_module_init ? knee_module_init() : -EOPNOTSUPP;
+}
+
+/* The bounds of sections, by the linker; one entry of each kind sees to it that there are such. */
+static const struct knee_param no_param
+__attribute__((used, aligned(8), section("knee_params"))) = { NULL, NULL, 0, 0 };
+static const struct knee_param_meaning no_meaning
+__attribute__((used, aligned(8), section("knee_meanings"))) = { NULL, NULL };
+extern const struct knee_param __start_knee_params[], __stop_knee_params[];
+extern const struct knee_param_meaning __start_knee_meanings[], __stop_knee_meanings[];
+
+__attribute__((visibility("default"))) const struct knee_module {
+	struct cc_host **host;
+	struct sock **sk;
+	const struct knee_param *params, *params_end;
+	const struct knee_param_meaning *meanings, *meanings_end;
+	int (*start)(void);
+	const struct tcp_congestion_ops *(*registered_at)(u32 index);
+	void (*operations_of)(const struct tcp_congestion_ops *ops, struct knee_operations *out);
+	u32 (*info_of)(const struct sock *sk, int attr, u64 *out);
+	void (*free_all)(void);
+} knee_module = {
+	&cc_host,
+	&knee_sk,
+	__start_knee_params,
+	__stop_knee_params,
+	__start_knee_meanings,
+	__stop_knee_meanings,
+	start,
+	registered_at,
+	operations_of,
+	info_of,
+	free_all,
+};

@@ -1,0 +1,424 @@
+//! From a source file to a shared object, kept by everything that went into it.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::source::Kind;
+use crate::sha256;
+
+include!(concat!(env!("OUT_DIR"), "/headers.rs"));
+
+const SUPPORT: &str = include_str!("../../module/support.c");
+const FILE: &str = include_str!("../../module/file.c");
+const HOST: &str = include_str!("../host.c");
+
+/// Headers of the kernel that modules name; all that ours have of them is in two files.
+const KERNEL_HEADERS: &[&str] = &[
+    "asm/div64.h",
+    "asm/unaligned.h",
+    "linux/atomic.h",
+    "linux/bitfield.h",
+    "linux/bitops.h",
+    "linux/bits.h",
+    "linux/bpf.h",
+    "linux/btf.h",
+    "linux/btf_ids.h",
+    "linux/bug.h",
+    "linux/build_bug.h",
+    "linux/cache.h",
+    "linux/compiler.h",
+    "linux/const.h",
+    "linux/errno.h",
+    "linux/export.h",
+    "linux/filter.h",
+    "linux/gfp.h",
+    "linux/inet.h",
+    "linux/inet_diag.h",
+    "linux/init.h",
+    "linux/jiffies.h",
+    "linux/kconfig.h",
+    "linux/kernel.h",
+    "linux/ktime.h",
+    "linux/limits.h",
+    "linux/list.h",
+    "linux/log2.h",
+    "linux/math.h",
+    "linux/math64.h",
+    "linux/minmax.h",
+    "linux/mm.h",
+    "linux/module.h",
+    "linux/moduleparam.h",
+    "linux/netdevice.h",
+    "linux/prandom.h",
+    "linux/printk.h",
+    "linux/random.h",
+    "linux/sched.h",
+    "linux/sched/clock.h",
+    "linux/skbuff.h",
+    "linux/slab.h",
+    "linux/socket.h",
+    "linux/spinlock.h",
+    "linux/stddef.h",
+    "linux/string.h",
+    "linux/sysctl.h",
+    "linux/tcp.h",
+    "linux/time.h",
+    "linux/timekeeping.h",
+    "linux/timer.h",
+    "linux/types.h",
+    "linux/version.h",
+    "linux/win_minmax.h",
+    "net/inet_connection_sock.h",
+    "net/inet_ecn.h",
+    "net/inet_sock.h",
+    "net/sock.h",
+    "net/tcp.h",
+    "uapi/linux/inet_diag.h",
+    "uapi/linux/tcp.h",
+];
+
+/// What the headers need of C's own, under the name that they include; the compiler's and the system's
+/// are out of sight, so that no header of theirs stands in for one of the kernel's.
+const C_HEADERS: &[(&str, &str)] = &[
+    ("stdbool.h", "#pragma once\ntypedef _Bool bool;\n#define true 1\n#define false 0\n"),
+    (
+        "stddef.h",
+        "#pragma once\ntypedef __SIZE_TYPE__ size_t;\ntypedef long ssize_t;\n#define NULL ((void *)0)\n\
+         #define offsetof(type, member) __builtin_offsetof(type, member)\n",
+    ),
+    (
+        "stdint.h",
+        "#pragma once\ntypedef unsigned char uint8_t;\ntypedef unsigned short uint16_t;\n\
+         typedef unsigned int uint32_t;\ntypedef unsigned long long uint64_t;\n\
+         typedef signed char int8_t;\ntypedef short int16_t;\ntypedef int int32_t;\n\
+         typedef long long int64_t;\n",
+    ),
+    (
+        "string.h",
+        "#pragma once\n#include <stddef.h>\nvoid *memcpy(void *to, const void *from, size_t bytes);\n\
+         void *memmove(void *to, const void *from, size_t bytes);\n\
+         void *memset(void *to, int value, size_t bytes);\n\
+         int memcmp(const void *a, const void *b, size_t bytes);\nsize_t strlen(const char *text);\n\
+         int strcmp(const char *a, const char *b);\nint strncmp(const char *a, const char *b, size_t n);\n\
+         char *strncpy(char *to, const char *from, size_t n);\n",
+    ),
+];
+
+/// C as the kernel builds it: signed numbers wrap, nothing is assumed of types behind pointers, no
+/// floating point. What a module leaves undeclared is an error, never a guess.
+const FLAGS: &[&str] = &[
+    "-std=gnu11",
+    "-O2",
+    "-fPIC",
+    "-fvisibility=hidden",
+    "-fwrapv",
+    "-fno-strict-aliasing",
+    "-fno-delete-null-pointer-checks",
+    "-fno-stack-protector",
+    "-fno-math-errno",
+    "-funsigned-char",
+    "-mgeneral-regs-only",
+    "-nostdinc",
+    "-DMODULE",
+    "-D__KERNEL__",
+    "-DCC_ONE_THREAD",
+    "-Werror=implicit-function-declaration",
+    "-Werror=implicit-int",
+    "-Werror=int-conversion",
+    "-Werror=incompatible-pointer-types",
+    "-Werror=return-type",
+];
+
+/// Copies of one object are told apart by their files; what is written in them is put back between
+/// runs, so nothing of it may be protected or be bound late.
+const LINK_FLAGS: &[&str] = &["-shared", "-nostdlib", "-Wl,-z,norelro", "-Wl,-z,now"];
+
+/// The forms of `cong_control`: since 6.10 it is told the ACK and a flag. Modules for other kernels
+/// compile with one of them only, and with the release that goes with it.
+const FORMS: [(&str, &str); 2] = [("4", "0x060c00"), ("2", "0x060100")];
+
+/// A shared object and what made it.
+pub(super) struct Compiled {
+    pub(super) object: PathBuf,
+    pub(super) compiler: String,
+}
+
+/// The C compiler and what it calls itself: `CC` if that is set, else the first there is.
+pub fn find_compiler() -> Option<(String, String)> {
+    let named = std::env::var("CC").ok().filter(|name| !name.trim().is_empty());
+    let known = ["cc", "gcc", "clang", "clang-21", "clang-20", "clang-19", "clang-18", "clang-17"];
+    let candidates = match named {
+        Some(named) => vec![named],
+        None => known.map(str::to_owned).to_vec(),
+    };
+    candidates.into_iter().find_map(|name| {
+        let output = Command::new(&name).arg("--version").output().ok()?;
+        let first = String::from_utf8_lossy(&output.stdout).lines().next()?.trim().to_owned();
+        output.status.success().then_some((name, first))
+    })
+}
+
+/// Compiles a file, or finds it compiled.
+pub(super) fn compile(path: &Path, kind: &Kind) -> Result<Compiled, String> {
+    let (program, compiler) = find_compiler().ok_or_else(|| match std::env::var("CC") {
+        Ok(named) if !named.trim().is_empty() => format!("CC is \"{named}\", which cannot be run"),
+        _ => "there is no C compiler to compile it with (cc, gcc or clang): \
+              apt-get install gcc, or name one in CC"
+            .to_owned(),
+    })?;
+    let cache = Cache::open()?;
+    let jobs: Vec<Job<'_>> = match kind {
+        Kind::KernelModule => FORMS
+            .iter()
+            .map(|form| Job { program: &program, path, kind, form, cache: &cache })
+            .collect(),
+        Kind::Contract { .. } => {
+            vec![Job { program: &program, path, kind, form: &FORMS[0], cache: &cache }]
+        }
+    };
+    // The text after the preprocessor, with what it is linked with and by whom: the same object.
+    let keys: Vec<Result<String, String>> = jobs.iter().map(|job| job.key(&compiler)).collect();
+    for key in keys.iter().flatten() {
+        let object = cache.object(key);
+        if object.is_file() {
+            return Ok(Compiled { object, compiler });
+        }
+    }
+    let mut refusals = Vec::new();
+    for (job, key) in jobs.iter().zip(keys) {
+        match key.and_then(|key| job.run(&key)) {
+            Ok(object) => return Ok(Compiled { object, compiler }),
+            Err(why) => refusals.push(why),
+        }
+    }
+    // Of two forms the one with fewer complaints is the one that was meant.
+    let complaints = |text: &String| text.matches("error:").count();
+    let why = refusals.into_iter().min_by_key(complaints).unwrap_or_default();
+    Err(format!("does not compile with {compiler}:\n{}{}", why.trim_end(), hints(&why)))
+}
+
+/// One compilation: a file in one form.
+struct Job<'a> {
+    program: &'a str,
+    path: &'a Path,
+    kind: &'a Kind,
+    form: &'a (&'a str, &'a str),
+    cache: &'a Cache,
+}
+
+impl Job<'_> {
+    fn command(&self) -> Command {
+        let mut command = Command::new(self.program);
+        let (arguments, version) = self.form;
+        command.env("LC_ALL", "C").args(FLAGS);
+        command.arg(format!("-I{}", self.cache.include.display()));
+        command.arg(format!("-DKNEE_CONG_CONTROL_ARGUMENTS={arguments}"));
+        command.arg(format!("-DKNEE_LINUX_VERSION={version}"));
+        if let Kind::Contract { algorithm } = self.kind {
+            command.arg(format!("-DKNEE_ALGORITHM={algorithm}"));
+            command.arg(format!("-I{}", self.cache.include.join("knee").display()));
+        }
+        command
+    }
+
+    /// What the object is kept under; an error is the preprocessor's.
+    fn key(&self, compiler: &str) -> Result<String, String> {
+        let output = run(self.command().arg("-E").arg(self.path))?;
+        let mut all = output.stdout;
+        for part in
+            [compiler, SUPPORT, FILE, HOST, &FLAGS.join(" "), &LINK_FLAGS.join(" "), self.form.0]
+        {
+            all.push(0);
+            all.extend(part.as_bytes());
+        }
+        Ok(sha256::hex(&all))
+    }
+
+    fn run(&self, key: &str) -> Result<PathBuf, String> {
+        let object = self.cache.object(key);
+        let partial = self.cache.unique("so");
+        let support = match self.kind {
+            Kind::KernelModule => "support.c",
+            Kind::Contract { .. } => "file.c",
+        };
+        let sources = [
+            self.path.to_owned(),
+            self.cache.include.join(support),
+            self.cache.include.join("host.c"),
+        ];
+        let mut command = self.command();
+        command.args(LINK_FLAGS).arg("-I").arg(self.cache.include.join("knee"));
+        let outcome = run(command.args(&sources).arg("-o").arg(&partial));
+        let outcome = outcome.and_then(|_| {
+            fs::rename(&partial, &object).map_err(|why| self.cache.failed(&why))?;
+            Ok(object)
+        });
+        if outcome.is_err() {
+            // It may not have come to that.
+            let _ = fs::remove_file(&partial);
+        }
+        outcome
+    }
+}
+
+/// Runs a compiler; an error is what it printed.
+fn run(command: &mut Command) -> Result<Output, String> {
+    let output = command.output().map_err(|why| format!("the compiler cannot be run: {why}"))?;
+    if output.status.success() {
+        return Ok(output);
+    }
+    Err(String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+/// Where headers and objects are kept: `knee` in the user's cache directory.
+struct Cache {
+    dir: PathBuf,
+    include: PathBuf,
+}
+
+impl Cache {
+    fn open() -> Result<Cache, String> {
+        let var =
+            |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let dir = match (var("XDG_CACHE_HOME"), var("HOME")) {
+            (Some(cache), _) => cache.join("knee"),
+            (None, Some(home)) => home.join(".cache/knee"),
+            (None, None) => std::env::temp_dir().join(format!("knee-{}", std::process::id())),
+        };
+        let mut all = String::new();
+        let texts = header_texts();
+        for (name, text) in &texts {
+            all.push_str(name);
+            all.push_str(text);
+        }
+        let include = dir.join(format!("include-{}", &sha256::hex(all.as_bytes())[..16]));
+        let cache = Cache { dir, include };
+        cache.write_headers(&texts).map_err(|why| cache.failed(&why))?;
+        Ok(cache)
+    }
+
+    /// Writes the headers under another name and then gives them theirs, so that what is there is whole.
+    fn write_headers(&self, texts: &[(String, String)]) -> io::Result<()> {
+        if self.include.is_dir() {
+            return Ok(());
+        }
+        let partial = self.unique("include");
+        for (name, text) in texts {
+            let path = partial.join(name);
+            if let Some(folder) = path.parent() {
+                make_private_dirs(folder)?;
+            }
+            fs::write(path, text)?;
+        }
+        match fs::rename(&partial, &self.include) {
+            // Another process was first with the same.
+            Err(_) if self.include.is_dir() => fs::remove_dir_all(&partial),
+            renamed => renamed,
+        }
+    }
+
+    fn object(&self, key: &str) -> PathBuf {
+        self.dir.join(format!("{key}.so"))
+    }
+
+    fn unique(&self, extension: &str) -> PathBuf {
+        unique(&self.dir, extension)
+    }
+
+    fn failed(&self, why: &io::Error) -> String {
+        format!(
+            "cannot keep what is compiled in {}: {why}; XDG_CACHE_HOME names another directory",
+            self.dir.display()
+        )
+    }
+}
+
+/// Nobody else may put an object there that would then be run.
+fn make_private_dirs(dir: &Path) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt as _;
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)
+}
+
+/// A name in a directory that nobody else uses.
+pub(super) fn unique(dir: &Path, extension: &str) -> PathBuf {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    dir.join(format!(".{}-{number}.{extension}", std::process::id()))
+}
+
+fn header_texts() -> Vec<(String, String)> {
+    let own = HEADERS.iter().chain(C_HEADERS).chain(&[
+        ("support.c", SUPPORT),
+        ("file.c", FILE),
+        ("host.c", HOST),
+    ]);
+    let mut texts: Vec<(String, String)> =
+        own.map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
+    let forward = "#include <knee/net.h>\n";
+    texts.extend(KERNEL_HEADERS.iter().map(|name| ((*name).to_owned(), forward.to_owned())));
+    texts
+}
+
+// ---- what a complaint of the compiler means here ----
+
+/// Said below the compiler's own words, once for each thing that knee has not.
+fn hints(complaints: &str) -> String {
+    let mut hints: Vec<String> = complaints.lines().filter_map(hint).collect();
+    hints.sort();
+    hints.dedup();
+    hints.iter().map(|hint| format!("\n{hint}")).collect()
+}
+
+fn hint(line: &str) -> Option<String> {
+    let quoted = |after: &str| {
+        let rest = line.split_once(after)?.1;
+        Some(rest.split_once('\'')?.1.split_once('\'')?.0)
+    };
+    let is_error = line.contains("error:");
+    if let Some(member) = quoted("no member named").filter(|_| is_error) {
+        let structs = ["tcp_sock", "inet_connection_sock", "sock", "rate_sample", "ack_sample"];
+        let of = structs.into_iter().find(|name| line.contains(&format!("'struct {name}'")))?;
+        return Some(format!(
+            "knee: the simulator keeps no {member} in struct {of}; it has {}",
+            fields(of).join(", ")
+        ));
+    }
+    let function = quoted("implicit declaration of function")
+        .or_else(|| quoted("call to undeclared function"))
+        .filter(|_| is_error);
+    if let Some(function) = function {
+        return Some(format!(
+            "knee: the simulator has no {function}(): docs/modules.md lists what there is"
+        ));
+    }
+    if is_error && (line.contains("No such file or directory") || line.contains("file not found")) {
+        return Some(
+            "knee: of the kernel's headers there are those that congestion controls use \
+             (docs/modules.md); a header of your own must stand beside the file"
+                .to_owned(),
+        );
+    }
+    if line.contains("SSE register") || line.contains("general-regs-only") {
+        return Some(
+            "knee: no floating point, as in the kernel: use integers with a scale".to_owned(),
+        );
+    }
+    None
+}
+
+/// Members of a struct of the contract's native half.
+fn fields(name: &str) -> Vec<&'static str> {
+    let native = HEADERS.iter().find(|(header, _)| *header == "knee/native.h");
+    let text = native.map_or("", |(_, text)| *text);
+    let body = text.split_once(&format!("\nstruct {name} {{\n")).map_or("", |(_, rest)| rest);
+    let body = body.split_once("\n}").map_or("", |(body, _)| body);
+    let member = |line: &'static str| {
+        let declaration = line.split_once(';')?.0;
+        let word = declaration.rsplit([' ', '\t', '*']).next()?;
+        Some(word.split('[').next().unwrap_or(word))
+    };
+    body.lines().filter_map(member).filter(|name| !name.starts_with("cc_")).collect()
+}

@@ -1,0 +1,443 @@
+//! One loaded copy of a module: its code, its global variables, and what its one symbol leads to.
+
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::fs;
+use std::mem::offset_of;
+use std::os::unix::ffi::OsStrExt as _;
+
+use super::{Module, compile};
+use crate::{Host, Ops, RawDiag, RawParam, Sk, TcpSock, text};
+
+/// The symbol of support.c.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct ModuleTable {
+    host: *mut *mut Host,
+    sk: *mut Sk,
+    params: *const RawModuleParam,
+    params_end: *const RawModuleParam,
+    meanings: *const RawMeaning,
+    meanings_end: *const RawMeaning,
+    start: unsafe extern "C" fn() -> c_int,
+    registered_at: unsafe extern "C" fn(u32) -> *const c_void,
+    operations_of: unsafe extern "C" fn(*const c_void, *mut RawOperations),
+    info_of: unsafe extern "C" fn(*const TcpSock, c_int, *mut u64) -> u32,
+    free_all: unsafe extern "C" fn(),
+}
+
+/// The symbol of file.c.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct FileTable {
+    host: *mut *mut Host,
+    pub(super) ops: *const Ops,
+    state_bytes: *const u32,
+    params: *const RawParam,
+    params_len: *const u32,
+    diag: *const RawDiag,
+    diag_len: *const u32,
+    diag_read: crate::DiagRead,
+}
+
+#[repr(C)]
+struct RawModuleParam {
+    name: *const c_char,
+    variable: *mut c_void,
+    kind: u32,
+    unused: u32,
+}
+
+#[repr(C)]
+struct RawMeaning {
+    name: *const c_char,
+    meaning: *const c_char,
+}
+
+#[repr(C)]
+struct RawOperations {
+    operation: [Option<unsafe extern "C" fn()>; 12],
+    name: [c_char; 16],
+    flags: u32,
+}
+
+/// The C type of a module's parameter, numbered as in linux.h.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ParamType {
+    Bool,
+    U8,
+    I16,
+    U16,
+    I32,
+    U32,
+    I64,
+    U64,
+    /// `charp`: nothing that could be set.
+    Text,
+}
+
+impl ParamType {
+    fn of(kind: u32) -> ParamType {
+        match kind {
+            1 => ParamType::Bool,
+            2 => ParamType::U8,
+            3 => ParamType::I16,
+            4 => ParamType::U16,
+            5 => ParamType::I32,
+            6 => ParamType::U32,
+            7 => ParamType::I64,
+            8 | 9 => ParamType::U64,
+            _ => ParamType::Text,
+        }
+    }
+
+    pub(super) fn is_signed(self) -> bool {
+        matches!(self, ParamType::I16 | ParamType::I32 | ParamType::I64)
+    }
+
+    /// Smallest and largest value, as 32 bits: more cannot be set. `None`: nothing can.
+    pub(super) fn bounds(self) -> Option<(u32, u32)> {
+        match self {
+            ParamType::Bool => Some((0, 1)),
+            ParamType::U8 => Some((0, u32::from(u8::MAX))),
+            ParamType::I16 => {
+                Some((i32::from(i16::MIN).cast_unsigned(), i32::from(i16::MAX).cast_unsigned()))
+            }
+            ParamType::U16 => Some((0, u32::from(u16::MAX))),
+            ParamType::I32 | ParamType::I64 => {
+                Some((i32::MIN.cast_unsigned(), i32::MAX.cast_unsigned()))
+            }
+            ParamType::U32 | ParamType::U64 => Some((0, u32::MAX)),
+            ParamType::Text => None,
+        }
+    }
+}
+
+/// A global variable of a copy.
+#[derive(Clone, Copy)]
+pub(super) struct Variable(*mut c_void);
+
+impl Variable {
+    /// Its value as 32 bits; `None` if it needs more.
+    pub(super) fn get(self, kind: ParamType) -> Option<u32> {
+        // SAFETY: linux.h compares the variable's size with its type's when it is compiled.
+        unsafe {
+            Some(match kind {
+                ParamType::Bool | ParamType::U8 => u32::from(self.0.cast::<u8>().read()),
+                ParamType::I16 => i32::from(self.0.cast::<i16>().read()).cast_unsigned(),
+                ParamType::U16 => u32::from(self.0.cast::<u16>().read()),
+                ParamType::I32 | ParamType::U32 => self.0.cast::<u32>().read(),
+                ParamType::I64 => i32::try_from(self.0.cast::<i64>().read()).ok()?.cast_unsigned(),
+                ParamType::U64 => u32::try_from(self.0.cast::<u64>().read()).ok()?,
+                ParamType::Text => return None,
+            })
+        }
+    }
+
+    fn set(self, kind: ParamType, value: u32) {
+        // SAFETY: as above; values were held against the type's bounds.
+        unsafe {
+            match kind {
+                ParamType::Bool | ParamType::U8 => self.0.cast::<u8>().write(value as u8),
+                ParamType::I16 | ParamType::U16 => self.0.cast::<u16>().write(value as u16),
+                ParamType::I32 | ParamType::U32 => self.0.cast::<u32>().write(value),
+                ParamType::I64 => self.0.cast::<i64>().write(i64::from(value.cast_signed())),
+                ParamType::U64 => self.0.cast::<u64>().write(u64::from(value)),
+                ParamType::Text => {}
+            }
+        }
+    }
+}
+
+/// A copy of a module in memory. It is never unloaded, so what its constants say stays; it is used
+/// again instead.
+pub(super) struct Image {
+    symbol: *const c_void,
+    is_kernel_module: bool,
+    /// Global variables: where they are, and what they were when the copy was loaded.
+    data: *mut u8,
+    data_at_first: Box<[u8]>,
+}
+
+// SAFETY: whoever has the image has it alone, and nothing in it belongs to a thread.
+unsafe impl Send for Image {}
+
+impl std::fmt::Debug for Image {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Image")
+            .field("data_bytes", &self.data_at_first.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Image {
+    /// Loads a copy that shares no variable with any other: the loader tells files apart, not names.
+    pub(super) fn load(module: &Module) -> Result<Image, String> {
+        let dir = module.object.parent().unwrap_or(&module.object);
+        let copy = compile::unique(dir, "so");
+        fs::copy(&module.object, &copy)
+            .map_err(|why| format!("cannot be copied to be loaded: {}: {why}", copy.display()))?;
+        let name = CString::new(copy.as_os_str().as_bytes()).unwrap_or_default();
+        // SAFETY: the object's start-up code is that of an empty C file; the symbols' types are those
+        // of support.c and file.c, which are compiled into every such object.
+        let loaded = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+        // What is loaded needs its file no more; one that stays is a few kilobytes of cache.
+        let _ = fs::remove_file(&copy);
+        if loaded.is_null() {
+            return Err(refusal(&copy.display().to_string()));
+        }
+        let symbol = if module.is_kernel_module { c"knee_module" } else { c"knee_file" };
+        // SAFETY: the handle is of a moment ago and the name ends in a zero.
+        let symbol: *const c_void = unsafe { libc::dlsym(loaded, symbol.as_ptr()) };
+        if symbol.is_null() {
+            return Err("the object that was compiled from it has lost its symbol".to_owned());
+        }
+        let (data, bytes) = writable_part(symbol)
+            .ok_or("the object that was compiled from it has no part with its variables")?;
+        // SAFETY: the segment is mapped, readable, and this copy's alone.
+        let data_at_first = unsafe { std::slice::from_raw_parts(data, bytes) }.into();
+        Ok(Image { symbol, is_kernel_module: module.is_kernel_module, data, data_at_first })
+    }
+
+    pub(super) fn module_table(&self) -> ModuleTable {
+        debug_assert!(self.is_kernel_module);
+        // SAFETY: the symbol of support.c.
+        unsafe { *self.symbol.cast() }
+    }
+
+    pub(super) fn file_table(&self) -> FileTable {
+        debug_assert!(!self.is_kernel_module);
+        // SAFETY: the symbol of file.c.
+        unsafe { *self.symbol.cast() }
+    }
+
+    /// How far something in this copy is from its symbol: the same in every copy.
+    pub(super) fn distance<T>(&self, of: *const T) -> isize {
+        of.addr().wrapping_sub(self.symbol.addr()).cast_signed()
+    }
+
+    /// What is that far from the symbol.
+    pub(super) fn at(&self, distance: isize) -> *const c_void {
+        self.symbol.wrapping_byte_offset(distance)
+    }
+
+    /// Puts every variable back to what it was first, sets the parameters, and runs `module_init`.
+    pub(super) fn start(&self, module: &Module, params: &[u32]) -> Result<(), String> {
+        if self.is_kernel_module {
+            // SAFETY: no connection uses this copy, so nothing that is freed is still in use.
+            unsafe { (self.module_table().free_all)() };
+        }
+        // SAFETY: the segment is this copy's, and no reference into it is held.
+        unsafe {
+            self.data
+                .copy_from_nonoverlapping(self.data_at_first.as_ptr(), self.data_at_first.len());
+        }
+        if !self.is_kernel_module {
+            return Ok(());
+        }
+        let table = self.module_table();
+        let mut host = Host::new(1000, 1);
+        let mut sock = TcpSock::default();
+        let mut values = params.iter();
+        for (index, (_, variable, _)) in table.params().enumerate() {
+            let kind = module.param_types.get(index).copied().unwrap_or(ParamType::Text);
+            if kind != ParamType::Text {
+                variable.set(kind, values.next().copied().unwrap_or_default());
+            }
+        }
+        self.enter(&mut sock, &mut host);
+        // SAFETY: module_init has no arguments; clocks and random numbers are this host's.
+        match unsafe { (table.start)() } {
+            0 => Ok(()),
+            -95 => Err("has no module_init, so nothing registers it".to_owned()),
+            -22 => Err(
+                "its module_init returns -22 (EINVAL): as in the kernel, what it registers needs \
+                        .ssthresh, .undo_cwnd, and .cong_avoid or .cong_control"
+                    .to_owned(),
+            ),
+            code => Err(format!("its module_init returns {code}")),
+        }
+    }
+
+    /// This socket's call is about to be made, on this host.
+    #[inline]
+    pub(super) fn enter(&self, sock: &mut TcpSock, host: &mut Host) {
+        // SAFETY: both tables begin with the place of the host's pointer, and a module's goes on with
+        // the socket's; they are of this copy, which this thread uses alone.
+        unsafe {
+            if self.is_kernel_module {
+                let table = &*self.symbol.cast::<ModuleTable>();
+                *table.sk = sock;
+                *table.host = host;
+            } else {
+                *(*self.symbol.cast::<FileTable>()).host = host;
+            }
+        }
+    }
+
+    pub(super) fn first_registered(&self) -> Option<*const c_void> {
+        // SAFETY: a function of support.c.
+        let ops = unsafe { (self.module_table().registered_at)(0) };
+        (!ops.is_null()).then_some(ops)
+    }
+
+    /// A table of a module, in the contract's form.
+    pub(super) fn operations(&self, ops: *const c_void) -> Ops {
+        let mut raw = RawOperations { operation: [None; 12], name: [0; 16], flags: 0 };
+        // SAFETY: a function of support.c; the table is one that the module registered or put into a
+        // socket.
+        unsafe { (self.module_table().operations_of)(ops, &raw mut raw) };
+        let [
+            ssthresh,
+            cong_avoid,
+            set_state,
+            cwnd_event,
+            in_ack_event,
+            pkts_acked,
+            min_tso_segs,
+            cong_control,
+            undo_cwnd,
+            sndbuf_expand,
+            init,
+            release,
+        ] = raw.operation;
+        Ops {
+            ssthresh,
+            cong_avoid,
+            set_state,
+            cwnd_event,
+            in_ack_event,
+            pkts_acked,
+            min_tso_segs,
+            cong_control,
+            undo_cwnd,
+            sndbuf_expand,
+            init,
+            release,
+            name: raw.name,
+            flags: raw.flags,
+        }
+    }
+
+    /// What `get_info` tells of a connection whose call this is; `None`: nothing now.
+    pub(super) fn info(&self, sock: &TcpSock, attribute: i32) -> Option<[u64; 4]> {
+        let mut values = [0; 4];
+        // SAFETY: a function of support.c, which writes at most four values.
+        let n = unsafe { (self.module_table().info_of)(sock, attribute, values.as_mut_ptr()) };
+        (n == 4).then_some(values)
+    }
+}
+
+impl ModuleTable {
+    /// Name, variable and type of each parameter, in the file's order.
+    pub(super) fn params(&self) -> impl Iterator<Item = (&'static str, Variable, ParamType)> {
+        // SAFETY: the linker's bounds of one section, which holds these structs alone.
+        let rows = unsafe { between(self.params, self.params_end) };
+        rows.iter()
+            .filter(|row| !row.name.is_null())
+            .map(|row| (text(row.name), Variable(row.variable), ParamType::of(row.kind)))
+    }
+
+    pub(super) fn meaning(&self, name: &str) -> &'static str {
+        // SAFETY: as above.
+        let rows = unsafe { between(self.meanings, self.meanings_end) };
+        let mut rows = rows.iter().filter(|row| !row.name.is_null());
+        rows.find(|row| text(row.name) == name).map_or("", |row| text(row.meaning))
+    }
+}
+
+impl FileTable {
+    pub(super) fn operations(&self) -> &Ops {
+        // SAFETY: constants of the object, as are those below.
+        unsafe { &*self.ops }
+    }
+
+    pub(super) fn state_bytes(&self) -> u32 {
+        // SAFETY: see `operations`.
+        unsafe { *self.state_bytes }
+    }
+
+    pub(super) fn params(&self) -> &[RawParam] {
+        // SAFETY: see `operations`; the table has the length it states.
+        unsafe { std::slice::from_raw_parts(self.params, *self.params_len as usize) }
+    }
+
+    pub(super) fn diag(&self) -> &[RawDiag] {
+        // SAFETY: as above.
+        unsafe { std::slice::from_raw_parts(self.diag, *self.diag_len as usize) }
+    }
+
+    pub(super) fn diag_read(&self) -> crate::DiagRead {
+        self.diag_read
+    }
+}
+
+/// The rows from one bound to the other.
+unsafe fn between<'a, T>(first: *const T, end: *const T) -> &'a [T] {
+    let bytes = end.addr().saturating_sub(first.addr());
+    // SAFETY: by the caller's word.
+    unsafe { std::slice::from_raw_parts(first, bytes / size_of::<T>()) }
+}
+
+/// What the loader said, in a sentence.
+fn refusal(copy: &str) -> String {
+    // SAFETY: dlerror gives a text that is valid until the next call of this thread, or null.
+    let why = unsafe {
+        let why = libc::dlerror();
+        if why.is_null() { "no reason given".into() } else { CStr::from_ptr(why).to_string_lossy() }
+    };
+    let why =
+        why.strip_prefix(copy).map_or(why.as_ref(), |rest| rest.trim_start_matches([':', ' ']));
+    match why.split_once("undefined symbol: ") {
+        Some((_, symbol)) if is_float_helper(symbol) => {
+            format!(
+                "computes with floating point ({symbol}), which kernel code must not: use integers with a scale"
+            )
+        }
+        Some((_, symbol)) => format!(
+            "uses {symbol}, which neither it nor knee has: docs/modules.md lists what there is"
+        ),
+        None => format!("cannot be loaded: {why}"),
+    }
+}
+
+/// `__adddf3`, `__floatsisf`, ...: what compilers call for floating point without its registers.
+fn is_float_helper(symbol: &str) -> bool {
+    symbol.starts_with("__") && ["df", "sf", "tf"].iter().any(|kind| symbol.contains(kind))
+}
+
+/// The loaded segment with the variables of the object that something belongs to.
+fn writable_part(of: *const c_void) -> Option<(*mut u8, usize)> {
+    struct Search {
+        of: usize,
+        found: Option<(usize, usize)>,
+    }
+    unsafe extern "C" fn look(
+        info: *mut libc::dl_phdr_info,
+        _size: usize,
+        data: *mut c_void,
+    ) -> c_int {
+        // SAFETY: what dl_iterate_phdr gives is valid for this call, and `data` is the search below.
+        let (info, search) = unsafe { (&*info, &mut *data.cast::<Search>()) };
+        // SAFETY: as above; the table has the length it states.
+        let headers =
+            unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
+        let loaded = || headers.iter().filter(|header| header.p_type == libc::PT_LOAD);
+        let begin = |header: &libc::Elf64_Phdr| (info.dlpi_addr + header.p_vaddr) as usize;
+        let holds = |header: &libc::Elf64_Phdr| {
+            (begin(header)..begin(header) + header.p_memsz as usize).contains(&search.of)
+        };
+        if !loaded().any(holds) {
+            return 0;
+        }
+        let writable = loaded().find(|header| header.p_flags & libc::PF_W != 0);
+        search.found = writable.map(|header| (begin(header), header.p_memsz as usize));
+        1
+    }
+    let mut search = Search { of: of.addr(), found: None };
+    // SAFETY: the callback keeps to what it is given.
+    unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut search).cast()) };
+    let (begin, bytes) = search.found?;
+    Some((std::ptr::with_exposed_provenance_mut(begin), bytes))
+}
+
+const _: () = assert!(offset_of!(ModuleTable, host) == 0 && offset_of!(FileTable, host) == 0);

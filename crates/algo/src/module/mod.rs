@@ -1,0 +1,257 @@
+//! Algorithms compiled from files that somebody names: the source of a Linux module, unmodified, or a
+//! file on the contract as those of `algorithms/`.
+//!
+//! [`load`] compiles a file into a shared object, once for the same content ([`compile`]), and reads from
+//! a first copy of it what there is: operations, parameters, inside views. To run, each host of a
+//! simulation loads its own copy ([`LoadedModules`]), because parameters of a module are global
+//! variables, and it may have others: as in the kernel they belong to all connections of one host and
+//! to nobody else. So results depend neither on the threads of a sweep nor on what ran before, and
+//! variants of a module run side by side.
+//!
+//! This runs the file's native code inside the process: it can do whatever the process may.
+
+mod compile;
+mod image;
+mod running;
+mod source;
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+pub use compile::find_compiler;
+pub use running::LoadedModules;
+pub(crate) use running::Running;
+
+use crate::params::SWITCH;
+use crate::{Algorithm, DiagInfo, Error, Has, Origin, ParamInfo, diag_infos, param_infos, sha256};
+use image::{FileTable, Image, ModuleTable, ParamType};
+use source::{Info, Kind};
+
+/// No source file is longer than this.
+const MAX_SOURCE_BYTES: u64 = 4 << 20;
+
+/// A file that an algorithm was compiled from.
+#[derive(Debug)]
+pub struct Module {
+    /// As it was named.
+    path: PathBuf,
+    sha256: String,
+    /// The shared object.
+    object: PathBuf,
+    compiler: String,
+    is_kernel_module: bool,
+    info: Option<Info>,
+    /// Type of each parameter's variable; empty for a file on the contract.
+    param_types: Vec<ParamType>,
+    /// Distance of the first table of operations from the symbol that every copy has.
+    first: isize,
+    /// Copies that no host uses at the moment.
+    idle: Mutex<Vec<Image>>,
+    /// Other tables that connections fell back to, by their distance.
+    others: Mutex<HashMap<isize, &'static Algorithm>>,
+}
+
+impl Module {
+    /// The file, as it was named.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What `sha256sum` says of the file.
+    pub fn sha256(&self) -> &str {
+        &self.sha256
+    }
+
+    /// The compiler, as it calls itself.
+    pub fn compiler(&self) -> &str {
+        &self.compiler
+    }
+
+    /// Whether it is the source of a Linux module; else it is on the contract.
+    pub fn is_kernel_module(&self) -> bool {
+        self.is_kernel_module
+    }
+}
+
+/// Whether a name is that of a file rather than of an algorithm of the folder.
+pub fn is_path(name: &str) -> bool {
+    name.contains('/') || name.ends_with(".c")
+}
+
+/// The algorithm of a file, compiled if it has not been. A file is read once in the life of the
+/// process: who edits it while a sweep runs does not change the rest of the sweep.
+///
+/// # Errors
+/// [`Error::File`]: what is wrong with it, in the compiler's words where these say it.
+pub fn load(path: &Path) -> Result<&'static Algorithm, Error> {
+    static LOADED: Mutex<Vec<(PathBuf, &'static Algorithm)>> = Mutex::new(Vec::new());
+    let mut loaded = lock(&LOADED);
+    if let Some((_, algorithm)) = loaded.iter().find(|(prior, _)| *prior == path) {
+        return Ok(algorithm);
+    }
+    let text = read(path)?;
+    let place = fs::canonicalize(path).map_err(|why| says(path, &why.to_string()))?;
+    let algorithm = match loaded.iter().find(|(prior, _)| *prior == place) {
+        Some((_, algorithm)) => *algorithm,
+        None => {
+            let taken: Vec<&str> = loaded.iter().map(|(_, algorithm)| algorithm.name()).collect();
+            let name = name_of(path, &taken);
+            Box::leak(Box::new(build(path, text, name)?))
+        }
+    };
+    loaded.extend([(path.to_owned(), algorithm), (place, algorithm)]);
+    Ok(algorithm)
+}
+
+/// The one sentence about a file.
+fn says(path: &Path, why: &str) -> Error {
+    Error::File(format!("{}: {why}", path.display()))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn read(path: &Path) -> Result<String, Error> {
+    let metadata =
+        fs::metadata(path).map_err(|why| says(path, &format!("cannot be read: {why}")))?;
+    if !metadata.is_file() {
+        return Err(says(path, "is not a file with the source of an algorithm"));
+    }
+    if metadata.len() > MAX_SOURCE_BYTES {
+        return Err(says(path, "is longer than 4 MiB, and no algorithm's source is"));
+    }
+    if path.extension().is_none_or(|extension| extension != "c") {
+        return Err(says(path, "must be C source, in a file whose name ends in .c"));
+    }
+    let bytes = fs::read(path).map_err(|why| says(path, &format!("cannot be read: {why}")))?;
+    String::from_utf8(bytes).map_err(|_| says(path, "is not text in UTF-8"))
+}
+
+/// The file's name without extension, or the whole path if that is another algorithm's.
+fn name_of(path: &Path, taken: &[&str]) -> &'static str {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let is_taken = |name: &str| {
+        taken.contains(&name) || Algorithm::all().iter().any(|algorithm| algorithm.name() == name)
+    };
+    if is_taken(&stem) { path.display().to_string().leak() } else { stem.leak() }
+}
+
+fn build(path: &Path, text: String, name: &'static str) -> Result<Algorithm, Error> {
+    let kind = source::kind(&text).map_err(|why| says(path, &why))?;
+    let compiled = compile::compile(path, &kind).map_err(|why| says(path, &why))?;
+    let mut module = Module {
+        path: path.to_owned(),
+        sha256: sha256::hex(text.as_bytes()),
+        object: compiled.object,
+        compiler: compiled.compiler,
+        is_kernel_module: matches!(kind, Kind::KernelModule),
+        info: None,
+        param_types: Vec::new(),
+        first: 0,
+        idle: Mutex::default(),
+        others: Mutex::default(),
+    };
+    let image = Image::load(&module).map_err(|why| says(path, &why))?;
+    let text: &'static str = text.leak();
+    let algorithm = match kind {
+        Kind::Contract { .. } => {
+            let table = image.file_table();
+            module.first = image.distance(table.ops);
+            of_contract_file(path, name, text, &table)?
+        }
+        Kind::KernelModule => {
+            let table = image.module_table();
+            let (params, types) = params_of(path, &table)?;
+            module.param_types = types;
+            let defaults: Vec<u32> = params.iter().map(|param| param.default).collect();
+            image.start(&module, &defaults).map_err(|why| says(path, &why))?;
+            let ops = image.first_registered().ok_or_else(|| {
+                says(path, "its module_init registers no congestion control: it must call tcp_register_congestion_control")
+            })?;
+            module.first = image.distance(ops);
+            module.info = source::info(text);
+            let table = image.operations(ops);
+            Algorithm {
+                name,
+                text,
+                // What it uses of it is known to nobody but the file.
+                state_bytes: crate::PRIVATE_AREA_BYTES,
+                params,
+                diag: module.info.map_or_else(Vec::new, Info::columns),
+                flags: table.flags,
+                has: Has::of(&table),
+                origin: Origin::Other { of: &Algorithm::all()[0], at: 0 },
+            }
+        }
+    };
+    lock(&module.idle).push(image);
+    Ok(Algorithm { origin: Origin::File(module), ..algorithm })
+}
+
+fn of_contract_file(
+    path: &Path,
+    name: &'static str,
+    text: &'static str,
+    table: &FileTable,
+) -> Result<Algorithm, Error> {
+    let ops = table.operations();
+    if ops.ssthresh.is_none()
+        || ops.undo_cwnd.is_none()
+        || ops.cong_avoid.is_some() == ops.cong_control.is_some()
+    {
+        return Err(says(
+            path,
+            "CC_ALGORITHM needs .ssthresh, .undo_cwnd, and one of .cong_avoid and .cong_control",
+        ));
+    }
+    Ok(Algorithm {
+        name,
+        text,
+        state_bytes: table.state_bytes(),
+        params: param_infos(table.params()),
+        diag: diag_infos(table.diag()),
+        flags: ops.flags,
+        has: Has::of(ops),
+        origin: Origin::Other { of: &Algorithm::all()[0], at: 0 },
+    })
+}
+
+/// A module's parameters with the values of its variables as defaults.
+fn params_of(path: &Path, table: &ModuleTable) -> Result<(Vec<ParamInfo>, Vec<ParamType>), Error> {
+    let mut infos = Vec::new();
+    let mut types = Vec::new();
+    for (name, variable, kind) in table.params() {
+        // A text is what the file says, and is not shown: there is nothing that could be set.
+        let Some(bounds) = kind.bounds() else {
+            types.push(kind);
+            continue;
+        };
+        let default = variable.get(kind).ok_or_else(|| {
+            says(path, &format!("parameter {name}: its default must fit 32 bits here"))
+        })?;
+        infos.push(ParamInfo {
+            name,
+            default,
+            min: bounds.0,
+            max: bounds.1,
+            is_signed: kind.is_signed(),
+            choices: if kind == ParamType::Bool { SWITCH.to_vec() } else { Vec::new() },
+            meaning: table.meaning(name),
+        });
+        types.push(kind);
+    }
+    Ok((infos, types))
+}
+
+impl Info {
+    fn columns(self) -> Vec<DiagInfo> {
+        let columns = self.names_and_units();
+        columns.into_iter().map(|(name, unit)| DiagInfo { name, unit }).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

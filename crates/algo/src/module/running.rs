@@ -1,0 +1,189 @@
+//! Modules at work: which copies a host has loaded, and a connection's hold on one of them.
+
+use std::cell::RefCell;
+use std::ffi::c_void;
+use std::fmt;
+use std::ops::Deref;
+use std::rc::Rc;
+
+use super::image::Image;
+use super::{Module, lock, says};
+use crate::{Algorithm, Error, Has, Host, Ops, Origin, Params, TcpSock};
+
+/// The modules that one host has loaded: a copy for each set of parameters, shared by its connections.
+#[derive(Debug, Default)]
+pub struct LoadedModules(RefCell<Vec<Loaded>>);
+
+#[derive(Debug)]
+struct Loaded {
+    params: Params,
+    copy: Rc<Copy>,
+}
+
+/// A started copy; its place is with the idle ones when nobody holds it any more.
+#[derive(Debug)]
+struct Copy {
+    module: &'static Module,
+    image: Option<Image>,
+}
+
+impl Drop for Copy {
+    fn drop(&mut self) {
+        if let Some(image) = self.image.take() {
+            lock(&self.module.idle).push(image);
+        }
+    }
+}
+
+impl Deref for Copy {
+    type Target = Image;
+
+    fn deref(&self) -> &Image {
+        self.image.as_ref().expect("it is taken by drop alone")
+    }
+}
+
+impl LoadedModules {
+    /// Loads what an algorithm's connections need on this host; of one of the folder that is nothing.
+    ///
+    /// # Errors
+    /// [`Error::File`] if it cannot be loaded, or if its `module_init` refuses the parameters.
+    pub fn load(&self, algorithm: &'static Algorithm, params: &Params) -> Result<(), Error> {
+        if algorithm.module().is_some() {
+            self.run(algorithm, params)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn run(
+        &self,
+        algorithm: &'static Algorithm,
+        params: &Params,
+    ) -> Result<Running, Error> {
+        let Some(module) = algorithm.module() else {
+            return Err(Error::UnknownAlgorithm(algorithm.name().to_owned()));
+        };
+        let mut all = self.0.borrow_mut();
+        let same =
+            |loaded: &&Loaded| std::ptr::eq(loaded.copy.module, module) && loaded.params == *params;
+        let copy = match all.iter().find(same) {
+            Some(loaded) => loaded.copy.clone(),
+            None => {
+                let copy = Rc::new(Copy { module, image: Some(start(module, params)?) });
+                all.push(Loaded { params: params.clone(), copy: copy.clone() });
+                copy
+            }
+        };
+        let at = match algorithm.origin {
+            Origin::Other { at, .. } => at,
+            _ => module.first,
+        };
+        Ok(Running::new(copy, at))
+    }
+}
+
+fn start(module: &'static Module, params: &Params) -> Result<Image, Error> {
+    let idle = lock(&module.idle).pop();
+    let image = match idle {
+        Some(image) => image,
+        None => Image::load(module).map_err(|why| says(&module.path, &why))?,
+    };
+    image.start(module, params.values()).map_err(|why| says(&module.path, &why))?;
+    Ok(image)
+}
+
+/// A connection's hold on a copy.
+pub(crate) struct Running {
+    copy: Rc<Copy>,
+    /// The module's own table in use.
+    table: *const c_void,
+    /// The same in the contract's form; empty for a file that has that form.
+    ops: Option<Box<Ops>>,
+}
+
+impl fmt::Debug for Running {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Running").field("path", &self.copy.module.path).finish_non_exhaustive()
+    }
+}
+
+impl Running {
+    fn new(copy: Rc<Copy>, at: isize) -> Running {
+        let table = copy.at(at);
+        let ops = copy.module.is_kernel_module.then(|| Box::new(copy.operations(table)));
+        Running { copy, table, ops }
+    }
+
+    /// The operations to call.
+    pub(crate) fn ops(&self) -> *const Ops {
+        self.ops.as_deref().map_or(self.table.cast(), std::ptr::from_ref)
+    }
+
+    /// How a file on the contract shows its inside; a module has `info`.
+    pub(crate) fn diag_read(&self) -> Option<crate::DiagRead> {
+        (!self.copy.module.is_kernel_module).then(|| self.copy.file_table().diag_read())
+    }
+
+    /// What a module tells of a connection, in place of `values`; nothing if it does not tell now.
+    pub(crate) fn info(&self, sock: &mut TcpSock, host: &mut Host, values: Vec<u64>) -> Vec<u64> {
+        let Some(info) = self.copy.module.info else { return Vec::new() };
+        self.enter(sock, host);
+        let told = self.copy.info(sock, info.attribute());
+        sock.icsk_ca_ops = std::ptr::null();
+        match told {
+            Some(told) if told.len() == values.len() => told.to_vec(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// This socket's call is about to be made, on this host.
+    #[inline]
+    pub(crate) fn enter(&self, sock: &mut TcpSock, host: &mut Host) {
+        sock.icsk_ca_ops = self.table;
+        self.copy.enter(sock, host);
+    }
+
+    /// The call is over: the algorithm in use from now on, if the module has put another table of its
+    /// own into the socket.
+    pub(crate) fn leave(
+        &mut self,
+        sock: &mut TcpSock,
+        now: &'static Algorithm,
+    ) -> Option<&'static Algorithm> {
+        let table = std::mem::replace(&mut sock.icsk_ca_ops, std::ptr::null());
+        if table == self.table || table.is_null() || !self.copy.module.is_kernel_module {
+            return None;
+        }
+        let at = self.copy.distance(table);
+        *self = Running::new(self.copy.clone(), at);
+        self.ops.as_deref().map(|ops| other(now, ops, at))
+    }
+}
+
+/// The algorithm of another table of a module than the one it registered first.
+fn other(now: &'static Algorithm, ops: &Ops, at: isize) -> &'static Algorithm {
+    let first = match now.origin {
+        Origin::Other { of, .. } => of,
+        _ => now,
+    };
+    let Some(module) = first.module() else { return now };
+    if at == module.first {
+        return first;
+    }
+    let mut others = lock(&module.others);
+    others.entry(at).or_insert_with(|| {
+        // A name of the module's memory, which is never unloaded but may be written.
+        let name: String =
+            ops.name.iter().take_while(|c| **c != 0).map(|c| *c as u8 as char).collect();
+        Box::leak(Box::new(Algorithm {
+            name: name.leak(),
+            text: first.text,
+            state_bytes: first.state_bytes,
+            params: first.params.clone(),
+            diag: first.diag.clone(),
+            flags: ops.flags,
+            has: Has::of(ops),
+            origin: Origin::Other { of: first, at },
+        }))
+    })
+}

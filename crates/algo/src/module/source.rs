@@ -1,0 +1,172 @@
+//! What can be told from the text of a source file, without a compiler.
+
+/// What kind of file it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// The source of a Linux module.
+    KernelModule,
+    /// A file on the contract; holds the name in `CC_ALGORITHM(name)`.
+    Contract { algorithm: String },
+}
+
+/// Which struct of `union tcp_cc_info` a module's `get_info` fills.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Info {
+    Vegas,
+    Dctcp,
+    Bbr,
+}
+
+impl Info {
+    /// The kernel's number for it (`INET_DIAG_...`).
+    pub(super) fn attribute(self) -> i32 {
+        match self {
+            Info::Vegas => 3,
+            Info::Dctcp => 9,
+            Info::Bbr => 16,
+        }
+    }
+
+    /// Columns of a series, as `info_of` in support.c fills them, under the names that `ss` has.
+    pub(super) fn names_and_units(self) -> [(&'static str, &'static str); 4] {
+        match self {
+            Info::Vegas => [("enabled", ""), ("rttcnt", ""), ("rtt", "us"), ("minrtt", "us")],
+            Info::Dctcp => {
+                [("alpha", "1/1024"), ("ce_state", ""), ("ab_ecn", "bytes"), ("ab_tot", "bytes")]
+            }
+            Info::Bbr => [
+                ("bw", "bytes/s"),
+                ("mrtt", "us"),
+                ("pacing_gain", "1/256"),
+                ("cwnd_gain", "1/256"),
+            ],
+        }
+    }
+}
+
+/// The kind of a file, or why it is none.
+pub(super) fn kind(text: &str) -> Result<Kind, String> {
+    let code = without_comments(text);
+    if let Some((_, rest)) = code.split_once("CC_ALGORITHM") {
+        let name = rest.trim_start().strip_prefix('(').and_then(|rest| rest.split_once(')'));
+        if let Some((name, _)) = name.filter(|(name, _)| is_identifier(name.trim())) {
+            return Ok(Kind::Contract { algorithm: name.trim().to_owned() });
+        }
+        return Err(
+            "CC_ALGORITHM must name the algorithm, as in CC_ALGORITHM(mine) = { ... };".into()
+        );
+    }
+    if code.contains("tcp_register_congestion_control") {
+        return Ok(Kind::KernelModule);
+    }
+    Err("is no congestion control: the source of a Linux module calls tcp_register_congestion_control, \
+         a file on knee's contract ends in CC_ALGORITHM(NAME) = { ... } (knee new algorithm writes one)"
+        .into())
+}
+
+/// What `get_info` fills, if that is one thing.
+pub(super) fn info(text: &str) -> Option<Info> {
+    let code = without_comments(text);
+    let named = [
+        ("INET_DIAG_VEGASINFO", Info::Vegas),
+        ("INET_DIAG_DCTCPINFO", Info::Dctcp),
+        ("INET_DIAG_BBRINFO", Info::Bbr),
+    ];
+    let mut found = named.into_iter().filter(|(name, _)| code.contains(name));
+    match (found.next(), found.next()) {
+        (Some((_, info)), None) => Some(info),
+        _ => None,
+    }
+}
+
+fn is_identifier(word: &str) -> bool {
+    word.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && word.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+/// The text with comments and the insides of strings as blanks; every line keeps its number and every
+/// column its place.
+pub(crate) fn without_comments(text: &str) -> String {
+    #[derive(PartialEq)]
+    enum In {
+        Code,
+        Line,
+        Block,
+        Text(char),
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut state = In::Code;
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        let next = chars.peek().copied();
+        match (&state, c, next) {
+            (In::Code, '/', Some('/')) => state = In::Line,
+            (In::Code, '/', Some('*')) => {
+                state = In::Block;
+                chars.next();
+                out.push_str("  ");
+                continue;
+            }
+            (In::Code, '"' | '\'', _) => {
+                state = In::Text(c);
+                out.push(c);
+                continue;
+            }
+            (In::Block, '*', Some('/')) => {
+                state = In::Code;
+                chars.next();
+                out.push_str("  ");
+                continue;
+            }
+            (In::Text(_), '\\', Some(escaped)) => {
+                chars.next();
+                out.push(' ');
+                out.push(if escaped == '\n' { '\n' } else { ' ' });
+                continue;
+            }
+            (In::Text(end), c, _) if c == *end => {
+                state = In::Code;
+                out.push(c);
+                continue;
+            }
+            (In::Line | In::Text(_), '\n', _) => state = In::Code,
+            _ => {}
+        }
+        match c {
+            '\n' | '\t' => out.push(c),
+            c if state == In::Code => out.push(c),
+            _ => out.push(' '),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_told_by_what_it_registers() {
+        let module = "/* CC_ALGORITHM(no) */ static int __init r(void)\n\
+                      { return tcp_register_congestion_control(&foo); }";
+        assert_eq!(kind(module), Ok(Kind::KernelModule));
+        let ours = "CC_ALGORITHM ( mine ) = { };";
+        assert_eq!(kind(ours), Ok(Kind::Contract { algorithm: "mine".into() }));
+        assert!(kind("// tcp_register_congestion_control\nint x;").is_err());
+        assert!(kind("").is_err());
+        assert!(kind("CC_ALGORITHM(3)").is_err());
+    }
+
+    #[test]
+    fn comments_and_texts_become_blanks_and_lines_stay() {
+        let text = "a /* b\n c */ d // e\n\"f\\\" g\" 'h' i";
+        assert_eq!(without_comments(text), "a     \n      d     \n\"     \" ' ' i");
+    }
+
+    #[test]
+    fn what_get_info_fills_is_one_thing_or_unknown() {
+        assert_eq!(info("*attr = INET_DIAG_BBRINFO;"), Some(Info::Bbr));
+        assert_eq!(info("/* INET_DIAG_BBRINFO */"), None);
+        assert_eq!(info("INET_DIAG_BBRINFO INET_DIAG_VEGASINFO"), None);
+    }
+}
