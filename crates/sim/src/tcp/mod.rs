@@ -6,6 +6,7 @@
 //! The section numbers in comments are those of `docs/tcp.md`.
 
 mod ack;
+mod fq;
 mod gro;
 mod handshake;
 #[cfg(test)]
@@ -160,6 +161,8 @@ pub(crate) struct Sock {
     throttled: bool,
     tx_completion: LazyTimer,
     pacing: LazyTimer,
+    fq: fq::FqFlow,
+    fq_timer: LazyTimer,
 
     pub(crate) receiver: Receiver,
     /// Segments waiting to be merged with those behind them (GRO).
@@ -191,7 +194,8 @@ impl Sock {
             app_limited: u32::MAX,
             sk_gso_max_size: GSO_MAX_BYTES,
             sk_gso_max_segs: host.config.gso_max_segs,
-            sk_pacing_status: 0,
+            // fq paces whatever comes by, whether its algorithm asks for it or not.
+            sk_pacing_status: if host.config.fq { fq::SK_PACING_FQ } else { 0 },
             ..tcp_sock()
         };
         let receiver = Receiver::new(&host.config, false);
@@ -238,6 +242,8 @@ impl Sock {
             throttled: false,
             tx_completion: LazyTimer::default(),
             pacing: LazyTimer::default(),
+            fq: fq::FqFlow::default(),
+            fq_timer: LazyTimer::default(),
             receiver,
             merging: Vec::new(),
             gro: LazyTimer::default(),
@@ -321,6 +327,7 @@ impl Sock {
         self.retransmit.disarm();
         self.rtx = RtxQueue::default();
         self.in_host = VecDeque::new();
+        self.fq.forget();
         self.receiver.forget_data();
         self.merging = Vec::new();
     }
@@ -346,9 +353,6 @@ impl Sock {
             }
         }
         self.rehash_if_asked(net);
-        if self.tp.sk_pacing_status != 0 && self.host.config.fq {
-            self.tp.sk_pacing_status = 2;
-        }
     }
 
     pub(crate) fn ecn_negotiated(&self) -> bool {
