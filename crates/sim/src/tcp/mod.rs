@@ -25,7 +25,7 @@ use crate::outcome::{Counters, FlowSample};
 use crate::packet::Packet;
 use crate::spec::{Cc, HostConfig};
 use knee_algo::{Algorithm, INFINITE_SSTHRESH, Instance, Observer, TcpSock, ca_state, ecn_flags};
-use knee_queue::time::Time;
+use knee_queue::time::{Duration, Time};
 use receive::Receiver;
 use rtt::{MinRtt, RttEstimator};
 use rtx_queue::{RtxQueue, SegmentId};
@@ -93,6 +93,8 @@ pub(crate) struct Sock {
     /// The algorithm asked for needs ECN: it decides about the handshake.
     wants_ecn: bool,
     host: Rc<HostState>,
+    /// What an algorithm that asks for the RTT without queues is told, us; 0: unknown.
+    base_rtt_us: u32,
     id: u32,
     peer: u32,
     /// Where its packets' path starts in [`Net::paths`].
@@ -167,6 +169,8 @@ pub(crate) struct Place {
     pub(crate) id: u32,
     pub(crate) peer: u32,
     pub(crate) path: u32,
+    /// RTT without queues, where the flow says it.
+    pub(crate) base_rtt: Option<Duration>,
 }
 
 impl Sock {
@@ -188,6 +192,7 @@ impl Sock {
             tp,
             wants_ecn: cc.algorithm.needs_ecn(),
             cc: cc.algorithm.instance(cc.params.clone()),
+            base_rtt_us: whole_us(place.base_rtt.or(host.config.base_rtt)),
             id: place.id,
             peer: place.peer,
             path: place.path,
@@ -249,6 +254,7 @@ impl Sock {
         self.tp.tcp_mstamp = net.now_us();
         net.cc.jiffies = self.host.jiffies.at(net.now);
         net.cc.hz = self.host.config.hz;
+        net.cc.base_rtt_us = self.base_rtt_us;
     }
 
     fn mss(&self) -> u32 {
@@ -370,4 +376,8 @@ impl Sock {
 
 fn tcp_sock() -> TcpSock {
     TcpSock { snd_ssthresh: INFINITE_SSTHRESH, icsk_ca_state: ca_state::OPEN, ..TcpSock::default() }
+}
+
+fn whole_us(base_rtt: Option<Duration>) -> u32 {
+    base_rtt.map_or(0, |rtt| u32::try_from(rtt.ps() / 1_000_000).unwrap_or(u32::MAX))
 }
