@@ -1,3 +1,5 @@
+mod bic;
+
 use super::*;
 
 #[repr(C)]

@@ -222,3 +222,26 @@ fn cubic_in_the_kernel_does_what_the_native_build_does() {
         &["init", "ssthresh", "cong_avoid", "pkts_acked", "set_state(Loss)", "undo_cwnd"],
     );
 }
+
+/// What BIC, TCP-NV and most others hear: everything but ECN's events.
+const HEARS_MUCH: [&str; 9] = [
+    "init",
+    "ssthresh",
+    "cong_avoid",
+    "pkts_acked",
+    "set_state(Open)",
+    "set_state(CWR)",
+    "set_state(Recovery)",
+    "set_state(Loss)",
+    "undo_cwnd",
+];
+
+#[test]
+fn bic_in_the_kernel_does_what_the_native_build_does() {
+    if !knee_testbed::kernel_is_ready() {
+        return;
+    }
+    let bic = Algorithm::by_name("bic").unwrap();
+    let records = record_a_rough_day(bic, "knee_t_bic");
+    assert_equal(&replay(bic, &bic.default_params(), &records), &HEARS_MUCH);
+}
