@@ -1,4 +1,5 @@
 mod bic;
+mod nv;
 
 use super::*;
 

@@ -245,3 +245,20 @@ fn bic_in_the_kernel_does_what_the_native_build_does() {
     let records = record_a_rough_day(bic, "knee_t_bic");
     assert_equal(&replay(bic, &bic.default_params(), &records), &HEARS_MUCH);
 }
+
+#[test]
+fn nv_of_both_versions_in_the_kernel_does_what_the_native_build_does() {
+    if !knee_testbed::kernel_is_ready() {
+        return;
+    }
+    for name in ["nv", "nv2010"] {
+        let nv = Algorithm::by_name(name).unwrap();
+        let records = record_a_rough_day(nv, &format!("knee_t_{name}"));
+        assert_equal(&replay(nv, &nv.default_params(), &records), &HEARS_MUCH);
+        // A control: that another pad decides otherwise shows that decisions were made.
+        let mut other = nv.default_params();
+        nv.set_param(&mut other, "pad", "1000").unwrap();
+        let report = replay(nv, &other, &records);
+        assert!(report.differences > 10, "{report}");
+    }
+}
