@@ -1,3 +1,6 @@
+mod bic;
+mod nv;
+
 use super::*;
 
 mod bbr;

@@ -30,7 +30,7 @@ use knee_algo::module::LoadedModules;
 use knee_algo::{
     Algorithm, INFINITE_SSTHRESH, Instance, Observer, TcpSock, ca_state, ecn_flags, tcp_state,
 };
-use knee_queue::time::Time;
+use knee_queue::time::{Duration, Time};
 use receive::Receiver;
 use rtt::{MinRtt, RttEstimator};
 use rtx_queue::{RtxQueue, SegmentId};
@@ -104,6 +104,8 @@ pub(crate) struct Sock {
     /// The algorithm asked for needs ECN: it decides about the handshake.
     wants_ecn: bool,
     host: Rc<HostState>,
+    /// What an algorithm that asks for the RTT without queues is told, us; 0: unknown.
+    base_rtt_us: u32,
     id: u32,
     peer: u32,
     /// Where its packets' path starts in [`Net::paths`].
@@ -180,6 +182,8 @@ pub(crate) struct Place {
     pub(crate) id: u32,
     pub(crate) peer: u32,
     pub(crate) path: u32,
+    /// RTT without queues, where the flow says it.
+    pub(crate) base_rtt: Option<Duration>,
 }
 
 impl Sock {
@@ -203,6 +207,7 @@ impl Sock {
             tp,
             wants_ecn: cc.algorithm.needs_ecn(),
             cc: cc.algorithm.instance_on(cc.params.clone(), &host.modules),
+            base_rtt_us: whole_us(place.base_rtt.or(host.config.base_rtt)),
             id: place.id,
             peer: place.peer,
             path: place.path,
@@ -267,6 +272,7 @@ impl Sock {
         self.tp.tcp_mstamp = net.now_us();
         net.cc.jiffies = self.host.jiffies.at(net.now);
         net.cc.hz = self.host.config.hz;
+        net.cc.base_rtt_us = self.base_rtt_us;
     }
 
     fn enter_state(&mut self, state: State) {
@@ -398,4 +404,8 @@ impl Sock {
 
 fn tcp_sock() -> TcpSock {
     TcpSock { snd_ssthresh: INFINITE_SSTHRESH, icsk_ca_state: ca_state::OPEN, ..TcpSock::default() }
+}
+
+fn whole_us(base_rtt: Option<Duration>) -> u32 {
+    base_rtt.map_or(0, |rtt| u32::try_from(rtt.ps() / 1_000_000).unwrap_or(u32::MAX))
 }
