@@ -15,7 +15,7 @@ fn nv(name: &str, cwnd: u32, set: &[(&str, u32)]) -> Flow {
 
 impl Flow {
     /// A round trip of so many ACKs with this RTT, in which a window was delivered.
-    fn round(&mut self, samples: u32, rtt_us: i32) {
+    fn window_of_acks(&mut self, samples: u32, rtt_us: i32) {
         let Flow { algorithm, host, sock } = self;
         let (end, in_flight) = (sock.snd_nxt, sock.snd_cwnd * MSS);
         sock.snd_nxt = end.wrapping_add(in_flight);
@@ -62,9 +62,9 @@ fn nv_cuts_three_tenths_of_the_excess_at_least_two_and_never_past_the_limit() {
     ] {
         let mut flow = nv("nv", cwnd, &[("base_rtt_us", 100), ("pad", pad)]);
         flow.sock.snd_ssthresh = 1000;
-        flow.round(40, 200);
+        flow.window_of_acks(40, 200);
         assert_eq!(flow.sock.snd_cwnd, cwnd, "one round trip is not enough to cut");
-        flow.round(40, 200);
+        flow.window_of_acks(40, 200);
         assert_eq!((flow.sock.snd_cwnd, flow.sock.snd_ssthresh), (expected, limit), "from {cwnd}");
     }
 }
@@ -79,8 +79,8 @@ fn nv_leaves_slow_start_with_thirty_samples_and_cuts_later_with_sixty() {
     ] {
         let mut flow = nv("nv", 100, &[("base_rtt_us", 100)]);
         flow.sock.snd_ssthresh = ssthresh;
-        flow.round(each, 200);
-        flow.round(each, 200);
+        flow.window_of_acks(each, 200);
+        flow.window_of_acks(each, 200);
         let (cwnd, limit) = if is_cut { (89, 60) } else { (100, ssthresh) };
         assert_eq!((flow.sock.snd_cwnd, flow.sock.snd_ssthresh), (cwnd, limit), "{each} each");
     }
@@ -91,10 +91,10 @@ fn nv_stops_growing_after_ten_round_trips_above_the_limit_without_samples_enough
     let mut flow = nv("nv", 100, &[("base_rtt_us", 100)]);
     flow.sock.snd_ssthresh = 90;
     for _ in 0..10 {
-        flow.round(2, 200);
+        flow.window_of_acks(2, 200);
     }
     assert_eq!(flow.diag("allow_growth"), 1);
-    flow.round(2, 200);
+    flow.window_of_acks(2, 200);
     assert_eq!((flow.diag("allow_growth"), flow.sock.snd_cwnd), (0, 100));
     assert_eq!(flow.grow(1000), 100);
 }
@@ -105,15 +105,15 @@ fn nv_grows_as_reno_below_the_limit_and_rests_just_under_it() {
     flow.sock.snd_ssthresh = 20;
     flow.set_states(&[ca_state::CWR, ca_state::OPEN]);
     assert_eq!(flow.grow(20), 20, "after congestion a decision comes first");
-    flow.round(19, 100);
+    flow.window_of_acks(19, 100);
     assert_eq!(flow.grow(20), 20, "19 samples are too few");
-    flow.round(1, 100);
+    flow.window_of_acks(1, 100);
     assert_eq!(flow.grow(20), 21);
     // With a pad of 1 the limit is cwnd + 1, and 2 packets below it start the dead band.
     let mut flow = nv("nv", 20, &[("pad", 1)]);
     flow.set_states(&[ca_state::CWR, ca_state::OPEN]);
     for _ in 0..10 {
-        flow.round(20, 100);
+        flow.window_of_acks(20, 100);
     }
     assert_eq!((flow.diag("allow_growth"), flow.sock.snd_cwnd), (0, 20));
 }
@@ -123,12 +123,12 @@ fn nv_grows_half_as_fast_after_each_timeout_until_nine_clean_decisions() {
     let mut flow = nv("nv", 10, &[]);
     flow.sock.snd_ssthresh = 10;
     flow.set_states(&[ca_state::LOSS, ca_state::OPEN]);
-    flow.round(20, 100);
+    flow.window_of_acks(20, 100);
     assert_eq!(flow.grow(10), 10);
     assert_eq!(flow.grow(10), 11, "20 packets acked for one more");
     flow.sock.snd_cwnd = 10;
     for _ in 0..8 {
-        flow.round(20, 100);
+        flow.window_of_acks(20, 100);
     }
     flow.sock.snd_cwnd_cnt = 0;
     assert_eq!(flow.grow(10), 11);
@@ -156,20 +156,20 @@ fn nv_lets_a_window_grow_that_comes_back_in_one_ack() {
 fn nv_forgets_its_min_rtt_after_two_seconds_and_then_every_five_or_so() {
     let mut flow = nv("nv", 20, &[]);
     let start = flow.host.jiffies;
-    flow.round(20, 100);
+    flow.window_of_acks(20, 100);
     flow.host.jiffies = start + 1999;
-    flow.round(20, 150);
+    flow.window_of_acks(20, 150);
     assert_eq!(flow.diag("nv_min_rtt"), 100);
     // The first reset keeps the smallest since the start, which is the same.
     flow.host.jiffies = start + 2000;
-    flow.round(20, 150);
+    flow.window_of_acks(20, 150);
     assert_eq!(flow.diag("nv_min_rtt"), 100);
     // Drawn from 3750 to 6246 ms.
     flow.host.jiffies = start + 2000 + 3749;
-    flow.round(20, 150);
+    flow.window_of_acks(20, 150);
     assert_eq!(flow.diag("nv_min_rtt"), 100);
     flow.host.jiffies = start + 2000 + 6247;
-    flow.round(20, 150);
+    flow.window_of_acks(20, 150);
     assert_eq!(flow.diag("nv_min_rtt"), 149, "averages round down");
 }
 
@@ -180,9 +180,9 @@ fn nv_bounds_its_min_rtt_by_the_base_rtt_of_a_policy_before_the_parameters() {
     flow.host.base_rtt_us = 70;
     flow.algorithm.init(&mut flow.sock, &mut flow.host);
     assert_eq!(flow.diag("base_rtt"), 70);
-    flow.round(20, 300);
+    flow.window_of_acks(20, 300);
     assert_eq!(flow.diag("nv_min_rtt"), 70, "a queue that never empties is not the path");
-    flow.round(20, 10);
+    flow.window_of_acks(20, 10);
     assert_eq!(flow.diag("nv_min_rtt"), 70 * 205 / 256, "nor is a sample below 80 %");
 }
 
@@ -193,9 +193,9 @@ fn nv_reduces_to_four_fifths_on_loss_and_measures_anew_after_it() {
     flow.sock.snd_cwnd = 2;
     assert_eq!(flow.ssthresh(), 2);
     flow.sock.snd_cwnd = 100;
-    flow.round(20, 100);
+    flow.window_of_acks(20, 100);
     flow.set_states(&[ca_state::RECOVERY]);
-    flow.round(20, 900);
+    flow.window_of_acks(20, 900);
     assert_eq!(flow.diag("nv_rtt"), 100, "recovery does not count");
     flow.set_states(&[ca_state::OPEN]);
     assert_eq!(flow.diag("nv_rtt"), 0);
@@ -205,8 +205,8 @@ fn nv_reduces_to_four_fifths_on_loss_and_measures_anew_after_it() {
 fn nv_does_not_overflow_at_800_gbps() {
     // 6906 packets per 100 us are 800 Gbps. Twice as many at twice the RTT: 6896 too many.
     let mut flow = nv("nv", 13_812, &[("base_rtt_us", 100)]);
-    flow.round(40, 200);
-    flow.round(40, 200);
+    flow.window_of_acks(40, 200);
+    flow.window_of_acks(40, 200);
     assert_eq!(flow.sock.snd_cwnd, 13_812 - 6896 * 38 / 128);
     assert_eq!(flow.sock.snd_ssthresh, 6916);
 }
@@ -214,12 +214,12 @@ fn nv_does_not_overflow_at_800_gbps() {
 #[test]
 fn nv2010_holds_bic_back_above_the_limit_and_lets_it_go_below() {
     let mut flow = nv("nv2010", 100, &[("base_rtt_us", 100)]);
-    flow.round(19, 200);
+    flow.window_of_acks(19, 200);
     assert_eq!(flow.sock.snd_cwnd, 100, "19 samples are too few");
-    flow.round(1, 200);
+    flow.window_of_acks(1, 200);
     assert_eq!((flow.sock.snd_cwnd, flow.sock.snd_ssthresh), (89, 60));
     assert_eq!(flow.grow(1000), 89);
-    flow.round(20, 100);
+    flow.window_of_acks(20, 100);
     assert!(flow.grow(1000) > 89);
     // A loss is BIC's: it may grow back at once, from 819 / 1024.
     flow.sock.snd_cwnd = 100;
@@ -233,7 +233,7 @@ fn nv2010_without_avoidance_is_bic() {
         let mut windows = Vec::new();
         flow.sock.snd_ssthresh = 10;
         for i in 0..300 {
-            flow.round(20, 100 + i % 90);
+            flow.window_of_acks(20, 100 + i % 90);
             windows.push(flow.grow(flow.sock.snd_cwnd));
             flow.host.jiffies += 7;
             if i % 40 == 39 {
