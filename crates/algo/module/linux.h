@@ -410,7 +410,7 @@ struct knee_param {
 	const char *name;
 	void *variable;
 	u32 type;
-	u32 unused;
+	u32 line;			/* where it stands: compilers turn them round */
 };
 
 struct knee_param_meaning {
@@ -423,7 +423,7 @@ struct knee_param_meaning {
 		       "module_param: the variable has another size than its type " #type); \
 	static const struct knee_param knee_param_of_##name			\
 	__attribute__((used, aligned(8), section("knee_params"))) =		\
-		{ #name, (void *)&(variable), KNEE_PARAM_##type, 0 }
+		{ #name, (void *)&(variable), KNEE_PARAM_##type, __LINE__ }
 #define module_param(variable, type, permissions)				\
 	module_param_named(variable, variable, type, permissions)
 #define module_param_unsafe(variable, type, permissions)			\

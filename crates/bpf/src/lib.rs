@@ -46,7 +46,7 @@ pub use embedded::{Embedded, program};
 pub use error::Error;
 pub use filter::Filter;
 pub use inside::{Inside, Value};
-pub use load::{Loaded, check_name};
+pub use load::{Loaded, check_fits, check_name};
 pub use migrate::{Migration, Outcome, Planned};
 pub use probe::{KernelApi, Lack, Version};
 pub use registry::{Registered, registered};

@@ -44,7 +44,7 @@ struct RawModuleParam {
     name: *const c_char,
     variable: *mut c_void,
     kind: u32,
-    unused: u32,
+    line: u32,
 }
 
 #[repr(C)]
@@ -328,8 +328,9 @@ impl ModuleTable {
     pub(super) fn params(&self) -> impl Iterator<Item = (&'static str, Variable, ParamType)> {
         // SAFETY: the linker's bounds of one section, which holds these structs alone.
         let rows = unsafe { between(self.params, self.params_end) };
-        rows.iter()
-            .filter(|row| !row.name.is_null())
+        let mut rows: Vec<_> = rows.iter().filter(|row| !row.name.is_null()).collect();
+        rows.sort_by_key(|row| row.line);
+        rows.into_iter()
             .map(|row| (text(row.name), Variable(row.variable), ParamType::of(row.kind)))
     }
 
