@@ -117,7 +117,7 @@ fn set(mut overrides: Overrides, keys: &[&str]) -> Overrides {
 /// What is wrong with a file named as an algorithm.
 fn refusal(scratch: &Scratch, name: &str, text: &str) -> String {
     let path = scratch.source(name, text);
-    load(Path::new("x.toml"), NETWORK, &with_cc(&[&path])).err().expect("it is wrong").to_string()
+    load(Path::new("x.toml"), NETWORK, &with_cc(&[&path])).expect_err("it is wrong").to_string()
 }
 
 /// Each row up to a column: the algorithms' inside views are last.
