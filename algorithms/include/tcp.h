@@ -3,12 +3,13 @@
  * The contract between a congestion control and its host.
  *
  * It declares what an algorithm may see of the kernel's sockets, under the kernel's names and with
- * the kernel's meanings. Two hosts provide it:
+ * the kernel's meanings. Three hosts provide it:
  *
  *   native.h  the simulator: the structs below are what it keeps for each connection;
- *   bpf.h     a running kernel: the structs are a view, their offsets are found at load time (CO-RE).
+ *   bpf.h     a running kernel: the structs are a view, their offsets are found at load time (CO-RE);
+ *   linux.h   a kernel's source tree: the structs are its own, and so is much of what is below.
  *
- * An algorithm file includes this header only and holds no #ifdef. It reaches
+ * An algorithm file includes this header, and parts that algorithms share (plb.h), and holds no #ifdef. It reaches
  *
  *   its entry points   CC_OP(u32, dctcp_ssthresh, struct sock *sk) { ... }
  *   its state          CC_STATE(dctcp, struct dctcp)             -> cc_state(sk)
@@ -16,6 +17,7 @@
  *                      and the algorithm leaves the window as it is
  *   its parameters     CC_PARAMS(dctcp, LIST)                    -> cc_params(sk)->shift_g
  *   a base RTT         CC_BASE_RTT, where it wants one           -> cc_base_rtt_us(sk), 0: unknown
+ *   another path       CC_REHASH, where it may ask for one (plb.h)  -> cc_rehash(sk)
  *   its inside views   CC_DIAG(dctcp, LIST)
  *   its operations     CC_ALGORITHM(dctcp) = { .ssthresh = CC_FN(dctcp_ssthresh), ... };
  *
@@ -25,6 +27,10 @@
  */
 #ifndef KNEE_TCP_H
 #define KNEE_TCP_H
+
+#ifdef __KERNEL__
+#include <net/tcp.h>
+#else
 
 #ifdef __bpf__
 #include "bpf_types.h"
@@ -88,6 +94,8 @@ static inline bool before(u32 seq1, u32 seq2)
 
 #define after(seq2, seq1) before(seq1, seq2)
 
+#endif /* __KERNEL__ */
+
 static inline u32 min_u32(u32 a, u32 b)
 {
 	return a < b ? a : b;
@@ -135,6 +143,10 @@ struct cc_given_log {
 	struct cc_given given[CC_GIVEN_MAX];
 };
 
+#ifdef __KERNEL__
+#include "linux.h"
+#else
+
 #ifdef __bpf__
 #include "bpf.h"
 #else
@@ -174,4 +186,5 @@ static inline bool tcp_is_cwnd_limited(const struct sock *sk)
 	return tcp_in_slow_start(tp) && tp->snd_cwnd < 2 * tp->max_packets_out;
 }
 
+#endif /* __KERNEL__ */
 #endif

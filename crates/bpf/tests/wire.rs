@@ -11,7 +11,7 @@ use std::time::Duration;
 use knee_algo::Algorithm;
 use knee_bpf::{Embedded, Loaded};
 use knee_testbed::capture::{ACK, CE, CWR, Capture, ECE, ECT0, NOT_ECT, Packet, SYN};
-use knee_testbed::net::{Namespace, Pair, Path, SERVER, choose, chosen};
+use knee_testbed::net::{Namespace, Pair, Path, SERVER, choose, chosen, ip, sysctl};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -207,4 +207,94 @@ fn without_ecn_nothing_after_the_syn_is_ect() {
     for packet in rest {
         assert!(packet.ecn == NOT_ECT && !packet.has(ECE) && !packet.has(CWR), "{packet:?}");
     }
+}
+
+/// Rate of the router's link, and the time that a full frame takes on it.
+const ROUTER_MBPS: u64 = 20;
+const FRAME_NS: i64 = 1514 * 8 * 1000 / ROUTER_MBPS as i64;
+
+/// Two hosts and a router between them that sends on at [`ROUTER_MBPS`].
+struct Routed {
+    client: Namespace,
+    router: Namespace,
+    server: Namespace,
+}
+
+impl Routed {
+    fn new(congestion_control: &str) -> Routed {
+        let [client, router, server] = [(); 3].map(|()| Namespace::new().unwrap());
+        for (host, device, far, net) in
+            [(&client, "knee-c", "knee-rc", 1), (&server, "knee-s", "knee-rs", 2)]
+        {
+            let tid = router.tid();
+            ip(
+                host,
+                format!(
+                    "link add {device} gso_max_segs 1 type veth peer name {far} gso_max_segs 1 netns {tid}"
+                ),
+            );
+            ip(host, format!("addr add 10.98.{net}.1/24 dev {device}"));
+            ip(&router, format!("addr add 10.98.{net}.2/24 dev {far}"));
+            ip(host, format!("link set {device} up"));
+            ip(&router, format!("link set {far} up"));
+            ip(host, format!("route add default via 10.98.{net}.2"));
+            sysctl(host, "tcp_congestion_control", congestion_control);
+        }
+        sysctl(&router, "ip_forward", "1");
+        let shape = format!(
+            "qdisc add dev knee-rs root tbf rate {ROUTER_MBPS}mbit burst 1600 limit 300000"
+        );
+        router.run(move || {
+            let output = std::process::Command::new("tc").args(shape.split(' ')).output().unwrap();
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        });
+        Routed { client, router, server }
+    }
+
+    /// Gaps between the full segments of a transfer as they reach the router, ns, once it has run for
+    /// half its time.
+    fn gaps_ns(&self, bytes: usize) -> Vec<i64> {
+        let listener = self.server.run(|| TcpListener::bind(("10.98.2.1", 0)).unwrap());
+        let port = listener.local_addr().unwrap().port();
+        let capture = Capture::start(&self.router, "knee-rc");
+        let client = self.client.run(move || TcpStream::connect(("10.98.2.1", port)).unwrap());
+        let (server, _) = listener.accept().unwrap();
+        for stream in [&client, &server] {
+            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        }
+        carry(&client, &server, bytes);
+        let packets = capture.take();
+        let full: Vec<&Packet> = packets.iter().filter(|p| !p.out && p.payload >= 1400).collect();
+        full[full.len() / 2..].windows(2).map(|two| two[1].at_ns - two[0].at_ns).collect()
+    }
+}
+
+/// Without a queue discipline that paces TCP does it, where the algorithm asks for it: segments come
+/// one by one, at the rate of the bottleneck. An algorithm that does not ask sends by its ACKs, which
+/// come for two segments at a time.
+#[test]
+fn bbr_sends_segments_apart_from_each_other() {
+    if !knee_testbed::kernel_is_ready() {
+        return;
+    }
+    let mut bursts = Vec::new();
+    for (algorithm, name) in [("bbr", "knee_w_paced"), ("cubic", "knee_w_unpaced")] {
+        let _loaded = register(Algorithm::by_name(algorithm).unwrap(), name);
+        let mut gaps = Routed::new(name).gaps_ns(5_000_000);
+        gaps.sort_unstable();
+        let close = gaps.iter().filter(|gap| **gap < FRAME_NS / 4).count();
+        let share = close as f64 / gaps.len() as f64;
+        let median = gaps[gaps.len() / 2];
+        println!(
+            "{algorithm}: {share:.3} of {} gaps below a quarter of a frame's time; median {median} ns of {FRAME_NS}",
+            gaps.len()
+        );
+        bursts.push((share, median));
+    }
+    let [(paced, median), (unpaced, _)] = bursts[..] else { unreachable!("two were run") };
+    assert!(paced < 0.15 && unpaced > 0.3, "{paced} and {unpaced}");
+    // The rate is 1 % below the bottleneck's, and a timer may be late.
+    let off_pct = (median - FRAME_NS) * 100 / FRAME_NS;
+    assert!((-5..=15).contains(&off_pct), "median {median} ns for {FRAME_NS}");
 }

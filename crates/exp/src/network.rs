@@ -13,6 +13,7 @@ use knee_sim::topology::{Cable, Dumbbell, LeafSpine, Star};
 use crate::error::Error;
 use crate::random::Random;
 use crate::reader::Reader;
+use crate::traffic::read_base_rtt;
 use crate::units::{Burst, Pkts, QueueLimit, Share, Size};
 
 /// Ethernet's header, which queues count with a packet.
@@ -97,6 +98,11 @@ impl NetworkSpec {
         network
     }
 
+    /// Whether hosts speak IPv6: all of them do, or none.
+    pub(crate) fn ipv6(&self) -> bool {
+        self.network.nodes.iter().any(|node| node.host.as_ref().is_some_and(|host| host.ipv6))
+    }
+
     pub(crate) fn name(&self, id: NodeId) -> &str {
         &self.network.nodes[id as usize].name
     }
@@ -158,6 +164,7 @@ const HOST_KEYS: &[&str] = &[
     "linux",
     "hz",
     "jiffies_at_start",
+    "ipv6",
     "tcp_ecn",
     "tcp_ecn_fallback",
     "mtu",
@@ -169,9 +176,11 @@ const HOST_KEYS: &[&str] = &[
     "gro_window",
     "limit_output",
     "skb_overhead",
+    "base_rtt",
     "fq",
     "rcvbuf_initial",
     "rcvbuf_max",
+    "sndbuf_initial",
     "sndbuf_max",
 ];
 
@@ -200,6 +209,11 @@ impl Hosts {
             if config.mtu_bytes != self.base.mtu_bytes {
                 return Err(
                     reader.error("mtu", "must be the same on all hosts: give it in [hosts]")
+                );
+            }
+            if config.ipv6 != self.base.ipv6 {
+                return Err(
+                    reader.error("ipv6", "must be the same on all hosts: give it in [hosts]")
                 );
             }
             for name in reader.texts("hosts")?.unwrap_or_default() {
@@ -249,6 +263,7 @@ fn read_host(reader: &Reader<'_>, base: HostConfig) -> Result<HostConfig, Error>
     let jiffies = reader.integer("jiffies_at_start", 0..=u64::from(u32::MAX))?;
     Ok(HostConfig {
         hz,
+        ipv6: reader.flag_or("ipv6", base.ipv6)?,
         mtu_bytes,
         jiffies_at_start: match jiffies {
             Some(jiffies) => u32::try_from(jiffies).ok(),
@@ -265,9 +280,11 @@ fn read_host(reader: &Reader<'_>, base: HostConfig) -> Result<HostConfig, Error>
         gro_window: reader.get_or("gro_window", base.gro_window)?,
         limit_output_bytes: buffer("limit_output", mtu_bytes, base.limit_output_bytes)?,
         skb_overhead_bytes: bytes("skb_overhead", base.skb_overhead_bytes)?,
+        base_rtt: read_base_rtt(reader)?.or(base.base_rtt),
         fq: reader.flag_or("fq", base.fq)?,
         rcvbuf_initial_bytes: buffer("rcvbuf_initial", mtu_bytes, base.rcvbuf_initial_bytes)?,
         rcvbuf_max_bytes: buffer("rcvbuf_max", mtu_bytes, base.rcvbuf_max_bytes)?,
+        sndbuf_initial_bytes: buffer("sndbuf_initial", mtu_bytes, base.sndbuf_initial_bytes)?,
         sndbuf_max_bytes: match reader.has("sndbuf_max") {
             true => Some(buffer("sndbuf_max", mtu_bytes, 0)?),
             false => base.sndbuf_max_bytes,

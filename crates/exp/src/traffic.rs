@@ -18,8 +18,9 @@ use crate::units::Size;
 /// Connections of one run.
 const MAX_FLOWS: u64 = 100_000;
 
-/// Ethernet, IPv4 and UDP headers around a ping's payload.
+/// Ethernet, IPv4 and UDP headers around a ping's payload; IPv6's header is longer.
 const PING_HEADER_BYTES: u64 = 14 + 20 + 8;
+const IPV6_EXTRA_BYTES: u64 = 20;
 
 const COMMON: &[&str] = &["name", "kind", "from", "to", "start", "start_jitter", "show"];
 const CONNECTIONS: &[&str] = &[
@@ -31,6 +32,7 @@ const CONNECTIONS: &[&str] = &[
     "peer_cc",
     "peer_params",
     "read_at",
+    "base_rtt",
     "sample",
 ];
 const BULK: &[&str] = &["size", "stop", "stop_stagger"];
@@ -72,6 +74,7 @@ struct Connections {
     traffic: Vec<Traffic>,
     read_at_bytes: u32,
     sampled: bool,
+    base_rtt: Option<Duration>,
 }
 
 /// Reads every entry. `cc` is the case's congestion control; an entry's own comes before it.
@@ -131,7 +134,7 @@ fn read_entry(
     }
     let mut pairs = read_pairs(reader, network)?;
     let what = if kind == Kind::Ping {
-        read_ping(reader)?
+        read_ping(reader, network)?
     } else {
         pairs = repeat_pairs(reader, &pairs)?;
         What::Connections(Box::new(read_connections(reader, kind, cc)?))
@@ -197,7 +200,7 @@ fn repeat_pairs(
     Ok((0..flows).flat_map(|_| pairs.iter().copied()).collect())
 }
 
-fn read_ping(reader: &Reader<'_>) -> Result<What, Error> {
+fn read_ping(reader: &Reader<'_>, network: &NetworkSpec) -> Result<What, Error> {
     let ecn = [("not-ect", Ecn::NotEct), ("ect0", Ecn::Ect0), ("ect1", Ecn::Ect1)];
     let interval = reader.need::<Duration>("interval", "1 ms")?;
     if interval < Duration::from_us(1) {
@@ -207,9 +210,10 @@ fn read_ping(reader: &Reader<'_>) -> Result<What, Error> {
     if size > 1400 {
         return Err(reader.error("size", "must be at most 1400 B, as in \"64 B\""));
     }
+    let headers = PING_HEADER_BYTES + if network.ipv6() { IPV6_EXTRA_BYTES } else { 0 };
     Ok(What::Ping {
         interval,
-        wire_bytes: (size + PING_HEADER_BYTES) as u32,
+        wire_bytes: (size + headers) as u32,
         ecn: reader.choice_or("ecn", &ecn, "not-ect")?,
     })
 }
@@ -255,7 +259,18 @@ fn read_connections(
         read_at_bytes: u32::try_from(read_at.0)
             .map_err(|_| reader.error("read_at", "must be at most 4 GB, as in \"64 KiB\""))?,
         sampled: reader.flag_or("sample", true)?,
+        base_rtt: read_base_rtt(reader)?,
     })
+}
+
+/// The RTT without queues, as a policy of `knee policy` would say it.
+pub(crate) fn read_base_rtt(reader: &Reader<'_>) -> Result<Option<Duration>, Error> {
+    let base_rtt: Option<Duration> = reader.get("base_rtt")?;
+    let allowed = Duration::from_us(1)..=Duration::from_ms(60_000);
+    if base_rtt.is_some_and(|rtt| !allowed.contains(&rtt)) {
+        return Err(reader.error("base_rtt", "must be from 1 us to 60000 ms, as in \"50 us\""));
+    }
+    Ok(base_rtt)
 }
 
 fn read_traffic(reader: &Reader<'_>, kind: Kind) -> Result<Vec<Traffic>, Error> {
@@ -465,6 +480,7 @@ impl TrafficSpec {
                                 + times(connections.stagger, i)
                                 + jitter.up_to(self.start_jitter),
                             first_write: None,
+                            base_rtt: connections.base_rtt,
                             stop: connections
                                 .stop
                                 .map(|stop| Time::ZERO + stop + times(connections.stop_stagger, i)),

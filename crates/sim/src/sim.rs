@@ -125,9 +125,9 @@ impl<'a> Simulation<'a> {
             let (client, server) = (client_of(index) as u32, server_of(index) as u32);
             let there = path(flow.from, flow.to, hash)?;
             let back = path(flow.to, flow.from, hash)?;
-            let place = Place { id: client, peer: server, path: there };
+            let place = Place { id: client, peer: server, path: there, base_rtt: flow.base_rtt };
             socks.push(Sock::new(&place, &flow.cc, host(flow.from, &flow.cc)?, hash as u32));
-            let place = Place { id: server, peer: client, path: back };
+            let place = Place { id: server, peer: client, path: back, base_rtt: flow.base_rtt };
             socks.push(Sock::new(&place, peer_cc, host(flow.to, peer_cc)?, (hash >> 32) as u32));
             apps.push(App::new(flow));
         }
@@ -136,6 +136,7 @@ impl<'a> Simulation<'a> {
             let hash = random.u64();
             ping_paths.push((path(ping.from, ping.to, hash)?, path(ping.to, ping.from, hash)?));
         }
+        routes.forget_distances();
         let links = run
             .network
             .links
@@ -150,6 +151,7 @@ impl<'a> Simulation<'a> {
             packets: Packets::default(),
             links,
             paths,
+            routes,
             random,
             cc,
             work: Work::default(),
@@ -509,6 +511,9 @@ impl<'a> Simulation<'a> {
         // What the listening side sent: its SYN-ACK, and answers.
         counters.timeouts += server.counters.timeouts;
         counters.syn_timeouts += server.counters.syn_timeouts;
+        counters.timeout_rehashes += server.counters.timeout_rehashes;
+        counters.duplicate_rehashes += server.counters.duplicate_rehashes;
+        counters.plb_rehashes += server.counters.plb_rehashes;
         if matches!(self.run.flows[index].traffic, Traffic::Rpc { .. }) {
             counters.retransmitted_segs += server.counters.retransmitted_segs;
             counters.tail_loss_probes += server.counters.tail_loss_probes;

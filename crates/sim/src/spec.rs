@@ -108,7 +108,10 @@ pub struct HostConfig {
     pub tcp_ecn: u8,
     /// `net.ipv4.tcp_ecn_fallback`: a SYN sent again does not ask for ECN.
     pub tcp_ecn_fallback: bool,
-    /// IP MTU in bytes; the MSS follows (52 bytes of headers with timestamps).
+    /// IPv6: 20 bytes more of headers, and a flow label by which switches choose among equal paths,
+    /// so that another transmit hash is another path.
+    pub ipv6: bool,
+    /// IP MTU in bytes; the MSS follows (52 bytes of headers with timestamps, 72 with IPv6).
     pub mtu_bytes: u32,
     /// Initial window, packets.
     pub initial_cwnd_pkts: u32,
@@ -126,12 +129,17 @@ pub struct HostConfig {
     pub limit_output_bytes: u32,
     /// Bytes of bookkeeping that the kernel charges per packet beside its payload.
     pub skb_overhead_bytes: u32,
+    /// RTT without queues of its connections, as whoever runs it says; whole us reach the algorithm.
+    /// `None`: nobody has said it. A flow's own comes before it.
+    pub base_rtt: Option<Duration>,
     /// Whether an fq qdisc paces (else TCP itself does, where an algorithm asks for it).
     pub fq: bool,
     /// Receive buffer at the start, bytes (`tcp_rmem[1]`).
     pub rcvbuf_initial_bytes: u32,
     /// Largest receive buffer, bytes (`tcp_rmem[2]`).
     pub rcvbuf_max_bytes: u32,
+    /// Send buffer at the start, bytes (`tcp_wmem[1]`); nothing without `sndbuf_max_bytes`.
+    pub sndbuf_initial_bytes: u32,
     /// Largest send buffer, bytes (`tcp_wmem[2]`); `None`: the sender never waits for memory.
     pub sndbuf_max_bytes: Option<u32>,
 }
@@ -146,6 +154,7 @@ impl HostConfig {
             jiffies_at_start: None,
             tcp_ecn: 2,
             tcp_ecn_fallback: true,
+            ipv6: false,
             mtu_bytes: 1500,
             initial_cwnd_pkts: 10,
             rto_min: Duration::from_ms(200),
@@ -155,11 +164,23 @@ impl HostConfig {
             gro_window: Duration::ZERO,
             limit_output_bytes: if linux >= LinuxVersion::V6_18 { 4 << 20 } else { 1 << 20 },
             skb_overhead_bytes: 1216,
+            base_rtt: None,
             fq: false,
             rcvbuf_initial_bytes: 131_072,
             rcvbuf_max_bytes: if linux >= LinuxVersion::V6_18 { 32 << 20 } else { 6 << 20 },
+            sndbuf_initial_bytes: 16_384,
             sndbuf_max_bytes: None,
         }
+    }
+
+    /// Bytes by which headers are longer than IPv4's.
+    pub(crate) fn extra_header_bytes(&self) -> u32 {
+        if self.ipv6 { 20 } else { 0 }
+    }
+
+    /// Payload of a full segment.
+    pub(crate) fn mss_bytes(&self) -> u32 {
+        self.mtu_bytes - 52 - self.extra_header_bytes()
     }
 }
 
@@ -208,6 +229,8 @@ pub struct Flow {
     pub read_at_bytes: u32,
     /// Whether its `TCP_INFO` is sampled.
     pub sampled: bool,
+    /// RTT without queues that both its ends are told; `None`: what each host says.
+    pub base_rtt: Option<Duration>,
 }
 
 /// What an application sends.

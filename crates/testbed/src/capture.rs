@@ -40,6 +40,8 @@ pub struct Packet {
     pub ecn: u8,
     /// Bytes of payload.
     pub payload: u32,
+    /// When it passed, by the system's clock, ns.
+    pub at_ns: i64,
 }
 
 impl Packet {
@@ -51,7 +53,7 @@ impl Packet {
         self.seq.wrapping_add(self.payload)
     }
 
-    fn of(frame: &[u8], out: bool) -> Option<Packet> {
+    fn of(frame: &[u8], out: bool, at_ns: i64) -> Option<Packet> {
         if frame.get(12..14)? != ETH_P_IP {
             return None;
         }
@@ -74,6 +76,7 @@ impl Packet {
             flags: tcp[13],
             ecn: ip[1] & 3,
             payload: tcp.len().checked_sub(offset)? as u32,
+            at_ns,
         })
     }
 }
@@ -113,7 +116,8 @@ impl Capture {
             };
             let Ok(count) = usize::try_from(count) else { break };
             let out = from.sll_pkttype == libc::PACKET_OUTGOING;
-            packets.extend(Packet::of(&frame[..count], out));
+            let at_ns = stamp_ns(&self.socket).expect("a packet was read a moment ago");
+            packets.extend(Packet::of(&frame[..count], out, at_ns));
         }
         assert_eq!(self.dropped(), 0, "packets that did not fit the capture's buffer");
         packets
@@ -136,6 +140,16 @@ impl Capture {
         assert_eq!(result, 0, "{}", io::Error::last_os_error());
         stats[1]
     }
+}
+
+/// When the packet read last passed; `None`: none was, or it passed before anybody asked for times.
+fn stamp_ns(socket: &OwnedFd) -> Option<i64> {
+    // The old call of the two, with a struct timespec.
+    const SIOCGSTAMPNS: libc::c_ulong = 0x8907;
+    let mut stamp = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the pointer is to what the call fills.
+    let result = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCGSTAMPNS as _, &raw mut stamp) };
+    (result == 0).then_some(stamp.tv_sec * 1_000_000_000 + stamp.tv_nsec)
 }
 
 fn open(device: &str) -> io::Result<OwnedFd> {
@@ -175,5 +189,7 @@ fn open(device: &str) -> io::Result<OwnedFd> {
             size_of::<libc::sockaddr_ll>() as libc::socklen_t,
         )
     })?;
+    // From the first question on packets are stamped as they pass.
+    let _ = stamp_ns(&socket);
     Ok(socket)
 }

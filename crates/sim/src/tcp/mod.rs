@@ -2,10 +2,11 @@
 //!
 //! [`Sock`] is the state; its methods are spread over the files by what happens:
 //! `handshake` (connect, accept), `ack` (an ACK arrives), `recovery` (states, PRR, RACK, undo),
-//! `output` (segments leave), `receive` (data arrives, ACKs leave), `gro`, `timers`, `rtt`.
+//! `output` (segments leave), `receive` (data arrives, ACKs leave), `gro`, `timers`, `rtt`, `rehash`.
 //! The section numbers in comments are those of `docs/tcp.md`.
 
 mod ack;
+mod fq;
 mod gro;
 mod handshake;
 #[cfg(test)]
@@ -14,6 +15,7 @@ mod out_of_order;
 mod output;
 mod receive;
 mod recovery;
+mod rehash;
 mod rtt;
 mod rtx_queue;
 mod seq;
@@ -22,13 +24,13 @@ mod timers;
 use crate::clock::Jiffies;
 use crate::net::Net;
 use crate::outcome::{Counters, FlowSample};
-use crate::packet::Packet;
+use crate::packet::{HEADER_BYTES, Packet};
 use crate::spec::{Cc, HostConfig};
 use knee_algo::module::LoadedModules;
 use knee_algo::{
     Algorithm, INFINITE_SSTHRESH, Instance, Observer, TcpSock, ca_state, ecn_flags, tcp_state,
 };
-use knee_queue::time::Time;
+use knee_queue::time::{Duration, Time};
 use receive::Receiver;
 use rtt::{MinRtt, RttEstimator};
 use rtx_queue::{RtxQueue, SegmentId};
@@ -88,6 +90,10 @@ struct Prr {
 struct Writer {
     /// Bytes of the current write that are not in the socket yet.
     pending_bytes: u64,
+    /// The send buffer, which only grows, bytes of memory.
+    sndbuf_bytes: u32,
+    /// It was full, and the application waits until a third of it is free.
+    is_waiting: bool,
 }
 
 pub(crate) struct Sock {
@@ -98,10 +104,14 @@ pub(crate) struct Sock {
     /// The algorithm asked for needs ECN: it decides about the handshake.
     wants_ecn: bool,
     host: Rc<HostState>,
+    /// What an algorithm that asks for the RTT without queues is told, us; 0: unknown.
+    base_rtt_us: u32,
     id: u32,
     peer: u32,
     /// Where its packets' path starts in [`Net::paths`].
     path: u32,
+    /// Before the payload, on the wire.
+    header_bytes: u32,
     pub(crate) state: State,
 
     // Sequence space and window.
@@ -153,6 +163,8 @@ pub(crate) struct Sock {
     throttled: bool,
     tx_completion: LazyTimer,
     pacing: LazyTimer,
+    fq: fq::FqFlow,
+    fq_timer: LazyTimer,
 
     pub(crate) receiver: Receiver,
     /// Segments waiting to be merged with those behind them (GRO).
@@ -170,11 +182,13 @@ pub(crate) struct Place {
     pub(crate) id: u32,
     pub(crate) peer: u32,
     pub(crate) path: u32,
+    /// RTT without queues, where the flow says it.
+    pub(crate) base_rtt: Option<Duration>,
 }
 
 impl Sock {
     pub(crate) fn new(place: &Place, cc: &Cc, host: Rc<HostState>, iss: u32) -> Sock {
-        let mss = host.config.mtu_bytes - 52;
+        let mss = host.config.mss_bytes();
         let tp = TcpSock {
             mss_cache: mss,
             snd_cwnd: host.config.initial_cwnd_pkts,
@@ -184,7 +198,8 @@ impl Sock {
             app_limited: u32::MAX,
             sk_gso_max_size: GSO_MAX_BYTES,
             sk_gso_max_segs: host.config.gso_max_segs,
-            sk_pacing_status: 0,
+            // fq paces whatever comes by, whether its algorithm asks for it or not.
+            sk_pacing_status: if host.config.fq { fq::SK_PACING_FQ } else { 0 },
             ..tcp_sock()
         };
         let receiver = Receiver::new(&host.config, false);
@@ -192,9 +207,11 @@ impl Sock {
             tp,
             wants_ecn: cc.algorithm.needs_ecn(),
             cc: cc.algorithm.instance_on(cc.params.clone(), &host.modules),
+            base_rtt_us: whole_us(place.base_rtt.or(host.config.base_rtt)),
             id: place.id,
             peer: place.peer,
             path: place.path,
+            header_bytes: HEADER_BYTES + host.config.extra_header_bytes(),
             state: State::Closed,
             iss,
             write_seq: iss,
@@ -202,7 +219,7 @@ impl Sock {
             snd_wl1: 0,
             max_window: 0,
             snd_sml: iss,
-            writer: Writer::default(),
+            writer: Writer { sndbuf_bytes: host.config.sndbuf_initial_bytes, ..Writer::default() },
             pushed_seq: iss,
             window_probes: 0,
             bytes_acked: 0,
@@ -230,6 +247,8 @@ impl Sock {
             throttled: false,
             tx_completion: LazyTimer::default(),
             pacing: LazyTimer::default(),
+            fq: fq::FqFlow::default(),
+            fq_timer: LazyTimer::default(),
             receiver,
             merging: Vec::new(),
             gro: LazyTimer::default(),
@@ -253,6 +272,7 @@ impl Sock {
         self.tp.tcp_mstamp = net.now_us();
         net.cc.jiffies = self.host.jiffies.at(net.now);
         net.cc.hz = self.host.config.hz;
+        net.cc.base_rtt_us = self.base_rtt_us;
     }
 
     fn enter_state(&mut self, state: State) {
@@ -313,6 +333,7 @@ impl Sock {
         self.retransmit.disarm();
         self.rtx = RtxQueue::default();
         self.in_host = VecDeque::new();
+        self.fq.forget();
         self.receiver.forget_data();
         self.merging = Vec::new();
     }
@@ -337,9 +358,7 @@ impl Sock {
                 self.cc.init(&mut self.tp, &mut net.cc);
             }
         }
-        if self.tp.sk_pacing_status != 0 && self.host.config.fq {
-            self.tp.sk_pacing_status = 2;
-        }
+        self.rehash_if_asked(net);
     }
 
     pub(crate) fn ecn_negotiated(&self) -> bool {
@@ -385,4 +404,8 @@ impl Sock {
 
 fn tcp_sock() -> TcpSock {
     TcpSock { snd_ssthresh: INFINITE_SSTHRESH, icsk_ca_state: ca_state::OPEN, ..TcpSock::default() }
+}
+
+fn whole_us(base_rtt: Option<Duration>) -> u32 {
+    base_rtt.map_or(0, |rtt| u32::try_from(rtt.ps() / 1_000_000).unwrap_or(u32::MAX))
 }

@@ -16,12 +16,25 @@ pub(super) struct OutOfOrder {
     sacks_len: usize,
     /// Received a second time: reported once.
     pub(super) dsack: Option<(u32, u32)>,
+    /// Where the last such range began, reported or not.
+    last_duplicate: Option<u32>,
 }
 
 impl OutOfOrder {
     /// Ranges that SACK reports.
     pub(super) fn sacks_len(&self) -> usize {
         self.sacks_len
+    }
+
+    /// Remembers what came a second time.
+    pub(super) fn note_duplicate(&mut self, seq: u32, end_seq: u32) {
+        self.dsack = Some((seq, end_seq));
+        self.last_duplicate = Some(seq);
+    }
+
+    /// Where the last range began that came a second time.
+    pub(super) fn last_duplicate(&self) -> Option<u32> {
+        self.last_duplicate
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -31,19 +44,23 @@ impl OutOfOrder {
     /// Takes what follows `rcv_nxt` without a gap; returns the new `rcv_nxt`.
     pub(super) fn take_in_order(&mut self, mut rcv_nxt: u32) -> u32 {
         let mut taken = 0;
+        let mut duplicate = None;
         for &(start, end) in &self.ranges {
             if after(start, rcv_nxt) {
                 break;
             }
             taken += 1;
             if before(start, rcv_nxt) {
-                self.dsack = Some((start, if before(end, rcv_nxt) { end } else { rcv_nxt }));
+                duplicate = Some((start, if before(end, rcv_nxt) { end } else { rcv_nxt }));
             }
             if after(end, rcv_nxt) {
                 rcv_nxt = end;
             }
         }
         self.ranges.drain(..taken);
+        if let Some((start, end)) = duplicate {
+            self.note_duplicate(start, end);
+        }
         rcv_nxt
     }
 
@@ -84,13 +101,16 @@ impl OutOfOrder {
         }
         let (first, last) = (self.ranges[from], self.ranges[to - 1]);
         if to - from == 1 && !before(seq, first.0) && !after(end_seq, first.1) {
-            self.dsack = Some((seq, end_seq));
+            self.note_duplicate(seq, end_seq);
             return false;
         }
-        if after(first.1, seq) {
-            self.dsack = Some((seq, first.1));
-        } else if before(last.0, end_seq) {
-            self.dsack = Some((last.0, if before(end_seq, last.1) { end_seq } else { last.1 }));
+        // Merely touching a neighbour is no duplicate: so most holes are filled.
+        let from_seq = if before(first.0, seq) { seq } else { first.0 };
+        let to_seq = if before(end_seq, last.1) { end_seq } else { last.1 };
+        if before(from_seq, first.1) && before(from_seq, to_seq) {
+            self.note_duplicate(from_seq, to_seq);
+        } else if to - from > 1 && before(self.ranges[from + 1].0, to_seq) {
+            self.note_duplicate(self.ranges[from + 1].0, to_seq);
         }
         let start = if before(first.0, seq) { first.0 } else { seq };
         let end = if after(last.1, end_seq) { last.1 } else { end_seq };
@@ -194,6 +214,26 @@ mod tests {
         assert_eq!(received.sack_blocks(&mut blocks), 1);
         assert_eq!(blocks[0], (12, 18));
         assert_eq!(received.sack_blocks(&mut blocks), 0, "reported once");
+    }
+
+    #[test]
+    fn a_segment_that_fills_a_hole_is_no_duplicate() {
+        let dsack_of = |seq, end_seq| {
+            let mut received = OutOfOrder::default();
+            for (seq, end) in [(10, 20), (30, 40), (50, 60)] {
+                received.insert(seq, end);
+            }
+            assert!(received.insert(seq, end_seq));
+            received.dsack
+        };
+        // Beside one, beside the other, all of the hole, and of the last.
+        for (seq, end_seq) in [(20, 25), (25, 30), (20, 30), (60, 65), (44, 47), (0, 10)] {
+            assert_eq!(dsack_of(seq, end_seq), None, "{seq}..{end_seq}");
+        }
+        assert_eq!(dsack_of(15, 25), Some((15, 20)));
+        assert_eq!(dsack_of(20, 35), Some((30, 35)));
+        assert_eq!(dsack_of(5, 12), Some((10, 12)));
+        assert_eq!(dsack_of(25, 55), Some((30, 55)), "what lies between counts with them");
     }
 
     proptest! {

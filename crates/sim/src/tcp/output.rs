@@ -1,5 +1,6 @@
 //! Segments leave: what may be sent, as how large a burst, and what waits in the host's own queue.
 
+use super::fq::SK_PACING_FQ;
 use super::recovery::Rexmit;
 use super::rtt::RTO_MAX_MS;
 use super::rtx_queue::{Segment, SegmentId, mark};
@@ -8,9 +9,8 @@ use super::timers::Pending;
 use super::{GSO_MAX_BYTES, Sock, State};
 use crate::clock::jiffies_since;
 use crate::events::Timer;
-use crate::link::Sent;
 use crate::net::Net;
-use crate::packet::{HEADER_BYTES, MAX_SACKS, Packet, flags};
+use crate::packet::{MAX_SACKS, Packet, flags};
 use knee_algo::{ca_state, ecn_flags};
 use knee_queue::Ecn;
 use knee_queue::time::Time;
@@ -46,6 +46,11 @@ impl Sock {
         self.enter(net);
         self.check_app_limited(net.now);
         self.writer.pending_bytes = self.writer.pending_bytes.saturating_add(bytes);
+        self.write_on(net);
+    }
+
+    /// The application writes what there is room for.
+    fn write_on(&mut self, net: &mut Net) {
         self.refill(net);
         if self.unsent_bytes() == 0 {
             return;
@@ -81,32 +86,66 @@ impl Sock {
     /// Moves what the application still has into the socket, as far as there is room.
     #[inline]
     fn refill(&mut self, net: &mut Net) {
-        if self.writer.pending_bytes == 0 {
+        if self.writer.pending_bytes == 0 || self.writer.is_waiting {
             return;
         }
-        let queued = self.write_seq.wrapping_sub(self.tp.snd_una);
         let room = match self.host.config.sndbuf_max_bytes {
-            Some(max) => self.sndbuf_payload_bytes(max, net).saturating_sub(queued),
+            Some(_) => self.sndbuf_room_bytes(),
             None if self.unsent_bytes() > WRITE_CHUNK_BYTES / 2 => 0,
             None => WRITE_CHUNK_BYTES,
         };
         let bytes = self.writer.pending_bytes.min(u64::from(room)) as u32;
-        if bytes == 0 {
-            return;
+        if bytes > 0 {
+            self.restart_after_idle(net);
+            self.writer.pending_bytes -= u64::from(bytes);
+            self.write_seq = self.write_seq.wrapping_add(bytes);
         }
-        self.restart_after_idle(net);
-        self.writer.pending_bytes -= u64::from(bytes);
-        self.write_seq = self.write_seq.wrapping_add(bytes);
+        self.writer.is_waiting =
+            self.host.config.sndbuf_max_bytes.is_some() && self.writer.pending_bytes > 0;
     }
 
-    /// Payload that a send buffer holds: Linux lets it grow to twice the window, or what the algorithm
-    /// says, and charges each packet's bookkeeping.
-    fn sndbuf_payload_bytes(&mut self, max_bytes: u32, net: &mut Net) -> u32 {
+    /// Memory that a full segment takes.
+    fn charged_per_segment(&self) -> u32 {
+        self.mss() + self.host.config.skb_overhead_bytes
+    }
+
+    /// Memory taken by what is sent and not acknowledged, and by what is not sent.
+    fn sndbuf_used_bytes(&self) -> u32 {
+        let queued = self.write_seq.wrapping_sub(self.tp.snd_una);
+        let segments = queued.div_ceil(self.mss());
+        queued.saturating_add(segments.saturating_mul(self.host.config.skb_overhead_bytes))
+    }
+
+    /// Payload that fits beside it. Linux takes one segment more than fits.
+    fn sndbuf_room_bytes(&self) -> u32 {
+        let free = self.writer.sndbuf_bytes.saturating_sub(self.sndbuf_used_bytes());
+        let segments = free.div_ceil(self.charged_per_segment());
+        segments.saturating_mul(self.mss()).min(u32::MAX / 4)
+    }
+
+    /// Lets the send buffer hold twice the window, or what the algorithm says.
+    pub(super) fn expand_sndbuf(&mut self, net: &mut Net) {
+        let Some(max) = self.host.config.sndbuf_max_bytes else { return };
         let windows = self.cc.sndbuf_expand(&mut self.tp, &mut net.cc);
-        let per_packet = self.mss() + self.host.config.skb_overhead_bytes;
-        let window = self.tp.snd_cwnd.max(10).max(self.tp.reordering + 1);
-        let packets = u64::from(max_bytes / per_packet).min(u64::from(windows) * u64::from(window));
-        (packets * u64::from(self.mss())).min(u64::from(u32::MAX / 4)) as u32
+        let segments = self.tp.snd_cwnd.max(10).max(self.tp.reordering + 1);
+        let bytes = windows.saturating_mul(segments).saturating_mul(self.charged_per_segment());
+        self.writer.sndbuf_bytes = self.writer.sndbuf_bytes.max(bytes.min(max));
+    }
+
+    /// Segments were acknowledged: an application that waits for room goes on when a third is free.
+    pub(super) fn check_space(&mut self, net: &mut Net) {
+        if !self.writer.is_waiting {
+            return;
+        }
+        if self.in_flight() < self.tp.snd_cwnd {
+            self.expand_sndbuf(net);
+        }
+        let used = self.sndbuf_used_bytes();
+        if self.writer.sndbuf_bytes.saturating_sub(used) >= used / 2 {
+            self.writer.is_waiting = false;
+            self.check_app_limited(net.now);
+            self.write_on(net);
+        }
     }
 
     fn restart_after_idle(&mut self, net: &mut Net) {
@@ -126,7 +165,6 @@ impl Sock {
     fn check_app_limited(&mut self, now: Time) {
         self.forget_departed(now);
         if self.unsent_bytes() < self.mss()
-            && self.writer.pending_bytes == 0
             && self.in_host_bytes < self.host.config.skb_overhead_bytes
             && self.in_flight() < self.tp.snd_cwnd
             && self.tp.lost_out <= self.tp.retrans_out
@@ -405,6 +443,7 @@ impl Sock {
     /// The socket goes on when its next packet leaves the host.
     fn throttle(&mut self, net: &mut Net) {
         self.throttled = true;
+        // What fq still holds is heard of when it goes.
         if let Some(&(leaves, _)) = self.in_host.front() {
             self.tx_completion.arm(leaves, self.id, Timer::TxCompletion, net);
         }
@@ -471,7 +510,7 @@ impl Sock {
 
     // ---- pacing ----
 
-    fn begin_departure(&mut self, net: &Net) -> u64 {
+    pub(super) fn begin_departure(&mut self, net: &Net) -> u64 {
         let prior = self.tp.tcp_wstamp_ns;
         self.tp.tcp_wstamp_ns = prior.max(net.now.ns());
         prior
@@ -492,7 +531,8 @@ impl Sock {
     }
 
     fn blocked_by_pacing(&mut self, net: &mut Net) -> bool {
-        if self.tp.sk_pacing_status == 0 || self.tp.tcp_wstamp_ns <= net.now.ns() {
+        let by_fq = self.tp.sk_pacing_status == SK_PACING_FQ;
+        if self.tp.sk_pacing_status == 0 || by_fq || self.tp.tcp_wstamp_ns <= net.now.ns() {
             return false;
         }
         if !self.pacing.armed() {
@@ -524,7 +564,7 @@ impl Sock {
         let mut packet = self.packet();
         packet.seq = segment.seq;
         packet.end_seq = segment.end_seq;
-        packet.wire_bytes = HEADER_BYTES + len;
+        packet.wire_bytes = self.header_bytes + len;
         if segment.has(mark::PSH) {
             packet.flags |= flags::PSH;
         }
@@ -536,15 +576,7 @@ impl Sock {
         self.acks_sent_with(self.tp.rcv_nxt);
 
         let charged = len + self.host.config.skb_overhead_bytes;
-        let leaves = match net.transmit(packet) {
-            Sent::Leaves(leaves) => leaves,
-            Sent::Lost => net.now,
-            Sent::Dropped => return false,
-        };
-        if leaves > net.now {
-            self.in_host.push_back((leaves, charged));
-            self.in_host_bytes += charged;
-        }
+        let Some(leaves) = self.leave_host(packet, charged, net) else { return false };
         self.counters.data_segs_sent += 1;
         net.work.data_pkts += 1;
         self.tp.lsndtime = net.cc.jiffies;
@@ -584,7 +616,7 @@ impl Sock {
         Packet {
             to: self.peer,
             hop: self.path,
-            wire_bytes: HEADER_BYTES,
+            wire_bytes: self.header_bytes,
             seq: self.tp.snd_nxt,
             end_seq: self.tp.snd_nxt,
             ack_seq: self.tp.rcv_nxt,

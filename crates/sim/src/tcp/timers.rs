@@ -115,6 +115,12 @@ impl Sock {
                     self.resume_sending(net);
                 }
             }
+            Timer::Fq => {
+                if self.fq_timer.fires(id, timer, net) && !self.ended() {
+                    self.enter(net);
+                    self.on_fq_timer(net);
+                }
+            }
             Timer::TxCompletion => {
                 if self.tx_completion.fires(id, timer, net) && !self.ended() && self.throttled {
                     self.enter(net);
@@ -235,6 +241,7 @@ impl Sock {
             return;
         }
         self.counters.timeouts += 1;
+        self.rehash_at_timeout(net);
         self.enter_loss(net);
         self.tp.icsk_retransmits = self.tp.icsk_retransmits.saturating_add(1);
         let head = self.rtx.first_id();
