@@ -10,10 +10,12 @@ impl Algorithm {
         first.split_once(". ").map_or(first, |(first, _)| first).trim_end_matches('.').to_owned()
     }
 
-    /// Where it comes from: the paragraph of its header that begins with "Sources:"; empty if there is none.
+    /// Where it comes from: the paragraph of its header that begins with "Sources:" or "Source:"; empty if there is none.
     pub fn sources(&self) -> String {
         let paragraphs = header(self.text());
-        let sources = paragraphs.iter().find_map(|paragraph| paragraph.strip_prefix("Sources:"));
+        let sources = paragraphs.iter().find_map(|paragraph| {
+            paragraph.strip_prefix("Sources:").or_else(|| paragraph.strip_prefix("Source:"))
+        });
         sources.unwrap_or_default().trim().trim_end_matches('.').to_owned()
     }
 }

@@ -60,7 +60,7 @@ struct RawOperations {
     flags: u32,
 }
 
-/// The C type of a module's parameter, numbered as in linux.h.
+/// The C type of a module's parameter, numbered as in module_linux.h.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ParamType {
     Bool,
@@ -115,7 +115,7 @@ pub(super) struct Variable(*mut c_void);
 impl Variable {
     /// Its value as 32 bits; `None` if it needs more.
     pub(super) fn get(self, kind: ParamType) -> Option<u32> {
-        // SAFETY: linux.h compares the variable's size with its type's when it is compiled.
+        // SAFETY: module_linux.h compares the variable's size with its type's when it is compiled.
         unsafe {
             Some(match kind {
                 ParamType::Bool | ParamType::U8 => u32::from(self.0.cast::<u8>().read()),

@@ -4,8 +4,8 @@
  * simulator. Names and meanings are the kernel's. What the simulator has nothing for is not here, so
  * that its use is an error of the compiler and never a value that means nothing.
  */
-#ifndef KNEE_LINUX_H
-#define KNEE_LINUX_H
+#ifndef KNEE_MODULE_LINUX_H
+#define KNEE_MODULE_LINUX_H
 
 #include <knee/native_types.h>
 
