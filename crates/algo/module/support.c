@@ -3,7 +3,7 @@
  * Linked into every module that is compiled for the simulator: what its headers declare, and the one
  * symbol that the simulator looks for. All of it is the loaded copy's own.
  */
-#include <knee/net.h>
+#include <knee/module_net.h>
 
 struct sock *knee_sk;
 

@@ -17,6 +17,7 @@
 //! assert_eq!(reno.ssthresh(&mut sock, &mut host), 6);
 //! ```
 
+mod about;
 mod call;
 pub mod check;
 mod given;

@@ -48,7 +48,7 @@ pub use error::Error;
 pub use filter::Filter;
 pub use inside::{Inside, Value};
 pub use label::{Kept, Labels, LabelsAt};
-pub use load::{Loaded, check_name};
+pub use load::{Loaded, check_fits, check_name};
 pub use migrate::{Migration, Outcome, Planned};
 pub use probe::{KernelApi, Lack, Version};
 pub use registry::{Registered, registered};

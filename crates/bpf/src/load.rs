@@ -181,6 +181,16 @@ impl Loaded {
     }
 }
 
+/// Whether the running kernel has what an algorithm needs, as far as that is seen without loading it.
+///
+/// # Errors
+/// [`Error::Lacks`], which says what is missing and from which version on it is there.
+pub fn check_fits(embedded: &Embedded) -> Result<(), Error> {
+    let api = KernelApi::running();
+    let open = open(embedded, api)?;
+    check(embedded, &table::operations(&open), api)
+}
+
 /// Opens the object of an algorithm.
 fn open(embedded: &Embedded, api: &KernelApi) -> Result<OpenObject, Error> {
     let (opened, log) = with_log(|| open_object(embedded.object()));

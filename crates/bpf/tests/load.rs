@@ -47,6 +47,31 @@ fn the_kernel_takes_every_algorithm_and_forgets_it_when_dropped() {
     }
 }
 
+/// What `knee new algorithm` writes is this file under another name.
+#[test]
+fn the_kernel_takes_the_template_of_new_algorithms() {
+    if !knee_testbed::kernel_is_ready() {
+        return;
+    }
+    let template = Algorithm::for_tests("newcc");
+    let embedded = Embedded::for_tests("newcc").unwrap();
+    let loaded = Loaded::register(embedded, "knee_l_newcc", &template.default_params());
+    let loaded = loaded.unwrap_or_else(|error| panic!("{error}"));
+    assert!(names().contains(&"knee_l_newcc".to_owned()), "{}", available());
+    drop(loaded);
+    assert!(!names().contains(&"knee_l_newcc".to_owned()), "{}", available());
+}
+
+#[test]
+fn what_an_algorithm_needs_is_looked_up_without_loading_it() {
+    if !knee_testbed::kernel_is_ready() {
+        return;
+    }
+    for embedded in Embedded::all() {
+        knee_bpf::check_fits(embedded).unwrap_or_else(|error| panic!("{error}"));
+    }
+}
+
 #[test]
 fn a_name_the_kernel_could_not_hold_is_refused_before_the_load() {
     let dctcp = Algorithm::by_name("dctcp").unwrap();
