@@ -152,6 +152,7 @@ fn bulk(index: u64, from: NodeId, to: NodeId, algorithm: &str) -> Flow {
         peer_cc: None,
         start: Time::from_us(index * 7),
         first_write: None,
+        base_rtt: None,
         stop: None,
         traffic: Traffic::Bulk { bytes: None },
         read_at_bytes: 65_536,

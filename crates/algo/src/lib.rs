@@ -18,11 +18,13 @@
 //! ```
 
 mod call;
+pub mod check;
 mod given;
 pub mod module;
 mod params;
 mod sha256;
 mod sock;
+pub mod template;
 
 pub use call::Call;
 pub use given::{Given, GivenLog, Observed, Observer};
@@ -232,7 +234,7 @@ enum Origin {
     /// Built with this crate.
     Folder { ops: *const Ops, diag_read: DiagRead },
     /// Compiled from a file that somebody named, and loaded once for each host of a run.
-    File(Module),
+    File(Box<Module>),
     /// Another table of such a file, to which connections fall back; at this distance from its symbol.
     Other { of: &'static Algorithm, at: isize },
 }

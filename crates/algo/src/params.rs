@@ -31,7 +31,7 @@ impl ParamInfo {
     pub fn show(&self, value: u32) -> String {
         match self.choices.get(value as usize) {
             Some(choice) => (*choice).to_owned(),
-            None if self.is_signed => value.cast_signed().to_string(),
+            None if self.is_signed => (value as i32).to_string(),
             None => value.to_string(),
         }
     }
@@ -39,8 +39,7 @@ impl ParamInfo {
     /// Whether it may have this value.
     pub fn allows(&self, value: u32) -> bool {
         if self.is_signed {
-            return (self.min.cast_signed()..=self.max.cast_signed())
-                .contains(&value.cast_signed());
+            return (self.min as i32..=self.max as i32).contains(&(value as i32));
         }
         (self.min..=self.max).contains(&value)
     }
@@ -61,7 +60,7 @@ impl ParamInfo {
             return Some(u32::from(text == "true"));
         }
         let value = match self.is_signed {
-            true => text.parse::<i32>().ok()?.cast_unsigned(),
+            true => text.parse::<i32>().ok()? as u32,
             false => text.parse().ok()?,
         };
         self.allows(value).then_some(value)

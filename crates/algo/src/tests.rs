@@ -1,4 +1,9 @@
+mod bic;
+mod nv;
+
 use super::*;
+
+mod bbr;
 
 #[repr(C)]
 struct Layout {

@@ -249,3 +249,43 @@ fn bbr_in_the_kernel_does_what_the_native_build_does() {
     );
     assert!(report.given > 1000, "it reads the clock on each ACK: {report}");
 }
+
+/// What BIC, TCP-NV and most others hear: everything but ECN's events.
+const HEARS_MUCH: [&str; 9] = [
+    "init",
+    "ssthresh",
+    "cong_avoid",
+    "pkts_acked",
+    "set_state(Open)",
+    "set_state(CWR)",
+    "set_state(Recovery)",
+    "set_state(Loss)",
+    "undo_cwnd",
+];
+
+#[test]
+fn bic_in_the_kernel_does_what_the_native_build_does() {
+    if !knee_testbed::kernel_is_ready() {
+        return;
+    }
+    let bic = Algorithm::by_name("bic").unwrap();
+    let records = record_a_rough_day(bic, "knee_t_bic");
+    assert_equal(&replay(bic, &bic.default_params(), &records), &HEARS_MUCH);
+}
+
+#[test]
+fn nv_of_both_versions_in_the_kernel_does_what_the_native_build_does() {
+    if !knee_testbed::kernel_is_ready() {
+        return;
+    }
+    for name in ["nv", "nv2010"] {
+        let nv = Algorithm::by_name(name).unwrap();
+        let records = record_a_rough_day(nv, &format!("knee_t_{name}"));
+        assert_equal(&replay(nv, &nv.default_params(), &records), &HEARS_MUCH);
+        // A control: that another pad decides otherwise shows that decisions were made.
+        let mut other = nv.default_params();
+        nv.set_param(&mut other, "pad", "1000").unwrap();
+        let report = replay(nv, &other, &records);
+        assert!(report.differences > 10, "{report}");
+    }
+}

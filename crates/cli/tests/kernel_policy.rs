@@ -466,3 +466,35 @@ fn dctcp_is_kept_off_the_internet_unless_somebody_knows() {
     assert_eq!(place.clear(), "cleared 1 cgroup\n");
     place.sandbox.knee(&format!("unload {name}")).done();
 }
+
+#[test]
+fn nv_gets_its_base_rtt_from_a_rule_before_its_own_parameter() {
+    if !knee_testbed::kernel_is_ready() {
+        return;
+    }
+    let place = Place::new();
+    let pair = hosts(&place.cgroup);
+    let name = place.sandbox.name('n');
+    place.sandbox.knee(&format!("load nv --set base_rtt_us=900 --as {name}")).done();
+    let text = format!(
+        "[[rule]]\nto = \"10.99.0.0/24\"\nalgorithm = \"{name}\"\nbase_rtt = \"70 us\"\n\n\
+         [[rule]]\nto = \"fd99::/64\"\nalgorithm = \"{name}\"\n"
+    );
+    place.apply(&place.write("p.toml", &text));
+    for (address, base_rtt_us) in [(SERVER, 70), (SERVER_IPV6, 900)] {
+        let listener = pair.server.run(move || TcpListener::bind((address, 0)).unwrap());
+        let port = listener.local_addr().unwrap().port();
+        let client = pair.client.run(move || TcpStream::connect((address, port)).unwrap());
+        let _server = listener.accept().unwrap();
+        assert_eq!(chosen(&client), name);
+        let look = format!("top --once --json --netns {} --local-port", pair.client.tid());
+        let look = format!("{look} {}", client.local_addr().unwrap().port());
+        let shown: serde_json::Value =
+            serde_json::from_str(&place.sandbox.knee(&look).done()).unwrap();
+        let inside = shown["connections"][0]["inside"].as_array().unwrap().clone();
+        let base_rtt = inside.iter().find(|value| value["name"] == "base_rtt").unwrap();
+        assert_eq!(base_rtt["value"], base_rtt_us, "{address}: {shown}");
+    }
+    place.clear();
+    place.sandbox.knee(&format!("unload {name}")).done();
+}

@@ -13,6 +13,7 @@ use knee_sim::topology::{Cable, Dumbbell, LeafSpine, Star};
 use crate::error::Error;
 use crate::random::Random;
 use crate::reader::Reader;
+use crate::traffic::read_base_rtt;
 use crate::units::{Burst, Pkts, QueueLimit, Share, Size};
 
 /// Ethernet's header, which queues count with a packet.
@@ -175,6 +176,7 @@ const HOST_KEYS: &[&str] = &[
     "gro_window",
     "limit_output",
     "skb_overhead",
+    "base_rtt",
     "fq",
     "rcvbuf_initial",
     "rcvbuf_max",
@@ -278,6 +280,7 @@ fn read_host(reader: &Reader<'_>, base: HostConfig) -> Result<HostConfig, Error>
         gro_window: reader.get_or("gro_window", base.gro_window)?,
         limit_output_bytes: buffer("limit_output", mtu_bytes, base.limit_output_bytes)?,
         skb_overhead_bytes: bytes("skb_overhead", base.skb_overhead_bytes)?,
+        base_rtt: read_base_rtt(reader)?.or(base.base_rtt),
         fq: reader.flag_or("fq", base.fq)?,
         rcvbuf_initial_bytes: buffer("rcvbuf_initial", mtu_bytes, base.rcvbuf_initial_bytes)?,
         rcvbuf_max_bytes: buffer("rcvbuf_max", mtu_bytes, base.rcvbuf_max_bytes)?,

@@ -32,6 +32,7 @@ const CONNECTIONS: &[&str] = &[
     "peer_cc",
     "peer_params",
     "read_at",
+    "base_rtt",
     "sample",
 ];
 const BULK: &[&str] = &["size", "stop", "stop_stagger"];
@@ -73,6 +74,7 @@ struct Connections {
     traffic: Vec<Traffic>,
     read_at_bytes: u32,
     sampled: bool,
+    base_rtt: Option<Duration>,
 }
 
 /// Reads every entry. `cc` is the case's congestion control; an entry's own comes before it.
@@ -257,7 +259,18 @@ fn read_connections(
         read_at_bytes: u32::try_from(read_at.0)
             .map_err(|_| reader.error("read_at", "must be at most 4 GB, as in \"64 KiB\""))?,
         sampled: reader.flag_or("sample", true)?,
+        base_rtt: read_base_rtt(reader)?,
     })
+}
+
+/// The RTT without queues, as a policy of `knee policy` would say it.
+pub(crate) fn read_base_rtt(reader: &Reader<'_>) -> Result<Option<Duration>, Error> {
+    let base_rtt: Option<Duration> = reader.get("base_rtt")?;
+    let allowed = Duration::from_us(1)..=Duration::from_ms(60_000);
+    if base_rtt.is_some_and(|rtt| !allowed.contains(&rtt)) {
+        return Err(reader.error("base_rtt", "must be from 1 us to 60000 ms, as in \"50 us\""));
+    }
+    Ok(base_rtt)
 }
 
 fn read_traffic(reader: &Reader<'_>, kind: Kind) -> Result<Vec<Traffic>, Error> {
@@ -467,6 +480,7 @@ impl TrafficSpec {
                                 + times(connections.stagger, i)
                                 + jitter.up_to(self.start_jitter),
                             first_write: None,
+                            base_rtt: connections.base_rtt,
                             stop: connections
                                 .stop
                                 .map(|stop| Time::ZERO + stop + times(connections.stop_stagger, i)),

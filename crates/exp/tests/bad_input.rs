@@ -64,6 +64,17 @@ fn the_file_that_the_others_are_made_from_is_good() {
 }
 
 #[test]
+fn a_base_rtt_is_a_time_that_a_policy_could_say() {
+    let with = |base_rtt: &str| format!("flows = 2\nbase_rtt = {base_rtt}");
+    for base_rtt in ["\"500 ns\"", "\"2 min\""] {
+        let text = GOOD.replacen("flows = 2", &with(base_rtt), 1);
+        let refused = message(&text, &Overrides::default());
+        assert!(refused.contains("must be from 1 us to 60000 ms, as in \"50 us\""), "{refused}");
+        assert!(refused.contains("traffic.short.base_rtt"), "{refused}");
+    }
+}
+
+#[test]
 fn unknown_keys_name_the_nearest_known_one() {
     for (find, replacement, expected) in [
         (

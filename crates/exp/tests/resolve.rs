@@ -268,8 +268,12 @@ fn incast_rounds_staggers_stops_and_size_mixes_are_laid_out() {
         stagger = "2 ms"
         stop = "20 ms"
         stop_stagger = "5 ms"
+        base_rtt = "4 us"
+        [hosts]
+        base_rtt = "8 us"
         [[host]]
         hosts = "h4..h5"
+        base_rtt = "6 us"
         tcp_ecn = 0
         initial_cwnd = "3 pkts"
         [run]
@@ -298,6 +302,12 @@ fn incast_rounds_staggers_stops_and_size_mixes_are_laid_out() {
     let cwnds: Vec<_> =
         run.network.nodes.iter().flat_map(|node| &node.host).map(|h| h.initial_cwnd_pkts).collect();
     assert_eq!(cwnds, [10, 10, 10, 3, 3]);
+    let us = |rtt: Option<Duration>| rtt.map(|rtt| rtt.ps() / 1_000_000);
+    let of_flows: Vec<_> = run.flows.iter().map(|flow| (flow.group, us(flow.base_rtt))).collect();
+    assert!(of_flows.iter().all(|(group, rtt)| *rtt == (*group == 2).then_some(4)));
+    let of_hosts: Vec<_> =
+        run.network.nodes.iter().flat_map(|node| &node.host).map(|h| us(h.base_rtt)).collect();
+    assert_eq!(of_hosts, [Some(8), Some(8), Some(8), Some(6), Some(6)]);
 }
 
 #[test]

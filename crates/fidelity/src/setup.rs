@@ -184,6 +184,7 @@ impl Path {
             peer_cc: None,
             start: at(start_s),
             first_write: None,
+            base_rtt: None,
             stop: None,
             traffic: Traffic::Bulk { bytes },
             read_at_bytes: READ_AT_BYTES,

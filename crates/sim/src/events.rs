@@ -56,6 +56,8 @@ pub(crate) enum Timer {
     DelayedAck,
     CompressedAck,
     Pacing,
+    /// The host's fq lets a held segment go.
+    Fq,
     /// A packet of a throttled socket leaves its host.
     TxCompletion,
     /// Merging of received packets ends.

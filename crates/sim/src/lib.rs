@@ -17,6 +17,7 @@
 //!     jitter: Duration::ZERO,
 //!     loss: 0.0,
 //!     queue: QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(500) }),
+//!     base_rtt: None,
 //!     sampled: false,
 //! };
 //! let host = |name: &str| (name.to_owned(), HostConfig::new(LinuxVersion::V6_1));

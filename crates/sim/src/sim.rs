@@ -125,9 +125,9 @@ impl<'a> Simulation<'a> {
             let (client, server) = (client_of(index) as u32, server_of(index) as u32);
             let there = path(flow.from, flow.to, hash)?;
             let back = path(flow.to, flow.from, hash)?;
-            let place = Place { id: client, peer: server, path: there };
+            let place = Place { id: client, peer: server, path: there, base_rtt: flow.base_rtt };
             socks.push(Sock::new(&place, &flow.cc, host(flow.from, &flow.cc)?, hash as u32));
-            let place = Place { id: server, peer: client, path: back };
+            let place = Place { id: server, peer: client, path: back, base_rtt: flow.base_rtt };
             socks.push(Sock::new(&place, peer_cc, host(flow.to, peer_cc)?, (hash >> 32) as u32));
             apps.push(App::new(flow));
         }

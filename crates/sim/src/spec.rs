@@ -129,6 +129,9 @@ pub struct HostConfig {
     pub limit_output_bytes: u32,
     /// Bytes of bookkeeping that the kernel charges per packet beside its payload.
     pub skb_overhead_bytes: u32,
+    /// RTT without queues of its connections, as whoever runs it says; whole us reach the algorithm.
+    /// `None`: nobody has said it. A flow's own comes before it.
+    pub base_rtt: Option<Duration>,
     /// Whether an fq qdisc paces (else TCP itself does, where an algorithm asks for it).
     pub fq: bool,
     /// Receive buffer at the start, bytes (`tcp_rmem[1]`).
@@ -161,6 +164,7 @@ impl HostConfig {
             gro_window: Duration::ZERO,
             limit_output_bytes: if linux >= LinuxVersion::V6_18 { 4 << 20 } else { 1 << 20 },
             skb_overhead_bytes: 1216,
+            base_rtt: None,
             fq: false,
             rcvbuf_initial_bytes: 131_072,
             rcvbuf_max_bytes: if linux >= LinuxVersion::V6_18 { 32 << 20 } else { 6 << 20 },
@@ -225,6 +229,8 @@ pub struct Flow {
     pub read_at_bytes: u32,
     /// Whether its `TCP_INFO` is sampled.
     pub sampled: bool,
+    /// RTT without queues that both its ends are told; `None`: what each host says.
+    pub base_rtt: Option<Duration>,
 }
 
 /// What an application sends.

@@ -336,6 +336,31 @@ impl Cache {
     }
 }
 
+/// The headers as files, for whoever compiles against the contract.
+pub(crate) struct Headers(PathBuf);
+
+impl Headers {
+    /// Those in the cache, written if they were not.
+    pub(crate) fn kept() -> Result<Headers, String> {
+        Ok(Headers(Cache::open()?.include))
+    }
+
+    /// Where `tcp.h` is.
+    pub(crate) fn contract(&self) -> PathBuf {
+        self.0.join("knee")
+    }
+
+    /// Where all are.
+    pub(crate) fn all(&self) -> &Path {
+        &self.0
+    }
+}
+
+/// Name and text of the headers that are files of their own.
+pub(crate) fn headers() -> &'static [(&'static str, &'static str)] {
+    HEADERS
+}
+
 /// Nobody else may put an object there that would then be run.
 fn make_private_dirs(dir: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt as _;
@@ -410,7 +435,7 @@ fn hint(line: &str) -> Option<String> {
 }
 
 /// Members of a struct of the contract's native half.
-fn fields(name: &str) -> Vec<&'static str> {
+pub(crate) fn fields(name: &str) -> Vec<&'static str> {
     let native = HEADERS.iter().find(|(header, _)| *header == "knee/native.h");
     let text = native.map_or("", |(_, text)| *text);
     let body = text.split_once(&format!("\nstruct {name} {{\n")).map_or("", |(_, rest)| rest);

@@ -99,13 +99,9 @@ impl ParamType {
         match self {
             ParamType::Bool => Some((0, 1)),
             ParamType::U8 => Some((0, u32::from(u8::MAX))),
-            ParamType::I16 => {
-                Some((i32::from(i16::MIN).cast_unsigned(), i32::from(i16::MAX).cast_unsigned()))
-            }
+            ParamType::I16 => Some((i32::from(i16::MIN) as u32, i32::from(i16::MAX) as u32)),
             ParamType::U16 => Some((0, u32::from(u16::MAX))),
-            ParamType::I32 | ParamType::I64 => {
-                Some((i32::MIN.cast_unsigned(), i32::MAX.cast_unsigned()))
-            }
+            ParamType::I32 | ParamType::I64 => Some((i32::MIN as u32, i32::MAX as u32)),
             ParamType::U32 | ParamType::U64 => Some((0, u32::MAX)),
             ParamType::Text => None,
         }
@@ -123,10 +119,10 @@ impl Variable {
         unsafe {
             Some(match kind {
                 ParamType::Bool | ParamType::U8 => u32::from(self.0.cast::<u8>().read()),
-                ParamType::I16 => i32::from(self.0.cast::<i16>().read()).cast_unsigned(),
+                ParamType::I16 => i32::from(self.0.cast::<i16>().read()) as u32,
                 ParamType::U16 => u32::from(self.0.cast::<u16>().read()),
                 ParamType::I32 | ParamType::U32 => self.0.cast::<u32>().read(),
-                ParamType::I64 => i32::try_from(self.0.cast::<i64>().read()).ok()?.cast_unsigned(),
+                ParamType::I64 => i32::try_from(self.0.cast::<i64>().read()).ok()? as u32,
                 ParamType::U64 => u32::try_from(self.0.cast::<u64>().read()).ok()?,
                 ParamType::Text => return None,
             })
@@ -140,7 +136,7 @@ impl Variable {
                 ParamType::Bool | ParamType::U8 => self.0.cast::<u8>().write(value as u8),
                 ParamType::I16 | ParamType::U16 => self.0.cast::<u16>().write(value as u16),
                 ParamType::I32 | ParamType::U32 => self.0.cast::<u32>().write(value),
-                ParamType::I64 => self.0.cast::<i64>().write(i64::from(value.cast_signed())),
+                ParamType::I64 => self.0.cast::<i64>().write(i64::from(value as i32)),
                 ParamType::U64 => self.0.cast::<u64>().write(u64::from(value)),
                 ParamType::Text => {}
             }
@@ -212,7 +208,7 @@ impl Image {
 
     /// How far something in this copy is from its symbol: the same in every copy.
     pub(super) fn distance<T>(&self, of: *const T) -> isize {
-        of.addr().wrapping_sub(self.symbol.addr()).cast_signed()
+        of.addr().wrapping_sub(self.symbol.addr()) as isize
     }
 
     /// What is that far from the symbol.

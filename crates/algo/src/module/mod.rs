@@ -21,12 +21,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use compile::find_compiler;
+pub(crate) use compile::{Headers, fields, headers};
 pub use running::LoadedModules;
 pub(crate) use running::Running;
 
 use crate::params::SWITCH;
 use crate::{Algorithm, DiagInfo, Error, Has, Origin, ParamInfo, diag_infos, param_infos, sha256};
 use image::{FileTable, Image, ModuleTable, ParamType};
+pub(crate) use source::without_comments;
 use source::{Info, Kind};
 
 /// No source file is longer than this.
@@ -188,7 +190,7 @@ fn build(path: &Path, text: String, name: &'static str) -> Result<Algorithm, Err
         }
     };
     lock(&module.idle).push(image);
-    Ok(Algorithm { origin: Origin::File(module), ..algorithm })
+    Ok(Algorithm { origin: Origin::File(Box::new(module)), ..algorithm })
 }
 
 fn of_contract_file(

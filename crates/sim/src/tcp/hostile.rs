@@ -106,7 +106,7 @@ impl Bench {
         let mut net = net();
         let jiffies = Jiffies::new(config.hz, 7, Duration::ZERO);
         let host = Rc::new(HostState { config, jiffies, modules: LoadedModules::default() });
-        let place = Place { id: 0, peer: 1, path: 0 };
+        let place = Place { id: 0, peer: 1, path: 0, base_rtt: None };
         let cc = Cc::by_name(algorithm).unwrap();
         let mut sock = Sock::new(&place, &cc, host, iss);
         sock.connect(&mut net);

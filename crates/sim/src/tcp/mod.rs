@@ -6,6 +6,7 @@
 //! The section numbers in comments are those of `docs/tcp.md`.
 
 mod ack;
+mod fq;
 mod gro;
 mod handshake;
 #[cfg(test)]
@@ -29,7 +30,7 @@ use knee_algo::module::LoadedModules;
 use knee_algo::{
     Algorithm, INFINITE_SSTHRESH, Instance, Observer, TcpSock, ca_state, ecn_flags, tcp_state,
 };
-use knee_queue::time::Time;
+use knee_queue::time::{Duration, Time};
 use receive::Receiver;
 use rtt::{MinRtt, RttEstimator};
 use rtx_queue::{RtxQueue, SegmentId};
@@ -103,6 +104,8 @@ pub(crate) struct Sock {
     /// The algorithm asked for needs ECN: it decides about the handshake.
     wants_ecn: bool,
     host: Rc<HostState>,
+    /// What an algorithm that asks for the RTT without queues is told, us; 0: unknown.
+    base_rtt_us: u32,
     id: u32,
     peer: u32,
     /// Where its packets' path starts in [`Net::paths`].
@@ -160,6 +163,8 @@ pub(crate) struct Sock {
     throttled: bool,
     tx_completion: LazyTimer,
     pacing: LazyTimer,
+    fq: fq::FqFlow,
+    fq_timer: LazyTimer,
 
     pub(crate) receiver: Receiver,
     /// Segments waiting to be merged with those behind them (GRO).
@@ -177,6 +182,8 @@ pub(crate) struct Place {
     pub(crate) id: u32,
     pub(crate) peer: u32,
     pub(crate) path: u32,
+    /// RTT without queues, where the flow says it.
+    pub(crate) base_rtt: Option<Duration>,
 }
 
 impl Sock {
@@ -191,7 +198,8 @@ impl Sock {
             app_limited: u32::MAX,
             sk_gso_max_size: GSO_MAX_BYTES,
             sk_gso_max_segs: host.config.gso_max_segs,
-            sk_pacing_status: 0,
+            // fq paces whatever comes by, whether its algorithm asks for it or not.
+            sk_pacing_status: if host.config.fq { fq::SK_PACING_FQ } else { 0 },
             ..tcp_sock()
         };
         let receiver = Receiver::new(&host.config, false);
@@ -199,6 +207,7 @@ impl Sock {
             tp,
             wants_ecn: cc.algorithm.needs_ecn(),
             cc: cc.algorithm.instance_on(cc.params.clone(), &host.modules),
+            base_rtt_us: whole_us(place.base_rtt.or(host.config.base_rtt)),
             id: place.id,
             peer: place.peer,
             path: place.path,
@@ -238,6 +247,8 @@ impl Sock {
             throttled: false,
             tx_completion: LazyTimer::default(),
             pacing: LazyTimer::default(),
+            fq: fq::FqFlow::default(),
+            fq_timer: LazyTimer::default(),
             receiver,
             merging: Vec::new(),
             gro: LazyTimer::default(),
@@ -261,6 +272,7 @@ impl Sock {
         self.tp.tcp_mstamp = net.now_us();
         net.cc.jiffies = self.host.jiffies.at(net.now);
         net.cc.hz = self.host.config.hz;
+        net.cc.base_rtt_us = self.base_rtt_us;
     }
 
     fn enter_state(&mut self, state: State) {
@@ -321,6 +333,7 @@ impl Sock {
         self.retransmit.disarm();
         self.rtx = RtxQueue::default();
         self.in_host = VecDeque::new();
+        self.fq.forget();
         self.receiver.forget_data();
         self.merging = Vec::new();
     }
@@ -346,9 +359,6 @@ impl Sock {
             }
         }
         self.rehash_if_asked(net);
-        if self.tp.sk_pacing_status != 0 && self.host.config.fq {
-            self.tp.sk_pacing_status = 2;
-        }
     }
 
     pub(crate) fn ecn_negotiated(&self) -> bool {
@@ -394,4 +404,8 @@ impl Sock {
 
 fn tcp_sock() -> TcpSock {
     TcpSock { snd_ssthresh: INFINITE_SSTHRESH, icsk_ca_state: ca_state::OPEN, ..TcpSock::default() }
+}
+
+fn whole_us(base_rtt: Option<Duration>) -> u32 {
+    base_rtt.map_or(0, |rtt| u32::try_from(rtt.ps() / 1_000_000).unwrap_or(u32::MAX))
 }

@@ -1,5 +1,6 @@
 //! Segments leave: what may be sent, as how large a burst, and what waits in the host's own queue.
 
+use super::fq::SK_PACING_FQ;
 use super::recovery::Rexmit;
 use super::rtt::RTO_MAX_MS;
 use super::rtx_queue::{Segment, SegmentId, mark};
@@ -8,7 +9,6 @@ use super::timers::Pending;
 use super::{GSO_MAX_BYTES, Sock, State};
 use crate::clock::jiffies_since;
 use crate::events::Timer;
-use crate::link::Sent;
 use crate::net::Net;
 use crate::packet::{MAX_SACKS, Packet, flags};
 use knee_algo::{ca_state, ecn_flags};
@@ -443,6 +443,7 @@ impl Sock {
     /// The socket goes on when its next packet leaves the host.
     fn throttle(&mut self, net: &mut Net) {
         self.throttled = true;
+        // What fq still holds is heard of when it goes.
         if let Some(&(leaves, _)) = self.in_host.front() {
             self.tx_completion.arm(leaves, self.id, Timer::TxCompletion, net);
         }
@@ -509,7 +510,7 @@ impl Sock {
 
     // ---- pacing ----
 
-    fn begin_departure(&mut self, net: &Net) -> u64 {
+    pub(super) fn begin_departure(&mut self, net: &Net) -> u64 {
         let prior = self.tp.tcp_wstamp_ns;
         self.tp.tcp_wstamp_ns = prior.max(net.now.ns());
         prior
@@ -530,7 +531,8 @@ impl Sock {
     }
 
     fn blocked_by_pacing(&mut self, net: &mut Net) -> bool {
-        if self.tp.sk_pacing_status == 0 || self.tp.tcp_wstamp_ns <= net.now.ns() {
+        let by_fq = self.tp.sk_pacing_status == SK_PACING_FQ;
+        if self.tp.sk_pacing_status == 0 || by_fq || self.tp.tcp_wstamp_ns <= net.now.ns() {
             return false;
         }
         if !self.pacing.armed() {
@@ -574,15 +576,7 @@ impl Sock {
         self.acks_sent_with(self.tp.rcv_nxt);
 
         let charged = len + self.host.config.skb_overhead_bytes;
-        let leaves = match net.transmit(packet) {
-            Sent::Leaves(leaves) => leaves,
-            Sent::Lost => net.now,
-            Sent::Dropped => return false,
-        };
-        if leaves > net.now {
-            self.in_host.push_back((leaves, charged));
-            self.in_host_bytes += charged;
-        }
+        let Some(leaves) = self.leave_host(packet, charged, net) else { return false };
         self.counters.data_segs_sent += 1;
         net.work.data_pkts += 1;
         self.tp.lsndtime = net.cc.jiffies;

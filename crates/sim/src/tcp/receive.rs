@@ -591,6 +591,8 @@ impl Sock {
             packet.wire_bytes = self.header_bytes + 4 + 8 * u32::from(packet.sacks_len);
         }
         self.acks_sent_with(rcv_nxt);
+        // Never held back itself, but the time until which nothing was sent is over.
+        self.begin_departure(net);
         self.counters.acks_sent += 1;
         // What becomes of an ACK is nobody's business here: a lost one is made up for by the next.
         let _ = net.transmit(packet);

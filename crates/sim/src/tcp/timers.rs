@@ -115,6 +115,12 @@ impl Sock {
                     self.resume_sending(net);
                 }
             }
+            Timer::Fq => {
+                if self.fq_timer.fires(id, timer, net) && !self.ended() {
+                    self.enter(net);
+                    self.on_fq_timer(net);
+                }
+            }
             Timer::TxCompletion => {
                 if self.tx_completion.fires(id, timer, net) && !self.ended() && self.throttled {
                     self.enter(net);

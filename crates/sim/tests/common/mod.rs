@@ -203,6 +203,7 @@ impl Path {
             peer_cc: None,
             start: Time::ZERO,
             first_write: None,
+            base_rtt: None,
             stop: None,
             traffic: Traffic::Bulk { bytes: bytes.into() },
             read_at_bytes: 1,

@@ -1,0 +1,145 @@
+//! What only a compiler can see: the types of divisions, the size of stacks. The BPF half of clang sees it
+//! all; without it gcc's intermediate form and its own frames come close.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::process::Command;
+
+use super::{Finding, Rule};
+use crate::module::{Headers, find_compiler};
+
+/// As in `crates/bpf/build.rs`.
+const CLANGS: [&str; 6] = ["clang", "clang-21", "clang-20", "clang-19", "clang-18", "clang-17"];
+/// Bytes of stack that a BPF program has, its callees included.
+const STACK_BYTES: u32 = 512;
+
+/// What was found, and by whom; `None`: there is no compiler that could be asked.
+pub(super) fn look(path: &Path) -> Option<(Vec<Finding>, String)> {
+    let headers = Headers::kept().ok()?;
+    by_clang(path, &headers).or_else(|| by_gcc(path, &headers))
+}
+
+/// By the first clang that compiles for BPF.
+pub(super) fn by_clang(path: &Path, headers: &Headers) -> Option<(Vec<Finding>, String)> {
+    let named = std::env::var("KNEE_CLANG").ok();
+    named.into_iter().chain(CLANGS.map(str::to_owned)).find_map(|clang| {
+        let mut command = contract_command(&clang, headers);
+        command.args(["-target", "bpf", "-mcpu=v3", "-U__bpf__", "-O2", "-g", "-Wall", "-c"]);
+        let output = command.arg(path).args(["-o", "/dev/null"]).output().ok()?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        let has_bpf = !said.contains("unable to create target") && !said.contains("unknown target");
+        has_bpf.then(|| (complaints(&said, path), format!("{clang} for BPF")))
+    })
+}
+
+/// By the host's own compiler, which shows its intermediate form if it is gcc.
+pub(super) fn by_gcc(path: &Path, headers: &Headers) -> Option<(Vec<Finding>, String)> {
+    let (program, _) = find_compiler()?;
+    let mut command = contract_command(&program, headers);
+    command.args(["-O2", "-c", "-fdump-tree-gimple-lineno=/dev/stdout"]);
+    command.arg(format!("-Wframe-larger-than={STACK_BYTES}"));
+    let output = command.arg(path).args(["-o", "/dev/null"]).output().ok()?;
+    let mut found = complaints(&String::from_utf8_lossy(&output.stderr), path);
+    found.extend(signed_divisions(&String::from_utf8_lossy(&output.stdout), path));
+    Some((found, program))
+}
+
+fn contract_command(program: &str, headers: &Headers) -> Command {
+    let mut command = Command::new(program);
+    command.env("LC_ALL", "C");
+    command.args(["-std=gnu11", "-nostdinc", "-DCC_ONE_THREAD", "-Wno-unused-function"]);
+    command.args(["-Werror=implicit-function-declaration", "-Wno-unused-parameter"]);
+    command.arg("-I").arg(headers.contract()).arg("-I").arg(headers.all());
+    command
+}
+
+/// `file:line:col: error: what` of either compiler, in words that help.
+fn complaints(said: &str, path: &Path) -> Vec<Finding> {
+    let name = path.display().to_string();
+    let all = said.lines().filter_map(|line| {
+        let rest = line.strip_prefix(&name)?.strip_prefix(':')?;
+        let (number, rest) = rest.split_once(':')?;
+        let (kind, what) = rest.split_once(": ").map(|(_, rest)| rest)?.split_once(": ")?;
+        Some((number.parse::<u32>().ok()?, kind, what))
+    });
+    all.filter_map(|(line, kind, what)| finding(line, kind, what)).collect()
+}
+
+fn finding(line: u32, kind: &str, what: &str) -> Option<Finding> {
+    let lower = what.to_lowercase();
+    if lower.contains("unsupported signed division") || lower.contains("signed div") {
+        return Some(signed_division(line));
+    }
+    if lower.contains("stack limit")
+        || lower.contains("frame size")
+        || lower.contains("stack frame")
+    {
+        return Some(Finding::new(
+            Rule::Stack,
+            line,
+            format!(
+                "more than {STACK_BYTES} bytes of local variables, and a BPF program has no more for all its calls: keep arrays in the state struct"
+            ),
+        ));
+    }
+    if lower.contains("too many arg") || lower.contains("too many param") {
+        return Some(Finding::new(
+            Rule::Arguments,
+            line,
+            "more than five arguments, and BPF passes five: give it a pointer to a struct"
+                .to_owned(),
+        ));
+    }
+    let is_error = kind.contains("error");
+    is_error.then(|| Finding::new(Rule::Compiler, line, what.to_owned()))
+}
+
+fn signed_division(line: u32) -> Finding {
+    Finding::new(
+        Rule::SignedDivision,
+        line,
+        "a signed division or remainder, which BPF has only from cpu v4 on: make both sides unsigned, or shift".to_owned(),
+    )
+}
+
+/// Divisions of the GIMPLE form, where every value has a variable and every variable its type:
+/// `[file:12:7] _1 = a / b;` after `int _1;`.
+fn signed_divisions(gimple: &str, path: &Path) -> Vec<Finding> {
+    let name = path.display().to_string();
+    let mut types: HashMap<&str, &str> = HashMap::new();
+    let mut found = Vec::new();
+    for line in gimple.lines() {
+        if line.ends_with(')') && !line.starts_with(' ') {
+            types.clear();
+        }
+        let code = line.trim_start();
+        if let Some((kind, variable)) =
+            code.strip_suffix(';').and_then(|code| code.rsplit_once(' '))
+        {
+            if !code.contains('=') {
+                types.insert(variable, kind);
+            }
+        }
+        let Some((place, statement)) =
+            code.strip_prefix('[').and_then(|code| code.split_once("] "))
+        else {
+            continue;
+        };
+        let Some((to, value)) = statement.trim_end_matches(';').split_once(" = ") else { continue };
+        if !value.contains(" / ") && !value.contains(" % ") {
+            continue;
+        }
+        let is_signed = types.get(to.trim()).is_some_and(|kind| is_signed(kind));
+        let number = place.strip_prefix(&name).and_then(|rest| rest[1..].split(':').next());
+        if let (true, Some(number)) = (is_signed, number.and_then(|n| n.parse().ok())) {
+            found.push(signed_division(number));
+        }
+    }
+    found
+}
+
+fn is_signed(kind: &str) -> bool {
+    let kind = kind.trim();
+    matches!(kind, "int" | "long int" | "long long int" | "short int" | "signed char" | "char")
+        || matches!(kind, "s8" | "s16" | "s32" | "s64" | "int32_t" | "int64_t")
+}

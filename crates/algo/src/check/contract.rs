@@ -1,0 +1,67 @@
+//! What the contract has, as the embedded headers say it.
+
+use std::collections::{HashMap, HashSet};
+
+use super::tokens;
+use crate::module::headers;
+
+/// Functions, socket fields and headers that an algorithm may name.
+pub(super) struct Contract {
+    /// Words of each header.
+    words: HashMap<&'static str, HashSet<String>>,
+    fields: HashSet<String>,
+}
+
+/// The two hosts: what one of them alone has is not for algorithms.
+const HOSTS: [&str; 2] = ["native.h", "bpf.h"];
+/// Headers of modules, which stand beside the contract's.
+const OF_MODULES: [&str; 2] = ["linux.h", "net.h"];
+
+impl Contract {
+    pub(super) fn read() -> Contract {
+        let own = headers()
+            .iter()
+            .filter_map(|(path, text)| Some((path.strip_prefix("knee/")?, *text)))
+            .filter(|(name, _)| !OF_MODULES.contains(name));
+        let mut words: HashMap<&'static str, HashSet<String>> = HashMap::new();
+        for (name, text) in own {
+            let source = tokens::read(text);
+            let mut all: HashSet<String> = source.macros.into_iter().collect();
+            all.extend(
+                source
+                    .tokens
+                    .into_iter()
+                    .chain(source.bodies)
+                    .filter(|t| t.is_word())
+                    .map(|t| t.text),
+            );
+            words.insert(name, all);
+        }
+        let structs = ["sock", "inet_connection_sock", "tcp_sock"];
+        let fields = structs.iter().flat_map(|name| crate::module::fields(name));
+        Contract { fields: fields.map(str::to_owned).collect(), words }
+    }
+
+    pub(super) fn has_header(&self, name: &str) -> bool {
+        self.words.contains_key(name)
+    }
+
+    pub(super) fn has_socket_field(&self, name: &str) -> bool {
+        self.fields.contains(name)
+    }
+
+    /// Whether both hosts have it, or a header for both.
+    pub(super) fn has_function(&self, name: &str) -> bool {
+        let of = |header: &str| self.words.get(header).is_some_and(|words| words.contains(name));
+        let in_common = self
+            .words
+            .iter()
+            .any(|(header, words)| !HOSTS.contains(header) && words.contains(name));
+        in_common || HOSTS.iter().all(|host| of(host))
+    }
+
+    /// Whether any header has this word, so that a new name would be in its way.
+    pub(super) fn has_word(&self, word: &str) -> bool {
+        self.words.values().any(|words| words.contains(word))
+    }
+}

@@ -1,0 +1,201 @@
+use std::path::{Path, PathBuf};
+
+use super::*;
+use crate::module::Headers;
+
+/// A file that is fine, with `code` put at its end.
+fn with(code: &str) -> String {
+    format!("#include \"tcp.h\"\nCC_NO_STATE(x)\nCC_NO_PARAMS(x)\nCC_NO_DIAG(x)\n{code}\n")
+}
+
+/// Rules that a piece of code breaks, with their lines counted from its first.
+fn broken(code: &str) -> Vec<(Rule, u32)> {
+    text_of(&with(code)).into_iter().map(|finding| (finding.rule, finding.line - 4)).collect()
+}
+
+#[test]
+fn the_folders_algorithms_are_clean() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for folder in [root.join("../../algorithms"), root.join("src/testing")] {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_some_and(|extension| extension == "c") {
+                let checked = file(&path).unwrap();
+                assert_eq!(checked.findings, [], "{}", path.display());
+            }
+        }
+    }
+}
+
+#[test]
+fn floating_point_is_found_and_hexadecimal_is_not() {
+    assert_eq!(broken("static u32 f(void)\n{ float a = 1; return a; }"), [(Rule::Float, 2)]);
+    assert_eq!(broken("static u32 f(u32 a) { return a * 1.5; }"), [(Rule::Float, 1)]);
+    assert_eq!(broken("#define G 1e3\n"), [(Rule::Float, 1)]);
+    assert_eq!(broken("#define G 0x1e3f\nstatic u32 f(u32 a) { return a & G; } /* 1.5 */"), []);
+}
+
+#[test]
+fn wide_integers_and_assembly_are_found() {
+    assert_eq!(
+        broken("static u64 f(u64 a)\n{\n\treturn (unsigned __int128)a >> 2;\n}"),
+        [(Rule::Wide, 3)]
+    );
+    assert_eq!(broken("static void f(void) { __asm__(\"nop\"); }"), [(Rule::Assembly, 1)]);
+}
+
+#[test]
+fn state_that_belongs_to_no_connection_is_found() {
+    assert_eq!(broken("static u32 flows;"), [(Rule::GlobalState, 1)]);
+    assert_eq!(broken("static u32 table[3] = { 1, 2, 3 };"), [(Rule::GlobalState, 1)]);
+    assert_eq!(broken("static struct foo now = { .a = 1 };"), [(Rule::GlobalState, 1)]);
+    assert_eq!(
+        broken("static u32 f(void)\n{\n\tstatic u32 n;\n\treturn n++;\n}"),
+        [(Rule::GlobalState, 3)]
+    );
+    let fine = "struct foo { u32 a; };\nenum e { ONE };\ntypedef u32 packets;\nstatic u32 f(u32 a);\n\
+                static const u32 table[] = { 1, 2 };\nstatic u32 f(u32 a)\n{\n\tstatic const u32 b[] = { 1 };\n\treturn b[a & 0];\n}\n\
+                CC_STATE(x, struct foo)\nCC_ALGORITHM(x) = { .init = CC_FN(f), .name = \"x\" };";
+    assert_eq!(broken(fine), []);
+}
+
+#[test]
+fn more_than_five_arguments_are_found() {
+    assert_eq!(
+        broken("static u32 f(u32 a, u32 b, u32 c, u32 d, u32 e, u32 g)\n{\n\treturn a;\n}"),
+        [(Rule::Arguments, 1)]
+    );
+    assert_eq!(broken("static u32 f(u32 a, u32 b, u32 c, u32 d, u32 e) { return a; }"), []);
+    assert_eq!(
+        broken("CC_OP(void, f, struct sock *sk, u32 a, s32 b, const struct rate_sample *rs) { }"),
+        []
+    );
+}
+
+#[test]
+fn loops_need_a_constant_bound() {
+    let f =
+        |code: &str| broken(&format!("static u32 f(u32 n)\n{{\n\tint i;\n{code}\n\treturn n;\n}}"));
+    assert_eq!(f("while (n) n >>= 1;"), [(Rule::Loop, 4)]);
+    assert_eq!(f("for (i = 0; i < n; i++) n--;"), [(Rule::Loop, 4)]);
+    assert_eq!(f("for (;;) n--;"), [(Rule::Loop, 4)]);
+    assert_eq!(f("again:\nn--;\nif (n) goto again;"), [(Rule::Loop, 6)]);
+    assert_eq!(f("for (i = 0; i < 8; i++) n--;"), []);
+    assert_eq!(f("for (i = LIMIT - 1; i >= 0; i--) n--;"), []);
+    assert_eq!(f("for (i = 0; i < LIMIT && i < n; i++) n--;"), []);
+    assert_eq!(f("do { n--; } while (0);\nif (n) goto out;\nout:"), []);
+}
+
+#[test]
+fn recursion_is_found_through_others_too() {
+    assert_eq!(
+        broken("static u32 f(u32 n)\n{\n\treturn n ? f(n - 1) : 0;\n}"),
+        [(Rule::Recursion, 3)]
+    );
+    let two = "static u32 g(u32 n);\nstatic u32 f(u32 n) { return g(n); }\nstatic u32 g(u32 n) { return f(n); }";
+    assert_eq!(broken(two), [(Rule::Recursion, 2), (Rule::Recursion, 3)]);
+}
+
+#[test]
+fn functions_that_the_contract_lacks_are_found_with_what_stands_for_them() {
+    let code = with("static void f(struct sock *sk)\n{\n\tstruct x *ca = inet_csk_ca(sk);\n}");
+    let found = text_of(&code);
+    assert_eq!((found.len(), found[0].rule, found[0].line), (1, Rule::Call, 7));
+    assert_eq!(found[0].message, "inet_csk_ca() is not part of the contract: use cc_state(sk)");
+    assert_eq!(broken("static u32 f(void) { return strlen(\"a\"); }"), [(Rule::Call, 1)]);
+    let fine = "#define TWICE(a) (2 * (a))\nstatic u32 g(u32 a) { return a; }\n\
+                static u32 f(struct sock *sk)\n{\n\ttcp_slow_start(tcp_sk(sk), g(TWICE(1)));\n\
+                \treturn min_u32((u32)(sizeof(u64)), cc_random_u32(sk)) + usecs_to_jiffies(3) + HZ;\n}";
+    assert_eq!(broken(fine), []);
+}
+
+#[test]
+fn writes_that_the_kernel_refuses_are_found() {
+    let f = |code: &str| {
+        broken(&format!("static void f(struct sock *sk, struct tcp_sock *tp)\n{{\n{code}\n}}"))
+    };
+    assert_eq!(f("tp->prior_cwnd = 3;"), [(Rule::ReadOnly, 3)]);
+    assert_eq!(f("tcp_sk(sk)->snd_cwnd_clamp++;"), [(Rule::ReadOnly, 3)]);
+    assert_eq!(f("--tp->delivered;"), [(Rule::ReadOnly, 3)]);
+    assert_eq!(f("sk->sk_max_pacing_rate = 1;"), [(Rule::ReadOnly, 3)]);
+    assert_eq!(
+        f("tp->snd_cwnd = tp->prior_cwnd; sk->sk_pacing_rate = 1; if (tp->lost == 1) return;"),
+        []
+    );
+    assert_eq!(
+        f("inet_csk(sk)->icsk_ack.pending |= ICSK_ACK_NOW;\ncc_state(sk)->delivered = 1;"),
+        []
+    );
+}
+
+#[test]
+fn headers_and_conditions_are_found() {
+    assert_eq!(broken("#include <linux/module.h>"), [(Rule::Include, 1)]);
+    assert_eq!(broken("#ifdef __bpf__\n#endif"), [(Rule::Include, 1)]);
+}
+
+/// A file in a directory of its own that goes away.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str, code: &str) -> Scratch {
+        let dir = std::env::temp_dir().join(format!("knee-check-{}-{name}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        fs::write(dir.join("x.c"), with(code)).unwrap();
+        Scratch(dir)
+    }
+
+    /// Rules that one compiler finds broken, with their lines; it must be there.
+    fn rules(&self, by: Compiler) -> Vec<(Rule, u32)> {
+        let headers = Headers::kept().unwrap();
+        let (mut found, _) =
+            by(&self.0.join("x.c"), &headers).expect("a compiler is there to test with");
+        found.sort_by_key(|finding| finding.line);
+        found.iter().map(|finding| (finding.rule, finding.line - 4)).collect()
+    }
+}
+
+type Compiler = fn(&Path, &Headers) -> Option<(Vec<Finding>, String)>;
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Those that are there: this crate builds without clang.
+fn compilers() -> Vec<Compiler> {
+    let headers = Headers::kept().unwrap();
+    let has_clang = compiler::by_clang(Path::new("/dev/null"), &headers).is_some();
+    let clang: Option<Compiler> = has_clang.then_some(compiler::by_clang);
+    clang.into_iter().chain([compiler::by_gcc as Compiler]).collect()
+}
+
+#[test]
+fn compilers_see_signed_divisions() {
+    let divides = Scratch::new(
+        "divides",
+        "s32 f(s32 a, s32 b)\n{\n\treturn a / b;\n}\nu32 g(u32 a, u32 b)\n{\n\treturn a / b;\n}\n\
+         s32 h(s32 a)\n{\n\treturn a % 7;\n}\ns32 i(s32 a)\n{\n\treturn a / 8;\n}",
+    );
+    for by in compilers() {
+        assert_eq!(divides.rules(by), [3, 11, 15].map(|line| (Rule::SignedDivision, line)));
+    }
+}
+
+#[test]
+fn compilers_see_large_stacks_and_what_is_no_c() {
+    let stacks = Scratch::new(
+        "stacks",
+        "u32 f(u32 n)\n{\n\tvolatile u32 a[200];\n\n\ta[n & 127] = n;\n\treturn a[n & 63];\n}",
+    );
+    let wrong = Scratch::new("wrong", "u32 f(u32 n)\n{\n\treturn m;\n}");
+    for by in compilers() {
+        let rules = stacks.rules(by);
+        assert!(
+            !rules.is_empty() && rules.iter().all(|(rule, _)| *rule == Rule::Stack),
+            "{rules:?}"
+        );
+        assert_eq!(wrong.rules(by), [(Rule::Compiler, 3)]);
+    }
+}

@@ -1,0 +1,135 @@
+//! C as a row of tokens: what the rules look at. Comments are gone, and strings are one token.
+
+use crate::module::without_comments;
+
+/// A word, number, string or sign, and where it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Token {
+    pub(super) text: String,
+    pub(super) line: u32,
+}
+
+impl Token {
+    pub(super) fn is_word(&self) -> bool {
+        self.text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+    }
+
+    pub(super) fn is_number(&self) -> bool {
+        self.text.starts_with(|c: char| c.is_ascii_digit())
+            || (self.text.starts_with('.') && self.text.len() > 1 && self.text != "...")
+    }
+}
+
+/// A line that begins with `#`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Directive {
+    pub(super) name: String,
+    pub(super) rest: String,
+    pub(super) line: u32,
+}
+
+/// A file taken apart.
+pub(super) struct Source {
+    pub(super) tokens: Vec<Token>,
+    /// Bodies of `#define`s.
+    pub(super) bodies: Vec<Token>,
+    pub(super) directives: Vec<Directive>,
+    /// Names that `#define` gives.
+    pub(super) macros: Vec<String>,
+}
+
+/// Signs of more than one character, longest first.
+const SIGNS: &[&str] = &[
+    "<<=", ">>=", "...", "->", "++", "--", "<<", ">>", "<=", ">=", "==", "!=", "&&", "||", "+=",
+    "-=", "*=", "/=", "%=", "&=", "|=", "^=", "##",
+];
+
+pub(super) fn read(text: &str) -> Source {
+    let blank = without_comments(text);
+    // The names of included files are inside quotes, which are blank above.
+    let written: Vec<&str> = text.lines().collect();
+    let mut source = Source {
+        tokens: Vec::new(),
+        bodies: Vec::new(),
+        directives: Vec::new(),
+        macros: Vec::new(),
+    };
+    let mut in_define = false;
+    for (index, line) in blank.lines().enumerate() {
+        let number = index as u32 + 1;
+        let goes_on = line.trim_end().ends_with('\\');
+        let code = line.trim_end().trim_end_matches('\\');
+        if in_define {
+            in_define = goes_on;
+            push_tokens(&mut source.bodies, code, number);
+            continue;
+        }
+        let Some(directive) = code.trim_start().strip_prefix('#') else {
+            push_tokens(&mut source.tokens, code, number);
+            continue;
+        };
+        let directive = directive.trim_start();
+        let end = directive.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(directive.len());
+        let (name, rest) = directive.split_at(end);
+        if name == "define" {
+            in_define = goes_on;
+            let rest = rest.trim_start();
+            let end = rest.find(|c: char| !is_word_char(c)).unwrap_or(rest.len());
+            source.macros.push(rest[..end].to_owned());
+            let mut body = &rest[end..];
+            if body.starts_with('(') {
+                body = body.split_once(')').map_or("", |(_, body)| body);
+            }
+            push_tokens(&mut source.bodies, body, number);
+            continue;
+        }
+        let written = written.get(index).copied().unwrap_or_default();
+        let rest = written.split_once(name).map_or("", |(_, rest)| rest).trim();
+        source.directives.push(Directive {
+            name: name.to_owned(),
+            rest: rest.to_owned(),
+            line: number,
+        });
+    }
+    source
+}
+
+fn is_word_char(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_'
+}
+
+fn push_tokens(tokens: &mut Vec<Token>, line: &str, number: u32) {
+    let mut rest = line;
+    while let Some(first) = rest.chars().next() {
+        let len = if first.is_whitespace() {
+            rest = &rest[first.len_utf8()..];
+            continue;
+        } else if first.is_ascii_digit()
+            || (first == '.' && rest[1..].starts_with(|c: char| c.is_ascii_digit()))
+        {
+            number_len(rest)
+        } else if is_word_char(first) {
+            rest.find(|c: char| !is_word_char(c)).unwrap_or(rest.len())
+        } else if first == '"' || first == '\'' {
+            rest[1..].find(first).map_or(rest.len(), |end| end + 2)
+        } else {
+            SIGNS.iter().find(|sign| rest.starts_with(**sign)).map_or(first.len_utf8(), |s| s.len())
+        };
+        tokens.push(Token { text: rest[..len].to_owned(), line: number });
+        rest = &rest[len..];
+    }
+}
+
+/// Digits, letters and dots, and a sign after the exponent.
+fn number_len(text: &str) -> usize {
+    let is_hex = text.starts_with("0x") || text.starts_with("0X");
+    let mut prior = ' ';
+    for (at, c) in text.char_indices() {
+        let exponent = (c == '+' || c == '-') && !is_hex && matches!(prior, 'e' | 'E');
+        if !is_word_char(c) && c != '.' && !exponent {
+            return at;
+        }
+        prior = c;
+    }
+    text.len()
+}

@@ -1,0 +1,221 @@
+//! `knee new algorithm`: a file to begin with, its test, its experiment and its page.
+//!
+//! The template is the algorithm `newcc` of `src/testing`, with its test in `tests/newcc.rs`: it is compiled
+//! for both hosts, checked, tested and loaded into the kernel with everything else, and what is written
+//! is that file under another name.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use crate::{Algorithm, Error, check};
+
+const ALGORITHM: &str = include_str!("testing/newcc.c");
+const TEST: &str = include_str!("../tests/newcc.rs");
+const SCENARIO: &str = include_str!("../template/scenario.toml");
+const PAGE: &str = include_str!("../template/page.md");
+/// Name of the algorithm in the texts above.
+const TEMPLATE_NAME: &str = "newcc";
+/// `knee_` and the name are to fit the kernel's 15 characters.
+const MAX_NAME: usize = 10;
+/// Where the row of a new algorithm goes, and what the rows look like.
+const TABLE: &str = "algorithms/README.md";
+
+/// The root of the clone that a directory is in, if it is in one.
+pub fn clone_root(from: &Path) -> Option<PathBuf> {
+    let from = fs::canonicalize(from).ok()?;
+    let is_root = |dir: &&Path| {
+        dir.join("algorithms/include/tcp.h").is_file()
+            && dir.join("crates/algo/src/lib.rs").is_file()
+    };
+    from.ancestors().find(is_root).map(Path::to_owned)
+}
+
+/// Writes what an algorithm of this name needs in a clone; gives the paths, as seen from its root.
+///
+/// # Errors
+/// [`Error::File`] if the name cannot be one, or if one of the files is there: then nothing is written.
+pub fn write_in_clone(root: &Path, name: &str) -> Result<Vec<String>, Error> {
+    check_name(name)?;
+    let test = named(TEST, name).replace(
+        &format!("Algorithm::for_tests(\"{name}\")"),
+        &format!("Algorithm::by_name(\"{name}\").unwrap()"),
+    );
+    let files = [
+        (format!("algorithms/{name}.c"), named(ALGORITHM, name)),
+        (format!("crates/algo/tests/{name}.rs"), test),
+        (format!("scenarios/examples/{name}.toml"), named(SCENARIO, name)),
+        (format!("docs/algorithms/{name}.md"), named(PAGE, name)),
+    ];
+    let table = root.join(TABLE);
+    let rows = fs::read_to_string(&table).map_err(|why| cannot("read", &table, &why))?;
+    let row = format!(
+        "| [{name}.c]({name}.c) · [page](../docs/algorithms/{name}.md) | none yet | init, ssthresh, \
+         cong_avoid, undo_cwnd | 8 |\n"
+    );
+    let rows = with_row(&rows, &row).ok_or_else(|| {
+        Error::File(format!("{}: has no table of algorithms to add a row to", table.display()))
+    })?;
+    write_new(root, &files)?;
+    fs::write(&table, rows).map_err(|why| cannot("write", &table, &why))?;
+    Ok(files.into_iter().map(|(path, _)| path).chain([TABLE.to_owned()]).collect())
+}
+
+/// Writes an algorithm and its experiment into a directory that is no clone; gives the paths in it.
+///
+/// # Errors
+/// As [`write_in_clone`].
+pub fn write_here(dir: &Path, name: &str) -> Result<Vec<String>, Error> {
+    check_name(name)?;
+    let scenario =
+        named(SCENARIO, name).replace(&format!("cc = \"{name}\""), &format!("cc = \"./{name}.c\""));
+    let files = [(format!("{name}.c"), named(ALGORITHM, name)), (format!("{name}.toml"), scenario)];
+    write_new(dir, &files)?;
+    Ok(files.into_iter().map(|(path, _)| path).collect())
+}
+
+fn check_name(name: &str) -> Result<(), Error> {
+    let wrong = |why: String| Err(Error::File(format!("\"{}\" {why}", name.escape_debug())));
+    let is_word = name.starts_with(|c: char| c.is_ascii_lowercase())
+        && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+    if !is_word || name.len() > MAX_NAME {
+        return wrong(format!(
+            "cannot be an algorithm's name: at most {MAX_NAME} characters, small letters, digits and _, \
+             a letter first, because the kernel is to know it as knee_NAME"
+        ));
+    }
+    if Algorithm::by_name(name).is_ok() {
+        return wrong(format!("is there already: algorithms/{name}.c"));
+    }
+    if name == TEMPLATE_NAME || check::is_taken(name) {
+        return wrong("means something to C or to the contract: another name will do".to_owned());
+    }
+    Ok(())
+}
+
+fn named(text: &str, name: &str) -> String {
+    text.replace(TEMPLATE_NAME, name).replace(&TEMPLATE_NAME.to_uppercase(), &name.to_uppercase())
+}
+
+/// The text with a row after the last of its first table.
+fn with_row(text: &str, row: &str) -> Option<String> {
+    let begin = text.find("\n| ")? + 1;
+    let end = text[begin..].find("\n\n").map_or(text.len(), |end| begin + end + 1);
+    Some(format!("{}{row}{}", &text[..end], &text[end..]))
+}
+
+/// Writes files of which none is there; on any error none is.
+fn write_new(root: &Path, files: &[(String, String)]) -> Result<(), Error> {
+    if let Some((path, _)) = files.iter().find(|(path, _)| root.join(path).exists()) {
+        return Err(Error::File(format!("{path} is there already: nothing was written")));
+    }
+    for (index, (path, text)) in files.iter().enumerate() {
+        let place = root.join(path);
+        let written = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .open(&place)
+            .and_then(|mut file| file.write_all(text.as_bytes()));
+        if let Err(why) = written {
+            for (path, _) in &files[..index] {
+                // Nothing better can be done about one that stays.
+                let _ = fs::remove_file(root.join(path));
+            }
+            return Err(cannot("write", &place, &why));
+        }
+    }
+    Ok(())
+}
+
+fn cannot(what: &str, path: &Path, why: &std::io::Error) -> Error {
+    Error::File(format!("{}: cannot {what}: {why}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Scratch(PathBuf);
+
+    impl Scratch {
+        fn new(name: &str) -> Scratch {
+            let dir = std::env::temp_dir().join(format!("knee-new-{}-{name}", std::process::id()));
+            fs::create_dir_all(&dir).unwrap();
+            Scratch(dir)
+        }
+
+        /// As much of a clone as is looked at.
+        fn clone_of(name: &str) -> Scratch {
+            let scratch = Scratch::new(name);
+            for dir in [
+                "algorithms/include",
+                "crates/algo/src",
+                "crates/algo/tests",
+                "scenarios/examples",
+                "docs/algorithms",
+            ] {
+                fs::create_dir_all(scratch.0.join(dir)).unwrap();
+            }
+            for file in ["algorithms/include/tcp.h", "crates/algo/src/lib.rs"] {
+                fs::write(scratch.0.join(file), "").unwrap();
+            }
+            let table = include_str!("../../../algorithms/README.md");
+            fs::write(scratch.0.join(TABLE), table).unwrap();
+            scratch
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn what_is_written_in_a_clone_is_the_tested_template_under_its_name() {
+        let scratch = Scratch::clone_of("clone");
+        let root = clone_root(&scratch.0.join("crates/algo")).unwrap();
+        let written = write_in_clone(&root, "swift").unwrap();
+        assert_eq!(written.len(), 5);
+        let c = fs::read_to_string(root.join("algorithms/swift.c")).unwrap();
+        assert_eq!(c.replace("swift", "newcc").replace("SWIFT", "NEWCC"), ALGORITHM);
+        let test = fs::read_to_string(root.join("crates/algo/tests/swift.rs")).unwrap();
+        assert!(
+            test.contains("Algorithm::by_name(\"swift\").unwrap()") && !test.contains("for_tests")
+        );
+        let table = fs::read_to_string(root.join(TABLE)).unwrap();
+        let rows: Vec<&str> = table.lines().filter(|line| line.starts_with("| [")).collect();
+        let last = rows.iter().position(|row| row.contains("include/") || row.contains("tcp.h"));
+        assert!(rows[last.unwrap() - 1].starts_with("| [swift.c](swift.c)"), "{rows:?}");
+        let again = write_in_clone(&root, "swift").unwrap_err().to_string();
+        assert_eq!(again, "algorithms/swift.c is there already: nothing was written");
+    }
+
+    #[test]
+    fn what_is_written_anywhere_compiles_is_clean_and_keeps_its_law() {
+        let scratch = Scratch::new("here");
+        assert_eq!(write_here(&scratch.0, "swift").unwrap(), ["swift.c", "swift.toml"]);
+        let path = scratch.0.join("swift.c");
+        assert_eq!(check::file(&path).unwrap().findings, []);
+        let swift = crate::module::load(&path).unwrap();
+        assert_eq!(swift.name(), "swift");
+        let mut flow = swift.instance(swift.default_params());
+        let mut sock = crate::TcpSock { snd_cwnd: 100, ..crate::TcpSock::default() };
+        assert_eq!(flow.ssthresh(&mut sock, &mut crate::Host::new(1000, 1)), 50);
+        let toml = fs::read_to_string(scratch.0.join("swift.toml")).unwrap();
+        assert!(toml.contains("cc = \"./swift.c\""));
+        assert!(write_here(&scratch.0, "swift").is_err());
+    }
+
+    #[test]
+    fn names_that_cannot_be_are_refused_with_the_way_out() {
+        let dir = Path::new("/nonexistent");
+        for name in
+            ["", "Swift", "9lives", "a-b", "../x", "elevenchars", "int", "sock", "newcc", "reno"]
+        {
+            let why = write_here(dir, name).unwrap_err().to_string();
+            assert!(!why.contains("nonexistent") && !why.contains('\n'), "{name}: {why}");
+        }
+        assert!(write_here(dir, "swift").unwrap_err().to_string().contains("cannot write"));
+    }
+}

@@ -1,0 +1,93 @@
+//! The way of a segment out of its host: at once, or by an fq queue discipline at its departure time.
+
+use super::Sock;
+use crate::events::Timer;
+use crate::link::Sent;
+use crate::net::Net;
+use crate::packet::Packet;
+use knee_queue::time::Time;
+use std::collections::VecDeque;
+
+/// `sk_pacing_status` of a socket whose host has fq.
+pub(super) const SK_PACING_FQ: u32 = 2;
+
+/// A segment that waits for its departure time.
+#[derive(Debug)]
+struct Held {
+    departs: Time,
+    charged_bytes: u32,
+    packet: Packet,
+}
+
+/// What fq holds of one socket, in order: departure times of a socket only grow.
+#[derive(Debug, Default)]
+pub(super) struct FqFlow {
+    held: VecDeque<Held>,
+}
+
+impl FqFlow {
+    pub(super) fn forget(&mut self) {
+        self.held = VecDeque::new();
+    }
+}
+
+impl Sock {
+    /// Hands a segment down; when it leaves the host (with fq, when it may), or `None` if the host's
+    /// queue refused it.
+    #[inline]
+    pub(super) fn leave_host(
+        &mut self,
+        packet: Packet,
+        charged_bytes: u32,
+        net: &mut Net,
+    ) -> Option<Time> {
+        if self.tp.sk_pacing_status == SK_PACING_FQ {
+            let departs = Time::from_ns(self.tp.tcp_wstamp_ns);
+            if departs > net.now || !self.fq.held.is_empty() {
+                if self.fq.held.is_empty() {
+                    self.fq_timer.arm(departs, self.id, Timer::Fq, net);
+                }
+                self.in_host_bytes += charged_bytes;
+                self.fq.held.push_back(Held { departs, charged_bytes, packet });
+                return Some(departs);
+            }
+        }
+        let leaves = self.put_on_link(packet, charged_bytes, net)?;
+        if leaves > net.now {
+            self.in_host_bytes += charged_bytes;
+        }
+        Some(leaves)
+    }
+
+    fn put_on_link(&mut self, packet: Packet, charged_bytes: u32, net: &mut Net) -> Option<Time> {
+        let leaves = match net.transmit(packet) {
+            Sent::Leaves(leaves) => leaves,
+            Sent::Lost => net.now,
+            Sent::Dropped => return None,
+        };
+        if leaves > net.now {
+            self.in_host.push_back((leaves, charged_bytes));
+        }
+        Some(leaves)
+    }
+
+    /// The departure time of what fq holds first has come.
+    pub(super) fn on_fq_timer(&mut self, net: &mut Net) {
+        while let Some(first) = self.fq.held.front() {
+            if first.departs > net.now {
+                let departs = first.departs;
+                self.fq_timer.arm(departs, self.id, Timer::Fq, net);
+                break;
+            }
+            let Some(Held { charged_bytes, packet, .. }) = self.fq.held.pop_front() else { break };
+            // A refused one is lost like any other: TCP has long sent it.
+            let leaves = self.put_on_link(packet, charged_bytes, net).unwrap_or(net.now);
+            if leaves <= net.now {
+                self.in_host_bytes -= charged_bytes;
+            }
+            if self.throttled && !self.tx_completion.armed() {
+                self.tx_completion.arm(leaves, self.id, Timer::TxCompletion, net);
+            }
+        }
+    }
+}
