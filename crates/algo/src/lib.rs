@@ -18,6 +18,8 @@
 //! ```
 
 mod call;
+#[doc(hidden)]
+pub mod conformance;
 mod given;
 mod sock;
 
