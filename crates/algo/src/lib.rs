@@ -20,6 +20,8 @@
 mod about;
 mod call;
 pub mod check;
+#[doc(hidden)]
+pub mod conformance;
 mod given;
 pub mod module;
 mod params;
