@@ -1,5 +1,7 @@
 use super::*;
 
+mod dctcp;
+
 #[repr(C)]
 struct Layout {
     name: *const c_char,
