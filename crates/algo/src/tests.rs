@@ -4,6 +4,7 @@ mod nv;
 use super::*;
 
 mod bbr;
+mod dctcp;
 
 #[repr(C)]
 struct Layout {

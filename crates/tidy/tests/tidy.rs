@@ -97,7 +97,8 @@ fn an_algorithm_does_not_know_its_host() {
     );
     // Parts that algorithms share (plb.h) stand on tcp.h as they do.
     let is_part = |header: &str| {
-        let is_hosts = ["native", "bpf", "base_rtt", "label"].iter().any(|x| header.starts_with(x));
+        let is_hosts =
+            ["native", "bpf", "linux", "base_rtt", "label"].iter().any(|x| header.starts_with(x));
         let path = format!("algorithms/include/{header}");
         !is_hosts && sources.iter().any(|source| source.path == path)
     };
