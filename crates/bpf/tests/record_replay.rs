@@ -263,7 +263,7 @@ fn bbr_in_the_kernel_does_what_the_native_build_does() {
         return;
     }
     let bbr = Algorithm::by_name("bbr").unwrap();
-    let records = record_a_rough_day(bbr, "knee_t_bbr");
+    let records = record_a_rough_day(bbr, "knee_t_bbr", &bbr.default_params());
     let report = replay(bbr, &bbr.default_params(), &records);
     assert_equal(
         &report,
@@ -303,7 +303,7 @@ fn bic_in_the_kernel_does_what_the_native_build_does() {
         return;
     }
     let bic = Algorithm::by_name("bic").unwrap();
-    let records = record_a_rough_day(bic, "knee_t_bic");
+    let records = record_a_rough_day(bic, "knee_t_bic", &bic.default_params());
     assert_equal(&replay(bic, &bic.default_params(), &records), &HEARS_MUCH);
 }
 
@@ -314,7 +314,7 @@ fn nv_of_both_versions_in_the_kernel_does_what_the_native_build_does() {
     }
     for name in ["nv", "nv2010"] {
         let nv = Algorithm::by_name(name).unwrap();
-        let records = record_a_rough_day(nv, &format!("knee_t_{name}"));
+        let records = record_a_rough_day(nv, &format!("knee_t_{name}"), &nv.default_params());
         assert_equal(&replay(nv, &nv.default_params(), &records), &HEARS_MUCH);
         // A control: that another pad decides otherwise shows that decisions were made.
         let mut other = nv.default_params();
