@@ -1,10 +1,9 @@
+mod bbr;
 mod bic;
+mod dctcp;
 mod nv;
 
 use super::*;
-
-mod bbr;
-mod dctcp;
 
 #[repr(C)]
 struct Layout {

@@ -15,7 +15,7 @@ fn dctcp(params: &[(&str, &str)]) -> Flow {
 
 impl Flow {
     /// An ACK for everything up to `una_pkts`, before what it lets go is sent.
-    fn ack(&mut self, una_pkts: u32, ece: bool) {
+    fn ack_to(&mut self, una_pkts: u32, ece: bool) {
         let una = una_pkts * MSS;
         let packets = (una - self.sock.snd_una) / MSS;
         self.sock.snd_una = una;
@@ -54,13 +54,13 @@ fn before_2019_a_loss_was_cut_by_alpha_and_a_timeout_could_clamp_it() {
 #[test]
 fn the_first_mark_can_halve_whatever_alpha_is() {
     let mut dctcp = dctcp(&[("halve_first", "1"), ("alpha_on_init", "0")]);
-    dctcp.ack(1, true);
+    dctcp.ack_to(1, true);
     assert_eq!(dctcp.ssthresh(), 50);
     assert_eq!(dctcp.diag("alpha"), 1024);
     for _ in 0..200 {
         dctcp.window(10, 0);
     }
-    dctcp.ack(dctcp.sock.snd_una / MSS + 1, true);
+    dctcp.ack_to(dctcp.sock.snd_una / MSS + 1, true);
     assert!(dctcp.ssthresh() > 95, "only the first");
 }
 
@@ -68,7 +68,7 @@ fn the_first_mark_can_halve_whatever_alpha_is() {
 fn a_loss_before_the_first_mark_counts_as_congestion() {
     let mut dctcp = dctcp(&[("halve_first", "1"), ("alpha_on_init", "0")]);
     assert_eq!(dctcp.ssthresh(), 100, "asked for a loss: no ECE");
-    dctcp.ack(1, true);
+    dctcp.ack_to(1, true);
     assert!(dctcp.ssthresh() > 95);
 }
 
@@ -90,22 +90,22 @@ fn freebsd_s_estimate_moves_an_mss_at_each_change() {
     let mut dctcp = dctcp(&[("estimator", "freebsd")]);
     // The first ACK ends the window of the beginning: 1024 - 64. The next window ends beyond 10.
     dctcp.sock.snd_nxt = 10 * MSS;
-    dctcp.ack(2, false);
+    dctcp.ack_to(2, false);
     assert_eq!(dctcp.diag("alpha"), 960);
     // 0 -> 1: one of two counts as marked; both of the next; 1 -> 0: one of two.
-    dctcp.ack(4, true);
-    dctcp.ack(6, true);
-    dctcp.ack(8, false);
-    dctcp.ack(10, false);
+    dctcp.ack_to(4, true);
+    dctcp.ack_to(6, true);
+    dctcp.ack_to(8, false);
+    dctcp.ack_to(10, false);
     assert_eq!(dctcp.diag("alpha"), 960, "an ACK up to the end does not end it");
     dctcp.sock.snd_nxt = 20 * MSS;
-    dctcp.ack(12, false);
+    dctcp.ack_to(12, false);
     // 4 of 10: 960 - 60 + floor(4 * 64 / 10).
     assert_eq!(dctcp.diag("alpha"), 960 - 60 + 25);
     // Without marks it does not fall below 15.
     for end in 2..200 {
         dctcp.sock.snd_nxt = (10 + 10 * end) * MSS;
-        dctcp.ack(3 + 10 * end, false);
+        dctcp.ack_to(3 + 10 * end, false);
     }
     assert_eq!(dctcp.diag("alpha"), 15);
 }
@@ -114,7 +114,7 @@ fn freebsd_s_estimate_moves_an_mss_at_each_change() {
 fn one_latched_echo(dctcp: &mut Flow) {
     for packet in 1..=19 {
         dctcp.sock.snd_nxt = (packet + 9) * MSS;
-        dctcp.ack(packet, (4..14).contains(&packet));
+        dctcp.ack_to(packet, (4..14).contains(&packet));
         if packet == 4 {
             dctcp.enter_cwr();
         }
@@ -144,7 +144,7 @@ fn an_ack_without_ece_before_cwr_refutes_a_latch_for_good() {
         for _ in 0..40 {
             dctcp.sock.snd_nxt = (packet + 9) * MSS;
             let ece = packet >= first && cwr.is_none_or(|cwr| packet <= cwr);
-            dctcp.ack(packet, ece);
+            dctcp.ack_to(packet, ece);
             if packet == first {
                 dctcp.enter_cwr();
                 tested += u32::from(dctcp.sock.ecn_flags & ecn_flags::QUEUE_CWR == 0);
@@ -164,10 +164,10 @@ fn an_ack_without_ece_before_cwr_refutes_a_latch_for_good() {
     assert_eq!((tested, dctcp.diag("latched")), (2, 1), "two tests, then it is believed");
     // One ACK is enough against it.
     dctcp.sock.snd_nxt = (packet + 9) * MSS;
-    dctcp.ack(packet, true);
+    dctcp.ack_to(packet, true);
     dctcp.enter_cwr();
     dctcp.sock.ecn_flags &= !ecn_flags::QUEUE_CWR;
-    dctcp.ack(packet + 1, true);
-    dctcp.ack(packet + 2, false);
+    dctcp.ack_to(packet + 1, true);
+    dctcp.ack_to(packet + 2, false);
     assert_eq!(dctcp.diag("latched"), 0);
 }
