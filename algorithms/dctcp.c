@@ -22,13 +22,14 @@
  *           no CE: ACK the segments before, with ECE; ACK this one now
  *
  * Sources: RFC 8257; Alizadeh et al., SIGCOMM 2010; behaves as tcp_dctcp of Linux 6.1, with which
- * its runs are compared.
+ * its runs are compared; PLB, off unless asked for, as in Linux 6.2 and later.
  *
  * Deviations: without ECN on the connection Linux stays "dctcp" in name and runs Reno inside; here
  * the flow is handed to the algorithm that the parameter `fallback` names, because a BPF program
  * cannot swap its own operations, and keeping them would leave ECT on every packet.
  */
 #include "tcp.h"
+#include "plb.h"
 
 /* alpha and the marked share are fractions of this: 1024 is all. */
 #define DCTCP_ALPHA_SHIFT	10
@@ -45,6 +46,7 @@ struct dctcp {
 	u32 next_seq;		/* the observation window ends when this is acknowledged */
 	u32 ce_state;		/* 1 if the last data segment carried CE */
 	u32 loss_cwnd;		/* packets: cwnd before the last reduction, for undo */
+	struct plb plb;
 };
 
 CC_STATE(dctcp, struct dctcp)
@@ -57,7 +59,8 @@ CC_STATE(dctcp, struct dctcp)
 #define DCTCP_PARAMS(P)								\
 	P(shift_g, 4, 0, 10, "", "gain of the average, g = 2^-shift_g")		\
 	P(alpha_on_init, 1024, 0, 1024, "", "alpha of a new connection, in 1/1024") \
-	P(fallback, 0, 0, 1, "reno|cubic", "algorithm for connections without ECN")
+	P(fallback, 0, 0, 1, "reno|cubic", "algorithm for connections without ECN") \
+	PLB_PARAMS(P)
 CC_PARAMS(dctcp, DCTCP_PARAMS)
 
 #define DCTCP_DIAG(D)								\
@@ -92,6 +95,7 @@ CC_OP(void, dctcp_init, struct sock *sk)
 	ca->alpha = min_u32(cc_params(sk)->alpha_on_init, DCTCP_MAX_ALPHA);
 	ca->loss_cwnd = 0;
 	ca->ce_state = 0;
+	ca->plb = (struct plb){ 0 };
 	dctcp_start_window(tp, ca);
 }
 
@@ -110,6 +114,20 @@ static u32 dctcp_next_alpha(u32 alpha, u32 marked, u32 delivered, u32 shift_g)
 	return min_u32(alpha, DCTCP_MAX_ALPHA);
 }
 
+/* A window is a round of PLB; it has the share of this window alone, not alpha. */
+static void dctcp_look_for_path(struct sock *sk)
+{
+	const struct tcp_sock *tp = tcp_sk(sk);
+	struct dctcp *ca = cc_state(sk);
+	u32 delivered = tp->delivered - ca->old_delivered;
+
+	if (!delivered)
+		return;
+	plb_update(plb_params(sk), &ca->plb,
+		   plb_ratio(tp->delivered_ce - ca->old_delivered_ce, delivered));
+	plb_check(sk, plb_params(sk), &ca->plb);
+}
+
 /* Once per window of data, before this ACK's own reaction to congestion. */
 CC_OP(void, dctcp_in_ack_event, struct sock *sk, u32 flags)
 {
@@ -118,6 +136,7 @@ CC_OP(void, dctcp_in_ack_event, struct sock *sk, u32 flags)
 
 	if (before(tp->snd_una, ca->next_seq))
 		return;
+	dctcp_look_for_path(sk);
 	ca->alpha = dctcp_next_alpha(ca->alpha, tp->delivered_ce - ca->old_delivered_ce,
 				     tp->delivered - ca->old_delivered,
 				     min_u32(cc_params(sk)->shift_g, DCTCP_ALPHA_SHIFT));
@@ -186,7 +205,11 @@ CC_OP(void, dctcp_cwnd_event, struct sock *sk, u32 event)
 	case CA_EVENT_ECN_NO_CE:
 		dctcp_receive_ce(sk, 0);
 		break;
+	case CA_EVENT_TX_START:
+		plb_check(sk, plb_params(sk), &cc_state(sk)->plb);
+		break;
 	case CA_EVENT_LOSS:
+		plb_on_rto(sk, plb_params(sk), &cc_state(sk)->plb);
 		dctcp_react_to_loss(sk);
 		break;
 	}

@@ -13,6 +13,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 #include "base_rtt.h"
+#include "label.h"
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
@@ -156,6 +157,7 @@ char cc_license[] SEC("license") = "Dual BSD/GPL";
 #define CC_RECORDED_void(name, call, args...) call
 #define CC_RECORDED_u32(name, call, args...) return call
 #define cc_record_ack(sk, rcv_nxt)		do { } while (0)
+#define cc_record_rehash(sk)			do { } while (0)
 #define cc_record_fallback(sk, name)		do { } while (0)
 #define cc_record_given(sk, kind, value)	do { } while (0)
 #endif
@@ -277,6 +279,23 @@ static __always_inline u64 cc_no_flag(void)
 										\
 		cc_record_given(sk, CC_GIVEN_BASE_RTT, base_rtt_us);		\
 		return base_rtt_us;						\
+	}
+
+/*
+ * Change the connection's transmit hash. The kernel lets no congestion control do so: what is counted
+ * here becomes another IPv6 flow label in the program at the device (crates/bpf/programs/label.bpf.c).
+ * The socket is locked, so nobody else counts.
+ */
+#define CC_REHASH								\
+	CC_LABEL_MAP;								\
+	static __always_inline void cc_rehash(struct sock *sk)			\
+	{									\
+		struct cc_label *label =					\
+			bpf_sk_storage_get(&cc_label, sk, NULL, CC_SK_STORAGE_CREATE);	\
+										\
+		cc_record_rehash(sk);						\
+		if (label)							\
+			label->generation++;					\
 	}
 
 /*

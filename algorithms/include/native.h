@@ -3,8 +3,8 @@
  * The simulator as host: the structs are its own, one per connection, and crates/algo/src/sock.rs
  * mirrors them (a test compares every offset).
  *
- * An algorithm never calls back into the simulator. What it asks for (an extra ACK, another
- * algorithm) is noted in struct cc_host and carried out when the callback has returned; the note
+ * An algorithm never calls back into the simulator. What it asks for (an extra ACK, another path,
+ * another algorithm) is noted in struct cc_host and carried out when the callback has returned; the note
  * keeps the value of ecn_flags at the time of asking, so nothing is lost by the delay.
  */
 #ifndef KNEE_NATIVE_H
@@ -143,6 +143,7 @@ struct cc_host {
 	u32 acks_asked;			/* valid entries of the two arrays below */
 	u32 ack_rcv_nxt[2];
 	u8 ack_ecn_flags[2];
+	u8 rehashes_asked;
 	u8 fallback_asked;
 	char fallback_name[16];
 	struct cc_given_log *given;	/* what this host gives is noted here; NULL: nobody records */
@@ -179,6 +180,14 @@ extern _Thread_local struct cc_host *cc_host;
 	static inline u32 cc_base_rtt_us(const struct sock *sk)			\
 	{									\
 		return cc_given_value(sk, CC_GIVEN_BASE_RTT, cc_host->base_rtt_us); \
+	}
+
+/* Change the connection's transmit hash, and so the path of its packets from now on (IPv6 only). */
+#define CC_REHASH								\
+	static inline void cc_rehash(struct sock *sk)				\
+	{									\
+		(void)sk;							\
+		cc_host->rehashes_asked++;					\
 	}
 
 #define CC_PARAM_FIELD(name, value, min, max, choices, meaning) u32 name;

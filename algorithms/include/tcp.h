@@ -8,7 +8,7 @@
  *   native.h  the simulator: the structs below are what it keeps for each connection;
  *   bpf.h     a running kernel: the structs are a view, their offsets are found at load time (CO-RE).
  *
- * An algorithm file includes this header only and holds no #ifdef. It reaches
+ * An algorithm file includes this header, and parts that algorithms share (plb.h), and holds no #ifdef. It reaches
  *
  *   its entry points   CC_OP(u32, dctcp_ssthresh, struct sock *sk) { ... }
  *   its state          CC_STATE(dctcp, struct dctcp)             -> cc_state(sk)
@@ -16,6 +16,7 @@
  *                      and the algorithm leaves the window as it is
  *   its parameters     CC_PARAMS(dctcp, LIST)                    -> cc_params(sk)->shift_g
  *   a base RTT         CC_BASE_RTT, where it wants one           -> cc_base_rtt_us(sk), 0: unknown
+ *   another path       CC_REHASH, where it may ask for one (plb.h)  -> cc_rehash(sk)
  *   its inside views   CC_DIAG(dctcp, LIST)
  *   its operations     CC_ALGORITHM(dctcp) = { .ssthresh = CC_FN(dctcp_ssthresh), ... };
  *

@@ -95,6 +95,8 @@ pub struct Observed<'a> {
     pub host: &'a Host,
     /// How many ACKs had been asked for before this call and were not taken yet.
     pub acks_before: usize,
+    /// How often another path had been asked for before this call and not taken yet.
+    pub rehashes_before: u8,
     /// What the host gave.
     pub given: &'a GivenLog,
 }
@@ -130,6 +132,7 @@ impl Notes {
     ) -> u32 {
         let before = self.observer.is_some().then(|| sock.clone());
         let acks_before = host.asked_acks().count();
+        let rehashes_before = host.asked_rehashes();
         self.log.count = 0;
         host.given = &raw mut self.log;
         host.replayed = self.replayed.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
@@ -138,7 +141,16 @@ impl Notes {
         host.replayed = std::ptr::null();
         if let (Some(observer), Some(before)) = (&mut self.observer, &before) {
             let (after, given) = (&*sock, &self.log);
-            observer.called(&Observed { call, result, before, after, host, acks_before, given });
+            observer.called(&Observed {
+                call,
+                result,
+                before,
+                after,
+                host,
+                acks_before,
+                rehashes_before,
+                given,
+            });
         }
         result
     }

@@ -136,7 +136,7 @@ const struct cc_layout {
 	TCP(min_rtt_us), TCP(ecn_flags), TCP(is_cwnd_limited), TCP(tcp_mstamp),
 	TCP(delivered_mstamp), TCP(first_tx_mstamp), TCP(tcp_clock_cache), TCP(tcp_wstamp_ns), HOST(random_state), HOST(storage), HOST(jiffies), HOST(hz),
 	HOST(base_rtt_us),
-	HOST(acks_asked), HOST(ack_rcv_nxt), HOST(ack_ecn_flags), HOST(fallback_asked),
+	HOST(acks_asked), HOST(ack_rcv_nxt), HOST(ack_ecn_flags), HOST(rehashes_asked), HOST(fallback_asked),
 	HOST(fallback_name), HOST(given), HOST(replayed), SIZE(cc_given),
 	SIZE(cc_given_log), { 0 },
 };

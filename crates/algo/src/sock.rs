@@ -234,6 +234,7 @@ pub struct Host {
     acks_asked: u32,
     ack_rcv_nxt: [u32; 2],
     ack_ecn_flags: [u8; 2],
+    rehashes_asked: u8,
     fallback_asked: u8,
     fallback_name: [u8; 16],
     /// Where what this host gives is noted, set by [`crate::Instance`] while somebody looks on.
@@ -268,6 +269,7 @@ impl Host {
             acks_asked: 0,
             ack_rcv_nxt: [0; 2],
             ack_ecn_flags: [0; 2],
+            rehashes_asked: 0,
             fallback_asked: 0,
             fallback_name: [0; 16],
             given: std::ptr::null_mut(),
@@ -280,6 +282,12 @@ impl Host {
         let (rcv_nxt, ecn_flags) = (self.ack_rcv_nxt, self.ack_ecn_flags);
         (0..(self.acks_asked as usize).min(2))
             .map(move |i| AskedAck { rcv_nxt: rcv_nxt[i], ecn_flags: ecn_flags[i] })
+    }
+
+    /// How often another path was asked for and not taken yet.
+    #[inline]
+    pub fn asked_rehashes(&self) -> u8 {
+        self.rehashes_asked
     }
 
     /// The algorithm to change to, if one was asked for and not taken yet.
@@ -297,6 +305,12 @@ impl Host {
         let asked = self.asked_acks();
         self.acks_asked = 0;
         asked
+    }
+
+    /// How often another path was asked for since the last call of this.
+    #[inline]
+    pub fn take_asked_rehashes(&mut self) -> u8 {
+        std::mem::take(&mut self.rehashes_asked)
     }
 
     /// The algorithm to change to, if one was asked for since the last call of this.
@@ -336,6 +350,6 @@ pub(crate) fn layout() -> Vec<(&'static str, u64)> {
         snd_cwnd_stamp, min_rtt_us, ecn_flags, is_cwnd_limited, tcp_mstamp, delivered_mstamp,
         first_tx_mstamp, tcp_clock_cache, tcp_wstamp_ns));
     all.extend(fields!(Host, "host.": random_state, storage, jiffies, hz, base_rtt_us, acks_asked,
-        ack_rcv_nxt, ack_ecn_flags, fallback_asked, fallback_name, given, replayed));
+        ack_rcv_nxt, ack_ecn_flags, rehashes_asked, fallback_asked, fallback_name, given, replayed));
     all
 }

@@ -283,3 +283,96 @@ fn wrong_parameters_are_refused_with_what_is_allowed() {
     let error = Algorithm::by_name("dctpc").unwrap_err();
     assert!(error.to_string().contains("dctcp"), "{error}");
 }
+
+/// DCTCP with PLB, established, with data in flight.
+fn with_plb(settings: &[(&str, &str)]) -> Flow {
+    let dctcp = Algorithm::by_name("dctcp").unwrap();
+    let mut params = dctcp.default_params();
+    for (name, value) in [("plb", "on")].iter().chain(settings) {
+        dctcp.set_param(&mut params, name, value).unwrap();
+    }
+    let mut flow = with_params(dctcp.instance(params), 10);
+    flow.sock.packets_out = 5;
+    flow
+}
+
+/// Changes of path asked for in each of the rounds, of which `marked` packets in 16 are marked.
+fn rehashes(flow: &mut Flow, rounds: u32, marked: u32) -> Vec<u32> {
+    (1..=rounds)
+        .filter(|_| {
+            flow.window(16, marked);
+            flow.host.take_asked_rehashes() == 1
+        })
+        .collect()
+}
+
+#[test]
+fn plb_changes_path_after_twelve_congested_rounds_and_starts_again() {
+    let mut on = with_plb(&[]);
+    assert_eq!(rehashes(&mut on, 30, 8), [12, 24], "half of the packets marked is congested");
+    // Six more are on the count; one round below half forgets them.
+    assert_eq!(rehashes(&mut on, 1, 7), []);
+    assert_eq!(rehashes(&mut on, 12, 16), [12]);
+    let mut off = flow("dctcp", 10);
+    off.sock.packets_out = 5;
+    assert_eq!(rehashes(&mut off, 100, 16), [], "it is off by default");
+}
+
+#[test]
+fn plb_changes_the_path_of_an_idle_sender_after_three_rounds() {
+    let start = |flow: &mut Flow| {
+        let Flow { algorithm, host, sock } = flow;
+        algorithm.cwnd_event(sock, host, ca_event::TX_START);
+        host.take_asked_rehashes()
+    };
+    let mut idle = with_plb(&[]);
+    assert_eq!(rehashes(&mut idle, 2, 16), []);
+    idle.sock.packets_out = 0;
+    assert_eq!(start(&mut idle), 0, "two are too few");
+    idle.sock.packets_out = 5;
+    assert_eq!(rehashes(&mut idle, 1, 16), [], "not while data is in flight");
+    assert_eq!(start(&mut idle), 0);
+    idle.sock.packets_out = 0;
+    assert_eq!(start(&mut idle), 1);
+    assert_eq!(start(&mut idle), 0, "the count begins again");
+
+    let mut never = with_plb(&[("plb_idle_rehash_rounds", "0")]);
+    never.sock.packets_out = 0;
+    assert_eq!(rehashes(&mut never, 12, 16), [12]);
+}
+
+#[test]
+fn plb_pauses_for_one_to_two_times_the_parameter_after_a_timeout() {
+    for seed in 0..20 {
+        let mut flow = with_plb(&[("plb_suspend_rto_sec", "2")]);
+        flow.host.random_state = seed;
+        assert_eq!(rehashes(&mut flow, 11, 16), []);
+        let timeout = flow.host.jiffies;
+        let Flow { algorithm, host, sock } = &mut flow;
+        algorithm.cwnd_event(sock, host, ca_event::LOSS);
+        // The count begins again, too.
+        assert_eq!(rehashes(&mut flow, 1, 16), []);
+        flow.host.jiffies = timeout + 1999;
+        assert_eq!(rehashes(&mut flow, 20, 16), [], "two seconds at 1000 ticks");
+        flow.host.jiffies = timeout + 4000;
+        assert_eq!(rehashes(&mut flow, 1, 16), [1]);
+    }
+}
+
+#[test]
+fn plb_takes_a_pause_that_is_too_far_off_for_one_from_before_the_clock_wrapped() {
+    let mut flow = with_plb(&[("plb_suspend_rto_sec", "1")]);
+    let Flow { algorithm, host, sock } = &mut flow;
+    algorithm.cwnd_event(sock, host, ca_event::LOSS);
+    // It ends 1 to 2 s after 100,000; seen from 2^31 ticks later it lies in the future.
+    flow.host.jiffies = 101_500u32.wrapping_add(1 << 31);
+    assert_eq!(rehashes(&mut flow, 12, 16), [12]);
+}
+
+#[test]
+fn plb_without_a_threshold_changes_path_as_often_as_it_may() {
+    let mut flow = with_plb(&[("plb_cong_thresh", "0"), ("plb_rehash_rounds", "1")]);
+    assert_eq!(rehashes(&mut flow, 4, 0), [1, 2, 3, 4]);
+    flow.window(0, 0);
+    assert_eq!(flow.host.take_asked_rehashes(), 0, "a round without delivery says nothing");
+}

@@ -24,7 +24,6 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod base_rtt;
 mod connections;
 pub mod doctor;
 mod embedded;
@@ -38,6 +37,7 @@ pub mod policy;
 mod probe;
 mod registry;
 mod rights;
+mod shared_maps;
 mod table;
 mod trace;
 

@@ -14,7 +14,7 @@ use libbpf_rs::{
 };
 
 use crate::table::{self, Operation};
-use crate::{Embedded, Error, KernelApi, Rights, base_rtt, doctor};
+use crate::{Embedded, Error, KernelApi, Rights, doctor, shared_maps};
 
 /// The section, and so the map, that holds the parameters and nothing else (bpf.h).
 pub(crate) const PARAMS_MAP: &str = ".rodata.params";
@@ -48,7 +48,7 @@ impl Prepared {
         if let Some(fallback) = fallback {
             set_fallback(&mut open, fallback)?;
         }
-        base_rtt::share(&mut open)?;
+        shared_maps::share(&mut open)?;
         check(embedded, &operations, api)?;
         table::fit(&mut open, &operations, api)?;
         let (loaded, log) = with_log(|| open.load());

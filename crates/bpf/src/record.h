@@ -125,6 +125,7 @@ struct cc_record {
 	u32 acks_asked;			/* all, even where the arrays below are full */
 	u32 ack_rcv_nxt[2];
 	u8 ack_ecn_flags[2];
+	u8 rehashes_asked;
 	bool is_open;			/* between the beginning of a call and its end */
 	bool fallback_asked;
 	char fallback_name[16];
@@ -291,6 +292,7 @@ static __noinline struct cc_record *cc_record_begin(struct sock *sk)
 		return NULL;
 	record->missed = 0;
 	record->acks_asked = 0;
+	record->rehashes_asked = 0;
 	record->fallback_asked = false;
 	record->given.count = 0;
 	record->is_open = true;
@@ -427,6 +429,20 @@ static __always_inline void cc_record_ack(struct sock *sk, u32 rcv_nxt)
 {
 	if (cc_tracing())
 		cc_note_ack(sk, rcv_nxt);
+}
+
+static __noinline void cc_note_rehash(struct sock *sk)
+{
+	struct cc_record *record = cc_open_record(sk);
+
+	if (record)
+		record->rehashes_asked++;
+}
+
+static __always_inline void cc_record_rehash(struct sock *sk)
+{
+	if (cc_tracing())
+		cc_note_rehash(sk);
 }
 
 /* The name is a constant: nothing is read from the kernel, which it may forbid (lockdown). */

@@ -60,7 +60,9 @@ fn a_name_the_kernel_could_not_hold_is_refused_before_the_load() {
 #[test]
 fn parameters_of_another_algorithm_are_refused_before_the_load() {
     let reno = Algorithm::by_name("reno").unwrap();
+    let dctcp = Algorithm::by_name("dctcp").unwrap();
     let Ok(embedded) = Embedded::by_name("dctcp") else { return };
     let refused = Loaded::register(embedded, "knee_x", &reno.default_params()).err().unwrap();
-    assert_eq!(refused.to_string(), "dctcp has 3 parameters, 0 were given");
+    let expected = format!("dctcp has {} parameters, 0 were given", dctcp.params().len());
+    assert_eq!(refused.to_string(), expected);
 }

@@ -255,6 +255,7 @@ fn report_json(report: &Report) -> Json {
         "gaps": report.gaps,
         "given": report.given,
         "acks_asked": report.acks_asked,
+        "rehashes_asked": report.rehashes,
         "not_comparable": report.unchecked,
         "differences": report.differences,
         "first_difference": report.first_difference.as_ref().map(difference_json),

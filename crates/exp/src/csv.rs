@@ -60,8 +60,8 @@ impl RowFile {
                 "flow,traffic,from,to,size_bytes,algorithm,algorithm_at_end,ecn,start_s,connected_at_s,\
                  established_at_s,done_at_s,stopped_at_s,completion_s,received_bytes,timeouts,\
                  syn_timeouts,retransmitted_segs,tail_loss_probes,fast_recoveries,undos,\
-                 spurious_timeouts,cwr_reductions,data_segs_sent,acks_sent,ce_segs_received,\
-                 delivered_pkts,delivered_ce_pkts,srtt_s,min_rtt_s,cwnd_pkts"
+                 spurious_timeouts,cwr_reductions,timeout_rehashes,duplicate_rehashes,plb_rehashes,\
+                 data_segs_sent,acks_sent,ce_segs_received,delivered_pkts,delivered_ce_pkts,srtt_s,min_rtt_s,cwnd_pkts"
             }
             RowFile::Rpcs => "flow,traffic,start_s,latency_s",
             RowFile::Pings => "ping,traffic,sent_s,rtt_s",
@@ -225,7 +225,7 @@ impl Writer<'_> {
             row!(
                 out,
                 "{},{i},{},{},{},{size},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},\
-                 {},{},{},{},{}",
+                 {},{},{},{},{},{},{},{}",
                 self.label,
                 groups[flow.group as usize].0,
                 self.scenario.host_name(flow.from),
@@ -248,6 +248,9 @@ impl Writer<'_> {
                 c.undos,
                 c.spurious_timeouts,
                 c.cwr_reductions,
+                c.timeout_rehashes,
+                c.duplicate_rehashes,
+                c.plb_rehashes,
                 c.data_segs_sent,
                 c.acks_sent,
                 c.ce_segs_received,

@@ -48,6 +48,8 @@ pub enum Metric {
     Recoveries,
     /// Reductions for ECE.
     EcnReductions,
+    /// Changes of path that algorithms asked for (PLB).
+    PlbRehashes,
     /// Share of delivered packets that were acked with ECE.
     CeShare,
     /// Transfers or exchanges that the end of the run cut off.
@@ -74,7 +76,7 @@ const NANOS: f64 = 1e9;
 const MILLIONTHS: f64 = 1e6;
 
 impl Metric {
-    const ALL: [Metric; 20] = [
+    const ALL: [Metric; 21] = [
         M::Completion,
         M::Last,
         M::Goodput,
@@ -85,6 +87,7 @@ impl Metric {
         M::Retransmits,
         M::Recoveries,
         M::EcnReductions,
+        M::PlbRehashes,
         M::CeShare,
         M::Unfinished,
         M::Latency,
@@ -110,6 +113,7 @@ impl Metric {
             M::Retransmits => ("retransmits", "", 1.0, false),
             M::Recoveries => ("recoveries", "", 1.0, false),
             M::EcnReductions => ("ecn_reductions", "", 1.0, false),
+            M::PlbRehashes => ("plb_rehashes", "", 1.0, false),
             M::CeShare => ("ce_share", "", MILLIONTHS, false),
             M::Unfinished => ("unfinished", "", 1.0, false),
             M::Latency => ("latency", "s", NANOS, true),
@@ -165,6 +169,7 @@ impl Kind {
                 M::Retransmits,
                 M::Recoveries,
                 M::EcnReductions,
+                M::PlbRehashes,
                 M::CeShare,
                 M::Unfinished,
             ],
@@ -178,6 +183,7 @@ impl Kind {
                 M::Retransmits,
                 M::Recoveries,
                 M::EcnReductions,
+                M::PlbRehashes,
                 M::CeShare,
                 M::Unfinished,
             ],
@@ -190,6 +196,7 @@ impl Kind {
                 M::Retransmits,
                 M::Recoveries,
                 M::EcnReductions,
+                M::PlbRehashes,
                 M::CeShare,
             ],
             Kind::Rpc => &[
@@ -200,6 +207,7 @@ impl Kind {
                 M::Retransmits,
                 M::Recoveries,
                 M::EcnReductions,
+                M::PlbRehashes,
                 M::CeShare,
                 M::Unfinished,
             ],
@@ -350,6 +358,7 @@ fn measure_flows(
     measured.record(M::Retransmits, total(|flow| flow.counters.retransmitted_segs));
     measured.record(M::Recoveries, total(|flow| flow.counters.fast_recoveries));
     measured.record(M::EcnReductions, total(|flow| flow.counters.cwr_reductions));
+    measured.record(M::PlbRehashes, total(|flow| flow.counters.plb_rehashes));
     let delivered: u64 = total(|flow| flow.counters.delivered);
     let delivered_ce: u64 = total(|flow| flow.counters.delivered_ce);
     if delivered > 0 {

@@ -97,6 +97,11 @@ impl NetworkSpec {
         network
     }
 
+    /// Whether hosts speak IPv6: all of them do, or none.
+    pub(crate) fn ipv6(&self) -> bool {
+        self.network.nodes.iter().any(|node| node.host.as_ref().is_some_and(|host| host.ipv6))
+    }
+
     pub(crate) fn name(&self, id: NodeId) -> &str {
         &self.network.nodes[id as usize].name
     }
@@ -158,6 +163,7 @@ const HOST_KEYS: &[&str] = &[
     "linux",
     "hz",
     "jiffies_at_start",
+    "ipv6",
     "tcp_ecn",
     "tcp_ecn_fallback",
     "mtu",
@@ -201,6 +207,11 @@ impl Hosts {
             if config.mtu_bytes != self.base.mtu_bytes {
                 return Err(
                     reader.error("mtu", "must be the same on all hosts: give it in [hosts]")
+                );
+            }
+            if config.ipv6 != self.base.ipv6 {
+                return Err(
+                    reader.error("ipv6", "must be the same on all hosts: give it in [hosts]")
                 );
             }
             for name in reader.texts("hosts")?.unwrap_or_default() {
@@ -250,6 +261,7 @@ fn read_host(reader: &Reader<'_>, base: HostConfig) -> Result<HostConfig, Error>
     let jiffies = reader.integer("jiffies_at_start", 0..=u64::from(u32::MAX))?;
     Ok(HostConfig {
         hz,
+        ipv6: reader.flag_or("ipv6", base.ipv6)?,
         mtu_bytes,
         jiffies_at_start: match jiffies {
             Some(jiffies) => u32::try_from(jiffies).ok(),

@@ -16,8 +16,9 @@ use crate::units::Size;
 /// Connections of one run.
 const MAX_FLOWS: u64 = 100_000;
 
-/// Ethernet, IPv4 and UDP headers around a ping's payload.
+/// Ethernet, IPv4 and UDP headers around a ping's payload; IPv6's header is longer.
 const PING_HEADER_BYTES: u64 = 14 + 20 + 8;
+const IPV6_EXTRA_BYTES: u64 = 20;
 
 const COMMON: &[&str] = &["name", "kind", "from", "to", "start", "start_jitter", "show"];
 const CONNECTIONS: &[&str] = &[
@@ -129,7 +130,7 @@ fn read_entry(
     }
     let mut pairs = read_pairs(reader, network)?;
     let what = if kind == Kind::Ping {
-        read_ping(reader)?
+        read_ping(reader, network)?
     } else {
         pairs = repeat_pairs(reader, &pairs)?;
         What::Connections(Box::new(read_connections(reader, kind, cc)?))
@@ -195,7 +196,7 @@ fn repeat_pairs(
     Ok((0..flows).flat_map(|_| pairs.iter().copied()).collect())
 }
 
-fn read_ping(reader: &Reader<'_>) -> Result<What, Error> {
+fn read_ping(reader: &Reader<'_>, network: &NetworkSpec) -> Result<What, Error> {
     let ecn = [("not-ect", Ecn::NotEct), ("ect0", Ecn::Ect0), ("ect1", Ecn::Ect1)];
     let interval = reader.need::<Duration>("interval", "1 ms")?;
     if interval < Duration::from_us(1) {
@@ -205,9 +206,10 @@ fn read_ping(reader: &Reader<'_>) -> Result<What, Error> {
     if size > 1400 {
         return Err(reader.error("size", "must be at most 1400 B, as in \"64 B\""));
     }
+    let headers = PING_HEADER_BYTES + if network.ipv6() { IPV6_EXTRA_BYTES } else { 0 };
     Ok(What::Ping {
         interval,
-        wire_bytes: (size + PING_HEADER_BYTES) as u32,
+        wire_bytes: (size + headers) as u32,
         ecn: reader.choice_or("ecn", &ecn, "not-ect")?,
     })
 }

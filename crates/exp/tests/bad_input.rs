@@ -223,6 +223,11 @@ fn wrong_units_and_impossible_values_say_what_was_allowed() {
             "bad.toml:16: hosts.tcp_ecn = 3: must be a whole number from 0 to 2",
         ),
         (
+            "mtu = \"1500 B\"",
+            "mtu = \"1500 B\"\n[[host]]\nhosts = \"r\"\nipv6 = true",
+            "bad.toml:19: host.1.ipv6 = true: must be the same on all hosts: give it in [hosts]",
+        ),
+        (
             "return = { delay = \"100 us\" }",
             "return = { loss = \"200 %\" }",
             "bad.toml:8: network.return.loss = \"200 %\": must be a share from 0 % to 100 %, as in \"0.1 %\"",

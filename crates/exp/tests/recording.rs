@@ -59,8 +59,12 @@ impl Scratch {
 
     /// Runs the experiment; the directory and what is in it, by name.
     fn run(&self, trace: Option<&str>) -> Result<(PathBuf, Vec<String>), Error> {
+        self.run_file(MIX, trace)
+    }
+
+    fn run_file(&self, text: &str, trace: Option<&str>) -> Result<(PathBuf, Vec<String>), Error> {
         let file = self.0.join("mix.toml");
-        fs::write(&file, MIX).unwrap();
+        fs::write(&file, text).unwrap();
         let experiment = Arc::new(Experiment::load(&file, &Overrides::default())?);
         let mut results = Results::numbered(&self.0, "mix")?;
         let options = Options { trace: trace.map(str::to_owned), ..Options::default() };
@@ -118,6 +122,51 @@ fn recordings_of_simulated_runs_replay_equal() {
             assert!(!asks_for_acks || report.acks_asked > 0, "{report}");
         }
     }
+}
+
+/// Eager PLB, on links that lose packets: it asks for paths, and draws how long it waits after timeouts.
+const PLB: &str = r#"
+question = "?"
+
+[[case]]
+name = "eager"
+cc = "dctcp"
+params = { plb = "on", plb_rehash_rounds = 1, plb_cong_thresh = 0, plb_suspend_rto_sec = 1 }
+
+[network]
+topology = "leaf-spine"
+hosts_per_leaf = 4
+up = { rate = "1 Gbps", loss = "10 %" }
+down = { rate = "1 Gbps", queue = { kind = "step", limit = "500 pkts", k = "5 pkts" } }
+fabric = { rate = "1 Gbps", queue = { kind = "step", limit = "500 pkts", k = "5 pkts" } }
+
+[hosts]
+ipv6 = true
+
+[[traffic]]
+name = "bulk"
+kind = "bulk"
+from = "h0.0..h0.3"
+to = "h1.0..h1.3"
+size = "1 MB"
+
+[run]
+duration = "3 s"
+"#;
+
+#[test]
+fn changes_of_path_are_recorded_and_replay_equal() {
+    let scratch = Scratch::new();
+    let (dir, _) = scratch.run_file(PLB, Some("bulk")).unwrap();
+    let flows = fs::read_to_string(dir.join("flows.csv")).unwrap();
+    let mut lines = flows.lines().map(|line| line.split(',').collect::<Vec<_>>());
+    let column = lines.next().unwrap().iter().position(|name| *name == "plb_rehashes").unwrap();
+    let counted: Vec<u64> = lines.map(|line| line[column].parse().unwrap()).collect();
+    let (_, report) = replayed(dir.join("bulk-run-0.flight"));
+    assert!(report.is_equal(), "{report}");
+    assert!(report.rehashes > 0, "{report}");
+    assert_eq!(report.rehashes, counted.iter().sum::<u64>());
+    assert!(report.calls.contains_key("cwnd_event(LOSS)"), "{report}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use knee_algo::{Algorithm, Given, OPERATIONS, Params};
 
 use crate::Error;
-use crate::record::{ACK_SAMPLE_FIELDS, RATE_SAMPLE_FIELDS, SOCK_FIELDS};
+use crate::record::{ACK_SAMPLE_FIELDS, ASKED, RATE_SAMPLE_FIELDS, SOCK_FIELDS};
 
 /// The version of the format that this library writes and reads.
 pub(crate) const VERSION: u32 = 1;
@@ -145,6 +145,7 @@ fn layout() -> Vec<String> {
         line("ack_sample", ACK_SAMPLE_FIELDS),
         line("rate_sample", RATE_SAMPLE_FIELDS),
         line("given", &Given::KINDS[1..]),
+        line("asked", ASKED),
         line("sock", SOCK_FIELDS),
     ]
 }

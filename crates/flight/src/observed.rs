@@ -18,7 +18,8 @@ struct Recorder<Sink> {
 
 impl<Sink: FnMut(Record)> Observer for Recorder<Sink> {
     fn called(&mut self, observed: &Observed<'_>) {
-        let Observed { call, result, before, after, host, acks_before, given } = observed;
+        let Observed { call, result, before, after, host, acks_before, rehashes_before, given } =
+            observed;
         (self.sink)(Record {
             flow: self.flow,
             number: self.number,
@@ -26,6 +27,7 @@ impl<Sink: FnMut(Record)> Observer for Recorder<Sink> {
             jiffies: host.jiffies,
             given: (*given).clone(),
             asked_acks: host.asked_acks().skip(*acks_before).collect(),
+            rehashes: u32::from(host.asked_rehashes().wrapping_sub(*rehashes_before)),
             fallback: host.asked_fallback(),
             ..Record::new(*call, before, after)
         });

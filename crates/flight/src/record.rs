@@ -32,6 +32,8 @@ pub struct Record {
     pub given: GivenLog,
     /// The ACKs it asked for, in order.
     pub asked_acks: Vec<AskedAck>,
+    /// How often it asked for another path.
+    pub rehashes: u32,
     /// The algorithm it asked to be replaced by.
     pub fallback: Option<String>,
 }
@@ -89,6 +91,8 @@ macro_rules! define_sock {
 
 with_sock_fields!(define_sock);
 
+/// What a call asks of its host, in the order in which it is written.
+pub(crate) const ASKED: &[&str] = &["acks", "rehashes", "fallback"];
 /// Names of the fields of the two samples, in the order in which they are written.
 pub(crate) const ACK_SAMPLE_FIELDS: &[&str] = &["pkts_acked", "rtt_us", "in_flight"];
 pub(crate) const RATE_SAMPLE_FIELDS: &[&str] = &[
@@ -123,6 +127,7 @@ impl Record {
             after: after.clone(),
             given: GivenLog::default(),
             asked_acks: Vec::new(),
+            rehashes: 0,
             fallback: None,
         }
     }
@@ -145,6 +150,7 @@ impl Record {
             put(to, u64::from(ack.rcv_nxt));
             put(to, u64::from(ack.ecn_flags));
         }
+        put(to, u64::from(self.rehashes));
         put_text(to, self.fallback.as_deref().unwrap_or(""));
         put_sock(to, &self.before);
         put_sock(to, &self.after);
@@ -174,6 +180,7 @@ impl Record {
             let rcv_nxt = from.narrow("rcv_nxt")?;
             asked_acks.push(AskedAck { rcv_nxt, ecn_flags: from.narrow("ecn_flags")? });
         }
+        let rehashes = from.narrow("the rehashes asked for")?;
         let fallback = Some(from.text(MAX_NAME_BYTES)?).filter(|name| !name.is_empty());
         let (before, after) = (take_sock(from)?, take_sock(from)?);
         Ok(Record {
@@ -186,6 +193,7 @@ impl Record {
             after,
             given,
             asked_acks,
+            rehashes,
             fallback,
         })
     }
@@ -310,6 +318,9 @@ impl fmt::Display for Record {
         }
         for ack in &self.asked_acks {
             writeln!(f, "  asked for an ACK of {}, ecn_flags {}", ack.rcv_nxt, ack.ecn_flags)?;
+        }
+        if self.rehashes > 0 {
+            writeln!(f, "  asked for another path")?;
         }
         if let Some(fallback) = &self.fallback {
             writeln!(f, "  asked to be replaced by {fallback}")?;

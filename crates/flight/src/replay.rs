@@ -48,6 +48,8 @@ pub struct Report {
     pub gaps: u64,
     /// ACKs that the calls asked for.
     pub acks_asked: u64,
+    /// Changes of path that the calls asked for.
+    pub rehashes: u64,
     /// Values that the host gave: readings of the clock, random numbers, results of kernel functions.
     pub given: u64,
     /// Calls that could not be compared: they were given more values than a record has room for.
@@ -75,12 +77,13 @@ impl fmt::Display for Report {
         writeln!(
             f,
             "{} callbacks of {} sockets in {} gap-free stretches, {} values given, {} ACKs asked \
-             for, {} not comparable, {} differences",
+             for, {} rehashes asked for, {} not comparable, {} differences",
             self.total(),
             self.flows,
             self.stretches,
             self.given,
             self.acks_asked,
+            self.rehashes,
             self.unchecked,
             self.differences
         )?;
@@ -125,6 +128,7 @@ impl Replay {
         self.records += 1;
         *report.calls.entry(record.call.kind()).or_default() += 1;
         report.acks_asked += record.asked_acks.len() as u64;
+        report.rehashes += u64::from(record.rehashes);
         report.given += u64::from(record.given.count);
 
         let known = self.flows.get(&record.flow).copied();
@@ -192,6 +196,7 @@ fn compare(
     host.jiffies = record.jiffies;
     let (result, given) = instance.replay(&record.call, &mut sock, &mut host, &record.given);
     let acks: Vec<_> = host.take_asked_acks().collect();
+    let rehashes = u32::from(host.take_asked_rehashes());
     let fallback = host.take_fallback();
     // Once it has asked for another algorithm, the socket is that one's.
     let found = if record.fallback.is_some() || fallback.is_some() {
@@ -200,6 +205,7 @@ fn compare(
         differs("the return value", &record.result, &result)
             .or_else(|| first_given(record.given.values(), given.values()))
             .or_else(|| differs("the ACKs asked for", &Acks(&record.asked_acks), &Acks(&acks)))
+            .or_else(|| differs("the rehashes asked for", &record.rehashes, &rehashes))
             .or_else(|| first_field(&record.after, &sock))
             .or_else(|| first_state_word(&record.after.icsk_ca_priv, &sock.icsk_ca_priv))
     };

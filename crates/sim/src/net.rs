@@ -5,6 +5,7 @@ use crate::link::{LinkState, Sent};
 use crate::outcome::Work;
 use crate::packet::{Packet, Packets};
 use crate::random::Random;
+use crate::routes::Routes;
 use knee_algo::Host as CcHost;
 use knee_queue::time::Time;
 
@@ -18,6 +19,7 @@ pub(crate) struct Net {
     pub(crate) links: Vec<LinkState>,
     /// Links in order, each path ended by [`PATH_END`].
     pub(crate) paths: Vec<u32>,
+    pub(crate) routes: Routes,
     pub(crate) random: Random,
     /// What algorithms see of the host they run on.
     pub(crate) cc: CcHost,
@@ -36,6 +38,13 @@ impl Net {
     pub(crate) fn transmit(&mut self, packet: Packet) -> Sent {
         let id = self.packets.insert(packet);
         self.forward(id)
+    }
+
+    /// Where the path begins that packets take after a change of their hash.
+    #[cold]
+    pub(crate) fn another_path(&mut self, path: u32) -> u32 {
+        let hash = self.random.u64();
+        self.routes.another(&mut self.paths, path, hash)
     }
 
     /// Puts a packet on the next link of its path; false at the end of the path.

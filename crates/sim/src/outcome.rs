@@ -78,6 +78,12 @@ pub struct Counters {
     pub spurious_timeouts: u64,
     /// Reductions for ECE.
     pub cwr_reductions: u64,
+    /// Changes of the transmit hash at timeouts, both sides' (Linux `TcpTimeoutRehash`).
+    pub timeout_rehashes: u64,
+    /// The same for data that came again and again (Linux `TcpDuplicateDataRehash`).
+    pub duplicate_rehashes: u64,
+    /// The same as algorithms asked for them (Linux `TCPPLBRehash`).
+    pub plb_rehashes: u64,
     /// Data segments sent, retransmissions included.
     pub data_segs_sent: u64,
     /// Pure ACKs sent by the receiver.

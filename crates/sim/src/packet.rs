@@ -15,7 +15,7 @@ pub(crate) mod flags {
     pub(crate) const SACK_OK: u8 = 64;
 }
 
-/// Bytes on the wire before the payload: Ethernet 14, IP 20, TCP 20, timestamps 12.
+/// Bytes on the wire before the payload: Ethernet 14, IPv4 20, TCP 20, timestamps 12.
 pub(crate) const HEADER_BYTES: u32 = 66;
 /// A SYN or SYN-ACK with MSS, SACK, timestamps and window scale.
 pub(crate) const SYN_BYTES: u32 = 74;

@@ -133,6 +133,7 @@ impl<'a> Simulation<'a> {
             let hash = random.u64();
             ping_paths.push((path(ping.from, ping.to, hash)?, path(ping.to, ping.from, hash)?));
         }
+        routes.forget_distances();
         let links = run
             .network
             .links
@@ -147,6 +148,7 @@ impl<'a> Simulation<'a> {
             packets: Packets::default(),
             links,
             paths,
+            routes,
             random,
             cc,
             work: Work::default(),
@@ -506,6 +508,9 @@ impl<'a> Simulation<'a> {
         // What the listening side sent: its SYN-ACK, and answers.
         counters.timeouts += server.counters.timeouts;
         counters.syn_timeouts += server.counters.syn_timeouts;
+        counters.timeout_rehashes += server.counters.timeout_rehashes;
+        counters.duplicate_rehashes += server.counters.duplicate_rehashes;
+        counters.plb_rehashes += server.counters.plb_rehashes;
         if matches!(self.run.flows[index].traffic, Traffic::Rpc { .. }) {
             counters.retransmitted_segs += server.counters.retransmitted_segs;
             counters.tail_loss_probes += server.counters.tail_loss_probes;

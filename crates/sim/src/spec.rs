@@ -108,7 +108,10 @@ pub struct HostConfig {
     pub tcp_ecn: u8,
     /// `net.ipv4.tcp_ecn_fallback`: a SYN sent again does not ask for ECN.
     pub tcp_ecn_fallback: bool,
-    /// IP MTU in bytes; the MSS follows (52 bytes of headers with timestamps).
+    /// IPv6: 20 bytes more of headers, and a flow label by which switches choose among equal paths,
+    /// so that another transmit hash is another path.
+    pub ipv6: bool,
+    /// IP MTU in bytes; the MSS follows (52 bytes of headers with timestamps, 72 with IPv6).
     pub mtu_bytes: u32,
     /// Initial window, packets.
     pub initial_cwnd_pkts: u32,
@@ -148,6 +151,7 @@ impl HostConfig {
             jiffies_at_start: None,
             tcp_ecn: 2,
             tcp_ecn_fallback: true,
+            ipv6: false,
             mtu_bytes: 1500,
             initial_cwnd_pkts: 10,
             rto_min: Duration::from_ms(200),
@@ -163,6 +167,16 @@ impl HostConfig {
             sndbuf_initial_bytes: 16_384,
             sndbuf_max_bytes: None,
         }
+    }
+
+    /// Bytes by which headers are longer than IPv4's.
+    pub(crate) fn extra_header_bytes(&self) -> u32 {
+        if self.ipv6 { 20 } else { 0 }
+    }
+
+    /// Payload of a full segment.
+    pub(crate) fn mss_bytes(&self) -> u32 {
+        self.mtu_bytes - 52 - self.extra_header_bytes()
     }
 }
 

@@ -67,6 +67,10 @@ pub(crate) fn run(run: &Run) -> Result<(), Error> {
         if !is_host(from) || !is_host(to) {
             return fail(format!("traffic from node {from} to node {to}: both must be hosts"));
         }
+        let ipv6 = |node: u32| run.network.nodes[node as usize].host.as_ref().map(|host| host.ipv6);
+        if ipv6(from) != ipv6(to) {
+            return fail(format!("traffic from node {from} to node {to}: one has IPv4, one IPv6"));
+        }
         if from == to {
             return fail(format!("traffic from node {from} to itself crosses no network"));
         }

@@ -11,7 +11,7 @@ use libbpf_rs::{Link, MapCore, MapFlags, Object, OpenObject};
 use super::rule::{Ecn, Ports, Prefix, Rule};
 use crate::load::{open_object, with_log};
 use crate::table::NAME_BYTES;
-use crate::{Error, base_rtt, program, registry};
+use crate::{Error, program, registry, shared_maps};
 
 /// Bytes of a rule's name, the last of them 0.
 pub(super) const RULE_NAME_BYTES: usize = 32;
@@ -120,7 +120,7 @@ pub(super) fn load(rules: &[Rule], scope: Scope) -> Result<Object, Error> {
         return Err(not_ours());
     }
     settings.copy_from_slice(&bytes);
-    base_rtt::share(&mut open)?;
+    shared_maps::share(&mut open)?;
     let (loaded, log) = with_log(|| open.load());
     let object = loaded.map_err(|source| refused(source, log))?;
     tables.fill(&object)?;

@@ -25,6 +25,7 @@ pub(super) struct Raw {
     acks_asked: u32,
     ack_rcv_nxt: [u32; 2],
     ack_ecn_flags: [u8; 2],
+    rehashes_asked: u8,
     is_open: u8,
     fallback_asked: u8,
     fallback_name: [u8; 16],
@@ -112,6 +113,7 @@ impl Raw {
             after: self.after,
             given: self.given,
             asked_acks,
+            rehashes: u32::from(self.rehashes_asked),
             fallback: (self.fallback_asked != 0).then(|| text(&self.fallback_name)),
         })
     }
@@ -181,7 +183,7 @@ const MIRRORS: &[Mirror] = &[
     mirror!("cc_given_log", GivenLog: count, given),
     mirror!("cc_record", Raw:
         flow, call, function, arguments, result, recording, missed, acks_asked, ack_rcv_nxt,
-        ack_ecn_flags, is_open, fallback_asked, fallback_name, ack_sample, rate_sample, before,
+        ack_ecn_flags, rehashes_asked, is_open, fallback_asked, fallback_name, ack_sample, rate_sample, before,
         after, jiffies, given),
     super::control::MIRROR,
 ];

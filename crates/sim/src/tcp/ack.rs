@@ -205,6 +205,7 @@ impl Sock {
             }
         }
         self.cc.in_ack_event(&mut self.tp, &mut net.cc, ack_flags);
+        self.rehash_if_asked(net);
     }
 
     #[inline]
@@ -219,6 +220,7 @@ impl Sock {
         if self.cc.algorithm().has_cong_control() {
             let cc = &mut net.cc;
             self.cc.cong_control(&mut self.tp, cc, (ack, 0), sample);
+            self.rehash_if_asked(net);
             return;
         }
         if self.in_cwnd_reduction() {
@@ -231,6 +233,7 @@ impl Sock {
             };
             if forward {
                 self.cc.cong_avoid(&mut self.tp, &mut net.cc, ack, delivered);
+                self.rehash_if_asked(net);
                 self.tp.snd_cwnd_stamp = net.cc.jiffies;
             }
         }

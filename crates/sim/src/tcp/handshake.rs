@@ -70,7 +70,7 @@ impl Sock {
         let packet = Packet {
             to: self.peer,
             hop: self.path,
-            wire_bytes: SYN_BYTES,
+            wire_bytes: SYN_BYTES + self.host.config.extra_header_bytes(),
             seq: self.iss,
             end_seq: self.iss.wrapping_add(1),
             ack_seq: self.tp.rcv_nxt,
@@ -98,6 +98,7 @@ impl Sock {
         self.counters.retransmitted_segs += 1;
         self.counters.timeouts += 1;
         self.counters.syn_timeouts += 1;
+        self.rehash_at_timeout(net);
         self.send_syn(net);
     }
 

@@ -8,7 +8,8 @@ use crate::net::{Net, PATH_END};
 use crate::outcome::Work;
 use crate::packet::{MAX_SACKS, Packet, Packets, flags};
 use crate::random::Random;
-use crate::spec::{Cc, HostConfig, Link, LinuxVersion, Serialisation};
+use crate::routes::Routes;
+use crate::spec::{Cc, HostConfig, Link, LinuxVersion, Network, Node, Serialisation};
 use knee_queue::time::{Duration, Rate, Time};
 use knee_queue::{DropTailConfig, Ecn, Limit, QueueConfig};
 use proptest::prelude::*;
@@ -75,12 +76,18 @@ fn net() -> Net {
         queue: QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(30) }),
         sampled: false,
     };
+    let node = |name: &str| Node {
+        name: name.to_owned(),
+        host: Some(HostConfig::new(LinuxVersion::V6_1)),
+    };
+    let network = Network { nodes: vec![node("a"), node("b")], links: vec![link] };
     Net {
         now: Time::ZERO,
         events: Events::new(1_000_000),
         packets: Packets::default(),
-        links: vec![LinkState::new(&link, 0)],
+        links: vec![LinkState::new(&network.links[0], 0)],
         paths: vec![0, PATH_END],
+        routes: Routes::new(&network),
         random: Random::new(1),
         cc: knee_algo::Host::new(1000, 1),
         work: Work::default(),
@@ -224,6 +231,7 @@ proptest! {
         let config = HostConfig {
             tcp_ecn: 1,
             sack,
+            ipv6: iss % 2 == 0,
             gso_max_segs: if gso { 44 } else { 1 },
             gro_window: Duration::from_us(if gso { 20 } else { 0 }),
             ..HostConfig::new(version)

@@ -2,7 +2,7 @@
 //!
 //! [`Sock`] is the state; its methods are spread over the files by what happens:
 //! `handshake` (connect, accept), `ack` (an ACK arrives), `recovery` (states, PRR, RACK, undo),
-//! `output` (segments leave), `receive` (data arrives, ACKs leave), `gro`, `timers`, `rtt`.
+//! `output` (segments leave), `receive` (data arrives, ACKs leave), `gro`, `timers`, `rtt`, `rehash`.
 //! The section numbers in comments are those of `docs/tcp.md`.
 
 mod ack;
@@ -15,6 +15,7 @@ mod out_of_order;
 mod output;
 mod receive;
 mod recovery;
+mod rehash;
 mod rtt;
 mod rtx_queue;
 mod seq;
@@ -23,7 +24,7 @@ mod timers;
 use crate::clock::Jiffies;
 use crate::net::Net;
 use crate::outcome::{Counters, FlowSample};
-use crate::packet::Packet;
+use crate::packet::{HEADER_BYTES, Packet};
 use crate::spec::{Cc, HostConfig};
 use knee_algo::{Algorithm, INFINITE_SSTHRESH, Instance, Observer, TcpSock, ca_state, ecn_flags};
 use knee_queue::time::Time;
@@ -102,6 +103,8 @@ pub(crate) struct Sock {
     peer: u32,
     /// Where its packets' path starts in [`Net::paths`].
     path: u32,
+    /// Before the payload, on the wire.
+    header_bytes: u32,
     pub(crate) state: State,
 
     // Sequence space and window.
@@ -176,7 +179,7 @@ pub(crate) struct Place {
 
 impl Sock {
     pub(crate) fn new(place: &Place, cc: &Cc, host: Rc<HostState>, iss: u32) -> Sock {
-        let mss = host.config.mtu_bytes - 52;
+        let mss = host.config.mss_bytes();
         let tp = TcpSock {
             mss_cache: mss,
             snd_cwnd: host.config.initial_cwnd_pkts,
@@ -198,6 +201,7 @@ impl Sock {
             id: place.id,
             peer: place.peer,
             path: place.path,
+            header_bytes: HEADER_BYTES + host.config.extra_header_bytes(),
             state: State::Closed,
             iss,
             write_seq: iss,
@@ -332,6 +336,7 @@ impl Sock {
                 self.cc.init(&mut self.tp, &mut net.cc);
             }
         }
+        self.rehash_if_asked(net);
     }
 
     pub(crate) fn ecn_negotiated(&self) -> bool {

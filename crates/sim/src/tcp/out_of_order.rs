@@ -16,12 +16,25 @@ pub(super) struct OutOfOrder {
     sacks_len: usize,
     /// Received a second time: reported once.
     pub(super) dsack: Option<(u32, u32)>,
+    /// Where the last such range began, reported or not.
+    last_duplicate: Option<u32>,
 }
 
 impl OutOfOrder {
     /// Ranges that SACK reports.
     pub(super) fn sacks_len(&self) -> usize {
         self.sacks_len
+    }
+
+    /// Remembers what came a second time.
+    pub(super) fn note_duplicate(&mut self, seq: u32, end_seq: u32) {
+        self.dsack = Some((seq, end_seq));
+        self.last_duplicate = Some(seq);
+    }
+
+    /// Where the last range began that came a second time.
+    pub(super) fn last_duplicate(&self) -> Option<u32> {
+        self.last_duplicate
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -31,19 +44,23 @@ impl OutOfOrder {
     /// Takes what follows `rcv_nxt` without a gap; returns the new `rcv_nxt`.
     pub(super) fn take_in_order(&mut self, mut rcv_nxt: u32) -> u32 {
         let mut taken = 0;
+        let mut duplicate = None;
         for &(start, end) in &self.ranges {
             if after(start, rcv_nxt) {
                 break;
             }
             taken += 1;
             if before(start, rcv_nxt) {
-                self.dsack = Some((start, if before(end, rcv_nxt) { end } else { rcv_nxt }));
+                duplicate = Some((start, if before(end, rcv_nxt) { end } else { rcv_nxt }));
             }
             if after(end, rcv_nxt) {
                 rcv_nxt = end;
             }
         }
         self.ranges.drain(..taken);
+        if let Some((start, end)) = duplicate {
+            self.note_duplicate(start, end);
+        }
         rcv_nxt
     }
 
@@ -84,16 +101,16 @@ impl OutOfOrder {
         }
         let (first, last) = (self.ranges[from], self.ranges[to - 1]);
         if to - from == 1 && !before(seq, first.0) && !after(end_seq, first.1) {
-            self.dsack = Some((seq, end_seq));
+            self.note_duplicate(seq, end_seq);
             return false;
         }
         // Merely touching a neighbour is no duplicate: so most holes are filled.
         let from_seq = if before(first.0, seq) { seq } else { first.0 };
         let to_seq = if before(end_seq, last.1) { end_seq } else { last.1 };
         if before(from_seq, first.1) && before(from_seq, to_seq) {
-            self.dsack = Some((from_seq, to_seq));
+            self.note_duplicate(from_seq, to_seq);
         } else if to - from > 1 && before(self.ranges[from + 1].0, to_seq) {
-            self.dsack = Some((self.ranges[from + 1].0, to_seq));
+            self.note_duplicate(self.ranges[from + 1].0, to_seq);
         }
         let start = if before(first.0, seq) { first.0 } else { seq };
         let end = if after(last.1, end_seq) { last.1 } else { end_seq };

@@ -10,7 +10,7 @@ use super::{GSO_MAX_BYTES, Sock, State};
 use crate::clock::jiffies_since;
 use crate::events::Timer;
 use crate::net::Net;
-use crate::packet::{HEADER_BYTES, MAX_SACKS, Packet, flags};
+use crate::packet::{MAX_SACKS, Packet, flags};
 use knee_algo::{ca_state, ecn_flags};
 use knee_queue::Ecn;
 use knee_queue::time::Time;
@@ -564,7 +564,7 @@ impl Sock {
         let mut packet = self.packet();
         packet.seq = segment.seq;
         packet.end_seq = segment.end_seq;
-        packet.wire_bytes = HEADER_BYTES + len;
+        packet.wire_bytes = self.header_bytes + len;
         if segment.has(mark::PSH) {
             packet.flags |= flags::PSH;
         }
@@ -616,7 +616,7 @@ impl Sock {
         Packet {
             to: self.peer,
             hop: self.path,
-            wire_bytes: HEADER_BYTES,
+            wire_bytes: self.header_bytes,
             seq: self.tp.snd_nxt,
             end_seq: self.tp.snd_nxt,
             ack_seq: self.tp.rcv_nxt,

@@ -7,7 +7,7 @@ use super::{HostState, Sock, State};
 use crate::clock::jiffies_since;
 use crate::events::Timer;
 use crate::net::Net;
-use crate::packet::{HEADER_BYTES, Packet, flags};
+use crate::packet::{Packet, flags};
 use crate::spec::{HostConfig, LinuxVersion};
 use knee_algo::{AskedAck, ack_pending, ecn_flags};
 use knee_queue::Ecn;
@@ -111,7 +111,7 @@ pub(crate) struct Receiver {
 
 impl Receiver {
     pub(super) fn new(config: &HostConfig, listens: bool) -> Receiver {
-        let advmss = config.mtu_bytes - 52;
+        let advmss = config.mss_bytes();
         let window_ratio =
             if config.linux >= LinuxVersion::V6_12 { WINDOW_RATIO_6_6 } else { WINDOW_RATIO_6_1 };
         let full_space = share(config.rcvbuf_initial_bytes, window_ratio);
@@ -302,7 +302,7 @@ impl Sock {
                 self.receiver.enter_quickack_mode(MAX_QUICKACKS);
                 let end = packet.end_seq;
                 let end = if after(end, self.tp.rcv_nxt) { self.tp.rcv_nxt } else { end };
-                self.receiver.out_of_order.dsack = Some((packet.seq, end));
+                self.on_duplicate(packet.seq, end, net);
             }
         } else {
             let half_second = self.host.jiffies.of_ms(OUT_OF_WINDOW_ACK_MS);
@@ -324,7 +324,7 @@ impl Sock {
         if packet.seq != rcv_nxt {
             if !after(packet.end_seq, rcv_nxt) {
                 // Nothing new: acknowledged once more, at once.
-                self.receiver.out_of_order.dsack = Some((packet.seq, packet.end_seq));
+                self.on_duplicate(packet.seq, packet.end_seq, net);
                 self.receiver.enter_quickack_mode(MAX_QUICKACKS);
                 self.tp.icsk_ack_pending |= ack_pending::SCHED;
                 return;
@@ -339,7 +339,7 @@ impl Sock {
                 self.on_out_of_order(packet, payload_bytes, net);
                 return;
             }
-            self.receiver.out_of_order.dsack = Some((packet.seq, rcv_nxt));
+            self.receiver.out_of_order.note_duplicate(packet.seq, rcv_nxt);
         }
         self.received(packet.end_seq);
         self.on_data_in_order(packet, payload_bytes, net);
@@ -588,7 +588,7 @@ impl Sock {
         }
         packet.ecn = if self.sends_ect(false) { Ecn::Ect0 } else { Ecn::NotEct };
         if packet.sacks_len > 0 {
-            packet.wire_bytes = HEADER_BYTES + 4 + 8 * u32::from(packet.sacks_len);
+            packet.wire_bytes = self.header_bytes + 4 + 8 * u32::from(packet.sacks_len);
         }
         self.acks_sent_with(rcv_nxt);
         // Never held back itself, but the time until which nothing was sent is over.

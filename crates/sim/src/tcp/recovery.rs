@@ -28,11 +28,13 @@ impl Sock {
 
     fn set_ca_state(&mut self, state: u8, net: &mut Net) {
         self.cc.set_state(&mut self.tp, &mut net.cc, state);
+        self.rehash_if_asked(net);
         self.tp.icsk_ca_state = state;
     }
 
     fn ca_event(&mut self, event: u32, net: &mut Net) {
         self.cc.cwnd_event(&mut self.tp, &mut net.cc, event);
+        self.rehash_if_asked(net);
     }
 
     #[inline]

@@ -241,6 +241,7 @@ impl Sock {
             return;
         }
         self.counters.timeouts += 1;
+        self.rehash_at_timeout(net);
         self.enter_loss(net);
         self.tp.icsk_retransmits = self.tp.icsk_retransmits.saturating_add(1);
         let head = self.rtx.first_id();
