@@ -8,7 +8,8 @@
  *   native.h  the simulator: the structs below are what it keeps for each connection;
  *   bpf.h     a running kernel: the structs are a view, their offsets are found at load time (CO-RE).
  *
- * An algorithm file includes this header only and holds no #ifdef. It reaches
+ * An algorithm file includes this header, perhaps a law beside it that several share, and holds no
+ * #ifdef. It reaches
  *
  *   its entry points   CC_OP(u32, dctcp_ssthresh, struct sock *sk) { ... }
  *   its state          CC_STATE(dctcp, struct dctcp)             -> cc_state(sk)

@@ -65,6 +65,10 @@ fn sources() -> Vec<Source> {
     paths.lines().filter_map(read).collect()
 }
 
+/// Headers of the contract and its hosts; every other one in `algorithms/include` is a law.
+const HOSTS_OWN: [&str; 6] =
+    ["tcp.h", "native.h", "native_types.h", "bpf.h", "bpf_types.h", "base_rtt.h"];
+
 /// Fails with every place where a rule is broken.
 fn hold(rule: &str, breaches: impl IntoIterator<Item = String>) {
     let all: Vec<String> = breaches.into_iter().collect();
@@ -95,12 +99,30 @@ fn an_algorithm_does_not_know_its_host() {
         "an algorithm file holds no #if: what differs between hosts belongs into include/",
         lines_where(&sources, Source::is_algorithm, conditional),
     );
+    let is_law = |source: &Source| {
+        let name = source.path.strip_prefix("algorithms/include/");
+        name.is_some_and(|name| !HOSTS_OWN.contains(&name))
+    };
+    let laws: Vec<String> = sources
+        .iter()
+        .filter(|source| is_law(source))
+        .map(|law| format!("#include \"{}\"", law.path.trim_start_matches("algorithms/include/")))
+        .collect();
     let foreign = |line: &str| {
-        line.trim_start().starts_with("#include") && line.trim() != "#include \"tcp.h\""
+        let include = line.trim();
+        include.starts_with("#include")
+            && include != "#include \"tcp.h\""
+            && !laws.iter().any(|law| law == include)
     };
     hold(
-        "an algorithm file includes \"tcp.h\" only",
+        "an algorithm file includes \"tcp.h\" and laws that it shares with others only",
         lines_where(&sources, Source::is_algorithm, foreign),
+    );
+    // Its guard is the one condition of a law.
+    let unguarded = |line: &str| conditional(line) && !line.starts_with("#ifndef KNEE_");
+    hold(
+        "a law that algorithms share holds no #if and includes nothing",
+        lines_where(&sources, is_law, |line| unguarded(line) || line.starts_with("#include")),
     );
 }
 
