@@ -24,7 +24,7 @@ fn the_kernel_takes_every_algorithm_and_forgets_it_when_dropped() {
     }
     for algorithm in Algorithm::all() {
         let embedded = Embedded::by_name(algorithm.name()).unwrap();
-        let name = format!("knee_l_{}", algorithm.name());
+        let name = format!("kl_{}", algorithm.name());
         let params = algorithm.default_params();
         let loaded =
             Loaded::register(embedded, &name, &params).unwrap_or_else(|error| panic!("{error}"));
@@ -62,5 +62,6 @@ fn parameters_of_another_algorithm_are_refused_before_the_load() {
     let reno = Algorithm::by_name("reno").unwrap();
     let Ok(embedded) = Embedded::by_name("dctcp") else { return };
     let refused = Loaded::register(embedded, "knee_x", &reno.default_params()).err().unwrap();
-    assert_eq!(refused.to_string(), "dctcp has 3 parameters, 0 were given");
+    let has = Algorithm::by_name("dctcp").unwrap().params().len();
+    assert_eq!(refused.to_string(), format!("dctcp has {has} parameters, 0 were given"));
 }
