@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What a congestion-control module uses of linux/*.h, for a module's source that is compiled for the
+ * What a congestion-control module uses of linux/ headers, for a module's source that is compiled for the
  * simulator. Names and meanings are the kernel's. What the simulator has nothing for is not here, so
  * that its use is an error of the compiler and never a value that means nothing.
  */

@@ -120,7 +120,7 @@ fn a_division_by_zero_in_a_module_ends_the_run_with_its_place() {
     fs::write(scratch.0.join("zero.c"), module).unwrap();
     let run = scratch.knee(&["run", "swift.toml", "--cc", "./zero.c"]);
     assert_eq!(run.status.code(), Some(2));
-    assert!(err(&run).contains("zero.c:5: division by zero: tcp_sk(sk)->lost"), "{}", err(&run));
+    assert!(err(&run).contains("zero.c:5: division by zero: "), "{}", err(&run));
 }
 
 #[test]
