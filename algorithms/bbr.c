@@ -791,7 +791,7 @@ CC_OP(u32, bbr_sndbuf_expand, struct sock *sk)
 	D(mode, "STARTUP|DRAIN|PROBE_BW|PROBE_RTT", cc_state(sk)->mode)		\
 	D(bw, "bytes/s", (u64)bbr_bw(cc_state(sk)) * tcp_sk(sk)->mss_cache *	\
 	  1000000 >> BW_SCALE)							\
-	D(min_rtt_us, "us", cc_state(sk)->min_rtt_us)				\
+	D(min_rtt, "us", cc_state(sk)->min_rtt_us)				\
 	D(pacing_gain, "1/256", cc_state(sk)->pacing_gain)			\
 	D(cwnd_gain, "1/256", cc_state(sk)->cwnd_gain)
 CC_DIAG(bbr, BBR_DIAG)

@@ -25,7 +25,7 @@ pub use call::Call;
 pub use given::{Given, GivenLog, Observed, Observer};
 pub use sock::{AckSample, AskedAck, Host, RateSample, TcpSock};
 
-use given::Notes;
+use given::{Noted, Notes};
 use std::ffi::{CStr, c_char};
 use std::fmt;
 use std::sync::OnceLock;
@@ -242,6 +242,8 @@ pub struct DiagInfo {
     pub name: &'static str,
     /// Unit; empty: none.
     pub unit: &'static str,
+    /// Names of the values 0, 1, ..., as `A|B`; empty: a plain number.
+    pub choices: &'static str,
 }
 
 /// Parameter values of one flow, in the order of [`Algorithm::params`].
@@ -400,8 +402,10 @@ impl Algorithm {
                 meaning: text(param.meaning),
             })
             .collect();
-        let diag =
-            diag.iter().map(|diag| DiagInfo { name: text(diag.name), unit: text(diag.unit) });
+        let diag = diag.iter().map(|diag| match (text(diag.name), text(diag.unit)) {
+            (name, choices) if choices.contains('|') => DiagInfo { name, unit: "", choices },
+            (name, unit) => DiagInfo { name, unit, choices: "" },
+        });
         Algorithm {
             raw,
             ops,
@@ -607,8 +611,22 @@ impl Instance {
         run: impl FnOnce(*const Ops, Sk, *mut Host) -> u32,
     ) -> u32 {
         let Some(mut notes) = self.notes.take() else { return 0 };
-        let result =
-            notes.around(sock, host, call, |sock, host| self.with_pointers(sock, host, run));
+        let before = notes.is_observed().then(|| (sock.clone(), self.storage.clone()));
+        let (acks_before, rehashes_before) = (host.asked_acks().count(), host.asked_rehashes());
+        let result = notes.around(sock, host, |sock, host| self.with_pointers(sock, host, run));
+        if let Some((before, large_before)) = &before {
+            notes.tell(&Noted {
+                call,
+                result,
+                before,
+                after: sock,
+                large_before,
+                large_after: &self.storage,
+                host,
+                acks_before,
+                rehashes_before,
+            });
+        }
         self.notes = Some(notes);
         result
     }
