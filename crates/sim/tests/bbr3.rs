@@ -45,10 +45,11 @@ fn the_phases_follow_each_other_and_a_probe_comes_every_two_to_three_seconds() {
     let probing: Vec<_> =
         outcome.flow_samples.iter().filter(|s| view(s, "mode") == PROBE_BW).collect();
     let phases = steps(probing.iter().map(|s| view(s, "phase")));
-    assert_eq!(phases[0], DOWN);
+    // DRAIN has left nothing for DOWN to do, which may be shorter than a sample.
+    assert!([DOWN, CRUISE].contains(&phases[0]), "{phases:?}");
     for pair in phases.windows(2) {
         let next = match pair[0] {
-            // PROBE_RTT, of which nothing is seen here, is left for CRUISE.
+            // PROBE_RTT may come at any time, and is left for CRUISE.
             UP => [DOWN, CRUISE],
             DOWN => [CRUISE, REFILL],
             CRUISE => [REFILL, REFILL],
@@ -87,11 +88,7 @@ fn every_five_seconds_it_keeps_half_a_bdp_in_flight() {
 #[test]
 fn loss_bounds_what_is_in_flight() {
     let shallow = Path { queue: droptail(Limit::Bytes(33 * u64::from(FULL))), ..path() };
-    let [bbr, bbr3] = ["bbr", "bbr3"].map(|cc| {
-        let mut run = run(&shallow, cc, 20_000);
-        run.flows.push(common::second(&shallow, cc));
-        sampled(run, ms(10))
-    });
+    let [bbr, bbr3] = ["bbr", "bbr3"].map(|cc| sampled(run(&shallow, cc, 20_000), ms(10)));
     let lost = |outcome: &Outcome| {
         let flow = &outcome.flows[0];
         flow.counters.retransmitted_segs as f64 / flow.counters.data_segs_sent as f64
