@@ -207,7 +207,7 @@ fn probe_rtt_holds_four_packets_for_200_ms_and_a_round() {
     bbr.host.jiffies += 10_001;
     bbr.ack(64, true, |rs| rs.rtt_us = RTT_US as i64 + 1);
     assert_eq!((bbr.diag("mode"), bbr.sock.snd_cwnd), (PROBE_RTT, 4));
-    assert_eq!(bbr.diag("min_rtt_us"), RTT_US + 1, "the old one has expired");
+    assert_eq!(bbr.diag("min_rtt"), RTT_US + 1, "the old one has expired");
     assert_eq!(bbr.sock.app_limited, bbr.sock.delivered + 50);
     bbr.sock.packets_out = 4;
     bbr.ack(1, false, |_| ());
