@@ -9,9 +9,11 @@
  *   alpha = (1 - g) * alpha + g * F     g = 2^-shift_g
  *   cwnd  = cwnd * (1 - alpha / 2)      at most once per window
  *
- * Growth is Reno's; so is the reaction to loss, which says that the marks came too late.
+ * Growth is Reno's; so is the reaction to loss, which says that the marks came too late. All of this
+ * is in dctcp.h, which dctcp_snd.c shares: the sender alone. With `peer` the sender also manages with
+ * a receiver that latches ECE (ecn_echo.h). Here is what receives:
  *
- * Receiver, for each data segment that carries ECT or CE. ECE of every ACK equals ce_state:
+ * For each data segment that carries ECT or CE. ECE of every ACK equals ce_state:
  *
  *              CE: ACK the segments before, without ECE; ACK this one now
  *        +-----------------------------------------------------+
@@ -22,7 +24,8 @@
  *           no CE: ACK the segments before, with ECE; ACK this one now
  *
  * Sources: RFC 8257; Alizadeh et al., SIGCOMM 2010; behaves as tcp_dctcp of Linux 6.1, with which
- * its runs are compared; PLB, off unless asked for, as in Linux 6.2 and later.
+ * its runs are compared; PLB, off unless asked for, as in Linux 6.2 and later. Parameters give what
+ * FreeBSD's cc_dctcp and Linux before 2019 do otherwise.
  *
  * Deviations: without ECN on the connection Linux stays "dctcp" in name and runs Reno inside; here
  * the flow is handed to the algorithm that the parameter `fallback` names, because a BPF program
@@ -31,37 +34,35 @@
 #include "tcp.h"
 #include "plb.h"
 
-/* alpha and the marked share are fractions of this: 1024 is all. */
-#define DCTCP_ALPHA_SHIFT	10
-#define DCTCP_MAX_ALPHA		(1U << DCTCP_ALPHA_SHIFT)
-
-/* Values of the parameter `fallback`. */
+/* Values of the parameters `fallback` and `ce_change`. */
 #define DCTCP_FALLBACK_CUBIC	1
-
-struct dctcp {
-	u32 old_delivered;	/* packets delivered when the observation window began */
-	u32 old_delivered_ce;	/* of these, marked */
-	u32 prior_rcv_nxt;	/* rcv_nxt after the data segment before this one */
-	u32 alpha;		/* average share of marked packets, in 1/1024 */
-	u32 next_seq;		/* the observation window ends when this is acknowledged */
-	u32 ce_state;		/* 1 if the last data segment carried CE */
-	u32 loss_cwnd;		/* packets: cwnd before the last reduction, for undo */
-	struct plb plb;
-};
-
-CC_STATE(dctcp, struct dctcp)
+#define DCTCP_CE_CHANGE_ONE_ACK	1
+#define DCTCP_CE_CHANGE_NO_ACK	2
 
 /*
  * shift_g      16 windows of memory. RFC 8257 asks g < 1.386 / sqrt(2 (C RTT + K)): a larger g
  *              follows noise, a smaller one makes alpha too slow for new congestion.
  * alpha_on_init 1 makes the first cut a half, as for classic ECN; 0 favours throughput of short flows.
+ * halve_first  FreeBSD's "slowstart": with a small alpha_on_init, long flows still start friendly.
+ * ce_change    RFC 8257 asks for one ACK, Linux sends two; FreeBSD's forced ACK never fired in 2015.
  */
 #define DCTCP_PARAMS(P)								\
 	P(shift_g, 4, 0, 10, "", "gain of the average, g = 2^-shift_g")		\
 	P(alpha_on_init, 1024, 0, 1024, "", "alpha of a new connection, in 1/1024") \
 	P(fallback, 0, 0, 1, "reno|cubic", "algorithm for connections without ECN") \
+	P(peer, 1, 0, 2, "auto|dctcp|classic", "whether the receiver latches ECE; auto finds out") \
+	P(estimator, 0, 0, 1, "linux|freebsd", "counts packets, or bytes with FreeBSD's correction") \
+	P(halve_first, 0, 0, 1, "", "1: the first mark of a connection halves cwnd, with alpha 1") \
+	P(reset_after_idle, 0, 0, 1, "", "1: alpha starts again when the window restarts after idle") \
+	P(loss, 0, 0, 1, "halve|alpha", "cut on loss: half, or by alpha as Linux before 2019")	\
+	P(clamp_alpha_on_loss, 0, 0, 1, "", "1: a timeout sets alpha to 1, as Linux before 2019 could") \
+	P(ce_change, 0, 0, 2, "two_acks|one_ack|no_ack", "what a receiver sends at once when CE changes") \
 	PLB_PARAMS(P)
 CC_PARAMS(dctcp, DCTCP_PARAMS)
+
+#include "dctcp.h"
+
+CC_STATE(dctcp, struct dctcp)
 
 #define DCTCP_DIAG(D)								\
 	D(alpha, "1/1024", cc_state(sk)->alpha)					\
@@ -69,15 +70,9 @@ CC_PARAMS(dctcp, DCTCP_PARAMS)
 	D(ab_ecn, "bytes", (u64)tcp_sk(sk)->mss_cache *				\
 	  (tcp_sk(sk)->delivered_ce - cc_state(sk)->old_delivered_ce))		\
 	D(ab_tot, "bytes", (u64)tcp_sk(sk)->mss_cache *				\
-	  (tcp_sk(sk)->delivered - cc_state(sk)->old_delivered))
+	  (tcp_sk(sk)->delivered - cc_state(sk)->old_delivered))		\
+	D(latched, "", dctcp_peer_latches(sk, cc_state(sk)))
 CC_DIAG(dctcp, DCTCP_DIAG)
-
-static void dctcp_start_window(const struct tcp_sock *tp, struct dctcp *ca)
-{
-	ca->next_seq = tp->snd_nxt;
-	ca->old_delivered = tp->delivered;
-	ca->old_delivered_ce = tp->delivered_ce;
-}
 
 CC_OP(void, dctcp_init, struct sock *sk)
 {
@@ -92,81 +87,26 @@ CC_OP(void, dctcp_init, struct sock *sk)
 		return;
 	}
 	ca->prior_rcv_nxt = tp->rcv_nxt;
-	ca->alpha = min_u32(cc_params(sk)->alpha_on_init, DCTCP_MAX_ALPHA);
 	ca->loss_cwnd = 0;
 	ca->ce_state = 0;
 	ca->plb = (struct plb){ 0 };
-	dctcp_start_window(tp, ca);
+	ecn_echo_init(&ca->echo, tp);
+	dctcp_start(sk, ca);
 }
 
-/*
- * alpha = (1 - g) * alpha + g * F, all in 1/1024. A decay that rounds to nothing takes all of alpha
- * instead, or it would stay at 2^shift_g - 1 for ever. marked << 10 passes 32 bits only above four
- * million packets in a window.
- */
-static u32 dctcp_next_alpha(u32 alpha, u32 marked, u32 delivered, u32 shift_g)
-{
-	u32 decay = alpha >> shift_g;
-
-	alpha -= decay ? decay : alpha;
-	if (marked)
-		alpha += (marked << (DCTCP_ALPHA_SHIFT - shift_g)) / max_u32(delivered, 1);
-	return min_u32(alpha, DCTCP_MAX_ALPHA);
-}
-
-/* A window is a round of PLB; it has the share of this window alone, not alpha. */
-static void dctcp_look_for_path(struct sock *sk)
-{
-	const struct tcp_sock *tp = tcp_sk(sk);
-	struct dctcp *ca = cc_state(sk);
-	u32 delivered = tp->delivered - ca->old_delivered;
-
-	if (!delivered)
-		return;
-	plb_update(plb_params(sk), &ca->plb,
-		   plb_ratio(tp->delivered_ce - ca->old_delivered_ce, delivered));
-	plb_check(sk, plb_params(sk), &ca->plb);
-}
-
-/* Once per window of data, before this ACK's own reaction to congestion. */
 CC_OP(void, dctcp_in_ack_event, struct sock *sk, u32 flags)
 {
-	const struct tcp_sock *tp = tcp_sk(sk);
-	struct dctcp *ca = cc_state(sk);
-
-	if (before(tp->snd_una, ca->next_seq))
-		return;
-	dctcp_look_for_path(sk);
-	ca->alpha = dctcp_next_alpha(ca->alpha, tp->delivered_ce - ca->old_delivered_ce,
-				     tp->delivered - ca->old_delivered,
-				     min_u32(cc_params(sk)->shift_g, DCTCP_ALPHA_SHIFT));
-	dctcp_start_window(tp, ca);
+	dctcp_learn(sk, cc_state(sk), flags & CA_ACK_ECE);
 }
 
-/* cwnd * (1 - alpha / 2). Products stay below 32 bits up to a cwnd of 2^22 packets. */
 CC_OP(u32, dctcp_ssthresh, struct sock *sk)
 {
-	const struct tcp_sock *tp = tcp_sk(sk);
-	struct dctcp *ca = cc_state(sk);
-
-	ca->loss_cwnd = tp->snd_cwnd;
-	return max_u32(tp->snd_cwnd - ((tp->snd_cwnd * ca->alpha) >> (DCTCP_ALPHA_SHIFT + 1)), 2);
+	return dctcp_reduce(sk, cc_state(sk));
 }
 
-static void dctcp_react_to_loss(struct sock *sk)
-{
-	struct tcp_sock *tp = tcp_sk(sk);
-	struct dctcp *ca = cc_state(sk);
-
-	ca->loss_cwnd = tp->snd_cwnd;
-	tp->snd_ssthresh = max_u32(tp->snd_cwnd >> 1, 2);
-}
-
-/* A timeout comes as an event instead of a state, so as not to halve twice. */
 CC_OP(void, dctcp_set_state, struct sock *sk, u8 new_state)
 {
-	if (new_state == TCP_CA_Recovery && new_state != cc_ca_state(sk))
-		dctcp_react_to_loss(sk);
+	dctcp_enter_state(sk, cc_state(sk), new_state);
 }
 
 /*
@@ -177,9 +117,11 @@ static void dctcp_receive_ce(struct sock *sk, u32 ce)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct dctcp *ca = cc_state(sk);
+	u32 how = cc_params(sk)->ce_change;
 
-	if (ca->ce_state != ce) {
-		if (inet_csk(sk)->icsk_ack.pending & ICSK_ACK_TIMER) {
+	if (ca->ce_state != ce && how != DCTCP_CE_CHANGE_NO_ACK) {
+		if (how != DCTCP_CE_CHANGE_ONE_ACK &&
+		    inet_csk(sk)->icsk_ack.pending & ICSK_ACK_TIMER) {
 			if (ca->ce_state)
 				tp->ecn_flags |= TCP_ECN_DEMAND_CWR;
 			else
@@ -209,8 +151,10 @@ CC_OP(void, dctcp_cwnd_event, struct sock *sk, u32 event)
 		plb_check(sk, plb_params(sk), &cc_state(sk)->plb);
 		break;
 	case CA_EVENT_LOSS:
-		plb_on_rto(sk, plb_params(sk), &cc_state(sk)->plb);
-		dctcp_react_to_loss(sk);
+		dctcp_on_timeout(sk, cc_state(sk));
+		break;
+	case CA_EVENT_CWND_RESTART:
+		dctcp_after_idle(sk, cc_state(sk));
 		break;
 	}
 }

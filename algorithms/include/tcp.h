@@ -9,7 +9,8 @@
  *   bpf.h     a running kernel: the structs are a view, their offsets are found at load time (CO-RE);
  *   linux.h   a kernel's source tree: the structs are its own, and so is much of what is below.
  *
- * An algorithm file includes this header, and parts that algorithms share (plb.h), and holds no #ifdef. It reaches
+ * An algorithm file includes this header, perhaps a law beside it that several share, and holds no
+ * #ifdef. It reaches
  *
  *   its entry points   CC_OP(u32, dctcp_ssthresh, struct sock *sk) { ... }
  *   its state          CC_STATE(dctcp, struct dctcp)             -> cc_state(sk)

@@ -21,6 +21,17 @@ fn main() {
         .flag_if_supported("-Wno-unused-function")
         .opt_level(2)
         .file(root.join("src/host.c"));
+    // What C leaves undefined traps where tests and fuzzers run; traps need no library.
+    let fuzzes = env::var_os("CARGO_CFG_FUZZING").is_some();
+    if fuzzes || env::var("PROFILE").is_ok_and(|profile| profile == "debug") {
+        build
+            .flag_if_supported("-fsanitize=undefined")
+            .flag_if_supported("-fsanitize-undefined-trap-on-error");
+    }
+    // A fuzzer follows the C code too where clang compiles it (CC=clang); gcc cannot say it so.
+    if fuzzes {
+        build.flag_if_supported("-fsanitize-coverage=inline-8bit-counters,pc-table,trace-cmp");
+    }
     let mut tables = String::new();
     for (table_name, folder) in [("RAW", &algorithms), ("RAW_TESTING", &testing)] {
         let names = algorithm_names(folder);

@@ -3,7 +3,7 @@
  * Linked into every module that is compiled for the simulator: what its headers declare, and the one
  * symbol that the simulator looks for. All of it is the loaded copy's own.
  */
-#include <knee/net.h>
+#include <knee/module_net.h>
 
 struct sock *knee_sk;
 
@@ -15,15 +15,22 @@ void free(void *p);
 long write(int file, const void *bytes, size_t count);
 void _exit(int code) __attribute__((noreturn));
 
-static void complain(const char *text)
+/* What is said at once, so that two threads do not talk into each other. */
+struct sentence {
+	char text[512];
+	size_t length;
+};
+
+static void say(struct sentence *sentence, const char *text)
 {
-	if (write(2, text, strlen(text)) < 0)
-		return;
+	while (*text && sentence->length < sizeof(sentence->text) - 1)
+		sentence->text[sentence->length++] = *text++;
 }
 
 /* The kernel would stop here as well, and nothing sound can follow. */
 void knee_bug(const char *file, int line, const char *what)
 {
+	struct sentence sentence = { .length = 0 };
 	char digits[12];
 	int n = sizeof(digits) - 1;
 
@@ -32,13 +39,15 @@ void knee_bug(const char *file, int line, const char *what)
 		digits[--n] = (char)('0' + line % 10);
 		line /= 10;
 	} while (line && n > 0);
-	complain("knee: ");
-	complain(file);
-	complain(":");
-	complain(digits + n);
-	complain(": ");
-	complain(what);
-	complain("; the kernel would have stopped here, and so does the run\n");
+	say(&sentence, "knee: ");
+	say(&sentence, file);
+	say(&sentence, ":");
+	say(&sentence, digits + n);
+	say(&sentence, ": ");
+	say(&sentence, what);
+	say(&sentence, "; the kernel would have stopped here, and so does the run\n");
+	if (write(2, sentence.text, sentence.length) < 0)
+		_exit(2);
 	_exit(2);
 }
 

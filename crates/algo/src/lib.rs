@@ -17,8 +17,11 @@
 //! assert_eq!(reno.ssthresh(&mut sock, &mut host), 6);
 //! ```
 
+mod about;
 mod call;
 pub mod check;
+#[doc(hidden)]
+pub mod conformance;
 mod given;
 pub mod module;
 mod params;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::Algorithm;
+use crate::{Algorithm, module};
 
 /// Choices of a parameter that is on or off, as the kernel shows it.
 pub(crate) const SWITCH: [&str; 2] = ["N", "Y"];
@@ -129,6 +129,14 @@ impl fmt::Display for Error {
         match self {
             Error::UnknownAlgorithm(name) => {
                 let known: Vec<_> = Algorithm::all().iter().map(Algorithm::name).collect();
+                if module::is_path(name) {
+                    return write!(
+                        f,
+                        "\"{name}\": files run in the simulator only (knee run EXPERIMENT --cc {name}); \
+                         here it takes one of {}",
+                        known.join(", ")
+                    );
+                }
                 write!(f, "no algorithm \"{name}\"; there are {}", known.join(", "))
             }
             Error::File(why) => f.write_str(why),

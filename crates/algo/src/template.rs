@@ -13,7 +13,7 @@ use crate::{Algorithm, Error, check};
 const ALGORITHM: &str = include_str!("testing/newcc.c");
 const TEST: &str = include_str!("../tests/newcc.rs");
 const SCENARIO: &str = include_str!("../template/scenario.toml");
-const PAGE: &str = include_str!("../template/page.md");
+const PAGE: &str = include_str!("../template/page.md.in");
 /// Name of the algorithm in the texts above.
 const TEMPLATE_NAME: &str = "newcc";
 /// `knee_` and the name are to fit the kernel's 15 characters.

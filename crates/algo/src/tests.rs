@@ -1,9 +1,9 @@
+mod bbr;
 mod bic;
+mod dctcp;
 mod nv;
 
 use super::*;
-
-mod bbr;
 
 #[repr(C)]
 struct Layout {

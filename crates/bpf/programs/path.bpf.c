@@ -9,11 +9,11 @@
 
 #define TC_ACT_OK	0
 #define TC_ACT_SHOT	2
-/* Longer than any pure ACK: headers and options of TCP over IPv4 over Ethernet take 94 at most. */
+/* Longer than any pure ACK: headers and options of TCP over IPv6 over Ethernet take 114 at most. */
 #define DATA_BYTES	120
 
-/* Those of Ethernet and IPv4 without options. */
-#define HEADER_BYTES	34
+/* Those of Ethernet and IPv6; of IPv4 and its TCP they are less. */
+#define HEADER_BYTES	54
 
 /* The beginning of the kernel's context; the rest is not needed. */
 struct __sk_buff {

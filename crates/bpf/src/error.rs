@@ -176,6 +176,11 @@ pub enum Error {
         /// What is wrong, and what to do.
         what: String,
     },
+    /// Labels cannot be written, or taken away, where that was asked for.
+    Labels {
+        /// Why, and what to do.
+        what: String,
+    },
     /// Something of the host could not be read or changed.
     Host {
         /// What was to be done, and the way out where there is one.
@@ -332,7 +337,7 @@ impl fmt::Display for Error {
                 known.join(", ")
             ),
             Error::Read { what, source } => write!(f, "cannot read {what}: {source}"),
-            Error::Policy { what } => f.write_str(what),
+            Error::Policy { what } | Error::Labels { what } => f.write_str(what),
             Error::Host { what, source } => write!(f, "{what}: {source}"),
             Error::Traced { name, process } => {
                 write!(f, "\"{name}\" is being traced already, by process {process}")

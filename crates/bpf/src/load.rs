@@ -41,19 +41,23 @@ impl Prepared {
     ) -> Result<Prepared, Error> {
         check_name(name)?;
         let api = KernelApi::running();
-        let mut open = open(embedded, api)?;
-        let operations = table::operations(&open);
-        table::set_name(&mut open, embedded, name)?;
-        set_params(&mut open, embedded, params)?;
-        if let Some(fallback) = fallback {
-            set_fallback(&mut open, fallback)?;
-        }
-        shared_maps::share(&mut open)?;
-        check(embedded, &operations, api)?;
-        table::fit(&mut open, &operations, api)?;
-        let (loaded, log) = with_log(|| open.load());
-        let object = loaded.map_err(|source| refused(embedded, api, source, log))?;
-        Ok(Prepared { object, name: name.to_owned() })
+        let open = || {
+            let mut open = open(embedded, api)?;
+            let operations = table::operations(&open);
+            table::set_name(&mut open, embedded, name)?;
+            set_params(&mut open, embedded, params)?;
+            if let Some(fallback) = fallback {
+                set_fallback(&mut open, fallback)?;
+            }
+            check(embedded, &operations, api)?;
+            table::fit(&mut open, &operations, api)?;
+            Ok(open)
+        };
+        let load = |open: OpenObject| {
+            let (loaded, log) = with_log(|| open.load());
+            loaded.map_err(|source| refused(embedded, api, source, log))
+        };
+        Ok(Prepared { object: shared_maps::load(open, load)?, name: name.to_owned() })
     }
 
     /// Registers it.
@@ -175,6 +179,16 @@ impl Loaded {
     pub fn object(&self) -> &Object {
         &self.object
     }
+}
+
+/// Whether the running kernel has what an algorithm needs, as far as that is seen without loading it.
+///
+/// # Errors
+/// [`Error::Lacks`], which says what is missing and from which version on it is there.
+pub fn check_fits(embedded: &Embedded) -> Result<(), Error> {
+    let api = KernelApi::running();
+    let open = open(embedded, api)?;
+    check(embedded, &table::operations(&open), api)
 }
 
 /// Opens the object of an algorithm.

@@ -53,6 +53,8 @@ pub struct KernelApi {
     pub missing_functions: Vec<&'static str>,
     /// A program can walk the TCP sockets.
     pub tcp_iterator: bool,
+    /// Programs at a device are links, which go with who has them, and stand beside others.
+    pub tcx: bool,
     /// A program can keep state with a socket.
     pub socket_storage: bool,
     /// Fields (struct, name) that algorithms may write on newer kernels only, with their offset in
@@ -106,6 +108,7 @@ impl KernelApi {
             .filter(|name| version < KERNEL_FUNCTIONS_SINCE || !has_function(name))
             .collect();
         api.tcp_iterator = has_function("bpf_iter_tcp");
+        api.tcx = has_struct("tcx_link");
         api.socket_storage = has_function("bpf_sk_storage_get");
         api.not_writable = WRITABLE_SINCE
             .into_iter()
@@ -152,6 +155,12 @@ impl KernelApi {
             "struct_ops links",
             "no trials (--confirm-within), and no live update under the same name",
             (6, 4),
+        );
+        unless(
+            self.tcx,
+            "links of programs at devices",
+            "no other paths by IPv6 labels (knee plb)",
+            (6, 6),
         );
         unless(
             self.cong_control_args >= 4,

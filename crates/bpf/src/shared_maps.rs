@@ -1,34 +1,75 @@
 //! Maps that objects of different commands have in common: base RTTs, which policies write and
-//! algorithms read, and counts of relabels, which algorithms write and the program at the device reads.
+//! algorithms read, and counts of relabels, which algorithms write and the program at a device reads.
 
 use std::os::fd::AsFd as _;
 use std::os::unix::ffi::OsStrExt as _;
 
 use libbpf_rs::query::MapInfoIter;
-use libbpf_rs::{MapHandle, MapType, OpenObject};
+use libbpf_rs::{MapCore as _, MapHandle, MapType, Object, OpenObject};
 
 use crate::Error;
 
 /// Their names in the objects and in the kernel (base_rtt.h, label.h).
 const NAMES: [&str; 2] = ["cc_base_rtt", "cc_label"];
 const VALUE_BYTES: u32 = 4;
+/// Loads at the same instant that may each come between the look and the load of another.
+const TRIES: usize = 8;
 
-/// Gives an object that declares such a map the one that is in the kernel already, if there is one.
-/// So it does not matter which of its users is loaded first, nor whether any is pinned; the map goes
-/// with its last user. Two loads at the same instant could each make their own: whoever loads for the
-/// whole host holds knee's lock meanwhile.
-pub(crate) fn share(open: &mut OpenObject) -> Result<(), Error> {
+fn is_shared(name: &[u8]) -> bool {
+    NAMES.iter().any(|shared| shared.as_bytes() == name)
+}
+
+/// The maps of this name in the kernel, the oldest first.
+fn there(name: &[u8]) -> impl Iterator<Item = u32> {
+    MapInfoIter::default()
+        .filter(move |map| map.ty == MapType::SkStorage && map.name.as_bytes() == name)
+        .filter(|map| map.value_size == VALUE_BYTES)
+        .map(|map| map.id)
+}
+
+/// Loads what `open` opens, with the shared maps that are in the kernel already in place of those that
+/// it declares. So it does not matter which of their users is loaded first, nor whether any is pinned;
+/// a map goes with its last user.
+///
+/// Two that are loaded at once may each find none and make their own: whoever made the younger one
+/// sees the older one then, and loads again.
+pub(crate) fn load(
+    mut open: impl FnMut() -> Result<OpenObject, Error>,
+    mut load: impl FnMut(OpenObject) -> Result<Object, Error>,
+) -> Result<Object, Error> {
+    let mut tries = 0;
+    loop {
+        let mut opened = open()?;
+        share(&mut opened)?;
+        let object = load(opened)?;
+        tries += 1;
+        if tries == TRIES || has_oldest(&object)? {
+            return Ok(object);
+        }
+    }
+}
+
+fn share(open: &mut OpenObject) -> Result<(), Error> {
     let inspect = |source| Error::Inspect { what: "the maps that programs share", source };
-    for mut ours in open.maps_mut().filter(|map| NAMES.iter().any(|name| map.name() == *name)) {
+    for mut ours in open.maps_mut().filter(|map| is_shared(map.name().as_bytes())) {
         let name = ours.name().as_bytes().to_owned();
-        let there = MapInfoIter::default()
-            .filter(|map| map.ty == MapType::SkStorage && map.name.as_bytes() == name)
-            .filter(|map| map.value_size == VALUE_BYTES)
-            // One that goes away at this moment has no user left.
-            .find_map(|map| MapHandle::from_map_id(map.id).ok());
-        if let Some(map) = there {
+        // One that goes away at this moment has no user left.
+        let oldest = there(&name).find_map(|id| MapHandle::from_map_id(id).ok());
+        if let Some(map) = oldest {
             ours.reuse_fd(map.as_fd()).map_err(inspect)?;
         }
     }
     Ok(())
+}
+
+fn has_oldest(object: &Object) -> Result<bool, Error> {
+    let inspect = |source| Error::Inspect { what: "the maps that programs share", source };
+    for ours in object.maps().filter(|map| is_shared(map.name().as_bytes())) {
+        let id = ours.info().map_err(inspect)?.info.id;
+        let name = ours.name().as_bytes().to_owned();
+        if there(&name).next().is_some_and(|oldest| oldest != id) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }

@@ -85,8 +85,8 @@ fn load(algorithm: &Algorithm, name: &str, params: &Params) -> Loaded {
 
 /// Marks in bursts and single ones, a loss now and then, and two outages: one of data, which are
 /// then lost, and one of ACKs only, after which the sender finds its timeout to have been spurious.
-fn record_a_rough_day(algorithm: &Algorithm, name: &str) -> Vec<Record> {
-    let _loaded = load(algorithm, name, &algorithm.default_params());
+fn record_a_rough_day(algorithm: &Algorithm, name: &str, params: &Params) -> Vec<Record> {
+    let _loaded = load(algorithm, name, params);
     let mut tracer = Tracer::attach(name, &TraceFilter::default()).unwrap();
     let bursts = Path {
         mark_period: 160,
@@ -132,7 +132,7 @@ fn dctcp_in_the_kernel_does_what_the_native_build_does() {
     }
     let dctcp = Algorithm::by_name("dctcp").unwrap();
     let params = dctcp.default_params();
-    let mut records = record_a_rough_day(dctcp, "knee_t_dctcp");
+    let mut records = record_a_rough_day(dctcp, "knee_t_dctcp", &params);
     let report = replay(dctcp, &params, &records);
     assert_equal(
         &report,
@@ -166,6 +166,40 @@ fn dctcp_in_the_kernel_does_what_the_native_build_does() {
     records[middle].after.snd_cwnd += 1;
     let first = replay(dctcp, &params, &records).first_difference.unwrap();
     assert_eq!((first.index, first.field.as_str()), (middle as u64, "snd_cwnd"), "{first}");
+}
+
+/// PLB as eager as it can be, so that it asks often, and pauses after timeouts for a random time.
+#[test]
+fn plb_in_the_kernel_asks_for_paths_where_the_native_build_does() {
+    if !knee_testbed::kernel_is_ready() {
+        return;
+    }
+    let dctcp = Algorithm::by_name("dctcp").unwrap();
+    let mut params = dctcp.default_params();
+    let eager = [
+        ("plb", "on"),
+        ("plb_cong_thresh", "16"),
+        ("plb_rehash_rounds", "2"),
+        ("plb_idle_rehash_rounds", "1"),
+        ("plb_suspend_rto_sec", "1"),
+    ];
+    for (name, value) in eager {
+        dctcp.set_param(&mut params, name, value).unwrap();
+    }
+    let mut records = record_a_rough_day(dctcp, "knee_t_plb", &params);
+    let report = replay(dctcp, &params, &records);
+    assert_equal(&report, &["in_ack_event", "cwnd_event(TX_START)", "cwnd_event(LOSS)"]);
+    assert!(report.rehashes > 10, "{report}");
+    let asks = |record: &Record| record.rehashes > 0;
+    let first = records.iter().position(asks).unwrap();
+
+    // Controls: one that is not asked for in both is found.
+    let report = replay(dctcp, &dctcp.default_params(), &records);
+    assert!(report.differences > 10, "{report}");
+    records[first].rehashes = 0;
+    let found = replay(dctcp, &params, &records).first_difference.unwrap();
+    let place = (found.index, found.field.as_str());
+    assert_eq!(place, (first as u64, "the rehashes asked for"), "{found}");
 }
 
 #[test]
@@ -204,7 +238,7 @@ fn reno_in_the_kernel_does_what_the_native_build_does() {
         return;
     }
     let reno = Algorithm::by_name("reno").unwrap();
-    let records = record_a_rough_day(reno, "knee_t_reno");
+    let records = record_a_rough_day(reno, "knee_t_reno", &reno.default_params());
     let report = replay(reno, &reno.default_params(), &records);
     assert_equal(&report, &["ssthresh", "cong_avoid", "undo_cwnd"]);
 }
@@ -215,7 +249,7 @@ fn cubic_in_the_kernel_does_what_the_native_build_does() {
         return;
     }
     let cubic = Algorithm::by_name("cubic").unwrap();
-    let records = record_a_rough_day(cubic, "knee_t_cubic");
+    let records = record_a_rough_day(cubic, "knee_t_cubic", &cubic.default_params());
     let report = replay(cubic, &cubic.default_params(), &records);
     assert_equal(
         &report,
@@ -229,7 +263,7 @@ fn bbr_in_the_kernel_does_what_the_native_build_does() {
         return;
     }
     let bbr = Algorithm::by_name("bbr").unwrap();
-    let records = record_a_rough_day(bbr, "knee_t_bbr");
+    let records = record_a_rough_day(bbr, "knee_t_bbr", &bbr.default_params());
     let report = replay(bbr, &bbr.default_params(), &records);
     assert_equal(
         &report,
@@ -269,7 +303,7 @@ fn bic_in_the_kernel_does_what_the_native_build_does() {
         return;
     }
     let bic = Algorithm::by_name("bic").unwrap();
-    let records = record_a_rough_day(bic, "knee_t_bic");
+    let records = record_a_rough_day(bic, "knee_t_bic", &bic.default_params());
     assert_equal(&replay(bic, &bic.default_params(), &records), &HEARS_MUCH);
 }
 
@@ -280,7 +314,7 @@ fn nv_of_both_versions_in_the_kernel_does_what_the_native_build_does() {
     }
     for name in ["nv", "nv2010"] {
         let nv = Algorithm::by_name(name).unwrap();
-        let records = record_a_rough_day(nv, &format!("knee_t_{name}"));
+        let records = record_a_rough_day(nv, &format!("knee_t_{name}"), &nv.default_params());
         assert_equal(&replay(nv, &nv.default_params(), &records), &HEARS_MUCH);
         // A control: that another pad decides otherwise shows that decisions were made.
         let mut other = nv.default_params();

@@ -59,7 +59,7 @@ fn every_algorithm_carries_10_mb_there_and_back() {
     }
     let path = Path { mark_period: 50, mark_burst: 5, drop_period: 997, ..Path::default() };
     for algorithm in Algorithm::all() {
-        let name = format!("knee_w_{}", algorithm.name());
+        let name = format!("kw_{}", algorithm.name());
         let _loaded = register(algorithm, &name);
         let pair = Pair::new(&name, path, path);
         let (client, server) = connect(&pair, |_| ());

@@ -1,29 +1,41 @@
 //! `knee algorithms`.
 
 use std::fmt::Write as _;
+use std::path::Path;
 
-use knee_algo::Algorithm;
+use knee_algo::{Algorithm, ParamInfo};
 use serde_json::{Value as Json, json};
 
 use crate::{Failure, print};
 
 /// Private state that the kernel has room for beside each socket.
 const PRIVATE_BYTES: u32 = 104;
+/// Columns of the list before its text is broken.
+const WIDTH: usize = 110;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// One algorithm, in full.
+    /// One algorithm in full: its name, or the path of a file to compile, as ./tcp_foo.c.
     name: Option<String>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
 }
 
+/// Whether this kernel takes an algorithm.
+struct InKernel {
+    /// The name that it is loaded under.
+    name: Option<String>,
+    /// Why not, or what else is to be said.
+    why_not: Option<String>,
+}
+
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let chosen: Vec<&Algorithm> = match &args.name {
         None => Algorithm::all().iter().collect(),
         Some(name) => {
-            vec![Algorithm::by_name(name).map_err(|why| Failure::Says(why.to_string()))?]
+            let named = Algorithm::named(name, Path::new(""));
+            vec![named.map_err(|why| Failure::Says(why.to_string()))?]
         }
     };
     if args.json {
@@ -41,95 +53,187 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }
 }
 
-fn source(algorithm: &Algorithm) -> String {
-    format!("algorithms/{}.c", algorithm.name())
+/// The file it is in.
+fn file(algorithm: &Algorithm) -> String {
+    match algorithm.module() {
+        Some(module) => module.path().display().to_string(),
+        None => format!("algorithms/{}.c", algorithm.name()),
+    }
+}
+
+#[cfg(feature = "kernel")]
+fn in_kernel(algorithm: &Algorithm) -> InKernel {
+    if algorithm.module().is_some() {
+        return InKernel {
+            name: None,
+            why_not: Some("files run in the simulator only".to_owned()),
+        };
+    }
+    let fits = knee_bpf::Embedded::by_name(algorithm.name()).and_then(knee_bpf::check_fits);
+    match fits {
+        Ok(()) => InKernel { name: Some(format!("knee_{}", algorithm.name())), why_not: None },
+        Err(why) => InKernel { name: None, why_not: Some(why.to_string()) },
+    }
+}
+
+#[cfg(not(feature = "kernel"))]
+fn in_kernel(_algorithm: &Algorithm) -> InKernel {
+    InKernel { name: None, why_not: Some("this knee was built without its kernel side".to_owned()) }
 }
 
 fn as_json(algorithm: &Algorithm) -> Json {
-    let params: Vec<Json> = algorithm
-        .params()
-        .iter()
-        .map(|param| {
-            json!({
-                "name": param.name,
-                "default": param.show(param.default),
-                "min": param.min,
-                "max": param.max,
-                "choices": param.choices,
-                "meaning": param.meaning,
-            })
+    let param = |param: &ParamInfo| {
+        json!({
+            "name": param.name,
+            "default": param.show(param.default),
+            "min": param.show(param.min).parse::<i64>().unwrap_or(i64::from(param.min)),
+            "max": param.show(param.max).parse::<i64>().unwrap_or(i64::from(param.max)),
+            "choices": param.choices,
+            "meaning": param.meaning,
         })
-        .collect();
+    };
+    let params: Vec<Json> = algorithm.params().iter().map(param).collect();
     let diag: Vec<Json> = algorithm
         .diag()
         .iter()
         .map(|diag| json!({ "name": diag.name, "unit": diag.unit }))
         .collect();
+    let kernel = in_kernel(algorithm);
+    let mut runs_on = vec!["sim"];
+    if kernel.name.is_some() {
+        runs_on.push("kernel");
+    }
     json!({
         "name": algorithm.name(),
-        "source": source(algorithm),
+        "title": algorithm.title(),
+        "source": file(algorithm),
+        "sources": algorithm.sources(),
+        "sha256": algorithm.module().map(|module| module.sha256()),
         "operations": algorithm.operations(),
-        "state_bytes": algorithm.state_bytes(),
+        "state_bytes": state_bytes(algorithm),
         "needs_ecn": algorithm.needs_ecn(),
         "parameters": params,
         "diagnostics": diag,
-        "runs_on": ["sim"],
+        "runs_on": runs_on,
+        "kernel_name": kernel.name,
+        "kernel_lacks": kernel.why_not,
     })
 }
 
+/// What a module uses of its 104 bytes is known to its file alone.
+fn state_bytes(algorithm: &Algorithm) -> Option<u32> {
+    let is_module = algorithm.module().is_some_and(|module| module.is_kernel_module());
+    (!is_module).then(|| algorithm.state_bytes())
+}
+
 fn list(algorithms: &[&Algorithm]) -> String {
-    let width = algorithms.iter().map(|algorithm| algorithm.name().len()).max().unwrap_or(0);
-    let mut out = format!("{:width$}  source              state   ECN    parameters\n", "name");
+    let mut out = String::new();
+    let mut reasons: Vec<String> = Vec::new();
     for algorithm in algorithms {
-        let params: Vec<_> = algorithm
+        let kernel = in_kernel(algorithm);
+        let loaded = kernel.name.as_deref().unwrap_or("not this kernel");
+        let state = state_bytes(algorithm).map_or_else(|| "?".to_owned(), |n| n.to_string());
+        let ecn = if algorithm.needs_ecn() { ", needs ECN" } else { "" };
+        let _ = writeln!(
+            out,
+            "{:10} {}: {state} bytes of state{ecn}; runs in the simulator, kernel: {loaded}",
+            algorithm.name(),
+            file(algorithm)
+        );
+        let params: Vec<String> = algorithm
             .params()
             .iter()
             .map(|param| format!("{}={}", param.name, param.show(param.default)))
             .collect();
-        let ecn = if algorithm.needs_ecn() { "needs" } else { "can" };
-        let _ = writeln!(
-            out,
-            "{:width$}  {:18}  {:>3} B   {ecn:5}  {}",
-            algorithm.name(),
-            source(algorithm),
-            algorithm.state_bytes(),
-            params.join(" ")
-        );
+        for (what, text) in [
+            ("source", algorithm.sources()),
+            ("callbacks", algorithm.operations().join(", ")),
+            ("parameters", params.join(" ")),
+        ] {
+            if !text.is_empty() {
+                let _ = writeln!(out, "{:10} {what:10} {}", "", broken(&text, 22));
+            }
+        }
+        reasons.extend(kernel.why_not);
     }
-    out.push_str("\nAll of them run in the simulator. knee algorithms NAME shows one in full.\n");
+    reasons.sort();
+    reasons.dedup();
+    for reason in reasons {
+        let _ = writeln!(out, "\nkernel: {reason}");
+    }
+    out.push_str("\nknee algorithms NAME shows one in full; a file of your own is ./NAME.c there and in --cc.\n");
+    out
+}
+
+/// A text in lines that begin at a column.
+fn broken(text: &str, column: usize) -> String {
+    let mut out = String::new();
+    let mut width = column;
+    for word in text.split(' ') {
+        if width + word.len() > WIDTH {
+            let _ = write!(out, "\n{:column$}", "");
+            width = column;
+        } else if !out.is_empty() {
+            out.push(' ');
+        }
+        out.push_str(word);
+        width += word.len() + 1;
+    }
     out
 }
 
 fn in_full(algorithm: &Algorithm) -> String {
-    let mut out = format!("{}\n  source      {}\n", algorithm.name(), source(algorithm));
-    let _ = writeln!(out, "  operations  {}", algorithm.operations().join(", "));
-    let _ = writeln!(
-        out,
-        "  state       {} bytes per connection, of {PRIVATE_BYTES} that the kernel has room for",
-        algorithm.state_bytes()
-    );
-    let ecn = if algorithm.needs_ecn() {
-        "needed, and sent on every packet"
-    } else {
-        "used if negotiated"
+    let mut out = format!("{}\n", algorithm.name());
+    let mut row = |what: &str, text: &str| {
+        if !text.is_empty() {
+            let _ = writeln!(out, "  {what:11} {}", broken(text, 14));
+        }
     };
-    let _ = writeln!(out, "  ECN         {ecn}");
-    let _ = writeln!(out, "  runs on     the simulator (knee run)");
+    row("is", &algorithm.title());
+    row("file", &file(algorithm));
+    if let Some(module) = algorithm.module() {
+        row("sha256", module.sha256());
+    }
+    row("source", &algorithm.sources());
+    row("operations", &algorithm.operations().join(", "));
+    match state_bytes(algorithm) {
+        Some(bytes) => row(
+            "state",
+            &format!(
+                "{bytes} bytes per connection, of {PRIVATE_BYTES} that the kernel has room for"
+            ),
+        ),
+        None => row("state", &format!("in the {PRIVATE_BYTES} bytes that the kernel has room for")),
+    }
+    row(
+        "ECN",
+        if algorithm.needs_ecn() {
+            "needed, and sent on every packet"
+        } else {
+            "used if negotiated"
+        },
+    );
+    row("runs on", "the simulator (knee run)");
+    let kernel = in_kernel(algorithm);
+    match (kernel.name, kernel.why_not) {
+        (Some(name), _) => {
+            row("", &format!("this kernel (sudo knee load {}), as {name}", algorithm.name()));
+        }
+        (None, why_not) => row("not on", &format!("this kernel: {}", why_not.unwrap_or_default())),
+    }
     if !algorithm.params().is_empty() {
         let _ = writeln!(out, "\n  parameters, as in params = {{ name = value }} of a case:");
         for param in algorithm.params() {
-            let range = match param.choices.as_slice() {
-                [] => format!("{} to {}", param.min, param.max),
-                choices => choices.join(" | "),
-            };
             let _ = writeln!(
                 out,
-                "    {:16} default {}, {range}\n{:21}{}",
+                "    {:16} default {}, {}",
                 param.name,
                 param.show(param.default),
-                "",
-                param.meaning
+                param.range()
             );
+            if !param.meaning.is_empty() {
+                let _ = writeln!(out, "{:21}{}", "", param.meaning);
+            }
         }
     }
     if !algorithm.diag().is_empty() {

@@ -14,7 +14,7 @@ const CLANGS: [&str; 6] = ["clang", "clang-21", "clang-20", "clang-19", "clang-1
 /// Parts of knee, and what people read above their findings.
 const PARTS: [(&str, &str); 5] = [
     ("machine", "this machine"),
-    ("simulator", "the simulator (needs no root, no compiler, no kernel feature)"),
+    ("simulator", "the simulator (needs no root, no kernel feature)"),
     ("kernel", "loading algorithms into this kernel"),
     ("network", "what they meet in this host's TCP"),
     ("build", "building knee"),
@@ -69,6 +69,22 @@ fn look() -> Vec<Finding> {
         finding("machine", "system", None, machine::kernel().unwrap_or_else(unknown)),
         finding("simulator", "knee run", Some(true), format!("ready, with {}", names.join(", "))),
     ];
+    let compiler = knee_algo::module::find_compiler();
+    all.push(Finding {
+        part: "simulator",
+        what: "--cc ./tcp_foo.c",
+        ok: compiler.is_some().then_some(true),
+        remedy: if compiler.is_some() {
+            ""
+        } else {
+            "apt-get install gcc, or name a compiler in CC"
+        }
+        .to_owned(),
+        found: compiler.map_or_else(
+            || "no C compiler (only to run algorithms from files)".to_owned(),
+            |(name, about)| format!("{name}: {about}"),
+        ),
+    });
     all.extend(kernel_side());
     let clang = find_clang();
     all.push(Finding {

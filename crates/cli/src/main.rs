@@ -2,9 +2,11 @@
 #![forbid(unsafe_code)]
 
 mod algorithms;
+mod check;
 mod doctor;
 #[cfg(feature = "kernel")]
 mod kernel;
+mod new;
 mod replay;
 mod run;
 #[cfg(not(feature = "kernel"))]
@@ -41,6 +43,10 @@ Examples:
         what an algorithm is, its parameters and what it shows of itself
   knee run two-flows.toml --trace both -o /tmp/two && knee replay /tmp/two/both-run-0.flight --cc reno
         every call of the algorithm, and what another one would have done in its place
+  knee run incast.toml --cc dctcp,./tcp_foo.c
+        beside the source of a Linux module, unmodified (it runs as part of knee: trust it first)
+  knee new algorithm swift
+        a file to begin with, its test and its experiment
   knee doctor
         what this machine can do, and how to get the rest
   sudo knee load cubic --cgroup /sys/fs/cgroup/web --confirm-within 60s
@@ -73,6 +79,10 @@ enum Command {
     Run(run::Args),
     /// List the congestion controls, or show one in full.
     Algorithms(algorithms::Args),
+    /// Write an algorithm to begin with.
+    New(new::Args),
+    /// Find what BPF will refuse in an algorithm's file, and say what to write instead.
+    Check(check::Args),
     /// Make the calls of a recording again on the native build, and compare.
     Replay(replay::Args),
     /// Say what this machine can do, and how to get the rest.
@@ -180,6 +190,8 @@ fn main() -> ExitCode {
     let outcome = match cli.command {
         Command::Run(args) => run::run(&args),
         Command::Algorithms(args) => algorithms::run(&args).map(|()| DONE),
+        Command::New(args) => new::run(&args).map(|()| DONE),
+        Command::Check(args) => check::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Doctor(args) => doctor::run(&args).map(|()| DONE),
         Command::Kernel(command) => command.run(),

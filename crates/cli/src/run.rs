@@ -19,7 +19,8 @@ pub(crate) struct Args {
     /// Experiment files.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Cases of the file, or algorithms, to compare in place of the file's cases.
+    /// Cases of the file, or algorithms, to compare in place of the file's cases; a path, as ./tcp_foo.c, is
+    /// compiled: the source of a Linux module, or a file as knee new algorithm writes it.
     #[arg(long, value_delimiter = ',', value_name = "NAME,...")]
     cc: Vec<String>,
     /// Sets a key, as network.bottleneck.rate="10 Gbps" or traffic.short.size="10 kB"; of a key that

@@ -336,7 +336,8 @@ fn status_shows_who_uses_it_and_who_fell_back() {
     let status = host.knee("status").done();
     let part = &status[status.find(&name).unwrap()..];
     for words in [
-        format!("{name}: dctcp shift_g=5 alpha_on_init=1024\n  loaded "),
+        format!("{name}: dctcp shift_g=5 alpha_on_init=1024 "),
+        "\n  loaded ".to_owned(),
         "2 connections, 1 listener\n".to_owned(),
         format!("connections without ECN handed to {default}\n"),
         format!("listener {address} in namespace "),

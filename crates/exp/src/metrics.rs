@@ -68,6 +68,8 @@ pub enum Metric {
     Utilisation,
     /// Packets that a queue dropped in the whole run.
     Drops,
+    /// Of all that came, in the whole run, the share that it dropped.
+    DropShare,
     /// Packets that it marked in the whole run.
     Marks,
 }
@@ -76,7 +78,7 @@ const NANOS: f64 = 1e9;
 const MILLIONTHS: f64 = 1e6;
 
 impl Metric {
-    const ALL: [Metric; 21] = [
+    const ALL: [Metric; 22] = [
         M::Completion,
         M::Last,
         M::Goodput,
@@ -97,6 +99,7 @@ impl Metric {
         M::Queue,
         M::Utilisation,
         M::Drops,
+        M::DropShare,
         M::Marks,
     ];
 
@@ -123,6 +126,7 @@ impl Metric {
             M::Queue => ("queue", "pkts", 1.0, true),
             M::Utilisation => ("utilisation", "", MILLIONTHS, false),
             M::Drops => ("drops", "pkts", 1.0, false),
+            M::DropShare => ("drop_share", "", MILLIONTHS, false),
             M::Marks => ("marks", "pkts", 1.0, false),
         }
     }
@@ -212,7 +216,7 @@ impl Kind {
                 M::Unfinished,
             ],
             Kind::Ping => &[M::Rtt, M::Unanswered],
-            Kind::Queue => &[M::Queue, M::Utilisation, M::Drops, M::Marks],
+            Kind::Queue => &[M::Queue, M::Utilisation, M::Drops, M::DropShare, M::Marks],
         }
     }
 
@@ -226,7 +230,7 @@ impl Kind {
             Kind::Endless => &[M::Goodput, M::GoodputSum, M::Jain, M::Timeouts, M::Retransmits],
             Kind::Rpc => &[M::Latency, M::Exchanges, M::Timeouts, M::Retransmits],
             Kind::Ping => &[M::Rtt, M::Unanswered],
-            Kind::Queue => &[M::Queue, M::Utilisation, M::Drops, M::Marks],
+            Kind::Queue => &[M::Queue, M::Utilisation, M::Drops, M::DropShare, M::Marks],
         }
     }
 }
@@ -423,6 +427,10 @@ fn measure_queues(run: &Run, outcome: &Outcome, window: Option<Window>) -> Vec<M
         let Some(link) = run.network.links.get(queue.link as usize) else { continue };
         let mut measured = Measured::new(&link.name, Kind::Queue);
         measured.record(M::Drops, queue.dropped_pkts());
+        if queue.dropped_pkts() > 0 {
+            let share = queue.dropped_pkts() as f64 / queue.offered_pkts as f64;
+            measured.record(M::DropShare, (share * MILLIONTHS).round() as u64);
+        }
         measured.record(M::Marks, queue.marked_pkts);
         let rate = per_second(queue.sent_bytes, outcome.end.since(Time::ZERO));
         if let (Some(sent), Some(full)) = (rate, link.rate) {

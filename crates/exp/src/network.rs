@@ -7,12 +7,12 @@ use knee_queue::{
     ConfigError, DropTailConfig, Limit, MarkAt, MarkWhen, NotEctAbove, PieConfig, PieDelay,
     QueueConfig, StepConfig,
 };
-use knee_sim::spec::{HostConfig, LinuxVersion, Network, NodeId, Serialisation};
+use knee_sim::spec::{Defects, HostConfig, LinuxVersion, Network, NodeId, Serialisation};
 use knee_sim::topology::{Cable, Dumbbell, LeafSpine, Star};
 
 use crate::error::Error;
 use crate::random::Random;
-use crate::reader::Reader;
+use crate::reader::{Reader, one_of};
 use crate::traffic::read_base_rtt;
 use crate::units::{Burst, Pkts, QueueLimit, Share, Size};
 
@@ -182,6 +182,7 @@ const HOST_KEYS: &[&str] = &[
     "rcvbuf_max",
     "sndbuf_initial",
     "sndbuf_max",
+    "defects",
 ];
 
 struct Hosts {
@@ -289,8 +290,31 @@ fn read_host(reader: &Reader<'_>, base: HostConfig) -> Result<HostConfig, Error>
             true => Some(buffer("sndbuf_max", mtu_bytes, 0)?),
             false => base.sndbuf_max_bytes,
         },
+        defects: read_defects(reader, base.defects)?,
         ..base
     })
+}
+
+/// Names of defects; those not named are absent.
+fn read_defects(reader: &Reader<'_>, base: Defects) -> Result<Defects, Error> {
+    let Some(names) = reader.texts("defects")? else { return Ok(base) };
+    let mut defects = Defects::default();
+    for name in names {
+        let mut known = [
+            ("stale_special_ack", &mut defects.stale_special_ack),
+            ("special_ack_cancels_delack", &mut defects.special_ack_cancels_delack),
+            ("no_immediate_ack_on_ce_change", &mut defects.no_immediate_ack_on_ce_change),
+            ("ce_change_resets_ato", &mut defects.ce_change_resets_ato),
+            ("no_ack_on_cwr", &mut defects.no_ack_on_cwr),
+            ("ece_not_on_special_ack", &mut defects.ece_not_on_special_ack),
+        ];
+        let names = known.each_ref().map(|(name, _)| *name);
+        match known.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, present)) => **present = true,
+            None => return Err(reader.error("defects", one_of(name, names.into_iter()))),
+        }
+    }
+    Ok(defects)
 }
 
 fn at_least_1_us(reader: &Reader<'_>, key: &str, default: Duration) -> Result<Duration, Error> {

@@ -142,6 +142,26 @@ pub struct HostConfig {
     pub sndbuf_initial_bytes: u32,
     /// Largest send buffer, bytes (`tcp_wmem[2]`); `None`: the sender never waits for memory.
     pub sndbuf_max_bytes: Option<u32>,
+    /// What older versions did wrong.
+    pub defects: Defects,
+}
+
+/// Defects of Linux from 2015 to 2018 in what a receiver of DCTCP acknowledges; none is in "6.1" and later.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Defects {
+    /// The algorithm takes a delayed ACK for owed although data sent since has carried it: its special
+    /// ACK repeats an old one.
+    pub stale_special_ack: bool,
+    /// The special ACK for the segments before a change of CE counts as the ACK of all that arrived.
+    pub special_ack_cancels_delack: bool,
+    /// The segment that brings the change is not acknowledged at once.
+    pub no_immediate_ack_on_ce_change: bool,
+    /// The immediate ACK at a change comes by quick-ACK mode, which sets the delayed-ACK time back.
+    pub ce_change_resets_ato: bool,
+    /// A segment with CWR is not acknowledged at once.
+    pub no_ack_on_cwr: bool,
+    /// The special ACK carries ECE as it is after the change.
+    pub ece_not_on_special_ack: bool,
 }
 
 impl HostConfig {
@@ -170,6 +190,7 @@ impl HostConfig {
             rcvbuf_max_bytes: if linux >= LinuxVersion::V6_18 { 32 << 20 } else { 6 << 20 },
             sndbuf_initial_bytes: 16_384,
             sndbuf_max_bytes: None,
+            defects: Defects::default(),
         }
     }
 

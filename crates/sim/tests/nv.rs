@@ -42,8 +42,8 @@ fn queue(outcome: &Outcome, from_ms: u64) -> (f64, u32) {
 }
 
 fn diag(outcome: &Outcome, cc: &str, name: &str, at_ms_: u64) -> u64 {
-    let algorithm = knee_algo::Algorithm::by_name(cc).unwrap();
-    let index = algorithm.diag().iter().position(|diag| diag.name == name).unwrap();
+    let algorithm = knee_algo::Algorithm::by_name(cc).expect("it is in the folder");
+    let index = algorithm.diag().iter().position(|diag| diag.name == name).expect(name);
     sample_at(outcome, 0, at_ms(at_ms_)).diag[index]
 }
 

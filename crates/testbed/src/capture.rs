@@ -9,6 +9,8 @@ use knee_netns::Namespace;
 
 const ETH_P_ALL: u16 = 3;
 const ETH_P_IP: [u8; 2] = [8, 0];
+const ETH_P_IPV6: [u8; 2] = [0x86, 0xdd];
+const IPV6_BYTES: usize = 40;
 const ETHERNET_BYTES: usize = 14;
 const IPPROTO_TCP: u8 = 6;
 /// Packets that wait here for [`Capture::take`].
@@ -27,7 +29,7 @@ pub const NOT_ECT: u8 = 0;
 pub const ECT0: u8 = 2;
 pub const CE: u8 = 3;
 
-/// A TCP packet over IPv4.
+/// A TCP packet over IPv4, or IPv6 without extension headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet {
     /// It left by the device; else it came in.
@@ -42,6 +44,8 @@ pub struct Packet {
     pub payload: u32,
     /// When it passed, by the system's clock, ns.
     pub at_ns: i64,
+    /// IPv6's flow label; 0 with IPv4.
+    pub label: u32,
 }
 
 impl Packet {
@@ -54,14 +58,20 @@ impl Packet {
     }
 
     fn of(frame: &[u8], out: bool, at_ns: i64) -> Option<Packet> {
-        if frame.get(12..14)? != ETH_P_IP {
-            return None;
-        }
         let ip = frame.get(ETHERNET_BYTES..)?;
-        let header = usize::from(ip.first()? & 15) * 4;
-        let total = usize::from(u16::from_be_bytes([*ip.get(2)?, *ip.get(3)?]));
+        let u16_at =
+            |at: usize| Some(usize::from(u16::from_be_bytes([*ip.get(at)?, *ip.get(at + 1)?])));
+        let first = u32::from_be_bytes(ip.get(..4)?.try_into().ok()?);
+        let (header, total, protocol, ecn, label) = match frame.get(12..14)?.try_into().ok()? {
+            ETH_P_IP => (usize::from(ip[0] & 15) * 4, u16_at(2)?, *ip.get(9)?, ip[1] & 3, 0),
+            ETH_P_IPV6 => {
+                let class = (first >> 20) as u8;
+                (IPV6_BYTES, IPV6_BYTES + u16_at(4)?, *ip.get(6)?, class & 3, first & 0xf_ffff)
+            }
+            _ => return None,
+        };
         let tcp = ip.get(header..total)?;
-        if ip[9] != IPPROTO_TCP || tcp.len() < 20 {
+        if protocol != IPPROTO_TCP || tcp.len() < 20 {
             return None;
         }
         let u32_at =
@@ -74,9 +84,10 @@ impl Packet {
             seq: u32_at(4),
             ack: u32_at(8),
             flags: tcp[13],
-            ecn: ip[1] & 3,
+            ecn,
             payload: tcp.len().checked_sub(offset)? as u32,
             at_ns,
+            label,
         })
     }
 }

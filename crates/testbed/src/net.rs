@@ -11,7 +11,7 @@ use std::os::fd::{AsFd as _, AsRawFd};
 use std::process::Command;
 
 pub use knee_netns::Namespace;
-use libbpf_rs::{ObjectBuilder, TC_INGRESS, TcHookBuilder};
+use libbpf_rs::{ObjectBuilder, TC_EGRESS, TC_INGRESS, TcAttachPoint, TcHookBuilder};
 
 pub fn ip(namespace: &Namespace, arguments: String) {
     namespace.run(move || {
@@ -41,8 +41,13 @@ pub struct Path {
 }
 
 impl Path {
-    /// Puts it on the ingress of `device` in the namespace of this thread.
-    fn attach(self, device: &str) {
+    /// Puts it on the egress of `device` of a [`Pair`], as a filter of the host's own would be there.
+    pub fn attach_at_egress(self, namespace: &Namespace, device: &'static str) {
+        namespace.run(move || self.attach(device, TC_EGRESS));
+    }
+
+    /// Puts it on one side of `device` in the namespace of this thread.
+    fn attach(self, device: &str, side: TcAttachPoint) {
         let object = knee_bpf::program("path").unwrap();
         let mut open = ObjectBuilder::default().open_memory(object).unwrap();
         let mut settings = open.maps_mut().find(|map| map.name() == ".rodata.path").unwrap();
@@ -61,7 +66,7 @@ impl Path {
         let device = CString::new(device).unwrap();
         // SAFETY: the name is a C string; it only asks.
         let index = unsafe { libc::if_nametoindex(device.as_ptr()) };
-        let mut hook = TcHookBuilder::new(program.as_fd()).ifindex(index as i32).hook(TC_INGRESS);
+        let mut hook = TcHookBuilder::new(program.as_fd()).ifindex(index as i32).hook(side);
         // The filter keeps the program; both go with the device.
         hook.create().unwrap().attach().unwrap();
     }
@@ -122,7 +127,7 @@ impl Pair {
             ip(host, format!("link set {device} up"));
             sysctl(host, "tcp_ecn", "1");
             sysctl(host, "tcp_congestion_control", congestion_control);
-            host.run(move || path.attach(device));
+            host.run(move || path.attach(device, TC_INGRESS));
         }
         pair
     }

@@ -12,10 +12,12 @@ pub(super) struct Contract {
     fields: HashSet<String>,
 }
 
-/// The two hosts: what one of them alone has is not for algorithms.
-const HOSTS: [&str; 2] = ["native.h", "bpf.h"];
+/// The hosts: what one of them alone has is not for algorithms.
+const HOSTS: [&str; 5] = ["native.h", "bpf.h", "linux.h", "native_types.h", "bpf_types.h"];
+/// Those that every algorithm meets; the third is a kernel's own tree, which has all that these have.
+const BOTH: [&str; 2] = ["native.h", "bpf.h"];
 /// Headers of modules, which stand beside the contract's.
-const OF_MODULES: [&str; 2] = ["linux.h", "net.h"];
+const OF_MODULES: [&str; 2] = ["module_linux.h", "module_net.h"];
 
 impl Contract {
     pub(super) fn read() -> Contract {
@@ -43,7 +45,7 @@ impl Contract {
     }
 
     pub(super) fn has_header(&self, name: &str) -> bool {
-        self.words.contains_key(name)
+        !HOSTS.contains(&name) && self.words.contains_key(name)
     }
 
     pub(super) fn has_socket_field(&self, name: &str) -> bool {
@@ -57,7 +59,7 @@ impl Contract {
             .words
             .iter()
             .any(|(header, words)| !HOSTS.contains(header) && words.contains(name));
-        in_common || HOSTS.iter().all(|host| of(host))
+        in_common || BOTH.iter().all(|host| of(host))
     }
 
     /// Whether any header has this word, so that a new name would be in its way.

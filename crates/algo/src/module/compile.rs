@@ -123,7 +123,6 @@ const FLAGS: &[&str] = &[
     "-mgeneral-regs-only",
     "-nostdinc",
     "-DMODULE",
-    "-D__KERNEL__",
     "-DCC_ONE_THREAD",
     "-Werror=implicit-function-declaration",
     "-Werror=implicit-int",
@@ -382,7 +381,7 @@ fn header_texts() -> Vec<(String, String)> {
     ]);
     let mut texts: Vec<(String, String)> =
         own.map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
-    let forward = "#include <knee/net.h>\n";
+    let forward = "#include <knee/module_net.h>\n";
     texts.extend(KERNEL_HEADERS.iter().map(|name| ((*name).to_owned(), forward.to_owned())));
     texts
 }

@@ -44,7 +44,7 @@ struct RawModuleParam {
     name: *const c_char,
     variable: *mut c_void,
     kind: u32,
-    unused: u32,
+    line: u32,
 }
 
 #[repr(C)]
@@ -60,7 +60,7 @@ struct RawOperations {
     flags: u32,
 }
 
-/// The C type of a module's parameter, numbered as in linux.h.
+/// The C type of a module's parameter, numbered as in module_linux.h.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ParamType {
     Bool,
@@ -115,7 +115,7 @@ pub(super) struct Variable(*mut c_void);
 impl Variable {
     /// Its value as 32 bits; `None` if it needs more.
     pub(super) fn get(self, kind: ParamType) -> Option<u32> {
-        // SAFETY: linux.h compares the variable's size with its type's when it is compiled.
+        // SAFETY: module_linux.h compares the variable's size with its type's when it is compiled.
         unsafe {
             Some(match kind {
                 ParamType::Bool | ParamType::U8 => u32::from(self.0.cast::<u8>().read()),
@@ -328,8 +328,9 @@ impl ModuleTable {
     pub(super) fn params(&self) -> impl Iterator<Item = (&'static str, Variable, ParamType)> {
         // SAFETY: the linker's bounds of one section, which holds these structs alone.
         let rows = unsafe { between(self.params, self.params_end) };
-        rows.iter()
-            .filter(|row| !row.name.is_null())
+        let mut rows: Vec<_> = rows.iter().filter(|row| !row.name.is_null()).collect();
+        rows.sort_by_key(|row| row.line);
+        rows.into_iter()
             .map(|row| (text(row.name), Variable(row.variable), ParamType::of(row.kind)))
     }
 

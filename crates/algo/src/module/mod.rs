@@ -254,6 +254,3 @@ impl Info {
         columns.into_iter().map(|(name, unit)| DiagInfo { name, unit }).collect()
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -72,7 +72,12 @@ pub(super) fn info(text: &str) -> Option<Info> {
         ("INET_DIAG_DCTCPINFO", Info::Dctcp),
         ("INET_DIAG_BBRINFO", Info::Bbr),
     ];
-    let mut found = named.into_iter().filter(|(name, _)| code.contains(name));
+    // What it is asked for may be several; what it sets `*attr` to is what it fills.
+    let is_set = |name: &str| {
+        let mut before = code.match_indices(name).map(|(at, _)| code[..at].trim_end());
+        before.any(|before| before.ends_with('=') && !before.ends_with("=="))
+    };
+    let mut found = named.into_iter().filter(|(name, _)| is_set(name));
     match (found.next(), found.next()) {
         (Some((_, info)), None) => Some(info),
         _ => None,
@@ -165,8 +170,10 @@ mod tests {
 
     #[test]
     fn what_get_info_fills_is_one_thing_or_unknown() {
-        assert_eq!(info("*attr = INET_DIAG_BBRINFO;"), Some(Info::Bbr));
-        assert_eq!(info("/* INET_DIAG_BBRINFO */"), None);
-        assert_eq!(info("INET_DIAG_BBRINFO INET_DIAG_VEGASINFO"), None);
+        let asked = "if (ext & (1 << (INET_DIAG_VEGASINFO - 1)))";
+        assert_eq!(info(&format!("{asked} *attr = INET_DIAG_BBRINFO;")), Some(Info::Bbr));
+        assert_eq!(info(asked), None);
+        assert_eq!(info("/* *attr = INET_DIAG_BBRINFO */"), None);
+        assert_eq!(info("*a = INET_DIAG_BBRINFO; *a = INET_DIAG_VEGASINFO;"), None);
     }
 }

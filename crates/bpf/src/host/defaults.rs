@@ -75,7 +75,7 @@ pub(super) fn restore_allowed(journal: &mut Journal, run_dir: &Path) -> Result<(
 }
 
 /// Tells a namespace from all others since the kernel was booted, also to programs.
-pub(super) fn cookie_of(namespace: &Found) -> Result<u64, Error> {
+pub(crate) fn cookie_of(namespace: &Found) -> Result<u64, Error> {
     namespace.run(netns_cookie).unwrap_or_else(entering_failed)
 }
 

@@ -350,6 +350,6 @@ pub(crate) fn check_cgroup(cgroup: &Path) -> Result<(), Error> {
 }
 
 /// /proc could not be read.
-pub(super) fn proc(source: std::io::Error) -> Error {
+pub(crate) fn proc(source: std::io::Error) -> Error {
     Error::File { path: "/proc/self/ns/net".into(), source }
 }

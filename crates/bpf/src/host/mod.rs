@@ -21,12 +21,14 @@ use std::time::{Duration, Instant};
 use rustix::fs::{FlockOperation, flock, statfs};
 use rustix::io::Errno;
 
+pub(crate) use defaults::cookie_of;
 pub use defaults::{available_algorithms, default_algorithm};
 pub use journal::{Entry, OldDefault};
-pub(crate) use load::check_cgroup;
 pub use load::{Done, Request};
+pub(crate) use load::{check_cgroup, proc};
 pub use status::{InUse, Origin, Status};
 pub use trial::{Ended, Note, Trial, TrialRequest};
+pub(crate) use trial::{boot_ns, link_of, pin_link};
 pub use unload::{Left, Unloaded};
 
 use crate::{Error, Rights};

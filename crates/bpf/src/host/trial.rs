@@ -320,7 +320,7 @@ fn read_note(path: &Path) -> Option<Note> {
     serde_json::from_str(&fs::read_to_string(path).ok()?).ok()
 }
 
-fn link_of(id: u32) -> std::io::Result<OwnedFd> {
+pub(crate) fn link_of(id: u32) -> std::io::Result<OwnedFd> {
     // SAFETY: it only asks.
     let fd = unsafe { libbpf_sys::bpf_link_get_fd_by_id(id) };
     if fd < 0 {
@@ -330,7 +330,7 @@ fn link_of(id: u32) -> std::io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-fn pin_link(link: &OwnedFd, path: &Path) -> libbpf_rs::Result<()> {
+pub(crate) fn pin_link(link: &OwnedFd, path: &Path) -> libbpf_rs::Result<()> {
     use std::os::unix::ffi::OsStrExt as _;
     let path = std::ffi::CString::new(path.as_os_str().as_bytes())
         .map_err(|_| libbpf_rs::Error::from_raw_os_error(libc::EINVAL))?;
@@ -352,7 +352,7 @@ fn no_cgroup2() -> Error {
 }
 
 /// Now, on the clock that counts sleep too, as the programs in the kernel read it.
-fn boot_ns() -> u64 {
+pub(crate) fn boot_ns() -> u64 {
     let now = clock_gettime(ClockId::Boottime);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }

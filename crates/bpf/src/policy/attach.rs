@@ -106,23 +106,29 @@ pub(super) fn load(rules: &[Rule], scope: Scope) -> Result<Object, Error> {
     let tables = Tables::new(rules)?;
     let refused = |source, log| Error::Load { algorithm: "the policy".to_owned(), source, log };
     let bytes = program("policy")?;
-    let (opened, log) = with_log(|| open_object(bytes));
-    let mut open = opened.map_err(|source| refused(source, log))?;
     let size = |count: usize| count.max(1) as u32;
-    set_size(&mut open, "peers", size(tables.peers.len()))?;
-    set_size(&mut open, "listeners", size(tables.listeners.len()))?;
-    set_size(&mut open, "rules", size(rules.len()))?;
-    set_size(&mut open, "rule_hits", size(rules.len()))?;
-    let mut map = open.maps_mut().find(|map| map.name() == ".rodata.policy");
-    let settings = map.as_mut().and_then(|map| map.initial_value_mut()).unwrap_or(&mut []);
-    let bytes = [scope.deadline_boot_ns.to_ne_bytes(), scope.netns_cookie.to_ne_bytes()].concat();
-    if settings.len() != bytes.len() {
-        return Err(not_ours());
-    }
-    settings.copy_from_slice(&bytes);
-    shared_maps::share(&mut open)?;
-    let (loaded, log) = with_log(|| open.load());
-    let object = loaded.map_err(|source| refused(source, log))?;
+    let open = || {
+        let (opened, log) = with_log(|| open_object(bytes));
+        let mut open = opened.map_err(|source| refused(source, log))?;
+        set_size(&mut open, "peers", size(tables.peers.len()))?;
+        set_size(&mut open, "listeners", size(tables.listeners.len()))?;
+        set_size(&mut open, "rules", size(rules.len()))?;
+        set_size(&mut open, "rule_hits", size(rules.len()))?;
+        let mut map = open.maps_mut().find(|map| map.name() == ".rodata.policy");
+        let settings = map.as_mut().and_then(|map| map.initial_value_mut()).unwrap_or(&mut []);
+        let bytes =
+            [scope.deadline_boot_ns.to_ne_bytes(), scope.netns_cookie.to_ne_bytes()].concat();
+        if settings.len() != bytes.len() {
+            return Err(not_ours());
+        }
+        settings.copy_from_slice(&bytes);
+        Ok(open)
+    };
+    let load = |open: OpenObject| {
+        let (loaded, log) = with_log(|| open.load());
+        loaded.map_err(|source| refused(source, log))
+    };
+    let object = shared_maps::load(open, load)?;
     tables.fill(&object)?;
     Ok(object)
 }

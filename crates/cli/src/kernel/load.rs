@@ -136,6 +136,9 @@ fn told(args: &Args, done: Done, entry: &Entry) -> String {
         out +=
             &format!("  connections without ECN are handed to {fallback}, this host's default\n");
     }
+    if entry.params.iter().any(|(name, value)| name == "plb" && *value != 0) {
+        out += "  changes of path take IPv6 and a program at the device: knee plb on DEVICE\n";
+    }
     if args.default {
         out += "  it is the default of this network namespace now\n";
     } else if args.cgroup.is_none() {

@@ -3,6 +3,7 @@
 mod confirm;
 mod load;
 mod migrate;
+mod plb;
 mod policy;
 mod select;
 mod status;
@@ -27,6 +28,8 @@ pub(crate) enum Command {
     Unload(unload::Args),
     /// Choose by rules which connections get which algorithm and ECN.
     Policy(policy::Args),
+    /// Let IPv6 labels follow algorithms that change paths (PLB).
+    Plb(plb::Args),
     /// Show what knee has loaded into this kernel, and who uses it.
     Status(status::Args),
     /// Watch connections: what they do, and what their algorithm holds inside.
@@ -44,6 +47,7 @@ impl Command {
             Command::Confirm(args) => confirm::run(args).map(|()| DONE),
             Command::Unload(args) => unload::run(args),
             Command::Policy(args) => policy::run(args).map(|()| DONE),
+            Command::Plb(args) => plb::run(args).map(|()| DONE),
             Command::Status(args) => status::run(args).map(|()| DONE),
             Command::Top(args) => top::run(args).map(|()| DONE),
             Command::Migrate(args) => migrate::run(args),

@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use knee_bpf::host::{Entry, Host, InUse, Note, Origin, Status};
 use serde_json::{Map, Value as Json, json};
 
-use super::shown;
+use super::{plb, shown};
 use crate::{Failure, print};
 
 /// Listeners that are listed before the rest is only counted.
@@ -20,10 +20,15 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let status = Host::here().status()?;
+    let host = Host::here();
+    let (status, labels) = (host.status()?, host.labels()?);
     match args.json {
-        true => print(&format!("{}\n", as_json(&status))),
-        false => print(&in_words(&status)),
+        true => {
+            let mut all = as_json(&status);
+            all["labels"] = plb::as_json(&labels).into();
+            print(&format!("{all}\n"))
+        }
+        false => print(&(in_words(&status) + &plb::in_words(&labels))),
     }
 }
 

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use knee_bpf::host::{Host, Unloaded};
 use serde_json::{Value as Json, json};
 
+use super::plb;
 use crate::{CHECK_FAILED, COULD_NOT, DONE, Failure, complain, print};
 
 #[derive(clap::Args)]
@@ -40,13 +41,20 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
             }
         }
     }
+    // They serve nothing but what was loaded.
+    let labels = if args.all { host.drop_labels(None)? } else { Vec::new() };
     let code = match (failed.is_empty(), left) {
         (false, _) => COULD_NOT,
         (true, true) => CHECK_FAILED,
         (true, false) => DONE,
     };
     if args.json {
-        print(&format!("{}\n", json!({ "unloaded": undone, "failed": failed })))?;
+        print(&format!(
+            "{}\n",
+            json!({ "unloaded": undone, "failed": failed, "labels": plb::as_json(&labels) })
+        ))?;
+    } else if !labels.is_empty() {
+        print(&plb::left_alone(&labels))?;
     } else if names.is_empty() {
         print("nothing is loaded\n")?;
     }

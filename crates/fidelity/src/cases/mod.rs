@@ -6,6 +6,7 @@ mod convergence;
 mod incast;
 mod long_flow;
 mod pie;
+mod rpc;
 mod series;
 
 use crate::Error;
@@ -60,11 +61,7 @@ pub fn build(plan: &Plan) -> Result<Cases, Error> {
     convergence::build(plan, &mut cases)?;
     pie::build(plan, &mut cases)?;
     long_flow::build(plan, &mut cases)?;
-    for name in ["nv_bic_rpc.csv", "nv_bic_rpc_5s.csv"] {
-        for row in plan.reference.table(name)? {
-            *cases.skipped.entry(row.text("algo").to_owned()).or_default() += 1;
-        }
-    }
+    rpc::build(plan, &mut cases)?;
     if let Some(only) = &plan.only {
         cases.cases.retain(|case| case.name.contains(only.as_str()));
     }

@@ -183,7 +183,7 @@ impl Sock {
 
     fn accept_cwr(&mut self, carries_data: bool) {
         self.tp.ecn_flags &= !ecn_flags::DEMAND_CWR;
-        if carries_data {
+        if carries_data && !self.host.config.defects.no_ack_on_cwr {
             // The sender's window may be down to one packet.
             self.tp.icsk_ack_pending |= knee_algo::ack_pending::NOW;
         }

@@ -84,6 +84,8 @@ pub(crate) struct Receiver {
     lrcvtime: u32,
     /// Jiffies at which a delayed ACK is due.
     delack_due: u32,
+    /// A delayed ACK was scheduled, and no pure ACK has left since (the defect `stale_special_ack`).
+    delack_noted: bool,
     pub(super) delayed_ack: LazyTimer,
 
     // SACK compression.
@@ -148,6 +150,7 @@ impl Receiver {
             ato_min: 0,
             lrcvtime: 0,
             delack_due: 0,
+            delack_noted: false,
             delayed_ack: LazyTimer::default(),
             compressed_acks: 0,
             compressed_rcv_nxt: 0,
@@ -449,16 +452,35 @@ impl Sock {
 
     #[inline]
     fn on_ce_event(&mut self, ce: bool, net: &mut Net) {
+        let defects = self.host.config.defects;
         let owed_before = self.tp.icsk_ack_pending;
+        if defects.stale_special_ack && self.receiver.delack_noted {
+            self.tp.icsk_ack_pending |= ack_pending::TIMER;
+        }
         self.ce_event(ce, net);
+        if defects.stale_special_ack {
+            self.tp.icsk_ack_pending &= !ack_pending::TIMER | owed_before;
+        }
         // In the kernel the ACK leaves within the event, by what was owed then; what the algorithm
         // asked for after it stays.
-        let owed_after = self.tp.icsk_ack_pending;
+        let mut owed_after = self.tp.icsk_ack_pending;
+        let asks_now = owed_after & !owed_before & ack_pending::NOW != 0;
+        if asks_now && (defects.no_immediate_ack_on_ce_change || defects.ce_change_resets_ato) {
+            owed_after &= !ack_pending::NOW;
+        }
         for AskedAck { rcv_nxt, ecn_flags } in net.cc.take_asked_acks() {
             self.tp.icsk_ack_pending = owed_before;
-            self.send_pure_ack(rcv_nxt, ecn_flags, net);
+            let says = if defects.ece_not_on_special_ack { self.tp.ecn_flags } else { ecn_flags };
+            self.send_pure_ack(rcv_nxt, says, net);
+            if defects.special_ack_cancels_delack {
+                self.all_is_acked();
+                owed_after &= ack_pending::NOW;
+            }
         }
         self.tp.icsk_ack_pending = owed_after;
+        if asks_now && defects.ce_change_resets_ato {
+            self.receiver.enter_quickack_mode(1);
+        }
     }
 
     fn on_out_of_order(&mut self, packet: &Packet, payload_bytes: u32, net: &mut Net) {
@@ -556,9 +578,15 @@ impl Sock {
             receiver.compressed_acks = 0;
             receiver.compressed_ack.disarm();
         }
-        if rcv_nxt != self.tp.rcv_nxt {
-            return;
+        if rcv_nxt == self.tp.rcv_nxt {
+            self.all_is_acked();
         }
+    }
+
+    /// What was owed is paid.
+    #[inline]
+    fn all_is_acked(&mut self) {
+        let receiver = &mut self.receiver;
         if receiver.quick > 0 {
             let used = u32::from(self.tp.icsk_ack_pending & ack_pending::SCHED != 0);
             if used >= receiver.quick {
@@ -593,6 +621,7 @@ impl Sock {
         self.acks_sent_with(rcv_nxt);
         // Never held back itself, but the time until which nothing was sent is over.
         self.begin_departure(net);
+        self.receiver.delack_noted = false;
         self.counters.acks_sent += 1;
         // What becomes of an ACK is nobody's business here: a lost one is made up for by the next.
         let _ = net.transmit(packet);
@@ -677,6 +706,7 @@ impl Sock {
             }
         }
         self.tp.icsk_ack_pending |= ack_pending::SCHED | ack_pending::TIMER;
+        self.receiver.delack_noted = true;
         self.receiver.delack_due = due;
         let fires = jiffies.fires(net.now, due.wrapping_sub(now));
         self.receiver.delayed_ack.arm(fires, self.id, Timer::DelayedAck, net);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What a congestion-control module uses of linux/*.h, for a module's source that is compiled for the
+ * What a congestion-control module uses of linux/ headers, for a module's source that is compiled for the
  * simulator. Names and meanings are the kernel's. What the simulator has nothing for is not here, so
  * that its use is an error of the compiler and never a value that means nothing.
  */
-#ifndef KNEE_LINUX_H
-#define KNEE_LINUX_H
+#ifndef KNEE_MODULE_LINUX_H
+#define KNEE_MODULE_LINUX_H
 
 #include <knee/native_types.h>
 
@@ -410,7 +410,7 @@ struct knee_param {
 	const char *name;
 	void *variable;
 	u32 type;
-	u32 unused;
+	u32 line;			/* where it stands: compilers turn them round */
 };
 
 struct knee_param_meaning {
@@ -423,7 +423,7 @@ struct knee_param_meaning {
 		       "module_param: the variable has another size than its type " #type); \
 	static const struct knee_param knee_param_of_##name			\
 	__attribute__((used, aligned(8), section("knee_params"))) =		\
-		{ #name, (void *)&(variable), KNEE_PARAM_##type, 0 }
+		{ #name, (void *)&(variable), KNEE_PARAM_##type, __LINE__ }
 #define module_param(variable, type, permissions)				\
 	module_param_named(variable, variable, type, permissions)
 #define module_param_unsafe(variable, type, permissions)			\

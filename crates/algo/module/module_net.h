@@ -4,15 +4,17 @@
  * own, as tcp.h of the contract declares them for every algorithm; here are the kernel's table of
  * operations, which a module registers, and the functions around it.
  */
-#ifndef KNEE_NET_H
-#define KNEE_NET_H
+#ifndef KNEE_MODULE_NET_H
+#define KNEE_MODULE_NET_H
 
-#include <knee/linux.h>
+#include <knee/module_linux.h>
 
 /* The contract's own take these for functions. */
 #undef div64_u64
 #define CC_KERNEL_OPS
 #include <knee/tcp.h>
+/* Not before: to tcp.h it means a kernel's own source tree. */
+#define __KERNEL__	1
 #define div64_u64(n, d)		((u64)(n) / knee_divisor((u64)(d)))
 
 /* The connection whose call this is. */

@@ -1,0 +1,602 @@
+//! What every algorithm must keep to, whatever it is called with: the tests and the fuzzer drive any
+//! list of operations that some bytes spell, plausible ones in the kernel's order and implausible ones in
+//! any.
+//!
+//! After every call: the window is at least 1 and at most its clamp; a pacing rate that was set is not 0;
+//! only what the kernel lets an algorithm write was written; the state has not passed its size; ssthresh
+//! and the window to return to are at least 1; the recording has room for what the host gave. The same
+//! bytes give the same calls and the same sockets, observed or not.
+
+use crate::{
+    AckSample, Algorithm, Call, GivenLog, Host, INFINITE_SSTHRESH, Instance, Params, RateSample,
+    TcpSock, ca_event, ca_state, ecn_flags,
+};
+
+/// Windows beyond a billion packets are no socket's: sums of two keep within 32 bits.
+const CWND_MAX: u32 = 1 << 30;
+/// Packets that one ACK covers at most: a window of 4 GB of the smallest segments is no more.
+const ACKED_MAX: u32 = 1 << 24;
+/// Packets of a round that is played whole.
+const ROUND_MAX: u32 = 128;
+/// A week, in seconds.
+const WEEK_S: u64 = 7 * 24 * 3600;
+/// Stands where no algorithm may write.
+const CANARY: u64 = 0xa5c3_96f0_0f69_3c5a;
+
+/// The bytes that say what happens; zeros when they are used up.
+struct Script<'a> {
+    bytes: &'a [u8],
+}
+
+impl Script<'_> {
+    fn is_over(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    fn u8(&mut self) -> u8 {
+        match self.bytes.split_first() {
+            Some((first, rest)) => {
+                self.bytes = rest;
+                *first
+            }
+            None => 0,
+        }
+    }
+
+    fn u32(&mut self) -> u32 {
+        u32::from_le_bytes([(); 4].map(|()| self.u8()))
+    }
+
+    fn u64(&mut self) -> u64 {
+        u64::from(self.u32()) << 32 | u64::from(self.u32())
+    }
+
+    /// 1 to `max`, small ones more often: a few bits of a number as wide as `max`.
+    fn up_to(&mut self, max: u32) -> u32 {
+        let width = 32 - max.leading_zeros();
+        let bits = u32::from(self.u8()) % (width + 1);
+        let value = if bits == 0 { 0 } else { self.u32() >> (32 - bits) };
+        value.clamp(1, max)
+    }
+
+    /// Where a counter stands: at the start, anywhere, or shortly before it wraps.
+    fn counter(&mut self) -> u32 {
+        match self.u8() % 4 {
+            0 => 0,
+            1 => self.u32(),
+            _ => u32::MAX - u32::from(self.u8()) * 64,
+        }
+    }
+}
+
+/// One connection under an algorithm, and the figures that only its host knows.
+struct Machine {
+    instance: Instance,
+    sock: TcpSock,
+    host: Host,
+    /// Whether calls are made through the recorder.
+    observed: bool,
+    /// What each call returned.
+    results: Vec<u32>,
+    error: Option<String>,
+}
+
+impl Machine {
+    fn new(algorithm: &'static Algorithm, script: &mut Script<'_>, observed: bool) -> Machine {
+        let hz = [100, 250, 1000][usize::from(script.u8() % 3)];
+        let mut host = Host::new(hz, script.u64());
+        host.jiffies = script.counter();
+        host.base_rtt_us = if script.u8() % 2 == 0 { 0 } else { script.u32() };
+        let seq = script.counter();
+        let clamp = if script.u8() % 2 == 0 { u32::MAX } else { script.up_to(CWND_MAX).max(2) };
+        let sock = TcpSock {
+            snd_cwnd: 10.min(clamp),
+            snd_cwnd_clamp: clamp,
+            mss_cache: script.up_to(65_535),
+            snd_una: seq,
+            snd_nxt: seq,
+            delivered: script.counter(),
+            delivered_ce: script.counter(),
+            lost: script.counter(),
+            rcv_nxt: script.counter(),
+            tcp_mstamp: u64::from(script.counter()),
+            ecn_flags: if script.u8() % 4 == 0 { 0 } else { ecn_flags::OK },
+            is_cwnd_limited: 1,
+            reordering: 3,
+            sk_gso_max_size: 65_343,
+            ..TcpSock::default()
+        };
+        let params = params(algorithm, script);
+        let instance = algorithm.instance(params);
+        let mut machine =
+            Machine { instance, sock, host, observed, results: Vec::new(), error: None };
+        machine.assign();
+        machine
+    }
+
+    /// The algorithm is assigned to the connection and begins.
+    fn assign(&mut self) {
+        self.instance.assign(&mut self.sock);
+        plant_canaries(self.instance.algorithm(), &mut self.sock);
+        self.call(Call::Init);
+    }
+
+    fn call(&mut self, call: Call) -> u32 {
+        let before = self.sock.clone();
+        let (result, log) = match self.observed {
+            true => {
+                let nothing = GivenLog::default();
+                self.instance.replay(&call, &mut self.sock, &mut self.host, &nothing)
+            }
+            false => {
+                (self.instance.call(&call, &mut self.sock, &mut self.host), GivenLog::default())
+            }
+        };
+        self.results.push(result);
+        if self.error.is_none() {
+            self.error = self.broken_rule(&call, result, &before, &log).map(|rule| {
+                let name = self.instance.algorithm().name();
+                format!("{name}: call {} {call:?}: {rule}\nbefore {before:?}", self.results.len())
+            });
+        }
+        self.answer();
+        result
+    }
+
+    fn broken_rule(
+        &self,
+        call: &Call,
+        result: u32,
+        before: &TcpSock,
+        log: &GivenLog,
+    ) -> Option<String> {
+        let after = &self.sock;
+        if after.snd_cwnd == 0 || after.snd_cwnd > after.snd_cwnd_clamp {
+            return Some(format!("cwnd {} of {}", after.snd_cwnd, after.snd_cwnd_clamp));
+        }
+        if before.sk_pacing_rate > 0 && after.sk_pacing_rate == 0 {
+            return Some("the pacing rate became 0".to_owned());
+        }
+        let is_window = matches!(call, Call::Ssthresh | Call::UndoCwnd);
+        if is_window && result == 0 {
+            return Some("a window of 0 was returned".to_owned());
+        }
+        if log.overflowed() {
+            return Some(format!("the host gave {} values", log.count));
+        }
+        if !has_canaries(self.instance.algorithm(), after) {
+            return Some("the state passed its size".to_owned());
+        }
+        written(before, after).map(|field| format!("it wrote {field}"))
+    }
+
+    /// Does what the algorithm asked the host for.
+    fn answer(&mut self) {
+        let asked = self.host.take_asked_acks().count();
+        self.results.push(asked as u32);
+        let Some(name) = self.host.take_fallback() else { return };
+        if Algorithm::by_name(&name).is_err() && self.error.is_none() {
+            self.error = Some(format!("{:?} leaves for {name}", self.instance.algorithm()));
+        }
+    }
+
+    /// Time goes by.
+    fn wait_us(&mut self, us: u64) {
+        self.sock.tcp_mstamp = self.sock.tcp_mstamp.wrapping_add(us);
+        let ticks = self.sock.tcp_mstamp / (1_000_000 / u64::from(self.host.hz))
+            - (self.sock.tcp_mstamp - us) / (1_000_000 / u64::from(self.host.hz));
+        self.host.jiffies = self.host.jiffies.wrapping_add(ticks as u32);
+    }
+
+    fn send(&mut self, pkts: u32) {
+        if self.sock.packets_out == 0 {
+            self.call(Call::CwndEvent { event: ca_event::TX_START });
+        }
+        let sock = &mut self.sock;
+        let pkts = pkts.min(sock.snd_cwnd.saturating_sub(sock.packets_out)).max(1);
+        sock.snd_nxt = sock.snd_nxt.wrapping_add(pkts.wrapping_mul(sock.mss_cache));
+        sock.packets_out = sock.packets_out.saturating_add(pkts);
+        sock.max_packets_out = sock.max_packets_out.max(sock.packets_out);
+        sock.is_cwnd_limited = u8::from(sock.packets_out >= sock.snd_cwnd);
+        sock.lsndtime = self.host.jiffies;
+    }
+
+    /// An ACK for `pkts`, `marked` of them with ECE, in the kernel's order of calls.
+    fn ack(&mut self, pkts: u32, marked: bool, rtt_us: u32) {
+        let in_flight_before = self.sock.packets_out;
+        let sock = &mut self.sock;
+        let pkts = pkts.min(sock.packets_out);
+        sock.packets_out -= pkts;
+        sock.delivered = sock.delivered.wrapping_add(pkts);
+        sock.delivered_ce = sock.delivered_ce.wrapping_add(if marked { pkts } else { 0 });
+        sock.snd_una = sock.snd_una.wrapping_add(pkts.wrapping_mul(sock.mss_cache));
+        sock.srtt_us = rtt_us << 3;
+        sock.min_rtt_us = sock.min_rtt_us.min(rtt_us).max(1);
+        sock.delivered_mstamp = sock.tcp_mstamp;
+        let sample = AckSample {
+            pkts_acked: pkts,
+            rtt_us: rtt_us as i32,
+            in_flight: in_flight_before.wrapping_mul(sock.mss_cache),
+        };
+        let rs = RateSample {
+            prior_mstamp: sock.tcp_mstamp.wrapping_sub(u64::from(rtt_us)),
+            prior_delivered: sock.delivered.wrapping_sub(in_flight_before),
+            prior_delivered_ce: sock.delivered_ce,
+            delivered: in_flight_before as i32,
+            interval_us: i64::from(rtt_us),
+            snd_interval_us: rtt_us,
+            rcv_interval_us: rtt_us,
+            rtt_us: i64::from(rtt_us),
+            acked_sacked: pkts,
+            prior_in_flight: in_flight_before,
+            last_end_seq: sock.snd_una,
+            ..RateSample::default()
+        };
+        let ack = sock.snd_una;
+        self.call(Call::PktsAcked { sample });
+        self.call(Call::InAckEvent { flags: if marked { 5 } else { 1 } });
+        let is_growing = matches!(self.sock.icsk_ca_state, 0 | 1 | 4);
+        if self.instance.algorithm().has_cong_control() {
+            self.call(Call::CongControl { ack, flag: 0, rs });
+        } else if is_growing {
+            self.call(Call::CongAvoid { ack, acked: pkts });
+        }
+    }
+
+    /// A window, or as much of it as is soon done, and ACKs of `pkts` each for it.
+    fn round(&mut self, rtt_us: u32, pkts: u32, marked: bool) {
+        self.sock.packets_out = self.sock.packets_out.min(ROUND_MAX);
+        while self.sock.packets_out < self.sock.snd_cwnd.min(ROUND_MAX) {
+            self.send(pkts);
+        }
+        let acks = self.sock.packets_out.div_ceil(pkts);
+        for _ in 0..acks {
+            self.wait_us(u64::from(rtt_us / acks));
+            self.ack(pkts, marked, rtt_us);
+        }
+    }
+
+    /// CWR, Recovery or Loss begins.
+    fn reduce(&mut self, state: u8) {
+        self.sock.prior_cwnd = self.sock.snd_cwnd;
+        self.sock.prior_ssthresh = self.sock.snd_ssthresh;
+        self.sock.snd_ssthresh = self.call(Call::Ssthresh);
+        if state == ca_state::LOSS {
+            self.call(Call::CwndEvent { event: ca_event::LOSS });
+            self.sock.snd_cwnd = 1;
+            self.sock.snd_cwnd_cnt = 0;
+        }
+        self.call(Call::SetState { new_state: state });
+        self.sock.icsk_ca_state = state;
+    }
+
+    /// The episode is over, or was a mistake.
+    fn recover(&mut self, is_undone: bool) {
+        if self.sock.icsk_ca_state == ca_state::OPEN {
+            return;
+        }
+        let cwnd = match is_undone {
+            true => self.call(Call::UndoCwnd),
+            false => self.sock.snd_ssthresh,
+        };
+        self.sock.snd_cwnd = cwnd.clamp(1, self.sock.snd_cwnd_clamp.min(CWND_MAX));
+        if !is_undone {
+            self.call(Call::CwndEvent { event: ca_event::COMPLETE_CWR });
+        }
+        self.call(Call::SetState { new_state: ca_state::OPEN });
+        self.sock.icsk_ca_state = ca_state::OPEN;
+    }
+
+    /// Values that no kernel has, but a field can hold.
+    fn distort(&mut self, script: &mut Script<'_>) {
+        let clamp = self.sock.snd_cwnd_clamp.min(CWND_MAX);
+        let sock = &mut self.sock;
+        match script.u8() % 16 {
+            0 => sock.snd_cwnd = script.up_to(clamp),
+            1 => sock.snd_ssthresh = script.up_to(INFINITE_SSTHRESH),
+            2 => sock.snd_una = script.u32(),
+            3 => sock.snd_nxt = script.u32(),
+            4 => sock.delivered = script.u32(),
+            5 => sock.delivered_ce = script.u32(),
+            6 => sock.packets_out = script.u32(),
+            7 => (sock.sacked_out, sock.lost_out) = (script.u32(), script.u32()),
+            8 => sock.srtt_us = script.u32(),
+            9 => sock.min_rtt_us = script.u32(),
+            10 => sock.mss_cache = script.up_to(65_535),
+            11 => (sock.lsndtime, self.host.jiffies) = (script.u32(), script.u32()),
+            12 => sock.snd_cwnd_cnt = script.u32(),
+            13 => sock.prior_cwnd = script.up_to(CWND_MAX),
+            14 => (sock.sk_pacing_rate, sock.sk_max_pacing_rate) = (script.u64(), script.u64()),
+            _ => sock.icsk_ca_state = script.u8() % 5,
+        }
+    }
+
+    /// Any operation with any arguments.
+    fn any_call(&mut self, script: &mut Script<'_>) {
+        let call = match script.u8() % 11 {
+            0 => Call::Ssthresh,
+            1 => Call::CongAvoid { ack: script.u32(), acked: script.up_to(ACKED_MAX) },
+            2 => Call::SetState { new_state: script.u8() % 5 },
+            3 => Call::CwndEvent { event: u32::from(script.u8() % 8) },
+            4 => Call::InAckEvent { flags: script.u32() },
+            5 => Call::PktsAcked {
+                sample: AckSample {
+                    pkts_acked: script.u32(),
+                    rtt_us: script.u32() as i32,
+                    in_flight: script.u32(),
+                },
+            },
+            6 => Call::MinTsoSegs,
+            7 => Call::CongControl {
+                ack: script.u32(),
+                flag: script.u32() as i32,
+                rs: any_rate_sample(script),
+            },
+            8 => Call::UndoCwnd,
+            9 => Call::Init,
+            _ => Call::Release,
+        };
+        self.call(call);
+    }
+
+    fn step(&mut self, script: &mut Script<'_>) {
+        match script.u8() % 16 {
+            0..=2 => {
+                let rtt_us = script.up_to(1 << 21);
+                self.wait_us(u64::from(rtt_us / 4));
+                let pkts = script.up_to(ACKED_MAX);
+                self.ack(pkts, script.u8() % 4 == 0, rtt_us);
+            }
+            3..=5 => {
+                let (rtt_us, pkts) = (script.up_to(1 << 21), u32::from(script.u8() % 8));
+                self.round(rtt_us, pkts.max(1), script.u8() % 8 == 0);
+            }
+            6..=8 => {
+                let pkts = script.up_to(ACKED_MAX);
+                self.send(pkts);
+            }
+            9 => self.reduce([ca_state::CWR, ca_state::RECOVERY][usize::from(script.u8() % 2)]),
+            10 => self.reduce(ca_state::LOSS),
+            11 => self.recover(script.u8() % 4 == 0),
+            12 => {
+                let weeks = u64::from(script.u8() % 5);
+                self.wait_us(weeks * WEEK_S * 1_000_000 + u64::from(script.u32()));
+                self.call(Call::CwndEvent { event: ca_event::CWND_RESTART });
+            }
+            13 => {
+                let event = [ca_event::ECN_NO_CE, ca_event::ECN_IS_CE];
+                self.sock.rcv_nxt = self.sock.rcv_nxt.wrapping_add(self.sock.mss_cache);
+                self.call(Call::CwndEvent { event: event[usize::from(script.u8() % 2)] });
+            }
+            14 => self.distort(script),
+            _ => self.any_call(script),
+        }
+    }
+}
+
+fn any_rate_sample(script: &mut Script<'_>) -> RateSample {
+    RateSample {
+        prior_mstamp: script.u64(),
+        prior_delivered: script.u32(),
+        prior_delivered_ce: script.u32(),
+        delivered: script.u32() as i32,
+        delivered_ce: script.u32() as i32,
+        interval_us: script.u64() as i64,
+        snd_interval_us: script.u32(),
+        rcv_interval_us: script.u32(),
+        rtt_us: script.u64() as i64,
+        losses: script.u32() as i32,
+        acked_sacked: script.u32(),
+        prior_in_flight: script.u32(),
+        last_end_seq: script.u32(),
+        is_app_limited: script.u8() % 2 == 0,
+        is_retrans: script.u8() % 2 == 0,
+        is_ack_delayed: script.u8() % 2 == 0,
+    }
+}
+
+/// Each parameter at its default, one of its bounds, or anywhere between.
+fn params(algorithm: &'static Algorithm, script: &mut Script<'_>) -> Params {
+    let value = |info: &crate::ParamInfo| match script.u8() % 8 {
+        0 => info.min,
+        1 => info.max,
+        2 => info.min + (u64::from(script.u32()) % (u64::from(info.max - info.min) + 1)) as u32,
+        _ => info.default,
+    };
+    let values: Vec<u32> = algorithm.params().iter().map(value).collect();
+    algorithm.params_of(&values).unwrap_or_else(|| algorithm.default_params())
+}
+
+/// Bytes of the private area that are not the algorithm's.
+fn foreign_bytes(algorithm: &Algorithm) -> std::ops::Range<usize> {
+    let state = algorithm.state_bytes() as usize;
+    let all = size_of::<[u64; 13]>();
+    if state > all { 0..all } else { state..all }
+}
+
+fn plant_canaries(algorithm: &Algorithm, sock: &mut TcpSock) {
+    for i in foreign_bytes(algorithm) {
+        let (word, shift) = (i / 8, i % 8 * 8);
+        sock.icsk_ca_priv[word] |= (CANARY >> shift & 0xff) << shift;
+    }
+}
+
+fn has_canaries(algorithm: &Algorithm, sock: &TcpSock) -> bool {
+    foreign_bytes(algorithm).all(|i| {
+        let (word, shift) = (i / 8, i % 8 * 8);
+        sock.icsk_ca_priv[word] >> shift & 0xff == CANARY >> shift & 0xff
+    })
+}
+
+/// A field that was written and that the kernel's verifier lets no algorithm write.
+fn written(before: &TcpSock, after: &TcpSock) -> Option<&'static str> {
+    macro_rules! first_changed {
+        ($($field:ident)*) => {
+            [$((before.$field != after.$field).then_some(stringify!($field))),*]
+                .into_iter()
+                .flatten()
+                .next()
+        };
+    }
+    first_changed!(sk_max_pacing_rate sk_gso_max_size icsk_ca_state icsk_retransmits snd_una snd_nxt
+        snd_cwnd_clamp prior_cwnd prior_ssthresh packets_out sacked_out lost_out retrans_out
+        max_packets_out delivered delivered_ce lost srtt_us mss_cache rcv_nxt lsndtime reordering
+        undo_marker min_rtt_us is_cwnd_limited tcp_mstamp delivered_mstamp first_tx_mstamp)
+}
+
+fn run(algorithm: &'static Algorithm, bytes: &[u8], observed: bool) -> Result<Machine, String> {
+    let mut script = Script { bytes };
+    let mut machine = Machine::new(algorithm, &mut script, observed);
+    while !script.is_over() && machine.error.is_none() {
+        machine.step(&mut script);
+    }
+    match machine.error.take() {
+        Some(error) => Err(error),
+        None => Ok(machine),
+    }
+}
+
+/// Drives the operations that `bytes` spell, twice, once of them observed.
+///
+/// # Errors
+/// The first rule that was broken, with the call and the socket before it.
+pub fn check(algorithm: &'static Algorithm, bytes: &[u8]) -> Result<(), String> {
+    let (plain, observed) = (run(algorithm, bytes, false)?, run(algorithm, bytes, true)?);
+    let sockets = [&plain, &observed].map(|machine| format!("{:?}", machine.sock));
+    if plain.results != observed.results || sockets[0] != sockets[1] {
+        return Err(format!("{}: the same calls gave other results", algorithm.name()));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn no_list_of_operations_breaks_an_algorithm(
+            bytes in proptest::collection::vec(any::<u8>(), 0..3000),
+        ) {
+            for algorithm in Algorithm::all() {
+                prop_assert_eq!(check(algorithm, &bytes), Ok(()));
+            }
+        }
+    }
+
+    /// A plausible life whose counters begin at the values given: transfers, marks, losses, a pause.
+    fn life(algorithm: &'static Algorithm, begin: &dyn Fn(&mut Machine)) -> Vec<[u64; 4]> {
+        let mut machine = Machine::new(algorithm, &mut Script { bytes: &[2] }, false);
+        machine.sock.mss_cache = 1448;
+        machine.sock.ecn_flags = ecn_flags::OK;
+        machine.sock.snd_cwnd = 10;
+        begin(&mut machine);
+        machine.assign();
+        let mut trace = Vec::new();
+        for round in 0..400u32 {
+            while machine.sock.packets_out < machine.sock.snd_cwnd.min(2000) {
+                machine.send(2);
+            }
+            while machine.sock.packets_out > 0 {
+                machine.wait_us(5);
+                let queue_us = machine.sock.packets_out / 4;
+                machine.ack(2, round % 7 == 3, 100 + queue_us);
+            }
+            machine.wait_us(97);
+            match round % 50 {
+                20 => machine.reduce(ca_state::CWR),
+                30 => machine.reduce(ca_state::RECOVERY),
+                40 => machine.reduce(ca_state::LOSS),
+                22 | 32 | 44 => machine.recover(false),
+                _ => {}
+            }
+            let sock = &machine.sock;
+            trace.push([
+                sock.snd_cwnd.into(),
+                sock.snd_cwnd_cnt.into(),
+                sock.snd_ssthresh.into(),
+                sock.sk_pacing_rate,
+            ]);
+        }
+        assert_eq!(machine.error, None);
+        trace
+    }
+
+    #[test]
+    fn a_counter_that_wraps_changes_nothing() {
+        type Begin = Box<dyn Fn(&mut Machine)>;
+        // Each wraps within the first rounds, where most happens.
+        let counters: Vec<(&str, Begin)> = vec![
+            (
+                "sequence numbers",
+                Box::new(|m| {
+                    let seq = u32::MAX - 300_000;
+                    (m.sock.snd_una, m.sock.snd_nxt, m.sock.rcv_nxt) = (seq, seq, seq);
+                }),
+            ),
+            ("delivered", Box::new(|m| m.sock.delivered = u32::MAX - 500)),
+            ("delivered_ce", Box::new(|m| m.sock.delivered_ce = u32::MAX - 100)),
+            ("lost", Box::new(|m| m.sock.lost = u32::MAX)),
+            // The base, 1,000,000, is no multiple of what would put a tick elsewhere.
+            ("jiffies", Box::new(|m| m.host.jiffies = u32::MAX - 20)),
+            (
+                "the clock in us",
+                Box::new(|m| m.sock.tcp_mstamp = (1 << 32) - (1 << 32) % 1000 - 4000),
+            ),
+        ];
+        for algorithm in Algorithm::all() {
+            let plain = life(algorithm, &|m| m.host.jiffies = 1_000_000);
+            for (name, begin) in &counters {
+                let wrapped = life(algorithm, &|m| {
+                    m.host.jiffies = 1_000_000;
+                    begin(m);
+                });
+                for (round, (a, b)) in plain.iter().zip(&wrapped).enumerate() {
+                    assert_eq!(a, b, "{}: {name}: round {round}", algorithm.name());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn after_an_idle_week_nothing_strange_happens() {
+        for algorithm in Algorithm::all() {
+            let mut machine = Machine::new(algorithm, &mut Script { bytes: &[2] }, false);
+            machine.sock.mss_cache = 1448;
+            machine.sock.ecn_flags = ecn_flags::OK;
+            machine.host.jiffies = 4_000_000_000;
+            machine.assign();
+            let round = |machine: &mut Machine| {
+                while machine.sock.packets_out < machine.sock.snd_cwnd.min(500) {
+                    machine.send(2);
+                }
+                while machine.sock.packets_out > 0 {
+                    machine.wait_us(5);
+                    machine.ack(2, false, 100);
+                }
+            };
+            for i in 0..60 {
+                round(&mut machine);
+                if i == 20 {
+                    machine.reduce(ca_state::RECOVERY);
+                    machine.recover(false);
+                }
+            }
+            let before = machine.sock.snd_cwnd;
+            machine.wait_us(WEEK_S * 1_000_000);
+            // The core halves the window for each RTO of idle time, down to the initial one.
+            machine.call(Call::CwndEvent { event: ca_event::CWND_RESTART });
+            machine.sock.snd_cwnd = machine.sock.snd_cwnd.min(10);
+            for _ in 0..3 {
+                let sent = machine.sock.snd_cwnd;
+                round(&mut machine);
+                let now = machine.sock.snd_cwnd;
+                let name = algorithm.name();
+                assert!(now <= 2 * sent.max(10), "{name}: {sent} packets became {now}");
+                assert!(now >= 2 || before < 2, "{name}: {sent} packets became {now}");
+            }
+            assert_eq!(machine.error, None);
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! DCTCP's sender finds out on the running kernel whether its peer latches ECE.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "all of this is test code, also outside of the functions marked so"
+)]
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use knee_algo::{Algorithm, Params};
+use knee_bpf::{Connections, Embedded, Inside, Loaded, TraceFilter, Tracer};
+use knee_testbed::net::{Namespace, Pair, Path, SERVER, choose, chosen, connect, cookie, ecn_of};
+use knee_testbed::net::{listen, sysctl};
+use knee_testbed::trace::{record, replay};
+
+const BYTES: usize = 24 << 20;
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn with_auto(name: &str) -> (&'static Algorithm, Params) {
+    let algorithm = Algorithm::by_name(name).unwrap();
+    let mut params = algorithm.default_params();
+    algorithm.set_param(&mut params, "peer", "auto").unwrap();
+    (algorithm, params)
+}
+
+fn load(algorithm: &Algorithm, name: &str, params: &Params) -> Loaded {
+    Loaded::register(Embedded::by_name(algorithm.name()).unwrap(), name, params).unwrap()
+}
+
+/// Runs of marks, some ending in the midst of a window.
+fn marked() -> Path {
+    Path { mark_period: 400, mark_burst: 7, ..Path::default() }
+}
+
+fn send(mut from: &TcpStream, mut to: &TcpStream) {
+    for stream in [from, to] {
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    }
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut buffer = vec![0; 1 << 16];
+            let mut left = BYTES;
+            while left > 0 {
+                left -= to.read(&mut buffer[..left.min(1 << 16)]).unwrap();
+            }
+        });
+        from.write_all(&vec![0; BYTES]).unwrap();
+    });
+}
+
+/// A rate in front of the veth pair, so that packets arrive one by one and windows are acknowledged by more
+/// than one or two ACKs; false: the kernel has no token bucket.
+fn pace(host: &Namespace, device: &'static str) -> bool {
+    host.run(move || {
+        let words = "qdisc add dev DEV root tbf rate 300mbit burst 3100 limit 600000";
+        let words = words.split(' ').map(|word| if word == "DEV" { device } else { word });
+        Command::new("tc").args(words).output().is_ok_and(|output| output.status.success())
+    })
+}
+
+/// The view `latched` of a connection.
+fn is_latched(pair: &Pair, at_server: bool, socket: &TcpStream) -> bool {
+    let wanted = cookie(socket, libc::SO_COOKIE);
+    let reader = Connections::open().unwrap();
+    let host = if at_server { &pair.server } else { &pair.client };
+    let all = reader.read_in(&host.run(knee_netns::current).unwrap()).unwrap();
+    let connection = all.iter().find(|connection| connection.cookie == wanted).unwrap();
+    let values = Inside::new().of(connection).unwrap();
+    values.iter().find(|value| value.name == "latched").unwrap().number == 1
+}
+
+#[test]
+fn a_classic_peer_is_found_by_whoever_answers_it() {
+    if !knee_testbed::kernel_is_ready() {
+        return;
+    }
+    let name = "knee_pa_ne";
+    let (dctcp, params) = with_auto("dctcp");
+    let _loaded = load(dctcp, name, &params);
+    let mut tracer = Tracer::attach(name, &TraceFilter::default()).unwrap();
+    // The client is Reno's and asks for ECN (tcp_ecn = 1); the server sends.
+    let pair = Pair::new("reno", Path::default(), marked());
+    if !pace(&pair.server, "knee-s") {
+        println!("not tried: the kernel has no tbf queue discipline (CONFIG_NET_SCH_TBF)");
+        return;
+    }
+    let records = record(&mut tracer, || {
+        let listener = listen(&pair);
+        choose(&listener, name);
+        let (client, server) = connect(&pair, &listener);
+        assert!(ecn_of(&server).negotiated);
+        assert_eq!((chosen(&client).as_str(), chosen(&server).as_str()), ("reno", name));
+        send(&server, &client);
+        assert!(is_latched(&pair, true, &server));
+    });
+    let report = replay(dctcp, &params, &records);
+    println!("{report}");
+    assert!(report.is_equal(), "{:?}", report.first_difference);
+}
+
+#[test]
+fn a_peer_of_dctcp_is_none() {
+    if !knee_testbed::kernel_is_ready() {
+        return;
+    }
+    let name = "knee_pa_both";
+    let (dctcp, params) = with_auto("dctcp");
+    let _loaded = load(dctcp, name, &params);
+    let pair = Pair::new(name, marked(), Path::default());
+    if !pace(&pair.client, "knee-c") {
+        println!("not tried: the kernel has no tbf queue discipline (CONFIG_NET_SCH_TBF)");
+        return;
+    }
+    let (client, server) = connect(&pair, &listen(&pair));
+    assert!(ecn_of(&client).negotiated);
+    send(&client, &server);
+    assert!(!is_latched(&pair, false, &client));
+}
+
+#[test]
+fn the_sender_alone_negotiates_ecn_with_an_ordinary_listener() {
+    if !knee_testbed::kernel_is_ready() {
+        return;
+    }
+    let name = "knee_pa_snd";
+    let (sender, params) = with_auto("dctcp_snd");
+    let _loaded = load(sender, name, &params);
+    let mut tracer = Tracer::attach(name, &TraceFilter::default()).unwrap();
+    let pair = Pair::new("reno", marked(), Path::default());
+    if !pace(&pair.client, "knee-c") {
+        println!("not tried: the kernel has no tbf queue discipline (CONFIG_NET_SCH_TBF)");
+        return;
+    }
+    let records = record(&mut tracer, || {
+        let listener = listen(&pair);
+        let port = listener.local_addr().unwrap().port();
+        sysctl(&pair.client, "tcp_congestion_control", name);
+        let client = pair.client.run(move || TcpStream::connect((SERVER, port)).unwrap());
+        let server = listener.accept().unwrap().0;
+        assert!(ecn_of(&client).negotiated);
+        assert_eq!((chosen(&client).as_str(), chosen(&server).as_str()), (name, "reno"));
+        send(&client, &server);
+        assert!(is_latched(&pair, false, &client));
+    });
+    let report = replay(sender, &params, &records);
+    println!("{report}");
+    assert!(report.is_equal(), "{:?}", report.first_difference);
+}

@@ -1,0 +1,62 @@
+//! `knee new`.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use clap::Subcommand;
+use knee_algo::template;
+
+use crate::{Failure, print};
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// A congestion control to begin with: in a clone of knee its file, test, experiment, page and row; elsewhere
+    /// NAME.c and NAME.toml, for knee run.
+    Algorithm {
+        /// Its name: small letters, digits and _, at most 10 characters.
+        name: String,
+    },
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let What::Algorithm { name } = &args.what;
+    let says = |why: knee_algo::Error| Failure::Says(why.to_string());
+    let here = Path::new(".");
+    let (written, next) = match template::clone_root(here) {
+        Some(root) => (template::write_in_clone(&root, name).map_err(says)?, steps_in_clone(name)),
+        None => (template::write_here(here, name).map_err(says)?, steps_here(name)),
+    };
+    let mut out = String::from("written:\n");
+    for path in written {
+        let _ = writeln!(out, "  {path}");
+    }
+    print(&format!("{out}\n{next}"))
+}
+
+fn steps_in_clone(name: &str) -> String {
+    format!(
+        "It is Reno with two parameters. Now, from the root of the clone:\n\
+         \x20 cargo test -p knee-algo --test {name}           its law; replace it by yours\n\
+         \x20 make && target/release/knee run scenarios/examples/{name}.toml\n\
+         \x20 target/release/knee check algorithms/{name}.c   what BPF will refuse\n\
+         \x20 sudo target/release/knee load {name}            into this kernel, as knee_{name}\n\
+         \x20 KNEE_REQUIRE_KERNEL=1 cargo test -p knee-bpf --test verifier -- --nocapture\n\
+         \x20     as root: prints its figures for crates/bpf/tests/verifier_baseline.toml\n\
+         Then its page and its row, and a line in CHANGELOG.md.\n"
+    )
+}
+
+fn steps_here(name: &str) -> String {
+    format!(
+        "It is Reno with two parameters. Now:\n\
+         \x20 knee run {name}.toml         compiles it and compares it with reno\n\
+         \x20 knee check {name}.c          what BPF will refuse\n\
+         For the kernel, put it into a clone of knee: knee new algorithm {name} there writes its test too.\n"
+    )
+}

@@ -1,0 +1,136 @@
+//! `knee new`, `knee check`, and algorithms from files, as people use them.
+#![expect(clippy::unwrap_used, reason = "helpers of tests may panic too")]
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+/// A directory to run in, which goes away.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Scratch {
+        let dir = std::env::temp_dir().join(format!("knee-cli-new-{}-{name}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        Scratch(dir)
+    }
+
+    fn knee(&self, args: &[&str]) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_knee")).args(args).current_dir(&self.0).output().unwrap()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn a_new_algorithm_is_checked_shown_and_run_as_it_is_written() {
+    let scratch = Scratch::new("works");
+    let new = scratch.knee(&["new", "algorithm", "swift"]);
+    assert_eq!((new.status.code(), err(&new)), (Some(0), String::new()));
+    assert!(out(&new).starts_with("written:\n  swift.c\n  swift.toml\n"), "{}", out(&new));
+    let check = scratch.knee(&["check", "swift.c"]);
+    assert_eq!(out(&check), "swift.c: nothing that BPF is known to refuse\n");
+    assert_eq!(check.status.code(), Some(0));
+    let shown = out(&scratch.knee(&["algorithms", "./swift.c"]));
+    assert!(
+        shown.contains("swift: grow by `increase` packets") && shown.contains("beta"),
+        "{shown}"
+    );
+    let run = scratch.knee(&["run", "swift.toml", "--repeat", "1"]);
+    assert_eq!(run.status.code(), Some(0), "{}", err(&run));
+    assert!(out(&run).contains("swift-717"), "{}", out(&run));
+    let again = scratch.knee(&["new", "algorithm", "swift"]);
+    assert_eq!(again.status.code(), Some(2));
+    assert_eq!(err(&again), "knee: swift.c is there already: nothing was written\n");
+}
+
+#[test]
+fn what_bpf_refuses_is_named_by_line_and_exit_1() {
+    let scratch = Scratch::new("refused");
+    scratch.knee(&["new", "algorithm", "swift"]);
+    let path = scratch.0.join("swift.c");
+    let text = fs::read_to_string(&path).unwrap();
+    let text = text.replace("(cwnd * beta) >> SWIFT_BETA_SHIFT", "(u32)(cwnd * 0.5)");
+    fs::write(&path, text).unwrap();
+    let check = scratch.knee(&["check", "swift.c"]);
+    assert_eq!(check.status.code(), Some(1));
+    assert!(out(&check).contains("0.5 is floating point"), "{}", out(&check));
+    let json = out(&scratch.knee(&["check", "swift.c", "--json"]));
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json[0]["findings"][0]["rule"], "Float");
+    assert_eq!(scratch.knee(&["check", "none.c"]).status.code(), Some(2));
+}
+
+#[test]
+fn files_that_do_not_compile_show_the_compilers_lines_and_exit_2() {
+    let scratch = Scratch::new("wrong");
+    scratch.knee(&["new", "algorithm", "swift"]);
+    let path = scratch.0.join("swift.c");
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, text.replace("ca->reductions++;", "ca->reduction++;")).unwrap();
+    let run = scratch.knee(&["run", "swift.toml"]);
+    assert_eq!(run.status.code(), Some(2));
+    let first = err(&run).lines().next().unwrap().to_owned();
+    assert!(
+        first.starts_with("knee: swift.toml:") && first.contains("does not compile"),
+        "{first}"
+    );
+    assert!(err(&run).contains("swift.c:75:") || err(&run).contains("error: "), "{}", err(&run));
+    assert!(err(&run).contains("no member named"), "{}", err(&run));
+}
+
+#[test]
+fn a_machine_without_a_compiler_is_told_how_to_get_one() {
+    let scratch = Scratch::new("none");
+    scratch.knee(&["new", "algorithm", "swift"]);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_knee"));
+    command.args(["run", "swift.toml"]).current_dir(&scratch.0).env("PATH", &scratch.0);
+    let run = command.env_remove("CC").output().unwrap();
+    assert_eq!(run.status.code(), Some(2));
+    assert!(
+        err(&run).contains("there is no C compiler") && err(&run).contains("apt-get install gcc"),
+        "{}",
+        err(&run)
+    );
+}
+
+#[test]
+fn a_division_by_zero_in_a_module_ends_the_run_with_its_place() {
+    let scratch = Scratch::new("zero");
+    scratch.knee(&["new", "algorithm", "swift"]);
+    let module = "#include <linux/module.h>\n#include <net/tcp.h>\n\
+                  static void zero_init(struct sock *sk)\n{\n\
+                  \ttcp_sk(sk)->snd_cwnd = div_u64(10, tcp_sk(sk)->lost);\n}\n\
+                  static struct tcp_congestion_ops zero = { .init = zero_init, .ssthresh = tcp_reno_ssthresh,\n\
+                  .cong_avoid = tcp_reno_cong_avoid, .undo_cwnd = tcp_reno_undo_cwnd, .name = \"zero\" };\n\
+                  static int __init zero_register(void) { return tcp_register_congestion_control(&zero); }\n\
+                  module_init(zero_register);\n";
+    fs::write(scratch.0.join("zero.c"), module).unwrap();
+    let run = scratch.knee(&["run", "swift.toml", "--cc", "./zero.c"]);
+    assert_eq!(run.status.code(), Some(2));
+    assert!(err(&run).contains("zero.c:5: division by zero: "), "{}", err(&run));
+}
+
+#[test]
+fn the_kernels_commands_say_that_files_are_for_the_simulator() {
+    let scratch = Scratch::new("kernel");
+    let load = scratch.knee(&["load", "./tcp_foo.c"]);
+    assert_eq!(load.status.code(), Some(2));
+    assert!(
+        err(&load).contains("simulator only") || err(&load).contains("without its kernel side"),
+        "{}",
+        err(&load)
+    );
+}

@@ -1,0 +1,446 @@
+//! Algorithms from files: modules in the kernel's style, and files on the contract, in whole sweeps.
+#![expect(clippy::unwrap_used, reason = "helpers of tests may panic too")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use knee_exp::results::Results;
+use knee_exp::runner::{Options, sweep};
+use knee_exp::{Error, Experiment, Overrides};
+
+/// Losses, marks, idle times and reordering in little time.
+const NETWORK: &str = r#"question = "Same?"
+
+[network]
+topology = "many-to-one"
+senders = 3
+access = { rate = "1 Gbps" }
+return = { delay = "100 us" }
+bottleneck = { rate = "1 Gbps", queue = { kind = "step", limit = "60 pkts", k = "20 pkts" } }
+
+[[traffic]]
+name = "bulk"
+kind = "bulk"
+from = "s1..s2"
+to = "r"
+start_jitter = "1 ms"
+
+[[traffic]]
+name = "requests"
+kind = "rpc"
+from = "r"
+to = "s3"
+request = "100 B"
+response = "50 kB"
+count = 40
+
+[run]
+duration = "300 ms"
+repeat = 2
+
+[sample]
+flows = "1 ms"
+"#;
+
+const SERIES: &str = "series-flows.csv";
+const FILES: [&str; 4] = [SERIES, "flows.csv", "rpcs.csv", "runs.csv"];
+
+/// A directory that goes away.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Scratch {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let dir =
+            std::env::temp_dir().join(format!("knee-modules-{}-{number}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        Scratch(dir)
+    }
+
+    /// Writes a source file; its path.
+    fn source(&self, name: &str, text: &str) -> String {
+        let path = self.0.join(name);
+        fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+
+    /// Runs an experiment; a file of its results by name.
+    fn run(
+        &self,
+        text: &str,
+        overrides: &Overrides,
+        threads: usize,
+    ) -> impl Fn(&str) -> String + use<> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let dir = self.0.join(format!("results-{}", NUMBER.fetch_add(1, Ordering::Relaxed)));
+        let experiment =
+            load(&self.0.join("x.toml"), text, overrides).unwrap_or_else(|e| panic!("{e}"));
+        let options = Options { threads, ..Options::default() };
+        let mut results = Results::at(&dir).unwrap();
+        let swept = sweep(&Arc::clone(&experiment), &options, &mut results, &mut |_| {}).unwrap();
+        results.finish(&experiment, &swept).unwrap();
+        move |name| fs::read_to_string(dir.join(name)).unwrap()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn load(path: &Path, text: &str, overrides: &Overrides) -> Result<Arc<Experiment>, Error> {
+    Experiment::parse(path, text, overrides).map(Arc::new)
+}
+
+/// A module of tests/modules, from the root of the clone.
+fn module(name: &str) -> String {
+    format!("{}/../../tests/modules/{name}.c", env!("CARGO_MANIFEST_DIR"))
+}
+
+fn text_of(name: &str) -> String {
+    fs::read_to_string(module(name)).unwrap()
+}
+
+fn with_cc(names: &[&str]) -> Overrides {
+    Overrides { cc: names.iter().map(|name| (*name).to_owned()).collect(), ..Overrides::default() }
+}
+
+fn set(mut overrides: Overrides, keys: &[&str]) -> Overrides {
+    overrides.set = keys.iter().map(|key| (*key).to_owned()).collect();
+    overrides
+}
+
+/// What is wrong with a file named as an algorithm.
+fn refusal(scratch: &Scratch, name: &str, text: &str) -> String {
+    let path = scratch.source(name, text);
+    load(Path::new("x.toml"), NETWORK, &with_cc(&[&path])).expect_err("it is wrong").to_string()
+}
+
+/// Each row up to a column: the algorithms' inside views are last.
+fn without_views(csv: &str) -> String {
+    let columns = csv.lines().next().unwrap().split(',').position(|c| c == "rto_us").unwrap() + 1;
+    let cut = |line: &str| line.split(',').take(columns).collect::<Vec<_>>().join(",") + "\n";
+    csv.lines().map(cut).collect()
+}
+
+/// A minimal module whose operations and registration are given.
+fn small(operations: &str, more: &str, register: &str) -> String {
+    format!(
+        "#include <linux/module.h>\n#include <linux/slab.h>\n#include <net/tcp.h>\n{more}\n\
+         static struct tcp_congestion_ops ops = {{\n\t{operations}\n\t.owner = THIS_MODULE,\n\t.name = \"small\",\n}};\n\
+         static int __init small_register(void)\n{{\n\t{register}\n}}\nmodule_init(small_register);\nMODULE_LICENSE(\"GPL\");\n"
+    )
+}
+
+const RENO: &str = ".ssthresh = tcp_reno_ssthresh, .cong_avoid = tcp_reno_cong_avoid, .undo_cwnd = tcp_reno_undo_cwnd,";
+const REGISTER: &str = "return tcp_register_congestion_control(&ops);";
+
+#[test]
+fn our_algorithms_written_as_modules_give_the_same_bytes() {
+    let scratch = Scratch::new();
+    for name in ["reno", "cubic", "dctcp"] {
+        let ours = scratch.run(NETWORK, &with_cc(&[name]), 2);
+        let as_module = format!("tcp_{name}");
+        let theirs = scratch.run(NETWORK, &with_cc(&[&module(&as_module)]), 2);
+        for file in FILES {
+            let (mut a, mut b) = (ours(file), theirs(file).replace(&as_module, name));
+            assert!(a.lines().count() > 2, "{file} says something");
+            if file == SERIES && name == "cubic" {
+                // The module has no get_info, as the kernel's has none.
+                (a, b) = (without_views(&a), without_views(&b));
+            }
+            assert_eq!(a, b, "{name}: {file}");
+        }
+    }
+}
+
+#[test]
+fn a_modules_parameters_are_set_like_any_others_and_variants_run_side_by_side() {
+    let scratch = Scratch::new();
+    let reno_m = module("tcp_reno_m");
+    let cases = format!(
+        "{NETWORK}\n[[case]]\nname = \"half\"\ncc = \"{reno_m}\"\n\n[[case]]\nname = \"most\"\ncc = \"{reno_m}\"\n\
+         params = {{ beta = 900, increase = 2, slow_start = true }}\n\n[[case]]\nname = \"reno\"\ncc = \"reno\"\n"
+    );
+    let results = scratch.run(&cases, &Overrides::default(), 1);
+    let flows = results("flows.csv");
+    let rows = |case: &str| -> Vec<String> {
+        let rows = flows.lines().filter(|line| line.contains(&format!(",{case},")));
+        rows.map(|row| row.replace(case, "").replace("tcp_reno_m", "reno")).collect()
+    };
+    let unnumbered = |rows: Vec<String>| -> Vec<String> {
+        rows.iter().map(|row| row.split_once(',').unwrap().1.replace(",reno", ",")).collect()
+    };
+    assert_eq!(unnumbered(rows("half")), unnumbered(rows("reno")), "its defaults are Reno's");
+    assert_ne!(unnumbered(rows("half")), unnumbered(rows("most")));
+    let manifest = results("manifest.json");
+    for part in [
+        "\"case.params.beta\": \"900\"",
+        "\"case.params.slow_start\": \"Y\"",
+        "\"sha256\"",
+        "tcp_reno_m.c",
+    ] {
+        assert!(manifest.contains(part), "{part}: {manifest}");
+    }
+}
+
+#[test]
+fn a_value_that_a_parameters_type_cannot_hold_is_refused() {
+    let with = |key: &str| {
+        let overrides = set(with_cc(&[&module("tcp_reno_m")]), &[key]);
+        load(Path::new("x.toml"), NETWORK, &overrides).err().map(|why| why.to_string())
+    };
+    assert_eq!(with("params.beta=-3"), None, "an int may be negative");
+    let why = with("params.increase=-1").unwrap();
+    assert!(why.contains("must be a whole number from 0 to 4294967295"), "{why}");
+    let why = with("params.slow_start=2").unwrap();
+    assert!(why.contains("one of N, Y"), "{why}");
+    let why = with("params.betta=1").unwrap();
+    assert!(why.contains("did you mean \"beta\"?"), "{why}");
+}
+
+/// A module with a global counter that every connection changes: it shows whatever leaks between runs,
+/// hosts and threads.
+fn counting() -> String {
+    let more = "static u32 calls = 1;\nstatic unsigned int start = 0;\nmodule_param(start, uint, 0644);\n\
+                struct own { u32 *block; };\n\
+                static void own_init(struct sock *sk)\n{\n\tstruct own *own = inet_csk_ca(sk);\n\
+                \town->block = kcalloc(4, sizeof(u32), GFP_KERNEL);\n}\n\
+                static void own_release(struct sock *sk)\n{\n\tstruct own *own = inet_csk_ca(sk);\n\tkfree(own->block);\n}\n\
+                static u32 own_ssthresh(struct sock *sk)\n{\n\tcalls += 1 + get_random_u32_below(3);\n\
+                \treturn max(tcp_snd_cwnd(tcp_sk(sk)) * 3 / (4 + (calls + start) % 5), 2U);\n}";
+    let operations = ".ssthresh = own_ssthresh, .cong_avoid = tcp_reno_cong_avoid, .undo_cwnd = tcp_reno_undo_cwnd, \
+                      .init = own_init, .release = own_release,";
+    small(operations, more, REGISTER)
+}
+
+#[test]
+fn global_variables_belong_to_one_host_of_one_run_whatever_the_threads() {
+    let scratch = Scratch::new();
+    let path = scratch.source("tcp_counting.c", &counting());
+    let text = NETWORK.replace("repeat = 2", "repeat = 8");
+    let with = |threads: usize| {
+        let results = scratch.run(&text, &with_cc(&[&path, &module("tcp_model")]), threads);
+        FILES.map(&results)
+    };
+    let once = with(1);
+    assert_eq!(once, with(4), "threads");
+    assert_eq!(once, with(1), "a second time in the same process");
+    // A run by itself has what it has among others, whatever columns these add.
+    let alone = scratch.run(&text.replace("repeat = 8", "repeat = 1"), &with_cc(&[&path]), 1);
+    let first_run = |csv: &str| -> Vec<String> {
+        let csv = without_views(csv);
+        csv.lines().filter(|line| line.starts_with("0,")).map(str::to_owned).collect()
+    };
+    assert_eq!(first_run(&alone(SERIES)), first_run(&once[0]));
+    let varied = scratch.run(&text, &set(with_cc(&[&path]), &["params.start=1"]), 2);
+    assert_ne!(varied(SERIES), once[0]);
+}
+
+#[test]
+fn either_form_of_cong_control_is_taken() {
+    let scratch = Scratch::new();
+    let text = text_of("tcp_model");
+    let (before, rest) = text.split_once("#if LINUX_VERSION_CODE >=").unwrap();
+    let (four, rest) = rest.split_once("#else\n").unwrap();
+    let (two, after) = rest.split_once("#endif\n").unwrap();
+    let four = four.split_once('\n').unwrap().1;
+    let with = |name: &str, form: &str| {
+        let path = scratch.source(&format!("{name}.c"), &format!("{before}{form}{after}"));
+        let results = scratch.run(NETWORK, &with_cc(&[&path]), 1);
+        FILES.map(|file| results(file).replace(name, ""))
+    };
+    let four = with("of_four", four);
+    assert_eq!(four, with("of_two", two));
+    assert!(
+        four[0].lines().next().unwrap().ends_with(",pacing_gain_1/256,cwnd_gain_1/256"),
+        "get_info makes columns"
+    );
+}
+
+#[test]
+fn a_module_that_falls_back_changes_its_table_for_the_connections_life() {
+    let scratch = Scratch::new();
+    // The listening side does not need ECN and refuses it to a SYN that is ECT.
+    let text = NETWORK.replace("to = \"r\"\n", "to = \"r\"\npeer_cc = \"reno\"\n");
+    let theirs = scratch.run(&text, &with_cc(&[&module("tcp_dctcp")]), 1);
+    let ours = scratch.run(&text, &with_cc(&["dctcp"]), 1);
+    let flows = theirs("flows.csv");
+    let bulk: Vec<&str> = flows.lines().filter(|line| line.contains(",bulk,")).collect();
+    assert!(
+        !bulk.is_empty() && bulk.iter().all(|line| line.contains(",tcp_dctcp,dctcp-reno,")),
+        "{flows}"
+    );
+    let of_bulk = |csv: &str| {
+        without_views(csv)
+            .lines()
+            .filter(|l| l.contains(",bulk,"))
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(of_bulk(&theirs(SERIES)), of_bulk(&ours(SERIES)));
+}
+
+#[test]
+fn a_file_on_the_contract_is_the_folders_algorithm_again() {
+    let scratch = Scratch::new();
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../algorithms");
+    for name in ["cubic", "dctcp"] {
+        let text = fs::read_to_string(format!("{root}/{name}.c")).unwrap();
+        let path = scratch.source(&format!("my_{name}.c"), &text);
+        let ours = scratch.run(NETWORK, &with_cc(&[name]), 2);
+        let theirs = scratch.run(NETWORK, &with_cc(&[&path]), 2);
+        for file in FILES {
+            assert_eq!(
+                ours(file),
+                theirs(file).replace(&format!("my_{name}"), name),
+                "{name}: {file}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_path_in_an_experiment_is_seen_from_its_file() {
+    let scratch = Scratch::new();
+    scratch.source("tcp_mine.c", &small(RENO, "", REGISTER));
+    let text = format!("cc = [\"reno\", \"./tcp_mine.c\"]\n{NETWORK}");
+    let summary = scratch.run(&text, &Overrides::default(), 1)("summary.csv");
+    let rows = |case: &str| -> Vec<String> {
+        let rows = summary.lines().filter_map(|line| line.strip_prefix(case));
+        rows.map(str::to_owned).collect()
+    };
+    assert!(!rows("reno,").is_empty());
+    assert_eq!(rows("reno,"), rows("tcp_mine,"));
+}
+
+#[test]
+fn what_does_not_compile_is_shown_with_file_and_line_and_what_there_is() {
+    let scratch = Scratch::new();
+    let use_of = |code: &str| {
+        let more = format!(
+            "static void f(struct sock *sk)\n{{\n\tstruct tcp_sock *tp = tcp_sk(sk);\n\n\t{code}\n}}"
+        );
+        small(&format!("{RENO} .init = f,"), &more, REGISTER)
+    };
+    let why = refusal(&scratch, "field.c", &use_of("tp->high_seq = 1;"));
+    assert!(why.contains("field.c:8:"), "{why}");
+    assert!(why.contains("the simulator keeps no high_seq in struct tcp_sock; it has "), "{why}");
+    assert!(why.contains("snd_cwnd, snd_cwnd_cnt"), "{why}");
+    let why = refusal(&scratch, "function.c", &use_of("tcp_enter_cwr(sk);"));
+    assert!(why.contains("function.c:8:") && why.contains("has no tcp_enter_cwr()"), "{why}");
+    let why = refusal(&scratch, "header.c", &small(RENO, "#include <linux/netfilter.h>", REGISTER));
+    assert!(
+        why.contains("header.c:4:") && why.contains("of the kernel's headers there are"),
+        "{why}"
+    );
+    let why = refusal(
+        &scratch,
+        "array.c",
+        &small(RENO, "static int v[2];\nmodule_param_array(v, int, NULL, 0);", REGISTER),
+    );
+    assert!(why.contains("module_param_array is not supported"), "{why}");
+    let why = refusal(
+        &scratch,
+        "real.c",
+        &use_of("tp->snd_cwnd = (u32)(tp->snd_cwnd * 1.5 / tp->mss_cache);"),
+    );
+    assert!(why.contains("floating point") || why.contains("SSE register"), "{why}");
+    let why = refusal(
+        &scratch,
+        "missing.c",
+        &small(RENO, "extern void nowhere(void);\nvoid (*p)(void) = nowhere;", REGISTER),
+    );
+    assert!(why.contains("uses nowhere, which neither it nor knee has"), "{why}");
+}
+
+#[test]
+fn what_is_no_congestion_control_is_one_sentence() {
+    let scratch = Scratch::new();
+    for (name, text, expected) in [
+        ("nothing.c", "int x;\n".to_owned(), "is no congestion control"),
+        (
+            "silent.c",
+            small(RENO, "", "return 0;").replace(
+                "return 0",
+                "if (0) return tcp_register_congestion_control(&ops); return 0",
+            ),
+            "registers no congestion control",
+        ),
+        (
+            "fails.c",
+            small(RENO, "", "return -ENOMEM;").replace(
+                "return -ENOMEM",
+                "if (0) return tcp_register_congestion_control(&ops); return -ENOMEM",
+            ),
+            "its module_init returns -12",
+        ),
+        (
+            "lacks.c",
+            small(".ssthresh = tcp_reno_ssthresh,", "", REGISTER),
+            "needs .ssthresh, .undo_cwnd",
+        ),
+        (
+            "uninit.c",
+            small(RENO, "", REGISTER).replace("module_init(small_register);", ""),
+            "has no module_init",
+        ),
+        ("tcp.h", small(RENO, "", REGISTER), "name ends in .c"),
+    ] {
+        let why = refusal(&scratch, name, &text);
+        assert!(why.contains(expected) && !why.contains('\n'), "{name}: {why}");
+    }
+    let why = load(Path::new("x.toml"), NETWORK, &with_cc(&["./none.c"])).unwrap_err().to_string();
+    assert!(why.contains("./none.c: cannot be read"), "{why}");
+}
+
+#[test]
+fn a_file_cannot_be_traced_and_says_so() {
+    let scratch = Scratch::new();
+    let experiment = load(Path::new("x.toml"), NETWORK, &with_cc(&[&module("tcp_reno")])).unwrap();
+    let options = Options { trace: Some("bulk".to_owned()), ..Options::default() };
+    let mut results = Results::at(&scratch.0.join("traced")).unwrap();
+    let why = sweep(&experiment, &options, &mut results, &mut |_| {}).unwrap_err().to_string();
+    assert!(why.contains("tcp_reno.c cannot be traced"), "{why}");
+}
+
+#[test]
+fn parameters_that_a_module_refuses_are_an_error_of_the_run() {
+    let scratch = Scratch::new();
+    let more = "static int level = 1;\nmodule_param(level, int, 0644);";
+    let text = small(
+        RENO,
+        more,
+        "if (level > 3) return -EINVAL;\n\treturn tcp_register_congestion_control(&ops);",
+    );
+    let path = scratch.source("tcp_level.c", &text);
+    let experiment =
+        load(Path::new("x.toml"), NETWORK, &set(with_cc(&[&path]), &["params.level=4"])).unwrap();
+    let mut results = Results::at(&scratch.0.join("refused")).unwrap();
+    let why =
+        sweep(&experiment, &Options::default(), &mut results, &mut |_| {}).unwrap_err().to_string();
+    assert!(why.contains("its module_init returns -22"), "{why}");
+}
+
+#[test]
+fn what_knee_new_writes_outside_of_a_clone_runs_at_once() {
+    let scratch = Scratch::new();
+    assert_eq!(
+        knee_algo::template::write_here(&scratch.0, "swift").unwrap(),
+        ["swift.c", "swift.toml"]
+    );
+    let text = fs::read_to_string(scratch.0.join("swift.toml")).unwrap();
+    let results = scratch.run(&text, &Overrides::default(), 2);
+    let summary = results("summary.csv");
+    let of = |case: &str| -> Vec<String> {
+        summary.lines().filter_map(|line| line.strip_prefix(case)).map(str::to_owned).collect()
+    };
+    assert!(!of("reno,").is_empty());
+    assert_eq!(of("reno,"), of("swift,"), "its defaults are Reno's");
+    assert_ne!(of("swift,"), of("swift-717,"));
+    assert!(results(SERIES).lines().next().unwrap().contains("reductions"));
+}
