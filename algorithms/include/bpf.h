@@ -440,13 +440,16 @@ static __always_inline void cc_set_app_limited(struct sock *sk, u32 delivered)
 #define TCP_CLOSE	7
 #define TCP_LISTEN	10
 
+/* ecn_flags of Linux 6.18 and later: accurate ECN was negotiated, instead of TCP_ECN_OK. */
+#define TCP_ECN_MODE_ACCECN	16
+
 /* Whether ECN was negotiated, or the connection does not exist yet and so cannot tell. */
 static __always_inline bool cc_ecn_negotiated(const struct sock *sk)
 {
 	u8 state = sk->__sk_common.skc_state;
 
 	return state == TCP_LISTEN || state == TCP_CLOSE ||
-	       ((const struct tcp_sock *)sk)->ecn_flags & TCP_ECN_OK;
+	       ((const struct tcp_sock *)sk)->ecn_flags & (TCP_ECN_OK | TCP_ECN_MODE_ACCECN);
 }
 
 /* ---- fields that the kernel keeps in its own way ---- */

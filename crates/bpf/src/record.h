@@ -56,7 +56,7 @@ volatile struct cc_trace cc_trace SEC(".data.trace") = { 0 };
 
 /*
  * struct tcp_sock of native.h, flat: F(type, name there, where the kernel has it). The private state
- * lies between the two lists.
+ * lies between the two lists. What is 0 no algorithm looks at, but for Linux modules in the simulator.
  */
 #define CC_SOCK_HEAD(F)								\
 	F(u64, sk_pacing_rate, sk->sk_pacing_rate)				\
@@ -66,6 +66,8 @@ volatile struct cc_trace cc_trace SEC(".data.trace") = { 0 };
 	F(u32, sk_gso_max_size, sk->sk_gso_max_size)				\
 	F(u32, sk_gso_max_segs, sk->sk_gso_max_segs)				\
 	F(u32, sk_pacing_shift, sk->sk_pacing_shift)				\
+	F(u8, sk_state, 0)							\
+	F(u64, icsk_ca_ops, 0)							\
 	F(u8, icsk_ca_state, cc_ca_state(sk))					\
 	F(u8, icsk_retransmits, icsk->icsk_retransmits)				\
 	F(u8, icsk_ack_pending, icsk->icsk_ack.pending)

@@ -97,8 +97,8 @@ impl Raw {
             return None;
         }
         let mut raw = std::mem::MaybeUninit::<Raw>::zeroed();
-        // SAFETY: the bytes fit into a Raw, and any bits, zeroes too, make one; its one pointer,
-        // cc_params, is never followed before knee-algo sets it.
+        // SAFETY: the bytes fit into a Raw, and any bits, zeroes too, make one; its pointers,
+        // cc_params and icsk_ca_ops, are never followed before knee-algo sets them.
         unsafe {
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), raw.as_mut_ptr().cast(), bytes.len());
             Some(raw.assume_init())
@@ -182,7 +182,7 @@ pub(super) use mirror;
 const MIRRORS: &[Mirror] = &[
     mirror!("cc_sock", TcpSock:
         sk_pacing_rate, sk_max_pacing_rate, sk_pacing_status, sk_gso_max_size,
-        sk_gso_max_segs, sk_pacing_shift, icsk_ca_state,
+        sk_gso_max_segs, sk_pacing_shift, sk_state, icsk_ca_ops, icsk_ca_state,
         icsk_retransmits, icsk_ack_pending, icsk_ca_priv, snd_una, snd_nxt, snd_cwnd, snd_cwnd_cnt,
         snd_cwnd_clamp, snd_ssthresh, prior_cwnd, prior_ssthresh, packets_out, sacked_out, lost_out,
         retrans_out, max_packets_out, delivered, delivered_ce, lost, app_limited, srtt_us,
