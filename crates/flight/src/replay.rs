@@ -405,8 +405,8 @@ mod tests {
         let mut after = before.clone();
         after.ecn_flags |= ecn_flags::DEMAND_CWR;
         after.icsk_ack_pending = ack_pending::NOW;
-        // ce_state is the sixth.
-        after.icsk_ca_priv[2] = 1 << 32;
+        // ce_state is the byte after six words.
+        after.icsk_ca_priv[3] = 1;
         let call = Call::CwndEvent { event: ca_event::ECN_IS_CE };
         let mut special = at(0, call, &before, &after, 0);
         special.asked_acks = vec![AskedAck { rcv_nxt: 1449, ecn_flags: ecn_flags::OK }];
