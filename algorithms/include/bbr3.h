@@ -314,6 +314,51 @@ static void bbr3_reset_congestion_signals(struct bbr3 *bbr)
 	bbr->inflight_latest = 0;
 }
 
+/* ---- ACKs that come together: see bbr.c ---- */
+
+static u32 bbr3_ack_aggregation_cwnd(const struct bbr3 *bbr)
+{
+	u64 most = ((u64)bbr3_bw(bbr) * BBR_EXTRA_ACKED_MAX_US) >> BW_SCALE;
+	u32 extra = max_u32(bbr->extra_acked[0], bbr->extra_acked[1]);
+
+	return extra < most ? extra : (u32)most;
+}
+
+static void bbr3_next_extra_acked_slot(struct bbr3 *bbr)
+{
+	u32 window = bbr->full_bw_reached ? BBR_EXTRA_ACKED_WIN_RTTS : 1;
+
+	bbr->extra_acked_win_rtts = min_u32(bbr->extra_acked_win_rtts + 1, 31);
+	if (bbr->extra_acked_win_rtts < window)
+		return;
+	bbr->extra_acked_win_rtts = 0;
+	bbr->extra_acked_win_idx ^= 1;
+	bbr->extra_acked[bbr->extra_acked_win_idx & 1] = 0;
+}
+
+static void bbr3_update_ack_aggregation(const struct tcp_sock *tp, struct bbr3 *bbr,
+					const struct rate_sample *rs)
+{
+	u32 acked = rs->acked_sacked, slot, extra;
+	u64 expected;
+
+	if (!acked || rs->delivered < 0 || rs->interval_us <= 0)
+		return;
+	if (bbr->round_start)
+		bbr3_next_extra_acked_slot(bbr);
+	expected = ((u64)bbr3_bw(bbr) * (tp->delivered_mstamp - bbr->ack_epoch_mstamp)) >> BW_SCALE;
+	if (bbr->ack_epoch_acked <= expected ||
+	    bbr->ack_epoch_acked + acked >= BBR_ACK_EPOCH_ACKED_MAX) {
+		bbr->ack_epoch_acked = 0;
+		bbr->ack_epoch_mstamp = tp->delivered_mstamp;
+		expected = 0;
+	}
+	bbr->ack_epoch_acked = min_u32(bbr->ack_epoch_acked + acked, BBR_ACK_EPOCH_ACKED_MAX - 1);
+	extra = min_u32(bbr->ack_epoch_acked - (u32)expected, tp->snd_cwnd);
+	slot = bbr->extra_acked_win_idx & 1;
+	bbr->extra_acked[slot] = max_u32(bbr->extra_acked[slot], extra);
+}
+
 /* ---- what was lost since a packet was sent ---- */
 
 /* The losses that were known when the packet was sent that found so many delivered. */

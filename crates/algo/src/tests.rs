@@ -1,4 +1,5 @@
 mod bbr;
+mod bbr3;
 mod bic;
 mod dctcp;
 mod nv;

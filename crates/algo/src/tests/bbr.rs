@@ -32,7 +32,7 @@ fn bbr_of(rtt_us: u64) -> Flow {
 impl Flow {
     /// One ACK for `pkts` packets, of a sample of so many over the RTT; `new_round` if these were sent
     /// after the round began.
-    fn ack(&mut self, pkts: u32, new_round: bool, change: impl FnOnce(&mut RateSample)) {
+    pub(super) fn ack(&mut self, pkts: u32, new_round: bool, change: impl FnOnce(&mut RateSample)) {
         let sock = &mut self.sock;
         let rtt_us = u64::from(sock.srtt_us >> 3);
         let mut rs = RateSample {
@@ -53,7 +53,7 @@ impl Flow {
         self.algorithm.cong_control(&mut self.sock, &mut self.host, (0, 0), &rs);
     }
 
-    fn round(&mut self, pkts: u32) {
+    pub(super) fn round(&mut self, pkts: u32) {
         self.ack(pkts, true, |_| ());
     }
 
