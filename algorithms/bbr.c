@@ -628,8 +628,9 @@ static void bbr_update_min_rtt(struct sock *sk, const struct rate_sample *rs)
 	}
 	/* After idling the queue was empty anyway. */
 	if (is_expired && !bbr->idle_restart && bbr->mode != BBR_PROBE_RTT) {
-		bbr_save_cwnd(sk);
+		/* In this mode a window kept before is not forgotten for a smaller one. */
 		bbr->mode = BBR_PROBE_RTT;
+		bbr_save_cwnd(sk);
 		bbr->probe_rtt_done_stamp = 0;
 	}
 	if (bbr->mode == BBR_PROBE_RTT)

@@ -252,7 +252,7 @@ static void bbr3_check_drain(struct sock *sk, struct bbr3 *bbr)
 
 static bool bbr3_has_ecn(const struct sock *sk)
 {
-	return tcp_sk(sk)->ecn_flags & TCP_ECN_OK;
+	return cc_ecn_negotiated(sk);
 }
 
 /* Once per round: alpha = 15/16 * alpha + 1/16 * marked / delivered. Gives that share to PLB, too. */
@@ -267,7 +267,7 @@ static void bbr3_update_ecn_alpha(struct sock *sk, struct bbr3 *bbr)
 		return;
 	if (cc_params(sk)->ecn && bbr->min_rtt_us <= BBR_ECN_MAX_RTT_US)
 		bbr->ecn_eligible = 1;
-	if (!delivered)
+	if (!delivered || (!bbr->ecn_eligible && !cc_params(sk)->plb))
 		return;
 	ce_ratio = min_u32(((u64)marked << BBR_SCALE) / delivered, BBR_UNIT);
 	bbr->ecn_alpha = min_u32((((BBR_UNIT - BBR_ECN_ALPHA_GAIN) * bbr->ecn_alpha) >> BBR_SCALE) +
@@ -478,7 +478,7 @@ static bool bbr3_check_time_to_probe(struct sock *sk, struct bbr3 *bbr)
 	u32 rounds = min_u32(bbr3_target_inflight(sk, bbr), BBR_PROBE_MAX_ROUNDS);
 
 	if (bbr->ecn_eligible && bbr->ecn_in_cycle && !bbr->loss_in_cycle &&
-	    bbr->inflight_hi != BBR_INFINITE && cc_ca_state(sk) == TCP_CA_Open) {
+	    cc_ca_state(sk) == TCP_CA_Open) {
 		u32 step = ((u64)bbr->inflight_hi * BBR_ECN_REPROBE_GAIN) >> BBR_SCALE;
 
 		bbr3_start_refill(tp, bbr, bbr3_log2(step));
@@ -729,6 +729,7 @@ CC_OP(void, bbr3_init, struct sock *sk)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
 	struct bbr3 *bbr = cc_state(sk);
+	u32 i;
 
 	if (!bbr)
 		return;
@@ -749,8 +750,10 @@ CC_OP(void, bbr3_init, struct sock *sk)
 	bbr->alpha_last_delivered_ce = tp->delivered_ce;
 	bbr->last_delivered_ce = tp->delivered_ce;
 	bbr->last_lost = tp->lost;
-	bbr->marks[0].delivered = tp->delivered;
-	bbr->marks[0].lost = tp->lost;
+	for (i = 0; i < BBR_MARKS; i++) {
+		bbr->marks[i].delivered = tp->delivered;
+		bbr->marks[i].lost = tp->lost;
+	}
 	bbr->ack_epoch_mstamp = tp->tcp_mstamp;
 	bbr->mode = BBR_STARTUP;
 	bbr3_update_gains(bbr);

@@ -20,7 +20,7 @@
  *     explains. Here it is cwnd > predicted + pad.
  *   - "Every so often" is the first end of a round trip with min_samples samples.
  *   - "By percent of congestion" is a share of the excess, the 30 % and the pad those of 2016.
- *   - The largest slope is recomputed by forgetting min_rtt as in 2016.
+ *   - The largest slope is recomputed by forgetting min_rtt as in 2016: from time to time, and after a loss.
  *   - Loss is BIC's affair; samples during recovery do not count.
  */
 #include "tcp.h"

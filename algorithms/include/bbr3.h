@@ -26,7 +26,8 @@
 #define BBR_DEFAULT_RTT_US	1000
 #define BBR_PACING_MARGIN_PCT	1
 #define BBR_USEC_LESS_MARGIN	(1000000 / 100 * (100 - BBR_PACING_MARGIN_PCT))
-#define BBR_MAX_TCP_HEADER	320
+/* Bursts are limited as if for a device that takes 64 KiB, less room for headers. */
+#define BBR_GSO_MAX_BYTES	(65536 - 1 - 320)
 #define BBR_TSO_RTT_SHIFT	9
 #define BBR_TSO_SEGS_MAX	127
 
@@ -212,12 +213,12 @@ static void bbr3_set_pacing_rate(struct sock *sk, struct bbr3 *bbr, u32 gain)
 static u32 bbr3_tso_segs_goal(const struct sock *sk, const struct bbr3 *bbr)
 {
 	u64 bytes = sk->sk_pacing_rate >> sk->sk_pacing_shift;
-	u32 halvings = bbr->min_rtt_us >> BBR_TSO_RTT_SHIFT, most, segs;
+	u32 halvings = bbr->min_rtt_us >> BBR_TSO_RTT_SHIFT, segs;
 
 	if (halvings < 32)
 		bytes += 65536U >> halvings;
-	most = max_u32(sk->sk_gso_max_size, BBR_MAX_TCP_HEADER + 1) - 1 - BBR_MAX_TCP_HEADER;
-	segs = (u32)(bytes < most ? bytes : most) / max_u32(tcp_sk(sk)->mss_cache, 1);
+	segs = (u32)(bytes < BBR_GSO_MAX_BYTES ? bytes : BBR_GSO_MAX_BYTES) /
+	       max_u32(tcp_sk(sk)->mss_cache, 1);
 	return clamp_u32(segs, 2, BBR_TSO_SEGS_MAX);
 }
 

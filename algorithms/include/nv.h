@@ -70,7 +70,10 @@ struct nv_model {
 	u8 rtt_cnt;		/* round trips since the last decision */
 };
 
-/* Measures anew, at the start and after congestion; the minimum RTT stays. */
+/*
+ * Measures anew, at the start and after congestion. With the average goes min_rtt, as in Linux: it begins
+ * again with the next sample, though min_rtt_new stays.
+ */
 static inline void nv_model_restart(const struct sock *sk, struct nv_model *model)
 {
 	const struct tcp_sock *tp = tcp_sk(sk);

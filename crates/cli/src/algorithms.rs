@@ -197,6 +197,9 @@ fn in_full(algorithm: &Algorithm) -> String {
     row("source", &algorithm.sources());
     row("operations", &algorithm.operations().join(", "));
     match state_bytes(algorithm) {
+        Some(bytes) if bytes > PRIVATE_BYTES => {
+            row("state", &format!("{bytes} bytes per connection, in socket storage"));
+        }
         Some(bytes) => row(
             "state",
             &format!(
