@@ -144,8 +144,9 @@ fn closing(swept: &Swept, dir: &Path) -> String {
         String::new()
     };
     format!(
-        "{} runs in {:.1} s ({:.1} s of CPU{speed})\nresults in {}\n",
+        "{} run{} in {:.1} s ({:.1} s of CPU{speed})\nresults in {}\n",
         swept.runs_done,
+        if swept.runs_done == 1 { "" } else { "s" },
         effort.wall_s,
         effort.cpu_s,
         dir.display()

@@ -97,7 +97,9 @@ impl RowFile {
         if self == RowFile::SeriesFlows {
             for (name, unit) in diagnostics(experiment) {
                 let unit = if unit.is_empty() { String::new() } else { format!("_{unit}") };
-                let _ = write!(line, ",{name}{unit}");
+                let name = format!("{name}{unit}");
+                let is_taken = line.split(',').any(|column| column == name);
+                let _ = write!(line, ",{}{name}", if is_taken { "inside_" } else { "" });
             }
         }
         line.push('\n');
@@ -353,7 +355,9 @@ impl Writer<'_> {
             for (name, _) in diagnostics {
                 let at = algorithm.filter(|algorithm| algorithm.diag().len() == s.diag.len());
                 let at = at.and_then(|a| a.diag().iter().position(|diag| diag.name == *name));
-                let _ = write!(out, ",{}", maybe(at.map(|at| s.diag[at])));
+                // All ones, of a field or of its view: not known.
+                let is_known = |value: &u64| *value != u64::MAX && *value != u64::from(u32::MAX);
+                let _ = write!(out, ",{}", maybe(at.map(|at| s.diag[at]).filter(is_known)));
             }
             out.push('\n');
         }

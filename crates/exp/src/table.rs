@@ -129,13 +129,17 @@ fn table(
     }
     let count_scales: Vec<_> =
         counts.iter().map(|metric| (*metric, Scale::of(*metric, largest(*metric)))).collect();
+    let has_published = |metric: &Metric| {
+        rows(swept, names).any(|(s, t)| published_for(experiment, s, &t.name, *metric).is_some())
+    };
     for (metric, scale) in &count_scales {
         grid.head([format!("{}{}", words(*metric), scale.suffix())], Align::Right);
+        if has_published(metric) {
+            grid.head(["published".to_owned()], Align::Right);
+        }
     }
-    let has_published = distribution.is_some_and(|metric| {
-        rows(swept, names).any(|(s, t)| published_for(experiment, s, &t.name, metric).is_some())
-    });
-    if has_published {
+    let published_one = distribution.filter(has_published);
+    if published_one.is_some() {
         grid.head(["published".to_owned()], Align::Right);
     }
     let mut prior_point = None;
@@ -153,18 +157,24 @@ fn table(
         if let (Some(metric), Some(scale)) = (distribution, &scale) {
             cells.extend(distribution_cells(subject.metric(metric), scale));
         }
-        for (metric, scale) in &count_scales {
-            cells.push(scale.show(subject.metric(*metric).and_then(|summary| summary.mean)));
-        }
-        if let (true, Some(metric), Some(scale)) = (has_published, distribution, &scale) {
+        let published = |metric: Metric, scale: &Scale| {
             let published = published_for(experiment, summaries, &subject.name, metric);
-            cells.push(published.map_or_else(String::new, |published| {
+            published.map_or_else(String::new, |published| {
                 let stat = match published.stat {
                     Stat::Mean => String::new(),
                     other => format!("{} ", other.name()),
                 };
                 format!("{stat}{}", scale.show(Some(published.value)))
-            }));
+            })
+        };
+        for (metric, scale) in &count_scales {
+            cells.push(scale.show(subject.metric(*metric).and_then(|summary| summary.mean)));
+            if has_published(metric) {
+                cells.push(published(*metric, scale));
+            }
+        }
+        if let (Some(metric), Some(scale)) = (published_one, &scale) {
+            cells.push(published(metric, scale));
         }
         grid.row(cells);
     }
@@ -273,6 +283,8 @@ impl Scale {
             x if x == 0.0 || x >= 1000.0 => 0,
             x if x >= 100.0 => 1,
             x if x >= 10.0 => 2,
+            // A small share; no more than the millionths that are recorded.
+            x if x < 0.1 && self.unit.is_empty() => 6,
             _ => 3,
         };
         let text = format!("{value:.digits$}");
