@@ -66,6 +66,7 @@
 
 /* A queue that is never quite emptied would hide min_rtt: the rate stays this much below bw. */
 #define BBR_PACING_MARGIN_PCT	1
+#define BBR_USEC_LESS_MARGIN	(1000000 / 100 * (100 - BBR_PACING_MARGIN_PCT))
 
 /* Below 1.2 Mbps bursts are single packets. */
 #define BBR_MIN_TSO_RATE	(1200000 / 8)
@@ -145,20 +146,25 @@ static u32 bbr_bw(const struct bbr *bbr)
 
 /*
  * Bytes per second at bw * gain, less the margin. bw * mss is 2^43 at 3 Tbps, so that the product stays
- * below 2^64 with the largest gain.
+ * below 2^64 with the largest gain; what is beyond stays there.
  */
 static u64 bbr_rate_bytes_per_sec(const struct sock *sk, u64 bw, u32 gain)
 {
 	u64 rate = bw * tcp_sk(sk)->mss_cache;
 
 	rate = (rate * gain) >> BBR_SCALE;
-	return (rate * (1000000 / 100 * (100 - BBR_PACING_MARGIN_PCT))) >> BW_SCALE;
+	if (rate > ~0ULL / BBR_USEC_LESS_MARGIN)
+		rate = ~0ULL / BBR_USEC_LESS_MARGIN;
+	return (rate * BBR_USEC_LESS_MARGIN) >> BW_SCALE;
 }
 
+/* A rate of 0 would mean none. */
 static u64 bbr_pacing_rate(const struct sock *sk, u32 bw, u32 gain)
 {
 	u64 rate = bbr_rate_bytes_per_sec(sk, bw, gain);
 
+	if (!rate)
+		rate = 1;
 	return rate < sk->sk_max_pacing_rate ? rate : sk->sk_max_pacing_rate;
 }
 
@@ -167,13 +173,14 @@ static void bbr_init_pacing_rate_from_rtt(struct sock *sk)
 {
 	const struct tcp_sock *tp = tcp_sk(sk);
 	u32 rtt_us = BBR_DEFAULT_RTT_US;
+	u64 bw;
 
 	if (tp->srtt_us) {
 		rtt_us = max_u32(tp->srtt_us >> 3, 1);
 		cc_state(sk)->has_seen_rtt = 1;
 	}
-	sk->sk_pacing_rate = bbr_pacing_rate(sk, ((u64)tp->snd_cwnd << BW_SCALE) / rtt_us,
-					     BBR_HIGH_GAIN);
+	bw = ((u64)tp->snd_cwnd << BW_SCALE) / rtt_us;
+	sk->sk_pacing_rate = bbr_pacing_rate(sk, bw < ~0U ? bw : ~0U, BBR_HIGH_GAIN);
 }
 
 /* Until the pipe is full the rate only rises: samples of the first rounds are low. */
@@ -791,7 +798,7 @@ CC_OP(u32, bbr_sndbuf_expand, struct sock *sk)
 	D(mode, "STARTUP|DRAIN|PROBE_BW|PROBE_RTT", cc_state(sk)->mode)		\
 	D(bw, "bytes/s", (u64)bbr_bw(cc_state(sk)) * tcp_sk(sk)->mss_cache *	\
 	  1000000 >> BW_SCALE)							\
-	D(min_rtt_us, "us", cc_state(sk)->min_rtt_us)				\
+	D(min_rtt, "us", cc_state(sk)->min_rtt_us)				\
 	D(pacing_gain, "1/256", cc_state(sk)->pacing_gain)			\
 	D(cwnd_gain, "1/256", cc_state(sk)->cwnd_gain)
 CC_DIAG(bbr, BBR_DIAG)

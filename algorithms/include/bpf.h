@@ -243,7 +243,41 @@ static __always_inline u64 cc_no_flag(void)
  */
 #define CC_STATE_LAYOUT(type) type cc_state_layout SEC("cc_state");
 
+/* What a record holds of a state: all of one in socket storage, else nothing beside the private area. */
+#ifndef CC_BARE
+#define CC_SMALL_STATE_RECORDED							\
+	static __always_inline void cc_take_large_state(u64 *to, struct sock *sk) \
+	{									\
+	}									\
+	static __always_inline u32 cc_record_bytes(void)			\
+	{									\
+		return offsetof(struct cc_record, large_before);		\
+	}
+/* Zeroes until it exists. */
+#define CC_LARGE_STATE_RECORDED(algorithm, state_type)				\
+	_Static_assert(sizeof(state_type) <= CC_LARGE_STATE_MAX,		\
+		       "state passes what a record has room for");		\
+	static __always_inline void cc_take_large_state(u64 *to, struct sock *sk) \
+	{									\
+		const state_type *state =					\
+			bpf_sk_storage_get(&cc_storage_##algorithm, sk, 0, 0);	\
+										\
+		if (state)							\
+			__builtin_memcpy(to, state, sizeof(state_type));	\
+		else								\
+			__builtin_memset(to, 0, sizeof(state_type));		\
+	}									\
+	static __always_inline u32 cc_record_bytes(void)			\
+	{									\
+		return sizeof(struct cc_record);				\
+	}
+#else
+#define CC_SMALL_STATE_RECORDED
+#define CC_LARGE_STATE_RECORDED(algorithm, state_type)
+#endif
+
 #define CC_STATE(algorithm, type)						\
+	CC_SMALL_STATE_RECORDED							\
 	_Static_assert(sizeof(type) <= 104, "state passes the kernel's private area"); \
 	CC_STATE_LAYOUT(type)							\
 	static __always_inline type *cc_state(const struct sock *sk)		\
@@ -259,6 +293,7 @@ static __always_inline u64 cc_no_flag(void)
 		__type(key, int);						\
 		__type(value, state_type);					\
 	} cc_storage_##algorithm SEC(".maps");					\
+	CC_LARGE_STATE_RECORDED(algorithm, state_type)				\
 	CC_STATE_LAYOUT(state_type)						\
 	static __always_inline state_type *cc_state(const struct sock *sk)	\
 	{									\
@@ -266,7 +301,7 @@ static __always_inline u64 cc_no_flag(void)
 					  CC_SK_STORAGE_CREATE);		\
 	}
 
-#define CC_NO_STATE(algorithm)
+#define CC_NO_STATE(algorithm) CC_SMALL_STATE_RECORDED
 
 /* RTT without queues, us, as a policy says it; 0: unknown. */
 #define CC_BASE_RTT								\
@@ -405,13 +440,16 @@ static __always_inline void cc_set_app_limited(struct sock *sk, u32 delivered)
 #define TCP_CLOSE	7
 #define TCP_LISTEN	10
 
+/* ecn_flags of Linux 6.18 and later: accurate ECN was negotiated, instead of TCP_ECN_OK. */
+#define TCP_ECN_MODE_ACCECN	16
+
 /* Whether ECN was negotiated, or the connection does not exist yet and so cannot tell. */
 static __always_inline bool cc_ecn_negotiated(const struct sock *sk)
 {
 	u8 state = sk->__sk_common.skc_state;
 
 	return state == TCP_LISTEN || state == TCP_CLOSE ||
-	       ((const struct tcp_sock *)sk)->ecn_flags & TCP_ECN_OK;
+	       ((const struct tcp_sock *)sk)->ecn_flags & (TCP_ECN_OK | TCP_ECN_MODE_ACCECN);
 }
 
 /* ---- fields that the kernel keeps in its own way ---- */

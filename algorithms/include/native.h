@@ -287,6 +287,9 @@ static inline void cc_send_ack(struct sock *sk, u32 rcv_nxt)
 	}
 	if (rcv_nxt == tp->rcv_nxt)
 		tp->inet_conn.icsk_ack.pending = 0;
+	/* As with any packet, the time until which nothing left is over. */
+	if (tp->tcp_wstamp_ns < tp->tcp_clock_cache)
+		tp->tcp_wstamp_ns = tp->tcp_clock_cache;
 }
 
 /* Leave this algorithm for another for the life of the connection, and stop sending ECT. */

@@ -91,6 +91,10 @@ pub struct Observed<'a> {
     pub before: &'a TcpSock,
     /// The socket after.
     pub after: &'a TcpSock,
+    /// A state in socket storage before, words of 8 bytes; empty: the algorithm has none.
+    pub large_before: &'a [u64],
+    /// And after.
+    pub large_after: &'a [u64],
     /// The host after: its clock, and what was asked of it since that was last taken.
     pub host: &'a Host,
     /// How many ACKs had been asked for before this call and were not taken yet.
@@ -122,44 +126,77 @@ impl fmt::Debug for Notes {
 }
 
 impl Notes {
-    /// Runs `run` with the host's values noted, and tells the observer.
+    /// Whether somebody looks on.
+    pub(crate) fn is_observed(&self) -> bool {
+        self.observer.is_some()
+    }
+
+    /// Runs `run` with the host's values noted.
     pub(crate) fn around(
         &mut self,
         sock: &mut TcpSock,
         host: &mut Host,
-        call: Call,
         run: impl FnOnce(&mut TcpSock, &mut Host) -> u32,
     ) -> u32 {
-        let before = self.observer.is_some().then(|| sock.clone());
-        let acks_before = host.asked_acks().count();
-        let rehashes_before = host.asked_rehashes();
         self.log.count = 0;
         host.given = &raw mut self.log;
         host.replayed = self.replayed.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
         let result = run(sock, host);
         host.given = std::ptr::null_mut();
         host.replayed = std::ptr::null();
-        if let (Some(observer), Some(before)) = (&mut self.observer, &before) {
-            let (after, given) = (&*sock, &self.log);
+        result
+    }
+
+    /// Tells the observer of a call that was noted.
+    pub(crate) fn tell(&mut self, noted: &Noted<'_>) {
+        let &Noted { call, result, before, after, large_before, large_after, host, .. } = noted;
+        let given = &self.log;
+        if let Some(observer) = &mut self.observer {
             observer.called(&Observed {
                 call,
                 result,
                 before,
                 after,
+                large_before,
+                large_after,
                 host,
-                acks_before,
-                rehashes_before,
+                acks_before: noted.acks_before,
+                rehashes_before: noted.rehashes_before,
                 given,
             });
         }
-        result
     }
+}
+
+/// A call that was made, without what the host gave.
+pub(crate) struct Noted<'a> {
+    pub(crate) call: Call,
+    pub(crate) result: u32,
+    pub(crate) before: &'a TcpSock,
+    pub(crate) after: &'a TcpSock,
+    pub(crate) large_before: &'a [u64],
+    pub(crate) large_after: &'a [u64],
+    pub(crate) host: &'a Host,
+    pub(crate) acks_before: usize,
+    pub(crate) rehashes_before: u8,
 }
 
 impl Instance {
     /// Has `observer` told of every call from now on.
     pub fn observe(&mut self, observer: Box<dyn Observer>) {
         self.notes = Some(Box::new(Notes { observer: Some(observer), ..Notes::default() }));
+    }
+
+    /// The state in socket storage, words of 8 bytes; empty: the algorithm has none.
+    pub fn large_state(&self) -> &[u64] {
+        &self.storage
+    }
+
+    /// Sets that state. Words that are missing are 0, and those that it has no room for are ignored.
+    pub fn set_large_state(&mut self, words: &[u64]) {
+        for (i, word) in self.storage.iter_mut().enumerate() {
+            *word = words.get(i).copied().unwrap_or(0);
+        }
     }
 
     /// Makes `call` with readings of the clock and random numbers taken from `given` where it has

@@ -34,7 +34,7 @@ pub use given::{Given, GivenLog, Observed, Observer};
 pub use params::{DiagInfo, Error, ParamInfo, Params};
 pub use sock::{AckSample, AskedAck, Host, RateSample, TcpSock};
 
-use given::Notes;
+use given::{Noted, Notes};
 use std::ffi::{CStr, c_char};
 use std::fmt;
 use std::path::Path;
@@ -572,8 +572,22 @@ impl Instance {
         run: impl FnOnce(*const Ops, Sk, *mut Host) -> u32,
     ) -> u32 {
         let Some(mut notes) = self.notes.take() else { return 0 };
-        let result =
-            notes.around(sock, host, call, |sock, host| self.with_pointers(sock, host, run));
+        let before = notes.is_observed().then(|| (sock.clone(), self.storage.clone()));
+        let (acks_before, rehashes_before) = (host.asked_acks().count(), host.asked_rehashes());
+        let result = notes.around(sock, host, |sock, host| self.with_pointers(sock, host, run));
+        if let Some((before, large_before)) = &before {
+            notes.tell(&Noted {
+                call,
+                result,
+                before,
+                after: sock,
+                large_before,
+                large_after: &self.storage,
+                host,
+                acks_before,
+                rehashes_before,
+            });
+        }
         self.notes = Some(notes);
         result
     }
@@ -824,7 +838,12 @@ fn param_infos(params: &[RawParam]) -> Vec<ParamInfo> {
 }
 
 fn diag_infos(diag: &[RawDiag]) -> Vec<DiagInfo> {
-    diag.iter().map(|diag| DiagInfo { name: text(diag.name), unit: text(diag.unit) }).collect()
+    diag.iter()
+        .map(|diag| match (text(diag.name), text(diag.unit)) {
+            (name, choices) if choices.contains('|') => DiagInfo { name, unit: "", choices },
+            (name, unit) => DiagInfo { name, unit, choices: "" },
+        })
+        .collect()
 }
 
 /// A C string constant as text.

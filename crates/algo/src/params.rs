@@ -82,6 +82,8 @@ pub struct DiagInfo {
     pub name: &'static str,
     /// Unit; empty: none.
     pub unit: &'static str,
+    /// Names of the values 0, 1, ..., as `A|B`; empty: a plain number.
+    pub choices: &'static str,
 }
 
 /// Parameter values of one flow, in the order of [`Algorithm::params`].

@@ -56,7 +56,7 @@ volatile struct cc_trace cc_trace SEC(".data.trace") = { 0 };
 
 /*
  * struct tcp_sock of native.h, flat: F(type, name there, where the kernel has it). The private state
- * lies between the two lists.
+ * lies between the two lists. What is 0 no algorithm looks at, but for Linux modules in the simulator.
  */
 #define CC_SOCK_HEAD(F)								\
 	F(u64, sk_pacing_rate, sk->sk_pacing_rate)				\
@@ -66,6 +66,8 @@ volatile struct cc_trace cc_trace SEC(".data.trace") = { 0 };
 	F(u32, sk_gso_max_size, sk->sk_gso_max_size)				\
 	F(u32, sk_gso_max_segs, sk->sk_gso_max_segs)				\
 	F(u32, sk_pacing_shift, sk->sk_pacing_shift)				\
+	F(u8, sk_state, 0)							\
+	F(u64, icsk_ca_ops, 0)							\
 	F(u8, icsk_ca_state, cc_ca_state(sk))					\
 	F(u8, icsk_retransmits, icsk->icsk_retransmits)				\
 	F(u8, icsk_ack_pending, icsk->icsk_ack.pending)
@@ -104,6 +106,9 @@ volatile struct cc_trace cc_trace SEC(".data.trace") = { 0 };
 	F(u64, tcp_clock_cache, tp->tcp_clock_cache)				\
 	F(u64, tcp_wstamp_ns, tp->tcp_wstamp_ns)
 
+/* Bytes of a state in socket storage that a record has room for. */
+#define CC_LARGE_STATE_MAX		512
+
 #define CC_FIELD(type, name, value)	type name;
 #define CC_TAKE(type, name, value)	to->name = (value);
 
@@ -135,6 +140,9 @@ struct cc_record {
 	struct cc_sock after;
 	u32 jiffies;			/* when the call began */
 	struct cc_given_log given;
+	/* A state in socket storage; of algorithms without one the record ends before. */
+	u64 large_before[CC_LARGE_STATE_MAX / 8];
+	u64 large_after[CC_LARGE_STATE_MAX / 8];
 };
 
 struct {
@@ -158,6 +166,9 @@ struct {
 } cc_ring_slot SEC(".maps");
 
 static __always_inline u8 cc_ca_state(const struct sock *sk);
+/* Defined where the algorithm says what its state is. */
+static __always_inline void cc_take_large_state(u64 *to, struct sock *sk);
+static __always_inline u32 cc_record_bytes(void);
 static __always_inline u32 cc_min_rtt_us(const struct tcp_sock *tp);
 static __always_inline bool cc_cwnd_limited_flag(const struct tcp_sock *tp);
 
@@ -298,6 +309,7 @@ static __noinline struct cc_record *cc_record_begin(struct sock *sk)
 	record->is_open = true;
 	record->jiffies = (u32)bpf_jiffies64();
 	cc_take_sock(&record->before, sk);
+	cc_take_large_state(record->large_before, sk);
 	return record;
 }
 
@@ -310,12 +322,13 @@ static __noinline void cc_record_end(struct cc_record *record, struct sock *sk, 
 		return;
 	record->result = result;
 	cc_take_sock(&record->after, sk);
+	cc_take_large_state(record->large_after, sk);
 	record->is_open = false;
 	if (cc_trace.state == CC_TRACE_OFF || cc_trace.number != record->recording) {
 		cc_trace_count(&cc_trace.lost_interrupted);
 	} else {
 		ring = bpf_map_lookup_elem(&cc_ring_slot, &slot);
-		if (!ring || bpf_ringbuf_output(ring, record, sizeof(*record), 0))
+		if (!ring || bpf_ringbuf_output(ring, record, cc_record_bytes(), 0))
 			cc_trace_count(&cc_trace.lost_ring_full);
 	}
 	record->call += 1 + record->missed;

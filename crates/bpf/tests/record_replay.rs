@@ -323,3 +323,22 @@ fn nv_of_both_versions_in_the_kernel_does_what_the_native_build_does() {
         assert!(report.differences > 10, "{report}");
     }
 }
+
+#[test]
+fn bbr3_whose_state_is_in_socket_storage_does_the_same_in_both() {
+    if !knee_testbed::kernel_is_ready() {
+        return;
+    }
+    let bbr3 = Algorithm::by_name("bbr3").unwrap();
+    let mut records = record_a_rough_day(bbr3, "knee_t_bbr3", &bbr3.default_params());
+    let report = replay(bbr3, &bbr3.default_params(), &records);
+    assert_equal(
+        &report,
+        &["init", "cong_control", "ssthresh", "set_state(Recovery)", "cwnd_event(TX_START)"],
+    );
+    // Control: a state that is not equal is found, where it is.
+    let middle = records.iter().position(|record| record.large_after.len() > 4).unwrap();
+    records[middle].large_after[3] ^= 1;
+    let first = replay(bbr3, &bbr3.default_params(), &records).first_difference.unwrap();
+    assert_eq!((first.index, first.field.as_str()), (middle as u64, "state in storage at byte 24"));
+}

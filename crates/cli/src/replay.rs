@@ -103,8 +103,7 @@ fn other_way(
     other: &'static Algorithm,
 ) -> Result<u8, Failure> {
     let hz = recording.header().hz;
-    let mut asked =
-        OtherWay::new(other, other.default_params(), hz).map_err(|why| about(&args.file, &why))?;
+    let mut asked = OtherWay::new(other, other.default_params(), hz);
     let mut rows = Vec::new();
     let broken = each(recording, |record| {
         let row = asked.step(record);

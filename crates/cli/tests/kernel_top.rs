@@ -310,3 +310,28 @@ fn live_top_gives_the_terminal_back_however_it_ends() {
         watched.shows(GIVEN_BACK);
     }
 }
+
+#[test]
+fn top_names_the_mode_of_bbr_and_shows_its_bandwidth() {
+    if !knee_testbed::kernel_is_ready() {
+        return;
+    }
+    let name = "knee_c_bbr";
+    let bbr = Algorithm::by_name("bbr").unwrap();
+    let embedded = Embedded::by_name("bbr").unwrap();
+    let _loaded = Loaded::register(embedded, name, &bbr.default_params()).unwrap();
+    let pair = Pair::new(name, Path::default(), Path::default());
+    let listener = listen(&pair);
+    let _both = connect(&pair, &listener);
+    let tid = pair.client.tid();
+    let shown = json(&format!("top --once --json --netns {tid}"));
+    let rows = shown["connections"].as_array().unwrap();
+    assert_eq!(rows.len(), 1, "{shown}");
+    let inside = rows[0]["inside"].as_array().unwrap();
+    let view = |wanted: &str| inside.iter().find(|value| value["name"] == wanted).unwrap();
+    assert!(view("bw")["value"].as_u64().unwrap() > 0, "{shown}");
+    assert_eq!(view("mode")["unit"], "STARTUP|DRAIN|PROBE_BW|PROBE_RTT");
+    let table = done(&format!("top --once --netns {tid}"));
+    let mode = ["STARTUP", "DRAIN", "PROBE_BW"].iter().any(|mode| table.contains(mode));
+    assert!(mode && table.contains("Mbps"), "{table}");
+}

@@ -39,7 +39,7 @@ pub enum Error {
         /// What is wrong.
         what: String,
     },
-    /// The algorithm's state is not in the records, so it cannot be replayed.
+    /// The algorithm's state does not fit a record, so it cannot be replayed.
     LargeState {
         /// Its name.
         algorithm: &'static str,
@@ -78,7 +78,7 @@ impl fmt::Display for Error {
             }
             Error::LargeState { algorithm } => write!(
                 f,
-                "{algorithm} keeps its state outside of the socket, where it is not recorded: it \
+                "{algorithm} keeps more state than the 512 bytes that a record has room for: it \
                  cannot be replayed"
             ),
         }

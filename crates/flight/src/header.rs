@@ -147,6 +147,7 @@ fn layout() -> Vec<String> {
         line("given", &Given::KINDS[1..]),
         line("asked", ASKED),
         line("sock", SOCK_FIELDS),
+        line("state", &["private", "large"]),
     ]
 }
 

@@ -44,6 +44,6 @@ pub use header::{Header, Origin};
 pub use observed::observer;
 pub use other::{OtherWay, Outcome, Row, Tally};
 pub use reader::Reader;
-pub use record::Record;
+pub use record::{Record, without_last_zeroes};
 pub use replay::{Difference, Replay, Report};
 pub use writer::{Ending, Writer};

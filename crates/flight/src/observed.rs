@@ -3,6 +3,7 @@
 use knee_algo::{Observed, Observer};
 
 use crate::Record;
+use crate::record::without_last_zeroes;
 
 /// An observer that gives `sink` a record of every call of socket `flow`. To be given to
 /// [`knee_algo::Instance::observe`].
@@ -18,17 +19,19 @@ struct Recorder<Sink> {
 
 impl<Sink: FnMut(Record)> Observer for Recorder<Sink> {
     fn called(&mut self, observed: &Observed<'_>) {
-        let Observed { call, result, before, after, host, acks_before, rehashes_before, given } =
-            observed;
+        let Observed { call, result, before, after, host, acks_before, .. } = observed;
+        let (rehashes_before, given) = (observed.rehashes_before, observed.given);
         (self.sink)(Record {
             flow: self.flow,
             number: self.number,
             result: *result,
             jiffies: host.jiffies,
-            given: (*given).clone(),
+            given: given.clone(),
             asked_acks: host.asked_acks().skip(*acks_before).collect(),
-            rehashes: u32::from(host.asked_rehashes().wrapping_sub(*rehashes_before)),
+            rehashes: u32::from(host.asked_rehashes().wrapping_sub(rehashes_before)),
             fallback: host.asked_fallback(),
+            large_before: without_last_zeroes(observed.large_before),
+            large_after: without_last_zeroes(observed.large_after),
             ..Record::new(*call, before, after)
         });
         self.number += 1;

@@ -4,8 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use knee_algo::{Algorithm, Call, Host, Instance, Params, TcpSock};
 
-use crate::replay::check_state;
-use crate::{Error, Record};
+use crate::Record;
 
 /// What came of one call.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,7 +62,7 @@ pub struct OtherWay {
     instance: Instance,
     hz: u32,
     /// Private state by socket.
-    flows: HashMap<u64, [u64; 13]>,
+    flows: HashMap<u64, ([u64; 13], Vec<u64>)>,
     records: u64,
     tallies: BTreeMap<String, Tally>,
 }
@@ -71,13 +70,10 @@ pub struct OtherWay {
 impl OtherWay {
     /// Asks `algorithm`, with these parameters, about calls recorded at `hz` ticks per second.
     ///
-    /// # Errors
-    /// [`Error::LargeState`].
-    pub fn new(algorithm: &'static Algorithm, params: Params, hz: u32) -> Result<OtherWay, Error> {
-        check_state(algorithm)?;
+    pub fn new(algorithm: &'static Algorithm, params: Params, hz: u32) -> OtherWay {
         let instance = algorithm.instance(params);
         let (flows, tallies) = (HashMap::new(), BTreeMap::new());
-        Ok(OtherWay { instance, hz, flows, records: 0, tallies })
+        OtherWay { instance, hz, flows, records: 0, tallies }
     }
 
     /// One call, both ways.
@@ -87,9 +83,12 @@ impl OtherWay {
         let mut host = Host::new(self.hz, index);
         host.jiffies = record.jiffies;
         let mut sock = record.before.clone();
-        sock.icsk_ca_priv = self.state_before(record, &mut host);
+        let (private, large) = self.state_before(record, &mut host);
+        sock.icsk_ca_priv = private;
+        self.instance.set_large_state(&large);
         let result = self.instance.replay(&record.call, &mut sock, &mut host, &record.given).0;
-        self.flows.insert(record.flow, sock.icsk_ca_priv);
+        let large = self.instance.large_state().to_vec();
+        self.flows.insert(record.flow, (sock.icsk_ca_priv, large));
         let row = Row {
             index,
             flow: record.flow,
@@ -111,18 +110,19 @@ impl OtherWay {
 
     /// Zeroes before an init, what init makes of them at the first call of a socket, else what the
     /// call before left.
-    fn state_before(&mut self, record: &Record, host: &mut Host) -> [u64; 13] {
+    fn state_before(&mut self, record: &Record, host: &mut Host) -> ([u64; 13], Vec<u64>) {
         if record.call == Call::Init {
-            return [0; 13];
+            return ([0; 13], Vec::new());
         }
         if let Some(state) = self.flows.get(&record.flow) {
-            return *state;
+            return state.clone();
         }
         let mut sock = record.before.clone();
         sock.icsk_ca_priv = [0; 13];
+        self.instance.set_large_state(&[]);
         let _ = self.instance.replay(&Call::Init, &mut sock, host, &record.given);
         let _ = (host.take_fallback(), host.take_asked_acks());
-        sock.icsk_ca_priv
+        (sock.icsk_ca_priv, self.instance.large_state().to_vec())
     }
 
     /// Calls by kind.

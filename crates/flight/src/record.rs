@@ -8,6 +8,8 @@ use crate::bytes::{Bytes, put, put_signed, put_text};
 
 /// ACKs that one call can ask for.
 const MAX_ACKS: u64 = 2;
+/// Words of a state in socket storage that a record can have: 512 bytes, as in the kernel.
+pub(crate) const MAX_LARGE_WORDS: u64 = 64;
 /// Bytes of the longest name of an algorithm.
 const MAX_NAME_BYTES: usize = 15;
 
@@ -36,6 +38,10 @@ pub struct Record {
     pub rehashes: u32,
     /// The algorithm it asked to be replaced by.
     pub fallback: Option<String>,
+    /// A state in socket storage before the call, words of 8 bytes, without the zeroes at its end.
+    pub large_before: Vec<u64>,
+    /// And after it.
+    pub large_after: Vec<u64>,
 }
 
 /// Calls `$apply` with the fields of a socket before and behind the private state, in the order in
@@ -129,6 +135,8 @@ impl Record {
             asked_acks: Vec::new(),
             rehashes: 0,
             fallback: None,
+            large_before: Vec::new(),
+            large_after: Vec::new(),
         }
     }
 
@@ -154,6 +162,8 @@ impl Record {
         put_text(to, self.fallback.as_deref().unwrap_or(""));
         put_sock(to, &self.before);
         put_sock(to, &self.after);
+        put_words(to, &self.large_before);
+        put_words(to, &self.large_after);
     }
 
     pub(crate) fn take(from: &mut Bytes<'_>) -> Result<Record, String> {
@@ -183,6 +193,7 @@ impl Record {
         let rehashes = from.narrow("the rehashes asked for")?;
         let fallback = Some(from.text(MAX_NAME_BYTES)?).filter(|name| !name.is_empty());
         let (before, after) = (take_sock(from)?, take_sock(from)?);
+        let (large_before, large_after) = (take_words(from)?, take_words(from)?);
         Ok(Record {
             flow,
             number,
@@ -195,8 +206,31 @@ impl Record {
             asked_acks,
             rehashes,
             fallback,
+            large_before,
+            large_after,
         })
     }
+}
+
+/// A large state as a record keeps it: without the zeroes at its end.
+pub fn without_last_zeroes(words: &[u64]) -> Vec<u64> {
+    let len = words.iter().rposition(|word| *word != 0).map_or(0, |last| last + 1);
+    words[..len].to_vec()
+}
+
+fn put_words(to: &mut Vec<u8>, words: &[u64]) {
+    put(to, words.len() as u64);
+    for word in words {
+        put(to, *word);
+    }
+}
+
+fn take_words(from: &mut Bytes<'_>) -> Result<Vec<u64>, String> {
+    let len = from.take()?;
+    if len > MAX_LARGE_WORDS {
+        return Err(format!("{len} words of state in socket storage"));
+    }
+    (0..len).map(|_| from.take()).collect()
 }
 
 fn put_call(to: &mut Vec<u8>, call: &Call) {
@@ -333,18 +367,22 @@ impl fmt::Display for Record {
                 false => writeln!(f, "  {name} {before} -> {after}")?,
             }
         }
-        let words = self.before.icsk_ca_priv.iter().zip(&self.after.icsk_ca_priv).enumerate();
-        for (i, (before, after)) in words.filter(|(_, (before, after))| **before | **after != 0) {
-            let at = i * size_of::<u64>();
-            match before == after {
-                true => writeln!(f, "  private state at byte {at}: {before:#018x}")?,
-                false => {
-                    writeln!(f, "  private state at byte {at}: {before:#018x} -> {after:#018x}")?
-                }
-            }
-        }
-        Ok(())
+        fmt_words(f, "private state", &self.before.icsk_ca_priv, &self.after.icsk_ca_priv)?;
+        fmt_words(f, "state in storage", &self.large_before, &self.large_after)
     }
+}
+
+fn fmt_words(f: &mut fmt::Formatter<'_>, what: &str, before: &[u64], after: &[u64]) -> fmt::Result {
+    let word = |words: &[u64], i: usize| words.get(i).copied().unwrap_or(0);
+    for i in 0..before.len().max(after.len()) {
+        let (at, before, after) = (i * size_of::<u64>(), word(before, i), word(after, i));
+        match before == after {
+            true if before == 0 => {}
+            true => writeln!(f, "  {what} at byte {at}: {before:#018x}")?,
+            false => writeln!(f, "  {what} at byte {at}: {before:#018x} -> {after:#018x}")?,
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::fmt;
 
 use knee_algo::{Algorithm, AskedAck, Call, Host, Instance, Params, TcpSock};
 
-use crate::record::sock_fields;
+use crate::record::{MAX_LARGE_WORDS, sock_fields};
 use crate::{Error, Record};
 
 /// A call that came out differently.
@@ -94,6 +94,13 @@ impl fmt::Display for Report {
     }
 }
 
+/// What an algorithm keeps of a connection: in the socket, and in its storage.
+#[derive(Clone, Debug)]
+struct State {
+    private: [u64; 13],
+    large: Vec<u64>,
+}
+
 /// Makes each recorded call on the native build of an algorithm, and compares what it did: the return
 /// value, the ACKs asked for, every field of the socket, the private state, and what each of the
 /// kernel's functions returned and wrote.
@@ -104,8 +111,8 @@ impl fmt::Display for Report {
 pub struct Replay {
     instance: Instance,
     hz: u32,
-    /// By socket: the number of its next call, and the private state before it.
-    flows: HashMap<u64, (u64, Option<[u64; 13]>)>,
+    /// By socket: the number of its next call, and the state before it.
+    flows: HashMap<u64, (u64, Option<State>)>,
     records: u64,
     report: Report,
 }
@@ -131,13 +138,16 @@ impl Replay {
         report.rehashes += u64::from(record.rehashes);
         report.given += u64::from(record.given.count);
 
-        let known = self.flows.get(&record.flow).copied();
+        let known = self.flows.get(&record.flow).cloned();
+        let was_known = known.is_some();
         let mut before = record.before.clone();
+        let mut large = record.large_before.clone();
         match known {
             Some((next, Some(state))) if next == record.number => {
                 // What stands there at init is what the calls before it left, or zeroes.
                 if record.call != Call::Init {
-                    before.icsk_ca_priv = state;
+                    before.icsk_ca_priv = state.private;
+                    large = state.large;
                 }
             }
             known => {
@@ -146,13 +156,14 @@ impl Replay {
                 report.gaps += u64::from(expected != record.number);
             }
         }
-        report.flows += u64::from(known.is_none());
+        report.flows += u64::from(!was_known);
         let next = record.number.wrapping_add(1);
         if record.given.overflowed() {
             report.unchecked += 1;
             self.flows.insert(record.flow, (next, None));
             return;
         }
+        self.instance.set_large_state(&large);
         let (state, found) = compare(&mut self.instance, record, before, self.hz);
         if let Some((field, recorded, native)) = found {
             report.differences += 1;
@@ -174,9 +185,10 @@ impl Replay {
     }
 }
 
-/// Refuses an algorithm whose state is not in the records.
+/// Refuses an algorithm whose state does not fit a record.
 pub(crate) fn check_state(algorithm: &'static Algorithm) -> Result<(), Error> {
-    if algorithm.state_bytes() as usize > size_of::<[u64; 13]>() {
+    let most = size_of::<[u64; MAX_LARGE_WORDS as usize]>();
+    if algorithm.state_bytes() as usize > most {
         return Err(Error::LargeState { algorithm: algorithm.name() });
     }
     Ok(())
@@ -185,13 +197,13 @@ pub(crate) fn check_state(algorithm: &'static Algorithm) -> Result<(), Error> {
 /// A field and its two values.
 type Found = (String, String, String);
 
-/// The native private state after the call, and what differs.
+/// The native state after the call, and what differs.
 fn compare(
     instance: &mut Instance,
     record: &Record,
     mut sock: TcpSock,
     hz: u32,
-) -> ([u64; 13], Option<Found>) {
+) -> (State, Option<Found>) {
     let mut host = Host::new(hz, 0);
     host.jiffies = record.jiffies;
     let (result, given) = instance.replay(&record.call, &mut sock, &mut host, &record.given);
@@ -207,9 +219,16 @@ fn compare(
             .or_else(|| differs("the ACKs asked for", &Acks(&record.asked_acks), &Acks(&acks)))
             .or_else(|| differs("the rehashes asked for", &record.rehashes, &rehashes))
             .or_else(|| first_field(&record.after, &sock))
-            .or_else(|| first_state_word(&record.after.icsk_ca_priv, &sock.icsk_ca_priv))
+            .or_else(|| {
+                let recorded = &record.after.icsk_ca_priv;
+                first_state_word("private state", recorded, &sock.icsk_ca_priv)
+            })
+            .or_else(|| {
+                let native = instance.large_state();
+                first_state_word("state in storage", &record.large_after, native)
+            })
     };
-    (sock.icsk_ca_priv, found)
+    (State { private: sock.icsk_ca_priv, large: instance.large_state().to_vec() }, found)
 }
 
 fn differs<T: PartialEq + fmt::Debug>(field: &str, recorded: &T, native: &T) -> Option<Found> {
@@ -249,13 +268,15 @@ fn first_field(recorded: &TcpSock, native: &TcpSock) -> Option<Found> {
     both.into_iter().find_map(|((field, recorded), (_, native))| differs(field, &recorded, &native))
 }
 
-/// The first 32-bit word of the private state that differs, by its place in bytes.
-fn first_state_word(recorded: &[u64; 13], native: &[u64; 13]) -> Option<Found> {
-    let words = |state: &[u64; 13]| -> Vec<u32> {
-        state.iter().flat_map(|word| [*word as u32, (*word >> 32) as u32]).collect()
+/// The first 32-bit word of a state that differs, by its place in bytes. Words that are missing are 0.
+fn first_state_word(what: &str, recorded: &[u64], native: &[u64]) -> Option<Found> {
+    let half = |state: &[u64], i: usize| {
+        let word = state.get(i / 2).copied().unwrap_or(0);
+        (word >> (32 * (i % 2))) as u32
     };
-    words(recorded).iter().zip(words(native)).enumerate().find_map(|(i, (recorded, native))| {
-        differs(&format!("private state at byte {}", i * 4), recorded, &native)
+    (0..2 * recorded.len().max(native.len())).find_map(|i| {
+        let (recorded, native) = (half(recorded, i), half(native, i));
+        differs(&format!("{what} at byte {}", i * 4), &recorded, &native)
     })
 }
 
@@ -384,8 +405,8 @@ mod tests {
         let mut after = before.clone();
         after.ecn_flags |= ecn_flags::DEMAND_CWR;
         after.icsk_ack_pending = ack_pending::NOW;
-        // ce_state is the sixth.
-        after.icsk_ca_priv[2] = 1 << 32;
+        // ce_state is the byte after six words.
+        after.icsk_ca_priv[3] = 1;
         let call = Call::CwndEvent { event: ca_event::ECN_IS_CE };
         let mut special = at(0, call, &before, &after, 0);
         special.asked_acks = vec![AskedAck { rcv_nxt: 1449, ecn_flags: ecn_flags::OK }];

@@ -251,6 +251,6 @@ fn params_of(path: &Path, table: &ModuleTable) -> Result<(Vec<ParamInfo>, Vec<Pa
 impl Info {
     fn columns(self) -> Vec<DiagInfo> {
         let columns = self.names_and_units();
-        columns.into_iter().map(|(name, unit)| DiagInfo { name, unit }).collect()
+        columns.into_iter().map(|(name, unit)| DiagInfo { name, unit, choices: "" }).collect()
     }
 }

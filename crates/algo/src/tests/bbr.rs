@@ -32,7 +32,7 @@ fn bbr_of(rtt_us: u64) -> Flow {
 impl Flow {
     /// One ACK for `pkts` packets, of a sample of so many over the RTT; `new_round` if these were sent
     /// after the round began.
-    fn ack(&mut self, pkts: u32, new_round: bool, change: impl FnOnce(&mut RateSample)) {
+    pub(super) fn ack(&mut self, pkts: u32, new_round: bool, change: impl FnOnce(&mut RateSample)) {
         let sock = &mut self.sock;
         let rtt_us = u64::from(sock.srtt_us >> 3);
         let mut rs = RateSample {
@@ -53,7 +53,7 @@ impl Flow {
         self.algorithm.cong_control(&mut self.sock, &mut self.host, (0, 0), &rs);
     }
 
-    fn round(&mut self, pkts: u32) {
+    pub(super) fn round(&mut self, pkts: u32) {
         self.ack(pkts, true, |_| ());
     }
 
@@ -66,7 +66,7 @@ impl Flow {
     }
 
     /// The same, and the flight has drained.
-    fn to_probe_bw(&mut self) {
+    fn reach_probe_bw(&mut self) {
         self.fill_the_pipe();
         self.sock.packets_out = 50;
         self.round(64);
@@ -130,7 +130,7 @@ fn startup_ends_after_three_rounds_that_grow_by_less_than_a_quarter() {
 #[test]
 fn the_window_is_twice_the_bdp_what_comes_together_and_three_bursts() {
     let mut bbr = bbr();
-    bbr.to_probe_bw();
+    bbr.reach_probe_bw();
     for _ in 0..40 {
         bbr.sock.packets_out = if bbr.diag("pacing_gain") == 320 { 300 } else { 50 };
         bbr.round(64);
@@ -149,7 +149,7 @@ fn probing_begins_in_any_phase_but_the_one_that_drains() {
     for seed in 0..200 {
         let mut bbr = bbr();
         bbr.host.random_state = seed;
-        bbr.to_probe_bw();
+        bbr.reach_probe_bw();
         seen.insert(bbr.diag("pacing_gain"));
     }
     assert_eq!(seen.into_iter().collect::<Vec<_>>(), [256, 320]);
@@ -158,7 +158,7 @@ fn probing_begins_in_any_phase_but_the_one_that_drains() {
 #[test]
 fn the_gains_go_round_in_eight_phases() {
     let mut bbr = bbr();
-    bbr.to_probe_bw();
+    bbr.reach_probe_bw();
     let mut gains = Vec::new();
     for _ in 0..17 {
         // Enough for the phase that probes, little enough for the one that drains.
@@ -175,7 +175,7 @@ fn the_gains_go_round_in_eight_phases() {
 #[test]
 fn recovery_conserves_packets_for_a_round_and_gives_the_window_back() {
     let mut bbr = bbr();
-    bbr.to_probe_bw();
+    bbr.reach_probe_bw();
     bbr.round(64);
     let before = bbr.sock.snd_cwnd;
     // Entry: the core asks for ssthresh, which stays, and sets the state.
@@ -200,14 +200,14 @@ fn recovery_conserves_packets_for_a_round_and_gives_the_window_back() {
 #[test]
 fn probe_rtt_holds_four_packets_for_200_ms_and_a_round() {
     let mut bbr = bbr();
-    bbr.to_probe_bw();
+    bbr.reach_probe_bw();
     bbr.round(64);
     let before = bbr.sock.snd_cwnd;
     // 10 s without an RTT as low as the lowest.
     bbr.host.jiffies += 10_001;
     bbr.ack(64, true, |rs| rs.rtt_us = RTT_US as i64 + 1);
     assert_eq!((bbr.diag("mode"), bbr.sock.snd_cwnd), (PROBE_RTT, 4));
-    assert_eq!(bbr.diag("min_rtt_us"), RTT_US + 1, "the old one has expired");
+    assert_eq!(bbr.diag("min_rtt"), RTT_US + 1, "the old one has expired");
     assert_eq!(bbr.sock.app_limited, bbr.sock.delivered + 50);
     bbr.sock.packets_out = 4;
     bbr.ack(1, false, |_| ());
@@ -228,7 +228,7 @@ fn probe_rtt_holds_four_packets_for_200_ms_and_a_round() {
 #[test]
 fn a_policer_is_recognised_and_given_another_chance_later() {
     let mut bbr = bbr();
-    bbr.to_probe_bw();
+    bbr.reach_probe_bw();
     let police = |bbr: &mut Flow| {
         bbr.sock.lost += 16;
         bbr.sock.packets_out = 50;
@@ -256,7 +256,7 @@ fn a_policer_is_recognised_and_given_another_chance_later() {
 #[test]
 fn after_idling_it_sends_at_bw_and_does_not_probe_for_the_rtt() {
     let mut bbr = bbr();
-    bbr.to_probe_bw();
+    bbr.reach_probe_bw();
     bbr.host.jiffies += 11_000;
     bbr.sock.app_limited = bbr.sock.delivered;
     bbr.algorithm.cwnd_event(&mut bbr.sock, &mut bbr.host, ca_event::TX_START);

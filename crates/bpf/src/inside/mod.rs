@@ -45,7 +45,8 @@ const KERNEL: &[(&str, &str, &[&str])] = &[
 pub struct Value {
     /// What it is called: a view of the algorithm, or a field of its state.
     pub name: String,
-    /// Its unit; empty: none, or not known. `1/1024` is a share in fixed point.
+    /// Its unit; empty: none, or not known. `1/1024` is a share in fixed point; `A|B` are the names of
+    /// 0 and 1.
     pub unit: &'static str,
     /// The number in that unit.
     pub number: i128,
@@ -65,7 +66,18 @@ impl fmt::Display for Value {
                 write!(f, "{}.{} kB", number / 1000, number / 100 % 10)
             }
             "bytes" => write!(f, "{}.{} MB", number / 1_000_000, number / 100_000 % 10),
+            "bytes/s" => {
+                let kbps = number * 8 / 1000;
+                write!(f, "{}.{} Mbps", kbps / 1000, kbps / 100 % 10)
+            }
             "" | "packets" => write!(f, "{number}"),
+            names if names.contains('|') => {
+                let index = usize::try_from(number).unwrap_or(usize::MAX);
+                match names.split('|').nth(index) {
+                    Some(name) => f.write_str(name),
+                    None => write!(f, "{number}"),
+                }
+            }
             unit => match unit.strip_prefix("1/").and_then(|whole| whole.parse::<i128>().ok()) {
                 Some(whole) if whole > 0 => {
                     let (sign, number) = (if number < 0 { "-" } else { "" }, number.abs());
@@ -156,7 +168,7 @@ impl View {
                 let both = algorithm.diag().iter().zip(numbers);
                 both.map(|(diag, number)| Value {
                     name: diag.name.to_owned(),
-                    unit: diag.unit,
+                    unit: if diag.choices.is_empty() { diag.unit } else { diag.choices },
                     number: number.into(),
                     is_main: true,
                 })
@@ -256,6 +268,9 @@ mod tests {
         assert_eq!(show("us", 1250), "1.25 ms");
         assert_eq!(show("bytes", 28_960), "28.9 kB");
         assert_eq!(show("packets", 42), "42");
+        assert_eq!(show("bytes/s", 11_956_526), "95.6 Mbps");
+        assert_eq!(show("STARTUP|DRAIN", 1), "DRAIN");
+        assert_eq!(show("STARTUP|DRAIN", 2), "2");
         assert_eq!(show("parsecs", 3), "3 parsecs");
     }
 }

@@ -3,13 +3,18 @@
 use std::collections::HashMap;
 
 use knee_algo::{AckSample, AskedAck, Call, Given, GivenLog, RateSample, TcpSock};
-use knee_flight::Record;
+use knee_flight::{Record, without_last_zeroes};
 use libbpf_rs::HasSize as _;
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::{MemberAttr, Struct};
 
 use super::RS_ONLY;
 use crate::Error;
+
+/// Words of a state in socket storage that a record has room for.
+const LARGE_STATE_WORDS: usize = 64;
+/// Bytes of the record of an algorithm without one.
+const SMALL_BYTES: usize = std::mem::offset_of!(Raw, large_before);
 
 /// `struct cc_record` of record.h.
 #[repr(C)]
@@ -35,6 +40,8 @@ pub(super) struct Raw {
     after: TcpSock,
     jiffies: u32,
     given: GivenLog,
+    large_before: [u64; LARGE_STATE_WORDS],
+    large_after: [u64; LARGE_STATE_WORDS],
 }
 
 /// `struct rate_sample`, with bytes for its bools: whoever loaded the program may have put anything
@@ -86,10 +93,16 @@ impl RawRateSample {
 impl Raw {
     /// `None` if it has another length: the object is not of this version.
     pub(super) fn of(bytes: &[u8]) -> Option<Raw> {
-        // SAFETY: as long as a Raw, and any bits make one; its one pointer, cc_params, is never
-        // followed before knee-algo sets it.
-        (bytes.len() == size_of::<Raw>())
-            .then(|| unsafe { bytes.as_ptr().cast::<Raw>().read_unaligned() })
+        if bytes.len() != SMALL_BYTES && bytes.len() != size_of::<Raw>() {
+            return None;
+        }
+        let mut raw = std::mem::MaybeUninit::<Raw>::zeroed();
+        // SAFETY: the bytes fit into a Raw, and any bits, zeroes too, make one; its pointers,
+        // cc_params and icsk_ca_ops, are never followed before knee-algo sets them.
+        unsafe {
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), raw.as_mut_ptr().cast(), bytes.len());
+            Some(raw.assume_init())
+        }
     }
 
     pub(super) fn record(self, operations: &HashMap<String, String>) -> Result<Record, Error> {
@@ -115,6 +128,8 @@ impl Raw {
             asked_acks,
             rehashes: u32::from(self.rehashes_asked),
             fallback: (self.fallback_asked != 0).then(|| text(&self.fallback_name)),
+            large_before: without_last_zeroes(&self.large_before),
+            large_after: without_last_zeroes(&self.large_after),
         })
     }
 
@@ -167,7 +182,7 @@ pub(super) use mirror;
 const MIRRORS: &[Mirror] = &[
     mirror!("cc_sock", TcpSock:
         sk_pacing_rate, sk_max_pacing_rate, sk_pacing_status, sk_gso_max_size,
-        sk_gso_max_segs, sk_pacing_shift, icsk_ca_state,
+        sk_gso_max_segs, sk_pacing_shift, sk_state, icsk_ca_ops, icsk_ca_state,
         icsk_retransmits, icsk_ack_pending, icsk_ca_priv, snd_una, snd_nxt, snd_cwnd, snd_cwnd_cnt,
         snd_cwnd_clamp, snd_ssthresh, prior_cwnd, prior_ssthresh, packets_out, sacked_out, lost_out,
         retrans_out, max_packets_out, delivered, delivered_ce, lost, app_limited, srtt_us,
@@ -184,7 +199,7 @@ const MIRRORS: &[Mirror] = &[
     mirror!("cc_record", Raw:
         flow, call, function, arguments, result, recording, missed, acks_asked, ack_rcv_nxt,
         ack_ecn_flags, rehashes_asked, is_open, fallback_asked, fallback_name, ack_sample, rate_sample, before,
-        after, jiffies, given),
+        after, jiffies, given, large_before, large_after),
     super::control::MIRROR,
 ];
 
@@ -247,5 +262,7 @@ mod tests {
         let rs = raw.rate_sample.sample();
         assert!(rs.is_app_limited && rs.is_retrans && rs.is_ack_delayed);
         assert!(Raw::of(&[0; size_of::<Raw>() - 1]).is_none());
+        let small = Raw::of(&[0xff; SMALL_BYTES]).unwrap();
+        assert_eq!((small.jiffies, small.large_after[0]), (u32::MAX, 0));
     }
 }
