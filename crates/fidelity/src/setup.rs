@@ -113,6 +113,12 @@ pub fn marking_queue(row: &Row) -> Result<QueueConfig, Error> {
     })
 }
 
+/// `jitter_us` of a row, half the range; zero in tables without it. At a full drop-tail queue it keeps flows from
+/// keeping their phase, which the reference does in another way (tests/reference/README.md).
+pub fn way_back_jitter(row: &Row) -> Duration {
+    span(row.maybe("jitter_us").unwrap_or(0.0) * 1e-6)
+}
+
 /// The network of one run.
 #[derive(Clone, Debug)]
 pub struct Path {
@@ -128,6 +134,8 @@ pub struct Path {
     pub queue: QueueConfig,
     /// Share of packets lost before the queue.
     pub loss: f64,
+    /// The way back takes up to this much less or more, drawn for each packet.
+    pub jitter: Duration,
 }
 
 impl Path {
@@ -160,9 +168,16 @@ impl Path {
         network.link(switch, receiver, under_test);
         network.link(receiver, switch, wire(None, Duration::ZERO, unbounded()));
         for sender in 0..self.senders {
-            let access = wire(Some(self.access_bps), Duration::ZERO, unbounded());
+            // In front of a slower bottleneck a sender has not always something to send.
+            let is_bottleneck_too = self.access_bps <= self.rate_bps;
+            let access_bps =
+                if is_bottleneck_too { passed_bps(self.access_bps) } else { self.access_bps };
+            let access = wire(Some(access_bps), Duration::ZERO, unbounded());
             network.link(sender, switch, access);
-            network.link(switch, sender, wire(None, netem(self.rtt), unbounded()));
+            let least = Duration::from_ps(netem(self.rtt).ps() - netem(self.jitter).ps());
+            let jitter = Duration::from_ps(2 * netem(self.jitter).ps());
+            let back = Cable { jitter, ..wire(None, least, unbounded()) };
+            network.link(switch, sender, back);
         }
         network
     }

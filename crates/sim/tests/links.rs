@@ -6,7 +6,7 @@ use common::*;
 use knee_queue::time::{Duration, Time};
 use knee_queue::{Ecn, Limit, NotEctAbove, QueueConfig};
 use knee_sim::outcome::Outcome;
-use knee_sim::spec::{Network, NodeId, Ping, Run, Sampling, Serialisation};
+use knee_sim::spec::{Flow, Network, NodeId, Ping, Run, Sampling, Serialisation};
 use knee_sim::topology::{Cable, LeafSpine, Star};
 
 /// Pings that all leave at 1 ms, once.
@@ -216,4 +216,35 @@ fn runs_that_make_no_sense_are_refused_in_a_sentence() {
     assert!(error(&|run| run.network.links[0].loss = 1.5).contains("loss of 1.5"));
     let small = Serialisation::TokenBucket { burst_bytes: 1500 };
     assert!(error(&|run| run.network.links[0].serialisation = small).contains("burst of 1500"));
+}
+
+/// Timeouts in 0.3 s of 32 flows that start within the first 10 ms into a queue of ten round trips, of eight hosts
+/// whose links are as fast as the bottleneck; for five draws of the starts.
+fn timeouts_of_a_full_queue(back_jitter: Duration) -> Vec<u64> {
+    let rate = mbps(1000);
+    let queue = droptail(Limit::Bytes(1_200_000));
+    let path = Path { senders: 8, access: Some(rate), queue, back_jitter, ..Path::new(ms(1)) };
+    let timeouts = |seed| {
+        let mut chance = Chance(seed);
+        let flow = |i: u32| Flow {
+            from: i % 8,
+            start: at_us(chance.below(10_000)),
+            sampled: false,
+            ..path.bulk("bic", None)
+        };
+        let flows = (0..32).map(flow).collect();
+        let run = Run { seed, end: at_ms(300), ..path.run(flows) };
+        simulate(&run).flows.iter().map(|flow| flow.counters.timeouts).sum()
+    };
+    (1..=5).map(timeouts).collect()
+}
+
+/// A full queue has a place per packet time for whoever comes first in it. Without jitter everybody keeps the
+/// moment within the packet time at which it comes, and some never get a place; with less jitter than two
+/// packets take, they do. (The real stack has 3.6 timeouts there at 10 Gbps: `tests/reference/README.md`.)
+#[test]
+fn jitter_decides_anew_who_gets_the_place_in_a_full_queue() {
+    let kept: u64 = timeouts_of_a_full_queue(Duration::ZERO).iter().sum();
+    let drawn: u64 = timeouts_of_a_full_queue(us(20)).iter().sum();
+    assert!(2 * drawn < kept, "{drawn} timeouts in five runs with jitter, {kept} without");
 }

@@ -9,7 +9,7 @@ use crate::case::{
 use crate::compare::{self, Line};
 use crate::random::Random;
 use crate::reference::{Row, column, groups};
-use crate::setup::{Algo, Path, marking_queue, span};
+use crate::setup::{Algo, Path, marking_queue, span, way_back_jitter};
 use crate::stats::{Sample, Share, mean, sd_from_range};
 use knee_sim::outcome::Outcome;
 use knee_sim::spec::{Run, Sampling};
@@ -22,16 +22,18 @@ const END_S: f64 = 20.0;
 const SYN_LOST_MS: f64 = 1000.0;
 
 pub(super) fn build(plan: &Plan, cases: &mut Cases) -> Result<(), Error> {
-    let runs = plan.reference.table("runs_bulk_mix.csv")?;
-    for group in groups(&runs, &["algo", "short_kB"]) {
-        let Some(algo) = cases.algo(&group[0]) else { continue };
-        let runs = setup(&group[0], &algo, &column(&group, "seed")?, true)?;
-        cases.cases.push(Case {
-            name: name("runs_bulk_mix", &group[0]),
-            runs,
-            measure: Box::new(|_, outcome| measure(&outcome)),
-            judge: Box::new(move |ours| judge_runs(&group, ours)),
-        });
+    for table in ["runs_bulk_mix", "runs_bulk_mix_jitter"] {
+        let runs = plan.reference.table(&format!("{table}.csv"))?;
+        for group in groups(&runs, &["algo", "short_kB"]) {
+            let Some(algo) = cases.algo(&group[0]) else { continue };
+            let runs = setup(&group[0], &algo, &column(&group, "seed")?, true)?;
+            cases.cases.push(Case {
+                name: name(table, &group[0]),
+                runs,
+                measure: Box::new(|_, outcome| measure(&outcome)),
+                judge: Box::new(move |ours| judge_runs(&group, ours)),
+            });
+        }
     }
     for table in ["bulk_mix", "bulk_mix_start_pm_100ms", "bulk_mix_marker_drops_nonect"] {
         if plan.is_quick {
@@ -65,6 +67,7 @@ fn setup(row: &Row, algo: &Algo, seeds: &[f64], is_shifted: bool) -> Result<Vec<
         rtt: span(row.number("rtt_us")? * 1e-6),
         queue: marking_queue(row)?,
         loss: 0.0,
+        jitter: way_back_jitter(row),
     };
     let run = |seed: &f64| {
         let seed = *seed as u32;

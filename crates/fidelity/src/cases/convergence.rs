@@ -8,6 +8,7 @@ use crate::random::Random;
 use crate::reference::{Row, groups};
 use crate::setup::{Path, marking_queue, span};
 use crate::stats::{jain, mean, percentile};
+use knee_queue::time::Duration;
 use knee_sim::outcome::Outcome;
 use knee_sim::spec::Sampling;
 
@@ -34,6 +35,7 @@ pub(super) fn build(plan: &Plan, cases: &mut Cases) -> Result<(), Error> {
             rtt: span(row.number("rtt_us")? * 1e-6),
             queue: marking_queue(row)?,
             loss: 0.0,
+            jitter: Duration::ZERO,
         };
         let run = |seed: usize| {
             let mut run = path.run(&algo, seed as u64, END_S);

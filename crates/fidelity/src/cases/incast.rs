@@ -11,6 +11,7 @@ use crate::random::Random;
 use crate::reference::{Row, column, groups};
 use crate::setup::{Algo, Path, at, marking_queue, span};
 use crate::stats::{Sample, jain, mean, percentile, sd_of_all};
+use knee_queue::time::Duration;
 use knee_sim::outcome::Outcome;
 use knee_sim::spec::{Run, Sampling};
 
@@ -68,6 +69,7 @@ fn setup(row: &Row, algo: &Algo, access_bps: u64, seeds: &[f64]) -> Result<Vec<R
         rtt: span(row.number("rtt_us")? * 1e-6),
         queue: marking_queue(row)?,
         loss: 0.0,
+        jitter: Duration::ZERO,
     };
     let run = |seed: &f64| {
         let seed = *seed as u32;
@@ -149,6 +151,7 @@ fn build_long(plan: &Plan, cases: &mut Cases) -> Result<(), Error> {
             rtt: span(row.number("rtt_us")? * 1e-6),
             queue: marking_queue(row)?,
             loss: 0.0,
+            jitter: Duration::ZERO,
         };
         let run = |seed: usize| {
             let mut random = Random::own(seed as u64);

@@ -8,6 +8,7 @@ use crate::random::Random;
 use crate::reference::{Row, groups};
 use crate::setup::{Path, pfifo, span};
 use crate::stats::{Share, mean, percentile};
+use knee_queue::time::Duration;
 use knee_sim::outcome::Outcome;
 use knee_sim::spec::Sampling;
 
@@ -39,6 +40,7 @@ fn random_loss(plan: &Plan, cases: &mut Cases, table: &str, group: Vec<Row>) -> 
         rtt: span(row.number("rtt_ms")? * 1e-3),
         queue: pfifo(row.number("netem_limit_pkts")? as u32),
         loss: percent / 100.0,
+        jitter: Duration::ZERO,
     };
     // Few packets and much chance: ten times the runs cost next to nothing.
     let runs = (1..=10 * plan.seeds as u64).map(|seed| {
@@ -126,6 +128,7 @@ fn bufferbloat(plan: &Plan, cases: &mut Cases, group: Vec<Row>) -> Result<(), Er
         // Its fullest sample is 1000 packets with pings among them: the limit is in packets.
         queue: pfifo(row.number("buffer_pkts")? as u32),
         loss: 0.0,
+        jitter: Duration::ZERO,
     };
     let runs = (1..=plan.seeds as u64).map(|seed| {
         let mut run = path.run(&algo, seed, seconds);

@@ -8,6 +8,7 @@ use crate::random::Random;
 use crate::reference::{Row, groups};
 use crate::setup::{Algo, Path, at, pie, span};
 use crate::stats::{mean, percentile};
+use knee_queue::time::Duration;
 use knee_sim::outcome::Outcome;
 use knee_sim::spec::{Run, Sampling};
 
@@ -53,6 +54,7 @@ fn setup(row: &Row, algo: &Algo, seed: u64, seconds: f64) -> Result<Run, Error> 
         rtt: span(row.number("base_rtt_ms")? * 1e-3),
         queue: pie(target, span(interval_ms * 1e-3), span(phase_ms * 1e-3), seed),
         loss: 0.0,
+        jitter: Duration::ZERO,
     };
     let mut run = path.run(algo, seed, seconds);
     let mut flow = path.flow(algo, 0, 0.0, None);

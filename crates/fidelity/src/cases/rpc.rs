@@ -6,7 +6,7 @@ use crate::case::{Case, Measured, all, counters, goodput_mbps};
 use crate::compare::{self, Line};
 use crate::random::Random;
 use crate::reference::{Row, groups};
-use crate::setup::{Algo, Path, bfifo, span};
+use crate::setup::{Algo, Path, bfifo, span, way_back_jitter};
 use crate::stats::{Sample, jain, mean, percentile};
 use knee_sim::outcome::Outcome;
 use knee_sim::spec::{Run, Sampling, Traffic};
@@ -46,7 +46,7 @@ pub(super) fn build(plan: &Plan, cases: &mut Cases) -> Result<(), Error> {
     if plan.is_quick {
         return Ok(());
     }
-    for table in ["nv_bic_rpc", "nv_bic_rpc_5s"] {
+    for table in ["nv_bic_rpc", "nv_bic_rpc_5s", "nv_bic_rpc_jitter"] {
         let rows = plan.reference.table(&format!("{table}.csv"))?;
         for group in groups(&rows, &["algo", "buffer", "flows"]) {
             let row = &group[0];
@@ -77,6 +77,7 @@ fn setup(row: &Row, algo: &Algo, window: Window, seeds: usize) -> Result<Vec<Run
         rtt: span(row.number("rtt_us")? * 1e-6),
         queue: bfifo(buffer_bytes(row)?),
         loss: 0.0,
+        jitter: way_back_jitter(row),
     };
     let run = |seed: usize| {
         let mut random = Random::own(seed as u64);
@@ -175,10 +176,16 @@ fn judge(theirs: &[Row], ours: &[Measured]) -> Vec<Line> {
         let Some((theirs, ours)) = mean(&their_values).zip(Sample::of(&all(ours, metric))) else {
             continue;
         };
-        // One or two runs say nothing of their spread: ours has to do for both.
-        let theirs = Sample { n: their_values.len(), mean: theirs, sd: ours.sd };
-        let line = compare::means(metric, theirs, ours, at_least);
-        lines.push(line.with_note("our spread for both"));
+        let their_spread = Sample::of(&their_values).filter(|theirs| theirs.n > 2);
+        lines.push(match their_spread {
+            Some(theirs) => compare::means(metric, theirs, ours, at_least),
+            // One or two runs say nothing of their spread: ours has to do for both.
+            None => {
+                let theirs = Sample { n: their_values.len(), mean: theirs, sd: ours.sd };
+                let line = compare::means(metric, theirs, ours, at_least);
+                line.with_note("our spread for both")
+            }
+        });
     }
     lines
 }

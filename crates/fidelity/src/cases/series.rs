@@ -8,6 +8,7 @@ use crate::compare::{self, Line};
 use crate::reference::{Row, column};
 use crate::setup::{PKT_BYTES, Path, bfifo, span, step};
 use crate::stats::{mean, percentile};
+use knee_queue::time::Duration;
 use knee_queue::{NotEctAbove, QueueConfig};
 use knee_sim::outcome::{FlowSample, Outcome};
 use knee_sim::spec::{Run, Sampling};
@@ -33,6 +34,7 @@ pub(super) fn build(plan: &Plan, cases: &mut Cases) -> Result<(), Error> {
                 Error(format!("series_summary.csv: qdisc of {name}: must be redstep or bfifo"))
             })?,
             loss: 0.0,
+            jitter: Duration::ZERO,
         };
         for is_start in [false, true] {
             let name = if is_start { format!("start-{name}") } else { name.clone() };
