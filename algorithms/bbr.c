@@ -31,7 +31,8 @@
  * compared.
  *
  * Deviations: where Linux's arithmetic would overflow 32 bits above some 10 Gbps (comparing LT
- * intervals) or 16 bits (extra_acked above 65535 packets), this does not. On kernels before 6.4
+ * intervals) or 16 bits (extra_acked above 65535 packets), this does not; rates are at least 1 byte/s,
+ * and the first is at most 3 Tbps. On kernels before 6.4
  * samples taken in PROBE_RTT are not marked app-limited, which a program may not do there: bw may be
  * underestimated for a moment after it.
  */

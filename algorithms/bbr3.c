@@ -36,6 +36,9 @@
  *   whether this ACK carries ECE: whether packets were counted as marked since the ACK before;
  *   the end of a tail loss probe: a loss that a probe repaired is not seen.
  *
+ * Core sizes bursts where version 3 has a call of its own for it. Before Linux 6.4 a program may not mark
+ * samples as limited by the application: after PROBE_RTT bw may be low for a moment.
+ *
  * The shortcut for ACKs that change nothing is left out: it saves time and not more. Where the
  * algorithm needs ECN it neither asks for it nor tells the receiver how to echo: ecn = on responds
  * where the connection has ECN, and measures marks well where the peer echoes each of them, as

@@ -619,7 +619,7 @@ impl Sock {
             packet.wire_bytes = self.header_bytes + 4 + 8 * u32::from(packet.sacks_len);
         }
         self.acks_sent_with(rcv_nxt);
-        // Never held back itself, but the time until which nothing was sent is over.
+        // Not held back, also not by fq (docs/tcp.md), but the time until which nothing was sent is over.
         self.begin_departure(net);
         self.receiver.delack_noted = false;
         self.counters.acks_sent += 1;
