@@ -335,3 +335,35 @@ fn top_names_the_mode_of_bbr_and_shows_its_bandwidth() {
     let mode = ["STARTUP", "DRAIN", "PROBE_BW"].iter().any(|mode| table.contains(mode));
     assert!(mode && table.contains("Mbps"), "{table}");
 }
+
+/// bbr3's state lies in socket storage, bbr's in the socket; two of bbr3's tell that each has its own.
+#[test]
+fn top_shows_what_lies_in_socket_storage() {
+    if !knee_testbed::kernel_is_ready() {
+        return;
+    }
+    let name = "knee_c_bbr3";
+    let bbr3 = Algorithm::by_name("bbr3").unwrap();
+    let embedded = Embedded::by_name("bbr3").unwrap();
+    let _loaded = Loaded::register(embedded, name, &bbr3.default_params()).unwrap();
+    let pair = Pair::new(name, Path::default(), Path::default());
+    let listener = listen(&pair);
+    let _first = connect(&pair, &listener);
+    let _second = connect(&pair, &listener);
+    let tid = pair.client.tid();
+    let shown = json(&format!("top --once --json --netns {tid}"));
+    let rows = shown["connections"].as_array().unwrap();
+    assert_eq!(rows.len(), 2, "{shown}");
+    for row in rows {
+        let inside = row["inside"].as_array().unwrap();
+        let view = |wanted: &str| inside.iter().find(|value| value["name"] == wanted).unwrap();
+        assert!(view("bw")["value"].as_u64().unwrap() > 0, "{shown}");
+        assert_eq!(view("mode")["unit"], "STARTUP|DRAIN|PROBE_BW|PROBE_RTT");
+        // Its window of 10 s begins with the kernel's own minimum.
+        let min_rtt = view("min_rtt")["value"].as_u64().unwrap();
+        assert!((1..1_000_000).contains(&min_rtt), "{shown}");
+        assert!([512, 576, 256].contains(&view("cwnd_gain")["value"].as_u64().unwrap()), "{shown}");
+    }
+    let table = done(&format!("top --once --netns {tid}"));
+    assert!(table.contains("inflight_hi") && table.contains("cwnd_gain"), "{table}");
+}
