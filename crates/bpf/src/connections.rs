@@ -5,10 +5,11 @@ use std::collections::HashSet;
 use std::fmt;
 use std::io::{self, Read as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::BorrowedFd;
 
 use knee_algo::{NEEDS_ECN, TcpSock, ecn_flags};
 use knee_netns::{Found, Id};
-use libbpf_rs::{Iter, Link, Object, OpenObject};
+use libbpf_rs::{Iter, Link, Object, OpenObject, ProgramMut};
 
 use crate::load::{open_object, with_log};
 use crate::probe::tick_hz;
@@ -191,7 +192,8 @@ impl Connection {
     }
 }
 
-/// A program that the kernel runs for each TCP socket of a namespace, when somebody reads.
+/// A program that the kernel runs when somebody reads, for each TCP socket of a namespace or for each
+/// element of a map.
 pub(crate) struct Iteration {
     // Declared first, dropped first.
     link: Link,
@@ -203,6 +205,16 @@ impl Iteration {
     pub(crate) fn load(
         name: &str,
         what: &'static str,
+        prepare: impl FnOnce(&mut OpenObject) -> Result<(), Error>,
+    ) -> Result<Iteration, Error> {
+        Iteration::load_over(name, what, None, prepare)
+    }
+
+    /// The same over the elements of `map`, if that is given.
+    pub(crate) fn load_over(
+        name: &str,
+        what: &'static str,
+        map: Option<BorrowedFd<'_>>,
         prepare: impl FnOnce(&mut OpenObject) -> Result<(), Error>,
     ) -> Result<Iteration, Error> {
         let bytes = program(name)?;
@@ -217,8 +229,11 @@ impl Iteration {
         prepare(&mut open)?;
         let (loaded, log) = with_log(|| open.load());
         let object = loaded.map_err(|source| refused(source, log))?;
-        let (attached, log) =
-            with_log(|| object.progs_mut().next().map(|program| program.attach()).transpose());
+        let attach = |program: ProgramMut<'_>| match map {
+            Some(map) => program.attach_iter(map),
+            None => program.attach(),
+        };
+        let (attached, log) = with_log(|| object.progs_mut().next().map(attach).transpose());
         let link = attached.map_err(|source| refused(source, log))?;
         let link =
             link.ok_or_else(|| Error::BadObject { what: format!("no program for {what}") })?;
@@ -229,7 +244,7 @@ impl Iteration {
         &self.object
     }
 
-    /// Runs it in the namespace of the calling thread; what it wrote.
+    /// Runs it (over sockets: in the namespace of the calling thread); what it wrote.
     pub(crate) fn run(&self) -> Result<Vec<u8>, Error> {
         let mut iter = Iter::new(&self.link)
             .map_err(|source| Error::Inspect { what: "the connections", source })?;

@@ -335,3 +335,36 @@ fn top_names_the_mode_of_bbr_and_shows_its_bandwidth() {
     let mode = ["STARTUP", "DRAIN", "PROBE_BW"].iter().any(|mode| table.contains(mode));
     assert!(mode && table.contains("Mbps"), "{table}");
 }
+
+/// bbr3's state lies in socket storage. All of them together are more than one read of the kernel's gives.
+#[test]
+fn top_shows_what_lies_in_socket_storage() {
+    if !knee_testbed::kernel_is_ready() {
+        return;
+    }
+    let name = "knee_c_bbr3";
+    let bbr3 = Algorithm::by_name("bbr3").unwrap();
+    let embedded = Embedded::by_name("bbr3").unwrap();
+    let _loaded = Loaded::register(embedded, name, &bbr3.default_params()).unwrap();
+    let pair = Pair::new(name, Path::default(), Path::default());
+    let listener = listen(&pair);
+    let _busy = [(); 2].map(|()| connect(&pair, &listener));
+    let _idle = [(); 110].map(|()| net::connect(&pair, &listener));
+    let tid = pair.client.tid();
+    let shown = json(&format!("top --once --json --netns {tid}"));
+    let rows = shown["connections"].as_array().unwrap();
+    assert_eq!(rows.len(), 112, "{shown}");
+    for row in rows {
+        let inside = row["inside"].as_array().unwrap();
+        let view = |wanted: &str| inside.iter().find(|value| value["name"] == wanted).unwrap();
+        let is_busy = row["acked_bytes"].as_u64().unwrap() >= 1_000_000;
+        assert_eq!(view("bw")["value"].as_u64().unwrap() > 0, is_busy, "{shown}");
+        assert_eq!(view("mode")["unit"], "STARTUP|DRAIN|PROBE_BW|PROBE_RTT");
+        // Its window of 10 s begins with the kernel's own minimum.
+        let min_rtt = view("min_rtt")["value"].as_u64().unwrap();
+        assert!((1..1_000_000).contains(&min_rtt), "{shown}");
+        assert!([512, 576, 256].contains(&view("cwnd_gain")["value"].as_u64().unwrap()), "{shown}");
+    }
+    let table = done(&format!("top --once --netns {tid}"));
+    assert!(table.contains("inflight_hi") && table.contains("cwnd_gain"), "{table}");
+}

@@ -21,12 +21,12 @@ pub(super) struct Field {
 }
 
 impl Field {
-    /// Its value, of the private state of a connection; `None` if it lies beyond.
-    pub(super) fn read(&self, private: &[u64; 13]) -> Option<i128> {
+    /// Its value in the state of a connection; `None` if it lies beyond.
+    pub(super) fn read(&self, state: &[u64]) -> Option<i128> {
         let mut value: i128 = 0;
         for bit in 0..self.bits {
             let at = self.bit_offset + bit;
-            let word = private.get(at as usize / 64)?;
+            let word = state.get(at as usize / 64)?;
             value |= i128::from(word >> (at % 64) & 1) << bit;
         }
         let is_negative = self.is_signed && self.bits > 0 && value >> (self.bits - 1) == 1;

@@ -1,7 +1,8 @@
-//! What a connection's algorithm holds inside, read from its private state.
+//! What a connection's algorithm holds inside, read from its private state or its socket storage.
 
 mod layout;
 mod module;
+mod storage;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -11,6 +12,7 @@ use libbpf_rs::btf::Btf;
 use libbpf_rs::{ErrorKind, MapCore as _, MapFlags};
 
 use self::layout::Field;
+use self::storage::Storage;
 use crate::load::{PARAMS_MAP, with_log};
 use crate::registry::{self, Registered};
 use crate::{Connection, Embedded, Error};
@@ -98,11 +100,18 @@ enum View {
     Fields { fields: Vec<Field>, main: &'static [&'static str] },
 }
 
-/// A look into private states; it remembers what it found out about each algorithm.
+/// A program of knee's that is loaded.
+struct Program {
+    view: View,
+    /// Where its states lie if they pass the private area.
+    storage: Option<Storage>,
+}
+
+/// A look into states; it remembers what it found out about each algorithm.
 #[derive(Default)]
 pub struct Inside {
     /// Of programs, by the map of their operations; `None`: they are not knee's.
-    programs: HashMap<u32, Option<View>>,
+    programs: HashMap<u32, Option<Program>>,
     /// Of the kernel's own, by name.
     kernel: HashMap<String, View>,
 }
@@ -119,22 +128,27 @@ impl Inside {
     /// known of the algorithm.
     ///
     /// # Errors
-    /// [`Error::Inspect`], [`Error::BadObject`].
+    /// [`Error::Inspect`], [`Error::BadObject`]; where states lie in socket storage, as
+    /// [`crate::Connections::open`] and [`crate::Connections::read`].
     pub fn of(&mut self, connection: &Connection) -> Result<Vec<Value>, Error> {
         if connection.is_listener() {
             return Ok(Vec::new());
         }
-        let view = match connection.map_id {
-            Some(map_id) => self.program(map_id)?,
-            None => {
-                let name = &connection.algorithm;
-                if !self.kernel.contains_key(name) {
-                    self.kernel.insert(name.clone(), of_kernel(name)?);
-                }
-                self.kernel.get(name)
+        let private = &connection.sock.icsk_ca_priv;
+        let Some(map_id) = connection.map_id else {
+            let name = &connection.algorithm;
+            if !self.kernel.contains_key(name) {
+                self.kernel.insert(name.clone(), of_kernel(name)?);
             }
+            let view = self.kernel.get(name);
+            return Ok(view.map_or_else(Vec::new, |view| view.read(connection, private)));
         };
-        Ok(view.map_or_else(Vec::new, |view| view.read(connection)))
+        let Some(Program { view, storage }) = self.program(map_id)? else { return Ok(Vec::new()) };
+        let state = match storage {
+            Some(storage) => storage.state(connection)?,
+            None => Some(private.as_slice()),
+        };
+        Ok(state.map_or_else(Vec::new, |state| view.read(connection, state)))
     }
 
     /// Whether its algorithm is one of knee's (whoever loaded it).
@@ -146,11 +160,11 @@ impl Inside {
         map_id.map_or(Ok(false), |map_id| self.program(map_id).map(|view| view.is_some()))
     }
 
-    fn program(&mut self, map_id: u32) -> Result<Option<&View>, Error> {
+    fn program(&mut self, map_id: u32) -> Result<Option<&mut Program>, Error> {
         use std::collections::hash_map::Entry;
         Ok(match self.programs.entry(map_id) {
-            Entry::Occupied(entry) => entry.into_mut().as_ref(),
-            Entry::Vacant(entry) => entry.insert(of_map(map_id)?).as_ref(),
+            Entry::Occupied(entry) => entry.into_mut().as_mut(),
+            Entry::Vacant(entry) => entry.insert(of_map(map_id)?).as_mut(),
         })
     }
 }
@@ -158,13 +172,18 @@ impl Inside {
 impl View {
     const NOTHING: View = View::Fields { fields: Vec::new(), main: &[] };
 
-    fn read(&self, connection: &Connection) -> Vec<Value> {
+    /// What it shows of a connection whose algorithm is in this state.
+    fn read(&self, connection: &Connection, state: &[u64]) -> Vec<Value> {
         match self {
             View::Own { algorithm, params } => {
                 let mut host = Host::new(connection.hz, 0);
                 host.jiffies = connection.jiffies;
                 let mut sock = connection.sock.clone();
-                let numbers = algorithm.instance(params.clone()).read_diag(&mut sock, &mut host);
+                let mut instance = algorithm.instance(params.clone());
+                if algorithm.state_bytes() > PRIVATE_BYTES {
+                    instance.set_large_state(state);
+                }
+                let numbers = instance.read_diag(&mut sock, &mut host);
                 let both = algorithm.diag().iter().zip(numbers);
                 both.map(|(diag, number)| Value {
                     name: diag.name.to_owned(),
@@ -180,7 +199,7 @@ impl View {
                     Some(Value {
                         name: field.name.clone(),
                         unit: "",
-                        number: field.read(&connection.sock.icsk_ca_priv)?,
+                        number: field.read(state)?,
                         is_main: main.is_empty() || main.contains(&field.name.as_str()),
                     })
                 })
@@ -191,27 +210,30 @@ impl View {
 
 /// What can be seen of the algorithm whose operations are in this map; `None`: it is not knee's, or
 /// the last connection that had it is closed and it is gone.
-fn of_map(map_id: u32) -> Result<Option<View>, Error> {
+fn of_map(map_id: u32) -> Result<Option<Program>, Error> {
     let inspect = |source| Error::Inspect { what: "the types of a loaded program", source };
     let Some(loaded) = registry::of_map(map_id)? else { return Ok(None) };
-    let Some((_, program)) = loaded.programs.first() else { return Ok(Some(View::NOTHING)) };
+    let Some((_, program)) = loaded.programs.first() else {
+        return Ok(Some(Program { view: View::NOTHING, storage: None }));
+    };
     let btf = match Btf::from_prog_id(*program) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         btf => btf.map_err(inspect)?,
     };
-    let fields = layout::of_state(&btf);
+    let (fields, storage) = (layout::of_state(&btf), Storage::of(&loaded)?);
     for algorithm in Algorithm::all() {
         let is_it = algorithm.name().get(..ALGORITHM_LETTERS).unwrap_or(algorithm.name());
-        if is_it != loaded.algorithm || algorithm.state_bytes() > PRIVATE_BYTES {
+        let is_large = algorithm.state_bytes() > PRIVATE_BYTES;
+        if is_it != loaded.algorithm || is_large != storage.is_some() {
             continue;
         }
         if let Some(params) = params(algorithm, &loaded)? {
             if ours(algorithm)? == fields {
-                return Ok(Some(View::Own { algorithm, params }));
+                return Ok(Some(Program { view: View::Own { algorithm, params }, storage }));
             }
         }
     }
-    Ok(Some(View::Fields { fields, main: &[] }))
+    Ok(Some(Program { view: View::Fields { fields, main: &[] }, storage }))
 }
 
 /// The fields of the state as this binary has it.
