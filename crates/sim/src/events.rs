@@ -1,4 +1,4 @@
-//! The event list: what happens next, ties broken by the order of scheduling.
+//! The event list: what happens next, ties broken by the order of scheduling, departure timers first.
 //!
 //! A wheel of buckets holds the near future, a heap the rest. Most events are packets on their way, a
 //! few packet times off: adding and taking one costs the same however many there are. The width of a
@@ -47,6 +47,9 @@ pub(crate) enum Event {
     SampleQueues,
     SampleGoodput,
 }
+
+/// Set in the order of all events but departure timers.
+const NOT_FIRST: u64 = 1 << 63;
 
 /// The timers of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -134,7 +137,17 @@ impl Events {
 
     #[inline]
     pub(crate) fn push(&mut self, at: Time, event: Event) {
-        let order = self.order;
+        self.push_in_order(at, self.order | NOT_FIRST, event);
+    }
+
+    /// Before what else is scheduled for that time, earlier or later.
+    #[inline]
+    pub(crate) fn push_first(&mut self, at: Time, event: Event) {
+        self.push_in_order(at, self.order, event);
+    }
+
+    #[inline]
+    fn push_in_order(&mut self, at: Time, order: u64, event: Event) {
         self.order += 1;
         let entry = Entry { at, order, event };
         let bucket = self.bucket_of(at);
@@ -274,6 +287,18 @@ mod tests {
         }
         let order: Vec<_> = drain(&mut events).into_iter().map(|(_, event)| event).collect();
         assert_eq!(order, (0..100).map(|flow| Event::App { flow }).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn what_goes_first_goes_before_its_equals_however_it_was_scheduled() {
+        let mut events = Events::new(1_000_000);
+        let (before, at) = (Time::from_us(4), Time::from_us(5));
+        events.push(at, Event::App { flow: 2 });
+        events.push_first(at, Event::App { flow: 1 });
+        events.push(before, Event::App { flow: 0 });
+        events.push(at, Event::App { flow: 3 });
+        let order: Vec<_> = drain(&mut events).into_iter().map(|(_, event)| event).collect();
+        assert_eq!(order, (0..4).map(|flow| Event::App { flow }).collect::<Vec<_>>());
     }
 
     proptest! {

@@ -69,8 +69,15 @@ impl Net {
         )
     }
 
+    /// Timers that let paced segments go come before an ACK of the same instant. What a timer sends leaves
+    /// a real host after the timer was due, never before, so one round trip later its ACK is behind the
+    /// timer of the segment that follows; without delays in the host both come at one time.
     #[inline]
     pub(crate) fn schedule_timer(&mut self, at: Time, sock: u32, timer: Timer) {
-        self.events.push(at, Event::Timer { sock, timer });
+        let event = Event::Timer { sock, timer };
+        match timer {
+            Timer::Pacing | Timer::Fq => self.events.push_first(at, event),
+            _ => self.events.push(at, event),
+        }
     }
 }

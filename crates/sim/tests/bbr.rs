@@ -71,6 +71,26 @@ fn startup_doubles_in_each_round_and_ends_three_rounds_after_the_pipe_is_full() 
     assert!((320.0..380.0).contains(&mean), "{mean} packets in flight");
 }
 
+/// A round trip after a timer let a segment go its ACK comes, just when the timer of another segment is due.
+/// The timer goes first: in a host the first segment left a moment after its time, never before. So what that
+/// ACK does to the rate counts from the segment after.
+#[test]
+fn an_ack_does_not_overtake_the_departure_that_is_due_with_it() {
+    let path = Path { rate: mbps(100), ..Path::new(ms(100)) };
+    let outcome = sampled(run(&path, "bbr", 500), Duration::from_us(10));
+    let samples = &outcome.flow_samples;
+    let rate = |sample: &FlowSample| sample.pacing_rate_bytes_per_sec;
+    let sent = |sample: &FlowSample| sample.bytes_acked / 1448 + u64::from(sample.unacked);
+    // The rate of the initial window, until a round has shown more.
+    let first_rate = rate(samples.iter().find(|s| s.at >= at_ms(150)).unwrap());
+    let raised = samples.iter().find(|s| s.at >= at_ms(150) && rate(s) > first_rate).unwrap();
+    let next = samples.iter().find(|s| s.at > raised.at && sent(s) > sent(raised)).unwrap();
+    let gap_us = next.at.since(raised.at).as_secs_f64() * 1e6;
+    let (old_us, new_us) = (1448e6 / first_rate as f64, 1448e6 / rate(raised) as f64);
+    assert!(old_us - new_us > 40.0, "{old_us} and {new_us}");
+    assert!((gap_us - old_us).abs() <= 20.0, "{gap_us} us, at the old rate {old_us}, new {new_us}");
+}
+
 #[test]
 fn every_ten_seconds_it_looks_for_the_lowest_rtt_for_200_ms() {
     let outcome = sampled(run(&path(), "bbr", 32_000), ms(1));
