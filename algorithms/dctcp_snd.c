@@ -27,6 +27,7 @@
 	P(alpha_on_init, 1024, 0, 1024, "", "alpha of a new connection, in 1/1024") \
 	P(fallback, 0, 0, 1, "reno|cubic", "algorithm for connections without ECN") \
 	P(peer, 0, 0, 2, "auto|dctcp|classic", "whether the receiver latches ECE; auto finds out") \
+	P(cwr, 1, 0, 1, "once|each", "to a receiver that latches: CWR once per cut, or all the time") \
 	P(estimator, 0, 0, 1, "linux|freebsd", "counts packets, or bytes with FreeBSD's correction") \
 	P(halve_first, 0, 0, 1, "", "1: the first mark of a connection halves cwnd, with alpha 1") \
 	P(reset_after_idle, 0, 0, 1, "", "1: alpha starts again when the window restarts after idle") \

@@ -15,12 +15,13 @@
 #define DCTCP_ALPHA_SHIFT	10
 #define DCTCP_MAX_ALPHA		(1U << DCTCP_ALPHA_SHIFT)
 
-/* Values of `loss`, `estimator`, `peer`. */
+/* Values of `loss`, `estimator`, `peer`, `cwr`. */
 #define DCTCP_LOSS_ALPHA	1
 #define DCTCP_ESTIMATOR_FREEBSD	1
 #define DCTCP_PEER_AUTO		0
 #define DCTCP_PEER_DCTCP	1
 #define DCTCP_PEER_CLASSIC	2
+#define DCTCP_CWR_EACH		1
 
 struct dctcp {
 	u32 old_delivered;	/* packets delivered when the observation window began */
@@ -42,6 +43,12 @@ static inline bool dctcp_peer_latches(const struct sock *sk, const struct dctcp 
 
 	return peer == DCTCP_PEER_CLASSIC ||
 	       (peer == DCTCP_PEER_AUTO && ca->echo.is_latched);
+}
+
+/* CWR goes out all the time, so that a receiver that latches ECE tells of each packet. */
+static inline bool dctcp_unlatches(const struct sock *sk, const struct dctcp *ca)
+{
+	return cc_params(sk)->cwr == DCTCP_CWR_EACH && dctcp_peer_latches(sk, ca);
 }
 
 static inline void dctcp_start_window(const struct tcp_sock *tp, struct dctcp *ca)
@@ -99,7 +106,7 @@ static inline u32 dctcp_shift_g(const struct sock *sk)
 	return min_u32(cc_params(sk)->shift_g, DCTCP_ALPHA_SHIFT);
 }
 
-/* Once per window of data: F by the counts of core, which trusts every ECE. */
+/* Once per window of data: F by the counts of core, which trusts every ECE. So does who unlatches it. */
 static inline void dctcp_update_alpha(struct sock *sk, struct dctcp *ca)
 {
 	const struct tcp_sock *tp = tcp_sk(sk);
@@ -187,6 +194,9 @@ static inline void dctcp_learn(struct sock *sk, struct dctcp *ca, bool ece)
 		dctcp_count_bytes(tp, ca, ece);
 		if (cc_ca_state(sk) < TCP_CA_Recovery && after(tp->snd_una, ca->next_seq))
 			dctcp_update_alpha_bytes(sk, ca);
+	} else if (dctcp_unlatches(sk, ca)) {
+		ecn_echo_unlatch(tp);
+		dctcp_update_alpha(sk, ca);
 	} else {
 		if (cc_params(sk)->peer != DCTCP_PEER_DCTCP)
 			ecn_echo_ack(&ca->echo, tp, ece, cc_ca_state(sk), dctcp_drain(ca));

@@ -10,13 +10,20 @@
  *   ECE       0 0 0 0 1 1 1 1 1 1 1 1 1 0 0 0 0 0      about one round trip of ones
  *                     |<--- hidden --->|
  *
- * The marks. Of a latched echo one knows the packet that began it, those before it (not marked), and
- * the one with CWR: ECE on its ACK means that it, or one right behind it, was marked again. Everything
- * between is hidden, and estimated from what a queue above a threshold does. It marks until the
- * reduction that the first mark brought about arrives, and that is the segment with CWR: so all of it
- * was marked. If CWR was marked too, the reduction has only begun there, and a next echo follows, in
- * which the queue falls by one packet for each `drain` packets sent. It had risen by one per flow in
- * the round trip before, so that `drain` packets were marked of that, if CWR then finds it below.
+ * A latch undone. ECE then says of one round trip that something was marked. But CWR clears the latch
+ * wherever it stands, and is looked at before the mark of its own segment: the ACK of a segment with
+ * CWR says whether that one was marked. A sender that puts CWR on the first new segment after every
+ * ACK (ecn_echo_unlatch) hears of each of these, and since Linux answers CWR at once, soon nearly every
+ * segment is such a one: the ACKs of a classic receiver then tell as much as those of DCTCP's.
+ *
+ * The marks, if CWR is sent once per reduction as RFC 3168 has it. Of a latched echo one knows the
+ * packet that began it, those before it (not marked), and the one with CWR: ECE on its ACK means that
+ * it, or one right behind it, was marked again. Everything between is hidden, and estimated from what
+ * a queue above a threshold does. It marks until the reduction that the first mark brought about
+ * arrives, and that is the segment with CWR: so all of it was marked. If CWR was marked too, the
+ * reduction has only begun there, and a next echo follows, in which the queue falls by one packet for
+ * each `drain` packets sent. It had risen by one per flow in the round trip before, so that `drain`
+ * packets were marked of that, if CWR then finds it below.
  *
  * The peer. The sender knows where CWR is: on the first new segment after a reduction, which begins at
  * what snd_nxt is then.
@@ -66,6 +73,12 @@ static inline void ecn_echo_init(struct ecn_echo *echo, const struct tcp_sock *t
 	*echo = (struct ecn_echo){ .una = tp->snd_una, .delivered = tp->delivered };
 }
 
+/* The first new segment after this ACK has CWR, whatever the ACK says; core takes the flag back then. */
+static inline void ecn_echo_unlatch(struct tcp_sock *tp)
+{
+	tp->ecn_flags |= TCP_ECN_QUEUE_CWR;
+}
+
 /* Core reduces, and asks for CWR on the first new segment. `ece`: for the ECE of this ACK. */
 static inline void ecn_echo_reduced(struct ecn_echo *echo, const struct tcp_sock *tp, bool ece)
 {
@@ -77,7 +90,10 @@ static inline void ecn_echo_reduced(struct ecn_echo *echo, const struct tcp_sock
 	echo->echoed = 0;
 }
 
-/* The state is CWR now; core has asked for CWR, which a test takes back. */
+/*
+ * The state is CWR now; core has asked for CWR, which a test takes back. But the CWR of a test may still
+ * wait for new data when the next reduction begins: to take back that one would leave ECE on for good.
+ */
 static inline void ecn_echo_test(struct ecn_echo *echo, struct tcp_sock *tp)
 {
 	u32 enough = echo->is_refuted ? ECN_ECHO_LIKELY_AGAIN : ECN_ECHO_LIKELY;
@@ -90,7 +106,8 @@ static inline void ecn_echo_test(struct ecn_echo *echo, struct tcp_sock *tp)
 		echo->is_cwr_out = false;
 		echo->cwr_seq = tp->snd_una + (tp->snd_nxt - tp->snd_una) / 2;
 	}
-	tp->ecn_flags &= ~TCP_ECN_QUEUE_CWR;
+	if (echo->is_held || after(tp->snd_nxt, echo->cwr_seq))
+		tp->ecn_flags &= ~TCP_ECN_QUEUE_CWR;
 }
 
 static inline void ecn_echo_send_cwr(struct ecn_echo *echo, struct tcp_sock *tp)

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use knee_algo::{Algorithm, Params};
 use knee_bpf::{Connections, Embedded, Inside, Loaded, TraceFilter, Tracer};
+use knee_testbed::capture::{CWR, Capture, ECE, SYN};
 use knee_testbed::net::{Namespace, Pair, Path, SERVER, choose, chosen, connect, cookie, ecn_of};
 use knee_testbed::net::{listen, sysctl};
 use knee_testbed::trace::{record, replay};
@@ -151,4 +152,66 @@ fn the_sender_alone_negotiates_ecn_with_an_ordinary_listener() {
     let report = replay(sender, &params, &records);
     println!("{report}");
     assert!(report.is_equal(), "{:?}", report.first_difference);
+}
+
+/// Of what a transfer sent: in 1/1000, packets with CWR, and bytes that were acknowledged with ECE.
+fn told(cwr: &str, name: &str) -> Option<(u32, u32)> {
+    let sender = Algorithm::by_name("dctcp_snd").unwrap();
+    let mut params = sender.default_params();
+    sender.set_param(&mut params, "peer", "classic").unwrap();
+    sender.set_param(&mut params, "cwr", cwr).unwrap();
+    let _loaded = load(sender, name, &params);
+    let mut tracer = Tracer::attach(name, &TraceFilter::default()).unwrap();
+    let pair = Pair::new("reno", marked(), Path::default());
+    if !pace(&pair.client, "knee-c") {
+        return None;
+    }
+    let capture = Capture::start(&pair.server, "knee-s");
+    let records = record(&mut tracer, || {
+        let listener = listen(&pair);
+        let port = listener.local_addr().unwrap().port();
+        sysctl(&pair.client, "tcp_congestion_control", name);
+        let client = pair.client.run(move || TcpStream::connect((SERVER, port)).unwrap());
+        let server = listener.accept().unwrap().0;
+        assert_eq!((chosen(&client).as_str(), chosen(&server).as_str()), (name, "reno"));
+        send(&client, &server);
+    });
+    let report = replay(sender, &params, &records);
+    assert!(report.is_equal(), "{:?}", report.first_difference);
+    let (mut packets, mut asked, mut acks, mut told, mut una) = (0, 0, 0, 0, None);
+    for packet in capture.take() {
+        if packet.has(SYN) {
+            continue;
+        }
+        if !packet.out && packet.payload > 0 {
+            packets += 1;
+            asked += u32::from(packet.has(CWR));
+        } else if packet.out {
+            let bytes = packet.ack.wrapping_sub(una.replace(packet.ack).unwrap_or(packet.ack));
+            acks += u32::from(bytes > 0);
+            told += if packet.has(ECE) { bytes } else { 0 };
+        }
+    }
+    println!(
+        "{cwr}: {packets} packets, {asked} with CWR, {acks} ACKs, {told} bytes told as marked"
+    );
+    Some((1000 * asked / packets, (1000 * u64::from(told) / BYTES as u64) as u32))
+}
+
+/// Seven of 400 packets are marked: a classic receiver of the running kernel says so if CWR asks it all
+/// the time, and tells of whole round trips if CWR answers it.
+#[test]
+fn cwr_with_each_ack_makes_a_classic_receiver_tell_of_each_packet() {
+    if !knee_testbed::kernel_is_ready() {
+        return;
+    }
+    let (Some(once), Some(each)) = (told("once", "knee_pa_once"), told("each", "knee_pa_each"))
+    else {
+        println!("not tried: the kernel has no tbf queue discipline (CONFIG_NET_SCH_TBF)");
+        return;
+    };
+    println!("with CWR, told as marked, of 1000: once {once:?}, each {each:?}");
+    assert!(each.0 > 10 * once.0, "{each:?} {once:?}");
+    assert!((9..35).contains(&each.1), "{each:?}");
+    assert!(once.1 > 2 * each.1, "{each:?} {once:?}");
 }

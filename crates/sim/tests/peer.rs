@@ -5,14 +5,17 @@ mod common;
 use common::*;
 use knee_queue::NotEctAbove;
 use knee_queue::time::Duration;
-use knee_sim::outcome::Outcome;
+use knee_sim::outcome::{Counters, Outcome};
 use knee_sim::spec::{Cc, Flow, Run};
 
 const LATCHED: &str = "latched";
 
+/// `peer`: a value of that parameter, and perhaps one of `cwr`, as in `classic once`.
 fn cc(name: &str, peer: &str) -> Cc {
     let mut cc = Cc::by_name(name).expect("it is in the folder");
-    cc.algorithm.set_param(&mut cc.params, "peer", peer).expect("one of its choices");
+    for (param, value) in ["peer", "cwr"].into_iter().zip(peer.split(' ')) {
+        cc.algorithm.set_param(&mut cc.params, param, value).expect("one of its choices");
+    }
     cc
 }
 
@@ -112,6 +115,30 @@ fn share(cc: &str, peer: &str) -> u64 {
         shares += 1000 * (received[0] + received[1]) / received.iter().sum::<u64>();
     }
     shares / seeds
+}
+
+/// What ACKs told of marks beside what was marked, in 1/1000 of the packets, of two flows with a classic peer.
+fn told_and_true(peer: &str) -> (u64, u64) {
+    let path = path(2, 500, 20);
+    let start = |from: u32| at_us(u64::from(from) * 131 + 29);
+    let flows = (0..2).map(|from| Flow { start: start(from), ..flow(&path, from, peer, true) });
+    let outcome = simulate(&Run { end: at_ms(1000), ..path.run(flows.collect()) });
+    let sum =
+        |of: fn(&Counters) -> u64| outcome.flows.iter().map(|flow| of(&flow.counters)).sum::<u64>();
+    let sent = sum(|counters| counters.data_segs_sent);
+    (
+        1000 * sum(|counters| counters.delivered_ce) / sent,
+        1000 * sum(|counters| counters.ce_segs_received) / sent,
+    )
+}
+
+#[test]
+fn a_classic_receiver_tells_of_each_packet_if_cwr_never_ends() {
+    let (each, marked_each) = told_and_true("classic each");
+    let (once, marked_once) = told_and_true("classic once");
+    println!("told and true: each {each} {marked_each}, once {once} {marked_once}");
+    assert!(each.abs_diff(marked_each) * 20 <= marked_each, "{each} {marked_each}");
+    assert!(once * 4 > marked_once * 5, "{once} {marked_once}");
 }
 
 #[test]

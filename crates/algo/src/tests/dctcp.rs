@@ -125,7 +125,7 @@ fn one_latched_echo(dctcp: &mut Flow) {
 
 #[test]
 fn a_latched_echo_counts_from_its_first_mark_to_cwr() {
-    let mut dctcp = dctcp(&[("peer", "classic"), ("alpha_on_init", "0")]);
+    let mut dctcp = dctcp(&[("peer", "classic"), ("cwr", "once"), ("alpha_on_init", "0")]);
     one_latched_echo(&mut dctcp);
     // Windows end with packets 1, 10 and 19. In the second the echo is not over, so both wait: of 18
     // packets ten were marked, floor(10 * 64 / 18) = 35, and twice: 35 - 2 + 35.
@@ -134,8 +134,35 @@ fn a_latched_echo_counts_from_its_first_mark_to_cwr() {
 }
 
 #[test]
+fn a_receiver_that_latches_is_asked_with_every_ack() {
+    for (peer, cwr, asks) in [
+        ("classic", "each", true),
+        ("classic", "once", false),
+        ("dctcp", "each", false),
+        ("auto", "each", false),
+    ] {
+        let mut dctcp = dctcp(&[("peer", peer), ("cwr", cwr)]);
+        for packet in 1..=20 {
+            dctcp.sock.snd_nxt = (packet + 9) * MSS;
+            dctcp.sock.ecn_flags &= !ecn_flags::QUEUE_CWR;
+            dctcp.ack_to(packet, packet % 3 == 0);
+            assert_eq!(dctcp.sock.ecn_flags & ecn_flags::QUEUE_CWR != 0, asks, "{peer} {cwr}");
+        }
+    }
+}
+
+#[test]
+fn what_a_receiver_tells_that_is_asked_is_counted_as_it_is() {
+    let mut dctcp = dctcp(&[("peer", "classic"), ("alpha_on_init", "0")]);
+    one_latched_echo(&mut dctcp);
+    // Windows end with packets 1, 10 and 19: seven of nine, then three of nine.
+    // floor(7 * 64 / 9) = 49; 49 - 3 + floor(3 * 64 / 9) = 67.
+    assert_eq!(dctcp.diag("alpha"), 67);
+}
+
+#[test]
 fn an_ack_without_ece_before_cwr_refutes_a_latch_for_good() {
-    let mut dctcp = dctcp(&[("peer", "auto")]);
+    let mut dctcp = dctcp(&[("peer", "auto"), ("cwr", "once")]);
     // 32 echoes of 10: each speaks for a latch, and nothing else was seen.
     let mut tested = 0;
     let mut packet = 1;
