@@ -13,7 +13,8 @@
  * with plb_params(sk),
  *
  *   plb_update   once per round, with the share of it that was marked
- *   plb_check    after that, and when transmission starts with nothing in flight
+ *   plb_check    after that and when transmission starts with nothing in flight, or at every ACK: either
+ *                will do, as it looks at whether anything is in flight by itself
  *   plb_on_rto   at a timeout
  *
  * Sources: Qureshi et al., SIGCOMM 2022; behaves as tcp_plb of Linux 6.2 and later, whose sysctls are
