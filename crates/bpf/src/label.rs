@@ -5,6 +5,7 @@
 //! [held](Host::hold_labels) one that goes with its process. Either stands before all programs and
 //! filters of the host's own at that device, and leaves the packet's fate to them.
 
+use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, OsStr};
 use std::fs;
 use std::io;
@@ -15,7 +16,7 @@ use std::time::Duration;
 
 use knee_netns::Found;
 use libbpf_rs::query::ProgInfoIter;
-use libbpf_rs::{Link, Object, OpenObject};
+use libbpf_rs::{ErrorKind, Link, Object, OpenObject};
 use rustix::net::{AddressFamily, SocketType};
 
 use crate::host::{Host, boot_ns, check_rights, cookie_of, link_of, pin_link, proc};
@@ -40,9 +41,32 @@ pub struct LabelsAt {
     pub device: String,
     /// Until it is taken away; else a process holds it.
     pub kept: bool,
-    netns_cookie: u64,
+    /// Of one that is not kept: numbers and names of the processes that hold it, as far as they can be
+    /// seen.
+    pub holders: Vec<(u32, String)>,
+    /// `None`: no namespace that can be looked at has the device.
+    netns_cookie: Option<u64>,
     link_id: u32,
-    pin: PathBuf,
+}
+
+/// Where labels are written, as far as that can be seen.
+#[derive(Clone, Debug, Default)]
+pub struct LabelsSeen {
+    /// The devices.
+    pub at: Vec<LabelsAt>,
+    /// Namespaces that could not be looked at, and why.
+    pub unknown: Vec<(String, String)>,
+}
+
+/// What taking labels away came to.
+#[derive(Debug, Default)]
+pub struct LabelsDropped {
+    /// Left alone now.
+    pub at: Vec<LabelsAt>,
+    /// Not asked for, because it is not kept: it goes with its process.
+    pub held: Vec<LabelsAt>,
+    /// What is still there, and why.
+    pub failed: Vec<(String, Error)>,
 }
 
 /// What keeping labels came to.
@@ -81,25 +105,17 @@ impl Host {
         let pins = self.pins()?.join(PINS);
         let index = ethernet_device(device)?;
         let _lock = self.lock()?;
-        let pin = pins.join(pin_name(cookie_of(&knee_netns::current().map_err(proc)?)?, index));
-        let there = links_at(index)?.into_iter().next();
-        if there.is_some() && pin.exists() {
+        let there = links_at(index)?;
+        if there.iter().any(|id| pins.join(pin_name(*id)).exists()) {
             return Ok(Kept::Already);
         }
-        // Of a device that is gone, whose number came back.
-        let _ = fs::remove_file(&pin);
         let object = load(0)?;
-        let (link, kept) = match there.map(link_of).transpose() {
-            // It would end at the time that its program knows: this one knows none.
-            Ok(Some(link)) => {
-                replace(&link, &object)?;
-                (link, Kept::TakenOver)
-            }
-            Ok(None) | Err(_) => (attach(&object, index)?, Kept::New),
-        };
-        fs::create_dir_all(&pins).map_err(|source| Error::File { path: pins, source })?;
-        pin_link(&link, &pin).map_err(|source| Error::Pin { path: pin, source })?;
-        Ok(kept)
+        fs::create_dir_all(&pins).map_err(|source| Error::File { path: pins.clone(), source })?;
+        let kept = keep(&object, index, there.first().copied(), &pins);
+        if kept.is_err() {
+            remove_if_empty(&pins);
+        }
+        kept
     }
 
     /// Has labels written at `device` of this namespace for so long, if the value lives that long.
@@ -110,8 +126,6 @@ impl Host {
     pub fn hold_labels(&self, device: &str, time: Duration) -> Result<Labels, Error> {
         check_rights("writing labels")?;
         let index = ethernet_device(device)?;
-        let name = pin_name(cookie_of(&knee_netns::current().map_err(proc)?)?, index);
-        let pin = self.pins().map_or_else(|_| PathBuf::new(), |pins| pins.join(PINS).join(name));
         let _lock = self.lock()?;
         if !links_at(index)?.is_empty() {
             let what = format!("labels are written at {device} already: see knee plb show");
@@ -119,77 +133,240 @@ impl Host {
         }
         let time_ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let object = load(boot_ns().saturating_add(time_ns))?;
-        Ok(Labels { _link: attach(&object, index)?, _object: object, pin })
+        let link = attach(&object, index)?;
+        let pin = self.label_pins().join(pin_name(seen(link.as_fd())?.id));
+        Ok(Labels { _link: link, _object: object, pin })
     }
 
-    /// Where labels are written, in all namespaces.
+    /// Where labels are written, in all namespaces. One that cannot be looked at hides no other.
     ///
     /// # Errors
     /// [`Error::Inspect`], [`Error::Read`].
-    pub fn labels(&self) -> Result<Vec<LabelsAt>, Error> {
+    pub fn labels(&self) -> Result<LabelsSeen, Error> {
         check_rights("looking at devices")?;
-        let pins = self.pins().map_or_else(|_| PathBuf::new(), |pins| pins.join(PINS));
-        let mut all = Vec::new();
+        let mut all = LabelsSeen::default();
         if !KernelApi::running().tcx {
             return Ok(all);
         }
+        let pinned = pinned(&self.label_pins())?;
         for namespace in knee_netns::all().map_err(proc)? {
-            let netns_cookie = cookie_of(&namespace)?;
-            for (index, device) in devices(&namespace)? {
-                let found = namespace.run(move || links_at(index)).map_err(proc)??;
-                for link_id in found {
-                    let pin = pins.join(pin_name(netns_cookie, index));
-                    let (namespace, device, kept) =
-                        (namespace.label(), device.clone(), pin.exists());
-                    all.push(LabelsAt { namespace, device, kept, netns_cookie, link_id, pin });
-                }
+            match labels_in(&namespace) {
+                Ok(found) => all.at.extend(found),
+                Err(error) => all.unknown.push((namespace.label(), error.to_string())),
             }
+        }
+        for at in &mut all.at {
+            // A device that moved to another namespace has taken its link along.
+            at.kept = pinned.iter().any(|pin| pin.link_id == at.link_id);
+        }
+        for pin in pinned.iter().filter(|pin| pin.device != 0) {
+            if all.at.iter().all(|at| at.link_id != pin.link_id) {
+                all.at.push(pin.out_of_sight());
+            }
+        }
+        let mut holders = match all.at.iter().all(|at| at.kept) {
+            true => BTreeMap::new(),
+            false => holders(),
+        };
+        for at in all.at.iter_mut().filter(|at| !at.kept) {
+            at.holders = holders.remove(&at.link_id).unwrap_or_default();
         }
         Ok(all)
     }
 
     /// Takes away what is written at `device` of this namespace, whoever has it, or all that is kept, in
-    /// every namespace, and gives what that was. The pins of devices that are gone go, too.
+    /// whatever namespace its device is by now. The pins of devices that are gone go, too. What cannot be
+    /// taken away does not keep the rest.
     ///
     /// # Errors
-    /// [`Error::Locked`], [`Error::File`], [`Error::Labels`] if nothing is written at `device`.
-    pub fn drop_labels(&self, device: Option<&str>) -> Result<Vec<LabelsAt>, Error> {
+    /// [`Error::Locked`], [`Error::Inspect`], [`Error::Labels`] if nothing is written at `device`.
+    pub fn drop_labels(&self, device: Option<&str>) -> Result<LabelsDropped, Error> {
         check_rights("taking labels away")?;
-        let all = self.labels()?;
-        let here = cookie_of(&knee_netns::current().map_err(proc)?)?;
-        let wanted = |at: &LabelsAt| match device {
-            Some(device) => at.device == device && at.netns_cookie == here,
-            None => at.kept,
-        };
-        let dropped: Vec<LabelsAt> = all.into_iter().filter(wanted).collect();
-        if let (Some(device), true) = (device, dropped.is_empty()) {
-            let what = format!("no labels are written at {device}: see knee plb show");
-            return Err(Error::Labels { what });
-        }
-        let pins = self.pins().map(|pins| pins.join(PINS)).unwrap_or_default();
-        if dropped.is_empty() && !pins.exists() {
-            return Ok(dropped);
+        let pins = self.label_pins();
+        if self.labels()?.at.is_empty() && !pins.exists() && device.is_none() {
+            return Ok(LabelsDropped::default());
         }
         let _lock = self.lock()?;
-        for at in &dropped {
-            // One that is gone meanwhile needs nothing.
-            if let Ok(link) = link_of(at.link_id) {
-                // SAFETY: the descriptor is open.
-                unsafe { libbpf_sys::bpf_link_detach(link.as_raw_fd()) };
-            }
-            remove(&at.pin)?;
+        // Under the lock: what another command has kept meanwhile is kept.
+        let all = self.labels()?;
+        let here = cookie_of(&knee_netns::current().map_err(proc)?)?;
+        let is_wanted = |at: &LabelsAt| match device {
+            Some(device) => at.device == device && at.netns_cookie == Some(here),
+            None => at.kept,
+        };
+        let (wanted, others): (Vec<_>, Vec<_>) = all.at.into_iter().partition(is_wanted);
+        if let (Some(device), true) = (device, wanted.is_empty()) {
+            let what = match all.unknown.first() {
+                Some((namespace, why)) => format!(
+                    "whether labels are written at {device} is not known, as {namespace} cannot be \
+                     looked at: {why}"
+                ),
+                None => format!("no labels are written at {device}: see knee plb show"),
+            };
+            return Err(Error::Labels { what });
         }
-        for pin in pins_in(&pins) {
-            let (link, _) = with_log(|| Link::open(&pin));
-            let is_gone = link.ok().is_none_or(|link| !is_attached(link.as_fd()));
-            if is_gone {
-                remove(&pin)?;
+        let mut done = LabelsDropped::default();
+        for at in wanted {
+            match detach(at.link_id) {
+                Ok(()) => done.at.push(at),
+                Err(error) => {
+                    done.failed.push((format!("{} ({})", at.device, at.namespace), error))
+                }
             }
         }
-        // What is left keeps them.
-        let _ = fs::remove_dir(&pins);
-        let _ = pins.parent().map(fs::remove_dir);
-        Ok(dropped)
+        if device.is_none() {
+            done.held = others;
+        }
+        for pin in pinned(&pins)?.into_iter().filter(|pin| pin.device == 0) {
+            if let Err(error) = remove(&pin.path) {
+                done.failed.push((pin.path.display().to_string(), error));
+            }
+        }
+        remove_if_empty(&pins);
+        Ok(done)
+    }
+
+    /// Where links are pinned; nowhere without a BPF file system.
+    fn label_pins(&self) -> PathBuf {
+        self.pins().map(|pins| pins.join(PINS)).unwrap_or_default()
+    }
+}
+
+/// A link below [`PINS`].
+struct Pinned {
+    path: PathBuf,
+    link_id: u32,
+    /// The number of its device; 0: that is gone, or it was taken away.
+    device: u32,
+}
+
+impl Pinned {
+    /// At a device of a namespace that cannot be looked at.
+    fn out_of_sight(&self) -> LabelsAt {
+        LabelsAt {
+            namespace: "a namespace out of sight".to_owned(),
+            device: format!("device {}", self.device),
+            kept: true,
+            holders: Vec::new(),
+            netns_cookie: None,
+            link_id: self.link_id,
+        }
+    }
+}
+
+/// All that is pinned. What went meanwhile is left out.
+fn pinned(pins: &Path) -> Result<Vec<Pinned>, Error> {
+    let mut all = Vec::new();
+    for path in pins_in(pins) {
+        let (link, _) = with_log(|| Link::open(&path));
+        let link = match link {
+            Ok(link) => link,
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            Err(source) => return Err(Error::Pin { path, source }),
+        };
+        let LinkSeen { id, device } = seen(link.as_fd())?;
+        all.push(Pinned { path, link_id: id, device });
+    }
+    Ok(all)
+}
+
+fn labels_in(namespace: &Found) -> Result<Vec<LabelsAt>, Error> {
+    let netns_cookie = Some(cookie_of(namespace)?);
+    let mut all = Vec::new();
+    for (index, device) in devices(namespace)? {
+        for link_id in namespace.run(move || links_at(index)).map_err(proc)?? {
+            all.push(LabelsAt {
+                namespace: namespace.label(),
+                device: device.clone(),
+                kept: false,
+                holders: Vec::new(),
+                netns_cookie,
+                link_id,
+            });
+        }
+    }
+    Ok(all)
+}
+
+/// Numbers and names of the processes that have links open, by the links' numbers. Those whose files
+/// are not to be seen are missing.
+fn holders() -> BTreeMap<u32, Vec<(u32, String)>> {
+    let mut all: BTreeMap<u32, Vec<(u32, String)>> = BTreeMap::new();
+    for process in entries_of(Path::new("/proc")) {
+        let number = process.file_name().and_then(|name| name.to_str()?.parse::<u32>().ok());
+        let Some(number) = number else { continue };
+        for file in entries_of(&process.join("fd")) {
+            let is_link = fs::read_link(&file).is_ok_and(|to| to.ends_with("anon_inode:bpf_link"));
+            let name = file.file_name().filter(|_| is_link);
+            let info = name.map(|name| fs::read_to_string(process.join("fdinfo").join(name)));
+            let Some(Ok(info)) = info else { continue };
+            let id =
+                info.lines().find_map(|line| line.strip_prefix("link_id:")?.trim().parse().ok());
+            let Some(id) = id else { continue };
+            let command = fs::read_to_string(process.join("comm")).unwrap_or_default();
+            // Its owner may call it anything.
+            let holder = (number, command.trim().replace(char::is_control, "?"));
+            let of_link = all.entry(id).or_default();
+            if !of_link.contains(&holder) {
+                of_link.push(holder);
+            }
+        }
+    }
+    all
+}
+
+/// Two at one device would undo each other: another one is attached only where there is none.
+fn keep(object: &Object, index: u32, there: Option<u32>, pins: &Path) -> Result<Kept, Error> {
+    let held = there.map(open_link).transpose()?.flatten();
+    let Some(link) = held else {
+        let link = attach(object, index)?;
+        pin_as(&link, &pins.join(pin_name(seen(link.as_fd())?.id)))?;
+        return Ok(Kept::New);
+    };
+    take_over(&link, object, pins)?;
+    Ok(Kept::TakenOver)
+}
+
+/// Pins what a process holds and gives it a program that knows no end, in place of one that does. Only
+/// then it has the name that the process looks for; where anything fails, its time is what it was.
+fn take_over(link: &OwnedFd, object: &Object, pins: &Path) -> Result<(), Error> {
+    let name = pin_name(seen(link.as_fd())?.id);
+    let (unfinished, pin) = (pins.join(format!("{name}-unfinished")), pins.join(name));
+    // Of a command that was cut short.
+    remove(&unfinished)?;
+    pin_as(link, &unfinished)?;
+    let finished = replace(link, object).and_then(|()| {
+        fs::rename(&unfinished, &pin).map_err(|source| Error::File { path: pin, source })
+    });
+    if finished.is_err() {
+        let _ = remove(&unfinished);
+    }
+    finished
+}
+
+fn pin_as(link: &OwnedFd, pin: &Path) -> Result<(), Error> {
+    pin_link(link, pin).map_err(|source| Error::Pin { path: pin.to_owned(), source })
+}
+
+/// The link of this number; `None`: it is gone.
+fn open_link(id: u32) -> Result<Option<OwnedFd>, Error> {
+    match link_of(id) {
+        Ok(link) => Ok(Some(link)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(Error::Read { what: "the link of a program at a device", source }),
+    }
+}
+
+/// One that is gone meanwhile needs nothing.
+fn detach(id: u32) -> Result<(), Error> {
+    let Some(link) = open_link(id)? else { return Ok(()) };
+    // SAFETY: the descriptor is open.
+    match unsafe { libbpf_sys::bpf_link_detach(link.as_raw_fd()) } {
+        0 => Ok(()),
+        error => Err(Error::Inspect {
+            what: "the link of a program at a device",
+            source: libbpf_rs::Error::from_raw_os_error(-error),
+        }),
     }
 }
 
@@ -311,26 +488,51 @@ fn is_ours(program: u32) -> bool {
     programs.any(|info| info.id == program && info.name.as_bytes() == PROGRAM.as_bytes())
 }
 
-/// A device's link has none any more when the device goes.
-fn is_attached(link: BorrowedFd<'_>) -> bool {
+/// What the kernel says of a link at a device.
+struct LinkSeen {
+    id: u32,
+    /// The device's number; 0: it has gone, or the link was detached.
+    device: u32,
+}
+
+fn seen(link: BorrowedFd<'_>) -> Result<LinkSeen, Error> {
     let mut info = libbpf_sys::bpf_link_info::default();
     let mut len = size_of::<libbpf_sys::bpf_link_info>() as u32;
     // SAFETY: the pointers are to the struct and its length.
     let result = unsafe {
         libbpf_sys::bpf_link_get_info_by_fd(link.as_raw_fd(), &raw mut info, &raw mut len)
     };
-    // SAFETY: it is a link of a program at a device; the kernel wrote that part.
-    result == 0 && unsafe { info.__bindgen_anon_1.tcx.ifindex } != 0
+    match result {
+        // SAFETY: it is a link of a program at a device; the kernel wrote that part.
+        0 => Ok(LinkSeen { id: info.id, device: unsafe { info.__bindgen_anon_1.tcx.ifindex } }),
+        error => Err(Error::Inspect {
+            what: "the link of a program at a device",
+            source: libbpf_rs::Error::from_raw_os_error(-error),
+        }),
+    }
 }
 
-/// No dots: the BPF file system takes none.
-fn pin_name(netns_cookie: u64, index: u32) -> String {
-    format!("{netns_cookie}-{index}")
+/// By the link, which stays the same when its device moves to another namespace, where it may have
+/// another number. No dots: the BPF file system takes none.
+fn pin_name(link_id: u32) -> String {
+    link_id.to_string()
 }
 
 fn pins_in(pins: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(pins).into_iter().flatten();
+    // Without a BPF file system it is no path at all.
+    if pins.as_os_str().is_empty() { Vec::new() } else { entries_of(pins) }
+}
+
+/// What a directory holds; nothing if it is gone by now.
+fn entries_of(dir: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(dir).into_iter().flatten();
     entries.filter_map(|entry| Some(entry.ok()?.path())).collect()
+}
+
+/// What is left keeps the directories.
+fn remove_if_empty(pins: &Path) {
+    let _ = fs::remove_dir(pins);
+    let _ = pins.parent().map(fs::remove_dir);
 }
 
 fn remove(pin: &Path) -> Result<(), Error> {

@@ -47,7 +47,7 @@ pub use embedded::{Embedded, program};
 pub use error::Error;
 pub use filter::Filter;
 pub use inside::{Inside, Value};
-pub use label::{Kept, Labels, LabelsAt};
+pub use label::{Kept, Labels, LabelsAt, LabelsDropped, LabelsSeen};
 pub use load::{Loaded, check_fits, check_name};
 pub use migrate::{Migration, Outcome, Planned};
 pub use probe::{KernelApi, Lack, Version};

@@ -212,7 +212,8 @@ fn what_is_kept_is_shown_and_taken_away_without_a_trace() {
     sandbox.knee_in(&pair.client, "plb off lo").done();
     sandbox.knee("plb off --all").done();
     assert_eq!((traffic_control(&pair.client, "knee-c"), sandbox.files()), before);
-    assert_eq!(sandbox.knee("plb off --all").done(), "labels are kept nowhere\n");
+    // What others hold meanwhile may follow.
+    assert!(sandbox.knee("plb off --all").done().starts_with("labels are kept nowhere\n"));
 }
 
 #[test]
@@ -224,7 +225,16 @@ fn a_killed_holder_leaves_nothing() {
     assert!(holder.first.starts_with("knee-h: labels are written here for 60 s"));
     let shown = sandbox.knee("plb show").done();
     let line = shown.lines().find(|line| line.starts_with("knee-h")).unwrap();
-    assert!(line.ends_with("as long as a process holds it"), "{shown}");
+    let held = format!("labels are written as long as process {} (knee) holds it", holder.pid());
+    assert!(line.ends_with(&held), "{shown}");
+    // It is not kept, and all the same it is there.
+    for command in ["plb off --all", "unload --all"] {
+        let told = sandbox.knee(command).done();
+        let line = told.lines().find(|line| line.starts_with("knee-h")).unwrap();
+        assert!(line.contains(&held), "{told}");
+    }
+    let status = sandbox.knee("status").done();
+    assert!(status.contains(&format!("process {} (knee) holds it", holder.pid())), "{status}");
     let refused = sandbox.knee("plb on knee-h --for 1s").refused();
     assert!(refused.contains("labels are written at knee-h already"), "{refused}");
     holder.signal(libc::SIGKILL);
@@ -256,6 +266,8 @@ fn what_a_process_holds_can_be_kept() {
     let told = sandbox.knee_in(&pair.client, "plb on knee-c").done();
     assert!(told.contains("what a process held until now is kept"), "{told}");
     assert!(holder.wait().unwrap().success());
+    let again = sandbox.knee_in(&pair.client, "plb on knee-c").done();
+    assert!(again.contains("already"), "{again}");
     // Its time is over, and it goes on.
     thread::sleep(Duration::from_millis(1100));
     assert!(labels(&pair, &name, SERVER_IPV6).len() >= 6);
@@ -294,6 +306,121 @@ fn a_device_that_goes_takes_it_along_and_its_pin_goes_with_the_next_command() {
     assert!(!sandbox.knee("plb show").done().contains("knee-a"));
     sandbox.knee("plb off --all").done();
     assert_eq!(sandbox.files(), before);
+}
+
+#[test]
+fn what_a_process_holds_keeps_its_end_where_it_cannot_be_kept() {
+    let Some(sandbox) = sandbox() else { return };
+    let pair = congested();
+    let name = sandbox.name('e');
+    sandbox.knee(&format!("load dctcp --as {name} --set plb=on")).done();
+    let mut line = sandbox.command("plb on knee-c --for 3s");
+    let mut holder = pair.client.run(move || line.stdout(Stdio::piped()).spawn().unwrap());
+    let mut first = String::new();
+    BufReader::new(holder.stdout.take().unwrap()).read_line(&mut first).unwrap();
+    let started = Instant::now();
+    // SAFETY: it is a child of this process that was not waited for.
+    assert_eq!(unsafe { libc::kill(holder.id() as i32, libc::SIGSTOP) }, 0);
+    // A directory is where the pin would be, so that it cannot be made.
+    let pins = sandbox.bpffs().join("knee/labels_at_devices");
+    let shown: serde_json::Value =
+        serde_json::from_str(&sandbox.knee("plb show --json").done()).unwrap();
+    let by_it = |at: &serde_json::Value| at["holders"][0]["pid"] == holder.id();
+    let held = shown["labels"].as_array().unwrap().iter().filter(|at| by_it(at)).count();
+    assert_eq!(held, 1, "{shown}");
+    let links = link_numbers(holder.id());
+    assert_eq!(links.len(), 1, "{links:?}");
+    std::fs::create_dir_all(pins.join(format!("{}-unfinished", links[0]))).unwrap();
+    let refused = sandbox.knee_in(&pair.client, "plb on knee-c").refused();
+    assert!(refused.contains("-unfinished"), "{refused}");
+    thread::sleep(Duration::from_millis(3100).saturating_sub(started.elapsed()));
+    let after = labels(&pair, &name, SERVER_IPV6).len();
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+    std::fs::remove_dir(pins.join(format!("{}-unfinished", links[0]))).unwrap();
+    assert_eq!(after, 1);
+}
+
+/// The kernel's numbers of the links that a process has open.
+fn link_numbers(process: u32) -> Vec<u32> {
+    let infos = std::fs::read_dir(format!("/proc/{process}/fdinfo")).unwrap();
+    let texts = infos.filter_map(|info| std::fs::read_to_string(info.unwrap().path()).ok());
+    let number = |text: String| {
+        text.lines().find_map(|line| line.strip_prefix("link_id:")?.trim().parse().ok())
+    };
+    texts.filter_map(number).collect()
+}
+
+#[test]
+fn a_device_that_moves_to_another_namespace_stays_kept_until_it_is_taken_away() {
+    let Some(sandbox) = sandbox() else { return };
+    let other = Namespace::new().unwrap();
+    let before = sandbox.files();
+    for (on, off) in [("knee-d", "plb off --all"), ("knee-e", "unload --all"), ("knee-f", "")] {
+        ip(&sandbox.namespace, format!("link add {on} type veth peer name {on}p"));
+        sandbox.knee(&format!("plb on {on}")).done();
+        ip(&sandbox.namespace, format!("link set {on} netns {}", other.tid()));
+        let shown: serde_json::Value =
+            serde_json::from_str(&sandbox.knee("plb show --json").done()).unwrap();
+        let labels = shown["labels"].as_array().unwrap();
+        let it = labels.iter().find(|at| at["device"] == on);
+        let Some(it) = it else {
+            println!("this kernel takes links away when a device moves");
+            sandbox.knee("plb off --all").done();
+            continue;
+        };
+        assert_eq!(it["kept"], true, "{shown}");
+        let told = match off {
+            "" => sandbox.knee_in(&other, &format!("plb off {on}")).done(),
+            all => sandbox.knee(all).done(),
+        };
+        assert!(told.contains(on) && told.contains("left alone again"), "{told}");
+        let shown = sandbox.knee("plb show").done();
+        assert!(!shown.contains(on), "{shown}");
+        assert_eq!(sandbox.files(), before);
+    }
+}
+
+#[test]
+fn a_file_system_of_pins_that_goes_is_named_with_the_way_out() {
+    let Some(sandbox) = sandbox() else { return };
+    let name = sandbox.name('g');
+    sandbox.knee(&format!("load cubic --as {name}")).done();
+    let umount = Command::new("umount").arg(sandbox.bpffs()).status().unwrap();
+    assert!(umount.success());
+    wait_until("the kernel drops it", || {
+        sandbox.knee("status").done().contains(&format!("{name}: loaded, but not registered"))
+    });
+    let status = sandbox.knee("status").done();
+    assert!(status.contains("its BPF file system went away"), "{status}");
+    assert!(!status.contains("a command was cut short"), "{status}");
+    let told = sandbox.knee(&format!("unload {name}")).done();
+    assert!(told.contains(&format!("{name}: unloaded")), "{told}");
+    assert!(!sandbox.knee("status").done().contains(&name));
+    assert!(!sandbox.run_dir().exists());
+}
+
+#[test]
+fn labels_that_cannot_be_looked_at_hide_nothing_else() {
+    let Some(sandbox) = sandbox() else { return };
+    let name = sandbox.name('u');
+    sandbox.knee(&format!("load cubic --as {name}")).done();
+    // Something where only links are.
+    let wrong = sandbox.bpffs().join("knee/labels_at_devices/wrong");
+    std::fs::create_dir_all(&wrong).unwrap();
+    let status = sandbox.knee("status").done();
+    assert!(status.contains(&format!("{name}: cubic")), "{status}");
+    assert!(status.contains("where labels are written there is not known"), "{status}");
+    assert!(status.contains("labels_at_devices/wrong"), "{status}");
+    let answer = sandbox.knee("unload --all --json");
+    assert_eq!(answer.code, Some(2), "{answer:?}");
+    let told: serde_json::Value = serde_json::from_str(&answer.out).unwrap();
+    assert_eq!(told["unloaded"][0]["name"], name.as_str(), "{told}");
+    let why = told["failed"][0]["why"].as_str().unwrap();
+    assert!(why.contains("labels_at_devices/wrong") && answer.err.contains(why), "{answer:?}");
+    std::fs::remove_dir(wrong).unwrap();
+    sandbox.knee("unload --all").done();
+    assert_eq!(sandbox.files(), [sandbox.bpffs()]);
 }
 
 #[test]

@@ -72,8 +72,12 @@ pub struct Status {
     pub registered: Vec<InUse>,
     /// Sockets (connections and listeners), by name, whose algorithm is knee's and not registered any more.
     pub lingering: BTreeMap<String, usize>,
-    /// What the journal has and the kernel has not: a command was killed.
+    /// What the journal does not have as done: a command was killed.
     pub interrupted: Vec<Entry>,
+    /// What the journal has as loaded and the kernel has not: its pin is gone.
+    pub vanished: Vec<Entry>,
+    /// Namespaces that could not be looked at, and why: their sockets, routes and defaults are missing.
+    pub unknown: Vec<(String, String)>,
 }
 
 impl Host {
@@ -89,11 +93,14 @@ impl Host {
         let pinned = self.pinned_names();
         let namespaces = knee_netns::all().map_err(proc)?;
         let reader = Connections::open()?;
+        let mut status = Status::default();
         let mut seen = Vec::new();
         for namespace in &namespaces {
-            seen.push(Seen::of(namespace, &reader)?);
+            match Seen::of(namespace, &reader) {
+                Ok(one) => seen.push(one),
+                Err(error) => status.unknown.push((namespace.label(), error.to_string())),
+            }
         }
-        let mut status = Status::default();
         for one in &registered {
             let entry = entries.iter().find(|entry| entry.name == one.name);
             let trial = trials.iter().find(|trial| trial.entry.name == one.name);
@@ -117,10 +124,11 @@ impl Host {
                 *status.lingering.entry(connection.algorithm.clone()).or_default() += 1;
             }
         }
-        status.interrupted = entries
-            .into_iter()
-            .filter(|entry| !entry.complete || !known.contains(entry.name.as_str()))
-            .collect();
+        let (complete, interrupted): (Vec<Entry>, Vec<Entry>) =
+            entries.into_iter().partition(|entry| entry.complete);
+        status.interrupted = interrupted;
+        status.vanished =
+            complete.into_iter().filter(|entry| !known.contains(entry.name.as_str())).collect();
         Ok(status)
     }
 

@@ -47,7 +47,7 @@ impl Command {
             Command::Confirm(args) => confirm::run(args).map(|()| DONE),
             Command::Unload(args) => unload::run(args),
             Command::Policy(args) => policy::run(args).map(|()| DONE),
-            Command::Plb(args) => plb::run(args).map(|()| DONE),
+            Command::Plb(args) => plb::run(args),
             Command::Status(args) => status::run(args).map(|()| DONE),
             Command::Top(args) => top::run(args).map(|()| DONE),
             Command::Migrate(args) => migrate::run(args),

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use clap::Subcommand;
 use knee_bpf::host::Host;
-use knee_bpf::{Kept, LabelsAt};
+use knee_bpf::{Error, Kept, LabelsAt, LabelsDropped, LabelsSeen};
 use serde_json::{Value as Json, json};
 
 use super::load::duration;
-use crate::{Failure, print, stop_on_signals};
+use crate::{COULD_NOT, DONE, Failure, complain, print, stop_on_signals};
 
 /// How often a command in the foreground looks whether it is over.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -48,7 +48,7 @@ enum Action {
     },
 }
 
-pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     let host = Host::here();
     match &args.action {
         Action::On { device, time: None } => {
@@ -62,22 +62,28 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         Action::On { device, time: Some(time) } => hold(&host, device, *time),
         Action::Off { device, .. } => {
             let dropped = host.drop_labels(device.as_deref())?;
-            match dropped.is_empty() {
-                true => print("labels are kept nowhere\n"),
-                false => print(&left_alone(&dropped)),
+            print(&in_words_after(&dropped))?;
+            if dropped.failed.is_empty() {
+                return Ok(DONE);
             }
+            complain(&not_left_alone(&dropped).join("\n"));
+            return Ok(COULD_NOT);
         }
         Action::Show { json: true } => {
-            print(&format!("{}\n", json!({ "labels": as_json(&host.labels()?) })))
+            let seen = host.labels()?;
+            let unknown = unknown_json(&seen.unknown);
+            print(&format!("{}\n", json!({ "labels": as_json(&seen.at), "unknown": unknown })))
         }
         Action::Show { json: false } => {
-            let all = host.labels()?;
-            match all.is_empty() {
-                true => print("labels are written nowhere: knee plb on DEVICE\n"),
-                false => print(&words(&all, how)),
-            }
+            let seen = host.labels()?;
+            let written = match seen.at.is_empty() {
+                true => "labels are written nowhere: knee plb on DEVICE\n".to_owned(),
+                false => words(&seen.at, how),
+            };
+            print(&(written + &unknown_in_words("where labels are written", &seen.unknown)))
         }
-    }
+    }?;
+    Ok(DONE)
 }
 
 fn hold(host: &Host, device: &str, time: Duration) -> Result<(), Failure> {
@@ -100,11 +106,30 @@ fn hold(host: &Host, device: &str, time: Duration) -> Result<(), Failure> {
     }
 }
 
-fn how(at: &LabelsAt) -> &'static str {
-    if at.kept { "labels are written" } else { "labels are written as long as a process holds it" }
+fn how(at: &LabelsAt) -> String {
+    match at.kept {
+        true => "labels are written".to_owned(),
+        false => format!("labels are written as long as {} it", who_holds(at)),
+    }
 }
 
-fn words(all: &[LabelsAt], what: impl Fn(&LabelsAt) -> &'static str) -> String {
+fn who_holds(at: &LabelsAt) -> String {
+    let holders: Vec<String> = at
+        .holders
+        .iter()
+        .map(|(number, command)| match command.as_str() {
+            "" => number.to_string(),
+            command => format!("{number} ({command})"),
+        })
+        .collect();
+    match holders.as_slice() {
+        [] => "a process, or another BPF file system, out of sight holds".to_owned(),
+        [one] => format!("process {one} holds"),
+        more => format!("processes {} hold", more.join(", ")),
+    }
+}
+
+fn words(all: &[LabelsAt], what: impl Fn(&LabelsAt) -> String) -> String {
     let mut out = String::new();
     for at in all {
         let _ = writeln!(out, "{} ({}): {}", at.device, at.namespace, what(at));
@@ -112,21 +137,87 @@ fn words(all: &[LabelsAt], what: impl Fn(&LabelsAt) -> &'static str) -> String {
     out
 }
 
+/// What was taken away, and what was not, because it is not kept.
+fn in_words_after(dropped: &LabelsDropped) -> String {
+    let begin = match dropped.at.is_empty() && dropped.failed.is_empty() {
+        true => "labels are kept nowhere\n".to_owned(),
+        false => String::new(),
+    };
+    begin + &left_alone(dropped)
+}
+
 /// For `knee unload --all`, too.
-pub(super) fn left_alone(dropped: &[LabelsAt]) -> String {
-    words(dropped, |_| "labels are left alone again")
+pub(super) fn left_alone(dropped: &LabelsDropped) -> String {
+    let held = |at: &LabelsAt| format!("{}, and end with that", how(at));
+    words(&dropped.at, |_| "labels are left alone again".to_owned()) + &words(&dropped.held, held)
+}
+
+/// For `knee unload --all`, too: a complaint for each that could not be taken away.
+pub(super) fn not_left_alone(dropped: &LabelsDropped) -> Vec<String> {
+    let complaint = |(what, why): &(String, Error)| {
+        format!("knee: labels at {what} could not be left alone: {why}")
+    };
+    dropped.failed.iter().map(complaint).collect()
 }
 
 /// For `knee status`: where labels are written.
-pub(super) fn in_words(all: &[LabelsAt]) -> String {
-    words(
-        all,
-        |at| if at.kept { "IPv6 labels follow PLB" } else { "IPv6 labels follow PLB (held)" },
-    )
+pub(super) fn in_words(seen: &LabelsSeen) -> String {
+    let how = |at: &LabelsAt| match at.kept {
+        true => "IPv6 labels follow PLB".to_owned(),
+        false => format!("IPv6 labels follow PLB as long as {} it", who_holds(at)),
+    };
+    words(&seen.at, how) + &unknown_in_words("where labels are written", &seen.unknown)
+}
+
+/// A line for each namespace that could not be looked at.
+pub(super) fn unknown_in_words(what: &str, unknown: &[(String, String)]) -> String {
+    let line = |(namespace, why): &(String, String)| {
+        format!("{namespace} could not be looked at, so {what} there is not known: {why}\n")
+    };
+    unknown.iter().map(line).collect()
+}
+
+pub(super) fn unknown_json(unknown: &[(String, String)]) -> Vec<Json> {
+    unknown.iter().map(|(namespace, why)| json!({ "namespace": namespace, "why": why })).collect()
 }
 
 pub(super) fn as_json(all: &[LabelsAt]) -> Vec<Json> {
+    let holder = |(pid, command): &(u32, String)| json!({ "pid": pid, "command": command });
     all.iter()
-        .map(|at| json!({ "namespace": at.namespace, "device": at.device, "kept": at.kept }))
+        .map(|at| {
+            let holders: Vec<Json> = at.holders.iter().map(holder).collect();
+            json!({
+                "namespace": at.namespace,
+                "device": at.device,
+                "kept": at.kept,
+                "holders": holders,
+            })
+        })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_namespace_that_cannot_be_looked_at_is_named_beside_the_rest() {
+        let unknown = vec![("pid 7 (x)".to_owned(), "it is not permitted".to_owned())];
+        let seen = LabelsSeen { at: Vec::new(), unknown };
+        assert_eq!(
+            in_words(&seen),
+            "pid 7 (x) could not be looked at, so where labels are written there is not known: it is \
+             not permitted\n"
+        );
+    }
+
+    #[test]
+    fn what_could_not_be_taken_away_is_named_and_is_not_said_to_be_kept_nowhere() {
+        let failed = vec![("eth0 (host)".to_owned(), Error::NoBpffs)];
+        let dropped = LabelsDropped { failed, ..LabelsDropped::default() };
+        assert_eq!(in_words_after(&dropped), "");
+        let complaints = not_left_alone(&dropped);
+        assert_eq!(complaints.len(), 1);
+        assert!(complaints[0].starts_with("knee: labels at eth0 (host) could not"));
+    }
 }

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use knee_bpf::LabelsSeen;
 use knee_bpf::host::{Entry, Host, InUse, Note, Origin, Status};
 use serde_json::{Map, Value as Json, json};
 
@@ -21,11 +22,17 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let host = Host::here();
-    let (status, labels) = (host.status()?, host.labels()?);
+    let status = host.status()?;
+    // What algorithms are in use is told all the same.
+    let labels = host.labels().unwrap_or_else(|error| LabelsSeen {
+        at: Vec::new(),
+        unknown: vec![("the host".to_owned(), error.to_string())],
+    });
     match args.json {
         true => {
             let mut all = as_json(&status);
-            all["labels"] = plb::as_json(&labels).into();
+            all["labels"] = plb::as_json(&labels.at).into();
+            all["labels_unknown"] = plb::unknown_json(&labels.unknown).into();
             print(&format!("{all}\n"))
         }
         false => print(&(in_words(&status) + &plb::in_words(&labels))),
@@ -81,11 +88,15 @@ fn as_json(status: &Status) -> Json {
             object
         })
         .collect();
-    let interrupted: Vec<&str> = status.interrupted.iter().map(|e| e.name.as_str()).collect();
+    let names = |entries: &[Entry]| -> Vec<Json> {
+        entries.iter().map(|entry| Json::from(entry.name.as_str())).collect()
+    };
     json!({
         "registered": registered,
         "unregistered_with_sockets": status.lingering,
-        "interrupted": interrupted,
+        "interrupted": names(&status.interrupted),
+        "vanished": names(&status.vanished),
+        "unknown": plb::unknown_json(&status.unknown),
     })
 }
 
@@ -113,6 +124,15 @@ fn in_words(status: &Status) -> String {
         let _ =
             writeln!(out, "{name}: a command was cut short: load it again, or knee unload {name}");
     }
+    for Entry { name, .. } in &status.vanished {
+        let _ = writeln!(
+            out,
+            "{name}: loaded, but not registered any more, as nothing pins it: its BPF file system went \
+             away (unmounted, or with its mount namespace), or knee unload was cut short: load it \
+             again, or knee unload {name}"
+        );
+    }
+    out += &plb::unknown_in_words("who uses what", &status.unknown);
     out
 }
 

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use knee_bpf::LabelsDropped;
 use knee_bpf::host::{Host, Unloaded};
 use serde_json::{Value as Json, json};
 
@@ -42,7 +43,19 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
         }
     }
     // They serve nothing but what was loaded.
-    let labels = if args.all { host.drop_labels(None)? } else { Vec::new() };
+    let labels = match args.all {
+        true => host.drop_labels(None),
+        false => Ok(LabelsDropped::default()),
+    };
+    // What was undone before is told all the same.
+    let labels = labels.unwrap_or_else(|error| LabelsDropped {
+        failed: vec![("all devices".to_owned(), error)],
+        ..LabelsDropped::default()
+    });
+    for (complaint, (what, why)) in plb::not_left_alone(&labels).iter().zip(&labels.failed) {
+        complain(complaint);
+        failed.push(json!({ "labels": what, "why": why.to_string() }));
+    }
     let code = match (failed.is_empty(), left) {
         (false, _) => COULD_NOT,
         (true, true) => CHECK_FAILED,
@@ -51,12 +64,18 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     if args.json {
         print(&format!(
             "{}\n",
-            json!({ "unloaded": undone, "failed": failed, "labels": plb::as_json(&labels) })
+            json!({
+                "unloaded": undone,
+                "failed": failed,
+                "labels": plb::as_json(&labels.at),
+                "labels_held": plb::as_json(&labels.held),
+            })
         ))?;
-    } else if !labels.is_empty() {
+    } else {
+        if names.is_empty() && labels.at.is_empty() && labels.failed.is_empty() {
+            print("nothing is loaded\n")?;
+        }
         print(&plb::left_alone(&labels))?;
-    } else if names.is_empty() {
-        print("nothing is loaded\n")?;
     }
     Ok(code)
 }
