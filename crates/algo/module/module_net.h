@@ -26,9 +26,11 @@ extern struct sock *knee_sk;
 #define HZ			((int)cc_hz())
 #undef tcp_jiffies32
 #define tcp_jiffies32		cc_jiffies32(knee_sk)
-#define jiffies			((unsigned long)tcp_jiffies32)
-#define jiffies_64		((u64)tcp_jiffies32)
-#define get_jiffies_64()	((u64)tcp_jiffies32)
+/* 64 bits, which go on where the host's 32 wrap: time_after() compares them as longs. In support.c. */
+u64 knee_jiffies(void);
+#define jiffies			((unsigned long)knee_jiffies())
+#define jiffies_64		knee_jiffies()
+#define get_jiffies_64()	knee_jiffies()
 #define jiffies_to_msecs(j)	((unsigned int)((u64)(j) * 1000 / cc_hz()))
 #define jiffies_to_usecs(j)	((unsigned int)((u64)(j) * 1000000 / cc_hz()))
 #define nsecs_to_jiffies(ns)	((unsigned long)((u64)(ns) / (1000000000ull / cc_hz())))

@@ -7,6 +7,15 @@
 
 struct sock *knee_sk;
 
+/* The host's ticks only go forward, so what is below the last ones seen has wrapped since. */
+u64 knee_jiffies(void)
+{
+	static u64 last;
+
+	last += (u32)(tcp_jiffies32 - (u32)last);
+	return last;
+}
+
 extern int (*const knee_module_init)(void) __attribute__((weak));
 
 /* Of the C library. */

@@ -7,6 +7,8 @@
 //! and the window to return to are at least 1; the recording has room for what the host gave. The same
 //! bytes give the same calls and the same sockets, observed or not.
 
+use std::collections::VecDeque;
+
 use crate::{
     AckSample, Algorithm, Call, GivenLog, Host, INFINITE_SSTHRESH, Instance, Params, RateSample,
     TcpSock, ca_event, ca_state, ecn_flags,
@@ -20,6 +22,10 @@ const ACKED_MAX: u32 = 1 << 24;
 const ROUND_MAX: u32 = 128;
 /// A week, in seconds.
 const WEEK_S: u64 = 7 * 24 * 3600;
+/// `sk_state` of a connection that carries data.
+const ESTABLISHED: u8 = 1;
+/// ACKs whose marks are remembered: more than a round that is played whole has.
+const ACKS_KEPT: usize = 4096;
 /// Stands where no algorithm may write.
 const CANARY: u64 = 0xa5c3_96f0_0f69_3c5a;
 
@@ -76,6 +82,10 @@ struct Machine {
     host: Host,
     /// Whether calls are made through the recorder.
     observed: bool,
+    /// Packets of the last ACKs and how many of them were marked, latest first.
+    acked: VecDeque<(u32, u32)>,
+    /// Packets that the next ACK is the first to report as lost.
+    losses: u32,
     /// What each call returned.
     results: Vec<u32>,
     error: Option<String>,
@@ -104,12 +114,22 @@ impl Machine {
             is_cwnd_limited: 1,
             reordering: 3,
             sk_gso_max_size: 65_343,
+            sk_gso_max_segs: 65_535,
+            sk_state: ESTABLISHED,
             ..TcpSock::default()
         };
         let params = params(algorithm, script);
         let instance = algorithm.instance(params);
-        let mut machine =
-            Machine { instance, sock, host, observed, results: Vec::new(), error: None };
+        let mut machine = Machine {
+            instance,
+            sock,
+            host,
+            observed,
+            acked: VecDeque::new(),
+            losses: 0,
+            results: Vec::new(),
+            error: None,
+        };
         machine.assign();
         machine
     }
@@ -186,6 +206,7 @@ impl Machine {
         let ticks = self.sock.tcp_mstamp / (1_000_000 / u64::from(self.host.hz))
             - (self.sock.tcp_mstamp - us) / (1_000_000 / u64::from(self.host.hz));
         self.host.jiffies = self.host.jiffies.wrapping_add(ticks as u32);
+        self.sock.tcp_clock_cache = self.sock.tcp_mstamp.wrapping_mul(1000);
     }
 
     fn send(&mut self, pkts: u32) {
@@ -199,6 +220,29 @@ impl Machine {
         sock.max_packets_out = sock.max_packets_out.max(sock.packets_out);
         sock.is_cwnd_limited = u8::from(sock.packets_out >= sock.snd_cwnd);
         sock.lsndtime = self.host.jiffies;
+        sock.tcp_wstamp_ns = sock.tcp_wstamp_ns.max(sock.tcp_clock_cache);
+    }
+
+    /// The application has no more to send for now.
+    fn limit_by_application(&mut self) {
+        let sock = &mut self.sock;
+        if sock.packets_out < sock.snd_cwnd {
+            sock.app_limited = sock.delivered.wrapping_add(sock.packets_out).max(1);
+        }
+    }
+
+    /// Marks among the last packets that were delivered.
+    fn marks_among(&self, pkts: u32) -> u32 {
+        let mut left = pkts;
+        let mut marks: u32 = 0;
+        for (acked, marked) in &self.acked {
+            if left == 0 {
+                break;
+            }
+            marks = marks.saturating_add(*marked.min(&left));
+            left = left.saturating_sub(*acked);
+        }
+        marks
     }
 
     /// An ACK for `pkts`, `marked` of them with ECE, in the kernel's order of calls.
@@ -207,12 +251,24 @@ impl Machine {
         let sock = &mut self.sock;
         let pkts = pkts.min(sock.packets_out);
         sock.packets_out -= pkts;
+        sock.lost_out = sock.lost_out.min(sock.packets_out);
+        sock.retrans_out = sock.retrans_out.min(sock.lost_out);
         sock.delivered = sock.delivered.wrapping_add(pkts);
         sock.delivered_ce = sock.delivered_ce.wrapping_add(if marked { pkts } else { 0 });
         sock.snd_una = sock.snd_una.wrapping_add(pkts.wrapping_mul(sock.mss_cache));
         sock.srtt_us = rtt_us << 3;
         sock.min_rtt_us = sock.min_rtt_us.min(rtt_us).max(1);
         sock.delivered_mstamp = sock.tcp_mstamp;
+        let was_limited = sock.app_limited != 0;
+        // As the core's `after`: the packets of the bubble have all been delivered.
+        if was_limited && (sock.app_limited.wrapping_sub(sock.delivered) as i32) < 0 {
+            sock.app_limited = 0;
+        }
+        self.acked.push_front((pkts, if marked { pkts } else { 0 }));
+        self.acked.truncate(ACKS_KEPT);
+        let marks = self.marks_among(in_flight_before);
+        let losses = std::mem::take(&mut self.losses);
+        let sock = &self.sock;
         let sample = AckSample {
             pkts_acked: pkts,
             rtt_us: rtt_us as i32,
@@ -221,7 +277,10 @@ impl Machine {
         let rs = RateSample {
             prior_mstamp: sock.tcp_mstamp.wrapping_sub(u64::from(rtt_us)),
             prior_delivered: sock.delivered.wrapping_sub(in_flight_before),
-            prior_delivered_ce: sock.delivered_ce,
+            prior_delivered_ce: sock.delivered_ce.wrapping_sub(marks),
+            delivered_ce: marks as i32,
+            losses: losses as i32,
+            is_app_limited: was_limited,
             delivered: in_flight_before as i32,
             interval_us: i64::from(rtt_us),
             snd_interval_us: rtt_us,
@@ -249,6 +308,7 @@ impl Machine {
         while self.sock.packets_out < self.sock.snd_cwnd.min(ROUND_MAX) {
             self.send(pkts);
         }
+        self.call(Call::SndbufExpand);
         let acks = self.sock.packets_out.div_ceil(pkts);
         for _ in 0..acks {
             self.wait_us(u64::from(rtt_us / acks));
@@ -258,6 +318,15 @@ impl Machine {
 
     /// CWR, Recovery or Loss begins.
     fn reduce(&mut self, state: u8) {
+        let lost = match state {
+            ca_state::RECOVERY => (self.sock.packets_out / 8).max(1).min(self.sock.packets_out),
+            ca_state::LOSS => self.sock.packets_out,
+            _ => 0,
+        };
+        let newly_lost = lost.saturating_sub(self.sock.lost_out);
+        self.sock.lost = self.sock.lost.wrapping_add(newly_lost);
+        self.sock.lost_out = self.sock.lost_out.max(lost);
+        self.losses = self.losses.saturating_add(newly_lost);
         self.sock.prior_cwnd = self.sock.snd_cwnd;
         self.sock.prior_ssthresh = self.sock.snd_ssthresh;
         self.sock.snd_ssthresh = self.call(Call::Ssthresh);
@@ -285,6 +354,7 @@ impl Machine {
         }
         self.call(Call::SetState { new_state: ca_state::OPEN });
         self.sock.icsk_ca_state = ca_state::OPEN;
+        (self.sock.lost_out, self.sock.retrans_out) = (0, 0);
     }
 
     /// Values that no kernel has, but a field can hold.
@@ -313,7 +383,7 @@ impl Machine {
 
     /// Any operation with any arguments.
     fn any_call(&mut self, script: &mut Script<'_>) {
-        let call = match script.u8() % 11 {
+        let call = match script.u8() % 12 {
             0 => Call::Ssthresh,
             1 => Call::CongAvoid { ack: script.u32(), acked: script.up_to(ACKED_MAX) },
             2 => Call::SetState { new_state: script.u8() % 5 },
@@ -334,6 +404,7 @@ impl Machine {
             },
             8 => Call::UndoCwnd,
             9 => Call::Init,
+            10 => Call::SndbufExpand,
             _ => Call::Release,
         };
         self.call(call);
@@ -354,6 +425,9 @@ impl Machine {
             6..=8 => {
                 let pkts = script.up_to(ACKED_MAX);
                 self.send(pkts);
+                if script.u8() % 4 == 0 {
+                    self.limit_by_application();
+                }
             }
             9 => self.reduce([ca_state::CWR, ca_state::RECOVERY][usize::from(script.u8() % 2)]),
             10 => self.reduce(ca_state::LOSS),
@@ -438,7 +512,8 @@ fn written(before: &TcpSock, after: &TcpSock) -> Option<&'static str> {
                 .next()
         };
     }
-    first_changed!(sk_max_pacing_rate sk_gso_max_size icsk_ca_state icsk_retransmits snd_una snd_nxt
+    first_changed!(sk_max_pacing_rate sk_gso_max_size sk_gso_max_segs sk_pacing_shift sk_state
+        tcp_clock_cache tcp_wstamp_ns icsk_ca_state icsk_retransmits snd_una snd_nxt
         snd_cwnd_clamp prior_cwnd prior_ssthresh packets_out sacked_out lost_out retrans_out
         max_packets_out delivered delivered_ce lost srtt_us mss_cache rcv_nxt lsndtime reordering
         undo_marker min_rtt_us is_cwnd_limited tcp_mstamp delivered_mstamp first_tx_mstamp)

@@ -1,7 +1,7 @@
 //! `knee new algorithm`: a file to begin with, its test, its experiment and its page.
 //!
 //! The template is the algorithm `newcc` of `src/testing`, with its test in `tests/newcc.rs`: it is compiled
-//! for both hosts, checked, tested and loaded into the kernel with everything else, and what is written
+//! for all hosts, checked, tested and loaded into the kernel with everything else, and what is written
 //! is that file under another name.
 
 use std::fs::{self, OpenOptions};
@@ -57,7 +57,10 @@ pub fn write_in_clone(root: &Path, name: &str) -> Result<Vec<String>, Error> {
         Error::File(format!("{}: has no table of algorithms to add a row to", table.display()))
     })?;
     write_new(root, &files)?;
-    fs::write(&table, rows).map_err(|why| cannot("write", &table, &why))?;
+    if let Err(why) = replace(&table, &rows) {
+        remove(root, &files);
+        return Err(cannot("write", &table, &why));
+    }
     Ok(files.into_iter().map(|(path, _)| path).chain([TABLE.to_owned()]).collect())
 }
 
@@ -85,7 +88,7 @@ fn check_name(name: &str) -> Result<(), Error> {
         ));
     }
     if Algorithm::by_name(name).is_ok() {
-        return wrong(format!("is there already: algorithms/{name}.c"));
+        return wrong("is an algorithm of knee's own: another name will do".to_owned());
     }
     if name == TEMPLATE_NAME || check::is_taken(name) {
         return wrong("means something to C or to the contract: another name will do".to_owned());
@@ -111,20 +114,37 @@ fn write_new(root: &Path, files: &[(String, String)]) -> Result<(), Error> {
     }
     for (index, (path, text)) in files.iter().enumerate() {
         let place = root.join(path);
-        let written = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .open(&place)
-            .and_then(|mut file| file.write_all(text.as_bytes()));
-        if let Err(why) = written {
-            for (path, _) in &files[..index] {
-                // Nothing better can be done about one that stays.
-                let _ = fs::remove_file(root.join(path));
+        let mut file = match OpenOptions::new().write(true).create_new(true).open(&place) {
+            Ok(file) => file,
+            Err(why) => {
+                remove(root, &files[..index]);
+                return Err(cannot("write", &place, &why));
             }
+        };
+        if let Err(why) = file.write_all(text.as_bytes()) {
+            // As much of it as there was room for is there.
+            remove(root, &files[..=index]);
             return Err(cannot("write", &place, &why));
         }
     }
     Ok(())
+}
+
+fn remove(root: &Path, files: &[(String, String)]) {
+    for (path, _) in files {
+        // Nothing better can be done about one that stays.
+        let _ = fs::remove_file(root.join(path));
+    }
+}
+
+/// Gives a file another text, whole or not at all.
+fn replace(place: &Path, text: &str) -> std::io::Result<()> {
+    let partial = place.with_extension("md.new");
+    let replaced = fs::write(&partial, text).and_then(|()| fs::rename(&partial, place));
+    if replaced.is_err() {
+        let _ = fs::remove_file(&partial);
+    }
+    replaced
 }
 
 fn cannot(what: &str, path: &Path, why: &std::io::Error) -> Error {
@@ -189,6 +209,19 @@ mod tests {
         assert!(rows[last.unwrap() - 1].starts_with("| [swift.c](swift.c)"), "{rows:?}");
         let again = write_in_clone(&root, "swift").unwrap_err().to_string();
         assert_eq!(again, "algorithms/swift.c is there already: nothing was written");
+    }
+
+    #[test]
+    fn when_the_table_cannot_be_written_nothing_stays() {
+        let scratch = Scratch::clone_of("table");
+        // A directory that is not empty is where the new table would be put together.
+        fs::create_dir_all(scratch.0.join("algorithms/README.md.new/full")).unwrap();
+        let why = write_in_clone(&scratch.0, "swift").unwrap_err().to_string();
+        assert!(why.contains("README.md: cannot write"), "{why}");
+        for path in ["algorithms/swift.c", "crates/algo/tests/swift.rs", "docs/algorithms/swift.md"]
+        {
+            assert!(!scratch.0.join(path).exists(), "{path}");
+        }
     }
 
     #[test]

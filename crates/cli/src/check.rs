@@ -22,8 +22,16 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     let mut all: Vec<Json> = Vec::new();
     let mut out = String::new();
     let mut found = 0;
+    // What was found in the others is said before what could not be looked at.
+    let mut not_looked_at: Vec<String> = Vec::new();
     for path in &args.files {
-        let checked = check::file(path).map_err(|why| Failure::Says(why.to_string()))?;
+        let checked = match check::file(path) {
+            Ok(checked) => checked,
+            Err(why) => {
+                not_looked_at.push(why.to_string());
+                continue;
+            }
+        };
         found += checked.findings.len();
         let shown = path.display().to_string();
         for finding in &checked.findings {
@@ -51,6 +59,9 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     match args.json {
         true => print(&format!("{}\n", Json::from(all)))?,
         false => print(&out)?,
+    }
+    if !not_looked_at.is_empty() {
+        return Err(Failure::Says(not_looked_at.join("\n")));
     }
     Ok(if found == 0 { DONE } else { CHECK_FAILED })
 }

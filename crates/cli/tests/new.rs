@@ -71,6 +71,9 @@ fn what_bpf_refuses_is_named_by_line_and_exit_1() {
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json[0]["findings"][0]["rule"], "Float");
     assert_eq!(scratch.knee(&["check", "none.c"]).status.code(), Some(2));
+    let both = scratch.knee(&["check", "none.c", "swift.c"]);
+    assert_eq!(both.status.code(), Some(2));
+    assert!(out(&both).contains("0.5 is floating point") && err(&both).contains("none.c"));
 }
 
 #[test]
@@ -133,4 +136,19 @@ fn the_kernels_commands_say_that_files_are_for_the_simulator() {
         "{}",
         err(&load)
     );
+}
+
+#[test]
+fn in_a_clone_an_algorithm_that_is_not_built_yet_is_told_from_one_that_is_not_there() {
+    let scratch = Scratch::new("unbuilt");
+    scratch.knee(&["new", "algorithm", "swift"]);
+    for file in ["algorithms/include/tcp.h", "crates/algo/src/lib.rs", "algorithms/fresh.c"] {
+        let path = scratch.0.join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, "").unwrap();
+    }
+    let said = |cc: &str| err(&scratch.knee(&["run", "swift.toml", "--cc", cc]));
+    let fresh = said("fresh");
+    assert!(fresh.contains("algorithms/fresh.c is not in this binary: make, or --cc"), "{fresh}");
+    assert!(said("stale").contains("must be one of"), "{}", said("stale"));
 }

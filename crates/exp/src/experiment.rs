@@ -15,7 +15,7 @@ use crate::published::{Published, read_published};
 use crate::random::run_seed;
 use crate::reader::{Reader, Resolved, one_of};
 use crate::scenario::{RUN_KEYS, Scenario};
-use crate::traffic::{NoAlgorithm, algorithm_named, read_cc, set_param};
+use crate::traffic::{NoAlgorithm, algorithm_named, not_built, read_cc, set_param};
 use crate::tree::{self, Node, Value, did_you_mean};
 
 /// No experiment file is longer than this.
@@ -651,7 +651,9 @@ fn choose_cases(path: &Path, own: Vec<Case>, names: &[String]) -> Result<Vec<Cas
                 };
                 match is_file {
                     true => why.of(wrong),
-                    false => wrong(one_of(name, known.into_iter())),
+                    false => {
+                        wrong(not_built(name).unwrap_or_else(|| one_of(name, known.into_iter())))
+                    }
                 }
             })?,
         };

@@ -354,10 +354,20 @@ pub(crate) fn algorithm_named(
     folder: &Path,
 ) -> Result<&'static Algorithm, NoAlgorithm> {
     Algorithm::named(name, folder).map_err(|why| match why {
-        knee_algo::Error::UnknownAlgorithm(_) => {
-            NoAlgorithm(one_of(name, Algorithm::all().iter().map(Algorithm::name)))
-        }
+        knee_algo::Error::UnknownAlgorithm(_) => NoAlgorithm(
+            not_built(name)
+                .unwrap_or_else(|| one_of(name, Algorithm::all().iter().map(Algorithm::name))),
+        ),
         why => NoAlgorithm(why.to_string()),
+    })
+}
+
+/// Of an algorithm whose file is in the clone that this is run in, and came there after the build.
+pub(crate) fn not_built(name: &str) -> Option<String> {
+    let root = knee_algo::template::clone_root(Path::new("."))?;
+    let file = format!("algorithms/{name}.c");
+    root.join(&file).is_file().then(|| {
+        format!("{file} is not in this binary: make, or --cc {file} from the root of the clone")
     })
 }
 

@@ -449,3 +449,143 @@ fn what_knee_new_writes_outside_of_a_clone_runs_at_once() {
     assert_ne!(of("swift,"), of("swift-717,"));
     assert!(results(SERIES).lines().next().unwrap().contains("reductions"));
 }
+
+/// A module whose state is as large as given, and has no `BUILD_BUG_ON`.
+fn with_state(bytes: usize, access: &str) -> String {
+    let more = format!(
+        "struct wide {{ u8 fill[{bytes}]; }};\n\
+         static void wide_init(struct sock *sk)\n{{\n\t{access}\n\tmemset(w, 0xff, sizeof(*w));\n}}"
+    );
+    small(&format!("{RENO} .init = wide_init,"), &more, REGISTER)
+}
+
+#[test]
+fn a_state_beyond_the_private_area_is_refused_and_one_that_fills_it_is_not() {
+    let scratch = Scratch::new();
+    let accesses = [
+        "struct wide *w = inet_csk_ca(sk);",
+        "struct wide *w;\n\tw = (struct wide *)inet_csk_ca(sk);",
+        "struct wide *w;\n\tw = inet_csk_ca(sk);",
+    ];
+    for (at, access) in accesses.iter().enumerate() {
+        let name = format!("tcp_wide{at}.c");
+        let why = refusal(&scratch, &name, &with_state(105, access));
+        assert!(why.contains(&format!("{name}: its struct wide has 105 bytes")), "{why}");
+        assert!(why.contains("private area (inet_csk_ca) has 104"), "{why}");
+        let full = scratch.source(&format!("tcp_full{at}.c"), &with_state(104, access));
+        load(Path::new("x.toml"), NETWORK, &with_cc(&[&full])).unwrap();
+    }
+}
+
+/// Runs a test of this file that is ignored otherwise, in a process of its own.
+fn child(test: &str, vars: &[(&str, Option<&str>)]) -> std::process::Output {
+    let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+    command.args(["--ignored", "--exact", "--nocapture", "--test-threads=1", test]);
+    for (name, value) in vars {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    command.output().unwrap()
+}
+
+#[test]
+#[ignore = "what others run in a process of its own"]
+fn child_that_runs_a_file() {
+    let scratch = Scratch::new();
+    let file = std::env::var("KNEE_TEST_FILE").unwrap();
+    let flows = scratch.run(NETWORK, &with_cc(&[&file]), 1)("flows.csv");
+    println!("flows: {}", flows.lines().count());
+}
+
+#[test]
+fn a_file_that_crashes_is_named_and_the_signal_stays_what_it_is() {
+    use std::os::unix::process::ExitStatusExt as _;
+    let scratch = Scratch::new();
+    let crash = |name: &str, code: &str| {
+        let more = format!(
+            "static u32 zero;\nstatic u32 bad(struct sock *sk)\n{{\n\tu32 *nowhere = (u32 *)(unsigned long)zero;\n\t{code}\n}}"
+        );
+        let operations =
+            ".ssthresh = bad, .cong_avoid = tcp_reno_cong_avoid, .undo_cwnd = tcp_reno_undo_cwnd,";
+        let path = scratch.source(name, &small(operations, &more, REGISTER));
+        let output = child("child_that_runs_a_file", &[("KNEE_TEST_FILE", Some(&path))]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains(name), "{said}");
+        (output.status.signal(), said)
+    };
+    let (signal, said) = crash("tcp_lost.c", "return *(volatile u32 *)nowhere;");
+    assert!(signal == Some(11) && said.contains("knee: crashed (SIGSEGV"), "{said}");
+    if cfg!(target_arch = "x86_64") {
+        let (signal, said) =
+            crash("tcp_zero.c", "(void)nowhere;\n\treturn 10 / *(volatile u32 *)&zero;");
+        assert!(signal == Some(8) && said.contains("SIGFPE: it divided by zero"), "{said}");
+    }
+}
+
+#[test]
+fn objects_are_not_run_from_where_others_may_write() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let scratch = Scratch::new();
+    let path = scratch.source("tcp_small.c", &small(RENO, "", REGISTER));
+    let cache = scratch.0.join("cache");
+    fs::create_dir_all(cache.join("knee")).unwrap();
+    let with = |mode: u32| {
+        fs::set_permissions(cache.join("knee"), fs::Permissions::from_mode(mode)).unwrap();
+        let place = cache.to_str().unwrap();
+        child(
+            "child_that_runs_a_file",
+            &[("KNEE_TEST_FILE", Some(&path)), ("XDG_CACHE_HOME", Some(place))],
+        )
+    };
+    let open = with(0o777);
+    let said = [open.stdout, open.stderr].map(|part| String::from_utf8_lossy(&part).into_owned());
+    let said = said.concat();
+    assert!(!open.status.success() && said.contains("others may write there"), "{said}");
+    assert!(with(0o755).status.success(), "others may read");
+}
+
+#[test]
+fn without_a_home_a_directory_of_its_own_is_made_and_goes_away() {
+    let scratch = Scratch::new();
+    let path = scratch.source("tcp_small.c", &small(RENO, "", REGISTER));
+    let tmp = scratch.0.join("tmp");
+    fs::create_dir_all(&tmp).unwrap();
+    let output = child(
+        "child_that_runs_a_file",
+        &[
+            ("KNEE_TEST_FILE", Some(&path)),
+            ("XDG_CACHE_HOME", None),
+            ("HOME", None),
+            ("TMPDIR", tmp.to_str()),
+        ],
+    );
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains("flows:"), "{said}");
+    let left: Vec<_> = fs::read_dir(&tmp).unwrap().collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn jiffies_go_on_where_the_hosts_32_bits_wrap() {
+    let scratch = Scratch::new();
+    // The window shrinks by the clock alone: never again, if a wrap puts the mark into the far future.
+    let more = "static void by_clock(struct sock *sk, u32 ack, u32 acked)\n{\n\
+                \tstatic unsigned long mark;\n\tstruct tcp_sock *tp = tcp_sk(sk);\n\n\
+                \tif (!mark)\n\t\tmark = jiffies;\n\
+                \tif (time_after(jiffies, mark + 5)) {\n\t\tmark = jiffies;\n\
+                \t\ttcp_snd_cwnd_set(tp, max(tcp_snd_cwnd(tp) / 2, 2U));\n\t}\n\
+                \ttcp_reno_cong_avoid(sk, ack, acked);\n}";
+    let operations =
+        ".ssthresh = tcp_reno_ssthresh, .cong_avoid = by_clock, .undo_cwnd = tcp_reno_undo_cwnd,";
+    let path = scratch.source("tcp_by_clock.c", &small(operations, more, REGISTER));
+    let from = |jiffies: u32| {
+        let text = format!("{NETWORK}\n[hosts]\njiffies_at_start = {jiffies}\n");
+        scratch.run(&text, &with_cc(&[&path]), 1)(SERIES)
+    };
+    // The low bits are the same: the kernel's timers are rounded by them.
+    let plain = from(u32::MAX - 99 - (1 << 24));
+    assert!(plain.lines().count() > 100);
+    assert_eq!(plain, from(u32::MAX - 99), "it wraps after 100 of 300 ms");
+}

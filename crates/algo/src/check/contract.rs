@@ -52,7 +52,7 @@ impl Contract {
         self.fields.contains(name)
     }
 
-    /// Whether both hosts have it, or a header for both.
+    /// Whether every host has it, or a header for all.
     pub(super) fn has_function(&self, name: &str) -> bool {
         let of = |header: &str| self.words.get(header).is_some_and(|words| words.contains(name));
         let in_common = self

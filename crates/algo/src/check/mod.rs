@@ -8,7 +8,7 @@
 mod compiler;
 mod contract;
 mod rules;
-mod tokens;
+pub(crate) mod tokens;
 
 use std::fmt;
 use std::fs;
@@ -83,10 +83,16 @@ pub struct Checked {
 /// Checks a file.
 ///
 /// # Errors
-/// [`Error::File`] if it cannot be read.
+/// [`Error::File`] if it cannot be read, or is the source of a Linux module.
 pub fn file(path: &Path) -> Result<Checked, Error> {
     let text = fs::read_to_string(path)
         .map_err(|why| Error::File(format!("{}: cannot be read: {why}", path.display())))?;
+    if crate::module::is_kernel_module(&text) {
+        return Err(Error::File(format!(
+            "{}: this is a Linux module; check is for files on the contract (docs/modules.md)",
+            path.display()
+        )));
+    }
     let mut findings = text_of(&text);
     let looked = compiler::look(path);
     if let Some((more, _)) = &looked {

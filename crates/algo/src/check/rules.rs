@@ -59,7 +59,6 @@ const INSTEAD: &[(&[&str], &str)] = &[
 const WRITABLE: &[&str] = &[
     "snd_cwnd",
     "snd_cwnd_cnt",
-    "snd_cwnd_stamp",
     "snd_ssthresh",
     "ecn_flags",
     "sk_pacing_rate",
@@ -232,7 +231,7 @@ fn types(tokens: &[Token], found: &mut Vec<Finding>) {
             ));
         }
         if matches!(word, "asm" | "__asm__" | "__asm") {
-            let why = "is another machine's language in one of the two hosts: write C";
+            let why = "is another machine's language in one of the hosts: write C";
             found.push(Finding::new(Rule::Assembly, token.line, format!("{word} {why}")));
         }
     }
@@ -418,15 +417,17 @@ fn writes(body: &[Token], contract: &Contract, found: &mut Vec<Finding>) {
         };
         let is_written = ASSIGNMENTS.contains(&after) || prefix("++") || prefix("--");
         if is_written && !WRITABLE.contains(&name) {
-            let instead = match name {
-                "app_limited" => "call cc_set_app_limited(sk, delivered)",
-                _ => "keep what you need in the state struct",
+            const INSTEAD: &str = "keep what you need in the state struct";
+            let why = match name {
+                "snd_cwnd_stamp" => format!(
+                    "kernels before 6.10 refuse an algorithm that writes {name} (docs/kernels.md): {INSTEAD}"
+                ),
+                "app_limited" => format!(
+                    "the kernel lets no program write {name}: call cc_set_app_limited(sk, delivered)"
+                ),
+                _ => format!("the kernel lets no program write {name}: {INSTEAD}"),
             };
-            found.push(Finding::new(
-                Rule::ReadOnly,
-                token.line,
-                format!("the kernel lets no program write {name}: {instead}"),
-            ));
+            found.push(Finding::new(Rule::ReadOnly, token.line, why));
         }
     }
 }

@@ -4,17 +4,17 @@ use crate::module::without_comments;
 
 /// A word, number, string or sign, and where it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Token {
-    pub(super) text: String,
-    pub(super) line: u32,
+pub(crate) struct Token {
+    pub(crate) text: String,
+    pub(crate) line: u32,
 }
 
 impl Token {
-    pub(super) fn is_word(&self) -> bool {
+    pub(crate) fn is_word(&self) -> bool {
         self.text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
     }
 
-    pub(super) fn is_number(&self) -> bool {
+    pub(crate) fn is_number(&self) -> bool {
         self.text.starts_with(|c: char| c.is_ascii_digit())
             || (self.text.starts_with('.') && self.text.len() > 1 && self.text != "...")
     }
@@ -22,20 +22,20 @@ impl Token {
 
 /// A line that begins with `#`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Directive {
-    pub(super) name: String,
-    pub(super) rest: String,
-    pub(super) line: u32,
+pub(crate) struct Directive {
+    pub(crate) name: String,
+    pub(crate) rest: String,
+    pub(crate) line: u32,
 }
 
 /// A file taken apart.
-pub(super) struct Source {
-    pub(super) tokens: Vec<Token>,
+pub(crate) struct Source {
+    pub(crate) tokens: Vec<Token>,
     /// Bodies of `#define`s.
-    pub(super) bodies: Vec<Token>,
-    pub(super) directives: Vec<Directive>,
+    pub(crate) bodies: Vec<Token>,
+    pub(crate) directives: Vec<Directive>,
     /// Names that `#define` gives.
-    pub(super) macros: Vec<String>,
+    pub(crate) macros: Vec<String>,
 }
 
 /// Signs of more than one character, longest first.
@@ -44,7 +44,7 @@ const SIGNS: &[&str] = &[
     "-=", "*=", "/=", "%=", "&=", "|=", "^=", "##",
 ];
 
-pub(super) fn read(text: &str) -> Source {
+pub(crate) fn read(text: &str) -> Source {
     let blank = without_comments(text);
     // The names of included files are inside quotes, which are blank above.
     let written: Vec<&str> = text.lines().collect();

@@ -1,11 +1,15 @@
 //! From a source file to a shared object, kept by everything that went into it.
 
+use std::ffi::{CString, OsStr, OsString};
 use std::fs;
 use std::io;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use super::area;
 use super::source::Kind;
 use crate::sha256;
 
@@ -161,7 +165,7 @@ pub fn find_compiler() -> Option<(String, String)> {
 }
 
 /// Compiles a file, or finds it compiled.
-pub(super) fn compile(path: &Path, kind: &Kind) -> Result<Compiled, String> {
+pub(super) fn compile(path: &Path, text: &str, kind: &Kind) -> Result<Compiled, String> {
     let (program, compiler) = find_compiler().ok_or_else(|| match std::env::var("CC") {
         Ok(named) if !named.trim().is_empty() => format!("CC is \"{named}\", which cannot be run"),
         _ => "there is no C compiler to compile it with (cc, gcc or clang): \
@@ -172,16 +176,16 @@ pub(super) fn compile(path: &Path, kind: &Kind) -> Result<Compiled, String> {
     let jobs: Vec<Job<'_>> = match kind {
         Kind::KernelModule => FORMS
             .iter()
-            .map(|form| Job { program: &program, path, kind, form, cache: &cache })
+            .map(|form| Job { program: &program, path, text, kind, form, cache: &cache })
             .collect(),
         Kind::Contract { .. } => {
-            vec![Job { program: &program, path, kind, form: &FORMS[0], cache: &cache }]
+            vec![Job { program: &program, path, text, kind, form: &FORMS[0], cache: &cache }]
         }
     };
     // The text after the preprocessor, with what it is linked with and by whom: the same object.
-    let keys: Vec<Result<String, String>> = jobs.iter().map(|job| job.key(&compiler)).collect();
+    let keys: Vec<Result<Key, String>> = jobs.iter().map(|job| job.key(&compiler)).collect();
     for key in keys.iter().flatten() {
-        let object = cache.object(key);
+        let object = cache.object(&key.hex);
         if object.is_file() {
             return Ok(Compiled { object, compiler });
         }
@@ -199,10 +203,17 @@ pub(super) fn compile(path: &Path, kind: &Kind) -> Result<Compiled, String> {
     Err(format!("does not compile with {compiler}:\n{}{}", why.trim_end(), hints(&why)))
 }
 
+/// What an object is kept under, and what is compiled behind the file.
+struct Key {
+    hex: String,
+    behind: String,
+}
+
 /// One compilation: a file in one form.
 struct Job<'a> {
     program: &'a str,
     path: &'a Path,
+    text: &'a str,
     kind: &'a Kind,
     form: &'a (&'a str, &'a str),
     cache: &'a Cache,
@@ -224,42 +235,58 @@ impl Job<'_> {
     }
 
     /// What the object is kept under; an error is the preprocessor's.
-    fn key(&self, compiler: &str) -> Result<String, String> {
+    fn key(&self, compiler: &str) -> Result<Key, String> {
         let output = run(self.command().arg("-E").arg(self.path))?;
+        let behind = match self.kind {
+            Kind::KernelModule => {
+                area::table_of_sizes(&area::private_types(&String::from_utf8_lossy(&output.stdout)))
+            }
+            Kind::Contract { .. } => String::new(),
+        };
         let mut all = output.stdout;
+        let (flags, link_flags) = (FLAGS.join(" "), LINK_FLAGS.join(" "));
         for part in
-            [compiler, SUPPORT, FILE, HOST, &FLAGS.join(" "), &LINK_FLAGS.join(" "), self.form.0]
+            [compiler, SUPPORT, FILE, HOST, &flags, &link_flags, self.form.0, behind.as_str()]
         {
             all.push(0);
             all.extend(part.as_bytes());
         }
-        Ok(sha256::hex(&all))
+        Ok(Key { hex: sha256::hex(&all), behind })
     }
 
-    fn run(&self, key: &str) -> Result<PathBuf, String> {
-        let object = self.cache.object(key);
+    fn run(&self, key: &Key) -> Result<PathBuf, String> {
+        let object = self.cache.object(&key.hex);
         let partial = self.cache.unique("so");
+        // The file with what is behind it, under the file's own name and lines.
+        let whole = self.cache.unique("c");
+        fs::write(&whole, self.with_behind(&key.behind)).map_err(|why| self.cache.failed(&why))?;
         let support = match self.kind {
             Kind::KernelModule => "support.c",
             Kind::Contract { .. } => "file.c",
         };
-        let sources = [
-            self.path.to_owned(),
-            self.cache.include.join(support),
-            self.cache.include.join("host.c"),
-        ];
+        let sources =
+            [whole.clone(), self.cache.include.join(support), self.cache.include.join("host.c")];
         let mut command = self.command();
         command.args(LINK_FLAGS).arg("-I").arg(self.cache.include.join("knee"));
+        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        command.arg("-iquote").arg(folder.unwrap_or(Path::new(".")));
         let outcome = run(command.args(&sources).arg("-o").arg(&partial));
         let outcome = outcome.and_then(|_| {
             fs::rename(&partial, &object).map_err(|why| self.cache.failed(&why))?;
             Ok(object)
         });
+        let _ = fs::remove_file(&whole);
         if outcome.is_err() {
             // It may not have come to that.
             let _ = fs::remove_file(&partial);
         }
         outcome
+    }
+
+    fn with_behind(&self, behind: &str) -> String {
+        let shown = self.path.display().to_string();
+        let named = shown.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', " ");
+        format!("#line 1 \"{named}\"\n{}\n#line 1 \"knee\"{behind}", self.text)
     }
 }
 
@@ -285,8 +312,12 @@ impl Cache {
         let dir = match (var("XDG_CACHE_HOME"), var("HOME")) {
             (Some(cache), _) => cache.join("knee"),
             (None, Some(home)) => home.join(".cache/knee"),
-            (None, None) => std::env::temp_dir().join(format!("knee-{}", std::process::id())),
+            (None, None) => temporary()?,
         };
+        make_private_dirs(&dir).and_then(|()| fs::metadata(&dir)).map_or_else(
+            |why| Err(cannot_keep(&dir, &why)),
+            |metadata| is_private(&dir, &metadata),
+        )?;
         let mut all = String::new();
         let texts = header_texts();
         for (name, text) in &texts {
@@ -328,11 +359,61 @@ impl Cache {
     }
 
     fn failed(&self, why: &io::Error) -> String {
-        format!(
-            "cannot keep what is compiled in {}: {why}; XDG_CACHE_HOME names another directory",
-            self.dir.display()
-        )
+        cannot_keep(&self.dir, why)
     }
+}
+
+fn cannot_keep(dir: &Path, why: &io::Error) -> String {
+    format!(
+        "cannot keep what is compiled in {}: {why}; XDG_CACHE_HOME names another directory",
+        dir.display()
+    )
+}
+
+/// What is kept there is run: nobody else may have put it there.
+fn is_private(dir: &Path, metadata: &fs::Metadata) -> Result<(), String> {
+    use std::os::unix::fs::MetadataExt as _;
+    // SAFETY: it has no arguments and cannot fail.
+    let own = unsafe { libc::geteuid() };
+    let others_write = metadata.mode() & 0o022 != 0;
+    if metadata.uid() == own && !others_write {
+        return Ok(());
+    }
+    let why = match others_write {
+        true => "others may write there (chmod go-w mends that)".to_owned(),
+        false => format!("it belongs to user {} and this is user {own}", metadata.uid()),
+    };
+    Err(format!(
+        "what is compiled would be kept in {} and run from there, but {why}; XDG_CACHE_HOME names another directory",
+        dir.display()
+    ))
+}
+
+/// A directory of this process alone, for who has no home; it goes away when the process ends.
+fn temporary() -> Result<PathBuf, String> {
+    static MADE: OnceLock<Result<CString, String>> = OnceLock::new();
+    extern "C" fn remove() {
+        if let Some(Ok(made)) = MADE.get() {
+            // Nothing better can be done about what stays.
+            let _ = fs::remove_dir_all(OsStr::from_bytes(made.as_bytes()));
+        }
+    }
+    let made = MADE.get_or_init(|| {
+        let template = std::env::temp_dir().join("knee-XXXXXX");
+        let template = CString::new(template.into_os_string().into_vec())
+            .map_err(|_| "the name in TMPDIR cannot be a directory's".to_owned())?;
+        let place = template.into_raw();
+        // SAFETY: a text of our own that ends in a zero, in which mkdtemp replaces the six letters.
+        let (failed, made) = unsafe { (libc::mkdtemp(place).is_null(), CString::from_raw(place)) };
+        if failed {
+            let why = io::Error::last_os_error();
+            return Err(cannot_keep(Path::new(OsStr::from_bytes(made.as_bytes())), &why));
+        }
+        // SAFETY: a function of this program, which is never unloaded.
+        unsafe { libc::atexit(remove) };
+        Ok(made)
+    });
+    made.clone().map(|made| PathBuf::from(OsString::from_vec(made.into_bytes())))
 }
 
 /// The headers as files, for whoever compiles against the contract.

@@ -1,11 +1,11 @@
 //! One loaded copy of a module: its code, its global variables, and what its one symbol leads to.
 
-use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_ulong, c_void};
 use std::fs;
 use std::mem::offset_of;
 use std::os::unix::ffi::OsStrExt as _;
 
-use super::{Module, compile};
+use super::{Module, area, compile};
 use crate::{Host, Ops, RawDiag, RawParam, Sk, TcpSock, text};
 
 /// The symbol of support.c.
@@ -45,6 +45,12 @@ struct RawModuleParam {
     variable: *mut c_void,
     kind: u32,
     line: u32,
+}
+
+#[repr(C)]
+struct RawType {
+    name: *const c_char,
+    bytes: c_ulong,
 }
 
 #[repr(C)]
@@ -186,6 +192,12 @@ impl Image {
         let symbol: *const c_void = unsafe { libc::dlsym(loaded, symbol.as_ptr()) };
         if symbol.is_null() {
             return Err("the object that was compiled from it has lost its symbol".to_owned());
+        }
+        if module.is_kernel_module {
+            // SAFETY: the same object; a table of these structs that ends in a name that is null.
+            let first: *const RawType =
+                unsafe { libc::dlsym(loaded, area::SYMBOL.as_ptr()) }.cast_const().cast();
+            fits_private_area(first)?;
         }
         let (data, bytes) = writable_part(symbol)
             .ok_or("the object that was compiled from it has no part with its variables")?;
@@ -366,6 +378,25 @@ impl FileTable {
     pub(super) fn diag_read(&self) -> crate::DiagRead {
         self.diag_read
     }
+}
+
+/// Refuses a type that is larger than the area it is put into.
+fn fits_private_area(mut row: *const RawType) -> Result<(), String> {
+    // SAFETY: null, or the table of area.rs, which ends in a row without a name.
+    while let Some(RawType { name, bytes }) =
+        unsafe { row.as_ref() }.filter(|row| !row.name.is_null())
+    {
+        if *bytes > c_ulong::from(crate::PRIVATE_AREA_BYTES) {
+            return Err(format!(
+                "its {} has {bytes} bytes, and a connection's private area (inet_csk_ca) has {}: keep the \
+                 rest in memory of kzalloc, and a pointer to it there",
+                text(*name),
+                crate::PRIVATE_AREA_BYTES
+            ));
+        }
+        row = row.wrapping_add(1);
+    }
+    Ok(())
 }
 
 /// The rows from one bound to the other.

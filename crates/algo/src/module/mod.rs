@@ -10,7 +10,9 @@
 //!
 //! This runs the file's native code inside the process: it can do whatever the process may.
 
+mod area;
 mod compile;
+mod crash;
 mod image;
 mod running;
 mod source;
@@ -82,6 +84,11 @@ pub fn is_path(name: &str) -> bool {
     name.contains('/') || name.ends_with(".c")
 }
 
+/// Whether a text is the source of a Linux module.
+pub(crate) fn is_kernel_module(text: &str) -> bool {
+    matches!(source::kind(text), Ok(Kind::KernelModule))
+}
+
 /// The algorithm of a file, compiled if it has not been. A file is read once in the life of the
 /// process: who edits it while a sweep runs does not change the rest of the sweep.
 ///
@@ -143,7 +150,7 @@ fn name_of(path: &Path, taken: &[&str]) -> &'static str {
 
 fn build(path: &Path, text: String, name: &'static str) -> Result<Algorithm, Error> {
     let kind = source::kind(&text).map_err(|why| says(path, &why))?;
-    let compiled = compile::compile(path, &kind).map_err(|why| says(path, &why))?;
+    let compiled = compile::compile(path, &text, &kind).map_err(|why| says(path, &why))?;
     let mut module = Module {
         path: path.to_owned(),
         sha256: sha256::hex(text.as_bytes()),
@@ -156,6 +163,7 @@ fn build(path: &Path, text: String, name: &'static str) -> Result<Algorithm, Err
         idle: Mutex::default(),
         others: Mutex::default(),
     };
+    crash::name_in_crashes(path);
     let image = Image::load(&module).map_err(|why| says(path, &why))?;
     let text: &'static str = text.leak();
     let algorithm = match kind {

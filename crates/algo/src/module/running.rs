@@ -17,17 +17,17 @@ pub struct LoadedModules(RefCell<Vec<Loaded>>);
 #[derive(Debug)]
 struct Loaded {
     params: Params,
-    copy: Rc<Copy>,
+    copy: Rc<LoadedCopy>,
 }
 
 /// A started copy; its place is with the idle ones when nobody holds it any more.
 #[derive(Debug)]
-struct Copy {
+struct LoadedCopy {
     module: &'static Module,
     image: Option<Image>,
 }
 
-impl Drop for Copy {
+impl Drop for LoadedCopy {
     fn drop(&mut self) {
         if let Some(image) = self.image.take() {
             lock(&self.module.idle).push(image);
@@ -35,7 +35,7 @@ impl Drop for Copy {
     }
 }
 
-impl Deref for Copy {
+impl Deref for LoadedCopy {
     type Target = Image;
 
     fn deref(&self) -> &Image {
@@ -69,7 +69,7 @@ impl LoadedModules {
         let copy = match all.iter().find(same) {
             Some(loaded) => loaded.copy.clone(),
             None => {
-                let copy = Rc::new(Copy { module, image: Some(start(module, params)?) });
+                let copy = Rc::new(LoadedCopy { module, image: Some(start(module, params)?) });
                 all.push(Loaded { params: params.clone(), copy: copy.clone() });
                 copy
             }
@@ -94,7 +94,7 @@ fn start(module: &'static Module, params: &Params) -> Result<Image, Error> {
 
 /// A connection's hold on a copy.
 pub(crate) struct Running {
-    copy: Rc<Copy>,
+    copy: Rc<LoadedCopy>,
     /// The module's own table in use.
     table: *const c_void,
     /// The same in the contract's form; empty for a file that has that form.
@@ -108,7 +108,7 @@ impl fmt::Debug for Running {
 }
 
 impl Running {
-    fn new(copy: Rc<Copy>, at: isize) -> Running {
+    fn new(copy: Rc<LoadedCopy>, at: isize) -> Running {
         let table = copy.at(at);
         let ops = copy.module.is_kernel_module.then(|| Box::new(copy.operations(table)));
         Running { copy, table, ops }

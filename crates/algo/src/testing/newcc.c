@@ -12,7 +12,7 @@
  * Deviations: none yet. Each with its reason.
  *
  * How this file is read: constants, state, parameters, inside views, helpers, entry points, the table.
- * The contract with both hosts, simulator and kernel, is include/tcp.h. knee check finds what BPF will refuse.
+ * The contract with its hosts, simulator and kernels, is include/tcp.h. knee check finds what BPF will refuse.
  */
 #include "tcp.h"
 

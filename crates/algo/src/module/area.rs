@@ -1,0 +1,181 @@
+//! The private area of a module's connections: which types the file puts into it, so that their sizes can
+//! be held against its 104 bytes. A type that is larger would write past it, into the simulator's own
+//! memory, and give results that are silently wrong; not every module has a `BUILD_BUG_ON`.
+
+use std::collections::BTreeSet;
+
+use crate::check::tokens::{self, Token};
+
+/// What gives the area: the kernel's function, and the field itself.
+const AREA: &[&str] = &["inet_csk_ca", "icsk_ca_priv"];
+
+/// Types of the contract that stand in the same statements and are no private state.
+const SOCKETS: &[&str] = &["sock", "inet_connection_sock", "tcp_sock"];
+
+/// The symbol of [`table_of_sizes`].
+pub(super) const SYMBOL: &std::ffi::CStr = c"knee_private_types";
+
+/// The types that a file, as the preprocessor leaves it, has pointers to in the area: `struct foo`, or the
+/// name of a typedef. A type that is not defined outside of functions is left out: its size cannot be
+/// asked for.
+pub(super) fn private_types(preprocessed: &str) -> BTreeSet<String> {
+    let source = tokens::read(preprocessed);
+    let tokens = source.tokens.as_slice();
+    let mut found = BTreeSet::new();
+    for (at, token) in tokens.iter().enumerate() {
+        if !AREA.contains(&token.text.as_str()) {
+            continue;
+        }
+        let begin = statement_begin(tokens, at);
+        let statement = &tokens[begin..at];
+        found.extend(pointed_to(statement));
+        match statement {
+            // The function's type says what it returns.
+            [first, ..] if first.text == "return" => {
+                let head = head_of_function(tokens, begin);
+                found.extend(pointed_to(head));
+            }
+            // A variable that was declared before.
+            [variable, sign, ..] if variable.is_word() && sign.text == "=" => {
+                found.extend(declared_type(&tokens[..begin], &variable.text));
+            }
+            _ => {}
+        }
+    }
+    found.retain(|name| is_defined(tokens, name));
+    found
+}
+
+/// C that says how large they are, to stand behind the file in the same translation unit.
+pub(super) fn table_of_sizes(types: &BTreeSet<String>) -> String {
+    let mut out = format!(
+        "\n__attribute__((visibility(\"default\"))) const struct {{ const char *name; unsigned long bytes; }} {}[] = {{\n",
+        SYMBOL.to_string_lossy()
+    );
+    for name in types {
+        out.push_str(&format!("\t{{ \"{name}\", sizeof({name}) }},\n"));
+    }
+    out.push_str("\t{ 0, 0 },\n};\n");
+    out
+}
+
+fn is_end(token: &Token) -> bool {
+    matches!(token.text.as_str(), ";" | "{" | "}")
+}
+
+fn statement_begin(tokens: &[Token], at: usize) -> usize {
+    tokens[..at].iter().rposition(is_end).map_or(0, |end| end + 1)
+}
+
+/// The types with a `*` behind them.
+fn pointed_to(statement: &[Token]) -> Vec<String> {
+    let mut types = Vec::new();
+    for at in 1..statement.len() {
+        let (name, star) = (&statement[at - 1], &statement[at]);
+        if star.text != "*" || !name.is_word() || SOCKETS.contains(&name.text.as_str()) {
+            continue;
+        }
+        let keyword = at.checked_sub(2).map_or("", |before| statement[before].text.as_str());
+        types.push(match keyword {
+            "struct" | "union" => format!("{keyword} {}", name.text),
+            _ => name.text.clone(),
+        });
+    }
+    types
+}
+
+/// From the end of what is before it to the `{` of the function that a statement is in.
+fn head_of_function(tokens: &[Token], statement: usize) -> &[Token] {
+    let mut depth = 0;
+    for at in (0..statement).rev() {
+        match tokens[at].text.as_str() {
+            "}" => depth += 1,
+            "{" if depth == 0 && at > 0 && tokens[at - 1].text == ")" => {
+                return &tokens[statement_begin(tokens, at)..at];
+            }
+            "{" if depth > 0 => depth -= 1,
+            _ => {}
+        }
+    }
+    &[]
+}
+
+/// The type of the nearest `type *variable` before.
+fn declared_type(before: &[Token], variable: &str) -> Vec<String> {
+    let is_it = |pair: &[Token]| pair[0].text == "*" && pair[1].text == variable;
+    let Some(at) = before.windows(2).rposition(is_it) else { return Vec::new() };
+    let mut all = pointed_to(&before[statement_begin(before, at)..=at]);
+    all.pop().into_iter().collect()
+}
+
+/// Whether a name is one of a type with a size, outside of all functions.
+fn is_defined(tokens: &[Token], name: &str) -> bool {
+    let tagged = name.split_once(' ');
+    let mut depth = 0;
+    let mut is_typedef = false;
+    for (at, token) in tokens.iter().enumerate() {
+        let next = tokens.get(at + 1).map_or("", |token| token.text.as_str());
+        match token.text.as_str() {
+            "{" => depth += 1,
+            "}" => depth -= 1,
+            "typedef" if depth == 0 => is_typedef = true,
+            ";" if depth == 0 => is_typedef = false,
+            _ => {}
+        }
+        if depth != 0 {
+            continue;
+        }
+        let is_here = match tagged {
+            Some((keyword, tag)) => {
+                let body = tokens.get(at + 2).map_or("", |token| token.text.as_str());
+                token.text == keyword && next == tag && matches!(body, "{" | "__attribute__")
+            }
+            None => is_typedef && token.text == name && matches!(next, ";" | "[" | ","),
+        };
+        if is_here {
+            return true;
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn types_of(code: &str) -> Vec<String> {
+        private_types(code).into_iter().collect()
+    }
+
+    #[test]
+    fn the_types_in_the_private_area_are_found_however_it_is_named() {
+        let defined = "struct foo { int a; };\ntypedef struct { int a; } foo_t;\n";
+        for (code, expected) in [
+            ("void f(struct sock *sk) { struct foo *ca = inet_csk_ca(sk); }", "struct foo"),
+            ("void f(struct sock *sk) { const foo_t *ca = inet_csk_ca(sk); }", "foo_t"),
+            ("void f(struct sock *sk) { g(1, (struct foo *)inet_csk_ca(sk)); }", "struct foo"),
+            (
+                "void f(struct sock *sk) { struct foo *ca; if (1) { ca = inet_csk_ca(sk); } }",
+                "struct foo",
+            ),
+            ("static struct foo *ca_of(struct sock *sk) { return inet_csk_ca(sk); }", "struct foo"),
+            (
+                "void f(struct inet_connection_sock *icsk) { struct foo *ca = (void *)icsk->icsk_ca_priv; }",
+                "struct foo",
+            ),
+        ] {
+            assert_eq!(types_of(&format!("{defined}{code}")), [expected], "{code}");
+        }
+        // What has no size, or belongs to a function, is not asked for.
+        assert_eq!(
+            types_of("void f(struct sock *sk) { struct no *ca = inet_csk_ca(sk); }"),
+            [""; 0]
+        );
+        assert_eq!(
+            types_of(
+                "void f(struct sock *sk) { struct in { int a; }; struct in *ca = inet_csk_ca(sk); }"
+            ),
+            [""; 0]
+        );
+    }
+}
