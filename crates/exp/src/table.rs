@@ -283,8 +283,10 @@ impl Scale {
             x if x == 0.0 || x >= 1000.0 => 0,
             x if x >= 100.0 => 1,
             x if x >= 10.0 => 2,
-            // A small share; no more than the millionths that are recorded.
-            x if x < 0.1 && self.unit.is_empty() => 6,
+            // Small shares, down to the millionths that are recorded.
+            x if x < 0.001 && self.unit.is_empty() => 6,
+            x if x < 0.01 && self.unit.is_empty() => 5,
+            x if x < 0.1 && self.unit.is_empty() => 4,
             _ => 3,
         };
         let text = format!("{value:.digits$}");
