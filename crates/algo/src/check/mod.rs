@@ -2,8 +2,8 @@
 //! to write instead.
 //!
 //! Most is seen from the tokens of the file, without a compiler and without guesses at types
-//! ([`rules`]). Divisions of signed values, the size of stacks and whatever else a compiler objects to
-//! come from clang's BPF half if there is one, else from gcc ([`compiler`]).
+//! (`rules`). Divisions of signed values, the size of stacks and whatever else a compiler objects to
+//! come from clang's BPF half if there is one, else from gcc (`compiler`).
 
 mod compiler;
 mod contract;

@@ -1,7 +1,7 @@
 //! Algorithms compiled from files that somebody names: the source of a Linux module, unmodified, or a
 //! file on the contract as those of `algorithms/`.
 //!
-//! [`load`] compiles a file into a shared object, once for the same content ([`compile`]), and reads from
+//! [`load`] compiles a file into a shared object, once for the same content (`compile`), and reads from
 //! a first copy of it what there is: operations, parameters, inside views. To run, each host of a
 //! simulation loads its own copy ([`LoadedModules`]), because parameters of a module are global
 //! variables, and it may have others: as in the kernel they belong to all connections of one host and
