@@ -17,7 +17,6 @@
 //!     jitter: Duration::ZERO,
 //!     loss: 0.0,
 //!     queue: QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(500) }),
-//!     base_rtt: None,
 //!     sampled: false,
 //! };
 //! let host = |name: &str| (name.to_owned(), HostConfig::new(LinuxVersion::V6_1));
@@ -34,6 +33,7 @@
 //!     stop: None,
 //!     traffic: Traffic::Bulk { bytes: Some(100_000) },
 //!     read_at_bytes: 1,
+//!     base_rtt: None,
 //!     sampled: false,
 //! };
 //! let run = Run {
