@@ -37,14 +37,8 @@
  * underestimated for a moment after it.
  */
 #include "tcp.h"
+#include "bbr.h"
 #include "minmax.h"
-
-/* Bandwidth is in packets per us, times 2^24: a unit is 715 bit/s at 1500 bytes, and 32 bits 3 Tbps. */
-#define BW_SCALE		24
-#define BW_UNIT			(1 << BW_SCALE)
-/* Gains are in 1/256. */
-#define BBR_SCALE		8
-#define BBR_UNIT		(1 << BBR_SCALE)
 
 /* 2 / ln 2: the least that doubles the rate in each round, and what drains in one round. */
 #define BBR_HIGH_GAIN		(BBR_UNIT * 2885 / 1000 + 1)
@@ -54,26 +48,14 @@
 #define BBR_CYCLE_LEN		8
 #define BBR_CYCLE_RAND		7
 #define BBR_BW_RTTS		(BBR_CYCLE_LEN + 2)
-#define BBR_MIN_RTT_WIN_SEC	10
-#define BBR_PROBE_RTT_MODE_MS	200
-#define BBR_CWND_MIN_TARGET	4
 #define BBR_NO_RTT		0xffffffffU
-/* Before an RTT is known. */
-#define BBR_DEFAULT_RTT_US	1000
 #define BBR_INIT_CWND		10
 
 #define BBR_FULL_BW_THRESH	(BBR_UNIT * 5 / 4)
 #define BBR_FULL_BW_CNT		3
 
-/* A queue that is never quite emptied would hide min_rtt: the rate stays this much below bw. */
-#define BBR_PACING_MARGIN_PCT	1
-#define BBR_USEC_LESS_MARGIN	(1000000 / 100 * (100 - BBR_PACING_MARGIN_PCT))
-
 /* Below 1.2 Mbps bursts are single packets. */
 #define BBR_MIN_TSO_RATE	(1200000 / 8)
-/* Bursts are limited as if for a device that takes 64 KiB, less room for headers. */
-#define BBR_GSO_MAX_BYTES	(65536 - 1 - 320)
-#define BBR_TSO_SEGS_MAX	127
 
 /* LT: intervals of 4 to 16 rounds with losses of a fifth; equal if within 1/8 or 4 kbps; for 48 rounds. */
 #define BBR_LT_INTVL_MIN_RTTS	4
@@ -81,17 +63,6 @@
 #define BBR_LT_BW_RATIO		(BBR_UNIT / 8)
 #define BBR_LT_BW_DIFF		(4000 / 8)
 #define BBR_LT_BW_MAX_RTTS	48
-
-#define BBR_EXTRA_ACKED_WIN_RTTS 5
-#define BBR_ACK_EPOCH_ACKED_MAX	(1U << 20)
-#define BBR_EXTRA_ACKED_MAX_US	(100 * 1000)
-
-enum bbr_mode {
-	BBR_STARTUP = 0,
-	BBR_DRAIN = 1,
-	BBR_PROBE_BW = 2,
-	BBR_PROBE_RTT = 3,
-};
 
 struct bbr {
 	struct max_filter bw;		/* of samples, over BBR_BW_RTTS rounds */
@@ -145,53 +116,14 @@ static u32 bbr_bw(const struct bbr *bbr)
 	return bbr->lt_use_bw ? bbr->lt_bw : bbr_max_bw(bbr);
 }
 
-/*
- * Bytes per second at bw * gain, less the margin. bw * mss is 2^43 at 3 Tbps, so that the product stays
- * below 2^64 with the largest gain; what is beyond stays there.
- */
-static u64 bbr_rate_bytes_per_sec(const struct sock *sk, u64 bw, u32 gain)
-{
-	u64 rate = bw * tcp_sk(sk)->mss_cache;
-
-	rate = (rate * gain) >> BBR_SCALE;
-	if (rate > ~0ULL / BBR_USEC_LESS_MARGIN)
-		rate = ~0ULL / BBR_USEC_LESS_MARGIN;
-	return (rate * BBR_USEC_LESS_MARGIN) >> BW_SCALE;
-}
-
-/* A rate of 0 would mean none. */
-static u64 bbr_pacing_rate(const struct sock *sk, u32 bw, u32 gain)
-{
-	u64 rate = bbr_rate_bytes_per_sec(sk, bw, gain);
-
-	if (!rate)
-		rate = 1;
-	return rate < sk->sk_max_pacing_rate ? rate : sk->sk_max_pacing_rate;
-}
-
-/* cwnd / RTT at the gain of STARTUP, before there is a sample of bw. */
-static void bbr_init_pacing_rate_from_rtt(struct sock *sk)
-{
-	const struct tcp_sock *tp = tcp_sk(sk);
-	u32 rtt_us = BBR_DEFAULT_RTT_US;
-	u64 bw;
-
-	if (tp->srtt_us) {
-		rtt_us = max_u32(tp->srtt_us >> 3, 1);
-		cc_state(sk)->has_seen_rtt = 1;
-	}
-	bw = ((u64)tp->snd_cwnd << BW_SCALE) / rtt_us;
-	sk->sk_pacing_rate = bbr_pacing_rate(sk, bw < ~0U ? bw : ~0U, BBR_HIGH_GAIN);
-}
-
 /* Until the pipe is full the rate only rises: samples of the first rounds are low. */
 static void bbr_set_pacing_rate(struct sock *sk, u32 bw, u32 gain)
 {
-	const struct bbr *bbr = cc_state(sk);
+	struct bbr *bbr = cc_state(sk);
 	u64 rate = bbr_pacing_rate(sk, bw, gain);
 
 	if (!bbr->has_seen_rtt && tcp_sk(sk)->srtt_us)
-		bbr_init_pacing_rate_from_rtt(sk);
+		bbr->has_seen_rtt = bbr_init_pacing_rate(sk, BBR_HIGH_GAIN);
 	if (bbr->full_bw_reached || rate > sk->sk_pacing_rate)
 		sk->sk_pacing_rate = rate;
 }
@@ -213,18 +145,10 @@ static u32 bbr_tso_segs_goal(const struct sock *sk)
 	return min_u32(max_u32(segs, bbr_least_tso_segs(sk)), BBR_TSO_SEGS_MAX);
 }
 
-/*
- * Packets that gain times the path holds, rounded up. bw * min_rtt is the BDP in packets times 2^24;
- * with the gain that stays below 2^64 up to 2^30 packets.
- */
 static u32 bbr_bdp(const struct bbr *bbr, u32 bw, u32 gain)
 {
-	u64 bdp;
-
-	if (bbr->min_rtt_us == BBR_NO_RTT)
-		return BBR_INIT_CWND;
-	bdp = ((u64)bw * bbr->min_rtt_us * gain) >> BBR_SCALE;
-	return (bdp + BW_UNIT - 1) >> BW_SCALE;
+	return bbr->min_rtt_us == BBR_NO_RTT ? BBR_INIT_CWND
+					     : bbr_bdp_pkts(bw, bbr->min_rtt_us, gain);
 }
 
 /*
@@ -247,22 +171,14 @@ static u32 bbr_inflight(const struct sock *sk, u32 bw, u32 gain)
 	return bbr_quantize_cwnd(sk, bbr_bdp(cc_state(sk), bw, gain));
 }
 
-/*
- * Packets in the network when the next one may leave: what is in flight now, less what bw delivers
- * until then; with the burst that leaves at that moment, if more is to be in flight.
- */
+/* With the burst that leaves at that moment, if more is to be in flight. */
 static u32 bbr_packets_in_net_at_edt(const struct sock *sk, u32 inflight_now)
 {
-	const struct tcp_sock *tp = tcp_sk(sk);
 	const struct bbr *bbr = cc_state(sk);
-	u64 wait_ns = 0, delivered;
 
-	if (tp->tcp_wstamp_ns > tp->tcp_clock_cache)
-		wait_ns = tp->tcp_wstamp_ns - tp->tcp_clock_cache;
-	delivered = (bbr_bw(bbr) * (wait_ns / 1000)) >> BW_SCALE;
 	if (bbr->pacing_gain > BBR_UNIT)
 		inflight_now += bbr_tso_segs_goal(sk);
-	return delivered >= inflight_now ? 0 : inflight_now - (u32)delivered;
+	return bbr_inflight_at_edt(tcp_sk(sk), bbr_bw(bbr), inflight_now);
 }
 
 /* ---- modes ---- */
@@ -730,7 +646,7 @@ CC_OP(void, bbr_init, struct sock *sk)
 	bbr->mode = BBR_STARTUP;
 	bbr_update_gains(bbr);
 	bbr_reset_lt_bw(tp, bbr);
-	bbr_init_pacing_rate_from_rtt(sk);
+	bbr->has_seen_rtt = bbr_init_pacing_rate(sk, BBR_HIGH_GAIN);
 	if (sk->sk_pacing_status == SK_PACING_NONE)
 		sk->sk_pacing_status = SK_PACING_NEEDED;
 }

@@ -760,7 +760,7 @@ CC_OP(void, bbr3_init, struct sock *sk)
 	bbr->ack_epoch_mstamp = tp->tcp_mstamp;
 	bbr->mode = BBR_STARTUP;
 	bbr3_update_gains(bbr);
-	bbr3_init_pacing_rate(sk, bbr);
+	bbr->has_seen_rtt = bbr_init_pacing_rate(sk, BBR_STARTUP_PACING_GAIN);
 	if (sk->sk_pacing_status == SK_PACING_NONE)
 		sk->sk_pacing_status = SK_PACING_NEEDED;
 }

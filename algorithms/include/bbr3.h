@@ -6,11 +6,8 @@
 #ifndef KNEE_BBR3_H
 #define KNEE_BBR3_H
 
-/* Bandwidth is in packets per us, times 2^24; gains and shares are in 1/256. */
-#define BW_SCALE		24
-#define BW_UNIT			(1 << BW_SCALE)
-#define BBR_SCALE		8
-#define BBR_UNIT		(1 << BBR_SCALE)
+#include "bbr.h"
+
 #define BBR_INFINITE		0xffffffffU
 
 #define BBR_STARTUP_PACING_GAIN	(BBR_UNIT * 277 / 100 + 1)
@@ -21,19 +18,10 @@
 #define BBR_UP_CWND_GAIN	(BBR_UNIT * 2 + BBR_UNIT / 4)
 #define BBR_PROBE_RTT_CWND_GAIN	(BBR_UNIT / 2)
 
-#define BBR_CWND_MIN_TARGET	4
 #define BBR_INIT_CWND_MAX	127
-#define BBR_DEFAULT_RTT_US	1000
-#define BBR_PACING_MARGIN_PCT	1
-#define BBR_USEC_LESS_MARGIN	(1000000 / 100 * (100 - BBR_PACING_MARGIN_PCT))
-/* Bursts are limited as if for a device that takes 64 KiB, less room for headers. */
-#define BBR_GSO_MAX_BYTES	(65536 - 1 - 320)
 #define BBR_TSO_RTT_SHIFT	9
-#define BBR_TSO_SEGS_MAX	127
 
-#define BBR_MIN_RTT_WIN_SEC	10
 #define BBR_PROBE_RTT_WIN_SEC	5
-#define BBR_PROBE_RTT_MODE_MS	200
 
 #define BBR_FULL_BW_THRESH	(BBR_UNIT * 5 / 4)
 #define BBR_FULL_BW_CNT		3
@@ -57,20 +45,10 @@
 #define BBR_PROBE_RAND_US	1000000
 #define BBR_PROBE_UP_ROUNDS_MAX	30
 
-#define BBR_EXTRA_ACKED_WIN_RTTS 5
-#define BBR_ACK_EPOCH_ACKED_MAX	(1U << 20)
-#define BBR_EXTRA_ACKED_MAX_US	(100 * 1000)
 
 /* Marks per window, and how many are kept; a power of two. */
 #define BBR_MARKS_PER_WINDOW	8
 #define BBR_MARKS		16
-
-enum bbr_mode {
-	BBR_STARTUP = 0,
-	BBR_DRAIN = 1,
-	BBR_PROBE_BW = 2,
-	BBR_PROBE_RTT = 3,
-};
 
 enum bbr_phase {
 	BBR_UP = 0,
@@ -170,41 +148,13 @@ static u32 bbr3_bw(const struct bbr3 *bbr)
 	return min_u32(bbr3_max_bw(bbr), bbr->bw_lo);
 }
 
-/* Below 2^64 as bw * mss stays below 2^43, 3 Tbps; what is beyond stays there. */
-static u64 bbr3_pacing_rate(const struct sock *sk, u32 bw, u32 gain)
-{
-	u64 rate = (u64)bw * tcp_sk(sk)->mss_cache;
-
-	rate = (rate * gain) >> BBR_SCALE;
-	if (rate > ~0ULL / BBR_USEC_LESS_MARGIN)
-		rate = ~0ULL / BBR_USEC_LESS_MARGIN;
-	rate = (rate * BBR_USEC_LESS_MARGIN) >> BW_SCALE;
-	if (!rate)
-		rate = 1;
-	return rate < sk->sk_max_pacing_rate ? rate : sk->sk_max_pacing_rate;
-}
-
-static void bbr3_init_pacing_rate(struct sock *sk, struct bbr3 *bbr)
-{
-	const struct tcp_sock *tp = tcp_sk(sk);
-	u32 rtt_us = BBR_DEFAULT_RTT_US;
-	u64 bw;
-
-	if (tp->srtt_us) {
-		rtt_us = max_u32(tp->srtt_us >> 3, 1);
-		bbr->has_seen_rtt = 1;
-	}
-	bw = ((u64)tp->snd_cwnd << BW_SCALE) / rtt_us;
-	sk->sk_pacing_rate = bbr3_pacing_rate(sk, bw < ~0U ? bw : ~0U, BBR_STARTUP_PACING_GAIN);
-}
-
 /* Until the pipe is full the rate only rises. */
 static void bbr3_set_pacing_rate(struct sock *sk, struct bbr3 *bbr, u32 gain)
 {
-	u64 rate = bbr3_pacing_rate(sk, bbr3_bw(bbr), gain);
+	u64 rate = bbr_pacing_rate(sk, bbr3_bw(bbr), gain);
 
 	if (!bbr->has_seen_rtt && tcp_sk(sk)->srtt_us)
-		bbr3_init_pacing_rate(sk, bbr);
+		bbr->has_seen_rtt = bbr_init_pacing_rate(sk, BBR_STARTUP_PACING_GAIN);
 	if (bbr->full_bw_reached || rate > sk->sk_pacing_rate)
 		sk->sk_pacing_rate = rate;
 }
@@ -222,15 +172,10 @@ static u32 bbr3_tso_segs_goal(const struct sock *sk, const struct bbr3 *bbr)
 	return clamp_u32(segs, 2, BBR_TSO_SEGS_MAX);
 }
 
-/* Packets, rounded up; below 2^64 up to a BDP of 2^30. */
 static u32 bbr3_bdp(const struct bbr3 *bbr, u32 bw, u32 gain)
 {
-	u64 bdp;
-
-	if (bbr->min_rtt_us == BBR_INFINITE)
-		return bbr->init_cwnd;
-	bdp = ((u64)bw * bbr->min_rtt_us * gain) >> BBR_SCALE;
-	return (bdp + BW_UNIT - 1) >> BW_SCALE;
+	return bbr->min_rtt_us == BBR_INFINITE ? bbr->init_cwnd
+					       : bbr_bdp_pkts(bw, bbr->min_rtt_us, gain);
 }
 
 /* Room for three bursts, and in UP for a path of few packets to be probed. */
@@ -271,18 +216,12 @@ static u32 bbr3_probe_rtt_cwnd(const struct bbr3 *bbr)
 	return max_u32(bbr3_bdp(bbr, bbr3_bw(bbr), BBR_PROBE_RTT_CWND_GAIN), BBR_CWND_MIN_TARGET);
 }
 
-/* Packets in the network when the next may leave: see bbr.c. */
+/* With the burst that leaves at that moment, if more is to be in flight. */
 static u32 bbr3_packets_in_net_at_edt(const struct sock *sk, const struct bbr3 *bbr, u32 inflight)
 {
-	const struct tcp_sock *tp = tcp_sk(sk);
-	u64 wait_ns = 0, delivered;
-
-	if (tp->tcp_wstamp_ns > tp->tcp_clock_cache)
-		wait_ns = tp->tcp_wstamp_ns - tp->tcp_clock_cache;
-	delivered = (bbr3_bw(bbr) * (wait_ns / 1000)) >> BW_SCALE;
 	if (bbr->pacing_gain > BBR_UNIT)
 		inflight += bbr3_tso_segs_goal(sk, bbr);
-	return delivered >= inflight ? 0 : inflight - (u32)delivered;
+	return bbr_inflight_at_edt(tcp_sk(sk), bbr3_bw(bbr), inflight);
 }
 
 /* ---- beginnings ---- */
