@@ -33,9 +33,9 @@
  */
 #include "tcp.h"
 #include "plb.h"
+#include "dctcp_params.h"
 
-/* Values of the parameters `fallback` and `ce_change`. */
-#define DCTCP_FALLBACK_CUBIC	1
+/* Values of the parameter `ce_change`. */
 #define DCTCP_CE_CHANGE_ONE_ACK	1
 #define DCTCP_CE_CHANGE_NO_ACK	2
 
@@ -48,16 +48,7 @@
  * ce_change    RFC 8257 asks for one ACK, Linux sends two; FreeBSD's forced ACK never fired in 2015.
  */
 #define DCTCP_PARAMS(P)								\
-	P(shift_g, 4, 0, 10, "", "gain of the average, g = 2^-shift_g")		\
-	P(alpha_on_init, 1024, 0, 1024, "", "alpha of a new connection, in 1/1024") \
-	P(fallback, 0, 0, 1, "reno|cubic", "algorithm for connections without ECN") \
-	P(peer, 1, 0, 2, "auto|dctcp|classic", "whether the receiver latches ECE; auto finds out") \
-	P(cwr, 1, 0, 1, "once|each", "to a receiver that latches: CWR once per cut, or all the time") \
-	P(estimator, 0, 0, 1, "linux|freebsd", "counts packets, or bytes with FreeBSD's correction") \
-	P(halve_first, 0, 0, 1, "", "1: the first mark of a connection halves cwnd, with alpha 1") \
-	P(reset_after_idle, 0, 0, 1, "", "1: alpha starts again when the window restarts after idle") \
-	P(loss, 0, 0, 1, "halve|alpha", "cut on loss: half, or by alpha as Linux before 2019")	\
-	P(clamp_alpha_on_loss, 0, 0, 1, "", "1: a timeout sets alpha to 1, as Linux before 2019 could") \
+	DCTCP_SENDER_PARAMS(P, DCTCP_PEER_DCTCP)				\
 	P(ce_change, 0, 0, 2, "two_acks|one_ack|no_ack", "what a receiver sends at once when CE changes") \
 	PLB_PARAMS(P)
 CC_PARAMS(dctcp, DCTCP_PARAMS)
@@ -81,19 +72,10 @@ CC_OP(void, dctcp_init, struct sock *sk)
 	const struct tcp_sock *tp = tcp_sk(sk);
 	struct dctcp *ca = cc_state(sk);
 
-	if (!cc_ecn_negotiated(sk)) {
-		if (cc_params(sk)->fallback == DCTCP_FALLBACK_CUBIC)
-			cc_fallback(sk, "cubic");
-		else
-			cc_fallback(sk, "reno");
+	if (!dctcp_begin(sk, ca))
 		return;
-	}
 	ca->prior_rcv_nxt = tp->rcv_nxt;
-	ca->loss_cwnd = 0;
 	ca->ce_state = 0;
-	ca->plb = (struct plb){ 0 };
-	ecn_echo_init(&ca->echo, tp);
-	dctcp_start(sk, ca);
 }
 
 CC_OP(void, dctcp_in_ack_event, struct sock *sk, u32 flags)

@@ -17,22 +17,11 @@
  */
 #include "tcp.h"
 #include "plb.h"
-
-/* Values of the parameter `fallback`. */
-#define DCTCP_FALLBACK_CUBIC	1
+#include "dctcp_params.h"
 
 /* As in dctcp.c, but that the peer is not taken for one of DCTCP. */
 #define DCTCP_SND_PARAMS(P)							\
-	P(shift_g, 4, 0, 10, "", "gain of the average, g = 2^-shift_g")		\
-	P(alpha_on_init, 1024, 0, 1024, "", "alpha of a new connection, in 1/1024") \
-	P(fallback, 0, 0, 1, "reno|cubic", "algorithm for connections without ECN") \
-	P(peer, 0, 0, 2, "auto|dctcp|classic", "whether the receiver latches ECE; auto finds out") \
-	P(cwr, 1, 0, 1, "once|each", "to a receiver that latches: CWR once per cut, or all the time") \
-	P(estimator, 0, 0, 1, "linux|freebsd", "counts packets, or bytes with FreeBSD's correction") \
-	P(halve_first, 0, 0, 1, "", "1: the first mark of a connection halves cwnd, with alpha 1") \
-	P(reset_after_idle, 0, 0, 1, "", "1: alpha starts again when the window restarts after idle") \
-	P(loss, 0, 0, 1, "halve|alpha", "cut on loss: half, or by alpha as Linux before 2019")	\
-	P(clamp_alpha_on_loss, 0, 0, 1, "", "1: a timeout sets alpha to 1, as Linux before 2019 could") \
+	DCTCP_SENDER_PARAMS(P, DCTCP_PEER_AUTO)					\
 	PLB_PARAMS(P)
 CC_PARAMS(dctcp_snd, DCTCP_SND_PARAMS)
 
@@ -47,19 +36,7 @@ CC_DIAG(dctcp_snd, DCTCP_SND_DIAG)
 
 CC_OP(void, dctcp_snd_init, struct sock *sk)
 {
-	struct dctcp *ca = cc_state(sk);
-
-	if (!cc_ecn_negotiated(sk)) {
-		if (cc_params(sk)->fallback == DCTCP_FALLBACK_CUBIC)
-			cc_fallback(sk, "cubic");
-		else
-			cc_fallback(sk, "reno");
-		return;
-	}
-	ca->loss_cwnd = 0;
-	ca->plb = (struct plb){ 0 };
-	ecn_echo_init(&ca->echo, tcp_sk(sk));
-	dctcp_start(sk, ca);
+	dctcp_begin(sk, cc_state(sk));
 }
 
 CC_OP(void, dctcp_snd_in_ack_event, struct sock *sk, u32 flags)

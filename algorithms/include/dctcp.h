@@ -15,12 +15,10 @@
 #define DCTCP_ALPHA_SHIFT	10
 #define DCTCP_MAX_ALPHA		(1U << DCTCP_ALPHA_SHIFT)
 
-/* Values of `loss`, `estimator`, `peer`, `cwr`. */
+/* Values of `fallback`, `loss`, `estimator`, `cwr`. */
 #define DCTCP_LOSS_ALPHA	1
 #define DCTCP_ESTIMATOR_FREEBSD	1
-#define DCTCP_PEER_AUTO		0
-#define DCTCP_PEER_DCTCP	1
-#define DCTCP_PEER_CLASSIC	2
+#define DCTCP_FALLBACK_CUBIC	1
 #define DCTCP_CWR_EACH		1
 
 struct dctcp {
@@ -84,6 +82,23 @@ static inline void dctcp_start(const struct sock *sk, struct dctcp *ca)
 	ca->echo.seen = 0;
 	ca->echo.marked = 0;
 	dctcp_start_window(tcp_sk(sk), ca);
+}
+
+/* A connection begins; false: it has no ECN, and another algorithm has it now. */
+static inline bool dctcp_begin(struct sock *sk, struct dctcp *ca)
+{
+	if (!cc_ecn_negotiated(sk)) {
+		if (cc_params(sk)->fallback == DCTCP_FALLBACK_CUBIC)
+			cc_fallback(sk, "cubic");
+		else
+			cc_fallback(sk, "reno");
+		return false;
+	}
+	ca->loss_cwnd = 0;
+	ca->plb = (struct plb){ 0 };
+	ecn_echo_init(&ca->echo, tcp_sk(sk));
+	dctcp_start(sk, ca);
+	return true;
 }
 
 /*
