@@ -53,6 +53,7 @@
 #![forbid(unsafe_code)]
 
 mod clock;
+pub mod endpoint;
 mod events;
 mod link;
 mod net;

@@ -192,6 +192,11 @@ impl Receiver {
         self.rcv_wnd.min(FIRST_WINDOW_BYTES)
     }
 
+    /// As its SYN says it.
+    pub(crate) fn window_scale(&self) -> u8 {
+        self.window_scale as u8
+    }
+
     pub(super) fn forget_data(&mut self) {
         self.out_of_order = OutOfOrder::default();
         self.delayed_ack.disarm();

@@ -1,0 +1,70 @@
+//! What a script says before its first event: the end point that it is about.
+
+use knee_queue::time::Duration;
+
+/// An end point, as a script wants it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// The algorithm's name as in `knee algorithms`.
+    pub algorithm: String,
+    /// Its parameters, by name.
+    pub params: Vec<(String, String)>,
+    /// Payload of a full segment with timestamps, bytes; the device's MTU follows (52 more with IPv4, 72 with
+    /// IPv6).
+    pub mss_bytes: u32,
+    /// IPv6 in place of IPv4.
+    pub ipv6: bool,
+    /// Segments that leave as one burst at most (`gso_max_segs`); 1: offloads off.
+    pub gso_max_segs: u32,
+    /// Sysctls of `net.ipv4` without that prefix, of [`SYSCTLS`], in the order given.
+    pub sysctls: Vec<(String, String)>,
+    /// RTT without queues, for algorithms that ask for it.
+    pub base_rtt: Option<Duration>,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            algorithm: "reno".to_owned(),
+            params: Vec::new(),
+            mss_bytes: 1000,
+            ipv6: false,
+            gso_max_segs: 1,
+            sysctls: Vec::new(),
+            base_rtt: None,
+        }
+    }
+}
+
+/// Sysctls of `net.ipv4` that scripts may set: all belong to a network namespace.
+pub const SYSCTLS: &[&str] = &[
+    "tcp_adv_win_scale",
+    "tcp_app_win",
+    "tcp_autocorking",
+    "tcp_comp_sack_delay_ns",
+    "tcp_comp_sack_nr",
+    "tcp_comp_sack_slack_ns",
+    "tcp_dsack",
+    "tcp_early_retrans",
+    "tcp_ecn",
+    "tcp_ecn_fallback",
+    "tcp_frto",
+    "tcp_limit_output_bytes",
+    "tcp_max_reordering",
+    "tcp_min_rtt_wlen",
+    "tcp_moderate_rcvbuf",
+    "tcp_notsent_lowat",
+    "tcp_pacing_ca_ratio",
+    "tcp_pacing_ss_ratio",
+    "tcp_recovery",
+    "tcp_reordering",
+    "tcp_rmem",
+    "tcp_rto_min_us",
+    "tcp_sack",
+    "tcp_slow_start_after_idle",
+    "tcp_syn_linear_timeouts",
+    "tcp_thin_linear_timeouts",
+    "tcp_timestamps",
+    "tcp_tso_rtt_log",
+    "tcp_wmem",
+];

@@ -1,0 +1,147 @@
+//! What a script is played against: a TCP end point, its clock, and its wire.
+
+use crate::Settings;
+use knee_queue::time::{Duration, Time};
+use knee_sim::endpoint::Segment;
+use std::fmt;
+
+/// A version of Linux, as (6, 18).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Linux(pub u32, pub u32);
+
+impl fmt::Display for Linux {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.0, self.1)
+    }
+}
+
+/// What the application does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Call {
+    /// Begins a connection to the script's peer.
+    Connect,
+    /// Waits for a connection; it is accepted when the next call needs it.
+    Listen,
+    /// Writes so many bytes, without blocking for ever.
+    Write(u64),
+    /// Reads so many bytes at most; `None`: all there are.
+    Read(Option<u64>),
+    /// Closes the connection.
+    Close,
+    /// Sets an option of the socket; before [`Call::Connect`] or [`Call::Listen`] it holds from the beginning.
+    Set(SocketOption),
+}
+
+/// Options of sockets that scripts may set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SocketOption {
+    /// `TCP_CONGESTION`: an algorithm's name as in `knee algorithms`.
+    Congestion(String),
+    /// `TCP_NODELAY`.
+    NoDelay(bool),
+    /// `TCP_CORK`.
+    Cork(bool),
+    /// `TCP_QUICKACK`.
+    QuickAck(bool),
+    /// `SO_RCVLOWAT`, bytes.
+    ReceiveLowWater(u32),
+    /// `SO_RCVBUF`, bytes as asked for (Linux doubles them).
+    ReceiveBuffer(u32),
+    /// `SO_SNDBUF`, bytes as asked for (Linux doubles them).
+    SendBuffer(u32),
+    /// `SO_MAX_PACING_RATE`, bytes per second.
+    MaxPacingRate(u64),
+}
+
+/// What `expect` can look at, with the unit: fields of `TCP_INFO` under its names, times in ns.
+pub const INFO: &[(&str, &str)] = &[
+    ("cwnd", "tcpi_snd_cwnd, packets"),
+    ("ssthresh", "tcpi_snd_ssthresh, packets; 2147483647: none yet"),
+    ("ca_state", "tcpi_ca_state: Open, Disorder, CWR, Recovery or Loss"),
+    ("retransmits", "tcpi_retransmits: timeouts in a row"),
+    ("backoff", "tcpi_backoff: doublings of the timeout"),
+    ("probes", "tcpi_probes: window probes without an answer"),
+    ("rto", "tcpi_rto, time"),
+    ("ato", "tcpi_ato, time"),
+    ("rtt", "tcpi_rtt, time"),
+    ("rttvar", "tcpi_rttvar, time"),
+    ("min_rtt", "tcpi_min_rtt, time"),
+    ("unacked", "tcpi_unacked: packets sent and not cumulatively acknowledged"),
+    ("sacked", "tcpi_sacked, packets"),
+    ("lost", "tcpi_lost: packets marked lost"),
+    ("retrans", "tcpi_retrans: packets sent again and not acknowledged"),
+    ("total_retrans", "tcpi_total_retrans, packets"),
+    ("reordering", "tcpi_reordering, packets"),
+    ("delivered", "tcpi_delivered, packets"),
+    ("delivered_ce", "tcpi_delivered_ce, packets"),
+    ("bytes_acked", "tcpi_bytes_acked"),
+    ("bytes_received", "tcpi_bytes_received"),
+    ("notsent_bytes", "tcpi_notsent_bytes"),
+    ("pacing_rate", "tcpi_pacing_rate, bytes per second"),
+    ("snd_mss", "tcpi_snd_mss, bytes"),
+    ("rcv_mss", "tcpi_rcv_mss, bytes"),
+    ("ecn", "1 if ECN was negotiated (TCPI_OPT_ECN)"),
+];
+
+/// What a stack tells of its socket: values of [`INFO`], by name, and `cc.NAME` for what its algorithm
+/// shows of itself. What a stack cannot tell is not in it.
+#[derive(Clone, Debug, Default)]
+pub struct Info {
+    /// Names with their values; times in ns.
+    pub values: Vec<(String, i128)>,
+    /// The algorithm in use, without the prefix under which it is loaded.
+    pub algorithm: String,
+}
+
+/// Why a stack cannot do what it is asked, in one sentence with the way out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal(pub String);
+
+/// A TCP end point with a wire that ends at the script.
+///
+/// Its clock counts from 0, which is when it was made. Sequence numbers of segments count from the initial ones
+/// of their direction.
+pub trait Stack {
+    /// How it calls itself in messages: "the simulator", "the kernel".
+    fn name(&self) -> &'static str;
+
+    /// Which Linux it is, or behaves like.
+    fn linux(&self) -> Linux;
+
+    /// The clock.
+    fn now(&self) -> Time;
+
+    /// The application's part.
+    ///
+    /// # Errors
+    /// What the stack does not have, or the kernel's refusal.
+    fn call(&mut self, call: &Call) -> Result<(), Refusal>;
+
+    /// A segment arrives from the peer.
+    ///
+    /// # Errors
+    /// What the stack cannot take.
+    fn receive(&mut self, segment: &Segment) -> Result<(), Refusal>;
+
+    /// The next segment that the stack sends and when it did, or `None` once the clock is at `until`. Those
+    /// that have left already come at once, whatever `until`.
+    ///
+    /// # Errors
+    /// If the stack can go on no more.
+    fn next_segment(&mut self, until: Time) -> Result<Option<(Time, Segment)>, Refusal>;
+
+    /// What it tells of its socket.
+    ///
+    /// # Errors
+    /// If there is no connection.
+    fn info(&mut self) -> Result<Info, Refusal>;
+
+    /// By how much times may be off on top of what a script allows.
+    fn slack(&self) -> Duration;
+
+    /// By how much the script itself has been late so far, at worst: what it then sees may be the machine's doing.
+    fn lateness(&self) -> Duration;
+}
+
+/// Makes a stack for a script.
+pub type MakeStack<'a> = dyn FnMut(&Settings) -> Result<Box<dyn Stack>, Refusal> + 'a;

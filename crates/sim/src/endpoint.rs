@@ -1,0 +1,272 @@
+//! One TCP end point without a network: whoever holds it is its peer, and sees each segment that leaves
+//! at the moment it does.
+
+use crate::Error;
+use crate::clock::Jiffies;
+use crate::events::{Event, Events};
+use crate::link::LinkState;
+use crate::net::{Net, PATH_END};
+use crate::outcome::{FlowSample, Work};
+use crate::packet::{HEADER_BYTES, MAX_SACKS, Packet, Packets, flags};
+use crate::random::Random;
+use crate::routes::Routes;
+use crate::spec::{Cc, HostConfig, Link, Network, Node, Serialisation};
+use crate::tcp::{HostState, Place, Sock, State};
+use knee_algo::module::LoadedModules;
+use knee_queue::time::{Duration, Time};
+use knee_queue::{DropTailConfig, Ecn, Limit, QueueConfig};
+use std::rc::Rc;
+
+/// A TCP segment as it is on the wire. Sequence numbers count from the initial ones: a SYN is byte 0 of
+/// its direction, the first byte of data is 1.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Segment {
+    /// Bits of the header, [`Segment::SYN`] and its like.
+    pub flags: u16,
+    /// ECN field of the IP header.
+    pub ecn: Ecn,
+    /// First byte.
+    pub seq: u32,
+    /// Payload, bytes.
+    pub len: u32,
+    /// The next byte that the sender expects; 0 without the ACK flag.
+    pub ack: u32,
+    /// Advertised window after scaling, bytes.
+    pub window_bytes: u32,
+    /// Option of a SYN: largest segment that may be sent, options and payload, bytes.
+    pub mss: Option<u16>,
+    /// Option of a SYN.
+    pub window_scale: Option<u8>,
+    /// Option of a SYN.
+    pub sack_ok: bool,
+    /// Value and echo.
+    pub timestamps: Option<(u32, u32)>,
+    /// First and next byte of each range, in the order of the option.
+    pub sacks: Vec<(u32, u32)>,
+}
+
+impl Segment {
+    /// Header bits.
+    pub const FIN: u16 = 0x001;
+    /// Header bits.
+    pub const SYN: u16 = 0x002;
+    /// Header bits.
+    pub const RST: u16 = 0x004;
+    /// Header bits.
+    pub const PSH: u16 = 0x008;
+    /// Header bits.
+    pub const ACK: u16 = 0x010;
+    /// Header bits.
+    pub const URG: u16 = 0x020;
+    /// Header bits.
+    pub const ECE: u16 = 0x040;
+    /// Header bits.
+    pub const CWR: u16 = 0x080;
+    /// Header bits; accurate ECN's, the NS of old.
+    pub const AE: u16 = 0x100;
+
+    /// Whether a header bit is set.
+    pub fn has(&self, flag: u16) -> bool {
+        self.flags & flag != 0
+    }
+}
+
+/// The bits that the simulator's packets know, with their place in the header.
+const FLAGS: [(u8, u16); 6] = [
+    (flags::SYN, Segment::SYN),
+    (flags::ACK, Segment::ACK),
+    (flags::PSH, Segment::PSH),
+    (flags::ECE, Segment::ECE),
+    (flags::CWR, Segment::CWR),
+    (flags::SACK_OK, 0),
+];
+
+/// A socket of a host, and the clock it lives by.
+pub struct EndPoint {
+    net: Net,
+    sock: Sock,
+    /// What its SYN says.
+    mss_option: u16,
+    /// Initial sequence numbers: its own, and the one that its peer is given.
+    iss: u32,
+    peer_iss: u32,
+}
+
+impl EndPoint {
+    /// A closed socket of a host; `seed` gives its initial sequence number and what else is random.
+    ///
+    /// # Errors
+    /// If the algorithm is a module that cannot be loaded.
+    pub fn new(config: HostConfig, cc: &Cc, seed: u64) -> Result<EndPoint, Error> {
+        let mut random = Random::new(seed);
+        let numbers = random.u64();
+        let (iss, peer_iss) = (numbers as u32, (numbers >> 32) as u32);
+        let jiffies = Jiffies::new(config.hz, config.jiffies_at_start.unwrap_or(0), Duration::ZERO);
+        let modules = LoadedModules::default();
+        modules.load(cc.algorithm, &cc.params).map_err(|why| Error(why.to_string()))?;
+        let network = Network {
+            nodes: ["host", "peer"]
+                .map(|name| Node { name: name.to_owned(), host: Some(config.clone()) })
+                .into(),
+            links: vec![wire()],
+        };
+        let net = Net {
+            now: Time::ZERO,
+            events: Events::new(1_000_000),
+            packets: Packets::default(),
+            links: vec![LinkState::new(&network.links[0], 0)],
+            paths: vec![0, PATH_END],
+            routes: Routes::new(&network),
+            cc: knee_algo::Host::new(1000, random.u64()),
+            random,
+            work: Work::default(),
+        };
+        // The option counts the timestamps that every segment carries.
+        let mss_option = (config.mss_bytes() + 12) as u16;
+        let host = Rc::new(HostState { config, jiffies, modules });
+        let place = Place { id: 0, peer: 1, path: 0, base_rtt: None };
+        let sock = Sock::new(&place, cc, host, iss);
+        Ok(EndPoint { net, sock, mss_option, iss, peer_iss })
+    }
+
+    /// The clock; it stands still between calls of [`EndPoint::next_segment`].
+    pub fn now(&self) -> Time {
+        self.net.now
+    }
+
+    /// The application connects: a SYN leaves.
+    pub fn connect(&mut self) {
+        self.sock.connect(&mut self.net);
+    }
+
+    /// The application waits for a SYN.
+    pub fn listen(&mut self) {
+        self.sock.listen();
+    }
+
+    /// Whether the connection is established.
+    pub fn is_established(&self) -> bool {
+        self.sock.state == State::Established
+    }
+
+    /// The application writes `bytes` more; those for which there is no room wait.
+    pub fn write(&mut self, bytes: u64) {
+        self.sock.write(bytes, &mut self.net);
+    }
+
+    /// The application reads all there is. Returns the number of bytes.
+    pub fn read(&mut self) -> u32 {
+        self.sock.read(&mut self.net)
+    }
+
+    /// A segment of its peer arrives.
+    pub fn receive(&mut self, segment: &Segment) {
+        let syn = segment.has(Segment::SYN);
+        let fin = segment.has(Segment::FIN);
+        let mut bits = if segment.sack_ok { flags::SACK_OK } else { 0 };
+        for (of_packet, of_header) in FLAGS {
+            if segment.has(of_header) {
+                bits |= of_packet;
+            }
+        }
+        let mut sacks = [(0, 0); MAX_SACKS];
+        for (block, (start, end)) in sacks.iter_mut().zip(&segment.sacks) {
+            *block = (self.iss.wrapping_add(*start), self.iss.wrapping_add(*end));
+        }
+        let seq = self.peer_iss.wrapping_add(segment.seq);
+        let (ts_val, ts_ecr) = segment.timestamps.unwrap_or_default();
+        let packet = Packet {
+            to: 0,
+            hop: 1,
+            wire_bytes: HEADER_BYTES + segment.len,
+            seq,
+            end_seq: seq.wrapping_add(segment.len + u32::from(syn) + u32::from(fin)),
+            ack_seq: if segment.has(Segment::ACK) { self.iss.wrapping_add(segment.ack) } else { 0 },
+            window_bytes: segment.window_bytes,
+            ts_val,
+            ts_ecr,
+            flags: bits,
+            ecn: segment.ecn,
+            sacks_len: segment.sacks.len().min(MAX_SACKS) as u8,
+            sacks,
+        };
+        self.sock.on_packet(&packet, &mut self.net);
+    }
+
+    /// Lets time pass until a segment leaves, or until `until`. The clock stands at that moment then.
+    pub fn next_segment(&mut self, until: Time) -> Option<Segment> {
+        while let Some((at, event)) = self.net.events.pop(until) {
+            self.net.now = at;
+            match event {
+                Event::Arrive { packet } => {
+                    let left = *self.net.packets.get(packet);
+                    self.net.packets.free(packet);
+                    return Some(self.segment(&left));
+                }
+                Event::Timer { timer, .. } => self.sock.on_timer(timer, &mut self.net),
+                _ => {}
+            }
+        }
+        self.net.now = self.net.now.max(until);
+        None
+    }
+
+    /// Events worked off so far: a measure of how long a caller has kept it busy.
+    pub fn events(&self) -> u64 {
+        self.net.events.taken
+    }
+
+    /// `TCP_INFO` and the algorithm's own values.
+    pub fn sample(&mut self) -> FlowSample {
+        self.sock.sample(0, &mut self.net)
+    }
+
+    /// The algorithm in use; after a fallback not the one that was asked for.
+    pub fn algorithm(&self) -> &'static str {
+        self.sock.algorithm_name()
+    }
+
+    fn segment(&self, packet: &Packet) -> Segment {
+        let syn = packet.has(flags::SYN);
+        let bits = FLAGS
+            .iter()
+            .filter(|(of_packet, _)| packet.has(*of_packet))
+            .fold(0, |bits, (_, of_header)| bits | of_header);
+        let relative = |number: u32, start: u32| number.wrapping_sub(start);
+        Segment {
+            flags: bits,
+            ecn: packet.ecn,
+            seq: relative(packet.seq, self.iss),
+            len: packet.payload_bytes(),
+            ack: if packet.has(flags::ACK) { relative(packet.ack_seq, self.peer_iss) } else { 0 },
+            window_bytes: packet.window_bytes,
+            mss: syn.then_some(self.mss_option),
+            window_scale: syn.then(|| self.sock.receiver.window_scale()),
+            sack_ok: packet.has(flags::SACK_OK),
+            timestamps: Some((packet.ts_val, packet.ts_ecr)),
+            sacks: packet
+                .sacks()
+                .iter()
+                .map(|(start, end)| {
+                    (relative(*start, self.peer_iss), relative(*end, self.peer_iss))
+                })
+                .collect(),
+        }
+    }
+}
+
+/// What leaves the host is seen at once: neither rate nor delay.
+fn wire() -> Link {
+    Link {
+        name: "wire".to_owned(),
+        from: 0,
+        to: 1,
+        rate: None,
+        serialisation: Serialisation::StoreAndForward,
+        delay: Duration::ZERO,
+        jitter: Duration::ZERO,
+        loss: 0.0,
+        queue: QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(1) }),
+        sampled: false,
+    }
+}
