@@ -9,6 +9,7 @@ mod kernel;
 mod new;
 mod replay;
 mod run;
+mod script;
 #[cfg(not(feature = "kernel"))]
 mod without_kernel;
 
@@ -47,6 +48,8 @@ Examples:
         beside the source of a Linux module, unmodified (it runs as part of knee: trust it first)
   knee new algorithm swift
         a file to begin with, its test and its experiment
+  knee script tests/scripts/loss
+        what TCP must send, packet by packet, in a folder of scripts: the first difference of each
   knee doctor
         what this machine can do, and how to get the rest
   sudo knee load cubic --cgroup /sys/fs/cgroup/web --confirm-within 60s
@@ -85,6 +88,8 @@ enum Command {
     Check(check::Args),
     /// Make the calls of a recording again on the native build, and compare.
     Replay(replay::Args),
+    /// Play packet scripts against the simulator's TCP or the running kernel's.
+    Script(script::Args),
     /// Say what this machine can do, and how to get the rest.
     Doctor(doctor::Args),
     #[cfg(feature = "kernel")]
@@ -193,6 +198,7 @@ fn main() -> ExitCode {
         Command::New(args) => new::run(&args).map(|()| DONE),
         Command::Check(args) => check::run(&args),
         Command::Replay(args) => replay::run(&args),
+        Command::Script(args) => script::run(&args),
         Command::Doctor(args) => doctor::run(&args).map(|()| DONE),
         Command::Kernel(command) => command.run(),
     };

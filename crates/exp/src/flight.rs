@@ -65,12 +65,7 @@ impl Recording {
         let host = run.network.nodes[flow.from as usize].host.as_ref();
         let (hz, linux) = host.map_or((1000, LinuxVersion::V6_1), |host| (host.hz, host.linux));
         let header = Header {
-            release: match linux {
-                LinuxVersion::V6_1 => "6.1",
-                LinuxVersion::V6_12 => "6.12",
-                LinuxVersion::V6_18 => "6.18",
-            }
-            .to_owned(),
+            release: linux.name().to_owned(),
             about: format!(
                 "traffic {} of {}, run {}, {}",
                 self.entry,

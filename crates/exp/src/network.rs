@@ -192,7 +192,7 @@ struct Hosts {
 impl Hosts {
     fn read(root: &Reader<'_>) -> Result<Hosts, Error> {
         let reader = root.child_or_empty("hosts")?.only(HOST_KEYS)?;
-        let linux = reader.choice_or("linux", LINUX, "6.1")?;
+        let linux = reader.choice_or("linux", &LinuxVersion::NAMED, "6.1")?;
         let base = read_host(&reader, HostConfig::new(linux))?;
         Ok(Hosts { base })
     }
@@ -204,7 +204,7 @@ impl Hosts {
             reader.need_text("hosts", "r")?;
             let mut base = self.base.clone();
             if reader.has("linux") {
-                base.linux = reader.choice_or("linux", LINUX, "6.1")?;
+                base.linux = reader.choice_or("linux", &LinuxVersion::NAMED, "6.1")?;
             }
             let config = read_host(&reader, base)?;
             if config.mtu_bytes != self.base.mtu_bytes {
@@ -231,9 +231,6 @@ impl Hosts {
         (1..=count).map(|i| (format!("{prefix}{i}"), self.base.clone())).collect()
     }
 }
-
-const LINUX: &[(&str, LinuxVersion)] =
-    &[("6.1", LinuxVersion::V6_1), ("6.12", LinuxVersion::V6_12), ("6.18", LinuxVersion::V6_18)];
 
 fn read_host(reader: &Reader<'_>, base: HostConfig) -> Result<HostConfig, Error> {
     let bytes = |key: &str, default: u32| -> Result<u32, Error> {

@@ -1,8 +1,18 @@
 //! Packet scripts: what a TCP end point must send, packet by packet.
 #![forbid(unsafe_code)]
 
+mod expression;
+mod parse;
+mod play;
+mod script;
 mod settings;
+mod show;
+mod sim;
 mod stack;
 
+pub use knee_sim::spec::LinuxVersion;
+pub use play::{Limits, Played, Verdict, play};
+pub use script::{Error, Script};
 pub use settings::{SYSCTLS, Settings};
+pub use sim::{Profile, SimStack};
 pub use stack::{Call, INFO, Info, Linux, MakeStack, Refusal, SocketOption, Stack};

@@ -95,6 +95,17 @@ pub enum LinuxVersion {
     V6_18,
 }
 
+impl LinuxVersion {
+    /// Every one, with the name that experiments use.
+    pub const NAMED: [(&str, LinuxVersion); 3] =
+        [("6.1", LinuxVersion::V6_1), ("6.12", LinuxVersion::V6_12), ("6.18", LinuxVersion::V6_18)];
+
+    /// Its name in experiments.
+    pub fn name(self) -> &'static str {
+        LinuxVersion::NAMED[self as usize].0
+    }
+}
+
 /// Sysctls and offloads of a host.
 #[derive(Clone, Debug)]
 pub struct HostConfig {

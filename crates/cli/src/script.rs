@@ -1,0 +1,180 @@
+//! `knee script`.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::ValueEnum;
+use knee_script::{Limits, LinuxVersion, Played, Profile, Script, SimStack, Verdict, play};
+use serde_json::{Value as Json, json};
+
+use crate::{CHECK_FAILED, DONE, Failure, print};
+
+/// Lines of the account shown before a difference.
+const ACCOUNT_BEFORE_DIFFERENCE: usize = 6;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Packet scripts, or folders of them (*.script).
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// What to play them against.
+    #[arg(long, value_enum, default_value_t = On::Sim)]
+    on: On,
+    /// The Linux that the simulator behaves like.
+    #[arg(long, value_name = "VERSION", default_value = "6.1")]
+    linux: String,
+    /// Ticks of the simulator's coarse clock per second.
+    #[arg(long, value_name = "HZ", default_value_t = 1000)]
+    hz: u32,
+    /// Print each segment and call with its time.
+    #[arg(short, long)]
+    account: bool,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum On {
+    /// The simulator's end point, on virtual time.
+    Sim,
+}
+
+pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
+    let profile = profile(args)?;
+    let files = scripts(&args.files)?;
+    let mut out = String::new();
+    let mut all: Vec<Json> = Vec::new();
+    let (mut passed, mut differ, mut not_for_this, mut could_not) = (0, 0, 0, Vec::new());
+    for file in &files {
+        let shown = file.display().to_string();
+        let played = read(file).and_then(|script| {
+            let mut stack = SimStack::new(&script.settings, profile)
+                .map_err(|why| Failure::Says(format!("{shown}: {}", why.0)))?;
+            play(&script, &mut stack, Limits::default())
+                .map_err(|why| Failure::Says(why.to_string()))
+        });
+        let played = match played {
+            Ok(played) => played,
+            Err(why) => {
+                could_not.push(why.to_string());
+                continue;
+            }
+        };
+        match &played.verdict {
+            Verdict::Passed => passed += 1,
+            Verdict::NotForThis(_) => not_for_this += 1,
+            Verdict::Differs(_) => differ += 1,
+        }
+        tell(&shown, &played, args.account, &mut out);
+        all.push(json(&shown, &played));
+    }
+    if args.json {
+        print(&format!("{}\n", Json::from(all)))?;
+    } else {
+        let _ = writeln!(
+            out,
+            "{passed} passed, {differ} differ, {not_for_this} not for this version, {} could not be played",
+            could_not.len()
+        );
+        print(&out)?;
+    }
+    if !could_not.is_empty() {
+        return Err(Failure::Says(could_not.join("\nknee: ")));
+    }
+    Ok(if differ == 0 { DONE } else { CHECK_FAILED })
+}
+
+fn profile(args: &Args) -> Result<Profile, Failure> {
+    let known = LinuxVersion::NAMED.iter().find(|(name, _)| *name == args.linux);
+    let names: Vec<_> = LinuxVersion::NAMED.iter().map(|(name, _)| *name).collect();
+    let (_, linux) = known.ok_or_else(|| {
+        Failure::Says(format!("--linux {}: the simulator knows {}", args.linux, names.join(", ")))
+    })?;
+    if ![100, 250, 1000].contains(&args.hz) {
+        return Err(Failure::Says(format!("--hz {}: it is 100, 250 or 1000", args.hz)));
+    }
+    Ok(Profile { linux: *linux, hz: args.hz })
+}
+
+/// The files as given, and those of folders in the order of their names.
+fn scripts(given: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
+    let mut files = Vec::new();
+    for path in given {
+        if path.is_dir() {
+            let before = files.len();
+            collect(path, 0, &mut files)?;
+            files[before..].sort();
+            if files.len() == before {
+                return Err(Failure::Says(format!(
+                    "{}: there is no *.script in it",
+                    path.display()
+                )));
+            }
+        } else {
+            files.push(path.clone());
+        }
+    }
+    Ok(files)
+}
+
+fn collect(folder: &Path, depth: u32, files: &mut Vec<PathBuf>) -> Result<(), Failure> {
+    let failed = |why| Failure::Says(format!("{}: cannot read: {why}", folder.display()));
+    for entry in fs::read_dir(folder).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        if path.is_dir() && depth < 8 {
+            collect(&path, depth + 1, files)?;
+        } else if path.extension().is_some_and(|extension| extension == "script") {
+            files.push(path);
+        }
+    }
+    Ok(())
+}
+
+fn read(file: &Path) -> Result<Script, Failure> {
+    let shown = file.display().to_string();
+    let text = fs::read_to_string(file)
+        .map_err(|why| Failure::Says(format!("{shown}: cannot read: {why}")))?;
+    Script::parse(&shown, &text).map_err(|why| Failure::Says(why.to_string()))
+}
+
+fn tell(file: &str, played: &Played, account: bool, out: &mut String) {
+    let last = played.account.len().saturating_sub(ACCOUNT_BEFORE_DIFFERENCE);
+    let shown = match (&played.verdict, account) {
+        (_, true) => &played.account[..],
+        (Verdict::Differs(_), false) => &played.account[last..],
+        _ => &[],
+    };
+    match &played.verdict {
+        Verdict::Passed => {
+            let _ = writeln!(out, "pass     {file}");
+        }
+        Verdict::NotForThis(why) => {
+            let _ = writeln!(out, "not      {file}: {why}");
+        }
+        Verdict::Differs(difference) => {
+            let _ = writeln!(out, "DIFFERS  {difference}");
+        }
+    }
+    for line in shown {
+        let _ = writeln!(out, "    {line}");
+    }
+}
+
+fn json(file: &str, played: &Played) -> Json {
+    let (verdict, line, text) = match &played.verdict {
+        Verdict::Passed => ("passed", None, None),
+        Verdict::NotForThis(why) => ("not for this version", None, Some(why.clone())),
+        Verdict::Differs(error) => ("differs", Some(error.line), Some(error.text.clone())),
+    };
+    json!({
+        "file": file,
+        "verdict": verdict,
+        "line": line,
+        "message": text,
+        "took_ns": played.took.ns(),
+        "lateness_ns": played.lateness.ns(),
+        "account": played.account,
+    })
+}

@@ -1,0 +1,125 @@
+//! A script as it was read: statements with their lines.
+
+use crate::expression::{Comparison, Expr};
+use crate::settings::Settings;
+use crate::stack::Linux;
+use knee_queue::Ecn;
+use std::fmt;
+
+/// A packet script, read and checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Script {
+    /// The file's name as given, for messages.
+    pub(crate) file: String,
+    /// What it shows, in its own words.
+    pub title: String,
+    /// The end point that it is about.
+    pub settings: Settings,
+    /// Versions of Linux that it holds for.
+    pub(crate) needs: Vec<(Comparison, Linux)>,
+    /// The window that its peer advertises unless it says otherwise, bytes.
+    pub(crate) window_bytes: u32,
+    pub(crate) body: Vec<Line>,
+}
+
+/// A sentence about a line of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error {
+    /// As given.
+    pub file: String,
+    /// From 1; 0: the file as a whole.
+    pub line: u32,
+    /// The sentence.
+    pub text: String,
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            0 => write!(f, "{}: {}", self.file, self.text),
+            line => write!(f, "{}:{line}: {}", self.file, self.text),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Line {
+    pub(crate) number: u32,
+    pub(crate) statement: Statement,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Statement {
+    Event { when: When, event: Event },
+    Let { name: String, value: Expr },
+    Repeat { count: Expr, variable: Option<String>, body: Vec<Line> },
+    If { linux: (Comparison, Linux), then: Vec<Line>, otherwise: Vec<Line> },
+}
+
+/// When something happens: at a time after the event before it, or after the start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct When {
+    pub(crate) from_start: bool,
+    pub(crate) earliest: Expr,
+    /// Of a range.
+    pub(crate) latest: Option<Expr>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// A segment of the peer.
+    In(Box<Pattern>),
+    /// A segment that must come.
+    Out(Box<Pattern>),
+    Call(CallEvent),
+    Expect(Vec<Condition>),
+    /// Nothing comes until then.
+    Wait,
+    /// The socket's values go into the account of the run.
+    Show,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum CallEvent {
+    Connect,
+    Listen,
+    Write(Expr),
+    Read(Option<Expr>),
+    Close,
+    Set { option: &'static str, value: Expr },
+    SetCongestion(String),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Condition {
+    Compare { left: Expr, comparison: Comparison, right: Expr, text: String },
+    Algorithm { comparison: Comparison, name: String },
+}
+
+/// A segment as written: what is not said is filled in (`in`) or not looked at (`out`).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Pattern {
+    pub(crate) flags: u16,
+    pub(crate) seq: Option<Expr>,
+    /// With a first byte: the next one; without: the payload's length.
+    pub(crate) end: Option<Expr>,
+    pub(crate) len: Option<Expr>,
+    pub(crate) ack: Option<Expr>,
+    pub(crate) window: Option<Expr>,
+    pub(crate) ecn: Option<Ecn>,
+    pub(crate) mss: Option<Expr>,
+    pub(crate) window_scale: Option<Expr>,
+    pub(crate) sack_ok: Option<bool>,
+    pub(crate) no_window_scale: bool,
+    pub(crate) no_timestamps: bool,
+    pub(crate) ts: Option<(Expr, Expr)>,
+    /// Echo of the timestamp of a segment that has a name.
+    pub(crate) echo: Option<String>,
+    pub(crate) sacks: Vec<(Expr, Expr)>,
+    /// The name that `echo` uses.
+    pub(crate) name: Option<String>,
+    /// The peer never gets it.
+    pub(crate) is_lost: bool,
+}
