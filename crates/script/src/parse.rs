@@ -115,6 +115,9 @@ struct Parser {
 impl Parser {
     fn line(&mut self, number: u32, text: &str) -> Result<(), String> {
         let stripped = text.trim();
+        if stripped.chars().any(|c| c.is_control() && c != '\t') {
+            return Err("there is a control character in this line".to_owned());
+        }
         if stripped.is_empty() || stripped.starts_with('#') {
             return Ok(());
         }

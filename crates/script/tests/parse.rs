@@ -1,0 +1,133 @@
+//! What is no script is said in one sentence, with its line.
+
+use knee_script::{Limits, LinuxVersion, Profile, Script, SimStack, Verdict, play};
+
+fn refused(text: &str) -> String {
+    match Script::parse("s", text) {
+        Ok(_) => panic!("taken: {text}"),
+        Err(why) => why.to_string(),
+    }
+}
+
+fn played(text: &str, limits: Limits) -> Result<Verdict, String> {
+    let script = Script::parse("s", text).map_err(|why| why.to_string())?;
+    let profile = Profile { linux: LinuxVersion::V6_1, hz: 1000 };
+    let mut stack = SimStack::new(&script.settings, profile).map_err(|why| why.0)?;
+    play(&script, &mut stack, limits).map(|played| played.verdict).map_err(|why| why.to_string())
+}
+
+fn differs(text: &str) -> String {
+    match played(text, Limits::default()) {
+        Ok(Verdict::Differs(error)) => error.to_string(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_malformed_line_is_named() {
+    for (text, said) in [
+        ("", "s: there is no event in it"),
+        (
+            "connect\nfly",
+            "s:2: `fly` is no event: open, connect, listen, in, out, write, read, close, set, expect, \
+          wait, show, let, repeat, if",
+        ),
+        ("in S", "s:1: expected flags such as [S.] or [.], not `S`"),
+        ("in [X]", "s:1: `X` in [X] is no flag: S F R P . U E W e, as tcpdump writes them"),
+        ("in [S", "s:1: the bracket `[` is not closed"),
+        ("out [.] ack", "s:1: a number is missing at the end of the line"),
+        ("out [.] ack 1 seq 2", "s:1: expected a comma, not `seq`"),
+        ("out [.] seq 1:2, len 1", "s:1: either `len` or the end of `seq`, not both"),
+        ("out [.] sack 1", "s:1: a SACK range is START:END"),
+        ("in [.] sack 1:2 3:4 5:6 7:8 9:10", "s:1: a segment has room for 4 SACK ranges"),
+        ("in [.] ecr x", "s:1: no segment above is named `x` (`out ... as x`)"),
+        ("in [.] lost", "s:1: `lost` is for `out` only"),
+        ("+1..2 connect", "s:1: a range of times is for `out` only"),
+        ("+1parsec connect", "s:1: `1parsec`: the units are ns, us, ms and s"),
+        (
+            "repeat 3\nwrite 1",
+            "s:1: the block that begins here has no `end` (the file has 2 lines)",
+        ),
+        ("end", "s:1: `end` ends nothing"),
+        ("repeat 3\nelse\nend", "s:2: `else` belongs after `if`"),
+        ("let mss = 3", "s:1: `mss` means something already: choose another name"),
+        ("let x 3", "s:1: `let x` is followed by `=` and a number"),
+        ("connect\nmss 3", "s:2: `mss` belongs before the first event"),
+        ("mss 3", "s:1: `mss 3`: it goes from 88 to 8948 bytes"),
+        ("ip 5", "s:1: `ip` is 4 or 6"),
+        ("needs windows", "s:1: expected `linux`, not `windows`"),
+        ("needs linux >= 7", "s:1: `7` is no version such as 6.12"),
+        (
+            "sysctl kernel.panic = 1",
+            "s:1: the sysctl `kernel.panic` is not one that scripts may set: ",
+        ),
+        ("sysctl tcp_ecn = on", "s:1: `tcp_ecn = on`: the value is a number, or several"),
+        ("set colour 3", "s:1: `colour` is no option: algorithm, nodelay, "),
+        ("open sideways", "s:1: `open sideways`: it is `open active` or `open passive`"),
+        ("expect cwnd", "s:1: a comparison is missing: <, <=, ==, !=, >= or >"),
+        ("expect algorithm < reno", "s:1: algorithms are compared with == or !="),
+        ("algorithm reno fast", "s:1: `fast`: parameters are NAME=VALUE"),
+    ] {
+        let why = refused(text);
+        assert!(why.starts_with(said), "{text}: {why}");
+    }
+    let deep = "repeat 2\n".repeat(17);
+    assert_eq!(refused(&deep), "s:17: blocks are nested deeper than 16");
+    assert!(
+        refused("expect speed > 3").starts_with("s:1: `speed` is not known: neither set by `let`")
+    );
+    assert!(refused(&"#".repeat(2 << 20)).contains("larger than 1 MiB"));
+}
+
+#[test]
+fn what_cannot_be_played_is_named() {
+    for (text, said) in [
+        ("+11h connect", "s:1: `11h`: the units are ns, us, ms and s"),
+        ("+700s connect", "s:1: the time is negative, or the script takes longer than 600000 ms"),
+        ("+(0-1) connect", "s:1: the time is negative, or the script takes longer than 600000 ms"),
+        ("+3ms..2ms out [S]", "s:1: the range of times ends before it begins"),
+        ("write 1/0", "s:1: a division by 0"),
+        ("write 0-1", "s:1: the write is -1: it goes from 0 to 1099511627776"),
+        ("in [.] seq 9:3", "s:1: seq 9:3 ends before it begins"),
+        ("in [.] len 70000", "s:1: a segment cannot carry 70000 bytes"),
+        ("expect cc.wings == 2", "s:1: the algorithm shows no `cc.wings` on the simulator: none"),
+        ("algorithm swallow\nconnect", "no algorithm \"swallow\"; there are bbr, "),
+        (
+            "repeat 1000000000\nwait\nend",
+            "s:2: the script does not end within 200000 events: repeat less often",
+        ),
+        (
+            "repeat 1000000000\nend\nwait",
+            "s:1: the script does not end within 200000 events: repeat less often",
+        ),
+    ] {
+        let why = played(text, Limits::default()).expect_err(text);
+        assert!(why.starts_with(said), "{text}: {why}");
+    }
+}
+
+#[test]
+fn the_first_packet_that_differs_is_told() {
+    assert_eq!(
+        differs("connect\nout [S.]"),
+        "s:2: flags: expected [S.], came [S]; at 0 ms came [S] seq 0, win 64768, not_ect, mss 1012, wscale 7, \
+         sack_ok, ts 1 0"
+    );
+    assert_eq!(
+        differs("connect\n+1ms wait"),
+        "s:2: nothing is expected before this line, but at 0 ms came [S] seq 0, win 64768, not_ect, mss 1012, wscale 7, \
+         sack_ok, ts 1 0"
+    );
+    assert_eq!(
+        differs("open active\n+1ms out [.] len 1"),
+        "s:2: expected [.] seq 1:2, nothing came until 1 ms"
+    );
+    assert_eq!(
+        differs("open active, rtt 1ms\n+1ms expect cwnd > 3, cwnd == 2+3*4"),
+        "s:2: expected cwnd == 2 + 3 * 4: the left side is 10, the right side 14 (at 2 ms)"
+    );
+    assert!(
+        differs("connect\nout [S]\n+500ms..600ms out [S]")
+            .starts_with("s:3: expected [S], nothing came until 600 ms")
+    );
+}

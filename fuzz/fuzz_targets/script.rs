@@ -1,0 +1,17 @@
+//! Any text as a packet script: played against the simulator, or refused in one line; never a panic.
+#![no_main]
+
+use knee_script::{Limits, LinuxVersion, Profile, Script, SimStack, play};
+
+libfuzzer_sys::fuzz_target!(|text: &str| {
+    let limits = Limits { events: 1_000, ..Limits::default() };
+    let profile = Profile { linux: LinuxVersion::V6_18, hz: 250 };
+    match Script::parse("x", text) {
+        Ok(script) => {
+            if let Ok(mut stack) = SimStack::new(&script.settings, profile) {
+                let _ = play(&script, &mut stack, limits);
+            }
+        }
+        Err(error) => assert!(!error.to_string().contains('\n')),
+    }
+});
