@@ -11,7 +11,7 @@ mod sim;
 mod stack;
 
 pub use knee_sim::spec::LinuxVersion;
-pub use play::{Limits, Played, Verdict, play};
+pub use play::{Limits, Played, Verdict, play, play_again_if_late};
 pub use script::{Error, Script};
 pub use settings::{SYSCTLS, Settings};
 pub use sim::{Profile, SimStack};

@@ -4,7 +4,7 @@ use crate::expression::Expr;
 use crate::parse::CONSTANTS;
 use crate::script::{CallEvent, Condition, Error, Event, Line, Pattern, Script, Statement, When};
 use crate::show;
-use crate::stack::{Call, Info, Refusal, SocketOption, Stack};
+use crate::stack::{Call, Info, MakeStack, Refusal, SocketOption, Stack};
 use knee_queue::Ecn;
 use knee_queue::time::{Duration, Time};
 use knee_sim::endpoint::Segment;
@@ -98,6 +98,41 @@ pub fn play(script: &Script, stack: &mut dyn Stack, limits: Limits) -> Result<Pl
         took: player.stack.now().since(Time::ZERO),
         account: player.account,
     })
+}
+
+/// Lateness that does not excuse a difference.
+const EXCUSED_FROM: Duration = Duration::from_ms(1);
+
+/// Plays a script, again on a new stack as long as it differs while the script itself was late, at most `attempts`
+/// times. Returns how often it was played, too.
+///
+/// # Errors
+/// As [`play`], and if a stack cannot be made.
+pub fn play_again_if_late(
+    script: &Script,
+    limits: Limits,
+    attempts: u32,
+    make_stack: &mut MakeStack<'_>,
+) -> Result<(Played, u32), Error> {
+    let mut attempt = 1;
+    loop {
+        let mut stack = make_stack(&script.settings).map_err(|why| Error {
+            file: script.file.clone(),
+            line: 0,
+            text: why.0,
+        })?;
+        let played = play(script, stack.as_mut(), limits);
+        let was_late = stack.lateness() > EXCUSED_FROM;
+        let is_settled = match &played {
+            Ok(played) => !matches!(played.verdict, Verdict::Differs(_)),
+            // A connection that was not there yet, for instance.
+            Err(_) => false,
+        };
+        if is_settled || !was_late || attempt >= attempts {
+            return played.map(|played| (played, attempt));
+        }
+        attempt += 1;
+    }
 }
 
 /// Why a script does not go on.

@@ -22,6 +22,13 @@ pub struct Script {
     pub(crate) body: Vec<Line>,
 }
 
+impl Script {
+    /// The file's name as it was given.
+    pub fn file(&self) -> &str {
+        &self.file
+    }
+}
+
 /// A sentence about a line of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {

@@ -1,7 +1,7 @@
 //! Whatever is done to a script, it is played to an end or refused in one line, and soon.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+mod common;
+
 use std::time::{Duration, Instant};
 
 use knee_script::{Limits, LinuxVersion, Profile, Script, SimStack, Verdict, play};
@@ -129,26 +129,6 @@ fn apply(text: &str, edit: &Edit) -> String {
     }
 }
 
-fn collect(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            collect(&path, found);
-        } else if path.extension().is_some_and(|extension| extension == "script") {
-            found.push(path);
-        }
-    }
-}
-
-/// The project's scripts, in the order of their names.
-fn texts() -> Vec<String> {
-    let mut found = Vec::new();
-    collect(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/scripts"), &mut found);
-    found.sort();
-    assert!(!found.is_empty());
-    found.iter().map(|path| fs::read_to_string(path).unwrap()).collect()
-}
-
 fn check(text: &str) -> Result<(), TestCaseError> {
     let started = Instant::now();
     let limits = Limits { events: 3_000, time: knee_queue::time::Duration::from_ms(60_000) };
@@ -186,8 +166,8 @@ proptest! {
         which in any::<prop::sample::Index>(),
         edits in prop::collection::vec(edit(), 1..8),
     ) {
-        let texts = texts();
-        let text = which.get(&texts).clone();
+        let texts = common::texts();
+        let text = which.get(&texts).1.clone();
         let text = edits.iter().fold(text, |text, edit| apply(&text, edit));
         check(&text)?;
     }
