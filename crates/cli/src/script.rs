@@ -5,7 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use knee_script::{Limits, LinuxVersion, Played, Profile, Script, SimStack, Verdict, play};
+use knee_script::{
+    Limits, LinuxVersion, Played, Profile, Refusal, Script, Settings, SimStack, Stack, Verdict, play_again_if_late,
+};
 use serde_json::{Value as Json, json};
 
 use crate::{CHECK_FAILED, DONE, Failure, print};
@@ -27,6 +29,12 @@ pub(crate) struct Args {
     /// Ticks of the simulator's coarse clock per second.
     #[arg(long, value_name = "HZ", default_value_t = 1000)]
     hz: u32,
+    /// On a kernel: whose algorithm a name means.
+    #[arg(long, value_enum, default_value_t = Whose::Ours)]
+    algorithms: Whose,
+    /// On a kernel: how often a script that differs is played if the machine was late.
+    #[arg(long, value_name = "COUNT", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
+    attempts: u32,
     /// Print each segment and call with its time.
     #[arg(short, long)]
     account: bool,
@@ -39,6 +47,33 @@ pub(crate) struct Args {
 enum On {
     /// The simulator's end point, on virtual time.
     Sim,
+    /// The running kernel's TCP, in a network namespace of its own; needs root.
+    Kernel,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Whose {
+    /// Ours, loaded for the time of the script.
+    Ours,
+    /// The kernel's own.
+    Kernel,
+}
+
+/// Makes what `--on` says.
+fn make_stack(args: &Args, profile: Profile, settings: &Settings) -> Result<Box<dyn Stack>, Refusal> {
+    match args.on {
+        On::Sim => Ok(Box::new(SimStack::new(settings, profile)?)),
+        #[cfg(feature = "kernel")]
+        On::Kernel => {
+            let whose = match args.algorithms {
+                Whose::Ours => knee_script::Algorithms::Ours,
+                Whose::Kernel => knee_script::Algorithms::Kernels,
+            };
+            Ok(Box::new(knee_script::KernelStack::new(settings, whose)?))
+        }
+        #[cfg(not(feature = "kernel"))]
+        On::Kernel => Err(Refusal(crate::without_kernel::WHY.to_owned())),
+    }
 }
 
 pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
@@ -50,12 +85,12 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     for file in &files {
         let shown = file.display().to_string();
         let played = read(file).and_then(|script| {
-            let mut stack = SimStack::new(&script.settings, profile)
-                .map_err(|why| Failure::Says(format!("{shown}: {}", why.0)))?;
-            play(&script, &mut stack, Limits::default())
-                .map_err(|why| Failure::Says(why.to_string()))
+            play_again_if_late(&script, Limits::default(), args.attempts, &mut |settings| {
+                make_stack(args, profile, settings)
+            })
+            .map_err(|why| Failure::Says(why.to_string()))
         });
-        let played = match played {
+        let (played, attempts) = match played {
             Ok(played) => played,
             Err(why) => {
                 could_not.push(why.to_string());
@@ -67,8 +102,8 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
             Verdict::NotForThis(_) => not_for_this += 1,
             Verdict::Differs(_) => differ += 1,
         }
-        tell(&shown, &played, args.account, &mut out);
-        all.push(json(&shown, &played));
+        tell(&shown, &played, attempts, args.account, &mut out);
+        all.push(json(&shown, &played, attempts));
     }
     if args.json {
         print(&format!("{}\n", Json::from(all)))?;
@@ -139,7 +174,7 @@ fn read(file: &Path) -> Result<Script, Failure> {
     Script::parse(&shown, &text).map_err(|why| Failure::Says(why.to_string()))
 }
 
-fn tell(file: &str, played: &Played, account: bool, out: &mut String) {
+fn tell(file: &str, played: &Played, attempts: u32, account: bool, out: &mut String) {
     let last = played.account.len().saturating_sub(ACCOUNT_BEFORE_DIFFERENCE);
     let shown = match (&played.verdict, account) {
         (_, true) => &played.account[..],
@@ -155,6 +190,10 @@ fn tell(file: &str, played: &Played, account: bool, out: &mut String) {
         }
         Verdict::Differs(difference) => {
             let _ = writeln!(out, "DIFFERS  {difference}");
+            if attempts > 1 {
+                let late = played.lateness.us();
+                let _ = writeln!(out, "    in each of {attempts} attempts; the machine was {late} us late in the last");
+            }
         }
     }
     for line in shown {
@@ -162,7 +201,7 @@ fn tell(file: &str, played: &Played, account: bool, out: &mut String) {
     }
 }
 
-fn json(file: &str, played: &Played) -> Json {
+fn json(file: &str, played: &Played, attempts: u32) -> Json {
     let (verdict, line, text) = match &played.verdict {
         Verdict::Passed => ("passed", None, None),
         Verdict::NotForThis(why) => ("not for this version", None, Some(why.clone())),
@@ -173,6 +212,7 @@ fn json(file: &str, played: &Played) -> Json {
         "verdict": verdict,
         "line": line,
         "message": text,
+        "attempts": attempts,
         "took_ns": played.took.ns(),
         "lateness_ns": played.lateness.ns(),
         "account": played.account,

@@ -4,6 +4,10 @@ use clap::Subcommand;
 
 use crate::Failure;
 
+/// What all of them answer.
+pub(crate) const WHY: &str = "this knee was built without its kernel side, for want of libelf, zlib or pkg-config: \
+                              install them (make setup says which packages), then make build";
+
 #[derive(Subcommand)]
 pub(crate) enum Command {
     #[command(hide = true)]
@@ -34,10 +38,6 @@ pub(crate) struct Arguments {
 impl Command {
     #[allow(clippy::unused_self, reason = "all of them answer the same")]
     pub(crate) fn run(&self) -> Result<u8, Failure> {
-        Err(Failure::Says(
-            "this knee was built without its kernel side, for want of libelf, zlib or pkg-config: \
-             install them (make setup says which packages), then make build"
-                .to_owned(),
-        ))
+        Err(Failure::Says(WHY.to_owned()))
     }
 }
