@@ -3,14 +3,16 @@
 use std::cell::RefCell;
 use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::num::NonZeroU32;
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
 use std::path::Path;
 use std::ptr::NonNull;
 
 use knee_algo::Params;
 use libbpf_rs::query::ProgInfoIter;
 use libbpf_rs::{
-    Link, MapCore as _, MapMut, MapType, Object, OpenObject, PrintLevel, Program, set_print,
+    Link, MapCore as _, MapFlags, MapMut, MapType, Object, OpenObject, PrintLevel, Program,
+    set_print,
 };
 
 use crate::table::{self, Operation};
@@ -156,6 +158,37 @@ impl Loaded {
     /// The link that keeps it registered.
     pub(crate) fn link(&mut self) -> &mut Link {
         &mut self.link
+    }
+
+    /// The kernel's number of its map of operations, as [`crate::Connection::map_id`] has it.
+    ///
+    /// # Errors
+    /// [`Error::Inspect`].
+    pub fn map_id(&self) -> Result<u32, Error> {
+        let inspect = |source| Error::Inspect { what: "a table of operations", source };
+        let mut maps = self.object.maps();
+        let operations = maps.find(|map| map.map_type() == MapType::StructOps);
+        let info = operations.expect("it is registered").info().map_err(inspect)?;
+        Ok(info.info.id)
+    }
+
+    /// Tells it the base RTT of the connection that this TCP socket will be; those that a listener accepts
+    /// begin with the listener's. False: this algorithm asks for none.
+    ///
+    /// # Errors
+    /// [`Error::Inspect`].
+    pub fn set_base_rtt(
+        &self,
+        socket: BorrowedFd<'_>,
+        base_rtt_us: NonZeroU32,
+    ) -> Result<bool, Error> {
+        let inspect = |source| Error::Inspect { what: "the base RTT of a socket", source };
+        let Some(map) = self.object.maps().find(|map| map.name() == shared_maps::BASE_RTT) else {
+            return Ok(false);
+        };
+        let (key, value) = (socket.as_raw_fd().to_ne_bytes(), base_rtt_us.get().to_ne_bytes());
+        map.update(&key, &value, MapFlags::ANY).map_err(inspect)?;
+        Ok(true)
     }
 
     /// Each program and the number of instructions the verifier walked through for it.

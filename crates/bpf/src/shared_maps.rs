@@ -9,8 +9,10 @@ use libbpf_rs::{MapCore as _, MapHandle, MapType, Object, OpenObject};
 
 use crate::Error;
 
+/// The one of base RTTs (base_rtt.h).
+pub(crate) const BASE_RTT: &str = "cc_base_rtt";
 /// Their names in the objects and in the kernel (base_rtt.h, label.h).
-const NAMES: [&str; 2] = ["cc_base_rtt", "cc_label"];
+const NAMES: [&str; 2] = [BASE_RTT, "cc_label"];
 const VALUE_BYTES: u32 = 4;
 /// Loads at the same instant that may each come between the look and the load of another.
 const TRIES: usize = 8;

@@ -1,7 +1,9 @@
 //! Packet scripts: what a TCP end point must send, packet by packet.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod expression;
+#[cfg(feature = "kernel")]
+mod kernel;
 mod parse;
 mod play;
 mod script;
@@ -10,6 +12,8 @@ mod show;
 mod sim;
 mod stack;
 
+#[cfg(feature = "kernel")]
+pub use kernel::{Algorithms, KernelStack};
 pub use knee_sim::spec::LinuxVersion;
 pub use play::{Limits, Played, Verdict, play, play_again_if_late};
 pub use script::{Error, Script};

@@ -15,7 +15,7 @@ use self::layout::Field;
 use self::storage::Storage;
 use crate::load::{PARAMS_MAP, with_log};
 use crate::registry::{self, Registered};
-use crate::{Connection, Embedded, Error};
+use crate::{Connection, Embedded, Error, Loaded};
 
 /// Bytes of private state that a socket has room for.
 const PRIVATE_BYTES: u32 = 104;
@@ -149,6 +149,15 @@ impl Inside {
             None => Some(private.as_slice()),
         };
         Ok(state.map_or_else(Vec::new, |state| view.read(connection, state)))
+    }
+
+    /// Finds out now what it needs to know of this algorithm, so that the first look into a connection
+    /// takes no longer than others.
+    ///
+    /// # Errors
+    /// As [`Inside::of`].
+    pub fn prepare(&mut self, loaded: &Loaded) -> Result<(), Error> {
+        self.program(loaded.map_id()?).map(|_| ())
     }
 
     /// Whether its algorithm is one of knee's (whoever loaded it).

@@ -1,0 +1,154 @@
+//! Which algorithm a script's name is in the kernel.
+
+use std::fs;
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use knee_algo::Algorithm;
+use knee_bpf::{Connections, Embedded, Inside, Loaded};
+use knee_netns::Found;
+use rustix::net::sockopt;
+
+use crate::{Refusal, Settings};
+
+/// What the names of algorithms mean on the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Algorithms {
+    /// The files of knee, loaded for the script.
+    Ours,
+    /// The kernel's own.
+    Kernels,
+}
+
+/// An algorithm that was loaded for the script.
+struct OfFile {
+    name: String,
+    loaded: Loaded,
+}
+
+/// The algorithms of one stack.
+pub(super) struct Chosen {
+    which: Algorithms,
+    settings: Settings,
+    of_files: Vec<OfFile>,
+    /// To look into connections, from the first load on.
+    look: Option<(Connections, Inside)>,
+}
+
+fn refusal(why: impl ToString) -> Refusal {
+    Refusal(why.to_string())
+}
+
+impl Chosen {
+    /// Checks and loads the one of the settings.
+    pub(super) fn new(settings: &Settings, which: Algorithms) -> Result<Chosen, Refusal> {
+        let (settings, of_files) = (settings.clone(), Vec::new());
+        let mut chosen = Chosen { which, settings, of_files, look: None };
+        let name = chosen.settings.algorithm.clone();
+        if which == Algorithms::Kernels && !chosen.settings.params.is_empty() {
+            return Err(Refusal(format!(
+                "the kernel's own {name} takes no parameters from a script"
+            )));
+        }
+        chosen.kernel_name(&name)?;
+        Ok(chosen)
+    }
+
+    /// Gives the algorithm of this name to a socket.
+    pub(super) fn give(&mut self, name: &str, socket: BorrowedFd<'_>) -> Result<(), Refusal> {
+        let kernel_name = self.kernel_name(name)?;
+        let base_rtt_us = self
+            .settings
+            .base_rtt
+            .and_then(|rtt| u32::try_from(rtt.us()).ok().and_then(std::num::NonZeroU32::new));
+        let loaded = self.of_files.iter().find(|of_file| of_file.name == name);
+        if let (Some(of_file), Some(base_rtt_us)) = (loaded, base_rtt_us) {
+            of_file.loaded.set_base_rtt(socket, base_rtt_us).map_err(refusal)?;
+        }
+        sockopt::set_tcp_congestion(socket, &kernel_name)
+            .map_err(|why| Refusal(format!("a socket does not get {name}: {why}")))
+    }
+
+    /// The script's name of an algorithm that the kernel calls so.
+    pub(super) fn script_name(&self, kernel_name: String) -> String {
+        let mut of_files = self.of_files.iter();
+        let found = of_files.find(|of_file| of_file.loaded.name() == kernel_name);
+        found.map_or(kernel_name, |of_file| of_file.name.clone())
+    }
+
+    /// What the algorithm of the connection with this cookie shows of itself.
+    pub(super) fn inside(
+        &mut self,
+        namespace: &Found,
+        cookie: u64,
+    ) -> Result<Vec<(String, i128)>, Refusal> {
+        let Some((connections, inside)) = &mut self.look else { return Ok(Vec::new()) };
+        let all = connections.read_in(namespace).map_err(refusal)?;
+        let Some(connection) = all.iter().find(|connection| connection.cookie == cookie) else {
+            return Ok(Vec::new());
+        };
+        // It may have left for one of the kernel's.
+        if !inside.is_knees(connection).map_err(refusal)? {
+            return Ok(Vec::new());
+        }
+        let values = inside.of(connection).map_err(refusal)?;
+        Ok(values.into_iter().map(|value| (format!("cc.{}", value.name), value.number)).collect())
+    }
+
+    fn kernel_name(&mut self, name: &str) -> Result<String, Refusal> {
+        match self.which {
+            Algorithms::Ours => self.load(name),
+            Algorithms::Kernels => kernels_own(name),
+        }
+    }
+
+    fn load(&mut self, name: &str) -> Result<String, Refusal> {
+        if let Some(of_file) = self.of_files.iter().find(|of_file| of_file.name == name) {
+            return Ok(of_file.loaded.name().to_owned());
+        }
+        let algorithm = Algorithm::by_name(name).map_err(refusal)?;
+        let mut params = algorithm.default_params();
+        // The parameters belong to the algorithm of the settings.
+        if name == self.settings.algorithm {
+            for (param, value) in &self.settings.params {
+                algorithm.set_param(&mut params, param, value).map_err(refusal)?;
+            }
+        }
+        let embedded = Embedded::by_name(name).map_err(refusal)?;
+        let loaded = Loaded::register(embedded, &free_name(), &params).map_err(refusal)?;
+        if self.look.is_none() {
+            self.look = Some((Connections::open().map_err(refusal)?, Inside::new()));
+        }
+        if let Some((_, inside)) = &mut self.look {
+            inside.prepare(&loaded).map_err(refusal)?;
+        }
+        let kernel_name = loaded.name().to_owned();
+        self.of_files.push(OfFile { name: name.to_owned(), loaded });
+        Ok(kernel_name)
+    }
+}
+
+/// A name that no other stack has, in this process or another one.
+fn free_name() -> String {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    // 7 digits of a process, and 4 here, leave room in the 15 that the kernel has.
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed) % 10_000;
+    format!("ks{}_{number}", std::process::id())
+}
+
+fn kernels_own(name: &str) -> Result<String, Refusal> {
+    let text = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control")
+        .map_err(|why| Refusal(format!("the kernel does not tell its algorithms: {why}")))?;
+    let ours = knee_bpf::registered().map_err(refusal)?;
+    let is_ours = |name: &str| ours.iter().any(|ours| ours.name == name);
+    let own: Vec<_> = text.split_whitespace().filter(|own| !is_ours(own)).collect();
+    if own.contains(&name) {
+        return Ok(name.to_owned());
+    }
+    let why = if is_ours(name) { "was loaded by knee and is not its own" } else { "is not there" };
+    Err(Refusal(format!(
+        "the kernel's own {name} is asked for, but {name} {why}; it has {} (\"modprobe tcp_{name}\" may \
+         bring it)",
+        own.join(", ")
+    )))
+}

@@ -1,0 +1,444 @@
+//! The running kernel's TCP as a stack: a socket in a network namespace of its own, whose only way out is a
+//! TUN device that the script reads and writes.
+//!
+//! Nothing is left behind, in whatever way the process ends: the device goes with its descriptor, the
+//! namespace with its thread and its sockets, the algorithm with its link.
+
+mod algorithms;
+mod clock;
+mod device;
+mod info;
+#[expect(unsafe_code, reason = "calls of the kernel's that no crate wraps")]
+mod sys;
+mod wire;
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+
+use knee_bpf::KernelApi;
+use knee_netns::{Found, Namespace};
+use knee_queue::time::{Duration, Time};
+use knee_sim::endpoint::Segment;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, ipproto, sockopt};
+
+pub use self::algorithms::Algorithms;
+use self::algorithms::Chosen;
+use self::clock::{Clock, Tap};
+use self::wire::{Side, Wire};
+use crate::{Call, Info, Linux, Refusal, Settings, SocketOption, Stack};
+
+/// Addresses of documentation (RFC 5737, RFC 3849).
+const STACK: (Ipv4Addr, Ipv6Addr) =
+    (Ipv4Addr::new(192, 0, 2, 1), Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1));
+const PEER: (Ipv4Addr, Ipv6Addr) =
+    (Ipv4Addr::new(192, 0, 2, 2), Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 2));
+const STACK_PORT: u16 = 8080;
+const PEER_PORT: u16 = 40_000;
+/// Written by one call at most: more than any socket takes at once.
+const WRITE_BYTES: usize = 16 << 20;
+/// Read by one call at most.
+const READ_BYTES: usize = 1 << 20;
+/// So long before a deadline waiting becomes looking: a sleep that ends then may end late.
+const SPIN_NS: u64 = 100_000;
+/// An accepted connection is there at once; on a busy machine a little later.
+const ACCEPT_NS: u64 = 5_000_000;
+/// Of slack, beside the jiffy by which the kernel's timers are coarse.
+const SLACK_US: u64 = 1000;
+/// Times that a closed connection is told to end.
+const RESETS: usize = 3;
+
+/// What the application holds.
+enum Socket {
+    /// Not connected, or connecting, or connected.
+    Own(OwnedFd),
+    /// Waits for its first connection.
+    Listener(OwnedFd),
+    Closed,
+}
+
+/// The running kernel's TCP.
+pub struct KernelStack {
+    // Fields are dropped in this order: the socket before its algorithm and its device.
+    socket: Socket,
+    /// Stays open beside the connection that it accepted.
+    _listener: Option<OwnedFd>,
+    chosen: Chosen,
+    tun: File,
+    tap: Option<Tap>,
+    wire: Wire,
+    clock: Clock,
+    /// Segments that were read and not asked for yet.
+    left: VecDeque<(Time, Segment)>,
+    /// Of each write that has not gone through, the bytes that are still to be written.
+    writes: VecDeque<u64>,
+    /// The next byte that the stack expects, as far as it has said.
+    expects: u32,
+    /// To write. Nobody ever writes here, so that it takes no memory.
+    zeros: Vec<u8>,
+    /// Room to read.
+    buffer: Vec<u8>,
+    addresses: [SocketAddr; 2],
+    namespace: Found,
+    _thread: Namespace,
+}
+
+fn refused<E: Into<io::Error>>(what: &str) -> impl Fn(E) -> Refusal {
+    move |why| Refusal(format!("{what}: {}", why.into()))
+}
+
+/// Something would have to wait.
+fn waits(why: Errno) -> bool {
+    matches!(why, Errno::AGAIN | Errno::INTR | Errno::INPROGRESS)
+}
+
+impl KernelStack {
+    /// Makes one, with algorithms as `which` says.
+    ///
+    /// # Errors
+    /// What the kernel lacks or does not permit, what the algorithm lacks, and settings that the kernel does not
+    /// take.
+    pub fn new(settings: &Settings, which: Algorithms) -> Result<KernelStack, Refusal> {
+        let thread = Namespace::new().map_err(|why| {
+            Refusal(format!(
+                "the kernel gives no network namespace: {why}; it needs root (CAP_SYS_ADMIN and CAP_NET_ADMIN): run \
+                 it with sudo, or use the simulator"
+            ))
+        })?;
+        let ip = |(v4, v6): (Ipv4Addr, Ipv6Addr)| match settings.ipv6 {
+            true => IpAddr::V6(v6),
+            false => IpAddr::V4(v4),
+        };
+        let (stack, peer) = (ip(STACK), ip(PEER));
+        let given = settings.clone();
+        let inside = thread.run(move || {
+            let device = device::set_up(&given, stack)?;
+            let family = if given.ipv6 { AddressFamily::INET6 } else { AddressFamily::INET };
+            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+            let tcp = Some(ipproto::TCP);
+            let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, tcp)
+                .map_err(refused("the kernel gives no socket"))?;
+            let namespace =
+                knee_netns::current().map_err(refused("the namespace cannot be read"))?;
+            Ok::<_, Refusal>((device, socket, namespace))
+        });
+        let (device, socket, namespace) = inside?;
+        // A process that is killed leaves no connection that goes on sending.
+        set_abort(socket.as_fd(), true)?;
+        if let Some(bytes) = device.max_segment {
+            sys::set_max_segment(socket.as_fd(), bytes).map_err(refused("TCP_MAXSEG"))?;
+        }
+        let mut chosen = Chosen::new(settings, which)?;
+        chosen.give(&settings.algorithm, socket.as_fd())?;
+        let sides = (Side { ip: stack, port: STACK_PORT }, Side { ip: peer, port: PEER_PORT });
+        Ok(KernelStack {
+            socket: Socket::Own(socket),
+            _listener: None,
+            chosen,
+            tun: device.tun,
+            tap: device.tap.map(Tap::new),
+            wire: Wire::new(sides.0, sides.1),
+            clock: Clock::start(),
+            left: VecDeque::new(),
+            writes: VecDeque::new(),
+            expects: 0,
+            zeros: vec![0; WRITE_BYTES],
+            buffer: vec![0; READ_BYTES],
+            addresses: [SocketAddr::new(stack, STACK_PORT), SocketAddr::new(peer, PEER_PORT)],
+            namespace,
+            _thread: thread,
+        })
+    }
+
+    /// Reads what the device holds.
+    fn look(&mut self) -> Result<(), Refusal> {
+        loop {
+            let len = match rustix::io::read(&self.tun, &mut self.buffer[..]) {
+                Ok(len) => len,
+                Err(why) if waits(why) => return Ok(()),
+                Err(why) => return Err(refused("the TUN device")(why)),
+            };
+            let now = self.clock.now();
+            let packet = &self.buffer[..len];
+            let mut at = now;
+            if let Some(tap) = &mut self.tap {
+                tap.look(&self.clock);
+                at = tap.when(packet).unwrap_or(now);
+            }
+            let Some(segment) = self.wire.decode(packet) else { continue };
+            if segment.has(Segment::ACK) {
+                self.expects = segment.ack;
+            }
+            // Two packets may not change places because clocks were read one after the other.
+            let at = self.left.back().map_or(at, |(before, _)| at.max(*before));
+            self.left.push_back((at, segment));
+        }
+    }
+
+    /// The connection, or the socket that is to be one, or that waits for one.
+    fn socket(&self) -> Result<BorrowedFd<'_>, Refusal> {
+        match &self.socket {
+            Socket::Own(socket) | Socket::Listener(socket) => Ok(socket.as_fd()),
+            Socket::Closed => Err(Refusal("the connection is closed".to_owned())),
+        }
+    }
+
+    /// The same once it is accepted; for that it waits so long.
+    fn connection(&mut self, patience_ns: u64) -> Result<BorrowedFd<'_>, Refusal> {
+        if let Socket::Listener(listener) = &self.socket {
+            let until_ns = self.clock.now().ns() + patience_ns;
+            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+            let accepted = loop {
+                match rustix::net::accept_with(listener, flags) {
+                    Ok(accepted) => break accepted,
+                    Err(why) if waits(why) && self.clock.now().ns() < until_ns => {
+                        std::thread::yield_now();
+                    }
+                    Err(why) if waits(why) => {
+                        return Err(Refusal("no connection is established yet".to_owned()));
+                    }
+                    Err(why) => return Err(refused("accept")(why)),
+                }
+            };
+            let listener = std::mem::replace(&mut self.socket, Socket::Own(accepted));
+            if let Socket::Listener(listener) = listener {
+                self._listener = Some(listener);
+            }
+        }
+        self.socket()
+    }
+
+    fn connect(&mut self) -> Result<(), Refusal> {
+        let [stack, peer] = self.addresses;
+        let socket = self.socket()?;
+        rustix::net::bind(socket, &stack).map_err(refused("bind"))?;
+        match rustix::net::connect(socket, &peer) {
+            Err(why) if !waits(why) => Err(refused("connect")(why)),
+            _ => Ok(()),
+        }
+    }
+
+    fn listen(&mut self) -> Result<(), Refusal> {
+        let Socket::Own(socket) = std::mem::replace(&mut self.socket, Socket::Closed) else {
+            return Err(Refusal("a script has one connection".to_owned()));
+        };
+        let listened = rustix::net::bind(&socket, &self.addresses[0])
+            .and_then(|()| rustix::net::listen(&socket, 1));
+        self.socket = Socket::Listener(socket);
+        listened.map_err(refused("listen"))
+    }
+
+    /// Gives the kernel what it takes of the writes that wait.
+    fn write(&mut self) -> Result<(), Refusal> {
+        self.connection(ACCEPT_NS)?;
+        while let (Some(bytes), Socket::Own(socket)) = (self.writes.front_mut(), &self.socket) {
+            // Each write is one call as long as it fits, so that it ends as an application's would.
+            let len = usize::try_from(*bytes).unwrap_or(WRITE_BYTES).min(WRITE_BYTES);
+            match rustix::net::send(socket, &self.zeros[..len], SendFlags::NOSIGNAL) {
+                Ok(sent) => *bytes -= sent as u64,
+                Err(why) if waits(why) => return Ok(()),
+                Err(why) => {
+                    self.writes.clear();
+                    return Err(refused("write")(why));
+                }
+            }
+            if *bytes == 0 {
+                self.writes.pop_front();
+            }
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, most: Option<u64>) -> Result<(), Refusal> {
+        self.connection(ACCEPT_NS)?;
+        let mut bytes = most.unwrap_or(u64::MAX);
+        while bytes > 0 {
+            let len = usize::try_from(bytes).unwrap_or(READ_BYTES).min(READ_BYTES);
+            let Socket::Own(socket) = &self.socket else { return Ok(()) };
+            match rustix::net::recv(socket, &mut self.buffer[..len], RecvFlags::empty()) {
+                Ok((0, _)) => return Ok(()),
+                Ok((read, _)) => bytes -= read as u64,
+                Err(why) if waits(why) => return Ok(()),
+                Err(why) => return Err(refused("read")(why)),
+            }
+        }
+        Ok(())
+    }
+
+    fn close(&mut self) -> Result<(), Refusal> {
+        // If there is a connection by now, that one is meant.
+        let _ = self.connection(0);
+        if let Socket::Own(socket) = std::mem::replace(&mut self.socket, Socket::Closed) {
+            set_abort(socket.as_fd(), false)?;
+        }
+        self.writes.clear();
+        Ok(())
+    }
+
+    fn set(&mut self, option: &SocketOption) -> Result<(), Refusal> {
+        // Before there is a connection, the listener's are what it begins with.
+        let _ = self.connection(0);
+        let (Socket::Own(socket) | Socket::Listener(socket)) = &self.socket else {
+            return Err(Refusal("the connection is closed".to_owned()));
+        };
+        let done = match option {
+            SocketOption::Congestion(name) => return self.chosen.give(name, socket.as_fd()),
+            SocketOption::NoDelay(on) => sockopt::set_tcp_nodelay(socket, *on).map_err(Into::into),
+            SocketOption::Cork(on) => sockopt::set_tcp_cork(socket, *on).map_err(Into::into),
+            SocketOption::QuickAck(on) => {
+                sockopt::set_tcp_quickack(socket, *on).map_err(Into::into)
+            }
+            SocketOption::ReceiveLowWater(bytes) => {
+                sys::set_receive_low_water(socket.as_fd(), *bytes)
+            }
+            SocketOption::ReceiveBuffer(bytes) => {
+                sockopt::set_socket_recv_buffer_size(socket, *bytes as usize).map_err(Into::into)
+            }
+            SocketOption::SendBuffer(bytes) => {
+                sockopt::set_socket_send_buffer_size(socket, *bytes as usize).map_err(Into::into)
+            }
+            SocketOption::MaxPacingRate(bytes_per_sec) => {
+                sys::set_max_pacing_rate(socket.as_fd(), *bytes_per_sec)
+            }
+        };
+        done.map_err(|why: io::Error| {
+            Refusal(format!("{option:?}: the kernel does not take it: {why}"))
+        })
+    }
+
+    /// Waits until the device or the socket has something, or for so long.
+    fn wait(&self, ns: u64) -> Result<(), Refusal> {
+        let timeout = Timespec {
+            tv_sec: i64::try_from(ns / 1_000_000_000).unwrap_or(i64::MAX),
+            tv_nsec: (ns % 1_000_000_000) as i64,
+        };
+        let mut of = vec![PollFd::new(&self.tun, PollFlags::IN)];
+        if let (Socket::Own(socket), false) = (&self.socket, self.writes.is_empty()) {
+            of.push(PollFd::new(socket, PollFlags::OUT));
+        }
+        match poll(&mut of, Some(&timeout)) {
+            Err(why) if !waits(why) => Err(refused("poll")(why)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the socket has room for an application that waits for it.
+    fn has_room(&self) -> bool {
+        let Socket::Own(socket) = &self.socket else { return false };
+        let mut of = [PollFd::new(socket, PollFlags::OUT)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut of, Some(&now)).is_ok_and(|ready| ready > 0)
+    }
+}
+
+/// Whether the connection ends at once with its descriptor, or as applications end theirs.
+fn set_abort(socket: BorrowedFd<'_>, on: bool) -> Result<(), Refusal> {
+    sockopt::set_socket_linger(socket, on.then_some(std::time::Duration::ZERO))
+        .map_err(refused("SO_LINGER"))
+}
+
+impl Stack for KernelStack {
+    fn name(&self) -> &'static str {
+        "the kernel"
+    }
+
+    fn linux(&self) -> Linux {
+        let (major, minor) = KernelApi::running().version;
+        Linux(major, minor)
+    }
+
+    fn now(&self) -> Time {
+        self.clock.now()
+    }
+
+    fn call(&mut self, call: &Call) -> Result<(), Refusal> {
+        self.look()?;
+        match call {
+            Call::Connect => self.connect(),
+            Call::Listen => self.listen(),
+            Call::Write(bytes) => {
+                // A blocked application cannot write more: it goes on when the first write is done.
+                let is_free = self.writes.is_empty();
+                self.writes.push_back(*bytes);
+                if is_free { self.write() } else { Ok(()) }
+            }
+            Call::Read(most) => self.read(*most),
+            Call::Close => self.close(),
+            Call::Set(option) => self.set(option),
+        }?;
+        self.look()
+    }
+
+    fn receive(&mut self, segment: &Segment) -> Result<(), Refusal> {
+        self.look()?;
+        let packet = self.wire.encode(segment)?;
+        rustix::io::write(&self.tun, &packet)
+            .map_err(refused("the TUN device does not take a packet"))?;
+        self.look()
+    }
+
+    fn next_segment(&mut self, until: Time) -> Result<Option<(Time, Segment)>, Refusal> {
+        loop {
+            self.look()?;
+            if let Some(left) = self.left.pop_front() {
+                return Ok(Some(left));
+            }
+            if !self.writes.is_empty() && self.has_room() {
+                // An application that cannot write learns it from its next call.
+                let _ = self.write();
+                continue;
+            }
+            let now = self.clock.look(until);
+            if now >= until {
+                return Ok(None);
+            }
+            let left_ns = until.ns().saturating_sub(now.ns());
+            if left_ns > SPIN_NS {
+                self.wait(left_ns - SPIN_NS)?;
+            }
+        }
+    }
+
+    fn info(&mut self) -> Result<Info, Refusal> {
+        self.look()?;
+        let socket = self.connection(ACCEPT_NS)?;
+        let tcp_info = sys::tcp_info(socket).map_err(refused("TCP_INFO"))?;
+        let cookie = sockopt::socket_cookie(socket).map_err(refused("SO_COOKIE"))?;
+        let algorithm = sockopt::tcp_congestion(socket).map_err(refused("TCP_CONGESTION"))?;
+        let mut values: Vec<_> = info::values(&tcp_info).collect();
+        values.extend(self.chosen.inside(&self.namespace, cookie)?);
+        let algorithm = self.chosen.script_name(algorithm);
+        self.look()?;
+        Ok(Info { values, algorithm })
+    }
+
+    fn slack(&self) -> Duration {
+        let hz = u64::from(KernelApi::running().hz.max(1));
+        Duration::from_us(1_000_000 / hz + SLACK_US)
+    }
+
+    fn lateness(&self) -> Duration {
+        self.clock.late()
+    }
+}
+
+impl Drop for KernelStack {
+    /// A closed connection would keep sending, and its namespace, for a while: its peer resets it.
+    fn drop(&mut self) {
+        if !matches!(self.socket, Socket::Closed) {
+            return;
+        }
+        for _ in 0..RESETS {
+            let seq = self.expects;
+            let reset = Segment { flags: Segment::RST, seq, ..Segment::default() };
+            if self.receive(&reset).is_err() || self.expects == seq {
+                return;
+            }
+            // What it expected was more: its answer has said so.
+        }
+    }
+}
