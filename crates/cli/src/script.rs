@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use knee_script::{
-    Limits, LinuxVersion, Played, Profile, Refusal, Script, Settings, SimStack, Stack, Verdict, play_again_if_late,
+    Limits, LinuxVersion, Played, Profile, Refusal, Script, Settings, SimStack, Stack, Verdict,
+    play_again_if_late,
 };
 use serde_json::{Value as Json, json};
 
@@ -60,7 +61,11 @@ enum Whose {
 }
 
 /// Makes what `--on` says.
-fn make_stack(args: &Args, profile: Profile, settings: &Settings) -> Result<Box<dyn Stack>, Refusal> {
+fn make_stack(
+    args: &Args,
+    profile: Profile,
+    settings: &Settings,
+) -> Result<Box<dyn Stack>, Refusal> {
     match args.on {
         On::Sim => Ok(Box::new(SimStack::new(settings, profile)?)),
         #[cfg(feature = "kernel")]
@@ -192,7 +197,10 @@ fn tell(file: &str, played: &Played, attempts: u32, account: bool, out: &mut Str
             let _ = writeln!(out, "DIFFERS  {difference}");
             if attempts > 1 {
                 let late = played.lateness.us();
-                let _ = writeln!(out, "    in each of {attempts} attempts; the machine was {late} us late in the last");
+                let _ = writeln!(
+                    out,
+                    "    in each of {attempts} attempts; the machine was {late} us late in the last"
+                );
             }
         }
     }
