@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use knee_script::Script;
 
 /// Every script of `tests/scripts` with its name there, in order.
-pub fn texts() -> Vec<(String, String)> {
+pub(crate) fn texts() -> Vec<(String, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/scripts");
     let mut found = Vec::new();
     collect(&root, &mut found);
@@ -23,7 +23,7 @@ pub fn texts() -> Vec<(String, String)> {
 
 /// The same, read.
 #[allow(dead_code, reason = "not every test of this folder reads them")]
-pub fn scripts() -> Vec<Script> {
+pub(crate) fn scripts() -> Vec<Script> {
     let read = |(name, text): (String, String)| {
         Script::parse(&name, &text).unwrap_or_else(|why| panic!("{why}"))
     };
