@@ -19,7 +19,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use knee_bpf::KernelApi;
-use knee_netns::{Found, Namespace};
+use knee_netns::{Id, Namespace};
 use knee_queue::time::{Duration, Time};
 use knee_sim::endpoint::Segment;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -83,7 +83,7 @@ pub struct KernelStack {
     /// Room to read.
     buffer: Vec<u8>,
     addresses: [SocketAddr; 2],
-    namespace: Found,
+    namespace: Id,
     _thread: Namespace,
 }
 
@@ -124,7 +124,7 @@ impl KernelStack {
                 .map_err(refused("the kernel gives no socket"))?;
             let namespace =
                 knee_netns::current().map_err(refused("the namespace cannot be read"))?;
-            Ok::<_, Refusal>((device, socket, namespace))
+            Ok::<_, Refusal>((device, socket, namespace.id()))
         });
         let (device, socket, namespace) = inside?;
         // A process that is killed leaves no connection that goes on sending.
@@ -405,12 +405,14 @@ impl Stack for KernelStack {
 
     fn info(&mut self) -> Result<Info, Refusal> {
         self.look()?;
-        let socket = self.connection(ACCEPT_NS)?;
-        let tcp_info = sys::tcp_info(socket).map_err(refused("TCP_INFO"))?;
-        let cookie = sockopt::socket_cookie(socket).map_err(refused("SO_COOKIE"))?;
+        self.connection(ACCEPT_NS)?;
+        let (Socket::Own(socket) | Socket::Listener(socket)) = &self.socket else {
+            return Err(Refusal("the connection is closed".to_owned()));
+        };
+        let tcp_info = sys::tcp_info(socket.as_fd()).map_err(refused("TCP_INFO"))?;
         let algorithm = sockopt::tcp_congestion(socket).map_err(refused("TCP_CONGESTION"))?;
         let mut values: Vec<_> = info::values(&tcp_info).collect();
-        values.extend(self.chosen.inside(&self.namespace, cookie)?);
+        values.extend(self.chosen.inside(self.namespace, socket.as_fd())?);
         let algorithm = self.chosen.script_name(algorithm);
         self.look()?;
         Ok(Info { values, algorithm })
