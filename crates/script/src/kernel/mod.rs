@@ -85,6 +85,7 @@ pub struct KernelStack {
     addresses: [SocketAddr; 2],
     namespace: Id,
     _thread: Namespace,
+    _hurry: Option<sys::Ordinary>,
 }
 
 fn refused<E: Into<io::Error>>(what: &str) -> impl Fn(E) -> Refusal {
@@ -98,6 +99,11 @@ fn waits(why: Errno) -> bool {
 
 impl KernelStack {
     /// Makes one, with algorithms as `which` says.
+    ///
+    /// Where that is permitted, the calling thread comes before all ordinary ones (`SCHED_FIFO`) while the stack
+    /// lives: on a machine of two cores with 16 busy threads, one deadline of 100 was seen 25 ms late or more
+    /// without it, and 0.05 ms with it. The kernel's own work is not kept waiting: the thread sleeps but for
+    /// the last 0.1 ms before a deadline.
     ///
     /// # Errors
     /// What the kernel lacks or does not permit, what the algorithm lacks, and settings that the kernel does not
@@ -151,6 +157,7 @@ impl KernelStack {
             addresses: [SocketAddr::new(stack, STACK_PORT), SocketAddr::new(peer, PEER_PORT)],
             namespace,
             _thread: thread,
+            _hurry: sys::hurry(),
         })
     }
 
