@@ -4,6 +4,7 @@
 mod expression;
 mod parse;
 mod play;
+pub mod record;
 mod script;
 mod settings;
 mod show;
