@@ -6,6 +6,7 @@
 mod echo;
 mod lines;
 mod opening;
+mod reads;
 mod simulated;
 mod writes;
 
@@ -21,6 +22,7 @@ use knee_queue::time::Duration;
 use knee_sim::endpoint::Segment;
 use knee_sim::tap::Tapped;
 use lines::{Lines, Tolerance};
+use reads::Reads;
 use std::fmt::Write as _;
 
 /// Segments of a connection that go into a script; longer ones are for other tools.
@@ -163,32 +165,25 @@ impl<'a> Recorder<'a> {
         if begun.is_invented {
             model = Model { next_seq: 1, sent_end: 1 };
         }
-        let mut unread = false;
+        let mut reads = Reads::default();
         for index in begun.next..self.steps.len() {
             let step = &self.steps[index];
+            if reads.come_before(step, &self.settings) {
+                lines.now("read".to_owned());
+            }
             if step.is_out {
-                let is_pure = step.segment.len == 0;
-                if unread && !is_pure {
-                    lines.now("read".to_owned());
-                    unread = false;
-                }
                 if let Some(bytes) = writes.get(&index) {
                     lines.exactly(step.at_ns, format!("write {}", self.bytes(*bytes)));
                 }
                 lines.out(step.at_ns, self.out_line(index, &echo, &mut model));
-                if unread {
-                    lines.now("read".to_owned());
-                    unread = false;
-                }
             } else {
-                if unread {
-                    lines.now("read".to_owned());
-                }
                 lines.exactly(step.at_ns, self.in_line(index, &echo, &mut model));
-                unread = step.segment.len > 0;
+            }
+            if reads.come_behind(step) {
+                lines.now("read".to_owned());
             }
         }
-        if unread {
+        if reads.is_waiting() {
             lines.now("read".to_owned());
         }
         text.push_str(&lines.text());

@@ -133,12 +133,6 @@ fn a_flow_over_ipv6_plays() {
 }
 
 #[test]
-fn the_receiver_of_a_flow_plays() {
-    let down = cable(1_000_000_000, drop_tail(1000), 0.0);
-    round_trip(&run(&host(), "reno", bulk(100_000), down), Side::Listening);
-}
-
-#[test]
 fn requests_and_answers_play() {
     let traffic = Traffic::Rpc { request_bytes: 200, response_bytes: 30_000, count: Some(3) };
     for side in [Side::Connecting, Side::Listening] {

@@ -1,6 +1,6 @@
 //! What the application may have written: a guess from what was sent.
 
-use super::{Step, end_of};
+use super::{Step, TIMESTAMP_BYTES, end_of};
 use knee_sim::endpoint::Segment;
 use std::collections::BTreeMap;
 
@@ -14,7 +14,6 @@ pub(super) fn of(steps: &[Step], mss_bytes: u32) -> BTreeMap<usize, u64> {
     let mut current: Option<usize> = None;
     let (mut sent_end, mut acked, mut last_in_ns) = (0_u32, 0_u32, 0);
     let mut ended = true;
-    // Without timestamps segments are longer, and full ones too.
     let full = full_bytes(steps, mss_bytes);
     for (index, step) in steps.iter().enumerate() {
         let segment = &step.segment;
@@ -40,9 +39,11 @@ pub(super) fn of(steps: &[Step], mss_bytes: u32) -> BTreeMap<usize, u64> {
     writes
 }
 
+/// The least payload of a full segment: the SYNs may agree on less than the stack's own MSS.
 fn full_bytes(steps: &[Step], mss_bytes: u32) -> u32 {
-    let out = steps.iter().filter(|step| step.is_out).map(|step| step.segment.len);
-    out.max().unwrap_or(0).min(mss_bytes).max(1)
+    let options = steps.iter().filter_map(|step| step.segment.mss);
+    let agreed = options.map(|option| u32::from(option).saturating_sub(TIMESTAMP_BYTES)).min();
+    agreed.unwrap_or(mss_bytes).min(mss_bytes)
 }
 
 #[cfg(test)]
