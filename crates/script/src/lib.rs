@@ -1,6 +1,8 @@
 //! Packet scripts: what a TCP end point must send, packet by packet.
 #![forbid(unsafe_code)]
 
+pub mod capture;
+pub mod connections;
 mod expression;
 mod parse;
 mod play;
@@ -10,6 +12,7 @@ mod settings;
 mod show;
 mod sim;
 mod stack;
+pub mod wire;
 
 pub use knee_sim::spec::LinuxVersion;
 pub use play::{Limits, Played, Verdict, play};

@@ -33,6 +33,10 @@ const TIMESTAMP_BYTES: u32 = 12;
 const MAX_TEXT_BYTES: usize = 1 << 20;
 /// Window scale that the script's peer has by itself.
 const WINDOW_SCALE: u8 = 10;
+/// MSS that scripts can have (`parse.rs`), bytes.
+const MSS_BYTES: std::ops::RangeInclusive<u32> = 88..=8948;
+/// Segments after merged ones were taken apart: beyond this the rest is left out.
+const MAX_STEPS: usize = 4 * MAX_SEGMENTS;
 /// Lines of what a script does not play that are kept as comments.
 const COMMENTED: usize = 12;
 
@@ -101,6 +105,8 @@ struct Recorder<'a> {
     has_ecn: bool,
     /// Its packets were merged, by the device or for it.
     is_merged: bool,
+    /// So many that some were left out.
+    is_cut: bool,
 }
 
 impl<'a> Recorder<'a> {
@@ -112,6 +118,14 @@ impl<'a> Recorder<'a> {
         if !about.is_exact {
             settings.mss_bytes = mss_of(segments);
             implied_sysctls(segments, &mut settings);
+        }
+        if !MSS_BYTES.contains(&settings.mss_bytes) {
+            return Err(Refusal(format!(
+                "its segments are of {} bytes; scripts have {} to {}",
+                settings.mss_bytes,
+                MSS_BYTES.start(),
+                MSS_BYTES.end()
+            )));
         }
         let ends = |tapped: &Tapped| tapped.segment.flags & (Segment::FIN | Segment::RST) != 0;
         let alive = segments.iter().position(ends).unwrap_or(segments.len());
@@ -126,14 +140,18 @@ impl<'a> Recorder<'a> {
         let mut steps = Vec::with_capacity(segments.len());
         let mut is_merged = false;
         let mut last_ns = 0;
+        let mut is_cut = false;
         for tapped in &segments[..alive] {
+            if steps.len() >= MAX_STEPS {
+                is_cut = true;
+                break;
+            }
             // Clocks of captures may step back.
             let at_ns = tapped.at.ns().saturating_sub(first.at.ns()).max(last_ns);
             last_ns = at_ns;
             is_merged |= tapped.segment.len > full;
-            for segment in in_full_segments(&tapped.segment, full) {
-                steps.push(Step { at_ns, is_out: tapped.is_out, segment });
-            }
+            let parts = in_full_segments(&tapped.segment, full).take(MAX_STEPS);
+            steps.extend(parts.map(|segment| Step { at_ns, is_out: tapped.is_out, segment }));
         }
         let tail = segments[alive..].iter().take(COMMENTED).map(|tapped| Step {
             at_ns: tapped.at.ns().saturating_sub(first.at.ns()).max(last_ns),
@@ -150,6 +168,7 @@ impl<'a> Recorder<'a> {
             has_ecn: steps.iter().any(|step| step.is_out && step.segment.ecn != Ecn::NotEct),
             has_timestamps,
             is_merged,
+            is_cut,
             steps,
             settings,
         })
@@ -187,7 +206,7 @@ impl<'a> Recorder<'a> {
             lines.now("read".to_owned());
         }
         text.push_str(&lines.text());
-        if is_cut {
+        if is_cut || self.is_cut {
             text.push_str("\n# More followed than scripts are for.\n");
         } else {
             self.comment_tail(&mut text);
@@ -375,15 +394,12 @@ fn end_of(segment: &Segment) -> u32 {
     segment.seq.wrapping_add(segment.len).wrapping_add(ends)
 }
 
-/// What was merged, as it was on the wire.
-fn in_full_segments(segment: &Segment, full: u32) -> Vec<Segment> {
-    if segment.len <= full || full == 0 {
-        return vec![segment.clone()];
-    }
-    let count = segment.len.div_ceil(full);
-    let piece = |index: u32| {
+/// What was merged, as it was on the wire; `full` is above 0.
+fn in_full_segments(segment: &Segment, full: u32) -> impl Iterator<Item = Segment> {
+    let count = segment.len.div_ceil(full).max(1);
+    (0..count).map(move |index| {
         let from = index * full;
-        // What holds for the end of a merged segment holds for its last part only.
+        // What holds for the end of a merged segment holds for its last part only, and CWR for its first.
         let push = if index + 1 < count { Segment::PSH } else { 0 };
         let cwr = if index > 0 { Segment::CWR } else { 0 };
         Segment {
@@ -392,8 +408,7 @@ fn in_full_segments(segment: &Segment, full: u32) -> Vec<Segment> {
             len: full.min(segment.len - from),
             ..segment.clone()
         }
-    };
-    (0..count).map(piece).collect()
+    })
 }
 
 /// The stack's MSS: what its SYN says less the timestamps, else what its segments or the peer's hold.

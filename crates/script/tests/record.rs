@@ -1,4 +1,5 @@
 //! What is recorded of the simulator plays against the simulator, as it was written.
+#![allow(clippy::unwrap_used, reason = "all of this is a test")]
 
 use knee_queue::time::{Duration, Rate, Time};
 use knee_queue::{

@@ -4,6 +4,9 @@ use super::{Step, end_of};
 use knee_sim::endpoint::Segment;
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Segments within which the answer to another comes, far beyond any window here: it bounds the work.
+const LOOKED_AT: usize = 2_000;
+
 pub(super) struct Echo {
     lost: BTreeSet<usize>,
     /// Segments that have names, and the segments that echo them.
@@ -76,7 +79,11 @@ fn lost(steps: &[Step]) -> BTreeSet<usize> {
         let again = later.range(..=segment.seq).next_back();
         if let Some((_, (again, _))) = again.filter(|(_, (_, end))| *end > segment.seq) {
             let ins = |range: std::ops::Range<usize>| {
-                steps[range].iter().filter(|step| !step.is_out).map(|step| &step.segment)
+                steps[range]
+                    .iter()
+                    .take(LOOKED_AT)
+                    .filter(|step| !step.is_out)
+                    .map(|step| &step.segment)
             };
             let covers = |(start, next): &(u32, u32)| *start <= segment.seq && end <= *next;
             let arrived =
