@@ -237,7 +237,9 @@ impl<'a> Recorder<'a> {
         text.push('\n');
         let settings = &self.settings;
         let title = one_line(&self.about.title);
-        let _ = writeln!(text, "title {title}\n");
+        if !title.trim().is_empty() {
+            let _ = writeln!(text, "title {title}\n");
+        }
         let params = settings.params.iter().map(|(name, value)| format!(" {name}={value}"));
         let _ = writeln!(text, "algorithm {}{}", settings.algorithm, params.collect::<String>());
         let _ = writeln!(text, "mss {}", settings.mss_bytes);
