@@ -20,6 +20,7 @@ use crate::{DONE, Failure, complain, print};
 const LISTED: usize = 1000;
 
 #[derive(clap::Args)]
+#[group(skip)]
 pub(crate) struct Args {
     /// Of which flow: its number, or the name of traffic of an experiment (its first flow).
     #[arg(long, value_name = "FLOW", requires = "record")]

@@ -35,6 +35,8 @@ const MAX_TEXT_BYTES: usize = 1 << 20;
 const WINDOW_SCALE: u8 = 10;
 /// MSS that scripts can have (`parse.rs`), bytes.
 const MSS_BYTES: std::ops::RangeInclusive<u32> = 88..=8948;
+/// Segments per burst that scripts can have (`parse.rs`).
+const MAX_GSO_SEGS: u32 = 44;
 /// Segments after merged ones were taken apart: beyond this the rest is left out.
 const MAX_STEPS: usize = 4 * MAX_SEGMENTS;
 /// Lines of what a script does not play that are kept as comments.
@@ -152,6 +154,24 @@ impl<'a> Recorder<'a> {
             is_merged |= tapped.segment.len > full;
             let parts = in_full_segments(&tapped.segment, full).take(MAX_STEPS);
             steps.extend(parts.map(|segment| Step { at_ns, is_out: tapped.is_out, segment }));
+        }
+        // The last data may come with the FIN.
+        if let Some(last) = segments
+            .get(alive)
+            .filter(|last| last.segment.len > 0 && !last.segment.has(Segment::RST) && !is_cut)
+        {
+            last_ns = last.at.ns().saturating_sub(first.at.ns()).max(last_ns);
+            let data =
+                Segment { flags: last.segment.flags & !Segment::FIN, ..last.segment.clone() };
+            is_merged |= data.len > full;
+            let (at_ns, is_out) = (last_ns, last.is_out);
+            let parts = in_full_segments(&data, full).take(MAX_STEPS);
+            steps.extend(parts.map(|segment| Step { at_ns, is_out, segment }));
+        }
+        if !about.is_exact {
+            let sent = segments.iter().filter(|tapped| tapped.is_out);
+            let most = sent.map(|tapped| tapped.segment.len.div_ceil(full)).max().unwrap_or(1);
+            settings.gso_max_segs = most.clamp(1, MAX_GSO_SEGS);
         }
         let tail = segments[alive..].iter().take(COMMENTED).map(|tapped| Step {
             at_ns: tapped.at.ns().saturating_sub(first.at.ns()).max(last_ns),
