@@ -6,6 +6,7 @@ use super::seq::{after, before};
 use super::{Sock, State};
 use crate::net::Net;
 use crate::packet::{Packet, flags};
+use crate::spec::LinuxVersion;
 use knee_algo::{AckSample, RateSample, ca_state, ecn_flags};
 
 /// Flags of `in_ack_event`.
@@ -63,7 +64,8 @@ impl Sock {
         }
         if after(ack, self.tp.snd_nxt) {
             // It acknowledges what was never sent.
-            if self.state != State::Established {
+            let newest = self.host.config.linux >= LinuxVersion::V6_18;
+            if newest || self.state != State::Established {
                 self.challenge(net);
             }
             return false;
