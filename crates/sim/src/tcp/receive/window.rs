@@ -8,8 +8,9 @@ use crate::packet::TIMESTAMP_BYTES;
 use crate::spec::{HostConfig, LinuxVersion};
 
 /// Share of the receive buffer that is offered as window, in 1/256: by `tcp_adv_win_scale` up to 6.5; later the
-/// share of payload in what a segment is charged, and this until the first full segment has shown that.
-const WINDOW_RATIO_6_6: u32 = 65;
+/// share of payload in what a segment is charged, and this (6.10 and later) until the first full segment has
+/// shown that.
+const WINDOW_RATIO_6_10: u32 = 128;
 /// `net.core.rmem_max`, which sets the window scale where the buffer is smaller.
 const RMEM_MAX_6_1: u32 = 212_992;
 const RMEM_MAX_6_18: u32 = 4 << 20;
@@ -17,7 +18,7 @@ const RMEM_MAX_6_18: u32 = 4 << 20;
 fn window_ratio(config: &HostConfig) -> u32 {
     let scale = config.sysctls.adv_win_scale;
     if config.linux >= LinuxVersion::V6_12 {
-        WINDOW_RATIO_6_6
+        WINDOW_RATIO_6_10
     } else if scale > 0 {
         256 - (256 >> scale.min(8))
     } else {
