@@ -447,7 +447,7 @@ impl Sock {
         if len >= receiver.rcv_mss {
             if receiver.measures_ratio && len != receiver.rcv_mss {
                 receiver.window_ratio = (len << 8) / (len + receiver.skb_overhead_bytes);
-                receiver.window_clamp = share(receiver.rcvbuf, receiver.window_ratio);
+                receiver.clamp_window(share(receiver.rcvbuf, receiver.window_ratio));
             }
             receiver.rcv_mss = len;
             if psh && payload_bytes <= receiver.advmss {

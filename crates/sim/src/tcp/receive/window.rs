@@ -78,7 +78,9 @@ impl Receiver {
         let mss = if listens { advmss } else { advmss + 12 };
         let first_window =
             if full_space > mss { full_space - full_space % mss } else { full_space };
-        let rcv_wnd = first_window.min(FIRST_WINDOW_BYTES);
+        // From 6.11 on only the field of the SYN is limited, not what the next segment offers.
+        let most = if config.linux >= LinuxVersion::V6_12 { u32::MAX } else { FIRST_WINDOW_BYTES };
+        let rcv_wnd = first_window.min(most);
         Receiver {
             peer_sack: config.sack,
             out_of_order: OutOfOrder::default(),
@@ -137,7 +139,20 @@ impl Receiver {
         if !scales {
             self.window_scale = 0;
             self.window_clamp = self.window_clamp.min(FIRST_WINDOW_BYTES);
+            self.rcv_ssthresh = self.rcv_ssthresh.min(self.window_clamp);
+            self.rcv_wnd = self.rcv_wnd.min(FIRST_WINDOW_BYTES);
         }
+    }
+
+    /// The largest window follows the share of payload, and the limit of what is offered follows it.
+    pub(in crate::tcp) fn clamp_window(&mut self, clamp: u32) {
+        if clamp < self.window_clamp {
+            self.rcv_ssthresh = self.rcv_ssthresh.min(clamp);
+        } else {
+            self.rcv_ssthresh = self.rcv_ssthresh.max(self.rcv_wnd.min(clamp));
+        }
+        self.window_clamp = clamp;
+        self.space_bytes = self.space_bytes.min(clamp);
     }
 
     /// Whether the peer's SYN had a window scale.
