@@ -179,11 +179,18 @@ impl Sock {
         true
     }
 
+    /// Whether the window of a segment counts: it is newer, or the same and larger, or (6.6 and later) closed.
+    pub(super) fn updates_window(&self, packet: &Packet, ack: u32) -> bool {
+        let window = packet.window_bytes;
+        let closes = window == 0 && self.host.config.linux >= LinuxVersion::V6_12;
+        after(ack, self.tp.snd_una)
+            || after(packet.seq, self.snd_wl1)
+            || (packet.seq == self.snd_wl1 && (window > self.snd_wnd || closes))
+    }
+
     fn update_window(&mut self, packet: &Packet, ack: u32) -> bool {
         let window = packet.window_bytes;
-        let newer = after(ack, self.tp.snd_una)
-            || after(packet.seq, self.snd_wl1)
-            || (packet.seq == self.snd_wl1 && window > self.snd_wnd);
+        let newer = self.updates_window(packet, ack);
         if newer {
             self.snd_wl1 = packet.seq;
             self.snd_wnd = window;
