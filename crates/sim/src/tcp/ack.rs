@@ -278,12 +278,19 @@ impl Sock {
                 std::cmp::Ordering::Greater
             }
         });
-        let dsack_range = (dsack && after(blocks[0].1, self.tp.snd_una)).then(|| blocks[0]);
+        // Also of what this ACK acknowledges: it is still in the queue.
+        let mut dsack_range = (dsack && after(blocks[0].1, prior_snd_una)).then(|| blocks[0]);
         let cache = self.sack_cache;
         for &(start, end) in ranges.iter() {
+            // It counts once, be it as a range of its own or within another.
+            let dsack_here =
+                dsack_range.filter(|dsack| !before(dsack.0, start) && !after(dsack.1, end));
+            if dsack_here.is_some() {
+                dsack_range = None;
+            }
             // What the ACK before said of a range need not be looked at again, unless it is a DSACK.
             let mut from = start;
-            if dsack_range.is_none() {
+            if dsack_here.is_none() {
                 for &(cached_start, cached_end) in &cache {
                     if cached_start == cached_end || !before(cached_start, end) {
                         continue;
@@ -297,7 +304,7 @@ impl Sock {
                 }
             }
             if before(from, end) {
-                self.walk_sack(from, end, dsack_range, sacked, sample, progress);
+                self.walk_sack(from, end, dsack_here, sacked, sample, progress);
             }
         }
         self.sack_cache = [(0, 0); 4];
