@@ -206,6 +206,10 @@ impl Tokens {
         self.tokens.get(self.next)
     }
 
+    pub(crate) fn any_word(&self, is: impl Fn(&str) -> bool) -> bool {
+        self.tokens.iter().any(|token| matches!(token, Token::Word(word) if is(word)))
+    }
+
     pub(crate) fn take(&mut self) -> Option<Token> {
         let token = self.tokens.get(self.next).cloned();
         self.next += usize::from(token.is_some());

@@ -66,6 +66,7 @@ impl Script {
                 settings: Settings::default(),
                 needs: Vec::new(),
                 window_bytes: WINDOW_BYTES,
+                looks_inside: false,
                 body: Vec::new(),
             },
             names: BTreeSet::from(["mss".to_owned()]),
@@ -127,6 +128,7 @@ impl Parser {
             return self.raw_setting(first, rest.trim());
         }
         let mut tokens = Tokens::of(stripped)?;
+        self.script.looks_inside |= tokens.any_word(|word| word.starts_with("cc."));
         let when = when(&mut tokens)?;
         let word = tokens.word("what happens")?;
         if when.is_none() {

@@ -19,10 +19,17 @@ pub struct Script {
     pub(crate) needs: Vec<(Comparison, Linux)>,
     /// The window that its peer advertises unless it says otherwise, bytes.
     pub(crate) window_bytes: u32,
+    /// It asks for what the algorithm shows of itself.
+    pub(crate) looks_inside: bool,
     pub(crate) body: Vec<Line>,
 }
 
 impl Script {
+    /// Whether only our own algorithm will do: its parameters are set, or its own values asked for.
+    pub fn is_for_our_algorithm(&self) -> bool {
+        self.looks_inside || !self.settings.params.is_empty()
+    }
+
     /// The file's name as it was given.
     pub fn file(&self) -> &str {
         &self.file

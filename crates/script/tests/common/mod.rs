@@ -1,4 +1,5 @@
 //! The project's scripts.
+#![allow(clippy::unwrap_used, reason = "all of this is test code")]
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,7 +7,7 @@ use std::path::{Path, PathBuf};
 use knee_script::Script;
 
 /// Every script of `tests/scripts` with its name there, in order.
-pub fn texts() -> Vec<(String, String)> {
+pub(crate) fn texts() -> Vec<(String, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/scripts");
     let mut found = Vec::new();
     collect(&root, &mut found);
@@ -23,7 +24,7 @@ pub fn texts() -> Vec<(String, String)> {
 
 /// The same, read.
 #[allow(dead_code, reason = "not every test of this folder reads them")]
-pub fn scripts() -> Vec<Script> {
+pub(crate) fn scripts() -> Vec<Script> {
     let read = |(name, text): (String, String)| {
         Script::parse(&name, &text).unwrap_or_else(|why| panic!("{why}"))
     };

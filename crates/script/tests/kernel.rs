@@ -1,0 +1,73 @@
+//! The project's scripts against the running kernel, with our algorithms and with its own.
+
+#![allow(clippy::unwrap_used, reason = "all of this is test code")]
+
+mod common;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use knee_script::{Algorithms, KernelStack, Limits, Script, Stack, Verdict, play_again_if_late};
+use knee_testbed::kernel_is_ready;
+
+/// Scripts wait most of their time; more at once make each other late.
+const AT_ONCE: usize = 3;
+const ATTEMPTS: u32 = 8;
+
+/// Plays all that `is_for` and returns what differs.
+fn differing(whose: Algorithms, is_for: impl Fn(&Script) -> bool) -> Vec<String> {
+    let scripts: Vec<_> = common::scripts().into_iter().filter(is_for).collect();
+    let next = AtomicUsize::new(0);
+    let differ = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(|| {
+                while let Some(script) = scripts.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let mut make = |settings: &_| -> Result<Box<dyn Stack>, _> {
+                        Ok(Box::new(KernelStack::new(settings, whose)?))
+                    };
+                    let played = play_again_if_late(script, Limits::default(), ATTEMPTS, &mut make);
+                    let said = match played {
+                        Ok((played, attempts)) => match played.verdict {
+                            Verdict::Differs(why) => {
+                                let account = played.account.join("\n    ");
+                                Some(format!("{why} (attempt {attempts})\n    {account}"))
+                            }
+                            Verdict::Passed | Verdict::NotForThis(_) => None,
+                        },
+                        Err(why) => Some(why.to_string()),
+                    };
+                    if let Some(said) = said {
+                        differ.lock().unwrap_or_else(PoisonError::into_inner).push(said);
+                    }
+                }
+            });
+        }
+    });
+    differ.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[test]
+fn the_kernel_passes_every_script_with_our_algorithms() {
+    if !kernel_is_ready() {
+        return;
+    }
+    let differ = differing(Algorithms::Ours, |_| true);
+    assert!(differ.is_empty(), "{} differ:\n{}", differ.len(), differ.join("\n"));
+}
+
+#[test]
+fn the_kernel_passes_every_script_with_its_own_algorithms() {
+    if !kernel_is_ready() {
+        return;
+    }
+    let own =
+        std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap();
+    let own: Vec<_> = own.split_whitespace().collect();
+    // What an algorithm of ours shows of itself, the kernel's own does not.
+    let differ = differing(Algorithms::Kernels, |script| {
+        own.contains(&script.settings.algorithm.as_str()) && !script.is_for_our_algorithm()
+    });
+    assert!(differ.is_empty(), "{} differ:\n{}", differ.len(), differ.join("\n"));
+}
