@@ -600,7 +600,7 @@ impl Sock {
         self.count_delivered(newly, progress.ece);
         // One ACK fills the hole; the duplicates before it stood for the rest.
         self.tp.sacked_out = self.tp.sacked_out.saturating_sub(acked.saturating_sub(1));
-        self.limit_reno_sacks();
+        self.check_reno_reordering(acked);
         if progress.retrans_acked {
             progress.orig_sack_acked = false;
         }

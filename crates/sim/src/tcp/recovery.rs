@@ -314,9 +314,10 @@ impl Sock {
         let state = self.tp.icsk_ca_state;
         let lost = (state < ca_state::RECOVERY && self.tp.sacked_out >= self.tp.reordering)
             || (state == ca_state::RECOVERY && advanced);
-        if lost {
-            self.mark_lost(self.rtx.first_id());
-            self.limit_reno_sacks();
+        let head = self.rtx.first_id();
+        // What is lost already stays as it is: an ACK of a part of it does not send it again.
+        if lost && !self.rtx.get(head).has(mark::LOST) {
+            self.mark_lost(head);
         }
     }
 
@@ -631,14 +632,22 @@ impl Sock {
         }
         let prior = self.tp.sacked_out;
         self.tp.sacked_out += dup_acks;
-        self.limit_reno_sacks();
+        self.check_reno_reordering(0);
         self.count_delivered(self.tp.sacked_out.saturating_sub(prior), ece);
     }
 
-    /// Duplicate ACKs cannot stand for more than was sent, less what is missing.
-    pub(super) fn limit_reno_sacks(&mut self) {
+    /// Duplicate ACKs cannot stand for more than is out, less what is missing. If they do, packets were
+    /// reordered, by as much as was out before this ACK took `acked` of it.
+    pub(super) fn check_reno_reordering(&mut self, acked: u32) {
         let holes = self.tp.lost_out.max(1).min(self.tp.packets_out);
-        self.tp.sacked_out = self.tp.sacked_out.min(self.tp.packets_out - holes);
+        let most = self.tp.packets_out - holes;
+        if self.tp.sacked_out <= most {
+            return;
+        }
+        self.tp.sacked_out = most;
+        let max_reordering = self.host.config.sysctls.max_reordering;
+        self.tp.reordering = (self.tp.packets_out + acked).min(max_reordering);
+        self.reord_seen = true;
     }
 
     #[inline]
