@@ -14,6 +14,9 @@ const RACK_RECOVERY_THRESH: u8 = 16;
 const RACK_STATIC_REO_WND: u8 = 2;
 const RACK_NO_DUPTHRESH: u8 = 4;
 
+/// Least patience with a receiver that seems to have dropped what it SACKed.
+const RENEGED_WAIT_MS: u64 = 10;
+
 /// What an ACK asks to be sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rexmit {
@@ -169,15 +172,20 @@ impl Sock {
             && (state < ca_state::RECOVERY || self.tp.icsk_retransmits > 0);
     }
 
-    /// All but what was sent less than a round trip ago, and the first in any case.
+    /// All but what was sent less than a round trip ago, and the first in any case. If the first was
+    /// SACKed, no SACK counts any more.
     fn mark_lost_by_timeout(&mut self) {
-        if !self.receiver.peer_sack {
+        let reneged = self.rtx.front().is_some_and(|head| head.has(mark::SACKED));
+        self.sack_reneged |= reneged;
+        if reneged || !self.receiver.peer_sack {
             self.tp.sacked_out = 0;
         }
         let first = self.rtx.first_id();
         for offset in 0..self.rtx.len() as u32 {
             let id = first.wrapping_add(offset);
-            if id != first && self.rack_wait_us(id, 0) > 0 {
+            if reneged {
+                self.rtx.get_mut(id).marks &= !mark::SACKED;
+            } else if id != first && self.rack_wait_us(id, 0) > 0 {
                 continue;
             }
             self.mark_lost(id);
@@ -426,6 +434,7 @@ impl Sock {
             return true;
         }
         self.set_ca_state(ca_state::OPEN, net);
+        self.sack_reneged = false;
         false
     }
 
@@ -452,6 +461,7 @@ impl Sock {
         }
         if frto || self.receiver.peer_sack {
             self.set_ca_state(ca_state::OPEN, net);
+            self.sack_reneged = false;
         }
         true
     }
@@ -513,6 +523,14 @@ impl Sock {
         }
         if progress.ece {
             self.tp.prior_ssthresh = 0;
+        }
+        if progress.reneged && progress.advanced {
+            // Only a timeout sends it again; if the receiver has it after all, it says so before.
+            let soon = self.host.jiffies.of_us(u64::from(self.tp.srtt_us >> 4));
+            let soon = soon.max(self.host.jiffies.of_ms(RENEGED_WAIT_MS));
+            self.arm_retransmit(Pending::Retransmit, soon, net);
+            progress.set_xmit_timer = false;
+            return Rexmit::Nothing;
         }
         let sack = self.receiver.peer_sack;
 
