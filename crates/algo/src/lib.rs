@@ -68,10 +68,20 @@ pub mod tcp_state {
     pub const SYN_SENT: u8 = 2;
     /// Answering one that connects.
     pub const SYN_RECV: u8 = 3;
+    /// Closed by its application.
+    pub const FIN_WAIT1: u8 = 4;
+    /// And that is acknowledged.
+    pub const FIN_WAIT2: u8 = 5;
     /// Not open, or no longer.
     pub const CLOSE: u8 = 7;
+    /// Closed by the peer.
+    pub const CLOSE_WAIT: u8 = 8;
+    /// And then by the application.
+    pub const LAST_ACK: u8 = 9;
     /// Waiting for one that connects.
     pub const LISTEN: u8 = 10;
+    /// Closed by both at one time.
+    pub const CLOSING: u8 = 11;
 }
 
 /// Events of [`Instance::cwnd_event`].

@@ -42,7 +42,7 @@ mod shared_maps;
 mod table;
 mod trace;
 
-pub use connections::{Connection, Connections, State};
+pub use connections::{Connection, Connections, State, Watch};
 pub use embedded::{Embedded, program};
 pub use error::Error;
 pub use filter::Filter;

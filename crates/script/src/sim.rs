@@ -41,7 +41,7 @@ impl SimStack {
                 .set_param(&mut cc.params, name, value)
                 .map_err(|why| Refusal(why.to_string()))?;
         }
-        let diag = cc.algorithm.diag().iter().map(|info| format!("cc.{}", info.name)).collect();
+        let diag = diag_names(&cc);
         let headers = if settings.ipv6 { 72 } else { 52 };
         let mut config = HostConfig {
             hz: profile.hz,
@@ -64,26 +64,83 @@ impl SimStack {
         let endpoint = EndPoint::new(config, &cc, 1).map_err(|why| Refusal(why.to_string()))?;
         Ok(SimStack { endpoint, linux, diag })
     }
+
+    fn set_option(&mut self, option: &SocketOption) -> Result<(), Refusal> {
+        let endpoint = &mut self.endpoint;
+        match option {
+            SocketOption::Congestion(name) => {
+                let cc = Cc::by_name(name).map_err(|why| Refusal(why.to_string()))?;
+                endpoint.set_congestion_control(&cc).map_err(|why| Refusal(why.to_string()))?;
+                self.diag = diag_names(&cc);
+            }
+            SocketOption::NoDelay(on) => endpoint.set_no_delay(*on),
+            SocketOption::Cork(on) => endpoint.set_cork(*on),
+            SocketOption::QuickAck(on) => endpoint.set_quick_ack(*on),
+            SocketOption::ReceiveLowWater(bytes) => endpoint.set_receive_low_water(*bytes),
+            SocketOption::ReceiveBuffer(bytes) => endpoint.set_receive_buffer(*bytes),
+            SocketOption::SendBuffer(bytes) => endpoint.set_send_buffer(*bytes),
+            SocketOption::MaxPacingRate(rate) => endpoint.set_max_pacing_rate(*rate),
+        }
+        Ok(())
+    }
+}
+
+/// What the algorithm shows of itself, as scripts call it.
+fn diag_names(cc: &Cc) -> Vec<String> {
+    cc.algorithm.diag().iter().map(|info| format!("cc.{}", info.name)).collect()
 }
 
 fn set_sysctl(config: &mut HostConfig, name: &str, value: &str) -> Result<(), Refusal> {
-    let numbers: Vec<u32> = value.split(' ').filter_map(|part| part.parse().ok()).collect();
+    let signed: Vec<i64> = value.split(' ').filter_map(|part| part.parse().ok()).collect();
+    let numbers: Vec<u32> = signed.iter().filter_map(|part| u32::try_from(*part).ok()).collect();
+    let sysctls = &mut config.sysctls;
     match (name, numbers.as_slice()) {
+        ("tcp_adv_win_scale", _) if signed.len() == 1 => {
+            sysctls.adv_win_scale = signed[0].clamp(-31, 31) as i8;
+        }
+        ("tcp_app_win", [shift]) => sysctls.app_win = (*shift).min(31) as u8,
+        ("tcp_autocorking", [on]) => sysctls.autocorking = *on != 0,
+        ("tcp_comp_sack_delay_ns", [ns]) => {
+            sysctls.comp_sack_delay = Duration::from_ns(u64::from(*ns));
+        }
+        ("tcp_comp_sack_nr", [count]) => sysctls.comp_sack_nr = (*count).min(255),
+        ("tcp_comp_sack_slack_ns", [ns]) => {
+            sysctls.comp_sack_slack = Duration::from_ns(u64::from(*ns));
+        }
+        ("tcp_dsack", [on]) => sysctls.dsack = *on != 0,
+        ("tcp_early_retrans", [mode @ 0..=4]) => sysctls.early_retrans = *mode as u8,
         ("tcp_ecn", [mode @ 0..=2]) => config.tcp_ecn = *mode as u8,
         ("tcp_ecn_fallback", [on]) => config.tcp_ecn_fallback = *on != 0,
-        ("tcp_sack", [on]) => config.sack = *on != 0,
-        ("tcp_slow_start_after_idle", [on]) => config.slow_start_after_idle = *on != 0,
+        ("tcp_frto", [mode @ 0..=2]) => sysctls.frto = *mode as u8,
         ("tcp_limit_output_bytes", [bytes]) => config.limit_output_bytes = *bytes,
-        ("tcp_rto_min_us", [us]) => config.rto_min = Duration::from_us(u64::from(*us)),
+        ("tcp_max_reordering", [pkts]) => sysctls.max_reordering = *pkts,
+        ("tcp_min_rtt_wlen", [secs @ 0..=86_400]) => {
+            sysctls.min_rtt_wlen = Duration::from_ms(u64::from(*secs) * 1000);
+        }
+        ("tcp_moderate_rcvbuf", [on]) => sysctls.moderate_rcvbuf = *on != 0,
+        ("tcp_notsent_lowat", [bytes]) => sysctls.notsent_lowat = *bytes,
+        ("tcp_pacing_ca_ratio", [percent @ 0..=1000]) => sysctls.pacing_ca_ratio = *percent,
+        ("tcp_pacing_ss_ratio", [percent @ 0..=1000]) => sysctls.pacing_ss_ratio = *percent,
+        ("tcp_recovery", [bits @ 0..=7]) => sysctls.recovery = *bits as u8,
+        ("tcp_reordering", [pkts]) => sysctls.reordering = *pkts,
         ("tcp_rmem", [_, initial, max]) => {
             config.rcvbuf_initial_bytes = *initial;
             config.rcvbuf_max_bytes = *max;
         }
+        ("tcp_rto_min_us", [us]) => config.rto_min = Duration::from_us(u64::from((*us).max(1))),
+        ("tcp_sack", [on]) => config.sack = *on != 0,
+        ("tcp_slow_start_after_idle", [on]) => config.slow_start_after_idle = *on != 0,
+        ("tcp_syn_linear_timeouts", [count]) => {
+            sysctls.syn_linear_timeouts = Some((*count).min(127) as u8);
+        }
+        ("tcp_thin_linear_timeouts", [on]) => sysctls.thin_linear_timeouts = *on != 0,
+        ("tcp_timestamps", [mode]) => sysctls.timestamps = *mode != 0,
+        ("tcp_tso_rtt_log", [log @ 0..=31]) => sysctls.tso_rtt_log = *log as u8,
         ("tcp_wmem", [_, initial, max]) => {
             config.sndbuf_initial_bytes = *initial;
             config.sndbuf_max_bytes = Some(*max);
         }
-        _ => return refuse(format!("the simulator has no sysctl `{name} = {value}`")),
+        _ => return refuse(format!("the simulator does not take the sysctl `{name} = {value}`")),
     }
     Ok(())
 }
@@ -106,12 +163,11 @@ impl Stack for SimStack {
             Call::Connect => self.endpoint.connect(),
             Call::Listen => self.endpoint.listen(),
             Call::Write(bytes) => self.endpoint.write(*bytes),
-            Call::Read(None) => {
-                self.endpoint.read();
+            Call::Read(most) => {
+                self.endpoint.read_at_most(most.unwrap_or(u64::MAX));
             }
-            Call::Read(Some(_)) => return refuse("the simulator reads all there is"),
-            Call::Close => return refuse("the simulator does not model the end of a connection"),
-            Call::Set(option) => return set_option(option),
+            Call::Close => self.endpoint.close(),
+            Call::Set(option) => self.set_option(option)?,
         }
         Ok(())
     }
@@ -133,23 +189,35 @@ impl Stack for SimStack {
 
     fn info(&mut self) -> Result<Info, Refusal> {
         let sample = self.endpoint.sample();
+        let more = self.endpoint.info();
         let us = |us: u32| i128::from(us) * 1000;
         let mut values: Vec<(String, i128)> = [
             ("cwnd", i128::from(sample.cwnd)),
             ("ssthresh", i128::from(sample.ssthresh)),
             ("ca_state", i128::from(sample.ca_state)),
+            ("retransmits", i128::from(more.retransmits)),
+            ("backoff", i128::from(more.backoff)),
+            ("probes", i128::from(more.probes)),
             ("rto", us(sample.rto_us)),
+            ("ato", us(more.ato_us)),
             ("rtt", us(sample.srtt_us)),
             ("rttvar", us(sample.rttvar_us)),
             ("min_rtt", us(sample.min_rtt_us)),
             ("unacked", i128::from(sample.unacked)),
+            ("sacked", i128::from(more.sacked)),
             ("lost", i128::from(sample.lost)),
             ("retrans", i128::from(sample.retrans_out)),
             ("total_retrans", i128::from(sample.total_retrans)),
+            ("reordering", i128::from(more.reordering)),
             ("delivered", i128::from(sample.delivered)),
             ("delivered_ce", i128::from(sample.delivered_ce)),
             ("bytes_acked", i128::from(sample.bytes_acked)),
+            ("bytes_received", i128::from(more.bytes_received)),
+            ("notsent_bytes", i128::from(more.notsent_bytes)),
             ("pacing_rate", i128::from(sample.pacing_rate_bytes_per_sec)),
+            ("snd_mss", i128::from(more.snd_mss)),
+            ("rcv_mss", i128::from(more.rcv_mss)),
+            ("ecn", i128::from(more.ecn)),
         ]
         .map(|(name, value)| (name.to_owned(), value))
         .into();
@@ -165,8 +233,4 @@ impl Stack for SimStack {
     fn lateness(&self) -> Duration {
         Duration::ZERO
     }
-}
-
-fn set_option(option: &SocketOption) -> Result<(), Refusal> {
-    refuse(format!("the simulator has no option {option:?}"))
 }

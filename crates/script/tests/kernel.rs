@@ -1,5 +1,7 @@
 //! The project's scripts against the running kernel, with our algorithms and with its own.
 
+#![allow(clippy::unwrap_used, reason = "all of this is test code")]
+
 mod common;
 
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -288,6 +288,39 @@ fn a_big_write_goes_on_as_there_is_room() {
 }
 
 #[test]
+fn large_sends_are_cut_into_segments_that_leave_together() {
+    if !knee_testbed::kernel_is_ready() {
+        return;
+    }
+    let mut stack = stack_with(&Settings { gso_max_segs: 64, ..of("reno") });
+    let _ = connect_slowly(&mut stack, 0, RTT);
+    stack.call(&Call::Write(10_000)).unwrap();
+    let data = all(&mut stack, Duration::from_ms(2));
+    let lens: Vec<u32> = data.iter().map(|(_, segment)| segment.len).collect();
+    assert_eq!(lens, [1000; 10]);
+    // At the rate of ten segments in 30 ms they leave by twos, the last of which is pushed.
+    let pushes = data.iter().map(|(_, segment)| segment.has(Segment::PSH));
+    assert!(pushes.eq([false, true].into_iter().cycle().take(10)), "{data:?}");
+}
+
+#[test]
+fn a_deadline_that_was_missed_is_told() {
+    if !knee_testbed::kernel_is_ready() {
+        return;
+    }
+    let mut stack = stack_with(&of("reno"));
+    let until = after(&stack, Duration::from_ms(1));
+    std::thread::sleep(std::time::Duration::from_millis(5));
+    assert_eq!(stack.next_segment(until).unwrap(), None);
+    let late = stack.lateness();
+    assert!(late >= Duration::from_ms(4), "{late:?}");
+    // Who asks for what there is has no deadline.
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    assert_eq!(stack.next_segment(Time::ZERO).unwrap(), None);
+    assert_eq!(stack.lateness(), late);
+}
+
+#[test]
 fn a_closed_connection_sends_its_fin() {
     if !knee_testbed::kernel_is_ready() {
         return;

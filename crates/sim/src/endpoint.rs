@@ -72,14 +72,44 @@ impl Segment {
 }
 
 /// The bits that the simulator's packets know, with their place in the header.
-const FLAGS: [(u8, u16); 6] = [
+const FLAGS: [(u16, u16); 9] = [
     (flags::SYN, Segment::SYN),
     (flags::ACK, Segment::ACK),
     (flags::PSH, Segment::PSH),
     (flags::ECE, Segment::ECE),
     (flags::CWR, Segment::CWR),
+    (flags::FIN, Segment::FIN),
+    (flags::RST, Segment::RST),
+    (flags::AE, Segment::AE),
     (flags::SACK_OK, 0),
 ];
+
+/// What `TCP_INFO` tells beyond a [`FlowSample`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Info {
+    /// Timeouts in a row.
+    pub retransmits: u32,
+    /// Doublings of the timeout.
+    pub backoff: u32,
+    /// Window probes without an answer.
+    pub probes: u32,
+    /// Delayed-ACK time.
+    pub ato_us: u32,
+    /// Packets SACKed.
+    pub sacked: u32,
+    /// Packets by which reordering is believed in.
+    pub reordering: u32,
+    /// Bytes of the peer's stream received in order; its FIN is one.
+    pub bytes_received: u64,
+    /// Bytes written and not sent; the FIN is one.
+    pub notsent_bytes: u32,
+    /// Payload of a full segment.
+    pub snd_mss: u32,
+    /// What the peer's full segments are taken to hold.
+    pub rcv_mss: u32,
+    /// ECN was negotiated.
+    pub ecn: bool,
+}
 
 /// A socket of a host, and the clock it lives by.
 pub struct EndPoint {
@@ -144,9 +174,71 @@ impl EndPoint {
         self.sock.listen();
     }
 
-    /// Whether the connection is established.
+    /// Whether the connection is established, and neither end has closed it.
     pub fn is_established(&self) -> bool {
         self.sock.state == State::Established
+    }
+
+    /// Whether there is a connection: an end that has closed still counts while the other has not.
+    pub fn is_open(&self) -> bool {
+        self.sock.state.is_synchronised()
+    }
+
+    /// Whether the application has read all, and the peer has closed.
+    pub fn is_at_end(&self) -> bool {
+        self.sock.has_read_all()
+    }
+
+    /// The application closes the connection. All that it has written is sent before; what it has not read makes
+    /// a reset of it. What arrives after the end is answered with RST.
+    pub fn close(&mut self) {
+        self.sock.close(&mut self.net);
+    }
+
+    /// `TCP_NODELAY`.
+    pub fn set_no_delay(&mut self, on: bool) {
+        self.sock.set_no_delay(on, &mut self.net);
+    }
+
+    /// `TCP_CORK`.
+    pub fn set_cork(&mut self, on: bool) {
+        self.sock.set_cork(on, &mut self.net);
+    }
+
+    /// `TCP_QUICKACK`.
+    pub fn set_quick_ack(&mut self, on: bool) {
+        self.sock.set_quick_ack(on, &mut self.net);
+    }
+
+    /// `SO_RCVLOWAT`, bytes.
+    pub fn set_receive_low_water(&mut self, bytes: u32) {
+        self.sock.receiver.set_read_at(bytes);
+    }
+
+    /// `SO_RCVBUF`, bytes as asked for: Linux doubles them.
+    pub fn set_receive_buffer(&mut self, bytes: u32) {
+        self.sock.set_rcvbuf(bytes);
+    }
+
+    /// `SO_SNDBUF`, bytes as asked for: Linux doubles them.
+    pub fn set_send_buffer(&mut self, bytes: u32) {
+        self.sock.set_sndbuf(bytes, &mut self.net);
+    }
+
+    /// `SO_MAX_PACING_RATE`, bytes per second; all ones: no limit.
+    pub fn set_max_pacing_rate(&mut self, bytes_per_sec: u64) {
+        self.sock.set_max_pacing_rate(bytes_per_sec);
+    }
+
+    /// `TCP_CONGESTION`.
+    ///
+    /// # Errors
+    /// If the algorithm is a module that cannot be loaded.
+    pub fn set_congestion_control(&mut self, cc: &Cc) -> Result<(), Error> {
+        let modules = &self.sock.host.modules;
+        modules.load(cc.algorithm, &cc.params).map_err(|why| Error(why.to_string()))?;
+        self.sock.set_congestion_control(cc, &mut self.net);
+        Ok(())
     }
 
     /// The application writes `bytes` more; those for which there is no room wait.
@@ -156,7 +248,12 @@ impl EndPoint {
 
     /// The application reads all there is. Returns the number of bytes.
     pub fn read(&mut self) -> u32 {
-        self.sock.read(&mut self.net)
+        self.read_at_most(u64::MAX)
+    }
+
+    /// The application reads so many bytes at most. Returns the number of bytes.
+    pub fn read_at_most(&mut self, bytes: u64) -> u32 {
+        self.sock.read(bytes, &mut self.net)
     }
 
     /// A segment of its peer arrives.
@@ -164,6 +261,17 @@ impl EndPoint {
         let syn = segment.has(Segment::SYN);
         let fin = segment.has(Segment::FIN);
         let mut bits = if segment.sack_ok { flags::SACK_OK } else { 0 };
+        if segment.timestamps.is_none() {
+            bits |= flags::NO_TS;
+        }
+        if syn {
+            if segment.window_scale.is_none() {
+                bits |= flags::NO_SCALE;
+            }
+            if self.sock.is_connecting() {
+                self.sock.set_peer_mss(segment.mss);
+            }
+        }
         for (of_packet, of_header) in FLAGS {
             if segment.has(of_header) {
                 bits |= of_packet;
@@ -221,6 +329,11 @@ impl EndPoint {
         self.sock.sample(0, &mut self.net)
     }
 
+    /// What `TCP_INFO` tells beyond that.
+    pub fn info(&self) -> Info {
+        self.sock.info()
+    }
+
     /// The algorithm in use; after a fallback not the one that was asked for.
     pub fn algorithm(&self) -> &'static str {
         self.sock.algorithm_name()
@@ -241,9 +354,10 @@ impl EndPoint {
             ack: if packet.has(flags::ACK) { relative(packet.ack_seq, self.peer_iss) } else { 0 },
             window_bytes: packet.window_bytes,
             mss: syn.then_some(self.mss_option),
-            window_scale: syn.then(|| self.sock.receiver.window_scale()),
+            window_scale: (syn && !packet.has(flags::NO_SCALE))
+                .then(|| self.sock.receiver.window_scale()),
             sack_ok: packet.has(flags::SACK_OK),
-            timestamps: Some((packet.ts_val, packet.ts_ecr)),
+            timestamps: (!packet.has(flags::NO_TS)).then_some((packet.ts_val, packet.ts_ecr)),
             sacks: packet
                 .sacks()
                 .iter()

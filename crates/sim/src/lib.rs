@@ -63,6 +63,7 @@ mod random;
 mod routes;
 mod sim;
 pub mod spec;
+mod sysctls;
 mod tcp;
 pub mod topology;
 mod validate;

@@ -4,23 +4,33 @@ use knee_queue::Ecn;
 
 /// TCP flags and marks of a packet.
 pub(crate) mod flags {
-    pub(crate) const SYN: u8 = 1;
-    pub(crate) const ACK: u8 = 2;
-    pub(crate) const PSH: u8 = 4;
-    pub(crate) const ECE: u8 = 8;
-    pub(crate) const CWR: u8 = 16;
+    pub(crate) const SYN: u16 = 1;
+    pub(crate) const ACK: u16 = 2;
+    pub(crate) const PSH: u16 = 4;
+    pub(crate) const ECE: u16 = 8;
+    pub(crate) const CWR: u16 = 16;
     /// Not TCP: a ping or its echo.
-    pub(crate) const PING: u8 = 32;
+    pub(crate) const PING: u16 = 32;
     /// The SYN allows SACK.
-    pub(crate) const SACK_OK: u8 = 64;
+    pub(crate) const SACK_OK: u16 = 64;
+    pub(crate) const FIN: u16 = 128;
+    pub(crate) const RST: u16 = 256;
+    /// Accurate ECN's bit.
+    pub(crate) const AE: u16 = 512;
+    /// It has no timestamps.
+    pub(crate) const NO_TS: u16 = 1024;
+    /// Its sender does not scale windows (a SYN).
+    pub(crate) const NO_SCALE: u16 = 2048;
 }
 
 /// Bytes on the wire before the payload: Ethernet 14, IPv4 20, TCP 20, timestamps 12.
 pub(crate) const HEADER_BYTES: u32 = 66;
 /// A SYN or SYN-ACK with MSS, SACK, timestamps and window scale.
 pub(crate) const SYN_BYTES: u32 = 74;
-/// SACK ranges that fit beside timestamps.
-pub(crate) const MAX_SACKS: usize = 3;
+/// SACK ranges that fit into a packet without timestamps; beside them there is room for one less.
+pub(crate) const MAX_SACKS: usize = 4;
+/// Bytes that timestamps take of every segment.
+pub(crate) const TIMESTAMP_BYTES: u32 = 12;
 
 /// A packet on its way. `start` and `end` of ranges are sequence numbers.
 #[derive(Clone, Copy, Debug)]
@@ -31,7 +41,7 @@ pub(crate) struct Packet {
     pub(crate) hop: u32,
     pub(crate) wire_bytes: u32,
     pub(crate) seq: u32,
-    /// `seq` plus payload plus one for a SYN.
+    /// `seq` plus payload plus one for a SYN and one for a FIN.
     pub(crate) end_seq: u32,
     pub(crate) ack_seq: u32,
     /// Advertised window, bytes.
@@ -39,14 +49,14 @@ pub(crate) struct Packet {
     /// Timestamp value and echo, ms ticks.
     pub(crate) ts_val: u32,
     pub(crate) ts_ecr: u32,
-    pub(crate) flags: u8,
+    pub(crate) flags: u16,
     pub(crate) ecn: Ecn,
     pub(crate) sacks_len: u8,
     pub(crate) sacks: [(u32, u32); MAX_SACKS],
 }
 
 impl Packet {
-    pub(crate) fn has(&self, flag: u8) -> bool {
+    pub(crate) fn has(&self, flag: u16) -> bool {
         self.flags & flag != 0
     }
 
@@ -55,8 +65,15 @@ impl Packet {
     }
 
     /// Payload bytes; 0 for a SYN, a pure ACK and a ping.
+    #[inline]
     pub(crate) fn payload_bytes(&self) -> u32 {
-        if self.has(flags::SYN) { 0 } else { self.end_seq.wrapping_sub(self.seq) }
+        if self.has(flags::SYN) { 0 } else { self.sequence_len() - u32::from(self.has(flags::FIN)) }
+    }
+
+    /// What it takes of the sequence space: payload, and one for a FIN.
+    #[inline]
+    pub(crate) fn sequence_len(&self) -> u32 {
+        self.end_seq.wrapping_sub(self.seq)
     }
 }
 

@@ -345,7 +345,7 @@ impl<'a> Simulation<'a> {
         if !sock.is_readable() {
             return;
         }
-        let read = u64::from(sock.read(&mut self.net));
+        let read = u64::from(sock.read(u64::MAX, &mut self.net));
         if is_server {
             if self.apps[flow].request_left == u64::MAX {
                 return;

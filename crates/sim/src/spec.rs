@@ -1,5 +1,6 @@
 //! What to simulate: one run, fully resolved, every value with its unit.
 
+pub use crate::sysctls::Sysctls;
 use knee_algo::{Algorithm, Params};
 use knee_queue::time::{Duration, Rate, Time};
 use knee_queue::{Ecn, QueueConfig};
@@ -155,6 +156,8 @@ pub struct HostConfig {
     pub sndbuf_max_bytes: Option<u32>,
     /// What older versions did wrong.
     pub defects: Defects,
+    /// Sysctls that experiments leave alone.
+    pub sysctls: Sysctls,
 }
 
 /// Defects of Linux from 2015 to 2018 in what a receiver of DCTCP acknowledges; none is in "6.1" and later.
@@ -202,6 +205,7 @@ impl HostConfig {
             sndbuf_initial_bytes: 16_384,
             sndbuf_max_bytes: None,
             defects: Defects::default(),
+            sysctls: Sysctls::default(),
         }
     }
 

@@ -56,7 +56,7 @@ fn a_timeout_leaves_a_dead_path_where_there_is_a_label_and_not_without() {
 #[test]
 fn a_receiver_that_sees_the_same_duplicate_again_sends_its_acks_another_way() {
     // Most ACKs are lost on one way: what was received is sent again, and again.
-    let all = |ipv6| (0..200).map(move |seed| flow(two_ways(ipv6, 0.0, 0.7), 200_000, seed));
+    let all = |ipv6| (0..200).map(move |seed| flow(two_ways(ipv6, 0.0, 0.85), 200_000, seed));
     let changes = |flow: &FlowOutcome| flow.counters.duplicate_rehashes;
     let moved: Vec<_> = all(true).filter(|flow| changes(flow) > 0).collect();
     let finished = |ipv6| all(ipv6).filter(|flow| flow.done_at.is_some()).count();

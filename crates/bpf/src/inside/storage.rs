@@ -6,7 +6,7 @@ use std::os::fd::AsFd as _;
 
 use libbpf_rs::{MapCore as _, MapType};
 
-use crate::connections::Iteration;
+use crate::connections::{Iteration, Over};
 use crate::registry::Registered;
 use crate::{Connection, Error};
 
@@ -40,7 +40,7 @@ impl Storage {
         let Some(map) = map else { return Ok(None) };
         let state_bytes = map.value_size();
         let what = "reading socket storage";
-        let iteration = Iteration::load_over("storage", what, Some(map.as_fd()), |open| {
+        let iteration = Iteration::load_over("storage", what, Over::Map(map.as_fd()), |open| {
             let mut maps = open.maps_mut();
             let mut settings = maps.find(|map| map.name() == SETTINGS_MAP);
             let section = settings.as_mut().and_then(|map| map.initial_value_mut());

@@ -5,8 +5,8 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use knee_algo::Algorithm;
-use knee_bpf::{Connections, Embedded, Inside, Loaded};
-use knee_netns::Found;
+use knee_bpf::{Embedded, Inside, Loaded, Watch};
+use knee_netns::Id;
 use rustix::net::sockopt;
 
 use crate::{Refusal, Settings};
@@ -32,7 +32,9 @@ pub(super) struct Chosen {
     settings: Settings,
     of_files: Vec<OfFile>,
     /// To look into connections, from the first load on.
-    look: Option<(Connections, Inside)>,
+    look: Option<(Watch, Inside)>,
+    /// The cookie of the socket that is looked into.
+    watched: Option<u64>,
 }
 
 fn refusal(why: impl ToString) -> Refusal {
@@ -43,7 +45,7 @@ impl Chosen {
     /// Checks and loads the one of the settings.
     pub(super) fn new(settings: &Settings, which: Algorithms) -> Result<Chosen, Refusal> {
         let (settings, of_files) = (settings.clone(), Vec::new());
-        let mut chosen = Chosen { which, settings, of_files, look: None };
+        let mut chosen = Chosen { which, settings, of_files, look: None, watched: None };
         let name = chosen.settings.algorithm.clone();
         if which == Algorithms::Kernels && !chosen.settings.params.is_empty() {
             return Err(Refusal(format!(
@@ -76,14 +78,19 @@ impl Chosen {
         found.map_or(kernel_name, |of_file| of_file.name.clone())
     }
 
-    /// What the algorithm of the connection with this cookie shows of itself.
+    /// What the algorithm of this connection shows of itself.
     pub(super) fn inside(
         &mut self,
-        namespace: &Found,
-        cookie: u64,
+        namespace: Id,
+        socket: BorrowedFd<'_>,
     ) -> Result<Vec<(String, i128)>, Refusal> {
-        let Some((connections, inside)) = &mut self.look else { return Ok(Vec::new()) };
-        let all = connections.read_in(namespace).map_err(refusal)?;
+        let Some((watch, inside)) = &mut self.look else { return Ok(Vec::new()) };
+        let cookie = sockopt::socket_cookie(socket).map_err(|why| Refusal(why.to_string()))?;
+        if self.watched != Some(cookie) {
+            watch.add(socket).map_err(refusal)?;
+            self.watched = Some(cookie);
+        }
+        let all = watch.read(namespace).map_err(refusal)?;
         let Some(connection) = all.iter().find(|connection| connection.cookie == cookie) else {
             return Ok(Vec::new());
         };
@@ -117,7 +124,7 @@ impl Chosen {
         let embedded = Embedded::by_name(name).map_err(refusal)?;
         let loaded = Loaded::register(embedded, &free_name(), &params).map_err(refusal)?;
         if self.look.is_none() {
-            self.look = Some((Connections::open().map_err(refusal)?, Inside::new()));
+            self.look = Some((Watch::open().map_err(refusal)?, Inside::new()));
         }
         if let Some((_, inside)) = &mut self.look {
             inside.prepare(&loaded).map_err(refusal)?;

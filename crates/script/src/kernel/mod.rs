@@ -19,7 +19,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use knee_bpf::KernelApi;
-use knee_netns::{Found, Namespace};
+use knee_netns::{Id, Namespace};
 use knee_queue::time::{Duration, Time};
 use knee_sim::endpoint::Segment;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -83,8 +83,9 @@ pub struct KernelStack {
     /// Room to read.
     buffer: Vec<u8>,
     addresses: [SocketAddr; 2],
-    namespace: Found,
+    namespace: Id,
     _thread: Namespace,
+    _hurry: Option<sys::Ordinary>,
 }
 
 fn refused<E: Into<io::Error>>(what: &str) -> impl Fn(E) -> Refusal {
@@ -98,6 +99,11 @@ fn waits(why: Errno) -> bool {
 
 impl KernelStack {
     /// Makes one, with algorithms as `which` says.
+    ///
+    /// Where that is permitted, the calling thread comes before all ordinary ones (`SCHED_FIFO`) while the stack
+    /// lives: on a machine of two cores with 16 busy threads, one deadline of 100 was seen 25 ms late or more
+    /// without it, and 0.05 ms with it. The kernel's own work is not kept waiting: the thread sleeps but for
+    /// the last 0.1 ms before a deadline.
     ///
     /// # Errors
     /// What the kernel lacks or does not permit, what the algorithm lacks, and settings that the kernel does not
@@ -124,7 +130,7 @@ impl KernelStack {
                 .map_err(refused("the kernel gives no socket"))?;
             let namespace =
                 knee_netns::current().map_err(refused("the namespace cannot be read"))?;
-            Ok::<_, Refusal>((device, socket, namespace))
+            Ok::<_, Refusal>((device, socket, namespace.id()))
         });
         let (device, socket, namespace) = inside?;
         // A process that is killed leaves no connection that goes on sending.
@@ -151,6 +157,7 @@ impl KernelStack {
             addresses: [SocketAddr::new(stack, STACK_PORT), SocketAddr::new(peer, PEER_PORT)],
             namespace,
             _thread: thread,
+            _hurry: sys::hurry(),
         })
     }
 
@@ -405,12 +412,14 @@ impl Stack for KernelStack {
 
     fn info(&mut self) -> Result<Info, Refusal> {
         self.look()?;
-        let socket = self.connection(ACCEPT_NS)?;
-        let tcp_info = sys::tcp_info(socket).map_err(refused("TCP_INFO"))?;
-        let cookie = sockopt::socket_cookie(socket).map_err(refused("SO_COOKIE"))?;
+        self.connection(ACCEPT_NS)?;
+        let (Socket::Own(socket) | Socket::Listener(socket)) = &self.socket else {
+            return Err(Refusal("the connection is closed".to_owned()));
+        };
+        let tcp_info = sys::tcp_info(socket.as_fd()).map_err(refused("TCP_INFO"))?;
         let algorithm = sockopt::tcp_congestion(socket).map_err(refused("TCP_CONGESTION"))?;
         let mut values: Vec<_> = info::values(&tcp_info).collect();
-        values.extend(self.chosen.inside(&self.namespace, cookie)?);
+        values.extend(self.chosen.inside(self.namespace, socket.as_fd())?);
         let algorithm = self.chosen.script_name(algorithm);
         self.look()?;
         Ok(Info { values, algorithm })

@@ -69,6 +69,39 @@ pub(super) fn tcp_info(socket: BorrowedFd<'_>) -> io::Result<Vec<u8>> {
     Ok(info)
 }
 
+/// What the scheduler held of a thread before [`hurry`].
+pub(super) struct Ordinary {
+    thread: libc::pid_t,
+    policy: c_int,
+    param: libc::sched_param,
+}
+
+/// Puts this thread before all ordinary ones, with the lowest priority that does; `None`: it is not permitted, or
+/// the thread is there already. Threads and processes that it starts are ordinary.
+pub(super) fn hurry() -> Option<Ordinary> {
+    // SAFETY: all zeros is a struct sched_param, and the calls fill and read it.
+    unsafe {
+        let thread = libc::gettid();
+        let policy = libc::sched_getscheduler(thread);
+        let mut param: libc::sched_param = mem::zeroed();
+        if policy != libc::SCHED_OTHER || libc::sched_getparam(thread, &raw mut param) != 0 {
+            return None;
+        }
+        let first = libc::sched_param { sched_priority: 1 };
+        let fifo = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
+        let done = libc::sched_setscheduler(thread, fifo, &raw const first) == 0;
+        done.then_some(Ordinary { thread, policy, param })
+    }
+}
+
+impl Drop for Ordinary {
+    /// The thread may be gone, or be another than the one that drops this.
+    fn drop(&mut self) {
+        // SAFETY: it reads the parameters only.
+        unsafe { libc::sched_setscheduler(self.thread, self.policy, &raw const self.param) };
+    }
+}
+
 /// When the packet that was read last from a packet socket passed it, by the system's clock, in ns. The first
 /// call makes the socket note times.
 pub(super) fn stamp_ns(socket: BorrowedFd<'_>) -> Option<i64> {

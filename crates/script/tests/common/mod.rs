@@ -1,4 +1,5 @@
 //! The project's scripts.
+#![allow(clippy::unwrap_used, reason = "all of this is test code")]
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,9 +1,9 @@
 //! An ACK arrives: the work in Linux's order.
 
-use super::Sock;
 use super::recovery::Rexmit;
 use super::rtx_queue::{SegmentId, mark};
 use super::seq::{after, before};
+use super::{Sock, State};
 use crate::net::Net;
 use crate::packet::{Packet, flags};
 use knee_algo::{AckSample, RateSample, ca_state, ecn_flags};
@@ -52,18 +52,21 @@ struct Sacked {
 }
 
 impl Sock {
-    /// Processes the acknowledgement part of a segment.
-    pub(super) fn on_ack(&mut self, packet: &Packet, net: &mut Net) {
+    /// Processes the acknowledgement part of a segment. Says whether the rest of it may be looked at.
+    pub(super) fn on_ack(&mut self, packet: &Packet, net: &mut Net) -> bool {
         let ack = packet.ack_seq;
         let prior_snd_una = self.tp.snd_una;
         let mut sample = RateSample::default();
         let mut progress = Progress::default();
         if before(ack, prior_snd_una) {
-            self.on_old_ack(packet, &mut sample, net);
-            return;
+            return self.on_old_ack(packet, &mut sample, net);
         }
         if after(ack, self.tp.snd_nxt) {
-            return;
+            // It acknowledges what was never sent.
+            if self.state != State::Established {
+                self.challenge(net);
+            }
+            return false;
         }
         progress.advanced = after(ack, prior_snd_una);
         if progress.advanced {
@@ -76,7 +79,8 @@ impl Sock {
         let prior_lost = self.tp.lost;
         sample.prior_in_flight = self.in_flight();
 
-        let carries_data = packet.payload_bytes() > 0;
+        self.probes_out = 0;
+        let carries_data = packet.sequence_len() > 0;
         let ece = packet.has(flags::ECE) && self.ecn_ok();
         let mut sacked = Sacked { reord: self.tp.snd_nxt, ..Sacked::default() };
         let plain = packet.sacks_len == 0
@@ -112,7 +116,7 @@ impl Sock {
             }
             self.process_tlp_ack(ack, &progress, net);
             self.on_window_update(net);
-            return;
+            return true;
         }
 
         self.clean_rtx_queue(
@@ -146,15 +150,20 @@ impl Sock {
         self.finish_rate_sample(delivered, lost, &mut sample);
         self.cong_control(ack, delivered, &sample, &progress, net);
         self.retransmit_after(rexmit, net);
+        true
     }
 
-    /// An ACK below `snd_una`: only its SACK blocks tell something.
-    fn on_old_ack(&mut self, packet: &Packet, sample: &mut RateSample, net: &mut Net) {
-        if packet.sacks_len == 0
-            || !self.receiver.peer_sack
-            || before(packet.ack_seq, self.tp.snd_una.wrapping_sub(self.max_window))
-        {
-            return;
+    /// An ACK below `snd_una`: only its SACK blocks tell something. One older than a window, or than the
+    /// connection, is none of this connection (RFC 5961 sec. 5).
+    #[cold]
+    fn on_old_ack(&mut self, packet: &Packet, sample: &mut RateSample, net: &mut Net) -> bool {
+        let oldest = u64::from(self.max_window).min(self.bytes_acked) as u32;
+        if before(packet.ack_seq, self.tp.snd_una.wrapping_sub(oldest)) {
+            self.challenge(net);
+            return false;
+        }
+        if packet.sacks_len == 0 || !self.receiver.peer_sack {
+            return true;
         }
         let prior_snd_una = self.tp.snd_una;
         let mut progress = Progress::default();
@@ -165,6 +174,7 @@ impl Sock {
         }
         let rexmit = self.fast_retransmit_alert(prior_snd_una, 0, &mut progress, net);
         self.retransmit_after(rexmit, net);
+        true
     }
 
     fn update_window(&mut self, packet: &Packet, ack: u32) -> bool {
@@ -175,7 +185,10 @@ impl Sock {
         if newer {
             self.snd_wl1 = packet.seq;
             self.snd_wnd = window;
-            self.max_window = self.max_window.max(window);
+            if window > self.max_window {
+                self.max_window = window;
+                self.bound_mss();
+            }
         }
         self.tp.snd_una = ack;
         newer
@@ -226,7 +239,7 @@ impl Sock {
         if self.in_cwnd_reduction() {
             self.cwnd_reduction(delivered, sample.losses as u32, progress.advanced);
         } else {
-            let forward = if self.tp.reordering > 3 {
+            let forward = if self.tp.reordering > self.host.config.sysctls.reordering {
                 progress.data_acked || progress.data_sacked
             } else {
                 progress.data_acked
@@ -607,6 +620,7 @@ impl Sock {
         let seqs = (self.tp.snd_una, self.tp.snd_nxt);
         self.tp.srtt_us = self.rtt.sample(self.tp.srtt_us, rtt_us, seqs);
         self.rtt.set_rto(self.tp.srtt_us, &self.host);
+        self.backoff = 0;
         true
     }
 
@@ -614,7 +628,7 @@ impl Sock {
         if maybe_delayed && self.min_rtt.get().is_some_and(|min_us| rtt_us > min_us) {
             return;
         }
-        self.min_rtt.update(net.now, rtt_us.max(1));
+        self.min_rtt.update(net.now, rtt_us.max(1), self.host.config.sysctls.min_rtt_wlen);
         self.tp.min_rtt_us = self.min_rtt.get().unwrap_or(0);
     }
 

@@ -1,29 +1,38 @@
 //! A connection begins: SYN, SYN-ACK, ACK, with ECN negotiated on the way.
 
 use super::ack::Progress;
-use super::receive::Receiver;
 use super::rtt::{RTO_INITIAL_MS, from_ticks};
+use super::seq::{after, before};
 use super::timers::Pending;
 use super::{Sock, State};
 use crate::net::Net;
-use crate::packet::{MAX_SACKS, Packet, SYN_BYTES, flags};
+use crate::packet::{MAX_SACKS, Packet, SYN_BYTES, TIMESTAMP_BYTES, flags};
 use crate::spec::LinuxVersion;
 use knee_algo::{INFINITE_SSTHRESH, ca_state, ecn_flags};
 use knee_queue::Ecn;
 
-/// `tcp_syn_linear_timeouts`.
-const SYN_LINEAR_RETRIES: u32 = 4;
+/// MSS of a peer that says none, options included.
+const MSS_DEFAULT: u32 = 536;
+/// The least MSS of a peer that is believed (`tcp_min_snd_mss`).
+const MSS_LEAST: u32 = 48;
+/// And the least that follows from a small window: 68 bytes of IP packet, less its headers.
+const MSS_OF_LEAST_MTU: u32 = 28;
 /// Retransmissions of a SYN after which a connection starts with one packet.
 const SYN_RETRIES_FOR_CWND_1: u32 = 1;
 
 impl Sock {
     pub(crate) fn listen(&mut self) {
-        self.receiver = Receiver::new(&self.host.config, true);
+        self.receiver = self.receiver.anew(&self.host.config, true);
+        if self.host.config.sysctls.timestamps && !self.timestamps {
+            self.timestamps = true;
+            self.header_bytes += TIMESTAMP_BYTES;
+        }
         self.enter_state(State::Listen);
     }
 
     pub(crate) fn connect(&mut self, net: &mut Net) {
         self.enter(net);
+        self.receiver = self.receiver.anew(&self.host.config, false);
         self.enter_state(State::SynSent);
         if self.host.config.tcp_ecn == 1 || self.wants_ecn {
             self.tp.ecn_flags = ecn_flags::OK;
@@ -35,19 +44,22 @@ impl Sock {
     pub(crate) fn on_packet(&mut self, packet: &Packet, net: &mut Net) {
         self.enter(net);
         match self.state {
-            State::Established => {
-                if packet.has(flags::SYN) {
-                    // Its peer did not get the last ACK of the handshake.
-                    self.send_ack(net);
-                } else if !self.merges(packet, net) {
-                    self.on_segment(packet, net);
-                }
-            }
+            state if state.is_synchronised() => self.on_packet_when_open(packet, net),
+            State::Listen if packet.has(flags::RST) => {}
+            State::Listen if packet.has(flags::ACK) => self.answer_with_reset(packet, net),
             State::Listen if packet.has(flags::SYN) => self.on_syn(packet, net),
-            State::SynReceived if packet.has(flags::SYN) => self.send_syn(net),
-            State::SynReceived => self.on_final_ack(packet, net),
-            State::SynSent if packet.has(flags::SYN) => self.on_syn_ack(packet, net),
-            State::SynSent | State::Listen | State::Closed | State::Ended => {}
+            State::SynReceived => self.on_packet_of_request(packet, net),
+            State::SynSent => self.on_packet_while_connecting(packet, net),
+            State::TimeWait => self.on_packet_in_time_wait(packet, net),
+            State::Gone => self.answer_with_reset(packet, net),
+            _ => {}
+        }
+    }
+
+    #[inline]
+    fn on_packet_when_open(&mut self, packet: &Packet, net: &mut Net) {
+        if !self.merges(packet, net) {
+            self.on_segment(packet, net);
         }
     }
 
@@ -63,10 +75,22 @@ impl Sock {
             if self.ecn_ok() {
                 flags |= flags::ECE;
             }
+            if !self.receiver.peer_sack {
+                flags &= !flags::SACK_OK;
+            }
+            if !self.receiver.scales() {
+                flags |= flags::NO_SCALE;
+            }
         } else if self.ecn_ok() && (self.syn_retries == 0 || !self.host.config.tcp_ecn_fallback) {
             flags |= flags::ECE | flags::CWR;
         }
+        if !self.timestamps {
+            flags |= flags::NO_TS;
+        }
         self.syn_sent_us = self.tp.tcp_mstamp;
+        if self.syn_retries == 0 {
+            self.retrans_stamp = self.ts_now();
+        }
         let ect = self.wants_ecn;
         let packet = Packet {
             to: self.peer,
@@ -90,12 +114,20 @@ impl Sock {
 
     /// How often the timeout has doubled: from 6.5 on the first retries of a SYN are 1 s apart.
     fn syn_doublings(&self) -> u32 {
-        let linear = self.host.config.linux >= LinuxVersion::V6_12 && self.state == State::SynSent;
-        self.syn_retries.saturating_sub(if linear { SYN_LINEAR_RETRIES } else { 0 }).min(6)
+        let linear = match self.state {
+            State::SynSent => {
+                let config = &self.host.config;
+                let of_version = if config.linux >= LinuxVersion::V6_12 { 4 } else { 0 };
+                config.sysctls.syn_linear_timeouts.unwrap_or(of_version).into()
+            }
+            _ => 0,
+        };
+        self.syn_timeouts.saturating_sub(linear).min(6)
     }
 
     pub(super) fn on_syn_timeout(&mut self, net: &mut Net) {
         self.syn_retries += 1;
+        self.syn_timeouts += 1;
         self.counters.retransmitted_segs += 1;
         self.counters.timeouts += 1;
         self.counters.syn_timeouts += 1;
@@ -105,41 +137,126 @@ impl Sock {
 
     fn on_syn(&mut self, packet: &Packet, net: &mut Net) {
         self.tp.rcv_nxt = packet.end_seq;
-        self.receiver.ts_recent = packet.ts_val;
-        self.receiver.peer_sack &= packet.has(flags::SACK_OK);
+        self.negotiate(packet);
         self.snd_wnd = packet.window_bytes;
         self.snd_wl1 = packet.seq;
         let asks = packet.has(flags::ECE) && packet.has(flags::CWR);
         // RFC 3168 forbids ECT on a SYN, so an ordinary listener takes it for a fault; an
-        // algorithm that needs ECN sends it, and its listeners expect it.
-        let plain = packet.ecn == Ecn::NotEct && self.host.config.tcp_ecn != 0;
+        // algorithm that needs ECN sends it, and its listeners expect it. Accurate ECN allows it.
+        let plain =
+            (packet.ecn == Ecn::NotEct || packet.has(flags::AE)) && self.host.config.tcp_ecn != 0;
         self.tp.ecn_flags = if asks && (plain || self.wants_ecn) { ecn_flags::OK } else { 0 };
         self.enter_state(State::SynReceived);
         self.send_syn(net);
     }
 
     fn on_syn_ack(&mut self, packet: &Packet, net: &mut Net) {
-        if packet.ack_seq != self.iss.wrapping_add(1) {
-            return;
-        }
-        self.receiver.ts_ecr = packet.ts_ecr;
-        self.receiver.ts_recent = packet.ts_val;
-        self.receiver.peer_sack &= packet.has(flags::SACK_OK);
+        self.negotiate(packet);
+        self.receiver.ts_ecr = if self.timestamps { packet.ts_ecr } else { 0 };
         if self.ecn_ok() && (!packet.has(flags::ECE) || packet.has(flags::CWR)) {
             self.tp.ecn_flags = 0;
         }
         self.tp.rcv_nxt = packet.end_seq;
         self.establish(packet, net);
+        if self.receiver.is_interactive() {
+            // It was told so before it connected: the ACK goes with data, or later.
+            self.tp.icsk_ack_pending |= knee_algo::ack_pending::SCHED;
+            self.delay_first_ack(net);
+            return;
+        }
         self.send_ack(net);
     }
 
-    fn on_final_ack(&mut self, packet: &Packet, net: &mut Net) {
-        if packet.ack_seq != self.iss.wrapping_add(1) {
+    /// What the options of the peer's SYN allow.
+    fn negotiate(&mut self, packet: &Packet) {
+        self.receiver.peer_sack &= packet.has(flags::SACK_OK);
+        if packet.has(flags::NO_TS) && self.timestamps {
+            self.timestamps = false;
+            self.header_bytes -= TIMESTAMP_BYTES;
+        }
+        let sysctls = &self.host.config.sysctls;
+        self.receiver.negotiated(
+            self.timestamps,
+            self.receiver.peer_sack && sysctls.dsack,
+            !packet.has(flags::NO_SCALE),
+        );
+        self.receiver.ts_recent = if self.timestamps { packet.ts_val } else { 0 };
+        self.bound_mss();
+    }
+
+    /// The largest payload: what this end and the peer can take, and half of the largest window seen.
+    #[cold]
+    pub(super) fn bound_mss(&mut self) {
+        let own = self.host.config.mss_bytes() + TIMESTAMP_BYTES;
+        let mut mss = own.min(self.peer_mss).max(MSS_LEAST);
+        let half =
+            if self.max_window > MSS_DEFAULT { self.max_window >> 1 } else { self.max_window };
+        if half > 0 {
+            mss = mss.min(half.max(MSS_OF_LEAST_MTU));
+        }
+        let options = if self.timestamps { TIMESTAMP_BYTES } else { 0 };
+        self.tp.mss_cache = mss - options;
+    }
+
+    /// What the MSS option of the peer's SYN says; without one it is 536.
+    pub(crate) fn set_peer_mss(&mut self, mss: Option<u16>) {
+        self.peer_mss = mss.map_or(MSS_DEFAULT, u32::from);
+    }
+
+    /// A packet while a SYN is out.
+    fn on_packet_while_connecting(&mut self, packet: &Packet, net: &mut Net) {
+        if packet.has(flags::ACK) {
+            if packet.ack_seq != self.iss.wrapping_add(1) {
+                self.answer_with_reset(packet, net);
+                return;
+            }
+            if packet.has(flags::RST) {
+                self.leave(State::Gone, net);
+                return;
+            }
+        }
+        // Both ends connecting at once is not modelled.
+        if packet.has(flags::SYN) && packet.has(flags::ACK) {
+            self.on_syn_ack(packet, net);
+        }
+    }
+
+    /// A packet for a listener that has answered a SYN.
+    fn on_packet_of_request(&mut self, packet: &Packet, net: &mut Net) {
+        let is_syn = packet.has(flags::SYN) && !packet.has(flags::ACK);
+        if is_syn && packet.seq.wrapping_add(1) == self.tp.rcv_nxt {
+            // It came again: so does the answer, at most twice a second.
+            if self.may_answer_out_of_window(net) {
+                self.syn_retries += 1;
+                self.counters.retransmitted_segs += 1;
+                self.send_syn(net);
+            }
             return;
         }
-        self.receiver.ts_ecr = packet.ts_ecr;
+        let window_end = self.tp.rcv_nxt.wrapping_add(self.receiver.first_window());
+        let in_window = packet.seq == self.tp.rcv_nxt
+            || (after(packet.end_seq, self.tp.rcv_nxt) && before(packet.seq, window_end));
+        if packet.has(flags::ACK)
+            && !packet.has(flags::RST)
+            && packet.ack_seq != self.iss.wrapping_add(1)
+        {
+            self.answer_with_reset(packet, net);
+        } else if !in_window {
+            // Linux answers some of these with an ACK (docs/tcp.md).
+        } else if packet.has(flags::RST) || packet.has(flags::SYN) {
+            // The request is forgotten.
+            self.retransmit.disarm();
+            (self.syn_retries, self.syn_timeouts) = (0, 0);
+            self.listen();
+        } else if packet.has(flags::ACK) {
+            self.on_final_ack(packet, net);
+        }
+    }
+
+    fn on_final_ack(&mut self, packet: &Packet, net: &mut Net) {
+        self.receiver.ts_ecr = if packet.has(flags::NO_TS) { 0 } else { packet.ts_ecr };
         self.establish(packet, net);
-        if packet.payload_bytes() > 0 {
+        if packet.sequence_len() > 0 {
             // The ACK was lost, or came behind the data.
             self.on_segment(packet, net);
         }
@@ -163,6 +280,7 @@ impl Sock {
         self.highest_sack_end = first;
         self.snd_wnd = packet.window_bytes;
         self.max_window = packet.window_bytes;
+        self.bound_mss();
         self.snd_wl1 = packet.seq;
         self.tp.delivered = 1;
         self.tp.app_limited = 0;
@@ -171,15 +289,27 @@ impl Sock {
         self.tp.lsndtime = net.cc.jiffies;
 
         let rtt_us = if self.syn_retries == 0 {
-            (self.tp.tcp_mstamp - self.syn_sent_us) as u32
+            Some((self.tp.tcp_mstamp - self.syn_sent_us) as u32)
+        } else if self.timestamps {
+            from_ticks(self.ts_now().wrapping_sub(self.receiver.ts_ecr)).or(Some(1000))
         } else {
-            from_ticks(self.ts_now().wrapping_sub(self.receiver.ts_ecr)).unwrap_or(1000)
+            None
         };
-        self.update_min_rtt(rtt_us, false, net);
-        self.tp.srtt_us = self.rtt.sample(0, rtt_us.max(1), (first, first));
-        self.rtt.set_rto(self.tp.srtt_us, &self.host);
+        if let Some(rtt_us) = rtt_us {
+            self.update_min_rtt(rtt_us, false, net);
+            self.tp.srtt_us = self.rtt.sample(0, rtt_us.max(1), (first, first));
+            self.rtt.set_rto(self.tp.srtt_us, &self.host);
+        } else {
+            self.rtt.fall_back(&self.host);
+        }
+        self.backoff = 0;
 
-        self.tp.snd_cwnd = if self.syn_retries > SYN_RETRIES_FOR_CWND_1 {
+        // An answer to the first SYN shows that the others were not needed.
+        let spurious =
+            self.timestamps && self.syn_retries > 0 && self.receiver.ts_ecr == self.retrans_stamp;
+        self.retrans_stamp = 0;
+        let by_timer = self.syn_timeouts > 0;
+        self.tp.snd_cwnd = if self.syn_retries > SYN_RETRIES_FOR_CWND_1 && by_timer && !spurious {
             1
         } else {
             self.host.config.initial_cwnd_pkts

@@ -20,13 +20,15 @@ use std::rc::Rc;
 #[derive(Clone, Debug)]
 enum Step {
     Write(u32),
-    Read,
+    Read(u64),
+    Close,
+    Option(u8, u32),
     Wait(u64),
     Segment {
         seq_offset: i32,
         len: u32,
         ack_offset: i32,
-        flags: u8,
+        flags: u16,
         ecn: u8,
         window: u32,
         sacks: Vec<(i32, i32)>,
@@ -45,7 +47,7 @@ fn step() -> impl Strategy<Value = Step> {
         prop_oneof![3 => Just(0i32), 1 => -3_000i32..20_000, 1 => any::<i32>()],
         prop_oneof![2 => Just(0u32), 2 => Just(1448), 1 => 1u32..1448],
         near,
-        any::<u8>(),
+        any::<u16>(),
         0u8..4,
         prop_oneof![4 => Just(1u32 << 20), 1 => 0u32..5_000, 1 => any::<u32>()],
         prop::collection::vec(block, 0..=MAX_SACKS),
@@ -53,7 +55,11 @@ fn step() -> impl Strategy<Value = Step> {
     );
     prop_oneof![
         2 => (1u32..300_000).prop_map(Step::Write),
-        1 => Just(Step::Read),
+        1 => prop_oneof![Just(u64::MAX), 1u64..5000].prop_map(Step::Read),
+        1 => prop_oneof![
+            1 => Just(Step::Close),
+            6 => (any::<u8>(), any::<u32>()).prop_map(|(which, value)| Step::Option(which, value)),
+        ],
         3 => (0u64..2_000_000).prop_map(Step::Wait),
         1 => (0u64..3_000_000_000).prop_map(Step::Wait),
         8 => segment.prop_map(
@@ -103,6 +109,7 @@ struct Bench {
 
 impl Bench {
     fn new(algorithm: &str, config: HostConfig, iss: u32) -> Bench {
+        let no_timestamps = iss % 8 == 0;
         let mut net = net();
         let jiffies = Jiffies::new(config.hz, 7, Duration::ZERO);
         let host = Rc::new(HostState { config, jiffies, modules: LoadedModules::default() });
@@ -116,7 +123,11 @@ impl Bench {
             seq: bench.peer_seq,
             end_seq: bench.peer_seq.wrapping_add(1),
             ack_seq: iss.wrapping_add(1),
-            flags: flags::SYN | flags::ACK | flags::SACK_OK | flags::ECE,
+            flags: flags::SYN
+                | flags::ACK
+                | flags::SACK_OK
+                | flags::ECE
+                | if no_timestamps { flags::NO_TS } else { 0 },
             ..bench.packet()
         };
         bench.sock.on_packet(&syn_ack, &mut bench.net);
@@ -162,9 +173,11 @@ impl Bench {
     fn apply(&mut self, step: &Step) {
         match step {
             Step::Write(bytes) => self.sock.write(u64::from(*bytes), &mut self.net),
-            Step::Read => {
-                self.sock.read(&mut self.net);
+            Step::Read(most) => {
+                self.sock.read(*most, &mut self.net);
             }
+            Step::Close => self.sock.close(&mut self.net),
+            Step::Option(which, value) => self.set_option(*which, *value),
             Step::Wait(ns) => self.run_until(self.net.now + Duration::from_ns(*ns)),
             Step::Segment {
                 seq_offset,
@@ -180,13 +193,26 @@ impl Bench {
                 let seq = self.sock.tp.rcv_nxt.wrapping_add_signed(*seq_offset);
                 let mut packet = self.packet();
                 packet.seq = seq;
-                packet.end_seq = seq.wrapping_add(*len);
+                let bits = *bits;
+                let fin = bits & 0x0700 == 0x0700;
+                packet.end_seq = seq.wrapping_add(*len + u32::from(fin));
                 packet.wire_bytes = 66 + len;
                 packet.ack_seq = una.wrapping_add_signed(*ack_offset);
                 packet.window_bytes = *window;
                 packet.flags = (bits & (flags::PSH | flags::ECE | flags::CWR)) | flags::ACK;
-                if bits & 0xe0 == 0xe0 {
+                if fin {
+                    packet.flags |= flags::FIN;
+                } else if bits & 0xe0 == 0xe0 {
                     packet.flags |= flags::SYN;
+                    packet.end_seq = seq.wrapping_add(1);
+                } else if bits & 0xf800 == 0xf800 {
+                    packet.flags |= flags::RST;
+                }
+                if bits & 0x7000 == 0x7000 {
+                    packet.flags |= flags::NO_TS;
+                }
+                if bits & 0x3800 == 0x3800 {
+                    packet.flags &= !flags::ACK;
                 }
                 packet.ecn = [Ecn::NotEct, Ecn::Ect1, Ecn::Ect0, Ecn::Ce][usize::from(*ecn)];
                 packet.ts_ecr = packet.ts_ecr.wrapping_add_signed(*ts_offset);
@@ -198,6 +224,24 @@ impl Bench {
             }
         }
         self.check();
+    }
+
+    fn set_option(&mut self, which: u8, value: u32) {
+        let (sock, net) = (&mut self.sock, &mut self.net);
+        match which % 8 {
+            0 => sock.set_no_delay(value % 2 == 0, net),
+            1 => sock.set_cork(value % 2 == 0, net),
+            2 => sock.set_quick_ack(value % 2 == 0, net),
+            3 => sock.set_rcvbuf(value),
+            4 => sock.set_sndbuf(value, net),
+            5 => sock.set_max_pacing_rate(u64::from(value) + 1000),
+            6 => sock.receiver.set_read_at(value),
+            _ => {
+                let names = ["reno", "cubic", "dctcp", "bbr"];
+                let cc = Cc::by_name(names[value as usize % names.len()]).unwrap();
+                sock.set_congestion_control(&cc, net);
+            }
+        }
     }
 
     fn check(&self) {

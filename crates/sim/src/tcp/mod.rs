@@ -2,15 +2,18 @@
 //!
 //! [`Sock`] is the state; its methods are spread over the files by what happens:
 //! `handshake` (connect, accept), `ack` (an ACK arrives), `recovery` (states, PRR, RACK, undo),
-//! `output` (segments leave), `receive` (data arrives, ACKs leave), `gro`, `timers`, `rtt`, `rehash`.
+//! `output` (segments leave), `receive` (data arrives, ACKs leave), `close` (FIN and RST), `options` (of the
+//! application), `gro`, `timers`, `rtt`, `rehash`.
 //! The section numbers in comments are those of `docs/tcp.md`.
 
 mod ack;
+mod close;
 mod fq;
 mod gro;
 mod handshake;
 #[cfg(test)]
 mod hostile;
+mod options;
 mod out_of_order;
 mod output;
 mod receive;
@@ -24,7 +27,7 @@ mod timers;
 use crate::clock::Jiffies;
 use crate::net::Net;
 use crate::outcome::{Counters, FlowSample};
-use crate::packet::{HEADER_BYTES, Packet};
+use crate::packet::{HEADER_BYTES, Packet, TIMESTAMP_BYTES};
 use crate::spec::{Cc, HostConfig};
 use knee_algo::module::LoadedModules;
 use knee_algo::{
@@ -50,7 +53,8 @@ pub(crate) struct HostState {
     pub(crate) modules: LoadedModules,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// In this order: from [`State::Established`] to [`State::LastAck`] segments are exchanged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum State {
     /// Not yet connecting.
     Closed,
@@ -58,8 +62,40 @@ pub(crate) enum State {
     SynSent,
     SynReceived,
     Established,
+    /// Its application has closed it.
+    FinWait1,
+    /// And the peer has acknowledged that.
+    FinWait2,
+    /// Both ends have closed, and the peer has not acknowledged ours.
+    Closing,
+    /// The peer has closed it.
+    CloseWait,
+    /// And then the application.
+    LastAck,
+    /// Closed by both: answers a FIN that comes again.
+    TimeWait,
+    /// There is no socket any more: what arrives is answered with RST.
+    Gone,
     /// Its application is done: what still arrives is ignored.
     Ended,
+}
+
+impl State {
+    /// Whether segments are exchanged: data, or what is left of the end.
+    #[inline]
+    pub(crate) fn is_synchronised(self) -> bool {
+        State::Established <= self && self <= State::LastAck
+    }
+
+    /// Whether the application may still write.
+    pub(crate) fn is_writable(self) -> bool {
+        matches!(self, State::Established | State::CloseWait)
+    }
+
+    /// Whether the application has closed it.
+    fn is_orphan(self) -> bool {
+        matches!(self, State::FinWait1 | State::FinWait2 | State::Closing | State::LastAck)
+    }
 }
 
 /// RACK's memory (RFC 8985).
@@ -94,6 +130,18 @@ struct Writer {
     sndbuf_bytes: u32,
     /// It was full, and the application waits until a third of it is free.
     is_waiting: bool,
+    /// The buffer limits the application.
+    is_limited: bool,
+    /// The application has set its size.
+    is_locked: bool,
+    /// The application closes the connection once all is written.
+    closes: bool,
+    /// Where the FIN is.
+    fin: close::Fin,
+    /// `TCP_NODELAY`.
+    no_delay: bool,
+    /// `TCP_CORK`.
+    cork: bool,
 }
 
 pub(crate) struct Sock {
@@ -103,7 +151,7 @@ pub(crate) struct Sock {
     cc: Instance,
     /// The algorithm asked for needs ECN: it decides about the handshake.
     wants_ecn: bool,
-    host: Rc<HostState>,
+    pub(crate) host: Rc<HostState>,
     /// What an algorithm that asks for the RTT without queues is told, us; 0: unknown.
     base_rtt_us: u32,
     id: u32,
@@ -125,8 +173,14 @@ pub(crate) struct Sock {
     writer: Writer,
     /// End of the last segment sent with PSH.
     pushed_seq: u32,
-    /// Window probes sent without an answer that opened the window.
-    window_probes: u32,
+    /// Doublings of the retransmission or probe timer (`icsk_backoff`).
+    backoff: u8,
+    /// Window probes sent without an answer.
+    probes_out: u8,
+    /// Both ends put timestamps into their segments.
+    timestamps: bool,
+    /// Largest segment that the peer takes, headers' options included; bytes.
+    peer_mss: u32,
     bytes_acked: u64,
 
     // Retransmission.
@@ -171,6 +225,8 @@ pub(crate) struct Sock {
     merging: Vec<Packet>,
     gro: LazyTimer,
     syn_retries: u32,
+    /// Of these, by its timer.
+    syn_timeouts: u32,
     /// When the SYN or SYN-ACK was sent, us.
     syn_sent_us: u64,
     pub(crate) established_at: Option<Time>,
@@ -194,7 +250,7 @@ impl Sock {
             snd_cwnd: host.config.initial_cwnd_pkts,
             snd_una: iss,
             snd_nxt: iss,
-            reordering: 3,
+            reordering: host.config.sysctls.reordering,
             app_limited: u32::MAX,
             sk_gso_max_size: GSO_MAX_BYTES,
             sk_gso_max_segs: host.config.gso_max_segs,
@@ -203,6 +259,7 @@ impl Sock {
             ..tcp_sock()
         };
         let receiver = Receiver::new(&host.config, false);
+        let timestamp_bytes = if host.config.sysctls.timestamps { 0 } else { TIMESTAMP_BYTES };
         Sock {
             tp,
             wants_ecn: cc.algorithm.needs_ecn(),
@@ -211,7 +268,7 @@ impl Sock {
             id: place.id,
             peer: place.peer,
             path: place.path,
-            header_bytes: HEADER_BYTES + host.config.extra_header_bytes(),
+            header_bytes: HEADER_BYTES + host.config.extra_header_bytes() - timestamp_bytes,
             state: State::Closed,
             iss,
             write_seq: iss,
@@ -219,9 +276,16 @@ impl Sock {
             snd_wl1: 0,
             max_window: 0,
             snd_sml: iss,
-            writer: Writer { sndbuf_bytes: host.config.sndbuf_initial_bytes, ..Writer::default() },
+            writer: Writer {
+                sndbuf_bytes: host.config.sndbuf_initial_bytes,
+                is_limited: host.config.sndbuf_max_bytes.is_some(),
+                ..Writer::default()
+            },
             pushed_seq: iss,
-            window_probes: 0,
+            backoff: 0,
+            probes_out: 0,
+            timestamps: host.config.sysctls.timestamps,
+            peer_mss: u32::MAX,
             bytes_acked: 0,
             rtx: RtxQueue::default(),
             retransmit_hint: None,
@@ -253,6 +317,7 @@ impl Sock {
             merging: Vec::new(),
             gro: LazyTimer::default(),
             syn_retries: 0,
+            syn_timeouts: 0,
             syn_sent_us: 0,
             established_at: None,
             counters: Counters::default(),
@@ -282,8 +347,18 @@ impl Sock {
             State::SynSent => tcp_state::SYN_SENT,
             State::SynReceived => tcp_state::SYN_RECV,
             State::Established => tcp_state::ESTABLISHED,
-            State::Closed | State::Ended => tcp_state::CLOSE,
+            State::FinWait1 => tcp_state::FIN_WAIT1,
+            State::FinWait2 => tcp_state::FIN_WAIT2,
+            State::Closing => tcp_state::CLOSING,
+            State::CloseWait => tcp_state::CLOSE_WAIT,
+            State::LastAck => tcp_state::LAST_ACK,
+            State::TimeWait | State::Gone | State::Closed | State::Ended => tcp_state::CLOSE,
         };
+    }
+
+    /// Whether the peer's SYN is still to come.
+    pub(crate) fn is_connecting(&self) -> bool {
+        matches!(self.state, State::Listen | State::SynSent)
     }
 
     fn mss(&self) -> u32 {
@@ -322,16 +397,25 @@ impl Sock {
 
     /// End of the connection's work: nothing more is sent, and memory is given back.
     pub(crate) fn end(&mut self, net: &mut Net) {
-        if self.state == State::Ended {
+        if self.ended() {
             return;
         }
         self.enter(net);
-        if self.state == State::Established {
+        self.leave(State::Ended, net);
+    }
+
+    /// The connection is over: `state` says how what still arrives is answered.
+    fn leave(&mut self, state: State, net: &mut Net) {
+        if self.state.is_synchronised() {
             self.cc.release(&mut self.tp, &mut net.cc);
         }
-        self.enter_state(State::Ended);
+        self.enter_state(state);
         self.retransmit.disarm();
         self.rtx = RtxQueue::default();
+        self.tp.packets_out = 0;
+        self.tp.sacked_out = 0;
+        self.tp.lost_out = 0;
+        self.tp.retrans_out = 0;
         self.in_host = VecDeque::new();
         self.fq.forget();
         self.receiver.forget_data();
@@ -339,7 +423,7 @@ impl Sock {
     }
 
     pub(crate) fn ended(&self) -> bool {
-        self.state == State::Ended
+        matches!(self.state, State::TimeWait | State::Gone | State::Ended)
     }
 
     pub(crate) fn algorithm_name(&self) -> &'static str {
@@ -362,7 +446,7 @@ impl Sock {
     }
 
     pub(crate) fn ecn_negotiated(&self) -> bool {
-        self.ecn_ok() && matches!(self.state, State::Established | State::Ended)
+        self.ecn_ok() && self.state >= State::Established
     }
 
     pub(crate) fn srtt_us(&self) -> Option<u32> {

@@ -1,7 +1,6 @@
 //! What arrived beyond a gap, and which of it SACK reports.
 
 use super::seq::{after, before};
-use crate::packet::MAX_SACKS;
 
 /// SACK ranges remembered.
 const SACKS_KEPT: usize = 4;
@@ -16,6 +15,10 @@ pub(super) struct OutOfOrder {
     sacks_len: usize,
     /// Received a second time: reported once.
     pub(super) dsack: Option<(u32, u32)>,
+    /// Nothing is said of what came a second time: SACK is off, or `tcp_dsack`.
+    pub(super) hides_duplicates: bool,
+    /// End of the stream, where the FIN came beyond a gap: the number after it.
+    pub(super) fin: Option<u32>,
     /// Where the last such range began, reported or not.
     last_duplicate: Option<u32>,
 }
@@ -28,6 +31,9 @@ impl OutOfOrder {
 
     /// Remembers what came a second time.
     pub(super) fn note_duplicate(&mut self, seq: u32, end_seq: u32) {
+        if self.hides_duplicates {
+            return;
+        }
         self.dsack = Some((seq, end_seq));
         self.last_duplicate = Some(seq);
     }
@@ -39,6 +45,12 @@ impl OutOfOrder {
 
     pub(super) fn is_empty(&self) -> bool {
         self.ranges.is_empty()
+    }
+
+    /// Where the highest range that SACK reports ends.
+    pub(super) fn last_end(&self) -> Option<u32> {
+        let reported = self.sacks[..self.sacks_len].iter();
+        reported.map(|range| range.1).reduce(|a, b| if after(b, a) { b } else { a })
     }
 
     /// Takes what follows `rcv_nxt` without a gap; returns the new `rcv_nxt`.
@@ -66,7 +78,7 @@ impl OutOfOrder {
 
     /// Ranges to report, the duplicate first, then the newest.
     #[inline]
-    pub(super) fn sack_blocks(&mut self, blocks: &mut [(u32, u32); MAX_SACKS]) -> u8 {
+    pub(super) fn sack_blocks(&mut self, blocks: &mut [(u32, u32)]) -> u8 {
         if self.sacks_len == 0 && self.dsack.is_none() {
             return 0;
         }
@@ -166,6 +178,13 @@ impl OutOfOrder {
         }
     }
 
+    /// All that was beyond the gap is dropped: the stream has ended before it.
+    pub(super) fn clear(&mut self) {
+        self.ranges.clear();
+        self.sacks_len = 0;
+        self.dsack = None;
+    }
+
     /// Ranges that are in order now are no longer reported.
     pub(super) fn remove_sacks(&mut self, rcv_nxt: u32) {
         if self.ranges.is_empty() {
@@ -195,7 +214,7 @@ mod tests {
             received.insert(seq, end);
             received.note_sack(seq, end);
         }
-        let mut blocks = [(0, 0); MAX_SACKS];
+        let mut blocks = [(0, 0); 3];
         assert_eq!(received.sack_blocks(&mut blocks), 3);
         assert_eq!(blocks, [(70, 80), (50, 60), (30, 40)]);
         // A gap between two closes: they become one, in front.
@@ -210,7 +229,7 @@ mod tests {
         let mut received = OutOfOrder::default();
         assert!(received.insert(10, 20));
         assert!(!received.insert(12, 18));
-        let mut blocks = [(0, 0); MAX_SACKS];
+        let mut blocks = [(0, 0); 3];
         assert_eq!(received.sack_blocks(&mut blocks), 1);
         assert_eq!(blocks[0], (12, 18));
         assert_eq!(received.sack_blocks(&mut blocks), 0, "reported once");

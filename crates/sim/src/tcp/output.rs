@@ -1,16 +1,18 @@
 //! Segments leave: what may be sent, as how large a burst, and what waits in the host's own queue.
 
+use super::close::Fin;
 use super::fq::SK_PACING_FQ;
 use super::recovery::Rexmit;
 use super::rtt::RTO_MAX_MS;
 use super::rtx_queue::{Segment, SegmentId, mark};
-use super::seq::after;
+use super::seq::{after, before};
 use super::timers::Pending;
-use super::{GSO_MAX_BYTES, Sock, State};
+use super::{GSO_MAX_BYTES, Sock};
 use crate::clock::jiffies_since;
 use crate::events::Timer;
 use crate::net::Net;
 use crate::packet::{MAX_SACKS, Packet, flags};
+use crate::spec::LinuxVersion;
 use knee_algo::{ca_state, ecn_flags};
 use knee_queue::Ecn;
 use knee_queue::time::Time;
@@ -23,8 +25,8 @@ const PROBE_MIN_US: u64 = 200_000;
 pub(super) const LOCAL_DROP_RETRY_MS: u64 = 500;
 /// Segments that leave before pacing begins.
 const UNPACED_SEGS: u64 = 10;
-/// min_rtt above which the size of bursts halves with each 512 us more.
-const TSO_RTT_SHIFT: u32 = 9;
+/// Doublings of the time between probes at most (`tcp_retries2`).
+const BACKOFF_MAX: u8 = 15;
 /// A burst may wait for more window only if the last one left less than this ago.
 const DEFER_WITHIN_NS: u64 = 1_000_000;
 
@@ -43,6 +45,9 @@ enum Push {
 impl Sock {
     /// The application writes `bytes` more.
     pub(crate) fn write(&mut self, bytes: u64, net: &mut Net) {
+        if !self.state.is_writable() || self.writer.closes {
+            return;
+        }
         self.enter(net);
         self.check_app_limited(net.now);
         self.writer.pending_bytes = self.writer.pending_bytes.saturating_add(bytes);
@@ -52,11 +57,11 @@ impl Sock {
     /// The application writes what there is room for.
     fn write_on(&mut self, net: &mut Net) {
         self.refill(net);
-        if self.unsent_bytes() == 0 {
+        if !self.has_unsent() {
             return;
         }
         self.write_xmit(Push::FullOnly, net);
-        if self.unsent_bytes() > 0 && !self.corks_tail(net) {
+        if self.has_unsent() && (self.writer.fin == Fin::Waits || !self.corks_tail(net)) {
             self.write_xmit(Push::All, net);
         }
         self.probe_if_stuck(net);
@@ -66,7 +71,10 @@ impl Sock {
     /// since more may be written meanwhile.
     fn corks_tail(&mut self, net: &mut Net) -> bool {
         let unsent = self.unsent_bytes();
-        if unsent >= self.size_goal() || self.rtx.is_empty() {
+        if unsent >= self.size_goal()
+            || self.rtx.is_empty()
+            || !self.host.config.sysctls.autocorking
+        {
             return false;
         }
         self.forget_departed(net.now);
@@ -89,10 +97,12 @@ impl Sock {
         if self.writer.pending_bytes == 0 || self.writer.is_waiting {
             return;
         }
-        let room = match self.host.config.sndbuf_max_bytes {
-            Some(_) => self.sndbuf_room_bytes(),
-            None if self.unsent_bytes() > WRITE_CHUNK_BYTES / 2 => 0,
-            None => WRITE_CHUNK_BYTES,
+        let room = if self.writer.is_limited {
+            self.sndbuf_room_bytes().min(self.notsent_room_bytes())
+        } else if self.unsent_bytes() > WRITE_CHUNK_BYTES / 2 {
+            0
+        } else {
+            WRITE_CHUNK_BYTES
         };
         let bytes = self.writer.pending_bytes.min(u64::from(room)) as u32;
         if bytes > 0 {
@@ -100,8 +110,18 @@ impl Sock {
             self.writer.pending_bytes -= u64::from(bytes);
             self.write_seq = self.write_seq.wrapping_add(bytes);
         }
-        self.writer.is_waiting =
-            self.host.config.sndbuf_max_bytes.is_some() && self.writer.pending_bytes > 0;
+        self.writer.is_waiting = self.writer.is_limited && self.writer.pending_bytes > 0;
+        if self.writer.closes && self.writer.pending_bytes == 0 {
+            self.append_fin();
+        }
+    }
+
+    /// Payload for which `tcp_notsent_lowat` leaves room: whole buffers until it is passed.
+    fn notsent_room_bytes(&self) -> u32 {
+        let lowat = self.host.config.sysctls.notsent_lowat;
+        let goal = self.size_goal();
+        let free = lowat.saturating_sub(self.unsent_bytes());
+        free.div_ceil(goal).saturating_mul(goal)
     }
 
     /// Memory that a full segment takes.
@@ -126,6 +146,9 @@ impl Sock {
     /// Lets the send buffer hold twice the window, or what the algorithm says.
     pub(super) fn expand_sndbuf(&mut self, net: &mut Net) {
         let Some(max) = self.host.config.sndbuf_max_bytes else { return };
+        if self.writer.is_locked {
+            return;
+        }
         let windows = self.cc.sndbuf_expand(&mut self.tp, &mut net.cc);
         let segments = self.tp.snd_cwnd.max(10).max(self.tp.reordering + 1);
         let bytes = windows.saturating_mul(segments).saturating_mul(self.charged_per_segment());
@@ -141,7 +164,10 @@ impl Sock {
             self.expand_sndbuf(net);
         }
         let used = self.sndbuf_used_bytes();
-        if self.writer.sndbuf_bytes.saturating_sub(used) >= used / 2 {
+        let lowat = self.host.config.sysctls.notsent_lowat;
+        if self.writer.sndbuf_bytes.saturating_sub(used) >= used / 2
+            && u64::from(self.unsent_bytes()) * 2 < u64::from(lowat)
+        {
             self.writer.is_waiting = false;
             self.check_app_limited(net.now);
             self.write_on(net);
@@ -176,10 +202,19 @@ impl Sock {
     /// Whether there is data that was never sent.
     pub(super) fn push_pending(&mut self, net: &mut Net) {
         self.refill(net);
-        if self.unsent_bytes() > 0 {
+        if self.has_unsent() {
             self.write_xmit(Push::All, net);
             self.probe_if_stuck(net);
         }
+    }
+
+    /// Short segments and the FIN go too, whatever Nagle's rule says.
+    pub(super) fn push_past_nagle(&mut self, net: &mut Net) {
+        if !self.has_unsent() {
+            return;
+        }
+        self.write_xmit(Push::NagleOff, net);
+        self.probe_if_stuck(net);
     }
 
     /// Data waits and nothing is out whose ACK could set it going: the window is closed, or the
@@ -187,7 +222,7 @@ impl Sock {
     #[inline]
     fn probe_if_stuck(&mut self, net: &mut Net) {
         if self.tp.packets_out == 0
-            && self.unsent_bytes() > 0
+            && self.has_unsent()
             && self.retransmit.pending == Pending::Nothing
         {
             let least = self.host.jiffies.of_us(PROBE_MIN_US);
@@ -197,15 +232,17 @@ impl Sock {
 
     /// The timer of a stuck sender: as much as the window takes, or a packet that has to be answered.
     pub(super) fn send_window_probe(&mut self, net: &mut Net) {
-        if self.tp.packets_out > 0 || self.unsent_bytes() == 0 {
-            self.window_probes = 0;
+        if self.tp.packets_out > 0 || !self.has_unsent() {
+            (self.backoff, self.probes_out) = (0, 0);
             return;
         }
         let window = self.wnd_end().wrapping_sub(self.tp.snd_nxt);
         let mut refused = false;
         if window > 0 && window <= i32::MAX as u32 {
             let bytes = self.unsent_bytes().min(window).min(self.mss());
-            refused = self.send_burst(bytes, net) == 0;
+            // It is pushed, whatever follows.
+            self.pushed_seq = self.tp.snd_nxt.wrapping_sub(self.max_window / 2 + 1);
+            refused = self.send_burst(bytes, window > bytes, net) == 0;
         } else {
             let mut packet = self.packet();
             packet.seq = self.tp.snd_una.wrapping_sub(1);
@@ -214,13 +251,14 @@ impl Sock {
             let _ = net.transmit(packet);
         }
         if self.tp.packets_out > 0 {
-            self.window_probes = 0;
+            (self.backoff, self.probes_out) = (0, 0);
             return;
         }
-        self.window_probes += 1;
+        self.probes_out = self.probes_out.saturating_add(1);
         let jiffies = if refused {
             self.host.jiffies.of_ms(LOCAL_DROP_RETRY_MS)
         } else {
+            self.backoff = (self.backoff + 1).min(BACKOFF_MAX);
             self.window_probe_jiffies()
         };
         self.arm_retransmit(Pending::WindowProbe, jiffies, net);
@@ -231,17 +269,17 @@ impl Sock {
         let least = self.host.jiffies.of_us(PROBE_MIN_US);
         let base = u64::from(self.rtt.rto_jiffies.max(least));
         let most = u64::from(self.host.jiffies.of_ms(RTO_MAX_MS));
-        (base << self.window_probes.min(9)).min(most) as u32
+        (base << self.backoff.min(10)).min(most) as u32
     }
 
     /// An ACK came while nothing was out: does the window take the next segment now?
     pub(super) fn on_window_update(&mut self, net: &mut Net) {
-        if self.unsent_bytes() == 0 {
+        if !self.has_unsent() {
             return;
         }
         let window = self.wnd_end().wrapping_sub(self.tp.snd_nxt);
-        if window <= i32::MAX as u32 && self.unsent_bytes().min(self.mss()) <= window {
-            self.window_probes = 0;
+        if window <= i32::MAX as u32 && self.next_segment_len() <= window {
+            self.backoff = 0;
             if self.retransmit.pending == Pending::WindowProbe {
                 self.retransmit.disarm();
             }
@@ -253,7 +291,7 @@ impl Sock {
 
     /// The host's queue or the pacing timer lets the socket go on.
     pub(super) fn resume_sending(&mut self, net: &mut Net) {
-        if self.state != State::Established {
+        if !self.state.is_synchronised() {
             return;
         }
         if self.tp.lost_out > self.tp.retrans_out && self.tp.snd_cwnd > self.in_flight() {
@@ -268,24 +306,27 @@ impl Sock {
         let mss = self.mss();
         let probe = push == Push::Probe;
         let nagle_off = matches!(push, Push::Probe | Push::NagleOff);
+        let old_fin = self.host.config.linux < LinuxVersion::V6_12;
         let size_goal = self.size_goal();
         let max_segs = self.tso_segs(net);
         let mut sent_pkts = 0;
         let mut cwnd_limited = false;
         loop {
             let unsent = self.unsent_bytes();
-            if unsent == 0 || self.blocked_by_pacing(net) {
+            let fin = self.writer.fin == Fin::Waits;
+            if (unsent == 0 && !fin) || self.blocked_by_pacing(net) {
                 break;
             }
             let mut quota = self.cwnd_quota();
             if quota == 0 {
-                if !probe {
+                let lone_fin = fin && unsent <= mss && old_fin;
+                if !probe && !lone_fin {
                     break;
                 }
                 quota = 1;
             }
             let window = self.wnd_end().wrapping_sub(self.tp.snd_nxt);
-            if unsent.min(mss) > window || window > i32::MAX as u32 {
+            if self.next_segment_len() > window || window > i32::MAX as u32 {
                 break;
             }
             if push == Push::FullOnly && unsent < size_goal {
@@ -295,11 +336,13 @@ impl Sock {
             let is_last = unsent <= size_goal;
             let mut bytes = skb_bytes;
             if skb_bytes <= mss {
-                if skb_bytes < mss && is_last && self.nagle_holds(nagle_off) {
+                if skb_bytes < mss && is_last && !fin && self.nagle_holds(nagle_off) {
                     break;
                 }
             } else {
-                if !probe && self.defers_burst(skb_bytes, is_last, max_segs, net, &mut cwnd_limited)
+                if !probe
+                    && (!is_last || !fin)
+                    && self.defers_burst(skb_bytes, is_last, max_segs, net, &mut cwnd_limited)
                 {
                     break;
                 }
@@ -311,7 +354,7 @@ impl Sock {
             if self.throttled_by_host_queue(bytes, 0, net) {
                 break;
             }
-            match self.send_burst(bytes, net) {
+            match self.send_burst(bytes, true, net) {
                 0 => break,
                 pkts => sent_pkts += pkts,
             }
@@ -347,8 +390,12 @@ impl Sock {
 
     /// A short segment waits while an earlier short one is unacknowledged.
     fn nagle_holds(&self, nagle_off: bool) -> bool {
-        !nagle_off
-            && self.tp.packets_out > 0
+        !nagle_off && (self.writer.cork || (!self.writer.no_delay && self.has_short_outstanding()))
+    }
+
+    /// Minshall's variant: only short segments count.
+    fn has_short_outstanding(&self) -> bool {
+        self.tp.packets_out > 0
             && after(self.snd_sml, self.tp.snd_una)
             && !after(self.snd_sml, self.tp.snd_nxt)
     }
@@ -375,8 +422,9 @@ impl Sock {
         }
         let least = self.cc.min_tso_segs(&mut self.tp, &mut net.cc);
         let mut bytes = self.tp.sk_pacing_rate >> self.tp.sk_pacing_shift;
-        let shift = self.min_rtt.get().unwrap_or(u32::MAX) >> TSO_RTT_SHIFT;
-        if shift < 32 {
+        let log = u32::from(self.host.config.sysctls.tso_rtt_log);
+        let shift = self.min_rtt.get().unwrap_or(u32::MAX).checked_shr(log).unwrap_or(0);
+        if log > 0 && shift < 32 {
             bytes += u64::from(GSO_MAX_BYTES >> shift);
         }
         let bytes = bytes.min(u64::from(GSO_MAX_BYTES)) as u32;
@@ -460,21 +508,28 @@ impl Sock {
         }
     }
 
-    /// Sends `bytes` of new data as segments back to back; returns how many left.
+    /// Sends `bytes` of new data as segments back to back, and the FIN if that is all there is and it may go too;
+    /// returns how many left.
     #[inline]
-    fn send_burst(&mut self, bytes: u32, net: &mut Net) -> u32 {
+    fn send_burst(&mut self, bytes: u32, fin_too: bool, net: &mut Net) -> u32 {
         let mss = self.mss();
+        let mut fin = self.writer.fin == Fin::Waits && fin_too && bytes == self.unsent_bytes();
         let mut left = bytes;
         let mut sent = 0;
         let prior_wstamp_ns = self.begin_departure(net);
         if self.in_flight() == 0 {
             self.transmission_starts(net);
         }
-        while left > 0 {
+        while left > 0 || fin {
             let len = left.min(mss);
             let seq = self.tp.snd_nxt;
-            let end_seq = seq.wrapping_add(len);
-            let marks = if self.pushes(end_seq) { mark::PSH } else { 0 };
+            let mut end_seq = seq.wrapping_add(len);
+            let mut marks = if len > 0 && self.pushes(end_seq) { mark::PSH } else { 0 };
+            let with_fin = fin && len == left;
+            if with_fin {
+                end_seq = end_seq.wrapping_add(1);
+                marks |= mark::FIN;
+            }
             let id = self.rtx.push(Segment::new(seq, end_seq, marks));
             if !self.transmit_segment(id, false, net) {
                 self.rtx.drop_last();
@@ -492,6 +547,11 @@ impl Sock {
             }
             left -= len;
             sent += 1;
+            if with_fin {
+                fin = false;
+                self.writer.fin = Fin::Sent;
+                self.write_seq = end_seq;
+            }
         }
         self.end_departure(prior_wstamp_ns, bytes - left);
         sent
@@ -545,9 +605,14 @@ impl Sock {
     #[inline]
     pub(super) fn update_pacing_rate(&mut self) {
         let cwnd = self.tp.snd_cwnd;
-        let percent = if cwnd < self.tp.snd_ssthresh / 2 { 200 } else { 120 };
+        let sysctls = &self.host.config.sysctls;
+        let percent = if cwnd < self.tp.snd_ssthresh / 2 {
+            sysctls.pacing_ss_ratio
+        } else {
+            sysctls.pacing_ca_ratio
+        };
         let window = u64::from(cwnd.max(self.tp.packets_out));
-        let mut rate = u64::from(self.mss()) * (10_000 << 3) * percent * window;
+        let mut rate = u64::from(self.mss()) * (10_000 << 3) * u64::from(percent) * window;
         if self.tp.srtt_us != 0 {
             rate /= u64::from(self.tp.srtt_us);
         }
@@ -560,13 +625,16 @@ impl Sock {
     #[inline]
     fn transmit_segment(&mut self, id: SegmentId, again: bool, net: &mut Net) -> bool {
         let segment = *self.rtx.get(id);
-        let len = segment.end_seq.wrapping_sub(segment.seq);
+        let len = segment.payload_bytes();
         let mut packet = self.packet();
         packet.seq = segment.seq;
         packet.end_seq = segment.end_seq;
         packet.wire_bytes = self.header_bytes + len;
         if segment.has(mark::PSH) {
             packet.flags |= flags::PSH;
+        }
+        if segment.has(mark::FIN) {
+            packet.flags |= flags::FIN;
         }
         if !again && self.tp.ecn_flags & ecn_flags::QUEUE_CWR != 0 && self.ecn_ok() {
             self.tp.ecn_flags &= !ecn_flags::QUEUE_CWR;
@@ -611,7 +679,9 @@ impl Sock {
     pub(super) fn packet(&mut self) -> Packet {
         let window_bytes = self.select_window();
         let mut sacks = [(0, 0); MAX_SACKS];
-        let sacks_len = self.receiver.out_of_order.sack_blocks(&mut sacks);
+        let no_timestamps = !self.timestamps;
+        let room = MAX_SACKS - usize::from(self.timestamps);
+        let sacks_len = self.receiver.out_of_order.sack_blocks(&mut sacks[..room]);
         let ece = self.ecn_ok() && self.tp.ecn_flags & ecn_flags::DEMAND_CWR != 0;
         Packet {
             to: self.peer,
@@ -623,7 +693,9 @@ impl Sock {
             window_bytes,
             ts_val: self.ts_now(),
             ts_ecr: self.receiver.ts_recent,
-            flags: flags::ACK | if ece { flags::ECE } else { 0 },
+            flags: flags::ACK
+                | if ece { flags::ECE } else { 0 }
+                | if no_timestamps { flags::NO_TS } else { 0 },
             ecn: Ecn::NotEct,
             sacks_len,
             sacks,
@@ -634,7 +706,7 @@ impl Sock {
 
     #[inline]
     fn validate_cwnd(&mut self, cwnd_limited: bool, net: &mut Net) {
-        if !super::seq::before(self.tp.snd_una, self.cwnd_usage_seq)
+        if !before(self.tp.snd_una, self.cwnd_usage_seq)
             || cwnd_limited
             || (self.tp.is_cwnd_limited == 0 && self.tp.packets_out > self.tp.max_packets_out)
         {
@@ -676,7 +748,7 @@ impl Sock {
             Rexmit::Nothing => return,
             Rexmit::New => {
                 self.refill(net);
-                if self.unsent_bytes() > 0 {
+                if self.has_unsent() {
                     self.write_xmit(Push::NagleOff, net);
                 }
                 if after(self.tp.snd_nxt, self.high_seq) {
@@ -719,7 +791,7 @@ impl Sock {
                 id = id.wrapping_add(1);
                 continue;
             }
-            let len = segment.end_seq.wrapping_sub(segment.seq);
+            let len = segment.payload_bytes();
             if self.throttled_by_host_queue(len, 1, net) || !self.retransmit_segment(id, net) {
                 break;
             }
@@ -759,7 +831,11 @@ impl Sock {
             return false;
         }
         let segment = self.rtx.get(id);
-        let len = segment.end_seq.wrapping_sub(segment.seq);
+        let len = segment.payload_bytes();
+        if !before(segment.seq, self.wnd_end()) && segment.seq != self.tp.snd_una {
+            // The peer has shrunk its window; of what is beyond it only the first goes, as a probe.
+            return false;
+        }
         self.counters.retransmitted_segs += 1;
         let prior_wstamp_ns = self.begin_departure(net);
         if self.in_flight() == 0 {
@@ -777,8 +853,8 @@ impl Sock {
             self.tlp_retrans = false;
             self.refill(net);
             let window = self.wnd_end().wrapping_sub(self.tp.snd_nxt);
-            let fits = window <= i32::MAX as u32 && self.unsent_bytes().min(self.mss()) <= window;
-            let probed = if self.unsent_bytes() > 0 && fits {
+            let fits = window <= i32::MAX as u32 && self.next_segment_len() <= window;
+            let probed = if self.has_unsent() && fits {
                 self.write_xmit(Push::Probe, net)
             } else if self.rtx.is_empty() {
                 self.retransmit.disarm();

@@ -1,5 +1,12 @@
 //! Data arrives, the application reads, ACKs leave.
 
+use super::close::LateData;
+mod reading;
+mod window;
+
+pub(super) use window::rmem_max;
+use window::share;
+
 use super::out_of_order::OutOfOrder;
 use super::seq::{after, before};
 use super::timers::LazyTimer;
@@ -24,24 +31,12 @@ const MSS_DEFAULT: u32 = 536;
 const MSS_MIN: u32 = 88;
 /// Ranges from this one on release a held ACK when they change.
 const SACKS_EXPECTED: usize = 2;
-/// SACK compression: ACKs held at most, and duplicate ACKs that go at once.
-const COMPRESSED_MAX: u32 = 44;
+/// SACK compression: duplicate ACKs that go at once.
 const DUP_ACKS_AT_ONCE: u32 = 3;
-const COMPRESSED_DELAY_MAX_NS: u64 = 1_000_000;
-const COMPRESSED_SLACK_NS: u64 = 100_000;
 /// Time between answers to unacceptable segments without data.
 const OUT_OF_WINDOW_ACK_MS: u64 = 500;
 /// Window that a new connection offers at most.
 const FIRST_WINDOW_BYTES: u32 = 65_535;
-
-/// Share of the receive buffer that is offered as window, in 1/256: half up to 6.5; later the share of
-/// payload in what a segment is charged, and this until the first full segment has shown that.
-const WINDOW_RATIO_6_1: u32 = 128;
-const WINDOW_RATIO_6_6: u32 = 65;
-
-fn share(bytes: u32, ratio: u32) -> u32 {
-    ((u64::from(bytes) * u64::from(ratio)) >> 8) as u32
-}
 
 /// The receiving half of a socket.
 #[derive(Debug)]
@@ -54,11 +49,19 @@ pub(crate) struct Receiver {
     /// Bytes in order that the application has not read, and how many it waits for.
     pub(crate) unread_bytes: u32,
     read_at_bytes: u32,
+    /// The peer's FIN came in order.
+    pub(super) has_ended: bool,
     pub(super) received_bytes: u64,
 
     // Window.
     rcvbuf: u32,
     rcvbuf_max: u32,
+    /// The application has set the buffer (`SO_RCVBUF`).
+    rcvbuf_locked: bool,
+    /// The buffer is tuned (`tcp_moderate_rcvbuf`, and not set).
+    tunes: bool,
+    /// Both ends scale windows.
+    scales: bool,
     /// Of the buffer, in 1/256.
     window_ratio: u32,
     /// From 6.6 on the ratio follows the segments.
@@ -113,60 +116,7 @@ pub(crate) struct Receiver {
 
 impl Receiver {
     pub(super) fn new(config: &HostConfig, listens: bool) -> Receiver {
-        let advmss = config.mss_bytes();
-        let window_ratio =
-            if config.linux >= LinuxVersion::V6_12 { WINDOW_RATIO_6_6 } else { WINDOW_RATIO_6_1 };
-        let full_space = share(config.rcvbuf_initial_bytes, window_ratio);
-        let space = config.rcvbuf_max_bytes.max(config.rcvbuf_initial_bytes);
-        // Room for one segment is kept back.
-        let window_clamp = full_space.saturating_sub(advmss).max(2 * advmss).min(full_space);
-        // The listening side knows by now that timestamps take 12 bytes of each segment.
-        let mss = if listens { advmss } else { advmss + 12 };
-        let first_window =
-            if full_space > mss { full_space - full_space % mss } else { full_space };
-        let rcv_wnd = first_window.min(FIRST_WINDOW_BYTES);
-        Receiver {
-            peer_sack: config.sack,
-            out_of_order: OutOfOrder::default(),
-            unread_bytes: 0,
-            read_at_bytes: 1,
-            received_bytes: 0,
-            rcvbuf: config.rcvbuf_initial_bytes,
-            rcvbuf_max: config.rcvbuf_max_bytes,
-            window_ratio,
-            measures_ratio: config.linux >= LinuxVersion::V6_12,
-            window_clamp,
-            rcv_ssthresh: rcv_wnd.min(window_clamp),
-            rcv_wnd,
-            rcv_wup: 0,
-            window_scale: space.max(1).ilog2().saturating_sub(15).min(14),
-            advmss,
-            skb_overhead_bytes: config.skb_overhead_bytes,
-            rcv_mss: (rcv_wnd / 2).min(MSS_DEFAULT).min(advmss).max(MSS_MIN),
-            last_seg_size: 0,
-            quick: 0,
-            pingpong: false,
-            ato: 0,
-            ato_min: 0,
-            lrcvtime: 0,
-            delack_due: 0,
-            delack_noted: false,
-            delayed_ack: LazyTimer::default(),
-            compressed_acks: 0,
-            compressed_rcv_nxt: 0,
-            dup_acks: 0,
-            out_of_window_ack_at: None,
-            compressed_ack: LazyTimer::default(),
-            ts_recent: 0,
-            ts_ecr: 0,
-            last_ts_ecr: 0,
-            rcv_rtt_us: 0,
-            rcv_rtt_seq: 0,
-            rcv_rtt_since_us: 0,
-            space_bytes: rcv_wnd.min(10 * advmss),
-            space_seq: 0,
-            space_us: 0,
-        }
+        Receiver::with_buffer(config, None, listens)
     }
 
     /// The connection is established: the peer's first byte is `rcv_nxt`.
@@ -178,10 +128,25 @@ impl Receiver {
         self.ato_min = host.jiffies.of_ms(ATO_MIN_MS);
     }
 
+    /// Whether the connection is taken for interactive (ping-pong mode).
+    pub(super) fn is_interactive(&self) -> bool {
+        self.pingpong
+    }
+
+    pub(super) fn set_interactive(&mut self, interactive: bool) {
+        self.pingpong = interactive;
+    }
+
+    /// Delayed-ACK time, jiffies, and the peer's segment size, bytes.
+    pub(super) fn ato_and_mss(&self) -> (u32, u32) {
+        (self.ato, self.rcv_mss)
+    }
+
     /// The application wants to be woken for so much (`SO_RCVLOWAT`): the buffer has to hold it.
     pub(crate) fn set_read_at(&mut self, bytes: u32) {
-        self.read_at_bytes = bytes.min(self.rcvbuf_max.max(self.rcvbuf) / 2).max(1);
-        if 2 * self.read_at_bytes > self.rcvbuf {
+        let most = if self.rcvbuf_locked { self.rcvbuf } else { self.rcvbuf_max.max(self.rcvbuf) };
+        self.read_at_bytes = bytes.min(most / 2).max(1);
+        if !self.rcvbuf_locked && 2 * self.read_at_bytes > self.rcvbuf {
             self.rcvbuf = 2 * self.read_at_bytes;
             self.window_clamp = share(self.rcvbuf, self.window_ratio);
         }
@@ -251,31 +216,57 @@ impl Sock {
     /// A segment arrives on an established connection.
     pub(super) fn on_segment(&mut self, packet: &Packet, net: &mut Net) {
         let payload_bytes = packet.payload_bytes();
-        if self.is_out_of_date(packet, payload_bytes) {
-            self.on_unacceptable(packet, payload_bytes, net);
+        let odd = packet.flags & (flags::SYN | flags::RST) != 0 || !packet.has(flags::ACK);
+        if self.is_unacceptable(packet) {
+            if odd {
+                self.on_odd_segment(packet, false, net);
+            } else {
+                self.on_unacceptable(packet, net);
+            }
             return;
         }
-        if !after(packet.seq, self.receiver.rcv_wup)
-            && !before(packet.ts_val, self.receiver.ts_recent)
-        {
-            self.receiver.ts_recent = packet.ts_val;
+        if odd {
+            self.on_odd_segment(packet, true, net);
+            return;
         }
-        self.receiver.ts_ecr = packet.ts_ecr;
+        if packet.has(flags::NO_TS) {
+            self.receiver.ts_ecr = 0;
+        } else {
+            if !after(packet.seq, self.receiver.rcv_wup)
+                && !before(packet.ts_val, self.receiver.ts_recent)
+                && !after(packet.ack_seq, self.tp.snd_nxt)
+            {
+                self.receiver.ts_recent = packet.ts_val;
+            }
+            self.receiver.ts_ecr = packet.ts_ecr;
+        }
         let predicted = packet.flags & (flags::ECE | flags::CWR) == 0 && packet.sacks_len == 0;
         let only_data = payload_bytes > 0
             && predicted
             && packet.ack_seq == self.tp.snd_una
             && packet.window_bytes == self.snd_wnd;
-        if !only_data {
-            self.on_ack(packet, net);
+        if !only_data && !self.on_ack(packet, net) {
+            return;
         }
-        if payload_bytes == 0 {
+        let closing = self.state != State::Established;
+        if closing && !self.on_ack_while_closing(net) {
+            return;
+        }
+        if packet.sequence_len() == 0 {
             self.push_pending(net);
             self.check_space(net);
             return;
         }
-        self.measure_rcv_rtt(packet, payload_bytes);
-        self.on_data(packet, payload_bytes, net);
+        if payload_bytes > 0 {
+            self.measure_rcv_rtt(packet, payload_bytes);
+        }
+        let late = if closing { self.take_late_data(packet, net) } else { LateData::Taken };
+        if late == LateData::Taken {
+            self.on_data(packet, payload_bytes, net);
+        }
+        if !self.state.is_synchronised() {
+            return;
+        }
         self.push_pending(net);
         self.check_space(net);
         if self.tp.icsk_ack_pending & ack_pending::SCHED != 0 {
@@ -283,18 +274,37 @@ impl Sock {
         }
     }
 
-    /// Wholly below the last ACK, or with a timestamp older than one seen (PAWS) by more than a tick
-    /// (RFC 7323); but old pure ACKs that only come late are harmless.
+    /// SYN and RST, and what has not even the ACK flag.
+    #[cold]
+    fn on_odd_segment(&mut self, packet: &Packet, acceptable: bool, net: &mut Net) {
+        if packet.has(flags::RST) {
+            self.on_reset(packet, acceptable, net);
+        } else if packet.has(flags::SYN) {
+            // Its peer did not get the last ACK of the handshake, or is another.
+            self.challenge(net);
+        }
+    }
+
+    /// Wholly below the last ACK, beyond the window, or with a timestamp older than one seen (PAWS) by more than
+    /// a tick (RFC 7323); but old pure ACKs that only come late are harmless.
     #[inline]
-    fn is_out_of_date(&self, packet: &Packet, payload_bytes: u32) -> bool {
-        if before(packet.end_seq, self.receiver.rcv_wup) {
+    fn is_unacceptable(&self, packet: &Packet) -> bool {
+        let window_end = self.tp.rcv_nxt.wrapping_add(self.receive_window());
+        if before(packet.end_seq, self.receiver.rcv_wup) || after(packet.seq, window_end) {
+            return true;
+        }
+        if after(packet.end_seq, window_end)
+            && self.receiver.unread_bytes > 0
+            && self.host.config.linux >= LinuxVersion::V6_18
+        {
+            // What reaches beyond the window is taken only where nothing waits to be read.
             return true;
         }
         let older_by = self.receiver.ts_recent.wrapping_sub(packet.ts_val) as i32;
-        if older_by <= 1 {
+        if older_by <= 1 || packet.flags & (flags::NO_TS | flags::RST) != 0 {
             return false;
         }
-        let late_ack = payload_bytes == 0
+        let late_ack = packet.sequence_len() == 0
             && packet.seq == self.tp.rcv_nxt
             && packet.ack_seq == self.tp.snd_una
             && packet.window_bytes == self.snd_wnd;
@@ -303,28 +313,35 @@ impl Sock {
 
     /// A segment that cannot be taken is answered, so that a peer that has lost its way finds it;
     /// one without data at most twice a second.
-    fn on_unacceptable(&mut self, packet: &Packet, payload_bytes: u32, net: &mut Net) {
-        let now = net.cc.jiffies;
-        if payload_bytes > 0 {
+    #[cold]
+    fn on_unacceptable(&mut self, packet: &Packet, net: &mut Net) {
+        if packet.sequence_len() > 0 {
             if before(packet.seq, self.tp.rcv_nxt) {
                 self.receiver.enter_quickack_mode(MAX_QUICKACKS);
                 let end = packet.end_seq;
                 let end = if after(end, self.tp.rcv_nxt) { self.tp.rcv_nxt } else { end };
                 self.on_duplicate(packet.seq, end, net);
             }
-        } else {
-            let half_second = self.host.jiffies.of_ms(OUT_OF_WINDOW_ACK_MS);
-            let last = self.receiver.out_of_window_ack_at;
-            if last.is_some_and(|last| jiffies_since(now, last) < half_second) {
-                return;
-            }
-            self.receiver.out_of_window_ack_at = Some(now);
+        } else if !self.may_answer_out_of_window(net) {
+            return;
         }
         self.send_ack(net);
     }
 
+    /// Twice a second at most (`tcp_invalid_ratelimit`).
+    pub(super) fn may_answer_out_of_window(&mut self, net: &Net) -> bool {
+        let now = net.cc.jiffies;
+        let half_second = self.host.jiffies.of_ms(OUT_OF_WINDOW_ACK_MS);
+        let last = self.receiver.out_of_window_ack_at;
+        if last.is_some_and(|last| jiffies_since(now, last) < half_second) {
+            return false;
+        }
+        self.receiver.out_of_window_ack_at = Some(now);
+        true
+    }
+
     fn on_data(&mut self, packet: &Packet, payload_bytes: u32, net: &mut Net) {
-        if packet.ecn == Ecn::Ce {
+        if packet.ecn == Ecn::Ce && payload_bytes > 0 {
             self.counters.ce_segs_received += u64::from(payload_bytes.div_ceil(self.mss()));
         }
         self.receiver.out_of_order.dsack = None;
@@ -349,11 +366,33 @@ impl Sock {
             }
             self.receiver.out_of_order.note_duplicate(packet.seq, rcv_nxt);
         }
+        let bare_fin = payload_bytes == 0 && self.host.config.linux >= LinuxVersion::V6_18;
+        if self.receive_window() == 0 && !bare_fin {
+            self.receiver.enter_quickack_mode(MAX_QUICKACKS);
+            self.tp.icsk_ack_pending |= ack_pending::SCHED;
+            return;
+        }
         self.received(packet.end_seq);
-        self.on_data_in_order(packet, payload_bytes, net);
+        if payload_bytes > 0 {
+            self.on_data_in_order(packet, payload_bytes, net);
+        }
+        if packet.has(flags::FIN) {
+            self.receiver.unread_bytes -= 1;
+            self.on_fin(net);
+            if !self.state.is_synchronised() {
+                return;
+            }
+        }
         if !self.receiver.out_of_order.is_empty() {
             let rcv_nxt = self.receiver.out_of_order.take_in_order(self.tp.rcv_nxt);
             self.received(rcv_nxt);
+            if self.receiver.out_of_order.fin == Some(rcv_nxt) {
+                self.receiver.unread_bytes -= 1;
+                self.on_fin(net);
+                if !self.state.is_synchronised() {
+                    return;
+                }
+            }
             if self.receiver.out_of_order.is_empty() {
                 // The gap is filled.
                 self.tp.icsk_ack_pending |= ack_pending::NOW;
@@ -493,6 +532,9 @@ impl Sock {
         self.tp.icsk_ack_pending |= ack_pending::SCHED;
         let (seq, end_seq) = (packet.seq, packet.end_seq);
         let new = self.receiver.out_of_order.insert(seq, end_seq);
+        if packet.has(flags::FIN) {
+            self.receiver.out_of_order.fin = Some(end_seq);
+        }
         if self.receiver.peer_sack {
             let place = self.receiver.out_of_order.sack_place(seq, end_seq);
             if self.receiver.compressed_acks > 0 && place >= SACKS_EXPECTED {
@@ -534,44 +576,6 @@ impl Sock {
         receiver.quick |= 1;
     }
 
-    // ---- window ----
-
-    fn receive_window(&self) -> u32 {
-        let used = self.tp.rcv_nxt.wrapping_sub(self.receiver.rcv_wup);
-        self.receiver.rcv_wnd.saturating_sub(used)
-    }
-
-    /// The window that would be advertised now.
-    #[inline]
-    fn new_window(&mut self) -> u32 {
-        let receiver = &mut self.receiver;
-        let whole_space = share(receiver.rcvbuf, receiver.window_ratio);
-        let full_space = receiver.window_clamp.min(whole_space);
-        let mut free = receiver.space();
-        if free < full_space >> 1 {
-            receiver.quick = 0;
-            free &= !((1 << receiver.window_scale) - 1);
-            if free < whole_space >> 4 || free < receiver.rcv_mss.min(full_space) {
-                return 0;
-            }
-        }
-        free = free.min(receiver.rcv_ssthresh);
-        free.next_multiple_of(1 << receiver.window_scale)
-    }
-
-    /// Decides on the window to advertise in a packet about to leave. It never shrinks.
-    #[inline]
-    pub(super) fn select_window(&mut self) -> u32 {
-        let current = self.receive_window();
-        let mut window = self.new_window();
-        if window < current {
-            window = current.next_multiple_of(1 << self.receiver.window_scale);
-        }
-        self.receiver.rcv_wnd = window;
-        self.receiver.rcv_wup = self.tp.rcv_nxt;
-        window.min(65_535 << self.receiver.window_scale)
-    }
-
     // ---- ACKs ----
 
     /// An ACK leaves, alone or with data: what was owed is paid. A special ACK for less than
@@ -610,7 +614,7 @@ impl Sock {
     }
 
     fn send_pure_ack(&mut self, rcv_nxt: u32, with_ecn_flags: u8, net: &mut Net) {
-        if !matches!(self.state, State::Established) {
+        if !self.state.is_synchronised() && self.state != State::TimeWait {
             return;
         }
         let mut packet = self.packet();
@@ -651,7 +655,9 @@ impl Sock {
             self.schedule_delayed_ack(net);
             return;
         }
-        if !self.receiver.peer_sack || self.receiver.compressed_acks >= COMPRESSED_MAX {
+        let sysctls = &self.host.config.sysctls;
+        let (most_delay, slack) = (sysctls.comp_sack_delay, sysctls.comp_sack_slack);
+        if !self.receiver.peer_sack || self.receiver.compressed_acks >= sysctls.comp_sack_nr {
             self.send_ack(net);
             return;
         }
@@ -674,9 +680,21 @@ impl Sock {
         }
         // 5 % of the RTT (us << 3), up to a limit. A high-resolution timer with slack fires at its
         // end when nothing else wakes the processor.
-        let delay_ns = (u64::from(rtt_us) * (1000 >> 3) / 20).min(COMPRESSED_DELAY_MAX_NS);
-        let due = net.now + Duration::from_ns(delay_ns + COMPRESSED_SLACK_NS);
+        let delay_ns = (u64::from(rtt_us) * (1000 >> 3) / 20).min(most_delay.ns());
+        let due = net.now + Duration::from_ns(delay_ns) + slack;
         self.receiver.compressed_ack.arm(due, self.id, Timer::CompressedAck, net);
+    }
+
+    /// The ACK of a SYN-ACK waits for data of an interactive application, 200 ms at most.
+    pub(super) fn delay_first_ack(&mut self, net: &mut Net) {
+        self.receiver.ato = self.receiver.ato_min;
+        self.receiver.raise_quick(MAX_QUICKACKS);
+        self.receiver.pingpong = false;
+        let most = self.host.jiffies.of_ms(DELACK_MAX_MS);
+        self.tp.icsk_ack_pending |= ack_pending::SCHED | ack_pending::TIMER;
+        self.receiver.delack_due = net.cc.jiffies.wrapping_add(most);
+        let fires = self.host.jiffies.fires(net.now, most);
+        self.receiver.delayed_ack.arm(fires, self.id, Timer::DelayedAck, net);
     }
 
     fn schedule_delayed_ack(&mut self, net: &mut Net) {
@@ -715,149 +733,5 @@ impl Sock {
         self.receiver.delack_due = due;
         let fires = jiffies.fires(net.now, due.wrapping_sub(now));
         self.receiver.delayed_ack.arm(fires, self.id, Timer::DelayedAck, net);
-    }
-
-    // ---- the application reads ----
-
-    /// Whether the application is to be woken: what it waits for is there, or will not fit.
-    pub(crate) fn is_readable(&self) -> bool {
-        let receiver = &self.receiver;
-        receiver.unread_bytes >= receiver.read_at_bytes
-            || (receiver.unread_bytes > 0 && self.receive_window() <= receiver.rcv_mss)
-    }
-
-    /// The application reads all there is; that may send an ACK or open the window.
-    pub(crate) fn read(&mut self, net: &mut Net) -> u32 {
-        self.enter(net);
-        let bytes = self.receiver.unread_bytes;
-        if bytes == 0 {
-            return 0;
-        }
-        // Linux reads buffer by buffer, and looks at the rate of reading after each. In the reference
-        // runs each holds one segment: two merge only when nobody else holds them, and there the
-        // sender does until the ACK.
-        while self.receiver.unread_bytes > 0 {
-            self.receiver.unread_bytes -= self.receiver.unread_bytes.min(self.receiver.advmss);
-            self.tune_rcvbuf();
-        }
-        let pending = self.tp.icsk_ack_pending;
-        let mut ack = false;
-        if pending & ack_pending::SCHED != 0 {
-            let unacked = self.tp.rcv_nxt.wrapping_sub(self.receiver.rcv_wup);
-            let pushed = pending & ack_pending::PUSHED2 != 0
-                || (pending & ack_pending::PUSHED != 0 && !self.receiver.pingpong);
-            ack = unacked > self.receiver.rcv_mss
-                || (pushed && self.receiver.out_of_order.is_empty());
-        }
-        if !ack {
-            let current = self.receive_window();
-            if 2 * u64::from(current) <= u64::from(self.receiver.window_clamp) {
-                let window = self.new_window();
-                ack = window > 0 && u64::from(window) >= 2 * u64::from(current);
-            }
-        }
-        if ack {
-            self.send_ack(net);
-        }
-        bytes
-    }
-
-    /// The receiver's own idea of the RTT, from echoed timestamps.
-    #[inline]
-    fn measure_rcv_rtt(&mut self, packet: &Packet, payload_bytes: u32) {
-        let receiver = &mut self.receiver;
-        if receiver.last_ts_ecr == packet.ts_ecr {
-            return;
-        }
-        receiver.last_ts_ecr = packet.ts_ecr;
-        if payload_bytes < receiver.rcv_mss || packet.ts_ecr == 0 {
-            return;
-        }
-        let Some(sample_us) = super::rtt::from_ticks(self.ts_now().wrapping_sub(packet.ts_ecr))
-        else {
-            return;
-        };
-        let receiver = &mut self.receiver;
-        receiver.rcv_rtt_us = if receiver.rcv_rtt_us == 0 {
-            sample_us << 3
-        } else {
-            receiver.rcv_rtt_us - (receiver.rcv_rtt_us >> 3) + sample_us
-        };
-    }
-
-    /// A window's worth of data takes a round trip at least: a shorter time than thought counts.
-    #[inline]
-    fn measure_rcv_rtt_by_window(&mut self) {
-        let (now_us, rcv_nxt) = (self.tp.tcp_mstamp, self.tp.rcv_nxt);
-        let receiver = &mut self.receiver;
-        if receiver.rcv_rtt_since_us != 0 {
-            if before(rcv_nxt, receiver.rcv_rtt_seq) {
-                return;
-            }
-            let elapsed_us = (now_us - receiver.rcv_rtt_since_us).clamp(1, 500_000_000) as u32;
-            if receiver.rcv_rtt_us == 0 || elapsed_us << 3 < receiver.rcv_rtt_us {
-                receiver.rcv_rtt_us = elapsed_us << 3;
-            }
-        }
-        receiver.rcv_rtt_seq = rcv_nxt.wrapping_add(receiver.rcv_wnd);
-        receiver.rcv_rtt_since_us = now_us;
-    }
-
-    /// Receive buffer tuning: room for twice what was read in the last round trip, and for growth.
-    fn tune_rcvbuf(&mut self) {
-        let now_us = self.tp.tcp_mstamp;
-        let receiver = &mut self.receiver;
-        let elapsed_us = now_us.saturating_sub(receiver.space_us);
-        if receiver.rcv_rtt_us == 0 || elapsed_us < u64::from(receiver.rcv_rtt_us >> 3) {
-            return;
-        }
-        let copied_seq = self.tp.rcv_nxt.wrapping_sub(receiver.unread_bytes);
-        let copied = copied_seq.wrapping_sub(receiver.space_seq);
-        if copied > receiver.space_bytes && receiver.space_bytes > 0 {
-            let mut window = 2 * u64::from(copied) + 16 * u64::from(receiver.advmss);
-            let growth =
-                window * u64::from(copied - receiver.space_bytes) / u64::from(receiver.space_bytes);
-            window += 2 * growth;
-            let segments = window / u64::from(receiver.advmss);
-            let rcvbuf = (segments * u64::from(receiver.segment_memory()))
-                .min(u64::from(receiver.rcvbuf_max)) as u32;
-            if rcvbuf > receiver.rcvbuf {
-                receiver.rcvbuf = rcvbuf;
-                receiver.window_clamp = share(rcvbuf, receiver.window_ratio);
-            }
-            receiver.space_bytes = copied;
-        }
-        receiver.space_seq = copied_seq;
-        receiver.space_us = now_us;
-    }
-}
-
-impl Receiver {
-    /// Memory to plan for a full segment.
-    fn segment_memory(&self) -> u32 {
-        // What a segment with headers is charged, in steps of 128 until its share is an MSS.
-        let mut memory = self.advmss + self.skb_overhead_bytes;
-        while share(memory, self.window_ratio) < self.advmss {
-            memory += 128;
-        }
-        memory
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_reference_window_grows_for_1426_segments() {
-        let config = HostConfig {
-            rcvbuf_initial_bytes: 8 << 20,
-            rcvbuf_max_bytes: 512 << 20,
-            ..HostConfig::new(LinuxVersion::V6_1)
-        };
-        let receiver = Receiver::new(&config, true);
-        let segments = (receiver.window_clamp - receiver.rcv_ssthresh).div_ceil(2 * 1448);
-        assert_eq!(segments, 1426);
-        assert_eq!(receiver.window_scale, 14);
     }
 }

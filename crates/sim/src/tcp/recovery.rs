@@ -10,8 +10,9 @@ use knee_algo::{INFINITE_SSTHRESH, ca_event, ca_state, ecn_flags};
 
 /// Successful recoveries after which the reordering window is the smallest again.
 const RACK_RECOVERY_THRESH: u8 = 16;
-/// Reordering is never thought to pass this many packets.
-const MAX_REORDERING: u32 = 300;
+/// Bits of `tcp_recovery`.
+const RACK_STATIC_REO_WND: u8 = 2;
+const RACK_NO_DUPTHRESH: u8 = 4;
 
 /// What an ACK asks to be sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,14 +157,16 @@ impl Sock {
         self.tp.snd_cwnd = self.in_flight() + 1;
         self.tp.snd_cwnd_cnt = 0;
         self.tp.snd_cwnd_stamp = net.cc.jiffies;
-        if state <= ca_state::DISORDER && self.tp.sacked_out >= 3 {
-            self.tp.reordering = self.tp.reordering.min(3);
+        let least = self.host.config.sysctls.reordering;
+        if state <= ca_state::DISORDER && self.tp.sacked_out >= least {
+            self.tp.reordering = self.tp.reordering.min(least);
         }
         self.set_ca_state(ca_state::LOSS, net);
         self.high_seq = self.tp.snd_nxt;
         self.tlp_high_seq = 0;
         self.queue_cwr();
-        self.frto = state < ca_state::RECOVERY || self.tp.icsk_retransmits > 0;
+        self.frto = self.host.config.sysctls.frto != 0
+            && (state < ca_state::RECOVERY || self.tp.icsk_retransmits > 0);
     }
 
     /// All but what was sent less than a round trip ago, and the first in any case.
@@ -238,7 +241,8 @@ impl Sock {
     fn reo_wnd_us(&self) -> u32 {
         if !self.reord_seen
             && (self.tp.icsk_ca_state >= ca_state::RECOVERY
-                || self.tp.sacked_out >= self.tp.reordering)
+                || (self.tp.sacked_out >= self.tp.reordering
+                    && self.host.config.sysctls.recovery & RACK_NO_DUPTHRESH == 0))
         {
             return 0;
         }
@@ -318,7 +322,7 @@ impl Sock {
 
     /// DSACKs that may have come from reordering widen RACK's window, once per round trip.
     pub(super) fn rack_update_reo_wnd(&mut self, prior_delivered: u32) {
-        if prior_delivered == 0 {
+        if prior_delivered == 0 || self.host.config.sysctls.recovery & RACK_STATIC_REO_WND != 0 {
             return;
         }
         if before(prior_delivered, self.rack.last_delivered) {
@@ -343,7 +347,8 @@ impl Sock {
         let distance = highest.wrapping_sub(low_seq);
         let mss = self.mss();
         if distance > self.tp.reordering * mss {
-            self.tp.reordering = distance.div_ceil(mss).min(MAX_REORDERING);
+            let most = self.host.config.sysctls.max_reordering;
+            self.tp.reordering = distance.div_ceil(mss).min(most);
         }
         self.reord_seen = true;
     }
@@ -599,7 +604,7 @@ impl Sock {
                 }
             } else if progress.advanced && !recovered {
                 self.high_seq = self.tp.snd_nxt;
-                if self.unsent_bytes() > 0 && after(self.wnd_end(), self.tp.snd_nxt) {
+                if self.has_unsent() && after(self.wnd_end(), self.tp.snd_nxt) {
                     return Rexmit::New;
                 }
                 self.frto = false;

@@ -2,12 +2,14 @@
 
 use super::HostState;
 use super::seq::after;
-use knee_queue::time::Time;
+use knee_queue::time::{Duration, Time};
 
 /// The longest timeout.
 pub(super) const RTO_MAX_MS: u64 = 120_000;
 /// The timeout before any RTT is known.
 pub(super) const RTO_INITIAL_MS: u64 = 1_000;
+/// And where the handshake gave none.
+const RTO_FALLBACK_MS: u64 = 3_000;
 
 /// An RTT by timestamps: ticks of 1 ms, at least one. An echo that is older than any packet can be, or
 /// from the future, is no sample.
@@ -94,13 +96,18 @@ impl RttEstimator {
         self.rto_jiffies = rto.min(host.jiffies.of_ms(RTO_MAX_MS));
     }
 
+    /// No RTT is known although the connection is established.
+    pub(super) fn fall_back(&mut self, host: &HostState) {
+        self.rto_jiffies = host.jiffies.of_ms(RTO_FALLBACK_MS);
+        self.rttvar_us = RTO_FALLBACK_MS as u32 * 1000;
+        self.mdev_us = self.rttvar_us;
+        self.mdev_max_us = self.rttvar_us;
+    }
+
     pub(super) fn back_off(&mut self, host: &HostState) {
         self.rto_jiffies = (self.rto_jiffies * 2).min(host.jiffies.of_ms(RTO_MAX_MS));
     }
 }
-
-/// How long a minimum counts.
-const MIN_RTT_WINDOW_S: f64 = 300.0;
 
 /// Windowed minimum by Kathleen Nichols' method: the best of the window, and the best of what came
 /// after it, twice.
@@ -116,10 +123,11 @@ impl MinRtt {
     }
 
     #[inline]
-    pub(super) fn update(&mut self, now: Time, rtt_us: u32) {
+    pub(super) fn update(&mut self, now: Time, rtt_us: u32, window: Duration) {
         let sample = (now, rtt_us);
-        let age = |then: Time| now.since(then).as_secs_f64();
-        if !self.any || rtt_us <= self.best[0].1 || age(self.best[2].0) > MIN_RTT_WINDOW_S {
+        let age = |then: Time| now.since(then);
+        let part = |n: u64| Duration::from_ps(window.ps() / n);
+        if !self.any || rtt_us <= self.best[0].1 || age(self.best[2].0) > window {
             self.best = [sample; 3];
             self.any = true;
             return;
@@ -130,15 +138,15 @@ impl MinRtt {
         } else if rtt_us <= self.best[2].1 {
             self.best[2] = sample;
         }
-        if age(self.best[0].0) > MIN_RTT_WINDOW_S {
+        if age(self.best[0].0) > window {
             self.best = [self.best[1], self.best[2], sample];
-            if age(self.best[0].0) > MIN_RTT_WINDOW_S {
+            if age(self.best[0].0) > window {
                 self.best = [self.best[1], self.best[2], sample];
             }
-        } else if self.best[1].0 == self.best[0].0 && age(self.best[0].0) > MIN_RTT_WINDOW_S / 4.0 {
+        } else if self.best[1].0 == self.best[0].0 && age(self.best[0].0) > part(4) {
             self.best[1] = sample;
             self.best[2] = sample;
-        } else if self.best[2].0 == self.best[1].0 && age(self.best[0].0) > MIN_RTT_WINDOW_S / 2.0 {
+        } else if self.best[2].0 == self.best[1].0 && age(self.best[0].0) > part(2) {
             self.best[2] = sample;
         }
     }
@@ -150,7 +158,6 @@ mod tests {
     use crate::clock::Jiffies;
     use crate::spec::{HostConfig, LinuxVersion};
     use knee_algo::module::LoadedModules;
-    use knee_queue::time::Duration;
 
     fn host() -> HostState {
         HostState {
@@ -188,13 +195,14 @@ mod tests {
 
     #[test]
     fn the_minimum_is_forgotten_after_its_window() {
+        let window = Duration::from_ms(300_000);
         let mut min = MinRtt::default();
-        min.update(Time::ZERO, 100);
+        min.update(Time::ZERO, 100, window);
         for second in 1..299 {
-            min.update(Time::from_ms(second * 1000), 200);
+            min.update(Time::from_ms(second * 1000), 200, window);
             assert_eq!(min.get(), Some(100));
         }
-        min.update(Time::from_ms(301_000), 200);
+        min.update(Time::from_ms(301_000), 200, window);
         assert_eq!(min.get(), Some(200));
     }
 }

@@ -21,6 +21,8 @@ pub(crate) mod mark {
     pub(crate) const PSH: u8 = 32;
     /// In the list by send time.
     pub(crate) const BY_TIME: u8 = 64;
+    /// It takes the FIN along.
+    pub(crate) const FIN: u8 = 128;
 }
 
 /// Names a segment for as long as it is in the queue.
@@ -63,6 +65,11 @@ impl Segment {
             older: NONE,
             newer: NONE,
         }
+    }
+
+    #[inline]
+    pub(crate) fn payload_bytes(&self) -> u32 {
+        self.end_seq.wrapping_sub(self.seq) - u32::from(self.has(mark::FIN))
     }
 
     #[inline]

@@ -10,6 +10,8 @@ use crate::net::Net;
 use knee_algo::{ack_pending, ca_state};
 use knee_queue::time::Time;
 
+/// Timeouts of a thin stream that do not double.
+const THIN_LINEAR_RETRIES: u8 = 6;
 /// The least time that microsecond-based timers wait.
 pub(super) const TIMEOUT_MIN_US: u64 = 2_000;
 
@@ -194,6 +196,7 @@ impl Sock {
         if self.tp.packets_out == 0
             || !self.receiver.peer_sack
             || (state != ca_state::OPEN && state != ca_state::CWR)
+            || !matches!(self.host.config.sysctls.early_retrans, 3 | 4)
         {
             return false;
         }
@@ -243,7 +246,10 @@ impl Sock {
         self.counters.timeouts += 1;
         self.rehash_at_timeout(net);
         self.enter_loss(net);
-        self.tp.icsk_retransmits = self.tp.icsk_retransmits.saturating_add(1);
+        // Of a peer that has closed its window the retransmission is a probe.
+        if self.snd_wnd > 0 || self.state.is_orphan() {
+            self.tp.icsk_retransmits = self.tp.icsk_retransmits.saturating_add(1);
+        }
         let head = self.rtx.first_id();
         let is_in_host = self.rtx.get(head).leaves_host > net.now;
         if !self.retransmit_segment(head, net) && !is_in_host {
@@ -251,8 +257,22 @@ impl Sock {
             self.arm_retransmit(Pending::Retransmit, soon, net);
             return;
         }
-        self.rtt.back_off(&self.host);
+        if self.is_thin() && self.tp.icsk_retransmits <= THIN_LINEAR_RETRIES {
+            self.backoff = 0;
+            self.rtt.set_rto(self.tp.srtt_us, &self.host);
+        } else {
+            self.backoff = self.backoff.saturating_add(1);
+            self.rtt.back_off(&self.host);
+        }
         self.arm_retransmit(Pending::Retransmit, self.rtt.rto_jiffies, net);
+    }
+
+    /// Too little in flight for other signs of loss (`tcp_thin_linear_timeouts`).
+    fn is_thin(&self) -> bool {
+        self.host.config.sysctls.thin_linear_timeouts
+            && self.state == State::Established
+            && self.tp.packets_out < 4
+            && self.tp.snd_ssthresh < knee_algo::INFINITE_SSTHRESH
     }
 
     /// Some segments had time enough to have been merely reordered.

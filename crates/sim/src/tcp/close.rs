@@ -1,0 +1,213 @@
+//! The end of a connection: FIN and RST, both ways.
+
+use super::seq::{after, before};
+use super::{Sock, State};
+use crate::net::Net;
+use crate::packet::{HEADER_BYTES, MAX_SACKS, Packet, flags};
+use knee_queue::Ecn;
+
+/// The FIN of the sending half: it follows the last byte written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Fin {
+    #[default]
+    Nothing,
+    /// It takes the number `write_seq`, and is not sent.
+    Waits,
+    /// `write_seq` is beyond it.
+    Sent,
+}
+
+/// What becomes of data when an end has closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LateData {
+    Taken,
+    Ignored,
+    /// The connection is gone.
+    Fatal,
+}
+
+impl Sock {
+    /// The application closes the connection: what it has written is still sent.
+    pub(crate) fn close(&mut self, net: &mut Net) {
+        self.enter(net);
+        match self.state {
+            State::Established | State::CloseWait if self.receiver.unread_bytes > 0 => {
+                // The peer has to know that not all was read (RFC 2525 sec. 2.17).
+                let mut packet = self.packet();
+                packet.flags |= flags::RST;
+                packet.sacks_len = 0;
+                let _ = net.transmit(packet);
+                self.leave(State::Gone, net);
+            }
+            State::Established | State::CloseWait if self.writer.pending_bytes > 0 => {
+                // It blocks in its last write until then.
+                self.writer.closes = true;
+            }
+            State::Established | State::CloseWait => {
+                self.append_fin();
+                self.push_past_nagle(net);
+            }
+            State::Closed | State::Listen | State::SynSent | State::SynReceived => {
+                self.leave(State::Gone, net);
+            }
+            _ => {}
+        }
+    }
+
+    /// All is written, and the socket closes.
+    pub(super) fn append_fin(&mut self) {
+        self.writer.closes = false;
+        self.writer.fin = Fin::Waits;
+        self.enter_state(match self.state {
+            State::CloseWait => State::LastAck,
+            _ => State::FinWait1,
+        });
+    }
+
+    /// Whether there is something that was never sent.
+    #[inline]
+    pub(super) fn has_unsent(&self) -> bool {
+        self.unsent_bytes() > 0 || self.writer.fin == Fin::Waits
+    }
+
+    /// What the window has to hold for the next segment: its payload, and the FIN if it takes one along.
+    #[inline]
+    pub(super) fn next_segment_len(&self) -> u32 {
+        let unsent = self.unsent_bytes();
+        let fin = self.writer.fin == Fin::Waits && unsent <= self.mss();
+        unsent.min(self.mss()) + u32::from(fin)
+    }
+
+    /// The whole stream, FIN included, was acknowledged.
+    fn all_acked(&self) -> bool {
+        self.writer.fin == Fin::Sent && self.tp.snd_una == self.write_seq
+    }
+
+    /// The ACK of a segment is done with: is the FIN acknowledged? False if that ends all work on the segment.
+    #[cold]
+    pub(super) fn on_ack_while_closing(&mut self, net: &mut Net) -> bool {
+        if !self.all_acked() {
+            return true;
+        }
+        match self.state {
+            State::FinWait1 => self.enter_state(State::FinWait2),
+            State::Closing => self.leave(State::TimeWait, net),
+            State::LastAck => self.leave(State::Gone, net),
+            _ => {}
+        }
+        self.state.is_synchronised()
+    }
+
+    /// What becomes of a segment's data once an end has closed. New data for an application that has closed end
+    /// the connection.
+    #[cold]
+    pub(super) fn take_late_data(&mut self, packet: &Packet, net: &mut Net) -> LateData {
+        let peer_has_ended =
+            matches!(self.state, State::CloseWait | State::Closing | State::LastAck);
+        if peer_has_ended && !before(packet.seq, self.tp.rcv_nxt) {
+            return LateData::Ignored;
+        }
+        let data_end = packet.end_seq.wrapping_sub(u32::from(packet.has(flags::FIN)));
+        if packet.sequence_len() == 0 || !after(data_end, self.tp.rcv_nxt) {
+            return LateData::Taken;
+        }
+        self.answer_with_reset(packet, net);
+        self.leave(State::Gone, net);
+        LateData::Fatal
+    }
+
+    /// The peer's FIN is in order.
+    #[cold]
+    pub(super) fn on_fin(&mut self, net: &mut Net) {
+        self.tp.icsk_ack_pending |= knee_algo::ack_pending::SCHED;
+        self.receiver.has_ended = true;
+        match self.state {
+            State::Established => {
+                self.enter_state(State::CloseWait);
+                self.receiver.set_interactive(true);
+            }
+            State::FinWait1 => {
+                self.send_ack(net);
+                self.enter_state(State::Closing);
+            }
+            State::FinWait2 => {
+                self.send_ack(net);
+                self.leave(State::TimeWait, net);
+            }
+            _ => {}
+        }
+        self.receiver.out_of_order.clear();
+    }
+
+    /// RST in an established connection: taken if it is in place (RFC 5961 sec. 3.2), else challenged.
+    #[cold]
+    pub(super) fn on_reset(&mut self, packet: &Packet, acceptable: bool, net: &mut Net) {
+        let rcv_nxt = self.tp.rcv_nxt;
+        let after_fin = packet.seq == rcv_nxt.wrapping_sub(1)
+            && matches!(self.state, State::CloseWait | State::LastAck | State::Closing);
+        let at_sack = self.receiver.out_of_order.last_end() == Some(packet.seq);
+        if after_fin || (acceptable && (packet.seq == rcv_nxt || at_sack)) {
+            self.leave(State::Gone, net);
+        } else if acceptable {
+            self.challenge(net);
+        }
+    }
+
+    /// An ACK that makes a peer prove itself; at most twice a second.
+    #[cold]
+    pub(super) fn challenge(&mut self, net: &mut Net) {
+        if self.may_answer_out_of_window(net) {
+            self.send_ack(net);
+        }
+    }
+
+    /// A segment for a socket that waits for nothing but the peer's last FIN.
+    #[cold]
+    pub(super) fn on_packet_in_time_wait(&mut self, packet: &Packet, net: &mut Net) {
+        let in_place = packet.seq == self.tp.rcv_nxt;
+        if packet.has(flags::RST) {
+            if in_place {
+                self.enter_state(State::Gone);
+            }
+            return;
+        }
+        if in_place && packet.sequence_len() == 0 {
+            return;
+        }
+        if packet.sequence_len() > 0 || self.may_answer_out_of_window(net) {
+            self.send_ack(net);
+        }
+    }
+
+    /// Nobody is there for this packet: RST, but never for an RST.
+    #[cold]
+    pub(super) fn answer_with_reset(&mut self, packet: &Packet, net: &mut Net) {
+        if packet.has(flags::RST) {
+            return;
+        }
+        let acks = packet.has(flags::ACK);
+        let seq = if acks { packet.ack_seq } else { 0 };
+        let reset = Packet {
+            to: self.peer,
+            hop: self.path,
+            wire_bytes: HEADER_BYTES - crate::packet::TIMESTAMP_BYTES
+                + self.host.config.extra_header_bytes(),
+            seq,
+            end_seq: seq,
+            ack_seq: if acks { 0 } else { packet.end_seq },
+            window_bytes: 0,
+            ts_val: 0,
+            ts_ecr: 0,
+            flags: flags::RST | flags::NO_TS | if acks { 0 } else { flags::ACK },
+            ecn: Ecn::NotEct,
+            sacks_len: 0,
+            sacks: [(0, 0); MAX_SACKS],
+        };
+        let _ = net.transmit(reset);
+    }
+
+    /// Whether the application has read all that the peer has sent, and no more will come.
+    pub(crate) fn has_read_all(&self) -> bool {
+        self.receiver.has_ended && self.receiver.unread_bytes == 0
+    }
+}

@@ -1,0 +1,148 @@
+//! The application reads, and the receive buffer follows what it reads per round trip.
+
+use super::super::Sock;
+use super::super::seq::before;
+use super::Receiver;
+use super::window::share;
+use crate::net::Net;
+use crate::packet::Packet;
+use knee_algo::ack_pending;
+
+impl Sock {
+    /// Whether the application is to be woken: what it waits for is there, or will not fit.
+    pub(crate) fn is_readable(&self) -> bool {
+        let receiver = &self.receiver;
+        receiver.unread_bytes >= receiver.read_at_bytes
+            || (receiver.unread_bytes > 0 && self.receive_window() <= receiver.rcv_mss)
+    }
+
+    /// The application reads `most` bytes of what there is; that may send an ACK or open the window.
+    pub(crate) fn read(&mut self, most: u64, net: &mut Net) -> u32 {
+        self.enter(net);
+        let bytes = u64::from(self.receiver.unread_bytes).min(most) as u32;
+        if bytes == 0 {
+            return 0;
+        }
+        let stays = self.receiver.unread_bytes - bytes;
+        // Linux reads buffer by buffer, and looks at the rate of reading after each. In the reference
+        // runs each holds one segment: two merge only when nobody else holds them, and there the
+        // sender does until the ACK.
+        while self.receiver.unread_bytes > stays {
+            let left = self.receiver.unread_bytes - stays;
+            self.receiver.unread_bytes -= left.min(self.receiver.advmss);
+            self.tune_rcvbuf();
+        }
+        self.ack_after_reading(net);
+        bytes
+    }
+
+    /// Reading has made room: is an ACK owed, or has the window grown enough to be worth one?
+    pub(in crate::tcp) fn ack_after_reading(&mut self, net: &mut Net) {
+        if !self.state.is_synchronised() {
+            return;
+        }
+        let pending = self.tp.icsk_ack_pending;
+        let mut ack = false;
+        if pending & ack_pending::SCHED != 0 {
+            let unacked = self.tp.rcv_nxt.wrapping_sub(self.receiver.rcv_wup);
+            let pushed = pending & ack_pending::PUSHED2 != 0
+                || (pending & ack_pending::PUSHED != 0 && !self.receiver.pingpong);
+            ack = unacked > self.receiver.rcv_mss
+                || (pushed
+                    && self.receiver.unread_bytes == 0
+                    && self.receiver.out_of_order.is_empty());
+        }
+        if !ack && !self.receiver.has_ended {
+            let current = self.receive_window();
+            if 2 * u64::from(current) <= u64::from(self.receiver.window_clamp) {
+                let window = self.new_window();
+                ack = window > 0 && u64::from(window) >= 2 * u64::from(current);
+            }
+        }
+        if ack {
+            self.send_ack(net);
+        }
+    }
+
+    /// The receiver's own idea of the RTT, from echoed timestamps.
+    #[inline]
+    pub(in crate::tcp) fn measure_rcv_rtt(&mut self, packet: &Packet, payload_bytes: u32) {
+        let receiver = &mut self.receiver;
+        if receiver.last_ts_ecr == packet.ts_ecr {
+            return;
+        }
+        receiver.last_ts_ecr = packet.ts_ecr;
+        if payload_bytes < receiver.rcv_mss || packet.ts_ecr == 0 {
+            return;
+        }
+        let Some(sample_us) =
+            super::super::rtt::from_ticks(self.ts_now().wrapping_sub(packet.ts_ecr))
+        else {
+            return;
+        };
+        let receiver = &mut self.receiver;
+        receiver.rcv_rtt_us = if receiver.rcv_rtt_us == 0 {
+            sample_us << 3
+        } else {
+            receiver.rcv_rtt_us - (receiver.rcv_rtt_us >> 3) + sample_us
+        };
+    }
+
+    /// A window's worth of data takes a round trip at least: a shorter time than thought counts.
+    #[inline]
+    pub(in crate::tcp) fn measure_rcv_rtt_by_window(&mut self) {
+        let (now_us, rcv_nxt) = (self.tp.tcp_mstamp, self.tp.rcv_nxt);
+        let receiver = &mut self.receiver;
+        if receiver.rcv_rtt_since_us != 0 {
+            if before(rcv_nxt, receiver.rcv_rtt_seq) {
+                return;
+            }
+            let elapsed_us = (now_us - receiver.rcv_rtt_since_us).clamp(1, 500_000_000) as u32;
+            if receiver.rcv_rtt_us == 0 || elapsed_us << 3 < receiver.rcv_rtt_us {
+                receiver.rcv_rtt_us = elapsed_us << 3;
+            }
+        }
+        receiver.rcv_rtt_seq = rcv_nxt.wrapping_add(receiver.rcv_wnd);
+        receiver.rcv_rtt_since_us = now_us;
+    }
+
+    /// Receive buffer tuning: room for twice what was read in the last round trip, and for growth.
+    fn tune_rcvbuf(&mut self) {
+        let now_us = self.tp.tcp_mstamp;
+        let receiver = &mut self.receiver;
+        let elapsed_us = now_us.saturating_sub(receiver.space_us);
+        if receiver.rcv_rtt_us == 0 || elapsed_us < u64::from(receiver.rcv_rtt_us >> 3) {
+            return;
+        }
+        let copied_seq = self.tp.rcv_nxt.wrapping_sub(receiver.unread_bytes);
+        let copied = copied_seq.wrapping_sub(receiver.space_seq);
+        if copied > receiver.space_bytes && receiver.space_bytes > 0 {
+            let mut window = 2 * u64::from(copied) + 16 * u64::from(receiver.advmss);
+            let growth =
+                window * u64::from(copied - receiver.space_bytes) / u64::from(receiver.space_bytes);
+            window += 2 * growth;
+            let segments = window / u64::from(receiver.advmss);
+            let rcvbuf = (segments * u64::from(receiver.segment_memory()))
+                .min(u64::from(receiver.rcvbuf_max)) as u32;
+            if receiver.tunes && rcvbuf > receiver.rcvbuf {
+                receiver.rcvbuf = rcvbuf;
+                receiver.window_clamp = share(rcvbuf, receiver.window_ratio);
+            }
+            receiver.space_bytes = copied;
+        }
+        receiver.space_seq = copied_seq;
+        receiver.space_us = now_us;
+    }
+}
+
+impl Receiver {
+    /// Memory to plan for a full segment.
+    fn segment_memory(&self) -> u32 {
+        // What a segment with headers is charged, in steps of 128 until its share is an MSS.
+        let mut memory = self.advmss + self.skb_overhead_bytes;
+        while share(memory, self.window_ratio) < self.advmss {
+            memory += 128;
+        }
+        memory
+    }
+}

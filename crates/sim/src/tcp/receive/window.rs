@@ -1,0 +1,209 @@
+//! The receive buffer at the start, and the window that is offered of it.
+
+use super::super::Sock;
+use super::super::out_of_order::OutOfOrder;
+use super::super::timers::LazyTimer;
+use super::{FIRST_WINDOW_BYTES, MSS_DEFAULT, MSS_MIN, Receiver};
+use crate::packet::TIMESTAMP_BYTES;
+use crate::spec::{HostConfig, LinuxVersion};
+
+/// Share of the receive buffer that is offered as window, in 1/256: by `tcp_adv_win_scale` up to 6.5; later the
+/// share of payload in what a segment is charged, and this until the first full segment has shown that.
+const WINDOW_RATIO_6_6: u32 = 65;
+/// `net.core.rmem_max`, which sets the window scale where the buffer is smaller.
+const RMEM_MAX_6_1: u32 = 212_992;
+const RMEM_MAX_6_18: u32 = 4 << 20;
+
+fn window_ratio(config: &HostConfig) -> u32 {
+    let scale = config.sysctls.adv_win_scale;
+    if config.linux >= LinuxVersion::V6_12 {
+        WINDOW_RATIO_6_6
+    } else if scale > 0 {
+        256 - (256 >> scale.min(8))
+    } else {
+        256 >> scale.unsigned_abs().min(8)
+    }
+}
+
+/// `net.core.rmem_max`.
+pub(in crate::tcp) fn rmem_max(linux: LinuxVersion) -> u32 {
+    if linux >= LinuxVersion::V6_18 { RMEM_MAX_6_18 } else { RMEM_MAX_6_1 }
+}
+
+pub(in crate::tcp) fn share(bytes: u32, ratio: u32) -> u32 {
+    ((u64::from(bytes) * u64::from(ratio)) >> 8) as u32
+}
+
+impl Receiver {
+    /// The connection begins: what the application has set so far stays.
+    pub(in crate::tcp) fn anew(&self, config: &HostConfig, listens: bool) -> Receiver {
+        let set = self.rcvbuf_locked.then_some(self.rcvbuf);
+        Receiver {
+            read_at_bytes: self.read_at_bytes,
+            pingpong: self.pingpong,
+            ..Receiver::with_buffer(config, set, listens)
+        }
+    }
+
+    pub(in crate::tcp) fn with_buffer(
+        config: &HostConfig,
+        set: Option<u32>,
+        listens: bool,
+    ) -> Receiver {
+        let advmss = config.mss_bytes();
+        let window_ratio = window_ratio(config);
+        let rcvbuf = set.unwrap_or(config.rcvbuf_initial_bytes);
+        let full_space = share(rcvbuf, window_ratio);
+        let mut space = config.rcvbuf_max_bytes.max(rcvbuf).max(rmem_max(config.linux));
+        if set.is_some() {
+            space = space.min(full_space);
+        }
+        // Room for one segment is kept back.
+        let window_clamp = match config.sysctls.app_win {
+            0 => full_space,
+            app_win => {
+                let mut clamp = full_space;
+                if full_space > 4 * advmss {
+                    let kept_back = full_space.checked_shr(app_win.into()).unwrap_or(0);
+                    clamp = (full_space - kept_back).max(4 * advmss);
+                }
+                if clamp > 2 * advmss && clamp + advmss > full_space {
+                    clamp = full_space.saturating_sub(advmss).max(2 * advmss);
+                }
+                clamp
+            }
+        };
+        // The listening side knows by now that timestamps take 12 bytes of each segment.
+        let mss = if listens { advmss } else { advmss + 12 };
+        let first_window =
+            if full_space > mss { full_space - full_space % mss } else { full_space };
+        let rcv_wnd = first_window.min(FIRST_WINDOW_BYTES);
+        Receiver {
+            peer_sack: config.sack,
+            out_of_order: OutOfOrder::default(),
+            unread_bytes: 0,
+            read_at_bytes: 1,
+            has_ended: false,
+            received_bytes: 0,
+            rcvbuf,
+            rcvbuf_max: config.rcvbuf_max_bytes,
+            rcvbuf_locked: set.is_some(),
+            tunes: config.sysctls.moderate_rcvbuf && set.is_none(),
+            scales: true,
+            window_ratio,
+            measures_ratio: config.linux >= LinuxVersion::V6_12,
+            window_clamp,
+            rcv_ssthresh: rcv_wnd.min(window_clamp),
+            rcv_wnd,
+            rcv_wup: 0,
+            window_scale: space.max(1).ilog2().saturating_sub(15).min(14),
+            advmss,
+            skb_overhead_bytes: config.skb_overhead_bytes,
+            rcv_mss: (rcv_wnd / 2).min(MSS_DEFAULT).min(advmss).max(MSS_MIN),
+            last_seg_size: 0,
+            quick: 0,
+            pingpong: false,
+            ato: 0,
+            ato_min: 0,
+            lrcvtime: 0,
+            delack_due: 0,
+            delack_noted: false,
+            delayed_ack: LazyTimer::default(),
+            compressed_acks: 0,
+            compressed_rcv_nxt: 0,
+            dup_acks: 0,
+            out_of_window_ack_at: None,
+            compressed_ack: LazyTimer::default(),
+            ts_recent: 0,
+            ts_ecr: 0,
+            last_ts_ecr: 0,
+            rcv_rtt_us: 0,
+            rcv_rtt_seq: 0,
+            rcv_rtt_since_us: 0,
+            space_bytes: rcv_wnd.min(10 * advmss),
+            space_seq: 0,
+            space_us: 0,
+        }
+    }
+
+    /// The SYNs have agreed on timestamps, reports of duplicates, and scaled windows.
+    pub(in crate::tcp) fn negotiated(&mut self, timestamps: bool, dsack: bool, scales: bool) {
+        self.out_of_order.hides_duplicates = !dsack;
+        if !timestamps {
+            self.advmss += TIMESTAMP_BYTES;
+        }
+        self.scales = scales;
+        if !scales {
+            self.window_scale = 0;
+            self.window_clamp = self.window_clamp.min(FIRST_WINDOW_BYTES);
+        }
+    }
+
+    /// Whether the peer's SYN had a window scale.
+    pub(crate) fn scales(&self) -> bool {
+        self.scales
+    }
+
+    /// The application has set the buffer: no more tuning.
+    pub(in crate::tcp) fn set_rcvbuf(&mut self, bytes: u32) {
+        self.rcvbuf = bytes;
+        self.rcvbuf_locked = true;
+        self.tunes = false;
+    }
+}
+
+impl Sock {
+    pub(in crate::tcp) fn receive_window(&self) -> u32 {
+        let used = self.tp.rcv_nxt.wrapping_sub(self.receiver.rcv_wup);
+        self.receiver.rcv_wnd.saturating_sub(used)
+    }
+
+    /// The window that would be advertised now.
+    #[inline]
+    pub(in crate::tcp) fn new_window(&mut self) -> u32 {
+        let receiver = &mut self.receiver;
+        let whole_space = share(receiver.rcvbuf, receiver.window_ratio);
+        let full_space = receiver.window_clamp.min(whole_space);
+        let mut free = receiver.space();
+        if free < full_space >> 1 {
+            receiver.quick = 0;
+            free &= !((1 << receiver.window_scale) - 1);
+            if free < whole_space >> 4 || free < receiver.rcv_mss.min(full_space) {
+                return 0;
+            }
+        }
+        free = free.min(receiver.rcv_ssthresh);
+        free.next_multiple_of(1 << receiver.window_scale)
+    }
+
+    /// Decides on the window to advertise in a packet about to leave. It never shrinks.
+    #[inline]
+    pub(in crate::tcp) fn select_window(&mut self) -> u32 {
+        let current = self.receive_window();
+        let mut window = self.new_window();
+        if window < current {
+            window = current.next_multiple_of(1 << self.receiver.window_scale);
+        }
+        self.receiver.rcv_wnd = window;
+        self.receiver.rcv_wup = self.tp.rcv_nxt;
+        window.min(65_535 << self.receiver.window_scale)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reference_window_grows_for_1426_segments() {
+        let config = HostConfig {
+            rcvbuf_initial_bytes: 8 << 20,
+            rcvbuf_max_bytes: 512 << 20,
+            ..HostConfig::new(LinuxVersion::V6_1)
+        };
+        let receiver = Receiver::new(&config, true);
+        let segments = (receiver.window_clamp - receiver.rcv_ssthresh).div_ceil(2 * 1448);
+        assert_eq!(segments, 1426);
+        assert_eq!(receiver.window_scale, 14);
+    }
+}
