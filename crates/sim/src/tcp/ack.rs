@@ -215,7 +215,7 @@ impl Sock {
     }
 
     #[inline]
-    fn in_ack_event(&mut self, progress: &Progress, net: &mut Net) {
+    pub(super) fn in_ack_event(&mut self, progress: &Progress, net: &mut Net) {
         if !self.cc.algorithm().has_in_ack_event() {
             return;
         }

@@ -1,5 +1,6 @@
 //! A connection begins: SYN, SYN-ACK, ACK, with ECN negotiated on the way.
 
+use super::ack::Progress;
 use super::rtt::{RTO_INITIAL_MS, from_ticks};
 use super::seq::{after, before};
 use super::timers::Pending;
@@ -317,6 +318,10 @@ impl Sock {
         self.tp.snd_ssthresh = INFINITE_SSTHRESH;
         self.tp.icsk_ca_state = ca_state::OPEN;
         self.update_pacing_rate();
+        // The last segment of the handshake is an ACK as any other: the algorithm hears of it before it begins.
+        let ece = !packet.has(flags::SYN) && packet.has(flags::ECE) && self.ecn_ok();
+        let progress = Progress { win_update: true, slow_path: true, ece, ..Progress::default() };
+        self.in_ack_event(&progress, net);
         self.init_algorithm(net);
         self.expand_sndbuf(net);
     }
