@@ -29,7 +29,7 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, 
 pub use self::algorithms::Algorithms;
 use self::algorithms::Chosen;
 use self::clock::{Clock, Tap};
-use self::wire::{Side, Wire};
+use self::wire::Wire;
 use crate::{Call, Info, Linux, Refusal, Settings, SocketOption, Stack};
 
 /// Addresses of documentation (RFC 5737, RFC 3849).
@@ -140,14 +140,14 @@ impl KernelStack {
         }
         let mut chosen = Chosen::new(settings, which)?;
         chosen.give(&settings.algorithm, socket.as_fd())?;
-        let sides = (Side { ip: stack, port: STACK_PORT }, Side { ip: peer, port: PEER_PORT });
+        let addresses = [SocketAddr::new(stack, STACK_PORT), SocketAddr::new(peer, PEER_PORT)];
         Ok(KernelStack {
             socket: Socket::Own(socket),
             _listener: None,
             chosen,
             tun: device.tun,
             tap: device.tap.map(Tap::new),
-            wire: Wire::new(sides.0, sides.1),
+            wire: Wire::new(addresses[0], addresses[1]),
             clock: Clock::start(),
             left: VecDeque::new(),
             writes: VecDeque::new(),
@@ -155,7 +155,7 @@ impl KernelStack {
             peer_next: 0,
             zeros: vec![0; WRITE_BYTES],
             buffer: vec![0; READ_BYTES],
-            addresses: [SocketAddr::new(stack, STACK_PORT), SocketAddr::new(peer, PEER_PORT)],
+            addresses,
             namespace,
             _thread: thread,
             _hurry: sys::hurry(),
