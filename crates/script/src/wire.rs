@@ -6,7 +6,7 @@ use etherparse::{
 };
 use knee_queue::Ecn;
 use knee_sim::endpoint::Segment;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// A TCP header without options.
 const TCP_BYTES: usize = 20;
@@ -14,6 +14,9 @@ const TCP_BYTES: usize = 20;
 const TTL: u8 = 64;
 /// Ranges that a SACK option may have.
 const SACKS: usize = 4;
+/// Ports of the two sides of a script.
+const STACK_PORT: u16 = 8080;
+const PEER_PORT: u16 = 40_000;
 /// The largest shift of windows (RFC 7323, section 2.3).
 const MAX_SCALE: u8 = 14;
 
@@ -143,6 +146,18 @@ fn options(mut rest: &[u8], packet: &mut Packet) -> bool {
         rest = behind;
     }
     true
+}
+
+/// Where a script's stack and peer are: addresses of documentation (RFC 5737, RFC 3849).
+pub(crate) fn sides(ipv6: bool) -> [SocketAddr; 2] {
+    [(1, STACK_PORT), (2, PEER_PORT)].map(|(last, port)| {
+        let ip = if ipv6 {
+            IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, u16::from(last)))
+        } else {
+            IpAddr::V4(Ipv4Addr::new(192, 0, 2, last))
+        };
+        SocketAddr::new(ip, port)
+    })
 }
 
 /// What the numbers of one direction count from.
@@ -340,17 +355,8 @@ fn to_ip(ecn: Ecn) -> IpEcn {
 mod tests {
     use super::*;
 
-    fn addresses(ipv6: bool) -> [SocketAddr; 2] {
-        let text = if ipv6 {
-            ["[2001:db8::1]:8080", "[2001:db8::2]:40000"]
-        } else {
-            ["192.0.2.1:8080", "192.0.2.2:40000"]
-        };
-        text.map(|text| text.parse().unwrap())
-    }
-
     fn packet(ipv6: bool) -> Packet {
-        let [source, destination] = addresses(ipv6);
+        let [source, destination] = sides(ipv6);
         Packet {
             source,
             destination,
@@ -411,7 +417,7 @@ mod tests {
 
     #[test]
     fn numbers_count_from_the_origin_of_their_direction() {
-        let [source, destination] = addresses(false);
+        let [source, destination] = sides(false);
         let origin = Origin { iss: u32::MAX - 5, peer_iss: 1000, scale: 4 };
         let segment = Segment {
             flags: Segment::ACK,
@@ -434,9 +440,9 @@ mod tests {
         assert!(why(Packet { len: 65_536, ..packet(false) }).contains("65535"));
         assert!(why(Packet { sacks: vec![(1, 2); 4], ..packet(false) }).contains("40 bytes"));
         assert!(why(Packet { sacks: vec![(1, 2); 5], ..packet(false) }).contains("4 SACK"));
-        let destination = addresses(true)[1];
+        let destination = sides(true)[1];
         assert!(why(Packet { destination, ..packet(false) }).contains("two families"));
-        let [source, destination] = addresses(false);
+        let [source, destination] = sides(false);
         let segment = Segment { window_bytes: 65_536, ..Segment::default() };
         let why = Packet::absolute(&segment, source, destination, Origin::default()).unwrap_err().0;
         assert!(why.contains("65535 is the most"), "{why}");

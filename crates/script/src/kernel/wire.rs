@@ -23,7 +23,7 @@ pub(super) struct Wire {
 }
 
 impl Wire {
-    pub(super) fn new(stack: SocketAddr, peer: SocketAddr) -> Wire {
+    pub(super) fn new([stack, peer]: [SocketAddr; 2]) -> Wire {
         Wire { stack, peer, stack_iss: None, stack_scale: None, peer_scale: None }
     }
 
@@ -66,13 +66,14 @@ impl Wire {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::sides;
 
     /// The wire between two, as each of them sees it; both count from the constant.
     fn both() -> [Wire; 2] {
-        let [a, b] = ["192.0.2.1:8080", "192.0.2.2:40000"].map(|text| text.parse().unwrap());
-        let mut script = Wire::new(a, b);
+        let [a, b] = sides(false);
+        let mut script = Wire::new([a, b]);
         script.stack_iss = Some(PEER_ISS);
-        [script, Wire::new(b, a)]
+        [script, Wire::new([b, a])]
     }
 
     #[test]
