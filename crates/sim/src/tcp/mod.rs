@@ -198,6 +198,8 @@ pub(crate) struct Sock {
     /// ms tick of the first retransmission of this episode.
     retrans_stamp: u32,
     frto: bool,
+    /// The receiver has dropped SACKed data in this episode.
+    sack_reneged: bool,
     prr: Prr,
     rack: Rack,
     reord_seen: bool,
@@ -297,6 +299,7 @@ impl Sock {
             undo_retrans: 0,
             retrans_stamp: 0,
             frto: false,
+            sack_reneged: false,
             prr: Prr::default(),
             rack: Rack { reo_wnd_steps: 1, ..Rack::default() },
             reord_seen: false,

@@ -629,7 +629,7 @@ impl Sock {
         }
         let mut packet = self.packet();
         packet.ack_seq = rcv_nxt;
-        packet.flags = flags::ACK;
+        packet.flags &= !flags::ECE;
         if self.ecn_ok() && with_ecn_flags & ecn_flags::DEMAND_CWR != 0 {
             packet.flags |= flags::ECE;
         }
