@@ -6,6 +6,7 @@ use super::seq::{after, before};
 use super::{Sock, State};
 use crate::net::Net;
 use crate::packet::{Packet, flags};
+use crate::spec::LinuxVersion;
 use knee_algo::{AckSample, RateSample, ca_state, ecn_flags};
 
 /// Flags of `in_ack_event`.
@@ -65,7 +66,8 @@ impl Sock {
         }
         if after(ack, self.tp.snd_nxt) {
             // It acknowledges what was never sent.
-            if self.state != State::Established {
+            let newest = self.host.config.linux >= LinuxVersion::V6_18;
+            if newest || self.state != State::Established {
                 self.challenge(net);
             }
             return false;
@@ -180,11 +182,18 @@ impl Sock {
         true
     }
 
+    /// Whether the window of a segment counts: it is newer, or the same and larger, or (6.6 and later) closed.
+    pub(super) fn updates_window(&self, packet: &Packet, ack: u32) -> bool {
+        let window = packet.window_bytes;
+        let closes = window == 0 && self.host.config.linux >= LinuxVersion::V6_12;
+        after(ack, self.tp.snd_una)
+            || after(packet.seq, self.snd_wl1)
+            || (packet.seq == self.snd_wl1 && (window > self.snd_wnd || closes))
+    }
+
     fn update_window(&mut self, packet: &Packet, ack: u32) -> bool {
         let window = packet.window_bytes;
-        let newer = after(ack, self.tp.snd_una)
-            || after(packet.seq, self.snd_wl1)
-            || (packet.seq == self.snd_wl1 && window > self.snd_wnd);
+        let newer = self.updates_window(packet, ack);
         if newer {
             self.snd_wl1 = packet.seq;
             self.snd_wnd = window;
@@ -206,7 +215,7 @@ impl Sock {
     }
 
     #[inline]
-    fn in_ack_event(&mut self, progress: &Progress, net: &mut Net) {
+    pub(super) fn in_ack_event(&mut self, progress: &Progress, net: &mut Net) {
         if !self.cc.algorithm().has_in_ack_event() {
             return;
         }

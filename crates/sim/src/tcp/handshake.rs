@@ -1,5 +1,6 @@
 //! A connection begins: SYN, SYN-ACK, ACK, with ECN negotiated on the way.
 
+use super::ack::Progress;
 use super::rtt::{RTO_INITIAL_MS, from_ticks};
 use super::seq::{after, before};
 use super::timers::Pending;
@@ -14,8 +15,8 @@ use knee_queue::Ecn;
 const MSS_DEFAULT: u32 = 536;
 /// The least MSS of a peer that is believed (`tcp_min_snd_mss`).
 const MSS_LEAST: u32 = 48;
-/// And the least that follows from a small window: 68 bytes of IP packet, less its headers.
-const MSS_OF_LEAST_MTU: u32 = 28;
+/// And the least that follows from a small window, options included: 68 bytes less those of TCP's header.
+const MSS_OF_LEAST_MTU: u32 = 48;
 /// Retransmissions of a SYN after which a connection starts with one packet.
 const SYN_RETRIES_FOR_CWND_1: u32 = 1;
 
@@ -186,15 +187,15 @@ impl Sock {
     /// The largest payload: what this end and the peer can take, and half of the largest window seen.
     #[cold]
     pub(super) fn bound_mss(&mut self) {
+        let options = if self.timestamps { TIMESTAMP_BYTES } else { 0 };
         let own = self.host.config.mss_bytes() + TIMESTAMP_BYTES;
-        let mut mss = own.min(self.peer_mss).max(MSS_LEAST);
+        let mut mss = own.min(self.peer_mss).max(MSS_LEAST) - options;
         let half =
             if self.max_window > MSS_DEFAULT { self.max_window >> 1 } else { self.max_window };
         if half > 0 {
-            mss = mss.min(half.max(MSS_OF_LEAST_MTU));
+            mss = mss.min(half.max(MSS_OF_LEAST_MTU - options));
         }
-        let options = if self.timestamps { TIMESTAMP_BYTES } else { 0 };
-        self.tp.mss_cache = mss - options;
+        self.tp.mss_cache = mss;
     }
 
     /// What the MSS option of the peer's SYN says; without one it is 536.
@@ -317,6 +318,10 @@ impl Sock {
         self.tp.snd_ssthresh = INFINITE_SSTHRESH;
         self.tp.icsk_ca_state = ca_state::OPEN;
         self.update_pacing_rate();
+        // The last segment of the handshake is an ACK as any other: the algorithm hears of it before it begins.
+        let ece = !packet.has(flags::SYN) && packet.has(flags::ECE) && self.ecn_ok();
+        let progress = Progress { win_update: true, slow_path: true, ece, ..Progress::default() };
+        self.in_ack_event(&progress, net);
         self.init_algorithm(net);
         self.expand_sndbuf(net);
     }

@@ -833,7 +833,7 @@ impl Sock {
         let una = self.tp.snd_una;
         let segment = self.rtx.get_mut(id);
         if before(segment.seq, una) {
-            // Only what is missing of it.
+            // What of it was acknowledged is not sent again.
             segment.seq = una;
         }
         let segment = self.rtx.get(id);
