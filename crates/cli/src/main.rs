@@ -7,6 +7,7 @@ mod doctor;
 #[cfg(feature = "kernel")]
 mod kernel;
 mod new;
+mod record;
 mod replay;
 mod run;
 mod script;
@@ -50,6 +51,8 @@ Examples:
         a file to begin with, its test and its experiment
   knee script tests/scripts/loss
         what TCP must send, packet by packet, in a folder of scripts: the first difference of each
+  knee script --record incast.toml --cc dctcp -o incast.script
+        a script of what a simulated flow sent; of a capture: knee script --record FILE.pcapng
   knee doctor
         what this machine can do, and how to get the rest
   sudo knee load cubic --cgroup /sys/fs/cgroup/web --confirm-within 60s

@@ -11,7 +11,7 @@ use knee_script::{
 };
 use serde_json::{Value as Json, json};
 
-use crate::{CHECK_FAILED, DONE, Failure, print};
+use crate::{CHECK_FAILED, DONE, Failure, print, record};
 
 /// Lines of the account shown before a difference.
 const ACCOUNT_BEFORE_DIFFERENCE: usize = 6;
@@ -21,6 +21,11 @@ pub(crate) struct Args {
     /// Packet scripts, or folders of them (*.script).
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
+    /// Write a script of a flow: FILE is a capture (pcap, pcapng) or an experiment (*.toml).
+    #[arg(long, conflicts_with_all = ["on", "linux", "hz", "account", "json"])]
+    record: bool,
+    #[command(flatten)]
+    recording: record::Args,
     /// What to play them against.
     #[arg(long, value_enum, default_value_t = On::Sim)]
     on: On,
@@ -82,6 +87,9 @@ fn make_stack(
 }
 
 pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
+    if args.record {
+        return record::run(&args.files, &args.recording);
+    }
     let profile = profile(args)?;
     let files = scripts(&args.files)?;
     let mut out = String::new();

@@ -256,6 +256,15 @@ impl Experiment {
         Ok(scenario.run(self.seed, id.repeat))
     }
 
+    /// Names of the groups of traffic of a run, in the order of their numbers ([`knee_sim::spec::Flow::group`]).
+    ///
+    /// # Errors
+    /// None that [`Experiment::load`] has not found before.
+    pub fn traffic_names(&self, id: RunId) -> Result<Vec<String>, Error> {
+        let scenario = self.scenario(&self.configurations[id.configuration])?;
+        Ok(scenario.groups().into_iter().map(|(name, _)| name).collect())
+    }
+
     /// The configuration with every value in place.
     pub(crate) fn scenario(&self, configuration: &Configuration) -> Result<Scenario, Error> {
         let mut root = self.root.clone();

@@ -1,16 +1,20 @@
 //! Packet scripts: what a TCP end point must send, packet by packet.
 #![deny(unsafe_code)]
 
+pub mod capture;
+pub mod connections;
 mod expression;
 #[cfg(feature = "kernel")]
 mod kernel;
 mod parse;
 mod play;
+pub mod record;
 mod script;
 mod settings;
 mod show;
 mod sim;
 mod stack;
+pub mod wire;
 
 #[cfg(feature = "kernel")]
 pub use kernel::{Algorithms, KernelStack};

@@ -1,5 +1,6 @@
 //! The coarse clock and the timer wheel of a Linux host.
 
+use crate::tap::CoarseClock;
 use knee_queue::time::{Duration, PS_PER_S, Time};
 
 /// Jiffies of one host: a count of ticks that started before the run did.
@@ -27,6 +28,11 @@ impl Jiffies {
     pub(crate) fn new(hz: u32, at_start: u32, phase: Duration) -> Jiffies {
         let tick_ps = PS_PER_S / u64::from(hz);
         Jiffies { tick_ps, at_start, phase_ps: phase.ps() % tick_ps, hz }
+    }
+
+    /// Where it stood at the start of the run.
+    pub(crate) fn start(&self) -> CoarseClock {
+        CoarseClock { ticks: self.at_start, phase: Duration::from_ps(self.phase_ps) }
     }
 
     #[inline]

@@ -111,12 +111,47 @@ pub struct Info {
     pub ecn: bool,
 }
 
+/// What turns the packets of a socket into segments: its initial sequence number, and what its SYN says.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Numbers {
+    pub(crate) iss: u32,
+    pub(crate) mss_option: u16,
+    pub(crate) window_scale: u8,
+}
+
+impl Numbers {
+    /// A packet that this socket sent to the other.
+    pub(crate) fn segment(&self, packet: &Packet, to: &Numbers) -> Segment {
+        let syn = packet.has(flags::SYN);
+        let bits = FLAGS
+            .iter()
+            .filter(|(of_packet, _)| packet.has(*of_packet))
+            .fold(0, |bits, (_, of_header)| bits | of_header);
+        let relative = |number: u32, start: u32| number.wrapping_sub(start);
+        Segment {
+            flags: bits,
+            ecn: packet.ecn,
+            seq: relative(packet.seq, self.iss),
+            len: packet.payload_bytes(),
+            ack: if packet.has(flags::ACK) { relative(packet.ack_seq, to.iss) } else { 0 },
+            window_bytes: packet.window_bytes,
+            mss: syn.then_some(self.mss_option),
+            window_scale: (syn && !packet.has(flags::NO_SCALE)).then_some(self.window_scale),
+            sack_ok: packet.has(flags::SACK_OK),
+            timestamps: (!packet.has(flags::NO_TS)).then_some((packet.ts_val, packet.ts_ecr)),
+            sacks: packet
+                .sacks()
+                .iter()
+                .map(|(start, end)| (relative(*start, to.iss), relative(*end, to.iss)))
+                .collect(),
+        }
+    }
+}
+
 /// A socket of a host, and the clock it lives by.
 pub struct EndPoint {
     net: Net,
     sock: Sock,
-    /// What its SYN says.
-    mss_option: u16,
     /// Initial sequence numbers: its own, and the one that its peer is given.
     iss: u32,
     peer_iss: u32,
@@ -150,13 +185,12 @@ impl EndPoint {
             cc: knee_algo::Host::new(1000, random.u64()),
             random,
             work: Work::default(),
+            tap: None,
         };
-        // The option counts the timestamps that every segment carries.
-        let mss_option = (config.mss_bytes() + 12) as u16;
         let host = Rc::new(HostState { config, jiffies, modules });
         let place = Place { id: 0, peer: 1, path: 0, base_rtt: None };
         let sock = Sock::new(&place, cc, host, iss);
-        Ok(EndPoint { net, sock, mss_option, iss, peer_iss })
+        Ok(EndPoint { net, sock, iss, peer_iss })
     }
 
     /// The clock; it stands still between calls of [`EndPoint::next_segment`].
@@ -340,32 +374,8 @@ impl EndPoint {
     }
 
     fn segment(&self, packet: &Packet) -> Segment {
-        let syn = packet.has(flags::SYN);
-        let bits = FLAGS
-            .iter()
-            .filter(|(of_packet, _)| packet.has(*of_packet))
-            .fold(0, |bits, (_, of_header)| bits | of_header);
-        let relative = |number: u32, start: u32| number.wrapping_sub(start);
-        Segment {
-            flags: bits,
-            ecn: packet.ecn,
-            seq: relative(packet.seq, self.iss),
-            len: packet.payload_bytes(),
-            ack: if packet.has(flags::ACK) { relative(packet.ack_seq, self.peer_iss) } else { 0 },
-            window_bytes: packet.window_bytes,
-            mss: syn.then_some(self.mss_option),
-            window_scale: (syn && !packet.has(flags::NO_SCALE))
-                .then(|| self.sock.receiver.window_scale()),
-            sack_ok: packet.has(flags::SACK_OK),
-            timestamps: (!packet.has(flags::NO_TS)).then_some((packet.ts_val, packet.ts_ecr)),
-            sacks: packet
-                .sacks()
-                .iter()
-                .map(|(start, end)| {
-                    (relative(*start, self.peer_iss), relative(*end, self.peer_iss))
-                })
-                .collect(),
-        }
+        let peer = Numbers { iss: self.peer_iss, mss_option: 0, window_scale: 0 };
+        self.sock.numbers().segment(packet, &peer)
     }
 }
 

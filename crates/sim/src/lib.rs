@@ -64,12 +64,13 @@ mod routes;
 mod sim;
 pub mod spec;
 mod sysctls;
+pub mod tap;
 mod tcp;
 pub mod topology;
 mod validate;
 
 pub use outcome::Outcome;
-pub use sim::{simulate, simulate_recorded};
+pub use sim::{simulate, simulate_recorded, simulate_tapped};
 pub use spec::Run;
 
 /// Why a run cannot be simulated, in one sentence.

@@ -6,6 +6,7 @@ use crate::outcome::Work;
 use crate::packet::{Packet, Packets};
 use crate::random::Random;
 use crate::routes::Routes;
+use crate::tap::Tap;
 use knee_algo::Host as CcHost;
 use knee_queue::time::Time;
 
@@ -24,6 +25,8 @@ pub(crate) struct Net {
     /// What algorithms see of the host they run on.
     pub(crate) cc: CcHost,
     pub(crate) work: Work,
+    /// Looks at the packets of one flow, if anybody asked for it.
+    pub(crate) tap: Option<Box<Tap>>,
 }
 
 impl Net {
@@ -37,7 +40,13 @@ impl Net {
     #[inline]
     pub(crate) fn transmit(&mut self, packet: Packet) -> Sent {
         let id = self.packets.insert(packet);
-        self.forward(id)
+        let sent = self.forward(id);
+        if let Some(tap) = &mut self.tap {
+            if !matches!(sent, Sent::Dropped) {
+                tap.on_sent(self.now, &packet);
+            }
+        }
+        sent
     }
 
     /// Where the path begins that packets take after a change of their hash.

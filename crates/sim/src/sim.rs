@@ -9,6 +9,7 @@ use crate::packet::{MAX_SACKS, Packet, Packets, flags};
 use crate::random::Random;
 use crate::routes::Routes;
 use crate::spec::{Cc, Flow, Run, Traffic};
+use crate::tap::{CoarseClock, Side, Tap, TapAt, Tapped};
 use crate::tcp::{HostState, Place, Sock, State};
 use crate::{Error, validate};
 use knee_algo::Host as CcHost;
@@ -83,6 +84,25 @@ pub fn simulate_recorded(
     Ok(simulation.run())
 }
 
+/// As [`simulate`], with every segment of one flow as it leaves and reaches one of its hosts, in order. What
+/// comes after the application is done is not among them.
+///
+/// # Errors
+/// As [`simulate`], and if there is no such flow.
+pub fn simulate_tapped(
+    run: &Run,
+    at: TapAt,
+    sink: impl FnMut(Tapped) + 'static,
+) -> Result<(Outcome, CoarseClock), Error> {
+    validate::run(run)?;
+    if at.flow >= run.flows.len() {
+        return Err(Error(format!("there is no flow {}: there are {}", at.flow, run.flows.len())));
+    }
+    let mut simulation = Simulation::build(run)?;
+    let clock = simulation.tap(at, Box::new(sink));
+    Ok((simulation.run(), clock))
+}
+
 impl<'a> Simulation<'a> {
     fn build(run: &'a Run) -> Result<Simulation<'a>, Error> {
         let mut random = Random::new(run.seed);
@@ -155,6 +175,7 @@ impl<'a> Simulation<'a> {
             random,
             cc,
             work: Work::default(),
+            tap: None,
         };
         let unfinished = run.flows.iter().filter(|flow| flow.traffic.ends()).count();
         Ok(Simulation {
@@ -180,6 +201,21 @@ impl<'a> Simulation<'a> {
                 self.socks[sock].observe(observer);
             }
         }
+    }
+
+    /// Gives `sink` the segments of a flow at one of its hosts, and tells where that host's clock stands.
+    fn tap(&mut self, at: TapAt, sink: Box<dyn FnMut(Tapped)>) -> CoarseClock {
+        let (client, server) = (client_of(at.flow), server_of(at.flow));
+        let (sock, peer) =
+            if at.side == Side::Connecting { (client, server) } else { (server, client) };
+        self.net.tap = Some(Box::new(Tap {
+            sock: sock as u32,
+            peer: peer as u32,
+            of_sock: self.socks[sock].numbers(),
+            of_peer: self.socks[peer].numbers(),
+            sink,
+        }));
+        self.socks[sock].coarse_clock()
     }
 
     fn run(mut self) -> Outcome {
@@ -277,6 +313,11 @@ impl<'a> Simulation<'a> {
         let index = packet.to as usize;
         let sock = &mut self.socks[index];
         let was_established = sock.state == State::Established;
+        if let Some(tap) = &mut self.net.tap {
+            if !sock.ended() {
+                tap.on_delivered(self.net.now, &packet);
+            }
+        }
         sock.on_packet(&packet, &mut self.net);
         if sock.receiver.unread_bytes > 0 {
             self.offer_data(index);

@@ -49,8 +49,6 @@ const SPIN_NS: u64 = 100_000;
 const ACCEPT_NS: u64 = 5_000_000;
 /// Of slack, beside the jiffy by which the kernel's timers are coarse.
 const SLACK_US: u64 = 1000;
-/// Times that a closed connection is told to end.
-const RESETS: usize = 3;
 
 /// What the application holds.
 enum Socket {
@@ -78,6 +76,8 @@ pub struct KernelStack {
     writes: VecDeque<u64>,
     /// The next byte that the stack expects, as far as it has said.
     expects: u32,
+    /// The next byte that the peer has not sent.
+    peer_next: u32,
     /// To write. Nobody ever writes here, so that it takes no memory.
     zeros: Vec<u8>,
     /// Room to read.
@@ -152,6 +152,7 @@ impl KernelStack {
             left: VecDeque::new(),
             writes: VecDeque::new(),
             expects: 0,
+            peer_next: 0,
             zeros: vec![0; WRITE_BYTES],
             buffer: vec![0; READ_BYTES],
             addresses: [SocketAddr::new(stack, STACK_PORT), SocketAddr::new(peer, PEER_PORT)],
@@ -333,6 +334,22 @@ impl KernelStack {
         }
     }
 
+    /// Ends a connection that was closed, which would keep sending, and its namespace, for minutes: its peer
+    /// resets it.
+    fn end(&mut self) -> Result<(), Refusal> {
+        if !matches!(self.socket, Socket::Closed) {
+            return Ok(());
+        }
+        // A reset counts only at the very byte that is expected next. That is what the last ACK said, or,
+        // while an ACK is delayed, what the peer has sent.
+        for seq in [self.expects, self.peer_next] {
+            self.receive(&Segment { flags: Segment::RST, seq, ..Segment::default() })?;
+        }
+        // Otherwise there was an answer that says what is.
+        let seq = self.expects;
+        self.receive(&Segment { flags: Segment::RST, seq, ..Segment::default() })
+    }
+
     /// Whether the socket has room for an application that waits for it.
     fn has_room(&self) -> bool {
         let Socket::Own(socket) = &self.socket else { return false };
@@ -385,6 +402,11 @@ impl Stack for KernelStack {
         let packet = self.wire.encode(segment)?;
         rustix::io::write(&self.tun, &packet)
             .map_err(refused("the TUN device does not take a packet"))?;
+        let [syn, fin] = [Segment::SYN, Segment::FIN].map(|flag| u32::from(segment.has(flag)));
+        let end = segment.seq.wrapping_add(segment.len).wrapping_add(syn + fin);
+        if (end.wrapping_sub(self.peer_next) as i32).is_positive() {
+            self.peer_next = end;
+        }
         self.look()
     }
 
@@ -436,18 +458,106 @@ impl Stack for KernelStack {
 }
 
 impl Drop for KernelStack {
-    /// A closed connection would keep sending, and its namespace, for a while: its peer resets it.
     fn drop(&mut self) {
-        if !matches!(self.socket, Socket::Closed) {
+        // Whoever is gone cannot be told.
+        let _ = self.end();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A connection that the peer began, to the end of its handshake.
+    fn established() -> KernelStack {
+        let mut stack = KernelStack::new(&Settings::default(), Algorithms::Ours).unwrap();
+        stack.call(&Call::Listen).unwrap();
+        let syn = Segment { mss: Some(1012), sack_ok: true, ..segment(Segment::SYN, 0, 0, 0) };
+        stack.receive(&syn).unwrap();
+        assert!(stack.next_segment(Time::from_ms(10_000)).unwrap().is_some());
+        stack.receive(&segment(Segment::ACK, 1, 0, 1)).unwrap();
+        stack.connection(ACCEPT_NS).unwrap();
+        stack
+    }
+
+    fn segment(flags: u16, seq: u32, len: u32, ack: u32) -> Segment {
+        Segment { flags, seq, len, ack, window_bytes: 65_535, ..Segment::default() }
+    }
+
+    /// Sockets of the namespace that the kernel still works for.
+    fn in_use(stack: &KernelStack) -> String {
+        let text = stack._thread.run(|| std::fs::read_to_string("/proc/thread-self/net/sockstat"));
+        let text = text.unwrap();
+        let tcp = text.lines().find_map(|line| line.strip_prefix("TCP: inuse ")).unwrap();
+        tcp.split(' ').next().unwrap().to_owned()
+    }
+
+    #[test]
+    fn nothing_is_left_in_whatever_state_a_connection_was_closed() {
+        if !knee_testbed::kernel_is_ready() {
             return;
         }
-        for _ in 0..RESETS {
-            let seq = self.expects;
-            let reset = Segment { flags: Segment::RST, seq, ..Segment::default() };
-            if self.receive(&reset).is_err() || self.expects == seq {
-                return;
-            }
-            // What it expected was more: its answer has said so.
+        let fin = Segment::FIN | Segment::ACK;
+        let close = |stack: &mut KernelStack| stack.call(&Call::Close).unwrap();
+        let data = |stack: &mut KernelStack| {
+            stack.receive(&segment(Segment::ACK, 1, 1000, 1)).unwrap();
+        };
+        type Case<'a> = (&'a str, &'a dyn Fn(&mut KernelStack));
+        let cases: [Case<'_>; 8] = [
+            ("nothing sent", &|stack| close(stack)),
+            ("something unacknowledged", &|stack| {
+                stack.call(&Call::Write(5000)).unwrap();
+                close(stack);
+            }),
+            ("more than the window lets go", &|stack| {
+                stack.call(&Call::Write(100_000)).unwrap();
+                close(stack);
+            }),
+            ("something unread", &|stack| {
+                data(stack);
+                close(stack);
+            }),
+            ("an ACK delayed", &|stack| {
+                for n in 0..20 {
+                    stack.receive(&segment(Segment::ACK, 1 + n * 1000, 1000, 1)).unwrap();
+                    stack.call(&Call::Read(None)).unwrap();
+                }
+                stack.receive(&segment(Segment::ACK, 20_001, 100, 1)).unwrap();
+                stack.call(&Call::Read(None)).unwrap();
+                close(stack);
+            }),
+            ("its FIN acknowledged", &|stack| {
+                close(stack);
+                stack.receive(&segment(Segment::ACK, 1, 0, 2)).unwrap();
+            }),
+            ("the peer's FIN first", &|stack| {
+                stack.receive(&segment(fin, 1, 0, 1)).unwrap();
+                close(stack);
+            }),
+            ("a gap before what came last", &|stack| {
+                stack.receive(&segment(Segment::ACK, 2001, 1000, 1)).unwrap();
+                close(stack);
+            }),
+        ];
+        for (what, happens) in cases {
+            let mut stack = established();
+            happens(&mut stack);
+            stack._listener = None;
+            stack.end().unwrap();
+            assert_eq!(in_use(&stack), "0", "{what}");
         }
+    }
+
+    #[test]
+    fn a_connection_that_nobody_closed_ends_with_its_descriptor() {
+        if !knee_testbed::kernel_is_ready() {
+            return;
+        }
+        let mut stack = established();
+        stack.call(&Call::Write(5000)).unwrap();
+        stack._listener = None;
+        assert_eq!(in_use(&stack), "1");
+        stack.socket = Socket::Closed;
+        assert_eq!(in_use(&stack), "0");
     }
 }

@@ -245,3 +245,86 @@ fn options(segment: &Segment, stack_iss: u32) -> Result<Vec<TcpOptionElement>, R
     }
     Ok(options)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{Ipv4Addr, Ipv6Addr};
+
+    /// The wire between two, as each of them sees it.
+    fn both(ipv6: bool) -> [Wire; 2] {
+        let side = |n: u8, port| {
+            let ip = if ipv6 {
+                IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, n.into()))
+            } else {
+                IpAddr::V4(Ipv4Addr::new(192, 0, 2, n))
+            };
+            Side { ip, port }
+        };
+        let (a, b) = (side(1, 8080), side(2, 40_000));
+        [Wire::new(a, b), Wire::new(b, a)]
+    }
+
+    #[test]
+    fn a_segment_survives_the_wire_with_all_it_has() {
+        for ipv6 in [false, true] {
+            let [mut script, mut other] = both(ipv6);
+            // Both count from the constant here.
+            script.stack_iss = Some(PEER_ISS);
+            let syn = Segment {
+                flags: Segment::SYN | Segment::ECE | Segment::CWR | Segment::AE,
+                window_bytes: 65_535,
+                mss: Some(1460),
+                window_scale: Some(7),
+                sack_ok: true,
+                timestamps: Some((1, 0)),
+                ..Segment::default()
+            };
+            let packet = script.encode(&syn).unwrap();
+            assert_eq!(other.decode(&packet), Some(syn));
+            (script.stack_scale, other.peer_scale) = (Some(3), Some(3));
+            let data = Segment {
+                flags: Segment::ACK | Segment::PSH | Segment::FIN | Segment::URG | Segment::RST,
+                ecn: Ecn::Ce,
+                seq: u32::MAX - 10,
+                len: 100,
+                ack: 77,
+                window_bytes: 1 << 20,
+                timestamps: Some((5, 6)),
+                sacks: vec![(10, 20), (30, 40), (50, 60)],
+                ..Segment::default()
+            };
+            let packet = script.encode(&data).unwrap();
+            assert_eq!(packet.len(), if ipv6 { 60 } else { 40 } + 12 + 28 + 100);
+            assert_eq!(other.decode(&packet), Some(data));
+            assert_eq!(script.decode(&packet), None, "it is its own");
+            assert_eq!(other.decode(&packet[..30]), None);
+        }
+    }
+
+    #[test]
+    fn a_window_is_rounded_down_to_what_the_header_can_say() {
+        let [mut script, mut other] = both(false);
+        let ack =
+            |window_bytes| Segment { flags: Segment::ACK, window_bytes, ..Segment::default() };
+        assert!(script.encode(&ack(65_536)).unwrap_err().0.contains("65535 is the most"));
+        (script.stack_scale, script.peer_scale) = (Some(0), Some(4));
+        (other.stack_scale, other.peer_scale) = (Some(4), Some(0));
+        let packet = script.encode(&ack(65_543)).unwrap();
+        assert_eq!(other.decode(&packet).unwrap().window_bytes, 65_536);
+        // One side alone does not scale.
+        script.stack_scale = None;
+        assert!(script.encode(&ack(65_543)).is_err());
+    }
+
+    #[test]
+    fn what_does_not_fit_a_packet_is_refused() {
+        let [mut script, _] = both(false);
+        let mut why = |segment: Segment| script.encode(&segment).unwrap_err().0;
+        assert!(why(Segment { len: 65_536, ..Segment::default() }).contains("65535"));
+        let sacks = vec![(1, 2); 4];
+        let timestamps = Some((1, 2));
+        assert!(why(Segment { sacks, timestamps, ..Segment::default() }).contains("40 bytes"));
+        assert!(why(Segment { sacks: vec![(1, 2); 5], ..Segment::default() }).contains("4 SACK"));
+    }
+}

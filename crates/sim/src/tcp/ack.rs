@@ -6,6 +6,7 @@ use super::seq::{after, before};
 use super::{Sock, State};
 use crate::net::Net;
 use crate::packet::{Packet, flags};
+use crate::spec::LinuxVersion;
 use knee_algo::{AckSample, RateSample, ca_state, ecn_flags};
 
 /// Flags of `in_ack_event`.
@@ -37,6 +38,8 @@ pub(super) struct Progress {
     pub(super) set_xmit_timer: bool,
     /// A retransmission was found lost.
     pub(super) lost_retrans: bool,
+    /// What is not acknowledged begins with SACKed data: the receiver no longer has it.
+    pub(super) reneged: bool,
 }
 
 /// What SACK processing gathers.
@@ -63,7 +66,8 @@ impl Sock {
         }
         if after(ack, self.tp.snd_nxt) {
             // It acknowledges what was never sent.
-            if self.state != State::Established {
+            let newest = self.host.config.linux >= LinuxVersion::V6_18;
+            if newest || self.state != State::Established {
                 self.challenge(net);
             }
             return false;
@@ -77,6 +81,7 @@ impl Sock {
         let prior_packets = self.tp.packets_out;
         let prior_delivered = self.tp.delivered;
         let prior_lost = self.tp.lost;
+        let was_reneged = self.sack_reneged;
         sample.prior_in_flight = self.in_flight();
 
         self.probes_out = 0;
@@ -147,7 +152,7 @@ impl Sock {
         let delivered = self.tp.delivered.wrapping_sub(prior_delivered);
         let lost = self.tp.lost.wrapping_sub(prior_lost);
         sample.is_ack_delayed = progress.maybe_delayed;
-        self.finish_rate_sample(delivered, lost, &mut sample);
+        self.finish_rate_sample(delivered, lost, was_reneged, &mut sample);
         self.cong_control(ack, delivered, &sample, &progress, net);
         self.retransmit_after(rexmit, net);
         true
@@ -177,11 +182,18 @@ impl Sock {
         true
     }
 
+    /// Whether the window of a segment counts: it is newer, or the same and larger, or (6.6 and later) closed.
+    pub(super) fn updates_window(&self, packet: &Packet, ack: u32) -> bool {
+        let window = packet.window_bytes;
+        let closes = window == 0 && self.host.config.linux >= LinuxVersion::V6_12;
+        after(ack, self.tp.snd_una)
+            || after(packet.seq, self.snd_wl1)
+            || (packet.seq == self.snd_wl1 && (window > self.snd_wnd || closes))
+    }
+
     fn update_window(&mut self, packet: &Packet, ack: u32) -> bool {
         let window = packet.window_bytes;
-        let newer = after(ack, self.tp.snd_una)
-            || after(packet.seq, self.snd_wl1)
-            || (packet.seq == self.snd_wl1 && window > self.snd_wnd);
+        let newer = self.updates_window(packet, ack);
         if newer {
             self.snd_wl1 = packet.seq;
             self.snd_wnd = window;
@@ -291,12 +303,19 @@ impl Sock {
                 std::cmp::Ordering::Greater
             }
         });
-        let dsack_range = (dsack && after(blocks[0].1, self.tp.snd_una)).then(|| blocks[0]);
-        let cache = self.sack_cache;
+        // Also of what this ACK acknowledges: it is still in the queue.
+        let mut dsack_range = (dsack && after(blocks[0].1, prior_snd_una)).then(|| blocks[0]);
+        let cache = if self.tp.sacked_out > 0 { self.sack_cache } else { [(0, 0); 4] };
         for &(start, end) in ranges.iter() {
+            // It counts once, be it as a range of its own or within another.
+            let dsack_here =
+                dsack_range.filter(|dsack| !before(dsack.0, start) && !after(dsack.1, end));
+            if dsack_here.is_some() {
+                dsack_range = None;
+            }
             // What the ACK before said of a range need not be looked at again, unless it is a DSACK.
             let mut from = start;
-            if dsack_range.is_none() {
+            if dsack_here.is_none() {
                 for &(cached_start, cached_end) in &cache {
                     if cached_start == cached_end || !before(cached_start, end) {
                         continue;
@@ -310,7 +329,7 @@ impl Sock {
                 }
             }
             if before(from, end) {
-                self.walk_sack(from, end, dsack_range, sacked, sample, progress);
+                self.walk_sack(from, end, dsack_here, sacked, sample, progress);
             }
         }
         self.sack_cache = [(0, 0); 4];
@@ -530,6 +549,7 @@ impl Sock {
             self.sample_delivered(id, sample);
             self.rtx.pop_front();
         }
+        progress.reneged = self.rtx.front().is_some_and(|segment| segment.has(mark::SACKED));
         progress.data_acked = acked > 0;
         progress.not_dup |= progress.data_acked;
         if self.rtx.is_empty() {
@@ -593,7 +613,7 @@ impl Sock {
         self.count_delivered(newly, progress.ece);
         // One ACK fills the hole; the duplicates before it stood for the rest.
         self.tp.sacked_out = self.tp.sacked_out.saturating_sub(acked.saturating_sub(1));
-        self.limit_reno_sacks();
+        self.check_reno_reordering(acked);
         if progress.retrans_acked {
             progress.orig_sack_acked = false;
         }
@@ -657,7 +677,13 @@ impl Sock {
     }
 
     #[inline]
-    fn finish_rate_sample(&mut self, delivered: u32, lost: u32, sample: &mut RateSample) {
+    fn finish_rate_sample(
+        &mut self,
+        delivered: u32,
+        lost: u32,
+        was_reneged: bool,
+        sample: &mut RateSample,
+    ) {
         if self.tp.app_limited != 0 && after(self.tp.delivered, self.tp.app_limited) {
             self.tp.app_limited = 0;
         }
@@ -666,7 +692,7 @@ impl Sock {
         }
         sample.acked_sacked = delivered;
         sample.losses = lost as i32;
-        if sample.prior_mstamp == 0 {
+        if sample.prior_mstamp == 0 || was_reneged {
             sample.delivered = -1;
             sample.interval_us = -1;
             return;

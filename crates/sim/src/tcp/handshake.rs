@@ -15,8 +15,8 @@ use knee_queue::Ecn;
 const MSS_DEFAULT: u32 = 536;
 /// The least MSS of a peer that is believed (`tcp_min_snd_mss`).
 const MSS_LEAST: u32 = 48;
-/// And the least that follows from a small window, options included: 68 bytes, less the TCP header.
-const LEAST_HALF_WINDOW: u32 = 48;
+/// And the least that follows from a small window, options included: 68 bytes less those of TCP's header.
+const MSS_OF_LEAST_MTU: u32 = 48;
 /// Retransmissions of a SYN after which a connection starts with one packet.
 const SYN_RETRIES_FOR_CWND_1: u32 = 1;
 
@@ -187,13 +187,13 @@ impl Sock {
     /// The largest payload: what this end and the peer can take, and half of the largest window seen.
     #[cold]
     pub(super) fn bound_mss(&mut self) {
-        let own = self.host.config.mss_bytes() + TIMESTAMP_BYTES;
         let options = if self.timestamps { TIMESTAMP_BYTES } else { 0 };
+        let own = self.host.config.mss_bytes() + TIMESTAMP_BYTES;
         let mut mss = own.min(self.peer_mss).max(MSS_LEAST) - options;
         let half =
             if self.max_window > MSS_DEFAULT { self.max_window >> 1 } else { self.max_window };
         if half > 0 {
-            mss = mss.min(half.max(LEAST_HALF_WINDOW - options));
+            mss = mss.min(half.max(MSS_OF_LEAST_MTU - options));
         }
         self.tp.mss_cache = mss;
     }

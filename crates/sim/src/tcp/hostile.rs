@@ -98,6 +98,7 @@ fn net() -> Net {
         random: Random::new(1),
         cc: knee_algo::Host::new(1000, 1),
         work: Work::default(),
+        tap: None,
     }
 }
 

@@ -25,10 +25,12 @@ mod seq;
 mod timers;
 
 use crate::clock::Jiffies;
+use crate::endpoint::Numbers;
 use crate::net::Net;
 use crate::outcome::{Counters, FlowSample};
 use crate::packet::{HEADER_BYTES, Packet, TIMESTAMP_BYTES};
 use crate::spec::{Cc, HostConfig};
+use crate::tap::CoarseClock;
 use knee_algo::module::LoadedModules;
 use knee_algo::{
     Algorithm, INFINITE_SSTHRESH, Instance, Observer, TcpSock, ca_state, ecn_flags, tcp_state,
@@ -196,6 +198,8 @@ pub(crate) struct Sock {
     /// ms tick of the first retransmission of this episode.
     retrans_stamp: u32,
     frto: bool,
+    /// The receiver has dropped SACKed data in this episode.
+    sack_reneged: bool,
     prr: Prr,
     rack: Rack,
     reord_seen: bool,
@@ -295,6 +299,7 @@ impl Sock {
             undo_retrans: 0,
             retrans_stamp: 0,
             frto: false,
+            sack_reneged: false,
             prr: Prr::default(),
             rack: Rack { reo_wnd_steps: 1, ..Rack::default() },
             reord_seen: false,
@@ -323,6 +328,21 @@ impl Sock {
             counters: Counters::default(),
             host,
         }
+    }
+
+    /// What a look at its packets from outside needs.
+    pub(crate) fn numbers(&self) -> Numbers {
+        Numbers {
+            iss: self.iss,
+            // The option counts the timestamps that every segment carries.
+            mss_option: (self.host.config.mss_bytes() + 12) as u16,
+            window_scale: self.receiver.window_scale(),
+        }
+    }
+
+    /// Its host's clock at the start of the run.
+    pub(crate) fn coarse_clock(&self) -> CoarseClock {
+        self.host.jiffies.start()
     }
 
     /// Has `observer` told of every call of the algorithm that was asked for.

@@ -24,11 +24,6 @@ pub(super) struct OutOfOrder {
 }
 
 impl OutOfOrder {
-    /// Ranges that SACK reports.
-    pub(super) fn sacks_len(&self) -> usize {
-        self.sacks_len
-    }
-
     /// Remembers what came a second time.
     pub(super) fn note_duplicate(&mut self, seq: u32, end_seq: u32) {
         if self.hides_duplicates {
@@ -149,6 +144,17 @@ impl OutOfOrder {
             self.sacks.copy_within(0..kept, 1);
             self.sacks[0] = (seq, end_seq);
             self.sacks_len = kept + 1;
+        }
+    }
+
+    /// The range at `place`, if there is one, grows without moving.
+    pub(super) fn extend_sack(&mut self, place: usize, seq: u32, end_seq: u32) {
+        let Some(range) = self.sacks[..self.sacks_len].get_mut(place) else { return };
+        if before(seq, range.0) {
+            range.0 = seq;
+        }
+        if after(end_seq, range.1) {
+            range.1 = end_seq;
         }
     }
 

@@ -830,6 +830,12 @@ impl Sock {
         if self.rtx.get(id).leaves_host > net.now {
             return false;
         }
+        let una = self.tp.snd_una;
+        let segment = self.rtx.get_mut(id);
+        if before(segment.seq, una) {
+            // What of it was acknowledged is not sent again.
+            segment.seq = una;
+        }
         let segment = self.rtx.get(id);
         let len = segment.payload_bytes();
         if !before(segment.seq, self.wnd_end()) && segment.seq != self.tp.snd_una {

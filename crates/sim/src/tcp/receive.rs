@@ -307,8 +307,16 @@ impl Sock {
         let late_ack = packet.sequence_len() == 0
             && packet.seq == self.tp.rcv_nxt
             && packet.ack_seq == self.tp.snd_una
-            && packet.window_bytes == self.snd_wnd;
+            && !self.updates_window(packet, packet.ack_seq)
+            && older_by <= self.replay_ticks();
         !late_ack
+    }
+
+    /// Ticks by which a pure ACK may be late: an RTO of a peer with a somewhat faster clock.
+    fn replay_ticks(&self) -> i32 {
+        let hz_of_peer = if self.host.config.linux >= LinuxVersion::V6_12 { 1200 } else { 1024 };
+        let ticks = u64::from(self.rtt.rto_jiffies) * hz_of_peer / u64::from(self.host.config.hz);
+        ticks as i32
     }
 
     /// A segment that cannot be taken is answered, so that a peer that has lost its way finds it;
@@ -439,7 +447,7 @@ impl Sock {
         if len >= receiver.rcv_mss {
             if receiver.measures_ratio && len != receiver.rcv_mss {
                 receiver.window_ratio = (len << 8) / (len + receiver.skb_overhead_bytes);
-                receiver.window_clamp = share(receiver.rcvbuf, receiver.window_ratio);
+                receiver.clamp_window(share(receiver.rcvbuf, receiver.window_ratio));
             }
             receiver.rcv_mss = len;
             if psh && payload_bytes <= receiver.advmss {
@@ -529,6 +537,10 @@ impl Sock {
 
     fn on_out_of_order(&mut self, packet: &Packet, payload_bytes: u32, net: &mut Net) {
         self.check_ce(packet.ecn, net);
+        if payload_bytes > 0 && self.host.config.linux >= LinuxVersion::V6_18 {
+            // From 6.16 on.
+            self.measure_rcv_mss(packet, payload_bytes);
+        }
         self.tp.icsk_ack_pending |= ack_pending::SCHED;
         let (seq, end_seq) = (packet.seq, packet.end_seq);
         let new = self.receiver.out_of_order.insert(seq, end_seq);
@@ -538,10 +550,8 @@ impl Sock {
         if self.receiver.peer_sack {
             let place = self.receiver.out_of_order.sack_place(seq, end_seq);
             if self.receiver.compressed_acks > 0 && place >= SACKS_EXPECTED {
-                // A range that grows is in the ACK that it releases, a new one is not.
-                if place < self.receiver.out_of_order.sacks_len() {
-                    self.receiver.out_of_order.note_sack(seq, end_seq);
-                }
+                // A range that grows is in the ACK that it releases, where it stood; a new one is not.
+                self.receiver.out_of_order.extend_sack(place, seq, end_seq);
                 self.send_ack(net);
             }
             self.receiver.out_of_order.note_sack(seq, end_seq);
@@ -619,7 +629,7 @@ impl Sock {
         }
         let mut packet = self.packet();
         packet.ack_seq = rcv_nxt;
-        packet.flags = flags::ACK;
+        packet.flags &= !flags::ECE;
         if self.ecn_ok() && with_ecn_flags & ecn_flags::DEMAND_CWR != 0 {
             packet.flags |= flags::ECE;
         }

@@ -14,6 +14,9 @@ const RACK_RECOVERY_THRESH: u8 = 16;
 const RACK_STATIC_REO_WND: u8 = 2;
 const RACK_NO_DUPTHRESH: u8 = 4;
 
+/// Least patience with a receiver that seems to have dropped what it SACKed.
+const RENEGED_WAIT_MS: u64 = 10;
+
 /// What an ACK asks to be sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rexmit {
@@ -169,15 +172,20 @@ impl Sock {
             && (state < ca_state::RECOVERY || self.tp.icsk_retransmits > 0);
     }
 
-    /// All but what was sent less than a round trip ago, and the first in any case.
+    /// All but what was sent less than a round trip ago, and the first in any case. If the first was
+    /// SACKed, no SACK counts any more.
     fn mark_lost_by_timeout(&mut self) {
-        if !self.receiver.peer_sack {
+        let reneged = self.rtx.front().is_some_and(|head| head.has(mark::SACKED));
+        self.sack_reneged |= reneged;
+        if reneged || !self.receiver.peer_sack {
             self.tp.sacked_out = 0;
         }
         let first = self.rtx.first_id();
         for offset in 0..self.rtx.len() as u32 {
             let id = first.wrapping_add(offset);
-            if id != first && self.rack_wait_us(id, 0) > 0 {
+            if reneged {
+                self.rtx.get_mut(id).marks &= !mark::SACKED;
+            } else if id != first && self.rack_wait_us(id, 0) > 0 {
                 continue;
             }
             self.mark_lost(id);
@@ -314,9 +322,10 @@ impl Sock {
         let state = self.tp.icsk_ca_state;
         let lost = (state < ca_state::RECOVERY && self.tp.sacked_out >= self.tp.reordering)
             || (state == ca_state::RECOVERY && advanced);
-        if lost {
-            self.mark_lost(self.rtx.first_id());
-            self.limit_reno_sacks();
+        let head = self.rtx.first_id();
+        // What is lost already stays as it is: an ACK of a part of it does not send it again.
+        if lost && !self.rtx.get(head).has(mark::LOST) {
+            self.mark_lost(head);
         }
     }
 
@@ -425,6 +434,7 @@ impl Sock {
             return true;
         }
         self.set_ca_state(ca_state::OPEN, net);
+        self.sack_reneged = false;
         false
     }
 
@@ -451,6 +461,7 @@ impl Sock {
         }
         if frto || self.receiver.peer_sack {
             self.set_ca_state(ca_state::OPEN, net);
+            self.sack_reneged = false;
         }
         true
     }
@@ -512,6 +523,14 @@ impl Sock {
         }
         if progress.ece {
             self.tp.prior_ssthresh = 0;
+        }
+        if progress.reneged && progress.advanced {
+            // Only a timeout sends it again; if the receiver has it after all, it says so before.
+            let soon = self.host.jiffies.of_us(u64::from(self.tp.srtt_us >> 4));
+            let soon = soon.max(self.host.jiffies.of_ms(RENEGED_WAIT_MS));
+            self.arm_retransmit(Pending::Retransmit, soon, net);
+            progress.set_xmit_timer = false;
+            return Rexmit::Nothing;
         }
         let sack = self.receiver.peer_sack;
 
@@ -631,14 +650,22 @@ impl Sock {
         }
         let prior = self.tp.sacked_out;
         self.tp.sacked_out += dup_acks;
-        self.limit_reno_sacks();
+        self.check_reno_reordering(0);
         self.count_delivered(self.tp.sacked_out.saturating_sub(prior), ece);
     }
 
-    /// Duplicate ACKs cannot stand for more than was sent, less what is missing.
-    pub(super) fn limit_reno_sacks(&mut self) {
+    /// Duplicate ACKs cannot stand for more than is out, less what is missing. If they do, packets were
+    /// reordered, by as much as was out before this ACK took `acked` of it.
+    pub(super) fn check_reno_reordering(&mut self, acked: u32) {
         let holes = self.tp.lost_out.max(1).min(self.tp.packets_out);
-        self.tp.sacked_out = self.tp.sacked_out.min(self.tp.packets_out - holes);
+        let most = self.tp.packets_out - holes;
+        if self.tp.sacked_out <= most {
+            return;
+        }
+        self.tp.sacked_out = most;
+        let max_reordering = self.host.config.sysctls.max_reordering;
+        self.tp.reordering = (self.tp.packets_out + acked).min(max_reordering);
+        self.reord_seen = true;
     }
 
     #[inline]

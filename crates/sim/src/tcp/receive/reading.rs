@@ -1,11 +1,13 @@
 //! The application reads, and the receive buffer follows what it reads per round trip.
 
 use super::super::Sock;
+use super::super::rtt::from_ticks;
 use super::super::seq::before;
 use super::Receiver;
 use super::window::share;
 use crate::net::Net;
 use crate::packet::Packet;
+use crate::spec::LinuxVersion;
 use knee_algo::ack_pending;
 
 impl Sock {
@@ -75,13 +77,20 @@ impl Sock {
         if payload_bytes < receiver.rcv_mss || packet.ts_ecr == 0 {
             return;
         }
-        let Some(sample_us) =
-            super::super::rtt::from_ticks(self.ts_now().wrapping_sub(packet.ts_ecr))
-        else {
-            return;
-        };
+        let ticks = self.ts_now().wrapping_sub(packet.ts_ecr);
+        let Some(sample_us) = from_ticks(ticks) else { return };
         let receiver = &mut self.receiver;
-        receiver.rcv_rtt_us = if receiver.rcv_rtt_us == 0 {
+        let seeks_minimum = self.host.config.linux >= LinuxVersion::V6_18;
+        if seeks_minimum && ticks == 0 {
+            // Less than a tick tells nothing (6.16 and later).
+            return;
+        }
+        let is_less = sample_us << 3 < receiver.rcv_rtt_us;
+        if seeks_minimum && !is_less && receiver.unread_bytes > 0 && receiver.rcv_rtt_us != 0 {
+            // The window may have been closed by what is not read.
+            return;
+        }
+        receiver.rcv_rtt_us = if receiver.rcv_rtt_us == 0 || (seeks_minimum && is_less) {
             sample_us << 3
         } else {
             receiver.rcv_rtt_us - (receiver.rcv_rtt_us >> 3) + sample_us

@@ -8,8 +8,9 @@ use crate::packet::TIMESTAMP_BYTES;
 use crate::spec::{HostConfig, LinuxVersion};
 
 /// Share of the receive buffer that is offered as window, in 1/256: by `tcp_adv_win_scale` up to 6.5; later the
-/// share of payload in what a segment is charged, and this until the first full segment has shown that.
-const WINDOW_RATIO_6_6: u32 = 65;
+/// share of payload in what a segment is charged, and this (6.10 and later) until the first full segment has
+/// shown that.
+const WINDOW_RATIO_6_10: u32 = 128;
 /// `net.core.rmem_max`, which sets the window scale where the buffer is smaller.
 const RMEM_MAX_6_1: u32 = 212_992;
 const RMEM_MAX_6_18: u32 = 4 << 20;
@@ -17,7 +18,7 @@ const RMEM_MAX_6_18: u32 = 4 << 20;
 fn window_ratio(config: &HostConfig) -> u32 {
     let scale = config.sysctls.adv_win_scale;
     if config.linux >= LinuxVersion::V6_12 {
-        WINDOW_RATIO_6_6
+        WINDOW_RATIO_6_10
     } else if scale > 0 {
         256 - (256 >> scale.min(8))
     } else {
@@ -77,7 +78,9 @@ impl Receiver {
         let mss = if listens { advmss } else { advmss + 12 };
         let first_window =
             if full_space > mss { full_space - full_space % mss } else { full_space };
-        let rcv_wnd = first_window.min(FIRST_WINDOW_BYTES);
+        // From 6.11 on only the field of the SYN is limited, not what the next segment offers.
+        let most = if config.linux >= LinuxVersion::V6_12 { u32::MAX } else { FIRST_WINDOW_BYTES };
+        let rcv_wnd = first_window.min(most);
         Receiver {
             peer_sack: config.sack,
             out_of_order: OutOfOrder::default(),
@@ -136,7 +139,20 @@ impl Receiver {
         if !scales {
             self.window_scale = 0;
             self.window_clamp = self.window_clamp.min(FIRST_WINDOW_BYTES);
+            self.rcv_ssthresh = self.rcv_ssthresh.min(self.window_clamp);
+            self.rcv_wnd = self.rcv_wnd.min(FIRST_WINDOW_BYTES);
         }
+    }
+
+    /// The largest window follows the share of payload, and the limit of what is offered follows it.
+    pub(in crate::tcp) fn clamp_window(&mut self, clamp: u32) {
+        if clamp < self.window_clamp {
+            self.rcv_ssthresh = self.rcv_ssthresh.min(clamp);
+        } else {
+            self.rcv_ssthresh = self.rcv_ssthresh.max(self.rcv_wnd.min(clamp));
+        }
+        self.window_clamp = clamp;
+        self.space_bytes = self.space_bytes.min(clamp);
     }
 
     /// Whether the peer's SYN had a window scale.
