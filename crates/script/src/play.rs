@@ -1,19 +1,17 @@
-//! Plays a script: its peer, its clock, and the comparison of what comes with what is written.
+//! Plays a script: its clock, its calls, and the order in which things must happen.
+
+mod peer;
+mod wanted;
 
 use crate::expression::Expr;
 use crate::parse::CONSTANTS;
 use crate::script::{CallEvent, Condition, Error, Event, Line, Pattern, Script, Statement, When};
 use crate::show;
 use crate::stack::{Call, Info, MakeStack, Refusal, SocketOption, Stack};
-use knee_queue::Ecn;
 use knee_queue::time::{Duration, Time};
-use knee_sim::endpoint::Segment;
+use peer::Peer;
 use std::collections::BTreeMap;
 
-/// Window scale that the peer announces.
-const WINDOW_SCALE: u8 = 10;
-/// First value of the peer's timestamps, ms.
-const TS_START: u32 = 1_000;
 /// Lines of the account that are kept.
 const ACCOUNT_LINES: usize = 10_000;
 
@@ -147,21 +145,6 @@ impl From<Refusal> for Stop {
     fn from(refusal: Refusal) -> Stop {
         Stop::Cannot(refusal.0)
     }
-}
-
-/// The script's side of the connection: what `in` fills in.
-#[derive(Default)]
-struct Peer {
-    /// Next byte that it sends.
-    next_seq: u32,
-    /// The highest it has acknowledged.
-    ack: u32,
-    /// Timestamp to echo (RFC 7323, section 4.3).
-    ts_recent: u32,
-    /// Highest end of what the stack has sent.
-    sent_end: u32,
-    without_timestamps: bool,
-    without_scale: bool,
 }
 
 struct Player<'a> {
@@ -374,168 +357,6 @@ impl Player<'_> {
         Ok((seq, len))
     }
 
-    // ---- the peer sends ----
-
-    fn send(&mut self, pattern: &Pattern) -> Result<(), Stop> {
-        let syn = pattern.flags & Segment::SYN != 0;
-        let (seq, len) = self.payload(pattern, self.peer.next_seq)?;
-        if len > 65_000 {
-            return Err(Stop::Cannot(format!("a segment cannot carry {len} bytes")));
-        }
-        let mss = self.script.settings.mss_bytes;
-        if pattern.no_timestamps && syn {
-            self.peer.without_timestamps = true;
-        }
-        if pattern.no_window_scale && syn {
-            self.peer.without_scale = true;
-        }
-        // A SYN that acknowledges nothing yet still acknowledges the other's SYN if it answers one.
-        let has_ack = pattern.flags & Segment::ACK != 0;
-        let ack = self.number_or(pattern.ack.as_ref(), "ack", self.peer.ack.max(1))?;
-        let plain_window = syn || self.peer.without_scale;
-        let window = if plain_window {
-            self.script.window_bytes.min(65_535)
-        } else {
-            self.script.window_bytes
-        };
-        let now = self.stack.now();
-        let timestamps = if self.peer.without_timestamps || pattern.no_timestamps {
-            None
-        } else if let Some((value, echo)) = &pattern.ts {
-            Some((self.number_or(Some(value), "ts", 0)?, self.number_or(Some(echo), "ts", 0)?))
-        } else {
-            let echo = match &pattern.echo {
-                Some(name) => *self
-                    .named
-                    .get(name)
-                    .ok_or_else(|| Stop::Cannot(format!("no segment named `{name}` has come")))?,
-                None => self.peer.ts_recent,
-            };
-            Some((TS_START + (now.us() / 1000) as u32, if has_ack { echo } else { 0 }))
-        };
-        let segment = Segment {
-            flags: pattern.flags,
-            ecn: pattern.ecn.unwrap_or(Ecn::NotEct),
-            seq,
-            len,
-            ack: if has_ack { ack } else { 0 },
-            window_bytes: self.number_or(pattern.window.as_ref(), "win", window)?,
-            mss: if syn {
-                Some(self.number_or(pattern.mss.as_ref(), "mss", mss + 12)?.min(65_535) as u16)
-            } else {
-                None
-            },
-            window_scale: if !syn || pattern.no_window_scale {
-                None
-            } else {
-                let scale = pattern.window_scale.as_ref();
-                Some(self.number_or(scale, "wscale", u32::from(WINDOW_SCALE))?.min(255) as u8)
-            },
-            sack_ok: syn && pattern.sack_ok != Some(false),
-            timestamps,
-            sacks: self.ranges(&pattern.sacks)?,
-        };
-        let fin = pattern.flags & Segment::FIN != 0;
-        let end = seq.wrapping_add(len + u32::from(syn) + u32::from(fin));
-        self.peer.next_seq = self.peer.next_seq.max(end);
-        if has_ack {
-            self.peer.ack = self.peer.ack.max(ack);
-        }
-        self.note(now, &format!("in  {}", show::segment(&segment)));
-        self.info = None;
-        self.stack.receive(&segment)?;
-        Ok(())
-    }
-
-    // ---- the stack sends ----
-
-    fn expect_segment(
-        &mut self,
-        pattern: &Pattern,
-        earliest: Time,
-        latest: Time,
-    ) -> Result<(), Stop> {
-        let wanted = self.wanted(pattern)?;
-        self.info = None;
-        let slack = self.stack.slack();
-        let came = self.stack.next_segment(latest + slack)?;
-        let Some((at, segment)) = came else {
-            let until = show::time(latest);
-            return Err(Stop::Differs(format!("expected {wanted}, nothing came until {until}")));
-        };
-        self.note(at, &format!("out {}", show::segment(&segment)));
-        let differences = wanted.differences(&segment);
-        if !differences.is_empty() {
-            return Err(Stop::Differs(format!(
-                "{}; at {} came {}",
-                differences.join(", "),
-                show::time(at),
-                show::segment(&segment)
-            )));
-        }
-        if at + slack < earliest || at > latest + slack {
-            let range = if earliest == latest {
-                format!("at {}", show::time(earliest))
-            } else {
-                format!("from {} to {}", show::time(earliest), show::time(latest))
-            };
-            return Err(Stop::Differs(format!(
-                "time: expected {range}, came at {}: {}",
-                show::time(at),
-                show::segment(&segment)
-            )));
-        }
-        self.last = at;
-        self.note_received(pattern, &segment);
-        Ok(())
-    }
-
-    /// The peer has got it, unless it was lost.
-    fn note_received(&mut self, pattern: &Pattern, segment: &Segment) {
-        let ends = u32::from(segment.has(Segment::SYN)) + u32::from(segment.has(Segment::FIN));
-        let end = segment.seq.wrapping_add(segment.len + ends);
-        self.peer.sent_end = self.peer.sent_end.max(end);
-        let Some((value, _)) = segment.timestamps else {
-            return;
-        };
-        if let Some(name) = &pattern.name {
-            self.named.insert(name.clone(), value);
-        }
-        if !pattern.is_lost && segment.seq <= self.peer.ack {
-            self.peer.ts_recent = value;
-        }
-    }
-
-    fn wanted(&mut self, pattern: &Pattern) -> Result<Wanted, Stop> {
-        let (seq, len) = self.payload(pattern, self.peer.sent_end)?;
-        let says_where = pattern.seq.is_some() || pattern.len.is_some();
-        let optional = |player: &mut Self, expr: &Option<Expr>, what| match expr {
-            Some(expr) => player.number_or(Some(expr), what, 0).map(Some),
-            None => Ok(None),
-        };
-        let ts = match &pattern.ts {
-            Some((value, echo)) => {
-                Some((self.number_or(Some(value), "ts", 0)?, self.number_or(Some(echo), "ts", 0)?))
-            }
-            None => None,
-        };
-        Ok(Wanted {
-            flags: pattern.flags,
-            seq: says_where.then_some(seq),
-            len,
-            ack: optional(self, &pattern.ack, "ack")?,
-            window: optional(self, &pattern.window, "win")?,
-            mss: optional(self, &pattern.mss, "mss")?,
-            window_scale: optional(self, &pattern.window_scale, "wscale")?,
-            no_window_scale: pattern.no_window_scale,
-            sack_ok: pattern.sack_ok,
-            no_timestamps: pattern.no_timestamps,
-            ecn: pattern.ecn,
-            ts,
-            sacks: self.ranges(&pattern.sacks)?,
-        })
-    }
-
     // ---- the application ----
 
     fn call(&mut self, call: &CallEvent) -> Result<(), Stop> {
@@ -601,89 +422,5 @@ impl Player<'_> {
         let text = format!("{}: {}", info.algorithm, values.collect::<Vec<_>>().join(", "));
         self.note(self.stack.now(), &text);
         Ok(())
-    }
-}
-
-/// A segment as it must come; nothing is asked of what is not there.
-struct Wanted {
-    flags: u16,
-    seq: Option<u32>,
-    len: u32,
-    ack: Option<u32>,
-    window: Option<u32>,
-    mss: Option<u32>,
-    window_scale: Option<u32>,
-    no_window_scale: bool,
-    sack_ok: Option<bool>,
-    no_timestamps: bool,
-    ecn: Option<Ecn>,
-    ts: Option<(u32, u32)>,
-    sacks: Vec<(u32, u32)>,
-}
-
-impl std::fmt::Display for Wanted {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&show::flags(self.flags))?;
-        if let Some(seq) = self.seq {
-            write!(f, " seq {}", show::range(seq, self.len))?;
-        }
-        if let Some(ack) = self.ack {
-            write!(f, ", ack {ack}")?;
-        }
-        if let Some(ecn) = self.ecn {
-            write!(f, ", {}", show::ecn(ecn))?;
-        }
-        if !self.sacks.is_empty() {
-            write!(f, ", sack {}", show::sacks(&self.sacks))?;
-        }
-        Ok(())
-    }
-}
-
-impl Wanted {
-    fn differences(&self, came: &Segment) -> Vec<String> {
-        let mut found = Vec::new();
-        let mut differ = |what: &str, wanted: String, came: String| {
-            if wanted != came {
-                found.push(format!("{what}: expected {wanted}, came {came}"));
-            }
-        };
-        // PSH is looked at only where it is asked for.
-        let push = if self.flags & Segment::PSH == 0 { Segment::PSH } else { 0 };
-        differ("flags", show::flags(self.flags), show::flags(came.flags & !push));
-        match self.seq {
-            Some(seq) => differ("seq", show::range(seq, self.len), show::range(came.seq, came.len)),
-            None => differ("payload", self.len.to_string(), came.len.to_string()),
-        }
-        if let Some(ack) = self.ack {
-            differ("ack", ack.to_string(), came.ack.to_string());
-        }
-        if let Some(window) = self.window {
-            differ("win", window.to_string(), came.window_bytes.to_string());
-        }
-        let shown = |value: Option<u32>| value.map_or("none".to_owned(), |value| value.to_string());
-        if self.mss.is_some() {
-            differ("mss", shown(self.mss), shown(came.mss.map(u32::from)));
-        }
-        if self.window_scale.is_some() || self.no_window_scale {
-            let scale = came.window_scale.map(u32::from);
-            differ("wscale", shown(self.window_scale), shown(scale));
-        }
-        if let Some(wanted) = self.sack_ok {
-            let word = |ok| if ok { "sack_ok" } else { "no_sack" }.to_owned();
-            differ("SACK", word(wanted), word(came.sack_ok));
-        }
-        if let Some(ecn) = self.ecn {
-            differ("ECN field", show::ecn(ecn).to_owned(), show::ecn(came.ecn).to_owned());
-        }
-        if let Some((value, echo)) = self.ts {
-            let stamps = came.timestamps.unwrap_or_default();
-            differ("ts", format!("{value} {echo}"), format!("{} {}", stamps.0, stamps.1));
-        }
-        if self.no_timestamps && came.timestamps.is_some() {
-            differ("timestamps", "none".to_owned(), "some".to_owned());
-        }
-        differ("sack", show::sacks(&self.sacks), show::sacks(&came.sacks));
-        found
     }
 }

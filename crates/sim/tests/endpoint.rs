@@ -28,8 +28,8 @@ struct Bench {
 impl Bench {
     /// A listener that nobody has called yet.
     fn listening(config: HostConfig) -> Bench {
-        let cc = Cc::by_name("reno").unwrap();
-        let mut end = EndPoint::new(config, &cc, 1).unwrap();
+        let cc = Cc::by_name("reno").expect("it is in the folder");
+        let mut end = EndPoint::new(config, &cc, 1).expect("it is no module");
         end.listen();
         Bench { end, window_bytes: 65_535, timestamps: true }
     }
@@ -362,7 +362,7 @@ fn an_ect_syn_is_a_fault_but_for_accurate_ecn() {
 
 #[test]
 fn a_wrong_answer_to_a_syn_is_reset_and_the_syn_ack_again_is_challenged() {
-    let cc = Cc::by_name("reno").unwrap();
+    let cc = Cc::by_name("reno").expect("it is in the folder");
     let end = EndPoint::new(newest(), &cc, 1).unwrap();
     let mut bench = Bench { end, window_bytes: 65_535, timestamps: true };
     bench.end.connect();

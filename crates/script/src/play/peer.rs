@@ -1,0 +1,117 @@
+//! The peer of a script: what it fills in where a line leaves something out.
+
+use super::{Player, Stop};
+use crate::script::Pattern;
+use crate::show;
+use knee_queue::Ecn;
+use knee_sim::endpoint::Segment;
+
+/// Window scale that the peer announces.
+const WINDOW_SCALE: u8 = 10;
+/// First value of the peer's timestamps, ms.
+const TS_START: u32 = 1_000;
+
+/// The script's side of the connection: what `in` fills in.
+#[derive(Default)]
+pub(super) struct Peer {
+    /// Next byte that it sends.
+    next_seq: u32,
+    /// The highest it has acknowledged.
+    ack: u32,
+    /// Timestamp to echo (RFC 7323, section 4.3).
+    ts_recent: u32,
+    /// Highest end of what the stack has sent.
+    pub(super) sent_end: u32,
+    without_timestamps: bool,
+    without_scale: bool,
+}
+
+impl Player<'_> {
+    /// Sends a segment to the stack.
+    pub(super) fn send(&mut self, pattern: &Pattern) -> Result<(), Stop> {
+        let syn = pattern.flags & Segment::SYN != 0;
+        let (seq, len) = self.payload(pattern, self.peer.next_seq)?;
+        if len > 65_000 {
+            return Err(Stop::Cannot(format!("a segment cannot carry {len} bytes")));
+        }
+        let mss = self.script.settings.mss_bytes;
+        if pattern.no_timestamps && syn {
+            self.peer.without_timestamps = true;
+        }
+        if pattern.no_window_scale && syn {
+            self.peer.without_scale = true;
+        }
+        // A SYN that acknowledges nothing yet still acknowledges the other's SYN if it answers one.
+        let has_ack = pattern.flags & Segment::ACK != 0;
+        let ack = self.number_or(pattern.ack.as_ref(), "ack", self.peer.ack.max(1))?;
+        let plain_window = syn || self.peer.without_scale;
+        let window = if plain_window {
+            self.script.window_bytes.min(65_535)
+        } else {
+            self.script.window_bytes
+        };
+        let now = self.stack.now();
+        let timestamps = if self.peer.without_timestamps || pattern.no_timestamps {
+            None
+        } else if let Some((value, echo)) = &pattern.ts {
+            Some((self.number_or(Some(value), "ts", 0)?, self.number_or(Some(echo), "ts", 0)?))
+        } else {
+            let echo = match &pattern.echo {
+                Some(name) => *self
+                    .named
+                    .get(name)
+                    .ok_or_else(|| Stop::Cannot(format!("no segment named `{name}` has come")))?,
+                None => self.peer.ts_recent,
+            };
+            Some((TS_START + (now.us() / 1000) as u32, if has_ack { echo } else { 0 }))
+        };
+        let segment = Segment {
+            flags: pattern.flags,
+            ecn: pattern.ecn.unwrap_or(Ecn::NotEct),
+            seq,
+            len,
+            ack: if has_ack { ack } else { 0 },
+            window_bytes: self.number_or(pattern.window.as_ref(), "win", window)?,
+            mss: if syn {
+                Some(self.number_or(pattern.mss.as_ref(), "mss", mss + 12)?.min(65_535) as u16)
+            } else {
+                None
+            },
+            window_scale: if !syn || pattern.no_window_scale {
+                None
+            } else {
+                let scale = pattern.window_scale.as_ref();
+                Some(self.number_or(scale, "wscale", u32::from(WINDOW_SCALE))?.min(255) as u8)
+            },
+            sack_ok: syn && pattern.sack_ok != Some(false),
+            timestamps,
+            sacks: self.ranges(&pattern.sacks)?,
+        };
+        let fin = pattern.flags & Segment::FIN != 0;
+        let end = seq.wrapping_add(len + u32::from(syn) + u32::from(fin));
+        self.peer.next_seq = self.peer.next_seq.max(end);
+        if has_ack {
+            self.peer.ack = self.peer.ack.max(ack);
+        }
+        self.note(now, &format!("in  {}", show::segment(&segment)));
+        self.info = None;
+        self.stack.receive(&segment)?;
+        Ok(())
+    }
+
+    /// The peer has got it, unless it was lost.
+    pub(super) fn note_received(&mut self, pattern: &Pattern, segment: &Segment) {
+        let ends = u32::from(segment.has(Segment::SYN)) + u32::from(segment.has(Segment::FIN));
+        let end = segment.seq.wrapping_add(segment.len + ends);
+        self.peer.sent_end = self.peer.sent_end.max(end);
+        let Some((value, _)) = segment.timestamps else {
+            return;
+        };
+        if let Some(name) = &pattern.name {
+            self.named.insert(name.clone(), value);
+        }
+        if !pattern.is_lost && segment.seq <= self.peer.ack {
+            self.peer.ts_recent = value;
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! Segments that must come, and how those that came differ from them.
+
+use super::{Player, Stop};
+use crate::expression::Expr;
+use crate::script::Pattern;
+use crate::show;
+use knee_queue::Ecn;
+use knee_queue::time::Time;
+use knee_sim::endpoint::Segment;
+use std::fmt;
+
+impl Player<'_> {
+    /// Waits for a segment of the stack and compares it.
+    pub(super) fn expect_segment(
+        &mut self,
+        pattern: &Pattern,
+        earliest: Time,
+        latest: Time,
+    ) -> Result<(), Stop> {
+        let wanted = self.wanted(pattern)?;
+        self.info = None;
+        let slack = self.stack.slack();
+        let came = self.stack.next_segment(latest + slack)?;
+        let Some((at, segment)) = came else {
+            let until = show::time(latest);
+            return Err(Stop::Differs(format!("expected {wanted}, nothing came until {until}")));
+        };
+        self.note(at, &format!("out {}", show::segment(&segment)));
+        let differences = wanted.differences(&segment);
+        if !differences.is_empty() {
+            return Err(Stop::Differs(format!(
+                "{}; at {} came {}",
+                differences.join(", "),
+                show::time(at),
+                show::segment(&segment)
+            )));
+        }
+        if at + slack < earliest || at > latest + slack {
+            let range = if earliest == latest {
+                format!("at {}", show::time(earliest))
+            } else {
+                format!("from {} to {}", show::time(earliest), show::time(latest))
+            };
+            return Err(Stop::Differs(format!(
+                "time: expected {range}, came at {}: {}",
+                show::time(at),
+                show::segment(&segment)
+            )));
+        }
+        self.last = at;
+        self.note_received(pattern, &segment);
+        Ok(())
+    }
+
+    fn wanted(&mut self, pattern: &Pattern) -> Result<Wanted, Stop> {
+        let (seq, len) = self.payload(pattern, self.peer.sent_end)?;
+        let says_where = pattern.seq.is_some() || pattern.len.is_some();
+        let optional = |player: &mut Self, expr: &Option<Expr>, what| match expr {
+            Some(expr) => player.number_or(Some(expr), what, 0).map(Some),
+            None => Ok(None),
+        };
+        let ts = match &pattern.ts {
+            Some((value, echo)) => {
+                Some((self.number_or(Some(value), "ts", 0)?, self.number_or(Some(echo), "ts", 0)?))
+            }
+            None => None,
+        };
+        Ok(Wanted {
+            flags: pattern.flags,
+            seq: says_where.then_some(seq),
+            len,
+            ack: optional(self, &pattern.ack, "ack")?,
+            window: optional(self, &pattern.window, "win")?,
+            mss: optional(self, &pattern.mss, "mss")?,
+            window_scale: optional(self, &pattern.window_scale, "wscale")?,
+            no_window_scale: pattern.no_window_scale,
+            sack_ok: pattern.sack_ok,
+            no_timestamps: pattern.no_timestamps,
+            ecn: pattern.ecn,
+            ts,
+            sacks: self.ranges(&pattern.sacks)?,
+        })
+    }
+}
+
+/// A segment as it must come; nothing is asked of what is not there.
+struct Wanted {
+    flags: u16,
+    seq: Option<u32>,
+    len: u32,
+    ack: Option<u32>,
+    window: Option<u32>,
+    mss: Option<u32>,
+    window_scale: Option<u32>,
+    no_window_scale: bool,
+    sack_ok: Option<bool>,
+    no_timestamps: bool,
+    ecn: Option<Ecn>,
+    ts: Option<(u32, u32)>,
+    sacks: Vec<(u32, u32)>,
+}
+
+impl fmt::Display for Wanted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&show::flags(self.flags))?;
+        if let Some(seq) = self.seq {
+            write!(f, " seq {}", show::range(seq, self.len))?;
+        }
+        if let Some(ack) = self.ack {
+            write!(f, ", ack {ack}")?;
+        }
+        if let Some(ecn) = self.ecn {
+            write!(f, ", {}", show::ecn(ecn))?;
+        }
+        if !self.sacks.is_empty() {
+            write!(f, ", sack {}", show::sacks(&self.sacks))?;
+        }
+        Ok(())
+    }
+}
+
+impl Wanted {
+    fn differences(&self, came: &Segment) -> Vec<String> {
+        let mut found = Vec::new();
+        let mut differ = |what: &str, wanted: String, came: String| {
+            if wanted != came {
+                found.push(format!("{what}: expected {wanted}, came {came}"));
+            }
+        };
+        // PSH is looked at only where it is asked for.
+        let push = if self.flags & Segment::PSH == 0 { Segment::PSH } else { 0 };
+        differ("flags", show::flags(self.flags), show::flags(came.flags & !push));
+        match self.seq {
+            Some(seq) => differ("seq", show::range(seq, self.len), show::range(came.seq, came.len)),
+            None => differ("payload", self.len.to_string(), came.len.to_string()),
+        }
+        if let Some(ack) = self.ack {
+            differ("ack", ack.to_string(), came.ack.to_string());
+        }
+        if let Some(window) = self.window {
+            differ("win", window.to_string(), came.window_bytes.to_string());
+        }
+        let shown = |value: Option<u32>| value.map_or("none".to_owned(), |value| value.to_string());
+        if self.mss.is_some() {
+            differ("mss", shown(self.mss), shown(came.mss.map(u32::from)));
+        }
+        if self.window_scale.is_some() || self.no_window_scale {
+            let scale = came.window_scale.map(u32::from);
+            differ("wscale", shown(self.window_scale), shown(scale));
+        }
+        if let Some(wanted) = self.sack_ok {
+            let word = |ok| if ok { "sack_ok" } else { "no_sack" }.to_owned();
+            differ("SACK", word(wanted), word(came.sack_ok));
+        }
+        if let Some(ecn) = self.ecn {
+            differ("ECN field", show::ecn(ecn).to_owned(), show::ecn(came.ecn).to_owned());
+        }
+        if let Some((value, echo)) = self.ts {
+            let stamps = came.timestamps.unwrap_or_default();
+            differ("ts", format!("{value} {echo}"), format!("{} {}", stamps.0, stamps.1));
+        }
+        if self.no_timestamps && came.timestamps.is_some() {
+            differ("timestamps", "none".to_owned(), "some".to_owned());
+        }
+        differ("sack", show::sacks(&self.sacks), show::sacks(&came.sacks));
+        found
+    }
+}
