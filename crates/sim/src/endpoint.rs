@@ -7,7 +7,7 @@ use crate::events::{Event, Events};
 use crate::link::LinkState;
 use crate::net::{Net, PATH_END};
 use crate::outcome::{FlowSample, Work};
-use crate::packet::{HEADER_BYTES, MAX_SACKS, Packet, Packets, flags};
+use crate::packet::{HEADER_BYTES, NO_SACKS, Packet, Packets, flags};
 use crate::random::Random;
 use crate::routes::Routes;
 use crate::spec::{Cc, HostConfig, Link, Network, Node, Serialisation};
@@ -311,13 +311,13 @@ impl EndPoint {
                 bits |= of_packet;
             }
         }
-        let mut sacks = [(0, 0); MAX_SACKS];
-        for (block, (start, end)) in sacks.iter_mut().zip(&segment.sacks) {
-            *block = (self.iss.wrapping_add(*start), self.iss.wrapping_add(*end));
-        }
+        let absolute = |(start, end): &(u32, u32)| {
+            (self.iss.wrapping_add(*start), self.iss.wrapping_add(*end))
+        };
+        let sacks: Vec<_> = segment.sacks.iter().map(absolute).collect();
         let seq = self.peer_iss.wrapping_add(segment.seq);
         let (ts_val, ts_ecr) = segment.timestamps.unwrap_or_default();
-        let packet = Packet {
+        let mut packet = Packet {
             to: 0,
             hop: 1,
             wire_bytes: HEADER_BYTES + segment.len,
@@ -329,9 +329,10 @@ impl EndPoint {
             ts_ecr,
             flags: bits,
             ecn: segment.ecn,
-            sacks_len: segment.sacks.len().min(MAX_SACKS) as u8,
-            sacks,
+            sacks_len: 0,
+            sacks: NO_SACKS,
         };
+        packet.set_sacks(&sacks);
         self.sock.on_packet(&packet, &mut self.net);
     }
 

@@ -1,6 +1,7 @@
 //! Packets: small plain values in a slab, never allocated one by one.
 
 use knee_queue::Ecn;
+use std::ops::Deref;
 
 /// TCP flags and marks of a packet.
 pub(crate) mod flags {
@@ -29,6 +30,8 @@ pub(crate) const HEADER_BYTES: u32 = 66;
 pub(crate) const SYN_BYTES: u32 = 74;
 /// SACK ranges that fit into a packet without timestamps; beside them there is room for one less.
 pub(crate) const MAX_SACKS: usize = 4;
+/// What a packet without ranges has in their place.
+pub(crate) const NO_SACKS: [(u32, u32); MAX_SACKS - 1] = [(0, 0); MAX_SACKS - 1];
 /// Bytes that timestamps take of every segment.
 pub(crate) const TIMESTAMP_BYTES: u32 = 12;
 
@@ -52,7 +55,21 @@ pub(crate) struct Packet {
     pub(crate) flags: u16,
     pub(crate) ecn: Ecn,
     pub(crate) sacks_len: u8,
-    pub(crate) sacks: [(u32, u32); MAX_SACKS],
+    /// All but the last, which a packet without timestamps has in their place.
+    pub(crate) sacks: [(u32, u32); MAX_SACKS - 1],
+}
+
+/// The SACK ranges of a packet.
+pub(crate) struct Sacks {
+    ranges: [(u32, u32); MAX_SACKS],
+    len: usize,
+}
+
+impl Deref for Sacks {
+    type Target = [(u32, u32)];
+    fn deref(&self) -> &[(u32, u32)] {
+        &self.ranges[..self.len]
+    }
 }
 
 impl Packet {
@@ -60,8 +77,22 @@ impl Packet {
         self.flags & flag != 0
     }
 
-    pub(crate) fn sacks(&self) -> &[(u32, u32)] {
-        &self.sacks[..self.sacks_len as usize]
+    pub(crate) fn sacks(&self) -> Sacks {
+        let mut ranges = [(self.ts_val, self.ts_ecr); MAX_SACKS];
+        ranges[..MAX_SACKS - 1].copy_from_slice(&self.sacks);
+        Sacks { ranges, len: self.sacks_len.into() }
+    }
+
+    /// As many as fit.
+    #[inline]
+    pub(crate) fn set_sacks(&mut self, ranges: &[(u32, u32)]) {
+        let beside_timestamps = ranges.len().min(MAX_SACKS - 1);
+        self.sacks[..beside_timestamps].copy_from_slice(&ranges[..beside_timestamps]);
+        self.sacks_len = beside_timestamps as u8;
+        if self.has(flags::NO_TS) && ranges.len() >= MAX_SACKS {
+            (self.ts_val, self.ts_ecr) = ranges[MAX_SACKS - 1];
+            self.sacks_len = MAX_SACKS as u8;
+        }
     }
 
     /// Payload bytes; 0 for a SYN, a pure ACK and a ping.

@@ -5,7 +5,7 @@ use crate::events::{Event, Events};
 use crate::link::LinkState;
 use crate::net::{Net, PATH_END};
 use crate::outcome::{FlowOutcome, GoodputSample, Outcome, PingRecord, RpcRecord, Work};
-use crate::packet::{MAX_SACKS, Packet, Packets, flags};
+use crate::packet::{NO_SACKS, Packet, Packets, flags};
 use crate::random::Random;
 use crate::routes::Routes;
 use crate::spec::{Cc, Flow, Run, Traffic};
@@ -470,7 +470,7 @@ impl<'a> Simulation<'a> {
             flags: flags::PING,
             ecn: ping.ecn,
             sacks_len: 0,
-            sacks: [(0, 0); MAX_SACKS],
+            sacks: NO_SACKS,
         };
         let _ = self.net.transmit(packet);
         self.net.events.push(self.net.now + ping.interval, Event::Ping { ping: index });

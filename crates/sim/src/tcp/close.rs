@@ -3,7 +3,7 @@
 use super::seq::{after, before};
 use super::{Sock, State};
 use crate::net::Net;
-use crate::packet::{HEADER_BYTES, MAX_SACKS, Packet, flags};
+use crate::packet::{HEADER_BYTES, NO_SACKS, Packet, flags};
 use knee_queue::Ecn;
 
 /// The FIN of the sending half: it follows the last byte written.
@@ -201,7 +201,7 @@ impl Sock {
             flags: flags::RST | flags::NO_TS | if acks { 0 } else { flags::ACK },
             ecn: Ecn::NotEct,
             sacks_len: 0,
-            sacks: [(0, 0); MAX_SACKS],
+            sacks: NO_SACKS,
         };
         let _ = net.transmit(reset);
     }

@@ -51,6 +51,6 @@ fn continues(last: &Packet, packet: &Packet, mss: u32) -> bool {
         && packet.flags & !flags::PSH == last.flags
         && packet.ack_seq == last.ack_seq
         && (packet.ts_val, packet.ts_ecr) == (last.ts_val, last.ts_ecr)
-        && packet.sacks() == last.sacks()
+        && *packet.sacks() == *last.sacks()
         && last.payload_bytes() + packet.payload_bytes() <= MERGED_MAX_BYTES
 }

@@ -6,7 +6,7 @@ use super::seq::{after, before};
 use super::timers::Pending;
 use super::{Sock, State};
 use crate::net::Net;
-use crate::packet::{MAX_SACKS, Packet, SYN_BYTES, TIMESTAMP_BYTES, flags};
+use crate::packet::{NO_SACKS, Packet, SYN_BYTES, TIMESTAMP_BYTES, flags};
 use crate::spec::LinuxVersion;
 use knee_algo::{INFINITE_SSTHRESH, ca_state, ecn_flags};
 use knee_queue::Ecn;
@@ -105,7 +105,7 @@ impl Sock {
             flags,
             ecn: if ect { Ecn::Ect0 } else { Ecn::NotEct },
             sacks_len: 0,
-            sacks: [(0, 0); MAX_SACKS],
+            sacks: NO_SACKS,
         };
         let timeout = self.host.jiffies.of_ms(RTO_INITIAL_MS) << self.syn_doublings();
         self.arm_retransmit(Pending::Retransmit, timeout, net);

@@ -6,7 +6,7 @@ use crate::events::{Event, Events};
 use crate::link::LinkState;
 use crate::net::{Net, PATH_END};
 use crate::outcome::Work;
-use crate::packet::{MAX_SACKS, Packet, Packets, flags};
+use crate::packet::{MAX_SACKS, NO_SACKS, Packet, Packets, flags};
 use crate::random::Random;
 use crate::routes::Routes;
 use crate::spec::{Cc, HostConfig, Link, LinuxVersion, Network, Node, Serialisation};
@@ -151,7 +151,7 @@ impl Bench {
             flags: flags::ACK,
             ecn: Ecn::Ect0,
             sacks_len: 0,
-            sacks: [(0, 0); MAX_SACKS],
+            sacks: NO_SACKS,
         }
     }
 
@@ -217,10 +217,13 @@ impl Bench {
                 }
                 packet.ecn = [Ecn::NotEct, Ecn::Ect1, Ecn::Ect0, Ecn::Ce][usize::from(*ecn)];
                 packet.ts_ecr = packet.ts_ecr.wrapping_add_signed(*ts_offset);
-                packet.sacks_len = sacks.len() as u8;
-                for (block, (start, end)) in packet.sacks.iter_mut().zip(sacks) {
-                    *block = (una.wrapping_add_signed(*start), una.wrapping_add_signed(*end));
-                }
+                let ranges: Vec<_> = sacks
+                    .iter()
+                    .map(|(start, end)| {
+                        (una.wrapping_add_signed(*start), una.wrapping_add_signed(*end))
+                    })
+                    .collect();
+                packet.set_sacks(&ranges);
                 self.sock.on_packet(&packet, &mut self.net);
             }
         }

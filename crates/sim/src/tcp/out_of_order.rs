@@ -71,12 +71,14 @@ impl OutOfOrder {
         rcv_nxt
     }
 
-    /// Ranges to report, the duplicate first, then the newest.
+    /// Whether there is anything to report.
     #[inline]
+    pub(super) fn has_report(&self) -> bool {
+        self.sacks_len > 0 || self.dsack.is_some()
+    }
+
+    /// Ranges to report, the duplicate first, then the newest.
     pub(super) fn sack_blocks(&mut self, blocks: &mut [(u32, u32)]) -> u8 {
-        if self.sacks_len == 0 && self.dsack.is_none() {
-            return 0;
-        }
         let reported =
             self.dsack.take().into_iter().chain(self.sacks[..self.sacks_len].iter().copied());
         let mut n = 0;

@@ -11,7 +11,7 @@ use super::{GSO_MAX_BYTES, Sock};
 use crate::clock::jiffies_since;
 use crate::events::Timer;
 use crate::net::Net;
-use crate::packet::{MAX_SACKS, Packet, flags};
+use crate::packet::{MAX_SACKS, NO_SACKS, Packet, flags};
 use crate::spec::LinuxVersion;
 use knee_algo::{ca_state, ecn_flags};
 use knee_queue::Ecn;
@@ -678,12 +678,9 @@ impl Sock {
     #[inline]
     pub(super) fn packet(&mut self) -> Packet {
         let window_bytes = self.select_window();
-        let mut sacks = [(0, 0); MAX_SACKS];
         let no_timestamps = !self.timestamps;
-        let room = MAX_SACKS - usize::from(self.timestamps);
-        let sacks_len = self.receiver.out_of_order.sack_blocks(&mut sacks[..room]);
         let ece = self.ecn_ok() && self.tp.ecn_flags & ecn_flags::DEMAND_CWR != 0;
-        Packet {
+        let mut packet = Packet {
             to: self.peer,
             hop: self.path,
             wire_bytes: self.header_bytes,
@@ -697,9 +694,16 @@ impl Sock {
                 | if ece { flags::ECE } else { 0 }
                 | if no_timestamps { flags::NO_TS } else { 0 },
             ecn: Ecn::NotEct,
-            sacks_len,
-            sacks,
+            sacks_len: 0,
+            sacks: NO_SACKS,
+        };
+        if self.receiver.out_of_order.has_report() {
+            let mut ranges = [(0, 0); MAX_SACKS];
+            let room = MAX_SACKS - usize::from(self.timestamps);
+            let len = self.receiver.out_of_order.sack_blocks(&mut ranges[..room]);
+            packet.set_sacks(&ranges[..len.into()]);
         }
+        packet
     }
 
     // ---- cwnd validation ----
