@@ -3,6 +3,8 @@
 mod peer;
 mod wanted;
 
+pub(crate) use peer::WINDOW_SCALE;
+
 use crate::expression::Expr;
 use crate::parse::CONSTANTS;
 use crate::script::{CallEvent, Condition, Error, Event, Line, Pattern, Script, Statement, When};

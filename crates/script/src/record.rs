@@ -13,8 +13,10 @@ mod writes;
 
 pub use simulated::of_run;
 
+use crate::parse;
+use crate::play::WINDOW_SCALE;
 use crate::script::Script;
-use crate::settings::Settings;
+use crate::settings::{GSO_SEGS, MSS_BYTES, Settings, TIMESTAMPS_BYTES};
 use crate::show;
 use crate::stack::Refusal;
 use closing::Closing;
@@ -29,16 +31,6 @@ use std::fmt::Write as _;
 
 /// Segments of a connection that go into a script; longer ones are for other tools.
 pub const MAX_SEGMENTS: usize = 10_000;
-/// What timestamps add to the headers of each segment, bytes.
-const TIMESTAMP_BYTES: u32 = 12;
-/// Scripts are no larger (`parse.rs`).
-const MAX_TEXT_BYTES: usize = 1 << 20;
-/// Window scale that the script's peer has by itself.
-const WINDOW_SCALE: u8 = 10;
-/// MSS that scripts can have (`parse.rs`), bytes.
-const MSS_BYTES: std::ops::RangeInclusive<u32> = 88..=8948;
-/// Segments per burst that scripts can have (`parse.rs`).
-const MAX_GSO_SEGS: u32 = 44;
 /// Segments after merged ones were taken apart: beyond this the rest is left out.
 const MAX_STEPS: usize = 4 * MAX_SEGMENTS;
 
@@ -70,7 +62,7 @@ pub fn record(about: &About, segments: &[Tapped]) -> Result<String, Refusal> {
     loop {
         let is_cut = about.is_cut || most < segments.len();
         let text = Recorder::new(about, &segments[..most])?.text(is_cut);
-        if text.len() <= MAX_TEXT_BYTES {
+        if text.len() <= parse::MAX_BYTES {
             Script::parse("the script made of it", &text)
                 .map_err(|why| Refusal(format!("no script can say this connection: {why}")))?;
             return Ok(text);
@@ -133,7 +125,7 @@ impl<'a> Recorder<'a> {
         let full = if has_timestamps || about.is_exact {
             settings.mss_bytes
         } else {
-            settings.mss_bytes + TIMESTAMP_BYTES
+            settings.mss_bytes + TIMESTAMPS_BYTES
         };
         let mut steps = Vec::with_capacity(segments.len());
         let mut is_merged = false;
@@ -154,7 +146,7 @@ impl<'a> Recorder<'a> {
         if !about.is_exact {
             let sent = segments.iter().filter(|tapped| tapped.is_out);
             let most = sent.map(|tapped| tapped.segment.len.div_ceil(full)).max().unwrap_or(1);
-            settings.gso_max_segs = most.clamp(1, MAX_GSO_SEGS);
+            settings.gso_max_segs = most.clamp(*GSO_SEGS.start(), *GSO_SEGS.end());
         }
         Ok(Recorder {
             about,
@@ -344,7 +336,7 @@ impl<'a> Recorder<'a> {
         }
         if syn {
             let mss = segment.mss.map(u32::from);
-            if mss.is_some_and(|mss| mss != self.settings.mss_bytes + TIMESTAMP_BYTES) {
+            if mss.is_some_and(|mss| mss != self.settings.mss_bytes + TIMESTAMPS_BYTES) {
                 parts.push(format!("mss {}", mss.unwrap_or_default()));
             }
             match segment.window_scale {
@@ -414,7 +406,7 @@ fn mss_of(segments: &[Tapped]) -> u32 {
     };
     let largest = segments.iter().map(|tapped| tapped.segment.len).max().unwrap_or(0);
     match options(true).or(options(false)) {
-        Some(option) => u32::from(option).saturating_sub(TIMESTAMP_BYTES),
+        Some(option) => u32::from(option).saturating_sub(TIMESTAMPS_BYTES),
         // Merged segments say nothing.
         None => largest.clamp(536, 1448),
     }

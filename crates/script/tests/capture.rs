@@ -348,7 +348,7 @@ fn with_end(mut segments: Vec<Tapped>, fin_with_data: bool) -> Vec<Tapped> {
     let (sent, got) = (of(true).clone(), of(false).clone());
     let mut at = segments.last().unwrap().at;
     let mut add = |after_ms, from: &Tapped, flags, seq, ack| {
-        at = at + Duration::from_ms(after_ms);
+        at += Duration::from_ms(after_ms);
         let flags = flags | Segment::ACK;
         let segment = Segment { flags, seq, ack, len: 0, ..from.segment.clone() };
         segments.push(Tapped { at, segment, ..from.clone() });
@@ -401,7 +401,7 @@ fn what_a_player_saw_is_a_capture_that_says_the_same() {
         assert_eq!((found.connections.len(), found.ending.broken), (1, None));
         let (mut read, _) = segments(&bytes[..], 0, Side::Connecting).unwrap();
         for tapped in &mut read {
-            tapped.at = tapped.at + played[0].at.since(Time::ZERO);
+            tapped.at += played[0].at.since(Time::ZERO);
         }
         assert_eq!(read, played);
     }
