@@ -48,7 +48,7 @@ pub struct Played {
     pub verdict: Verdict,
     /// Each segment and call with its time, the newest last.
     pub account: Vec<String>,
-    /// By how much the script was late itself, at worst.
+    /// By how much the machine was late, at worst: the script itself, or the stack's timers.
     pub lateness: Duration,
     /// How long it took on its own clock.
     pub took: Duration,
@@ -102,7 +102,7 @@ pub fn play(script: &Script, stack: &mut dyn Stack, limits: Limits) -> Result<Pl
 /// Lateness that does not excuse a difference.
 const EXCUSED_FROM: Duration = Duration::from_ms(1);
 
-/// Plays a script, again on a new stack as long as it differs while the script itself was late, at most `attempts`
+/// Plays a script, again on a new stack as long as it differs while the machine was late, at most `attempts`
 /// times. Returns how often it was played, too.
 ///
 /// # Errors
