@@ -56,7 +56,7 @@ pub struct Played {
     pub account: Vec<String>,
     /// The segments alone, `out` those of the stack.
     pub segments: Vec<Tapped>,
-    /// By how much the script was late itself, at worst.
+    /// By how much the machine was late, at worst: the script itself, or the stack's timers.
     pub lateness: Duration,
     /// How long it took on its own clock.
     pub took: Duration,
@@ -120,11 +120,11 @@ pub struct Settled {
     pub played: Played,
     /// How often it was played.
     pub attempts: u32,
-    /// By how much the script was late itself, at worst, in all of them.
+    /// By how much the machine was late, at worst, in all of them.
     pub lateness: Duration,
 }
 
-/// Plays a script, again on a new stack as long as it differs while the script itself was late, at most `attempts`
+/// Plays a script, again on a new stack as long as it differs while the machine was late, at most `attempts`
 /// times.
 ///
 /// # Errors
