@@ -86,18 +86,44 @@ fn make_stack(
     }
 }
 
+/// What becomes of a script that is not for the kernel, or not for its own algorithms. Such a kernel may lack the
+/// sysctls that the script sets, so no stack is made.
+#[cfg(feature = "kernel")]
+fn not_for(args: &Args, script: &Script) -> Result<Option<Played>, Failure> {
+    if args.on == On::Sim {
+        return Ok(None);
+    }
+    let linux = knee_script::running();
+    if !script.is_for(linux) {
+        return Ok(Some(Played::not_for(linux)));
+    }
+    if args.algorithms == Whose::Ours {
+        return Ok(None);
+    }
+    let why = knee_script::not_for_kernels_own(script)
+        .map_err(|why| Failure::Says(format!("{}: {}", script.file(), why.0)))?;
+    Ok(why.map(Played::not_for_this))
+}
+
+#[cfg(not(feature = "kernel"))]
+fn not_for(_: &Args, _: &Script) -> Result<Option<Played>, Failure> {
+    Ok(None)
+}
+
 pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     if args.record {
         return record::run(&args.files, &args.recording);
     }
     let profile = profile(args)?;
     let files = scripts(&args.files)?;
-    let mut out = String::new();
     let mut all: Vec<Json> = Vec::new();
     let (mut passed, mut differ, mut not_for_this, mut could_not) = (0, 0, 0, Vec::new());
     for file in &files {
         let shown = file.display().to_string();
         let played = read(file).and_then(|script| {
+            if let Some(played) = not_for(args, &script)? {
+                return Ok((played, 0));
+            }
             play_again_if_late(&script, Limits::default(), args.attempts, &mut |settings| {
                 make_stack(args, profile, settings)
             })
@@ -115,18 +141,21 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
             Verdict::NotForThis(_) => not_for_this += 1,
             Verdict::Differs(_) => differ += 1,
         }
-        tell(&shown, &played, attempts, args.account, &mut out);
-        all.push(json(&shown, &played, attempts));
+        if args.json {
+            all.push(json(&shown, &played, attempts));
+        } else {
+            let mut out = String::new();
+            tell(&shown, &played, attempts, args.account, &mut out);
+            print(&out)?;
+        }
     }
     if args.json {
         print(&format!("{}\n", Json::from(all)))?;
     } else {
-        let _ = writeln!(
-            out,
-            "{passed} passed, {differ} differ, {not_for_this} not for this version, {} could not be played",
+        print(&format!(
+            "{passed} passed, {differ} differ, {not_for_this} not for this, {} could not be played\n",
             could_not.len()
-        );
-        print(&out)?;
+        ))?;
     }
     if !could_not.is_empty() {
         return Err(Failure::Says(could_not.join("\nknee: ")));

@@ -26,8 +26,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, ipproto, sockopt};
 
-pub use self::algorithms::Algorithms;
 use self::algorithms::Chosen;
+pub use self::algorithms::{Algorithms, not_for_kernels_own};
 use self::clock::{Clock, Tap};
 use self::wire::{Side, Wire};
 use crate::{Call, Info, Linux, Refusal, Settings, SocketOption, Stack};
@@ -86,6 +86,12 @@ pub struct KernelStack {
     namespace: Id,
     _thread: Namespace,
     _hurry: Option<sys::Ordinary>,
+}
+
+/// The version of the running kernel.
+pub fn running() -> Linux {
+    let (major, minor) = KernelApi::running().version;
+    Linux(major, minor)
 }
 
 fn refused<E: Into<io::Error>>(what: &str) -> impl Fn(E) -> Refusal {
@@ -371,8 +377,7 @@ impl Stack for KernelStack {
     }
 
     fn linux(&self) -> Linux {
-        let (major, minor) = KernelApi::running().version;
-        Linux(major, minor)
+        running()
     }
 
     fn now(&self) -> Time {
