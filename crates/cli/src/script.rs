@@ -10,8 +10,8 @@ use std::thread;
 
 use clap::ValueEnum;
 use knee_script::{
-    Limits, LinuxVersion, Profile, Refusal, Script, Settings, Settled, SimStack, Stack, Verdict,
-    capture, play_again_if_late,
+    Limits, LinuxVersion, Played, Profile, Refusal, Script, Settings, Settled, SimStack, Stack,
+    Verdict, capture, play_again_if_late,
 };
 use serde_json::{Value as Json, json};
 
@@ -97,6 +97,26 @@ impl Against {
             #[cfg(not(feature = "kernel"))]
             Against::Kernel(_) => Err(Refusal(crate::without_kernel::WHY.to_owned())),
         }
+    }
+
+    /// What becomes of a script that is not for the kernel, or not for its own algorithms. Such a kernel may lack the
+    /// sysctls that the script sets, so no stack is made.
+    #[cfg(feature = "kernel")]
+    fn not_for(self, script: &Script) -> Result<Option<Played>, Refusal> {
+        let Against::Kernel(whose) = self else { return Ok(None) };
+        let linux = knee_script::running();
+        if !script.is_for(linux) {
+            return Ok(Some(Played::not_for(linux)));
+        }
+        if whose == Whose::Ours {
+            return Ok(None);
+        }
+        Ok(knee_script::not_for_kernels_own(script)?.map(Played::not_for_this))
+    }
+
+    #[cfg(not(feature = "kernel"))]
+    fn not_for(self, _: &Script) -> Result<Option<Played>, Refusal> {
+        Ok(None)
     }
 
     fn is_kernel(self) -> bool {
@@ -321,6 +341,10 @@ fn play_all(
 
 fn played(args: &Args, play: &Play) -> Ended {
     let script = read(&play.file)?;
+    let not_for = play.against.not_for(&script);
+    if let Some(played) = not_for.map_err(|why| format!("{}: {}", script.file(), why.0))? {
+        return Ok(Settled::not_played(played));
+    }
     let settled = play_again_if_late(&script, Limits::default(), args.attempts, &mut |settings| {
         play.against.make_stack(settings)
     })

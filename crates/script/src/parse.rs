@@ -385,10 +385,12 @@ impl Parser {
         })
     }
 
-    fn option(&self, tokens: &mut Tokens) -> Result<CallEvent, String> {
+    fn option(&mut self, tokens: &mut Tokens) -> Result<CallEvent, String> {
         let name = tokens.word("an option's name")?;
         if name == "algorithm" {
-            return Ok(CallEvent::SetCongestion(tokens.word("an algorithm's name")?));
+            let name = tokens.word("an algorithm's name")?;
+            self.script.settings.later_algorithms.push(name.clone());
+            return Ok(CallEvent::SetCongestion(name));
         }
         let known = OPTIONS.iter().find(|known| **known == name);
         let option = known

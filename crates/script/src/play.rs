@@ -9,7 +9,7 @@ use crate::expression::Expr;
 use crate::parse::CONSTANTS;
 use crate::script::{CallEvent, Condition, Error, Event, Line, Pattern, Script, Statement, When};
 use crate::show;
-use crate::stack::{Call, Info, MakeStack, Refusal, SocketOption, Stack};
+use crate::stack::{Call, Info, Linux, MakeStack, Refusal, SocketOption, Stack};
 use knee_queue::time::{Duration, Time};
 use knee_sim::endpoint::Segment;
 use knee_sim::tap::Tapped;
@@ -41,7 +41,7 @@ impl Default for Limits {
 pub enum Verdict {
     /// All came as written.
     Passed,
-    /// It is not about this version of Linux.
+    /// It is not about this version of Linux, or not about the kernel's own algorithm.
     NotForThis(String),
     /// Something else came than is written: where, and what.
     Differs(Error),
@@ -62,23 +62,32 @@ pub struct Played {
     pub took: Duration,
 }
 
+impl Played {
+    /// One that is not about this version.
+    pub fn not_for(linux: Linux) -> Played {
+        Played::not_for_this(format!("it is not for Linux {linux}"))
+    }
+
+    /// One that was not played, and why.
+    pub fn not_for_this(why: String) -> Played {
+        Played {
+            verdict: Verdict::NotForThis(why),
+            account: Vec::new(),
+            segments: Vec::new(),
+            lateness: Duration::ZERO,
+            took: Duration::ZERO,
+        }
+    }
+}
+
 /// Plays a script against a stack.
 ///
 /// # Errors
 /// What the script asks for and the stack does not have, or an end that would not come, with its line.
 pub fn play(script: &Script, stack: &mut dyn Stack, limits: Limits) -> Result<Played, Error> {
     let linux = stack.linux();
-    for (comparison, version) in &script.needs {
-        if !comparison.holds(&linux, version) {
-            let why = format!("it is not for Linux {linux}");
-            return Ok(Played {
-                verdict: Verdict::NotForThis(why),
-                account: Vec::new(),
-                segments: Vec::new(),
-                lateness: Duration::ZERO,
-                took: Duration::ZERO,
-            });
-        }
+    if !script.is_for(linux) {
+        return Ok(Played::not_for(linux));
     }
     let mut player = Player {
         script,
@@ -122,6 +131,13 @@ pub struct Settled {
     pub attempts: u32,
     /// By how much the machine was late, at worst, in all of them.
     pub lateness: Duration,
+}
+
+impl Settled {
+    /// One that there was no need to play.
+    pub fn not_played(played: Played) -> Settled {
+        Settled { played, attempts: 0, lateness: Duration::ZERO }
+    }
 }
 
 /// Plays a script, again on a new stack as long as it differs while the machine was late, at most `attempts`

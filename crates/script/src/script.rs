@@ -30,6 +30,11 @@ impl Script {
         self.looks_inside || !self.settings.params.is_empty()
     }
 
+    /// Whether it is about this version.
+    pub fn is_for(&self, linux: Linux) -> bool {
+        self.needs.iter().all(|(comparison, version)| comparison.holds(&linux, version))
+    }
+
     /// The file's name as it was given.
     pub fn file(&self) -> &str {
         &self.file

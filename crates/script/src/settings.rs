@@ -20,6 +20,8 @@ pub struct Settings {
     pub algorithm: String,
     /// Its parameters, by name.
     pub params: Vec<(String, String)>,
+    /// Those that `set algorithm` names later. A kernel loads them before its clock starts, since that takes time.
+    pub later_algorithms: Vec<String>,
     /// Payload of a full segment with timestamps, bytes; the device's MTU follows (52 more with IPv4, 72 with
     /// IPv6).
     pub mss_bytes: u32,
@@ -38,6 +40,7 @@ impl Default for Settings {
         Settings {
             algorithm: "reno".to_owned(),
             params: Vec::new(),
+            later_algorithms: Vec::new(),
             mss_bytes: 1000,
             ipv6: false,
             gso_max_segs: 1,

@@ -28,8 +28,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, ipproto, sockopt};
 
-pub use self::algorithms::Algorithms;
 use self::algorithms::Chosen;
+pub use self::algorithms::{Algorithms, not_for_kernels_own};
 use self::canary::Canary;
 use self::clock::{Clock, Tap};
 use self::wire::Wire;
@@ -85,6 +85,12 @@ pub struct KernelStack {
     _hurry: Option<sys::Ordinary>,
     _unpinned: Option<cpu::Unpinned>,
     canary: Canary,
+}
+
+/// The version of the running kernel.
+pub fn running() -> Linux {
+    let (major, minor) = KernelApi::running().version;
+    Linux(major, minor)
 }
 
 fn refused<E: Into<io::Error>>(what: &str) -> impl Fn(E) -> Refusal {
@@ -376,8 +382,7 @@ impl Stack for KernelStack {
     }
 
     fn linux(&self) -> Linux {
-        let (major, minor) = KernelApi::running().version;
-        Linux(major, minor)
+        running()
     }
 
     fn now(&self) -> Time {

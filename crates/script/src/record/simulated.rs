@@ -80,6 +80,7 @@ fn settings(host: &HostConfig, cc: &Cc, flow: &Flow) -> Settings {
     Settings {
         algorithm: cc.algorithm.name().to_owned(),
         params,
+        later_algorithms: Vec::new(),
         mss_bytes: host.mtu_bytes.saturating_sub(headers_bytes(host.ipv6)),
         ipv6: host.ipv6,
         gso_max_segs: host.gso_max_segs,
