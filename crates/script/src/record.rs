@@ -3,6 +3,7 @@
 //! What a capture cannot show is guessed and said to be: what the application wrote and read, which segments were
 //! lost on their way, and when timers began. The script is one to begin with.
 
+mod closing;
 mod echo;
 mod lines;
 mod opening;
@@ -16,6 +17,7 @@ use crate::script::Script;
 use crate::settings::Settings;
 use crate::show;
 use crate::stack::Refusal;
+use closing::Closing;
 use echo::Echo;
 use knee_queue::Ecn;
 use knee_queue::time::Duration;
@@ -39,8 +41,6 @@ const MSS_BYTES: std::ops::RangeInclusive<u32> = 88..=8948;
 const MAX_GSO_SEGS: u32 = 44;
 /// Segments after merged ones were taken apart: beyond this the rest is left out.
 const MAX_STEPS: usize = 4 * MAX_SEGMENTS;
-/// Lines of what a script does not play that are kept as comments.
-const COMMENTED: usize = 12;
 
 /// What there is to say of a recording beside its segments.
 #[derive(Clone, Debug, Default)]
@@ -98,8 +98,6 @@ struct Model {
 struct Recorder<'a> {
     about: &'a About,
     steps: Vec<Step>,
-    /// The end of the connection, which goes into comments.
-    tail: Vec<Step>,
     settings: Settings,
     /// The peer's window was, or could have been, what held the sender back.
     window_matters: bool,
@@ -129,8 +127,6 @@ impl<'a> Recorder<'a> {
                 MSS_BYTES.end()
             )));
         }
-        let ends = |tapped: &Tapped| tapped.segment.flags & (Segment::FIN | Segment::RST) != 0;
-        let alive = segments.iter().position(ends).unwrap_or(segments.len());
         let has_timestamps = segments
             .iter()
             .any(|tapped| !tapped.segment.has(Segment::SYN) && tapped.segment.timestamps.is_some());
@@ -143,7 +139,7 @@ impl<'a> Recorder<'a> {
         let mut is_merged = false;
         let mut last_ns = 0;
         let mut is_cut = false;
-        for tapped in &segments[..alive] {
+        for tapped in segments {
             if steps.len() >= MAX_STEPS {
                 is_cut = true;
                 break;
@@ -155,35 +151,13 @@ impl<'a> Recorder<'a> {
             let parts = in_full_segments(&tapped.segment, full).take(MAX_STEPS);
             steps.extend(parts.map(|segment| Step { at_ns, is_out: tapped.is_out, segment }));
         }
-        // The last data may come with the FIN.
-        if let Some(last) = segments
-            .get(alive)
-            .filter(|last| last.segment.len > 0 && !last.segment.has(Segment::RST) && !is_cut)
-        {
-            last_ns = last.at.ns().saturating_sub(first.at.ns()).max(last_ns);
-            let data =
-                Segment { flags: last.segment.flags & !Segment::FIN, ..last.segment.clone() };
-            is_merged |= data.len > full;
-            let (at_ns, is_out) = (last_ns, last.is_out);
-            let parts = in_full_segments(&data, full).take(MAX_STEPS);
-            steps.extend(parts.map(|segment| Step { at_ns, is_out, segment }));
-        }
         if !about.is_exact {
             let sent = segments.iter().filter(|tapped| tapped.is_out);
             let most = sent.map(|tapped| tapped.segment.len.div_ceil(full)).max().unwrap_or(1);
             settings.gso_max_segs = most.clamp(1, MAX_GSO_SEGS);
         }
-        let tail = segments[alive..].iter().take(COMMENTED).map(|tapped| Step {
-            at_ns: tapped.at.ns().saturating_sub(first.at.ns()).max(last_ns),
-            is_out: tapped.is_out,
-            segment: tapped.segment.clone(),
-        });
-        if steps.is_empty() {
-            return Err(Refusal("it begins with the end of a connection".to_owned()));
-        }
         Ok(Recorder {
             about,
-            tail: tail.collect(),
             window_matters: window_matters(&steps, settings.mss_bytes),
             has_ecn: steps.iter().any(|step| step.is_out && step.segment.ecn != Ecn::NotEct),
             has_timestamps,
@@ -199,6 +173,7 @@ impl<'a> Recorder<'a> {
         let mut lines = Lines::new(Tolerance { is_exact: self.about.is_exact });
         let writes = writes::of(&self.steps, self.settings.mss_bytes);
         let echo = Echo::of(&self.steps);
+        let closing = Closing::of(&self.steps, &writes);
         let begun = opening::write(&self.steps, self.about.first, &mut lines);
         let mut model = Model::default();
         if begun.is_invented {
@@ -207,15 +182,28 @@ impl<'a> Recorder<'a> {
         let mut reads = Reads::default();
         for index in begun.next..self.steps.len() {
             let step = &self.steps[index];
-            if reads.come_before(step, &self.settings) {
+            let closes = closing.before == Some(index);
+            if closing.unread_from == Some(index) {
+                reads.end();
+            }
+            if reads.come_before(step, &self.settings) || (closes && reads.is_waiting()) {
                 lines.now("read".to_owned());
+            }
+            if closes {
+                reads.end();
             }
             if step.is_out {
                 if let Some(bytes) = writes.get(&index) {
                     lines.exactly(step.at_ns, format!("write {}", self.bytes(*bytes)));
                 }
+                if closes {
+                    lines.exactly(step.at_ns, "close".to_owned());
+                }
                 lines.out(step.at_ns, self.out_line(index, &echo, &mut model));
             } else {
+                if closes {
+                    lines.now("close".to_owned());
+                }
                 lines.exactly(step.at_ns, self.in_line(index, &echo, &mut model));
             }
             if reads.come_behind(step) {
@@ -228,8 +216,6 @@ impl<'a> Recorder<'a> {
         text.push_str(&lines.text());
         if is_cut || self.is_cut {
             text.push_str("\n# More followed than scripts are for.\n");
-        } else {
-            self.comment_tail(&mut text);
         }
         text
     }
@@ -242,7 +228,9 @@ impl<'a> Recorder<'a> {
         for line in &self.about.origin {
             comment(line);
         }
-        comment("What the application wrote and read is a guess from what was sent.");
+        comment(
+            "What the application wrote and read, and when it closed, is a guess from what was sent.",
+        );
         if !self.about.is_exact {
             comment("Times are those of the capture: they are the host's if it was taken there.");
         }
@@ -382,21 +370,6 @@ impl<'a> Recorder<'a> {
         join(&mut line, &parts);
         line
     }
-
-    fn comment_tail(&self, text: &mut String) {
-        let Some(first) = self.tail.first() else { return };
-        let after = first.at_ns - self.steps.last().map_or(0, |step| step.at_ns);
-        let _ = writeln!(
-            text,
-            "\n# {} later the connection began to end. The simulator does not model that; against a kernel,\n\
-             # `close` and lines like these may follow:",
-            lines::span(after)
-        );
-        for step in &self.tail {
-            let word = if step.is_out { "out" } else { "in " };
-            let _ = writeln!(text, "#   {word} {}", show::segment(&step.segment));
-        }
-    }
 }
 
 /// Comments and titles are one line each, whatever names of files hold.
@@ -422,10 +395,10 @@ fn in_full_segments(segment: &Segment, full: u32) -> impl Iterator<Item = Segmen
     (0..count).map(move |index| {
         let from = index * full;
         // What holds for the end of a merged segment holds for its last part only, and CWR for its first.
-        let push = if index + 1 < count { Segment::PSH } else { 0 };
-        let cwr = if index > 0 { Segment::CWR } else { 0 };
+        let of_end = if index + 1 < count { Segment::PSH | Segment::FIN } else { 0 };
+        let of_start = if index > 0 { Segment::CWR } else { 0 };
         Segment {
-            flags: segment.flags & !push & !cwr,
+            flags: segment.flags & !of_end & !of_start,
             seq: segment.seq.wrapping_add(from),
             len: full.min(segment.len - from),
             ..segment.clone()

@@ -1,5 +1,5 @@
-//! One end point by hand: what leaves for what arrives. Unless a test says otherwise the running kernel (6.18,
-//! HZ 250) answered the same packets so.
+//! One end point by hand: what leaves for what arrives. Where a test says "seen", a running kernel (6.18, HZ 250)
+//! answered such packets so; the others follow from docs/tcp.md alone.
 
 use knee_queue::Ecn;
 use knee_queue::time::{Duration, Time};
@@ -98,6 +98,7 @@ fn newest() -> HostConfig {
     config(LinuxVersion::V6_18)
 }
 
+/// Seen.
 #[test]
 fn the_fin_goes_with_the_short_segment_that_waits() {
     let mut bench = Bench::passive(newest());
@@ -114,6 +115,7 @@ fn the_fin_goes_with_the_short_segment_that_waits() {
     assert_eq!(bench.sent(), [(RST, 802, 0, 0)], "data for nobody");
 }
 
+/// Seen for 6.18.
 #[test]
 fn a_lone_fin_obeys_cwnd_now_and_did_not_in_6_1() {
     for linux in [LinuxVersion::V6_1, LinuxVersion::V6_18] {
@@ -141,6 +143,7 @@ fn a_fin_is_sent_again_like_data() {
     assert_eq!(bench.end.info().retransmits, 1);
 }
 
+/// Seen, but for data written in CLOSE_WAIT.
 #[test]
 fn both_ends_close_in_either_order_and_at_once() {
     let mut bench = Bench::passive(newest());
@@ -179,6 +182,7 @@ fn both_ends_close_in_either_order_and_at_once() {
     assert_eq!(bench.sent(), [(RST, 12, 0, 0)], "nobody is there");
 }
 
+/// Seen: the packets.
 #[test]
 fn a_fin_beyond_a_gap_waits_for_it() {
     let mut bench = Bench::passive(newest());
@@ -193,6 +197,7 @@ fn a_fin_beyond_a_gap_waits_for_it() {
     assert_eq!(bench.end.info().bytes_received, 101);
 }
 
+/// Seen.
 #[test]
 fn what_was_not_read_makes_a_reset_of_the_end() {
     let mut bench = Bench::passive(newest());
@@ -204,6 +209,7 @@ fn what_was_not_read_makes_a_reset_of_the_end() {
     assert_eq!(bench.sent(), [(RST, 1, 0, 0)]);
 }
 
+/// Seen.
 #[test]
 fn data_for_an_application_that_has_closed_ends_the_connection() {
     let mut bench = Bench::passive(newest());
@@ -214,6 +220,7 @@ fn data_for_an_application_that_has_closed_ends_the_connection() {
     assert!(!bench.end.is_open());
 }
 
+/// Seen.
 #[test]
 fn a_reset_counts_in_its_place_and_is_challenged_elsewhere() {
     let mut bench = Bench::passive(newest());
@@ -234,6 +241,7 @@ fn a_reset_counts_in_its_place_and_is_challenged_elsewhere() {
     assert_eq!(bench.sent(), [(RST, 1, 0, 0)]);
 }
 
+/// Seen: the packets.
 #[test]
 fn probes_of_a_closed_window_double_and_a_window_opens_again() {
     let mut bench = Bench::passive(newest());
@@ -258,6 +266,7 @@ fn probes_of_a_closed_window_double_and_a_window_opens_again() {
     assert_eq!(bench.sent(), [(ACK | PSH, 1001, 500, 1)]);
 }
 
+/// Seen.
 #[test]
 fn of_a_peer_that_shrinks_its_window_the_first_segment_is_the_probe() {
     let mut bench = Bench::passive(newest());
@@ -270,6 +279,7 @@ fn of_a_peer_that_shrinks_its_window_the_first_segment_is_the_probe() {
     assert!(again.iter().all(|(_, seq, len, _)| (*seq, *len) == (1001, 1000)));
 }
 
+/// Seen: the probe.
 #[test]
 fn a_fin_needs_a_byte_of_the_window() {
     let mut bench = Bench::passive(newest());
@@ -284,6 +294,7 @@ fn a_fin_needs_a_byte_of_the_window() {
     assert_eq!(bench.sent(), [(ACK | FIN, 501, 0, 1)]);
 }
 
+/// Seen.
 #[test]
 fn a_small_window_halves_the_segments() {
     let mut bench = Bench::listening(newest());
@@ -294,6 +305,7 @@ fn a_small_window_halves_the_segments() {
     assert_eq!(bench.end.info().snd_mss, 500);
 }
 
+/// Seen.
 #[test]
 fn without_timestamps_segments_are_longer_and_four_ranges_fit() {
     let mut bench = Bench::listening(newest());
@@ -327,6 +339,7 @@ fn options_that_the_peer_lacks_are_not_used() {
     assert!(answer.window_bytes <= 65_535);
 }
 
+/// Seen.
 #[test]
 fn a_syn_ack_comes_again_by_its_timer_and_for_the_syn_but_not_too_often() {
     let mut bench = Bench::listening(HostConfig { tcp_ecn: 1, ..newest() });
@@ -346,6 +359,7 @@ fn a_syn_ack_comes_again_by_its_timer_and_for_the_syn_but_not_too_often() {
     assert!(bench.end.info().ecn);
 }
 
+/// Seen.
 #[test]
 fn an_ect_syn_is_a_fault_but_for_accurate_ecn() {
     let grants = |flags: u16, ecn| {
@@ -360,6 +374,7 @@ fn an_ect_syn_is_a_fault_but_for_accurate_ecn() {
     assert!(grants(Segment::AE, Ecn::Ect0));
 }
 
+/// Seen, but for the MSS.
 #[test]
 fn a_wrong_answer_to_a_syn_is_reset_and_the_syn_ack_again_is_challenged() {
     let cc = Cc::by_name("reno").expect("it is in the folder");
@@ -377,6 +392,7 @@ fn a_wrong_answer_to_a_syn_is_reset_and_the_syn_ack_again_is_challenged() {
     assert_eq!(bench.end.info().snd_mss, 588);
 }
 
+/// Seen.
 #[test]
 fn cork_holds_a_short_segment_for_a_probe_time_and_uncorking_sends_it() {
     let mut bench = Bench::passive(newest());
@@ -403,6 +419,7 @@ fn no_delay_lets_short_segments_go() {
     assert_eq!(bench.sent(), [(ACK | PSH, 201, 100, 1)]);
 }
 
+/// Seen: the first two ACKs.
 #[test]
 fn quick_ack_off_delays_the_first_ack_by_40_ms() {
     let mut bench = Bench::passive(newest());
@@ -429,6 +446,7 @@ fn reads_of_a_part_leave_the_rest() {
     assert_eq!(bench.end.read(), 0);
 }
 
+/// Seen, but for `tcp_dsack`.
 #[test]
 fn data_that_begins_below_is_taken_and_its_double_reported() {
     let mut bench = Bench::passive(newest());
@@ -446,7 +464,6 @@ fn data_that_begins_below_is_taken_and_its_double_reported() {
     assert_eq!(bench.segments_until(bench.end.now())[0].1.sacks, [], "tcp_dsack = 0");
 }
 
-/// Not compared with the kernel: what a buffer holds there depends on how its device hands packets up.
 #[test]
 fn a_closed_receive_window_takes_no_data_but_a_bare_fin() {
     let mut bench = Bench::listening(newest());
@@ -465,7 +482,6 @@ fn a_closed_receive_window_takes_no_data_but_a_bare_fin() {
     assert_eq!(bench.end.info().bytes_received, received + 1);
 }
 
-/// Not compared with the kernel.
 #[test]
 fn a_send_buffer_limits_what_is_in_the_socket() {
     let mut bench = Bench::passive(newest());

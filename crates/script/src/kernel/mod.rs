@@ -17,7 +17,7 @@ mod wire;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use knee_bpf::KernelApi;
@@ -32,16 +32,10 @@ pub use self::algorithms::Algorithms;
 use self::algorithms::Chosen;
 use self::canary::Canary;
 use self::clock::{Clock, Tap};
-use self::wire::{Side, Wire};
+use self::wire::Wire;
+use crate::wire::sides;
 use crate::{Call, Info, Linux, Refusal, Settings, SocketOption, Stack};
 
-/// Addresses of documentation (RFC 5737, RFC 3849).
-const STACK: (Ipv4Addr, Ipv6Addr) =
-    (Ipv4Addr::new(192, 0, 2, 1), Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1));
-const PEER: (Ipv4Addr, Ipv6Addr) =
-    (Ipv4Addr::new(192, 0, 2, 2), Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 2));
-const STACK_PORT: u16 = 8080;
-const PEER_PORT: u16 = 40_000;
 /// Written by one call at most: more than any socket takes at once.
 const WRITE_BYTES: usize = 16 << 20;
 /// Read by one call at most.
@@ -120,14 +114,10 @@ impl KernelStack {
                  it with sudo, or use the simulator"
             ))
         })?;
-        let ip = |(v4, v6): (Ipv4Addr, Ipv6Addr)| match settings.ipv6 {
-            true => IpAddr::V6(v6),
-            false => IpAddr::V4(v4),
-        };
-        let (stack, peer) = (ip(STACK), ip(PEER));
+        let addresses = sides(settings.ipv6);
         let given = settings.clone();
         let inside = thread.run(move || {
-            let device = device::set_up(&given, stack)?;
+            let device = device::set_up(&given, addresses[0].ip())?;
             let family = if given.ipv6 { AddressFamily::INET6 } else { AddressFamily::INET };
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
             let tcp = Some(ipproto::TCP);
@@ -149,14 +139,13 @@ impl KernelStack {
         // An ordinary thread would wait for its turn there.
         let unpinned = hurry.as_ref().and_then(|_| cpu::pin());
         let canary = Canary::start(hz()).map_err(refused("no thread can be started"))?;
-        let sides = (Side { ip: stack, port: STACK_PORT }, Side { ip: peer, port: PEER_PORT });
         Ok(KernelStack {
             socket: Socket::Own(socket),
             _listener: None,
             chosen,
             tun: device.tun,
             tap: device.tap.map(Tap::new),
-            wire: Wire::new(sides.0, sides.1),
+            wire: Wire::new(addresses),
             clock: Clock::start(),
             left: VecDeque::new(),
             writes: VecDeque::new(),
@@ -164,7 +153,7 @@ impl KernelStack {
             peer_next: 0,
             zeros: vec![0; WRITE_BYTES],
             buffer: vec![0; READ_BYTES],
-            addresses: [SocketAddr::new(stack, STACK_PORT), SocketAddr::new(peer, PEER_PORT)],
+            addresses,
             namespace,
             _thread: thread,
             _hurry: hurry,

@@ -2,7 +2,6 @@
 
 use super::{Player, Stop};
 use crate::script::Pattern;
-use crate::show;
 use knee_queue::Ecn;
 use knee_sim::endpoint::Segment;
 
@@ -93,7 +92,7 @@ impl Player<'_> {
         if has_ack {
             self.peer.ack = self.peer.ack.max(ack);
         }
-        self.note(now, &format!("in  {}", show::segment(&segment)));
+        self.note_segment(now, false, &segment);
         self.info = None;
         self.stack.receive(&segment)?;
         Ok(())

@@ -23,7 +23,8 @@ pub(super) fn of(steps: &[Step], mss_bytes: u32) -> BTreeMap<usize, u64> {
             continue;
         }
         let end = end_of(segment);
-        let new = end.wrapping_sub(sent_end.max(segment.seq)) as i32;
+        let data_end = segment.seq.wrapping_add(segment.len);
+        let new = data_end.wrapping_sub(sent_end.max(segment.seq)) as i32;
         if segment.len > 0 && new > 0 {
             let is_idle = acked >= sent_end && step.at_ns > last_in_ns + IDLE_NS;
             if ended || is_idle || current.is_none() {
