@@ -560,6 +560,10 @@ impl Sock {
         if new && self.receiver.peer_sack {
             self.grow_window(payload_bytes);
         }
+        if self.host.config.linux >= LinuxVersion::V6_18 {
+            let space_bytes = self.receiver.space_bytes;
+            self.receiver.grow_rcvbuf(space_bytes, self.tp.rcv_nxt, LinuxVersion::V6_18);
+        }
     }
 
     /// All below `rcv_nxt` is in order now, and waits for the application.
