@@ -293,11 +293,12 @@ impl Sock {
         if before(packet.end_seq, self.receiver.rcv_wup) || after(packet.seq, window_end) {
             return true;
         }
-        if after(packet.end_seq, window_end)
+        let payload_end = packet.end_seq.wrapping_sub(u32::from(packet.has(flags::FIN)));
+        if after(payload_end, window_end)
             && self.receiver.unread_bytes > 0
             && self.host.config.linux >= LinuxVersion::V6_18
         {
-            // What reaches beyond the window is taken only where nothing waits to be read.
+            // Payload that reaches beyond the window is taken only where nothing waits to be read.
             return true;
         }
         let older_by = self.receiver.ts_recent.wrapping_sub(packet.ts_val) as i32;
@@ -558,6 +559,10 @@ impl Sock {
         }
         if new && self.receiver.peer_sack {
             self.grow_window(payload_bytes);
+        }
+        if self.host.config.linux >= LinuxVersion::V6_18 {
+            let space_bytes = self.receiver.space_bytes;
+            self.receiver.grow_rcvbuf(space_bytes, self.tp.rcv_nxt, LinuxVersion::V6_18);
         }
     }
 

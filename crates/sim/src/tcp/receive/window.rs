@@ -155,6 +155,11 @@ impl Receiver {
         self.space_bytes = self.space_bytes.min(clamp);
     }
 
+    /// The most that is offered, and the most that was read in a round trip, bytes.
+    pub(in crate::tcp) fn window_limits(&self) -> (u32, u32) {
+        (self.rcv_ssthresh, self.space_bytes)
+    }
+
     /// Whether the peer's SYN had a window scale.
     pub(crate) fn scales(&self) -> bool {
         self.scales
