@@ -42,12 +42,11 @@ impl SimStack {
                 .map_err(|why| Refusal(why.to_string()))?;
         }
         let diag = diag_names(&cc);
-        let headers = if settings.ipv6 { 72 } else { 52 };
         let mut config = HostConfig {
             hz: profile.hz,
             jiffies_at_start: Some(0),
             ipv6: settings.ipv6,
-            mtu_bytes: settings.mss_bytes + headers,
+            mtu_bytes: settings.mtu_bytes(),
             gso_max_segs: settings.gso_max_segs,
             base_rtt: settings.base_rtt,
             sndbuf_max_bytes: Some(4 << 20),

@@ -139,7 +139,8 @@ pub trait Stack {
     /// By how much times may be off on top of what a script allows.
     fn slack(&self) -> Duration;
 
-    /// By how much the script itself has been late so far, at worst: what it then sees may be the machine's doing.
+    /// By how much the script itself, or a timer of the stack's kind, has been late so far, at worst: what it then sees
+    /// may be the machine's doing.
     fn lateness(&self) -> Duration;
 }
 

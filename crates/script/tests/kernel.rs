@@ -34,9 +34,10 @@ fn differing(whose: Algorithms, is_for: impl Fn(&Script) -> bool) -> Vec<String>
                     };
                     let played = play_again_if_late(script, Limits::default(), ATTEMPTS, &mut make);
                     let said = match played {
-                        Ok((played, attempts)) => match played.verdict {
+                        Ok(settled) => match settled.played.verdict {
                             Verdict::Differs(why) => {
-                                let account = played.account.join("\n    ");
+                                let account = settled.played.account.join("\n    ");
+                                let attempts = settled.attempts;
                                 Some(format!("{why} (attempt {attempts})\n    {account}"))
                             }
                             Verdict::Passed | Verdict::NotForThis(_) => None,

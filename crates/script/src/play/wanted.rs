@@ -25,7 +25,7 @@ impl Player<'_> {
             let until = show::time(latest);
             return Err(Stop::Differs(format!("expected {wanted}, nothing came until {until}")));
         };
-        self.note(at, &format!("out {}", show::segment(&segment)));
+        self.note_segment(at, true, &segment);
         let differences = wanted.differences(&segment);
         if !differences.is_empty() {
             return Err(Stop::Differs(format!(
