@@ -538,8 +538,8 @@ impl Sock {
 
     fn on_out_of_order(&mut self, packet: &Packet, payload_bytes: u32, net: &mut Net) {
         self.check_ce(packet.ecn, net);
-        if payload_bytes > 0 && self.host.config.linux >= LinuxVersion::V6_18 {
-            // From 6.16 on.
+        if payload_bytes > 0 && self.host.config.linux >= LinuxVersion::V6_12 {
+            // From 6.17 on; 6.12.y has it since August 2025.
             self.measure_rcv_mss(packet, payload_bytes);
         }
         self.tp.icsk_ack_pending |= ack_pending::SCHED;
@@ -574,7 +574,9 @@ impl Sock {
         self.tp.rcv_nxt = rcv_nxt;
     }
 
-    /// Each full segment lets the window limit grow by two, and is acknowledged at once for it.
+    /// Each full segment lets the window limit grow by two, and is acknowledged at once for it. Where a segment is
+    /// charged with more than the window's share of the buffer allows, only up to half of the largest window, or
+    /// the less, the smaller it is.
     #[inline]
     fn grow_window(&mut self, payload_bytes: u32) {
         let receiver = &mut self.receiver;
@@ -586,8 +588,20 @@ impl Sock {
         if room == 0 {
             return;
         }
-        let growth = (2 * receiver.advmss).max(2 * payload_bytes);
-        receiver.rcv_ssthresh += room.min(growth);
+        let ratio = receiver.window_ratio;
+        let mut charged = share(payload_bytes + receiver.skb_overhead_bytes, ratio);
+        let mut growth = 2 * receiver.advmss;
+        if charged > payload_bytes {
+            let mut most = share(receiver.rcvbuf_max, ratio);
+            while charged > payload_bytes {
+                (charged, most) = (charged >> 1, most >> 1);
+            }
+            if receiver.rcv_ssthresh > most {
+                return;
+            }
+            growth = 2 * receiver.rcv_mss;
+        }
+        receiver.rcv_ssthresh += room.min(growth.max(2 * payload_bytes));
         receiver.quick |= 1;
     }
 

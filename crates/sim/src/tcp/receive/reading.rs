@@ -80,17 +80,17 @@ impl Sock {
         let ticks = self.ts_now().wrapping_sub(packet.ts_ecr);
         let Some(sample_us) = from_ticks(ticks) else { return };
         let receiver = &mut self.receiver;
-        let seeks_minimum = self.host.config.linux >= LinuxVersion::V6_18;
-        if seeks_minimum && ticks == 0 {
+        let is_newest = self.host.config.linux >= LinuxVersion::V6_18;
+        if is_newest && ticks == 0 {
             // Less than a tick tells nothing (6.16 and later).
             return;
         }
-        let is_less = sample_us << 3 < receiver.rcv_rtt_us;
-        if seeks_minimum && !is_less && receiver.unread_bytes > 0 && receiver.rcv_rtt_us != 0 {
-            // The window may have been closed by what is not read.
+        let is_less = receiver.rcv_rtt_us == 0 || sample_us << 3 < receiver.rcv_rtt_us;
+        if is_newest && !is_less && receiver.unread_bytes > 0 {
+            // The window may have been closed by what is not read (6.16 and later).
             return;
         }
-        receiver.rcv_rtt_us = if receiver.rcv_rtt_us == 0 || (seeks_minimum && is_less) {
+        receiver.rcv_rtt_us = if is_less {
             sample_us << 3
         } else {
             receiver.rcv_rtt_us - (receiver.rcv_rtt_us >> 3) + sample_us
