@@ -11,16 +11,21 @@ use knee_script::{
 };
 use serde_json::{Value as Json, json};
 
-use crate::{CHECK_FAILED, DONE, Failure, print, record};
+use crate::{CHECK_FAILED, DONE, Failure, print, random, record};
 
 /// Lines of the account shown before a difference.
 const ACCOUNT_BEFORE_DIFFERENCE: usize = 6;
 
 #[derive(clap::Args)]
+#[command(group = clap::ArgGroup::new("writes").args(["record", "random"]))]
 pub(crate) struct Args {
     /// Packet scripts, or folders of them (*.script).
-    #[arg(required = true, value_name = "FILE")]
+    #[arg(required_unless_present = "random", conflicts_with = "random", value_name = "FILE")]
     files: Vec<PathBuf>,
+    /// Play so many random conversations, whose answers are the simulator's (--linux, --hz), and keep the scripts
+    /// of those that differ in the folder OUTPUT.
+    #[arg(long, value_name = "COUNT", conflicts_with_all = ["account", "json"])]
+    random: Option<u64>,
     /// Write a script of a flow: FILE is a capture (pcap, pcapng) or an experiment (*.toml).
     #[arg(long, conflicts_with_all = ["on", "linux", "hz", "account", "json"])]
     record: bool,
@@ -91,6 +96,17 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
         return record::run(&args.files, &args.recording);
     }
     let profile = profile(args)?;
+    if let Some(count) = args.random {
+        let wanted = random::Wanted {
+            algorithm: args.recording.cc.as_deref().unwrap_or("reno"),
+            count,
+            seed: args.recording.seed.unwrap_or(1),
+            profile,
+            attempts: args.attempts,
+            output: args.recording.output.as_deref(),
+        };
+        return random::run(&wanted, &|settings| make_stack(args, profile, settings));
+    }
     let files = scripts(&args.files)?;
     let mut out = String::new();
     let mut all: Vec<Json> = Vec::new();
