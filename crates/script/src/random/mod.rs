@@ -72,7 +72,10 @@ enum Action {
 /// # Errors
 /// What the simulator does not have.
 pub fn conversation(algorithm: &str, seed: u64, profile: Profile) -> Result<String, Error> {
-    let mut dice = Dice::new(seed);
+    // Other algorithms have other conversations.
+    let mut dice = algorithm
+        .bytes()
+        .fold(Dice::new(seed), |mut dice, byte| Dice::new(dice.below(u64::MAX) ^ u64::from(byte)));
     let plan = Plan::new(algorithm, &mut dice);
     let head = plan.head(algorithm, seed, profile);
     // A script has an event.
@@ -169,13 +172,11 @@ impl Talk<'_> {
     }
 
     /// The first moment not before `due` that is a whole number of ms after the last event, and in some distance
-    /// from it unless it is the same.
+    /// from it.
     fn after_whole_ms(&self, due: Time) -> Time {
         let last = self.live.last();
-        if due <= last && !self.plan.is_paced {
-            return last;
-        }
-        let quiet = if self.plan.is_paced { QUIET } else { Duration::ZERO };
+        // What a kernel does one after the other would have one time on the simulator.
+        let quiet = if self.plan.is_paced { QUIET } else { Duration::from_ms(1) };
         let wait = due.since(last).max(quiet);
         last + Duration::from_ms(wait.us().div_ceil(1000))
     }
@@ -335,8 +336,9 @@ impl Talk<'_> {
     /// The peer sends an ACK, or it is lost.
     fn acknowledge(&mut self) -> Result<(), Error> {
         let flags = self.peer.flags();
+        let may_lose = self.peer.may_lose_ack();
         let rest = self.peer.acknowledge();
-        if self.dice.percent(self.plan.ack_loss) {
+        if may_lose && self.dice.percent(self.plan.ack_loss) {
             return Ok(());
         }
         self.send(&format!("[.{flags}]"), "", &rest)
@@ -359,6 +361,7 @@ impl Talk<'_> {
             let _ = write!(text, ", ecr s{index}");
         }
         self.script_ack = self.script_ack.max(self.peer.next);
+        self.peer.told = self.peer.next;
         self.event(&text, echoes)
     }
 
@@ -366,7 +369,7 @@ impl Talk<'_> {
         let end = seq + len;
         self.peer_sent = self.peer_sent.max(end);
         let again = self.live.now() + self.dice.ms(150, 260);
-        if self.dice.percent(self.plan.loss) {
+        if self.plan.has_gaps && self.dice.percent(self.plan.loss) {
             self.add(again, Action::PeerData(seq, len));
             return Ok(());
         }

@@ -43,6 +43,8 @@ pub(super) struct Peer {
     latched: bool,
     pub(super) pending: u32,
     last_ack: u32,
+    /// The highest ACK that was not lost.
+    pub(super) told: u32,
     /// The segment whose timestamp it echoes (RFC 7323, section 4.3).
     pub(super) recent: Option<usize>,
     pub(super) window_end: u32,
@@ -64,6 +66,7 @@ impl Peer {
             latched: false,
             pending: 0,
             last_ack: 1,
+            told: 1,
             recent: None,
             window_end: 0,
         }
@@ -119,6 +122,12 @@ impl Peer {
         let room = self.buffer_bytes.saturating_sub(self.unread_bytes).div_ceil(1024) * 1024;
         self.window_end = self.window_end.max(self.next + room);
         (self.window_end - self.next).div_ceil(1024) * 1024
+    }
+
+    /// Whether an ACK may be lost. One that acknowledges the first segments of a burst and SACKs later ones decides
+    /// by microseconds between the segments of one write, which have one time on the simulator.
+    pub(super) fn may_lose_ack(&self) -> bool {
+        self.ranges.is_empty() || self.next == self.told
     }
 
     /// Whether the window is closed or nearly so.

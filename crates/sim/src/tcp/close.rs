@@ -36,6 +36,7 @@ impl Sock {
                 let mut packet = self.packet();
                 packet.flags |= flags::RST;
                 packet.sacks_len = 0;
+                packet.ecn = if self.sends_ect(false) { Ecn::Ect0 } else { Ecn::NotEct };
                 let _ = net.transmit(packet);
                 self.leave(State::Gone, net);
             }
