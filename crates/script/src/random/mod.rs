@@ -315,6 +315,7 @@ impl Talk<'_> {
                 if was_full { self.acknowledge() } else { Ok(()) }
             }
             Action::PeerData(seq, len) => self.peer_data(seq, len),
+            Action::Write(_) | Action::Read(_) | Action::Close if self.is_closed => Ok(()),
             Action::Write(bytes) => self.event(&format!("write {bytes}"), None),
             Action::Read(most) => {
                 let there = self.told.get("bytes_received").copied().unwrap_or(0);

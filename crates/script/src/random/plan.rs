@@ -123,7 +123,7 @@ impl Plan {
         let mut at = 0;
         if self.sends {
             for _ in 0..=dice.below(4) {
-                let bytes = dice.of(&[100, 999, 2_500, 10_000, 14_000, 40_000, 100_000]);
+                let bytes = dice.of(&[700, 999, 2_700, 10_000, 14_000, 40_000, 100_000]);
                 all.push((Duration::from_ms(at), Action::Write(bytes)));
                 at += dice.of(&[2, 10, 70, 300, 700]);
             }
@@ -149,7 +149,7 @@ impl Plan {
                     let after = dice.of(&[0, 5, 90]);
                     all.push((Duration::from_ms(at + after), Action::Read(most)));
                     if !self.has_gaps && dice.percent(40) {
-                        let bytes = dice.of(&[200, 1_000, 5_000]);
+                        let bytes = dice.of(&[700, 1_000, 5_000]);
                         all.push((Duration::from_ms(at + after), Action::Write(bytes)));
                     }
                 }
