@@ -7,6 +7,7 @@ mod doctor;
 #[cfg(feature = "kernel")]
 mod kernel;
 mod new;
+mod random;
 mod record;
 mod replay;
 mod run;

@@ -28,15 +28,15 @@ pub(crate) struct Args {
     /// The side under test [default: the one that sends more data].
     #[arg(long, value_enum, requires = "record")]
     side: Option<Which>,
-    /// The algorithm: the one to write for a capture (default reno), or to run an experiment with.
-    #[arg(long, value_name = "NAME", requires = "record")]
-    cc: Option<String>,
-    /// The experiment's seed, in place of its own.
-    #[arg(long, value_name = "N", requires = "record")]
-    seed: Option<u64>,
-    /// A new file to write the script to, in place of standard output.
-    #[arg(short, long, value_name = "FILE", requires = "record")]
-    output: Option<PathBuf>,
+    /// The algorithm: the one to write for a capture or to converse with (default reno), or to run an experiment with.
+    #[arg(long, value_name = "NAME", requires = "writes")]
+    pub(crate) cc: Option<String>,
+    /// The experiment's seed, in place of its own; the first conversation's (default 1).
+    #[arg(long, value_name = "N", requires = "writes")]
+    pub(crate) seed: Option<u64>,
+    /// A new file to write the script to, in place of standard output; of conversations, a folder.
+    #[arg(short, long, value_name = "FILE", requires = "writes")]
+    pub(crate) output: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -15,16 +15,21 @@ use knee_script::{
 };
 use serde_json::{Value as Json, json};
 
-use crate::{CHECK_FAILED, COULD_NOT, DONE, Failure, print, record, stop_on_signals};
+use crate::{CHECK_FAILED, COULD_NOT, DONE, Failure, print, random, record, stop_on_signals};
 
 /// Lines of the account shown before a difference.
 const ACCOUNT_BEFORE_DIFFERENCE: usize = 6;
 
 #[derive(clap::Args)]
+#[command(group = clap::ArgGroup::new("writes").args(["record", "random"]))]
 pub(crate) struct Args {
     /// Packet scripts, or folders of them (*.script).
-    #[arg(required = true, value_name = "FILE")]
+    #[arg(required_unless_present = "random", conflicts_with = "random", value_name = "FILE")]
     files: Vec<PathBuf>,
+    /// Play so many random conversations, whose answers are the simulator's (--linux, --hz), and keep the scripts
+    /// of those that differ in the folder OUTPUT.
+    #[arg(long, value_name = "COUNT", conflicts_with_all = ["account", "json"])]
+    random: Option<u64>,
     /// Write a script of a flow: FILE is a capture (pcap, pcapng) or an experiment (*.toml).
     #[arg(long, conflicts_with_all = ["on", "linux", "hz", "algorithms", "attempts", "jobs", "account", "pcap", "json"])]
     record: bool,
@@ -164,6 +169,22 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     if args.record {
         return record::run(&args.files, &args.recording);
     }
+    if let Some(count) = args.random {
+        let profile = profile_of_conversations(args)?;
+        let against = match args.on {
+            On::Sim => Against::Sim(profile),
+            On::Kernel => Against::Kernel(args.algorithms),
+        };
+        let wanted = random::Wanted {
+            algorithm: args.recording.cc.as_deref().unwrap_or("reno"),
+            count,
+            seed: args.recording.seed.unwrap_or(1),
+            profile,
+            attempts: args.attempts,
+            output: args.recording.output.as_deref(),
+        };
+        return random::run(&wanted, &|settings| against.make_stack(settings));
+    }
     let plays = plays(args)?;
     let stop = stop_on_signals()?;
     let mut tally = Tally::default();
@@ -234,10 +255,32 @@ fn against(args: &Args) -> Result<Vec<Against>, Failure> {
         }
         return Ok(vec![Against::Kernel(args.algorithms)]);
     }
-    let hz = args.hz.unwrap_or(1000);
+    let hz = hz(args, 1000)?;
+    Ok(versions(args, LinuxVersion::V6_1)?
+        .into_iter()
+        .map(|linux| Against::Sim(Profile { linux, hz }))
+        .collect())
+}
+
+/// What a conversation's answers are those of: the running kernel's HZ, if it is to be compared with that.
+fn profile_of_conversations(args: &Args) -> Result<Profile, Failure> {
+    let running = if args.on == On::Kernel { running().1 } else { None };
+    let versions = versions(args, LinuxVersion::V6_18)?;
+    let [linux] = versions[..] else {
+        return Err(Failure::Says("--random takes one version of Linux".to_owned()));
+    };
+    Ok(Profile { linux, hz: hz(args, running.unwrap_or(1000))? })
+}
+
+fn hz(args: &Args, default: u32) -> Result<u32, Failure> {
+    let hz = args.hz.unwrap_or(default);
     if ![100, 250, 1000].contains(&hz) {
         return Err(Failure::Says(format!("--hz {hz}: it is 100, 250 or 1000")));
     }
+    Ok(hz)
+}
+
+fn versions(args: &Args, default: LinuxVersion) -> Result<Vec<LinuxVersion>, Failure> {
     let mut versions = Vec::new();
     for asked in &args.linux {
         if asked == "all" {
@@ -253,9 +296,9 @@ fn against(args: &Args) -> Result<Vec<Against>, Failure> {
         versions.push(*version);
     }
     if versions.is_empty() {
-        versions.push(LinuxVersion::V6_1);
+        versions.push(default);
     }
-    Ok(versions.into_iter().map(|linux| Against::Sim(Profile { linux, hz })).collect())
+    Ok(versions)
 }
 
 /// The files as given, and those of folders in the order of their names.

@@ -8,6 +8,7 @@ mod expression;
 mod kernel;
 mod parse;
 mod play;
+pub mod random;
 pub mod record;
 mod script;
 mod settings;

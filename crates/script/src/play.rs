@@ -1,5 +1,6 @@
 //! Plays a script: its clock, its calls, and the order in which things must happen.
 
+pub(crate) mod live;
 mod peer;
 mod wanted;
 
@@ -89,21 +90,7 @@ pub fn play(script: &Script, stack: &mut dyn Stack, limits: Limits) -> Result<Pl
     if !script.is_for(linux) {
         return Ok(Played::not_for(linux));
     }
-    let mut player = Player {
-        script,
-        stack,
-        limits,
-        line: 0,
-        events: 0,
-        last: Time::ZERO,
-        variables: BTreeMap::new(),
-        peer: Peer::default(),
-        named: BTreeMap::new(),
-        info: None,
-        lateness: Duration::ZERO,
-        account: Vec::new(),
-        segments: Vec::new(),
-    };
+    let mut player = Player::new(script, stack, limits);
     let ended = player.lines(&script.body);
     let verdict = match ended {
         Ok(()) => Verdict::Passed,
@@ -203,6 +190,26 @@ struct Player<'a> {
     lateness: Duration,
     account: Vec<String>,
     segments: Vec<Tapped>,
+}
+
+impl<'a> Player<'a> {
+    fn new(script: &'a Script, stack: &'a mut dyn Stack, limits: Limits) -> Player<'a> {
+        Player {
+            script,
+            stack,
+            limits,
+            line: 0,
+            events: 0,
+            last: Time::ZERO,
+            variables: BTreeMap::new(),
+            peer: Peer::default(),
+            named: BTreeMap::new(),
+            info: None,
+            lateness: Duration::ZERO,
+            account: Vec::new(),
+            segments: Vec::new(),
+        }
+    }
 }
 
 impl Player<'_> {

@@ -35,7 +35,7 @@ impl Sock {
                 // The peer has to know that not all was read (RFC 2525 sec. 2.17).
                 let mut packet = self.packet();
                 packet.flags |= flags::RST;
-                packet.sacks_len = 0;
+                packet.ecn = if self.sends_ect(false) { Ecn::Ect0 } else { Ecn::NotEct };
                 let _ = net.transmit(packet);
                 self.leave(State::Gone, net);
             }

@@ -157,6 +157,8 @@ impl Sock {
             self.tp.ecn_flags = 0;
         }
         self.tp.rcv_nxt = packet.end_seq;
+        // TCP_INFO counts the acknowledged SYN of this side, and none of the other.
+        self.bytes_acked = 1;
         self.establish(packet, net);
         if self.receiver.is_interactive() {
             // It was told so before it connected: the ACK goes with data, or later.
@@ -273,8 +275,6 @@ impl Sock {
         self.write_seq = first;
         self.snd_sml = first;
         self.pushed_seq = first;
-        // The acknowledged SYN counts, as in TCP_INFO.
-        self.bytes_acked = 1;
         self.high_seq = first;
         self.cwnd_usage_seq = first;
         self.highest_sack_end = first;

@@ -640,11 +640,13 @@ impl Sock {
         if segment.has(mark::FIN) {
             packet.flags |= flags::FIN;
         }
-        if !again && self.tp.ecn_flags & ecn_flags::QUEUE_CWR != 0 && self.ecn_ok() {
+        // A FIN alone is no data.
+        let new_data = !again && len > 0;
+        if new_data && self.tp.ecn_flags & ecn_flags::QUEUE_CWR != 0 && self.ecn_ok() {
             self.tp.ecn_flags &= !ecn_flags::QUEUE_CWR;
             packet.flags |= flags::CWR;
         }
-        packet.ecn = if self.sends_ect(!again) { Ecn::Ect0 } else { Ecn::NotEct };
+        packet.ecn = if self.sends_ect(new_data) { Ecn::Ect0 } else { Ecn::NotEct };
         self.acks_sent_with(self.tp.rcv_nxt);
 
         let charged = len + self.host.config.skb_overhead_bytes;

@@ -440,6 +440,7 @@ impl Sock {
     }
 
     fn measure_rcv_mss(&mut self, packet: &Packet, payload_bytes: u32) {
+        let header = if self.timestamps { 32 } else { 20 };
         let receiver = &mut self.receiver;
         let previous = std::mem::take(&mut receiver.last_seg_size);
         let psh = packet.has(flags::PSH);
@@ -456,8 +457,11 @@ impl Sock {
             }
             return;
         }
-        // Header and timestamps are 32 bytes of TCP; 20 of them count in Linux's comparison.
-        if len + 32 >= MSS_DEFAULT + 20 || (len + 32 >= MSS_MIN + 20 && !psh) {
+        // Of a short segment the SACK option counts as if it were payload: only timestamps are always there.
+        let sacks = u32::from(packet.sacks_len);
+        let len = len + if sacks > 0 { 4 + 8 * sacks } else { 0 };
+        // Headers count in the comparison, 20 bytes on the other side.
+        if len + header >= MSS_DEFAULT + 20 || (len + header >= MSS_MIN + 20 && !psh) {
             receiver.last_seg_size = len;
             if len == previous {
                 receiver.rcv_mss = len;

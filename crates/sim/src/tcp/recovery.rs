@@ -363,7 +363,12 @@ impl Sock {
     }
 
     pub(super) fn highest_sack_seq(&self) -> u32 {
-        if self.tp.sacked_out == 0 { self.tp.snd_una } else { self.highest_sack_end }
+        // Without SACK no segment is marked, and Linux has the first one that is not acknowledged there.
+        if self.tp.sacked_out == 0 || !self.receiver.peer_sack {
+            self.tp.snd_una
+        } else {
+            self.highest_sack_end
+        }
     }
 
     // ---- undo ----
