@@ -426,14 +426,23 @@ impl Stack for KernelStack {
             if let Some(left) = self.left.pop_front() {
                 return Ok(Some(left));
             }
-            if !self.writes.is_empty() && self.has_room() {
+            let writes = !self.writes.is_empty() && self.has_room();
+            if writes {
                 // An application that cannot write learns it from its next call.
                 let _ = self.write();
-                continue;
+                self.look()?;
+                if !self.left.is_empty() {
+                    continue;
+                }
             }
             let now = self.clock.look(until);
             if now >= until {
                 return Ok(None);
+            }
+            if writes {
+                // A socket may say that it has room and yet take nothing.
+                std::thread::yield_now();
+                continue;
             }
             let left_ns = until.ns().saturating_sub(now.ns());
             if left_ns > SPIN_NS {
