@@ -1,8 +1,11 @@
 //! The running kernel's TCP as a stack: a socket in a network namespace of its own, whose only way out is a
 //! TUN device that the script reads and writes.
 //!
-//! Nothing is left behind, in whatever way the process ends: the device goes with its descriptor, the
-//! namespace with its thread and its sockets, the algorithm with its link.
+//! Nothing is left behind: the device goes with its descriptor, the namespace with its thread and its sockets, the
+//! algorithm with its link, in whatever way the process ends. Only a connection that the script closed needs the
+//! process: when the play ends, its peer resets it. If the process is killed after a `close` and before that, the
+//! kernel goes on sending what is left for minutes, to a device that is gone, and keeps the namespace so long.
+//! Shorter timeouts would end that sooner, but scripts see them.
 
 mod algorithms;
 mod canary;
