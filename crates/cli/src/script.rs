@@ -1,8 +1,9 @@
 //! `knee script`.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 use std::fs;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
@@ -104,24 +105,26 @@ impl Against {
         }
     }
 
-    /// What becomes of a script that is not for the kernel, or not for its own algorithms. Such a kernel may lack the
-    /// sysctls that the script sets, so no stack is made.
-    #[cfg(feature = "kernel")]
+    /// What becomes of a script that is not for this version, or not for the kernel's own algorithms. Such a version
+    /// may lack the sysctls that the script sets, so no stack is made.
     fn not_for(self, script: &Script) -> Result<Option<Played>, Refusal> {
-        let Against::Kernel(whose) = self else { return Ok(None) };
-        let linux = knee_script::running();
+        let linux = match self {
+            Against::Sim(profile) => profile.linux.into(),
+            #[cfg(feature = "kernel")]
+            Against::Kernel(_) => knee_script::running(),
+            #[cfg(not(feature = "kernel"))]
+            Against::Kernel(_) => return Ok(None),
+        };
         if !script.is_for(linux) {
             return Ok(Some(Played::not_for(linux)));
         }
-        if whose == Whose::Ours {
-            return Ok(None);
+        match self {
+            #[cfg(feature = "kernel")]
+            Against::Kernel(Whose::Kernel) => {
+                Ok(knee_script::not_for_kernels_own(script)?.map(Played::not_for_this))
+            }
+            _ => Ok(None),
         }
-        Ok(knee_script::not_for_kernels_own(script)?.map(Played::not_for_this))
-    }
-
-    #[cfg(not(feature = "kernel"))]
-    fn not_for(self, _: &Script) -> Result<Option<Played>, Refusal> {
-        Ok(None)
     }
 
     fn is_kernel(self) -> bool {
@@ -403,7 +406,18 @@ fn played(args: &Args, play: &Play) -> Ended {
 
 fn read(file: &Path) -> Result<Script, String> {
     let shown = file.display().to_string();
-    let text = fs::read_to_string(file).map_err(|why| format!("{shown}: cannot read: {why}"))?;
+    let cannot = |why: &dyn Display| format!("{shown}: cannot read: {why}");
+    let mut bytes = Vec::new();
+    // One byte more than may be, so that a larger file is told from one that just fits.
+    fs::File::open(file)
+        .and_then(|file| file.take(Script::MAX_BYTES as u64 + 1).read_to_end(&mut bytes))
+        .map_err(|why| cannot(&why))?;
+    // Of a larger file, the last character may be cut through.
+    let text = if bytes.len() > Script::MAX_BYTES {
+        String::from_utf8_lossy(&bytes).into_owned()
+    } else {
+        String::from_utf8(bytes).map_err(|why| cannot(&why))?
+    };
     Script::parse(&shown, &text).map_err(|why| why.to_string())
 }
 

@@ -8,9 +8,12 @@ use knee_queue::Ecn;
 use knee_queue::time::Duration;
 use knee_sim::endpoint::Segment;
 use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 
 /// Larger files are no packet scripts.
-pub(crate) const MAX_BYTES: usize = 1 << 20;
+pub(crate) const MAX_BYTES: usize = Script::MAX_BYTES;
+/// Longer lines are no lines of a packet script: an expression costs stack, and conditions cost time.
+const MAX_LINE_BYTES: usize = 4096;
 /// Blocks in blocks.
 const MAX_DEPTH: usize = 16;
 /// The peer's window in bytes if a script says nothing: no limit to what scripts are about.
@@ -48,7 +51,26 @@ pub(crate) const FLAGS: [(char, u16); 9] = [
     ('e', Segment::AE),
 ];
 
+/// Parts that only a SYN has.
+const OF_A_SYN: [&str; 5] = ["mss", "wscale", "no_wscale", "sack_ok", "no_sack"];
+
+/// Parts of a segment of which one rules out the others.
+const EITHER: [&[&str]; 4] = [
+    &["ts", "ecr", "no_ts"],
+    &["wscale", "no_wscale"],
+    &["sack_ok", "no_sack"],
+    &["not_ect", "ect0", "ect1", "ce"],
+];
+
+/// Whether a segment cannot have both.
+fn exclude(one: &str, other: &str) -> bool {
+    one == other || EITHER.iter().any(|parts| parts.contains(&one) && parts.contains(&other))
+}
+
 impl Script {
+    /// The largest file that [`Script::parse`] takes.
+    pub const MAX_BYTES: usize = 1 << 20;
+
     /// Reads a script; `file` is for messages.
     ///
     /// # Errors
@@ -114,6 +136,9 @@ struct Parser {
 
 impl Parser {
     fn line(&mut self, number: u32, text: &str) -> Result<(), String> {
+        if text.len() > MAX_LINE_BYTES {
+            return Err(format!("the line is longer than {MAX_LINE_BYTES} bytes"));
+        }
         let stripped = text.trim();
         if stripped.chars().any(|c| c.is_control() && c != '\t') {
             return Err("there is a control character in this line".to_owned());
@@ -228,7 +253,7 @@ impl Parser {
         match word {
             "mss" => match u32::try_from(value) {
                 Ok(mss) if MSS_BYTES.contains(&mss) => settings.mss_bytes = mss,
-                _ => return outside("88 to 8948 bytes"),
+                _ => return outside(&format!("{} bytes", from_to(&MSS_BYTES))),
             },
             "ip" => match value {
                 4 => settings.ipv6 = false,
@@ -237,7 +262,7 @@ impl Parser {
             },
             "gso" => match u32::try_from(value) {
                 Ok(segs) if GSO_SEGS.contains(&segs) => settings.gso_max_segs = segs,
-                _ => return outside("1 to 44 segments"),
+                _ => return outside(&format!("{} segments", from_to(&GSO_SEGS))),
             },
             "window" => match u32::try_from(value) {
                 Ok(window) if window < 1 << 30 => self.script.window_bytes = window,
@@ -426,8 +451,20 @@ impl Parser {
         let mut pattern = Pattern { flags: flags(tokens)?, ..Pattern::default() };
         // The comma after the flags may be left out.
         let _ = tokens.take_symbol(",");
+        let mut said: Vec<String> = Vec::new();
         while tokens.peek().is_some() {
             let item = tokens.word("a part of the segment")?;
+            if pattern.flags & Segment::SYN == 0 && OF_A_SYN.contains(&item.as_str()) {
+                return Err(format!("`{item}` is for a segment with the flag S only"));
+            }
+            if let Some(before) = said.iter().find(|before| exclude(before, &item)) {
+                return Err(if *before == item {
+                    format!("`{item}` is said twice")
+                } else {
+                    format!("either `{before}` or `{item}`, not both")
+                });
+            }
+            said.push(item.clone());
             self.item(&item, is_out, &mut pattern, tokens)?;
             if tokens.peek().is_some() && !tokens.take_symbol(",") {
                 return Err(expected("a comma", tokens.peek()));
@@ -551,6 +588,10 @@ impl Parser {
         }
         Ok(())
     }
+}
+
+fn from_to(range: &RangeInclusive<u32>) -> String {
+    format!("{} to {}", range.start(), range.end())
 }
 
 fn now() -> When {

@@ -25,7 +25,7 @@ const SEGMENTS: usize = 100_000;
 /// Bounds of a script's run.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Events, each turn of a loop counted.
+    /// Events, each turn of a loop and each condition counted.
     pub events: u64,
     /// On the script's clock.
     pub time: Duration,
@@ -91,7 +91,7 @@ pub fn play(script: &Script, stack: &mut dyn Stack, limits: Limits) -> Result<Pl
         return Ok(Played::not_for(linux));
     }
     let mut player = Player::new(script, stack, limits);
-    let ended = player.lines(&script.body);
+    let ended = player.lines(&script.body).and_then(|()| player.nothing_is_left());
     let verdict = match ended {
         Ok(()) => Verdict::Passed,
         Err(Stop::Differs(text)) => Verdict::Differs(player.error(text)),
@@ -315,11 +315,20 @@ impl Player<'_> {
 
     /// Time passes; nothing may come.
     fn wait_until(&mut self, until: Time) -> Result<(), Stop> {
+        self.nothing_comes(until, "before this line,")
+    }
+
+    /// After the last line: what has left by then must have been written.
+    fn nothing_is_left(&mut self) -> Result<(), Stop> {
+        self.nothing_comes(self.stack.now(), "after this line, the last,")
+    }
+
+    fn nothing_comes(&mut self, until: Time, place: &str) -> Result<(), Stop> {
         self.info = None;
         if let Some((at, segment)) = self.stack.next_segment(until)? {
             self.note_segment(at, true, &segment);
             return Err(Stop::Differs(format!(
-                "nothing is expected before this line, but at {} came {}",
+                "nothing is expected {place} but at {} came {}",
                 show::time(at),
                 show::segment(&segment)
             )));
@@ -450,6 +459,7 @@ impl Player<'_> {
 
     fn check(&mut self, conditions: &[Condition]) -> Result<(), Stop> {
         for condition in conditions {
+            self.count()?;
             match condition {
                 Condition::Compare { left, comparison, right, text } => {
                     let (left, right) = (self.value(left)?, self.value(right)?);

@@ -25,6 +25,16 @@ pub struct SimStack {
     diag: Vec<String>,
 }
 
+impl From<LinuxVersion> for Linux {
+    fn from(version: LinuxVersion) -> Linux {
+        match version {
+            LinuxVersion::V6_1 => Linux(6, 1),
+            LinuxVersion::V6_12 => Linux(6, 12),
+            LinuxVersion::V6_18 => Linux(6, 18),
+        }
+    }
+}
+
 fn refuse<T>(text: impl Into<String>) -> Result<T, Refusal> {
     Err(Refusal(text.into()))
 }
@@ -55,13 +65,8 @@ impl SimStack {
         for (name, value) in &settings.sysctls {
             set_sysctl(&mut config, name, value)?;
         }
-        let linux = match profile.linux {
-            LinuxVersion::V6_1 => Linux(6, 1),
-            LinuxVersion::V6_12 => Linux(6, 12),
-            LinuxVersion::V6_18 => Linux(6, 18),
-        };
         let endpoint = EndPoint::new(config, &cc, 1).map_err(|why| Refusal(why.to_string()))?;
-        Ok(SimStack { endpoint, linux, diag })
+        Ok(SimStack { endpoint, linux: Linux::from(profile.linux), diag })
     }
 
     fn set_option(&mut self, option: &SocketOption) -> Result<(), Refusal> {
@@ -89,14 +94,29 @@ fn diag_names(cc: &Cc) -> Vec<String> {
     cc.algorithm.diag().iter().map(|info| format!("cc.{}", info.name)).collect()
 }
 
+/// Those that came after 6.1, with the version that had them first.
+const SYSCTLS_SINCE: [(&str, Linux); 2] =
+    [("tcp_rto_min_us", Linux(6, 11)), ("tcp_syn_linear_timeouts", Linux(6, 5))];
+
 fn set_sysctl(config: &mut HostConfig, name: &str, value: &str) -> Result<(), Refusal> {
-    let signed: Vec<i64> = value.split(' ').filter_map(|part| part.parse().ok()).collect();
-    let numbers: Vec<u32> = signed.iter().filter_map(|part| u32::try_from(*part).ok()).collect();
-    let sysctls = &mut config.sysctls;
-    match (name, numbers.as_slice()) {
-        ("tcp_adv_win_scale", _) if signed.len() == 1 => {
-            sysctls.adv_win_scale = signed[0].clamp(-31, 31) as i8;
+    let linux = Linux::from(config.linux);
+    if let Some((_, since)) = SYSCTLS_SINCE.iter().find(|(known, _)| *known == name) {
+        if linux < *since {
+            return refuse(format!("sysctl {name}: Linux {linux} has none, Linux {since} has"));
         }
+    }
+    let not_taken =
+        || Refusal(format!("the simulator does not take the sysctl `{name} = {value}`"));
+    let sysctls = &mut config.sysctls;
+    // The only one that may be negative.
+    if name == "tcp_adv_win_scale" {
+        let scale = value.parse().ok().filter(|scale| (-31..=31).contains(scale));
+        sysctls.adv_win_scale = scale.ok_or_else(not_taken)?;
+        return Ok(());
+    }
+    let numbers: Result<Vec<u32>, _> = value.split(' ').map(str::parse).collect();
+    let numbers = numbers.map_err(|_| not_taken())?;
+    match (name, numbers.as_slice()) {
         ("tcp_app_win", [shift]) => sysctls.app_win = (*shift).min(31) as u8,
         ("tcp_autocorking", [on]) => sysctls.autocorking = *on != 0,
         ("tcp_comp_sack_delay_ns", [ns]) => {
@@ -139,7 +159,7 @@ fn set_sysctl(config: &mut HostConfig, name: &str, value: &str) -> Result<(), Re
             config.sndbuf_initial_bytes = *initial;
             config.sndbuf_max_bytes = Some(*max);
         }
-        _ => return refuse(format!("the simulator does not take the sysctl `{name} = {value}`")),
+        _ => return Err(not_taken()),
     }
     Ok(())
 }

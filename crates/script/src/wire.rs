@@ -18,7 +18,7 @@ const SACKS: usize = 4;
 const STACK_PORT: u16 = 8080;
 const PEER_PORT: u16 = 40_000;
 /// The largest shift of windows (RFC 7323, section 2.3).
-const MAX_SCALE: u8 = 14;
+pub(crate) const MAX_SCALE: u8 = 14;
 
 /// A TCP segment with its addresses, numbers as they are on the wire.
 #[derive(Clone, Debug, PartialEq, Eq)]

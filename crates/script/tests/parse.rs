@@ -69,6 +69,14 @@ fn a_malformed_line_is_named() {
         ("expect cwnd", "s:1: a comparison is missing: <, <=, ==, !=, >= or >"),
         ("expect algorithm < reno", "s:1: algorithms are compared with == or !="),
         ("algorithm reno fast", "s:1: `fast`: parameters are NAME=VALUE"),
+        ("in [.] ack 7, ack 1", "s:1: `ack` is said twice"),
+        ("out [.] lost, lost", "s:1: `lost` is said twice"),
+        ("in [S] sack_ok, no_sack", "s:1: either `sack_ok` or `no_sack`, not both"),
+        ("in [S] no_wscale, wscale 3", "s:1: either `no_wscale` or `wscale`, not both"),
+        ("in [.] ect0, ce", "s:1: either `ect0` or `ce`, not both"),
+        ("in [.] no_ts, ts 1 2", "s:1: either `no_ts` or `ts`, not both"),
+        ("in [.] mss 1000", "s:1: `mss` is for a segment with the flag S only"),
+        ("out [.] no_sack", "s:1: `no_sack` is for a segment with the flag S only"),
     ] {
         let why = refused(text);
         assert!(why.starts_with(said), "{text}: {why}");
@@ -79,6 +87,17 @@ fn a_malformed_line_is_named() {
         refused("expect speed > 3").starts_with("s:1: `speed` is not known: neither set by `let`")
     );
     assert!(refused(&"#".repeat(2 << 20)).contains("larger than 1 MiB"));
+}
+
+#[test]
+fn a_line_has_an_end() {
+    let sum = |terms| format!("open active\nwrite 1{}", "+1".repeat(terms));
+    assert_eq!(refused(&sum(400_000)), "s:2: the line is longer than 4096 bytes");
+    assert_eq!(refused(&sum(2045)), "s:2: the line is longer than 4096 bytes");
+    assert!(played(&sum(2044), Limits::default()).is_ok());
+    let conditions = format!("open active\nrepeat 300\nexpect 1 < 2{}\nend", ",1<2".repeat(999));
+    let said = "s:3: the script does not end within 200000 events";
+    assert!(played(&conditions, Limits::default()).unwrap_err().starts_with(said));
 }
 
 #[test]
@@ -93,6 +112,22 @@ fn what_cannot_be_played_is_named() {
         ("in [.] seq 9:3", "s:1: seq 9:3 ends before it begins"),
         ("in [.] len 70000", "s:1: a segment cannot carry 70000 bytes"),
         ("expect cc.wings == 2", "s:1: the algorithm shows no `cc.wings` on the simulator: none"),
+        (
+            "sysctl tcp_ecn = -7 1\nconnect",
+            "the simulator does not take the sysctl `tcp_ecn = -7 1`",
+        ),
+        (
+            "sysctl tcp_rto_min_us = 100\nconnect",
+            "sysctl tcp_rto_min_us: Linux 6.1 has none, Linux 6.11 has",
+        ),
+        (
+            "sysctl tcp_syn_linear_timeouts = 4\nconnect",
+            "sysctl tcp_syn_linear_timeouts: Linux 6.1 has none, Linux 6.5 has",
+        ),
+        (
+            "open passive\nin [.] win 100000000",
+            "s:2: a window of 100000000 bytes does not fit the header: 67107840 is the most",
+        ),
         ("algorithm swallow\nconnect", "no algorithm \"swallow\"; there are bbr, "),
         (
             "repeat 1000000000\nwait\nend",
@@ -109,6 +144,17 @@ fn what_cannot_be_played_is_named() {
 }
 
 #[test]
+fn the_peer_rounds_its_window_to_its_scale() {
+    let sent = |window: &str| {
+        let text = format!("open active\nin [.] win {window}\nwrite mss\n+1ms wait");
+        matches!(played(&text, Limits::default()), Ok(Verdict::Differs(_)))
+    };
+    assert!(!sent("500"));
+    assert!(!sent("1023"));
+    assert!(sent("1024"));
+}
+
+#[test]
 fn the_first_packet_that_differs_is_told() {
     assert_eq!(
         differs("connect\nout [S.]"),
@@ -119,6 +165,11 @@ fn the_first_packet_that_differs_is_told() {
         differs("connect\n+1ms wait"),
         "s:2: nothing is expected before this line, but at 0 ms came [S] seq 0, win 64768, not_ect, mss 1012, wscale 7, \
          sack_ok, ts 1 0"
+    );
+    assert_eq!(
+        differs("open active\nwrite 2*mss\nout [.] len mss"),
+        "s:3: nothing is expected after this line, the last, but at 0 ms came [P.] seq 1001:2001, ack 1, win 64768, \
+         not_ect, ts 1 1000"
     );
     assert_eq!(
         differs("open active\n+1ms out [.] len 1"),

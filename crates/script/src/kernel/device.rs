@@ -13,7 +13,7 @@ use rustix::net::{
 
 use super::sys;
 use crate::settings::TIMESTAMPS_BYTES;
-use crate::{Refusal, SYSCTLS, Settings};
+use crate::{Linux, Refusal, SYSCTLS, Settings};
 
 const NAME: &str = "knee";
 const TUN: &str = "/dev/net/tun";
@@ -22,13 +22,16 @@ const QUEUE_PKTS: u32 = 10_000;
 /// IPv6 does without links that carry less (RFC 8200, section 5).
 const IPV6_MTU: u32 = 1280;
 
-// From the kernel's user API: netlink.h, rtnetlink.h, if_link.h, if_addr.h and if_ether.h.
+// From the kernel's user API: netlink.h, rtnetlink.h, pkt_sched.h, if_link.h, if_addr.h and if_ether.h.
 const NLMSG_ERROR: u16 = 2;
 const NLM_F_REQUEST: u16 = 1;
 const NLM_F_ACK: u16 = 4;
 const NLM_F_CREATE: u16 = 0x400;
 const RTM_NEWLINK: u16 = 16;
 const RTM_NEWADDR: u16 = 20;
+const RTM_NEWQDISC: u16 = 36;
+const TCA_KIND: u16 = 1;
+const TC_H_ROOT: u32 = u32::MAX;
 const IFLA_MTU: u16 = 4;
 const IFLA_TXQLEN: u16 = 13;
 const IFLA_GSO_MAX_SEGS: u16 = 40;
@@ -71,6 +74,9 @@ pub(super) fn set_up(settings: &Settings, address: IpAddr) -> Result<Device, Ref
             settings.mss_bytes, settings.gso_max_segs
         ))
     })?;
+    set_qdisc().map_err(|why| {
+        Refusal(format!("the TUN device does not get the queue pfifo_fast: {why}"))
+    })?;
     add_address(address)
         .map_err(|why| Refusal(format!("the TUN device does not get its address: {why}")))?;
     Ok(Device { tun, tap, max_segment })
@@ -99,6 +105,12 @@ fn set_sysctls(settings: &Settings) -> Result<(), Refusal> {
     for (key, value) in [("tcp_no_metrics_save", "1"), ("tcp_timestamps", "2")] {
         let _ = fs::write(path(key), value);
     }
+    // A new namespace takes these two from the first one, where they may be tuned.
+    for (key, value) in default_buffers(super::running()) {
+        fs::write(path(key), value).map_err(|why| {
+            Refusal(format!("sysctl {key} = \"{value}\": the kernel does not take it: {why}"))
+        })?;
+    }
     for (key, value) in &settings.sysctls {
         if !SYSCTLS.contains(&key.as_str()) {
             return Err(Refusal(format!("sysctl {key}: scripts may set {}", SYSCTLS.join(", "))));
@@ -116,6 +128,13 @@ fn set_sysctls(settings: &Settings) -> Result<(), Refusal> {
         })?;
     }
     Ok(())
+}
+
+/// Least, first and largest size of the buffers, bytes, as Linux has them where there is memory enough. The largest
+/// receive buffer grew with 6.16.
+fn default_buffers(linux: Linux) -> [(&'static str, &'static str); 2] {
+    let rmem = if linux >= Linux(6, 16) { "4096 131072 33554432" } else { "4096 131072 6291456" };
+    [("tcp_rmem", rmem), ("tcp_wmem", "4096 16384 4194304")]
 }
 
 /// In the namespace of the thread.
@@ -149,6 +168,23 @@ fn set_link(mtu: u32, settings: &Settings) -> io::Result<()> {
         attribute(&mut body, kind, &value.to_ne_bytes());
     }
     ask(RTM_NEWLINK, 0, &body)
+}
+
+/// A plain queue, whatever `net.core.default_qdisc` says: fq, for instance, would do the pacing that the TCP does
+/// itself otherwise.
+fn set_qdisc() -> io::Result<()> {
+    // struct tcmsg: family and padding, index, handle, parent, info.
+    let mut body = vec![0; 4];
+    body.extend(index()?.to_ne_bytes());
+    body.extend([0; 4]);
+    body.extend(TC_H_ROOT.to_ne_bytes());
+    body.extend([0; 4]);
+    attribute(&mut body, TCA_KIND, b"pfifo_fast\0\0");
+    match ask(RTM_NEWQDISC, NLM_F_CREATE, &body) {
+        // A kernel without queueing disciplines has no other either.
+        Err(why) if why.raw_os_error() == Some(libc::EOPNOTSUPP) => Ok(()),
+        done => done,
+    }
 }
 
 fn add_address(address: IpAddr) -> io::Result<()> {

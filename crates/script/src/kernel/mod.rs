@@ -1,8 +1,11 @@
 //! The running kernel's TCP as a stack: a socket in a network namespace of its own, whose only way out is a
 //! TUN device that the script reads and writes.
 //!
-//! Nothing is left behind, in whatever way the process ends: the device goes with its descriptor, the
-//! namespace with its thread and its sockets, the algorithm with its link.
+//! Nothing is left behind: the device goes with its descriptor, the namespace with its thread and its sockets, the
+//! algorithm with its link, in whatever way the process ends. Only a connection that the script closed needs the
+//! process: when the play ends, its peer resets it. If the process is killed after a `close` and before that, the
+//! kernel goes on sending what is left for minutes, to a device that is gone, and keeps the namespace so long.
+//! Shorter timeouts would end that sooner, but scripts see them.
 
 mod algorithms;
 mod canary;
@@ -426,14 +429,23 @@ impl Stack for KernelStack {
             if let Some(left) = self.left.pop_front() {
                 return Ok(Some(left));
             }
-            if !self.writes.is_empty() && self.has_room() {
+            let writes = !self.writes.is_empty() && self.has_room();
+            if writes {
                 // An application that cannot write learns it from its next call.
                 let _ = self.write();
-                continue;
+                self.look()?;
+                if !self.left.is_empty() {
+                    continue;
+                }
             }
             let now = self.clock.look(until);
             if now >= until {
                 return Ok(None);
+            }
+            if writes {
+                // A socket may say that it has room and yet take nothing.
+                std::thread::yield_now();
+                continue;
             }
             let left_ns = until.ns().saturating_sub(now.ns());
             if left_ns > SPIN_NS {

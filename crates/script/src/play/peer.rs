@@ -3,6 +3,7 @@
 use super::{Player, Stop};
 use crate::script::Pattern;
 use crate::settings::TIMESTAMPS_BYTES;
+use crate::wire::MAX_SCALE;
 use knee_queue::Ecn;
 use knee_sim::endpoint::Segment;
 
@@ -23,7 +24,8 @@ pub(super) struct Peer {
     /// Highest end of what the stack has sent.
     pub(super) sent_end: u32,
     without_timestamps: bool,
-    without_scale: bool,
+    /// Shifts its windows, as its SYN said.
+    scale: u32,
 }
 
 impl Player<'_> {
@@ -38,18 +40,19 @@ impl Player<'_> {
         if pattern.no_timestamps && syn {
             self.peer.without_timestamps = true;
         }
-        if pattern.no_window_scale && syn {
-            self.peer.without_scale = true;
+        let window_scale = if !syn || pattern.no_window_scale {
+            None
+        } else {
+            let scale = pattern.window_scale.as_ref();
+            Some(self.number_or(scale, "wscale", u32::from(WINDOW_SCALE))?.min(255) as u8)
+        };
+        if syn {
+            self.peer.scale = window_scale.map_or(0, |scale| u32::from(scale.min(MAX_SCALE)));
         }
         // A SYN that acknowledges nothing yet still acknowledges the other's SYN if it answers one.
         let has_ack = pattern.flags & Segment::ACK != 0;
         let ack = self.number_or(pattern.ack.as_ref(), "ack", self.peer.ack.max(1))?;
-        let plain_window = syn || self.peer.without_scale;
-        let window = if plain_window {
-            self.script.window_bytes.min(65_535)
-        } else {
-            self.script.window_bytes
-        };
+        let window_bytes = self.window_bytes(pattern, syn)?;
         let now = self.stack.now();
         let timestamps = if self.peer.without_timestamps || pattern.no_timestamps {
             None
@@ -71,7 +74,7 @@ impl Player<'_> {
             seq,
             len,
             ack: if has_ack { ack } else { 0 },
-            window_bytes: self.number_or(pattern.window.as_ref(), "win", window)?,
+            window_bytes,
             mss: if syn {
                 Some(
                     self.number_or(pattern.mss.as_ref(), "mss", mss + TIMESTAMPS_BYTES)?.min(65_535)
@@ -80,12 +83,7 @@ impl Player<'_> {
             } else {
                 None
             },
-            window_scale: if !syn || pattern.no_window_scale {
-                None
-            } else {
-                let scale = pattern.window_scale.as_ref();
-                Some(self.number_or(scale, "wscale", u32::from(WINDOW_SCALE))?.min(255) as u8)
-            },
+            window_scale,
             sack_ok: syn && pattern.sack_ok != Some(false),
             timestamps,
             sacks: self.ranges(&pattern.sacks)?,
@@ -100,6 +98,21 @@ impl Player<'_> {
         self.info = None;
         self.stack.receive(&segment)?;
         Ok(())
+    }
+
+    /// The window as the other side sees it: rounded down to what the header can say.
+    fn window_bytes(&mut self, pattern: &Pattern, syn: bool) -> Result<u32, Stop> {
+        let shift = if syn { 0 } else { self.peer.scale };
+        let most = u32::from(u16::MAX) << shift;
+        let or = self.script.window_bytes.min(most);
+        let bytes = self.number_or(pattern.window.as_ref(), "win", or)?;
+        if bytes > most {
+            return Err(Stop::Cannot(format!(
+                "a window of {bytes} bytes does not fit the header: {most} is the most with the window scale that \
+                 the peer announced"
+            )));
+        }
+        Ok(bytes >> shift << shift)
     }
 
     /// The peer has got it, unless it was lost.

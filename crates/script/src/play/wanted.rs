@@ -5,9 +5,13 @@ use crate::expression::Expr;
 use crate::script::Pattern;
 use crate::show;
 use knee_queue::Ecn;
-use knee_queue::time::Time;
+use knee_queue::time::{Duration, Time};
 use knee_sim::endpoint::Segment;
 use std::fmt;
+
+/// By how much a packet may come before its time where there is slack: clocks are read one after the other. The
+/// rest of the slack is for lateness only, since no timer of Linux ends early.
+const EARLY: Duration = Duration::from_us(200);
 
 impl Player<'_> {
     /// Waits for a segment of the stack and compares it.
@@ -35,7 +39,7 @@ impl Player<'_> {
                 show::segment(&segment)
             )));
         }
-        if at + slack < earliest || at > latest + slack {
+        if at + slack.min(EARLY) < earliest || at > latest + slack {
             let range = if earliest == latest {
                 format!("at {}", show::time(earliest))
             } else {
