@@ -136,7 +136,11 @@ impl Sock {
     }
 
     fn on_syn(&mut self, packet: &Packet, net: &mut Net) {
-        self.tp.rcv_nxt = packet.end_seq;
+        if packet.has(flags::FIN) {
+            return;
+        }
+        // Data in a SYN is not taken (there is no Fast Open), nor is that of a SYN-ACK.
+        self.tp.rcv_nxt = packet.seq.wrapping_add(1);
         self.negotiate(packet);
         self.snd_wnd = packet.window_bytes;
         self.snd_wl1 = packet.seq;
@@ -156,7 +160,7 @@ impl Sock {
         if self.ecn_ok() && (!packet.has(flags::ECE) || packet.has(flags::CWR)) {
             self.tp.ecn_flags = 0;
         }
-        self.tp.rcv_nxt = packet.end_seq;
+        self.tp.rcv_nxt = packet.seq.wrapping_add(1);
         self.establish(packet, net);
         if self.receiver.is_interactive() {
             // It was told so before it connected: the ACK goes with data, or later.
