@@ -483,8 +483,8 @@ impl Parser {
                     break;
                 }
             },
+            "ecr" if is_out => pattern.echoed = Some(self.expr(tokens)?),
             "ecr" => {
-                only(!is_out, "in")?;
                 let name = tokens.word("a segment's name")?;
                 if !self.segments.contains(&name) {
                     return Err(format!(

@@ -136,6 +136,8 @@ pub(crate) struct Pattern {
     pub(crate) ts: Option<(Expr, Expr)>,
     /// Echo of the timestamp of a segment that has a name.
     pub(crate) echo: Option<String>,
+    /// Echo that must come, whatever the value beside it.
+    pub(crate) echoed: Option<Expr>,
     pub(crate) sacks: Vec<(Expr, Expr)>,
     /// The name that `echo` uses.
     pub(crate) name: Option<String>,

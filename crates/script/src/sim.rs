@@ -216,6 +216,8 @@ impl Stack for SimStack {
             ("pacing_rate", i128::from(sample.pacing_rate_bytes_per_sec)),
             ("snd_mss", i128::from(more.snd_mss)),
             ("rcv_mss", i128::from(more.rcv_mss)),
+            ("rcv_ssthresh", i128::from(more.rcv_ssthresh)),
+            ("rcv_space", i128::from(more.rcv_space)),
             ("ecn", i128::from(more.ecn)),
         ]
         .map(|(name, value)| (name.to_owned(), value))
