@@ -228,7 +228,7 @@ impl Sock {
     /// A packet for a listener that has answered a SYN.
     fn on_packet_of_request(&mut self, packet: &Packet, net: &mut Net) {
         let is_syn = packet.has(flags::SYN) && !packet.has(flags::ACK);
-        if is_syn && packet.seq.wrapping_add(1) == self.tp.rcv_nxt {
+        if is_syn && !packet.has(flags::RST) && packet.seq.wrapping_add(1) == self.tp.rcv_nxt {
             // It came again: so does the answer, at most twice a second.
             if self.may_answer_out_of_window(net) {
                 self.syn_retries += 1;
@@ -248,7 +248,8 @@ impl Sock {
         } else if !in_window {
             // Linux answers some of these with an ACK (docs/tcp.md).
         } else if packet.has(flags::RST) || packet.has(flags::SYN) {
-            // The request is forgotten.
+            // The request is forgotten; a SYN is told so.
+            self.answer_with_reset(packet, net);
             self.retransmit.disarm();
             (self.syn_retries, self.syn_timeouts) = (0, 0);
             self.listen();
