@@ -136,7 +136,11 @@ impl Sock {
     }
 
     fn on_syn(&mut self, packet: &Packet, net: &mut Net) {
-        self.tp.rcv_nxt = packet.end_seq;
+        if packet.has(flags::FIN) {
+            return;
+        }
+        // Data in a SYN is not taken (there is no Fast Open), nor is that of a SYN-ACK.
+        self.tp.rcv_nxt = packet.seq.wrapping_add(1);
         self.negotiate(packet);
         self.snd_wnd = packet.window_bytes;
         self.snd_wl1 = packet.seq;
@@ -156,7 +160,7 @@ impl Sock {
         if self.ecn_ok() && (!packet.has(flags::ECE) || packet.has(flags::CWR)) {
             self.tp.ecn_flags = 0;
         }
-        self.tp.rcv_nxt = packet.end_seq;
+        self.tp.rcv_nxt = packet.seq.wrapping_add(1);
         // TCP_INFO counts the acknowledged SYN of this side, and none of the other.
         self.bytes_acked = 1;
         self.establish(packet, net);
@@ -226,7 +230,7 @@ impl Sock {
     /// A packet for a listener that has answered a SYN.
     fn on_packet_of_request(&mut self, packet: &Packet, net: &mut Net) {
         let is_syn = packet.has(flags::SYN) && !packet.has(flags::ACK);
-        if is_syn && packet.seq.wrapping_add(1) == self.tp.rcv_nxt {
+        if is_syn && !packet.has(flags::RST) && packet.seq.wrapping_add(1) == self.tp.rcv_nxt {
             // It came again: so does the answer, at most twice a second.
             if self.may_answer_out_of_window(net) {
                 self.syn_retries += 1;
@@ -246,7 +250,8 @@ impl Sock {
         } else if !in_window {
             // Linux answers some of these with an ACK (docs/tcp.md).
         } else if packet.has(flags::RST) || packet.has(flags::SYN) {
-            // The request is forgotten.
+            // The request is forgotten; a SYN is told so.
+            self.answer_with_reset(packet, net);
             self.retransmit.disarm();
             (self.syn_retries, self.syn_timeouts) = (0, 0);
             self.listen();

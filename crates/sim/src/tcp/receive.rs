@@ -121,6 +121,8 @@ impl Receiver {
 
     /// The connection is established: the peer's first byte is `rcv_nxt`.
     pub(super) fn establish(&mut self, rcv_nxt: u32, jiffies: u32, host: &HostState, now_us: u64) {
+        // What was answered before there was a connection does not count for it.
+        self.out_of_window_ack_at = None;
         self.rcv_wup = rcv_nxt;
         self.space_seq = rcv_nxt;
         self.space_us = now_us;

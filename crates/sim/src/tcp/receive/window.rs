@@ -197,9 +197,15 @@ impl Sock {
         if receiver.window_scale > 0 {
             return free.next_multiple_of(1 << receiver.window_scale);
         }
-        // Whole segments, and no change for less than one.
+        // Whole segments, and no change for less than one, or than half of a window that holds no more.
         let (window, mss) = (receiver.rcv_wnd, receiver.rcv_mss.min(full_space).max(1));
-        if window > free || window.saturating_add(mss) <= free { free - free % mss } else { window }
+        if window > free || window.saturating_add(mss) <= free {
+            free - free % mss
+        } else if mss == full_space && free > window + (full_space >> 1) {
+            free
+        } else {
+            window
+        }
     }
 
     /// Decides on the window to advertise in a packet about to leave. It never shrinks.
