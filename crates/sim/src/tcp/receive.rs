@@ -293,7 +293,9 @@ impl Sock {
         if before(packet.end_seq, self.receiver.rcv_wup) || after(packet.seq, window_end) {
             return true;
         }
-        if after(packet.end_seq, window_end)
+        // A FIN may lie just beyond it.
+        let data_end = packet.end_seq.wrapping_sub(u32::from(packet.has(flags::FIN)));
+        if after(data_end, window_end)
             && self.receiver.unread_bytes > 0
             && self.host.config.linux >= LinuxVersion::V6_18
         {
