@@ -50,8 +50,8 @@ Examples:
         beside the source of a Linux module, unmodified (it runs as part of knee: trust it first)
   knee new algorithm swift
         a file to begin with, its test and its experiment
-  knee script tests/scripts/loss
-        what TCP must send, packet by packet, in a folder of scripts: the first difference of each
+  knee script tests/scripts/recovery --linux all
+        what TCP must send, packet by packet, in a folder of scripts: the first difference of each version
   knee script --record incast.toml --cc dctcp -o incast.script
         a script of what a simulated flow sent; of a capture: knee script --record FILE.pcapng
   knee doctor

@@ -71,17 +71,17 @@ fn one(wanted: &Wanted<'_>, seed: u64, make: &Make<'_>) -> Result<bool, Failure>
     let name = format!("{}-{seed}.script", wanted.algorithm);
     let text = conversation(wanted.algorithm, seed, wanted.profile).map_err(says)?;
     let script = Script::parse(&name, &text).map_err(says)?;
-    let (played, attempts) =
+    let settled =
         play_again_if_late(&script, Limits::default(), wanted.attempts, &mut |settings| {
             make(settings)
         })
         .map_err(says)?;
     let lines = text.lines().count();
-    let Verdict::Differs(why) = played.verdict else {
+    let Verdict::Differs(why) = settled.played.verdict else {
         print(&format!("pass     {name} ({lines} lines)\n"))?;
         return Ok(true);
     };
-    let late = played.lateness.us();
+    let (attempts, late) = (settled.attempts, settled.lateness.us());
     print(&format!(
         "DIFFERS  {why} ({lines} lines; attempt {attempts}, the machine was {late} us late)\n"
     ))?;

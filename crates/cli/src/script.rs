@@ -1,17 +1,21 @@
 //! `knee script`.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::thread;
 
 use clap::ValueEnum;
 use knee_script::{
-    Limits, LinuxVersion, Played, Profile, Refusal, Script, Settings, SimStack, Stack, Verdict,
-    play_again_if_late,
+    Limits, LinuxVersion, Played, Profile, Refusal, Script, Settings, Settled, SimStack, Stack,
+    Verdict, capture, play_again_if_late,
 };
 use serde_json::{Value as Json, json};
 
-use crate::{CHECK_FAILED, DONE, Failure, print, random, record};
+use crate::{CHECK_FAILED, COULD_NOT, DONE, Failure, print, random, record, stop_on_signals};
 
 /// Lines of the account shown before a difference.
 const ACCOUNT_BEFORE_DIFFERENCE: usize = 6;
@@ -27,28 +31,34 @@ pub(crate) struct Args {
     #[arg(long, value_name = "COUNT", conflicts_with_all = ["account", "json"])]
     random: Option<u64>,
     /// Write a script of a flow: FILE is a capture (pcap, pcapng) or an experiment (*.toml).
-    #[arg(long, conflicts_with_all = ["on", "linux", "hz", "account", "json"])]
+    #[arg(long, conflicts_with_all = ["on", "linux", "hz", "algorithms", "attempts", "jobs", "account", "pcap", "json"])]
     record: bool,
     #[command(flatten)]
     recording: record::Args,
     /// What to play them against.
     #[arg(long, value_enum, default_value_t = On::Sim)]
     on: On,
-    /// The Linux that the simulator behaves like.
-    #[arg(long, value_name = "VERSION", default_value = "6.1")]
-    linux: String,
-    /// Ticks of the simulator's coarse clock per second.
-    #[arg(long, value_name = "HZ", default_value_t = 1000)]
-    hz: u32,
+    /// The Linux that the simulator behaves like, or several, or all [default: 6.1]
+    #[arg(long, value_name = "VERSION,...", value_delimiter = ',')]
+    linux: Vec<String>,
+    /// Ticks of the simulator's coarse clock per second [default: 1000]
+    #[arg(long, value_name = "HZ")]
+    hz: Option<u32>,
     /// On a kernel: whose algorithm a name means.
     #[arg(long, value_enum, default_value_t = Whose::Ours)]
     algorithms: Whose,
     /// On a kernel: how often a script that differs is played if the machine was late.
     #[arg(long, value_name = "COUNT", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
     attempts: u32,
+    /// Scripts that are played at once [default: one per core, on a kernel 1: more make each other late]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    jobs: Option<u32>,
     /// Print each segment and call with its time.
     #[arg(short, long)]
     account: bool,
+    /// Write the packets of one script to a pcap file for other tools; one that is there is overwritten.
+    #[arg(long, value_name = "FILE")]
+    pcap: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -70,33 +80,101 @@ enum Whose {
     Kernel,
 }
 
-/// Makes what `--on` says.
-fn make_stack(
-    args: &Args,
-    profile: Profile,
-    settings: &Settings,
-) -> Result<Box<dyn Stack>, Refusal> {
-    match args.on {
-        On::Sim => Ok(Box::new(SimStack::new(settings, profile)?)),
-        #[cfg(feature = "kernel")]
-        On::Kernel => {
-            let whose = match args.algorithms {
-                Whose::Ours => knee_script::Algorithms::Ours,
-                Whose::Kernel => knee_script::Algorithms::Kernels,
-            };
-            Ok(Box::new(knee_script::KernelStack::new(settings, whose)?))
+/// What a script is played against.
+#[derive(Clone, Copy)]
+enum Against {
+    Sim(Profile),
+    Kernel(Whose),
+}
+
+impl Against {
+    fn make_stack(self, settings: &Settings) -> Result<Box<dyn Stack>, Refusal> {
+        match self {
+            Against::Sim(profile) => Ok(Box::new(SimStack::new(settings, profile)?)),
+            #[cfg(feature = "kernel")]
+            Against::Kernel(whose) => {
+                let whose = match whose {
+                    Whose::Ours => knee_script::Algorithms::Ours,
+                    Whose::Kernel => knee_script::Algorithms::Kernels,
+                };
+                Ok(Box::new(knee_script::KernelStack::new(settings, whose)?))
+            }
+            #[cfg(not(feature = "kernel"))]
+            Against::Kernel(_) => Err(Refusal(crate::without_kernel::WHY.to_owned())),
         }
-        #[cfg(not(feature = "kernel"))]
-        On::Kernel => Err(Refusal(crate::without_kernel::WHY.to_owned())),
+    }
+
+    /// What becomes of a script that is not for the kernel, or not for its own algorithms. Such a kernel may lack the
+    /// sysctls that the script sets, so no stack is made.
+    #[cfg(feature = "kernel")]
+    fn not_for(self, script: &Script) -> Result<Option<Played>, Refusal> {
+        let Against::Kernel(whose) = self else { return Ok(None) };
+        let linux = knee_script::running();
+        if !script.is_for(linux) {
+            return Ok(Some(Played::not_for(linux)));
+        }
+        if whose == Whose::Ours {
+            return Ok(None);
+        }
+        Ok(knee_script::not_for_kernels_own(script)?.map(Played::not_for_this))
+    }
+
+    #[cfg(not(feature = "kernel"))]
+    fn not_for(self, _: &Script) -> Result<Option<Played>, Refusal> {
+        Ok(None)
+    }
+
+    fn is_kernel(self) -> bool {
+        matches!(self, Against::Kernel(_))
+    }
+
+    fn json(self) -> Json {
+        match self {
+            Against::Sim(Profile { linux, hz }) => {
+                json!({ "on": "sim", "linux": linux.name(), "hz": hz, "algorithms": "ours" })
+            }
+            Against::Kernel(whose) => {
+                let algorithms = if whose == Whose::Ours { "ours" } else { "kernel" };
+                let (release, hz) = running();
+                json!({ "on": "kernel", "linux": release, "hz": hz, "algorithms": algorithms })
+            }
+        }
     }
 }
+
+/// Release and HZ of the running kernel.
+#[cfg(feature = "kernel")]
+fn running() -> (Option<String>, Option<u32>) {
+    let api = knee_bpf::KernelApi::running();
+    (Some(api.release.to_string()), Some(api.hz))
+}
+
+#[cfg(not(feature = "kernel"))]
+fn running() -> (Option<String>, Option<u32>) {
+    (None, None)
+}
+
+/// One script, against one stack.
+struct Play {
+    file: PathBuf,
+    against: Against,
+    /// What it is called: the file, and the version where there are several.
+    name: String,
+}
+
+/// How it ended; or why it could not be played.
+type Ended = Result<Settled, String>;
 
 pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     if args.record {
         return record::run(&args.files, &args.recording);
     }
-    let profile = profile(args)?;
     if let Some(count) = args.random {
+        let profile = profile_of_conversations(args)?;
+        let against = match args.on {
+            On::Sim => Against::Sim(profile),
+            On::Kernel => Against::Kernel(args.algorithms),
+        };
         let wanted = random::Wanted {
             algorithm: args.recording.cc.as_deref().unwrap_or("reno"),
             count,
@@ -105,61 +183,122 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
             attempts: args.attempts,
             output: args.recording.output.as_deref(),
         };
-        return random::run(&wanted, &|settings| make_stack(args, profile, settings));
+        return random::run(&wanted, &|settings| against.make_stack(settings));
     }
-    let files = scripts(&args.files)?;
-    let mut out = String::new();
-    let mut all: Vec<Json> = Vec::new();
-    let (mut passed, mut differ, mut not_for_this, mut could_not) = (0, 0, 0, Vec::new());
-    for file in &files {
-        let shown = file.display().to_string();
-        let played = read(file).and_then(|script| {
-            play_again_if_late(&script, Limits::default(), args.attempts, &mut |settings| {
-                make_stack(args, profile, settings)
-            })
-            .map_err(|why| Failure::Says(why.to_string()))
-        });
-        let (played, attempts) = match played {
-            Ok(played) => played,
-            Err(why) => {
-                could_not.push(why.to_string());
-                continue;
-            }
-        };
-        match &played.verdict {
-            Verdict::Passed => passed += 1,
-            Verdict::NotForThis(_) => not_for_this += 1,
-            Verdict::Differs(_) => differ += 1,
+    let plays = plays(args)?;
+    let stop = stop_on_signals()?;
+    let mut tally = Tally::default();
+    let mut could_not = Vec::new();
+    let mut all = Vec::new();
+    let told = play_all(args, &plays, &stop, &mut |play, ended| {
+        tally.count(play.against, &ended);
+        if args.json {
+            all.push(json(play, &ended));
         }
-        tell(&shown, &played, attempts, args.account, &mut out);
-        all.push(json(&shown, &played, attempts));
-    }
-    if args.json {
-        print(&format!("{}\n", Json::from(all)))?;
-    } else {
-        let _ = writeln!(
-            out,
-            "{passed} passed, {differ} differ, {not_for_this} not for this version, {} could not be played",
-            could_not.len()
-        );
-        print(&out)?;
-    }
+        match ended {
+            Ok(settled) => {
+                if args.json {
+                    Ok(())
+                } else {
+                    print(&told(&play.name, &settled, args.account))
+                }
+            }
+            Err(why) => {
+                could_not.push(why);
+                Ok(())
+            }
+        }
+    })?;
+    tally.not_played = plays.len() - told;
+    print(&if args.json { format!("{}\n", Json::from(all)) } else { tally.sentence() })?;
     if !could_not.is_empty() {
         return Err(Failure::Says(could_not.join("\nknee: ")));
     }
-    Ok(if differ == 0 { DONE } else { CHECK_FAILED })
+    Ok(match &tally {
+        Tally { not_played: 1.., .. } => COULD_NOT,
+        Tally { differ: 0, .. } => DONE,
+        _ => CHECK_FAILED,
+    })
 }
 
-fn profile(args: &Args) -> Result<Profile, Failure> {
-    let known = LinuxVersion::NAMED.iter().find(|(name, _)| *name == args.linux);
-    let names: Vec<_> = LinuxVersion::NAMED.iter().map(|(name, _)| *name).collect();
-    let (_, linux) = known.ok_or_else(|| {
-        Failure::Says(format!("--linux {}: the simulator knows {}", args.linux, names.join(", ")))
-    })?;
-    if ![100, 250, 1000].contains(&args.hz) {
-        return Err(Failure::Says(format!("--hz {}: it is 100, 250 or 1000", args.hz)));
+// ---- what there is to play ----
+
+fn plays(args: &Args) -> Result<Vec<Play>, Failure> {
+    let against = against(args)?;
+    let files = scripts(&args.files)?;
+    if args.pcap.is_some() && files.len() * against.len() != 1 {
+        return Err(Failure::Says("--pcap takes one script, against one Linux".to_owned()));
     }
-    Ok(Profile { linux: *linux, hz: args.hz })
+    let several = against.len() > 1;
+    let of_file = |file: PathBuf| {
+        let against = against.clone();
+        against.into_iter().map(move |against| {
+            let shown = file.display();
+            let name = match against {
+                Against::Sim(profile) if several => {
+                    format!("{shown} (Linux {})", profile.linux.name())
+                }
+                _ => shown.to_string(),
+            };
+            Play { file: file.clone(), against, name }
+        })
+    };
+    Ok(files.into_iter().flat_map(of_file).collect())
+}
+
+fn against(args: &Args) -> Result<Vec<Against>, Failure> {
+    if args.on == On::Kernel {
+        if !args.linux.is_empty() || args.hz.is_some() {
+            return Err(Failure::Says(
+                "--linux and --hz are for the simulator; a kernel is what it is".to_owned(),
+            ));
+        }
+        return Ok(vec![Against::Kernel(args.algorithms)]);
+    }
+    let hz = hz(args, 1000)?;
+    Ok(versions(args, LinuxVersion::V6_1)?
+        .into_iter()
+        .map(|linux| Against::Sim(Profile { linux, hz }))
+        .collect())
+}
+
+/// What a conversation's answers are those of: the running kernel's HZ, if it is to be compared with that.
+fn profile_of_conversations(args: &Args) -> Result<Profile, Failure> {
+    let running = if args.on == On::Kernel { running().1 } else { None };
+    let versions = versions(args, LinuxVersion::V6_18)?;
+    let [linux] = versions[..] else {
+        return Err(Failure::Says("--random takes one version of Linux".to_owned()));
+    };
+    Ok(Profile { linux, hz: hz(args, running.unwrap_or(1000))? })
+}
+
+fn hz(args: &Args, default: u32) -> Result<u32, Failure> {
+    let hz = args.hz.unwrap_or(default);
+    if ![100, 250, 1000].contains(&hz) {
+        return Err(Failure::Says(format!("--hz {hz}: it is 100, 250 or 1000")));
+    }
+    Ok(hz)
+}
+
+fn versions(args: &Args, default: LinuxVersion) -> Result<Vec<LinuxVersion>, Failure> {
+    let mut versions = Vec::new();
+    for asked in &args.linux {
+        if asked == "all" {
+            versions.extend(LinuxVersion::NAMED.iter().map(|(_, version)| *version));
+            continue;
+        }
+        let known = LinuxVersion::NAMED.iter().find(|(name, _)| name == asked);
+        let (_, version) = known.ok_or_else(|| {
+            let names: Vec<_> = LinuxVersion::NAMED.iter().map(|(name, _)| *name).collect();
+            let names = names.join(", ");
+            Failure::Says(format!("--linux {asked}: the simulator knows {names}, and all of them"))
+        })?;
+        versions.push(*version);
+    }
+    if versions.is_empty() {
+        versions.push(default);
+    }
+    Ok(versions)
 }
 
 /// The files as given, and those of folders in the order of their names.
@@ -196,14 +335,135 @@ fn collect(folder: &Path, depth: u32, files: &mut Vec<PathBuf>) -> Result<(), Fa
     Ok(())
 }
 
-fn read(file: &Path) -> Result<Script, Failure> {
-    let shown = file.display().to_string();
-    let text = fs::read_to_string(file)
-        .map_err(|why| Failure::Says(format!("{shown}: cannot read: {why}")))?;
-    Script::parse(&shown, &text).map_err(|why| Failure::Says(why.to_string()))
+// ---- playing ----
+
+fn jobs(args: &Args) -> usize {
+    match (args.jobs, args.on) {
+        (Some(jobs), _) => jobs as usize,
+        (None, On::Sim) => thread::available_parallelism().map_or(1, usize::from),
+        (None, On::Kernel) => 1,
+    }
 }
 
-fn tell(file: &str, played: &Played, attempts: u32, account: bool, out: &mut String) {
+/// Plays all, several at once, and hands their ends over in the order of `plays` as soon as they are there. After
+/// `stop` no other begins. Returns how many were played.
+fn play_all(
+    args: &Args,
+    plays: &[Play],
+    stop: &AtomicBool,
+    each: &mut dyn FnMut(&Play, Ended) -> Result<(), Failure>,
+) -> Result<usize, Failure> {
+    let next = AtomicUsize::new(0);
+    let (sender, receiver) = mpsc::channel();
+    thread::scope(|scope| {
+        for _ in 0..jobs(args).min(plays.len()) {
+            let (next, sender) = (&next, sender.clone());
+            scope.spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(play) = plays.get(index) else { return };
+                    if sender.send((index, played(args, play))).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        drop(sender);
+        let mut waiting = BTreeMap::new();
+        let mut told = 0;
+        for (index, ended) in receiver {
+            waiting.insert(index, ended);
+            while let Some(ended) = waiting.remove(&told) {
+                each(&plays[told], ended)?;
+                told += 1;
+            }
+        }
+        Ok(told)
+    })
+}
+
+fn played(args: &Args, play: &Play) -> Ended {
+    let script = read(&play.file)?;
+    let not_for = play.against.not_for(&script);
+    if let Some(played) = not_for.map_err(|why| format!("{}: {}", script.file(), why.0))? {
+        return Ok(Settled::not_played(played));
+    }
+    let settled = play_again_if_late(&script, Limits::default(), args.attempts, &mut |settings| {
+        play.against.make_stack(settings)
+    })
+    .map_err(|why| why.to_string())?;
+    if let Some(path) = &args.pcap {
+        let shown = path.display();
+        let bytes = capture::write(&settled.played.segments, script.settings.ipv6)
+            .map_err(|why| format!("{shown}: {}", why.0))?;
+        fs::write(path, bytes).map_err(|why| format!("{shown}: cannot write: {why}"))?;
+    }
+    Ok(settled)
+}
+
+fn read(file: &Path) -> Result<Script, String> {
+    let shown = file.display().to_string();
+    let text = fs::read_to_string(file).map_err(|why| format!("{shown}: cannot read: {why}"))?;
+    Script::parse(&shown, &text).map_err(|why| why.to_string())
+}
+
+// ---- telling ----
+
+#[derive(Default)]
+struct Tally {
+    passed: usize,
+    differ: usize,
+    not_for_this: usize,
+    could_not: usize,
+    not_played: usize,
+    /// Of a kernel.
+    again: usize,
+    lateness_us: u64,
+}
+
+impl Tally {
+    fn count(&mut self, against: Against, ended: &Ended) {
+        let Ok(settled) = ended else {
+            self.could_not += 1;
+            return;
+        };
+        match &settled.played.verdict {
+            Verdict::Passed => self.passed += 1,
+            Verdict::NotForThis(_) => self.not_for_this += 1,
+            Verdict::Differs(_) => self.differ += 1,
+        }
+        if against.is_kernel() {
+            self.again += usize::from(settled.attempts > 1);
+            self.lateness_us = self.lateness_us.max(settled.lateness.us());
+        }
+    }
+
+    /// Counts of 0 are left out.
+    fn sentence(&self) -> String {
+        let differ = if self.differ == 1 { "differs" } else { "differ" };
+        let counts = [
+            (self.passed, "passed"),
+            (self.differ, differ),
+            (self.not_for_this, "not for this version"),
+            (self.could_not, "could not be played"),
+            (self.not_played, "not played: stopped"),
+        ];
+        let counts = counts.iter().filter(|(count, _)| *count > 0);
+        let mut said: Vec<_> = counts.map(|(count, what)| format!("{count} {what}")).collect();
+        let late = self.lateness_us;
+        let late = if late < 1000 { format!("{late} us") } else { format!("{} ms", late / 1000) };
+        if self.again > 0 {
+            said.push(format!("{} played again, the machine was up to {late} late", self.again));
+        } else if self.lateness_us >= 1000 {
+            said.push(format!("the machine was up to {late} late"));
+        }
+        format!("{}\n", said.join(", "))
+    }
+}
+
+fn told(name: &str, settled: &Settled, account: bool) -> String {
+    let mut out = String::new();
+    let Settled { played, attempts, .. } = settled;
     let last = played.account.len().saturating_sub(ACCOUNT_BEFORE_DIFFERENCE);
     let shown = match (&played.verdict, account) {
         (_, true) => &played.account[..],
@@ -212,14 +472,15 @@ fn tell(file: &str, played: &Played, attempts: u32, account: bool, out: &mut Str
     };
     match &played.verdict {
         Verdict::Passed => {
-            let _ = writeln!(out, "pass     {file}");
+            let _ = writeln!(out, "pass     {name}");
         }
         Verdict::NotForThis(why) => {
-            let _ = writeln!(out, "not      {file}: {why}");
+            let _ = writeln!(out, "not      {name}: {why}");
         }
         Verdict::Differs(difference) => {
-            let _ = writeln!(out, "DIFFERS  {difference}");
-            if attempts > 1 {
+            let version = name.strip_prefix(&difference.file).unwrap_or_default();
+            let _ = writeln!(out, "DIFFERS{version}  {difference}");
+            if *attempts > 1 {
                 let late = played.lateness.us();
                 let _ = writeln!(
                     out,
@@ -231,22 +492,38 @@ fn tell(file: &str, played: &Played, attempts: u32, account: bool, out: &mut Str
     for line in shown {
         let _ = writeln!(out, "    {line}");
     }
+    out
 }
 
-fn json(file: &str, played: &Played, attempts: u32) -> Json {
+fn json(play: &Play, ended: &Ended) -> Json {
+    let mut json = json!({ "file": play.file.display().to_string() });
+    let mut add = |more: Json| {
+        if let (Json::Object(all), Json::Object(more)) = (&mut json, more) {
+            all.extend(more);
+        }
+    };
+    add(play.against.json());
+    let settled = match ended {
+        Ok(settled) => settled,
+        Err(why) => {
+            add(json!({ "verdict": "could not be played", "message": why }));
+            return json;
+        }
+    };
+    let played = &settled.played;
     let (verdict, line, text) = match &played.verdict {
         Verdict::Passed => ("passed", None, None),
         Verdict::NotForThis(why) => ("not for this version", None, Some(why.clone())),
         Verdict::Differs(error) => ("differs", Some(error.line), Some(error.text.clone())),
     };
-    json!({
-        "file": file,
+    add(json!({
         "verdict": verdict,
         "line": line,
         "message": text,
-        "attempts": attempts,
+        "attempts": settled.attempts,
         "took_ns": played.took.ns(),
-        "lateness_ns": played.lateness.ns(),
+        "lateness_ns": settled.lateness.ns(),
         "account": played.account,
-    })
+    }));
+    json
 }

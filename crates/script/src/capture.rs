@@ -1,4 +1,8 @@
-//! Files of captured packets, read in one go with little memory: pcap and pcapng.
+//! Files of captured packets: pcap and pcapng, read in one go with little memory, and pcap, written.
+
+mod write;
+
+pub use write::write;
 
 use crate::stack::Refusal;
 use pcap_parser::pcapng::Block;

@@ -3,7 +3,7 @@
 use crate::capture::{self, Captured, Ending};
 use crate::record::MAX_SEGMENTS;
 use crate::stack::Refusal;
-use crate::wire::{self, Wire};
+use crate::wire::{Origin, Packet, decode};
 use knee_queue::time::Time;
 use knee_sim::endpoint::Segment;
 use knee_sim::tap::{Side, Tapped};
@@ -65,35 +65,35 @@ struct Tracker {
 
 impl Tracker {
     /// The packet and the number of its connection.
-    fn packet(&mut self, packet: &Captured) -> Option<(usize, Wire)> {
-        if !packet.is_link_known() {
-            *self.survey.unknown_links.entry(packet.link).or_insert(0) += 1;
+    fn packet(&mut self, captured: &Captured) -> Option<(usize, Packet)> {
+        if !captured.is_link_known() {
+            *self.survey.unknown_links.entry(captured.link).or_insert(0) += 1;
             return None;
         }
-        let decoded = packet.ip().and_then(|(ip, len)| wire::decode(ip, len));
-        let Some(wire) = decoded else {
+        let decoded = captured.ip().and_then(|(ip, len)| decode(ip, len));
+        let Some(packet) = decoded else {
             self.survey.others += 1;
             return None;
         };
-        let number = self.connection(&wire, packet.at_ns)?;
+        let number = self.connection(&packet, captured.at_ns)?;
         let connection = &mut self.survey.connections[number];
         connection.packets += 1;
-        if wire.source == connection.client {
-            connection.client_bytes += u64::from(wire.len);
+        if packet.source == connection.client {
+            connection.client_bytes += u64::from(packet.len);
         } else {
-            connection.server_bytes += u64::from(wire.len);
+            connection.server_bytes += u64::from(packet.len);
         }
-        Some((number, wire))
+        Some((number, packet))
     }
 
-    fn connection(&mut self, wire: &Wire, at_ns: u64) -> Option<usize> {
-        let (a, b) = (wire.source, wire.destination);
+    fn connection(&mut self, packet: &Packet, at_ns: u64) -> Option<usize> {
+        let (a, b) = (packet.source, packet.destination);
         let key = if a <= b { (a, b) } else { (b, a) };
-        let begins = wire.has(Segment::SYN) && !wire.has(Segment::ACK);
+        let begins = packet.has(Segment::SYN) && !packet.has(Segment::ACK);
         let known = self.latest.get(&key).copied();
         let same = known.filter(|known| {
             // Ports are used again: another SYN is another connection.
-            !begins || self.survey.connections[*known].iss == Some(wire.seq)
+            !begins || self.survey.connections[*known].iss == Some(packet.seq)
         });
         if same.is_some() {
             return same;
@@ -104,7 +104,7 @@ impl Tracker {
             return None;
         }
         // A SYN-ACK comes from the side that listens.
-        let answers = wire.has(Segment::SYN) && wire.has(Segment::ACK);
+        let answers = packet.has(Segment::SYN) && packet.has(Segment::ACK);
         let (client, server) = if answers { (b, a) } else { (a, b) };
         self.latest.insert(key, number);
         self.survey.connections.push(Connection {
@@ -115,7 +115,7 @@ impl Tracker {
             server_bytes: 0,
             first_ns: at_ns,
             has_syn: begins,
-            iss: begins.then_some(wire.seq),
+            iss: begins.then_some(packet.seq),
         });
         Some(number)
     }
@@ -145,11 +145,11 @@ pub fn segments(
     side: Side,
 ) -> Result<(Vec<Tapped>, bool), Refusal> {
     let mut tracker = Tracker::default();
-    let mut kept: Vec<(u64, Wire)> = Vec::new();
+    let mut kept: Vec<(u64, Packet)> = Vec::new();
     let mut is_cut = false;
-    capture::read(input, |packet| {
-        match tracker.packet(&packet) {
-            Some((of, wire)) if of == number => kept.push((packet.at_ns, wire)),
+    capture::read(input, |captured| {
+        match tracker.packet(&captured) {
+            Some((of, packet)) if of == number => kept.push((captured.at_ns, packet)),
             _ => {}
         }
         is_cut = kept.len() > MAX_SEGMENTS;
@@ -161,34 +161,35 @@ pub fn segments(
     Ok((relative(&kept, client, side), is_cut))
 }
 
-/// What the segments of one side are counted from.
+/// What was heard of one side.
 #[derive(Clone, Copy, Default)]
-struct Origin {
+struct Heard {
     iss: Option<u32>,
     scale: Option<u8>,
     has_syn: bool,
 }
 
-fn relative(kept: &[(u64, Wire)], client: SocketAddr, side: Side) -> Vec<Tapped> {
-    let of_client = |wire: &Wire| wire.source == client;
-    let origin = |is_client: bool| {
-        let mut own = kept.iter().map(|(_, wire)| wire).filter(|wire| of_client(wire) == is_client);
-        let syn = own.clone().find(|wire| wire.has(Segment::SYN));
+fn relative(kept: &[(u64, Packet)], client: SocketAddr, side: Side) -> Vec<Tapped> {
+    let of_client = |packet: &Packet| packet.source == client;
+    let heard = |is_client: bool| {
+        let mut own =
+            kept.iter().map(|(_, packet)| packet).filter(|packet| of_client(packet) == is_client);
+        let syn = own.clone().find(|packet| packet.has(Segment::SYN));
         match syn {
-            Some(syn) => Origin { iss: Some(syn.seq), scale: syn.window_scale, has_syn: true },
+            Some(syn) => Heard { iss: Some(syn.seq), scale: syn.window_scale, has_syn: true },
             // The first byte that is seen is byte 1.
             None => {
-                let iss = own.next().map(|wire| wire.seq.wrapping_sub(1));
-                Origin { iss, ..Origin::default() }
+                let iss = own.next().map(|packet| packet.seq.wrapping_sub(1));
+                Heard { iss, ..Heard::default() }
             }
         }
     };
-    let (of_client_side, of_server_side) = (origin(true), origin(false));
+    let (of_client_side, of_server_side) = (heard(true), heard(false));
     let both_syns = of_client_side.has_syn && of_server_side.has_syn;
     let first_ns = kept.first().map_or(0, |(at_ns, _)| *at_ns);
     let mut segments = Vec::with_capacity(kept.len());
-    for (at_ns, wire) in kept {
-        let is_client = of_client(wire);
+    for (at_ns, packet) in kept {
+        let is_client = of_client(packet);
         let (own, other) = if is_client {
             (of_client_side, of_server_side)
         } else {
@@ -196,9 +197,10 @@ fn relative(kept: &[(u64, Wire)], client: SocketAddr, side: Side) -> Vec<Tapped>
         };
         let Some(iss) = own.iss else { continue };
         // A side that is never heard: what it is told to have sent counts from there.
-        let peer_iss = other.iss.unwrap_or(wire.ack.wrapping_sub(1));
+        let peer_iss = other.iss.unwrap_or(packet.ack.wrapping_sub(1));
         let scale = if both_syns && other.scale.is_some() { own.scale } else { None };
-        let mut segment = wire.relative(iss, peer_iss, scale.unwrap_or(0));
+        let origin = Origin { iss, peer_iss, scale: scale.unwrap_or(0) };
+        let mut segment = packet.relative(origin);
         if !both_syns {
             segment.window_bytes = LARGE_WINDOW_BYTES;
             // What was sent before the capture began is not part of it.

@@ -18,9 +18,9 @@ mod stack;
 pub mod wire;
 
 #[cfg(feature = "kernel")]
-pub use kernel::{Algorithms, KernelStack};
+pub use kernel::{Algorithms, KernelStack, not_for_kernels_own, running};
 pub use knee_sim::spec::LinuxVersion;
-pub use play::{Limits, Played, Verdict, play, play_again_if_late};
+pub use play::{Limits, Played, Settled, Verdict, play, play_again_if_late};
 pub use script::{Error, Script};
 pub use settings::{SYSCTLS, Settings};
 pub use sim::{Profile, SimStack};

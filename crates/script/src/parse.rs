@@ -2,7 +2,7 @@
 
 use crate::expression::{Comparison, Expr, Token, Tokens, expected};
 use crate::script::{CallEvent, Condition, Error, Event, Line, Pattern, Script, Statement, When};
-use crate::settings::{SYSCTLS, Settings};
+use crate::settings::{GSO_SEGS, MSS_BYTES, SYSCTLS, Settings};
 use crate::stack::{INFO, Linux};
 use knee_queue::Ecn;
 use knee_queue::time::Duration;
@@ -10,10 +10,9 @@ use knee_sim::endpoint::Segment;
 use std::collections::BTreeSet;
 
 /// Larger files are no packet scripts.
-const MAX_BYTES: usize = 1 << 20;
+pub(crate) const MAX_BYTES: usize = 1 << 20;
 /// Blocks in blocks.
 const MAX_DEPTH: usize = 16;
-const MSS_RANGE: std::ops::RangeInclusive<i128> = 88..=8948;
 /// The peer's window in bytes if a script says nothing: no limit to what scripts are about.
 const WINDOW_BYTES: u32 = 8 << 20;
 
@@ -228,7 +227,7 @@ impl Parser {
         let settings = &mut self.script.settings;
         match word {
             "mss" => match u32::try_from(value) {
-                Ok(mss) if MSS_RANGE.contains(&value) => settings.mss_bytes = mss,
+                Ok(mss) if MSS_BYTES.contains(&mss) => settings.mss_bytes = mss,
                 _ => return outside("88 to 8948 bytes"),
             },
             "ip" => match value {
@@ -237,7 +236,7 @@ impl Parser {
                 _ => return Err("`ip` is 4 or 6".to_owned()),
             },
             "gso" => match u32::try_from(value) {
-                Ok(segs) if (1..=44).contains(&segs) => settings.gso_max_segs = segs,
+                Ok(segs) if GSO_SEGS.contains(&segs) => settings.gso_max_segs = segs,
                 _ => return outside("1 to 44 segments"),
             },
             "window" => match u32::try_from(value) {
@@ -386,10 +385,12 @@ impl Parser {
         })
     }
 
-    fn option(&self, tokens: &mut Tokens) -> Result<CallEvent, String> {
+    fn option(&mut self, tokens: &mut Tokens) -> Result<CallEvent, String> {
         let name = tokens.word("an option's name")?;
         if name == "algorithm" {
-            return Ok(CallEvent::SetCongestion(tokens.word("an algorithm's name")?));
+            let name = tokens.word("an algorithm's name")?;
+            self.script.settings.later_algorithms.push(name.clone());
+            return Ok(CallEvent::SetCongestion(name));
         }
         let known = OPTIONS.iter().find(|known| **known == name);
         let option = known
@@ -482,8 +483,8 @@ impl Parser {
                     break;
                 }
             },
+            "ecr" if is_out => pattern.echoed = Some(self.expr(tokens)?),
             "ecr" => {
-                only(!is_out, "in")?;
                 let name = tokens.word("a segment's name")?;
                 if !self.segments.contains(&name) {
                     return Err(format!(

@@ -4,17 +4,23 @@ pub(crate) mod live;
 mod peer;
 mod wanted;
 
+pub(crate) use peer::WINDOW_SCALE;
+
 use crate::expression::Expr;
 use crate::parse::CONSTANTS;
 use crate::script::{CallEvent, Condition, Error, Event, Line, Pattern, Script, Statement, When};
 use crate::show;
-use crate::stack::{Call, Info, MakeStack, Refusal, SocketOption, Stack};
+use crate::stack::{Call, Info, Linux, MakeStack, Refusal, SocketOption, Stack};
 use knee_queue::time::{Duration, Time};
+use knee_sim::endpoint::Segment;
+use knee_sim::tap::Tapped;
 use peer::Peer;
 use std::collections::BTreeMap;
 
 /// Lines of the account that are kept.
 const ACCOUNT_LINES: usize = 10_000;
+/// Segments that are kept.
+const SEGMENTS: usize = 100_000;
 
 /// Bounds of a script's run.
 #[derive(Clone, Copy, Debug)]
@@ -36,7 +42,7 @@ impl Default for Limits {
 pub enum Verdict {
     /// All came as written.
     Passed,
-    /// It is not about this version of Linux.
+    /// It is not about this version of Linux, or not about the kernel's own algorithm.
     NotForThis(String),
     /// Something else came than is written: where, and what.
     Differs(Error),
@@ -49,10 +55,30 @@ pub struct Played {
     pub verdict: Verdict,
     /// Each segment and call with its time, the newest last.
     pub account: Vec<String>,
-    /// By how much the script was late itself, at worst.
+    /// The segments alone, `out` those of the stack.
+    pub segments: Vec<Tapped>,
+    /// By how much the machine was late, at worst: the script itself, or the stack's timers.
     pub lateness: Duration,
     /// How long it took on its own clock.
     pub took: Duration,
+}
+
+impl Played {
+    /// One that is not about this version.
+    pub fn not_for(linux: Linux) -> Played {
+        Played::not_for_this(format!("it is not for Linux {linux}"))
+    }
+
+    /// One that was not played, and why.
+    pub fn not_for_this(why: String) -> Played {
+        Played {
+            verdict: Verdict::NotForThis(why),
+            account: Vec::new(),
+            segments: Vec::new(),
+            lateness: Duration::ZERO,
+            took: Duration::ZERO,
+        }
+    }
 }
 
 /// Plays a script against a stack.
@@ -61,16 +87,8 @@ pub struct Played {
 /// What the script asks for and the stack does not have, or an end that would not come, with its line.
 pub fn play(script: &Script, stack: &mut dyn Stack, limits: Limits) -> Result<Played, Error> {
     let linux = stack.linux();
-    for (comparison, version) in &script.needs {
-        if !comparison.holds(&linux, version) {
-            let why = format!("it is not for Linux {linux}");
-            return Ok(Played {
-                verdict: Verdict::NotForThis(why),
-                account: Vec::new(),
-                lateness: Duration::ZERO,
-                took: Duration::ZERO,
-            });
-        }
+    if !script.is_for(linux) {
+        return Ok(Played::not_for(linux));
     }
     let mut player = Player::new(script, stack, limits);
     let ended = player.lines(&script.body);
@@ -84,14 +102,33 @@ pub fn play(script: &Script, stack: &mut dyn Stack, limits: Limits) -> Result<Pl
         lateness: player.lateness.max(player.stack.lateness()),
         took: player.stack.now().since(Time::ZERO),
         account: player.account,
+        segments: player.segments,
     })
 }
 
 /// Lateness that does not excuse a difference.
 const EXCUSED_FROM: Duration = Duration::from_ms(1);
 
-/// Plays a script, again on a new stack as long as it differs while the script itself was late, at most `attempts`
-/// times. Returns how often it was played, too.
+/// A script that was played until it was settled.
+#[derive(Clone, Debug)]
+pub struct Settled {
+    /// The last time.
+    pub played: Played,
+    /// How often it was played.
+    pub attempts: u32,
+    /// By how much the machine was late, at worst, in all of them.
+    pub lateness: Duration,
+}
+
+impl Settled {
+    /// One that there was no need to play.
+    pub fn not_played(played: Played) -> Settled {
+        Settled { played, attempts: 0, lateness: Duration::ZERO }
+    }
+}
+
+/// Plays a script, again on a new stack as long as it differs while the machine was late, at most `attempts`
+/// times.
 ///
 /// # Errors
 /// As [`play`], and if a stack cannot be made.
@@ -100,8 +137,9 @@ pub fn play_again_if_late(
     limits: Limits,
     attempts: u32,
     make_stack: &mut MakeStack<'_>,
-) -> Result<(Played, u32), Error> {
+) -> Result<Settled, Error> {
     let mut attempt = 1;
+    let mut worst = Duration::ZERO;
     loop {
         let mut stack = make_stack(&script.settings).map_err(|why| Error {
             file: script.file.clone(),
@@ -109,15 +147,14 @@ pub fn play_again_if_late(
             text: why.0,
         })?;
         let played = play(script, stack.as_mut(), limits);
-        let is_settled = match &played {
-            Ok(played) => {
-                !matches!(played.verdict, Verdict::Differs(_)) || played.lateness <= EXCUSED_FROM
-            }
-            // A connection that was not there yet, for instance.
-            Err(_) => stack.lateness() <= EXCUSED_FROM,
-        };
+        let lateness = played.as_ref().map_or(stack.lateness(), |played| played.lateness);
+        worst = worst.max(lateness);
+        // What could not be played may be late as well: a connection was not there yet, for instance.
+        let has_passed =
+            played.as_ref().is_ok_and(|played| !matches!(played.verdict, Verdict::Differs(_)));
+        let is_settled = has_passed || lateness <= EXCUSED_FROM;
         if is_settled || attempt >= attempts {
-            return played.map(|played| (played, attempt));
+            return played.map(|played| Settled { played, attempts: attempt, lateness: worst });
         }
         attempt += 1;
     }
@@ -152,6 +189,7 @@ struct Player<'a> {
     /// The longest that a packet or a call took by itself.
     lateness: Duration,
     account: Vec<String>,
+    segments: Vec<Tapped>,
 }
 
 impl<'a> Player<'a> {
@@ -169,6 +207,7 @@ impl<'a> Player<'a> {
             info: None,
             lateness: Duration::ZERO,
             account: Vec::new(),
+            segments: Vec::new(),
         }
     }
 }
@@ -181,6 +220,15 @@ impl Player<'_> {
     fn note(&mut self, at: Time, text: &str) {
         if self.account.len() < ACCOUNT_LINES {
             self.account.push(format!("{:>12}  {text}", show::time(at)));
+        }
+    }
+
+    /// A segment goes over the wire.
+    fn note_segment(&mut self, at: Time, is_out: bool, segment: &Segment) {
+        let word = if is_out { "out" } else { "in " };
+        self.note(at, &format!("{word} {}", show::segment(segment)));
+        if self.segments.len() < SEGMENTS {
+            self.segments.push(Tapped { at, is_out, segment: segment.clone() });
         }
     }
 
@@ -269,7 +317,7 @@ impl Player<'_> {
     fn wait_until(&mut self, until: Time) -> Result<(), Stop> {
         self.info = None;
         if let Some((at, segment)) = self.stack.next_segment(until)? {
-            self.note(at, &format!("out {}", show::segment(&segment)));
+            self.note_segment(at, true, &segment);
             return Err(Stop::Differs(format!(
                 "nothing is expected before this line, but at {} came {}",
                 show::time(at),

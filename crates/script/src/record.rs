@@ -3,6 +3,7 @@
 //! What a capture cannot show is guessed and said to be: what the application wrote and read, which segments were
 //! lost on their way, and when timers began. The script is one to begin with.
 
+mod closing;
 mod echo;
 mod lines;
 mod opening;
@@ -12,10 +13,13 @@ mod writes;
 
 pub use simulated::of_run;
 
+use crate::parse;
+use crate::play::WINDOW_SCALE;
 use crate::script::Script;
-use crate::settings::Settings;
+use crate::settings::{GSO_SEGS, MSS_BYTES, Settings, TIMESTAMPS_BYTES};
 use crate::show;
 use crate::stack::Refusal;
+use closing::Closing;
 use echo::Echo;
 use knee_queue::Ecn;
 use knee_queue::time::Duration;
@@ -27,20 +31,8 @@ use std::fmt::Write as _;
 
 /// Segments of a connection that go into a script; longer ones are for other tools.
 pub const MAX_SEGMENTS: usize = 10_000;
-/// What timestamps add to the headers of each segment, bytes.
-const TIMESTAMP_BYTES: u32 = 12;
-/// Scripts are no larger (`parse.rs`).
-const MAX_TEXT_BYTES: usize = 1 << 20;
-/// Window scale that the script's peer has by itself.
-const WINDOW_SCALE: u8 = 10;
-/// MSS that scripts can have (`parse.rs`), bytes.
-const MSS_BYTES: std::ops::RangeInclusive<u32> = 88..=8948;
-/// Segments per burst that scripts can have (`parse.rs`).
-const MAX_GSO_SEGS: u32 = 44;
 /// Segments after merged ones were taken apart: beyond this the rest is left out.
 const MAX_STEPS: usize = 4 * MAX_SEGMENTS;
-/// Lines of what a script does not play that are kept as comments.
-const COMMENTED: usize = 12;
 
 /// What there is to say of a recording beside its segments.
 #[derive(Clone, Debug, Default)]
@@ -70,7 +62,7 @@ pub fn record(about: &About, segments: &[Tapped]) -> Result<String, Refusal> {
     loop {
         let is_cut = about.is_cut || most < segments.len();
         let text = Recorder::new(about, &segments[..most])?.text(is_cut);
-        if text.len() <= MAX_TEXT_BYTES {
+        if text.len() <= parse::MAX_BYTES {
             Script::parse("the script made of it", &text)
                 .map_err(|why| Refusal(format!("no script can say this connection: {why}")))?;
             return Ok(text);
@@ -98,8 +90,6 @@ struct Model {
 struct Recorder<'a> {
     about: &'a About,
     steps: Vec<Step>,
-    /// The end of the connection, which goes into comments.
-    tail: Vec<Step>,
     settings: Settings,
     /// The peer's window was, or could have been, what held the sender back.
     window_matters: bool,
@@ -129,21 +119,19 @@ impl<'a> Recorder<'a> {
                 MSS_BYTES.end()
             )));
         }
-        let ends = |tapped: &Tapped| tapped.segment.flags & (Segment::FIN | Segment::RST) != 0;
-        let alive = segments.iter().position(ends).unwrap_or(segments.len());
         let has_timestamps = segments
             .iter()
             .any(|tapped| !tapped.segment.has(Segment::SYN) && tapped.segment.timestamps.is_some());
         let full = if has_timestamps || about.is_exact {
             settings.mss_bytes
         } else {
-            settings.mss_bytes + TIMESTAMP_BYTES
+            settings.mss_bytes + TIMESTAMPS_BYTES
         };
         let mut steps = Vec::with_capacity(segments.len());
         let mut is_merged = false;
         let mut last_ns = 0;
         let mut is_cut = false;
-        for tapped in &segments[..alive] {
+        for tapped in segments {
             if steps.len() >= MAX_STEPS {
                 is_cut = true;
                 break;
@@ -155,35 +143,13 @@ impl<'a> Recorder<'a> {
             let parts = in_full_segments(&tapped.segment, full).take(MAX_STEPS);
             steps.extend(parts.map(|segment| Step { at_ns, is_out: tapped.is_out, segment }));
         }
-        // The last data may come with the FIN.
-        if let Some(last) = segments
-            .get(alive)
-            .filter(|last| last.segment.len > 0 && !last.segment.has(Segment::RST) && !is_cut)
-        {
-            last_ns = last.at.ns().saturating_sub(first.at.ns()).max(last_ns);
-            let data =
-                Segment { flags: last.segment.flags & !Segment::FIN, ..last.segment.clone() };
-            is_merged |= data.len > full;
-            let (at_ns, is_out) = (last_ns, last.is_out);
-            let parts = in_full_segments(&data, full).take(MAX_STEPS);
-            steps.extend(parts.map(|segment| Step { at_ns, is_out, segment }));
-        }
         if !about.is_exact {
             let sent = segments.iter().filter(|tapped| tapped.is_out);
             let most = sent.map(|tapped| tapped.segment.len.div_ceil(full)).max().unwrap_or(1);
-            settings.gso_max_segs = most.clamp(1, MAX_GSO_SEGS);
-        }
-        let tail = segments[alive..].iter().take(COMMENTED).map(|tapped| Step {
-            at_ns: tapped.at.ns().saturating_sub(first.at.ns()).max(last_ns),
-            is_out: tapped.is_out,
-            segment: tapped.segment.clone(),
-        });
-        if steps.is_empty() {
-            return Err(Refusal("it begins with the end of a connection".to_owned()));
+            settings.gso_max_segs = most.clamp(*GSO_SEGS.start(), *GSO_SEGS.end());
         }
         Ok(Recorder {
             about,
-            tail: tail.collect(),
             window_matters: window_matters(&steps, settings.mss_bytes),
             has_ecn: steps.iter().any(|step| step.is_out && step.segment.ecn != Ecn::NotEct),
             has_timestamps,
@@ -199,6 +165,7 @@ impl<'a> Recorder<'a> {
         let mut lines = Lines::new(Tolerance { is_exact: self.about.is_exact });
         let writes = writes::of(&self.steps, self.settings.mss_bytes);
         let echo = Echo::of(&self.steps);
+        let closing = Closing::of(&self.steps, &writes);
         let begun = opening::write(&self.steps, self.about.first, &mut lines);
         let mut model = Model::default();
         if begun.is_invented {
@@ -207,15 +174,28 @@ impl<'a> Recorder<'a> {
         let mut reads = Reads::default();
         for index in begun.next..self.steps.len() {
             let step = &self.steps[index];
-            if reads.come_before(step, &self.settings) {
+            let closes = closing.before == Some(index);
+            if closing.unread_from == Some(index) {
+                reads.end();
+            }
+            if reads.come_before(step, &self.settings) || (closes && reads.is_waiting()) {
                 lines.now("read".to_owned());
+            }
+            if closes {
+                reads.end();
             }
             if step.is_out {
                 if let Some(bytes) = writes.get(&index) {
                     lines.exactly(step.at_ns, format!("write {}", self.bytes(*bytes)));
                 }
+                if closes {
+                    lines.exactly(step.at_ns, "close".to_owned());
+                }
                 lines.out(step.at_ns, self.out_line(index, &echo, &mut model));
             } else {
+                if closes {
+                    lines.now("close".to_owned());
+                }
                 lines.exactly(step.at_ns, self.in_line(index, &echo, &mut model));
             }
             if reads.come_behind(step) {
@@ -228,8 +208,6 @@ impl<'a> Recorder<'a> {
         text.push_str(&lines.text());
         if is_cut || self.is_cut {
             text.push_str("\n# More followed than scripts are for.\n");
-        } else {
-            self.comment_tail(&mut text);
         }
         text
     }
@@ -242,7 +220,9 @@ impl<'a> Recorder<'a> {
         for line in &self.about.origin {
             comment(line);
         }
-        comment("What the application wrote and read is a guess from what was sent.");
+        comment(
+            "What the application wrote and read, and when it closed, is a guess from what was sent.",
+        );
         if !self.about.is_exact {
             comment("Times are those of the capture: they are the host's if it was taken there.");
         }
@@ -356,7 +336,7 @@ impl<'a> Recorder<'a> {
         }
         if syn {
             let mss = segment.mss.map(u32::from);
-            if mss.is_some_and(|mss| mss != self.settings.mss_bytes + TIMESTAMP_BYTES) {
+            if mss.is_some_and(|mss| mss != self.settings.mss_bytes + TIMESTAMPS_BYTES) {
                 parts.push(format!("mss {}", mss.unwrap_or_default()));
             }
             match segment.window_scale {
@@ -381,21 +361,6 @@ impl<'a> Recorder<'a> {
         model.next_seq = model.next_seq.max(end_of(segment));
         join(&mut line, &parts);
         line
-    }
-
-    fn comment_tail(&self, text: &mut String) {
-        let Some(first) = self.tail.first() else { return };
-        let after = first.at_ns - self.steps.last().map_or(0, |step| step.at_ns);
-        let _ = writeln!(
-            text,
-            "\n# {} later the connection began to end. The simulator does not model that; against a kernel,\n\
-             # `close` and lines like these may follow:",
-            lines::span(after)
-        );
-        for step in &self.tail {
-            let word = if step.is_out { "out" } else { "in " };
-            let _ = writeln!(text, "#   {word} {}", show::segment(&step.segment));
-        }
     }
 }
 
@@ -422,10 +387,10 @@ fn in_full_segments(segment: &Segment, full: u32) -> impl Iterator<Item = Segmen
     (0..count).map(move |index| {
         let from = index * full;
         // What holds for the end of a merged segment holds for its last part only, and CWR for its first.
-        let push = if index + 1 < count { Segment::PSH } else { 0 };
-        let cwr = if index > 0 { Segment::CWR } else { 0 };
+        let of_end = if index + 1 < count { Segment::PSH | Segment::FIN } else { 0 };
+        let of_start = if index > 0 { Segment::CWR } else { 0 };
         Segment {
-            flags: segment.flags & !push & !cwr,
+            flags: segment.flags & !of_end & !of_start,
             seq: segment.seq.wrapping_add(from),
             len: full.min(segment.len - from),
             ..segment.clone()
@@ -441,7 +406,7 @@ fn mss_of(segments: &[Tapped]) -> u32 {
     };
     let largest = segments.iter().map(|tapped| tapped.segment.len).max().unwrap_or(0);
     match options(true).or(options(false)) {
-        Some(option) => u32::from(option).saturating_sub(TIMESTAMP_BYTES),
+        Some(option) => u32::from(option).saturating_sub(TIMESTAMPS_BYTES),
         // Merged segments say nothing.
         None => largest.clamp(536, 1448),
     }

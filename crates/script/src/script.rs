@@ -30,6 +30,11 @@ impl Script {
         self.looks_inside || !self.settings.params.is_empty()
     }
 
+    /// Whether it is about this version.
+    pub fn is_for(&self, linux: Linux) -> bool {
+        self.needs.iter().all(|(comparison, version)| comparison.holds(&linux, version))
+    }
+
     /// The file's name as it was given.
     pub fn file(&self) -> &str {
         &self.file
@@ -131,6 +136,8 @@ pub(crate) struct Pattern {
     pub(crate) ts: Option<(Expr, Expr)>,
     /// Echo of the timestamp of a segment that has a name.
     pub(crate) echo: Option<String>,
+    /// Echo that must come, whatever the value beside it.
+    pub(crate) echoed: Option<Expr>,
     pub(crate) sacks: Vec<(Expr, Expr)>,
     /// The name that `echo` uses.
     pub(crate) name: Option<String>,

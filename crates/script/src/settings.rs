@@ -1,6 +1,17 @@
 //! What a script says before its first event: the end point that it is about.
 
 use knee_queue::time::Duration;
+use std::ops::RangeInclusive;
+
+/// Headers of IPv4 and of IPv6, and TCP's with timestamps, bytes.
+const HEADERS_BYTES: u32 = 52;
+const IPV6_HEADERS_BYTES: u32 = 72;
+/// What timestamps add to the headers of each segment; the option of a SYN counts it in as payload, bytes.
+pub(crate) const TIMESTAMPS_BYTES: u32 = 12;
+/// What `mss` may be.
+pub(crate) const MSS_BYTES: RangeInclusive<u32> = 88..=8948;
+/// What `gso` may be.
+pub(crate) const GSO_SEGS: RangeInclusive<u32> = 1..=44;
 
 /// An end point, as a script wants it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -9,6 +20,8 @@ pub struct Settings {
     pub algorithm: String,
     /// Its parameters, by name.
     pub params: Vec<(String, String)>,
+    /// Those that `set algorithm` names later. A kernel loads them before its clock starts, since that takes time.
+    pub later_algorithms: Vec<String>,
     /// Payload of a full segment with timestamps, bytes; the device's MTU follows (52 more with IPv4, 72 with
     /// IPv6).
     pub mss_bytes: u32,
@@ -27,6 +40,7 @@ impl Default for Settings {
         Settings {
             algorithm: "reno".to_owned(),
             params: Vec::new(),
+            later_algorithms: Vec::new(),
             mss_bytes: 1000,
             ipv6: false,
             gso_max_segs: 1,
@@ -34,6 +48,18 @@ impl Default for Settings {
             base_rtt: None,
         }
     }
+}
+
+impl Settings {
+    /// The MTU of a device that carries full segments.
+    pub(crate) fn mtu_bytes(&self) -> u32 {
+        self.mss_bytes.saturating_add(headers_bytes(self.ipv6))
+    }
+}
+
+/// What a full segment has beside its payload, bytes.
+pub(crate) fn headers_bytes(ipv6: bool) -> u32 {
+    if ipv6 { IPV6_HEADERS_BYTES } else { HEADERS_BYTES }
 }
 
 /// Sysctls of `net.ipv4` that scripts may set: all belong to a network namespace.

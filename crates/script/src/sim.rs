@@ -42,12 +42,11 @@ impl SimStack {
                 .map_err(|why| Refusal(why.to_string()))?;
         }
         let diag = diag_names(&cc);
-        let headers = if settings.ipv6 { 72 } else { 52 };
         let mut config = HostConfig {
             hz: profile.hz,
             jiffies_at_start: Some(0),
             ipv6: settings.ipv6,
-            mtu_bytes: settings.mss_bytes + headers,
+            mtu_bytes: settings.mtu_bytes(),
             gso_max_segs: settings.gso_max_segs,
             base_rtt: settings.base_rtt,
             sndbuf_max_bytes: Some(4 << 20),
@@ -217,6 +216,8 @@ impl Stack for SimStack {
             ("pacing_rate", i128::from(sample.pacing_rate_bytes_per_sec)),
             ("snd_mss", i128::from(more.snd_mss)),
             ("rcv_mss", i128::from(more.rcv_mss)),
+            ("rcv_ssthresh", i128::from(more.rcv_ssthresh)),
+            ("rcv_space", i128::from(more.rcv_space)),
             ("ecn", i128::from(more.ecn)),
         ]
         .map(|(name, value)| (name.to_owned(), value))

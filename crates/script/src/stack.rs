@@ -80,6 +80,8 @@ pub const INFO: &[(&str, &str)] = &[
     ("pacing_rate", "tcpi_pacing_rate, bytes per second"),
     ("snd_mss", "tcpi_snd_mss, bytes"),
     ("rcv_mss", "tcpi_rcv_mss, bytes"),
+    ("rcv_ssthresh", "tcpi_rcv_ssthresh, bytes: the most that is offered"),
+    ("rcv_space", "tcpi_rcv_space, bytes: the most read in a round trip"),
     ("ecn", "1 if ECN was negotiated (TCPI_OPT_ECN)"),
 ];
 
@@ -139,7 +141,8 @@ pub trait Stack {
     /// By how much times may be off on top of what a script allows.
     fn slack(&self) -> Duration;
 
-    /// By how much the script itself has been late so far, at worst: what it then sees may be the machine's doing.
+    /// By how much the script itself, or a timer of the stack's kind, has been late so far, at worst: what it then sees
+    /// may be the machine's doing.
     fn lateness(&self) -> Duration;
 }
 

@@ -1,15 +1,28 @@
-//! A TCP packet as bytes: what a capture has, or a device gives.
+//! TCP packets as bytes, read and written: what a capture has, or a device gives and takes.
 
-use etherparse::{IpNumber, LaxIpSlice};
+use crate::stack::Refusal;
+use etherparse::{
+    IpEcn, IpNumber, Ipv4Header, Ipv6FlowLabel, Ipv6Header, LaxIpSlice, TcpHeader, TcpOptionElement,
+};
 use knee_queue::Ecn;
 use knee_sim::endpoint::Segment;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+/// A TCP header without options.
 const TCP_BYTES: usize = 20;
+/// Of packets that are written, as a host nearby sends them.
+const TTL: u8 = 64;
+/// Ranges that a SACK option may have.
+const SACKS: usize = 4;
+/// Ports of the two sides of a script.
+const STACK_PORT: u16 = 8080;
+const PEER_PORT: u16 = 40_000;
+/// The largest shift of windows (RFC 7323, section 2.3).
+const MAX_SCALE: u8 = 14;
 
 /// A TCP segment with its addresses, numbers as they are on the wire.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wire {
+pub struct Packet {
     /// Sender.
     pub source: SocketAddr,
     /// Receiver.
@@ -42,7 +55,7 @@ pub struct Wire {
 
 /// Reads a packet that begins with its IP header. `original_len` is its length on the wire, of which `ip` may be
 /// only the beginning. Nothing if it is no TCP, a later fragment, or too short for a TCP header.
-pub fn decode(ip: &[u8], original_len: u32) -> Option<Wire> {
+pub fn decode(ip: &[u8], original_len: u32) -> Option<Packet> {
     let (slice, _) = LaxIpSlice::from_slice(ip).ok()?;
     let payload = slice.payload();
     if payload.ip_number != IpNumber::TCP {
@@ -76,16 +89,11 @@ pub fn decode(ip: &[u8], original_len: u32) -> Option<Wire> {
         return None;
     }
     let len = ip_len.checked_sub(before_tcp)?.checked_sub(header_len as u32)?;
-    let mut wire = Wire {
+    let mut packet = Packet {
         source: SocketAddr::new(slice.source_addr(), u16_at(0)),
         destination: SocketAddr::new(slice.destination_addr(), u16_at(2)),
         flags: u16_at(12) & 0x1ff,
-        ecn: match ecn {
-            0 => Ecn::NotEct,
-            1 => Ecn::Ect1,
-            2 => Ecn::Ect0,
-            _ => Ecn::Ce,
-        },
+        ecn: Ecn::from_tos(ecn),
         seq: u32_at(4),
         len,
         ack: u32_at(8),
@@ -98,14 +106,14 @@ pub fn decode(ip: &[u8], original_len: u32) -> Option<Wire> {
         are_options_cut: tcp.len() < header_len,
     };
     let end = header_len.min(tcp.len());
-    if !options(&tcp[TCP_BYTES..end], &mut wire) {
-        wire.are_options_cut = true;
+    if !options(&tcp[TCP_BYTES..end], &mut packet) {
+        packet.are_options_cut = true;
     }
-    Some(wire)
+    Some(packet)
 }
 
 /// Reads options one by one; false if one is broken, and those behind it with it.
-fn options(mut rest: &[u8], wire: &mut Wire) -> bool {
+fn options(mut rest: &[u8], packet: &mut Packet) -> bool {
     while let Some((kind, after)) = rest.split_first() {
         match kind {
             0 => return true,
@@ -125,14 +133,14 @@ fn options(mut rest: &[u8], wire: &mut Wire) -> bool {
             u32::from_be_bytes(bytes)
         };
         match (kind, value.len()) {
-            (2, 2) => wire.mss = Some(u16::from_be_bytes([value[0], value[1]])),
-            (3, 1) => wire.window_scale = Some(value[0]),
-            (4, 0) => wire.sack_ok = true,
+            (2, 2) => packet.mss = Some(u16::from_be_bytes([value[0], value[1]])),
+            (3, 1) => packet.window_scale = Some(value[0]),
+            (4, 0) => packet.sack_ok = true,
             (5, 8 | 16 | 24 | 32) => {
                 let starts = (0..value.len()).step_by(8);
-                wire.sacks = starts.map(|at| (u32_at(at), u32_at(at + 4))).collect();
+                packet.sacks = starts.map(|at| (u32_at(at), u32_at(at + 4))).collect();
             }
-            (8, 8) => wire.timestamps = Some((u32_at(0), u32_at(4))),
+            (8, 8) => packet.timestamps = Some((u32_at(0), u32_at(4))),
             _ => {}
         }
         rest = behind;
@@ -140,30 +148,303 @@ fn options(mut rest: &[u8], wire: &mut Wire) -> bool {
     true
 }
 
-impl Wire {
+/// Where a script's stack and peer are: addresses of documentation (RFC 5737, RFC 3849).
+pub(crate) fn sides(ipv6: bool) -> [SocketAddr; 2] {
+    [(1, STACK_PORT), (2, PEER_PORT)].map(|(last, port)| {
+        let ip = if ipv6 {
+            IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, u16::from(last)))
+        } else {
+            IpAddr::V4(Ipv4Addr::new(192, 0, 2, last))
+        };
+        SocketAddr::new(ip, port)
+    })
+}
+
+/// What the numbers of one direction count from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Origin {
+    /// Initial sequence number of the sender.
+    pub iss: u32,
+    /// The receiver's, from which what it has sent is acknowledged.
+    pub peer_iss: u32,
+    /// Shifts the sender's windows, but for that of a SYN.
+    pub scale: u8,
+}
+
+impl Origin {
+    fn shift(self, flags: u16) -> u32 {
+        if flags & Segment::SYN != 0 { 0 } else { u32::from(self.scale.min(MAX_SCALE)) }
+    }
+}
+
+impl Packet {
     /// Whether a header bit is set.
     pub fn has(&self, flag: u16) -> bool {
         self.flags & flag != 0
     }
 
-    /// The segment, its numbers counted from the initial ones of its sender and receiver. `scale` shifts its window
-    /// unless it is a SYN.
-    pub fn relative(&self, iss: u32, peer_iss: u32, scale: u8) -> Segment {
+    /// The segment, its numbers counted from `origin`.
+    pub fn relative(&self, origin: Origin) -> Segment {
         let syn = self.has(Segment::SYN);
-        let shift = if syn { 0 } else { u32::from(scale.min(14)) };
-        let of_peer = |number: u32| number.wrapping_sub(peer_iss);
+        let of_peer = |number: u32| number.wrapping_sub(origin.peer_iss);
         Segment {
             flags: self.flags,
             ecn: self.ecn,
-            seq: self.seq.wrapping_sub(iss),
+            seq: self.seq.wrapping_sub(origin.iss),
             len: self.len,
             ack: if self.has(Segment::ACK) { of_peer(self.ack) } else { 0 },
-            window_bytes: u32::from(self.window) << shift,
+            window_bytes: u32::from(self.window) << origin.shift(self.flags),
             mss: self.mss.filter(|_| syn),
             window_scale: self.window_scale.filter(|_| syn),
             sack_ok: self.sack_ok && syn,
             timestamps: self.timestamps,
             sacks: self.sacks.iter().map(|(a, b)| (of_peer(*a), of_peer(*b))).collect(),
         }
+    }
+
+    /// The packet of a segment whose numbers count from `origin`. Its window is rounded down to what the header
+    /// can say, as every sender does.
+    ///
+    /// # Errors
+    /// If the window is larger than the header can say.
+    pub fn absolute(
+        segment: &Segment,
+        source: SocketAddr,
+        destination: SocketAddr,
+        origin: Origin,
+    ) -> Result<Packet, Refusal> {
+        let shift = origin.shift(segment.flags);
+        let window = u16::try_from(segment.window_bytes >> shift).map_err(|_| {
+            let most = u32::from(u16::MAX) << shift;
+            Refusal(format!(
+                "a window of {} bytes does not fit the header: {most} is the most with the window scale that \
+                 was agreed on",
+                segment.window_bytes
+            ))
+        })?;
+        let of_peer = |number: u32| number.wrapping_add(origin.peer_iss);
+        Ok(Packet {
+            source,
+            destination,
+            flags: segment.flags,
+            ecn: segment.ecn,
+            seq: origin.iss.wrapping_add(segment.seq),
+            len: segment.len,
+            ack: if segment.has(Segment::ACK) { of_peer(segment.ack) } else { 0 },
+            window,
+            mss: segment.mss,
+            window_scale: segment.window_scale,
+            sack_ok: segment.sack_ok,
+            timestamps: segment.timestamps,
+            sacks: segment.sacks.iter().map(|(a, b)| (of_peer(*a), of_peer(*b))).collect(),
+            are_options_cut: false,
+        })
+    }
+
+    /// The bytes from the IP header on, with checksums and a payload of zeros.
+    ///
+    /// # Errors
+    /// What does not fit a packet, and addresses of two families.
+    pub fn encode(&self) -> Result<Vec<u8>, Refusal> {
+        let (from, to) = (self.source, self.destination);
+        let mut tcp = TcpHeader::new(from.port(), to.port(), self.seq, self.window);
+        tcp.acknowledgment_number = self.ack;
+        for (flag, field) in flags(&mut tcp) {
+            *field = self.has(flag);
+        }
+        tcp.set_options(&self.options()?).map_err(|_| {
+            Refusal("a segment's options take more than the 40 bytes of a header".to_owned())
+        })?;
+        let payload = vec![0; self.len as usize];
+        let too_long =
+            || Refusal(format!("{} bytes do not fit one packet of at most 65535", self.len));
+        let len = u16::try_from(tcp.header_len() + payload.len()).map_err(|_| too_long())?;
+        let mut bytes = match (from.ip(), to.ip()) {
+            (IpAddr::V4(from), IpAddr::V4(to)) => {
+                let mut ip = Ipv4Header::new(len, TTL, IpNumber::TCP, from.octets(), to.octets())
+                    .map_err(|_| too_long())?;
+                ip.ecn = to_ip(self.ecn);
+                ip.dont_fragment = true;
+                ip.header_checksum = ip.calc_header_checksum();
+                tcp.checksum = tcp.calc_checksum_ipv4(&ip, &payload).map_err(|_| too_long())?;
+                ip.to_bytes().to_vec()
+            }
+            (IpAddr::V6(from), IpAddr::V6(to)) => {
+                let mut ip = Ipv6Header {
+                    traffic_class: 0,
+                    flow_label: Ipv6FlowLabel::ZERO,
+                    payload_length: len,
+                    next_header: IpNumber::TCP,
+                    hop_limit: TTL,
+                    source: from.octets(),
+                    destination: to.octets(),
+                };
+                ip.set_ecn(to_ip(self.ecn));
+                tcp.checksum = tcp.calc_checksum_ipv6(&ip, &payload).map_err(|_| too_long())?;
+                ip.to_bytes().to_vec()
+            }
+            _ => return Err(Refusal(format!("{from} and {to} are of two families"))),
+        };
+        bytes.extend_from_slice(&tcp.to_bytes());
+        bytes.extend_from_slice(&payload);
+        Ok(bytes)
+    }
+
+    /// Its options in the order and with the padding that Linux has.
+    fn options(&self) -> Result<Vec<TcpOptionElement>, Refusal> {
+        use TcpOptionElement::{
+            MaximumSegmentSize, Noop, SelectiveAcknowledgement, SelectiveAcknowledgementPermitted,
+            Timestamp, WindowScale,
+        };
+        let mut options = Vec::new();
+        if let Some(mss) = self.mss {
+            options.push(MaximumSegmentSize(mss));
+        }
+        match (self.sack_ok, self.timestamps) {
+            (true, Some(_)) => options.push(SelectiveAcknowledgementPermitted),
+            (true, None) => options.extend([Noop, Noop, SelectiveAcknowledgementPermitted]),
+            (false, Some(_)) => options.extend([Noop, Noop]),
+            (false, None) => {}
+        }
+        if let Some((value, echo)) = self.timestamps {
+            options.push(Timestamp(value, echo));
+        }
+        if let Some(scale) = self.window_scale {
+            options.extend([Noop, WindowScale(scale)]);
+        }
+        if self.sacks.len() > SACKS {
+            return Err(Refusal(format!(
+                "a segment has room for {SACKS} SACK ranges, not for {}",
+                self.sacks.len()
+            )));
+        }
+        let mut sacks = self.sacks.iter().copied();
+        if let Some(first) = sacks.next() {
+            let more = [sacks.next(), sacks.next(), sacks.next()];
+            options.extend([Noop, Noop, SelectiveAcknowledgement(first, more)]);
+        }
+        Ok(options)
+    }
+}
+
+/// Bits of the header and where etherparse has them.
+fn flags(header: &mut TcpHeader) -> [(u16, &mut bool); 9] {
+    [
+        (Segment::FIN, &mut header.fin),
+        (Segment::SYN, &mut header.syn),
+        (Segment::RST, &mut header.rst),
+        (Segment::PSH, &mut header.psh),
+        (Segment::ACK, &mut header.ack),
+        (Segment::URG, &mut header.urg),
+        (Segment::ECE, &mut header.ece),
+        (Segment::CWR, &mut header.cwr),
+        (Segment::AE, &mut header.ns),
+    ]
+}
+
+fn to_ip(ecn: Ecn) -> IpEcn {
+    match ecn {
+        Ecn::NotEct => IpEcn::ZERO,
+        Ecn::Ect1 => IpEcn::ONE,
+        Ecn::Ect0 => IpEcn::TWO,
+        Ecn::Ce => IpEcn::THREE,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packet(ipv6: bool) -> Packet {
+        let [source, destination] = sides(ipv6);
+        Packet {
+            source,
+            destination,
+            flags: Segment::ACK | Segment::PSH | Segment::FIN | Segment::URG | Segment::AE,
+            ecn: Ecn::Ce,
+            seq: u32::MAX - 10,
+            len: 100,
+            ack: 77,
+            window: 1234,
+            mss: None,
+            window_scale: None,
+            sack_ok: false,
+            timestamps: Some((5, 6)),
+            sacks: vec![(10, 20), (30, 40), (50, u32::MAX)],
+            are_options_cut: false,
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        for ipv6 in [false, true] {
+            let data = packet(ipv6);
+            let bytes = data.encode().unwrap();
+            assert_eq!(bytes.len(), if ipv6 { 60 } else { 40 } + 12 + 28 + 100);
+            assert_eq!(decode(&bytes, bytes.len() as u32), Some(data));
+            for timestamps in [None, Some((1, 0))] {
+                for sack_ok in [false, true] {
+                    let syn = Packet {
+                        flags: Segment::SYN | Segment::ECE | Segment::CWR,
+                        len: 0,
+                        mss: Some(1460),
+                        window_scale: Some(7),
+                        sack_ok,
+                        timestamps,
+                        sacks: Vec::new(),
+                        ..packet(ipv6)
+                    };
+                    let bytes = syn.encode().unwrap();
+                    assert_eq!(decode(&bytes, bytes.len() as u32), Some(syn));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_cut_packet_is_read_as_far_as_it_goes() {
+        let whole = packet(false);
+        let bytes = whole.encode().unwrap();
+        let headers = bytes.len() - 100;
+        assert_eq!(decode(&bytes[..headers], bytes.len() as u32), Some(whole.clone()));
+        let cut = decode(&bytes[..60], bytes.len() as u32).unwrap();
+        assert_eq!((cut.len, cut.seq, cut.are_options_cut), (100, whole.seq, true));
+        assert_eq!(decode(&bytes[..39], bytes.len() as u32), None);
+        for len in 0..bytes.len() {
+            let _ = decode(&bytes[..len], len as u32);
+        }
+    }
+
+    #[test]
+    fn numbers_count_from_the_origin_of_their_direction() {
+        let [source, destination] = sides(false);
+        let origin = Origin { iss: u32::MAX - 5, peer_iss: 1000, scale: 4 };
+        let segment = Segment {
+            flags: Segment::ACK,
+            seq: 20,
+            ack: 30,
+            window_bytes: 65_543,
+            sacks: vec![(50, 60)],
+            ..Segment::default()
+        };
+        let packet = Packet::absolute(&segment, source, destination, origin).unwrap();
+        assert_eq!((packet.seq, packet.ack, packet.window), (14, 1030, 4096));
+        assert_eq!(packet.sacks, [(1050, 1060)]);
+        // The window is rounded down.
+        assert_eq!(packet.relative(origin), Segment { window_bytes: 65_536, ..segment });
+    }
+
+    #[test]
+    fn what_does_not_fit_a_packet_is_refused() {
+        let why = |packet: Packet| packet.encode().unwrap_err().0;
+        assert!(why(Packet { len: 65_536, ..packet(false) }).contains("65535"));
+        assert!(why(Packet { sacks: vec![(1, 2); 4], ..packet(false) }).contains("40 bytes"));
+        assert!(why(Packet { sacks: vec![(1, 2); 5], ..packet(false) }).contains("4 SACK"));
+        let destination = sides(true)[1];
+        assert!(why(Packet { destination, ..packet(false) }).contains("two families"));
+        let [source, destination] = sides(false);
+        let segment = Segment { window_bytes: 65_536, ..Segment::default() };
+        let why = Packet::absolute(&segment, source, destination, Origin::default()).unwrap_err().0;
+        assert!(why.contains("65535 is the most"), "{why}");
     }
 }

@@ -3,7 +3,7 @@
 
 use knee_queue::time::{Duration, Rate, Time};
 use knee_queue::{DropTailConfig, Ecn, Limit, QueueConfig};
-use knee_script::capture::{Ending, read};
+use knee_script::capture::{Ending, read, write};
 use knee_script::connections::{segments, survey};
 use knee_script::record::{About, record};
 use knee_script::{Limits, Profile, Script, SimStack, Verdict, play};
@@ -229,12 +229,13 @@ fn script_of(file: &[u8], ipv6: bool) -> String {
     record(&about, &segments).unwrap()
 }
 
-fn assert_plays(text: &str) {
+fn assert_plays(text: &str) -> Vec<Tapped> {
     let script = Script::parse("captured.script", text).unwrap();
     let profile = Profile { linux: LinuxVersion::V6_1, hz: 1000 };
     let mut stack = SimStack::new(&script.settings, profile).unwrap();
     let played = play(&script, &mut stack, Limits::default()).unwrap();
     assert_eq!(played.verdict, Verdict::Passed, "{text}\n{:#?}", played.account);
+    played.segments
 }
 
 #[test]
@@ -330,6 +331,80 @@ fn merged_segments_are_taken_apart() {
     let text = script_of(&file(&merged, PLAIN), false);
     assert!(text.contains("# Segments were merged") && text.contains("gso "), "{text}");
     assert_plays(&text);
+}
+
+/// What both sides send when the sender closes after the transfer, and the receiver later.
+fn with_end(mut segments: Vec<Tapped>, fin_with_data: bool) -> Vec<Tapped> {
+    let next = 86_881;
+    let is_data = |tapped: &Tapped| tapped.is_out && tapped.segment.len > 0;
+    if fin_with_data {
+        let last = segments.iter().rposition(is_data).unwrap();
+        segments[last].segment.flags |= Segment::FIN;
+        for tapped in segments.iter_mut().filter(|tapped| tapped.segment.ack == next) {
+            tapped.segment.ack += 1;
+        }
+    }
+    let of = |is_out: bool| segments.iter().rev().find(|tapped| tapped.is_out == is_out).unwrap();
+    let (sent, got) = (of(true).clone(), of(false).clone());
+    let mut at = segments.last().unwrap().at;
+    let mut add = |after_ms, from: &Tapped, flags, seq, ack| {
+        at += Duration::from_ms(after_ms);
+        let flags = flags | Segment::ACK;
+        let segment = Segment { flags, seq, ack, len: 0, ..from.segment.clone() };
+        segments.push(Tapped { at, segment, ..from.clone() });
+    };
+    if !fin_with_data {
+        add(5, &sent, Segment::FIN, next, 1);
+        add(1, &got, 0, 1, next + 1);
+    }
+    add(7, &got, Segment::FIN, 1, next + 1);
+    add(0, &sent, 0, next + 1, 2);
+    segments
+}
+
+#[test]
+fn the_end_of_a_connection_is_recorded_and_plays() {
+    let text = script_of(&file(&with_end(tapped(1000), false), PLAIN), false);
+    assert!(text.contains("ms close\nout [F.]"), "{text}");
+    assert!(text.contains("in [F.]") && text.ends_with("out [.] ack 2\n"), "{text}");
+    assert_plays(&text);
+}
+
+#[test]
+fn a_fin_that_goes_with_the_last_data_was_asked_for_before() {
+    let text = script_of(&file(&with_end(tapped(1000), true), PLAIN), false);
+    assert!(text.contains("\nclose\n") && text.contains("out [F.] len mss"), "{text}");
+    assert_plays(&text);
+}
+
+#[test]
+fn a_reset_with_something_unread_is_recorded_and_plays() {
+    let script = "title A reset\nopen active, rtt 10ms\n+5ms in [P.] len 100\nout [.] ack 101\n\
+                  +10ms close\nout [R.] seq 1, ack 101\n";
+    let played = assert_plays(script);
+    let text = record(&About::default(), &played).unwrap();
+    let reads = text.lines().any(|line| line == "read");
+    assert!(text.contains("close\nout [R.]") && !reads, "{text}");
+    assert_plays(&text);
+}
+
+#[test]
+fn what_a_player_saw_is_a_capture_that_says_the_same() {
+    for (ip, ipv6) in [("ip 6\n", true), ("", false)] {
+        let script = format!(
+            "{ip}sysctl tcp_ecn = 1\nopen active, rtt 10ms, ecn\nwrite 3*mss\nrepeat 3\n  out [.] len mss\nend\n\
+             +10ms in [.] ack 1, sack 1001:2001 2001:3001\nclose\nout [F.] seq 3001\n"
+        );
+        let played = assert_plays(&script);
+        let bytes = write(&played, ipv6).unwrap();
+        let found = survey(&bytes[..]).unwrap();
+        assert_eq!((found.connections.len(), found.ending.broken), (1, None));
+        let (mut read, _) = segments(&bytes[..], 0, Side::Connecting).unwrap();
+        for tapped in &mut read {
+            tapped.at += played[0].at.since(Time::ZERO);
+        }
+        assert_eq!(read, played);
+    }
 }
 
 #[test]

@@ -314,10 +314,6 @@ fn a_deadline_that_was_missed_is_told() {
     assert_eq!(stack.next_segment(until).unwrap(), None);
     let late = stack.lateness();
     assert!(late >= Duration::from_ms(4), "{late:?}");
-    // Who asks for what there is has no deadline.
-    std::thread::sleep(std::time::Duration::from_millis(20));
-    assert_eq!(stack.next_segment(Time::ZERO).unwrap(), None);
-    assert_eq!(stack.lateness(), late);
 }
 
 #[test]

@@ -41,6 +41,8 @@ fn a_malformed_line_is_named() {
         ("out [.] sack 1", "s:1: a SACK range is START:END"),
         ("in [.] sack 1:2 3:4 5:6 7:8 9:10", "s:1: a segment has room for 4 SACK ranges"),
         ("in [.] ecr x", "s:1: no segment above is named `x` (`out ... as x`)"),
+        ("in [.] ecr 3", "s:1: expected a segment's name, not `3`"),
+        ("out [.] ecr", "s:1: a number is missing at the end of the line"),
         ("in [.] lost", "s:1: `lost` is for `out` only"),
         ("+1..2 connect", "s:1: a range of times is for `out` only"),
         ("+1parsec connect", "s:1: `1parsec`: the units are ns, us, ms and s"),
@@ -121,6 +123,10 @@ fn the_first_packet_that_differs_is_told() {
     assert_eq!(
         differs("open active\n+1ms out [.] len 1"),
         "s:2: expected [.] seq 1:2, nothing came until 1 ms"
+    );
+    assert!(
+        differs("listen\nin [S] ts 500 0\nout [S.] ecr 501")
+            .starts_with("s:3: echo: expected 501, came 500; at 0 ms came [S.]")
     );
     assert_eq!(
         differs("open active, rtt 1ms\n+1ms expect cwnd > 3, cwnd == 2+3*4"),

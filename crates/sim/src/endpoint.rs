@@ -107,6 +107,10 @@ pub struct Info {
     pub snd_mss: u32,
     /// What the peer's full segments are taken to hold.
     pub rcv_mss: u32,
+    /// The most that is offered as window, bytes.
+    pub rcv_ssthresh: u32,
+    /// The most that was read in a round trip, bytes.
+    pub rcv_space: u32,
     /// ECN was negotiated.
     pub ecn: bool,
 }

@@ -9,7 +9,7 @@ use knee_bpf::{Embedded, Inside, Loaded, Watch};
 use knee_netns::Id;
 use rustix::net::sockopt;
 
-use crate::{Refusal, Settings};
+use crate::{Refusal, Script, Settings};
 
 /// What the names of algorithms mean on the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +53,10 @@ impl Chosen {
             )));
         }
         chosen.kernel_name(&name)?;
+        for later in chosen.settings.later_algorithms.clone() {
+            // What is wrong with one is said where the script sets it.
+            let _ = chosen.kernel_name(&later);
+        }
         Ok(chosen)
     }
 
@@ -73,6 +77,10 @@ impl Chosen {
 
     /// The script's name of an algorithm that the kernel calls so.
     pub(super) fn script_name(&self, kernel_name: String) -> String {
+        // What the kernel's DCTCP becomes without ECN.
+        if self.which == Algorithms::Kernels && kernel_name == "dctcp-reno" {
+            return "reno".to_owned();
+        }
         let mut of_files = self.of_files.iter();
         let found = of_files.find(|of_file| of_file.loaded.name() == kernel_name);
         found.map_or(kernel_name, |of_file| of_file.name.clone())
@@ -143,16 +151,38 @@ fn free_name() -> String {
     format!("ks{}_{number}", std::process::id())
 }
 
-fn kernels_own(name: &str) -> Result<String, Refusal> {
+/// The kernel's own algorithms, and those that knee has loaded there.
+fn of_kernel() -> Result<(Vec<String>, Vec<String>), Refusal> {
     let text = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control")
         .map_err(|why| Refusal(format!("the kernel does not tell its algorithms: {why}")))?;
-    let ours = knee_bpf::registered().map_err(refusal)?;
-    let is_ours = |name: &str| ours.iter().any(|ours| ours.name == name);
-    let own: Vec<_> = text.split_whitespace().filter(|own| !is_ours(own)).collect();
-    if own.contains(&name) {
+    let ours: Vec<_> =
+        knee_bpf::registered().map_err(refusal)?.into_iter().map(|ours| ours.name).collect();
+    let all = text.split_whitespace().map(str::to_owned);
+    Ok((all.filter(|name| !ours.contains(name)).collect(), ours))
+}
+
+/// Why a script cannot be played with the kernel's own algorithms, if so.
+///
+/// # Errors
+/// If the kernel does not tell which it has.
+pub fn not_for_kernels_own(script: &Script) -> Result<Option<String>, Refusal> {
+    let settings = &script.settings;
+    if script.is_for_our_algorithm() {
+        return Ok(Some(format!("it is about our {}", settings.algorithm)));
+    }
+    let (own, _) = of_kernel()?;
+    let mut asked = std::iter::once(&settings.algorithm).chain(&settings.later_algorithms);
+    let lacking = asked.find(|name| !own.contains(name));
+    Ok(lacking.map(|name| format!("the kernel has no {name} of its own")))
+}
+
+fn kernels_own(name: &str) -> Result<String, Refusal> {
+    let (own, ours) = of_kernel()?;
+    if own.iter().any(|own| own == name) {
         return Ok(name.to_owned());
     }
-    let why = if is_ours(name) { "was loaded by knee and is not its own" } else { "is not there" };
+    let is_ours = ours.iter().any(|ours| ours == name);
+    let why = if is_ours { "was loaded by knee and is not its own" } else { "is not there" };
     Err(Refusal(format!(
         "the kernel's own {name} is asked for, but {name} {why}; it has {} (\"modprobe tcp_{name}\" may \
          bring it)",

@@ -100,3 +100,20 @@ impl Tap {
         self.marks.drain(..=place).next_back().map(|(_, at)| at)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_asks_for_what_there_is_has_no_deadline() {
+        let mut clock = Clock::start();
+        clock.look(Time::from_ms(1000));
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        clock.look(Time::ZERO);
+        assert_eq!(clock.late(), Duration::ZERO);
+        // A moment that was still to come then is one.
+        clock.look(clock.looked + Duration::from_ns(1));
+        assert!(clock.late() > Duration::ZERO);
+    }
+}

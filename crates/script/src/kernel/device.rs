@@ -12,6 +12,7 @@ use rustix::net::{
 };
 
 use super::sys;
+use crate::settings::TIMESTAMPS_BYTES;
 use crate::{Refusal, SYSCTLS, Settings};
 
 const NAME: &str = "knee";
@@ -20,11 +21,6 @@ const TUN: &str = "/dev/net/tun";
 const QUEUE_PKTS: u32 = 10_000;
 /// IPv6 does without links that carry less (RFC 8200, section 5).
 const IPV6_MTU: u32 = 1280;
-/// Headers and timestamps of a segment.
-const HEADERS_BYTES: u32 = 52;
-const IPV6_HEADERS_BYTES: u32 = 72;
-/// The option of timestamps, which the option of a SYN counts in.
-pub(super) const TIMESTAMPS_BYTES: u32 = 12;
 
 // From the kernel's user API: netlink.h, rtnetlink.h, if_link.h, if_addr.h and if_ether.h.
 const NLMSG_ERROR: u16 = 2;
@@ -57,8 +53,7 @@ pub(super) struct Device {
 /// Sets up the namespace that the thread is in.
 pub(super) fn set_up(settings: &Settings, address: IpAddr) -> Result<Device, Refusal> {
     set_sysctls(settings)?;
-    let headers = if settings.ipv6 { IPV6_HEADERS_BYTES } else { HEADERS_BYTES };
-    let wanted = settings.mss_bytes.saturating_add(headers);
+    let wanted = settings.mtu_bytes();
     let mtu = if settings.ipv6 { wanted.max(IPV6_MTU) } else { wanted };
     let max_segment = (mtu > wanted).then_some(settings.mss_bytes + TIMESTAMPS_BYTES);
     let tun = OpenOptions::new()

@@ -15,7 +15,7 @@ enum Kind {
 }
 
 /// Name, offset in `struct tcp_info`, kind.
-const FIELDS: [(&str, usize, Kind); 26] = [
+const FIELDS: [(&str, usize, Kind); 28] = [
     ("ca_state", 1, Kind::U8),
     ("retransmits", 2, Kind::U8),
     ("probes", 3, Kind::U8),
@@ -29,11 +29,13 @@ const FIELDS: [(&str, usize, Kind); 26] = [
     ("sacked", 28, Kind::U32),
     ("lost", 32, Kind::U32),
     ("retrans", 36, Kind::U32),
+    ("rcv_ssthresh", 64, Kind::U32),
     ("rtt", 68, Kind::Time),
     ("rttvar", 72, Kind::Time),
     ("ssthresh", 76, Kind::U32),
     ("cwnd", 80, Kind::U32),
     ("reordering", 88, Kind::U32),
+    ("rcv_space", 96, Kind::U32),
     ("total_retrans", 100, Kind::U32),
     ("pacing_rate", 104, Kind::U64),
     ("bytes_acked", 120, Kind::U64),

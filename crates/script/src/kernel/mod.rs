@@ -5,7 +5,9 @@
 //! namespace with its thread and its sockets, the algorithm with its link.
 
 mod algorithms;
+mod canary;
 mod clock;
+mod cpu;
 mod device;
 mod info;
 #[expect(unsafe_code, reason = "calls of the kernel's that no crate wraps")]
@@ -15,7 +17,7 @@ mod wire;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
 use knee_bpf::KernelApi;
@@ -26,19 +28,14 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, ipproto, sockopt};
 
-pub use self::algorithms::Algorithms;
 use self::algorithms::Chosen;
+pub use self::algorithms::{Algorithms, not_for_kernels_own};
+use self::canary::Canary;
 use self::clock::{Clock, Tap};
-use self::wire::{Side, Wire};
+use self::wire::Wire;
+use crate::wire::sides;
 use crate::{Call, Info, Linux, Refusal, Settings, SocketOption, Stack};
 
-/// Addresses of documentation (RFC 5737, RFC 3849).
-const STACK: (Ipv4Addr, Ipv6Addr) =
-    (Ipv4Addr::new(192, 0, 2, 1), Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1));
-const PEER: (Ipv4Addr, Ipv6Addr) =
-    (Ipv4Addr::new(192, 0, 2, 2), Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 2));
-const STACK_PORT: u16 = 8080;
-const PEER_PORT: u16 = 40_000;
 /// Written by one call at most: more than any socket takes at once.
 const WRITE_BYTES: usize = 16 << 20;
 /// Read by one call at most.
@@ -86,6 +83,14 @@ pub struct KernelStack {
     namespace: Id,
     _thread: Namespace,
     _hurry: Option<sys::Ordinary>,
+    _unpinned: Option<cpu::Unpinned>,
+    canary: Canary,
+}
+
+/// The version of the running kernel.
+pub fn running() -> Linux {
+    let (major, minor) = KernelApi::running().version;
+    Linux(major, minor)
 }
 
 fn refused<E: Into<io::Error>>(what: &str) -> impl Fn(E) -> Refusal {
@@ -101,9 +106,9 @@ impl KernelStack {
     /// Makes one, with algorithms as `which` says.
     ///
     /// Where that is permitted, the calling thread comes before all ordinary ones (`SCHED_FIFO`) while the stack
-    /// lives: on a machine of two cores with 16 busy threads, one deadline of 100 was seen 25 ms late or more
-    /// without it, and 0.05 ms with it. The kernel's own work is not kept waiting: the thread sleeps but for
-    /// the last 0.1 ms before a deadline.
+    /// lives, on one CPU: on a machine of two cores with 16 busy threads, one deadline of 100 was seen 25 ms late or
+    /// more without it, and 0.05 ms with it. The kernel's own work is not kept waiting: the thread sleeps but for
+    /// the last 0.1 ms before a deadline. Beside it is another that watches the kernel's timers there.
     ///
     /// # Errors
     /// What the kernel lacks or does not permit, what the algorithm lacks, and settings that the kernel does not
@@ -115,14 +120,10 @@ impl KernelStack {
                  it with sudo, or use the simulator"
             ))
         })?;
-        let ip = |(v4, v6): (Ipv4Addr, Ipv6Addr)| match settings.ipv6 {
-            true => IpAddr::V6(v6),
-            false => IpAddr::V4(v4),
-        };
-        let (stack, peer) = (ip(STACK), ip(PEER));
+        let addresses = sides(settings.ipv6);
         let given = settings.clone();
         let inside = thread.run(move || {
-            let device = device::set_up(&given, stack)?;
+            let device = device::set_up(&given, addresses[0].ip())?;
             let family = if given.ipv6 { AddressFamily::INET6 } else { AddressFamily::INET };
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
             let tcp = Some(ipproto::TCP);
@@ -140,14 +141,17 @@ impl KernelStack {
         }
         let mut chosen = Chosen::new(settings, which)?;
         chosen.give(&settings.algorithm, socket.as_fd())?;
-        let sides = (Side { ip: stack, port: STACK_PORT }, Side { ip: peer, port: PEER_PORT });
+        let hurry = sys::hurry();
+        // An ordinary thread would wait for its turn there.
+        let unpinned = hurry.as_ref().and_then(|_| cpu::pin());
+        let canary = Canary::start(hz()).map_err(refused("no thread can be started"))?;
         Ok(KernelStack {
             socket: Socket::Own(socket),
             _listener: None,
             chosen,
             tun: device.tun,
             tap: device.tap.map(Tap::new),
-            wire: Wire::new(sides.0, sides.1),
+            wire: Wire::new(addresses),
             clock: Clock::start(),
             left: VecDeque::new(),
             writes: VecDeque::new(),
@@ -155,10 +159,12 @@ impl KernelStack {
             peer_next: 0,
             zeros: vec![0; WRITE_BYTES],
             buffer: vec![0; READ_BYTES],
-            addresses: [SocketAddr::new(stack, STACK_PORT), SocketAddr::new(peer, PEER_PORT)],
+            addresses,
             namespace,
             _thread: thread,
-            _hurry: sys::hurry(),
+            _hurry: hurry,
+            _unpinned: unpinned,
+            canary,
         })
     }
 
@@ -359,6 +365,11 @@ impl KernelStack {
     }
 }
 
+/// Jiffies per second.
+fn hz() -> u64 {
+    u64::from(KernelApi::running().hz.max(1))
+}
+
 /// Whether the connection ends at once with its descriptor, or as applications end theirs.
 fn set_abort(socket: BorrowedFd<'_>, on: bool) -> Result<(), Refusal> {
     sockopt::set_socket_linger(socket, on.then_some(std::time::Duration::ZERO))
@@ -371,8 +382,7 @@ impl Stack for KernelStack {
     }
 
     fn linux(&self) -> Linux {
-        let (major, minor) = KernelApi::running().version;
-        Linux(major, minor)
+        running()
     }
 
     fn now(&self) -> Time {
@@ -448,12 +458,11 @@ impl Stack for KernelStack {
     }
 
     fn slack(&self) -> Duration {
-        let hz = u64::from(KernelApi::running().hz.max(1));
-        Duration::from_us(1_000_000 / hz + SLACK_US)
+        Duration::from_us(1_000_000 / hz() + SLACK_US)
     }
 
     fn lateness(&self) -> Duration {
-        self.clock.late()
+        self.clock.late().max(self.canary.late())
     }
 }
 

@@ -2,12 +2,12 @@
 
 use super::{Player, Stop};
 use crate::script::Pattern;
-use crate::show;
+use crate::settings::TIMESTAMPS_BYTES;
 use knee_queue::Ecn;
 use knee_sim::endpoint::Segment;
 
 /// Window scale that the peer announces.
-const WINDOW_SCALE: u8 = 10;
+pub(crate) const WINDOW_SCALE: u8 = 10;
 /// First value of the peer's timestamps, ms.
 const TS_START: u32 = 1_000;
 
@@ -73,7 +73,10 @@ impl Player<'_> {
             ack: if has_ack { ack } else { 0 },
             window_bytes: self.number_or(pattern.window.as_ref(), "win", window)?,
             mss: if syn {
-                Some(self.number_or(pattern.mss.as_ref(), "mss", mss + 12)?.min(65_535) as u16)
+                Some(
+                    self.number_or(pattern.mss.as_ref(), "mss", mss + TIMESTAMPS_BYTES)?.min(65_535)
+                        as u16,
+                )
             } else {
                 None
             },
@@ -93,7 +96,7 @@ impl Player<'_> {
         if has_ack {
             self.peer.ack = self.peer.ack.max(ack);
         }
-        self.note(now, &format!("in  {}", show::segment(&segment)));
+        self.note_segment(now, false, &segment);
         self.info = None;
         self.stack.receive(&segment)?;
         Ok(())

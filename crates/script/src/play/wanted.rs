@@ -25,7 +25,7 @@ impl Player<'_> {
             let until = show::time(latest);
             return Err(Stop::Differs(format!("expected {wanted}, nothing came until {until}")));
         };
-        self.note(at, &format!("out {}", show::segment(&segment)));
+        self.note_segment(at, true, &segment);
         let differences = wanted.differences(&segment);
         if !differences.is_empty() {
             return Err(Stop::Differs(format!(
@@ -78,6 +78,7 @@ impl Player<'_> {
             no_timestamps: pattern.no_timestamps,
             ecn: pattern.ecn,
             ts,
+            echo: optional(self, &pattern.echoed, "ecr")?,
             sacks: self.ranges(&pattern.sacks)?,
         })
     }
@@ -97,6 +98,7 @@ struct Wanted {
     no_timestamps: bool,
     ecn: Option<Ecn>,
     ts: Option<(u32, u32)>,
+    echo: Option<u32>,
     sacks: Vec<(u32, u32)>,
 }
 
@@ -158,6 +160,9 @@ impl Wanted {
         if let Some((value, echo)) = self.ts {
             let stamps = came.timestamps.unwrap_or_default();
             differ("ts", format!("{value} {echo}"), format!("{} {}", stamps.0, stamps.1));
+        }
+        if self.echo.is_some() {
+            differ("echo", shown(self.echo), shown(came.timestamps.map(|stamps| stamps.1)));
         }
         if self.no_timestamps && came.timestamps.is_some() {
             differ("timestamps", "none".to_owned(), "some".to_owned());

@@ -72,10 +72,10 @@ fn lost(steps: &[Step]) -> BTreeSet<usize> {
     let mut later: BTreeMap<u32, (usize, u32)> = BTreeMap::new();
     for (index, step) in steps.iter().enumerate().rev() {
         let segment = &step.segment;
-        if !step.is_out || (segment.len == 0 && !segment.has(Segment::SYN)) {
+        let end = end_of(segment);
+        if !step.is_out || end == segment.seq {
             continue;
         }
-        let end = end_of(segment);
         let again = later.range(..=segment.seq).next_back();
         if let Some((_, (again, _))) = again.filter(|(_, (_, end))| *end > segment.seq) {
             let ins = |range: std::ops::Range<usize>| {

@@ -16,11 +16,19 @@ pub(super) struct Reads {
     received: u32,
     /// A data segment was not acknowledged at once: no more quick ACKs.
     has_delayed: bool,
+    /// The connection is closed or reset: there is nothing to read from.
+    has_ended: bool,
 }
 
 impl Reads {
     pub(super) fn is_waiting(&self) -> bool {
         self.unread.is_some()
+    }
+
+    /// Nothing is read any more.
+    pub(super) fn end(&mut self) {
+        self.has_ended = true;
+        self.unread = None;
     }
 
     /// Whether the application reads before this step.
@@ -44,7 +52,9 @@ impl Reads {
             return self.unread.take().is_some();
         }
         self.received = self.received.max(end_of(segment));
-        if segment.len > 0 {
+        if segment.has(Segment::RST) {
+            self.end();
+        } else if segment.len > 0 && !self.has_ended {
             self.unread = Some(segment.has(Segment::PSH));
         }
         false

@@ -1,7 +1,7 @@
 //! A flow of the simulator as a recording.
 
 use super::{About, MAX_SEGMENTS};
-use crate::settings::Settings;
+use crate::settings::{Settings, headers_bytes};
 use crate::stack::Refusal;
 use knee_queue::time::{Duration, PS_PER_S, Time};
 use knee_sim::simulate_tapped;
@@ -80,7 +80,8 @@ fn settings(host: &HostConfig, cc: &Cc, flow: &Flow) -> Settings {
     Settings {
         algorithm: cc.algorithm.name().to_owned(),
         params,
-        mss_bytes: host.mtu_bytes.saturating_sub(if host.ipv6 { 72 } else { 52 }),
+        later_algorithms: Vec::new(),
+        mss_bytes: host.mtu_bytes.saturating_sub(headers_bytes(host.ipv6)),
         ipv6: host.ipv6,
         gso_max_segs: host.gso_max_segs,
         sysctls: sysctls(host),

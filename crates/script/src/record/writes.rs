@@ -1,6 +1,7 @@
 //! What the application may have written: a guess from what was sent.
 
-use super::{Step, TIMESTAMP_BYTES, end_of};
+use super::{Step, end_of};
+use crate::settings::TIMESTAMPS_BYTES;
 use knee_sim::endpoint::Segment;
 use std::collections::BTreeMap;
 
@@ -23,7 +24,8 @@ pub(super) fn of(steps: &[Step], mss_bytes: u32) -> BTreeMap<usize, u64> {
             continue;
         }
         let end = end_of(segment);
-        let new = end.wrapping_sub(sent_end.max(segment.seq)) as i32;
+        let data_end = segment.seq.wrapping_add(segment.len);
+        let new = data_end.wrapping_sub(sent_end.max(segment.seq)) as i32;
         if segment.len > 0 && new > 0 {
             let is_idle = acked >= sent_end && step.at_ns > last_in_ns + IDLE_NS;
             if ended || is_idle || current.is_none() {
@@ -42,7 +44,7 @@ pub(super) fn of(steps: &[Step], mss_bytes: u32) -> BTreeMap<usize, u64> {
 /// The least payload of a full segment: the SYNs may agree on less than the stack's own MSS.
 fn full_bytes(steps: &[Step], mss_bytes: u32) -> u32 {
     let options = steps.iter().filter_map(|step| step.segment.mss);
-    let agreed = options.map(|option| u32::from(option).saturating_sub(TIMESTAMP_BYTES)).min();
+    let agreed = options.map(|option| u32::from(option).saturating_sub(TIMESTAMPS_BYTES)).min();
     agreed.unwrap_or(mss_bytes).min(mss_bytes)
 }
 

@@ -75,7 +75,13 @@ impl Sock {
     pub(super) fn next_segment_len(&self) -> u32 {
         let unsent = self.unsent_bytes();
         let fin = self.writer.fin == Fin::Waits && unsent <= self.mss();
-        unsent.min(self.mss()) + u32::from(fin)
+        unsent.min(self.mss()).min(self.rest_of_cut()) + u32::from(fin)
+    }
+
+    /// What a window probe has left of its segment before 6.8: a segment by itself. Else there is no limit.
+    #[inline]
+    pub(super) fn rest_of_cut(&self) -> u32 {
+        self.cut_end.map_or(u32::MAX, |end| end.wrapping_sub(self.tp.snd_nxt))
     }
 
     /// The whole stream, FIN included, was acknowledged.

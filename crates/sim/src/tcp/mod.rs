@@ -175,6 +175,8 @@ pub(crate) struct Sock {
     writer: Writer,
     /// End of the last segment sent with PSH.
     pushed_seq: u32,
+    /// Where the segment ends that a window probe took a part of.
+    cut_end: Option<u32>,
     /// Doublings of the retransmission or probe timer (`icsk_backoff`).
     backoff: u8,
     /// Window probes sent without an answer.
@@ -286,6 +288,7 @@ impl Sock {
                 ..Writer::default()
             },
             pushed_seq: iss,
+            cut_end: None,
             backoff: 0,
             probes_out: 0,
             timestamps: host.config.sysctls.timestamps,

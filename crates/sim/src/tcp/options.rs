@@ -86,6 +86,7 @@ impl Sock {
     /// What `TCP_INFO` tells beyond a sample.
     pub(crate) fn info(&self) -> crate::endpoint::Info {
         let (ato, rcv_mss) = self.receiver.ato_and_mss();
+        let (rcv_ssthresh, rcv_space) = self.receiver.window_limits();
         let connecting = matches!(self.state, State::SynSent | State::SynReceived);
         let retransmits =
             if connecting { self.syn_timeouts } else { u32::from(self.tp.icsk_retransmits) };
@@ -101,6 +102,8 @@ impl Sock {
                 + u32::from(self.writer.fin == super::close::Fin::Waits),
             snd_mss: self.mss(),
             rcv_mss,
+            rcv_ssthresh,
+            rcv_space,
             ecn: self.ecn_ok(),
         }
     }

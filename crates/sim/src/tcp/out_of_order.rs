@@ -42,6 +42,11 @@ impl OutOfOrder {
         self.ranges.is_empty()
     }
 
+    /// Where the highest range ends.
+    pub(super) fn end(&self) -> Option<u32> {
+        self.ranges.last().map(|range| range.1)
+    }
+
     /// Where the highest range that SACK reports ends.
     pub(super) fn last_end(&self) -> Option<u32> {
         let reported = self.sacks[..self.sacks_len].iter();

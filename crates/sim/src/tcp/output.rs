@@ -239,7 +239,10 @@ impl Sock {
         let window = self.wnd_end().wrapping_sub(self.tp.snd_nxt);
         let mut refused = false;
         if window > 0 && window <= i32::MAX as u32 {
-            let bytes = self.unsent_bytes().min(window).min(self.mss());
+            let segment_bytes = self.unsent_bytes().min(self.size_goal()).min(self.rest_of_cut());
+            let bytes = segment_bytes.min(window).min(self.mss());
+            let is_cut = bytes < segment_bytes && self.host.config.linux < LinuxVersion::V6_12;
+            self.cut_end = is_cut.then_some(self.tp.snd_nxt.wrapping_add(segment_bytes));
             // It is pushed, whatever follows.
             self.pushed_seq = self.tp.snd_nxt.wrapping_sub(self.max_window / 2 + 1);
             refused = self.send_burst(bytes, window > bytes, net) == 0;
@@ -332,8 +335,8 @@ impl Sock {
             if push == Push::FullOnly && unsent < size_goal {
                 break;
             }
-            let skb_bytes = unsent.min(size_goal);
-            let is_last = unsent <= size_goal;
+            let skb_bytes = unsent.min(size_goal).min(self.rest_of_cut());
+            let is_last = unsent == skb_bytes;
             let mut bytes = skb_bytes;
             if skb_bytes <= mss {
                 if skb_bytes < mss && is_last && !fin && self.nagle_holds(nagle_off) {
@@ -538,6 +541,7 @@ impl Sock {
             }
             let was_empty = self.tp.packets_out == 0;
             self.tp.snd_nxt = end_seq;
+            self.cut_end = self.cut_end.filter(|end| before(end_seq, *end));
             self.tp.packets_out += 1;
             if was_empty || self.retransmit.pending == Pending::LossProbe {
                 self.rearm_rto(net);

@@ -293,11 +293,12 @@ impl Sock {
         if before(packet.end_seq, self.receiver.rcv_wup) || after(packet.seq, window_end) {
             return true;
         }
-        if after(packet.end_seq, window_end)
+        let payload_end = packet.end_seq.wrapping_sub(u32::from(packet.has(flags::FIN)));
+        if after(payload_end, window_end)
             && self.receiver.unread_bytes > 0
             && self.host.config.linux >= LinuxVersion::V6_18
         {
-            // What reaches beyond the window is taken only where nothing waits to be read.
+            // Payload that reaches beyond the window is taken only where nothing waits to be read.
             return true;
         }
         let older_by = self.receiver.ts_recent.wrapping_sub(packet.ts_val) as i32;
@@ -541,8 +542,8 @@ impl Sock {
 
     fn on_out_of_order(&mut self, packet: &Packet, payload_bytes: u32, net: &mut Net) {
         self.check_ce(packet.ecn, net);
-        if payload_bytes > 0 && self.host.config.linux >= LinuxVersion::V6_18 {
-            // From 6.16 on.
+        if payload_bytes > 0 && self.host.config.linux >= LinuxVersion::V6_12 {
+            // From 6.17 on; 6.12.y has it since August 2025.
             self.measure_rcv_mss(packet, payload_bytes);
         }
         self.tp.icsk_ack_pending |= ack_pending::SCHED;
@@ -563,6 +564,10 @@ impl Sock {
         if new && self.receiver.peer_sack {
             self.grow_window(payload_bytes);
         }
+        if self.host.config.linux >= LinuxVersion::V6_18 {
+            let space_bytes = self.receiver.space_bytes;
+            self.receiver.grow_rcvbuf(space_bytes, self.tp.rcv_nxt, LinuxVersion::V6_18);
+        }
     }
 
     /// All below `rcv_nxt` is in order now, and waits for the application.
@@ -573,7 +578,9 @@ impl Sock {
         self.tp.rcv_nxt = rcv_nxt;
     }
 
-    /// Each full segment lets the window limit grow by two, and is acknowledged at once for it.
+    /// Each full segment lets the window limit grow by two, and is acknowledged at once for it. Where a segment is
+    /// charged with more than the window's share of the buffer allows, only up to half of the largest window, or
+    /// the less, the smaller it is.
     #[inline]
     fn grow_window(&mut self, payload_bytes: u32) {
         let receiver = &mut self.receiver;
@@ -585,8 +592,20 @@ impl Sock {
         if room == 0 {
             return;
         }
-        let growth = (2 * receiver.advmss).max(2 * payload_bytes);
-        receiver.rcv_ssthresh += room.min(growth);
+        let ratio = receiver.window_ratio;
+        let mut charged = share(payload_bytes + receiver.skb_overhead_bytes, ratio);
+        let mut growth = 2 * receiver.advmss;
+        if charged > payload_bytes {
+            let mut most = share(receiver.rcvbuf_max, ratio);
+            while charged > payload_bytes {
+                (charged, most) = (charged >> 1, most >> 1);
+            }
+            if receiver.rcv_ssthresh > most {
+                return;
+            }
+            growth = 2 * receiver.rcv_mss;
+        }
+        receiver.rcv_ssthresh += room.min(growth.max(2 * payload_bytes));
         receiver.quick |= 1;
     }
 

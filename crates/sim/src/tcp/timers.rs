@@ -7,6 +7,7 @@ use super::rtt::RTO_MAX_MS;
 use super::{Sock, State};
 use crate::events::Timer;
 use crate::net::Net;
+use crate::spec::LinuxVersion;
 use knee_algo::{ack_pending, ca_state};
 use knee_queue::time::Time;
 
@@ -247,7 +248,8 @@ impl Sock {
         self.rehash_at_timeout(net);
         self.enter_loss(net);
         // Of a peer that has closed its window the retransmission is a probe.
-        if self.snd_wnd > 0 || self.state.is_orphan() {
+        let is_probe = self.snd_wnd == 0 && !self.state.is_orphan();
+        if !is_probe {
             self.tp.icsk_retransmits = self.tp.icsk_retransmits.saturating_add(1);
         }
         let head = self.rtx.first_id();
@@ -261,7 +263,10 @@ impl Sock {
             self.backoff = 0;
             self.rtt.set_rto(self.tp.srtt_us, &self.host);
         } else {
-            self.backoff = self.backoff.saturating_add(1);
+            // Before 6.5 a probe did not count here.
+            if !is_probe || self.host.config.linux >= LinuxVersion::V6_12 {
+                self.backoff = self.backoff.saturating_add(1);
+            }
             self.rtt.back_off(&self.host);
         }
         self.arm_retransmit(Pending::Retransmit, self.rtt.rto_jiffies, net);

@@ -80,17 +80,17 @@ impl Sock {
         let ticks = self.ts_now().wrapping_sub(packet.ts_ecr);
         let Some(sample_us) = from_ticks(ticks) else { return };
         let receiver = &mut self.receiver;
-        let seeks_minimum = self.host.config.linux >= LinuxVersion::V6_18;
-        if seeks_minimum && ticks == 0 {
+        let is_newest = self.host.config.linux >= LinuxVersion::V6_18;
+        if is_newest && ticks == 0 {
             // Less than a tick tells nothing (6.16 and later).
             return;
         }
-        let is_less = sample_us << 3 < receiver.rcv_rtt_us;
-        if seeks_minimum && !is_less && receiver.unread_bytes > 0 && receiver.rcv_rtt_us != 0 {
-            // The window may have been closed by what is not read.
+        let is_less = receiver.rcv_rtt_us == 0 || sample_us << 3 < receiver.rcv_rtt_us;
+        if is_newest && !is_less && receiver.unread_bytes > 0 {
+            // The window may have been closed by what is not read (6.16 and later).
             return;
         }
-        receiver.rcv_rtt_us = if receiver.rcv_rtt_us == 0 || (seeks_minimum && is_less) {
+        receiver.rcv_rtt_us = if is_less {
             sample_us << 3
         } else {
             receiver.rcv_rtt_us - (receiver.rcv_rtt_us >> 3) + sample_us
@@ -115,29 +115,23 @@ impl Sock {
         receiver.rcv_rtt_since_us = now_us;
     }
 
-    /// Receive buffer tuning: room for twice what was read in the last round trip, and for growth.
+    /// Receive buffer tuning: once per round trip, by what was read in it.
     fn tune_rcvbuf(&mut self) {
         let now_us = self.tp.tcp_mstamp;
+        let linux = self.host.config.linux;
         let receiver = &mut self.receiver;
         let elapsed_us = now_us.saturating_sub(receiver.space_us);
         if receiver.rcv_rtt_us == 0 || elapsed_us < u64::from(receiver.rcv_rtt_us >> 3) {
             return;
         }
         let copied_seq = self.tp.rcv_nxt.wrapping_sub(receiver.unread_bytes);
-        let copied = copied_seq.wrapping_sub(receiver.space_seq);
+        let mut copied = copied_seq.wrapping_sub(receiver.space_seq);
+        if linux >= LinuxVersion::V6_18 {
+            // From 6.16 on: an application that falls behind needs no more room.
+            copied = copied.saturating_sub(receiver.unread_bytes);
+        }
         if copied > receiver.space_bytes && receiver.space_bytes > 0 {
-            let mut window = 2 * u64::from(copied) + 16 * u64::from(receiver.advmss);
-            let growth =
-                window * u64::from(copied - receiver.space_bytes) / u64::from(receiver.space_bytes);
-            window += 2 * growth;
-            let segments = window / u64::from(receiver.advmss);
-            let rcvbuf = (segments * u64::from(receiver.segment_memory()))
-                .min(u64::from(receiver.rcvbuf_max)) as u32;
-            if receiver.tunes && rcvbuf > receiver.rcvbuf {
-                receiver.rcvbuf = rcvbuf;
-                receiver.window_clamp = share(rcvbuf, receiver.window_ratio);
-            }
-            receiver.space_bytes = copied;
+            receiver.grow_rcvbuf(copied, self.tp.rcv_nxt, linux);
         }
         receiver.space_seq = copied_seq;
         receiver.space_us = now_us;
@@ -145,6 +139,37 @@ impl Sock {
 }
 
 impl Receiver {
+    /// `copied` bytes were read in a round trip: room for twice that, and for growth as before.
+    pub(super) fn grow_rcvbuf(&mut self, copied: u32, rcv_nxt: u32, linux: LinuxVersion) {
+        let before = std::mem::replace(&mut self.space_bytes, copied);
+        let mut window = 2 * u64::from(copied);
+        if linux < LinuxVersion::V6_18 {
+            // A cushion for losses; later (6.16) what lies beyond a gap stands for it.
+            window += 16 * u64::from(self.advmss);
+        }
+        window +=
+            2 * (window * u64::from(copied.saturating_sub(before)) / u64::from(before.max(1)));
+        if let Some(end) = self.out_of_order.end()
+            && linux >= LinuxVersion::V6_18
+        {
+            window += u64::from(end.wrapping_sub(rcv_nxt));
+        }
+        let rcvbuf = self.memory_for(window, linux).min(self.rcvbuf_max.into()) as u32;
+        if self.tunes && rcvbuf > self.rcvbuf {
+            self.rcvbuf = rcvbuf;
+            self.window_clamp = share(rcvbuf, self.window_ratio);
+        }
+    }
+
+    /// Buffer of which `window` bytes are offered.
+    fn memory_for(&self, window: u64, linux: LinuxVersion) -> u64 {
+        if linux >= LinuxVersion::V6_12 {
+            // From 6.6 on.
+            return (window << 8) / u64::from(self.window_ratio.max(1));
+        }
+        window / u64::from(self.advmss) * u64::from(self.segment_memory())
+    }
+
     /// Memory to plan for a full segment.
     fn segment_memory(&self) -> u32 {
         // What a segment with headers is charged, in steps of 128 until its share is an MSS.

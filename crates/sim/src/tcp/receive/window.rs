@@ -155,6 +155,11 @@ impl Receiver {
         self.space_bytes = self.space_bytes.min(clamp);
     }
 
+    /// The most that is offered, and the most that was read in a round trip, bytes.
+    pub(in crate::tcp) fn window_limits(&self) -> (u32, u32) {
+        (self.rcv_ssthresh, self.space_bytes)
+    }
+
     /// Whether the peer's SYN had a window scale.
     pub(crate) fn scales(&self) -> bool {
         self.scales
@@ -189,7 +194,12 @@ impl Sock {
             }
         }
         free = free.min(receiver.rcv_ssthresh);
-        free.next_multiple_of(1 << receiver.window_scale)
+        if receiver.window_scale > 0 {
+            return free.next_multiple_of(1 << receiver.window_scale);
+        }
+        // Whole segments, and no change for less than one.
+        let (window, mss) = (receiver.rcv_wnd, receiver.rcv_mss.min(full_space).max(1));
+        if window > free || window.saturating_add(mss) <= free { free - free % mss } else { window }
     }
 
     /// Decides on the window to advertise in a packet about to leave. It never shrinks.
