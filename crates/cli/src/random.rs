@@ -14,6 +14,9 @@ use crate::{CHECK_FAILED, DONE, Failure, print};
 /// Conversations wait most of their time; more at once make each other late.
 const AT_ONCE: usize = 3;
 
+/// Makes what they are played on; from several threads.
+type Make<'a> = dyn Fn(&Settings) -> Result<Box<dyn Stack>, Refusal> + Sync + 'a;
+
 /// Which conversations.
 pub(crate) struct Wanted<'a> {
     pub(crate) algorithm: &'a str,
@@ -27,10 +30,7 @@ pub(crate) struct Wanted<'a> {
 }
 
 /// Writes conversations and plays them on what `make` makes.
-pub(crate) fn run(
-    wanted: &Wanted<'_>,
-    make: &(dyn Fn(&Settings) -> Result<Box<dyn Stack>, Refusal> + Sync),
-) -> Result<u8, Failure> {
+pub(crate) fn run(wanted: &Wanted<'_>, make: &Make<'_>) -> Result<u8, Failure> {
     let next = AtomicU64::new(0);
     let totals = Mutex::new((0_u64, 0_u64));
     let failed = Mutex::new(None);
@@ -66,11 +66,7 @@ pub(crate) fn run(
 }
 
 /// Returns whether both agree.
-fn one(
-    wanted: &Wanted<'_>,
-    seed: u64,
-    make: &(dyn Fn(&Settings) -> Result<Box<dyn Stack>, Refusal> + Sync),
-) -> Result<bool, Failure> {
+fn one(wanted: &Wanted<'_>, seed: u64, make: &Make<'_>) -> Result<bool, Failure> {
     let says = |why: knee_script::Error| Failure::Says(format!("--seed {seed}: {why}"));
     let name = format!("{}-{seed}.script", wanted.algorithm);
     let text = conversation(wanted.algorithm, seed, wanted.profile).map_err(says)?;

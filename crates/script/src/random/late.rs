@@ -62,7 +62,7 @@ impl Stack for LateStack {
         if until > self.inner.now() {
             // Seldom much.
             let most = if self.dice.percent(30) { LATE_US } else { LATE_US / 10 };
-            until = until + Duration::from_us(self.dice.below(most));
+            until += Duration::from_us(self.dice.below(most));
         }
         let came = self.inner.next_segment(until)?;
         Ok(came.map(|(at, segment)| (Time::ZERO + at.since(Time::ZERO + self.start), segment)))
