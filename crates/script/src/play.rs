@@ -243,10 +243,10 @@ impl Player<'_> {
                     self.variables.insert(name.clone(), value);
                 }
                 Statement::Repeat { count, variable, body } => {
-                    let count = self.value(count)?;
+                    let count = self.number(count, "the number of turns", u64::MAX)?;
                     for turn in 0..count {
                         if let Some(name) = variable {
-                            self.variables.insert(name.clone(), turn);
+                            self.variables.insert(name.clone(), i128::from(turn));
                         }
                         self.count()?;
                         self.lines(body)?;

@@ -107,6 +107,10 @@ fn what_cannot_be_played_is_named() {
         ("+700s connect", "s:1: the time is negative, or the script takes longer than 600000 ms"),
         ("+(0-1) connect", "s:1: the time is negative, or the script takes longer than 600000 ms"),
         ("+3ms..2ms out [S]", "s:1: the range of times ends before it begins"),
+        (
+            "repeat 0-5\nwait\nend",
+            "s:1: the number of turns is -5: it goes from 0 to 18446744073709551615",
+        ),
         ("write 1/0", "s:1: a division by 0"),
         ("write 0-1", "s:1: the write is -1: it goes from 0 to 1099511627776"),
         ("in [.] seq 9:3", "s:1: seq 9:3 ends before it begins"),
