@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What the programs share that the kernel runs once for each TCP socket of a namespace (iter/tcp). */
+/*
+ * What the programs share that the kernel runs once for each TCP socket: of a namespace (iter/tcp), or of a map
+ * (iter/bpf_sk_storage_map).
+ */
 #ifndef KNEE_ITER_TCP_H
 #define KNEE_ITER_TCP_H
 
@@ -16,6 +19,13 @@ struct bpf_iter__tcp {
 	struct bpf_iter_meta *meta;
 	struct sock_common *sk_common;
 	u32 uid;
+};
+
+struct bpf_iter__bpf_sk_storage_map {
+	struct bpf_iter_meta *meta;
+	void *map;
+	struct sock *sk;
+	void *value;
 };
 
 /* More of the structs of bpf.h. What follows ___ is no part of the kernel's names. */

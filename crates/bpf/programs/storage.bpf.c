@@ -9,17 +9,6 @@
 /* Bytes of a state, set before the load. */
 const volatile u32 state_bytes SEC(".rodata.storage") = 0;
 
-#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
-
-struct bpf_iter__bpf_sk_storage_map {
-	struct bpf_iter_meta *meta;
-	void *map;
-	struct sock *sk;
-	void *value;
-};
-
-#pragma clang attribute pop
-
 /* In front of each state. Mirrored by storage.rs. */
 struct owner {
 	u64 cookie;			/* of the socket */

@@ -6,17 +6,6 @@
  */
 #include "connection.h"
 
-#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
-
-struct bpf_iter__bpf_sk_storage_map {
-	struct bpf_iter_meta *meta;
-	void *map;
-	struct sock *sk;
-	void *value;
-};
-
-#pragma clang attribute pop
-
 /* The sockets, each with the user that opened it. */
 struct {
 	__uint(type, CC_MAP_TYPE_SK_STORAGE);

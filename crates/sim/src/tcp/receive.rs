@@ -1,12 +1,13 @@
 //! Data arrives, the application reads, ACKs leave.
 
-use super::close::LateData;
 mod reading;
 mod window;
 
 pub(super) use window::rmem_max;
+
 use window::share;
 
+use super::close::LateData;
 use super::out_of_order::OutOfOrder;
 use super::seq::{after, before};
 use super::timers::LazyTimer;
