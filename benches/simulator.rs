@@ -6,8 +6,8 @@
 
 use knee_queue::time::{Duration, Rate, Time};
 use knee_queue::{
-    DropTailConfig, Ecn, Limit, MarkAt, MarkWhen, NotEctAbove, Packet, PieConfig, Qdisc,
-    QueueConfig, Shaped, StepConfig, Threshold, TokenBucket,
+    DropTailConfig, Ecn, Limit, MarkAt, MarkShare, MarkWhen, NotEctAbove, Packet, PieConfig, Qdisc,
+    QueueConfig, Shaped, ShareConfig, StepConfig, Threshold, TokenBucket,
 };
 use knee_sim::spec::{
     Cc, Flow, HostConfig, LinuxVersion, NodeId, Run, Sampling, Serialisation, Traffic,
@@ -36,7 +36,13 @@ fn main() {
     let step = QueueConfig::Step(step_config(65));
     let droptail = QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(1000) });
     let pie = QueueConfig::Pie(PieConfig::default());
-    for (name, config) in [("droptail", &droptail), ("step", &step), ("pie", &pie)] {
+    let share = QueueConfig::Share(ShareConfig {
+        limit: Limit::Pkts(1000),
+        mark: MarkShare::Probability(0.1),
+        seed: 1,
+    });
+    let queues = [("droptail", &droptail), ("step", &step), ("pie", &pie), ("share", &share)];
+    for (name, config) in queues {
         if wanted(name) {
             queue(name, config.build());
             queue(

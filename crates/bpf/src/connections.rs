@@ -9,7 +9,7 @@ use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
 
 use knee_algo::{NEEDS_ECN, TcpSock, ecn_flags};
 use knee_netns::{Found, Id};
-use libbpf_rs::{Iter, Link, MapCore as _, MapFlags, Object, OpenObject, ProgramMut};
+use libbpf_rs::{Iter, Link, Map, MapCore as _, MapFlags, Object, OpenObject, ProgramMut};
 
 use crate::load::{open_object, with_log};
 use crate::probe::tick_hz;
@@ -351,16 +351,27 @@ impl Watch {
         Iteration::load_over("watch", "watching sockets", over, |_| Ok(())).map(Watch)
     }
 
-    /// Adds a TCP socket; it is watched until it closes.
+    /// Adds a TCP socket; it is watched until it closes or is removed.
     ///
     /// # Errors
     /// [`Error::Inspect`].
     pub fn add(&self, socket: BorrowedFd<'_>) -> Result<(), Error> {
-        let inspect = |source| Error::Inspect { what: "a socket", source };
+        let (key, uid) = (socket.as_raw_fd().to_ne_bytes(), rustix::process::getuid().as_raw());
+        self.sockets(|map| map.update(&key, &uid.to_ne_bytes(), MapFlags::ANY))
+    }
+
+    /// Removes a socket that was added.
+    ///
+    /// # Errors
+    /// [`Error::Inspect`]; for one, if it is not watched.
+    pub fn remove(&self, socket: BorrowedFd<'_>) -> Result<(), Error> {
+        self.sockets(|map| map.delete(&socket.as_raw_fd().to_ne_bytes()))
+    }
+
+    fn sockets(&self, change: impl FnOnce(&Map<'_>) -> libbpf_rs::Result<()>) -> Result<(), Error> {
         let mut maps = self.0.object().maps();
         let map = maps.find(|map| map.name() == Watch::SOCKETS).expect("it was found before");
-        let (key, uid) = (socket.as_raw_fd().to_ne_bytes(), rustix::process::getuid().as_raw());
-        map.update(&key, &uid.to_ne_bytes(), MapFlags::ANY).map_err(inspect)
+        change(&map).map_err(|source| Error::Inspect { what: "a socket", source })
     }
 
     /// The sockets, as those of the namespace with this number.

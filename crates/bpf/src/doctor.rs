@@ -131,7 +131,17 @@ fn offers(api: &KernelApi) -> Vec<Finding> {
         found: format!("{}: {}", lack.what, lack.so),
         remedy: format!("Linux {}.{} or later", lack.since.0, lack.since.1),
     }));
+    all.extend((api.struct_ops && api.spares_process_1).then(not_for_process_1));
     all
+}
+
+fn not_for_process_1() -> Finding {
+    Finding::check(
+        "calls left out",
+        false,
+        "all while the current process is process 1, also for connections of others",
+        "a kernel that does not do so; docs/kernels.md says what it means",
+    )
 }
 
 fn jit(api: &KernelApi) -> Finding {

@@ -207,6 +207,24 @@ impl Loaded {
         Ok(figures)
     }
 
+    /// How often the kernel left out a call of its programs because the same program was at work on that CPU, interrupted: the
+    /// caller then got whatever stood in the answer's place. Since Linux 6.2 none is left out for that. Calls that are left out
+    /// within process 1 ([`KernelApi::spares_process_1`]) no kernel counts.
+    ///
+    /// # Errors
+    /// [`Error::Inspect`].
+    pub fn calls_left_out(&self) -> Result<u64, Error> {
+        let inspect = |source| Error::Inspect { what: "the programs' figures", source };
+        let mut calls = 0;
+        for program in self.object.progs().filter(Program::autoload) {
+            let id = Program::id_from_fd(program.as_fd()).map_err(inspect)?;
+            calls += ProgInfoIter::default()
+                .find(|info| info.id == id)
+                .map_or(0, |info| info.recursion_misses);
+        }
+        Ok(calls)
+    }
+
     /// The maps and programs in the kernel.
     #[doc(hidden)]
     pub fn object(&self) -> &Object {

@@ -57,6 +57,9 @@ pub struct KernelApi {
     pub tcx: bool,
     /// A program can keep state with a socket.
     pub socket_storage: bool,
+    /// It runs BPF programs nowhere within process 1, also not for packets that come while that process is interrupted. Known of
+    /// a kernel that is built for sandboxes, of none of kernel.org.
+    pub spares_process_1: bool,
     /// Fields (struct, name) that algorithms may write on newer kernels only, with their offset in
     /// bytes and the version from which they may, as far as BTF has them.
     not_writable: Vec<(&'static str, usize, Version)>,
@@ -110,6 +113,7 @@ impl KernelApi {
         api.tcp_iterator = has_function("bpf_iter_tcp");
         api.tcx = has_struct("tcx_link");
         api.socket_storage = has_function("bpf_sk_storage_get");
+        api.spares_process_1 = offset(btf, "bpf_prog_aux", "init_owned").is_some();
         api.not_writable = WRITABLE_SINCE
             .into_iter()
             .filter(|(_, _, since)| version < *since)

@@ -1,12 +1,18 @@
 //! The `knee` command: flags and glue only, the work is in the library crates.
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "kernel")]
+mod agent;
 mod algorithms;
 mod check;
+mod compare;
 mod doctor;
+mod hosts;
 #[cfg(feature = "kernel")]
 mod kernel;
+mod lab;
 mod new;
+mod profile;
 mod random;
 mod record;
 mod replay;
@@ -42,6 +48,10 @@ Examples:
         more runs, another seed, results in a directory of your choice
   knee run bulk-mix.toml --json | jq .simulator
         for programs
+  knee run incast.toml --profile running -o /tmp/sim && sudo knee run incast.toml --on lab -o /tmp/lab
+        the simulator as the running kernel, and the running kernel
+  knee compare /tmp/sim /tmp/lab
+        which figures differ between them, by how much, and whether chance explains it
   knee algorithms dctcp
         what an algorithm is, its parameters and what it shows of itself
   knee run two-flows.toml --trace both -o /tmp/two && knee replay /tmp/two/both-run-0.flight --cc reno
@@ -84,6 +94,8 @@ struct Cli {
 enum Command {
     /// Run experiments and print their tables.
     Run(run::Args),
+    /// Set results side by side: each figure with its spread in both, and a verdict.
+    Compare(compare::Args),
     /// List the congestion controls, or show one in full.
     Algorithms(algorithms::Args),
     /// Write an algorithm to begin with.
@@ -96,6 +108,10 @@ enum Command {
     Script(script::Args),
     /// Say what this machine can do, and how to get the rest.
     Doctor(doctor::Args),
+    /// Obey a knee on another machine, which starts this one.
+    #[cfg(feature = "kernel")]
+    #[command(hide = true)]
+    Agent,
     #[cfg(feature = "kernel")]
     #[command(flatten)]
     Kernel(kernel::Command),
@@ -198,12 +214,15 @@ fn main() -> ExitCode {
     };
     let outcome = match cli.command {
         Command::Run(args) => run::run(&args),
+        Command::Compare(args) => compare::run(&args),
         Command::Algorithms(args) => algorithms::run(&args).map(|()| DONE),
         Command::New(args) => new::run(&args).map(|()| DONE),
         Command::Check(args) => check::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Script(args) => script::run(&args),
         Command::Doctor(args) => doctor::run(&args).map(|()| DONE),
+        #[cfg(feature = "kernel")]
+        Command::Agent => agent::run().map(|()| DONE),
         Command::Kernel(command) => command.run(),
     };
     match outcome {

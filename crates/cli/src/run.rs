@@ -5,11 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
+use knee_exp::back_end::{BackEnd, Simulator};
 use knee_exp::results::Results;
 use knee_exp::runner::{Options, Swept, sweep};
+use knee_exp::scale::Scale;
 use knee_exp::{Experiment, Overrides, report, table};
 
-use crate::{COULD_NOT, DONE, Failure, complain, print, stop_on_signals};
+use crate::{COULD_NOT, DONE, Failure, complain, hosts, lab, print, profile, stop_on_signals};
 
 /// Where results go if nothing is said.
 const RESULTS: &str = "results";
@@ -41,25 +43,69 @@ pub(crate) struct Args {
     /// row, for knee replay: ENTRY-run-N.flight beside the results.
     #[arg(long, value_name = "ENTRY")]
     trace: Option<String>,
+    /// Write what each host sends and receives, in the first run of each row, to captures for tcpdump, Wireshark and others:
+    /// HOST-run-N.pcapng beside the results.
+    #[arg(long, conflicts_with = "trace")]
+    pcap: bool,
     /// Print JSON, one line for each file.
     #[arg(long)]
     json: bool,
     /// Threads [default: one per core]; results do not depend on it.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: Option<u32>,
-    /// What runs it: sim, the simulator.
+    /// How often a run is tried that the host limited and not what is tested; the last counts. For back ends
+    /// that have a host.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
+    attempts: u32,
+    /// Slower and longer: every rate times S, every time divided by S, above 0 and at most 1, for machines that
+    /// the experiment is too fast for.
+    #[arg(long, value_name = "S", default_value_t = 1.0)]
+    pub(crate) scale: f64,
+    /// The Linux that hosts behave like, as 6.12, in place of hosts.linux; running: the running kernel's version
+    /// and HZ, or the nearest before it [default with --on lab: running]
+    #[arg(long, value_name = "VERSION")]
+    profile: Option<String>,
+    /// Whether hosts of the lab hand large segments to their devices, which the switch cuts up [default: off]
+    #[arg(long, value_name = "on|off")]
+    pub(crate) offloads: Option<Offloads>,
+    /// What names of algorithms mean in the lab: knee's, loaded for each run, or the kernel's own [default: knee]
+    #[arg(long, value_name = "knee|kernel")]
+    pub(crate) algorithms: Option<Which>,
+    /// What runs it: sim, the simulator; lab, the running kernel's TCP in namespaces; hosts=FILE, the real machines that FILE
+    /// names, over ssh.
     #[arg(long, value_name = "BACK END", default_value = "sim")]
     on: String,
 }
 
+/// Whether offloads are used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Offloads {
+    /// TSO, GSO and GRO.
+    On,
+    /// Each packet for itself.
+    Off,
+}
+
+/// Whose algorithms are used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Which {
+    /// The files of knee.
+    Knee,
+    /// The kernel's own of the same name.
+    Kernel,
+}
+
 pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
-    check_back_end(&args.on)?;
-    let overrides = Overrides {
-        cc: args.cc.clone(),
-        set: args.set.clone(),
-        repeat: args.repeat,
-        seed: args.seed,
-    };
+    let back_end = back_end(args)?;
+    let scale = Scale::new(args.scale)
+        .map_err(|why| Failure::Says(format!("--scale {}: {why}", args.scale)))?;
+    let default_profile = (back_end.name() == "lab").then_some(profile::RUNNING);
+    let profile = args.profile.as_deref().or(default_profile);
+    // What --set says of these keys comes after, and counts.
+    let mut set = profile.map_or(Ok(Vec::new()), profile::keys)?;
+    set.extend(args.set.clone());
+    let overrides =
+        Overrides { cc: args.cc.clone(), set, repeat: args.repeat, seed: args.seed, scale };
     // All files are checked before the first of them runs.
     let experiments: Vec<Arc<Experiment>> = args
         .files
@@ -70,10 +116,18 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
         threads: args.threads.unwrap_or(0) as usize,
         stop: stop_on_signals()?,
         trace: args.trace.clone(),
-        ..Options::default()
+        captures: args.pcap,
+        attempts: args.attempts,
+        back_end,
     };
+    let code = run_all(args, &experiments, &options);
+    options.back_end.leave();
+    code
+}
+
+fn run_all(args: &Args, experiments: &[Arc<Experiment>], options: &Options) -> Result<u8, Failure> {
     for (i, experiment) in experiments.iter().enumerate() {
-        let swept = run_one(args, experiment, &options, i)?;
+        let swept = run_one(args, experiment, options, i)?;
         if swept.interrupted {
             return Ok(COULD_NOT);
         }
@@ -81,17 +135,26 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     Ok(DONE)
 }
 
-fn check_back_end(on: &str) -> Result<(), Failure> {
-    let kind = on.split('=').next().unwrap_or(on);
-    match kind {
-        "sim" => Ok(()),
-        "vkernel" | "lab" | "hosts" => Err(Failure::Says(format!(
-            "--on {kind}: not built yet; so far there is the simulator, --on sim"
-        ))),
-        _ => Err(Failure::Says(format!(
-            "--on {}: must be sim (vkernel, lab and hosts=FILE are not built yet)",
-            on.escape_debug()
-        ))),
+/// The back end that `--on` names.
+fn back_end(args: &Args) -> Result<Arc<dyn BackEnd>, Failure> {
+    let says = |text: String| Err(Failure::Says(text));
+    match args.on.as_str() {
+        "sim" if args.offloads.is_some() => {
+            says("--offloads is for --on lab; of simulated hosts hosts.gso_max_segs says it".into())
+        }
+        "sim" if args.algorithms.is_some() => {
+            says("--algorithms is for --on lab: the simulator has knee's alone".into())
+        }
+        "sim" if args.attempts > 1 => says(
+            "--attempts is for --on lab and --on hosts=FILE: no host limits what is simulated"
+                .into(),
+        ),
+        "sim" => Ok(Arc::new(Simulator)),
+        "lab" => lab::back_end(args),
+        on => match on.strip_prefix("hosts=") {
+            Some(file) if !file.is_empty() => hosts::back_end(args, Path::new(file)),
+            _ => says(format!("--on {}: must be sim, lab or hosts=FILE", on.escape_debug())),
+        },
     }
 }
 
@@ -135,7 +198,8 @@ fn run_one(
 /// What it took and where it is.
 fn closing(swept: &Swept, dir: &Path) -> String {
     let effort = &swept.effort;
-    let speed = if effort.cpu_s > 0.0 {
+    // Only the simulator counts them.
+    let speed = if effort.cpu_s > 0.0 && effort.work.data_pkts > 0 {
         format!(
             ", {:.2} million data packets per CPU second",
             effort.work.data_pkts as f64 / effort.cpu_s / 1e6

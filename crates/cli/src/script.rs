@@ -57,7 +57,7 @@ pub(crate) struct Args {
     /// Print each segment and call with its time.
     #[arg(short, long)]
     account: bool,
-    /// Write the packets of one script to a pcap file for other tools; one that is there is overwritten.
+    /// Write the packets of one script to a capture (pcapng) for other tools; one that is there is overwritten.
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
     /// Print JSON.

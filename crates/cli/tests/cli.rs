@@ -162,12 +162,24 @@ fn what_cannot_run_is_one_sentence_and_exit_2() {
             "knee: bad.toml:6: network.sendres: unknown key; did you mean \"senders\"?\n",
         ),
         (
-            vec!["run", "small.toml", "--on", "lab"],
-            "knee: --on lab: not built yet; so far there is the simulator, --on sim\n",
+            vec!["run", "small.toml", "--on", "ns3"],
+            "knee: --on ns3: must be sim, lab or hosts=FILE\n",
         ),
         (
-            vec!["run", "small.toml", "--on", "ns3"],
-            "knee: --on ns3: must be sim (vkernel, lab and hosts=FILE are not built yet)\n",
+            vec!["run", "small.toml", "--scale", "2"],
+            "knee: --scale 2: must be above 0 and at most 1, as in 0.1\n",
+        ),
+        (
+            vec!["run", "small.toml", "--profile", "5.4"],
+            "knee: --profile 5.4: must be running or one of 6.1, 6.12, 6.18\n",
+        ),
+        (
+            vec!["run", "small.toml", "--attempts", "3"],
+            "knee: --attempts is for --on lab and --on hosts=FILE: no host limits what is simulated\n",
+        ),
+        (
+            vec!["run", "small.toml", "--offloads", "on"],
+            "knee: --offloads is for --on lab; of simulated hosts hosts.gso_max_segs says it\n",
         ),
         (
             vec!["run", "none.toml"],
@@ -189,6 +201,46 @@ fn what_cannot_run_is_one_sentence_and_exit_2() {
     for args in [vec!["run"], vec!["fly"], vec!["run", "small.toml", "--repeat", "0"], vec![]] {
         assert_eq!(scratch.knee(&args).status.code(), Some(2), "{args:?}");
     }
+}
+
+#[test]
+fn results_are_set_side_by_side() {
+    let scratch = Scratch::new();
+    let run = |dir: &str, more: &[&str]| {
+        let output = scratch.knee(&[&["run", "small.toml", "-o", dir], more].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    };
+    run("a", &[]);
+    run("b", &["--profile", "6.1"]);
+    run("slow", &["--set", "network.bottleneck.rate=100 Mbps"]);
+    let same = scratch.knee(&["compare", "a", "b"]);
+    assert_eq!((same.status.code(), err(&same).as_str()), (Some(0), ""));
+    assert!(out(&same).contains("0 differ, 0 undecided, "), "{}", out(&same));
+    let refused = scratch.knee(&["compare", "a", "slow"]);
+    assert_eq!((refused.status.code(), out(&refused).as_str()), (Some(2), ""));
+    assert!(err(&refused).starts_with("knee: slow: is of another experiment than a: "));
+    let differ = scratch.knee(&["compare", "a", "b", "slow", "--force", "--json"]);
+    assert_eq!(differ.status.code(), Some(1));
+    let lines: Vec<serde_json::Value> =
+        out(&differ).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((&lines[0]["differ"], lines.len()), (&0.into(), 2));
+    assert_eq!(lines[1]["figures"][0]["verdict"], "differ");
+    assert_eq!(scratch.knee(&["compare", "a"]).status.code(), Some(2));
+    assert_eq!(scratch.knee(&["compare", "a", "none"]).status.code(), Some(2));
+}
+
+#[test]
+fn a_scale_is_said_everywhere() {
+    let scratch = Scratch::new();
+    let output = scratch.knee(&["run", "small.toml", "--scale", "0.1", "-o", "slow"]);
+    assert!(
+        out(&output).contains("SCALE 0.1: every rate is 0.1 of the file's"),
+        "{}",
+        out(&output)
+    );
+    let manifest = fs::read_to_string(scratch.0.join("slow/manifest.json")).unwrap();
+    let manifest: serde_json::Value = serde_json::from_str(&manifest).unwrap();
+    assert_eq!(manifest["back_end"], serde_json::json!({ "name": "sim", "scale": 0.1 }));
 }
 
 #[test]

@@ -4,11 +4,14 @@ use std::fmt::Write as _;
 
 use knee_algo::Algorithm;
 use knee_queue::time::{Duration, PS_PER_NS, PS_PER_S, Time};
-use knee_sim::outcome::Outcome;
+use knee_sim::outcome::{Outcome, Validity};
 use knee_sim::spec::{Run, Traffic};
 
+use crate::back_end::Ran;
 use crate::experiment::{Experiment, RunId};
+use crate::metrics::{Measured, Metric};
 use crate::scenario::Scenario;
+use crate::stats::Samples;
 
 /// A file with a row for each thing of each run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,10 +24,12 @@ pub(crate) enum RowFile {
     SeriesFlows,
     SeriesQueues,
     SeriesGoodput,
+    Measures,
+    Validity,
 }
 
 impl RowFile {
-    pub(crate) const ALL: [RowFile; 8] = [
+    pub(crate) const ALL: [RowFile; 10] = [
         RowFile::Runs,
         RowFile::Flows,
         RowFile::Rpcs,
@@ -33,6 +38,8 @@ impl RowFile {
         RowFile::SeriesFlows,
         RowFile::SeriesQueues,
         RowFile::SeriesGoodput,
+        RowFile::Measures,
+        RowFile::Validity,
     ];
 
     pub(crate) const fn name(self) -> &'static str {
@@ -45,17 +52,22 @@ impl RowFile {
             RowFile::SeriesFlows => "series-flows.csv",
             RowFile::SeriesQueues => "series-queues.csv",
             RowFile::SeriesGoodput => "series-goodput.csv",
+            RowFile::Measures => "measures.csv",
+            RowFile::Validity => "validity.csv",
         }
     }
 
     /// Whether each row repeats the case and the varied values, or names the run alone.
     const fn has_labels(self) -> bool {
-        !matches!(self, RowFile::SeriesFlows | RowFile::SeriesQueues | RowFile::SeriesGoodput)
+        matches!(
+            self,
+            RowFile::Runs | RowFile::Flows | RowFile::Rpcs | RowFile::Pings | RowFile::Queues
+        )
     }
 
     const fn columns(self) -> &'static str {
         match self {
-            RowFile::Runs => "seed,end_s,events,data_pkts,pkt_hops",
+            RowFile::Runs => "seed,end_s,events,data_pkts,pkt_hops,verdict,limits",
             RowFile::Flows => {
                 "flow,traffic,from,to,size_bytes,algorithm,algorithm_at_end,ecn,start_s,connected_at_s,\
                  established_at_s,done_at_s,stopped_at_s,completion_s,received_bytes,timeouts,\
@@ -78,6 +90,8 @@ impl RowFile {
                 "at_s,link,len_pkts,len_bytes,dropped_pkts,threshold_hits,drop_probability,qdelay_s"
             }
             RowFile::SeriesGoodput => "at_s,flow,traffic,bytes",
+            RowFile::Measures => "subject,metric,unit,values,mean,late,late_mean",
+            RowFile::Validity => "measure,value",
         }
     }
 
@@ -147,8 +161,21 @@ fn maybe<T: ToString>(value: Option<T>) -> String {
     value.map_or_else(String::new, |value| value.to_string())
 }
 
+/// Rounded to twelve significant digits, so that a part can be taken off a whole.
+fn precise(value: f64) -> f64 {
+    format!("{value:.11e}").parse().unwrap_or(value)
+}
+
 /// The rows of one run, by file.
 pub(crate) type Rows = [String; RowFile::ALL.len()];
+
+/// A run that is done.
+pub(crate) struct Done<'a> {
+    pub(crate) ran: &'a Ran,
+    /// How often it was tried.
+    pub(crate) attempts: u32,
+    pub(crate) measured: &'a [Measured],
+}
 
 /// Everything that a run leaves in the result files.
 pub(crate) fn rows(
@@ -156,7 +183,7 @@ pub(crate) fn rows(
     scenario: &Scenario,
     id: RunId,
     run: &Run,
-    outcome: &Outcome,
+    done: &Done<'_>,
 ) -> Rows {
     let configuration = &experiment.configurations[id.configuration];
     let mut label = format!("{},{}", id.index, quoted(experiment.case_name(configuration)));
@@ -165,7 +192,8 @@ pub(crate) fn rows(
         label.push_str(&quoted(&value));
     }
     let _ = write!(label, ",{}", id.repeat);
-    let writer = Writer { scenario, run, outcome, label, index: id.index };
+    let outcome = &done.ran.outcome;
+    let writer = Writer { scenario, run, outcome, done, label, index: id.index };
     RowFile::ALL.map(|file| match file {
         RowFile::Runs => writer.run_row(id),
         RowFile::Flows => writer.flows(),
@@ -175,6 +203,8 @@ pub(crate) fn rows(
         RowFile::SeriesFlows => writer.series_flows(&diagnostics(experiment)),
         RowFile::SeriesQueues => writer.series_queues(),
         RowFile::SeriesGoodput => writer.series_goodput(),
+        RowFile::Measures => writer.measures(),
+        RowFile::Validity => writer.validity(),
     })
 }
 
@@ -182,6 +212,7 @@ struct Writer<'a> {
     scenario: &'a Scenario,
     run: &'a Run,
     outcome: &'a Outcome,
+    done: &'a Done<'a>,
     label: String,
     index: usize,
 }
@@ -201,15 +232,19 @@ impl Writer<'_> {
     }
 
     fn run_row(&self, id: RunId) -> String {
-        let work = &self.outcome.work;
+        let validity = self.done.ran.validity.as_ref();
+        // What the simulator did; a host does other work.
+        let work = validity.is_none().then_some(&self.outcome.work);
         format!(
-            "{},{},{},{},{},{}\n",
+            "{},{},{},{},{},{},{},{}\n",
             self.label,
             id.seed,
             moment(self.outcome.end),
-            work.events,
-            work.data_pkts,
-            work.pkt_hops
+            maybe(work.map(|work| work.events)),
+            maybe(work.map(|work| work.data_pkts)),
+            maybe(work.map(|work| work.pkt_hops)),
+            validity.map_or("", Validity::name),
+            quoted(&validity.map_or_else(String::new, |validity| validity.limits.join("; "))),
         )
     }
 
@@ -232,7 +267,7 @@ impl Writer<'_> {
                 groups[flow.group as usize].0,
                 self.scenario.host_name(flow.from),
                 self.scenario.host_name(flow.to),
-                flow.cc.algorithm.name(),
+                flow.cc.name(),
                 got.algorithm,
                 u8::from(got.ecn),
                 moment(flow.start),
@@ -242,22 +277,22 @@ impl Writer<'_> {
                 maybe_moment(got.stopped_at),
                 maybe_span(got.completion_time()),
                 got.received_bytes,
-                c.timeouts,
-                c.syn_timeouts,
-                c.retransmitted_segs,
-                c.tail_loss_probes,
-                c.fast_recoveries,
-                c.undos,
-                c.spurious_timeouts,
-                c.cwr_reductions,
-                c.timeout_rehashes,
-                c.duplicate_rehashes,
-                c.plb_rehashes,
-                c.data_segs_sent,
-                c.acks_sent,
-                c.ce_segs_received,
-                c.delivered,
-                c.delivered_ce,
+                maybe(c.timeouts),
+                maybe(c.syn_timeouts),
+                maybe(c.retransmitted_segs),
+                maybe(c.tail_loss_probes),
+                maybe(c.fast_recoveries),
+                maybe(c.undos),
+                maybe(c.spurious_timeouts),
+                maybe(c.cwr_reductions),
+                maybe(c.timeout_rehashes),
+                maybe(c.duplicate_rehashes),
+                maybe(c.plb_rehashes),
+                maybe(c.data_segs_sent),
+                maybe(c.acks_sent),
+                maybe(c.ce_segs_received),
+                maybe(c.delivered),
+                maybe(c.delivered_ce),
                 maybe_span(got.srtt),
                 maybe_span(got.min_rtt),
                 got.cwnd_pkts,
@@ -390,6 +425,45 @@ impl Writer<'_> {
         for s in &self.outcome.goodput_samples {
             let name = self.traffic(&groups, s.flow);
             row!(out, "{},{},{},{name},{}", self.index, moment(s.at), s.flow, s.bytes);
+        }
+        out
+    }
+
+    fn measures(&self) -> String {
+        let mut out = String::new();
+        for measured in self.done.measured {
+            let late = |metric: Metric| measured.late.iter().find(|(m, _)| *m == metric);
+            for (metric, samples) in &measured.values {
+                let scaled =
+                    |samples: &Samples| maybe(samples.mean().map(|x| precise(x / metric.scale())));
+                if samples.count() == 0 {
+                    continue;
+                }
+                let late = late(*metric).map(|(_, late)| late);
+                row!(
+                    out,
+                    "{},{},{},{},{},{},{},{}",
+                    self.index,
+                    quoted(&measured.subject),
+                    metric.name(),
+                    metric.unit(),
+                    samples.count(),
+                    scaled(samples),
+                    maybe(late.map(Samples::count)),
+                    late.map_or_else(String::new, scaled),
+                );
+            }
+        }
+        out
+    }
+
+    fn validity(&self) -> String {
+        let mut out = String::new();
+        if let Some(validity) = &self.done.ran.validity {
+            row!(out, "{},attempts,{}", self.index, self.done.attempts);
+            for (measure, value) in &validity.measures {
+                row!(out, "{},{},{value}", self.index, quoted(measure));
+            }
         }
         out
     }

@@ -36,7 +36,7 @@ pub enum Error {
         /// What the compiler said, in its own lines.
         lines: String,
     },
-    /// A run could not be simulated.
+    /// A run could not be carried out.
     Simulation {
         /// The file.
         file: PathBuf,

@@ -14,8 +14,9 @@ use crate::metrics::Metric;
 use crate::published::{Published, read_published};
 use crate::random::run_seed;
 use crate::reader::{Reader, Resolved, one_of};
+use crate::scale::Scale;
 use crate::scenario::{RUN_KEYS, Scenario};
-use crate::traffic::{NoAlgorithm, algorithm_named, not_built, read_cc, set_param};
+use crate::traffic::{NoAlgorithm, cc_named, not_built, read_cc, set_param};
 use crate::tree::{self, Node, Value, did_you_mean};
 
 /// No experiment file is longer than this.
@@ -54,6 +55,8 @@ pub struct Overrides {
     pub repeat: Option<u32>,
     /// In place of `run.seed`.
     pub seed: Option<u64>,
+    /// Slower links, longer times.
+    pub scale: Scale,
 }
 
 /// One of the things compared: a congestion control with what goes with it.
@@ -113,6 +116,8 @@ pub struct Experiment {
     pub repeat: u32,
     /// Seed of the experiment.
     pub seed: u64,
+    /// How its runs differ from what the file says.
+    pub scale: Scale,
     /// Algorithms of its flows, each once.
     pub algorithms: Vec<&'static Algorithm>,
     /// Algorithms of either side that were compiled from files, each once.
@@ -192,6 +197,7 @@ impl Experiment {
             configurations,
             repeat,
             seed: overrides.seed.unwrap_or(seed),
+            scale: overrides.scale,
             algorithms: Vec::new(),
             modules: Vec::new(),
             set,
@@ -208,9 +214,21 @@ impl Experiment {
             let scenario = experiment.scenario(configuration)?;
             scenario.algorithms().for_each(|algorithm| add(&mut algorithms, algorithm));
             scenario.modules().for_each(|algorithm| add(&mut modules, algorithm));
+            experiment.check_scale(&scenario)?;
         }
         experiment.check_published()?;
         Ok(Experiment { algorithms, modules, ..experiment })
+    }
+
+    /// Refuses a scale that makes a run too long or too slow.
+    fn check_scale(&self, scenario: &Scenario) -> Result<(), Error> {
+        if self.scale.is_one() {
+            return Ok(());
+        }
+        let mut as_written = scenario.clone();
+        as_written.scale = Scale::ONE;
+        let checked = self.scale.check(&as_written.run(self.seed, 0));
+        checked.map_err(|why| Error::input(&self.path, Origin::Nowhere, "--scale", why))
     }
 
     /// Refuses figures of what is not measured.
@@ -292,7 +310,9 @@ impl Experiment {
         for (path, node) in &self.set {
             put(&mut root, path, path, node)?;
         }
-        Scenario::read(&self.path, &root, cc.as_ref())
+        let mut scenario = Scenario::read(&self.path, &root, cc.as_ref())?;
+        scenario.scale = self.scale;
+        Ok(scenario)
     }
 
     /// Name of the case of a configuration.
@@ -326,7 +346,7 @@ impl Experiment {
             .map(|configuration| {
                 let mut values = flat(self.scenario(configuration)?.resolved);
                 if let Some(cc) = &self.cases[configuration.case].cc {
-                    values.insert("case.cc".into(), cc.algorithm.name().into());
+                    values.insert("case.cc".into(), cc.name().into());
                     for (info, value) in cc.algorithm.params().iter().zip(cc.params.values()) {
                         values
                             .insert(format!("case.params.{}", info.name), info.show(*value).into());
@@ -629,9 +649,8 @@ fn read_cases(root: &Reader<'_>) -> Result<Vec<Case>, Error> {
 }
 
 fn case_of_algorithm(name: &str, folder: &Path) -> Result<Case, NoAlgorithm> {
-    let algorithm = algorithm_named(name, folder)?;
-    let cc = Cc { algorithm, params: algorithm.default_params() };
-    Ok(Case { name: algorithm.name().to_owned(), cc: Some(cc), set: Vec::new() })
+    let cc = cc_named(name, folder)?;
+    Ok(Case { name: cc.name(), cc: Some(cc), set: Vec::new() })
 }
 
 /// The cases that `--cc` names: the file's own of that name, or else the algorithm alone.

@@ -45,7 +45,12 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod arrivals;
+pub mod back_end;
+pub mod captures;
+pub mod compare;
 mod csv;
+pub mod difference;
 pub mod error;
 pub mod experiment;
 mod flight;
@@ -58,7 +63,9 @@ mod reader;
 pub mod report;
 pub mod results;
 pub mod runner;
+pub mod scale;
 mod scenario;
+mod sizes;
 pub mod stats;
 pub mod table;
 mod traffic;

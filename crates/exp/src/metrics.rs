@@ -1,8 +1,11 @@
 //! What is measured of a run, by the kind of its traffic.
 
+use std::collections::BTreeSet;
+
 use knee_queue::time::{Duration, PS_PER_S, Time};
-use knee_sim::outcome::{FlowOutcome, Outcome, RpcRecord};
-use knee_sim::spec::Run;
+use knee_sim::Ideal;
+use knee_sim::outcome::{FlowCounters, FlowOutcome, HostCount, Outcome, RpcRecord};
+use knee_sim::spec::{Flow, NodeId, Run, Traffic};
 
 use crate::scenario::Scenario;
 use crate::stats::{Samples, jain};
@@ -21,6 +24,10 @@ pub enum Kind {
     Rpc,
     /// Small packets back and forth.
     Ping,
+    /// Transfers that begin at random.
+    Poisson,
+    /// Those of them of one class of size.
+    SizeClass,
     /// A recorded queue.
     Queue,
 }
@@ -30,6 +37,8 @@ pub enum Kind {
 pub enum Metric {
     /// From `connect()` to the last byte read, of each finished transfer.
     Completion,
+    /// Completion time over the least that is possible (see [`knee_sim::Ideal`]).
+    Slowdown,
     /// From the first start of an incast round to its last byte read.
     Last,
     /// Payload received by a flow, per second.
@@ -52,6 +61,14 @@ pub enum Metric {
     PlbRehashes,
     /// Share of delivered packets that were acked with ECE.
     CeShare,
+    /// Packets on the wire for one that the receiving hosts' IP saw, where these tell (GRO).
+    PktsPerMerge,
+    /// ACKs for 1 MB (10^6 bytes) of received payload, where the receiving hosts tell what they merge.
+    AcksPerMb,
+    /// CPU time of the receiving hosts' IP and TCP for 1 MB of payload, where these tell.
+    ReceiveCpuPerMb,
+    /// The same of the sending hosts: for ACKs, and for sending what these allow.
+    AckCpuPerMb,
     /// Transfers or exchanges that the end of the run cut off.
     Unfinished,
     /// From a request's write to the last byte of its answer.
@@ -76,10 +93,12 @@ pub enum Metric {
 
 const NANOS: f64 = 1e9;
 const MILLIONTHS: f64 = 1e6;
+const THOUSANDTHS: f64 = 1e3;
 
 impl Metric {
-    const ALL: [Metric; 22] = [
+    const ALL: [Metric; 27] = [
         M::Completion,
+        M::Slowdown,
         M::Last,
         M::Goodput,
         M::GoodputSum,
@@ -91,6 +110,10 @@ impl Metric {
         M::EcnReductions,
         M::PlbRehashes,
         M::CeShare,
+        M::PktsPerMerge,
+        M::AcksPerMb,
+        M::ReceiveCpuPerMb,
+        M::AckCpuPerMb,
         M::Unfinished,
         M::Latency,
         M::Exchanges,
@@ -107,6 +130,7 @@ impl Metric {
     const fn about(self) -> (&'static str, &'static str, f64, bool) {
         match self {
             M::Completion => ("completion", "s", NANOS, true),
+            M::Slowdown => ("slowdown", "", THOUSANDTHS, true),
             M::Last => ("last", "s", NANOS, true),
             M::Goodput => ("goodput", "bps", 1.0, true),
             M::GoodputSum => ("goodput_sum", "bps", 1.0, false),
@@ -118,6 +142,10 @@ impl Metric {
             M::EcnReductions => ("ecn_reductions", "", 1.0, false),
             M::PlbRehashes => ("plb_rehashes", "", 1.0, false),
             M::CeShare => ("ce_share", "", MILLIONTHS, false),
+            M::PktsPerMerge => ("pkts_per_merge", "", THOUSANDTHS, false),
+            M::AcksPerMb => ("acks_per_mb", "", THOUSANDTHS, false),
+            M::ReceiveCpuPerMb => ("receive_cpu_per_mb", "s", NANOS, false),
+            M::AckCpuPerMb => ("ack_cpu_per_mb", "s", NANOS, false),
             M::Unfinished => ("unfinished", "", 1.0, false),
             M::Latency => ("latency", "s", NANOS, true),
             M::Exchanges => ("exchanges", "", 1.0, false),
@@ -151,6 +179,12 @@ impl Metric {
         self.about().3
     }
 
+    /// Whether it is the time of a transfer or exchange, which is far longer if a retransmission timer had
+    /// to expire for it.
+    pub(crate) const fn may_wait_for_a_timer(self) -> bool {
+        matches!(self, M::Completion | M::Last | M::Latency)
+    }
+
     pub(crate) fn by_name(name: &str) -> Option<Metric> {
         Metric::ALL.into_iter().find(|metric| metric.name() == name)
     }
@@ -175,6 +209,10 @@ impl Kind {
                 M::EcnReductions,
                 M::PlbRehashes,
                 M::CeShare,
+                M::PktsPerMerge,
+                M::AcksPerMb,
+                M::ReceiveCpuPerMb,
+                M::AckCpuPerMb,
                 M::Unfinished,
             ],
             Kind::Incast => &[
@@ -202,6 +240,10 @@ impl Kind {
                 M::EcnReductions,
                 M::PlbRehashes,
                 M::CeShare,
+                M::PktsPerMerge,
+                M::AcksPerMb,
+                M::ReceiveCpuPerMb,
+                M::AckCpuPerMb,
             ],
             Kind::Rpc => &[
                 M::Latency,
@@ -215,6 +257,19 @@ impl Kind {
                 M::CeShare,
                 M::Unfinished,
             ],
+            Kind::Poisson => &[
+                M::Completion,
+                M::Slowdown,
+                M::Timeouts,
+                M::TailLossProbes,
+                M::Retransmits,
+                M::Recoveries,
+                M::EcnReductions,
+                M::PlbRehashes,
+                M::CeShare,
+                M::Unfinished,
+            ],
+            Kind::SizeClass => &[M::Completion, M::Slowdown, M::Timeouts, M::Unfinished],
             Kind::Ping => &[M::Rtt, M::Unanswered],
             Kind::Queue => &[M::Queue, M::Utilisation, M::Drops, M::DropShare, M::Marks],
         }
@@ -229,9 +284,44 @@ impl Kind {
             }
             Kind::Endless => &[M::Goodput, M::GoodputSum, M::Jain, M::Timeouts, M::Retransmits],
             Kind::Rpc => &[M::Latency, M::Exchanges, M::Timeouts, M::Retransmits],
+            Kind::Poisson => &[M::Completion, M::Slowdown, M::Timeouts, M::Retransmits],
+            Kind::SizeClass => &[M::Slowdown, M::Timeouts],
             Kind::Ping => &[M::Rtt, M::Unanswered],
             Kind::Queue => &[M::Queue, M::Utilisation, M::Drops, M::DropShare, M::Marks],
         }
+    }
+}
+
+/// Transfers of a size from the first to below the second, bytes: what is measured of an entry `web` whose sizes are drawn
+/// is also measured of `web/small` and so on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SizeClass {
+    name: &'static str,
+    from: u64,
+    below: u64,
+}
+
+impl SizeClass {
+    const ALL: [SizeClass; 3] = [
+        SizeClass { name: "small", from: 0, below: 100_000 },
+        SizeClass { name: "medium", from: 100_000, below: 1_000_000 },
+        SizeClass { name: "large", from: 1_000_000, below: u64::MAX },
+    ];
+
+    /// Those that sizes from `smallest` to `largest` fall into; none if it is one alone.
+    pub(crate) fn of(smallest: u64, largest: u64) -> Vec<SizeClass> {
+        let mut classes = SizeClass::ALL.to_vec();
+        classes.retain(|class| smallest < class.below && largest >= class.from);
+        if classes.len() > 1 { classes } else { Vec::new() }
+    }
+
+    /// What it is called as a part of a traffic entry.
+    pub(crate) fn subject(self, entry: &str) -> String {
+        format!("{entry}/{}", self.name)
+    }
+
+    fn holds(self, traffic: Traffic) -> bool {
+        matches!(traffic, Traffic::Bulk { bytes: Some(bytes) } if (self.from..self.below).contains(&bytes))
     }
 }
 
@@ -244,17 +334,46 @@ pub struct Measured {
     pub kind: Kind,
     /// Values of each metric, in the order of [`Kind::metrics`]; none where it was not measured.
     pub values: Vec<(Metric, Samples)>,
+    /// Of the times of transfers and exchanges, those that waited for a retransmission timer: they are a
+    /// mode of their own.
+    pub late: Vec<(Metric, Samples)>,
+    /// From here on a time is late.
+    late_from: Duration,
+}
+
+/// Share of the least retransmission timeout from which on a time counts as one that waited for a timer:
+/// timers expire on ticks of the coarse clock, up to some ms early or late.
+const LATE_PCT: u64 = 95;
+
+/// The time from which on a transfer has waited for a retransmission timer.
+fn late_from(run: &Run) -> Duration {
+    let hosts = run.network.nodes.iter().filter_map(|node| node.host.as_ref());
+    let least = hosts.map(|host| host.rto_min).min().unwrap_or(Duration::ZERO);
+    Duration::from_ps(least.ps() / 100 * LATE_PCT)
 }
 
 impl Measured {
-    fn new(subject: &str, kind: Kind) -> Measured {
-        let values = kind.metrics().iter().map(|metric| (*metric, Samples::default())).collect();
-        Measured { subject: subject.to_owned(), kind, values }
+    fn new(subject: &str, kind: Kind, late_from: Duration) -> Measured {
+        let none = |metric: &Metric| (*metric, Samples::default());
+        let metrics = kind.metrics();
+        let waiting = metrics.iter().filter(|metric| metric.may_wait_for_a_timer());
+        Measured {
+            subject: subject.to_owned(),
+            kind,
+            values: metrics.iter().map(none).collect(),
+            late: waiting.map(none).collect(),
+            late_from,
+        }
     }
 
     fn record(&mut self, metric: Metric, value: u64) {
         if let Some((_, samples)) = self.values.iter_mut().find(|(m, _)| *m == metric) {
             samples.record(value);
+        }
+        if value >= self.late_from.ns() {
+            if let Some((_, late)) = self.late.iter_mut().find(|(m, _)| *m == metric) {
+                late.record(value);
+            }
         }
     }
 }
@@ -278,13 +397,25 @@ pub(crate) fn measure(scenario: &Scenario, run: &Run, outcome: &Outcome) -> Vec<
     let window = scenario.window(outcome.end);
     let goodput = goodputs(run, outcome, window);
     let groups = scenario.groups();
+    let late_from = late_from(run);
     let mut measured: Vec<_> =
-        groups.iter().map(|(name, kind)| Measured::new(name, *kind)).collect();
+        groups.iter().map(|(name, kind)| Measured::new(name, *kind, late_from)).collect();
+    let mut classes = Vec::new();
     for (group, measured) in (0u32..).zip(&mut measured) {
         let members: Vec<usize> =
             (0..run.flows.len()).filter(|i| run.flows[*i].group == group).collect();
         if measured.kind != Kind::Ping && !members.is_empty() {
             measure_flows(scenario, measured, run, outcome, &members, &goodput);
+        }
+        for class in scenario.size_classes(&measured.subject) {
+            let mut of_class =
+                Measured::new(&class.subject(&measured.subject), Kind::SizeClass, late_from);
+            let members: Vec<usize> =
+                members.iter().copied().filter(|i| class.holds(run.flows[*i].traffic)).collect();
+            if !members.is_empty() {
+                measure_flows(scenario, &mut of_class, run, outcome, &members, &goodput);
+            }
+            classes.push(of_class);
         }
     }
     for rpc in &outcome.rpcs {
@@ -294,6 +425,7 @@ pub(crate) fn measure(scenario: &Scenario, run: &Run, outcome: &Outcome) -> Vec<
         }
     }
     measure_pings(scenario, &mut measured, outcome, window);
+    measured.extend(classes);
     measured.extend(measure_queues(run, outcome, window));
     measured
 }
@@ -340,6 +472,9 @@ fn measure_flows(
             measured.record(M::Completion, time.ns());
         }
     }
+    if matches!(measured.kind, Kind::Poisson | Kind::SizeClass) {
+        measure_slowdown(measured, run, outcome, members);
+    }
     if measured.kind == Kind::Incast {
         let per_round = (members.len() / scenario.rounds_of(&measured.subject)).max(1);
         for round in members.chunks(per_round) {
@@ -356,18 +491,10 @@ fn measure_flows(
     if let Some(index) = jain(&rates) {
         measured.record(M::Jain, (index * MILLIONTHS).round() as u64);
     }
-    let total = |counter: fn(&FlowOutcome) -> u64| flows.iter().map(|flow| counter(flow)).sum();
-    measured.record(M::Timeouts, total(|flow| flow.counters.timeouts));
-    measured.record(M::TailLossProbes, total(|flow| flow.counters.tail_loss_probes));
-    measured.record(M::Retransmits, total(|flow| flow.counters.retransmitted_segs));
-    measured.record(M::Recoveries, total(|flow| flow.counters.fast_recoveries));
-    measured.record(M::EcnReductions, total(|flow| flow.counters.cwr_reductions));
-    measured.record(M::PlbRehashes, total(|flow| flow.counters.plb_rehashes));
-    let delivered: u64 = total(|flow| flow.counters.delivered);
-    let delivered_ce: u64 = total(|flow| flow.counters.delivered_ce);
-    if delivered > 0 {
-        let share = delivered_ce as f64 / delivered as f64;
-        measured.record(M::CeShare, (share * MILLIONTHS).round() as u64);
+    measure_counters(measured, run, outcome, members);
+    if let Some(receivers) = receivers_of_their_own(run, outcome, members) {
+        let senders = hosts_of_their_own(run, outcome, members);
+        measure_receiving(measured, &flows, &receivers, senders.as_deref());
     }
     let unfinished = |i: &&usize| scenario.ends(run, **i) && outcome.flows[**i].done_at.is_none();
     let known = members.iter().filter(|i| **i < outcome.flows.len());
@@ -381,6 +508,125 @@ fn measure_flows(
                 && window.is_none_or(|window| window.holds(rpc.start + rpc.latency))
         };
         measured.record(M::Exchanges, outcome.rpcs.iter().filter(counts).count() as u64);
+    }
+}
+
+/// One of the counters.
+type Counter = fn(&FlowCounters) -> Option<u64>;
+
+/// Counts of all connections of an entry; one that is not known of all of them is absent.
+fn measure_counters(measured: &mut Measured, run: &Run, outcome: &Outcome, members: &[usize]) {
+    let hosts = hosts_of_their_own(run, outcome, members);
+    let total = |counter: Counter| -> Option<u64> {
+        let known = members.iter().filter_map(|i| outcome.flows.get(*i));
+        let of_flows = known.map(|flow| counter(&flow.counters)).sum::<Option<u64>>();
+        of_flows.or_else(|| hosts.as_ref()?.iter().map(|host| counter(&host.counters)).sum())
+    };
+    let counts: [(Metric, Counter); 6] = [
+        (M::Timeouts, |counters| counters.timeouts),
+        (M::TailLossProbes, |counters| counters.tail_loss_probes),
+        (M::Retransmits, |counters| counters.retransmitted_segs),
+        (M::Recoveries, |counters| counters.fast_recoveries),
+        (M::EcnReductions, |counters| counters.cwr_reductions),
+        (M::PlbRehashes, |counters| counters.plb_rehashes),
+    ];
+    for (metric, counter) in counts {
+        if let Some(count) = total(counter) {
+            measured.record(metric, count);
+        }
+    }
+    let delivered = total(|counters| counters.delivered).filter(|delivered| *delivered > 0);
+    if let Some((all, ce)) = delivered.zip(total(|counters| counters.delivered_ce)) {
+        measured.record(M::CeShare, (ce as f64 / all as f64 * MILLIONTHS).round() as u64);
+    }
+}
+
+/// What the sending hosts of these connections counted, if nothing else sends there: then a host's count
+/// is theirs. Both ends of an exchange send.
+fn hosts_of_their_own<'a>(
+    run: &Run,
+    outcome: &'a Outcome,
+    members: &[usize],
+) -> Option<Vec<&'a HostCount>> {
+    let senders = |flow: &Flow| {
+        let answers = matches!(flow.traffic, Traffic::Rpc { .. });
+        [Some(flow.from), answers.then_some(flow.to)].into_iter().flatten()
+    };
+    let group = run.flows[*members.first()?].group;
+    // A class of size is a part of its entry, whose other connections send from the same hosts.
+    if members.len() < run.flows.iter().filter(|flow| flow.group == group).count() {
+        return None;
+    }
+    let hosts: BTreeSet<NodeId> = members.iter().flat_map(|i| senders(&run.flows[*i])).collect();
+    let others = run.flows.iter().filter(|flow| flow.group != group);
+    if others.flat_map(senders).any(|host| hosts.contains(&host)) {
+        return None;
+    }
+    let count = |host: &NodeId| outcome.host_counts.iter().find(|count| count.node == *host);
+    hosts.iter().map(count).collect()
+}
+
+/// What the receiving hosts of these transfers counted, if nothing else sends there, so that a host's count is theirs.
+fn receivers_of_their_own<'a>(
+    run: &Run,
+    outcome: &'a Outcome,
+    members: &[usize],
+) -> Option<Vec<&'a HostCount>> {
+    let group = run.flows[*members.first()?].group;
+    let hosts: BTreeSet<NodeId> = members.iter().map(|i| run.flows[*i].to).collect();
+    let mut others = run.flows.iter().filter(|flow| flow.group != group);
+    if others.any(|flow| hosts.contains(&flow.to) || hosts.contains(&flow.from)) {
+        return None;
+    }
+    let count = |host: &NodeId| outcome.host_counts.iter().find(|count| count.node == *host);
+    hosts.iter().map(count).collect()
+}
+
+/// What marks cost hosts: how much is merged, how often it is answered, the CPU time of both ends.
+fn measure_receiving(
+    measured: &mut Measured,
+    flows: &[&FlowOutcome],
+    receivers: &[&HostCount],
+    senders: Option<&[&HostCount]>,
+) {
+    let total = |of: fn(&HostCount) -> Option<u64>| receivers.iter().map(|host| of(host)).sum();
+    let wire: Option<u64> = total(|host| host.received.wire_pkts);
+    let merged: Option<u64> = total(|host| host.received.merged_pkts);
+    let Some((wire, merged)) = wire.zip(merged).filter(|(_, merged)| *merged > 0) else { return };
+    measured.record(M::PktsPerMerge, (wire as f64 / merged as f64 * THOUSANDTHS).round() as u64);
+    let mb = flows.iter().map(|flow| flow.received_bytes).sum::<u64>() as f64 / 1e6;
+    if mb <= 0.0 {
+        return;
+    }
+    let acks = flows.iter().map(|flow| flow.counters.acks_sent).sum::<Option<u64>>();
+    if let Some(acks) = acks {
+        measured.record(M::AcksPerMb, (acks as f64 / mb * THOUSANDTHS).round() as u64);
+    }
+    let cpu_ns = |hosts: &[&HostCount]| hosts.iter().map(|host| host.received.cpu_ns).sum();
+    let of_both: [(Metric, Option<u64>); 2] =
+        [(M::ReceiveCpuPerMb, cpu_ns(receivers)), (M::AckCpuPerMb, senders.and_then(cpu_ns))];
+    for (metric, cpu_ns) in of_both {
+        if let Some(cpu_ns) = cpu_ns {
+            measured.record(metric, (cpu_ns as f64 / mb).round() as u64);
+        }
+    }
+}
+
+/// How much longer each finished transfer took than it had to.
+fn measure_slowdown(measured: &mut Measured, run: &Run, outcome: &Outcome, members: &[usize]) {
+    let mut ideal = Ideal::new(&run.network);
+    for (flow, got) in members.iter().filter_map(|i| Some((&run.flows[*i], outcome.flows.get(*i)?)))
+    {
+        let Traffic::Bulk { bytes: Some(bytes) } = flow.traffic else { continue };
+        let (Some(took), Ok(least)) =
+            (got.completion_time(), ideal.transfer(flow.from, flow.to, bytes))
+        else {
+            continue;
+        };
+        if least > Duration::ZERO {
+            let times = took.ps() as f64 / least.ps() as f64;
+            measured.record(M::Slowdown, (times * THOUSANDTHS).round() as u64);
+        }
     }
 }
 
@@ -425,7 +671,7 @@ fn measure_queues(run: &Run, outcome: &Outcome, window: Option<Window>) -> Vec<M
     let mut all = Vec::new();
     for queue in &outcome.queues {
         let Some(link) = run.network.links.get(queue.link as usize) else { continue };
-        let mut measured = Measured::new(&link.name, Kind::Queue);
+        let mut measured = Measured::new(&link.name, Kind::Queue, late_from(run));
         measured.record(M::Drops, queue.dropped_pkts());
         if queue.dropped_pkts() > 0 {
             let share = queue.dropped_pkts() as f64 / queue.offered_pkts as f64;

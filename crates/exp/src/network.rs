@@ -4,11 +4,11 @@ use std::collections::{HashMap, HashSet};
 
 use knee_queue::time::{Duration, Rate};
 use knee_queue::{
-    ConfigError, DropTailConfig, Limit, MarkAt, MarkWhen, NotEctAbove, PieConfig, PieDelay,
-    QueueConfig, StepConfig,
+    ConfigError, DropTailConfig, Limit, MarkAt, MarkShare, MarkWhen, NotEctAbove, PieConfig,
+    PieDelay, QueueConfig, ShareConfig, StepConfig,
 };
-use knee_sim::spec::{Defects, HostConfig, LinuxVersion, Network, NodeId, Serialisation};
-use knee_sim::topology::{Cable, Dumbbell, LeafSpine, Star};
+use knee_sim::spec::{Defects, HostConfig, Link, LinuxVersion, Network, NodeId, Serialisation};
+use knee_sim::topology::{Cable, Dumbbell, LeafSpine, ParkingLot, Star};
 
 use crate::error::Error;
 use crate::random::Random;
@@ -30,6 +30,8 @@ const DUMBBELL: &[&str] =
     &["topology", "senders", "receivers", "access", "bottleneck", "back", "receiver_access"];
 const LEAF_SPINE: &[&str] =
     &["topology", "leaves", "spines", "hosts_per_leaf", "up", "down", "fabric"];
+const PARKING_LOT: &[&str] =
+    &["topology", "hops", "through", "cross", "access", "bottleneck", "back"];
 
 /// A network, ready to be built for any number of runs.
 #[derive(Clone, Debug)]
@@ -46,6 +48,7 @@ enum Topology {
     Star,
     Dumbbell,
     LeafSpine,
+    ParkingLot,
 }
 
 /// Who owns the sending end of a cable.
@@ -66,6 +69,7 @@ impl NetworkSpec {
             ("star", Topology::Star),
             ("dumbbell", Topology::Dumbbell),
             ("leaf-spine", Topology::LeafSpine),
+            ("parking-lot", Topology::ParkingLot),
         ];
         reader.need_text("topology", "many-to-one")?;
         let topology = reader.choice_or("topology", &topologies, "")?;
@@ -76,6 +80,7 @@ impl NetworkSpec {
             Topology::Star => star(&reader, &cables, &hosts)?,
             Topology::Dumbbell => (dumbbell(&reader, &cables, &hosts)?, Vec::new()),
             Topology::LeafSpine => leaf_spine(&reader, &cables, &hosts)?,
+            Topology::ParkingLot => (parking_lot(&reader, &cables, &hosts)?, Vec::new()),
         };
         let host_ids = network.nodes.iter().zip(0..).filter(|(node, _)| node.host.is_some());
         let ids = host_ids.map(|(node, id)| (node.name.clone(), id)).collect();
@@ -91,8 +96,11 @@ impl NetworkSpec {
             network.links[link].sampled = destinations.contains(&network.links[link].to);
         }
         for (i, link) in network.links.iter_mut().enumerate() {
-            if let QueueConfig::Pie(pie) = &mut link.queue {
-                pie.seed = Random::new(seed, &[i as u64, 3]).next();
+            let drawn = Random::new(seed, &[i as u64, 3]).next();
+            match &mut link.queue {
+                QueueConfig::Pie(pie) => pie.seed = drawn,
+                QueueConfig::Share(share) => share.seed = drawn,
+                QueueConfig::DropTail(_) | QueueConfig::Step(_) => {}
             }
         }
         network
@@ -122,6 +130,20 @@ impl NetworkSpec {
     pub(crate) fn hosts_named(&self, text: &str) -> Result<Vec<NodeId>, String> {
         let names = expand(text)?;
         names.iter().map(|name| self.id(name)).collect()
+    }
+
+    /// The rate of a link, or of the links to hosts, all of them together.
+    pub(crate) fn rate_bps_named(&self, text: &str) -> Result<u64, String> {
+        let links = &self.network.links;
+        let rate = |link: &Link| {
+            let name = &link.name;
+            link.rate.map(Rate::bps).ok_or_else(|| format!("must have a rate, and {name} has none"))
+        };
+        if let Some(link) = links.iter().find(|link| link.name == text) {
+            return rate(link);
+        }
+        let hosts = self.hosts_named(text).map_err(|why| format!("{why}; a link will do too"))?;
+        links.iter().filter(|link| hosts.contains(&link.to)).map(rate).sum()
     }
 
     fn id(&self, name: &str) -> Result<NodeId, String> {
@@ -251,8 +273,8 @@ fn read_host(reader: &Reader<'_>, base: HostConfig) -> Result<HostConfig, Error>
         Ok(value)
     };
     let hz = reader.u32_or("hz", 100..=1000, base.hz)?;
-    if ![100, 250, 1000].contains(&hz) {
-        return Err(reader.error("hz", "must be 100, 250 or 1000"));
+    if ![100, 250, 300, 1000].contains(&hz) {
+        return Err(reader.error("hz", "must be 100, 250, 300 or 1000"));
     }
     let mtu_bytes = bytes("mtu", base.mtu_bytes)?;
     if !(576..=65_535).contains(&mtu_bytes) {
@@ -338,6 +360,14 @@ impl Cables<'_, '_> {
         self.read(&reader, end, recorded)
     }
 
+    /// The cable `back`, or one like `forth`, without its losses.
+    fn back_of(&self, forth: &Cable) -> Result<Cable, Error> {
+        match self.network.child("back")? {
+            Some(back) => self.read(&back, End::Switch, false),
+            None => Ok(Cable { sampled: false, loss: 0.0, ..forth.clone() }),
+        }
+    }
+
     fn read(&self, reader: &Reader<'_>, end: End, recorded: bool) -> Result<Cable, Error> {
         reader.check(CABLE_KEYS)?;
         let rate: Option<Rate> = reader.get("rate")?;
@@ -407,11 +437,16 @@ enum Discipline {
     DropTail,
     Step,
     Pie,
+    Share,
 }
 
 fn read_queue(reader: &Reader<'_>, frame_bytes: u32) -> Result<QueueConfig, Error> {
-    let kinds =
-        [("droptail", Discipline::DropTail), ("step", Discipline::Step), ("pie", Discipline::Pie)];
+    let kinds = [
+        ("droptail", Discipline::DropTail),
+        ("step", Discipline::Step),
+        ("pie", Discipline::Pie),
+        ("share", Discipline::Share),
+    ];
     reader.need_text("kind", "droptail")?;
     let config = match reader.choice_or("kind", &kinds, "")? {
         Discipline::DropTail => {
@@ -432,12 +467,13 @@ fn read_queue(reader: &Reader<'_>, frame_bytes: u32) -> Result<QueueConfig, Erro
             })
         }
         Discipline::Pie => QueueConfig::Pie(read_pie(reader, frame_bytes)?),
+        Discipline::Share => QueueConfig::Share(read_share(reader, frame_bytes)?),
     };
     config.validate().map_err(|why| {
         let key = match why {
             ConfigError::SojournAtEnqueue => "k",
             ConfigError::UpdateIntervalTooShort => "update_interval",
-            ConfigError::ZeroMtu => "kind",
+            ConfigError::ZeroMtu | ConfigError::NoShare => "kind",
         };
         reader.error(key, why.to_string())
     })?;
@@ -453,6 +489,23 @@ fn read_limit(reader: &Reader<'_>, frame_bytes: u32) -> Result<Limit, Error> {
         )),
         _ => Ok(limit),
     }
+}
+
+fn read_share(reader: &Reader<'_>, frame_bytes: u32) -> Result<ShareConfig, Error> {
+    reader.check(&["kind", "limit", "mark", "every"])?;
+    let mark: Option<Share> = reader.get("mark")?;
+    let every = reader.integer("every", 1..=u64::from(u32::MAX))?;
+    let mark = match (mark, every) {
+        (Some(Share(share)), None) => MarkShare::Probability(share),
+        (None, Some(every)) => MarkShare::Every(u32::try_from(every).unwrap_or(u32::MAX)),
+        (Some(_), Some(_)) => {
+            return Err(reader.error("every", "has no meaning beside \"mark\""));
+        }
+        (None, None) => {
+            return Err(reader.error("mark", "missing, as in mark = \"10 %\", or every = 10"));
+        }
+    };
+    Ok(ShareConfig { limit: read_limit(reader, frame_bytes)?, mark, seed: 0 })
 }
 
 fn read_pie(reader: &Reader<'_>, frame_bytes: u32) -> Result<PieConfig, Error> {
@@ -548,10 +601,7 @@ fn dumbbell(reader: &Reader<'_>, cables: &Cables<'_, '_>, hosts: &Hosts) -> Resu
         None => access.clone(),
     };
     let bottleneck = cables.need("bottleneck", End::Switch, true)?;
-    let back = match reader.child("back")? {
-        Some(back) => cables.read(&back, End::Switch, false)?,
-        None => Cable { sampled: false, loss: 0.0, ..bottleneck.clone() },
-    };
+    let back = cables.back_of(&bottleneck)?;
     let network = Dumbbell {
         senders: hosts.numbered("s", senders),
         receivers: hosts.numbered("r", receivers),
@@ -602,6 +652,36 @@ fn leaf_spine(
     Ok((network, ports))
 }
 
+/// Senders `s1..` at one end of a row of switches, receivers `r1..` at the other; before and behind each hop, cross traffic
+/// from `x1.1..` (hop, host) to `y1.1..`.
+fn parking_lot(
+    reader: &Reader<'_>,
+    cables: &Cables<'_, '_>,
+    hosts: &Hosts,
+) -> Result<Network, Error> {
+    reader.check(PARKING_LOT)?;
+    let hops = reader.integer_or("hops", 1..=1000, 2)?;
+    let through = reader.integer_or("through", 1..=MAX_HOSTS, 1)?;
+    let cross = reader.integer_or("cross", 0..=MAX_HOSTS, 1)?;
+    let count = 2 * (through + hops * cross);
+    if count > MAX_HOSTS {
+        let message = format!("must leave at most {MAX_HOSTS} hosts in all, not {count}");
+        return Err(reader.error("cross", message));
+    }
+    let access = cables.need("access", End::Host, false)?;
+    let bottleneck = cables.need("bottleneck", End::Switch, true)?;
+    let network = ParkingLot {
+        hops: hops as u32,
+        through: through as u32,
+        cross: cross as u32,
+        host: hosts.base.clone(),
+        access,
+        back: cables.back_of(&bottleneck)?,
+        bottleneck,
+    };
+    Ok(network.build())
+}
+
 /// The cable `down`, and whether the file leaves open which of these ports are recorded.
 fn port_to_host(reader: &Reader<'_>, cables: &Cables<'_, '_>) -> Result<(Cable, bool), Error> {
     let down = cables.need("down", End::Switch, true)?;
@@ -610,9 +690,8 @@ fn port_to_host(reader: &Reader<'_>, cables: &Cables<'_, '_>) -> Result<(Cable, 
 }
 
 fn ports_to_hosts(network: &Network) -> Vec<usize> {
-    let leads_to_host = |link: &knee_sim::spec::Link| {
-        network.nodes[link.to as usize].host.is_some() && link.rate.is_some()
-    };
+    let leads_to_host =
+        |link: &Link| network.nodes[link.to as usize].host.is_some() && link.rate.is_some();
     let links = network.links.iter().enumerate();
     links.filter(|(_, link)| leads_to_host(link)).map(|(i, _)| i).collect()
 }

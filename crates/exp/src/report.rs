@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::experiment::Experiment;
 use crate::machine::{self, Build};
 use crate::published::Published;
-use crate::runner::{Effort, Subject, Summaries, Swept};
+use crate::runner::{Effort, Subject, Summaries, Swept, Verdict};
 use crate::stats::Summary;
 
 /// Columns of `summary.csv` after the case and the varied values.
@@ -33,6 +33,10 @@ pub(crate) fn published_for<'a>(
     subject: &str,
     metric: crate::metrics::Metric,
 ) -> Option<&'a Published> {
+    // Timers, jiffies and an algorithm's own times do not scale: nothing says how the figure would.
+    if !experiment.scale.is_one() {
+        return None;
+    }
     let case = experiment.case_name(&summaries.configuration);
     let labels = experiment.point_labels(&summaries.configuration);
     experiment.published.iter().find(|published| {
@@ -141,6 +145,23 @@ fn json_of_effort(effort: &Effort) -> Json {
     })
 }
 
+fn json_of_verdict(verdict: &Verdict) -> Json {
+    json!({
+        "valid_runs": verdict.runs - verdict.limited,
+        "host_limited_runs": verdict.limited,
+        "reason": (verdict.limited > 0).then_some(&verdict.reason),
+    })
+}
+
+/// The back end: its name, the scale, and what it says of itself.
+fn json_of_back_end(experiment: &Experiment, swept: &Swept) -> Json {
+    let mut map = Map::new();
+    map.insert("name".into(), swept.back_end.into());
+    map.insert("scale".into(), experiment.scale.share().into());
+    map.extend(swept.about.clone());
+    Json::Object(map)
+}
+
 /// The answer of `knee run --json`: what was asked, the summary, and the block `simulator`.
 pub fn json(experiment: &Experiment, swept: &Swept, results_dir: Option<&std::path::Path>) -> Json {
     let summary: Vec<Json> = swept
@@ -154,16 +175,18 @@ pub fn json(experiment: &Experiment, swept: &Swept, results_dir: Option<&std::pa
             let subjects = summaries.subjects.iter();
             let subjects: Vec<_> =
                 subjects.map(|subject| json_of_subject(experiment, summaries, subject)).collect();
-            json!({
-                "case": experiment.case_name(&summaries.configuration),
-                "at": at,
-                "subjects": subjects,
-            })
+            let mut row = Map::new();
+            row.insert("case".into(), experiment.case_name(&summaries.configuration).into());
+            row.insert("at".into(), at.into());
+            row.extend(summaries.verdict.as_ref().map(|v| ("verdict".into(), json_of_verdict(v))));
+            row.insert("subjects".into(), subjects.into());
+            Json::Object(row)
         })
         .collect();
     json!({
         "experiment": experiment.name,
         "question": experiment.question,
+        "back_end": json_of_back_end(experiment, swept),
         "seed": experiment.seed,
         "repeat": experiment.repeat,
         "runs": experiment.runs(),
@@ -202,7 +225,7 @@ pub(crate) fn manifest(
         "question": experiment.question,
         "knee": build.version,
         "commit": build.commit,
-        "back_end": "sim",
+        "back_end": json_of_back_end(experiment, swept),
         "linux_profile": linux,
         "seed": experiment.seed,
         "repeat": experiment.repeat,

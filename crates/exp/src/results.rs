@@ -44,6 +44,27 @@ impl Storage for Disk {
     }
 }
 
+/// Where captures of runs are written until they are complete: a directory for each run, with one file for each host.
+#[derive(Clone, Debug)]
+pub struct CaptureDir {
+    dir: PathBuf,
+    mark: String,
+}
+
+impl CaptureDir {
+    /// The directory for a run.
+    pub fn of(&self, run: usize) -> PathBuf {
+        partial(&self.dir, &format!("captures-run-{run}"), &self.mark)
+    }
+
+    /// Makes the directory for a run.
+    pub(crate) fn make(&self, run: usize) -> Result<PathBuf, Error> {
+        let dir = self.of(run);
+        fs::create_dir(&dir).map_err(|why| Error::io(&dir, "cannot make", why))?;
+        Ok(dir)
+    }
+}
+
 /// Files being written; nothing of them stays if this is dropped before [`Results::finish`].
 pub struct Results {
     dir: PathBuf,
@@ -52,7 +73,7 @@ pub struct Results {
     storage: Box<dyn Storage>,
     /// By the name that they will have.
     open: BTreeMap<&'static str, BufWriter<File>>,
-    /// Flight recordings, complete, by the name that they will have.
+    /// Flight recordings and captures, complete, by the name that they will have.
     recordings: Vec<String>,
     /// Files that have got their name.
     named: Vec<String>,
@@ -219,12 +240,36 @@ impl Results {
         Ok(())
     }
 
-    /// Removes recordings of runs that were given up: all that still has this writer's partial name.
+    /// Where captures of runs are to be written, each run's apart.
+    pub fn capture_dir(&self) -> CaptureDir {
+        CaptureDir { dir: self.dir.clone(), mark: self.mark.clone() }
+    }
+
+    /// Takes up the captures of a run: `HOST.pcapng` of its directory becomes `HOST-run-N.pcapng` beside the other files.
+    pub(crate) fn add_captures(&mut self, run: usize) -> Result<(), Error> {
+        let dir = self.capture_dir().of(run);
+        let failed = |why| Error::io(&dir, "cannot take up captures", why);
+        let entries = fs::read_dir(&dir).map_err(failed)?;
+        let mut paths: Vec<_> = entries
+            .map(|entry| entry.map(|entry| entry.path()))
+            .collect::<Result<_, _>>()
+            .map_err(failed)?;
+        paths.sort();
+        for path in paths {
+            let Some(host) = path.file_stem() else { continue };
+            let name = format!("{}-run-{run}.pcapng", host.to_string_lossy());
+            fs::rename(&path, self.partial(&name)).map_err(failed)?;
+            self.add_recording(name)?;
+        }
+        fs::remove_dir(&dir).map_err(failed)
+    }
+
+    /// Removes recordings and captures of runs that were given up: all that still has this writer's partial name.
     fn remove_partial(&self) {
         let end = format!(".{}{PARTIAL}", self.mark);
         for entry in fs::read_dir(&self.dir).into_iter().flatten().filter_map(Result::ok) {
             if entry.file_name().to_string_lossy().ends_with(&end) {
-                let _ = fs::remove_file(entry.path());
+                let _ = fs::remove_file(entry.path()).or_else(|_| fs::remove_dir_all(entry.path()));
             }
         }
     }

@@ -4,42 +4,56 @@
 //! so the results are the same for any number of threads.
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration as WallTime, Instant};
 
-use knee_sim::outcome::{Outcome, Work};
+use knee_sim::outcome::{Validity, Work};
 use knee_sim::spec::Run;
+use serde_json::{Map, Value as Json};
 
+use crate::back_end::{BackEnd, Ran, SIMULATOR, Simulator};
+use crate::captures;
 use crate::csv::{self, Rows};
-use crate::error::Error;
+use crate::error::{Error, Origin};
 use crate::experiment::{Configuration, Experiment, RunId};
 use crate::flight::Recording;
 use crate::machine;
 use crate::metrics::{Kind, Measured, Metric, measure};
-use crate::results::Results;
+use crate::results::{CaptureDir, Results};
 use crate::stats::{Samples, Summary};
-
-/// What turns a run into its outcome: [`knee_sim::simulate`], but in tests.
-pub type Simulate = fn(&Run) -> Result<Outcome, knee_sim::Error>;
 
 /// How a sweep is run.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Threads; 0: one per core.
+    /// Threads; 0: one per core. The back end may allow less.
     pub threads: usize,
     /// Set to stop: finished runs are kept, those under way are given up.
     pub stop: Arc<AtomicBool>,
-    /// The simulator, of runs that are not recorded.
-    pub simulate: Simulate,
-    /// A traffic entry: every call of its algorithm is recorded, in the first run of each row.
+    /// What carries out the runs.
+    pub back_end: Arc<dyn BackEnd>,
+    /// How often a run is tried, at least once, until it is valid; the last counts.
+    pub attempts: u32,
+    /// A traffic entry: every call of its algorithm is recorded, in the first run of each row; by the
+    /// simulator alone.
     pub trace: Option<String>,
+    /// What hosts send and receive is captured, in the first run of each row; not together with `trace`.
+    pub captures: bool,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { threads: 0, stop: Arc::default(), simulate: knee_sim::simulate, trace: None }
+        Options {
+            threads: 0,
+            stop: Arc::default(),
+            back_end: Arc::new(Simulator),
+            attempts: 1,
+            trace: None,
+            captures: false,
+        }
     }
 }
 
@@ -52,8 +66,12 @@ pub struct Swept {
     pub runs_done: usize,
     /// Whether it was stopped before all of them had.
     pub interrupted: bool,
-    /// What the simulator did.
+    /// What it took.
     pub effort: Effort,
+    /// Name of the back end.
+    pub back_end: &'static str,
+    /// What that says of itself.
+    pub about: Map<String, Json>,
 }
 
 /// The work of all runs and what it cost.
@@ -76,8 +94,39 @@ pub struct Summaries {
     pub configuration: Configuration,
     /// Its index.
     pub index: usize,
-    /// One per traffic entry and recorded queue.
+    /// One per traffic entry and recorded queue: of the valid runs, or of all if none is.
     pub subjects: Vec<Subject>,
+    /// What of it a host decided; `None`: no host has a part in it.
+    pub verdict: Option<Verdict>,
+}
+
+/// How many runs of a configuration are valid, and what limited the others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// Runs whose results are those of the host, and not of algorithms and queues.
+    pub limited: usize,
+    /// Runs in all.
+    pub runs: usize,
+    /// What limited the first of them.
+    pub reason: String,
+}
+
+impl Verdict {
+    /// Of the runs of a configuration.
+    fn of(runs: &[GatheredRun]) -> Option<Verdict> {
+        let known: Vec<&Validity> = runs.iter().filter_map(|run| run.validity.as_ref()).collect();
+        let limited = || known.iter().filter(|validity| !validity.is_valid());
+        (!known.is_empty()).then(|| Verdict {
+            limited: limited().count(),
+            runs: runs.len(),
+            reason: limited().next().map_or_else(String::new, |first| first.limits.join("; ")),
+        })
+    }
+
+    /// Whether there is no valid run.
+    pub fn is_limited(&self) -> bool {
+        self.limited == self.runs
+    }
 }
 
 /// One traffic entry or queue over all runs of a configuration.
@@ -104,10 +153,13 @@ impl Subject {
 struct Record {
     id: RunId,
     measured: Vec<Measured>,
+    validity: Option<Validity>,
     rows: Rows,
     work: Work,
     /// Name of its recording.
     recording: Option<String>,
+    /// There are captures of it.
+    is_captured: bool,
 }
 
 /// Runs everything and writes the rows of each run to `results`.
@@ -116,18 +168,24 @@ struct Record {
 /// the call returns at once with what has finished; threads end with the run that they are at.
 ///
 /// # Errors
-/// [`Error::Simulation`] if a run cannot be simulated, [`Error::Io`] if a row cannot be written.
+/// [`Error::Simulation`] if a run cannot be carried out, [`Error::Io`] if a row cannot be written,
+/// [`Error::Input`] if a recording is asked of what is not the simulator.
 pub fn sweep(
     experiment: &Arc<Experiment>,
     options: &Options,
     results: &mut Results,
     progress: &mut dyn FnMut(usize),
 ) -> Result<Swept, Error> {
+    if options.trace.is_some() && options.back_end.name() != SIMULATOR {
+        let why = "is for the simulator alone: --on sim; of real connections knee trace records";
+        return Err(Error::input(&experiment.path, Origin::Nowhere, "--trace", why));
+    }
     let started = Instant::now();
     let cpu_before = machine::cpu_seconds();
     let quit = Arc::new(AtomicBool::new(false));
     let recording = options.trace.as_deref().map(|entry| results.recording(entry));
-    let records = spawn(experiment, options, recording, &quit);
+    let captures = options.captures.then(|| results.capture_dir());
+    let records = spawn(experiment, options, (recording, captures), &quit);
     let mut gathered = Gathered::new(experiment);
     let outcome = gather(experiment, options, &records, results, progress, &mut gathered);
     quit.store(true, Ordering::Relaxed);
@@ -140,7 +198,8 @@ pub fn sweep(
         wall_s: started.elapsed().as_secs_f64(),
         peak_rss_bytes: machine::peak_rss_bytes(),
     };
-    Ok(Swept { tables, runs_done, interrupted, effort })
+    let (back_end, about) = (options.back_end.name(), options.back_end.about());
+    Ok(Swept { tables, runs_done, interrupted, effort, back_end, about })
 }
 
 /// Takes up records in the order of their runs; true if the sweep was stopped.
@@ -159,6 +218,9 @@ fn gather(
         if let Some(name) = record.recording.take() {
             results.add_recording(name)?;
         }
+        if record.is_captured {
+            results.add_captures(record.id.index)?;
+        }
         gathered.add(record);
         Ok::<_, Error>(())
     };
@@ -170,12 +232,14 @@ fn gather(
                 done += 1;
             }
             Err(RecvTimeoutError::Timeout) => {}
+            // All have stopped, each with the run that it was at.
+            Err(RecvTimeoutError::Disconnected) if options.stop.load(Ordering::Relaxed) => {}
             // Only a thread that panicked leaves before its run is sent.
             Err(RecvTimeoutError::Disconnected) => {
                 return Err(Error::Simulation {
                     file: experiment.path.clone(),
                     run: format!("run {next}"),
-                    message: "the simulator panicked, which is a bug in it".into(),
+                    message: format!("{} panicked, which is a bug in it", options.back_end.name()),
                 });
             }
         }
@@ -185,6 +249,11 @@ fn gather(
         }
         progress(done);
         if options.stop.load(Ordering::Relaxed) && done < experiment.runs() {
+            // What has finished and was not yet taken up.
+            for record in records.try_iter() {
+                let record = record?;
+                early.insert(record.id.index, record);
+            }
             for record in early.into_values() {
                 take(record, gathered)?;
             }
@@ -197,28 +266,32 @@ fn gather(
 fn spawn(
     experiment: &Arc<Experiment>,
     options: &Options,
-    recording: Option<Recording>,
+    (recording, captures): (Option<Recording>, Option<CaptureDir>),
     quit: &Arc<AtomicBool>,
 ) -> mpsc::Receiver<Result<Record, Error>> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = if options.threads == 0 { cores } else { options.threads };
+    let threads = threads.min(options.back_end.threads().unwrap_or(usize::MAX));
     let threads = threads.clamp(1, experiment.runs().max(1));
     // A bound, so that no thread is far ahead of what is written.
     let (sender, receiver) = mpsc::sync_channel(2 * threads);
     let next = Arc::new(AtomicUsize::new(0));
     for _ in 0..threads {
         let (experiment, next, sender) = (experiment.clone(), next.clone(), sender.clone());
-        let (quit, stop, simulate) = (quit.clone(), options.stop.clone(), options.simulate);
-        let recording = recording.clone();
+        let (quit, options) = (quit.clone(), options.clone());
+        let (recording, captures) = (recording.clone(), captures.clone());
         std::thread::spawn(move || {
-            while !quit.load(Ordering::Relaxed) && !stop.load(Ordering::Relaxed) {
+            let stopped = || options.stop.load(Ordering::Relaxed);
+            while !quit.load(Ordering::Relaxed) && !stopped() {
                 let index = next.fetch_add(1, Ordering::Relaxed);
                 if index >= experiment.runs() {
                     return;
                 }
                 let id = experiment.run_id(index);
-                let record = run_one(&experiment, id, simulate, recording.as_ref());
-                if sender.send(record).is_err() {
+                let record =
+                    run_one(&experiment, id, &options, recording.as_ref(), captures.as_ref());
+                // Where the flag went up meanwhile the back end may have cut the run short.
+                if stopped() || sender.send(record).is_err() {
                     return;
                 }
             }
@@ -230,39 +303,86 @@ fn spawn(
 fn run_one(
     experiment: &Experiment,
     id: RunId,
-    simulate: Simulate,
+    options: &Options,
     recording: Option<&Recording>,
+    captures: Option<&CaptureDir>,
 ) -> Result<Record, Error> {
     let configuration = &experiment.configurations[id.configuration];
     let scenario = experiment.scenario(configuration)?;
     let run = scenario.run(experiment.seed, id.repeat);
-    let failed = |why: knee_sim::Error| Error::Simulation {
-        file: experiment.path.clone(),
-        run: experiment.describe(configuration),
-        message: why.to_string(),
-    };
-    let (outcome, recording) = match recording.filter(|recording| recording.has(id)) {
-        None => (simulate(&run).map_err(failed)?, None),
+    let captures = captures.filter(|_| captures::has(id));
+    let (ran, attempts, recording) = match recording.filter(|recording| recording.has(id)) {
+        None => {
+            let dir = captures.map(|captures| captures.make(id.index)).transpose()?;
+            let (ran, attempts) =
+                attempt(options, &run, dir.as_deref()).map_err(|message| Error::Simulation {
+                    file: experiment.path.clone(),
+                    run: experiment.describe(configuration),
+                    message,
+                })?;
+            (ran, attempts, None)
+        }
         Some(recording) => {
             let (outcome, name) = recording.simulate(experiment, &scenario, id, &run)?;
-            (outcome, Some(name))
+            (Ran { outcome, validity: None }, 1, Some(name))
         }
     };
+    let measured = measure(&scenario, &run, &ran.outcome);
     Ok(Record {
         id,
-        measured: measure(&scenario, &run, &outcome),
-        rows: csv::rows(experiment, &scenario, id, &run, &outcome),
-        work: outcome.work,
+        rows: csv::rows(
+            experiment,
+            &scenario,
+            id,
+            &run,
+            &csv::Done { ran: &ran, attempts, measured: &measured },
+        ),
+        measured,
+        is_captured: recording.is_none() && captures.is_some(),
+        validity: ran.validity,
+        work: ran.outcome.work,
         recording,
     })
+}
+
+/// Runs it until it is valid, as often as allowed; the last, and how many there were. Captures are those of the last.
+fn attempt(options: &Options, run: &Run, captures: Option<&Path>) -> Result<(Ran, u32), String> {
+    let mut attempts = 1;
+    loop {
+        let ran = match captures {
+            None => options.back_end.run(run, &options.stop)?,
+            Some(dir) => options.back_end.run_captured(run, &options.stop, dir)?,
+        };
+        let is_valid = ran.validity.as_ref().is_none_or(Validity::is_valid);
+        if is_valid || attempts >= options.attempts || options.stop.load(Ordering::Relaxed) {
+            return Ok((ran, attempts));
+        }
+        attempts += 1;
+        if let Some(dir) = captures {
+            let again = fs::remove_dir_all(dir).and_then(|()| fs::create_dir(dir));
+            again.map_err(|why| format!("{}: cannot be emptied: {why}", dir.display()))?;
+        }
+    }
+}
+
+/// What is kept of a run until its configuration is complete.
+struct GatheredRun {
+    measured: Vec<Measured>,
+    validity: Option<Validity>,
+}
+
+impl GatheredRun {
+    fn is_valid(&self) -> bool {
+        self.validity.as_ref().is_none_or(Validity::is_valid)
+    }
 }
 
 /// Adds runs up, one configuration after the other.
 struct Gathered {
     configurations: Vec<Configuration>,
     tables: Vec<Summaries>,
-    /// The configuration being gathered, and what its runs measured.
-    current: Option<(usize, Vec<Vec<Measured>>)>,
+    /// The configuration being gathered, and its runs.
+    current: Option<(usize, Vec<GatheredRun>)>,
     runs_done: usize,
     work: Work,
 }
@@ -283,7 +403,7 @@ impl Gathered {
             self.close();
         }
         let (_, runs) = self.current.get_or_insert_with(|| (record.id.configuration, Vec::new()));
-        runs.push(record.measured);
+        runs.push(GatheredRun { measured: record.measured, validity: record.validity });
         self.runs_done += 1;
         self.work.events += record.work.events;
         self.work.data_pkts += record.work.data_pkts;
@@ -293,7 +413,15 @@ impl Gathered {
     fn close(&mut self) {
         if let Some((index, runs)) = self.current.take() {
             let configuration = self.configurations[index].clone();
-            self.tables.push(Summaries { configuration, index, subjects: summarise(&runs) });
+            let any_valid = runs.iter().any(GatheredRun::is_valid);
+            let counted: Vec<&[Measured]> = runs
+                .iter()
+                .filter(|run| run.is_valid() || !any_valid)
+                .map(|run| run.measured.as_slice())
+                .collect();
+            let subjects = summarise(&counted);
+            let verdict = Verdict::of(&runs);
+            self.tables.push(Summaries { configuration, index, subjects, verdict });
         }
     }
 
@@ -303,7 +431,7 @@ impl Gathered {
     }
 }
 
-fn summarise(runs: &[Vec<Measured>]) -> Vec<Subject> {
+fn summarise(runs: &[&[Measured]]) -> Vec<Subject> {
     let Some(first) = runs.first() else { return Vec::new() };
     first
         .iter()

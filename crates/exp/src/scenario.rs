@@ -9,10 +9,11 @@ use knee_queue::time::{Duration, Time};
 use knee_sim::spec::{Cc, NodeId, Run, Sampling, Traffic};
 
 use crate::error::Error;
-use crate::metrics::{Kind, Metric, Window};
+use crate::metrics::{Kind, Metric, SizeClass, Window};
 use crate::network::NetworkSpec;
 use crate::random::run_seed;
 use crate::reader::{Reader, Resolved};
+use crate::scale::Scale;
 use crate::traffic::{self, TrafficSpec};
 use crate::tree::Node;
 
@@ -30,6 +31,8 @@ pub(crate) struct Scenario {
     until_done: bool,
     sampling: Sampling,
     measure: Option<Window>,
+    /// How runs and the window differ from all this.
+    pub(crate) scale: Scale,
     /// Every value used, by its path.
     pub(crate) resolved: Resolved,
 }
@@ -66,6 +69,7 @@ impl Scenario {
             until_done,
             sampling,
             measure,
+            scale: Scale::ONE,
             resolved: Resolved::new(),
         };
         if let Some(late) = scenario.traffic.iter().find(|entry| entry.start() >= duration) {
@@ -116,7 +120,7 @@ impl Scenario {
         for (entry, (spec, group)) in self.traffic.iter().zip(groups).enumerate() {
             spec.build((entry, group), seed, &mut flows, &mut pings);
         }
-        Run {
+        let mut run = Run {
             seed,
             end: self.end,
             until_done: self.until_done,
@@ -124,7 +128,9 @@ impl Scenario {
             flows,
             pings,
             sampling: self.sampling,
-        }
+        };
+        self.scale.apply(&mut run);
+        run
     }
 
     fn destinations(&self) -> HashSet<NodeId> {
@@ -160,7 +166,20 @@ impl Scenario {
     pub(crate) fn measured_of(&self, subject: &str) -> Option<&'static [Metric]> {
         let entry = self.groups().into_iter().find(|(name, _)| name == subject);
         let queue = || self.network.has_sampled_link(subject).then_some(Kind::Queue);
-        Some(entry.map(|(_, kind)| kind).or_else(queue)?.metrics())
+        let is_class = |entry: &TrafficSpec| {
+            self.size_classes(&entry.name).iter().any(|c| c.subject(&entry.name) == subject)
+        };
+        let class = || self.traffic.iter().any(is_class).then_some(Kind::SizeClass);
+        Some(entry.map(|(_, kind)| kind).or_else(queue).or_else(class)?.metrics())
+    }
+
+    /// Classes of size that are measured by themselves of the entries of this name, from all of them together.
+    pub(crate) fn size_classes(&self, subject: &str) -> Vec<SizeClass> {
+        let entries = self.traffic.iter().filter(|entry| entry.name == subject);
+        let drawn: Vec<_> = entries.filter_map(TrafficSpec::drawn_sizes).collect();
+        let smallest = drawn.iter().map(|(smallest, _)| *smallest).min();
+        let largest = drawn.iter().map(|(_, largest)| *largest).max();
+        smallest.zip(largest).map_or_else(Vec::new, |(small, large)| SizeClass::of(small, large))
     }
 
     /// What the table shows of a traffic entry.
@@ -185,7 +204,9 @@ impl Scenario {
 
     /// The measurement window of a run that ended at `end`; `None`: all of it.
     pub(crate) fn window(&self, end: Time) -> Option<Window> {
-        self.measure.map(|window| Window { until: window.until.min(end), ..window })
+        let Window { from, until } = self.measure?;
+        let (from, until) = (self.scale.moment(from), self.scale.moment(until));
+        Some(Window { from, until: until.min(end) })
     }
 
     /// Algorithms of its connections.

@@ -6,6 +6,8 @@
 
 use hdrhistogram::Histogram;
 
+use crate::difference::student_t_95;
+
 /// Values are kept one by one up to this many, then in a histogram.
 const KEPT: usize = 4096;
 const SIGNIFICANT_DIGITS: u8 = 3;
@@ -213,26 +215,8 @@ impl Spread {
         }
         let squares: f64 = numbers.iter().map(|x| (x - mean) * (x - mean)).sum();
         let sd = (squares / (n - 1.0)).sqrt();
-        let ci95 = student_t_95(numbers.len() - 1) * sd / n.sqrt();
+        let ci95 = student_t_95(n - 1.0) * sd / n.sqrt();
         Spread { mean: Some(mean), sd: Some(sd), ci95: Some(ci95) }
-    }
-}
-
-/// Two-sided 95 % quantile of Student's t.
-fn student_t_95(degrees: usize) -> f64 {
-    const TABLE: [f64; 30] = [
-        12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
-        2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
-        2.052, 2.048, 2.045, 2.042,
-    ];
-    match TABLE.get(degrees.saturating_sub(1)) {
-        Some(t) => *t,
-        // The first terms of its expansion in 1/degrees, right to three decimals from 31 on.
-        None => {
-            let (z, v) = (1.959_964_f64, degrees as f64);
-            z + (z.powi(3) + z) / (4.0 * v)
-                + (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / (96.0 * v * v)
-        }
     }
 }
 
@@ -279,8 +263,8 @@ mod tests {
         // 0.1 three times over three is not 0.1, and the same all the same.
         let same = Spread { mean: Some(0.1), sd: Some(0.0), ci95: None };
         assert_eq!(Spread::of(&[0.1, 0.1, 0.1]), same);
-        near(Some(student_t_95(40)), 2.021);
-        near(Some(student_t_95(120)), 1.980);
+        near(Some(student_t_95(40.0)), 2.021);
+        near(Some(student_t_95(120.0)), 1.980);
     }
 
     #[test]

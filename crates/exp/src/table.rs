@@ -4,11 +4,12 @@ use std::fmt::Write as _;
 
 use knee_queue::time::Time;
 
+use crate::back_end::SIMULATOR;
 use crate::experiment::Experiment;
 use crate::metrics::{Kind, Metric};
 use crate::published::Stat;
 use crate::report::published_for;
-use crate::runner::{Subject, Summaries, Swept};
+use crate::runner::{Subject, Summaries, Swept, Verdict};
 use crate::stats::Summary;
 
 /// Queues beyond this many are left to the files.
@@ -22,7 +23,19 @@ pub fn render(experiment: &Experiment, swept: &Swept) -> String {
         n => format!("{n} runs"),
     };
     let _ = writeln!(out, "{}: {}", experiment.name, experiment.question);
-    let _ = writeln!(out, "  {runs} of each row, seed {}; Linux TCP, simulated", experiment.seed);
+    let tcp = match swept.back_end {
+        SIMULATOR => "Linux TCP, simulated".to_owned(),
+        name => format!("real TCP, on {name}"),
+    };
+    let _ = writeln!(out, "  {runs} of each row, seed {}; {tcp}", experiment.seed);
+    if !experiment.scale.is_one() {
+        let scale = experiment.scale.share();
+        let _ = writeln!(
+            out,
+            "  SCALE {scale}: every rate is {scale} of the file's and every time {} times as long",
+            1.0 / scale
+        );
+    }
     if let Some(expect) = &experiment.expect {
         out.push_str(&wrapped(&format!("expected: {expect}"), "  "));
     }
@@ -142,6 +155,11 @@ fn table(
     if published_one.is_some() {
         grid.head(["published".to_owned()], Align::Right);
     }
+    // Nobody shall take the host's figures for those of an algorithm.
+    let any_limited = swept.tables.iter().any(|summaries| limited(summaries).is_some());
+    if any_limited {
+        grid.head(["verdict".to_owned()], Align::Left);
+    }
     let mut prior_point = None;
     for (summaries, subject) in rows(swept, names) {
         let point = &summaries.configuration.point;
@@ -176,9 +194,23 @@ fn table(
         if let (Some(metric), Some(scale)) = (published_one, &scale) {
             cells.push(published(metric, scale));
         }
+        if any_limited {
+            cells.push(match limited(summaries) {
+                None => "valid".into(),
+                Some(verdict) if verdict.is_limited() => "HOST-LIMITED".into(),
+                Some(verdict) => {
+                    format!("valid: {} of {}", verdict.runs - verdict.limited, verdict.runs)
+                }
+            });
+        }
         grid.row(cells);
     }
     format!("{title}\n{}", grid.render())
+}
+
+/// The verdict of a row in which a host limited runs.
+fn limited(summaries: &Summaries) -> Option<&Verdict> {
+    summaries.verdict.as_ref().filter(|verdict| verdict.limited > 0)
 }
 
 fn distribution_cells(summary: Option<&Summary>, scale: &Scale) -> [String; 7] {
@@ -248,14 +280,19 @@ impl Varied {
 }
 
 /// One unit for a whole column, so that its numbers can be compared at a glance.
-struct Scale {
+pub(crate) struct Scale {
     unit: &'static str,
     factor: f64,
 }
 
 impl Scale {
     fn of(metric: Metric, largest: f64) -> Scale {
-        let steps: &[(f64, &str)] = match metric.unit() {
+        Scale::of_unit(metric.unit(), largest)
+    }
+
+    /// Of the unit of a metric.
+    pub(crate) fn of_unit(unit: &str, largest: f64) -> Scale {
+        let steps: &[(f64, &str)] = match unit {
             "s" => &[(10.0, "s"), (1e-3, "ms"), (0.0, "us")],
             "bps" => &[(1e9, "Gbps"), (1e6, "Mbps"), (0.0, "kbps")],
             _ => &[(0.0, "")],
@@ -272,12 +309,12 @@ impl Scale {
         Scale { unit, factor }
     }
 
-    fn suffix(&self) -> String {
+    pub(crate) fn suffix(&self) -> String {
         if self.unit.is_empty() { String::new() } else { format!(", {}", self.unit) }
     }
 
     /// Four significant digits; a column of plain numbers goes without zeros at the end.
-    fn show(&self, value: Option<f64>) -> String {
+    pub(crate) fn show(&self, value: Option<f64>) -> String {
         let Some(value) = value.map(|value| value * self.factor) else { return String::new() };
         let digits = match value.abs() {
             x if x == 0.0 || x >= 1000.0 => 0,
@@ -301,6 +338,20 @@ impl Scale {
 fn footnotes(experiment: &Experiment, swept: &Swept) -> String {
     let mut out = String::from("\n");
     for summaries in &swept.tables {
+        if let Some(verdict) = limited(summaries) {
+            let _ = writeln!(
+                out,
+                "{}: host-limited: {} of {} runs: {}{}",
+                experiment.describe(&summaries.configuration),
+                verdict.limited,
+                verdict.runs,
+                verdict.reason,
+                match verdict.is_limited() {
+                    true => "; the row shows the host, not the algorithm",
+                    false => "; the row is of the others",
+                }
+            );
+        }
         for subject in summaries.subjects.iter().filter(|subject| subject.unfinished > 0) {
             let _ = writeln!(
                 out,
@@ -333,6 +384,10 @@ fn footnotes(experiment: &Experiment, swept: &Swept) -> String {
     if let Some(notes) = &experiment.notes {
         out.push_str(&wrapped(&format!("notes: {notes}"), ""));
     }
+    if !experiment.published.is_empty() && !experiment.scale.is_one() {
+        out.push_str("published figures are left out: they are of the experiment as written\n");
+        return out;
+    }
     for published in &experiment.published {
         if let Some(note) = &published.note {
             out.push_str(&wrapped(&format!("published {}: {note}", published.text), ""));
@@ -342,21 +397,21 @@ fn footnotes(experiment: &Experiment, swept: &Swept) -> String {
 }
 
 #[derive(Clone, Copy)]
-enum Align {
+pub(crate) enum Align {
     Left,
     Right,
 }
 
 /// Cells in aligned columns.
 #[derive(Default)]
-struct Grid {
+pub(crate) struct Grid {
     heads: Vec<(String, Align)>,
     /// `None`: an empty line.
     rows: Vec<Option<Vec<String>>>,
 }
 
 impl Grid {
-    fn head(&mut self, names: impl IntoIterator<Item = String>, align: Align) {
+    pub(crate) fn head(&mut self, names: impl IntoIterator<Item = String>, align: Align) {
         self.heads.extend(names.into_iter().map(|name| (name, align)));
     }
 
@@ -364,11 +419,11 @@ impl Grid {
         self.rows.push(None);
     }
 
-    fn row(&mut self, cells: Vec<String>) {
+    pub(crate) fn row(&mut self, cells: Vec<String>) {
         self.rows.push(Some(cells));
     }
 
-    fn render(&self) -> String {
+    pub(crate) fn render(&self) -> String {
         let width = |column: usize| {
             let cells = self.rows.iter().flatten().filter_map(|row| row.get(column));
             let cells = cells.map(|cell| cell.chars().count());

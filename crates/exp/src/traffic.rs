@@ -5,8 +5,9 @@ use std::path::Path;
 use knee_algo::Algorithm;
 use knee_queue::Ecn;
 use knee_queue::time::{Duration, Time};
-use knee_sim::spec::{Cc, Flow, NodeId, Ping, Traffic};
+use knee_sim::spec::{Cc, Flow, KERNELS_OWN, NodeId, Ping, Traffic};
 
+use crate::arrivals::Arrivals;
 use crate::error::Error;
 use crate::metrics::{Kind, Metric};
 use crate::network::NetworkSpec;
@@ -22,23 +23,19 @@ const MAX_FLOWS: u64 = 100_000;
 const PING_HEADER_BYTES: u64 = 14 + 20 + 8;
 const IPV6_EXTRA_BYTES: u64 = 20;
 
-const COMMON: &[&str] = &["name", "kind", "from", "to", "start", "start_jitter", "show"];
-const CONNECTIONS: &[&str] = &[
-    "flows",
-    "start_shift",
-    "stagger",
-    "cc",
-    "params",
-    "peer_cc",
-    "peer_params",
-    "read_at",
-    "base_rtt",
-    "sample",
-];
+const COMMON: &[&str] = &["name", "kind", "from", "to", "start", "show"];
+/// Of what starts when the file says; arrivals draw their own times.
+const TIMED: &[&str] = &["start_jitter"];
+const TIMED_CONNECTIONS: &[&str] = &["flows", "start_shift", "stagger"];
+const CONNECTIONS: &[&str] =
+    &["cc", "params", "peer_cc", "peer_params", "read_at", "base_rtt", "sample"];
 const BULK: &[&str] = &["size", "stop", "stop_stagger"];
 const INCAST: &[&str] = &["size", "rounds", "every"];
 const RPC: &[&str] = &["request", "response", "count", "stop", "stop_stagger"];
 const PING: &[&str] = &["interval", "size", "ecn"];
+const POISSON: &[&str] = &["sizes", "load", "of", "arrivals_per_sec", "until"];
+
+type FromTo = (Vec<NodeId>, Vec<NodeId>);
 
 /// One traffic entry, ready to be turned into the flows of any repeat.
 #[derive(Clone, Debug)]
@@ -70,6 +67,8 @@ struct Connections {
     stop_stagger: Duration,
     rounds: u64,
     every: Duration,
+    /// Where and when connections begin, if not at the times and between the pairs of the entry.
+    arrivals: Option<Arrivals>,
     /// Connection i takes entry i modulo the length.
     traffic: Vec<Traffic>,
     read_at_bytes: u32,
@@ -118,47 +117,73 @@ fn read_entry(
 ) -> Result<TrafficSpec, Error> {
     let name = reader.need_name("name", "short")?;
     reader.need_text("kind", "bulk")?;
-    let kinds =
-        [("bulk", Kind::Bulk), ("incast", Kind::Incast), ("rpc", Kind::Rpc), ("ping", Kind::Ping)];
+    let kinds = [
+        ("bulk", Kind::Bulk),
+        ("incast", Kind::Incast),
+        ("rpc", Kind::Rpc),
+        ("ping", Kind::Ping),
+        ("poisson", Kind::Poisson),
+    ];
     let mut kind = reader.choice_or("kind", &kinds, "")?;
     let own = match kind {
         Kind::Incast => INCAST,
         Kind::Rpc => RPC,
         Kind::Ping => PING,
+        Kind::Poisson => POISSON,
         _ => BULK,
     };
-    let connections = if kind == Kind::Ping { &[] } else { CONNECTIONS };
-    reader.check(&[COMMON, connections, own].concat())?;
+    let known = match kind {
+        Kind::Ping => [COMMON, TIMED, own].concat(),
+        Kind::Poisson => [COMMON, CONNECTIONS, own].concat(),
+        _ => [COMMON, TIMED, TIMED_CONNECTIONS, CONNECTIONS, own].concat(),
+    };
+    reader.check(&known)?;
     if kind == Kind::Bulk && !reader.has("size") {
         kind = Kind::Endless;
     }
-    let mut pairs = read_pairs(reader, network)?;
-    let what = if kind == Kind::Ping {
-        read_ping(reader, network)?
-    } else {
-        pairs = repeat_pairs(reader, &pairs)?;
-        What::Connections(Box::new(read_connections(reader, kind, cc)?))
+    let hosts = read_hosts(reader, network)?;
+    let start = reader.get_or("start", Duration::ZERO)?;
+    let (pairs, what) = match kind {
+        Kind::Ping => (pair_up(reader, network, hosts)?, read_ping(reader, network)?),
+        Kind::Poisson => (Vec::new(), read_poisson(reader, network, (hosts, start), cc)?),
+        _ => {
+            let pairs = repeat_pairs(reader, &pair_up(reader, network, hosts)?)?;
+            (pairs, What::Connections(Box::new(read_connections(reader, kind, cc)?)))
+        }
     };
+    let is_timed = kind != Kind::Poisson;
     Ok(TrafficSpec {
         name: name.to_owned(),
         kind,
         show: read_show(reader, kind)?,
         pairs,
-        start: reader.get_or("start", Duration::ZERO)?,
-        start_jitter: reader.get_or("start_jitter", Duration::ZERO)?,
+        start,
+        start_jitter: if is_timed {
+            reader.get_or("start_jitter", Duration::ZERO)?
+        } else {
+            Duration::ZERO
+        },
         what,
     })
 }
 
-/// One to one, all to one, or one to all.
-fn read_pairs(reader: &Reader<'_>, network: &NetworkSpec) -> Result<Vec<(NodeId, NodeId)>, Error> {
+/// The hosts of `from` and `to`.
+fn read_hosts(reader: &Reader<'_>, network: &NetworkSpec) -> Result<FromTo, Error> {
     let hosts = |key: &str| -> Result<Vec<NodeId>, Error> {
         reader.need_texts(key, "s1..s10")?.iter().try_fold(Vec::new(), |mut all, text| {
             all.extend(network.hosts_named(text).map_err(|why| reader.error(key, why))?);
             Ok(all)
         })
     };
-    let (from, to) = (hosts("from")?, hosts("to")?);
+    Ok((hosts("from")?, hosts("to")?))
+}
+
+/// One to one, all to one, or one to all.
+fn pair_up(
+    reader: &Reader<'_>,
+    network: &NetworkSpec,
+    (from, to): FromTo,
+) -> Result<Vec<(NodeId, NodeId)>, Error> {
     let pairs: Vec<_> = match (from.as_slice(), to.as_slice()) {
         (from, [to]) => from.iter().map(|from| (*from, *to)).collect(),
         ([from], to) => to.iter().map(|to| (*from, *to)).collect(),
@@ -198,6 +223,19 @@ fn repeat_pairs(
         return Err(reader.error("flows", message));
     }
     Ok((0..flows).flat_map(|_| pairs.iter().copied()).collect())
+}
+
+/// Transfers at random times, between random pairs, of random sizes.
+fn read_poisson(
+    reader: &Reader<'_>,
+    network: &NetworkSpec,
+    (hosts, start): (FromTo, Duration),
+    cc: Option<&Cc>,
+) -> Result<What, Error> {
+    let arrivals = Arrivals::read(reader, network, hosts, (start, MAX_FLOWS))?;
+    let mut connections = read_connections(reader, Kind::Poisson, cc)?;
+    connections.arrivals = Some(arrivals);
+    Ok(What::Connections(Box::new(connections)))
 }
 
 fn read_ping(reader: &Reader<'_>, network: &NetworkSpec) -> Result<What, Error> {
@@ -255,6 +293,7 @@ fn read_connections(
         stop_stagger: reader.get_or("stop_stagger", Duration::ZERO)?,
         rounds,
         every,
+        arrivals: None,
         traffic: read_traffic(reader, kind)?,
         read_at_bytes: u32::try_from(read_at.0)
             .map_err(|_| reader.error("read_at", "must be at most 4 GB, as in \"64 KiB\""))?,
@@ -291,6 +330,8 @@ fn read_traffic(reader: &Reader<'_>, kind: Kind) -> Result<Vec<Traffic>, Error> 
                 .collect())
         }
         Kind::Endless => Ok(vec![Traffic::Bulk { bytes: None }]),
+        // Every arrival brings its own.
+        Kind::Poisson => Ok(Vec::new()),
         _ => {
             let sizes = sizes("size")?
                 .ok_or_else(|| reader.error("size", "missing, as in size = \"10 kB\""))?;
@@ -325,10 +366,13 @@ pub(crate) fn read_cc(
         };
     };
     let folder = reader.file().parent().unwrap_or(Path::new(""));
-    let algorithm = algorithm_named(name, folder)
-        .map_err(|why| why.of(|first| reader.error(name_key, first)))?;
-    let mut cc = Cc { algorithm, params: algorithm.default_params() };
+    let mut cc =
+        cc_named(name, folder).map_err(|why| why.of(|first| reader.error(name_key, first)))?;
     if let Some(params) = reader.child(params_key)? {
+        if cc.is_kernels_own {
+            let why = "has no meaning for the kernel's own, which takes no parameters from a file";
+            return Err(reader.error(params_key, why));
+        }
         for (name, node) in params.entries() {
             set_param(&mut cc, name, node).map_err(|why| params.error(name, why))?;
             params.note(name, node.json());
@@ -348,11 +392,22 @@ impl NoAlgorithm {
     }
 }
 
-/// An algorithm by its name, or by the path of its file as seen from a folder.
-pub(crate) fn algorithm_named(
-    name: &str,
-    folder: &Path,
-) -> Result<&'static Algorithm, NoAlgorithm> {
+/// A congestion control by the name of its algorithm, or by the path of its file as seen from a folder; `kernel:` before a
+/// name means the running kernel's own.
+pub(crate) fn cc_named(name: &str, folder: &Path) -> Result<Cc, NoAlgorithm> {
+    match name.strip_prefix(KERNELS_OWN) {
+        None => Ok(Cc::new(algorithm_named(name, folder)?)),
+        Some(own) => {
+            let algorithm = Algorithm::by_name(own).map_err(|_| {
+                let twins = Algorithm::all().iter().map(Algorithm::name);
+                NoAlgorithm(one_of(own, twins))
+            })?;
+            Ok(Cc { is_kernels_own: true, ..Cc::new(algorithm) })
+        }
+    }
+}
+
+fn algorithm_named(name: &str, folder: &Path) -> Result<&'static Algorithm, NoAlgorithm> {
     Algorithm::named(name, folder).map_err(|why| match why {
         knee_algo::Error::UnknownAlgorithm(_) => NoAlgorithm(
             not_built(name)
@@ -382,10 +437,13 @@ pub(crate) fn set_param(cc: &mut Cc, name: &str, node: &Node) -> Result<(), Stri
 }
 
 impl TrafficSpec {
-    /// Connections that it makes in a run.
+    /// Connections that it makes in a run, at most.
     pub(crate) fn flows(&self) -> u64 {
         match &self.what {
-            What::Connections(c) => (self.pairs.len() as u64).saturating_mul(c.rounds),
+            What::Connections(c) => match &c.arrivals {
+                Some(arrivals) => arrivals.most(),
+                None => (self.pairs.len() as u64).saturating_mul(c.rounds),
+            },
             What::Ping { .. } => 0,
         }
     }
@@ -446,10 +504,24 @@ impl TrafficSpec {
     /// Hosts whose switch port its data passes.
     pub(crate) fn destinations(&self) -> impl Iterator<Item = NodeId> + '_ {
         let answers = matches!(self.kind, Kind::Rpc);
-        self.pairs
+        let of_pairs = self
+            .pairs
             .iter()
             .flat_map(move |(from, to)| [Some(*to), answers.then_some(*from)])
-            .flatten()
+            .flatten();
+        of_pairs.chain(self.arrivals().into_iter().flat_map(Arrivals::destinations).copied())
+    }
+
+    fn arrivals(&self) -> Option<&Arrivals> {
+        match &self.what {
+            What::Connections(connections) => connections.arrivals.as_ref(),
+            What::Ping { .. } => None,
+        }
+    }
+
+    /// The smallest and the largest transfer that may arrive, where sizes are drawn.
+    pub(crate) fn drawn_sizes(&self) -> Option<(u64, u64)> {
+        self.arrivals().map(|arrivals| (arrivals.sizes.smallest(), arrivals.sizes.largest()))
     }
 
     /// Adds its flows or pings to those of a run. `entry` and `seed` alone decide the jitter.
@@ -473,6 +545,18 @@ impl TrafficSpec {
                     ecn: *ecn,
                 }));
             }
+            What::Connections(connections) if connections.arrivals.is_some() => {
+                let arrivals = connections.arrivals.iter();
+                let drawn =
+                    arrivals.flat_map(|all| all.draw(Random::new(seed, &[entry as u64, 4])));
+                flows.extend(drawn.map(|arrival| Flow {
+                    from: arrival.from,
+                    to: arrival.to,
+                    start: arrival.start,
+                    traffic: Traffic::Bulk { bytes: Some(arrival.bytes) },
+                    ..connections.flow(group)
+                }));
+            }
             What::Connections(connections) => {
                 let shift = connections.start_shift;
                 let both_ways = Duration::from_ps(shift.ps() * 2);
@@ -481,26 +565,40 @@ impl TrafficSpec {
                     let round_start = moved + times(connections.every, round);
                     flows.extend(self.pairs.iter().zip(0u64..).map(|(&(from, to), i)| {
                         Flow {
-                            group,
                             from,
                             to,
-                            cc: connections.cc.clone(),
-                            peer_cc: connections.peer_cc.clone(),
                             start: round_start
                                 + times(connections.stagger, i)
                                 + jitter.up_to(self.start_jitter),
-                            first_write: None,
-                            base_rtt: connections.base_rtt,
                             stop: connections
                                 .stop
                                 .map(|stop| Time::ZERO + stop + times(connections.stop_stagger, i)),
                             traffic: connections.traffic[i as usize % connections.traffic.len()],
-                            read_at_bytes: connections.read_at_bytes,
-                            sampled: connections.sampled,
+                            ..connections.flow(group)
                         }
                     }));
                 }
             }
+        }
+    }
+}
+
+impl Connections {
+    /// What all its flows have in common; who sends what to whom and when is still to be said.
+    fn flow(&self, group: u32) -> Flow {
+        Flow {
+            group,
+            from: 0,
+            to: 0,
+            cc: self.cc.clone(),
+            peer_cc: self.peer_cc.clone(),
+            start: Time::ZERO,
+            first_write: None,
+            stop: None,
+            traffic: Traffic::Bulk { bytes: None },
+            read_at_bytes: self.read_at_bytes,
+            sampled: self.sampled,
+            base_rtt: self.base_rtt,
         }
     }
 }

@@ -113,7 +113,7 @@ fn unknown_keys_name_the_nearest_known_one() {
             "kind = \"bulk\"",
             "kind = \"bulky\"",
             "bad.toml:20: traffic.short.kind = \"bulky\": must be one of \"bulk\", \"incast\", \"rpc\", \
-             \"ping\"; did you mean \"bulk\"?",
+             \"ping\", \"poisson\"; did you mean \"bulk\"?",
         ),
         (
             "[\"dctcp\"]",
@@ -225,8 +225,8 @@ fn wrong_units_and_impossible_values_say_what_was_allowed() {
         ),
         (
             "mtu = \"1500 B\"",
-            "mtu = \"1500 B\"\nhz = 300",
-            "bad.toml:17: hosts.hz = 300: must be 100, 250 or 1000",
+            "mtu = \"1500 B\"\nhz = 301",
+            "bad.toml:17: hosts.hz = 301: must be 100, 250, 300 or 1000",
         ),
         (
             "mtu = \"1500 B\"",

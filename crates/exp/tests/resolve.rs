@@ -174,6 +174,7 @@ fn the_command_line_has_the_last_word() {
         ],
         repeat: Some(3),
         seed: Some(9),
+        ..Overrides::default()
     };
     // The case dctcp has no parameters in the file: `set` makes the table.
     let experiment = load("published/bulk-mix.toml", &overrides);

@@ -1,19 +1,21 @@
 //! Whole sweeps: the same results for any number of threads, and what they leave on the disk.
-#![expect(clippy::unwrap_used, reason = "helpers of tests may panic too")]
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use knee_exp::results::{Results, Storage};
-use knee_exp::runner::{Options, Swept, sweep};
-use knee_exp::{Error, Experiment, Overrides, report, table};
+use knee_exp::runner::{Options, sweep};
+use knee_exp::{Experiment, Overrides, report, table};
 use knee_queue::time::{Duration, Time};
 use knee_sim::outcome::{FlowOutcome, Outcome};
 use knee_sim::spec::{Run, Traffic};
+
+mod common;
+use common::*;
 
 const MIX: &str = r#"question = "Who waits?"
 cc = ["cubic", "dctcp"]
@@ -80,44 +82,6 @@ fn experiment(text: &str) -> Arc<Experiment> {
     Arc::new(parsed.unwrap_or_else(|error| panic!("{error}")))
 }
 
-/// A directory that goes away.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new() -> Scratch {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let dir = std::env::temp_dir().join(format!("knee-sweep-{}-{number}", std::process::id()));
-        fs::create_dir_all(&dir).unwrap();
-        Scratch(dir)
-    }
-
-    fn files(&self, below: &str) -> BTreeMap<String, String> {
-        let entries = fs::read_dir(self.0.join(below)).unwrap();
-        entries
-            .map(|entry| entry.unwrap())
-            .map(|e| (e.file_name().into_string().unwrap(), fs::read_to_string(e.path()).unwrap()))
-            .collect()
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-fn run_into(
-    scratch: &Scratch,
-    experiment: &Arc<Experiment>,
-    options: &Options,
-) -> Result<Swept, Error> {
-    let mut results = Results::numbered(&scratch.0, &experiment.name)?;
-    let swept = sweep(experiment, options, &mut results, &mut |_| {})?;
-    results.finish(experiment, &swept)?;
-    Ok(swept)
-}
-
 #[test]
 fn results_do_not_depend_on_the_number_of_threads() {
     let experiment = experiment(MIX);
@@ -147,6 +111,7 @@ fn the_directory_holds_what_was_measured_and_nothing_else() {
         [
             "flows.csv",
             "manifest.json",
+            "measures.csv",
             "pings.csv",
             "queues.csv",
             "rpcs.csv",
@@ -193,7 +158,7 @@ fn the_directory_holds_what_was_measured_and_nothing_else() {
 fn an_existing_directory_is_never_written_over() {
     let experiment = experiment(MIX);
     let scratch = Scratch::new();
-    let options = Options { simulate: fake, ..Options::default() };
+    let options = Options { back_end: Arc::new(Fake(fake)), ..Options::default() };
     run_into(&scratch, &experiment, &options).unwrap();
     let before = scratch.files("mix");
     run_into(&scratch, &experiment, &options).unwrap();
@@ -231,7 +196,7 @@ fn of_two_writers_into_one_directory_the_first_that_is_done_keeps_its_files() {
     let experiment = experiment(MIX);
     let scratch = Scratch::new();
     let dir = scratch.0.join("both");
-    let options = Options { simulate: fake, ..Options::default() };
+    let options = Options { back_end: Arc::new(Fake(fake)), ..Options::default() };
     let mut first = Results::at(&dir).unwrap();
     let first_swept = sweep(&experiment, &options, &mut first, &mut |_| {}).unwrap();
     let mut second = Results::at(&dir).unwrap();
@@ -256,7 +221,7 @@ fn of_two_writers_into_one_directory_the_first_that_is_done_keeps_its_files() {
 fn a_directory_that_was_there_stays_and_so_do_files_of_others() {
     let experiment = experiment(MIX);
     let scratch = Scratch::new();
-    let options = Options { simulate: fake, ..Options::default() };
+    let options = Options { back_end: Arc::new(Fake(fake)), ..Options::default() };
     let dir = scratch.0.join("mine");
     fs::create_dir(&dir).unwrap();
     // What a killed process of the same number may have left.
@@ -293,7 +258,7 @@ fn unfinished_transfers_are_counted_and_said_and_never_averaged_in() {
     let cut_off = (0..40).filter(|i| experiment.run_id(*i).seed % 4 == 0).count() as u64;
     assert!(cut_off > 0);
     let scratch = Scratch::new();
-    let options = Options { simulate: fake, ..Options::default() };
+    let options = Options { back_end: Arc::new(Fake(fake)), ..Options::default() };
     let swept = run_into(&scratch, &experiment, &options).unwrap();
     let short = &swept.tables[0].subjects[1];
     assert_eq!((short.name.as_str(), short.unfinished), ("short", 2 * cut_off));
@@ -320,7 +285,7 @@ fn a_stopped_sweep_keeps_what_has_finished() {
     }
     let experiment = experiment(MIX);
     let scratch = Scratch::new();
-    let options = Options { threads: 2, simulate: slow, ..Options::default() };
+    let options = Options { threads: 2, back_end: Arc::new(Fake(slow)), ..Options::default() };
     let mut results = Results::numbered(&scratch.0, "mix").unwrap();
     let swept = sweep(&experiment, &options, &mut results, &mut |done| {
         if done >= 5 {
@@ -347,7 +312,7 @@ fn a_run_that_cannot_be_simulated_is_named() {
     }
     let experiment = experiment(MIX);
     let scratch = Scratch::new();
-    let options = Options { threads: 1, simulate: fails, ..Options::default() };
+    let options = Options { threads: 1, back_end: Arc::new(Fake(fails)), ..Options::default() };
     let error = run_into(&scratch, &experiment, &options).unwrap_err();
     assert_eq!(error.to_string(), "mix.toml: case cubic, traffic.short.size = 40 kB: no route");
     assert!(!scratch.0.join("mix").exists());
@@ -369,7 +334,7 @@ fn goodput_is_taken_from_the_measurement_window() {
     let text = MIX.replace("repeat = 4", "repeat = 4\nmeasure_from = \"10 ms\"");
     let experiment = experiment(&text);
     let scratch = Scratch::new();
-    let options = Options { simulate: steady, ..Options::default() };
+    let options = Options { back_end: Arc::new(Fake(steady)), ..Options::default() };
     let swept = run_into(&scratch, &experiment, &options).unwrap();
     let bulk = &swept.tables[0].subjects[0];
     let goodput = bulk.metric(knee_exp::metrics::Metric::Goodput).unwrap();

@@ -50,7 +50,9 @@ pub struct Case {
 /// Counters of all flows, under the names of the reference tables: `rto`, `tlp`, `retrans`, and `drops`
 /// of the bottleneck.
 pub fn counters(measured: &mut Measured, outcome: &Outcome) {
-    let sum = |count: fn(&FlowOutcome) -> u64| outcome.flows.iter().map(count).sum::<u64>() as f64;
+    let sum = |count: fn(&FlowOutcome) -> Option<u64>| {
+        outcome.flows.iter().map(count).sum::<Option<u64>>().map(|sum| sum as f64)
+    };
     measured.set("rto", sum(|flow| flow.counters.timeouts));
     measured.set("tlp", sum(|flow| flow.counters.tail_loss_probes));
     measured.set("retrans", sum(|flow| flow.counters.retransmitted_segs));

@@ -4,23 +4,9 @@
 //! that interval is wider than 15 % of theirs (half its width), the runs cannot tell: undecided. Shares
 //! are held against the same limits in percentage points.
 
-use crate::stats::{self, Sample, Share};
+use crate::stats::{self, Sample, Share, TOLERANCE};
 
-/// A difference below this share of theirs is always fine.
-const TOLERANCE: f64 = 0.05;
-/// An interval with a half-width above this share of theirs decides nothing.
-const INDECISIVE: f64 = 0.15;
-
-/// What the numbers say.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// Within the rule.
-    Ok,
-    /// Outside of it.
-    Differs,
-    /// The interval is too wide to tell.
-    Undecided,
-}
+pub use knee_exp::difference::Verdict;
 
 /// One line of a table.
 #[derive(Clone, Debug)]
@@ -58,19 +44,6 @@ impl Line {
     }
 }
 
-fn verdict(difference: f64, half_width: Option<f64>, scale: f64) -> Verdict {
-    let half = half_width.unwrap_or(0.0);
-    // Equal to within rounding of the tables (six digits).
-    let rounding = 2e-6 * scale;
-    if difference.abs() > (TOLERANCE * scale).max(half) + rounding {
-        Verdict::Differs
-    } else if half > INDECISIVE * scale {
-        Verdict::Undecided
-    } else {
-        Verdict::Ok
-    }
-}
-
 fn line(
     metric: &str,
     theirs: Sample,
@@ -87,7 +60,7 @@ fn line(
         ours_runs: ours.n,
         half_width,
         scale,
-        verdict: verdict(ours.mean - theirs.mean, half_width, scale),
+        verdict: Verdict::of(ours.mean - theirs.mean, half_width, scale, TOLERANCE),
         note: String::new(),
     }
 }
@@ -133,7 +106,6 @@ pub fn shares(metric: &str, theirs: &Share, ours: &Share) -> Line {
     let (low, high) = stats::newcombe(theirs, ours);
     let difference = ours.value() - theirs.value();
     let half = (high - low) / 2.0;
-    let is_fine = difference.abs() < TOLERANCE || (low <= 0.0 && high >= 0.0);
     Line {
         metric: metric.to_owned(),
         theirs: theirs.value(),
@@ -142,11 +114,7 @@ pub fn shares(metric: &str, theirs: &Share, ours: &Share) -> Line {
         ours_runs: ours.runs.len(),
         half_width: Some(half),
         scale: 1.0,
-        verdict: match (is_fine, half > INDECISIVE) {
-            (false, _) => Verdict::Differs,
-            (true, true) => Verdict::Undecided,
-            (true, false) => Verdict::Ok,
-        },
+        verdict: Verdict::of_shares(difference, (low, high), TOLERANCE),
         note: "share".to_owned(),
     }
 }

@@ -48,7 +48,7 @@ impl Algo {
     pub fn by_name(name: &str) -> Option<Algo> {
         let base = name.strip_suffix("-ecn").unwrap_or(name);
         let algorithm = Algorithm::all().iter().find(|algorithm| algorithm.name() == base)?;
-        let cc = Cc { algorithm, params: algorithm.default_params() };
+        let cc = Cc::new(algorithm);
         let tcp_ecn = u8::from(algorithm.needs_ecn() || base != name);
         Some(Algo { name: name.to_owned(), cc, tcp_ecn })
     }

@@ -1,4 +1,4 @@
-//! Network namespaces: those that the host has, and new ones.
+//! Network namespaces: those that the host has, and new ones; and [`netlink`] to set them up.
 //!
 //! A namespace is a property of a thread, so whatever is done in one is done by a thread of its own:
 //! the caller's stays where it is.
@@ -12,6 +12,7 @@
 //! ```
 
 mod found;
+pub mod netlink;
 mod own;
 
 pub use found::{Found, Id, all, current, of_process};

@@ -24,7 +24,8 @@ impl Namespace {
     pub fn new() -> io::Result<Namespace> {
         let (jobs, todo) = mpsc::channel::<Job>();
         let (tell, told) = mpsc::channel();
-        let thread = thread::spawn(move || {
+        let builder = thread::Builder::new().name("knee-netns".to_owned());
+        let thread = builder.spawn(move || {
             // SAFETY: it changes the network namespace of this thread alone, not its files.
             let made = unsafe { unshare_unsafe(UnshareFlags::NEWNET) }
                 .map(|()| gettid().as_raw_nonzero().get());
@@ -35,7 +36,7 @@ impl Namespace {
                     job();
                 }
             }
-        });
+        })?;
         let tid = told.recv().map_err(io::Error::other)??;
         Ok(Namespace { tid, jobs: Some(jobs), thread: Some(thread) })
     }

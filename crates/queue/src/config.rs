@@ -8,6 +8,7 @@ use crate::droptail::{DropTail, DropTailConfig};
 use crate::fifo::Fifo;
 use crate::packet::Packet;
 use crate::pie::{Pie, PieConfig};
+use crate::share::{MarkShare, Share, ShareConfig};
 use crate::step::{MarkWhen, Step, StepConfig, Threshold};
 use crate::time::Duration;
 
@@ -20,6 +21,8 @@ pub enum QueueConfig {
     Step(StepConfig),
     /// PIE.
     Pie(PieConfig),
+    /// Marking of a share.
+    Share(ShareConfig),
 }
 
 /// Settings that cannot work.
@@ -31,6 +34,8 @@ pub enum ConfigError {
     UpdateIntervalTooShort,
     /// A PIE MTU of zero bytes.
     ZeroMtu,
+    /// A share to mark that is none, or every zeroth packet.
+    NoShare,
 }
 
 impl fmt::Display for ConfigError {
@@ -45,6 +50,9 @@ impl fmt::Display for ConfigError {
             }
             ConfigError::ZeroMtu => {
                 "PIE's MTU must be above 0 bytes (1514 for Ethernet, header included)"
+            }
+            ConfigError::NoShare => {
+                "what is marked must be a share from 0 to 1, or every n-th packet with n from 1 on"
             }
         })
     }
@@ -66,22 +74,30 @@ impl QueueConfig {
             }
             QueueConfig::Pie(pie) if pie.mtu_bytes == 0 => Err(ConfigError::ZeroMtu),
             QueueConfig::Pie(_) => Ok(()),
+            QueueConfig::Share(share) => match share.mark {
+                MarkShare::Probability(mark) if !(0.0..=1.0).contains(&mark) => {
+                    Err(ConfigError::NoShare)
+                }
+                MarkShare::Every(0) => Err(ConfigError::NoShare),
+                _ => Ok(()),
+            },
         }
     }
 
     /// An empty queue with these settings, which [`validate`](QueueConfig::validate) has accepted. (With
     /// others it is still safe to use: a sojourn time at enqueue is zero, an update interval at least
-    /// 64 ns, an MTU at least 1 byte.)
+    /// 64 ns, an MTU at least 1 byte, a share from 0 to 1.)
     pub fn build<P: Packet>(&self) -> AnyQdisc<P> {
         match self {
             QueueConfig::DropTail(config) => AnyQdisc::DropTail(Fifo::new(DropTail::new(*config))),
             QueueConfig::Step(config) => AnyQdisc::Step(Fifo::new(Step::new(*config))),
             QueueConfig::Pie(config) => AnyQdisc::Pie(Fifo::new(Pie::new(config.clone()))),
+            QueueConfig::Share(config) => AnyQdisc::Share(Fifo::new(Share::new(*config))),
         }
     }
 
-    /// The law alone, if it decides at arrival and by the backlog found: drop-tail, and step marking at
-    /// enqueue on packets or bytes.
+    /// The law alone, if it decides at arrival and by the backlog found: drop-tail, marking of a share, and
+    /// step marking at enqueue on packets or bytes.
     pub fn admission(&self) -> Option<AnyAdmission> {
         match self {
             QueueConfig::DropTail(config) => Some(AnyAdmission::DropTail(DropTail::new(*config))),
@@ -92,6 +108,7 @@ impl QueueConfig {
                 _ => None,
             },
             QueueConfig::Pie(_) => None,
+            QueueConfig::Share(config) => Some(AnyAdmission::Share(Share::new(*config))),
         }
     }
 }
@@ -138,6 +155,21 @@ mod tests {
         assert_eq!(QueueConfig::Pie(PieConfig::default()).validate(), Ok(()));
     }
 
+    fn share(mark: MarkShare) -> QueueConfig {
+        QueueConfig::Share(ShareConfig { limit: Limit::Pkts(1), mark, seed: 0 })
+    }
+
+    #[test]
+    fn a_share_that_is_none_is_refused() {
+        for bad in [-0.1, 1.1, f64::NAN] {
+            let config = share(MarkShare::Probability(bad));
+            assert_eq!(config.validate(), Err(ConfigError::NoShare), "{bad}");
+        }
+        assert_eq!(share(MarkShare::Every(0)).validate(), Err(ConfigError::NoShare));
+        assert_eq!(share(MarkShare::Every(1)).validate(), Ok(()));
+        assert_eq!(share(MarkShare::Probability(1.0)).validate(), Ok(()));
+    }
+
     #[test]
     fn only_laws_that_decide_at_arrival_stand_alone() {
         let droptail = QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(1) });
@@ -145,5 +177,6 @@ mod tests {
         assert!(step(Threshold::Bytes(1514), MarkWhen::Enqueue).admission().is_some());
         assert!(step(Threshold::Bytes(1514), MarkWhen::Dequeue).admission().is_none());
         assert!(QueueConfig::Pie(PieConfig::default()).admission().is_none());
+        assert!(share(MarkShare::Probability(0.5)).admission().is_some());
     }
 }

@@ -10,7 +10,7 @@
 //! | [`Qdisc`] | what a host calls: `enqueue`, `dequeue`, `next_event`, `tick`, lengths, counters |
 //! | [`Admission`] | the law of a FIFO discipline: what happens to a packet that finds this backlog |
 //! | [`Fifo`] | the plumbing: a FIFO that asks an [`Admission`] |
-//! | [`DropTail`], [`Step`], [`Pie`] | the laws |
+//! | [`DropTail`], [`Step`], [`Pie`], [`Share`] | the laws |
 //! | [`TokenBucket`], [`Shaped`] | Linux's `tbf`: a rate limit over any discipline |
 //!
 //! # What a host does
@@ -78,6 +78,7 @@ mod pie;
 mod qdisc;
 mod random;
 mod shaper;
+mod share;
 mod step;
 #[cfg(test)]
 mod testing;
@@ -91,4 +92,5 @@ pub use packet::{Ecn, Packet};
 pub use pie::{Pie, PieConfig, PieDelay};
 pub use qdisc::{Admission, Backlog, Departure, DropReason, Inside, Qdisc, Stats, Verdict};
 pub use shaper::{Shaped, TokenBucket};
+pub use share::{MarkShare, Share, ShareConfig};
 pub use step::{MarkAt, MarkWhen, NotEctAbove, Step, StepConfig, Threshold};

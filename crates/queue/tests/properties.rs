@@ -2,9 +2,9 @@
 
 use knee_queue::time::{Duration, Rate, Time};
 use knee_queue::{
-    Admission, AnyQdisc, Backlog, DropReason, DropTailConfig, Ecn, Fifo, Limit, MarkAt, MarkWhen,
-    NotEctAbove, Packet, PieConfig, PieDelay, Qdisc, QueueConfig, Shaped, StepConfig, Threshold,
-    TokenBucket, Verdict,
+    Admission, AnyQdisc, Backlog, DropReason, DropTailConfig, Ecn, Fifo, Limit, MarkAt, MarkShare,
+    MarkWhen, NotEctAbove, Packet, PieConfig, PieDelay, Qdisc, QueueConfig, Shaped, ShareConfig,
+    StepConfig, Threshold, TokenBucket, Verdict,
 };
 use proptest::prelude::*;
 
@@ -100,11 +100,21 @@ fn pie() -> impl Strategy<Value = QueueConfig> {
     )
 }
 
+fn share() -> impl Strategy<Value = QueueConfig> {
+    let mark = prop_oneof![
+        (0.0..=1.0).prop_map(MarkShare::Probability),
+        (1..20_u32).prop_map(MarkShare::Every)
+    ];
+    (limit(), mark, any::<u64>())
+        .prop_map(|(limit, mark, seed)| QueueConfig::Share(ShareConfig { limit, mark, seed }))
+}
+
 fn config() -> impl Strategy<Value = QueueConfig> {
     prop_oneof![
         limit().prop_map(|limit| QueueConfig::DropTail(DropTailConfig { limit })),
         step(),
-        pie()
+        pie(),
+        share()
     ]
 }
 
@@ -125,6 +135,7 @@ impl<Q: Qdisc<Pkt>> Model<Q> {
             QueueConfig::DropTail(config) => config.limit,
             QueueConfig::Step(config) => config.limit,
             QueueConfig::Pie(config) => Limit::Pkts(config.limit_pkts),
+            QueueConfig::Share(config) => config.limit,
         };
         Model {
             queue,

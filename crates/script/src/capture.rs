@@ -1,321 +1,65 @@
-//! Files of captured packets: pcap and pcapng, read in one go with little memory, and pcap, written.
+//! What a script's player saw, as a capture for other tools.
 
-mod write;
-
-pub use write::write;
+pub use knee_capture::{Captured, Ending, link, read};
 
 use crate::stack::Refusal;
-use pcap_parser::pcapng::Block;
-use pcap_parser::{PcapBlockOwned, PcapError, create_reader};
-use std::io::Read;
-use std::ops::ControlFlow;
+use crate::wire::{Origin, Packet, sides};
+use knee_capture::{Direction, Interface, Record, Writer};
+use knee_sim::endpoint::Segment;
+use knee_sim::tap::Tapped;
 
-/// The buffer, bytes: at first, and as far as it grows for one large packet.
-const BUFFER_BYTES: usize = 256 << 10;
-const MOST_BUFFER_BYTES: usize = 16 << 20;
-/// Interfaces of a section; more are a broken file.
-const MAX_INTERFACES: usize = 4096;
-
-/// Kinds of link-layer headers, by their numbers at <https://www.tcpdump.org/linktypes.html>.
-pub mod link {
-    /// BSD loopback: the address family in the byte order of the machine.
-    pub const NULL: u32 = 0;
-    /// Ethernet.
-    pub const ETHERNET: u32 = 1;
-    /// IP without a link-layer header, as some systems have numbered it.
-    pub const RAW_OLD: [u32; 2] = [12, 14];
-    /// IP without a link-layer header.
-    pub const RAW: u32 = 101;
-    /// OpenBSD loopback: the address family in network order.
-    pub const LOOP: u32 = 108;
-    /// Linux "cooked" capture.
-    pub const LINUX_SLL: u32 = 113;
-    /// IPv4 without a link-layer header.
-    pub const IPV4: u32 = 228;
-    /// IPv6 without a link-layer header.
-    pub const IPV6: u32 = 229;
-    /// Linux "cooked" capture, version 2.
-    pub const LINUX_SLL2: u32 = 276;
-}
-
-/// A packet of a file.
-#[derive(Clone, Copy, Debug)]
-pub struct Captured<'a> {
-    /// Time since 1970, ns; 0 where the file has none.
-    pub at_ns: u64,
-    /// Interface, counted from 0 through all sections of the file.
-    pub interface: u32,
-    /// What its data begins with, one of [`link`].
-    pub link: u32,
-    /// Length on the wire, bytes; `data` may be only the beginning.
-    pub original_len: u32,
-    /// From the link-layer header on.
-    pub data: &'a [u8],
-}
-
-/// How the reading of a file ended.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Ending {
-    /// Packets that were read.
-    pub packets: u64,
-    /// Why what follows could not be read, in one sentence.
-    pub broken: Option<String>,
-}
-
-#[derive(Clone, Copy)]
-struct Interface {
-    link: u32,
-    /// As the file has it: a power of 10, or of 2 with the highest bit.
-    resolution: u8,
-    offset_s: i64,
-    snaplen: u32,
-}
-
-/// Reads a file packet by packet, until its end or until `each` breaks off.
+/// The bytes of a pcapng file of these segments. Times count from the start of the script, sequence numbers from 0, so
+/// that a SYN is 0 as in scripts; payload is zeros.
 ///
 /// # Errors
-/// If it is no capture at all. A file that ends or breaks in its middle is read as far as it goes.
-pub fn read(
-    input: impl Read + Send,
-    mut each: impl FnMut(Captured) -> ControlFlow<()>,
-) -> Result<Ending, Refusal> {
-    let mut reader = create_reader(BUFFER_BYTES, Full(input)).map_err(|why| {
-        Refusal(match why {
-            PcapError::Eof => "it is empty".to_owned(),
-            PcapError::ReadError => "it cannot be read".to_owned(),
-            PcapError::Incomplete(_) => "it ends within its header".to_owned(),
-            _ => "it is no pcap and no pcapng file".to_owned(),
-        })
-    })?;
-    let mut state = Reading::default();
-    let mut buffer_bytes = BUFFER_BYTES;
-    loop {
-        let before = reader.data().len();
-        let wants = match reader.next() {
-            Ok((0, _)) => return Ok(state.broken("it has a block without a length")),
-            Ok((length, block)) => {
-                let flow = state.block(&block, &mut each);
-                reader.consume(length);
-                match flow {
-                    Ok(ControlFlow::Continue(())) => continue,
-                    Ok(ControlFlow::Break(())) => return Ok(state.ending),
-                    Err(why) => return Ok(state.broken(why)),
-                }
-            }
-            Err(PcapError::Eof) => return Ok(state.ending),
-            Err(PcapError::UnexpectedEof) if before == 0 => return Ok(state.ending),
-            Err(PcapError::UnexpectedEof) => return Ok(state.broken("it ends within a packet")),
-            Err(PcapError::Incomplete(_)) => Wants::Data,
-            Err(PcapError::BufferTooSmall) => Wants::Room,
-            Err(PcapError::ReadError) => return Ok(state.broken("it cannot be read further")),
-            Err(_) => return Ok(state.broken("what follows is no packet")),
-        };
-        if wants == Wants::Data {
-            if reader.refill().is_err() {
-                return Ok(state.broken("it cannot be read further"));
-            }
-            if reader.reader_exhausted() || reader.data().len() > before {
-                continue;
-            }
-        }
-        // The buffer is full, and there is no whole block in it.
-        buffer_bytes *= 4;
-        if buffer_bytes > MOST_BUFFER_BYTES || !reader.grow(buffer_bytes) {
-            return Ok(state.broken("it has a block that is larger than packets are"));
-        }
-        if reader.refill().is_err() {
-            return Ok(state.broken("it cannot be read further"));
-        }
+/// If a segment does not fit a packet.
+pub fn write(segments: &[Tapped], ipv6: bool) -> Result<Vec<u8>, Refusal> {
+    let interface = Interface { name: "script".to_owned(), link: link::RAW, snaplen: 0 };
+    let mut file = Writer::new(Vec::new(), "the capture", &[interface])?;
+    let [stack, peer] = sides(ipv6);
+    let mut scales = Scales::default();
+    for tapped in segments {
+        let Tapped { at, is_out, segment } = tapped;
+        scales.look(*is_out, segment);
+        let (source, destination) = if *is_out { (stack, peer) } else { (peer, stack) };
+        let origin = Origin { scale: scales.of(*is_out), ..Origin::default() };
+        let data = Packet::absolute(segment, source, destination, origin)?.encode()?;
+        file.write(&Record {
+            at_ns: at.ns(),
+            original_len: data.len() as u32,
+            data: &data,
+            direction: Some(if *is_out { Direction::Out } else { Direction::In }),
+            ..Record::default()
+        })?;
     }
+    Ok(file.finish()?)
 }
 
-#[derive(PartialEq, Eq)]
-enum Wants {
-    Data,
-    Room,
-}
-
-/// Fills a buffer as far as there is data: the parser takes a short read for the end.
-struct Full<R>(R);
-
-impl<R: Read> Read for Full<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        let mut filled = 0;
-        while filled < buffer.len() {
-            match self.0.read(&mut buffer[filled..]) {
-                Ok(0) => break,
-                Ok(bytes) => filled += bytes,
-                Err(why) if why.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(why) => return Err(why),
-            }
-        }
-        Ok(filled)
-    }
-}
-
+/// Window scales that the SYNs announced.
 #[derive(Default)]
-struct Reading {
-    ending: Ending,
-    /// Of this section.
-    interfaces: Vec<Interface>,
-    /// Of the sections before.
-    before: u32,
-    is_nanosecond: bool,
+struct Scales {
+    stack: Option<u8>,
+    peer: Option<u8>,
 }
 
-type Flow = Result<ControlFlow<()>, &'static str>;
-
-impl Reading {
-    fn broken(mut self, why: &str) -> Ending {
-        self.ending.broken = Some(format!("{why}, after {} packets", self.ending.packets));
-        self.ending
+impl Scales {
+    fn look(&mut self, is_out: bool, segment: &Segment) {
+        if segment.has(Segment::SYN) {
+            *(if is_out { &mut self.stack } else { &mut self.peer }) = segment.window_scale;
+        }
     }
 
-    fn block(
-        &mut self,
-        block: &PcapBlockOwned,
-        each: &mut impl FnMut(Captured) -> ControlFlow<()>,
-    ) -> Flow {
-        let go_on = Ok(ControlFlow::Continue(()));
-        match block {
-            PcapBlockOwned::LegacyHeader(header) => {
-                self.is_nanosecond = header.is_nanosecond_precision();
-                // The upper half may tell of frame check sequences.
-                let link = header.network.0 as u32 & 0xffff;
-                let snaplen = header.snaplen;
-                self.interfaces = vec![Interface { link, resolution: 6, offset_s: 0, snaplen }];
-                go_on
-            }
-            PcapBlockOwned::Legacy(packet) => {
-                let scale = if self.is_nanosecond { 1 } else { 1000 };
-                let at_ns =
-                    u64::from(packet.ts_sec) * 1_000_000_000 + u64::from(packet.ts_usec) * scale;
-                let caplen = packet.caplen as usize;
-                self.packet(0, at_ns, packet.origlen, cut(packet.data, caplen), each)
-            }
-            PcapBlockOwned::NG(Block::SectionHeader(_)) => {
-                self.before = self.before.saturating_add(self.interfaces.len() as u32);
-                self.interfaces.clear();
-                go_on
-            }
-            PcapBlockOwned::NG(Block::InterfaceDescription(interface)) => {
-                if self.interfaces.len() >= MAX_INTERFACES {
-                    return Err("it has more interfaces than machines do");
+    /// Both must have agreed to it.
+    fn of(&self, is_out: bool) -> u8 {
+        match (self.stack, self.peer) {
+            (Some(stack), Some(peer)) => {
+                if is_out {
+                    stack
+                } else {
+                    peer
                 }
-                // The crate reads this option in one byte order; a block type of 1 is that one.
-                let offset_s = match interface.block_type {
-                    1 => interface.if_tsoffset,
-                    _ => interface.if_tsoffset.swap_bytes(),
-                };
-                self.interfaces.push(Interface {
-                    link: interface.linktype.0 as u32 & 0xffff,
-                    resolution: interface.if_tsresol,
-                    offset_s,
-                    snaplen: interface.snaplen,
-                });
-                go_on
             }
-            PcapBlockOwned::NG(Block::EnhancedPacket(packet)) => {
-                let Some(interface) = self.interfaces.get(packet.if_id as usize) else {
-                    return Err("a packet is of an interface that is not there");
-                };
-                let ticks = (u64::from(packet.ts_high) << 32) | u64::from(packet.ts_low);
-                let at_ns = interface.ns(ticks);
-                let data = cut(packet.data, packet.caplen as usize);
-                self.packet(packet.if_id, at_ns, packet.origlen, data, each)
-            }
-            PcapBlockOwned::NG(Block::SimplePacket(packet)) => {
-                let Some(interface) = self.interfaces.first() else {
-                    return Err("a packet is of an interface that is not there");
-                };
-                let most = match interface.snaplen {
-                    0 => packet.origlen,
-                    snaplen => packet.origlen.min(snaplen),
-                };
-                self.packet(0, 0, packet.origlen, cut(packet.data, most as usize), each)
-            }
-            PcapBlockOwned::NG(_) => go_on,
+            _ => 0,
         }
-    }
-
-    fn packet(
-        &mut self,
-        interface: u32,
-        at_ns: u64,
-        original_len: u32,
-        data: &[u8],
-        each: &mut impl FnMut(Captured) -> ControlFlow<()>,
-    ) -> Flow {
-        let Some(known) = self.interfaces.get(interface as usize) else {
-            return Err("a packet is of an interface that is not there");
-        };
-        self.ending.packets += 1;
-        let interface = self.before.saturating_add(interface);
-        Ok(each(Captured { at_ns, interface, link: known.link, original_len, data }))
-    }
-}
-
-impl Interface {
-    fn ns(&self, ticks: u64) -> u64 {
-        let (ticks, exponent) = (u128::from(ticks), u32::from(self.resolution & 0x7f));
-        let ns = if self.resolution & 0x80 != 0 {
-            (ticks * 1_000_000_000) >> exponent
-        } else if exponent <= 9 {
-            ticks * 10_u128.pow(9 - exponent)
-        } else {
-            10_u128.checked_pow(exponent - 9).map_or(0, |scale| ticks / scale)
-        };
-        let ns = i128::try_from(ns).unwrap_or(i128::MAX);
-        let at = ns.saturating_add(i128::from(self.offset_s) * 1_000_000_000);
-        u64::try_from(at.max(0)).unwrap_or(u64::MAX)
-    }
-}
-
-fn cut(data: &[u8], len: usize) -> &[u8] {
-    data.get(..len).unwrap_or(data)
-}
-
-impl<'a> Captured<'a> {
-    /// The IP packet with its length on the wire; nothing if it holds none, or its link layer is not known.
-    pub fn ip(&self) -> Option<(&'a [u8], u32)> {
-        let header_bytes = self.link_header_bytes()?;
-        let ip = self.data.get(header_bytes..)?;
-        Some((ip, self.original_len.checked_sub(header_bytes as u32)?))
-    }
-
-    /// Whether what is in packets of this link layer can be found.
-    pub fn is_link_known(&self) -> bool {
-        use link::{ETHERNET, IPV4, IPV6, LINUX_SLL, LINUX_SLL2, LOOP, NULL, RAW, RAW_OLD};
-        matches!(self.link, NULL | ETHERNET | RAW | LOOP | LINUX_SLL | IPV4 | IPV6 | LINUX_SLL2)
-            || RAW_OLD.contains(&self.link)
-    }
-
-    fn link_header_bytes(&self) -> Option<usize> {
-        let (kind_at, header_bytes) = match self.link {
-            link::ETHERNET => (12, 14),
-            link::LINUX_SLL => (14, 16),
-            link::LINUX_SLL2 => (0, 20),
-            link::NULL | link::LOOP => return Some(4),
-            _ if self.is_link_known() => return Some(0),
-            _ => return None,
-        };
-        self.behind_vlans(kind_at, header_bytes)
-    }
-
-    /// Where IP begins behind the EtherType at `kind_at` and the VLAN tags that may follow the header.
-    fn behind_vlans(&self, kind_at: usize, header_bytes: usize) -> Option<usize> {
-        const TAGS: [u16; 3] = [0x8100, 0x88a8, 0x9100];
-        const MOST_TAGS: usize = 4;
-        let kind_of =
-            |at: usize| Some(u16::from_be_bytes([*self.data.get(at)?, *self.data.get(at + 1)?]));
-        let (mut kind, mut begins) = (kind_of(kind_at)?, header_bytes);
-        for _ in 0..MOST_TAGS {
-            if !TAGS.contains(&kind) {
-                break;
-            }
-            kind = kind_of(begins + 2)?;
-            begins += 4;
-        }
-        matches!(kind, 0x0800 | 0x86dd).then_some(begins)
     }
 }

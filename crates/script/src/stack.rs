@@ -99,6 +99,12 @@ pub struct Info {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal(pub String);
 
+impl From<knee_capture::Error> for Refusal {
+    fn from(why: knee_capture::Error) -> Refusal {
+        Refusal(why.0)
+    }
+}
+
 /// A TCP end point with a wire that ends at the script.
 ///
 /// Its clock counts from 0, which is when it was made. Sequence numbers of segments count from the initial ones

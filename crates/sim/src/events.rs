@@ -194,6 +194,14 @@ impl Events {
         Some((entry.at, entry.event))
     }
 
+    /// When the earliest event is, if that is not after `until`.
+    pub(crate) fn next_at(&mut self, until: Time) -> Option<Time> {
+        if self.current.is_empty() && !self.advance(until) {
+            return None;
+        }
+        self.current.last().map(|entry| entry.at).filter(|at| *at <= until)
+    }
+
     /// Opens the next bucket that has an event; false if there is none up to `until`.
     fn advance(&mut self, until: Time) -> bool {
         let near = self.next_near();

@@ -52,9 +52,12 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod addresses;
 mod clock;
 pub mod endpoint;
 mod events;
+pub mod fabric;
+mod ideal;
 mod link;
 mod net;
 pub mod outcome;
@@ -69,9 +72,11 @@ mod tcp;
 pub mod topology;
 mod validate;
 
+pub use ideal::Ideal;
 pub use outcome::Outcome;
-pub use sim::{simulate, simulate_recorded, simulate_tapped};
+pub use sim::{simulate, simulate_captured, simulate_recorded, simulate_tapped};
 pub use spec::Run;
+pub use validate::run as validate;
 
 /// Why a run cannot be simulated, in one sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]

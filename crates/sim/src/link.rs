@@ -130,6 +130,10 @@ pub(crate) struct LinkState {
     pub(crate) sampled: bool,
     counts: QueueOutcome,
     dropped: Dropped,
+    /// Whether somebody else wants to know of these, and frees them.
+    keeps_dropped: bool,
+    /// Packets that a discipline of its own time has let go, if somebody wants to know.
+    departed: Option<Vec<u32>>,
     /// An event for this link is scheduled for then.
     next_event: Time,
 }
@@ -181,6 +185,8 @@ impl LinkState {
             sampled: link.sampled,
             counts: QueueOutcome { link: index, ..QueueOutcome::default() },
             dropped: Dropped::default(),
+            keeps_dropped: false,
+            departed: None,
             next_event: Time::MAX,
         }
     }
@@ -304,6 +310,9 @@ impl LinkState {
             let Some(mut queued) = taken else { break };
             queued.dropped = None;
             packets.get_mut(queued.packet).ecn = queued.ecn;
+            if let Some(departed) = &mut self.departed {
+                departed.push(queued.packet);
+            }
             let arrives = now + serialisation + self.delay + jitter(self.jitter, random);
             events.push(arrives, Event::Arrive { packet: queued.packet });
         }
@@ -311,7 +320,40 @@ impl LinkState {
         self.schedule_service(index, now, events);
     }
 
+    /// What a discipline of its own time drops is left to [`LinkState::take_dropped`].
+    pub(crate) fn keep_dropped(&mut self) {
+        self.keeps_dropped = true;
+    }
+
+    /// Packets that a discipline of its own time has dropped since the last call.
+    pub(crate) fn take_dropped(&mut self) -> Vec<u32> {
+        self.dropped.take()
+    }
+
+    /// From now on notes what a discipline of its own time lets go, for [`LinkState::take_departed`].
+    pub(crate) fn keep_departed(&mut self) {
+        self.departed.get_or_insert_default();
+    }
+
+    /// Packets that it has let go since the last call.
+    pub(crate) fn take_departed(&mut self) -> Vec<u32> {
+        self.departed.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Whether it has a queue at all.
+    pub(crate) fn has_rate(&self) -> bool {
+        self.rate.is_some()
+    }
+
+    /// Whether a refusal is known at once, and to its caller alone.
+    pub(crate) fn decides_at_arrival(&self) -> bool {
+        matches!(self.queue, Queue::Wire | Queue::Fifo(_))
+    }
+
     fn free_dropped(&self, packets: &mut Packets) {
+        if self.keeps_dropped {
+            return;
+        }
         for id in self.dropped.borrow_mut().drain(..) {
             packets.free(id);
         }

@@ -25,8 +25,8 @@ pub(crate) struct Net {
     /// What algorithms see of the host they run on.
     pub(crate) cc: CcHost,
     pub(crate) work: Work,
-    /// Looks at the packets of one flow, if anybody asked for it.
-    pub(crate) tap: Option<Box<Tap>>,
+    /// Looks at packets, if anybody asked for it.
+    pub(crate) tap: Option<Box<dyn Tap>>,
 }
 
 impl Net {
@@ -41,10 +41,8 @@ impl Net {
     pub(crate) fn transmit(&mut self, packet: Packet) -> Sent {
         let id = self.packets.insert(packet);
         let sent = self.forward(id);
-        if let Some(tap) = &mut self.tap {
-            if !matches!(sent, Sent::Dropped) {
-                tap.on_sent(self.now, &packet);
-            }
+        if self.tap.is_some() {
+            self.tell_sent(id, &packet, &sent);
         }
         sent
     }
@@ -76,6 +74,59 @@ impl Net {
             self.now,
             (&mut self.events, &mut self.random),
         )
+    }
+
+    /// Tells the tap of a packet that its host has just sent.
+    #[cold]
+    fn tell_sent(&mut self, id: u32, packet: &Packet, sent: &Sent) {
+        let link = self.paths[packet.hop as usize];
+        if let Some(tap) = &mut self.tap
+            && !matches!(sent, Sent::Dropped)
+        {
+            tap.on_sent(self.now, link, packet);
+        }
+        self.tell_leaving(id, link, sent);
+    }
+
+    /// Tells the tap of a packet that has come to a switch.
+    #[cold]
+    pub(crate) fn tell_passed(&mut self, id: u32) {
+        let packet = *self.packets.get(id);
+        if let (Some(link), Some(tap)) = (self.link_behind(&packet), &mut self.tap) {
+            tap.on_passed(self.now, link, &packet);
+        }
+    }
+
+    /// Tells the tap of a packet that a switch has just offered to a link.
+    #[cold]
+    pub(crate) fn tell_forwarded(&mut self, id: u32, sent: &Sent) {
+        if let Some(link) = self.link_behind(self.packets.get(id)) {
+            self.tell_leaving(id, link, sent);
+        }
+    }
+
+    fn tell_leaving(&mut self, id: u32, link: u32, sent: &Sent) {
+        if let (Sent::Leaves(at), Some(tap)) = (sent, &mut self.tap)
+            && self.links[link as usize].decides_at_arrival()
+        {
+            tap.on_leaving(*at, link, self.packets.get(id));
+        }
+        self.tell_departures(link);
+    }
+
+    /// Tells the tap what a discipline of its own time has just let go.
+    #[cold]
+    pub(crate) fn tell_departures(&mut self, link: u32) {
+        let Some(tap) = &mut self.tap else { return };
+        for id in self.links[link as usize].take_departed() {
+            tap.on_leaving(self.now, link, self.packets.get(id));
+        }
+    }
+
+    /// The link that has brought a packet to where it is; nothing at its start.
+    pub(crate) fn link_behind(&self, packet: &Packet) -> Option<u32> {
+        let behind = packet.hop.checked_sub(1).map(|hop| self.paths[hop as usize]);
+        behind.filter(|link| *link != PATH_END)
     }
 
     /// Timers that let paced segments go come before an ACK of the same instant. What a timer sends leaves

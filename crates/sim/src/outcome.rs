@@ -2,6 +2,8 @@
 
 use knee_queue::time::{Duration, Time};
 
+use crate::spec::NodeId;
+
 /// Everything recorded in one run.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
@@ -9,6 +11,8 @@ pub struct Outcome {
     pub end: Time,
     /// One per flow, in the order of the specification.
     pub flows: Vec<FlowOutcome>,
+    /// What hosts counted, where they do not tell it of each connection; none from the simulator.
+    pub host_counts: Vec<HostCount>,
     /// Completed exchanges of request/response flows.
     pub rpcs: Vec<RpcRecord>,
     /// Pings, in the order of sending.
@@ -43,7 +47,7 @@ pub struct FlowOutcome {
     /// Algorithm in use at the end on the connecting side: another one after a fallback.
     pub algorithm: &'static str,
     /// Of the connecting side (plus the listening side's for request/response).
-    pub counters: Counters,
+    pub counters: FlowCounters,
     /// Smoothed RTT at the end; `None`: never measured.
     pub srtt: Option<Duration>,
     /// Windowed minimum RTT at the end; `None`: never measured.
@@ -59,41 +63,92 @@ impl FlowOutcome {
     }
 }
 
-/// What people argue about. All in packets or events, of one connection.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
+/// Defines [`Counters`] and [`FlowCounters`] from one list.
+macro_rules! counters {
+    ($($(#[$doc:meta])+ $name:ident,)+) => {
+        /// What people argue about. All in packets or events, of one connection.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct Counters {
+            $($(#[$doc])+ pub $name: u64,)+
+        }
+
+        /// The same where some may not be known: the simulator knows all, a real host does not tell each
+        /// of every connection. What is not known is absent, never zero.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct FlowCounters {
+            $($(#[$doc])+ pub $name: Option<u64>,)+
+        }
+
+        impl From<Counters> for FlowCounters {
+            fn from(all: Counters) -> FlowCounters {
+                FlowCounters { $($name: Some(all.$name),)+ }
+            }
+        }
+
+        impl FlowCounters {
+            /// All of them; `None` if one is not known.
+            pub fn complete(&self) -> Option<Counters> {
+                Some(Counters { $($name: self.$name?,)+ })
+            }
+        }
+    };
+}
+
+counters! {
     /// Retransmission timeouts (Linux `TCPTimeouts`), SYN included.
-    pub timeouts: u64,
+    timeouts,
     /// Of these, lost SYNs and SYN-ACKs.
-    pub syn_timeouts: u64,
+    syn_timeouts,
     /// Segments sent again for any reason (Linux `RetransSegs`).
-    pub retransmitted_segs: u64,
+    retransmitted_segs,
     /// Tail loss probes sent (Linux `TCPLossProbes`).
-    pub tail_loss_probes: u64,
+    tail_loss_probes,
     /// Entries into Recovery.
-    pub fast_recoveries: u64,
+    fast_recoveries,
     /// Reductions taken back.
-    pub undos: u64,
+    undos,
     /// Timeouts that F-RTO found spurious.
-    pub spurious_timeouts: u64,
+    spurious_timeouts,
     /// Reductions for ECE.
-    pub cwr_reductions: u64,
+    cwr_reductions,
     /// Changes of the transmit hash at timeouts, both sides' (Linux `TcpTimeoutRehash`).
-    pub timeout_rehashes: u64,
+    timeout_rehashes,
     /// The same for data that came again and again (Linux `TcpDuplicateDataRehash`).
-    pub duplicate_rehashes: u64,
+    duplicate_rehashes,
     /// The same as algorithms asked for them (Linux `TCPPLBRehash`).
-    pub plb_rehashes: u64,
+    plb_rehashes,
     /// Data segments sent, retransmissions included.
-    pub data_segs_sent: u64,
+    data_segs_sent,
     /// Pure ACKs sent by the receiver.
-    pub acks_sent: u64,
+    acks_sent,
     /// Data segments received with CE.
-    pub ce_segs_received: u64,
+    ce_segs_received,
     /// Packets delivered, as the sender counts them.
-    pub delivered: u64,
+    delivered,
     /// Of these, acked with ECE.
-    pub delivered_ce: u64,
+    delivered_ce,
+}
+
+/// What a host counted of all its connections together (its MIBs), from the start of the run to its end.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HostCount {
+    /// The host.
+    pub node: NodeId,
+    /// What it tells.
+    pub counters: FlowCounters,
+    /// What it tells of its receiving.
+    pub received: Received,
+}
+
+/// What a host's receiving was and took. What it does not tell is absent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Received {
+    /// Packets as they were on the wire.
+    pub wire_pkts: Option<u64>,
+    /// Packets that IP saw: merged ones are one.
+    pub merged_pkts: Option<u64>,
+    /// CPU time of merging, IP, TCP and the ACKs that they send, ns; applications are not in it.
+    pub cpu_ns: Option<u64>,
 }
 
 /// One exchange.
@@ -232,4 +287,25 @@ pub struct Work {
     pub data_pkts: u64,
     /// Packets (of any kind) times links passed.
     pub pkt_hops: u64,
+}
+
+/// Whether a run on a real host is what it should be, or the host decided its results.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Validity {
+    /// Why the host limited it, each in words with the figure and what was allowed; none: it is valid.
+    pub limits: Vec<String>,
+    /// What was measured of the host: name with its unit at the end, value.
+    pub measures: Vec<(&'static str, f64)>,
+}
+
+impl Validity {
+    /// Whether the results are those of the algorithms and queues.
+    pub fn is_valid(&self) -> bool {
+        self.limits.is_empty()
+    }
+
+    /// `valid`, or `host-limited`.
+    pub fn name(&self) -> &'static str {
+        if self.is_valid() { "valid" } else { "host-limited" }
+    }
 }

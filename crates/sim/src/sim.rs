@@ -9,7 +9,8 @@ use crate::packet::{NO_SACKS, Packet, Packets, flags};
 use crate::random::Random;
 use crate::routes::Routes;
 use crate::spec::{Cc, Flow, Run, Traffic};
-use crate::tap::{CoarseClock, Side, Tap, TapAt, Tapped};
+use crate::tap::hosts::{HostsTap, Sighting};
+use crate::tap::{CoarseClock, FlowTap, Side, TapAt, Tapped};
 use crate::tcp::{HostState, Place, Sock, State};
 use crate::{Error, validate};
 use knee_algo::Host as CcHost;
@@ -101,6 +102,21 @@ pub fn simulate_tapped(
     let mut simulation = Simulation::build(run)?;
     let clock = simulation.tap(at, Box::new(sink));
     Ok((simulation.run(), clock))
+}
+
+/// As [`simulate`], with every packet of every host where it leaves and reaches the host and the other ends of its links, in
+/// order.
+///
+/// # Errors
+/// As [`simulate`].
+pub fn simulate_captured(
+    run: &Run,
+    sink: impl FnMut(Sighting) + 'static,
+) -> Result<Outcome, Error> {
+    validate::run(run)?;
+    let mut simulation = Simulation::build(run)?;
+    simulation.capture(Box::new(sink));
+    Ok(simulation.run())
 }
 
 impl<'a> Simulation<'a> {
@@ -208,7 +224,7 @@ impl<'a> Simulation<'a> {
         let (client, server) = (client_of(at.flow), server_of(at.flow));
         let (sock, peer) =
             if at.side == Side::Connecting { (client, server) } else { (server, client) };
-        self.net.tap = Some(Box::new(Tap {
+        self.net.tap = Some(Box::new(FlowTap {
             sock: sock as u32,
             peer: peer as u32,
             of_sock: self.socks[sock].numbers(),
@@ -218,9 +234,21 @@ impl<'a> Simulation<'a> {
         self.socks[sock].coarse_clock()
     }
 
+    /// Gives `sink` all packets at all hosts.
+    fn capture(&mut self, sink: Box<dyn FnMut(Sighting)>) {
+        for link in &mut self.net.links {
+            link.keep_departed();
+        }
+        let numbers = self.socks.iter().map(Sock::numbers).collect();
+        self.net.tap = Some(Box::new(HostsTap::new(self.run, numbers, sink)));
+    }
+
     fn run(mut self) -> Outcome {
         self.start();
         self.work_off();
+        if let Some(mut tap) = self.net.tap.take() {
+            tap.on_end(self.net.now);
+        }
         self.finish()
     }
 
@@ -269,13 +297,22 @@ impl<'a> Simulation<'a> {
                 if self.net.at_end(packet) {
                     self.deliver(packet);
                 } else {
-                    let _ = self.net.forward(packet);
+                    if self.net.tap.is_some() {
+                        self.net.tell_passed(packet);
+                    }
+                    let sent = self.net.forward(packet);
+                    if self.net.tap.is_some() {
+                        self.net.tell_forwarded(packet, &sent);
+                    }
                 }
             }
             Event::Port { link } => {
                 let net = &mut self.net;
                 let parts = (&mut net.events, &mut net.random);
                 net.links[link as usize].on_event(link, &mut net.packets, net.now, parts);
+                if net.tap.is_some() {
+                    net.tell_departures(link);
+                }
             }
             Event::Timer { sock, timer } => {
                 self.socks[sock as usize].on_timer(timer, &mut self.net);
@@ -306,6 +343,9 @@ impl<'a> Simulation<'a> {
     fn deliver(&mut self, id: u32) {
         let packet = *self.net.packets.get(id);
         self.net.packets.free(id);
+        if self.net.tap.is_some() {
+            self.tell_delivery(&packet);
+        }
         if packet.has(flags::PING) {
             self.on_ping(packet);
             return;
@@ -313,17 +353,20 @@ impl<'a> Simulation<'a> {
         let index = packet.to as usize;
         let sock = &mut self.socks[index];
         let was_established = sock.state == State::Established;
-        if let Some(tap) = &mut self.net.tap {
-            if !sock.ended() {
-                tap.on_delivered(self.net.now, &packet);
-            }
-        }
         sock.on_packet(&packet, &mut self.net);
         if sock.receiver.unread_bytes > 0 {
             self.offer_data(index);
         }
         if !was_established && index % 2 == 0 && self.socks[index].state == State::Established {
             self.on_connected(index / 2);
+        }
+    }
+
+    #[cold]
+    fn tell_delivery(&mut self, packet: &Packet) {
+        let is_over = !packet.has(flags::PING) && self.socks[packet.to as usize].ended();
+        if let (Some(link), Some(tap)) = (self.net.link_behind(packet), &mut self.net.tap) {
+            tap.on_delivered(self.net.now, link, packet, is_over);
         }
     }
 
@@ -567,7 +610,7 @@ impl<'a> Simulation<'a> {
             received_bytes: server.received_bytes(),
             ecn: client.ecn_negotiated(),
             algorithm: client.algorithm_name(),
-            counters,
+            counters: counters.into(),
             srtt: client.srtt_us().map(|us| Duration::from_us(u64::from(us))),
             min_rtt: client.min_rtt_us().map(|us| Duration::from_us(u64::from(us))),
             cwnd_pkts: client.tp.snd_cwnd,

@@ -112,7 +112,7 @@ impl LinuxVersion {
 pub struct HostConfig {
     /// Kernel differences that change results.
     pub linux: LinuxVersion,
-    /// Ticks of the coarse clock per second: 100, 250 or 1000.
+    /// Ticks of the coarse clock per second: 100, 250, 300 or 1000.
     pub hz: u32,
     /// Where the coarse clock stands at the start, in ticks; `None`: drawn per host from the seed.
     pub jiffies_at_start: Option<u32>,
@@ -220,6 +220,9 @@ impl HostConfig {
     }
 }
 
+/// Begins the name of an algorithm where the running kernel's own is meant.
+pub const KERNELS_OWN: &str = "kernel:";
+
 /// A congestion control with its parameters.
 #[derive(Clone, Debug)]
 pub struct Cc {
@@ -227,16 +230,29 @@ pub struct Cc {
     pub algorithm: &'static Algorithm,
     /// Its parameters.
     pub params: Params,
+    /// The running kernel's own of this name is meant, where there is a kernel; the simulator has this file in its place.
+    pub is_kernels_own: bool,
 }
 
 impl Cc {
     /// An algorithm with default parameters.
+    pub fn new(algorithm: &'static Algorithm) -> Cc {
+        Cc { algorithm, params: algorithm.default_params(), is_kernels_own: false }
+    }
+
+    /// As experiments name it: that of the kernel's own begins with `kernel:`.
+    pub fn name(&self) -> String {
+        let name = self.algorithm.name();
+        if self.is_kernels_own { format!("{KERNELS_OWN}{name}") } else { name.to_owned() }
+    }
+
+    /// That of this name with default parameters.
     ///
     /// # Errors
     /// If there is none of this name; the error lists those there are.
     pub fn by_name(name: &str) -> Result<Cc, knee_algo::Error> {
         let algorithm = Algorithm::by_name(name)?;
-        Ok(Cc { algorithm, params: algorithm.default_params() })
+        Ok(Cc::new(algorithm))
     }
 }
 

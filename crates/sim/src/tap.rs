@@ -1,8 +1,11 @@
-//! What one host of a run sends and receives of one flow, as a capture there would show it.
+//! What hosts of a run send and receive, as captures there would show it: of one flow at one host here, of all packets at all
+//! hosts in [`hosts`].
+
+pub mod hosts;
 
 use crate::endpoint::{Numbers, Segment};
-use crate::packet::Packet;
-use crate::spec::Run;
+use crate::packet::{Packet, flags};
+use crate::spec::{LinkId, Run};
 use knee_queue::time::{Duration, Time};
 
 /// An end of a flow.
@@ -43,8 +46,26 @@ pub struct CoarseClock {
     pub phase: Duration,
 }
 
-/// The tap inside a simulation: it hears of every packet that is sent, and of those that its socket gets.
-pub(crate) struct Tap {
+/// What looks at the packets inside a simulation.
+pub(crate) trait Tap {
+    /// A host puts a packet on its link.
+    fn on_sent(&mut self, at: Time, link: LinkId, packet: &Packet);
+
+    /// A packet is at its host, by way of this link. `is_over`: the application there is done.
+    fn on_delivered(&mut self, at: Time, link: LinkId, packet: &Packet, is_over: bool);
+
+    /// A packet has come over a link to a switch.
+    fn on_passed(&mut self, _at: Time, _link: LinkId, _packet: &Packet) {}
+
+    /// A packet leaves the queue of a link at this time, which may be still to come.
+    fn on_leaving(&mut self, _at: Time, _link: LinkId, _packet: &Packet) {}
+
+    /// The run is over.
+    fn on_end(&mut self, _at: Time) {}
+}
+
+/// Looks at one flow at one of its ends.
+pub(crate) struct FlowTap {
     /// Socket at the host, and the one it talks to.
     pub(crate) sock: u32,
     pub(crate) peer: u32,
@@ -53,18 +74,18 @@ pub(crate) struct Tap {
     pub(crate) sink: Box<dyn FnMut(Tapped)>,
 }
 
-impl Tap {
+impl Tap for FlowTap {
     #[cold]
-    pub(crate) fn on_sent(&mut self, at: Time, packet: &Packet) {
-        if packet.to == self.peer {
+    fn on_sent(&mut self, at: Time, _link: LinkId, packet: &Packet) {
+        if packet.to == self.peer && !packet.has(flags::PING) {
             let segment = self.of_sock.segment(packet, &self.of_peer);
             (self.sink)(Tapped { at, is_out: true, segment });
         }
     }
 
     #[cold]
-    pub(crate) fn on_delivered(&mut self, at: Time, packet: &Packet) {
-        if packet.to == self.sock {
+    fn on_delivered(&mut self, at: Time, _link: LinkId, packet: &Packet, is_over: bool) {
+        if packet.to == self.sock && !packet.has(flags::PING) && !is_over {
             let segment = self.of_peer.segment(packet, &self.of_sock);
             (self.sink)(Tapped { at, is_out: false, segment });
         }

@@ -177,3 +177,53 @@ impl LeafSpine {
         network
     }
 }
+
+/// Switches in a row. A long path goes over all the cables between neighbours, and across each of them goes traffic that
+/// enters before and leaves behind it.
+#[derive(Clone, Debug)]
+pub struct ParkingLot {
+    /// Cables between neighbours: one less than there are switches.
+    pub hops: u32,
+    /// Hosts at either end of the row.
+    pub through: u32,
+    /// Hosts on either side of each hop.
+    pub cross: u32,
+    /// Every host.
+    pub host: HostConfig,
+    /// Between a host and its switch, either way.
+    pub access: Cable,
+    /// From a switch to the next.
+    pub bottleneck: Cable,
+    /// From a switch to the one before.
+    pub back: Cable,
+}
+
+impl ParkingLot {
+    /// The network. `s1`.. send over all hops to `r1`..; `x2.1`.. are the hosts before the second hop, `y2.1`.. those behind
+    /// it. Hosts have the first node numbers, in this order, hop by hop; then come `switch1` and so on.
+    pub fn build(self) -> Network {
+        let mut network = Network::default();
+        let mut hosts = Vec::new();
+        let mut add = |prefix: String, count: u32, switch: u32| {
+            for i in 1..=count {
+                hosts.push((network.host(format!("{prefix}{i}"), self.host.clone()), switch));
+            }
+        };
+        add("s".to_owned(), self.through, 0);
+        add("r".to_owned(), self.through, self.hops);
+        for hop in 1..=self.hops {
+            add(format!("x{hop}."), self.cross, hop - 1);
+            add(format!("y{hop}."), self.cross, hop);
+        }
+        let switches: Vec<NodeId> =
+            (0..=self.hops).map(|i| network.switch(format!("switch{}", i + 1))).collect();
+        for (host, switch) in hosts {
+            let switch = switches[switch as usize];
+            network.duplex(host, switch, self.access.clone(), self.access.clone());
+        }
+        for pair in switches.windows(2) {
+            network.duplex(pair[0], pair[1], self.bottleneck.clone(), self.back.clone());
+        }
+        network
+    }
+}

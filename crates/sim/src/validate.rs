@@ -7,7 +7,11 @@ use crate::spec::{Run, Serialisation, Traffic};
 const MTU_MIN_BYTES: u32 = 576;
 const MTU_MAX_BYTES: u32 = 65_535;
 
-pub(crate) fn run(run: &Run) -> Result<(), Error> {
+/// Refuses a run that contradicts itself, as [`simulate`](crate::simulate) does.
+///
+/// # Errors
+/// What is wrong, in one sentence.
+pub fn run(run: &Run) -> Result<(), Error> {
     let fail = |message: String| Err(Error(message));
     let nodes = run.network.nodes.len();
     let mut largest_frame = 0;

@@ -15,7 +15,12 @@ fn path(k: u32, defects: Defects) -> Path {
 
 fn bulk(k: u32, defects: Defects) -> Counters {
     let path = path(k, defects);
-    simulate(&path.run(vec![path.bulk("dctcp", 20_000_000)])).flows.remove(0).counters
+    simulate(&path.run(vec![path.bulk("dctcp", 20_000_000)]))
+        .flows
+        .remove(0)
+        .counters
+        .complete()
+        .expect("all are known")
 }
 
 /// Exchanges of two connections beside a bulk transfer, all through one queue.
@@ -32,7 +37,10 @@ fn exchanges(k: u32, request_bytes: u64, response_bytes: u64, defects: Defects) 
 
 fn acks_of_exchanges(outcome: &Outcome) -> u64 {
     assert!(outcome.flows[1..].iter().all(|flow| flow.done_at.is_some()));
-    outcome.flows[1..].iter().map(|flow| flow.counters.acks_sent).sum()
+    outcome.flows[1..]
+        .iter()
+        .map(|flow| flow.counters.complete().expect("all are known").acks_sent)
+        .sum()
 }
 
 #[test]
@@ -99,7 +107,14 @@ fn small_windows(defects: Defects) -> (u64, u64) {
     let outcome = simulate(&Run { end: at_ms(2000), ..path.run(flows) });
     let large = outcome.rpcs.iter().filter(|rpc| rpc.flow % 3 == 1);
     let slowest = large.map(|rpc| rpc.latency.us() / 1000).max().expect("there are exchanges");
-    (slowest, outcome.flows.iter().map(|flow| flow.counters.tail_loss_probes).sum())
+    (
+        slowest,
+        outcome
+            .flows
+            .iter()
+            .map(|flow| flow.counters.complete().expect("all are known").tail_loss_probes)
+            .sum(),
+    )
 }
 
 #[test]

@@ -106,7 +106,7 @@ fn a_syn_sent_again_asks_for_ecn_if_the_fallback_is_off() {
         run.end = at_ms(19_000);
         run.pings = path.crowd(at_ms(10_000), 11);
         let outcome = simulate(&run);
-        assert_eq!(outcome.flows[0].counters.syn_timeouts, 1);
+        assert_eq!(outcome.flows[0].counters.complete().expect("all are known").syn_timeouts, 1);
         assert_eq!(outcome.flows[0].ecn, expected);
     }
 }
@@ -197,7 +197,11 @@ fn a_window_is_reduced_once_at_most() {
             // A round trip is 200 us at least (samples are 5 us apart).
             assert!(pair[1].since(pair[0]) >= us(195), "{cc}: {pair:?}");
         }
-        assert!(outcome.flows[0].counters.cwr_reductions as usize >= changes.len(), "{cc}");
+        assert!(
+            outcome.flows[0].counters.complete().expect("all are known").cwr_reductions as usize
+                >= changes.len(),
+            "{cc}"
+        );
     }
 }
 
@@ -207,11 +211,15 @@ fn with_dctcp_as_much_is_reported_marked_as_was_marked() {
     let outcome = simulate(&path.run(vec![path.bulk("dctcp", 20_000_000)]));
     let (flow, queue) = (&outcome.flows[0], &outcome.queues[0]);
     assert!(queue.marked_pkts > 1000);
-    assert_eq!(flow.counters.ce_segs_received, queue.marked_pkts);
+    assert_eq!(
+        flow.counters.complete().expect("all are known").ce_segs_received,
+        queue.marked_pkts
+    );
     // The end of the flow is not acknowledged any more: less than a window.
-    let (sent, reported) = (queue.marked_pkts, flow.counters.delivered_ce);
+    let (sent, reported) =
+        (queue.marked_pkts, flow.counters.complete().expect("all are known").delivered_ce);
     assert!(reported <= sent && sent - reported < 40, "{reported} of {sent}");
-    assert_eq!(flow.counters.retransmitted_segs, 0);
+    assert_eq!(flow.counters.complete().expect("all are known").retransmitted_segs, 0);
 }
 
 #[test]
@@ -220,7 +228,10 @@ fn with_classic_ecn_the_echo_lasts_until_the_window_was_reduced() {
     let path = with_ecn(path(20), 1);
     let outcome = simulate(&path.run(vec![path.bulk("reno", 20_000_000)]));
     let (flow, queue) = (&outcome.flows[0], &outcome.queues[0]);
-    assert!(flow.counters.delivered_ce > 3 * queue.marked_pkts / 2, "{flow:?} {queue:?}");
+    assert!(
+        flow.counters.complete().expect("all are known").delivered_ce > 3 * queue.marked_pkts / 2,
+        "{flow:?} {queue:?}"
+    );
 }
 
 #[test]
@@ -281,5 +292,5 @@ fn a_path_of_nothing_but_marks_still_moves() {
         50_000 / changes
     };
     assert!(longest_pause <= 400, "no stall of a delayed ACK: {longest_pause} us");
-    assert_eq!(outcome.flows[0].counters.timeouts, 0);
+    assert_eq!(outcome.flows[0].counters.complete().expect("all are known").timeouts, 0);
 }

@@ -234,7 +234,11 @@ fn timeouts_of_a_full_queue(back_jitter: Duration) -> Vec<u64> {
         };
         let flows = (0..32).map(flow).collect();
         let run = Run { seed, end: at_ms(300), ..path.run(flows) };
-        simulate(&run).flows.iter().map(|flow| flow.counters.timeouts).sum()
+        simulate(&run)
+            .flows
+            .iter()
+            .map(|flow| flow.counters.complete().expect("all are known").timeouts)
+            .sum()
     };
     (1..=5).map(timeouts).collect()
 }

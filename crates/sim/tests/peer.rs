@@ -123,8 +123,13 @@ fn told_and_true(peer: &str) -> (u64, u64) {
     let start = |from: u32| at_us(u64::from(from) * 131 + 29);
     let flows = (0..2).map(|from| Flow { start: start(from), ..flow(&path, from, peer, true) });
     let outcome = simulate(&Run { end: at_ms(1000), ..path.run(flows.collect()) });
-    let sum =
-        |of: fn(&Counters) -> u64| outcome.flows.iter().map(|flow| of(&flow.counters)).sum::<u64>();
+    let sum = |of: fn(&Counters) -> u64| {
+        outcome
+            .flows
+            .iter()
+            .map(|flow| of(&flow.counters.complete().expect("all are known")))
+            .sum::<u64>()
+    };
     let sent = sum(|counters| counters.data_segs_sent);
     (
         1000 * sum(|counters| counters.delivered_ce) / sent,

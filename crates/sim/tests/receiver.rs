@@ -21,8 +21,8 @@ const NEVER_GROWS: u32 = 2 * 40 * 1460;
 
 fn acks(path: &Path, segments: u64) -> u64 {
     let flow = one(path, path.bulk("reno", segments * MSS));
-    assert_eq!(flow.counters.retransmitted_segs, 0);
-    flow.counters.acks_sent
+    assert_eq!(flow.counters.complete().expect("all are known").retransmitted_segs, 0);
+    flow.counters.complete().expect("all are known").acks_sent
 }
 
 #[test]
@@ -79,7 +79,11 @@ fn the_end_of_a_write_is_acknowledged_when_it_is_read() {
     let path = fixed(Path::new(us(200)), NEVER_GROWS);
     for last_bytes in [100, MSS] {
         let flow = one(&path, path.bulk("reno", 16 * MSS + last_bytes));
-        assert_eq!(flow.counters.acks_sent, 17, "{last_bytes} bytes");
+        assert_eq!(
+            flow.counters.complete().expect("all are known").acks_sent,
+            17,
+            "{last_bytes} bytes"
+        );
     }
 }
 
@@ -91,7 +95,7 @@ fn in_request_and_response_the_answers_carry_the_acknowledgements() {
     let outcome = simulate(&path.run(vec![path.rpc("reno", 1000, 1000, 20)]));
     let flow = &outcome.flows[0];
     assert_eq!(fct_ns(flow), 21 * 200_000);
-    assert_eq!(flow.counters.acks_sent, 1);
+    assert_eq!(flow.counters.complete().expect("all are known").acks_sent, 1);
     assert_eq!(outcome.rpcs.len(), 20);
     assert!(outcome.rpcs.iter().all(|rpc| rpc.latency == us(200)));
     // Each begins when the one before has ended.
@@ -136,12 +140,16 @@ fn beyond_the_first_duplicates_sacks_are_compressed() {
     let mut path = Path { rate: mbps(100), ..Path::new(ms(20)) };
     path.queue = droptail(Limit::Pkts(50));
     let with_sack = odd_hole(&path);
-    assert!(with_sack.counters.fast_recoveries >= 1);
-    assert_eq!(with_sack.counters.timeouts, 0);
+    assert!(with_sack.counters.complete().expect("all are known").fast_recoveries >= 1);
+    assert_eq!(with_sack.counters.complete().expect("all are known").timeouts, 0);
     let path = path.hosts(|host| host.sack = false);
     let without = odd_hole(&path);
     assert!(without.done_at.is_some());
-    assert!(with_sack.counters.acks_sent < without.counters.acks_sent, "{with_sack:?} {without:?}");
+    assert!(
+        with_sack.counters.complete().expect("all are known").acks_sent
+            < without.counters.complete().expect("all are known").acks_sent,
+        "{with_sack:?} {without:?}"
+    );
 }
 
 #[test]
@@ -154,7 +162,10 @@ fn a_held_ack_released_by_a_new_range_is_not_followed_by_another() {
     path.queue = droptail(Limit::Bytes(200 * u64::from(FULL)));
     let run = Run { end: at_ms(600), ..path.run(vec![path.bulk("reno", None)]) };
     let flow = simulate(&run).flows.remove(0);
-    assert!(flow.counters.acks_sent.abs_diff(7206) <= 40, "{flow:?}");
+    assert!(
+        flow.counters.complete().expect("all are known").acks_sent.abs_diff(7206) <= 40,
+        "{flow:?}"
+    );
 }
 
 #[test]
@@ -177,7 +188,10 @@ fn receive_merging_answers_a_burst_with_one_ack() {
     });
     let merged = one(&path, path.bulk("cubic", 20_000_000));
     assert_eq!(merged.received_bytes, 20_000_000);
-    let (few, many) = (merged.counters.acks_sent, plain.counters.acks_sent);
+    let (few, many) = (
+        merged.counters.complete().expect("all are known").acks_sent,
+        plain.counters.complete().expect("all are known").acks_sent,
+    );
     assert!(few * 3 < many, "{few} {many}");
     assert!(fct_ns(&merged) < 2 * fct_ns(&plain));
 }

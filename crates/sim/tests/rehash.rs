@@ -41,13 +41,22 @@ fn a_timeout_leaves_a_dead_path_where_there_is_a_label_and_not_without() {
         let ipv4 = flow(two_ways(false, 1.0, 0.0), 100_000, seed);
         let ipv6 = flow(two_ways(true, 1.0, 0.0), 100_000, seed);
         assert!(ipv6.done_at.is_some(), "seed {seed}");
-        assert_eq!(ipv6.counters.timeout_rehashes, ipv6.counters.timeouts);
+        assert_eq!(
+            ipv6.counters.complete().expect("all are known").timeout_rehashes,
+            ipv6.counters.complete().expect("all are known").timeouts
+        );
         if ipv4.done_at.is_none() {
             stuck += 1;
-            assert!(ipv6.counters.timeout_rehashes > 0, "it began on the same path");
-            assert!(ipv4.counters.timeout_rehashes > 0, "its hash changes, too");
+            assert!(
+                ipv6.counters.complete().expect("all are known").timeout_rehashes > 0,
+                "it began on the same path"
+            );
+            assert!(
+                ipv4.counters.complete().expect("all are known").timeout_rehashes > 0,
+                "its hash changes, too"
+            );
         } else {
-            assert_eq!(ipv6.counters.timeouts, 0);
+            assert_eq!(ipv6.counters.complete().expect("all are known").timeouts, 0);
         }
     }
     assert!((4..=12).contains(&stuck), "the hash picks either way: {stuck} of 16");
@@ -57,7 +66,8 @@ fn a_timeout_leaves_a_dead_path_where_there_is_a_label_and_not_without() {
 fn a_receiver_that_sees_the_same_duplicate_again_sends_its_acks_another_way() {
     // Most ACKs are lost on one way: what was received is sent again, and again.
     let all = |ipv6| (0..200).map(move |seed| flow(two_ways(ipv6, 0.0, 0.85), 200_000, seed));
-    let changes = |flow: &FlowOutcome| flow.counters.duplicate_rehashes;
+    let changes =
+        |flow: &FlowOutcome| flow.counters.complete().expect("all are known").duplicate_rehashes;
     let moved: Vec<_> = all(true).filter(|flow| changes(flow) > 0).collect();
     let finished = |ipv6| all(ipv6).filter(|flow| flow.done_at.is_some()).count();
     assert!(!moved.is_empty() && finished(true) > finished(false));
@@ -70,7 +80,10 @@ fn headers_of_ipv6_are_twenty_bytes_longer() {
     let sent = |ipv6| {
         let path = Path::new(ms(1)).hosts(|host| host.ipv6 = ipv6);
         let outcome = simulate(&path.run(vec![path.bulk("reno", 14_280)]));
-        (outcome.flows[0].counters.data_segs_sent, outcome.queues[0].sent_bytes)
+        (
+            outcome.flows[0].counters.complete().expect("all are known").data_segs_sent,
+            outcome.queues[0].sent_bytes,
+        )
     };
     // SYN 74, ACK of the SYN-ACK 66, then headers of 66 each.
     assert_eq!(sent(false), (10, 74 + 66 + 10 * 66 + 14_280));
@@ -136,7 +149,11 @@ fn plb_spreads_elephants_that_collide_and_only_with_labels() {
     // Each cable is two links; the first leaf's come first.
     let up: Vec<usize> = (0..SPINES).map(|spine| 2 * spine).collect();
     let rehashes = |outcome: &Outcome| -> u64 {
-        outcome.flows.iter().map(|flow| flow.counters.plb_rehashes).sum()
+        outcome
+            .flows
+            .iter()
+            .map(|flow| flow.counters.complete().expect("all are known").plb_rehashes)
+            .sum()
     };
     let received =
         |outcome: &Outcome| -> u64 { outcome.flows.iter().map(|flow| flow.received_bytes).sum() };

@@ -62,7 +62,7 @@ fn a_lost_syn_comes_back_when_the_wheel_says() {
     let outcome = simulate(&Run { pings: path.crowd(Time::from_ns(9_999_999_000), 11), ..run });
     let flow = only(&outcome);
     assert_eq!(fct_ns(flow), ms_ns(1008, 100_000));
-    let counters = flow.counters;
+    let counters = flow.counters.complete().expect("all are known");
     assert_eq!((counters.timeouts, counters.syn_timeouts, counters.retransmitted_segs), (1, 1, 1));
     // By timestamps: the SYN is not timed.
     assert_eq!(flow.srtt, Some(us(1000)));
@@ -88,7 +88,7 @@ fn a_syn_lost_twice_waits_two_seconds_more_and_starts_with_one_packet() {
     let path = crowded(us(100));
     let (left_ms, outcome) = syn_after(&path, &[10_000, 11_008]);
     assert_eq!(left_ms, 13_056);
-    let counters = outcome.flows[0].counters;
+    let counters = outcome.flows[0].counters.complete().expect("all are known");
     assert_eq!((counters.syn_timeouts, counters.timeouts), (2, 2));
     assert_eq!((outcome.flow_samples[0].cwnd, outcome.flow_samples[0].unacked), (1, 1));
     let (left_ms, outcome) = syn_after(&path, &[10_000]);
@@ -112,7 +112,7 @@ fn a_lost_last_packet_is_repaired_by_a_probe_with_no_timeout_counted() {
     let path = Path { queue: droptail(Limit::Pkts(5)), ..Path::new(us(100)) };
     let flow = one(&path, path.bulk("reno", 10_000));
     assert_eq!(fct_ns(&flow), ms_ns(208, 0));
-    let counters = flow.counters;
+    let counters = flow.counters.complete().expect("all are known");
     assert_eq!(
         (counters.timeouts, counters.tail_loss_probes, counters.retransmitted_segs),
         (0, 1, 1)
@@ -127,7 +127,7 @@ fn a_probe_of_a_lost_tail_of_two_or_more_comes_after_two_round_trips() {
     let path = Path { queue: droptail(Limit::Pkts(3)), ..Path::new(ms(1)) };
     let flow = one(&path, path.bulk("reno", 10_000));
     assert_eq!(fct_ns(&flow), ms_ns(10, 0));
-    let counters = flow.counters;
+    let counters = flow.counters.complete().expect("all are known");
     assert_eq!(
         (counters.timeouts, counters.tail_loss_probes, counters.retransmitted_segs),
         (0, 1, 3)
@@ -146,7 +146,7 @@ fn an_answer_to_a_probe_that_is_faster_than_the_minimum_proves_nothing() {
     // The RTO, restarted by the probe at 4 ms: 8 * (floor((4 + 201) / 8) + 1) = 208; then one round trip
     // until the second hole is filled.
     assert_eq!(fct_ns(&flow) + 64, ms_ns(208, 99_968));
-    let counters = flow.counters;
+    let counters = flow.counters.complete().expect("all are known");
     assert_eq!((counters.timeouts, counters.tail_loss_probes), (1, 1));
 }
 
@@ -158,7 +158,7 @@ fn a_whole_window_lost_comes_back_by_timeout_and_slow_start() {
     let flow = path.bulk("reno", 10 * MSS);
     let outcome = sampled(run_crowded(&path, flow, &[99, 3_999]), us(10));
     let flow = only(&outcome);
-    let counters = flow.counters;
+    let counters = flow.counters.complete().expect("all are known");
     assert_eq!((counters.timeouts, counters.tail_loss_probes), (1, 1));
     assert_eq!(counters.retransmitted_segs, 11);
     // Windows of 1, 2, 4 and the last 3. A packet takes 121.12 us, longer than the round trip, so the line
@@ -182,7 +182,13 @@ fn each_timeout_in_a_row_doubles_the_next() {
     let outcome = sampled(run, ms(1));
     let flow = only(&outcome);
     // The last ACK of the handshake was lost too: a fourth is the listening side's, for its SYN-ACK.
-    assert_eq!((flow.counters.timeouts, flow.counters.syn_timeouts), (4, 1));
+    assert_eq!(
+        (
+            flow.counters.complete().expect("all are known").timeouts,
+            flow.counters.complete().expect("all are known").syn_timeouts
+        ),
+        (4, 1)
+    );
     assert_eq!(fct_ns(flow), ms_ns(1456, (9 * 1514 - 86) * 80));
     let rtos = steps(outcome.flow_samples.iter().map(|sample| sample.rto_us));
     assert_eq!(rtos[..4], [201_000, 402_000, 804_000, 1_608_000]);
@@ -198,7 +204,13 @@ fn without_sack_there_is_no_probe_and_the_timeout_is_counted() {
     let path = path.hosts(|host| host.sack = false);
     let flow = one(&path, path.bulk("reno", 10_000));
     assert_eq!(fct_ns(&flow), ms_ns(208, 0));
-    assert_eq!((flow.counters.timeouts, flow.counters.tail_loss_probes), (1, 0));
+    assert_eq!(
+        (
+            flow.counters.complete().expect("all are known").timeouts,
+            flow.counters.complete().expect("all are known").tail_loss_probes
+        ),
+        (1, 0)
+    );
 }
 
 #[test]
@@ -239,7 +251,7 @@ fn cwnd_over_idle(answer_bytes: u64, slow_start_after_idle: bool) -> (u32, u32) 
     // The answer comes over a line of 10 Mbps.
     run.network.links[1].rate = Some(mbps(10));
     let outcome = sampled(run, us(100));
-    assert_eq!(outcome.flows[0].counters.retransmitted_segs, 0);
+    assert_eq!(outcome.flows[0].counters.complete().expect("all are known").retransmitted_segs, 0);
     let second = outcome.rpcs[1].start;
     let before = sample_at(&outcome, 0, Time::from_ps(second.ps() - 1));
     let after = sample_at(&outcome, 0, second + us(100));

@@ -196,20 +196,20 @@ fn queue_lines(theirs: &Theirs, ours: &Outcome) -> Result<Vec<Line>, Error> {
     let (Some(first), Some(their_last)) = (ours.queues.first(), theirs.queue.last()) else {
         return Ok(lines);
     };
-    let flow = &ours.flows[0];
+    let counters = ours.flows[0].counters.complete();
+    let counters = counters.expect("the simulator knows every counter");
     let drops = first.dropped_pkts() as f64;
     lines.push(compare::exact("drops", their_last.number("drops")?, drops, 0.0));
     if let Some(info) = theirs.info.last() {
-        let retrans = flow.counters.retransmitted_segs as f64;
+        let retrans = counters.retransmitted_segs as f64;
         lines.push(compare::exact("retrans", info.number("total_retrans")?, retrans, 0.0));
         let share = |marked: f64, all: f64| if all > 0.0 { marked / all } else { 0.0 };
         let (ce, all) = (info.number("delivered_ce")?, info.number("delivered")?);
-        let counters = &flow.counters;
         let ours = share(counters.delivered_ce as f64, counters.delivered as f64);
         lines.push(compare::exact("ce_fraction", share(ce, all), ours, 0.0));
     }
     if let Some(summary) = &theirs.summary {
-        let timeouts = flow.counters.timeouts as f64;
+        let timeouts = counters.timeouts as f64;
         lines.push(compare::exact("rto", summary.number("rto")?, timeouts, 0.0));
         let mbps = late_goodput_mbps(ours, theirs.end_s);
         lines.push(compare::exact("goodput_mbps", summary.number("goodput_mbps")?, mbps, 0.0));

@@ -6,10 +6,8 @@ use std::net::IpAddr;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt as _;
 
-use rustix::net::netlink::SocketAddrNetlink;
-use rustix::net::{
-    AddressFamily, Protocol, RawProtocol, RecvFlags, SendFlags, SocketFlags, SocketType, netdevice,
-};
+use knee_netns::netlink::{self, LinkSettings, Netlink, Queue};
+use rustix::net::{AddressFamily, Protocol, RawProtocol, SocketFlags, SocketType};
 
 use super::sys;
 use crate::settings::TIMESTAMPS_BYTES;
@@ -22,27 +20,8 @@ const QUEUE_PKTS: u32 = 10_000;
 /// IPv6 does without links that carry less (RFC 8200, section 5).
 const IPV6_MTU: u32 = 1280;
 
-// From the kernel's user API: netlink.h, rtnetlink.h, pkt_sched.h, if_link.h, if_addr.h and if_ether.h.
-const NLMSG_ERROR: u16 = 2;
-const NLM_F_REQUEST: u16 = 1;
-const NLM_F_ACK: u16 = 4;
-const NLM_F_CREATE: u16 = 0x400;
-const RTM_NEWLINK: u16 = 16;
-const RTM_NEWADDR: u16 = 20;
-const RTM_NEWQDISC: u16 = 36;
-const TCA_KIND: u16 = 1;
-const TC_H_ROOT: u32 = u32::MAX;
-const IFLA_MTU: u16 = 4;
-const IFLA_TXQLEN: u16 = 13;
-const IFLA_GSO_MAX_SEGS: u16 = 40;
-const IFF_UP: u32 = 1;
-const IFA_ADDRESS: u16 = 1;
-const IFA_LOCAL: u16 = 2;
-const IFA_F_NODAD: u8 = 2;
+/// From the kernel's user API: if_ether.h.
 const ETH_P_ALL: u16 = 3;
-const AF_INET: u8 = 2;
-const AF_INET6: u8 = 10;
-const HEADER_BYTES: usize = 16;
 
 /// The device, and who notes when packets leave.
 pub(super) struct Device {
@@ -68,16 +47,19 @@ pub(super) fn set_up(settings: &Settings, address: IpAddr) -> Result<Device, Ref
     sys::make_tun(tun.as_fd(), NAME).map_err(cannot_open)?;
     // Before it is up, so that the tap misses nothing.
     let tap = tap();
-    set_link(mtu, settings).map_err(|why| {
+    let no_netlink = |why| Refusal(format!("the TUN device cannot be set up: {why}"));
+    let kernel = Netlink::open().map_err(no_netlink)?;
+    let index = kernel.index_of(NAME).map_err(no_netlink)?;
+    set_link(&kernel, index, mtu, settings).map_err(|why| {
         Refusal(format!(
             "mss = {} with gso_max_segs = {}: the kernel does not take them for the TUN device: {why}",
             settings.mss_bytes, settings.gso_max_segs
         ))
     })?;
-    set_qdisc().map_err(|why| {
+    set_qdisc(&kernel, index).map_err(|why| {
         Refusal(format!("the TUN device does not get the queue pfifo_fast: {why}"))
     })?;
-    add_address(address)
+    add_address(&kernel, index, address)
         .map_err(|why| Refusal(format!("the TUN device does not get its address: {why}")))?;
     Ok(Device { tun, tap, max_segment })
 }
@@ -156,87 +138,28 @@ fn tap() -> Option<OwnedFd> {
     Some(tap)
 }
 
-fn set_link(mtu: u32, settings: &Settings) -> io::Result<()> {
-    // struct ifinfomsg: family, type, index, flags, and which of them.
-    let mut body = vec![0; 4];
-    body.extend(index()?.to_ne_bytes());
-    body.extend(IFF_UP.to_ne_bytes());
-    body.extend(IFF_UP.to_ne_bytes());
-    let numbers =
-        [(IFLA_MTU, mtu), (IFLA_TXQLEN, QUEUE_PKTS), (IFLA_GSO_MAX_SEGS, settings.gso_max_segs)];
-    for (kind, value) in numbers {
-        attribute(&mut body, kind, &value.to_ne_bytes());
-    }
-    ask(RTM_NEWLINK, 0, &body)
+fn set_link(kernel: &Netlink, index: u32, mtu: u32, settings: &Settings) -> io::Result<()> {
+    let link = LinkSettings {
+        mtu_bytes: Some(mtu),
+        tx_queue_pkts: Some(QUEUE_PKTS),
+        gso_max_segs: Some(settings.gso_max_segs),
+        up: true,
+        ..LinkSettings::default()
+    };
+    kernel.ask(&netlink::set_link(index, &link))
 }
 
 /// A plain queue, whatever `net.core.default_qdisc` says: fq, for instance, would do the pacing that the TCP does
 /// itself otherwise.
-fn set_qdisc() -> io::Result<()> {
-    // struct tcmsg: family and padding, index, handle, parent, info.
-    let mut body = vec![0; 4];
-    body.extend(index()?.to_ne_bytes());
-    body.extend([0; 4]);
-    body.extend(TC_H_ROOT.to_ne_bytes());
-    body.extend([0; 4]);
-    attribute(&mut body, TCA_KIND, b"pfifo_fast\0\0");
-    match ask(RTM_NEWQDISC, NLM_F_CREATE, &body) {
+fn set_qdisc(kernel: &Netlink, index: u32) -> io::Result<()> {
+    match kernel.ask(&netlink::add_queue(index, 0, netlink::ROOT, Queue::PfifoFast)) {
         // A kernel without queueing disciplines has no other either.
         Err(why) if why.raw_os_error() == Some(libc::EOPNOTSUPP) => Ok(()),
         done => done,
     }
 }
 
-fn add_address(address: IpAddr) -> io::Result<()> {
-    let (family, prefix_len, bytes) = match address {
-        IpAddr::V4(ip) => (AF_INET, 24, ip.octets().to_vec()),
-        IpAddr::V6(ip) => (AF_INET6, 64, ip.octets().to_vec()),
-    };
-    // struct ifaddrmsg: family, length of the prefix, flags, scope, index.
-    let mut body = vec![family, prefix_len, IFA_F_NODAD, 0];
-    body.extend(index()?.to_ne_bytes());
-    attribute(&mut body, IFA_LOCAL, &bytes);
-    attribute(&mut body, IFA_ADDRESS, &bytes);
-    ask(RTM_NEWADDR, NLM_F_CREATE, &body)
-}
-
-fn index() -> io::Result<u32> {
-    Ok(netdevice::name_to_index(netlink()?, NAME)?)
-}
-
-fn netlink() -> io::Result<OwnedFd> {
-    let flags = SocketFlags::CLOEXEC;
-    // Protocol 0 is NETLINK_ROUTE.
-    let socket = rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
-    rustix::net::bind(&socket, &SocketAddrNetlink::new(0, 0))?;
-    Ok(socket)
-}
-
-/// All values here are whole words, so that there is no padding.
-fn attribute(body: &mut Vec<u8>, kind: u16, value: &[u8]) {
-    body.extend((4 + value.len() as u16).to_ne_bytes());
-    body.extend(kind.to_ne_bytes());
-    body.extend(value);
-}
-
-/// Sends one request and waits for the kernel's answer.
-fn ask(kind: u16, flags: u16, body: &[u8]) -> io::Result<()> {
-    let socket = netlink()?;
-    let mut request = Vec::with_capacity(HEADER_BYTES + body.len());
-    request.extend(((HEADER_BYTES + body.len()) as u32).to_ne_bytes());
-    request.extend(kind.to_ne_bytes());
-    request.extend((NLM_F_REQUEST | NLM_F_ACK | flags).to_ne_bytes());
-    request.extend([0; 8]);
-    request.extend(body);
-    rustix::net::send(&socket, &request, SendFlags::empty())?;
-    let mut answer = [0; 1 << 12];
-    let (len, _) = rustix::net::recv(&socket, &mut answer[..], RecvFlags::empty())?;
-    let answer = &answer[..len];
-    let is_error = answer.get(4..6).is_some_and(|kind| kind == NLMSG_ERROR.to_ne_bytes());
-    let code = answer.get(HEADER_BYTES..HEADER_BYTES + 4).and_then(|code| code.try_into().ok());
-    match code.map(i32::from_ne_bytes) {
-        Some(0) if is_error => Ok(()),
-        Some(error) if is_error => Err(io::Error::from_raw_os_error(-error)),
-        _ => Err(io::ErrorKind::InvalidData.into()),
-    }
+fn add_address(kernel: &Netlink, index: u32, address: IpAddr) -> io::Result<()> {
+    let prefix_len = if address.is_ipv4() { 24 } else { 64 };
+    kernel.ask(&netlink::add_address(index, address, prefix_len, true))
 }

@@ -42,7 +42,7 @@ impl Wire {
             peer_iss: self.stack_iss.unwrap_or(0),
             scale: self.scale(self.peer_scale),
         };
-        Packet::absolute(segment, self.peer, self.stack, origin)?.encode()
+        Ok(Packet::absolute(segment, self.peer, self.stack, origin)?.encode()?)
     }
 
     /// The segment that a packet from the stack holds; `None`: it is not of this connection.

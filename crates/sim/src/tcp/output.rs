@@ -87,8 +87,8 @@ impl Sock {
 
     /// Bytes that the kernel puts into one skb: a segment, or as much as one burst may hold.
     fn size_goal(&self) -> u32 {
-        let mss = self.mss();
-        mss * (GSO_MAX_BYTES / mss).min(self.host.config.gso_max_segs).max(1)
+        let (mss, most) = (self.mss(), self.host.config.gso_max_segs);
+        if most <= 1 { mss } else { mss * (GSO_MAX_BYTES / mss).min(most).max(1) }
     }
 
     /// Moves what the application still has into the socket, as far as there is room.
@@ -541,7 +541,9 @@ impl Sock {
             }
             let was_empty = self.tp.packets_out == 0;
             self.tp.snd_nxt = end_seq;
-            self.cut_end = self.cut_end.filter(|end| before(end_seq, *end));
+            if self.cut_end.is_some_and(|end| !before(end_seq, end)) {
+                self.cut_end = None;
+            }
             self.tp.packets_out += 1;
             if was_empty || self.retransmit.pending == Pending::LossProbe {
                 self.rearm_rto(net);

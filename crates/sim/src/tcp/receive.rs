@@ -191,7 +191,8 @@ impl Receiver {
     /// Room for payload, as Linux counts: a share of the buffer not taken up.
     fn space(&self) -> u32 {
         let payload = self.unread_bytes + self.out_of_order.bytes();
-        let buffers = payload.div_ceil(self.advmss);
+        // Most often, and always of one that only sends, nothing waits: no division.
+        let buffers = if payload == 0 { 0 } else { payload.div_ceil(self.advmss) };
         let free = self.rcvbuf.saturating_sub(payload + buffers * self.skb_overhead_bytes);
         share(free, self.window_ratio)
     }
@@ -292,6 +293,14 @@ impl Sock {
     /// a tick (RFC 7323); but old pure ACKs that only come late are harmless.
     #[inline]
     fn is_unacceptable(&self, packet: &Packet) -> bool {
+        // Nearly all end within what was offered last, and have a timestamp that is no older.
+        let from_last_ack = packet.end_seq.wrapping_sub(self.receiver.rcv_wup);
+        let older_by = self.receiver.ts_recent.wrapping_sub(packet.ts_val) as i32;
+        (from_last_ack > self.receiver.rcv_wnd || older_by > 1) && self.is_refused(packet)
+    }
+
+    #[cold]
+    fn is_refused(&self, packet: &Packet) -> bool {
         let window_end = self.tp.rcv_nxt.wrapping_add(self.receive_window());
         if before(packet.end_seq, self.receiver.rcv_wup) || after(packet.seq, window_end) {
             return true;
@@ -442,6 +451,7 @@ impl Sock {
         }
     }
 
+    #[inline]
     fn measure_rcv_mss(&mut self, packet: &Packet, payload_bytes: u32) {
         let header = if self.timestamps { 32 } else { 20 };
         let receiver = &mut self.receiver;

@@ -1,0 +1,483 @@
+//! TCP packets as bytes, read and written: what a capture has, or a device gives and takes.
+
+use crate::Error;
+use etherparse::{
+    IpEcn, IpNumber, Ipv4Header, Ipv6FlowLabel, Ipv6Header, LaxIpSlice, TcpHeader, TcpOptionElement,
+};
+use knee_queue::Ecn;
+use knee_sim::endpoint::Segment;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// A TCP header without options.
+const TCP_BYTES: usize = 20;
+/// Of packets that are written, as a host nearby sends them.
+const TTL: u8 = 64;
+/// IPv6, and TCP with all options that fit.
+const MOST_HEADER_BYTES: usize = 40 + 60;
+/// Ranges that a SACK option may have.
+const SACKS: usize = 4;
+/// The largest shift of windows (RFC 7323, section 2.3).
+pub const MAX_SCALE: u8 = 14;
+
+/// A TCP segment with its addresses, numbers as they are on the wire.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Packet {
+    /// Sender.
+    pub source: SocketAddr,
+    /// Receiver.
+    pub destination: SocketAddr,
+    /// Bits of the header, [`Segment::SYN`] and its like.
+    pub flags: u16,
+    /// ECN field of the IP header.
+    pub ecn: Ecn,
+    /// First byte.
+    pub seq: u32,
+    /// Payload, bytes: by the IP header, whether the capture has it or not.
+    pub len: u32,
+    /// The acknowledgement field, whether the flag is set or not.
+    pub ack: u32,
+    /// The window field, not scaled.
+    pub window: u16,
+    /// Option.
+    pub mss: Option<u16>,
+    /// Option.
+    pub window_scale: Option<u8>,
+    /// Option.
+    pub sack_ok: bool,
+    /// Option: value and echo.
+    pub timestamps: Option<(u32, u32)>,
+    /// Option: first and next byte of each range.
+    pub sacks: Vec<(u32, u32)>,
+    /// The options end before the header does, or make no sense: some may be missing here.
+    pub are_options_cut: bool,
+}
+
+/// Reads a packet that begins with its IP header. `original_len` is its length on the wire, of which `ip` may be
+/// only the beginning. Nothing if it is no TCP, a later fragment, or too short for a TCP header.
+pub fn decode(ip: &[u8], original_len: u32) -> Option<Packet> {
+    let (slice, _) = LaxIpSlice::from_slice(ip).ok()?;
+    let payload = slice.payload();
+    if payload.ip_number != IpNumber::TCP {
+        return None;
+    }
+    // A length of 0: the device cuts the packet later, and it is as long as it was handed over.
+    let (ecn, ip_len, is_first) = match &slice {
+        LaxIpSlice::Ipv4(v4) => {
+            let header = v4.header();
+            let first = header.fragments_offset().value() == 0;
+            (header.ecn().value(), u32::from(header.total_len()), first)
+        }
+        LaxIpSlice::Ipv6(v6) => {
+            let header = v6.header();
+            let len = u32::from(header.payload_length());
+            let len = if len == 0 { 0 } else { len + 40 };
+            (header.traffic_class() & 3, len, !payload.fragmented)
+        }
+    };
+    if !is_first {
+        return None;
+    }
+    let ip_len = if ip_len == 0 { original_len } else { ip_len };
+    let tcp = payload.payload;
+    let before_tcp = u32::try_from(tcp.as_ptr() as usize - ip.as_ptr() as usize).ok()?;
+    let header = tcp.get(..TCP_BYTES)?;
+    let u16_at = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
+    let u32_at = |at: usize| (u32::from(u16_at(at)) << 16) | u32::from(u16_at(at + 2));
+    let header_len = usize::from(header[12] >> 4) * 4;
+    if header_len < TCP_BYTES {
+        return None;
+    }
+    let len = ip_len.checked_sub(before_tcp)?.checked_sub(header_len as u32)?;
+    let mut packet = Packet {
+        source: SocketAddr::new(slice.source_addr(), u16_at(0)),
+        destination: SocketAddr::new(slice.destination_addr(), u16_at(2)),
+        flags: u16_at(12) & 0x1ff,
+        ecn: Ecn::from_tos(ecn),
+        seq: u32_at(4),
+        len,
+        ack: u32_at(8),
+        window: u16_at(14),
+        mss: None,
+        window_scale: None,
+        sack_ok: false,
+        timestamps: None,
+        sacks: Vec::new(),
+        are_options_cut: tcp.len() < header_len,
+    };
+    let end = header_len.min(tcp.len());
+    if !options(&tcp[TCP_BYTES..end], &mut packet) {
+        packet.are_options_cut = true;
+    }
+    Some(packet)
+}
+
+/// Reads options one by one; false if one is broken, and those behind it with it.
+fn options(mut rest: &[u8], packet: &mut Packet) -> bool {
+    while let Some((kind, after)) = rest.split_first() {
+        match kind {
+            0 => return true,
+            1 => {
+                rest = after;
+                continue;
+            }
+            _ => {}
+        }
+        let Some(len) = after.first().map(|len| usize::from(*len)) else { return false };
+        if len < 2 || len > rest.len() {
+            return false;
+        }
+        let (value, behind) = (&rest[2..len], &rest[len..]);
+        let u32_at = |at: usize| {
+            let bytes = [value[at], value[at + 1], value[at + 2], value[at + 3]];
+            u32::from_be_bytes(bytes)
+        };
+        match (kind, value.len()) {
+            (2, 2) => packet.mss = Some(u16::from_be_bytes([value[0], value[1]])),
+            (3, 1) => packet.window_scale = Some(value[0]),
+            (4, 0) => packet.sack_ok = true,
+            (5, 8 | 16 | 24 | 32) => {
+                let starts = (0..value.len()).step_by(8);
+                packet.sacks = starts.map(|at| (u32_at(at), u32_at(at + 4))).collect();
+            }
+            (8, 8) => packet.timestamps = Some((u32_at(0), u32_at(4))),
+            _ => {}
+        }
+        rest = behind;
+    }
+    true
+}
+
+/// What the numbers of one direction count from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Origin {
+    /// Initial sequence number of the sender.
+    pub iss: u32,
+    /// The receiver's, from which what it has sent is acknowledged.
+    pub peer_iss: u32,
+    /// Shifts the sender's windows, but for that of a SYN.
+    pub scale: u8,
+}
+
+impl Origin {
+    fn shift(self, flags: u16) -> u32 {
+        if flags & Segment::SYN != 0 { 0 } else { u32::from(self.scale.min(MAX_SCALE)) }
+    }
+}
+
+impl Packet {
+    /// Whether a header bit is set.
+    pub fn has(&self, flag: u16) -> bool {
+        self.flags & flag != 0
+    }
+
+    /// The segment, its numbers counted from `origin`.
+    pub fn relative(&self, origin: Origin) -> Segment {
+        let syn = self.has(Segment::SYN);
+        let of_peer = |number: u32| number.wrapping_sub(origin.peer_iss);
+        Segment {
+            flags: self.flags,
+            ecn: self.ecn,
+            seq: self.seq.wrapping_sub(origin.iss),
+            len: self.len,
+            ack: if self.has(Segment::ACK) { of_peer(self.ack) } else { 0 },
+            window_bytes: u32::from(self.window) << origin.shift(self.flags),
+            mss: self.mss.filter(|_| syn),
+            window_scale: self.window_scale.filter(|_| syn),
+            sack_ok: self.sack_ok && syn,
+            timestamps: self.timestamps,
+            sacks: self.sacks.iter().map(|(a, b)| (of_peer(*a), of_peer(*b))).collect(),
+        }
+    }
+
+    /// The packet of a segment whose numbers count from `origin`. Its window is rounded down to what the header
+    /// can say, as every sender does.
+    ///
+    /// # Errors
+    /// If the window is larger than the header can say.
+    pub fn absolute(
+        segment: &Segment,
+        source: SocketAddr,
+        destination: SocketAddr,
+        origin: Origin,
+    ) -> Result<Packet, Error> {
+        let shift = origin.shift(segment.flags);
+        let window = u16::try_from(segment.window_bytes >> shift).map_err(|_| {
+            let most = u32::from(u16::MAX) << shift;
+            Error(format!(
+                "a window of {} bytes does not fit the header: {most} is the most with the window scale that \
+                 was agreed on",
+                segment.window_bytes
+            ))
+        })?;
+        let of_peer = |number: u32| number.wrapping_add(origin.peer_iss);
+        Ok(Packet {
+            source,
+            destination,
+            flags: segment.flags,
+            ecn: segment.ecn,
+            seq: origin.iss.wrapping_add(segment.seq),
+            len: segment.len,
+            ack: if segment.has(Segment::ACK) { of_peer(segment.ack) } else { 0 },
+            window,
+            mss: segment.mss,
+            window_scale: segment.window_scale,
+            sack_ok: segment.sack_ok,
+            timestamps: segment.timestamps,
+            sacks: segment.sacks.iter().map(|(a, b)| (of_peer(*a), of_peer(*b))).collect(),
+            are_options_cut: false,
+        })
+    }
+
+    /// The bytes from the IP header on, with checksums and a payload of zeros.
+    ///
+    /// # Errors
+    /// What does not fit a packet, and addresses of two families.
+    pub fn encode(&self) -> Result<Vec<u8>, Error> {
+        let mut bytes = Vec::with_capacity(MOST_HEADER_BYTES + self.len as usize);
+        self.encode_headers(&mut bytes)?;
+        bytes.resize(bytes.len() + self.len as usize, 0);
+        Ok(bytes)
+    }
+
+    /// Appends its headers alone, as they stand before a payload of zeros.
+    ///
+    /// # Errors
+    /// As [`Packet::encode`].
+    pub fn encode_headers(&self, bytes: &mut Vec<u8>) -> Result<(), Error> {
+        let (from, to) = (self.source, self.destination);
+        let mut tcp = TcpHeader::new(from.port(), to.port(), self.seq, self.window);
+        tcp.acknowledgment_number = self.ack;
+        for (flag, field) in flags(&mut tcp) {
+            *field = self.has(flag);
+        }
+        tcp.set_options(&self.options()?).map_err(|_| {
+            Error("a segment's options take more than the 40 bytes of a header".to_owned())
+        })?;
+        let too_long =
+            || Error(format!("{} bytes do not fit one packet of at most 65535", self.len));
+        let len = tcp.header_len() as u64 + u64::from(self.len);
+        let len = u16::try_from(len).map_err(|_| too_long())?;
+        match (from.ip(), to.ip()) {
+            (IpAddr::V4(from), IpAddr::V4(to)) => {
+                let ip =
+                    ipv4_header(from, to, len, IpNumber::TCP, self.ecn).ok_or_else(too_long)?;
+                tcp.checksum = tcp.calc_checksum_ipv4(&ip, &[]).map_err(|_| too_long())?;
+                bytes.extend_from_slice(&ip.to_bytes());
+            }
+            (IpAddr::V6(from), IpAddr::V6(to)) => {
+                let ip = ipv6_header(from, to, len, IpNumber::TCP, self.ecn);
+                tcp.checksum = tcp.calc_checksum_ipv6(&ip, &[]).map_err(|_| too_long())?;
+                bytes.extend_from_slice(&ip.to_bytes());
+            }
+            _ => return Err(Error(format!("{from} and {to} are of two families"))),
+        }
+        tcp.checksum = with_zeros(tcp.checksum, self.len as u16);
+        bytes.extend_from_slice(&tcp.to_bytes());
+        Ok(())
+    }
+
+    /// Its options in the order and with the padding that Linux has.
+    fn options(&self) -> Result<Vec<TcpOptionElement>, Error> {
+        use TcpOptionElement::{
+            MaximumSegmentSize, Noop, SelectiveAcknowledgement, SelectiveAcknowledgementPermitted,
+            Timestamp, WindowScale,
+        };
+        let mut options = Vec::new();
+        if let Some(mss) = self.mss {
+            options.push(MaximumSegmentSize(mss));
+        }
+        match (self.sack_ok, self.timestamps) {
+            (true, Some(_)) => options.push(SelectiveAcknowledgementPermitted),
+            (true, None) => options.extend([Noop, Noop, SelectiveAcknowledgementPermitted]),
+            (false, Some(_)) => options.extend([Noop, Noop]),
+            (false, None) => {}
+        }
+        if let Some((value, echo)) = self.timestamps {
+            options.push(Timestamp(value, echo));
+        }
+        if let Some(scale) = self.window_scale {
+            options.extend([Noop, WindowScale(scale)]);
+        }
+        if self.sacks.len() > SACKS {
+            return Err(Error(format!(
+                "a segment has room for {SACKS} SACK ranges, not for {}",
+                self.sacks.len()
+            )));
+        }
+        let mut sacks = self.sacks.iter().copied();
+        if let Some(first) = sacks.next() {
+            let more = [sacks.next(), sacks.next(), sacks.next()];
+            options.extend([Noop, Noop, SelectiveAcknowledgement(first, more)]);
+        }
+        Ok(options)
+    }
+}
+
+/// An IPv4 header before `len` bytes, as Linux writes it; nothing if they do not fit.
+pub(crate) fn ipv4_header(
+    from: Ipv4Addr,
+    to: Ipv4Addr,
+    len: u16,
+    protocol: IpNumber,
+    ecn: Ecn,
+) -> Option<Ipv4Header> {
+    let mut ip = Ipv4Header::new(len, TTL, protocol, from.octets(), to.octets()).ok()?;
+    ip.ecn = to_ip(ecn);
+    ip.dont_fragment = true;
+    ip.header_checksum = ip.calc_header_checksum();
+    Some(ip)
+}
+
+/// An IPv6 header before `len` bytes.
+pub(crate) fn ipv6_header(
+    from: Ipv6Addr,
+    to: Ipv6Addr,
+    len: u16,
+    protocol: IpNumber,
+    ecn: Ecn,
+) -> Ipv6Header {
+    let mut ip = Ipv6Header {
+        traffic_class: 0,
+        flow_label: Ipv6FlowLabel::ZERO,
+        payload_length: len,
+        next_header: protocol,
+        hop_limit: TTL,
+        source: from.octets(),
+        destination: to.octets(),
+    };
+    ip.set_ecn(to_ip(ecn));
+    ip
+}
+
+/// What becomes of a checksum if so many bytes of zeros follow: the length in the pseudo header counts them (RFC 1624).
+pub(crate) fn with_zeros(checksum: u16, zeros: u16) -> u16 {
+    let (sum, carry) = (!checksum).overflowing_add(zeros);
+    !(sum + u16::from(carry))
+}
+
+/// Bits of the header and where etherparse has them.
+fn flags(header: &mut TcpHeader) -> [(u16, &mut bool); 9] {
+    [
+        (Segment::FIN, &mut header.fin),
+        (Segment::SYN, &mut header.syn),
+        (Segment::RST, &mut header.rst),
+        (Segment::PSH, &mut header.psh),
+        (Segment::ACK, &mut header.ack),
+        (Segment::URG, &mut header.urg),
+        (Segment::ECE, &mut header.ece),
+        (Segment::CWR, &mut header.cwr),
+        (Segment::AE, &mut header.ns),
+    ]
+}
+
+fn to_ip(ecn: Ecn) -> IpEcn {
+    match ecn {
+        Ecn::NotEct => IpEcn::ZERO,
+        Ecn::Ect1 => IpEcn::ONE,
+        Ecn::Ect0 => IpEcn::TWO,
+        Ecn::Ce => IpEcn::THREE,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use knee_sim::addresses::address;
+
+    fn sides(ipv6: bool) -> [SocketAddr; 2] {
+        [(0, 10_000), (1, 40_000)].map(|(host, port)| SocketAddr::new(address(host, ipv6), port))
+    }
+
+    fn packet(ipv6: bool) -> Packet {
+        let [source, destination] = sides(ipv6);
+        Packet {
+            source,
+            destination,
+            flags: Segment::ACK | Segment::PSH | Segment::FIN | Segment::URG | Segment::AE,
+            ecn: Ecn::Ce,
+            seq: u32::MAX - 10,
+            len: 100,
+            ack: 77,
+            window: 1234,
+            mss: None,
+            window_scale: None,
+            sack_ok: false,
+            timestamps: Some((5, 6)),
+            sacks: vec![(10, 20), (30, 40), (50, u32::MAX)],
+            are_options_cut: false,
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        for ipv6 in [false, true] {
+            let data = packet(ipv6);
+            let bytes = data.encode().unwrap();
+            assert_eq!(bytes.len(), if ipv6 { 60 } else { 40 } + 12 + 28 + 100);
+            assert_eq!(decode(&bytes, bytes.len() as u32), Some(data));
+            for timestamps in [None, Some((1, 0))] {
+                for sack_ok in [false, true] {
+                    let syn = Packet {
+                        flags: Segment::SYN | Segment::ECE | Segment::CWR,
+                        len: 0,
+                        mss: Some(1460),
+                        window_scale: Some(7),
+                        sack_ok,
+                        timestamps,
+                        sacks: Vec::new(),
+                        ..packet(ipv6)
+                    };
+                    let bytes = syn.encode().unwrap();
+                    assert_eq!(decode(&bytes, bytes.len() as u32), Some(syn));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_cut_packet_is_read_as_far_as_it_goes() {
+        let whole = packet(false);
+        let bytes = whole.encode().unwrap();
+        let headers = bytes.len() - 100;
+        assert_eq!(decode(&bytes[..headers], bytes.len() as u32), Some(whole.clone()));
+        let cut = decode(&bytes[..60], bytes.len() as u32).unwrap();
+        assert_eq!((cut.len, cut.seq, cut.are_options_cut), (100, whole.seq, true));
+        assert_eq!(decode(&bytes[..39], bytes.len() as u32), None);
+        for len in 0..bytes.len() {
+            let _ = decode(&bytes[..len], len as u32);
+        }
+    }
+
+    #[test]
+    fn numbers_count_from_the_origin_of_their_direction() {
+        let [source, destination] = sides(false);
+        let origin = Origin { iss: u32::MAX - 5, peer_iss: 1000, scale: 4 };
+        let segment = Segment {
+            flags: Segment::ACK,
+            seq: 20,
+            ack: 30,
+            window_bytes: 65_543,
+            sacks: vec![(50, 60)],
+            ..Segment::default()
+        };
+        let packet = Packet::absolute(&segment, source, destination, origin).unwrap();
+        assert_eq!((packet.seq, packet.ack, packet.window), (14, 1030, 4096));
+        assert_eq!(packet.sacks, [(1050, 1060)]);
+        // The window is rounded down.
+        assert_eq!(packet.relative(origin), Segment { window_bytes: 65_536, ..segment });
+    }
+
+    #[test]
+    fn what_does_not_fit_a_packet_is_refused() {
+        let why = |packet: Packet| packet.encode().unwrap_err().0;
+        assert!(why(Packet { len: 65_536, ..packet(false) }).contains("65535"));
+        assert!(why(Packet { sacks: vec![(1, 2); 4], ..packet(false) }).contains("40 bytes"));
+        assert!(why(Packet { sacks: vec![(1, 2); 5], ..packet(false) }).contains("4 SACK"));
+        let destination = sides(true)[1];
+        assert!(why(Packet { destination, ..packet(false) }).contains("two families"));
+        let [source, destination] = sides(false);
+        let segment = Segment { window_bytes: 65_536, ..Segment::default() };
+        let why = Packet::absolute(&segment, source, destination, Origin::default()).unwrap_err().0;
+        assert!(why.contains("65535 is the most"), "{why}");
+    }
+}

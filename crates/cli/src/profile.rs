@@ -1,0 +1,84 @@
+//! `--profile`: the Linux that hosts of an experiment behave like.
+
+use knee_exp::machine;
+use knee_sim::spec::LinuxVersion;
+
+use crate::Failure;
+
+/// The profile of the running kernel.
+pub(crate) const RUNNING: &str = "running";
+
+/// The keys, as `--set` takes them, that make hosts behave like a version of Linux.
+pub(crate) fn keys(profile: &str) -> Result<Vec<String>, Failure> {
+    if profile == RUNNING {
+        let release = machine::kernel_release().unwrap_or_default();
+        return of_release(&release, running_hz()).map_err(Failure::Says);
+    }
+    let names: Vec<&str> = LinuxVersion::NAMED.iter().map(|(name, _)| *name).collect();
+    match names.contains(&profile) {
+        true => Ok(vec![linux(profile)]),
+        false => Err(Failure::Says(format!(
+            "--profile {}: must be running or one of {}",
+            profile.escape_debug(),
+            names.join(", ")
+        ))),
+    }
+}
+
+fn linux(name: &str) -> String {
+    format!("hosts.linux={name:?}")
+}
+
+/// The nearest profile at or before a release, with the kernel's ticks per second.
+fn of_release(release: &str, hz: Option<u32>) -> Result<Vec<String>, String> {
+    let running = version(release).ok_or_else(|| {
+        format!(
+            "--profile running: the running kernel has no version ({release:?}): name one, as 6.12"
+        )
+    })?;
+    let known = LinuxVersion::NAMED.iter().rev().map(|(name, _)| *name);
+    let nearest = known
+        .into_iter()
+        .find(|name| version(name).is_some_and(|version| version <= running))
+        .ok_or_else(|| {
+            format!("--profile running: {release} is older than every profile: name one, as 6.1")
+        })?;
+    let hz = hz.ok_or(
+        "--profile running: the ticks per second of this kernel are not known: give --profile 6.12 and \
+         --set hosts.hz=250",
+    )?;
+    Ok(vec![linux(nearest), format!("hosts.hz={hz}")])
+}
+
+/// Major and minor number at the beginning of a release.
+fn version(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
+#[cfg(feature = "kernel")]
+fn running_hz() -> Option<u32> {
+    Some(knee_bpf::KernelApi::running().hz)
+}
+
+#[cfg(not(feature = "kernel"))]
+fn running_hz() -> Option<u32> {
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_profile_is_at_or_before_the_kernel() {
+        let keys = |release: &str| of_release(release, Some(250)).unwrap();
+        assert_eq!(keys("6.18.44-generic"), ["hosts.linux=\"6.18\"", "hosts.hz=250"]);
+        assert_eq!(keys("6.17.0")[0], "hosts.linux=\"6.12\"");
+        assert_eq!(keys("6.2.0-rc1")[0], "hosts.linux=\"6.1\"");
+        assert_eq!(keys("7.1.0")[0], "hosts.linux=\"6.18\"");
+        assert!(of_release("5.15.0", Some(250)).unwrap_err().contains("older than every profile"));
+        assert!(of_release("", Some(250)).unwrap_err().contains("has no version"));
+        assert!(of_release("6.18.1", None).unwrap_err().contains("--set hosts.hz=250"));
+    }
+}

@@ -1,0 +1,179 @@
+//! Open-loop arrivals: transfers that begin at the times of a Poisson process, whatever became of those before.
+
+use knee_queue::time::{Duration, PS_PER_S, Time};
+use knee_sim::spec::NodeId;
+
+use crate::error::Error;
+use crate::network::NetworkSpec;
+use crate::random::Random;
+use crate::reader::Reader;
+use crate::sizes::Sizes;
+use crate::units::Share;
+
+/// A Poisson process of transfers between random pairs of hosts.
+#[derive(Clone, Debug)]
+pub(crate) struct Arrivals {
+    from: Vec<NodeId>,
+    to: Vec<NodeId>,
+    pub(crate) sizes: Sizes,
+    mean_gap: Duration,
+    start: Duration,
+    until: Duration,
+}
+
+/// One transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Arrival {
+    pub(crate) start: Time,
+    pub(crate) from: NodeId,
+    pub(crate) to: NodeId,
+    pub(crate) bytes: u64,
+}
+
+impl Arrivals {
+    /// The keys of `kind = "poisson"`. After `start`, at most `most` transfers between hosts of
+    /// `from` and `to`.
+    pub(crate) fn read(
+        reader: &Reader<'_>,
+        network: &NetworkSpec,
+        (from, to): (Vec<NodeId>, Vec<NodeId>),
+        (start, most): (Duration, u64),
+    ) -> Result<Arrivals, Error> {
+        if !from.iter().any(|from| to.iter().any(|to| from != to)) {
+            return Err(reader.error("to", "must name a host that \"from\" does not name"));
+        }
+        let until: Duration = reader.need("until", "1 s")?;
+        if until <= start {
+            return Err(reader.error("until", "must be later than the start"));
+        }
+        let sizes = Sizes::read(reader)?;
+        let mean_gap = read_mean_gap(reader, network, sizes.mean_bytes())?;
+        let arrivals = Arrivals { from, to, sizes, mean_gap, start, until };
+        if arrivals.most() > most {
+            let message = format!(
+                "gives up to {} flows, and at most {most} are allowed: let it end earlier, or lower the load",
+                arrivals.most()
+            );
+            return Err(reader.error("until", message));
+        }
+        Ok(arrivals)
+    }
+
+    /// More than there will ever be: six standard deviations above the mean, which is passed once in 1e9 repeats.
+    pub(crate) fn most(&self) -> u64 {
+        let span_ps = self.until.ps() - self.start.ps();
+        let mean = span_ps as f64 / self.mean_gap.ps() as f64;
+        (mean + 6.0 * mean.sqrt()) as u64 + 10
+    }
+
+    /// Where data arrives.
+    pub(crate) fn destinations(&self) -> &[NodeId] {
+        &self.to
+    }
+
+    /// The transfers of one run, in the order of their starts.
+    pub(crate) fn draw(&self, mut random: Random) -> Vec<Arrival> {
+        let mut arrivals = Vec::new();
+        let mut start = Time::ZERO + self.start + random.exponential(self.mean_gap);
+        while start < Time::ZERO + self.until && (arrivals.len() as u64) < self.most() {
+            let (from, to) = self.pair(&mut random);
+            let bytes = self.sizes.draw(&mut random);
+            arrivals.push(Arrival { start, from, to, bytes });
+            start += random.exponential(self.mean_gap);
+        }
+        arrivals
+    }
+
+    /// Every pair of two hosts is as likely as any other.
+    fn pair(&self, random: &mut Random) -> (NodeId, NodeId) {
+        loop {
+            let from = self.from[random.below(self.from.len())];
+            let to = self.to[random.below(self.to.len())];
+            if from != to {
+                return (from, to);
+            }
+        }
+    }
+}
+
+/// From `arrivals_per_sec`, or from `load`, a share of the rates that `of` names.
+fn read_mean_gap(
+    reader: &Reader<'_>,
+    network: &NetworkSpec,
+    mean_bytes: f64,
+) -> Result<Duration, Error> {
+    let load: Option<Share> = reader.get("load")?;
+    let per_sec = reader.integer("arrivals_per_sec", 1..=1_000_000_000)?;
+    let gap_s = match (load, per_sec) {
+        (Some(_), Some(_)) => {
+            return Err(reader.error("arrivals_per_sec", "has no meaning beside \"load\""));
+        }
+        (None, None) => {
+            return Err(reader.error(
+                "load",
+                "missing, as in load = \"60 %\" and of = \"h1\", or arrivals_per_sec = 1000",
+            ));
+        }
+        (None, Some(per_sec)) => {
+            if reader.has("of") {
+                return Err(reader.error("of", "has no meaning without \"load\""));
+            }
+            1.0 / per_sec as f64
+        }
+        (Some(Share(0.0)), None) => {
+            return Err(reader.error("load", "must be above 0 %, as in \"60 %\""));
+        }
+        (Some(Share(load)), None) => {
+            let mut bps = 0;
+            for text in reader.need_texts("of", "switch-r")? {
+                bps += network.rate_bps_named(text).map_err(|why| reader.error("of", why))?;
+            }
+            mean_bytes * 8.0 / (load * bps as f64)
+        }
+    };
+    Ok(Duration::from_ps(((gap_s * PS_PER_S as f64).round() as u64).max(1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn arrivals() -> Arrivals {
+        Arrivals {
+            from: vec![0, 1, 2],
+            to: vec![1, 2],
+            sizes: Sizes::read_text("20 kB"),
+            mean_gap: Duration::from_us(100),
+            start: Duration::from_ms(5),
+            until: Duration::from_ms(2005),
+        }
+    }
+
+    #[test]
+    fn as_many_arrive_as_were_asked_for_and_within_the_time() {
+        let drawn = arrivals().draw(Random::new(3, &[]));
+        // 20,000 with a standard deviation of 141.
+        assert!((19_400..20_600).contains(&drawn.len()), "{}", drawn.len());
+        assert!((drawn.len() as u64) < arrivals().most());
+        assert!(drawn.iter().all(|a| (Time::from_ms(5)..Time::from_ms(2005)).contains(&a.start)));
+        assert!(drawn.is_sorted_by_key(|a| a.start));
+    }
+
+    #[test]
+    fn pairs_are_equally_likely_and_never_a_host_with_itself() {
+        let drawn = arrivals().draw(Random::new(4, &[]));
+        for pair in [(0, 1), (0, 2), (1, 2), (2, 1)] {
+            let count = drawn.iter().filter(|a| (a.from, a.to) == pair).count();
+            // A quarter, with a standard deviation of 61.
+            assert!((4_700..5_300).contains(&count), "{pair:?}: {count}");
+        }
+        assert!(drawn.iter().all(|a| a.from != a.to));
+    }
+
+    #[test]
+    fn the_same_seed_draws_the_same_transfers() {
+        let draw = |seed| arrivals().draw(Random::new(seed, &[]));
+        assert_eq!(draw(1), draw(1));
+        assert_ne!(draw(1), draw(2));
+    }
+}

@@ -1,0 +1,82 @@
+//! What runs are carried out by.
+
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+use knee_sim::Outcome;
+use knee_sim::outcome::Validity;
+use knee_sim::spec::Run;
+
+use crate::captures;
+
+/// Name of the simulator among back ends.
+pub const SIMULATOR: &str = "sim";
+
+/// What turns runs into outcomes: the simulator, or a lab of real TCP.
+pub trait BackEnd: Send + Sync + std::fmt::Debug {
+    /// As `--on` calls it.
+    fn name(&self) -> &'static str;
+
+    /// Runs that may go on at once; `None`: one per core.
+    fn threads(&self) -> Option<usize>;
+
+    /// Carries out one run, up to the end or until `stop` is set: then what came of it does not count.
+    ///
+    /// # Errors
+    /// Why it cannot, in one sentence.
+    fn run(&self, run: &Run, stop: &AtomicBool) -> Result<Ran, String>;
+
+    /// As [`BackEnd::run`], and writes what each host sends and receives to `HOST.pcapng` ([`knee_capture::host`]) in a
+    /// directory that is there for this alone.
+    ///
+    /// # Errors
+    /// Why it cannot, in one sentence.
+    fn run_captured(&self, run: &Run, stop: &AtomicBool, dir: &Path) -> Result<Ran, String> {
+        let _ = (run, stop, dir);
+        Err(format!(
+            "--on {} writes no captures: leave --pcap out, or use --on sim or --on lab",
+            self.name()
+        ))
+    }
+
+    /// Ends what it holds beyond its runs: the last of them is over, or was stopped.
+    fn leave(&self) {}
+
+    /// What a manifest says of it: kernel, offloads, sysctls, processor.
+    fn about(&self) -> serde_json::Map<String, serde_json::Value> {
+        serde_json::Map::new()
+    }
+}
+
+/// The simulator.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Simulator;
+
+impl BackEnd for Simulator {
+    fn name(&self) -> &'static str {
+        SIMULATOR
+    }
+
+    fn threads(&self) -> Option<usize> {
+        None
+    }
+
+    /// Goes on to the end whatever `stop` says: whoever stops a sweep does not wait for it.
+    fn run(&self, run: &Run, _stop: &AtomicBool) -> Result<Ran, String> {
+        let outcome = knee_sim::simulate(run).map_err(|why| why.to_string())?;
+        Ok(Ran { outcome, validity: None })
+    }
+
+    fn run_captured(&self, run: &Run, _stop: &AtomicBool, dir: &Path) -> Result<Ran, String> {
+        Ok(Ran { outcome: captures::simulate(run, dir)?, validity: None })
+    }
+}
+
+/// What came of a run.
+#[derive(Clone, Debug)]
+pub struct Ran {
+    /// Its records.
+    pub outcome: Outcome,
+    /// Whether the host let it be what it should be; `None`: no host has a part in it.
+    pub validity: Option<Validity>,
+}

@@ -1,0 +1,84 @@
+//! Captures of the hosts of simulated runs, among the other result files.
+
+use std::cell::RefCell;
+use std::path::Path;
+use std::rc::Rc;
+
+use knee_capture::frame::Frames;
+use knee_capture::host::{AT_HOST, AT_PORT, HostFile, SNAP_BYTES};
+use knee_capture::{Direction, Error, Record};
+use knee_sim::spec::Run;
+use knee_sim::tap::hosts::{Place, Sighting};
+use knee_sim::{Outcome, simulate_captured};
+
+use crate::experiment::RunId;
+
+/// Whether this run is captured: the first of each row. Its repeats differ by their seeds alone.
+pub(crate) fn has(id: RunId) -> bool {
+    id.repeat == 0
+}
+
+/// Simulates a run and writes `HOST.pcapng` for each host into a directory that is there.
+///
+/// # Errors
+/// Why it cannot be simulated, or which file cannot be written, in one sentence.
+pub fn simulate(run: &Run, dir: &Path) -> Result<Outcome, String> {
+    let files = HostFiles::create(run, dir).map_err(|why| why.0)?;
+    let files = Rc::new(RefCell::new(files));
+    let sink = Rc::clone(&files);
+    let outcome = simulate_captured(run, move |sighting| sink.borrow_mut().take(&sighting))
+        .map_err(|why| why.0)?;
+    let files = Rc::into_inner(files).expect("the simulation is over, and its sink gone");
+    files.into_inner().finish().map_err(|why| why.0)?;
+    Ok(outcome)
+}
+
+/// Files being written from within a simulation, which goes on if that fails.
+struct HostFiles {
+    frames: Frames,
+    /// By node; nothing for switches.
+    files: Vec<Option<HostFile>>,
+    /// The frame being made.
+    bytes: Vec<u8>,
+    failed: Option<Error>,
+}
+
+impl HostFiles {
+    fn create(run: &Run, dir: &Path) -> Result<HostFiles, Error> {
+        let nodes = run.network.nodes.iter();
+        let files = nodes.map(|node| {
+            let is_host = node.host.is_some();
+            is_host.then(|| HostFile::create(dir, &node.name)).transpose()
+        });
+        Ok(HostFiles {
+            frames: Frames::new(&run.network),
+            files: files.collect::<Result<_, _>>()?,
+            bytes: Vec::new(),
+            failed: None,
+        })
+    }
+
+    fn take(&mut self, sighting: &Sighting) {
+        if self.failed.is_none() {
+            self.failed = self.write(sighting).err();
+        }
+    }
+
+    fn write(&mut self, sighting: &Sighting) -> Result<(), Error> {
+        let Some(file) = &mut self.files[sighting.host as usize] else { return Ok(()) };
+        let original_len = self.frames.encode(&sighting.packet, SNAP_BYTES, &mut self.bytes)?;
+        file.write(&Record {
+            interface: if sighting.place == Place::Host { AT_HOST } else { AT_PORT },
+            at_ns: sighting.at.ns(),
+            original_len,
+            data: &self.bytes,
+            direction: Some(if sighting.is_out { Direction::Out } else { Direction::In }),
+            comment: None,
+        })
+    }
+
+    fn finish(self) -> Result<(), Error> {
+        self.failed.map_or(Ok(()), Err)?;
+        self.files.into_iter().flatten().try_for_each(HostFile::finish)
+    }
+}

@@ -1,0 +1,371 @@
+//! Two results directories side by side: each figure with its spread in both, and a verdict.
+
+mod read;
+mod show;
+
+pub use read::Side;
+pub use show::{json, render};
+
+use crate::difference::{
+    INDECISIVE, Sample, Share, TOLERANCE, Verdict, difference_half_width, newcombe,
+};
+use crate::error::{Error, Origin};
+use crate::stats::Spread;
+use read::{Figure, OfRun, Row};
+
+/// Metrics that others tell better: the share of drops is there only in runs that have drops.
+const NOT_COMPARED: [&str; 1] = ["drop_share"];
+/// Keys that a refusal names.
+const NAMED: usize = 8;
+
+/// How to compare.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Differences below this share agree, whatever chance says.
+    pub within: f64,
+    /// Also compare results of different experiments, where cases and varied values have the same names.
+    pub force: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { within: TOLERANCE, force: false }
+    }
+}
+
+/// One side of a line.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Mean {
+    /// Mean over runs, or the share over all.
+    pub mean: f64,
+    /// Half its 95 % interval over runs; `None`: not known, or without any spread.
+    pub ci95: Option<f64>,
+    /// Runs.
+    pub runs: usize,
+}
+
+/// A figure in both directories.
+#[derive(Clone, Debug)]
+pub struct Line {
+    /// Case and varied values, in words.
+    pub row: String,
+    /// Traffic entry or link.
+    pub subject: String,
+    /// What was measured, and of which mode.
+    pub metric: String,
+    /// Its unit.
+    pub unit: String,
+    /// In the first directory.
+    pub a: Mean,
+    /// In the second.
+    pub b: Mean,
+    /// Half the 95 % interval of the difference; `None`: too few runs to have one.
+    pub half_width: Option<f64>,
+    /// What percentages are of.
+    pub scale: f64,
+    /// By the rule.
+    pub verdict: Verdict,
+    /// What led to it, if not the usual.
+    pub note: &'static str,
+}
+
+impl Line {
+    /// The second minus the first.
+    pub fn difference(&self) -> f64 {
+        self.b.mean - self.a.mean
+    }
+
+    /// Whether chance does not explain the difference; `None`: there are too few runs to say.
+    pub fn is_significant(&self) -> Option<bool> {
+        match self.difference() == 0.0 {
+            true => Some(false),
+            false => self.half_width.map(|half| self.difference().abs() > half),
+        }
+    }
+
+    /// How far it is from agreement, for sorting: differences before what is undecided before the rest.
+    fn badness(&self, within: f64) -> (u8, f64) {
+        let half = self.half_width.unwrap_or(0.0);
+        let allowed = (within * self.scale).max(half).max(f64::MIN_POSITIVE);
+        let rank = match self.verdict {
+            Verdict::Differs => 2,
+            Verdict::Undecided => 1,
+            Verdict::Ok => 0,
+        };
+        (rank, (self.difference().abs() / allowed).min(f64::MAX))
+    }
+}
+
+/// Two directories, compared.
+#[derive(Clone, Debug)]
+pub struct Comparison {
+    /// The first.
+    pub a: Side,
+    /// The second.
+    pub b: Side,
+    /// How.
+    pub options: Options,
+    /// Keys in which the experiments differ; empty but with [`Options::force`].
+    pub differences: Vec<String>,
+    /// Every figure that both have, the worst first.
+    pub lines: Vec<Line>,
+    /// What was left out, each in a sentence.
+    pub left_out: Vec<String>,
+}
+
+impl Comparison {
+    /// How many lines have this verdict.
+    pub fn count(&self, verdict: Verdict) -> usize {
+        self.lines.iter().filter(|line| line.verdict == verdict).count()
+    }
+}
+
+/// Compares two directories.
+///
+/// # Errors
+/// [`Error::Input`] if they are of different experiments, or have nothing in common.
+pub fn compare(a: Side, b: Side, options: Options) -> Result<Comparison, Error> {
+    let differences = a.differences(&b);
+    let refused = |why: String| Err(Error::input(&b.dir, Origin::Nowhere, "", why));
+    if !differences.is_empty() && !options.force {
+        let more = match differences.len() {
+            n if n > NAMED => format!(" and {} more", n - NAMED),
+            _ => String::new(),
+        };
+        let named = differences[..differences.len().min(NAMED)].join(", ");
+        return refused(format!(
+            "is of another experiment than {}: {named}{more}: --force compares what has the same names",
+            a.dir.display()
+        ));
+    }
+    let (mut lines, mut left_out) = (Vec::new(), Vec::new());
+    for row in &a.rows {
+        let Some(other) = b.rows.iter().find(|other| other.label == row.label) else {
+            left_out.push(format!("{}: only in {}", row.label, a.dir.display()));
+            continue;
+        };
+        for (side, row) in [(&a, row), (&b, other)] {
+            left_out.extend(limited(side, row));
+        }
+        lines.extend(compare_rows(row, other, options.within));
+        left_out.extend(one_sided(&a, row, other));
+        left_out.extend(one_sided(&b, other, row));
+    }
+    let only_b = b.rows.iter().filter(|row| !a.rows.iter().any(|other| other.label == row.label));
+    left_out.extend(only_b.map(|row| format!("{}: only in {}", row.label, b.dir.display())));
+    if lines.is_empty() {
+        let because = left_out.first().map_or(String::new(), |first| format!(" ({first})"));
+        return refused(format!("has no figure that {} has too{because}", a.dir.display()));
+    }
+    lines.sort_by(|x, y| {
+        let (x, y) = (x.badness(options.within), y.badness(options.within));
+        y.0.cmp(&x.0).then(y.1.total_cmp(&x.1))
+    });
+    Ok(Comparison { a, b, options, differences, lines, left_out })
+}
+
+/// Runs of a row that do not count.
+fn limited(side: &Side, row: &Row) -> Option<String> {
+    (row.limited > 0).then(|| {
+        format!(
+            "{}: {} of {} runs in {} were host-limited and are left out",
+            row.label,
+            row.limited,
+            row.runs,
+            side.dir.display()
+        )
+    })
+}
+
+/// Figures that the other directory does not have: nobody told them there.
+fn one_sided(side: &Side, row: &Row, other: &Row) -> Option<String> {
+    // Without valid runs that has been said.
+    if other.figures.is_empty() {
+        return None;
+    }
+    let alone = row.figures.iter().filter(|figure| find(other, figure).is_none());
+    let names: Vec<_> = alone
+        .filter(|figure| !NOT_COMPARED.contains(&figure.metric.as_str()))
+        .map(|figure| format!("{} of {}", figure.metric, figure.subject))
+        .collect();
+    (!names.is_empty())
+        .then(|| format!("{}: only in {}: {}", row.label, side.dir.display(), names.join(", ")))
+}
+
+fn find<'a>(row: &'a Row, figure: &Figure) -> Option<&'a Figure> {
+    row.figures
+        .iter()
+        .find(|other| other.subject == figure.subject && other.metric == figure.metric)
+}
+
+fn compare_rows(a: &Row, b: &Row, within: f64) -> Vec<Line> {
+    let compared = a.figures.iter().filter(|f| !NOT_COMPARED.contains(&f.metric.as_str()));
+    let both = compared.filter_map(|figure| Some((figure, find(b, figure)?)));
+    both.flat_map(|(x, y)| compare_figures(x, y, within))
+        .map(|line| Line { row: a.label.clone(), ..line })
+        .collect()
+}
+
+/// One line; of times of which some waited for a retransmission timer, one for the share of these and one for
+/// each mode: a mean over both would follow the share alone.
+fn compare_figures(a: &Figure, b: &Figure, within: f64) -> Vec<Line> {
+    let is_late = |run: &OfRun| run.late.is_some_and(|(late, _)| late > 0.0);
+    if !a.runs.iter().chain(&b.runs).any(is_late) {
+        let mean = |figure: &Figure| figure.runs.iter().map(|run| run.mean).collect::<Vec<_>>();
+        return means(a, "", &mean(a), &mean(b), within).into_iter().collect();
+    }
+    let prompt =
+        |figure: &Figure| figure.runs.iter().filter_map(OfRun::prompt_mean).collect::<Vec<_>>();
+    let late =
+        |figure: &Figure| figure.runs.iter().filter_map(|run| run.late?.1).collect::<Vec<_>>();
+    let share = late_share(a, b, within);
+    let prompt = means(a, " of the prompt", &prompt(a), &prompt(b), within);
+    let late = means(a, " of the late", &late(a), &late(b), within);
+    [Some(share), prompt, late].into_iter().flatten().collect()
+}
+
+impl OfRun {
+    /// Mean of the values that waited for no timer; `None` without such.
+    fn prompt_mean(&self) -> Option<f64> {
+        let (late, late_mean) = self.late?;
+        let prompt = self.values - late;
+        (prompt > 0.0).then(|| (self.mean * self.values - late_mean.unwrap_or(0.0) * late) / prompt)
+    }
+}
+
+/// What percentages are of at least, lest 5 % of next to nothing be asked for: one event or packet per run, a
+/// tenth of marks.
+fn least_scale(figure: &Figure) -> f64 {
+    match (figure.unit.as_str(), figure.metric.as_str()) {
+        ("", "jain" | "utilisation") | ("s" | "bps", _) => 0.0,
+        ("", "ce_share") => 0.1,
+        _ => 1.0,
+    }
+}
+
+/// Means over runs; `None` if a side has none.
+fn means(figure: &Figure, of: &str, a: &[f64], b: &[f64], within: f64) -> Option<Line> {
+    let (x, y) = (Sample::of(a)?, Sample::of(b)?);
+    let half_width = difference_half_width(x, y);
+    let scale = x.mean.abs().max(least_scale(figure));
+    let (verdict, note) = match half_width {
+        _ if a == b => (Verdict::Ok, "the same in every run"),
+        None => (Verdict::Undecided, "too few runs"),
+        _ => (Verdict::of(y.mean - x.mean, half_width, scale, within), ""),
+    };
+    let note = match (verdict, half_width) {
+        (Verdict::Undecided, Some(half)) if half > INDECISIVE * scale => "spreads too much",
+        _ => note,
+    };
+    let mean = |values: &[f64], sample: Sample| Mean {
+        mean: sample.mean,
+        ci95: Spread::of(values).ci95,
+        runs: sample.n,
+    };
+    Some(Line {
+        row: String::new(),
+        subject: figure.subject.clone(),
+        metric: format!("{}{of}", figure.metric),
+        unit: figure.unit.clone(),
+        a: mean(a, x),
+        b: mean(b, y),
+        half_width,
+        scale,
+        verdict,
+        note,
+    })
+}
+
+/// The share of times that waited for a retransmission timer.
+fn late_share(a: &Figure, b: &Figure, within: f64) -> Line {
+    let share = |figure: &Figure| Share {
+        runs: figure.runs.iter().filter_map(|run| Some((run.late?.0, run.values))).collect(),
+    };
+    let (x, y) = (share(a), share(b));
+    let (low, high) = newcombe(&x, &y);
+    let (verdict, note) = match x == y {
+        true => (Verdict::Ok, "the same in every run"),
+        false => (Verdict::of_shares(y.value() - x.value(), (low, high), within), ""),
+    };
+    let mean = |share: &Share| Mean { mean: share.value(), ci95: None, runs: share.runs.len() };
+    Line {
+        row: String::new(),
+        subject: a.subject.clone(),
+        metric: format!("{}: share of the late", a.metric),
+        unit: String::new(),
+        a: mean(&x),
+        b: mean(&y),
+        half_width: Some((high - low) / 2.0),
+        scale: 1.0,
+        verdict,
+        note,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figure(metric: &str, unit: &str, runs: &[(f64, f64, f64, Option<f64>)]) -> Figure {
+        let of_run = |&(values, mean, late, late_mean): &(f64, f64, f64, Option<f64>)| OfRun {
+            values,
+            mean,
+            late: Some((late, late_mean)),
+        };
+        let (subject, metric, unit) = ("short".into(), metric.into(), unit.into());
+        Figure { subject, metric, unit, runs: runs.iter().map(of_run).collect() }
+    }
+
+    fn plain(metric: &str, unit: &str, means: &[f64]) -> Figure {
+        let runs: Vec<_> = means.iter().map(|mean| (1.0, *mean, 0.0, None)).collect();
+        figure(metric, unit, &runs)
+    }
+
+    fn verdict(a: &[f64], b: &[f64], within: f64) -> Verdict {
+        let lines =
+            compare_figures(&plain("goodput", "bps", a), &plain("goodput", "bps", b), within);
+        lines[0].verdict
+    }
+
+    #[test]
+    fn chance_and_tolerance_excuse_differences() {
+        let near = |mean: f64| [mean - 1.0, mean, mean + 1.0, mean, mean];
+        assert_eq!(verdict(&near(100.0), &near(104.0), 0.05), Verdict::Ok);
+        assert_eq!(verdict(&near(100.0), &near(106.0), 0.05), Verdict::Differs);
+        assert_eq!(verdict(&near(100.0), &near(106.0), 0.1), Verdict::Ok);
+        let wide = |mean: f64| [0.5 * mean, mean, 1.5 * mean];
+        assert_eq!(verdict(&wide(100.0), &wide(110.0), 0.05), Verdict::Undecided);
+        assert_eq!(verdict(&wide(100.0), &wide(100.0), 0.05), Verdict::Ok, "the same in every run");
+        assert_eq!(verdict(&[100.0], &[101.0], 0.05), Verdict::Undecided, "too few runs");
+        assert_eq!(verdict(&[100.0; 3], &[107.0; 3], 0.05), Verdict::Differs, "nothing random");
+    }
+
+    #[test]
+    fn counts_are_held_against_one_per_run() {
+        let of = |values: &[f64]| plain("timeouts", "", values);
+        let lines = compare_figures(&of(&[0.0; 5]), &of(&[0.0; 7]), 0.05);
+        assert_eq!((lines[0].verdict, lines[0].difference()), (Verdict::Ok, 0.0));
+        let lines = compare_figures(&of(&[0.0; 5]), &of(&[1.0; 5]), 0.05);
+        assert_eq!(lines[0].verdict, Verdict::Differs);
+    }
+
+    #[test]
+    fn those_that_waited_for_a_timer_are_a_mode_of_their_own() {
+        // Ten transfers: nine of 10 ms, and one of 210 ms in every run; on the other side in every second one.
+        let with = (10.0, 0.03, 1.0, Some(0.21));
+        let without = (10.0, 0.01, 0.0, None);
+        let a = figure("completion", "s", &[with; 10]);
+        let b: Vec<_> = (0..10).map(|i| if i % 2 == 0 { with } else { without }).collect();
+        let lines = compare_figures(&a, &figure("completion", "s", &b), 0.05);
+        let names: Vec<_> = lines.iter().map(|line| line.metric.as_str()).collect();
+        assert_eq!(
+            names,
+            ["completion: share of the late", "completion of the prompt", "completion of the late"]
+        );
+        assert!((lines[0].a.mean - 0.1).abs() < 1e-12 && (lines[0].b.mean - 0.05).abs() < 1e-12);
+        for line in &lines[1..] {
+            assert_eq!(line.verdict, Verdict::Ok, "{line:?}");
+        }
+        assert!((lines[1].a.mean - 0.01).abs() < 1e-12 && lines[2].b.runs == 5);
+    }
+}

@@ -1,0 +1,290 @@
+//! Whether two sets of runs differ: intervals of the difference of means and of shares, and the verdict.
+//!
+//! The rule: the difference of the means lies within a tolerance, a share of the first one, or within its own
+//! 95 % interval. If that interval is wide (half of it more than 15 % of the first mean) the runs cannot tell.
+
+/// Two-sided 95 % point of the normal distribution.
+const Z_95: f64 = 1.959_964;
+
+/// A difference below this share is fine, if nothing else is asked for: two correct implementations that draw other random
+/// numbers differ by some percent, and none of the conclusions drawn from such figures hangs on less.
+pub const TOLERANCE: f64 = 0.05;
+/// An interval with a half-width above this share decides nothing.
+pub const INDECISIVE: f64 = 0.15;
+
+/// What the numbers say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Within the rule.
+    Ok,
+    /// Outside of it.
+    Differs,
+    /// The interval is too wide to tell.
+    Undecided,
+}
+
+impl Verdict {
+    /// Of a difference of means. `scale` is what shares are of; `half_width` is half the 95 % interval of the
+    /// difference, `None` where there is none to have.
+    pub fn of(difference: f64, half_width: Option<f64>, scale: f64, tolerance: f64) -> Verdict {
+        let half = half_width.unwrap_or(0.0);
+        // Equal to within rounding of the tables (six digits).
+        let rounding = 2e-6 * scale;
+        if difference.abs() > (tolerance * scale).max(half) + rounding {
+            Verdict::Differs
+        } else if half > INDECISIVE * scale {
+            Verdict::Undecided
+        } else {
+            Verdict::Ok
+        }
+    }
+
+    /// Of the 95 % interval of a difference of shares, which is fine below the tolerance in percentage
+    /// points, or if it holds 0.
+    pub fn of_shares(difference: f64, (low, high): (f64, f64), tolerance: f64) -> Verdict {
+        let is_fine = difference.abs() < tolerance || (low <= 0.0 && high >= 0.0);
+        match (is_fine, (high - low) / 2.0 > INDECISIVE) {
+            (false, _) => Verdict::Differs,
+            (true, true) => Verdict::Undecided,
+            (true, false) => Verdict::Ok,
+        }
+    }
+}
+
+/// A metric over runs: how many, their mean, their standard deviation (n - 1).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sample {
+    /// Runs.
+    pub n: usize,
+    /// Mean over runs.
+    pub mean: f64,
+    /// Standard deviation over runs; 0 for a single run, of which nothing is known.
+    pub sd: f64,
+}
+
+impl Sample {
+    /// Of run-level values; `None` without any.
+    pub fn of(values: &[f64]) -> Option<Sample> {
+        let mean = mean(values)?;
+        Some(Sample { n: values.len(), mean, sd: sd(values).unwrap_or(0.0) })
+    }
+
+    /// Of which only the mean of `n` runs is known: given the spread of `other`, and at least that of
+    /// events that come by chance (the square root of their number), lest none in ours mean certainty.
+    pub fn with_spread_of(n: usize, mean: f64, other: Sample) -> Sample {
+        Sample { n, mean, sd: other.sd.max(mean.abs().sqrt()) }
+    }
+
+    /// A single value.
+    pub fn single(value: f64) -> Sample {
+        Sample { n: 1, mean: value, sd: 0.0 }
+    }
+}
+
+/// The arithmetic mean; `None` without values.
+pub fn mean(values: &[f64]) -> Option<f64> {
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+}
+
+/// The standard deviation with n - 1; `None` below two values.
+pub fn sd(values: &[f64]) -> Option<f64> {
+    let m = mean(values)?;
+    let squares: f64 = values.iter().map(|x| (x - m) * (x - m)).sum();
+    (values.len() > 1).then(|| (squares / (values.len() - 1) as f64).sqrt())
+}
+
+/// Two-sided 95 % point of Student's t; degrees of freedom need not be whole.
+pub fn student_t_95(degrees: f64) -> f64 {
+    const TABLE: [f64; 30] = [
+        12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
+        2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
+        2.052, 2.048, 2.045, 2.042,
+    ];
+    let v = degrees.max(1.0);
+    let below = v.floor() as usize;
+    if v == below as f64 && below <= TABLE.len() {
+        return TABLE[below - 1];
+    }
+    if below >= TABLE.len() {
+        // The first terms of its expansion in 1/v, right to three decimals from 31 on.
+        let z = Z_95;
+        return z
+            + (z.powi(3) + z) / (4.0 * v)
+            + (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / (96.0 * v * v);
+    }
+    // Between whole degrees t is nearly linear in 1/v.
+    let (low, high) = (TABLE[below - 1], TABLE[below]);
+    let (x, x_low, x_high) = (1.0 / v, 1.0 / below as f64, 1.0 / (below + 1) as f64);
+    high + (low - high) * (x - x_high) / (x_low - x_high)
+}
+
+/// Below this many reference runs their spread is not known well enough for Welch's interval.
+const FEW: usize = 5;
+
+/// Half the width of the 95 % interval of the difference of two means.
+///
+/// Welch's, if the reference has at least five runs. With fewer, their own spread says next to nothing
+/// and both sides are taken to have one spread (Student's interval; with a single reference run this is
+/// the prediction interval of our spread). `None` if neither side has a spread: deterministic.
+pub fn difference_half_width(theirs: Sample, ours: Sample) -> Option<f64> {
+    let (n, m) = (theirs.n as f64, ours.n as f64);
+    if theirs.n + ours.n <= 2 {
+        return None;
+    }
+    if theirs.n >= FEW && ours.n >= FEW {
+        let (a, b) = (theirs.sd.powi(2) / n, ours.sd.powi(2) / m);
+        if a + b == 0.0 {
+            return Some(0.0);
+        }
+        let degrees = (a + b).powi(2) / (a * a / (n - 1.0) + b * b / (m - 1.0));
+        return Some(student_t_95(degrees) * (a + b).sqrt());
+    }
+    let degrees = n + m - 2.0;
+    let squares = theirs.sd.powi(2) * (n - 1.0) + ours.sd.powi(2) * (m - 1.0);
+    let pooled = (squares / degrees).sqrt();
+    Some(student_t_95(degrees) * pooled * (1.0 / n + 1.0 / m).sqrt())
+}
+
+/// Half the width of the 95 % interval of the mean of paired differences; `None` below two pairs.
+pub fn paired_half_width(differences: &[f64]) -> Option<f64> {
+    let n = differences.len() as f64;
+    Some(student_t_95(n - 1.0) * sd(differences)? / n.sqrt())
+}
+
+/// How many of how many, in runs of several each.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Share {
+    /// Of each run: hits and trials.
+    pub runs: Vec<(f64, f64)>,
+}
+
+impl Share {
+    /// Hits of all runs.
+    pub fn hits(&self) -> f64 {
+        self.runs.iter().map(|run| run.0).sum()
+    }
+
+    /// Trials of all runs.
+    pub fn trials(&self) -> f64 {
+        self.runs.iter().map(|run| run.1).sum()
+    }
+
+    /// Hits per trial; 0 without trials.
+    pub fn value(&self) -> f64 {
+        if self.trials() > 0.0 { self.hits() / self.trials() } else { 0.0 }
+    }
+
+    /// How much the trials of a run hang together: the variance of the runs' shares over that of
+    /// independent trials, at least 1 and at most the trials of a run.
+    pub fn design_effect(&self) -> f64 {
+        let p = self.value();
+        let shares: Vec<f64> =
+            self.runs.iter().filter(|run| run.1 > 0.0).map(|run| run.0 / run.1).collect();
+        let Some(spread) = sd(&shares) else { return 1.0 };
+        let per_run = self.trials() / shares.len() as f64;
+        let independent = p * (1.0 - p) / per_run;
+        if independent <= 0.0 {
+            return 1.0;
+        }
+        (spread * spread / independent).clamp(1.0, per_run.max(1.0))
+    }
+}
+
+/// Wilson's 95 % interval of a share; `hits` and `trials` may be effective, not whole, numbers.
+pub fn wilson(hits: f64, trials: f64) -> (f64, f64) {
+    if trials <= 0.0 {
+        return (0.0, 1.0);
+    }
+    let (p, z2) = (hits / trials, Z_95 * Z_95);
+    let centre = (p + z2 / (2.0 * trials)) / (1.0 + z2 / trials);
+    let spread = p * (1.0 - p) / trials + z2 / (4.0 * trials * trials);
+    let half = Z_95 * spread.sqrt() / (1.0 + z2 / trials);
+    ((centre - half).max(0.0), (centre + half).min(1.0))
+}
+
+/// Newcombe's 95 % interval of the difference `ours - theirs` of two shares (his method 10, from
+/// Wilson's intervals), each with its trials divided by its design effect.
+pub fn newcombe(theirs: &Share, ours: &Share) -> (f64, f64) {
+    let effective = |share: &Share| {
+        let effect = share.design_effect();
+        (share.value(), wilson(share.hits() / effect, share.trials() / effect))
+    };
+    let (p, (p_low, p_high)) = effective(theirs);
+    let (q, (q_low, q_high)) = effective(ours);
+    let d = q - p;
+    let below = ((q - q_low).powi(2) + (p_high - p).powi(2)).sqrt();
+    let above = ((q_high - q).powi(2) + (p - p_low).powi(2)).sqrt();
+    (d - below, d + above)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn near(value: f64, expected: f64, within: f64) {
+        assert!((value - expected).abs() < within, "{value}, not {expected}");
+    }
+
+    #[test]
+    fn students_t_between_whole_degrees() {
+        near(student_t_95(4.0), 2.776, 1e-9);
+        // From tables of fractional degrees: t(4.5) = 2.660, t(9.5) = 2.244.
+        near(student_t_95(4.5), 2.660, 0.005);
+        near(student_t_95(9.5), 2.244, 0.002);
+        near(student_t_95(60.0), 2.000, 1e-3);
+        near(student_t_95(30.5), 2.041, 2e-3);
+    }
+
+    #[test]
+    fn welch_by_hand() {
+        // n = 10, mean 20, sd 2 and n = 20, mean 22, sd 3:
+        // a = 0.4, b = 0.45, standard error sqrt(0.85) = 0.92195,
+        // degrees 0.7225 / (0.16/9 + 0.2025/19) = 0.7225 / 0.0284357 = 25.408, t = 2.0582.
+        let theirs = Sample { n: 10, mean: 20.0, sd: 2.0 };
+        let ours = Sample { n: 20, mean: 22.0, sd: 3.0 };
+        near(difference_half_width(theirs, ours).unwrap(), 1.8975, 2e-3);
+    }
+
+    #[test]
+    fn few_reference_runs_borrow_our_spread() {
+        // n = 2, sd 1 and n = 20, sd 3: pooled variance (1 + 9 * 19) / 20 = 8.6, sd 2.9326,
+        // t(20) = 2.086, sqrt(1/2 + 1/20) = 0.74162: 4.5369.
+        let theirs = Sample { n: 2, mean: 0.0, sd: 1.0 };
+        let ours = Sample { n: 20, mean: 0.0, sd: 3.0 };
+        near(difference_half_width(theirs, ours).unwrap(), 4.5369, 1e-3);
+        // A single run: t(19) = 2.093, sd 3, sqrt(1 + 1/20) = 1.02470: 6.4341.
+        near(difference_half_width(Sample::single(0.0), ours).unwrap(), 6.4341, 1e-3);
+        assert_eq!(difference_half_width(Sample::single(0.0), Sample::single(1.0)), None);
+    }
+
+    #[test]
+    fn wilson_by_hand() {
+        // 8 of 10: centre (0.8 + 0.19207) / 1.38415 = 0.71674, half 1.95996 * sqrt(0.016 + 0.0096036)
+        // / 1.38415 = 0.22658.
+        let (low, high) = wilson(8.0, 10.0);
+        near(low, 0.4902, 1e-4);
+        near(high, 0.9433, 1e-4);
+        // None of 20: 0 to z^2 / (n + z^2) = 0.16113.
+        let (low, high) = wilson(0.0, 20.0);
+        near(low, 0.0, 1e-12);
+        near(high, 0.1611, 1e-4);
+    }
+
+    #[test]
+    fn newcombes_own_example() {
+        // Newcombe 1998, table II (a): 56/70 - 48/80 gives 0.0524 to 0.3339.
+        let one_run = |hits, trials| Share { runs: vec![(hits, trials)] };
+        let (low, high) = newcombe(&one_run(48.0, 80.0), &one_run(56.0, 70.0));
+        near(low, 0.0524, 1e-4);
+        near(high, 0.3339, 1e-4);
+    }
+
+    #[test]
+    fn trials_that_hang_together_count_as_fewer() {
+        let all_or_nothing = Share { runs: vec![(10.0, 10.0), (0.0, 10.0)] };
+        near(all_or_nothing.design_effect(), 10.0, 1e-9);
+        let even = Share { runs: vec![(5.0, 10.0), (5.0, 10.0)] };
+        near(even.design_effect(), 1.0, 1e-9);
+        assert_eq!(Share { runs: vec![(0.0, 10.0), (0.0, 10.0)] }.design_effect(), 1.0);
+    }
+}

@@ -1,0 +1,192 @@
+//! The same experiment on slower links, in longer time: every rate multiplied by a scale, every time divided
+//! by it.
+//!
+//! Queues, windows and sizes stay what they are in packets and bytes, and so does what happens in a round trip,
+//! so that a machine too slow for an experiment can run it all the same. What is no value of the experiment does not scale:
+//! docs/compare.md lists it.
+
+use knee_queue::time::{Duration, Rate, Time};
+use knee_queue::{QueueConfig, Threshold};
+use knee_sim::spec::{Flow, HostConfig, Link, Ping, Run};
+
+/// One, in the parts that a scale is counted in.
+const UNIT: u32 = 1_000_000;
+/// No run is longer: beyond it nothing has been tried.
+const LONGEST: Duration = Duration::from_ms(7 * 86_400 * 1000);
+/// No link is slower.
+const SLOWEST_BPS: u64 = 1000;
+
+/// How slow: above 0, at most 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scale {
+    /// In millionths, so that scaled times are exact.
+    millionths: u32,
+}
+
+impl Default for Scale {
+    fn default() -> Scale {
+        Scale::ONE
+    }
+}
+
+impl Scale {
+    /// Everything as written.
+    pub const ONE: Scale = Scale { millionths: UNIT };
+
+    /// A share of 0.000001 to 1.
+    ///
+    /// # Errors
+    /// What is allowed, for any other number.
+    pub fn new(share: f64) -> Result<Scale, String> {
+        let millionths = (share * f64::from(UNIT)).round();
+        match (1.0..=f64::from(UNIT)).contains(&millionths) {
+            true => Ok(Scale { millionths: millionths as u32 }),
+            false => Err("must be above 0 and at most 1, as in 0.1".into()),
+        }
+    }
+
+    /// As a share.
+    pub fn share(self) -> f64 {
+        f64::from(self.millionths) / f64::from(UNIT)
+    }
+
+    /// Whether everything is as written.
+    pub fn is_one(self) -> bool {
+        self == Scale::ONE
+    }
+
+    /// A time, longer. Rounded down: what fits into a span a whole number of times still does.
+    pub fn time(self, time: Duration) -> Duration {
+        let ps = u128::from(time.ps()) * u128::from(UNIT) / u128::from(self.millionths);
+        Duration::from_ps(u64::try_from(ps).unwrap_or(u64::MAX))
+    }
+
+    /// A moment, later.
+    pub fn moment(self, at: Time) -> Time {
+        Time::ZERO + self.time(at.since(Time::ZERO))
+    }
+
+    /// A rate, slower.
+    pub fn rate(self, rate: Rate) -> Rate {
+        let bps = u128::from(rate.bps()) * u128::from(self.millionths) / u128::from(UNIT);
+        u64::try_from(bps).ok().and_then(Rate::from_bps).unwrap_or(rate)
+    }
+
+    /// Refuses a run that would become too long or too slow.
+    ///
+    /// # Errors
+    /// What would, in one sentence.
+    pub(crate) fn check(self, run: &Run) -> Result<(), String> {
+        let share = self.share();
+        if self.time(run.end.since(Time::ZERO)) > LONGEST {
+            return Err(format!("{share} would make runs longer than 7 days"));
+        }
+        let slow = |link: &&Link| {
+            let scaled = link.rate.map(|rate| (rate.bps() as f64 * share) as u64);
+            scaled.is_some_and(|bps| bps < SLOWEST_BPS)
+        };
+        match run.network.links.iter().find(slow) {
+            Some(link) => {
+                Err(format!("{share} would make the link {} slower than 1 kbps", link.name))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The run, slower and longer.
+    pub(crate) fn apply(self, run: &mut Run) {
+        if self.is_one() {
+            return;
+        }
+        self.set_moment(&mut run.end);
+        run.network.links.iter_mut().for_each(|link| self.link(link));
+        run.network
+            .nodes
+            .iter_mut()
+            .filter_map(|node| node.host.as_mut())
+            .for_each(|host| self.host(host));
+        run.flows.iter_mut().for_each(|flow| self.flow(flow));
+        run.pings.iter_mut().for_each(|ping| self.ping(ping));
+        let sampling = &mut run.sampling;
+        for period in [&mut sampling.flows, &mut sampling.queues, &mut sampling.goodput] {
+            self.set_maybe(period);
+        }
+    }
+
+    fn link(self, link: &mut Link) {
+        link.rate = link.rate.map(|rate| self.rate(rate));
+        self.set(&mut link.delay);
+        self.set(&mut link.jitter);
+        match &mut link.queue {
+            QueueConfig::DropTail(_) | QueueConfig::Share(_) => {}
+            QueueConfig::Step(step) => {
+                if let Threshold::Sojourn(sojourn) = &mut step.threshold {
+                    self.set(sojourn);
+                }
+            }
+            QueueConfig::Pie(pie) => {
+                self.set(&mut pie.target);
+                self.set(&mut pie.update_interval);
+                self.set(&mut pie.first_update);
+                self.set(&mut pie.burst_allowance);
+            }
+        }
+    }
+
+    fn host(self, host: &mut HostConfig) {
+        self.set(&mut host.rto_min);
+        self.set(&mut host.gro_window);
+        self.set_maybe(&mut host.base_rtt);
+    }
+
+    fn flow(self, flow: &mut Flow) {
+        self.set_moment(&mut flow.start);
+        for at in [&mut flow.first_write, &mut flow.stop] {
+            *at = at.map(|at| self.moment(at));
+        }
+        self.set_maybe(&mut flow.base_rtt);
+    }
+
+    fn ping(self, ping: &mut Ping) {
+        self.set_moment(&mut ping.start);
+        self.set(&mut ping.interval);
+    }
+
+    fn set(self, time: &mut Duration) {
+        *time = self.time(*time);
+    }
+
+    fn set_maybe(self, time: &mut Option<Duration>) {
+        *time = time.map(|time| self.time(time));
+    }
+
+    fn set_moment(self, at: &mut Time) {
+        *at = self.moment(*at);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_grow_and_rates_shrink_exactly() {
+        let tenth = Scale::new(0.1).unwrap();
+        assert_eq!(tenth.time(Duration::from_us(50)), Duration::from_us(500));
+        assert_eq!(tenth.rate(Rate::from_bps(10_000_000_000).unwrap()).bps(), 1_000_000_000);
+        assert_eq!(tenth.share(), 0.1);
+        // A third of a picosecond is rounded away, and a hundred periods still fit.
+        let third = Scale::new(0.3).unwrap();
+        let period = third.time(Duration::from_ms(10));
+        assert!(period.ps() * 100 <= third.time(Duration::from_ms(1000)).ps());
+        assert_eq!(Scale::new(1.0), Ok(Scale::ONE));
+        assert!(Scale::default().is_one());
+    }
+
+    #[test]
+    fn only_shares_are_scales() {
+        for bad in [0.0, -0.1, 1.1, 1e-9, f64::NAN, f64::INFINITY] {
+            assert_eq!(Scale::new(bad).unwrap_err(), "must be above 0 and at most 1, as in 0.1");
+        }
+    }
+}

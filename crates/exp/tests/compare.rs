@@ -1,0 +1,246 @@
+//! Two results directories side by side.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use knee_exp::back_end::{BackEnd, Ran};
+use knee_exp::compare::{Comparison, Line, Options as How, Side, compare, json, render};
+use knee_exp::difference::Verdict;
+use knee_exp::runner::Options;
+use knee_exp::scale::Scale;
+use knee_exp::{Error, Overrides};
+use knee_sim::outcome::Validity;
+use knee_sim::spec::Run;
+
+mod common;
+use common::*;
+
+const MIX: &str = r#"question = "Same?"
+cc = ["cubic", "dctcp"]
+
+[network]
+topology = "many-to-one"
+senders = 3
+access = { rate = "1 Gbps" }
+bottleneck = { rate = "500 Mbps", delay = "50 us", queue = { kind = "step", limit = "100 pkts", k = "20 pkts" } }
+
+[[traffic]]
+name = "bulk"
+kind = "bulk"
+from = "s1..s2"
+to = "r"
+start_jitter = "2 ms"
+
+[[traffic]]
+name = "short"
+kind = "bulk"
+from = "s3"
+to = "r"
+size = "50 kB"
+flows = 3
+start = "20 ms"
+start_jitter = "10 ms"
+
+[vary]
+"traffic.short.size" = ["20 kB", "50 kB"]
+
+[run]
+duration = "60 ms"
+repeat = 5
+
+[sample]
+queues = "1 ms"
+"#;
+
+fn run(scratch: &Scratch, text: &str, overrides: &Overrides, options: &Options) -> PathBuf {
+    let experiment = parsed("mix.toml", text, overrides);
+    run_into(scratch, &experiment, options).unwrap_or_else(|error| panic!("{error}"));
+    let last =
+        (1..).map(|n| scratch.0.join(if n == 1 { "mix".into() } else { format!("mix-{n}") }));
+    last.take_while(|dir| dir.exists()).last().unwrap_or_else(|| panic!("no results"))
+}
+
+fn simulated(scratch: &Scratch, text: &str) -> PathBuf {
+    run(scratch, text, &Overrides::default(), &Options::default())
+}
+
+fn compared(a: &Path, b: &Path, force: bool) -> Result<Comparison, Error> {
+    compare(Side::read(a)?, Side::read(b)?, How { force, ..How::default() })
+}
+
+fn refusal(a: &Path, b: &Path) -> String {
+    compared(a, b, false).map(|_| ()).expect_err("it is refused").to_string()
+}
+
+#[test]
+fn the_same_seeds_agree_without_any_difference() {
+    let scratch = Scratch::new();
+    let (a, b) = (simulated(&scratch, MIX), simulated(&scratch, MIX));
+    let comparison = compared(&a, &b, false).unwrap();
+    // Bulk, short and the queue of two cases at two points.
+    assert!(comparison.lines.len() > 4 * 20, "{}", comparison.lines.len());
+    let is_same = |line: &Line| line.verdict == Verdict::Ok && line.difference() == 0.0;
+    assert!(comparison.lines.iter().all(is_same), "{}", render(&comparison));
+    assert!(comparison.left_out.is_empty(), "{:?}", comparison.left_out);
+    assert!(render(&comparison).contains("\n0 differ, 0 undecided, "));
+}
+
+#[test]
+fn another_threshold_is_refused_and_differs_when_forced() {
+    let scratch = Scratch::new();
+    let a = simulated(&scratch, MIX);
+    let b = simulated(&scratch, &MIX.replace("k = \"20 pkts\"", "k = \"60 pkts\""));
+    let why = refusal(&a, &b);
+    assert!(
+        why.contains("is of another experiment than") && why.contains("queue.k (20 pkts; 60 pkts)"),
+        "{why}"
+    );
+    let comparison = compared(&a, &b, true).unwrap();
+    let queue = comparison.lines.iter().find(|line| {
+        line.metric == "queue" && line.row == "case dctcp, traffic.short.size = 20 kB"
+    });
+    let queue = queue.unwrap();
+    assert_eq!(
+        (queue.verdict, queue.is_significant()),
+        (Verdict::Differs, Some(true)),
+        "{queue:?}"
+    );
+    assert!(queue.b.mean > 2.0 * queue.a.mean, "{queue:?}");
+    // The worst come first.
+    let verdicts: Vec<_> = comparison.lines.iter().map(|line| line.verdict).collect();
+    let first_ok = verdicts.iter().position(|verdict| *verdict == Verdict::Ok).unwrap();
+    assert!(verdicts[first_ok..].iter().all(|verdict| *verdict == Verdict::Ok));
+    assert_eq!(verdicts[0], Verdict::Differs);
+    let shown = render(&comparison);
+    assert!(
+        shown.contains("FORCED: the experiments differ in network.bottleneck.queue.k"),
+        "{shown}"
+    );
+    assert!(json(&comparison)["differ"].as_u64().unwrap() > 0);
+}
+
+#[test]
+fn another_kernel_seed_and_number_of_runs_is_the_same_experiment() {
+    let scratch = Scratch::new();
+    let a = simulated(&scratch, MIX);
+    let overrides = Overrides {
+        // Its other defaults come with it.
+        set: vec!["hosts.linux=\"6.18\"".into(), "hosts.hz=250".into()],
+        seed: Some(7),
+        repeat: Some(6),
+        ..Overrides::default()
+    };
+    let b = run(&scratch, MIX, &overrides, &Options::default());
+    let comparison = compared(&a, &b, false).unwrap();
+    assert_eq!((comparison.lines[0].a.runs, comparison.lines[0].b.runs), (5, 6));
+    let scale = Scale::new(0.5).unwrap();
+    let slow =
+        run(&scratch, MIX, &Overrides { scale, ..Overrides::default() }, &Options::default());
+    assert!(refusal(&a, &slow).contains("scale (1; 0.5)"), "{}", refusal(&a, &slow));
+    let alone = Overrides { cc: vec!["dctcp".into()], ..Overrides::default() };
+    let alone = run(&scratch, MIX, &alone, &Options::default());
+    assert!(refusal(&a, &alone).contains("cases (cubic, dctcp; dctcp)"));
+    let forced = compared(&a, &alone, true).unwrap();
+    assert!(forced.lines.iter().all(|line| line.row.starts_with("case dctcp")));
+    assert!(
+        forced.left_out.iter().any(|why| why.starts_with("case cubic") && why.contains("only in"))
+    );
+}
+
+/// The simulator on a host that spoils the first runs of each row, and knows nothing of probes.
+#[derive(Debug)]
+struct Spoiled {
+    number: AtomicUsize,
+    spoiled: usize,
+}
+
+impl BackEnd for Spoiled {
+    fn name(&self) -> &'static str {
+        "host"
+    }
+
+    fn threads(&self) -> Option<usize> {
+        Some(1)
+    }
+
+    fn run(&self, run: &Run, _stop: &AtomicBool) -> Result<Ran, String> {
+        let mut outcome = knee_sim::simulate(run).map_err(|why| why.to_string())?;
+        let limited = self.number.fetch_add(1, Ordering::SeqCst) % 5 < self.spoiled;
+        for flow in &mut outcome.flows {
+            flow.counters.tail_loss_probes = None;
+            // What nobody would believe.
+            if limited {
+                flow.received_bytes /= 10;
+            }
+        }
+        let limits = if limited { vec!["too slow".to_owned()] } else { Vec::new() };
+        Ok(Ran { outcome, validity: Some(Validity { limits, measures: Vec::new() }) })
+    }
+}
+
+#[test]
+fn runs_that_the_host_limited_are_left_out() {
+    let scratch = Scratch::new();
+    let a = simulated(&scratch, MIX);
+    let on = |spoiled: usize| Options {
+        back_end: Arc::new(Spoiled { number: AtomicUsize::new(0), spoiled }),
+        ..Options::default()
+    };
+    let b = run(&scratch, MIX, &Overrides::default(), &on(2));
+    let comparison = compared(&a, &b, false).unwrap();
+    let goodput: Vec<_> =
+        comparison.lines.iter().filter(|line| line.metric == "goodput_sum").collect();
+    assert_eq!(goodput.len(), 4);
+    assert!(goodput.iter().all(|line| (line.a.runs, line.b.runs) == (5, 3)));
+    assert!(goodput.iter().all(|line| line.verdict != Verdict::Differs), "{goodput:?}");
+    let says = |words: &str| comparison.left_out.iter().filter(|why| why.contains(words)).count();
+    assert_eq!(says("2 of 5 runs in"), 4);
+    assert_eq!(says("tail_loss_probes of bulk, tail_loss_probes of short"), 4, "{comparison:?}");
+    assert_eq!(says("host-limited and are left out"), 4);
+    // With no valid run at all there is nothing to compare.
+    let c = run(&scratch, MIX, &Overrides::default(), &on(5));
+    let why = refusal(&a, &c);
+    assert!(why.contains("has no figure that") && why.contains("5 of 5 runs"), "{why}");
+}
+
+#[test]
+fn broken_directories_are_one_sentence() {
+    let scratch = Scratch::new();
+    let a = simulated(&scratch, MIX);
+    let broken = |name: &str, change: &dyn Fn(&str) -> Option<String>| -> String {
+        let dir = scratch.0.join(format!("broken-{name}"));
+        let _ = fs::remove_dir_all(&dir);
+        fs::create_dir(&dir).unwrap();
+        for file in ["manifest.json", "runs.csv", "measures.csv"] {
+            fs::copy(a.join(file), dir.join(file)).unwrap();
+        }
+        let path = dir.join(name);
+        match change(&fs::read_to_string(&path).unwrap()) {
+            Some(text) => fs::write(&path, text).unwrap(),
+            None => fs::remove_file(&path).unwrap(),
+        }
+        let why = refusal(&a, &dir);
+        assert!(why.contains(name) || why.contains("has no figure"), "{why}");
+        why.replace(&dir.display().to_string(), "DIR")
+    };
+    assert!(Side::read(Path::new("/nonexistent")).is_err());
+    for file in ["manifest.json", "runs.csv", "measures.csv"] {
+        assert!(broken(file, &|_| None).contains("cannot read: No such file"));
+    }
+    assert!(broken("manifest.json", &|_| Some("{".into())).contains("is no manifest of knee run"));
+    assert!(broken("manifest.json", &|_| Some("{}".into())).contains("has no \"resolved\""));
+    let old = broken("runs.csv", &|text| Some(text.replacen("verdict", "", 1)));
+    assert!(old.contains("has no column \"verdict\": an older knee wrote it"), "{old}");
+    let short = broken("measures.csv", &|text| Some(format!("{text}1,2\n")));
+    assert!(short.contains("has more or fewer cells than the first line"), "{short}");
+    let word =
+        broken("measures.csv", &|text| Some(text.replacen("goodput,bps,2,", "goodput,bps,x,", 1)));
+    assert!(
+        word.contains("measures.csv:") && word.contains("values is no number: \"x\""),
+        "{word}"
+    );
+    let empty = broken("measures.csv", &|text| text.lines().next().map(|head| format!("{head}\n")));
+    assert!(empty.contains("has no figure that"), "{empty}");
+}

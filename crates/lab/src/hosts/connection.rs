@@ -1,0 +1,349 @@
+//! One ssh, and what is said over it.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use super::{Binary, Machine};
+use crate::Error;
+use crate::error::failed;
+use crate::traffic::agent::{Answer, Order};
+use crate::traffic::clock;
+
+/// Nothing asks a question, nothing is forwarded, and no master stays behind. What comes first counts, so that no file can say
+/// otherwise.
+const FIXED: [&str; 6] = [
+    "BatchMode=yes",
+    "ClearAllForwardings=yes",
+    "ControlMaster=no",
+    "ControlPath=none",
+    "PermitLocalCommand=no",
+    "RequestTTY=no",
+];
+/// Unless the file says otherwise.
+const CONNECT_TIMEOUT: &str = "ConnectTimeout=10";
+/// So often an agent is asked whether it is there, if nothing else is said to it.
+const ASK_EVERY: Duration = Duration::from_secs(1);
+/// Of the pings that ask so.
+const ASKS: u64 = u64::MAX;
+/// Lines that shells may print before the agent speaks.
+const MOST_FOREIGN_LINES: u32 = 1000;
+/// Of what ssh says, in messages.
+const MOST_REASON_BYTES: usize = 400;
+/// Bytes of a program that are sent at a time.
+const CHUNK_BYTES: usize = 64 << 10;
+/// From the end of a machine's input to the end of its ssh.
+const LEAVE_WITHIN: Duration = Duration::from_secs(3);
+
+/// What a connection tells.
+pub(super) enum Event {
+    /// An answer, and when it was here, by CLOCK_MONOTONIC.
+    Said(Answer, u64),
+    /// There will be no more: why, if that was not the end of the connection itself.
+    Ended(Option<String>),
+}
+
+/// Whether anything moves.
+struct Pulse {
+    /// Times that the agent was asked since it last said anything.
+    unanswered: AtomicU32,
+    moved: Mutex<Instant>,
+}
+
+impl Pulse {
+    fn moves(&self) {
+        *self.moved.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
+}
+
+/// Says so whenever something is read.
+struct Heard<R>(R, Arc<Pulse>);
+
+impl<R: Read> Read for Heard<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.0.read(buffer)?;
+        self.1.unanswered.store(0, Ordering::Relaxed);
+        self.1.moves();
+        Ok(read)
+    }
+}
+
+/// An agent on a machine, by ssh. It ends when this is dropped.
+pub(super) struct Connection {
+    name: String,
+    child: Child,
+    orders: Option<Sender<Order>>,
+    pulse: Arc<Pulse>,
+    complaints: Option<JoinHandle<String>>,
+    reason: String,
+    left_at: Option<Instant>,
+}
+
+impl Connection {
+    /// Starts it. What it says goes to `events` with its number.
+    ///
+    /// # Errors
+    /// If there is no ssh, or no program to be copied.
+    pub(super) fn open(
+        machine: &Machine,
+        number: usize,
+        events: Sender<(usize, Event)>,
+    ) -> Result<Connection, Error> {
+        let copy = match &machine.knee {
+            Binary::There(_) => None,
+            Binary::Copied(path) => Some(path.clone()),
+            Binary::Same => Some(
+                std::env::current_exe()
+                    .map_err(failed("this program does not find itself, to be copied"))?,
+            ),
+        };
+        let copy = copy.map(|path| ToCopy::open(&path)).transpose()?;
+        let mut child = command(machine, copy.as_ref()).spawn().map_err(failed(
+            "ssh does not start (is it installed? Debian: apt-get install openssh-client)",
+        ))?;
+        let pulse =
+            Arc::new(Pulse { unanswered: AtomicU32::new(0), moved: Mutex::new(Instant::now()) });
+        let (orders, to_send) = mpsc::channel();
+        if let Some(input) = child.stdin.take() {
+            let pulse = pulse.clone();
+            thread::spawn(move || send_all(input, copy, &to_send, &pulse));
+        }
+        if let Some(output) = child.stdout.take() {
+            let pulse = pulse.clone();
+            thread::spawn(move || hear(Heard(output, pulse), number, &events));
+        }
+        let complaints = child.stderr.take().map(|text| thread::spawn(move || last_line(text)));
+        Ok(Connection {
+            name: machine.name.clone(),
+            child,
+            orders: Some(orders),
+            pulse,
+            complaints,
+            reason: String::new(),
+            left_at: None,
+        })
+    }
+
+    /// The machine's name.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Sends an order; if the connection has ended, that is told by its event.
+    pub(super) fn order(&self, order: Order) {
+        if let Some(orders) = &self.orders {
+            let _ = orders.send(order);
+        }
+    }
+
+    /// For how many seconds the agent has not answered.
+    pub(super) fn unanswered_s(&self) -> u32 {
+        self.pulse.unanswered.load(Ordering::Relaxed)
+    }
+
+    /// For how long nothing has gone either way.
+    pub(super) fn still_for(&self) -> Duration {
+        self.pulse.moved.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
+    }
+
+    /// What ssh said last and how it ended, once it has.
+    pub(super) fn why_it_ended(&mut self) -> String {
+        let status = self.wait_until(Instant::now() + LEAVE_WITHIN);
+        self.leave_now();
+        if let Some(complaints) = self.complaints.take() {
+            self.reason = complaints.join().unwrap_or_default();
+        }
+        let how = match status {
+            Some(status) => format!("ssh ended ({status})"),
+            None => "its connection ended".to_owned(),
+        };
+        match self.reason.as_str() {
+            "" => how,
+            reason => format!("{how}: {reason}"),
+        }
+    }
+
+    /// Ends its input, upon which the agent leaves.
+    pub(super) fn leave(&mut self) {
+        self.orders = None;
+        self.left_at.get_or_insert_with(Instant::now);
+    }
+
+    fn wait_until(&mut self, deadline: Instant) -> Option<ExitStatus> {
+        loop {
+            match self.child.try_wait() {
+                Ok(Some(status)) => return Some(status),
+                Ok(None) if Instant::now() < deadline => thread::sleep(Duration::from_millis(5)),
+                _ => return None,
+            }
+        }
+    }
+
+    fn leave_now(&mut self) {
+        self.leave();
+        let left_at = self.left_at.unwrap_or_else(Instant::now);
+        if self.wait_until(left_at + LEAVE_WITHIN).is_none() {
+            // Then sshd ends the agent's input.
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.leave_now();
+    }
+}
+
+/// A program to be copied.
+struct ToCopy {
+    file: File,
+    bytes: u64,
+}
+
+impl ToCopy {
+    fn open(path: &std::path::Path) -> Result<ToCopy, Error> {
+        let what = || format!("{}, to be copied to machines", path.display());
+        let file = File::open(path).map_err(failed(what()))?;
+        let about = file.metadata().map_err(failed(what()))?;
+        if !about.is_file() || about.len() == 0 {
+            return Err(Error(format!("{}: it is no program", what())));
+        }
+        Ok(ToCopy { file, bytes: about.len() })
+    }
+}
+
+fn command(machine: &Machine, copy: Option<&ToCopy>) -> Command {
+    let mut ssh = Command::new("ssh");
+    ssh.args(["-T", "-x", "-a"]);
+    let options = FIXED.into_iter().chain(machine.options.iter().map(String::as_str));
+    for option in options.chain([CONNECT_TIMEOUT]) {
+        ssh.args(["-o", option]);
+    }
+    ssh.args(["--", &machine.ssh, &on_machine(&machine.knee, copy)]);
+    ssh.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    // Ctrl-C is for this process, which ends the others in order.
+    ssh.process_group(0);
+    ssh
+}
+
+/// What the machine's shell is told, in words that sh, csh and fish all understand.
+///
+/// A program that is copied has no name any more when it starts: nothing is left of it in whatever way it ends. Orders come only
+/// after it has spoken, so that nothing reads beyond its own bytes.
+fn on_machine(knee: &Binary, copy: Option<&ToCopy>) -> String {
+    match (knee, copy) {
+        (Binary::There(path), _) => format!("exec {path} agent"),
+        (_, None) => "exec false".to_owned(),
+        (_, Some(ToCopy { bytes, .. })) => format!(
+            "exec sh -c 'umask 077; d=$(mktemp -d /tmp/knee-agent.XXXXXX) || exit 1; \
+             trap \"rm -rf $d\" EXIT; trap \"exit 1\" HUP INT TERM; \
+             head -c {bytes} >$d/knee && test $(wc -c <$d/knee) -eq {bytes} && chmod 700 $d/knee && exec 3<$d/knee || exit 1; \
+             rm -rf $d; trap - EXIT HUP INT TERM; exec /proc/self/fd/3 agent'"
+        ),
+    }
+}
+
+/// Sends the program, if there is one, then orders; asks the agent whether it is there when there are none. Without a receiver,
+/// or when nobody gives orders any more, the machine's input ends.
+fn send_all(
+    mut input: ChildStdin,
+    copy: Option<ToCopy>,
+    orders: &mpsc::Receiver<Order>,
+    pulse: &Pulse,
+) {
+    if let Some(copy) = copy {
+        if send_program(&mut input, copy, pulse).is_err() {
+            return;
+        }
+    }
+    // Before it has spoken it is not asked anything: until then it may be its own program that reads.
+    let Ok(first) = orders.recv() else { return };
+    let mut next = Some(first);
+    loop {
+        let order = match next.take() {
+            Some(order) => order,
+            None => match orders.recv_timeout(ASK_EVERY) {
+                Ok(order) => order,
+                Err(RecvTimeoutError::Disconnected) => return,
+                Err(RecvTimeoutError::Timeout) => {
+                    pulse.unanswered.fetch_add(1, Ordering::Relaxed);
+                    Order::Ping { id: ASKS }
+                }
+            },
+        };
+        let Ok(mut line) = serde_json::to_vec(&order) else { return };
+        line.push(b'\n');
+        if input.write_all(&line).is_err() {
+            return;
+        }
+    }
+}
+
+fn send_program(input: &mut ChildStdin, copy: ToCopy, pulse: &Pulse) -> io::Result<()> {
+    let mut program = copy.file.take(copy.bytes);
+    let mut chunk = vec![0; CHUNK_BYTES];
+    loop {
+        let read = program.read(&mut chunk)?;
+        if read == 0 {
+            return Ok(());
+        }
+        input.write_all(&chunk[..read])?;
+        pulse.moves();
+    }
+}
+
+/// Takes what the agent says, up to its end.
+fn hear(output: Heard<ChildStdout>, number: usize, events: &Sender<(usize, Event)>) {
+    let mut lines = BufReader::new(output);
+    let mut foreign = 0;
+    let mut has_spoken = false;
+    let why = loop {
+        let mut line = Vec::new();
+        match lines.read_until(b'\n', &mut line) {
+            Ok(0) | Err(_) => break None,
+            Ok(_) => {}
+        }
+        let now_ns = clock::now_ns();
+        match serde_json::from_slice(&line) {
+            Ok(Answer::Pong { id: ASKS, .. }) => {}
+            Ok(answer) => {
+                has_spoken = true;
+                if events.send((number, Event::Said(answer, now_ns))).is_err() {
+                    return;
+                }
+            }
+            // What its shell says when it starts.
+            Err(_) if !has_spoken && foreign < MOST_FOREIGN_LINES => foreign += 1,
+            Err(why) => {
+                break Some(format!(
+                    "it said what is no answer ({why}): all machines need the same version of knee"
+                ));
+            }
+        }
+    };
+    let _ = events.send((number, Event::Ended(why)));
+}
+
+/// The last line of what ssh complains of.
+fn last_line(text: ChildStderr) -> String {
+    let mut last = String::new();
+    let mut lines = BufReader::new(text);
+    let mut line = Vec::new();
+    while lines.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
+        let text = String::from_utf8_lossy(&line);
+        let text: String = text.trim().chars().filter(|c| !c.is_control()).collect();
+        if !text.is_empty() {
+            last = text.chars().take(MOST_REASON_BYTES).collect();
+        }
+        line.clear();
+    }
+    last
+}

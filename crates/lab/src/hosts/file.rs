@@ -1,0 +1,521 @@
+//! The file of `--on hosts=FILE`. Each error names file, line, key, value and what was allowed.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::{Binary, Machine, Machines};
+use crate::Error;
+
+/// A longer file is none of this kind.
+const MOST_BYTES: u64 = 1 << 20;
+/// Hosts that a range may name.
+const MOST_IN_RANGE: u32 = 1000;
+/// `IFNAMSIZ`, without the 0 at the end.
+const MOST_DEVICE_BYTES: usize = 15;
+const KEYS: [&str; 8] = ["name", "ssh", "address", "device", "roles", "knee", "copy", "options"];
+/// Options of ssh that a file may give: how a machine is reached, and nothing that runs a program.
+const SSH_OPTIONS: [&str; 15] = [
+    "AddressFamily",
+    "BindAddress",
+    "BindInterface",
+    "Ciphers",
+    "ConnectTimeout",
+    "HostKeyAlias",
+    "HostName",
+    "IdentitiesOnly",
+    "IdentityFile",
+    "Port",
+    "ProxyJump",
+    "StrictHostKeyChecking",
+    "User",
+    "UserKnownHostsFile",
+    "GlobalKnownHostsFile",
+];
+const MOST_OPTION_BYTES: usize = 500;
+
+impl Machines {
+    /// Reads the file.
+    ///
+    /// # Errors
+    /// If it cannot be read, or says what is not allowed.
+    pub fn read(path: &Path) -> Result<Machines, Error> {
+        let failed = |why: String| Error(format!("{}: {why}", path.display()));
+        let about = std::fs::metadata(path).map_err(|why| failed(format!("cannot read: {why}")))?;
+        if about.len() > MOST_BYTES {
+            return Err(failed(format!("has {} bytes: {MOST_BYTES} is the most", about.len())));
+        }
+        let text = std::fs::read_to_string(path);
+        Machines::parse(path, &text.map_err(|why| failed(format!("cannot read: {why}")))?)
+    }
+
+    /// Reads the text of a file; `path` is for messages.
+    ///
+    /// # Errors
+    /// If it says what is not allowed.
+    pub fn parse(path: &Path, text: &str) -> Result<Machines, Error> {
+        let file = File { path, text };
+        let root = DeTable::parse(text).map_err(|why| {
+            let at = why.span().map_or(0, |span| span.start);
+            file.error(at, "", &format!("is not TOML: {}", why.message().replace('\n', "; ")))
+        })?;
+        let mut machines = Vec::new();
+        for (key, value) in root.get_ref() {
+            let at = key.span().start;
+            match (key.get_ref().as_ref(), value.get_ref()) {
+                ("host", DeValue::Array(hosts)) => {
+                    for host in hosts.iter() {
+                        machines.push(Entry::new(&file, host)?.machine()?);
+                    }
+                }
+                ("host", _) => return Err(file.error(at, "host", "must be tables: [[host]]")),
+                (other, _) => {
+                    return Err(file.error(at, other, "unknown key; known here: host"));
+                }
+            }
+        }
+        if machines.is_empty() {
+            let why = "names no machine: it needs a table [[host]] for each";
+            return Err(Error(format!("{}: {why}", path.display())));
+        }
+        file.check(&machines)?;
+        let machines = machines.into_iter().map(|(machine, _)| machine).collect();
+        Ok(Machines { file: path.to_owned(), machines })
+    }
+}
+
+struct File<'a> {
+    path: &'a Path,
+    text: &'a str,
+}
+
+impl File<'_> {
+    fn error(&self, at: usize, key: &str, message: &str) -> Error {
+        let line = self.text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1;
+        let key = if key.is_empty() { String::new() } else { format!("{}: ", key.escape_debug()) };
+        Error(format!("{}:{line}: {key}{message}", self.path.display()))
+    }
+
+    /// What machines must not share, and what they must.
+    fn check(&self, machines: &[(Machine, usize)]) -> Result<(), Error> {
+        let mut names = HashMap::new();
+        let mut addresses = HashMap::new();
+        let mut roles = HashMap::new();
+        for (machine, at) in machines {
+            let refuse = |key: &str, what: String| {
+                Err(self.error(*at, &format!("host.{}.{key}", machine.name), &what))
+            };
+            if names.insert(&machine.name, ()).is_some() {
+                return refuse("name", "another machine has this name".to_owned());
+            }
+            if let Some(other) = addresses.insert(machine.address, &machine.name) {
+                return refuse(
+                    "address",
+                    format!("{} is also the address of {other}", machine.address),
+                );
+            }
+            let first = machines[0].0.address;
+            if machine.address.is_ipv6() != first.is_ipv6() {
+                let what = format!("{} and {first} are of two families", machine.address);
+                return refuse("address", what);
+            }
+            for role in &machine.roles {
+                if let Some(other) = roles.insert(role, &machine.name) {
+                    let what = match *other == machine.name {
+                        true => format!("{role} is named twice"),
+                        false => format!("{role} is also {other}"),
+                    };
+                    return refuse("roles", what);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A table `[[host]]`.
+struct Entry<'a> {
+    file: &'a File<'a>,
+    at: usize,
+    table: &'a DeTable<'a>,
+    /// In messages.
+    name: String,
+}
+
+impl<'a> Entry<'a> {
+    fn new(file: &'a File<'a>, host: &'a Spanned<DeValue<'a>>) -> Result<Entry<'a>, Error> {
+        let at = host.span().start;
+        let DeValue::Table(table) = host.get_ref() else {
+            return Err(file.error(at, "host", "must be tables: [[host]]"));
+        };
+        let mut entry = Entry { file, at, table, name: "?".to_owned() };
+        let unknown = table.iter().find(|(key, _)| !KEYS.contains(&key.get_ref().as_ref()));
+        if let Some((key, _)) = unknown {
+            let message = format!("unknown key; known here: {}", KEYS.join(", "));
+            return Err(file.error(key.span().start, &format!("host.{}", key.get_ref()), &message));
+        }
+        entry.name = entry.need("name", "left")?.to_owned();
+        Ok(entry)
+    }
+
+    fn machine(&self) -> Result<(Machine, usize), Error> {
+        let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+        let name = self.fitting("name", "left", 40, is_word, "letters, digits, \"-\" and \"_\"")?;
+        let machine = Machine {
+            name: name.to_owned(),
+            ssh: self.ssh()?,
+            address: self.address()?,
+            device: self.device()?,
+            roles: self.roles()?,
+            knee: self.binary()?,
+            options: self.options()?,
+        };
+        Ok((machine, self.at))
+    }
+
+    /// Nothing that ssh would take for an option, nor a shell for more than a word.
+    fn ssh(&self) -> Result<String, Error> {
+        let is_part = |c: char| c.is_ascii_alphanumeric() || "-_.:%@".contains(c);
+        let what = "user@address, or a name of your ssh configuration";
+        let ssh = self.fitting("ssh", "root@192.0.2.1", 255, is_part, what)?;
+        if ssh.starts_with('-') || ssh.ends_with('@') || ssh.contains("@-") {
+            return Err(self.error("ssh", &format!("must be {what}")));
+        }
+        Ok(ssh.to_owned())
+    }
+
+    fn address(&self) -> Result<IpAddr, Error> {
+        let text = self.need("address", "198.51.100.1")?;
+        let address: IpAddr = text.parse().map_err(|_| {
+            self.error(
+                "address",
+                "must be an IP address without a prefix length, as in \"198.51.100.1\"",
+            )
+        })?;
+        if address.is_unspecified() || address.is_loopback() || address.is_multicast() {
+            let what = "must be the machine's address in the network that is measured";
+            return Err(self.error("address", what));
+        }
+        Ok(address)
+    }
+
+    fn device(&self) -> Result<String, Error> {
+        // As the kernel has them; a slash or a space is never in one.
+        let fits = |c: char| {
+            c.is_ascii_graphic() && !matches!(c, '/' | ':' | '"' | '\'' | '\\' | '`' | '$')
+        };
+        let what = "a network device, as ip link shows it";
+        let device = self.fitting("device", "eth1", MOST_DEVICE_BYTES, fits, what)?;
+        if device.starts_with(['-', '.']) {
+            return Err(self.error("device", &format!("must be {what}")));
+        }
+        Ok(device.to_owned())
+    }
+
+    fn roles(&self) -> Result<Vec<String>, Error> {
+        let wrong = || {
+            let what =
+                "must be hosts of the experiment's network, as in [\"s1\"] or [\"s1..s8\", \"r\"]";
+            self.error("roles", what)
+        };
+        let texts: Vec<&str> = match self.table.get("roles").map(Spanned::get_ref) {
+            None => return Err(self.missing("roles", "[\"s1\"]")),
+            Some(DeValue::String(text)) => vec![text.as_ref()],
+            Some(DeValue::Array(items)) => {
+                let text = |item: &'a Spanned<DeValue<'a>>| item.get_ref().as_str();
+                items.iter().map(text).collect::<Option<_>>().ok_or_else(wrong)?
+            }
+            Some(_) => return Err(wrong()),
+        };
+        let mut roles = Vec::new();
+        for text in texts {
+            roles.extend(expanded(text).ok_or_else(wrong)?);
+        }
+        if roles.is_empty() { Err(wrong()) } else { Ok(roles) }
+    }
+
+    fn binary(&self) -> Result<Binary, Error> {
+        match (self.text("knee")?, self.text("copy")?) {
+            (None, None) => Ok(Binary::Same),
+            (Some(there), None) => {
+                let is_part = |c: char| c.is_ascii_alphanumeric() || "/-_.+".contains(c);
+                if !there.starts_with('/') || !there.chars().all(is_part) {
+                    let what =
+                        "must be an absolute path on that machine, of letters, digits and /-_.+";
+                    return Err(self.error("knee", what));
+                }
+                Ok(Binary::There(there.to_owned()))
+            }
+            (None, Some("")) => Err(self.error("copy", "must be a file of this machine")),
+            (None, Some(here)) => {
+                let folder = self.file.path.parent().unwrap_or(Path::new(""));
+                Ok(Binary::Copied(folder.join(PathBuf::from(here))))
+            }
+            (Some(_), Some(_)) => {
+                let what =
+                    "either knee, which is there, or copy, which is copied there; leave one out";
+                Err(self.error("copy", what))
+            }
+        }
+    }
+
+    fn options(&self) -> Result<Vec<String>, Error> {
+        let Some(value) = self.table.get("options") else { return Ok(Vec::new()) };
+        let refused = |what: &str| {
+            let what = format!(
+                "{what}must be options of ssh, as in [\"Port=2222\", \"IdentityFile=~/.ssh/lab\"]; those there are: {}",
+                SSH_OPTIONS.join(", ")
+            );
+            self.error("options", &what)
+        };
+        let DeValue::Array(items) = value.get_ref() else { return Err(refused("")) };
+        let mut options = Vec::new();
+        for item in items.iter() {
+            let text = item.get_ref().as_str().ok_or_else(|| refused(""))?;
+            let known = text.split_once('=').is_some_and(|(name, value)| {
+                SSH_OPTIONS.contains(&name)
+                    && !value.is_empty()
+                    && value.len() <= MOST_OPTION_BYTES
+                    && !value.chars().any(char::is_control)
+            });
+            if !known {
+                let short: String = text.chars().take(60).collect();
+                return Err(refused(&format!("{short:?}: ")));
+            }
+            options.push(text.to_owned());
+        }
+        Ok(options)
+    }
+
+    fn fitting(
+        &self,
+        key: &str,
+        example: &str,
+        most_bytes: usize,
+        fits: impl Fn(char) -> bool,
+        what: &str,
+    ) -> Result<&'a str, Error> {
+        let text = self.need(key, example)?;
+        if text.is_empty() || text.len() > most_bytes || !text.chars().all(fits) {
+            let message = format!("must be {what}, of at most {most_bytes} bytes");
+            return Err(self.error(key, &message));
+        }
+        Ok(text)
+    }
+
+    fn need(&self, key: &str, example: &str) -> Result<&'a str, Error> {
+        self.text(key)?.ok_or_else(|| self.missing(key, &format!("{example:?}")))
+    }
+
+    fn text(&self, key: &str) -> Result<Option<&'a str>, Error> {
+        let Some(value) = self.table.get(key) else { return Ok(None) };
+        let text = value.get_ref().as_str();
+        text.map(Some).ok_or_else(|| self.error(key, "must be text in quotes"))
+    }
+
+    fn missing(&self, key: &str, example: &str) -> Error {
+        let key_path = format!("host.{}.{key}", self.name);
+        self.file.error(self.at, &key_path, &format!("missing, as in {key} = {example}"))
+    }
+
+    /// An error about a value that is written.
+    fn error(&self, key: &str, message: &str) -> Error {
+        let value = self.table.get(key);
+        let at = value.map_or(self.at, |value| value.span().start);
+        let shown = value.and_then(|value| value.get_ref().as_str()).map(|text| {
+            let short: String = text.chars().take(60).collect();
+            format!(" = {short:?}")
+        });
+        let key = format!("host.{}.{key}", self.name);
+        let key = key.escape_debug();
+        self.file.error(at, "", &format!("{key}{}: {message}", shown.unwrap_or_default()))
+    }
+}
+
+/// `s1..s3` is three names, any other word is itself.
+fn expanded(text: &str) -> Option<Vec<String>> {
+    let is_name = |name: &str| {
+        !name.is_empty()
+            && name.len() <= 40
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'))
+    };
+    let Some((first, last)) = text.split_once("..") else {
+        return is_name(text).then(|| vec![text.to_owned()]);
+    };
+    let split = |name: &'_ str| {
+        let prefix = name.trim_end_matches(|c: char| c.is_ascii_digit());
+        let number = name[prefix.len()..].parse::<u32>().ok()?;
+        is_name(name).then(|| (prefix.to_owned(), number))
+    };
+    let ((prefix, from), (last_prefix, to)) = (split(first)?, split(last)?);
+    if prefix != last_prefix || from > to || to - from >= MOST_IN_RANGE {
+        return None;
+    }
+    Some((from..=to).map(|number| format!("{prefix}{number}")).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = r#"# Two machines and a receiver.
+[[host]]
+name = "left"
+ssh = "root@192.0.2.11"
+address = "198.51.100.1"
+device = "eth1"
+roles = ["s1..s3", "x"]
+
+[[host]]
+name = "right"
+ssh = "lab-right"
+address = "198.51.100.2"
+device = "enp3s0f1.20"
+roles = "r"
+knee = "/usr/local/bin/knee"
+"#;
+
+    fn parse(text: &str) -> Result<Machines, Error> {
+        Machines::parse(Path::new("lab/hosts.toml"), text)
+    }
+
+    fn refused(from: &str, to: &str) -> String {
+        assert!(GOOD.contains(from), "{from}");
+        parse(&GOOD.replacen(from, to, 1)).unwrap_err().0
+    }
+
+    #[test]
+    fn a_file_names_machines_and_their_roles() {
+        let machines = parse(GOOD).unwrap();
+        let [left, right] = &machines.machines[..] else { panic!("two") };
+        assert_eq!(left.roles, ["s1", "s2", "s3", "x"]);
+        assert_eq!((left.name.as_str(), &left.knee), ("left", &Binary::Same));
+        assert_eq!(left.address, IpAddr::from([198, 51, 100, 1]));
+        assert_eq!((right.ssh.as_str(), right.device.as_str()), ("lab-right", "enp3s0f1.20"));
+        assert_eq!(right.knee, Binary::There("/usr/local/bin/knee".to_owned()));
+        assert_eq!(machines.with_role("s2"), Some(left));
+        assert_eq!(machines.with_role("left"), None);
+        let options = "options = [\"Port=2222\"]\nknee = ";
+        let with_options = parse(&GOOD.replace("knee = ", options)).unwrap();
+        assert_eq!(with_options.machines[1].options, ["Port=2222"]);
+        let copied = parse(&GOOD.replace("knee = \"/usr/local/bin/knee\"", "copy = \"arm/knee\""));
+        let expected = Binary::Copied(PathBuf::from("lab/arm/knee"));
+        assert_eq!(copied.unwrap().machines[1].knee, expected);
+    }
+
+    #[test]
+    fn the_hosts_of_an_experiment_are_all_there() {
+        let machines = parse(GOOD).unwrap();
+        machines.check(&["s1", "s2", "s3", "x", "r"]).unwrap();
+        let why = machines.check(&["s1", "s2", "s3", "s4", "x", "r"]).unwrap_err().0;
+        assert_eq!(
+            why,
+            "lab/hosts.toml: no machine is s4 of the experiment's network: give one roles = [\"s4\"]"
+        );
+        let why = machines.check(&["s1", "s2", "s3", "r"]).unwrap_err().0;
+        assert_eq!(
+            why,
+            "lab/hosts.toml: the experiment's network has no host x: it has s1, s2, s3, r"
+        );
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_line_and_key() {
+        for (from, to, expected) in [
+            (
+                "ssh = \"root@192.0.2.11\"\n",
+                "",
+                "2: host.left.ssh: missing, as in ssh = \"root@192.0.2.1\"",
+            ),
+            (
+                "root@192.0.2.11",
+                "-oProxyCommand=x",
+                "4: host.left.ssh = \"-oProxyCommand=x\": must be user@address",
+            ),
+            ("root@192.0.2.11", "root@-x", "4: host.left.ssh = \"root@-x\": must be user@"),
+            ("root@192.0.2.11", "a;b", "4: host.left.ssh = \"a;b\": must be user@"),
+            (
+                "\"198.51.100.1\"",
+                "\"198.51.100.1/24\"",
+                "5: host.left.address = \"198.51.100.1/24\": must be an IP",
+            ),
+            (
+                "\"198.51.100.1\"",
+                "\"127.0.0.1\"",
+                "5: host.left.address = \"127.0.0.1\": must be the machine's",
+            ),
+            (
+                "\"198.51.100.2\"",
+                "\"2001:db8::2\"",
+                "9: host.right.address: 2001:db8::2 and 198.51.100.1 are",
+            ),
+            (
+                "\"198.51.100.2\"",
+                "\"198.51.100.1\"",
+                "9: host.right.address: 198.51.100.1 is also the address of left",
+            ),
+            ("\"right\"", "\"left\"", "9: host.left.name: another machine"),
+            ("\"right\"", "\"a b\"", "10: host.a b.name = \"a b\": must be letters"),
+            ("\"eth1\"", "\"eth/1\"", "6: host.left.device = \"eth/1\": must be a network device"),
+            ("\"eth1\"", "7", "6: host.left.device: must be text in quotes"),
+            ("\"s1..s3\"", "\"s3..s1\"", "7: host.left.roles: must be hosts"),
+            ("[\"s1..s3\", \"x\"]", "[]", "7: host.left.roles: must be hosts"),
+            ("\"x\"]", "\"s2\"]", "2: host.left.roles: s2 is named twice"),
+            ("roles = \"r\"", "roles = \"s2\"", "9: host.right.roles: s2 is also left"),
+            (
+                "\"/usr/local/bin/knee\"",
+                "\"bin/knee\"",
+                "15: host.right.knee = \"bin/knee\": must be an absolute",
+            ),
+            (
+                "\"/usr/local/bin/knee\"",
+                "\"/k;x\"",
+                "15: host.right.knee = \"/k;x\": must be an absolute",
+            ),
+            ("knee = ", "copy = \"x\"\nknee = ", "15: host.right.copy = \"x\": either knee"),
+            (
+                "knee = ",
+                "options = [\"ProxyCommand=x\"]\nknee = ",
+                "15: host.right.options: \"ProxyCommand=x\": must be options of ssh",
+            ),
+            (
+                "knee = ",
+                "options = [\"Port\"]\nknee = ",
+                "15: host.right.options: \"Port\": must be",
+            ),
+            ("knee = ", "options = 7\nknee = ", "15: host.right.options: must be options of ssh"),
+            ("device = ", "devise = ", "6: host.devise: unknown key; known here: name, ssh"),
+            ("[[host]]", "[[hosts]]", "2: hosts: unknown key; known here: host"),
+            ("\"left\"", "\"left", "3: is not TOML: "),
+        ] {
+            let why = refused(from, to);
+            assert!(
+                why.starts_with(&format!("lab/hosts.toml:{expected}")),
+                "{why}\nnot {expected}"
+            );
+            assert!(!why.contains('\n'), "{why}");
+        }
+        assert!(parse("").unwrap_err().0.contains("names no machine"));
+        assert!(parse("host = 3").unwrap_err().0.contains("[[host]]"));
+        assert!(parse("host = [3]").unwrap_err().0.contains("[[host]]"));
+        let why = Machines::read(Path::new("/nowhere/hosts.toml")).unwrap_err().0;
+        assert!(why.starts_with("/nowhere/hosts.toml: cannot read: No such file"), "{why}");
+    }
+
+    #[test]
+    fn no_change_of_a_byte_makes_it_panic() {
+        for at in 0..GOOD.len() {
+            for byte in [b'"', b'\n', b'[', b'=', b'0', b'.'] {
+                let mut bytes = GOOD.as_bytes().to_vec();
+                bytes[at] = byte;
+                let text = String::from_utf8(bytes).unwrap();
+                if let Err(why) = parse(&text) {
+                    assert!(why.0.starts_with("lab/hosts.toml:"), "{why}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! All machines of a file: who they are, what their clocks say, and that none has died.
+
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use super::connection::{Connection, Event};
+use super::{Binary, Machine, Machines};
+use crate::Error;
+use crate::traffic::agent::{Answer, Hello, Order, PROTOCOL, Round, clock_offset};
+use crate::traffic::clock;
+
+/// So often `stop` and the machines are looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// A machine that is to say who it is has died when nothing has moved for so long.
+const HELLO_WITHIN: Duration = Duration::from_secs(30);
+/// An agent that prepares answers nothing meanwhile: it loads algorithms and opens sockets.
+const PREPARE_WITHIN: Duration = Duration::from_secs(60);
+/// One that does not prepare has died when it has not answered for so many seconds.
+const SILENT_MAX_S: u32 = 10;
+/// Pings from which a clock's offset is taken: the fastest of them counts. There are more until that was fast enough.
+const CLOCK_ROUNDS: usize = 30;
+const CLOCK_ROUNDS_MAX: usize = 300;
+const CLOCK_WITHIN_NS: u64 = 200_000;
+
+/// Whether to end before the end.
+pub(super) type Stop<'a> = &'a dyn Fn() -> bool;
+
+/// What a machine's clock says at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct ClockAt {
+    /// The moment, by the clock of this machine.
+    pub(super) at_ns: u64,
+    /// By how much that machine's clock is ahead of this one's.
+    pub(super) ahead_ns: i64,
+    /// Within how much that is certain.
+    pub(super) within_ns: u64,
+}
+
+/// Agents on all machines. They leave when this is dropped.
+pub(super) struct Fleet {
+    connections: Vec<Connection>,
+    events: Receiver<(usize, Event)>,
+    /// Who they are, in the order of the file.
+    pub(super) hellos: Vec<Hello>,
+}
+
+impl Fleet {
+    /// Starts an agent on each machine.
+    ///
+    /// # Errors
+    /// Which cannot be reached, or cannot be what the file says, and why.
+    pub(super) fn connect(machines: &Machines, stop: Stop<'_>) -> Result<Fleet, Error> {
+        let (tell, events) = mpsc::channel();
+        let mut fleet = Fleet { connections: Vec::new(), events, hellos: Vec::new() };
+        for (number, machine) in machines.machines.iter().enumerate() {
+            fleet.connections.push(Connection::open(machine, number, tell.clone())?);
+        }
+        drop(tell);
+        let is_still = |connection: &Connection| connection.still_for() > HELLO_WITHIN;
+        let mut hellos: Vec<Option<Hello>> = machines.machines.iter().map(|_| None).collect();
+        while let Some(waits) = hellos.iter().position(Option::is_none) {
+            match fleet.next(stop) {
+                Ok(Some((number, Answer::Hello(hello), _))) => hellos[number] = Some(hello),
+                Ok(Some((number, other, _))) => return Err(fleet.unexpected(number, &other)),
+                Ok(None) if is_still(&fleet.connections[waits]) => {
+                    let why = format!("nothing came for {} s", HELLO_WITHIN.as_secs());
+                    return Err(not_started(&machines.machines[waits], &why));
+                }
+                Ok(None) => {}
+                Err(Trouble::Stopped) => return Err(stopped()),
+                Err(Trouble::Gone(number, why)) => {
+                    return Err(not_started(&machines.machines[number], &why));
+                }
+            }
+        }
+        fleet.hellos = hellos.into_iter().flatten().collect();
+        for (machine, hello) in machines.machines.iter().zip(&fleet.hellos) {
+            check(machine, hello)?;
+        }
+        Ok(fleet)
+    }
+
+    /// Tells a machine to do something.
+    pub(super) fn order(&self, machine: usize, order: Order) {
+        self.connections[machine].order(order);
+    }
+
+    /// The same for all.
+    pub(super) fn order_all(&self, order: &Order) {
+        for connection in &self.connections {
+            connection.order(order.clone());
+        }
+    }
+
+    /// Has all prepare, each what is its own.
+    ///
+    /// # Errors
+    /// Which cannot, and why.
+    pub(super) fn prepare(&mut self, orders: Vec<Order>, stop: Stop<'_>) -> Result<(), Error> {
+        let begun = Instant::now();
+        let mut waits = vec![true; orders.len()];
+        for (machine, order) in orders.into_iter().enumerate() {
+            self.order(machine, order);
+        }
+        while let Some(machine) = waits.iter().position(|waits| *waits) {
+            match self.next(stop) {
+                Ok(Some((machine, Answer::Ready { .. }, _))) => waits[machine] = false,
+                Ok(Some((machine, other, _))) => return Err(self.unexpected(machine, &other)),
+                Ok(None) if begun.elapsed() > PREPARE_WITHIN => {
+                    let why = format!("it is not ready after {} s", PREPARE_WITHIN.as_secs());
+                    return Err(self.died(machine, &why));
+                }
+                Ok(None) => {}
+                Err(trouble) => return Err(self.error(trouble)),
+            }
+        }
+        Ok(())
+    }
+
+    /// What all clocks say now.
+    ///
+    /// # Errors
+    /// Which machine has died.
+    pub(super) fn clocks(&mut self, stop: Stop<'_>) -> Result<Vec<ClockAt>, Error> {
+        (0..self.connections.len()).map(|machine| self.clock(machine, stop)).collect()
+    }
+
+    /// Machines one after the other, so that nothing else is under way meanwhile.
+    fn clock(&mut self, machine: usize, stop: Stop<'_>) -> Result<ClockAt, Error> {
+        let mut rounds = Vec::new();
+        let is_enough = |rounds: &[Round]| {
+            let within = clock_offset(rounds).is_some_and(|(_, within)| within <= CLOCK_WITHIN_NS);
+            rounds.len() >= if within { CLOCK_ROUNDS } else { CLOCK_ROUNDS_MAX }
+        };
+        while !is_enough(&rounds) {
+            let id = rounds.len() as u64;
+            let left_ns = clock::now_ns();
+            self.order(machine, Order::Ping { id });
+            loop {
+                match self.next_alive(stop)? {
+                    Some((from, Answer::Pong { id: of, received_ns, sent_ns }, back_ns))
+                        if (from, of) == (machine, id) =>
+                    {
+                        rounds.push(Round { left_ns, received_ns, sent_ns, back_ns });
+                        break;
+                    }
+                    Some((from, other, _)) => return Err(self.unexpected(from, &other)),
+                    None => {}
+                }
+            }
+        }
+        let at_ns = clock::now_ns();
+        let (ahead_ns, within_ns) = clock_offset(&rounds).unwrap_or_default();
+        Ok(ClockAt { at_ns, ahead_ns, within_ns })
+    }
+
+    /// The next answer and when it was here; `None`: there was none for a moment.
+    ///
+    /// # Errors
+    /// Which machine has died, or `stop`.
+    pub(super) fn next_alive(
+        &mut self,
+        stop: Stop<'_>,
+    ) -> Result<Option<(usize, Answer, u64)>, Error> {
+        let next = self.next(stop).map_err(|trouble| self.error(trouble))?;
+        let silent = |connection: &Connection| connection.unanswered_s() > SILENT_MAX_S;
+        match self.connections.iter().position(silent) {
+            Some(machine) if next.is_none() => {
+                Err(self.died(machine, &format!("it has not answered for {SILENT_MAX_S} s")))
+            }
+            _ => Ok(next),
+        }
+    }
+
+    fn next(&mut self, stop: Stop<'_>) -> Result<Option<(usize, Answer, u64)>, Trouble> {
+        if stop() {
+            return Err(Trouble::Stopped);
+        }
+        match self.events.recv_timeout(LOOK_EVERY) {
+            Ok((machine, Event::Said(answer, at_ns))) => Ok(Some((machine, answer, at_ns))),
+            Ok((machine, Event::Ended(why))) => {
+                let why = why.unwrap_or_else(|| self.connections[machine].why_it_ended());
+                Err(Trouble::Gone(machine, why))
+            }
+            Err(RecvTimeoutError::Timeout) => Ok(None),
+            // Each says that it has ended before it is gone.
+            Err(RecvTimeoutError::Disconnected) => {
+                Err(Trouble::Gone(0, "its connection is gone".to_owned()))
+            }
+        }
+    }
+
+    fn error(&self, trouble: Trouble) -> Error {
+        match trouble {
+            Trouble::Stopped => stopped(),
+            Trouble::Gone(machine, why) => self.died(machine, &why),
+        }
+    }
+
+    fn died(&self, machine: usize, why: &str) -> Error {
+        let name = self.connections[machine].name();
+        Error(format!(
+            "machine {name} is gone in the middle of a run; the others were stopped: {why}"
+        ))
+    }
+
+    /// An error of an answer that is one, or that nobody asked for.
+    pub(super) fn unexpected(&self, machine: usize, answer: &Answer) -> Error {
+        let name = self.connections[machine].name();
+        Error(match answer {
+            Answer::Error { text } => format!("machine {name}: {text}"),
+            _ => format!(
+                "machine {name} answers what it was not asked: all machines need the same version of knee"
+            ),
+        })
+    }
+}
+
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        // All at once; each is waited for when its connection is dropped.
+        self.connections.iter_mut().for_each(Connection::leave);
+    }
+}
+
+/// Why there is no next answer.
+enum Trouble {
+    Stopped,
+    /// Which machine, and why.
+    Gone(usize, String),
+}
+
+fn stopped() -> Error {
+    Error("stopped".to_owned())
+}
+
+fn not_started(machine: &Machine, why: &str) -> Error {
+    let way_out = match machine.knee {
+        Binary::There(_) => "its key knee must be a knee of this version there",
+        Binary::Copied(_) | Binary::Same => {
+            "a program is copied there to /tmp, which must allow to run it; for another architecture give copy = its knee, or \
+             knee = one that is there"
+        }
+    };
+    Error(format!(
+        "machine {}: no knee agent was started by \"ssh {}\", which must work without a question ({way_out}): {why}",
+        machine.name, machine.ssh
+    ))
+}
+
+fn check(machine: &Machine, hello: &Hello) -> Result<(), Error> {
+    let refuse = |why: String| Err(Error(format!("machine {}: {why}", machine.name)));
+    if hello.protocol != PROTOCOL {
+        return refuse(format!(
+            "its knee is version {} and speaks another protocol than this one, {}: give both the same",
+            hello.version,
+            env!("CARGO_PKG_VERSION")
+        ));
+    }
+    if hello.devices.iter().any(|device| device.name == machine.device) {
+        return Ok(());
+    }
+    let devices: Vec<_> = hello.devices.iter().map(|device| device.name.as_str()).collect();
+    refuse(format!("it has no device {}; it has {}", machine.device, devices.join(", ")))
+}

@@ -1,0 +1,96 @@
+//! Real machines as hosts: which there are, how they are reached, and runs on them.
+//!
+//! `knee agent` of each machine is started by ssh and given orders ([`crate::traffic::agent`]); it goes when its ssh does. The
+//! network is the one that is there: of the experiment's only the names of its hosts count.
+//!
+//! | part | what it is |
+//! | --- | --- |
+//! | `file` | the file that names them |
+//! | `connection` | one ssh, and what is said over it |
+//! | `fleet` | all of them: who they are, what their clocks say, and that none has died |
+//! | `cast` | which machine has which part of a run |
+//! | `run` | one run from beginning to end |
+//! | `merge` | reports of all machines as one, on one clock |
+//! | `validity` | clocks, lateness, CPUs, and what machines have otherwise than the experiment asks for |
+
+mod cast;
+mod connection;
+mod file;
+mod fleet;
+mod merge;
+mod run;
+mod validity;
+
+pub use run::{About, OnMachines, Ran};
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use crate::Error;
+
+/// The machines of `--on hosts=FILE`; [`Machines::read`] reads the file, whose keys are in docs/hosts.md.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Machines {
+    /// The file, for messages.
+    pub file: PathBuf,
+    /// In the order of the file.
+    pub machines: Vec<Machine>,
+}
+
+/// A machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Machine {
+    /// As messages and results call it.
+    pub name: String,
+    /// What `ssh` is given: `user@address`, or a name of the user's own ssh configuration.
+    pub ssh: String,
+    /// Its address in the network that is measured.
+    pub address: IpAddr,
+    /// The device that has it.
+    pub device: String,
+    /// Hosts of the experiment's network that it is.
+    pub roles: Vec<String>,
+    /// Where its `knee` comes from.
+    pub knee: Binary,
+    /// Options of ssh, each as `Name=value`.
+    pub options: Vec<String>,
+}
+
+/// Where the program of a machine comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Binary {
+    /// It is there already, at this absolute path.
+    There(String),
+    /// This file of the machine that measures is copied for the time of the run.
+    Copied(PathBuf),
+    /// The program that measures is copied for the time of the run.
+    Same,
+}
+
+impl Machines {
+    /// The machine that is this host of the experiment.
+    pub fn with_role(&self, host: &str) -> Option<&Machine> {
+        self.machines.iter().find(|machine| machine.roles.iter().any(|role| role == host))
+    }
+
+    /// Checks that the hosts of an experiment are all there.
+    ///
+    /// # Errors
+    /// Which is not, and what to write.
+    pub fn check(&self, hosts: &[&str]) -> Result<(), Error> {
+        let file = self.file.display();
+        if let Some(missing) = hosts.iter().find(|host| self.with_role(host).is_none()) {
+            return Err(Error(format!(
+                "{file}: no machine is {missing} of the experiment's network: give one roles = [\"{missing}\"]"
+            )));
+        }
+        let roles = self.machines.iter().flat_map(|machine| &machine.roles);
+        match roles.into_iter().find(|role| !hosts.contains(&role.as_str())) {
+            None => Ok(()),
+            Some(role) => Err(Error(format!(
+                "{file}: the experiment's network has no host {role}: it has {}",
+                hosts.join(", ")
+            ))),
+        }
+    }
+}

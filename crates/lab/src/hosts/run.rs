@@ -1,0 +1,234 @@
+//! One run from beginning to end.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use knee_sim::outcome::{Outcome, Validity};
+use knee_sim::spec::Traffic;
+use knee_sim::{Run, validate};
+
+use super::Machines;
+use super::cast::Cast;
+use super::fleet::{Fleet, Stop};
+use super::merge::{ClockOver, merge};
+use super::validity::{OfMachine, Seen, judge};
+use crate::traffic::agent::{Answer, Hello, Order};
+use crate::traffic::{TrafficReport, clock};
+use crate::{Error, outcome};
+
+/// From the order to start to time 0: more than an order takes to any machine.
+const BEFORE_ZERO: Duration = Duration::from_millis(300);
+/// A machine that has not ended so long after the end of the run is told to.
+const END_WITHIN: Duration = Duration::from_secs(5);
+
+/// Real machines, of which runs are carried out one after the other. Agents are started by the first, and stay for the next.
+#[derive(Debug)]
+pub struct OnMachines {
+    machines: Machines,
+    fleet: Mutex<State>,
+    /// Nothing is to be begun any more, and what is under way given up.
+    is_left: AtomicBool,
+    about: Mutex<Vec<About>>,
+}
+
+#[derive(Debug)]
+enum State {
+    Idle,
+    Connected(Fleet),
+    /// A run has failed, and with it all that would follow.
+    Failed(Error),
+}
+
+/// A machine, as the record of an experiment has it.
+#[derive(Clone, Debug)]
+pub struct About {
+    /// As the file calls it.
+    pub name: String,
+    /// Hosts of the experiment that it was.
+    pub roles: Vec<String>,
+    /// In the network that was measured.
+    pub address: std::net::IpAddr,
+    /// The device that has it.
+    pub device: String,
+    /// What it said of itself.
+    pub hello: Hello,
+}
+
+/// What came of a run.
+#[derive(Clone, Debug)]
+pub struct Ran {
+    /// Its records, as the simulator's. There are no queues: they are in machines and switches that do not tell.
+    pub outcome: Outcome,
+    /// Whether the machines let it be what it should be.
+    pub validity: Validity,
+}
+
+impl std::fmt::Debug for Fleet {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Fleet").field("hellos", &self.hellos).finish_non_exhaustive()
+    }
+}
+
+fn lock<T>(what: &Mutex<T>) -> MutexGuard<'_, T> {
+    what.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl OnMachines {
+    /// On these machines. Nothing is started before the first run.
+    pub fn new(machines: Machines) -> OnMachines {
+        OnMachines {
+            machines,
+            fleet: Mutex::new(State::Idle),
+            is_left: AtomicBool::new(false),
+            about: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// Carries out one run. When one fails all machines are left, and no other takes place.
+    ///
+    /// # Errors
+    /// What the file does not have, which machine cannot be reached or cannot do it, or has died, and a `stop` that was set, each
+    /// in one sentence.
+    pub fn run(&self, run: &Run, stop: &AtomicBool) -> Result<Ran, Error> {
+        let mut state = lock(&self.fleet);
+        let stop = || stop.load(Ordering::Relaxed) || self.is_left.load(Ordering::Relaxed);
+        let fleet = match std::mem::replace(&mut *state, State::Idle) {
+            State::Failed(why) => Err(why),
+            State::Connected(fleet) => Ok(Some(fleet)),
+            State::Idle => Ok(None),
+        };
+        let ran = fleet.and_then(|fleet| self.run_with(fleet, run, &stop));
+        match ran {
+            Ok((ran, fleet)) => {
+                *state = State::Connected(fleet);
+                Ok(ran)
+            }
+            Err(why) => {
+                *state = State::Failed(why.clone());
+                Err(why)
+            }
+        }
+    }
+
+    /// A fleet that does not come back leaves its machines.
+    fn run_with(
+        &self,
+        fleet: Option<Fleet>,
+        run: &Run,
+        stop: Stop<'_>,
+    ) -> Result<(Ran, Fleet), Error> {
+        validate(run).map_err(|why| Error(why.0))?;
+        let cast = Cast::new(run, &self.machines)?;
+        let mut fleet = match fleet {
+            Some(fleet) => fleet,
+            None => self.connect(stop)?,
+        };
+        let ran = carry_out(run, &self.machines, &cast, &mut fleet, stop)?;
+        Ok((ran, fleet))
+    }
+
+    fn connect(&self, stop: Stop<'_>) -> Result<Fleet, Error> {
+        let fleet = Fleet::connect(&self.machines, stop)?;
+        let machines = self.machines.machines.iter().zip(&fleet.hellos);
+        let about = machines.map(|(machine, hello)| About {
+            name: machine.name.clone(),
+            roles: machine.roles.clone(),
+            address: machine.address,
+            device: machine.device.clone(),
+            hello: hello.clone(),
+        });
+        *lock(&self.about) = about.collect();
+        Ok(fleet)
+    }
+
+    /// The machines, as they said of themselves; none before the first run.
+    pub fn about(&self) -> Vec<About> {
+        lock(&self.about).clone()
+    }
+
+    /// Leaves all machines; a run that is under way is given up.
+    pub fn leave(&self) {
+        self.is_left.store(true, Ordering::Relaxed);
+        *lock(&self.fleet) = State::Idle;
+    }
+}
+
+fn carry_out(
+    run: &Run,
+    machines: &Machines,
+    cast: &Cast<'_>,
+    fleet: &mut Fleet,
+    stop: Stop<'_>,
+) -> Result<Ran, Error> {
+    let count = machines.machines.len();
+    let preparations = (0..count).map(|machine| cast.preparation(machine));
+    fleet.prepare(preparations.collect::<Result<_, _>>()?, stop)?;
+    let before = fleet.clocks(stop)?;
+    let mut clocks: Vec<ClockOver> =
+        before.into_iter().map(|before| ClockOver { before, after: before }).collect();
+    let zero_ns = clock::now_ns() + BEFORE_ZERO.as_nanos() as u64;
+    for (machine, clock) in clocks.iter().enumerate() {
+        fleet.order(machine, Order::Start { zero_ns: clock.zero_there_ns(zero_ns) });
+    }
+    let reports = reports(run, cast, fleet, zero_ns, stop)?;
+    for (clock, after) in clocks.iter_mut().zip(fleet.clocks(stop)?) {
+        clock.after = after;
+    }
+    let own: Vec<OfMachine> = reports.iter().map(OfMachine::new).collect();
+    let mut report = merge(zero_ns, reports.into_iter().zip(clocks.iter().copied()));
+    report.end_ns = end_ns(run, &report);
+    let seen = Seen { hellos: &fleet.hellos, clocks: &clocks, own: &own, report: &report };
+    let validity = judge(run, machines, cast, &seen);
+    let outcome = outcome::of_applications(run, &|name| cast.own_name(name), &report);
+    Ok(Ran { outcome, validity })
+}
+
+/// Waits for the end of the run, and stops all machines when all is done that ends by itself.
+fn reports(
+    run: &Run,
+    cast: &Cast<'_>,
+    fleet: &mut Fleet,
+    zero_ns: u64,
+    stop: Stop<'_>,
+) -> Result<Vec<TrafficReport>, Error> {
+    let count = fleet.hellos.len();
+    let mut works: Vec<bool> = (0..count).map(|machine| cast.says_done(machine)).collect();
+    let ends_when_done = run.until_done && works.contains(&true);
+    let mut reports: Vec<Option<TrafficReport>> = vec![None; count];
+    let last_ns = zero_ns.saturating_add(run.end.ns()) + END_WITHIN.as_nanos() as u64;
+    let mut is_told = false;
+    while reports.contains(&None) {
+        match fleet.next_alive(stop)? {
+            Some((machine, Answer::Done {}, _)) => works[machine] = false,
+            Some((machine, Answer::Report(report), _)) => reports[machine] = Some(*report),
+            Some((machine, other, _)) => return Err(fleet.unexpected(machine, &other)),
+            None => {}
+        }
+        let is_done = ends_when_done && !works.contains(&true);
+        if !is_told && (is_done || clock::now_ns() > last_ns) {
+            is_told = true;
+            fleet.order_all(&Order::Stop {});
+        }
+    }
+    Ok(reports.into_iter().flatten().collect())
+}
+
+/// When the run ended: with the last that was done, if it was to end then.
+fn end_ns(run: &Run, report: &TrafficReport) -> u64 {
+    if !run.until_done {
+        return report.end_ns;
+    }
+    let ends = run.flows.iter().zip(0..).filter(|(flow, _)| match flow.traffic {
+        Traffic::Bulk { bytes } => bytes.is_some(),
+        Traffic::Rpc { count, .. } => count.is_some(),
+    });
+    let mut done = vec![None; run.flows.len()];
+    for side in &report.sides {
+        if let Some(of_flow) = done.get_mut(side.flow as usize) {
+            *of_flow = side.done_ns.or(*of_flow);
+        }
+    }
+    let last: Option<Vec<u64>> = ends.map(|(_, flow): (_, usize)| done[flow]).collect();
+    last.and_then(|all| all.into_iter().max()).unwrap_or(report.end_ns).min(report.end_ns)
+}

@@ -1,0 +1,134 @@
+//! What a run becomes in the lab.
+
+use std::net::IpAddr;
+
+use knee_queue::time::Rate;
+use knee_queue::{DropTailConfig, Limit, QueueConfig};
+use knee_sim::Run;
+pub use knee_sim::addresses::{PREFIX_LEN_V4, PREFIX_LEN_V6};
+use knee_sim::addresses::{address, mac};
+use knee_sim::spec::{HostConfig, Link, Network, NodeId, Serialisation};
+
+use crate::Error;
+
+/// Ethernet's header, which queues and shapers count with a packet.
+pub const ETHERNET_BYTES: u32 = 14;
+/// Hosts that fit: one octet of their addresses is not enough, but namespaces are heavy.
+const MAX_HOSTS: usize = 1000;
+
+/// A run, turned into hosts and what the switch does between them.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// In the order of their nodes; a host's place here is its port at the switch.
+    pub hosts: Vec<Host>,
+    /// What the switch does: the run's network, in which a host's own link has no limit to what waits for it: that is in its
+    /// shaper.
+    pub network: Network,
+}
+
+/// A host of the lab.
+#[derive(Clone, Debug)]
+pub struct Host {
+    /// Its node in the run's network.
+    pub node: NodeId,
+    /// As in results.
+    pub name: String,
+    /// Its address; all are in one subnet, and reach each other without a router.
+    pub address: IpAddr,
+    /// Of its device.
+    pub mac: [u8; 6],
+    /// Sysctls and offloads asked for.
+    pub config: HostConfig,
+    /// What shapes its egress; `None`: a link without a rate.
+    pub egress: Option<Egress>,
+}
+
+/// A `tbf` at a host's device, which holds packets back so that the host's queue and TCP small queues act as above a real device.
+/// The site makes its bucket deeper ([`SiteConfig::shaper_slack`](crate::site::SiteConfig)), and behind it the switch has the link
+/// itself, which spaces the packets again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Egress {
+    /// Rate, Ethernet header counted.
+    pub rate: Rate,
+    /// Depth of the link's own bucket.
+    pub burst_bytes: u32,
+    /// What may wait in it.
+    pub limit: Limit,
+}
+
+impl Plan {
+    /// Turns a run into a plan.
+    ///
+    /// # Errors
+    /// What the lab cannot do, with the way out.
+    pub fn new(run: &Run) -> Result<Plan, Error> {
+        let mut network = run.network.clone();
+        let nodes = network.nodes.iter().zip(0..);
+        let hosts: Vec<(NodeId, &str, &HostConfig)> =
+            nodes.filter_map(|(node, id)| Some((id, &*node.name, node.host.as_ref()?))).collect();
+        if hosts.len() > MAX_HOSTS {
+            return Err(Error(format!("{} hosts: the lab has room for {MAX_HOSTS}", hosts.len())));
+        }
+        let mut planned = Vec::with_capacity(hosts.len());
+        for (number, (node, name, config)) in hosts.into_iter().enumerate() {
+            check_host(name, config)?;
+            let mut out = network.links.iter_mut().filter(|link| link.from == node);
+            let link = out.next().ok_or_else(|| Error(format!("{name} has no link")))?;
+            if out.next().is_some() {
+                return Err(Error(format!("{name} has several links: hosts of the lab have one")));
+            }
+            planned.push(Host {
+                node,
+                name: name.to_owned(),
+                address: address(number, config.ipv6),
+                mac: mac(number),
+                config: config.clone(),
+                egress: take_egress(link, config.mtu_bytes + ETHERNET_BYTES)?,
+            });
+        }
+        Ok(Plan { hosts: planned, network })
+    }
+}
+
+fn check_host(name: &str, config: &HostConfig) -> Result<(), Error> {
+    let refuse = |what: &str| Err(Error(format!("{name}: {what}")));
+    if config.defects != Default::default() {
+        return refuse(
+            "defects of older versions: the running kernel has none of them; leave them out, or use --on sim",
+        );
+    }
+    if config.mtu_bytes > 9000 {
+        return refuse(
+            "the lab's switch takes frames for MTUs up to 9000: set hosts.mtu, or use --on sim",
+        );
+    }
+    Ok(())
+}
+
+/// What shapes a host's egress; its link keeps everything but the limit of its queue.
+fn take_egress(link: &mut Link, frame_bytes: u32) -> Result<Option<Egress>, Error> {
+    let Some(rate) = link.rate else { return Ok(None) };
+    let limit = match &link.queue {
+        QueueConfig::DropTail(DropTailConfig { limit }) => *limit,
+        _ => {
+            return Err(Error(format!(
+                "link {}: a host's own queue is a tbf in the lab, which does not mark: give it kind = \"droptail\", or \
+                 use --on sim",
+                link.name
+            )));
+        }
+    };
+    if link.sampled {
+        return Err(Error(format!(
+            "link {}: a host's own queue is in the kernel, and the lab does not record it: leave record out, or use \
+             --on sim",
+            link.name
+        )));
+    }
+    link.queue = QueueConfig::DropTail(DropTailConfig { limit: Limit::Bytes(u64::MAX) });
+    let burst_bytes = match link.serialisation {
+        Serialisation::TokenBucket { burst_bytes } => burst_bytes,
+        Serialisation::StoreAndForward => frame_bytes,
+    };
+    Ok(Some(Egress { rate, burst_bytes, limit }))
+}

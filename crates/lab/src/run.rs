@@ -1,0 +1,171 @@
+//! One run from beginning to end.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use knee_queue::time::Duration;
+use knee_sim::outcome::{Outcome, Validity};
+use knee_sim::spec::LinkId;
+use knee_sim::{Run, validate};
+use serde::Serialize;
+
+use crate::algorithms::{Algorithms, Chosen};
+use crate::applications::{At, applications};
+use crate::cpus::Cpus;
+use crate::plan::Plan;
+use crate::site::machine::{CpuShare, CpuTimes, CpuUse};
+use crate::site::{Offloads, Site, SiteConfig};
+use crate::switch::{Switch, SwitchConfig};
+use crate::traffic::{InNamespaces, clock, prepare};
+use crate::validity::{Seen, judge};
+use crate::{Error, outcome, traffic};
+
+/// From the start of the switch to time 0 of the run.
+const BEFORE_ZERO_NS: u64 = 100_000_000;
+
+/// How runs take place.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// What devices do for TCP.
+    pub offloads: Offloads,
+    /// What names of algorithms mean.
+    pub algorithms: Algorithms,
+    /// Where captures of the next run go.
+    pub captures: Option<PathBuf>,
+    /// Whether the switch notes each decision of its queues.
+    pub log: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            offloads: Offloads::Off,
+            algorithms: Algorithms::Ours,
+            captures: None,
+            log: false,
+        }
+    }
+}
+
+/// What came of a run.
+#[derive(Clone, Debug)]
+pub struct Ran {
+    /// Its records, as the simulator's.
+    pub outcome: Outcome,
+    /// Whether the host let it be what it should be.
+    pub validity: Validity,
+    /// What the switch recorded beside them.
+    pub switch: crate::switch::SwitchReport,
+    /// How each host was set, as the kernel has it.
+    pub settings: Vec<HostSettings>,
+}
+
+/// How a host was set.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct HostSettings {
+    /// Its name in the experiment.
+    pub name: String,
+    /// Features of its device, and whether they are on.
+    pub offloads: BTreeMap<&'static str, bool>,
+    /// Sysctls that were set.
+    pub sysctls: BTreeMap<String, String>,
+}
+
+/// Carries out one run on the running kernel, in real time.
+///
+/// # Errors
+/// What the lab cannot do, what the kernel lacks or refuses, and a `stop` that was set, each in one sentence.
+pub fn run(run: &Run, options: &Options, stop: &AtomicBool) -> Result<Ran, Error> {
+    validate(run).map_err(|why| Error(why.0))?;
+    let plan = Plan::new(run)?;
+    let cpus = Cpus::choose();
+    let chosen = Chosen::new(run, options.algorithms)?;
+    let pairs = Some(pairs(run, &plan));
+    let config =
+        SiteConfig { pairs, receive_cpu: cpus.traffic, ..SiteConfig::new(options.offloads) };
+    let site = Site::build(&plan, &config)?;
+    let algorithms =
+        traffic::Algorithms::new(chosen.all_loaded().collect(), Chosen::base_rtts_us(run));
+    let hosts = (0..plan.hosts.len()).map(|port| site.host(port)).collect();
+    let surroundings = InNamespaces::new(hosts, algorithms);
+    // Hosts have the numbers of their ports.
+    let at = |node: u32| {
+        let port = plan.hosts.iter().position(|host| host.node == node)?;
+        Some(At { number: Some(port as u32), address: plan.hosts[port].address })
+    };
+    let algorithm = |flow, listens| chosen.name(flow, listens).to_owned();
+    let mut program = prepare(applications(run, &at, &algorithm)?, surroundings)?;
+
+    let before = site.counts()?;
+    let cpu_before = CpuTimes::now()?;
+    let _pinned = cpus.pin_traffic();
+    let zero_ns = clock::now_ns() + BEFORE_ZERO_NS;
+    let switch = Switch::start(&plan, &site, switch_config(run, options, &cpus), zero_ns)?;
+    let report = program.run(zero_ns, stop);
+    let switch = switch.stop()?;
+    let cpu = CpuTimes::now()?.since(&cpu_before);
+    let after = site.counts()?;
+    drop(program);
+    let calls_left_out = chosen.calls_left_out()?;
+    if stop.load(Ordering::Relaxed) {
+        return Err(Error("stopped".to_owned()));
+    }
+    let seen = Seen {
+        dropped_outside_queues: after
+            .dropped_outside_queues
+            .saturating_sub(before.dropped_outside_queues),
+        start_late: Duration::from_ns(report.late_ns),
+        traffic_cpu_share: report.cpu_s * 1e9 / report.end_ns.max(1) as f64,
+        calls_left_out,
+        failed: crate::validity::failed_sides(&report),
+        impossible_windows: outcome::impossible_windows(&report),
+        cpu: cpu_of_hosts(&cpu, cpus),
+        switch,
+    };
+    let validity = judge(&run.network, &seen);
+    let outcome = outcome::assemble(run, &plan, &chosen, &report, &seen.switch, (&before, &after));
+    Ok(Ran { outcome, validity, switch: seen.switch, settings: settings(&plan, &site) })
+}
+
+fn settings(plan: &Plan, site: &Site) -> Vec<HostSettings> {
+    let hosts = plan.hosts.iter().enumerate();
+    let settings = hosts.map(|(port, host)| HostSettings {
+        name: host.name.clone(),
+        offloads: site.offloads(port).iter().copied().collect(),
+        sysctls: site.sysctls(port).into_iter().collect(),
+    });
+    settings.collect()
+}
+
+/// Ports of hosts that talk to each other.
+fn pairs(run: &Run, plan: &Plan) -> Vec<(usize, usize)> {
+    let port = |node: u32| plan.hosts.iter().position(|host| host.node == node);
+    let flows = run.flows.iter().map(|flow| (flow.from, flow.to));
+    let pings = run.pings.iter().map(|ping| (ping.from, ping.to));
+    let mut pairs: Vec<_> =
+        flows.chain(pings).filter_map(|(from, to)| Some((port(from)?, port(to)?))).collect();
+    pairs.sort_unstable();
+    pairs.dedup();
+    pairs
+}
+
+/// Of the CPU of applications; of the busiest one if they are on any.
+fn cpu_of_hosts(cpu: &CpuUse, cpus: Cpus) -> CpuShare {
+    let own = cpu.cpus.iter().filter(|share| cpus.traffic.is_none_or(|own| own == share.cpu));
+    let busiest = own.max_by(|a, b| a.busy.total_cmp(&b.busy));
+    busiest.cloned().unwrap_or_default()
+}
+
+fn switch_config(run: &Run, options: &Options, cpus: &Cpus) -> SwitchConfig {
+    let sampled = run.network.links.iter().zip(0..).filter(|(link, _)| link.sampled);
+    SwitchConfig {
+        seed: run.seed,
+        sampled: sampled.map(|(_, index): (_, LinkId)| index).collect(),
+        sample: run.sampling.queues,
+        cpu: cpus.switch,
+        log: options.log,
+        captures: options.captures.clone(),
+        large_frames: options.offloads == Offloads::On,
+    }
+}

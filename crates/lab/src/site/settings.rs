@@ -1,0 +1,201 @@
+//! Sysctls of a host's namespace, as its configuration asks for them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+
+use knee_queue::time::Duration;
+use knee_sim::spec::{HostConfig, LinuxVersion};
+
+use crate::Error;
+
+/// A sysctl below `/proc/sys/net` with its value.
+pub(crate) type Setting = (&'static str, String);
+
+/// `tcp_wmem` where the sender never waits for memory. The buffer starts with more than an initial window and grows to twice
+/// the congestion window whatever that is: this is more than paths of 1 Gbps and 2 s hold.
+const SNDBUF_INITIAL_BYTES: u32 = 256 << 10;
+const SNDBUF_MAX_BYTES: u32 = 512 << 20;
+/// Least buffer, the kernel's own.
+const LEAST_BUFFER_BYTES: u32 = 4096;
+/// `tcp_min_rtt_wlen` is in these.
+const SECOND: Duration = Duration::from_ms(1000);
+
+const RTO_MIN: &str = "ipv4/tcp_rto_min_us";
+
+/// What the kernel is told of a configuration by sysctl.
+pub(crate) fn wanted(config: &HostConfig) -> Vec<Setting> {
+    let mut all = of_connections(config);
+    let sysctls = &config.sysctls;
+    let flag = |on: bool| u8::from(on).to_string();
+    all.extend([
+        ("ipv4/tcp_dsack", flag(sysctls.dsack)),
+        ("ipv4/tcp_frto", sysctls.frto.to_string()),
+        ("ipv4/tcp_early_retrans", sysctls.early_retrans.to_string()),
+        ("ipv4/tcp_recovery", sysctls.recovery.to_string()),
+        ("ipv4/tcp_comp_sack_delay_ns", sysctls.comp_sack_delay.ns().to_string()),
+        ("ipv4/tcp_comp_sack_slack_ns", sysctls.comp_sack_slack.ns().to_string()),
+        ("ipv4/tcp_comp_sack_nr", sysctls.comp_sack_nr.to_string()),
+        ("ipv4/tcp_pacing_ss_ratio", sysctls.pacing_ss_ratio.to_string()),
+        ("ipv4/tcp_pacing_ca_ratio", sysctls.pacing_ca_ratio.to_string()),
+        ("ipv4/tcp_notsent_lowat", sysctls.notsent_lowat.to_string()),
+        ("ipv4/tcp_reordering", sysctls.reordering.to_string()),
+        ("ipv4/tcp_max_reordering", sysctls.max_reordering.to_string()),
+        ("ipv4/tcp_min_rtt_wlen", (sysctls.min_rtt_wlen.ps() / SECOND.ps()).to_string()),
+        ("ipv4/tcp_tso_rtt_log", sysctls.tso_rtt_log.to_string()),
+        ("ipv4/tcp_autocorking", flag(sysctls.autocorking)),
+        ("ipv4/tcp_moderate_rcvbuf", flag(sysctls.moderate_rcvbuf)),
+        ("ipv4/tcp_adv_win_scale", sysctls.adv_win_scale.to_string()),
+        ("ipv4/tcp_app_win", sysctls.app_win.to_string()),
+        ("ipv4/tcp_thin_linear_timeouts", flag(sysctls.thin_linear_timeouts)),
+        ("ipv4/tcp_timestamps", flag(sysctls.timestamps)),
+    ]);
+    let retries = sysctls.syn_linear_timeouts;
+    all.extend(retries.map(|retries| ("ipv4/tcp_syn_linear_timeouts", retries.to_string())));
+    all
+}
+
+fn of_connections(config: &HostConfig) -> Vec<Setting> {
+    let flag = |on: bool| u8::from(on).to_string();
+    let buffer =
+        |first: u32, most: u32| format!("{} {first} {most}", first.min(LEAST_BUFFER_BYTES));
+    let (first, most) = match config.sndbuf_max_bytes {
+        Some(most) => (config.sndbuf_initial_bytes, most),
+        None => (SNDBUF_INITIAL_BYTES, SNDBUF_MAX_BYTES),
+    };
+    vec![
+        ("ipv4/tcp_ecn", config.tcp_ecn.to_string()),
+        ("ipv4/tcp_ecn_fallback", flag(config.tcp_ecn_fallback)),
+        ("ipv4/tcp_slow_start_after_idle", flag(config.slow_start_after_idle)),
+        ("ipv4/tcp_sack", flag(config.sack)),
+        ("ipv4/tcp_limit_output_bytes", config.limit_output_bytes.to_string()),
+        ("ipv4/tcp_rmem", buffer(config.rcvbuf_initial_bytes, config.rcvbuf_max_bytes)),
+        ("ipv4/tcp_wmem", buffer(first, most)),
+        (RTO_MIN, config.rto_min.us().to_string()),
+        // One connection teaches the next nothing.
+        ("ipv4/tcp_no_metrics_save", flag(true)),
+    ]
+}
+
+/// What the kernel's files cannot hold.
+pub(super) fn check(config: &HostConfig) -> Result<(), String> {
+    let window = config.sysctls.min_rtt_wlen;
+    if window.ps() % SECOND.ps() != 0 {
+        return Err(format!(
+            "min_rtt_wlen of {} ms: Linux has it in whole seconds; change it, or use --on sim",
+            window.us() as f64 / 1000.0
+        ));
+    }
+    Ok(())
+}
+
+/// What was set.
+pub(super) struct Set {
+    /// The sysctls as the kernel has them now.
+    pub(super) read_back: Vec<Setting>,
+    /// The least retransmission timeout in ms, if it must be said by the route.
+    pub(super) rto_min_ms: Option<u32>,
+}
+
+/// Sets the namespace of the calling thread.
+///
+/// # Errors
+/// A sysctl that the kernel lacks or does not take.
+pub(super) fn set(config: &HostConfig) -> Result<Set, Error> {
+    let stock = wanted(&HostConfig::new(config.linux));
+    let mut done = Set { read_back: Vec::new(), rto_min_ms: None };
+    for setting in wanted(config) {
+        match write(setting.0, &setting.1) {
+            Ok(value) => done.read_back.push((setting.0, value)),
+            Err(why) if why.kind() != io::ErrorKind::NotFound => {
+                return Err(Error(format!(
+                    "sysctl {} = \"{}\": the kernel does not take it: {why}",
+                    name(setting.0),
+                    setting.1
+                )));
+            }
+            // What it does without the sysctl is the default.
+            Err(_) if stock.contains(&setting) => {}
+            Err(_) if setting.0 == RTO_MIN => done.rto_min_ms = Some(in_ms(config.rto_min)?),
+            Err(_) => {
+                return Err(Error(format!(
+                    "sysctl {} = \"{}\": the running kernel has no such sysctl; leave it out, or use --on sim",
+                    name(setting.0),
+                    setting.1
+                )));
+            }
+        }
+    }
+    Ok(done)
+}
+
+fn in_ms(rto_min: Duration) -> Result<u32, Error> {
+    let us = rto_min.us();
+    if us % 1000 != 0 {
+        return Err(Error(format!(
+            "rto_min of {us} us: without tcp_rto_min_us (6.11) Linux has it in whole ms; change it, or use --on sim"
+        )));
+    }
+    u32::try_from(us / 1000)
+        .map_err(|_| Error(format!("rto_min of {us} us: that is more than a route can say")))
+}
+
+/// With dots, as `sysctl` writes it.
+pub(crate) fn name(key: &str) -> String {
+    format!("net.{}", key.replace('/', "."))
+}
+
+/// Sets it in the namespace of the calling thread and looks whether the kernel has left it so.
+fn write(key: &str, value: &str) -> io::Result<String> {
+    fs::write(format!("/proc/sys/net/{key}"), value)?;
+    let is = read(key)?;
+    if is == value { Ok(is) } else { Err(io::Error::other(format!("it has made {is} of it"))) }
+}
+
+fn read(key: &str) -> io::Result<String> {
+    let text = fs::read_to_string(format!("/proc/sys/net/{key}"))?;
+    Ok(text.split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+/// All that experiments can ask for, as the namespace of the calling thread has it, by the names of [`name`]; those that the
+/// kernel lacks are left out.
+pub(crate) fn all() -> BTreeMap<String, String> {
+    let settings = wanted(&HostConfig::new(LinuxVersion::V6_18));
+    let has = |(key, _): Setting| Some((name(key), read(key).ok()?));
+    settings.into_iter().filter_map(has).collect()
+}
+
+/// What devices of the namespace of the calling thread are born with: nothing looks for routers or tells anybody of itself.
+pub(super) fn keep_quiet(ipv6: bool) {
+    // A kernel without IPv6 has no such files.
+    let keys: &[(&str, &str)] = if ipv6 {
+        &[
+            // No link-local address.
+            ("addr_gen_mode", "1"),
+            ("accept_dad", "0"),
+            ("dad_transmits", "0"),
+            ("accept_ra", "0"),
+            ("autoconf", "0"),
+            ("router_solicitations", "0"),
+        ]
+    } else {
+        &[("disable_ipv6", "1")]
+    };
+    for (key, value) in keys {
+        let _ = fs::write(format!("/proc/sys/net/ipv6/conf/default/{key}"), value);
+    }
+}
+
+/// Has the namespace of the calling thread do the receiving work of its later devices on one CPU.
+///
+/// # Errors
+/// If the kernel has no such sysctl or no such CPU.
+pub(super) fn receive_on(cpu: usize) -> Result<(), Error> {
+    // Words of 32 CPUs, the last first.
+    let mask = format!("{:x}{}", 1_u32 << (cpu % 32), ",00000000".repeat(cpu / 32));
+    fs::write("/proc/sys/net/core/rps_default_mask", &mask).map_err(|why| {
+        Error(format!(
+            "the kernel does not receive on CPU {cpu} (net.core.rps_default_mask): {why}"
+        ))
+    })
+}

@@ -1,0 +1,246 @@
+//! The network between the ports: frames go in with the time at which they came, and come out with the time at which they are due.
+//! No clock and no socket is here.
+
+use std::collections::{HashMap, VecDeque};
+
+use knee_queue::Ecn;
+use knee_queue::time::{Duration, Time};
+use knee_sim::fabric::{Fabric, Fate, Offered, PathId};
+use knee_sim::outcome::{QueueOutcome, QueueSample};
+use knee_sim::spec::{LinkId, Network, NodeId};
+
+use super::buffers::Buffers;
+use super::frame::{self, Header};
+use super::segment::{self, OFFLOAD_BYTES, Offload};
+use super::{Port, SwitchConfig};
+use crate::Error;
+use crate::error::failed;
+
+/// Paths of flows that are found again without a search; a power of two.
+const KNOWN_PATHS: usize = 4096;
+
+/// A frame that has come to the end of its path.
+struct Due {
+    place: u32,
+    at: Time,
+}
+
+/// Frames on their way and those that are through.
+struct Frames {
+    buffers: Buffers,
+    due: VecDeque<Due>,
+}
+
+impl Frames {
+    fn settle(&mut self, place: u32, at: Time, fate: Fate) {
+        match fate {
+            Fate::Dropped => self.buffers.free(place),
+            Fate::Arrived(ecn) => {
+                let carried = self.buffers.get_mut(place);
+                if let (Ecn::Ce, Some(version)) = (ecn, carried.version) {
+                    frame::set_ce(&mut carried.bytes[OFFLOAD_BYTES..], version);
+                }
+                self.due.push_back(Due { place, at });
+            }
+        }
+    }
+}
+
+/// When sampled links are looked at.
+struct Samples {
+    period: Duration,
+    next: Time,
+    taken: Vec<QueueSample>,
+}
+
+/// A way that was found before, and for whom.
+type Known = Option<((NodeId, NodeId, u64), PathId)>;
+
+/// What went another way than through the network.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    pub(super) frames: u64,
+    pub(super) foreign: u64,
+    pub(super) without_room: u64,
+    pub(super) cut_off: u64,
+}
+
+/// The network, with the frames that are in it.
+pub(super) struct Forwarder {
+    fabric: Fabric,
+    /// Hosts by address, and by the device that they are behind.
+    by_mac: HashMap<[u8; 6], (NodeId, u32)>,
+    by_device: HashMap<u32, NodeId>,
+    known: Vec<Known>,
+    frames: Frames,
+    frame_bytes: usize,
+    advanced: Time,
+    /// Time 0 of what is reported.
+    zero: Time,
+    sampled: Vec<LinkId>,
+    samples: Option<Samples>,
+    pub(super) counts: Counts,
+}
+
+impl Forwarder {
+    /// An empty network. Its time begins when the switch does; `zero` of that is time 0 of samples and of the log.
+    pub(super) fn new(
+        network: &Network,
+        ports: &[Port],
+        config: &SwitchConfig,
+        frame_bytes: usize,
+        zero: Time,
+    ) -> Result<Forwarder, Error> {
+        let mut fabric =
+            Fabric::new(network, config.seed).map_err(failed("the switch's network"))?;
+        if config.log {
+            fabric.keep_log();
+        }
+        let samples =
+            config.sample.map(|period| Samples { period, next: zero + period, taken: Vec::new() });
+        Ok(Forwarder {
+            fabric,
+            by_mac: ports.iter().map(|port| (port.mac, (port.node, port.device))).collect(),
+            by_device: ports.iter().map(|port| (port.device, port.node)).collect(),
+            known: vec![None; KNOWN_PATHS],
+            frames: Frames { buffers: Buffers::new(frame_bytes), due: VecDeque::new() },
+            frame_bytes,
+            advanced: Time::ZERO,
+            zero,
+            sampled: config.sampled.clone(),
+            samples: samples.filter(|samples| samples.period > Duration::ZERO),
+            counts: Counts::default(),
+        })
+    }
+
+    /// A frame has come from `device` at `at`; what was advanced to is the earliest that counts.
+    pub(super) fn take(&mut self, device: u32, offload: Offload, bytes: &[u8], at: Time) {
+        self.counts.frames += 1;
+        if self.offer(device, offload, bytes, at).is_none() {
+            self.counts.foreign += 1;
+        }
+    }
+
+    /// `None`: it is no packet from one host to another.
+    fn offer(&mut self, device: u32, offload: Offload, bytes: &[u8], at: Time) -> Option<()> {
+        let header = frame::parse(bytes)?;
+        let from = *self.by_device.get(&device)?;
+        let (to, out) = *self.by_mac.get(&header.mac)?;
+        let path = if from == to { None } else { self.path(from, to, header.hash) }?;
+        let one = offload.of_one_packet().to_bytes();
+        if !offload.is_large() {
+            let write = |to: &mut Vec<u8>| to.extend_from_slice(bytes);
+            self.offer_packet(path, &header, (out, one), at, write);
+            return Some(());
+        }
+        let cut = segment::cut(bytes, &header, offload)?;
+        if cut.longest_bytes() + OFFLOAD_BYTES > self.frame_bytes {
+            return None;
+        }
+        for number in 0..cut.packets() {
+            let write = |to: &mut Vec<u8>| cut.write(number, to);
+            self.offer_packet(path, &header, (out, one), at, write);
+        }
+        Some(())
+    }
+
+    fn offer_packet(
+        &mut self,
+        path: PathId,
+        header: &Header,
+        (device, offload): (u32, [u8; OFFLOAD_BYTES]),
+        at: Time,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) {
+        let Some(place) = self.frames.buffers.take(self.frame_bytes) else {
+            self.counts.without_room += 1;
+            return;
+        };
+        let carried = self.frames.buffers.get_mut(place);
+        carried.bytes.extend_from_slice(&offload);
+        write(&mut carried.bytes);
+        carried.device = device;
+        carried.version = Some(header.version);
+        carried.late = self.advanced.since(at);
+        let len_bytes = (carried.bytes.len() - OFFLOAD_BYTES) as u32;
+        self.sample_until(at);
+        self.advanced = self.advanced.max(at);
+        let Forwarder { fabric, frames, advanced, .. } = self;
+        let mut report = |place, at, fate| frames.settle(place, at, fate);
+        fabric.offer(place, path, (len_bytes, header.ecn), *advanced, &mut report);
+    }
+
+    fn path(&mut self, from: NodeId, to: NodeId, hash: u64) -> Option<PathId> {
+        let key = (from, to, hash);
+        let place = (hash ^ u64::from(from) << 6 ^ u64::from(to)) as usize % KNOWN_PATHS;
+        match self.known[place] {
+            Some((known, path)) if known == key => Some(path),
+            _ => {
+                let path = self.fabric.path(from, to, hash).ok()?;
+                self.known[place] = Some((key, path));
+                Some(path)
+            }
+        }
+    }
+
+    /// Moves all frames to where they are at `until`.
+    pub(super) fn advance(&mut self, until: Time) {
+        self.sample_until(until);
+        self.advanced = self.advanced.max(until);
+        let Forwarder { fabric, frames, advanced, .. } = self;
+        fabric.advance(*advanced, &mut |place, at, fate| frames.settle(place, at, fate));
+    }
+
+    /// Takes the samples that are due, each at its time.
+    fn sample_until(&mut self, until: Time) {
+        while let Some(samples) = self.samples.as_mut().filter(|samples| samples.next <= until) {
+            let at = samples.next;
+            samples.next += samples.period;
+            let Forwarder { fabric, frames, advanced, zero, sampled, .. } = self;
+            *advanced = (*advanced).max(at);
+            fabric.advance(*advanced, &mut |place, at, fate| frames.settle(place, at, fate));
+            let shown = Time::from_ps(at.since(*zero).ps());
+            let taken =
+                sampled.iter().map(|link| QueueSample { at: shown, ..fabric.sample(*link) });
+            samples.taken.extend(taken);
+        }
+    }
+
+    /// When something happens next, if that is not after `until`.
+    pub(super) fn next_event(&mut self, until: Time) -> Option<Time> {
+        self.fabric.next_event(until)
+    }
+
+    /// The first `most` frames that are through: bytes, after those of their offloads, and device.
+    pub(super) fn due(&self, most: usize) -> impl Iterator<Item = (&[u8], u32)> {
+        self.frames.due.iter().take(most).map(|due| {
+            let carried = self.frames.buffers.get(due.place);
+            (&carried.bytes[..], carried.device)
+        })
+    }
+
+    /// Whether frames are through and have not been taken away.
+    pub(super) fn has_due(&self) -> bool {
+        !self.frames.due.is_empty()
+    }
+
+    /// Takes away the first `count` that are through, and shows when each was due.
+    pub(super) fn forget_due(&mut self, count: usize, mut show: impl FnMut(Time)) {
+        for due in self.frames.due.drain(..count) {
+            // It was due earlier than the network had it.
+            show(due.at - self.frames.buffers.get(due.place).late);
+            self.frames.buffers.free(due.place);
+        }
+    }
+
+    /// Figures of the sampled links, their samples, and the log of decisions, whose times before time 0 are time 0.
+    pub(super) fn finish(mut self) -> (Vec<QueueOutcome>, Vec<QueueSample>, Vec<Offered>) {
+        let queues = self.sampled.iter().map(|link| self.fabric.outcome(*link)).collect();
+        let samples = self.samples.map(|samples| samples.taken).unwrap_or_default();
+        let mut log = self.fabric.take_log();
+        for offered in &mut log {
+            offered.at = Time::from_ps(offered.at.since(self.zero).ps());
+        }
+        (queues, samples, log)
+    }
+}

@@ -1,0 +1,471 @@
+//! A traffic program on another machine: orders come in as lines of JSON, answers go out as such.
+//!
+//! It begins with [`Answer::Hello`]. Then whoever gives orders finds out how far the clocks are apart ([`Order::Ping`],
+//! [`clock_offset`]), has it prepare ([`Order::Prepare`], answered by [`Answer::Ready`]) and start at a time of its own clock
+//! ([`Order::Start`]). It reports at the end of the run, or soon after [`Order::Stop`]; its connections stay until the next
+//! [`Order::Prepare`], so that none is reset while another machine still counts. When its input ends it stops everything and
+//! leaves. Several runs can follow each other.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, BufRead, Write};
+use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::thread;
+
+use knee_algo::Algorithm;
+use knee_bpf::{Embedded, Loaded};
+use serde::{Deserialize, Serialize};
+
+pub use super::devices::Device;
+use super::{Algorithms, Here, Program, TrafficPlan, TrafficReport, clock, devices, prepare};
+use crate::Error;
+use crate::site::settings;
+
+/// Of this protocol: it changes with whatever an older program would not understand.
+pub const PROTOCOL: u32 = 1;
+
+/// What an agent is to do. In lines it is `{"ping":{"id":1}}` and the like.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Order {
+    /// Answer at once, with your clock.
+    Ping {
+        /// Comes back in the answer.
+        id: u64,
+    },
+    /// Leave what was before, and open all that this needs.
+    Prepare(Box<Preparation>),
+    /// Run what was prepared.
+    Start {
+        /// Time 0 of the run, by the agent's CLOCK_MONOTONIC.
+        zero_ns: u64,
+    },
+    /// End the run now.
+    Stop {},
+}
+
+/// What an agent prepares.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Preparation {
+    /// Algorithms of knee's that it loads for it; the plan names them as the kernel does.
+    #[serde(default)]
+    pub algorithms: Vec<ToLoad>,
+    /// What sides of connections are told.
+    #[serde(default)]
+    pub base_rtts: Vec<BaseRtt>,
+    /// The agent's machine is host 0.
+    pub plan: TrafficPlan,
+}
+
+/// An algorithm to load.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ToLoad {
+    /// What the kernel is to call it.
+    pub kernel_name: String,
+    /// Its name in knee.
+    pub name: String,
+    /// Parameters, each as `name=value`; the others have their defaults.
+    #[serde(default)]
+    pub params: Vec<String>,
+}
+
+/// The RTT without queues that a side is told.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BaseRtt {
+    /// Index of the flow in the run.
+    pub flow: u32,
+    /// Whether it is the listening side.
+    pub listens: bool,
+    /// us.
+    pub base_rtt_us: NonZeroU32,
+}
+
+/// What an agent says.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    /// Who it is.
+    Hello(Hello),
+    /// To a ping.
+    Pong {
+        /// Of the ping.
+        id: u64,
+        /// When it came, by the agent's CLOCK_MONOTONIC.
+        received_ns: u64,
+        /// When this answer left.
+        sent_ns: u64,
+    },
+    /// It is prepared.
+    Ready {
+        /// Flow, and the port at which its listening side listens here.
+        ports: Vec<(u32, u16)>,
+    },
+    /// Every transfer that completes by itself, and whose end this agent sees, has done so.
+    Done {},
+    /// The run is over.
+    Report(Box<TrafficReport>),
+    /// It could not. After an order that it does not understand it leaves.
+    Error {
+        /// In one sentence.
+        text: String,
+    },
+}
+
+/// A machine, as far as results depend on it.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Hello {
+    /// [`PROTOCOL`].
+    pub protocol: u32,
+    /// Of knee.
+    pub version: String,
+    /// Release of the kernel.
+    pub kernel: String,
+    /// Of the machine.
+    pub host: String,
+    /// CPUs that it may use.
+    pub cores: usize,
+    /// Its network devices.
+    pub devices: Vec<Device>,
+    /// Sysctls that experiments speak of, as `net.ipv4.tcp_ecn`.
+    #[serde(default)]
+    pub sysctls: BTreeMap<String, String>,
+}
+
+impl Hello {
+    /// This machine.
+    pub fn this() -> Hello {
+        let of_kernel = |name: &str| {
+            let text = fs::read_to_string(format!("/proc/sys/kernel/{name}"));
+            text.unwrap_or_default().trim().to_owned()
+        };
+        Hello {
+            protocol: PROTOCOL,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            kernel: of_kernel("osrelease"),
+            host: of_kernel("hostname"),
+            cores: thread::available_parallelism().map_or(1, usize::from),
+            devices: devices::all(),
+            sysctls: settings::all(),
+        }
+    }
+}
+
+/// A ping of an agent and its answer: sent and answered by one clock, received and sent back by the agent's.
+#[derive(Clone, Copy, Debug)]
+pub struct Round {
+    /// When the ping left here.
+    pub left_ns: u64,
+    /// [`Answer::Pong`].
+    pub received_ns: u64,
+    /// [`Answer::Pong`].
+    pub sent_ns: u64,
+    /// When the answer was here.
+    pub back_ns: u64,
+}
+
+/// By how much an agent's clock is ahead of this one, and within how much that is certain, in ns: from the round that took
+/// least, as if both its ways had taken the same time. `None`: there was no round.
+pub fn clock_offset(rounds: &[Round]) -> Option<(i64, u64)> {
+    let offset = |round: &Round| {
+        let took = round
+            .back_ns
+            .saturating_sub(round.left_ns)
+            .saturating_sub(round.sent_ns.saturating_sub(round.received_ns));
+        let there = round.received_ns as i64 - round.left_ns as i64;
+        let back = round.sent_ns as i64 - round.back_ns as i64;
+        (took / 2, (there + back) / 2)
+    };
+    rounds.iter().map(offset).min().map(|(within_ns, ahead_ns)| (ahead_ns, within_ns))
+}
+
+/// Where answers go, from two threads.
+struct Output<W>(Arc<Mutex<W>>);
+
+impl<W: Write> Output<W> {
+    fn say(&self, answer: &Answer) -> Result<(), Error> {
+        let text = serde_json::to_string(answer).map_err(|why| Error(why.to_string()))?;
+        let mut out = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        writeln!(out, "{text}")
+            .and_then(|()| out.flush())
+            .map_err(|why| Error(format!("answers cannot be written: {why}")))
+    }
+}
+
+impl<W> Clone for Output<W> {
+    fn clone(&self) -> Output<W> {
+        Output(self.0.clone())
+    }
+}
+
+/// The orders, one a line.
+struct Input<R> {
+    lines: R,
+    number: u64,
+}
+
+impl<R: BufRead> Input<R> {
+    /// The next order and when it came; `None`: there are no more.
+    fn next(&mut self) -> Result<Option<(Order, u64)>, Error> {
+        let mut line = String::new();
+        self.number += 1;
+        let number = self.number;
+        let malformed = |why: String| {
+            Error(format!(
+                "line {number} is no order ({why}): both machines need the same version of knee"
+            ))
+        };
+        match self.lines.read_line(&mut line) {
+            Ok(0) => return Ok(None),
+            Ok(_) => {}
+            Err(why) if why.kind() == io::ErrorKind::InvalidData => {
+                return Err(malformed(why.to_string()));
+            }
+            Err(why) => return Err(Error(format!("orders cannot be read: {why}"))),
+        }
+        let received_ns = clock::now_ns();
+        let order = serde_json::from_str(&line).map_err(|why| malformed(why.to_string()))?;
+        Ok(Some((order, received_ns)))
+    }
+}
+
+/// Obeys until the input ends. Transfers, if there are any then, are aborted.
+///
+/// # Errors
+/// If a line is no order, comes at the wrong time, or answers cannot be written; it has been said to whoever gives orders, too.
+pub fn serve<W: Write + Send + 'static>(input: impl BufRead, output: W) -> Result<(), Error> {
+    let output = Output(Arc::new(Mutex::new(output)));
+    let result = obey(Input { lines: input, number: 0 }, &output);
+    if let Err(why) = &result {
+        // Perhaps nobody listens any more.
+        let _ = output.say(&Answer::Error { text: why.to_string() });
+    }
+    result
+}
+
+fn obey<W: Write + Send + 'static>(
+    mut input: Input<impl BufRead>,
+    output: &Output<W>,
+) -> Result<(), Error> {
+    output.say(&Answer::Hello(Hello::this()))?;
+    let mut prepared = None;
+    loop {
+        let preparation = match prepared.take() {
+            Some(preparation) => preparation,
+            None => match next_preparation(&mut input, output)? {
+                Some(preparation) => preparation,
+                None => return Ok(()),
+            },
+        };
+        prepared = match work_on(*preparation, &mut input, output) {
+            Ok(Next::Prepare(preparation)) => Some(preparation),
+            Ok(Next::Leave) => return Ok(()),
+            Err(Trouble::Here(why)) => {
+                output.say(&Answer::Error { text: why.to_string() })?;
+                None
+            }
+            Err(Trouble::WithOrders(why)) => return Err(why),
+        };
+    }
+}
+
+/// What comes after a preparation and its run.
+enum Next {
+    Prepare(Box<Preparation>),
+    Leave,
+}
+
+/// Why there was none.
+enum Trouble {
+    /// This machine cannot do it; there may be other orders.
+    Here(Error),
+    /// Whoever gives orders is not understood, or is gone.
+    WithOrders(Error),
+}
+
+fn pong(id: u64, received_ns: u64) -> Answer {
+    Answer::Pong { id, received_ns, sent_ns: clock::now_ns() }
+}
+
+fn next_preparation(
+    input: &mut Input<impl BufRead>,
+    output: &Output<impl Write>,
+) -> Result<Option<Box<Preparation>>, Error> {
+    while let Some((order, received_ns)) = input.next()? {
+        match order {
+            Order::Ping { id } => output.say(&pong(id, received_ns))?,
+            Order::Prepare(preparation) => return Ok(Some(preparation)),
+            Order::Start { .. } => {
+                return Err(Error("it cannot start what was not prepared".to_owned()));
+            }
+            // After a preparation that failed.
+            Order::Stop {} => {}
+        }
+    }
+    Ok(None)
+}
+
+/// From a preparation to the next one, or the end.
+fn work_on<W: Write + Send + 'static>(
+    preparation: Preparation,
+    input: &mut Input<impl BufRead>,
+    output: &Output<W>,
+) -> Result<Next, Trouble> {
+    let loaded = load(&preparation.algorithms).map_err(Trouble::Here)?;
+    let base_rtts = preparation.base_rtts.iter();
+    let base_rtts = base_rtts.map(|told| ((told.flow, told.listens), told.base_rtt_us)).collect();
+    let algorithms = Algorithms::new(loaded.iter().collect(), base_rtts);
+    let mut program = prepare(preparation.plan, Here::new(algorithms)).map_err(Trouble::Here)?;
+    let ports = program.ports();
+    let tell = output.clone();
+    program.on_done(move || {
+        let _ = tell.say(&Answer::Done {});
+    });
+    output.say(&Answer::Ready { ports }).map_err(Trouble::WithOrders)?;
+    let stop = AtomicBool::new(false);
+    let (start, started) = mpsc::channel();
+    thread::scope(|scope| {
+        let (program, stop) = (&mut program, &stop);
+        scope.spawn(move || run(program, &started, stop, output));
+        let next = follow(input, output, start, stop);
+        // Whatever it is, this run is over.
+        stop.store(true, Ordering::Relaxed);
+        next.map_err(Trouble::WithOrders)
+    })
+}
+
+fn load(algorithms: &[ToLoad]) -> Result<Vec<Loaded>, Error> {
+    let load = |wanted: &ToLoad| -> Result<Loaded, String> {
+        let algorithm = Algorithm::by_name(&wanted.name).map_err(|why| why.to_string())?;
+        let mut params = algorithm.default_params();
+        for param in &wanted.params {
+            let (name, value) = param
+                .split_once('=')
+                .ok_or_else(|| format!("{}: \"{param}\" is not name=value", wanted.name))?;
+            algorithm.set_param(&mut params, name, value).map_err(|why| why.to_string())?;
+        }
+        let embedded = Embedded::by_name(&wanted.name).map_err(|why| why.to_string())?;
+        Loaded::register(embedded, &wanted.kernel_name, &params).map_err(|why| why.to_string())
+    };
+    algorithms.iter().map(|wanted| load(wanted).map_err(Error)).collect()
+}
+
+/// Waits for the start, runs, and reports.
+fn run<W: Write>(
+    program: &mut Program<Here<'_>>,
+    started: &mpsc::Receiver<u64>,
+    stop: &AtomicBool,
+    output: &Output<W>,
+) {
+    if let Ok(zero_ns) = started.recv() {
+        let report = program.run(zero_ns, stop);
+        // If nobody listens any more the input ends, too, and that ends this.
+        let _ = output.say(&Answer::Report(Box::new(report)));
+    }
+}
+
+/// Takes orders while a program is ready, at work, or done.
+fn follow(
+    input: &mut Input<impl BufRead>,
+    output: &Output<impl Write>,
+    start: mpsc::Sender<u64>,
+    stop: &AtomicBool,
+) -> Result<Next, Error> {
+    let mut start = Some(start);
+    while let Some((order, received_ns)) = input.next()? {
+        match order {
+            Order::Ping { id } => output.say(&pong(id, received_ns))?,
+            Order::Prepare(preparation) => return Ok(Next::Prepare(preparation)),
+            Order::Start { zero_ns } => {
+                let start = start.take().ok_or_else(|| Error("it has been started".to_owned()))?;
+                // Its thread waits for nothing else.
+                let _ = start.send(zero_ns);
+            }
+            Order::Stop {} => stop.store(true, Ordering::Relaxed),
+        }
+    }
+    Ok(Next::Leave)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clock_offset_is_that_of_the_fastest_round() {
+        let round = |left_ns, received_ns, sent_ns, back_ns| Round {
+            left_ns,
+            received_ns,
+            sent_ns,
+            back_ns,
+        };
+        // 1000 ahead; 100 there, 100 back, 50 in between. The other one was held up for 900 on its way back.
+        let rounds = [round(0, 1100, 1150, 1150), round(2000, 3100, 3150, 2250)];
+        assert_eq!(clock_offset(&rounds), Some((1000, 100)));
+        assert_eq!(clock_offset(&[]), None);
+        // Behind.
+        assert_eq!(clock_offset(&[round(5000, 4010, 4020, 5030)]), Some((-1000, 10)));
+    }
+
+    fn answers_to(lines: &str) -> (Result<(), Error>, String) {
+        let output = Arc::new(Mutex::new(Vec::new()));
+        struct Shared(Arc<Mutex<Vec<u8>>>);
+        impl Write for Shared {
+            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+                self.0.lock().unwrap().write(bytes)
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let result = serve(lines.as_bytes(), Shared(output.clone()));
+        let text = String::from_utf8(output.lock().unwrap().clone()).unwrap();
+        (result, text)
+    }
+
+    #[test]
+    fn it_says_who_it_is_and_what_time_it_is() {
+        let (result, text) = answers_to("{\"ping\":{\"id\":7}}\n");
+        assert_eq!(result, Ok(()));
+        let mut lines = text.lines();
+        let hello: Answer = serde_json::from_str(lines.next().unwrap()).unwrap();
+        let Answer::Hello(hello) = hello else { panic!("{hello:?}") };
+        assert_eq!(hello.protocol, PROTOCOL);
+        assert!(!hello.kernel.is_empty() && !hello.host.is_empty() && hello.cores > 0);
+        let pong: Answer = serde_json::from_str(lines.next().unwrap()).unwrap();
+        let Answer::Pong { id: 7, received_ns, sent_ns } = pong else { panic!("{pong:?}") };
+        assert!(received_ns > 0 && received_ns <= sent_ns && sent_ns <= clock::now_ns());
+    }
+
+    #[test]
+    fn what_is_no_order_ends_it_in_a_sentence() {
+        for (lines, wanted) in [
+            ("{\"ping\":{\"id\":1}}\nhello\n", "line 2 is no order"),
+            ("{\"dance\":{}}\n", "unknown variant `dance`"),
+            ("{\"start\":{\"zero_ns\":1}}\n", "it cannot start what was not prepared"),
+            ("{\"prepare\":{\"plan\":{}}}\n", "missing field `end_ns`"),
+        ] {
+            let (result, text) = answers_to(lines);
+            let why = result.unwrap_err().to_string();
+            assert!(why.contains(wanted) && !why.contains('\n'), "{why}");
+            assert!(text.lines().last().unwrap().starts_with("{\"error\":{\"text\":"), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_prepared_is_said_and_the_next_order_is_taken() {
+        let plan = "\"plan\":{\"end_ns\":1,\"until_done\":false,\"flows\":[],\"pings\":[]}";
+        let unknown = "\"algorithms\":[{\"kernel_name\":\"x\",\"name\":\"no_such\"}]";
+        let lines = format!(
+            "{{\"prepare\":{{{unknown},{plan}}}}}\n{{\"stop\":{{}}}}\n{{\"prepare\":{{{plan}}}}}\n{{\"ping\":{{\"id\":1}}}}\n"
+        );
+        let (result, text) = answers_to(&lines);
+        assert_eq!(result, Ok(()));
+        let kinds: Vec<_> = text.lines().map(|line| line.split('"').nth(1).unwrap()).collect();
+        assert_eq!(kinds, ["hello", "error", "ready", "pong"], "{text}");
+    }
+}

@@ -1,0 +1,262 @@
+//! What surrounds a traffic program: the network namespaces of its hosts, and the algorithms of its connections.
+
+use std::collections::HashMap;
+use std::io;
+use std::num::NonZeroU32;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use knee_bpf::{Inside, Loaded, Watch};
+use knee_netns::Namespace;
+use rustix::net::{self, AddressFamily, SocketFlags, SocketType, ipproto, sockopt};
+
+use super::FlowPlan;
+use crate::Error;
+
+/// A socket that a traffic program needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SocketKind {
+    /// Of a connection, or to listen.
+    Tcp {
+        /// Of the addresses.
+        ipv6: bool,
+    },
+    /// For ICMP echoes.
+    Ping {
+        /// Of the addresses.
+        ipv6: bool,
+    },
+}
+
+impl SocketKind {
+    /// Opens one in the namespace of this thread; it does not block.
+    ///
+    /// # Errors
+    /// What the kernel answers: raw sockets, which pings have, take CAP_NET_RAW, or the ping sockets that stand in for them
+    /// `net.ipv4.ping_group_range`.
+    pub fn open(self) -> io::Result<OwnedFd> {
+        let family = |ipv6: bool| if ipv6 { AddressFamily::INET6 } else { AddressFamily::INET };
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let open = |ipv6, kind, protocol| net::socket_with(family(ipv6), kind, flags, protocol);
+        Ok(match self {
+            SocketKind::Tcp { ipv6 } => open(ipv6, SocketType::STREAM, Some(ipproto::TCP))?,
+            SocketKind::Ping { ipv6 } => {
+                let protocol = Some(if ipv6 { ipproto::ICMPV6 } else { ipproto::ICMP });
+                match open(ipv6, SocketType::RAW, protocol) {
+                    Err(_) => open(ipv6, SocketType::DGRAM, protocol)?,
+                    Ok(raw) => raw,
+                }
+            }
+        })
+    }
+}
+
+/// What a traffic program asks of wherever it runs.
+pub trait Surroundings {
+    /// Opens sockets in the network namespace of a host.
+    ///
+    /// # Errors
+    /// What the kernel answers, or that there is no such host.
+    fn open(&mut self, host: u32, kinds: &[SocketKind]) -> io::Result<Vec<OwnedFd>>;
+
+    /// Gives a socket of a flow what belongs to its side: algorithm, base RTT. Of the listening side it is the listener, whose
+    /// connections begin with what it has.
+    ///
+    /// # Errors
+    /// What the kernel refuses, with the name of the algorithm.
+    fn give(&mut self, flow: &FlowPlan, listens: bool, socket: BorrowedFd<'_>)
+    -> Result<(), Error>;
+
+    /// Makes [`Surroundings::inside`] tell of this connecting socket, too.
+    ///
+    /// # Errors
+    /// What the kernel refuses.
+    fn watch(&mut self, _flow: &FlowPlan, _socket: BorrowedFd<'_>) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Ends that: the flow is over, and to look at it would cost for nothing.
+    fn leave(&mut self, _socket: BorrowedFd<'_>) {}
+
+    /// The values of the algorithms of all sockets that are watched, now: by flow, in the order of the algorithm's diagnostic
+    /// list. Whose algorithm has none, or is not one of knee's, is left out.
+    fn inside(&mut self) -> Vec<(u32, Vec<u64>)> {
+        Vec::new()
+    }
+}
+
+/// The algorithms of connections, by the names that the kernel has for them.
+#[derive(Default)]
+pub struct Algorithms<'a> {
+    /// Those that knee has loaded; others are the kernel's own.
+    loaded: Vec<&'a Loaded>,
+    /// What sides are told (flow, whether it listens).
+    base_rtts_us: HashMap<(u32, bool), NonZeroU32>,
+    look: Option<(Watch, Inside)>,
+    /// Flow of each watched socket, by its cookie.
+    watched: HashMap<u64, u32>,
+}
+
+impl<'a> Algorithms<'a> {
+    /// With what knee has loaded, and the base RTTs that sides are told (flow, whether it listens).
+    pub fn new(
+        loaded: Vec<&'a Loaded>,
+        base_rtts_us: HashMap<(u32, bool), NonZeroU32>,
+    ) -> Algorithms<'a> {
+        Algorithms { loaded, base_rtts_us, ..Algorithms::default() }
+    }
+
+    fn loaded(&self, name: &str) -> Option<&'a Loaded> {
+        self.loaded.iter().copied().find(|loaded| loaded.name() == name)
+    }
+
+    fn give(
+        &mut self,
+        flow: &FlowPlan,
+        listens: bool,
+        socket: BorrowedFd<'_>,
+    ) -> Result<(), Error> {
+        let name = if listens { &flow.peer_algorithm } else { &flow.algorithm };
+        let base_rtt_us = self.base_rtts_us.get(&(flow.flow, listens));
+        if let (Some(loaded), Some(base_rtt_us)) = (self.loaded(name), base_rtt_us) {
+            loaded.set_base_rtt(socket, *base_rtt_us).map_err(|why| Error(why.to_string()))?;
+        }
+        sockopt::set_tcp_congestion(socket, name).map_err(|why| {
+            Error(format!(
+                "flow {}: its socket does not get the algorithm {name}: {why} (those that there are: \
+                 /proc/sys/net/ipv4/tcp_available_congestion_control)",
+                flow.flow
+            ))
+        })
+    }
+
+    fn watch(&mut self, flow: &FlowPlan, socket: BorrowedFd<'_>) -> Result<(), Error> {
+        let Some(loaded) = self.loaded(&flow.algorithm) else { return Ok(()) };
+        let failed = |why: knee_bpf::Error| Error(why.to_string());
+        if self.look.is_none() {
+            self.look = Some((Watch::open().map_err(failed)?, Inside::new()));
+        }
+        if let Some((watch, inside)) = &mut self.look {
+            inside.prepare(loaded).map_err(failed)?;
+            watch.add(socket).map_err(failed)?;
+        }
+        let cookie = sockopt::socket_cookie(socket).map_err(|why| Error(why.to_string()))?;
+        self.watched.insert(cookie, flow.flow);
+        Ok(())
+    }
+
+    fn leave(&self, socket: BorrowedFd<'_>) {
+        if let Some((watch, _)) = &self.look {
+            // It may not be among them.
+            let _ = watch.remove(socket);
+        }
+    }
+
+    fn inside(&mut self) -> Vec<(u32, Vec<u64>)> {
+        let Some((watch, inside)) = &mut self.look else { return Vec::new() };
+        // Only a label of what is read.
+        let unused = knee_netns::Id { device: 0, inode: 0 };
+        let connections = watch.read(unused).unwrap_or_default();
+        let values = connections.iter().filter_map(|connection| {
+            let flow = *self.watched.get(&connection.cookie)?;
+            // It may have left for one of the kernel's, which has no diagnostic list.
+            if !inside.is_knees(connection).unwrap_or(false) {
+                return None;
+            }
+            let values = inside.of(connection).ok()?;
+            // They were made of u64.
+            Some((flow, values.into_iter().map(|value| value.number as u64).collect()))
+        });
+        values.collect()
+    }
+}
+
+/// The namespace of this process is the one host, and number 0.
+#[derive(Default)]
+pub struct Here<'a>(Algorithms<'a>);
+
+impl<'a> Here<'a> {
+    /// With these algorithms; none: those of the kernel, by their names alone.
+    pub fn new(algorithms: Algorithms<'a>) -> Here<'a> {
+        Here(algorithms)
+    }
+}
+
+impl Surroundings for Here<'_> {
+    fn open(&mut self, host: u32, kinds: &[SocketKind]) -> io::Result<Vec<OwnedFd>> {
+        if host != 0 {
+            return Err(no_host(host, 1));
+        }
+        kinds.iter().map(|kind| kind.open()).collect()
+    }
+
+    fn give(
+        &mut self,
+        flow: &FlowPlan,
+        listens: bool,
+        socket: BorrowedFd<'_>,
+    ) -> Result<(), Error> {
+        self.0.give(flow, listens, socket)
+    }
+
+    fn watch(&mut self, flow: &FlowPlan, socket: BorrowedFd<'_>) -> Result<(), Error> {
+        self.0.watch(flow, socket)
+    }
+
+    fn leave(&mut self, socket: BorrowedFd<'_>) {
+        self.0.leave(socket);
+    }
+
+    fn inside(&mut self) -> Vec<(u32, Vec<u64>)> {
+        self.0.inside()
+    }
+}
+
+/// Each host is a network namespace.
+pub struct InNamespaces<'a> {
+    hosts: Vec<&'a Namespace>,
+    algorithms: Algorithms<'a>,
+}
+
+impl<'a> InNamespaces<'a> {
+    /// Hosts by their numbers, and the algorithms of their connections.
+    pub fn new(hosts: Vec<&'a Namespace>, algorithms: Algorithms<'a>) -> InNamespaces<'a> {
+        InNamespaces { hosts, algorithms }
+    }
+}
+
+impl Surroundings for InNamespaces<'_> {
+    fn open(&mut self, host: u32, kinds: &[SocketKind]) -> io::Result<Vec<OwnedFd>> {
+        let namespace = self.hosts.get(host as usize);
+        let namespace = namespace.ok_or_else(|| no_host(host, self.hosts.len()))?;
+        let kinds = kinds.to_vec();
+        namespace.run(move || kinds.into_iter().map(SocketKind::open).collect())
+    }
+
+    fn give(
+        &mut self,
+        flow: &FlowPlan,
+        listens: bool,
+        socket: BorrowedFd<'_>,
+    ) -> Result<(), Error> {
+        self.algorithms.give(flow, listens, socket)
+    }
+
+    fn watch(&mut self, flow: &FlowPlan, socket: BorrowedFd<'_>) -> Result<(), Error> {
+        self.algorithms.watch(flow, socket)
+    }
+
+    fn leave(&mut self, socket: BorrowedFd<'_>) {
+        self.algorithms.leave(socket);
+    }
+
+    fn inside(&mut self) -> Vec<(u32, Vec<u64>)> {
+        self.algorithms.inside()
+    }
+}
+
+fn no_host(host: u32, there: usize) -> io::Error {
+    io::Error::new(
+        io::ErrorKind::NotFound,
+        format!("there is no host {host}, only {there} of them"),
+    )
+}

@@ -1,0 +1,197 @@
+//! Queueing disciplines.
+
+use std::io;
+
+use super::{Message, NLM_F_CREATE, NLM_F_DUMP, Netlink, attributes, long, word};
+
+// From the kernel's user API: rtnetlink.h, pkt_sched.h and gen_stats.h.
+const RTM_NEWQDISC: u16 = 36;
+const RTM_GETQDISC: u16 = 38;
+const NLM_F_REPLACE: u16 = 0x100;
+const TCA_KIND: u16 = 1;
+const TCA_OPTIONS: u16 = 2;
+const TCA_STATS2: u16 = 7;
+const TCA_STATS_BASIC: u16 = 1;
+const TCA_STATS_QUEUE: u16 = 3;
+const TCA_TBF_PARMS: u16 = 1;
+const TCA_TBF_RATE64: u16 = 4;
+const TCA_TBF_BURST: u16 = 6;
+const TCA_FQ_PLIMIT: u16 = 1;
+const TCA_FQ_FLOW_PLIMIT: u16 = 2;
+const TC_LINKLAYER_ETHERNET: u8 = 1;
+/// Fixed part, `struct tcmsg`.
+const TCMSG_BYTES: usize = 20;
+
+/// The parent of a device's own queue.
+pub const ROOT: u32 = u32::MAX;
+
+/// A queueing discipline with its settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Queue {
+    /// As long as the device says, in three bands.
+    PfifoFast,
+    /// This many packets.
+    Pfifo {
+        /// Most that wait.
+        limit_pkts: u32,
+    },
+    /// This many bytes.
+    Bfifo {
+        /// Most that wait, headers of Ethernet counted.
+        limit_bytes: u32,
+    },
+    /// A token bucket. What waits is in a queue of its own, which may be replaced by another whose parent is `handle + 1`.
+    Tbf {
+        /// Bytes per second, headers of Ethernet counted.
+        rate_bytes_per_sec: u64,
+        /// Depth of its bucket; no packet may be longer.
+        burst_bytes: u32,
+        /// Most that wait.
+        limit_bytes: u32,
+    },
+    /// Fair queueing, which paces.
+    Fq {
+        /// Most that wait.
+        limit_pkts: u32,
+    },
+}
+
+impl Queue {
+    fn name(self) -> &'static str {
+        match self {
+            Queue::PfifoFast => "pfifo_fast",
+            Queue::Pfifo { .. } => "pfifo",
+            Queue::Bfifo { .. } => "bfifo",
+            Queue::Tbf { .. } => "tbf",
+            Queue::Fq { .. } => "fq",
+        }
+    }
+
+    fn put_options(self, message: &mut Message) {
+        match self {
+            Queue::PfifoFast => {}
+            Queue::Pfifo { limit_pkts: limit } | Queue::Bfifo { limit_bytes: limit } => {
+                message.put_u32(TCA_OPTIONS, limit);
+            }
+            Queue::Tbf { rate_bytes_per_sec, burst_bytes, limit_bytes } => {
+                message.nest(TCA_OPTIONS, |message| {
+                    let parms = tbf_parms(rate_bytes_per_sec, limit_bytes);
+                    message.put(TCA_TBF_PARMS, &parms);
+                    message.put(TCA_TBF_RATE64, &rate_bytes_per_sec.to_ne_bytes());
+                    message.put_u32(TCA_TBF_BURST, burst_bytes);
+                });
+            }
+            Queue::Fq { limit_pkts } => {
+                message.nest(TCA_OPTIONS, |message| {
+                    message.put_u32(TCA_FQ_PLIMIT, limit_pkts);
+                    message.put_u32(TCA_FQ_FLOW_PLIMIT, limit_pkts);
+                });
+            }
+        }
+    }
+}
+
+/// `struct tc_tbf_qopt`. The bucket's depth in time and the table of times per length are not filled in: the kernel takes both
+/// from the attributes for the rate in 64 bits and for the depth in bytes.
+fn tbf_parms(rate_bytes_per_sec: u64, limit_bytes: u32) -> Vec<u8> {
+    let rate = u32::try_from(rate_bytes_per_sec).unwrap_or(u32::MAX);
+    let mut parms = vec![0, TC_LINKLAYER_ETHERNET];
+    parms.extend([0; 6]);
+    parms.extend(rate.to_ne_bytes());
+    // No peak rate.
+    parms.extend([0; 12]);
+    parms.extend(limit_bytes.to_ne_bytes());
+    parms.extend([0; 8]);
+    parms
+}
+
+/// `struct tcmsg`: family and padding, index, handle, parent, info.
+fn queue_message(kind: u16, flags: u16, index: u32, handle: u32, parent: u32) -> Message {
+    let mut message = Message::new(kind, flags, &[0; 4]);
+    for number in [index, handle, parent, 0] {
+        message.bytes.extend(number.to_ne_bytes());
+    }
+    message
+}
+
+/// Gives a device a queue, [`ROOT`] or below another. Handles are multiples of 65536, 0 is one that the kernel chooses.
+pub fn add_queue(index: u32, handle: u32, parent: u32, queue: Queue) -> Message {
+    let flags = NLM_F_CREATE | NLM_F_REPLACE;
+    let mut message = queue_message(RTM_NEWQDISC, flags, index, handle, parent);
+    message.put_name(TCA_KIND, queue.name());
+    queue.put_options(&mut message);
+    message
+}
+
+/// What a queue has counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct QueueStats {
+    /// Number of its device.
+    pub index: u32,
+    /// Its handle.
+    pub handle: u32,
+    /// Its parent.
+    pub parent: u32,
+    /// `tbf`, `pfifo_fast`, ...
+    pub kind: String,
+    /// Bytes that have left it.
+    pub sent_bytes: u64,
+    /// Packets that have left it.
+    pub sent_pkts: u64,
+    /// Packets that it has dropped, those of queues below it included.
+    pub dropped_pkts: u64,
+    /// Packets that wait.
+    pub backlog_pkts: u32,
+    /// Bytes that wait.
+    pub backlog_bytes: u32,
+}
+
+impl Netlink {
+    /// The figures of all queues of the namespace's devices.
+    ///
+    /// # Errors
+    /// What the kernel answers.
+    pub fn queue_stats(&self) -> io::Result<Vec<QueueStats>> {
+        let answers = self.list(&queue_message(RTM_GETQDISC, NLM_F_DUMP, 0, 0, 0))?;
+        Ok(answers.iter().filter_map(|answer| stats(&answer.body)).collect())
+    }
+}
+
+fn stats(body: &[u8]) -> Option<QueueStats> {
+    let mut stats = QueueStats {
+        index: word(body, 4)?,
+        handle: word(body, 8)?,
+        parent: word(body, 12)?,
+        ..QueueStats::default()
+    };
+    for (kind, value) in attributes(body.get(TCMSG_BYTES..)?) {
+        match kind {
+            TCA_KIND => {
+                stats.kind = String::from_utf8_lossy(value).trim_end_matches('\0').to_owned();
+            }
+            TCA_STATS2 => put_stats(&mut stats, value)?,
+            _ => {}
+        }
+    }
+    Some(stats)
+}
+
+fn put_stats(stats: &mut QueueStats, nested: &[u8]) -> Option<()> {
+    for (kind, value) in attributes(nested) {
+        match kind {
+            // struct gnet_stats_basic: bytes, packets.
+            TCA_STATS_BASIC => {
+                stats.sent_bytes = long(value, 0)?;
+                stats.sent_pkts = word(value, 8)?.into();
+            }
+            // struct gnet_stats_queue: packets, bytes, drops.
+            TCA_STATS_QUEUE => {
+                stats.backlog_pkts = word(value, 0)?;
+                stats.backlog_bytes = word(value, 4)?;
+                stats.dropped_pkts = word(value, 8)?.into();
+            }
+            _ => {}
+        }
+    }
+    Some(())
+}

@@ -1,0 +1,167 @@
+//! Marking of a share of packets, whatever waits: a measuring instrument, not an AQM.
+//!
+//! A drop-tail buffer that marks every n-th ECN-capable packet, or each with a given probability. The sender's answer does
+//! not change the share, so what marks cost a host can be measured at 0, 10, 50 and 100 % of them.
+
+use crate::droptail::Limit;
+use crate::packet::Ecn;
+use crate::qdisc::{Admission, Backlog, DropReason, Verdict};
+use crate::random::SplitMix64;
+use crate::time::Time;
+
+/// Which of the ECN-capable packets are marked.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum MarkShare {
+    /// Each with this probability, 0 to 1.
+    Probability(f64),
+    /// The n-th, the 2n-th and so on; 1 marks all. 0, which a config may not have, is taken as 1.
+    Every(u32),
+}
+
+/// Settings of a queue that marks a share.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ShareConfig {
+    /// How much may wait.
+    pub limit: Limit,
+    /// Which of the ECN-capable packets that it takes are marked.
+    pub mark: MarkShare,
+    /// Of the draws; `Every` needs none.
+    pub seed: u64,
+}
+
+/// The law that marks a share.
+#[derive(Clone, Debug)]
+pub struct Share {
+    limit: Limit,
+    mark: Marker,
+}
+
+#[derive(Clone, Debug)]
+enum Marker {
+    /// Marked if a 32-bit draw is below this: exact at 0 and 1, to 2^-32 between.
+    Draw { below: u64, random: SplitMix64 },
+    /// Marked when none remains to be let by.
+    Count { every: u32, remaining: u32 },
+}
+
+impl Marker {
+    fn marks_next(&mut self) -> bool {
+        match self {
+            Marker::Draw { below, random } => random.next_u64() >> 32 < *below,
+            Marker::Count { every, remaining } => {
+                *remaining -= 1;
+                if *remaining > 0 {
+                    return false;
+                }
+                *remaining = *every;
+                true
+            }
+        }
+    }
+}
+
+impl Share {
+    /// A queue with these settings.
+    pub fn new(config: ShareConfig) -> Share {
+        let mark = match config.mark {
+            MarkShare::Probability(share) => Marker::Draw {
+                below: (share.clamp(0.0, 1.0) * (1_u64 << 32) as f64).round() as u64,
+                random: SplitMix64::new(config.seed),
+            },
+            MarkShare::Every(every) => {
+                Marker::Count { every: every.max(1), remaining: every.max(1) }
+            }
+        };
+        Share { limit: config.limit, mark }
+    }
+}
+
+impl Admission for Share {
+    /// A packet that the full buffer drops is not counted and takes no draw: the share is of what passes.
+    #[inline(never)] // Beside the small laws it would slow down every link of a simulation.
+    fn admit(&mut self, backlog: Backlog, len_bytes: u32, ecn: Ecn, _now: Time) -> Verdict {
+        if !self.limit.has_room(backlog, len_bytes) {
+            Verdict::Dropped(DropReason::Full)
+        } else if ecn.is_capable() && self.mark.marks_next() {
+            Verdict::Marked
+        } else {
+            Verdict::Queued
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CONFIG: ShareConfig =
+        ShareConfig { limit: Limit::Pkts(4), mark: MarkShare::Every(3), seed: 1 };
+
+    fn admit(law: &mut Share, ecn: Ecn) -> Verdict {
+        law.admit(Backlog::default(), 1514, ecn, Time::ZERO)
+    }
+
+    /// Marks among this many packets of one kind.
+    fn marks(law: &mut Share, ecn: Ecn, count: u32) -> u32 {
+        (0..count).map(|_| u32::from(admit(law, ecn) == Verdict::Marked)).sum()
+    }
+
+    #[test]
+    fn every_third_capable_packet_is_marked() {
+        let mut law = Share::new(CONFIG);
+        let verdicts = [(); 6].map(|()| admit(&mut law, Ecn::Ect0));
+        use Verdict::{Marked, Queued};
+        assert_eq!(verdicts, [Queued, Queued, Marked, Queued, Queued, Marked]);
+    }
+
+    #[test]
+    fn packets_that_are_not_capable_are_neither_marked_nor_counted() {
+        let mut law = Share::new(CONFIG);
+        assert_eq!(marks(&mut law, Ecn::Ect1, 2), 0);
+        assert_eq!(marks(&mut law, Ecn::NotEct, 100), 0);
+        assert_eq!(admit(&mut law, Ecn::Ect1), Verdict::Marked);
+    }
+
+    #[test]
+    fn what_a_full_buffer_drops_is_not_counted() {
+        let mut law = Share::new(ShareConfig { mark: MarkShare::Every(2), ..CONFIG });
+        let full = Backlog { pkts: 4, bytes: 4 * 1514 };
+        assert_eq!(admit(&mut law, Ecn::Ect0), Verdict::Queued);
+        for _ in 0..3 {
+            let verdict = law.admit(full, 1514, Ecn::Ect0, Time::ZERO);
+            assert_eq!(verdict, Verdict::Dropped(DropReason::Full));
+        }
+        assert_eq!(admit(&mut law, Ecn::Ect0), Verdict::Marked);
+    }
+
+    #[test]
+    fn none_and_all_are_exact() {
+        let share =
+            |share| Share::new(ShareConfig { mark: MarkShare::Probability(share), ..CONFIG });
+        assert_eq!(marks(&mut share(0.0), Ecn::Ect0, 100_000), 0);
+        assert_eq!(marks(&mut share(1.0), Ecn::Ect0, 100_000), 100_000);
+        assert_eq!(marks(&mut share(1.0), Ecn::NotEct, 1000), 0);
+        assert_eq!(
+            marks(
+                &mut Share::new(ShareConfig { mark: MarkShare::Every(1), ..CONFIG }),
+                Ecn::Ce,
+                10
+            ),
+            10
+        );
+    }
+
+    #[test]
+    fn a_tenth_is_a_tenth_and_its_seed_decides_which() {
+        let tenth = |seed| {
+            let mut law =
+                Share::new(ShareConfig { mark: MarkShare::Probability(0.1), seed, ..CONFIG });
+            (0..100_000).map(|_| admit(&mut law, Ecn::Ect0) == Verdict::Marked).collect::<Vec<_>>()
+        };
+        let marked = tenth(1).iter().filter(|marked| **marked).count();
+        // The standard deviation is 95.
+        assert!((9_600..10_400).contains(&marked), "{marked}");
+        assert_eq!(tenth(1), tenth(1));
+        assert_ne!(tenth(1), tenth(2));
+    }
+}

@@ -1,0 +1,319 @@
+//! Links and switches without hosts, for whoever brings packets and takes them: the lab's switch in real time, with the links of
+//! the simulator.
+//!
+//! Time is an argument. Packets are offered in the order of their times; [`Fabric::advance`] carries what is on its way up to a
+//! moment and says what arrived and what was dropped.
+
+use crate::Error;
+use crate::events::{Event, Events};
+use crate::link::{LinkState, Sent};
+use crate::net::PATH_END;
+use crate::outcome::{QueueOutcome, QueueSample};
+use crate::packet::{NO_SACKS, Packet, Packets};
+use crate::random::Random;
+use crate::routes::Routes;
+use crate::spec::{LinkId, Network, NodeId};
+use knee_queue::Ecn;
+use knee_queue::time::Time;
+use std::collections::HashMap;
+
+/// Packets that a link can have every second at most, which sets how fine the event list is.
+const EVENTS_PER_SEC: u64 = 1_000_000;
+
+/// A way through the network; see [`Fabric::path`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PathId(u32);
+
+/// What becomes of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It is at the end of its path, with this ECN field.
+    Arrived(Ecn),
+    /// A queue dropped it, or it was lost at random.
+    Dropped,
+}
+
+/// One decision of a queue about one packet; what is lost at random before it is not among them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Offered {
+    /// When the packet came to the link.
+    pub at: Time,
+    /// The link.
+    pub link: LinkId,
+    /// The caller's number of the packet.
+    pub tag: u32,
+    /// As queues count it.
+    pub len_bytes: u32,
+    /// Before the queue.
+    pub ecn: Ecn,
+    /// Whether the link took it.
+    pub taken: bool,
+    /// Whether the queue marked it on arrival; of disciplines that decide at arrival alone (those of
+    /// [`QueueConfig::admission`](knee_queue::QueueConfig::admission)): others may mark later.
+    pub marked: bool,
+}
+
+/// The links of a network, and the packets on their way.
+pub struct Fabric {
+    links: Vec<LinkState>,
+    events: Events,
+    packets: Packets,
+    random: Random,
+    routes: Routes,
+    paths: Vec<u32>,
+    known: HashMap<(NodeId, NodeId, u64), PathId>,
+    now: Time,
+    log: Option<Vec<Offered>>,
+}
+
+/// What [`Fabric::offer`] and [`Fabric::advance`] tell their caller: the tag of a packet, when, and its fate.
+pub type Report<'a> = dyn FnMut(u32, Time, Fate) + 'a;
+
+impl Fabric {
+    /// The links of `network`, all empty, at time 0. `seed` is for loss, jitter and disciplines that draw.
+    ///
+    /// # Errors
+    /// Settings of a queue that cannot work.
+    pub fn new(network: &Network, seed: u64) -> Result<Fabric, Error> {
+        for link in &network.links {
+            let name = &link.name;
+            link.queue.validate().map_err(|why| Error(format!("link {name}: {why}")))?;
+        }
+        let states = network.links.iter().zip(0..).map(|(link, index)| LinkState::new(link, index));
+        let mut fabric = Fabric {
+            links: states.collect(),
+            events: Events::new(EVENTS_PER_SEC * network.links.len() as u64),
+            packets: Packets::default(),
+            random: Random::new(seed),
+            routes: Routes::new(network),
+            paths: Vec::new(),
+            known: HashMap::new(),
+            now: Time::ZERO,
+            log: None,
+        };
+        for (index, link) in fabric.links.iter_mut().enumerate() {
+            link.start(index as u32, &mut fabric.events);
+            link.keep_dropped();
+        }
+        Ok(fabric)
+    }
+
+    /// The way from one host to another: the shortest, and of several equally short ones the one that `hash` picks (of
+    /// addresses, ports and flow label), as for the simulator's flows.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn path(&mut self, from: NodeId, to: NodeId, hash: u64) -> Result<PathId, Error> {
+        if let Some(known) = self.known.get(&(from, to, hash)) {
+            return Ok(*known);
+        }
+        let path = PathId(self.paths.len() as u32);
+        self.paths.extend(self.routes.path(from, to, hash)?);
+        self.paths.push(PATH_END);
+        self.known.insert((from, to, hash), path);
+        Ok(path)
+    }
+
+    /// From now on notes what links with a rate do with each packet, for [`Fabric::take_log`].
+    pub fn keep_log(&mut self) {
+        self.log.get_or_insert_default();
+    }
+
+    /// What was noted since the last call.
+    pub fn take_log(&mut self) -> Vec<Offered> {
+        self.log.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// A packet comes to the first link of its path at `at`, which is not before what was advanced to. What is on its way moves
+    /// up to then first.
+    pub fn offer(
+        &mut self,
+        tag: u32,
+        path: PathId,
+        (len_bytes, ecn): (u32, Ecn),
+        at: Time,
+        report: &mut Report<'_>,
+    ) {
+        self.advance(at, report);
+        let id = self.packets.insert(Packet {
+            to: tag,
+            hop: path.0,
+            wire_bytes: len_bytes,
+            seq: 0,
+            end_seq: 0,
+            ack_seq: 0,
+            window_bytes: 0,
+            ts_val: 0,
+            ts_ecr: 0,
+            flags: 0,
+            ecn,
+            sacks_len: 0,
+            sacks: NO_SACKS,
+        });
+        self.forward(id, report);
+    }
+
+    /// Moves all packets to where they are at `until`.
+    pub fn advance(&mut self, until: Time, report: &mut Report<'_>) {
+        while let Some((at, event)) = self.events.pop(until) {
+            self.now = at;
+            match event {
+                Event::Arrive { packet } => self.on_arrival(packet, report),
+                Event::Port { link } => {
+                    let parts = (&mut self.events, &mut self.random);
+                    self.links[link as usize].on_event(link, &mut self.packets, at, parts);
+                    self.report_dropped(link, report);
+                }
+                // Nothing else is scheduled here.
+                _ => {}
+            }
+        }
+        self.now = self.now.max(until);
+    }
+
+    /// When something happens next, if that is not after `until`.
+    pub fn next_event(&mut self, until: Time) -> Option<Time> {
+        self.events.next_at(until)
+    }
+
+    /// The counts of a link so far; of a link without a rate, only losses.
+    pub fn outcome(&mut self, link: LinkId) -> QueueOutcome {
+        self.links[link as usize].outcome(self.now)
+    }
+
+    /// A link's queue at the time advanced to.
+    pub fn sample(&mut self, link: LinkId) -> QueueSample {
+        self.links[link as usize].sample(self.now)
+    }
+
+    fn on_arrival(&mut self, id: u32, report: &mut Report<'_>) {
+        let packet = *self.packets.get(id);
+        if self.paths[packet.hop as usize] == PATH_END {
+            self.packets.free(id);
+            report(packet.to, self.now, Fate::Arrived(packet.ecn));
+        } else {
+            self.forward(id, report);
+        }
+    }
+
+    fn forward(&mut self, id: u32, report: &mut Report<'_>) {
+        let packet = self.packets.get_mut(id);
+        let link = self.paths[packet.hop as usize];
+        packet.hop += 1;
+        let packet = *packet;
+        let parts = (&mut self.events, &mut self.random);
+        let sent = self.links[link as usize].send(link, id, &mut self.packets, self.now, parts);
+        let taken = matches!(sent, Sent::Leaves(_));
+        let is_offered = !matches!(sent, Sent::Lost) && self.links[link as usize].has_rate();
+        if let Some(log) = self.log.as_mut().filter(|_| is_offered) {
+            // Also of one that was refused, whose place nobody has taken yet.
+            let after = self.packets.get(id).ecn;
+            log.push(Offered {
+                at: self.now,
+                link,
+                tag: packet.to,
+                len_bytes: packet.wire_bytes,
+                ecn: packet.ecn,
+                taken,
+                marked: taken && after == Ecn::Ce && packet.ecn != Ecn::Ce,
+            });
+        }
+        let decides_at_arrival = self.links[link as usize].decides_at_arrival();
+        if matches!(sent, Sent::Lost) || (decides_at_arrival && !taken) {
+            report(packet.to, self.now, Fate::Dropped);
+        }
+        if !decides_at_arrival {
+            self.report_dropped(link, report);
+        }
+    }
+
+    /// Those that a discipline of its own time has dropped.
+    fn report_dropped(&mut self, link: LinkId, report: &mut Report<'_>) {
+        for id in self.links[link as usize].take_dropped() {
+            report(self.packets.get(id).to, self.now, Fate::Dropped);
+            self.packets.free(id);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::{HostConfig, LinuxVersion, Serialisation};
+    use crate::topology::{Cable, Star};
+    use knee_queue::time::{Duration, Rate};
+    use knee_queue::{
+        DropTailConfig, Limit, MarkAt, MarkWhen, NotEctAbove, PieConfig, QueueConfig, StepConfig,
+        Threshold,
+    };
+
+    fn star(queue: QueueConfig, loss: f64) -> Network {
+        let down = Cable {
+            rate: Rate::from_bps(1_000_000_000),
+            serialisation: Serialisation::StoreAndForward,
+            delay: Duration::from_us(10),
+            jitter: Duration::ZERO,
+            loss,
+            queue,
+            sampled: true,
+        };
+        let up = Cable { rate: None, delay: Duration::from_us(5), loss: 0.0, ..down.clone() };
+        let host = |name: &str| (name.to_owned(), HostConfig::new(LinuxVersion::V6_1));
+        Star { hosts: vec![host("a"), host("b")], up, down }.build()
+    }
+
+    /// 100 packets at once: tag, time and fate of each, and the figures of the port.
+    fn burst(network: &Network) -> (Vec<(u32, Time, Fate)>, QueueOutcome, Vec<Offered>) {
+        let mut fabric = Fabric::new(network, 7).unwrap();
+        fabric.keep_log();
+        let path = fabric.path(0, 1, 99).unwrap();
+        let mut seen = Vec::new();
+        let mut report = |tag, at, fate| seen.push((tag, at, fate));
+        for tag in 0..100 {
+            fabric.offer(tag, path, (1514, Ecn::Ect0), Time::from_ns(u64::from(tag)), &mut report);
+        }
+        assert!(fabric.next_event(Time::from_ms(1)).is_some());
+        fabric.advance(Time::from_ms(10), &mut report);
+        let log = fabric.take_log();
+        (seen, fabric.outcome(3), log)
+    }
+
+    #[test]
+    fn a_burst_leaves_at_the_rate_of_its_port_and_is_marked_from_k_on() {
+        let step = StepConfig {
+            limit: Limit::Pkts(50),
+            threshold: Threshold::Pkts(20),
+            mark_at: MarkAt::AtLeast,
+            when: MarkWhen::Enqueue,
+            not_ect: NotEctAbove::Queue,
+        };
+        let (seen, counts, log) = burst(&star(QueueConfig::Step(step), 0.0));
+        // One is being sent, 50 wait.
+        let arrived: Vec<_> =
+            seen.iter().filter(|(_, _, fate)| matches!(fate, Fate::Arrived(_))).collect();
+        assert_eq!((arrived.len(), seen.len()), (51, 100));
+        assert_eq!(arrived[0].1, Time::from_ps(5_000_000 + 12_112_000 + 10_000_000));
+        assert_eq!(arrived[50].1.since(arrived[0].1), Duration::from_ps(50 * 12_112_000));
+        let marked = arrived.iter().filter(|(.., fate)| *fate == Fate::Arrived(Ecn::Ce)).count();
+        assert_eq!((marked as u64, counts.marked_pkts, counts.dropped_full_pkts), (30, 30, 49));
+        assert_eq!(log.iter().filter(|offered| offered.marked).count(), 30);
+        assert_eq!(log.iter().filter(|offered| offered.taken).count(), 51);
+    }
+
+    #[test]
+    fn every_packet_has_one_fate_whatever_drops_it() {
+        let droptail = QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(10) });
+        let pie = QueueConfig::Pie(PieConfig { limit_pkts: 10, ..PieConfig::default() });
+        for (queue, loss) in [(droptail, 0.3), (pie, 0.0)] {
+            let (mut seen, counts, _) = burst(&star(queue, loss));
+            seen.sort_by_key(|(tag, ..)| *tag);
+            assert_eq!(
+                seen.iter().map(|(tag, ..)| *tag).collect::<Vec<_>>(),
+                (0..100).collect::<Vec<_>>()
+            );
+            let dropped = seen.iter().filter(|(.., fate)| *fate == Fate::Dropped).count() as u64;
+            assert_eq!(dropped, counts.dropped_pkts() + counts.lost_pkts);
+            assert!(dropped > 0);
+        }
+    }
+}

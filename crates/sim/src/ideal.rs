@@ -1,0 +1,172 @@
+//! The least time that a transfer can take: what it would take alone, with a window that never limits.
+
+use crate::Error;
+use crate::packet::HEADER_BYTES;
+use crate::routes::Routes;
+use crate::spec::{Network, NodeId, Serialisation};
+use knee_queue::time::{Duration, PS_PER_S, Rate};
+use std::collections::HashMap;
+
+/// Least times of transfers over one network.
+pub struct Ideal<'a> {
+    network: &'a Network,
+    routes: Routes,
+    known: HashMap<(NodeId, NodeId), Way>,
+}
+
+/// What counts of the path between two hosts.
+#[derive(Clone, Copy)]
+struct Way {
+    /// Propagation there and back.
+    base_rtt: Duration,
+    /// Propagation there.
+    delay: Duration,
+    /// The slowest link, and what a token bucket lets pass at once; `None`: no link has a rate.
+    bottleneck: Option<(Rate, u32)>,
+}
+
+impl<'a> Ideal<'a> {
+    /// Of this network.
+    pub fn new(network: &'a Network) -> Ideal<'a> {
+        Ideal { network, routes: Routes::new(network), known: HashMap::new() }
+    }
+
+    /// From `connect()` to the last of `bytes`: a round trip for the handshake, then all of it at the rate of the slowest
+    /// link, headers included, and the way there. Propagation alone counts for small packets, and of several equally
+    /// short paths any one is taken.
+    ///
+    /// # Errors
+    /// If there is no way.
+    pub fn transfer(&mut self, from: NodeId, to: NodeId, bytes: u64) -> Result<Duration, Error> {
+        let way = self.way(from, to)?;
+        let host = self.network.nodes.get(from as usize).and_then(|node| node.host.as_ref());
+        let (extra, mss) = host.map_or((0, 1), |h| (h.extra_header_bytes(), h.mss_bytes()));
+        let header_bytes = u64::from(HEADER_BYTES + extra);
+        let wire_bytes = bytes + bytes.div_ceil(u64::from(mss.max(1))) * header_bytes;
+        let sending = way.bottleneck.map_or(0, |(rate, at_once)| {
+            let bits = u128::from(wire_bytes.saturating_sub(at_once.into())) * 8;
+            (bits * u128::from(PS_PER_S) / u128::from(rate.bps())) as u64
+        });
+        Ok(way.base_rtt + Duration::from_ps(sending) + way.delay)
+    }
+
+    fn way(&mut self, from: NodeId, to: NodeId) -> Result<Way, Error> {
+        if let Some(way) = self.known.get(&(from, to)) {
+            return Ok(*way);
+        }
+        let there = self.routes.path(from, to, 0)?;
+        let back = self.routes.path(to, from, 0)?;
+        let links = &self.network.links;
+        let delay_of = |path: &[u32]| -> u64 {
+            path.iter().map(|link| links[*link as usize].delay.ps()).sum()
+        };
+        let delay = delay_of(&there);
+        let rated = there.iter().filter_map(|link| {
+            let link = &links[*link as usize];
+            let at_once = match link.serialisation {
+                Serialisation::TokenBucket { burst_bytes } => burst_bytes,
+                Serialisation::StoreAndForward => 0,
+            };
+            Some((link.rate?, at_once))
+        });
+        let way = Way {
+            base_rtt: Duration::from_ps(delay + delay_of(&back)),
+            delay: Duration::from_ps(delay),
+            bottleneck: rated.min_by_key(|(rate, _)| rate.bps()),
+        };
+        self.known.insert((from, to), way);
+        Ok(way)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::{Cc, Flow, HostConfig, LinuxVersion, Run, Sampling, Traffic};
+    use crate::topology::{Cable, ParkingLot};
+    use knee_queue::time::Time;
+    use knee_queue::{DropTailConfig, Limit, QueueConfig};
+
+    fn cable(mbps: u64, us: u64) -> Cable {
+        Cable {
+            rate: Rate::from_bps(mbps * 1_000_000),
+            serialisation: Serialisation::StoreAndForward,
+            delay: Duration::from_us(us),
+            jitter: Duration::ZERO,
+            loss: 0.0,
+            queue: QueueConfig::DropTail(DropTailConfig { limit: Limit::Bytes(u64::MAX) }),
+            sampled: false,
+        }
+    }
+
+    fn lot() -> Network {
+        let host = HostConfig {
+            initial_cwnd_pkts: 2000,
+            rcvbuf_initial_bytes: 64 << 20,
+            rcvbuf_max_bytes: 64 << 20,
+            ..HostConfig::new(LinuxVersion::V6_1)
+        };
+        ParkingLot {
+            hops: 3,
+            through: 2,
+            cross: 1,
+            host,
+            access: cable(10_000, 1),
+            bottleneck: cable(1_000, 10),
+            back: cable(1_000, 10),
+        }
+        .build()
+    }
+
+    fn id(network: &Network, name: &str) -> NodeId {
+        network.nodes.iter().position(|node| node.name == name).unwrap() as NodeId
+    }
+
+    #[test]
+    fn it_is_the_round_trips_and_the_bytes_at_the_slowest_rate() {
+        let network = lot();
+        let mut ideal = Ideal::new(&network);
+        let (s, r) = (id(&network, "s1"), id(&network, "r2"));
+        // 32 us there: 1.5 round trips are 96 us; 1448 bytes are 1514 on the wire, 12.112 us.
+        assert_eq!(ideal.transfer(s, r, 1448), Ok(Duration::from_ns(96_000 + 12_112)));
+        // One hop: 12 us there, 36 us in all.
+        let (x, y) = (id(&network, "x2.1"), id(&network, "y2.1"));
+        assert_eq!(ideal.transfer(x, y, 1448), Ok(Duration::from_ns(36_000 + 12_112)));
+    }
+
+    #[test]
+    fn a_transfer_alone_comes_close_to_it_and_never_below() {
+        let network = lot();
+        let (from, to) = (id(&network, "s1"), id(&network, "r1"));
+        for bytes in [1, 1448, 20_000, 1_000_000] {
+            let flow = Flow {
+                group: 0,
+                from,
+                to,
+                cc: Cc::by_name("reno").unwrap(),
+                peer_cc: None,
+                start: Time::ZERO,
+                first_write: None,
+                stop: None,
+                traffic: Traffic::Bulk { bytes: Some(bytes) },
+                read_at_bytes: 65_536,
+                sampled: false,
+                base_rtt: None,
+            };
+            let run = Run {
+                seed: 1,
+                end: Time::from_ms(1000),
+                until_done: true,
+                network: network.clone(),
+                flows: vec![flow],
+                pings: Vec::new(),
+                sampling: Sampling::default(),
+            };
+            let outcome = crate::simulate(&run).unwrap();
+            let took = outcome.flows[0].completion_time().unwrap();
+            let least = Ideal::new(&network).transfer(from, to, bytes).unwrap();
+            // What it leaves out: the last packet at the other links, and the handshake's bytes.
+            assert!(took >= least && took < least + Duration::from_us(40), "{took:?} {least:?}");
+        }
+    }
+}
