@@ -10,7 +10,7 @@ use crate::summary::{Row, Summary};
 use crate::text::{self, Unit, short_path, slug};
 
 /// Panels of one chart; what is beyond is in the summary.
-const MOST_PANELS: usize = 24;
+pub(crate) const MOST_PANELS: usize = 24;
 /// A log axis where none is asked for: the largest is so many times the least.
 const FAR: f64 = 40.0;
 /// What is charted where the experiment names no charts, and as what.
@@ -99,7 +99,7 @@ fn draw(manifest: &Manifest, summary: &Summary, styles: &[Style], chart: &Chart)
     if x.is_some() {
         let shown = |case: &&String| rows.iter().any(|row| row.case == **case);
         let cases = manifest.cases.iter().zip(styles).filter(|(case, _)| shown(case));
-        key.extend(cases.map(|(case, style)| legend(case, *style, true)));
+        key.extend(cases.map(|(case, style)| legend(case, *style, true, true)));
     }
     if !published.is_empty() {
         key.push(legend_published());

@@ -8,6 +8,7 @@
 mod charts;
 mod claims;
 mod csv;
+mod distribution;
 mod error;
 mod figure;
 mod manifest;

@@ -318,7 +318,9 @@ fn at_words(json: &Json) -> String {
     match json.get("at") {
         Some(Json::String(text)) => text.clone(),
         Some(Json::Object(_)) => {
-            let parts = at(json).into_iter().map(|(path, value)| format!("{path} {value}"));
+            let parts = at(json)
+                .into_iter()
+                .map(|(path, value)| format!("{} {value}", crate::text::short_path(&path)));
             parts.collect::<Vec<_>>().join(", ")
         }
         _ => String::new(),

@@ -257,7 +257,7 @@ fn place_chain(
     let count = |side: usize| sides.iter().filter(|s| **s == side).count();
     let rows = count(0).max(count(1)).max(1) as f64;
     let top = 34.0;
-    let middle = top + (rows * ROW).max(96.0) / 2.0;
+    let middle = top + (rows * ROW).max(64.0) / 2.0;
     let left = 8.0 + BOX.0 / 2.0;
     let begin = if count(0) > 0 { left + HOP } else { 60.0 };
     for (i, name) in order.iter().enumerate() {
@@ -282,7 +282,7 @@ fn place_chain(
         }
     }
     let right = if count(1) > 0 { end + HOP + BOX.0 / 2.0 } else { end + 60.0 };
-    let sides_end = middle + (rows * ROW).max(120.0) / 2.0;
+    let sides_end = middle + (rows * ROW).max(76.0) / 2.0;
     let below_end = if deepest > 0 { middle + 104.0 + deepest as f64 * 50.0 } else { 0.0 };
     (right + 8.0, sides_end.max(below_end) + 10.0)
 }

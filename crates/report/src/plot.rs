@@ -127,7 +127,7 @@ pub(crate) fn published_mark(x: f64, y: f64) -> String {
 }
 
 /// A legend's entry.
-pub(crate) fn legend(name: &str, style: Style, line: bool) -> Piece {
+pub(crate) fn legend(name: &str, style: Style, line: bool, marked: bool) -> Piece {
     let mut body = String::new();
     if line {
         let _ = write!(
@@ -137,7 +137,9 @@ pub(crate) fn legend(name: &str, style: Style, line: bool) -> Piece {
             style.dashes()
         );
     }
-    body.push_str(&mark(13.0, 8.0, style));
+    if marked {
+        body.push_str(&mark(13.0, 8.0, style));
+    }
     let name = fitted(name, 260.0);
     let _ = write!(body, "<text x=\"31\" y=\"12\">{}</text>", escaped(&name));
     Piece { width: 36.0 + width_of(&name), height: 16.0, body }
@@ -242,7 +244,7 @@ impl Lines<'_> {
 }
 
 /// The title of a panel, above it.
-fn panel_title(title: &str) -> String {
+pub(crate) fn panel_title(title: &str) -> String {
     format!("<text class=\"b\" x=\"2\" y=\"12\">{}</text>", escaped(&fitted(title, PANEL - 4.0)))
 }
 

@@ -6,6 +6,7 @@ use serde_json::json;
 
 use crate::charts::{cell, charts, published_for};
 use crate::claims;
+use crate::distribution;
 use crate::error::Error;
 use crate::figure::Figure;
 use crate::manifest::{Manifest, Published};
@@ -44,6 +45,7 @@ impl Section {
         let network = network::figure(&manifest);
         figures.extend(ratios(&manifest, &summary, &styles));
         figures.extend(charts(&manifest, &summary, &styles));
+        figures.extend(distribution::figures(&manifest, &styles)?);
         let series = Series::read(&manifest, limits.flows, limits.series)?;
         Ok(Section { network, manifest, figures, series, summary, styles })
     }
@@ -478,14 +480,24 @@ fn ratios(m: &Manifest, summary: &Summary, styles: &[Style]) -> Option<Figure> {
         "<path class=\"a\" d=\"M{x:.1} {top}V{bottom}\" stroke-width=\"1.5\"/>",
         x = at(1.0)
     );
+    // What all rows have in common says nothing beside each.
+    let parts = |row: &Compared<'_>| -> Vec<String> {
+        let p = row.published;
+        let at = row.at.split(", ").filter(|part| !part.is_empty()).map(str::to_owned);
+        let about = [row.case.clone(), format!("{} {}", p.subject, metric(&p.metric))];
+        about
+            .into_iter()
+            .chain((p.stat != "mean").then(|| stat(&p.stat).to_owned()))
+            .chain(at)
+            .collect()
+    };
+    let shared = |part: &String| rows.len() > 1 && rows.iter().all(|row| parts(row).contains(part));
+    let common: Vec<String> = parts(rows[0]).into_iter().filter(shared).collect();
     for (i, row) in rows.iter().enumerate() {
         let Some(ours) = row.ours else { continue };
         let y = top + pitch * (i as f64 + 0.72);
-        let what = [row.case.as_str(), &metric(&row.published.metric), row.at.as_str()]
-            .into_iter()
-            .filter(|part| !part.is_empty())
-            .collect::<Vec<_>>()
-            .join(", ");
+        let what = parts(row).into_iter().filter(|part| !common.contains(part));
+        let what = what.collect::<Vec<_>>().join(", ");
         let what = crate::plot::fitted(&what, right - left);
         let _ = write!(
             body,
@@ -537,7 +549,10 @@ fn ratios(m: &Manifest, summary: &Summary, styles: &[Style]) -> Option<Figure> {
     Some(Figure {
         id: format!("{}-ratios", slug(&m.name)),
         title: "Ours over published".into(),
-        caption: "Pale bars: 95 % confidence interval of our mean.".into(),
+        caption: format!(
+            "{}Pale bars: 95 % confidence interval of our mean.",
+            if common.is_empty() { String::new() } else { format!("All: {}. ", common.join(", ")) }
+        ),
         legend: Vec::new(),
         pieces: vec![crate::figure::Piece { width: PANEL, height: bottom + 36.0, body }],
         csv,
