@@ -58,6 +58,7 @@ pub mod machine;
 pub mod metrics;
 mod network;
 pub mod published;
+mod queues;
 mod random;
 mod reader;
 pub mod report;
