@@ -48,6 +48,7 @@
 mod arrivals;
 pub mod back_end;
 pub mod captures;
+mod classes;
 pub mod compare;
 mod csv;
 pub mod difference;

@@ -10,6 +10,7 @@ use knee_queue::{
 use knee_sim::spec::{Defects, HostConfig, Link, LinuxVersion, Network, NodeId, Serialisation};
 use knee_sim::topology::{Cable, Dumbbell, LeafSpine, ParkingLot, Star};
 
+use crate::classes::{find_inputs, read_classes, read_two_buffers};
 use crate::error::Error;
 use crate::random::Random;
 use crate::reader::{Reader, one_of};
@@ -86,6 +87,7 @@ impl NetworkSpec {
         let ids = host_ids.map(|(node, id)| (node.name.clone(), id)).collect();
         let mut spec = NetworkSpec { network, sampled_if_used, ids };
         hosts.apply_overrides(root, &mut spec)?;
+        find_inputs(&mut spec.network, &reader)?;
         Ok(spec)
     }
 
@@ -96,12 +98,12 @@ impl NetworkSpec {
             network.links[link].sampled = destinations.contains(&network.links[link].to);
         }
         for (i, link) in network.links.iter_mut().enumerate() {
-            let drawn = Random::new(seed, &[i as u64, 3]).next();
-            match &mut link.queue {
-                QueueConfig::Pie(pie) => pie.seed = drawn,
-                QueueConfig::Share(share) => share.seed = drawn,
-                QueueConfig::DropTail(_) | QueueConfig::Step(_) => {}
-            }
+            let mut random = Random::new(seed, &[i as u64, 3]);
+            link.queue.each_mut(&mut |queue| match queue {
+                QueueConfig::Pie(pie) => pie.seed = random.next(),
+                QueueConfig::Share(share) => share.seed = random.next(),
+                _ => {}
+            });
         }
         network
     }
@@ -118,12 +120,19 @@ impl NetworkSpec {
     /// Links that are sampled if traffic goes to these hosts.
     pub(crate) fn sampled_links(&self, destinations: &HashSet<NodeId>) -> u64 {
         let links = self.build(destinations, 0).links;
-        links.iter().filter(|link| link.sampled).count() as u64
+        let parts = |link: &Link| 1 + link.queue.part_names().len() as u64;
+        links.iter().filter(|link| link.sampled).map(parts).sum()
     }
 
-    /// Whether a link of this name may be sampled.
-    pub(crate) fn has_sampled_link(&self, name: &str) -> bool {
-        self.network.links.iter().any(|link| link.sampled && link.name == name)
+    /// Whether a link of this name may be sampled, or one of the queues that its queue consists of.
+    pub(crate) fn has_sampled_queue(&self, name: &str) -> bool {
+        self.network.links.iter().filter(|link| link.sampled).any(|link| {
+            link.name == name
+                || link.queue.part_names().iter().any(|part| {
+                    let part = name.strip_suffix(part).and_then(|rest| rest.strip_suffix('/'));
+                    part == Some(&link.name)
+                })
+        })
     }
 
     /// The hosts that a text such as `s1..s10` names.
@@ -164,7 +173,7 @@ impl NetworkSpec {
 }
 
 /// `s1..s10` is ten names, anything else is itself.
-fn expand(text: &str) -> Result<Vec<String>, String> {
+pub(crate) fn expand(text: &str) -> Result<Vec<String>, String> {
     let Some((first, last)) = text.split_once("..") else { return Ok(vec![text.to_owned()]) };
     let split = |name: &str| {
         let digits = name.len() - name.trim_end_matches(|c: char| c.is_ascii_digit()).len();
@@ -438,6 +447,8 @@ enum Discipline {
     Step,
     Pie,
     Share,
+    Classes,
+    TwoBuffers,
 }
 
 fn read_queue(reader: &Reader<'_>, frame_bytes: u32) -> Result<QueueConfig, Error> {
@@ -446,7 +457,10 @@ fn read_queue(reader: &Reader<'_>, frame_bytes: u32) -> Result<QueueConfig, Erro
         ("step", Discipline::Step),
         ("pie", Discipline::Pie),
         ("share", Discipline::Share),
+        ("classes", Discipline::Classes),
+        ("two-buffers", Discipline::TwoBuffers),
     ];
+    let below = |reader: &Reader<'_>| read_queue(reader, frame_bytes);
     reader.need_text("kind", "droptail")?;
     let config = match reader.choice_or("kind", &kinds, "")? {
         Discipline::DropTail => {
@@ -468,12 +482,17 @@ fn read_queue(reader: &Reader<'_>, frame_bytes: u32) -> Result<QueueConfig, Erro
         }
         Discipline::Pie => QueueConfig::Pie(read_pie(reader, frame_bytes)?),
         Discipline::Share => QueueConfig::Share(read_share(reader, frame_bytes)?),
+        Discipline::Classes => QueueConfig::Classes(read_classes(reader, frame_bytes, &below)?),
+        Discipline::TwoBuffers => QueueConfig::TwoBuffers(read_two_buffers(reader, &below)?),
     };
     config.validate().map_err(|why| {
         let key = match why {
             ConfigError::SojournAtEnqueue => "k",
             ConfigError::UpdateIntervalTooShort => "update_interval",
             ConfigError::ZeroMtu | ConfigError::NoShare => "kind",
+            ConfigError::NoLastClass | ConfigError::UnreachableClass => "class",
+            ConfigError::NoTurn => "quantum",
+            ConfigError::NoLimitPerPort => "limit_per",
         };
         reader.error(key, why.to_string())
     })?;

@@ -4,6 +4,7 @@ use std::error::Error;
 use std::fmt;
 
 use crate::any::{AnyAdmission, AnyQdisc};
+use crate::classes::{Classes, ClassesConfig};
 use crate::droptail::{DropTail, DropTailConfig};
 use crate::fifo::Fifo;
 use crate::packet::Packet;
@@ -11,6 +12,7 @@ use crate::pie::{Pie, PieConfig};
 use crate::share::{MarkShare, Share, ShareConfig};
 use crate::step::{MarkWhen, Step, StepConfig, Threshold};
 use crate::time::Duration;
+use crate::two_buffers::TwoBuffersConfig;
 
 /// The settings of one queue.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,6 +25,10 @@ pub enum QueueConfig {
     Pie(PieConfig),
     /// Marking of a share.
     Share(ShareConfig),
+    /// Several queues by what a packet is.
+    Classes(ClassesConfig),
+    /// Two queues by where a packet came in.
+    TwoBuffers(TwoBuffersConfig),
 }
 
 /// Settings that cannot work.
@@ -36,6 +42,14 @@ pub enum ConfigError {
     ZeroMtu,
     /// A share to mark that is none, or every zeroth packet.
     NoShare,
+    /// Classes of which the last has a condition, or there is none.
+    NoLastClass,
+    /// A class behind one that takes everything.
+    UnreachableClass,
+    /// A weight of zero, or a quantum below 64 bytes.
+    NoTurn,
+    /// Two buffers with one limit, and a queue that does not decide by the backlog at arrival alone.
+    NoLimitPerPort,
 }
 
 impl fmt::Display for ConfigError {
@@ -50,6 +64,19 @@ impl fmt::Display for ConfigError {
             }
             ConfigError::ZeroMtu => {
                 "PIE's MTU must be above 0 bytes (1514 for Ethernet, header included)"
+            }
+            ConfigError::NoLastClass => {
+                "the last class must have no condition, so that every packet has a class"
+            }
+            ConfigError::UnreachableClass => {
+                "a class without a condition takes every packet, so it must be the last"
+            }
+            ConfigError::NoTurn => {
+                "a weight must be above 0, and the quantum at least 64 B, or no packet ever gets its turn"
+            }
+            ConfigError::NoLimitPerPort => {
+                "one limit for both buffers needs a queue that decides at arrival by what waits: droptail, \
+                 share, or step at enqueue"
             }
             ConfigError::NoShare => {
                 "what is marked must be a share from 0 to 1, or every n-th packet with n from 1 on"
@@ -81,6 +108,29 @@ impl QueueConfig {
                 MarkShare::Every(0) => Err(ConfigError::NoShare),
                 _ => Ok(()),
             },
+            QueueConfig::Classes(classes) => classes.validate(),
+            QueueConfig::TwoBuffers(buffers) => buffers.validate(),
+        }
+    }
+
+    /// The names of the queues that it consists of, as in results; none for a single one.
+    pub fn part_names(&self) -> Vec<&str> {
+        match self {
+            QueueConfig::Classes(classes) => classes.names().collect(),
+            QueueConfig::TwoBuffers(_) => TwoBuffersConfig::NAMES.to_vec(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Shows `visit` these settings, then those of the queues that it consists of, in order, all the way down.
+    pub fn each_mut(&mut self, visit: &mut dyn FnMut(&mut QueueConfig)) {
+        visit(self);
+        match self {
+            QueueConfig::Classes(classes) => {
+                classes.classes.iter_mut().for_each(|class| class.queue.each_mut(visit));
+            }
+            QueueConfig::TwoBuffers(buffers) => buffers.queue.each_mut(visit),
+            _ => {}
         }
     }
 
@@ -93,6 +143,8 @@ impl QueueConfig {
             QueueConfig::Step(config) => AnyQdisc::Step(Fifo::new(Step::new(*config))),
             QueueConfig::Pie(config) => AnyQdisc::Pie(Fifo::new(Pie::new(config.clone()))),
             QueueConfig::Share(config) => AnyQdisc::Share(Fifo::new(Share::new(*config))),
+            QueueConfig::Classes(config) => AnyQdisc::Classes(Box::new(Classes::new(config))),
+            QueueConfig::TwoBuffers(config) => AnyQdisc::Classes(Box::new(config.build())),
         }
     }
 
@@ -107,7 +159,7 @@ impl QueueConfig {
                 }
                 _ => None,
             },
-            QueueConfig::Pie(_) => None,
+            QueueConfig::Pie(_) | QueueConfig::Classes(_) | QueueConfig::TwoBuffers(_) => None,
             QueueConfig::Share(config) => Some(AnyAdmission::Share(Share::new(*config))),
         }
     }

@@ -11,6 +11,7 @@
 //! | [`Admission`] | the law of a FIFO discipline: what happens to a packet that finds this backlog |
 //! | [`Fifo`] | the plumbing: a FIFO that asks an [`Admission`] |
 //! | [`DropTail`], [`Step`], [`Pie`], [`Share`] | the laws |
+//! | [`Classes`] | several queues in one port: by DSCP, pure ACKs or length, or by input; strictly or in turns |
 //! | [`TokenBucket`], [`Shaped`] | Linux's `tbf`: a rate limit over any discipline |
 //!
 //! # What a host does
@@ -70,6 +71,7 @@
 #![forbid(unsafe_code)]
 
 mod any;
+mod classes;
 mod config;
 mod droptail;
 mod fifo;
@@ -77,20 +79,24 @@ mod packet;
 mod pie;
 mod qdisc;
 mod random;
+mod round_robin;
 mod shaper;
 mod share;
 mod step;
 #[cfg(test)]
 mod testing;
 pub mod time;
+mod two_buffers;
 
 pub use any::{AnyAdmission, AnyQdisc};
+pub use classes::{ClassConfig, ClassService, Classes, ClassesConfig, Condition};
 pub use config::{ConfigError, QueueConfig};
 pub use droptail::{DropTail, DropTailConfig, Limit};
 pub use fifo::Fifo;
 pub use packet::{Ecn, Packet};
 pub use pie::{Pie, PieConfig, PieDelay};
-pub use qdisc::{Admission, Backlog, Departure, DropReason, Inside, Qdisc, Stats, Verdict};
+pub use qdisc::{Admission, Backlog, Departure, DropReason, Inside, Part, Qdisc, Stats, Verdict};
 pub use shaper::{Shaped, TokenBucket};
 pub use share::{MarkShare, Share, ShareConfig};
 pub use step::{MarkAt, MarkWhen, NotEctAbove, Step, StepConfig, Threshold};
+pub use two_buffers::{Alternate, LimitPer, TwoBuffersConfig};

@@ -8,6 +8,9 @@ pub(crate) struct Pkt {
     pub(crate) id: u64,
     pub(crate) len_bytes: u32,
     pub(crate) ecn: Ecn,
+    pub(crate) dscp: u8,
+    pub(crate) is_pure_ack: bool,
+    pub(crate) input: Option<u32>,
 }
 
 impl Packet for Pkt {
@@ -20,9 +23,18 @@ impl Packet for Pkt {
     fn set_ce(&mut self) {
         self.ecn = Ecn::Ce;
     }
+    fn dscp(&self) -> u8 {
+        self.dscp
+    }
+    fn is_pure_ack(&self) -> bool {
+        self.is_pure_ack
+    }
+    fn input(&self) -> Option<u32> {
+        self.input
+    }
 }
 
 /// A full packet: MTU 1500 and Ethernet header.
 pub(crate) fn full(id: u64, ecn: Ecn) -> Pkt {
-    Pkt { id, len_bytes: 1514, ecn }
+    Pkt { id, len_bytes: 1514, ecn, dscp: 0, is_pure_ack: false, input: None }
 }
