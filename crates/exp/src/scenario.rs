@@ -53,6 +53,9 @@ impl Scenario {
     fn read_with(root: &Reader<'_>, cc: Option<&Cc>) -> Result<Scenario, Error> {
         let network = NetworkSpec::read(root)?;
         let traffic = traffic::read(root, &network, cc)?;
+        if let Err(why) = network.check_ways(traffic.iter().flat_map(TrafficSpec::ways)) {
+            return Err(root.need_child("network")?.error("link", why));
+        }
         let run = root.need_child("run")?.only(RUN_KEYS)?;
         let duration: Duration = run.need("duration", "2 s")?;
         if duration == Duration::ZERO {

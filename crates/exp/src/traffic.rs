@@ -512,6 +512,12 @@ impl TrafficSpec {
         of_pairs.chain(self.arrivals().into_iter().flat_map(Arrivals::destinations).copied())
     }
 
+    /// Hosts that send to each other, as pairs.
+    pub(crate) fn ways(&self) -> impl Iterator<Item = (NodeId, NodeId)> + '_ {
+        let drawn = self.arrivals().into_iter().flat_map(Arrivals::pairs);
+        self.pairs.iter().copied().chain(drawn)
+    }
+
     fn arrivals(&self) -> Option<&Arrivals> {
         match &self.what {
             What::Connections(connections) => connections.arrivals.as_ref(),
