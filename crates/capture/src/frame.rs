@@ -181,6 +181,7 @@ mod tests {
             flows: vec![flow],
             pings: vec![ping],
             sampling: Sampling::default(),
+            order: Default::default(),
         }
     }
 

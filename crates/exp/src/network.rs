@@ -237,6 +237,7 @@ const HOST_KEYS: &[&str] = &[
     "ipv6",
     "tcp_ecn",
     "tcp_ecn_fallback",
+    "syn_ect",
     "mtu",
     "initial_cwnd",
     "rto_min",
@@ -339,6 +340,7 @@ fn read_host(reader: &Reader<'_>, base: HostConfig) -> Result<HostConfig, Error>
         },
         tcp_ecn: reader.u32_or("tcp_ecn", 0..=2, u32::from(base.tcp_ecn))? as u8,
         tcp_ecn_fallback: reader.flag_or("tcp_ecn_fallback", base.tcp_ecn_fallback)?,
+        syn_ect: reader.flag_or("syn_ect", base.syn_ect)?,
         initial_cwnd_pkts: reader.get_or("initial_cwnd", Pkts(base.initial_cwnd_pkts))?.0,
         rto_min: at_least_1_us(reader, "rto_min", base.rto_min)?,
         slow_start_after_idle: reader

@@ -90,10 +90,44 @@ pub fn run(run: &Run) -> Result<(), Error> {
             return fail("a transfer of 0 bytes has no completion time".to_owned());
         }
     }
+    check_order(run)?;
     let periods = [run.sampling.flows, run.sampling.queues, run.sampling.goodput];
     let intervals = run.pings.iter().map(|ping| ping.interval);
     if periods.into_iter().flatten().chain(intervals).any(|period| period.ps() == 0) {
         return fail("a period of no time would sample for ever".to_owned());
+    }
+    Ok(())
+}
+
+/// Flows that wait for others must be there, once each, and come to an end.
+fn check_order(run: &Run) -> Result<(), Error> {
+    let fail = |message: String| Err(Error(message));
+    let rounds = run.order.series.iter().flat_map(|series| &series.rounds);
+    for round in rounds.clone() {
+        if round.iter().all(|lane| lane.flows.is_empty()) {
+            return fail("a round without flows is never done".to_owned());
+        }
+        if round.iter().any(|lane| lane.parallel == 0) {
+            return fail("a lane of which no flow may be under way never begins".to_owned());
+        }
+    }
+    let in_series = rounds.flatten().flat_map(|lane| &lane.flows).map(|flow| (flow, true));
+    let together = run.order.together.iter().flatten().map(|flow| (flow, false));
+    let mut is_there = vec![false; run.flows.len()];
+    for (&index, is_transfer) in in_series.chain(together) {
+        let Some(flow) = run.flows.get(index as usize) else {
+            return fail(format!("flow {index} waits for others, and there is none"));
+        };
+        if std::mem::replace(&mut is_there[index as usize], true) {
+            return fail(format!("flow {index} would wait for its turn twice"));
+        }
+        let fits = match flow.traffic {
+            Traffic::Bulk { bytes } => is_transfer && (bytes.is_some() || flow.stop.is_some()),
+            Traffic::Rpc { count, .. } => !is_transfer || count.is_some(),
+        };
+        if !fits {
+            return fail(format!("flow {index} has no end that others could wait for"));
+        }
     }
     Ok(())
 }
