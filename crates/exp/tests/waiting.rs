@@ -126,9 +126,9 @@ fn all_to_all_incast_has_a_last_answer_for_each_receiver() {
     let (run, _) = simulated(traffic);
     assert_eq!(run.flows.len(), 30);
     let means = means(traffic);
-    // 5 x 25 kB with headers take 1.06 ms at 1 Gbps.
+    // 5 x 25 kB with headers take 1.06 ms at 1 Gbps; the handshake and ACKs of what goes the other way come to it.
     let last = means("last").unwrap();
-    assert!((1.0e-3..1.5e-3).contains(&last), "{last}");
+    assert!((1.06e-3..2e-3).contains(&last), "{last}");
     assert_eq!(means("timeout_share"), Some(0.0));
 }
 
@@ -156,9 +156,9 @@ fn a_query_is_asked_of_all_when_all_have_answered() {
 
 #[test]
 fn queries_with_timeouts_are_counted_as_such() {
-    // 5 x 40 packets at once into a buffer of 20 cannot be.
+    // 5 x 10 packets at once into a buffer of 4: tails are lost, and so are probes and what is sent again.
     let network =
-        NETWORK.replace("limit = \"200 kB\", k = \"30 kB\"", "limit = \"20 pkts\", k = \"1 MB\"");
+        NETWORK.replace("limit = \"200 kB\", k = \"30 kB\"", "limit = \"4 pkts\", k = \"1 MB\"");
     let text = format!(
         "{network}\n[[traffic]]\nname = \"it\"\nkind = \"query\"\nfrom = \"h6\"\nto = \"h1..h5\"\nresponse = \"60 kB\"\ncount = 30\n"
     );
@@ -235,7 +235,7 @@ fn what_does_not_fit_is_said() {
             format!("{query}total = \"1 MB\"\nresponse = \"1 kB\"\n"),
             "has no meaning beside \"response\"",
         ),
-        (format!("{query}response = \"0 B\"\n"), "must be above 0 B"),
+        (format!("{query}response = \"0 B\"\n"), "must be a size from 1 B"),
         (attempts.replace("count = 3\n", ""), "count: missing, as in count = 20"),
         (attempts.replace("until = \"1 s\"", "until = \"0 s\""), "must be later than the start"),
         (attempts.replace("deadline = \"1 s\"", "deadline = \"0 s\""), "must be above 0 s"),

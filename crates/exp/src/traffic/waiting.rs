@@ -75,17 +75,13 @@ pub(crate) fn read(
 
 /// What each connection of each client carries.
 fn read_queries(reader: &Reader<'_>, pairs: &[(NodeId, NodeId)]) -> Result<Vec<Traffic>, Error> {
-    let size = |key: &str, size: Option<Size>| match size {
-        Some(Size(0)) => Err(reader.error(key, "must be above 0 B, as in \"20 kB\"")),
-        size => Ok(size.map(|size| size.0)),
-    };
-    let request = size("request", Some(reader.get_or("request", Size(REQUEST_BYTES))?))?;
-    let response = size("response", reader.get("response")?)?;
-    let total = size("total", reader.get("total")?)?;
+    let request = reader.get_or("request", Size(REQUEST_BYTES))?.0;
+    let response: Option<Size> = reader.get("response")?;
+    let total: Option<Size> = reader.get("total")?;
     let count = reader.integer("count", 1..=1_000_000_000)?;
     let of_servers = |servers: u64| match (response, total) {
-        (Some(response), None) => Ok(response),
-        (None, Some(total)) if total >= servers => Ok(total / servers),
+        (Some(Size(response)), None) => Ok(response),
+        (None, Some(Size(total))) if total >= servers => Ok(total / servers),
         (None, Some(_)) => Err(reader
             .error("total", format!("must be at least a byte from each of the {servers} servers"))),
         (Some(_), Some(_)) => Err(reader.error("total", "has no meaning beside \"response\"")),
@@ -98,11 +94,7 @@ fn read_queries(reader: &Reader<'_>, pairs: &[(NodeId, NodeId)]) -> Result<Vec<T
         .iter()
         .map(|(client, _)| {
             let servers = pairs.iter().filter(|(other, _)| other == client).count() as u64;
-            Ok(Traffic::Rpc {
-                request_bytes: request.unwrap_or(REQUEST_BYTES),
-                response_bytes: of_servers(servers)?,
-                count,
-            })
+            Ok(Traffic::Rpc { request_bytes: request, response_bytes: of_servers(servers)?, count })
         })
         .collect()
 }
