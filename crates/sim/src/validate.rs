@@ -131,3 +131,54 @@ fn check_order(run: &Run) -> Result<(), Error> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::{Cc, Flow, Lane, Network, Order, Sampling, Series};
+    use knee_queue::time::Time;
+
+    #[test]
+    fn what_would_wait_for_ever_is_refused() {
+        let flow = |traffic| Flow {
+            group: 0,
+            from: 0,
+            to: 1,
+            cc: Cc::by_name("reno").unwrap(),
+            peer_cc: None,
+            start: Time::ZERO,
+            first_write: None,
+            stop: None,
+            traffic,
+            read_at_bytes: 1,
+            sampled: false,
+            base_rtt: None,
+        };
+        let rpc = Traffic::Rpc { request_bytes: 1, response_bytes: 1, count: None };
+        let flows =
+            [Traffic::Bulk { bytes: Some(1) }, Traffic::Bulk { bytes: None }, rpc].map(flow);
+        let lane = |flows: &[u32], parallel| vec![Lane { flows: flows.to_vec(), parallel }];
+        let said = |rounds: Vec<Vec<Lane>>, together: Vec<Vec<u32>>| {
+            let order = Order { series: vec![Series { rounds }], together };
+            let run = Run {
+                seed: 1,
+                end: Time::from_ms(1),
+                until_done: false,
+                network: Network::default(),
+                flows: flows.to_vec(),
+                pings: Vec::new(),
+                sampling: Sampling::default(),
+                order,
+            };
+            check_order(&run).err().map_or_else(String::new, |why| why.0)
+        };
+        assert_eq!(said(vec![lane(&[0], 1)], vec![vec![2]]), "");
+        assert!(said(vec![lane(&[], 1)], vec![]).contains("a round without flows"));
+        assert!(said(vec![lane(&[0], 0)], vec![]).contains("never begins"));
+        assert!(said(vec![lane(&[9], 1)], vec![]).contains("flow 9 waits"));
+        assert!(said(vec![lane(&[0], 1), lane(&[0], 1)], vec![]).contains("twice"));
+        assert!(said(vec![lane(&[1], 1)], vec![]).contains("has no end"));
+        assert!(said(vec![lane(&[2], 1)], vec![]).contains("has no end"));
+        assert!(said(vec![], vec![vec![0]]).contains("has no end"));
+    }
+}
