@@ -1,12 +1,15 @@
 //! What is measured of a run, by the kind of its traffic.
 
-use std::collections::BTreeSet;
+mod together;
+
+use std::collections::{BTreeSet, HashMap};
 
 use knee_queue::time::{Duration, PS_PER_S, Time};
 use knee_sim::Ideal;
 use knee_sim::outcome::{FlowCounters, FlowOutcome, HostCount, Outcome, RpcRecord};
 use knee_sim::spec::{Flow, NodeId, Run, Traffic};
 
+use crate::classes::queue_name;
 use crate::scenario::Scenario;
 use crate::stats::{Samples, jain};
 use Metric as M;
@@ -24,6 +27,12 @@ pub enum Kind {
     Rpc,
     /// Small packets back and forth.
     Ping,
+    /// Requests to several servers at once, the next when all have answered.
+    Query,
+    /// Transfers from each to each, so many at a time.
+    Shuffle,
+    /// Connections that nothing is sent on.
+    Attempts,
     /// Transfers that begin at random.
     Poisson,
     /// Those of them of one class of size.
@@ -79,6 +88,12 @@ pub enum Metric {
     Rtt,
     /// Pings without an answer by the end of the run.
     Unanswered,
+    /// Of queries or rounds, the share in which some connection had a retransmission timeout.
+    TimeoutShare,
+    /// Of attempts to connect, the share that came about in time.
+    SuccessShare,
+    /// From the last start until endless transfers share fairly.
+    Convergence,
     /// Packets waiting, at each sample.
     Queue,
     /// Bytes sent in the whole run, as a share of what the rate allows.
@@ -96,7 +111,7 @@ const MILLIONTHS: f64 = 1e6;
 const THOUSANDTHS: f64 = 1e3;
 
 impl Metric {
-    const ALL: [Metric; 27] = [
+    const ALL: [Metric; 30] = [
         M::Completion,
         M::Slowdown,
         M::Last,
@@ -119,6 +134,9 @@ impl Metric {
         M::Exchanges,
         M::Rtt,
         M::Unanswered,
+        M::TimeoutShare,
+        M::SuccessShare,
+        M::Convergence,
         M::Queue,
         M::Utilisation,
         M::Drops,
@@ -151,6 +169,9 @@ impl Metric {
             M::Exchanges => ("exchanges", "", 1.0, false),
             M::Rtt => ("rtt", "s", NANOS, true),
             M::Unanswered => ("unanswered", "", 1.0, false),
+            M::TimeoutShare => ("timeout_share", "", MILLIONTHS, false),
+            M::SuccessShare => ("success_share", "", MILLIONTHS, false),
+            M::Convergence => ("convergence", "s", NANOS, false),
             M::Queue => ("queue", "pkts", 1.0, true),
             M::Utilisation => ("utilisation", "", MILLIONTHS, false),
             M::Drops => ("drops", "pkts", 1.0, false),
@@ -218,6 +239,7 @@ impl Kind {
             Kind::Incast => &[
                 M::Completion,
                 M::Last,
+                M::TimeoutShare,
                 M::Goodput,
                 M::Jain,
                 M::Timeouts,
@@ -233,6 +255,7 @@ impl Kind {
                 M::Goodput,
                 M::GoodputSum,
                 M::Jain,
+                M::Convergence,
                 M::Timeouts,
                 M::TailLossProbes,
                 M::Retransmits,
@@ -244,7 +267,35 @@ impl Kind {
                 M::AcksPerMb,
                 M::ReceiveCpuPerMb,
                 M::AckCpuPerMb,
+                M::Unfinished,
             ],
+            Kind::Query => &[
+                M::Latency,
+                M::TimeoutShare,
+                M::Exchanges,
+                M::Timeouts,
+                M::TailLossProbes,
+                M::Retransmits,
+                M::Recoveries,
+                M::EcnReductions,
+                M::PlbRehashes,
+                M::CeShare,
+                M::Unfinished,
+            ],
+            Kind::Shuffle => &[
+                M::Completion,
+                M::Last,
+                M::Goodput,
+                M::Timeouts,
+                M::TailLossProbes,
+                M::Retransmits,
+                M::Recoveries,
+                M::EcnReductions,
+                M::PlbRehashes,
+                M::CeShare,
+                M::Unfinished,
+            ],
+            Kind::Attempts => &[M::SuccessShare, M::Latency, M::Timeouts],
             Kind::Rpc => &[
                 M::Latency,
                 M::Exchanges,
@@ -284,6 +335,9 @@ impl Kind {
             }
             Kind::Endless => &[M::Goodput, M::GoodputSum, M::Jain, M::Timeouts, M::Retransmits],
             Kind::Rpc => &[M::Latency, M::Exchanges, M::Timeouts, M::Retransmits],
+            Kind::Query => &[M::Latency, M::TimeoutShare, M::Exchanges, M::Timeouts],
+            Kind::Shuffle => &[M::Completion, M::Last, M::Timeouts, M::Retransmits],
+            Kind::Attempts => &[M::SuccessShare, M::Latency],
             Kind::Poisson => &[M::Completion, M::Slowdown, M::Timeouts, M::Retransmits],
             Kind::SizeClass => &[M::Slowdown, M::Timeouts],
             Kind::Ping => &[M::Rtt, M::Unanswered],
@@ -421,9 +475,14 @@ pub(crate) fn measure(scenario: &Scenario, run: &Run, outcome: &Outcome) -> Vec<
     for rpc in &outcome.rpcs {
         let holds = window.is_none_or(|window| window.holds(rpc.start + rpc.latency));
         if let (Some(flow), true) = (run.flows.get(rpc.flow as usize), holds) {
-            measured[flow.group as usize].record(M::Latency, rpc.latency.ns());
+            let measured = &mut measured[flow.group as usize];
+            // A query is done when all have answered.
+            if measured.kind != Kind::Query {
+                measured.record(M::Latency, rpc.latency.ns());
+            }
         }
     }
+    together::measure_queries(&mut measured, run, outcome, window);
     measure_pings(scenario, &mut measured, outcome, window);
     measured.extend(classes);
     measured.extend(measure_queues(run, outcome, window));
@@ -475,13 +534,11 @@ fn measure_flows(
     if matches!(measured.kind, Kind::Poisson | Kind::SizeClass) {
         measure_slowdown(measured, run, outcome, members);
     }
-    if measured.kind == Kind::Incast {
-        let per_round = (members.len() / scenario.rounds_of(&measured.subject)).max(1);
-        for round in members.chunks(per_round) {
-            if let Some(time) = last_completion(round, outcome) {
-                measured.record(M::Last, time.ns());
-            }
-        }
+    if matches!(measured.kind, Kind::Incast | Kind::Shuffle) {
+        together::measure_rounds(scenario, measured, run, outcome, members);
+    }
+    if measured.kind == Kind::Attempts {
+        together::measure_attempts(measured, run, outcome, members);
     }
     let rates: Vec<f64> = members.iter().filter_map(|i| *goodput.get(*i)?).collect();
     rates.iter().for_each(|rate| measured.record(M::Goodput, rate.round() as u64));
@@ -498,7 +555,13 @@ fn measure_flows(
     }
     let unfinished = |i: &&usize| scenario.ends(run, **i) && outcome.flows[**i].done_at.is_none();
     let known = members.iter().filter(|i| **i < outcome.flows.len());
-    measured.record(M::Unfinished, known.filter(unfinished).count() as u64);
+    if measured.kind != Kind::Endless {
+        measured.record(M::Unfinished, known.filter(unfinished).count() as u64);
+    } else if let Some((rule, period)) = scenario.converged_of(&measured.subject) {
+        let time = rule.time(period, run, outcome, members);
+        time.iter().for_each(|time| measured.record(M::Convergence, time.ns()));
+        measured.record(M::Unfinished, u64::from(time.is_none()));
+    }
     if measured.kind == Kind::Rpc {
         let window = scenario.window(outcome.end);
         let groups = &run.flows;
@@ -630,19 +693,6 @@ fn measure_slowdown(measured: &mut Measured, run: &Run, outcome: &Outcome, membe
     }
 }
 
-/// From the first connect to the last byte, if all of them finished.
-fn last_completion(round: &[usize], outcome: &Outcome) -> Option<Duration> {
-    let flows = round.iter().map(|i| outcome.flows.get(*i));
-    let mut first = Time::MAX;
-    let mut last = Time::ZERO;
-    for flow in flows {
-        let flow = flow?;
-        first = first.min(flow.connected_at?);
-        last = last.max(flow.done_at?);
-    }
-    Some(last.since(first))
-}
-
 fn measure_pings(
     scenario: &Scenario,
     measured: &mut [Measured],
@@ -667,11 +717,12 @@ fn measure_pings(
 }
 
 fn measure_queues(run: &Run, outcome: &Outcome, window: Option<Window>) -> Vec<Measured> {
-    let mut of_link = vec![None; run.network.links.len()];
+    let mut of_queue = HashMap::new();
     let mut all = Vec::new();
     for queue in &outcome.queues {
         let Some(link) = run.network.links.get(queue.link as usize) else { continue };
-        let mut measured = Measured::new(&link.name, Kind::Queue, late_from(run));
+        let Some(name) = queue_name(&run.network, queue.link, queue.part) else { continue };
+        let mut measured = Measured::new(&name, Kind::Queue, late_from(run));
         measured.record(M::Drops, queue.dropped_pkts());
         if queue.dropped_pkts() > 0 {
             let share = queue.dropped_pkts() as f64 / queue.offered_pkts as f64;
@@ -683,11 +734,11 @@ fn measure_queues(run: &Run, outcome: &Outcome, window: Option<Window>) -> Vec<M
             let share = sent / full.bps() as f64;
             measured.record(M::Utilisation, (share * MILLIONTHS).round() as u64);
         }
-        of_link[queue.link as usize] = Some(all.len());
+        of_queue.insert((queue.link, queue.part), all.len());
         all.push(measured);
     }
     for sample in &outcome.queue_samples {
-        let index = of_link.get(sample.link as usize).copied().flatten();
+        let index = of_queue.get(&(sample.link, sample.part)).copied();
         let holds = window.is_none_or(|window| window.holds(sample.at));
         if let (Some(index), true) = (index, holds) {
             all[index].record(M::Queue, u64::from(sample.len_pkts));

@@ -1,20 +1,22 @@
 //! `[network]`, `[hosts]` and `[[host]]`: who is joined to whom by what.
 
+mod fat_tree;
+mod graph;
+
 use std::collections::{HashMap, HashSet};
 
 use knee_queue::time::{Duration, Rate};
-use knee_queue::{
-    ConfigError, DropTailConfig, Limit, MarkAt, MarkShare, MarkWhen, NotEctAbove, PieConfig,
-    PieDelay, QueueConfig, ShareConfig, StepConfig,
-};
+use knee_queue::{DropTailConfig, Limit, QueueConfig};
 use knee_sim::spec::{Defects, HostConfig, Link, LinuxVersion, Network, NodeId, Serialisation};
 use knee_sim::topology::{Cable, Dumbbell, LeafSpine, ParkingLot, Star};
 
+use crate::classes::find_inputs;
 use crate::error::Error;
+use crate::queues::{Place, read_queue, seed_queue};
 use crate::random::Random;
 use crate::reader::{Reader, one_of};
 use crate::traffic::read_base_rtt;
-use crate::units::{Burst, Pkts, QueueLimit, Share, Size};
+use crate::units::{Burst, Pkts, Share, Size};
 
 /// Ethernet's header, which queues count with a packet.
 const ETHERNET_BYTES: u32 = 14;
@@ -40,6 +42,8 @@ pub(crate) struct NetworkSpec {
     /// Links sampled only if a traffic entry sends to their host.
     sampled_if_used: Vec<usize>,
     ids: HashMap<String, NodeId>,
+    /// Whether the file has every node and link, so that a way may be missing.
+    is_drawn: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -49,6 +53,8 @@ enum Topology {
     Dumbbell,
     LeafSpine,
     ParkingLot,
+    FatTree,
+    Graph,
 }
 
 /// Who owns the sending end of a cable.
@@ -70,6 +76,8 @@ impl NetworkSpec {
             ("dumbbell", Topology::Dumbbell),
             ("leaf-spine", Topology::LeafSpine),
             ("parking-lot", Topology::ParkingLot),
+            ("fat-tree", Topology::FatTree),
+            ("graph", Topology::Graph),
         ];
         reader.need_text("topology", "many-to-one")?;
         let topology = reader.choice_or("topology", &topologies, "")?;
@@ -81,11 +89,19 @@ impl NetworkSpec {
             Topology::Dumbbell => (dumbbell(&reader, &cables, &hosts)?, Vec::new()),
             Topology::LeafSpine => leaf_spine(&reader, &cables, &hosts)?,
             Topology::ParkingLot => (parking_lot(&reader, &cables, &hosts)?, Vec::new()),
+            Topology::FatTree => fat_tree::read(&reader, &cables, &hosts)?,
+            Topology::Graph => graph::read(&reader, &cables, &hosts)?,
         };
         let host_ids = network.nodes.iter().zip(0..).filter(|(node, _)| node.host.is_some());
         let ids = host_ids.map(|(node, id)| (node.name.clone(), id)).collect();
-        let mut spec = NetworkSpec { network, sampled_if_used, ids };
+        let mut spec = NetworkSpec {
+            network,
+            sampled_if_used,
+            ids,
+            is_drawn: matches!(topology, Topology::Graph),
+        };
         hosts.apply_overrides(root, &mut spec)?;
+        find_inputs(&mut spec.network, &reader)?;
         Ok(spec)
     }
 
@@ -96,12 +112,8 @@ impl NetworkSpec {
             network.links[link].sampled = destinations.contains(&network.links[link].to);
         }
         for (i, link) in network.links.iter_mut().enumerate() {
-            let drawn = Random::new(seed, &[i as u64, 3]).next();
-            match &mut link.queue {
-                QueueConfig::Pie(pie) => pie.seed = drawn,
-                QueueConfig::Share(share) => share.seed = drawn,
-                QueueConfig::DropTail(_) | QueueConfig::Step(_) => {}
-            }
+            let mut random = Random::new(seed, &[i as u64, 3]);
+            link.queue.each_mut(&mut |queue| seed_queue(queue, &mut random));
         }
         network
     }
@@ -118,18 +130,33 @@ impl NetworkSpec {
     /// Links that are sampled if traffic goes to these hosts.
     pub(crate) fn sampled_links(&self, destinations: &HashSet<NodeId>) -> u64 {
         let links = self.build(destinations, 0).links;
-        links.iter().filter(|link| link.sampled).count() as u64
+        let parts = |link: &Link| 1 + link.queue.part_names().len() as u64;
+        links.iter().filter(|link| link.sampled).map(parts).sum()
     }
 
-    /// Whether a link of this name may be sampled.
-    pub(crate) fn has_sampled_link(&self, name: &str) -> bool {
-        self.network.links.iter().any(|link| link.sampled && link.name == name)
+    /// Whether a link of this name may be sampled, or one of the queues that its queue consists of.
+    pub(crate) fn has_sampled_queue(&self, name: &str) -> bool {
+        self.network.links.iter().filter(|link| link.sampled).any(|link| {
+            link.name == name
+                || link.queue.part_names().iter().any(|part| {
+                    let part = name.strip_suffix(part).and_then(|rest| rest.strip_suffix('/'));
+                    part == Some(&link.name)
+                })
+        })
     }
 
     /// The hosts that a text such as `s1..s10` names.
     pub(crate) fn hosts_named(&self, text: &str) -> Result<Vec<NodeId>, String> {
         let names = expand(text)?;
         names.iter().map(|name| self.id(name)).collect()
+    }
+
+    /// Whether there is a way between the hosts of each pair, of a network that was drawn by hand.
+    pub(crate) fn check_ways(
+        &self,
+        pairs: impl IntoIterator<Item = (NodeId, NodeId)>,
+    ) -> Result<(), String> {
+        if self.is_drawn { graph::check_ways(&self.network, pairs) } else { Ok(()) }
     }
 
     /// The rate of a link, or of the links to hosts, all of them together.
@@ -163,21 +190,45 @@ impl NetworkSpec {
     }
 }
 
-/// `s1..s10` is ten names, anything else is itself.
-fn expand(text: &str) -> Result<Vec<String>, String> {
+/// `s1..s10` is ten names, and `h0.1..h2.4` twelve: every number runs by itself. Anything else is itself.
+pub(crate) fn expand(text: &str) -> Result<Vec<String>, String> {
     let Some((first, last)) = text.split_once("..") else { return Ok(vec![text.to_owned()]) };
-    let split = |name: &str| {
-        let digits = name.len() - name.trim_end_matches(|c: char| c.is_ascii_digit()).len();
-        let (prefix, number) = name.split_at(name.len() - digits);
-        Some((prefix.to_owned(), number.parse::<u32>().ok()?))
-    };
     let bad = || "must be a host or a range of hosts, as in \"s1..s10\"".to_owned();
-    let (prefix, from) = split(first).ok_or_else(bad)?;
-    let (last_prefix, to) = split(last).ok_or_else(bad)?;
-    if prefix != last_prefix || from > to || u64::from(to - from) >= MAX_HOSTS {
-        return Err(bad());
+    let mut names = vec![String::new()];
+    for (prefix, from, to) in ranges(first, last).ok_or_else(bad)? {
+        if names.len() as u64 * (u64::from(to - from) + 1) > MAX_HOSTS {
+            return Err(bad());
+        }
+        let with = |name: &String| {
+            (from..=to).map(|i| format!("{name}{prefix}{i}")).collect::<Vec<String>>()
+        };
+        names = names.iter().flat_map(with).collect();
     }
-    Ok((from..=to).map(|i| format!("{prefix}{i}")).collect())
+    Ok(names)
+}
+
+/// The numbers in which two names differ or not, first and last, each with what stands before it; none if they differ in more.
+fn ranges<'a>(mut first: &'a str, mut last: &'a str) -> Option<Vec<(&'a str, u32, u32)>> {
+    let mut all = Vec::new();
+    while !(first.is_empty() && last.is_empty()) {
+        let (prefix, from, rest) = split_number(first)?;
+        let (last_prefix, to, last_rest) = split_number(last)?;
+        if prefix != last_prefix || from > to {
+            return None;
+        }
+        all.push((prefix, from, to));
+        (first, last) = (rest, last_rest);
+    }
+    (!all.is_empty()).then_some(all)
+}
+
+/// What stands before the first number of a name, that number, and what follows.
+fn split_number(name: &str) -> Option<(&str, u32, &str)> {
+    let start = name.find(|c: char| c.is_ascii_digit())?;
+    let (prefix, rest) = name.split_at(start);
+    let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+    let (number, rest) = rest.split_at(end);
+    Some((prefix, number.parse().ok()?, rest))
 }
 
 // ---- hosts ----
@@ -189,6 +240,7 @@ const HOST_KEYS: &[&str] = &[
     "ipv6",
     "tcp_ecn",
     "tcp_ecn_fallback",
+    "syn_ect",
     "mtu",
     "initial_cwnd",
     "rto_min",
@@ -291,6 +343,7 @@ fn read_host(reader: &Reader<'_>, base: HostConfig) -> Result<HostConfig, Error>
         },
         tcp_ecn: reader.u32_or("tcp_ecn", 0..=2, u32::from(base.tcp_ecn))? as u8,
         tcp_ecn_fallback: reader.flag_or("tcp_ecn_fallback", base.tcp_ecn_fallback)?,
+        syn_ect: reader.flag_or("syn_ect", base.syn_ect)?,
         initial_cwnd_pkts: reader.get_or("initial_cwnd", Pkts(base.initial_cwnd_pkts))?.0,
         rto_min: at_least_1_us(reader, "rto_min", base.rto_min)?,
         slow_start_after_idle: reader
@@ -370,6 +423,11 @@ impl Cables<'_, '_> {
 
     fn read(&self, reader: &Reader<'_>, end: End, recorded: bool) -> Result<Cable, Error> {
         reader.check(CABLE_KEYS)?;
+        self.read_checked(reader, end, recorded)
+    }
+
+    /// As `read`, of a table whose keys were looked at already.
+    fn read_checked(&self, reader: &Reader<'_>, end: End, recorded: bool) -> Result<Cable, Error> {
         let rate: Option<Rate> = reader.get("rate")?;
         if rate.is_none() {
             for key in ["queue", "burst", "record"] {
@@ -378,8 +436,11 @@ impl Cables<'_, '_> {
                 }
             }
         }
+        let has_burst = reader.has("burst");
         let queue = match (rate, reader.child("queue")?) {
-            (Some(_), Some(queue)) => read_queue(&queue, self.frame_bytes)?,
+            (Some(rate), Some(queue)) => {
+                read_queue(&queue, Place { frame_bytes: self.frame_bytes, rate, has_burst })?
+            }
             (Some(_), None) if end == End::Switch => {
                 return Err(reader.error(
                     "queue",
@@ -430,117 +491,6 @@ fn nothing() -> Cable {
         queue: unlimited(),
         sampled: false,
     }
-}
-
-#[derive(Clone, Copy)]
-enum Discipline {
-    DropTail,
-    Step,
-    Pie,
-    Share,
-}
-
-fn read_queue(reader: &Reader<'_>, frame_bytes: u32) -> Result<QueueConfig, Error> {
-    let kinds = [
-        ("droptail", Discipline::DropTail),
-        ("step", Discipline::Step),
-        ("pie", Discipline::Pie),
-        ("share", Discipline::Share),
-    ];
-    reader.need_text("kind", "droptail")?;
-    let config = match reader.choice_or("kind", &kinds, "")? {
-        Discipline::DropTail => {
-            reader.check(&["kind", "limit"])?;
-            QueueConfig::DropTail(DropTailConfig { limit: read_limit(reader, frame_bytes)? })
-        }
-        Discipline::Step => {
-            reader.check(&["kind", "limit", "k", "mark_at", "mark_when", "not_ect"])?;
-            let mark_at = [(">=", MarkAt::AtLeast), (">", MarkAt::Above)];
-            let mark_when = [("enqueue", MarkWhen::Enqueue), ("dequeue", MarkWhen::Dequeue)];
-            let not_ect = [("queue", NotEctAbove::Queue), ("drop", NotEctAbove::Drop)];
-            QueueConfig::Step(StepConfig {
-                limit: read_limit(reader, frame_bytes)?,
-                threshold: reader.need("k", "65 pkts")?,
-                mark_at: reader.choice_or("mark_at", &mark_at, ">=")?,
-                when: reader.choice_or("mark_when", &mark_when, "enqueue")?,
-                not_ect: reader.choice_or("not_ect", &not_ect, "queue")?,
-            })
-        }
-        Discipline::Pie => QueueConfig::Pie(read_pie(reader, frame_bytes)?),
-        Discipline::Share => QueueConfig::Share(read_share(reader, frame_bytes)?),
-    };
-    config.validate().map_err(|why| {
-        let key = match why {
-            ConfigError::SojournAtEnqueue => "k",
-            ConfigError::UpdateIntervalTooShort => "update_interval",
-            ConfigError::ZeroMtu | ConfigError::NoShare => "kind",
-        };
-        reader.error(key, why.to_string())
-    })?;
-    Ok(config)
-}
-
-fn read_limit(reader: &Reader<'_>, frame_bytes: u32) -> Result<Limit, Error> {
-    let limit = reader.need::<QueueLimit>("limit", "500 pkts")?.0;
-    match limit {
-        Limit::Bytes(bytes) if bytes < u64::from(frame_bytes) => Err(reader.error(
-            "limit",
-            format!("must hold one full packet ({frame_bytes} B), or none ever passes"),
-        )),
-        _ => Ok(limit),
-    }
-}
-
-fn read_share(reader: &Reader<'_>, frame_bytes: u32) -> Result<ShareConfig, Error> {
-    reader.check(&["kind", "limit", "mark", "every"])?;
-    let mark: Option<Share> = reader.get("mark")?;
-    let every = reader.integer("every", 1..=u64::from(u32::MAX))?;
-    let mark = match (mark, every) {
-        (Some(Share(share)), None) => MarkShare::Probability(share),
-        (None, Some(every)) => MarkShare::Every(u32::try_from(every).unwrap_or(u32::MAX)),
-        (Some(_), Some(_)) => {
-            return Err(reader.error("every", "has no meaning beside \"mark\""));
-        }
-        (None, None) => {
-            return Err(reader.error("mark", "missing, as in mark = \"10 %\", or every = 10"));
-        }
-    };
-    Ok(ShareConfig { limit: read_limit(reader, frame_bytes)?, mark, seed: 0 })
-}
-
-fn read_pie(reader: &Reader<'_>, frame_bytes: u32) -> Result<PieConfig, Error> {
-    reader.check(&[
-        "kind",
-        "limit",
-        "target",
-        "update_interval",
-        "first_update",
-        "alpha",
-        "beta",
-        "burst_allowance",
-        "ecn",
-        "byte_mode",
-        "delay",
-        "derandomise",
-    ])?;
-    let linux = PieConfig::default();
-    let delays =
-        [("timestamps", PieDelay::Timestamps), ("departure-rate", PieDelay::DepartureRate)];
-    Ok(PieConfig {
-        limit_pkts: reader.get_or("limit", Pkts(linux.limit_pkts))?.0,
-        target: reader.get_or("target", linux.target)?,
-        update_interval: reader.get_or("update_interval", linux.update_interval)?,
-        first_update: reader.get_or("first_update", linux.first_update)?,
-        alpha: reader.u32_or("alpha", 0..=32, linux.alpha)?,
-        beta: reader.u32_or("beta", 0..=32, linux.beta)?,
-        burst_allowance: reader.get_or("burst_allowance", linux.burst_allowance)?,
-        ecn: reader.flag_or("ecn", linux.ecn)?,
-        byte_mode: reader.flag_or("byte_mode", linux.byte_mode)?,
-        mtu_bytes: frame_bytes,
-        delay: reader.choice_or("delay", &delays, "timestamps")?,
-        derandomise: reader.flag_or("derandomise", linux.derandomise)?,
-        seed: 0,
-    })
 }
 
 // ---- topologies ----
@@ -705,7 +655,21 @@ mod tests {
         assert_eq!(expand("s3").unwrap(), ["s3"]);
         assert_eq!(expand("s9..s11").unwrap(), ["s9", "s10", "s11"]);
         assert_eq!(expand("h0.1..h0.3").unwrap(), ["h0.1", "h0.2", "h0.3"]);
-        for bad in ["s1..", "..s1", "s2..s1", "s1..r2", "s0..s4294967295", "s..s", "a..b..c"] {
+        assert_eq!(expand("h0.1..h1.2").unwrap(), ["h0.1", "h0.2", "h1.1", "h1.2"]);
+        assert_eq!(expand("h0.0.0..h7.7.7").unwrap().len(), 512);
+        for bad in [
+            "h0.1..h1",
+            "h0..h1.1",
+            "h0.2..h1.1",
+            "h0.0..h200.200",
+            "s1..",
+            "..s1",
+            "s2..s1",
+            "s1..r2",
+            "s0..s4294967295",
+            "s..s",
+            "a..b..c",
+        ] {
             assert!(expand(bad).unwrap_err().starts_with("must be a host or a range"), "{bad}");
         }
     }

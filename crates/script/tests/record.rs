@@ -48,10 +48,13 @@ fn run(host: &HostConfig, algorithm: &str, traffic: Traffic, down: Cable) -> Run
             traffic,
             read_at_bytes: 1,
             base_rtt: None,
+            dscp: 0,
+            peer_dscp: 0,
             sampled: false,
         }],
         pings: Vec::new(),
         sampling: Sampling::default(),
+        order: Default::default(),
     }
 }
 

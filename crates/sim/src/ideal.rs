@@ -152,6 +152,8 @@ mod tests {
                 read_at_bytes: 65_536,
                 sampled: false,
                 base_rtt: None,
+                dscp: 0,
+                peer_dscp: 0,
             };
             let run = Run {
                 seed: 1,
@@ -161,6 +163,7 @@ mod tests {
                 flows: vec![flow],
                 pings: Vec::new(),
                 sampling: Sampling::default(),
+                order: Default::default(),
             };
             let outcome = crate::simulate(&run).unwrap();
             let took = outcome.flows[0].completion_time().unwrap();
