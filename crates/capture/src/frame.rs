@@ -145,6 +145,7 @@ mod tests {
             delay: Duration::from_us(100),
             jitter: Duration::ZERO,
             loss: 0.0,
+            loses_bursts: false,
             queue: QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(pkts) }),
             sampled: false,
         };
@@ -163,6 +164,7 @@ mod tests {
             traffic: Traffic::Rpc { request_bytes: 700_001, response_bytes: 33, count: Some(2) },
             read_at_bytes: 1,
             base_rtt: None,
+            max_pacing_rate: None,
             sampled: false,
         };
         let ping = Ping {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use knee_algo::Algorithm;
 use knee_queue::Ecn;
-use knee_queue::time::{Duration, Time};
+use knee_queue::time::{Duration, Rate, Time};
 use knee_sim::spec::{Cc, Flow, KERNELS_OWN, NodeId, Ping, Traffic};
 
 use crate::arrivals::Arrivals;
@@ -28,7 +28,7 @@ const COMMON: &[&str] = &["name", "kind", "from", "to", "start", "show"];
 const TIMED: &[&str] = &["start_jitter"];
 const TIMED_CONNECTIONS: &[&str] = &["flows", "start_shift", "stagger"];
 const CONNECTIONS: &[&str] =
-    &["cc", "params", "peer_cc", "peer_params", "read_at", "base_rtt", "sample"];
+    &["cc", "params", "peer_cc", "peer_params", "read_at", "base_rtt", "max_pacing_rate", "sample"];
 const BULK: &[&str] = &["size", "stop", "stop_stagger"];
 const INCAST: &[&str] = &["size", "rounds", "every"];
 const RPC: &[&str] = &["request", "response", "count", "stop", "stop_stagger"];
@@ -74,6 +74,7 @@ struct Connections {
     read_at_bytes: u32,
     sampled: bool,
     base_rtt: Option<Duration>,
+    max_pacing_rate: Option<Rate>,
 }
 
 /// Reads every entry. `cc` is the case's congestion control; an entry's own comes before it.
@@ -299,6 +300,7 @@ fn read_connections(
             .map_err(|_| reader.error("read_at", "must be at most 4 GB, as in \"64 KiB\""))?,
         sampled: reader.flag_or("sample", true)?,
         base_rtt: read_base_rtt(reader)?,
+        max_pacing_rate: reader.get("max_pacing_rate")?,
     })
 }
 
@@ -599,6 +601,7 @@ impl Connections {
             read_at_bytes: self.read_at_bytes,
             sampled: self.sampled,
             base_rtt: self.base_rtt,
+            max_pacing_rate: self.max_pacing_rate,
         }
     }
 }

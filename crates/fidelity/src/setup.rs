@@ -206,6 +206,7 @@ impl Path {
             start: at(start_s),
             first_write: None,
             base_rtt: None,
+            max_pacing_rate: None,
             stop: None,
             traffic: Traffic::Bulk { bytes },
             read_at_bytes: READ_AT_BYTES,

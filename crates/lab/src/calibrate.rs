@@ -81,6 +81,7 @@ fn two_hosts(is_busy: bool) -> Result<Run, Error> {
         delay: Duration::ZERO,
         jitter: Duration::ZERO,
         loss: 0.0,
+        loses_bursts: false,
         queue: QueueConfig::DropTail(DropTailConfig { limit: Limit::Bytes(u64::MAX) }),
         sampled: false,
     };
@@ -98,6 +99,7 @@ fn two_hosts(is_busy: bool) -> Result<Run, Error> {
         traffic: Traffic::Bulk { bytes: None },
         read_at_bytes: 1,
         base_rtt: None,
+        max_pacing_rate: None,
         sampled: false,
     };
     let ping = Ping {

@@ -30,6 +30,7 @@ fn tapped_of(host: HostConfig, limit_pkts: u32) -> Vec<Tapped> {
         delay: Duration::from_us(400),
         jitter: Duration::ZERO,
         loss: 0.0,
+        loses_bursts: false,
         queue: QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(limit_pkts) }),
         sampled: false,
     };
@@ -56,6 +57,7 @@ fn tapped_of(host: HostConfig, limit_pkts: u32) -> Vec<Tapped> {
             traffic: Traffic::Bulk { bytes: Some(86_880) },
             read_at_bytes: 1,
             base_rtt: None,
+            max_pacing_rate: None,
             sampled: false,
         }],
         pings: Vec::new(),

@@ -94,6 +94,7 @@ mod tests {
             delay: Duration::from_us(us),
             jitter: Duration::ZERO,
             loss: 0.0,
+            loses_bursts: false,
             queue: QueueConfig::DropTail(DropTailConfig { limit: Limit::Bytes(u64::MAX) }),
             sampled: false,
         }
@@ -152,6 +153,7 @@ mod tests {
                 read_at_bytes: 65_536,
                 sampled: false,
                 base_rtt: None,
+                max_pacing_rate: None,
             };
             let run = Run {
                 seed: 1,

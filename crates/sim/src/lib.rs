@@ -16,6 +16,7 @@
 //!     delay: Duration::from_us(25),
 //!     jitter: Duration::ZERO,
 //!     loss: 0.0,
+//!     loses_bursts: false,
 //!     queue: QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(500) }),
 //!     sampled: false,
 //! };
@@ -34,6 +35,7 @@
 //!     traffic: Traffic::Bulk { bytes: Some(100_000) },
 //!     read_at_bytes: 1,
 //!     base_rtt: None,
+//!     max_pacing_rate: None,
 //!     sampled: false,
 //! };
 //! let run = Run {
@@ -60,6 +62,7 @@ pub mod fabric;
 mod ideal;
 mod link;
 mod net;
+mod nic;
 pub mod outcome;
 mod packet;
 mod random;

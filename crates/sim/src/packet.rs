@@ -22,6 +22,8 @@ pub(crate) mod flags {
     pub(crate) const NO_TS: u16 = 1024;
     /// Its sender does not scale windows (a SYN).
     pub(crate) const NO_SCALE: u16 = 2048;
+    /// It is not the first of its burst. No bit of a header: what merges looks past it.
+    pub(crate) const IN_BURST: u16 = 4096;
 }
 
 /// Bytes on the wire before the payload: Ethernet 14, IPv4 20, TCP 20, timestamps 12.

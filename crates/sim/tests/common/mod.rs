@@ -98,6 +98,7 @@ pub(crate) fn wire(delay: Duration) -> Cable {
         delay,
         jitter: Duration::ZERO,
         loss: 0.0,
+        loses_bursts: false,
         queue: endless(),
         sampled: false,
     }
@@ -204,6 +205,7 @@ impl Path {
             start: Time::ZERO,
             first_write: None,
             base_rtt: None,
+            max_pacing_rate: None,
             stop: None,
             traffic: Traffic::Bulk { bytes: bytes.into() },
             read_at_bytes: 1,
