@@ -114,6 +114,11 @@ fn check_host(name: &str, config: &HostConfig) -> Result<(), Error> {
             "coalesce and cpu are models of a device and a CPU, and the lab has real ones: leave them out (gro_window merges there), or use --on sim",
         );
     }
+    if config.fq_counts_headers {
+        return refuse(
+            "fq_counts_headers: the running kernel's fq goes by departure times, which do not; leave it out, or use --on sim",
+        );
+    }
     if config.mtu_bytes > 9000 {
         return refuse(
             "the lab's switch takes frames for MTUs up to 9000: set hosts.mtu, or use --on sim",
