@@ -7,7 +7,9 @@ use std::collections::{HashMap, HashSet};
 
 use knee_queue::time::{Duration, Rate};
 use knee_queue::{DropTailConfig, Limit, QueueConfig};
-use knee_sim::spec::{Defects, HostConfig, Link, LinuxVersion, Network, NodeId, Serialisation};
+use knee_sim::spec::{
+    Defects, HostConfig, Link, LinuxVersion, Network, NodeId, Serialisation, Sysctls,
+};
 use knee_sim::topology::{Cable, Dumbbell, LeafSpine, ParkingLot, Star};
 
 use crate::classes::find_inputs;
@@ -15,6 +17,7 @@ use crate::error::Error;
 use crate::queues::{Place, read_queue, seed_queue};
 use crate::random::Random;
 use crate::reader::{Reader, one_of};
+use crate::receiving;
 use crate::traffic::read_base_rtt;
 use crate::units::{Burst, Pkts, Share, Size};
 
@@ -252,6 +255,8 @@ const HOST_KEYS: &[&str] = &[
     "skb_overhead",
     "base_rtt",
     "fq",
+    "fq_counts_headers",
+    "tso_rtt_log",
     "rcvbuf_initial",
     "rcvbuf_max",
     "sndbuf_initial",
@@ -265,7 +270,7 @@ struct Hosts {
 
 impl Hosts {
     fn read(root: &Reader<'_>) -> Result<Hosts, Error> {
-        let reader = root.child_or_empty("hosts")?.only(HOST_KEYS)?;
+        let reader = root.child_or_empty("hosts")?.only(&[HOST_KEYS, &receiving::KEYS].concat())?;
         let linux = reader.choice_or("linux", &LinuxVersion::NAMED, "6.1")?;
         let base = read_host(&reader, HostConfig::new(linux))?;
         Ok(Hosts { base })
@@ -274,7 +279,7 @@ impl Hosts {
     fn apply_overrides(&self, root: &Reader<'_>, spec: &mut NetworkSpec) -> Result<(), Error> {
         let keys: Vec<_> = ["hosts"].iter().chain(HOST_KEYS).copied().collect();
         for reader in root.children("host")? {
-            reader.check(&keys)?;
+            reader.check(&[keys.as_slice(), &receiving::KEYS].concat())?;
             reader.need_text("hosts", "r")?;
             let mut base = self.base.clone();
             if reader.has("linux") {
@@ -333,7 +338,7 @@ fn read_host(reader: &Reader<'_>, base: HostConfig) -> Result<HostConfig, Error>
         return Err(reader.error("mtu", "must be from 576 B to 65535 B, as in \"1500 B\""));
     }
     let jiffies = reader.integer("jiffies_at_start", 0..=u64::from(u32::MAX))?;
-    Ok(HostConfig {
+    let mut config = HostConfig {
         hz,
         ipv6: reader.flag_or("ipv6", base.ipv6)?,
         mtu_bytes,
@@ -355,6 +360,8 @@ fn read_host(reader: &Reader<'_>, base: HostConfig) -> Result<HostConfig, Error>
         skb_overhead_bytes: bytes("skb_overhead", base.skb_overhead_bytes)?,
         base_rtt: read_base_rtt(reader)?.or(base.base_rtt),
         fq: reader.flag_or("fq", base.fq)?,
+        fq_counts_headers: fq_counts_headers(reader, &base)?,
+        sysctls: read_sysctls(reader, base.sysctls.clone())?,
         rcvbuf_initial_bytes: buffer("rcvbuf_initial", mtu_bytes, base.rcvbuf_initial_bytes)?,
         rcvbuf_max_bytes: buffer("rcvbuf_max", mtu_bytes, base.rcvbuf_max_bytes)?,
         sndbuf_initial_bytes: buffer("sndbuf_initial", mtu_bytes, base.sndbuf_initial_bytes)?,
@@ -364,7 +371,23 @@ fn read_host(reader: &Reader<'_>, base: HostConfig) -> Result<HostConfig, Error>
         },
         defects: read_defects(reader, base.defects)?,
         ..base
-    })
+    };
+    receiving::read(reader, &mut config)?;
+    Ok(config)
+}
+
+/// Only where there is an fq.
+fn fq_counts_headers(reader: &Reader<'_>, base: &HostConfig) -> Result<bool, Error> {
+    if reader.has("fq_counts_headers") && !reader.flag_or("fq", base.fq)? {
+        return Err(reader.error("fq_counts_headers", "has no effect without fq = true beside it"));
+    }
+    reader.flag_or("fq_counts_headers", base.fq_counts_headers)
+}
+
+/// Those that experiments may set.
+fn read_sysctls(reader: &Reader<'_>, base: Sysctls) -> Result<Sysctls, Error> {
+    let tso_rtt_log = reader.u32_or("tso_rtt_log", 0..=31, base.tso_rtt_log.into())?;
+    Ok(Sysctls { tso_rtt_log: tso_rtt_log as u8, ..base })
 }
 
 /// Names of defects; those not named are absent.
@@ -404,7 +427,8 @@ struct Cables<'r, 'a> {
     frame_bytes: u32,
 }
 
-const CABLE_KEYS: &[&str] = &["rate", "burst", "delay", "jitter", "loss", "queue", "record"];
+const CABLE_KEYS: &[&str] =
+    &["rate", "burst", "delay", "jitter", "loss", "loss_per", "queue", "record"];
 
 impl Cables<'_, '_> {
     /// The cable of this key, which must be there.
@@ -455,6 +479,7 @@ impl Cables<'_, '_> {
             delay: reader.get_or("delay", Duration::ZERO)?,
             jitter: reader.get_or("jitter", Duration::ZERO)?,
             loss: reader.get_or("loss", Share(0.0))?.0,
+            loses_bursts: loses_bursts(reader)?,
             queue,
             sampled: rate.is_some() && reader.flag_or("record", recorded)?,
         })
@@ -476,6 +501,14 @@ impl Cables<'_, '_> {
     }
 }
 
+/// Whether losses take whole bursts; only where there are any.
+fn loses_bursts(reader: &Reader<'_>) -> Result<bool, Error> {
+    if reader.has("loss_per") && !reader.has("loss") {
+        return Err(reader.error("loss_per", "has no effect without loss beside it"));
+    }
+    reader.choice_or("loss_per", &[("packet", false), ("burst", true)], "packet")
+}
+
 fn unlimited() -> QueueConfig {
     QueueConfig::DropTail(DropTailConfig { limit: Limit::Bytes(u64::MAX) })
 }
@@ -488,6 +521,7 @@ fn nothing() -> Cable {
         delay: Duration::ZERO,
         jitter: Duration::ZERO,
         loss: 0.0,
+        loses_bursts: false,
         queue: unlimited(),
         sampled: false,
     }

@@ -15,6 +15,7 @@ use crate::tcp::{HostState, Place, Sock, State};
 use knee_algo::module::LoadedModules;
 use knee_queue::time::{Duration, Time};
 use knee_queue::{DropTailConfig, Ecn, Limit, QueueConfig};
+use std::cell::Cell;
 use std::rc::Rc;
 
 /// A TCP segment as it is on the wire. Sequence numbers count from the initial ones: a SYN is byte 0 of
@@ -191,7 +192,7 @@ impl EndPoint {
             work: Work::default(),
             tap: None,
         };
-        let host = Rc::new(HostState { config, jiffies, modules });
+        let host = Rc::new(HostState { config, jiffies, modules, gro: Cell::default() });
         let place = Place { id: 0, peer: 1, path: 0, base_rtt: None, dscp: 0 };
         let sock = Sock::new(&place, cc, host, iss);
         Ok(EndPoint { net, sock, iss, peer_iss })
@@ -395,6 +396,7 @@ fn wire() -> Link {
         delay: Duration::ZERO,
         jitter: Duration::ZERO,
         loss: 0.0,
+        loses_bursts: false,
         queue: QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(1) }),
         sampled: false,
     }

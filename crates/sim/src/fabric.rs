@@ -283,6 +283,7 @@ mod tests {
             delay: Duration::from_us(10),
             jitter: Duration::ZERO,
             loss,
+            loses_bursts: false,
             queue,
             sampled: true,
         };

@@ -18,6 +18,7 @@
 //!     delay: Duration::from_us(25),
 //!     jitter: Duration::ZERO,
 //!     loss: 0.0,
+//!     loses_bursts: false,
 //!     queue: QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(500) }),
 //!     sampled: false,
 //! };
@@ -38,6 +39,7 @@
 //!     base_rtt: None,
 //!     dscp: 0,
 //!     peer_dscp: 0,
+//!     max_pacing_rate: None,
 //!     sampled: false,
 //! };
 //! let run = Run {
@@ -65,6 +67,7 @@ pub mod fabric;
 mod ideal;
 mod link;
 mod net;
+mod nic;
 pub mod outcome;
 mod packet;
 mod random;

@@ -7,7 +7,7 @@
 use crate::events::{Event, Events};
 use crate::net::PATH_END;
 use crate::outcome::{QueueOutcome, QueueSample};
-use crate::packet::{Packet, Packets, Tos};
+use crate::packet::{Packet, Packets, Tos, flags};
 use crate::random::Random;
 use crate::spec::{Link, Serialisation};
 use knee_queue::time::{Duration, Rate, Time};
@@ -16,7 +16,7 @@ use knee_queue::{
     Qdisc, Shaped, Stats, TokenBucket, Verdict,
 };
 use std::cell::RefCell;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
 /// Packets that a discipline dropped after having taken them.
@@ -160,6 +160,8 @@ pub(crate) struct LinkState {
     jitter: Duration,
     /// Lost if a 32-bit random number is below this.
     loss: u64,
+    /// Whether the last burst of each receiving socket or ping was lost, where bursts are lost whole.
+    lost_bursts: Option<HashMap<u32, bool>>,
     pub(crate) sampled: bool,
     counts: QueueOutcome,
     dropped: Dropped,
@@ -215,6 +217,7 @@ impl LinkState {
             delay: link.delay,
             jitter: link.jitter,
             loss: (link.loss.clamp(0.0, 1.0) * (1u64 << 32) as f64).round() as u64,
+            lost_bursts: (link.loses_bursts && link.loss > 0.0).then(HashMap::new),
             sampled: link.sampled,
             counts: QueueOutcome { link: index, ..QueueOutcome::default() },
             dropped: Dropped::default(),
@@ -239,7 +242,7 @@ impl LinkState {
         now: Time,
         ((events, random), paths): ((&mut Events, &mut Random), &[u32]),
     ) -> Sent {
-        if self.loss != 0 && u64::from(random.u32()) < self.loss {
+        if self.loss != 0 && self.loses(packets.get(id), random) {
             self.counts.lost_pkts += 1;
             packets.free(id);
             return Sent::Lost;
@@ -291,6 +294,21 @@ impl LinkState {
                 self.after_enqueue(verdict, index, packets, now, (events, random))
             }
         }
+    }
+
+    /// Draws for each packet, or for the first of each burst.
+    fn loses(&mut self, packet: &Packet, random: &mut Random) -> bool {
+        let Some(lost_bursts) = &mut self.lost_bursts else {
+            return u64::from(random.u32()) < self.loss;
+        };
+        if packet.has(flags::IN_BURST)
+            && let Some(was_lost) = lost_bursts.get(&packet.to)
+        {
+            return *was_lost;
+        }
+        let is_lost = u64::from(random.u32()) < self.loss;
+        lost_bursts.insert(packet.to, is_lost);
+        is_lost
     }
 
     fn after_enqueue(

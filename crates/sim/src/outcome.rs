@@ -11,7 +11,8 @@ pub struct Outcome {
     pub end: Time,
     /// One per flow, in the order of the specification.
     pub flows: Vec<FlowOutcome>,
-    /// What hosts counted, where they do not tell it of each connection; none from the simulator.
+    /// What hosts counted, where they do not tell it of each connection; from the simulator what hosts received that coalesce,
+    /// merge or account for their CPU time.
     pub host_counts: Vec<HostCount>,
     /// Completed exchanges of request/response flows.
     pub rpcs: Vec<RpcRecord>,
@@ -119,6 +120,10 @@ counters! {
     plb_rehashes,
     /// Data segments sent, retransmissions included.
     data_segs_sent,
+    /// Bursts of them handed to the device: with offloads a burst is many.
+    bursts,
+    /// Times that TCP's own pacing timer let a socket go on.
+    pacing_timers,
     /// Pure ACKs sent by the receiver.
     acks_sent,
     /// Data segments received with CE.
@@ -147,6 +152,8 @@ pub struct Received {
     pub wire_pkts: Option<u64>,
     /// Packets that IP saw: merged ones are one.
     pub merged_pkts: Option<u64>,
+    /// Interrupts of the device.
+    pub interrupts: Option<u64>,
     /// CPU time of merging, IP, TCP and the ACKs that they send, ns; applications are not in it.
     pub cpu_ns: Option<u64>,
 }

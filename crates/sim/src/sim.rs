@@ -4,6 +4,7 @@ use crate::clock::Jiffies;
 use crate::events::{Event, Events};
 use crate::link::LinkState;
 use crate::net::{Net, PATH_END};
+use crate::nic::{Arrival, Nics};
 use crate::outcome::{FlowOutcome, GoodputSample, Outcome, PingRecord, RpcRecord, Work};
 use crate::packet::{NO_SACKS, Packet, Packets, Tos, flags};
 use crate::random::Random;
@@ -18,7 +19,7 @@ use knee_algo::Host as CcHost;
 use knee_algo::module::LoadedModules;
 use knee_flight::{Record, observer};
 use knee_queue::time::{Duration, PS_PER_S, Time};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 /// The two sockets of a flow: the connecting one has the even number.
@@ -52,6 +53,9 @@ struct App {
 struct Simulation<'a> {
     run: &'a Run,
     net: Net,
+    hosts: Vec<Option<Rc<HostState>>>,
+    /// NICs that wait before they interrupt, or count; `None`: there is none.
+    nics: Option<Box<Nics>>,
     socks: Vec<Sock>,
     apps: Vec<App>,
     ping_paths: Vec<(u32, u32)>,
@@ -140,7 +144,8 @@ impl<'a> Simulation<'a> {
                     None => ((drawn >> 40) as u32, Duration::from_ps(random.below(tick_ps))),
                 };
                 let jiffies = Jiffies::new(config.hz, at_start, phase);
-                Some(Rc::new(HostState { config, jiffies, modules: LoadedModules::default() }))
+                let modules = LoadedModules::default();
+                Some(Rc::new(HostState { config, jiffies, modules, gro: Cell::default() }))
             })
             .collect();
         let mut routes = Routes::new(&run.network);
@@ -153,8 +158,10 @@ impl<'a> Simulation<'a> {
         };
         let mut socks = Vec::with_capacity(2 * run.flows.len());
         let mut apps = Vec::with_capacity(run.flows.len());
+        let mut hashes = Vec::with_capacity(run.flows.len());
         for (index, flow) in run.flows.iter().enumerate() {
             let hash = random.u64();
+            hashes.push(hash);
             let peer_cc = flow.peer_cc.as_ref().unwrap_or(&flow.cc);
             let host = |node: u32, cc: &Cc| {
                 let host = hosts[node as usize]
@@ -172,6 +179,11 @@ impl<'a> Simulation<'a> {
             let dscp = flow.peer_dscp;
             let place = Place { id: server, peer: client, path: back, base_rtt, dscp };
             socks.push(Sock::new(&place, peer_cc, host(flow.to, peer_cc)?, (hash >> 32) as u32));
+            if let Some(rate) = flow.max_pacing_rate {
+                for sock in &mut socks[client_of(index)..] {
+                    sock.set_max_pacing_rate(rate.bps() / 8);
+                }
+            }
             apps.push(App::new(flow));
         }
         let mut ping_paths = Vec::new();
@@ -204,6 +216,8 @@ impl<'a> Simulation<'a> {
         Ok(Simulation {
             run,
             net,
+            hosts,
+            nics: Nics::new(run, &hashes),
             socks,
             apps,
             ping_records: vec![Vec::new(); run.pings.len()],
@@ -333,6 +347,13 @@ impl<'a> Simulation<'a> {
             }
             Event::App { flow } => self.on_app(flow as usize),
             Event::Ping { ping } => self.send_ping(ping),
+            Event::Interrupt { queue } => {
+                let events = &mut self.net.events;
+                let is_due = |nics: &mut Box<Nics>| nics.is_due(queue, self.net.now, events);
+                if self.nics.as_mut().is_some_and(is_due) {
+                    self.interrupt(queue);
+                }
+            }
             Event::SampleFlows => self.sample_flows(),
             Event::SampleQueues => self.sample_queues(),
             Event::SampleGoodput => {
@@ -354,17 +375,51 @@ impl<'a> Simulation<'a> {
     fn deliver(&mut self, id: u32) {
         let packet = *self.net.packets.get(id);
         self.net.packets.free(id);
-        if self.net.tap.is_some() {
-            self.tell_delivery(&packet);
+        if let Some(nics) = &mut self.nics {
+            match nics.arrive(&packet, self.net.now, &mut self.net.events) {
+                Arrival::Passes => {}
+                Arrival::Waits => return,
+                Arrival::Interrupt(queue) => return self.interrupt(queue),
+            }
         }
+        self.receive(&packet);
+    }
+
+    /// A NIC hands over what has come.
+    #[cold]
+    fn interrupt(&mut self, queue: u32) {
+        let Some(nics) = &mut self.nics else { return };
+        let (mut packets, merges) = nics.take(queue);
+        if self.net.tap.is_some() {
+            packets.iter().for_each(|packet| self.tell_delivery(packet));
+        }
+        if let (true, Some(nics)) = (merges, &mut self.nics) {
+            nics.merge(queue, &mut packets, &self.socks);
+        }
+        packets.iter().for_each(|packet| self.hand_over(packet));
+        if let Some(nics) = &mut self.nics {
+            nics.give_back(queue, packets);
+        }
+    }
+
+    #[inline]
+    fn receive(&mut self, packet: &Packet) {
+        if self.net.tap.is_some() {
+            self.tell_delivery(packet);
+        }
+        self.hand_over(packet);
+    }
+
+    #[inline]
+    fn hand_over(&mut self, packet: &Packet) {
         if packet.has(flags::PING) {
-            self.on_ping(packet);
+            self.on_ping(*packet);
             return;
         }
         let index = packet.to as usize;
         let sock = &mut self.socks[index];
         let was_established = sock.state == State::Established;
-        sock.on_packet(&packet, &mut self.net);
+        sock.on_packet(packet, &mut self.net);
         if sock.receiver.unread_bytes > 0 {
             self.offer_data(index);
         }
@@ -624,6 +679,9 @@ impl<'a> Simulation<'a> {
             self.outcome.flows.push(outcome);
         }
         self.outcome.end = self.net.now;
+        if let Some(nics) = &self.nics {
+            self.outcome.host_counts = nics.counts(&self.hosts, &self.socks, self.run);
+        }
         let now = self.net.now;
         let sampled = self.net.links.iter_mut().filter(|link| link.sampled);
         self.outcome.queues = sampled.flat_map(|link| link.outcomes(now)).collect();

@@ -80,6 +80,7 @@ fn net() -> Net {
         delay: Duration::from_us(50),
         jitter: Duration::ZERO,
         loss: 0.0,
+        loses_bursts: false,
         queue: QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(30) }),
         sampled: false,
     };
@@ -113,7 +114,12 @@ impl Bench {
         let no_timestamps = iss % 8 == 0;
         let mut net = net();
         let jiffies = Jiffies::new(config.hz, 7, Duration::ZERO);
-        let host = Rc::new(HostState { config, jiffies, modules: LoadedModules::default() });
+        let host = Rc::new(HostState {
+            config,
+            jiffies,
+            modules: LoadedModules::default(),
+            gro: Default::default(),
+        });
         let place = Place { id: 0, peer: 1, path: 0, base_rtt: None, dscp: 0 };
         let cc = Cc::by_name(algorithm).unwrap();
         let mut sock = Sock::new(&place, &cc, host, iss);
