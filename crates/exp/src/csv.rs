@@ -332,7 +332,12 @@ impl Writer<'_> {
     }
 
     fn link(&self, link: u32) -> &str {
-        self.run.network.links.get(link as usize).map_or("", |link| &link.name)
+        let network = &self.run.network;
+        let buffer = || network.buffers.get(link as usize - network.links.len());
+        match network.links.get(link as usize) {
+            Some(link) => &link.name,
+            None => buffer().map_or("", |buffer| &buffer.name),
+        }
     }
 
     fn queues(&self) -> String {

@@ -30,6 +30,8 @@ pub enum Kind {
     SizeClass,
     /// A recorded queue.
     Queue,
+    /// Memory that queues share.
+    Buffer,
 }
 
 /// Something measured.
@@ -81,6 +83,8 @@ pub enum Metric {
     Unanswered,
     /// Packets waiting, at each sample.
     Queue,
+    /// Bytes waiting in shared memory, at each sample.
+    Occupancy,
     /// Bytes sent in the whole run, as a share of what the rate allows.
     Utilisation,
     /// Packets that a queue dropped in the whole run.
@@ -96,7 +100,7 @@ const MILLIONTHS: f64 = 1e6;
 const THOUSANDTHS: f64 = 1e3;
 
 impl Metric {
-    const ALL: [Metric; 27] = [
+    const ALL: [Metric; 28] = [
         M::Completion,
         M::Slowdown,
         M::Last,
@@ -120,6 +124,7 @@ impl Metric {
         M::Rtt,
         M::Unanswered,
         M::Queue,
+        M::Occupancy,
         M::Utilisation,
         M::Drops,
         M::DropShare,
@@ -152,6 +157,7 @@ impl Metric {
             M::Rtt => ("rtt", "s", NANOS, true),
             M::Unanswered => ("unanswered", "", 1.0, false),
             M::Queue => ("queue", "pkts", 1.0, true),
+            M::Occupancy => ("occupancy", "B", 1.0, true),
             M::Utilisation => ("utilisation", "", MILLIONTHS, false),
             M::Drops => ("drops", "pkts", 1.0, false),
             M::DropShare => ("drop_share", "", MILLIONTHS, false),
@@ -164,7 +170,7 @@ impl Metric {
         self.about().0
     }
 
-    /// `s`, `bps`, `pkts`; empty: a count or a share.
+    /// `s`, `bps`, `pkts`, `B`; empty: a count or a share.
     pub const fn unit(self) -> &'static str {
         self.about().1
     }
@@ -272,6 +278,7 @@ impl Kind {
             Kind::SizeClass => &[M::Completion, M::Slowdown, M::Timeouts, M::Unfinished],
             Kind::Ping => &[M::Rtt, M::Unanswered],
             Kind::Queue => &[M::Queue, M::Utilisation, M::Drops, M::DropShare, M::Marks],
+            Kind::Buffer => &[M::Occupancy, M::Drops, M::DropShare, M::Marks],
         }
     }
 
@@ -288,6 +295,7 @@ impl Kind {
             Kind::SizeClass => &[M::Slowdown, M::Timeouts],
             Kind::Ping => &[M::Rtt, M::Unanswered],
             Kind::Queue => &[M::Queue, M::Utilisation, M::Drops, M::DropShare, M::Marks],
+            Kind::Buffer => &[M::Occupancy, M::Drops, M::DropShare, M::Marks],
         }
     }
 }
@@ -667,11 +675,18 @@ fn measure_pings(
 }
 
 fn measure_queues(run: &Run, outcome: &Outcome, window: Option<Window>) -> Vec<Measured> {
-    let mut of_link = vec![None; run.network.links.len()];
+    let (links, buffers) = (&run.network.links, &run.network.buffers);
+    let mut of_queue = vec![None; links.len() + buffers.len()];
     let mut all = Vec::new();
     for queue in &outcome.queues {
-        let Some(link) = run.network.links.get(queue.link as usize) else { continue };
-        let mut measured = Measured::new(&link.name, Kind::Queue, late_from(run));
+        let index = queue.link as usize;
+        let link = links.get(index);
+        let buffer = || buffers.get(index.checked_sub(links.len())?);
+        let mut measured = match (link, buffer()) {
+            (Some(link), _) => Measured::new(&link.name, Kind::Queue, late_from(run)),
+            (None, Some(buffer)) => Measured::new(&buffer.name, Kind::Buffer, late_from(run)),
+            (None, None) => continue,
+        };
         measured.record(M::Drops, queue.dropped_pkts());
         if queue.dropped_pkts() > 0 {
             let share = queue.dropped_pkts() as f64 / queue.offered_pkts as f64;
@@ -679,18 +694,20 @@ fn measure_queues(run: &Run, outcome: &Outcome, window: Option<Window>) -> Vec<M
         }
         measured.record(M::Marks, queue.marked_pkts);
         let rate = per_second(queue.sent_bytes, outcome.end.since(Time::ZERO));
-        if let (Some(sent), Some(full)) = (rate, link.rate) {
+        if let (Some(sent), Some(full)) = (rate, link.and_then(|link| link.rate)) {
             let share = sent / full.bps() as f64;
             measured.record(M::Utilisation, (share * MILLIONTHS).round() as u64);
         }
-        of_link[queue.link as usize] = Some(all.len());
+        of_queue[index] = Some(all.len());
         all.push(measured);
     }
     for sample in &outcome.queue_samples {
-        let index = of_link.get(sample.link as usize).copied().flatten();
+        let index = of_queue.get(sample.link as usize).copied().flatten();
         let holds = window.is_none_or(|window| window.holds(sample.at));
         if let (Some(index), true) = (index, holds) {
+            // Each kind has one of them.
             all[index].record(M::Queue, u64::from(sample.len_pkts));
+            all[index].record(M::Occupancy, sample.len_bytes);
         }
     }
     all

@@ -11,6 +11,7 @@
 //! | [`Admission`] | the law of a FIFO discipline: what happens to a packet that finds this backlog |
 //! | [`Fifo`] | the plumbing: a FIFO that asks an [`Admission`] |
 //! | [`DropTail`], [`Step`], [`Pie`], [`Share`] | the laws |
+//! | [`DynamicThreshold`] | memory that the queues of several ports share |
 //! | [`TokenBucket`], [`Shaped`] | Linux's `tbf`: a rate limit over any discipline |
 //!
 //! # What a host does
@@ -79,6 +80,7 @@ mod qdisc;
 mod random;
 mod shaper;
 mod share;
+mod shared;
 mod step;
 #[cfg(test)]
 mod testing;
@@ -93,4 +95,5 @@ pub use pie::{Pie, PieConfig, PieDelay};
 pub use qdisc::{Admission, Backlog, Departure, DropReason, Inside, Qdisc, Stats, Verdict};
 pub use shaper::{Shaped, TokenBucket};
 pub use share::{MarkShare, Share, ShareConfig};
+pub use shared::{DynamicThreshold, DynamicThresholdConfig};
 pub use step::{MarkAt, MarkWhen, NotEctAbove, Step, StepConfig, Threshold};

@@ -178,6 +178,7 @@ impl EndPoint {
                 .map(|name| Node { name: name.to_owned(), host: Some(config.clone()) })
                 .into(),
             links: vec![wire()],
+            ..Network::default()
         };
         let net = Net {
             now: Time::ZERO,

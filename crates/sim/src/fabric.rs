@@ -66,6 +66,20 @@ pub struct Fabric {
     log: Option<Vec<Offered>>,
 }
 
+/// Refuses what of a network only [`simulate`](crate::simulate) has.
+///
+/// # Errors
+/// What it is, in one sentence.
+pub fn supports(network: &Network) -> Result<(), Error> {
+    match network.buffers.first() {
+        None => Ok(()),
+        Some(buffer) => Err(Error(format!(
+            "{}: ports of the lab's switch do not share memory: leave it out, or use --on sim",
+            buffer.name
+        ))),
+    }
+}
+
 /// What [`Fabric::offer`] and [`Fabric::advance`] tell their caller: the tag of a packet, when, and its fate.
 pub type Report<'a> = dyn FnMut(u32, Time, Fate) + 'a;
 
@@ -75,6 +89,7 @@ impl Fabric {
     /// # Errors
     /// Settings of a queue that cannot work.
     pub fn new(network: &Network, seed: u64) -> Result<Fabric, Error> {
+        supports(network)?;
         for link in &network.links {
             let name = &link.name;
             link.queue.validate().map_err(|why| Error(format!("link {name}: {why}")))?;

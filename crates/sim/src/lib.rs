@@ -53,6 +53,7 @@
 #![forbid(unsafe_code)]
 
 pub mod addresses;
+mod buffer;
 mod clock;
 pub mod endpoint;
 mod events;

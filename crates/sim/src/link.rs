@@ -4,6 +4,7 @@
 //! when it comes: one event carries it to the far end, and the backlog is found by counting those
 //! that have not left yet. Other disciplines are asked when the link is free.
 
+use crate::buffer::{self, BufferShare};
 use crate::events::{Event, Events};
 use crate::outcome::{QueueOutcome, QueueSample};
 use crate::packet::Packets;
@@ -59,6 +60,22 @@ enum Queue {
     Shaped(Box<Shaped<AnyQdisc<Queued>, Queued>>),
     /// A discipline behind a store-and-forward port, which is busy until a time.
     Port(Box<AnyQdisc<Queued>>, Time),
+}
+
+impl Queue {
+    /// One whose packets leave one after the other, so that it may be asked to wait.
+    fn with_departures(link: &Link) -> Queue {
+        match (link.rate, link.serialisation) {
+            (None, _) => Queue::Wire,
+            (Some(rate), Serialisation::TokenBucket { burst_bytes }) => {
+                let bucket = TokenBucket::new(rate, burst_bytes);
+                Queue::Shaped(Box::new(Shaped::new(link.queue.build(), bucket)))
+            }
+            (Some(_), Serialisation::StoreAndForward) => {
+                Queue::Port(Box::new(link.queue.build()), Time::ZERO)
+            }
+        }
+    }
 }
 
 struct Fifo {
@@ -136,6 +153,8 @@ pub(crate) struct LinkState {
     departed: Option<Vec<u32>>,
     /// An event for this link is scheduled for then.
     next_event: Time,
+    /// Its queue's part of memory that others share.
+    share: Option<BufferShare>,
 }
 
 /// What became of a packet offered to a link.
@@ -150,31 +169,22 @@ pub(crate) enum Sent {
 
 impl LinkState {
     pub(crate) fn new(link: &Link, index: u32) -> LinkState {
-        let queue = match link.rate {
-            None => Queue::Wire,
-            Some(rate) => match (link.queue.admission(), link.serialisation) {
-                (Some(admission), serialisation) => Queue::Fifo(Fifo {
-                    admission,
-                    pace: match serialisation {
-                        Serialisation::TokenBucket { burst_bytes } => {
-                            Pace::Tokens(TokenBucket::new(rate, burst_bytes))
-                        }
-                        Serialisation::StoreAndForward => {
-                            Pace::Wire { rate, len_bytes: 0, time: Duration::ZERO }
-                        }
-                    },
-                    waiting: VecDeque::new(),
-                    waiting_bytes: 0,
-                    last: Time::ZERO,
-                }),
-                (None, Serialisation::TokenBucket { burst_bytes }) => {
-                    let bucket = TokenBucket::new(rate, burst_bytes);
-                    Queue::Shaped(Box::new(Shaped::new(link.queue.build(), bucket)))
-                }
-                (None, Serialisation::StoreAndForward) => {
-                    Queue::Port(Box::new(link.queue.build()), Time::ZERO)
-                }
-            },
+        let queue = match (link.rate, link.queue.admission()) {
+            (Some(rate), Some(admission)) => Queue::Fifo(Fifo {
+                admission,
+                pace: match link.serialisation {
+                    Serialisation::TokenBucket { burst_bytes } => {
+                        Pace::Tokens(TokenBucket::new(rate, burst_bytes))
+                    }
+                    Serialisation::StoreAndForward => {
+                        Pace::Wire { rate, len_bytes: 0, time: Duration::ZERO }
+                    }
+                },
+                waiting: VecDeque::new(),
+                waiting_bytes: 0,
+                last: Time::ZERO,
+            }),
+            _ => Queue::with_departures(link),
         };
         LinkState {
             queue,
@@ -188,7 +198,14 @@ impl LinkState {
             keeps_dropped: false,
             departed: None,
             next_event: Time::MAX,
+            share: None,
         }
+    }
+
+    /// Before the start: its queue lies in memory that others share, and so must know when packets leave.
+    pub(crate) fn put_into(&mut self, share: BufferShare, link: &Link) {
+        self.queue = Queue::with_departures(link);
+        self.share = Some(share);
     }
 
     /// Starts what runs by itself (the periodic update of an AQM).
@@ -245,18 +262,23 @@ impl LinkState {
                 events.push(arrives, Event::Arrive { packet: id });
                 Sent::Leaves(leaves)
             }
-            Queue::Shaped(shaped) => {
+            Queue::Shaped(_) | Queue::Port(..) => {
                 self.counts.offered_pkts += 1;
+                if self.share.is_some() {
+                    // Who comes at the moment of a departure finds it done.
+                    self.service(index, packets, now, (events, random));
+                }
                 let dropped = Some(Rc::clone(&self.dropped));
                 let queued = Queued { packet: id, len_bytes, ecn, dropped };
-                let verdict = shaped.enqueue(queued, now);
-                self.after_enqueue(verdict, index, packets, now, (events, random))
-            }
-            Queue::Port(qdisc, _) => {
-                self.counts.offered_pkts += 1;
-                let dropped = Some(Rc::clone(&self.dropped));
-                let queued = Queued { packet: id, len_bytes, ecn, dropped };
-                let verdict = qdisc.enqueue(queued, now);
+                let verdict = match &mut self.queue {
+                    Queue::Shaped(shaped) => {
+                        buffer::enqueue(&mut self.share, &mut **shaped, queued, now)
+                    }
+                    Queue::Port(qdisc, _) => {
+                        buffer::enqueue(&mut self.share, &mut **qdisc, queued, now)
+                    }
+                    Queue::Wire | Queue::Fifo(_) => return Sent::Dropped,
+                };
                 self.after_enqueue(verdict, index, packets, now, (events, random))
             }
         }
@@ -272,6 +294,7 @@ impl LinkState {
     ) -> Sent {
         if let Verdict::Dropped(_) = verdict {
             self.free_dropped(packets);
+            self.settle_share();
             return Sent::Dropped;
         }
         self.service(index, packets, now, (events, random));
@@ -317,7 +340,18 @@ impl LinkState {
             events.push(arrives, Event::Arrive { packet: queued.packet });
         }
         self.free_dropped(packets);
+        self.settle_share();
         self.schedule_service(index, now, events);
+    }
+
+    /// Tells shared memory how long the queue is now.
+    fn settle_share(&mut self) {
+        let Some(share) = &mut self.share else { return };
+        match &self.queue {
+            Queue::Shaped(shaped) => share.settle(shaped.len_pkts(), shaped.len_bytes()),
+            Queue::Port(qdisc, _) => share.settle(qdisc.len_pkts(), qdisc.len_bytes()),
+            Queue::Wire | Queue::Fifo(_) => {}
+        }
     }
 
     /// What a discipline of its own time drops is left to [`LinkState::take_dropped`].

@@ -17,7 +17,7 @@ pub struct Outcome {
     pub rpcs: Vec<RpcRecord>,
     /// Pings, in the order of sending.
     pub pings: Vec<PingRecord>,
-    /// One per sampled link.
+    /// One per sampled link, then one per sampled buffer.
     pub queues: Vec<QueueOutcome>,
     /// Samples of flows.
     pub flow_samples: Vec<FlowSample>,
@@ -176,7 +176,7 @@ pub struct PingRecord {
 /// A sampled link at the end of the run.
 #[derive(Clone, Debug, Default)]
 pub struct QueueOutcome {
-    /// Index of the link.
+    /// Index of the link; of a buffer: its own, counted on after the links.
     pub link: u32,
     /// Packets offered to the queue.
     pub offered_pkts: u64,
@@ -251,7 +251,7 @@ pub struct FlowSample {
 pub struct QueueSample {
     /// When.
     pub at: Time,
-    /// Index of the link.
+    /// Index of the link; of a buffer: its own, counted on after the links.
     pub link: u32,
     /// Packets waiting, the one being sent not counted.
     pub len_pkts: u32,

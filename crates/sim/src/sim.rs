@@ -1,5 +1,6 @@
 //! A run: everything is built, then the earliest event happens until there is none.
 
+use crate::buffer::{self, BufferHandle};
 use crate::clock::Jiffies;
 use crate::events::{Event, Events};
 use crate::link::LinkState;
@@ -55,6 +56,8 @@ struct Simulation<'a> {
     /// Pings sent of each stream, and where their records are.
     ping_records: Vec<Vec<u32>>,
     outcome: Outcome,
+    /// Memory that queues share.
+    buffers: Vec<BufferHandle>,
     /// Flows that can complete and have not.
     unfinished: usize,
 }
@@ -173,13 +176,14 @@ impl<'a> Simulation<'a> {
             ping_paths.push((path(ping.from, ping.to, hash)?, path(ping.to, ping.from, hash)?));
         }
         routes.forget_distances();
-        let links = run
+        let mut links: Vec<_> = run
             .network
             .links
             .iter()
             .enumerate()
             .map(|(index, link)| LinkState::new(link, index as u32))
             .collect();
+        let buffers = buffer::build(&run.network, &mut links);
         let cc = CcHost::new(1000, random.u64());
         let net = Net {
             now: Time::ZERO,
@@ -202,6 +206,7 @@ impl<'a> Simulation<'a> {
             ping_records: vec![Vec::new(); run.pings.len()],
             ping_paths,
             outcome: Outcome::default(),
+            buffers,
             unfinished,
         })
     }
@@ -551,6 +556,12 @@ impl<'a> Simulation<'a> {
                 self.outcome.queue_samples.push(link.sample(self.net.now));
             }
         }
+        for buffer in self.buffers.iter().map(|buffer| buffer.borrow()) {
+            if buffer.sampled {
+                let sample = buffer.sample(&mut self.net.links, self.net.now);
+                self.outcome.queue_samples.push(sample);
+            }
+        }
         self.again(self.run.sampling.queues, Event::SampleQueues);
     }
 
@@ -579,6 +590,11 @@ impl<'a> Simulation<'a> {
         let now = self.net.now;
         let sampled = self.net.links.iter_mut().filter(|link| link.sampled);
         self.outcome.queues = sampled.map(|link| link.outcome(now)).collect();
+        for buffer in self.buffers.iter().map(|buffer| buffer.borrow()) {
+            if buffer.sampled {
+                self.outcome.queues.push(buffer.outcome(&mut self.net.links, now));
+            }
+        }
         self.outcome.work = Work { events: self.net.events.taken, ..self.net.work };
         self.outcome
     }

@@ -3,7 +3,7 @@
 pub use crate::sysctls::Sysctls;
 use knee_algo::{Algorithm, Params};
 use knee_queue::time::{Duration, Rate, Time};
-use knee_queue::{Ecn, QueueConfig};
+use knee_queue::{DynamicThresholdConfig, Ecn, QueueConfig};
 
 /// Index of a node in [`Network::nodes`].
 pub type NodeId = u32;
@@ -36,6 +36,21 @@ pub struct Network {
     pub nodes: Vec<Node>,
     /// Directed links: a cable is two of them.
     pub links: Vec<Link>,
+    /// Memory that queues of links share; a link is in one of them at most.
+    pub buffers: Vec<SharedBuffer>,
+}
+
+/// Memory of a switch that the queues of its ports share.
+#[derive(Clone, Debug)]
+pub struct SharedBuffer {
+    /// Unique name, as in results.
+    pub name: String,
+    /// How much of it a queue may have. The `limit` of a queue's own goes on beside it.
+    pub law: DynamicThresholdConfig,
+    /// Links, each with a rate, whose queues are in it.
+    pub links: Vec<LinkId>,
+    /// Whether it is sampled and its figures are reported, numbered after the links.
+    pub sampled: bool,
 }
 
 /// A host or a switch.

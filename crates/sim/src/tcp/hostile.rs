@@ -87,7 +87,8 @@ fn net() -> Net {
         name: name.to_owned(),
         host: Some(HostConfig::new(LinuxVersion::V6_1)),
     };
-    let network = Network { nodes: vec![node("a"), node("b")], links: vec![link] };
+    let network =
+        Network { nodes: vec![node("a"), node("b")], links: vec![link], ..Network::default() };
     Net {
         now: Time::ZERO,
         events: Events::new(1_000_000),
