@@ -93,6 +93,10 @@ pub enum Metric {
     DropShare,
     /// Packets that it marked in the whole run.
     Marks,
+    /// Share of the run in which flow control did not let a link begin to send.
+    PausedShare,
+    /// Frames that told it to pause in the whole run.
+    PauseFrames,
 }
 
 const NANOS: f64 = 1e9;
@@ -100,7 +104,7 @@ const MILLIONTHS: f64 = 1e6;
 const THOUSANDTHS: f64 = 1e3;
 
 impl Metric {
-    const ALL: [Metric; 28] = [
+    const ALL: [Metric; 30] = [
         M::Completion,
         M::Slowdown,
         M::Last,
@@ -129,6 +133,8 @@ impl Metric {
         M::Drops,
         M::DropShare,
         M::Marks,
+        M::PausedShare,
+        M::PauseFrames,
     ];
 
     /// Name, unit, recorded units in one unit, and whether a run has many values of it.
@@ -162,6 +168,8 @@ impl Metric {
             M::Drops => ("drops", "pkts", 1.0, false),
             M::DropShare => ("drop_share", "", MILLIONTHS, false),
             M::Marks => ("marks", "pkts", 1.0, false),
+            M::PausedShare => ("paused_share", "", MILLIONTHS, false),
+            M::PauseFrames => ("pause_frames", "", 1.0, false),
         }
     }
 
@@ -277,7 +285,15 @@ impl Kind {
             ],
             Kind::SizeClass => &[M::Completion, M::Slowdown, M::Timeouts, M::Unfinished],
             Kind::Ping => &[M::Rtt, M::Unanswered],
-            Kind::Queue => &[M::Queue, M::Utilisation, M::Drops, M::DropShare, M::Marks],
+            Kind::Queue => &[
+                M::Queue,
+                M::Utilisation,
+                M::Drops,
+                M::DropShare,
+                M::Marks,
+                M::PausedShare,
+                M::PauseFrames,
+            ],
             Kind::Buffer => &[M::Occupancy, M::Drops, M::DropShare, M::Marks],
         }
     }
@@ -294,7 +310,15 @@ impl Kind {
             Kind::Poisson => &[M::Completion, M::Slowdown, M::Timeouts, M::Retransmits],
             Kind::SizeClass => &[M::Slowdown, M::Timeouts],
             Kind::Ping => &[M::Rtt, M::Unanswered],
-            Kind::Queue => &[M::Queue, M::Utilisation, M::Drops, M::DropShare, M::Marks],
+            Kind::Queue => &[
+                M::Queue,
+                M::Utilisation,
+                M::Drops,
+                M::DropShare,
+                M::Marks,
+                M::PausedShare,
+                M::PauseFrames,
+            ],
             Kind::Buffer => &[M::Occupancy, M::Drops, M::DropShare, M::Marks],
         }
     }
@@ -693,6 +717,12 @@ fn measure_queues(run: &Run, outcome: &Outcome, window: Option<Window>) -> Vec<M
             measured.record(M::DropShare, (share * MILLIONTHS).round() as u64);
         }
         measured.record(M::Marks, queue.marked_pkts);
+        if let Some(pause) = queue.pause {
+            let length = outcome.end.since(Time::ZERO).ps().max(1);
+            let share = pause.paused.ps() as f64 / length as f64;
+            measured.record(M::PausedShare, (share * MILLIONTHS).round() as u64);
+            measured.record(M::PauseFrames, pause.frames);
+        }
         let rate = per_second(queue.sent_bytes, outcome.end.since(Time::ZERO));
         if let (Some(sent), Some(full)) = (rate, link.and_then(|link| link.rate)) {
             let share = sent / full.bps() as f64;

@@ -108,6 +108,10 @@ impl NetworkSpec {
         network
     }
 
+    pub(crate) fn has_flow_control(&self) -> bool {
+        self.network.flow_control.is_some()
+    }
+
     /// Whether hosts speak IPv6: all of them do, or none.
     pub(crate) fn ipv6(&self) -> bool {
         self.network.nodes.iter().any(|node| node.host.as_ref().is_some_and(|host| host.ipv6))

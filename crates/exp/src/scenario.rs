@@ -221,6 +221,10 @@ impl Scenario {
         self.algorithms().chain(peers).filter(|algorithm| algorithm.module().is_some())
     }
 
+    pub(crate) fn has_flow_control(&self) -> bool {
+        self.network.has_flow_control()
+    }
+
     pub(crate) fn host_name(&self, id: u32) -> &str {
         self.network.name(id)
     }

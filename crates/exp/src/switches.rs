@@ -1,7 +1,8 @@
-//! `[network.buffer]` and `[[network.buffers]]`: what switches have beside the queues of their ports.
+//! `[network.buffer]`, `[[network.buffers]]` and `[network.flow_control]`: what switches have beside the queues of their ports.
 
 use knee_queue::DynamicThresholdConfig;
-use knee_sim::spec::{LinkId, Network, NodeId, SharedBuffer};
+use knee_queue::time::Duration;
+use knee_sim::spec::{FlowControl, LinkId, Network, NodeId, SharedBuffer};
 
 use crate::error::Error;
 use crate::network::expand;
@@ -10,7 +11,7 @@ use crate::tree::Value;
 use crate::units::Size;
 
 /// Keys of `[network]` that every topology may have.
-pub(crate) const KEYS: &[&str] = &["buffer", "buffers"];
+pub(crate) const KEYS: &[&str] = &["buffer", "buffers", "flow_control"];
 
 const BUFFER_KEYS: &[&str] = &["size", "alpha", "reserved", "record"];
 
@@ -41,6 +42,9 @@ pub(crate) fn read(
     }
     network.buffers =
         found.into_iter().flatten().filter(|buffer| !buffer.links.is_empty()).collect();
+    if let Some(reader) = network_reader.child("flow_control")? {
+        network.flow_control = Some(read_flow_control(&reader)?);
+    }
     Ok(())
 }
 
@@ -121,4 +125,24 @@ fn read_alpha(reader: &Reader<'_>) -> Result<f64, Error> {
     })?;
     reader.note("alpha", node.json());
     Ok(alpha)
+}
+
+/// Pauses of IEEE 802.3x.
+fn read_flow_control(reader: &Reader<'_>) -> Result<FlowControl, Error> {
+    reader.check(&["kind", "xoff", "xon", "reaction", "quanta", "lossless"])?;
+    reader.need_text("kind", "pause")?;
+    reader.choice_or("kind", &[("pause", ())], "")?;
+    let Size(xoff_bytes) = reader.need("xoff", "100 kB")?;
+    let Size(xon_bytes) = reader.get_or("xon", Size(xoff_bytes / 2))?;
+    if xon_bytes > xoff_bytes {
+        return Err(reader.error("xon", "must not be above xoff"));
+    }
+    let quanta = reader.integer_or("quanta", 1..=u64::from(u16::MAX), u64::from(u16::MAX))?;
+    Ok(FlowControl {
+        xoff_bytes,
+        xon_bytes,
+        reaction: reader.get_or("reaction", Duration::from_us(1))?,
+        quanta: u16::try_from(quanta).unwrap_or(u16::MAX),
+        lossless: reader.flag_or("lossless", true)?,
+    })
 }

@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use knee_exp::{Error, Experiment, Overrides};
+use knee_queue::time::Duration;
 use knee_sim::spec::Run;
 
 const FABRIC: &str = r#"question = "?"
@@ -82,4 +83,17 @@ fn mistakes_are_named_with_their_key() {
     assert!(one("switches = \"h0.0\"\nsize = \"1 MB\"").contains("leaf0, leaf1, spine0"));
     assert!(one("size = \"1 MB\"").contains("switches: missing"));
     assert!(one("switches = \"leaf0\"\nsize = \"1 MB\"\nalhpa = 1").contains("alpha"));
+}
+
+#[test]
+fn pauses_have_defaults_and_are_checked() {
+    let pause = run("flow_control = { kind = \"pause\", xoff = \"100 kB\" }");
+    let spec = pause.network.flow_control.unwrap();
+    assert_eq!((spec.xoff_bytes, spec.xon_bytes, spec.quanta), (100_000, 50_000, 65_535));
+    assert!(spec.lossless && spec.reaction == Duration::from_us(1));
+    let error = |keys: &str| error(&format!("flow_control = {{ {keys} }}"));
+    assert!(error("kind = \"pfc\", xoff = \"1 kB\"").contains("pause"));
+    assert!(error("kind = \"pause\"").contains("xoff: missing"));
+    assert!(error("kind = \"pause\", xoff = \"1 kB\", xon = \"2 kB\"").contains("above xoff"));
+    assert!(error("kind = \"pause\", xoff = \"1 kB\", quanta = 65536").contains("65535"));
 }

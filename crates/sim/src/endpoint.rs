@@ -190,6 +190,7 @@ impl EndPoint {
             cc: knee_algo::Host::new(1000, random.u64()),
             random,
             work: Work::default(),
+            flow_control: None,
             tap: None,
         };
         let host = Rc::new(HostState { config, jiffies, modules });

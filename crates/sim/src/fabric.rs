@@ -71,13 +71,19 @@ pub struct Fabric {
 /// # Errors
 /// What it is, in one sentence.
 pub fn supports(network: &Network) -> Result<(), Error> {
-    match network.buffers.first() {
-        None => Ok(()),
-        Some(buffer) => Err(Error(format!(
+    if let Some(buffer) = network.buffers.first() {
+        return Err(Error(format!(
             "{}: ports of the lab's switch do not share memory: leave it out, or use --on sim",
             buffer.name
-        ))),
+        )));
     }
+    if network.flow_control.is_some() {
+        return Err(Error(
+            "flow control: the kernel's devices between namespaces take no pause frames: leave it out, or use --on sim"
+                .to_owned(),
+        ));
+    }
+    Ok(())
 }
 
 /// What [`Fabric::offer`] and [`Fabric::advance`] tell their caller: the tag of a packet, when, and its fate.

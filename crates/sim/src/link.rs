@@ -6,8 +6,9 @@
 
 use crate::buffer::{self, BufferShare};
 use crate::events::{Event, Events};
-use crate::outcome::{QueueOutcome, QueueSample};
+use crate::outcome::{PauseOutcome, QueueOutcome, QueueSample};
 use crate::packet::Packets;
+use crate::pause::{self, ControlHandle, Gate, LeftHost, Ticket};
 use crate::random::Random;
 use crate::spec::{Link, Serialisation};
 use knee_queue::time::{Duration, Rate, Time};
@@ -29,6 +30,8 @@ pub(crate) struct Queued {
     ecn: Ecn,
     /// Where it notes its end; nothing once it is on its way.
     dropped: Option<Dropped>,
+    /// Under flow control: its place in what the switch holds.
+    _ticket: Option<Ticket>,
 }
 
 impl Drop for Queued {
@@ -155,12 +158,20 @@ pub(crate) struct LinkState {
     next_event: Time,
     /// Its queue's part of memory that others share.
     share: Option<BufferShare>,
+    /// Flow control, if it takes part, whether that can stop it, and when it does.
+    control: Option<ControlHandle>,
+    can_be_stopped: bool,
+    gate: Gate,
+    /// What has left, if the sockets of its host want to know.
+    left: Option<Vec<LeftHost>>,
 }
 
 /// What became of a packet offered to a link.
 pub(crate) enum Sent {
     /// It leaves the queue then (at the latest: a discipline of its own time cannot say).
     Leaves(Time),
+    /// It waits, and its host hears of it when it leaves.
+    Waits,
     /// Lost at random: the sender cannot know.
     Lost,
     /// Refused by the queue.
@@ -199,6 +210,10 @@ impl LinkState {
             departed: None,
             next_event: Time::MAX,
             share: None,
+            control: None,
+            can_be_stopped: false,
+            gate: Gate::default(),
+            left: None,
         }
     }
 
@@ -206,6 +221,21 @@ impl LinkState {
     pub(crate) fn put_into(&mut self, share: BufferShare, link: &Link) {
         self.queue = Queue::with_departures(link);
         self.share = Some(share);
+    }
+
+    /// Before the start: flow control counts what waits in its queue, perhaps stops it, and perhaps it then tells its host
+    /// what leaves.
+    pub(crate) fn take_part(
+        &mut self,
+        control: ControlHandle,
+        link: &Link,
+        can_be_stopped: bool,
+        tells_host: bool,
+    ) {
+        self.queue = Queue::with_departures(link);
+        self.control = Some(control);
+        self.can_be_stopped = can_be_stopped;
+        self.left = tells_host.then(Vec::new);
     }
 
     /// Starts what runs by itself (the periodic update of an AQM).
@@ -264,12 +294,14 @@ impl LinkState {
             }
             Queue::Shaped(_) | Queue::Port(..) => {
                 self.counts.offered_pkts += 1;
-                if self.share.is_some() {
+                if self.share.is_some() || self.control.is_some() {
                     // Who comes at the moment of a departure finds it done.
                     self.service(index, packets, now, (events, random));
                 }
                 let dropped = Some(Rc::clone(&self.dropped));
-                let queued = Queued { packet: id, len_bytes, ecn, dropped };
+                let _ticket =
+                    self.control.as_ref().and_then(|control| pause::ticket(control, len_bytes));
+                let queued = Queued { packet: id, len_bytes, ecn, dropped, _ticket };
                 let verdict = match &mut self.queue {
                     Queue::Shaped(shaped) => {
                         buffer::enqueue(&mut self.share, &mut **shaped, queued, now)
@@ -279,7 +311,7 @@ impl LinkState {
                     }
                     Queue::Wire | Queue::Fifo(_) => return Sent::Dropped,
                 };
-                self.after_enqueue(verdict, index, packets, now, (events, random))
+                self.after_enqueue(verdict, (index, id), packets, now, (events, random))
             }
         }
     }
@@ -287,18 +319,24 @@ impl LinkState {
     fn after_enqueue(
         &mut self,
         verdict: Verdict,
-        index: u32,
+        (index, id): (u32, u32),
         packets: &mut Packets,
         now: Time,
         (events, random): (&mut Events, &mut Random),
     ) -> Sent {
         if let Verdict::Dropped(_) = verdict {
-            self.free_dropped(packets);
+            self.free_dropped(packets, Some(id));
             self.settle_share();
             return Sent::Dropped;
         }
         self.service(index, packets, now, (events, random));
-        Sent::Leaves(now)
+        match &mut self.left {
+            None => Sent::Leaves(now),
+            Some(left) => match left.pop_if(|left| left.packet == id) {
+                Some(_) => Sent::Leaves(now),
+                None => Sent::Waits,
+            },
+        }
     }
 
     /// Sends what may leave now, and sees to it that this is called again in time.
@@ -317,7 +355,7 @@ impl LinkState {
                 }
                 Queue::Port(qdisc, busy_until) => {
                     qdisc.tick(now);
-                    if *busy_until > now {
+                    if *busy_until > now || self.gate.is_closed(now) {
                         break;
                     }
                     let taken = qdisc.dequeue(now);
@@ -336,10 +374,13 @@ impl LinkState {
             if let Some(departed) = &mut self.departed {
                 departed.push(queued.packet);
             }
+            if let Some(left) = &mut self.left {
+                left.extend(LeftHost::of(queued.packet, packets.get(queued.packet)));
+            }
             let arrives = now + serialisation + self.delay + jitter(self.jitter, random);
             events.push(arrives, Event::Arrive { packet: queued.packet });
         }
-        self.free_dropped(packets);
+        self.free_dropped(packets, None);
         self.settle_share();
         self.schedule_service(index, now, events);
     }
@@ -384,13 +425,45 @@ impl LinkState {
         matches!(self.queue, Queue::Wire | Queue::Fifo(_))
     }
 
-    fn free_dropped(&self, packets: &mut Packets) {
+    /// `refused` was never taken.
+    fn free_dropped(&mut self, packets: &mut Packets, refused: Option<u32>) {
         if self.keeps_dropped {
             return;
         }
         for id in self.dropped.borrow_mut().drain(..) {
+            if let Some(left) = self.left.as_mut().filter(|_| refused != Some(id)) {
+                left.extend(LeftHost::of(id, packets.get(id)));
+            }
             packets.free(id);
         }
+    }
+
+    /// Data segments that waited in the queue of a host and do no more, since the last call.
+    pub(crate) fn take_left(&mut self) -> Vec<LeftHost> {
+        self.left.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// A pause frame has come for it.
+    pub(crate) fn pause(
+        &mut self,
+        index: u32,
+        quanta: u16,
+        packets: &mut Packets,
+        now: Time,
+        parts: (&mut Events, &mut Random),
+    ) {
+        let Some(rate) = self.rate else { return };
+        self.gate.close(now, pause::pause_time(quanta, rate));
+        self.service(index, packets, now, parts);
+    }
+
+    /// Sends a control frame, behind the packet that is being sent and before all others; when it arrives.
+    pub(crate) fn send_control_frame(&mut self, now: Time, len_bytes: u32) -> Time {
+        let (Queue::Port(_, busy_until), Some(rate)) = (&mut self.queue, self.rate) else {
+            return now + self.delay;
+        };
+        *busy_until = (*busy_until).max(now) + rate.time_of(len_bytes);
+        *busy_until + self.delay
     }
 
     /// A scheduled service is due.
@@ -411,7 +484,7 @@ impl LinkState {
         let next = match &self.queue {
             Queue::Shaped(shaped) => shaped.next_event(now),
             Queue::Port(qdisc, busy_until) => {
-                let free = (qdisc.len_pkts() > 0).then_some(*busy_until);
+                let free = (qdisc.len_pkts() > 0).then_some((*busy_until).max(self.gate.opens()));
                 [qdisc.next_event(now), free].into_iter().flatten().min()
             }
             Queue::Wire | Queue::Fifo(_) => None,
@@ -427,6 +500,10 @@ impl LinkState {
     /// The figures of the queue so far. Those of a discipline of its own time come from it.
     pub(crate) fn outcome(&mut self, now: Time) -> QueueOutcome {
         let mut counts = self.counts.clone();
+        counts.pause = self.can_be_stopped.then(|| {
+            let (frames, paused) = self.gate.figures(now);
+            PauseOutcome { frames, paused }
+        });
         let stats = match &mut self.queue {
             Queue::Shaped(shaped) => shaped.stats(),
             Queue::Port(qdisc, _) => qdisc.stats(),

@@ -196,6 +196,17 @@ pub struct QueueOutcome {
     pub dropped_early_pkts: u64,
     /// Packets lost at random before the queue.
     pub lost_pkts: u64,
+    /// Of a link that flow control can stop.
+    pub pause: Option<PauseOutcome>,
+}
+
+/// How often and how long a link was stopped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PauseOutcome {
+    /// Frames that told its sender to pause, refreshes included.
+    pub frames: u64,
+    /// Time during which it could not begin to send.
+    pub paused: Duration,
 }
 
 impl QueueOutcome {

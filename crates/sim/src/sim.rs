@@ -7,6 +7,7 @@ use crate::link::LinkState;
 use crate::net::{Net, PATH_END};
 use crate::outcome::{FlowOutcome, GoodputSample, Outcome, PingRecord, RpcRecord, Work};
 use crate::packet::{NO_SACKS, Packet, Packets, flags};
+use crate::pause;
 use crate::random::Random;
 use crate::routes::Routes;
 use crate::spec::{Cc, Flow, Run, Traffic};
@@ -184,6 +185,7 @@ impl<'a> Simulation<'a> {
             .map(|(index, link)| LinkState::new(link, index as u32))
             .collect();
         let buffers = buffer::build(&run.network, &mut links);
+        let flow_control = pause::build(&run.network, &mut links);
         let cc = CcHost::new(1000, random.u64());
         let net = Net {
             now: Time::ZERO,
@@ -195,6 +197,7 @@ impl<'a> Simulation<'a> {
             random,
             cc,
             work: Work::default(),
+            flow_control,
             tap: None,
         };
         let unfinished = run.flows.iter().filter(|flow| flow.traffic.ends()).count();
@@ -318,7 +321,16 @@ impl<'a> Simulation<'a> {
                 if net.tap.is_some() {
                     net.tell_departures(link);
                 }
+                if net.flow_control.is_some() {
+                    self.after_departures(link);
+                }
             }
+            Event::Pause { link, quanta } => {
+                self.net.on_pause(link, quanta);
+                self.net.tell_departures(link);
+                self.after_departures(link);
+            }
+            Event::PauseRefresh { link } => self.net.on_pause_refresh(link),
             Event::Timer { sock, timer } => {
                 self.socks[sock as usize].on_timer(timer, &mut self.net);
                 if self.socks[sock as usize].receiver.unread_bytes > 0 {
@@ -372,6 +384,14 @@ impl<'a> Simulation<'a> {
         let is_over = !packet.has(flags::PING) && self.socks[packet.to as usize].ended();
         if let (Some(link), Some(tap)) = (self.net.link_behind(packet), &mut self.net.tap) {
             tap.on_delivered(self.net.now, link, packet, is_over);
+        }
+    }
+
+    /// Under flow control: what has left this link makes room in its switch, or lets its host's sockets go on.
+    fn after_departures(&mut self, link: u32) {
+        self.net.settle_flow_control();
+        for left in self.net.links[link as usize].take_left() {
+            self.socks[left.sock as usize].on_left_host(left.seq, &mut self.net);
         }
     }
 

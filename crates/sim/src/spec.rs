@@ -38,6 +38,24 @@ pub struct Network {
     pub links: Vec<Link>,
     /// Memory that queues of links share; a link is in one of them at most.
     pub buffers: Vec<SharedBuffer>,
+    /// Whether and when switches stop the links into them.
+    pub flow_control: Option<FlowControl>,
+}
+
+/// IEEE 802.3x pauses: each switch stops a link while too much of what came by it waits there. Links without a rate are
+/// not stopped, and hosts, which take everything at once, stop none.
+#[derive(Clone, Debug)]
+pub struct FlowControl {
+    /// Above this many bytes of an input it is stopped.
+    pub xoff_bytes: u64,
+    /// At this many and below it may go on.
+    pub xon_bytes: u64,
+    /// From the arrival of a pause frame until it takes effect.
+    pub reaction: Duration,
+    /// How long a pause lasts unless it is told again, in 512 bit times of the link.
+    pub quanta: u16,
+    /// Whether a network is refused in which queues have not room for what may come before a pause takes effect.
+    pub lossless: bool,
 }
 
 /// Memory of a switch that the queues of its ports share.

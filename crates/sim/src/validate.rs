@@ -1,7 +1,7 @@
 //! Refuses what cannot be simulated, in one sentence each.
 
-use crate::Error;
 use crate::spec::{Network, Run, Serialisation, Traffic};
+use crate::{Error, headroom};
 
 /// A port must take a full frame; hosts here have at least this MTU.
 const MTU_MIN_BYTES: u32 = 576;
@@ -65,6 +65,7 @@ pub fn run(run: &Run) -> Result<(), Error> {
         }
     }
     buffers(&run.network, largest_frame)?;
+    headroom::check(run, largest_frame)?;
     let is_host =
         |node: u32| run.network.nodes.get(node as usize).is_some_and(|node| node.host.is_some());
     let ends = run.flows.iter().map(|flow| (flow.from, flow.to));

@@ -99,6 +99,7 @@ fn net() -> Net {
         random: Random::new(1),
         cc: knee_algo::Host::new(1000, 1),
         work: Work::default(),
+        flow_control: None,
         tap: None,
     }
 }
