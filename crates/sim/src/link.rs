@@ -28,6 +28,7 @@ pub(crate) struct Queued {
     packet: u32,
     len_bytes: u32,
     ecn: Ecn,
+    flow_hash: u32,
     /// Where it notes its end; nothing once it is on its way.
     dropped: Option<Dropped>,
     /// Under flow control: its place in what the switch holds.
@@ -51,6 +52,9 @@ impl QueuePacket for Queued {
     }
     fn set_ce(&mut self) {
         self.ecn = Ecn::Ce;
+    }
+    fn flow_hash(&self) -> u32 {
+        self.flow_hash
     }
 }
 
@@ -293,6 +297,7 @@ impl LinkState {
                 Sent::Leaves(leaves)
             }
             Queue::Shaped(_) | Queue::Port(..) => {
+                let flow_hash = packet.flow_hash();
                 self.counts.offered_pkts += 1;
                 if self.share.is_some() || self.control.is_some() {
                     // Who comes at the moment of a departure finds it done.
@@ -301,7 +306,7 @@ impl LinkState {
                 let dropped = Some(Rc::clone(&self.dropped));
                 let _ticket =
                     self.control.as_ref().and_then(|control| pause::ticket(control, len_bytes));
-                let queued = Queued { packet: id, len_bytes, ecn, dropped, _ticket };
+                let queued = Queued { packet: id, len_bytes, ecn, flow_hash, dropped, _ticket };
                 let verdict = match &mut self.queue {
                     Queue::Shaped(shaped) => {
                         buffer::enqueue(&mut self.share, &mut **shaped, queued, now)
@@ -546,8 +551,8 @@ impl LinkState {
             len_bytes,
             dropped_pkts: counts.dropped_pkts(),
             threshold_hits: counts.threshold_hits,
-            drop_probability: inside.map(|inside| inside.drop_probability),
-            qdelay: inside.map(|inside| inside.qdelay),
+            drop_probability: inside.and_then(|inside| inside.drop_probability),
+            qdelay: inside.and_then(|inside| inside.qdelay),
         }
     }
 }
