@@ -75,6 +75,7 @@ pub mod scale;
 mod scenario;
 mod sizes;
 pub mod stats;
+mod switches;
 pub mod table;
 mod traffic;
 mod tree;

@@ -42,6 +42,8 @@ pub enum Kind {
     SizeClass,
     /// A recorded queue.
     Queue,
+    /// Memory that queues share.
+    Buffer,
 }
 
 /// Something measured.
@@ -119,6 +121,8 @@ pub enum Metric {
     Convergence,
     /// Packets waiting, at each sample.
     Queue,
+    /// Bytes waiting in shared memory, at each sample.
+    Occupancy,
     /// Bytes sent in the whole run, as a share of what the rate allows.
     Utilisation,
     /// Packets that a queue dropped in the whole run.
@@ -127,6 +131,10 @@ pub enum Metric {
     DropShare,
     /// Packets that it marked in the whole run.
     Marks,
+    /// Share of the run in which flow control did not let a link begin to send.
+    PausedShare,
+    /// Frames that told it to pause in the whole run.
+    PauseFrames,
 }
 
 const NANOS: f64 = 1e9;
@@ -134,7 +142,7 @@ pub(crate) const MILLIONTHS: f64 = 1e6;
 pub(crate) const THOUSANDTHS: f64 = 1e3;
 
 impl Metric {
-    const ALL: [Metric; 40] = [
+    const ALL: [Metric; 43] = [
         M::Completion,
         M::Slowdown,
         M::Last,
@@ -171,10 +179,13 @@ impl Metric {
         M::SuccessShare,
         M::Convergence,
         M::Queue,
+        M::Occupancy,
         M::Utilisation,
         M::Drops,
         M::DropShare,
         M::Marks,
+        M::PausedShare,
+        M::PauseFrames,
     ];
 
     /// Name, unit, recorded units in one unit, and whether a run has many values of it.
@@ -216,10 +227,13 @@ impl Metric {
             M::SuccessShare => ("success_share", "", MILLIONTHS, false),
             M::Convergence => ("convergence", "s", NANOS, false),
             M::Queue => ("queue", "pkts", 1.0, true),
+            M::Occupancy => ("occupancy", "B", 1.0, true),
             M::Utilisation => ("utilisation", "", MILLIONTHS, false),
             M::Drops => ("drops", "pkts", 1.0, false),
             M::DropShare => ("drop_share", "", MILLIONTHS, false),
             M::Marks => ("marks", "pkts", 1.0, false),
+            M::PausedShare => ("paused_share", "", MILLIONTHS, false),
+            M::PauseFrames => ("pause_frames", "", 1.0, false),
         }
     }
 
@@ -228,7 +242,7 @@ impl Metric {
         self.about().0
     }
 
-    /// `s`, `bps`, `pkts`; empty: a count or a share.
+    /// `s`, `bps`, `pkts`, `B`; empty: a count or a share.
     pub const fn unit(self) -> &'static str {
         self.about().1
     }
@@ -395,7 +409,16 @@ impl Kind {
             ],
             Kind::SizeClass => &[M::Completion, M::Slowdown, M::Timeouts, M::Unfinished],
             Kind::Ping => &[M::Rtt, M::Unanswered],
-            Kind::Queue => &[M::Queue, M::Utilisation, M::Drops, M::DropShare, M::Marks],
+            Kind::Queue => &[
+                M::Queue,
+                M::Utilisation,
+                M::Drops,
+                M::DropShare,
+                M::Marks,
+                M::PausedShare,
+                M::PauseFrames,
+            ],
+            Kind::Buffer => &[M::Occupancy, M::Drops, M::DropShare, M::Marks],
         }
     }
 
@@ -414,7 +437,16 @@ impl Kind {
             Kind::Poisson => &[M::Completion, M::Slowdown, M::Timeouts, M::Retransmits],
             Kind::SizeClass => &[M::Slowdown, M::Timeouts],
             Kind::Ping => &[M::Rtt, M::Unanswered],
-            Kind::Queue => &[M::Queue, M::Utilisation, M::Drops, M::DropShare, M::Marks],
+            Kind::Queue => &[
+                M::Queue,
+                M::Utilisation,
+                M::Drops,
+                M::DropShare,
+                M::Marks,
+                M::PausedShare,
+                M::PauseFrames,
+            ],
+            Kind::Buffer => &[M::Occupancy, M::Drops, M::DropShare, M::Marks],
         }
     }
 }
@@ -763,20 +795,28 @@ fn measure_pings(
 }
 
 fn measure_queues(run: &Run, outcome: &Outcome, window: Option<Window>) -> Vec<Measured> {
+    let links = &run.network.links;
     let mut of_queue = HashMap::new();
     let mut all = Vec::new();
     for queue in &outcome.queues {
-        let Some(link) = run.network.links.get(queue.link as usize) else { continue };
         let Some(name) = queue_name(&run.network, queue.link, queue.part) else { continue };
-        let mut measured = Measured::new(&name, Kind::Queue, late_from(run));
+        let link = links.get(queue.link as usize);
+        let kind = if link.is_some() { Kind::Queue } else { Kind::Buffer };
+        let mut measured = Measured::new(&name, kind, late_from(run));
         measured.record(M::Drops, queue.dropped_pkts());
         if queue.dropped_pkts() > 0 {
             let share = queue.dropped_pkts() as f64 / queue.offered_pkts as f64;
             measured.record(M::DropShare, (share * MILLIONTHS).round() as u64);
         }
         measured.record(M::Marks, queue.marked_pkts);
+        if let Some(pause) = queue.pause {
+            let length = outcome.end.since(Time::ZERO).ps().max(1);
+            let share = pause.paused.ps() as f64 / length as f64;
+            measured.record(M::PausedShare, (share * MILLIONTHS).round() as u64);
+            measured.record(M::PauseFrames, pause.frames);
+        }
         let rate = per_second(queue.sent_bytes, outcome.end.since(Time::ZERO));
-        if let (Some(sent), Some(full)) = (rate, link.rate) {
+        if let (Some(sent), Some(full)) = (rate, link.and_then(|link| link.rate)) {
             let share = sent / full.bps() as f64;
             measured.record(M::Utilisation, (share * MILLIONTHS).round() as u64);
         }
@@ -787,7 +827,9 @@ fn measure_queues(run: &Run, outcome: &Outcome, window: Option<Window>) -> Vec<M
         let index = of_queue.get(&(sample.link, sample.part)).copied();
         let holds = window.is_none_or(|window| window.holds(sample.at));
         if let (Some(index), true) = (index, holds) {
+            // Each kind has one of them.
             all[index].record(M::Queue, u64::from(sample.len_pkts));
+            all[index].record(M::Occupancy, sample.len_bytes);
         }
     }
     all
