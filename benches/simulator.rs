@@ -161,6 +161,8 @@ fn bulk(index: u64, from: NodeId, to: NodeId, algorithm: &str) -> Flow {
         first_write: None,
         base_rtt: None,
         max_pacing_rate: None,
+        dscp: 0,
+        peer_dscp: 0,
         stop: None,
         traffic: Traffic::Bulk { bytes: None },
         read_at_bytes: 65_536,

@@ -51,6 +51,7 @@ pub mod back_end;
 pub mod captures;
 pub mod chart;
 pub mod claim;
+mod classes;
 pub mod compare;
 mod csv;
 pub mod difference;

@@ -9,6 +9,7 @@ use knee_sim::spec::{
 };
 use knee_sim::topology::{Cable, Dumbbell, LeafSpine, ParkingLot, Star};
 
+use crate::classes::find_inputs;
 use crate::error::Error;
 use crate::queues::{Place, read_queue, seed_queue};
 use crate::random::Random;
@@ -87,6 +88,7 @@ impl NetworkSpec {
         let ids = host_ids.map(|(node, id)| (node.name.clone(), id)).collect();
         let mut spec = NetworkSpec { network, sampled_if_used, ids };
         hosts.apply_overrides(root, &mut spec)?;
+        find_inputs(&mut spec.network, &reader)?;
         Ok(spec)
     }
 
@@ -97,8 +99,8 @@ impl NetworkSpec {
             network.links[link].sampled = destinations.contains(&network.links[link].to);
         }
         for (i, link) in network.links.iter_mut().enumerate() {
-            let drawn = Random::new(seed, &[i as u64, 3]).next();
-            seed_queue(&mut link.queue, drawn);
+            let mut random = Random::new(seed, &[i as u64, 3]);
+            link.queue.each_mut(&mut |queue| seed_queue(queue, &mut random));
         }
         network
     }
@@ -115,12 +117,19 @@ impl NetworkSpec {
     /// Links that are sampled if traffic goes to these hosts.
     pub(crate) fn sampled_links(&self, destinations: &HashSet<NodeId>) -> u64 {
         let links = self.build(destinations, 0).links;
-        links.iter().filter(|link| link.sampled).count() as u64
+        let parts = |link: &Link| 1 + link.queue.part_names().len() as u64;
+        links.iter().filter(|link| link.sampled).map(parts).sum()
     }
 
-    /// Whether a link of this name may be sampled.
-    pub(crate) fn has_sampled_link(&self, name: &str) -> bool {
-        self.network.links.iter().any(|link| link.sampled && link.name == name)
+    /// Whether a link of this name may be sampled, or one of the queues that its queue consists of.
+    pub(crate) fn has_sampled_queue(&self, name: &str) -> bool {
+        self.network.links.iter().filter(|link| link.sampled).any(|link| {
+            link.name == name
+                || link.queue.part_names().iter().any(|part| {
+                    let part = name.strip_suffix(part).and_then(|rest| rest.strip_suffix('/'));
+                    part == Some(&link.name)
+                })
+        })
     }
 
     /// The hosts that a text such as `s1..s10` names.
@@ -161,7 +170,7 @@ impl NetworkSpec {
 }
 
 /// `s1..s10` is ten names, anything else is itself.
-fn expand(text: &str) -> Result<Vec<String>, String> {
+pub(crate) fn expand(text: &str) -> Result<Vec<String>, String> {
     let Some((first, last)) = text.split_once("..") else { return Ok(vec![text.to_owned()]) };
     let split = |name: &str| {
         let digits = name.len() - name.trim_end_matches(|c: char| c.is_ascii_digit()).len();

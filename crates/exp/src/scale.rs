@@ -117,8 +117,16 @@ impl Scale {
         link.rate = link.rate.map(|rate| self.rate(rate));
         self.set(&mut link.delay);
         self.set(&mut link.jitter);
-        match &mut link.queue {
-            QueueConfig::DropTail(_) | QueueConfig::Share(_) => {}
+        link.queue.each_mut(&mut |queue| self.queue(queue));
+    }
+
+    /// Those that it consists of are seen by themselves.
+    fn queue(self, queue: &mut QueueConfig) {
+        match queue {
+            QueueConfig::DropTail(_)
+            | QueueConfig::Share(_)
+            | QueueConfig::Classes(_)
+            | QueueConfig::TwoBuffers(_) => {}
             QueueConfig::Step(step) => {
                 if let Threshold::Sojourn(sojourn) = &mut step.threshold {
                     self.set(sojourn);

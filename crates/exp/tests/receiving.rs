@@ -7,7 +7,8 @@ use std::path::Path;
 
 use common::*;
 use knee_exp::metrics::Metric;
-use knee_exp::{Experiment, Options, Overrides};
+use knee_exp::runner::Options;
+use knee_exp::{Experiment, Overrides};
 use knee_queue::time::Duration;
 use knee_sim::spec::{Adaptive, Coalesce, CpuCosts};
 

@@ -100,6 +100,8 @@ fn two_hosts(is_busy: bool) -> Result<Run, Error> {
         read_at_bytes: 1,
         base_rtt: None,
         max_pacing_rate: None,
+        dscp: 0,
+        peer_dscp: 0,
         sampled: false,
     };
     let ping = Ping {
@@ -109,6 +111,7 @@ fn two_hosts(is_busy: bool) -> Result<Run, Error> {
         interval: PING_INTERVAL,
         wire_bytes: 106,
         ecn: Ecn::NotEct,
+        dscp: 0,
     };
     Ok(Run {
         seed: 1,

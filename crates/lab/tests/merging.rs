@@ -55,6 +55,8 @@ fn one_transfer(mark: Option<MarkShare>, gro_window: Duration) -> Run {
         read_at_bytes: 1,
         base_rtt: None,
         max_pacing_rate: None,
+        dscp: 0,
+        peer_dscp: 0,
         sampled: false,
     };
     let hosts = vec![("a".to_owned(), host.clone()), ("b".to_owned(), host)];

@@ -58,6 +58,8 @@ fn tapped_of(host: HostConfig, limit_pkts: u32) -> Vec<Tapped> {
             read_at_bytes: 1,
             base_rtt: None,
             max_pacing_rate: None,
+            dscp: 0,
+            peer_dscp: 0,
             sampled: false,
         }],
         pings: Vec::new(),

@@ -50,6 +50,8 @@ fn run(host: &HostConfig, algorithm: &str, traffic: Traffic, down: Cable) -> Run
             read_at_bytes: 1,
             base_rtt: None,
             max_pacing_rate: None,
+            dscp: 0,
+            peer_dscp: 0,
             sampled: false,
         }],
         pings: Vec::new(),

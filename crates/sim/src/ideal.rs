@@ -154,6 +154,8 @@ mod tests {
                 sampled: false,
                 base_rtt: None,
                 max_pacing_rate: None,
+                dscp: 0,
+                peer_dscp: 0,
             };
             let run = Run {
                 seed: 1,

@@ -36,6 +36,8 @@
 //!     read_at_bytes: 1,
 //!     base_rtt: None,
 //!     max_pacing_rate: None,
+//!     dscp: 0,
+//!     peer_dscp: 0,
 //!     sampled: false,
 //! };
 //! let run = Run {

@@ -304,6 +304,10 @@ pub struct Flow {
     pub base_rtt: Option<Duration>,
     /// `SO_MAX_PACING_RATE` of both its ends.
     pub max_pacing_rate: Option<Rate>,
+    /// DSCP of all that the connecting side sends, its ACKs too; 0 to 63.
+    pub dscp: u8,
+    /// Of all that the listening side sends, its ACKs too. A host copies nothing from what it receives.
+    pub peer_dscp: u8,
 }
 
 /// What an application sends.
@@ -340,6 +344,8 @@ pub struct Ping {
     pub wire_bytes: u32,
     /// ECN field of the packet and of its echo.
     pub ecn: Ecn,
+    /// DSCP of the packet and of its echo, which hosts copy.
+    pub dscp: u8,
 }
 
 /// What to record while the run goes on.

@@ -206,6 +206,8 @@ impl Path {
             first_write: None,
             base_rtt: None,
             max_pacing_rate: None,
+            dscp: 0,
+            peer_dscp: 0,
             stop: None,
             traffic: Traffic::Bulk { bytes: bytes.into() },
             read_at_bytes: 1,
@@ -234,6 +236,7 @@ impl Path {
             interval: at.since(Time::ZERO),
             wire_bytes: FULL,
             ecn: Ecn::NotEct,
+            dscp: 0,
         };
         vec![ping; packets]
     }
