@@ -89,6 +89,8 @@ pub enum Metric {
     DropShare,
     /// Packets that it marked in the whole run.
     Marks,
+    /// Mean over the samples of the probability that an AQM with one holds for its next packet.
+    DropProbability,
 }
 
 const NANOS: f64 = 1e9;
@@ -96,7 +98,7 @@ const MILLIONTHS: f64 = 1e6;
 const THOUSANDTHS: f64 = 1e3;
 
 impl Metric {
-    const ALL: [Metric; 27] = [
+    const ALL: [Metric; 28] = [
         M::Completion,
         M::Slowdown,
         M::Last,
@@ -124,6 +126,7 @@ impl Metric {
         M::Drops,
         M::DropShare,
         M::Marks,
+        M::DropProbability,
     ];
 
     /// Name, unit, recorded units in one unit, and whether a run has many values of it.
@@ -156,6 +159,7 @@ impl Metric {
             M::Drops => ("drops", "pkts", 1.0, false),
             M::DropShare => ("drop_share", "", MILLIONTHS, false),
             M::Marks => ("marks", "pkts", 1.0, false),
+            M::DropProbability => ("drop_probability", "", NANOS, false),
         }
     }
 
@@ -193,6 +197,9 @@ impl Metric {
         Metric::ALL.into_iter().map(Metric::name)
     }
 }
+
+const QUEUE: &[Metric] =
+    &[M::Queue, M::Utilisation, M::Drops, M::DropShare, M::Marks, M::DropProbability];
 
 impl Kind {
     /// What is measured of it.
@@ -271,7 +278,7 @@ impl Kind {
             ],
             Kind::SizeClass => &[M::Completion, M::Slowdown, M::Timeouts, M::Unfinished],
             Kind::Ping => &[M::Rtt, M::Unanswered],
-            Kind::Queue => &[M::Queue, M::Utilisation, M::Drops, M::DropShare, M::Marks],
+            Kind::Queue => QUEUE,
         }
     }
 
@@ -287,7 +294,7 @@ impl Kind {
             Kind::Poisson => &[M::Completion, M::Slowdown, M::Timeouts, M::Retransmits],
             Kind::SizeClass => &[M::Slowdown, M::Timeouts],
             Kind::Ping => &[M::Rtt, M::Unanswered],
-            Kind::Queue => &[M::Queue, M::Utilisation, M::Drops, M::DropShare, M::Marks],
+            Kind::Queue => QUEUE,
         }
     }
 }
@@ -686,11 +693,21 @@ fn measure_queues(run: &Run, outcome: &Outcome, window: Option<Window>) -> Vec<M
         of_link[queue.link as usize] = Some(all.len());
         all.push(measured);
     }
+    // Of each recorded link: the sum of the probabilities sampled, and how many there were.
+    let mut probabilities = vec![(0.0, 0u64); all.len()];
     for sample in &outcome.queue_samples {
         let index = of_link.get(sample.link as usize).copied().flatten();
         let holds = window.is_none_or(|window| window.holds(sample.at));
-        if let (Some(index), true) = (index, holds) {
-            all[index].record(M::Queue, u64::from(sample.len_pkts));
+        let (Some(index), true) = (index, holds) else { continue };
+        all[index].record(M::Queue, u64::from(sample.len_pkts));
+        if let Some(probability) = sample.drop_probability {
+            probabilities[index].0 += probability;
+            probabilities[index].1 += 1;
+        }
+    }
+    for (measured, (sum, count)) in all.iter_mut().zip(probabilities) {
+        if count > 0 {
+            measured.record(M::DropProbability, (sum / count as f64 * NANOS).round() as u64);
         }
     }
     all
