@@ -61,6 +61,7 @@ pub mod machine;
 pub mod metrics;
 mod network;
 pub mod published;
+mod queues;
 pub mod quick;
 mod random;
 mod reader;

@@ -1,7 +1,7 @@
 //! Whether the host, and not algorithms and queues, decided a result.
 
 use knee_queue::time::Duration;
-use knee_queue::{Limit, MarkAt, QueueConfig, Threshold};
+use knee_queue::{CodelParams, Limit, MarkAt, QueueConfig, StepThreshold, Threshold};
 use knee_sim::outcome::Validity;
 use knee_sim::spec::{Link, Network};
 
@@ -39,8 +39,8 @@ pub(crate) struct Seen {
     pub(crate) cpu: CpuShare,
 }
 
-/// How late a frame may leave before it matters: half the time in which the smallest marking threshold drains, or half of PIE's
-/// target; of a plain buffer a twentieth of what it holds. Never below [`LATENESS_FLOOR`].
+/// How late a frame may leave before it matters: half the time in which the smallest marking threshold drains, or half of the
+/// target of PIE, CoDel and DualPI2; of a plain buffer a twentieth of what it holds. Never below [`LATENESS_FLOOR`].
 pub(crate) fn lateness_limit(network: &Network) -> Duration {
     let limits = network.links.iter().filter_map(link_limit);
     limits.min().unwrap_or(Duration::from_ms(1)).max(LATENESS_FLOOR)
@@ -68,10 +68,25 @@ fn link_limit(link: &Link) -> Option<Duration> {
                 2,
             )
         }
+        QueueConfig::Red(red) => part(drain(red.min_bytes.max(1514)), 2),
         QueueConfig::Pie(pie) => part(pie.target, 2),
+        QueueConfig::Codel(codel) => part(shortest(&codel.codel), 2),
+        QueueConfig::FqCodel(fq) => part(shortest(&fq.codel), 2),
+        QueueConfig::DualPi2(dual) => part(
+            match dual.step {
+                StepThreshold::Sojourn(sojourn) => sojourn.min(dual.target),
+                StepThreshold::Pkts(pkts) => drain((u64::from(pkts) + 1) * 1514).min(dual.target),
+            },
+            2,
+        ),
         QueueConfig::DropTail(config) => part(of_limit(config.limit), 20),
         QueueConfig::Share(config) => part(of_limit(config.limit), 20),
     })
+}
+
+/// The shortest delay that CoDel acts on.
+fn shortest(codel: &CodelParams) -> Duration {
+    codel.ce_threshold.map_or(codel.target, |threshold| threshold.min(codel.target))
 }
 
 /// What to say of connections that failed, if any did.

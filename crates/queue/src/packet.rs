@@ -43,6 +43,12 @@ pub trait Packet {
 
     /// Makes the ECN field CE. A queue calls this only when [`Ecn::is_capable`].
     fn set_ce(&mut self);
+
+    /// A number that is the same for all packets of a flow and as a rule differs between flows, for disciplines that
+    /// have a queue per flow.
+    fn flow_hash(&self) -> u32 {
+        0
+    }
 }
 
 #[cfg(test)]

@@ -125,10 +125,10 @@ pub trait Qdisc<P: Packet> {
 /// The inner state of an AQM.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Inside {
-    /// The drop probability; PIE's can pass 1.
-    pub drop_probability: f64,
-    /// The queueing delay that it acts on.
-    pub qdelay: Duration,
+    /// The drop probability, of one that has such; PIE's can pass 1.
+    pub drop_probability: Option<f64>,
+    /// The queueing delay that it acts on, if it does.
+    pub qdelay: Option<Duration>,
 }
 
 /// Counters of a queue. Offered = dequeued + dropped + still waiting, in packets and in bytes.
@@ -166,6 +166,12 @@ impl Stats {
     pub(crate) fn count_enqueued(&mut self, len_bytes: u32) {
         self.enqueued_pkts += 1;
         self.enqueued_bytes += u64::from(len_bytes);
+    }
+
+    /// Takes back [`Stats::count_enqueued`]: the packet went at once.
+    pub(crate) fn uncount_enqueued(&mut self, len_bytes: u32) {
+        self.enqueued_pkts -= 1;
+        self.enqueued_bytes -= u64::from(len_bytes);
     }
 
     pub(crate) fn count_dequeued(&mut self, len_bytes: u32) {

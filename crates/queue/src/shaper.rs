@@ -229,7 +229,7 @@ mod tests {
     #[test]
     fn a_packet_longer_than_the_burst_is_dropped_on_arrival() {
         let mut queue = shaped(1_000_000_000, Limit::Pkts(10));
-        let long = Pkt { id: 0, len_bytes: 1601, ecn: Ecn::NotEct };
+        let long = Pkt { len_bytes: 1601, ..full(0, Ecn::NotEct) };
         assert_eq!(queue.enqueue(long, Time::ZERO), Verdict::Dropped(DropReason::Full));
         assert_eq!(queue.stats().dropped_full_pkts, 1);
         assert_eq!(queue.next_event(Time::ZERO), None);

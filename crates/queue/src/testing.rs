@@ -8,6 +8,7 @@ pub(crate) struct Pkt {
     pub(crate) id: u64,
     pub(crate) len_bytes: u32,
     pub(crate) ecn: Ecn,
+    pub(crate) flow: u32,
 }
 
 impl Packet for Pkt {
@@ -20,9 +21,17 @@ impl Packet for Pkt {
     fn set_ce(&mut self) {
         self.ecn = Ecn::Ce;
     }
+    fn flow_hash(&self) -> u32 {
+        self.flow
+    }
 }
 
 /// A full packet: MTU 1500 and Ethernet header.
 pub(crate) fn full(id: u64, ecn: Ecn) -> Pkt {
-    Pkt { id, len_bytes: 1514, ecn }
+    Pkt { id, len_bytes: 1514, ecn, flow: 0 }
+}
+
+/// A packet of a flow that is not ECN-capable.
+pub(crate) fn of_flow(flow: u32, id: u64, len_bytes: u32) -> Pkt {
+    Pkt { id, len_bytes, ecn: Ecn::NotEct, flow }
 }

@@ -9,7 +9,7 @@ use crate::events::{Event, Events};
 use crate::link::{LinkState, Sent};
 use crate::net::PATH_END;
 use crate::outcome::{QueueOutcome, QueueSample};
-use crate::packet::{NO_SACKS, Packet, Packets};
+use crate::packet::{NO_SACKS, Packet, Packets, flags};
 use crate::random::Random;
 use crate::routes::Routes;
 use crate::spec::{LinkId, Network, NodeId};
@@ -22,7 +22,11 @@ const EVENTS_PER_SEC: u64 = 1_000_000;
 
 /// A way through the network; see [`Fabric::path`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct PathId(u32);
+pub struct PathId {
+    start: u32,
+    /// Of the flow that takes it.
+    hash: u32,
+}
 
 /// What becomes of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,7 +111,7 @@ impl Fabric {
         if let Some(known) = self.known.get(&(from, to, hash)) {
             return Ok(*known);
         }
-        let path = PathId(self.paths.len() as u32);
+        let path = PathId { start: self.paths.len() as u32, hash: (hash >> 32 ^ hash) as u32 };
         self.paths.extend(self.routes.path(from, to, hash)?);
         self.paths.push(PATH_END);
         self.known.insert((from, to, hash), path);
@@ -137,15 +141,15 @@ impl Fabric {
         self.advance(at, report);
         let id = self.packets.insert(Packet {
             to: tag,
-            hop: path.0,
+            hop: path.start,
             wire_bytes: len_bytes,
-            seq: 0,
-            end_seq: 0,
+            seq: path.hash,
+            end_seq: path.hash,
             ack_seq: 0,
             window_bytes: 0,
             ts_val: 0,
             ts_ecr: 0,
-            flags: 0,
+            flags: flags::FRAME,
             ecn,
             sacks_len: 0,
             sacks: NO_SACKS,

@@ -26,6 +26,7 @@ pub(crate) struct Queued {
     packet: u32,
     len_bytes: u32,
     ecn: Ecn,
+    flow_hash: u32,
     /// Where it notes its end; nothing once it is on its way.
     dropped: Option<Dropped>,
 }
@@ -47,6 +48,9 @@ impl QueuePacket for Queued {
     }
     fn set_ce(&mut self) {
         self.ecn = Ecn::Ce;
+    }
+    fn flow_hash(&self) -> u32 {
+        self.flow_hash
     }
 }
 
@@ -248,14 +252,16 @@ impl LinkState {
             Queue::Shaped(shaped) => {
                 self.counts.offered_pkts += 1;
                 let dropped = Some(Rc::clone(&self.dropped));
-                let queued = Queued { packet: id, len_bytes, ecn, dropped };
+                let flow_hash = packet.flow_hash();
+                let queued = Queued { packet: id, len_bytes, ecn, flow_hash, dropped };
                 let verdict = shaped.enqueue(queued, now);
                 self.after_enqueue(verdict, index, packets, now, (events, random))
             }
             Queue::Port(qdisc, _) => {
                 self.counts.offered_pkts += 1;
                 let dropped = Some(Rc::clone(&self.dropped));
-                let queued = Queued { packet: id, len_bytes, ecn, dropped };
+                let flow_hash = packet.flow_hash();
+                let queued = Queued { packet: id, len_bytes, ecn, flow_hash, dropped };
                 let verdict = qdisc.enqueue(queued, now);
                 self.after_enqueue(verdict, index, packets, now, (events, random))
             }
@@ -435,8 +441,8 @@ impl LinkState {
             len_bytes,
             dropped_pkts: counts.dropped_pkts(),
             threshold_hits: counts.threshold_hits,
-            drop_probability: inside.map(|inside| inside.drop_probability),
-            qdelay: inside.map(|inside| inside.qdelay),
+            drop_probability: inside.and_then(|inside| inside.drop_probability),
+            qdelay: inside.and_then(|inside| inside.qdelay),
         }
     }
 }

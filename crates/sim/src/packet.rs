@@ -22,6 +22,8 @@ pub(crate) mod flags {
     pub(crate) const NO_TS: u16 = 1024;
     /// Its sender does not scale windows (a SYN).
     pub(crate) const NO_SCALE: u16 = 2048;
+    /// A frame from outside: `seq` is the hash of its flow.
+    pub(crate) const FRAME: u16 = 4096;
 }
 
 /// Bytes on the wire before the payload: Ethernet 14, IPv4 20, TCP 20, timestamps 12.
@@ -75,6 +77,16 @@ impl Deref for Sacks {
 impl Packet {
     pub(crate) fn has(&self, flag: u16) -> bool {
         self.flags & flag != 0
+    }
+
+    /// What disciplines with a queue per flow tell flows apart by: the receiving end, or what a frame was hashed to.
+    pub(crate) fn flow_hash(&self) -> u32 {
+        if self.has(flags::FRAME) {
+            self.seq
+        } else {
+            // Ends and pings are numbered each by themselves.
+            self.to ^ u32::from(self.has(flags::PING)) << 31
+        }
     }
 
     pub(crate) fn sacks(&self) -> Sacks {
