@@ -33,6 +33,9 @@ pub(crate) struct Args {
     /// Runs of each row, each with its own seed.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     repeat: Option<u32>,
+    /// Only what the file's [quick] names: some of its cases, values and repeats.
+    #[arg(long)]
+    quick: bool,
     /// Seed of the experiment; the same seed gives the same results.
     #[arg(long, value_name = "S")]
     seed: Option<u64>,
@@ -104,14 +107,24 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     // What --set says of these keys comes after, and counts.
     let mut set = profile.map_or(Ok(Vec::new()), profile::keys)?;
     set.extend(args.set.clone());
-    let overrides =
-        Overrides { cc: args.cc.clone(), set, repeat: args.repeat, seed: args.seed, scale };
+    let overrides = Overrides {
+        cc: args.cc.clone(),
+        set,
+        repeat: args.repeat,
+        seed: args.seed,
+        scale,
+        quick: args.quick,
+    };
     // All files are checked before the first of them runs.
     let experiments: Vec<Arc<Experiment>> = args
         .files
         .iter()
         .map(|file| Experiment::load(file, &overrides).map(Arc::new))
         .collect::<Result<_, _>>()?;
+    if let Some(whole) = experiments.iter().find(|experiment| args.quick && !experiment.is_quick) {
+        let path = whole.path.display();
+        return Err(Failure::Says(format!("{path}: has no [quick]: leave --quick out")));
+    }
     let options = Options {
         threads: args.threads.unwrap_or(0) as usize,
         stop: stop_on_signals()?,

@@ -9,9 +9,12 @@ use knee_algo::{Algorithm, module};
 use knee_sim::spec::{Cc, Run};
 use serde_json::{Map, Value as Json};
 
+use crate::chart::{self, Chart, read_charts};
+use crate::claim::{self, Claim, read_claims};
 use crate::error::{Error, Origin};
 use crate::metrics::Metric;
 use crate::published::{Published, read_published};
+use crate::quick::{Quick, read_quick};
 use crate::random::run_seed;
 use crate::reader::{Reader, Resolved, one_of};
 use crate::scale::Scale;
@@ -33,6 +36,9 @@ const TOP_LEVEL: &[&str] = &[
     "source",
     "notes",
     "published",
+    "claim",
+    "quick",
+    "chart",
     "network",
     "hosts",
     "host",
@@ -57,6 +63,8 @@ pub struct Overrides {
     pub seed: Option<u64>,
     /// Slower links, longer times.
     pub scale: Scale,
+    /// Only what the file's `[quick]` names of it, if it has that; the rest of this comes after.
+    pub quick: bool,
 }
 
 /// One of the things compared: a congestion control with what goes with it.
@@ -106,6 +114,14 @@ pub struct Experiment {
     pub notes: Option<String>,
     /// Figures that others published.
     pub published: Vec<Published>,
+    /// What is said of it, with checks.
+    pub claims: Vec<Claim>,
+    /// What of it belongs to the quick set, if anything.
+    pub quick: Option<Quick>,
+    /// Whether this is that part alone.
+    pub is_quick: bool,
+    /// What a report draws of it.
+    pub charts: Vec<Chart>,
     /// What is compared.
     pub cases: Vec<Case>,
     /// What is varied.
@@ -163,21 +179,36 @@ impl Experiment {
             return Err(Error::input(path, Origin::Nowhere, "", message));
         }
         let set = parse_set(path, &overrides.set)?;
-        let mut axes = {
+        // Cases, axes and what is said of them are the file's, whatever the command line makes of them.
+        let (own_axes, quick) = {
             let resolved = RefCell::default();
-            read_axes(&Reader::root(path, &root, &resolved).only(TOP_LEVEL)?)?
+            let reader = Reader::root(path, &root, &resolved).only(TOP_LEVEL)?;
+            let axes = read_axes(&reader)?;
+            let quick = match reader.has("quick") {
+                true => read_quick(&reader, &read_cases(&reader)?, &axes, MAX_RUNS as u32)?,
+                false => None,
+            };
+            (axes, quick)
         };
+        let chosen = quick.as_ref().filter(|_| overrides.quick);
+        let set: Vec<_> = chosen.iter().flat_map(|quick| quick.overrides()).chain(set).collect();
+        let mut axes = own_axes.clone();
         let (params, set) = split_params(set, &axes);
         let set = apply_set(path, &mut root, &mut axes, set)?;
         let resolved = RefCell::default();
         let reader = Reader::root(path, &root, &resolved).only(TOP_LEVEL)?;
         let own_cases = read_cases(&reader)?;
         let published = read_published(&reader, &own_cases, &axes)?;
-        let mut cases = choose_cases(path, own_cases, &overrides.cc)?;
+        let claims = read_claims(&reader, &own_cases, &own_axes)?;
+        let charts = read_charts(&reader, &own_axes)?;
+        let of_quick = chosen.map_or(&[][..], |quick| quick.cases.as_slice());
+        let names = if overrides.cc.is_empty() { of_quick } else { overrides.cc.as_slice() };
+        let mut cases = choose_cases(path, own_cases, names)?;
         set_params(path, &mut cases, &params)?;
         let run = reader.need_child("run")?.only(RUN_KEYS)?;
         let in_file = run.u32_or("repeat", 1..=MAX_RUNS as u32, 1)?;
-        let repeat = overrides.repeat.unwrap_or(in_file);
+        let of_quick = chosen.and_then(|quick| quick.repeat);
+        let repeat = overrides.repeat.or(of_quick).unwrap_or(in_file);
         let seed = run.integer_or("seed", 0..=i64::MAX as u64, 1)?;
         let configurations = cross(path, &cases, &axes, repeat)?;
         let owned = |text: Option<&str>| text.map(|text| text.trim().to_owned());
@@ -192,6 +223,10 @@ impl Experiment {
             source: owned(reader.text("source")?),
             notes: owned(reader.text("notes")?),
             published,
+            claims,
+            is_quick: chosen.is_some(),
+            quick,
+            charts,
             cases,
             axes,
             configurations,
@@ -217,6 +252,7 @@ impl Experiment {
             experiment.check_scale(&scenario)?;
         }
         experiment.check_published()?;
+        experiment.check_claims()?;
         Ok(Experiment { algorithms, modules, ..experiment })
     }
 
@@ -251,6 +287,18 @@ impl Experiment {
             }
         }
         Ok(())
+    }
+
+    /// Refuses claims about what is not measured, and charts of it.
+    fn check_claims(&self) -> Result<(), Error> {
+        if self.claims.is_empty() && self.charts.is_empty() {
+            return Ok(());
+        }
+        let scenario = self.scenario(&self.configurations[0])?;
+        let wrong =
+            |origin: Origin, key: String, why: String| Error::input(&self.path, origin, key, why);
+        claim::check_measured(&self.claims, &scenario, &wrong)?;
+        chart::check_measured(&self.charts, &scenario, &wrong)
     }
 
     /// How many runs there are in all.
@@ -333,6 +381,11 @@ impl Experiment {
             words.push_str(&format!(", {} = {label}", axis.path));
         }
         words
+    }
+
+    /// What kind of network it has, as its file calls it.
+    pub fn topology(&self) -> Option<&str> {
+        self.root.get("network")?.get("topology")?.text()
     }
 
     /// Every value of every case, defaults included, at the first of the varied values.
@@ -489,7 +542,7 @@ fn read_axes(root: &Reader<'_>) -> Result<Vec<Axis>, Error> {
 }
 
 /// Whether a case may change a path, or a sweep vary it.
-fn varied_path(path: &str) -> Result<(), String> {
+pub(crate) fn varied_path(path: &str) -> Result<(), String> {
     const ALLOWED: &[&str] = &["network", "hosts", "traffic", "params", "sample"];
     let first = path.split('.').next().unwrap_or_default();
     let whole_run = ["run.duration", "run.until_done", "run.measure_from", "run.measure_until"];
@@ -504,7 +557,7 @@ fn varied_path(path: &str) -> Result<(), String> {
 }
 
 /// The values of a list, or of a range; a single value is a list of one.
-fn axis_values(node: &Node) -> Result<Vec<Node>, String> {
+pub(crate) fn axis_values(node: &Node) -> Result<Vec<Node>, String> {
     let values = match &node.value {
         Value::List(items) => items.clone(),
         Value::Text(text) => match range(text)? {

@@ -45,9 +45,12 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod about;
 mod arrivals;
 pub mod back_end;
 pub mod captures;
+pub mod chart;
+pub mod claim;
 pub mod compare;
 mod csv;
 pub mod difference;
@@ -58,6 +61,7 @@ pub mod machine;
 pub mod metrics;
 mod network;
 pub mod published;
+pub mod quick;
 mod random;
 mod reader;
 pub mod report;

@@ -45,17 +45,20 @@ pub enum Stat {
     P95,
     /// 99th percentile.
     P99,
+    /// 99.9th percentile.
+    P999,
     /// Largest value.
     Max,
 }
 
-const STATS: &[(&str, Stat)] = &[
+pub(crate) const STATS: &[(&str, Stat)] = &[
     ("mean", Stat::Mean),
     ("sd", Stat::Sd),
     ("min", Stat::Min),
     ("p50", Stat::P50),
     ("p95", Stat::P95),
     ("p99", Stat::P99),
+    ("p999", Stat::P999),
     ("max", Stat::Max),
 ];
 
@@ -74,6 +77,7 @@ impl Stat {
             Stat::P50 => summary.p50,
             Stat::P95 => summary.p95,
             Stat::P99 => summary.p99,
+            Stat::P999 => summary.p999,
             Stat::Max => summary.max,
         }
     }

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use knee_algo::Algorithm;
 use serde_json::{Map, Value as Json, json};
 
+use crate::about::{about, claims};
 use crate::csv::quoted;
 use crate::error::Error;
 use crate::experiment::Experiment;
@@ -194,6 +195,7 @@ pub fn json(experiment: &Experiment, swept: &Swept, results_dir: Option<&std::pa
         "interrupted": swept.interrupted,
         "results": results_dir.map(|dir| dir.display().to_string()),
         "summary": summary,
+        "claims": claims(experiment, swept),
         "simulator": json_of_effort(&swept.effort),
     })
 }
@@ -219,7 +221,7 @@ pub(crate) fn manifest(
     let resolved = experiment.resolved()?;
     let linux: Vec<_> = resolved.values().filter_map(|case| case.get("hosts.linux")).collect();
     let linux = linux.first().map(|linux| (*linux).clone());
-    Ok(json!({
+    let mut manifest = json!({
         "experiment": experiment.name,
         "file": experiment.path.display().to_string(),
         "question": experiment.question,
@@ -241,5 +243,9 @@ pub(crate) fn manifest(
         "modules": experiment.modules.iter().filter_map(|algorithm| json_of_module(algorithm)).collect::<Vec<_>>(),
         "resolved": resolved,
         "text": experiment.text,
-    }))
+    });
+    if let Some(map) = manifest.as_object_mut() {
+        map.extend(about(experiment, swept)?);
+    }
+    Ok(manifest)
 }

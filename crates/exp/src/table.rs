@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use knee_queue::time::Time;
 
 use crate::back_end::SIMULATOR;
+use crate::claim::Stands;
 use crate::experiment::Experiment;
 use crate::metrics::{Kind, Metric};
 use crate::published::Stat;
@@ -49,7 +50,18 @@ pub fn render(experiment: &Experiment, swept: &Swept) -> String {
         out.push_str(&tables_of(experiment, swept, &names, Kind::Queue));
     }
     out.push_str(&footnotes(experiment, swept));
+    out.push_str(&claims(experiment, swept));
     out
+}
+
+/// One line for each claim: the verdict, and what it says.
+fn claims(experiment: &Experiment, swept: &Swept) -> String {
+    let widest = Stands::ALL.iter().map(|stands| stands.name().len()).max().unwrap_or(0);
+    let lines = experiment.claims.iter().map(|claim| {
+        let stands = claim.judge(experiment, swept).stands;
+        format!("claim {:<widest$}  {}\n", stands.name(), claim.says)
+    });
+    lines.collect()
 }
 
 /// A paragraph in lines of at most 100 characters.

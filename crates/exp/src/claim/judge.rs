@@ -1,0 +1,338 @@
+//! The verdict on a claim.
+//!
+//! The interval of a figure is the 95 % interval of its mean over runs; another statistic, or a mean of runs that are all the
+//! same, is a point. A ratio or difference of two figures goes from the least to the largest that the two intervals allow.
+//! That is on the safe side, for figures of the same runs as for others: the value is in it wherever both figures are in
+//! theirs, and for independent runs it is wider than the 95 % interval of the ratio or the difference itself.
+
+use super::{Bounds, Check, Claim, Every, Join, Term};
+use crate::experiment::Experiment;
+use crate::published::Stat;
+use crate::runner::{Summaries, Swept};
+
+/// The verdict on a check, or on one of its rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holds {
+    /// The whole interval is within the bounds.
+    Yes,
+    /// The whole interval is beyond one of them.
+    No,
+    /// The interval lies on both sides of a bound, or nothing was measured.
+    Undecided,
+    /// The case or the varied value was not in this run.
+    NotRun,
+}
+
+impl Holds {
+    /// As in results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Holds::Yes => "holds",
+            Holds::No => "fails",
+            Holds::Undecided => "undecided",
+            Holds::NotRun => "not run",
+        }
+    }
+
+    /// Of a value, if there is one.
+    pub fn of(value: Option<Interval>, bounds: &Bounds) -> Holds {
+        let Some(Interval { low, high, .. }) = value else { return Holds::Undecided };
+        let (least, most) =
+            (bounds.at_least.unwrap_or(f64::NEG_INFINITY), bounds.at_most.unwrap_or(f64::INFINITY));
+        if high < least || low > most {
+            Holds::No
+        } else if low >= least && high <= most {
+            Holds::Yes
+        } else {
+            Holds::Undecided
+        }
+    }
+
+    /// Of a check whose rows must all hold; those that were not run do not count.
+    fn all(rows: impl Iterator<Item = Holds> + Clone) -> Holds {
+        let has = |verdict| rows.clone().any(|row| row == verdict);
+        if has(Holds::No) {
+            Holds::No
+        } else if has(Holds::Undecided) {
+            Holds::Undecided
+        } else if has(Holds::Yes) {
+            Holds::Yes
+        } else {
+            Holds::NotRun
+        }
+    }
+}
+
+/// The verdict on a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stands {
+    /// All checks that were run hold.
+    Yes,
+    /// Some hold, others fail or are undecided.
+    InPart,
+    /// Some were decided, and none holds.
+    No,
+    /// None was decided.
+    CannotTell,
+    /// None was run.
+    NotRun,
+}
+
+impl Stands {
+    /// All of them, the best first.
+    pub const ALL: [Stands; 5] =
+        [Stands::Yes, Stands::InPart, Stands::No, Stands::CannotTell, Stands::NotRun];
+
+    /// As in results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Stands::Yes => "stands",
+            Stands::InPart => "stands in part",
+            Stands::No => "does not stand",
+            Stands::CannotTell => "cannot be decided",
+            Stands::NotRun => "not run",
+        }
+    }
+
+    /// Of the verdicts on its checks.
+    pub fn of(checks: &[Holds]) -> Stands {
+        let count = |verdict| checks.iter().filter(|check| **check == verdict).count();
+        match (count(Holds::Yes), count(Holds::No), count(Holds::Undecided)) {
+            (0, 0, 0) if !checks.is_empty() => Stands::NotRun,
+            (0, 0, _) => Stands::CannotTell,
+            (0, _, _) => Stands::No,
+            (_, 0, 0) => Stands::Yes,
+            _ => Stands::InPart,
+        }
+    }
+}
+
+/// A value and where it may be.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Interval {
+    /// The value.
+    pub value: f64,
+    /// The lower end.
+    pub low: f64,
+    /// The upper end.
+    pub high: f64,
+}
+
+impl Interval {
+    /// A mean and half of its interval, of something that is never negative.
+    pub fn around(value: f64, half: f64) -> Interval {
+        Interval { value, low: (value - half).max(0.0), high: value + half }
+    }
+
+    /// The ratio to another; `None` where that is zero.
+    pub fn over(self, other: Interval) -> Option<Interval> {
+        (other.value > 0.0).then(|| Interval {
+            value: self.value / other.value,
+            low: self.low / other.high,
+            high: if other.low > 0.0 { self.high / other.low } else { f64::INFINITY },
+        })
+    }
+
+    /// The difference to another.
+    pub fn minus(self, other: Interval) -> Interval {
+        Interval {
+            value: self.value - other.value,
+            low: self.low - other.high,
+            high: self.high - other.low,
+        }
+    }
+}
+
+/// A claim as a sweep decides it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Judged {
+    /// The verdict.
+    pub stands: Stands,
+    /// Those on its checks, in their order.
+    pub checks: Vec<JudgedCheck>,
+}
+
+/// A check as a sweep decides it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JudgedCheck {
+    /// The verdict.
+    pub holds: Holds,
+    /// One for each case and value that it goes through and that was run.
+    pub rows: Vec<Row>,
+}
+
+/// A check at one place.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// Which case and values, of those that the check goes through; empty where it goes through nothing.
+    pub at: String,
+    /// The verdict.
+    pub holds: Holds,
+    /// The value; `None`: nothing was measured, or not everywhere.
+    pub value: Option<Interval>,
+    /// The figures that it was made of: the first, and the other where there is one.
+    pub terms: Vec<JudgedTerm>,
+}
+
+/// A figure as it was measured.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JudgedTerm {
+    /// `figure`, `over` or `minus`.
+    pub role: &'static str,
+    /// The case.
+    pub case: String,
+    /// Paths and values.
+    pub at: Vec<(String, String)>,
+    /// The figure; `None`: not measured.
+    pub value: Option<f64>,
+    /// Half of its 95 % interval, where it has one.
+    pub ci95: Option<f64>,
+}
+
+impl Claim {
+    /// The verdict on what was run.
+    pub fn judge(&self, experiment: &Experiment, swept: &Swept) -> Judged {
+        if self.cannot.is_some() {
+            return Judged { stands: Stands::CannotTell, checks: Vec::new() };
+        }
+        let checks: Vec<JudgedCheck> =
+            self.checks.iter().map(|check| check.judge(experiment, swept)).collect();
+        let verdicts: Vec<Holds> = checks.iter().map(|check| check.holds).collect();
+        Judged { stands: Stands::of(&verdicts), checks }
+    }
+}
+
+/// A case and values that a check goes through.
+#[derive(Clone, Debug, Default)]
+struct Place {
+    case: Option<String>,
+    at: Vec<(String, String)>,
+}
+
+impl Check {
+    fn judge(&self, experiment: &Experiment, swept: &Swept) -> JudgedCheck {
+        let places = self.places();
+        let several = places.len() > 1;
+        let rows = places.iter().filter_map(|place| self.row(place, several, experiment, swept));
+        let rows: Vec<Row> = rows.collect();
+        JudgedCheck { holds: Holds::all(rows.iter().map(|row| row.holds)), rows }
+    }
+
+    /// Every case and value that it goes through, as the file has them.
+    fn places(&self) -> Vec<Place> {
+        let mut places = vec![Place::default()];
+        for every in &self.every {
+            places = places
+                .into_iter()
+                .flat_map(|place| match every {
+                    Every::Case => {
+                        let with =
+                            |case: &String| Place { case: Some(case.clone()), ..place.clone() };
+                        self.cases.iter().map(with).collect::<Vec<_>>()
+                    }
+                    Every::Value(path, values) => {
+                        let with = |value: &String| {
+                            let mut place = place.clone();
+                            place.at.push((path.clone(), value.clone()));
+                            place
+                        };
+                        values.iter().map(with).collect()
+                    }
+                })
+                .collect();
+        }
+        places
+    }
+
+    /// `None`: not run, or both figures are one.
+    fn row(
+        &self,
+        place: &Place,
+        several: bool,
+        experiment: &Experiment,
+        swept: &Swept,
+    ) -> Option<Row> {
+        let other = self.other.as_ref().map(|(join, term)| (*join, term.placed(place)));
+        let figure = self.figure.placed(place);
+        if other.as_ref().is_some_and(|(_, other)| *other == figure) {
+            return None;
+        }
+        let (first, value) = figure.measured("figure", experiment, swept)?;
+        let (terms, value) = match other {
+            None => (vec![first], value),
+            Some((join, other)) => {
+                let (second, other) = other.measured(join.name(), experiment, swept)?;
+                let value = value.zip(other).and_then(|(value, other)| match join {
+                    Join::Over => value.over(other),
+                    Join::Minus => Some(value.minus(other)),
+                });
+                (vec![first, second], value)
+            }
+        };
+        let at = if several { place.words() } else { String::new() };
+        Some(Row { at, holds: Holds::of(value, &self.bounds), value, terms })
+    }
+}
+
+impl Place {
+    fn words(&self) -> String {
+        let values = self.at.iter().map(|(path, value)| format!("{} {value}", super::short(path)));
+        self.case.clone().into_iter().chain(values).collect::<Vec<_>>().join(", ")
+    }
+}
+
+impl Term {
+    /// With what it leaves open taken from a place.
+    fn placed(&self, place: &Place) -> Term {
+        let value = |path: &str| {
+            place.at.iter().find(|(other, _)| other == path).map(|(_, value)| value.clone())
+        };
+        let at = self.at.iter().map(|(path, v)| (path.clone(), v.clone().or_else(|| value(path))));
+        Term {
+            case: self.case.clone().or_else(|| place.case.clone()),
+            at: at.collect(),
+            ..self.clone()
+        }
+    }
+
+    /// `None`: not run.
+    fn measured(
+        &self,
+        role: &'static str,
+        experiment: &Experiment,
+        swept: &Swept,
+    ) -> Option<(JudgedTerm, Option<Interval>)> {
+        // At another scale timers and jiffies are as they were, and the figures are of something else.
+        if !experiment.scale.is_one() {
+            return None;
+        }
+        let row = swept.tables.iter().find(|row| self.is_of(experiment, row))?;
+        // Of such a row the figures are the host's.
+        let is_limited = row.verdict.as_ref().is_some_and(|verdict| verdict.is_limited());
+        let subject = row.subjects.iter().find(|subject| subject.name == self.subject);
+        let summary = subject.and_then(|subject| subject.metric(self.metric));
+        let summary = summary.filter(|_| !is_limited);
+        let value = summary.and_then(|summary| self.stat.of(summary));
+        let ci95 = summary.and_then(|s| s.ci95).filter(|_| self.stat == Stat::Mean);
+        let at = self.at.iter().filter_map(|(path, value)| Some((path.clone(), value.clone()?)));
+        let term = JudgedTerm {
+            role,
+            case: self.case.clone().unwrap_or_default(),
+            at: at.collect(),
+            value,
+            ci95,
+        };
+        Some((term, value.map(|value| Interval::around(value, ci95.unwrap_or(0.0)))))
+    }
+
+    fn is_of(&self, experiment: &Experiment, row: &Summaries) -> bool {
+        let labels = experiment.point_labels(&row.configuration);
+        let mut values = experiment.axes.iter().zip(&labels);
+        self.case.as_deref() == Some(experiment.case_name(&row.configuration))
+            && values.all(|(axis, label)| {
+                self.at
+                    .iter()
+                    .any(|(path, value)| *path == axis.path && value.as_ref() == Some(label))
+            })
+    }
+}

@@ -1,0 +1,324 @@
+//! Reading `[[claim]]`: everything that no run could decide is refused here.
+
+use super::{Bounds, By, Check, Claim, Every, Join, Term};
+use crate::error::Error;
+use crate::experiment::{Axis, Case, has_case, metric_named};
+use crate::metrics::Metric;
+use crate::published::{STATS, Stat};
+use crate::reader::{Reader, one_of};
+use crate::scenario::Scenario;
+use crate::tree::{Node, Value};
+use crate::units::figure;
+
+const KEYS: &[&str] = &["name", "says", "by", "because", "see", "cannot", "check"];
+const CHECK_KEYS: &[&str] =
+    &["figure", "over", "minus", "at_least", "at_most", "equals", "within", "every"];
+const TERM_KEYS: &[&str] = &["subject", "metric", "stat", "case", "at"];
+
+/// What there is in the file to make claims about.
+struct Known<'a> {
+    cases: &'a [Case],
+    axes: &'a [Axis],
+}
+
+pub(crate) fn read_claims(
+    root: &Reader<'_>,
+    cases: &[Case],
+    axes: &[Axis],
+) -> Result<Vec<Claim>, Error> {
+    let known = Known { cases, axes };
+    let mut claims: Vec<Claim> = Vec::new();
+    for reader in root.children("claim")? {
+        let claim = read_one(&reader, &known)?;
+        if claims.iter().any(|prior| prior.name == claim.name) {
+            return Err(reader.error("name", "must differ from the other claims' names"));
+        }
+        claims.push(claim);
+    }
+    Ok(claims)
+}
+
+fn read_one(reader: &Reader<'_>, known: &Known<'_>) -> Result<Claim, Error> {
+    reader.check(KEYS)?;
+    let owned = |text: Option<&str>| text.map(|text| text.trim().to_owned());
+    let claim = Claim {
+        name: reader.need_name("name", "ten-times-sooner")?.to_owned(),
+        says: reader.need_text("says", "Short transfers finish ten times sooner.")?.trim().into(),
+        by: reader.choice_or("by", &[("source", By::Source), ("us", By::Us)], "source")?,
+        because: owned(reader.text("because")?),
+        see: owned(reader.text("see")?),
+        cannot: owned(reader.text("cannot")?),
+        checks: reader
+            .children("check")?
+            .iter()
+            .map(|check| read_check(check, known))
+            .collect::<Result<_, _>>()?,
+        origin: reader.origin(),
+    };
+    match (claim.checks.is_empty(), &claim.cannot) {
+        (true, None) => Err(reader.error(
+            "check",
+            "missing: a claim has at least one [[claim.check]], or says in cannot why there can be none",
+        )),
+        (false, Some(_)) => Err(reader
+            .error("cannot", "stands beside checks: it says why there are none, so give one of the two")),
+        _ => Ok(claim),
+    }
+}
+
+fn read_check(reader: &Reader<'_>, known: &Known<'_>) -> Result<Check, Error> {
+    reader.check(CHECK_KEYS)?;
+    let every = read_every(reader, known)?;
+    let written = read_term(&reader.need_child("figure")?, None)?;
+    let other = match (reader.child("over")?, reader.child("minus")?) {
+        (Some(_), Some(_)) => {
+            return Err(reader.error("minus", "stands beside over: give one of the two"));
+        }
+        (Some(over), None) => Some((Join::Over, over)),
+        (None, Some(minus)) => Some((Join::Minus, minus)),
+        (None, None) => None,
+    };
+    let other = other
+        .map(|(join, reader)| Ok::<_, Error>((join, read_term(&reader, Some(&written))?)))
+        .transpose()?;
+    if let Some((join, term)) = &other {
+        if term.metric.unit() != written.metric.unit() {
+            let message = format!(
+                "{} is measured in another unit than {}",
+                term.metric.name(),
+                written.metric.name()
+            );
+            return Err(reader.error(join.name(), message));
+        }
+    }
+    let unit_of = match &other {
+        Some((Join::Over, _)) => None,
+        _ => Some(written.metric),
+    };
+    let bounds = read_bounds(reader, unit_of)?;
+    let figure = complete(reader, "figure", written, &every, known)?;
+    let other = other
+        .map(|(join, term)| {
+            Ok::<_, Error>((join, complete(reader, join.name(), term, &every, known)?))
+        })
+        .transpose()?;
+    for (name, is_fixed) in every.iter().map(|every| match every {
+        Every::Case => ("case", figure.case.is_some()),
+        Every::Value(path, _) => {
+            let fixed =
+                |(other, value): &(String, Option<String>)| other == path && value.is_some();
+            (path.as_str(), figure.at.iter().any(fixed))
+        }
+    }) {
+        if is_fixed {
+            let message = format!("goes through {name}, and the figure names one: leave that out");
+            return Err(reader.error("every", message));
+        }
+    }
+    let cases = known.cases.iter().map(|case| case.name.clone()).collect();
+    Ok(Check { figure, other, bounds, every, cases, origin: reader.origin() })
+}
+
+fn read_every(reader: &Reader<'_>, known: &Known<'_>) -> Result<Vec<Every>, Error> {
+    let words = reader.texts("every")?.unwrap_or_default();
+    words
+        .into_iter()
+        .map(|word| match known.axes.iter().find(|axis| axis.path == word) {
+            Some(axis) => Ok(Every::Value(axis.path.clone(), axis.labels())),
+            None if word == "case" => Ok(Every::Case),
+            None => {
+                let paths = known.axes.iter().map(|axis| axis.path.as_str());
+                Err(reader.error("every", one_of(word, std::iter::once("case").chain(paths))))
+            }
+        })
+        .collect()
+}
+
+/// A term as written; keys that are not are those of `like`.
+fn read_term(reader: &Reader<'_>, like: Option<&Term>) -> Result<Term, Error> {
+    reader.check(TERM_KEYS)?;
+    let subject = match (reader.text("subject")?, like) {
+        (None, Some(like)) => like.subject.clone(),
+        (Some(subject), _) => subject.to_owned(),
+        (None, None) => reader.need_text("subject", "short")?.to_owned(),
+    };
+    let metric = match (reader.text("metric")?, like) {
+        (None, Some(like)) => like.metric,
+        (Some(name), _) => metric_named(name).map_err(|why| reader.error("metric", why))?,
+        (None, None) => metric_named(reader.need_text("metric", "completion")?)
+            .map_err(|why| reader.error("metric", why))?,
+    };
+    let stat = match like.filter(|_| !reader.has("stat")) {
+        Some(like) => like.stat,
+        None => reader.choice_or("stat", STATS, Stat::Mean.name())?,
+    };
+    let case = reader.text("case")?.map(str::to_owned);
+    let mut at: Vec<(String, Option<String>)> = Vec::new();
+    if let Some(table) = reader.child("at")? {
+        at.extend(table.entries().map(|(path, node)| (path.to_owned(), Some(node.label()))));
+    }
+    for (path, value) in like.map_or(&[][..], |like| like.at.as_slice()) {
+        if !at.iter().any(|(named, _)| named == path) {
+            at.push((path.clone(), value.clone()));
+        }
+    }
+    let case = case.or_else(|| like.and_then(|like| like.case.clone()));
+    Ok(Term { subject, metric, stat, case, at })
+}
+
+/// Names the case and the value on every axis that the check does not go through.
+fn complete(
+    check: &Reader<'_>,
+    key: &str,
+    term: Term,
+    every: &[Every],
+    known: &Known<'_>,
+) -> Result<Term, Error> {
+    let reader = check.need_child(key)?;
+    let case = match &term.case {
+        Some(name) if !has_case(known.cases, name) => {
+            let names = known.cases.iter().map(|case| case.name.as_str());
+            return Err(reader.error("case", one_of(name, names)));
+        }
+        Some(name) => Some(name.clone()),
+        None if every.contains(&Every::Case) => None,
+        None if known.cases.len() == 1 => Some(known.cases[0].name.clone()),
+        None => {
+            return Err(
+                reader.error("case", "missing: name one, or give the check every = \"case\"")
+            );
+        }
+    };
+    if let Some((path, _)) =
+        term.at.iter().find(|(path, _)| !known.axes.iter().any(|axis| axis.path == *path))
+    {
+        return Err(reader.error("at", format!("{path:?} is no key that [vary] varies")));
+    }
+    let at = known.axes.iter().map(|axis| {
+        let path = &axis.path;
+        let labels = axis.labels();
+        let value = term.at.iter().find(|(named, _)| named == path).and_then(|(_, v)| v.clone());
+        let goes_through =
+            every.iter().any(|every| matches!(every, Every::Value(named, _) if named == path));
+        match value {
+            Some(value) if !labels.contains(&value) => {
+                let allowed = one_of(&value, labels.iter().map(String::as_str));
+                Err(reader.error("at", format!("{path} {allowed}")))
+            }
+            Some(value) => Ok((path.clone(), Some(value))),
+            None if goes_through => Ok((path.clone(), None)),
+            None if labels.len() == 1 => Ok((path.clone(), Some(labels[0].clone()))),
+            None => Err(reader.error(
+                "at",
+                format!("must name a value of {path:?}, or the check must have every = {path:?}"),
+            )),
+        }
+    });
+    let at = at.collect::<Result<_, _>>()?;
+    Ok(Term { case, at, ..term })
+}
+
+fn read_bounds(reader: &Reader<'_>, metric: Option<Metric>) -> Result<Bounds, Error> {
+    let number = |key: &str| -> Result<Option<(f64, String)>, Error> {
+        let Some(node) = reader.node(key) else { return Ok(None) };
+        let (value, text) = bound(node, metric).map_err(|why| reader.error(key, why))?;
+        Ok(Some((value, text)))
+    };
+    let (at_least, at_most) = (number("at_least")?, number("at_most")?);
+    let Some((equals, text)) = number("equals")? else {
+        if reader.has("within") {
+            return Err(reader.error("within", "belongs to equals, which is missing"));
+        }
+        let words = [("at least", &at_least), ("at most", &at_most)];
+        let words: Vec<String> = words
+            .into_iter()
+            .filter_map(|(word, bound)| Some(format!("{word} {}", bound.as_ref()?.1)))
+            .collect();
+        let bounds = Bounds {
+            at_least: at_least.map(|(value, _)| value),
+            at_most: at_most.map(|(value, _)| value),
+            text: words.join(", "),
+        };
+        return match (bounds.at_least, bounds.at_most) {
+            (None, None) => Err(reader.error(
+                "at_least",
+                "missing: a check has at_least, at_most, or equals with within",
+            )),
+            (Some(least), Some(most)) if least > most => {
+                Err(reader.error("at_least", "must not be above at_most"))
+            }
+            _ => Ok(bounds),
+        };
+    };
+    if at_least.is_some() || at_most.is_some() {
+        return Err(
+            reader.error("equals", "stands beside at_least or at_most: give one of the two")
+        );
+    }
+    let Some(within) = reader.node("within") else {
+        return Err(reader.error("within", "missing, as in within = \"20 %\""));
+    };
+    let share =
+        within.text().and_then(|text| figure(text).ok()).filter(|(_, unit)| *unit == "share");
+    let half = match share {
+        Some((share, _)) => equals.abs() * share,
+        None => bound(within, metric).map_err(|why| reader.error("within", why))?.0,
+    };
+    if half < 0.0 {
+        return Err(reader.error("within", "must not be negative"));
+    }
+    Ok(Bounds {
+        at_least: Some(equals - half),
+        at_most: Some(equals + half),
+        text: format!("{text} within {}", within.label()),
+    })
+}
+
+/// A bound of a metric, or of a ratio, and its text.
+fn bound(node: &Node, metric: Option<Metric>) -> Result<(f64, String), String> {
+    let text = match &node.value {
+        Value::Integer(_) | Value::Text(_) | Value::Other(_) => node.label(),
+        _ => return Err("must be a number with its unit, as in \"5 ms\"; a ratio has none".into()),
+    };
+    let (value, unit) = figure(&text)?;
+    let expected = metric.map_or("", Metric::unit);
+    let is_plain = expected.is_empty() || expected == "pkts";
+    let fits = unit == expected || (is_plain && (unit.is_empty() || unit == "share"));
+    fits.then_some((value, text)).ok_or_else(|| match metric {
+        Some(metric) if metric.unit().is_empty() => {
+            format!("must have no unit but %, as {} has", metric.name())
+        }
+        Some(metric) => format!("must have the unit of {} ({})", metric.name(), metric.unit()),
+        None => "must have no unit but %: it bounds a ratio".into(),
+    })
+}
+
+/// Refuses claims about what is not measured.
+pub(crate) fn check_measured(
+    claims: &[Claim],
+    scenario: &Scenario,
+    wrong: &dyn Fn(crate::error::Origin, String, String) -> Error,
+) -> Result<(), Error> {
+    for claim in claims {
+        for check in &claim.checks {
+            let others = check.other.iter().map(|(join, term)| (join.name(), term));
+            for (role, term) in std::iter::once(("figure", &check.figure)).chain(others) {
+                let key = |key: &str| format!("claim.{}.check.{role}.{key}", claim.name);
+                let Some(metrics) = scenario.measured_of(&term.subject) else {
+                    let subject = term.subject.escape_debug();
+                    let why = format!("\"{subject}\" is no traffic entry and no recorded link");
+                    return Err(wrong(check.origin, key("subject"), why));
+                };
+                if !metrics.contains(&term.metric) {
+                    let names = metrics.iter().map(|metric| metric.name());
+                    return Err(wrong(
+                        check.origin,
+                        key("metric"),
+                        one_of(term.metric.name(), names),
+                    ));
+                }
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,77 @@
+//! `[quick]`: what of an experiment belongs to the set that is run in two minutes.
+
+use crate::error::Error;
+use crate::experiment::{Axis, Case, axis_values, has_case, varied_path};
+use crate::reader::{Reader, one_of};
+use crate::tree::{Node, Table};
+
+/// The part of an experiment that stands for it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Quick {
+    /// In place of `run.repeat`.
+    pub repeat: Option<u32>,
+    /// Of the cases, these; empty: all.
+    pub cases: Vec<String>,
+    /// Of the values of these axes, these; the others keep theirs.
+    pub(crate) vary: Table,
+    /// Keys that have another value. It is another experiment then.
+    pub(crate) set: Table,
+}
+
+impl Quick {
+    /// Keys that have another value than in the whole experiment.
+    pub fn changed_keys(&self) -> impl Iterator<Item = &str> {
+        self.set.iter().map(|(path, _)| path.as_str())
+    }
+
+    /// What it sets, in the way of the command line.
+    pub(crate) fn overrides(&self) -> impl Iterator<Item = (String, Node)> + '_ {
+        self.set.iter().chain(&self.vary).cloned()
+    }
+}
+
+pub(crate) fn read_quick(
+    root: &Reader<'_>,
+    cases: &[Case],
+    axes: &[Axis],
+    most: u32,
+) -> Result<Option<Quick>, Error> {
+    let Some(reader) = root.child("quick")? else { return Ok(None) };
+    reader.check(&["repeat", "case", "vary", "set"])?;
+    let repeat = match reader.has("repeat") {
+        true => Some(reader.u32_or("repeat", 1..=most, 1)?),
+        false => None,
+    };
+    let names = reader.texts("case")?.unwrap_or_default();
+    if let Some(unknown) = names.iter().find(|name| !has_case(cases, name)) {
+        let known = cases.iter().map(|case| case.name.as_str());
+        return Err(reader.error("case", one_of(unknown, known)));
+    }
+    let mut vary = Table::new();
+    if let Some(table) = reader.child("vary")? {
+        for (path, node) in table.entries() {
+            let Some(axis) = axes.iter().find(|axis| axis.path == path) else {
+                return Err(table.error(path, "must be a key that [vary] varies"));
+            };
+            let labels = axis.labels();
+            let values = axis_values(node).map_err(|why| table.error(path, why))?;
+            if let Some(other) = values.iter().find(|value| !labels.contains(&value.label())) {
+                let why = one_of(&other.label(), labels.iter().map(String::as_str));
+                return Err(table.error(path, format!("each {why}")));
+            }
+            vary.push((path.to_owned(), node.clone()));
+        }
+    }
+    let mut set = Table::new();
+    if let Some(table) = reader.child("set")? {
+        for (path, node) in table.entries() {
+            varied_path(path).map_err(|why| table.error(path, why))?;
+            if axes.iter().any(|axis| axis.path == path) {
+                return Err(table.error(path, "is varied: choose of its values in quick.vary"));
+            }
+            set.push((path.to_owned(), node.clone()));
+        }
+    }
+    let cases = names.into_iter().map(str::to_owned).collect();
+    Ok(Some(Quick { repeat, cases, vary, set }))
+}
