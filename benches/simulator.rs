@@ -177,6 +177,7 @@ fn run(network: knee_sim::spec::Network, flows: Vec<Flow>, ms: u64) -> Run {
         flows,
         pings: Vec::new(),
         sampling: Sampling::default(),
+        order: Default::default(),
     }
 }
 

@@ -198,6 +198,7 @@ mod tests {
             flows: vec![flow],
             pings: vec![ping],
             sampling: Sampling::default(),
+            order: Default::default(),
         }
     }
 

@@ -1,5 +1,7 @@
 //! What is measured of a run, by the kind of its traffic.
 
+mod together;
+
 use std::collections::{BTreeSet, HashMap};
 
 use knee_queue::time::{Duration, PS_PER_S, Time};
@@ -25,6 +27,12 @@ pub enum Kind {
     Rpc,
     /// Small packets back and forth.
     Ping,
+    /// Requests to several servers at once, the next when all have answered.
+    Query,
+    /// Transfers from each to each, so many at a time.
+    Shuffle,
+    /// Connections that nothing is sent on.
+    Attempts,
     /// Transfers that begin at random.
     Poisson,
     /// Those of them of one class of size.
@@ -80,6 +88,12 @@ pub enum Metric {
     Rtt,
     /// Pings without an answer by the end of the run.
     Unanswered,
+    /// Of queries or rounds, the share in which some connection had a retransmission timeout.
+    TimeoutShare,
+    /// Of attempts to connect, the share that came about in time.
+    SuccessShare,
+    /// From the last start until endless transfers share fairly.
+    Convergence,
     /// Packets waiting, at each sample.
     Queue,
     /// Bytes sent in the whole run, as a share of what the rate allows.
@@ -97,7 +111,7 @@ const MILLIONTHS: f64 = 1e6;
 const THOUSANDTHS: f64 = 1e3;
 
 impl Metric {
-    const ALL: [Metric; 27] = [
+    const ALL: [Metric; 30] = [
         M::Completion,
         M::Slowdown,
         M::Last,
@@ -120,6 +134,9 @@ impl Metric {
         M::Exchanges,
         M::Rtt,
         M::Unanswered,
+        M::TimeoutShare,
+        M::SuccessShare,
+        M::Convergence,
         M::Queue,
         M::Utilisation,
         M::Drops,
@@ -152,6 +169,9 @@ impl Metric {
             M::Exchanges => ("exchanges", "", 1.0, false),
             M::Rtt => ("rtt", "s", NANOS, true),
             M::Unanswered => ("unanswered", "", 1.0, false),
+            M::TimeoutShare => ("timeout_share", "", MILLIONTHS, false),
+            M::SuccessShare => ("success_share", "", MILLIONTHS, false),
+            M::Convergence => ("convergence", "s", NANOS, false),
             M::Queue => ("queue", "pkts", 1.0, true),
             M::Utilisation => ("utilisation", "", MILLIONTHS, false),
             M::Drops => ("drops", "pkts", 1.0, false),
@@ -219,6 +239,7 @@ impl Kind {
             Kind::Incast => &[
                 M::Completion,
                 M::Last,
+                M::TimeoutShare,
                 M::Goodput,
                 M::Jain,
                 M::Timeouts,
@@ -234,6 +255,7 @@ impl Kind {
                 M::Goodput,
                 M::GoodputSum,
                 M::Jain,
+                M::Convergence,
                 M::Timeouts,
                 M::TailLossProbes,
                 M::Retransmits,
@@ -245,7 +267,35 @@ impl Kind {
                 M::AcksPerMb,
                 M::ReceiveCpuPerMb,
                 M::AckCpuPerMb,
+                M::Unfinished,
             ],
+            Kind::Query => &[
+                M::Latency,
+                M::TimeoutShare,
+                M::Exchanges,
+                M::Timeouts,
+                M::TailLossProbes,
+                M::Retransmits,
+                M::Recoveries,
+                M::EcnReductions,
+                M::PlbRehashes,
+                M::CeShare,
+                M::Unfinished,
+            ],
+            Kind::Shuffle => &[
+                M::Completion,
+                M::Last,
+                M::Goodput,
+                M::Timeouts,
+                M::TailLossProbes,
+                M::Retransmits,
+                M::Recoveries,
+                M::EcnReductions,
+                M::PlbRehashes,
+                M::CeShare,
+                M::Unfinished,
+            ],
+            Kind::Attempts => &[M::SuccessShare, M::Latency, M::Timeouts],
             Kind::Rpc => &[
                 M::Latency,
                 M::Exchanges,
@@ -285,6 +335,9 @@ impl Kind {
             }
             Kind::Endless => &[M::Goodput, M::GoodputSum, M::Jain, M::Timeouts, M::Retransmits],
             Kind::Rpc => &[M::Latency, M::Exchanges, M::Timeouts, M::Retransmits],
+            Kind::Query => &[M::Latency, M::TimeoutShare, M::Exchanges, M::Timeouts],
+            Kind::Shuffle => &[M::Completion, M::Last, M::Timeouts, M::Retransmits],
+            Kind::Attempts => &[M::SuccessShare, M::Latency],
             Kind::Poisson => &[M::Completion, M::Slowdown, M::Timeouts, M::Retransmits],
             Kind::SizeClass => &[M::Slowdown, M::Timeouts],
             Kind::Ping => &[M::Rtt, M::Unanswered],
@@ -422,9 +475,14 @@ pub(crate) fn measure(scenario: &Scenario, run: &Run, outcome: &Outcome) -> Vec<
     for rpc in &outcome.rpcs {
         let holds = window.is_none_or(|window| window.holds(rpc.start + rpc.latency));
         if let (Some(flow), true) = (run.flows.get(rpc.flow as usize), holds) {
-            measured[flow.group as usize].record(M::Latency, rpc.latency.ns());
+            let measured = &mut measured[flow.group as usize];
+            // A query is done when all have answered.
+            if measured.kind != Kind::Query {
+                measured.record(M::Latency, rpc.latency.ns());
+            }
         }
     }
+    together::measure_queries(&mut measured, run, outcome, window);
     measure_pings(scenario, &mut measured, outcome, window);
     measured.extend(classes);
     measured.extend(measure_queues(run, outcome, window));
@@ -476,13 +534,11 @@ fn measure_flows(
     if matches!(measured.kind, Kind::Poisson | Kind::SizeClass) {
         measure_slowdown(measured, run, outcome, members);
     }
-    if measured.kind == Kind::Incast {
-        let per_round = (members.len() / scenario.rounds_of(&measured.subject)).max(1);
-        for round in members.chunks(per_round) {
-            if let Some(time) = last_completion(round, outcome) {
-                measured.record(M::Last, time.ns());
-            }
-        }
+    if matches!(measured.kind, Kind::Incast | Kind::Shuffle) {
+        together::measure_rounds(scenario, measured, run, outcome, members);
+    }
+    if measured.kind == Kind::Attempts {
+        together::measure_attempts(measured, run, outcome, members);
     }
     let rates: Vec<f64> = members.iter().filter_map(|i| *goodput.get(*i)?).collect();
     rates.iter().for_each(|rate| measured.record(M::Goodput, rate.round() as u64));
@@ -499,7 +555,13 @@ fn measure_flows(
     }
     let unfinished = |i: &&usize| scenario.ends(run, **i) && outcome.flows[**i].done_at.is_none();
     let known = members.iter().filter(|i| **i < outcome.flows.len());
-    measured.record(M::Unfinished, known.filter(unfinished).count() as u64);
+    if measured.kind != Kind::Endless {
+        measured.record(M::Unfinished, known.filter(unfinished).count() as u64);
+    } else if let Some((rule, period)) = scenario.converged_of(&measured.subject) {
+        let time = rule.time(period, run, outcome, members);
+        time.iter().for_each(|time| measured.record(M::Convergence, time.ns()));
+        measured.record(M::Unfinished, u64::from(time.is_none()));
+    }
     if measured.kind == Kind::Rpc {
         let window = scenario.window(outcome.end);
         let groups = &run.flows;
@@ -629,19 +691,6 @@ fn measure_slowdown(measured: &mut Measured, run: &Run, outcome: &Outcome, membe
             measured.record(M::Slowdown, (times * THOUSANDTHS).round() as u64);
         }
     }
-}
-
-/// From the first connect to the last byte, if all of them finished.
-fn last_completion(round: &[usize], outcome: &Outcome) -> Option<Duration> {
-    let flows = round.iter().map(|i| outcome.flows.get(*i));
-    let mut first = Time::MAX;
-    let mut last = Time::ZERO;
-    for flow in flows {
-        let flow = flow?;
-        first = first.min(flow.connected_at?);
-        last = last.max(flow.done_at?);
-    }
-    Some(last.since(first))
 }
 
 fn measure_pings(

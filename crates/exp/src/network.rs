@@ -1,5 +1,8 @@
 //! `[network]`, `[hosts]` and `[[host]]`: who is joined to whom by what.
 
+mod fat_tree;
+mod graph;
+
 use std::collections::{HashMap, HashSet};
 
 use knee_queue::time::{Duration, Rate};
@@ -39,6 +42,8 @@ pub(crate) struct NetworkSpec {
     /// Links sampled only if a traffic entry sends to their host.
     sampled_if_used: Vec<usize>,
     ids: HashMap<String, NodeId>,
+    /// Whether the file has every node and link, so that a way may be missing.
+    is_drawn: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +53,8 @@ enum Topology {
     Dumbbell,
     LeafSpine,
     ParkingLot,
+    FatTree,
+    Graph,
 }
 
 /// Who owns the sending end of a cable.
@@ -69,6 +76,8 @@ impl NetworkSpec {
             ("dumbbell", Topology::Dumbbell),
             ("leaf-spine", Topology::LeafSpine),
             ("parking-lot", Topology::ParkingLot),
+            ("fat-tree", Topology::FatTree),
+            ("graph", Topology::Graph),
         ];
         reader.need_text("topology", "many-to-one")?;
         let topology = reader.choice_or("topology", &topologies, "")?;
@@ -80,10 +89,17 @@ impl NetworkSpec {
             Topology::Dumbbell => (dumbbell(&reader, &cables, &hosts)?, Vec::new()),
             Topology::LeafSpine => leaf_spine(&reader, &cables, &hosts)?,
             Topology::ParkingLot => (parking_lot(&reader, &cables, &hosts)?, Vec::new()),
+            Topology::FatTree => fat_tree::read(&reader, &cables, &hosts)?,
+            Topology::Graph => graph::read(&reader, &cables, &hosts)?,
         };
         let host_ids = network.nodes.iter().zip(0..).filter(|(node, _)| node.host.is_some());
         let ids = host_ids.map(|(node, id)| (node.name.clone(), id)).collect();
-        let mut spec = NetworkSpec { network, sampled_if_used, ids };
+        let mut spec = NetworkSpec {
+            network,
+            sampled_if_used,
+            ids,
+            is_drawn: matches!(topology, Topology::Graph),
+        };
         hosts.apply_overrides(root, &mut spec)?;
         find_inputs(&mut spec.network, &reader)?;
         Ok(spec)
@@ -135,6 +151,14 @@ impl NetworkSpec {
         names.iter().map(|name| self.id(name)).collect()
     }
 
+    /// Whether there is a way between the hosts of each pair, of a network that was drawn by hand.
+    pub(crate) fn check_ways(
+        &self,
+        pairs: impl IntoIterator<Item = (NodeId, NodeId)>,
+    ) -> Result<(), String> {
+        if self.is_drawn { graph::check_ways(&self.network, pairs) } else { Ok(()) }
+    }
+
     /// The rate of a link, or of the links to hosts, all of them together.
     pub(crate) fn rate_bps_named(&self, text: &str) -> Result<u64, String> {
         let links = &self.network.links;
@@ -166,21 +190,45 @@ impl NetworkSpec {
     }
 }
 
-/// `s1..s10` is ten names, anything else is itself.
+/// `s1..s10` is ten names, and `h0.1..h2.4` twelve: every number runs by itself. Anything else is itself.
 pub(crate) fn expand(text: &str) -> Result<Vec<String>, String> {
     let Some((first, last)) = text.split_once("..") else { return Ok(vec![text.to_owned()]) };
-    let split = |name: &str| {
-        let digits = name.len() - name.trim_end_matches(|c: char| c.is_ascii_digit()).len();
-        let (prefix, number) = name.split_at(name.len() - digits);
-        Some((prefix.to_owned(), number.parse::<u32>().ok()?))
-    };
     let bad = || "must be a host or a range of hosts, as in \"s1..s10\"".to_owned();
-    let (prefix, from) = split(first).ok_or_else(bad)?;
-    let (last_prefix, to) = split(last).ok_or_else(bad)?;
-    if prefix != last_prefix || from > to || u64::from(to - from) >= MAX_HOSTS {
-        return Err(bad());
+    let mut names = vec![String::new()];
+    for (prefix, from, to) in ranges(first, last).ok_or_else(bad)? {
+        if names.len() as u64 * (u64::from(to - from) + 1) > MAX_HOSTS {
+            return Err(bad());
+        }
+        let with = |name: &String| {
+            (from..=to).map(|i| format!("{name}{prefix}{i}")).collect::<Vec<String>>()
+        };
+        names = names.iter().flat_map(with).collect();
     }
-    Ok((from..=to).map(|i| format!("{prefix}{i}")).collect())
+    Ok(names)
+}
+
+/// The numbers in which two names differ or not, first and last, each with what stands before it; none if they differ in more.
+fn ranges<'a>(mut first: &'a str, mut last: &'a str) -> Option<Vec<(&'a str, u32, u32)>> {
+    let mut all = Vec::new();
+    while !(first.is_empty() && last.is_empty()) {
+        let (prefix, from, rest) = split_number(first)?;
+        let (last_prefix, to, last_rest) = split_number(last)?;
+        if prefix != last_prefix || from > to {
+            return None;
+        }
+        all.push((prefix, from, to));
+        (first, last) = (rest, last_rest);
+    }
+    (!all.is_empty()).then_some(all)
+}
+
+/// What stands before the first number of a name, that number, and what follows.
+fn split_number(name: &str) -> Option<(&str, u32, &str)> {
+    let start = name.find(|c: char| c.is_ascii_digit())?;
+    let (prefix, rest) = name.split_at(start);
+    let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+    let (number, rest) = rest.split_at(end);
+    Some((prefix, number.parse().ok()?, rest))
 }
 
 // ---- hosts ----
@@ -192,6 +240,7 @@ const HOST_KEYS: &[&str] = &[
     "ipv6",
     "tcp_ecn",
     "tcp_ecn_fallback",
+    "syn_ect",
     "mtu",
     "initial_cwnd",
     "rto_min",
@@ -294,6 +343,7 @@ fn read_host(reader: &Reader<'_>, base: HostConfig) -> Result<HostConfig, Error>
         },
         tcp_ecn: reader.u32_or("tcp_ecn", 0..=2, u32::from(base.tcp_ecn))? as u8,
         tcp_ecn_fallback: reader.flag_or("tcp_ecn_fallback", base.tcp_ecn_fallback)?,
+        syn_ect: reader.flag_or("syn_ect", base.syn_ect)?,
         initial_cwnd_pkts: reader.get_or("initial_cwnd", Pkts(base.initial_cwnd_pkts))?.0,
         rto_min: at_least_1_us(reader, "rto_min", base.rto_min)?,
         slow_start_after_idle: reader
@@ -373,6 +423,11 @@ impl Cables<'_, '_> {
 
     fn read(&self, reader: &Reader<'_>, end: End, recorded: bool) -> Result<Cable, Error> {
         reader.check(CABLE_KEYS)?;
+        self.read_checked(reader, end, recorded)
+    }
+
+    /// As `read`, of a table whose keys were looked at already.
+    fn read_checked(&self, reader: &Reader<'_>, end: End, recorded: bool) -> Result<Cable, Error> {
         let rate: Option<Rate> = reader.get("rate")?;
         if rate.is_none() {
             for key in ["queue", "burst", "record"] {
@@ -600,7 +655,21 @@ mod tests {
         assert_eq!(expand("s3").unwrap(), ["s3"]);
         assert_eq!(expand("s9..s11").unwrap(), ["s9", "s10", "s11"]);
         assert_eq!(expand("h0.1..h0.3").unwrap(), ["h0.1", "h0.2", "h0.3"]);
-        for bad in ["s1..", "..s1", "s2..s1", "s1..r2", "s0..s4294967295", "s..s", "a..b..c"] {
+        assert_eq!(expand("h0.1..h1.2").unwrap(), ["h0.1", "h0.2", "h1.1", "h1.2"]);
+        assert_eq!(expand("h0.0.0..h7.7.7").unwrap().len(), 512);
+        for bad in [
+            "h0.1..h1",
+            "h0..h1.1",
+            "h0.2..h1.1",
+            "h0.0..h200.200",
+            "s1..",
+            "..s1",
+            "s2..s1",
+            "s1..r2",
+            "s0..s4294967295",
+            "s..s",
+            "a..b..c",
+        ] {
             assert!(expand(bad).unwrap_err().starts_with("must be a host or a range"), "{bad}");
         }
     }

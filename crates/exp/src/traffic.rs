@@ -1,11 +1,15 @@
 //! `[[traffic]]`: who sends what to whom, and when.
 
+mod attempts;
+mod converged;
+mod waiting;
+
 use std::path::Path;
 
 use knee_algo::Algorithm;
 use knee_queue::Ecn;
 use knee_queue::time::{Duration, Time};
-use knee_sim::spec::{Cc, Flow, KERNELS_OWN, NodeId, Ping, Traffic};
+use knee_sim::spec::{Cc, Flow, KERNELS_OWN, NodeId, Order, Ping, Traffic};
 
 use crate::arrivals::Arrivals;
 use crate::classes::MAX_DSCP;
@@ -16,6 +20,10 @@ use crate::random::Random;
 use crate::reader::{Reader, one_of};
 use crate::tree::{Node, Value};
 use crate::units::Size;
+
+use attempts::Attempts;
+pub(crate) use converged::Converged;
+use waiting::Waiting;
 
 /// Connections of one run.
 const MAX_FLOWS: u64 = 100_000;
@@ -30,8 +38,11 @@ const TIMED: &[&str] = &["start_jitter"];
 const TIMED_CONNECTIONS: &[&str] = &["flows", "start_shift", "stagger"];
 const CONNECTIONS: &[&str] =
     &["cc", "params", "peer_cc", "peer_params", "read_at", "base_rtt", "sample", "peer_dscp"];
-const BULK: &[&str] = &["size", "stop", "stop_stagger"];
-const INCAST: &[&str] = &["size", "rounds", "every"];
+const BULK: &[&str] = &["size", "stop", "stop_stagger", "converged"];
+const INCAST: &[&str] = &["size", "rounds", "every", "all_to_all"];
+const SHUFFLE: &[&str] = &["size", "rounds", "parallel", "per", "order"];
+const QUERY: &[&str] = &["request", "response", "total", "count"];
+const ATTEMPTS: &[&str] = &["count", "until", "deadline"];
 const RPC: &[&str] = &["request", "response", "count", "stop", "stop_stagger"];
 const PING: &[&str] = &["interval", "size", "ecn"];
 const POISSON: &[&str] = &["sizes", "load", "of", "arrivals_per_sec", "until"];
@@ -50,6 +61,8 @@ pub(crate) struct TrafficSpec {
     start: Duration,
     start_jitter: Duration,
     what: What,
+    /// When its transfers count as sharing fairly.
+    converged: Option<Converged>,
 }
 
 #[derive(Clone, Debug)]
@@ -70,6 +83,12 @@ struct Connections {
     every: Duration,
     /// Where and when connections begin, if not at the times and between the pairs of the entry.
     arrivals: Option<Arrivals>,
+    /// Connections that only ask for one.
+    attempts: Option<Attempts>,
+    /// Which of them wait for which others.
+    waiting: Option<Waiting>,
+    /// Whether every host of `from` sends to every one of `to`.
+    all_to_all: bool,
     /// Connection i takes entry i modulo the length.
     traffic: Vec<Traffic>,
     read_at_bytes: u32,
@@ -126,6 +145,9 @@ fn read_entry(
         ("rpc", Kind::Rpc),
         ("ping", Kind::Ping),
         ("poisson", Kind::Poisson),
+        ("query", Kind::Query),
+        ("shuffle", Kind::Shuffle),
+        ("attempts", Kind::Attempts),
     ];
     let mut kind = reader.choice_or("kind", &kinds, "")?;
     let own = match kind {
@@ -133,28 +155,51 @@ fn read_entry(
         Kind::Rpc => RPC,
         Kind::Ping => PING,
         Kind::Poisson => POISSON,
+        Kind::Query => QUERY,
+        Kind::Shuffle => SHUFFLE,
+        Kind::Attempts => ATTEMPTS,
         _ => BULK,
     };
     let known = match kind {
         Kind::Ping => [COMMON, TIMED, own].concat(),
-        Kind::Poisson => [COMMON, CONNECTIONS, own].concat(),
+        Kind::Poisson | Kind::Attempts => [COMMON, CONNECTIONS, own].concat(),
+        Kind::Query | Kind::Shuffle => [COMMON, TIMED, CONNECTIONS, own].concat(),
         _ => [COMMON, TIMED, TIMED_CONNECTIONS, CONNECTIONS, own].concat(),
     };
     reader.check(&known)?;
     if kind == Kind::Bulk && !reader.has("size") {
         kind = Kind::Endless;
+    } else if kind == Kind::Bulk && reader.has("converged") {
+        return Err(reader.error("converged", "is for transfers without end: leave \"size\" out"));
     }
     let hosts = read_hosts(reader, network)?;
     let start = reader.get_or("start", Duration::ZERO)?;
     let (pairs, what) = match kind {
         Kind::Ping => (pair_up(reader, network, hosts)?, read_ping(reader, network)?),
         Kind::Poisson => (Vec::new(), read_poisson(reader, network, (hosts, start), cc)?),
+        Kind::Query | Kind::Shuffle => {
+            let pairs = all_pairs(reader, hosts)?;
+            let connections = read_connections(reader, kind, cc)?;
+            let what = waiting::read(reader, kind, &pairs, connections)?;
+            (pairs, What::Connections(Box::new(what)))
+        }
+        Kind::Attempts => {
+            let mut connections = read_connections(reader, kind, cc)?;
+            connections.attempts = Some(Attempts::read(reader, start, MAX_FLOWS)?);
+            (pair_up(reader, network, hosts)?, What::Connections(Box::new(connections)))
+        }
+        Kind::Incast if reader.flag_or("all_to_all", false)? => {
+            let pairs = repeat_pairs(reader, &all_pairs(reader, hosts)?)?;
+            let mut connections = read_connections(reader, kind, cc)?;
+            connections.all_to_all = true;
+            (pairs, What::Connections(Box::new(connections)))
+        }
         _ => {
             let pairs = repeat_pairs(reader, &pair_up(reader, network, hosts)?)?;
             (pairs, What::Connections(Box::new(read_connections(reader, kind, cc)?)))
         }
     };
-    let is_timed = kind != Kind::Poisson;
+    let is_timed = !matches!(kind, Kind::Poisson | Kind::Attempts);
     Ok(TrafficSpec {
         name: name.to_owned(),
         kind,
@@ -167,6 +212,7 @@ fn read_entry(
             Duration::ZERO
         },
         what,
+        converged: Converged::read(reader)?,
     })
 }
 
@@ -212,6 +258,20 @@ fn pair_up(
         }
         None => Ok(pairs),
     }
+}
+
+/// Every host of `from` with every other of `to`.
+fn all_pairs(reader: &Reader<'_>, (from, to): FromTo) -> Result<Vec<(NodeId, NodeId)>, Error> {
+    if (from.len() as u64).saturating_mul(to.len() as u64) > 2 * MAX_FLOWS {
+        let message = format!("must leave at most {MAX_FLOWS} flows in all, from each to each");
+        return Err(reader.error("to", message));
+    }
+    let pairs = from.iter().flat_map(|from| to.iter().map(move |to| (*from, *to)));
+    let pairs: Vec<_> = pairs.filter(|(from, to)| from != to).collect();
+    if pairs.is_empty() {
+        return Err(reader.error("to", "must name a host that \"from\" does not name"));
+    }
+    Ok(pairs)
 }
 
 /// Every pair as often as `flows` says, so that flow i of each pair comes before flow i + 1 of any.
@@ -279,15 +339,12 @@ fn read_connections(
             reader.error("stop", "has no meaning beside \"size\": the transfer ends by itself")
         );
     }
-    let rounds =
-        if kind == Kind::Incast { reader.integer_or("rounds", 1..=MAX_FLOWS, 1)? } else { 1 };
-    let every = match reader.get("every")? {
-        Some(every) => every,
-        None if rounds > 1 => {
-            return Err(reader.error("every", "missing beside rounds, as in every = \"100 ms\""));
-        }
-        None => Duration::ZERO,
+    let rounds = match kind {
+        Kind::Incast | Kind::Shuffle => reader.integer_or("rounds", 1..=MAX_FLOWS, 1)?,
+        _ => 1,
     };
+    let every: Option<Duration> = reader.get("every")?;
+    let one_by_one = kind == Kind::Incast && rounds > 1 && every.is_none();
     Ok(Connections {
         cc,
         peer_cc: read_cc(reader, "peer_cc", "peer_params")?,
@@ -296,8 +353,11 @@ fn read_connections(
         stop,
         stop_stagger: reader.get_or("stop_stagger", Duration::ZERO)?,
         rounds,
-        every,
+        every: every.unwrap_or(Duration::ZERO),
         arrivals: None,
+        attempts: None,
+        waiting: one_by_one.then_some(Waiting::Rounds),
+        all_to_all: false,
         traffic: read_traffic(reader, kind)?,
         read_at_bytes: u32::try_from(read_at.0)
             .map_err(|_| reader.error("read_at", "must be at most 4 GB, as in \"64 KiB\""))?,
@@ -341,8 +401,8 @@ fn read_traffic(reader: &Reader<'_>, kind: Kind) -> Result<Vec<Traffic>, Error> 
                 .collect())
         }
         Kind::Endless => Ok(vec![Traffic::Bulk { bytes: None }]),
-        // Every arrival brings its own.
-        Kind::Poisson => Ok(Vec::new()),
+        // Every arrival brings its own, and queries say theirs for all servers.
+        Kind::Poisson | Kind::Query | Kind::Attempts => Ok(Vec::new()),
         _ => {
             let sizes = sizes("size")?
                 .ok_or_else(|| reader.error("size", "missing, as in size = \"10 kB\""))?;
@@ -451,9 +511,10 @@ impl TrafficSpec {
     /// Connections that it makes in a run, at most.
     pub(crate) fn flows(&self) -> u64 {
         match &self.what {
-            What::Connections(c) => match &c.arrivals {
-                Some(arrivals) => arrivals.most(),
-                None => (self.pairs.len() as u64).saturating_mul(c.rounds),
+            What::Connections(c) => match (&c.arrivals, &c.attempts) {
+                (Some(arrivals), _) => arrivals.most(),
+                (None, Some(attempts)) => attempts.count,
+                (None, None) => (self.pairs.len() as u64).saturating_mul(c.rounds),
             },
             What::Ping { .. } => 0,
         }
@@ -481,6 +542,21 @@ impl TrafficSpec {
             What::Connections(connections) => connections.rounds,
             What::Ping { .. } => 1,
         }
+    }
+
+    /// Whether rounds are told apart by whom they are sent to.
+    pub(crate) fn is_all_to_all(&self) -> bool {
+        matches!(&self.what, What::Connections(connections) if connections.all_to_all)
+    }
+
+    /// Whether a round begins when the one before is done.
+    pub(crate) fn is_one_by_one(&self) -> bool {
+        matches!(&self.what, What::Connections(c) if matches!(c.waiting, Some(Waiting::Rounds)))
+    }
+
+    /// When its transfers count as sharing fairly.
+    pub(crate) fn converged(&self) -> Option<Converged> {
+        self.converged
     }
 
     /// Of the connecting side.
@@ -514,13 +590,19 @@ impl TrafficSpec {
 
     /// Hosts whose switch port its data passes.
     pub(crate) fn destinations(&self) -> impl Iterator<Item = NodeId> + '_ {
-        let answers = matches!(self.kind, Kind::Rpc);
+        let answers = matches!(self.kind, Kind::Rpc | Kind::Query);
         let of_pairs = self
             .pairs
             .iter()
             .flat_map(move |(from, to)| [Some(*to), answers.then_some(*from)])
             .flatten();
         of_pairs.chain(self.arrivals().into_iter().flat_map(Arrivals::destinations).copied())
+    }
+
+    /// Hosts that send to each other, as pairs.
+    pub(crate) fn ways(&self) -> impl Iterator<Item = (NodeId, NodeId)> + '_ {
+        let drawn = self.arrivals().into_iter().flat_map(Arrivals::pairs);
+        self.pairs.iter().copied().chain(drawn)
     }
 
     fn arrivals(&self) -> Option<&Arrivals> {
@@ -542,6 +624,7 @@ impl TrafficSpec {
         seed: u64,
         flows: &mut Vec<Flow>,
         pings: &mut Vec<Ping>,
+        order: &mut Order,
     ) {
         let mut jitter = Random::new(seed, &[entry as u64, 1]);
         let start = Time::ZERO + self.start;
@@ -569,12 +652,30 @@ impl TrafficSpec {
                     ..connections.flow(group)
                 }));
             }
+            What::Connections(connections) if connections.attempts.is_some() => {
+                let attempts = connections.attempts.iter();
+                let drawn = attempts
+                    .flat_map(|all| all.draw(&self.pairs, Random::new(seed, &[entry as u64, 5])));
+                flows.extend(drawn.map(|attempt| Flow {
+                    from: attempt.from,
+                    to: attempt.to,
+                    start: attempt.start,
+                    // It never writes.
+                    first_write: Some(Time::MAX),
+                    stop: Some(attempt.deadline),
+                    ..connections.flow(group)
+                }));
+            }
             What::Connections(connections) => {
+                let first = flows.len();
                 let shift = connections.start_shift;
                 let both_ways = Duration::from_ps(shift.ps() * 2);
                 let moved = start + Random::new(seed, &[entry as u64, 2]).up_to(both_ways) - shift;
                 for round in 0..connections.rounds {
-                    let round_start = moved + times(connections.every, round);
+                    // The start of what waits counts from its turn.
+                    let waits = connections.waiting.is_some() && round > 0;
+                    let every = times(connections.every, round);
+                    let round_start = if waits { Time::ZERO } else { moved + every };
                     flows.extend(self.pairs.iter().zip(0u64..).map(|(&(from, to), i)| {
                         Flow {
                             from,
@@ -589,6 +690,13 @@ impl TrafficSpec {
                             ..connections.flow(group)
                         }
                     }));
+                }
+                if let Some(waiting) = &connections.waiting {
+                    let random = Random::new(seed, &[entry as u64, 6]);
+                    let rounds = connections.rounds;
+                    let per_target = connections.all_to_all;
+                    let of_entry = waiting::Entry { first, start, rounds, per_target };
+                    waiting.arrange(&mut flows[first..], &of_entry, random, order);
                 }
             }
         }

@@ -192,6 +192,7 @@ impl Path {
             flows: Vec::new(),
             pings: Vec::new(),
             sampling: Sampling::default(),
+            order: Default::default(),
         }
     }
 

@@ -119,5 +119,6 @@ fn two_hosts(is_busy: bool) -> Result<Run, Error> {
         flows: if is_busy { vec![flow] } else { Vec::new() },
         pings: if is_busy { Vec::new() } else { vec![ping] },
         sampling: Sampling::default(),
+        order: Default::default(),
     })
 }

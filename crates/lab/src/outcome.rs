@@ -61,6 +61,7 @@ pub(crate) fn of_applications(
         flow: *flow,
         start: at(*start_ns),
         latency: Duration::from_ns(*latency_ns),
+        timeouts: None,
     });
     let pings = report.pings.iter().map(|(ping, sent_ns, rtt_ns)| PingRecord {
         ping: *ping,

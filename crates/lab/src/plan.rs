@@ -97,6 +97,11 @@ fn check_host(name: &str, config: &HostConfig) -> Result<(), Error> {
             "defects of older versions: the running kernel has none of them; leave them out, or use --on sim",
         );
     }
+    if !config.syn_ect {
+        return refuse(
+            "syn_ect = false: the running kernel sends SYNs of algorithms that need ECN with ECT; leave it out, or use --on sim",
+        );
+    }
     if config.mtu_bytes > 9000 {
         return refuse(
             "the lab's switch takes frames for MTUs up to 9000: set hosts.mtu, or use --on sim",

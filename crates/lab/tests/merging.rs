@@ -66,6 +66,7 @@ fn one_transfer(mark: Option<MarkShare>, gro_window: Duration) -> Run {
         flows: vec![flow],
         pings: Vec::new(),
         sampling: Sampling::default(),
+        order: Default::default(),
     }
 }
 

@@ -62,6 +62,7 @@ fn tapped_of(host: HostConfig, limit_pkts: u32) -> Vec<Tapped> {
         }],
         pings: Vec::new(),
         sampling: Sampling::default(),
+        order: Default::default(),
     };
     let kept: Rc<RefCell<Vec<Tapped>>> = Rc::default();
     let sink = Rc::clone(&kept);

@@ -54,6 +54,7 @@ fn run(host: &HostConfig, algorithm: &str, traffic: Traffic, down: Cable) -> Run
         }],
         pings: Vec::new(),
         sampling: Sampling::default(),
+        order: Default::default(),
     }
 }
 

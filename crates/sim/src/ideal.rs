@@ -163,6 +163,7 @@ mod tests {
                 flows: vec![flow],
                 pings: Vec::new(),
                 sampling: Sampling::default(),
+                order: Default::default(),
             };
             let outcome = crate::simulate(&run).unwrap();
             let took = outcome.flows[0].completion_time().unwrap();

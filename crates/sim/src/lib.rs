@@ -7,7 +7,9 @@
 //! ```
 //! use knee_queue::time::{Duration, Rate, Time};
 //! use knee_queue::{DropTailConfig, Limit, QueueConfig};
-//! use knee_sim::spec::{Cc, Flow, HostConfig, LinuxVersion, Run, Sampling, Serialisation, Traffic};
+//! use knee_sim::spec::{
+//!     Cc, Flow, HostConfig, LinuxVersion, Order, Run, Sampling, Serialisation, Traffic,
+//! };
 //! use knee_sim::topology::{Cable, Star};
 //!
 //! let cable = Cable {
@@ -46,6 +48,7 @@
 //!     flows: vec![flow],
 //!     pings: Vec::new(),
 //!     sampling: Sampling::default(),
+//!     order: Order::default(),
 //! };
 //! let outcome = knee_sim::simulate(&run)?;
 //! let fct = outcome.flows[0].completion_time().expect("it completes");
@@ -72,6 +75,7 @@ mod sysctls;
 pub mod tap;
 mod tcp;
 pub mod topology;
+mod turns;
 mod validate;
 
 pub use ideal::Ideal;

@@ -160,6 +160,8 @@ pub struct RpcRecord {
     pub start: Time,
     /// Until the last byte of the answer was read.
     pub latency: Duration,
+    /// Retransmission timeouts of both sides meanwhile; a kernel does not tell of which exchange they were.
+    pub timeouts: Option<u64>,
 }
 
 /// One ping.

@@ -12,6 +12,7 @@ use crate::spec::{Cc, Flow, Run, Traffic};
 use crate::tap::hosts::{HostsTap, Sighting};
 use crate::tap::{CoarseClock, FlowTap, Side, TapAt, Tapped};
 use crate::tcp::{HostState, Place, Sock, State};
+use crate::turns::{Ready, Turns};
 use crate::{Error, validate};
 use knee_algo::Host as CcHost;
 use knee_algo::module::LoadedModules;
@@ -37,6 +38,8 @@ struct App {
     /// Bytes of the answer that the client still expects.
     response_left: u64,
     request_started: Time,
+    /// Timeouts of both sides before the request.
+    timeouts_before: u64,
     requests_done: u64,
     writing_begun: bool,
     connected_at: Option<Time>,
@@ -57,6 +60,8 @@ struct Simulation<'a> {
     outcome: Outcome,
     /// Flows that can complete and have not.
     unfinished: usize,
+    /// Whose turn it is, if any flow waits for others.
+    turns: Option<Box<Turns>>,
 }
 
 /// Simulates one run to its end.
@@ -205,6 +210,7 @@ impl<'a> Simulation<'a> {
             ping_paths,
             outcome: Outcome::default(),
             unfinished,
+            turns: Turns::new(&run.order, &run.flows),
         })
     }
 
@@ -259,7 +265,10 @@ impl<'a> Simulation<'a> {
             link.start(index as u32, &mut self.net.events);
         }
         for (index, flow) in self.run.flows.iter().enumerate() {
-            self.net.events.push(flow.start, Event::App { flow: index as u32 });
+            let begin = self.turns.as_ref().map_or(flow.start, |turns| turns.begin_of(index));
+            if begin != Time::MAX {
+                self.net.events.push(begin, Event::App { flow: index as u32 });
+            }
             for at in [flow.first_write, flow.stop].into_iter().flatten() {
                 self.net.events.push(at, Event::App { flow: index as u32 });
             }
@@ -377,7 +386,8 @@ impl<'a> Simulation<'a> {
     fn on_app(&mut self, index: usize) {
         let flow = &self.run.flows[index];
         let now = self.net.now;
-        if self.apps[index].connected_at.is_none() && now >= flow.start {
+        let begin = self.turns.as_ref().map_or(flow.start, |turns| turns.begin_of(index));
+        if self.apps[index].connected_at.is_none() && now >= begin {
             self.apps[index].connected_at = Some(now);
             self.socks[server_of(index)].listen();
             self.socks[client_of(index)].connect(&mut self.net);
@@ -406,13 +416,31 @@ impl<'a> Simulation<'a> {
             && !self.apps[index].writing_begun
         {
             self.apps[index].writing_begun = true;
-            self.begin_request(index);
+            self.next_request(index);
         }
+    }
+
+    /// A request is next: of this flow, or of all that it sends together with.
+    fn next_request(&mut self, index: usize) {
+        let ready = self.turns.as_mut().map_or(Ready::Alone, |turns| turns.on_ready(index));
+        match ready {
+            Ready::Alone => self.begin_request(index),
+            Ready::Waits => {}
+            Ready::All(flows) => flows.iter().for_each(|flow| self.begin_request(*flow as usize)),
+        }
+    }
+
+    /// Retransmission timeouts of both sides so far.
+    fn timeouts(&self, index: usize) -> u64 {
+        let of = |sock: usize| self.socks[sock].counters.timeouts;
+        of(client_of(index)) + of(server_of(index))
     }
 
     /// The client writes a request, or the whole of a transfer.
     fn begin_request(&mut self, index: usize) {
+        let timeouts = self.timeouts(index);
         let app = &mut self.apps[index];
+        app.timeouts_before = timeouts;
         app.request_started = self.net.now;
         app.request_left = self.run.flows[index].traffic.request_bytes();
         let bytes = app.request_left;
@@ -462,12 +490,14 @@ impl<'a> Simulation<'a> {
     /// The client has read a whole answer.
     fn on_response(&mut self, index: usize) {
         let Traffic::Rpc { count, .. } = self.run.flows[index].traffic else { return };
+        let timeouts = self.timeouts(index);
         let app = &mut self.apps[index];
         app.requests_done += 1;
         self.outcome.rpcs.push(RpcRecord {
             flow: index as u32,
             start: app.request_started,
             latency: self.net.now.since(app.request_started),
+            timeouts: Some(timeouts - app.timeouts_before),
         });
         let stopped = self.run.flows[index].stop.is_some_and(|stop| self.net.now >= stop);
         if count.is_some_and(|count| app.requests_done >= count) {
@@ -476,7 +506,7 @@ impl<'a> Simulation<'a> {
             app.stopped_at = Some(self.net.now);
             self.end_flow(index);
         } else {
-            self.begin_request(index);
+            self.next_request(index);
         }
     }
 
@@ -491,6 +521,22 @@ impl<'a> Simulation<'a> {
         }
         for sock in [client_of(index), server_of(index)] {
             self.socks[sock].end(&mut self.net);
+        }
+        if self.turns.is_some() {
+            self.give_turns(index);
+        }
+    }
+
+    /// A flow is done, and others have waited for that.
+    #[cold]
+    fn give_turns(&mut self, done: usize) {
+        let Some(turns) = &mut self.turns else { return };
+        for flow in turns.on_end(done) {
+            // The start of what waits counts from its turn.
+            let wait = self.run.flows[flow as usize].start.since(Time::ZERO);
+            let begin = self.net.now + wait;
+            turns.set_begin(flow as usize, begin);
+            self.net.events.push(begin, Event::App { flow });
         }
     }
 
@@ -626,6 +672,7 @@ impl App {
             request_left: flow.traffic.request_bytes(),
             response_left: 0,
             request_started: Time::ZERO,
+            timeouts_before: 0,
             requests_done: 0,
             writing_begun: false,
             connected_at: None,

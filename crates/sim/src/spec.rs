@@ -27,6 +27,35 @@ pub struct Run {
     pub pings: Vec<Ping>,
     /// What to sample while it runs.
     pub sampling: Sampling,
+    /// Flows that wait for others.
+    pub order: Order,
+}
+
+/// Which flows wait for which others. A flow is in it once at most; those that are not wait for nobody.
+#[derive(Clone, Debug, Default)]
+pub struct Order {
+    /// Transfers that begin when others are done. [`Flow::start`] of these counts from the moment of their turn, which for the
+    /// first is the beginning of the run.
+    pub series: Vec<Series>,
+    /// Request/response flows (indices), set by set: all of a set send their next requests together, when each of them is connected
+    /// and has had its answer.
+    pub together: Vec<Vec<u32>>,
+}
+
+/// Rounds: the first flows of one have their turn when all flows of the one before are done.
+#[derive(Clone, Debug, Default)]
+pub struct Series {
+    /// In order, each of lanes beside each other.
+    pub rounds: Vec<Vec<Lane>>,
+}
+
+/// Flows that have their turn one after the other.
+#[derive(Clone, Debug, Default)]
+pub struct Lane {
+    /// Indices of flows, in order.
+    pub flows: Vec<u32>,
+    /// So many may be under way at once.
+    pub parallel: u32,
 }
 
 /// Nodes and directed links.
@@ -118,6 +147,8 @@ pub struct HostConfig {
     pub jiffies_at_start: Option<u32>,
     /// `net.ipv4.tcp_ecn`: 0 off, 1 ask and grant, 2 grant.
     pub tcp_ecn: u8,
+    /// Whether SYNs and SYN-ACKs of algorithms that need ECN are sent with ECT, as Linux does since its DCTCP of 2014.
+    pub syn_ect: bool,
     /// `net.ipv4.tcp_ecn_fallback`: a SYN sent again does not ask for ECN.
     pub tcp_ecn_fallback: bool,
     /// IPv6: 20 bytes more of headers, and a flow label by which switches choose among equal paths,
@@ -187,6 +218,7 @@ impl HostConfig {
             hz: 1000,
             jiffies_at_start: None,
             tcp_ecn: 2,
+            syn_ect: true,
             tcp_ecn_fallback: true,
             ipv6: false,
             mtu_bytes: 1500,

@@ -25,6 +25,7 @@ fn ping(network: Network, pings: Vec<Ping>) -> Outcome {
         flows: Vec::new(),
         pings,
         sampling: Sampling::default(),
+        order: Default::default(),
     };
     simulate(&run)
 }

@@ -91,7 +91,7 @@ impl Sock {
         if self.syn_retries == 0 {
             self.retrans_stamp = self.ts_now();
         }
-        let ect = self.wants_ecn;
+        let ect = self.wants_ecn && self.host.config.syn_ect;
         let packet = Packet {
             to: self.peer,
             hop: self.path,

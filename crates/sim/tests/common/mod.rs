@@ -190,6 +190,7 @@ impl Path {
             flows,
             pings: Vec::new(),
             sampling: Sampling::default(),
+            order: Default::default(),
         }
     }
 
