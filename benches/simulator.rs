@@ -159,6 +159,8 @@ fn bulk(index: u64, from: NodeId, to: NodeId, algorithm: &str) -> Flow {
         start: Time::from_us(index * 7),
         first_write: None,
         base_rtt: None,
+        dscp: 0,
+        peer_dscp: 0,
         stop: None,
         traffic: Traffic::Bulk { bytes: None },
         read_at_bytes: 65_536,

@@ -8,6 +8,7 @@ use knee_sim::outcome::{Outcome, Validity};
 use knee_sim::spec::{Run, Traffic};
 
 use crate::back_end::Ran;
+use crate::classes::queue_name;
 use crate::experiment::{Experiment, RunId};
 use crate::metrics::{Measured, Metric};
 use crate::scenario::Scenario;
@@ -331,8 +332,8 @@ impl Writer<'_> {
         out
     }
 
-    fn link(&self, link: u32) -> &str {
-        self.run.network.links.get(link as usize).map_or("", |link| &link.name)
+    fn queue_name(&self, link: u32, part: Option<u32>) -> String {
+        queue_name(&self.run.network, link, part).unwrap_or_default()
     }
 
     fn queues(&self) -> String {
@@ -342,7 +343,7 @@ impl Writer<'_> {
                 out,
                 "{},{},{},{},{},{},{},{},{},{},{}",
                 self.label,
-                self.link(queue.link),
+                self.queue_name(queue.link, queue.part),
                 queue.offered_pkts,
                 queue.sent_pkts,
                 queue.sent_bytes,
@@ -407,7 +408,7 @@ impl Writer<'_> {
                 "{},{},{},{},{},{},{},{},{}",
                 self.index,
                 moment(s.at),
-                self.link(s.link),
+                self.queue_name(s.link, s.part),
                 s.len_pkts,
                 s.len_bytes,
                 s.dropped_pkts,

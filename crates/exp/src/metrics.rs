@@ -2,13 +2,14 @@
 
 mod together;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use knee_queue::time::{Duration, PS_PER_S, Time};
 use knee_sim::Ideal;
 use knee_sim::outcome::{FlowCounters, FlowOutcome, HostCount, Outcome, RpcRecord};
 use knee_sim::spec::{Flow, NodeId, Run, Traffic};
 
+use crate::classes::queue_name;
 use crate::scenario::Scenario;
 use crate::stats::{Samples, jain};
 use Metric as M;
@@ -716,11 +717,12 @@ fn measure_pings(
 }
 
 fn measure_queues(run: &Run, outcome: &Outcome, window: Option<Window>) -> Vec<Measured> {
-    let mut of_link = vec![None; run.network.links.len()];
+    let mut of_queue = HashMap::new();
     let mut all = Vec::new();
     for queue in &outcome.queues {
         let Some(link) = run.network.links.get(queue.link as usize) else { continue };
-        let mut measured = Measured::new(&link.name, Kind::Queue, late_from(run));
+        let Some(name) = queue_name(&run.network, queue.link, queue.part) else { continue };
+        let mut measured = Measured::new(&name, Kind::Queue, late_from(run));
         measured.record(M::Drops, queue.dropped_pkts());
         if queue.dropped_pkts() > 0 {
             let share = queue.dropped_pkts() as f64 / queue.offered_pkts as f64;
@@ -732,11 +734,11 @@ fn measure_queues(run: &Run, outcome: &Outcome, window: Option<Window>) -> Vec<M
             let share = sent / full.bps() as f64;
             measured.record(M::Utilisation, (share * MILLIONTHS).round() as u64);
         }
-        of_link[queue.link as usize] = Some(all.len());
+        of_queue.insert((queue.link, queue.part), all.len());
         all.push(measured);
     }
     for sample in &outcome.queue_samples {
-        let index = of_link.get(sample.link as usize).copied().flatten();
+        let index = of_queue.get(&(sample.link, sample.part)).copied();
         let holds = window.is_none_or(|window| window.holds(sample.at));
         if let (Some(index), true) = (index, holds) {
             all[index].record(M::Queue, u64::from(sample.len_pkts));

@@ -6,18 +6,17 @@ mod graph;
 use std::collections::{HashMap, HashSet};
 
 use knee_queue::time::{Duration, Rate};
-use knee_queue::{
-    ConfigError, DropTailConfig, Limit, MarkAt, MarkShare, MarkWhen, NotEctAbove, PieConfig,
-    PieDelay, QueueConfig, ShareConfig, StepConfig,
-};
+use knee_queue::{DropTailConfig, Limit, QueueConfig};
 use knee_sim::spec::{Defects, HostConfig, Link, LinuxVersion, Network, NodeId, Serialisation};
 use knee_sim::topology::{Cable, Dumbbell, LeafSpine, ParkingLot, Star};
 
+use crate::classes::find_inputs;
 use crate::error::Error;
+use crate::queues::{Place, read_queue, seed_queue};
 use crate::random::Random;
 use crate::reader::{Reader, one_of};
 use crate::traffic::read_base_rtt;
-use crate::units::{Burst, Pkts, QueueLimit, Share, Size};
+use crate::units::{Burst, Pkts, Share, Size};
 
 /// Ethernet's header, which queues count with a packet.
 const ETHERNET_BYTES: u32 = 14;
@@ -102,6 +101,7 @@ impl NetworkSpec {
             is_drawn: matches!(topology, Topology::Graph),
         };
         hosts.apply_overrides(root, &mut spec)?;
+        find_inputs(&mut spec.network, &reader)?;
         Ok(spec)
     }
 
@@ -112,12 +112,8 @@ impl NetworkSpec {
             network.links[link].sampled = destinations.contains(&network.links[link].to);
         }
         for (i, link) in network.links.iter_mut().enumerate() {
-            let drawn = Random::new(seed, &[i as u64, 3]).next();
-            match &mut link.queue {
-                QueueConfig::Pie(pie) => pie.seed = drawn,
-                QueueConfig::Share(share) => share.seed = drawn,
-                QueueConfig::DropTail(_) | QueueConfig::Step(_) => {}
-            }
+            let mut random = Random::new(seed, &[i as u64, 3]);
+            link.queue.each_mut(&mut |queue| seed_queue(queue, &mut random));
         }
         network
     }
@@ -134,12 +130,19 @@ impl NetworkSpec {
     /// Links that are sampled if traffic goes to these hosts.
     pub(crate) fn sampled_links(&self, destinations: &HashSet<NodeId>) -> u64 {
         let links = self.build(destinations, 0).links;
-        links.iter().filter(|link| link.sampled).count() as u64
+        let parts = |link: &Link| 1 + link.queue.part_names().len() as u64;
+        links.iter().filter(|link| link.sampled).map(parts).sum()
     }
 
-    /// Whether a link of this name may be sampled.
-    pub(crate) fn has_sampled_link(&self, name: &str) -> bool {
-        self.network.links.iter().any(|link| link.sampled && link.name == name)
+    /// Whether a link of this name may be sampled, or one of the queues that its queue consists of.
+    pub(crate) fn has_sampled_queue(&self, name: &str) -> bool {
+        self.network.links.iter().filter(|link| link.sampled).any(|link| {
+            link.name == name
+                || link.queue.part_names().iter().any(|part| {
+                    let part = name.strip_suffix(part).and_then(|rest| rest.strip_suffix('/'));
+                    part == Some(&link.name)
+                })
+        })
     }
 
     /// The hosts that a text such as `s1..s10` names.
@@ -188,7 +191,7 @@ impl NetworkSpec {
 }
 
 /// `s1..s10` is ten names, and `h0.1..h2.4` twelve: every number runs by itself. Anything else is itself.
-fn expand(text: &str) -> Result<Vec<String>, String> {
+pub(crate) fn expand(text: &str) -> Result<Vec<String>, String> {
     let Some((first, last)) = text.split_once("..") else { return Ok(vec![text.to_owned()]) };
     let bad = || "must be a host or a range of hosts, as in \"s1..s10\"".to_owned();
     let mut names = vec![String::new()];
@@ -433,8 +436,11 @@ impl Cables<'_, '_> {
                 }
             }
         }
+        let has_burst = reader.has("burst");
         let queue = match (rate, reader.child("queue")?) {
-            (Some(_), Some(queue)) => read_queue(&queue, self.frame_bytes)?,
+            (Some(rate), Some(queue)) => {
+                read_queue(&queue, Place { frame_bytes: self.frame_bytes, rate, has_burst })?
+            }
             (Some(_), None) if end == End::Switch => {
                 return Err(reader.error(
                     "queue",
@@ -485,117 +491,6 @@ fn nothing() -> Cable {
         queue: unlimited(),
         sampled: false,
     }
-}
-
-#[derive(Clone, Copy)]
-enum Discipline {
-    DropTail,
-    Step,
-    Pie,
-    Share,
-}
-
-fn read_queue(reader: &Reader<'_>, frame_bytes: u32) -> Result<QueueConfig, Error> {
-    let kinds = [
-        ("droptail", Discipline::DropTail),
-        ("step", Discipline::Step),
-        ("pie", Discipline::Pie),
-        ("share", Discipline::Share),
-    ];
-    reader.need_text("kind", "droptail")?;
-    let config = match reader.choice_or("kind", &kinds, "")? {
-        Discipline::DropTail => {
-            reader.check(&["kind", "limit"])?;
-            QueueConfig::DropTail(DropTailConfig { limit: read_limit(reader, frame_bytes)? })
-        }
-        Discipline::Step => {
-            reader.check(&["kind", "limit", "k", "mark_at", "mark_when", "not_ect"])?;
-            let mark_at = [(">=", MarkAt::AtLeast), (">", MarkAt::Above)];
-            let mark_when = [("enqueue", MarkWhen::Enqueue), ("dequeue", MarkWhen::Dequeue)];
-            let not_ect = [("queue", NotEctAbove::Queue), ("drop", NotEctAbove::Drop)];
-            QueueConfig::Step(StepConfig {
-                limit: read_limit(reader, frame_bytes)?,
-                threshold: reader.need("k", "65 pkts")?,
-                mark_at: reader.choice_or("mark_at", &mark_at, ">=")?,
-                when: reader.choice_or("mark_when", &mark_when, "enqueue")?,
-                not_ect: reader.choice_or("not_ect", &not_ect, "queue")?,
-            })
-        }
-        Discipline::Pie => QueueConfig::Pie(read_pie(reader, frame_bytes)?),
-        Discipline::Share => QueueConfig::Share(read_share(reader, frame_bytes)?),
-    };
-    config.validate().map_err(|why| {
-        let key = match why {
-            ConfigError::SojournAtEnqueue => "k",
-            ConfigError::UpdateIntervalTooShort => "update_interval",
-            ConfigError::ZeroMtu | ConfigError::NoShare => "kind",
-        };
-        reader.error(key, why.to_string())
-    })?;
-    Ok(config)
-}
-
-fn read_limit(reader: &Reader<'_>, frame_bytes: u32) -> Result<Limit, Error> {
-    let limit = reader.need::<QueueLimit>("limit", "500 pkts")?.0;
-    match limit {
-        Limit::Bytes(bytes) if bytes < u64::from(frame_bytes) => Err(reader.error(
-            "limit",
-            format!("must hold one full packet ({frame_bytes} B), or none ever passes"),
-        )),
-        _ => Ok(limit),
-    }
-}
-
-fn read_share(reader: &Reader<'_>, frame_bytes: u32) -> Result<ShareConfig, Error> {
-    reader.check(&["kind", "limit", "mark", "every"])?;
-    let mark: Option<Share> = reader.get("mark")?;
-    let every = reader.integer("every", 1..=u64::from(u32::MAX))?;
-    let mark = match (mark, every) {
-        (Some(Share(share)), None) => MarkShare::Probability(share),
-        (None, Some(every)) => MarkShare::Every(u32::try_from(every).unwrap_or(u32::MAX)),
-        (Some(_), Some(_)) => {
-            return Err(reader.error("every", "has no meaning beside \"mark\""));
-        }
-        (None, None) => {
-            return Err(reader.error("mark", "missing, as in mark = \"10 %\", or every = 10"));
-        }
-    };
-    Ok(ShareConfig { limit: read_limit(reader, frame_bytes)?, mark, seed: 0 })
-}
-
-fn read_pie(reader: &Reader<'_>, frame_bytes: u32) -> Result<PieConfig, Error> {
-    reader.check(&[
-        "kind",
-        "limit",
-        "target",
-        "update_interval",
-        "first_update",
-        "alpha",
-        "beta",
-        "burst_allowance",
-        "ecn",
-        "byte_mode",
-        "delay",
-        "derandomise",
-    ])?;
-    let linux = PieConfig::default();
-    let delays =
-        [("timestamps", PieDelay::Timestamps), ("departure-rate", PieDelay::DepartureRate)];
-    Ok(PieConfig {
-        limit_pkts: reader.get_or("limit", Pkts(linux.limit_pkts))?.0,
-        target: reader.get_or("target", linux.target)?,
-        update_interval: reader.get_or("update_interval", linux.update_interval)?,
-        first_update: reader.get_or("first_update", linux.first_update)?,
-        alpha: reader.u32_or("alpha", 0..=32, linux.alpha)?,
-        beta: reader.u32_or("beta", 0..=32, linux.beta)?,
-        burst_allowance: reader.get_or("burst_allowance", linux.burst_allowance)?,
-        ecn: reader.flag_or("ecn", linux.ecn)?,
-        byte_mode: reader.flag_or("byte_mode", linux.byte_mode)?,
-        mtu_bytes: frame_bytes,
-        delay: reader.choice_or("delay", &delays, "timestamps")?,
-        derandomise: reader.flag_or("derandomise", linux.derandomise)?,
-        seed: 0,
-    })
 }
 
 // ---- topologies ----

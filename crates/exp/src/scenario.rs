@@ -170,7 +170,7 @@ impl Scenario {
     /// What is measured of a traffic entry or a recorded link; `None`: there is nothing of this name.
     pub(crate) fn measured_of(&self, subject: &str) -> Option<&'static [Metric]> {
         let entry = self.groups().into_iter().find(|(name, _)| name == subject);
-        let queue = || self.network.has_sampled_link(subject).then_some(Kind::Queue);
+        let queue = || self.network.has_sampled_queue(subject).then_some(Kind::Queue);
         let is_class = |entry: &TrafficSpec| {
             self.size_classes(&entry.name).iter().any(|c| c.subject(&entry.name) == subject)
         };

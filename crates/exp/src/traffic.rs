@@ -12,6 +12,7 @@ use knee_queue::time::{Duration, Time};
 use knee_sim::spec::{Cc, Flow, KERNELS_OWN, NodeId, Order, Ping, Traffic};
 
 use crate::arrivals::Arrivals;
+use crate::classes::MAX_DSCP;
 use crate::error::Error;
 use crate::metrics::{Kind, Metric};
 use crate::network::NetworkSpec;
@@ -31,12 +32,12 @@ const MAX_FLOWS: u64 = 100_000;
 const PING_HEADER_BYTES: u64 = 14 + 20 + 8;
 const IPV6_EXTRA_BYTES: u64 = 20;
 
-const COMMON: &[&str] = &["name", "kind", "from", "to", "start", "show"];
+const COMMON: &[&str] = &["name", "kind", "from", "to", "start", "show", "dscp"];
 /// Of what starts when the file says; arrivals draw their own times.
 const TIMED: &[&str] = &["start_jitter"];
 const TIMED_CONNECTIONS: &[&str] = &["flows", "start_shift", "stagger"];
 const CONNECTIONS: &[&str] =
-    &["cc", "params", "peer_cc", "peer_params", "read_at", "base_rtt", "sample"];
+    &["cc", "params", "peer_cc", "peer_params", "read_at", "base_rtt", "sample", "peer_dscp"];
 const BULK: &[&str] = &["size", "stop", "stop_stagger", "converged"];
 const INCAST: &[&str] = &["size", "rounds", "every", "all_to_all"];
 const SHUFFLE: &[&str] = &["size", "rounds", "parallel", "per", "order"];
@@ -67,7 +68,7 @@ pub(crate) struct TrafficSpec {
 #[derive(Clone, Debug)]
 enum What {
     Connections(Box<Connections>),
-    Ping { interval: Duration, wire_bytes: u32, ecn: Ecn },
+    Ping { interval: Duration, wire_bytes: u32, ecn: Ecn, dscp: u8 },
 }
 
 #[derive(Clone, Debug)]
@@ -93,6 +94,8 @@ struct Connections {
     read_at_bytes: u32,
     sampled: bool,
     base_rtt: Option<Duration>,
+    dscp: u8,
+    peer_dscp: u8,
 }
 
 /// Reads every entry. `cc` is the case's congestion control; an entry's own comes before it.
@@ -313,6 +316,7 @@ fn read_ping(reader: &Reader<'_>, network: &NetworkSpec) -> Result<What, Error> 
         interval,
         wire_bytes: (size + headers) as u32,
         ecn: reader.choice_or("ecn", &ecn, "not-ect")?,
+        dscp: read_dscp(reader, "dscp")?,
     })
 }
 
@@ -359,7 +363,14 @@ fn read_connections(
             .map_err(|_| reader.error("read_at", "must be at most 4 GB, as in \"64 KiB\""))?,
         sampled: reader.flag_or("sample", true)?,
         base_rtt: read_base_rtt(reader)?,
+        dscp: read_dscp(reader, "dscp")?,
+        peer_dscp: read_dscp(reader, "peer_dscp")?,
     })
+}
+
+/// Nothing is copied from what the other side sends, as in Linux.
+fn read_dscp(reader: &Reader<'_>, key: &str) -> Result<u8, Error> {
+    Ok(reader.integer_or(key, 0..=MAX_DSCP, 0)? as u8)
 }
 
 /// The RTT without queues, as a policy of `knee policy` would say it.
@@ -618,7 +629,7 @@ impl TrafficSpec {
         let mut jitter = Random::new(seed, &[entry as u64, 1]);
         let start = Time::ZERO + self.start;
         match &self.what {
-            What::Ping { interval, wire_bytes, ecn } => {
+            What::Ping { interval, wire_bytes, ecn, dscp } => {
                 pings.extend(self.pairs.iter().map(|&(from, to)| Ping {
                     from,
                     to,
@@ -626,6 +637,7 @@ impl TrafficSpec {
                     interval: *interval,
                     wire_bytes: *wire_bytes,
                     ecn: *ecn,
+                    dscp: *dscp,
                 }));
             }
             What::Connections(connections) if connections.arrivals.is_some() => {
@@ -707,6 +719,8 @@ impl Connections {
             read_at_bytes: self.read_at_bytes,
             sampled: self.sampled,
             base_rtt: self.base_rtt,
+            dscp: self.dscp,
+            peer_dscp: self.peer_dscp,
         }
     }
 }

@@ -207,6 +207,8 @@ impl Path {
             start: at(start_s),
             first_write: None,
             base_rtt: None,
+            dscp: 0,
+            peer_dscp: 0,
             stop: None,
             traffic: Traffic::Bulk { bytes },
             read_at_bytes: READ_AT_BYTES,
@@ -223,6 +225,7 @@ impl Path {
             interval,
             wire_bytes: PING_WIRE_BYTES,
             ecn: algo.ping_ecn(),
+            dscp: 0,
         }
     }
 }

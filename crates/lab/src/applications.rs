@@ -101,6 +101,8 @@ fn flow_plan(
         },
         read_at_bytes: flow.read_at_bytes,
         sampled: flow.sampled,
+        dscp: flow.dscp,
+        peer_dscp: flow.peer_dscp,
     }
 }
 
@@ -113,5 +115,6 @@ fn ping_plan(index: usize, ping: &Ping, from: u32, to_address: IpAddr) -> PingPl
         interval_ns: ping.interval.ns(),
         ip_bytes: ping.wire_bytes.saturating_sub(ETHERNET_BYTES),
         ecn: ping.ecn as u8,
+        dscp: ping.dscp,
     }
 }

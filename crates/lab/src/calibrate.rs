@@ -98,6 +98,8 @@ fn two_hosts(is_busy: bool) -> Result<Run, Error> {
         traffic: Traffic::Bulk { bytes: None },
         read_at_bytes: 1,
         base_rtt: None,
+        dscp: 0,
+        peer_dscp: 0,
         sampled: false,
     };
     let ping = Ping {
@@ -107,6 +109,7 @@ fn two_hosts(is_busy: bool) -> Result<Run, Error> {
         interval: PING_INTERVAL,
         wire_bytes: 106,
         ecn: Ecn::NotEct,
+        dscp: 0,
     };
     Ok(Run {
         seed: 1,

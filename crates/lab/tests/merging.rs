@@ -53,6 +53,8 @@ fn one_transfer(mark: Option<MarkShare>, gro_window: Duration) -> Run {
         traffic: Traffic::Bulk { bytes: None },
         read_at_bytes: 1,
         base_rtt: None,
+        dscp: 0,
+        peer_dscp: 0,
         sampled: false,
     };
     let hosts = vec![("a".to_owned(), host.clone()), ("b".to_owned(), host)];

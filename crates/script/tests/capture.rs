@@ -56,6 +56,8 @@ fn tapped_of(host: HostConfig, limit_pkts: u32) -> Vec<Tapped> {
             traffic: Traffic::Bulk { bytes: Some(86_880) },
             read_at_bytes: 1,
             base_rtt: None,
+            dscp: 0,
+            peer_dscp: 0,
             sampled: false,
         }],
         pings: Vec::new(),

@@ -48,6 +48,8 @@ fn run(host: &HostConfig, algorithm: &str, traffic: Traffic, down: Cable) -> Run
             traffic,
             read_at_bytes: 1,
             base_rtt: None,
+            dscp: 0,
+            peer_dscp: 0,
             sampled: false,
         }],
         pings: Vec::new(),

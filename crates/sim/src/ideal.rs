@@ -152,6 +152,8 @@ mod tests {
                 read_at_bytes: 65_536,
                 sampled: false,
                 base_rtt: None,
+                dscp: 0,
+                peer_dscp: 0,
             };
             let run = Run {
                 seed: 1,

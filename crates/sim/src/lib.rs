@@ -36,6 +36,8 @@
 //!     traffic: Traffic::Bulk { bytes: Some(100_000) },
 //!     read_at_bytes: 1,
 //!     base_rtt: None,
+//!     dscp: 0,
+//!     peer_dscp: 0,
 //!     sampled: false,
 //! };
 //! let run = Run {

@@ -180,6 +180,9 @@ pub struct PingRecord {
 pub struct QueueOutcome {
     /// Index of the link.
     pub link: u32,
+    /// Which of the queues that the link's consists of, as
+    /// [`QueueConfig::part_names`](knee_queue::QueueConfig::part_names) counts them; `None`: the whole.
+    pub part: Option<u32>,
     /// Packets offered to the queue.
     pub offered_pkts: u64,
     /// Packets sent.
@@ -255,6 +258,8 @@ pub struct QueueSample {
     pub at: Time,
     /// Index of the link.
     pub link: u32,
+    /// As of a [`QueueOutcome`].
+    pub part: Option<u32>,
     /// Packets waiting, the one being sent not counted.
     pub len_pkts: u32,
     /// Bytes waiting.

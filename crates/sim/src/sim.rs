@@ -5,7 +5,7 @@ use crate::events::{Event, Events};
 use crate::link::LinkState;
 use crate::net::{Net, PATH_END};
 use crate::outcome::{FlowOutcome, GoodputSample, Outcome, PingRecord, RpcRecord, Work};
-use crate::packet::{NO_SACKS, Packet, Packets, flags};
+use crate::packet::{NO_SACKS, Packet, Packets, Tos, flags};
 use crate::random::Random;
 use crate::routes::Routes;
 use crate::spec::{Cc, Flow, Run, Traffic};
@@ -166,9 +166,11 @@ impl<'a> Simulation<'a> {
             let (client, server) = (client_of(index) as u32, server_of(index) as u32);
             let there = path(flow.from, flow.to, hash)?;
             let back = path(flow.to, flow.from, hash)?;
-            let place = Place { id: client, peer: server, path: there, base_rtt: flow.base_rtt };
+            let (base_rtt, dscp) = (flow.base_rtt, flow.dscp);
+            let place = Place { id: client, peer: server, path: there, base_rtt, dscp };
             socks.push(Sock::new(&place, &flow.cc, host(flow.from, &flow.cc)?, hash as u32));
-            let place = Place { id: server, peer: client, path: back, base_rtt: flow.base_rtt };
+            let dscp = flow.peer_dscp;
+            let place = Place { id: server, peer: client, path: back, base_rtt, dscp };
             socks.push(Sock::new(&place, peer_cc, host(flow.to, peer_cc)?, (hash >> 32) as u32));
             apps.push(App::new(flow));
         }
@@ -557,7 +559,7 @@ impl<'a> Simulation<'a> {
             ts_val: 0,
             ts_ecr: 0,
             flags: flags::PING,
-            ecn: ping.ecn,
+            tos: Tos::new(ping.dscp, ping.ecn),
             sacks_len: 0,
             sacks: NO_SACKS,
         };
@@ -574,7 +576,7 @@ impl<'a> Simulation<'a> {
             return;
         }
         packet.flags |= flags::ACK;
-        packet.ecn = self.run.pings[index].ecn;
+        packet.tos.set_ecn(self.run.pings[index].ecn);
         packet.hop = self.ping_paths[index].1;
         let _ = self.net.transmit(packet);
     }
@@ -594,7 +596,7 @@ impl<'a> Simulation<'a> {
     fn sample_queues(&mut self) {
         for link in &mut self.net.links {
             if link.sampled {
-                self.outcome.queue_samples.push(link.sample(self.net.now));
+                self.outcome.queue_samples.extend(link.samples(self.net.now));
             }
         }
         self.again(self.run.sampling.queues, Event::SampleQueues);
@@ -624,7 +626,7 @@ impl<'a> Simulation<'a> {
         self.outcome.end = self.net.now;
         let now = self.net.now;
         let sampled = self.net.links.iter_mut().filter(|link| link.sampled);
-        self.outcome.queues = sampled.map(|link| link.outcome(now)).collect();
+        self.outcome.queues = sampled.flat_map(|link| link.outcomes(now)).collect();
         self.outcome.work = Work { events: self.net.events.taken, ..self.net.work };
         self.outcome
     }

@@ -315,6 +315,10 @@ pub struct Flow {
     pub sampled: bool,
     /// RTT without queues that both its ends are told; `None`: what each host says.
     pub base_rtt: Option<Duration>,
+    /// DSCP of all that the connecting side sends, its ACKs too; 0 to 63.
+    pub dscp: u8,
+    /// Of all that the listening side sends, its ACKs too. A host copies nothing from what it receives.
+    pub peer_dscp: u8,
 }
 
 /// What an application sends.
@@ -351,6 +355,8 @@ pub struct Ping {
     pub wire_bytes: u32,
     /// ECN field of the packet and of its echo.
     pub ecn: Ecn,
+    /// DSCP of the packet and of its echo, which hosts copy.
+    pub dscp: u8,
 }
 
 /// What to record while the run goes on.

@@ -6,6 +6,7 @@ use crate::spec::{Run, Serialisation, Traffic};
 /// A port must take a full frame; hosts here have at least this MTU.
 const MTU_MIN_BYTES: u32 = 576;
 const MTU_MAX_BYTES: u32 = 65_535;
+const DSCP_MAX: u8 = 63;
 
 /// Refuses a run that contradicts itself, as [`simulate`](crate::simulate) does.
 ///
@@ -91,6 +92,11 @@ pub fn run(run: &Run) -> Result<(), Error> {
         }
     }
     check_order(run)?;
+    let of_flows = run.flows.iter().flat_map(|flow| [flow.dscp, flow.peer_dscp]);
+    let mut dscps = of_flows.chain(run.pings.iter().map(|ping| ping.dscp));
+    if let Some(dscp) = dscps.find(|dscp| *dscp > DSCP_MAX) {
+        return fail(format!("a DSCP of {dscp}: must be 0 to {DSCP_MAX}"));
+    }
     let periods = [run.sampling.flows, run.sampling.queues, run.sampling.goodput];
     let intervals = run.pings.iter().map(|ping| ping.interval);
     if periods.into_iter().flatten().chain(intervals).any(|period| period.ps() == 0) {
@@ -153,6 +159,8 @@ mod tests {
             read_at_bytes: 1,
             sampled: false,
             base_rtt: None,
+            dscp: 0,
+            peer_dscp: 0,
         };
         let rpc = Traffic::Rpc { request_bytes: 1, response_bytes: 1, count: None };
         let flows =

@@ -47,7 +47,7 @@ fn continues(last: &Packet, packet: &Packet, mss: u32) -> bool {
     let ends_merge = last.has(flags::PSH) || last.payload_bytes() % mss != 0;
     !ends_merge
         && packet.seq == last.end_seq
-        && packet.ecn == last.ecn
+        && packet.tos == last.tos
         && packet.flags & !flags::PSH == last.flags
         && packet.ack_seq == last.ack_seq
         && (packet.ts_val, packet.ts_ecr) == (last.ts_val, last.ts_ecr)

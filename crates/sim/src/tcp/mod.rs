@@ -160,6 +160,8 @@ pub(crate) struct Sock {
     peer: u32,
     /// Where its packets' path starts in [`Net::paths`].
     path: u32,
+    /// Of all that it sends.
+    dscp: u8,
     /// Before the payload, on the wire.
     header_bytes: u32,
     pub(crate) state: State,
@@ -246,6 +248,8 @@ pub(crate) struct Place {
     pub(crate) path: u32,
     /// RTT without queues, where the flow says it.
     pub(crate) base_rtt: Option<Duration>,
+    /// Of what it sends.
+    pub(crate) dscp: u8,
 }
 
 impl Sock {
@@ -274,6 +278,7 @@ impl Sock {
             id: place.id,
             peer: place.peer,
             path: place.path,
+            dscp: place.dscp,
             header_bytes: HEADER_BYTES + host.config.extra_header_bytes() - timestamp_bytes,
             state: State::Closed,
             iss,

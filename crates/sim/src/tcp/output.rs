@@ -11,7 +11,7 @@ use super::{GSO_MAX_BYTES, Sock};
 use crate::clock::jiffies_since;
 use crate::events::Timer;
 use crate::net::Net;
-use crate::packet::{MAX_SACKS, NO_SACKS, Packet, flags};
+use crate::packet::{MAX_SACKS, NO_SACKS, Packet, Tos, flags};
 use crate::spec::LinuxVersion;
 use knee_algo::{ca_state, ecn_flags};
 use knee_queue::Ecn;
@@ -250,7 +250,7 @@ impl Sock {
             let mut packet = self.packet();
             packet.seq = self.tp.snd_una.wrapping_sub(1);
             packet.end_seq = packet.seq;
-            packet.ecn = if self.sends_ect(false) { Ecn::Ect0 } else { Ecn::NotEct };
+            packet.tos.set_ecn(if self.sends_ect(false) { Ecn::Ect0 } else { Ecn::NotEct });
             let _ = net.transmit(packet);
         }
         if self.tp.packets_out > 0 {
@@ -648,7 +648,7 @@ impl Sock {
             self.tp.ecn_flags &= !ecn_flags::QUEUE_CWR;
             packet.flags |= flags::CWR;
         }
-        packet.ecn = if self.sends_ect(new_data) { Ecn::Ect0 } else { Ecn::NotEct };
+        packet.tos.set_ecn(if self.sends_ect(new_data) { Ecn::Ect0 } else { Ecn::NotEct });
         self.acks_sent_with(self.tp.rcv_nxt);
 
         let charged = len + self.host.config.skb_overhead_bytes;
@@ -701,7 +701,7 @@ impl Sock {
             flags: flags::ACK
                 | if ece { flags::ECE } else { 0 }
                 | if no_timestamps { flags::NO_TS } else { 0 },
-            ecn: Ecn::NotEct,
+            tos: Tos::new(self.dscp, Ecn::NotEct),
             sacks_len: 0,
             sacks: NO_SACKS,
         };

@@ -205,6 +205,8 @@ impl Path {
             start: Time::ZERO,
             first_write: None,
             base_rtt: None,
+            dscp: 0,
+            peer_dscp: 0,
             stop: None,
             traffic: Traffic::Bulk { bytes: bytes.into() },
             read_at_bytes: 1,
@@ -233,6 +235,7 @@ impl Path {
             interval: at.since(Time::ZERO),
             wire_bytes: FULL,
             ecn: Ecn::NotEct,
+            dscp: 0,
         };
         vec![ping; packets]
     }
