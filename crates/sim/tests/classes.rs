@@ -156,6 +156,7 @@ fn an_echo_has_the_dscp_of_its_ping() {
         flows: Vec::new(),
         pings: vec![ping],
         sampling: Sampling::default(),
+        order: Default::default(),
     };
     let outcome = simulate(&run);
     assert_eq!([offered(&outcome, 0), offered(&outcome, 1)], [[0, 1, 0, 0], [0, 1, 0, 0]]);
