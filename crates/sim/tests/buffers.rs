@@ -7,7 +7,7 @@ use knee_queue::time::Time;
 use knee_queue::{DynamicThresholdConfig, Ecn, Limit, NotEctAbove, QueueConfig};
 use knee_sim::outcome::{Outcome, QueueOutcome};
 use knee_sim::spec::{
-    Flow, LinkId, Network, NodeId, Ping, Run, Sampling, Serialisation, SharedBuffer,
+    Flow, LinkId, Network, NodeId, Order, Ping, Run, Sampling, Serialisation, SharedBuffer,
 };
 use knee_sim::topology::{Cable, Star};
 
@@ -45,7 +45,15 @@ fn sharing(mut network: Network, pkts: u64, alpha: f64, reserved_pkts: u64) -> N
 
 /// Rounds of one packet from host 0 to each of these, all at 1 ms.
 fn bursts(network: Network, to: &[NodeId], rounds: usize, ecn: Ecn) -> Outcome {
-    let ping = |to| Ping { from: 0, to, start: Time::ZERO, interval: ms(1), wire_bytes: FULL, ecn };
+    let ping = |to| Ping {
+        from: 0,
+        to,
+        start: Time::ZERO,
+        interval: ms(1),
+        wire_bytes: FULL,
+        ecn,
+        dscp: 0,
+    };
     let run = Run {
         seed: 1,
         end: Time::from_ps(at_ms(2).ps() - 1),
@@ -54,6 +62,7 @@ fn bursts(network: Network, to: &[NodeId], rounds: usize, ecn: Ecn) -> Outcome {
         flows: Vec::new(),
         pings: (0..rounds).flat_map(|_| to.iter().map(|to| ping(*to))).collect(),
         sampling: Sampling { queues: Some(us(1020)), ..Sampling::default() },
+        order: Order::default(),
     };
     simulate(&run)
 }

@@ -6,7 +6,9 @@ use common::*;
 use knee_queue::time::{Duration, Time};
 use knee_queue::{Ecn, Limit, QueueConfig};
 use knee_sim::outcome::{Outcome, PauseOutcome, QueueOutcome};
-use knee_sim::spec::{Flow, FlowControl, Network, NodeId, Ping, Run, Sampling, Serialisation};
+use knee_sim::spec::{
+    Flow, FlowControl, Network, NodeId, Order, Ping, Run, Sampling, Serialisation,
+};
 use knee_sim::topology::{Cable, Dumbbell, Star};
 
 fn port(rate_mbps: u64, queue: QueueConfig) -> Cable {
@@ -51,6 +53,7 @@ fn burst(network: &Network, packets: usize) -> Outcome {
         interval: ms(100),
         wire_bytes: FULL,
         ecn: Ecn::NotEct,
+        dscp: 0,
     };
     simulate(&Run {
         seed: 1,
@@ -60,6 +63,7 @@ fn burst(network: &Network, packets: usize) -> Outcome {
         flows: Vec::new(),
         pings: vec![ping; packets],
         sampling: Sampling::default(),
+        order: Order::default(),
     })
 }
 
