@@ -6,7 +6,7 @@
 //! docs/compare.md lists it.
 
 use knee_queue::time::{Duration, Rate, Time};
-use knee_queue::{QueueConfig, Threshold};
+use knee_queue::{CodelParams, QueueConfig, StepThreshold, Threshold};
 use knee_sim::spec::{Flow, HostConfig, Link, Ping, Run};
 
 /// One, in the parts that a scale is counted in.
@@ -100,6 +100,9 @@ impl Scale {
         }
         self.set_moment(&mut run.end);
         run.network.links.iter_mut().for_each(|link| self.link(link));
+        if let Some(flow_control) = &mut run.network.flow_control {
+            self.set(&mut flow_control.reaction);
+        }
         run.network
             .nodes
             .iter_mut()
@@ -117,8 +120,16 @@ impl Scale {
         link.rate = link.rate.map(|rate| self.rate(rate));
         self.set(&mut link.delay);
         self.set(&mut link.jitter);
-        match &mut link.queue {
-            QueueConfig::DropTail(_) | QueueConfig::Share(_) => {}
+        link.queue.each_mut(&mut |queue| self.queue(queue));
+    }
+
+    /// Those that it consists of are seen by themselves.
+    fn queue(self, queue: &mut QueueConfig) {
+        match queue {
+            QueueConfig::DropTail(_)
+            | QueueConfig::Share(_)
+            | QueueConfig::Classes(_)
+            | QueueConfig::TwoBuffers(_) => {}
             QueueConfig::Step(step) => {
                 if let Threshold::Sojourn(sojourn) = &mut step.threshold {
                     self.set(sojourn);
@@ -130,12 +141,49 @@ impl Scale {
                 self.set(&mut pie.first_update);
                 self.set(&mut pie.burst_allowance);
             }
+            QueueConfig::Red(red) => {
+                self.set(&mut red.packet_time);
+                self.set_maybe(&mut red.adapt_interval);
+            }
+            QueueConfig::Codel(codel) => self.codel(&mut codel.codel),
+            QueueConfig::FqCodel(fq) => self.codel(&mut fq.codel),
+            QueueConfig::DualPi2(dual) => {
+                self.set(&mut dual.target);
+                self.set(&mut dual.update_interval);
+                self.gain(&mut dual.alpha_ppm);
+                self.gain(&mut dual.beta_ppm);
+                if let StepThreshold::Sojourn(sojourn) = &mut dual.step {
+                    self.set(sojourn);
+                }
+            }
         }
+    }
+
+    fn codel(self, codel: &mut CodelParams) {
+        self.set(&mut codel.target);
+        self.set(&mut codel.interval);
+        self.set_maybe(&mut codel.ce_threshold);
+    }
+
+    /// Per second of delay, and delays are longer.
+    fn gain(self, gain_ppm: &mut u32) {
+        // A scale is at most 1: the gain does not grow.
+        let scaled = u64::from(*gain_ppm) * u64::from(self.millionths) / u64::from(UNIT);
+        *gain_ppm = u32::try_from(scaled).unwrap_or(u32::MAX);
     }
 
     fn host(self, host: &mut HostConfig) {
         self.set(&mut host.rto_min);
         self.set(&mut host.gro_window);
+        if let Some(coalesce) = &mut host.coalesce {
+            self.set(&mut coalesce.time);
+            if let Some(adaptive) = &mut coalesce.adaptive {
+                self.set(&mut adaptive.interval);
+                let slower = |rate: u64| (rate as f64 * self.share()) as u64;
+                adaptive.rate_low = slower(adaptive.rate_low);
+                adaptive.rate_high = slower(adaptive.rate_high).max(adaptive.rate_low + 1);
+            }
+        }
         self.set_maybe(&mut host.base_rtt);
     }
 
@@ -145,6 +193,7 @@ impl Scale {
             *at = at.map(|at| self.moment(at));
         }
         self.set_maybe(&mut flow.base_rtt);
+        flow.max_pacing_rate = flow.max_pacing_rate.map(|rate| self.rate(rate));
     }
 
     fn ping(self, ping: &mut Ping) {

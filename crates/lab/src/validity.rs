@@ -1,7 +1,7 @@
 //! Whether the host, and not algorithms and queues, decided a result.
 
-use knee_queue::time::Duration;
-use knee_queue::{Limit, MarkAt, QueueConfig, Threshold};
+use knee_queue::time::{Duration, Rate};
+use knee_queue::{CodelParams, Limit, MarkAt, QueueConfig, StepThreshold, Threshold};
 use knee_sim::outcome::Validity;
 use knee_sim::spec::{Link, Network};
 
@@ -39,8 +39,8 @@ pub(crate) struct Seen {
     pub(crate) cpu: CpuShare,
 }
 
-/// How late a frame may leave before it matters: half the time in which the smallest marking threshold drains, or half of PIE's
-/// target; of a plain buffer a twentieth of what it holds. Never below [`LATENESS_FLOOR`].
+/// How late a frame may leave before it matters: half the time in which the smallest marking threshold drains, or half of the
+/// target of PIE, CoDel and DualPI2; of a plain buffer a twentieth of what it holds. Never below [`LATENESS_FLOOR`].
 pub(crate) fn lateness_limit(network: &Network) -> Duration {
     let limits = network.links.iter().filter_map(link_limit);
     limits.min().unwrap_or(Duration::from_ms(1)).max(LATENESS_FLOOR)
@@ -48,14 +48,17 @@ pub(crate) fn lateness_limit(network: &Network) -> Duration {
 
 /// `None`: the link has no queue that could tell.
 fn link_limit(link: &Link) -> Option<Duration> {
-    let rate = link.rate?;
+    Some(queue_limit(&link.queue, link.rate?))
+}
+
+fn queue_limit(queue: &QueueConfig, rate: Rate) -> Duration {
     let drain = |bytes: u64| rate.time_of(u32::try_from(bytes).unwrap_or(u32::MAX));
     let part = |whole: Duration, divisor: u64| Duration::from_ps(whole.ps() / divisor);
     let of_limit = |limit: Limit| match limit {
         Limit::Pkts(pkts) => drain(u64::from(pkts) * 1514),
         Limit::Bytes(bytes) => drain(bytes),
     };
-    Some(match &link.queue {
+    match queue {
         QueueConfig::Step(step) => {
             // "Above K" is K and one more.
             let more = u64::from(step.mark_at == MarkAt::Above);
@@ -68,10 +71,31 @@ fn link_limit(link: &Link) -> Option<Duration> {
                 2,
             )
         }
+        QueueConfig::Red(red) => part(drain(red.min_bytes.max(1514)), 2),
         QueueConfig::Pie(pie) => part(pie.target, 2),
+        QueueConfig::Codel(codel) => part(shortest(&codel.codel), 2),
+        QueueConfig::FqCodel(fq) => part(shortest(&fq.codel), 2),
+        QueueConfig::DualPi2(dual) => part(
+            match dual.step {
+                StepThreshold::Sojourn(sojourn) => sojourn.min(dual.target),
+                StepThreshold::Pkts(pkts) => drain((u64::from(pkts) + 1) * 1514).min(dual.target),
+            },
+            2,
+        ),
         QueueConfig::DropTail(config) => part(of_limit(config.limit), 20),
         QueueConfig::Share(config) => part(of_limit(config.limit), 20),
-    })
+        // As if the smallest had the link for itself: it drains no faster than that.
+        QueueConfig::Classes(config) => {
+            let queues = config.classes.iter().map(|class| queue_limit(&class.queue, rate));
+            queues.min().unwrap_or(LATENESS_FLOOR)
+        }
+        QueueConfig::TwoBuffers(config) => queue_limit(&config.queue, rate),
+    }
+}
+
+/// The shortest delay that CoDel acts on.
+fn shortest(codel: &CodelParams) -> Duration {
+    codel.ce_threshold.map_or(codel.target, |threshold| threshold.min(codel.target))
 }
 
 /// What to say of connections that failed, if any did.

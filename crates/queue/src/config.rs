@@ -4,13 +4,19 @@ use std::error::Error;
 use std::fmt;
 
 use crate::any::{AnyAdmission, AnyQdisc};
+use crate::classes::{Classes, ClassesConfig};
+use crate::codel::{CodelConfig, CodelParams, CodelQueue};
 use crate::droptail::{DropTail, DropTailConfig};
+use crate::dualpi2::{DualPi2, DualPi2Config};
 use crate::fifo::Fifo;
+use crate::fq_codel::{FLOWS_MAX, FqCodel, FqCodelConfig};
 use crate::packet::Packet;
 use crate::pie::{Pie, PieConfig};
+use crate::red::{Red, RedConfig, THRESHOLD_MAX_BYTES, WLOG_MAX};
 use crate::share::{MarkShare, Share, ShareConfig};
 use crate::step::{MarkWhen, Step, StepConfig, Threshold};
 use crate::time::Duration;
+use crate::two_buffers::TwoBuffersConfig;
 
 /// The settings of one queue.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,6 +29,18 @@ pub enum QueueConfig {
     Pie(PieConfig),
     /// Marking of a share.
     Share(ShareConfig),
+    /// RED.
+    Red(RedConfig),
+    /// CoDel.
+    Codel(CodelConfig),
+    /// FQ-CoDel.
+    FqCodel(FqCodelConfig),
+    /// DualPI2.
+    DualPi2(DualPi2Config),
+    /// Several queues by what a packet is.
+    Classes(ClassesConfig),
+    /// Two queues by where a packet came in.
+    TwoBuffers(TwoBuffersConfig),
 }
 
 /// Settings that cannot work.
@@ -36,6 +54,32 @@ pub enum ConfigError {
     ZeroMtu,
     /// A share to mark that is none, or every zeroth packet.
     NoShare,
+    /// RED thresholds that are too large or of which the upper is the lower.
+    RedThresholds,
+    /// A RED probability that is none.
+    RedProbability,
+    /// A RED weight below 2^-31.
+    RedWeight,
+    /// An interval of CoDel shorter than its target, or as short as its clock.
+    CodelInterval,
+    /// No queue, or too many.
+    FqCodelFlows,
+    /// Turns of no bytes.
+    ZeroQuantum,
+    /// Updates of DualPI2, or RED's adaptation, more often than every us.
+    UpdatesTooOften,
+    /// A weight of DualPI2's that leaves one of its queues without service.
+    Weight,
+    /// A coupling factor of zero.
+    ZeroCoupling,
+    /// Classes of which the last has a condition, or there is none.
+    NoLastClass,
+    /// A class behind one that takes everything.
+    UnreachableClass,
+    /// A weight of zero, or a quantum below 64 bytes.
+    NoTurn,
+    /// Two buffers with one limit, and a queue that does not decide by the backlog at arrival alone.
+    NoLimitPerPort,
 }
 
 impl fmt::Display for ConfigError {
@@ -50,6 +94,35 @@ impl fmt::Display for ConfigError {
             }
             ConfigError::ZeroMtu => {
                 "PIE's MTU must be above 0 bytes (1514 for Ethernet, header included)"
+            }
+            ConfigError::RedThresholds => {
+                "RED's max must be at least its min, and both at most 1 GiB"
+            }
+            ConfigError::RedProbability => "RED's max_p must be a share from 0 to 1",
+            ConfigError::RedWeight => "RED's wlog must be from 0 (no averaging) to 31",
+            ConfigError::CodelInterval => {
+                "CoDel's interval must be longer than its target and at least 1024 ns, the tick of its clock: \
+                 take the longest RTT, and a tenth of it or less as the target"
+            }
+            ConfigError::FqCodelFlows => "FQ-CoDel needs from 1 to 65536 queues for flows",
+            ConfigError::ZeroQuantum => {
+                "FQ-CoDel's quantum and drop batch must be above 0 (1514 bytes, 64 packets)"
+            }
+            ConfigError::UpdatesTooOften => "the time between updates must be at least 1 us",
+            ConfigError::Weight => "the weight of DualPI2's classic queue must be from 1 to 99 %",
+            ConfigError::ZeroCoupling => "DualPI2's coupling factor must be at least 1 (usually 2)",
+            ConfigError::NoLastClass => {
+                "the last class must have no condition, so that every packet has a class"
+            }
+            ConfigError::UnreachableClass => {
+                "a class without a condition takes every packet, so it must be the last"
+            }
+            ConfigError::NoTurn => {
+                "a weight must be above 0, and the quantum at least 64 B, or no packet ever gets its turn"
+            }
+            ConfigError::NoLimitPerPort => {
+                "one limit for both buffers needs a queue that decides at arrival by what waits: droptail, \
+                 share, or step at enqueue"
             }
             ConfigError::NoShare => {
                 "what is marked must be a share from 0 to 1, or every n-th packet with n from 1 on"
@@ -81,18 +154,68 @@ impl QueueConfig {
                 MarkShare::Every(0) => Err(ConfigError::NoShare),
                 _ => Ok(()),
             },
+            QueueConfig::Red(red) => validate_red(red),
+            QueueConfig::Codel(codel) => validate_codel(&codel.codel),
+            QueueConfig::FqCodel(fq) if !(1..=FLOWS_MAX).contains(&fq.flows) => {
+                Err(ConfigError::FqCodelFlows)
+            }
+            QueueConfig::FqCodel(fq) if fq.quantum_bytes == 0 || fq.drop_batch_pkts == 0 => {
+                Err(ConfigError::ZeroQuantum)
+            }
+            QueueConfig::FqCodel(fq) => validate_codel(&fq.codel),
+            QueueConfig::DualPi2(dual) if dual.update_interval < SHORTEST_UPDATE => {
+                Err(ConfigError::UpdatesTooOften)
+            }
+            QueueConfig::DualPi2(dual) if !(1..=99).contains(&dual.c_weight_pct) => {
+                Err(ConfigError::Weight)
+            }
+            QueueConfig::DualPi2(dual) if dual.coupling_factor == 0 => {
+                Err(ConfigError::ZeroCoupling)
+            }
+            QueueConfig::DualPi2(_) => Ok(()),
+            QueueConfig::Classes(classes) => classes.validate(),
+            QueueConfig::TwoBuffers(buffers) => buffers.validate(),
+        }
+    }
+
+    /// The names of the queues that it consists of, as in results; none for a single one.
+    pub fn part_names(&self) -> Vec<&str> {
+        match self {
+            QueueConfig::Classes(classes) => classes.names().collect(),
+            QueueConfig::TwoBuffers(_) => TwoBuffersConfig::NAMES.to_vec(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Shows `visit` these settings, then those of the queues that it consists of, in order, all the way down.
+    pub fn each_mut(&mut self, visit: &mut dyn FnMut(&mut QueueConfig)) {
+        visit(self);
+        match self {
+            QueueConfig::Classes(classes) => {
+                classes.classes.iter_mut().for_each(|class| class.queue.each_mut(visit));
+            }
+            QueueConfig::TwoBuffers(buffers) => buffers.queue.each_mut(visit),
+            _ => {}
         }
     }
 
     /// An empty queue with these settings, which [`validate`](QueueConfig::validate) has accepted. (With
     /// others it is still safe to use: a sojourn time at enqueue is zero, an update interval at least
-    /// 64 ns, an MTU at least 1 byte, a share from 0 to 1.)
+    /// 64 ns, an MTU at least 1 byte, a share from 0 to 1, and so on.)
     pub fn build<P: Packet>(&self) -> AnyQdisc<P> {
         match self {
             QueueConfig::DropTail(config) => AnyQdisc::DropTail(Fifo::new(DropTail::new(*config))),
             QueueConfig::Step(config) => AnyQdisc::Step(Fifo::new(Step::new(*config))),
             QueueConfig::Pie(config) => AnyQdisc::Pie(Fifo::new(Pie::new(config.clone()))),
             QueueConfig::Share(config) => AnyQdisc::Share(Fifo::new(Share::new(*config))),
+            QueueConfig::Red(config) => {
+                AnyQdisc::Red(Box::new(Fifo::new(Red::new(config.clone()))))
+            }
+            QueueConfig::Codel(config) => AnyQdisc::Codel(CodelQueue::new(*config)),
+            QueueConfig::FqCodel(config) => AnyQdisc::FqCodel(FqCodel::new(*config)),
+            QueueConfig::DualPi2(config) => AnyQdisc::DualPi2(DualPi2::new(*config)),
+            QueueConfig::Classes(config) => AnyQdisc::Classes(Box::new(Classes::new(config))),
+            QueueConfig::TwoBuffers(config) => AnyQdisc::Classes(Box::new(config.build())),
         }
     }
 
@@ -107,10 +230,38 @@ impl QueueConfig {
                 }
                 _ => None,
             },
-            QueueConfig::Pie(_) => None,
+            QueueConfig::Pie(_)
+            | QueueConfig::Red(_)
+            | QueueConfig::Codel(_)
+            | QueueConfig::FqCodel(_)
+            | QueueConfig::DualPi2(_)
+            | QueueConfig::Classes(_)
+            | QueueConfig::TwoBuffers(_) => None,
             QueueConfig::Share(config) => Some(AnyAdmission::Share(Share::new(*config))),
         }
     }
+}
+
+/// Of disciplines with updates of their own.
+const SHORTEST_UPDATE: Duration = Duration::from_us(1);
+
+fn validate_red(red: &RedConfig) -> Result<(), ConfigError> {
+    if red.min_bytes > red.max_bytes || red.max_bytes > THRESHOLD_MAX_BYTES {
+        Err(ConfigError::RedThresholds)
+    } else if !(0.0..=1.0).contains(&red.max_p) {
+        Err(ConfigError::RedProbability)
+    } else if red.wlog > WLOG_MAX {
+        Err(ConfigError::RedWeight)
+    } else if red.adapt_interval.is_some_and(|interval| interval < SHORTEST_UPDATE) {
+        Err(ConfigError::UpdatesTooOften)
+    } else {
+        Ok(())
+    }
+}
+
+fn validate_codel(codel: &CodelParams) -> Result<(), ConfigError> {
+    let is_possible = codel.interval > codel.target && codel.interval >= Duration::from_ns(1024);
+    if is_possible { Ok(()) } else { Err(ConfigError::CodelInterval) }
 }
 
 #[cfg(test)]

@@ -314,7 +314,7 @@ impl Admission for Pie {
     }
 
     fn inside(&self) -> Option<Inside> {
-        Some(Inside { drop_probability: self.probability(), qdelay: self.qdelay() })
+        Some(Inside { drop_probability: Some(self.probability()), qdelay: Some(self.qdelay()) })
     }
 }
 
@@ -655,16 +655,16 @@ mod tests {
         assert_eq!(queue.dequeue(Time::ZERO).unwrap().id, 0);
         assert_eq!(queue.dequeue(Time::ZERO), None);
         assert_eq!(queue.len_pkts(), 3);
-        assert_eq!(queue.inside().unwrap().qdelay, Duration::ZERO);
+        assert_eq!(queue.inside().unwrap().qdelay, Some(Duration::ZERO));
         // Packet 1 leaves one transmission later; only then packet 2 is taken: 302.8 us, in whole ticks.
         let release = Time::from_ns(302_800);
         assert_eq!(queue.next_event(Time::ZERO), Some(release));
         assert_eq!(queue.dequeue(release).unwrap().id, 1);
-        assert_eq!(queue.inside().unwrap().qdelay, Duration::from_ns(302_784));
+        assert_eq!(queue.inside().unwrap().qdelay, Some(Duration::from_ns(302_784)));
         // Packet 3, taken with nothing behind it: no delay, although it still waits.
         let release = Time::from_ns(605_600);
         assert_eq!(queue.dequeue(release).unwrap().id, 2);
-        assert_eq!(queue.inside().unwrap().qdelay, Duration::ZERO);
+        assert_eq!(queue.inside().unwrap().qdelay, Some(Duration::ZERO));
         assert_eq!(queue.len_pkts(), 1);
     }
 }

@@ -120,15 +120,32 @@ pub trait Qdisc<P: Packet> {
     fn inside(&self) -> Option<Inside> {
         None
     }
+
+    /// The figures of one of the queues that it consists of, in the order of
+    /// [`QueueConfig::part_names`](crate::QueueConfig::part_names); `None`: there is no such part.
+    fn part(&self, _index: usize) -> Option<Part> {
+        None
+    }
+}
+
+/// One of the queues that a discipline consists of.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Part {
+    /// What waits in it.
+    pub backlog: Backlog,
+    /// What has happened to the packets that belong into it.
+    pub stats: Stats,
+    /// Its inner state, where it has one.
+    pub inside: Option<Inside>,
 }
 
 /// The inner state of an AQM.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Inside {
-    /// The drop probability; PIE's can pass 1.
-    pub drop_probability: f64,
-    /// The queueing delay that it acts on.
-    pub qdelay: Duration,
+    /// The drop probability, of one that has such; PIE's can pass 1.
+    pub drop_probability: Option<f64>,
+    /// The queueing delay that it acts on, if it does.
+    pub qdelay: Option<Duration>,
 }
 
 /// Counters of a queue. Offered = dequeued + dropped + still waiting, in packets and in bytes.
@@ -163,9 +180,29 @@ impl Stats {
         self.dropped_full_pkts + self.dropped_not_ect_pkts + self.dropped_early_pkts
     }
 
+    /// Adds the counts of another queue.
+    pub(crate) fn add(&mut self, other: &Stats) {
+        self.enqueued_pkts += other.enqueued_pkts;
+        self.enqueued_bytes += other.enqueued_bytes;
+        self.dequeued_pkts += other.dequeued_pkts;
+        self.dequeued_bytes += other.dequeued_bytes;
+        self.marked_pkts += other.marked_pkts;
+        self.threshold_hits += other.threshold_hits;
+        self.dropped_full_pkts += other.dropped_full_pkts;
+        self.dropped_not_ect_pkts += other.dropped_not_ect_pkts;
+        self.dropped_early_pkts += other.dropped_early_pkts;
+        self.dropped_bytes += other.dropped_bytes;
+    }
+
     pub(crate) fn count_enqueued(&mut self, len_bytes: u32) {
         self.enqueued_pkts += 1;
         self.enqueued_bytes += u64::from(len_bytes);
+    }
+
+    /// Takes back [`Stats::count_enqueued`]: the packet went at once.
+    pub(crate) fn uncount_enqueued(&mut self, len_bytes: u32) {
+        self.enqueued_pkts -= 1;
+        self.enqueued_bytes -= u64::from(len_bytes);
     }
 
     pub(crate) fn count_dequeued(&mut self, len_bytes: u32) {

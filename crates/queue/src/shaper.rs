@@ -13,7 +13,7 @@
 use std::marker::PhantomData;
 
 use crate::packet::Packet;
-use crate::qdisc::{Inside, Qdisc, Stats, Verdict};
+use crate::qdisc::{Inside, Part, Qdisc, Stats, Verdict};
 use crate::time::{Rate, Time};
 
 /// A token bucket; it starts full.
@@ -162,6 +162,10 @@ impl<P: Packet, Q: Qdisc<P>> Qdisc<P> for Shaped<Q, P> {
     fn inside(&self) -> Option<Inside> {
         self.child.inside()
     }
+
+    fn part(&self, index: usize) -> Option<Part> {
+        self.child.part(index)
+    }
 }
 
 #[cfg(test)]
@@ -229,7 +233,7 @@ mod tests {
     #[test]
     fn a_packet_longer_than_the_burst_is_dropped_on_arrival() {
         let mut queue = shaped(1_000_000_000, Limit::Pkts(10));
-        let long = Pkt { id: 0, len_bytes: 1601, ecn: Ecn::NotEct };
+        let long = Pkt { len_bytes: 1601, ..full(0, Ecn::NotEct) };
         assert_eq!(queue.enqueue(long, Time::ZERO), Verdict::Dropped(DropReason::Full));
         assert_eq!(queue.stats().dropped_full_pkts, 1);
         assert_eq!(queue.next_event(Time::ZERO), None);

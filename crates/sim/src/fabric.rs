@@ -9,7 +9,7 @@ use crate::events::{Event, Events};
 use crate::link::{LinkState, Sent};
 use crate::net::PATH_END;
 use crate::outcome::{QueueOutcome, QueueSample};
-use crate::packet::{NO_SACKS, Packet, Packets};
+use crate::packet::{NO_SACKS, Packet, Packets, Tos, flags};
 use crate::random::Random;
 use crate::routes::Routes;
 use crate::spec::{LinkId, Network, NodeId};
@@ -22,7 +22,24 @@ const EVENTS_PER_SEC: u64 = 1_000_000;
 
 /// A way through the network; see [`Fabric::path`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct PathId(u32);
+pub struct PathId {
+    start: u32,
+    /// Of the flow that takes it.
+    hash: u32,
+}
+
+/// What links and queues see of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// As queues count it.
+    pub len_bytes: u32,
+    /// ECN field.
+    pub ecn: Ecn,
+    /// The six bits beside it.
+    pub dscp: u8,
+    /// Whether it is TCP and nothing but an acknowledgement.
+    pub is_pure_ack: bool,
+}
 
 /// What becomes of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +83,26 @@ pub struct Fabric {
     log: Option<Vec<Offered>>,
 }
 
+/// Refuses what of a network only [`simulate`](crate::simulate) has.
+///
+/// # Errors
+/// What it is, in one sentence.
+pub fn supports(network: &Network) -> Result<(), Error> {
+    if let Some(buffer) = network.buffers.first() {
+        return Err(Error(format!(
+            "{}: ports of the lab's switch do not share memory: leave it out, or use --on sim",
+            buffer.name
+        )));
+    }
+    if network.flow_control.is_some() {
+        return Err(Error(
+            "flow control: the kernel's devices between namespaces take no pause frames: leave it out, or use --on sim"
+                .to_owned(),
+        ));
+    }
+    Ok(())
+}
+
 /// What [`Fabric::offer`] and [`Fabric::advance`] tell their caller: the tag of a packet, when, and its fate.
 pub type Report<'a> = dyn FnMut(u32, Time, Fate) + 'a;
 
@@ -75,6 +112,7 @@ impl Fabric {
     /// # Errors
     /// Settings of a queue that cannot work.
     pub fn new(network: &Network, seed: u64) -> Result<Fabric, Error> {
+        supports(network)?;
         for link in &network.links {
             let name = &link.name;
             link.queue.validate().map_err(|why| Error(format!("link {name}: {why}")))?;
@@ -107,7 +145,7 @@ impl Fabric {
         if let Some(known) = self.known.get(&(from, to, hash)) {
             return Ok(*known);
         }
-        let path = PathId(self.paths.len() as u32);
+        let path = PathId { start: self.paths.len() as u32, hash: (hash >> 32 ^ hash) as u32 };
         self.paths.extend(self.routes.path(from, to, hash)?);
         self.paths.push(PATH_END);
         self.known.insert((from, to, hash), path);
@@ -130,23 +168,23 @@ impl Fabric {
         &mut self,
         tag: u32,
         path: PathId,
-        (len_bytes, ecn): (u32, Ecn),
+        frame: Frame,
         at: Time,
         report: &mut Report<'_>,
     ) {
         self.advance(at, report);
         let id = self.packets.insert(Packet {
             to: tag,
-            hop: path.0,
-            wire_bytes: len_bytes,
-            seq: 0,
-            end_seq: 0,
+            hop: path.start,
+            wire_bytes: frame.len_bytes,
+            seq: path.hash,
+            end_seq: path.hash,
             ack_seq: 0,
             window_bytes: 0,
             ts_val: 0,
             ts_ecr: 0,
-            flags: 0,
-            ecn,
+            flags: flags::FRAME | if frame.is_pure_ack { flags::ACK } else { 0 },
+            tos: Tos::new(frame.dscp, frame.ecn),
             sacks_len: 0,
             sacks: NO_SACKS,
         });
@@ -181,16 +219,21 @@ impl Fabric {
         self.links[link as usize].outcome(self.now)
     }
 
-    /// A link's queue at the time advanced to.
-    pub fn sample(&mut self, link: LinkId) -> QueueSample {
-        self.links[link as usize].sample(self.now)
+    /// The counts of a link so far, then those of each part of its queue.
+    pub fn outcomes(&mut self, link: LinkId) -> impl Iterator<Item = QueueOutcome> + use<> {
+        self.links[link as usize].outcomes(self.now)
+    }
+
+    /// A link's queue at the time advanced to, then each part of it.
+    pub fn samples(&mut self, link: LinkId) -> impl Iterator<Item = QueueSample> + use<> {
+        self.links[link as usize].samples(self.now)
     }
 
     fn on_arrival(&mut self, id: u32, report: &mut Report<'_>) {
         let packet = *self.packets.get(id);
         if self.paths[packet.hop as usize] == PATH_END {
             self.packets.free(id);
-            report(packet.to, self.now, Fate::Arrived(packet.ecn));
+            report(packet.to, self.now, Fate::Arrived(packet.tos.ecn()));
         } else {
             self.forward(id, report);
         }
@@ -202,20 +245,27 @@ impl Fabric {
         packet.hop += 1;
         let packet = *packet;
         let parts = (&mut self.events, &mut self.random);
-        let sent = self.links[link as usize].send(link, id, &mut self.packets, self.now, parts);
+        let sent = self.links[link as usize].send(
+            link,
+            id,
+            &mut self.packets,
+            self.now,
+            (parts, &self.paths),
+        );
         let taken = matches!(sent, Sent::Leaves(_));
         let is_offered = !matches!(sent, Sent::Lost) && self.links[link as usize].has_rate();
         if let Some(log) = self.log.as_mut().filter(|_| is_offered) {
             // Also of one that was refused, whose place nobody has taken yet.
-            let after = self.packets.get(id).ecn;
+            let before = packet.tos.ecn();
+            let after = self.packets.get(id).tos.ecn();
             log.push(Offered {
                 at: self.now,
                 link,
                 tag: packet.to,
                 len_bytes: packet.wire_bytes,
-                ecn: packet.ecn,
+                ecn: before,
                 taken,
-                marked: taken && after == Ecn::Ce && packet.ecn != Ecn::Ce,
+                marked: taken && after == Ecn::Ce && before != Ecn::Ce,
             });
         }
         let decides_at_arrival = self.links[link as usize].decides_at_arrival();
@@ -254,6 +304,7 @@ mod tests {
             delay: Duration::from_us(10),
             jitter: Duration::ZERO,
             loss,
+            loses_bursts: false,
             queue,
             sampled: true,
         };
@@ -269,8 +320,9 @@ mod tests {
         let path = fabric.path(0, 1, 99).unwrap();
         let mut seen = Vec::new();
         let mut report = |tag, at, fate| seen.push((tag, at, fate));
+        let frame = Frame { len_bytes: 1514, ecn: Ecn::Ect0, dscp: 0, is_pure_ack: false };
         for tag in 0..100 {
-            fabric.offer(tag, path, (1514, Ecn::Ect0), Time::from_ns(u64::from(tag)), &mut report);
+            fabric.offer(tag, path, frame, Time::from_ns(u64::from(tag)), &mut report);
         }
         assert!(fabric.next_event(Time::from_ms(1)).is_some());
         fabric.advance(Time::from_ms(10), &mut report);

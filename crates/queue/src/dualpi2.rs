@@ -1,0 +1,477 @@
+//! DualPI2: a queue of low latency for scalable senders (L4S, DCTCP) beside one for all others.
+//!
+//! One PI controller steers the longer wait to a target. Its probability p goes to the classic queue (C) squared, as
+//! Reno's and CUBIC's rates fall with its root, and to the other (L) times a coupling factor, as DCTCP's falls with p
+//! itself:
+//!
+//! ```text
+//! every update interval, with q the larger age of the two heads
+//! p    = p + alpha * (q - target) + beta * (q - prior q)          alpha, beta in 1/s; 0 <= p <= 1
+//! p_C  = p^2,   p_L = k * p;   beside that, L is marked from a step threshold on
+//! ```
+//!
+//! Sources: RFC 9332 and Linux 6.18. Deviations: gains are not rounded to Linux's fractions; a memory limit of twice
+//! the packets' lengths is left out, as no packet here takes more than its length; GSO packets do not exist.
+
+use std::collections::VecDeque;
+
+use crate::packet::{Ecn, Packet};
+use crate::qdisc::{DropReason, Inside, Qdisc, Stats, Verdict};
+use crate::random::SplitMix64;
+use crate::time::{Duration, PS_PER_S, Time};
+
+/// A probability of 1, in fractions of 2^32.
+const PROB_ONE: u64 = u32::MAX as u64;
+/// Gains are in millionths per second.
+const GAIN_UNIT: i128 = 1_000_000;
+
+/// What is above the step threshold of the L queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StepThreshold {
+    /// A packet that has waited longer than this.
+    Sojourn(Duration),
+    /// A packet that leaves more than this many behind it.
+    Pkts(u32),
+}
+
+/// Which packets go to the L queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LowLatency {
+    /// ECT(1), and CE, which may have been ECT(1): what L4S senders send.
+    #[default]
+    Ect1,
+    /// All that are ECN-capable, as for DCTCP with ECT(0) (Linux: `any_ect`).
+    EctAny,
+}
+
+/// Settings of a DualPI2 queue. [`Default`] is Linux's, with seed 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DualPi2Config {
+    /// How many packets may wait, in both queues together.
+    pub limit_pkts: u32,
+    /// The wait to steer to.
+    pub target: Duration,
+    /// Time between updates of the probability.
+    pub update_interval: Duration,
+    /// Gain on the distance from the target, in millionths per second.
+    pub alpha_ppm: u32,
+    /// Gain on the change of the wait, in millionths per second.
+    pub beta_ppm: u32,
+    /// k: how much higher L's probability is than the root of C's.
+    pub coupling_factor: u32,
+    /// From where on all of L is marked.
+    pub step: StepThreshold,
+    /// Which packets go to L.
+    pub low_latency: LowLatency,
+    /// C's share of the link while both wait, in percent, 1 to 99.
+    pub c_weight_pct: u32,
+    /// Whether L, too, has drops once its probability passes 1; otherwise p stops at 1 / k.
+    pub drop_on_overload: bool,
+    /// Whether the probability is applied as packets come, not as they leave.
+    pub drop_early: bool,
+    /// The longest packet in bytes, Ethernet header included.
+    pub mtu_bytes: u32,
+    /// Seed of the draws.
+    pub seed: u64,
+}
+
+impl Default for DualPi2Config {
+    fn default() -> DualPi2Config {
+        DualPi2Config {
+            limit_pkts: 10_000,
+            target: Duration::from_ms(15),
+            update_interval: Duration::from_ms(16),
+            alpha_ppm: 160_000,
+            beta_ppm: 3_200_000,
+            coupling_factor: 2,
+            step: StepThreshold::Sojourn(Duration::from_ms(1)),
+            low_latency: LowLatency::Ect1,
+            c_weight_pct: 10,
+            drop_on_overload: true,
+            drop_early: false,
+            mtu_bytes: 1514,
+            seed: 0,
+        }
+    }
+}
+
+/// A DualPI2 queue.
+#[derive(Clone, Debug)]
+pub struct DualPi2<P> {
+    config: DualPi2Config,
+    l_queue: VecDeque<(P, Time)>,
+    c_queue: VecDeque<(P, Time)>,
+    /// Of both, without the packet released.
+    bytes: u64,
+    /// p, in 1/2^32.
+    prob: u64,
+    /// The wait at the last update.
+    qdelay: Duration,
+    next_update: Time,
+    /// L is served while C waits only at 0 or below: weighted bytes.
+    credit: i64,
+    /// The packet that is on its way out, for a shaper that has not taken it yet.
+    released: Option<P>,
+    stats: Stats,
+    random: SplitMix64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Which {
+    L,
+    C,
+}
+
+impl<P: Packet> DualPi2<P> {
+    /// An empty queue, created at time zero.
+    pub fn new(config: DualPi2Config) -> DualPi2<P> {
+        let config = DualPi2Config {
+            c_weight_pct: config.c_weight_pct.clamp(1, 99),
+            coupling_factor: config.coupling_factor.max(1),
+            ..config
+        };
+        DualPi2 {
+            l_queue: VecDeque::new(),
+            c_queue: VecDeque::new(),
+            bytes: 0,
+            prob: 0,
+            qdelay: Duration::ZERO,
+            next_update: Time::ZERO + config.update_interval,
+            credit: first_credit(&config),
+            released: None,
+            stats: Stats::default(),
+            random: SplitMix64::new(config.seed),
+            config,
+        }
+    }
+
+    /// p: the root of the probability of the C queue.
+    pub fn probability(&self) -> f64 {
+        self.prob as f64 / PROB_ONE as f64
+    }
+
+    fn queue_of(&self, ecn: Ecn) -> Which {
+        match (ecn, self.config.low_latency) {
+            (Ecn::Ect1 | Ecn::Ce, _) | (Ecn::Ect0, LowLatency::EctAny) => Which::L,
+            _ => Which::C,
+        }
+    }
+
+    fn draw_hit(&mut self, prob: u64) -> bool {
+        self.random.next_u64() >> 32 < prob
+    }
+
+    /// Applies the probability: `Queued` lets the packet go as it is.
+    fn apply_probability(&mut self, which: Which, ecn: Ecn) -> Verdict {
+        let bytes = self.len_bytes();
+        if bytes < 2 * u64::from(self.config.mtu_bytes) {
+            return Verdict::Queued;
+        }
+        // 32 bits times 32.
+        let l_prob = self.prob * u64::from(self.config.coupling_factor);
+        let is_overload = l_prob > PROB_ONE;
+        // C's: two draws, so that their probabilities multiply.
+        let squared = |queue: &mut Self| queue.draw_hit(queue.prob) && queue.draw_hit(queue.prob);
+        let dropped = match which {
+            Which::C if !squared(self) => return Verdict::Queued,
+            Which::C => is_overload || !ecn.is_capable(),
+            Which::L if is_overload => self.config.drop_on_overload && squared(self),
+            Which::L if !self.draw_hit(l_prob) => return Verdict::Queued,
+            Which::L => !ecn.is_capable(),
+        };
+        if dropped { Verdict::Dropped(DropReason::Early) } else { Verdict::Marked }
+    }
+
+    fn is_above_step(&self, sojourn: Duration) -> bool {
+        match self.config.step {
+            StepThreshold::Sojourn(threshold) => sojourn > threshold,
+            StepThreshold::Pkts(threshold) => self.l_queue.len() > threshold as usize,
+        }
+    }
+
+    /// Takes the next packet of the queue whose turn it is, and says what that changes of the credit.
+    fn take(&mut self) -> Option<(P, Time, Which, i64)> {
+        let (l_waits, c_waits) = (!self.l_queue.is_empty(), !self.c_queue.is_empty());
+        let c_weight = i64::from(self.config.c_weight_pct);
+        let which = if l_waits && (!c_waits || self.credit <= 0) { Which::L } else { Which::C };
+        let (queue, other_waits, weight) = match which {
+            Which::L => (&mut self.l_queue, c_waits, c_weight),
+            Which::C => (&mut self.c_queue, l_waits, c_weight - 100),
+        };
+        let Some((pkt, enqueued_at)) = queue.pop_front() else {
+            self.credit = first_credit(&self.config);
+            return None;
+        };
+        let len_bytes = pkt.len_bytes();
+        self.bytes -= u64::from(len_bytes);
+        let change = if other_waits { weight * i64::from(len_bytes) } else { 0 };
+        Some((pkt, enqueued_at, which, change))
+    }
+
+    fn release(&mut self, now: Time) -> Option<P> {
+        if self.released.is_some() {
+            return self.released.take();
+        }
+        while let Some((mut pkt, enqueued_at, which, change)) = self.take() {
+            let ecn = pkt.ecn();
+            let mut verdict = match self.config.drop_early {
+                true => Verdict::Queued,
+                false => self.apply_probability(which, ecn),
+            };
+            let is_dropped = matches!(verdict, Verdict::Dropped(_));
+            if !is_dropped && which == Which::L && self.is_above_step(now.since(enqueued_at)) {
+                self.stats.threshold_hits += 1;
+                verdict = match ecn.is_capable() {
+                    true => Verdict::Marked,
+                    false => Verdict::Dropped(DropReason::NotEct),
+                };
+            }
+            match verdict {
+                Verdict::Dropped(reason) => {
+                    self.stats.count_dropped(reason, pkt.len_bytes());
+                    continue;
+                }
+                Verdict::Marked => {
+                    pkt.set_ce();
+                    self.stats.marked_pkts += 1;
+                }
+                Verdict::Queued => {}
+            }
+            self.credit += change;
+            return Some(pkt);
+        }
+        None
+    }
+
+    fn update(&mut self, now: Time) {
+        let age = |queue: &VecDeque<(P, Time)>| {
+            queue.front().map_or(Duration::ZERO, |(_, enqueued_at)| now.since(*enqueued_at))
+        };
+        let qdelay = age(&self.l_queue).max(age(&self.c_queue));
+        self.prob = self.next_prob(qdelay);
+        self.qdelay = qdelay;
+    }
+
+    /// The control law.
+    fn next_prob(&self, qdelay: Duration) -> u64 {
+        let ps = |span: Duration| i128::from(span.ps());
+        let from_target = ps(qdelay) - ps(self.config.target);
+        let change = ps(qdelay) - ps(self.qdelay);
+        // Spans are below 2^64 ps and gains below 2^32: with the scale of 2^32 below 2^128 by far after the division.
+        let gained = i128::from(self.config.alpha_ppm) * from_target
+            + i128::from(self.config.beta_ppm) * change;
+        let delta = gained / GAIN_UNIT * i128::from(PROB_ONE) / i128::from(PS_PER_S);
+        let most = match self.config.drop_on_overload {
+            true => PROB_ONE,
+            false => PROB_ONE / u64::from(self.config.coupling_factor),
+        };
+        (i128::from(self.prob) + delta).clamp(0, i128::from(most)) as u64
+    }
+}
+
+/// MTU * (C's weight - L's weight): L begins with as much in hand.
+fn first_credit(config: &DualPi2Config) -> i64 {
+    i64::from(config.mtu_bytes) * (2 * i64::from(config.c_weight_pct) - 100)
+}
+
+impl<P: Packet> Qdisc<P> for DualPi2<P> {
+    fn enqueue(&mut self, mut pkt: P, now: Time) -> Verdict {
+        let (len_bytes, ecn) = (pkt.len_bytes(), pkt.ecn());
+        if self.len_pkts() >= self.config.limit_pkts {
+            return self.refuse(len_bytes);
+        }
+        let which = self.queue_of(ecn);
+        let verdict = match self.config.drop_early {
+            true => self.apply_probability(which, ecn),
+            false => Verdict::Queued,
+        };
+        match verdict {
+            Verdict::Dropped(reason) => {
+                self.stats.count_dropped(reason, len_bytes);
+                return verdict;
+            }
+            Verdict::Marked => {
+                pkt.set_ce();
+                self.stats.marked_pkts += 1;
+            }
+            Verdict::Queued => {}
+        }
+        self.stats.count_enqueued(len_bytes);
+        self.bytes += u64::from(len_bytes);
+        match which {
+            Which::L => self.l_queue.push_back((pkt, now)),
+            Which::C => self.c_queue.push_back((pkt, now)),
+        }
+        verdict
+    }
+
+    fn dequeue(&mut self, now: Time) -> Option<P> {
+        let pkt = self.release(now)?;
+        self.stats.count_dequeued(pkt.len_bytes());
+        Some(pkt)
+    }
+
+    fn peek(&mut self, now: Time) -> Option<u32> {
+        self.released = self.release(now);
+        self.released.as_ref().map(P::len_bytes)
+    }
+
+    fn refuse(&mut self, len_bytes: u32) -> Verdict {
+        self.stats.count_dropped(DropReason::Full, len_bytes);
+        Verdict::Dropped(DropReason::Full)
+    }
+
+    fn next_event(&self, now: Time) -> Option<Time> {
+        Some(self.next_update.max(now))
+    }
+
+    /// One update, if due; the next is due one interval from now.
+    fn tick(&mut self, now: Time) {
+        if now >= self.next_update {
+            self.update(now);
+            let interval = self.config.update_interval.max(Duration::from_us(1));
+            self.next_update = now + interval;
+        }
+    }
+
+    fn len_pkts(&self) -> u32 {
+        let released = u32::from(self.released.is_some());
+        (self.l_queue.len() + self.c_queue.len()) as u32 + released
+    }
+
+    fn len_bytes(&self) -> u64 {
+        self.bytes + self.released.as_ref().map_or(0, |pkt| u64::from(pkt.len_bytes()))
+    }
+
+    fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    fn inside(&self) -> Option<Inside> {
+        Some(Inside { drop_probability: Some(self.probability()), qdelay: Some(self.qdelay) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Pkt, full};
+
+    fn queue(config: DualPi2Config) -> DualPi2<Pkt> {
+        DualPi2::new(config)
+    }
+
+    fn enqueue(queue: &mut DualPi2<Pkt>, ecn: Ecn, count: u64) {
+        for id in 0..count {
+            queue.enqueue(full(id, ecn), Time::ZERO);
+        }
+    }
+
+    /// q = 20 ms, for the first time: 0.16 * 5 ms + 3.2 * 20 ms = 0.0008 + 0.064; then 0.16 * 9 ms + 3.2 * 4 ms more.
+    #[test]
+    fn the_probability_follows_the_older_head() {
+        let mut queue = queue(DualPi2Config::default());
+        queue.enqueue(full(0, Ecn::Ect0), Time::from_ms(12));
+        queue.enqueue(full(1, Ecn::Ect1), Time::from_ms(30));
+        assert_eq!(queue.next_event(Time::ZERO), Some(Time::from_ms(16)));
+        queue.tick(Time::from_ms(32));
+        assert!((queue.probability() - 0.0648).abs() < 1e-8, "{}", queue.probability());
+        assert_eq!(queue.inside().unwrap().qdelay, Some(Duration::from_ms(20)));
+        queue.tick(Time::from_ms(47));
+        assert!((queue.probability() - 0.0648).abs() < 1e-8, "not due");
+        queue.tick(Time::from_ms(48));
+        // 36 ms: 0.16 * 21 ms + 3.2 * 16 ms = 0.00336 + 0.0512.
+        assert!((queue.probability() - 0.11936).abs() < 1e-8, "{}", queue.probability());
+    }
+
+    #[test]
+    fn the_probability_stays_between_0_and_1_or_1_over_k() {
+        let mut queue = queue(DualPi2Config::default());
+        queue.tick(Time::from_ms(16));
+        assert_eq!(queue.prob, 0);
+        for (drop_on_overload, expected) in [(true, 1.0), (false, 0.5)] {
+            queue.config.drop_on_overload = drop_on_overload;
+            let prob = queue.next_prob(Duration::from_ms(10_000)) as f64 / PROB_ONE as f64;
+            assert!((prob - expected).abs() < 1e-9, "{prob}");
+        }
+    }
+
+    /// p = 1/4: C is hit with 1/16, L with 1/2.
+    #[test]
+    fn c_has_the_square_and_l_twice_the_root() {
+        for (ecn, expected) in [(Ecn::Ect0, 1.0 / 16.0), (Ecn::Ect1, 0.5)] {
+            let mut queue = queue(DualPi2Config::default());
+            queue.prob = PROB_ONE / 4;
+            let mut marked = 0;
+            for _ in 0..10_000 {
+                enqueue(&mut queue, ecn, 3);
+                marked += u32::from(queue.dequeue(Time::ZERO).unwrap().ecn == Ecn::Ce);
+                queue.dequeue(Time::ZERO);
+                queue.dequeue(Time::ZERO);
+            }
+            // Standard deviations of 24 and 50.
+            let off = f64::from(marked) - 10_000.0 * expected;
+            assert!(off.abs() < 200.0, "{ecn:?}: {marked}");
+            assert_eq!(u64::from(marked), queue.stats().marked_pkts, "below two packets none");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_marked_is_dropped_and_overload_drops_all_alike() {
+        let hits = |ecn: Ecn, prob: u64, drop_on_overload: bool| {
+            let mut queue = queue(DualPi2Config { drop_on_overload, ..DualPi2Config::default() });
+            queue.prob = prob;
+            enqueue(&mut queue, ecn, 4);
+            queue.dequeue(Time::ZERO);
+            (queue.stats().marked_pkts, queue.stats().dropped_early_pkts)
+        };
+        // At p = 1 each C packet is hit, and two of four are gone before what is left is no queue.
+        assert_eq!(hits(Ecn::NotEct, PROB_ONE, true), (0, 2));
+        assert_eq!(hits(Ecn::Ect0, PROB_ONE, true), (0, 2));
+        assert_eq!(hits(Ecn::Ect1, PROB_ONE, true), (0, 2));
+        assert_eq!(hits(Ecn::Ect1, PROB_ONE, false), (1, 0));
+    }
+
+    #[test]
+    fn above_the_step_all_of_l_is_marked_and_none_of_c() {
+        for (step, at) in [
+            (StepThreshold::Sojourn(Duration::from_ms(1)), Time::from_us(1001)),
+            (StepThreshold::Pkts(1), Time::ZERO),
+        ] {
+            let mut queue = queue(DualPi2Config { step, ..DualPi2Config::default() });
+            enqueue(&mut queue, Ecn::Ect1, 3);
+            assert_eq!(queue.dequeue(at).unwrap().ecn, Ecn::Ce, "two stay behind it");
+            let last = if at == Time::ZERO { Ecn::Ect1 } else { Ecn::Ce };
+            assert_eq!(queue.dequeue(at).unwrap().ecn, last, "one does");
+            queue.dequeue(at);
+            enqueue(&mut queue, Ecn::Ect0, 3);
+            assert_eq!(queue.dequeue(at).unwrap().ecn, Ecn::Ect0);
+        }
+        let mut queue = queue(DualPi2Config::default());
+        enqueue(&mut queue, Ecn::Ect1, 1);
+        assert_eq!(queue.dequeue(Time::from_ms(1)).unwrap().ecn, Ecn::Ect1, "not above it");
+    }
+
+    /// Credit begins at -80 MTUs; each L packet adds 10, each C packet takes 90. So L goes 9 times (-80 .. 0, served at
+    /// 0 still), then C once, and again 9 times L.
+    #[test]
+    fn c_has_a_tenth_of_the_link_while_both_wait() {
+        let mut queue = queue(DualPi2Config::default());
+        enqueue(&mut queue, Ecn::Ect1, 40);
+        enqueue(&mut queue, Ecn::NotEct, 10);
+        let order: String = (0..29)
+            .map(|_| if queue.dequeue(Time::ZERO).unwrap().ecn == Ecn::Ect1 { 'L' } else { 'C' })
+            .collect();
+        assert_eq!(order, "LLLLLLLLLCLLLLLLLLLCLLLLLLLLL");
+    }
+
+    #[test]
+    fn the_ecn_field_chooses_the_queue() {
+        let l4s = queue(DualPi2Config::default());
+        let fields = [Ecn::NotEct, Ecn::Ect0, Ecn::Ect1, Ecn::Ce];
+        assert_eq!(fields.map(|ecn| l4s.queue_of(ecn)), [Which::C, Which::C, Which::L, Which::L]);
+        let any =
+            queue(DualPi2Config { low_latency: LowLatency::EctAny, ..DualPi2Config::default() });
+        assert_eq!(fields.map(|ecn| any.queue_of(ecn)), [Which::C, Which::L, Which::L, Which::L]);
+    }
+}
