@@ -63,6 +63,7 @@ impl Frames {
                 encode_echo(echo, *is_echo, addresses, *ecn, packet.wire_bytes, bytes)?
             }
         };
+        set_dscp(&mut bytes[ETHERNET_BYTES as usize..], packet.dscp);
         let len = bytes.len() as u32 + payload_bytes;
         bytes.resize(bytes.len().max(len.min(most) as usize), 0);
         Ok(len)
@@ -72,6 +73,19 @@ impl Frames {
         let host = self.hosts.get(node as usize).copied().flatten();
         host.ok_or_else(|| Error(format!("node {node} is no host and has no address")))
     }
+}
+
+/// Puts a DSCP where an IP packet has none yet, and says so to its checksum (RFC 1624).
+fn set_dscp(ip: &mut [u8], dscp: u8) {
+    if ip[0] >> 4 == 6 {
+        ip[0] |= dscp >> 2;
+        ip[1] |= dscp << 6;
+        return;
+    }
+    ip[1] |= dscp << 2;
+    let sum = !u16::from_be_bytes([ip[10], ip[11]]);
+    let (sum, carry) = sum.overflowing_add(u16::from(dscp) << 2);
+    ip[10..12].copy_from_slice(&(!(sum + u16::from(carry))).to_be_bytes());
 }
 
 /// Source and destination of what one side of a flow sends.
@@ -145,6 +159,7 @@ mod tests {
             delay: Duration::from_us(100),
             jitter: Duration::ZERO,
             loss: 0.0,
+            loses_bursts: false,
             queue: QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(pkts) }),
             sampled: false,
         };
@@ -163,6 +178,9 @@ mod tests {
             traffic: Traffic::Rpc { request_bytes: 700_001, response_bytes: 33, count: Some(2) },
             read_at_bytes: 1,
             base_rtt: None,
+            dscp: 1,
+            peer_dscp: 2,
+            max_pacing_rate: None,
             sampled: false,
         };
         let ping = Ping {
@@ -172,6 +190,7 @@ mod tests {
             interval: Duration::from_ms(5),
             wire_bytes: 98,
             ecn: Ecn::Ect0,
+            dscp: 46,
         };
         Run {
             seed: 1,
@@ -181,6 +200,7 @@ mod tests {
             flows: vec![flow],
             pings: vec![ping],
             sampling: Sampling::default(),
+            order: Default::default(),
         }
     }
 

@@ -71,6 +71,12 @@ impl Arrivals {
         &self.to
     }
 
+    /// Hosts between which there may be transfers.
+    pub(crate) fn pairs(&self) -> impl Iterator<Item = (NodeId, NodeId)> + '_ {
+        let pairs = self.from.iter().flat_map(|from| self.to.iter().map(|to| (*from, *to)));
+        pairs.filter(|(from, to)| from != to)
+    }
+
     /// The transfers of one run, in the order of their starts.
     pub(crate) fn draw(&self, mut random: Random) -> Vec<Arrival> {
         let mut arrivals = Vec::new();

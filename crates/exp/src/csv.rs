@@ -8,6 +8,7 @@ use knee_sim::outcome::{Outcome, Validity};
 use knee_sim::spec::{Run, Traffic};
 
 use crate::back_end::Ran;
+use crate::classes::queue_name;
 use crate::experiment::{Experiment, RunId};
 use crate::metrics::{Measured, Metric};
 use crate::scenario::Scenario;
@@ -21,6 +22,7 @@ pub(crate) enum RowFile {
     Rpcs,
     Pings,
     Queues,
+    Hosts,
     SeriesFlows,
     SeriesQueues,
     SeriesGoodput,
@@ -29,12 +31,13 @@ pub(crate) enum RowFile {
 }
 
 impl RowFile {
-    pub(crate) const ALL: [RowFile; 10] = [
+    pub(crate) const ALL: [RowFile; 11] = [
         RowFile::Runs,
         RowFile::Flows,
         RowFile::Rpcs,
         RowFile::Pings,
         RowFile::Queues,
+        RowFile::Hosts,
         RowFile::SeriesFlows,
         RowFile::SeriesQueues,
         RowFile::SeriesGoodput,
@@ -49,6 +52,7 @@ impl RowFile {
             RowFile::Rpcs => "rpcs.csv",
             RowFile::Pings => "pings.csv",
             RowFile::Queues => "queues.csv",
+            RowFile::Hosts => "hosts.csv",
             RowFile::SeriesFlows => "series-flows.csv",
             RowFile::SeriesQueues => "series-queues.csv",
             RowFile::SeriesGoodput => "series-goodput.csv",
@@ -61,7 +65,12 @@ impl RowFile {
     const fn has_labels(self) -> bool {
         matches!(
             self,
-            RowFile::Runs | RowFile::Flows | RowFile::Rpcs | RowFile::Pings | RowFile::Queues
+            RowFile::Runs
+                | RowFile::Flows
+                | RowFile::Rpcs
+                | RowFile::Pings
+                | RowFile::Queues
+                | RowFile::Hosts
         )
     }
 
@@ -81,6 +90,7 @@ impl RowFile {
                 "link,offered_pkts,sent_pkts,sent_bytes,marked_pkts,threshold_hits,\
                  dropped_full_pkts,dropped_not_ect_pkts,dropped_early_pkts,lost_pkts"
             }
+            RowFile::Hosts => "host,wire_pkts,merged_pkts,interrupts,cpu_s",
             RowFile::SeriesFlows => {
                 "at_s,flow,traffic,ca_state,cwnd_pkts,ssthresh_pkts,srtt_us,rttvar_us,min_rtt_us,\
                  unacked_pkts,lost_pkts,retrans_out_pkts,total_retrans,delivered_pkts,\
@@ -200,6 +210,7 @@ pub(crate) fn rows(
         RowFile::Rpcs => writer.rpcs(),
         RowFile::Pings => writer.pings(),
         RowFile::Queues => writer.queues(),
+        RowFile::Hosts => writer.hosts(),
         RowFile::SeriesFlows => writer.series_flows(&diagnostics(experiment)),
         RowFile::SeriesQueues => writer.series_queues(),
         RowFile::SeriesGoodput => writer.series_goodput(),
@@ -331,8 +342,8 @@ impl Writer<'_> {
         out
     }
 
-    fn link(&self, link: u32) -> &str {
-        self.run.network.links.get(link as usize).map_or("", |link| &link.name)
+    fn queue_name(&self, link: u32, part: Option<u32>) -> String {
+        queue_name(&self.run.network, link, part).unwrap_or_default()
     }
 
     fn queues(&self) -> String {
@@ -342,7 +353,7 @@ impl Writer<'_> {
                 out,
                 "{},{},{},{},{},{},{},{},{},{},{}",
                 self.label,
-                self.link(queue.link),
+                self.queue_name(queue.link, queue.part),
                 queue.offered_pkts,
                 queue.sent_pkts,
                 queue.sent_bytes,
@@ -352,6 +363,25 @@ impl Writer<'_> {
                 queue.dropped_not_ect_pkts,
                 queue.dropped_early_pkts,
                 queue.lost_pkts
+            );
+        }
+        out
+    }
+
+    fn hosts(&self) -> String {
+        let mut out = String::new();
+        for host in &self.outcome.host_counts {
+            let got = &host.received;
+            let cpu = got.cpu_ns.map(|ns| Duration::from_ps(ns.saturating_mul(PS_PER_NS)));
+            row!(
+                out,
+                "{},{},{},{},{},{}",
+                self.label,
+                self.scenario.host_name(host.node),
+                maybe(got.wire_pkts),
+                maybe(got.merged_pkts),
+                maybe(got.interrupts),
+                maybe_span(cpu)
             );
         }
         out
@@ -407,7 +437,7 @@ impl Writer<'_> {
                 "{},{},{},{},{},{},{},{},{}",
                 self.index,
                 moment(s.at),
-                self.link(s.link),
+                self.queue_name(s.link, s.part),
                 s.len_pkts,
                 s.len_bytes,
                 s.dropped_pkts,

@@ -1,12 +1,18 @@
 //! What is measured of a run, by the kind of its traffic.
 
-use std::collections::BTreeSet;
+mod together;
+
+use std::collections::{BTreeSet, HashMap};
 
 use knee_queue::time::{Duration, PS_PER_S, Time};
 use knee_sim::Ideal;
 use knee_sim::outcome::{FlowCounters, FlowOutcome, HostCount, Outcome, RpcRecord};
 use knee_sim::spec::{Flow, NodeId, Run, Traffic};
 
+use crate::classes::queue_name;
+use crate::host_metrics::{
+    measure_cpu_shares, measure_receiving, measure_samples, measure_sending,
+};
 use crate::scenario::Scenario;
 use crate::stats::{Samples, jain};
 use Metric as M;
@@ -24,6 +30,12 @@ pub enum Kind {
     Rpc,
     /// Small packets back and forth.
     Ping,
+    /// Requests to several servers at once, the next when all have answered.
+    Query,
+    /// Transfers from each to each, so many at a time.
+    Shuffle,
+    /// Connections that nothing is sent on.
+    Attempts,
     /// Transfers that begin at random.
     Poisson,
     /// Those of them of one class of size.
@@ -69,6 +81,26 @@ pub enum Metric {
     ReceiveCpuPerMb,
     /// The same of the sending hosts: for ACKs, and for sending what these allow.
     AckCpuPerMb,
+    /// The receiving hosts' CPU time in the whole run as a share of one core's, a mean of these hosts.
+    ReceiveCpuShare,
+    /// The same of the sending hosts.
+    AckCpuShare,
+    /// A flow's cwnd, a mean of its samples.
+    Cwnd,
+    /// A flow's smoothed RTT, a mean of its samples.
+    Srtt,
+    /// The same as kernels up to 3.14 showed it, which measured it in ticks.
+    RttShown,
+    /// Expiries of TCP's own pacing timer a second, all flows together.
+    PacingTimers,
+    /// Bursts handed to the device a second, all flows together.
+    Bursts,
+    /// Data packets in a burst.
+    PktsPerBurst,
+    /// Data packets sent a second, all flows together.
+    DataPktsRate,
+    /// ACKs sent a second, all flows together.
+    AcksRate,
     /// Transfers or exchanges that the end of the run cut off.
     Unfinished,
     /// From a request's write to the last byte of its answer.
@@ -79,6 +111,12 @@ pub enum Metric {
     Rtt,
     /// Pings without an answer by the end of the run.
     Unanswered,
+    /// Of queries or rounds, the share in which some connection had a retransmission timeout.
+    TimeoutShare,
+    /// Of attempts to connect, the share that came about in time.
+    SuccessShare,
+    /// From the last start until endless transfers share fairly.
+    Convergence,
     /// Packets waiting, at each sample.
     Queue,
     /// Bytes sent in the whole run, as a share of what the rate allows.
@@ -94,11 +132,11 @@ pub enum Metric {
 }
 
 const NANOS: f64 = 1e9;
-const MILLIONTHS: f64 = 1e6;
-const THOUSANDTHS: f64 = 1e3;
+pub(crate) const MILLIONTHS: f64 = 1e6;
+pub(crate) const THOUSANDTHS: f64 = 1e3;
 
 impl Metric {
-    const ALL: [Metric; 28] = [
+    const ALL: [Metric; 41] = [
         M::Completion,
         M::Slowdown,
         M::Last,
@@ -116,11 +154,24 @@ impl Metric {
         M::AcksPerMb,
         M::ReceiveCpuPerMb,
         M::AckCpuPerMb,
+        M::ReceiveCpuShare,
+        M::AckCpuShare,
+        M::Cwnd,
+        M::Srtt,
+        M::RttShown,
+        M::PacingTimers,
+        M::Bursts,
+        M::PktsPerBurst,
+        M::DataPktsRate,
+        M::AcksRate,
         M::Unfinished,
         M::Latency,
         M::Exchanges,
         M::Rtt,
         M::Unanswered,
+        M::TimeoutShare,
+        M::SuccessShare,
+        M::Convergence,
         M::Queue,
         M::Utilisation,
         M::Drops,
@@ -149,11 +200,24 @@ impl Metric {
             M::AcksPerMb => ("acks_per_mb", "", THOUSANDTHS, false),
             M::ReceiveCpuPerMb => ("receive_cpu_per_mb", "s", NANOS, false),
             M::AckCpuPerMb => ("ack_cpu_per_mb", "s", NANOS, false),
+            M::ReceiveCpuShare => ("receive_cpu_share", "", MILLIONTHS, false),
+            M::AckCpuShare => ("ack_cpu_share", "", MILLIONTHS, false),
+            M::Cwnd => ("cwnd", "pkts", THOUSANDTHS, true),
+            M::Srtt => ("srtt", "s", NANOS, true),
+            M::RttShown => ("rtt_shown", "s", NANOS, true),
+            M::PacingTimers => ("pacing_timers", "per s", THOUSANDTHS, false),
+            M::Bursts => ("bursts", "per s", THOUSANDTHS, false),
+            M::PktsPerBurst => ("pkts_per_burst", "", THOUSANDTHS, false),
+            M::DataPktsRate => ("data_pkts_rate", "per s", THOUSANDTHS, false),
+            M::AcksRate => ("acks_rate", "per s", THOUSANDTHS, false),
             M::Unfinished => ("unfinished", "", 1.0, false),
             M::Latency => ("latency", "s", NANOS, true),
             M::Exchanges => ("exchanges", "", 1.0, false),
             M::Rtt => ("rtt", "s", NANOS, true),
             M::Unanswered => ("unanswered", "", 1.0, false),
+            M::TimeoutShare => ("timeout_share", "", MILLIONTHS, false),
+            M::SuccessShare => ("success_share", "", MILLIONTHS, false),
+            M::Convergence => ("convergence", "s", NANOS, false),
             M::Queue => ("queue", "pkts", 1.0, true),
             M::Utilisation => ("utilisation", "", MILLIONTHS, false),
             M::Drops => ("drops", "pkts", 1.0, false),
@@ -220,11 +284,22 @@ impl Kind {
                 M::AcksPerMb,
                 M::ReceiveCpuPerMb,
                 M::AckCpuPerMb,
+                M::ReceiveCpuShare,
+                M::AckCpuShare,
+                M::Cwnd,
+                M::Srtt,
+                M::RttShown,
+                M::PacingTimers,
+                M::Bursts,
+                M::PktsPerBurst,
+                M::DataPktsRate,
+                M::AcksRate,
                 M::Unfinished,
             ],
             Kind::Incast => &[
                 M::Completion,
                 M::Last,
+                M::TimeoutShare,
                 M::Goodput,
                 M::Jain,
                 M::Timeouts,
@@ -240,6 +315,7 @@ impl Kind {
                 M::Goodput,
                 M::GoodputSum,
                 M::Jain,
+                M::Convergence,
                 M::Timeouts,
                 M::TailLossProbes,
                 M::Retransmits,
@@ -251,7 +327,45 @@ impl Kind {
                 M::AcksPerMb,
                 M::ReceiveCpuPerMb,
                 M::AckCpuPerMb,
+                M::ReceiveCpuShare,
+                M::AckCpuShare,
+                M::Cwnd,
+                M::Srtt,
+                M::RttShown,
+                M::PacingTimers,
+                M::Bursts,
+                M::PktsPerBurst,
+                M::DataPktsRate,
+                M::AcksRate,
+                M::Unfinished,
             ],
+            Kind::Query => &[
+                M::Latency,
+                M::TimeoutShare,
+                M::Exchanges,
+                M::Timeouts,
+                M::TailLossProbes,
+                M::Retransmits,
+                M::Recoveries,
+                M::EcnReductions,
+                M::PlbRehashes,
+                M::CeShare,
+                M::Unfinished,
+            ],
+            Kind::Shuffle => &[
+                M::Completion,
+                M::Last,
+                M::Goodput,
+                M::Timeouts,
+                M::TailLossProbes,
+                M::Retransmits,
+                M::Recoveries,
+                M::EcnReductions,
+                M::PlbRehashes,
+                M::CeShare,
+                M::Unfinished,
+            ],
+            Kind::Attempts => &[M::SuccessShare, M::Latency, M::Timeouts],
             Kind::Rpc => &[
                 M::Latency,
                 M::Exchanges,
@@ -262,6 +376,16 @@ impl Kind {
                 M::EcnReductions,
                 M::PlbRehashes,
                 M::CeShare,
+                M::ReceiveCpuShare,
+                M::AckCpuShare,
+                M::Cwnd,
+                M::Srtt,
+                M::RttShown,
+                M::PacingTimers,
+                M::Bursts,
+                M::PktsPerBurst,
+                M::DataPktsRate,
+                M::AcksRate,
                 M::Unfinished,
             ],
             Kind::Poisson => &[
@@ -291,6 +415,9 @@ impl Kind {
             }
             Kind::Endless => &[M::Goodput, M::GoodputSum, M::Jain, M::Timeouts, M::Retransmits],
             Kind::Rpc => &[M::Latency, M::Exchanges, M::Timeouts, M::Retransmits],
+            Kind::Query => &[M::Latency, M::TimeoutShare, M::Exchanges, M::Timeouts],
+            Kind::Shuffle => &[M::Completion, M::Last, M::Timeouts, M::Retransmits],
+            Kind::Attempts => &[M::SuccessShare, M::Latency],
             Kind::Poisson => &[M::Completion, M::Slowdown, M::Timeouts, M::Retransmits],
             Kind::SizeClass => &[M::Slowdown, M::Timeouts],
             Kind::Ping => &[M::Rtt, M::Unanswered],
@@ -373,7 +500,7 @@ impl Measured {
         }
     }
 
-    fn record(&mut self, metric: Metric, value: u64) {
+    pub(crate) fn record(&mut self, metric: Metric, value: u64) {
         if let Some((_, samples)) = self.values.iter_mut().find(|(m, _)| *m == metric) {
             samples.record(value);
         }
@@ -394,7 +521,7 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    fn holds(self, at: Time) -> bool {
+    pub(crate) fn holds(self, at: Time) -> bool {
         self.from < at && at <= self.until
     }
 }
@@ -428,9 +555,14 @@ pub(crate) fn measure(scenario: &Scenario, run: &Run, outcome: &Outcome) -> Vec<
     for rpc in &outcome.rpcs {
         let holds = window.is_none_or(|window| window.holds(rpc.start + rpc.latency));
         if let (Some(flow), true) = (run.flows.get(rpc.flow as usize), holds) {
-            measured[flow.group as usize].record(M::Latency, rpc.latency.ns());
+            let measured = &mut measured[flow.group as usize];
+            // A query is done when all have answered.
+            if measured.kind != Kind::Query {
+                measured.record(M::Latency, rpc.latency.ns());
+            }
         }
     }
+    together::measure_queries(&mut measured, run, outcome, window);
     measure_pings(scenario, &mut measured, outcome, window);
     measured.extend(classes);
     measured.extend(measure_queues(run, outcome, window));
@@ -482,13 +614,11 @@ fn measure_flows(
     if matches!(measured.kind, Kind::Poisson | Kind::SizeClass) {
         measure_slowdown(measured, run, outcome, members);
     }
-    if measured.kind == Kind::Incast {
-        let per_round = (members.len() / scenario.rounds_of(&measured.subject)).max(1);
-        for round in members.chunks(per_round) {
-            if let Some(time) = last_completion(round, outcome) {
-                measured.record(M::Last, time.ns());
-            }
-        }
+    if matches!(measured.kind, Kind::Incast | Kind::Shuffle) {
+        together::measure_rounds(scenario, measured, run, outcome, members);
+    }
+    if measured.kind == Kind::Attempts {
+        together::measure_attempts(measured, run, outcome, members);
     }
     let rates: Vec<f64> = members.iter().filter_map(|i| *goodput.get(*i)?).collect();
     rates.iter().for_each(|rate| measured.record(M::Goodput, rate.round() as u64));
@@ -499,13 +629,22 @@ fn measure_flows(
         measured.record(M::Jain, (index * MILLIONTHS).round() as u64);
     }
     measure_counters(measured, run, outcome, members);
+    measure_samples(measured, run, outcome, members, scenario.window(outcome.end));
+    measure_sending(measured, run, outcome, members);
     if let Some(receivers) = receivers_of_their_own(run, outcome, members) {
         let senders = hosts_of_their_own(run, outcome, members);
         measure_receiving(measured, &flows, &receivers, senders.as_deref());
+        measure_cpu_shares(measured, outcome, &receivers, senders.as_deref());
     }
     let unfinished = |i: &&usize| scenario.ends(run, **i) && outcome.flows[**i].done_at.is_none();
     let known = members.iter().filter(|i| **i < outcome.flows.len());
-    measured.record(M::Unfinished, known.filter(unfinished).count() as u64);
+    if measured.kind != Kind::Endless {
+        measured.record(M::Unfinished, known.filter(unfinished).count() as u64);
+    } else if let Some((rule, period)) = scenario.converged_of(&measured.subject) {
+        let time = rule.time(period, run, outcome, members);
+        time.iter().for_each(|time| measured.record(M::Convergence, time.ns()));
+        measured.record(M::Unfinished, u64::from(time.is_none()));
+    }
     if measured.kind == Kind::Rpc {
         let window = scenario.window(outcome.end);
         let groups = &run.flows;
@@ -589,36 +728,6 @@ fn receivers_of_their_own<'a>(
     hosts.iter().map(count).collect()
 }
 
-/// What marks cost hosts: how much is merged, how often it is answered, the CPU time of both ends.
-fn measure_receiving(
-    measured: &mut Measured,
-    flows: &[&FlowOutcome],
-    receivers: &[&HostCount],
-    senders: Option<&[&HostCount]>,
-) {
-    let total = |of: fn(&HostCount) -> Option<u64>| receivers.iter().map(|host| of(host)).sum();
-    let wire: Option<u64> = total(|host| host.received.wire_pkts);
-    let merged: Option<u64> = total(|host| host.received.merged_pkts);
-    let Some((wire, merged)) = wire.zip(merged).filter(|(_, merged)| *merged > 0) else { return };
-    measured.record(M::PktsPerMerge, (wire as f64 / merged as f64 * THOUSANDTHS).round() as u64);
-    let mb = flows.iter().map(|flow| flow.received_bytes).sum::<u64>() as f64 / 1e6;
-    if mb <= 0.0 {
-        return;
-    }
-    let acks = flows.iter().map(|flow| flow.counters.acks_sent).sum::<Option<u64>>();
-    if let Some(acks) = acks {
-        measured.record(M::AcksPerMb, (acks as f64 / mb * THOUSANDTHS).round() as u64);
-    }
-    let cpu_ns = |hosts: &[&HostCount]| hosts.iter().map(|host| host.received.cpu_ns).sum();
-    let of_both: [(Metric, Option<u64>); 2] =
-        [(M::ReceiveCpuPerMb, cpu_ns(receivers)), (M::AckCpuPerMb, senders.and_then(cpu_ns))];
-    for (metric, cpu_ns) in of_both {
-        if let Some(cpu_ns) = cpu_ns {
-            measured.record(metric, (cpu_ns as f64 / mb).round() as u64);
-        }
-    }
-}
-
 /// How much longer each finished transfer took than it had to.
 fn measure_slowdown(measured: &mut Measured, run: &Run, outcome: &Outcome, members: &[usize]) {
     let mut ideal = Ideal::new(&run.network);
@@ -635,19 +744,6 @@ fn measure_slowdown(measured: &mut Measured, run: &Run, outcome: &Outcome, membe
             measured.record(M::Slowdown, (times * THOUSANDTHS).round() as u64);
         }
     }
-}
-
-/// From the first connect to the last byte, if all of them finished.
-fn last_completion(round: &[usize], outcome: &Outcome) -> Option<Duration> {
-    let flows = round.iter().map(|i| outcome.flows.get(*i));
-    let mut first = Time::MAX;
-    let mut last = Time::ZERO;
-    for flow in flows {
-        let flow = flow?;
-        first = first.min(flow.connected_at?);
-        last = last.max(flow.done_at?);
-    }
-    Some(last.since(first))
 }
 
 fn measure_pings(
@@ -674,11 +770,12 @@ fn measure_pings(
 }
 
 fn measure_queues(run: &Run, outcome: &Outcome, window: Option<Window>) -> Vec<Measured> {
-    let mut of_link = vec![None; run.network.links.len()];
+    let mut of_queue = HashMap::new();
     let mut all = Vec::new();
     for queue in &outcome.queues {
         let Some(link) = run.network.links.get(queue.link as usize) else { continue };
-        let mut measured = Measured::new(&link.name, Kind::Queue, late_from(run));
+        let Some(name) = queue_name(&run.network, queue.link, queue.part) else { continue };
+        let mut measured = Measured::new(&name, Kind::Queue, late_from(run));
         measured.record(M::Drops, queue.dropped_pkts());
         if queue.dropped_pkts() > 0 {
             let share = queue.dropped_pkts() as f64 / queue.offered_pkts as f64;
@@ -690,13 +787,13 @@ fn measure_queues(run: &Run, outcome: &Outcome, window: Option<Window>) -> Vec<M
             let share = sent / full.bps() as f64;
             measured.record(M::Utilisation, (share * MILLIONTHS).round() as u64);
         }
-        of_link[queue.link as usize] = Some(all.len());
+        of_queue.insert((queue.link, queue.part), all.len());
         all.push(measured);
     }
     // Of each recorded link: the sum of the probabilities sampled, and how many there were.
     let mut probabilities = vec![(0.0, 0u64); all.len()];
     for sample in &outcome.queue_samples {
-        let index = of_link.get(sample.link as usize).copied().flatten();
+        let index = of_queue.get(&(sample.link, sample.part)).copied();
         let holds = window.is_none_or(|window| window.holds(sample.at));
         let (Some(index), true) = (index, holds) else { continue };
         all[index].record(M::Queue, u64::from(sample.len_pkts));

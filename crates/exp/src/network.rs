@@ -1,16 +1,23 @@
 //! `[network]`, `[hosts]` and `[[host]]`: who is joined to whom by what.
 
+mod fat_tree;
+mod graph;
+
 use std::collections::{HashMap, HashSet};
 
 use knee_queue::time::{Duration, Rate};
 use knee_queue::{DropTailConfig, Limit, QueueConfig};
-use knee_sim::spec::{Defects, HostConfig, Link, LinuxVersion, Network, NodeId, Serialisation};
+use knee_sim::spec::{
+    Defects, HostConfig, Link, LinuxVersion, Network, NodeId, Serialisation, Sysctls,
+};
 use knee_sim::topology::{Cable, Dumbbell, LeafSpine, ParkingLot, Star};
 
+use crate::classes::find_inputs;
 use crate::error::Error;
 use crate::queues::{Place, read_queue, seed_queue};
 use crate::random::Random;
 use crate::reader::{Reader, one_of};
+use crate::receiving;
 use crate::traffic::read_base_rtt;
 use crate::units::{Burst, Pkts, Share, Size};
 
@@ -38,6 +45,8 @@ pub(crate) struct NetworkSpec {
     /// Links sampled only if a traffic entry sends to their host.
     sampled_if_used: Vec<usize>,
     ids: HashMap<String, NodeId>,
+    /// Whether the file has every node and link, so that a way may be missing.
+    is_drawn: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +56,8 @@ enum Topology {
     Dumbbell,
     LeafSpine,
     ParkingLot,
+    FatTree,
+    Graph,
 }
 
 /// Who owns the sending end of a cable.
@@ -68,6 +79,8 @@ impl NetworkSpec {
             ("dumbbell", Topology::Dumbbell),
             ("leaf-spine", Topology::LeafSpine),
             ("parking-lot", Topology::ParkingLot),
+            ("fat-tree", Topology::FatTree),
+            ("graph", Topology::Graph),
         ];
         reader.need_text("topology", "many-to-one")?;
         let topology = reader.choice_or("topology", &topologies, "")?;
@@ -79,11 +92,19 @@ impl NetworkSpec {
             Topology::Dumbbell => (dumbbell(&reader, &cables, &hosts)?, Vec::new()),
             Topology::LeafSpine => leaf_spine(&reader, &cables, &hosts)?,
             Topology::ParkingLot => (parking_lot(&reader, &cables, &hosts)?, Vec::new()),
+            Topology::FatTree => fat_tree::read(&reader, &cables, &hosts)?,
+            Topology::Graph => graph::read(&reader, &cables, &hosts)?,
         };
         let host_ids = network.nodes.iter().zip(0..).filter(|(node, _)| node.host.is_some());
         let ids = host_ids.map(|(node, id)| (node.name.clone(), id)).collect();
-        let mut spec = NetworkSpec { network, sampled_if_used, ids };
+        let mut spec = NetworkSpec {
+            network,
+            sampled_if_used,
+            ids,
+            is_drawn: matches!(topology, Topology::Graph),
+        };
         hosts.apply_overrides(root, &mut spec)?;
+        find_inputs(&mut spec.network, &reader)?;
         Ok(spec)
     }
 
@@ -94,8 +115,8 @@ impl NetworkSpec {
             network.links[link].sampled = destinations.contains(&network.links[link].to);
         }
         for (i, link) in network.links.iter_mut().enumerate() {
-            let drawn = Random::new(seed, &[i as u64, 3]).next();
-            seed_queue(&mut link.queue, drawn);
+            let mut random = Random::new(seed, &[i as u64, 3]);
+            link.queue.each_mut(&mut |queue| seed_queue(queue, &mut random));
         }
         network
     }
@@ -112,18 +133,33 @@ impl NetworkSpec {
     /// Links that are sampled if traffic goes to these hosts.
     pub(crate) fn sampled_links(&self, destinations: &HashSet<NodeId>) -> u64 {
         let links = self.build(destinations, 0).links;
-        links.iter().filter(|link| link.sampled).count() as u64
+        let parts = |link: &Link| 1 + link.queue.part_names().len() as u64;
+        links.iter().filter(|link| link.sampled).map(parts).sum()
     }
 
-    /// Whether a link of this name may be sampled.
-    pub(crate) fn has_sampled_link(&self, name: &str) -> bool {
-        self.network.links.iter().any(|link| link.sampled && link.name == name)
+    /// Whether a link of this name may be sampled, or one of the queues that its queue consists of.
+    pub(crate) fn has_sampled_queue(&self, name: &str) -> bool {
+        self.network.links.iter().filter(|link| link.sampled).any(|link| {
+            link.name == name
+                || link.queue.part_names().iter().any(|part| {
+                    let part = name.strip_suffix(part).and_then(|rest| rest.strip_suffix('/'));
+                    part == Some(&link.name)
+                })
+        })
     }
 
     /// The hosts that a text such as `s1..s10` names.
     pub(crate) fn hosts_named(&self, text: &str) -> Result<Vec<NodeId>, String> {
         let names = expand(text)?;
         names.iter().map(|name| self.id(name)).collect()
+    }
+
+    /// Whether there is a way between the hosts of each pair, of a network that was drawn by hand.
+    pub(crate) fn check_ways(
+        &self,
+        pairs: impl IntoIterator<Item = (NodeId, NodeId)>,
+    ) -> Result<(), String> {
+        if self.is_drawn { graph::check_ways(&self.network, pairs) } else { Ok(()) }
     }
 
     /// The rate of a link, or of the links to hosts, all of them together.
@@ -157,21 +193,45 @@ impl NetworkSpec {
     }
 }
 
-/// `s1..s10` is ten names, anything else is itself.
-fn expand(text: &str) -> Result<Vec<String>, String> {
+/// `s1..s10` is ten names, and `h0.1..h2.4` twelve: every number runs by itself. Anything else is itself.
+pub(crate) fn expand(text: &str) -> Result<Vec<String>, String> {
     let Some((first, last)) = text.split_once("..") else { return Ok(vec![text.to_owned()]) };
-    let split = |name: &str| {
-        let digits = name.len() - name.trim_end_matches(|c: char| c.is_ascii_digit()).len();
-        let (prefix, number) = name.split_at(name.len() - digits);
-        Some((prefix.to_owned(), number.parse::<u32>().ok()?))
-    };
     let bad = || "must be a host or a range of hosts, as in \"s1..s10\"".to_owned();
-    let (prefix, from) = split(first).ok_or_else(bad)?;
-    let (last_prefix, to) = split(last).ok_or_else(bad)?;
-    if prefix != last_prefix || from > to || u64::from(to - from) >= MAX_HOSTS {
-        return Err(bad());
+    let mut names = vec![String::new()];
+    for (prefix, from, to) in ranges(first, last).ok_or_else(bad)? {
+        if names.len() as u64 * (u64::from(to - from) + 1) > MAX_HOSTS {
+            return Err(bad());
+        }
+        let with = |name: &String| {
+            (from..=to).map(|i| format!("{name}{prefix}{i}")).collect::<Vec<String>>()
+        };
+        names = names.iter().flat_map(with).collect();
     }
-    Ok((from..=to).map(|i| format!("{prefix}{i}")).collect())
+    Ok(names)
+}
+
+/// The numbers in which two names differ or not, first and last, each with what stands before it; none if they differ in more.
+fn ranges<'a>(mut first: &'a str, mut last: &'a str) -> Option<Vec<(&'a str, u32, u32)>> {
+    let mut all = Vec::new();
+    while !(first.is_empty() && last.is_empty()) {
+        let (prefix, from, rest) = split_number(first)?;
+        let (last_prefix, to, last_rest) = split_number(last)?;
+        if prefix != last_prefix || from > to {
+            return None;
+        }
+        all.push((prefix, from, to));
+        (first, last) = (rest, last_rest);
+    }
+    (!all.is_empty()).then_some(all)
+}
+
+/// What stands before the first number of a name, that number, and what follows.
+fn split_number(name: &str) -> Option<(&str, u32, &str)> {
+    let start = name.find(|c: char| c.is_ascii_digit())?;
+    let (prefix, rest) = name.split_at(start);
+    let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+    let (number, rest) = rest.split_at(end);
+    Some((prefix, number.parse().ok()?, rest))
 }
 
 // ---- hosts ----
@@ -183,6 +243,7 @@ const HOST_KEYS: &[&str] = &[
     "ipv6",
     "tcp_ecn",
     "tcp_ecn_fallback",
+    "syn_ect",
     "mtu",
     "initial_cwnd",
     "rto_min",
@@ -194,6 +255,8 @@ const HOST_KEYS: &[&str] = &[
     "skb_overhead",
     "base_rtt",
     "fq",
+    "fq_counts_headers",
+    "tso_rtt_log",
     "rcvbuf_initial",
     "rcvbuf_max",
     "sndbuf_initial",
@@ -207,7 +270,7 @@ struct Hosts {
 
 impl Hosts {
     fn read(root: &Reader<'_>) -> Result<Hosts, Error> {
-        let reader = root.child_or_empty("hosts")?.only(HOST_KEYS)?;
+        let reader = root.child_or_empty("hosts")?.only(&[HOST_KEYS, &receiving::KEYS].concat())?;
         let linux = reader.choice_or("linux", &LinuxVersion::NAMED, "6.1")?;
         let base = read_host(&reader, HostConfig::new(linux))?;
         Ok(Hosts { base })
@@ -216,7 +279,7 @@ impl Hosts {
     fn apply_overrides(&self, root: &Reader<'_>, spec: &mut NetworkSpec) -> Result<(), Error> {
         let keys: Vec<_> = ["hosts"].iter().chain(HOST_KEYS).copied().collect();
         for reader in root.children("host")? {
-            reader.check(&keys)?;
+            reader.check(&[keys.as_slice(), &receiving::KEYS].concat())?;
             reader.need_text("hosts", "r")?;
             let mut base = self.base.clone();
             if reader.has("linux") {
@@ -275,7 +338,7 @@ fn read_host(reader: &Reader<'_>, base: HostConfig) -> Result<HostConfig, Error>
         return Err(reader.error("mtu", "must be from 576 B to 65535 B, as in \"1500 B\""));
     }
     let jiffies = reader.integer("jiffies_at_start", 0..=u64::from(u32::MAX))?;
-    Ok(HostConfig {
+    let mut config = HostConfig {
         hz,
         ipv6: reader.flag_or("ipv6", base.ipv6)?,
         mtu_bytes,
@@ -285,6 +348,7 @@ fn read_host(reader: &Reader<'_>, base: HostConfig) -> Result<HostConfig, Error>
         },
         tcp_ecn: reader.u32_or("tcp_ecn", 0..=2, u32::from(base.tcp_ecn))? as u8,
         tcp_ecn_fallback: reader.flag_or("tcp_ecn_fallback", base.tcp_ecn_fallback)?,
+        syn_ect: reader.flag_or("syn_ect", base.syn_ect)?,
         initial_cwnd_pkts: reader.get_or("initial_cwnd", Pkts(base.initial_cwnd_pkts))?.0,
         rto_min: at_least_1_us(reader, "rto_min", base.rto_min)?,
         slow_start_after_idle: reader
@@ -296,6 +360,8 @@ fn read_host(reader: &Reader<'_>, base: HostConfig) -> Result<HostConfig, Error>
         skb_overhead_bytes: bytes("skb_overhead", base.skb_overhead_bytes)?,
         base_rtt: read_base_rtt(reader)?.or(base.base_rtt),
         fq: reader.flag_or("fq", base.fq)?,
+        fq_counts_headers: fq_counts_headers(reader, &base)?,
+        sysctls: read_sysctls(reader, base.sysctls.clone())?,
         rcvbuf_initial_bytes: buffer("rcvbuf_initial", mtu_bytes, base.rcvbuf_initial_bytes)?,
         rcvbuf_max_bytes: buffer("rcvbuf_max", mtu_bytes, base.rcvbuf_max_bytes)?,
         sndbuf_initial_bytes: buffer("sndbuf_initial", mtu_bytes, base.sndbuf_initial_bytes)?,
@@ -305,7 +371,23 @@ fn read_host(reader: &Reader<'_>, base: HostConfig) -> Result<HostConfig, Error>
         },
         defects: read_defects(reader, base.defects)?,
         ..base
-    })
+    };
+    receiving::read(reader, &mut config)?;
+    Ok(config)
+}
+
+/// Only where there is an fq.
+fn fq_counts_headers(reader: &Reader<'_>, base: &HostConfig) -> Result<bool, Error> {
+    if reader.has("fq_counts_headers") && !reader.flag_or("fq", base.fq)? {
+        return Err(reader.error("fq_counts_headers", "has no effect without fq = true beside it"));
+    }
+    reader.flag_or("fq_counts_headers", base.fq_counts_headers)
+}
+
+/// Those that experiments may set.
+fn read_sysctls(reader: &Reader<'_>, base: Sysctls) -> Result<Sysctls, Error> {
+    let tso_rtt_log = reader.u32_or("tso_rtt_log", 0..=31, base.tso_rtt_log.into())?;
+    Ok(Sysctls { tso_rtt_log: tso_rtt_log as u8, ..base })
 }
 
 /// Names of defects; those not named are absent.
@@ -345,7 +427,8 @@ struct Cables<'r, 'a> {
     frame_bytes: u32,
 }
 
-const CABLE_KEYS: &[&str] = &["rate", "burst", "delay", "jitter", "loss", "queue", "record"];
+const CABLE_KEYS: &[&str] =
+    &["rate", "burst", "delay", "jitter", "loss", "loss_per", "queue", "record"];
 
 impl Cables<'_, '_> {
     /// The cable of this key, which must be there.
@@ -364,6 +447,11 @@ impl Cables<'_, '_> {
 
     fn read(&self, reader: &Reader<'_>, end: End, recorded: bool) -> Result<Cable, Error> {
         reader.check(CABLE_KEYS)?;
+        self.read_checked(reader, end, recorded)
+    }
+
+    /// As `read`, of a table whose keys were looked at already.
+    fn read_checked(&self, reader: &Reader<'_>, end: End, recorded: bool) -> Result<Cable, Error> {
         let rate: Option<Rate> = reader.get("rate")?;
         if rate.is_none() {
             for key in ["queue", "burst", "record"] {
@@ -391,6 +479,7 @@ impl Cables<'_, '_> {
             delay: reader.get_or("delay", Duration::ZERO)?,
             jitter: reader.get_or("jitter", Duration::ZERO)?,
             loss: reader.get_or("loss", Share(0.0))?.0,
+            loses_bursts: loses_bursts(reader)?,
             queue,
             sampled: rate.is_some() && reader.flag_or("record", recorded)?,
         })
@@ -412,6 +501,14 @@ impl Cables<'_, '_> {
     }
 }
 
+/// Whether losses take whole bursts; only where there are any.
+fn loses_bursts(reader: &Reader<'_>) -> Result<bool, Error> {
+    if reader.has("loss_per") && !reader.has("loss") {
+        return Err(reader.error("loss_per", "has no effect without loss beside it"));
+    }
+    reader.choice_or("loss_per", &[("packet", false), ("burst", true)], "packet")
+}
+
 fn unlimited() -> QueueConfig {
     QueueConfig::DropTail(DropTailConfig { limit: Limit::Bytes(u64::MAX) })
 }
@@ -424,6 +521,7 @@ fn nothing() -> Cable {
         delay: Duration::ZERO,
         jitter: Duration::ZERO,
         loss: 0.0,
+        loses_bursts: false,
         queue: unlimited(),
         sampled: false,
     }
@@ -591,7 +689,21 @@ mod tests {
         assert_eq!(expand("s3").unwrap(), ["s3"]);
         assert_eq!(expand("s9..s11").unwrap(), ["s9", "s10", "s11"]);
         assert_eq!(expand("h0.1..h0.3").unwrap(), ["h0.1", "h0.2", "h0.3"]);
-        for bad in ["s1..", "..s1", "s2..s1", "s1..r2", "s0..s4294967295", "s..s", "a..b..c"] {
+        assert_eq!(expand("h0.1..h1.2").unwrap(), ["h0.1", "h0.2", "h1.1", "h1.2"]);
+        assert_eq!(expand("h0.0.0..h7.7.7").unwrap().len(), 512);
+        for bad in [
+            "h0.1..h1",
+            "h0..h1.1",
+            "h0.2..h1.1",
+            "h0.0..h200.200",
+            "s1..",
+            "..s1",
+            "s2..s1",
+            "s1..r2",
+            "s0..s4294967295",
+            "s..s",
+            "a..b..c",
+        ] {
             assert!(expand(bad).unwrap_err().starts_with("must be a host or a range"), "{bad}");
         }
     }

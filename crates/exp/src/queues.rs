@@ -9,7 +9,9 @@ use knee_queue::{
     PieDelay, QueueConfig, RedConfig, ShareConfig, StepConfig, StepThreshold, Threshold,
 };
 
+use crate::classes::{read_classes, read_two_buffers};
 use crate::error::Error;
+use crate::random::Random;
 use crate::reader::Reader;
 use crate::units::{Pkts, QueueLimit, Share, Size};
 
@@ -25,14 +27,18 @@ pub(crate) struct Place {
 }
 
 /// Gives a queue that draws its seed for one run.
-pub(crate) fn seed_queue(queue: &mut QueueConfig, drawn: u64) {
+pub(crate) fn seed_queue(queue: &mut QueueConfig, random: &mut Random) {
     match queue {
-        QueueConfig::Pie(pie) => pie.seed = drawn,
-        QueueConfig::Share(share) => share.seed = drawn,
-        QueueConfig::Red(red) => red.seed = drawn,
-        QueueConfig::FqCodel(fq) => fq.seed = drawn,
-        QueueConfig::DualPi2(dual) => dual.seed = drawn,
-        QueueConfig::DropTail(_) | QueueConfig::Step(_) | QueueConfig::Codel(_) => {}
+        QueueConfig::Pie(pie) => pie.seed = random.next(),
+        QueueConfig::Share(share) => share.seed = random.next(),
+        QueueConfig::Red(red) => red.seed = random.next(),
+        QueueConfig::FqCodel(fq) => fq.seed = random.next(),
+        QueueConfig::DualPi2(dual) => dual.seed = random.next(),
+        QueueConfig::DropTail(_)
+        | QueueConfig::Step(_)
+        | QueueConfig::Codel(_)
+        | QueueConfig::Classes(_)
+        | QueueConfig::TwoBuffers(_) => {}
     }
 }
 
@@ -46,6 +52,8 @@ enum Discipline {
     Codel,
     FqCodel,
     DualPi2,
+    Classes,
+    TwoBuffers,
 }
 
 pub(crate) fn read_queue(reader: &Reader<'_>, place: Place) -> Result<QueueConfig, Error> {
@@ -59,7 +67,10 @@ pub(crate) fn read_queue(reader: &Reader<'_>, place: Place) -> Result<QueueConfi
         ("codel", Discipline::Codel),
         ("fq-codel", Discipline::FqCodel),
         ("dualpi2", Discipline::DualPi2),
+        ("classes", Discipline::Classes),
+        ("two-buffers", Discipline::TwoBuffers),
     ];
+    let below = |reader: &Reader<'_>| read_queue(reader, place);
     reader.need_text("kind", "droptail")?;
     let config = match reader.choice_or("kind", &kinds, "")? {
         Discipline::DropTail => {
@@ -85,6 +96,8 @@ pub(crate) fn read_queue(reader: &Reader<'_>, place: Place) -> Result<QueueConfi
         Discipline::Codel => QueueConfig::Codel(read_codel(reader, frame_bytes)?),
         Discipline::FqCodel => QueueConfig::FqCodel(read_fq_codel(reader, frame_bytes)?),
         Discipline::DualPi2 => QueueConfig::DualPi2(read_dualpi2(reader, frame_bytes)?),
+        Discipline::Classes => QueueConfig::Classes(read_classes(reader, frame_bytes, &below)?),
+        Discipline::TwoBuffers => QueueConfig::TwoBuffers(read_two_buffers(reader, &below)?),
     };
     config.validate().map_err(|why| {
         let key = match why {
@@ -98,6 +111,9 @@ pub(crate) fn read_queue(reader: &Reader<'_>, place: Place) -> Result<QueueConfi
             ConfigError::ZeroQuantum => "quantum",
             ConfigError::Weight => "c_weight",
             ConfigError::ZeroCoupling => "coupling",
+            ConfigError::NoLastClass | ConfigError::UnreachableClass => "class",
+            ConfigError::NoTurn => "quantum",
+            ConfigError::NoLimitPerPort => "limit_per",
             ConfigError::ZeroMtu | ConfigError::NoShare => "kind",
         };
         reader.error(key, why.to_string())

@@ -222,6 +222,39 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// One whole number or a list of them; at least one.
+    pub(crate) fn integers(
+        &self,
+        key: &str,
+        allowed: RangeInclusive<u64>,
+    ) -> Result<Option<Vec<u64>>, Error> {
+        let Some(node) = self.node(key) else { return Ok(None) };
+        let items = match &node.value {
+            Value::List(items) => items.as_slice(),
+            _ => std::slice::from_ref(node),
+        };
+        let value = |item: &Node| match item.value {
+            Value::Integer(value) => u64::try_from(value).ok().filter(|v| allowed.contains(v)),
+            _ => None,
+        };
+        let values: Option<Vec<u64>> = items.iter().map(value).collect();
+        match values.filter(|values| !values.is_empty()) {
+            Some(values) => {
+                self.note(key, node.json());
+                Ok(Some(values))
+            }
+            None => Err(self.error_in(
+                key,
+                node,
+                format!(
+                    "must be a whole number from {} to {}, or a list of at least one such",
+                    allowed.start(),
+                    allowed.end()
+                ),
+            )),
+        }
+    }
+
     pub(crate) fn integer_or(
         &self,
         key: &str,

@@ -117,8 +117,16 @@ impl Scale {
         link.rate = link.rate.map(|rate| self.rate(rate));
         self.set(&mut link.delay);
         self.set(&mut link.jitter);
-        match &mut link.queue {
-            QueueConfig::DropTail(_) | QueueConfig::Share(_) => {}
+        link.queue.each_mut(&mut |queue| self.queue(queue));
+    }
+
+    /// Those that it consists of are seen by themselves.
+    fn queue(self, queue: &mut QueueConfig) {
+        match queue {
+            QueueConfig::DropTail(_)
+            | QueueConfig::Share(_)
+            | QueueConfig::Classes(_)
+            | QueueConfig::TwoBuffers(_) => {}
             QueueConfig::Step(step) => {
                 if let Threshold::Sojourn(sojourn) = &mut step.threshold {
                     self.set(sojourn);
@@ -164,6 +172,15 @@ impl Scale {
     fn host(self, host: &mut HostConfig) {
         self.set(&mut host.rto_min);
         self.set(&mut host.gro_window);
+        if let Some(coalesce) = &mut host.coalesce {
+            self.set(&mut coalesce.time);
+            if let Some(adaptive) = &mut coalesce.adaptive {
+                self.set(&mut adaptive.interval);
+                let slower = |rate: u64| (rate as f64 * self.share()) as u64;
+                adaptive.rate_low = slower(adaptive.rate_low);
+                adaptive.rate_high = slower(adaptive.rate_high).max(adaptive.rate_low + 1);
+            }
+        }
         self.set_maybe(&mut host.base_rtt);
     }
 
@@ -173,6 +190,7 @@ impl Scale {
             *at = at.map(|at| self.moment(at));
         }
         self.set_maybe(&mut flow.base_rtt);
+        flow.max_pacing_rate = flow.max_pacing_rate.map(|rate| self.rate(rate));
     }
 
     fn ping(self, ping: &mut Ping) {

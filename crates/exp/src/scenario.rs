@@ -6,7 +6,7 @@ use std::path::Path;
 
 use knee_algo::Algorithm;
 use knee_queue::time::{Duration, Time};
-use knee_sim::spec::{Cc, NodeId, Run, Sampling, Traffic};
+use knee_sim::spec::{Cc, NodeId, Order, Run, Sampling, Traffic};
 
 use crate::error::Error;
 use crate::metrics::{Kind, Metric, SizeClass, Window};
@@ -14,7 +14,7 @@ use crate::network::NetworkSpec;
 use crate::random::run_seed;
 use crate::reader::{Reader, Resolved};
 use crate::scale::Scale;
-use crate::traffic::{self, TrafficSpec};
+use crate::traffic::{self, Converged, TrafficSpec};
 use crate::tree::Node;
 
 const MAX_PINGS: u64 = 10_000_000;
@@ -53,6 +53,9 @@ impl Scenario {
     fn read_with(root: &Reader<'_>, cc: Option<&Cc>) -> Result<Scenario, Error> {
         let network = NetworkSpec::read(root)?;
         let traffic = traffic::read(root, &network, cc)?;
+        if let Err(why) = network.check_ways(traffic.iter().flat_map(TrafficSpec::ways)) {
+            return Err(root.need_child("network")?.error("link", why));
+        }
         let run = root.need_child("run")?.only(RUN_KEYS)?;
         let duration: Duration = run.need("duration", "2 s")?;
         if duration == Duration::ZERO {
@@ -60,7 +63,8 @@ impl Scenario {
         }
         let end = Time::ZERO + duration;
         let measure = read_window(&run, end)?;
-        let sampling = read_sampling(root, measure)?;
+        let rules: Vec<_> = traffic.iter().filter_map(TrafficSpec::converged).collect();
+        let sampling = read_sampling(root, measure, &rules)?;
         let until_done = run.flag_or("until_done", false)?;
         let scenario = Scenario {
             network,
@@ -115,10 +119,10 @@ impl Scenario {
     /// starts its flows at the same times in every case.
     pub(crate) fn run(&self, seed: u64, repeat: u32) -> Run {
         let seed = run_seed(seed, repeat);
-        let (mut flows, mut pings) = (Vec::new(), Vec::new());
+        let (mut flows, mut pings, mut order) = (Vec::new(), Vec::new(), Order::default());
         let groups = self.group_of_entries();
         for (entry, (spec, group)) in self.traffic.iter().zip(groups).enumerate() {
-            spec.build((entry, group), seed, &mut flows, &mut pings);
+            spec.build((entry, group), seed, &mut flows, &mut pings, &mut order);
         }
         let mut run = Run {
             seed,
@@ -128,6 +132,7 @@ impl Scenario {
             flows,
             pings,
             sampling: self.sampling,
+            order,
         };
         self.scale.apply(&mut run);
         run
@@ -165,7 +170,7 @@ impl Scenario {
     /// What is measured of a traffic entry or a recorded link; `None`: there is nothing of this name.
     pub(crate) fn measured_of(&self, subject: &str) -> Option<&'static [Metric]> {
         let entry = self.groups().into_iter().find(|(name, _)| name == subject);
-        let queue = || self.network.has_sampled_link(subject).then_some(Kind::Queue);
+        let queue = || self.network.has_sampled_queue(subject).then_some(Kind::Queue);
         let is_class = |entry: &TrafficSpec| {
             self.size_classes(&entry.name).iter().any(|c| c.subject(&entry.name) == subject)
         };
@@ -191,6 +196,20 @@ impl Scenario {
     pub(crate) fn rounds_of(&self, subject: &str) -> usize {
         let entries = self.traffic.iter().filter(|entry| entry.name == subject);
         entries.map(TrafficSpec::rounds).sum::<u64>().max(1) as usize
+    }
+
+    /// Of rounds of entries of this name: whether each host that is sent to has rounds of its own, and whether the share of rounds
+    /// with a timeout is told.
+    pub(crate) fn rounds_are(&self, subject: &str) -> (bool, bool) {
+        let entries = || self.traffic.iter().filter(|entry| entry.name == subject);
+        let is_per_target = entries().any(TrafficSpec::is_all_to_all);
+        (is_per_target, is_per_target || entries().any(TrafficSpec::is_one_by_one))
+    }
+
+    /// When transfers of this name share fairly, and the period of goodput that its times are counted in.
+    pub(crate) fn converged_of(&self, subject: &str) -> Option<(Converged, Duration)> {
+        let entries = self.traffic.iter().filter(|entry| entry.name == subject);
+        entries.filter_map(TrafficSpec::converged).next().zip(self.sampling.goodput)
     }
 
     /// Whether a flow comes to an end by itself.
@@ -242,7 +261,11 @@ fn read_window(run: &Reader<'_>, end: Time) -> Result<Option<Window>, Error> {
     Ok(Some(Window { from, until }))
 }
 
-fn read_sampling(root: &Reader<'_>, measure: Option<Window>) -> Result<Sampling, Error> {
+fn read_sampling(
+    root: &Reader<'_>,
+    measure: Option<Window>,
+    rules: &[Converged],
+) -> Result<Sampling, Error> {
     let sample = root.child_or_empty("sample")?.only(&["flows", "queues", "goodput"])?;
     let period = |key: &str| -> Result<Option<Duration>, Error> {
         let period: Option<Duration> = sample.get(key)?;
@@ -256,8 +279,21 @@ fn read_sampling(root: &Reader<'_>, measure: Option<Window>) -> Result<Sampling,
         queues: period("queues")?,
         goodput: period("goodput")?,
     };
-    let Some(window) = measure else { return Ok(sampling) };
+    if measure.is_none() && rules.is_empty() {
+        return Ok(sampling);
+    }
     let period = sampling.goodput.unwrap_or(GOODPUT_PERIOD);
+    if let Some(rule) = rules.iter().find(|rule| !rule.fits(period)) {
+        let message = format!(
+            "must fit a whole number of times into {:?} and {:?}, over and hold of \"converged\"; it is {:?}",
+            crate::units::Quantity::show(&rule.over),
+            crate::units::Quantity::show(&rule.hold),
+            crate::units::Quantity::show(&period)
+        );
+        return Err(sample.error("goodput", message));
+    }
+    let sampling = Sampling { goodput: Some(period), ..sampling };
+    let Some(window) = measure else { return Ok(sampling) };
     for (key, at) in [("measure_from", window.from), ("measure_until", window.until)] {
         if at.ps() % period.ps() != 0 {
             let run = root.need_child("run")?;

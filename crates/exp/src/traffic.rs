@@ -1,13 +1,18 @@
 //! `[[traffic]]`: who sends what to whom, and when.
 
+mod attempts;
+mod converged;
+mod waiting;
+
 use std::path::Path;
 
 use knee_algo::Algorithm;
 use knee_queue::Ecn;
-use knee_queue::time::{Duration, Time};
-use knee_sim::spec::{Cc, Flow, KERNELS_OWN, NodeId, Ping, Traffic};
+use knee_queue::time::{Duration, Rate, Time};
+use knee_sim::spec::{Cc, Flow, KERNELS_OWN, NodeId, Order, Ping, Traffic};
 
 use crate::arrivals::Arrivals;
+use crate::classes::MAX_DSCP;
 use crate::error::Error;
 use crate::metrics::{Kind, Metric};
 use crate::network::NetworkSpec;
@@ -16,6 +21,10 @@ use crate::reader::{Reader, one_of};
 use crate::tree::{Node, Value};
 use crate::units::Size;
 
+use attempts::Attempts;
+pub(crate) use converged::Converged;
+use waiting::Waiting;
+
 /// Connections of one run.
 const MAX_FLOWS: u64 = 100_000;
 
@@ -23,14 +32,26 @@ const MAX_FLOWS: u64 = 100_000;
 const PING_HEADER_BYTES: u64 = 14 + 20 + 8;
 const IPV6_EXTRA_BYTES: u64 = 20;
 
-const COMMON: &[&str] = &["name", "kind", "from", "to", "start", "show"];
+const COMMON: &[&str] = &["name", "kind", "from", "to", "start", "show", "dscp"];
 /// Of what starts when the file says; arrivals draw their own times.
 const TIMED: &[&str] = &["start_jitter"];
 const TIMED_CONNECTIONS: &[&str] = &["flows", "start_shift", "stagger"];
-const CONNECTIONS: &[&str] =
-    &["cc", "params", "peer_cc", "peer_params", "read_at", "base_rtt", "sample"];
-const BULK: &[&str] = &["size", "stop", "stop_stagger"];
-const INCAST: &[&str] = &["size", "rounds", "every"];
+const CONNECTIONS: &[&str] = &[
+    "cc",
+    "params",
+    "peer_cc",
+    "peer_params",
+    "read_at",
+    "base_rtt",
+    "max_pacing_rate",
+    "sample",
+    "peer_dscp",
+];
+const BULK: &[&str] = &["size", "stop", "stop_stagger", "converged"];
+const INCAST: &[&str] = &["size", "rounds", "every", "all_to_all"];
+const SHUFFLE: &[&str] = &["size", "rounds", "parallel", "per", "order"];
+const QUERY: &[&str] = &["request", "response", "total", "count"];
+const ATTEMPTS: &[&str] = &["count", "until", "deadline"];
 const RPC: &[&str] = &["request", "response", "count", "stop", "stop_stagger"];
 const PING: &[&str] = &["interval", "size", "ecn"];
 const POISSON: &[&str] = &["sizes", "load", "of", "arrivals_per_sec", "until"];
@@ -49,12 +70,14 @@ pub(crate) struct TrafficSpec {
     start: Duration,
     start_jitter: Duration,
     what: What,
+    /// When its transfers count as sharing fairly.
+    converged: Option<Converged>,
 }
 
 #[derive(Clone, Debug)]
 enum What {
     Connections(Box<Connections>),
-    Ping { interval: Duration, wire_bytes: u32, ecn: Ecn },
+    Ping { interval: Duration, wire_bytes: u32, ecn: Ecn, dscp: u8 },
 }
 
 #[derive(Clone, Debug)]
@@ -69,11 +92,20 @@ struct Connections {
     every: Duration,
     /// Where and when connections begin, if not at the times and between the pairs of the entry.
     arrivals: Option<Arrivals>,
+    /// Connections that only ask for one.
+    attempts: Option<Attempts>,
+    /// Which of them wait for which others.
+    waiting: Option<Waiting>,
+    /// Whether every host of `from` sends to every one of `to`.
+    all_to_all: bool,
     /// Connection i takes entry i modulo the length.
     traffic: Vec<Traffic>,
     read_at_bytes: u32,
     sampled: bool,
     base_rtt: Option<Duration>,
+    dscp: u8,
+    peer_dscp: u8,
+    max_pacing_rate: Option<Rate>,
 }
 
 /// Reads every entry. `cc` is the case's congestion control; an entry's own comes before it.
@@ -123,6 +155,9 @@ fn read_entry(
         ("rpc", Kind::Rpc),
         ("ping", Kind::Ping),
         ("poisson", Kind::Poisson),
+        ("query", Kind::Query),
+        ("shuffle", Kind::Shuffle),
+        ("attempts", Kind::Attempts),
     ];
     let mut kind = reader.choice_or("kind", &kinds, "")?;
     let own = match kind {
@@ -130,28 +165,51 @@ fn read_entry(
         Kind::Rpc => RPC,
         Kind::Ping => PING,
         Kind::Poisson => POISSON,
+        Kind::Query => QUERY,
+        Kind::Shuffle => SHUFFLE,
+        Kind::Attempts => ATTEMPTS,
         _ => BULK,
     };
     let known = match kind {
         Kind::Ping => [COMMON, TIMED, own].concat(),
-        Kind::Poisson => [COMMON, CONNECTIONS, own].concat(),
+        Kind::Poisson | Kind::Attempts => [COMMON, CONNECTIONS, own].concat(),
+        Kind::Query | Kind::Shuffle => [COMMON, TIMED, CONNECTIONS, own].concat(),
         _ => [COMMON, TIMED, TIMED_CONNECTIONS, CONNECTIONS, own].concat(),
     };
     reader.check(&known)?;
     if kind == Kind::Bulk && !reader.has("size") {
         kind = Kind::Endless;
+    } else if kind == Kind::Bulk && reader.has("converged") {
+        return Err(reader.error("converged", "is for transfers without end: leave \"size\" out"));
     }
     let hosts = read_hosts(reader, network)?;
     let start = reader.get_or("start", Duration::ZERO)?;
     let (pairs, what) = match kind {
         Kind::Ping => (pair_up(reader, network, hosts)?, read_ping(reader, network)?),
         Kind::Poisson => (Vec::new(), read_poisson(reader, network, (hosts, start), cc)?),
+        Kind::Query | Kind::Shuffle => {
+            let pairs = all_pairs(reader, hosts)?;
+            let connections = read_connections(reader, kind, cc)?;
+            let what = waiting::read(reader, kind, &pairs, connections)?;
+            (pairs, What::Connections(Box::new(what)))
+        }
+        Kind::Attempts => {
+            let mut connections = read_connections(reader, kind, cc)?;
+            connections.attempts = Some(Attempts::read(reader, start, MAX_FLOWS)?);
+            (pair_up(reader, network, hosts)?, What::Connections(Box::new(connections)))
+        }
+        Kind::Incast if reader.flag_or("all_to_all", false)? => {
+            let pairs = repeat_pairs(reader, &all_pairs(reader, hosts)?)?;
+            let mut connections = read_connections(reader, kind, cc)?;
+            connections.all_to_all = true;
+            (pairs, What::Connections(Box::new(connections)))
+        }
         _ => {
             let pairs = repeat_pairs(reader, &pair_up(reader, network, hosts)?)?;
             (pairs, What::Connections(Box::new(read_connections(reader, kind, cc)?)))
         }
     };
-    let is_timed = kind != Kind::Poisson;
+    let is_timed = !matches!(kind, Kind::Poisson | Kind::Attempts);
     Ok(TrafficSpec {
         name: name.to_owned(),
         kind,
@@ -164,6 +222,7 @@ fn read_entry(
             Duration::ZERO
         },
         what,
+        converged: Converged::read(reader)?,
     })
 }
 
@@ -211,6 +270,20 @@ fn pair_up(
     }
 }
 
+/// Every host of `from` with every other of `to`.
+fn all_pairs(reader: &Reader<'_>, (from, to): FromTo) -> Result<Vec<(NodeId, NodeId)>, Error> {
+    if (from.len() as u64).saturating_mul(to.len() as u64) > 2 * MAX_FLOWS {
+        let message = format!("must leave at most {MAX_FLOWS} flows in all, from each to each");
+        return Err(reader.error("to", message));
+    }
+    let pairs = from.iter().flat_map(|from| to.iter().map(move |to| (*from, *to)));
+    let pairs: Vec<_> = pairs.filter(|(from, to)| from != to).collect();
+    if pairs.is_empty() {
+        return Err(reader.error("to", "must name a host that \"from\" does not name"));
+    }
+    Ok(pairs)
+}
+
 /// Every pair as often as `flows` says, so that flow i of each pair comes before flow i + 1 of any.
 fn repeat_pairs(
     reader: &Reader<'_>,
@@ -253,6 +326,7 @@ fn read_ping(reader: &Reader<'_>, network: &NetworkSpec) -> Result<What, Error> 
         interval,
         wire_bytes: (size + headers) as u32,
         ecn: reader.choice_or("ecn", &ecn, "not-ect")?,
+        dscp: read_dscp(reader, "dscp")?,
     })
 }
 
@@ -275,15 +349,12 @@ fn read_connections(
             reader.error("stop", "has no meaning beside \"size\": the transfer ends by itself")
         );
     }
-    let rounds =
-        if kind == Kind::Incast { reader.integer_or("rounds", 1..=MAX_FLOWS, 1)? } else { 1 };
-    let every = match reader.get("every")? {
-        Some(every) => every,
-        None if rounds > 1 => {
-            return Err(reader.error("every", "missing beside rounds, as in every = \"100 ms\""));
-        }
-        None => Duration::ZERO,
+    let rounds = match kind {
+        Kind::Incast | Kind::Shuffle => reader.integer_or("rounds", 1..=MAX_FLOWS, 1)?,
+        _ => 1,
     };
+    let every: Option<Duration> = reader.get("every")?;
+    let one_by_one = kind == Kind::Incast && rounds > 1 && every.is_none();
     Ok(Connections {
         cc,
         peer_cc: read_cc(reader, "peer_cc", "peer_params")?,
@@ -292,14 +363,25 @@ fn read_connections(
         stop,
         stop_stagger: reader.get_or("stop_stagger", Duration::ZERO)?,
         rounds,
-        every,
+        every: every.unwrap_or(Duration::ZERO),
         arrivals: None,
+        attempts: None,
+        waiting: one_by_one.then_some(Waiting::Rounds),
+        all_to_all: false,
         traffic: read_traffic(reader, kind)?,
         read_at_bytes: u32::try_from(read_at.0)
             .map_err(|_| reader.error("read_at", "must be at most 4 GB, as in \"64 KiB\""))?,
         sampled: reader.flag_or("sample", true)?,
         base_rtt: read_base_rtt(reader)?,
+        dscp: read_dscp(reader, "dscp")?,
+        peer_dscp: read_dscp(reader, "peer_dscp")?,
+        max_pacing_rate: reader.get("max_pacing_rate")?,
     })
+}
+
+/// Nothing is copied from what the other side sends, as in Linux.
+fn read_dscp(reader: &Reader<'_>, key: &str) -> Result<u8, Error> {
+    Ok(reader.integer_or(key, 0..=MAX_DSCP, 0)? as u8)
 }
 
 /// The RTT without queues, as a policy of `knee policy` would say it.
@@ -330,8 +412,8 @@ fn read_traffic(reader: &Reader<'_>, kind: Kind) -> Result<Vec<Traffic>, Error> 
                 .collect())
         }
         Kind::Endless => Ok(vec![Traffic::Bulk { bytes: None }]),
-        // Every arrival brings its own.
-        Kind::Poisson => Ok(Vec::new()),
+        // Every arrival brings its own, and queries say theirs for all servers.
+        Kind::Poisson | Kind::Query | Kind::Attempts => Ok(Vec::new()),
         _ => {
             let sizes = sizes("size")?
                 .ok_or_else(|| reader.error("size", "missing, as in size = \"10 kB\""))?;
@@ -440,9 +522,10 @@ impl TrafficSpec {
     /// Connections that it makes in a run, at most.
     pub(crate) fn flows(&self) -> u64 {
         match &self.what {
-            What::Connections(c) => match &c.arrivals {
-                Some(arrivals) => arrivals.most(),
-                None => (self.pairs.len() as u64).saturating_mul(c.rounds),
+            What::Connections(c) => match (&c.arrivals, &c.attempts) {
+                (Some(arrivals), _) => arrivals.most(),
+                (None, Some(attempts)) => attempts.count,
+                (None, None) => (self.pairs.len() as u64).saturating_mul(c.rounds),
             },
             What::Ping { .. } => 0,
         }
@@ -470,6 +553,21 @@ impl TrafficSpec {
             What::Connections(connections) => connections.rounds,
             What::Ping { .. } => 1,
         }
+    }
+
+    /// Whether rounds are told apart by whom they are sent to.
+    pub(crate) fn is_all_to_all(&self) -> bool {
+        matches!(&self.what, What::Connections(connections) if connections.all_to_all)
+    }
+
+    /// Whether a round begins when the one before is done.
+    pub(crate) fn is_one_by_one(&self) -> bool {
+        matches!(&self.what, What::Connections(c) if matches!(c.waiting, Some(Waiting::Rounds)))
+    }
+
+    /// When its transfers count as sharing fairly.
+    pub(crate) fn converged(&self) -> Option<Converged> {
+        self.converged
     }
 
     /// Of the connecting side.
@@ -503,13 +601,19 @@ impl TrafficSpec {
 
     /// Hosts whose switch port its data passes.
     pub(crate) fn destinations(&self) -> impl Iterator<Item = NodeId> + '_ {
-        let answers = matches!(self.kind, Kind::Rpc);
+        let answers = matches!(self.kind, Kind::Rpc | Kind::Query);
         let of_pairs = self
             .pairs
             .iter()
             .flat_map(move |(from, to)| [Some(*to), answers.then_some(*from)])
             .flatten();
         of_pairs.chain(self.arrivals().into_iter().flat_map(Arrivals::destinations).copied())
+    }
+
+    /// Hosts that send to each other, as pairs.
+    pub(crate) fn ways(&self) -> impl Iterator<Item = (NodeId, NodeId)> + '_ {
+        let drawn = self.arrivals().into_iter().flat_map(Arrivals::pairs);
+        self.pairs.iter().copied().chain(drawn)
     }
 
     fn arrivals(&self) -> Option<&Arrivals> {
@@ -531,11 +635,12 @@ impl TrafficSpec {
         seed: u64,
         flows: &mut Vec<Flow>,
         pings: &mut Vec<Ping>,
+        order: &mut Order,
     ) {
         let mut jitter = Random::new(seed, &[entry as u64, 1]);
         let start = Time::ZERO + self.start;
         match &self.what {
-            What::Ping { interval, wire_bytes, ecn } => {
+            What::Ping { interval, wire_bytes, ecn, dscp } => {
                 pings.extend(self.pairs.iter().map(|&(from, to)| Ping {
                     from,
                     to,
@@ -543,6 +648,7 @@ impl TrafficSpec {
                     interval: *interval,
                     wire_bytes: *wire_bytes,
                     ecn: *ecn,
+                    dscp: *dscp,
                 }));
             }
             What::Connections(connections) if connections.arrivals.is_some() => {
@@ -557,12 +663,30 @@ impl TrafficSpec {
                     ..connections.flow(group)
                 }));
             }
+            What::Connections(connections) if connections.attempts.is_some() => {
+                let attempts = connections.attempts.iter();
+                let drawn = attempts
+                    .flat_map(|all| all.draw(&self.pairs, Random::new(seed, &[entry as u64, 5])));
+                flows.extend(drawn.map(|attempt| Flow {
+                    from: attempt.from,
+                    to: attempt.to,
+                    start: attempt.start,
+                    // It never writes.
+                    first_write: Some(Time::MAX),
+                    stop: Some(attempt.deadline),
+                    ..connections.flow(group)
+                }));
+            }
             What::Connections(connections) => {
+                let first = flows.len();
                 let shift = connections.start_shift;
                 let both_ways = Duration::from_ps(shift.ps() * 2);
                 let moved = start + Random::new(seed, &[entry as u64, 2]).up_to(both_ways) - shift;
                 for round in 0..connections.rounds {
-                    let round_start = moved + times(connections.every, round);
+                    // The start of what waits counts from its turn.
+                    let waits = connections.waiting.is_some() && round > 0;
+                    let every = times(connections.every, round);
+                    let round_start = if waits { Time::ZERO } else { moved + every };
                     flows.extend(self.pairs.iter().zip(0u64..).map(|(&(from, to), i)| {
                         Flow {
                             from,
@@ -577,6 +701,13 @@ impl TrafficSpec {
                             ..connections.flow(group)
                         }
                     }));
+                }
+                if let Some(waiting) = &connections.waiting {
+                    let random = Random::new(seed, &[entry as u64, 6]);
+                    let rounds = connections.rounds;
+                    let per_target = connections.all_to_all;
+                    let of_entry = waiting::Entry { first, start, rounds, per_target };
+                    waiting.arrange(&mut flows[first..], &of_entry, random, order);
                 }
             }
         }
@@ -599,6 +730,9 @@ impl Connections {
             read_at_bytes: self.read_at_bytes,
             sampled: self.sampled,
             base_rtt: self.base_rtt,
+            dscp: self.dscp,
+            peer_dscp: self.peer_dscp,
+            max_pacing_rate: self.max_pacing_rate,
         }
     }
 }

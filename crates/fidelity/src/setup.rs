@@ -152,6 +152,7 @@ impl Path {
             delay,
             jitter: Duration::ZERO,
             loss: 0.0,
+            loses_bursts: false,
             queue,
             sampled: false,
         };
@@ -192,6 +193,7 @@ impl Path {
             flows: Vec::new(),
             pings: Vec::new(),
             sampling: Sampling::default(),
+            order: Default::default(),
         }
     }
 
@@ -206,6 +208,9 @@ impl Path {
             start: at(start_s),
             first_write: None,
             base_rtt: None,
+            dscp: 0,
+            peer_dscp: 0,
+            max_pacing_rate: None,
             stop: None,
             traffic: Traffic::Bulk { bytes },
             read_at_bytes: READ_AT_BYTES,
@@ -222,6 +227,7 @@ impl Path {
             interval,
             wire_bytes: PING_WIRE_BYTES,
             ecn: algo.ping_ecn(),
+            dscp: 0,
         }
     }
 }

@@ -38,6 +38,18 @@ pub(crate) fn applications(
             run.flows.len()
         )));
     }
+    if !run.order.series.is_empty() || !run.order.together.is_empty() {
+        return Err(Error(
+            "transfers that wait for others (shuffles, queries, rounds without \"every\"): nobody tells one host of the lab what \
+             another has done; give rounds times with every, or use --on sim"
+                .to_owned(),
+        ));
+    }
+    if run.flows.iter().any(|flow| flow.first_write.is_some_and(|at| at > run.end)) {
+        return Err(Error(
+            "attempts to connect: the lab does not measure when connections come about; use --on sim".to_owned(),
+        ));
+    }
     let host = |node| {
         at(node).ok_or_else(|| Error("traffic from or to a node that is no host".to_owned()))
     };
@@ -89,6 +101,8 @@ fn flow_plan(
         },
         read_at_bytes: flow.read_at_bytes,
         sampled: flow.sampled,
+        dscp: flow.dscp,
+        peer_dscp: flow.peer_dscp,
     }
 }
 
@@ -101,5 +115,6 @@ fn ping_plan(index: usize, ping: &Ping, from: u32, to_address: IpAddr) -> PingPl
         interval_ns: ping.interval.ns(),
         ip_bytes: ping.wire_bytes.saturating_sub(ETHERNET_BYTES),
         ecn: ping.ecn as u8,
+        dscp: ping.dscp,
     }
 }

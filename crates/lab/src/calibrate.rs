@@ -81,6 +81,7 @@ fn two_hosts(is_busy: bool) -> Result<Run, Error> {
         delay: Duration::ZERO,
         jitter: Duration::ZERO,
         loss: 0.0,
+        loses_bursts: false,
         queue: QueueConfig::DropTail(DropTailConfig { limit: Limit::Bytes(u64::MAX) }),
         sampled: false,
     };
@@ -98,6 +99,9 @@ fn two_hosts(is_busy: bool) -> Result<Run, Error> {
         traffic: Traffic::Bulk { bytes: None },
         read_at_bytes: 1,
         base_rtt: None,
+        dscp: 0,
+        peer_dscp: 0,
+        max_pacing_rate: None,
         sampled: false,
     };
     let ping = Ping {
@@ -107,6 +111,7 @@ fn two_hosts(is_busy: bool) -> Result<Run, Error> {
         interval: PING_INTERVAL,
         wire_bytes: 106,
         ecn: Ecn::NotEct,
+        dscp: 0,
     };
     Ok(Run {
         seed: 1,
@@ -116,5 +121,6 @@ fn two_hosts(is_busy: bool) -> Result<Run, Error> {
         flows: if is_busy { vec![flow] } else { Vec::new() },
         pings: if is_busy { Vec::new() } else { vec![ping] },
         sampling: Sampling::default(),
+        order: Default::default(),
     })
 }

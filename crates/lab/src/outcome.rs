@@ -61,6 +61,7 @@ pub(crate) fn of_applications(
         flow: *flow,
         start: at(*start_ns),
         latency: Duration::from_ns(*latency_ns),
+        timeouts: None,
     });
     let pings = report.pings.iter().map(|(ping, sent_ns, rtt_ns)| PingRecord {
         ping: *ping,
@@ -181,6 +182,7 @@ fn host_count(node: u32, (before, after): (&HostCounts, &HostCounts)) -> HostCou
         received: Received {
             wire_pkts: of(&WIRE_PKTS),
             merged_pkts: of(&["InReceives", "Ip6InReceives"]),
+            interrupts: None,
             cpu_ns: grown(|counts| counts.receive_cpu_ns),
         },
         counters: FlowCounters {

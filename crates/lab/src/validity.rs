@@ -1,6 +1,6 @@
 //! Whether the host, and not algorithms and queues, decided a result.
 
-use knee_queue::time::Duration;
+use knee_queue::time::{Duration, Rate};
 use knee_queue::{CodelParams, Limit, MarkAt, QueueConfig, StepThreshold, Threshold};
 use knee_sim::outcome::Validity;
 use knee_sim::spec::{Link, Network};
@@ -48,14 +48,17 @@ pub(crate) fn lateness_limit(network: &Network) -> Duration {
 
 /// `None`: the link has no queue that could tell.
 fn link_limit(link: &Link) -> Option<Duration> {
-    let rate = link.rate?;
+    Some(queue_limit(&link.queue, link.rate?))
+}
+
+fn queue_limit(queue: &QueueConfig, rate: Rate) -> Duration {
     let drain = |bytes: u64| rate.time_of(u32::try_from(bytes).unwrap_or(u32::MAX));
     let part = |whole: Duration, divisor: u64| Duration::from_ps(whole.ps() / divisor);
     let of_limit = |limit: Limit| match limit {
         Limit::Pkts(pkts) => drain(u64::from(pkts) * 1514),
         Limit::Bytes(bytes) => drain(bytes),
     };
-    Some(match &link.queue {
+    match queue {
         QueueConfig::Step(step) => {
             // "Above K" is K and one more.
             let more = u64::from(step.mark_at == MarkAt::Above);
@@ -81,7 +84,13 @@ fn link_limit(link: &Link) -> Option<Duration> {
         ),
         QueueConfig::DropTail(config) => part(of_limit(config.limit), 20),
         QueueConfig::Share(config) => part(of_limit(config.limit), 20),
-    })
+        // As if the smallest had the link for itself: it drains no faster than that.
+        QueueConfig::Classes(config) => {
+            let queues = config.classes.iter().map(|class| queue_limit(&class.queue, rate));
+            queues.min().unwrap_or(LATENESS_FLOOR)
+        }
+        QueueConfig::TwoBuffers(config) => queue_limit(&config.queue, rate),
+    }
 }
 
 /// The shortest delay that CoDel acts on.

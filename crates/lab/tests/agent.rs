@@ -125,6 +125,8 @@ fn flow(test: char, flow: u32, traffic: TrafficKind) -> FlowPlan {
         traffic,
         read_at_bytes: 1,
         sampled: true,
+        dscp: 0,
+        peer_dscp: 0,
     }
 }
 

@@ -51,6 +51,8 @@ fn flow(flow: u32, traffic: TrafficKind) -> FlowPlan {
         traffic,
         read_at_bytes: 1,
         sampled: false,
+        dscp: 0,
+        peer_dscp: 0,
     }
 }
 
@@ -186,6 +188,7 @@ fn pings_carry_their_bits_and_come_back() {
         interval_ns: 10 * MS,
         ip_bytes,
         ecn,
+        dscp: 0,
     };
     let (v4, v6) = (IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST));
     let mut plan = plan(205 * MS, Vec::new());
@@ -229,6 +232,7 @@ fn a_ping_that_nobody_answers_has_no_time() {
         interval_ns: 10 * MS,
         ip_bytes: 64,
         ecn: 0,
+        dscp: 0,
     }];
     let report = run(&namespace, plan);
     assert_eq!(report.pings.len(), 3);
@@ -405,6 +409,7 @@ fn ping_sockets_stand_in_for_raw_ones() {
         interval_ns: 5 * MS,
         ip_bytes: 64,
         ecn: 3,
+        dscp: 0,
     }];
     let mut program = prepare(plan, WithoutRaw(&namespace)).unwrap();
     let report = program.run(now_ns(), &AtomicBool::new(false));

@@ -1,5 +1,6 @@
 //! Any discipline or law by value, so that a port holds one without a box or a virtual call.
 
+use crate::classes::Classes;
 use crate::codel::CodelQueue;
 use crate::droptail::DropTail;
 use crate::dualpi2::DualPi2;
@@ -7,7 +8,7 @@ use crate::fifo::Fifo;
 use crate::fq_codel::FqCodel;
 use crate::packet::{Ecn, Packet};
 use crate::pie::Pie;
-use crate::qdisc::{Admission, Backlog, Departure, Inside, Qdisc, Stats, Verdict};
+use crate::qdisc::{Admission, Backlog, Departure, Inside, Part, Qdisc, Stats, Verdict};
 use crate::red::Red;
 use crate::share::Share;
 use crate::step::Step;
@@ -32,6 +33,8 @@ pub enum AnyQdisc<P> {
     FqCodel(FqCodel<P>),
     /// DualPI2.
     DualPi2(DualPi2<P>),
+    /// Several queues behind one another or in turn: classes, or the two buffers of a port.
+    Classes(Box<Classes<P>>),
 }
 
 /// Runs `$call` on whichever discipline `$any` holds.
@@ -46,6 +49,7 @@ macro_rules! each_qdisc {
             AnyQdisc::Codel($qdisc) => $call,
             AnyQdisc::FqCodel($qdisc) => $call,
             AnyQdisc::DualPi2($qdisc) => $call,
+            AnyQdisc::Classes($qdisc) => $call,
         }
     };
 }
@@ -80,6 +84,9 @@ impl<P: Packet> Qdisc<P> for AnyQdisc<P> {
     }
     fn inside(&self) -> Option<Inside> {
         each_qdisc!(self, qdisc => qdisc.inside())
+    }
+    fn part(&self, index: usize) -> Option<Part> {
+        each_qdisc!(self, qdisc => qdisc.part(index))
     }
 }
 

@@ -4,6 +4,7 @@ use std::error::Error;
 use std::fmt;
 
 use crate::any::{AnyAdmission, AnyQdisc};
+use crate::classes::{Classes, ClassesConfig};
 use crate::codel::{CodelConfig, CodelParams, CodelQueue};
 use crate::droptail::{DropTail, DropTailConfig};
 use crate::dualpi2::{DualPi2, DualPi2Config};
@@ -15,6 +16,7 @@ use crate::red::{Red, RedConfig, THRESHOLD_MAX_BYTES, WLOG_MAX};
 use crate::share::{MarkShare, Share, ShareConfig};
 use crate::step::{MarkWhen, Step, StepConfig, Threshold};
 use crate::time::Duration;
+use crate::two_buffers::TwoBuffersConfig;
 
 /// The settings of one queue.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,6 +37,10 @@ pub enum QueueConfig {
     FqCodel(FqCodelConfig),
     /// DualPI2.
     DualPi2(DualPi2Config),
+    /// Several queues by what a packet is.
+    Classes(ClassesConfig),
+    /// Two queues by where a packet came in.
+    TwoBuffers(TwoBuffersConfig),
 }
 
 /// Settings that cannot work.
@@ -66,6 +72,14 @@ pub enum ConfigError {
     Weight,
     /// A coupling factor of zero.
     ZeroCoupling,
+    /// Classes of which the last has a condition, or there is none.
+    NoLastClass,
+    /// A class behind one that takes everything.
+    UnreachableClass,
+    /// A weight of zero, or a quantum below 64 bytes.
+    NoTurn,
+    /// Two buffers with one limit, and a queue that does not decide by the backlog at arrival alone.
+    NoLimitPerPort,
 }
 
 impl fmt::Display for ConfigError {
@@ -97,6 +111,19 @@ impl fmt::Display for ConfigError {
             ConfigError::UpdatesTooOften => "the time between updates must be at least 1 us",
             ConfigError::Weight => "the weight of DualPI2's classic queue must be from 1 to 99 %",
             ConfigError::ZeroCoupling => "DualPI2's coupling factor must be at least 1 (usually 2)",
+            ConfigError::NoLastClass => {
+                "the last class must have no condition, so that every packet has a class"
+            }
+            ConfigError::UnreachableClass => {
+                "a class without a condition takes every packet, so it must be the last"
+            }
+            ConfigError::NoTurn => {
+                "a weight must be above 0, and the quantum at least 64 B, or no packet ever gets its turn"
+            }
+            ConfigError::NoLimitPerPort => {
+                "one limit for both buffers needs a queue that decides at arrival by what waits: droptail, \
+                 share, or step at enqueue"
+            }
             ConfigError::NoShare => {
                 "what is marked must be a share from 0 to 1, or every n-th packet with n from 1 on"
             }
@@ -146,6 +173,29 @@ impl QueueConfig {
                 Err(ConfigError::ZeroCoupling)
             }
             QueueConfig::DualPi2(_) => Ok(()),
+            QueueConfig::Classes(classes) => classes.validate(),
+            QueueConfig::TwoBuffers(buffers) => buffers.validate(),
+        }
+    }
+
+    /// The names of the queues that it consists of, as in results; none for a single one.
+    pub fn part_names(&self) -> Vec<&str> {
+        match self {
+            QueueConfig::Classes(classes) => classes.names().collect(),
+            QueueConfig::TwoBuffers(_) => TwoBuffersConfig::NAMES.to_vec(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Shows `visit` these settings, then those of the queues that it consists of, in order, all the way down.
+    pub fn each_mut(&mut self, visit: &mut dyn FnMut(&mut QueueConfig)) {
+        visit(self);
+        match self {
+            QueueConfig::Classes(classes) => {
+                classes.classes.iter_mut().for_each(|class| class.queue.each_mut(visit));
+            }
+            QueueConfig::TwoBuffers(buffers) => buffers.queue.each_mut(visit),
+            _ => {}
         }
     }
 
@@ -164,6 +214,8 @@ impl QueueConfig {
             QueueConfig::Codel(config) => AnyQdisc::Codel(CodelQueue::new(*config)),
             QueueConfig::FqCodel(config) => AnyQdisc::FqCodel(FqCodel::new(*config)),
             QueueConfig::DualPi2(config) => AnyQdisc::DualPi2(DualPi2::new(*config)),
+            QueueConfig::Classes(config) => AnyQdisc::Classes(Box::new(Classes::new(config))),
+            QueueConfig::TwoBuffers(config) => AnyQdisc::Classes(Box::new(config.build())),
         }
     }
 
@@ -182,7 +234,9 @@ impl QueueConfig {
             | QueueConfig::Red(_)
             | QueueConfig::Codel(_)
             | QueueConfig::FqCodel(_)
-            | QueueConfig::DualPi2(_) => None,
+            | QueueConfig::DualPi2(_)
+            | QueueConfig::Classes(_)
+            | QueueConfig::TwoBuffers(_) => None,
             QueueConfig::Share(config) => Some(AnyAdmission::Share(Share::new(*config))),
         }
     }

@@ -12,6 +12,7 @@
 //! | [`Fifo`] | the plumbing: a FIFO that asks an [`Admission`] |
 //! | [`DropTail`], [`Step`], [`Red`], [`Pie`], [`Share`] | the laws |
 //! | [`CodelQueue`], [`FqCodel`], [`DualPi2`] | disciplines that are more than a law of a FIFO |
+//! | [`Classes`] | several queues in one port: by DSCP, pure ACKs or length, or by input; strictly or in turns |
 //! | [`TokenBucket`], [`Shaped`] | Linux's `tbf`: a rate limit over any discipline |
 //!
 //! # What a host does
@@ -71,6 +72,7 @@
 #![forbid(unsafe_code)]
 
 mod any;
+mod classes;
 mod codel;
 mod config;
 mod droptail;
@@ -82,14 +84,17 @@ mod pie;
 mod qdisc;
 mod random;
 mod red;
+mod round_robin;
 mod shaper;
 mod share;
 mod step;
 #[cfg(test)]
 mod testing;
 pub mod time;
+mod two_buffers;
 
 pub use any::{AnyAdmission, AnyQdisc};
+pub use classes::{ClassConfig, ClassService, Classes, ClassesConfig, Condition};
 pub use codel::{CeThresholdFor, CodelConfig, CodelParams, CodelQueue};
 pub use config::{ConfigError, QueueConfig};
 pub use droptail::{DropTail, DropTailConfig, Limit};
@@ -98,8 +103,9 @@ pub use fifo::Fifo;
 pub use fq_codel::{FqCodel, FqCodelConfig};
 pub use packet::{Ecn, Packet};
 pub use pie::{Pie, PieConfig, PieDelay};
-pub use qdisc::{Admission, Backlog, Departure, DropReason, Inside, Qdisc, Stats, Verdict};
+pub use qdisc::{Admission, Backlog, Departure, DropReason, Inside, Part, Qdisc, Stats, Verdict};
 pub use red::{Red, RedConfig};
 pub use shaper::{Shaped, TokenBucket};
 pub use share::{MarkShare, Share, ShareConfig};
 pub use step::{MarkAt, MarkWhen, NotEctAbove, Step, StepConfig, Threshold};
+pub use two_buffers::{Alternate, LimitPer, TwoBuffersConfig};

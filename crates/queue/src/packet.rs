@@ -49,6 +49,21 @@ pub trait Packet {
     fn flow_hash(&self) -> u32 {
         0
     }
+    /// The DSCP: the six high bits of the IP TOS or traffic-class byte. Only classes ask for it.
+    fn dscp(&self) -> u8 {
+        0
+    }
+
+    /// Whether it is TCP without data, SYN, FIN or RST: nothing but an acknowledgement. Only classes ask for it.
+    fn is_pure_ack(&self) -> bool {
+        false
+    }
+
+    /// The input by which it came to the switch of this queue, as whoever calls the queue counts inputs; `None`: it begins
+    /// here. Only ports with two buffers ask for it.
+    fn input(&self) -> Option<u32> {
+        None
+    }
 }
 
 #[cfg(test)]

@@ -120,6 +120,23 @@ pub trait Qdisc<P: Packet> {
     fn inside(&self) -> Option<Inside> {
         None
     }
+
+    /// The figures of one of the queues that it consists of, in the order of
+    /// [`QueueConfig::part_names`](crate::QueueConfig::part_names); `None`: there is no such part.
+    fn part(&self, _index: usize) -> Option<Part> {
+        None
+    }
+}
+
+/// One of the queues that a discipline consists of.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Part {
+    /// What waits in it.
+    pub backlog: Backlog,
+    /// What has happened to the packets that belong into it.
+    pub stats: Stats,
+    /// Its inner state, where it has one.
+    pub inside: Option<Inside>,
 }
 
 /// The inner state of an AQM.
@@ -161,6 +178,20 @@ impl Stats {
     /// Packets dropped for any reason.
     pub const fn dropped_pkts(&self) -> u64 {
         self.dropped_full_pkts + self.dropped_not_ect_pkts + self.dropped_early_pkts
+    }
+
+    /// Adds the counts of another queue.
+    pub(crate) fn add(&mut self, other: &Stats) {
+        self.enqueued_pkts += other.enqueued_pkts;
+        self.enqueued_bytes += other.enqueued_bytes;
+        self.dequeued_pkts += other.dequeued_pkts;
+        self.dequeued_bytes += other.dequeued_bytes;
+        self.marked_pkts += other.marked_pkts;
+        self.threshold_hits += other.threshold_hits;
+        self.dropped_full_pkts += other.dropped_full_pkts;
+        self.dropped_not_ect_pkts += other.dropped_not_ect_pkts;
+        self.dropped_early_pkts += other.dropped_early_pkts;
+        self.dropped_bytes += other.dropped_bytes;
     }
 
     pub(crate) fn count_enqueued(&mut self, len_bytes: u32) {

@@ -13,7 +13,7 @@
 use std::marker::PhantomData;
 
 use crate::packet::Packet;
-use crate::qdisc::{Inside, Qdisc, Stats, Verdict};
+use crate::qdisc::{Inside, Part, Qdisc, Stats, Verdict};
 use crate::time::{Rate, Time};
 
 /// A token bucket; it starts full.
@@ -161,6 +161,10 @@ impl<P: Packet, Q: Qdisc<P>> Qdisc<P> for Shaped<Q, P> {
 
     fn inside(&self) -> Option<Inside> {
         self.child.inside()
+    }
+
+    fn part(&self, index: usize) -> Option<Part> {
+        self.child.part(index)
     }
 }
 

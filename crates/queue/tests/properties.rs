@@ -4,10 +4,11 @@ use std::collections::HashMap;
 
 use knee_queue::time::{Duration, Rate, Time};
 use knee_queue::{
-    Admission, AnyQdisc, Backlog, CeThresholdFor, CodelConfig, CodelParams, DropReason,
-    DropTailConfig, DualPi2Config, Ecn, Fifo, FqCodelConfig, Limit, LowLatency, MarkAt, MarkShare,
-    MarkWhen, NotEctAbove, Packet, PieConfig, PieDelay, Qdisc, QueueConfig, RedConfig, Shaped,
-    ShareConfig, StepConfig, StepThreshold, Threshold, TokenBucket, Verdict,
+    Admission, Alternate, AnyQdisc, Backlog, CeThresholdFor, ClassConfig, ClassService,
+    ClassesConfig, CodelConfig, CodelParams, Condition, DropReason, DropTailConfig, DualPi2Config,
+    Ecn, Fifo, FqCodelConfig, Limit, LimitPer, LowLatency, MarkAt, MarkShare, MarkWhen,
+    NotEctAbove, Packet, Part, PieConfig, PieDelay, Qdisc, QueueConfig, RedConfig, Shaped,
+    ShareConfig, StepConfig, StepThreshold, Threshold, TokenBucket, TwoBuffersConfig, Verdict,
 };
 use proptest::prelude::*;
 
@@ -18,6 +19,11 @@ struct Pkt {
     sent_ecn: Ecn,
     ecn: Ecn,
 }
+
+/// Numbers of a packet give it one of these, and one of as many inputs.
+const DSCPS: u64 = 3;
+/// And one of these flows.
+const FLOWS: u64 = 7;
 
 impl Pkt {
     fn new(id: u64, len_bytes: u32, ecn: Ecn) -> Pkt {
@@ -35,9 +41,17 @@ impl Packet for Pkt {
     fn set_ce(&mut self) {
         self.ecn = Ecn::Ce;
     }
-    /// Seven flows.
     fn flow_hash(&self) -> u32 {
-        (self.id % 7) as u32
+        (self.id % FLOWS) as u32
+    }
+    fn dscp(&self) -> u8 {
+        (self.id % DSCPS) as u8
+    }
+    fn is_pure_ack(&self) -> bool {
+        self.len_bytes < 100
+    }
+    fn input(&self) -> Option<u32> {
+        Some((self.id % DSCPS) as u32)
     }
 }
 
@@ -206,7 +220,8 @@ fn dualpi2() -> impl Strategy<Value = QueueConfig> {
     )
 }
 
-fn config() -> impl Strategy<Value = QueueConfig> {
+/// A queue of one kind.
+fn single() -> impl Strategy<Value = QueueConfig> {
     prop_oneof![
         limit().prop_map(|limit| QueueConfig::DropTail(DropTailConfig { limit })),
         step(),
@@ -219,47 +234,109 @@ fn config() -> impl Strategy<Value = QueueConfig> {
     ]
 }
 
+fn classes() -> impl Strategy<Value = QueueConfig> {
+    let service =
+        prop_oneof![Just(ClassService::Strict), (1..5_u32).prop_map(ClassService::Weighted)];
+    let condition = prop_oneof![
+        (0..DSCPS).prop_map(|dscp| Condition { dscps: Some(1 << dscp), ..Condition::default() }),
+        Just(Condition { acks: true, ..Condition::default() }),
+        (60..2000_u32)
+            .prop_map(|most| Condition { up_to_bytes: Some(most), ..Condition::default() }),
+    ];
+    let class = (condition, service, single());
+    (prop::collection::vec(class, 1..4), 64..4000_u32).prop_map(|(mut classes, quantum_bytes)| {
+        if let Some((condition, ..)) = classes.last_mut() {
+            *condition = Condition::default();
+        }
+        let classes = classes.into_iter().map(|(condition, service, queue)| ClassConfig {
+            name: String::new(),
+            condition,
+            service,
+            queue,
+        });
+        QueueConfig::Classes(ClassesConfig { classes: classes.collect(), quantum_bytes })
+    })
+}
+
+fn two_buffers() -> impl Strategy<Value = QueueConfig> {
+    let flags = (any::<bool>(), any::<bool>());
+    (single(), flags).prop_map(|(queue, (bytes, port))| {
+        let can_port = queue.admission().is_some();
+        QueueConfig::TwoBuffers(TwoBuffersConfig {
+            second: vec![1],
+            second_names: Vec::new(),
+            queue: Box::new(queue),
+            alternate: if bytes { Alternate::Bytes } else { Alternate::Packets },
+            limit_per: if port && can_port { LimitPer::Port } else { LimitPer::Buffer },
+        })
+    })
+}
+
+fn config() -> impl Strategy<Value = QueueConfig> {
+    prop_oneof![4 => single(), 1 => classes(), 1 => two_buffers()]
+}
+
+/// The most that may wait in it.
+fn limit_of(config: &QueueConfig) -> Limit {
+    match config {
+        QueueConfig::DropTail(config) => config.limit,
+        QueueConfig::Step(config) => config.limit,
+        QueueConfig::Pie(config) => Limit::Pkts(config.limit_pkts),
+        QueueConfig::Share(config) => config.limit,
+        QueueConfig::Red(config) => config.limit,
+        QueueConfig::Codel(config) => Limit::Pkts(config.limit_pkts),
+        QueueConfig::FqCodel(config) => Limit::Pkts(config.limit_pkts),
+        QueueConfig::DualPi2(config) => Limit::Pkts(config.limit_pkts),
+        QueueConfig::TwoBuffers(config) => match (config.limit_per, limit_of(&config.queue)) {
+            (LimitPer::Port, limit) => limit,
+            (LimitPer::Buffer, Limit::Pkts(pkts)) => Limit::Pkts(2 * pkts),
+            (LimitPer::Buffer, Limit::Bytes(bytes)) => Limit::Bytes(2 * bytes),
+        },
+        // Each class is held to its own by its own queue.
+        QueueConfig::Classes(_) => Limit::Bytes(u64::MAX),
+    }
+}
+
 /// Drives a queue as a host does, and checks it at every step.
 struct Model<Q> {
     queue: Q,
     limit: Limit,
-    /// Within which packets keep their order: packet and how it was sent.
-    class: fn(&Pkt) -> u64,
     now: Time,
     offered: Backlog,
     delivered: Backlog,
     delivered_ids: Vec<u64>,
-    /// The last of each class.
+    /// How many queues it consists of; 0: it is one.
+    parts: usize,
+    /// What tells packets apart that may overtake each other; `None`: this one may overtake any.
+    class: fn(&Pkt) -> Option<u64>,
+    /// The last delivered of each class.
     last_ids: HashMap<u64, u64>,
     verdicts: Vec<Verdict>,
 }
 
 impl<Q: Qdisc<Pkt>> Model<Q> {
     fn new(queue: Q, config: &QueueConfig) -> Model<Q> {
-        let limit = match config {
-            QueueConfig::DropTail(config) => config.limit,
-            QueueConfig::Step(config) => config.limit,
-            QueueConfig::Pie(config) => Limit::Pkts(config.limit_pkts),
-            QueueConfig::Share(config) => config.limit,
-            QueueConfig::Red(config) => config.limit,
-            QueueConfig::Codel(config) => Limit::Pkts(config.limit_pkts),
-            QueueConfig::FqCodel(config) => Limit::Pkts(config.limit_pkts),
-            QueueConfig::DualPi2(config) => Limit::Pkts(config.limit_pkts),
-        };
-        let class: fn(&Pkt) -> u64 = match config {
-            QueueConfig::FqCodel(_) => |pkt| u64::from(pkt.flow_hash()),
-            QueueConfig::DualPi2(_) => |pkt| pkt.sent_ecn as u64,
-            _ => |_| 0,
+        let parts = config.part_names().len();
+        let class: fn(&Pkt) -> Option<u64> = match config {
+            // Full packets of one DSCP and input are all in one part, and those of one flow and ECN field in one queue of it.
+            _ if parts > 0 => |pkt| {
+                let flow = pkt.id % (DSCPS * FLOWS);
+                (pkt.len_bytes == 1514).then_some(flow << 2 | pkt.sent_ecn as u64)
+            },
+            QueueConfig::FqCodel(_) => |pkt| Some(u64::from(pkt.flow_hash())),
+            QueueConfig::DualPi2(_) => |pkt| Some(pkt.sent_ecn as u64),
+            _ => |_| Some(0),
         };
         Model {
             queue,
-            limit,
+            limit: limit_of(config),
+            parts,
             class,
+            last_ids: HashMap::new(),
             now: Time::ZERO,
             offered: Backlog::default(),
             delivered: Backlog::default(),
             delivered_ids: Vec::new(),
-            last_ids: HashMap::new(),
             verdicts: Vec::new(),
         }
     }
@@ -318,8 +395,10 @@ impl<Q: Qdisc<Pkt>> Model<Q> {
         let pkt = pkt?;
         self.delivered.pkts += 1;
         self.delivered.bytes += u64::from(pkt.len_bytes);
-        let before = self.last_ids.insert((self.class)(&pkt), pkt.id);
-        assert!(before < Some(pkt.id), "first in, first out");
+        if let Some(class) = (self.class)(&pkt) {
+            let before = self.last_ids.insert(class, pkt.id);
+            assert!(before < Some(pkt.id), "first in, first out");
+        }
         self.delivered_ids.push(pkt.id);
         match pkt.sent_ecn {
             Ecn::NotEct => assert_eq!(pkt.ecn, Ecn::NotEct),
@@ -341,6 +420,15 @@ impl<Q: Qdisc<Pkt>> Model<Q> {
         match self.limit {
             Limit::Pkts(limit) => assert!(pkts <= limit),
             Limit::Bytes(limit) => assert!(bytes <= limit),
+        }
+        let parts: Vec<_> = (0..).map_while(|part| self.queue.part(part)).collect();
+        assert_eq!(parts.len(), self.parts);
+        if !parts.is_empty() {
+            let sum = |of: fn(&Part) -> u64| parts.iter().map(of).sum::<u64>();
+            assert_eq!(sum(|part| part.backlog.bytes), bytes);
+            assert_eq!(sum(|part| part.stats.dequeued_pkts), stats.dequeued_pkts);
+            assert_eq!(sum(|part| part.stats.marked_pkts), stats.marked_pkts);
+            assert!(sum(|part| part.stats.dropped_pkts()) <= stats.dropped_pkts());
         }
         if let Some(inside) = self.queue.inside() {
             let is_some = |prob: f64| prob >= 0.0 && prob.is_finite();
@@ -406,6 +494,41 @@ proptest! {
         prop_assert!(stats.marked_pkts + stats.dropped_not_ect_pkts <= stats.threshold_hits);
         prop_assert_eq!(stats.dropped_early_pkts, 0);
         prop_assert!(stats.threshold_hits <= u64::from(model.offered.pkts));
+    }
+
+    /// Two classes that have always something to send share the link by their weights, to a quantum and a packet each.
+    #[test]
+    fn weights_hold_for_packets_of_any_length(
+        weights in (1..8_u32, 1..8_u32),
+        quantum_bytes in 64..4000_u32,
+        lens_bytes in (60..9000_u32, 60..9000_u32),
+        count in 1..400_usize,
+    ) {
+        let class = |dscps, weight| ClassConfig {
+            name: String::new(),
+            condition: Condition { dscps, ..Condition::default() },
+            service: ClassService::Weighted(weight),
+            queue: QueueConfig::DropTail(DropTailConfig { limit: Limit::Bytes(u64::MAX) }),
+        };
+        let classes = vec![class(Some(1), weights.0), class(None, weights.1)];
+        let config = QueueConfig::Classes(ClassesConfig { classes, quantum_bytes });
+        let mut queue = config.build::<Pkt>();
+        for _ in 0..count {
+            queue.enqueue(Pkt::new(0, lens_bytes.0, Ecn::NotEct), Time::ZERO);
+            queue.enqueue(Pkt::new(1, lens_bytes.1, Ecn::NotEct), Time::ZERO);
+        }
+        let mut sent = [0_i64; 2];
+        for _ in 0..count {
+            let pkt = queue.dequeue(Time::ZERO).expect("both wait");
+            sent[pkt.id as usize] += i64::from(pkt.len_bytes);
+        }
+        let [first, second] = [weights.0, weights.1].map(i64::from);
+        // In rounds, which are a quantum times the weight.
+        let apart = (sent[0] * second - sent[1] * first).abs();
+        let allowed = first * second * i64::from(quantum_bytes)
+            + second * i64::from(lens_bytes.0)
+            + first * i64::from(lens_bytes.1);
+        prop_assert!(apart <= allowed, "{sent:?}: {apart} of {allowed}");
     }
 
     /// In any stretch of time, what leaves is at most a burst ahead of the rate.

@@ -30,6 +30,7 @@ fn tapped_of(host: HostConfig, limit_pkts: u32) -> Vec<Tapped> {
         delay: Duration::from_us(400),
         jitter: Duration::ZERO,
         loss: 0.0,
+        loses_bursts: false,
         queue: QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(limit_pkts) }),
         sampled: false,
     };
@@ -56,10 +57,14 @@ fn tapped_of(host: HostConfig, limit_pkts: u32) -> Vec<Tapped> {
             traffic: Traffic::Bulk { bytes: Some(86_880) },
             read_at_bytes: 1,
             base_rtt: None,
+            dscp: 0,
+            peer_dscp: 0,
+            max_pacing_rate: None,
             sampled: false,
         }],
         pings: Vec::new(),
         sampling: Sampling::default(),
+        order: Default::default(),
     };
     let kept: Rc<RefCell<Vec<Tapped>>> = Rc::default();
     let sink = Rc::clone(&kept);

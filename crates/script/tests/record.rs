@@ -22,6 +22,7 @@ fn cable(bps: u64, queue: QueueConfig, loss: f64) -> Cable {
         delay: Duration::from_us(25),
         jitter: Duration::ZERO,
         loss,
+        loses_bursts: false,
         queue,
         sampled: false,
     }
@@ -48,10 +49,14 @@ fn run(host: &HostConfig, algorithm: &str, traffic: Traffic, down: Cable) -> Run
             traffic,
             read_at_bytes: 1,
             base_rtt: None,
+            dscp: 0,
+            peer_dscp: 0,
+            max_pacing_rate: None,
             sampled: false,
         }],
         pings: Vec::new(),
         sampling: Sampling::default(),
+        order: Default::default(),
     }
 }
 

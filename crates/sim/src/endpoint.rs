@@ -7,7 +7,7 @@ use crate::events::{Event, Events};
 use crate::link::LinkState;
 use crate::net::{Net, PATH_END};
 use crate::outcome::{FlowSample, Work};
-use crate::packet::{HEADER_BYTES, NO_SACKS, Packet, Packets, flags};
+use crate::packet::{HEADER_BYTES, NO_SACKS, Packet, Packets, Tos, flags};
 use crate::random::Random;
 use crate::routes::Routes;
 use crate::spec::{Cc, HostConfig, Link, Network, Node, Serialisation};
@@ -15,6 +15,7 @@ use crate::tcp::{HostState, Place, Sock, State};
 use knee_algo::module::LoadedModules;
 use knee_queue::time::{Duration, Time};
 use knee_queue::{DropTailConfig, Ecn, Limit, QueueConfig};
+use std::cell::Cell;
 use std::rc::Rc;
 
 /// A TCP segment as it is on the wire. Sequence numbers count from the initial ones: a SYN is byte 0 of
@@ -134,7 +135,7 @@ impl Numbers {
         let relative = |number: u32, start: u32| number.wrapping_sub(start);
         Segment {
             flags: bits,
-            ecn: packet.ecn,
+            ecn: packet.tos.ecn(),
             seq: relative(packet.seq, self.iss),
             len: packet.payload_bytes(),
             ack: if packet.has(flags::ACK) { relative(packet.ack_seq, to.iss) } else { 0 },
@@ -191,8 +192,8 @@ impl EndPoint {
             work: Work::default(),
             tap: None,
         };
-        let host = Rc::new(HostState { config, jiffies, modules });
-        let place = Place { id: 0, peer: 1, path: 0, base_rtt: None };
+        let host = Rc::new(HostState { config, jiffies, modules, gro: Cell::default() });
+        let place = Place { id: 0, peer: 1, path: 0, base_rtt: None, dscp: 0 };
         let sock = Sock::new(&place, cc, host, iss);
         Ok(EndPoint { net, sock, iss, peer_iss })
     }
@@ -332,7 +333,7 @@ impl EndPoint {
             ts_val,
             ts_ecr,
             flags: bits,
-            ecn: segment.ecn,
+            tos: Tos::new(0, segment.ecn),
             sacks_len: 0,
             sacks: NO_SACKS,
         };
@@ -395,6 +396,7 @@ fn wire() -> Link {
         delay: Duration::ZERO,
         jitter: Duration::ZERO,
         loss: 0.0,
+        loses_bursts: false,
         queue: QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(1) }),
         sampled: false,
     }

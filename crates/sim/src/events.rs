@@ -42,6 +42,10 @@ pub(crate) enum Event {
     Ping {
         ping: u32,
     },
+    /// The interrupt of a NIC's receive queue.
+    Interrupt {
+        queue: u32,
+    },
     /// Samples are due.
     SampleFlows,
     SampleQueues,

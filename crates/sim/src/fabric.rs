@@ -9,7 +9,7 @@ use crate::events::{Event, Events};
 use crate::link::{LinkState, Sent};
 use crate::net::PATH_END;
 use crate::outcome::{QueueOutcome, QueueSample};
-use crate::packet::{NO_SACKS, Packet, Packets, flags};
+use crate::packet::{NO_SACKS, Packet, Packets, Tos, flags};
 use crate::random::Random;
 use crate::routes::Routes;
 use crate::spec::{LinkId, Network, NodeId};
@@ -26,6 +26,19 @@ pub struct PathId {
     start: u32,
     /// Of the flow that takes it.
     hash: u32,
+}
+
+/// What links and queues see of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// As queues count it.
+    pub len_bytes: u32,
+    /// ECN field.
+    pub ecn: Ecn,
+    /// The six bits beside it.
+    pub dscp: u8,
+    /// Whether it is TCP and nothing but an acknowledgement.
+    pub is_pure_ack: bool,
 }
 
 /// What becomes of a packet.
@@ -134,7 +147,7 @@ impl Fabric {
         &mut self,
         tag: u32,
         path: PathId,
-        (len_bytes, ecn): (u32, Ecn),
+        frame: Frame,
         at: Time,
         report: &mut Report<'_>,
     ) {
@@ -142,15 +155,15 @@ impl Fabric {
         let id = self.packets.insert(Packet {
             to: tag,
             hop: path.start,
-            wire_bytes: len_bytes,
+            wire_bytes: frame.len_bytes,
             seq: path.hash,
             end_seq: path.hash,
             ack_seq: 0,
             window_bytes: 0,
             ts_val: 0,
             ts_ecr: 0,
-            flags: flags::FRAME,
-            ecn,
+            flags: flags::FRAME | if frame.is_pure_ack { flags::ACK } else { 0 },
+            tos: Tos::new(frame.dscp, frame.ecn),
             sacks_len: 0,
             sacks: NO_SACKS,
         });
@@ -185,16 +198,21 @@ impl Fabric {
         self.links[link as usize].outcome(self.now)
     }
 
-    /// A link's queue at the time advanced to.
-    pub fn sample(&mut self, link: LinkId) -> QueueSample {
-        self.links[link as usize].sample(self.now)
+    /// The counts of a link so far, then those of each part of its queue.
+    pub fn outcomes(&mut self, link: LinkId) -> impl Iterator<Item = QueueOutcome> + use<> {
+        self.links[link as usize].outcomes(self.now)
+    }
+
+    /// A link's queue at the time advanced to, then each part of it.
+    pub fn samples(&mut self, link: LinkId) -> impl Iterator<Item = QueueSample> + use<> {
+        self.links[link as usize].samples(self.now)
     }
 
     fn on_arrival(&mut self, id: u32, report: &mut Report<'_>) {
         let packet = *self.packets.get(id);
         if self.paths[packet.hop as usize] == PATH_END {
             self.packets.free(id);
-            report(packet.to, self.now, Fate::Arrived(packet.ecn));
+            report(packet.to, self.now, Fate::Arrived(packet.tos.ecn()));
         } else {
             self.forward(id, report);
         }
@@ -206,20 +224,27 @@ impl Fabric {
         packet.hop += 1;
         let packet = *packet;
         let parts = (&mut self.events, &mut self.random);
-        let sent = self.links[link as usize].send(link, id, &mut self.packets, self.now, parts);
+        let sent = self.links[link as usize].send(
+            link,
+            id,
+            &mut self.packets,
+            self.now,
+            (parts, &self.paths),
+        );
         let taken = matches!(sent, Sent::Leaves(_));
         let is_offered = !matches!(sent, Sent::Lost) && self.links[link as usize].has_rate();
         if let Some(log) = self.log.as_mut().filter(|_| is_offered) {
             // Also of one that was refused, whose place nobody has taken yet.
-            let after = self.packets.get(id).ecn;
+            let before = packet.tos.ecn();
+            let after = self.packets.get(id).tos.ecn();
             log.push(Offered {
                 at: self.now,
                 link,
                 tag: packet.to,
                 len_bytes: packet.wire_bytes,
-                ecn: packet.ecn,
+                ecn: before,
                 taken,
-                marked: taken && after == Ecn::Ce && packet.ecn != Ecn::Ce,
+                marked: taken && after == Ecn::Ce && before != Ecn::Ce,
             });
         }
         let decides_at_arrival = self.links[link as usize].decides_at_arrival();
@@ -258,6 +283,7 @@ mod tests {
             delay: Duration::from_us(10),
             jitter: Duration::ZERO,
             loss,
+            loses_bursts: false,
             queue,
             sampled: true,
         };
@@ -273,8 +299,9 @@ mod tests {
         let path = fabric.path(0, 1, 99).unwrap();
         let mut seen = Vec::new();
         let mut report = |tag, at, fate| seen.push((tag, at, fate));
+        let frame = Frame { len_bytes: 1514, ecn: Ecn::Ect0, dscp: 0, is_pure_ack: false };
         for tag in 0..100 {
-            fabric.offer(tag, path, (1514, Ecn::Ect0), Time::from_ns(u64::from(tag)), &mut report);
+            fabric.offer(tag, path, frame, Time::from_ns(u64::from(tag)), &mut report);
         }
         assert!(fabric.next_event(Time::from_ms(1)).is_some());
         fabric.advance(Time::from_ms(10), &mut report);

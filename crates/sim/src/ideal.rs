@@ -94,6 +94,7 @@ mod tests {
             delay: Duration::from_us(us),
             jitter: Duration::ZERO,
             loss: 0.0,
+            loses_bursts: false,
             queue: QueueConfig::DropTail(DropTailConfig { limit: Limit::Bytes(u64::MAX) }),
             sampled: false,
         }
@@ -152,6 +153,9 @@ mod tests {
                 read_at_bytes: 65_536,
                 sampled: false,
                 base_rtt: None,
+                dscp: 0,
+                peer_dscp: 0,
+                max_pacing_rate: None,
             };
             let run = Run {
                 seed: 1,
@@ -161,6 +165,7 @@ mod tests {
                 flows: vec![flow],
                 pings: Vec::new(),
                 sampling: Sampling::default(),
+                order: Default::default(),
             };
             let outcome = crate::simulate(&run).unwrap();
             let took = outcome.flows[0].completion_time().unwrap();

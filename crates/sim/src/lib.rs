@@ -7,7 +7,9 @@
 //! ```
 //! use knee_queue::time::{Duration, Rate, Time};
 //! use knee_queue::{DropTailConfig, Limit, QueueConfig};
-//! use knee_sim::spec::{Cc, Flow, HostConfig, LinuxVersion, Run, Sampling, Serialisation, Traffic};
+//! use knee_sim::spec::{
+//!     Cc, Flow, HostConfig, LinuxVersion, Order, Run, Sampling, Serialisation, Traffic,
+//! };
 //! use knee_sim::topology::{Cable, Star};
 //!
 //! let cable = Cable {
@@ -16,6 +18,7 @@
 //!     delay: Duration::from_us(25),
 //!     jitter: Duration::ZERO,
 //!     loss: 0.0,
+//!     loses_bursts: false,
 //!     queue: QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(500) }),
 //!     sampled: false,
 //! };
@@ -34,6 +37,9 @@
 //!     traffic: Traffic::Bulk { bytes: Some(100_000) },
 //!     read_at_bytes: 1,
 //!     base_rtt: None,
+//!     dscp: 0,
+//!     peer_dscp: 0,
+//!     max_pacing_rate: None,
 //!     sampled: false,
 //! };
 //! let run = Run {
@@ -44,6 +50,7 @@
 //!     flows: vec![flow],
 //!     pings: Vec::new(),
 //!     sampling: Sampling::default(),
+//!     order: Order::default(),
 //! };
 //! let outcome = knee_sim::simulate(&run)?;
 //! let fct = outcome.flows[0].completion_time().expect("it completes");
@@ -60,6 +67,7 @@ pub mod fabric;
 mod ideal;
 mod link;
 mod net;
+mod nic;
 pub mod outcome;
 mod packet;
 mod random;
@@ -70,6 +78,7 @@ mod sysctls;
 pub mod tap;
 mod tcp;
 pub mod topology;
+mod turns;
 mod validate;
 
 pub use ideal::Ideal;

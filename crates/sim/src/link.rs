@@ -5,17 +5,18 @@
 //! that have not left yet. Other disciplines are asked when the link is free.
 
 use crate::events::{Event, Events};
+use crate::net::PATH_END;
 use crate::outcome::{QueueOutcome, QueueSample};
-use crate::packet::Packets;
+use crate::packet::{Packet, Packets, Tos, flags};
 use crate::random::Random;
 use crate::spec::{Link, Serialisation};
 use knee_queue::time::{Duration, Rate, Time};
 use knee_queue::{
-    Admission, AnyAdmission, AnyQdisc, Backlog, DropReason, Ecn, Packet as QueuePacket, Qdisc,
-    Shaped, TokenBucket, Verdict,
+    Admission, AnyAdmission, AnyQdisc, Backlog, DropReason, Ecn, Packet as QueuePacket, Part,
+    Qdisc, Shaped, Stats, TokenBucket, Verdict,
 };
 use std::cell::RefCell;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
 /// Packets that a discipline dropped after having taken them.
@@ -25,8 +26,11 @@ type Dropped = Rc<RefCell<Vec<u32>>>;
 pub(crate) struct Queued {
     packet: u32,
     len_bytes: u32,
-    ecn: Ecn,
+    tos: Tos,
     flow_hash: u32,
+    is_pure_ack: bool,
+    /// The link that brought it here.
+    input: Option<u32>,
     /// Where it notes its end; nothing once it is on its way.
     dropped: Option<Dropped>,
 }
@@ -39,15 +43,40 @@ impl Drop for Queued {
     }
 }
 
+impl Queued {
+    /// A packet whose next link after this one is at its place in `paths`.
+    fn new(id: u32, packet: &Packet, paths: &[u32], dropped: &Dropped) -> Queued {
+        let behind = packet.hop.checked_sub(2).map(|hop| paths[hop as usize]);
+        Queued {
+            packet: id,
+            len_bytes: packet.wire_bytes,
+            tos: packet.tos,
+            flow_hash: packet.flow_hash(),
+            is_pure_ack: packet.is_pure_ack(),
+            input: behind.filter(|link| *link != PATH_END),
+            dropped: Some(Rc::clone(dropped)),
+        }
+    }
+}
+
 impl QueuePacket for Queued {
     fn len_bytes(&self) -> u32 {
         self.len_bytes
     }
     fn ecn(&self) -> Ecn {
-        self.ecn
+        self.tos.ecn()
     }
     fn set_ce(&mut self) {
-        self.ecn = Ecn::Ce;
+        self.tos.set_ecn(Ecn::Ce);
+    }
+    fn dscp(&self) -> u8 {
+        self.tos.dscp()
+    }
+    fn is_pure_ack(&self) -> bool {
+        self.is_pure_ack
+    }
+    fn input(&self) -> Option<u32> {
+        self.input
     }
     fn flow_hash(&self) -> u32 {
         self.flow_hash
@@ -131,6 +160,8 @@ pub(crate) struct LinkState {
     jitter: Duration,
     /// Lost if a 32-bit random number is below this.
     loss: u64,
+    /// Whether the last burst of each receiving socket or ping was lost, where bursts are lost whole.
+    lost_bursts: Option<HashMap<u32, bool>>,
     pub(crate) sampled: bool,
     counts: QueueOutcome,
     dropped: Dropped,
@@ -186,6 +217,7 @@ impl LinkState {
             delay: link.delay,
             jitter: link.jitter,
             loss: (link.loss.clamp(0.0, 1.0) * (1u64 << 32) as f64).round() as u64,
+            lost_bursts: (link.loses_bursts && link.loss > 0.0).then(HashMap::new),
             sampled: link.sampled,
             counts: QueueOutcome { link: index, ..QueueOutcome::default() },
             dropped: Dropped::default(),
@@ -208,15 +240,15 @@ impl LinkState {
         id: u32,
         packets: &mut Packets,
         now: Time,
-        (events, random): (&mut Events, &mut Random),
+        ((events, random), paths): ((&mut Events, &mut Random), &[u32]),
     ) -> Sent {
-        if self.loss != 0 && u64::from(random.u32()) < self.loss {
+        if self.loss != 0 && self.loses(packets.get(id), random) {
             self.counts.lost_pkts += 1;
             packets.free(id);
             return Sent::Lost;
         }
         let packet = packets.get_mut(id);
-        let (len_bytes, ecn) = (packet.wire_bytes, packet.ecn);
+        let (len_bytes, ecn) = (packet.wire_bytes, packet.tos.ecn());
         match &mut self.queue {
             Queue::Wire => {
                 let arrives = now + self.delay + jitter(self.jitter, random);
@@ -233,7 +265,7 @@ impl LinkState {
                         return Sent::Dropped;
                     }
                     Verdict::Marked => {
-                        packet.ecn = Ecn::Ce;
+                        packet.tos.set_ecn(Ecn::Ce);
                         self.counts.marked_pkts += 1;
                     }
                     Verdict::Queued => {}
@@ -251,21 +283,32 @@ impl LinkState {
             }
             Queue::Shaped(shaped) => {
                 self.counts.offered_pkts += 1;
-                let dropped = Some(Rc::clone(&self.dropped));
-                let flow_hash = packet.flow_hash();
-                let queued = Queued { packet: id, len_bytes, ecn, flow_hash, dropped };
+                let queued = Queued::new(id, packet, paths, &self.dropped);
                 let verdict = shaped.enqueue(queued, now);
                 self.after_enqueue(verdict, index, packets, now, (events, random))
             }
             Queue::Port(qdisc, _) => {
                 self.counts.offered_pkts += 1;
-                let dropped = Some(Rc::clone(&self.dropped));
-                let flow_hash = packet.flow_hash();
-                let queued = Queued { packet: id, len_bytes, ecn, flow_hash, dropped };
+                let queued = Queued::new(id, packet, paths, &self.dropped);
                 let verdict = qdisc.enqueue(queued, now);
                 self.after_enqueue(verdict, index, packets, now, (events, random))
             }
         }
+    }
+
+    /// Draws for each packet, or for the first of each burst.
+    fn loses(&mut self, packet: &Packet, random: &mut Random) -> bool {
+        let Some(lost_bursts) = &mut self.lost_bursts else {
+            return u64::from(random.u32()) < self.loss;
+        };
+        if packet.has(flags::IN_BURST)
+            && let Some(was_lost) = lost_bursts.get(&packet.to)
+        {
+            return *was_lost;
+        }
+        let is_lost = u64::from(random.u32()) < self.loss;
+        lost_bursts.insert(packet.to, is_lost);
+        is_lost
     }
 
     fn after_enqueue(
@@ -315,7 +358,7 @@ impl LinkState {
             };
             let Some(mut queued) = taken else { break };
             queued.dropped = None;
-            packets.get_mut(queued.packet).ecn = queued.ecn;
+            packets.get_mut(queued.packet).tos = queued.tos;
             if let Some(departed) = &mut self.departed {
                 departed.push(queued.packet);
             }
@@ -412,17 +455,53 @@ impl LinkState {
             }
             Queue::Wire => return counts,
         };
-        counts.sent_pkts = stats.dequeued_pkts;
-        counts.sent_bytes = stats.dequeued_bytes;
-        counts.marked_pkts = stats.marked_pkts;
-        counts.threshold_hits = stats.threshold_hits;
-        counts.dropped_full_pkts = stats.dropped_full_pkts;
-        counts.dropped_not_ect_pkts = stats.dropped_not_ect_pkts;
-        counts.dropped_early_pkts = stats.dropped_early_pkts;
-        counts
+        counts.with(stats)
     }
 
-    pub(crate) fn sample(&mut self, now: Time) -> QueueSample {
+    /// The figures of the queue so far, then those of its parts.
+    pub(crate) fn outcomes(&mut self, now: Time) -> impl Iterator<Item = QueueOutcome> + use<> {
+        let link = self.counts.link;
+        let parts = self.parts().into_iter().zip(0..).map(move |(part, index)| {
+            QueueOutcome {
+                link,
+                part: Some(index),
+                offered_pkts: part.stats.dequeued_pkts
+                    + part.stats.dropped_pkts()
+                    + u64::from(part.backlog.pkts),
+                ..QueueOutcome::default()
+            }
+            .with(&part.stats)
+        });
+        std::iter::once(self.outcome(now)).chain(parts)
+    }
+
+    /// The queue now, then its parts.
+    pub(crate) fn samples(&mut self, now: Time) -> impl Iterator<Item = QueueSample> + use<> {
+        let link = self.counts.link;
+        let parts = self.parts().into_iter().zip(0..).map(move |(part, index)| QueueSample {
+            at: now,
+            link,
+            part: Some(index),
+            len_pkts: part.backlog.pkts,
+            len_bytes: part.backlog.bytes,
+            dropped_pkts: part.stats.dropped_pkts(),
+            threshold_hits: part.stats.threshold_hits,
+            drop_probability: part.inside.and_then(|inside| inside.drop_probability),
+            qdelay: part.inside.and_then(|inside| inside.qdelay),
+        });
+        std::iter::once(self.sample(now)).chain(parts)
+    }
+
+    fn parts(&self) -> Vec<Part> {
+        let part = |index| match &self.queue {
+            Queue::Shaped(shaped) => shaped.part(index),
+            Queue::Port(qdisc, _) => qdisc.part(index),
+            Queue::Wire | Queue::Fifo(_) => None,
+        };
+        (0..).map_while(part).collect()
+    }
+
+    fn sample(&mut self, now: Time) -> QueueSample {
         let (len_pkts, len_bytes, inside) = match &mut self.queue {
             Queue::Wire => (0, 0, None),
             Queue::Fifo(fifo) => {
@@ -437,12 +516,29 @@ impl LinkState {
         QueueSample {
             at: now,
             link: counts.link,
+            part: None,
             len_pkts,
             len_bytes,
             dropped_pkts: counts.dropped_pkts(),
             threshold_hits: counts.threshold_hits,
             drop_probability: inside.and_then(|inside| inside.drop_probability),
             qdelay: inside.and_then(|inside| inside.qdelay),
+        }
+    }
+}
+
+impl QueueOutcome {
+    /// The same with the counts of a discipline.
+    fn with(self, stats: &Stats) -> QueueOutcome {
+        QueueOutcome {
+            sent_pkts: stats.dequeued_pkts,
+            sent_bytes: stats.dequeued_bytes,
+            marked_pkts: stats.marked_pkts,
+            threshold_hits: stats.threshold_hits,
+            dropped_full_pkts: stats.dropped_full_pkts,
+            dropped_not_ect_pkts: stats.dropped_not_ect_pkts,
+            dropped_early_pkts: stats.dropped_early_pkts,
+            ..self
         }
     }
 }

@@ -72,7 +72,7 @@ impl Net {
             id,
             &mut self.packets,
             self.now,
-            (&mut self.events, &mut self.random),
+            ((&mut self.events, &mut self.random), &self.paths),
         )
     }
 

@@ -11,7 +11,8 @@ pub struct Outcome {
     pub end: Time,
     /// One per flow, in the order of the specification.
     pub flows: Vec<FlowOutcome>,
-    /// What hosts counted, where they do not tell it of each connection; none from the simulator.
+    /// What hosts counted, where they do not tell it of each connection; from the simulator what hosts received that coalesce,
+    /// merge or account for their CPU time.
     pub host_counts: Vec<HostCount>,
     /// Completed exchanges of request/response flows.
     pub rpcs: Vec<RpcRecord>,
@@ -119,6 +120,10 @@ counters! {
     plb_rehashes,
     /// Data segments sent, retransmissions included.
     data_segs_sent,
+    /// Bursts of them handed to the device: with offloads a burst is many.
+    bursts,
+    /// Times that TCP's own pacing timer let a socket go on.
+    pacing_timers,
     /// Pure ACKs sent by the receiver.
     acks_sent,
     /// Data segments received with CE.
@@ -147,6 +152,8 @@ pub struct Received {
     pub wire_pkts: Option<u64>,
     /// Packets that IP saw: merged ones are one.
     pub merged_pkts: Option<u64>,
+    /// Interrupts of the device.
+    pub interrupts: Option<u64>,
     /// CPU time of merging, IP, TCP and the ACKs that they send, ns; applications are not in it.
     pub cpu_ns: Option<u64>,
 }
@@ -160,6 +167,8 @@ pub struct RpcRecord {
     pub start: Time,
     /// Until the last byte of the answer was read.
     pub latency: Duration,
+    /// Retransmission timeouts of both sides meanwhile; a kernel does not tell of which exchange they were.
+    pub timeouts: Option<u64>,
 }
 
 /// One ping.
@@ -178,6 +187,9 @@ pub struct PingRecord {
 pub struct QueueOutcome {
     /// Index of the link.
     pub link: u32,
+    /// Which of the queues that the link's consists of, as
+    /// [`QueueConfig::part_names`](knee_queue::QueueConfig::part_names) counts them; `None`: the whole.
+    pub part: Option<u32>,
     /// Packets offered to the queue.
     pub offered_pkts: u64,
     /// Packets sent.
@@ -253,6 +265,8 @@ pub struct QueueSample {
     pub at: Time,
     /// Index of the link.
     pub link: u32,
+    /// As of a [`QueueOutcome`].
+    pub part: Option<u32>,
     /// Packets waiting, the one being sent not counted.
     pub len_pkts: u32,
     /// Bytes waiting.

@@ -24,6 +24,8 @@ pub(crate) mod flags {
     pub(crate) const NO_SCALE: u16 = 2048;
     /// A frame from outside: `seq` is the hash of its flow.
     pub(crate) const FRAME: u16 = 4096;
+    /// It is not the first of its burst. No bit of a header: what merges looks past it.
+    pub(crate) const IN_BURST: u16 = 8192;
 }
 
 /// Bytes on the wire before the payload: Ethernet 14, IPv4 20, TCP 20, timestamps 12.
@@ -36,6 +38,31 @@ pub(crate) const MAX_SACKS: usize = 4;
 pub(crate) const NO_SACKS: [(u32, u32); MAX_SACKS - 1] = [(0, 0); MAX_SACKS - 1];
 /// Bytes that timestamps take of every segment.
 pub(crate) const TIMESTAMP_BYTES: u32 = 12;
+
+/// The TOS or traffic-class byte of a packet: DSCP and ECN field.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tos(u8);
+
+impl Tos {
+    /// The DSCP in the six high bits.
+    pub(crate) const fn new(dscp: u8, ecn: Ecn) -> Tos {
+        Tos(dscp << 2 | ecn as u8)
+    }
+
+    #[inline]
+    pub(crate) const fn ecn(self) -> Ecn {
+        Ecn::from_tos(self.0)
+    }
+
+    pub(crate) const fn dscp(self) -> u8 {
+        self.0 >> 2
+    }
+
+    #[inline]
+    pub(crate) fn set_ecn(&mut self, ecn: Ecn) {
+        self.0 = self.0 & !3 | ecn as u8;
+    }
+}
 
 /// A packet on its way. `start` and `end` of ranges are sequence numbers.
 #[derive(Clone, Copy, Debug)]
@@ -55,7 +82,7 @@ pub(crate) struct Packet {
     pub(crate) ts_val: u32,
     pub(crate) ts_ecr: u32,
     pub(crate) flags: u16,
-    pub(crate) ecn: Ecn,
+    pub(crate) tos: Tos,
     pub(crate) sacks_len: u8,
     /// All but the last, which a packet without timestamps has in their place.
     pub(crate) sacks: [(u32, u32); MAX_SACKS - 1],
@@ -111,6 +138,12 @@ impl Packet {
     #[inline]
     pub(crate) fn payload_bytes(&self) -> u32 {
         if self.has(flags::SYN) { 0 } else { self.sequence_len() - u32::from(self.has(flags::FIN)) }
+    }
+
+    /// Whether it is TCP and nothing but an acknowledgement.
+    pub(crate) fn is_pure_ack(&self) -> bool {
+        let others = flags::SYN | flags::FIN | flags::RST | flags::PING;
+        self.flags & (flags::ACK | others) == flags::ACK && self.seq == self.end_seq
     }
 
     /// What it takes of the sequence space: payload, and one for a FIN.

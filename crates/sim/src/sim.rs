@@ -4,20 +4,22 @@ use crate::clock::Jiffies;
 use crate::events::{Event, Events};
 use crate::link::LinkState;
 use crate::net::{Net, PATH_END};
+use crate::nic::{Arrival, Nics};
 use crate::outcome::{FlowOutcome, GoodputSample, Outcome, PingRecord, RpcRecord, Work};
-use crate::packet::{NO_SACKS, Packet, Packets, flags};
+use crate::packet::{NO_SACKS, Packet, Packets, Tos, flags};
 use crate::random::Random;
 use crate::routes::Routes;
 use crate::spec::{Cc, Flow, Run, Traffic};
 use crate::tap::hosts::{HostsTap, Sighting};
 use crate::tap::{CoarseClock, FlowTap, Side, TapAt, Tapped};
 use crate::tcp::{HostState, Place, Sock, State};
+use crate::turns::{Ready, Turns};
 use crate::{Error, validate};
 use knee_algo::Host as CcHost;
 use knee_algo::module::LoadedModules;
 use knee_flight::{Record, observer};
 use knee_queue::time::{Duration, PS_PER_S, Time};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 /// The two sockets of a flow: the connecting one has the even number.
@@ -37,6 +39,8 @@ struct App {
     /// Bytes of the answer that the client still expects.
     response_left: u64,
     request_started: Time,
+    /// Timeouts of both sides before the request.
+    timeouts_before: u64,
     requests_done: u64,
     writing_begun: bool,
     connected_at: Option<Time>,
@@ -49,6 +53,9 @@ struct App {
 struct Simulation<'a> {
     run: &'a Run,
     net: Net,
+    hosts: Vec<Option<Rc<HostState>>>,
+    /// NICs that wait before they interrupt, or count; `None`: there is none.
+    nics: Option<Box<Nics>>,
     socks: Vec<Sock>,
     apps: Vec<App>,
     ping_paths: Vec<(u32, u32)>,
@@ -57,6 +64,8 @@ struct Simulation<'a> {
     outcome: Outcome,
     /// Flows that can complete and have not.
     unfinished: usize,
+    /// Whose turn it is, if any flow waits for others.
+    turns: Option<Box<Turns>>,
 }
 
 /// Simulates one run to its end.
@@ -135,7 +144,8 @@ impl<'a> Simulation<'a> {
                     None => ((drawn >> 40) as u32, Duration::from_ps(random.below(tick_ps))),
                 };
                 let jiffies = Jiffies::new(config.hz, at_start, phase);
-                Some(Rc::new(HostState { config, jiffies, modules: LoadedModules::default() }))
+                let modules = LoadedModules::default();
+                Some(Rc::new(HostState { config, jiffies, modules, gro: Cell::default() }))
             })
             .collect();
         let mut routes = Routes::new(&run.network);
@@ -148,8 +158,10 @@ impl<'a> Simulation<'a> {
         };
         let mut socks = Vec::with_capacity(2 * run.flows.len());
         let mut apps = Vec::with_capacity(run.flows.len());
+        let mut hashes = Vec::with_capacity(run.flows.len());
         for (index, flow) in run.flows.iter().enumerate() {
             let hash = random.u64();
+            hashes.push(hash);
             let peer_cc = flow.peer_cc.as_ref().unwrap_or(&flow.cc);
             let host = |node: u32, cc: &Cc| {
                 let host = hosts[node as usize]
@@ -161,10 +173,17 @@ impl<'a> Simulation<'a> {
             let (client, server) = (client_of(index) as u32, server_of(index) as u32);
             let there = path(flow.from, flow.to, hash)?;
             let back = path(flow.to, flow.from, hash)?;
-            let place = Place { id: client, peer: server, path: there, base_rtt: flow.base_rtt };
+            let (base_rtt, dscp) = (flow.base_rtt, flow.dscp);
+            let place = Place { id: client, peer: server, path: there, base_rtt, dscp };
             socks.push(Sock::new(&place, &flow.cc, host(flow.from, &flow.cc)?, hash as u32));
-            let place = Place { id: server, peer: client, path: back, base_rtt: flow.base_rtt };
+            let dscp = flow.peer_dscp;
+            let place = Place { id: server, peer: client, path: back, base_rtt, dscp };
             socks.push(Sock::new(&place, peer_cc, host(flow.to, peer_cc)?, (hash >> 32) as u32));
+            if let Some(rate) = flow.max_pacing_rate {
+                for sock in &mut socks[client_of(index)..] {
+                    sock.set_max_pacing_rate(rate.bps() / 8);
+                }
+            }
             apps.push(App::new(flow));
         }
         let mut ping_paths = Vec::new();
@@ -197,12 +216,15 @@ impl<'a> Simulation<'a> {
         Ok(Simulation {
             run,
             net,
+            hosts,
+            nics: Nics::new(run, &hashes),
             socks,
             apps,
             ping_records: vec![Vec::new(); run.pings.len()],
             ping_paths,
             outcome: Outcome::default(),
             unfinished,
+            turns: Turns::new(&run.order, &run.flows),
         })
     }
 
@@ -257,7 +279,10 @@ impl<'a> Simulation<'a> {
             link.start(index as u32, &mut self.net.events);
         }
         for (index, flow) in self.run.flows.iter().enumerate() {
-            self.net.events.push(flow.start, Event::App { flow: index as u32 });
+            let begin = self.turns.as_ref().map_or(flow.start, |turns| turns.begin_of(index));
+            if begin != Time::MAX {
+                self.net.events.push(begin, Event::App { flow: index as u32 });
+            }
             for at in [flow.first_write, flow.stop].into_iter().flatten() {
                 self.net.events.push(at, Event::App { flow: index as u32 });
             }
@@ -322,6 +347,13 @@ impl<'a> Simulation<'a> {
             }
             Event::App { flow } => self.on_app(flow as usize),
             Event::Ping { ping } => self.send_ping(ping),
+            Event::Interrupt { queue } => {
+                let events = &mut self.net.events;
+                let is_due = |nics: &mut Box<Nics>| nics.is_due(queue, self.net.now, events);
+                if self.nics.as_mut().is_some_and(is_due) {
+                    self.interrupt(queue);
+                }
+            }
             Event::SampleFlows => self.sample_flows(),
             Event::SampleQueues => self.sample_queues(),
             Event::SampleGoodput => {
@@ -343,17 +375,51 @@ impl<'a> Simulation<'a> {
     fn deliver(&mut self, id: u32) {
         let packet = *self.net.packets.get(id);
         self.net.packets.free(id);
-        if self.net.tap.is_some() {
-            self.tell_delivery(&packet);
+        if let Some(nics) = &mut self.nics {
+            match nics.arrive(&packet, self.net.now, &mut self.net.events) {
+                Arrival::Passes => {}
+                Arrival::Waits => return,
+                Arrival::Interrupt(queue) => return self.interrupt(queue),
+            }
         }
+        self.receive(&packet);
+    }
+
+    /// A NIC hands over what has come.
+    #[cold]
+    fn interrupt(&mut self, queue: u32) {
+        let Some(nics) = &mut self.nics else { return };
+        let (mut packets, merges) = nics.take(queue);
+        if self.net.tap.is_some() {
+            packets.iter().for_each(|packet| self.tell_delivery(packet));
+        }
+        if let (true, Some(nics)) = (merges, &mut self.nics) {
+            nics.merge(queue, &mut packets, &self.socks);
+        }
+        packets.iter().for_each(|packet| self.hand_over(packet));
+        if let Some(nics) = &mut self.nics {
+            nics.give_back(queue, packets);
+        }
+    }
+
+    #[inline]
+    fn receive(&mut self, packet: &Packet) {
+        if self.net.tap.is_some() {
+            self.tell_delivery(packet);
+        }
+        self.hand_over(packet);
+    }
+
+    #[inline]
+    fn hand_over(&mut self, packet: &Packet) {
         if packet.has(flags::PING) {
-            self.on_ping(packet);
+            self.on_ping(*packet);
             return;
         }
         let index = packet.to as usize;
         let sock = &mut self.socks[index];
         let was_established = sock.state == State::Established;
-        sock.on_packet(&packet, &mut self.net);
+        sock.on_packet(packet, &mut self.net);
         if sock.receiver.unread_bytes > 0 {
             self.offer_data(index);
         }
@@ -375,7 +441,8 @@ impl<'a> Simulation<'a> {
     fn on_app(&mut self, index: usize) {
         let flow = &self.run.flows[index];
         let now = self.net.now;
-        if self.apps[index].connected_at.is_none() && now >= flow.start {
+        let begin = self.turns.as_ref().map_or(flow.start, |turns| turns.begin_of(index));
+        if self.apps[index].connected_at.is_none() && now >= begin {
             self.apps[index].connected_at = Some(now);
             self.socks[server_of(index)].listen();
             self.socks[client_of(index)].connect(&mut self.net);
@@ -404,13 +471,31 @@ impl<'a> Simulation<'a> {
             && !self.apps[index].writing_begun
         {
             self.apps[index].writing_begun = true;
-            self.begin_request(index);
+            self.next_request(index);
         }
+    }
+
+    /// A request is next: of this flow, or of all that it sends together with.
+    fn next_request(&mut self, index: usize) {
+        let ready = self.turns.as_mut().map_or(Ready::Alone, |turns| turns.on_ready(index));
+        match ready {
+            Ready::Alone => self.begin_request(index),
+            Ready::Waits => {}
+            Ready::All(flows) => flows.iter().for_each(|flow| self.begin_request(*flow as usize)),
+        }
+    }
+
+    /// Retransmission timeouts of both sides so far.
+    fn timeouts(&self, index: usize) -> u64 {
+        let of = |sock: usize| self.socks[sock].counters.timeouts;
+        of(client_of(index)) + of(server_of(index))
     }
 
     /// The client writes a request, or the whole of a transfer.
     fn begin_request(&mut self, index: usize) {
+        let timeouts = self.timeouts(index);
         let app = &mut self.apps[index];
+        app.timeouts_before = timeouts;
         app.request_started = self.net.now;
         app.request_left = self.run.flows[index].traffic.request_bytes();
         let bytes = app.request_left;
@@ -460,12 +545,14 @@ impl<'a> Simulation<'a> {
     /// The client has read a whole answer.
     fn on_response(&mut self, index: usize) {
         let Traffic::Rpc { count, .. } = self.run.flows[index].traffic else { return };
+        let timeouts = self.timeouts(index);
         let app = &mut self.apps[index];
         app.requests_done += 1;
         self.outcome.rpcs.push(RpcRecord {
             flow: index as u32,
             start: app.request_started,
             latency: self.net.now.since(app.request_started),
+            timeouts: Some(timeouts - app.timeouts_before),
         });
         let stopped = self.run.flows[index].stop.is_some_and(|stop| self.net.now >= stop);
         if count.is_some_and(|count| app.requests_done >= count) {
@@ -474,7 +561,7 @@ impl<'a> Simulation<'a> {
             app.stopped_at = Some(self.net.now);
             self.end_flow(index);
         } else {
-            self.begin_request(index);
+            self.next_request(index);
         }
     }
 
@@ -489,6 +576,22 @@ impl<'a> Simulation<'a> {
         }
         for sock in [client_of(index), server_of(index)] {
             self.socks[sock].end(&mut self.net);
+        }
+        if self.turns.is_some() {
+            self.give_turns(index);
+        }
+    }
+
+    /// A flow is done, and others have waited for that.
+    #[cold]
+    fn give_turns(&mut self, done: usize) {
+        let Some(turns) = &mut self.turns else { return };
+        for flow in turns.on_end(done) {
+            // The start of what waits counts from its turn.
+            let wait = self.run.flows[flow as usize].start.since(Time::ZERO);
+            let begin = self.net.now + wait;
+            turns.set_begin(flow as usize, begin);
+            self.net.events.push(begin, Event::App { flow });
         }
     }
 
@@ -511,7 +614,7 @@ impl<'a> Simulation<'a> {
             ts_val: 0,
             ts_ecr: 0,
             flags: flags::PING,
-            ecn: ping.ecn,
+            tos: Tos::new(ping.dscp, ping.ecn),
             sacks_len: 0,
             sacks: NO_SACKS,
         };
@@ -528,7 +631,7 @@ impl<'a> Simulation<'a> {
             return;
         }
         packet.flags |= flags::ACK;
-        packet.ecn = self.run.pings[index].ecn;
+        packet.tos.set_ecn(self.run.pings[index].ecn);
         packet.hop = self.ping_paths[index].1;
         let _ = self.net.transmit(packet);
     }
@@ -548,7 +651,7 @@ impl<'a> Simulation<'a> {
     fn sample_queues(&mut self) {
         for link in &mut self.net.links {
             if link.sampled {
-                self.outcome.queue_samples.push(link.sample(self.net.now));
+                self.outcome.queue_samples.extend(link.samples(self.net.now));
             }
         }
         self.again(self.run.sampling.queues, Event::SampleQueues);
@@ -576,9 +679,12 @@ impl<'a> Simulation<'a> {
             self.outcome.flows.push(outcome);
         }
         self.outcome.end = self.net.now;
+        if let Some(nics) = &self.nics {
+            self.outcome.host_counts = nics.counts(&self.hosts, &self.socks, self.run);
+        }
         let now = self.net.now;
         let sampled = self.net.links.iter_mut().filter(|link| link.sampled);
-        self.outcome.queues = sampled.map(|link| link.outcome(now)).collect();
+        self.outcome.queues = sampled.flat_map(|link| link.outcomes(now)).collect();
         self.outcome.work = Work { events: self.net.events.taken, ..self.net.work };
         self.outcome
     }
@@ -624,6 +730,7 @@ impl App {
             request_left: flow.traffic.request_bytes(),
             response_left: 0,
             request_started: Time::ZERO,
+            timeouts_before: 0,
             requests_done: 0,
             writing_begun: false,
             connected_at: None,

@@ -1,5 +1,6 @@
 //! What to simulate: one run, fully resolved, every value with its unit.
 
+pub use crate::nic::{Adaptive, Coalesce, CpuCosts};
 pub use crate::sysctls::Sysctls;
 use knee_algo::{Algorithm, Params};
 use knee_queue::time::{Duration, Rate, Time};
@@ -27,6 +28,35 @@ pub struct Run {
     pub pings: Vec<Ping>,
     /// What to sample while it runs.
     pub sampling: Sampling,
+    /// Flows that wait for others.
+    pub order: Order,
+}
+
+/// Which flows wait for which others. A flow is in it once at most; those that are not wait for nobody.
+#[derive(Clone, Debug, Default)]
+pub struct Order {
+    /// Transfers that begin when others are done. [`Flow::start`] of these counts from the moment of their turn, which for the
+    /// first is the beginning of the run.
+    pub series: Vec<Series>,
+    /// Request/response flows (indices), set by set: all of a set send their next requests together, when each of them is connected
+    /// and has had its answer.
+    pub together: Vec<Vec<u32>>,
+}
+
+/// Rounds: the first flows of one have their turn when all flows of the one before are done.
+#[derive(Clone, Debug, Default)]
+pub struct Series {
+    /// In order, each of lanes beside each other.
+    pub rounds: Vec<Vec<Lane>>,
+}
+
+/// Flows that have their turn one after the other.
+#[derive(Clone, Debug, Default)]
+pub struct Lane {
+    /// Indices of flows, in order.
+    pub flows: Vec<u32>,
+    /// So many may be under way at once.
+    pub parallel: u32,
 }
 
 /// Nodes and directed links.
@@ -66,6 +96,8 @@ pub struct Link {
     pub jitter: Duration,
     /// Share of packets lost at random before the queue, 0 to 1.
     pub loss: f64,
+    /// Whether what is lost is whole bursts, as sockets handed them to their device: netem beneath GSO.
+    pub loses_bursts: bool,
     /// What waits for the link; not used without a rate.
     pub queue: QueueConfig,
     /// Whether `queue` is sampled and its figures are reported.
@@ -118,6 +150,8 @@ pub struct HostConfig {
     pub jiffies_at_start: Option<u32>,
     /// `net.ipv4.tcp_ecn`: 0 off, 1 ask and grant, 2 grant.
     pub tcp_ecn: u8,
+    /// Whether SYNs and SYN-ACKs of algorithms that need ECN are sent with ECT, as Linux does since its DCTCP of 2014.
+    pub syn_ect: bool,
     /// `net.ipv4.tcp_ecn_fallback`: a SYN sent again does not ask for ECN.
     pub tcp_ecn_fallback: bool,
     /// IPv6: 20 bytes more of headers, and a flow label by which switches choose among equal paths,
@@ -137,6 +171,14 @@ pub struct HostConfig {
     pub gso_max_segs: u32,
     /// Receive merging: packets of a flow that arrive within this time of the first become one; zero: off.
     pub gro_window: Duration,
+    /// Interrupts of the NIC that wait for more packets; `None`: each packet is handed over at once.
+    pub coalesce: Option<Coalesce>,
+    /// Receive queues of the NIC, each with its own interrupt; a flow's hash picks one (RSS).
+    pub receive_queues: u32,
+    /// Receive merging of what one interrupt brings; nothing without `coalesce`.
+    pub gro: bool,
+    /// CPU time of what its networking does, which is accounted for and takes no time; `None`: nobody asked.
+    pub cpu: Option<CpuCosts>,
     /// `net.ipv4.tcp_limit_output_bytes`.
     pub limit_output_bytes: u32,
     /// Bytes of bookkeeping that the kernel charges per packet beside its payload.
@@ -146,6 +188,9 @@ pub struct HostConfig {
     pub base_rtt: Option<Duration>,
     /// Whether an fq qdisc paces (else TCP itself does, where an algorithm asks for it).
     pub fq: bool,
+    /// Whether that fq counts headers, as before Linux 4.20, when it went by the socket's rate; since then TCP gives it departure
+    /// times, by payload.
+    pub fq_counts_headers: bool,
     /// Receive buffer at the start, bytes (`tcp_rmem[1]`).
     pub rcvbuf_initial_bytes: u32,
     /// Largest receive buffer, bytes (`tcp_rmem[2]`).
@@ -187,6 +232,7 @@ impl HostConfig {
             hz: 1000,
             jiffies_at_start: None,
             tcp_ecn: 2,
+            syn_ect: true,
             tcp_ecn_fallback: true,
             ipv6: false,
             mtu_bytes: 1500,
@@ -196,10 +242,15 @@ impl HostConfig {
             sack: true,
             gso_max_segs: 1,
             gro_window: Duration::ZERO,
+            coalesce: None,
+            receive_queues: 1,
+            gro: false,
+            cpu: None,
             limit_output_bytes: if linux >= LinuxVersion::V6_18 { 4 << 20 } else { 1 << 20 },
             skb_overhead_bytes: 1216,
             base_rtt: None,
             fq: false,
+            fq_counts_headers: false,
             rcvbuf_initial_bytes: 131_072,
             rcvbuf_max_bytes: if linux >= LinuxVersion::V6_18 { 32 << 20 } else { 6 << 20 },
             sndbuf_initial_bytes: 16_384,
@@ -283,6 +334,12 @@ pub struct Flow {
     pub sampled: bool,
     /// RTT without queues that both its ends are told; `None`: what each host says.
     pub base_rtt: Option<Duration>,
+    /// DSCP of all that the connecting side sends, its ACKs too; 0 to 63.
+    pub dscp: u8,
+    /// Of all that the listening side sends, its ACKs too. A host copies nothing from what it receives.
+    pub peer_dscp: u8,
+    /// `SO_MAX_PACING_RATE` of both its ends.
+    pub max_pacing_rate: Option<Rate>,
 }
 
 /// What an application sends.
@@ -319,6 +376,8 @@ pub struct Ping {
     pub wire_bytes: u32,
     /// ECN field of the packet and of its echo.
     pub ecn: Ecn,
+    /// DSCP of the packet and of its echo, which hosts copy.
+    pub dscp: u8,
 }
 
 /// What to record while the run goes on.

@@ -17,6 +17,8 @@ pub struct Cable {
     pub jitter: Duration,
     /// Share of packets lost at random before the queue.
     pub loss: f64,
+    /// Whether what is lost is whole bursts.
+    pub loses_bursts: bool,
     /// What waits for it.
     pub queue: QueueConfig,
     /// Whether the queue is sampled and reported.
@@ -42,7 +44,8 @@ impl Network {
     /// Adds a directed link named `from-to`.
     pub fn link(&mut self, from: NodeId, to: NodeId, cable: Cable) -> LinkId {
         let name = format!("{}-{}", self.nodes[from as usize].name, self.nodes[to as usize].name);
-        let Cable { rate, serialisation, delay, jitter, loss, queue, sampled } = cable;
+        let Cable { rate, serialisation, delay, jitter, loss, loses_bursts, queue, sampled } =
+            cable;
         self.links.push(Link {
             name,
             from,
@@ -52,6 +55,7 @@ impl Network {
             delay,
             jitter,
             loss,
+            loses_bursts,
             queue,
             sampled,
         });
@@ -172,6 +176,62 @@ impl LeafSpine {
             }
             for &spine in &spines {
                 network.duplex(leaf, spine, self.fabric.clone(), self.fabric.clone());
+            }
+        }
+        network
+    }
+}
+
+/// Three tiers of switches that have `k` ports each: `k` pods of `k / 2` edge and as many aggregation switches, each edge joined
+/// to each aggregation switch of its pod, and `(k / 2)^2` core switches that are joined to one aggregation switch of every pod.
+#[derive(Clone, Debug)]
+pub struct FatTree {
+    /// Ports of a switch; even.
+    pub k: u32,
+    /// Every host.
+    pub host: HostConfig,
+    /// From a host to its edge switch.
+    pub host_up: Cable,
+    /// From an edge switch to a host.
+    pub host_down: Cable,
+    /// Between edge and aggregation, either way.
+    pub edge: Cable,
+    /// Between aggregation and core, either way.
+    pub core: Cable,
+}
+
+impl FatTree {
+    /// The network. Hosts `hPOD.EDGE.HOST`, counted from 0, have the first node numbers in this order; then come `edgePOD.EDGE`,
+    /// `aggregationPOD.NUMBER` and `core0`.. .
+    pub fn build(self) -> Network {
+        let mut network = Network::default();
+        let half = self.k / 2;
+        let per_pod = |pod: u32| (0..half).map(move |i| (pod, i));
+        for (pod, edge) in (0..self.k).flat_map(per_pod) {
+            for host in 0..half {
+                network.host(format!("h{pod}.{edge}.{host}"), self.host.clone());
+            }
+        }
+        let mut tier = |name: &str| -> Vec<NodeId> {
+            let names = (0..self.k).flat_map(per_pod).map(|(pod, i)| format!("{name}{pod}.{i}"));
+            names.map(|name| network.switch(name)).collect()
+        };
+        let (edges, aggregations) = (tier("edge"), tier("aggregation"));
+        let cores: Vec<_> = (0..half * half).map(|i| network.switch(format!("core{i}"))).collect();
+        for (i, &edge) in edges.iter().enumerate() {
+            for j in 0..half {
+                let host = i as NodeId * half + j;
+                network.duplex(host, edge, self.host_up.clone(), self.host_down.clone());
+            }
+            let pod = i - i % half as usize;
+            for &aggregation in &aggregations[pod..pod + half as usize] {
+                network.duplex(edge, aggregation, self.edge.clone(), self.edge.clone());
+            }
+        }
+        for (i, &aggregation) in aggregations.iter().enumerate() {
+            let first = i % half as usize * half as usize;
+            for &core in &cores[first..first + half as usize] {
+                network.duplex(aggregation, core, self.core.clone(), self.core.clone());
             }
         }
         network

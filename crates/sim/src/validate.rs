@@ -1,11 +1,13 @@
 //! Refuses what cannot be simulated, in one sentence each.
 
 use crate::Error;
-use crate::spec::{Run, Serialisation, Traffic};
+use crate::spec::{HostConfig, Run, Serialisation, Traffic};
+use knee_queue::time::Duration;
 
 /// A port must take a full frame; hosts here have at least this MTU.
 const MTU_MIN_BYTES: u32 = 576;
 const MTU_MAX_BYTES: u32 = 65_535;
+const DSCP_MAX: u8 = 63;
 
 /// Refuses a run that contradicts itself, as [`simulate`](crate::simulate) does.
 ///
@@ -42,6 +44,7 @@ pub fn run(run: &Run) -> Result<(), Error> {
                 host.rcvbuf_initial_bytes
             ));
         }
+        receiving(name, host).map_err(Error)?;
         largest_frame = largest_frame.max(host.mtu_bytes + 14);
     }
     for link in &run.network.links {
@@ -90,10 +93,125 @@ pub fn run(run: &Run) -> Result<(), Error> {
             return fail("a transfer of 0 bytes has no completion time".to_owned());
         }
     }
+    let of_flows = run.flows.iter().flat_map(|flow| [flow.dscp, flow.peer_dscp]);
+    let mut dscps = of_flows.chain(run.pings.iter().map(|ping| ping.dscp));
+    if let Some(dscp) = dscps.find(|dscp| *dscp > DSCP_MAX) {
+        return fail(format!("a DSCP of {dscp}: must be 0 to {DSCP_MAX}"));
+    }
+    check_order(run)?;
     let periods = [run.sampling.flows, run.sampling.queues, run.sampling.goodput];
     let intervals = run.pings.iter().map(|ping| ping.interval);
     if periods.into_iter().flatten().chain(intervals).any(|period| period.ps() == 0) {
         return fail("a period of no time would sample for ever".to_owned());
     }
     Ok(())
+}
+
+/// What of a host's receiving contradicts itself.
+fn receiving(name: &str, host: &HostConfig) -> Result<(), String> {
+    if host.receive_queues == 0 {
+        return Err(format!("{name}: without receive queues nothing arrives: 1 is the least"));
+    }
+    if host.gro && (host.coalesce.is_none() || host.gro_window > Duration::ZERO) {
+        return Err(format!(
+            "{name}: gro merges what an interrupt brings: it needs coalesce, and no gro_window"
+        ));
+    }
+    let Some(coalesce) = host.coalesce else { return Ok(()) };
+    if coalesce.frames == Some(0) {
+        return Err(format!("{name}: an interrupt for 0 frames: 1 is one for each"));
+    }
+    match coalesce.adaptive {
+        Some(adaptive) if adaptive.rate_low >= adaptive.rate_high => {
+            Err(format!("{name}: the low packet rate must be below the high one"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Flows that wait for others must be there, once each, and come to an end.
+fn check_order(run: &Run) -> Result<(), Error> {
+    let fail = |message: String| Err(Error(message));
+    let rounds = run.order.series.iter().flat_map(|series| &series.rounds);
+    for round in rounds.clone() {
+        if round.iter().all(|lane| lane.flows.is_empty()) {
+            return fail("a round without flows is never done".to_owned());
+        }
+        if round.iter().any(|lane| lane.parallel == 0) {
+            return fail("a lane of which no flow may be under way never begins".to_owned());
+        }
+    }
+    let in_series = rounds.flatten().flat_map(|lane| &lane.flows).map(|flow| (flow, true));
+    let together = run.order.together.iter().flatten().map(|flow| (flow, false));
+    let mut is_there = vec![false; run.flows.len()];
+    for (&index, is_transfer) in in_series.chain(together) {
+        let Some(flow) = run.flows.get(index as usize) else {
+            return fail(format!("flow {index} waits for others, and there is none"));
+        };
+        if std::mem::replace(&mut is_there[index as usize], true) {
+            return fail(format!("flow {index} would wait for its turn twice"));
+        }
+        let fits = match flow.traffic {
+            Traffic::Bulk { bytes } => is_transfer && (bytes.is_some() || flow.stop.is_some()),
+            Traffic::Rpc { count, .. } => !is_transfer || count.is_some(),
+        };
+        if !fits {
+            return fail(format!("flow {index} has no end that others could wait for"));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::{Cc, Flow, Lane, Network, Order, Sampling, Series};
+    use knee_queue::time::Time;
+
+    #[test]
+    fn what_would_wait_for_ever_is_refused() {
+        let flow = |traffic| Flow {
+            group: 0,
+            from: 0,
+            to: 1,
+            cc: Cc::by_name("reno").unwrap(),
+            peer_cc: None,
+            start: Time::ZERO,
+            first_write: None,
+            stop: None,
+            traffic,
+            read_at_bytes: 1,
+            sampled: false,
+            base_rtt: None,
+            dscp: 0,
+            peer_dscp: 0,
+            max_pacing_rate: None,
+        };
+        let rpc = Traffic::Rpc { request_bytes: 1, response_bytes: 1, count: None };
+        let flows =
+            [Traffic::Bulk { bytes: Some(1) }, Traffic::Bulk { bytes: None }, rpc].map(flow);
+        let lane = |flows: &[u32], parallel| vec![Lane { flows: flows.to_vec(), parallel }];
+        let said = |rounds: Vec<Vec<Lane>>, together: Vec<Vec<u32>>| {
+            let order = Order { series: vec![Series { rounds }], together };
+            let run = Run {
+                seed: 1,
+                end: Time::from_ms(1),
+                until_done: false,
+                network: Network::default(),
+                flows: flows.to_vec(),
+                pings: Vec::new(),
+                sampling: Sampling::default(),
+                order,
+            };
+            check_order(&run).err().map_or_else(String::new, |why| why.0)
+        };
+        assert_eq!(said(vec![lane(&[0], 1)], vec![vec![2]]), "");
+        assert!(said(vec![lane(&[], 1)], vec![]).contains("a round without flows"));
+        assert!(said(vec![lane(&[0], 0)], vec![]).contains("never begins"));
+        assert!(said(vec![lane(&[9], 1)], vec![]).contains("flow 9 waits"));
+        assert!(said(vec![lane(&[0], 1), lane(&[0], 1)], vec![]).contains("twice"));
+        assert!(said(vec![lane(&[1], 1)], vec![]).contains("has no end"));
+        assert!(said(vec![lane(&[2], 1)], vec![]).contains("has no end"));
+        assert!(said(vec![], vec![vec![0]]).contains("has no end"));
+    }
 }

@@ -12,7 +12,7 @@ use knee_sim::topology::{Cable, LeafSpine, Star};
 /// Pings that all leave at 1 ms, once.
 fn at_once(from: NodeId, to: NodeId, wire_bytes: u32, ecn: Ecn, count: usize) -> Vec<Ping> {
     let interval = ms(1);
-    vec![Ping { from, to, start: Time::ZERO, interval, wire_bytes, ecn }; count]
+    vec![Ping { from, to, start: Time::ZERO, interval, wire_bytes, ecn, dscp: 0 }; count]
 }
 
 fn ping(network: Network, pings: Vec<Ping>) -> Outcome {
@@ -25,6 +25,7 @@ fn ping(network: Network, pings: Vec<Ping>) -> Outcome {
         flows: Vec::new(),
         pings,
         sampling: Sampling::default(),
+        order: Default::default(),
     };
     simulate(&run)
 }

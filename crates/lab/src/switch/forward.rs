@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 
 use knee_queue::Ecn;
 use knee_queue::time::{Duration, Time};
-use knee_sim::fabric::{Fabric, Fate, Offered, PathId};
+use knee_sim::fabric::{Fabric, Fate, Frame, Offered, PathId};
 use knee_sim::outcome::{QueueOutcome, QueueSample};
 use knee_sim::spec::{LinkId, Network, NodeId};
 
@@ -167,7 +167,13 @@ impl Forwarder {
         self.advanced = self.advanced.max(at);
         let Forwarder { fabric, frames, advanced, .. } = self;
         let mut report = |place, at, fate| frames.settle(place, at, fate);
-        fabric.offer(place, path, (len_bytes, header.ecn), *advanced, &mut report);
+        let frame = Frame {
+            len_bytes,
+            ecn: header.ecn,
+            dscp: header.dscp,
+            is_pure_ack: header.is_pure_ack,
+        };
+        fabric.offer(place, path, frame, *advanced, &mut report);
     }
 
     fn path(&mut self, from: NodeId, to: NodeId, hash: u64) -> Option<PathId> {
@@ -200,8 +206,8 @@ impl Forwarder {
             *advanced = (*advanced).max(at);
             fabric.advance(*advanced, &mut |place, at, fate| frames.settle(place, at, fate));
             let shown = Time::from_ps(at.since(*zero).ps());
-            let taken =
-                sampled.iter().map(|link| QueueSample { at: shown, ..fabric.sample(*link) });
+            let taken = sampled.iter().flat_map(|link| fabric.samples(*link));
+            let taken = taken.map(|sample| QueueSample { at: shown, ..sample });
             samples.taken.extend(taken);
         }
     }
@@ -235,7 +241,7 @@ impl Forwarder {
 
     /// Figures of the sampled links, their samples, and the log of decisions, whose times before time 0 are time 0.
     pub(super) fn finish(mut self) -> (Vec<QueueOutcome>, Vec<QueueSample>, Vec<Offered>) {
-        let queues = self.sampled.iter().map(|link| self.fabric.outcome(*link)).collect();
+        let queues = self.sampled.iter().flat_map(|link| self.fabric.outcomes(*link)).collect();
         let samples = self.samples.map(|samples| samples.taken).unwrap_or_default();
         let mut log = self.fabric.take_log();
         for offered in &mut log {

@@ -25,6 +25,9 @@ pub(super) struct Header {
     pub(super) mac: [u8; 6],
     pub(super) version: Version,
     pub(super) ecn: Ecn,
+    pub(super) dscp: u8,
+    /// It is TCP and nothing but an acknowledgement.
+    pub(super) is_pure_ack: bool,
     pub(super) protocol: u8,
     /// Where the header of the transport begins.
     pub(super) transport_at: usize,
@@ -60,6 +63,8 @@ fn parse_v4(mac: [u8; 6], packet: &[u8]) -> Option<Header> {
         mac,
         version: Version::V4,
         ecn: Ecn::from_tos(header[1]),
+        dscp: header[1] >> 2,
+        is_pure_ack: !is_fragment && is_pure_ack(protocol, &packet[header_bytes..total_bytes]),
         protocol,
         transport_at: ETHERNET_BYTES + header_bytes,
         hash: mix(mix(hash, u64::from(protocol)), u64::from(ports)),
@@ -81,6 +86,8 @@ fn parse_v6(mac: [u8; 6], packet: &[u8]) -> Option<Header> {
         mac,
         version: Version::V6,
         ecn: Ecn::from_tos(header[1] >> 4),
+        dscp: (header[0] & 15) << 2 | header[1] >> 6,
+        is_pure_ack: is_pure_ack(protocol, &packet[IPV6_BYTES..IPV6_BYTES + payload_bytes]),
         protocol,
         transport_at: ETHERNET_BYTES + IPV6_BYTES,
         hash: mix(hash, u64::from(label)),
@@ -93,6 +100,17 @@ fn ports(protocol: u8, transport: &[u8]) -> u32 {
         Some(ports) if protocol == TCP || protocol == UDP => u32::from_be_bytes(*ports),
         _ => 0,
     }
+}
+
+/// Whether a transport header, with what follows it in the packet, is an acknowledgement and nothing else: no payload, no SYN,
+/// FIN or RST.
+fn is_pure_ack(protocol: u8, transport: &[u8]) -> bool {
+    let Some(header) = transport.first_chunk::<20>().filter(|_| protocol == TCP) else {
+        return false;
+    };
+    const FIN_SYN_RST: u8 = 7;
+    const ACK: u8 = 16;
+    usize::from(header[12] >> 4) * 4 == transport.len() && header[13] & (FIN_SYN_RST | ACK) == ACK
 }
 
 /// Makes the ECN field of a frame CE; `version` is what [`parse`] found.
@@ -197,6 +215,35 @@ pub(super) mod tests {
         set_ce(&mut frame, before.version);
         assert_eq!(frame[14..18], [0x60, 0x31, 0x23, 0x45]);
         assert_eq!(parse(&frame), Some(Header { ecn: Ecn::Ce, ..before }));
+    }
+
+    #[test]
+    fn the_dscp_is_the_six_bits_above_ecn() {
+        let mut frame = frame_v4();
+        frame[15] = 0x06;
+        assert_eq!(parse(&frame).map(|header| (header.dscp, header.ecn)), Some((1, Ecn::Ect0)));
+        let mut frame = frame_v6();
+        // Traffic class 0xb9: DSCP 46, ECT(1).
+        frame[14..16].copy_from_slice(&[0x6b, 0x91]);
+        assert_eq!(parse(&frame).map(|header| (header.dscp, header.ecn)), Some((46, Ecn::Ect1)));
+    }
+
+    #[test]
+    fn an_ack_with_data_syn_fin_or_rst_is_no_pure_one() {
+        let tcp_at = ETHERNET_BYTES + IPV6_BYTES;
+        let is_pure = |flags: u8, words: u8, payload: usize| {
+            let mut frame = frame_v6();
+            frame[tcp_at + 12..tcp_at + 14].copy_from_slice(&[words << 4, flags]);
+            frame[19] = 20 + payload as u8;
+            // Ethernet's padding is no payload.
+            frame.resize(tcp_at + 20 + payload + 6, 0);
+            parse(&frame).unwrap().is_pure_ack
+        };
+        assert!(is_pure(0x10, 5, 0));
+        assert!(is_pure(0x50, 8, 12), "ECE, and 12 bytes of options");
+        assert!(!is_pure(0x10, 5, 1));
+        assert!([0x00, 0x02, 0x12, 0x11, 0x14].iter().all(|flags| !is_pure(*flags, 5, 0)));
+        assert!(!parse(&frame_v4()).unwrap().is_pure_ack, "UDP");
     }
 
     #[test]

@@ -120,6 +120,11 @@ impl Side {
     }
 }
 
+/// The kernel keeps the ECN bits of TCP to itself.
+fn set_dscp(socket: BorrowedFd<'_>, own: IpAddr, dscp: u8) -> io::Result<()> {
+    if dscp == 0 { Ok(()) } else { sys::set_tos(socket, own, dscp << 2) }
+}
+
 /// Writes up to [`ENDLESS`] bytes; whether there is more to write.
 fn write_some(socket: BorrowedFd<'_>, left: &mut u64) -> io::Result<bool> {
     if *left == 0 {
@@ -203,6 +208,7 @@ impl Conversation {
         let connecting = connecting
             .map(|socket| {
                 abort_when_closed(socket.as_fd())?;
+                set_dscp(socket.as_fd(), plan.from_address, plan.dscp)?;
                 let side = Side::new(plan.flow, false, Some(Watched::new(socket, token)));
                 Ok::<_, io::Error>(Connecting {
                     side,
@@ -217,6 +223,8 @@ impl Conversation {
         let listening = listening
             .map(|socket| {
                 abort_when_closed(socket.as_fd())?;
+                // Its connection inherits it, and so does the SYN-ACK.
+                set_dscp(socket.as_fd(), plan.to_address, plan.peer_dscp)?;
                 sockopt::set_socket_reuseaddr(&socket, true)?;
                 let low_water = low_water(&plan, request_bytes);
                 sys::set_receive_low_water(socket.as_fd(), low_water)?;

@@ -76,6 +76,12 @@ pub struct FlowPlan {
     pub read_at_bytes: u32,
     /// Whether `TCP_INFO` of its connecting side is sampled.
     pub sampled: bool,
+    /// DSCP of what the connecting side sends.
+    #[serde(default)]
+    pub dscp: u8,
+    /// Of what the listening side sends.
+    #[serde(default)]
+    pub peer_dscp: u8,
 }
 
 /// What a connection carries.
@@ -114,6 +120,9 @@ pub struct PingPlan {
     pub ip_bytes: u32,
     /// The two bits.
     pub ecn: u8,
+    /// The six others; whoever answers copies all eight.
+    #[serde(default)]
+    pub dscp: u8,
 }
 
 /// What a traffic program recorded. Times are ns since the run's time 0.

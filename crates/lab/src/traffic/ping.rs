@@ -1,7 +1,7 @@
 //! Echoes.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::net::{self, SendFlags, SocketType, sockopt};
@@ -120,10 +120,7 @@ fn set_up(plan: &PingPlan, socket: BorrowedFd<'_>) -> io::Result<bool> {
     if is_raw {
         sys::set_echo_filter(socket, plan.to_address)?;
     }
-    match plan.to_address {
-        IpAddr::V4(_) => sockopt::set_ip_tos(socket, plan.ecn)?,
-        IpAddr::V6(_) => sockopt::set_ipv6_tclass(socket, plan.ecn.into())?,
-    }
+    sys::set_tos(socket, plan.to_address, plan.dscp << 2 | plan.ecn)?;
     sys::set_stamps(socket)?;
     // From no other address does it get anything then.
     net::connect(socket, &SocketAddr::new(plan.to_address, 0))?;

@@ -7,6 +7,7 @@ use std::os::fd::{AsRawFd as _, BorrowedFd};
 use std::ptr;
 
 use libc::{c_int, c_void, socklen_t};
+use rustix::net::sockopt;
 
 /// More than the `struct tcp_info` of any kernel so far.
 const INFO_BYTES: usize = 512;
@@ -100,6 +101,15 @@ unsafe fn stamp_of(message: &libc::msghdr) -> Option<u64> {
         }
     }
     None
+}
+
+/// The TOS or traffic class of what a socket sends.
+pub(super) fn set_tos(socket: BorrowedFd<'_>, family_of: IpAddr, tos: u8) -> io::Result<()> {
+    match family_of {
+        IpAddr::V4(_) => sockopt::set_ip_tos(socket, tos)?,
+        IpAddr::V6(_) => sockopt::set_ipv6_tclass(socket, tos.into())?,
+    }
+    Ok(())
 }
 
 /// Asks a device of this namespace by `ethtool`'s call: the request begins with the number of the command, and the answer takes

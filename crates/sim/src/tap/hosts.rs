@@ -43,6 +43,8 @@ pub struct Seen {
     pub to: NodeId,
     /// With its Ethernet header, as queues count it.
     pub wire_bytes: u32,
+    /// Beside its ECN field, which is in its content.
+    pub dscp: u8,
     /// What is in it.
     pub content: Content,
 }
@@ -161,13 +163,14 @@ impl HostsTap {
     fn seen(&self, packet: &Packet) -> Seen {
         let ((from, to), content) =
             if packet.has(flags::PING) { self.ping(packet) } else { self.segment(packet) };
-        Seen { from, to, wire_bytes: packet.wire_bytes, content }
+        let (wire_bytes, dscp) = (packet.wire_bytes, packet.tos.dscp());
+        Seen { from, to, wire_bytes, dscp, content }
     }
 
     fn ping(&self, packet: &Packet) -> ((NodeId, NodeId), Content) {
         let ping = packet.to as usize;
         let is_echo = packet.has(flags::ACK);
-        let content = Content::Ping { ping, number: packet.seq, is_echo, ecn: packet.ecn };
+        let content = Content::Ping { ping, number: packet.seq, is_echo, ecn: packet.tos.ecn() };
         (turned(self.pings[ping], is_echo), content)
     }
 

@@ -3,7 +3,7 @@
 use super::seq::{after, before};
 use super::{Sock, State};
 use crate::net::Net;
-use crate::packet::{HEADER_BYTES, NO_SACKS, Packet, flags};
+use crate::packet::{HEADER_BYTES, NO_SACKS, Packet, Tos, flags};
 use knee_queue::Ecn;
 
 /// The FIN of the sending half: it follows the last byte written.
@@ -35,7 +35,7 @@ impl Sock {
                 // The peer has to know that not all was read (RFC 2525 sec. 2.17).
                 let mut packet = self.packet();
                 packet.flags |= flags::RST;
-                packet.ecn = if self.sends_ect(false) { Ecn::Ect0 } else { Ecn::NotEct };
+                packet.tos.set_ecn(if self.sends_ect(false) { Ecn::Ect0 } else { Ecn::NotEct });
                 let _ = net.transmit(packet);
                 self.leave(State::Gone, net);
             }
@@ -205,7 +205,7 @@ impl Sock {
             ts_val: 0,
             ts_ecr: 0,
             flags: flags::RST | flags::NO_TS | if acks { 0 } else { flags::ACK },
-            ecn: Ecn::NotEct,
+            tos: Tos::new(self.dscp, Ecn::NotEct),
             sacks_len: 0,
             sacks: NO_SACKS,
         };

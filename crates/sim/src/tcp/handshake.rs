@@ -6,7 +6,7 @@ use super::seq::{after, before};
 use super::timers::Pending;
 use super::{Sock, State};
 use crate::net::Net;
-use crate::packet::{NO_SACKS, Packet, SYN_BYTES, TIMESTAMP_BYTES, flags};
+use crate::packet::{NO_SACKS, Packet, SYN_BYTES, TIMESTAMP_BYTES, Tos, flags};
 use crate::spec::LinuxVersion;
 use knee_algo::{INFINITE_SSTHRESH, ca_state, ecn_flags};
 use knee_queue::Ecn;
@@ -91,7 +91,7 @@ impl Sock {
         if self.syn_retries == 0 {
             self.retrans_stamp = self.ts_now();
         }
-        let ect = self.wants_ecn;
+        let ect = self.wants_ecn && self.host.config.syn_ect;
         let packet = Packet {
             to: self.peer,
             hop: self.path,
@@ -103,7 +103,7 @@ impl Sock {
             ts_val: self.ts_now(),
             ts_ecr: self.receiver.ts_recent,
             flags,
-            ecn: if ect { Ecn::Ect0 } else { Ecn::NotEct },
+            tos: Tos::new(self.dscp, if ect { Ecn::Ect0 } else { Ecn::NotEct }),
             sacks_len: 0,
             sacks: NO_SACKS,
         };
@@ -147,8 +147,8 @@ impl Sock {
         let asks = packet.has(flags::ECE) && packet.has(flags::CWR);
         // RFC 3168 forbids ECT on a SYN, so an ordinary listener takes it for a fault; an
         // algorithm that needs ECN sends it, and its listeners expect it. Accurate ECN allows it.
-        let plain =
-            (packet.ecn == Ecn::NotEct || packet.has(flags::AE)) && self.host.config.tcp_ecn != 0;
+        let plain = (packet.tos.ecn() == Ecn::NotEct || packet.has(flags::AE))
+            && self.host.config.tcp_ecn != 0;
         self.tp.ecn_flags = if asks && (plain || self.wants_ecn) { ecn_flags::OK } else { 0 };
         self.enter_state(State::SynReceived);
         self.send_syn(net);

@@ -6,7 +6,7 @@ use crate::events::{Event, Events};
 use crate::link::LinkState;
 use crate::net::{Net, PATH_END};
 use crate::outcome::Work;
-use crate::packet::{MAX_SACKS, NO_SACKS, Packet, Packets, flags};
+use crate::packet::{MAX_SACKS, NO_SACKS, Packet, Packets, Tos, flags};
 use crate::random::Random;
 use crate::routes::Routes;
 use crate::spec::{Cc, HostConfig, Link, LinuxVersion, Network, Node, Serialisation};
@@ -80,6 +80,7 @@ fn net() -> Net {
         delay: Duration::from_us(50),
         jitter: Duration::ZERO,
         loss: 0.0,
+        loses_bursts: false,
         queue: QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(30) }),
         sampled: false,
     };
@@ -113,8 +114,13 @@ impl Bench {
         let no_timestamps = iss % 8 == 0;
         let mut net = net();
         let jiffies = Jiffies::new(config.hz, 7, Duration::ZERO);
-        let host = Rc::new(HostState { config, jiffies, modules: LoadedModules::default() });
-        let place = Place { id: 0, peer: 1, path: 0, base_rtt: None };
+        let host = Rc::new(HostState {
+            config,
+            jiffies,
+            modules: LoadedModules::default(),
+            gro: Default::default(),
+        });
+        let place = Place { id: 0, peer: 1, path: 0, base_rtt: None, dscp: 0 };
         let cc = Cc::by_name(algorithm).unwrap();
         let mut sock = Sock::new(&place, &cc, host, iss);
         sock.connect(&mut net);
@@ -149,7 +155,7 @@ impl Bench {
             ts_val: self.sock.ts_now(),
             ts_ecr: self.sock.ts_now(),
             flags: flags::ACK,
-            ecn: Ecn::Ect0,
+            tos: Tos::new(0, Ecn::Ect0),
             sacks_len: 0,
             sacks: NO_SACKS,
         }
@@ -215,7 +221,7 @@ impl Bench {
                 if bits & 0x3800 == 0x3800 {
                     packet.flags &= !flags::ACK;
                 }
-                packet.ecn = [Ecn::NotEct, Ecn::Ect1, Ecn::Ect0, Ecn::Ce][usize::from(*ecn)];
+                packet.tos.set_ecn([Ecn::NotEct, Ecn::Ect1, Ecn::Ect0, Ecn::Ce][usize::from(*ecn)]);
                 packet.ts_ecr = packet.ts_ecr.wrapping_add_signed(*ts_offset);
                 let ranges: Vec<_> = sacks
                     .iter()

@@ -27,6 +27,7 @@ mod timers;
 use crate::clock::Jiffies;
 use crate::endpoint::Numbers;
 use crate::net::Net;
+use crate::nic::WindowMerges;
 use crate::outcome::{Counters, FlowSample};
 use crate::packet::{HEADER_BYTES, Packet, TIMESTAMP_BYTES};
 use crate::spec::{Cc, HostConfig};
@@ -39,6 +40,7 @@ use knee_queue::time::{Duration, Time};
 use receive::Receiver;
 use rtt::{MinRtt, RttEstimator};
 use rtx_queue::{RtxQueue, SegmentId};
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use timers::{LazyTimer, RetransmitTimer};
@@ -53,6 +55,8 @@ pub(crate) struct HostState {
     pub(crate) jiffies: Jiffies,
     /// Modules in use on this host.
     pub(crate) modules: LoadedModules,
+    /// What windows of merging did.
+    pub(crate) gro: Cell<WindowMerges>,
 }
 
 /// In this order: from [`State::Established`] to [`State::LastAck`] segments are exchanged.
@@ -160,6 +164,8 @@ pub(crate) struct Sock {
     peer: u32,
     /// Where its packets' path starts in [`Net::paths`].
     path: u32,
+    /// Of all that it sends.
+    dscp: u8,
     /// Before the payload, on the wire.
     header_bytes: u32,
     pub(crate) state: State,
@@ -246,6 +252,8 @@ pub(crate) struct Place {
     pub(crate) path: u32,
     /// RTT without queues, where the flow says it.
     pub(crate) base_rtt: Option<Duration>,
+    /// Of what it sends.
+    pub(crate) dscp: u8,
 }
 
 impl Sock {
@@ -274,6 +282,7 @@ impl Sock {
             id: place.id,
             peer: place.peer,
             path: place.path,
+            dscp: place.dscp,
             header_bytes: HEADER_BYTES + host.config.extra_header_bytes() - timestamp_bytes,
             state: State::Closed,
             iss,

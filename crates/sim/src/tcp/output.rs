@@ -11,7 +11,7 @@ use super::{GSO_MAX_BYTES, Sock};
 use crate::clock::jiffies_since;
 use crate::events::Timer;
 use crate::net::Net;
-use crate::packet::{MAX_SACKS, NO_SACKS, Packet, flags};
+use crate::packet::{MAX_SACKS, NO_SACKS, Packet, Tos, flags};
 use crate::spec::LinuxVersion;
 use knee_algo::{ca_state, ecn_flags};
 use knee_queue::Ecn;
@@ -250,7 +250,7 @@ impl Sock {
             let mut packet = self.packet();
             packet.seq = self.tp.snd_una.wrapping_sub(1);
             packet.end_seq = packet.seq;
-            packet.ecn = if self.sends_ect(false) { Ecn::Ect0 } else { Ecn::NotEct };
+            packet.tos.set_ecn(if self.sends_ect(false) { Ecn::Ect0 } else { Ecn::NotEct });
             let _ = net.transmit(packet);
         }
         if self.tp.packets_out > 0 {
@@ -534,7 +534,8 @@ impl Sock {
                 marks |= mark::FIN;
             }
             let id = self.rtx.push(Segment::new(seq, end_seq, marks));
-            if !self.transmit_segment(id, false, net) {
+            let in_burst = if sent > 0 { flags::IN_BURST } else { 0 };
+            if !self.transmit_segment(id, false, in_burst, net) {
                 self.rtx.drop_last();
                 self.enter_cwr(net);
                 break;
@@ -559,7 +560,8 @@ impl Sock {
                 self.write_seq = end_seq;
             }
         }
-        self.end_departure(prior_wstamp_ns, bytes - left);
+        self.end_departure(prior_wstamp_ns, self.paced_bytes(bytes - left, sent));
+        self.counters.bursts += u64::from(sent > 0);
         sent
     }
 
@@ -580,6 +582,13 @@ impl Sock {
         let prior = self.tp.tcp_wstamp_ns;
         self.tp.tcp_wstamp_ns = prior.max(net.now.ns());
         prior
+    }
+
+    /// What pacing counts of a burst: payload, or with an old fq what is on the wire.
+    #[inline]
+    fn paced_bytes(&self, bytes: u32, segments: u32) -> u32 {
+        let counts_headers = self.host.config.fq_counts_headers && self.host.config.fq;
+        bytes + if counts_headers { segments * self.header_bytes } else { 0 }
     }
 
     /// A burst of `bytes` left: when the next may, under pacing. Lateness is made up for by half.
@@ -629,13 +638,20 @@ impl Sock {
 
     /// Puts a segment on the wire; false if the host's own queue refused it.
     #[inline]
-    fn transmit_segment(&mut self, id: SegmentId, again: bool, net: &mut Net) -> bool {
+    fn transmit_segment(
+        &mut self,
+        id: SegmentId,
+        again: bool,
+        in_burst: u16,
+        net: &mut Net,
+    ) -> bool {
         let segment = *self.rtx.get(id);
         let len = segment.payload_bytes();
         let mut packet = self.packet();
         packet.seq = segment.seq;
         packet.end_seq = segment.end_seq;
         packet.wire_bytes = self.header_bytes + len;
+        packet.flags |= in_burst;
         if segment.has(mark::PSH) {
             packet.flags |= flags::PSH;
         }
@@ -648,7 +664,7 @@ impl Sock {
             self.tp.ecn_flags &= !ecn_flags::QUEUE_CWR;
             packet.flags |= flags::CWR;
         }
-        packet.ecn = if self.sends_ect(new_data) { Ecn::Ect0 } else { Ecn::NotEct };
+        packet.tos.set_ecn(if self.sends_ect(new_data) { Ecn::Ect0 } else { Ecn::NotEct });
         self.acks_sent_with(self.tp.rcv_nxt);
 
         let charged = len + self.host.config.skb_overhead_bytes;
@@ -701,7 +717,7 @@ impl Sock {
             flags: flags::ACK
                 | if ece { flags::ECE } else { 0 }
                 | if no_timestamps { flags::NO_TS } else { 0 },
-            ecn: Ecn::NotEct,
+            tos: Tos::new(self.dscp, Ecn::NotEct),
             sacks_len: 0,
             sacks: NO_SACKS,
         };
@@ -859,9 +875,11 @@ impl Sock {
         if self.in_flight() == 0 {
             self.transmission_starts(net);
         }
-        let sent = self.transmit_segment(id, true, net);
+        let sent = self.transmit_segment(id, true, 0, net);
         self.rtx.get_mut(id).marks |= mark::EVER_RETRANS;
-        self.end_departure(prior_wstamp_ns, if sent { len } else { 0 });
+        let paced_bytes = if sent { self.paced_bytes(len, 1) } else { 0 };
+        self.end_departure(prior_wstamp_ns, paced_bytes);
+        self.counters.bursts += u64::from(sent);
         sent
     }
 

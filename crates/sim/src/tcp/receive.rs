@@ -362,7 +362,7 @@ impl Sock {
     }
 
     fn on_data(&mut self, packet: &Packet, payload_bytes: u32, net: &mut Net) {
-        if packet.ecn == Ecn::Ce && payload_bytes > 0 {
+        if packet.tos.ecn() == Ecn::Ce && payload_bytes > 0 {
             self.counters.ce_segs_received += u64::from(payload_bytes.div_ceil(self.mss()));
         }
         self.receiver.out_of_order.dsack = None;
@@ -445,7 +445,7 @@ impl Sock {
             }
         }
         receiver.lrcvtime = now;
-        self.check_ce(packet.ecn, net);
+        self.check_ce(packet.tos.ecn(), net);
         if payload_bytes >= 128 {
             self.grow_window(payload_bytes);
         }
@@ -554,7 +554,7 @@ impl Sock {
     }
 
     fn on_out_of_order(&mut self, packet: &Packet, payload_bytes: u32, net: &mut Net) {
-        self.check_ce(packet.ecn, net);
+        self.check_ce(packet.tos.ecn(), net);
         if payload_bytes > 0 && self.host.config.linux >= LinuxVersion::V6_12 {
             // From 6.17 on; 6.12.y has it since August 2025.
             self.measure_rcv_mss(packet, payload_bytes);
@@ -669,7 +669,7 @@ impl Sock {
         if self.ecn_ok() && with_ecn_flags & ecn_flags::DEMAND_CWR != 0 {
             packet.flags |= flags::ECE;
         }
-        packet.ecn = if self.sends_ect(false) { Ecn::Ect0 } else { Ecn::NotEct };
+        packet.tos.set_ecn(if self.sends_ect(false) { Ecn::Ect0 } else { Ecn::NotEct });
         if packet.sacks_len > 0 {
             packet.wire_bytes = self.header_bytes + 4 + 8 * u32::from(packet.sacks_len);
         }

@@ -98,6 +98,7 @@ pub(crate) fn wire(delay: Duration) -> Cable {
         delay,
         jitter: Duration::ZERO,
         loss: 0.0,
+        loses_bursts: false,
         queue: endless(),
         sampled: false,
     }
@@ -190,6 +191,7 @@ impl Path {
             flows,
             pings: Vec::new(),
             sampling: Sampling::default(),
+            order: Default::default(),
         }
     }
 
@@ -204,6 +206,9 @@ impl Path {
             start: Time::ZERO,
             first_write: None,
             base_rtt: None,
+            dscp: 0,
+            peer_dscp: 0,
+            max_pacing_rate: None,
             stop: None,
             traffic: Traffic::Bulk { bytes: bytes.into() },
             read_at_bytes: 1,
@@ -232,6 +237,7 @@ impl Path {
             interval: at.since(Time::ZERO),
             wire_bytes: FULL,
             ecn: Ecn::NotEct,
+            dscp: 0,
         };
         vec![ping; packets]
     }

@@ -1,0 +1,137 @@
+//! What is measured of connections together: rounds, queries, attempts.
+
+use std::collections::BTreeMap;
+
+use knee_queue::time::{Duration, Time};
+use knee_sim::outcome::{Outcome, RpcRecord};
+use knee_sim::spec::{NodeId, Run};
+
+use super::{Kind, MILLIONTHS, Measured, Metric as M, Window};
+use crate::scenario::Scenario;
+
+/// The time of each round, and of rounds that wait for each other or go to many hosts how many had a timeout.
+pub(super) fn measure_rounds(
+    scenario: &Scenario,
+    measured: &mut Measured,
+    run: &Run,
+    outcome: &Outcome,
+    members: &[usize],
+) {
+    let per_round = (members.len() / scenario.rounds_of(&measured.subject)).max(1);
+    let (is_per_target, is_share_told) = scenario.rounds_are(&measured.subject);
+    let (mut rounds, mut late) = (0, 0);
+    for round in members.chunks(per_round) {
+        let mut parts: BTreeMap<NodeId, Vec<usize>> = BTreeMap::new();
+        for i in round {
+            let target = if is_per_target { run.flows[*i].to } else { 0 };
+            parts.entry(target).or_default().push(*i);
+        }
+        for part in parts.into_values() {
+            if let Some(time) = last_completion(&part, outcome) {
+                measured.record(M::Last, time.ns());
+                rounds += 1;
+                let timeouts = |i: &usize| outcome.flows[*i].counters.timeouts.unwrap_or(0);
+                late += u64::from(part.iter().any(|i| timeouts(i) > 0));
+            }
+        }
+    }
+    if is_share_told {
+        record_share(measured, M::TimeoutShare, late, rounds);
+    }
+}
+
+fn record_share(measured: &mut Measured, metric: M, part: u64, all: u64) {
+    if all > 0 {
+        measured.record(metric, (part as f64 / all as f64 * MILLIONTHS).round() as u64);
+    }
+}
+
+/// From the first connect to the last byte, if all of them finished.
+fn last_completion(round: &[usize], outcome: &Outcome) -> Option<Duration> {
+    let flows = round.iter().map(|i| outcome.flows.get(*i));
+    let mut first = Time::MAX;
+    let mut last = Time::ZERO;
+    for flow in flows {
+        let flow = flow?;
+        first = first.min(flow.connected_at?);
+        last = last.max(flow.done_at?);
+    }
+    Some(last.since(first))
+}
+
+/// Queries that all servers have answered: how long each took, and whether one of its connections had a timeout.
+pub(super) fn measure_queries(
+    measured: &mut [Measured],
+    run: &Run,
+    outcome: &Outcome,
+    window: Option<Window>,
+) {
+    if run.order.together.is_empty() {
+        return;
+    }
+    let mut of_flow: Vec<Vec<&RpcRecord>> = vec![Vec::new(); run.flows.len()];
+    for rpc in &outcome.rpcs {
+        if let Some(records) = of_flow.get_mut(rpc.flow as usize) {
+            records.push(rpc);
+        }
+    }
+    // Of each entry: queries, those with a timeout, and whether timeouts are known.
+    let mut counts = vec![(0_u64, 0_u64, true); measured.len()];
+    for set in &run.order.together {
+        let Some(group) = set.first().map(|flow| run.flows[*flow as usize].group as usize) else {
+            continue;
+        };
+        let records = || set.iter().map(|flow| &of_flow[*flow as usize]);
+        let done = records().map(Vec::len).min().unwrap_or(0);
+        for query in 0..done {
+            let parts = || records().map(|of_server| of_server[query]);
+            let ends = parts().map(|rpc| rpc.start + rpc.latency).max();
+            let (Some(start), Some(end)) = (parts().map(|rpc| rpc.start).min(), ends) else {
+                continue;
+            };
+            if window.is_some_and(|window| !window.holds(end)) {
+                continue;
+            }
+            measured[group].record(M::Latency, end.since(start).ns());
+            let (queries, late, known) = &mut counts[group];
+            *queries += 1;
+            *late += u64::from(parts().any(|rpc| rpc.timeouts.is_some_and(|count| count > 0)));
+            *known &= parts().all(|rpc| rpc.timeouts.is_some());
+        }
+    }
+    for (measured, (queries, late, known)) in measured.iter_mut().zip(counts) {
+        if measured.kind == Kind::Query {
+            measured.record(M::Exchanges, queries);
+            if known {
+                record_share(measured, M::TimeoutShare, late, queries);
+            }
+        }
+    }
+}
+
+/// Connections that came about before they were given up, and how long that took. Those that the end of the run cut off do not
+/// count.
+pub(super) fn measure_attempts(
+    measured: &mut Measured,
+    run: &Run,
+    outcome: &Outcome,
+    members: &[usize],
+) {
+    let (mut attempts, mut successes) = (0, 0);
+    for i in members {
+        let (Some(got), Some(deadline)) = (outcome.flows.get(*i), run.flows[*i].stop) else {
+            continue;
+        };
+        let Some(connected) = got.connected_at else { continue };
+        match got.established_at {
+            Some(at) if at <= deadline => {
+                successes += 1;
+                measured.record(M::Latency, at.since(connected).ns());
+            }
+            _ if deadline > outcome.end => continue,
+            _ => {}
+        }
+        attempts += 1;
+    }
+    record_share(measured, M::SuccessShare, successes, attempts);
+}

@@ -1,0 +1,259 @@
+//! `topology = "graph"`: any network, node by node and link by link.
+
+use std::collections::{HashMap, HashSet};
+
+use knee_sim::spec::{Network, NodeId};
+use knee_sim::topology::Cable;
+
+use super::{CABLE_KEYS, Cables, End, Hosts, MAX_FABRIC_CABLES, MAX_HOSTS, expand};
+use crate::error::Error;
+use crate::reader::Reader;
+
+const KEYS: &[&str] = &["topology", "node", "link"];
+const NODE_KEYS: &[&str] = &["name", "kind", "count"];
+const LINK_KEYS: &[&str] = &["from", "to", "mesh", "oneway", "back"];
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum NodeKind {
+    Host,
+    Switch,
+}
+
+/// The network, and the ports that are recorded if traffic goes to their hosts.
+pub(super) fn read(
+    reader: &Reader<'_>,
+    cables: &Cables<'_, '_>,
+    hosts: &Hosts,
+) -> Result<(Network, Vec<usize>), Error> {
+    reader.check(KEYS)?;
+    let mut graph = Graph::default();
+    for node in reader.children("node")? {
+        graph.add_nodes(&node, hosts)?;
+    }
+    let count = graph.network.nodes.iter().filter(|node| node.host.is_some()).count();
+    if count < 2 {
+        let message = "must have at least two hosts, as in [[network.node]] name = \"h\", kind = \"host\", count = 2";
+        return Err(reader.error("node", message));
+    }
+    for link in reader.children("link")? {
+        graph.add_links(&link, cables)?;
+    }
+    Ok((graph.network, graph.recorded_if_used))
+}
+
+#[derive(Default)]
+struct Graph {
+    network: Network,
+    ids: HashMap<String, NodeId>,
+    /// Which nodes a link joins, so that none is joined twice.
+    joined: HashSet<(NodeId, NodeId)>,
+    recorded_if_used: Vec<usize>,
+}
+
+impl Graph {
+    /// One node, or as many as `count` says, numbered from 1.
+    fn add_nodes(&mut self, reader: &Reader<'_>, hosts: &Hosts) -> Result<(), Error> {
+        reader.check(NODE_KEYS)?;
+        let name = reader.need_name("name", "s")?;
+        reader.need_text("kind", "host")?;
+        let kinds = [("host", NodeKind::Host), ("switch", NodeKind::Switch)];
+        let kind = reader.choice_or("kind", &kinds, "")?;
+        let names = match reader.integer("count", 1..=MAX_HOSTS)? {
+            None => vec![name.to_owned()],
+            Some(count) => (1..=count).map(|i| format!("{name}{i}")).collect(),
+        };
+        if (self.network.nodes.len() + names.len()) as u64 > MAX_HOSTS {
+            let key = if reader.has("count") { "count" } else { "name" };
+            return Err(reader.error(key, format!("must leave at most {MAX_HOSTS} nodes in all")));
+        }
+        for name in names {
+            let id = match kind {
+                NodeKind::Host => self.network.host(&name, hosts.base.clone()),
+                NodeKind::Switch => self.network.switch(&name),
+            };
+            if self.ids.insert(name.clone(), id).is_some() {
+                return Err(reader.error("name", format!("names {name}, which is there already")));
+            }
+        }
+        Ok(())
+    }
+
+    /// A link in each direction (or in one) between nodes of `from` and nodes of `to`.
+    fn add_links(&mut self, reader: &Reader<'_>, cables: &Cables<'_, '_>) -> Result<(), Error> {
+        reader.check(&[LINK_KEYS, CABLE_KEYS].concat())?;
+        let (from, to) = (self.nodes(reader, "from")?, self.nodes(reader, "to")?);
+        let pairs = self.pair_up(reader, &from, &to)?;
+        let is_oneway = reader.flag_or("oneway", false)?;
+        let back = reader.child("back")?;
+        if is_oneway && back.is_some() {
+            return Err(reader.error("back", "has no meaning beside oneway = true"));
+        }
+        // Without a `back` of its own the way back has the same queue, so a switch there needs one too.
+        let both_alike = !is_oneway && back.is_none();
+        let owners = if both_alike { [from.as_slice(), &to].concat() } else { from };
+        let forth = cables.read_checked(reader, self.end_of(&owners), false)?;
+        let says = reader.has("record");
+        let back = match &back {
+            Some(back) => Some((cables.read(back, self.end_of(&to), false)?, back.has("record"))),
+            None => both_alike.then(|| (forth.clone(), says)),
+        };
+        for (a, b) in pairs {
+            self.add_link(reader, (a, b), &forth, says)?;
+            if let Some((back, says)) = &back {
+                self.add_link(reader, (b, a), back, *says)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn add_link(
+        &mut self,
+        reader: &Reader<'_>,
+        (a, b): (NodeId, NodeId),
+        cable: &Cable,
+        says: bool,
+    ) -> Result<(), Error> {
+        if !self.joined.insert((a, b)) {
+            let message = format!("joins {} to {} a second time", self.name(a), self.name(b));
+            return Err(reader.error("to", message));
+        }
+        if self.network.links.len() as u64 >= 2 * MAX_FABRIC_CABLES {
+            let message = format!("must leave at most {} links in all", 2 * MAX_FABRIC_CABLES);
+            return Err(reader.error("to", message));
+        }
+        let is_port_to_host = self.is_host(b) && !self.is_host(a) && cable.rate.is_some();
+        let sampled = if says { cable.sampled } else { is_port_to_host };
+        let link = self.network.link(a, b, Cable { sampled, ..cable.clone() });
+        if !says && sampled {
+            self.recorded_if_used.push(link as usize);
+        }
+        Ok(())
+    }
+
+    /// Who owns the sending end: a switch, if one of them is.
+    fn end_of(&self, nodes: &[NodeId]) -> End {
+        if nodes.iter().all(|node| self.is_host(*node)) { End::Host } else { End::Switch }
+    }
+
+    fn nodes(&self, reader: &Reader<'_>, key: &str) -> Result<Vec<NodeId>, Error> {
+        let mut ids = Vec::new();
+        for text in reader.need_texts(key, "s1..s10")? {
+            let names = expand(text).map_err(|why| reader.error(key, why))?;
+            for name in names {
+                let id = self.ids.get(&name).ok_or_else(|| {
+                    let shown: String = name.chars().take(40).collect();
+                    let message =
+                        format!("must name nodes of this network, and there is no \"{shown}\"");
+                    reader.error(key, message)
+                })?;
+                ids.push(*id);
+            }
+        }
+        Ok(ids)
+    }
+
+    /// One to all, all to one, pair by pair; with `mesh` each to each.
+    fn pair_up(
+        &self,
+        reader: &Reader<'_>,
+        from: &[NodeId],
+        to: &[NodeId],
+    ) -> Result<Vec<(NodeId, NodeId)>, Error> {
+        let is_mesh = reader.flag_or("mesh", false)?;
+        let pairs: Vec<_> = if is_mesh || from.len() == 1 || to.len() == 1 {
+            from.iter().flat_map(|a| to.iter().map(move |b| (*a, *b))).collect()
+        } else if from.len() == to.len() {
+            from.iter().copied().zip(to.iter().copied()).collect()
+        } else {
+            let message = format!(
+                "must name one node, or as many as \"from\" does ({}), not {}; mesh = true joins each to each",
+                from.len(),
+                to.len()
+            );
+            return Err(reader.error("to", message));
+        };
+        match pairs.iter().find(|(a, b)| a == b) {
+            Some((node, _)) => {
+                Err(reader.error("to", format!("joins {} to itself", self.name(*node))))
+            }
+            None => Ok(pairs),
+        }
+    }
+
+    fn is_host(&self, node: NodeId) -> bool {
+        self.network.nodes[node as usize].host.is_some()
+    }
+
+    fn name(&self, node: NodeId) -> &str {
+        &self.network.nodes[node as usize].name
+    }
+}
+
+/// Whether there is a way for each of these pairs, and back; if not, which is missing.
+pub(super) fn check_ways(
+    network: &Network,
+    pairs: impl IntoIterator<Item = (NodeId, NodeId)>,
+) -> Result<(), String> {
+    let mut into = vec![Vec::new(); network.nodes.len()];
+    for link in &network.links {
+        into[link.to as usize].push(link.from);
+    }
+    let mut known: HashMap<NodeId, Vec<bool>> = HashMap::new();
+    let mut reached = |to: NodeId, from: NodeId| {
+        known.entry(to).or_insert_with(|| reach(network, &into, to))[from as usize]
+    };
+    for (a, b) in pairs {
+        let ways = [(a, b), (b, a)];
+        let Some((from, to)) = ways.into_iter().find(|(from, to)| !reached(*to, *from)) else {
+            continue;
+        };
+        let name = |node: NodeId| &network.nodes[node as usize].name;
+        let words = format!("there is no way from {} to {}", name(from), name(to));
+        return Err(match host_between(network, from, to) {
+            Some(host) => format!(
+                "{words} but through the host {}, and hosts do not forward: make it kind = \"switch\", or add links",
+                name(host)
+            ),
+            None => format!("{words}: add links"),
+        });
+    }
+    Ok(())
+}
+
+/// Nodes from which there is a way to this one without hosts between.
+fn reach(network: &Network, into: &[Vec<NodeId>], to: NodeId) -> Vec<bool> {
+    let mut reached = vec![false; network.nodes.len()];
+    reached[to as usize] = true;
+    let mut next = vec![to];
+    while let Some(node) = next.pop() {
+        if node != to && network.nodes[node as usize].host.is_some() {
+            continue;
+        }
+        for &before in &into[node as usize] {
+            if !reached[before as usize] {
+                reached[before as usize] = true;
+                next.push(before);
+            }
+        }
+    }
+    reached
+}
+
+/// The first host between two on the shortest way that there would be if hosts forwarded; none if there is no such way.
+fn host_between(network: &Network, from: NodeId, to: NodeId) -> Option<NodeId> {
+    let mut after = vec![None; network.nodes.len()];
+    let mut reached = vec![to];
+    let mut next = 0;
+    while let Some(&node) = reached.get(next) {
+        next += 1;
+        for link in network.links.iter().filter(|link| link.to == node && link.from != to) {
+            if after[link.from as usize].is_none() {
+                after[link.from as usize] = Some(node);
+                reached.push(link.from);
+            }
+        }
+    }
+    let way = std::iter::successors(Some(from), |node| after[*node as usize]).skip(1);
+    let mut hosts = way.filter(|node| network.nodes[*node as usize].host.is_some());
+    hosts.next().filter(|host| *host != to)
+}

@@ -1,0 +1,103 @@
+//! When transfers without end count as sharing fairly, and how long that took.
+
+use knee_queue::time::{Duration, Time};
+use knee_sim::outcome::Outcome;
+use knee_sim::spec::Run;
+
+use crate::error::Error;
+use crate::reader::Reader;
+use crate::units::Share;
+
+/// How near to its fair share each transfer must be, and for how long.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Converged {
+    /// Of the fair share, 0 to 1.
+    within: f64,
+    /// Goodput is averaged over this.
+    pub(crate) over: Duration,
+    /// And must remain near for this.
+    pub(crate) hold: Duration,
+}
+
+impl Converged {
+    /// `converged = { within = "20 %", over = "100 ms", hold = "500 ms" }` of an entry.
+    pub(crate) fn read(reader: &Reader<'_>) -> Result<Option<Converged>, Error> {
+        let Some(rule) = reader.child("converged")? else { return Ok(None) };
+        rule.check(&["within", "over", "hold"])?;
+        let within = rule.need::<Share>("within", "20 %")?.0;
+        let over: Duration = rule.need("over", "100 ms")?;
+        if over == Duration::ZERO {
+            return Err(rule.error("over", "must be above 0 s, as in \"100 ms\""));
+        }
+        Ok(Some(Converged { within, over, hold: rule.get_or("hold", over)? }))
+    }
+
+    /// Whether its times are whole numbers of periods.
+    pub(crate) fn fits(&self, period: Duration) -> bool {
+        [self.over, self.hold].iter().all(|time| time.ps() % period.ps() == 0)
+    }
+
+    /// From the last start until all these flows share fairly and go on so; `None`: never. The rule's times are counted in
+    /// periods of goodput, which are `period` as the file has it.
+    pub(crate) fn time(
+        &self,
+        period: Duration,
+        run: &Run,
+        outcome: &Outcome,
+        members: &[usize],
+    ) -> Option<Duration> {
+        let in_run = run.sampling.goodput?;
+        let flows = members.iter().map(|i| outcome.flows.get(*i)).collect::<Option<Vec<_>>>()?;
+        let starts = flows.iter().map(|flow| flow.connected_at).collect::<Option<Vec<_>>>()?;
+        let last_start = starts.into_iter().max()?;
+        let end = flows.iter().filter_map(|flow| flow.stopped_at).min().unwrap_or(outcome.end);
+        let periods = |time: Time| time.ps() / in_run.ps();
+        let received = received_by_period(outcome, members, in_run, periods(end) as usize);
+        let (over, hold) = ((self.over.ps() / period.ps()) as usize, self.hold.ps() / period.ps());
+        let first = last_start.ps().div_ceil(in_run.ps()) as usize;
+        let mut near_since = None;
+        for at in first..(periods(end) as usize + 1).saturating_sub(over) {
+            let got = received.iter().map(|bytes| bytes[at + over] - bytes[at]);
+            if !self.is_fair(got) {
+                near_since = None;
+                continue;
+            }
+            let since = *near_since.get_or_insert(at);
+            if (at - since) as u64 >= hold {
+                let at = Time::ZERO + Duration::from_ps(in_run.ps() * since as u64);
+                return Some(at.since(last_start));
+            }
+        }
+        None
+    }
+
+    fn is_fair(&self, bytes: impl Iterator<Item = u64> + Clone) -> bool {
+        let count = bytes.clone().count() as f64;
+        let fair = bytes.clone().sum::<u64>() as f64 / count;
+        fair > 0.0
+            && bytes.into_iter().all(|bytes| (bytes as f64 - fair).abs() <= self.within * fair)
+    }
+}
+
+/// Bytes that each of these flows received until the end of each period, from 0 on.
+fn received_by_period(
+    outcome: &Outcome,
+    members: &[usize],
+    period: Duration,
+    periods: usize,
+) -> Vec<Vec<u64>> {
+    let mut received = vec![vec![0; periods + 1]; members.len()];
+    for sample in &outcome.goodput_samples {
+        let place = members.binary_search(&(sample.flow as usize));
+        let at = (sample.at.ps() / period.ps()) as usize;
+        if let (Ok(place), true) = (place, at <= periods) {
+            received[place][at] += sample.bytes;
+        }
+    }
+    for bytes in &mut received {
+        for i in 1..bytes.len() {
+            bytes[i] += bytes[i - 1];
+        }
+    }
+    received
+}

@@ -1,0 +1,186 @@
+//! Transfers that wait for others: rounds one after the other, shuffles, and queries to many servers at once.
+
+use std::collections::BTreeMap;
+
+use knee_queue::time::Time;
+use knee_sim::spec::{Flow, Lane, NodeId, Order, Series, Traffic};
+
+use super::{Connections, MAX_FLOWS};
+use crate::error::Error;
+use crate::metrics::Kind;
+use crate::random::Random;
+use crate::reader::Reader;
+use crate::units::Size;
+
+const REQUEST_BYTES: u64 = 100;
+
+/// Which flows of an entry wait for which others.
+#[derive(Clone, Debug)]
+pub(crate) enum Waiting {
+    /// Incast: a round begins when the one before is done.
+    Rounds,
+    /// A host has so many transfers at a time; rounds as those of incast.
+    Shuffle { parallel: u32, per: Per, order: Turn },
+    /// A client asks all of its servers again when all have answered.
+    Queries { traffic: Vec<Traffic> },
+}
+
+/// Whose transfers at a time are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Per {
+    Sender,
+    Receiver,
+}
+
+/// Which of a host's transfers comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// Each host begins with the one after itself in the list.
+    Rotated,
+    /// Drawn for each host and round.
+    Random,
+}
+
+/// The keys of queries and shuffles; all pairs of hosts are known.
+pub(crate) fn read(
+    reader: &Reader<'_>,
+    kind: Kind,
+    pairs: &[(NodeId, NodeId)],
+    connections: Connections,
+) -> Result<Connections, Error> {
+    let flows = (pairs.len() as u64).saturating_mul(connections.rounds);
+    if flows > MAX_FLOWS {
+        let key = if reader.has("rounds") { "rounds" } else { "to" };
+        let message = format!("gives {flows} flows, and at most {MAX_FLOWS} are allowed");
+        return Err(reader.error(key, message));
+    }
+    let waiting = if kind == Kind::Shuffle {
+        let per = [("sender", Per::Sender), ("receiver", Per::Receiver)];
+        let order = [("rotated", Turn::Rotated), ("random", Turn::Random)];
+        Waiting::Shuffle {
+            parallel: reader.u32_or("parallel", 1..=MAX_FLOWS as u32, 4)?,
+            per: reader.choice_or("per", &per, "receiver")?,
+            order: reader.choice_or("order", &order, "rotated")?,
+        }
+    } else {
+        Waiting::Queries { traffic: read_queries(reader, pairs)? }
+    };
+    // The traffic of queries is that of their servers, flow by flow.
+    let traffic = match &waiting {
+        Waiting::Queries { traffic } => traffic.clone(),
+        _ => connections.traffic.clone(),
+    };
+    Ok(Connections { traffic, waiting: Some(waiting), ..connections })
+}
+
+/// What each connection of each client carries.
+fn read_queries(reader: &Reader<'_>, pairs: &[(NodeId, NodeId)]) -> Result<Vec<Traffic>, Error> {
+    let request = reader.get_or("request", Size(REQUEST_BYTES))?.0;
+    let response: Option<Size> = reader.get("response")?;
+    let total: Option<Size> = reader.get("total")?;
+    let count = reader.integer("count", 1..=1_000_000_000)?;
+    let of_servers = |servers: u64| match (response, total) {
+        (Some(Size(response)), None) => Ok(response),
+        (None, Some(Size(total))) if total >= servers => Ok(total / servers),
+        (None, Some(_)) => Err(reader
+            .error("total", format!("must be at least a byte from each of the {servers} servers"))),
+        (Some(_), Some(_)) => Err(reader.error("total", "has no meaning beside \"response\"")),
+        (None, None) => Err(reader.error(
+            "response",
+            "missing, as in response = \"20 kB\" of each server, or total = \"1 MB\"",
+        )),
+    };
+    pairs
+        .iter()
+        .map(|(client, _)| {
+            let servers = pairs.iter().filter(|(other, _)| other == client).count() as u64;
+            Ok(Traffic::Rpc { request_bytes: request, response_bytes: of_servers(servers)?, count })
+        })
+        .collect()
+}
+
+impl Waiting {
+    /// Says it to the run. `flows` are those of the entry, round by round, the first of which has the number `first`.
+    pub(crate) fn arrange(
+        &self,
+        flows: &mut [Flow],
+        entry: &Entry,
+        mut random: Random,
+        order: &mut Order,
+    ) {
+        let number = |i: usize| (entry.first + i) as u32;
+        let per_round = flows.len() / entry.rounds as usize;
+        match self {
+            Waiting::Queries { .. } => {
+                let sets = by_host(flows, |flow| flow.from).into_values();
+                order.together.extend(sets.map(|set| set.into_iter().map(number).collect()));
+            }
+            Waiting::Rounds => {
+                // Each that has rounds of its own goes on by itself.
+                let whose = |flow: &Flow| if entry.per_target { flow.to } else { 0 };
+                let mut series: BTreeMap<NodeId, Series> = BTreeMap::new();
+                for (round, flows) in flows.chunks(per_round).enumerate() {
+                    for (host, members) in by_host(flows, whose) {
+                        let flows = members.into_iter().map(|i| number(round * per_round + i));
+                        let lane = Lane { flows: flows.collect(), parallel: u32::MAX };
+                        series.entry(host).or_default().rounds.push(vec![lane]);
+                    }
+                }
+                order.series.extend(series.into_values());
+            }
+            Waiting::Shuffle { parallel, per, order: turn } => {
+                let whose = |flow: &Flow| if *per == Per::Sender { flow.from } else { flow.to };
+                let mut series = Series::default();
+                for (round, flows) in flows.chunks_mut(per_round).enumerate() {
+                    let mut lanes = Vec::new();
+                    for (place, mut members) in by_host(flows, whose).into_values().enumerate() {
+                        match turn {
+                            Turn::Rotated => {
+                                let length = members.len();
+                                members.rotate_left(place % length);
+                            }
+                            Turn::Random => shuffle(&mut members, &mut random),
+                        }
+                        if round == 0 {
+                            // Those that wait count from their turn, not from the start of the entry.
+                            for i in members.iter().skip(*parallel as usize) {
+                                flows[*i].start = Time::ZERO + flows[*i].start.since(entry.start);
+                            }
+                        }
+                        let flows = members.into_iter().map(|i| number(round * per_round + i));
+                        lanes.push(Lane { flows: flows.collect(), parallel: *parallel });
+                    }
+                    series.rounds.push(lanes);
+                }
+                order.series.push(series);
+            }
+        }
+    }
+}
+
+/// What an entry's flows are in a run.
+pub(crate) struct Entry {
+    /// The number of its first flow.
+    pub(crate) first: usize,
+    /// When it starts.
+    pub(crate) start: Time,
+    pub(crate) rounds: u64,
+    /// Whether each host that is sent to has rounds of its own.
+    pub(crate) per_target: bool,
+}
+
+/// Places of flows by a host of theirs.
+fn by_host(flows: &[Flow], host: impl Fn(&Flow) -> NodeId) -> BTreeMap<NodeId, Vec<usize>> {
+    let mut all: BTreeMap<NodeId, Vec<usize>> = BTreeMap::new();
+    for (i, flow) in flows.iter().enumerate() {
+        all.entry(host(flow)).or_default().push(i);
+    }
+    all
+}
+
+/// Every order is as likely as any other (Fisher and Yates).
+fn shuffle(all: &mut [usize], random: &mut Random) {
+    for last in (1..all.len()).rev() {
+        all.swap(last, random.below(last + 1));
+    }
+}

@@ -1,0 +1,179 @@
+//! A port with two buffers: each input of the switch is wired to one of them, and the port takes from both in turn.
+//!
+//! Who shares a buffer with others shares its half of the port with them: of three senders with two on the one buffer, these
+//! get a quarter each and the third gets half, whatever their congestion control does.
+
+use crate::classes::{ClassService, Classes, Parts, Price, Selector};
+use crate::config::{ConfigError, QueueConfig};
+use crate::droptail::{DropTailConfig, Limit};
+use crate::packet::Packet;
+
+/// What the port takes from a buffer before it is the other's turn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Alternate {
+    /// A packet.
+    #[default]
+    Packets,
+    /// As many bytes, in the long run.
+    Bytes,
+}
+
+/// What limits and thresholds are about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LimitPer {
+    /// Each buffer has the queue that the settings say.
+    #[default]
+    Buffer,
+    /// What waits in both together is what the law is asked about.
+    Port,
+}
+
+/// Settings of a port with two buffers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TwoBuffersConfig {
+    /// Inputs of the second buffer, as [`Packet::input`] counts them; all else is the first one's.
+    pub second: Vec<u32>,
+    /// The same by the names of the hosts and switches at their other ends.
+    pub second_names: Vec<String>,
+    /// What each buffer is, or both together.
+    pub queue: Box<QueueConfig>,
+    /// What a turn is.
+    pub alternate: Alternate,
+    /// What limits are about.
+    pub limit_per: LimitPer,
+}
+
+impl TwoBuffersConfig {
+    /// Of the two, as in results.
+    pub const NAMES: [&str; 2] = ["first", "second"];
+    /// What a buffer may send in a turn of bytes: what it overdraws is missing at its next.
+    const QUANTUM_BYTES: u32 = 1514;
+
+    pub(crate) fn validate(&self) -> Result<(), ConfigError> {
+        if self.limit_per == LimitPer::Port && self.queue.admission().is_none() {
+            return Err(ConfigError::NoLimitPerPort);
+        }
+        self.queue.validate()
+    }
+
+    pub(crate) fn build<P: Packet>(&self) -> Classes<P> {
+        let unlimited = QueueConfig::DropTail(DropTailConfig { limit: Limit::Bytes(u64::MAX) });
+        let gate = match self.limit_per {
+            LimitPer::Buffer => None,
+            LimitPer::Port => self.queue.admission(),
+        };
+        let queue = if gate.is_some() { &unlimited } else { &*self.queue };
+        let (price, quantum) = match self.alternate {
+            Alternate::Packets => (Price::Packets, 1),
+            Alternate::Bytes => (Price::Bytes, TwoBuffersConfig::QUANTUM_BYTES),
+        };
+        Classes::of_parts(Parts {
+            queues: vec![(queue, ClassService::Weighted(1)); 2],
+            selector: Selector::Inputs(self.second.clone()),
+            gate,
+            price,
+            quantum,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::packet::Ecn;
+    use crate::pie::PieConfig;
+    use crate::qdisc::{DropReason, Qdisc, Verdict};
+    use crate::step::{MarkAt, MarkWhen, NotEctAbove, StepConfig, Threshold};
+    use crate::testing::{Pkt, full};
+    use crate::time::Time;
+
+    fn config(queue: QueueConfig, limit_per: LimitPer) -> TwoBuffersConfig {
+        let alternate = Alternate::Packets;
+        let (second, second_names) = (vec![7, 9], Vec::new());
+        TwoBuffersConfig { second, second_names, queue: Box::new(queue), alternate, limit_per }
+    }
+
+    fn droptail(pkts: u32) -> QueueConfig {
+        QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(pkts) })
+    }
+
+    fn by(input: u32, id: u64) -> Pkt {
+        Pkt { input: Some(input), ..full(id, Ecn::Ect0) }
+    }
+
+    #[test]
+    fn two_inputs_on_one_buffer_get_a_quarter_each() {
+        let mut queue = config(droptail(500), LimitPer::Buffer).build();
+        for round in 0..100 {
+            for input in [1, 2, 7] {
+                queue.enqueue(by(input, 10 * round + u64::from(input)), Time::ZERO);
+            }
+        }
+        let sent: Vec<u64> = (0..100).map(|_| queue.dequeue(Time::ZERO).unwrap().id % 10).collect();
+        let of = |input| sent.iter().filter(|of| **of == input).count();
+        assert_eq!([of(1), of(2), of(7)], [25, 25, 50]);
+        assert_eq!(sent[..4], [1, 7, 2, 7], "one from each buffer in turn");
+    }
+
+    #[test]
+    fn who_is_alone_has_the_port() {
+        let mut queue = config(droptail(500), LimitPer::Buffer).build();
+        (0..3).for_each(|id| _ = queue.enqueue(by(1, id), Time::ZERO));
+        let from_here = Pkt { input: None, ..full(3, Ecn::Ect0) };
+        queue.enqueue(from_here, Time::ZERO);
+        let ids: Vec<_> = std::iter::from_fn(|| queue.dequeue(Time::ZERO)).map(|p| p.id).collect();
+        assert_eq!(ids, [0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn turns_of_bytes_give_short_packets_more_of_them() {
+        let bytes = TwoBuffersConfig {
+            alternate: Alternate::Bytes,
+            ..config(droptail(900), LimitPer::Buffer)
+        };
+        let mut queue = bytes.build();
+        for id in 0..300 {
+            queue.enqueue(by(1, id), Time::ZERO);
+            queue.enqueue(Pkt { len_bytes: 757, ..by(9, id) }, Time::ZERO);
+        }
+        let short =
+            (0..300).filter(|_| queue.dequeue(Time::ZERO).unwrap().len_bytes == 757).count();
+        // Two of 757 bytes for each of 1514.
+        assert_eq!(short, 200);
+    }
+
+    #[test]
+    fn a_limit_of_the_port_counts_both_buffers() {
+        let step = QueueConfig::Step(StepConfig {
+            limit: Limit::Pkts(4),
+            threshold: Threshold::Pkts(2),
+            mark_at: MarkAt::AtLeast,
+            when: MarkWhen::Enqueue,
+            not_ect: NotEctAbove::Queue,
+        });
+        let verdicts = |limit_per| {
+            let mut queue = config(step.clone(), limit_per).build();
+            let all: Vec<_> =
+                [1, 7, 1, 7, 1].map(|input| queue.enqueue(by(input, 0), Time::ZERO)).to_vec();
+            let marks = [0, 1].map(|part| queue.part(part).unwrap().stats.marked_pkts);
+            let drops = [0, 1].map(|part| queue.part(part).unwrap().stats.dropped_full_pkts);
+            (all, marks, drops, queue.stats().threshold_hits)
+        };
+        let (queued, marked) = (Verdict::Queued, Verdict::Marked);
+        let full = Verdict::Dropped(DropReason::Full);
+        // Two in each buffer, the fifth is the third of its own.
+        let per_buffer = vec![queued, queued, queued, queued, marked];
+        assert_eq!(verdicts(LimitPer::Buffer), (per_buffer, [1, 0], [0, 0], 1));
+        // The third and fourth find two and three, the fifth finds four.
+        let per_port = vec![queued, queued, marked, marked, full];
+        assert_eq!(verdicts(LimitPer::Port), (per_port, [1, 1], [1, 0], 3));
+    }
+
+    #[test]
+    fn one_law_for_both_must_decide_at_arrival() {
+        let pie = || QueueConfig::Pie(PieConfig::default());
+        let check = |limit_per| QueueConfig::TwoBuffers(config(pie(), limit_per)).validate();
+        assert_eq!(check(LimitPer::Port), Err(ConfigError::NoLimitPerPort));
+        assert_eq!(check(LimitPer::Buffer), Ok(()));
+    }
+}
