@@ -118,6 +118,9 @@ impl RowFile {
         }
         line.push(',');
         line.push_str(self.columns());
+        if self == RowFile::Queues && experiment.has_flow_control {
+            line.push_str(",pause_frames,paused_s");
+        }
         if self == RowFile::SeriesFlows {
             for (name, unit) in diagnostics(experiment) {
                 let unit = if unit.is_empty() { String::new() } else { format!("_{unit}") };
@@ -203,7 +206,8 @@ pub(crate) fn rows(
     }
     let _ = write!(label, ",{}", id.repeat);
     let outcome = &done.ran.outcome;
-    let writer = Writer { scenario, run, outcome, done, label, index: id.index };
+    let tells_pauses = experiment.has_flow_control;
+    let writer = Writer { scenario, run, outcome, done, label, index: id.index, tells_pauses };
     RowFile::ALL.map(|file| match file {
         RowFile::Runs => writer.run_row(id),
         RowFile::Flows => writer.flows(),
@@ -226,6 +230,7 @@ struct Writer<'a> {
     done: &'a Done<'a>,
     label: String,
     index: usize,
+    tells_pauses: bool,
 }
 
 /// Writes a line; writing to a `String` cannot fail.
@@ -349,7 +354,7 @@ impl Writer<'_> {
     fn queues(&self) -> String {
         let mut out = String::new();
         for queue in &self.outcome.queues {
-            row!(
+            let _ = write!(
                 out,
                 "{},{},{},{},{},{},{},{},{},{},{}",
                 self.label,
@@ -364,6 +369,11 @@ impl Writer<'_> {
                 queue.dropped_early_pkts,
                 queue.lost_pkts
             );
+            if self.tells_pauses {
+                let paused = maybe_span(queue.pause.map(|pause| pause.paused));
+                let _ = write!(out, ",{},{paused}", maybe(queue.pause.map(|pause| pause.frames)));
+            }
+            out.push('\n');
         }
         out
     }

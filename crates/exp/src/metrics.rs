@@ -42,6 +42,8 @@ pub enum Kind {
     SizeClass,
     /// A recorded queue.
     Queue,
+    /// Memory that queues share.
+    Buffer,
 }
 
 /// Something measured.
@@ -119,6 +121,8 @@ pub enum Metric {
     Convergence,
     /// Packets waiting, at each sample.
     Queue,
+    /// Bytes waiting in shared memory, at each sample.
+    Occupancy,
     /// Bytes sent in the whole run, as a share of what the rate allows.
     Utilisation,
     /// Packets that a queue dropped in the whole run.
@@ -127,6 +131,10 @@ pub enum Metric {
     DropShare,
     /// Packets that it marked in the whole run.
     Marks,
+    /// Share of the run in which flow control did not let a link begin to send.
+    PausedShare,
+    /// Frames that told it to pause in the whole run.
+    PauseFrames,
     /// Mean over the samples of the probability that an AQM with one holds for its next packet.
     DropProbability,
 }
@@ -136,7 +144,7 @@ pub(crate) const MILLIONTHS: f64 = 1e6;
 pub(crate) const THOUSANDTHS: f64 = 1e3;
 
 impl Metric {
-    const ALL: [Metric; 41] = [
+    const ALL: [Metric; 45] = [
         M::Completion,
         M::Slowdown,
         M::Last,
@@ -173,10 +181,13 @@ impl Metric {
         M::SuccessShare,
         M::Convergence,
         M::Queue,
+        M::Occupancy,
         M::Utilisation,
         M::Drops,
         M::DropShare,
         M::Marks,
+        M::PausedShare,
+        M::PauseFrames,
         M::DropProbability,
     ];
 
@@ -219,10 +230,13 @@ impl Metric {
             M::SuccessShare => ("success_share", "", MILLIONTHS, false),
             M::Convergence => ("convergence", "s", NANOS, false),
             M::Queue => ("queue", "pkts", 1.0, true),
+            M::Occupancy => ("occupancy", "B", 1.0, true),
             M::Utilisation => ("utilisation", "", MILLIONTHS, false),
             M::Drops => ("drops", "pkts", 1.0, false),
             M::DropShare => ("drop_share", "", MILLIONTHS, false),
             M::Marks => ("marks", "pkts", 1.0, false),
+            M::PausedShare => ("paused_share", "", MILLIONTHS, false),
+            M::PauseFrames => ("pause_frames", "", 1.0, false),
             M::DropProbability => ("drop_probability", "", NANOS, false),
         }
     }
@@ -232,7 +246,7 @@ impl Metric {
         self.about().0
     }
 
-    /// `s`, `bps`, `pkts`; empty: a count or a share.
+    /// `s`, `bps`, `pkts`, `B`; empty: a count or a share.
     pub const fn unit(self) -> &'static str {
         self.about().1
     }
@@ -262,8 +276,16 @@ impl Metric {
     }
 }
 
-const QUEUE: &[Metric] =
-    &[M::Queue, M::Utilisation, M::Drops, M::DropShare, M::Marks, M::DropProbability];
+const QUEUE: &[Metric] = &[
+    M::Queue,
+    M::Utilisation,
+    M::Drops,
+    M::DropShare,
+    M::Marks,
+    M::DropProbability,
+    M::PausedShare,
+    M::PauseFrames,
+];
 
 impl Kind {
     /// What is measured of it.
@@ -403,6 +425,7 @@ impl Kind {
             Kind::SizeClass => &[M::Completion, M::Slowdown, M::Timeouts, M::Unfinished],
             Kind::Ping => &[M::Rtt, M::Unanswered],
             Kind::Queue => QUEUE,
+            Kind::Buffer => &[M::Occupancy, M::Drops, M::DropShare, M::Marks],
         }
     }
 
@@ -422,6 +445,7 @@ impl Kind {
             Kind::SizeClass => &[M::Slowdown, M::Timeouts],
             Kind::Ping => &[M::Rtt, M::Unanswered],
             Kind::Queue => QUEUE,
+            Kind::Buffer => &[M::Occupancy, M::Drops, M::DropShare, M::Marks],
         }
     }
 }
@@ -770,20 +794,28 @@ fn measure_pings(
 }
 
 fn measure_queues(run: &Run, outcome: &Outcome, window: Option<Window>) -> Vec<Measured> {
+    let links = &run.network.links;
     let mut of_queue = HashMap::new();
     let mut all = Vec::new();
     for queue in &outcome.queues {
-        let Some(link) = run.network.links.get(queue.link as usize) else { continue };
         let Some(name) = queue_name(&run.network, queue.link, queue.part) else { continue };
-        let mut measured = Measured::new(&name, Kind::Queue, late_from(run));
+        let link = links.get(queue.link as usize);
+        let kind = if link.is_some() { Kind::Queue } else { Kind::Buffer };
+        let mut measured = Measured::new(&name, kind, late_from(run));
         measured.record(M::Drops, queue.dropped_pkts());
         if queue.dropped_pkts() > 0 {
             let share = queue.dropped_pkts() as f64 / queue.offered_pkts as f64;
             measured.record(M::DropShare, (share * MILLIONTHS).round() as u64);
         }
         measured.record(M::Marks, queue.marked_pkts);
+        if let Some(pause) = queue.pause {
+            let length = outcome.end.since(Time::ZERO).ps().max(1);
+            let share = pause.paused.ps() as f64 / length as f64;
+            measured.record(M::PausedShare, (share * MILLIONTHS).round() as u64);
+            measured.record(M::PauseFrames, pause.frames);
+        }
         let rate = per_second(queue.sent_bytes, outcome.end.since(Time::ZERO));
-        if let (Some(sent), Some(full)) = (rate, link.rate) {
+        if let (Some(sent), Some(full)) = (rate, link.and_then(|link| link.rate)) {
             let share = sent / full.bps() as f64;
             measured.record(M::Utilisation, (share * MILLIONTHS).round() as u64);
         }
@@ -796,7 +828,9 @@ fn measure_queues(run: &Run, outcome: &Outcome, window: Option<Window>) -> Vec<M
         let index = of_queue.get(&(sample.link, sample.part)).copied();
         let holds = window.is_none_or(|window| window.holds(sample.at));
         let (Some(index), true) = (index, holds) else { continue };
+        // Each kind has one of them.
         all[index].record(M::Queue, u64::from(sample.len_pkts));
+        all[index].record(M::Occupancy, sample.len_bytes);
         if let Some(probability) = sample.drop_probability {
             probabilities[index].0 += probability;
             probabilities[index].1 += 1;

@@ -18,6 +18,7 @@ use crate::queues::{Place, read_queue, seed_queue};
 use crate::random::Random;
 use crate::reader::{Reader, one_of};
 use crate::receiving;
+use crate::switches;
 use crate::traffic::read_base_rtt;
 use crate::units::{Burst, Pkts, Share, Size};
 
@@ -86,7 +87,7 @@ impl NetworkSpec {
         let topology = reader.choice_or("topology", &topologies, "")?;
         let frame = hosts.base.mtu_bytes + ETHERNET_BYTES;
         let cables = Cables { network: &reader, frame_bytes: frame };
-        let (network, sampled_if_used) = match topology {
+        let (mut network, sampled_if_used) = match topology {
             Topology::ManyToOne => (many_to_one(&reader, &cables, &hosts)?, Vec::new()),
             Topology::Star => star(&reader, &cables, &hosts)?,
             Topology::Dumbbell => (dumbbell(&reader, &cables, &hosts)?, Vec::new()),
@@ -95,6 +96,7 @@ impl NetworkSpec {
             Topology::FatTree => fat_tree::read(&reader, &cables, &hosts)?,
             Topology::Graph => graph::read(&reader, &cables, &hosts)?,
         };
+        switches::read(&reader, &mut network, frame)?;
         let host_ids = network.nodes.iter().zip(0..).filter(|(node, _)| node.host.is_some());
         let ids = host_ids.map(|(node, id)| (node.name.clone(), id)).collect();
         let mut spec = NetworkSpec {
@@ -121,6 +123,10 @@ impl NetworkSpec {
         network
     }
 
+    pub(crate) fn has_flow_control(&self) -> bool {
+        self.network.flow_control.is_some()
+    }
+
     /// Whether hosts speak IPv6: all of them do, or none.
     pub(crate) fn ipv6(&self) -> bool {
         self.network.nodes.iter().any(|node| node.host.as_ref().is_some_and(|host| host.ipv6))
@@ -132,9 +138,15 @@ impl NetworkSpec {
 
     /// Links that are sampled if traffic goes to these hosts.
     pub(crate) fn sampled_links(&self, destinations: &HashSet<NodeId>) -> u64 {
-        let links = self.build(destinations, 0).links;
+        let network = self.build(destinations, 0);
         let parts = |link: &Link| 1 + link.queue.part_names().len() as u64;
-        links.iter().filter(|link| link.sampled).map(parts).sum()
+        let of_links: u64 = network.links.iter().filter(|link| link.sampled).map(parts).sum();
+        of_links + network.buffers.iter().filter(|buffer| buffer.sampled).count() as u64
+    }
+
+    /// Whether shared memory of this name is sampled.
+    pub(crate) fn has_sampled_buffer(&self, name: &str) -> bool {
+        self.network.buffers.iter().any(|buffer| buffer.sampled && buffer.name == name)
     }
 
     /// Whether a link of this name may be sampled, or one of the queues that its queue consists of.
@@ -529,6 +541,11 @@ fn nothing() -> Cable {
 
 // ---- topologies ----
 
+/// Whether the keys are those of this topology, and of what every topology may have beside it.
+fn check(reader: &Reader<'_>, of_topology: &[&str]) -> Result<(), Error> {
+    reader.check(&[of_topology, switches::KEYS].concat())
+}
+
 /// The network of the reference runs: senders `s1..`, one switch, one receiver `r`. Back from the
 /// switch to each sender goes the cable `return`, as a rule a delay alone.
 fn many_to_one(
@@ -536,7 +553,7 @@ fn many_to_one(
     cables: &Cables<'_, '_>,
     hosts: &Hosts,
 ) -> Result<Network, Error> {
-    reader.check(MANY_TO_ONE)?;
+    check(reader, MANY_TO_ONE)?;
     let senders = reader.integer_or("senders", 1..=MAX_HOSTS, 1)?;
     let access = cables.need("access", End::Host, false)?;
     let bottleneck = cables.need("bottleneck", End::Switch, true)?;
@@ -565,7 +582,7 @@ fn star(
     cables: &Cables<'_, '_>,
     hosts: &Hosts,
 ) -> Result<(Network, Vec<usize>), Error> {
-    reader.check(STAR)?;
+    check(reader, STAR)?;
     let count = reader.integer_or("hosts", 2..=MAX_HOSTS, 2)?;
     let (down, if_used) = port_to_host(reader, cables)?;
     let up = cables.need("up", End::Host, false)?;
@@ -576,7 +593,7 @@ fn star(
 
 /// Senders `s1..`, two switches, receivers `r1..`.
 fn dumbbell(reader: &Reader<'_>, cables: &Cables<'_, '_>, hosts: &Hosts) -> Result<Network, Error> {
-    reader.check(DUMBBELL)?;
+    check(reader, DUMBBELL)?;
     let senders = reader.integer_or("senders", 1..=MAX_HOSTS, 1)?;
     let receivers = reader.integer_or("receivers", 1..=MAX_HOSTS, senders)?;
     let access = cables.need("access", End::Host, false)?;
@@ -605,7 +622,7 @@ fn leaf_spine(
     cables: &Cables<'_, '_>,
     hosts: &Hosts,
 ) -> Result<(Network, Vec<usize>), Error> {
-    reader.check(LEAF_SPINE)?;
+    check(reader, LEAF_SPINE)?;
     let leaves = reader.integer_or("leaves", 1..=1000, 2)?;
     let spines = reader.integer_or("spines", 1..=1000, 2)?;
     let per_leaf = reader.integer_or("hosts_per_leaf", 1..=1000, 2)?;
@@ -643,7 +660,7 @@ fn parking_lot(
     cables: &Cables<'_, '_>,
     hosts: &Hosts,
 ) -> Result<Network, Error> {
-    reader.check(PARKING_LOT)?;
+    check(reader, PARKING_LOT)?;
     let hops = reader.integer_or("hops", 1..=1000, 2)?;
     let through = reader.integer_or("through", 1..=MAX_HOSTS, 1)?;
     let cross = reader.integer_or("cross", 0..=MAX_HOSTS, 1)?;

@@ -100,6 +100,9 @@ impl Scale {
         }
         self.set_moment(&mut run.end);
         run.network.links.iter_mut().for_each(|link| self.link(link));
+        if let Some(flow_control) = &mut run.network.flow_control {
+            self.set(&mut flow_control.reaction);
+        }
         run.network
             .nodes
             .iter_mut()

@@ -62,6 +62,7 @@ impl Plan {
     /// # Errors
     /// What the lab cannot do, with the way out.
     pub fn new(run: &Run) -> Result<Plan, Error> {
+        knee_sim::fabric::supports(&run.network).map_err(|why| Error(why.0))?;
         let mut network = run.network.clone();
         let nodes = network.nodes.iter().zip(0..);
         let hosts: Vec<(NodeId, &str, &HostConfig)> =

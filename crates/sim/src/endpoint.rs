@@ -179,6 +179,7 @@ impl EndPoint {
                 .map(|name| Node { name: name.to_owned(), host: Some(config.clone()) })
                 .into(),
             links: vec![wire()],
+            ..Network::default()
         };
         let net = Net {
             now: Time::ZERO,
@@ -190,6 +191,7 @@ impl EndPoint {
             cc: knee_algo::Host::new(1000, random.u64()),
             random,
             work: Work::default(),
+            flow_control: None,
             tap: None,
         };
         let host = Rc::new(HostState { config, jiffies, modules, gro: Cell::default() });

@@ -60,16 +60,19 @@
 #![forbid(unsafe_code)]
 
 pub mod addresses;
+mod buffer;
 mod clock;
 pub mod endpoint;
 mod events;
 pub mod fabric;
+mod headroom;
 mod ideal;
 mod link;
 mod net;
 mod nic;
 pub mod outcome;
 mod packet;
+mod pause;
 mod random;
 mod routes;
 mod sim;

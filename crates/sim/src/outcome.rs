@@ -18,7 +18,7 @@ pub struct Outcome {
     pub rpcs: Vec<RpcRecord>,
     /// Pings, in the order of sending.
     pub pings: Vec<PingRecord>,
-    /// One per sampled link.
+    /// One per sampled link, then one per sampled buffer.
     pub queues: Vec<QueueOutcome>,
     /// Samples of flows.
     pub flow_samples: Vec<FlowSample>,
@@ -185,7 +185,7 @@ pub struct PingRecord {
 /// A sampled link at the end of the run.
 #[derive(Clone, Debug, Default)]
 pub struct QueueOutcome {
-    /// Index of the link.
+    /// Index of the link; of a buffer: its own, counted on after the links.
     pub link: u32,
     /// Which of the queues that the link's consists of, as
     /// [`QueueConfig::part_names`](knee_queue::QueueConfig::part_names) counts them; `None`: the whole.
@@ -208,6 +208,17 @@ pub struct QueueOutcome {
     pub dropped_early_pkts: u64,
     /// Packets lost at random before the queue.
     pub lost_pkts: u64,
+    /// Of a link that flow control can stop.
+    pub pause: Option<PauseOutcome>,
+}
+
+/// How often and how long a link was stopped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PauseOutcome {
+    /// Frames that told its sender to pause, refreshes included.
+    pub frames: u64,
+    /// Time during which it could not begin to send.
+    pub paused: Duration,
 }
 
 impl QueueOutcome {
@@ -263,7 +274,7 @@ pub struct FlowSample {
 pub struct QueueSample {
     /// When.
     pub at: Time,
-    /// Index of the link.
+    /// Index of the link; of a buffer: its own, counted on after the links.
     pub link: u32,
     /// As of a [`QueueOutcome`].
     pub part: Option<u32>,

@@ -1,5 +1,6 @@
 //! A run: everything is built, then the earliest event happens until there is none.
 
+use crate::buffer::{self, BufferHandle};
 use crate::clock::Jiffies;
 use crate::events::{Event, Events};
 use crate::link::LinkState;
@@ -7,6 +8,7 @@ use crate::net::{Net, PATH_END};
 use crate::nic::{Arrival, Nics};
 use crate::outcome::{FlowOutcome, GoodputSample, Outcome, PingRecord, RpcRecord, Work};
 use crate::packet::{NO_SACKS, Packet, Packets, Tos, flags};
+use crate::pause;
 use crate::random::Random;
 use crate::routes::Routes;
 use crate::spec::{Cc, Flow, Run, Traffic};
@@ -62,6 +64,8 @@ struct Simulation<'a> {
     /// Pings sent of each stream, and where their records are.
     ping_records: Vec<Vec<u32>>,
     outcome: Outcome,
+    /// Memory that queues share.
+    buffers: Vec<BufferHandle>,
     /// Flows that can complete and have not.
     unfinished: usize,
     /// Whose turn it is, if any flow waits for others.
@@ -192,13 +196,15 @@ impl<'a> Simulation<'a> {
             ping_paths.push((path(ping.from, ping.to, hash)?, path(ping.to, ping.from, hash)?));
         }
         routes.forget_distances();
-        let links = run
+        let mut links: Vec<_> = run
             .network
             .links
             .iter()
             .enumerate()
             .map(|(index, link)| LinkState::new(link, index as u32))
             .collect();
+        let buffers = buffer::build(&run.network, &mut links);
+        let flow_control = pause::build(&run.network, &mut links);
         let cc = CcHost::new(1000, random.u64());
         let net = Net {
             now: Time::ZERO,
@@ -210,6 +216,7 @@ impl<'a> Simulation<'a> {
             random,
             cc,
             work: Work::default(),
+            flow_control,
             tap: None,
         };
         let unfinished = run.flows.iter().filter(|flow| flow.traffic.ends()).count();
@@ -223,6 +230,7 @@ impl<'a> Simulation<'a> {
             ping_records: vec![Vec::new(); run.pings.len()],
             ping_paths,
             outcome: Outcome::default(),
+            buffers,
             unfinished,
             turns: Turns::new(&run.order, &run.flows),
         })
@@ -338,7 +346,16 @@ impl<'a> Simulation<'a> {
                 if net.tap.is_some() {
                     net.tell_departures(link);
                 }
+                if net.flow_control.is_some() {
+                    self.after_departures(link);
+                }
             }
+            Event::Pause { link, quanta } => {
+                self.net.on_pause(link, quanta);
+                self.net.tell_departures(link);
+                self.after_departures(link);
+            }
+            Event::PauseRefresh { link } => self.net.on_pause_refresh(link),
             Event::Timer { sock, timer } => {
                 self.socks[sock as usize].on_timer(timer, &mut self.net);
                 if self.socks[sock as usize].receiver.unread_bytes > 0 {
@@ -433,6 +450,14 @@ impl<'a> Simulation<'a> {
         let is_over = !packet.has(flags::PING) && self.socks[packet.to as usize].ended();
         if let (Some(link), Some(tap)) = (self.net.link_behind(packet), &mut self.net.tap) {
             tap.on_delivered(self.net.now, link, packet, is_over);
+        }
+    }
+
+    /// Under flow control: what has left this link makes room in its switch, or lets its host's sockets go on.
+    fn after_departures(&mut self, link: u32) {
+        self.net.settle_flow_control();
+        for left in self.net.links[link as usize].take_left() {
+            self.socks[left.sock as usize].on_left_host(left.seq, &mut self.net);
         }
     }
 
@@ -654,6 +679,12 @@ impl<'a> Simulation<'a> {
                 self.outcome.queue_samples.extend(link.samples(self.net.now));
             }
         }
+        for buffer in self.buffers.iter().map(|buffer| buffer.borrow()) {
+            if buffer.sampled {
+                let sample = buffer.sample(&mut self.net.links, self.net.now);
+                self.outcome.queue_samples.push(sample);
+            }
+        }
         self.again(self.run.sampling.queues, Event::SampleQueues);
     }
 
@@ -685,6 +716,11 @@ impl<'a> Simulation<'a> {
         let now = self.net.now;
         let sampled = self.net.links.iter_mut().filter(|link| link.sampled);
         self.outcome.queues = sampled.flat_map(|link| link.outcomes(now)).collect();
+        for buffer in self.buffers.iter().map(|buffer| buffer.borrow()) {
+            if buffer.sampled {
+                self.outcome.queues.push(buffer.outcome(&mut self.net.links, now));
+            }
+        }
         self.outcome.work = Work { events: self.net.events.taken, ..self.net.work };
         self.outcome
     }

@@ -4,7 +4,7 @@ pub use crate::nic::{Adaptive, Coalesce, CpuCosts};
 pub use crate::sysctls::Sysctls;
 use knee_algo::{Algorithm, Params};
 use knee_queue::time::{Duration, Rate, Time};
-use knee_queue::{Ecn, QueueConfig};
+use knee_queue::{DynamicThresholdConfig, Ecn, QueueConfig};
 
 /// Index of a node in [`Network::nodes`].
 pub type NodeId = u32;
@@ -66,6 +66,39 @@ pub struct Network {
     pub nodes: Vec<Node>,
     /// Directed links: a cable is two of them.
     pub links: Vec<Link>,
+    /// Memory that queues of links share; a link is in one of them at most.
+    pub buffers: Vec<SharedBuffer>,
+    /// Whether and when switches stop the links into them.
+    pub flow_control: Option<FlowControl>,
+}
+
+/// IEEE 802.3x pauses: each switch stops a link while too much of what came by it waits there. Links without a rate are
+/// not stopped, and hosts, which take everything at once, stop none.
+#[derive(Clone, Debug)]
+pub struct FlowControl {
+    /// Above this many bytes of an input it is stopped.
+    pub xoff_bytes: u64,
+    /// At this many and below it may go on.
+    pub xon_bytes: u64,
+    /// From the arrival of a pause frame until it takes effect.
+    pub reaction: Duration,
+    /// How long a pause lasts unless it is told again, in 512 bit times of the link.
+    pub quanta: u16,
+    /// Whether a network is refused in which queues have not room for what may come before a pause takes effect.
+    pub lossless: bool,
+}
+
+/// Memory of a switch that the queues of its ports share.
+#[derive(Clone, Debug)]
+pub struct SharedBuffer {
+    /// Unique name, as in results.
+    pub name: String,
+    /// How much of it a queue may have. The `limit` of a queue's own goes on beside it.
+    pub law: DynamicThresholdConfig,
+    /// Links, each with a rate, whose queues are in it.
+    pub links: Vec<LinkId>,
+    /// Whether it is sampled and its figures are reported, numbered after the links.
+    pub sampled: bool,
 }
 
 /// A host or a switch.

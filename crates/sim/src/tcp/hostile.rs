@@ -88,7 +88,8 @@ fn net() -> Net {
         name: name.to_owned(),
         host: Some(HostConfig::new(LinuxVersion::V6_1)),
     };
-    let network = Network { nodes: vec![node("a"), node("b")], links: vec![link] };
+    let network =
+        Network { nodes: vec![node("a"), node("b")], links: vec![link], ..Network::default() };
     Net {
         now: Time::ZERO,
         events: Events::new(1_000_000),
@@ -99,6 +100,7 @@ fn net() -> Net {
         random: Random::new(1),
         cc: knee_algo::Host::new(1000, 1),
         work: Work::default(),
+        flow_control: None,
         tap: None,
     }
 }

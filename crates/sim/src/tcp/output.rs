@@ -494,9 +494,30 @@ impl Sock {
     /// The socket goes on when its next packet leaves the host.
     fn throttle(&mut self, net: &mut Net) {
         self.throttled = true;
-        // What fq still holds is heard of when it goes.
-        if let Some(&(leaves, _)) = self.in_host.front() {
+        // What fq still holds is heard of when it goes, and what a link holds that flow control may stop.
+        if let Some(&(leaves, _)) = self.in_host.front()
+            && leaves < Time::MAX
+        {
             self.tx_completion.arm(leaves, self.id, Timer::TxCompletion, net);
+        }
+    }
+
+    /// The first segment in the host's queue of which nobody knew when it would leave has left: the one from `seq` on.
+    pub(crate) fn on_left_host(&mut self, seq: u32, net: &mut Net) {
+        if self.ended() {
+            return;
+        }
+        if let Some(first) = self.in_host.iter_mut().find(|(leaves, _)| *leaves == Time::MAX) {
+            first.0 = net.now;
+        }
+        let id = self.rtx.find(seq);
+        if self.rtx.contains(id) && self.rtx.get(id).leaves_host == Time::MAX {
+            self.rtx.get_mut(id).leaves_host = net.now;
+        }
+        if self.throttled {
+            self.enter(net);
+            self.throttled = false;
+            self.resume_sending(net);
         }
     }
 
