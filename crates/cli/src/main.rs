@@ -16,6 +16,7 @@ mod profile;
 mod random;
 mod record;
 mod replay;
+mod report;
 mod run;
 mod script;
 #[cfg(not(feature = "kernel"))]
@@ -52,6 +53,8 @@ Examples:
         the simulator as the running kernel, and the running kernel
   knee compare /tmp/sim /tmp/lab
         which figures differ between them, by how much, and whether chance explains it
+  knee report results/bulk-mix
+        one HTML file to look at: charts, plots over time, published figures beside ours
   knee algorithms dctcp
         what an algorithm is, its parameters and what it shows of itself
   knee run two-flows.toml --trace both -o /tmp/two && knee replay /tmp/two/both-run-0.flight --cc reno
@@ -96,6 +99,8 @@ enum Command {
     Run(run::Args),
     /// Set results side by side: each figure with its spread in both, and a verdict.
     Compare(compare::Args),
+    /// Write a report of results that a browser shows, or its figures one by one.
+    Report(report::Args),
     /// List the congestion controls, or show one in full.
     Algorithms(algorithms::Args),
     /// Write an algorithm to begin with.
@@ -215,6 +220,7 @@ fn main() -> ExitCode {
     let outcome = match cli.command {
         Command::Run(args) => run::run(&args),
         Command::Compare(args) => compare::run(&args),
+        Command::Report(args) => report::run(&args),
         Command::Algorithms(args) => algorithms::run(&args).map(|()| DONE),
         Command::New(args) => new::run(&args).map(|()| DONE),
         Command::Check(args) => check::run(&args),

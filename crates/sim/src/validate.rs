@@ -1,7 +1,8 @@
 //! Refuses what cannot be simulated, in one sentence each.
 
-use crate::Error;
-use crate::spec::{Run, Serialisation, Traffic};
+use crate::spec::{HostConfig, Network, Run, Serialisation, Traffic};
+use crate::{Error, headroom};
+use knee_queue::time::Duration;
 
 /// A port must take a full frame; hosts here have at least this MTU.
 const MTU_MIN_BYTES: u32 = 576;
@@ -43,6 +44,7 @@ pub fn run(run: &Run) -> Result<(), Error> {
                 host.rcvbuf_initial_bytes
             ));
         }
+        receiving(name, host).map_err(Error)?;
         largest_frame = largest_frame.max(host.mtu_bytes + 14);
     }
     for link in &run.network.links {
@@ -65,6 +67,8 @@ pub fn run(run: &Run) -> Result<(), Error> {
             return fail(format!("link {name}: {error}"));
         }
     }
+    buffers(&run.network, largest_frame)?;
+    headroom::check(run, largest_frame)?;
     let is_host =
         |node: u32| run.network.nodes.get(node as usize).is_some_and(|node| node.host.is_some());
     let ends = run.flows.iter().map(|flow| (flow.from, flow.to));
@@ -91,18 +95,40 @@ pub fn run(run: &Run) -> Result<(), Error> {
             return fail("a transfer of 0 bytes has no completion time".to_owned());
         }
     }
-    check_order(run)?;
     let of_flows = run.flows.iter().flat_map(|flow| [flow.dscp, flow.peer_dscp]);
     let mut dscps = of_flows.chain(run.pings.iter().map(|ping| ping.dscp));
     if let Some(dscp) = dscps.find(|dscp| *dscp > DSCP_MAX) {
         return fail(format!("a DSCP of {dscp}: must be 0 to {DSCP_MAX}"));
     }
+    check_order(run)?;
     let periods = [run.sampling.flows, run.sampling.queues, run.sampling.goodput];
     let intervals = run.pings.iter().map(|ping| ping.interval);
     if periods.into_iter().flatten().chain(intervals).any(|period| period.ps() == 0) {
         return fail("a period of no time would sample for ever".to_owned());
     }
     Ok(())
+}
+
+/// What of a host's receiving contradicts itself.
+fn receiving(name: &str, host: &HostConfig) -> Result<(), String> {
+    if host.receive_queues == 0 {
+        return Err(format!("{name}: without receive queues nothing arrives: 1 is the least"));
+    }
+    if host.gro && (host.coalesce.is_none() || host.gro_window > Duration::ZERO) {
+        return Err(format!(
+            "{name}: gro merges what an interrupt brings: it needs coalesce, and no gro_window"
+        ));
+    }
+    let Some(coalesce) = host.coalesce else { return Ok(()) };
+    if coalesce.frames == Some(0) {
+        return Err(format!("{name}: an interrupt for 0 frames: 1 is one for each"));
+    }
+    match coalesce.adaptive {
+        Some(adaptive) if adaptive.rate_low >= adaptive.rate_high => {
+            Err(format!("{name}: the low packet rate must be below the high one"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Flows that wait for others must be there, once each, and come to an end.
@@ -138,10 +164,49 @@ fn check_order(run: &Run) -> Result<(), Error> {
     Ok(())
 }
 
+/// Refuses shared memory that cannot work.
+fn buffers(network: &Network, largest_frame: u32) -> Result<(), Error> {
+    let fail = |message: String| Err(Error(message));
+    let mut taken = vec![false; network.links.len()];
+    for buffer in &network.buffers {
+        let name = &buffer.name;
+        let law = &buffer.law;
+        if !law.has_sound_alpha() {
+            return fail(format!("{name}: alpha = {}: must be 1/65536 to 65536", law.alpha));
+        }
+        let Some(shared_bytes) = law.shared_bytes(buffer.links.len()) else {
+            return fail(format!(
+                "{name}: {} bytes do not hold the {} reserved for each of {} queues",
+                law.size_bytes,
+                law.reserved_bytes,
+                buffer.links.len()
+            ));
+        };
+        if shared_bytes.max(law.reserved_bytes) < u64::from(largest_frame) {
+            return fail(format!(
+                "{name}: a frame of {largest_frame} bytes never has room: {shared_bytes} bytes are shared"
+            ));
+        }
+        for &link in &buffer.links {
+            let Some(taken) = taken.get_mut(link as usize) else {
+                return fail(format!("{name}: there is no link {link}"));
+            };
+            let link = &network.links[link as usize];
+            if link.rate.is_none() {
+                return fail(format!("{name}: the link {} has no rate and no queue", link.name));
+            }
+            if std::mem::replace(taken, true) {
+                return fail(format!("{name}: the link {} is in two buffers", link.name));
+            }
+        }
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::{Cc, Flow, Lane, Network, Order, Sampling, Series};
+    use crate::spec::{Cc, Flow, Lane, Order, Sampling, Series};
     use knee_queue::time::Time;
 
     #[test]
@@ -161,6 +226,7 @@ mod tests {
             base_rtt: None,
             dscp: 0,
             peer_dscp: 0,
+            max_pacing_rate: None,
         };
         let rpc = Traffic::Rpc { request_bytes: 1, response_bytes: 1, count: None };
         let flows =

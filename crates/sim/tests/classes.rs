@@ -8,7 +8,7 @@ use knee_queue::{
     NotEctAbove, QueueConfig, TwoBuffersConfig,
 };
 use knee_sim::outcome::{Outcome, QueueOutcome};
-use knee_sim::spec::{Flow, Network, Ping, Run, Sampling, Serialisation};
+use knee_sim::spec::{Flow, Network, Order, Ping, Run, Sampling, Serialisation};
 use knee_sim::topology::Cable;
 
 fn class(condition: Condition, service: ClassService, queue: QueueConfig) -> ClassConfig {
@@ -155,6 +155,7 @@ fn an_echo_has_the_dscp_of_its_ping() {
         network: pair(),
         flows: Vec::new(),
         pings: vec![ping],
+        order: Order::default(),
         sampling: Sampling::default(),
         order: Default::default(),
     };

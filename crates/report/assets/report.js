@@ -1,0 +1,227 @@
+"use strict";
+// What moves in the page: plots over time, and the buttons that save a plot.
+(() => {
+const style = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+const bytes = text => Uint8Array.from(atob(text), c => c.charCodeAt(0)).buffer;
+
+function save(name, type, data) {
+  const a = document.createElement("a");
+  a.href = URL.createObjectURL(new Blob([data], {type}));
+  a.download = name;
+  a.click();
+  setTimeout(() => URL.revokeObjectURL(a.href), 10000);
+}
+
+function saveAs(kind, name, svg, csv) {
+  if (kind === "csv") return save(name + ".csv", "text/csv", csv());
+  const text = svg();
+  if (kind === "svg") return save(name + ".svg", "image/svg+xml", text);
+  const image = new Image();
+  image.onload = () => {
+    const canvas = document.createElement("canvas");
+    canvas.width = image.width * 2;
+    canvas.height = image.height * 2;
+    canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+    canvas.toBlob(blob => save(name + ".png", "image/png", blob));
+  };
+  image.src = "data:image/svg+xml;charset=utf-8," + encodeURIComponent(text);
+}
+
+const xml = text => text.replace(/[&<>"]/g, c => ({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;"})[c]);
+
+// An SVG file of pieces that flow in rows, as --figures writes it.
+function svgFile(title, rows) {
+  const margin = 14, gap = 14, widest = 1060;
+  let y = margin + 26, width = margin + title.length * 8.5, body = "";
+  body += `<text x="${margin}" y="${margin + 14}" class="b" style="font-size:13px">${xml(title)}</text>`;
+  for (const row of rows) {
+    let x = margin, high = 0;
+    for (const [w, h, inner] of row) {
+      if (x > margin && x + w > widest) { y += high + gap; x = margin; high = 0; }
+      body += `<svg x="${x}" y="${y}" width="${w}" height="${h}" viewBox="0 0 ${w} ${h}">${inner}</svg>`;
+      x += w + gap;
+      high = Math.max(high, h);
+      width = Math.max(width, x - gap);
+    }
+    if (row.length) y += high + 8;
+  }
+  width += margin;
+  const css = document.getElementById("svg-style").content.textContent;
+  return `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${y + 6}" viewBox="0 0 ${width} ${y + 6}">` +
+    `<style>${css}</style><rect width="100%" height="100%" fill="#fff"/>${body}</svg>\n`;
+}
+
+for (const figure of document.querySelectorAll("figure.chart")) {
+  figure.querySelector(".save").addEventListener("click", event => {
+    const kind = event.target.dataset.save;
+    if (!kind) return;
+    const piece = svg => [svg.viewBox.baseVal.width, svg.viewBox.baseVal.height, svg.innerHTML];
+    const rows = () => [".legend svg", ".pieces svg"].map(of => [...figure.querySelectorAll(of)].map(piece));
+    saveAs(kind, figure.id, () => svgFile(figure.dataset.title, rows()), () => figure.querySelector(".csv").textContent);
+  });
+}
+
+// ---- series ----
+
+function decoded(line, n) {
+  const shares = new Uint16Array(bytes(line.y)), out = new Array(n);
+  const step = (line.high - line.low) / 65534;
+  for (let i = 0; i < n; i++) out[i] = shares[i] === 65535 ? null : line.low + shares[i] * step;
+  return out;
+}
+
+const number = v => v == null ? "–" : v === 0 ? "0" : Math.abs(v) >= 1000 ? v.toFixed(0) : String(+v.toPrecision(4));
+
+function timeUnit(end) {
+  return end >= 2 ? ["s", 1] : end >= 2e-3 ? ["ms", 1e3] : ["us", 1e6];
+}
+
+function draw(root, group, key, id) {
+  const holder = root.querySelector(".plots");
+  (root.plots || []).forEach(plot => plot.destroy());
+  holder.textContent = "";
+  const [unit, factor] = timeUnit(group.end);
+  const axis = {stroke: style("--soft"), grid: {stroke: style("--grid"), width: 1}, ticks: {stroke: style("--grid"), width: 1},
+    font: "11px system-ui, sans-serif"};
+  root.plots = group.plots.map(plot => {
+    const frame = document.createElement("div");
+    frame.className = "plot";
+    const bar = document.createElement("div");
+    bar.className = "bar";
+    const name = document.createElement("h4");
+    name.textContent = plot.title + (plot.unit ? ", " + plot.unit : "");
+    const buttons = document.createElement("span");
+    buttons.className = "save";
+    for (const kind of ["svg", "png", "csv"]) {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.dataset.save = kind;
+      button.textContent = kind.toUpperCase();
+      buttons.append(button);
+    }
+    bar.append(name, buttons);
+    frame.append(bar);
+    holder.append(frame);
+    const times = Array.from(new Float32Array(bytes(plot.x)), t => t * factor);
+    const data = [times, ...plot.lines.map(line => decoded(line, times.length))];
+    const least = Math.min(...plot.lines.map(line => line.low));
+    const series = [{label: "t, " + unit, value: (u, v) => number(v)}, ...plot.lines.map(line => ({
+      label: line.label, stroke: style("--k" + line.k), width: 1.4, spanGaps: true, points: {show: times.length < 40},
+      dash: line.dash ? line.dash.split(" ").map(Number) : undefined, value: (u, v) => number(v),
+    }))];
+    const u = new uPlot({
+      width: Math.max(240, holder.clientWidth), height: 190, series,
+      cursor: {sync: {key, scales: ["x", null]}, drag: {x: true, y: false}, points: {size: 6}},
+      scales: {x: {time: false, range: (u, low, high) => low == null ? [0, group.end * factor] : [low, high]},
+        y: {range: (u, low, high) => low == null ? [0, 1] : least >= 0 && low > 0 && low < 0.7 * high ? [0, high * 1.05 || 1]
+          : low === high ? [low - (Math.abs(low) || 1) * 0.1, high + (Math.abs(high) || 1) * 0.1] : [low, high + (high - low) * 0.05]}},
+      axes: [axis, {...axis, size: 58, values: (u, ticks) => ticks.map(number)}],
+      hooks: {setScale: [(u, scale) => {
+        // Plots with samples at other times zoom to the same time.
+        if (scale !== "x" || root.zooming) return;
+        root.zooming = true;
+        const {min, max} = u.scales.x;
+        (root.plots || []).forEach(other => {
+          if (other !== u && (other.scales.x.min !== min || other.scales.x.max !== max)) other.setScale("x", {min, max});
+        });
+        root.zooming = false;
+      }]},
+    }, data, frame);
+    u.over.addEventListener("dblclick", () => u.setScale("x", {min: 0, max: group.end * factor}));
+    u.setScale("x", {min: 0, max: group.end * factor});
+    buttons.addEventListener("click", event => {
+      const kind = event.target.dataset.save;
+      const file = `${id}-${name.textContent}`.toLowerCase().replace(/[^a-z0-9]+/g, "-");
+      if (kind) saveAs(kind, file, () => traced(plot, u, unit, `${id}: ${name.textContent}`), () => table(plot, data, unit));
+    });
+    return u;
+  });
+}
+
+function table(plot, data, unit) {
+  const quoted = text => /[",\n]/.test(text) ? `"${text.replace(/"/g, '""')}"` : text;
+  const suffix = plot.unit ? ` (${plot.unit})` : "";
+  let out = ["t_" + unit, ...plot.lines.map(line => quoted(line.label + suffix))].join(",") + "\n";
+  data[0].forEach((t, i) => { out += data.map(column => column[i] == null ? "" : column[i]).join(",") + "\n"; });
+  return out;
+}
+
+// What is visible of a plot, as SVG.
+function traced(plot, u, unit, title) {
+  const left = 54, right = 1012, top = 10, bottom = 190, {x, y} = u.scales;
+  const px = v => left + (v - x.min) / (x.max - x.min) * (right - left);
+  const py = v => bottom - (v - y.min) / (y.max - y.min) * (bottom - top);
+  let body = "";
+  const ticks = (low, high, n) => {
+    const rough = (high - low) / n, power = 10 ** Math.floor(Math.log10(rough));
+    const step = [1, 2, 5, 10].map(m => m * power).find(s => s >= rough), out = [];
+    for (let i = Math.ceil(low / step); i * step <= high + step * 1e-9; i++) out.push(i * step);
+    return out;
+  };
+  for (const v of ticks(y.min, y.max, 4))
+    body += `<path class="g" d="M${left} ${py(v).toFixed(1)}H${right}"/><text x="${left - 6}" y="${(py(v) + 4).toFixed(1)}" text-anchor="end">${number(v)}</text>`;
+  for (const v of ticks(x.min, x.max, 8))
+    body += `<text x="${px(v).toFixed(1)}" y="${bottom + 16}" text-anchor="middle">${number(v)}</text>`;
+  body += `<text class="m" x="2" y="${bottom + 16}">${unit}</text>`;
+  let legend = left, row = bottom + 36;
+  plot.lines.forEach((line, i) => {
+    let path = "";
+    u.data[0].forEach((t, j) => {
+      const v = u.data[i + 1][j];
+      if (v != null && t >= x.min && t <= x.max) path += `${path ? "L" : "M"}${px(t).toFixed(1)} ${py(v).toFixed(1)}`;
+    });
+    const look = `class="k${line.k}" fill="none" stroke="currentColor" stroke-dasharray="${line.dash}"`;
+    body += `<path ${look} d="${path}" stroke-width="1.2"/>`;
+    const room = line.label.length * 6.4 + 44;
+    if (legend + room > right && legend > left) { legend = left; row += 16; }
+    body += `<path ${look} d="M${legend} ${row - 4}h22" stroke-width="2"/><text x="${legend + 27}" y="${row}">${xml(line.label)}</text>`;
+    legend += room;
+  });
+  return svgFile(title, [[[1020, row + 8, body]]]);
+}
+
+function viewer(root, nth) {
+  const {groups} = JSON.parse(root.querySelector("script").textContent);
+  const [caseSelect, ...axisSelects] = root.querySelectorAll(".choose select");
+  const said = root.querySelector(".said");
+  const wanted = select => select.hidden ? null : select.value;
+  const show = () => {
+    const fits = group => (wanted(caseSelect) ?? group.case) === group.case &&
+      axisSelects.every((select, i) => (wanted(select) ?? group.at[i]) === group.at[i]);
+    const group = groups.find(fits);
+    root.group = group;
+    if (!group) {
+      (root.plots || []).forEach(plot => plot.destroy());
+      root.plots = [];
+      root.querySelector(".plots").textContent = "";
+      said.textContent = "This combination was not run, or nothing of it was sampled.";
+      return;
+    }
+    draw(root, group, "knee-" + nth, root.dataset.id);
+    const [shown, all] = group.flows;
+    said.textContent = `Run ${group.run}. ` + (shown < all ? `${shown} of ${all} flows are drawn. ` : "") +
+      (group.plots.every(plot => plot.exact) ? "Every sample is drawn." :
+        "Where samples are denser than the drawing, the least and the largest of each short period are drawn: no spike is lost.");
+  };
+  [caseSelect, ...axisSelects].forEach(select => select.addEventListener("change", show));
+  root.show = show;
+  show();
+  let width = root.clientWidth;
+  new ResizeObserver(() => {
+    if (root.clientWidth === width) return;
+    width = root.clientWidth;
+    (root.plots || []).forEach(plot => plot.setSize({width: Math.max(240, root.querySelector(".plots").clientWidth), height: 190}));
+  }).observe(root);
+}
+
+const roots = [...document.querySelectorAll(".series")];
+// Drawn when about to be seen: a report of everything opens at once.
+const seen = new IntersectionObserver(entries => entries.filter(entry => entry.isIntersecting).forEach(entry => {
+  seen.unobserve(entry.target);
+  viewer(entry.target, roots.indexOf(entry.target));
+}), {rootMargin: "600px"});
+roots.forEach(root => seen.observe(root));
+const redraw = () => roots.forEach(root => root.show && root.show());
+matchMedia("(prefers-color-scheme:dark)").addEventListener("change", redraw);
+addEventListener("beforeprint", () => roots.forEach((root, i) => root.show || viewer(root, i)));
+})();

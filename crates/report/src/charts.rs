@@ -1,0 +1,396 @@
+//! Charts of the summary: what the experiment asks for, or one for each metric that matters.
+
+use std::fmt::Write as _;
+
+use crate::figure::{Figure, Piece};
+use crate::manifest::{At, Axis, Chart, Manifest, Published};
+use crate::palette::Style;
+use crate::plot::{Dot, Dots, Line, Lines, Point, Range, legend, legend_published};
+use crate::summary::{Row, Summary};
+use crate::text::{self, Unit, short_path, slug};
+
+/// Panels of one chart; what is beyond is in the summary.
+pub(crate) const MOST_PANELS: usize = 24;
+/// A log axis where none is asked for: the largest is so many times the least.
+const FAR: f64 = 40.0;
+/// What is charted where the experiment names no charts, and as what.
+const METRICS: [(&str, &str); 12] = [
+    ("completion", "mean"),
+    ("last", "mean"),
+    ("slowdown", "p99"),
+    ("latency", "mean"),
+    ("latency", "p99"),
+    ("rtt", "mean"),
+    ("goodput", "mean"),
+    ("jain", "mean"),
+    ("queue", "mean"),
+    ("utilisation", "mean"),
+    ("timeouts", "mean"),
+    ("ce_share", "mean"),
+];
+/// Charts where the experiment names none.
+const MOST_DEFAULT: usize = 12;
+
+/// All charts of a directory.
+pub(crate) fn charts(manifest: &Manifest, summary: &Summary, styles: &[Style]) -> Vec<Figure> {
+    let asked = match manifest.charts.is_empty() {
+        true => default_charts(manifest, summary),
+        false => manifest.charts.clone(),
+    };
+    asked.iter().filter_map(|chart| draw(manifest, summary, styles, chart)).collect()
+}
+
+fn default_charts(manifest: &Manifest, summary: &Summary) -> Vec<Chart> {
+    let longest = manifest.axes.iter().filter(|axis| axis.values.len() > 1);
+    let longest = longest.max_by_key(|axis| axis.values.len());
+    let x = longest.map_or_else(|| "case".to_owned(), |axis| axis.path.clone());
+    let mut charts = Vec::new();
+    for (subject, metric) in summary.measured() {
+        for (_, stat) in METRICS.iter().filter(|(name, _)| *name == metric) {
+            let values: Vec<f64> =
+                summary.of(subject, metric).filter_map(|row| row.stat(stat)).collect();
+            let (low, high) =
+                values.iter().fold((f64::INFINITY, 0.0), |(low, high): (f64, f64), v| {
+                    (low.min(*v), high.max(*v))
+                });
+            // Zero everywhere says nothing that a chart could show.
+            if values.is_empty() || high == 0.0 {
+                continue;
+            }
+            let about = match *stat {
+                "mean" => text::metric(metric),
+                stat => format!("{}, {}", text::metric(metric), text::stat(stat)),
+            };
+            charts.push(Chart {
+                title: format!("{subject}: {about}"),
+                subject: subject.to_owned(),
+                metric: metric.to_owned(),
+                stat: (*stat).to_owned(),
+                x: x.clone(),
+                log: low > 0.0 && high / low > FAR,
+            });
+        }
+    }
+    charts.truncate(MOST_DEFAULT);
+    charts
+}
+
+fn draw(manifest: &Manifest, summary: &Summary, styles: &[Style], chart: &Chart) -> Option<Figure> {
+    let rows: Vec<&Row> = summary.of(&chart.subject, &chart.metric).collect();
+    let values = || rows.iter().filter_map(|row| row.stat(&chart.stat));
+    let largest = values().fold(0.0, f64::max);
+    let file_unit = &rows.first()?.unit;
+    values().next()?;
+    let unit = Unit::of(file_unit, largest);
+    let published: Vec<&Published> = manifest
+        .published
+        .iter()
+        .filter(|p| p.subject == chart.subject && p.metric == chart.metric && p.stat == chart.stat)
+        .collect();
+    let drawn = Drawn { manifest, styles, chart, rows: &rows, unit, published: &published };
+    let x = manifest.axes.iter().position(|axis| axis.path == chart.x && axis.values.len() > 1);
+    let panels = facets(&manifest.axes, x, &rows);
+    let left_out = panels.len().saturating_sub(MOST_PANELS);
+    let pieces: Vec<Piece> = match x {
+        Some(x) => panels.iter().take(MOST_PANELS).map(|at| drawn.lines(x, at)).collect(),
+        None => panels.iter().take(MOST_PANELS).map(|at| drawn.dots(at)).collect(),
+    };
+    let mut key: Vec<Piece> = Vec::new();
+    if x.is_some() {
+        let shown = |case: &&String| rows.iter().any(|row| row.case == **case);
+        let cases = manifest.cases.iter().zip(styles).filter(|(case, _)| shown(case));
+        key.extend(cases.map(|(case, style)| legend(case, *style, true, true)));
+    }
+    if !published.is_empty() {
+        key.push(legend_published());
+    }
+    let mut caption = String::new();
+    if chart.stat == "mean" && rows.iter().any(|row| row.ci95.is_some()) {
+        caption.push_str("Whiskers: 95 % confidence interval of the mean over runs. ");
+    }
+    if x.is_none()
+        && rows.iter().any(|row| row.stat("min") != row.stat("max"))
+        && spread(&chart.stat)
+    {
+        caption.push_str("Pale bars: from the least to the largest value. ");
+    }
+    if left_out > 0 {
+        let _ = write!(caption, "{left_out} more panels are left out; summary.csv has them. ");
+    }
+    let title = match chart.title.is_empty() {
+        true => format!("{}: {}", chart.subject, text::metric(&chart.metric)),
+        false => chart.title.clone(),
+    };
+    Some(Figure {
+        id: format!("{}-chart-{}", slug(&manifest.name), slug(&format!("{title} {}", chart.stat))),
+        title,
+        caption: caption.trim_end().to_owned(),
+        legend: key,
+        pieces,
+        csv: csv(manifest, chart, &rows, file_unit),
+    })
+}
+
+fn spread(stat: &str) -> bool {
+    matches!(stat, "mean" | "p50")
+}
+
+/// Combinations of the values of all axes but one that rows have, by index of the axis.
+fn facets(axes: &[Axis], x: Option<usize>, rows: &[&Row]) -> Vec<Vec<(usize, String)>> {
+    let mut all: Vec<Vec<(usize, String)>> = Vec::new();
+    for row in rows {
+        let at = row
+            .at
+            .iter()
+            .enumerate()
+            .filter(|(axis, _)| Some(*axis) != x && axes[*axis].values.len() > 1);
+        let at: Vec<(usize, String)> = at.map(|(axis, value)| (axis, value.clone())).collect();
+        if !all.contains(&at) {
+            all.push(at);
+        }
+    }
+    all
+}
+
+/// A quantity as experiment files have it, for distances along an axis.
+fn quantity(text: &str) -> Option<f64> {
+    let text = text.trim();
+    let end = text
+        .find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | '-' | '+')))
+        .unwrap_or(text.len());
+    let number: f64 = text[..end].parse().ok()?;
+    let factor = match text[end..].trim() {
+        "" | "s" | "B" | "bps" | "pkts" | "%" | "pkt" => 1.0,
+        "ms" => 1e-3,
+        "us" => 1e-6,
+        "ns" => 1e-9,
+        "kB" | "kbps" => 1e3,
+        "MB" | "Mbps" => 1e6,
+        "GB" | "Gbps" => 1e9,
+        "KiB" => 1024.0,
+        "MiB" => 1024.0 * 1024.0,
+        _ => return None,
+    };
+    Some(number * factor)
+}
+
+/// Where the values of an axis are, from 0 to 1: to scale if they are quantities, linear or by ratio, as crowds them
+/// less; else at equal distances.
+fn places(values: &[String]) -> Vec<f64> {
+    let n = values.len();
+    let equal = || (0..n).map(|i| if n < 2 { 0.5 } else { i as f64 / (n - 1) as f64 }).collect();
+    let Some(numbers) = values.iter().map(|value| quantity(value)).collect::<Option<Vec<f64>>>()
+    else {
+        return equal();
+    };
+    let ascending = numbers.windows(2).all(|pair| pair[0] < pair[1]);
+    if n < 2 || !ascending {
+        return equal();
+    }
+    let (first, last) = (numbers[0], numbers[n - 1]);
+    let linear: Vec<f64> = numbers.iter().map(|v| (v - first) / (last - first)).collect();
+    let closest =
+        |places: &[f64]| places.windows(2).map(|pair| pair[1] - pair[0]).fold(1.0, f64::min);
+    if first <= 0.0 {
+        return if closest(&linear) > 0.3 / n as f64 { linear } else { equal() };
+    }
+    let ratio: Vec<f64> = numbers.iter().map(|v| (v / first).ln() / (last / first).ln()).collect();
+    if closest(&ratio) > closest(&linear) { ratio } else { linear }
+}
+
+/// What all panels of a chart share.
+struct Drawn<'a> {
+    manifest: &'a Manifest,
+    styles: &'a [Style],
+    chart: &'a Chart,
+    rows: &'a [&'a Row],
+    unit: Unit,
+    published: &'a [&'a Published],
+}
+
+impl Drawn<'_> {
+    fn point(&self, row: &Row) -> Option<Point> {
+        let value = row.stat(&self.chart.stat)?;
+        let half = row.ci95.filter(|_| self.chart.stat == "mean").unwrap_or(0.0);
+        let f = self.unit.factor;
+        // A time is never negative, and a log axis could not show it.
+        let low = if value >= 0.0 { (value - half).max(0.0) } else { value - half };
+        Some(Point { value: value * f, low: low * f, high: (value + half) * f })
+    }
+
+    fn range(&self) -> Range {
+        let f = self.unit.factor;
+        let published = self.published.iter().map(|p| p.value * f);
+        let points: Vec<Point> = self.rows.iter().filter_map(|row| self.point(row)).collect();
+        // Of a log axis an interval that reaches zero would take all the room.
+        let ends = points
+            .iter()
+            .flat_map(|p| [if self.chart.log { p.value } else { p.low }, p.value, p.high]);
+        Range::holding(ends.chain(published).collect::<Vec<_>>().into_iter(), self.chart.log)
+    }
+
+    fn title(&self, at: &[(usize, String)]) -> String {
+        let parts = at.iter().map(|(axis, value)| {
+            format!("{} {value}", short_path(&self.manifest.axes[*axis].path))
+        });
+        parts.collect::<Vec<_>>().join(", ")
+    }
+
+    fn is_at(&self, row: &Row, at: &[(usize, String)]) -> bool {
+        at.iter().all(|(axis, value)| row.at[*axis] == *value)
+    }
+
+    fn y_label(&self) -> String {
+        let stat = text::stat(&self.chart.stat);
+        format!("{stat}{}", self.unit.suffix())
+    }
+
+    fn lines(&self, x: usize, at: &[(usize, String)]) -> Piece {
+        let axis = &self.manifest.axes[x];
+        let values: Vec<String> = axis
+            .values
+            .iter()
+            .filter(|v| self.rows.iter().any(|row| row.at[x] == **v))
+            .cloned()
+            .collect();
+        let places: Vec<(f64, String)> =
+            places(&values).into_iter().zip(values.iter().cloned()).collect();
+        let index = |value: &str| values.iter().position(|v| v == value);
+        let mut lines = Vec::new();
+        for (case, style) in self.manifest.cases.iter().zip(self.styles) {
+            let of_case = self.rows.iter().filter(|row| row.case == *case && self.is_at(row, at));
+            let mut points: Vec<(usize, Point)> =
+                of_case.filter_map(|row| Some((index(&row.at[x])?, self.point(row)?))).collect();
+            points.sort_by_key(|(i, _)| *i);
+            lines.push(Line { style: *style, points });
+        }
+        let here = self.published.iter().filter(|p| {
+            let value = |axis: usize| value_at(&p.at, &self.manifest.axes[axis].path);
+            at.iter().all(|(axis, wanted)| value(*axis).is_none_or(|value| value == wanted))
+        });
+        let mut published: Vec<(usize, f64)> = here
+            .flat_map(|p| {
+                let i = value_at(&p.at, &axis.path).and_then(index);
+                i.map(|i| (i, p.value * self.unit.factor))
+            })
+            .collect();
+        published.dedup();
+        Lines {
+            title: &self.title(at),
+            x_label: &short_path(&axis.path),
+            y_label: &self.y_label(),
+            x: &places,
+            y: self.range(),
+            lines: &lines,
+            published: &published,
+        }
+        .draw()
+    }
+
+    fn dots(&self, at: &[(usize, String)]) -> Piece {
+        let f = self.unit.factor;
+        let row_of =
+            |case: &String| self.rows.iter().find(|row| row.case == *case && self.is_at(row, at));
+        let cases = self.manifest.cases.iter().zip(self.styles);
+        let dots: Vec<Dot<'_>> = cases
+            .filter_map(|(case, style)| {
+                let row = row_of(case)?;
+                let spread =
+                    row.stat("min").zip(row.stat("max")).filter(|_| spread(&self.chart.stat));
+                Some(Dot {
+                    name: case,
+                    style: *style,
+                    point: self.point(row),
+                    spread: spread.map(|(low, high)| (low * f, high * f)),
+                    published: published_for(self.published, self.manifest, row)
+                        .map(|p| p.value * f),
+                })
+            })
+            .collect();
+        let range = self.range();
+        let reach =
+            self.rows.iter().filter_map(|row| row.stat("max")).filter(|_| spread(&self.chart.stat));
+        let reach: Vec<f64> = reach.map(|v| v * f).chain([range.high]).collect();
+        // The largest value gets room unless it would take it from everything else.
+        let high = reach.into_iter().fold(0.0, f64::max);
+        let high = if self.chart.log { high } else { high.min(range.high * 2.5) };
+        Dots {
+            title: &self.title(at),
+            label: &self.y_label(),
+            x: Range { high, ..range },
+            dots: &dots,
+        }
+        .draw()
+    }
+}
+
+fn value_at<'a>(at: &'a At, path: &str) -> Option<&'a str> {
+    at.iter().find(|(name, _)| name == path).map(|(_, value)| value.as_str())
+}
+
+/// The figure that was published for a row of the summary.
+pub(crate) fn published_for<'a>(
+    all: &[&'a Published],
+    manifest: &Manifest,
+    row: &Row,
+) -> Option<&'a Published> {
+    all.iter().copied().find(|p| {
+        p.subject == row.subject
+            && p.metric == row.metric
+            && p.cases.contains(&row.case)
+            && p.at.iter().all(|(path, value)| {
+                let axis = manifest.axes.iter().position(|axis| axis.path == *path);
+                axis.is_none_or(|axis| row.at[axis] == *value)
+            })
+    })
+}
+
+/// A cell of a CSV file.
+pub(crate) fn cell(text: &str) -> String {
+    match text.contains([',', '"', '\n', '\r']) {
+        true => format!("\"{}\"", text.replace('"', "\"\"")),
+        false => text.to_owned(),
+    }
+}
+
+fn csv(manifest: &Manifest, chart: &Chart, rows: &[&Row], unit: &str) -> String {
+    let mut out = String::from("case");
+    manifest.axes.iter().for_each(|axis| {
+        let _ = write!(out, ",{}", cell(&axis.path));
+    });
+    let unit = if unit.is_empty() { String::new() } else { format!("_{unit}") };
+    let _ = writeln!(out, ",subject,metric,{}{unit},ci95{unit},runs", chart.stat);
+    for row in rows {
+        out.push_str(&cell(&row.case));
+        row.at.iter().for_each(|value| {
+            let _ = write!(out, ",{}", cell(value));
+        });
+        let number = |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
+        let ci95 = number(row.ci95.filter(|_| chart.stat == "mean"));
+        let _ = writeln!(
+            out,
+            ",{},{},{},{ci95},{}",
+            cell(&row.subject),
+            row.metric,
+            number(row.stat(&chart.stat)),
+            row.runs
+        );
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_to_scale_where_values_are_quantities() {
+        let values = |list: &[&str]| list.iter().map(|v| (*v).to_owned()).collect::<Vec<_>>();
+        let geometric = places(&values(&["10 kB", "100 kB", "1 MB"]));
+        assert!((geometric[1] - 0.5).abs() < 1e-9, "{geometric:?}");
+        let linear = places(&values(&["0 ms", "10 ms", "20 ms"]));
+        assert!((linear[1] - 0.5).abs() < 1e-9);
+        assert_eq!(places(&values(&["on", "off", "auto"])), [0.0, 0.5, 1.0]);
+        assert_eq!(places(&values(&["5 ms"])), [0.5]);
+    }
+}

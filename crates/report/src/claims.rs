@@ -1,0 +1,304 @@
+//! Claims: the verdict as word, colour and shape; each check's value against its bounds.
+
+use std::fmt::Write as _;
+
+use crate::manifest::{Check, CheckRow, Claim, Verdict};
+use crate::plot::Range;
+use crate::text::{Unit, escaped, metric, stat};
+
+/// A verdict: shape, colour and words.
+pub(crate) fn chip(verdict: Verdict) -> String {
+    format!("<span class=\"chip {}\">{}{}</span>", verdict.class(), icon(verdict), verdict.words())
+}
+
+/// The shape alone.
+pub(crate) fn icon(verdict: Verdict) -> String {
+    let shape = match verdict {
+        Verdict::Stands => {
+            "<circle cx=\"8\" cy=\"8\" r=\"7\" fill=\"currentColor\"/><path d=\"M4.6 8.3l2.4 2.4 4.6-5\" class=\"cut\"/>"
+        }
+        Verdict::InPart => {
+            "<circle cx=\"8\" cy=\"8\" r=\"6.2\" fill=\"none\" stroke=\"currentColor\" stroke-width=\"1.6\"/>\
+             <path d=\"M8 1.8a6.2 6.2 0 0 0 0 12.4z\" fill=\"currentColor\"/>"
+        }
+        Verdict::DoesNot => {
+            "<path d=\"M8 .6 15.4 8 8 15.4.6 8z\" fill=\"currentColor\"/><path d=\"M5.6 5.6l4.8 4.8M10.4 5.6l-4.8 4.8\" class=\"cut\"/>"
+        }
+        Verdict::Cannot => {
+            "<rect x=\"1.8\" y=\"1.8\" width=\"12.4\" height=\"12.4\" rx=\"2\" fill=\"none\" stroke=\"currentColor\" stroke-width=\"1.5\"/>\
+             <path d=\"M6 6.3a2 2 0 1 1 2.9 1.8c-.6.3-.9.6-.9 1.3M8 11.4v.5\" fill=\"none\" stroke=\"currentColor\" stroke-width=\"1.5\"/>"
+        }
+        Verdict::NotRun => {
+            "<circle cx=\"8\" cy=\"8\" r=\"6.2\" fill=\"none\" stroke=\"currentColor\" stroke-width=\"1.3\" stroke-dasharray=\"2.4 2.4\"/>"
+        }
+    };
+    format!(
+        "<svg class=\"icon\" viewBox=\"0 0 16 16\" width=\"16\" height=\"16\" aria-hidden=\"true\">{shape}</svg>"
+    )
+}
+
+/// The check that decides a claim: the first that fails, else the first undecided one, else the first.
+pub(crate) fn deciding(claim: &Claim) -> Option<&Check> {
+    let with = |verdict: &str| claim.checks.iter().find(|check| check.verdict == verdict);
+    with("fails")
+        .or_else(|| with("undecided"))
+        .or_else(|| with("holds"))
+        .or_else(|| claim.checks.first())
+}
+
+/// Of the rows of a check the one that is farthest on the wrong side, or nearest to it.
+fn worst(check: &Check) -> Option<&CheckRow> {
+    let margin = |row: &CheckRow| {
+        let value = row.value?;
+        let above = check.at_least.map_or(f64::INFINITY, |bound| value - bound);
+        let below = check.at_most.map_or(f64::INFINITY, |bound| bound - value);
+        Some(above.min(below))
+    };
+    let measured = check.rows.iter().filter_map(|row| Some((margin(row)?, row)));
+    measured.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, row)| row)
+}
+
+/// What was measured, with its interval.
+pub(crate) fn value(check: &Check, row: &CheckRow) -> String {
+    let Some(value) = row.value else { return "not measured".into() };
+    let shown = Unit::alone(&check.unit, value);
+    match (row.low, row.high) {
+        (Some(low), Some(high)) if low < high => {
+            let unit = Unit::of(&check.unit, value.abs());
+            format!("{shown} ({}–{})", unit.show(low), unit.show(high))
+        }
+        _ => shown,
+    }
+}
+
+/// The bounds in words.
+pub(crate) fn bounds(check: &Check) -> String {
+    let show = |value: f64| Unit::alone(&check.unit, value);
+    match (check.at_least, check.at_most) {
+        (Some(least), Some(most)) => {
+            let unit = Unit::of(&check.unit, most.abs());
+            let name = if unit.name.is_empty() { String::new() } else { format!(" {}", unit.name) };
+            format!("{}–{}{name}", unit.show(least), unit.show(most))
+        }
+        (Some(least), None) => format!("≥ {}", show(least)),
+        (None, Some(most)) => format!("≤ {}", show(most)),
+        (None, None) => String::new(),
+    }
+}
+
+/// What was found for a claim, in the overview: value and bounds of the deciding check.
+pub(crate) fn found(claim: &Claim) -> (String, String, String) {
+    let Some(check) = deciding(claim) else { return Default::default() };
+    let Some(row) = worst(check) else { return (String::new(), bounds(check), String::new()) };
+    (value(check, row), bounds(check), strip(check))
+}
+
+/// A check as a small drawing: where it may be, and where it is.
+pub(crate) fn strip(check: &Check) -> String {
+    let (width, height, y) = (190.0, 26.0, 11.0);
+    let rows: Vec<&CheckRow> = check.rows.iter().filter(|row| row.value.is_some()).collect();
+    let bounds: Vec<f64> = [check.at_least, check.at_most].into_iter().flatten().collect();
+    if rows.is_empty() || bounds.is_empty() {
+        return String::new();
+    }
+    let values = rows.iter().flat_map(|row| [row.value, row.low, row.high]).flatten();
+    let all: Vec<f64> = values.chain(bounds.iter().copied()).collect();
+    let least = all.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = all.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let log = least > 0.0 && most / least > 8.0;
+    let range = match log {
+        true => Range {
+            low: least / (most / least).powf(0.12),
+            high: most * (most / least).powf(0.12),
+            log,
+        },
+        false => {
+            let air = ((most - least) * 0.15).max(most.abs() * 0.05).max(f64::MIN_POSITIVE);
+            Range {
+                low: if least >= 0.0 { (least - air).max(0.0) } else { least - air },
+                high: most + air,
+                log,
+            }
+        }
+    };
+    let at = |value: f64| 4.0 + range.share(value) * (width - 8.0);
+    let from = check.at_least.map_or(1.0, at);
+    let to = check.at_most.map_or(width - 1.0, at);
+    let mut out = format!(
+        "<svg class=\"strip\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\" role=\"img\" aria-label=\"{}\">\
+         <rect class=\"z\" x=\"{from:.1}\" y=\"2\" width=\"{:.1}\" height=\"18\"/><path class=\"a\" d=\"M1 {y}H{}\"/>",
+        escaped(&format!(
+            "{}: within the shaded part, from {} to {}",
+            check.verdict,
+            Unit::alone(&check.unit, range.low),
+            Unit::alone(&check.unit, range.high)
+        )),
+        (to - from).max(0.0),
+        width - 1.0
+    );
+    for bound in &bounds {
+        let _ = write!(out, "<path class=\"bound\" d=\"M{:.1} 2v18\"/>", at(*bound));
+    }
+    for row in rows {
+        let Some(value) = row.value else { continue };
+        let inside = check.at_least.is_none_or(|bound| value >= bound)
+            && check.at_most.is_none_or(|bound| value <= bound);
+        let class = match (check.verdict.as_str(), inside) {
+            ("undecided" | "not run", _) => "un",
+            (_, true) => "ok",
+            (_, false) => "no",
+        };
+        if let (Some(low), Some(high)) = (row.low, row.high) {
+            let _ = write!(
+                out,
+                "<path class=\"{class}\" d=\"M{:.1} {y}H{:.1}\" stroke=\"currentColor\" stroke-width=\"4\" stroke-opacity=\".5\"/>",
+                at(low),
+                at(high)
+            );
+        }
+        let (x, shape) = (
+            at(value),
+            match class {
+                "no" => "M-4.4 0 0-4.4 4.4 0 0 4.4z",
+                "un" => "M-3.4-3.4h6.8v6.8h-6.8z",
+                _ => "M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0z",
+            },
+        );
+        let _ = write!(
+            out,
+            "<path class=\"{class}\" transform=\"translate({x:.1} {y})\" d=\"{shape}\" fill=\"currentColor\"/>"
+        );
+    }
+    out.push_str("</svg>");
+    out
+}
+
+/// A claim with all its checks.
+pub(crate) fn html(
+    claim: &Claim,
+    experiment: &str,
+    known: &dyn Fn(&str) -> Option<String>,
+) -> String {
+    let mut out = format!(
+        "<article class=\"claim {}\" id=\"{experiment}-claim-{}\">",
+        claim.verdict.class(),
+        crate::text::slug(&claim.name)
+    );
+    let by = match claim.by.as_str() {
+        "source" => "claimed by the source",
+        "us" => "derived by us from the source's figures",
+        _ => "",
+    };
+    let _ = write!(
+        out,
+        "<p class=\"head\">{} <strong>{}</strong> <small>{by}</small></p>",
+        chip(claim.verdict),
+        escaped(&claim.says)
+    );
+    for check in &claim.checks {
+        out.push_str(&check_html(check));
+    }
+    let mut say = |label: &str, text: &Option<String>| {
+        if let Some(text) = text {
+            let _ = write!(out, "<p class=\"why\"><b>{label}</b> {}</p>", escaped(text));
+        }
+    };
+    say("Why:", &claim.because);
+    say("Cannot be decided here:", &claim.cannot);
+    if let Some(see) = &claim.see {
+        let shown = escaped(see);
+        let shown = known(see).map_or(shown.clone(), |id| format!("<a href=\"#{id}\">{shown}</a>"));
+        let _ = write!(out, "<p class=\"why\"><b>Shown by</b> {shown}</p>");
+    }
+    out.push_str("</article>");
+    out
+}
+
+fn check_html(check: &Check) -> String {
+    let mut out = format!(
+        "<div class=\"check\"><p><span class=\"mini {}\">{}</span> ",
+        word_class(&check.verdict),
+        escaped(&check.verdict)
+    );
+    if !check.says.is_empty() {
+        let _ = write!(out, "{} ", escaped(&check.says));
+    }
+    let _ = write!(out, "</p><div class=\"found\">{}", strip(check));
+    match check.rows.as_slice() {
+        [only] => {
+            let _ = write!(
+                out,
+                "<p><b>{}</b>, wanted {}</p>",
+                escaped(&value(check, only)),
+                escaped(&bounds(check))
+            );
+        }
+        rows => {
+            let _ = write!(out, "<p>wanted {} at each of:</p>", escaped(&bounds(check)));
+            out.push_str("<ul>");
+            for row in rows {
+                let _ = write!(
+                    out,
+                    "<li>{}: <b>{}</b></li>",
+                    escaped(&row.at),
+                    escaped(&value(check, row))
+                );
+            }
+            out.push_str("</ul>");
+        }
+    }
+    if check.terms.len() > 1 || check.rows.len() == 1 {
+        out.push_str("<ul class=\"terms\">");
+        for term in &check.terms {
+            let of = [&term.case, &term.at]
+                .into_iter()
+                .filter(|part| !part.is_empty())
+                .cloned()
+                .collect::<Vec<_>>()
+                .join(", ");
+            let role = match term.role.as_str() {
+                "over" => "over ",
+                "minus" => "minus ",
+                _ => "",
+            };
+            let shown = match (term.value, term.ci95) {
+                (None, _) => "not measured".to_owned(),
+                (Some(value), None) => plain(value, &term.metric),
+                (Some(value), Some(half)) => {
+                    format!("{} ± {}", plain(value, &term.metric), plain(half, &term.metric))
+                }
+            };
+            let _ = write!(
+                out,
+                "<li>{role}{} {}, {} ({}): {}</li>",
+                escaped(&term.subject),
+                escaped(&metric(&term.metric)),
+                escaped(stat(&term.stat)),
+                escaped(&of),
+                escaped(&shown)
+            );
+        }
+        out.push_str("</ul>");
+    }
+    out.push_str("</div></div>");
+    out
+}
+
+/// A term's value: terms carry no unit, their metrics do.
+fn plain(value: f64, metric: &str) -> String {
+    let unit = match metric {
+        "completion" | "last" | "latency" | "rtt" | "receive_cpu_per_mb" | "ack_cpu_per_mb" => "s",
+        "goodput" | "goodput_sum" => "bps",
+        "queue" | "drops" | "marks" => "pkts",
+        _ => "",
+    };
+    Unit::alone(unit, value)
+}
+
+fn word_class(verdict: &str) -> &'static str {
+    match verdict {
+        "holds" => "ok",
+        "fails" => "no",
+        _ => "un",
+    }
+}

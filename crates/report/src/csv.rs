@@ -1,0 +1,231 @@
+//! CSV files, a row at a time in bounded memory.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read as _};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use crate::error::Error;
+
+/// Longer lines are no table of ours.
+const LONGEST_LINE: u64 = 64 * 1024;
+
+/// A file and the row that was read last.
+pub(crate) struct Table {
+    path: PathBuf,
+    input: BufReader<File>,
+    header: Vec<String>,
+    line: u64,
+    raw: Vec<u8>,
+    /// The row's cells, one after another.
+    text: String,
+    cells: Vec<Range<usize>>,
+}
+
+/// A row: cells by column.
+#[derive(Clone, Copy)]
+pub(crate) struct Row<'a> {
+    table: &'a Table,
+}
+
+impl Table {
+    /// Opens a file and reads its header; `None` where there is no such file.
+    pub(crate) fn open(path: &Path) -> Result<Option<Table>, Error> {
+        let file = match File::open(path) {
+            Ok(file) => file,
+            Err(why) if why.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(why) => return Err(Error::io(path, "cannot read", why)),
+        };
+        let mut table = Table {
+            path: path.to_owned(),
+            input: BufReader::with_capacity(1 << 18, file),
+            header: Vec::new(),
+            line: 0,
+            raw: Vec::new(),
+            text: String::new(),
+            cells: Vec::new(),
+        };
+        if !table.read()? {
+            return Err(table.wrong("is empty: run the experiment again"));
+        }
+        table.header = table.cells.iter().map(|cell| table.text[cell.clone()].to_owned()).collect();
+        Ok(Some(table))
+    }
+
+    /// The number of a column that may be missing.
+    pub(crate) fn find(&self, column: &str) -> Option<usize> {
+        self.header.iter().position(|name| name == column)
+    }
+
+    /// The number of a column.
+    pub(crate) fn column(&self, column: &str) -> Result<usize, Error> {
+        self.find(column).ok_or_else(|| {
+            Error::input(
+                &self.path,
+                1,
+                format!("has no column \"{column}\": it is not of a results directory, or of another version"),
+            )
+        })
+    }
+
+    /// The next row.
+    pub(crate) fn next(&mut self) -> Result<Option<Row<'_>>, Error> {
+        if !self.read()? {
+            return Ok(None);
+        }
+        if self.cells.len() != self.header.len() {
+            return Err(self.wrong(&format!(
+                "has {} cells where the header has {}: the file is cut or was changed",
+                self.cells.len(),
+                self.header.len()
+            )));
+        }
+        Ok(Some(Row { table: self }))
+    }
+
+    /// An error about the row that was read last.
+    pub(crate) fn wrong(&self, message: &str) -> Error {
+        Error::input(&self.path, self.line, message)
+    }
+
+    fn read(&mut self) -> Result<bool, Error> {
+        self.raw.clear();
+        let mut limited = (&mut self.input).take(LONGEST_LINE);
+        let read = limited.read_until(b'\n', &mut self.raw);
+        if read.map_err(|why| Error::io(&self.path, "cannot read", why))? == 0 {
+            return Ok(false);
+        }
+        self.line += 1;
+        match self.raw.pop() {
+            Some(b'\n') => {}
+            _ if self.raw.len() as u64 + 1 >= LONGEST_LINE => {
+                return Err(
+                    self.wrong("is longer than 64 KiB: this is no table of a results directory")
+                );
+            }
+            _ => return Err(self.wrong("does not end: the file is cut")),
+        }
+        if self.raw.last() == Some(&b'\r') {
+            self.raw.pop();
+        }
+        let raw = std::mem::take(&mut self.raw);
+        let split = match std::str::from_utf8(&raw) {
+            Ok(line) => self.split(line),
+            Err(_) => false,
+        };
+        self.raw = raw;
+        match split {
+            true => Ok(true),
+            false => Err(self.wrong("is no CSV: a quote does not end, or it is not text")),
+        }
+    }
+
+    /// Whether the line is whole.
+    fn split(&mut self, line: &str) -> bool {
+        self.text.clear();
+        self.cells.clear();
+        let mut rest = line;
+        loop {
+            let from = self.text.len();
+            if let Some(mut quoted) = rest.strip_prefix('"') {
+                loop {
+                    let Some((text, after)) = quoted.split_once('"') else { return false };
+                    self.text.push_str(text);
+                    match after.strip_prefix('"') {
+                        Some(after) => {
+                            self.text.push('"');
+                            quoted = after;
+                        }
+                        None => {
+                            rest = after;
+                            break;
+                        }
+                    }
+                }
+            } else {
+                let end = rest.find(',').unwrap_or(rest.len());
+                self.text.push_str(&rest[..end]);
+                rest = &rest[end..];
+            }
+            self.cells.push(from..self.text.len());
+            match rest.strip_prefix(',') {
+                Some(after) => rest = after,
+                None => return rest.is_empty(),
+            }
+        }
+    }
+}
+
+impl<'a> Row<'a> {
+    /// A cell.
+    pub(crate) fn text(self, column: usize) -> &'a str {
+        &self.table.text[self.table.cells[column].clone()]
+    }
+
+    /// A number; `None`: the cell is empty.
+    pub(crate) fn number(self, column: usize) -> Result<Option<f64>, Error> {
+        let text = self.text(column);
+        if text.is_empty() {
+            return Ok(None);
+        }
+        let number = text.parse().ok().filter(|number: &f64| number.is_finite());
+        number.map(Some).ok_or_else(|| {
+            let shown: String = text.chars().take(40).collect();
+            let name = &self.table.header[column];
+            self.table.wrong(&format!("{name} = {shown:?}: must be a number"))
+        })
+    }
+
+    /// A number that names something.
+    pub(crate) fn index(self, column: usize) -> Result<u64, Error> {
+        let number = self.text(column).parse();
+        number.map_err(|_| {
+            let name = &self.table.header[column];
+            self.table.wrong(&format!("{name}: must be a whole number"))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::file;
+
+    #[test]
+    fn quotes_hold_commas_and_quotes() {
+        let path = file("quotes.csv", "a,b,c\n1,\"x, \"\"y\"\"\",\n");
+        let mut table = Table::open(&path).expect("opens").expect("is there");
+        assert_eq!(table.header, ["a", "b", "c"]);
+        let row = table.next().expect("is whole").expect("is there");
+        assert_eq!((row.text(1), row.number(0).expect("number")), ("x, \"y\"", Some(1.0)));
+        assert_eq!(row.number(2).expect("empty"), None);
+        assert!(row.number(1).is_err());
+        assert!(table.next().expect("ends").is_none());
+    }
+
+    #[test]
+    fn what_is_cut_is_said_with_its_line() {
+        for (name, text, wanted) in [
+            ("cut-cells.csv", "a,b\n1,2\n3\n", ":3: has 1 cells where the header has 2"),
+            ("cut-line.csv", "a,b\n1,2\n3,4", ":3: does not end"),
+            ("cut-quote.csv", "a,b\n1,\"2\n", ":2: is no CSV"),
+            ("none.csv", "", "is empty"),
+        ] {
+            let path = file(name, text);
+            let read = || -> Result<(), Error> {
+                let mut table = Table::open(&path)?.expect("is there");
+                while table.next()?.is_some() {}
+                Ok(())
+            };
+            let said = read().expect_err(name).to_string();
+            assert!(said.contains(wanted), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_line_without_end_is_not_read_into_memory() {
+        let path = file("endless.csv", &"x".repeat(200_000));
+        let said = Table::open(&path).err().expect("is refused").to_string();
+        assert!(said.contains("longer than 64 KiB"), "{said}");
+    }
+}

@@ -1,0 +1,55 @@
+//! What can go wrong, each in one sentence.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why there is no report.
+#[derive(Debug)]
+pub enum Error {
+    /// A file says something that is not allowed.
+    Input {
+        /// The file.
+        file: PathBuf,
+        /// Its line, from 1; 0: the file as a whole.
+        line: u64,
+        /// What is wrong, and the way out.
+        message: String,
+    },
+    /// A file or directory could not be read or written.
+    Io {
+        /// Which.
+        path: PathBuf,
+        /// What was tried, as "cannot write".
+        action: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl Error {
+    pub(crate) fn input(file: &Path, line: u64, message: impl Into<String>) -> Error {
+        Error::Input { file: file.to_owned(), line, message: message.into() }
+    }
+
+    pub(crate) fn io(path: &Path, action: &'static str, source: io::Error) -> Error {
+        Error::Io { path: path.to_owned(), action, source }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sentence = match self {
+            Error::Input { file, line: 0, message } => format!("{}: {message}", file.display()),
+            Error::Input { file, line, message } => format!("{}:{line}: {message}", file.display()),
+            Error::Io { path, action, source } => format!("{}: {action}: {source}", path.display()),
+        };
+        // Names and values come from files, and a terminal obeys what is not text.
+        sentence.chars().try_for_each(|c| match c.is_control() {
+            true => write!(f, "{}", c.escape_default()),
+            false => write!(f, "{c}"),
+        })
+    }
+}
+
+impl std::error::Error for Error {}

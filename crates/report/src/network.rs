@@ -1,0 +1,484 @@
+//! The network of an experiment, drawn: hosts that are alike are one box, the queue that is recorded is shown.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt::Write as _;
+
+use crate::figure::{Figure, Piece};
+use crate::manifest::{Link, Manifest, Network};
+use crate::plot::width_of;
+use crate::text::{Unit, escaped, slug};
+
+const BOX: (f64, f64) = (88.0, 30.0);
+const SWITCH: f64 = 34.0;
+/// From one switch to the next.
+const HOP: f64 = 176.0;
+const ROW: f64 = 62.0;
+/// Boxes and switches beyond are not drawn: nobody could read them.
+const MOST_BOXES: usize = 40;
+
+/// Both directions between two nodes.
+struct Cable<'a> {
+    there: Option<&'a Link>,
+    back: Option<&'a Link>,
+}
+
+/// Hosts that hang at the same switch by the same kind of cable.
+struct Hosts {
+    names: Vec<String>,
+    switch: String,
+    x: f64,
+    y: f64,
+}
+
+/// The drawing, or nothing where the manifest has no network.
+pub(crate) fn figure(manifest: &Manifest) -> Option<Figure> {
+    let network = manifest.network.as_ref()?;
+    let piece = draw(network)?;
+    let mut csv = String::from("from,to,rate_bps,delay_s,queue,recorded\n");
+    for link in &network.links {
+        let rate = link.rate_bps.map_or_else(String::new, |rate| rate.to_string());
+        let cell = crate::charts::cell;
+        let queue = cell(link.queue.as_deref().unwrap_or(""));
+        let _ = writeln!(
+            csv,
+            "{},{},{rate},{},{queue},{}",
+            cell(&link.from),
+            cell(&link.to),
+            link.delay_s,
+            link.recorded
+        );
+    }
+    Some(Figure {
+        id: format!("{}-network", slug(&manifest.name)),
+        title: "The network".into(),
+        caption:
+            "RTT: both directions of a link together. The queue drawn is one that is recorded."
+                .into(),
+        legend: Vec::new(),
+        pieces: vec![piece],
+        csv,
+    })
+}
+
+fn draw(network: &Network) -> Option<Piece> {
+    let switches: Vec<&str> =
+        network.nodes.iter().filter(|node| !node.is_host).map(|node| node.name.as_str()).collect();
+    let is_switch = |name: &str| switches.contains(&name);
+    let mut groups = hosts(network, &is_switch);
+    if switches.is_empty() || groups.len() + switches.len() > MOST_BOXES {
+        return None;
+    }
+    let mut places: HashMap<String, (f64, f64)> = HashMap::new();
+    let size = match chain(network, &switches) {
+        Some(order) => place_chain(network, &order, &mut groups, &mut places),
+        None => place_layers(&switches, &mut groups, &mut places),
+    };
+    let mut out = String::new();
+    let mut labels = String::new();
+    for group in &groups {
+        let Some(at) = places.get(&group.switch) else { continue };
+        let cable = cable(network, &group.names[0], &group.switch);
+        draw_cable(
+            &mut out,
+            &mut labels,
+            (group.x, group.y),
+            *at,
+            &cable,
+            BOX.0 / 2.0,
+            SWITCH / 2.0,
+        );
+    }
+    for (i, one) in switches.iter().enumerate() {
+        for other in &switches[i + 1..] {
+            let cable = cable(network, one, other);
+            let (Some(a), Some(b)) = (places.get(*one), places.get(*other)) else { continue };
+            if cable.there.is_some() || cable.back.is_some() {
+                draw_cable(&mut out, &mut labels, *a, *b, &cable, SWITCH / 2.0, SWITCH / 2.0);
+            }
+        }
+    }
+    out.push_str(&labels);
+    for name in &switches {
+        let Some((x, y)) = places.get(*name) else { continue };
+        let half = SWITCH / 2.0;
+        let _ = write!(
+            out,
+            "<rect class=\"h\" x=\"{:.1}\" y=\"{:.1}\" width=\"{SWITCH}\" height=\"{SWITCH}\" rx=\"3\"/>\
+             <path class=\"a\" d=\"M{:.1} {:.1}h18m-5-4l5 4l-5 4M{:.1} {:.1}h-18m5-4l-5 4l5 4\" fill=\"none\" stroke-width=\"1.4\"/>\
+             <text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
+            x - half,
+            y - half,
+            x - 9.0,
+            y - 5.0,
+            x + 9.0,
+            y + 6.0,
+            y - half - 6.0,
+            escaped(name)
+        );
+    }
+    for group in &groups {
+        let (x, y) = (group.x - BOX.0 / 2.0, group.y - BOX.1 / 2.0);
+        if group.names.len() > 1 {
+            let _ = write!(
+                out,
+                "<rect class=\"n\" x=\"{:.1}\" y=\"{:.1}\" width=\"{}\" height=\"{}\" rx=\"4\"/>",
+                x + 4.0,
+                y - 4.0,
+                BOX.0,
+                BOX.1
+            );
+        }
+        let _ = write!(
+            out,
+            "<rect class=\"n\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{}\" height=\"{}\" rx=\"4\"/><text class=\"b\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
+            BOX.0,
+            BOX.1,
+            group.x,
+            group.y + 4.0,
+            escaped(&crate::plot::fitted(&label(&group.names), BOX.0 - 6.0))
+        );
+    }
+    Some(Piece { width: size.0, height: size.1, body: out })
+}
+
+/// Names as `s1..s40` where they are numbered, else with commas.
+fn label(names: &[String]) -> String {
+    let split = |name: &String| {
+        let digits = name.len() - name.trim_end_matches(|c: char| c.is_ascii_digit()).len();
+        let number: Option<u64> = name[name.len() - digits..].parse().ok();
+        (name[..name.len() - digits].to_owned(), number)
+    };
+    let parts: Vec<_> = names.iter().map(split).collect();
+    let numbered = parts.windows(2).all(|pair| {
+        let (a, b) = (&pair[0], &pair[1]);
+        a.0 == b.0 && a.1.zip(b.1).is_some_and(|(a, b)| a + 1 == b)
+    });
+    match names {
+        [only] => only.clone(),
+        [first, .., last] if numbered => format!("{first}..{last}"),
+        [a, b] => format!("{a}, {b}"),
+        [a, ..] => format!("{a} +{}", names.len() - 1),
+        [] => String::new(),
+    }
+}
+
+fn cable<'a>(network: &'a Network, from: &str, to: &str) -> Cable<'a> {
+    let find =
+        |from: &str, to: &str| network.links.iter().find(|link| link.from == from && link.to == to);
+    Cable { there: find(from, to), back: find(to, from) }
+}
+
+fn hosts(network: &Network, is_switch: &dyn Fn(&str) -> bool) -> Vec<Hosts> {
+    // Switches by host, so that large networks are read once.
+    let mut at: HashMap<&str, &str> = HashMap::new();
+    let mut cables: HashMap<(&str, &str), &Link> = HashMap::new();
+    for link in &network.links {
+        cables.insert((&link.from, &link.to), link);
+        match (is_switch(&link.from), is_switch(&link.to)) {
+            (false, true) => at.entry(&link.from).or_insert(&link.to),
+            (true, false) => at.entry(&link.to).or_insert(&link.from),
+            _ => continue,
+        };
+    }
+    let kind = |link: Option<&&Link>| {
+        link.map(|link| {
+            format!("{:?} {} {:?} {}", link.rate_bps, link.delay_s, link.queue, link.recorded)
+        })
+        .unwrap_or_default()
+    };
+    let mut alike: BTreeMap<(String, String), usize> = BTreeMap::new();
+    let mut groups: Vec<Hosts> = Vec::new();
+    for node in network.nodes.iter().filter(|node| node.is_host) {
+        let Some(switch) = at.get(node.name.as_str()) else { continue };
+        let (there, back) = (
+            cables.get(&(node.name.as_str(), *switch)),
+            cables.get(&(*switch, node.name.as_str())),
+        );
+        let key = ((*switch).to_owned(), format!("{}|{}", kind(there), kind(back)));
+        let group = *alike.entry(key).or_insert_with(|| {
+            groups.push(Hosts { names: Vec::new(), switch: (*switch).to_owned(), x: 0.0, y: 0.0 });
+            groups.len() - 1
+        });
+        groups[group].names.push(node.name.clone());
+    }
+    groups
+}
+
+/// Switches in a row, if each is a neighbour of at most two others.
+fn chain<'a>(network: &Network, switches: &[&'a str]) -> Option<Vec<&'a str>> {
+    let near = |a: &str, b: &str| {
+        network
+            .links
+            .iter()
+            .any(|link| link.from == a && link.to == b || link.from == b && link.to == a)
+    };
+    let neighbours =
+        |name: &str| switches.iter().filter(|other| **other != name && near(name, other)).count();
+    if switches.iter().any(|name| neighbours(name) > 2) || switches.len() > 12 {
+        return None;
+    }
+    let first = switches.iter().find(|name| neighbours(name) < 2)?;
+    let mut order = vec![*first];
+    while let Some(next) =
+        switches.iter().find(|name| !order.contains(name) && near(order[order.len() - 1], name))
+    {
+        order.push(next);
+    }
+    (order.len() == switches.len()).then_some(order)
+}
+
+/// Switches from left to right; hosts left of the first and right of the last, below those between.
+fn place_chain(
+    network: &Network,
+    order: &[&str],
+    groups: &mut [Hosts],
+    places: &mut HashMap<String, (f64, f64)>,
+) -> (f64, f64) {
+    let receives = |group: &Hosts| {
+        let link = network
+            .links
+            .iter()
+            .find(|link| link.from == group.switch && link.to == group.names[0]);
+        link.is_some_and(|link| link.recorded)
+    };
+    let (first, last) = (order[0], order[order.len() - 1]);
+    let mut sides: Vec<usize> = Vec::new();
+    let any = groups.iter().any(receives) && !groups.iter().all(receives);
+    for (i, group) in groups.iter().enumerate() {
+        // 0: left, 1: right, 2: below.
+        sides.push(match (group.switch.as_str() == first, group.switch.as_str() == last) {
+            (true, true) if any => usize::from(receives(group)),
+            (true, true) => usize::from(i > 0 && i + 1 == groups.len()),
+            (true, false) => 0,
+            (false, true) => 1,
+            (false, false) => 2,
+        });
+    }
+    let count = |side: usize| sides.iter().filter(|s| **s == side).count();
+    let rows = count(0).max(count(1)).max(1) as f64;
+    let top = 34.0;
+    let middle = top + (rows * ROW).max(64.0) / 2.0;
+    let left = 8.0 + BOX.0 / 2.0;
+    let begin = if count(0) > 0 { left + HOP } else { 60.0 };
+    for (i, name) in order.iter().enumerate() {
+        places.insert((*name).to_owned(), (begin + i as f64 * HOP, middle));
+    }
+    let end = begin + (order.len() - 1) as f64 * HOP;
+    let mut below: HashMap<String, usize> = HashMap::new();
+    let mut placed = [0usize; 2];
+    let totals = [count(0) as f64, count(1) as f64];
+    let mut deepest = 0;
+    for (group, side) in groups.iter_mut().zip(&sides) {
+        if *side < 2 {
+            group.x = if *side == 0 { left } else { end + HOP };
+            group.y = middle + (placed[*side] as f64 - (totals[*side] - 1.0) / 2.0) * ROW;
+            placed[*side] += 1;
+        } else {
+            let nth = below.entry(group.switch.clone()).or_default();
+            group.x = places[&group.switch].0 + 6.0;
+            group.y = middle + 104.0 + *nth as f64 * 50.0;
+            *nth += 1;
+            deepest = deepest.max(*nth);
+        }
+    }
+    let right = if count(1) > 0 { end + HOP + BOX.0 / 2.0 } else { end + 60.0 };
+    let sides_end = middle + (rows * ROW).max(76.0) / 2.0;
+    let below_end = if deepest > 0 { middle + 104.0 + deepest as f64 * 50.0 } else { 0.0 };
+    (right + 8.0, sides_end.max(below_end) + 10.0)
+}
+
+/// Switches without hosts above, those with hosts below, hosts at the bottom.
+fn place_layers(
+    switches: &[&str],
+    groups: &mut [Hosts],
+    places: &mut HashMap<String, (f64, f64)>,
+) -> (f64, f64) {
+    let has_hosts = |name: &str| groups.iter().any(|group| group.switch == name);
+    let (low, high): (Vec<&str>, Vec<&str>) = switches.iter().partition(|name| has_hosts(name));
+    let pitch = 136.0;
+    let width = (low.len().max(high.len()).max(3) as f64) * pitch + 20.0;
+    for (row, y) in [(&high, 46.0), (&low, 150.0)] {
+        for (i, name) in row.iter().enumerate() {
+            let x = width * (i as f64 + 0.5) / row.len() as f64;
+            places.insert((*name).to_owned(), (x, y));
+        }
+    }
+    let mut below: HashMap<String, usize> = HashMap::new();
+    let mut deepest = 1;
+    for group in groups.iter_mut() {
+        let nth = below.entry(group.switch.clone()).or_default();
+        group.x = places.get(&group.switch).map_or(60.0, |place| place.0);
+        group.y = 250.0 + *nth as f64 * 46.0;
+        *nth += 1;
+        deepest = deepest.max(*nth);
+    }
+    (width, 250.0 + deepest as f64 * 46.0 - 10.0)
+}
+
+/// A cable with what it carries; a recorded queue stands at the end that it is in.
+fn draw_cable(
+    out: &mut String,
+    labels: &mut String,
+    from: (f64, f64),
+    to: (f64, f64),
+    cable: &Cable<'_>,
+    from_half: f64,
+    to_half: f64,
+) {
+    let _ = write!(
+        out,
+        "<path class=\"a\" d=\"M{:.1} {:.1}L{:.1} {:.1}\" stroke-width=\"1.6\"/>",
+        from.0, from.1, to.0, to.1
+    );
+    let rates: Vec<f64> =
+        [cable.there, cable.back].into_iter().flatten().filter_map(|link| link.rate_bps).collect();
+    let rtt: f64 = [cable.there, cable.back].into_iter().flatten().map(|link| link.delay_s).sum();
+    let mut lines: Vec<String> = Vec::new();
+    if let Some(first) = rates.first() {
+        let other = rates.iter().find(|rate| *rate != first);
+        lines.push(match other {
+            None => Unit::alone("bps", *first),
+            Some(other) => {
+                format!("{} / {}", Unit::alone("bps", *first), Unit::alone("bps", *other))
+            }
+        });
+    }
+    if rtt > 0.0 {
+        lines.push(format!("RTT {}", Unit::alone("s", rtt)));
+    }
+    // Between the boxes, above the cable; beside it where it is steep.
+    let steep = (to.1 - from.1).abs() > (to.0 - from.0).abs();
+    let (dx, dy) = ((to.0 - from.0).signum(), to.1 - from.1);
+    let near = (from.0 + dx * from_half, to.0 - dx * to_half);
+    let share = if steep { 0.62 } else { 0.5 };
+    let mid = if steep {
+        (from.0 + (to.0 - from.0) * share, from.1 + dy * share)
+    } else {
+        ((near.0 + near.1) / 2.0, (from.1 + to.1) / 2.0)
+    };
+    let write_lines = |labels: &mut String,
+                       lines: &[String],
+                       x: f64,
+                       first_y: f64,
+                       anchor: &str| {
+        for (i, line) in lines.iter().enumerate() {
+            let y = first_y + i as f64 * 13.0;
+            let width = width_of(line) + 4.0;
+            let left = if anchor == "middle" { x - width / 2.0 } else { x - 2.0 };
+            let _ = write!(
+                labels,
+                "<rect class=\"w\" x=\"{left:.1}\" y=\"{:.1}\" width=\"{width:.1}\" height=\"13\" fill-opacity=\".85\"/>\
+                 <text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{}</text>",
+                y - 10.0,
+                escaped(line)
+            );
+        }
+    };
+    match steep {
+        true => write_lines(labels, &lines, mid.0 + 6.0, mid.1 + 2.0, "start"),
+        false => write_lines(
+            labels,
+            &lines,
+            mid.0,
+            mid.1 - 7.0 - (lines.len() as f64 - 1.0) * 13.0,
+            "middle",
+        ),
+    }
+    for (link, end, toward) in [(cable.there, from, to), (cable.back, to, from)] {
+        let Some(link) = link.filter(|link| link.recorded) else { continue };
+        let Some(queue) = &link.queue else { continue };
+        let half = if end == from { from_half } else { to_half };
+        let length = ((toward.0 - end.0).powi(2) + (toward.1 - end.1).powi(2)).sqrt().max(1.0);
+        let (ux, uy) = ((toward.0 - end.0) / length, (toward.1 - end.1) / length);
+        let (x, y) = (end.0 + ux * (half + 20.0), end.1 + uy * (half + 20.0));
+        let _ = write!(
+            labels,
+            "<rect class=\"n\" x=\"{:.1}\" y=\"{:.1}\" width=\"32\" height=\"16\"/>",
+            x - 16.0,
+            y - 8.0
+        );
+        for bar in 0..4 {
+            let _ = write!(
+                labels,
+                "<path d=\"M{:.1} {:.1}v10\" class=\"a\" stroke-width=\"3\"/>",
+                x + 11.0 - f64::from(bar) * 6.0,
+                y - 5.0
+            );
+        }
+        let lines = wrapped(queue, 22);
+        let (tx, anchor) = if steep { (x + 20.0, "start") } else { (x - 16.0, "start") };
+        write_lines(labels, &lines, tx, y + 21.0, anchor);
+    }
+}
+
+/// Text in at most four lines, cut at commas and spaces.
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split_inclusive([' ', ',']) {
+        let last = lines.len() - 1;
+        if !lines[last].is_empty()
+            && lines[last].chars().count() + word.trim_end().chars().count() > width
+        {
+            lines.push(String::new());
+        }
+        let last = lines.len() - 1;
+        lines[last].push_str(word);
+    }
+    lines.truncate(4);
+    lines.into_iter().map(|line| line.trim().to_owned()).filter(|line| !line.is_empty()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::manifest::Node;
+
+    fn link(from: &str, to: &str, recorded: bool) -> Link {
+        let queue = recorded.then(|| "droptail, limit 757 kB".to_owned());
+        Link {
+            from: from.into(),
+            to: to.into(),
+            rate_bps: Some(1e9),
+            delay_s: 5e-5,
+            queue,
+            recorded,
+        }
+    }
+
+    #[test]
+    fn forty_hosts_are_one_box_and_the_queue_is_shown() {
+        let mut network = Network::default();
+        let node = |name: &str, is_host| Node { name: name.into(), is_host };
+        for i in 1..=40 {
+            network.nodes.push(node(&format!("s{i}"), true));
+            network.links.push(link(&format!("s{i}"), "switch", false));
+            network.links.push(link("switch", &format!("s{i}"), false));
+        }
+        network.nodes.push(node("switch", false));
+        network.nodes.push(node("r", true));
+        network.links.push(link("switch", "r", true));
+        network.links.push(link("r", "switch", false));
+        let piece = draw(&network).expect("is drawn");
+        for wanted in [">s1..s40<", ">r<", ">switch<", "droptail", ">1 Gbps<", ">RTT 100 us<"] {
+            assert!(piece.body.contains(wanted), "{wanted}: {}", piece.body);
+        }
+        assert!(!piece.body.contains(">s7<"));
+    }
+
+    #[test]
+    fn names_are_put_together_where_they_count_up() {
+        let names = |list: &[&str]| list.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        assert_eq!(label(&names(&["s1", "s2", "s3"])), "s1..s3");
+        assert_eq!(label(&names(&["web", "db"])), "web, db");
+        assert_eq!(label(&names(&["a1", "a3", "a4"])), "a1 +2");
+    }
+
+    #[test]
+    fn a_network_without_sense_is_not_drawn_and_breaks_nothing() {
+        assert!(draw(&Network::default()).is_none());
+        let ring: Vec<Link> =
+            [("a", "b"), ("b", "c"), ("c", "a")].iter().map(|(a, b)| link(a, b, true)).collect();
+        let nodes = ["a", "b", "c"].map(|name| Node { name: name.into(), is_host: false });
+        assert!(draw(&Network { nodes: nodes.into(), links: ring }).is_some());
+    }
+}

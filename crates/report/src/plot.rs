@@ -1,0 +1,442 @@
+//! Drawing: scales, ticks, and the kinds of panels that charts are made of.
+
+use std::fmt::Write as _;
+
+use crate::figure::Piece;
+use crate::palette::Style;
+use crate::series::{Plot, Points};
+use crate::text::{Unit, digits, escaped};
+
+/// Width of a panel: one fits a phone, three a desk.
+pub(crate) const PANEL: f64 = 340.0;
+
+/// Values along an axis.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Range {
+    pub(crate) low: f64,
+    pub(crate) high: f64,
+    pub(crate) log: bool,
+}
+
+impl Range {
+    /// Holds these values; a linear one begins at zero where that does not hide what differs.
+    pub(crate) fn holding(values: impl Iterator<Item = f64>, log: bool) -> Range {
+        let mut low = f64::INFINITY;
+        let mut high = f64::NEG_INFINITY;
+        let usable = |value: &f64| value.is_finite() && (!log || *value > 0.0);
+        for value in values.filter(usable) {
+            low = low.min(value);
+            high = high.max(value);
+        }
+        if low > high {
+            return Range { low: if log { 0.1 } else { 0.0 }, high: 1.0, log };
+        }
+        if log {
+            // A factor of two at least, and some air.
+            let middle = (low * high).sqrt();
+            let (low, high) = (low.min(middle / 1.5), high.max(middle * 1.5));
+            return Range { low: low / 1.12, high: high * 1.12, log };
+        }
+        if low >= 0.0 && (high - low) > 0.15 * high || low == high {
+            let (low, high) = (low.min(0.0), high.max(0.0));
+            let high = if low == high { 1.0 } else { high };
+            return Range { low, high: high + (high - low) * 0.05, log };
+        }
+        let air = (high - low) * 0.08;
+        Range { low: low - air, high: high + air, log }
+    }
+
+    /// From 0 at the low end to 1 at the high one, and not beyond.
+    pub(crate) fn share(&self, value: f64) -> f64 {
+        let share = match self.log {
+            true => (value.max(f64::MIN_POSITIVE) / self.low).ln() / (self.high / self.low).ln(),
+            false => (value - self.low) / (self.high - self.low),
+        };
+        share.clamp(0.0, 1.0)
+    }
+
+    /// Round values within, about as many as wished.
+    pub(crate) fn ticks(&self, wished: f64) -> Vec<f64> {
+        if self.log {
+            let decades = (self.high / self.low).log10();
+            let steps: &[f64] = match decades {
+                d if d > wished => &[1.0],
+                d if d > 2.2 => &[1.0],
+                d if d > 1.2 => &[1.0, 3.0],
+                _ => &[1.0, 2.0, 5.0],
+            };
+            let every = (decades / wished).ceil().max(1.0) as i32;
+            let (from, to) = (self.low.log10().floor() as i32, self.high.log10().ceil() as i32);
+            let values = (from..=to).filter(|decade| decade.rem_euclid(every) == 0);
+            let values =
+                values.flat_map(|decade| steps.iter().map(move |step| step * 10f64.powi(decade)));
+            return values.filter(|value| (self.low..=self.high).contains(value)).collect();
+        }
+        let rough = (self.high - self.low) / wished;
+        let power = 10f64.powf(rough.log10().floor());
+        let step = [1.0, 2.0, 5.0, 10.0]
+            .into_iter()
+            .map(|m| m * power)
+            .find(|step| *step >= rough * 0.999);
+        let step = step.unwrap_or(power * 10.0);
+        let first = (self.low / step).ceil();
+        let ticks = (0..=(wished as i32) * 3).map(|i| (first + f64::from(i)) * step);
+        ticks.take_while(|tick| *tick <= self.high + step * 1e-9).collect()
+    }
+}
+
+/// About the width of text of 11 px.
+pub(crate) fn width_of(text: &str) -> f64 {
+    text.chars().count() as f64 * 6.4
+}
+
+/// Text cut to a width, with dots where something is missing.
+pub(crate) fn fitted(text: &str, width: f64) -> String {
+    let most = (width / 6.4) as usize;
+    match text.chars().count() > most {
+        true => text.chars().take(most.saturating_sub(1)).chain(['…']).collect(),
+        false => text.to_owned(),
+    }
+}
+
+/// A mark that stands for a case, filled.
+pub(crate) fn mark(x: f64, y: f64, style: Style) -> String {
+    let k = style.colour;
+    match style.mark % 5 {
+        0 => format!(
+            "<circle class=\"k{k}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3.6\" fill=\"currentColor\"/>"
+        ),
+        1 => shape(k, x, y, "M-3.4-3.4h6.8v6.8h-6.8z"),
+        2 => shape(k, x, y, "M0-4.4 4.2 3.2h-8.4z"),
+        3 => shape(k, x, y, "M0 4.4 4.2-3.2h-8.4z"),
+        _ => shape(k, x, y, "M-1.3-4.2h2.6v2.9h2.9v2.6h-2.9v2.9h-2.6v-2.9h-2.9v-2.6h2.9z"),
+    }
+}
+
+fn shape(k: usize, x: f64, y: f64, path: &str) -> String {
+    format!(
+        "<path class=\"k{k}\" transform=\"translate({x:.1} {y:.1})\" d=\"{path}\" fill=\"currentColor\"/>"
+    )
+}
+
+/// The mark of what was published: a hollow diamond.
+pub(crate) fn published_mark(x: f64, y: f64) -> String {
+    format!(
+        "<path class=\"p\" transform=\"translate({x:.1} {y:.1})\" d=\"M0-5 5 0 0 5-5 0z\" stroke-width=\"1.5\"/>"
+    )
+}
+
+/// A legend's entry.
+pub(crate) fn legend(name: &str, style: Style, line: bool, marked: bool) -> Piece {
+    let mut body = String::new();
+    if line {
+        let _ = write!(
+            body,
+            "<path class=\"k{}\" d=\"M1 8h24\" stroke=\"currentColor\" stroke-width=\"2\" stroke-dasharray=\"{}\"/>",
+            style.colour,
+            style.dashes()
+        );
+    }
+    if marked {
+        body.push_str(&mark(13.0, 8.0, style));
+    }
+    let name = fitted(name, 260.0);
+    let _ = write!(body, "<text x=\"31\" y=\"12\">{}</text>", escaped(&name));
+    Piece { width: 36.0 + width_of(&name), height: 16.0, body }
+}
+
+/// The legend's entry of what was published.
+pub(crate) fn legend_published() -> Piece {
+    let body = format!("{}<text x=\"17\" y=\"12\">published</text>", published_mark(7.0, 8.0));
+    Piece { width: 80.0, height: 16.0, body }
+}
+
+/// A value with an interval.
+#[derive(Clone, Copy)]
+pub(crate) struct Point {
+    pub(crate) value: f64,
+    pub(crate) low: f64,
+    pub(crate) high: f64,
+}
+
+/// A line of a panel: where along x, and what.
+pub(crate) struct Line {
+    pub(crate) style: Style,
+    pub(crate) points: Vec<(usize, Point)>,
+}
+
+/// Lines over the values of an axis.
+pub(crate) struct Lines<'a> {
+    pub(crate) title: &'a str,
+    pub(crate) x_label: &'a str,
+    pub(crate) y_label: &'a str,
+    /// Places along x, from 0 to 1, with their labels.
+    pub(crate) x: &'a [(f64, String)],
+    pub(crate) y: Range,
+    pub(crate) lines: &'a [Line],
+    pub(crate) published: &'a [(usize, f64)],
+}
+
+impl Lines<'_> {
+    pub(crate) fn draw(&self) -> Piece {
+        let (width, height) = (PANEL, 226.0);
+        let (left, right, top, bottom) = (50.0, width - 14.0, 34.0, height - 40.0);
+        let mut out = panel_title(self.title);
+        let at_y = |value: f64| bottom - self.y.share(value) * (bottom - top);
+        // Half a mark of air at both ends.
+        let at_x = |i: usize| left + 8.0 + self.x[i].0 * (right - left - 16.0);
+        y_axis(&mut out, self.y, self.y_label, left, right, &at_y);
+        let mut free = f64::NEG_INFINITY;
+        for (i, (_, label)) in self.x.iter().enumerate() {
+            let (x, half) = (at_x(i), width_of(label) / 2.0);
+            let _ = write!(out, "<path class=\"a\" d=\"M{x:.1} {bottom}v4\"/>");
+            if x - half < free {
+                continue;
+            }
+            free = x + half + 5.0;
+            let middle = x.min(width - half - 1.0);
+            let _ = write!(
+                out,
+                "<text x=\"{middle:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
+                bottom + 16.0,
+                escaped(label)
+            );
+        }
+        let _ = write!(out, "<path class=\"a\" d=\"M{left} {bottom}H{right}\"/>");
+        let middle = (left + right) / 2.0;
+        let label = escaped(&fitted(self.x_label, right - left));
+        let _ = write!(
+            out,
+            "<text class=\"m\" x=\"{middle}\" y=\"{:.1}\" text-anchor=\"middle\">{label}</text>",
+            height - 8.0
+        );
+        let many = self.lines.len() as f64;
+        for (n, line) in self.lines.iter().enumerate() {
+            // Beside each other, so that intervals do not cover each other.
+            let aside = (n as f64 - (many - 1.0) / 2.0) * (10.0 / many).min(3.0);
+            let mut path = String::new();
+            let mut marks = String::new();
+            for (i, point) in &line.points {
+                let (x, y) = (at_x(*i) + aside, at_y(point.value));
+                let _ = write!(path, "{}{x:.1} {y:.1}", if path.is_empty() { 'M' } else { 'L' });
+                let (low, high) = (at_y(point.low), at_y(point.high));
+                if low - high > 2.0 {
+                    let _ = write!(
+                        marks,
+                        "<path class=\"k{}\" d=\"M{x:.1} {low:.1}V{high:.1}\" stroke=\"currentColor\" stroke-width=\"1.2\"/>",
+                        line.style.colour
+                    );
+                }
+                marks.push_str(&mark(x, y, line.style));
+            }
+            let _ = write!(
+                out,
+                "<path class=\"k{}\" d=\"{path}\" fill=\"none\" stroke=\"currentColor\" stroke-width=\"1.8\" stroke-dasharray=\"{}\"/>{marks}",
+                line.style.colour,
+                line.style.dashes()
+            );
+        }
+        for (i, value) in self.published {
+            out.push_str(&published_mark(at_x(*i), at_y(*value)));
+        }
+        Piece { width, height, body: out }
+    }
+}
+
+/// The title of a panel, above it.
+pub(crate) fn panel_title(title: &str) -> String {
+    format!("<text class=\"b\" x=\"2\" y=\"12\">{}</text>", escaped(&fitted(title, PANEL - 4.0)))
+}
+
+/// Grid, ticks and the label of the y axis, which stands above it.
+fn y_axis(
+    out: &mut String,
+    y: Range,
+    label: &str,
+    left: f64,
+    right: f64,
+    at: &impl Fn(f64) -> f64,
+) {
+    for tick in y.ticks(4.0) {
+        let py = at(tick);
+        let _ = write!(
+            out,
+            "<path class=\"g\" d=\"M{left} {py:.1}H{right}\"/><text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+            left - 6.0,
+            py + 4.0,
+            digits(tick)
+        );
+    }
+    let _ = write!(out, "<text class=\"m\" x=\"2\" y=\"26\">{}</text>", escaped(label));
+}
+
+/// A row of a dot panel.
+pub(crate) struct Dot<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) style: Style,
+    pub(crate) point: Option<Point>,
+    /// From the least to the largest value.
+    pub(crate) spread: Option<(f64, f64)>,
+    pub(crate) published: Option<f64>,
+}
+
+/// A value for each case, one below the other.
+pub(crate) struct Dots<'a> {
+    pub(crate) title: &'a str,
+    pub(crate) label: &'a str,
+    pub(crate) x: Range,
+    pub(crate) dots: &'a [Dot<'a>],
+}
+
+impl Dots<'_> {
+    pub(crate) fn draw(&self) -> Piece {
+        let row = 21.0;
+        let names = self.dots.iter().map(|dot| width_of(dot.name)).fold(40.0, f64::max).min(118.0);
+        let (width, top) = (PANEL, 24.0);
+        let (left, right) = (names + 12.0, width - 58.0);
+        let bottom = top + row * self.dots.len() as f64;
+        let height = bottom + 36.0;
+        let mut out = panel_title(self.title);
+        let at = |value: f64| left + self.x.share(value) * (right - left);
+        for tick in self.x.ticks(3.0) {
+            let x = at(tick);
+            let _ = write!(
+                out,
+                "<path class=\"g\" d=\"M{x:.1} {top}V{bottom}\"/><text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
+                bottom + 14.0,
+                digits(tick)
+            );
+        }
+        let _ = write!(out, "<path class=\"a\" d=\"M{left} {bottom}H{right}\"/>");
+        for (i, dot) in self.dots.iter().enumerate() {
+            let y = top + row * (i as f64 + 0.5);
+            let name = escaped(&fitted(dot.name, names));
+            let _ = write!(
+                out,
+                "<text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{name}</text>",
+                left - 9.0,
+                y + 4.0
+            );
+            let k = dot.style.colour;
+            if let Some((low, high)) = dot.spread {
+                let _ = write!(
+                    out,
+                    "<path class=\"k{k}\" d=\"M{:.1} {y}H{:.1}\" stroke=\"currentColor\" stroke-width=\"5\" stroke-opacity=\".22\"/>",
+                    at(low),
+                    at(high)
+                );
+            }
+            if let Some(point) = dot.point {
+                let (low, high) = (at(point.low), at(point.high));
+                if high - low > 2.0 {
+                    let _ = write!(
+                        out,
+                        "<path class=\"k{k}\" d=\"M{low:.1} {y}H{high:.1}M{low:.1} {a}v6M{high:.1} {a}v6\" stroke=\"currentColor\" stroke-width=\"1.5\"/>",
+                        a = y - 3.0
+                    );
+                }
+                out.push_str(&mark(at(point.value), y, dot.style));
+                let _ = write!(
+                    out,
+                    "<text class=\"b\" x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+                    width - 6.0,
+                    y + 4.0,
+                    digits(point.value)
+                );
+            }
+            if let Some(published) = dot.published {
+                out.push_str(&published_mark(at(published), y));
+            }
+        }
+        let middle = (left + right) / 2.0;
+        let _ = write!(
+            out,
+            "<text class=\"m\" x=\"{middle}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
+            bottom + 30.0,
+            escaped(self.label)
+        );
+        Piece { width, height, body: out }
+    }
+}
+
+/// Values over time, with the names of lines below.
+pub(crate) fn traces(plot: &Plot, points: &Points, end_s: f64) -> Piece {
+    let (width, left) = (1020.0, 50.0);
+    let (right, top, bottom) = (width - 8.0, 34.0, 190.0);
+    let all = || points.y.iter().flatten().filter(|y| y.is_finite()).map(|y| f64::from(*y));
+    let unit = Unit::of(plot.unit, all().fold(0.0, |a, b| a.max(b.abs())));
+    let y = Range::holding(all().map(|y| y * unit.factor), false);
+    let time = Unit::of("s", end_s);
+    let x = Range { low: 0.0, high: end_s * time.factor, log: false };
+    let at_y = |value: f64| bottom - y.share(value) * (bottom - top);
+    let at_x = |value: f64| left + x.share(value) * (right - left);
+    let mut out = format!("<text class=\"b\" x=\"2\" y=\"12\">{}</text>", escaped(plot.title));
+    y_axis(&mut out, y, unit.name, left, right, &at_y);
+    for tick in x.ticks(8.0) {
+        let _ = write!(
+            out,
+            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
+            at_x(tick),
+            bottom + 16.0,
+            digits(tick)
+        );
+    }
+    let _ =
+        write!(out, "<text class=\"m\" x=\"2\" y=\"{:.1}\">{}</text>", bottom + 16.0, time.name);
+    let (mut legend_x, mut legend_y) = (left, bottom + 36.0);
+    for (line, values) in plot.lines.iter().zip(&points.y) {
+        let mut path = String::new();
+        for (x, value) in points.x.iter().zip(values).filter(|(_, value)| value.is_finite()) {
+            let (x, y) = (at_x(f64::from(*x) * time.factor), at_y(f64::from(*value) * unit.factor));
+            let _ = write!(path, "{}{x:.1} {y:.1}", if path.is_empty() { 'M' } else { 'L' });
+        }
+        let (k, dashes) = (line.style.colour, line.style.dashes());
+        let _ = write!(
+            out,
+            "<path class=\"k{k}\" d=\"{path}\" fill=\"none\" stroke=\"currentColor\" stroke-width=\"1.2\" stroke-dasharray=\"{dashes}\"/>"
+        );
+        let room = width_of(&line.label) + 44.0;
+        if legend_x + room > right && legend_x > left {
+            (legend_x, legend_y) = (left, legend_y + 16.0);
+        }
+        let _ = write!(
+            out,
+            "<path class=\"k{k}\" d=\"M{legend_x} {a}h22\" stroke=\"currentColor\" stroke-width=\"2\" stroke-dasharray=\"{dashes}\"/>\
+             <text x=\"{}\" y=\"{legend_y}\">{}</text>",
+            legend_x + 27.0,
+            escaped(&line.label),
+            a = legend_y - 4.0
+        );
+        legend_x += room;
+    }
+    Piece { width, height: legend_y + 8.0, body: out }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_round_and_within() {
+        let linear = Range { low: 0.0, high: 10.3, log: false };
+        assert_eq!(linear.ticks(4.0), [0.0, 5.0, 10.0]);
+        let log = Range { low: 0.9, high: 350.0, log: true };
+        assert_eq!(log.ticks(4.0), [1.0, 10.0, 100.0]);
+        let far = Range { low: 1e-6, high: 1e6, log: true };
+        assert!(far.ticks(4.0).len() <= 6, "{:?}", far.ticks(4.0));
+    }
+
+    #[test]
+    fn a_range_holds_its_values_and_survives_none() {
+        let range = Range::holding([0.5, 0.9, f64::NAN].into_iter(), false);
+        assert_eq!((range.low, range.share(range.high)), (0.0, 1.0));
+        let close = Range::holding([0.97, 0.99].into_iter(), false);
+        assert!(close.low > 0.9, "zero would hide the difference");
+        for log in [false, true] {
+            let none = Range::holding(std::iter::empty(), log);
+            assert!(none.low < none.high && none.share(0.5).is_finite());
+            let one = Range::holding([0.0, 0.0].into_iter(), log);
+            assert!(one.low < one.high);
+        }
+    }
+}

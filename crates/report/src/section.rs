@@ -1,0 +1,594 @@
+//! The section of one experiment.
+
+use std::fmt::Write as _;
+
+use serde_json::json;
+
+use crate::charts::{cell, charts, published_for};
+use crate::claims;
+use crate::distribution;
+use crate::error::Error;
+use crate::figure::Figure;
+use crate::manifest::{Manifest, Published};
+use crate::network;
+use crate::palette::{Style, styles};
+use crate::plot::{PANEL, Range, mark, published_mark, traces};
+use crate::series::{Group, Plot, Series};
+use crate::summary::Summary;
+use crate::text::{Unit, address, escaped, metric, short_path, slug, stat, took};
+
+/// What a section may take.
+#[derive(Clone, Copy)]
+pub(crate) struct Limits {
+    /// Bytes of time series.
+    pub(crate) series: usize,
+    /// Flows of a run that are drawn.
+    pub(crate) flows: usize,
+}
+
+/// What is known of one results directory.
+pub(crate) struct Section {
+    pub(crate) manifest: Manifest,
+    network: Option<Figure>,
+    figures: Vec<Figure>,
+    pub(crate) series: Series,
+    summary: Summary,
+    styles: Vec<Style>,
+}
+
+impl Section {
+    /// Reads a results directory.
+    pub(crate) fn read(manifest: Manifest, limits: Limits) -> Result<Section, Error> {
+        let summary = Summary::read(&manifest)?;
+        let styles = styles(&manifest);
+        let mut figures = Vec::new();
+        let network = network::figure(&manifest);
+        figures.extend(ratios(&manifest, &summary, &styles));
+        figures.extend(charts(&manifest, &summary, &styles));
+        figures.extend(distribution::figures(&manifest, &styles)?);
+        let series = Series::read(&manifest, limits.flows, limits.series)?;
+        Ok(Section { network, manifest, figures, series, summary, styles })
+    }
+
+    /// The id of the section in the page.
+    pub(crate) fn id(&self) -> String {
+        slug(&self.manifest.name)
+    }
+
+    /// The section; links to its files begin with `files`.
+    pub(crate) fn html(&self, files: &str, known: &dyn Fn(&str) -> Option<String>) -> String {
+        let m = &self.manifest;
+        let id = self.id();
+        let mut out = format!(
+            "<section class=\"experiment\" id=\"{id}\"><header><h2>{}</h2>",
+            escaped(&m.name)
+        );
+        let _ = write!(out, "<p class=\"question\">{}</p>", escaped(&m.question));
+        let _ = write!(out, "<p class=\"meta\">{}</p></header>", escaped(&meta(m)));
+        if m.interrupted {
+            let _ = write!(
+                out,
+                "<p class=\"warn\">Stopped after {} of {} runs: what follows rests on these.</p>",
+                m.runs_done, m.runs
+            );
+        }
+        if let Some(source) = &m.source {
+            let _ = write!(out, "<p><b>Source:</b> {}</p>", escaped(source));
+        }
+        if let Some(expect) = &m.expect {
+            let _ = write!(out, "<p><b>Expected:</b> {}</p>", escaped(expect));
+        }
+        out.extend(self.network.iter().map(Figure::html));
+        if !m.claims.is_empty() {
+            out.push_str("<h3>Claims</h3>");
+            m.claims.iter().for_each(|claim| out.push_str(&claims::html(claim, &id, known)));
+        }
+        out.push_str(&self.published_html());
+        if !self.figures.is_empty() {
+            out.push_str("<h3>Figures</h3><div class=\"figures\">");
+            self.figures.iter().for_each(|figure| out.push_str(&figure.html()));
+            out.push_str("</div>");
+        }
+        out.push_str(&self.series_html(&id));
+        if let Some(notes) = &m.notes {
+            let _ = write!(
+                out,
+                "<details><summary>Choices made, and what was not stated</summary>{}</details>",
+                paragraphs(notes)
+            );
+        }
+        if !m.text.is_empty() {
+            let _ = write!(
+                out,
+                "<details><summary>The experiment file</summary><pre class=\"file\">{}</pre></details>",
+                escaped(&m.text)
+            );
+        }
+        let _ =
+            write!(out, "<h3>Run it again</h3><pre class=\"cmd\">{}</pre>", escaped(&command(m)));
+        if !m.files.is_empty() {
+            out.push_str("<p class=\"files\">Files: ");
+            for (i, file) in m.files.iter().map(String::as_str).chain(["manifest.json"]).enumerate()
+            {
+                let gap = if i > 0 { ", " } else { "" };
+                let _ = write!(
+                    out,
+                    "{gap}<a href=\"{}\">{}</a>",
+                    address(&format!("{files}{file}")),
+                    escaped(file)
+                );
+            }
+            out.push_str("</p>");
+        }
+        out.push_str("</section>");
+        out
+    }
+
+    fn published_html(&self) -> String {
+        let rows = self.compared();
+        if rows.is_empty() {
+            return String::new();
+        }
+        let mut out = String::from(
+            "<h3>Published and ours</h3><div class=\"scroll\"><table class=\"published\"><thead><tr><th>What</th><th>Case</th><th>Where</th>\
+             <th class=\"n\">Published</th><th class=\"n\">Ours</th><th class=\"n\">Ours over published</th></tr></thead><tbody>",
+        );
+        for row in rows {
+            let p = row.published;
+            let what = format!(
+                "{} {}{}",
+                p.subject,
+                metric(&p.metric),
+                if p.stat == "mean" { String::new() } else { format!(", {}", stat(&p.stat)) }
+            );
+            let ours = match (row.ours, row.ci95) {
+                (None, _) => "not run".to_owned(),
+                (Some(ours), None) => Unit::alone(&p.unit, ours),
+                (Some(ours), Some(half)) => {
+                    let unit = Unit::of(&p.unit, ours.abs());
+                    format!(
+                        "{} ± {}{}",
+                        unit.show(ours),
+                        unit.show(half),
+                        if unit.name.is_empty() {
+                            String::new()
+                        } else {
+                            format!(" {}", unit.name)
+                        }
+                    )
+                }
+            };
+            let ratio = row
+                .ours
+                .filter(|_| p.value != 0.0)
+                .map_or_else(String::new, |ours| crate::text::digits(ours / p.value));
+            let text =
+                if p.text.is_empty() { Unit::alone(&p.unit, p.value) } else { p.text.clone() };
+            let note = p
+                .note
+                .as_ref()
+                .map_or_else(String::new, |note| format!("<br><small>{}</small>", escaped(note)));
+            let _ = write!(
+                out,
+                "<tr><td>{}{note}</td><td>{}</td><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{ratio}</td></tr>",
+                escaped(&what),
+                escaped(&row.case),
+                escaped(&row.at),
+                escaped(&text),
+                escaped(&ours)
+            );
+        }
+        out.push_str("</tbody></table></div>");
+        out
+    }
+
+    fn compared(&self) -> Vec<Compared<'_>> {
+        compared(&self.manifest, &self.summary, &self.styles)
+    }
+
+    fn series_html(&self, id: &str) -> String {
+        if self.series.groups.is_empty() {
+            return String::new();
+        }
+        let m = &self.manifest;
+        let mut out = format!(
+            "<h3>Over time</h3><div class=\"series\" data-id=\"{id}\"><div class=\"choose\">"
+        );
+        let mut select = |label: &str, values: Vec<&str>| {
+            if values.len() > 1 {
+                let _ = write!(out, "<label>{} <select>", escaped(label));
+                values.iter().for_each(|value| {
+                    let _ = write!(out, "<option>{}</option>", escaped(value));
+                });
+                out.push_str("</select></label>");
+            } else {
+                out.push_str("<select hidden></select>");
+            }
+        };
+        let there = |axis: usize| {
+            let values = m.axes[axis].values.iter().map(String::as_str);
+            values
+                .filter(|value| self.series.groups.iter().any(|group| group.at[axis] == *value))
+                .collect::<Vec<_>>()
+        };
+        let cases = m
+            .cases
+            .iter()
+            .map(String::as_str)
+            .filter(|case| self.series.groups.iter().any(|group| group.case == *case));
+        select("case", cases.collect());
+        (0..m.axes.len()).for_each(|axis| select(&short_path(&m.axes[axis].path), there(axis)));
+        let _ = write!(
+            out,
+            "<span class=\"hint\">Drag to zoom, double-click for all of it; the cursor reads every plot.</span></div>\
+             <div class=\"plots\"></div><p class=\"small said\"></p><noscript><p class=\"warn\">These plots need JavaScript; the same are \
+             drawn by <code>knee report DIR --figures OUTDIR</code>, and their numbers are in the CSV files.</p></noscript>"
+        );
+        if self.series.left_out > 0 {
+            let _ = write!(
+                out,
+                "<p class=\"small\">{} further configurations are left out here; the CSV files have them.</p>",
+                self.series.left_out
+            );
+        }
+        let _ =
+            write!(out, "<script type=\"application/json\">{}</script></div>", self.series_json());
+        out
+    }
+
+    /// Figures but for series.
+    pub(crate) fn figures(&self) -> impl Iterator<Item = &Figure> {
+        self.network.iter().chain(&self.figures)
+    }
+
+    /// The series as figures, one for each configuration.
+    pub(crate) fn series_figures(&self) -> impl Iterator<Item = Figure> {
+        self.series
+            .groups
+            .iter()
+            .map(|group| series_figure(&self.manifest, group, self.series.every))
+    }
+
+    /// The series as the page's script wants them.
+    fn series_json(&self) -> String {
+        let groups: Vec<_> = self.series.groups.iter().map(|group| {
+            let plots: Vec<_> = group.plots.iter().map(|plot| plot_json(plot, group.end_s, self.series.every)).collect();
+            json!({ "case": group.case, "at": group.at, "run": group.run, "end": group.end_s, "flows": group.flows, "plots": plots })
+        }).collect();
+        // Nothing in a script element may end it.
+        json!({ "groups": groups }).to_string().replace('<', "\\u003c")
+    }
+}
+
+fn plot_json(plot: &Plot, end_s: f64, every: usize) -> serde_json::Value {
+    let (points, exact) = plot.points(end_s, every);
+    let largest =
+        points.y.iter().flatten().filter(|y| y.is_finite()).fold(0.0_f32, |a, b| a.max(b.abs()));
+    let unit = Unit::of(plot.unit, f64::from(largest));
+    let lines: Vec<_> = plot
+        .lines
+        .iter()
+        .zip(&points.y)
+        .map(|(line, y)| {
+            let (low, high) = y
+                .iter()
+                .filter(|y| y.is_finite())
+                .fold((f32::INFINITY, f32::NEG_INFINITY), |(a, b), y| (a.min(*y), b.max(*y)));
+            let scaled = |value: f32| f64::from(value) * unit.factor;
+            json!({
+                "label": line.label, "k": line.style.colour, "dash": line.style.dashes(),
+                "low": scaled(low), "high": scaled(high), "y": base64(&shares(y, low, high)),
+            })
+        })
+        .collect();
+    let x: Vec<u8> = points.x.iter().flat_map(|x| x.to_le_bytes()).collect();
+    json!({ "title": plot.title, "unit": unit.name, "exact": exact, "x": base64(&x), "lines": lines })
+}
+
+/// The series of a configuration, drawn.
+fn series_figure(m: &Manifest, group: &Group, every: usize) -> Figure {
+    let at = group.at.iter().enumerate().filter(|(axis, _)| m.axes[*axis].values.len() > 1);
+    let at = at.map(|(axis, value)| format!("{} {value}", short_path(&m.axes[axis].path)));
+    let about = std::iter::once(group.case.clone()).chain(at).collect::<Vec<_>>().join(", ");
+    let mut csv = String::from("plot,line,unit,at_s,value\n");
+    let mut pieces = Vec::new();
+    let mut exact = true;
+    for plot in &group.plots {
+        let (points, is_exact) = plot.points(group.end_s, every);
+        exact &= is_exact;
+        for (line, y) in plot.lines.iter().zip(&points.y) {
+            for (x, y) in points.x.iter().zip(y).filter(|(_, y)| y.is_finite()) {
+                let _ = writeln!(
+                    csv,
+                    "{},{},{},{x},{y}",
+                    cell(plot.title),
+                    cell(&line.label),
+                    plot.unit
+                );
+            }
+        }
+        pieces.push(traces(plot, &points, group.end_s));
+    }
+    let caption = if exact { "" } else { "The least and the largest value of each short period." };
+    Figure {
+        id: format!("{}-series-{}", slug(&m.name), slug(&about)),
+        title: format!("{}: {about}, run {}", m.name, group.run),
+        caption: caption.into(),
+        legend: Vec::new(),
+        pieces,
+        csv,
+    }
+}
+
+/// Values as 16-bit shares of the way from the least to the largest; 65535: there is none.
+fn shares(values: &[f32], low: f32, high: f32) -> Vec<u8> {
+    let share = |value: &f32| match value.is_finite() {
+        true if high > low => ((value - low) / (high - low) * 65534.0).round() as u16,
+        true => 0,
+        false => u16::MAX,
+    };
+    values.iter().flat_map(|value| share(value).to_le_bytes()).collect()
+}
+
+pub(crate) fn base64(bytes: &[u8]) -> String {
+    const SIGNS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for chunk in bytes.chunks(3) {
+        let three = chunk.iter().fold(0u32, |all, byte| all << 8 | u32::from(*byte))
+            << (8 * (3 - chunk.len()));
+        for i in 0..4 {
+            match i <= chunk.len() {
+                true => out.push(char::from(SIGNS[(three >> (18 - 6 * i) & 63) as usize])),
+                false => out.push('='),
+            }
+        }
+    }
+    out
+}
+
+/// What was run, in a line.
+fn meta(m: &Manifest) -> String {
+    let mut parts = Vec::new();
+    parts.push(match m.is_simulated() {
+        true => "simulated".to_owned(),
+        false if m.back_end.is_empty() => String::new(),
+        false => format!("real TCP ({})", m.back_end),
+    });
+    parts.extend(
+        m.linux
+            .as_ref()
+            .filter(|_| m.is_simulated())
+            .map(|linux| format!("hosts as Linux {linux}")),
+    );
+    parts.extend((!m.is_simulated() && !m.kernel.is_empty()).then(|| m.kernel.clone()));
+    parts.extend((m.scale != 1.0).then(|| format!("scale {}", m.scale)));
+    parts.push(format!("{} runs", m.runs_done));
+    parts.extend((m.repeat > 1).then(|| format!("{} of each configuration", m.repeat)));
+    parts.extend(m.seed.map(|seed| format!("seed {seed}")));
+    parts.extend(m.wall_s.map(|wall| format!("took {}", took(wall))));
+    parts.extend((!m.time.is_empty()).then(|| m.time.clone()));
+    parts.extend((!m.knee.is_empty()).then(|| format!("knee {}", m.knee)));
+    parts.retain(|part| !part.is_empty());
+    parts.join(" · ")
+}
+
+/// The command that runs it again.
+fn command(m: &Manifest) -> String {
+    // Only what stands behind `scenarios` is the same in every clone.
+    let file = m.file.rfind("scenarios/").map_or(m.file.as_str(), |at| &m.file[at..]);
+    let mut out = format!("knee run {}", if file.is_empty() { "FILE" } else { file });
+    if m.repeat > 0 {
+        let _ = write!(out, " --repeat {}", m.repeat);
+    }
+    if let Some(seed) = m.seed {
+        let _ = write!(out, " --seed {seed}");
+    }
+    if !m.is_simulated() && !m.back_end.is_empty() {
+        let _ = write!(out, " --on {}", m.back_end);
+    }
+    if m.scale != 1.0 {
+        let _ = write!(out, " --scale {}", m.scale);
+    }
+    out
+}
+
+/// Lines of a text as paragraphs.
+pub(crate) fn paragraphs(text: &str) -> String {
+    text.lines().filter(|line| !line.trim().is_empty()).fold(String::new(), |mut out, line| {
+        let _ = write!(out, "<p>{}</p>", escaped(line));
+        out
+    })
+}
+
+/// A published figure beside ours.
+struct Compared<'a> {
+    published: &'a Published,
+    case: String,
+    at: String,
+    style: Style,
+    ours: Option<f64>,
+    ci95: Option<f64>,
+}
+
+fn compared<'a>(m: &'a Manifest, summary: &Summary, styles: &[Style]) -> Vec<Compared<'a>> {
+    let mut all = Vec::new();
+    for published in &m.published {
+        let before = all.len();
+        for row in &summary.rows {
+            if published_for(&[published], m, row).is_none() {
+                continue;
+            }
+            let case = m.cases.iter().position(|case| *case == row.case);
+            let at = row.at.iter().enumerate().filter(|(axis, _)| m.axes[*axis].values.len() > 1);
+            let at = at.map(|(axis, value)| format!("{} {value}", short_path(&m.axes[axis].path)));
+            all.push(Compared {
+                published,
+                case: row.case.clone(),
+                at: at.collect::<Vec<_>>().join(", "),
+                style: case.map(|case| styles[case]).unwrap_or_default(),
+                ours: row.stat(&published.stat),
+                ci95: row.ci95.filter(|_| published.stat == "mean"),
+            });
+        }
+        if all.len() == before {
+            let at =
+                published.at.iter().map(|(path, value)| format!("{} {value}", short_path(path)));
+            all.push(Compared {
+                published,
+                case: published.cases.join(", "),
+                at: at.collect::<Vec<_>>().join(", "),
+                style: Style::default(),
+                ours: None,
+                ci95: None,
+            });
+        }
+    }
+    all
+}
+
+/// Ours over what was published, figure by figure.
+fn ratios(m: &Manifest, summary: &Summary, styles: &[Style]) -> Option<Figure> {
+    const MOST: usize = 40;
+    let rows = compared(m, summary, styles);
+    let usable =
+        |row: &&Compared<'_>| row.ours.is_some_and(|ours| ours > 0.0) && row.published.value > 0.0;
+    let rows: Vec<&Compared<'_>> = rows.iter().filter(usable).take(MOST).collect();
+    if rows.is_empty() {
+        return None;
+    }
+    let ratio = |row: &Compared<'_>, ours: f64| ours / row.published.value;
+    let values = rows.iter().filter_map(|row| Some(ratio(row, row.ours?)));
+    let range = Range::holding(values.chain([0.7, 1.0, 1.4]), true);
+    let mut csv = String::from("case,at,subject,metric,stat,published,ours,ours_ci95,ratio\n");
+    let (pitch, top) = (32.0, 24.0);
+    let bottom = top + pitch * rows.len() as f64;
+    let mut body =
+        String::from("<text class=\"m\" x=\"2\" y=\"12\">each figure: published = 1</text>");
+    let (left, right) = (14.0, PANEL - 14.0);
+    let at = |value: f64| left + range.share(value) * (right - left);
+    for tick in range.ticks(5.0) {
+        let x = at(tick);
+        let _ = write!(
+            body,
+            "<path class=\"g\" d=\"M{x:.1} {top}V{bottom}\"/><text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
+            bottom + 14.0,
+            crate::text::digits(tick)
+        );
+    }
+    let _ = write!(
+        body,
+        "<path class=\"a\" d=\"M{x:.1} {top}V{bottom}\" stroke-width=\"1.5\"/>",
+        x = at(1.0)
+    );
+    // What all rows have in common says nothing beside each.
+    let parts = |row: &Compared<'_>| -> Vec<String> {
+        let p = row.published;
+        let at = row.at.split(", ").filter(|part| !part.is_empty()).map(str::to_owned);
+        let about = [row.case.clone(), format!("{} {}", p.subject, metric(&p.metric))];
+        about
+            .into_iter()
+            .chain((p.stat != "mean").then(|| stat(&p.stat).to_owned()))
+            .chain(at)
+            .collect()
+    };
+    let shared = |part: &String| rows.len() > 1 && rows.iter().all(|row| parts(row).contains(part));
+    let common: Vec<String> = parts(rows[0]).into_iter().filter(shared).collect();
+    for (i, row) in rows.iter().enumerate() {
+        let Some(ours) = row.ours else { continue };
+        let y = top + pitch * (i as f64 + 0.72);
+        let what = parts(row).into_iter().filter(|part| !common.contains(part));
+        let what = what.collect::<Vec<_>>().join(", ");
+        let what = crate::plot::fitted(&what, right - left);
+        let _ = write!(
+            body,
+            "<rect class=\"w\" x=\"{left}\" y=\"{:.1}\" width=\"{:.1}\" height=\"13\"/><text x=\"{left}\" y=\"{:.1}\">{}</text>",
+            y - 19.0,
+            crate::plot::width_of(&what),
+            y - 8.5,
+            escaped(&what)
+        );
+        let half = row.ci95.unwrap_or(0.0);
+        let (low, high) =
+            (at(ratio(row, (ours - half).max(ours * 1e-3))), at(ratio(row, ours + half)));
+        let x = at(ratio(row, ours));
+        let _ = write!(
+            body,
+            "<path class=\"k{k}\" d=\"M{:.1} {y}H{x:.1}\" stroke=\"currentColor\" stroke-opacity=\".45\" stroke-width=\"1.4\"/>",
+            at(1.0),
+            k = row.style.colour
+        );
+        if high - low > 2.0 {
+            let _ = write!(
+                body,
+                "<path class=\"k{}\" d=\"M{low:.1} {y}H{high:.1}\" stroke=\"currentColor\" stroke-width=\"4\" stroke-opacity=\".3\"/>",
+                row.style.colour
+            );
+        }
+        body.push_str(&published_mark(at(1.0), y));
+        body.push_str(&mark(x, y, row.style));
+        let p = row.published;
+        let _ = writeln!(
+            csv,
+            "{},{},{},{},{},{},{ours},{},{}",
+            cell(&row.case),
+            cell(&row.at),
+            cell(&p.subject),
+            p.metric,
+            p.stat,
+            p.value,
+            row.ci95.map_or_else(String::new, |v| v.to_string()),
+            ratio(row, ours)
+        );
+    }
+    let _ = write!(
+        body,
+        "<text class=\"m\" x=\"{}\" y=\"{:.1}\" text-anchor=\"middle\">ours over published</text>",
+        PANEL / 2.0,
+        bottom + 30.0
+    );
+    Some(Figure {
+        id: format!("{}-ratios", slug(&m.name)),
+        title: "Ours over published".into(),
+        caption: format!(
+            "{}Pale bars: 95 % confidence interval of our mean.",
+            if common.is_empty() { String::new() } else { format!("All: {}. ", common.join(", ")) }
+        ),
+        legend: Vec::new(),
+        pieces: vec![crate::figure::Piece { width: PANEL, height: bottom + 36.0, body }],
+        csv,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base64_is_as_everybodys() {
+        assert_eq!(base64(b""), "");
+        assert_eq!(base64(b"f"), "Zg==");
+        assert_eq!(base64(b"fo"), "Zm8=");
+        assert_eq!(base64(b"foobar"), "Zm9vYmFy");
+    }
+
+    #[test]
+    fn shares_keep_ends_and_gaps() {
+        let bytes = shares(&[1.0, f32::NAN, 3.0, 2.0], 1.0, 3.0);
+        let words: Vec<u16> = bytes.chunks(2).map(|b| u16::from_le_bytes([b[0], b[1]])).collect();
+        assert_eq!(words, [0, 65535, 65534, 32767]);
+        assert_eq!(shares(&[5.0], 5.0, 5.0), [0, 0]);
+    }
+
+    #[test]
+    fn a_command_names_no_machine() {
+        let m = Manifest {
+            file: "/home/someone/knee/scenarios/published/incast.toml".into(),
+            repeat: 3,
+            seed: Some(7),
+            back_end: "sim".into(),
+            scale: 1.0,
+            ..Manifest::default()
+        };
+        assert_eq!(command(&m), "knee run scenarios/published/incast.toml --repeat 3 --seed 7");
+    }
+}

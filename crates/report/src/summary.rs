@@ -1,0 +1,97 @@
+//! `summary.csv`: each metric of each traffic entry and queue, by case and varied values.
+
+use crate::csv::Table;
+use crate::error::Error;
+use crate::manifest::Manifest;
+
+/// More rows than this are no summary.
+const MOST_ROWS: usize = 200_000;
+const STATS: [&str; 8] = ["mean", "sd", "min", "p50", "p95", "p99", "p999", "max"];
+
+/// All rows.
+#[derive(Default)]
+pub(crate) struct Summary {
+    pub(crate) rows: Vec<Row>,
+}
+
+/// A metric of a subject in a configuration.
+pub(crate) struct Row {
+    pub(crate) case: String,
+    /// Labels of the varied values, in the order of the manifest's axes.
+    pub(crate) at: Vec<String>,
+    pub(crate) subject: String,
+    pub(crate) metric: String,
+    pub(crate) unit: String,
+    pub(crate) runs: u64,
+    pub(crate) ci95: Option<f64>,
+    stats: [Option<f64>; STATS.len()],
+}
+
+impl Row {
+    /// A statistic by its name.
+    pub(crate) fn stat(&self, name: &str) -> Option<f64> {
+        let index = STATS.iter().position(|stat| *stat == name)?;
+        self.stats[index]
+    }
+}
+
+impl Summary {
+    /// Reads the summary of a results directory; empty where there is none.
+    pub(crate) fn read(manifest: &Manifest) -> Result<Summary, Error> {
+        let Some(mut table) = Table::open(&manifest.dir.join("summary.csv"))? else {
+            return Ok(Summary::default());
+        };
+        let case = table.column("case")?;
+        let axes = manifest.axes.iter().map(|axis| table.column(&axis.path));
+        let axes = axes.collect::<Result<Vec<_>, _>>()?;
+        let [subject, metric, unit] = ["subject", "metric", "unit"].map(|name| table.column(name));
+        let (subject, metric, unit) = (subject?, metric?, unit?);
+        let (runs, ci95) = (table.column("runs")?, table.column("ci95")?);
+        let stats = STATS.map(|stat| table.column(stat));
+        let stats = stats.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let mut rows = Vec::new();
+        while let Some(row) = table.next()? {
+            let mut values = [None; STATS.len()];
+            for (value, column) in values.iter_mut().zip(&stats) {
+                *value = row.number(*column)?;
+            }
+            rows.push(Row {
+                case: row.text(case).to_owned(),
+                at: axes.iter().map(|axis| row.text(*axis).to_owned()).collect(),
+                subject: row.text(subject).to_owned(),
+                metric: row.text(metric).to_owned(),
+                unit: row.text(unit).to_owned(),
+                runs: row.index(runs)?,
+                ci95: row.number(ci95)?,
+                stats: values,
+            });
+            if rows.len() > MOST_ROWS {
+                return Err(table.wrong(
+                    "has more than 200000 rows before: a report of so many would help nobody",
+                ));
+            }
+        }
+        Ok(Summary { rows })
+    }
+
+    /// Rows of a metric.
+    pub(crate) fn of<'a>(
+        &'a self,
+        subject: &'a str,
+        metric: &'a str,
+    ) -> impl Iterator<Item = &'a Row> {
+        self.rows.iter().filter(move |row| row.subject == subject && row.metric == metric)
+    }
+
+    /// Subjects with the metrics that they have, in the order of the file.
+    pub(crate) fn measured(&self) -> Vec<(&str, &str)> {
+        let mut all: Vec<(&str, &str)> = Vec::new();
+        let mut seen = std::collections::HashSet::new();
+        for row in &self.rows {
+            if seen.insert((row.subject.as_str(), row.metric.as_str())) {
+                all.push((&row.subject, &row.metric));
+            }
+        }
+        all
+    }
+}

@@ -1,0 +1,190 @@
+//! Numbers and names as people read them, and text as HTML wants it.
+
+use std::fmt::Write as _;
+
+/// Text that shows as itself in HTML and SVG, in elements and in quoted attributes.
+pub(crate) fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            '\n' | '\t' => out.push(c),
+            // XML has no place for these.
+            c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => out.push('\u{fffd}'),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// A file's name as part of an address.
+pub(crate) fn address(path: &str) -> String {
+    let mut out = String::new();
+    for byte in path.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'/' | b'~' => {
+                out.push(char::from(byte))
+            }
+            _ => {
+                let _ = write!(out, "%{byte:02X}");
+            }
+        }
+    }
+    out
+}
+
+/// A name as an id in the page: letters, digits and `-`.
+pub(crate) fn slug(text: &str) -> String {
+    let mut out = String::new();
+    for c in text.chars() {
+        match c {
+            c if c.is_ascii_alphanumeric() => out.push(c.to_ascii_lowercase()),
+            _ if out.ends_with('-') || out.is_empty() => {}
+            _ => out.push('-'),
+        }
+    }
+    let end = out.trim_end_matches('-').len();
+    out.truncate(end.min(80));
+    out
+}
+
+/// One unit for all numbers of a chart or a column.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Unit {
+    /// As shown; empty: plain numbers.
+    pub(crate) name: &'static str,
+    /// Shown numbers in one of the file's unit.
+    pub(crate) factor: f64,
+}
+
+impl Unit {
+    /// For numbers of a file's unit, the largest of which is this.
+    pub(crate) fn of(unit: &str, largest: f64) -> Unit {
+        let steps: &[(f64, &str, f64)] = match unit {
+            "s" => &[(2.0, "s", 1.0), (1e-3, "ms", 1e3), (0.0, "us", 1e6)],
+            "bps" => &[(1e9, "Gbps", 1e-9), (1e6, "Mbps", 1e-6), (0.0, "kbps", 1e-3)],
+            "pkts" => &[(0.0, "pkts", 1.0)],
+            "bytes" => &[(1e6, "MB", 1e-6), (1e3, "kB", 1e-3), (0.0, "B", 1.0)],
+            _ => &[(0.0, "", 1.0)],
+        };
+        let found =
+            steps.iter().find(|(from, _, _)| largest >= *from).unwrap_or(&steps[steps.len() - 1]);
+        Unit { name: found.1, factor: found.2 }
+    }
+
+    /// A number of the file's unit with its unit, by itself.
+    pub(crate) fn alone(unit: &str, value: f64) -> String {
+        let scale = Unit::of(unit, value.abs());
+        let digits = digits(value * scale.factor);
+        if scale.name.is_empty() { digits } else { format!("{digits} {}", scale.name) }
+    }
+
+    /// A number of the file's unit in this one, without it.
+    pub(crate) fn show(self, value: f64) -> String {
+        digits(value * self.factor)
+    }
+
+    /// `, ms` or nothing.
+    pub(crate) fn suffix(self) -> String {
+        if self.name.is_empty() { String::new() } else { format!(", {}", self.name) }
+    }
+}
+
+/// Three significant digits, without zeros at the end that say nothing.
+pub(crate) fn digits(value: f64) -> String {
+    if value == 0.0 || !value.is_finite() {
+        return if value == 0.0 { "0".into() } else { "-".into() };
+    }
+    let magnitude = value.abs().log10().floor();
+    if !(-6.0..15.0).contains(&magnitude) {
+        return format!("{value:.2e}");
+    }
+    // A magnitude within -6 to 14.
+    let decimals = (2.0 - magnitude).max(0.0) as usize;
+    let text = format!("{value:.decimals$}");
+    match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text,
+    }
+}
+
+/// A metric's name in a heading.
+pub(crate) fn metric(name: &str) -> String {
+    match name {
+        "completion" => "completion time".into(),
+        "last" => "time until the last of a round is complete".into(),
+        "goodput" => "goodput of a flow".into(),
+        "goodput_sum" => "goodput, all flows together".into(),
+        "jain" => "Jain's index of goodput".into(),
+        "ecn_reductions" => "reductions for ECN".into(),
+        "ce_share" => "share of packets marked".into(),
+        "rtt" => "round-trip time".into(),
+        "queue" => "packets waiting".into(),
+        other => other.replace('_', " "),
+    }
+}
+
+/// A statistic in a heading.
+pub(crate) fn stat(name: &str) -> &str {
+    match name {
+        "sd" => "standard deviation",
+        "min" => "least",
+        "p50" => "median",
+        "p95" => "95th percentile",
+        "p99" => "99th percentile",
+        "p999" => "99.9th percentile",
+        "max" => "largest",
+        other => other,
+    }
+}
+
+/// A name that tells what a varied path is, short: its last two parts.
+pub(crate) fn short_path(path: &str) -> String {
+    let parts: Vec<&str> = path.split('.').collect();
+    let tail = &parts[parts.len().saturating_sub(2)..];
+    tail.join(" ").replace('_', " ")
+}
+
+/// Seconds of a clock, as people say them.
+pub(crate) fn took(seconds: f64) -> String {
+    match seconds {
+        s if s < 9.95 => format!("{s:.1} s"),
+        s if s < 99.5 => format!("{s:.0} s"),
+        s => format!("{:.0} min", s / 60.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn html_in_a_question_is_text() {
+        assert_eq!(escaped("<script>\"'&\u{1}"), "&lt;script&gt;&quot;&#39;&amp;\u{fffd}");
+        assert_eq!(address("a b\"<.csv"), "a%20b%22%3C.csv");
+        assert_eq!(slug("Completion of <short> transfers, "), "completion-of-short-transfers");
+    }
+
+    #[test]
+    fn numbers_keep_three_digits_and_find_their_unit() {
+        for (value, shown) in [
+            (0.0, "0"),
+            (1.0, "1"),
+            (0.9994, "0.999"),
+            (33.71, "33.7"),
+            (1234.4, "1234"),
+            (0.5, "0.5"),
+        ] {
+            assert_eq!(digits(value), shown);
+        }
+        assert_eq!(Unit::alone("s", 0.00143), "1.43 ms");
+        assert_eq!(Unit::alone("bps", 9.412e9), "9.41 Gbps");
+        assert_eq!(Unit::alone("", 12.0), "12");
+        assert_eq!(Unit::of("s", 0.0005).show(0.0001), "100");
+        assert_eq!(short_path("traffic.short.size"), "short size");
+    }
+}

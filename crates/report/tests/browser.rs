@@ -1,0 +1,209 @@
+//! The report in a real browser.
+
+mod common;
+
+use common::browser::{Browser, open};
+use common::{Made, Temp};
+
+/// Opens the report of a directory that is made up, as wide as a desk.
+fn shown(browser: &mut Browser, made: &Made, temp: &Temp) -> std::path::PathBuf {
+    made.write(&temp.join("results"));
+    let html = temp.join("results/report.html");
+    knee_report::write(&temp.join("results"), &html).expect("a report");
+    browser.resize(1400, 1000, false);
+    browser.load(&html);
+    html
+}
+
+/// Brings the plots over time into sight and gives the middle of the first.
+fn plots(browser: &mut Browser) -> (f64, f64, f64) {
+    browser.eval("document.querySelector('.series').scrollIntoView()");
+    browser.wait_for("document.querySelector('.series').plots?.length > 2");
+    let at = browser.eval("(() => { const r = document.querySelector('.u-over').getBoundingClientRect(); return [r.left, r.top + r.height / 2, r.width] })()");
+    let part = |i: usize| at[i].as_f64().expect("a number");
+    (part(0), part(1), part(2))
+}
+
+const SCALES: &str =
+    "document.querySelector('.series').plots.map(u => [u.scales.x.min, u.scales.x.max])";
+
+#[test]
+fn a_report_shows_itself_without_errors_and_asks_nobody() {
+    let Some(mut browser) = open("shows") else { return };
+    let temp = Temp::new("shows");
+    let html = shown(&mut browser, &Made::default(), &temp);
+    plots(&mut browser);
+    assert_eq!(browser.complaints(&html), Vec::<String>::new());
+    // Text of files is text.
+    assert_eq!(browser.eval("typeof window.broken"), "undefined");
+    assert_eq!(browser.eval("document.querySelectorAll('img').length"), 0);
+    let question = browser.eval("document.querySelector('.question').textContent");
+    assert_eq!(question, Made::default().question);
+    // Every verdict has its word and a shape of its own.
+    let shapes = "new Set([...document.querySelectorAll('.claim .chip')].map(c => c.querySelector('svg').innerHTML)).size";
+    assert_eq!(browser.eval(shapes), 5);
+    // Charts are there without a script's help, and hold something.
+    assert!(
+        browser.eval("document.querySelectorAll('figure.chart svg').length").as_u64() > Some(5)
+    );
+    // An algorithm has one colour in charts and plots, the one of its variable.
+    let colours = browser.eval(
+        "(() => { const k = document.querySelector('.legend .k4'); return [getComputedStyle(k).color, getComputedStyle(document.documentElement).getPropertyValue('--k4')] })()",
+    );
+    assert_eq!(colours[0], "rgb(207, 82, 7)");
+    assert_eq!(colours[1], "#cf5207");
+}
+
+#[test]
+fn no_width_scrolls_sideways_and_dark_is_dark() {
+    let Some(mut browser) = open("widths") else { return };
+    let temp = Temp::new("widths");
+    let html = shown(&mut browser, &Made::default(), &temp);
+    for (width, dark) in [(1400, false), (768, false), (390, false), (390, true)] {
+        browser.resize(width, 900, dark);
+        browser.load(&html);
+        plots(&mut browser);
+        let beyond = browser.eval("document.documentElement.scrollWidth - innerWidth");
+        assert!(beyond.as_i64() <= Some(0), "{width} px: {beyond} px too wide");
+        let background = browser.eval("getComputedStyle(document.body).backgroundColor");
+        assert_eq!(background == "rgb(255, 255, 255)", !dark, "{background}");
+    }
+    // The plots follow the window.
+    browser.resize(700, 900, false);
+    browser.wait_for("document.querySelector('.uplot').clientWidth > 500");
+    assert_eq!(browser.complaints(&html), Vec::<String>::new());
+}
+
+#[test]
+fn one_cursor_reads_every_plot_and_dragging_zooms_all() {
+    let Some(mut browser) = open("cursor") else { return };
+    let temp = Temp::new("cursor");
+    let html = shown(&mut browser, &Made::default(), &temp);
+    let (left, y, width) = plots(&mut browser);
+    let legends = "[...document.querySelectorAll('.plot')].map(p => p.querySelectorAll('.u-value')[0].textContent)";
+    let read = |browser: &mut Browser, share: f64| {
+        browser.mouse("mouseMoved", left + width * share, y, 0);
+        std::thread::sleep(std::time::Duration::from_millis(150));
+        let all = browser.eval(legends);
+        let all = all.as_array().expect("a list").clone();
+        assert!(all.len() > 2 && all.iter().all(|one| *one == all[0]), "{all:?}");
+        all[0].as_str().and_then(|text| text.parse::<f64>().ok()).expect("a time")
+    };
+    let (early, late) = (read(&mut browser, 0.25), read(&mut browser, 0.75));
+    assert!(
+        (early - 100.0).abs() < 5.0 && (late - 300.0).abs() < 5.0,
+        "{early} and {late} of 400 ms"
+    );
+
+    let whole = browser.eval(SCALES);
+    browser.mouse("mouseMoved", left + width * 0.25, y, 0);
+    browser.mouse("mousePressed", left + width * 0.25, y, 1);
+    browser.mouse("mouseMoved", left + width * 0.4, y, 1);
+    browser.mouse("mouseMoved", left + width * 0.5, y, 1);
+    browser.mouse("mouseReleased", left + width * 0.5, y, 1);
+    browser.wait_for(&format!(
+        "{SCALES}.every(([a, b]) => Math.abs(a - 100) < 5 && Math.abs(b - 200) < 5)"
+    ));
+
+    for clicks in [1, 2] {
+        browser.mouse("mousePressed", left + width * 0.3, y, clicks);
+        browser.mouse("mouseReleased", left + width * 0.3, y, clicks);
+    }
+    browser.wait_for(&format!("JSON.stringify({SCALES}) === {:?}", whole.to_string()));
+    assert_eq!(browser.complaints(&html), Vec::<String>::new());
+}
+
+#[test]
+fn the_selector_shows_another_case() {
+    let Some(mut browser) = open("selector") else { return };
+    let temp = Temp::new("selector");
+    let html = shown(&mut browser, &Made::default(), &temp);
+    plots(&mut browser);
+    let titles = "[...document.querySelectorAll('.plot h4')].map(h => h.textContent).join('|')";
+    assert!(!browser.eval(titles).to_string().contains("alpha"), "CUBIC has none");
+    let choose = |nth: usize, value: &str| {
+        format!(
+            "(() => {{ const s = document.querySelectorAll('.choose select')[{nth}]; s.value = '{value}'; s.dispatchEvent(new Event('change')) }})()"
+        )
+    };
+    browser.eval(&choose(0, "dctcp"));
+    browser.wait_for(&format!("({titles}).includes('alpha')"));
+    let run = "document.querySelector('.series').group.run";
+    assert_eq!(browser.eval(run), 6);
+    browser.eval(&choose(1, "1 MB"));
+    browser.wait_for(&format!("{run} === 10"));
+    // What is drawn is what the file has, to the digits kept.
+    let last = browser.eval("document.querySelector('.series').plots[0].data[0].at(-1)");
+    assert!((last.as_f64().expect("a number") - 400.0).abs() < 1e-3, "{last}");
+    assert_eq!(browser.complaints(&html), Vec::<String>::new());
+}
+
+#[test]
+fn every_plot_can_be_saved_as_svg_png_and_csv() {
+    let Some(mut browser) = open("saves") else { return };
+    let temp = Temp::new("saves");
+    let html = shown(&mut browser, &Made::default(), &temp);
+    plots(&mut browser);
+    browser.eval(
+        "window.saved = []; URL.createObjectURL = blob => { saved.push(blob); return 'blob:none' }; HTMLAnchorElement.prototype.click = () => {}",
+    );
+    for of in ["figure.chart", ".plot"] {
+        for (nth, kind, mime) in
+            [(0, "svg", "image/svg+xml"), (1, "png", "image/png"), (2, "csv", "text/csv")]
+        {
+            browser.eval(&format!(
+                "saved.length = 0; document.querySelector('{of} [data-save={kind}]').click()"
+            ));
+            browser.wait_for("saved.length === 1");
+            assert_eq!(browser.eval("saved[0].type"), mime);
+            let text = browser.eval("saved[0].text()");
+            let text = text.as_str().unwrap_or_default();
+            match nth {
+                0 => {
+                    // It stands alone, as XML.
+                    let whole = "saved[0].text().then(t => new DOMParser().parseFromString(t, 'image/svg+xml').querySelector('parsererror') === null)";
+                    assert_eq!(browser.eval(whole), true, "{text}");
+                    assert!(text.contains("<style>") && !text.contains("var("), "{text}");
+                }
+                1 => assert!(browser.eval("saved[0].size").as_u64() > Some(2000)),
+                _ => assert!(text.lines().count() > 3 && text.contains(','), "{text}"),
+            }
+        }
+    }
+    assert_eq!(browser.complaints(&html), Vec::<String>::new());
+}
+
+#[test]
+fn a_hundred_runs_open_in_two_seconds() {
+    let Some(mut browser) = open("hundred") else { return };
+    let temp = Temp::new("hundred");
+    let made = Made {
+        question: "A hundred runs?",
+        cases: &["cubic", "dctcp", "reno", "bbr"],
+        sizes: &["10 kB", "30 kB", "100 kB", "300 kB", "1 MB"],
+        repeat: 5,
+        flows: 8,
+        ..Made::default()
+    };
+    assert_eq!(made.runs(), 100);
+    let html = shown(&mut browser, &made, &temp);
+    let size = html.metadata().expect("is there").len();
+    assert!(size < 8 << 20, "{size} bytes");
+    // Of a window that shows the plots at once, the best of five: other work on the machine is not the page's.
+    browser.resize(1400, 20_000, false);
+    let mut best = f64::INFINITY;
+    for _ in 0..5 {
+        browser.send(
+            "Page.addScriptToEvaluateOnNewDocument",
+            serde_json::json!({ "source": "window.drawn = 0; new MutationObserver(() => { if (!window.drawn && document.querySelector('.uplot canvas')) requestAnimationFrame(() => window.drawn ||= performance.now()) }).observe(document, { childList: true, subtree: true })" }),
+        );
+        browser.load(&html);
+        browser.wait_for("window.drawn");
+        best = best.min(browser.eval("window.drawn").as_f64().expect("a time"));
+        if best < 2000.0 {
+            break;
+        }
+    }
+    assert!(best < 2000.0, "{best:.0} ms from navigation to the first plots");
+    assert_eq!(browser.complaints(&html), Vec::<String>::new());
+}

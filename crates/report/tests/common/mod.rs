@@ -1,0 +1,191 @@
+//! Results directories made up for tests, and a browser that is driven over a pipe.
+#![allow(dead_code, reason = "each test uses a part")]
+
+pub(crate) mod browser;
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+
+/// A directory that goes when the test ends.
+pub(crate) struct Temp(pub(crate) PathBuf);
+
+impl Temp {
+    /// A new directory of this name and process.
+    pub(crate) fn new(name: &str) -> Temp {
+        let dir = std::env::temp_dir().join(format!("knee-report-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&dir);
+        fs::create_dir_all(&dir).expect("a temporary directory");
+        Temp(dir)
+    }
+
+    /// A path in it.
+    pub(crate) fn join(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Temp {
+    fn drop(&mut self) {
+        // What cannot be removed is left to whoever cleans temporary directories.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// What a directory that is made up has.
+pub(crate) struct Made {
+    pub(crate) name: &'static str,
+    pub(crate) question: &'static str,
+    pub(crate) cases: &'static [&'static str],
+    pub(crate) sizes: &'static [&'static str],
+    pub(crate) repeat: usize,
+    pub(crate) flows: usize,
+    /// Samples of each flow in a run.
+    pub(crate) samples: usize,
+}
+
+impl Default for Made {
+    fn default() -> Made {
+        Made {
+            name: "made-up",
+            question: "What does <script>window.broken = 1</script> cost & how long?",
+            cases: &["cubic", "dctcp"],
+            sizes: &["10 kB", "100 kB", "1 MB"],
+            repeat: 2,
+            flows: 3,
+            samples: 400,
+        }
+    }
+}
+
+/// A number that looks random and is always the same.
+fn noise(seed: usize) -> f64 {
+    let mixed = (seed as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    ((mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 40) as f64 / (1u64 << 24) as f64
+}
+
+impl Made {
+    /// Runs in all.
+    pub(crate) fn runs(&self) -> usize {
+        self.cases.len() * self.sizes.len() * self.repeat
+    }
+
+    /// Writes the directory.
+    pub(crate) fn write(&self, dir: &Path) {
+        fs::create_dir_all(dir).expect("a directory");
+        let put = |name: &str, text: &str| fs::write(dir.join(name), text).expect("a file");
+        let mut runs = String::from("run,case,size,repeat,seed,end_s,verdict,limits\n");
+        let mut flows =
+            String::from("run,case,size,repeat,flow,traffic,from,to,algorithm,completion_s\n");
+        let mut of_flows =
+            String::from("run,at_s,flow,traffic,cwnd_pkts,ssthresh_pkts,srtt_us,alpha_1/1024\n");
+        let mut of_queues = String::from("run,at_s,link,len_pkts,len_bytes\n");
+        let mut summary = String::from(
+            "case,size,subject,metric,unit,runs,values,mean,ci95,sd,sd_of_runs,min,p50,p95,p99,p999,max\n",
+        );
+        let mut run = 0;
+        for (c, case) in self.cases.iter().enumerate() {
+            for (s, size) in self.sizes.iter().enumerate() {
+                let mean = 0.001 * 4f64.powi(s as i32) * (1.0 + c as f64);
+                let _ = writeln!(
+                    summary,
+                    "{case},{size},short,completion,s,{},30,{mean},{},0.1,0.1,{},{mean},,,,{}",
+                    self.repeat,
+                    mean * 0.1,
+                    mean * 0.5,
+                    mean * 2.0
+                );
+                let _ = writeln!(
+                    summary,
+                    "{case},{size},switch-r,queue,pkts,{},30,{},1,1,1,0,30,,,,90",
+                    self.repeat,
+                    30 * (c + 1)
+                );
+                for repeat in 0..self.repeat {
+                    let _ = writeln!(runs, "{run},{case},{size},{repeat},1,0.400000000,,");
+                    for flow in 0..self.flows.max(30) {
+                        let _ = writeln!(
+                            flows,
+                            "{run},{case},{size},{repeat},{flow},short,s{},r,{case},{}",
+                            flow + 1,
+                            mean * (0.5 + noise(run * 50 + flow))
+                        );
+                    }
+                    for sample in 0..self.samples {
+                        let at = 0.4 * (sample + 1) as f64 / self.samples as f64;
+                        let _ = writeln!(
+                            of_queues,
+                            "{run},{at:.9},switch-r,{:.0},0",
+                            60.0 * noise(run + sample * 7)
+                        );
+                        for flow in 0..self.flows {
+                            let cwnd = 20.0 + 60.0 * noise(sample / 9 + flow * 31 + run);
+                            let alpha = if *case == "dctcp" {
+                                format!("{:.0}", 500.0 * noise(sample / 20 + flow))
+                            } else {
+                                String::new()
+                            };
+                            let _ = writeln!(
+                                of_flows,
+                                "{run},{at:.9},{flow},short,{cwnd:.0},2147483647,{:.0},{alpha}",
+                                100.0 + cwnd
+                            );
+                        }
+                    }
+                    run += 1;
+                }
+            }
+        }
+        put("runs.csv", &runs);
+        put("flows.csv", &flows);
+        put("series-flows.csv", &of_flows);
+        put("series-queues.csv", &of_queues);
+        put("summary.csv", &summary);
+        put("manifest.json", &self.manifest().to_string());
+    }
+
+    fn manifest(&self) -> serde_json::Value {
+        let resolved: serde_json::Map<_, _> = self
+            .cases
+            .iter()
+            .map(|case| ((*case).to_owned(), json!({ "case.cc": case })))
+            .collect();
+        let check = |verdict: &str, value: f64| {
+            json!({
+                "says": "completion of short, cubic over dctcp, at least 10", "verdict": verdict, "unit": "",
+                "rows": [{ "at": "size 10 kB", "value": value, "low": value * 0.9, "high": value * 1.1 }], "at_least": 10.0,
+                "terms": [{ "role": "figure", "case": "cubic", "at": "size 10 kB", "subject": "short", "metric": "completion", "stat": "mean", "value": 0.1, "ci95": 0.01 }],
+            })
+        };
+        let claim = |name: &str, verdict: &str, checks: Vec<serde_json::Value>| json!({ "name": name, "says": format!("A claim that {verdict}"), "by": "source", "because": "It is <b>made up</b>.", "see": "other", "verdict": verdict, "checks": checks });
+        json!({
+            "experiment": self.name, "file": "scenarios/published/made-up.toml", "question": self.question, "knee": "0.1.0", "commit": "",
+            "back_end": { "name": "sim", "scale": 1.0 }, "linux_profile": "6.1", "seed": 1, "repeat": self.repeat,
+            "runs": self.runs(), "runs_done": self.runs(), "interrupted": false, "time": "2026-01-01T00:00:00Z", "kernel": "Linux",
+            "simulator": { "wall_s": 1.0, "cpu_s": 2.0 },
+            "files": ["flows.csv", "runs.csv", "series-flows.csv", "series-queues.csv", "summary.csv"],
+            "vary": { "size": self.sizes }, "axes": [{ "path": "size", "values": self.sizes }], "cases": self.cases,
+            "resolved": resolved, "text": "question = \"</pre></script><img src=x>\"",
+            "about": { "expect": "Less.", "source": "A talk", "notes": "One.\nTwo." },
+            "published": [{ "subject": "short", "metric": "completion", "stat": "mean", "cases": ["dctcp"], "at": { "size": "10 kB" }, "value": 0.0016, "text": "1.6 ms", "unit": "s", "note": "said" }],
+            "claims": [
+                claim("one", "stands", vec![check("holds", 20.0)]), claim("two", "stands in part", vec![check("holds", 12.0), check("fails", 3.0)]),
+                claim("three", "does not stand", vec![check("fails", 2.0)]), claim("four", "cannot be decided", vec![check("undecided", 10.2)]),
+                claim("five", "not run", vec![]),
+            ],
+            "charts": [{ "title": "Completion of short transfers", "subject": "short", "metric": "completion", "stat": "mean", "x": "size", "log": true },
+                { "title": "Queue", "subject": "switch-r", "metric": "queue", "stat": "mean", "x": "case", "log": false }],
+            "network": {
+                "topology": "many-to-one",
+                "nodes": [{ "name": "s1", "kind": "host" }, { "name": "s2", "kind": "host" }, { "name": "r", "kind": "host" }, { "name": "switch", "kind": "switch" }],
+                "links": [
+                    { "name": "s1-switch", "from": "s1", "to": "switch", "rate_bps": 1e9, "delay_s": 0.0, "queue": "", "recorded": false },
+                    { "name": "s2-switch", "from": "s2", "to": "switch", "rate_bps": 1e9, "delay_s": 0.0, "queue": "", "recorded": false },
+                    { "name": "switch-r", "from": "switch", "to": "r", "rate_bps": 1e9, "delay_s": 1e-4, "queue": "step, 757000 B, K 15140 B", "recorded": true },
+                ],
+            },
+        })
+    }
+}

@@ -1,0 +1,155 @@
+//! Reports of directories as they may be, whole and broken.
+
+mod common;
+
+use std::fmt::Write as _;
+use std::fs;
+
+use common::{Made, Temp};
+
+#[test]
+fn a_directory_without_the_newer_parts_has_a_report_without_them() {
+    let temp = Temp::new("older");
+    let dir = temp.join("results");
+    Made::default().write(&dir);
+    let mut manifest: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(dir.join("manifest.json")).expect("is there"))
+            .expect("is JSON");
+    for key in ["about", "published", "claims", "charts", "axes", "cases", "network"] {
+        manifest.as_object_mut().expect("an object").remove(key);
+    }
+    fs::write(dir.join("manifest.json"), manifest.to_string()).expect("is written");
+    for file in ["series-flows.csv", "series-queues.csv", "flows.csv"] {
+        fs::remove_file(dir.join(file)).expect("was there");
+    }
+    let html = temp.join("report.html");
+    knee_report::write(&dir, &html).expect("a report");
+    let text = fs::read_to_string(html).expect("is there");
+    for absent in ["<h3>Claims", "Published and ours", "Over time", "The network"] {
+        assert!(!text.contains(absent), "{absent}");
+    }
+    // Charts come of the summary, and links lead to where the files are.
+    assert!(
+        text.contains("short: completion time") && text.contains("href=\"results/summary.csv\"")
+    );
+}
+
+#[test]
+fn what_is_broken_is_said_in_one_sentence_and_leaves_nothing() {
+    let temp = Temp::new("broken");
+    let html = temp.join("report.html");
+    let refused = |file: &str, text: &str, wanted: &str| {
+        let dir = temp.join("results");
+        let _ = fs::remove_dir_all(&dir);
+        Made { samples: 20, ..Made::default() }.write(&dir);
+        fs::write(dir.join(file), text).expect("is written");
+        let said = knee_report::write(&dir, &html).expect_err(file).to_string();
+        assert!(
+            said.contains(wanted) && said.contains(file) && said.lines().count() == 1,
+            "{said}"
+        );
+        assert!(!html.exists());
+        let left = fs::read_dir(&temp.0).expect("a directory").count();
+        assert_eq!(left, 1, "a partial file was left");
+    };
+    refused("manifest.json", "{", "is no JSON");
+    refused("manifest.json", "{}", "names no experiment");
+    refused("summary.csv", "a,b\n1,2\n", "has no column \"case\"");
+    refused("runs.csv", "run,case,size,end_s\n0,cubic,10 kB\n", "cells where the header has");
+    refused(
+        "series-flows.csv",
+        "run,at_s,flow,traffic\n0,0.1,0,short\n0,0.2",
+        "does not end: the file is cut",
+    );
+    refused("series-queues.csv", "run,at_s,link,len_pkts\n0,soon,switch-r,1\n", "must be a number");
+    refused(
+        "flows.csv",
+        "run,case,size,flow,traffic,from,to,algorithm,completion_s\n0,cubic,10 kB,\u{1b}[2J,short,a,b,cubic,\n",
+        "must be a whole number",
+    );
+    for (dir, wanted) in [("empty", "holds no manifest.json"), ("none", "is no directory")] {
+        if dir == "empty" {
+            fs::create_dir(temp.join(dir)).expect("is made");
+        }
+        let said = knee_report::write(&temp.join(dir), &html).expect_err(dir).to_string();
+        assert!(said.contains(wanted), "{said}");
+    }
+}
+
+#[test]
+fn a_million_rows_become_a_small_page() {
+    let temp = Temp::new("million");
+    let dir = temp.join("results");
+    Made { samples: 1, ..Made::default() }.write(&dir);
+    let mut rows = String::from("run,at_s,link,len_pkts\n");
+    for i in 0..1_000_000_u32 {
+        let len = if i == 777_777 { 5000 } else { i % 50 };
+        let _ = writeln!(rows, "0,{:.9},switch-r,{len}", f64::from(i) * 4e-7);
+    }
+    fs::write(dir.join("series-queues.csv"), rows).expect("is written");
+    let html = dir.join("report.html");
+    knee_report::write(&dir, &html).expect("a report");
+    let text = fs::read_to_string(html).expect("is there");
+    assert!(text.len() < 400_000, "{} bytes", text.len());
+    // The spike is there: it is the largest value of the line.
+    assert!(text.contains("\"high\":5000.0"), "the spike is lost");
+}
+
+#[test]
+fn a_reproduction_has_its_claims_at_the_top_and_a_section_each() {
+    let temp = Temp::new("reproduction");
+    let all = temp.join("all");
+    Made { name: "made-up", samples: 20, ..Made::default() }.write(&all.join("made-up"));
+    Made { name: "other", samples: 20, ..Made::default() }.write(&all.join("other"));
+    let reproduce = serde_json::json!({
+        "full": false, "wall_s": 100.0, "cpu_s": 180.0,
+        "sections": [{ "title": "A <talk>", "about": "About it.", "experiments": [
+            { "name": "made-up", "dir": "made-up", "skipped": null, "wall_s": 50.0, "cpu_s": 90.0 },
+            { "name": "other", "dir": "other", "skipped": null, "wall_s": 50.0, "cpu_s": 90.0 },
+            { "name": "third", "dir": null, "skipped": "the lab cannot hold it", "wall_s": 0.0, "cpu_s": 0.0 } ] }],
+        "absent": [{ "title": "Interrupts", "source": "A talk", "why": "No model of a CPU." }],
+    });
+    fs::write(all.join("reproduce.json"), reproduce.to_string()).expect("is written");
+    let html = all.join("report.html");
+    knee_report::write(&all, &html).expect("a report");
+    let text = fs::read_to_string(&html).expect("is there");
+    for wanted in [
+        "A &lt;talk&gt;",
+        "<b>2</b> stands",
+        "<b>2</b> does not stand",
+        "href=\"#made-up-claim-one\"",
+        "id=\"other-claim-one\"",
+        "the lab cannot hold it",
+        "No model of a CPU.",
+        "knee reproduce",
+        "href=\"made-up/flows.csv\"",
+        "href=\"#other\"",
+    ] {
+        assert!(text.contains(wanted), "{wanted}");
+    }
+}
+
+#[test]
+fn figures_are_written_in_three_formats() {
+    let temp = Temp::new("figures");
+    Made { samples: 50, ..Made::default() }.write(&temp.join("results"));
+    let out = temp.join("figures");
+    let count = knee_report::write_figures(&temp.join("results"), &out).expect("figures");
+    // The network, ratios, two charts, a distribution, and the series of six configurations.
+    assert_eq!(count, 11);
+    assert_eq!(fs::read_dir(&out).expect("is there").count(), 3 * count);
+    let chart = "made-up-chart-completion-of-short-transfers-mean";
+    let png = fs::read(out.join(format!("{chart}.png"))).expect("is there");
+    assert!(png.starts_with(b"\x89PNG") && png.len() > 4000, "{} bytes", png.len());
+    let csv = fs::read_to_string(out.join(format!("{chart}.csv"))).expect("is there");
+    assert!(
+        csv.starts_with(
+            "case,size,subject,metric,mean_s,ci95_s,runs\ncubic,10 kB,short,completion,0.001,"
+        ),
+        "{csv}"
+    );
+    // The same directory, the same bytes.
+    let again = temp.join("again");
+    knee_report::write_figures(&temp.join("results"), &again).expect("figures");
+    assert_eq!(fs::read(again.join(format!("{chart}.png"))).expect("is there"), png);
+}
