@@ -133,6 +133,7 @@ fn cable(gbps: u64, delay_us: u64, k_pkts: u32) -> Cable {
         delay: Duration::from_us(delay_us),
         jitter: Duration::ZERO,
         loss: 0.0,
+        loses_bursts: false,
         queue: QueueConfig::Step(step_config(k_pkts)),
         sampled: false,
     }
@@ -161,6 +162,7 @@ fn bulk(index: u64, from: NodeId, to: NodeId, algorithm: &str) -> Flow {
         base_rtt: None,
         dscp: 0,
         peer_dscp: 0,
+        max_pacing_rate: None,
         stop: None,
         traffic: Traffic::Bulk { bytes: None },
         read_at_bytes: 65_536,

@@ -159,6 +159,7 @@ mod tests {
             delay: Duration::from_us(100),
             jitter: Duration::ZERO,
             loss: 0.0,
+            loses_bursts: false,
             queue: QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(pkts) }),
             sampled: false,
         };
@@ -179,6 +180,7 @@ mod tests {
             base_rtt: None,
             dscp: 1,
             peer_dscp: 2,
+            max_pacing_rate: None,
             sampled: false,
         };
         let ping = Ping {

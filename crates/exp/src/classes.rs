@@ -179,9 +179,15 @@ fn names(node: &Node) -> Vec<String> {
     texts.into_iter().flat_map(|text| expand(text).unwrap_or_default()).collect()
 }
 
-/// What results call a link's queue, or one of the queues that it consists of.
+/// What results call a link's queue, or one of the queues that it consists of, or memory that queues share, whose numbers come
+/// after those of links.
 pub(crate) fn queue_name(network: &Network, link: LinkId, part: Option<u32>) -> Option<String> {
-    let link = network.links.get(link as usize)?;
+    let index = link as usize;
+    let Some(link) = network.links.get(index) else {
+        // Shared buffers are numbered after the links.
+        let buffer = network.buffers.get(index.checked_sub(network.links.len())?)?;
+        return Some(buffer.name.clone());
+    };
     match part {
         None => Some(link.name.clone()),
         Some(part) => {

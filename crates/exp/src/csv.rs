@@ -22,6 +22,7 @@ pub(crate) enum RowFile {
     Rpcs,
     Pings,
     Queues,
+    Hosts,
     SeriesFlows,
     SeriesQueues,
     SeriesGoodput,
@@ -30,12 +31,13 @@ pub(crate) enum RowFile {
 }
 
 impl RowFile {
-    pub(crate) const ALL: [RowFile; 10] = [
+    pub(crate) const ALL: [RowFile; 11] = [
         RowFile::Runs,
         RowFile::Flows,
         RowFile::Rpcs,
         RowFile::Pings,
         RowFile::Queues,
+        RowFile::Hosts,
         RowFile::SeriesFlows,
         RowFile::SeriesQueues,
         RowFile::SeriesGoodput,
@@ -50,6 +52,7 @@ impl RowFile {
             RowFile::Rpcs => "rpcs.csv",
             RowFile::Pings => "pings.csv",
             RowFile::Queues => "queues.csv",
+            RowFile::Hosts => "hosts.csv",
             RowFile::SeriesFlows => "series-flows.csv",
             RowFile::SeriesQueues => "series-queues.csv",
             RowFile::SeriesGoodput => "series-goodput.csv",
@@ -62,7 +65,12 @@ impl RowFile {
     const fn has_labels(self) -> bool {
         matches!(
             self,
-            RowFile::Runs | RowFile::Flows | RowFile::Rpcs | RowFile::Pings | RowFile::Queues
+            RowFile::Runs
+                | RowFile::Flows
+                | RowFile::Rpcs
+                | RowFile::Pings
+                | RowFile::Queues
+                | RowFile::Hosts
         )
     }
 
@@ -82,6 +90,7 @@ impl RowFile {
                 "link,offered_pkts,sent_pkts,sent_bytes,marked_pkts,threshold_hits,\
                  dropped_full_pkts,dropped_not_ect_pkts,dropped_early_pkts,lost_pkts"
             }
+            RowFile::Hosts => "host,wire_pkts,merged_pkts,interrupts,cpu_s",
             RowFile::SeriesFlows => {
                 "at_s,flow,traffic,ca_state,cwnd_pkts,ssthresh_pkts,srtt_us,rttvar_us,min_rtt_us,\
                  unacked_pkts,lost_pkts,retrans_out_pkts,total_retrans,delivered_pkts,\
@@ -109,6 +118,9 @@ impl RowFile {
         }
         line.push(',');
         line.push_str(self.columns());
+        if self == RowFile::Queues && experiment.has_flow_control {
+            line.push_str(",pause_frames,paused_s");
+        }
         if self == RowFile::SeriesFlows {
             for (name, unit) in diagnostics(experiment) {
                 let unit = if unit.is_empty() { String::new() } else { format!("_{unit}") };
@@ -194,13 +206,15 @@ pub(crate) fn rows(
     }
     let _ = write!(label, ",{}", id.repeat);
     let outcome = &done.ran.outcome;
-    let writer = Writer { scenario, run, outcome, done, label, index: id.index };
+    let tells_pauses = experiment.has_flow_control;
+    let writer = Writer { scenario, run, outcome, done, label, index: id.index, tells_pauses };
     RowFile::ALL.map(|file| match file {
         RowFile::Runs => writer.run_row(id),
         RowFile::Flows => writer.flows(),
         RowFile::Rpcs => writer.rpcs(),
         RowFile::Pings => writer.pings(),
         RowFile::Queues => writer.queues(),
+        RowFile::Hosts => writer.hosts(),
         RowFile::SeriesFlows => writer.series_flows(&diagnostics(experiment)),
         RowFile::SeriesQueues => writer.series_queues(),
         RowFile::SeriesGoodput => writer.series_goodput(),
@@ -216,6 +230,7 @@ struct Writer<'a> {
     done: &'a Done<'a>,
     label: String,
     index: usize,
+    tells_pauses: bool,
 }
 
 /// Writes a line; writing to a `String` cannot fail.
@@ -339,7 +354,7 @@ impl Writer<'_> {
     fn queues(&self) -> String {
         let mut out = String::new();
         for queue in &self.outcome.queues {
-            row!(
+            let _ = write!(
                 out,
                 "{},{},{},{},{},{},{},{},{},{},{}",
                 self.label,
@@ -353,6 +368,30 @@ impl Writer<'_> {
                 queue.dropped_not_ect_pkts,
                 queue.dropped_early_pkts,
                 queue.lost_pkts
+            );
+            if self.tells_pauses {
+                let paused = maybe_span(queue.pause.map(|pause| pause.paused));
+                let _ = write!(out, ",{},{paused}", maybe(queue.pause.map(|pause| pause.frames)));
+            }
+            out.push('\n');
+        }
+        out
+    }
+
+    fn hosts(&self) -> String {
+        let mut out = String::new();
+        for host in &self.outcome.host_counts {
+            let got = &host.received;
+            let cpu = got.cpu_ns.map(|ns| Duration::from_ps(ns.saturating_mul(PS_PER_NS)));
+            row!(
+                out,
+                "{},{},{},{},{},{}",
+                self.label,
+                self.scenario.host_name(host.node),
+                maybe(got.wire_pkts),
+                maybe(got.merged_pkts),
+                maybe(got.interrupts),
+                maybe_span(cpu)
             );
         }
         out

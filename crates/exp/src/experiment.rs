@@ -138,6 +138,8 @@ pub struct Experiment {
     pub algorithms: Vec<&'static Algorithm>,
     /// Algorithms of either side that were compiled from files, each once.
     pub modules: Vec<&'static Algorithm>,
+    /// Whether a network of it has flow control, which results then tell of.
+    pub(crate) has_flow_control: bool,
     root: Node,
     /// Applied after everything else.
     set: Vec<(String, Node)>,
@@ -235,6 +237,7 @@ impl Experiment {
             scale: overrides.scale,
             algorithms: Vec::new(),
             modules: Vec::new(),
+            has_flow_control: false,
             set,
             root: root.clone(),
         };
@@ -245,15 +248,17 @@ impl Experiment {
                 list.push(algorithm);
             }
         };
+        let mut has_flow_control = false;
         for configuration in &experiment.configurations {
             let scenario = experiment.scenario(configuration)?;
+            has_flow_control |= scenario.has_flow_control();
             scenario.algorithms().for_each(|algorithm| add(&mut algorithms, algorithm));
             scenario.modules().for_each(|algorithm| add(&mut modules, algorithm));
             experiment.check_scale(&scenario)?;
         }
         experiment.check_published()?;
         experiment.check_claims()?;
-        Ok(Experiment { algorithms, modules, ..experiment })
+        Ok(Experiment { algorithms, modules, has_flow_control, ..experiment })
     }
 
     /// Refuses a scale that makes a run too long or too slow.
@@ -414,6 +419,14 @@ impl Experiment {
     pub fn varied(&self) -> Map<String, Json> {
         let values = |axis: &Axis| axis.values.iter().map(Node::json).collect::<Json>();
         self.axes.iter().map(|axis| (axis.path.clone(), values(axis))).collect()
+    }
+}
+
+impl Case {
+    /// What it is: its algorithm, and the keys that it changes.
+    pub fn words(&self) -> Vec<String> {
+        let cc = self.cc.iter().map(|cc| format!("cc {}", cc.name()));
+        cc.chain(self.set.iter().map(|(path, node)| format!("{path} = {}", node.show()))).collect()
     }
 }
 

@@ -10,6 +10,9 @@ use knee_sim::outcome::{FlowCounters, FlowOutcome, HostCount, Outcome, RpcRecord
 use knee_sim::spec::{Flow, NodeId, Run, Traffic};
 
 use crate::classes::queue_name;
+use crate::host_metrics::{
+    measure_cpu_shares, measure_receiving, measure_samples, measure_sending,
+};
 use crate::scenario::Scenario;
 use crate::stats::{Samples, jain};
 use Metric as M;
@@ -39,6 +42,8 @@ pub enum Kind {
     SizeClass,
     /// A recorded queue.
     Queue,
+    /// Memory that queues share.
+    Buffer,
 }
 
 /// Something measured.
@@ -78,6 +83,26 @@ pub enum Metric {
     ReceiveCpuPerMb,
     /// The same of the sending hosts: for ACKs, and for sending what these allow.
     AckCpuPerMb,
+    /// The receiving hosts' CPU time in the whole run as a share of one core's, a mean of these hosts.
+    ReceiveCpuShare,
+    /// The same of the sending hosts.
+    AckCpuShare,
+    /// A flow's cwnd, a mean of its samples.
+    Cwnd,
+    /// A flow's smoothed RTT, a mean of its samples.
+    Srtt,
+    /// The same as kernels up to 3.14 showed it, which measured it in ticks.
+    RttShown,
+    /// Expiries of TCP's own pacing timer a second, all flows together.
+    PacingTimers,
+    /// Bursts handed to the device a second, all flows together.
+    Bursts,
+    /// Data packets in a burst.
+    PktsPerBurst,
+    /// Data packets sent a second, all flows together.
+    DataPktsRate,
+    /// ACKs sent a second, all flows together.
+    AcksRate,
     /// Transfers or exchanges that the end of the run cut off.
     Unfinished,
     /// From a request's write to the last byte of its answer.
@@ -96,6 +121,8 @@ pub enum Metric {
     Convergence,
     /// Packets waiting, at each sample.
     Queue,
+    /// Bytes waiting in shared memory, at each sample.
+    Occupancy,
     /// Bytes sent in the whole run, as a share of what the rate allows.
     Utilisation,
     /// Packets that a queue dropped in the whole run.
@@ -104,14 +131,20 @@ pub enum Metric {
     DropShare,
     /// Packets that it marked in the whole run.
     Marks,
+    /// Share of the run in which flow control did not let a link begin to send.
+    PausedShare,
+    /// Frames that told it to pause in the whole run.
+    PauseFrames,
+    /// Mean over the samples of the probability that an AQM with one holds for its next packet.
+    DropProbability,
 }
 
 const NANOS: f64 = 1e9;
-const MILLIONTHS: f64 = 1e6;
-const THOUSANDTHS: f64 = 1e3;
+pub(crate) const MILLIONTHS: f64 = 1e6;
+pub(crate) const THOUSANDTHS: f64 = 1e3;
 
 impl Metric {
-    const ALL: [Metric; 30] = [
+    const ALL: [Metric; 45] = [
         M::Completion,
         M::Slowdown,
         M::Last,
@@ -129,6 +162,16 @@ impl Metric {
         M::AcksPerMb,
         M::ReceiveCpuPerMb,
         M::AckCpuPerMb,
+        M::ReceiveCpuShare,
+        M::AckCpuShare,
+        M::Cwnd,
+        M::Srtt,
+        M::RttShown,
+        M::PacingTimers,
+        M::Bursts,
+        M::PktsPerBurst,
+        M::DataPktsRate,
+        M::AcksRate,
         M::Unfinished,
         M::Latency,
         M::Exchanges,
@@ -138,10 +181,14 @@ impl Metric {
         M::SuccessShare,
         M::Convergence,
         M::Queue,
+        M::Occupancy,
         M::Utilisation,
         M::Drops,
         M::DropShare,
         M::Marks,
+        M::PausedShare,
+        M::PauseFrames,
+        M::DropProbability,
     ];
 
     /// Name, unit, recorded units in one unit, and whether a run has many values of it.
@@ -164,6 +211,16 @@ impl Metric {
             M::AcksPerMb => ("acks_per_mb", "", THOUSANDTHS, false),
             M::ReceiveCpuPerMb => ("receive_cpu_per_mb", "s", NANOS, false),
             M::AckCpuPerMb => ("ack_cpu_per_mb", "s", NANOS, false),
+            M::ReceiveCpuShare => ("receive_cpu_share", "", MILLIONTHS, false),
+            M::AckCpuShare => ("ack_cpu_share", "", MILLIONTHS, false),
+            M::Cwnd => ("cwnd", "pkts", THOUSANDTHS, true),
+            M::Srtt => ("srtt", "s", NANOS, true),
+            M::RttShown => ("rtt_shown", "s", NANOS, true),
+            M::PacingTimers => ("pacing_timers", "per s", THOUSANDTHS, false),
+            M::Bursts => ("bursts", "per s", THOUSANDTHS, false),
+            M::PktsPerBurst => ("pkts_per_burst", "", THOUSANDTHS, false),
+            M::DataPktsRate => ("data_pkts_rate", "per s", THOUSANDTHS, false),
+            M::AcksRate => ("acks_rate", "per s", THOUSANDTHS, false),
             M::Unfinished => ("unfinished", "", 1.0, false),
             M::Latency => ("latency", "s", NANOS, true),
             M::Exchanges => ("exchanges", "", 1.0, false),
@@ -173,10 +230,14 @@ impl Metric {
             M::SuccessShare => ("success_share", "", MILLIONTHS, false),
             M::Convergence => ("convergence", "s", NANOS, false),
             M::Queue => ("queue", "pkts", 1.0, true),
+            M::Occupancy => ("occupancy", "B", 1.0, true),
             M::Utilisation => ("utilisation", "", MILLIONTHS, false),
             M::Drops => ("drops", "pkts", 1.0, false),
             M::DropShare => ("drop_share", "", MILLIONTHS, false),
             M::Marks => ("marks", "pkts", 1.0, false),
+            M::PausedShare => ("paused_share", "", MILLIONTHS, false),
+            M::PauseFrames => ("pause_frames", "", 1.0, false),
+            M::DropProbability => ("drop_probability", "", NANOS, false),
         }
     }
 
@@ -185,7 +246,7 @@ impl Metric {
         self.about().0
     }
 
-    /// `s`, `bps`, `pkts`; empty: a count or a share.
+    /// `s`, `bps`, `pkts`, `B`; empty: a count or a share.
     pub const fn unit(self) -> &'static str {
         self.about().1
     }
@@ -215,6 +276,17 @@ impl Metric {
     }
 }
 
+const QUEUE: &[Metric] = &[
+    M::Queue,
+    M::Utilisation,
+    M::Drops,
+    M::DropShare,
+    M::Marks,
+    M::DropProbability,
+    M::PausedShare,
+    M::PauseFrames,
+];
+
 impl Kind {
     /// What is measured of it.
     pub const fn metrics(self) -> &'static [Metric] {
@@ -234,6 +306,16 @@ impl Kind {
                 M::AcksPerMb,
                 M::ReceiveCpuPerMb,
                 M::AckCpuPerMb,
+                M::ReceiveCpuShare,
+                M::AckCpuShare,
+                M::Cwnd,
+                M::Srtt,
+                M::RttShown,
+                M::PacingTimers,
+                M::Bursts,
+                M::PktsPerBurst,
+                M::DataPktsRate,
+                M::AcksRate,
                 M::Unfinished,
             ],
             Kind::Incast => &[
@@ -267,6 +349,16 @@ impl Kind {
                 M::AcksPerMb,
                 M::ReceiveCpuPerMb,
                 M::AckCpuPerMb,
+                M::ReceiveCpuShare,
+                M::AckCpuShare,
+                M::Cwnd,
+                M::Srtt,
+                M::RttShown,
+                M::PacingTimers,
+                M::Bursts,
+                M::PktsPerBurst,
+                M::DataPktsRate,
+                M::AcksRate,
                 M::Unfinished,
             ],
             Kind::Query => &[
@@ -306,6 +398,16 @@ impl Kind {
                 M::EcnReductions,
                 M::PlbRehashes,
                 M::CeShare,
+                M::ReceiveCpuShare,
+                M::AckCpuShare,
+                M::Cwnd,
+                M::Srtt,
+                M::RttShown,
+                M::PacingTimers,
+                M::Bursts,
+                M::PktsPerBurst,
+                M::DataPktsRate,
+                M::AcksRate,
                 M::Unfinished,
             ],
             Kind::Poisson => &[
@@ -322,7 +424,8 @@ impl Kind {
             ],
             Kind::SizeClass => &[M::Completion, M::Slowdown, M::Timeouts, M::Unfinished],
             Kind::Ping => &[M::Rtt, M::Unanswered],
-            Kind::Queue => &[M::Queue, M::Utilisation, M::Drops, M::DropShare, M::Marks],
+            Kind::Queue => QUEUE,
+            Kind::Buffer => &[M::Occupancy, M::Drops, M::DropShare, M::Marks],
         }
     }
 
@@ -341,7 +444,8 @@ impl Kind {
             Kind::Poisson => &[M::Completion, M::Slowdown, M::Timeouts, M::Retransmits],
             Kind::SizeClass => &[M::Slowdown, M::Timeouts],
             Kind::Ping => &[M::Rtt, M::Unanswered],
-            Kind::Queue => &[M::Queue, M::Utilisation, M::Drops, M::DropShare, M::Marks],
+            Kind::Queue => QUEUE,
+            Kind::Buffer => &[M::Occupancy, M::Drops, M::DropShare, M::Marks],
         }
     }
 }
@@ -420,7 +524,7 @@ impl Measured {
         }
     }
 
-    fn record(&mut self, metric: Metric, value: u64) {
+    pub(crate) fn record(&mut self, metric: Metric, value: u64) {
         if let Some((_, samples)) = self.values.iter_mut().find(|(m, _)| *m == metric) {
             samples.record(value);
         }
@@ -441,7 +545,7 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    fn holds(self, at: Time) -> bool {
+    pub(crate) fn holds(self, at: Time) -> bool {
         self.from < at && at <= self.until
     }
 }
@@ -549,9 +653,12 @@ fn measure_flows(
         measured.record(M::Jain, (index * MILLIONTHS).round() as u64);
     }
     measure_counters(measured, run, outcome, members);
+    measure_samples(measured, run, outcome, members, scenario.window(outcome.end));
+    measure_sending(measured, run, outcome, members);
     if let Some(receivers) = receivers_of_their_own(run, outcome, members) {
         let senders = hosts_of_their_own(run, outcome, members);
         measure_receiving(measured, &flows, &receivers, senders.as_deref());
+        measure_cpu_shares(measured, outcome, &receivers, senders.as_deref());
     }
     let unfinished = |i: &&usize| scenario.ends(run, **i) && outcome.flows[**i].done_at.is_none();
     let known = members.iter().filter(|i| **i < outcome.flows.len());
@@ -645,36 +752,6 @@ fn receivers_of_their_own<'a>(
     hosts.iter().map(count).collect()
 }
 
-/// What marks cost hosts: how much is merged, how often it is answered, the CPU time of both ends.
-fn measure_receiving(
-    measured: &mut Measured,
-    flows: &[&FlowOutcome],
-    receivers: &[&HostCount],
-    senders: Option<&[&HostCount]>,
-) {
-    let total = |of: fn(&HostCount) -> Option<u64>| receivers.iter().map(|host| of(host)).sum();
-    let wire: Option<u64> = total(|host| host.received.wire_pkts);
-    let merged: Option<u64> = total(|host| host.received.merged_pkts);
-    let Some((wire, merged)) = wire.zip(merged).filter(|(_, merged)| *merged > 0) else { return };
-    measured.record(M::PktsPerMerge, (wire as f64 / merged as f64 * THOUSANDTHS).round() as u64);
-    let mb = flows.iter().map(|flow| flow.received_bytes).sum::<u64>() as f64 / 1e6;
-    if mb <= 0.0 {
-        return;
-    }
-    let acks = flows.iter().map(|flow| flow.counters.acks_sent).sum::<Option<u64>>();
-    if let Some(acks) = acks {
-        measured.record(M::AcksPerMb, (acks as f64 / mb * THOUSANDTHS).round() as u64);
-    }
-    let cpu_ns = |hosts: &[&HostCount]| hosts.iter().map(|host| host.received.cpu_ns).sum();
-    let of_both: [(Metric, Option<u64>); 2] =
-        [(M::ReceiveCpuPerMb, cpu_ns(receivers)), (M::AckCpuPerMb, senders.and_then(cpu_ns))];
-    for (metric, cpu_ns) in of_both {
-        if let Some(cpu_ns) = cpu_ns {
-            measured.record(metric, (cpu_ns as f64 / mb).round() as u64);
-        }
-    }
-}
-
 /// How much longer each finished transfer took than it had to.
 fn measure_slowdown(measured: &mut Measured, run: &Run, outcome: &Outcome, members: &[usize]) {
     let mut ideal = Ideal::new(&run.network);
@@ -720,28 +797,47 @@ fn measure_queues(run: &Run, outcome: &Outcome, window: Option<Window>) -> Vec<M
     let mut of_queue = HashMap::new();
     let mut all = Vec::new();
     for queue in &outcome.queues {
-        let Some(link) = run.network.links.get(queue.link as usize) else { continue };
         let Some(name) = queue_name(&run.network, queue.link, queue.part) else { continue };
-        let mut measured = Measured::new(&name, Kind::Queue, late_from(run));
+        let link = run.network.links.get(queue.link as usize);
+        let kind = if link.is_some() { Kind::Queue } else { Kind::Buffer };
+        let mut measured = Measured::new(&name, kind, late_from(run));
         measured.record(M::Drops, queue.dropped_pkts());
         if queue.dropped_pkts() > 0 {
             let share = queue.dropped_pkts() as f64 / queue.offered_pkts as f64;
             measured.record(M::DropShare, (share * MILLIONTHS).round() as u64);
         }
         measured.record(M::Marks, queue.marked_pkts);
+        if let Some(pause) = queue.pause {
+            let length = outcome.end.since(Time::ZERO).ps().max(1);
+            let share = pause.paused.ps() as f64 / length as f64;
+            measured.record(M::PausedShare, (share * MILLIONTHS).round() as u64);
+            measured.record(M::PauseFrames, pause.frames);
+        }
         let rate = per_second(queue.sent_bytes, outcome.end.since(Time::ZERO));
-        if let (Some(sent), Some(full)) = (rate, link.rate) {
+        if let (Some(sent), Some(full)) = (rate, link.and_then(|link| link.rate)) {
             let share = sent / full.bps() as f64;
             measured.record(M::Utilisation, (share * MILLIONTHS).round() as u64);
         }
         of_queue.insert((queue.link, queue.part), all.len());
         all.push(measured);
     }
+    // Of each recorded link: the sum of the probabilities sampled, and how many there were.
+    let mut probabilities = vec![(0.0, 0u64); all.len()];
     for sample in &outcome.queue_samples {
         let index = of_queue.get(&(sample.link, sample.part)).copied();
         let holds = window.is_none_or(|window| window.holds(sample.at));
-        if let (Some(index), true) = (index, holds) {
-            all[index].record(M::Queue, u64::from(sample.len_pkts));
+        let (Some(index), true) = (index, holds) else { continue };
+        // Each kind has one of them.
+        all[index].record(M::Queue, u64::from(sample.len_pkts));
+        all[index].record(M::Occupancy, sample.len_bytes);
+        if let Some(probability) = sample.drop_probability {
+            probabilities[index].0 += probability;
+            probabilities[index].1 += 1;
+        }
+    }
+    for (measured, (sum, count)) in all.iter_mut().zip(probabilities) {
+        if count > 0 {
+            measured.record(M::DropProbability, (sum / count as f64 * NANOS).round() as u64);
         }
     }
     all

@@ -7,7 +7,9 @@ use std::collections::{HashMap, HashSet};
 
 use knee_queue::time::{Duration, Rate};
 use knee_queue::{DropTailConfig, Limit, QueueConfig};
-use knee_sim::spec::{Defects, HostConfig, Link, LinuxVersion, Network, NodeId, Serialisation};
+use knee_sim::spec::{
+    Defects, HostConfig, Link, LinuxVersion, Network, NodeId, Serialisation, Sysctls,
+};
 use knee_sim::topology::{Cable, Dumbbell, LeafSpine, ParkingLot, Star};
 
 use crate::classes::find_inputs;
@@ -15,6 +17,8 @@ use crate::error::Error;
 use crate::queues::{Place, read_queue, seed_queue};
 use crate::random::Random;
 use crate::reader::{Reader, one_of};
+use crate::receiving;
+use crate::switches;
 use crate::traffic::read_base_rtt;
 use crate::units::{Burst, Pkts, Share, Size};
 
@@ -83,7 +87,7 @@ impl NetworkSpec {
         let topology = reader.choice_or("topology", &topologies, "")?;
         let frame = hosts.base.mtu_bytes + ETHERNET_BYTES;
         let cables = Cables { network: &reader, frame_bytes: frame };
-        let (network, sampled_if_used) = match topology {
+        let (mut network, sampled_if_used) = match topology {
             Topology::ManyToOne => (many_to_one(&reader, &cables, &hosts)?, Vec::new()),
             Topology::Star => star(&reader, &cables, &hosts)?,
             Topology::Dumbbell => (dumbbell(&reader, &cables, &hosts)?, Vec::new()),
@@ -92,6 +96,7 @@ impl NetworkSpec {
             Topology::FatTree => fat_tree::read(&reader, &cables, &hosts)?,
             Topology::Graph => graph::read(&reader, &cables, &hosts)?,
         };
+        switches::read(&reader, &mut network, frame)?;
         let host_ids = network.nodes.iter().zip(0..).filter(|(node, _)| node.host.is_some());
         let ids = host_ids.map(|(node, id)| (node.name.clone(), id)).collect();
         let mut spec = NetworkSpec {
@@ -118,6 +123,10 @@ impl NetworkSpec {
         network
     }
 
+    pub(crate) fn has_flow_control(&self) -> bool {
+        self.network.flow_control.is_some()
+    }
+
     /// Whether hosts speak IPv6: all of them do, or none.
     pub(crate) fn ipv6(&self) -> bool {
         self.network.nodes.iter().any(|node| node.host.as_ref().is_some_and(|host| host.ipv6))
@@ -129,9 +138,15 @@ impl NetworkSpec {
 
     /// Links that are sampled if traffic goes to these hosts.
     pub(crate) fn sampled_links(&self, destinations: &HashSet<NodeId>) -> u64 {
-        let links = self.build(destinations, 0).links;
+        let network = self.build(destinations, 0);
         let parts = |link: &Link| 1 + link.queue.part_names().len() as u64;
-        links.iter().filter(|link| link.sampled).map(parts).sum()
+        let links: u64 = network.links.iter().filter(|link| link.sampled).map(parts).sum();
+        links + network.buffers.iter().filter(|buffer| buffer.sampled).count() as u64
+    }
+
+    /// Whether shared memory of this name is sampled.
+    pub(crate) fn has_sampled_buffer(&self, name: &str) -> bool {
+        self.network.buffers.iter().any(|buffer| buffer.sampled && buffer.name == name)
     }
 
     /// Whether a link of this name may be sampled, or one of the queues that its queue consists of.
@@ -252,6 +267,8 @@ const HOST_KEYS: &[&str] = &[
     "skb_overhead",
     "base_rtt",
     "fq",
+    "fq_counts_headers",
+    "tso_rtt_log",
     "rcvbuf_initial",
     "rcvbuf_max",
     "sndbuf_initial",
@@ -265,7 +282,7 @@ struct Hosts {
 
 impl Hosts {
     fn read(root: &Reader<'_>) -> Result<Hosts, Error> {
-        let reader = root.child_or_empty("hosts")?.only(HOST_KEYS)?;
+        let reader = root.child_or_empty("hosts")?.only(&[HOST_KEYS, &receiving::KEYS].concat())?;
         let linux = reader.choice_or("linux", &LinuxVersion::NAMED, "6.1")?;
         let base = read_host(&reader, HostConfig::new(linux))?;
         Ok(Hosts { base })
@@ -274,7 +291,7 @@ impl Hosts {
     fn apply_overrides(&self, root: &Reader<'_>, spec: &mut NetworkSpec) -> Result<(), Error> {
         let keys: Vec<_> = ["hosts"].iter().chain(HOST_KEYS).copied().collect();
         for reader in root.children("host")? {
-            reader.check(&keys)?;
+            reader.check(&[keys.as_slice(), &receiving::KEYS].concat())?;
             reader.need_text("hosts", "r")?;
             let mut base = self.base.clone();
             if reader.has("linux") {
@@ -333,7 +350,7 @@ fn read_host(reader: &Reader<'_>, base: HostConfig) -> Result<HostConfig, Error>
         return Err(reader.error("mtu", "must be from 576 B to 65535 B, as in \"1500 B\""));
     }
     let jiffies = reader.integer("jiffies_at_start", 0..=u64::from(u32::MAX))?;
-    Ok(HostConfig {
+    let mut config = HostConfig {
         hz,
         ipv6: reader.flag_or("ipv6", base.ipv6)?,
         mtu_bytes,
@@ -355,6 +372,8 @@ fn read_host(reader: &Reader<'_>, base: HostConfig) -> Result<HostConfig, Error>
         skb_overhead_bytes: bytes("skb_overhead", base.skb_overhead_bytes)?,
         base_rtt: read_base_rtt(reader)?.or(base.base_rtt),
         fq: reader.flag_or("fq", base.fq)?,
+        fq_counts_headers: fq_counts_headers(reader, &base)?,
+        sysctls: read_sysctls(reader, base.sysctls.clone())?,
         rcvbuf_initial_bytes: buffer("rcvbuf_initial", mtu_bytes, base.rcvbuf_initial_bytes)?,
         rcvbuf_max_bytes: buffer("rcvbuf_max", mtu_bytes, base.rcvbuf_max_bytes)?,
         sndbuf_initial_bytes: buffer("sndbuf_initial", mtu_bytes, base.sndbuf_initial_bytes)?,
@@ -364,7 +383,23 @@ fn read_host(reader: &Reader<'_>, base: HostConfig) -> Result<HostConfig, Error>
         },
         defects: read_defects(reader, base.defects)?,
         ..base
-    })
+    };
+    receiving::read(reader, &mut config)?;
+    Ok(config)
+}
+
+/// Only where there is an fq.
+fn fq_counts_headers(reader: &Reader<'_>, base: &HostConfig) -> Result<bool, Error> {
+    if reader.has("fq_counts_headers") && !reader.flag_or("fq", base.fq)? {
+        return Err(reader.error("fq_counts_headers", "has no effect without fq = true beside it"));
+    }
+    reader.flag_or("fq_counts_headers", base.fq_counts_headers)
+}
+
+/// Those that experiments may set.
+fn read_sysctls(reader: &Reader<'_>, base: Sysctls) -> Result<Sysctls, Error> {
+    let tso_rtt_log = reader.u32_or("tso_rtt_log", 0..=31, base.tso_rtt_log.into())?;
+    Ok(Sysctls { tso_rtt_log: tso_rtt_log as u8, ..base })
 }
 
 /// Names of defects; those not named are absent.
@@ -404,7 +439,8 @@ struct Cables<'r, 'a> {
     frame_bytes: u32,
 }
 
-const CABLE_KEYS: &[&str] = &["rate", "burst", "delay", "jitter", "loss", "queue", "record"];
+const CABLE_KEYS: &[&str] =
+    &["rate", "burst", "delay", "jitter", "loss", "loss_per", "queue", "record"];
 
 impl Cables<'_, '_> {
     /// The cable of this key, which must be there.
@@ -455,6 +491,7 @@ impl Cables<'_, '_> {
             delay: reader.get_or("delay", Duration::ZERO)?,
             jitter: reader.get_or("jitter", Duration::ZERO)?,
             loss: reader.get_or("loss", Share(0.0))?.0,
+            loses_bursts: loses_bursts(reader)?,
             queue,
             sampled: rate.is_some() && reader.flag_or("record", recorded)?,
         })
@@ -476,6 +513,14 @@ impl Cables<'_, '_> {
     }
 }
 
+/// Whether losses take whole bursts; only where there are any.
+fn loses_bursts(reader: &Reader<'_>) -> Result<bool, Error> {
+    if reader.has("loss_per") && !reader.has("loss") {
+        return Err(reader.error("loss_per", "has no effect without loss beside it"));
+    }
+    reader.choice_or("loss_per", &[("packet", false), ("burst", true)], "packet")
+}
+
 fn unlimited() -> QueueConfig {
     QueueConfig::DropTail(DropTailConfig { limit: Limit::Bytes(u64::MAX) })
 }
@@ -488,12 +533,18 @@ fn nothing() -> Cable {
         delay: Duration::ZERO,
         jitter: Duration::ZERO,
         loss: 0.0,
+        loses_bursts: false,
         queue: unlimited(),
         sampled: false,
     }
 }
 
 // ---- topologies ----
+
+/// Whether the keys are those of this topology, and of what every topology may have beside it.
+fn check(reader: &Reader<'_>, of_topology: &[&str]) -> Result<(), Error> {
+    reader.check(&[of_topology, switches::KEYS].concat())
+}
 
 /// The network of the reference runs: senders `s1..`, one switch, one receiver `r`. Back from the
 /// switch to each sender goes the cable `return`, as a rule a delay alone.
@@ -502,7 +553,7 @@ fn many_to_one(
     cables: &Cables<'_, '_>,
     hosts: &Hosts,
 ) -> Result<Network, Error> {
-    reader.check(MANY_TO_ONE)?;
+    check(reader, MANY_TO_ONE)?;
     let senders = reader.integer_or("senders", 1..=MAX_HOSTS, 1)?;
     let access = cables.need("access", End::Host, false)?;
     let bottleneck = cables.need("bottleneck", End::Switch, true)?;
@@ -531,7 +582,7 @@ fn star(
     cables: &Cables<'_, '_>,
     hosts: &Hosts,
 ) -> Result<(Network, Vec<usize>), Error> {
-    reader.check(STAR)?;
+    check(reader, STAR)?;
     let count = reader.integer_or("hosts", 2..=MAX_HOSTS, 2)?;
     let (down, if_used) = port_to_host(reader, cables)?;
     let up = cables.need("up", End::Host, false)?;
@@ -542,7 +593,7 @@ fn star(
 
 /// Senders `s1..`, two switches, receivers `r1..`.
 fn dumbbell(reader: &Reader<'_>, cables: &Cables<'_, '_>, hosts: &Hosts) -> Result<Network, Error> {
-    reader.check(DUMBBELL)?;
+    check(reader, DUMBBELL)?;
     let senders = reader.integer_or("senders", 1..=MAX_HOSTS, 1)?;
     let receivers = reader.integer_or("receivers", 1..=MAX_HOSTS, senders)?;
     let access = cables.need("access", End::Host, false)?;
@@ -571,7 +622,7 @@ fn leaf_spine(
     cables: &Cables<'_, '_>,
     hosts: &Hosts,
 ) -> Result<(Network, Vec<usize>), Error> {
-    reader.check(LEAF_SPINE)?;
+    check(reader, LEAF_SPINE)?;
     let leaves = reader.integer_or("leaves", 1..=1000, 2)?;
     let spines = reader.integer_or("spines", 1..=1000, 2)?;
     let per_leaf = reader.integer_or("hosts_per_leaf", 1..=1000, 2)?;
@@ -609,7 +660,7 @@ fn parking_lot(
     cables: &Cables<'_, '_>,
     hosts: &Hosts,
 ) -> Result<Network, Error> {
-    reader.check(PARKING_LOT)?;
+    check(reader, PARKING_LOT)?;
     let hops = reader.integer_or("hops", 1..=1000, 2)?;
     let through = reader.integer_or("through", 1..=MAX_HOSTS, 1)?;
     let cross = reader.integer_or("cross", 0..=MAX_HOSTS, 1)?;

@@ -100,6 +100,9 @@ impl Scale {
         }
         self.set_moment(&mut run.end);
         run.network.links.iter_mut().for_each(|link| self.link(link));
+        if let Some(flow_control) = &mut run.network.flow_control {
+            self.set(&mut flow_control.reaction);
+        }
         run.network
             .nodes
             .iter_mut()
@@ -172,6 +175,15 @@ impl Scale {
     fn host(self, host: &mut HostConfig) {
         self.set(&mut host.rto_min);
         self.set(&mut host.gro_window);
+        if let Some(coalesce) = &mut host.coalesce {
+            self.set(&mut coalesce.time);
+            if let Some(adaptive) = &mut coalesce.adaptive {
+                self.set(&mut adaptive.interval);
+                let slower = |rate: u64| (rate as f64 * self.share()) as u64;
+                adaptive.rate_low = slower(adaptive.rate_low);
+                adaptive.rate_high = slower(adaptive.rate_high).max(adaptive.rate_low + 1);
+            }
+        }
         self.set_maybe(&mut host.base_rtt);
     }
 
@@ -181,6 +193,7 @@ impl Scale {
             *at = at.map(|at| self.moment(at));
         }
         self.set_maybe(&mut flow.base_rtt);
+        flow.max_pacing_rate = flow.max_pacing_rate.map(|rate| self.rate(rate));
     }
 
     fn ping(self, ping: &mut Ping) {

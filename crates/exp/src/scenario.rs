@@ -171,11 +171,12 @@ impl Scenario {
     pub(crate) fn measured_of(&self, subject: &str) -> Option<&'static [Metric]> {
         let entry = self.groups().into_iter().find(|(name, _)| name == subject);
         let queue = || self.network.has_sampled_queue(subject).then_some(Kind::Queue);
+        let buffer = || self.network.has_sampled_buffer(subject).then_some(Kind::Buffer);
         let is_class = |entry: &TrafficSpec| {
             self.size_classes(&entry.name).iter().any(|c| c.subject(&entry.name) == subject)
         };
         let class = || self.traffic.iter().any(is_class).then_some(Kind::SizeClass);
-        Some(entry.map(|(_, kind)| kind).or_else(queue).or_else(class)?.metrics())
+        Some(entry.map(|(_, kind)| kind).or_else(queue).or_else(buffer).or_else(class)?.metrics())
     }
 
     /// Classes of size that are measured by themselves of the entries of this name, from all of them together.
@@ -237,6 +238,10 @@ impl Scenario {
     pub(crate) fn modules(&self) -> impl Iterator<Item = &'static Algorithm> + '_ {
         let peers = self.traffic.iter().filter_map(TrafficSpec::peer_algorithm);
         self.algorithms().chain(peers).filter(|algorithm| algorithm.module().is_some())
+    }
+
+    pub(crate) fn has_flow_control(&self) -> bool {
+        self.network.has_flow_control()
     }
 
     pub(crate) fn host_name(&self, id: u32) -> &str {

@@ -40,14 +40,18 @@ pub fn render(experiment: &Experiment, swept: &Swept) -> String {
     if let Some(expect) = &experiment.expect {
         out.push_str(&wrapped(&format!("expected: {expect}"), "  "));
     }
-    let (queues, traffic): (Vec<_>, Vec<_>) =
-        subjects(swept).into_iter().partition(|(_, kind)| *kind == Kind::Queue);
+    let (queues, traffic): (Vec<_>, Vec<_>) = subjects(swept)
+        .into_iter()
+        .partition(|(_, kind)| matches!(kind, Kind::Queue | Kind::Buffer));
     for (name, kind) in traffic {
         out.push_str(&tables_of(experiment, swept, &[name], kind));
     }
-    if (1..=MAX_QUEUES).contains(&queues.len()) {
-        let names: Vec<_> = queues.into_iter().map(|(name, _)| name).collect();
-        out.push_str(&tables_of(experiment, swept, &names, Kind::Queue));
+    for kind in [Kind::Queue, Kind::Buffer] {
+        let of_kind = queues.iter().filter(|(_, of)| *of == kind);
+        let names: Vec<_> = of_kind.map(|(name, _)| name.clone()).collect();
+        if (1..=MAX_QUEUES).contains(&names.len()) {
+            out.push_str(&tables_of(experiment, swept, &names, kind));
+        }
     }
     out.push_str(&footnotes(experiment, swept));
     out.push_str(&claims(experiment, swept));
@@ -65,7 +69,7 @@ fn claims(experiment: &Experiment, swept: &Swept) -> String {
 }
 
 /// A paragraph in lines of at most 100 characters.
-fn wrapped(text: &str, indent: &str) -> String {
+pub(crate) fn wrapped(text: &str, indent: &str) -> String {
     let mut out = String::from(indent);
     let mut width = indent.len();
     for word in text.split_whitespace() {
@@ -307,6 +311,7 @@ impl Scale {
         let steps: &[(f64, &str)] = match unit {
             "s" => &[(10.0, "s"), (1e-3, "ms"), (0.0, "us")],
             "bps" => &[(1e9, "Gbps"), (1e6, "Mbps"), (0.0, "kbps")],
+            "B" => &[(1e6, "MB"), (1e3, "kB"), (0.0, "B")],
             _ => &[(0.0, "")],
         };
         let unit = steps.iter().find(|(from, _)| largest >= *from).map_or("", |(_, unit)| *unit);
@@ -315,10 +320,16 @@ impl Scale {
             "us" => 1e6,
             "Gbps" => 1e-9,
             "Mbps" => 1e-6,
-            "kbps" => 1e-3,
+            "MB" => 1e-6,
+            "kbps" | "kB" => 1e-3,
             _ => 1.0,
         };
         Scale { unit, factor }
+    }
+
+    /// The unit of what it shows.
+    pub(crate) fn unit(&self) -> &'static str {
+        self.unit
     }
 
     pub(crate) fn suffix(&self) -> String {
@@ -427,12 +438,17 @@ impl Grid {
         self.heads.extend(names.into_iter().map(|name| (name, align)));
     }
 
-    fn gap(&mut self) {
+    pub(crate) fn gap(&mut self) {
         self.rows.push(None);
     }
 
     pub(crate) fn row(&mut self, cells: Vec<String>) {
         self.rows.push(Some(cells));
+    }
+
+    /// How many rows there are.
+    pub(crate) fn len(&self) -> usize {
+        self.rows.len()
     }
 
     pub(crate) fn render(&self) -> String {

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use knee_algo::Algorithm;
 use knee_queue::Ecn;
-use knee_queue::time::{Duration, Time};
+use knee_queue::time::{Duration, Rate, Time};
 use knee_sim::spec::{Cc, Flow, KERNELS_OWN, NodeId, Order, Ping, Traffic};
 
 use crate::arrivals::Arrivals;
@@ -36,8 +36,17 @@ const COMMON: &[&str] = &["name", "kind", "from", "to", "start", "show", "dscp"]
 /// Of what starts when the file says; arrivals draw their own times.
 const TIMED: &[&str] = &["start_jitter"];
 const TIMED_CONNECTIONS: &[&str] = &["flows", "start_shift", "stagger"];
-const CONNECTIONS: &[&str] =
-    &["cc", "params", "peer_cc", "peer_params", "read_at", "base_rtt", "sample", "peer_dscp"];
+const CONNECTIONS: &[&str] = &[
+    "cc",
+    "params",
+    "peer_cc",
+    "peer_params",
+    "read_at",
+    "base_rtt",
+    "max_pacing_rate",
+    "sample",
+    "peer_dscp",
+];
 const BULK: &[&str] = &["size", "stop", "stop_stagger", "converged"];
 const INCAST: &[&str] = &["size", "rounds", "every", "all_to_all"];
 const SHUFFLE: &[&str] = &["size", "rounds", "parallel", "per", "order"];
@@ -96,6 +105,7 @@ struct Connections {
     base_rtt: Option<Duration>,
     dscp: u8,
     peer_dscp: u8,
+    max_pacing_rate: Option<Rate>,
 }
 
 /// Reads every entry. `cc` is the case's congestion control; an entry's own comes before it.
@@ -365,6 +375,7 @@ fn read_connections(
         base_rtt: read_base_rtt(reader)?,
         dscp: read_dscp(reader, "dscp")?,
         peer_dscp: read_dscp(reader, "peer_dscp")?,
+        max_pacing_rate: reader.get("max_pacing_rate")?,
     })
 }
 
@@ -721,6 +732,7 @@ impl Connections {
             base_rtt: self.base_rtt,
             dscp: self.dscp,
             peer_dscp: self.peer_dscp,
+            max_pacing_rate: self.max_pacing_rate,
         }
     }
 }

@@ -85,6 +85,7 @@ impl BackEnd for Host {
                 received: Received {
                     wire_pkts: Some(90),
                     merged_pkts: Some(40),
+                    interrupts: None,
                     cpu_ns: Some(1000 * (1 + u64::from(node))),
                 },
             })

@@ -152,6 +152,7 @@ impl Path {
             delay,
             jitter: Duration::ZERO,
             loss: 0.0,
+            loses_bursts: false,
             queue,
             sampled: false,
         };
@@ -209,6 +210,7 @@ impl Path {
             base_rtt: None,
             dscp: 0,
             peer_dscp: 0,
+            max_pacing_rate: None,
             stop: None,
             traffic: Traffic::Bulk { bytes },
             read_at_bytes: READ_AT_BYTES,

@@ -81,6 +81,7 @@ fn two_hosts(is_busy: bool) -> Result<Run, Error> {
         delay: Duration::ZERO,
         jitter: Duration::ZERO,
         loss: 0.0,
+        loses_bursts: false,
         queue: QueueConfig::DropTail(DropTailConfig { limit: Limit::Bytes(u64::MAX) }),
         sampled: false,
     };
@@ -100,6 +101,7 @@ fn two_hosts(is_busy: bool) -> Result<Run, Error> {
         base_rtt: None,
         dscp: 0,
         peer_dscp: 0,
+        max_pacing_rate: None,
         sampled: false,
     };
     let ping = Ping {

@@ -182,6 +182,7 @@ fn host_count(node: u32, (before, after): (&HostCounts, &HostCounts)) -> HostCou
         received: Received {
             wire_pkts: of(&WIRE_PKTS),
             merged_pkts: of(&["InReceives", "Ip6InReceives"]),
+            interrupts: None,
             cpu_ns: grown(|counts| counts.receive_cpu_ns),
         },
         counters: FlowCounters {

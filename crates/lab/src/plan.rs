@@ -62,12 +62,25 @@ impl Plan {
     /// # Errors
     /// What the lab cannot do, with the way out.
     pub fn new(run: &Run) -> Result<Plan, Error> {
+        knee_sim::fabric::supports(&run.network).map_err(|why| Error(why.0))?;
         let mut network = run.network.clone();
         let nodes = network.nodes.iter().zip(0..);
         let hosts: Vec<(NodeId, &str, &HostConfig)> =
             nodes.filter_map(|(node, id)| Some((id, &*node.name, node.host.as_ref()?))).collect();
         if hosts.len() > MAX_HOSTS {
             return Err(Error(format!("{} hosts: the lab has room for {MAX_HOSTS}", hosts.len())));
+        }
+        if let Some(link) = network.links.iter().find(|link| link.loses_bursts && link.loss > 0.0) {
+            return Err(Error(format!(
+                "link {}: the lab's switch loses packets, not bursts: leave loss_per out, or use --on sim",
+                link.name
+            )));
+        }
+        if run.flows.iter().any(|flow| flow.max_pacing_rate.is_some()) {
+            return Err(Error(
+                "the lab's applications set no max_pacing_rate: leave it out, or use --on sim"
+                    .to_owned(),
+            ));
         }
         let mut planned = Vec::with_capacity(hosts.len());
         for (number, (node, name, config)) in hosts.into_iter().enumerate() {
@@ -100,6 +113,16 @@ fn check_host(name: &str, config: &HostConfig) -> Result<(), Error> {
     if !config.syn_ect {
         return refuse(
             "syn_ect = false: the running kernel sends SYNs of algorithms that need ECN with ECT; leave it out, or use --on sim",
+        );
+    }
+    if config.coalesce.is_some() || config.cpu.is_some() {
+        return refuse(
+            "coalesce and cpu are models of a device and a CPU, and the lab has real ones: leave them out (gro_window merges there), or use --on sim",
+        );
+    }
+    if config.fq_counts_headers {
+        return refuse(
+            "fq_counts_headers: the running kernel's fq goes by departure times, which do not; leave it out, or use --on sim",
         );
     }
     if config.mtu_bytes > 9000 {

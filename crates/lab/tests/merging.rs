@@ -24,6 +24,7 @@ fn one_transfer(mark: Option<MarkShare>, gro_window: Duration) -> Run {
         delay: Duration::ZERO,
         jitter: Duration::ZERO,
         loss: 0.0,
+        loses_bursts: false,
         queue: QueueConfig::DropTail(DropTailConfig { limit: Limit::Bytes(u64::MAX) }),
         sampled: false,
     };
@@ -55,6 +56,7 @@ fn one_transfer(mark: Option<MarkShare>, gro_window: Duration) -> Run {
         base_rtt: None,
         dscp: 0,
         peer_dscp: 0,
+        max_pacing_rate: None,
         sampled: false,
     };
     let hosts = vec![("a".to_owned(), host.clone()), ("b".to_owned(), host)];

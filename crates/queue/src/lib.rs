@@ -13,6 +13,7 @@
 //! | [`DropTail`], [`Step`], [`Red`], [`Pie`], [`Share`] | the laws |
 //! | [`CodelQueue`], [`FqCodel`], [`DualPi2`] | disciplines that are more than a law of a FIFO |
 //! | [`Classes`] | several queues in one port: by DSCP, pure ACKs or length, or by input; strictly or in turns |
+//! | [`DynamicThreshold`] | memory that the queues of several ports share |
 //! | [`TokenBucket`], [`Shaped`] | Linux's `tbf`: a rate limit over any discipline |
 //!
 //! # What a host does
@@ -87,6 +88,7 @@ mod red;
 mod round_robin;
 mod shaper;
 mod share;
+mod shared;
 mod step;
 #[cfg(test)]
 mod testing;
@@ -107,5 +109,6 @@ pub use qdisc::{Admission, Backlog, Departure, DropReason, Inside, Part, Qdisc, 
 pub use red::{Red, RedConfig};
 pub use shaper::{Shaped, TokenBucket};
 pub use share::{MarkShare, Share, ShareConfig};
+pub use shared::{DynamicThreshold, DynamicThresholdConfig};
 pub use step::{MarkAt, MarkWhen, NotEctAbove, Step, StepConfig, Threshold};
 pub use two_buffers::{Alternate, LimitPer, TwoBuffersConfig};

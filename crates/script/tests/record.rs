@@ -22,6 +22,7 @@ fn cable(bps: u64, queue: QueueConfig, loss: f64) -> Cable {
         delay: Duration::from_us(25),
         jitter: Duration::ZERO,
         loss,
+        loses_bursts: false,
         queue,
         sampled: false,
     }
@@ -50,6 +51,7 @@ fn run(host: &HostConfig, algorithm: &str, traffic: Traffic, down: Cable) -> Run
             base_rtt: None,
             dscp: 0,
             peer_dscp: 0,
+            max_pacing_rate: None,
             sampled: false,
         }],
         pings: Vec::new(),

@@ -15,6 +15,7 @@ use crate::tcp::{HostState, Place, Sock, State};
 use knee_algo::module::LoadedModules;
 use knee_queue::time::{Duration, Time};
 use knee_queue::{DropTailConfig, Ecn, Limit, QueueConfig};
+use std::cell::Cell;
 use std::rc::Rc;
 
 /// A TCP segment as it is on the wire. Sequence numbers count from the initial ones: a SYN is byte 0 of
@@ -178,6 +179,7 @@ impl EndPoint {
                 .map(|name| Node { name: name.to_owned(), host: Some(config.clone()) })
                 .into(),
             links: vec![wire()],
+            ..Network::default()
         };
         let net = Net {
             now: Time::ZERO,
@@ -189,9 +191,10 @@ impl EndPoint {
             cc: knee_algo::Host::new(1000, random.u64()),
             random,
             work: Work::default(),
+            flow_control: None,
             tap: None,
         };
-        let host = Rc::new(HostState { config, jiffies, modules });
+        let host = Rc::new(HostState { config, jiffies, modules, gro: Cell::default() });
         let place = Place { id: 0, peer: 1, path: 0, base_rtt: None, dscp: 0 };
         let sock = Sock::new(&place, cc, host, iss);
         Ok(EndPoint { net, sock, iss, peer_iss })
@@ -395,6 +398,7 @@ fn wire() -> Link {
         delay: Duration::ZERO,
         jitter: Duration::ZERO,
         loss: 0.0,
+        loses_bursts: false,
         queue: QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(1) }),
         sampled: false,
     }

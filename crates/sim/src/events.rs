@@ -29,6 +29,15 @@ pub(crate) enum Event {
     Port {
         link: u32,
     },
+    /// A pause frame takes effect: the link may not send for this long.
+    Pause {
+        link: u32,
+        quanta: u16,
+    },
+    /// The pause of a link may have to be told again.
+    PauseRefresh {
+        link: u32,
+    },
     /// A timer of a socket may be due.
     Timer {
         sock: u32,
@@ -41,6 +50,10 @@ pub(crate) enum Event {
     /// A ping leaves.
     Ping {
         ping: u32,
+    },
+    /// The interrupt of a NIC's receive queue.
+    Interrupt {
+        queue: u32,
     },
     /// Samples are due.
     SampleFlows,

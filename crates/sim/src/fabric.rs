@@ -83,6 +83,26 @@ pub struct Fabric {
     log: Option<Vec<Offered>>,
 }
 
+/// Refuses what of a network only [`simulate`](crate::simulate) has.
+///
+/// # Errors
+/// What it is, in one sentence.
+pub fn supports(network: &Network) -> Result<(), Error> {
+    if let Some(buffer) = network.buffers.first() {
+        return Err(Error(format!(
+            "{}: ports of the lab's switch do not share memory: leave it out, or use --on sim",
+            buffer.name
+        )));
+    }
+    if network.flow_control.is_some() {
+        return Err(Error(
+            "flow control: the kernel's devices between namespaces take no pause frames: leave it out, or use --on sim"
+                .to_owned(),
+        ));
+    }
+    Ok(())
+}
+
 /// What [`Fabric::offer`] and [`Fabric::advance`] tell their caller: the tag of a packet, when, and its fate.
 pub type Report<'a> = dyn FnMut(u32, Time, Fate) + 'a;
 
@@ -92,6 +112,7 @@ impl Fabric {
     /// # Errors
     /// Settings of a queue that cannot work.
     pub fn new(network: &Network, seed: u64) -> Result<Fabric, Error> {
+        supports(network)?;
         for link in &network.links {
             let name = &link.name;
             link.queue.validate().map_err(|why| Error(format!("link {name}: {why}")))?;
@@ -283,6 +304,7 @@ mod tests {
             delay: Duration::from_us(10),
             jitter: Duration::ZERO,
             loss,
+            loses_bursts: false,
             queue,
             sampled: true,
         };

@@ -94,6 +94,7 @@ mod tests {
             delay: Duration::from_us(us),
             jitter: Duration::ZERO,
             loss: 0.0,
+            loses_bursts: false,
             queue: QueueConfig::DropTail(DropTailConfig { limit: Limit::Bytes(u64::MAX) }),
             sampled: false,
         }
@@ -154,6 +155,7 @@ mod tests {
                 base_rtt: None,
                 dscp: 0,
                 peer_dscp: 0,
+                max_pacing_rate: None,
             };
             let run = Run {
                 seed: 1,

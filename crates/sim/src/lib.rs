@@ -18,6 +18,7 @@
 //!     delay: Duration::from_us(25),
 //!     jitter: Duration::ZERO,
 //!     loss: 0.0,
+//!     loses_bursts: false,
 //!     queue: QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(500) }),
 //!     sampled: false,
 //! };
@@ -38,6 +39,7 @@
 //!     base_rtt: None,
 //!     dscp: 0,
 //!     peer_dscp: 0,
+//!     max_pacing_rate: None,
 //!     sampled: false,
 //! };
 //! let run = Run {
@@ -58,15 +60,19 @@
 #![forbid(unsafe_code)]
 
 pub mod addresses;
+mod buffer;
 mod clock;
 pub mod endpoint;
 mod events;
 pub mod fabric;
+mod headroom;
 mod ideal;
 mod link;
 mod net;
+mod nic;
 pub mod outcome;
 mod packet;
+mod pause;
 mod random;
 mod routes;
 mod sim;

@@ -4,10 +4,12 @@
 //! when it comes: one event carries it to the far end, and the backlog is found by counting those
 //! that have not left yet. Other disciplines are asked when the link is free.
 
+use crate::buffer::{self, BufferShare};
 use crate::events::{Event, Events};
 use crate::net::PATH_END;
-use crate::outcome::{QueueOutcome, QueueSample};
-use crate::packet::{Packet, Packets, Tos};
+use crate::outcome::{PauseOutcome, QueueOutcome, QueueSample};
+use crate::packet::{Packet, Packets, Tos, flags};
+use crate::pause::{self, ControlHandle, Gate, LeftHost, Ticket};
 use crate::random::Random;
 use crate::spec::{Link, Serialisation};
 use knee_queue::time::{Duration, Rate, Time};
@@ -16,7 +18,7 @@ use knee_queue::{
     Qdisc, Shaped, Stats, TokenBucket, Verdict,
 };
 use std::cell::RefCell;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
 /// Packets that a discipline dropped after having taken them.
@@ -33,6 +35,8 @@ pub(crate) struct Queued {
     input: Option<u32>,
     /// Where it notes its end; nothing once it is on its way.
     dropped: Option<Dropped>,
+    /// Under flow control: its place in what the switch holds.
+    _ticket: Option<Ticket>,
 }
 
 impl Drop for Queued {
@@ -55,6 +59,7 @@ impl Queued {
             is_pure_ack: packet.is_pure_ack(),
             input: behind.filter(|link| *link != PATH_END),
             dropped: Some(Rc::clone(dropped)),
+            _ticket: None,
         }
     }
 }
@@ -92,6 +97,22 @@ enum Queue {
     Shaped(Box<Shaped<AnyQdisc<Queued>, Queued>>),
     /// A discipline behind a store-and-forward port, which is busy until a time.
     Port(Box<AnyQdisc<Queued>>, Time),
+}
+
+impl Queue {
+    /// One whose packets leave one after the other, so that it may be asked to wait.
+    fn with_departures(link: &Link) -> Queue {
+        match (link.rate, link.serialisation) {
+            (None, _) => Queue::Wire,
+            (Some(rate), Serialisation::TokenBucket { burst_bytes }) => {
+                let bucket = TokenBucket::new(rate, burst_bytes);
+                Queue::Shaped(Box::new(Shaped::new(link.queue.build(), bucket)))
+            }
+            (Some(_), Serialisation::StoreAndForward) => {
+                Queue::Port(Box::new(link.queue.build()), Time::ZERO)
+            }
+        }
+    }
 }
 
 struct Fifo {
@@ -160,6 +181,8 @@ pub(crate) struct LinkState {
     jitter: Duration,
     /// Lost if a 32-bit random number is below this.
     loss: u64,
+    /// Whether the last burst of each receiving socket or ping was lost, where bursts are lost whole.
+    lost_bursts: Option<HashMap<u32, bool>>,
     pub(crate) sampled: bool,
     counts: QueueOutcome,
     dropped: Dropped,
@@ -169,12 +192,22 @@ pub(crate) struct LinkState {
     departed: Option<Vec<u32>>,
     /// An event for this link is scheduled for then.
     next_event: Time,
+    /// Its queue's part of memory that others share.
+    share: Option<BufferShare>,
+    /// Flow control, if it takes part, whether that can stop it, and when it does.
+    control: Option<ControlHandle>,
+    can_be_stopped: bool,
+    gate: Gate,
+    /// What has left, if the sockets of its host want to know.
+    left: Option<Vec<LeftHost>>,
 }
 
 /// What became of a packet offered to a link.
 pub(crate) enum Sent {
     /// It leaves the queue then (at the latest: a discipline of its own time cannot say).
     Leaves(Time),
+    /// It waits, and its host hears of it when it leaves.
+    Waits,
     /// Lost at random: the sender cannot know.
     Lost,
     /// Refused by the queue.
@@ -183,31 +216,22 @@ pub(crate) enum Sent {
 
 impl LinkState {
     pub(crate) fn new(link: &Link, index: u32) -> LinkState {
-        let queue = match link.rate {
-            None => Queue::Wire,
-            Some(rate) => match (link.queue.admission(), link.serialisation) {
-                (Some(admission), serialisation) => Queue::Fifo(Fifo {
-                    admission,
-                    pace: match serialisation {
-                        Serialisation::TokenBucket { burst_bytes } => {
-                            Pace::Tokens(TokenBucket::new(rate, burst_bytes))
-                        }
-                        Serialisation::StoreAndForward => {
-                            Pace::Wire { rate, len_bytes: 0, time: Duration::ZERO }
-                        }
-                    },
-                    waiting: VecDeque::new(),
-                    waiting_bytes: 0,
-                    last: Time::ZERO,
-                }),
-                (None, Serialisation::TokenBucket { burst_bytes }) => {
-                    let bucket = TokenBucket::new(rate, burst_bytes);
-                    Queue::Shaped(Box::new(Shaped::new(link.queue.build(), bucket)))
-                }
-                (None, Serialisation::StoreAndForward) => {
-                    Queue::Port(Box::new(link.queue.build()), Time::ZERO)
-                }
-            },
+        let queue = match (link.rate, link.queue.admission()) {
+            (Some(rate), Some(admission)) => Queue::Fifo(Fifo {
+                admission,
+                pace: match link.serialisation {
+                    Serialisation::TokenBucket { burst_bytes } => {
+                        Pace::Tokens(TokenBucket::new(rate, burst_bytes))
+                    }
+                    Serialisation::StoreAndForward => {
+                        Pace::Wire { rate, len_bytes: 0, time: Duration::ZERO }
+                    }
+                },
+                waiting: VecDeque::new(),
+                waiting_bytes: 0,
+                last: Time::ZERO,
+            }),
+            _ => Queue::with_departures(link),
         };
         LinkState {
             queue,
@@ -215,13 +239,40 @@ impl LinkState {
             delay: link.delay,
             jitter: link.jitter,
             loss: (link.loss.clamp(0.0, 1.0) * (1u64 << 32) as f64).round() as u64,
+            lost_bursts: (link.loses_bursts && link.loss > 0.0).then(HashMap::new),
             sampled: link.sampled,
             counts: QueueOutcome { link: index, ..QueueOutcome::default() },
             dropped: Dropped::default(),
             keeps_dropped: false,
             departed: None,
             next_event: Time::MAX,
+            share: None,
+            control: None,
+            can_be_stopped: false,
+            gate: Gate::default(),
+            left: None,
         }
+    }
+
+    /// Before the start: its queue lies in memory that others share, and so must know when packets leave.
+    pub(crate) fn put_into(&mut self, share: BufferShare, link: &Link) {
+        self.queue = Queue::with_departures(link);
+        self.share = Some(share);
+    }
+
+    /// Before the start: flow control counts what waits in its queue, perhaps stops it, and perhaps it then tells its host
+    /// what leaves.
+    pub(crate) fn take_part(
+        &mut self,
+        control: ControlHandle,
+        link: &Link,
+        can_be_stopped: bool,
+        tells_host: bool,
+    ) {
+        self.queue = Queue::with_departures(link);
+        self.control = Some(control);
+        self.can_be_stopped = can_be_stopped;
+        self.left = tells_host.then(Vec::new);
     }
 
     /// Starts what runs by itself (the periodic update of an AQM).
@@ -239,7 +290,7 @@ impl LinkState {
         now: Time,
         ((events, random), paths): ((&mut Events, &mut Random), &[u32]),
     ) -> Sent {
-        if self.loss != 0 && u64::from(random.u32()) < self.loss {
+        if self.loss != 0 && self.loses(packets.get(id), random) {
             self.counts.lost_pkts += 1;
             packets.free(id);
             return Sent::Lost;
@@ -278,35 +329,66 @@ impl LinkState {
                 events.push(arrives, Event::Arrive { packet: id });
                 Sent::Leaves(leaves)
             }
-            Queue::Shaped(shaped) => {
+            Queue::Shaped(_) | Queue::Port(..) => {
                 self.counts.offered_pkts += 1;
-                let queued = Queued::new(id, packet, paths, &self.dropped);
-                let verdict = shaped.enqueue(queued, now);
-                self.after_enqueue(verdict, index, packets, now, (events, random))
-            }
-            Queue::Port(qdisc, _) => {
-                self.counts.offered_pkts += 1;
-                let queued = Queued::new(id, packet, paths, &self.dropped);
-                let verdict = qdisc.enqueue(queued, now);
-                self.after_enqueue(verdict, index, packets, now, (events, random))
+                let mut queued = Queued::new(id, packet, paths, &self.dropped);
+                if self.share.is_some() || self.control.is_some() {
+                    // Who comes at the moment of a departure finds it done.
+                    self.service(index, packets, now, (events, random));
+                }
+                if let Some(control) = &self.control {
+                    queued._ticket = pause::ticket(control, &queued);
+                }
+                let verdict = match &mut self.queue {
+                    Queue::Shaped(shaped) => {
+                        buffer::enqueue(&mut self.share, &mut **shaped, queued, now)
+                    }
+                    Queue::Port(qdisc, _) => {
+                        buffer::enqueue(&mut self.share, &mut **qdisc, queued, now)
+                    }
+                    Queue::Wire | Queue::Fifo(_) => return Sent::Dropped,
+                };
+                self.after_enqueue(verdict, (index, id), packets, now, (events, random))
             }
         }
+    }
+
+    /// Draws for each packet, or for the first of each burst.
+    fn loses(&mut self, packet: &Packet, random: &mut Random) -> bool {
+        let Some(lost_bursts) = &mut self.lost_bursts else {
+            return u64::from(random.u32()) < self.loss;
+        };
+        if packet.has(flags::IN_BURST)
+            && let Some(was_lost) = lost_bursts.get(&packet.to)
+        {
+            return *was_lost;
+        }
+        let is_lost = u64::from(random.u32()) < self.loss;
+        lost_bursts.insert(packet.to, is_lost);
+        is_lost
     }
 
     fn after_enqueue(
         &mut self,
         verdict: Verdict,
-        index: u32,
+        (index, id): (u32, u32),
         packets: &mut Packets,
         now: Time,
         (events, random): (&mut Events, &mut Random),
     ) -> Sent {
         if let Verdict::Dropped(_) = verdict {
-            self.free_dropped(packets);
+            self.free_dropped(packets, Some(id));
+            self.settle_share();
             return Sent::Dropped;
         }
         self.service(index, packets, now, (events, random));
-        Sent::Leaves(now)
+        match &mut self.left {
+            None => Sent::Leaves(now),
+            Some(left) => match left.pop_if(|left| left.packet == id) {
+                Some(_) => Sent::Leaves(now),
+                None => Sent::Waits,
+            },
+        }
     }
 
     /// Sends what may leave now, and sees to it that this is called again in time.
@@ -325,7 +407,7 @@ impl LinkState {
                 }
                 Queue::Port(qdisc, busy_until) => {
                     qdisc.tick(now);
-                    if *busy_until > now {
+                    if *busy_until > now || self.gate.is_closed(now) {
                         break;
                     }
                     let taken = qdisc.dequeue(now);
@@ -344,11 +426,25 @@ impl LinkState {
             if let Some(departed) = &mut self.departed {
                 departed.push(queued.packet);
             }
+            if let Some(left) = &mut self.left {
+                left.extend(LeftHost::of(queued.packet, packets.get(queued.packet)));
+            }
             let arrives = now + serialisation + self.delay + jitter(self.jitter, random);
             events.push(arrives, Event::Arrive { packet: queued.packet });
         }
-        self.free_dropped(packets);
+        self.free_dropped(packets, None);
+        self.settle_share();
         self.schedule_service(index, now, events);
+    }
+
+    /// Tells shared memory how long the queue is now.
+    fn settle_share(&mut self) {
+        let Some(share) = &mut self.share else { return };
+        match &self.queue {
+            Queue::Shaped(shaped) => share.settle(shaped.len_pkts(), shaped.len_bytes()),
+            Queue::Port(qdisc, _) => share.settle(qdisc.len_pkts(), qdisc.len_bytes()),
+            Queue::Wire | Queue::Fifo(_) => {}
+        }
     }
 
     /// What a discipline of its own time drops is left to [`LinkState::take_dropped`].
@@ -381,13 +477,45 @@ impl LinkState {
         matches!(self.queue, Queue::Wire | Queue::Fifo(_))
     }
 
-    fn free_dropped(&self, packets: &mut Packets) {
+    /// `refused` was never taken.
+    fn free_dropped(&mut self, packets: &mut Packets, refused: Option<u32>) {
         if self.keeps_dropped {
             return;
         }
         for id in self.dropped.borrow_mut().drain(..) {
+            if let Some(left) = self.left.as_mut().filter(|_| refused != Some(id)) {
+                left.extend(LeftHost::of(id, packets.get(id)));
+            }
             packets.free(id);
         }
+    }
+
+    /// Data segments that waited in the queue of a host and do no more, since the last call.
+    pub(crate) fn take_left(&mut self) -> Vec<LeftHost> {
+        self.left.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// A pause frame has come for it.
+    pub(crate) fn pause(
+        &mut self,
+        index: u32,
+        quanta: u16,
+        packets: &mut Packets,
+        now: Time,
+        parts: (&mut Events, &mut Random),
+    ) {
+        let Some(rate) = self.rate else { return };
+        self.gate.close(now, pause::pause_time(quanta, rate));
+        self.service(index, packets, now, parts);
+    }
+
+    /// Sends a control frame, behind the packet that is being sent and before all others; when it arrives.
+    pub(crate) fn send_control_frame(&mut self, now: Time, len_bytes: u32) -> Time {
+        let (Queue::Port(_, busy_until), Some(rate)) = (&mut self.queue, self.rate) else {
+            return now + self.delay;
+        };
+        *busy_until = (*busy_until).max(now) + rate.time_of(len_bytes);
+        *busy_until + self.delay
     }
 
     /// A scheduled service is due.
@@ -408,7 +536,7 @@ impl LinkState {
         let next = match &self.queue {
             Queue::Shaped(shaped) => shaped.next_event(now),
             Queue::Port(qdisc, busy_until) => {
-                let free = (qdisc.len_pkts() > 0).then_some(*busy_until);
+                let free = (qdisc.len_pkts() > 0).then_some((*busy_until).max(self.gate.opens()));
                 [qdisc.next_event(now), free].into_iter().flatten().min()
             }
             Queue::Wire | Queue::Fifo(_) => None,
@@ -424,6 +552,10 @@ impl LinkState {
     /// The figures of the queue so far. Those of a discipline of its own time come from it.
     pub(crate) fn outcome(&mut self, now: Time) -> QueueOutcome {
         let mut counts = self.counts.clone();
+        counts.pause = self.can_be_stopped.then(|| {
+            let (frames, paused) = self.gate.figures(now);
+            PauseOutcome { frames, paused }
+        });
         let stats = match &mut self.queue {
             Queue::Shaped(shaped) => shaped.stats(),
             Queue::Port(qdisc, _) => qdisc.stats(),

@@ -4,6 +4,7 @@ use crate::events::{Event, Events, Timer};
 use crate::link::{LinkState, Sent};
 use crate::outcome::Work;
 use crate::packet::{Packet, Packets};
+use crate::pause::ControlHandle;
 use crate::random::Random;
 use crate::routes::Routes;
 use crate::tap::Tap;
@@ -25,6 +26,8 @@ pub(crate) struct Net {
     /// What algorithms see of the host they run on.
     pub(crate) cc: CcHost,
     pub(crate) work: Work,
+    /// Stops links whose packets a switch has too many of.
+    pub(crate) flow_control: Option<ControlHandle>,
     /// Looks at packets, if anybody asked for it.
     pub(crate) tap: Option<Box<dyn Tap>>,
 }
@@ -67,13 +70,17 @@ impl Net {
         let link = self.paths[packet.hop as usize];
         packet.hop += 1;
         self.work.pkt_hops += 1;
-        self.links[link as usize].send(
+        let sent = self.links[link as usize].send(
             link,
             id,
             &mut self.packets,
             self.now,
             ((&mut self.events, &mut self.random), &self.paths),
-        )
+        );
+        if self.flow_control.is_some() {
+            self.settle_flow_control();
+        }
+        sent
     }
 
     /// Tells the tap of a packet that its host has just sent.

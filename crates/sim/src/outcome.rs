@@ -11,13 +11,14 @@ pub struct Outcome {
     pub end: Time,
     /// One per flow, in the order of the specification.
     pub flows: Vec<FlowOutcome>,
-    /// What hosts counted, where they do not tell it of each connection; none from the simulator.
+    /// What hosts counted, where they do not tell it of each connection; from the simulator what hosts received that coalesce,
+    /// merge or account for their CPU time.
     pub host_counts: Vec<HostCount>,
     /// Completed exchanges of request/response flows.
     pub rpcs: Vec<RpcRecord>,
     /// Pings, in the order of sending.
     pub pings: Vec<PingRecord>,
-    /// One per sampled link.
+    /// One per sampled link, then one per sampled buffer.
     pub queues: Vec<QueueOutcome>,
     /// Samples of flows.
     pub flow_samples: Vec<FlowSample>,
@@ -119,6 +120,10 @@ counters! {
     plb_rehashes,
     /// Data segments sent, retransmissions included.
     data_segs_sent,
+    /// Bursts of them handed to the device: with offloads a burst is many.
+    bursts,
+    /// Times that TCP's own pacing timer let a socket go on.
+    pacing_timers,
     /// Pure ACKs sent by the receiver.
     acks_sent,
     /// Data segments received with CE.
@@ -147,6 +152,8 @@ pub struct Received {
     pub wire_pkts: Option<u64>,
     /// Packets that IP saw: merged ones are one.
     pub merged_pkts: Option<u64>,
+    /// Interrupts of the device.
+    pub interrupts: Option<u64>,
     /// CPU time of merging, IP, TCP and the ACKs that they send, ns; applications are not in it.
     pub cpu_ns: Option<u64>,
 }
@@ -178,7 +185,7 @@ pub struct PingRecord {
 /// A sampled link at the end of the run.
 #[derive(Clone, Debug, Default)]
 pub struct QueueOutcome {
-    /// Index of the link.
+    /// Index of the link; of a buffer: its own, counted on after the links.
     pub link: u32,
     /// Which of the queues that the link's consists of, as
     /// [`QueueConfig::part_names`](knee_queue::QueueConfig::part_names) counts them; `None`: the whole.
@@ -201,6 +208,17 @@ pub struct QueueOutcome {
     pub dropped_early_pkts: u64,
     /// Packets lost at random before the queue.
     pub lost_pkts: u64,
+    /// Of a link that flow control can stop.
+    pub pause: Option<PauseOutcome>,
+}
+
+/// How often and how long a link was stopped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PauseOutcome {
+    /// Frames that told its sender to pause, refreshes included.
+    pub frames: u64,
+    /// Time during which it could not begin to send.
+    pub paused: Duration,
 }
 
 impl QueueOutcome {
@@ -256,7 +274,7 @@ pub struct FlowSample {
 pub struct QueueSample {
     /// When.
     pub at: Time,
-    /// Index of the link.
+    /// Index of the link; of a buffer: its own, counted on after the links.
     pub link: u32,
     /// As of a [`QueueOutcome`].
     pub part: Option<u32>,

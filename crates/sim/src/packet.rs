@@ -24,6 +24,8 @@ pub(crate) mod flags {
     pub(crate) const NO_SCALE: u16 = 2048;
     /// A frame from outside: `seq` is the hash of its flow.
     pub(crate) const FRAME: u16 = 4096;
+    /// It is not the first of its burst. No bit of a header: what merges looks past it.
+    pub(crate) const IN_BURST: u16 = 8192;
 }
 
 /// Bytes on the wire before the payload: Ethernet 14, IPv4 20, TCP 20, timestamps 12.

@@ -97,7 +97,7 @@ impl Routes {
 }
 
 /// Each switch hashes differently, or all of them would choose alike.
-fn mix(hash: u64, node: NodeId) -> u64 {
+pub(crate) fn mix(hash: u64, node: NodeId) -> u64 {
     let mut z = hash ^ u64::from(node).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z ^ (z >> 31)
@@ -148,6 +148,7 @@ mod tests {
             delay: Duration::ZERO,
             jitter: Duration::ZERO,
             loss: 0.0,
+            loses_bursts: false,
             queue: QueueConfig::DropTail(DropTailConfig { limit: Limit::Bytes(1) }),
             sampled: false,
         };

@@ -1,11 +1,14 @@
 //! A run: everything is built, then the earliest event happens until there is none.
 
+use crate::buffer::{self, BufferHandle};
 use crate::clock::Jiffies;
 use crate::events::{Event, Events};
 use crate::link::LinkState;
 use crate::net::{Net, PATH_END};
+use crate::nic::{Arrival, Nics};
 use crate::outcome::{FlowOutcome, GoodputSample, Outcome, PingRecord, RpcRecord, Work};
 use crate::packet::{NO_SACKS, Packet, Packets, Tos, flags};
+use crate::pause;
 use crate::random::Random;
 use crate::routes::Routes;
 use crate::spec::{Cc, Flow, Run, Traffic};
@@ -18,7 +21,7 @@ use knee_algo::Host as CcHost;
 use knee_algo::module::LoadedModules;
 use knee_flight::{Record, observer};
 use knee_queue::time::{Duration, PS_PER_S, Time};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 /// The two sockets of a flow: the connecting one has the even number.
@@ -52,12 +55,17 @@ struct App {
 struct Simulation<'a> {
     run: &'a Run,
     net: Net,
+    hosts: Vec<Option<Rc<HostState>>>,
+    /// NICs that wait before they interrupt, or count; `None`: there is none.
+    nics: Option<Box<Nics>>,
     socks: Vec<Sock>,
     apps: Vec<App>,
     ping_paths: Vec<(u32, u32)>,
     /// Pings sent of each stream, and where their records are.
     ping_records: Vec<Vec<u32>>,
     outcome: Outcome,
+    /// Memory that queues share.
+    buffers: Vec<BufferHandle>,
     /// Flows that can complete and have not.
     unfinished: usize,
     /// Whose turn it is, if any flow waits for others.
@@ -140,7 +148,8 @@ impl<'a> Simulation<'a> {
                     None => ((drawn >> 40) as u32, Duration::from_ps(random.below(tick_ps))),
                 };
                 let jiffies = Jiffies::new(config.hz, at_start, phase);
-                Some(Rc::new(HostState { config, jiffies, modules: LoadedModules::default() }))
+                let modules = LoadedModules::default();
+                Some(Rc::new(HostState { config, jiffies, modules, gro: Cell::default() }))
             })
             .collect();
         let mut routes = Routes::new(&run.network);
@@ -153,8 +162,10 @@ impl<'a> Simulation<'a> {
         };
         let mut socks = Vec::with_capacity(2 * run.flows.len());
         let mut apps = Vec::with_capacity(run.flows.len());
+        let mut hashes = Vec::with_capacity(run.flows.len());
         for (index, flow) in run.flows.iter().enumerate() {
             let hash = random.u64();
+            hashes.push(hash);
             let peer_cc = flow.peer_cc.as_ref().unwrap_or(&flow.cc);
             let host = |node: u32, cc: &Cc| {
                 let host = hosts[node as usize]
@@ -172,6 +183,11 @@ impl<'a> Simulation<'a> {
             let dscp = flow.peer_dscp;
             let place = Place { id: server, peer: client, path: back, base_rtt, dscp };
             socks.push(Sock::new(&place, peer_cc, host(flow.to, peer_cc)?, (hash >> 32) as u32));
+            if let Some(rate) = flow.max_pacing_rate {
+                for sock in &mut socks[client_of(index)..] {
+                    sock.set_max_pacing_rate(rate.bps() / 8);
+                }
+            }
             apps.push(App::new(flow));
         }
         let mut ping_paths = Vec::new();
@@ -180,13 +196,15 @@ impl<'a> Simulation<'a> {
             ping_paths.push((path(ping.from, ping.to, hash)?, path(ping.to, ping.from, hash)?));
         }
         routes.forget_distances();
-        let links = run
+        let mut links: Vec<_> = run
             .network
             .links
             .iter()
             .enumerate()
             .map(|(index, link)| LinkState::new(link, index as u32))
             .collect();
+        let buffers = buffer::build(&run.network, &mut links);
+        let flow_control = pause::build(&run.network, &mut links);
         let cc = CcHost::new(1000, random.u64());
         let net = Net {
             now: Time::ZERO,
@@ -198,17 +216,21 @@ impl<'a> Simulation<'a> {
             random,
             cc,
             work: Work::default(),
+            flow_control,
             tap: None,
         };
         let unfinished = run.flows.iter().filter(|flow| flow.traffic.ends()).count();
         Ok(Simulation {
             run,
             net,
+            hosts,
+            nics: Nics::new(run, &hashes),
             socks,
             apps,
             ping_records: vec![Vec::new(); run.pings.len()],
             ping_paths,
             outcome: Outcome::default(),
+            buffers,
             unfinished,
             turns: Turns::new(&run.order, &run.flows),
         })
@@ -324,7 +346,16 @@ impl<'a> Simulation<'a> {
                 if net.tap.is_some() {
                     net.tell_departures(link);
                 }
+                if net.flow_control.is_some() {
+                    self.after_departures(link);
+                }
             }
+            Event::Pause { link, quanta } => {
+                self.net.on_pause(link, quanta);
+                self.net.tell_departures(link);
+                self.after_departures(link);
+            }
+            Event::PauseRefresh { link } => self.net.on_pause_refresh(link),
             Event::Timer { sock, timer } => {
                 self.socks[sock as usize].on_timer(timer, &mut self.net);
                 if self.socks[sock as usize].receiver.unread_bytes > 0 {
@@ -333,6 +364,13 @@ impl<'a> Simulation<'a> {
             }
             Event::App { flow } => self.on_app(flow as usize),
             Event::Ping { ping } => self.send_ping(ping),
+            Event::Interrupt { queue } => {
+                let events = &mut self.net.events;
+                let is_due = |nics: &mut Box<Nics>| nics.is_due(queue, self.net.now, events);
+                if self.nics.as_mut().is_some_and(is_due) {
+                    self.interrupt(queue);
+                }
+            }
             Event::SampleFlows => self.sample_flows(),
             Event::SampleQueues => self.sample_queues(),
             Event::SampleGoodput => {
@@ -354,17 +392,51 @@ impl<'a> Simulation<'a> {
     fn deliver(&mut self, id: u32) {
         let packet = *self.net.packets.get(id);
         self.net.packets.free(id);
-        if self.net.tap.is_some() {
-            self.tell_delivery(&packet);
+        if let Some(nics) = &mut self.nics {
+            match nics.arrive(&packet, self.net.now, &mut self.net.events) {
+                Arrival::Passes => {}
+                Arrival::Waits => return,
+                Arrival::Interrupt(queue) => return self.interrupt(queue),
+            }
         }
+        self.receive(&packet);
+    }
+
+    /// A NIC hands over what has come.
+    #[cold]
+    fn interrupt(&mut self, queue: u32) {
+        let Some(nics) = &mut self.nics else { return };
+        let (mut packets, merges) = nics.take(queue);
+        if self.net.tap.is_some() {
+            packets.iter().for_each(|packet| self.tell_delivery(packet));
+        }
+        if let (true, Some(nics)) = (merges, &mut self.nics) {
+            nics.merge(queue, &mut packets, &self.socks);
+        }
+        packets.iter().for_each(|packet| self.hand_over(packet));
+        if let Some(nics) = &mut self.nics {
+            nics.give_back(queue, packets);
+        }
+    }
+
+    #[inline]
+    fn receive(&mut self, packet: &Packet) {
+        if self.net.tap.is_some() {
+            self.tell_delivery(packet);
+        }
+        self.hand_over(packet);
+    }
+
+    #[inline]
+    fn hand_over(&mut self, packet: &Packet) {
         if packet.has(flags::PING) {
-            self.on_ping(packet);
+            self.on_ping(*packet);
             return;
         }
         let index = packet.to as usize;
         let sock = &mut self.socks[index];
         let was_established = sock.state == State::Established;
-        sock.on_packet(&packet, &mut self.net);
+        sock.on_packet(packet, &mut self.net);
         if sock.receiver.unread_bytes > 0 {
             self.offer_data(index);
         }
@@ -378,6 +450,14 @@ impl<'a> Simulation<'a> {
         let is_over = !packet.has(flags::PING) && self.socks[packet.to as usize].ended();
         if let (Some(link), Some(tap)) = (self.net.link_behind(packet), &mut self.net.tap) {
             tap.on_delivered(self.net.now, link, packet, is_over);
+        }
+    }
+
+    /// Under flow control: what has left this link makes room in its switch, or lets its host's sockets go on.
+    fn after_departures(&mut self, link: u32) {
+        self.net.settle_flow_control();
+        for left in self.net.links[link as usize].take_left() {
+            self.socks[left.sock as usize].on_left_host(left.seq, &mut self.net);
         }
     }
 
@@ -599,6 +679,12 @@ impl<'a> Simulation<'a> {
                 self.outcome.queue_samples.extend(link.samples(self.net.now));
             }
         }
+        for buffer in self.buffers.iter().map(|buffer| buffer.borrow()) {
+            if buffer.sampled {
+                let sample = buffer.sample(&mut self.net.links, self.net.now);
+                self.outcome.queue_samples.push(sample);
+            }
+        }
         self.again(self.run.sampling.queues, Event::SampleQueues);
     }
 
@@ -624,9 +710,17 @@ impl<'a> Simulation<'a> {
             self.outcome.flows.push(outcome);
         }
         self.outcome.end = self.net.now;
+        if let Some(nics) = &self.nics {
+            self.outcome.host_counts = nics.counts(&self.hosts, &self.socks, self.run);
+        }
         let now = self.net.now;
         let sampled = self.net.links.iter_mut().filter(|link| link.sampled);
         self.outcome.queues = sampled.flat_map(|link| link.outcomes(now)).collect();
+        for buffer in self.buffers.iter().map(|buffer| buffer.borrow()) {
+            if buffer.sampled {
+                self.outcome.queues.push(buffer.outcome(&mut self.net.links, now));
+            }
+        }
         self.outcome.work = Work { events: self.net.events.taken, ..self.net.work };
         self.outcome
     }

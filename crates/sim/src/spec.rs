@@ -1,9 +1,10 @@
 //! What to simulate: one run, fully resolved, every value with its unit.
 
+pub use crate::nic::{Adaptive, Coalesce, CpuCosts};
 pub use crate::sysctls::Sysctls;
 use knee_algo::{Algorithm, Params};
 use knee_queue::time::{Duration, Rate, Time};
-use knee_queue::{Ecn, QueueConfig};
+use knee_queue::{DynamicThresholdConfig, Ecn, QueueConfig};
 
 /// Index of a node in [`Network::nodes`].
 pub type NodeId = u32;
@@ -65,6 +66,39 @@ pub struct Network {
     pub nodes: Vec<Node>,
     /// Directed links: a cable is two of them.
     pub links: Vec<Link>,
+    /// Memory that queues of links share; a link is in one of them at most.
+    pub buffers: Vec<SharedBuffer>,
+    /// Whether and when switches stop the links into them.
+    pub flow_control: Option<FlowControl>,
+}
+
+/// IEEE 802.3x pauses: each switch stops a link while too much of what came by it waits there. Links without a rate are
+/// not stopped, and hosts, which take everything at once, stop none.
+#[derive(Clone, Debug)]
+pub struct FlowControl {
+    /// Above this many bytes of an input it is stopped.
+    pub xoff_bytes: u64,
+    /// At this many and below it may go on.
+    pub xon_bytes: u64,
+    /// From the arrival of a pause frame until it takes effect.
+    pub reaction: Duration,
+    /// How long a pause lasts unless it is told again, in 512 bit times of the link.
+    pub quanta: u16,
+    /// Whether a network is refused in which queues have not room for what may come before a pause takes effect.
+    pub lossless: bool,
+}
+
+/// Memory of a switch that the queues of its ports share.
+#[derive(Clone, Debug)]
+pub struct SharedBuffer {
+    /// Unique name, as in results.
+    pub name: String,
+    /// How much of it a queue may have. The `limit` of a queue's own goes on beside it.
+    pub law: DynamicThresholdConfig,
+    /// Links, each with a rate, whose queues are in it.
+    pub links: Vec<LinkId>,
+    /// Whether it is sampled and its figures are reported, numbered after the links.
+    pub sampled: bool,
 }
 
 /// A host or a switch.
@@ -95,6 +129,8 @@ pub struct Link {
     pub jitter: Duration,
     /// Share of packets lost at random before the queue, 0 to 1.
     pub loss: f64,
+    /// Whether what is lost is whole bursts, as sockets handed them to their device: netem beneath GSO.
+    pub loses_bursts: bool,
     /// What waits for the link; not used without a rate.
     pub queue: QueueConfig,
     /// Whether `queue` is sampled and its figures are reported.
@@ -168,6 +204,14 @@ pub struct HostConfig {
     pub gso_max_segs: u32,
     /// Receive merging: packets of a flow that arrive within this time of the first become one; zero: off.
     pub gro_window: Duration,
+    /// Interrupts of the NIC that wait for more packets; `None`: each packet is handed over at once.
+    pub coalesce: Option<Coalesce>,
+    /// Receive queues of the NIC, each with its own interrupt; a flow's hash picks one (RSS).
+    pub receive_queues: u32,
+    /// Receive merging of what one interrupt brings; nothing without `coalesce`.
+    pub gro: bool,
+    /// CPU time of what its networking does, which is accounted for and takes no time; `None`: nobody asked.
+    pub cpu: Option<CpuCosts>,
     /// `net.ipv4.tcp_limit_output_bytes`.
     pub limit_output_bytes: u32,
     /// Bytes of bookkeeping that the kernel charges per packet beside its payload.
@@ -177,6 +221,9 @@ pub struct HostConfig {
     pub base_rtt: Option<Duration>,
     /// Whether an fq qdisc paces (else TCP itself does, where an algorithm asks for it).
     pub fq: bool,
+    /// Whether that fq counts headers, as before Linux 4.20, when it went by the socket's rate; since then TCP gives it departure
+    /// times, by payload.
+    pub fq_counts_headers: bool,
     /// Receive buffer at the start, bytes (`tcp_rmem[1]`).
     pub rcvbuf_initial_bytes: u32,
     /// Largest receive buffer, bytes (`tcp_rmem[2]`).
@@ -228,10 +275,15 @@ impl HostConfig {
             sack: true,
             gso_max_segs: 1,
             gro_window: Duration::ZERO,
+            coalesce: None,
+            receive_queues: 1,
+            gro: false,
+            cpu: None,
             limit_output_bytes: if linux >= LinuxVersion::V6_18 { 4 << 20 } else { 1 << 20 },
             skb_overhead_bytes: 1216,
             base_rtt: None,
             fq: false,
+            fq_counts_headers: false,
             rcvbuf_initial_bytes: 131_072,
             rcvbuf_max_bytes: if linux >= LinuxVersion::V6_18 { 32 << 20 } else { 6 << 20 },
             sndbuf_initial_bytes: 16_384,
@@ -319,6 +371,8 @@ pub struct Flow {
     pub dscp: u8,
     /// Of all that the listening side sends, its ACKs too. A host copies nothing from what it receives.
     pub peer_dscp: u8,
+    /// `SO_MAX_PACING_RATE` of both its ends.
+    pub max_pacing_rate: Option<Rate>,
 }
 
 /// What an application sends.

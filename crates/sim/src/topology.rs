@@ -17,6 +17,8 @@ pub struct Cable {
     pub jitter: Duration,
     /// Share of packets lost at random before the queue.
     pub loss: f64,
+    /// Whether what is lost is whole bursts.
+    pub loses_bursts: bool,
     /// What waits for it.
     pub queue: QueueConfig,
     /// Whether the queue is sampled and reported.
@@ -42,7 +44,8 @@ impl Network {
     /// Adds a directed link named `from-to`.
     pub fn link(&mut self, from: NodeId, to: NodeId, cable: Cable) -> LinkId {
         let name = format!("{}-{}", self.nodes[from as usize].name, self.nodes[to as usize].name);
-        let Cable { rate, serialisation, delay, jitter, loss, queue, sampled } = cable;
+        let Cable { rate, serialisation, delay, jitter, loss, loses_bursts, queue, sampled } =
+            cable;
         self.links.push(Link {
             name,
             from,
@@ -52,6 +55,7 @@ impl Network {
             delay,
             jitter,
             loss,
+            loses_bursts,
             queue,
             sampled,
         });

@@ -1,7 +1,8 @@
 //! Refuses what cannot be simulated, in one sentence each.
 
-use crate::Error;
-use crate::spec::{Run, Serialisation, Traffic};
+use crate::spec::{HostConfig, Run, Serialisation, Traffic};
+use crate::{Error, buffer, headroom};
+use knee_queue::time::Duration;
 
 /// A port must take a full frame; hosts here have at least this MTU.
 const MTU_MIN_BYTES: u32 = 576;
@@ -43,6 +44,7 @@ pub fn run(run: &Run) -> Result<(), Error> {
                 host.rcvbuf_initial_bytes
             ));
         }
+        receiving(name, host).map_err(Error)?;
         largest_frame = largest_frame.max(host.mtu_bytes + 14);
     }
     for link in &run.network.links {
@@ -65,6 +67,8 @@ pub fn run(run: &Run) -> Result<(), Error> {
             return fail(format!("link {name}: {error}"));
         }
     }
+    buffer::check(&run.network, largest_frame)?;
+    headroom::check(run, largest_frame)?;
     let is_host =
         |node: u32| run.network.nodes.get(node as usize).is_some_and(|node| node.host.is_some());
     let ends = run.flows.iter().map(|flow| (flow.from, flow.to));
@@ -103,6 +107,28 @@ pub fn run(run: &Run) -> Result<(), Error> {
         return fail("a period of no time would sample for ever".to_owned());
     }
     Ok(())
+}
+
+/// What of a host's receiving contradicts itself.
+fn receiving(name: &str, host: &HostConfig) -> Result<(), String> {
+    if host.receive_queues == 0 {
+        return Err(format!("{name}: without receive queues nothing arrives: 1 is the least"));
+    }
+    if host.gro && (host.coalesce.is_none() || host.gro_window > Duration::ZERO) {
+        return Err(format!(
+            "{name}: gro merges what an interrupt brings: it needs coalesce, and no gro_window"
+        ));
+    }
+    let Some(coalesce) = host.coalesce else { return Ok(()) };
+    if coalesce.frames == Some(0) {
+        return Err(format!("{name}: an interrupt for 0 frames: 1 is one for each"));
+    }
+    match coalesce.adaptive {
+        Some(adaptive) if adaptive.rate_low >= adaptive.rate_high => {
+            Err(format!("{name}: the low packet rate must be below the high one"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Flows that wait for others must be there, once each, and come to an end.
@@ -161,6 +187,7 @@ mod tests {
             base_rtt: None,
             dscp: 0,
             peer_dscp: 0,
+            max_pacing_rate: None,
         };
         let rpc = Traffic::Rpc { request_bytes: 1, response_bytes: 1, count: None };
         let flows =

@@ -62,6 +62,7 @@ impl Sock {
     fn put_on_link(&mut self, packet: Packet, charged_bytes: u32, net: &mut Net) -> Option<Time> {
         let leaves = match net.transmit(packet) {
             Sent::Leaves(leaves) => leaves,
+            Sent::Waits => Time::MAX,
             Sent::Lost => net.now,
             Sent::Dropped => return None,
         };
@@ -85,7 +86,7 @@ impl Sock {
             if leaves <= net.now {
                 self.in_host_bytes -= charged_bytes;
             }
-            if self.throttled && !self.tx_completion.armed() {
+            if self.throttled && !self.tx_completion.armed() && leaves < Time::MAX {
                 self.tx_completion.arm(leaves, self.id, Timer::TxCompletion, net);
             }
         }

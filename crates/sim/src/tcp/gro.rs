@@ -23,18 +23,35 @@ impl Sock {
         if self.merging.is_empty() {
             self.gro.arm(net.now + window, self.id, Timer::Gro, net);
         }
+        let mut merges = self.host.gro.get();
+        merges.held += 1;
         let mss = self.mss();
         match self.merging.last_mut() {
             Some(last) if continues(last, packet, mss) => {
-                last.end_seq = packet.end_seq;
-                last.flags |= packet.flags & flags::PSH;
+                join(last, packet);
+                merges.merged_away += 1;
             }
             _ => self.merging.push(*packet),
         }
+        self.host.gro.set(merges);
         true
     }
 
+    /// Adds a packet for this socket to the one before it, if the two may be merged.
+    pub(crate) fn joins(&self, last: &mut Packet, packet: &Packet) -> bool {
+        let may_join = packet.payload_bytes() > 0
+            && last.payload_bytes() > 0
+            && continues(last, packet, self.mss());
+        if may_join {
+            join(last, packet);
+        }
+        may_join
+    }
+
     pub(super) fn on_merged_segments(&mut self, net: &mut Net) {
+        let mut merges = self.host.gro.get();
+        merges.ended += 1;
+        self.host.gro.set(merges);
         for packet in std::mem::take(&mut self.merging) {
             if self.state == State::Established {
                 self.on_segment(&packet, net);
@@ -43,12 +60,17 @@ impl Sock {
     }
 }
 
+fn join(last: &mut Packet, packet: &Packet) {
+    last.end_seq = packet.end_seq;
+    last.flags |= packet.flags & flags::PSH;
+}
+
 fn continues(last: &Packet, packet: &Packet, mss: u32) -> bool {
     let ends_merge = last.has(flags::PSH) || last.payload_bytes() % mss != 0;
     !ends_merge
         && packet.seq == last.end_seq
         && packet.tos == last.tos
-        && packet.flags & !flags::PSH == last.flags
+        && packet.flags & !(flags::PSH | flags::IN_BURST) == last.flags & !flags::IN_BURST
         && packet.ack_seq == last.ack_seq
         && (packet.ts_val, packet.ts_ecr) == (last.ts_val, last.ts_ecr)
         && *packet.sacks() == *last.sacks()

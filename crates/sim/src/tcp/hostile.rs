@@ -80,6 +80,7 @@ fn net() -> Net {
         delay: Duration::from_us(50),
         jitter: Duration::ZERO,
         loss: 0.0,
+        loses_bursts: false,
         queue: QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(30) }),
         sampled: false,
     };
@@ -87,7 +88,8 @@ fn net() -> Net {
         name: name.to_owned(),
         host: Some(HostConfig::new(LinuxVersion::V6_1)),
     };
-    let network = Network { nodes: vec![node("a"), node("b")], links: vec![link] };
+    let network =
+        Network { nodes: vec![node("a"), node("b")], links: vec![link], ..Network::default() };
     Net {
         now: Time::ZERO,
         events: Events::new(1_000_000),
@@ -98,6 +100,7 @@ fn net() -> Net {
         random: Random::new(1),
         cc: knee_algo::Host::new(1000, 1),
         work: Work::default(),
+        flow_control: None,
         tap: None,
     }
 }
@@ -113,7 +116,12 @@ impl Bench {
         let no_timestamps = iss % 8 == 0;
         let mut net = net();
         let jiffies = Jiffies::new(config.hz, 7, Duration::ZERO);
-        let host = Rc::new(HostState { config, jiffies, modules: LoadedModules::default() });
+        let host = Rc::new(HostState {
+            config,
+            jiffies,
+            modules: LoadedModules::default(),
+            gro: Default::default(),
+        });
         let place = Place { id: 0, peer: 1, path: 0, base_rtt: None, dscp: 0 };
         let cc = Cc::by_name(algorithm).unwrap();
         let mut sock = Sock::new(&place, &cc, host, iss);

@@ -27,6 +27,7 @@ mod timers;
 use crate::clock::Jiffies;
 use crate::endpoint::Numbers;
 use crate::net::Net;
+use crate::nic::WindowMerges;
 use crate::outcome::{Counters, FlowSample};
 use crate::packet::{HEADER_BYTES, Packet, TIMESTAMP_BYTES};
 use crate::spec::{Cc, HostConfig};
@@ -39,6 +40,7 @@ use knee_queue::time::{Duration, Time};
 use receive::Receiver;
 use rtt::{MinRtt, RttEstimator};
 use rtx_queue::{RtxQueue, SegmentId};
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use timers::{LazyTimer, RetransmitTimer};
@@ -53,6 +55,8 @@ pub(crate) struct HostState {
     pub(crate) jiffies: Jiffies,
     /// Modules in use on this host.
     pub(crate) modules: LoadedModules,
+    /// What windows of merging did.
+    pub(crate) gro: Cell<WindowMerges>,
 }
 
 /// In this order: from [`State::Established`] to [`State::LastAck`] segments are exchanged.

@@ -494,9 +494,30 @@ impl Sock {
     /// The socket goes on when its next packet leaves the host.
     fn throttle(&mut self, net: &mut Net) {
         self.throttled = true;
-        // What fq still holds is heard of when it goes.
-        if let Some(&(leaves, _)) = self.in_host.front() {
+        // What fq still holds is heard of when it goes, and what a link holds that flow control may stop.
+        if let Some(&(leaves, _)) = self.in_host.front()
+            && leaves < Time::MAX
+        {
             self.tx_completion.arm(leaves, self.id, Timer::TxCompletion, net);
+        }
+    }
+
+    /// The first segment in the host's queue of which nobody knew when it would leave has left: the one from `seq` on.
+    pub(crate) fn on_left_host(&mut self, seq: u32, net: &mut Net) {
+        if self.ended() {
+            return;
+        }
+        if let Some(first) = self.in_host.iter_mut().find(|(leaves, _)| *leaves == Time::MAX) {
+            first.0 = net.now;
+        }
+        let id = self.rtx.find(seq);
+        if self.rtx.contains(id) && self.rtx.get(id).leaves_host == Time::MAX {
+            self.rtx.get_mut(id).leaves_host = net.now;
+        }
+        if self.throttled {
+            self.enter(net);
+            self.throttled = false;
+            self.resume_sending(net);
         }
     }
 
@@ -534,7 +555,8 @@ impl Sock {
                 marks |= mark::FIN;
             }
             let id = self.rtx.push(Segment::new(seq, end_seq, marks));
-            if !self.transmit_segment(id, false, net) {
+            let in_burst = if sent > 0 { flags::IN_BURST } else { 0 };
+            if !self.transmit_segment(id, false, in_burst, net) {
                 self.rtx.drop_last();
                 self.enter_cwr(net);
                 break;
@@ -559,7 +581,8 @@ impl Sock {
                 self.write_seq = end_seq;
             }
         }
-        self.end_departure(prior_wstamp_ns, bytes - left);
+        self.end_departure(prior_wstamp_ns, self.paced_bytes(bytes - left, sent));
+        self.counters.bursts += u64::from(sent > 0);
         sent
     }
 
@@ -580,6 +603,13 @@ impl Sock {
         let prior = self.tp.tcp_wstamp_ns;
         self.tp.tcp_wstamp_ns = prior.max(net.now.ns());
         prior
+    }
+
+    /// What pacing counts of a burst: payload, or with an old fq what is on the wire.
+    #[inline]
+    fn paced_bytes(&self, bytes: u32, segments: u32) -> u32 {
+        let counts_headers = self.host.config.fq_counts_headers && self.host.config.fq;
+        bytes + if counts_headers { segments * self.header_bytes } else { 0 }
     }
 
     /// A burst of `bytes` left: when the next may, under pacing. Lateness is made up for by half.
@@ -629,13 +659,20 @@ impl Sock {
 
     /// Puts a segment on the wire; false if the host's own queue refused it.
     #[inline]
-    fn transmit_segment(&mut self, id: SegmentId, again: bool, net: &mut Net) -> bool {
+    fn transmit_segment(
+        &mut self,
+        id: SegmentId,
+        again: bool,
+        in_burst: u16,
+        net: &mut Net,
+    ) -> bool {
         let segment = *self.rtx.get(id);
         let len = segment.payload_bytes();
         let mut packet = self.packet();
         packet.seq = segment.seq;
         packet.end_seq = segment.end_seq;
         packet.wire_bytes = self.header_bytes + len;
+        packet.flags |= in_burst;
         if segment.has(mark::PSH) {
             packet.flags |= flags::PSH;
         }
@@ -859,9 +896,11 @@ impl Sock {
         if self.in_flight() == 0 {
             self.transmission_starts(net);
         }
-        let sent = self.transmit_segment(id, true, net);
+        let sent = self.transmit_segment(id, true, 0, net);
         self.rtx.get_mut(id).marks |= mark::EVER_RETRANS;
-        self.end_departure(prior_wstamp_ns, if sent { len } else { 0 });
+        let paced_bytes = if sent { self.paced_bytes(len, 1) } else { 0 };
+        self.end_departure(prior_wstamp_ns, paced_bytes);
+        self.counters.bursts += u64::from(sent);
         sent
     }
 

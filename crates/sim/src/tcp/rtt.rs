@@ -164,6 +164,7 @@ mod tests {
             config: HostConfig::new(LinuxVersion::V6_1),
             jiffies: Jiffies::new(1000, 0, Duration::ZERO),
             modules: LoadedModules::default(),
+            gro: Default::default(),
         }
     }
 

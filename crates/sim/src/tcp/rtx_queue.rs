@@ -38,7 +38,7 @@ pub(crate) struct Segment {
     pub(crate) marks: u8,
     /// When it was last sent, us.
     pub(crate) sent_us: u64,
-    /// When that transmission leaves the host's own queue.
+    /// When that transmission leaves the host's own queue; `Time::MAX`: nobody knows yet.
     pub(crate) leaves_host: Time,
     /// State of the rate sampler when it was last sent.
     pub(crate) first_tx_us: u64,

@@ -114,6 +114,7 @@ impl Sock {
             }
             Timer::Pacing => {
                 if self.pacing.fires(id, timer, net) && !self.ended() {
+                    self.counters.pacing_timers += 1;
                     self.enter(net);
                     self.resume_sending(net);
                 }

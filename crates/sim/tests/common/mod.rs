@@ -98,6 +98,7 @@ pub(crate) fn wire(delay: Duration) -> Cable {
         delay,
         jitter: Duration::ZERO,
         loss: 0.0,
+        loses_bursts: false,
         queue: endless(),
         sampled: false,
     }
@@ -207,6 +208,7 @@ impl Path {
             base_rtt: None,
             dscp: 0,
             peer_dscp: 0,
+            max_pacing_rate: None,
             stop: None,
             traffic: Traffic::Bulk { bytes: bytes.into() },
             read_at_bytes: 1,

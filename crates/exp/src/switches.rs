@@ -1,0 +1,148 @@
+//! `[network.buffer]`, `[[network.buffers]]` and `[network.flow_control]`: what switches have beside the queues of their ports.
+
+use knee_queue::DynamicThresholdConfig;
+use knee_queue::time::Duration;
+use knee_sim::spec::{FlowControl, LinkId, Network, NodeId, SharedBuffer};
+
+use crate::error::Error;
+use crate::network::expand;
+use crate::reader::Reader;
+use crate::tree::Value;
+use crate::units::Size;
+
+/// Keys of `[network]` that every topology may have.
+pub(crate) const KEYS: &[&str] = &["buffer", "buffers", "flow_control"];
+
+const BUFFER_KEYS: &[&str] = &["size", "alpha", "reserved", "record"];
+
+/// Puts it into a network, whose frames have at most `frame_bytes`.
+pub(crate) fn read(
+    network_reader: &Reader<'_>,
+    network: &mut Network,
+    frame_bytes: u32,
+) -> Result<(), Error> {
+    let switches = switches(network);
+    let mut found: Vec<Option<SharedBuffer>> = vec![None; switches.len()];
+    if let Some(reader) = network_reader.child("buffer")? {
+        reader.check(BUFFER_KEYS)?;
+        for ((id, name), place) in switches.iter().zip(&mut found) {
+            *place = Some(read_buffer(&reader, network, (*id, name), frame_bytes)?);
+        }
+    }
+    for reader in network_reader.children("buffers")? {
+        reader.check(&[&["switches"], BUFFER_KEYS].concat())?;
+        for text in reader.need_texts("switches", "\"leaf0..leaf3\"")? {
+            for name in expand(text).map_err(|_| reader.error("switches", which(&switches)))? {
+                let at = switches.iter().position(|(_, switch)| *switch == name);
+                let at = at.ok_or_else(|| reader.error("switches", which(&switches)))?;
+                let id = switches[at].0;
+                found[at] = Some(read_buffer(&reader, network, (id, &name), frame_bytes)?);
+            }
+        }
+    }
+    network.buffers =
+        found.into_iter().flatten().filter(|buffer| !buffer.links.is_empty()).collect();
+    if let Some(reader) = network_reader.child("flow_control")? {
+        network.flow_control = Some(read_flow_control(&reader)?);
+    }
+    Ok(())
+}
+
+fn switches(network: &Network) -> Vec<(NodeId, String)> {
+    let nodes = network.nodes.iter().zip(0..);
+    nodes
+        .filter(|(node, _)| node.host.is_none())
+        .map(|(node, id)| (id, node.name.clone()))
+        .collect()
+}
+
+fn which(switches: &[(NodeId, String)]) -> String {
+    let names: Vec<&str> = match switches {
+        [first, .., last] if switches.len() > 8 => vec![&first.1, "...", &last.1],
+        _ => switches.iter().map(|(_, name)| name.as_str()).collect(),
+    };
+    format!("must name switches of this network ({}), as in \"{}\"", names.join(", "), names[0])
+}
+
+/// The memory of one switch, for all of its ports that have a queue.
+fn read_buffer(
+    reader: &Reader<'_>,
+    network: &Network,
+    (switch, name): (NodeId, &str),
+    frame_bytes: u32,
+) -> Result<SharedBuffer, Error> {
+    let Size(size_bytes) = reader.need("size", "4 MB")?;
+    let Size(reserved_bytes) = reader.get_or("reserved", Size(0))?;
+    let alpha = read_alpha(reader)?;
+    let law = DynamicThresholdConfig { size_bytes, alpha, reserved_bytes };
+    let links: Vec<LinkId> = (0..)
+        .zip(&network.links)
+        .filter(|(_, link)| link.from == switch && link.rate.is_some())
+        .map(|(id, _)| id)
+        .collect();
+    let ports = links.len();
+    match law.shared_bytes(ports) {
+        None => {
+            let message =
+                format!("must leave something to share: {name} has {ports} ports with a queue");
+            return Err(reader.error("reserved", message));
+        }
+        Some(shared) if shared.max(reserved_bytes) < u64::from(frame_bytes) => {
+            let message =
+                format!("must hold one full packet ({frame_bytes} B), or none ever passes");
+            return Err(reader.error("size", message));
+        }
+        Some(_) => {}
+    }
+    let sampled = reader.flag_or("record", true)?;
+    Ok(SharedBuffer { name: format!("buffer {name}"), law, links, sampled })
+}
+
+/// What a queue may have of what is free: a number, or a fraction as text.
+fn read_alpha(reader: &Reader<'_>) -> Result<f64, Error> {
+    let Some(node) = reader.node("alpha") else {
+        reader.note("alpha", 1);
+        return Ok(1.0);
+    };
+    let alpha = match &node.value {
+        Value::Integer(number) => Some(*number as f64),
+        Value::Other(number) => number.parse().ok(),
+        Value::Text(text) => match text.split_once('/') {
+            Some((above, below)) => {
+                let number = |text: &str| text.trim().parse::<u32>().ok().map(f64::from);
+                number(above).zip(number(below)).map(|(above, below)| above / below)
+            }
+            None => text.trim().parse().ok(),
+        },
+        _ => None,
+    };
+    let sound = |alpha: &f64| {
+        DynamicThresholdConfig { size_bytes: 0, alpha: *alpha, reserved_bytes: 0 }.has_sound_alpha()
+    };
+    let alpha = alpha.filter(sound).ok_or_else(|| {
+        reader
+            .error("alpha", "must be a number or a fraction from \"1/65536\" to 65536, as in 0.25")
+    })?;
+    reader.note("alpha", node.json());
+    Ok(alpha)
+}
+
+/// Pauses of IEEE 802.3x.
+fn read_flow_control(reader: &Reader<'_>) -> Result<FlowControl, Error> {
+    reader.check(&["kind", "xoff", "xon", "reaction", "quanta", "lossless"])?;
+    reader.need_text("kind", "pause")?;
+    reader.choice_or("kind", &[("pause", ())], "")?;
+    let Size(xoff_bytes) = reader.need("xoff", "100 kB")?;
+    let Size(xon_bytes) = reader.get_or("xon", Size(xoff_bytes / 2))?;
+    if xon_bytes > xoff_bytes {
+        return Err(reader.error("xon", "must not be above xoff"));
+    }
+    let quanta = reader.integer_or("quanta", 1..=u64::from(u16::MAX), u64::from(u16::MAX))?;
+    Ok(FlowControl {
+        xoff_bytes,
+        xon_bytes,
+        reaction: reader.get_or("reaction", Duration::from_us(1))?,
+        quanta: u16::try_from(quanta).unwrap_or(u16::MAX),
+        lossless: reader.flag_or("lossless", true)?,
+    })
+}

@@ -1,0 +1,162 @@
+//! Memory that the queues of several links share.
+//!
+//! Such links have queues whose packets leave one after the other, and tell the memory how long they are whenever that
+//! has changed: whatever a discipline does with its packets, the memory knows.
+
+use crate::Error;
+use crate::link::LinkState;
+use crate::outcome::{QueueOutcome, QueueSample};
+use crate::spec::Network;
+use knee_queue::time::Time;
+use knee_queue::{DynamicThreshold, Packet, Qdisc, Verdict};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// Memory at work.
+pub(crate) struct Buffer {
+    law: DynamicThreshold,
+    waiting_pkts: u64,
+    waiting_bytes: u64,
+    /// In results, after the links.
+    number: u32,
+    links: Vec<u32>,
+    pub(crate) sampled: bool,
+}
+
+/// Memory that is known to the links in it.
+pub(crate) type BufferHandle = Rc<RefCell<Buffer>>;
+
+/// What one link's queue has of it.
+pub(crate) struct BufferShare {
+    buffer: BufferHandle,
+    pkts: u32,
+    bytes: u64,
+}
+
+/// Makes the memories of a network, and puts the queues of their links into them.
+pub(crate) fn build(network: &Network, links: &mut [LinkState]) -> Vec<BufferHandle> {
+    let first = network.links.len() as u32;
+    let mut buffers = Vec::with_capacity(network.buffers.len());
+    for (index, spec) in (first..).zip(&network.buffers) {
+        let buffer = Rc::new(RefCell::new(Buffer {
+            law: DynamicThreshold::new(&spec.law, spec.links.len()),
+            waiting_pkts: 0,
+            waiting_bytes: 0,
+            number: index,
+            links: spec.links.clone(),
+            sampled: spec.sampled,
+        }));
+        for &link in &spec.links {
+            let share = BufferShare { buffer: Rc::clone(&buffer), pkts: 0, bytes: 0 };
+            links[link as usize].put_into(share, &network.links[link as usize]);
+        }
+        buffers.push(buffer);
+    }
+    buffers
+}
+
+/// Puts a packet into a queue, if there is memory for it; without a share there is.
+#[inline]
+pub(crate) fn enqueue<P: Packet>(
+    share: &mut Option<BufferShare>,
+    qdisc: &mut impl Qdisc<P>,
+    packet: P,
+    now: Time,
+) -> Verdict {
+    let len_bytes = packet.len_bytes();
+    if share.as_ref().is_some_and(|share| !share.admits(qdisc.len_bytes(), len_bytes)) {
+        return qdisc.refuse(len_bytes);
+    }
+    qdisc.enqueue(packet, now)
+}
+
+impl BufferShare {
+    /// Whether there is memory for a packet behind what waits in the queue.
+    fn admits(&self, waiting_bytes: u64, len_bytes: u32) -> bool {
+        self.buffer.borrow().law.admits(waiting_bytes, len_bytes)
+    }
+
+    /// The queue is this long now.
+    pub(crate) fn settle(&mut self, pkts: u32, bytes: u64) {
+        let mut buffer = self.buffer.borrow_mut();
+        buffer.law.change(self.bytes, bytes);
+        buffer.waiting_pkts = buffer.waiting_pkts - u64::from(self.pkts) + u64::from(pkts);
+        buffer.waiting_bytes = buffer.waiting_bytes - self.bytes + bytes;
+        (self.pkts, self.bytes) = (pkts, bytes);
+    }
+}
+
+impl Buffer {
+    /// Its figures: those of its links together.
+    pub(crate) fn outcome(&self, links: &mut [LinkState], now: Time) -> QueueOutcome {
+        let mut all = QueueOutcome { link: self.number, ..QueueOutcome::default() };
+        for &link in &self.links {
+            let of_link = links[link as usize].outcome(now);
+            all.offered_pkts += of_link.offered_pkts;
+            all.sent_pkts += of_link.sent_pkts;
+            all.sent_bytes += of_link.sent_bytes;
+            all.marked_pkts += of_link.marked_pkts;
+            all.threshold_hits += of_link.threshold_hits;
+            all.dropped_full_pkts += of_link.dropped_full_pkts;
+            all.dropped_not_ect_pkts += of_link.dropped_not_ect_pkts;
+            all.dropped_early_pkts += of_link.dropped_early_pkts;
+            all.lost_pkts += of_link.lost_pkts;
+        }
+        all
+    }
+
+    /// What waits in it.
+    pub(crate) fn sample(&self, links: &mut [LinkState], now: Time) -> QueueSample {
+        let counts = self.outcome(links, now);
+        QueueSample {
+            part: None,
+            at: now,
+            link: self.number,
+            len_pkts: u32::try_from(self.waiting_pkts).unwrap_or(u32::MAX),
+            len_bytes: self.waiting_bytes,
+            dropped_pkts: counts.dropped_pkts(),
+            threshold_hits: counts.threshold_hits,
+            drop_probability: None,
+            qdelay: None,
+        }
+    }
+}
+
+/// Refuses shared memory that cannot work.
+pub(crate) fn check(network: &Network, largest_frame: u32) -> Result<(), Error> {
+    let fail = |message: String| Err(Error(message));
+    let mut taken = vec![false; network.links.len()];
+    for buffer in &network.buffers {
+        let name = &buffer.name;
+        let law = &buffer.law;
+        if !law.has_sound_alpha() {
+            return fail(format!("{name}: alpha = {}: must be 1/65536 to 65536", law.alpha));
+        }
+        let Some(shared_bytes) = law.shared_bytes(buffer.links.len()) else {
+            return fail(format!(
+                "{name}: {} bytes do not hold the {} reserved for each of {} queues",
+                law.size_bytes,
+                law.reserved_bytes,
+                buffer.links.len()
+            ));
+        };
+        if shared_bytes.max(law.reserved_bytes) < u64::from(largest_frame) {
+            return fail(format!(
+                "{name}: a frame of {largest_frame} bytes never has room: {shared_bytes} bytes are shared"
+            ));
+        }
+        for &link in &buffer.links {
+            let Some(taken) = taken.get_mut(link as usize) else {
+                return fail(format!("{name}: there is no link {link}"));
+            };
+            let link = &network.links[link as usize];
+            if link.rate.is_none() {
+                return fail(format!("{name}: the link {} has no rate and no queue", link.name));
+            }
+            if std::mem::replace(taken, true) {
+                return fail(format!("{name}: the link {} is in two buffers", link.name));
+            }
+        }
+    }
+    Ok(())
+}

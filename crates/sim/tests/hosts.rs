@@ -1,0 +1,189 @@
+//! NICs whose interrupts wait, merging of what they bring, the account of CPU time, rate limits of sockets, and losses of
+//! whole bursts (queues.md sec. 12, experiments.md sec. 5 and 7.2).
+
+mod common;
+
+use common::*;
+use knee_queue::Ecn;
+use knee_queue::time::{Duration, Time};
+use knee_sim::outcome::{HostCount, Outcome};
+use knee_sim::spec::{Adaptive, Coalesce, CpuCosts, HostConfig, Ping};
+
+fn waits(frames: Option<u32>, time: Duration) -> Option<Coalesce> {
+    Some(Coalesce { frames, time, adaptive: None })
+}
+
+/// What the receiver counted.
+fn received(outcome: &Outcome, path: &Path) -> HostCount {
+    let of_receiver = |count: &&HostCount| count.node == path.receiver_id();
+    outcome.host_counts.iter().find(of_receiver).cloned().expect("it counts")
+}
+
+#[test]
+fn a_lone_packet_waits_for_the_timer_at_each_host_that_coalesces() {
+    let rtt = |sender: Option<Coalesce>, receiver: Option<Coalesce>| {
+        let mut path = Path::new(us(60));
+        (path.sender.coalesce, path.receiver.coalesce) = (sender, receiver);
+        let mut run = path.run(Vec::new());
+        run.end = at_ms(15);
+        run.pings = vec![Ping {
+            from: 0,
+            to: path.receiver_id(),
+            start: Time::ZERO,
+            interval: ms(10),
+            wire_bytes: 106,
+            ecn: Ecn::NotEct,
+            dscp: 0,
+        }];
+        simulate(&run).pings[0].rtt.expect("it comes back")
+    };
+    let alone = rtt(None, None);
+    assert_eq!(rtt(None, waits(Some(64), ms(1))), alone + ms(1));
+    assert_eq!(rtt(waits(Some(64), us(50)), waits(Some(64), ms(1))), alone + us(1050));
+    // An interrupt for each frame is none that waits.
+    assert_eq!(rtt(None, waits(Some(1), ms(1))), alone);
+    // Few packets a second are not worth waiting for.
+    let adaptive = Some(Adaptive::default());
+    assert_eq!(rtt(None, Some(Coalesce { frames: None, time: ms(1), adaptive })), alone);
+}
+
+#[test]
+fn a_window_that_fills_the_count_does_not_wait() {
+    let fct = |coalesce: Option<Coalesce>| {
+        let mut path = Path::new(us(60));
+        path.sender.initial_cwnd_pkts = 40;
+        path.receiver.coalesce = coalesce;
+        fct_ns(&one(&path, path.bulk("reno", 40 * MSS)))
+    };
+    let at_once = fct(None);
+    // The SYN waits alone. The handshake's ACK and 40 segments are 41 frames: the last brings the interrupt.
+    assert_eq!(fct(waits(Some(41), ms(1))), at_once + 1_000_000);
+    // One frame more and they wait for the timer, which the ACK has started, and with it segment 0; segment 39 comes
+    // (39 * 1514 - 20) * 8 ns later.
+    let last_ns = (39 * u64::from(FULL) - 20) * 8;
+    assert_eq!(fct(waits(Some(42), ms(1))), at_once + 1_000_000 + (1_000_000 - last_ns));
+}
+
+/// Ten segments at once to a host that merges; every cost is another power of ten.
+fn ten_segments(gro: bool) -> (Outcome, Path) {
+    let mut path = Path::new(us(60));
+    path.receiver.coalesce = waits(None, ms(1));
+    path.receiver.gro = gro;
+    path.receiver.cpu = Some(CpuCosts {
+        per_interrupt: Duration::from_ns(100_000_000),
+        per_packet: Duration::from_ns(1_000_000),
+        per_merged: Duration::from_ns(10_000),
+        per_ack: Duration::from_ns(1000),
+        per_ack_sent: Duration::from_ns(10),
+        per_burst: Duration::from_ns(1),
+        per_byte: Duration::ZERO,
+    });
+    let outcome = simulate(&path.run(vec![path.bulk("reno", 10 * MSS)]));
+    (outcome, path)
+}
+
+#[test]
+fn what_one_interrupt_brings_is_merged_and_acknowledged_once() {
+    let (outcome, path) = ten_segments(true);
+    let count = received(&outcome, &path).received;
+    // SYN; ACK and ten segments, which become one.
+    assert_eq!((count.wire_pkts, count.merged_pkts), (Some(12), Some(3)));
+    assert_eq!(count.interrupts, Some(2));
+    assert_eq!(outcome.flows[0].counters.acks_sent, Some(1));
+    assert_eq!(count.cpu_ns, Some(2 * 100_000_000 + 12 * 1_000_000 + 3 * 10_000 + 1000 + 10));
+
+    let (apart, path) = ten_segments(false);
+    let count = received(&apart, &path).received;
+    assert_eq!((count.wire_pkts, count.merged_pkts), (Some(12), Some(12)));
+    assert!(apart.flows[0].counters.acks_sent > Some(1));
+}
+
+#[test]
+fn marks_keep_packets_apart() {
+    // One of the burst is marked: those before it, it, and those behind it are three merges.
+    let mut path = Path::new(us(60)).hosts(|host: &mut HostConfig| host.tcp_ecn = 1);
+    path.receiver.coalesce = waits(None, ms(1));
+    path.receiver.gro = true;
+    path.sender.initial_cwnd_pkts = 10;
+    // Segment k finds k - 1 or k waiting; from 8 full packets on they are marked.
+    path.queue = marking(8, knee_queue::NotEctAbove::Queue);
+    let outcome = simulate(&path.run(vec![path.bulk("dctcp", 10 * MSS)]));
+    let ce = outcome.flows[0].counters.ce_segs_received;
+    let count = received(&outcome, &path).received;
+    // A run of marked segments at the end is one merge of its own.
+    assert_eq!(ce, Some(1));
+    assert_eq!((count.wire_pkts, count.merged_pkts), (Some(12), Some(4)));
+}
+
+#[test]
+fn windows_of_merging_are_counted_too() {
+    let mut path = Path::new(us(60));
+    path.receiver.gro_window = us(200);
+    let outcome = simulate(&path.run(vec![path.bulk("reno", 10 * MSS)]));
+    let count = received(&outcome, &path).received;
+    // Segments 0 to 9 come within 109 us: one window. SYN and ACK come alone.
+    assert_eq!((count.wire_pkts, count.merged_pkts), (Some(12), Some(3)));
+    assert_eq!((count.interrupts, count.cpu_ns), (Some(3), None));
+}
+
+/// One second of a flow limited to 48 Mbps.
+fn limited(set: impl Fn(&mut HostConfig)) -> Outcome {
+    let mut path = Path::new(us(200)).hosts(|host| {
+        host.gso_max_segs = 64;
+        // Before Linux 5.18 bursts did not grow on short paths.
+        host.sysctls.tso_rtt_log = 0;
+    });
+    set(&mut path.sender);
+    let mut flow = path.bulk("cubic", None);
+    flow.max_pacing_rate = Some(mbps(48));
+    let mut run = path.run(vec![flow]);
+    run.end = at_ms(1000);
+    simulate(&run)
+}
+
+#[test]
+fn a_limited_socket_sends_a_millisecond_in_each_burst() {
+    let outcome = limited(|_| {});
+    let flow = &outcome.flows[0];
+    // 48 Mbps are 6 MB of payload a second, less the ends of the run.
+    assert!((5_950_000..=6_020_000).contains(&flow.received_bytes), "{}", flow.received_bytes);
+    // 6e6 / 1024 = 5859 bytes are four segments of 1448; so there are 6e6 / 5792 = 1036 bursts.
+    let counters = flow.counters.complete().expect("all are known");
+    assert!((1025..=1045).contains(&counters.bursts), "{}", counters.bursts);
+    let per_burst = counters.data_segs_sent as f64 / counters.bursts as f64;
+    assert!((3.95..=4.0).contains(&per_burst), "{per_burst}");
+    // Each but the unpaced first ones waits for the timer.
+    assert!(counters.pacing_timers.abs_diff(counters.bursts) <= 10, "{}", counters.pacing_timers);
+}
+
+#[test]
+fn fq_paces_without_the_sockets_timer_and_may_count_headers() {
+    let by_payload = &limited(|host| host.fq = true).flows[0];
+    assert_eq!(by_payload.counters.pacing_timers, Some(0));
+    assert!((5_950_000..=6_020_000).contains(&by_payload.received_bytes));
+    let with_headers = &limited(|host| (host.fq, host.fq_counts_headers) = (true, true)).flows[0];
+    let ratio = by_payload.received_bytes as f64 / with_headers.received_bytes as f64;
+    assert!((ratio - 1514.0 / 1448.0).abs() < 0.003, "{ratio}");
+}
+
+#[test]
+fn whole_bursts_are_lost_where_they_are_lost_whole() {
+    let mut seen = Vec::new();
+    for seed in 0..40 {
+        let mut path = Path::new(us(200)).hosts(|host| host.gso_max_segs = 64);
+        path.loss = 0.5;
+        let mut run = path.run(vec![path.bulk("reno", 10 * MSS)]);
+        run.seed = seed;
+        // Before an ACK of data is back, and anything is sent again.
+        run.end = at_us(390);
+        run.network.links.iter_mut().for_each(|link| link.loses_bursts = link.loss > 0.0);
+        let outcome = simulate(&run);
+        seen.push(outcome.queues.iter().map(|queue| queue.lost_pkts).sum::<u64>());
+    }
+    // Half of ten segments is a burst; the SYN or the handshake's ACK may be lost beside them.
+    assert!(seen.iter().all(|lost| lost % 5 <= 1), "{seen:?}");
+    assert!(
+        [5, 10].iter().all(|lost| seen.contains(lost) || seen.contains(&(lost + 1))),
+        "{seen:?}"
+    );
+}
