@@ -102,9 +102,17 @@ fn run_all(
         }
     }
     reproduction.finish(library)?;
+    let html = reproduction.dir().join("report.html");
+    // Results are kept whatever becomes of the report.
+    let report = knee_report::write(reproduction.dir(), &html);
     match args.json {
         true => print(&format!("{}\n", reproduction.json(library)))?,
         false => print(&reproduction.table(library))?,
+    }
+    match report {
+        Ok(()) if !args.json => print(&format!("report in {}\n", html.display()))?,
+        Ok(()) => {}
+        Err(why) => complain(&format!("knee: no report: {why}; knee report writes it later")),
     }
     if reproduction.interrupted {
         complain("knee: stopped: what had finished is kept");
