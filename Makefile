@@ -16,7 +16,7 @@ EVERYDAY := -p knee-algo -p knee-flight -p knee-queue -p knee-sim -p knee-captur
 
 # Cargo spreads work over the cores by itself.
 .NOTPARALLEL:
-.PHONY: help setup build run check test test-kernels fidelity bench doc clean \
+.PHONY: help setup build run bless check test test-kernels fidelity bench doc clean \
 	style style-all doc-all test-everyday test-all fidelity-quick fuzz
 
 help:  ## list the commands
@@ -28,8 +28,12 @@ setup:  ## install what is missing to build and test (quick if nothing is)
 build: setup  ## build the knee command: target/release/knee
 	$(CARGO) build --release -p knee-cli $(FEATURES)
 
-run: build  ## build, then run the bulk-mix and incast experiments and print their tables
-	$(KNEE) run scenarios/published/bulk-mix.toml scenarios/published/incast.toml
+run: build  ## build, then reproduce what others published: figures beside ours, a verdict on each claim (two minutes)
+	$(KNEE) reproduce
+
+bless: build  ## keep what the quick set says now as what it shall say: tests/golden
+	rm -rf $(TARGET_DIR)/bless
+	$(KNEE) reproduce --json --bless tests/golden -o $(TARGET_DIR)/bless > /dev/null
 
 check: setup style test-everyday fidelity-quick  ## the everyday suite, about a minute once built
 

@@ -8,11 +8,17 @@ use crate::Failure;
 use crate::run::Args;
 
 #[cfg(feature = "kernel")]
-pub(crate) use with_kernel::back_end;
+pub(crate) use with_kernel::{back_end, plain};
 
 /// Why there is none in a knee without its kernel side.
 #[cfg(not(feature = "kernel"))]
 pub(crate) fn back_end(_args: &Args) -> Result<Arc<dyn BackEnd>, Failure> {
+    Err(Failure::Says(format!("--on lab: {}", crate::without_kernel::WHY)))
+}
+
+/// As `back_end`.
+#[cfg(not(feature = "kernel"))]
+pub(crate) fn plain() -> Result<Arc<dyn BackEnd>, Failure> {
     Err(Failure::Says(format!("--on lab: {}", crate::without_kernel::WHY)))
 }
 
@@ -38,6 +44,21 @@ mod with_kernel {
     /// # Errors
     /// Why there is none.
     pub(crate) fn back_end(args: &Args) -> Result<Arc<dyn BackEnd>, Failure> {
+        with(args.offloads, args.algorithms)
+    }
+
+    /// The same as it is if nothing is asked for.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub(crate) fn plain() -> Result<Arc<dyn BackEnd>, Failure> {
+        with(None, None)
+    }
+
+    fn with(
+        offloads: Option<WantedOffloads>,
+        algorithms: Option<Which>,
+    ) -> Result<Arc<dyn BackEnd>, Failure> {
         let rights = Rights::now();
         if !(rights.load() && rights.attach() && rights.see()) {
             return Err(Failure::Says(
@@ -47,11 +68,11 @@ mod with_kernel {
             ));
         }
         let options = Options {
-            offloads: match args.offloads {
+            offloads: match offloads {
                 Some(WantedOffloads::On) => Offloads::On,
                 _ => Offloads::Off,
             },
-            algorithms: match args.algorithms {
+            algorithms: match algorithms {
                 Some(Which::Kernel) => Algorithms::Kernels,
                 _ => Algorithms::Ours,
             },

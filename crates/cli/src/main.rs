@@ -7,16 +7,19 @@ mod algorithms;
 mod check;
 mod compare;
 mod doctor;
+mod explain;
 mod hosts;
 #[cfg(feature = "kernel")]
 mod kernel;
 mod lab;
+mod library;
 mod new;
 mod profile;
 mod random;
 mod record;
 mod replay;
 mod report;
+mod reproduce;
 mod run;
 mod script;
 #[cfg(not(feature = "kernel"))]
@@ -41,6 +44,10 @@ const COULD_NOT: u8 = 2;
 
 const EXAMPLES: &str = "\
 Examples:
+  knee reproduce
+        what others published, in two minutes: their figures beside ours, and whether what they say stands
+  knee explain bulk-mix
+        one of these experiments in words
   knee run scenarios/published/bulk-mix.toml
         what short transfers cost beside bulk ones: the published figures beside ours
   knee run bulk-mix.toml --cc cubic,dctcp --set traffic.short.size='\"100 kB\"'
@@ -97,6 +104,10 @@ struct Cli {
 enum Command {
     /// Run experiments and print their tables.
     Run(run::Args),
+    /// Run what others published: their figures beside ours, and a verdict on each claim.
+    Reproduce(reproduce::Args),
+    /// Say in words what an experiment asks and of what, what was published, and what stands.
+    Explain(explain::Args),
     /// Set results side by side: each figure with its spread in both, and a verdict.
     Compare(compare::Args),
     /// Write a report of results that a browser shows, or its figures one by one.
@@ -113,6 +124,12 @@ enum Command {
     Script(script::Args),
     /// Say what this machine can do, and how to get the rest.
     Doctor(doctor::Args),
+    /// Print what a shell needs to complete this command's words.
+    Completions {
+        /// bash, zsh, fish or elvish.
+        #[arg(value_name = "SHELL")]
+        shell: clap_complete::Shell,
+    },
     /// Obey a knee on another machine, which starts this one.
     #[cfg(feature = "kernel")]
     #[command(hide = true)]
@@ -180,6 +197,12 @@ fn complain(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
+fn completions(shell: clap_complete::Shell) -> Result<(), Failure> {
+    let mut text = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "knee", &mut text);
+    print(&String::from_utf8_lossy(&text))
+}
+
 /// A flag that the first Ctrl-C (or SIGTERM, or a terminal that goes away) sets; a second one ends the process at once.
 fn stop_on_signals() -> Result<Arc<AtomicBool>, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
@@ -219,6 +242,9 @@ fn main() -> ExitCode {
     };
     let outcome = match cli.command {
         Command::Run(args) => run::run(&args),
+        Command::Reproduce(args) => reproduce::run(&args),
+        Command::Explain(args) => explain::run(&args).map(|()| DONE),
+        Command::Completions { shell } => completions(shell).map(|()| DONE),
         Command::Compare(args) => compare::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Algorithms(args) => algorithms::run(&args).map(|()| DONE),

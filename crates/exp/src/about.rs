@@ -138,7 +138,7 @@ fn json_of_chart(chart: &Chart) -> Json {
 }
 
 /// The network of the first run.
-fn network(experiment: &Experiment) -> Result<Json, Error> {
+pub(crate) fn network(experiment: &Experiment) -> Result<Json, Error> {
     let network = experiment.run(experiment.run_id(0))?.network;
     let name = |id: u32| network.nodes.get(id as usize).map_or("", |node| node.name.as_str());
     let nodes = network.nodes.iter().map(|node| {

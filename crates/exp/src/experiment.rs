@@ -422,6 +422,14 @@ impl Experiment {
     }
 }
 
+impl Case {
+    /// What it is: its algorithm, and the keys that it changes.
+    pub fn words(&self) -> Vec<String> {
+        let cc = self.cc.iter().map(|cc| format!("cc {}", cc.name()));
+        cc.chain(self.set.iter().map(|(path, node)| format!("{path} = {}", node.show()))).collect()
+    }
+}
+
 impl Axis {
     /// Its values as text.
     pub fn labels(&self) -> Vec<String> {

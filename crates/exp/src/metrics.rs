@@ -135,6 +135,8 @@ pub enum Metric {
     PausedShare,
     /// Frames that told it to pause in the whole run.
     PauseFrames,
+    /// Mean over the samples of the probability that an AQM with one holds for its next packet.
+    DropProbability,
 }
 
 const NANOS: f64 = 1e9;
@@ -142,7 +144,7 @@ pub(crate) const MILLIONTHS: f64 = 1e6;
 pub(crate) const THOUSANDTHS: f64 = 1e3;
 
 impl Metric {
-    const ALL: [Metric; 43] = [
+    const ALL: [Metric; 44] = [
         M::Completion,
         M::Slowdown,
         M::Last,
@@ -186,6 +188,7 @@ impl Metric {
         M::Marks,
         M::PausedShare,
         M::PauseFrames,
+        M::DropProbability,
     ];
 
     /// Name, unit, recorded units in one unit, and whether a run has many values of it.
@@ -234,6 +237,7 @@ impl Metric {
             M::Marks => ("marks", "pkts", 1.0, false),
             M::PausedShare => ("paused_share", "", MILLIONTHS, false),
             M::PauseFrames => ("pause_frames", "", 1.0, false),
+            M::DropProbability => ("drop_probability", "", NANOS, false),
         }
     }
 
@@ -271,6 +275,17 @@ impl Metric {
         Metric::ALL.into_iter().map(Metric::name)
     }
 }
+
+const QUEUE: &[Metric] = &[
+    M::Queue,
+    M::Utilisation,
+    M::Drops,
+    M::DropShare,
+    M::Marks,
+    M::DropProbability,
+    M::PausedShare,
+    M::PauseFrames,
+];
 
 impl Kind {
     /// What is measured of it.
@@ -409,15 +424,7 @@ impl Kind {
             ],
             Kind::SizeClass => &[M::Completion, M::Slowdown, M::Timeouts, M::Unfinished],
             Kind::Ping => &[M::Rtt, M::Unanswered],
-            Kind::Queue => &[
-                M::Queue,
-                M::Utilisation,
-                M::Drops,
-                M::DropShare,
-                M::Marks,
-                M::PausedShare,
-                M::PauseFrames,
-            ],
+            Kind::Queue => QUEUE,
             Kind::Buffer => &[M::Occupancy, M::Drops, M::DropShare, M::Marks],
         }
     }
@@ -437,15 +444,7 @@ impl Kind {
             Kind::Poisson => &[M::Completion, M::Slowdown, M::Timeouts, M::Retransmits],
             Kind::SizeClass => &[M::Slowdown, M::Timeouts],
             Kind::Ping => &[M::Rtt, M::Unanswered],
-            Kind::Queue => &[
-                M::Queue,
-                M::Utilisation,
-                M::Drops,
-                M::DropShare,
-                M::Marks,
-                M::PausedShare,
-                M::PauseFrames,
-            ],
+            Kind::Queue => QUEUE,
             Kind::Buffer => &[M::Occupancy, M::Drops, M::DropShare, M::Marks],
         }
     }
@@ -823,13 +822,23 @@ fn measure_queues(run: &Run, outcome: &Outcome, window: Option<Window>) -> Vec<M
         of_queue.insert((queue.link, queue.part), all.len());
         all.push(measured);
     }
+    // Of each recorded link: the sum of the probabilities sampled, and how many there were.
+    let mut probabilities = vec![(0.0, 0u64); all.len()];
     for sample in &outcome.queue_samples {
         let index = of_queue.get(&(sample.link, sample.part)).copied();
         let holds = window.is_none_or(|window| window.holds(sample.at));
-        if let (Some(index), true) = (index, holds) {
-            // Each kind has one of them.
-            all[index].record(M::Queue, u64::from(sample.len_pkts));
-            all[index].record(M::Occupancy, sample.len_bytes);
+        let (Some(index), true) = (index, holds) else { continue };
+        // Each kind has one of them.
+        all[index].record(M::Queue, u64::from(sample.len_pkts));
+        all[index].record(M::Occupancy, sample.len_bytes);
+        if let Some(probability) = sample.drop_probability {
+            probabilities[index].0 += probability;
+            probabilities[index].1 += 1;
+        }
+    }
+    for (measured, (sum, count)) in all.iter_mut().zip(probabilities) {
+        if count > 0 {
+            measured.record(M::DropProbability, (sum / count as f64 * NANOS).round() as u64);
         }
     }
     all

@@ -69,7 +69,7 @@ fn claims(experiment: &Experiment, swept: &Swept) -> String {
 }
 
 /// A paragraph in lines of at most 100 characters.
-fn wrapped(text: &str, indent: &str) -> String {
+pub(crate) fn wrapped(text: &str, indent: &str) -> String {
     let mut out = String::from(indent);
     let mut width = indent.len();
     for word in text.split_whitespace() {
@@ -327,6 +327,11 @@ impl Scale {
         Scale { unit, factor }
     }
 
+    /// The unit of what it shows.
+    pub(crate) fn unit(&self) -> &'static str {
+        self.unit
+    }
+
     pub(crate) fn suffix(&self) -> String {
         if self.unit.is_empty() { String::new() } else { format!(", {}", self.unit) }
     }
@@ -433,12 +438,17 @@ impl Grid {
         self.heads.extend(names.into_iter().map(|name| (name, align)));
     }
 
-    fn gap(&mut self) {
+    pub(crate) fn gap(&mut self) {
         self.rows.push(None);
     }
 
     pub(crate) fn row(&mut self, cells: Vec<String>) {
         self.rows.push(Some(cells));
+    }
+
+    /// How many rows there are.
+    pub(crate) fn len(&self) -> usize {
+        self.rows.len()
     }
 
     pub(crate) fn render(&self) -> String {

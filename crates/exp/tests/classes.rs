@@ -157,7 +157,11 @@ fn what_cannot_be_is_said() {
             "has no meaning for a class that is served strictly",
         ),
         (
-            classes("class =", "service = \"strict\", class ="),
+            refused(
+                &CLASSES
+                    .replace("class =", "service = \"strict\", class =")
+                    .replace("weight = 2, ", ""),
+            ),
             "has no meaning beside service = \"strict\"",
         ),
         (classes("class =", "quantum = \"10 B\", class ="), "the quantum at least 64 B"),

@@ -1,0 +1,197 @@
+//! `knee reproduce`: the published experiments, with their figures beside ours and a verdict on each claim.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{self, IsTerminal as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use knee_exp::back_end::{BackEnd, Simulator};
+use knee_exp::catalogue::Library;
+use knee_exp::reproduce::{Planned, Reproduction, Wanted, plan};
+use knee_exp::runner::Options;
+use knee_exp::{Experiment, beside, golden};
+
+use crate::library::library;
+use crate::{COULD_NOT, DONE, Failure, complain, lab, print, profile, stop_on_signals};
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Experiments, as --list names them [default: all]
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+    /// Those of a section (a part of its title), or whose names are as a pattern says: nv-*
+    #[arg(long, value_name = "SECTION or PATTERN")]
+    only: Option<String>,
+    /// All cases, values and repeats, in place of the quick set
+    #[arg(long)]
+    full: bool,
+    /// What runs them: sim, the simulator; lab, the running kernel's TCP in namespaces, for those that it can hold.
+    #[arg(long, value_name = "sim|lab", default_value = "sim")]
+    on: String,
+    /// Print JSON: what reproduce.json holds.
+    #[arg(long)]
+    json: bool,
+    /// Directory for the results [default: results/reproduce, numbered if it is there]
+    #[arg(short, long, value_name = "DIR")]
+    output: Option<PathBuf>,
+    /// Threads [default: one per core]; results do not depend on it.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    threads: Option<u32>,
+    /// List the experiments, and what cannot be rerun; run nothing.
+    #[arg(long)]
+    list: bool,
+    /// Write what the quick set says, one file for each experiment, to this folder (tests/golden).
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["full", "list"])]
+    bless: Option<PathBuf>,
+}
+
+pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
+    let library = library()?;
+    let back_end: Arc<dyn BackEnd> = match args.on.as_str() {
+        _ if args.list => Arc::new(Simulator),
+        "sim" => Arc::new(Simulator),
+        "lab" if args.bless.is_some() => {
+            return Err(Failure::Says(
+                "--bless keeps what the simulator says: use --on sim".into(),
+            ));
+        }
+        "lab" => lab::plain()?,
+        on => {
+            let on = on.escape_debug();
+            return Err(Failure::Says(format!("--on {on}: must be sim or lab")));
+        }
+    };
+    let set = if back_end.name() == "lab" { profile::keys(profile::RUNNING)? } else { Vec::new() };
+    let (names, only) = (args.names.clone(), args.only.clone());
+    let planned = plan(&library, &Wanted { names, only, full: args.full, set })?;
+    if args.list {
+        return print(&list(&library, &planned)).map(|()| DONE);
+    }
+    let options = Options {
+        threads: args.threads.unwrap_or(0) as usize,
+        stop: stop_on_signals()?,
+        back_end,
+        ..Options::default()
+    };
+    let code = run_all(args, &library, &planned, &options);
+    options.back_end.leave();
+    code
+}
+
+fn run_all(
+    args: &Args,
+    library: &Library,
+    planned: &[Planned],
+    options: &Options,
+) -> Result<u8, Failure> {
+    let on = options.back_end.name();
+    let mut reproduction = Reproduction::new(args.output.as_deref(), args.full, on)?;
+    let mut progress = Progress::new(planned);
+    for (i, one) in planned.iter().enumerate() {
+        let swept = reproduction.run(one, options, &mut |done| progress.show(i, done))?;
+        progress.clear();
+        let (Ok(experiment), Some(swept)) = (&one.what, swept) else { continue };
+        if let Some(dir) = args.bless.as_deref().filter(|_| !swept.interrupted) {
+            bless(dir, experiment, &golden::summary(experiment, &swept))?;
+        }
+        if !args.json {
+            let blessed = |claim: &str| reproduction.blessed(library, &one.name, claim);
+            print(&format!("{}\n\n", beside::show(experiment, &swept, &blessed)))?;
+        }
+    }
+    reproduction.finish(library)?;
+    match args.json {
+        true => print(&format!("{}\n", reproduction.json(library)))?,
+        false => print(&reproduction.table(library))?,
+    }
+    if reproduction.interrupted {
+        complain("knee: stopped: what had finished is kept");
+        return Ok(COULD_NOT);
+    }
+    // A verdict is a result. That a run of the simulator fails is none.
+    let is_broken = reproduction.done.iter().any(|done| done.is_broken);
+    Ok(if is_broken { COULD_NOT } else { DONE })
+}
+
+fn bless(dir: &Path, experiment: &Experiment, text: &str) -> Result<(), Failure> {
+    let path = dir.join(format!("{}.txt", experiment.name));
+    let written = fs::create_dir_all(dir).and_then(|()| fs::write(&path, text));
+    written.map_err(|why| Failure::Says(format!("{}: cannot write: {why}", path.display())))
+}
+
+fn list(library: &Library, planned: &[Planned]) -> String {
+    let mut out = String::new();
+    for (i, section) in library.sections.iter().enumerate() {
+        let of_section: Vec<_> = planned.iter().filter(|one| one.section == i).collect();
+        if of_section.is_empty() {
+            continue;
+        }
+        let _ = writeln!(out, "{}", section.title);
+        let widest = of_section.iter().map(|one| one.name.len()).max().unwrap_or(0);
+        for one in of_section {
+            let words = match &one.what {
+                Ok(experiment) => experiment.question.clone(),
+                Err(why) => format!("({why})"),
+            };
+            let _ = writeln!(out, "  {:<widest$}  {words}", one.name);
+        }
+        out.push('\n');
+    }
+    if !library.absent.is_empty() {
+        out.push_str("What cannot be rerun\n");
+        for absent in &library.absent {
+            let _ = writeln!(out, "  {} ({})", absent.title, absent.source);
+        }
+    }
+    out
+}
+
+/// A line on the terminal that says how far all of it is; nothing where there is no terminal.
+struct Progress<'a> {
+    planned: &'a [Planned],
+    work: Vec<f64>,
+    started: Instant,
+    shown: Option<Instant>,
+    on_terminal: bool,
+}
+
+impl Progress<'_> {
+    fn new(planned: &[Planned]) -> Progress<'_> {
+        let on_terminal = io::stderr().is_terminal();
+        let work = planned.iter().map(|one| if on_terminal { one.work() } else { 0.0 }).collect();
+        Progress { planned, work, started: Instant::now(), shown: None, on_terminal }
+    }
+
+    fn show(&mut self, at: usize, done: usize) {
+        let recent = self.shown.is_some_and(|shown| shown.elapsed().as_millis() < 100);
+        let Ok(experiment) = &self.planned[at].what else { return };
+        if !self.on_terminal || recent {
+            return;
+        }
+        self.shown = Some(Instant::now());
+        let elapsed = self.started.elapsed().as_secs_f64();
+        let share = done as f64 / experiment.runs().max(1) as f64;
+        let behind: f64 = self.work[..at].iter().sum::<f64>() + share * self.work[at];
+        let all: f64 = self.work.iter().sum();
+        let left = match behind > 0.0 {
+            true => format!(", about {:.0} s left", elapsed * (all - behind) / behind),
+            false => String::new(),
+        };
+        let (runs, name, n) = (experiment.runs(), &self.planned[at].name, self.planned.len());
+        let mut err = io::stderr().lock();
+        let _ = write!(
+            err,
+            "\r\x1b[K{} of {n}: {name}: {done} of {runs} runs, {elapsed:.0} s{left}",
+            at + 1
+        );
+        let _ = err.flush();
+    }
+
+    fn clear(&mut self) {
+        if self.shown.take().is_some() {
+            let _ = write!(io::stderr().lock(), "\r\x1b[K");
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! The published experiments as a whole: `catalogue.toml` lists them in the order of a report, and says what cannot be rerun.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::error::{Error, Origin};
+use crate::experiment::{Experiment, Overrides};
+use crate::golden;
+use crate::reader::{Reader, one_of};
+use crate::tree;
+
+/// Where the files are in a clone; of embedded ones, what messages call them.
+const FOLDER: &str = "scenarios/published";
+const CATALOGUE: &str = "catalogue";
+
+/// Experiments that belong together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Section {
+    /// What they are of.
+    pub title: String,
+    /// What was published, on what, what to know.
+    pub about: String,
+    /// Names of files, without `.toml`.
+    pub experiments: Vec<String>,
+}
+
+/// Something published that cannot be rerun.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Absent {
+    /// What.
+    pub title: String,
+    /// Where it was published.
+    pub source: String,
+    /// Why not.
+    pub why: String,
+}
+
+/// The files of the published experiments, by name, with their catalogue and what was blessed of them.
+#[derive(Clone, Debug, Default)]
+pub struct Library {
+    /// In the order of a report.
+    pub sections: Vec<Section>,
+    /// What cannot be rerun.
+    pub absent: Vec<Absent>,
+    files: BTreeMap<String, String>,
+    golden: BTreeMap<String, String>,
+}
+
+impl Library {
+    /// From the texts of all files of the folder, and of those that hold what was blessed; both by name without extension.
+    ///
+    /// # Errors
+    /// [`Error::Input`] if the catalogue says what it should not, or does not list every file exactly once.
+    pub fn new<'a>(
+        files: impl IntoIterator<Item = (&'a str, &'a str)>,
+        golden: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Result<Library, Error> {
+        let owned = |(name, text): (&str, &str)| (name.to_owned(), text.to_owned());
+        let mut files: BTreeMap<String, String> = files.into_iter().map(owned).collect();
+        let text = files.remove(CATALOGUE).unwrap_or_default();
+        let golden = golden.into_iter().map(owned).collect();
+        let library = Library { files, golden, ..Library::default() };
+        library.read(&text)
+    }
+
+    fn read(self, text: &str) -> Result<Library, Error> {
+        let path = path_of(CATALOGUE);
+        let root =
+            tree::parse(text).map_err(|(origin, why)| Error::input(&path, origin, "", why))?;
+        let resolved = RefCell::default();
+        let reader = Reader::root(&path, &root, &resolved).only(&["section", "absent"])?;
+        let (mut sections, mut seen): (_, Vec<&str>) = (Vec::new(), Vec::new());
+        for section in reader.children("section")? {
+            let section = section.only(&["title", "about", "experiments"])?;
+            let experiments = section.texts("experiments")?.unwrap_or_default();
+            for name in &experiments {
+                if !self.files.contains_key(*name) {
+                    let why = one_of(name, self.names());
+                    return Err(section.error("experiments", why));
+                }
+                if seen.contains(name) {
+                    let why = format!("lists \"{name}\" again: each stands in one section");
+                    return Err(section.error("experiments", why));
+                }
+                seen.push(name);
+            }
+            sections.push(Section {
+                title: section.need_text("title", "DCTCP in Linux, 2014")?.trim().to_owned(),
+                about: section.need_text("about", "What was published.")?.trim().to_owned(),
+                experiments: experiments.into_iter().map(str::to_owned).collect(),
+            });
+        }
+        if let Some(left_out) = self.names().find(|name| !seen.contains(name)) {
+            let why = format!("does not list {left_out}.toml: give it a place in a [[section]]");
+            return Err(Error::input(&path, Origin::Nowhere, "section", why));
+        }
+        let mut absent = Vec::new();
+        for reader in reader.children("absent")? {
+            let reader = reader.only(&["title", "source", "why"])?;
+            absent.push(Absent {
+                title: reader.need_text("title", "CPU of internal pacing")?.trim().to_owned(),
+                source: reader.need_text("source", "tcp: internal pacing")?.trim().to_owned(),
+                why: reader.need_text("why", "It is the host's CPU.")?.trim().to_owned(),
+            });
+        }
+        Ok(Library { sections, absent, ..self })
+    }
+
+    /// Names of all experiments, in the order of the alphabet.
+    pub fn names(&self) -> impl Iterator<Item = &str> + Clone {
+        self.files.keys().map(String::as_str)
+    }
+
+    /// The text of an experiment's file.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.files.get(name).map(String::as_str)
+    }
+
+    /// What was blessed of an experiment's part of the quick set.
+    pub fn golden(&self, name: &str) -> Option<&str> {
+        self.golden.get(name).map(String::as_str)
+    }
+
+    /// The verdict that was blessed of a claim.
+    pub fn blessed(&self, experiment: &str, claim: &str) -> Option<&str> {
+        golden::verdict(self.golden(experiment)?, claim)
+    }
+
+    /// Reads and checks one of them.
+    ///
+    /// # Errors
+    /// As [`Experiment::parse`]; or there is none of this name, or it refers to one that there is not.
+    pub fn load(&self, name: &str, overrides: &Overrides) -> Result<Arc<Experiment>, Error> {
+        let path = path_of(name);
+        let Some(text) = self.text(name) else {
+            let folder = Path::new(FOLDER);
+            let why = format!("\"{}\": {}", name.escape_debug(), one_of(name, self.names()));
+            return Err(Error::input(folder, Origin::Nowhere, "", why));
+        };
+        let experiment = Experiment::parse(&path, text, overrides)?;
+        for claim in &experiment.claims {
+            if let Some(other) = claim.see.as_ref().filter(|other| self.text(other).is_none()) {
+                let key = format!("claim.{}.see", claim.name);
+                return Err(Error::input(&path, claim.origin, key, one_of(other, self.names())));
+            }
+        }
+        Ok(Arc::new(experiment))
+    }
+}
+
+fn path_of(name: &str) -> PathBuf {
+    Path::new(FOLDER).join(format!("{name}.toml"))
+}

@@ -1,0 +1,183 @@
+//! An experiment in words: what it asks, of what, what was published, what is claimed, and how to run it again.
+
+use std::fmt::Write as _;
+
+use serde_json::{Map, Value as Json};
+
+use crate::about::network;
+use crate::claim::short;
+use crate::error::Error;
+use crate::experiment::Experiment;
+use crate::table::{Align, Grid, Scale, wrapped};
+
+/// The experiment; `blessed` is the verdict that a claim of a name had in the quick set, if it is kept.
+///
+/// # Errors
+/// None that [`Experiment::load`] has not found before.
+pub fn explain<'a>(
+    experiment: &Experiment,
+    command: &str,
+    blessed: &dyn Fn(&str) -> Option<&'a str>,
+) -> Result<String, Error> {
+    let mut out = format!("{}\n", experiment.name);
+    out.push_str(&wrapped(&experiment.question, "  "));
+    let texts = [("source", &experiment.source), ("expected", &experiment.expect)];
+    for (name, text) in texts {
+        if let Some(text) = text {
+            let _ = write!(out, "\n{name}\n{}", wrapped(text, "  "));
+        }
+    }
+    let _ = write!(out, "\nset-up\n{}", set_up(experiment)?);
+    if let Some(notes) = &experiment.notes {
+        let _ = write!(out, "\nwhat was not stated, and what was chosen\n{}", wrapped(notes, "  "));
+    }
+    if !experiment.published.is_empty() {
+        let _ = write!(out, "\npublished\n{}\n", published(experiment));
+    }
+    if !experiment.claims.is_empty() {
+        out.push_str("\nclaims\n");
+        for claim in &experiment.claims {
+            let by = if claim.by == crate::claim::By::Us { " (derived by us)" } else { "" };
+            let verdict = match (blessed(&claim.name), &claim.cannot) {
+                (Some(verdict), _) => verdict,
+                (None, Some(_)) => "cannot be decided",
+                (None, None) => "no verdict is kept",
+            };
+            out.push_str(&wrapped(
+                &format!("{}: {}{by}", verdict.to_uppercase(), claim.says),
+                "  ",
+            ));
+            for check in &claim.checks {
+                out.push_str(&wrapped(&check.says(), "    "));
+            }
+            let texts = [("cannot be decided here", &claim.cannot), ("because", &claim.because)];
+            for (name, text) in texts {
+                if let Some(text) = text {
+                    out.push_str(&wrapped(&format!("{name}: {text}"), "    "));
+                }
+            }
+            if let Some(see) = &claim.see {
+                let _ = writeln!(out, "    see {see}");
+            }
+        }
+    }
+    let _ = write!(out, "\nrun it\n  {command}\n");
+    Ok(out)
+}
+
+fn set_up(experiment: &Experiment) -> Result<String, Error> {
+    let mut out = String::new();
+    let network = network(experiment)?;
+    let text = |json: &Json, key: &str| json[key].as_str().unwrap_or_default().to_owned();
+    let nodes = network["nodes"].as_array().map_or(&[][..], Vec::as_slice);
+    let hosts: Vec<String> =
+        nodes.iter().filter(|node| node["kind"] == "host").map(|node| text(node, "name")).collect();
+    let words = format!("network {}: hosts {}", text(&network, "topology"), few(&hosts));
+    out.push_str(&wrapped(&words, "  "));
+    // Links that are alike stand together.
+    let mut kinds: Vec<(String, Vec<String>)> = Vec::new();
+    for link in network["links"].as_array().into_iter().flatten() {
+        let delay = Scale::of_unit("s", link["delay_s"].as_f64().unwrap_or(0.0));
+        let mut words: Vec<String> = Vec::new();
+        if let Some(bps) = link["rate_bps"].as_f64() {
+            let rate = Scale::of_unit("bps", bps);
+            words.push(format!("{} {}", rate.show(Some(bps)), rate.unit()));
+        }
+        words.push(match link["delay_s"].as_f64().filter(|delay| *delay > 0.0) {
+            Some(seconds) => format!("delay {} {}", delay.show(Some(seconds)), delay.unit()),
+            None => "no delay".to_owned(),
+        });
+        words.extend(Some(text(link, "queue")).filter(|queue| !queue.is_empty()));
+        let words = words.join(", ");
+        match kinds.iter_mut().find(|(kind, _)| *kind == words) {
+            Some((_, names)) => names.push(text(link, "name")),
+            None => kinds.push((words, vec![text(link, "name")])),
+        }
+    }
+    for (kind, names) in kinds {
+        out.push_str(&wrapped(&format!("{}: {kind}", few(&names)), "    "));
+    }
+    let resolved = experiment.resolved()?;
+    let first = resolved.values().next().and_then(Json::as_object).cloned().unwrap_or_default();
+    let hosts = ["linux", "hz", "mtu", "tcp_ecn", "initial_cwnd", "rto_min"];
+    let hosts: Vec<String> = hosts
+        .iter()
+        .filter_map(|key| Some(format!("{key} {}", plain(first.get(&format!("hosts.{key}"))?))))
+        .collect();
+    out.push_str(&wrapped(&format!("hosts: {}", hosts.join(", ")), "  "));
+    for (name, words) in traffic(&first) {
+        out.push_str(&wrapped(&format!("traffic {name}: {words}"), "  "));
+    }
+    for case in &experiment.cases {
+        let words: Vec<String> = case.words();
+        out.push_str(&wrapped(&format!("case {}: {}", case.name, words.join(", ")), "  "));
+    }
+    for axis in &experiment.axes {
+        let labels = axis.labels();
+        out.push_str(&wrapped(&format!("varied {}: {}", axis.path, labels.join(", ")), "  "));
+    }
+    let run = ["duration", "until_done", "measure_from", "measure_until"];
+    let run: Vec<String> = run
+        .iter()
+        .filter_map(|key| Some(format!("{key} {}", plain(first.get(&format!("run.{key}"))?))))
+        .collect();
+    let words = format!(
+        "each row {} times, seed {}; {}",
+        experiment.repeat,
+        experiment.seed,
+        run.join(", ")
+    );
+    out.push_str(&wrapped(&words, "  "));
+    Ok(out)
+}
+
+/// Entries with the values that are used of them, in the order of the file.
+fn traffic(resolved: &Map<String, Json>) -> Vec<(String, String)> {
+    let mut entries: Vec<(String, Vec<String>)> = Vec::new();
+    for (path, value) in resolved {
+        let Some(rest) = path.strip_prefix("traffic.") else { continue };
+        let Some((name, key)) = rest.split_once('.') else { continue };
+        if key == "name" || key == "show" {
+            continue;
+        }
+        let words = format!("{} {}", short(key), plain(value));
+        match entries.iter_mut().find(|(other, _)| other == name) {
+            Some((_, all)) => all.push(words),
+            None => entries.push((name.to_owned(), vec![words])),
+        }
+    }
+    entries.into_iter().map(|(name, words)| (name, words.join(", "))).collect()
+}
+
+fn plain(value: &Json) -> String {
+    match value {
+        Json::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// The first and the last of many names.
+fn few(names: &[String]) -> String {
+    match names {
+        [first, .., last] if names.len() > 5 => format!("{first} to {last} ({})", names.len()),
+        _ => names.join(", "),
+    }
+}
+
+fn published(experiment: &Experiment) -> String {
+    let mut grid = Grid::default();
+    grid.head(["figure", "at", "cases"].map(str::to_owned), Align::Left);
+    grid.head(["published".to_owned()], Align::Right);
+    grid.head(["note".to_owned()], Align::Left);
+    for figure in &experiment.published {
+        let at = figure.at.iter().map(|(path, value)| format!("{} {value}", short(path)));
+        grid.row(vec![
+            format!("{} of {} of {}", figure.stat.name(), figure.metric.name(), figure.subject),
+            at.collect::<Vec<_>>().join(", "),
+            figure.cases.join(", "),
+            figure.text.clone(),
+            figure.note.clone().unwrap_or_default(),
+        ]);
+    }
+    grid.render()
+}

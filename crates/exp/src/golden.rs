@@ -1,0 +1,178 @@
+//! What the quick set's part of an experiment says, as text that is kept and compared byte for byte.
+//!
+//! Figures are whole numbers of the units in which they are recorded, values of checks have four significant digits: nothing
+//! that another machine could round in another way.
+
+use std::fmt::Write as _;
+
+use crate::claim::{Claim, Interval};
+use crate::experiment::Experiment;
+use crate::metrics::Metric;
+use crate::runner::Swept;
+
+/// The text of an experiment.
+pub fn summary(experiment: &Experiment, swept: &Swept) -> String {
+    let mut out = format!(
+        "{}: {} of each row, seed {}\n",
+        experiment.name,
+        match experiment.repeat {
+            1 => "1 run".to_owned(),
+            n => format!("{n} runs"),
+        },
+        experiment.seed
+    );
+    for claim in &experiment.claims {
+        out.push_str(&of_claim(claim, experiment, swept));
+    }
+    let wanted = wanted(experiment);
+    for summaries in &swept.tables {
+        let _ = writeln!(out, "\n{}", experiment.describe(&summaries.configuration));
+        for subject in &summaries.subjects {
+            for (metric, summary) in &subject.metrics {
+                let is_wanted = match wanted.is_empty() {
+                    true => subject.kind.shown().contains(metric),
+                    false => wanted.contains(&(subject.name.as_str(), *metric)),
+                };
+                if !is_wanted {
+                    continue;
+                }
+                let whole = |value: Option<f64>| match value {
+                    Some(value) => format!("{:.0}", value * metric.scale()),
+                    None => "-".to_owned(),
+                };
+                let _ = writeln!(
+                    out,
+                    "  {} {}{}: mean {} p50 {} p99 {} max {} values {}",
+                    subject.name,
+                    metric.name(),
+                    unit(*metric),
+                    whole(summary.mean),
+                    whole(summary.p50),
+                    whole(summary.p99),
+                    whole(summary.max),
+                    summary.values
+                );
+            }
+        }
+    }
+    out
+}
+
+fn of_claim(claim: &Claim, experiment: &Experiment, swept: &Swept) -> String {
+    let judged = claim.judge(experiment, swept);
+    let mut out = format!("\nclaim {}: {}\n", claim.name, judged.stands.name());
+    for (check, judged) in claim.checks.iter().zip(&judged.checks) {
+        let _ = writeln!(out, "  {}: {}", judged.holds.name(), check.says());
+        for row in &judged.rows {
+            let at = if row.at.is_empty() { String::new() } else { format!("{}: ", row.at) };
+            let _ = writeln!(out, "    {at}{}", row.value.map_or("-".to_owned(), interval));
+        }
+    }
+    out
+}
+
+fn interval(Interval { value, low, high }: Interval) -> String {
+    match low == high {
+        true => format!("{value:.3e}"),
+        false => format!("{value:.3e} from {low:.3e} to {high:.3e}"),
+    }
+}
+
+/// What claims, published figures and charts are about; nothing: then it is what tables show.
+fn wanted(experiment: &Experiment) -> Vec<(&str, Metric)> {
+    let of_claims = experiment.claims.iter().flat_map(|claim| &claim.checks).flat_map(|check| {
+        let other = check.other.iter().map(|(_, term)| term);
+        std::iter::once(&check.figure).chain(other).map(|term| (term.subject.as_str(), term.metric))
+    });
+    let published = experiment.published.iter().map(|p| (p.subject.as_str(), p.metric));
+    let charts = experiment.charts.iter().map(|chart| (chart.subject.as_str(), chart.metric));
+    of_claims.chain(published).chain(charts).collect()
+}
+
+/// The unit in which a metric is recorded.
+fn unit(metric: Metric) -> String {
+    match (metric.unit(), metric.scale()) {
+        ("s", 1e9) => ", ns".to_owned(),
+        ("", 1.0) => String::new(),
+        (unit, 1.0) => format!(", {unit}"),
+        (unit, scale) => format!(", 1/{scale:.0}{}{unit}", if unit.is_empty() { "" } else { " " }),
+    }
+}
+
+/// The verdict on a claim that a text holds.
+pub fn verdict<'a>(text: &'a str, claim: &str) -> Option<&'a str> {
+    text.lines()
+        .find_map(|line| line.strip_prefix("claim ")?.strip_prefix(claim)?.strip_prefix(": "))
+}
+
+/// Claims of a text with their verdicts.
+pub fn verdicts(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    text.lines().filter_map(|line| line.strip_prefix("claim ")?.split_once(": "))
+}
+
+/// What differs between two texts, for people: claims whose verdicts differ, then lines that one of them lacks, with the row
+/// that they are of. Empty: nothing.
+pub fn difference(before: &str, after: &str) -> String {
+    const MOST: usize = 40;
+    let mut out = String::new();
+    for (claim, was) in verdicts(before) {
+        match verdict(after, claim) {
+            Some(is) if is == was => {}
+            Some(is) => {
+                let _ = writeln!(out, "claim {claim}: {was} before, {is} now");
+            }
+            None => {
+                let _ = writeln!(out, "claim {claim}: {was} before, gone now");
+            }
+        }
+    }
+    let (old, new) = (places(before), places(after));
+    let gone = old.iter().filter(|place| !new.contains(place)).map(|place| ("-", place));
+    let come = new.iter().filter(|place| !old.contains(place)).map(|place| ("+", place));
+    let mut lines: Vec<(&str, &(String, String))> = gone.chain(come).collect();
+    // Old and new of one row together.
+    lines.sort_by(|a, b| a.1.0.cmp(&b.1.0));
+    for (sign, (heading, line)) in lines.iter().take(MOST) {
+        let _ = writeln!(out, "{sign} {heading} | {}", line.trim());
+    }
+    if lines.len() > MOST {
+        let _ = writeln!(out, "and {} lines more", lines.len() - MOST);
+    }
+    out
+}
+
+/// Each line with the heading that it stands under.
+fn places(text: &str) -> Vec<(String, String)> {
+    let mut heading = "";
+    text.lines()
+        .filter(|line| !line.is_empty())
+        .map(|line| {
+            if !line.starts_with(' ') {
+                heading = line;
+            }
+            (heading.to_owned(), line.to_owned())
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BEFORE: &str = "mix: 2 runs of each row, seed 1\n\nclaim sooner: stands\n  holds: a: at least 10\n    1.200e1\n\
+                          \nclaim more: not run\n\ncase cubic\n  short completion, ns: mean 5\n";
+
+    #[test]
+    fn a_claim_that_no_longer_stands_is_named_first() {
+        assert_eq!(verdict(BEFORE, "sooner"), Some("stands"));
+        assert_eq!(verdict(BEFORE, "soon"), None);
+        assert_eq!(difference(BEFORE, BEFORE), "");
+        let after =
+            BEFORE.replace("sooner: stands", "sooner: does not stand").replace("mean 5", "mean 6");
+        let difference = difference(BEFORE, &after);
+        let lines: Vec<_> = difference.lines().collect();
+        assert_eq!(lines[0], "claim sooner: stands before, does not stand now");
+        assert!(lines.contains(&"- case cubic | short completion, ns: mean 5"), "{difference}");
+        assert!(lines.contains(&"+ case cubic | short completion, ns: mean 6"), "{difference}");
+    }
+}

@@ -1,0 +1,433 @@
+//! The published experiments, all or some of them, one after the other, into one directory.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use serde_json::{Value as Json, json};
+
+use crate::back_end::SIMULATOR;
+use crate::catalogue::Library;
+use crate::claim::Stands;
+use crate::error::{Error, Origin};
+use crate::experiment::{Experiment, Overrides};
+use crate::machine;
+use crate::reader::one_of;
+use crate::results::Results;
+use crate::runner::{Options, Swept, sweep};
+use crate::table::{Align, Grid, wrapped};
+
+/// Its list of what it holds.
+pub const INDEX: &str = "reproduce.json";
+const MAX_NUMBER: u32 = 99_999;
+
+/// What of the library is wanted.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    /// Experiments by name; empty: all.
+    pub names: Vec<String>,
+    /// A part of a section's title, or a pattern of names with `*` and `?`.
+    pub only: Option<String>,
+    /// All of each, and not the quick set.
+    pub full: bool,
+    /// `key=value`, for all of them.
+    pub set: Vec<String>,
+}
+
+/// An experiment that is to be run, or the reason why it is not.
+#[derive(Clone, Debug)]
+pub struct Planned {
+    /// Index of its section.
+    pub section: usize,
+    /// Its name.
+    pub name: String,
+    /// What is run of it.
+    pub what: Result<Arc<Experiment>, String>,
+}
+
+impl Planned {
+    /// How much there is to do, as far as that can be told before: packets, more or less.
+    pub fn work(&self) -> f64 {
+        let Ok(experiment) = &self.what else { return 0.0 };
+        let of = |configuration: usize| {
+            let run = experiment.run(experiment.run_id(configuration * experiment.repeat as usize));
+            run.map_or(0.0, |run| {
+                let rates = run.network.links.iter().filter(|link| link.sampled);
+                let bits =
+                    rates.filter_map(|link| link.rate).map(|rate| rate.bps() as f64).sum::<f64>();
+                let most = bits * (run.end.ps() as f64 / 1e12) / 12_000.0;
+                let sizes = run.flows.iter().map(|flow| match flow.traffic {
+                    knee_sim::spec::Traffic::Bulk { bytes: Some(bytes) } => bytes as f64 / 1500.0,
+                    _ => f64::INFINITY,
+                });
+                sizes.sum::<f64>().min(most) + 1.0
+            })
+        };
+        let all: f64 = (0..experiment.configurations.len()).map(of).sum();
+        all * f64::from(experiment.repeat)
+    }
+}
+
+/// What is to be run, in the catalogue's order.
+///
+/// # Errors
+/// [`Error::Input`] if nothing is called so, or a file says what it should not.
+pub fn plan(library: &Library, wanted: &Wanted) -> Result<Vec<Planned>, Error> {
+    let wrong =
+        |why: String| Error::input(Path::new("scenarios/published"), Origin::Nowhere, "", why);
+    let known = || library.sections.iter().flat_map(|section| &section.experiments);
+    if let Some(name) = wanted.names.iter().find(|name| !known().any(|known| known == *name)) {
+        let names = known().map(String::as_str);
+        return Err(wrong(format!("\"{}\": {}", name.escape_debug(), one_of(name, names))));
+    }
+    let overrides =
+        Overrides { quick: !wanted.full, set: wanted.set.clone(), ..Overrides::default() };
+    let mut planned = Vec::new();
+    for (i, section) in library.sections.iter().enumerate() {
+        for name in &section.experiments {
+            let is_named = wanted.names.is_empty() || wanted.names.contains(name);
+            let is_meant =
+                wanted.only.as_ref().is_none_or(|only| is_meant(only, &section.title, name));
+            if !is_named || !is_meant {
+                continue;
+            }
+            let experiment = library.load(name, &overrides)?;
+            let what = match wanted.full || experiment.is_quick {
+                true => Ok(experiment),
+                false => Err("not in the quick set: --full runs it".to_owned()),
+            };
+            planned.push(Planned { section: i, name: name.clone(), what });
+        }
+    }
+    if planned.is_empty() {
+        let titles: Vec<_> = library.sections.iter().map(|s| format!("\"{}\"", s.title)).collect();
+        let only = wanted.only.as_deref().unwrap_or_default().escape_debug();
+        return Err(wrong(format!(
+            "--only {only}: no experiment and no section is called so; sections are {}",
+            titles.join(", ")
+        )));
+    }
+    Ok(planned)
+}
+
+fn is_meant(only: &str, title: &str, name: &str) -> bool {
+    let matches = matches(&only.chars().collect::<Vec<_>>(), &name.chars().collect::<Vec<_>>());
+    matches || title.to_lowercase().contains(&only.to_lowercase())
+}
+
+/// Whether a name is as a pattern says, in which `*` is anything and `?` one character.
+fn matches(pattern: &[char], name: &[char]) -> bool {
+    match (pattern, name) {
+        ([], []) => true,
+        (['*', rest @ ..], _) => {
+            matches(rest, name)
+                || name.split_first().is_some_and(|(_, name)| matches(pattern, name))
+        }
+        ([p, rest @ ..], [n, name @ ..]) => (*p == '?' || p == n) && matches(rest, name),
+        _ => false,
+    }
+}
+
+/// What came of one of them.
+#[derive(Clone, Debug)]
+pub struct Done {
+    /// Index of its section.
+    pub section: usize,
+    /// Its name.
+    pub name: String,
+    /// Its results directory, in that of the reproduction.
+    pub dir: Option<String>,
+    /// Why it was not run.
+    pub skipped: Option<String>,
+    /// It was to run, and could not.
+    pub is_broken: bool,
+    /// Wall-clock time.
+    pub wall_s: f64,
+    /// CPU time.
+    pub cpu_s: f64,
+    /// Claims, with verdicts.
+    pub claims: Vec<(String, Stands)>,
+}
+
+/// A directory with one results directory for each experiment.
+#[derive(Debug)]
+pub struct Reproduction {
+    dir: PathBuf,
+    full: bool,
+    back_end: String,
+    started: Instant,
+    cpu_before: f64,
+    /// What is done, in order.
+    pub done: Vec<Done>,
+    /// Whether it was stopped.
+    pub interrupted: bool,
+}
+
+impl Reproduction {
+    /// In this directory, which is made if it is not there, or in a new `results/reproduce`, `-2`, ...
+    ///
+    /// # Errors
+    /// [`Error::Io`] if it cannot be made, or holds a reproduction already.
+    pub fn new(dir: Option<&Path>, full: bool, back_end: &str) -> Result<Reproduction, Error> {
+        let dir = match dir {
+            Some(dir) => {
+                fs::create_dir_all(dir).map_err(|why| Error::io(dir, "cannot make", why))?;
+                if dir.join(INDEX).symlink_metadata().is_ok() {
+                    let why = "holds a reproduction already: remove it or name another";
+                    return Err(Error::io(dir, "cannot write here", io::Error::other(why)));
+                }
+                dir.to_owned()
+            }
+            None => numbered(Path::new("results"), "reproduce")?,
+        };
+        Ok(Reproduction {
+            dir,
+            full,
+            back_end: back_end.to_owned(),
+            started: Instant::now(),
+            cpu_before: machine::cpu_seconds(),
+            done: Vec::new(),
+            interrupted: false,
+        })
+    }
+
+    /// The directory.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Runs the next one. What it gives is for showing; `None`: it was not run, or nothing of it had finished when it was stopped.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if results cannot be written. That a run cannot be carried out is a result.
+    pub fn run(
+        &mut self,
+        planned: &Planned,
+        options: &Options,
+        progress: &mut dyn FnMut(usize),
+    ) -> Result<Option<Swept>, Error> {
+        let mut done = Done {
+            section: planned.section,
+            name: planned.name.clone(),
+            dir: None,
+            skipped: None,
+            is_broken: false,
+            wall_s: 0.0,
+            cpu_s: 0.0,
+            claims: Vec::new(),
+        };
+        let experiment = match &planned.what {
+            Ok(_) if self.interrupted => Err("stopped before".to_owned()),
+            Ok(experiment) => Ok(experiment),
+            Err(why) => Err(why.clone()),
+        };
+        let swept = match experiment {
+            Err(why) => {
+                done.skipped = Some(why);
+                None
+            }
+            Ok(experiment) => {
+                let mut results = Results::at(&self.dir.join(&planned.name))?;
+                match sweep(experiment, options, &mut results, progress) {
+                    Err(Error::Simulation { message, .. }) => {
+                        done.is_broken = options.back_end.name() == SIMULATOR;
+                        done.skipped = Some(message);
+                        None
+                    }
+                    Err(other) => return Err(other),
+                    Ok(swept) => {
+                        self.interrupted |= swept.interrupted;
+                        (done.wall_s, done.cpu_s) = (swept.effort.wall_s, swept.effort.cpu_s);
+                        let judged = experiment.claims.iter();
+                        done.claims = judged
+                            .map(|claim| {
+                                (claim.name.clone(), claim.judge(experiment, &swept).stands)
+                            })
+                            .collect();
+                        match swept.runs_done {
+                            0 => {
+                                done.skipped = Some("stopped before a run had finished".to_owned());
+                                None
+                            }
+                            _ => {
+                                results.finish(experiment, &swept)?;
+                                done.dir = Some(planned.name.clone());
+                                Some(swept)
+                            }
+                        }
+                    }
+                }
+            }
+        };
+        self.done.push(done);
+        Ok(swept)
+    }
+
+    /// Writes the list of what there is. Gives its path.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if it cannot be written.
+    pub fn finish(&self, library: &Library) -> Result<PathBuf, Error> {
+        let path = self.dir.join(INDEX);
+        let partial = self.dir.join(format!(".{INDEX}.{}.partial", std::process::id()));
+        let written = fs::write(&partial, format!("{:#}\n", self.json(library)))
+            .and_then(|()| fs::rename(&partial, &path));
+        written.map_err(|why| Error::io(&path, "cannot write", why))?;
+        Ok(path)
+    }
+
+    /// The list as data.
+    pub fn json(&self, library: &Library) -> Json {
+        let mut sections: BTreeMap<usize, Vec<Json>> = BTreeMap::new();
+        for done in &self.done {
+            let claims = done.claims.iter().map(|(name, stands)| {
+                let blessed = self.blessed(library, &done.name, name);
+                json!({ "name": name, "verdict": stands.name(), "blessed": blessed })
+            });
+            sections.entry(done.section).or_default().push(json!({
+                "name": done.name,
+                "dir": done.dir,
+                "skipped": done.skipped,
+                "wall_s": done.wall_s,
+                "cpu_s": done.cpu_s,
+                "claims": claims.collect::<Vec<_>>(),
+            }));
+        }
+        let sections: Vec<Json> = sections
+            .into_iter()
+            .map(|(i, experiments)| {
+                let section = &library.sections[i];
+                json!({ "title": section.title, "about": section.about, "experiments": experiments })
+            })
+            .collect();
+        let absent = library.absent.iter();
+        let absent: Vec<Json> = absent
+            .map(|absent| json!({ "title": absent.title, "source": absent.source, "why": absent.why }))
+            .collect();
+        json!({
+            "full": self.full,
+            "back_end": self.back_end,
+            "interrupted": self.interrupted,
+            "wall_s": self.started.elapsed().as_secs_f64(),
+            "cpu_s": machine::cpu_seconds() - self.cpu_before,
+            "sections": sections,
+            "absent": absent,
+        })
+    }
+
+    /// The verdict that was blessed, where this is what is blessed: the quick set in the simulator.
+    pub fn blessed<'a>(&self, library: &'a Library, name: &str, claim: &str) -> Option<&'a str> {
+        let is_alike = !self.full && self.back_end == SIMULATOR;
+        is_alike.then(|| library.blessed(name, claim)).flatten()
+    }
+
+    /// The table at the end: verdicts by experiment, what was not run and what cannot be, what it took.
+    pub fn table(&self, library: &Library) -> String {
+        let mut grid = Grid::default();
+        grid.head(["experiment".to_owned()], Align::Left);
+        grid.head(Stands::ALL.map(|stands| stands.name().to_owned()), Align::Right);
+        grid.head(["CPU, s".to_owned()], Align::Right);
+        let count =
+            |claims: &mut dyn Iterator<Item = &(String, Stands)>, stands: Stands| match claims
+                .filter(|(_, other)| *other == stands)
+                .count()
+            {
+                0 => String::new(),
+                n => n.to_string(),
+            };
+        let mut section = None;
+        for done in self.done.iter().filter(|done| done.dir.is_some()) {
+            if section.is_some_and(|section| section != done.section) {
+                grid.gap();
+            }
+            section = Some(done.section);
+            let mut cells = vec![done.name.clone()];
+            cells.extend(Stands::ALL.map(|stands| count(&mut done.claims.iter(), stands)));
+            cells.push(format!("{:.1}", done.cpu_s));
+            grid.row(cells);
+        }
+        grid.gap();
+        let mut cells = vec!["all".to_owned()];
+        let all =
+            || self.done.iter().filter(|done| done.dir.is_some()).flat_map(|done| &done.claims);
+        cells.extend(Stands::ALL.map(|stands| count(&mut all(), stands)));
+        cells.push(format!("{:.1}", machine::cpu_seconds() - self.cpu_before));
+        grid.row(cells);
+        let mut out = format!("claims by verdict\n{}\n", grid.render());
+        let mut differ: Vec<String> = Vec::new();
+        for done in &self.done {
+            for (claim, stands) in &done.claims {
+                let blessed = self.blessed(library, &done.name, claim);
+                if let Some(was) = blessed.filter(|was| *was != stands.name()) {
+                    let is = stands.name();
+                    differ.push(format!("  {}: {claim}: {is}, and was \"{was}\"\n", done.name));
+                }
+            }
+        }
+        if !differ.is_empty() {
+            let _ = write!(out, "\nnot as blessed\n{}", differ.concat());
+        }
+        let skipped: Vec<_> = self.done.iter().filter(|done| done.skipped.is_some()).collect();
+        if !skipped.is_empty() {
+            out.push_str("\nnot run\n");
+            for done in skipped {
+                let why = done.skipped.as_deref().unwrap_or_default();
+                out.push_str(&wrapped(&format!("{}: {why}", done.name), "  "));
+            }
+        }
+        if !library.absent.is_empty() {
+            out.push_str("\nwhat cannot be rerun\n");
+            for absent in &library.absent {
+                let text = format!("{} ({}): {}", absent.title, absent.source, absent.why);
+                out.push_str(&wrapped(&text, "  "));
+            }
+        }
+        let _ = writeln!(
+            out,
+            "\n{:.0} s, {:.0} s of CPU\nresults in {}",
+            self.started.elapsed().as_secs_f64(),
+            machine::cpu_seconds() - self.cpu_before,
+            self.dir.display()
+        );
+        out
+    }
+}
+
+/// A new directory `NAME` below `parent`, or `NAME-2`, `NAME-3`, ...
+fn numbered(parent: &Path, name: &str) -> Result<PathBuf, Error> {
+    fs::create_dir_all(parent).map_err(|why| Error::io(parent, "cannot make", why))?;
+    for number in 1..=MAX_NUMBER {
+        let dir = match number {
+            1 => parent.join(name),
+            _ => parent.join(format!("{name}-{number}")),
+        };
+        match fs::create_dir(&dir) {
+            Ok(()) => return Ok(dir),
+            Err(why) if why.kind() == ErrorKind::AlreadyExists => {}
+            Err(why) => return Err(Error::io(&dir, "cannot make", why)),
+        }
+    }
+    let why = io::Error::other(format!("there are {MAX_NUMBER} of them already"));
+    Err(Error::io(&parent.join(name), "cannot make", why))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_and_titles() {
+        assert!(is_meant("nv-*", "TCP-NV", "nv-queue"));
+        assert!(!is_meant("nv-?", "BBR", "nv-queue"));
+        assert!(is_meant("*mix*", "FreeBSD", "bulk-mix-phases"));
+        assert!(is_meant("freebsd", "DCTCP in FreeBSD, 2015", "incast"));
+        assert!(
+            is_meant("incast", "FreeBSD", "incast") && !is_meant("incast", "FreeBSD", "incast-19")
+        );
+        assert!(matches(&[], &[]) && !matches(&[], &['a']));
+    }
+}
