@@ -184,7 +184,9 @@ fn names(node: &Node) -> Vec<String> {
 pub(crate) fn queue_name(network: &Network, link: LinkId, part: Option<u32>) -> Option<String> {
     let index = link as usize;
     let Some(link) = network.links.get(index) else {
-        return network.buffers.get(index - network.links.len()).map(|buffer| buffer.name.clone());
+        // Shared buffers are numbered after the links.
+        let buffer = network.buffers.get(index.checked_sub(network.links.len())?)?;
+        return Some(buffer.name.clone());
     };
     match part {
         None => Some(link.name.clone()),

@@ -144,7 +144,7 @@ pub(crate) const MILLIONTHS: f64 = 1e6;
 pub(crate) const THOUSANDTHS: f64 = 1e3;
 
 impl Metric {
-    const ALL: [Metric; 44] = [
+    const ALL: [Metric; 45] = [
         M::Completion,
         M::Slowdown,
         M::Last,
@@ -794,12 +794,11 @@ fn measure_pings(
 }
 
 fn measure_queues(run: &Run, outcome: &Outcome, window: Option<Window>) -> Vec<Measured> {
-    let links = &run.network.links;
     let mut of_queue = HashMap::new();
     let mut all = Vec::new();
     for queue in &outcome.queues {
         let Some(name) = queue_name(&run.network, queue.link, queue.part) else { continue };
-        let link = links.get(queue.link as usize);
+        let link = run.network.links.get(queue.link as usize);
         let kind = if link.is_some() { Kind::Queue } else { Kind::Buffer };
         let mut measured = Measured::new(&name, kind, late_from(run));
         measured.record(M::Drops, queue.dropped_pkts());

@@ -140,8 +140,8 @@ impl NetworkSpec {
     pub(crate) fn sampled_links(&self, destinations: &HashSet<NodeId>) -> u64 {
         let network = self.build(destinations, 0);
         let parts = |link: &Link| 1 + link.queue.part_names().len() as u64;
-        let of_links: u64 = network.links.iter().filter(|link| link.sampled).map(parts).sum();
-        of_links + network.buffers.iter().filter(|buffer| buffer.sampled).count() as u64
+        let links: u64 = network.links.iter().filter(|link| link.sampled).map(parts).sum();
+        links + network.buffers.iter().filter(|buffer| buffer.sampled).count() as u64
     }
 
     /// Whether shared memory of this name is sampled.

@@ -49,13 +49,7 @@ impl Drop for Queued {
 
 impl Queued {
     /// A packet whose next link after this one is at its place in `paths`.
-    fn new(
-        id: u32,
-        packet: &Packet,
-        paths: &[u32],
-        dropped: &Dropped,
-        ticket: Option<Ticket>,
-    ) -> Queued {
+    fn new(id: u32, packet: &Packet, paths: &[u32], dropped: &Dropped) -> Queued {
         let behind = packet.hop.checked_sub(2).map(|hop| paths[hop as usize]);
         Queued {
             packet: id,
@@ -65,7 +59,7 @@ impl Queued {
             is_pure_ack: packet.is_pure_ack(),
             input: behind.filter(|link| *link != PATH_END),
             dropped: Some(Rc::clone(dropped)),
-            _ticket: ticket,
+            _ticket: None,
         }
     }
 }
@@ -337,13 +331,14 @@ impl LinkState {
             }
             Queue::Shaped(_) | Queue::Port(..) => {
                 self.counts.offered_pkts += 1;
+                let mut queued = Queued::new(id, packet, paths, &self.dropped);
                 if self.share.is_some() || self.control.is_some() {
                     // Who comes at the moment of a departure finds it done.
                     self.service(index, packets, now, (events, random));
                 }
-                let ticket =
-                    self.control.as_ref().and_then(|control| pause::ticket(control, len_bytes));
-                let queued = Queued::new(id, packets.get(id), paths, &self.dropped, ticket);
+                if let Some(control) = &self.control {
+                    queued._ticket = pause::ticket(control, &queued);
+                }
                 let verdict = match &mut self.queue {
                     Queue::Shaped(shaped) => {
                         buffer::enqueue(&mut self.share, &mut **shaped, queued, now)

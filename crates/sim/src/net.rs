@@ -66,9 +66,6 @@ impl Net {
     /// Offers a packet to the next link of its path.
     #[inline]
     pub(crate) fn forward(&mut self, id: u32) -> Sent {
-        if self.flow_control.is_some() {
-            self.note_input(id);
-        }
         let packet = self.packets.get_mut(id);
         let link = self.paths[packet.hop as usize];
         packet.hop += 1;

@@ -10,6 +10,7 @@ use crate::link::LinkState;
 use crate::net::Net;
 use crate::packet::{Packet, flags};
 use crate::spec::{FlowControl, Link, LinkId, Network};
+use knee_queue::Packet as QueuePacket;
 use knee_queue::time::{Duration, Rate, Time};
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
@@ -56,8 +57,6 @@ struct Input {
 pub(crate) struct Control {
     spec: FlowControl,
     inputs: Vec<Option<Input>>,
-    /// The link by which the packet has come that is offered now.
-    coming_by: Option<LinkId>,
     /// Inputs that hold more or less than when they were last looked at.
     changed: Vec<LinkId>,
 }
@@ -143,7 +142,7 @@ pub(crate) fn build(network: &Network, links: &mut [LinkState]) -> Option<Contro
         })
     });
     let inputs = inputs.collect();
-    let control = Control { spec, inputs, coming_by: None, changed: Vec::new() };
+    let control = Control { spec, inputs, changed: Vec::new() };
     let control = Rc::new(RefCell::new(control));
     let is_host = |node: u32| network.nodes[node as usize].host.is_some();
     for ((link, state), back) in network.links.iter().zip(links).zip(&controlled) {
@@ -184,25 +183,16 @@ impl Control {
     }
 }
 
-/// The place of a packet that is offered now, if the link by which it has come can be stopped.
-pub(crate) fn ticket(control: &ControlHandle, len_bytes: u32) -> Option<Ticket> {
+/// The place of a packet in what the switch has of its link, if that can be stopped.
+pub(crate) fn ticket(control: &ControlHandle, packet: &impl QueuePacket) -> Option<Ticket> {
+    let (input, len_bytes) = (packet.input()?, packet.len_bytes());
     let mut inside = control.borrow_mut();
-    let input = inside.coming_by?;
     inside.inputs[input as usize].as_ref()?;
     inside.change(input, |held| held + u64::from(len_bytes));
     Some(Ticket { control: Rc::clone(control), input, len_bytes })
 }
 
 impl Net {
-    /// Notes by which link a packet has come that is about to be offered to the next.
-    #[cold]
-    pub(crate) fn note_input(&mut self, id: u32) {
-        let link = self.link_behind(self.packets.get(id));
-        if let Some(control) = &self.flow_control {
-            control.borrow_mut().coming_by = link;
-        }
-    }
-
     /// Sends the pause frames that have become due by what came and left.
     #[cold]
     pub(crate) fn settle_flow_control(&mut self) {

@@ -1,7 +1,7 @@
 //! Refuses what cannot be simulated, in one sentence each.
 
-use crate::spec::{HostConfig, Network, Run, Serialisation, Traffic};
-use crate::{Error, headroom};
+use crate::spec::{HostConfig, Run, Serialisation, Traffic};
+use crate::{Error, buffer, headroom};
 use knee_queue::time::Duration;
 
 /// A port must take a full frame; hosts here have at least this MTU.
@@ -67,7 +67,7 @@ pub fn run(run: &Run) -> Result<(), Error> {
             return fail(format!("link {name}: {error}"));
         }
     }
-    buffers(&run.network, largest_frame)?;
+    buffer::check(&run.network, largest_frame)?;
     headroom::check(run, largest_frame)?;
     let is_host =
         |node: u32| run.network.nodes.get(node as usize).is_some_and(|node| node.host.is_some());
@@ -164,49 +164,10 @@ fn check_order(run: &Run) -> Result<(), Error> {
     Ok(())
 }
 
-/// Refuses shared memory that cannot work.
-fn buffers(network: &Network, largest_frame: u32) -> Result<(), Error> {
-    let fail = |message: String| Err(Error(message));
-    let mut taken = vec![false; network.links.len()];
-    for buffer in &network.buffers {
-        let name = &buffer.name;
-        let law = &buffer.law;
-        if !law.has_sound_alpha() {
-            return fail(format!("{name}: alpha = {}: must be 1/65536 to 65536", law.alpha));
-        }
-        let Some(shared_bytes) = law.shared_bytes(buffer.links.len()) else {
-            return fail(format!(
-                "{name}: {} bytes do not hold the {} reserved for each of {} queues",
-                law.size_bytes,
-                law.reserved_bytes,
-                buffer.links.len()
-            ));
-        };
-        if shared_bytes.max(law.reserved_bytes) < u64::from(largest_frame) {
-            return fail(format!(
-                "{name}: a frame of {largest_frame} bytes never has room: {shared_bytes} bytes are shared"
-            ));
-        }
-        for &link in &buffer.links {
-            let Some(taken) = taken.get_mut(link as usize) else {
-                return fail(format!("{name}: there is no link {link}"));
-            };
-            let link = &network.links[link as usize];
-            if link.rate.is_none() {
-                return fail(format!("{name}: the link {} has no rate and no queue", link.name));
-            }
-            if std::mem::replace(taken, true) {
-                return fail(format!("{name}: the link {} is in two buffers", link.name));
-            }
-        }
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::{Cc, Flow, Lane, Order, Sampling, Series};
+    use crate::spec::{Cc, Flow, Lane, Network, Order, Sampling, Series};
     use knee_queue::time::Time;
 
     #[test]

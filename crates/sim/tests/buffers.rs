@@ -7,7 +7,7 @@ use knee_queue::time::Time;
 use knee_queue::{DynamicThresholdConfig, Ecn, Limit, NotEctAbove, QueueConfig};
 use knee_sim::outcome::{Outcome, QueueOutcome};
 use knee_sim::spec::{
-    Flow, LinkId, Network, NodeId, Ping, Run, Sampling, Serialisation, SharedBuffer,
+    Flow, LinkId, Network, NodeId, Order, Ping, Run, Sampling, Serialisation, SharedBuffer,
 };
 use knee_sim::topology::{Cable, Star};
 
@@ -61,7 +61,7 @@ fn bursts(network: Network, to: &[NodeId], rounds: usize, ecn: Ecn) -> Outcome {
         network,
         flows: Vec::new(),
         pings: (0..rounds).flat_map(|_| to.iter().map(|to| ping(*to))).collect(),
-        order: Default::default(),
+        order: Order::default(),
         sampling: Sampling { queues: Some(us(1020)), ..Sampling::default() },
     };
     simulate(&run)

@@ -157,7 +157,6 @@ fn an_echo_has_the_dscp_of_its_ping() {
         pings: vec![ping],
         order: Order::default(),
         sampling: Sampling::default(),
-        order: Default::default(),
     };
     let outcome = simulate(&run);
     assert_eq!([offered(&outcome, 0), offered(&outcome, 1)], [[0, 1, 0, 0], [0, 1, 0, 0]]);

@@ -6,7 +6,9 @@ use common::*;
 use knee_queue::time::{Duration, Time};
 use knee_queue::{Ecn, Limit, QueueConfig};
 use knee_sim::outcome::{Outcome, PauseOutcome, QueueOutcome};
-use knee_sim::spec::{Flow, FlowControl, Network, NodeId, Ping, Run, Sampling, Serialisation};
+use knee_sim::spec::{
+    Flow, FlowControl, Network, NodeId, Order, Ping, Run, Sampling, Serialisation,
+};
 use knee_sim::topology::{Cable, Dumbbell, Star};
 
 fn port(rate_mbps: u64, queue: QueueConfig) -> Cable {
@@ -60,8 +62,8 @@ fn burst(network: &Network, packets: usize) -> Outcome {
         network: network.clone(),
         flows: Vec::new(),
         pings: vec![ping; packets],
-        order: Default::default(),
         sampling: Sampling::default(),
+        order: Order::default(),
     })
 }
 

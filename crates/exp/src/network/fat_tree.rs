@@ -3,7 +3,7 @@
 use knee_sim::spec::Network;
 use knee_sim::topology::FatTree;
 
-use super::{Cables, End, Hosts, MAX_HOSTS, port_to_host, ports_to_hosts};
+use super::{Cables, End, Hosts, MAX_HOSTS, check, port_to_host, ports_to_hosts};
 use crate::error::Error;
 use crate::reader::Reader;
 
@@ -17,7 +17,7 @@ pub(super) fn read(
     cables: &Cables<'_, '_>,
     hosts: &Hosts,
 ) -> Result<(Network, Vec<usize>), Error> {
-    reader.check(KEYS)?;
+    check(reader, KEYS)?;
     let k = reader.integer_or("k", 2..=LARGEST_K, 4)?;
     if k % 2 == 1 {
         return Err(reader.error("k", "must be even: half of each switch's ports lead up"));

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use knee_sim::spec::{Network, NodeId};
 use knee_sim::topology::Cable;
 
-use super::{CABLE_KEYS, Cables, End, Hosts, MAX_FABRIC_CABLES, MAX_HOSTS, expand};
+use super::{CABLE_KEYS, Cables, End, Hosts, MAX_FABRIC_CABLES, MAX_HOSTS, check, expand};
 use crate::error::Error;
 use crate::reader::Reader;
 
@@ -25,7 +25,7 @@ pub(super) fn read(
     cables: &Cables<'_, '_>,
     hosts: &Hosts,
 ) -> Result<(Network, Vec<usize>), Error> {
-    reader.check(KEYS)?;
+    check(reader, KEYS)?;
     let mut graph = Graph::default();
     for node in reader.children("node")? {
         graph.add_nodes(&node, hosts)?;
