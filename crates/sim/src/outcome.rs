@@ -167,7 +167,8 @@ pub struct RpcRecord {
     pub start: Time,
     /// Until the last byte of the answer was read.
     pub latency: Duration,
-    /// Retransmission timeouts of both sides meanwhile; a kernel does not tell of which exchange they were.
+    /// Retransmission timeouts of both sides until the next request, also while others that send together with it are waited for;
+    /// a kernel does not tell of which exchange they were.
     pub timeouts: Option<u64>,
 }
 

@@ -43,6 +43,8 @@ struct App {
     request_started: Time,
     /// Timeouts of both sides before the request.
     timeouts_before: u64,
+    /// Where the record of the last exchange is.
+    last_exchange: Option<usize>,
     requests_done: u64,
     writing_begun: bool,
     connected_at: Option<Time>,
@@ -520,6 +522,9 @@ impl<'a> Simulation<'a> {
     fn begin_request(&mut self, index: usize) {
         let timeouts = self.timeouts(index);
         let app = &mut self.apps[index];
+        if let Some(last) = app.last_exchange {
+            self.outcome.rpcs[last].timeouts = Some(timeouts - app.timeouts_before);
+        }
         app.timeouts_before = timeouts;
         app.request_started = self.net.now;
         app.request_left = self.run.flows[index].traffic.request_bytes();
@@ -573,6 +578,7 @@ impl<'a> Simulation<'a> {
         let timeouts = self.timeouts(index);
         let app = &mut self.apps[index];
         app.requests_done += 1;
+        app.last_exchange = Some(self.outcome.rpcs.len());
         self.outcome.rpcs.push(RpcRecord {
             flow: index as u32,
             start: app.request_started,
@@ -767,6 +773,7 @@ impl App {
             response_left: 0,
             request_started: Time::ZERO,
             timeouts_before: 0,
+            last_exchange: None,
             requests_done: 0,
             writing_begun: false,
             connected_at: None,
