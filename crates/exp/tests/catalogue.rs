@@ -61,6 +61,15 @@ fn the_quick_set_is_of_those_that_have_one_and_full_of_all() {
 }
 
 #[test]
+fn one_file_that_is_wrong_is_named_and_does_not_keep_the_others_from_being_run() {
+    let library = library(CATALOGUE, &MIX.replace("[run]", "[runs]")).unwrap();
+    let planned = plan(&library, &Wanted::default()).unwrap();
+    let broken = planned[0].what.as_ref().unwrap_err();
+    assert!(broken.is_broken && broken.why.contains("did you mean \"run\"?"), "{}", broken.why);
+    assert!(planned[1].what.is_ok());
+}
+
+#[test]
 fn what_was_blessed_is_found_by_experiment_and_claim() {
     let library = library(CATALOGUE, MIX).unwrap();
     assert_eq!(library.blessed("part", "sooner"), Some("stands"));
