@@ -118,7 +118,7 @@ fn run_all(
         complain("knee: stopped: what had finished is kept");
         return Ok(COULD_NOT);
     }
-    // A verdict is a result. That a run of the simulator fails is none.
+    // A verdict is a result. That a file is wrong or a run of the simulator fails is none.
     let is_broken = reproduction.done.iter().any(|done| done.is_broken);
     Ok(if is_broken { COULD_NOT } else { DONE })
 }
@@ -141,7 +141,7 @@ fn list(library: &Library, planned: &[Planned]) -> String {
         for one in of_section {
             let words = match &one.what {
                 Ok(experiment) => experiment.question.clone(),
-                Err(why) => format!("({why})"),
+                Err(skipped) => format!("({})", skipped.why),
             };
             let _ = writeln!(out, "  {:<widest$}  {words}", one.name);
         }

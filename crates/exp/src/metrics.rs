@@ -144,7 +144,7 @@ pub(crate) const MILLIONTHS: f64 = 1e6;
 pub(crate) const THOUSANDTHS: f64 = 1e3;
 
 impl Metric {
-    const ALL: [Metric; 45] = [
+    const ALL: [Metric; 44] = [
         M::Completion,
         M::Slowdown,
         M::Last,

@@ -38,6 +38,15 @@ pub struct Wanted {
     pub set: Vec<String>,
 }
 
+/// Why an experiment is not run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Skipped {
+    /// In one sentence.
+    pub why: String,
+    /// It should have been run: its file or the simulator is at fault.
+    pub is_broken: bool,
+}
+
 /// An experiment that is to be run, or the reason why it is not.
 #[derive(Clone, Debug)]
 pub struct Planned {
@@ -46,7 +55,7 @@ pub struct Planned {
     /// Its name.
     pub name: String,
     /// What is run of it.
-    pub what: Result<Arc<Experiment>, String>,
+    pub what: Result<Arc<Experiment>, Skipped>,
 }
 
 impl Planned {
@@ -75,7 +84,7 @@ impl Planned {
 /// What is to be run, in the catalogue's order.
 ///
 /// # Errors
-/// [`Error::Input`] if nothing is called so, or a file says what it should not.
+/// [`Error::Input`] if nothing is called so.
 pub fn plan(library: &Library, wanted: &Wanted) -> Result<Vec<Planned>, Error> {
     let wrong =
         |why: String| Error::input(Path::new("scenarios/published"), Origin::Nowhere, "", why);
@@ -95,10 +104,14 @@ pub fn plan(library: &Library, wanted: &Wanted) -> Result<Vec<Planned>, Error> {
             if !is_named || !is_meant {
                 continue;
             }
-            let experiment = library.load(name, &overrides)?;
-            let what = match wanted.full || experiment.is_quick {
-                true => Ok(experiment),
-                false => Err("not in the quick set: --full runs it".to_owned()),
+            // One file that is wrong does not keep the others from being run.
+            let what = match library.load(name, &overrides) {
+                Ok(experiment) if wanted.full || experiment.is_quick => Ok(experiment),
+                Ok(_) => {
+                    let why = "not in the quick set: --full runs it".to_owned();
+                    Err(Skipped { why, is_broken: false })
+                }
+                Err(error) => Err(Skipped { why: error.to_string(), is_broken: true }),
             };
             planned.push(Planned { section: i, name: name.clone(), what });
         }
@@ -221,13 +234,15 @@ impl Reproduction {
             claims: Vec::new(),
         };
         let experiment = match &planned.what {
-            Ok(_) if self.interrupted => Err("stopped before".to_owned()),
+            Ok(_) if self.interrupted => {
+                Err(Skipped { why: "stopped before".to_owned(), is_broken: false })
+            }
             Ok(experiment) => Ok(experiment),
             Err(why) => Err(why.clone()),
         };
         let swept = match experiment {
-            Err(why) => {
-                done.skipped = Some(why);
+            Err(Skipped { why, is_broken }) => {
+                (done.skipped, done.is_broken) = (Some(why), is_broken);
                 None
             }
             Ok(experiment) => {

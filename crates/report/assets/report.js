@@ -115,7 +115,7 @@ function draw(root, group, key, id) {
       scales: {x: {time: false, range: (u, low, high) => low == null ? [0, group.end * factor] : [low, high]},
         y: {range: (u, low, high) => low == null ? [0, 1] : least >= 0 && low > 0 && low < 0.7 * high ? [0, high * 1.05 || 1]
           : low === high ? [low - (Math.abs(low) || 1) * 0.1, high + (Math.abs(high) || 1) * 0.1] : [low, high + (high - low) * 0.05]}},
-      axes: [axis, {...axis, size: 58, values: (u, ticks) => ticks.map(number)}],
+      axes: [{...axis, size: 28, gap: 3}, {...axis, size: 58, values: (u, ticks) => ticks.map(number)}],
       hooks: {setScale: [(u, scale) => {
         // Plots with samples at other times zoom to the same time.
         if (scale !== "x" || root.zooming) return;

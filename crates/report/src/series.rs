@@ -329,6 +329,9 @@ fn choose_flows(
         let of_case = manifest.cases.iter().position(|case| *case == group.case);
         let of_case = of_case.and_then(|case| manifest.algorithms[case].clone());
         let mut used: HashMap<String, usize> = HashMap::new();
+        let mut entries: Vec<&String> = chosen.values().collect();
+        entries.sort();
+        entries.dedup();
         let mut template: Vec<(String, Style)> = Vec::new();
         for (flow, entry) in &chosen {
             let (algorithm, ends) = algorithms.get(&(g, *flow)).cloned().unwrap_or_default();
@@ -336,7 +339,10 @@ fn choose_flows(
                 if algorithm.is_empty() { of_case.clone().unwrap_or_default() } else { algorithm };
             let nth = used.entry(algorithm.clone()).or_default();
             group.flow_lines.insert(*flow, template.len());
-            template.push((format!("{entry} {flow}{ends}"), Style::of(&algorithm, *nth)));
+            // Shades tell flows apart, dashes traffic entries: the first entry's lines are whole.
+            let of_entry = entries.iter().position(|known| *known == entry).unwrap_or(0);
+            let style = Style { dash: of_entry, ..Style::of(&algorithm, *nth) };
+            template.push((format!("{entry} {flow}{ends}"), style));
             *nth += 1;
         }
         for (_, _, title, unit, _) in FLOW_COLUMNS {

@@ -27,7 +27,7 @@ impl Priority {
         if grouping.trim() != "1" {
             return Priority { group_nice: None, is_first: is_first_of_group };
         }
-        let own = sys::leads_its_session();
+        let own = sys::has_called_setsid();
         // "/autogroup-25 nice 0"
         let before = fs::read_to_string(GROUP).unwrap_or_default();
         let nice = before.split_whitespace().last().map(str::to_owned).filter(|_| own);

@@ -245,10 +245,10 @@ pub(super) fn hurry() -> bool {
     }
 }
 
-/// Whether this process has called setsid, so that its session, and with it the autogroup, is its own. A session that began outside
-/// the namespace of this process's number reads 0, which is not its own.
-pub(super) fn leads_its_session() -> bool {
-    // SAFETY: these calls take numbers only; session 0 is the caller's.
+/// Whether this process has called setsid, so that its autogroup is its own. Where that call was made outside the namespace of this
+/// process's number, getsid says 0, which is not its own.
+pub(super) fn has_called_setsid() -> bool {
+    // SAFETY: these calls take numbers only; 0 is the caller.
     unsafe { libc::getsid(0) == libc::getpid() }
 }
 

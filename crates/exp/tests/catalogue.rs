@@ -1,0 +1,118 @@
+//! The catalogue lists every file once, and a plan takes of it what is wanted.
+#![expect(clippy::unwrap_used, reason = "tests may panic")]
+
+use knee_exp::catalogue::Library;
+use knee_exp::reproduce::{Wanted, plan};
+
+const MIX: &str = r#"question = "Who waits?"
+cc = ["cubic", "dctcp"]
+
+[network]
+topology = "many-to-one"
+access = { rate = "1 Gbps" }
+bottleneck = { rate = "1 Gbps", queue = { kind = "step", limit = "200 kB", k = "30 kB" } }
+
+[[traffic]]
+name = "short"
+kind = "bulk"
+from = "s1"
+to = "r"
+size = "20 kB"
+
+[run]
+duration = "1 s"
+"#;
+
+const CATALOGUE: &str = r#"
+[[section]]
+title = "Two"
+about = "Both."
+experiments = ["whole", "part"]
+
+[[absent]]
+title = "CPU"
+source = "A talk"
+why = "It is the host's."
+"#;
+
+const QUICK: &str = "\n[quick]\nrepeat = 1\ncase = [\"dctcp\"]\n";
+
+fn library(catalogue: &str, whole: &str) -> Result<Library, String> {
+    let part = format!("{MIX}{QUICK}");
+    let files = [("catalogue", catalogue), ("whole", whole), ("part", part.as_str())];
+    let golden = [("part", "part: 1 run\n\nclaim sooner: stands\n")];
+    Library::new(files, golden).map_err(|why| why.to_string())
+}
+
+#[test]
+fn the_quick_set_is_of_those_that_have_one_and_full_of_all() {
+    let library = library(CATALOGUE, MIX).unwrap();
+    let quick = plan(&library, &Wanted::default()).unwrap();
+    let names: Vec<_> = quick.iter().map(|one| (one.name.as_str(), one.what.is_ok())).collect();
+    assert_eq!(names, [("whole", false), ("part", true)]);
+    assert_eq!(quick[1].what.as_ref().unwrap().runs(), 1);
+    assert!(quick[1].work() > 0.0 && quick[0].work() == 0.0);
+    let full = plan(&library, &Wanted { full: true, ..Wanted::default() }).unwrap();
+    assert!(
+        full.iter().all(|one| one.what.as_ref().is_ok_and(|experiment| experiment.runs() == 2))
+    );
+    let one = plan(&library, &Wanted { only: Some("p*".into()), ..Wanted::default() }).unwrap();
+    assert_eq!((one.len(), one[0].name.as_str()), (1, "part"));
+}
+
+#[test]
+fn one_file_that_is_wrong_is_named_and_does_not_keep_the_others_from_being_run() {
+    let library = library(CATALOGUE, &MIX.replace("[run]", "[runs]")).unwrap();
+    let planned = plan(&library, &Wanted::default()).unwrap();
+    let broken = planned[0].what.as_ref().unwrap_err();
+    assert!(broken.is_broken && broken.why.contains("did you mean \"run\"?"), "{}", broken.why);
+    assert!(planned[1].what.is_ok());
+}
+
+#[test]
+fn what_was_blessed_is_found_by_experiment_and_claim() {
+    let library = library(CATALOGUE, MIX).unwrap();
+    assert_eq!(library.blessed("part", "sooner"), Some("stands"));
+    assert_eq!(library.blessed("part", "later"), None);
+    assert_eq!(library.blessed("whole", "sooner"), None);
+}
+
+#[test]
+fn a_catalogue_that_lists_too_little_or_too_much_is_refused() {
+    let cases = [
+        (
+            "\"whole\", \"part\"",
+            "\"whole\"",
+            "does not list part.toml: give it a place in a [[section]]",
+        ),
+        (
+            "\"whole\", \"part\"",
+            "\"whole\", \"part\", \"whole\"",
+            "lists \"whole\" again: each stands in one section",
+        ),
+        (
+            "\"whole\", \"part\"",
+            "\"whole\", \"prat\"",
+            "must be one of \"part\", \"whole\"; did you mean \"part\"?",
+        ),
+        ("why = ", "wyh = ", "unknown key; did you mean \"why\"?"),
+        ("source = \"A talk\"", "", "absent.1.source: missing"),
+    ];
+    for (find, replacement, expected) in cases {
+        assert!(CATALOGUE.contains(find), "{find}");
+        let message = library(&CATALOGUE.replacen(find, replacement, 1), MIX).unwrap_err();
+        assert!(message.starts_with("scenarios/published/catalogue.toml:"), "{message}");
+        assert!(message.contains(expected), "{find} -> {replacement}: {message}");
+    }
+}
+
+#[test]
+fn a_claim_may_refer_only_to_an_experiment_that_there_is() {
+    let claim = "\n[[claim]]\nname = \"a\"\nsays = \"A.\"\ncannot = \"No.\"\nsee = \"prat\"\n";
+    let library = library(CATALOGUE, &format!("{MIX}{claim}")).unwrap();
+    let why = library.load("whole", &Default::default()).unwrap_err().to_string();
+    assert!(
+        why.contains("claim.a.see: must be one of \"part\", \"whole\"; did you mean \"part\"?"),
+        "{why}"
+    );
+}
