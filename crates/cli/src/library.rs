@@ -21,6 +21,8 @@ mod tests {
     #[expect(clippy::unwrap_used, reason = "tests may panic")]
     fn every_published_experiment_loads_whole_and_in_its_quick_part() {
         let library = library().unwrap_or_else(|why| panic!("{why}"));
+        let folder = "files of scenarios/published that catalogue.toml does not list";
+        assert!(library.unlisted.is_empty(), "{folder}: {:?}", library.unlisted);
         for name in library.names() {
             for quick in [false, true] {
                 let overrides = Overrides { quick, ..Overrides::default() };

@@ -44,6 +44,8 @@ pub struct Library {
     pub sections: Vec<Section>,
     /// What cannot be rerun.
     pub absent: Vec<Absent>,
+    /// Files that the catalogue does not list: a test refuses them, a command goes on without them.
+    pub unlisted: Vec<String>,
     files: BTreeMap<String, String>,
     golden: BTreeMap<String, String>,
 }
@@ -52,7 +54,7 @@ impl Library {
     /// From the texts of all files of the folder, and of those that hold what was blessed; both by name without extension.
     ///
     /// # Errors
-    /// [`Error::Input`] if the catalogue says what it should not, or does not list every file exactly once.
+    /// [`Error::Input`] if the catalogue says what it should not, or lists a file twice, or one that there is not.
     pub fn new<'a>(
         files: impl IntoIterator<Item = (&'a str, &'a str)>,
         golden: impl IntoIterator<Item = (&'a str, &'a str)>,
@@ -92,10 +94,8 @@ impl Library {
                 experiments: experiments.into_iter().map(str::to_owned).collect(),
             });
         }
-        if let Some(left_out) = self.names().find(|name| !seen.contains(name)) {
-            let why = format!("does not list {left_out}.toml: give it a place in a [[section]]");
-            return Err(Error::input(&path, Origin::Nowhere, "section", why));
-        }
+        let unlisted =
+            self.names().filter(|name| !seen.contains(name)).map(str::to_owned).collect();
         let mut absent = Vec::new();
         for reader in reader.children("absent")? {
             let reader = reader.only(&["title", "source", "why"])?;
@@ -105,7 +105,7 @@ impl Library {
                 why: reader.need_text("why", "It is the host's CPU.")?.trim().to_owned(),
             });
         }
-        Ok(Library { sections, absent, ..self })
+        Ok(Library { sections, absent, unlisted, ..self })
     }
 
     /// Names of all experiments, in the order of the alphabet.
