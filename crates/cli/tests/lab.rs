@@ -213,11 +213,9 @@ fn compare(name: &str) {
         if let Some(why) = host_limited(&ran) {
             // A machine that others use as well may never keep time; that is no difference between the two.
             use std::io::Write as _;
-            writeln!(
-                std::io::stderr(),
-                "SKIPPED: {name}: too few of five attempts were valid: {why}"
-            )
-            .unwrap();
+            let mut stderr = std::io::stderr();
+            writeln!(stderr, "SKIPPED: {name}: too few of five attempts were valid: {why}")
+                .unwrap();
             return;
         }
         let found = differences(&sim, &lab);

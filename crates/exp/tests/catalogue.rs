@@ -1,5 +1,4 @@
 //! The catalogue lists every file once, and a plan takes of it what is wanted.
-#![expect(clippy::unwrap_used, reason = "tests may panic")]
 
 use knee_exp::catalogue::Library;
 use knee_exp::reproduce::{Wanted, plan};

@@ -1,5 +1,4 @@
 //! What a file says of NICs, CPU time, pacing limits and lost bursts becomes the run and its metrics; errors are one sentence.
-#![expect(clippy::unwrap_used, reason = "helpers of tests may panic too")]
 
 mod common;
 

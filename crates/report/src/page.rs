@@ -193,7 +193,7 @@ fn partial(path: &Path) -> PathBuf {
 /// Writes each figure and each series as SVG and PNG, with its numbers as CSV. Gives how many there are.
 ///
 /// # Errors
-/// [`Error`] as of [`write`].
+/// [`Error`] as of [`write()`].
 pub fn write_figures(dir: &Path, out: &Path) -> Result<usize, Error> {
     let (_, dirs) = find(dir)?;
     fs::create_dir_all(out).map_err(|why| Error::io(out, "cannot make", why))?;
