@@ -33,7 +33,7 @@ pub(crate) struct Args {
     /// Runs of each row, each with its own seed.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     repeat: Option<u32>,
-    /// Only what the file's [quick] names: some of its cases, values and repeats.
+    /// Only what the file names as quick: some of its cases, values and repeats.
     #[arg(long)]
     quick: bool,
     /// Seed of the experiment; the same seed gives the same results.
