@@ -384,10 +384,11 @@ impl LinkState {
         self.service(index, packets, now, (events, random));
         match &mut self.left {
             None => Sent::Leaves(now),
-            Some(left) => match left.pop_if(|left| left.packet == id) {
-                Some(_) => Sent::Leaves(now),
-                None => Sent::Waits,
-            },
+            Some(left) if left.last().is_some_and(|left| left.packet == id) => {
+                left.pop();
+                Sent::Leaves(now)
+            }
+            Some(_) => Sent::Waits,
         }
     }
 
