@@ -18,7 +18,6 @@ mod tests {
     use super::*;
 
     #[test]
-    #[expect(clippy::unwrap_used, reason = "tests may panic")]
     fn every_published_experiment_loads_whole_and_in_its_quick_part() {
         let library = library().unwrap_or_else(|why| panic!("{why}"));
         let folder = "files of scenarios/published that catalogue.toml does not list";
