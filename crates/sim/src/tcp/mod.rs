@@ -19,6 +19,7 @@ mod output;
 mod receive;
 mod recovery;
 mod rehash;
+mod retransmit;
 mod rtt;
 mod rtx_queue;
 mod seq;

@@ -2,7 +2,6 @@
 
 use super::close::Fin;
 use super::fq::SK_PACING_FQ;
-use super::recovery::Rexmit;
 use super::rtt::RTO_MAX_MS;
 use super::rtx_queue::{Segment, SegmentId, mark};
 use super::seq::{after, before};
@@ -32,7 +31,7 @@ const DEFER_WITHIN_NS: u64 = 1_000_000;
 
 /// How far a send attempt goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Push {
+pub(super) enum Push {
     All,
     /// Short segments do not wait for earlier short ones.
     NagleOff,
@@ -93,7 +92,7 @@ impl Sock {
 
     /// Moves what the application still has into the socket, as far as there is room.
     #[inline]
-    fn refill(&mut self, net: &mut Net) {
+    pub(super) fn refill(&mut self, net: &mut Net) {
         if self.writer.pending_bytes == 0 || self.writer.is_waiting {
             return;
         }
@@ -305,7 +304,7 @@ impl Sock {
 
     /// Sends new data as far as the windows, pacing, Nagle and the host's queue allow. Returns whether
     /// anything was sent.
-    fn write_xmit(&mut self, push: Push, net: &mut Net) -> bool {
+    pub(super) fn write_xmit(&mut self, push: Push, net: &mut Net) -> bool {
         let mss = self.mss();
         let probe = push == Push::Probe;
         let nagle_off = matches!(push, Push::Probe | Push::NagleOff);
@@ -473,7 +472,12 @@ impl Sock {
     }
 
     /// TCP small queues: no more than about 1 ms of the pacing rate in the host's own queue.
-    fn throttled_by_host_queue(&mut self, bytes: u32, factor: u32, net: &mut Net) -> bool {
+    pub(super) fn throttled_by_host_queue(
+        &mut self,
+        bytes: u32,
+        factor: u32,
+        net: &mut Net,
+    ) -> bool {
         if self.in_host_bytes == 0 {
             return false;
         }
@@ -607,13 +611,13 @@ impl Sock {
 
     /// What pacing counts of a burst: payload, or with an old fq what is on the wire.
     #[inline]
-    fn paced_bytes(&self, bytes: u32, segments: u32) -> u32 {
+    pub(super) fn paced_bytes(&self, bytes: u32, segments: u32) -> u32 {
         let counts_headers = self.host.config.fq_counts_headers && self.host.config.fq;
         bytes + if counts_headers { segments * self.header_bytes } else { 0 }
     }
 
     /// A burst of `bytes` left: when the next may, under pacing. Lateness is made up for by half.
-    fn end_departure(&mut self, prior_wstamp_ns: u64, bytes: u32) {
+    pub(super) fn end_departure(&mut self, prior_wstamp_ns: u64, bytes: u32) {
         if self.tp.sk_pacing_status == 0 {
             return;
         }
@@ -626,7 +630,7 @@ impl Sock {
         self.tp.tcp_wstamp_ns += len_ns - (len_ns / 2).min(credit_ns);
     }
 
-    fn blocked_by_pacing(&mut self, net: &mut Net) -> bool {
+    pub(super) fn blocked_by_pacing(&mut self, net: &mut Net) -> bool {
         let by_fq = self.tp.sk_pacing_status == SK_PACING_FQ;
         if self.tp.sk_pacing_status == 0 || by_fq || self.tp.tcp_wstamp_ns <= net.now.ns() {
             return false;
@@ -659,7 +663,7 @@ impl Sock {
 
     /// Puts a segment on the wire; false if the host's own queue refused it.
     #[inline]
-    fn transmit_segment(
+    pub(super) fn transmit_segment(
         &mut self,
         id: SegmentId,
         again: bool,
@@ -787,147 +791,5 @@ impl Sock {
             }
             self.tp.snd_cwnd_stamp = now;
         }
-    }
-
-    // ---- sending again ----
-
-    /// Does what the state machine asked for.
-    pub(super) fn retransmit_after(&mut self, rexmit: Rexmit, net: &mut Net) {
-        match rexmit {
-            Rexmit::Nothing => return,
-            Rexmit::New => {
-                self.refill(net);
-                if self.has_unsent() {
-                    self.write_xmit(Push::NagleOff, net);
-                }
-                if after(self.tp.snd_nxt, self.high_seq) {
-                    return;
-                }
-                self.frto = false;
-            }
-            Rexmit::Lost => {}
-        }
-        self.retransmit_queue(net);
-    }
-
-    /// Segments marked lost, in order, as far as cwnd and the host's queue allow.
-    pub(super) fn retransmit_queue(&mut self, net: &mut Net) {
-        if self.tp.packets_out == 0 {
-            return;
-        }
-        let head = self.rtx.first_id();
-        let end = self.rtx.end_id();
-        let mut id = self.retransmit_hint.filter(|hint| self.rtx.contains(*hint)).unwrap_or(head);
-        let mut hole = false;
-        let mut restart_rto = false;
-        while id != end {
-            if self.blocked_by_pacing(net) {
-                break;
-            }
-            if !hole {
-                self.retransmit_hint = Some(id);
-            }
-            if self.tp.snd_cwnd <= self.in_flight() || self.tp.retrans_out >= self.tp.lost_out {
-                break;
-            }
-            let segment = self.rtx.get(id);
-            if !segment.has(mark::LOST) {
-                hole |= !segment.has(mark::RETRANS | mark::SACKED);
-                id = id.wrapping_add(1);
-                continue;
-            }
-            if segment.has(mark::SACKED | mark::RETRANS) {
-                id = id.wrapping_add(1);
-                continue;
-            }
-            let len = segment.payload_bytes();
-            if self.throttled_by_host_queue(len, 1, net) || !self.retransmit_segment(id, net) {
-                break;
-            }
-            if self.in_cwnd_reduction() {
-                self.prr.out += 1;
-            }
-            if id == head && self.retransmit.pending != Pending::Reordering {
-                restart_rto = true;
-            }
-            id = id.wrapping_add(1);
-        }
-        if restart_rto {
-            self.arm_retransmit(Pending::Retransmit, self.rtt.rto_jiffies, net);
-        }
-    }
-
-    /// Sends a segment again; false if its last transmission has not even left the host, or the
-    /// host's queue refuses it.
-    pub(super) fn retransmit_segment(&mut self, id: SegmentId, net: &mut Net) -> bool {
-        let ts_now = self.ts_now();
-        if self.retrans_stamp == 0 {
-            self.retrans_stamp = ts_now;
-        }
-        self.undo_retrans = self.undo_retrans.max(0) + 1;
-        if !self.send_again(id, net) {
-            return false;
-        }
-        let segment = self.rtx.get_mut(id);
-        // After a timeout undone by F-RTO the head's retransmission may still be counted.
-        self.tp.retrans_out += u32::from(!segment.has(mark::RETRANS));
-        segment.marks |= mark::RETRANS | mark::EVER_RETRANS;
-        true
-    }
-
-    fn send_again(&mut self, id: SegmentId, net: &mut Net) -> bool {
-        if self.rtx.get(id).leaves_host > net.now {
-            return false;
-        }
-        let una = self.tp.snd_una;
-        let segment = self.rtx.get_mut(id);
-        if before(segment.seq, una) {
-            // What of it was acknowledged is not sent again.
-            segment.seq = una;
-        }
-        let segment = self.rtx.get(id);
-        let len = segment.payload_bytes();
-        if !before(segment.seq, self.wnd_end()) && segment.seq != self.tp.snd_una {
-            // The peer has shrunk its window; of what is beyond it only the first goes, as a probe.
-            return false;
-        }
-        self.counters.retransmitted_segs += 1;
-        let prior_wstamp_ns = self.begin_departure(net);
-        if self.in_flight() == 0 {
-            self.transmission_starts(net);
-        }
-        let sent = self.transmit_segment(id, true, 0, net);
-        self.rtx.get_mut(id).marks |= mark::EVER_RETRANS;
-        let paced_bytes = if sent { self.paced_bytes(len, 1) } else { 0 };
-        self.end_departure(prior_wstamp_ns, paced_bytes);
-        self.counters.bursts += u64::from(sent);
-        sent
-    }
-
-    /// The tail may be lost: new data if there is some, else the last segment again.
-    pub(super) fn send_loss_probe(&mut self, net: &mut Net) {
-        if self.tlp_high_seq == 0 {
-            self.tlp_retrans = false;
-            self.refill(net);
-            let window = self.wnd_end().wrapping_sub(self.tp.snd_nxt);
-            let fits = window <= i32::MAX as u32 && self.next_segment_len() <= window;
-            let probed = if self.has_unsent() && fits {
-                self.write_xmit(Push::Probe, net)
-            } else if self.rtx.is_empty() {
-                self.retransmit.disarm();
-                return;
-            } else {
-                let last = self.rtx.end_id().wrapping_sub(1);
-                self.tlp_retrans = self.send_again(last, net);
-                self.tlp_retrans
-            };
-            if probed {
-                self.tlp_high_seq = self.tp.snd_nxt;
-                self.counters.tail_loss_probes += 1;
-                // The timeout starts afresh.
-                self.retransmit.pending = Pending::Nothing;
-            }
-        }
-        self.rearm_rto(net);
     }
 }
