@@ -1,6 +1,6 @@
 //! `[[claim]]`: what an experiment's source, or we, say follows from its figures, as checks that a run decides.
 //!
-//! A check bounds one figure, a ratio of two, or a difference of two. [`read`] refuses what cannot be measured when the file
+//! A check bounds one figure, a ratio of two, or a difference of two. Reading it refuses what cannot be measured when the file
 //! is loaded; [`Claim::judge`] gives the verdict on a sweep.
 
 mod judge;
