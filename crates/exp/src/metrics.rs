@@ -246,7 +246,7 @@ impl Metric {
         self.about().0
     }
 
-    /// `s`, `bps`, `pkts`, `B`; empty: a count or a share.
+    /// `s`, `bps`, `pkts`, `B`, `per s`; empty: a count or a share.
     pub const fn unit(self) -> &'static str {
         self.about().1
     }

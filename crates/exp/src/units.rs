@@ -278,13 +278,14 @@ impl Quantity for Burst {
     }
 }
 
-/// A published figure in base units: seconds, bits per second, bytes, a share, or a plain count.
+/// A figure in base units: seconds, bits per second, bytes, a share, a count per second, or a plain count.
 pub(crate) fn figure(text: &str) -> Result<(f64, &'static str), String> {
-    let families: [(Units, f64, &str); 5] = [
+    let families: [(Units, f64, &str); 6] = [
         (TIME_UNITS, PS_PER_S as f64, "s"),
         (RATE_UNITS, 1.0, "bps"),
         (SIZE_UNITS, 1.0, "B"),
         (&[("%", 1.0)], 100.0, "share"),
+        (&[("per s", 1.0)], 1.0, "per s"),
         (&[("", 1.0), (PKTS, 1.0)], 1.0, ""),
     ];
     families
@@ -302,6 +303,14 @@ pub(crate) fn figure(text: &str) -> Result<(f64, &'static str), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn figures_come_in_base_units() {
+        assert_eq!(figure("33.7 ms"), Ok((0.0337, "s")));
+        assert_eq!(figure("25.8 %"), Ok((0.258, "share")));
+        assert_eq!(figure("725290.4 per s"), Ok((725_290.4, "per s")));
+        assert!(figure("5 per year").is_err());
+    }
 
     #[test]
     fn quantities_read_as_written() {
