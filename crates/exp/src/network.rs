@@ -414,6 +414,7 @@ fn read_defects(reader: &Reader<'_>, base: Defects) -> Result<Defects, Error> {
             ("ce_change_resets_ato", &mut defects.ce_change_resets_ato),
             ("no_ack_on_cwr", &mut defects.no_ack_on_cwr),
             ("ece_not_on_special_ack", &mut defects.ece_not_on_special_ack),
+            ("no_small_queues", &mut defects.no_small_queues),
         ];
         let names = known.each_ref().map(|(name, _)| *name);
         match known.iter_mut().find(|(known, _)| *known == name) {

@@ -238,7 +238,7 @@ pub struct HostConfig {
     pub sysctls: Sysctls,
 }
 
-/// Defects of Linux from 2015 to 2018 in what a receiver of DCTCP acknowledges; none is in "6.1" and later.
+/// What Linux did wrong from 2015 to 2018 in what a receiver of DCTCP acknowledges, and what it lacked before; none is in "6.1" and later.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Defects {
     /// The algorithm takes a delayed ACK for owed although data sent since has carried it: its special
@@ -254,6 +254,8 @@ pub struct Defects {
     pub no_ack_on_cwr: bool,
     /// The special ACK carries ECE as it is after the change.
     pub ece_not_on_special_ack: bool,
+    /// A socket hands its host all that the window lets, as before TCP small queues (Linux 3.6, 2012).
+    pub no_small_queues: bool,
 }
 
 impl HostConfig {

@@ -7,7 +7,8 @@ use knee_queue::time::{Duration, Time};
 use knee_queue::{Ecn, Limit, QueueConfig};
 use knee_sim::outcome::{Outcome, PauseOutcome, QueueOutcome};
 use knee_sim::spec::{
-    Flow, FlowControl, Network, NodeId, Order, Ping, Run, Sampling, Serialisation,
+    Defects, Flow, FlowControl, HostConfig, Network, NodeId, Order, Ping, Run, Sampling,
+    Serialisation,
 };
 use knee_sim::topology::{Cable, Dumbbell, Star};
 
@@ -201,13 +202,31 @@ fn a_stopped_host_keeps_few_packets_in_its_own_queue() {
     let network = stopping(star(3, endless()), pauses(50_000, 25_000));
     let flows = vec![bulk("reno", 0, 2, None), bulk("reno", 1, 2, None)];
     let outcome = simulate(&run(&network, flows, 1000));
-    let up = queue(&network, &outcome, "h0-switch");
-    let waiting = outcome.queue_samples.iter().filter(|sample| sample.link == up.link);
-    let longest = waiting.map(|sample| sample.len_pkts).max().expect("samples");
+    let longest = longest_pkts(&network, &outcome, "h0-switch");
     assert!((20..200).contains(&longest), "{longest}");
-    assert_eq!(up.dropped_pkts(), 0);
+    assert_eq!(queue(&network, &outcome, "h0-switch").dropped_pkts(), 0);
     let goodput: u64 = outcome.flows.iter().map(|flow| flow.received_bytes).sum();
     assert!(goodput > 115_000_000, "{goodput}");
+}
+
+#[test]
+fn without_small_queues_a_stopped_host_keeps_the_whole_window() {
+    let defects = Defects { no_small_queues: true, ..Defects::default() };
+    let old = || HostConfig { defects, sndbuf_max_bytes: Some(1 << 20), ..host() };
+    let hosts = (0..3).map(|i| (format!("h{i}"), old())).collect();
+    let star = Star { hosts, up: port(1000, endless()), down: port(1000, endless()) }.build();
+    let network = stopping(star, pauses(50_000, 25_000));
+    let flows = vec![bulk("reno", 0, 2, None), bulk("reno", 1, 2, None)];
+    let outcome = simulate(&run(&network, flows, 1000));
+    // A send buffer of 1 MiB is 393 packets of 1448 bytes, with 1216 beside each; some are on their way.
+    let longest = longest_pkts(&network, &outcome, "h0-switch");
+    assert!((300..394).contains(&longest), "{longest}");
+}
+
+fn longest_pkts(network: &Network, outcome: &Outcome, link: &str) -> u32 {
+    let link = queue(network, outcome, link).link;
+    let samples = outcome.queue_samples.iter().filter(|sample| sample.link == link);
+    samples.map(|sample| sample.len_pkts).max().expect("samples")
 }
 
 #[test]

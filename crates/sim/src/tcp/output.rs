@@ -478,7 +478,7 @@ impl Sock {
         factor: u32,
         net: &mut Net,
     ) -> bool {
-        if self.in_host_bytes == 0 {
+        if self.in_host_bytes == 0 || self.host.config.defects.no_small_queues {
             return false;
         }
         self.forget_departed(net.now);
