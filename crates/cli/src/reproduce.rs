@@ -21,7 +21,7 @@ pub(crate) struct Args {
     /// Experiments, as --list names them [default: all]
     #[arg(value_name = "NAME")]
     names: Vec<String>,
-    /// Those of a section (a part of its title), or whose names are as a pattern says: nv-*
+    /// Those of a section (a part of its title), or whose names are as a pattern says: nv-*; several with commas between them
     #[arg(long, value_name = "SECTION or PATTERN")]
     only: Option<String>,
     /// All cases, values and repeats, in place of the quick set

@@ -106,6 +106,7 @@ fn json_of_term(judged: &JudgedTerm, term: &crate::claim::Term) -> Json {
     map.insert("subject".into(), term.subject.as_str().into());
     map.insert("metric".into(), term.metric.name().into());
     map.insert("stat".into(), term.stat.name().into());
+    map.insert("runs".into(), judged.runs.into());
     let numbers = [("value", judged.value), ("ci95", judged.ci95)];
     map.extend(numbers.into_iter().filter_map(|(key, v)| Some((key.into(), rounded(v?).into()))));
     Json::Object(map)

@@ -106,7 +106,9 @@ fn of_claim(claim: &Claim, judged: &Judged, blessed: Option<&str>) -> String {
     let by = if claim.by == crate::claim::By::Us { " (derived by us)" } else { "" };
     let verdict = judged.stands.name();
     let mut out = String::from("\n");
-    out.push_str(&wrapped(&format!("{}: {}{by}", verdict.to_uppercase(), claim.says), "  "));
+    let runs = if judged.is_of_one_run() { " (one run)" } else { "" };
+    let line = format!("{}{runs}: {}{by}", verdict.to_uppercase(), claim.says);
+    out.push_str(&wrapped(&line, "  "));
     if let Some(blessed) = blessed.filter(|blessed| *blessed != verdict) {
         let _ = writeln!(out, "    NOT AS BLESSED: it was \"{blessed}\"");
     }

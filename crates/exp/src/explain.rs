@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde_json::{Map, Value as Json};
 
 use crate::about::network;
-use crate::claim::short;
+use crate::claim::{Stands, short};
 use crate::error::Error;
 use crate::experiment::Experiment;
 use crate::table::{Align, Grid, Scale, wrapped};
@@ -35,7 +35,10 @@ pub fn explain<'a>(
         let _ = write!(out, "\npublished\n{}\n", published(experiment));
     }
     if !experiment.claims.is_empty() {
-        out.push_str("\nclaims\n");
+        out.push_str(match experiment.quick {
+            Some(_) => "\nclaims, with their verdicts in the quick set, which has fewer runs\n",
+            None => "\nclaims\n",
+        });
         for claim in &experiment.claims {
             let by = if claim.by == crate::claim::By::Us { " (derived by us)" } else { "" };
             let verdict = match (blessed(&claim.name), &claim.cannot) {
@@ -50,7 +53,9 @@ pub fn explain<'a>(
             for check in &claim.checks {
                 out.push_str(&wrapped(&check.says(), "    "));
             }
-            let texts = [("cannot be decided here", &claim.cannot), ("because", &claim.because)];
+            // What was the cause of another verdict is none of this one.
+            let because = claim.because.as_ref().filter(|_| verdict != Stands::Yes.name());
+            let texts = [("cannot be decided here", claim.cannot.as_ref()), ("because", because)];
             for (name, text) in texts {
                 if let Some(text) = text {
                     out.push_str(&wrapped(&format!("{name}: {text}"), "    "));

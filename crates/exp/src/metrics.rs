@@ -246,6 +246,12 @@ impl Metric {
         self.about().0
     }
 
+    /// Whether a figure with this unit may be one of it; counts, shares and packets go without.
+    pub(crate) fn takes(self, unit: &str) -> bool {
+        let is_plain = matches!(self.unit(), "" | "pkts");
+        unit == self.unit() || (is_plain && matches!(unit, "" | "share"))
+    }
+
     /// `s`, `bps`, `pkts`, `B`, `per s`; empty: a count or a share.
     pub const fn unit(self) -> &'static str {
         self.about().1
@@ -802,7 +808,7 @@ fn measure_queues(run: &Run, outcome: &Outcome, window: Option<Window>) -> Vec<M
         let kind = if link.is_some() { Kind::Queue } else { Kind::Buffer };
         let mut measured = Measured::new(&name, kind, late_from(run));
         measured.record(M::Drops, queue.dropped_pkts());
-        if queue.dropped_pkts() > 0 {
+        if queue.offered_pkts > 0 {
             let share = queue.dropped_pkts() as f64 / queue.offered_pkts as f64;
             measured.record(M::DropShare, (share * MILLIONTHS).round() as u64);
         }

@@ -102,9 +102,7 @@ fn read_one(reader: &Reader<'_>, cases: &[Case], axes: &[Axis]) -> Result<Publis
     }
     let text = reader.need_text("value", "33.7 ms")?;
     let (value, unit) = figure(text).map_err(|why| reader.error("value", why))?;
-    let fits =
-        unit == metric.unit() || unit.is_empty() || (unit == "share" && metric.unit().is_empty());
-    if !fits {
+    if !metric.takes(unit) {
         let unit = if metric.unit().is_empty() { "none" } else { metric.unit() };
         let message = format!("must have the unit of {} ({unit})", metric.name());
         return Err(reader.error("value", message));
@@ -112,10 +110,14 @@ fn read_one(reader: &Reader<'_>, cases: &[Case], axes: &[Axis]) -> Result<Publis
     let mut at = Vec::new();
     if let Some(table) = reader.child("at")? {
         for (path, node) in table.entries() {
-            if !axes.iter().any(|axis| axis.path == path) {
+            let Some(axis) = axes.iter().find(|axis| axis.path == path) else {
                 return Err(table.error(path, "must be a key that [vary] varies"));
+            };
+            let (value, labels) = (node.label(), axis.labels());
+            if !labels.contains(&value) {
+                return Err(table.error(path, one_of(&value, labels.iter().map(String::as_str))));
             }
-            at.push((path.to_owned(), node.label()));
+            at.push((path.to_owned(), value));
         }
     }
     Ok(Published {

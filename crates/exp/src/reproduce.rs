@@ -93,14 +93,14 @@ pub fn plan(library: &Library, wanted: &Wanted) -> Result<Vec<Planned>, Error> {
         let names = known().map(String::as_str);
         return Err(wrong(format!("\"{}\": {}", name.escape_debug(), one_of(name, names))));
     }
+    let only = wanted.only.as_deref().map(|only| Only::new(only, library));
     let overrides =
         Overrides { quick: !wanted.full, set: wanted.set.clone(), ..Overrides::default() };
     let mut planned = Vec::new();
     for (i, section) in library.sections.iter().enumerate() {
         for name in &section.experiments {
             let is_named = wanted.names.is_empty() || wanted.names.contains(name);
-            let is_meant =
-                wanted.only.as_ref().is_none_or(|only| is_meant(only, &section.title, name));
+            let is_meant = only.as_ref().is_none_or(|only| only.means(&section.title, name));
             if !is_named || !is_meant {
                 continue;
             }
@@ -127,9 +127,26 @@ pub fn plan(library: &Library, wanted: &Wanted) -> Result<Vec<Planned>, Error> {
     Ok(planned)
 }
 
-fn is_meant(only: &str, title: &str, name: &str) -> bool {
-    let matches = matches(&only.chars().collect::<Vec<_>>(), &name.chars().collect::<Vec<_>>());
-    matches || title.to_lowercase().contains(&only.to_lowercase())
+/// What `--only` asks for: a section, a pattern of names, or several with commas between them.
+struct Only<'a>(Vec<&'a str>);
+
+impl<'a> Only<'a> {
+    /// Titles of sections have commas, too: what means something as a whole is one.
+    fn new(text: &'a str, library: &Library) -> Only<'a> {
+        let whole = Only(vec![text]);
+        let means_something = library.sections.iter().any(|section| {
+            section.experiments.iter().any(|name| whole.means(&section.title, name))
+        });
+        if means_something { whole } else { Only(text.split(',').map(str::trim).collect()) }
+    }
+
+    fn means(&self, title: &str, name: &str) -> bool {
+        let (title, name) = (title.to_lowercase(), name.chars().collect::<Vec<_>>());
+        self.0.iter().filter(|part| !part.is_empty()).any(|part| {
+            matches(&part.chars().collect::<Vec<_>>(), &name)
+                || title.contains(&part.to_lowercase())
+        })
+    }
 }
 
 /// Whether a name is as a pattern says, in which `*` is anything and `?` one character.
@@ -438,6 +455,7 @@ mod tests {
 
     #[test]
     fn patterns_and_titles() {
+        let is_meant = |only, title: &str, name: &str| Only(vec![only]).means(title, name);
         assert!(is_meant("nv-*", "TCP-NV", "nv-queue"));
         assert!(!is_meant("nv-?", "BBR", "nv-queue"));
         assert!(is_meant("*mix*", "FreeBSD", "bulk-mix-phases"));

@@ -1,7 +1,10 @@
 //! The catalogue lists every file once, and a plan takes of it what is wanted.
 
+use std::path::Path;
+
 use knee_exp::catalogue::Library;
 use knee_exp::reproduce::{Wanted, plan};
+use knee_exp::{Experiment, Overrides};
 
 const MIX: &str = r#"question = "Who waits?"
 cc = ["cubic", "dctcp"]
@@ -57,6 +60,10 @@ fn the_quick_set_is_of_those_that_have_one_and_full_of_all() {
     );
     let one = plan(&library, &Wanted { only: Some("p*".into()), ..Wanted::default() }).unwrap();
     assert_eq!((one.len(), one[0].name.as_str()), (1, "part"));
+    let only =
+        |only: &str| plan(&library, &Wanted { only: Some(only.into()), ..Wanted::default() });
+    assert_eq!(only("part, whole").unwrap().len(), 2);
+    assert!(only("neither,nor").unwrap_err().to_string().contains("--only neither,nor"));
 }
 
 #[test]
@@ -116,4 +123,25 @@ fn a_claim_may_refer_only_to_an_experiment_that_there_is() {
         why.contains("claim.a.see: must be one of \"part\", \"whole\"; did you mean \"part\"?"),
         "{why}"
     );
+}
+
+#[test]
+fn every_claim_that_does_not_stand_in_the_quick_set_says_why() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut silent = Vec::new();
+    for entry in std::fs::read_dir(root.join("tests/golden")).expect("the folder") {
+        let path = entry.expect("an entry").path();
+        let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
+        let file = root.join(format!("scenarios/published/{name}.toml"));
+        let experiment = Experiment::load(&file, &Overrides::default()).expect("it is listed");
+        let summary = std::fs::read_to_string(&path).expect("it is read");
+        let claims = summary.lines().filter_map(|line| line.strip_prefix("claim ")?.split_once(": "));
+        for (claim, verdict) in claims.filter(|(_, v)| !matches!(*v, "stands" | "not run")) {
+            let told = experiment.claims.iter().find(|other| other.name == claim);
+            if told.is_none_or(|told| told.because.is_none() && told.cannot.is_none()) {
+                silent.push(format!("{name} {claim}: {verdict}"));
+            }
+        }
+    }
+    assert!(silent.is_empty(), "give a because: {silent:#?}");
 }

@@ -1,14 +1,16 @@
 //! The verdict on a claim.
 //!
 //! The interval of a figure is the 95 % interval of its mean over runs; another statistic, or a mean of runs that are all the
-//! same, is a point. A ratio or difference of two figures goes from the least to the largest that the two intervals allow.
+//! same, is a point. The share of rounds or queries with a timeout has at least the interval that so many of them leave (Wilson's):
+//! none of 55 may be up to 6.5 %. A ratio or difference of two figures goes from the least to the largest that the two intervals allow.
 //! That is on the safe side, for figures of the same runs as for others: the value is in it wherever both figures are in
 //! theirs, and for independent runs it is wider than the 95 % interval of the ratio or the difference itself.
 
 use super::{Bounds, Check, Claim, Every, Join, Term};
 use crate::experiment::Experiment;
 use crate::published::Stat;
-use crate::runner::{Summaries, Swept};
+use crate::metrics::Metric;
+use crate::runner::{Subject, Summaries, Swept};
 
 /// The verdict on a check, or on one of its rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,6 +126,17 @@ impl Interval {
         Interval { value, low: (value - half).max(0.0), high: value + half }
     }
 
+    /// At least as wide as Wilson's 95 % interval of a share of so many trials.
+    fn and_of_share(self, trials: f64) -> Interval {
+        const Z: f64 = 1.96;
+        let (share, per_trial) = (self.value, Z * Z / trials);
+        let middle = (share + per_trial / 2.0) / (1.0 + per_trial);
+        let spread = share * (1.0 - share) / trials + per_trial / (4.0 * trials);
+        let half = Z * spread.max(0.0).sqrt() / (1.0 + per_trial);
+        let (low, high) = ((middle - half).max(0.0), (middle + half).min(1.0));
+        Interval { value: share, low: self.low.min(low), high: self.high.max(high) }
+    }
+
     /// The ratio to another; `None` where that is zero.
     pub fn over(self, other: Interval) -> Option<Interval> {
         (other.value > 0.0).then(|| Interval {
@@ -187,6 +200,16 @@ pub struct JudgedTerm {
     pub value: Option<f64>,
     /// Half of its 95 % interval, where it has one.
     pub ci95: Option<f64>,
+    /// Runs that it was measured in.
+    pub runs: u64,
+}
+
+impl Judged {
+    /// Whether a figure of it was measured in one run only: nothing says how far another would be from it.
+    pub fn is_of_one_run(&self) -> bool {
+        let rows = self.checks.iter().flat_map(|check| &check.rows);
+        rows.flat_map(|row| &row.terms).any(|term| term.runs == 1)
+    }
 }
 
 impl Claim {
@@ -321,8 +344,15 @@ impl Term {
             at: at.collect(),
             value,
             ci95,
+            runs: summary.map_or(0, |summary| summary.runs),
         };
-        Some((term, value.map(|value| Interval::around(value, ci95.unwrap_or(0.0)))))
+        let of_shares = subject.filter(|_| self.stat == Stat::Mean && !is_limited);
+        let trials = of_shares.and_then(|subject| trials(subject, self.metric));
+        let interval = value.map(|value| {
+            let of_runs = Interval::around(value, ci95.unwrap_or(0.0));
+            trials.map_or(of_runs, |trials| of_runs.and_of_share(trials))
+        });
+        Some((term, interval))
     }
 
     fn is_of(&self, experiment: &Experiment, row: &Summaries) -> bool {
@@ -335,4 +365,17 @@ impl Term {
                     .any(|(path, value)| *path == axis.path && value.as_ref() == Some(label))
             })
     }
+}
+
+/// What a share is a share of: the queries or rounds of all runs.
+fn trials(subject: &Subject, metric: Metric) -> Option<f64> {
+    let count = |metric| subject.metric(metric).filter(|summary| summary.values > 0);
+    match metric {
+        Metric::TimeoutShare => match count(Metric::Exchanges) {
+            Some(queries) => queries.mean.map(|mean| mean * queries.runs as f64),
+            None => count(Metric::Last).map(|rounds| rounds.values as f64),
+        },
+        _ => None,
+    }
+    .filter(|trials| *trials > 0.0)
 }

@@ -115,12 +115,19 @@ fn read_check(reader: &Reader<'_>, known: &Known<'_>) -> Result<Check, Error> {
             return Err(reader.error("every", message));
         }
     }
+    if let Some((join, _)) = other.as_ref().filter(|(_, other)| *other == figure) {
+        let message = "is the same figure: name another case, value, metric or statistic".to_owned();
+        return Err(reader.error(join.name(), message));
+    }
     let cases = known.cases.iter().map(|case| case.name.clone()).collect();
     Ok(Check { figure, other, bounds, every, cases, origin: reader.origin() })
 }
 
 fn read_every(reader: &Reader<'_>, known: &Known<'_>) -> Result<Vec<Every>, Error> {
     let words = reader.texts("every")?.unwrap_or_default();
+    if let Some(twice) = words.iter().enumerate().find(|(i, word)| words[..*i].contains(*word)) {
+        return Err(reader.error("every", format!("has {:?} twice", twice.1)));
+    }
     words
         .into_iter()
         .map(|word| match known.axes.iter().find(|axis| axis.path == word) {
@@ -281,9 +288,7 @@ fn bound(node: &Node, metric: Option<Metric>) -> Result<(f64, String), String> {
         _ => return Err("must be a number with its unit, as in \"5 ms\"; a ratio has none".into()),
     };
     let (value, unit) = figure(&text)?;
-    let expected = metric.map_or("", Metric::unit);
-    let is_plain = expected.is_empty() || expected == "pkts";
-    let fits = unit == expected || (is_plain && (unit.is_empty() || unit == "share"));
+    let fits = metric.map_or(matches!(unit, "" | "share"), |metric| metric.takes(unit));
     fits.then_some((value, text)).ok_or_else(|| match metric {
         Some(metric) if metric.unit().is_empty() => {
             format!("must have no unit but %, as {} has", metric.name())

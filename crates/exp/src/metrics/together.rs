@@ -59,7 +59,8 @@ fn last_completion(round: &[usize], outcome: &Outcome) -> Option<Duration> {
     Some(last.since(first))
 }
 
-/// Queries that all servers have answered: how long each took, and whether one of its connections had a timeout.
+/// Queries that all servers have answered: how long each took, and which share of them had a timeout, with those whose timeout the
+/// end of the run cut off.
 pub(super) fn measure_queries(
     measured: &mut [Measured],
     run: &Run,
@@ -77,6 +78,7 @@ pub(super) fn measure_queries(
     }
     // Of each entry: queries, those with a timeout, and whether timeouts are known.
     let mut counts = vec![(0_u64, 0_u64, true); measured.len()];
+    let mut unanswered = vec![0_u64; measured.len()];
     for set in &run.order.together {
         let Some(group) = set.first().map(|flow| run.flows[*flow as usize].group as usize) else {
             continue;
@@ -98,12 +100,25 @@ pub(super) fn measure_queries(
             *late += u64::from(parts().any(|rpc| rpc.timeouts.is_some_and(|count| count > 0)));
             *known &= parts().all(|rpc| rpc.timeouts.is_some());
         }
+        // One that the end of the run cut off counts if it has waited for a timer: those take longest.
+        let waits = set.iter().any(|flow| {
+            let of_answered = of_flow[*flow as usize].iter().filter_map(|rpc| rpc.timeouts);
+            let timeouts = outcome.flows.get(*flow as usize).and_then(|f| f.counters.timeouts);
+            timeouts.is_some_and(|timeouts| timeouts > of_answered.sum())
+        });
+        if waits && window.is_none_or(|window| window.holds(outcome.end)) {
+            let (_, late, _) = &mut counts[group];
+            *late += 1;
+            unanswered[group] += 1;
+        }
     }
-    for (measured, (queries, late, known)) in measured.iter_mut().zip(counts) {
+    for ((measured, (queries, late, known)), unanswered) in
+        measured.iter_mut().zip(counts).zip(unanswered)
+    {
         if measured.kind == Kind::Query {
             measured.record(M::Exchanges, queries);
             if known {
-                record_share(measured, M::TimeoutShare, late, queries);
+                record_share(measured, M::TimeoutShare, late, queries + unanswered);
             }
         }
     }
