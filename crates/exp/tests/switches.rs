@@ -5,7 +5,7 @@ use std::path::Path;
 
 use knee_exp::{Error, Experiment, Overrides};
 use knee_queue::time::Duration;
-use knee_sim::spec::Run;
+use knee_sim::spec::{Run, Stops, Thresholds};
 
 const FABRIC: &str = r#"question = "?"
 cc = ["dctcp"]
@@ -89,10 +89,11 @@ fn mistakes_are_named_with_their_key() {
 fn pauses_have_defaults_and_are_checked() {
     let pause = run("flow_control = { kind = \"pause\", xoff = \"100 kB\" }");
     let spec = pause.network.flow_control.unwrap();
-    assert_eq!((spec.xoff_bytes, spec.xon_bytes, spec.quanta), (100_000, 50_000, 65_535));
+    let Stops::Links(Thresholds { xoff_bytes, xon_bytes }) = spec.stops else { panic!("{spec:?}") };
+    assert_eq!((xoff_bytes, xon_bytes, spec.quanta), (100_000, 50_000, 65_535));
     assert!(spec.lossless && spec.reaction == Duration::from_us(1));
     let error = |keys: &str| error(&format!("flow_control = {{ {keys} }}"));
-    assert!(error("kind = \"pfc\", xoff = \"1 kB\"").contains("pause"));
+    assert!(error("kind = \"pauses\", xoff = \"1 kB\"").contains("pause"));
     assert!(error("kind = \"pause\"").contains("xoff: missing"));
     assert!(error("kind = \"pause\", xoff = \"1 kB\", xon = \"2 kB\"").contains("above xoff"));
     assert!(error("kind = \"pause\", xoff = \"1 kB\", quanta = 65536").contains("65535"));
