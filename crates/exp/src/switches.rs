@@ -1,17 +1,22 @@
 //! `[network.buffer]`, `[[network.buffers]]` and `[network.flow_control]`: what switches have beside the queues of their ports.
 
-use knee_queue::DynamicThresholdConfig;
 use knee_queue::time::Duration;
-use knee_sim::spec::{FlowControl, LinkId, Network, NodeId, SharedBuffer};
+use knee_queue::{DynamicThresholdConfig, QueueConfig};
+use knee_sim::spec::{
+    FlowControl, LinkId, Network, NodeId, SharedBuffer, StoppedClass, Stops, Thresholds,
+};
 
 use crate::error::Error;
 use crate::network::expand;
-use crate::reader::Reader;
+use crate::reader::{Reader, one_of};
 use crate::tree::Value;
 use crate::units::Size;
 
 /// Keys of `[network]` that every topology may have.
 pub(crate) const KEYS: &[&str] = &["buffer", "buffers", "flow_control"];
+
+/// IEEE 802.1Q has so many priorities.
+const MAX_STOPPED: usize = 8;
 
 const BUFFER_KEYS: &[&str] = &["size", "alpha", "reserved", "record"];
 
@@ -43,7 +48,7 @@ pub(crate) fn read(
     network.buffers =
         found.into_iter().flatten().filter(|buffer| !buffer.links.is_empty()).collect();
     if let Some(reader) = network_reader.child("flow_control")? {
-        network.flow_control = Some(read_flow_control(&reader)?);
+        network.flow_control = Some(read_flow_control(&reader, network)?);
     }
     Ok(())
 }
@@ -127,22 +132,74 @@ fn read_alpha(reader: &Reader<'_>) -> Result<f64, Error> {
     Ok(alpha)
 }
 
-/// Pauses of IEEE 802.3x.
-fn read_flow_control(reader: &Reader<'_>) -> Result<FlowControl, Error> {
-    reader.check(&["kind", "xoff", "xon", "reaction", "quanta", "lossless"])?;
+/// Pauses of IEEE 802.3x, or of 802.1Qbb.
+fn read_flow_control(reader: &Reader<'_>, network: &Network) -> Result<FlowControl, Error> {
     reader.need_text("kind", "pause")?;
-    reader.choice_or("kind", &[("pause", ())], "")?;
+    let kinds = [("pause", false), ("pfc", true)];
+    let stops = match reader.choice_or("kind", &kinds, "")? {
+        false => {
+            reader.check(&["kind", "xoff", "xon", "reaction", "quanta", "lossless"])?;
+            Stops::Links(read_thresholds(reader)?)
+        }
+        true => {
+            if let Some(key) = ["xoff", "xon"].into_iter().find(|key| reader.has(key)) {
+                let message = "belongs to each class here, as in class = [{ name = \"storage\", xoff = \"100 kB\" }]";
+                return Err(reader.error(key, message));
+            }
+            reader.check(&["kind", "class", "reaction", "quanta", "lossless"])?;
+            Stops::Classes(read_stopped(reader, network)?)
+        }
+    };
+    let quanta = reader.integer_or("quanta", 1..=u64::from(u16::MAX), u64::from(u16::MAX))?;
+    Ok(FlowControl {
+        stops,
+        reaction: reader.get_or("reaction", Duration::from_us(1))?,
+        quanta: u16::try_from(quanta).unwrap_or(u16::MAX),
+        lossless: reader.flag_or("lossless", true)?,
+    })
+}
+
+fn read_thresholds(reader: &Reader<'_>) -> Result<Thresholds, Error> {
     let Size(xoff_bytes) = reader.need("xoff", "100 kB")?;
     let Size(xon_bytes) = reader.get_or("xon", Size(xoff_bytes / 2))?;
     if xon_bytes > xoff_bytes {
         return Err(reader.error("xon", "must not be above xoff"));
     }
-    let quanta = reader.integer_or("quanta", 1..=u64::from(u16::MAX), u64::from(u16::MAX))?;
-    Ok(FlowControl {
-        xoff_bytes,
-        xon_bytes,
-        reaction: reader.get_or("reaction", Duration::from_us(1))?,
-        quanta: u16::try_from(quanta).unwrap_or(u16::MAX),
-        lossless: reader.flag_or("lossless", true)?,
-    })
+    Ok(Thresholds { xoff_bytes, xon_bytes })
+}
+
+/// The classes that are stopped each by itself. That all queues have them is for the simulator to say, which names the link.
+fn read_stopped(reader: &Reader<'_>, network: &Network) -> Result<Vec<StoppedClass>, Error> {
+    let example = "class = [{ name = \"storage\", xoff = \"100 kB\" }]";
+    let readers = reader.children("class")?;
+    if readers.is_empty() || readers.len() > MAX_STOPPED {
+        let message = format!("must name 1 to {MAX_STOPPED} classes, as in {example}");
+        return Err(reader.error("class", message));
+    }
+    let mut known: Vec<&str> = Vec::new();
+    for link in &network.links {
+        if let (Some(_), QueueConfig::Classes(config)) = (link.rate, &link.queue) {
+            let names = config.classes.iter().map(|class| class.name.as_str());
+            known.extend(names.filter(|name| !known.contains(name)).collect::<Vec<_>>());
+        }
+    }
+    if known.is_empty() {
+        let message = "needs queues of kind \"classes\" at all links with a rate, and there are none: \
+                       use kind = \"pause\", which stops whole links";
+        return Err(reader.error("kind", message));
+    }
+    let mut stopped: Vec<StoppedClass> = Vec::with_capacity(readers.len());
+    for reader in &readers {
+        reader.check(&["name", "xoff", "xon"])?;
+        let name = reader.need_text("name", "storage")?;
+        if !known.contains(&name) {
+            return Err(reader.error("name", one_of(name, known.iter().copied())));
+        }
+        if stopped.iter().any(|class| class.name == name) {
+            return Err(reader.error("name", "must differ from that of another class here"));
+        }
+        let thresholds = read_thresholds(reader)?;
+        stopped.push(StoppedClass { name: name.to_owned(), thresholds });
+    }
+    Ok(stopped)
 }

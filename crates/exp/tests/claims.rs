@@ -257,6 +257,19 @@ fn a_ratio_to_what_may_be_zero_has_no_upper_end() {
 }
 
 #[test]
+fn a_share_of_few_trials_is_not_exact() {
+    // No success in n trials: up to z^2 / (n + z^2).
+    let none = Interval::around(0.0, 0.0).and_of_share(55.0);
+    assert_eq!((none.value, none.low), (0.0, 0.0));
+    assert!((none.high - 3.8416 / 58.8416).abs() < 1e-12, "{none:?}");
+    // A tenth of 100, as tables of the interval have it: 0.0552 to 0.1744.
+    let tenth = Interval::around(0.1, 0.0).and_of_share(100.0);
+    assert!((tenth.low - 0.0552).abs() < 1e-4 && (tenth.high - 0.1744).abs() < 1e-4, "{tenth:?}");
+    // Where runs differ by more, that counts.
+    assert_eq!(Interval::around(0.1, 0.1).and_of_share(1e6), Interval::around(0.1, 0.1));
+}
+
+#[test]
 fn a_claim_that_cannot_be_decided_says_why_and_has_no_checks() {
     let text = format!(
         "{MIX}\n[[claim]]\nname = \"cpu\"\nsays = \"CPU\"\nby = \"us\"\ncannot = \"No CPU here.\"\n"
@@ -333,6 +346,8 @@ fn what_a_claim_should_not_say_is_refused_in_one_sentence() {
             "over = { case = \"dctcp\", metric = \"goodput\" }",
             "goodput is measured in another unit than completion",
         ),
+        ("over = { case = \"dctcp\" }", "over = {}", "is the same figure"),
+        ("at_least = 10", "at_least = 10\nevery = [\"case\", \"case\"]", "has \"case\" twice"),
         ("by = \"source\"", "by = \"them\"", "must be one of \"source\", \"us\""),
     ];
     for (find, replacement, expected) in cases {

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use knee_exp::{Error, Experiment, Overrides};
 use knee_queue::time::Duration;
-use knee_sim::spec::Run;
+use knee_sim::spec::{Run, Stops, Thresholds};
 
 const FABRIC: &str = r#"question = "?"
 cc = ["dctcp"]
@@ -89,11 +89,70 @@ fn mistakes_are_named_with_their_key() {
 fn pauses_have_defaults_and_are_checked() {
     let pause = run("flow_control = { kind = \"pause\", xoff = \"100 kB\" }");
     let spec = pause.network.flow_control.unwrap();
-    assert_eq!((spec.xoff_bytes, spec.xon_bytes, spec.quanta), (100_000, 50_000, 65_535));
+    let Stops::Links(Thresholds { xoff_bytes, xon_bytes }) = spec.stops else { panic!("{spec:?}") };
+    assert_eq!((xoff_bytes, xon_bytes, spec.quanta), (100_000, 50_000, 65_535));
     assert!(spec.lossless && spec.reaction == Duration::from_us(1));
     let error = |keys: &str| error(&format!("flow_control = {{ {keys} }}"));
-    assert!(error("kind = \"pfc\", xoff = \"1 kB\"").contains("pause"));
+    assert!(error("kind = \"pauses\", xoff = \"1 kB\"").contains("pause"));
     assert!(error("kind = \"pause\"").contains("xoff: missing"));
     assert!(error("kind = \"pause\", xoff = \"1 kB\", xon = \"2 kB\"").contains("above xoff"));
     assert!(error("kind = \"pause\", xoff = \"1 kB\", quanta = 65536").contains("65535"));
+}
+
+/// The same network, in which every port has two classes.
+const CLASSES: &str = r#"{ kind = "classes", class = [
+  { name = "storage", dscp = 1, queue = { kind = "droptail", limit = "4 MB" } },
+  { name = "rest", queue = { kind = "step", limit = "4 MB", k = "65 pkts" } },
+] }"#;
+
+fn with_classes(flow_control: &str) -> Result<Run, Error> {
+    let queues = FABRIC
+        .replace(r#"rate = "10 Gbps", delay = "1 us" }"#, "rate = \"10 Gbps\", queue = CLASSES }")
+        .replace(r#"{ kind = "step", limit = "4 MB", k = "65 pkts" }"#, "CLASSES")
+        .replace(r#"{ kind = "step", limit = "4 MB", k = "200 pkts" }"#, "CLASSES");
+    assert_eq!(queues.matches("CLASSES").count(), 3);
+    let text = queues
+        .replace("CLASSES", CLASSES)
+        .replace("BUFFERS", &format!("flow_control = {{ {flow_control} }}"));
+    let experiment = Experiment::parse(Path::new("f.toml"), &text, &Overrides::default())?;
+    Ok(experiment.run(experiment.run_id(0)).unwrap())
+}
+
+#[test]
+fn pauses_of_classes_are_what_the_file_says() {
+    let one = r#"kind = "pfc", quanta = 100, class = [{ name = "storage", xoff = "100 kB" }]"#;
+    let run = with_classes(one).unwrap_or_else(|error| panic!("{error}"));
+    knee_sim::validate(&run).unwrap();
+    let spec = run.network.flow_control.unwrap();
+    assert!(spec.lossless && spec.quanta == 100 && spec.reaction == Duration::from_us(1));
+    let Stops::Classes(classes) = spec.stops else { panic!("{spec:?}") };
+    let [class] = &classes[..] else { panic!("{classes:?}") };
+    let thresholds = Thresholds { xoff_bytes: 100_000, xon_bytes: 50_000 };
+    assert_eq!((class.name.as_str(), class.thresholds), ("storage", thresholds));
+}
+
+#[test]
+fn classes_that_cannot_be_paused_are_named_with_their_key() {
+    let refused = |keys: &str| with_classes(keys).expect_err("it must be refused").to_string();
+    let class = |class: &str| refused(&format!("kind = \"pfc\", class = [{class}]"));
+    for (said, key, expected) in [
+        (refused("kind = \"pfc\""), "class", "must name 1 to 8 classes, as in class = ["),
+        (class(""), "class", "must name 1 to 8 classes"),
+        (refused("kind = \"pfc\", xoff = \"1 kB\""), "xoff", "belongs to each class here"),
+        (class("{ name = \"storag\", xoff = \"1 kB\" }"), "name", "did you mean \"storage\"?"),
+        (class("{ xoff = \"1 kB\" }"), "name", "missing"),
+        (class("{ name = \"storage\" }"), "xoff", "missing"),
+        (class("{ name = \"storage\", xoff = \"1 kB\", xon = \"2 kB\" }"), "xon", "above xoff"),
+        (
+            class(&["{ name = \"rest\", xoff = \"1 kB\" }"; 2].join(", ")),
+            "name",
+            "must differ from that of another class",
+        ),
+    ] {
+        assert!(said.contains(expected), "{said}\nexpected: {expected}");
+        assert!(said.contains("network.flow_control") && said.contains(key), "{said}");
+    }
+    let without =
+        error("flow_control = { kind = \"pfc\", class = [{ name = \"a\", xoff = \"1 kB\" }] }");
+    assert!(without.contains("needs queues of kind \"classes\""), "{without}");
 }

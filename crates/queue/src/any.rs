@@ -54,6 +54,13 @@ macro_rules! each_qdisc {
     };
 }
 
+impl<P: Packet> AnyQdisc<P> {
+    /// The queues of which it consists, if it does, so that some of them can be held.
+    pub fn classes_mut(&mut self) -> Option<&mut Classes<P>> {
+        if let AnyQdisc::Classes(classes) = self { Some(classes) } else { None }
+    }
+}
+
 impl<P: Packet> Qdisc<P> for AnyQdisc<P> {
     fn enqueue(&mut self, pkt: P, now: Time) -> Verdict {
         each_qdisc!(self, qdisc => qdisc.enqueue(pkt, now))

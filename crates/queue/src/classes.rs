@@ -1,7 +1,8 @@
 //! Several queues in one port: each packet goes to the first class whose condition it meets, and the classes are served
 //! strictly by order, in turns by weight, or first the one kind and then the other.
 //!
-//! Every class has a queue of its own, of any kind, with its own limit and marks: a backlog of one is none of another's.
+//! Every class has a queue of its own, of any kind, with its own limit and marks: a backlog of one is none of another's. A class
+//! may be held, as priority flow control does; the others then take turns without it.
 
 use crate::any::{AnyAdmission, AnyQdisc};
 use crate::config::{ConfigError, QueueConfig};
@@ -135,6 +136,8 @@ pub(crate) enum Price {
 struct Class<P> {
     queue: AnyQdisc<P>,
     is_strict: bool,
+    /// It is passed over.
+    is_held: bool,
     /// What the law for all queues has done to its packets.
     of_gate: Stats,
 }
@@ -187,6 +190,7 @@ impl<P: Packet> Classes<P> {
         let class = |(queue, service): &(&QueueConfig, ClassService)| Class {
             queue: queue.build(),
             is_strict: *service == ClassService::Strict,
+            is_held: false,
             of_gate: Stats::default(),
         };
         Classes {
@@ -199,6 +203,25 @@ impl<P: Packet> Classes<P> {
             refused: Stats::default(),
             stats: Stats::default(),
         }
+    }
+
+    /// The number of the class that takes such a packet.
+    pub fn class_of(&self, pkt: &P) -> usize {
+        self.selector.pick(pkt)
+    }
+
+    /// From now on the class of this number sends nothing, or may send again; nothing if there is none. It takes packets
+    /// all the same, and comes back at the end of the row with what it had left of its turn.
+    pub fn hold(&mut self, class: usize, is_held: bool) {
+        let Some(held) = self.classes.get_mut(class) else { return };
+        held.is_held = is_held;
+        self.row.hold(class, is_held);
+        self.chosen = self.chosen.filter(|(chosen, _)| !(is_held && *chosen == class));
+    }
+
+    /// Whether a class that is not held has packets.
+    pub fn has_sendable(&self) -> bool {
+        self.classes.iter().any(|class| !class.is_held && class.queue.len_pkts() > 0)
     }
 
     fn backlog(&self) -> Backlog {
@@ -236,7 +259,8 @@ impl<P: Packet> Classes<P> {
     }
 
     fn strict_head(&mut self, now: Time) -> Option<(usize, u32)> {
-        let mut strict = self.classes.iter_mut().enumerate().filter(|(_, class)| class.is_strict);
+        let may_send = |class: &Class<P>| class.is_strict && !class.is_held;
+        let mut strict = self.classes.iter_mut().enumerate().filter(|(_, class)| may_send(class));
         strict.find_map(|(index, class)| Some((index, class.queue.peek(now)?)))
     }
 
@@ -452,6 +476,55 @@ mod tests {
         queue.enqueue(with_dscp(1, 1), Time::ZERO);
         assert_eq!(queue.peek(Time::ZERO), Some(99));
         assert_eq!(ids(&mut queue, 2), [0, 1]);
+    }
+
+    #[test]
+    fn a_class_that_is_held_is_passed_over() {
+        let dscp = |dscp: u8| Condition { dscps: Some(1 << dscp), ..ALL };
+        let mut queue = classes(vec![
+            class(dscp(1), ClassService::Strict, droptail(9)),
+            class(dscp(2), ClassService::Weighted(1), droptail(9)),
+            class(ALL, ClassService::Weighted(1), droptail(9)),
+        ]);
+        for id in 0..4 {
+            for dscp in [1, 2, 0] {
+                queue.enqueue(with_dscp(100 * u64::from(dscp) + id, dscp), Time::ZERO);
+            }
+        }
+        queue.hold(0, true);
+        assert_eq!(ids(&mut queue, 3), [200, 0, 201]);
+        queue.hold(1, true);
+        assert_eq!(ids(&mut queue, 2), [1, 2]);
+        queue.hold(0, false);
+        assert_eq!(ids(&mut queue, 1), [100]);
+        // All that is left is held, but for one packet.
+        queue.hold(0, true);
+        assert_eq!(ids(&mut queue, 9), [3]);
+        assert!(!queue.has_sendable() && queue.len_pkts() == 5);
+        assert_eq!(queue.peek(Time::ZERO), None);
+        // It takes packets all the same.
+        assert_eq!(queue.enqueue(with_dscp(204, 2), Time::ZERO), Verdict::Queued);
+        queue.hold(1, false);
+        assert!(queue.has_sendable());
+        assert_eq!(ids(&mut queue, 9), [202, 203, 204]);
+        queue.hold(0, false);
+        queue.hold(9, true);
+        assert_eq!(ids(&mut queue, 9), [101, 102, 103]);
+    }
+
+    #[test]
+    fn what_was_peeked_at_stays_if_its_class_is_held_meanwhile() {
+        let mut queue = classes(vec![
+            class(DSCP_1, ClassService::Weighted(1), droptail(9)),
+            class(ALL, ClassService::Weighted(1), droptail(9)),
+        ]);
+        queue.enqueue(Pkt { len_bytes: 99, ..with_dscp(0, 1) }, Time::ZERO);
+        queue.enqueue(with_dscp(1, 0), Time::ZERO);
+        assert_eq!(queue.peek(Time::ZERO), Some(99));
+        queue.hold(0, true);
+        assert_eq!(ids(&mut queue, 9), [1]);
+        queue.hold(0, false);
+        assert_eq!(ids(&mut queue, 9), [0]);
     }
 
     #[test]

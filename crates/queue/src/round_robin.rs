@@ -24,7 +24,10 @@ pub(crate) struct RoundRobin {
 struct Member {
     quantum: i64,
     balance: i64,
+    /// It has something to send.
     stands: bool,
+    /// It may not send, and so is not in the row although it stands.
+    held: bool,
 }
 
 impl RoundRobin {
@@ -34,6 +37,7 @@ impl RoundRobin {
             quantum: quantum.clamp(1, 1 << 40) as i64,
             balance: 0,
             stands: false,
+            held: false,
         };
         RoundRobin { row: VecDeque::new(), members: quanta.map(member).collect() }
     }
@@ -44,6 +48,21 @@ impl RoundRobin {
         if !member.stands {
             member.stands = true;
             member.balance = member.quantum;
+            if !member.held {
+                self.row.push_back(index as u32);
+            }
+        }
+    }
+
+    /// One may not send until told otherwise: it leaves the row, and comes back at its end with the balance that it had.
+    pub(crate) fn hold(&mut self, index: usize, held: bool) {
+        let member = &mut self.members[index];
+        if std::mem::replace(&mut member.held, held) == held || !member.stands {
+            return;
+        }
+        if held {
+            self.row.retain(|other| *other != index as u32);
+        } else {
             self.row.push_back(index as u32);
         }
     }
@@ -126,5 +145,35 @@ mod tests {
         assert_eq!(row.head(), Some(0));
         row.leave(0);
         assert_eq!(row.head(), None);
+    }
+
+    #[test]
+    fn who_is_held_keeps_its_balance_and_comes_back_at_the_end() {
+        let mut row = RoundRobin::new([2, 2, 2].into_iter());
+        (0..3).for_each(|index| row.join(index));
+        let turns = |row: &mut RoundRobin, count: usize| -> Vec<Option<usize>> {
+            let mut turn = || row.head().inspect(|index| row.pay(*index, 1));
+            (0..count).map(|_| turn()).collect()
+        };
+        assert_eq!(turns(&mut row, 1), [Some(0)]);
+        row.hold(0, true);
+        row.hold(0, true);
+        row.join(0);
+        assert_eq!(turns(&mut row, 5), [1, 1, 2, 2, 1].map(Some));
+        row.hold(0, false);
+        // What is left of its turn is one.
+        assert_eq!(turns(&mut row, 6), [1, 2, 2, 0, 1, 1].map(Some));
+        (0..3).for_each(|index| row.hold(index, true));
+        assert_eq!(row.head(), None);
+    }
+
+    #[test]
+    fn who_joins_while_it_is_held_has_a_full_quantum_afterwards() {
+        let mut row = RoundRobin::new([1, 1].into_iter());
+        row.hold(0, true);
+        row.join(0);
+        assert_eq!(row.head(), None);
+        row.hold(0, false);
+        assert_eq!(row.head(), Some(0));
     }
 }

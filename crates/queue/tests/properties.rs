@@ -486,6 +486,43 @@ proptest! {
         prop_assert_eq!(law.threshold_hits(), queue.stats().threshold_hits);
     }
 
+    /// Queues of which one may not send: it does not, the others do, and nothing is forgotten.
+    #[test]
+    fn who_is_held_sends_nothing_until_it_may(
+        config in prop_oneof![classes(), two_buffers()],
+        operations in operations(),
+        holds in prop::collection::vec((0..4_usize, any::<bool>()), 1..50),
+    ) {
+        let mut model = Model::new(config.build(), &config);
+        let mut held = vec![false; model.parts];
+        let mut holds = holds.iter().cycle();
+        for operation in &operations {
+            let (part, is_held) = *holds.next().expect("they go round");
+            model.queue.classes_mut().expect("it has classes").hold(part, is_held);
+            if let Some(held) = held.get_mut(part) {
+                *held = is_held;
+            }
+            let sent = |model: &Model<AnyQdisc<Pkt>>, part| {
+                model.queue.part(part).expect("there is one").stats.dequeued_pkts
+            };
+            let before: Vec<u64> = (0..model.parts).map(|part| sent(&model, part)).collect();
+            model.run(std::slice::from_ref(operation));
+            for part in 0..model.parts {
+                prop_assert!(!held[part] || sent(&model, part) == before[part]);
+            }
+            let has_sendable = model.queue.classes_mut().expect("it has classes").has_sendable();
+            let of_others = (0..model.parts).filter(|part| !held[*part]);
+            let waits = |part| model.queue.part(part).expect("there is one").backlog.pkts > 0;
+            prop_assert_eq!(has_sendable, of_others.clone().any(waits));
+        }
+        let classes = model.queue.classes_mut().expect("it has classes");
+        (0..held.len()).for_each(|part| classes.hold(part, false));
+        while model.dequeue().is_some() {
+            model.check();
+        }
+        prop_assert_eq!(model.queue.len_pkts(), 0);
+    }
+
     #[test]
     fn step_counts_each_mark_and_each_hit(config in step(), operations in operations()) {
         let mut model = Model::new(config.build(), &config);

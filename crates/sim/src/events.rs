@@ -29,14 +29,16 @@ pub(crate) enum Event {
     Port {
         link: u32,
     },
-    /// A pause frame takes effect: the link may not send for this long.
+    /// A pause frame takes effect: what of the link it is about may not be sent for this long.
     Pause {
         link: u32,
         quanta: u16,
+        priority: u8,
     },
-    /// The pause of a link may have to be told again.
+    /// A pause may have to be told again.
     PauseRefresh {
         link: u32,
+        priority: u8,
     },
     /// A timer of a socket may be due.
     Timer {

@@ -5,38 +5,53 @@
 //! has passed too. With the link at `rate` and frames of `F` bytes, so much still comes:
 //!
 //! ```text
-//! rate * (F / back rate + control frame / back rate + back delay + reaction + delay) + F
+//! rate * (F / back rate + n * control frame / back rate + back delay + reaction + delay) + F
 //! ```
+//!
+//! `n` is how many classes are stopped each by itself: the pause frames of the others may be before this one. With 802.3x it is 1.
+//! An input may so have XOFF, the frame over it, and this, of all that it carries or of each class.
 
 use crate::Error;
 use crate::pause::{CONTROL_FRAME_BYTES, controlled, pause_time};
-use crate::spec::{FlowControl, Link, Network, NodeId, Run, Serialisation};
+use crate::spec::{
+    FlowControl, Link, LinkId, Network, NodeId, Run, Serialisation, SharedBuffer, Stops, Thresholds,
+};
 use knee_queue::time::{Duration, PS_PER_S, Rate};
-use knee_queue::{Limit, QueueConfig};
+use knee_queue::{ClassesConfig, Condition, Limit, LimitPer, NotEctAbove, QueueConfig};
+
+/// IEEE 802.1Q has so many priorities.
+const MAX_CLASSES: usize = 8;
+
+fn fail<T>(message: impl AsRef<str>) -> Result<T, Error> {
+    Err(Error(format!("flow control: {}", message.as_ref())))
+}
 
 /// Refuses flow control that cannot work, or is not lossless where it has to be.
 pub(crate) fn check(run: &Run, frame_bytes: u32) -> Result<(), Error> {
     let network = &run.network;
     let Some(spec) = &network.flow_control else { return Ok(()) };
-    let fail = |message: String| Err(Error(format!("flow control: {message}")));
-    if spec.xon_bytes > spec.xoff_bytes {
-        return fail(format!(
-            "xon, {} bytes, must not be above xoff, {}",
-            spec.xon_bytes, spec.xoff_bytes
-        ));
+    for Thresholds { xoff_bytes, xon_bytes } in spec.thresholds() {
+        if xon_bytes > xoff_bytes {
+            return fail(format!("xon, {xon_bytes} bytes, must not be above xoff, {xoff_bytes}"));
+        }
     }
     if spec.quanta == 0 {
-        return fail("a pause of 0 quanta stops nothing: 1 to 65535".to_owned());
+        return fail("a pause of 0 quanta stops nothing: 1 to 65535");
     }
     let is_switch = |node: NodeId| network.nodes[node as usize].host.is_none();
     let takes_part = |link: &&Link| is_switch(link.from) || is_switch(link.to);
-    for link in network.links.iter().filter(takes_part).filter(|link| link.rate.is_some()) {
+    let with_queue: Vec<&Link> =
+        network.links.iter().filter(takes_part).filter(|link| link.rate.is_some()).collect();
+    for link in &with_queue {
         if let Serialisation::TokenBucket { .. } = link.serialisation {
             return fail(format!(
                 "the link {} has a burst, and a token bucket has no frames to finish: leave it out",
                 link.name
             ));
         }
+    }
+    if let Stops::Classes(_) = spec.stops {
+        classes(spec, &with_queue)?;
     }
     if !spec.lossless {
         return Ok(());
@@ -55,71 +70,270 @@ pub(crate) fn check(run: &Run, frame_bytes: u32) -> Result<(), Error> {
     room(network, spec, frame_bytes)
 }
 
-/// Refuses queues and buffers that cannot hold what may come.
-fn room(network: &Network, spec: &FlowControl, frame_bytes: u32) -> Result<(), Error> {
-    let fail = |message: String| Err(Error(format!("flow control: {message}")));
-    let mut most = vec![0_u64; network.nodes.len()];
-    let mut of_link = vec![0_u64; network.links.len()];
-    let mut headroom_most = 0;
-    for (index, (link, back)) in network.links.iter().zip(controlled(network)).enumerate() {
-        let (Some(back), Some(rate)) = (back, link.rate) else { continue };
-        let back = &network.links[back as usize];
-        let frame_back = back.rate.map_or(Duration::ZERO, |rate| rate.time_of(frame_bytes));
-        let pause = pause_time(spec.quanta, rate);
-        if pause.ps() <= 2 * frame_back.ps() {
-            return fail(format!(
-                "{} quanta are {} ns at {}, over before they can be told again: give it more quanta",
-                spec.quanta,
-                pause.ns(),
-                link.name
-            ));
-        }
-        let headroom = headroom_bytes(link, back, spec, (rate, frame_bytes));
-        headroom_most = headroom_most.max(headroom);
-        of_link[index] = spec.xoff_bytes + u64::from(frame_bytes) + headroom;
-        most[link.to as usize] += of_link[index];
+/// Refuses classes that are not the same everywhere: what one switch stops would not be what another had sent.
+fn classes(spec: &FlowControl, links: &[&Link]) -> Result<(), Error> {
+    let stopped = spec.classes();
+    if stopped.is_empty() || stopped.len() > MAX_CLASSES {
+        return fail(format!("1 to {MAX_CLASSES} classes can be stopped, not {}", stopped.len()));
     }
-    let way_out = format!(
-        "each input may have xoff, {} bytes, a frame, and {headroom_most} that still come; give it more, \
-         a smaller xoff, or lossless = false",
-        spec.xoff_bytes
-    );
-    for link in network.links.iter().filter(|link| link.rate.is_some()) {
-        let from_there =
-            network.links.iter().position(|back| (back.from, back.to) == (link.to, link.from));
-        let most = most[link.from as usize] - from_there.map_or(0, |back| of_link[back]);
-        match limit(&link.queue) {
-            Some(Limit::Pkts(pkts)) if u64::from(pkts) * u64::from(CONTROL_FRAME_BYTES) < most => {
-                return fail(format!(
-                    "{most} bytes may wait for {}, in frames of any length, and its queue holds {pkts} packets: \
-                     give its limit in bytes; {way_out}",
-                    link.name
-                ));
-            }
-            Some(Limit::Bytes(bytes)) if bytes < most => {
-                return fail(format!(
-                    "{most} bytes may wait for {}, and its queue holds {bytes}: {way_out}",
-                    link.name
-                ));
-            }
-            _ => {}
+    for (class, index) in stopped.iter().zip(0..) {
+        if stopped[..index].iter().any(|before| before.name == class.name) {
+            return fail(format!("the class \"{}\" is named twice", class.name));
         }
-    }
-    for buffer in &network.buffers {
-        let Some(link) = buffer.links.first() else { continue };
-        let switch = network.links[*link as usize].from;
-        let most = most[switch as usize];
-        let shared = buffer.law.shared_bytes(buffer.links.len()).unwrap_or(0);
-        // All of it may wait for one port: q < alpha * (B - q).
-        let hot = (shared as f64 * buffer.law.alpha / (1.0 + buffer.law.alpha)) as u64;
-        if most > hot + buffer.law.reserved_bytes {
-            return fail(format!(
-                "{most} bytes may wait for one port of {}, which gives it {hot}: {way_out}",
-                buffer.name
-            ));
+        let mut first: Option<(&Link, Vec<Condition>)> = None;
+        for &link in links {
+            let Some(conditions) = conditions(&link.queue, &class.name) else {
+                return fail(format!(
+                    "the queue of {} has no class \"{}\": every link with a rate at a switch, hosts' own too, \
+                     needs a queue of kind classes with a class of this name",
+                    link.name, class.name
+                ));
+            };
+            match &first {
+                None => first = Some((link, conditions)),
+                Some((_, others)) if *others == conditions => {}
+                Some((other, _)) => {
+                    return fail(format!(
+                        "the class \"{}\" takes other packets at {} than at {}: give it, and the classes before it, \
+                         the same conditions everywhere",
+                        class.name, link.name, other.name
+                    ));
+                }
+            }
         }
     }
     Ok(())
+}
+
+/// What decides whether a packet belongs into the class of this name: its condition and those of all before it.
+fn conditions(queue: &QueueConfig, name: &str) -> Option<Vec<Condition>> {
+    let QueueConfig::Classes(ClassesConfig { classes, .. }) = queue else { return None };
+    let number = classes.iter().position(|class| class.name == name)?;
+    Some(classes[..=number].iter().map(|class| class.condition).collect())
+}
+
+/// What of one priority each link may have waiting in its switch.
+struct Most {
+    bytes: Vec<u64>,
+    /// For messages: what of that is on its way after XOFF, of the link with most.
+    headroom_bytes: u64,
+    xoff_bytes: u64,
+}
+
+impl Most {
+    fn new(
+        network: &Network,
+        spec: &FlowControl,
+        xoff_bytes: u64,
+        frame_bytes: u32,
+    ) -> Result<Most, Error> {
+        let mut most = Most { bytes: vec![0; network.links.len()], headroom_bytes: 0, xoff_bytes };
+        for (index, (link, back)) in network.links.iter().zip(controlled(network)).enumerate() {
+            let (Some(back), Some(rate)) = (back, link.rate) else { continue };
+            let back = &network.links[back as usize];
+            let frame_back = back.rate.map_or(Duration::ZERO, |rate| rate.time_of(frame_bytes));
+            let pause = pause_time(spec.quanta, rate);
+            if pause.ps() <= 2 * frame_back.ps() {
+                return fail(format!(
+                    "{} quanta are {} ns at {}, over before they can be told again: give it more quanta",
+                    spec.quanta,
+                    pause.ns(),
+                    link.name
+                ));
+            }
+            let headroom = headroom_bytes(link, back, spec, (rate, frame_bytes));
+            most.headroom_bytes = most.headroom_bytes.max(headroom);
+            most.bytes[index] = xoff_bytes + u64::from(frame_bytes) + headroom;
+        }
+        Ok(most)
+    }
+
+    /// The inputs of the switch that a link leaves, but for the link's own way back.
+    fn inputs(&self, network: &Network, link: &Link) -> Vec<(LinkId, u64)> {
+        let from_there =
+            network.links.iter().position(|back| (back.from, back.to) == (link.to, link.from));
+        let ids = network.links.iter().zip(0..).filter(|(input, _)| input.to == link.from);
+        let others = ids.filter(|(_, id)| from_there != Some(*id as usize));
+        others.map(|(_, id)| (id, self.bytes[id as usize])).collect()
+    }
+
+    /// All inputs of a switch together.
+    fn of_switch(&self, network: &Network, switch: NodeId) -> u64 {
+        let links = network.links.iter().zip(&self.bytes);
+        links.filter(|(link, _)| link.to == switch).map(|(_, bytes)| bytes).sum()
+    }
+
+    fn way_out(&self) -> String {
+        format!(
+            "each input may have xoff, {} bytes, a frame, and {} that still come; give it more, \
+             a smaller xoff, or lossless = false",
+            self.xoff_bytes, self.headroom_bytes
+        )
+    }
+}
+
+/// Refuses queues and buffers that cannot hold what may come.
+fn room(network: &Network, spec: &FlowControl, frame_bytes: u32) -> Result<(), Error> {
+    let most: Result<Vec<Most>, Error> = spec
+        .thresholds()
+        .iter()
+        .map(|thresholds| Most::new(network, spec, thresholds.xoff_bytes, frame_bytes))
+        .collect();
+    let most = most?;
+    let is_switch = |node: NodeId| network.nodes[node as usize].host.is_none();
+    let ports = network.links.iter().filter(|link| link.rate.is_some() && is_switch(link.from));
+    for link in ports {
+        for (most, priority) in most.iter().zip(0..) {
+            let queue = match spec.classes().get(priority) {
+                None => Some((link.name.clone(), &link.queue)),
+                Some(class) => class_of(&link.queue, &class.name)
+                    .map(|queue| (format!("{}/{}", link.name, class.name), queue)),
+            };
+            let Some((name, queue)) = queue else { continue };
+            holds(queue, &name, &most.inputs(network, link), most)?;
+        }
+    }
+    network.buffers.iter().try_for_each(|buffer| shared(network, spec, buffer, &most))
+}
+
+/// The queue of a class.
+fn class_of<'a>(queue: &'a QueueConfig, name: &str) -> Option<&'a QueueConfig> {
+    let QueueConfig::Classes(config) = queue else { return None };
+    Some(&config.classes.iter().find(|class| class.name == name)?.queue)
+}
+
+/// Refuses a queue that drops although no more waits in it than these inputs may have, or of which that cannot be said.
+fn holds(
+    queue: &QueueConfig,
+    name: &str,
+    inputs: &[(LinkId, u64)],
+    most: &Most,
+) -> Result<(), Error> {
+    let bytes: u64 = inputs.iter().map(|(_, bytes)| bytes).sum();
+    let limit = match queue {
+        QueueConfig::Classes(config) => {
+            // All that waits may be of one class.
+            let mut classes = config.classes.iter();
+            return classes.try_for_each(|class| {
+                holds(&class.queue, &format!("{name}/{}", class.name), inputs, most)
+            });
+        }
+        QueueConfig::TwoBuffers(config) if config.limit_per == LimitPer::Buffer => {
+            let is_second = |(id, _): &&(LinkId, u64)| config.second.contains(id);
+            let (second, first): (Vec<_>, Vec<_>) = inputs.iter().partition(is_second);
+            holds(&config.queue, &format!("{name}/first"), &first, most)?;
+            return holds(&config.queue, &format!("{name}/second"), &second, most);
+        }
+        QueueConfig::TwoBuffers(config) => return holds(&config.queue, name, inputs, most),
+        queue => most_of(queue).map_err(|why| {
+            let way_out = "give it droptail or step, or lossless = false";
+            Error(format!("flow control: {name} {why}: {way_out}"))
+        })?,
+    };
+    match limit {
+        Limit::Pkts(pkts) if u64::from(pkts) * u64::from(CONTROL_FRAME_BYTES) < bytes => {
+            fail(format!(
+                "{bytes} bytes may wait for {name}, in frames of any length, and its queue holds {pkts} packets: \
+                 give its limit in bytes; {}",
+                most.way_out()
+            ))
+        }
+        Limit::Bytes(limit) if limit < bytes => fail(format!(
+            "{bytes} bytes may wait for {name}, and its queue holds {limit}: {}",
+            most.way_out()
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// How much a queue holds, of those that drop for that alone; else why it may drop before.
+fn most_of(queue: &QueueConfig) -> Result<Limit, &'static str> {
+    const EARLY: &str = "drops packets before it is full";
+    match queue {
+        QueueConfig::DropTail(queue) => Ok(queue.limit),
+        QueueConfig::Step(queue) if queue.not_ect == NotEctAbove::Drop => {
+            Err("drops what is not ECN-capable above K")
+        }
+        QueueConfig::Step(queue) => Ok(queue.limit),
+        QueueConfig::Share(queue) => Ok(queue.limit),
+        QueueConfig::Pie(_)
+        | QueueConfig::Red(_)
+        | QueueConfig::Codel(_)
+        | QueueConfig::FqCodel(_)
+        | QueueConfig::DualPi2(_) => Err(EARLY),
+        QueueConfig::Classes(_) | QueueConfig::TwoBuffers(_) => {
+            Err("consists of queues of several queues")
+        }
+    }
+}
+
+/// Refuses shared memory that may have no room for what must not be dropped.
+///
+/// With `B` the memory, `Q` what may wait in all queues and `q` in one of them, `q <= alpha * (B - Q)` must hold, reserves aside.
+/// What flow control knows waits in one port at worst; of classes that are not stopped each port may be as full as its limits say.
+fn shared(
+    network: &Network,
+    spec: &FlowControl,
+    buffer: &SharedBuffer,
+    most: &[Most],
+) -> Result<(), Error> {
+    let Some(link) = buffer.links.first() else { return Ok(()) };
+    let switch = network.links[*link as usize].from;
+    let known: u64 = most.iter().map(|most| most.of_switch(network, switch)).sum();
+    let mut unknown_most = 0;
+    let mut unknown_sum = 0_u64;
+    for &link in &buffer.links {
+        let unknown = unknown_bytes(spec, &network.links[link as usize])?;
+        unknown_most = unknown.max(unknown_most);
+        unknown_sum = unknown_sum.saturating_add(unknown);
+    }
+    let shared = buffer.law.shared_bytes(buffer.links.len()).unwrap_or(0);
+    let free = shared.saturating_sub(unknown_sum);
+    // All that flow control knows may wait for one port, whose others are full: known + unknown < alpha * (free - known).
+    let alpha = buffer.law.alpha;
+    let hot = ((alpha * free as f64 - unknown_most as f64).max(0.0) / (1.0 + alpha)) as u64;
+    if known > hot + buffer.law.reserved_bytes {
+        let beside = match spec.stops {
+            Stops::Links(_) => String::new(),
+            Stops::Classes(_) => {
+                format!(" beside the {unknown_sum} of classes that are not stopped")
+            }
+        };
+        let way_out =
+            most.iter().max_by_key(|most| most.xoff_bytes).map(Most::way_out).unwrap_or_default();
+        return fail(format!(
+            "{known} bytes may wait for one port of {}, which gives it {hot}{beside}: {way_out}",
+            buffer.name
+        ));
+    }
+    Ok(())
+}
+
+/// What may wait at a link in classes that are not stopped.
+fn unknown_bytes(spec: &FlowControl, link: &Link) -> Result<u64, Error> {
+    let (Stops::Classes(stopped), QueueConfig::Classes(config)) = (&spec.stops, &link.queue) else {
+        return Ok(0);
+    };
+    let is_known = |name: &str| stopped.iter().any(|class| class.name == name);
+    let mut bytes = 0_u64;
+    for class in config.classes.iter().filter(|class| !is_known(&class.name)) {
+        let limit = match &class.queue {
+            QueueConfig::DropTail(queue) => Some(queue.limit),
+            QueueConfig::Step(queue) => Some(queue.limit),
+            QueueConfig::Share(queue) => Some(queue.limit),
+            QueueConfig::Red(queue) => Some(queue.limit),
+            _ => None,
+        };
+        let Some(Limit::Bytes(limit)) = limit else {
+            return fail(format!(
+                "{}/{} shares memory with what must not be dropped, and how many bytes it may take is not known: \
+                 give it droptail, step or red with a limit in bytes, or lossless = false",
+                link.name, class.name
+            ));
+        };
+        bytes = bytes.saturating_add(limit);
+    }
+    Ok(bytes)
 }
 
 /// What still comes by `link` once the switch has decided to stop it.
@@ -130,18 +344,9 @@ fn headroom_bytes(
     (rate, frame_bytes): (Rate, u32),
 ) -> u64 {
     let on_back = |bytes| back.rate.map_or(Duration::ZERO, |rate| rate.time_of(bytes));
-    let told = on_back(frame_bytes) + on_back(CONTROL_FRAME_BYTES) + back.delay + spec.reaction;
+    let control_frames = spec.thresholds().len() as u32 * CONTROL_FRAME_BYTES;
+    let told = on_back(frame_bytes) + on_back(control_frames) + back.delay + spec.reaction;
     let time = told + link.delay + link.jitter;
     let bits = u128::from(rate.bps()) * u128::from(time.ps()) / u128::from(PS_PER_S);
     u64::try_from(bits.div_ceil(8)).unwrap_or(u64::MAX) + u64::from(frame_bytes)
-}
-
-/// How much a queue holds, of those that drop for that alone.
-fn limit(queue: &QueueConfig) -> Option<Limit> {
-    match queue {
-        QueueConfig::DropTail(queue) => Some(queue.limit),
-        QueueConfig::Step(queue) => Some(queue.limit),
-        QueueConfig::Share(queue) => Some(queue.limit),
-        _ => None,
-    }
 }

@@ -65,6 +65,7 @@ mod clock;
 pub mod endpoint;
 mod events;
 pub mod fabric;
+mod gate;
 mod headroom;
 mod ideal;
 mod link;

@@ -7,9 +7,9 @@
 use crate::buffer::{self, BufferShare};
 use crate::events::{Event, Events};
 use crate::net::PATH_END;
-use crate::outcome::{PauseOutcome, QueueOutcome, QueueSample};
+use crate::outcome::{QueueOutcome, QueueSample};
 use crate::packet::{Packet, Packets, Tos, flags};
-use crate::pause::{self, ControlHandle, Gate, LeftHost, Ticket};
+use crate::pause::{self, LeftHost, LinkControl, Ticket};
 use crate::random::Random;
 use crate::spec::{Link, Serialisation};
 use knee_queue::time::{Duration, Rate, Time};
@@ -194,10 +194,8 @@ pub(crate) struct LinkState {
     next_event: Time,
     /// Its queue's part of memory that others share.
     share: Option<BufferShare>,
-    /// Flow control, if it takes part, whether that can stop it, and when it does.
-    control: Option<ControlHandle>,
-    can_be_stopped: bool,
-    gate: Gate,
+    /// Its part in flow control, if it has one.
+    control: Option<Box<LinkControl>>,
     /// What has left, if the sockets of its host want to know.
     left: Option<Vec<LeftHost>>,
 }
@@ -248,8 +246,6 @@ impl LinkState {
             next_event: Time::MAX,
             share: None,
             control: None,
-            can_be_stopped: false,
-            gate: Gate::default(),
             left: None,
         }
     }
@@ -262,16 +258,9 @@ impl LinkState {
 
     /// Before the start: flow control counts what waits in its queue, perhaps stops it, and perhaps it then tells its host
     /// what leaves.
-    pub(crate) fn take_part(
-        &mut self,
-        control: ControlHandle,
-        link: &Link,
-        can_be_stopped: bool,
-        tells_host: bool,
-    ) {
+    pub(crate) fn take_part(&mut self, control: LinkControl, link: &Link, tells_host: bool) {
         self.queue = Queue::with_departures(link);
-        self.control = Some(control);
-        self.can_be_stopped = can_be_stopped;
+        self.control = Some(Box::new(control));
         self.left = tells_host.then(Vec::new);
     }
 
@@ -336,8 +325,8 @@ impl LinkState {
                     // Who comes at the moment of a departure finds it done.
                     self.service(index, packets, now, (events, random));
                 }
-                if let Some(control) = &self.control {
-                    queued._ticket = pause::ticket(control, &queued);
+                if let (Some(control), Queue::Port(qdisc, _)) = (&self.control, &mut self.queue) {
+                    queued._ticket = control.ticket(qdisc, &queued);
                 }
                 let verdict = match &mut self.queue {
                     Queue::Shaped(shaped) => {
@@ -408,7 +397,9 @@ impl LinkState {
                 }
                 Queue::Port(qdisc, busy_until) => {
                     qdisc.tick(now);
-                    if *busy_until > now || self.gate.is_closed(now) {
+                    let is_stopped =
+                        self.control.as_mut().is_some_and(|at| at.gates.apply(qdisc, now));
+                    if *busy_until > now || is_stopped {
                         break;
                     }
                     let taken = qdisc.dequeue(now);
@@ -500,13 +491,13 @@ impl LinkState {
     pub(crate) fn pause(
         &mut self,
         index: u32,
-        quanta: u16,
+        (priority, quanta): (u8, u16),
         packets: &mut Packets,
         now: Time,
         parts: (&mut Events, &mut Random),
     ) {
-        let Some(rate) = self.rate else { return };
-        self.gate.close(now, pause::pause_time(quanta, rate));
+        let (Some(rate), Some(control)) = (self.rate, &mut self.control) else { return };
+        control.gates.close(priority, now, pause::pause_time(quanta, rate));
         self.service(index, packets, now, parts);
     }
 
@@ -537,7 +528,11 @@ impl LinkState {
         let next = match &self.queue {
             Queue::Shaped(shaped) => shaped.next_event(now),
             Queue::Port(qdisc, busy_until) => {
-                let free = (qdisc.len_pkts() > 0).then_some((*busy_until).max(self.gate.opens()));
+                let opens = match &self.control {
+                    None => (qdisc.len_pkts() > 0).then_some(Time::ZERO),
+                    Some(control) => control.gates.opens(qdisc),
+                };
+                let free = opens.map(|opens| opens.max(*busy_until));
                 [qdisc.next_event(now), free].into_iter().flatten().min()
             }
             Queue::Wire | Queue::Fifo(_) => None,
@@ -553,10 +548,7 @@ impl LinkState {
     /// The figures of the queue so far. Those of a discipline of its own time come from it.
     pub(crate) fn outcome(&mut self, now: Time) -> QueueOutcome {
         let mut counts = self.counts.clone();
-        counts.pause = self.can_be_stopped.then(|| {
-            let (frames, paused) = self.gate.figures(now);
-            PauseOutcome { frames, paused }
-        });
+        counts.pause = self.control.as_ref().and_then(|at| at.gates.link_figures(now));
         let stats = match &mut self.queue {
             Queue::Shaped(shaped) => shaped.stats(),
             Queue::Port(qdisc, _) => qdisc.stats(),
@@ -576,17 +568,20 @@ impl LinkState {
     /// The figures of the queue so far, then those of its parts.
     pub(crate) fn outcomes(&mut self, now: Time) -> impl Iterator<Item = QueueOutcome> + use<> {
         let link = self.counts.link;
-        let parts = self.parts().into_iter().zip(0..).map(move |(part, index)| {
+        let parts = self.parts().into_iter().zip(0..).map(|(part, index)| {
+            let pause = |at: &LinkControl| at.gates.class_figures(index as usize, now);
             QueueOutcome {
                 link,
                 part: Some(index),
                 offered_pkts: part.stats.dequeued_pkts
                     + part.stats.dropped_pkts()
                     + u64::from(part.backlog.pkts),
+                pause: self.control.as_deref().and_then(pause),
                 ..QueueOutcome::default()
             }
             .with(&part.stats)
         });
+        let parts: Vec<_> = parts.collect();
         std::iter::once(self.outcome(now)).chain(parts)
     }
 

@@ -1,17 +1,22 @@
-//! IEEE 802.3x: a switch that holds too much of what came by a link tells the link's sender to stop.
+//! IEEE 802.3x and 802.1Qbb: a switch that holds too much of what came by a link tells the link's sender to stop, all that it
+//! sends or a class of it.
 //!
 //! Each link into a switch has an [`Input`] there: the bytes of packets that came by it and wait for another link. Above
 //! XOFF a pause frame goes back over the cable, and again at half of each pause for as long as they are not down to XON; then one of
 //! no time ends it. Frames that are being sent are finished first, in either direction; pause frames are never paused.
 //! Links that take part have queues whose packets leave one after the other, since nobody knows when they will.
+//!
+//! Of 802.1Qbb each class that may be stopped has an input of its own, by the number of its *priority*: its place in the list of
+//! such classes. A packet has the priority of the class that it waits in. Under 802.3x all packets have priority 0.
 
 use crate::events::{Event, Events};
+use crate::gate::Gates;
 use crate::link::LinkState;
 use crate::net::Net;
 use crate::packet::{Packet, flags};
-use crate::spec::{FlowControl, Link, LinkId, Network};
-use knee_queue::Packet as QueuePacket;
+use crate::spec::{FlowControl, Link, LinkId, Network, StoppedClass, Stops, Thresholds};
 use knee_queue::time::{Duration, Rate, Time};
+use knee_queue::{AnyQdisc, Packet as QueuePacket, QueueConfig};
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
@@ -42,8 +47,34 @@ pub(crate) fn controlled(network: &Network) -> Vec<Option<LinkId>> {
     network.links.iter().zip(backs).map(|(link, back)| back.filter(|_| stops(link))).collect()
 }
 
-/// What a switch has of the packets of a link.
+impl FlowControl {
+    /// The classes that are stopped each by itself; none: links are stopped.
+    pub(crate) fn classes(&self) -> &[StoppedClass] {
+        if let Stops::Classes(classes) = &self.stops { classes } else { &[] }
+    }
+
+    /// Those of each priority.
+    pub(crate) fn thresholds(&self) -> Vec<Thresholds> {
+        match &self.stops {
+            Stops::Links(thresholds) => vec![*thresholds],
+            Stops::Classes(classes) => classes.iter().map(|class| class.thresholds).collect(),
+        }
+    }
+
+    /// The numbers that the classes that are stopped have in a queue, in the order of priorities; `None`: one is not there.
+    pub(crate) fn numbers_in(&self, queue: &QueueConfig) -> Option<Vec<usize>> {
+        let QueueConfig::Classes(config) = queue else { return None };
+        let number =
+            |class: &StoppedClass| config.classes.iter().position(|c| c.name == class.name);
+        self.classes().iter().map(number).collect()
+    }
+}
+
+/// What a switch has of the packets of a link, or of those of one priority.
 struct Input {
+    link: LinkId,
+    priority: u8,
+    thresholds: Thresholds,
     back: LinkId,
     /// How long one of its pauses is.
     pause: Duration,
@@ -55,10 +86,14 @@ struct Input {
 
 /// Flow control at work.
 pub(crate) struct Control {
-    spec: FlowControl,
+    quanta: u16,
+    reaction: Duration,
+    /// Of each link, by priority.
     inputs: Vec<Option<Input>>,
+    /// How many priorities are told apart.
+    priorities: u32,
     /// Inputs that hold more or less than when they were last looked at.
-    changed: Vec<LinkId>,
+    changed: Vec<u32>,
 }
 
 /// Flow control that is known to the links that take part.
@@ -67,7 +102,7 @@ pub(crate) type ControlHandle = Rc<RefCell<Control>>;
 /// A packet's place in what a switch has of its link; given back when the packet leaves the queue, however it does.
 pub(crate) struct Ticket {
     control: ControlHandle,
-    input: LinkId,
+    input: u32,
     len_bytes: u32,
 }
 
@@ -77,39 +112,32 @@ impl Drop for Ticket {
     }
 }
 
-/// When a link may not send.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Gate {
-    since: Time,
-    until: Time,
-    /// Of pauses before.
-    total: Duration,
-    frames: u64,
+/// A link's part in flow control.
+pub(crate) struct LinkControl {
+    control: ControlHandle,
+    /// What it may not send.
+    pub(crate) gates: Gates,
+    /// Of 802.1Qbb: the priority of each class of its queue; `None`: of a class that is never stopped.
+    priorities: Option<Vec<Option<u8>>>,
 }
 
-impl Gate {
-    pub(crate) fn is_closed(&self, now: Time) -> bool {
-        self.until > now
-    }
-
-    /// When it is open again.
-    pub(crate) fn opens(&self) -> Time {
-        self.until
-    }
-
-    /// A pause frame says so; one of no time opens it.
-    pub(crate) fn close(&mut self, now: Time, time: Duration) {
-        if !self.is_closed(now) {
-            self.total = self.total + self.until.since(self.since);
-            self.since = now;
-        }
-        self.until = now + time;
-        self.frames += u64::from(time > Duration::ZERO);
-    }
-
-    /// Pause frames that it was told, and how long it has been closed.
-    pub(crate) fn figures(&self, now: Time) -> (u64, Duration) {
-        (self.frames, self.total + self.until.min(now).since(self.since))
+impl LinkControl {
+    /// The place of a packet that comes to its queue in what the switch holds, if it counts.
+    pub(crate) fn ticket<P: QueuePacket>(
+        &self,
+        queue: &mut AnyQdisc<P>,
+        packet: &P,
+    ) -> Option<Ticket> {
+        let (link, len_bytes) = (packet.input()?, packet.len_bytes());
+        let priority = match &self.priorities {
+            None => 0,
+            Some(priorities) => (*priorities.get(queue.classes_mut()?.class_of(packet))?)?,
+        };
+        let mut control = self.control.borrow_mut();
+        let input = control.input_of(link, priority);
+        control.inputs[input as usize].as_ref()?;
+        control.change(input, |held| held + u64::from(len_bytes));
+        Some(Ticket { control: Rc::clone(&self.control), input, len_bytes })
     }
 }
 
@@ -130,66 +158,108 @@ impl LeftHost {
 
 /// Sets up flow control, if the network has it.
 pub(crate) fn build(network: &Network, links: &mut [LinkState]) -> Option<ControlHandle> {
-    let spec = network.flow_control.clone()?;
+    let spec = network.flow_control.as_ref()?;
     let controlled = controlled(network);
-    let inputs = network.links.iter().zip(&controlled).map(|(link, back)| {
-        Some(Input {
-            back: (*back)?,
-            pause: pause_time(spec.quanta, link.rate?),
-            held_bytes: 0,
-            is_off: false,
-            refresh_at: Time::MAX,
-        })
-    });
-    let inputs = inputs.collect();
-    let control = Control { spec, inputs, changed: Vec::new() };
-    let control = Rc::new(RefCell::new(control));
+    let thresholds = spec.thresholds();
+    let mut inputs = Vec::with_capacity(network.links.len() * thresholds.len());
+    for ((link, back), id) in network.links.iter().zip(&controlled).zip(0..) {
+        let stopped = back.zip(link.rate);
+        inputs.extend(thresholds.iter().zip(0..).map(|(thresholds, priority)| {
+            let (back, rate) = stopped?;
+            Some(Input {
+                link: id,
+                priority,
+                thresholds: *thresholds,
+                back,
+                pause: pause_time(spec.quanta, rate),
+                held_bytes: 0,
+                is_off: false,
+                refresh_at: Time::MAX,
+            })
+        }));
+    }
+    let control = Rc::new(RefCell::new(Control {
+        quanta: spec.quanta,
+        reaction: spec.reaction,
+        inputs,
+        priorities: thresholds.len() as u32,
+        changed: Vec::new(),
+    }));
     let is_host = |node: u32| network.nodes[node as usize].host.is_some();
     for ((link, state), back) in network.links.iter().zip(links).zip(&controlled) {
         if back.is_some() || !is_host(link.from) {
             let tells_host = back.is_some() && is_host(link.from);
-            state.take_part(Rc::clone(&control), link, back.is_some(), tells_host);
+            let part = part_of(spec, &control, link, back.is_some());
+            state.take_part(part, link, tells_host);
         }
     }
     Some(control)
 }
 
+/// What a link has to know; `can_be_stopped`: its receiver is a switch that tells it.
+fn part_of(
+    spec: &FlowControl,
+    control: &ControlHandle,
+    link: &Link,
+    can_be_stopped: bool,
+) -> LinkControl {
+    // A link without a rate has no queue, and nothing that would wait in it.
+    let numbers = spec.numbers_in(&link.queue).unwrap_or_default();
+    let (gates, priorities) = match &spec.stops {
+        Stops::Links(_) => (Gates::of_link(), None),
+        Stops::Classes(_) => {
+            let mut priorities = vec![None; link.queue.part_names().len()];
+            for (number, priority) in numbers.iter().zip(0..) {
+                priorities[*number] = Some(priority);
+            }
+            (Gates::of_classes(numbers), Some(priorities))
+        }
+    };
+    let gates = if can_be_stopped { gates } else { Gates::None };
+    LinkControl { control: Rc::clone(control), gates, priorities }
+}
+
 impl Control {
-    fn change(&mut self, input: LinkId, change: impl FnOnce(u64) -> u64) {
+    fn input_of(&self, link: LinkId, priority: u8) -> u32 {
+        link * self.priorities + u32::from(priority)
+    }
+
+    fn change(&mut self, input: u32, change: impl FnOnce(u64) -> u64) {
         if let Some(at) = &mut self.inputs[input as usize] {
             at.held_bytes = change(at.held_bytes);
             self.changed.push(input);
         }
     }
 
-    /// What an input has to tell its link's sender now: a number of quanta.
-    fn decide(&mut self, input: LinkId, now: Time) -> Option<(LinkId, u16)> {
-        let at = self.inputs[input as usize].as_mut()?;
-        let is_refreshed = at.is_off && at.refresh_at <= now;
-        if at.is_off && at.held_bytes <= self.spec.xon_bytes {
-            at.is_off = false;
-            return Some((at.back, 0));
+    /// Sends what an input has to tell its link's sender now, if anything.
+    fn tell(&mut self, input: u32, now: Time, links: &mut [LinkState], events: &mut Events) {
+        let Some(at) = &mut self.inputs[input as usize] else { return };
+        let Some(pauses) = at.decide(now) else { return };
+        let quanta = if pauses { self.quanta } else { 0 };
+        let (link, priority) = (at.link, at.priority);
+        let arrives = links[at.back as usize].send_control_frame(now, CONTROL_FRAME_BYTES);
+        events.push(arrives + self.reaction, Event::Pause { link, quanta, priority });
+        if pauses {
+            events.push(at.refresh_at, Event::PauseRefresh { link, priority });
         }
-        if is_refreshed || (!at.is_off && at.held_bytes > self.spec.xoff_bytes) {
-            at.is_off = true;
-            at.refresh_at = now + Duration::from_ps(at.pause.ps() / 2);
-            return Some((at.back, self.spec.quanta));
-        }
-        None
-    }
-
-    fn refresh_at(&self, input: LinkId) -> Option<Time> {
-        self.inputs[input as usize].as_ref().map(|at| at.refresh_at)
     }
 }
 
-/// The place of a packet in what the switch has of its link, if that can be stopped.
-pub(crate) fn ticket(control: &ControlHandle, packet: &impl QueuePacket) -> Option<Ticket> {
-    let (input, len_bytes) = (packet.input()?, packet.len_bytes());
-    let mut inside = control.borrow_mut();
-    inside.inputs[input as usize].as_ref()?;
-    inside.change(input, |held| held + u64::from(len_bytes));
-    Some(Ticket { control: Rc::clone(control), input, len_bytes })
+impl Input {
+    /// Whether it has to be told now that its sender must stop, or that it may go on; mostly nothing.
+    fn decide(&mut self, now: Time) -> Option<bool> {
+        if self.is_off && self.held_bytes <= self.thresholds.xon_bytes {
+            self.is_off = false;
+            return Some(false);
+        }
+        let is_refreshed = self.is_off && self.refresh_at <= now;
+        if is_refreshed || (!self.is_off && self.held_bytes > self.thresholds.xoff_bytes) {
+            self.is_off = true;
+            self.refresh_at = now + Duration::from_ps(self.pause.ps() / 2);
+            return Some(true);
+        }
+        None
+    }
 }
 
 impl Net {
@@ -209,29 +279,21 @@ impl Net {
     }
 
     /// A pause may have to be told again.
-    pub(crate) fn on_pause_refresh(&mut self, input: LinkId) {
+    pub(crate) fn on_pause_refresh(&mut self, link: LinkId, priority: u8) {
         let Some(control) = &self.flow_control else { return };
         let mut control = control.borrow_mut();
-        if control.refresh_at(input) == Some(self.now) {
+        let input = control.input_of(link, priority);
+        let at = control.inputs[input as usize].as_ref();
+        if at.is_some_and(|at| at.refresh_at == self.now) {
             control.tell(input, self.now, &mut self.links, &mut self.events);
         }
     }
 
     /// A pause frame has reached the sender of a link.
-    pub(crate) fn on_pause(&mut self, link: LinkId, quanta: u16) {
+    pub(crate) fn on_pause(&mut self, link: LinkId, priority: u8, quanta: u16) {
         let parts = (&mut self.events, &mut self.random);
-        self.links[link as usize].pause(link, quanta, &mut self.packets, self.now, parts);
-    }
-}
-
-impl Control {
-    fn tell(&mut self, input: LinkId, now: Time, links: &mut [LinkState], events: &mut Events) {
-        let Some((back, quanta)) = self.decide(input, now) else { return };
-        let arrives = links[back as usize].send_control_frame(now, CONTROL_FRAME_BYTES);
-        events.push(arrives + self.spec.reaction, Event::Pause { link: input, quanta });
-        if let Some(at) = self.refresh_at(input).filter(|_| quanta > 0) {
-            events.push(at, Event::PauseRefresh { link: input });
-        }
+        let told = (priority, quanta);
+        self.links[link as usize].pause(link, told, &mut self.packets, self.now, parts);
     }
 }
 
@@ -244,21 +306,5 @@ mod tests {
         let time = |bps| pause_time(65_535, Rate::from_bps(bps).expect("above 0")).ns();
         assert_eq!(time(1_000_000_000), 33_553_920);
         assert_eq!(time(10_000_000_000), 3_355_392);
-    }
-
-    #[test]
-    fn a_gate_counts_the_time_that_it_is_closed_once() {
-        let us = Duration::from_us;
-        let at = Time::from_us;
-        let mut gate = Gate::default();
-        gate.close(at(10), us(100));
-        assert!(gate.is_closed(at(109)) && !gate.is_closed(at(110)));
-        // Refreshed, then opened; opened again, which is nothing; closed until it opens by itself.
-        gate.close(at(60), us(100));
-        assert_eq!(gate.figures(at(70)), (2, us(60)));
-        gate.close(at(80), Duration::ZERO);
-        gate.close(at(90), Duration::ZERO);
-        gate.close(at(200), us(50));
-        assert_eq!(gate.figures(at(1_000)), (3, us(70 + 50)));
     }
 }

@@ -352,12 +352,12 @@ impl<'a> Simulation<'a> {
                     self.after_departures(link);
                 }
             }
-            Event::Pause { link, quanta } => {
-                self.net.on_pause(link, quanta);
+            Event::Pause { link, quanta, priority } => {
+                self.net.on_pause(link, priority, quanta);
                 self.net.tell_departures(link);
                 self.after_departures(link);
             }
-            Event::PauseRefresh { link } => self.net.on_pause_refresh(link),
+            Event::PauseRefresh { link, priority } => self.net.on_pause_refresh(link, priority),
             Event::Timer { sock, timer } => {
                 self.socks[sock as usize].on_timer(timer, &mut self.net);
                 if self.socks[sock as usize].receiver.unread_bytes > 0 {

@@ -72,20 +72,46 @@ pub struct Network {
     pub flow_control: Option<FlowControl>,
 }
 
-/// IEEE 802.3x pauses: each switch stops a link while too much of what came by it waits there. Links without a rate are
+/// Pauses: each switch stops a link, or a class of it, while too much of what came by it waits there. Links without a rate are
 /// not stopped, and hosts, which take everything at once, stop none.
 #[derive(Clone, Debug)]
 pub struct FlowControl {
-    /// Above this many bytes of an input it is stopped.
-    pub xoff_bytes: u64,
-    /// At this many and below it may go on.
-    pub xon_bytes: u64,
+    /// What is stopped, and when.
+    pub stops: Stops,
     /// From the arrival of a pause frame until it takes effect.
     pub reaction: Duration,
     /// How long a pause lasts unless it is told again, in 512 bit times of the link.
     pub quanta: u16,
     /// Whether a network is refused in which queues have not room for what may come before a pause takes effect.
     pub lossless: bool,
+}
+
+/// What flow control counts and stops.
+#[derive(Clone, Debug)]
+pub enum Stops {
+    /// IEEE 802.3x: a link, with all that it carries.
+    Links(Thresholds),
+    /// IEEE 802.1Qbb: some classes of the links' queues, each by itself; 8 at most. What belongs to others is neither counted nor
+    /// stopped.
+    Classes(Vec<StoppedClass>),
+}
+
+/// A class that priority flow control knows.
+#[derive(Clone, Debug)]
+pub struct StoppedClass {
+    /// Its name in the [`ClassesConfig`](knee_queue::ClassesConfig) of every link with a rate that begins or ends at a switch.
+    pub name: String,
+    /// When it is stopped.
+    pub thresholds: Thresholds,
+}
+
+/// What of an input waits in a switch when that has its sender stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Thresholds {
+    /// Above this many bytes it is stopped.
+    pub xoff_bytes: u64,
+    /// At this many and below it may go on.
+    pub xon_bytes: u64,
 }
 
 /// Memory of a switch that the queues of its ports share.

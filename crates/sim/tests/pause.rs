@@ -8,7 +8,7 @@ use knee_queue::{Ecn, Limit, QueueConfig};
 use knee_sim::outcome::{Outcome, PauseOutcome, QueueOutcome};
 use knee_sim::spec::{
     Defects, Flow, FlowControl, HostConfig, Network, NodeId, Order, Ping, Run, Sampling,
-    Serialisation,
+    Serialisation, Stops, Thresholds,
 };
 use knee_sim::topology::{Cable, Dumbbell, Star};
 
@@ -23,7 +23,8 @@ fn port(rate_mbps: u64, queue: QueueConfig) -> Cable {
 }
 
 fn pauses(xoff_bytes: u64, xon_bytes: u64) -> FlowControl {
-    FlowControl { xoff_bytes, xon_bytes, reaction: us(1), quanta: 65_535, lossless: true }
+    let stops = Stops::Links(Thresholds { xoff_bytes, xon_bytes });
+    FlowControl { stops, reaction: us(1), quanta: 65_535, lossless: true }
 }
 
 fn hosts(prefix: &str, count: u32) -> Vec<(String, knee_sim::spec::HostConfig)> {
@@ -280,7 +281,8 @@ fn flow_control_that_cannot_work_is_refused_in_a_sentence() {
     let spec = |change: &dyn Fn(&mut FlowControl)| {
         error(&|network| change(network.flow_control.as_mut().expect("it is there")))
     };
-    assert!(spec(&|spec| spec.xon_bytes = 20_001).contains("xon, 20001"));
+    let above = Thresholds { xoff_bytes: 20_000, xon_bytes: 20_001 };
+    assert!(spec(&|spec| spec.stops = Stops::Links(above)).contains("xon, 20001"));
     assert!(spec(&|spec| spec.quanta = 0).contains("0 quanta"));
     assert!(spec(&|spec| spec.quanta = 40).contains("more quanta"));
     assert!(error(&|network| network.links[0].rate = None).contains("h0-switch has no rate"));

@@ -126,8 +126,8 @@ impl Interval {
         Interval { value, low: (value - half).max(0.0), high: value + half }
     }
 
-    /// At least as wide as Wilson's 95 % interval of a share of so many trials.
-    fn and_of_share(self, trials: f64) -> Interval {
+    /// Of a share: at least as wide as Wilson's 95 % interval of so many trials.
+    pub fn and_of_share(self, trials: f64) -> Interval {
         const Z: f64 = 1.96;
         let (share, per_trial) = (self.value, Z * Z / trials);
         let middle = (share + per_trial / 2.0) / (1.0 + per_trial);
