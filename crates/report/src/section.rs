@@ -55,8 +55,8 @@ impl Section {
         slug(&self.manifest.name)
     }
 
-    /// The section; links to its files begin with `files`.
-    pub(crate) fn html(&self, files: &str, known: &dyn Fn(&str) -> Option<String>) -> String {
+    /// The section; links to its files begin with `files`. `full`: whether the reproduction that it belongs to is.
+    pub(crate) fn html(&self, files: &str, known: &dyn Fn(&str) -> Option<String>, full: Option<bool>) -> String {
         let m = &self.manifest;
         let id = self.id();
         let mut out = format!(
@@ -81,7 +81,7 @@ impl Section {
         out.extend(self.network.iter().map(Figure::html));
         if !m.claims.is_empty() {
             out.push_str("<h3>Claims</h3>");
-            m.claims.iter().for_each(|claim| out.push_str(&claims::html(claim, &id, known)));
+            m.claims.iter().for_each(|claim| out.push_str(&claims::html(m, claim, &id, known)));
         }
         out.push_str(&self.published_html());
         if !self.figures.is_empty() {
@@ -105,7 +105,7 @@ impl Section {
             );
         }
         let _ =
-            write!(out, "<h3>Run it again</h3><pre class=\"cmd\">{}</pre>", escaped(&command(m)));
+            write!(out, "<h3>Run it again</h3><pre class=\"cmd\">{}</pre>", escaped(&commands(m, full)));
         if !m.files.is_empty() {
             out.push_str("<p class=\"files\">Files: ");
             for (i, file) in m.files.iter().map(String::as_str).chain(["manifest.json"]).enumerate()
@@ -372,24 +372,49 @@ fn meta(m: &Manifest) -> String {
     parts.join(" · ")
 }
 
-/// The command that runs it again.
-fn command(m: &Manifest) -> String {
+/// What runs it again: as part of a reproduction, and by itself.
+fn commands(m: &Manifest, full: Option<bool>) -> String {
+    let on = match m.back_end.as_str() {
+        "" | "sim" => String::new(),
+        "hosts" => " --on hosts=FILE".into(),
+        other => format!(" --on {other}"),
+    };
+    let mut out = String::new();
+    if let Some(full) = full {
+        let full = if full { " --full" } else { "" };
+        let _ = writeln!(out, "knee reproduce {}{full}{on}", m.name);
+    }
     // Only what stands behind `scenarios` is the same in every clone.
     let file = m.file.rfind("scenarios/").map_or(m.file.as_str(), |at| &m.file[at..]);
-    let mut out = format!("knee run {}", if file.is_empty() { "FILE" } else { file });
+    let _ = write!(out, "knee run {}{on}", if file.is_empty() { "FILE".into() } else { quoted(file) });
+    if m.quick {
+        out.push_str(" --quick");
+    }
+    if !m.asked_cc.is_empty() {
+        let _ = write!(out, " --cc {}", quoted(&m.asked_cc.join(",")));
+    }
+    for set in &m.asked_set {
+        let _ = write!(out, " --set {}", quoted(set));
+    }
     if m.repeat > 0 {
         let _ = write!(out, " --repeat {}", m.repeat);
     }
     if let Some(seed) = m.seed {
         let _ = write!(out, " --seed {seed}");
     }
-    if !m.is_simulated() && !m.back_end.is_empty() {
-        let _ = write!(out, " --on {}", m.back_end);
-    }
     if m.scale != 1.0 {
         let _ = write!(out, " --scale {}", m.scale);
     }
     out
+}
+
+/// A word as a shell takes it.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._-/,=:".contains(c);
+    match word.chars().all(plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
 }
 
 /// Lines of a text as paragraphs.
@@ -580,8 +605,9 @@ mod tests {
     }
 
     #[test]
-    fn a_command_names_no_machine() {
-        let m = Manifest {
+    fn commands_name_no_machine_and_have_what_was_asked_for() {
+        let plain = Manifest {
+            name: "incast".into(),
             file: "/home/someone/knee/scenarios/published/incast.toml".into(),
             repeat: 3,
             seed: Some(7),
@@ -589,6 +615,22 @@ mod tests {
             scale: 1.0,
             ..Manifest::default()
         };
-        assert_eq!(command(&m), "knee run scenarios/published/incast.toml --repeat 3 --seed 7");
+        assert_eq!(
+            commands(&plain, Some(true)),
+            "knee reproduce incast --full\nknee run scenarios/published/incast.toml --repeat 3 --seed 7"
+        );
+        let asked = Manifest {
+            quick: true,
+            asked_cc: vec!["cubic".into(), "dctcp".into()],
+            asked_set: vec!["hosts.mtu=\"9000 B\"".into(), "params.shift_g=5".into()],
+            back_end: "lab".into(),
+            scale: 0.1,
+            ..plain
+        };
+        assert_eq!(
+            commands(&asked, None),
+            "knee run scenarios/published/incast.toml --on lab --quick --cc cubic,dctcp --set 'hosts.mtu=\"9000 B\"' \
+             --set params.shift_g=5 --repeat 3 --seed 7 --scale 0.1"
+        );
     }
 }
