@@ -158,6 +158,8 @@ pub struct Done {
     pub skipped: Option<String>,
     /// It was to run, and could not.
     pub is_broken: bool,
+    /// It was stopped, and has some of its runs.
+    pub is_part: bool,
     /// Wall-clock time.
     pub wall_s: f64,
     /// CPU time.
@@ -229,6 +231,7 @@ impl Reproduction {
             dir: None,
             skipped: None,
             is_broken: false,
+            is_part: false,
             wall_s: 0.0,
             cpu_s: 0.0,
             claims: Vec::new(),
@@ -270,6 +273,7 @@ impl Reproduction {
                             }
                             _ => {
                                 results.finish(experiment, &swept)?;
+                                done.is_part = swept.interrupted;
                                 done.dir = Some(planned.name.clone());
                                 Some(swept)
                             }

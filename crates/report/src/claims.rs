@@ -67,7 +67,17 @@ fn is_inside(check: &Check, value: f64) -> bool {
 
 /// Behind values of a check: how often one figure is the other, or nothing.
 fn times(check: &Check) -> &'static str {
-    if check.terms.iter().any(|term| term.role == "over") { " ×" } else { "" }
+    if check.terms.iter().any(|term| term.role == "over") { "\u{a0}×" } else { "" }
+}
+
+/// From one value of a check to another, or both as one where they read the same.
+fn span(check: &Check, low: f64, high: f64) -> String {
+    let unit = Unit::of(&check.unit, high.abs());
+    let (from, to) = (unit.show(low), unit.show(high));
+    match from == to {
+        true => shown(check, high),
+        false => format!("{from} to {}", shown(check, high)),
+    }
 }
 
 /// A value of a check.
@@ -82,7 +92,8 @@ fn value(check: &Check, row: &CheckRow) -> String {
     match (row.low, row.high) {
         (Some(low), Some(high)) if low < high => {
             let unit = Unit::of(&check.unit, value.abs());
-            format!("{shown} ({} to {})", unit.show(low), unit.show(high))
+            let (low, high) = (unit.show(low), unit.show(high));
+            if low == high { shown } else { format!("{shown} ({low} to {high})") }
         }
         _ => shown,
     }
@@ -91,11 +102,7 @@ fn value(check: &Check, row: &CheckRow) -> String {
 /// The bounds in words.
 fn bounds(check: &Check) -> String {
     match (check.at_least, check.at_most) {
-        (Some(least), Some(most)) => {
-            let unit = Unit::of(&check.unit, most.abs());
-            let name = if unit.name.is_empty() { String::new() } else { format!(" {}", unit.name) };
-            format!("{} to {}{name}{}", unit.show(least), unit.show(most), times(check))
-        }
+        (Some(least), Some(most)) => span(check, least, most),
         (Some(least), None) => format!("≥ {}", shown(check, least)),
         (None, Some(most)) => format!("≤ {}", shown(check, most)),
         (None, None) => String::new(),
@@ -181,6 +188,9 @@ fn strip(m: &Manifest, check: &Check) -> String {
     for bound in &bounds {
         let _ = write!(out, "<path class=\"bound\" d=\"M{:.1} 2v18\"/>", at(*bound));
     }
+    for value in published {
+        out.push_str(&published_mark(at(value), y));
+    }
     for row in rows {
         let Some(value) = row.value else { continue };
         let class = match (check.verdict.as_str(), is_inside(check, value)) {
@@ -208,9 +218,6 @@ fn strip(m: &Manifest, check: &Check) -> String {
             out,
             "<path class=\"{class}\" transform=\"translate({x:.1} {y})\" d=\"{shape}\" fill=\"currentColor\"/>"
         );
-    }
-    for value in published {
-        out.push_str(&published_mark(at(value), y));
     }
     out.push_str("</svg>");
     out
@@ -290,8 +297,7 @@ fn check_html(m: &Manifest, check: &Check) -> String {
             let outside = values.filter(|value| !is_inside(check, *value)).count();
             let ours = match () {
                 () if low > high => "not measured".into(),
-                () if low == high => shown(check, low),
-                () => format!("{} to {}", shown(check, low), shown(check, high)),
+                () => span(check, low, high),
             };
             let _ = write!(
                 out,
@@ -301,11 +307,7 @@ fn check_html(m: &Manifest, check: &Check) -> String {
                 escaped(&bounds(check))
             );
             if let Some((_, row)) = worst(check).filter(|_| outside > 0) {
-                let _ = write!(
-                    out,
-                    "; outside in {outside}, most at {}",
-                    escaped(&row.at)
-                );
+                let _ = write!(out, "; outside in {outside}, most at {}", escaped(&row.at));
             }
             out.push_str("</p><details><summary>Each of them</summary><ul>");
             for (i, row) in rows.iter().enumerate() {
@@ -336,12 +338,15 @@ fn made_of(terms: &[Term]) -> String {
 /// A term's value: terms carry no unit, their metrics do.
 fn plain(value: f64, metric: &str) -> String {
     let unit = match metric {
-        "completion" | "last" | "latency" | "rtt" | "receive_cpu_per_mb" | "ack_cpu_per_mb" => "s",
+        "completion" | "last" | "latency" | "rtt" | "rtt_shown" | "srtt" | "convergence"
+        | "receive_cpu_per_mb" | "ack_cpu_per_mb" => "s",
         "goodput" | "goodput_sum" => "bps",
-        "queue" | "drops" | "marks" => "pkts",
+        "queue" | "drops" | "marks" | "cwnd" => "pkts",
+        "occupancy" => "B",
+        "pacing_timers" | "bursts" | "data_pkts_rate" | "acks_rate" => "per s",
         _ => "",
     };
-    Unit::alone(unit, value)
+    Unit::of_metric(metric, unit, value.abs()).named(value)
 }
 
 fn word_class(verdict: &str) -> &'static str {

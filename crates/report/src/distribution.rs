@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::figure::{Figure, Piece};
 use crate::manifest::Manifest;
 use crate::palette::Style;
-use crate::plot::{PANEL, Range, legend, panel_title};
+use crate::plot::{PANEL, Range, head, legend, panel_title};
 use crate::text::{Unit, digits, escaped, short_path, slug};
 
 /// Values that are so close become one.
@@ -216,8 +216,9 @@ struct Steps<'a> {
 
 impl Steps<'_> {
     fn draw(&self) -> Piece {
-        let (width, height) = (PANEL, 236.0);
-        let (left, right, top, bottom) = (50.0, width - 14.0, 34.0, height - 40.0);
+        let head = head(self.title);
+        let (width, height) = (PANEL, 222.0 + head);
+        let (left, right, top, bottom) = (50.0, width - 14.0, 20.0 + head, height - 40.0);
         let mut out = panel_title(self.title);
         let most = if self.nines { 3.4 } else { 1.0 };
         let at_y = |share: f64| {
@@ -249,7 +250,8 @@ impl Steps<'_> {
         }
         let _ = write!(
             out,
-            "<text class=\"m\" x=\"2\" y=\"26\">share at most as large</text><path class=\"a\" d=\"M{left} {bottom}H{right}\"/>"
+            "<text class=\"m\" x=\"2\" y=\"{:.1}\">share at most as large</text><path class=\"a\" d=\"M{left} {bottom}H{right}\"/>",
+            top - 8.0
         );
         for (style, curve) in self.curves {
             let mut path = String::new();

@@ -100,7 +100,10 @@ impl Reproduction {
 }
 
 /// All claims, by source and experiment, and what it took.
-pub(crate) fn overview(reproduction: &Reproduction, manifests: &BTreeMap<String, Manifest>) -> String {
+pub(crate) fn overview(
+    reproduction: &Reproduction,
+    manifests: &BTreeMap<String, Manifest>,
+) -> String {
     let set = if reproduction.full {
         "all of each experiment"
     } else {
@@ -243,7 +246,10 @@ fn rows(m: &Manifest) -> String {
     for claim in &m.claims {
         let found = claims::found(m, claim);
         let because = claim.because.iter().chain(&claim.cannot).fold(String::new(), |all, why| {
-            format!("{all}<details class=\"more\"><summary>Why</summary><p>{}</p></details>", escaped(why))
+            format!(
+                "{all}<details class=\"more\"><summary>Why</summary><p>{}</p></details>",
+                escaped(why)
+            )
         });
         let _ = write!(
             out,
