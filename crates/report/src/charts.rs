@@ -105,8 +105,8 @@ fn draw(manifest: &Manifest, summary: &Summary, styles: &[Style], chart: &Chart)
         key.push(legend_published());
     }
     let mut captions: Vec<String> = Vec::new();
-    if chart.log && values().any(|value| value <= 0.0) {
-        captions.push("An axis by ratio has no 0: what is 0 stands at its end.".into());
+    if chart.log && rows.iter().filter_map(|row| drawn.point(row)).any(|point| point.low <= 0.0) {
+        captions.push("An axis by ratio has no 0: what reaches it ends at the edge.".into());
     }
     if left_out > 0 {
         captions.push(format!("{left_out} more panels are left out; summary.csv has them."));

@@ -356,3 +356,76 @@ fn word_class(verdict: &str) -> &'static str {
         _ => "un",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::manifest::Published;
+
+    fn term(role: &str, case: &str, at: &str, value: f64) -> Term {
+        Term {
+            role: role.into(),
+            case: case.into(),
+            at: vec![("size".into(), at.into())],
+            subject: "short".into(),
+            metric: "completion".into(),
+            stat: "mean".into(),
+            value: Some(value),
+            ci95: None,
+        }
+    }
+
+    fn row(at: &str, value: f64) -> CheckRow {
+        CheckRow { at: at.into(), value: Some(value), low: Some(value), high: Some(value) }
+    }
+
+    #[test]
+    fn a_check_of_many_cases_is_a_line_and_a_list_on_demand() {
+        let published = |case: &str, value| Published {
+            subject: "short".into(),
+            metric: "completion".into(),
+            stat: "mean".into(),
+            cases: vec![case.into()],
+            at: vec![("size".into(), "10 kB".into())],
+            value,
+            text: String::new(),
+            unit: "s".into(),
+            note: None,
+        };
+        let m = Manifest {
+            published: vec![published("cubic", 0.012), published("dctcp", 0.003)],
+            ..Manifest::default()
+        };
+        let mut check = Check {
+            says: "completion of short (cubic) over dctcp, every size: at least 3".into(),
+            verdict: "fails".into(),
+            unit: String::new(),
+            rows: vec![row("size 10 kB", 5.0), row("size 1 MB", 2.0)],
+            at_least: Some(3.0),
+            at_most: None,
+            terms: vec![
+                term("figure", "cubic", "10 kB", 0.010),
+                term("over", "dctcp", "10 kB", 0.002),
+                term("figure", "cubic", "1 MB", 0.5),
+                term("over", "dctcp", "1 MB", 0.25),
+            ],
+        };
+        let html = check_html(&m, &check);
+        for wanted in [
+            "<b>2 to 5\u{a0}×</b> in 2 cases, wanted ≥ 3\u{a0}× in every one; outside in 1, most at size 1 MB",
+            "<li>size 10 kB: <b>5\u{a0}×</b><small> = 10 ms over 2 ms</small>, published 4\u{a0}×</li>",
+            "<li>size 1 MB: <b>2\u{a0}×</b><small> = 500 ms over 250 ms</small></li>",
+        ] {
+            assert!(html.contains(wanted), "{wanted}\n{html}");
+        }
+        // What was published is drawn once, of the one row that has it.
+        assert_eq!(strip(&m, &check).matches("class=\"p\"").count(), 1);
+        check.rows.truncate(1);
+        check.terms.truncate(2);
+        let html = check_html(&m, &check);
+        assert!(
+            !html.contains("<details>") && html.contains("published 4\u{a0}×, wanted ≥"),
+            "{html}"
+        );
+    }
+}

@@ -122,10 +122,13 @@ fn figure(
         of_entry().filter_map(|(_, counts)| Some(counts.curve().last()?.0)).fold(0.0, f64::max);
     let most = of_entry().map(|(_, counts)| counts.all).max()?;
     let unit = Unit::of("s", largest);
-    let ends =
-        of_entry().flat_map(|(_, counts)| counts.curve().map(|(value, _)| value * unit.factor));
-    let ends: Vec<f64> = ends.collect();
-    let range = Range::holding(ends.into_iter(), true);
+    let range_of = |at: Option<&Vec<String>>| {
+        let here = of_entry().filter(|((_, _, of), _)| at.is_none_or(|at| at == of));
+        let ends =
+            here.flat_map(|(_, counts)| counts.curve().map(|(value, _)| value * unit.factor));
+        Range::holding(ends.collect::<Vec<_>>().into_iter(), true)
+    };
+    let whole = range_of(None);
     // In the order of the axes' values, the last axis innermost.
     let rank = |at: &Vec<String>| {
         let places = at
@@ -143,6 +146,10 @@ fn figure(
     panels.sort_by_key(|at| rank(at));
     let left_out = panels.len().saturating_sub(MOST_PANELS);
     panels.truncate(MOST_PANELS);
+    // One scale for all where each fills a good part of it.
+    let decades = |range: Range| (range.high / range.low).log10();
+    let widest = panels.iter().map(|at| decades(range_of(Some(at)))).fold(0.0, f64::max);
+    let is_shared = decades(whole) < 2.0 * widest;
     let mut csv = String::from("case");
     manifest.axes.iter().for_each(|axis| {
         let _ = write!(csv, ",{}", cell(&axis.path));
@@ -176,9 +183,9 @@ fn figure(
             drawn.push((styles[i], curve.into_iter().map(|(v, s)| (v * unit.factor, s)).collect()));
         }
         let label = format!("{what}{}", unit.suffix());
+        let x = if is_shared { whole } else { range_of(Some(at)) };
         pieces.push(
-            Steps { title: &title, label: &label, x: range, nines: most >= MANY, curves: &drawn }
-                .draw(),
+            Steps { title: &title, label: &label, x, nines: most >= MANY, curves: &drawn }.draw(),
         );
     }
     let cases = manifest.cases.iter().zip(styles).zip(shown).filter(|(_, shown)| *shown);
@@ -186,6 +193,9 @@ fn figure(
         "All values of all runs, to {} %; what did not finish is not among them.",
         RESOLUTION * 100.0
     );
+    if !is_shared {
+        caption.push_str(" Each panel has its own scale.");
+    }
     if left_out > 0 {
         let _ = write!(caption, " {left_out} more panels are left out.");
     }

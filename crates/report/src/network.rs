@@ -86,9 +86,14 @@ pub(crate) fn figure(manifest: &Manifest) -> Option<Figure> {
     Some(Figure {
         id: format!("{}-network", slug(&manifest.name)),
         title: "The network".into(),
-        caption:
-            "RTT: both directions of a link together. The queue drawn is one that is recorded."
-                .into(),
+        caption: format!(
+            "RTT: both directions of a link together. The queue drawn is one that is recorded.{}",
+            if manifest.axes.iter().any(|axis| axis.values.len() > 1) {
+                " What varies is as in the first case."
+            } else {
+                ""
+            }
+        ),
         legend: Vec::new(),
         pieces: vec![piece],
         csv,

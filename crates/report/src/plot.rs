@@ -57,8 +57,9 @@ impl Range {
 
     /// Round values within, about as many as wished.
     pub(crate) fn ticks(&self, wished: f64) -> Vec<f64> {
-        if self.log {
-            let decades = (self.high / self.low).log10();
+        let decades = (self.high / self.low).log10();
+        // Below a decade round numbers at equal distances are more than 1, 2 and 5 of it.
+        if self.log && decades > 0.8 {
             let steps: &[f64] = match decades {
                 d if d > wished => &[1.0],
                 d if d > 2.2 => &[1.0],
@@ -434,6 +435,8 @@ mod tests {
         assert_eq!(linear.ticks(4.0), [0.0, 5.0, 10.0]);
         let log = Range { low: 0.9, high: 350.0, log: true };
         assert_eq!(log.ticks(4.0), [1.0, 10.0, 100.0]);
+        let near = Range { low: 12.0, high: 45.0, log: true };
+        assert_eq!(near.ticks(4.0), [20.0, 30.0, 40.0]);
         let far = Range { low: 1e-6, high: 1e6, log: true };
         assert!(far.ticks(4.0).len() <= 6, "{:?}", far.ticks(4.0));
     }
