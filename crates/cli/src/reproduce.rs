@@ -115,12 +115,25 @@ fn run_all(
         Err(why) => complain(&format!("knee: no report: {why}; knee report writes it later")),
     }
     if reproduction.interrupted {
-        complain("knee: stopped: what had finished is kept");
+        complain(&stopped(&reproduction, planned.len()));
         return Ok(COULD_NOT);
     }
     // A verdict is a result. That a file is wrong or a run of the simulator fails is none.
     let is_broken = reproduction.done.iter().any(|done| done.is_broken);
     Ok(if is_broken { COULD_NOT } else { DONE })
+}
+
+/// What is there of a reproduction that was stopped.
+fn stopped(reproduction: &Reproduction, all: usize) -> String {
+    let kept = || reproduction.done.iter().filter(|done| done.dir.is_some());
+    let part = kept().find(|done| done.is_part);
+    let whole = kept().count() - usize::from(part.is_some());
+    let verb = if whole == 1 { "is" } else { "are" };
+    let part = part.map_or_else(String::new, |done| format!(", with a part of {}", done.name));
+    let dir = reproduction.dir().display();
+    format!(
+        "knee: stopped: {whole} of {all} experiments had finished and {verb} kept in {dir}{part}"
+    )
 }
 
 fn bless(dir: &Path, experiment: &Experiment, text: &str) -> Result<(), Failure> {

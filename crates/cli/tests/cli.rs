@@ -230,6 +230,57 @@ fn results_are_set_side_by_side() {
 }
 
 #[test]
+fn a_run_becomes_a_report_and_figures() {
+    let scratch = Scratch::new();
+    let run = [
+        "run",
+        "small.toml",
+        "--cc",
+        "dctcp",
+        "--set",
+        "traffic.both.size=[\"100 kB\", \"200 kB\"]",
+    ];
+    assert!(scratch.knee(&[&run[..], &["--repeat", "2", "-o", "res"]].concat()).status.success());
+    let said = scratch.knee(&["report", "res"]);
+    assert_eq!(out(&said), "report in res/report.html\n", "{}", err(&said));
+    let html = fs::read_to_string(scratch.0.join("res/report.html")).unwrap();
+    for words in [
+        "Who waits?",
+        "both: completion time",
+        "href=\"summary.csv\"",
+        // What repeats it, as a shell takes it and as the page writes it.
+        "knee run small.toml --cc dctcp --set &#39;traffic.both.size=[&quot;100 kB&quot;, &quot;200 kB&quot;]&#39; --repeat 2 --seed 1",
+    ] {
+        assert!(html.contains(words), "{words}");
+    }
+    let said = scratch.knee(&["report", "res", "--figures", "figures"]);
+    let names: Vec<String> = fs::read_dir(scratch.0.join("figures"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    assert_eq!(out(&said), format!("{} figures in figures\n", names.len() / 3), "{}", err(&said));
+    let read = |ending: &str| {
+        fs::read(
+            scratch
+                .0
+                .join("figures")
+                .join(format!("small-chart-both-completion-time-mean.{ending}")),
+        )
+        .unwrap()
+    };
+    assert!(read("svg").starts_with(b"<svg ") && read("png").starts_with(b"\x89PNG"));
+    let csv = String::from_utf8(read("csv")).unwrap();
+    assert_eq!(csv.lines().count(), 3, "{csv}");
+    assert!(csv.starts_with("case,traffic.both.size,subject,metric,mean_s,ci95_s,runs\ndctcp,100 kB,both,completion,"), "{csv}");
+    let nothing = scratch.knee(&["report", "nowhere"]);
+    assert_eq!(nothing.status.code(), Some(2));
+    assert_eq!(
+        err(&nothing),
+        "knee: nowhere: is no directory: name one that knee run or knee reproduce has written\n"
+    );
+}
+
+#[test]
 fn a_scale_is_said_everywhere() {
     let scratch = Scratch::new();
     let output = scratch.knee(&["run", "small.toml", "--scale", "0.1", "-o", "slow"]);

@@ -1,11 +1,15 @@
 //! `knee reproduce` and its like, as a user meets them; and what the quick set says, byte for byte.
 #![expect(clippy::unwrap_used, reason = "tests may panic")]
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use knee_exp::golden;
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde_json::Value as Json;
 
 /// A directory that goes away.
@@ -167,5 +171,106 @@ fn shells_get_their_completions() {
     for shell in ["bash", "zsh", "fish", "elvish"] {
         let words = said(&knee(&["completions", shell], &scratch.0));
         assert!(words.contains("reproduce") && words.contains("explain"), "{shell}");
+    }
+}
+
+/// What a command writes to standard error if that is a terminal, and to standard output, which is none.
+fn on_a_terminal(args: &[&str], dir: &Path) -> (String, String) {
+    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&master).unwrap();
+    unlockpt(&master).unwrap();
+    let name = ptsname(&master, Vec::new()).unwrap();
+    let slave = File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap();
+    let reader = std::thread::spawn(move || {
+        let (mut master, mut all, mut buffer) = (File::from(master), Vec::new(), [0; 4096]);
+        // The end of the last one who has the terminal open is an error here.
+        while let Ok(count @ 1..) = master.read(&mut buffer) {
+            all.extend_from_slice(&buffer[..count]);
+        }
+        all
+    });
+    let mut command = Command::new(env!("CARGO_BIN_EXE_knee"));
+    command.args(args).current_dir(dir).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(slave);
+    let output = command.spawn().unwrap().wait_with_output().unwrap();
+    drop(command);
+    let shown = text(&reader.join().unwrap());
+    assert!(output.status.success(), "{shown}");
+    (shown, text(&output.stdout))
+}
+
+#[test]
+fn a_terminal_shows_how_far_it_is_and_a_pipe_nothing() {
+    let scratch = Scratch::new("progress");
+    let words = ["reproduce", "incast", "bufferbloat", "--full", "--threads", "1", "-o"];
+    let run = |out: &'static str| [&words[..], &[out]].concat();
+    let (shown, tables) = on_a_terminal(&run("shown"), &scratch.0);
+    // Each line takes the place of the one before, and the last leaves nothing.
+    let lines: Vec<&str> = shown.split("\r\x1b[K").collect();
+    assert!(lines.len() > 3 && !shown.contains('\n'), "{shown:?}");
+    assert_eq!((lines[0], *lines.last().unwrap()), ("", ""), "{shown:?}");
+    for line in lines.iter().filter(|line| !line.is_empty()) {
+        // As "1 of 2: incast: 3 of 60 runs, 0 s, about 2 s left".
+        let (n, rest) = line.split_once(" of 2: ").unwrap();
+        let (name, rest) = rest.split_once(": ").unwrap();
+        assert!([("1", "incast"), ("2", "bufferbloat")].contains(&(n, name)), "{line}");
+        let (done, rest) = rest.split_once(" of ").unwrap();
+        let (all, rest) = rest.split_once(" runs, ").unwrap();
+        let (done, all): (u32, u32) = (done.parse().unwrap(), all.parse().unwrap());
+        assert!(done <= all && rest.contains(" s"), "{line}");
+    }
+    assert!(shown.contains(" s left"), "{shown:?}");
+    assert!(tables.contains("claims by verdict") && !tables.contains('\x1b'), "{tables}");
+    let piped = knee(&run("piped"), &scratch.0);
+    assert_eq!(text(&piped.stderr), "");
+}
+
+/// Whether runs of a sweep that goes on are written already.
+fn has_runs(dir: &Path) -> bool {
+    let Ok(entries) = fs::read_dir(dir) else { return false };
+    entries.map(|entry| entry.unwrap().path()).any(|path| {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        name.starts_with(".runs.csv")
+            && fs::read_to_string(path).is_ok_and(|text| text.lines().count() > 1)
+    })
+}
+
+#[test]
+fn ctrl_c_keeps_what_has_finished_for_the_report() {
+    let scratch = Scratch::new("stopped");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_knee"));
+    let args = ["reproduce", "incast", "nv-rpc", "plb", "--full", "-o", "out"];
+    command.args(args).current_dir(&scratch.0).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().unwrap();
+    let patience = Instant::now() + Duration::from_secs(60);
+    while !has_runs(&scratch.0.join("out/nv-rpc")) && Instant::now() < patience {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let (tables, complaint) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(2), "{complaint}");
+    assert_eq!(
+        complaint,
+        "knee: stopped: 1 of 3 experiments had finished and is kept in out, with a part of nv-rpc\n"
+    );
+    assert!(tables.contains("plb: stopped before"), "{tables}");
+    let index = fs::read_to_string(scratch.0.join("out/reproduce.json")).unwrap();
+    let index: Json = serde_json::from_str(&index).unwrap();
+    assert_eq!(index["interrupted"], true);
+    let manifest = |name: &str| -> Json {
+        let path = scratch.0.join("out").join(name).join("manifest.json");
+        serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
+    };
+    assert_eq!(manifest("incast")["interrupted"], false);
+    let part = manifest("nv-rpc");
+    assert_eq!(part["interrupted"], true);
+    assert!(part["runs_done"].as_u64() < part["runs"].as_u64());
+    assert!(!scratch.0.join("out/plb").exists());
+    said(&knee(&["report", "out", "-o", "again.html"], &scratch.0));
+    let html = fs::read_to_string(scratch.0.join("again.html")).unwrap();
+    for words in
+        ["Stopped before the end", "id=\"incast\"", "id=\"nv-rpc\"", "<b>plb</b> was not run"]
+    {
+        assert!(html.contains(words), "{words}");
     }
 }

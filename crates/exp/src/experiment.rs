@@ -134,6 +134,8 @@ pub struct Experiment {
     pub seed: u64,
     /// How its runs differ from what the file says.
     pub scale: Scale,
+    /// What was asked for in place of what the file says.
+    pub asked: Overrides,
     /// Algorithms of its flows, each once.
     pub algorithms: Vec<&'static Algorithm>,
     /// Algorithms of either side that were compiled from files, each once.
@@ -235,6 +237,7 @@ impl Experiment {
             repeat,
             seed: overrides.seed.unwrap_or(seed),
             scale: overrides.scale,
+            asked: overrides.clone(),
             algorithms: Vec::new(),
             modules: Vec::new(),
             has_flow_control: false,

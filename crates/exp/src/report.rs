@@ -240,6 +240,7 @@ pub(crate) fn manifest(
         "simulator": json_of_effort(&swept.effort),
         "files": files,
         "vary": experiment.varied(),
+        "asked": { "cc": experiment.asked.cc, "set": experiment.asked.set },
         "modules": experiment.modules.iter().filter_map(|algorithm| json_of_module(algorithm)).collect::<Vec<_>>(),
         "resolved": resolved,
         "text": experiment.text,

@@ -175,6 +175,8 @@ pub struct Done {
     pub skipped: Option<String>,
     /// It was to run, and could not.
     pub is_broken: bool,
+    /// It was stopped, and has some of its runs.
+    pub is_part: bool,
     /// Wall-clock time.
     pub wall_s: f64,
     /// CPU time.
@@ -246,6 +248,7 @@ impl Reproduction {
             dir: None,
             skipped: None,
             is_broken: false,
+            is_part: false,
             wall_s: 0.0,
             cpu_s: 0.0,
             claims: Vec::new(),
@@ -287,6 +290,7 @@ impl Reproduction {
                             }
                             _ => {
                                 results.finish(experiment, &swept)?;
+                                done.is_part = swept.interrupted;
                                 done.dir = Some(planned.name.clone());
                                 Some(swept)
                             }

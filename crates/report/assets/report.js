@@ -72,6 +72,9 @@ function decoded(line, n) {
 
 const number = v => v == null ? "–" : v === 0 ? "0" : Math.abs(v) >= 1000 ? v.toFixed(0) : String(+v.toPrecision(4));
 
+// How a legend's square shows a line's dashes.
+const BORDERS = {"": "solid", "6 3": "dashed", "2 2.5": "dotted"};
+
 function timeUnit(end) {
   return end >= 2 ? ["s", 1] : end >= 2e-3 ? ["ms", 1e3] : ["us", 1e6];
 }
@@ -111,11 +114,13 @@ function draw(root, group, key, id) {
     }))];
     const u = new uPlot({
       width: Math.max(240, holder.clientWidth), height: 190, series,
+      legend: {markers: {width: 2, dash: (u, i) => BORDERS[plot.lines[i - 1]?.dash] || "dashed"}},
       cursor: {sync: {key, scales: ["x", null]}, drag: {x: true, y: false}, points: {size: 6}},
       scales: {x: {time: false, range: (u, low, high) => low == null ? [0, group.end * factor] : [low, high]},
-        y: {range: (u, low, high) => low == null ? [0, 1] : least >= 0 && low > 0 && low < 0.7 * high ? [0, high * 1.05 || 1]
+        // From zero: what hardly moves shall look so.
+        y: {range: (u, low, high) => low == null ? [0, 1] : least >= 0 ? [0, high * 1.05 || 1]
           : low === high ? [low - (Math.abs(low) || 1) * 0.1, high + (Math.abs(high) || 1) * 0.1] : [low, high + (high - low) * 0.05]}},
-      axes: [{...axis, size: 28, gap: 3}, {...axis, size: 58, values: (u, ticks) => ticks.map(number)}],
+      axes: [{...axis, size: 28, gap: 3, space: 76, values: (u, ticks) => ticks.map(t => number(t) + " " + unit)}, {...axis, size: 58, values: (u, ticks) => ticks.map(number)}],
       hooks: {setScale: [(u, scale) => {
         // Plots with samples at other times zoom to the same time.
         if (scale !== "x" || root.zooming) return;
@@ -223,5 +228,12 @@ const seen = new IntersectionObserver(entries => entries.filter(entry => entry.i
 roots.forEach(root => seen.observe(root));
 const redraw = () => roots.forEach(root => root.show && root.show());
 matchMedia("(prefers-color-scheme:dark)").addEventListener("change", redraw);
-addEventListener("beforeprint", () => roots.forEach((root, i) => root.show || viewer(root, i)));
+// On paper nothing can be opened.
+let folded = [];
+addEventListener("beforeprint", () => {
+  roots.forEach((root, i) => root.show || viewer(root, i));
+  folded = [...document.querySelectorAll(".more:not([open])")];
+  folded.forEach(details => details.open = true);
+});
+addEventListener("afterprint", () => folded.forEach(details => details.open = false));
 })();

@@ -81,7 +81,7 @@ fn draw(manifest: &Manifest, summary: &Summary, styles: &[Style], chart: &Chart)
     let largest = values().fold(0.0, f64::max);
     let file_unit = &rows.first()?.unit;
     values().next()?;
-    let unit = Unit::of(file_unit, largest);
+    let unit = Unit::of_metric(&chart.metric, file_unit, largest);
     let published: Vec<&Published> = manifest
         .published
         .iter()
@@ -104,18 +104,12 @@ fn draw(manifest: &Manifest, summary: &Summary, styles: &[Style], chart: &Chart)
     if !published.is_empty() {
         key.push(legend_published());
     }
-    let mut caption = String::new();
-    if chart.stat == "mean" && rows.iter().any(|row| row.ci95.is_some()) {
-        caption.push_str("Whiskers: 95 % confidence interval of the mean over runs. ");
-    }
-    if x.is_none()
-        && rows.iter().any(|row| row.stat("min") != row.stat("max"))
-        && spread(&chart.stat)
-    {
-        caption.push_str("Pale bars: from the least to the largest value. ");
+    let mut captions: Vec<String> = Vec::new();
+    if chart.log && rows.iter().filter_map(|row| drawn.point(row)).any(|point| point.low <= 0.0) {
+        captions.push("An axis by ratio has no 0: what reaches it ends at the edge.".into());
     }
     if left_out > 0 {
-        let _ = write!(caption, "{left_out} more panels are left out; summary.csv has them. ");
+        captions.push(format!("{left_out} more panels are left out; summary.csv has them."));
     }
     let title = match chart.title.is_empty() {
         true => format!("{}: {}", chart.subject, text::metric(&chart.metric)),
@@ -124,7 +118,7 @@ fn draw(manifest: &Manifest, summary: &Summary, styles: &[Style], chart: &Chart)
     Some(Figure {
         id: format!("{}-chart-{}", slug(&manifest.name), slug(&format!("{title} {}", chart.stat))),
         title,
-        caption: caption.trim_end().to_owned(),
+        caption: captions.join(" "),
         legend: key,
         pieces,
         csv: csv(manifest, chart, &rows, file_unit),
@@ -172,6 +166,23 @@ fn quantity(text: &str) -> Option<f64> {
         _ => return None,
     };
     Some(number * factor)
+}
+
+/// Values without the unit that all of them have, and it as an axis shows it.
+fn without_unit(values: &[String]) -> (Vec<String>, String) {
+    let split = |value: &String| {
+        let (number, unit) = value.split_once(' ')?;
+        number.parse::<f64>().ok()?;
+        Some((number.to_owned(), unit.to_owned()))
+    };
+    let parts: Option<Vec<(String, String)>> = values.iter().map(split).collect();
+    match parts {
+        Some(parts) if parts.windows(2).all(|pair| pair[0].1 == pair[1].1) => {
+            let unit = parts.first().map_or_else(String::new, |(_, unit)| format!(", {unit}"));
+            (parts.into_iter().map(|(number, _)| number).collect(), unit)
+        }
+        _ => (values.to_vec(), String::new()),
+    }
 }
 
 /// Where the values of an axis are, from 0 to 1: to scale if they are quantities, linear or by ratio, as crowds them
@@ -253,8 +264,8 @@ impl Drawn<'_> {
             .filter(|v| self.rows.iter().any(|row| row.at[x] == **v))
             .cloned()
             .collect();
-        let places: Vec<(f64, String)> =
-            places(&values).into_iter().zip(values.iter().cloned()).collect();
+        let (labels, unit) = without_unit(&values);
+        let places: Vec<(f64, String)> = places(&values).into_iter().zip(labels).collect();
         let index = |value: &str| values.iter().position(|v| v == value);
         let mut lines = Vec::new();
         for (case, style) in self.manifest.cases.iter().zip(self.styles) {
@@ -277,7 +288,7 @@ impl Drawn<'_> {
         published.dedup();
         Lines {
             title: &self.title(at),
-            x_label: &short_path(&axis.path),
+            x_label: &format!("{}{unit}", short_path(&axis.path)),
             y_label: &self.y_label(),
             x: &places,
             y: self.range(),

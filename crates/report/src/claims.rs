@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use crate::manifest::{Check, CheckRow, Claim, Verdict};
-use crate::plot::Range;
-use crate::text::{Unit, escaped, metric, stat};
+use crate::manifest::{Check, CheckRow, Claim, Manifest, Term, Verdict};
+use crate::plot::{Range, published_mark};
+use crate::text::{Unit, escaped};
 
 /// A verdict: shape, colour and words.
 pub(crate) fn chip(verdict: Verdict) -> String {
@@ -46,66 +46,115 @@ pub(crate) fn deciding(claim: &Claim) -> Option<&Check> {
         .or_else(|| claim.checks.first())
 }
 
-/// Of the rows of a check the one that is farthest on the wrong side, or nearest to it.
-fn worst(check: &Check) -> Option<&CheckRow> {
+/// Of the rows of a check the one that is farthest on the wrong side, or nearest to it, with its number.
+fn worst(check: &Check) -> Option<(usize, &CheckRow)> {
     let margin = |row: &CheckRow| {
         let value = row.value?;
         let above = check.at_least.map_or(f64::INFINITY, |bound| value - bound);
         let below = check.at_most.map_or(f64::INFINITY, |bound| bound - value);
         Some(above.min(below))
     };
-    let measured = check.rows.iter().filter_map(|row| Some((margin(row)?, row)));
+    let rows = check.rows.iter().enumerate();
+    let measured = rows.filter_map(|(i, row)| Some((margin(row)?, (i, row))));
     measured.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, row)| row)
 }
 
+/// Whether a value lies within a check's bounds.
+fn is_inside(check: &Check, value: f64) -> bool {
+    check.at_least.is_none_or(|bound| value >= bound)
+        && check.at_most.is_none_or(|bound| value <= bound)
+}
+
+/// Behind values of a check: how often one figure is the other, or nothing.
+fn times(check: &Check) -> &'static str {
+    if check.terms.iter().any(|term| term.role == "over") { "\u{a0}×" } else { "" }
+}
+
+/// From one value of a check to another, or both as one where they read the same.
+fn span(check: &Check, low: f64, high: f64) -> String {
+    let unit = Unit::of(&check.unit, high.abs());
+    let (from, to) = (unit.show(low), unit.show(high));
+    match from == to {
+        true => shown(check, high),
+        false => format!("{from} to {}", shown(check, high)),
+    }
+}
+
+/// A value of a check.
+fn shown(check: &Check, value: f64) -> String {
+    format!("{}{}", Unit::alone(&check.unit, value), times(check))
+}
+
 /// What was measured, with its interval.
-pub(crate) fn value(check: &Check, row: &CheckRow) -> String {
+fn value(check: &Check, row: &CheckRow) -> String {
     let Some(value) = row.value else { return "not measured".into() };
-    let shown = Unit::alone(&check.unit, value);
+    let shown = shown(check, value);
     match (row.low, row.high) {
         (Some(low), Some(high)) if low < high => {
             let unit = Unit::of(&check.unit, value.abs());
-            format!("{shown} ({}–{})", unit.show(low), unit.show(high))
+            let (low, high) = (unit.show(low), unit.show(high));
+            if low == high { shown } else { format!("{shown} ({low} to {high})") }
         }
         _ => shown,
     }
 }
 
 /// The bounds in words.
-pub(crate) fn bounds(check: &Check) -> String {
-    let show = |value: f64| Unit::alone(&check.unit, value);
+fn bounds(check: &Check) -> String {
     match (check.at_least, check.at_most) {
-        (Some(least), Some(most)) => {
-            let unit = Unit::of(&check.unit, most.abs());
-            let name = if unit.name.is_empty() { String::new() } else { format!(" {}", unit.name) };
-            format!("{}–{}{name}", unit.show(least), unit.show(most))
-        }
-        (Some(least), None) => format!("≥ {}", show(least)),
-        (None, Some(most)) => format!("≤ {}", show(most)),
+        (Some(least), Some(most)) => span(check, least, most),
+        (Some(least), None) => format!("≥ {}", shown(check, least)),
+        (None, Some(most)) => format!("≤ {}", shown(check, most)),
         (None, None) => String::new(),
     }
 }
 
-/// What was found for a claim, in the overview: value and bounds of the deciding check.
-pub(crate) fn found(claim: &Claim) -> (String, String, String) {
-    let Some(check) = deciding(claim) else { return Default::default() };
-    let Some(row) = worst(check) else { return (String::new(), bounds(check), String::new()) };
-    (value(check, row), bounds(check), strip(check))
+/// A claim in the overview: what its deciding check found.
+#[derive(Default)]
+pub(crate) struct Found {
+    pub(crate) ours: String,
+    pub(crate) wanted: String,
+    pub(crate) published: String,
+    pub(crate) strip: String,
 }
 
-/// A check as a small drawing: where it may be, and where it is.
-pub(crate) fn strip(check: &Check) -> String {
+/// What was found for a claim.
+pub(crate) fn found(m: &Manifest, claim: &Claim) -> Found {
+    let Some(check) = deciding(claim) else { return Found::default() };
+    let wanted = bounds(check);
+    let Some((i, row)) = worst(check) else { return Found { wanted, ..Found::default() } };
+    let of = match check.rows.len() {
+        1 => String::new(),
+        n => format!(", worst of {n}"),
+    };
+    Found {
+        ours: value(check, row) + &of,
+        wanted,
+        published: m.published_for(check, i).map_or_else(String::new, |p| shown(check, p)),
+        strip: strip(m, check),
+    }
+}
+
+/// A check as a small drawing: where it may be, where it is, and where it was published to be.
+fn strip(m: &Manifest, check: &Check) -> String {
     let (width, height, y) = (190.0, 26.0, 11.0);
     let rows: Vec<&CheckRow> = check.rows.iter().filter(|row| row.value.is_some()).collect();
     let bounds: Vec<f64> = [check.at_least, check.at_most].into_iter().flatten().collect();
     if rows.is_empty() || bounds.is_empty() {
         return String::new();
     }
+    let mut published: Vec<f64> =
+        (0..check.rows.len()).filter_map(|i| m.published_for(check, i)).collect();
+    published.dedup();
     let values = rows.iter().flat_map(|row| [row.value, row.low, row.high]).flatten();
-    let all: Vec<f64> = values.chain(bounds.iter().copied()).collect();
+    let all: Vec<f64> = values.chain(bounds.iter().chain(&published).copied()).collect();
     let least = all.iter().copied().fold(f64::INFINITY, f64::min);
     let most = all.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let log = least > 0.0 && most / least > 8.0;
+    // An interval that reaches zero does not keep the rest from being told apart.
+    let positive = rows.iter().filter_map(|row| row.value).chain(bounds.iter().copied());
+    let positive = positive.chain(published.iter().copied()).fold(f64::INFINITY, f64::min);
+    let log = least >= 0.0 && positive > 0.0 && most / positive > 8.0;
+    let least = if log { positive } else { least };
     let range = match log {
         true => Range {
             low: least / (most / least).powf(0.12),
@@ -139,11 +188,12 @@ pub(crate) fn strip(check: &Check) -> String {
     for bound in &bounds {
         let _ = write!(out, "<path class=\"bound\" d=\"M{:.1} 2v18\"/>", at(*bound));
     }
+    for value in published {
+        out.push_str(&published_mark(at(value), y));
+    }
     for row in rows {
         let Some(value) = row.value else { continue };
-        let inside = check.at_least.is_none_or(|bound| value >= bound)
-            && check.at_most.is_none_or(|bound| value <= bound);
-        let class = match (check.verdict.as_str(), inside) {
+        let class = match (check.verdict.as_str(), is_inside(check, value)) {
             ("undecided" | "not run", _) => "un",
             (_, true) => "ok",
             (_, false) => "no",
@@ -175,6 +225,7 @@ pub(crate) fn strip(check: &Check) -> String {
 
 /// A claim with all its checks.
 pub(crate) fn html(
+    m: &Manifest,
     claim: &Claim,
     experiment: &str,
     known: &dyn Fn(&str) -> Option<String>,
@@ -196,7 +247,7 @@ pub(crate) fn html(
         escaped(&claim.says)
     );
     for check in &claim.checks {
-        out.push_str(&check_html(check));
+        out.push_str(&check_html(m, check));
     }
     let mut say = |label: &str, text: &Option<String>| {
         if let Some(text) = text {
@@ -214,85 +265,88 @@ pub(crate) fn html(
     out
 }
 
-fn check_html(check: &Check) -> String {
+fn check_html(m: &Manifest, check: &Check) -> String {
     let mut out = format!(
-        "<div class=\"check\"><p><span class=\"mini {}\">{}</span> ",
+        "<div class=\"check\"><p><span class=\"mini {}\">{}</span> {}</p><div class=\"found\">{}<p>",
         word_class(&check.verdict),
-        escaped(&check.verdict)
+        escaped(&check.verdict),
+        escaped(&check.says),
+        strip(m, check)
     );
-    if !check.says.is_empty() {
-        let _ = write!(out, "{} ", escaped(&check.says));
-    }
-    let _ = write!(out, "</p><div class=\"found\">{}", strip(check));
+    let published = |row: usize| {
+        let value = m.published_for(check, row);
+        value.map_or_else(String::new, |value| format!(", published {}", shown(check, value)))
+    };
+    let one = |i: usize, row: &CheckRow| {
+        format!(
+            "<b>{}</b><small>{}</small>{}",
+            escaped(&value(check, row)),
+            escaped(&made_of(check.terms_of(i))),
+            escaped(&published(i))
+        )
+    };
     match check.rows.as_slice() {
         [only] => {
-            let _ = write!(
-                out,
-                "<p><b>{}</b>, wanted {}</p>",
-                escaped(&value(check, only)),
-                escaped(&bounds(check))
-            );
+            let _ = write!(out, "{}, wanted {}</p>", one(0, only), escaped(&bounds(check)));
         }
         rows => {
-            let _ = write!(out, "<p>wanted {} at each of:</p>", escaped(&bounds(check)));
-            out.push_str("<ul>");
-            for row in rows {
-                let _ = write!(
-                    out,
-                    "<li>{}: <b>{}</b></li>",
-                    escaped(&row.at),
-                    escaped(&value(check, row))
-                );
-            }
-            out.push_str("</ul>");
-        }
-    }
-    if check.terms.len() > 1 || check.rows.len() == 1 {
-        out.push_str("<ul class=\"terms\">");
-        for term in &check.terms {
-            let of = [&term.case, &term.at]
-                .into_iter()
-                .filter(|part| !part.is_empty())
-                .cloned()
-                .collect::<Vec<_>>()
-                .join(", ");
-            let role = match term.role.as_str() {
-                "over" => "over ",
-                "minus" => "minus ",
-                _ => "",
-            };
-            let shown = match (term.value, term.ci95) {
-                (None, _) => "not measured".to_owned(),
-                (Some(value), None) => plain(value, &term.metric),
-                (Some(value), Some(half)) => {
-                    format!("{} ± {}", plain(value, &term.metric), plain(half, &term.metric))
-                }
+            let values = rows.iter().filter_map(|row| row.value);
+            let (low, high) = values
+                .clone()
+                .fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), v| (a.min(v), b.max(v)));
+            let outside = values.filter(|value| !is_inside(check, *value)).count();
+            let ours = match () {
+                () if low > high => "not measured".into(),
+                () => span(check, low, high),
             };
             let _ = write!(
                 out,
-                "<li>{role}{} {}, {} ({}): {}</li>",
-                escaped(&term.subject),
-                escaped(&metric(&term.metric)),
-                escaped(stat(&term.stat)),
-                escaped(&of),
-                escaped(&shown)
+                "<b>{}</b> in {} cases, wanted {} in every one",
+                escaped(&ours),
+                rows.len(),
+                escaped(&bounds(check))
             );
+            if let Some((_, row)) = worst(check).filter(|_| outside > 0) {
+                let _ = write!(out, "; outside in {outside}, most at {}", escaped(&row.at));
+            }
+            out.push_str("</p><details><summary>Each of them</summary><ul>");
+            for (i, row) in rows.iter().enumerate() {
+                let _ = write!(out, "<li>{}: {}</li>", escaped(&row.at), one(i, row));
+            }
+            out.push_str("</ul></details>");
         }
-        out.push_str("</ul>");
     }
     out.push_str("</div></div>");
     out
 }
 
+/// The figures whose ratio or difference a value is.
+fn made_of(terms: &[Term]) -> String {
+    let figure = |term: &Term| match (term.value, term.ci95) {
+        (None, _) => "not measured".to_owned(),
+        (Some(value), None) => plain(value, &term.metric),
+        (Some(value), Some(half)) => {
+            format!("{} ± {}", plain(value, &term.metric), plain(half, &term.metric))
+        }
+    };
+    match terms {
+        [first, second] => format!(" = {} {} {}", figure(first), second.role, figure(second)),
+        _ => String::new(),
+    }
+}
+
 /// A term's value: terms carry no unit, their metrics do.
 fn plain(value: f64, metric: &str) -> String {
     let unit = match metric {
-        "completion" | "last" | "latency" | "rtt" | "receive_cpu_per_mb" | "ack_cpu_per_mb" => "s",
+        "completion" | "last" | "latency" | "rtt" | "rtt_shown" | "srtt" | "convergence"
+        | "receive_cpu_per_mb" | "ack_cpu_per_mb" => "s",
         "goodput" | "goodput_sum" => "bps",
-        "queue" | "drops" | "marks" => "pkts",
+        "queue" | "drops" | "marks" | "cwnd" => "pkts",
+        "occupancy" => "B",
+        "pacing_timers" | "bursts" | "data_pkts_rate" | "acks_rate" => "per s",
         _ => "",
     };
-    Unit::alone(unit, value)
+    Unit::of_metric(metric, unit, value.abs()).named(value)
 }
 
 fn word_class(verdict: &str) -> &'static str {
@@ -300,5 +354,78 @@ fn word_class(verdict: &str) -> &'static str {
         "holds" => "ok",
         "fails" => "no",
         _ => "un",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::manifest::Published;
+
+    fn term(role: &str, case: &str, at: &str, value: f64) -> Term {
+        Term {
+            role: role.into(),
+            case: case.into(),
+            at: vec![("size".into(), at.into())],
+            subject: "short".into(),
+            metric: "completion".into(),
+            stat: "mean".into(),
+            value: Some(value),
+            ci95: None,
+        }
+    }
+
+    fn row(at: &str, value: f64) -> CheckRow {
+        CheckRow { at: at.into(), value: Some(value), low: Some(value), high: Some(value) }
+    }
+
+    #[test]
+    fn a_check_of_many_cases_is_a_line_and_a_list_on_demand() {
+        let published = |case: &str, value| Published {
+            subject: "short".into(),
+            metric: "completion".into(),
+            stat: "mean".into(),
+            cases: vec![case.into()],
+            at: vec![("size".into(), "10 kB".into())],
+            value,
+            text: String::new(),
+            unit: "s".into(),
+            note: None,
+        };
+        let m = Manifest {
+            published: vec![published("cubic", 0.012), published("dctcp", 0.003)],
+            ..Manifest::default()
+        };
+        let mut check = Check {
+            says: "completion of short (cubic) over dctcp, every size: at least 3".into(),
+            verdict: "fails".into(),
+            unit: String::new(),
+            rows: vec![row("size 10 kB", 5.0), row("size 1 MB", 2.0)],
+            at_least: Some(3.0),
+            at_most: None,
+            terms: vec![
+                term("figure", "cubic", "10 kB", 0.010),
+                term("over", "dctcp", "10 kB", 0.002),
+                term("figure", "cubic", "1 MB", 0.5),
+                term("over", "dctcp", "1 MB", 0.25),
+            ],
+        };
+        let html = check_html(&m, &check);
+        for wanted in [
+            "<b>2 to 5\u{a0}×</b> in 2 cases, wanted ≥ 3\u{a0}× in every one; outside in 1, most at size 1 MB",
+            "<li>size 10 kB: <b>5\u{a0}×</b><small> = 10 ms over 2 ms</small>, published 4\u{a0}×</li>",
+            "<li>size 1 MB: <b>2\u{a0}×</b><small> = 500 ms over 250 ms</small></li>",
+        ] {
+            assert!(html.contains(wanted), "{wanted}\n{html}");
+        }
+        // What was published is drawn once, of the one row that has it.
+        assert_eq!(strip(&m, &check).matches("class=\"p\"").count(), 1);
+        check.rows.truncate(1);
+        check.terms.truncate(2);
+        let html = check_html(&m, &check);
+        assert!(
+            !html.contains("<details>") && html.contains("published 4\u{a0}×, wanted ≥"),
+            "{html}"
+        );
     }
 }

@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::figure::{Figure, Piece};
 use crate::manifest::Manifest;
 use crate::palette::Style;
-use crate::plot::{PANEL, Range, legend, panel_title};
+use crate::plot::{PANEL, Range, head, legend, panel_title};
 use crate::text::{Unit, digits, escaped, short_path, slug};
 
 /// Values that are so close become one.
@@ -122,10 +122,13 @@ fn figure(
         of_entry().filter_map(|(_, counts)| Some(counts.curve().last()?.0)).fold(0.0, f64::max);
     let most = of_entry().map(|(_, counts)| counts.all).max()?;
     let unit = Unit::of("s", largest);
-    let ends =
-        of_entry().flat_map(|(_, counts)| counts.curve().map(|(value, _)| value * unit.factor));
-    let ends: Vec<f64> = ends.collect();
-    let range = Range::holding(ends.into_iter(), true);
+    let range_of = |at: Option<&Vec<String>>| {
+        let here = of_entry().filter(|((_, _, of), _)| at.is_none_or(|at| at == of));
+        let ends =
+            here.flat_map(|(_, counts)| counts.curve().map(|(value, _)| value * unit.factor));
+        Range::holding(ends.collect::<Vec<_>>().into_iter(), true)
+    };
+    let whole = range_of(None);
     // In the order of the axes' values, the last axis innermost.
     let rank = |at: &Vec<String>| {
         let places = at
@@ -143,6 +146,10 @@ fn figure(
     panels.sort_by_key(|at| rank(at));
     let left_out = panels.len().saturating_sub(MOST_PANELS);
     panels.truncate(MOST_PANELS);
+    // One scale for all where each fills a good part of it.
+    let decades = |range: Range| (range.high / range.low).log10();
+    let widest = panels.iter().map(|at| decades(range_of(Some(at)))).fold(0.0, f64::max);
+    let is_shared = decades(whole) < 2.0 * widest;
     let mut csv = String::from("case");
     manifest.axes.iter().for_each(|axis| {
         let _ = write!(csv, ",{}", cell(&axis.path));
@@ -176,9 +183,9 @@ fn figure(
             drawn.push((styles[i], curve.into_iter().map(|(v, s)| (v * unit.factor, s)).collect()));
         }
         let label = format!("{what}{}", unit.suffix());
+        let x = if is_shared { whole } else { range_of(Some(at)) };
         pieces.push(
-            Steps { title: &title, label: &label, x: range, nines: most >= MANY, curves: &drawn }
-                .draw(),
+            Steps { title: &title, label: &label, x, nines: most >= MANY, curves: &drawn }.draw(),
         );
     }
     let cases = manifest.cases.iter().zip(styles).zip(shown).filter(|(_, shown)| *shown);
@@ -186,6 +193,9 @@ fn figure(
         "All values of all runs, to {} %; what did not finish is not among them.",
         RESOLUTION * 100.0
     );
+    if !is_shared {
+        caption.push_str(" Each panel has its own scale.");
+    }
     if left_out > 0 {
         let _ = write!(caption, " {left_out} more panels are left out.");
     }
@@ -216,8 +226,9 @@ struct Steps<'a> {
 
 impl Steps<'_> {
     fn draw(&self) -> Piece {
-        let (width, height) = (PANEL, 236.0);
-        let (left, right, top, bottom) = (50.0, width - 14.0, 34.0, height - 40.0);
+        let head = head(self.title);
+        let (width, height) = (PANEL, 222.0 + head);
+        let (left, right, top, bottom) = (50.0, width - 14.0, 20.0 + head, height - 40.0);
         let mut out = panel_title(self.title);
         let most = if self.nines { 3.4 } else { 1.0 };
         let at_y = |share: f64| {
@@ -249,7 +260,8 @@ impl Steps<'_> {
         }
         let _ = write!(
             out,
-            "<text class=\"m\" x=\"2\" y=\"26\">share at most as large</text><path class=\"a\" d=\"M{left} {bottom}H{right}\"/>"
+            "<text class=\"m\" x=\"2\" y=\"{:.1}\">share at most as large</text><path class=\"a\" d=\"M{left} {bottom}H{right}\"/>",
+            top - 8.0
         );
         for (style, curve) in self.curves {
             let mut path = String::new();

@@ -13,6 +13,7 @@ mod error;
 mod figure;
 mod manifest;
 mod network;
+mod overview;
 mod page;
 mod palette;
 mod plot;

@@ -27,6 +27,11 @@ pub(crate) struct Manifest {
     pub(crate) runs: u64,
     pub(crate) runs_done: u64,
     pub(crate) interrupted: bool,
+    /// Whether it is the quick set's part of the file.
+    pub(crate) quick: bool,
+    /// `--cc` and `--set` as they were given.
+    pub(crate) asked_cc: Vec<String>,
+    pub(crate) asked_set: Vec<String>,
     pub(crate) time: String,
     pub(crate) wall_s: Option<f64>,
     pub(crate) files: Vec<String>,
@@ -79,6 +84,38 @@ pub(crate) struct Claim {
     pub(crate) checks: Vec<Check>,
 }
 
+impl Manifest {
+    /// What was published of what a check compares, at its row of this number.
+    pub(crate) fn published_for(&self, check: &Check, row: usize) -> Option<f64> {
+        let value = |term: &Term| {
+            let is_of = |p: &&Published| {
+                (&p.subject, &p.metric, &p.stat) == (&term.subject, &term.metric, &term.stat)
+                    && p.cases.contains(&term.case)
+                    && p.at.iter().all(|(path, value)| {
+                        let there = term.at.iter().find(|(of_term, _)| of_term == path);
+                        there.is_none_or(|(_, of_term)| of_term == value)
+                    })
+            };
+            self.published.iter().find(is_of).map(|p| p.value)
+        };
+        match check.terms_of(row) {
+            [only] => value(only),
+            [first, second] if second.role == "minus" => Some(value(first)? - value(second)?),
+            [first, second] => Some(value(first)? / value(second).filter(|value| *value != 0.0)?),
+            _ => None,
+        }
+        .filter(|value| value.is_finite())
+    }
+}
+
+impl Check {
+    /// The figures that a row is made of.
+    pub(crate) fn terms_of(&self, row: usize) -> &[Term] {
+        let each = self.terms.len() / self.rows.len().max(1);
+        self.terms.get(row * each..(row + 1) * each).unwrap_or_default()
+    }
+}
+
 /// One comparison of a claim.
 pub(crate) struct Check {
     pub(crate) says: String,
@@ -102,7 +139,7 @@ pub(crate) struct CheckRow {
 pub(crate) struct Term {
     pub(crate) role: String,
     pub(crate) case: String,
-    pub(crate) at: String,
+    pub(crate) at: At,
     pub(crate) subject: String,
     pub(crate) metric: String,
     pub(crate) stat: String,
@@ -225,6 +262,9 @@ impl Manifest {
             runs: json.get("runs").and_then(Json::as_u64).unwrap_or(0),
             runs_done: json.get("runs_done").and_then(Json::as_u64).unwrap_or(0),
             interrupted: json.get("interrupted").and_then(Json::as_bool).unwrap_or(false),
+            quick: json.get("quick").and_then(Json::as_bool).unwrap_or(false),
+            asked_cc: json.get("asked").map(|asked| texts(asked, "cc")).unwrap_or_default(),
+            asked_set: json.get("asked").map(|asked| texts(asked, "set")).unwrap_or_default(),
             time: text(&json, "time"),
             wall_s: number(effort, "wall_s"),
             files: texts(&json, "files"),
@@ -370,7 +410,7 @@ fn check(json: &Json) -> Check {
     let term = |term: &Json| Term {
         role: text(term, "role"),
         case: text(term, "case"),
-        at: at_words(term),
+        at: at(term),
         subject: text(term, "subject"),
         metric: text(term, "metric"),
         stat: stat(term),

@@ -15,11 +15,46 @@ const HOP: f64 = 176.0;
 const ROW: f64 = 62.0;
 /// Boxes and switches beyond are not drawn: nobody could read them.
 const MOST_BOXES: usize = 40;
+/// Cables between switches beyond have no labels of their own.
+const MOST_LABELLED: usize = 4;
 
 /// Both directions between two nodes.
 struct Cable<'a> {
     there: Option<&'a Link>,
     back: Option<&'a Link>,
+}
+
+impl Cable<'_> {
+    fn both(&self) -> impl Iterator<Item = &Link> {
+        [self.there, self.back].into_iter().flatten()
+    }
+
+    /// Rate and round trip.
+    fn lines(&self) -> Vec<String> {
+        let rates: Vec<f64> = self.both().filter_map(|link| link.rate_bps).collect();
+        let rtt: f64 = self.both().map(|link| link.delay_s).sum();
+        let mut lines = Vec::new();
+        if let Some(first) = rates.first() {
+            let other = rates.iter().find(|rate| *rate != first);
+            lines.push(match other {
+                None => Unit::alone("bps", *first),
+                Some(other) => {
+                    format!("{} / {}", Unit::alone("bps", *first), Unit::alone("bps", *other))
+                }
+            });
+        }
+        lines.extend((rtt > 0.0).then(|| format!("RTT {}", Unit::alone("s", rtt))));
+        lines
+    }
+
+    /// All of it, with its queues.
+    fn words(&self) -> String {
+        let mut parts = self.lines();
+        let mut queues: Vec<&String> = self.both().filter_map(|link| link.queue.as_ref()).collect();
+        queues.dedup();
+        parts.extend(queues.into_iter().map(|queue| format!("queue {queue}")));
+        parts.join(", ")
+    }
 }
 
 /// Hosts that hang at the same switch by the same kind of cable.
@@ -51,9 +86,14 @@ pub(crate) fn figure(manifest: &Manifest) -> Option<Figure> {
     Some(Figure {
         id: format!("{}-network", slug(&manifest.name)),
         title: "The network".into(),
-        caption:
-            "RTT: both directions of a link together. The queue drawn is one that is recorded."
-                .into(),
+        caption: format!(
+            "RTT: both directions of a link together. The queue drawn is one that is recorded.{}",
+            if manifest.axes.iter().any(|axis| axis.values.len() > 1) {
+                " What varies is as in the first case."
+            } else {
+                ""
+            }
+        ),
         legend: Vec::new(),
         pieces: vec![piece],
         csv,
@@ -88,13 +128,44 @@ fn draw(network: &Network) -> Option<Piece> {
             SWITCH / 2.0,
         );
     }
+    let mut between = Vec::new();
     for (i, one) in switches.iter().enumerate() {
         for other in &switches[i + 1..] {
             let cable = cable(network, one, other);
             let (Some(a), Some(b)) = (places.get(*one), places.get(*other)) else { continue };
             if cable.there.is_some() || cable.back.is_some() {
-                draw_cable(&mut out, &mut labels, *a, *b, &cable, SWITCH / 2.0, SWITCH / 2.0);
+                between.push((*a, *b, cable));
             }
+        }
+    }
+    let mut height = size.1;
+    if between.len() > MOST_LABELLED {
+        // Labels would cover each other: what cables carry stands below, once for each kind.
+        let mut kinds: Vec<(String, usize)> = Vec::new();
+        for (a, b, cable) in &between {
+            let _ = write!(
+                out,
+                "<path class=\"a\" d=\"M{:.1} {:.1}L{:.1} {:.1}\" stroke-width=\"1.6\"/>",
+                a.0, a.1, b.0, b.1
+            );
+            let words = cable.words();
+            match kinds.iter_mut().find(|(known, _)| *known == words) {
+                Some((_, count)) => *count += 1,
+                None => kinds.push((words, 1)),
+            }
+        }
+        for (words, count) in kinds.iter().take(4) {
+            height += 16.0;
+            let text = crate::plot::fitted(
+                &format!("between switches, {count} cables of {words}"),
+                size.0 - 8.0,
+            );
+            let _ =
+                write!(labels, "<text x=\"4\" y=\"{:.1}\">{}</text>", height - 6.0, escaped(&text));
+        }
+    } else {
+        for (a, b, cable) in &between {
+            draw_cable(&mut out, &mut labels, *a, *b, cable, SWITCH / 2.0, SWITCH / 2.0);
         }
     }
     out.push_str(&labels);
@@ -138,7 +209,7 @@ fn draw(network: &Network) -> Option<Piece> {
             escaped(&crate::plot::fitted(&label(&group.names), BOX.0 - 6.0))
         );
     }
-    Some(Piece { width: size.0, height: size.1, body: out })
+    Some(Piece { width: size.0, height, body: out })
 }
 
 /// Names as `s1..s40` where they are numbered, else with commas.
@@ -330,22 +401,7 @@ fn draw_cable(
         "<path class=\"a\" d=\"M{:.1} {:.1}L{:.1} {:.1}\" stroke-width=\"1.6\"/>",
         from.0, from.1, to.0, to.1
     );
-    let rates: Vec<f64> =
-        [cable.there, cable.back].into_iter().flatten().filter_map(|link| link.rate_bps).collect();
-    let rtt: f64 = [cable.there, cable.back].into_iter().flatten().map(|link| link.delay_s).sum();
-    let mut lines: Vec<String> = Vec::new();
-    if let Some(first) = rates.first() {
-        let other = rates.iter().find(|rate| *rate != first);
-        lines.push(match other {
-            None => Unit::alone("bps", *first),
-            Some(other) => {
-                format!("{} / {}", Unit::alone("bps", *first), Unit::alone("bps", *other))
-            }
-        });
-    }
-    if rtt > 0.0 {
-        lines.push(format!("RTT {}", Unit::alone("s", rtt)));
-    }
+    let lines = cable.lines();
     // Between the boxes, above the cable; beside it where it is steep.
     let steep = (to.1 - from.1).abs() > (to.0 - from.0).abs();
     let (dx, dy) = ((to.0 - from.0).signum(), to.1 - from.1);

@@ -4,19 +4,16 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{BufWriter, Write as _};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
-use serde_json::Value as Json;
-
-use crate::claims;
 use crate::error::Error;
 use crate::figure::{Figure, Painter};
-use crate::manifest::{MANIFEST, Manifest, Verdict, items, number, read_json, some_text, text};
+use crate::manifest::{MANIFEST, Manifest};
+use crate::overview::{REPRODUCTION, Reproduction, overview};
 use crate::palette;
 use crate::section::{Limits, Section};
-use crate::text::{escaped, slug, took};
+use crate::text::{escaped, slug};
 
-const REPRODUCTION: &str = "reproduce.json";
 /// Of a single directory's series; a reproduction's experiments share the second.
 const SERIES_BYTES: usize = 5_000_000;
 const ALL_SERIES_BYTES: usize = 6_000_000;
@@ -26,87 +23,6 @@ const JS: &str = include_str!("../assets/report.js");
 const UPLOT_JS: &str = include_str!("../assets/uplot/uPlot.iife.min.js");
 const UPLOT_CSS: &str = include_str!("../assets/uplot/uPlot.min.css");
 const UPLOT_LICENSE: &str = include_str!("../assets/uplot/LICENSE");
-
-/// A section of a reproduction.
-struct Part {
-    title: String,
-    about: String,
-    experiments: Vec<Entry>,
-}
-
-/// An experiment of a reproduction.
-struct Entry {
-    name: String,
-    dir: Option<String>,
-    skipped: Option<String>,
-    wall_s: Option<f64>,
-    cpu_s: Option<f64>,
-}
-
-/// What could not be run at all.
-struct Absent {
-    title: String,
-    source: String,
-    why: String,
-}
-
-/// `reproduce.json`.
-struct Reproduction {
-    full: bool,
-    wall_s: Option<f64>,
-    cpu_s: Option<f64>,
-    parts: Vec<Part>,
-    absent: Vec<Absent>,
-}
-
-impl Reproduction {
-    fn read(dir: &Path) -> Result<Reproduction, Error> {
-        let json = read_json(&dir.join(REPRODUCTION))?;
-        let entry = |entry: &Json| Entry {
-            name: text(entry, "name"),
-            dir: some_text(entry, "dir"),
-            skipped: some_text(entry, "skipped"),
-            wall_s: number(entry, "wall_s"),
-            cpu_s: number(entry, "cpu_s"),
-        };
-        let part = |part: &Json| Part {
-            title: text(part, "title"),
-            about: text(part, "about"),
-            experiments: items(part, "experiments").map(entry).collect(),
-        };
-        let absent = |absent: &Json| Absent {
-            title: text(absent, "title"),
-            source: text(absent, "source"),
-            why: text(absent, "why"),
-        };
-        Ok(Reproduction {
-            full: json.get("full").and_then(Json::as_bool).unwrap_or(false),
-            wall_s: number(&json, "wall_s"),
-            cpu_s: number(&json, "cpu_s"),
-            parts: items(&json, "sections").map(part).collect(),
-            absent: items(&json, "absent").map(absent).collect(),
-        })
-    }
-
-    /// Directories of its experiments; none leads out of the reproduction's own.
-    fn dirs(&self, dir: &Path) -> Result<Vec<(String, PathBuf)>, Error> {
-        let entries = self.parts.iter().flat_map(|part| &part.experiments);
-        let named = entries.filter_map(|entry| Some((entry, entry.dir.as_ref()?)));
-        named
-            .map(|(entry, name)| {
-                let inside =
-                    Path::new(name).components().all(|part| matches!(part, Component::Normal(_)));
-                match inside {
-                    true => Ok((entry.name.clone(), dir.join(name))),
-                    false => {
-                        let why = format!("dir = {name:?}: must be a directory inside this one");
-                        Err(Error::input(&dir.join(REPRODUCTION), 0, why))
-                    }
-                }
-            })
-            .collect()
-    }
-}
 
 /// Results directories in a directory, and the reproduction that made them if one did.
 type Found = (Option<Reproduction>, Vec<(String, PathBuf)>);
@@ -162,7 +78,8 @@ pub fn write(dir: &Path, html: &Path) -> Result<(), Error> {
         for (name, dir) in &dirs {
             let Some(manifest) = manifests.remove(name) else { continue };
             let section = Section::read(manifest, limits)?;
-            put(&section.html(&files_prefix(dir, html), &known))?;
+            let full = reproduction.as_ref().map(|reproduction| reproduction.full);
+            put(&section.html(&files_prefix(dir, html), &known, full))?;
         }
         put(&tail())?;
         out.flush().map_err(|why| Error::io(html, "cannot write", why))
@@ -261,147 +178,6 @@ fn tail() -> String {
         escaped(UPLOT_LICENSE),
         escaped(&palette::file_style())
     )
-}
-
-fn overview(reproduction: &Reproduction, manifests: &BTreeMap<String, Manifest>) -> String {
-    let set = if reproduction.full {
-        "all of each experiment"
-    } else {
-        "the quick set, a part of each experiment"
-    };
-    let mut out = format!(
-        "<header class=\"top\"><h1>What was published on data-center congestion control, run again</h1>\
-         <p class=\"lead\">Experiments that others have published run here on knee's simulated Linux TCP, and what was claimed of them is \
-         checked figure by figure. This report is of {set}; every row leads to the experiment, its figures and the command that repeats it.</p></header>"
-    );
-    if manifests.values().any(|m| !m.is_simulated()) {
-        out = out.replace("knee's simulated Linux TCP", "real Linux TCP");
-    }
-    let all = || manifests.values().flat_map(|m| &m.claims);
-    let count = |verdict: Verdict| all().filter(|claim| claim.verdict == verdict).count();
-    out.push_str("<ul class=\"counts\">");
-    for verdict in Verdict::ALL.into_iter().filter(|verdict| count(*verdict) > 0) {
-        let _ = write!(
-            out,
-            "<li class=\"{}\">{}<b>{}</b> {}</li>",
-            verdict.class(),
-            claims::icon(verdict),
-            count(verdict),
-            verdict.words()
-        );
-    }
-    out.push_str("</ul>");
-    for part in &reproduction.parts {
-        let _ = write!(
-            out,
-            "<section class=\"part\"><h2>{}</h2><p>{}</p>",
-            escaped(&part.title),
-            escaped(&part.about)
-        );
-        let of_part = || part.experiments.iter().filter_map(|entry| manifests.get(&entry.name));
-        if of_part().any(|m| !m.claims.is_empty()) {
-            out.push_str("<table class=\"claims\"><thead><tr><th>Verdict</th><th>Claim</th><th>Ours</th><th>Wanted</th><th></th></tr></thead><tbody>");
-            for m in of_part() {
-                for claim in &m.claims {
-                    let (ours, wanted, strip) = claims::found(claim);
-                    let id = slug(&m.name);
-                    let _ = write!(
-                        out,
-                        "<tr class=\"{}\"><td>{}</td><td><a href=\"#{id}-claim-{}\">{}</a> <small>{}</small></td>\
-                         <td data-label=\"Ours\">{}</td><td data-label=\"Wanted\">{}</td><td>{strip}</td></tr>",
-                        claim.verdict.class(),
-                        claims::chip(claim.verdict),
-                        slug(&claim.name),
-                        escaped(&claim.says),
-                        escaped(&m.name),
-                        escaped(&ours),
-                        escaped(&wanted)
-                    );
-                }
-            }
-            out.push_str("</tbody></table>");
-        }
-        let without: Vec<String> = of_part()
-            .filter(|m| m.claims.is_empty())
-            .map(|m| format!("<a href=\"#{}\">{}</a>", slug(&m.name), escaped(&m.name)))
-            .collect();
-        if !without.is_empty() {
-            let _ = write!(out, "<p>Without claims: {}.</p>", without.join(", "));
-        }
-        let skipped: Vec<_> = part.experiments.iter().filter(|entry| entry.dir.is_none()).collect();
-        if !skipped.is_empty() {
-            out.push_str("<ul class=\"skipped\">");
-            for entry in skipped {
-                let why = entry.skipped.as_deref().unwrap_or("not run");
-                let _ = write!(
-                    out,
-                    "<li><b>{}</b> was not run: {}</li>",
-                    escaped(&entry.name),
-                    escaped(why)
-                );
-            }
-            out.push_str("</ul>");
-        }
-        out.push_str("</section>");
-    }
-    if !reproduction.absent.is_empty() {
-        out.push_str(
-            "<section class=\"part\"><h2>What cannot be run again</h2><dl class=\"absent\">",
-        );
-        for absent in &reproduction.absent {
-            let _ = write!(
-                out,
-                "<dt>{} <small>{}</small></dt><dd>{}</dd>",
-                escaped(&absent.title),
-                escaped(&absent.source),
-                escaped(&absent.why)
-            );
-        }
-        out.push_str("</dl></section>");
-    }
-    out.push_str(&costs(reproduction));
-    out
-}
-
-/// What each experiment took, and how to run all again.
-fn costs(reproduction: &Reproduction) -> String {
-    let mut out =
-        String::from("<section class=\"part\"><h2>What it took, and how to run it again</h2>");
-    if let (Some(wall), Some(cpu)) = (reproduction.wall_s, reproduction.cpu_s) {
-        let _ = write!(out, "<p>All of it took {} ({} of CPU time). ", took(wall), took(cpu));
-    } else {
-        out.push_str("<p>");
-    }
-    let flags = if reproduction.full { " --full" } else { "" };
-    let _ = write!(
-        out,
-        "The same again: <code>knee reproduce{flags}</code>; one experiment: <code>knee reproduce NAME{flags}</code>.</p>"
-    );
-    let entries: Vec<&Entry> = reproduction
-        .parts
-        .iter()
-        .flat_map(|part| &part.experiments)
-        .filter(|entry| entry.cpu_s.is_some())
-        .collect();
-    let most = entries.iter().filter_map(|entry| entry.cpu_s).fold(0.0, f64::max);
-    if most > 0.0 {
-        out.push_str("<details><summary>Each experiment's share</summary><table class=\"costs\"><thead><tr><th>Experiment</th><th class=\"n\">took</th><th class=\"n\">CPU</th><th></th></tr></thead><tbody>");
-        for entry in entries {
-            let (wall, cpu) =
-                (entry.wall_s.map_or_else(String::new, took), entry.cpu_s.unwrap_or(0.0));
-            let _ = write!(
-                out,
-                "<tr><td><a href=\"#{}\">{}</a></td><td class=\"n\">{wall}</td><td class=\"n\">{}</td><td><span class=\"cost\" style=\"width:{:.0}px\"></span></td></tr>",
-                slug(&entry.name),
-                escaped(&entry.name),
-                took(cpu),
-                (cpu / most * 160.0).max(1.0)
-            );
-        }
-        out.push_str("</tbody></table></details>");
-    }
-    out.push_str("</section>");
-    out
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ const OTHERS: [(Rgb, Rgb); 3] = [
     ([0x30, 0x30, 0x38], [0xdc, 0xdc, 0xe4]),
 ];
 /// Shades of each colour.
-const SHADES: usize = 4;
+pub(crate) const SHADES: usize = 4;
 const DASHES: [&str; SHADES] = ["", "6 3", "2 2.5", "8 3 2 3"];
 
 /// How a line, a bar or a mark looks.

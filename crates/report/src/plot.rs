@@ -57,15 +57,16 @@ impl Range {
 
     /// Round values within, about as many as wished.
     pub(crate) fn ticks(&self, wished: f64) -> Vec<f64> {
-        if self.log {
-            let decades = (self.high / self.low).log10();
+        let decades = (self.high / self.low).log10();
+        // Below a decade round numbers at equal distances are more than 1, 2 and 5 of it.
+        if self.log && decades > 0.8 {
             let steps: &[f64] = match decades {
                 d if d > wished => &[1.0],
                 d if d > 2.2 => &[1.0],
                 d if d > 1.2 => &[1.0, 3.0],
                 _ => &[1.0, 2.0, 5.0],
             };
-            let every = (decades / wished).ceil().max(1.0) as i32;
+            let every = (decades / (wished + 1.0)).ceil().max(1.0) as i32;
             let (from, to) = (self.low.log10().floor() as i32, self.high.log10().ceil() as i32);
             let values = (from..=to).filter(|decade| decade.rem_euclid(every) == 0);
             let values =
@@ -119,16 +120,17 @@ fn shape(k: usize, x: f64, y: f64, path: &str) -> String {
     )
 }
 
-/// The mark of what was published: a hollow diamond.
+/// The mark of what was published: a hollow diamond, large enough to be seen behind one of ours.
 pub(crate) fn published_mark(x: f64, y: f64) -> String {
     format!(
-        "<path class=\"p\" transform=\"translate({x:.1} {y:.1})\" d=\"M0-5 5 0 0 5-5 0z\" stroke-width=\"1.5\"/>"
+        "<path class=\"p\" transform=\"translate({x:.1} {y:.1})\" d=\"M0-6.5 6.5 0 0 6.5-6.5 0z\" stroke-width=\"1.5\"/>"
     )
 }
 
 /// A legend's entry.
 pub(crate) fn legend(name: &str, style: Style, line: bool, marked: bool) -> Piece {
     let mut body = String::new();
+    let at = if line { 13.0 } else { 6.0 };
     if line {
         let _ = write!(
             body,
@@ -138,17 +140,17 @@ pub(crate) fn legend(name: &str, style: Style, line: bool, marked: bool) -> Piec
         );
     }
     if marked {
-        body.push_str(&mark(13.0, 8.0, style));
+        body.push_str(&mark(at, 8.0, style));
     }
     let name = fitted(name, 260.0);
-    let _ = write!(body, "<text x=\"31\" y=\"12\">{}</text>", escaped(&name));
-    Piece { width: 36.0 + width_of(&name), height: 16.0, body }
+    let _ = write!(body, "<text x=\"{}\" y=\"12\">{}</text>", at + 18.0, escaped(&name));
+    Piece { width: at + 23.0 + width_of(&name), height: 16.0, body }
 }
 
 /// The legend's entry of what was published.
 pub(crate) fn legend_published() -> Piece {
-    let body = format!("{}<text x=\"17\" y=\"12\">published</text>", published_mark(7.0, 8.0));
-    Piece { width: 80.0, height: 16.0, body }
+    let body = format!("{}<text x=\"19\" y=\"12\">published</text>", published_mark(8.0, 8.0));
+    Piece { width: 84.0, height: 16.0, body }
 }
 
 /// A value with an interval.
@@ -179,18 +181,22 @@ pub(crate) struct Lines<'a> {
 
 impl Lines<'_> {
     pub(crate) fn draw(&self) -> Piece {
-        let (width, height) = (PANEL, 226.0);
-        let (left, right, top, bottom) = (50.0, width - 14.0, 34.0, height - 40.0);
+        let head = head(self.title);
+        let (width, height) = (PANEL, 212.0 + head);
+        let (left, right, top, bottom) = (56.0, width - 14.0, 20.0 + head, height - 40.0);
         let mut out = panel_title(self.title);
         let at_y = |value: f64| bottom - self.y.share(value) * (bottom - top);
         // Half a mark of air at both ends.
         let at_x = |i: usize| left + 8.0 + self.x[i].0 * (right - left - 16.0);
-        y_axis(&mut out, self.y, self.y_label, left, right, &at_y);
+        y_axis(&mut out, self.y, (self.y_label, top - 8.0), left, right, &at_y);
+        // The first and the last are always named, and between them whichever has room.
+        let last = self.x.len().saturating_sub(1);
+        let end = self.x.last().map_or(right, |(_, label)| at_x(last) - width_of(label) / 2.0);
         let mut free = f64::NEG_INFINITY;
         for (i, (_, label)) in self.x.iter().enumerate() {
             let (x, half) = (at_x(i), width_of(label) / 2.0);
             let _ = write!(out, "<path class=\"a\" d=\"M{x:.1} {bottom}v4\"/>");
-            if x - half < free {
+            if x - half < free || i != last && i > 0 && x + half + 5.0 > end {
                 continue;
             }
             free = x + half + 5.0;
@@ -210,6 +216,9 @@ impl Lines<'_> {
             "<text class=\"m\" x=\"{middle}\" y=\"{:.1}\" text-anchor=\"middle\">{label}</text>",
             height - 8.0
         );
+        for (i, value) in self.published {
+            out.push_str(&published_mark(at_x(*i), at_y(*value)));
+        }
         let many = self.lines.len() as f64;
         for (n, line) in self.lines.iter().enumerate() {
             // Beside each other, so that intervals do not cover each other.
@@ -236,11 +245,13 @@ impl Lines<'_> {
                 line.style.dashes()
             );
         }
-        for (i, value) in self.published {
-            out.push_str(&published_mark(at_x(*i), at_y(*value)));
-        }
         Piece { width, height, body: out }
     }
+}
+
+/// What a panel's title takes.
+pub(crate) fn head(title: &str) -> f64 {
+    if title.is_empty() { 0.0 } else { 14.0 }
 }
 
 /// The title of a panel, above it.
@@ -252,7 +263,7 @@ pub(crate) fn panel_title(title: &str) -> String {
 fn y_axis(
     out: &mut String,
     y: Range,
-    label: &str,
+    (label, label_y): (&str, f64),
     left: f64,
     right: f64,
     at: &impl Fn(f64) -> f64,
@@ -267,7 +278,7 @@ fn y_axis(
             digits(tick)
         );
     }
-    let _ = write!(out, "<text class=\"m\" x=\"2\" y=\"26\">{}</text>", escaped(label));
+    let _ = write!(out, "<text class=\"m\" x=\"2\" y=\"{label_y}\">{}</text>", escaped(label));
 }
 
 /// A row of a dot panel.
@@ -292,8 +303,9 @@ impl Dots<'_> {
     pub(crate) fn draw(&self) -> Piece {
         let row = 21.0;
         let names = self.dots.iter().map(|dot| width_of(dot.name)).fold(40.0, f64::max).min(118.0);
-        let (width, top) = (PANEL, 24.0);
-        let (left, right) = (names + 12.0, width - 58.0);
+        let (width, top) = (PANEL, 8.0 + head(self.title));
+        let values = self.dots.iter().filter_map(|dot| Some(width_of(&digits(dot.point?.value))));
+        let (left, right) = (names + 12.0, width - values.fold(40.0, f64::max) - 20.0);
         let bottom = top + row * self.dots.len() as f64;
         let height = bottom + 36.0;
         let mut out = panel_title(self.title);
@@ -326,6 +338,9 @@ impl Dots<'_> {
                     at(high)
                 );
             }
+            if let Some(published) = dot.published {
+                out.push_str(&published_mark(at(published), y));
+            }
             if let Some(point) = dot.point {
                 let (low, high) = (at(point.low), at(point.high));
                 if high - low > 2.0 {
@@ -343,9 +358,6 @@ impl Dots<'_> {
                     y + 4.0,
                     digits(point.value)
                 );
-            }
-            if let Some(published) = dot.published {
-                out.push_str(&published_mark(at(published), y));
             }
         }
         let middle = (left + right) / 2.0;
@@ -365,13 +377,14 @@ pub(crate) fn traces(plot: &Plot, points: &Points, end_s: f64) -> Piece {
     let (right, top, bottom) = (width - 8.0, 34.0, 190.0);
     let all = || points.y.iter().flatten().filter(|y| y.is_finite()).map(|y| f64::from(*y));
     let unit = Unit::of(plot.unit, all().fold(0.0, |a, b| a.max(b.abs())));
-    let y = Range::holding(all().map(|y| y * unit.factor), false);
+    // From zero: what hardly moves shall look so.
+    let y = Range::holding(all().chain([0.0]).map(|y| y * unit.factor), false);
     let time = Unit::of("s", end_s);
     let x = Range { low: 0.0, high: end_s * time.factor, log: false };
     let at_y = |value: f64| bottom - y.share(value) * (bottom - top);
     let at_x = |value: f64| left + x.share(value) * (right - left);
     let mut out = format!("<text class=\"b\" x=\"2\" y=\"12\">{}</text>", escaped(plot.title));
-    y_axis(&mut out, y, unit.name, left, right, &at_y);
+    y_axis(&mut out, y, (unit.name, top - 8.0), left, right, &at_y);
     for tick in x.ticks(8.0) {
         let _ = write!(
             out,
@@ -422,6 +435,8 @@ mod tests {
         assert_eq!(linear.ticks(4.0), [0.0, 5.0, 10.0]);
         let log = Range { low: 0.9, high: 350.0, log: true };
         assert_eq!(log.ticks(4.0), [1.0, 10.0, 100.0]);
+        let near = Range { low: 12.0, high: 45.0, log: true };
+        assert_eq!(near.ticks(4.0), [20.0, 30.0, 40.0]);
         let far = Range { low: 1e-6, high: 1e6, log: true };
         assert!(far.ticks(4.0).len() <= 6, "{:?}", far.ticks(4.0));
     }

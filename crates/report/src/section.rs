@@ -12,7 +12,7 @@ use crate::figure::Figure;
 use crate::manifest::{Manifest, Published};
 use crate::network;
 use crate::palette::{Style, styles};
-use crate::plot::{PANEL, Range, mark, published_mark, traces};
+use crate::plot::{PANEL, Range, legend, mark, traces};
 use crate::series::{Group, Plot, Series};
 use crate::summary::Summary;
 use crate::text::{Unit, address, escaped, metric, short_path, slug, stat, took};
@@ -30,6 +30,7 @@ pub(crate) struct Limits {
 pub(crate) struct Section {
     pub(crate) manifest: Manifest,
     network: Option<Figure>,
+    ratios: Option<Figure>,
     figures: Vec<Figure>,
     pub(crate) series: Series,
     summary: Summary,
@@ -43,11 +44,11 @@ impl Section {
         let styles = styles(&manifest);
         let mut figures = Vec::new();
         let network = network::figure(&manifest);
-        figures.extend(ratios(&manifest, &summary, &styles));
+        let ratios = ratios(&manifest, &summary, &styles);
         figures.extend(charts(&manifest, &summary, &styles));
         figures.extend(distribution::figures(&manifest, &styles)?);
         let series = Series::read(&manifest, limits.flows, limits.series)?;
-        Ok(Section { network, manifest, figures, series, summary, styles })
+        Ok(Section { network, ratios, manifest, figures, series, summary, styles })
     }
 
     /// The id of the section in the page.
@@ -55,8 +56,13 @@ impl Section {
         slug(&self.manifest.name)
     }
 
-    /// The section; links to its files begin with `files`.
-    pub(crate) fn html(&self, files: &str, known: &dyn Fn(&str) -> Option<String>) -> String {
+    /// The section; links to its files begin with `files`. `full`: whether the reproduction that it belongs to is.
+    pub(crate) fn html(
+        &self,
+        files: &str,
+        known: &dyn Fn(&str) -> Option<String>,
+        full: Option<bool>,
+    ) -> String {
         let m = &self.manifest;
         let id = self.id();
         let mut out = format!(
@@ -81,11 +87,14 @@ impl Section {
         out.extend(self.network.iter().map(Figure::html));
         if !m.claims.is_empty() {
             out.push_str("<h3>Claims</h3>");
-            m.claims.iter().for_each(|claim| out.push_str(&claims::html(claim, &id, known)));
+            m.claims.iter().for_each(|claim| out.push_str(&claims::html(m, claim, &id, known)));
         }
         out.push_str(&self.published_html());
         if !self.figures.is_empty() {
-            out.push_str("<h3>Figures</h3><div class=\"figures\">");
+            out.push_str(
+                "<h3>Figures</h3><p class=\"small\">Whiskers: 95 % confidence interval of the mean over runs. Pale bars: from the least to the \
+                 largest value.</p><div class=\"figures\">",
+            );
             self.figures.iter().for_each(|figure| out.push_str(&figure.html()));
             out.push_str("</div>");
         }
@@ -104,8 +113,11 @@ impl Section {
                 escaped(&m.text)
             );
         }
-        let _ =
-            write!(out, "<h3>Run it again</h3><pre class=\"cmd\">{}</pre>", escaped(&command(m)));
+        let _ = write!(
+            out,
+            "<h3>Run it again</h3><pre class=\"cmd\">{}</pre>",
+            escaped(&commands(m, full))
+        );
         if !m.files.is_empty() {
             out.push_str("<p class=\"files\">Files: ");
             for (i, file) in m.files.iter().map(String::as_str).chain(["manifest.json"]).enumerate()
@@ -125,37 +137,33 @@ impl Section {
     }
 
     fn published_html(&self) -> String {
+        /// A table of more rows is opened by who wants it.
+        const MANY: usize = 12;
         let rows = self.compared();
         if rows.is_empty() {
             return String::new();
         }
-        let mut out = String::from(
-            "<h3>Published and ours</h3><div class=\"scroll\"><table class=\"published\"><thead><tr><th>What</th><th>Case</th><th>Where</th>\
+        let mut out = String::from("<h3>Published and ours</h3>");
+        out.extend(self.ratios.iter().map(Figure::html));
+        let open = if rows.len() > MANY { "" } else { " open" };
+        let _ = write!(
+            out,
+            "<details{open}><summary>Each of {} figures</summary><table class=\"flows\"><thead><tr><th>What</th><th>Case</th><th>Where</th>\
              <th class=\"n\">Published</th><th class=\"n\">Ours</th><th class=\"n\">Ours over published</th></tr></thead><tbody>",
+            rows.len()
         );
+        let mut last_note = None;
         for row in rows {
             let p = row.published;
-            let what = format!(
-                "{} {}{}",
-                p.subject,
-                metric(&p.metric),
-                if p.stat == "mean" { String::new() } else { format!(", {}", stat(&p.stat)) }
-            );
+            let written = Unit::as_written(&p.unit, &p.text);
             let ours = match (row.ours, row.ci95) {
                 (None, _) => "not run".to_owned(),
-                (Some(ours), None) => Unit::alone(&p.unit, ours),
-                (Some(ours), Some(half)) => {
-                    let unit = Unit::of(&p.unit, ours.abs());
-                    format!(
-                        "{} ± {}{}",
-                        unit.show(ours),
-                        unit.show(half),
-                        if unit.name.is_empty() {
-                            String::new()
-                        } else {
-                            format!(" {}", unit.name)
-                        }
-                    )
+                (Some(ours), half) => {
+                    let unit =
+                        written.unwrap_or_else(|| Unit::of_metric(&p.metric, &p.unit, ours.abs()));
+                    let half = half.map(|half| format!(" ± {}", unit.show(half)));
+                    let name = unit.suffix().replace(',', "");
+                    format!("{}{}{name}", unit.show(ours), half.unwrap_or_default())
                 }
             };
             let ratio = row
@@ -164,21 +172,23 @@ impl Section {
                 .map_or_else(String::new, |ours| crate::text::digits(ours / p.value));
             let text =
                 if p.text.is_empty() { Unit::alone(&p.unit, p.value) } else { p.text.clone() };
-            let note = p
-                .note
-                .as_ref()
+            // A note that stands above is not said again.
+            let note = p.note.as_ref().filter(|note| last_note != Some(*note));
+            last_note = p.note.as_ref();
+            let note = note
                 .map_or_else(String::new, |note| format!("<br><small>{}</small>", escaped(note)));
             let _ = write!(
                 out,
-                "<tr><td>{}{note}</td><td>{}</td><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{ratio}</td></tr>",
-                escaped(&what),
+                "<tr><td>{}{note}</td><td data-label=\"Case\">{}</td><td data-label=\"Where\">{}</td><td class=\"n\" data-label=\"Published\">{}</td>\
+                 <td class=\"n\" data-label=\"Ours\">{}</td><td class=\"n\" data-label=\"Ours over published\">{ratio}</td></tr>",
+                escaped(&row.what()),
                 escaped(&row.case),
                 escaped(&row.at),
                 escaped(&text),
                 escaped(&ours)
             );
         }
-        out.push_str("</tbody></table></div>");
+        out.push_str("</tbody></table></details>");
         out
     }
 
@@ -238,7 +248,7 @@ impl Section {
 
     /// Figures but for series.
     pub(crate) fn figures(&self) -> impl Iterator<Item = &Figure> {
-        self.network.iter().chain(&self.figures)
+        self.network.iter().chain(&self.ratios).chain(&self.figures)
     }
 
     /// The series as figures, one for each configuration.
@@ -372,24 +382,50 @@ fn meta(m: &Manifest) -> String {
     parts.join(" · ")
 }
 
-/// The command that runs it again.
-fn command(m: &Manifest) -> String {
+/// What runs it again: as part of a reproduction, and by itself.
+fn commands(m: &Manifest, full: Option<bool>) -> String {
+    let on = match m.back_end.as_str() {
+        "" | "sim" => String::new(),
+        "hosts" => " --on hosts=FILE".into(),
+        other => format!(" --on {other}"),
+    };
+    let mut out = String::new();
+    if let Some(full) = full {
+        let full = if full { " --full" } else { "" };
+        let _ = writeln!(out, "knee reproduce {}{full}{on}", m.name);
+    }
     // Only what stands behind `scenarios` is the same in every clone.
     let file = m.file.rfind("scenarios/").map_or(m.file.as_str(), |at| &m.file[at..]);
-    let mut out = format!("knee run {}", if file.is_empty() { "FILE" } else { file });
+    let _ =
+        write!(out, "knee run {}{on}", if file.is_empty() { "FILE".into() } else { quoted(file) });
+    if m.quick {
+        out.push_str(" --quick");
+    }
+    if !m.asked_cc.is_empty() {
+        let _ = write!(out, " --cc {}", quoted(&m.asked_cc.join(",")));
+    }
+    for set in &m.asked_set {
+        let _ = write!(out, " --set {}", quoted(set));
+    }
     if m.repeat > 0 {
         let _ = write!(out, " --repeat {}", m.repeat);
     }
     if let Some(seed) = m.seed {
         let _ = write!(out, " --seed {seed}");
     }
-    if !m.is_simulated() && !m.back_end.is_empty() {
-        let _ = write!(out, " --on {}", m.back_end);
-    }
     if m.scale != 1.0 {
         let _ = write!(out, " --scale {}", m.scale);
     }
     out
+}
+
+/// A word as a shell takes it.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._-/,=:".contains(c);
+    match word.chars().all(plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
 }
 
 /// Lines of a text as paragraphs.
@@ -408,6 +444,15 @@ struct Compared<'a> {
     style: Style,
     ours: Option<f64>,
     ci95: Option<f64>,
+}
+
+impl Compared<'_> {
+    /// What was measured.
+    fn what(&self) -> String {
+        let p = self.published;
+        let stat = if p.stat == "mean" { String::new() } else { format!(", {}", stat(&p.stat)) };
+        format!("{} {}{stat}", p.subject, metric(&p.metric))
+    }
 }
 
 fn compared<'a>(m: &'a Manifest, summary: &Summary, styles: &[Style]) -> Vec<Compared<'a>> {
@@ -446,24 +491,28 @@ fn compared<'a>(m: &'a Manifest, summary: &Summary, styles: &[Style]) -> Vec<Com
     all
 }
 
-/// Ours over what was published, figure by figure.
+/// Ours over what was published: a row for each thing measured, a mark for each figure.
 fn ratios(m: &Manifest, summary: &Summary, styles: &[Style]) -> Option<Figure> {
-    const MOST: usize = 40;
     let rows = compared(m, summary, styles);
-    let usable =
-        |row: &&Compared<'_>| row.ours.is_some_and(|ours| ours > 0.0) && row.published.value > 0.0;
-    let rows: Vec<&Compared<'_>> = rows.iter().filter(usable).take(MOST).collect();
-    if rows.is_empty() {
+    let usable = rows.iter().filter(|row| row.published.value > 0.0);
+    let usable: Vec<(&Compared<'_>, f64)> =
+        usable.filter_map(|row| Some((row, row.ours.filter(|ours| *ours > 0.0)?))).collect();
+    let mut lines: Vec<String> = Vec::new();
+    for (row, _) in &usable {
+        if !lines.contains(&row.what()) {
+            lines.push(row.what());
+        }
+    }
+    if lines.is_empty() {
         return None;
     }
     let ratio = |row: &Compared<'_>, ours: f64| ours / row.published.value;
-    let values = rows.iter().filter_map(|row| Some(ratio(row, row.ours?)));
+    let values = usable.iter().map(|(row, ours)| ratio(row, *ours));
     let range = Range::holding(values.chain([0.7, 1.0, 1.4]), true);
     let mut csv = String::from("case,at,subject,metric,stat,published,ours,ours_ci95,ratio\n");
-    let (pitch, top) = (32.0, 24.0);
-    let bottom = top + pitch * rows.len() as f64;
-    let mut body =
-        String::from("<text class=\"m\" x=\"2\" y=\"12\">each figure: published = 1</text>");
+    let (pitch, top) = (36.0, 8.0);
+    let bottom = top + pitch * lines.len() as f64;
+    let mut body = String::new();
     let (left, right) = (14.0, PANEL - 14.0);
     let at = |value: f64| left + range.share(value) * (right - left);
     for tick in range.ticks(5.0) {
@@ -477,68 +526,49 @@ fn ratios(m: &Manifest, summary: &Summary, styles: &[Style]) -> Option<Figure> {
     }
     let _ = write!(
         body,
-        "<path class=\"a\" d=\"M{x:.1} {top}V{bottom}\" stroke-width=\"1.5\"/>",
+        "<path class=\"p\" d=\"M{x:.1} {top}V{bottom}\" stroke-width=\"1.5\"/>",
         x = at(1.0)
     );
-    // What all rows have in common says nothing beside each.
-    let parts = |row: &Compared<'_>| -> Vec<String> {
-        let p = row.published;
-        let at = row.at.split(", ").filter(|part| !part.is_empty()).map(str::to_owned);
-        let about = [row.case.clone(), format!("{} {}", p.subject, metric(&p.metric))];
-        about
-            .into_iter()
-            .chain((p.stat != "mean").then(|| stat(&p.stat).to_owned()))
-            .chain(at)
-            .collect()
-    };
-    let shared = |part: &String| rows.len() > 1 && rows.iter().all(|row| parts(row).contains(part));
-    let common: Vec<String> = parts(rows[0]).into_iter().filter(shared).collect();
-    for (i, row) in rows.iter().enumerate() {
-        let Some(ours) = row.ours else { continue };
-        let y = top + pitch * (i as f64 + 0.72);
-        let what = parts(row).into_iter().filter(|part| !common.contains(part));
-        let what = what.collect::<Vec<_>>().join(", ");
-        let what = crate::plot::fitted(&what, right - left);
+    for (i, line) in lines.iter().enumerate() {
+        let y = top + pitch * i as f64 + 26.0;
+        let what = crate::plot::fitted(line, right - left);
         let _ = write!(
             body,
             "<rect class=\"w\" x=\"{left}\" y=\"{:.1}\" width=\"{:.1}\" height=\"13\"/><text x=\"{left}\" y=\"{:.1}\">{}</text>",
-            y - 19.0,
+            y - 21.0,
             crate::plot::width_of(&what),
-            y - 8.5,
+            y - 10.5,
             escaped(&what)
         );
-        let half = row.ci95.unwrap_or(0.0);
-        let (low, high) =
-            (at(ratio(row, (ours - half).max(ours * 1e-3))), at(ratio(row, ours + half)));
-        let x = at(ratio(row, ours));
-        let _ = write!(
-            body,
-            "<path class=\"k{k}\" d=\"M{:.1} {y}H{x:.1}\" stroke=\"currentColor\" stroke-opacity=\".45\" stroke-width=\"1.4\"/>",
-            at(1.0),
-            k = row.style.colour
-        );
-        if high - low > 2.0 {
-            let _ = write!(
-                body,
-                "<path class=\"k{}\" d=\"M{low:.1} {y}H{high:.1}\" stroke=\"currentColor\" stroke-width=\"4\" stroke-opacity=\".3\"/>",
-                row.style.colour
+        let of_line = || usable.iter().filter(|(row, _)| row.what() == *line);
+        for (row, ours) in of_line() {
+            let half = row.ci95.unwrap_or(0.0);
+            let (low, high) =
+                (at(ratio(row, (ours - half).max(ours * 1e-3))), at(ratio(row, ours + half)));
+            if high - low > 2.0 {
+                let _ = write!(
+                    body,
+                    "<path class=\"k{}\" d=\"M{low:.1} {y}H{high:.1}\" stroke=\"currentColor\" stroke-width=\"4\" stroke-opacity=\".3\"/>",
+                    row.style.colour
+                );
+            }
+        }
+        for (row, ours) in of_line() {
+            body.push_str(&mark(at(ratio(row, *ours)), y, row.style));
+            let p = row.published;
+            let _ = writeln!(
+                csv,
+                "{},{},{},{},{},{},{ours},{},{}",
+                cell(&row.case),
+                cell(&row.at),
+                cell(&p.subject),
+                p.metric,
+                p.stat,
+                p.value,
+                row.ci95.map_or_else(String::new, |v| v.to_string()),
+                ratio(row, *ours)
             );
         }
-        body.push_str(&published_mark(at(1.0), y));
-        body.push_str(&mark(x, y, row.style));
-        let p = row.published;
-        let _ = writeln!(
-            csv,
-            "{},{},{},{},{},{},{ours},{},{}",
-            cell(&row.case),
-            cell(&row.at),
-            cell(&p.subject),
-            p.metric,
-            p.stat,
-            p.value,
-            row.ci95.map_or_else(String::new, |v| v.to_string()),
-            ratio(row, ours)
-        );
     }
     let _ = write!(
         body,
@@ -546,14 +576,18 @@ fn ratios(m: &Manifest, summary: &Summary, styles: &[Style]) -> Option<Figure> {
         PANEL / 2.0,
         bottom + 30.0
     );
+    let cases = m.cases.iter().zip(styles);
+    let cases = cases.filter(|(case, _)| usable.iter().any(|(row, _)| row.case == **case));
+    let near = usable.iter().filter(|(row, ours)| (0.8..=1.25).contains(&ratio(row, *ours)));
     Some(Figure {
         id: format!("{}-ratios", slug(&m.name)),
         title: "Ours over published".into(),
         caption: format!(
-            "{}Pale bars: 95 % confidence interval of our mean.",
-            if common.is_empty() { String::new() } else { format!("All: {}. ", common.join(", ")) }
+            "{} of {} figures are 0.8 to 1.25 times what was published. Pale bars: 95 % confidence interval of our mean.",
+            near.count(),
+            usable.len()
         ),
-        legend: Vec::new(),
+        legend: cases.map(|(case, style)| legend(case, *style, false, true)).collect(),
         pieces: vec![crate::figure::Piece { width: PANEL, height: bottom + 36.0, body }],
         csv,
     })
@@ -580,8 +614,9 @@ mod tests {
     }
 
     #[test]
-    fn a_command_names_no_machine() {
-        let m = Manifest {
+    fn commands_name_no_machine_and_have_what_was_asked_for() {
+        let plain = Manifest {
+            name: "incast".into(),
             file: "/home/someone/knee/scenarios/published/incast.toml".into(),
             repeat: 3,
             seed: Some(7),
@@ -589,6 +624,22 @@ mod tests {
             scale: 1.0,
             ..Manifest::default()
         };
-        assert_eq!(command(&m), "knee run scenarios/published/incast.toml --repeat 3 --seed 7");
+        assert_eq!(
+            commands(&plain, Some(true)),
+            "knee reproduce incast --full\nknee run scenarios/published/incast.toml --repeat 3 --seed 7"
+        );
+        let asked = Manifest {
+            quick: true,
+            asked_cc: vec!["cubic".into(), "dctcp".into()],
+            asked_set: vec!["hosts.mtu=\"9000 B\"".into(), "params.shift_g=5".into()],
+            back_end: "lab".into(),
+            scale: 0.1,
+            ..plain
+        };
+        assert_eq!(
+            commands(&asked, None),
+            "knee run scenarios/published/incast.toml --on lab --quick --cc cubic,dctcp --set 'hosts.mtu=\"9000 B\"' \
+             --set params.shift_g=5 --repeat 3 --seed 7 --scale 0.1"
+        );
     }
 }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use crate::csv::Table;
 use crate::error::Error;
 use crate::manifest::Manifest;
-use crate::palette::Style;
+use crate::palette::{SHADES, Style};
 
 /// Buckets while reading; fewer are written where there is much.
 const BUCKETS: usize = 1440;
@@ -131,10 +131,19 @@ impl Line {
 impl Plot {
     /// Points of all lines at common times, with `every` buckets made one; and whether they are the samples themselves.
     pub(crate) fn points(&self, end_s: f64, every: usize) -> (Points, bool) {
+        let several = self.lines.iter().any(|line| line.several);
+        let is_filled = |bucket: &usize| {
+            self.lines
+                .iter()
+                .any(|line| line.ends.get(*bucket).is_some_and(|ends| !ends[0].is_nan()))
+        };
+        // Samples that take no more room than the ends of coarser buckets are drawn as they are.
+        let few = !several && (0..BUCKETS).filter(is_filled).count() <= 2 * BUCKETS / every;
+        let every = if few { 1 } else { every };
         let all: Vec<Vec<Option<[f32; 2]>>> =
             self.lines.iter().map(|line| line.merged(every)).collect();
         let buckets = all.iter().map(Vec::len).max().unwrap_or(0);
-        let exact = every == 1 && !self.lines.iter().any(|line| line.several);
+        let exact = every == 1 && !several;
         let width = end_s / BUCKETS as f64 * every as f64;
         let mut points = Points { x: Vec::new(), y: vec![Vec::new(); self.lines.len()] };
         for bucket in 0..buckets {
@@ -339,9 +348,9 @@ fn choose_flows(
                 if algorithm.is_empty() { of_case.clone().unwrap_or_default() } else { algorithm };
             let nth = used.entry(algorithm.clone()).or_default();
             group.flow_lines.insert(*flow, template.len());
-            // Shades tell flows apart, dashes traffic entries: the first entry's lines are whole.
+            // Shades tell flows apart, dashes traffic entries and whoever shares a shade: the first entry's lines are whole.
             let of_entry = entries.iter().position(|known| *known == entry).unwrap_or(0);
-            let style = Style { dash: of_entry, ..Style::of(&algorithm, *nth) };
+            let style = Style { dash: of_entry + *nth / SHADES, ..Style::of(&algorithm, *nth) };
             template.push((format!("{entry} {flow}{ends}"), style));
             *nth += 1;
         }
@@ -499,6 +508,9 @@ mod tests {
         let (points, exact) = plot.points(0.4, 1);
         assert!(exact);
         assert_eq!(points.x.len(), 400);
+        let (coarse, exact) = plot.points(0.4, 7);
+        assert!(exact && coarse.x == points.x, "fewer than the ends of 206 buckets");
+        assert!(!plot.points(0.4, 12).1, "more than the ends of 120 buckets");
         let same = points.x.iter().zip(&points.y[0]).zip(&samples);
         assert!(
             same.into_iter().all(|((x, y), (at, value))| *x == *at as f32 && *y == *value as f32)

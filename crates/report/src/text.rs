@@ -68,12 +68,34 @@ impl Unit {
             "s" => &[(2.0, "s", 1.0), (1e-3, "ms", 1e3), (0.0, "us", 1e6)],
             "bps" => &[(1e9, "Gbps", 1e-9), (1e6, "Mbps", 1e-6), (0.0, "kbps", 1e-3)],
             "pkts" => &[(0.0, "pkts", 1.0)],
-            "bytes" => &[(1e6, "MB", 1e-6), (1e3, "kB", 1e-3), (0.0, "B", 1.0)],
+            "B" => &[(1e6, "MB", 1e-6), (1e3, "kB", 1e-3), (0.0, "B", 1.0)],
+            "per s" => &[(0.0, "per s", 1.0)],
             _ => &[(0.0, "", 1.0)],
         };
         let found =
             steps.iter().find(|(from, _, _)| largest >= *from).unwrap_or(&steps[steps.len() - 1]);
         Unit { name: found.1, factor: found.2 }
+    }
+
+    /// For numbers of a metric, the largest of which is this: shares are in per cent.
+    pub(crate) fn of_metric(metric: &str, unit: &str, largest: f64) -> Unit {
+        let is_share =
+            metric.ends_with("_share") || matches!(metric, "utilisation" | "drop_probability");
+        if is_share { Unit { name: "%", factor: 100.0 } } else { Unit::of(unit, largest) }
+    }
+
+    /// The one in which a figure was written, as in `4.2 ms` or `12 %`, for numbers of a file's unit.
+    pub(crate) fn as_written(unit: &str, text: &str) -> Option<Unit> {
+        let number = |c: char| c.is_ascii_digit() || matches!(c, '.' | ',' | '-' | '+' | ' ');
+        let units: &[(&'static str, f64)] = match unit {
+            "s" => &[("s", 1.0), ("ms", 1e3), ("us", 1e6)],
+            "bps" => &[("Gbps", 1e-9), ("Mbps", 1e-6), ("kbps", 1e-3)],
+            "" => &[("%", 100.0)],
+            _ => &[],
+        };
+        let written = text.trim_start_matches(number).trim();
+        let (name, factor) = units.iter().find(|(name, _)| *name == written)?;
+        Some(Unit { name, factor: *factor })
     }
 
     /// A number of the file's unit with its unit, by itself.
@@ -86,6 +108,11 @@ impl Unit {
     /// A number of the file's unit in this one, without it.
     pub(crate) fn show(self, value: f64) -> String {
         digits(value * self.factor)
+    }
+
+    /// A number of the file's unit in this one, with its name.
+    pub(crate) fn named(self, value: f64) -> String {
+        format!("{}{}{}", self.show(value), if self.name.is_empty() { "" } else { " " }, self.name)
     }
 
     /// `, ms` or nothing.
@@ -108,8 +135,22 @@ pub(crate) fn digits(value: f64) -> String {
     let text = format!("{value:.decimals$}");
     match text.contains('.') {
         true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false if text.len() > 5 => thousands(&text),
         false => text,
     }
+}
+
+/// A whole number with narrow spaces between thousands.
+fn thousands(text: &str) -> String {
+    let digits: Vec<char> = text.chars().collect();
+    digits.iter().enumerate().fold(String::new(), |mut out, (i, digit)| {
+        let is_first = i == 0 || digits[i - 1] == '-';
+        if !is_first && (digits.len() - i) % 3 == 0 {
+            out.push('\u{202f}');
+        }
+        out.push(*digit);
+        out
+    })
 }
 
 /// A metric's name in a heading.
@@ -181,6 +222,12 @@ mod tests {
         ] {
             assert_eq!(digits(value), shown);
         }
+        assert_eq!(digits(3_264_624.0), "3\u{202f}264\u{202f}624");
+        assert_eq!(digits(-123_456.0), "-123\u{202f}456");
+        let written = |unit, text, value| Unit::as_written(unit, text).map(|unit| unit.show(value));
+        assert_eq!(written("s", "0.04219 ms", 196e-6).as_deref(), Some("0.196"));
+        assert_eq!(written("", "69.9 %", 0.684).as_deref(), Some("68.4"));
+        assert_eq!(written("", "3227", 3.0), None);
         assert_eq!(Unit::alone("s", 0.00143), "1.43 ms");
         assert_eq!(Unit::alone("bps", 9.412e9), "9.41 Gbps");
         assert_eq!(Unit::alone("", 12.0), "12");

@@ -75,6 +75,38 @@ fn no_width_scrolls_sideways_and_dark_is_dark() {
 }
 
 #[test]
+fn on_paper_nothing_is_folded_and_all_is_light() {
+    let Some(mut browser) = open("paper") else { return };
+    let temp = Temp::new("paper");
+    let all = temp.join("all");
+    Made::default().write(&all.join("made-up"));
+    let index =
+        r#"{"sections": [{"title": "t", "experiments": [{"name": "made-up", "dir": "made-up"}]}]}"#;
+    std::fs::write(all.join("reproduce.json"), index).expect("is written");
+    let html = all.join("report.html");
+    knee_report::write(&all, &html).expect("a report");
+    browser.resize(1400, 1000, true);
+    browser.load(&html);
+    // What was not stated, and why claims do not stand.
+    let open = "[...document.querySelectorAll('details.more')].map(d => d.open)";
+    let folded = browser.eval(open).as_array().expect("a list").clone();
+    assert!(folded.len() == 6 && folded.iter().all(|open| *open == false), "{folded:?}");
+    browser.eval(
+        "addEventListener('beforeprint', () => window.onPaper = [...document.querySelectorAll('details.more')].every(d => d.open))",
+    );
+    let paper = serde_json::json!({ "paperWidth": 8.27, "paperHeight": 11.69 });
+    let pdf = browser.send("Page.printToPDF", paper);
+    assert!(pdf["data"].as_str().is_some_and(|data| data.len() > 20_000));
+    assert_eq!(browser.eval("window.onPaper"), true);
+    assert_eq!(browser.eval(open), serde_json::Value::from(folded));
+    let media = serde_json::json!({ "media": "print" });
+    browser.send("Emulation.setEmulatedMedia", media);
+    let background = browser.eval("getComputedStyle(document.body).backgroundColor");
+    assert_eq!(background, "rgb(255, 255, 255)");
+    assert_eq!(browser.complaints(&html), Vec::<String>::new());
+}
+
+#[test]
 fn one_cursor_reads_every_plot_and_dragging_zooms_all() {
     let Some(mut browser) = open("cursor") else { return };
     let temp = Temp::new("cursor");

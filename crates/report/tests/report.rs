@@ -115,8 +115,12 @@ fn a_reproduction_has_its_claims_at_the_top_and_a_section_each() {
     let text = fs::read_to_string(&html).expect("is there");
     for wanted in [
         "A &lt;talk&gt;",
-        "<b>2</b> stands",
-        "<b>2</b> does not stand",
+        // At a glance: two experiments, each with a claim of every verdict.
+        "<a href=\"#part-0\">A &lt;talk&gt;</a></td><td class=\"n\"><b>2</b></td>",
+        "<span class=\"stands\" style=\"width:20.0%\"></span>",
+        "data-label=\"Published\">0.0016<",
+        "knee reproduce made-up\nknee run scenarios/published/made-up.toml",
+        "<summary>What was not stated, and what was chosen</summary><p>One.</p><p>Two.</p>",
         "href=\"#made-up-claim-one\"",
         "id=\"other-claim-one\"",
         "the lab cannot hold it",

@@ -156,7 +156,7 @@ impl Made {
             json!({
                 "says": "completion of short, cubic over dctcp, at least 10", "verdict": verdict, "unit": "",
                 "rows": [{ "at": "size 10 kB", "value": value, "low": value * 0.9, "high": value * 1.1 }], "at_least": 10.0,
-                "terms": [{ "role": "figure", "case": "cubic", "at": "size 10 kB", "subject": "short", "metric": "completion", "stat": "mean", "value": 0.1, "ci95": 0.01 }],
+                "terms": [{ "role": "figure", "case": "dctcp", "at": { "size": "10 kB" }, "subject": "short", "metric": "completion", "stat": "mean", "value": 0.1, "ci95": 0.01 }],
             })
         };
         let claim = |name: &str, verdict: &str, checks: Vec<serde_json::Value>| json!({ "name": name, "says": format!("A claim that {verdict}"), "by": "source", "because": "It is <b>made up</b>.", "see": "other", "verdict": verdict, "checks": checks });

@@ -1,0 +1,311 @@
+//! What a reproduction found, at a glance: verdicts by source, then every claim.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::{Component, Path, PathBuf};
+
+use serde_json::Value as Json;
+
+use crate::claims;
+use crate::error::Error;
+use crate::manifest::{Manifest, Verdict, items, number, read_json, some_text, text};
+use crate::section::paragraphs;
+use crate::text::{escaped, slug, took};
+
+pub(crate) const REPRODUCTION: &str = "reproduce.json";
+
+/// A section of a reproduction.
+struct Part {
+    title: String,
+    about: String,
+    experiments: Vec<Entry>,
+}
+
+/// An experiment of a reproduction.
+struct Entry {
+    name: String,
+    dir: Option<String>,
+    skipped: Option<String>,
+    wall_s: Option<f64>,
+    cpu_s: Option<f64>,
+}
+
+/// What could not be run at all.
+struct Absent {
+    title: String,
+    source: String,
+    why: String,
+}
+
+/// `reproduce.json`.
+pub(crate) struct Reproduction {
+    /// All of each experiment, and not the quick set.
+    pub(crate) full: bool,
+    interrupted: bool,
+    wall_s: Option<f64>,
+    cpu_s: Option<f64>,
+    parts: Vec<Part>,
+    absent: Vec<Absent>,
+}
+
+impl Reproduction {
+    /// Reads that of a directory.
+    pub(crate) fn read(dir: &Path) -> Result<Reproduction, Error> {
+        let json = read_json(&dir.join(REPRODUCTION))?;
+        let entry = |entry: &Json| Entry {
+            name: text(entry, "name"),
+            dir: some_text(entry, "dir"),
+            skipped: some_text(entry, "skipped"),
+            wall_s: number(entry, "wall_s"),
+            cpu_s: number(entry, "cpu_s"),
+        };
+        let part = |part: &Json| Part {
+            title: text(part, "title"),
+            about: text(part, "about"),
+            experiments: items(part, "experiments").map(entry).collect(),
+        };
+        let absent = |absent: &Json| Absent {
+            title: text(absent, "title"),
+            source: text(absent, "source"),
+            why: text(absent, "why"),
+        };
+        Ok(Reproduction {
+            full: json.get("full").and_then(Json::as_bool).unwrap_or(false),
+            interrupted: json.get("interrupted").and_then(Json::as_bool).unwrap_or(false),
+            wall_s: number(&json, "wall_s"),
+            cpu_s: number(&json, "cpu_s"),
+            parts: items(&json, "sections").map(part).collect(),
+            absent: items(&json, "absent").map(absent).collect(),
+        })
+    }
+
+    /// Directories of its experiments; none leads out of the reproduction's own.
+    pub(crate) fn dirs(&self, dir: &Path) -> Result<Vec<(String, PathBuf)>, Error> {
+        let entries = self.parts.iter().flat_map(|part| &part.experiments);
+        let named = entries.filter_map(|entry| Some((entry, entry.dir.as_ref()?)));
+        named
+            .map(|(entry, name)| {
+                let inside =
+                    Path::new(name).components().all(|part| matches!(part, Component::Normal(_)));
+                match inside {
+                    true => Ok((entry.name.clone(), dir.join(name))),
+                    false => {
+                        let why = format!("dir = {name:?}: must be a directory inside this one");
+                        Err(Error::input(&dir.join(REPRODUCTION), 0, why))
+                    }
+                }
+            })
+            .collect()
+    }
+}
+
+/// All claims, by source and experiment, and what it took.
+pub(crate) fn overview(
+    reproduction: &Reproduction,
+    manifests: &BTreeMap<String, Manifest>,
+) -> String {
+    let set = if reproduction.full {
+        "all of each experiment"
+    } else {
+        "the quick set, a part of each experiment"
+    };
+    let mut out = format!(
+        "<header class=\"top\"><h1>What was published on data-center congestion control, run again</h1>\
+         <p class=\"lead\">Experiments that others have published run here on knee's simulated Linux TCP, and what was claimed of them is \
+         checked figure by figure. This report is of {set}; every row leads to the experiment, its figures and the command that repeats it.</p>\
+         <p>A small drawing shades the values with which a claim stands. A filled mark is ours, with its 95 % interval; a hollow diamond is what was published.</p></header>"
+    );
+    if manifests.values().any(|m| !m.is_simulated()) {
+        out = out.replace("knee's simulated Linux TCP", "real Linux TCP");
+    }
+    if reproduction.interrupted {
+        out.push_str("<p class=\"warn\">Stopped before the end: what follows rests on what had finished.</p>");
+    }
+    out.push_str(&glance(reproduction, manifests));
+    for (i, part) in reproduction.parts.iter().enumerate() {
+        let _ = write!(
+            out,
+            "<section class=\"part\" id=\"part-{i}\"><h2>{}</h2><p>{}</p>",
+            escaped(&part.title),
+            escaped(&part.about)
+        );
+        let of_part = || part.experiments.iter().filter_map(|entry| manifests.get(&entry.name));
+        if of_part().any(|m| !m.claims.is_empty()) {
+            out.push_str(
+                "<table class=\"claims flows\"><thead><tr><th>Verdict</th><th>Claim</th><th>Ours</th><th>Wanted</th><th>Published</th><th></th></tr></thead>",
+            );
+            of_part().filter(|m| !m.claims.is_empty()).for_each(|m| out.push_str(&rows(m)));
+            out.push_str("</table>");
+        }
+        let without: Vec<String> = of_part()
+            .filter(|m| m.claims.is_empty())
+            .map(|m| format!("<a href=\"#{}\">{}</a>", slug(&m.name), escaped(&m.name)))
+            .collect();
+        if !without.is_empty() {
+            let _ = write!(out, "<p>Without claims: {}.</p>", without.join(", "));
+        }
+        let skipped: Vec<_> = part.experiments.iter().filter(|entry| entry.dir.is_none()).collect();
+        if !skipped.is_empty() {
+            out.push_str("<ul class=\"skipped\">");
+            for entry in skipped {
+                let why = entry.skipped.as_deref().unwrap_or("not run");
+                let _ = write!(
+                    out,
+                    "<li><b>{}</b> was not run: {}</li>",
+                    escaped(&entry.name),
+                    escaped(why)
+                );
+            }
+            out.push_str("</ul>");
+        }
+        out.push_str("</section>");
+    }
+    if !reproduction.absent.is_empty() {
+        out.push_str(
+            "<section class=\"part\"><h2>What cannot be run again</h2><dl class=\"absent\">",
+        );
+        for absent in &reproduction.absent {
+            let _ = write!(
+                out,
+                "<dt>{} <small>{}</small></dt><dd>{}</dd>",
+                escaped(&absent.title),
+                escaped(&absent.source),
+                escaped(&absent.why)
+            );
+        }
+        out.push_str("</dl></section>");
+    }
+    out.push_str(&costs(reproduction));
+    out
+}
+
+/// Verdicts of each source, counted.
+fn glance(reproduction: &Reproduction, manifests: &BTreeMap<String, Manifest>) -> String {
+    let claims_of = |part: &Part| {
+        let found = part.experiments.iter().filter_map(|entry| manifests.get(&entry.name));
+        found.flat_map(|m| m.claims.iter().map(|claim| claim.verdict)).collect::<Vec<_>>()
+    };
+    let all: Vec<Verdict> = reproduction.parts.iter().flat_map(claims_of).collect();
+    let count = |of: &[Verdict], verdict| of.iter().filter(|one| **one == verdict).count();
+    let there: Vec<Verdict> =
+        Verdict::ALL.into_iter().filter(|verdict| count(&all, *verdict) > 0).collect();
+    if there.is_empty() {
+        return String::new();
+    }
+    let mut out = String::from("<table class=\"glance\"><thead><tr><th>Source</th>");
+    for verdict in &there {
+        let _ = write!(out, "<th class=\"n\">{}</th>", claims::chip(*verdict));
+    }
+    out.push_str("<th></th></tr></thead><tbody>");
+    let most = reproduction.parts.iter().map(|part| claims_of(part).len()).max().unwrap_or(1);
+    let mut row = |name: &str, of: &[Verdict], bar: bool| {
+        let _ = write!(out, "<tr><td>{name}</td>");
+        for verdict in &there {
+            let n = count(of, *verdict);
+            let shown = if n > 0 { n.to_string() } else { "–".into() };
+            let _ = write!(out, "<td class=\"n\"><b>{shown}</b></td>");
+        }
+        out.push_str("<td class=\"bars\">");
+        for verdict in there.iter().filter(|_| bar) {
+            let width = count(of, *verdict) as f64 / most.max(1) as f64 * 100.0;
+            let _ = write!(
+                out,
+                "<span class=\"{}\" style=\"width:{width:.1}%\"></span>",
+                verdict.class()
+            );
+        }
+        out.push_str("</td></tr>");
+    };
+    for (i, part) in reproduction.parts.iter().enumerate() {
+        let name = format!("<a href=\"#part-{i}\">{}</a>", escaped(&part.title));
+        row(&name, &claims_of(part), true);
+    }
+    if reproduction.parts.len() > 1 {
+        row("All", &all, false);
+    }
+    out.push_str("</tbody></table>");
+    out
+}
+
+/// An experiment in the overview: its question, what was not stated, and a row for each claim.
+fn rows(m: &Manifest) -> String {
+    let id = slug(&m.name);
+    let mut out = format!(
+        "<tbody><tr class=\"group\"><th colspan=\"6\"><a href=\"#{id}\">{}</a> {}",
+        escaped(&m.name),
+        escaped(&m.question)
+    );
+    if let Some(notes) = &m.notes {
+        let _ = write!(
+            out,
+            "<details class=\"more\"><summary>What was not stated, and what was chosen</summary>{}</details>",
+            paragraphs(notes)
+        );
+    }
+    out.push_str("</th></tr>");
+    for claim in &m.claims {
+        let found = claims::found(m, claim);
+        let because = claim.because.iter().chain(&claim.cannot).fold(String::new(), |all, why| {
+            format!(
+                "{all}<details class=\"more\"><summary>Why</summary><p>{}</p></details>",
+                escaped(why)
+            )
+        });
+        let _ = write!(
+            out,
+            "<tr class=\"{}\"><td>{}</td><td><a href=\"#{id}-claim-{}\">{}</a>{because}</td>\
+             <td data-label=\"Ours\">{}</td><td data-label=\"Wanted\">{}</td><td data-label=\"Published\">{}</td><td>{}</td></tr>",
+            claim.verdict.class(),
+            claims::chip(claim.verdict),
+            slug(&claim.name),
+            escaped(&claim.says),
+            escaped(&found.ours),
+            escaped(&found.wanted),
+            escaped(&found.published),
+            found.strip
+        );
+    }
+    out.push_str("</tbody>");
+    out
+}
+
+/// What each experiment took, and how to run all again.
+fn costs(reproduction: &Reproduction) -> String {
+    let mut out =
+        String::from("<section class=\"part\"><h2>What it took, and how to run it again</h2>");
+    if let (Some(wall), Some(cpu)) = (reproduction.wall_s, reproduction.cpu_s) {
+        let _ = write!(out, "<p>All of it took {} ({} of CPU time). ", took(wall), took(cpu));
+    } else {
+        out.push_str("<p>");
+    }
+    let flags = if reproduction.full { " --full" } else { "" };
+    let _ = write!(
+        out,
+        "The same again: <code>knee reproduce{flags}</code>; one experiment: <code>knee reproduce NAME{flags}</code>.</p>"
+    );
+    let entries: Vec<&Entry> = reproduction
+        .parts
+        .iter()
+        .flat_map(|part| &part.experiments)
+        .filter(|entry| entry.cpu_s.is_some())
+        .collect();
+    let most = entries.iter().filter_map(|entry| entry.cpu_s).fold(0.0, f64::max);
+    if most > 0.0 {
+        out.push_str("<details><summary>Each experiment's share</summary><table class=\"costs\"><thead><tr><th>Experiment</th><th class=\"n\">took</th><th class=\"n\">CPU</th><th></th></tr></thead><tbody>");
+        for entry in entries {
+            let (wall, cpu) =
+                (entry.wall_s.map_or_else(String::new, took), entry.cpu_s.unwrap_or(0.0));
+            let _ = write!(
+                out,
+                "<tr><td><a href=\"#{}\">{}</a></td><td class=\"n\">{wall}</td><td class=\"n\">{}</td><td><span class=\"cost\" style=\"width:{:.0}px\"></span></td></tr>",
+                slug(&entry.name),
+                escaped(&entry.name),
+                took(cpu),
+                (cpu / most * 160.0).max(1.0)
+            );
+        }
+        out.push_str("</tbody></table></details>");
+    }
+    out.push_str("</section>");
+    out
+}
