@@ -135,7 +135,8 @@ fn every_claim_that_does_not_stand_in_the_quick_set_says_why() {
         let file = root.join(format!("scenarios/published/{name}.toml"));
         let experiment = Experiment::load(&file, &Overrides::default()).expect("it is listed");
         let summary = std::fs::read_to_string(&path).expect("it is read");
-        let claims = summary.lines().filter_map(|line| line.strip_prefix("claim ")?.split_once(": "));
+        let claims =
+            summary.lines().filter_map(|line| line.strip_prefix("claim ")?.split_once(": "));
         for (claim, verdict) in claims.filter(|(_, v)| !matches!(*v, "stands" | "not run")) {
             let told = experiment.claims.iter().find(|other| other.name == claim);
             if told.is_none_or(|told| told.because.is_none() && told.cannot.is_none()) {

@@ -27,7 +27,7 @@ fn pauses(xoff_bytes: u64, xon_bytes: u64) -> FlowControl {
     FlowControl { stops, reaction: us(1), quanta: 65_535, lossless: true }
 }
 
-fn hosts(prefix: &str, count: u32) -> Vec<(String, knee_sim::spec::HostConfig)> {
+fn hosts(prefix: &str, count: u32) -> Vec<(String, HostConfig)> {
     (0..count).map(|i| (format!("{prefix}{i}"), host())).collect()
 }
 

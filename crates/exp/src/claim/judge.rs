@@ -8,8 +8,8 @@
 
 use super::{Bounds, Check, Claim, Every, Join, Term};
 use crate::experiment::Experiment;
-use crate::published::Stat;
 use crate::metrics::Metric;
+use crate::published::Stat;
 use crate::runner::{Subject, Summaries, Swept};
 
 /// The verdict on a check, or on one of its rows.

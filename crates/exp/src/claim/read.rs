@@ -116,7 +116,8 @@ fn read_check(reader: &Reader<'_>, known: &Known<'_>) -> Result<Check, Error> {
         }
     }
     if let Some((join, _)) = other.as_ref().filter(|(_, other)| *other == figure) {
-        let message = "is the same figure: name another case, value, metric or statistic".to_owned();
+        let message =
+            "is the same figure: name another case, value, metric or statistic".to_owned();
         return Err(reader.error(join.name(), message));
     }
     let cases = known.cases.iter().map(|case| case.name.clone()).collect();
