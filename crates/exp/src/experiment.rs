@@ -202,7 +202,7 @@ impl Experiment {
         let resolved = RefCell::default();
         let reader = Reader::root(path, &root, &resolved).only(TOP_LEVEL)?;
         let own_cases = read_cases(&reader)?;
-        let published = read_published(&reader, &own_cases, &axes)?;
+        let published = read_published(&reader, &own_cases, &own_axes)?;
         let claims = read_claims(&reader, &own_cases, &own_axes)?;
         let charts = read_charts(&reader, &own_axes)?;
         let of_quick = chosen.map_or(&[][..], |quick| quick.cases.as_slice());
