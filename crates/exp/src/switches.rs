@@ -142,8 +142,9 @@ fn read_flow_control(reader: &Reader<'_>, network: &Network) -> Result<FlowContr
             Stops::Links(read_thresholds(reader)?)
         }
         true => {
-            for key in ["xoff", "xon"].into_iter().filter(|key| reader.has(key)) {
-                let message = "belongs to each class here, as in class = [{ name = \"storage\", xoff = \"100 kB\" }]";
+            if let Some(key) = ["xoff", "xon"].into_iter().find(|key| reader.has(key)) {
+                let message = "belongs to each class here, as in \
+                               class = [{ name = \"storage\", xoff = \"100 kB\" }]";
                 return Err(reader.error(key, message));
             }
             reader.check(&["kind", "class", "reaction", "quanta", "lossless"])?;
