@@ -143,7 +143,8 @@ fn read_flow_control(reader: &Reader<'_>, network: &Network) -> Result<FlowContr
         }
         true => {
             if let Some(key) = ["xoff", "xon"].into_iter().find(|key| reader.has(key)) {
-                let message = "belongs to each class here, as in class = [{ name = \"storage\", xoff = \"100 kB\" }]";
+                let message = "belongs to each class here, as in \
+                               class = [{ name = \"storage\", xoff = \"100 kB\" }]";
                 return Err(reader.error(key, message));
             }
             reader.check(&["kind", "class", "reaction", "quanta", "lossless"])?;
