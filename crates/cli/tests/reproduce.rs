@@ -4,7 +4,9 @@
 use std::fs::{self, File};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use knee_exp::golden;
@@ -174,28 +176,46 @@ fn shells_get_their_completions() {
     }
 }
 
-/// What a command writes to standard error if that is a terminal, and to standard output, which is none.
-fn on_a_terminal(args: &[&str], dir: &Path) -> (String, String) {
-    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
-    grantpt(&master).unwrap();
-    unlockpt(&master).unwrap();
-    let name = ptsname(&master, Vec::new()).unwrap();
-    let slave = File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap();
-    let reader = std::thread::spawn(move || {
-        let (mut master, mut all, mut buffer) = (File::from(master), Vec::new(), [0; 4096]);
-        // The end of the last one who has the terminal open is an error here.
-        while let Ok(count @ 1..) = master.read(&mut buffer) {
-            all.extend_from_slice(&buffer[..count]);
-        }
-        all
-    });
-    let mut command = Command::new(env!("CARGO_BIN_EXE_knee"));
-    command.args(args).current_dir(dir).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(slave);
-    let output = command.spawn().unwrap().wait_with_output().unwrap();
-    drop(command);
-    let shown = text(&reader.join().unwrap());
-    assert!(output.status.success(), "{shown}");
-    (shown, text(&output.stdout))
+/// A command whose standard error is a terminal, and whose standard output is none.
+struct OnTerminal {
+    child: Child,
+    shown: Arc<Mutex<Vec<u8>>>,
+    reader: JoinHandle<()>,
+}
+
+impl OnTerminal {
+    fn start(args: &[&str], dir: &Path) -> OnTerminal {
+        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&master).unwrap();
+        unlockpt(&master).unwrap();
+        let name = ptsname(&master, Vec::new()).unwrap();
+        let slave = File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_knee"));
+        command.args(args).current_dir(dir).stdin(Stdio::null()).stdout(Stdio::piped());
+        let child = command.stderr(slave).spawn().unwrap();
+        let shown = Arc::new(Mutex::new(Vec::new()));
+        let all = shown.clone();
+        let reader = thread::spawn(move || {
+            let (mut master, mut buffer) = (File::from(master), [0; 4096]);
+            // When nobody has the terminal open any more, reading it is an error.
+            while let Ok(count @ 1..) = master.read(&mut buffer) {
+                all.lock().unwrap().extend_from_slice(&buffer[..count]);
+            }
+        });
+        OnTerminal { child, shown, reader }
+    }
+
+    /// What it has shown so far.
+    fn so_far(&self) -> String {
+        text(&self.shown.lock().unwrap())
+    }
+
+    /// Exit code, what it showed and what it printed.
+    fn end(self) -> (Option<i32>, String, String) {
+        let output = self.child.wait_with_output().unwrap();
+        self.reader.join().unwrap();
+        (output.status.code(), text(&self.shown.lock().unwrap()), text(&output.stdout))
+    }
 }
 
 #[test]
@@ -203,7 +223,8 @@ fn a_terminal_shows_how_far_it_is_and_a_pipe_nothing() {
     let scratch = Scratch::new("progress");
     let words = ["reproduce", "incast", "bufferbloat", "--full", "--threads", "1", "-o"];
     let run = |out: &'static str| [&words[..], &[out]].concat();
-    let (shown, tables) = on_a_terminal(&run("shown"), &scratch.0);
+    let (code, shown, tables) = OnTerminal::start(&run("shown"), &scratch.0).end();
+    assert_eq!(code, Some(0), "{shown}");
     // Each line takes the place of the one before, and the last leaves nothing.
     let lines: Vec<&str> = shown.split("\r\x1b[K").collect();
     assert!(lines.len() > 3 && !shown.contains('\n'), "{shown:?}");
@@ -221,37 +242,32 @@ fn a_terminal_shows_how_far_it_is_and_a_pipe_nothing() {
     assert!(shown.contains(" s left"), "{shown:?}");
     assert!(tables.contains("claims by verdict") && !tables.contains('\x1b'), "{tables}");
     let piped = knee(&run("piped"), &scratch.0);
-    assert_eq!(text(&piped.stderr), "");
+    assert_eq!((piped.status.code(), text(&piped.stderr)), (Some(0), String::new()));
 }
 
-/// Whether runs of a sweep that goes on are written already.
-fn has_runs(dir: &Path) -> bool {
-    let Ok(entries) = fs::read_dir(dir) else { return false };
-    entries.map(|entry| entry.unwrap().path()).any(|path| {
-        let name = path.file_name().unwrap().to_string_lossy().into_owned();
-        name.starts_with(".runs.csv")
-            && fs::read_to_string(path).is_ok_and(|text| text.lines().count() > 1)
-    })
+/// Runs of an experiment that have finished, by the progress shown.
+fn runs_done(shown: &str, name: &str) -> u32 {
+    let of_name = shown.rsplit("\r\x1b[K").find_map(|line| line.split_once(&format!("{name}: ")));
+    of_name.and_then(|(_, rest)| rest.split(' ').next()?.parse().ok()).unwrap_or(0)
 }
 
 #[test]
 fn ctrl_c_keeps_what_has_finished_for_the_report() {
     let scratch = Scratch::new("stopped");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_knee"));
     let args = ["reproduce", "incast", "nv-rpc", "plb", "--full", "-o", "out"];
-    command.args(args).current_dir(&scratch.0).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let child = command.spawn().unwrap();
+    let running = OnTerminal::start(&args, &scratch.0);
     let patience = Instant::now() + Duration::from_secs(60);
-    while !has_runs(&scratch.0.join("out/nv-rpc")) && Instant::now() < patience {
-        std::thread::sleep(Duration::from_millis(20));
+    while runs_done(&running.so_far(), "nv-rpc") == 0 {
+        assert!(Instant::now() < patience, "{:?}", running.so_far());
+        thread::sleep(Duration::from_millis(20));
     }
-    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
-    let output = child.wait_with_output().unwrap();
-    let (tables, complaint) = (text(&output.stdout), text(&output.stderr));
-    assert_eq!(output.status.code(), Some(2), "{complaint}");
+    kill_process(Pid::from_child(&running.child), Signal::INT).unwrap();
+    let (code, shown, tables) = running.end();
+    assert_eq!(code, Some(2), "{shown}");
+    let complaint = shown.rsplit("\r\x1b[K").next().unwrap();
     assert_eq!(
         complaint,
-        "knee: stopped: 1 of 3 experiments had finished and is kept in out, with a part of nv-rpc\n"
+        "knee: stopped: 1 of 3 experiments had finished and is kept in out, with a part of nv-rpc\r\n"
     );
     assert!(tables.contains("plb: stopped before"), "{tables}");
     let index = fs::read_to_string(scratch.0.join("out/reproduce.json")).unwrap();

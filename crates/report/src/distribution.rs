@@ -146,10 +146,11 @@ fn figure(
     panels.sort_by_key(|at| rank(at));
     let left_out = panels.len().saturating_sub(MOST_PANELS);
     panels.truncate(MOST_PANELS);
-    // One scale for all where each fills a good part of it.
+    // One scale for all where most of them fill a good part of it.
     let decades = |range: Range| (range.high / range.low).log10();
-    let widest = panels.iter().map(|at| decades(range_of(Some(at)))).fold(0.0, f64::max);
-    let is_shared = decades(whole) < 2.0 * widest;
+    let mut widths: Vec<f64> = panels.iter().map(|at| decades(range_of(Some(at)))).collect();
+    widths.sort_by(f64::total_cmp);
+    let is_shared = decades(whole) < 2.5 * widths[widths.len() / 2];
     let mut csv = String::from("case");
     manifest.axes.iter().for_each(|axis| {
         let _ = write!(csv, ",{}", cell(&axis.path));

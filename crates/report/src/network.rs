@@ -12,7 +12,7 @@ const BOX: (f64, f64) = (88.0, 30.0);
 const SWITCH: f64 = 34.0;
 /// From one switch to the next.
 const HOP: f64 = 176.0;
-const ROW: f64 = 62.0;
+const ROW: f64 = 74.0;
 /// Boxes and switches beyond are not drawn: nobody could read them.
 const MOST_BOXES: usize = 40;
 /// Cables between switches beyond have no labels of their own.
@@ -406,12 +406,19 @@ fn draw_cable(
     let steep = (to.1 - from.1).abs() > (to.0 - from.0).abs();
     let (dx, dy) = ((to.0 - from.0).signum(), to.1 - from.1);
     let near = (from.0 + dx * from_half, to.0 - dx * to_half);
-    let share = if steep { 0.62 } else { 0.5 };
+    // Cables that fan out are labelled nearer to their hosts, where they are apart.
+    let share = match (steep, dy == 0.0) {
+        (true, _) => 0.62,
+        (false, true) => 0.5,
+        (false, false) => 0.36,
+    };
     let mid = if steep {
         (from.0 + (to.0 - from.0) * share, from.1 + dy * share)
     } else {
-        ((near.0 + near.1) / 2.0, (from.1 + to.1) / 2.0)
+        (near.0 + (near.1 - near.0) * share, from.1 + dy * share)
     };
+    // Above the queue's box.
+    let lift = if cable.both().any(|link| link.recorded) { 12.0 } else { 7.0 };
     let write_lines = |labels: &mut String,
                        lines: &[String],
                        x: f64,
@@ -436,7 +443,7 @@ fn draw_cable(
             labels,
             &lines,
             mid.0,
-            mid.1 - 7.0 - (lines.len() as f64 - 1.0) * 13.0,
+            mid.1 - lift - (lines.len() as f64 - 1.0) * 13.0,
             "middle",
         ),
     }
@@ -461,7 +468,8 @@ fn draw_cable(
                 y - 5.0
             );
         }
-        let lines = wrapped(queue, 22);
+        // Below a cable that falls is its host.
+        let lines = wrapped(queue, if dy == 0.0 { 22 } else { 17 });
         let (tx, anchor) = if steep { (x + 20.0, "start") } else { (x - 16.0, "start") };
         write_lines(labels, &lines, tx, y + 21.0, anchor);
     }
