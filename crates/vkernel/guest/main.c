@@ -63,7 +63,7 @@ void *allocate(u64 bytes)
 static void switch_off(void) __attribute__((noreturn));
 static void switch_off(void)
 {
-	flush_records();
+	write_records();
 	sys3(reboot, LINUX_REBOOT_MAGIC1, LINUX_REBOOT_MAGIC2, LINUX_REBOOT_CMD_POWER_OFF);
 	sys1(exit_group, 0);
 	__builtin_unreachable();

@@ -5,51 +5,69 @@
 #include <linux/rtnetlink.h>
 #include "guest.h"
 
-#define BUFFER_BYTES (1 << 20)
+#define CHUNK_BYTES (1 << 20)
 #define COUNTS_BYTES (1 << 16)
 
-static u8 buffer[BUFFER_BYTES];
-static u64 buffered;
-static long result_fd = -1;
+/*
+ * Records stay in memory until the run is over: to write a file reads the
+ * clock, and that takes time, so that what is recorded would change the run.
+ */
+struct chunk {
+	struct chunk *next;
+	u64 len;
+	u8 bytes[CHUNK_BYTES];
+};
 
-void flush_records(void)
+static struct chunk *first_chunk, *last_chunk;
+
+void write_records(void)
 {
-	u64 at = 0;
+	long fd = sys4(openat, AT_FDCWD, "/result", O_WRONLY | O_CREAT | O_TRUNC, 0644);
+	const struct chunk *chunk;
 
-	if (result_fd < 0)
-		result_fd = sys4(openat, AT_FDCWD, "/result", O_WRONLY | O_CREAT | O_TRUNC, 0644);
-	while (at < buffered) {
-		long written = sys3(write, result_fd, buffer + at, buffered - at);
+	for (chunk = first_chunk; chunk; chunk = chunk->next) {
+		u64 at = 0;
 
-		/* There is nobody to tell: the end of the file is missing, and that is seen. */
-		if (written <= 0)
-			break;
-		at += written;
+		while (at < chunk->len) {
+			long written = sys3(write, fd, chunk->bytes + at, chunk->len - at);
+
+			/* There is nobody to tell: the end of the file is missing, and that is seen. */
+			if (written <= 0)
+				return;
+			at += written;
+		}
 	}
-	buffered = 0;
+}
+
+/* Room for so many bytes. */
+static u8 *room(u64 len)
+{
+	struct chunk *chunk = last_chunk;
+
+	if (!chunk || chunk->len + len > CHUNK_BYTES) {
+		chunk = allocate(sizeof(*chunk));
+		if (last_chunk)
+			last_chunk->next = chunk;
+		else
+			first_chunk = chunk;
+		last_chunk = chunk;
+	}
+	chunk->len += len;
+	return chunk->bytes + chunk->len - len;
 }
 
 void record(enum record_kind kind, const void *first, u32 first_len, const void *second,
 	    u32 second_len, const void *third, u32 third_len)
 {
-	struct record_header *header;
-	u32 len = first_len + second_len + third_len;
-	u64 all = sizeof(*header) + ((len + 7) & ~7U);
-	u8 *to;
+	struct record_header header = { .kind = kind, .len = first_len + second_len + third_len };
+	u8 *to = room(sizeof(header) + ((header.len + 7) & ~7U));
 
-	if (all > BUFFER_BYTES)
-		fail("a record is too long", 0);
-	if (buffered + all > BUFFER_BYTES)
-		flush_records();
-	header = (void *)(buffer + buffered);
-	header->kind = kind;
-	header->len = len;
-	to = (u8 *)(header + 1);
+	/* New memory is zero: so is what fills it up. */
+	memcpy(to, &header, sizeof(header));
+	to += sizeof(header);
 	memcpy(to, first, first_len);
 	memcpy(to + first_len, second, second_len);
 	memcpy(to + first_len + second_len, third, third_len);
-	memset(to + len, 0, all - sizeof(*header) - len);
-	buffered += all;
 }
 
 /* ---- queues ---- */

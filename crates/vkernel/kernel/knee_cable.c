@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * A cable with an Ethernet device at either end, each with a rate and a
  * delay: what lies between hosts and switches of a virtual network.
@@ -278,4 +278,4 @@ static int __init knee_cable_init(void)
 }
 device_initcall(knee_cable_init);
 
-MODULE_LICENSE("GPL");
+MODULE_LICENSE("Dual BSD/GPL");
