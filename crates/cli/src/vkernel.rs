@@ -33,7 +33,7 @@ struct BuildArgs {
     /// A source tree of Linux, or an archive of one [default: the package linux-source-VERSION of Debian].
     #[arg(long, value_name = "TREE_OR_ARCHIVE")]
     source: Option<PathBuf>,
-    /// The version, as 6.1 [default: the source's, or the newest that there are patches for]
+    /// The version, as 6.1 [default: the source's, or 6.1]
     #[arg(long, value_name = "VERSION")]
     version: Option<String>,
     /// Compilers at once [default: one per core]

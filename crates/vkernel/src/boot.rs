@@ -21,6 +21,7 @@ const MEMORY_FOLDER: &str = "/dev/shm";
 const LOOK: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(10)];
 /// Lines of the console in a message.
 const LAST_LINES: usize = 8;
+const BETWEEN_LINES: &str = " | ";
 /// Before the number of the process in names of directories.
 const PREFIX: &str = "knee-vkernel-";
 /// Where the guest's calendar begins, in ns since 1970: it may say nothing of the day of the run.
@@ -79,7 +80,8 @@ pub fn boot(guest: &Guest<'_>, stop: &AtomicBool) -> Result<Vec<u8>, Error> {
 
 /// Why a guest has failed.
 fn why(status: ExitStatus, console: &str) -> String {
-    if console.contains("ptrace") {
+    let is_refusal = |line: &str| line.contains("ptrace") && !line.ends_with("OK");
+    if console.split(BETWEEN_LINES).any(is_refusal) {
         return format!(
             "cannot run: this system does not let a process trace its children (ptrace), as some containers do not; use --on sim, \
              or allow it (docker run --cap-add SYS_PTRACE); its console ends with: {console}"
@@ -94,7 +96,7 @@ fn last_lines(console: &[u8]) -> String {
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     match &lines[lines.len().saturating_sub(LAST_LINES)..] {
         [] => "nothing".to_owned(),
-        last => last.join(" | "),
+        last => last.join(BETWEEN_LINES),
     }
 }
 
@@ -244,6 +246,9 @@ mod tests {
     fn a_guest_that_fails_is_told_with_its_console() {
         let why = boot_script("echo one; echo Kernel panic; exit 1", LONG, false).unwrap_err();
         assert!(why.0.ends_with("its console ends with: one | Kernel panic"), "{why}");
+        let tried = "echo 'Checking that ptrace can change system call numbers...OK'; exit 1";
+        let why = boot_script(tried, LONG, false).unwrap_err();
+        assert!(why.0.starts_with("the guest has failed"), "{why}");
         let why = boot_script("exit 0", LONG, false).unwrap_err();
         assert!(why.0.ends_with("its console ends with: nothing"), "{why}");
         let why = boot_script("echo 'ptrace: denied'; exit 1", LONG, false).unwrap_err();

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
 
-use super::{Built, VERSIONS, cache, parts, sha256, tools};
+use super::{Built, DEFAULT_VERSION, VERSIONS, cache, parts, sha256, tools};
 use crate::Error;
 use crate::error::failed;
 
@@ -25,7 +25,7 @@ const NEEDED_BYTES: u64 = 3 << 30;
 pub struct Options {
     /// A source tree or an archive of one; `None`: the package of the distribution.
     pub source: Option<PathBuf>,
-    /// The version; `None`: that of the source, or the newest that there are patches for.
+    /// The version; `None`: that of the source, or 6.1.
     pub version: Option<String>,
     /// Compilers at once; 0: one for each core.
     pub jobs: usize,
@@ -97,7 +97,7 @@ impl Source {
     fn find(options: &Options) -> Result<Source, Error> {
         let wanted = options.version.as_deref();
         let Some(path) = &options.source else {
-            let version = wanted.unwrap_or(VERSIONS[VERSIONS.len() - 1]).to_owned();
+            let version = wanted.unwrap_or(DEFAULT_VERSION).to_owned();
             if !tools::is_there("apt-get") || !tools::is_there("dpkg-deb") {
                 return Err(Error(
                     "there is no apt-get to get a kernel's source with: name a tree or an archive with --source (kernel.org has them)"

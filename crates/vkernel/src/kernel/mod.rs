@@ -16,7 +16,9 @@ use crate::error::failed;
 pub use build::{Options, build};
 
 /// Versions that there are patches for, oldest first.
-pub const VERSIONS: [&str; 1] = ["6.1"];
+pub const VERSIONS: [&str; 2] = ["6.1", "6.12"];
+/// The one that is built if nobody names one: that of the reference runs and of most experiments.
+const DEFAULT_VERSION: &str = VERSIONS[0];
 /// Names the directory of a built kernel, in place of the cache.
 pub const DIRECTORY_VARIABLE: &str = "KNEE_VKERNEL";
 /// Says what a directory holds; written last.
@@ -96,9 +98,12 @@ impl Built {
 pub fn find(version: Option<&str>) -> Result<Built, Error> {
     if let Some(directory) = env::var_os(DIRECTORY_VARIABLE) {
         let directory = PathBuf::from(directory);
-        return Built::read(&directory).ok_or_else(|| {
+        let there = Built::read(&directory);
+        let there = there.filter(|there| version.is_none_or(|version| there.version == version));
+        return there.ok_or_else(|| {
+            let what = version.map_or_else(String::new, |version| format!(" {version}"));
             Error(format!(
-                "{DIRECTORY_VARIABLE}={}: no kernel was built there: leave it out, or name a directory that knee vkernel build has \
+                "{DIRECTORY_VARIABLE}={}: no kernel{what} was built there: leave it out, or name a directory that knee vkernel build has \
                  filled",
                 directory.display()
             ))

@@ -54,7 +54,7 @@ pub(super) fn check(config: &HostConfig, version: &str) -> Result<(), String> {
             "the guest's kernel has 1000 ticks per second: set hosts.hz = 1000, or use --on sim",
         ),
         (
-            !config.sysctls.min_rtt_wlen.ps().is_multiple_of(SECOND.ps()),
+            config.sysctls.min_rtt_wlen.ps() % SECOND.ps() != 0,
             "min_rtt_wlen: Linux has it in whole seconds; change it, or use --on sim",
         ),
     ];
