@@ -9,7 +9,7 @@
 pub mod histogram;
 pub mod model;
 
-pub use histogram::Histogram;
+pub use histogram::{Bucket, Histogram};
 pub use model::{
     Analysis, Diagnose, Direction, Event, EventKind, Evidence, Finding, Flow, PacketRow, Round,
     Severity, Whole,

@@ -4,7 +4,7 @@
 //! is said. Sequence numbers count from the initial one: the SYN is byte 0, the first byte of data 1. A packet's `number` is its
 //! place in its file, counted from 1, as other tools show it. What was not seen is `None`, never zero.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use serde::Serialize;
 
@@ -42,6 +42,23 @@ pub struct Whole {
     pub briefs: Vec<Brief>,
     /// Pairs of points that saw the same packets.
     pub crossings: Vec<Crossing>,
+    /// What came for each receiver over time, of the first some hundred receivers.
+    pub arrivals: Vec<Arrivals>,
+}
+
+/// What passed a point for one receiver, over time.
+#[derive(Clone, Debug, Serialize)]
+pub struct Arrivals {
+    /// Index of the point.
+    pub point: usize,
+    /// The receiver.
+    pub to: IpAddr,
+    /// Begin of the first bin, ns.
+    pub begin_ns: u64,
+    /// Width of a bin, ns: 1 ms, doubled as often as there were too many.
+    pub bin_ns: u64,
+    /// Payload in each bin, bytes.
+    pub bytes: Vec<u64>,
 }
 
 /// A file of packets.
@@ -390,6 +407,11 @@ pub struct Direction {
     pub rtt_by_timestamps: Histogram,
     /// RTTs of `rtt` whose ACK told of marks (ECE), ns.
     pub rtt_marked: Histogram,
+    /// Rates at which ACKs came: what each acknowledged over the time since the one before it, while data was on its way
+    /// throughout, bits per second.
+    pub ack_rate_bps: Histogram,
+    /// Rates at which segments of full size came: their payload over the time since the packet before them, bits per second.
+    pub data_rate_bps: Histogram,
     /// Bursts: packets that followed each other without a gap, in segments.
     pub bursts: Histogram,
     /// Segments that one ACK acknowledged.
@@ -531,8 +553,12 @@ pub struct Round {
     pub round_trips: u32,
     /// First packet of data in it.
     pub first_number: u64,
+    /// Last packet of data in it.
+    pub last_number: u64,
     /// Time before it during which nothing was on its way, ns.
     pub idle_ns: u64,
+    /// Whether the other end sent data meanwhile: a request, or the response to one.
+    pub was_idle_answered: bool,
     /// Payload that was sent, bytes.
     pub bytes: u64,
     /// Payload that was acknowledged, bytes.
@@ -543,6 +569,14 @@ pub struct Round {
     pub segments: u32,
     /// Of them, marked CE.
     pub ce_segments: u32,
+    /// Of them, ECN-capable or marked.
+    pub ect_segments: u32,
+    /// Times that data changed between marked and not.
+    pub ce_changes: u32,
+    /// ACKs with ECE.
+    pub ece_acks: u32,
+    /// Times that ACKs changed between ECE and none.
+    pub ece_changes: u32,
     /// The most on its way, bytes: sent, and neither acknowledged nor selectively so.
     pub inflight_bytes: u64,
     /// Smallest window of the receiver, bytes.
@@ -573,6 +607,10 @@ pub struct Round {
     pub largest_ack_segments: u32,
     /// Largest burst, packets that followed each other without a gap, in segments.
     pub largest_burst_segments: u32,
+    /// Its first packet.
+    pub largest_burst_number: u64,
+    /// From its first packet to its last, ns.
+    pub largest_burst_ns: u64,
     /// The longest time that the ACK of all data on its way took beyond the smallest RTT, while that was two segments or less, ns:
     /// no queue of its own explains it.
     pub ack_delay_ns: Option<u64>,
@@ -608,6 +646,10 @@ pub struct Event {
     pub lasted_ns: u64,
     /// On its way just before, bytes.
     pub inflight_bytes: u64,
+    /// Duplicate ACKs since the last new one.
+    pub duplicate_acks: u32,
+    /// Whether nothing newer had been sent.
+    pub is_tail: bool,
 }
 
 /// Kinds of events.
