@@ -6,6 +6,7 @@
 //! | [`mod@histogram`] | bounded counts of values |
 #![forbid(unsafe_code)]
 
+pub mod diagnosis;
 pub mod histogram;
 pub mod model;
 
