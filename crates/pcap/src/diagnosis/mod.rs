@@ -12,6 +12,8 @@ mod path;
 mod policer;
 mod rtt;
 mod shares;
+#[cfg(test)]
+mod tests;
 mod threshold;
 mod timeouts;
 

@@ -21,27 +21,30 @@ const RANK: f64 = 0.25;
 /// Moments at which the bucket is looked at between the first and the last loss.
 const MOMENTS: u64 = 400;
 
-/// Bytes sent up to a moment, by the round trips.
-struct Sent(Vec<(u64, u64, u64)>);
+/// Bytes sent up to a moment, by the round trips: begin, end, bytes before and in each.
+struct Sent(Vec<(u64, u64, u64, u64)>);
 
 impl Sent {
     fn new(view: &View<'_>) -> Sent {
+        let rounds = &view.data.rounds;
+        let begins = rounds.iter().skip(1).map(|round| round.begin_ns);
+        let last = rounds.last().map(|round| round.begin_ns + round.duration_ns);
         let mut sum = 0;
-        let rounds = view.data.rounds.iter().map(|round| {
+        let all = rounds.iter().zip(begins.chain(last)).map(|(round, end_ns)| {
             let before = sum;
             sum += round.bytes;
-            (round.begin_ns, before, round.bytes)
+            (round.begin_ns, end_ns, before, round.bytes)
         });
-        Sent(rounds.collect())
+        Sent(all.collect())
     }
 
     fn until(&self, at_ns: u64) -> f64 {
-        let next = self.0.partition_point(|(begin, _, _)| *begin <= at_ns);
-        let Some((begin, before, bytes)) = next.checked_sub(1).map(|at| self.0[at]) else {
+        let next = self.0.partition_point(|(begin, ..)| *begin <= at_ns);
+        let Some((begin, end, before, bytes)) = next.checked_sub(1).map(|at| self.0[at]) else {
             return 0.0;
         };
-        let end = self.0.get(next).map_or(at_ns.max(begin + 1), |(begin, _, _)| *begin);
-        before as f64 + bytes as f64 * (at_ns - begin) as f64 / (end - begin).max(1) as f64
+        let part = (at_ns - begin) as f64 / end.saturating_sub(begin).max(1) as f64;
+        before as f64 + bytes as f64 * part.min(1.0)
     }
 }
 

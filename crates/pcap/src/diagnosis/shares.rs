@@ -19,10 +19,9 @@ const SENDERS: usize = 3;
 const ROUND_TRIPS: u64 = 20;
 /// Sums of groups differ by less than this: turns are exact, what is captured at its ends is not.
 const SUMS: f64 = 1.1;
-/// Senders of one group differ by less than this: they share a buffer, by their congestion control.
-const WITHIN: f64 = 1.4;
-/// Senders of different groups differ by more than this: groups of one and two differ by 2, of two and three by 1.5.
-const BETWEEN: f64 = 1.45;
+/// Senders of different groups differ by more than this, and by more than those of one: groups of one and two differ by 2, of two and
+/// three by 1.5, of three and four by 1.33.
+const BETWEEN: f64 = 1.3;
 
 struct Sender {
     from: IpAddr,
@@ -86,7 +85,7 @@ fn of_receiver(to: IpAddr, views: &[(IpAddr, View<'_>)]) -> Option<Finding> {
         let (low, high) = senders.split_at(*at);
         let sums = ratio(sum(low).max(sum(high)), sum(low).min(sum(high)));
         let between = ratio(high[0].bytes as f64, low[low.len() - 1].bytes as f64);
-        sums < SUMS && between > BETWEEN && spread(low) < WITHIN && spread(high) < WITHIN
+        sums < SUMS && between > BETWEEN && between > spread(low).max(spread(high))
     })?;
     let (low, high) = senders.split_at(boundary);
     let all = sum(&senders);
