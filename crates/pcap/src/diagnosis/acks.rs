@@ -100,7 +100,7 @@ pub(super) fn repeated_for(view: &View<'_>, event: &Event) -> Option<&'static st
 /// Packets that arrived, were answered and not covered, so that a timer sent them again.
 pub(super) fn left_out(view: &View<'_>) -> Option<Finding> {
     let by_timer = |event: &&Event| {
-        matches!(event.kind, EventKind::Rto | EventKind::TailLossProbe) && event.is_tail
+        matches!(event.kind, EventKind::Rto | EventKind::TailLossProbe)
     };
     let found: Vec<(&Event, &str)> = view
         .data

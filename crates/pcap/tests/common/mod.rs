@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use knee_capture::write::File;
 use knee_capture::{Captured, Direction, Interface, Record, link};
+use knee_pcap::{Analysis, Input, Options, analyse};
 use knee_exp::{Experiment, Overrides, captures};
 use knee_sim::Outcome;
 use knee_sim::spec::Run;
@@ -144,4 +145,10 @@ pub(crate) fn copy(from: &Path, to: &Path, mut change: impl FnMut(&mut Copied) -
     let ending = knee_capture::read(fs::File::open(from).unwrap(), each).unwrap();
     assert_eq!(ending.broken, None);
     out.finish().unwrap();
+}
+
+/// What is found out about captures.
+pub(crate) fn analysed(files: &[PathBuf]) -> Analysis {
+    let inputs = files.iter().map(|file| Input::File(file.clone())).collect();
+    analyse(inputs, &Options::default(), &mut |_| ()).unwrap_or_else(|why| panic!("{why}"))
 }
