@@ -89,7 +89,7 @@ pub struct Unread {
     pub not_tcp: u64,
     /// TCP whose options are cut or broken: used without the missing ones.
     pub cut_options: u64,
-    /// Packets whose time is before that of one in front of them by more than a second: used at the later time.
+    /// Packets whose time is before that of one in front of them by more than a second.
     pub back_in_time: u64,
     /// Why the file could not be read to its end, in one sentence.
     pub broken: Option<String>,
@@ -581,6 +581,8 @@ pub struct Round {
     pub inflight_bytes: u64,
     /// Smallest window of the receiver, bytes.
     pub window_bytes: Option<u64>,
+    /// Least room that what was sent left in the receiver's window, bytes.
+    pub room_bytes: Option<u64>,
     /// `acked_bytes` over `duration_ns`, bits per second.
     pub rate_bps: f64,
     /// Smallest RTT by sequence numbers, ns.
@@ -769,7 +771,3 @@ pub enum Severity {
     /// It costs much: stalls, a share of the throughput.
     Severe,
 }
-
-/// A diagnosis: what a flow suffers from, given it and what it has in common with others. It is asked once per kept flow, when all
-/// is read.
-pub type Diagnose = fn(&Flow, &Whole) -> Vec<Finding>;

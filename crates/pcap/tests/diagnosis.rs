@@ -88,7 +88,12 @@ fn endless_ece(temp: &Temp) -> Vec<PathBuf> {
 }
 
 const CASES: &[Case] = &[
-    Case { name: "healthy-dctcp", must: &[], may: &["marking-threshold"], make: of!("healthy-dctcp", "s1") },
+    Case {
+        name: "healthy-dctcp",
+        must: &[],
+        may: &["marking-threshold"],
+        make: of!("healthy-dctcp", "s1"),
+    },
     Case { name: "healthy-dctcp, receiver", must: &[], may: &[], make: of!("healthy-dctcp", "r") },
     Case { name: "healthy-cubic", must: &[], may: &[], make: of!("healthy-cubic", "s1") },
     Case { name: "healthy-cubic, receiver", must: &[], may: &[], make: of!("healthy-cubic", "r") },
@@ -98,27 +103,97 @@ const CASES: &[Case] = &[
     Case { name: "healthy-rpc, receiver", must: &[], may: &[], make: of!("healthy-rpc", "r") },
     Case { name: "random-loss", must: &[], may: &[], make: of!("random-loss", "s1") },
     Case { name: "coalescing", must: &["rtt-bimodal"], may: &[], make: of!("coalescing", "s2") },
-    Case { name: "delayed-ack", must: &["delayed-ack"], may: &[], make: of!("delayed-ack", "s1", "s2") },
-    Case { name: "last-packet", must: &["ack-left-out", "rto-floor"], may: &[], make: of!("last-packet", "s1") },
-    Case { name: "last-packet, receiver", must: &["ack-left-out", "rto-floor"], may: &[], make: of!("last-packet", "r") },
-    Case { name: "rto-floor", must: &["rto-floor"], may: &["tail-loss"], make: of!("rto-floor", "s1") },
+    Case {
+        name: "delayed-ack",
+        must: &["delayed-ack"],
+        may: &[],
+        make: of!("delayed-ack", "s1", "s2"),
+    },
+    Case {
+        name: "last-packet",
+        must: &["ack-left-out", "rto-floor"],
+        may: &[],
+        make: of!("last-packet", "s1"),
+    },
+    Case {
+        name: "last-packet, receiver",
+        must: &["ack-left-out", "rto-floor"],
+        may: &[],
+        make: of!("last-packet", "r"),
+    },
+    Case {
+        name: "rto-floor",
+        must: &["rto-floor"],
+        may: &["tail-loss"],
+        make: of!("rto-floor", "s1"),
+    },
     Case { name: "tail-loss", must: &["tail-loss"], may: &[], make: of!("tail-loss", "s1") },
-    Case { name: "incast", must: &["incast-collapse", "rto-floor"], may: &["tail-loss"], make: of!("incast", "h1") },
+    Case {
+        name: "incast",
+        must: &["incast-collapse", "rto-floor"],
+        may: &["tail-loss"],
+        make: of!("incast", "h1"),
+    },
     Case { name: "endless-ece", must: &["endless-ece"], may: &[], make: endless_ece },
-    Case { name: "one-sided", must: &["ece-overstates-marks"], may: &[], make: of!("endless-ece", "s1", "r") },
-    Case { name: "never-marked", must: &["ecn-never-marked"], may: &[], make: of!("never-marked", "s1") },
+    Case {
+        name: "one-sided",
+        must: &["ece-overstates-marks"],
+        may: &[],
+        make: of!("endless-ece", "s1", "r"),
+    },
+    Case {
+        name: "never-marked",
+        must: &["ecn-never-marked"],
+        may: &[],
+        make: of!("never-marked", "s1"),
+    },
     Case { name: "bleached, receiver", must: &["ecn-bleached"], may: &[], make: bleached },
     Case { name: "bleached, both ends", must: &["ecn-bleached"], may: &[], make: bleached_between },
-    Case { name: "threshold", must: &["marking-threshold"], may: &[], make: of!("threshold", "s1") },
-    Case { name: "standing-queue", must: &["standing-queue"], may: &[], make: of!("standing-queue", "s1") },
+    Case {
+        name: "threshold",
+        must: &["marking-threshold"],
+        may: &[],
+        make: of!("threshold", "s1"),
+    },
+    Case {
+        name: "standing-queue",
+        must: &["standing-queue"],
+        may: &[],
+        make: of!("standing-queue", "s1"),
+    },
     Case { name: "policer", must: &["policer"], may: &[], make: of!("policer", "s1") },
-    Case { name: "receiver-limited", must: &["receiver-limited"], may: &[], make: of!("receiver-limited", "s1") },
-    Case { name: "application-limited", must: &["application-limited"], may: &[], make: of!("application-limited", "s1") },
+    Case {
+        name: "receiver-limited",
+        must: &["receiver-limited"],
+        may: &[],
+        make: of!("receiver-limited", "s1"),
+    },
+    Case {
+        name: "application-limited",
+        must: &["application-limited"],
+        may: &[],
+        make: of!("application-limited", "s1"),
+    },
     Case { name: "bursts", must: &["sender-bursts"], may: &[], make: of!("bursts", "s1") },
     Case { name: "path-change", must: &["path-change"], may: &[], make: of!("path-change", "s1") },
-    Case { name: "two-buffers", must: &["shares-by-input"], may: &[], make: of!("two-buffers", "r") },
-    Case { name: "stretch-acks", must: &["stretch-acks"], may: &[], make: of!("stretch-acks", "s1") },
-    Case { name: "broken-gro", must: &["gro-broken-by-marks"], may: &[], make: of!("broken-gro", "s1") },
+    Case {
+        name: "two-buffers",
+        must: &["shares-by-input"],
+        may: &[],
+        make: of!("two-buffers", "r"),
+    },
+    Case {
+        name: "stretch-acks",
+        must: &["stretch-acks"],
+        may: &[],
+        make: of!("stretch-acks", "s1"),
+    },
+    Case {
+        name: "broken-gro",
+        must: &["gro-broken-by-marks"],
+        may: &[],
+        make: of!("broken-gro", "s1"),
+    },
 ];
 
 fn found(case: &Case) -> (Analysis, Vec<Finding>) {
@@ -135,8 +210,15 @@ fn every_pathology_is_found_where_it_is_and_nowhere_else() {
         let (_, all) = found(case);
         println!("\n{}", case.name);
         for finding in &all {
-            println!("  {} ({:?}, {:.2}) flows {:?}: {}", finding.kind, finding.severity, finding.confidence, finding.flows, finding.summary);
-            if std::env::var_os("SHOW").is_some() { for one in &finding.evidence { println!("     {} {}: {}", one.flow, one.number, one.says); } }
+            println!(
+                "  {} ({:?}, {:.2}) flows {:?}: {}",
+                finding.kind, finding.severity, finding.confidence, finding.flows, finding.summary
+            );
+            if std::env::var_os("SHOW").is_some() {
+                for one in &finding.evidence {
+                    println!("     {} {}: {}", one.flow, one.number, one.says);
+                }
+            }
         }
         let kinds: BTreeSet<&str> = all.iter().map(|finding| finding.kind).collect();
         for missing in case.must.iter().filter(|kind| !kinds.contains(*kind)) {

@@ -46,10 +46,8 @@ const DELAYED_MOST_NS: u64 = 250_000_000;
 const STRETCHED_SEGMENTS: u64 = 4;
 /// Segments that must be there to say what is usual: less than some initial windows tell nothing.
 const USUAL_SEGMENTS: u64 = 200;
-/// Merging is broken where it comes down to less than half.
-const BROKEN: f64 = 0.5;
-/// In a round trip that is marked by less than this or by more than the rest of it, few merges end by a mark.
-const MIXED_SHARE: f64 = 0.1;
+/// Merging is broken where it comes down to less than two thirds: one mark in a merge makes up to three of it.
+const BROKEN: f64 = 2.0 / 3.0;
 /// Round trips of each sort that are compared.
 const ROUNDS_COMPARED: usize = 5;
 
@@ -85,29 +83,32 @@ pub(super) fn delayed(view: &View<'_>) -> Option<Finding> {
     Some(view.finding(&DELAYED, summary, evidence.collect(), 0.9))
 }
 
-/// Why a segment that a timer sent again had arrived the first time, if it had.
-pub(super) fn repeated_for(view: &View<'_>, event: &Event) -> Option<&'static str> {
+/// How it is known that a segment that a timer sent again had arrived the first time, if it is.
+pub(super) fn arrived(view: &View<'_>, event: &Event) -> Option<&'static str> {
     if view.is_near_receiver && event.earlier.is_some() {
         return Some("which had arrived here and was not acknowledged");
     }
-    // While one segment alone is on its way, only its arrival makes the receiver repeat an ACK.
+    if view.events(EventKind::Spurious).any(|proof| proof.earlier == Some(event.number)) {
+        return Some("and the receiver says that it had it");
+    }
+    // While one segment alone is on its way, only its arrival makes the receiver repeat an ACK. With SACKs one segment may be
+    // missing and others beyond it cause that.
     let is_alone = event.inflight_bytes <= view.mss();
-    (is_alone && event.duplicate_acks > 0).then_some(
+    let repeats = is_alone && event.duplicate_acks > 0;
+    (repeats && view.flow.handshake.has_sack == Some(false)).then_some(
         "after an ACK that only its arrival could have caused, and that did not cover it",
     )
 }
 
 /// Packets that arrived, were answered and not covered, so that a timer sent them again.
 pub(super) fn left_out(view: &View<'_>) -> Option<Finding> {
-    let by_timer = |event: &&Event| {
-        matches!(event.kind, EventKind::Rto | EventKind::TailLossProbe)
-    };
+    let by_timer = |event: &&Event| matches!(event.kind, EventKind::Rto | EventKind::TailLossProbe);
     let found: Vec<(&Event, &str)> = view
         .data
         .events
         .iter()
         .filter(by_timer)
-        .filter_map(|event| repeated_for(view, event).map(|why| (event, why)))
+        .filter_map(|event| arrived(view, event).map(|why| (event, why)))
         .collect();
     let typical = median(found.iter().map(|(event, _)| event.lasted_ns))?;
     let timeouts = found.iter().filter(|(event, _)| event.kind == EventKind::Rto).count();
@@ -160,10 +161,8 @@ pub(super) fn stretch(view: &View<'_>) -> Option<Finding> {
 pub(super) fn broken_merging(view: &View<'_>) -> Option<Finding> {
     let usable = || view.data.rounds.iter().filter(|round| round.acks > 0 && round.segments > 0);
     let changes = |round: &Round| round.ce_changes.max(round.ece_changes);
-    let is_mixed = |round: &&Round| {
-        let marked = round.marked_fraction().unwrap_or_default();
-        (MIXED_SHARE..=1.0 - MIXED_SHARE).contains(&marked) && changes(round) >= 2
-    };
+    // A run of marks has two changes, its beginning and its end; it cuts merges only there.
+    let is_mixed = |round: &&Round| changes(round) >= 2;
     let mixed: Vec<&Round> = usable().filter(is_mixed).collect();
     let plain: Vec<&Round> = usable().filter(|round| changes(round) == 0).collect();
     if mixed.len() < ROUNDS_COMPARED || plain.len() < ROUNDS_COMPARED {

@@ -43,6 +43,8 @@ const USUAL_SEGMENTS: u64 = 100;
 const LOSSES: u64 = 3;
 /// What came without ECT although it was agreed on: at least so much, because one device changes all or none.
 const WITHOUT: f64 = 0.9;
+/// Runs of ECE that ended with a CWR: one or two may do so by chance where every mark is echoed by itself.
+const RUNS: u64 = 3;
 /// ACKs with ECE of nothing marked, of all with ECE: a delayed ACK and a change of state may make a few of ten.
 const FALSE_ECE: f64 = 0.5;
 
@@ -80,7 +82,8 @@ pub(super) fn endless(view: &View<'_>) -> Option<Finding> {
 /// A sender that cuts by marks before a receiver that latches.
 pub(super) fn overstated(view: &View<'_>) -> Option<Finding> {
     let (receiver, ecn) = (&view.data.receiver, &view.data.ecn);
-    if receiver.kind != ReceiverKind::Classic || ecn.cwr == 0 {
+    let is_latched = receiver.ended_without_cwr == 0 && receiver.ended_by_cwr >= RUNS;
+    if receiver.kind != ReceiverKind::Classic || !is_latched {
         return None;
     }
     let sees_marks = view.is_near_receiver && ecn.ce > 0;

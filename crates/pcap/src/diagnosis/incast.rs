@@ -33,7 +33,7 @@ struct Wait<'a> {
 pub(super) fn collapse(analysis: &Analysis) -> Vec<Finding> {
     let mut receivers: BTreeMap<(usize, IpAddr), (BTreeSet<IpAddr>, Vec<Wait<'_>>)> =
         BTreeMap::new();
-    for flow in &analysis.flows {
+    for flow in analysis.flows.iter().filter(|flow| flow.is_primary) {
         for view in View::both(flow) {
             if view.data.bytes_sent == 0 {
                 continue;

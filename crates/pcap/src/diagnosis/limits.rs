@@ -32,9 +32,7 @@ const INITIAL_WINDOW: u64 = 10;
 /// Data sent into a window that the receiver had filled.
 pub(super) fn receiver(view: &View<'_>) -> Option<Finding> {
     let mss = view.mss();
-    let is_full = |round: &&Round| {
-        round.window_bytes.is_some_and(|window| round.inflight_bytes + mss > window)
-    };
+    let is_full = |round: &&Round| round.room_bytes.is_some_and(|room| room < mss);
     let full: Vec<&Round> = view.data.rounds.iter().filter(is_full).collect();
     let bytes: u64 = full.iter().map(|round| round.bytes).sum();
     let of_all = share(bytes, view.data.bytes_sent);
@@ -42,7 +40,7 @@ pub(super) fn receiver(view: &View<'_>) -> Option<Finding> {
     if !is_usual && view.data.zero_windows == 0 {
         return None;
     }
-    let window = median(full.iter().filter_map(|round| round.window_bytes)).unwrap_or_default();
+    let filled = median(full.iter().map(|round| round.inflight_bytes)).unwrap_or_default();
     let closed = match view.data.zero_windows {
         0 => String::new(),
         times => {
@@ -50,12 +48,13 @@ pub(super) fn receiver(view: &View<'_>) -> Option<Finding> {
         }
     };
     let summary = format!(
-        "{} of the data was sent until the receiver's window of {:.0} kB was full.{closed}",
+        "{} of the data was sent until the receiver's window was full, with {:.0} kB in flight.{closed}",
         per_cent(of_all),
-        window as f64 / 1000.0,
+        filled as f64 / 1000.0,
     );
     let of_rounds = full.iter().take(SHOWN).map(|round| {
-        let said = format!("{} bytes in flight of a window of {window}", round.inflight_bytes);
+        let room = round.room_bytes.unwrap_or_default();
+        let said = format!("{} bytes in flight, room for {room} more", round.inflight_bytes);
         view.evidence(round.first_number, said)
     });
     let closings = view.events(crate::model::EventKind::ZeroWindow).take(SHOWN).map(|event| {
@@ -88,8 +87,8 @@ pub(super) fn application(view: &View<'_>) -> Option<Finding> {
     let window = data.max_inflight_bytes.max(INITIAL_WINDOW * view.mss());
     let inflight = median(after.iter().map(|round| round.inflight_bytes))?;
     let used_bps = median(after.iter().map(|round| round.rate_bps))?;
-    // What the path carried of this flow at its best, by ACKs that followed each other.
-    let shown_bps = data.ack_rate_bps.quantile(0.9)? as f64;
+    // What the path carried of this flow at its best.
+    let shown_bps = data.rounds.iter().map(|round| round.rate_bps).fold(0.0, f64::max);
     let idle_ns: u64 = after.iter().map(|round| round.idle_ns).sum();
     let lasted: u64 = view.flow.end_ns - after[0].begin_ns;
     let is_idle = share(idle_ns, lasted) > MOST;

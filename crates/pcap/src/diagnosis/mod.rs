@@ -17,8 +17,10 @@ mod tests;
 mod threshold;
 mod timeouts;
 
+use std::collections::BTreeSet;
+
 use crate::model::{
-    Analysis, Direction, Event, EventKind, Evidence, Finding, Flow, Place, Round, Severity, Whole,
+    Analysis, Direction, Event, EventKind, Evidence, Finding, Flow, Place, Round, Severity,
 };
 
 /// Packets that a finding shows of a flow, at most: enough to see it with one's own eyes.
@@ -64,27 +66,58 @@ pub const KINDS: [&Kind; 20] = [
 /// What is found in an analysis, the most severe first; one finding for each pathology, with all flows that have it.
 pub fn findings(analysis: &Analysis) -> Vec<Finding> {
     let mut all: Vec<Finding> = Vec::new();
-    for flow in &analysis.flows {
-        for finding in of_flow(flow, &analysis.whole) {
-            match all.iter_mut().find(|other| other.kind == finding.kind) {
-                Some(other) => join(other, finding),
-                None => all.push(finding),
-            }
+    let of_flows = chosen(analysis).flat_map(|view| of_data(&view));
+    let together = incast::collapse(analysis).into_iter().chain(shares::by_input(analysis));
+    for finding in of_flows.chain(together).chain(ecn::bleached_between(analysis)) {
+        match all.iter_mut().find(|other| other.kind == finding.kind) {
+            Some(other) => join(other, finding),
+            None => all.push(finding),
         }
     }
-    all.extend(incast::collapse(analysis));
-    all.extend(shares::by_input(analysis));
-    all.extend(ecn::bleached_between(analysis));
+    without_arrived(analysis, &mut all);
     all.sort_by(|x, y| y.severity.cmp(&x.severity).then_with(|| x.kind.cmp(y.kind)));
     all
 }
 
-/// What is found in one flow by itself.
-pub fn of_flow(flow: &Flow, whole: &Whole) -> Vec<Finding> {
-    View::both(flow).iter().flat_map(|view| of_data(view, whole)).collect()
+/// Of each connection's data the views that tell most: the nearest to the sender, and one at the receiver if there is one.
+fn chosen(analysis: &Analysis) -> impl Iterator<Item = View<'_>> {
+    let mut at_receivers = BTreeSet::new();
+    analysis.flows.iter().flat_map(move |flow| {
+        let mut views = Vec::new();
+        for (direction, view) in View::both(flow).into_iter().enumerate() {
+            let is_first =
+                view.is_near_receiver && at_receivers.insert((flow.connection, direction));
+            if flow.is_primary || is_first {
+                views.push(view);
+            }
+        }
+        views
+    })
 }
 
-fn of_data(view: &View<'_>, whole: &Whole) -> Vec<Finding> {
+/// What had arrived was not lost, whatever it looks like from elsewhere on the path.
+fn without_arrived(analysis: &Analysis, all: &mut Vec<Finding>) {
+    let connection =
+        |id: &u32| analysis.flows.iter().find(|flow| flow.id == *id).map(|flow| flow.connection);
+    let named = |kind: &Kind, all: &[Finding]| -> Vec<u32> {
+        let found = all.iter().filter(|finding| finding.kind == kind.name);
+        found.flat_map(|finding| finding.flows.clone()).collect()
+    };
+    let arrived: Vec<_> = named(&acks::LEFT_OUT, all).iter().filter_map(connection).collect();
+    for tail in all.iter_mut().filter(|finding| finding.kind == timeouts::TAIL.name) {
+        let is_lost = |id: &u32| connection(id).is_some_and(|of| !arrived.contains(&of));
+        tail.flows.retain(is_lost);
+        tail.evidence.retain(|one| is_lost(&one.flow));
+    }
+    all.retain(|finding| !finding.flows.is_empty());
+}
+
+/// What is found in one flow by itself.
+pub fn of_flow(flow: &Flow) -> Vec<Finding> {
+    View::both(flow).iter().flat_map(of_data).collect()
+}
+
+fn of_data(view: &View<'_>) -> Vec<Finding> {
     let found = [
         rtt::bimodal(view),
         acks::delayed(view),
@@ -95,7 +128,7 @@ fn of_data(view: &View<'_>, whole: &Whole) -> Vec<Finding> {
         ecn::overstated(view),
         ecn::unmarked(view),
         ecn::bleached(view),
-        threshold::threshold(view, whole),
+        threshold::threshold(view),
         rtt::standing(view),
         policer::policer(view),
         limits::receiver(view),

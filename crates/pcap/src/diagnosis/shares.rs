@@ -33,7 +33,7 @@ struct Sender {
 /// Senders to one receiver in two groups of different sizes that get the same.
 pub(super) fn by_input(analysis: &Analysis) -> Vec<Finding> {
     let mut receivers: BTreeMap<(usize, IpAddr), Vec<(IpAddr, View<'_>)>> = BTreeMap::new();
-    for flow in &analysis.flows {
+    for flow in analysis.flows.iter().filter(|flow| flow.is_primary) {
         let both = View::both(flow).into_iter().zip(ends(flow));
         for (view, (from, to)) in both {
             // Whoever shares a full port meets its marks or its losses.

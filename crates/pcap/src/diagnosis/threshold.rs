@@ -1,7 +1,7 @@
 //! The marking threshold, told from the RTTs of marked and of unmarked data.
 
 use super::{Kind, View, per_cent, rate, share, time};
-use crate::model::{Finding, ReceiverKind, Severity, Whole};
+use crate::model::{Finding, ReceiverKind, Severity};
 
 pub(super) const THRESHOLD: Kind = Kind {
     name: "marking-threshold",
@@ -21,9 +21,13 @@ const RATE_QUANTILE: f64 = 0.9;
 const HEADER_BYTES: u64 = 66;
 
 /// Where marked RTTs begin, less the smallest RTT: what waits at K.
-pub(super) fn threshold(view: &View<'_>, _whole: &Whole) -> Option<Finding> {
+pub(super) fn threshold(view: &View<'_>) -> Option<Finding> {
     let data = view.data;
     if !view.is_near_sender || data.receiver.kind == ReceiverKind::Classic {
+        return None;
+    }
+    // Where paths or devices change, the smallest RTT is not that of the marked data without a queue.
+    if super::path::change(view).is_some() || super::rtt::bimodal(view).is_some() {
         return None;
     }
     let (all, marked) = (&data.rtt, &data.rtt_marked);

@@ -47,10 +47,7 @@ pub(super) fn floor(view: &View<'_>) -> Option<Finding> {
 
 /// Losses at the end of what was sent.
 pub(super) fn tail(view: &View<'_>) -> Option<Finding> {
-    let is_needless = |event: &Event| {
-        view.events(EventKind::Spurious).any(|proof| proof.earlier == Some(event.number))
-            || super::acks::repeated_for(view, event).is_some()
-    };
+    let is_needless = |event: &Event| super::acks::arrived(view, event).is_some();
     let mut tails: Vec<&Event> = view
         .events(EventKind::TailLoss)
         .chain(view.events(EventKind::TailLossProbe))

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use knee_capture::write::File;
 use knee_capture::{Captured, Direction, Interface, Record, link};
-use knee_pcap::{Analysis, Input, Options, analyse};
 use knee_exp::{Experiment, Overrides, captures};
+use knee_pcap::{Analysis, Input, Options, analyse};
 use knee_sim::Outcome;
 use knee_sim::spec::Run;
 
@@ -120,7 +120,8 @@ impl Copied {
 /// Copies a capture packet by packet, as `change` has it; what it refuses is left out. Checksums stay as they were, as those
 /// of captures with offloads do.
 pub(crate) fn copy(from: &Path, to: &Path, mut change: impl FnMut(&mut Copied) -> bool) {
-    let interface = |name: &str| Interface { name: name.to_owned(), link: link::ETHERNET, snaplen: 0 };
+    let interface =
+        |name: &str| Interface { name: name.to_owned(), link: link::ETHERNET, snaplen: 0 };
     let mut out = File::create(to, &[interface("host"), interface("port")]).unwrap();
     let each = |packet: Captured<'_>| {
         let mut copied = Copied {
