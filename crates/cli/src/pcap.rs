@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use knee_pcap::{Flow, Input, Options, analyse};
+use knee_pcap::{Flow, Input, Options, analyse, diagnosis};
 
 use crate::{DONE, Failure, print};
 
@@ -42,7 +42,8 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
             failed = csv.flow(flow).err();
         }
     };
-    let analysis = analyse(inputs, &options, &mut each).map_err(said)?;
+    let mut analysis = analyse(inputs, &options, &mut each).map_err(said)?;
+    analysis.findings = diagnosis::findings(&analysis);
     if let Some(csv) = csv {
         failed.map_or(Ok(()), Err).map_err(said)?;
         csv.finish(&analysis.packets).map_err(said)?;

@@ -279,8 +279,8 @@ impl<'a> Running<'a> {
         whole.points =
             self.points.iter().map(|(file, within)| named(names, &told, *file, *within)).collect();
         let points = &self.points;
-        let one_clock = |p: u32, q: u32| points[p as usize].0 == points[q as usize].0;
-        whole.crossings = self.matcher.map_or_else(Vec::new, |matcher| matcher.finish(one_clock));
+        let file_of = |point: u32| points[point as usize].0;
+        whole.crossings = self.matcher.map_or_else(Vec::new, |matcher| matcher.finish(file_of));
         whole.arrivals = self.arrived;
         let files = names.iter().zip(told).map(|(name, told)| FileSummary {
             name: name.clone(),

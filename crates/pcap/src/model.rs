@@ -691,6 +691,11 @@ pub enum EventKind {
     NotCaptured,
 }
 
+impl EventKind {
+    /// How many kinds there are.
+    pub const COUNT: usize = EventKind::NotCaptured as usize + 1;
+}
+
 /// A packet of a flow.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct PacketRow {

@@ -1,12 +1,12 @@
 //! Captures of each pathology and of healthy hosts: each is found where it is, and nothing where nothing is.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "all of this is a test")]
 
-mod common;
+mod experiments;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use common::{Made, Temp, analysed, copy, simulate};
+use experiments::{Made, Temp, analysed, copy, simulate};
 use knee_pcap::Severity;
 use knee_pcap::diagnosis::{KINDS, findings};
 
