@@ -14,6 +14,7 @@ mod kernel;
 mod lab;
 mod library;
 mod new;
+mod pcap;
 mod profile;
 mod random;
 mod record;
@@ -77,6 +78,8 @@ Examples:
         what TCP must send, packet by packet, in a folder of scripts: the first difference of each version
   knee script --record incast.toml --cc dctcp -o incast.script
         a script of what a simulated flow sent; of a capture: knee script --record FILE.pcapng
+  knee pcap web.pcapng
+        what happened in a capture: flows, their round trips, why packets were sent again
   knee doctor
         what this machine can do, and how to get the rest
   sudo knee load cubic --cgroup /sys/fs/cgroup/web --confirm-within 60s
@@ -127,6 +130,8 @@ enum Command {
     Script(script::Args),
     /// Build kernels for runs in virtual time (--on vkernel).
     Vkernel(vkernel::Args),
+    /// Say what happened in captures of TCP: flows, round trips, packets.
+    Pcap(pcap::Args),
     /// Say what this machine can do, and how to get the rest.
     Doctor(doctor::Args),
     /// Print what a shell needs to complete this command's words.
@@ -258,6 +263,7 @@ fn main() -> ExitCode {
         Command::Replay(args) => replay::run(&args),
         Command::Script(args) => script::run(&args),
         Command::Vkernel(args) => vkernel::main(&args).map(|()| DONE),
+        Command::Pcap(args) => pcap::run(&args),
         Command::Doctor(args) => doctor::run(&args).map(|()| DONE),
         #[cfg(feature = "kernel")]
         Command::Agent => agent::run().map(|()| DONE),
