@@ -12,7 +12,7 @@ KERNEL_SIDE := $(shell scripts/has-kernel-side && echo yes)
 WORKSPACE := --workspace $(if $(KERNEL_SIDE),,--exclude knee-bpf --exclude knee-testbed --no-default-features)
 FEATURES := $(if $(KERNEL_SIDE),,--no-default-features)
 # The everyday suite: what cargo builds by default, and the rules about the source tree.
-EVERYDAY := -p knee-algo -p knee-flight -p knee-queue -p knee-sim -p knee-capture -p knee-exp -p knee-script -p knee-report -p knee-cli -p knee-tidy $(FEATURES)
+EVERYDAY := -p knee-algo -p knee-flight -p knee-queue -p knee-sim -p knee-capture -p knee-pcap -p knee-exp -p knee-script -p knee-report -p knee-cli -p knee-tidy $(FEATURES)
 
 # Cargo spreads work over the cores by itself.
 .NOTPARALLEL:

@@ -5,16 +5,19 @@
 //! | [`mod@read`] | pcap and pcapng files, packet by packet |
 //! | [`mod@write`] | pcapng files, as they come |
 //! | [`packet`] | the bytes of a TCP packet, decoded and encoded |
+//! | [`compact`] | its headers decoded without any memory, for speed |
 //! | [`frame`] | Ethernet frames of the simulator's packets |
 //! | [`host`] | one file for each host of a run, as results have them |
 #![forbid(unsafe_code)]
 
+pub mod compact;
 pub mod frame;
 pub mod host;
 pub mod packet;
 pub mod read;
 pub mod write;
 
+pub use compact::Compact;
 pub use read::{Captured, Ending, link, read};
 pub use write::{Direction, Interface, Record, Writer};
 

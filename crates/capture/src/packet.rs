@@ -1,15 +1,14 @@
 //! TCP packets as bytes, read and written: what a capture has, or a device gives and takes.
 
 use crate::Error;
+use crate::compact::Compact;
 use etherparse::{
-    IpEcn, IpNumber, Ipv4Header, Ipv6FlowLabel, Ipv6Header, LaxIpSlice, TcpHeader, TcpOptionElement,
+    IpEcn, IpNumber, Ipv4Header, Ipv6FlowLabel, Ipv6Header, TcpHeader, TcpOptionElement,
 };
 use knee_queue::Ecn;
 use knee_sim::endpoint::Segment;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// A TCP header without options.
-const TCP_BYTES: usize = 20;
 /// Of packets that are written, as a host nearby sends them.
 const TTL: u8 = 64;
 /// IPv6, and TCP with all options that fit.
@@ -55,96 +54,22 @@ pub struct Packet {
 /// Reads a packet that begins with its IP header. `original_len` is its length on the wire, of which `ip` may be
 /// only the beginning. Nothing if it is no TCP, a later fragment, or too short for a TCP header.
 pub fn decode(ip: &[u8], original_len: u32) -> Option<Packet> {
-    let (slice, _) = LaxIpSlice::from_slice(ip).ok()?;
-    let payload = slice.payload();
-    if payload.ip_number != IpNumber::TCP {
-        return None;
-    }
-    // A length of 0: the device cuts the packet later, and it is as long as it was handed over.
-    let (ecn, ip_len, is_first) = match &slice {
-        LaxIpSlice::Ipv4(v4) => {
-            let header = v4.header();
-            let first = header.fragments_offset().value() == 0;
-            (header.ecn().value(), u32::from(header.total_len()), first)
-        }
-        LaxIpSlice::Ipv6(v6) => {
-            let header = v6.header();
-            let len = u32::from(header.payload_length());
-            let len = if len == 0 { 0 } else { len + 40 };
-            (header.traffic_class() & 3, len, !payload.fragmented)
-        }
-    };
-    if !is_first {
-        return None;
-    }
-    let ip_len = if ip_len == 0 { original_len } else { ip_len };
-    let tcp = payload.payload;
-    let before_tcp = u32::try_from(tcp.as_ptr() as usize - ip.as_ptr() as usize).ok()?;
-    let header = tcp.get(..TCP_BYTES)?;
-    let u16_at = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
-    let u32_at = |at: usize| (u32::from(u16_at(at)) << 16) | u32::from(u16_at(at + 2));
-    let header_len = usize::from(header[12] >> 4) * 4;
-    if header_len < TCP_BYTES {
-        return None;
-    }
-    let len = ip_len.checked_sub(before_tcp)?.checked_sub(header_len as u32)?;
-    let mut packet = Packet {
-        source: SocketAddr::new(slice.source_addr(), u16_at(0)),
-        destination: SocketAddr::new(slice.destination_addr(), u16_at(2)),
-        flags: u16_at(12) & 0x1ff,
-        ecn: Ecn::from_tos(ecn),
-        seq: u32_at(4),
-        len,
-        ack: u32_at(8),
-        window: u16_at(14),
-        mss: None,
-        window_scale: None,
-        sack_ok: false,
-        timestamps: None,
-        sacks: Vec::new(),
-        are_options_cut: tcp.len() < header_len,
-    };
-    let end = header_len.min(tcp.len());
-    if !options(&tcp[TCP_BYTES..end], &mut packet) {
-        packet.are_options_cut = true;
-    }
-    Some(packet)
-}
-
-/// Reads options one by one; false if one is broken, and those behind it with it.
-fn options(mut rest: &[u8], packet: &mut Packet) -> bool {
-    while let Some((kind, after)) = rest.split_first() {
-        match kind {
-            0 => return true,
-            1 => {
-                rest = after;
-                continue;
-            }
-            _ => {}
-        }
-        let Some(len) = after.first().map(|len| usize::from(*len)) else { return false };
-        if len < 2 || len > rest.len() {
-            return false;
-        }
-        let (value, behind) = (&rest[2..len], &rest[len..]);
-        let u32_at = |at: usize| {
-            let bytes = [value[at], value[at + 1], value[at + 2], value[at + 3]];
-            u32::from_be_bytes(bytes)
-        };
-        match (kind, value.len()) {
-            (2, 2) => packet.mss = Some(u16::from_be_bytes([value[0], value[1]])),
-            (3, 1) => packet.window_scale = Some(value[0]),
-            (4, 0) => packet.sack_ok = true,
-            (5, 8 | 16 | 24 | 32) => {
-                let starts = (0..value.len()).step_by(8);
-                packet.sacks = starts.map(|at| (u32_at(at), u32_at(at + 4))).collect();
-            }
-            (8, 8) => packet.timestamps = Some((u32_at(0), u32_at(4))),
-            _ => {}
-        }
-        rest = behind;
-    }
-    true
+    Compact::decode(ip, original_len).map(|packet| Packet {
+        source: packet.source,
+        destination: packet.destination,
+        flags: packet.flags,
+        ecn: packet.ecn,
+        seq: packet.seq,
+        len: packet.len,
+        ack: packet.ack,
+        window: packet.window,
+        mss: packet.mss,
+        window_scale: packet.window_scale,
+        sack_ok: packet.sack_ok,
+        timestamps: packet.timestamps,
+        sacks: packet.sacks().to_vec(),
+        are_options_cut: packet.are_options_cut,
+    })
 }
 
 /// What the numbers of one direction count from.

@@ -14,6 +14,7 @@ mod kernel;
 mod lab;
 mod library;
 mod new;
+mod pcap;
 mod profile;
 mod random;
 mod record;
@@ -74,6 +75,8 @@ Examples:
         what TCP must send, packet by packet, in a folder of scripts: the first difference of each version
   knee script --record incast.toml --cc dctcp -o incast.script
         a script of what a simulated flow sent; of a capture: knee script --record FILE.pcapng
+  knee pcap web.pcapng
+        what happened in a capture: flows, their round trips, why packets were sent again
   knee doctor
         what this machine can do, and how to get the rest
   sudo knee load cubic --cgroup /sys/fs/cgroup/web --confirm-within 60s
@@ -122,6 +125,8 @@ enum Command {
     Replay(replay::Args),
     /// Play packet scripts against the simulator's TCP or the running kernel's.
     Script(script::Args),
+    /// Say what happened in captures of TCP: flows, round trips, packets.
+    Pcap(pcap::Args),
     /// Say what this machine can do, and how to get the rest.
     Doctor(doctor::Args),
     /// Print what a shell needs to complete this command's words.
@@ -252,6 +257,7 @@ fn main() -> ExitCode {
         Command::Check(args) => check::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Script(args) => script::run(&args),
+        Command::Pcap(args) => pcap::run(&args),
         Command::Doctor(args) => doctor::run(&args).map(|()| DONE),
         #[cfg(feature = "kernel")]
         Command::Agent => agent::run().map(|()| DONE),

@@ -1,0 +1,671 @@
+//! One direction's data: what was sent, what is on its way, and what the ACKs of it say.
+
+use std::collections::VecDeque;
+
+use knee_capture::Compact;
+use knee_queue::Ecn;
+use knee_sim::endpoint::Segment;
+
+use crate::bursts::Bursts;
+use crate::echo::Echo;
+use crate::model::{Direction, Event, EventKind};
+use crate::ranges::Ranges;
+use crate::repeats::{Recovery, Repeat};
+use crate::rounds::Rounds;
+use crate::rows::{NO_ROW, Rows};
+
+/// Segments on their way that are known one by one; the oldest beyond are forgotten.
+const MOST_SENT: usize = 1 << 18;
+/// Events that are kept of a direction.
+const MOST_EVENTS: usize = 512;
+/// RTT where none is known, ns: that of RFC 6298's first timeout.
+const UNKNOWN_RTT_NS: u64 = 1_000_000_000;
+/// An ACK of all data on its way is an event if it took so much longer than the smallest RTT, ns: more than the largest queues of
+/// data centers hold, less than the shortest timers of delayed ACKs.
+const DELAYED_ACK_NS: u64 = 10_000_000;
+
+/// A segment on its way, or a gap that later segments left.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sent {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    /// When and by which packet it was sent first; of a gap, that which left it.
+    pub(crate) at_ns: u64,
+    pub(crate) number: u64,
+    /// The same of the last time.
+    pub(crate) last_at_ns: u64,
+    pub(crate) last_number: u64,
+    /// How often it was sent, 0 for a gap.
+    pub(crate) times: u8,
+    pub(crate) is_sacked: bool,
+    pub(crate) is_ce: bool,
+    /// Of the first packet; of a gap, of that which left it.
+    pub(crate) tsval: Option<u32>,
+    pub(crate) ip_id: Option<u16>,
+    /// Of the last time.
+    pub(crate) row: u32,
+}
+
+impl Sent {
+    /// A gap before a packet that was expected later.
+    fn gap(start: u64, packet: &Sent) -> Sent {
+        Sent { start, end: packet.start, times: 0, is_ce: false, row: NO_ROW, ..*packet }
+    }
+}
+
+/// What is known when a packet comes.
+pub(crate) struct Now<'a> {
+    pub(crate) tcp: &'a Compact,
+    pub(crate) at_ns: u64,
+    pub(crate) number: u64,
+    /// Smallest time from the point to the sender of the data and back, if known, ns.
+    pub(crate) to_sender_ns: Option<u64>,
+    /// Largest segment that goes over the wire, bytes.
+    pub(crate) mss: u32,
+    pub(crate) has_sack: Option<bool>,
+    /// Whether flags count marks as AccECN has it.
+    pub(crate) is_accurate: bool,
+    /// The window that the packet gives, bytes.
+    pub(crate) window_bytes: Option<u64>,
+    /// Room for what a SACK reports.
+    pub(crate) fresh: &'a mut Vec<(u64, u64)>,
+    /// Of the point: highest rate of packets one after the other, bits per second.
+    pub(crate) link_rate_bps: &'a mut f64,
+    pub(crate) rows: Option<&'a mut Rows>,
+    /// Row of this packet.
+    pub(crate) row: u32,
+    pub(crate) most_rounds: usize,
+    /// When the other end last sent data.
+    pub(crate) other_data_at_ns: Option<u64>,
+}
+
+/// A sender's data.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Data {
+    /// What becomes the result.
+    pub(crate) out: Direction,
+    pub(crate) sent: VecDeque<Sent>,
+    pub(crate) sacked: Ranges,
+    /// Behind the last byte sent, and behind the last acknowledged.
+    pub(crate) next: u64,
+    pub(crate) una: u64,
+    /// First byte that was seen or acknowledged.
+    base: u64,
+    pub(crate) rounds: Rounds,
+    pub(crate) recovery: Recovery,
+    /// Smoothed RTT, ns.
+    pub(crate) srtt_ns: Option<u64>,
+    pub(crate) last_data_at_ns: Option<u64>,
+    pub(crate) last_data_number: u64,
+    pub(crate) last_ack_at_ns: Option<u64>,
+    pub(crate) duplicate_acks: u32,
+    ids: Ids,
+    bursts: Bursts,
+    echo: Echo,
+    /// Since when nothing is on its way.
+    idle_since_ns: Option<u64>,
+    begin_ns: Option<u64>,
+    last_new_ack_ns: Option<u64>,
+    last_ack_rate_at_ns: Option<u64>,
+    initial: Initial,
+    /// Bytes that were acknowledged before they were captured, and when.
+    missed: Option<(u64, u64, u64)>,
+    pub(crate) window: Window,
+}
+
+/// Whether a sender's IP identifications count its packets.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ids {
+    last: Option<u16>,
+    near: u32,
+    all: u32,
+}
+
+impl Ids {
+    /// How far apart two that follow each other may be: 64 KiB that are cut into segments take one each.
+    const NEAR: u16 = 64;
+
+    fn count(&mut self, id: Option<u16>) {
+        let Some(id) = id else { return };
+        if let Some(last) = self.last.replace(id) {
+            self.all = self.all.saturating_add(1);
+            let ahead = id.wrapping_sub(last);
+            self.near = self.near.saturating_add(u32::from((1..=Ids::NEAR).contains(&ahead)));
+        }
+    }
+}
+
+/// The initial window as it is being found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Initial {
+    /// No data yet, or no handshake to count from.
+    #[default]
+    None,
+    /// No data was acknowledged yet; whether the beginning was seen.
+    Growing,
+    /// The first ACK of data passed; the sender may not know of it until then.
+    Until(u64),
+    /// It is known.
+    Known,
+}
+
+/// The receiver's window.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Window {
+    pub(crate) bytes: Option<u64>,
+    /// Since when it is closed, by which packet.
+    closed: Option<(u64, u64)>,
+}
+
+impl Data {
+    /// Data from `next` on. `has_begun_here`: its handshake was seen.
+    pub(crate) fn new(next: u64, has_begun_here: bool) -> Data {
+        let initial = if has_begun_here { Initial::Growing } else { Initial::None };
+        Data { next, una: next, base: next, initial, ..Data::default() }
+    }
+
+    /// On its way: sent, and neither acknowledged nor selectively so.
+    pub(crate) fn inflight(&self) -> u64 {
+        (self.next - self.una).saturating_sub(self.sacked.bytes())
+    }
+
+    /// RTT of the whole path, as far as it is known, ns.
+    pub(crate) fn full_rtt_ns(&self, now: &Now<'_>) -> u64 {
+        let ahead = self.srtt_ns.unwrap_or(UNKNOWN_RTT_NS);
+        ahead.saturating_add(now.to_sender_ns.unwrap_or(0))
+    }
+
+    /// Whether the IP identifications of new data have counted up so far, with few exceptions.
+    pub(crate) fn has_counted_ids(&self) -> bool {
+        self.ids.all >= 4 && self.ids.near >= self.ids.all - self.ids.all / 10
+    }
+
+    /// How many segments so many bytes are.
+    pub(crate) fn segments(len: u64, mss: u32) -> u64 {
+        len.div_ceil(u64::from(mss.max(1)))
+    }
+
+    pub(crate) fn event(&mut self, event: Event) {
+        if self.out.events.len() < MOST_EVENTS {
+            self.out.events.push(event);
+        } else {
+            self.out.events_not_kept += 1;
+        }
+    }
+
+    /// An event at a packet, of what it shows by default.
+    pub(crate) fn at(&self, kind: EventKind, now: &Now<'_>) -> Event {
+        Event {
+            kind,
+            at_ns: now.at_ns,
+            number: now.number,
+            earlier: None,
+            seq: self.una,
+            bytes: 0,
+            lasted_ns: 0,
+            inflight_bytes: self.inflight(),
+            duplicate_acks: self.duplicate_acks,
+            is_tail: false,
+        }
+    }
+
+    /// A packet with data from `start` to `end`.
+    pub(crate) fn sent(&mut self, start: u64, end: u64, now: &mut Now<'_>) {
+        let (len, is_ce) = (end - start, now.tcp.ecn == Ecn::Ce);
+        let segments = Data::segments(len, now.mss);
+        let is_again = start < self.next;
+        if is_again && self.is_probe(start, end) {
+            return;
+        }
+        self.count(len, segments, is_again, now);
+        self.note_idle(now);
+        let mut fresh = start;
+        if is_again {
+            fresh = end.min(self.next);
+            self.sent_again(start, fresh, now);
+        }
+        if fresh < end {
+            self.sent_new(fresh, end, now);
+        }
+        if let Some(open) = &mut self.rounds.open {
+            open.data_marked(is_ce);
+            let round = &mut open.round;
+            round.bytes += len;
+            round.segments += segments as u32;
+            round.last_number = now.number;
+            round.ce_segments += if is_ce { segments as u32 } else { 0 };
+            let is_capable = now.tcp.ecn != Ecn::NotEct;
+            round.ect_segments += if is_capable { segments as u32 } else { 0 };
+            if round.first_number == 0 {
+                round.first_number = now.number;
+            }
+        }
+        self.measure_inflight();
+        let full_rtt_ns = self.full_rtt_ns(now);
+        self.bursts.packet(len, segments, full_rtt_ns, now, &mut self.out, &mut self.rounds);
+        self.last_data_at_ns = Some(now.at_ns);
+        self.last_data_number = now.number;
+        if let Some(rows) = now.rows.as_deref_mut() {
+            rows.inflight(now.row, self.inflight());
+        }
+    }
+
+    /// Keepalives and probes of a closed window repeat a byte, and carry nothing.
+    fn is_probe(&self, start: u64, end: u64) -> bool {
+        let is_keepalive = end <= self.una && self.una == self.next;
+        let is_window_probe = start == self.una && self.window.closed.is_some();
+        end - start <= 1 && (is_keepalive || is_window_probe)
+    }
+
+    fn count(&mut self, len: u64, segments: u64, is_again: bool, now: &Now<'_>) {
+        let out = &mut self.out;
+        out.data_packets += 1;
+        out.segments += segments;
+        out.bytes_sent += len;
+        out.super_packets += u64::from(segments > 1);
+        let ecn = &mut out.ecn;
+        match now.tcp.ecn {
+            Ecn::NotEct => ecn.not_ect += segments,
+            Ecn::Ect0 => ecn.ect0 += segments,
+            Ecn::Ect1 => ecn.ect1 += segments,
+            Ecn::Ce => ecn.ce += segments,
+        }
+        if is_again && now.tcp.ecn != Ecn::NotEct {
+            ecn.ect_retransmitted += segments;
+        }
+        self.begin_ns.get_or_insert(now.at_ns);
+    }
+
+    fn note_idle(&mut self, now: &Now<'_>) {
+        let since = self.idle_since_ns.take();
+        let idle_ns = since.map_or(0, |since| now.at_ns.saturating_sub(since));
+        let is_answered = since.is_some() && now.other_data_at_ns >= since;
+        self.rounds.begin(now.at_ns, idle_ns, is_answered);
+        if idle_ns > self.recovery.timeout_ns(self.srtt_ns) {
+            let event = self.at(EventKind::AfterIdle, now);
+            let earlier = Some(self.last_data_number);
+            self.event(Event { earlier, lasted_ns: idle_ns, ..event });
+        }
+    }
+
+    fn sent_new(&mut self, start: u64, end: u64, now: &mut Now<'_>) {
+        let sent = Sent {
+            start,
+            end,
+            at_ns: now.at_ns,
+            number: now.number,
+            last_at_ns: now.at_ns,
+            last_number: now.number,
+            times: 1,
+            is_sacked: false,
+            is_ce: now.tcp.ecn == Ecn::Ce,
+            tsval: now.tcp.timestamps.map(|stamps| stamps.0),
+            ip_id: now.tcp.ip_id,
+            row: now.row,
+        };
+        self.ids.count(now.tcp.ip_id);
+        self.measure_initial_window(start, end, now);
+        if start > self.next {
+            self.sent.push_back(Sent::gap(self.next, &sent));
+        }
+        self.sent.push_back(sent);
+        if self.sent.len() > MOST_SENT {
+            self.sent.pop_front();
+        }
+        self.next = end;
+        self.rounds.sent(end);
+    }
+
+    fn sent_again(&mut self, start: u64, end: u64, now: &mut Now<'_>) {
+        if let Some((from, to, at_ns)) = self.missed {
+            // The capture has the packets of two queues in another order than they passed.
+            let is_soon = now.at_ns.saturating_sub(at_ns) < self.full_rtt_ns(now);
+            if from <= start && end <= to && is_soon {
+                self.out.bytes_not_captured =
+                    self.out.bytes_not_captured.saturating_sub(end - start);
+                return;
+            }
+        }
+        self.repeated(start, end, now);
+    }
+
+    fn measure_initial_window(&mut self, start: u64, end: u64, now: &Now<'_>) {
+        match self.initial {
+            Initial::Until(until_ns) if now.at_ns > until_ns => {
+                self.initial = Initial::Known;
+                // More was waiting: it went out within a round trip of the first ACK.
+                let soon = until_ns.saturating_add(self.full_rtt_ns(now));
+                self.out.is_initial_window_full = now.at_ns <= soon;
+            }
+            Initial::Growing | Initial::Until(_) => {
+                let most = self.out.initial_window_bytes.get_or_insert(0);
+                *most += end - start;
+            }
+            _ => {}
+        }
+    }
+
+    fn measure_inflight(&mut self) {
+        let inflight = self.inflight();
+        self.out.max_inflight_bytes = self.out.max_inflight_bytes.max(inflight);
+        let window = self.window.bytes;
+        if let Some(open) = &mut self.rounds.open {
+            let round = &mut open.round;
+            round.inflight_bytes = round.inflight_bytes.max(inflight);
+            round.window_bytes = round.window_bytes.into_iter().chain(window).min();
+        }
+    }
+
+    /// A packet of the receiver, which acknowledges up to `ack`; `has_data`: it brings data of its own.
+    pub(crate) fn acked(&mut self, ack: u64, has_data: bool, now: &mut Now<'_>) {
+        let ack = self.note_missed(ack, now);
+        let newly = ack.saturating_sub(self.una);
+        let is_ece = now.tcp.has(Segment::ECE) && !now.is_accurate;
+        let was_on_its_way = self.next > self.una;
+        self.out.acks += 1;
+        let inflight_before = self.inflight();
+        if newly == 0 && !has_data && was_on_its_way && !self.is_about_the_window(now) {
+            self.duplicate_acks += 1;
+            self.out.duplicate_acks += 1;
+        }
+        let mut taken = Taken::default();
+        if ack >= self.una {
+            self.sacked_by(ack, now, &mut taken);
+        }
+        if newly > 0 {
+            self.take(ack, now, &mut taken);
+        }
+        if let Some(ns) = taken.rtt_ns {
+            self.measure_rtt(ns, is_ece, inflight_before, now);
+        }
+        self.echo.ack(is_ece, ack, newly, &taken, self.srtt_ns, now, &mut self.out);
+        if let Some(event) = self.echo.event.take() {
+            self.event(Event { inflight_bytes: inflight_before, ..event });
+        }
+        self.count_acked(newly, is_ece, now);
+        self.last_ack_at_ns = Some(now.at_ns);
+        if newly > 0 {
+            self.after_ack(now);
+        }
+    }
+
+    /// Data that was acknowledged and never captured counts as sent now.
+    fn note_missed(&mut self, ack: u64, now: &Now<'_>) -> u64 {
+        if ack > self.next {
+            let event = self.at(EventKind::NotCaptured, now);
+            self.event(Event { seq: self.next, bytes: ack - self.next, ..event });
+            self.out.bytes_not_captured += ack - self.next;
+            self.missed = Some((self.next, ack, now.at_ns));
+            self.next = ack;
+        }
+        ack
+    }
+
+    /// Takes what an ACK covers off the list.
+    fn take(&mut self, ack: u64, now: &mut Now<'_>, taken: &mut Taken) {
+        let before = self.una;
+        self.recovery.check_eifel(before, ack, now, &mut self.out);
+        if let Some(event) = self.recovery.event.take() {
+            self.event(event);
+        }
+        while let Some(first) = self.sent.front_mut() {
+            if first.start >= ack {
+                break;
+            }
+            if first.end > ack {
+                first.start = ack;
+                break;
+            }
+            if first.times == 0 {
+                self.out.bytes_not_captured += first.end - first.start;
+            } else if !first.is_sacked {
+                taken.segment(first, now);
+            }
+            self.sent.pop_front();
+        }
+        self.una = ack;
+        self.sacked.remove_below(ack);
+    }
+
+    fn sacked_by(&mut self, ack: u64, now: &mut Now<'_>, taken: &mut Taken) {
+        let sacks = now.tcp.sacks();
+        let Some(first) = sacks.first() else { return };
+        let number = |raw: u32| {
+            let ahead = raw.wrapping_sub(now.tcp.ack) as i32;
+            ack.saturating_add_signed(ahead.into())
+        };
+        let range = |sack: &(u32, u32)| (number(sack.0), number(sack.1));
+        let (start, end) = range(first);
+        // The first range is a duplicate if it is below the ACK, or within the second (RFC 2883).
+        let is_in_second = sacks.get(1).map(range).is_some_and(|(a, b)| a <= start && end <= b);
+        let is_duplicate = end <= ack || is_in_second;
+        if is_duplicate && start < end {
+            self.recovery.reported_twice(start, end, now, &mut self.out);
+            if let Some(event) = self.recovery.event.take() {
+                self.event(event);
+            }
+        }
+        for sack in &sacks[usize::from(is_duplicate)..] {
+            let (start, end) = range(sack);
+            let (start, end) = (start.max(ack), end.min(self.next));
+            let Some(covered) = self.sacked.add(start, end, now.fresh) else { continue };
+            for part in std::mem::take(now.fresh) {
+                self.mark_sacked(part, covered, now, taken);
+            }
+        }
+    }
+
+    /// Marks segments of a newly reported part, as far as they are covered as a whole.
+    fn mark_sacked(
+        &mut self,
+        part: (u64, u64),
+        covered: (u64, u64),
+        now: &mut Now<'_>,
+        taken: &mut Taken,
+    ) {
+        let from = self.sent.partition_point(|sent| sent.end <= part.0);
+        for sent in self.sent.range_mut(from..) {
+            if sent.start >= part.1 {
+                break;
+            }
+            let is_covered = covered.0 <= sent.start && sent.end <= covered.1;
+            if is_covered && sent.times > 0 && !sent.is_sacked {
+                sent.is_sacked = true;
+                taken.segment(sent, now);
+            }
+        }
+    }
+
+    fn measure_rtt(&mut self, ns: u64, is_ece: bool, inflight_before: u64, now: &Now<'_>) {
+        self.out.rtt.add(ns, now.number);
+        if is_ece {
+            self.out.rtt_marked.add(ns, now.number);
+        }
+        self.srtt_ns = Some(match self.srtt_ns {
+            None => ns,
+            Some(srtt) => srtt - srtt / 8 + ns / 8,
+        });
+        if let Some(open) = &mut self.rounds.open {
+            open.rtt(ns);
+        }
+        let delay_ns = ns - self.out.rtt.min().unwrap_or(ns);
+        let is_last = self.una == self.next && inflight_before <= 2 * u64::from(now.mss);
+        if is_last {
+            if let Some(open) = &mut self.rounds.open {
+                open.round.ack_delay_ns = open.round.ack_delay_ns.max(Some(delay_ns));
+            }
+            if delay_ns >= DELAYED_ACK_NS {
+                let event = self.at(EventKind::DelayedAck, now);
+                let earlier = Some(self.last_data_number);
+                let (lasted_ns, bytes) = (delay_ns, inflight_before);
+                self.event(Event { earlier, lasted_ns, bytes, ..event });
+            }
+        }
+    }
+
+    /// An RTT by timestamps of a packet with data.
+    pub(crate) fn measure_rtt_by_timestamps(&mut self, ns: u64, number: u64) {
+        self.out.rtt_by_timestamps.add(ns, number);
+        if let Some(open) = &mut self.rounds.open {
+            open.rtt_by_timestamps(ns);
+        }
+    }
+
+    fn count_acked(&mut self, newly: u64, is_ece: bool, now: &Now<'_>) {
+        let ecn = &mut self.out.ecn;
+        ecn.ece += u64::from(is_ece);
+        ecn.acked_bytes += newly;
+        if is_ece {
+            ecn.ece_bytes += newly;
+        }
+        if let Some(open) = &mut self.rounds.open {
+            open.ack_marked(is_ece);
+        }
+        if newly == 0 {
+            return;
+        }
+        let segments = Data::segments(newly, now.mss);
+        self.out.ack_segments.add(segments, now.number);
+        let before = self.last_ack_rate_at_ns.replace(now.at_ns);
+        if let Some(gap_ns) = before.map(|at| now.at_ns.saturating_sub(at)).filter(|ns| *ns > 0) {
+            let bps = newly as f64 * 8e9 / gap_ns as f64;
+            self.out.ack_rate_bps.add(bps as u64, now.number);
+        }
+        if let Some(open) = &mut self.rounds.open {
+            let round = &mut open.round;
+            round.acks += 1;
+            round.acked_bytes += newly;
+            round.ece_bytes += if is_ece { newly } else { 0 };
+            round.largest_ack_segments = round.largest_ack_segments.max(segments as u32);
+        }
+    }
+
+    fn after_ack(&mut self, now: &Now<'_>) {
+        self.duplicate_acks = 0;
+        self.out.bytes = self.una - self.base;
+        self.last_new_ack_ns = Some(now.at_ns);
+        self.recovery.acked(self.una);
+        if self.initial == Initial::Growing {
+            self.initial = Initial::Until(now.at_ns.saturating_add(now.to_sender_ns.unwrap_or(0)));
+        }
+        self.rounds.acked(self.una, self.next, now.at_ns, now.mss, now.most_rounds);
+        if self.una == self.next {
+            self.idle_since_ns = Some(now.at_ns);
+            self.last_ack_rate_at_ns = None;
+        }
+    }
+
+    /// The sender says that it has reduced cwnd.
+    pub(crate) fn cwr(&mut self, end: u64, now: &Now<'_>) {
+        self.out.ecn.cwr += 1;
+        self.echo.cwr(end);
+        let event = self.at(EventKind::Cwr, now);
+        self.event(Event { seq: end, ..event });
+    }
+
+    /// The receiver gives a window.
+    pub(crate) fn windowed(&mut self, now: &Now<'_>) {
+        let Some(bytes) = now.window_bytes else { return };
+        self.window.bytes = Some(bytes);
+        if self.out.data_packets > 0 {
+            let least = &mut self.out.smallest_window_bytes;
+            *least = Some(least.map_or(bytes, |least| least.min(bytes)));
+        }
+        match (bytes, self.window.closed) {
+            (0, None) => {
+                self.window.closed = Some((now.at_ns, now.number));
+                self.out.zero_windows += 1;
+            }
+            (1.., Some(_)) => self.window_opened(now.at_ns, Some(now.number)),
+            _ => {}
+        }
+    }
+
+    /// Whether a packet that acknowledges nothing new is about the window: it gives another one, or answers a probe of a closed one.
+    fn is_about_the_window(&self, now: &Now<'_>) -> bool {
+        let is_other = self.window.bytes != now.window_bytes && now.tcp.sacks().is_empty();
+        is_other || self.window.closed.is_some() || now.tcp.has(Segment::SYN | Segment::RST)
+    }
+
+    fn window_opened(&mut self, at_ns: u64, number: Option<u64>) {
+        let Some((since_ns, by)) = self.window.closed.take() else { return };
+        let lasted_ns = at_ns.saturating_sub(since_ns);
+        self.out.zero_window_ns += lasted_ns;
+        self.event(Event {
+            kind: EventKind::ZeroWindow,
+            at_ns,
+            number: number.unwrap_or(by),
+            earlier: Some(by),
+            seq: self.una,
+            bytes: 0,
+            lasted_ns,
+            inflight_bytes: self.inflight(),
+            duplicate_acks: self.duplicate_acks,
+            is_tail: false,
+        });
+    }
+
+    /// The result, when the last packet has come.
+    pub(crate) fn finish(mut self, at_ns: u64, mss: u32, most_rounds: usize) -> Direction {
+        self.window_opened(at_ns, None);
+        self.bursts.finish(&mut self.out);
+        self.echo.finish(&mut self.out);
+        if self.out.acks == 0 || self.out.bytes == 0 {
+            // Nobody was seen to acknowledge anything.
+            self.out.bytes = self.out.bytes_sent.saturating_sub(self.out.retransmitted.bytes);
+        }
+        let end_ns = self.last_new_ack_ns.max(self.last_data_at_ns);
+        if let (Some(begin_ns), Some(end_ns)) = (self.begin_ns, end_ns) {
+            self.out.duration_ns = end_ns.saturating_sub(begin_ns);
+        }
+        let ns = self.out.duration_ns;
+        self.out.goodput_bps = (ns > 0).then(|| self.out.bytes as f64 * 8e9 / ns as f64);
+        self.out.mss = (self.out.data_packets > 0).then_some(mss);
+        self.out.rounds = self.rounds.finish(at_ns, mss, most_rounds);
+        self.out.events.sort_by_key(|event| (event.at_ns, event.number));
+        self.out
+    }
+
+    /// How many segments are kept.
+    pub(crate) fn kept(&self) -> usize {
+        self.sent.len()
+    }
+
+    /// A repetition, for what the receiver may say of it later.
+    pub(crate) fn remember(&mut self, start: u64, end: u64, now: &Now<'_>) {
+        self.recovery.remember(Repeat {
+            start,
+            end,
+            number: now.number,
+            tsval: now.tcp.timestamps.map(|stamps| stamps.0),
+            segments: Data::segments(end - start, now.mss),
+        });
+    }
+}
+
+/// What an ACK took off the list.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Taken {
+    /// RTT of the newest that was sent once, ns.
+    pub(crate) rtt_ns: Option<u64>,
+    newest_ns: u64,
+    pub(crate) marked: u32,
+    pub(crate) unmarked: u32,
+}
+
+impl Taken {
+    fn segment(&mut self, sent: &Sent, now: &mut Now<'_>) {
+        if sent.is_ce {
+            self.marked += 1;
+        } else {
+            self.unmarked += 1;
+        }
+        let ns = now.at_ns.saturating_sub(sent.at_ns);
+        if sent.times == 1 && (self.rtt_ns.is_none() || sent.at_ns >= self.newest_ns) {
+            (self.rtt_ns, self.newest_ns) = (Some(ns), sent.at_ns);
+        }
+        if let Some(rows) = now.rows.as_deref_mut() {
+            rows.acked(sent.row, now.number, (sent.times == 1).then_some(ns));
+        }
+    }
+}

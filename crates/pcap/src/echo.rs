@@ -1,0 +1,169 @@
+//! How a receiver tells of marks: run by run of ACKs with ECE, or by AccECN's counter.
+
+use knee_sim::endpoint::Segment;
+
+use crate::data::{Now, Taken};
+use crate::model::{Direction, Event, EventKind, ReceiverKind};
+
+/// CWRs on their way that are remembered.
+const CWRS: usize = 8;
+/// Round trips after which a run without a CWR is one that is held: the sender has seen it after one, and its CWR would be there
+/// after two.
+const HELD_RTTS: u64 = 3;
+/// AccECN's counter starts at this (RFC 9768, section 3.2.1), and has this many values.
+const ACE_START: u8 = 5;
+const ACE_VALUES: u8 = 8;
+/// Runs that end without a CWR before a receiver is called DCTCP's: one may be an ACK that came out of order.
+const FEWEST_RUNS: u64 = 2;
+/// ACKs beside marked data before these alone decide.
+const FEWEST_ACKS: u64 = 10;
+
+/// Follows the ACKs of one direction.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Echo {
+    run: Option<Run>,
+    /// Ends of the last segments with CWR.
+    cwrs: [u64; CWRS],
+    ace: Option<u8>,
+    is_accurate: bool,
+    /// What the last ACK began or ended.
+    pub(crate) event: Option<Event>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    begin_ns: u64,
+    last_ns: u64,
+    number: u64,
+    acks: u64,
+    /// What was acknowledged when it began.
+    ack: u64,
+    is_held: bool,
+}
+
+impl Echo {
+    /// A segment with CWR, up to this number.
+    pub(crate) fn cwr(&mut self, end: u64) {
+        self.cwrs.rotate_left(1);
+        self.cwrs[CWRS - 1] = end;
+    }
+
+    /// An ACK.
+    #[expect(clippy::too_many_arguments, reason = "all of it is of the one ACK")]
+    pub(crate) fn ack(
+        &mut self,
+        is_ece: bool,
+        ack: u64,
+        newly: u64,
+        taken: &Taken,
+        srtt_ns: Option<u64>,
+        now: &Now<'_>,
+        out: &mut Direction,
+    ) {
+        if now.is_accurate {
+            self.is_accurate = true;
+            return self.count(now, out);
+        }
+        if newly > 0 && out.ecn.ce > 0 {
+            self.compare(is_ece, taken, out);
+        }
+        match (&mut self.run, is_ece) {
+            (None, true) => {
+                let (begin_ns, number) = (now.at_ns, now.number);
+                self.run =
+                    Some(Run { begin_ns, last_ns: begin_ns, number, acks: 1, ack, is_held: false });
+                self.event = Some(event(EventKind::EceBegins, None, ack, 0, now));
+            }
+            (Some(run), true) => {
+                run.acks += 1;
+                run.last_ns = now.at_ns;
+                let lasted_ns = now.at_ns.saturating_sub(run.begin_ns);
+                let full_ns = srtt_ns.map(|ns| ns.saturating_add(now.to_sender_ns.unwrap_or(0)));
+                let is_long = full_ns.is_some_and(|ns| lasted_ns > ns.saturating_mul(HELD_RTTS));
+                if is_long && !run.is_held && !self.cwrs.iter().any(|end| *end > run.ack) {
+                    run.is_held = true;
+                    out.receiver.held_without_cwr += 1;
+                }
+            }
+            (Some(run), false) => {
+                let run = *run;
+                // The CWR may have been on its way when the run began.
+                let is_by_cwr = self.cwrs.iter().any(|end| *end > run.ack && *end <= ack);
+                let of = &mut out.receiver;
+                *if is_by_cwr { &mut of.ended_by_cwr } else { &mut of.ended_without_cwr } += 1;
+                self.end_run(out);
+                let lasted_ns = now.at_ns.saturating_sub(run.begin_ns);
+                self.event = Some(event(EventKind::EceEnds, Some(run.number), ack, lasted_ns, now));
+            }
+            (None, false) => {}
+        }
+    }
+
+    /// Sets ECE beside the marks of the data that it is about.
+    fn compare(&self, is_ece: bool, taken: &Taken, out: &mut Direction) {
+        let of = &mut out.receiver;
+        match (is_ece, taken.marked, taken.unmarked) {
+            (true, 0, 1..) => of.ece_of_unmarked += 1,
+            (true, 1.., 0) | (false, 0, 1..) => of.ece_as_marked += 1,
+            _ => {}
+        }
+    }
+
+    /// AccECN: the three flags are a counter.
+    fn count(&mut self, now: &Now<'_>, out: &mut Direction) {
+        if now.tcp.has(Segment::SYN) {
+            return;
+        }
+        let bit = |flag, value| if now.tcp.has(flag) { value } else { 0_u8 };
+        let ace = bit(Segment::AE, 4) | bit(Segment::CWR, 2) | bit(Segment::ECE, 1);
+        let before = self.ace.replace(ace).unwrap_or(ACE_START);
+        out.ecn.ace += u64::from((ace + ACE_VALUES - before) % ACE_VALUES);
+    }
+
+    fn end_run(&mut self, out: &mut Direction) {
+        let Some(run) = self.run.take() else { return };
+        let of = &mut out.receiver;
+        of.longest_run_acks = of.longest_run_acks.max(run.acks);
+        of.longest_run_ns = of.longest_run_ns.max(run.last_ns.saturating_sub(run.begin_ns));
+    }
+
+    /// Says what kind of receiver it was.
+    pub(crate) fn finish(mut self, out: &mut Direction) {
+        self.end_run(out);
+        let of = &mut out.receiver;
+        let runs = of.ended_without_cwr + of.ended_by_cwr;
+        let compared = of.ece_as_marked + of.ece_of_unmarked;
+        let most_of = |part: u64, whole: u64| part * 10 >= whole * 9;
+        of.kind = if self.is_accurate {
+            ReceiverKind::Accurate
+        } else if of.ended_without_cwr >= FEWEST_RUNS && of.ended_without_cwr * 10 >= runs {
+            ReceiverKind::Dctcp
+        } else if of.ece_of_unmarked >= FEWEST_RUNS && of.ece_of_unmarked * 10 >= compared {
+            ReceiverKind::Classic
+        } else if of.ece_as_marked >= FEWEST_ACKS
+            && out.ecn.ece >= FEWEST_ACKS
+            && most_of(of.ece_as_marked, compared)
+        {
+            ReceiverKind::Dctcp
+        } else if of.ended_by_cwr >= FEWEST_RUNS || of.held_without_cwr > 0 {
+            ReceiverKind::Classic
+        } else {
+            ReceiverKind::Unknown
+        };
+    }
+}
+
+fn event(kind: EventKind, earlier: Option<u64>, seq: u64, lasted_ns: u64, now: &Now<'_>) -> Event {
+    Event {
+        kind,
+        at_ns: now.at_ns,
+        number: now.number,
+        earlier,
+        seq,
+        bytes: 0,
+        lasted_ns,
+        inflight_bytes: 0,
+        duplicate_acks: 0,
+        is_tail: false,
+    }
+}

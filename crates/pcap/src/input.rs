@@ -1,0 +1,310 @@
+//! Where packets come from: files and standard input, plain or compressed, and which capture point each packet is of.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Chain, Cursor, Read};
+use std::net::SocketAddr;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use flate2::read::MultiGzDecoder;
+use knee_capture::{Captured, Compact, Error, read};
+use lzma_rust2::XzReader;
+use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder, errors};
+
+use crate::model::Unread;
+
+/// Of a file's buffer, bytes.
+const BUFFER_BYTES: usize = 256 << 10;
+/// What an xz file may ask for, KiB: that of its largest usual preset, and some.
+const MOST_XZ_KIB: u32 = 128 << 10;
+/// TCP packets of a file from which it is told which interfaces are one point. They wait until then.
+const SCOUTED_PACKETS: usize = 4096;
+/// Capture points of a file. Interfaces beyond are put to the first.
+const MOST_POINTS: usize = 256;
+/// Interfaces of a file that can be told apart.
+const MOST_INTERFACES: usize = 1 << 16;
+/// How far a packet's time may be before that of one in front of it without being counted, ns: several queues of a device and
+/// several processors' clocks.
+const SLACK_NS: u64 = 1_000_000_000;
+
+/// A file of packets, or another source of its bytes.
+pub enum Input {
+    /// A file.
+    File(PathBuf),
+    /// Standard input.
+    Stdin,
+    /// Anything that can be read, with a name for it.
+    Reader(String, Box<dyn Read + Send>),
+}
+
+impl Input {
+    /// As the command line names it: `-` is standard input.
+    pub fn named(name: &Path) -> Input {
+        if name.as_os_str() == "-" { Input::Stdin } else { Input::File(name.to_owned()) }
+    }
+
+    /// What it is called.
+    pub fn name(&self) -> String {
+        match self {
+            Input::File(path) => path.display().to_string(),
+            Input::Stdin => "-".to_owned(),
+            Input::Reader(name, _) => name.clone(),
+        }
+    }
+
+    /// Opens it; what is compressed is known by its first bytes.
+    pub(crate) fn open(self) -> Result<Box<dyn Read + Send>, Error> {
+        let name = self.name();
+        let cannot = |why: io::Error| Error(format!("{name}: cannot read: {why}"));
+        let plain: Box<dyn Read + Send> = match self {
+            Input::File(path) => Box::new(File::open(path).map_err(cannot)?),
+            Input::Stdin => Box::new(io::stdin()),
+            Input::Reader(_, reader) => reader,
+        };
+        expanded(plain).map_err(cannot)
+    }
+}
+
+type Whole = Chain<Cursor<Vec<u8>>, Box<dyn Read + Send>>;
+
+/// Takes off a compression, if there is one.
+fn expanded(mut plain: Box<dyn Read + Send>) -> io::Result<Box<dyn Read + Send>> {
+    let mut head = Vec::new();
+    plain.by_ref().take(6).read_to_end(&mut head)?;
+    let is = |magic: &[u8]| head.starts_with(magic);
+    let (gzip, zstd, xz) =
+        (is(&[0x1f, 0x8b]), is(&ZSTD_MAGIC), is(&[0xfd, b'7', b'z', b'X', b'Z', 0]));
+    let is_skippable =
+        head.len() >= 4 && head[0] & 0xf0 == 0x50 && head[1..4] == [0x2a, 0x4d, 0x18];
+    let whole: Whole = Cursor::new(head).chain(plain);
+    Ok(if gzip {
+        Box::new(MultiGzDecoder::new(BufReader::with_capacity(BUFFER_BYTES, whole)))
+    } else if zstd || is_skippable {
+        Box::new(Zstd::new(BufReader::with_capacity(BUFFER_BYTES, whole)))
+    } else if xz {
+        let buffered = BufReader::with_capacity(BUFFER_BYTES, whole);
+        Box::new(XzReader::new_mem_limit(buffered, true, MOST_XZ_KIB))
+    } else {
+        Box::new(whole)
+    })
+}
+
+const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+
+/// All frames of a zstd file, one after the other.
+struct Zstd<R: BufRead> {
+    source: R,
+    decoder: FrameDecoder,
+    /// Whether the decoder is within a frame.
+    is_begun: bool,
+}
+
+impl<R: BufRead> Zstd<R> {
+    fn new(source: R) -> Zstd<R> {
+        Zstd { source, decoder: FrameDecoder::new(), is_begun: false }
+    }
+
+    /// Begins the next frame; false if there is none.
+    fn begin(&mut self) -> io::Result<bool> {
+        use errors::{FrameDecoderError::ReadFrameHeaderError, ReadFrameHeaderError::SkipFrame};
+        while !self.source.fill_buf()?.is_empty() {
+            match self.decoder.init(&mut self.source) {
+                Ok(()) => return Ok(true),
+                Err(ReadFrameHeaderError(SkipFrame { length, .. })) => {
+                    let mut skipped = (&mut self.source).take(length.into());
+                    io::copy(&mut skipped, &mut io::sink())?;
+                }
+                Err(why) => return Err(io::Error::other(why)),
+            }
+        }
+        Ok(false)
+    }
+}
+
+impl<R: BufRead> Read for Zstd<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            if !self.is_begun && !self.begin()? {
+                return Ok(0);
+            }
+            self.is_begun = true;
+            while self.decoder.can_collect() == 0 && !self.decoder.is_finished() {
+                let some = BlockDecodingStrategy::UptoBytes(buffer.len());
+                self.decoder.decode_blocks(&mut self.source, some).map_err(io::Error::other)?;
+            }
+            match self.decoder.read(buffer)? {
+                0 if buffer.is_empty() => return Ok(0),
+                0 => self.is_begun = false,
+                bytes => return Ok(bytes),
+            }
+        }
+    }
+}
+
+/// A TCP packet of a file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seen {
+    pub(crate) tcp: Compact,
+    pub(crate) at_ns: u64,
+    /// Its place in the file, counted from 1.
+    pub(crate) number: u64,
+    pub(crate) interface: u32,
+    /// Its capture point, counted within the file.
+    pub(crate) point: u16,
+}
+
+/// What a file told beside its packets.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Told {
+    pub(crate) packets: u64,
+    pub(crate) tcp_packets: u64,
+    pub(crate) begin_ns: Option<u64>,
+    pub(crate) end_ns: Option<u64>,
+    pub(crate) unread: Unread,
+    /// Interfaces of each capture point.
+    pub(crate) points: Vec<Vec<u32>>,
+}
+
+/// Reads a file and hands on its TCP packets, with their points.
+pub(crate) fn packets(
+    name: &str,
+    input: impl Read + Send,
+    mut each: impl FnMut(&Seen) -> ControlFlow<()>,
+) -> Result<Told, Error> {
+    let mut told = Told::default();
+    let mut scout = Scout::default();
+    let mut is_wanted = ControlFlow::Continue(());
+    let ending = read(input, |packet| {
+        told.packets += 1;
+        let at = packet.at_ns;
+        told.begin_ns.get_or_insert(at);
+        if told.end_ns.is_some_and(|latest| at.saturating_add(SLACK_NS) < latest) {
+            told.unread.back_in_time += 1;
+        }
+        told.end_ns = told.end_ns.max(Some(at));
+        if let Some(seen) = tcp(&packet, told.packets, &mut told.unread) {
+            told.tcp_packets += 1;
+            is_wanted = scout.take(seen, &mut each);
+        }
+        is_wanted
+    });
+    let ending = ending.map_err(|why| Error(format!("{name}: {why}")))?;
+    if is_wanted.is_continue() {
+        let _ = scout.decide(&mut each);
+    }
+    told.unread.broken = ending.broken;
+    told.points = scout.points;
+    Ok(told)
+}
+
+fn tcp(packet: &Captured<'_>, number: u64, unread: &mut Unread) -> Option<Seen> {
+    let Some((ip, original_len)) = packet.ip() else {
+        let reason = match packet.is_link_known() {
+            true => &mut unread.not_ip,
+            false => &mut unread.unknown_link,
+        };
+        *reason += 1;
+        return None;
+    };
+    let Some(tcp) = Compact::decode(ip, original_len) else {
+        unread.not_tcp += 1;
+        return None;
+    };
+    unread.cut_options += u64::from(tcp.are_options_cut);
+    Some(Seen { tcp, at_ns: packet.at_ns, number, interface: packet.interface, point: 0 })
+}
+
+/// Tells which interfaces of a file are one capture point.
+///
+/// Interfaces that see the same direction of a connection are two places of its path. Those that never do are one place, such as
+/// the two sides of a port, or the devices of a host.
+#[derive(Default)]
+struct Scout {
+    /// Until it is decided.
+    waiting: Vec<Seen>,
+    is_decided: bool,
+    points: Vec<Vec<u32>>,
+    /// By interface.
+    point_of: Vec<Option<u16>>,
+}
+
+impl Scout {
+    fn take(
+        &mut self,
+        mut seen: Seen,
+        each: &mut impl FnMut(&Seen) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        if self.is_decided {
+            seen.point = self.point(seen.interface);
+            return each(&seen);
+        }
+        self.waiting.push(seen);
+        if self.waiting.len() < SCOUTED_PACKETS {
+            ControlFlow::Continue(())
+        } else {
+            self.decide(each)
+        }
+    }
+
+    /// Decides, and hands on what has waited.
+    fn decide(&mut self, each: &mut impl FnMut(&Seen) -> ControlFlow<()>) -> ControlFlow<()> {
+        self.is_decided = true;
+        let waiting = std::mem::take(&mut self.waiting);
+        self.group(&waiting);
+        for mut seen in waiting {
+            seen.point = self.point(seen.interface);
+            each(&seen)?;
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Puts each interface to the first point that has seen none of its directions.
+    fn group(&mut self, waiting: &[Seen]) {
+        // By direction of a connection, the interfaces that saw it.
+        let mut saw: HashMap<(SocketAddr, SocketAddr), Vec<u32>> = HashMap::new();
+        let mut interfaces: Vec<u32> = Vec::new();
+        for seen in waiting {
+            let by = saw.entry((seen.tcp.source, seen.tcp.destination)).or_default();
+            if !by.contains(&seen.interface) {
+                by.push(seen.interface);
+            }
+            if !interfaces.contains(&seen.interface) {
+                interfaces.push(seen.interface);
+            }
+        }
+        interfaces.sort_unstable();
+        for interface in interfaces {
+            let others = saw.values().filter(|by| by.contains(&interface)).flatten();
+            let others: Vec<u32> = others.copied().filter(|other| *other != interface).collect();
+            let is_free = |point: &Vec<u32>| !point.iter().any(|member| others.contains(member));
+            let at = self.points.iter().position(is_free).unwrap_or(self.points.len());
+            self.join(interface, at);
+        }
+    }
+
+    fn join(&mut self, interface: u32, at: usize) {
+        if at == self.points.len() {
+            self.points.push(Vec::new());
+        }
+        self.points[at].push(interface);
+        let index = interface as usize;
+        if self.point_of.len() <= index {
+            self.point_of.resize(index + 1, None);
+        }
+        self.point_of[index] = Some(at as u16);
+    }
+
+    /// The point of an interface; one that shows up late is a point of its own, unless there are as many as can be told apart.
+    fn point(&mut self, interface: u32) -> u16 {
+        if let Some(Some(point)) = self.point_of.get(interface as usize) {
+            return *point;
+        }
+        let is_room = self.points.len() < MOST_POINTS && (interface as usize) < MOST_INTERFACES;
+        if !is_room {
+            return 0;
+        }
+        self.join(interface, self.points.len());
+        (self.points.len() - 1) as u16
+    }
+}

@@ -1,0 +1,48 @@
+//! What happened in captures of TCP: flows, round trips, packets, and why segments were sent again.
+//!
+//! | part | what it is |
+//! | --- | --- |
+//! | [`model`] | the results, as plain data |
+//! | [`analysis`] | files in, results out |
+//! | [`mod@histogram`] | bounded counts of values |
+//! | `input` | files, their compression, and which interfaces are one point |
+//! | `table`, `live` | connections that are going on, found by their addresses; their handshakes and numbers |
+//! | `data`, `rounds`, `bursts`, `ranges` | one direction's data: what is on its way, its round trips, its bursts, its SACKs |
+//! | `repeats` | late or sent again, and why |
+//! | `echo`, `family` | kinds of receivers and senders |
+//! | `crossings` | the same packets at two points |
+//! | [`mod@text`], [`csv`] | results to be read, by people and by programs |
+//! | `keep`, `rows` | what is kept of flows and packets |
+//!
+//! Memory is bounded by the connections that are going on: each has the segments that are on their way, and results of bounded size.
+#![forbid(unsafe_code)]
+
+pub mod analysis;
+mod bursts;
+mod crossings;
+pub mod csv;
+mod data;
+mod echo;
+mod family;
+pub mod histogram;
+mod input;
+mod keep;
+mod live;
+pub mod model;
+mod ranges;
+mod repeats;
+mod rounds;
+mod rows;
+mod table;
+pub mod text;
+
+pub use analysis::{Options, analyse};
+pub use csv::Csv;
+pub use histogram::{Bucket, Histogram};
+pub use input::Input;
+pub use knee_capture::Error;
+pub use model::{
+    Analysis, Direction, Event, EventKind, Evidence, Finding, Flow, PacketRow, Round, Severity,
+    Whole,
+};
+pub use text::{Show, text};

@@ -1,0 +1,382 @@
+//! Segments that come again: late, or sent again, and then why.
+//!
+//! What a sender has done shows in what came before: ACKs that tell of a gap let it send again at once, and a timer fires after
+//! silence. At a point on the way both are seen later by the time to the sender and back.
+
+use std::collections::VecDeque;
+
+use crate::data::{Data, Now, Sent};
+use crate::model::{Direction, Event, EventKind};
+
+/// Repetitions that a receiver may still tell something about.
+const MOST_REPEATS: usize = 64;
+/// Segments that one repetition covers at most: 64 KiB of the usual size.
+const MOST_COVERED: usize = 64;
+/// Lists up to this length are split where a gap is filled in part.
+const SPLIT_BELOW: usize = 4096;
+/// What Linux adds to the RTT for a timeout at least, ns.
+const LINUX_RTO_FLOOR_NS: u64 = 200_000_000;
+/// A timer fires after two RTTs of silence (a tail loss probe) or more; what SACKs let go, after a quarter of one at most. Between
+/// them, in quarters of an RTT.
+const TIMER_QUARTERS: u64 = 6;
+/// Where no RTT is known, a gap that is filled within this is reordering, ns: within what queues of different paths differ by, and
+/// shorter than the RTT of most paths longer than a data center's.
+const REORDERING_NS: u64 = 3_000_000;
+/// A copy of a packet within this is the capture's, ns: it was seen at two devices of one machine.
+const COPY_NS: u64 = 1_000_000;
+/// IP identifications that differ by less are of packets sent about the same time, if the sender counts.
+const NEAR_IDS: i16 = 1024;
+
+/// A repetition.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Repeat {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    pub(crate) number: u64,
+    pub(crate) tsval: Option<u32>,
+    pub(crate) segments: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Open,
+    /// After duplicate ACKs or SACKs.
+    Fast,
+    /// After a timeout.
+    Loss,
+}
+
+/// Whether a sender repairs losses, and what it has repeated.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Recovery {
+    state: State,
+    /// What was sent when it began.
+    point: u64,
+    /// Whether a probe was sent since the last new ACK.
+    is_probed: bool,
+    repeats: VecDeque<Repeat>,
+    /// What an ACK has shown.
+    pub(crate) event: Option<Event>,
+}
+
+impl Recovery {
+    /// A timeout that nothing says otherwise about, ns.
+    pub(crate) fn timeout_ns(&self, srtt_ns: Option<u64>) -> u64 {
+        srtt_ns.unwrap_or(0).saturating_add(LINUX_RTO_FLOOR_NS)
+    }
+
+    /// A new ACK up to here.
+    pub(crate) fn acked(&mut self, una: u64) {
+        self.is_probed = false;
+        if una >= self.point {
+            self.state = State::Open;
+        }
+    }
+
+    pub(crate) fn remember(&mut self, repeat: Repeat) {
+        if self.repeats.len() >= MOST_REPEATS {
+            self.repeats.pop_front();
+        }
+        self.repeats.push_back(repeat);
+    }
+
+    /// The receiver had a range twice (DSACK).
+    pub(crate) fn reported_twice(
+        &mut self,
+        start: u64,
+        end: u64,
+        now: &Now<'_>,
+        out: &mut Direction,
+    ) {
+        let is_it = |repeat: &Repeat| repeat.start < end && start < repeat.end;
+        match self.repeats.iter().position(is_it) {
+            Some(at) => self.was_spurious(at, now, out),
+            None => out.duplicates_by_network += 1,
+        }
+    }
+
+    /// The first segment is acknowledged, with an echo of a time before it was sent again: the original had arrived (RFC 3522).
+    pub(crate) fn check_eifel(&mut self, una: u64, ack: u64, now: &Now<'_>, out: &mut Direction) {
+        let Some((_, echo)) = now.tcp.timestamps else { return };
+        let is_before = |tsval: u32| (tsval.wrapping_sub(echo) as i32) > 0;
+        let is_it = |repeat: &Repeat| {
+            repeat.start == una && repeat.end <= ack && repeat.tsval.is_some_and(is_before)
+        };
+        if let Some(at) = self.repeats.iter().position(is_it) {
+            self.was_spurious(at, now, out);
+        }
+    }
+
+    fn was_spurious(&mut self, at: usize, now: &Now<'_>, out: &mut Direction) {
+        let Some(repeat) = self.repeats.remove(at) else { return };
+        out.retransmitted.spurious += repeat.segments;
+        self.event = Some(Event {
+            kind: EventKind::Spurious,
+            at_ns: now.at_ns,
+            number: now.number,
+            earlier: Some(repeat.number),
+            seq: repeat.start,
+            bytes: repeat.end - repeat.start,
+            lasted_ns: 0,
+            inflight_bytes: 0,
+            duplicate_acks: 0,
+            is_tail: false,
+        });
+    }
+}
+
+/// What is known of the bytes that come again.
+struct Earlier {
+    number: Option<u64>,
+    at_ns: Option<u64>,
+    row: u32,
+    /// Whether they are the last that were sent.
+    is_last: bool,
+    /// Whether they are the first that are not acknowledged.
+    is_first: bool,
+}
+
+impl Data {
+    /// Bytes below `next` come: late, or again.
+    pub(crate) fn repeated(&mut self, start: u64, end: u64, now: &mut Now<'_>) {
+        let at = self.sent.partition_point(|sent| sent.end <= start);
+        let first = self.sent.get(at).copied().filter(|first| first.start < end);
+        if let Some(first) = first {
+            if first.times == 0 {
+                return self.fills_gap(at, start, end, &first, now);
+            }
+            if is_copy(&first, now) {
+                self.out.duplicates_captured += 1;
+                return;
+            }
+        }
+        let earlier = Earlier {
+            number: first.map(|first| first.last_number),
+            at_ns: first.map(|first| first.last_at_ns),
+            row: first.map_or(crate::rows::NO_ROW, |first| first.row),
+            is_last: end >= self.next,
+            is_first: start <= self.una,
+        };
+        let is_below = end <= self.una;
+        self.sent_again_because(start, end, &earlier, is_below, now);
+        self.mark_repeated(at, end, now);
+    }
+
+    fn mark_repeated(&mut self, at: usize, end: u64, now: &Now<'_>) {
+        for sent in self.sent.range_mut(at.min(self.sent.len())..).take(MOST_COVERED) {
+            if sent.start >= end {
+                break;
+            }
+            sent.times = sent.times.saturating_add(1);
+            (sent.last_at_ns, sent.last_number) = (now.at_ns, now.number);
+            sent.row = now.row;
+            sent.is_ce = now.tcp.ecn == knee_queue::Ecn::Ce;
+        }
+    }
+
+    /// Bytes that later ones came before: reordered, or lost before the point and sent again.
+    fn fills_gap(&mut self, at: usize, start: u64, end: u64, gap: &Sent, now: &mut Now<'_>) {
+        let lasted_ns = now.at_ns.saturating_sub(gap.at_ns);
+        if self.is_late(gap, lasted_ns, now) {
+            let segments = Data::segments(end - start, now.mss);
+            self.out.out_of_order += segments;
+            self.out.out_of_order_longest_ns = self.out.out_of_order_longest_ns.max(lasted_ns);
+            if let Some(open) = &mut self.rounds.open {
+                open.round.out_of_order += segments as u32;
+            }
+            let event = self.at(EventKind::OutOfOrder, now);
+            let earlier = Some(gap.number);
+            self.event(Event { earlier, seq: start, bytes: end - start, lasted_ns, ..event });
+            if let Some(rows) = now.rows.as_deref_mut() {
+                rows.why(now.row, EventKind::OutOfOrder);
+            }
+        } else {
+            self.out.lost_before_point += Data::segments(end - start, now.mss);
+            let earlier = Earlier {
+                number: None,
+                at_ns: None,
+                row: crate::rows::NO_ROW,
+                is_last: end >= self.next,
+                is_first: start <= self.una,
+            };
+            self.sent_again_because(start, end, &earlier, false, now);
+        }
+        self.fill(at, start, end, gap, now);
+    }
+
+    /// Puts a segment in the place of a gap, and what is left of the gap beside it.
+    fn fill(&mut self, at: usize, start: u64, end: u64, gap: &Sent, now: &Now<'_>) {
+        let end = end.min(gap.end);
+        let whole = Sent {
+            start: start.max(gap.start),
+            end,
+            at_ns: now.at_ns,
+            number: now.number,
+            last_at_ns: now.at_ns,
+            last_number: now.number,
+            // This point saw it once, so that its RTT from here counts.
+            times: 1,
+            is_ce: now.tcp.ecn == knee_queue::Ecn::Ce,
+            tsval: now.tcp.timestamps.map(|stamps| stamps.0),
+            ip_id: now.tcp.ip_id,
+            row: now.row,
+            ..*gap
+        };
+        self.sent[at] = whole;
+        // Splitting moves what is behind it: long lists are not split, and the gap is taken as filled.
+        if self.sent.len() > SPLIT_BELOW {
+            (self.sent[at].start, self.sent[at].end) = (gap.start, gap.end);
+            return;
+        }
+        if end < gap.end {
+            self.sent.insert(at + 1, Sent { start: end, ..*gap });
+        }
+        if gap.start < whole.start {
+            self.sent.insert(at, Sent { end: whole.start, ..*gap });
+        }
+    }
+
+    /// Whether a packet that fills a gap was sent before the one that left it.
+    fn is_late(&self, gap: &Sent, lasted_ns: u64, now: &Now<'_>) -> bool {
+        if let (Some(id), Some(later), true) = (now.tcp.ip_id, gap.ip_id, self.has_counted_ids()) {
+            let ahead = later.wrapping_sub(id) as i16;
+            if ahead != 0 && ahead.unsigned_abs() < NEAR_IDS.unsigned_abs() {
+                return ahead > 0;
+            }
+        }
+        if let (Some((tsval, _)), Some(later)) = (now.tcp.timestamps, gap.tsval) {
+            let ahead = later.wrapping_sub(tsval) as i32;
+            if ahead != 0 {
+                return ahead > 0;
+            }
+        }
+        // To be sent again, it takes the way of the ACK to the sender, and the way back.
+        match (self.out.rtt.min(), now.to_sender_ns) {
+            (Some(ahead), Some(behind)) => lasted_ns < (ahead + behind) / 5 * 4,
+            (None, None) => lasted_ns < REORDERING_NS,
+            (ahead, behind) => lasted_ns < ahead.or(behind).unwrap_or(0) / 5 * 4,
+        }
+    }
+
+    /// Decides why bytes were sent again.
+    fn sent_again_because(
+        &mut self,
+        start: u64,
+        end: u64,
+        earlier: &Earlier,
+        is_below: bool,
+        now: &mut Now<'_>,
+    ) {
+        let last = self.last_data_at_ns.max(self.last_ack_at_ns);
+        let silence_ns = last.map_or(0, |last| now.at_ns.saturating_sub(last));
+        let behind_ns = now.to_sender_ns.unwrap_or(0);
+        let full_ns = self.full_rtt_ns(now);
+        let timer_ns = (full_ns / 4).saturating_mul(TIMER_QUARTERS).saturating_add(behind_ns);
+        let is_silent = silence_ns >= timer_ns;
+        let is_reported =
+            self.duplicate_acks > 0 || self.sacked.end().is_some_and(|last| last > start);
+        let can_probe = self.recovery.state == State::Open
+            && !self.recovery.is_probed
+            && now.has_sack != Some(false)
+            && self.sacked.bytes() == 0;
+        let kind = if is_below {
+            // Already acknowledged here: the ACK was on its way to the sender, or lost.
+            match (is_silent, self.recovery.state) {
+                (true, _) if can_probe && earlier.is_last => EventKind::TailLossProbe,
+                (true, _) => EventKind::Rto,
+                (false, State::Loss) => EventKind::RetransmissionAfterRto,
+                (false, State::Fast) => EventKind::FastRetransmission,
+                (false, State::Open) => EventKind::UnclearRetransmission,
+            }
+        } else if is_silent && earlier.is_last && can_probe {
+            EventKind::TailLossProbe
+        } else if is_silent && earlier.is_first {
+            EventKind::Rto
+        } else if self.recovery.state == State::Loss {
+            EventKind::RetransmissionAfterRto
+        } else if is_reported || self.recovery.state == State::Fast {
+            EventKind::FastRetransmission
+        } else {
+            EventKind::UnclearRetransmission
+        };
+        self.enter(kind);
+        self.count_again(start, end, kind, earlier, silence_ns, !is_reported, now);
+    }
+
+    fn enter(&mut self, kind: EventKind) {
+        let next = self.next;
+        let recovery = &mut self.recovery;
+        match kind {
+            EventKind::TailLossProbe => recovery.is_probed = true,
+            EventKind::Rto => (recovery.state, recovery.point) = (State::Loss, next),
+            EventKind::FastRetransmission if recovery.state == State::Open => {
+                (recovery.state, recovery.point) = (State::Fast, next);
+            }
+            _ => {}
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "all of it is of the one packet")]
+    fn count_again(
+        &mut self,
+        start: u64,
+        end: u64,
+        kind: EventKind,
+        earlier: &Earlier,
+        silence_ns: u64,
+        is_tail: bool,
+        now: &mut Now<'_>,
+    ) {
+        let segments = Data::segments(end - start, now.mss);
+        let of = &mut self.out.retransmitted;
+        of.segments += segments;
+        of.bytes += end - start;
+        match kind {
+            EventKind::TailLossProbe => of.tlp += segments,
+            EventKind::FastRetransmission => of.fast += segments,
+            EventKind::RetransmissionAfterRto => of.after_rto += segments,
+            EventKind::Rto => {
+                of.rto += 1;
+                // What goes out with it is of the same timeout.
+                of.after_rto += segments - 1;
+            }
+            _ => of.unclear += segments,
+        }
+        let is_timer = matches!(kind, EventKind::Rto | EventKind::TailLossProbe);
+        if kind == EventKind::Rto {
+            self.out.rto_stall_ns += silence_ns;
+            self.out.longest_rto_stall_ns = self.out.longest_rto_stall_ns.max(silence_ns);
+        }
+        if let Some(open) = &mut self.rounds.open {
+            open.round.retransmitted += segments as u32;
+            open.round.rtos += u32::from(kind == EventKind::Rto);
+        }
+        let since_ns = earlier.at_ns.map(|at| now.at_ns.saturating_sub(at));
+        let lasted_ns = if is_timer { silence_ns } else { since_ns.unwrap_or(0) };
+        let event = Event {
+            earlier: earlier.number,
+            seq: start,
+            bytes: end - start,
+            lasted_ns,
+            is_tail,
+            ..self.at(kind, now)
+        };
+        self.event(event);
+        if is_timer && is_tail && earlier.number.is_some() {
+            self.event(Event { kind: EventKind::TailLoss, ..event });
+        }
+        self.remember(start, end, now);
+        if let Some(rows) = now.rows.as_deref_mut() {
+            rows.repeats(now.row, kind, earlier.number, earlier.row);
+        }
+    }
+}
+
+/// The same packet again within no time: not the sender's doing, which counts its packets.
+fn is_copy(first: &Sent, now: &Now<'_>) -> bool {
+    let is_same_id = now.tcp.ip_id.is_some_and(|id| id != 0) && first.ip_id == now.tcp.ip_id;
+    is_same_id
+        && first.tsval == now.tcp.timestamps.map(|stamps| stamps.0)
+        && now.at_ns.saturating_sub(first.last_at_ns) < COPY_NS
+}

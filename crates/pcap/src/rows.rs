@@ -1,0 +1,88 @@
+//! Packets of one flow, one by one.
+
+use knee_sim::endpoint::Segment;
+
+use crate::model::{EventKind, PacketRow};
+
+/// The row of a packet that has none.
+pub(crate) const NO_ROW: u32 = u32::MAX;
+
+/// As many as are wanted, of the flow that is.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Rows {
+    pub(crate) list: Vec<PacketRow>,
+    pub(crate) most: usize,
+    /// Beyond these.
+    pub(crate) not_kept: u64,
+}
+
+impl Rows {
+    /// Adds a packet; gives its row.
+    pub(crate) fn add(&mut self, row: PacketRow) -> u32 {
+        if self.list.len() >= self.most.min(NO_ROW as usize) {
+            self.not_kept += 1;
+            return NO_ROW;
+        }
+        self.list.push(row);
+        (self.list.len() - 1) as u32
+    }
+
+    fn at(&mut self, row: u32) -> Option<&mut PacketRow> {
+        self.list.get_mut(row as usize)
+    }
+
+    /// What was on its way with a packet.
+    pub(crate) fn inflight(&mut self, row: u32, bytes: u64) {
+        if let Some(row) = self.at(row) {
+            row.inflight_bytes = Some(bytes);
+        }
+    }
+
+    /// By which packet one was acknowledged, and after which time if that is known.
+    pub(crate) fn acked(&mut self, row: u32, by: u64, rtt_ns: Option<u64>) {
+        if let Some(row) = self.at(row) {
+            row.acked_by.get_or_insert(by);
+            row.rtt_ns = row.rtt_ns.or(rtt_ns);
+        }
+    }
+
+    /// That a packet repeats another, and why.
+    pub(crate) fn repeats(
+        &mut self,
+        row: u32,
+        why: EventKind,
+        earlier: Option<u64>,
+        earlier_row: u32,
+    ) {
+        let number = self.at(row).map(|row| {
+            (row.why, row.repeats) = (Some(why), earlier);
+            row.number
+        });
+        if let Some(row) = self.at(earlier_row) {
+            row.repeated_by = row.repeated_by.or(number);
+        }
+    }
+
+    /// Why a packet that repeats nothing is as it is.
+    pub(crate) fn why(&mut self, row: u32, why: EventKind) {
+        if let Some(row) = self.at(row) {
+            row.why = Some(why);
+        }
+    }
+}
+
+/// Flags as letters.
+pub(crate) fn letters(flags: u16) -> String {
+    const LETTERS: [(u16, char); 9] = [
+        (Segment::SYN, 'S'),
+        (Segment::FIN, 'F'),
+        (Segment::RST, 'R'),
+        (Segment::PSH, 'P'),
+        (Segment::ACK, 'A'),
+        (Segment::URG, 'U'),
+        (Segment::ECE, 'E'),
+        (Segment::CWR, 'C'),
+        (Segment::AE, 'N'),
+    ];
+    LETTERS.iter().filter(|(flag, _)| flags & flag != 0).map(|(_, letter)| letter).collect()
+}
