@@ -349,10 +349,12 @@ impl Data {
         let inflight = self.inflight();
         self.out.max_inflight_bytes = self.out.max_inflight_bytes.max(inflight);
         let window = self.window.bytes;
+        let room = window.map(|bytes| self.una.saturating_add(bytes).saturating_sub(self.next));
         if let Some(open) = &mut self.rounds.open {
             let round = &mut open.round;
             round.inflight_bytes = round.inflight_bytes.max(inflight);
             round.window_bytes = round.window_bytes.into_iter().chain(window).min();
+            round.room_bytes = round.room_bytes.into_iter().chain(room).min();
         }
     }
 

@@ -22,6 +22,7 @@ mod bursts;
 mod crossings;
 pub mod csv;
 mod data;
+pub mod diagnosis;
 mod echo;
 mod family;
 pub mod histogram;

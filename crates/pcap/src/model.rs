@@ -581,6 +581,8 @@ pub struct Round {
     pub inflight_bytes: u64,
     /// Smallest window of the receiver, bytes.
     pub window_bytes: Option<u64>,
+    /// Least room that what was sent left in the receiver's window, bytes.
+    pub room_bytes: Option<u64>,
     /// `acked_bytes` over `duration_ns`, bits per second.
     pub rate_bps: f64,
     /// Smallest RTT by sequence numbers, ns.

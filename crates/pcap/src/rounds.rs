@@ -191,6 +191,7 @@ fn merged(a: &Round, b: &Round) -> Round {
         ece_changes: a.ece_changes.saturating_add(b.ece_changes),
         inflight_bytes: a.inflight_bytes.max(b.inflight_bytes),
         window_bytes: least(a.window_bytes, b.window_bytes),
+        room_bytes: least(a.room_bytes, b.room_bytes),
         rate_bps: match duration_ns {
             0 => 0.0,
             ns => acked_bytes as f64 * 8e9 / ns as f64,

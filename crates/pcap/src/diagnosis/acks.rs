@@ -1,0 +1,192 @@
+//! ACKs that come late, not at all, or for too much or too little at once.
+
+use super::{Kind, SHOWN, View, median, per_cent, share, time};
+use crate::model::{Event, EventKind, Finding, Round, Severity};
+
+pub(super) const DELAYED: Kind = Kind {
+    name: "delayed-ack",
+    usually_means: "The window is one packet, or a short write waits behind another (Nagle), so the receiver's delayed-ACK timer \
+                    runs out before there is a second packet to acknowledge.",
+    try_this: "Set TCP_NODELAY or write in one piece, keep windows above one packet (fewer connections, a larger K), run a kernel \
+               whose DCTCP acknowledges at once when CE changes (4.18 and later), or quickack on the route.",
+    severity: Severity::Severe,
+};
+
+pub(super) const LEFT_OUT: Kind = Kind {
+    name: "ack-left-out",
+    usually_means: "The receiver took the last packet and answered with an ACK that does not cover it, as DCTCP receivers of Linux \
+                    4.0 to 4.17 did at a change of CE, and so the sender had to wait for a timer.",
+    try_this: "Update the receiver's kernel (4.18 and later have the fixes), and keep SACK and tail loss probes on meanwhile.",
+    severity: Severity::Severe,
+};
+
+pub(super) const STRETCH: Kind = Kind {
+    name: "stretch-acks",
+    usually_means: "The receiver merges packets before TCP sees them (GRO, LRO) or its device waits between interrupts, and merged \
+                    packets have one ACK.",
+    try_this: "Nothing if rates and queues are fine; else pace the sender (fq), since each such ACK lets a burst go, or lower \
+               gro_flush_timeout and receive coalescing.",
+    severity: Severity::Note,
+};
+
+pub(super) const BROKEN_MERGING: Kind = Kind {
+    name: "gro-broken-by-marks",
+    usually_means: "Packets merge only with those of the same ECN field, so marks on some of them cut what GRO could merge, and \
+                    the receiver pays with packets and ACKs.",
+    try_this: "Count the receiver's CPU time beside the share of marks; a marking that comes in runs (a step at dequeue, a larger K) \
+               breaks less than a random one.",
+    severity: Severity::Costs,
+};
+
+/// Linux delays ACKs by 40 ms and more, others by 50, 100 or 200 ms; timers are up to a quarter early on coarse clocks.
+const DELAYED_LEAST_NS: u64 = 30_000_000;
+/// Linux's longest is 200 ms, with its clock's coarseness; what takes longer is no delayed ACK but an application or a loss.
+const DELAYED_MOST_NS: u64 = 250_000_000;
+/// The standard (RFC 9293) asks for an ACK for every second full segment. Twice that is not by delayed ACKs any more.
+const STRETCHED_SEGMENTS: u64 = 4;
+/// Segments that must be there to say what is usual: less than some initial windows tell nothing.
+const USUAL_SEGMENTS: u64 = 200;
+/// Merging is broken where it comes down to less than two thirds: one mark in a merge makes up to three of it.
+const BROKEN: f64 = 2.0 / 3.0;
+/// Round trips of each sort that are compared.
+const ROUNDS_COMPARED: usize = 5;
+
+/// ACKs for one or two segments that took a delayed-ACK timer, and that the sender waited for.
+pub(super) fn delayed(view: &View<'_>) -> Option<Finding> {
+    let base = view.base_rtt_ns()?;
+    // The sender went on within a round trip of the point and itself: it had waited for this ACK and for nothing else.
+    let went_on = |event: &Event| {
+        let after = |round: &&Round| round.begin_ns >= event.at_ns;
+        let next = view.data.rounds.iter().find(after);
+        next.is_some_and(|round| round.begin_ns - event.at_ns <= base && !round.was_idle_answered)
+    };
+    let waits: Vec<&Event> = view
+        .events(EventKind::DelayedAck)
+        .filter(|event| (DELAYED_LEAST_NS..=DELAYED_MOST_NS).contains(&event.lasted_ns))
+        .filter(|event| event.lasted_ns >= base && went_on(event))
+        .collect();
+    let typical = median(waits.iter().map(|event| event.lasted_ns))?;
+    let sum: u64 = waits.iter().map(|event| event.lasted_ns).sum();
+    let short = waits.iter().filter(|event| event.inflight_bytes < view.mss()).count();
+    let summary = format!(
+        "{} times the sender stood still for {} or so until an ACK came that no second packet hastened, {} or {} of the flow's time \
+         ({short} of them behind less than a full segment).",
+        waits.len(),
+        time(typical),
+        time(sum),
+        per_cent(share(sum, view.flow.end_ns - view.flow.begin_ns)),
+    );
+    let evidence = waits.iter().take(SHOWN).map(|event| {
+        let data = event.earlier.map_or_else(String::new, |earlier| format!(" of {earlier}"));
+        view.evidence(event.number, format!("the ACK{data}, {} late", time(event.lasted_ns)))
+    });
+    Some(view.finding(&DELAYED, summary, evidence.collect(), 0.9))
+}
+
+/// How it is known that a segment that a timer sent again had arrived the first time, if it is.
+pub(super) fn arrived(view: &View<'_>, event: &Event) -> Option<&'static str> {
+    if view.is_near_receiver && event.earlier.is_some() {
+        return Some("which had arrived here and was not acknowledged");
+    }
+    if view.events(EventKind::Spurious).any(|proof| proof.earlier == Some(event.number)) {
+        return Some("and the receiver says that it had it");
+    }
+    // While one segment alone is on its way, only its arrival makes the receiver repeat an ACK. With SACKs one segment may be
+    // missing and others beyond it cause that.
+    let is_alone = event.inflight_bytes <= view.mss();
+    let repeats = is_alone && event.duplicate_acks > 0;
+    (repeats && view.flow.handshake.has_sack == Some(false)).then_some(
+        "after an ACK that only its arrival could have caused, and that did not cover it",
+    )
+}
+
+/// Packets that arrived, were answered and not covered, so that a timer sent them again.
+pub(super) fn left_out(view: &View<'_>) -> Option<Finding> {
+    let by_timer = |event: &&Event| matches!(event.kind, EventKind::Rto | EventKind::TailLossProbe);
+    let found: Vec<(&Event, &str)> = view
+        .data
+        .events
+        .iter()
+        .filter(by_timer)
+        .filter_map(|event| arrived(view, event).map(|why| (event, why)))
+        .collect();
+    let typical = median(found.iter().map(|(event, _)| event.lasted_ns))?;
+    let timeouts = found.iter().filter(|(event, _)| event.kind == EventKind::Rto).count();
+    let summary = format!(
+        "{} times the last packet on its way arrived, and its ACK was left out: {timeouts} timeouts and {} probes sent it again, after \
+         {} in the median.",
+        found.len(),
+        found.len() - timeouts,
+        time(typical),
+    );
+    let evidence = found.iter().take(SHOWN).map(|(event, why)| {
+        let original = event.earlier.map_or_else(String::new, |earlier| format!(" {earlier}"));
+        view.evidence(event.number, format!("sends{original} again, {why}"))
+    });
+    Some(view.finding(&LEFT_OUT, summary, evidence.collect(), 0.8))
+}
+
+/// ACKs for many segments at once.
+pub(super) fn stretch(view: &View<'_>) -> Option<Finding> {
+    let segments = &view.data.ack_segments;
+    if view.data.segments < USUAL_SEGMENTS {
+        return None;
+    }
+    // What most of the data saw, not most of the ACKs: many small ACKs may stand beside few large ones.
+    let by = |least: u64| -> u128 {
+        let large = segments.buckets().filter(|bucket| bucket.from >= least);
+        large.map(|bucket| u128::from(bucket.from) * u128::from(bucket.count)).sum()
+    };
+    let stretched = by(STRETCHED_SEGMENTS);
+    let of_all = stretched as f64 / by(0).max(1) as f64;
+    if of_all < 0.5 {
+        return None;
+    }
+    let summary = format!(
+        "{} of the data is acknowledged by ACKs for {STRETCHED_SEGMENTS} segments and more, {} at most; on average an ACK covers {:.1}.",
+        per_cent(of_all),
+        segments.max().unwrap_or_default(),
+        segments.sum() as f64 / segments.count().max(1) as f64,
+    );
+    let mut largest: Vec<&Round> = view.data.rounds.iter().collect();
+    largest.sort_by_key(|round| std::cmp::Reverse(round.largest_ack_segments));
+    let evidence = largest.iter().take(SHOWN).map(|round| {
+        let most = round.largest_ack_segments;
+        view.evidence(round.first_number, format!("a round trip with an ACK for {most} segments"))
+    });
+    Some(view.finding(&STRETCH, summary, evidence.collect(), 0.95))
+}
+
+/// ACKs for much at once where marks do not change, and for little where they do.
+pub(super) fn broken_merging(view: &View<'_>) -> Option<Finding> {
+    let usable = || view.data.rounds.iter().filter(|round| round.acks > 0 && round.segments > 0);
+    let changes = |round: &Round| round.ce_changes.max(round.ece_changes);
+    // A run of marks has two changes, its beginning and its end; it cuts merges only there.
+    let is_mixed = |round: &&Round| changes(round) >= 2;
+    let mixed: Vec<&Round> = usable().filter(is_mixed).collect();
+    let plain: Vec<&Round> = usable().filter(|round| changes(round) == 0).collect();
+    if mixed.len() < ROUNDS_COMPARED || plain.len() < ROUNDS_COMPARED {
+        return None;
+    }
+    let of = |rounds: &[&Round]| median(rounds.iter().filter_map(|round| round.ack_ratio));
+    let (broken, merged) = (of(&mixed)?, of(&plain)?);
+    if merged < STRETCHED_SEGMENTS as f64 || broken > BROKEN * merged {
+        return None;
+    }
+    let summary = format!(
+        "An ACK covers {merged:.1} segments where marks do not change and {broken:.1} where they do ({} round trips of {}): packets no \
+         longer merge.",
+        mixed.len(),
+        view.data.rounds.len(),
+    );
+    let evidence = mixed.iter().take(SHOWN).map(|round| {
+        let said = format!(
+            "a round trip with {} changes of marks: {} ACKs for {} segments",
+            changes(round),
+            round.acks,
+            round.segments
+        );
+        view.evidence(round.first_number, said)
+    });
+    Some(view.finding(&BROKEN_MERGING, summary, evidence.collect(), 0.85))
+}

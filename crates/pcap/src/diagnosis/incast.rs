@@ -1,0 +1,107 @@
+//! Many senders to one receiver that lose whole windows together.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use super::{Kind, SHOWN, View, per_cent, share, time};
+use crate::model::{Analysis, Event, EventKind, Evidence, Finding, Severity};
+
+pub(super) const COLLAPSE: Kind = Kind {
+    name: "incast-collapse",
+    usually_means: "Many servers answer one client at once, their first windows do not fit the port's buffer, and all wait for timers \
+                    while the port is idle.",
+    try_this: "Mark early with DCTCP, lower rto_min, spread or limit the answers at once, or share more buffer (dynamic thresholds).",
+    severity: Severity::Severe,
+};
+
+/// Senders that wait at once: two may do so by chance.
+const WAITING: usize = 3;
+/// And this share of those that send to the receiver then.
+const WAITING_SHARE: f64 = 0.1;
+/// A timeout without a floor is two or three RTTs.
+const ROUND_TRIPS_WAITED: u64 = 10;
+/// What came meanwhile is less than this share of the mean rate of the time in which something came.
+const IDLE: f64 = 0.1;
+
+struct Wait<'a> {
+    flow: u32,
+    from: IpAddr,
+    event: &'a Event,
+}
+
+/// Timeouts of several senders to one receiver at the same time, while next to nothing comes.
+pub(super) fn collapse(analysis: &Analysis) -> Vec<Finding> {
+    let mut receivers: BTreeMap<(usize, IpAddr), (BTreeSet<IpAddr>, Vec<Wait<'_>>)> =
+        BTreeMap::new();
+    for flow in analysis.flows.iter().filter(|flow| flow.is_primary) {
+        for view in View::both(flow) {
+            if view.data.bytes_sent == 0 {
+                continue;
+            }
+            let is_a = std::ptr::eq(view.data, &flow.a_to_b);
+            let (from, to) = if is_a { (flow.a, flow.b) } else { (flow.b, flow.a) };
+            let (senders, waits) = receivers.entry((flow.point, to.ip())).or_default();
+            senders.insert(from.ip());
+            let base = view.base_rtt_ns().unwrap_or_default();
+            let long = view
+                .events(EventKind::Rto)
+                .filter(|event| event.lasted_ns >= ROUND_TRIPS_WAITED * base);
+            waits.extend(long.map(|event| Wait { flow: flow.id, from: from.ip(), event }));
+        }
+    }
+    let found = receivers.iter().filter_map(|((point, to), (senders, waits))| {
+        of_receiver(analysis, *point, *to, senders, waits)
+    });
+    found.collect()
+}
+
+fn of_receiver(
+    analysis: &Analysis,
+    point: usize,
+    to: IpAddr,
+    senders: &BTreeSet<IpAddr>,
+    waits: &[Wait<'_>],
+) -> Option<Finding> {
+    // The moment at which most wait: just when one of the silences begins.
+    let begin = |wait: &Wait<'_>| wait.event.at_ns - wait.event.lasted_ns.min(wait.event.at_ns);
+    let at = |moment: u64| {
+        waits.iter().filter(move |wait| begin(wait) <= moment && moment < wait.event.at_ns)
+    };
+    let sources = |moment: u64| at(moment).map(|wait| wait.from).collect::<BTreeSet<_>>();
+    let moment = waits.iter().map(begin).max_by_key(|moment| sources(*moment).len())?;
+    let waiting = sources(moment);
+    if waiting.len() < WAITING || share(waiting.len() as u64, senders.len() as u64) < WAITING_SHARE
+    {
+        return None;
+    }
+    let until = at(moment).map(|wait| wait.event.at_ns).min()?;
+    let arrivals = analysis
+        .whole
+        .arrivals
+        .iter()
+        .find(|arrivals| arrivals.point == point && arrivals.to == to)?;
+    let bin = |at_ns: u64| (at_ns.saturating_sub(arrivals.begin_ns) / arrivals.bin_ns) as usize;
+    // Bins that lie within the wait altogether.
+    let meanwhile =
+        arrivals.bytes.get(bin(moment) + 1..bin(until)).filter(|bins| !bins.is_empty())?;
+    let mean = |bins: &[u64]| share(bins.iter().sum(), bins.len() as u64);
+    let busy: Vec<u64> = arrivals.bytes.iter().copied().filter(|bytes| *bytes > 0).collect();
+    if mean(meanwhile) > IDLE * mean(&busy) {
+        return None;
+    }
+    let mut flows: Vec<u32> = at(moment).map(|wait| wait.flow).collect();
+    flows.dedup();
+    let summary = format!(
+        "{} of {} senders to {to} wait for retransmission timers at once, {} in all, while {} of the usual rate comes.",
+        waiting.len(),
+        senders.len(),
+        time(until - moment),
+        per_cent(mean(meanwhile) / mean(&busy).max(1.0)),
+    );
+    let evidence = at(moment).take(2 * SHOWN).map(|wait| Evidence {
+        flow: wait.flow,
+        number: wait.event.number,
+        says: format!("comes after a silence of {}", time(wait.event.lasted_ns)),
+    });
+    Some(COLLAPSE.finding(flows, summary, evidence.collect(), 0.9))
+}

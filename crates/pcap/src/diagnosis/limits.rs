@@ -1,0 +1,114 @@
+//! Senders that neither the network nor their algorithm holds back.
+
+use super::{Kind, SHOWN, View, median, per_cent, rate, share, time};
+use crate::model::{Finding, Round, Severity};
+
+pub(super) const RECEIVER: Kind = Kind {
+    name: "receiver-limited",
+    usually_means: "The receiver's buffer is smaller than the path's BDP, or its application reads too slowly.",
+    try_this: "Raise net.ipv4.tcp_rmem's third value (and do not set SO_RCVBUF); if the window closes, look at the application that \
+               reads.",
+    severity: Severity::Costs,
+};
+
+pub(super) const APPLICATION: Kind = Kind {
+    name: "application-limited",
+    usually_means: "The application has nothing to send for most of the time, or is given a rate (SO_MAX_PACING_RATE, a full send \
+                    buffer, a slow disk).",
+    try_this: "Nothing in the network; look at what the application waits for, at its rate limit, and at net.ipv4.tcp_wmem.",
+    severity: Severity::Note,
+};
+
+/// More than half of the data sent into a full window: what holds the sender most of the time.
+const MOST: f64 = 0.5;
+/// Round trips that tell what is usual.
+const USUAL_ROUNDS: usize = 20;
+/// Half of what the path has shown to carry, and half of the window that was there: less than any algorithm leaves unused without
+/// a reason that the capture shows.
+const HALF: f64 = 0.5;
+/// Linux's initial window, segments: a window this large is there from the first packet on.
+const INITIAL_WINDOW: u64 = 10;
+
+/// Data sent into a window that the receiver had filled.
+pub(super) fn receiver(view: &View<'_>) -> Option<Finding> {
+    let mss = view.mss();
+    let is_full = |round: &&Round| round.room_bytes.is_some_and(|room| room < mss);
+    let full: Vec<&Round> = view.data.rounds.iter().filter(is_full).collect();
+    let bytes: u64 = full.iter().map(|round| round.bytes).sum();
+    let of_all = share(bytes, view.data.bytes_sent);
+    let is_usual = full.len() >= USUAL_ROUNDS && of_all > MOST;
+    if !is_usual && view.data.zero_windows == 0 {
+        return None;
+    }
+    let filled = median(full.iter().map(|round| round.inflight_bytes)).unwrap_or_default();
+    let closed = match view.data.zero_windows {
+        0 => String::new(),
+        times => {
+            format!(" It was closed {times} times, for {} in all.", time(view.data.zero_window_ns))
+        }
+    };
+    let summary = format!(
+        "{} of the data was sent until the receiver's window was full, with {:.0} kB in flight.{closed}",
+        per_cent(of_all),
+        filled as f64 / 1000.0,
+    );
+    let of_rounds = full.iter().take(SHOWN).map(|round| {
+        let room = round.room_bytes.unwrap_or_default();
+        let said = format!("{} bytes in flight, room for {room} more", round.inflight_bytes);
+        view.evidence(round.first_number, said)
+    });
+    let closings = view.events(crate::model::EventKind::ZeroWindow).take(SHOWN).map(|event| {
+        view.evidence(event.number, format!("closes its window for {}", time(event.lasted_ns)))
+    });
+    Some(view.finding(&RECEIVER, summary, closings.chain(of_rounds).collect(), 0.95))
+}
+
+/// A window that stays unused without losses, marks or requests that explain it.
+pub(super) fn application(view: &View<'_>) -> Option<Finding> {
+    let data = view.data;
+    // Losses and marks would have made the window smaller, and a sender that waits for an answer has nothing to send.
+    if !view.is_near_sender || view.losses() > 0 || data.ecn.ece > 0 || receiver(view).is_some() {
+        return None;
+    }
+    if view.back.bytes > 0 && data.rounds.iter().any(|round| round.was_idle_answered) {
+        return None;
+    }
+    let fullest = data
+        .rounds
+        .iter()
+        .enumerate()
+        .max_by_key(|(at, round)| (round.inflight_bytes, std::cmp::Reverse(*at)))?;
+    // In slow start the fullest round trip is the last one; what comes behind it tells.
+    let after: Vec<&Round> =
+        data.rounds[fullest.0 + 1..].iter().filter(|round| round.bytes > 0).collect();
+    if after.len() < USUAL_ROUNDS {
+        return None;
+    }
+    let window = data.max_inflight_bytes.max(INITIAL_WINDOW * view.mss());
+    let inflight = median(after.iter().map(|round| round.inflight_bytes))?;
+    let used_bps = median(after.iter().map(|round| round.rate_bps))?;
+    // What the path carried of this flow at its best.
+    let shown_bps = data.rounds.iter().map(|round| round.rate_bps).fold(0.0, f64::max);
+    let idle_ns: u64 = after.iter().map(|round| round.idle_ns).sum();
+    let lasted: u64 = view.flow.end_ns - after[0].begin_ns;
+    let is_idle = share(idle_ns, lasted) > MOST;
+    let is_slow = inflight as f64 <= HALF * window as f64 && used_bps <= HALF * shown_bps;
+    if !is_idle && !is_slow {
+        return None;
+    }
+    let summary = format!(
+        "The sender has {:.0} kB in flight and sends {} though {:.0} kB were there for it and the path carried {}; nothing was on its \
+         way for {} of the time.",
+        inflight as f64 / 1000.0,
+        rate(used_bps),
+        window as f64 / 1000.0,
+        rate(shown_bps),
+        per_cent(share(idle_ns, lasted)),
+    );
+    let evidence = after.iter().take(SHOWN).map(|round| {
+        let said =
+            format!("{} bytes in flight after {} idle", round.inflight_bytes, time(round.idle_ns));
+        view.evidence(round.first_number, said)
+    });
+    Some(view.finding(&APPLICATION, summary, evidence.collect(), 0.7))
+}

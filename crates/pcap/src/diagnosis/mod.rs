@@ -1,0 +1,306 @@
+//! What is wrong in a capture: findings, made from measurements alone.
+//!
+//! Each pathology is a [`Kind`] and a function that looks for it in one sender's data (a [`View`]) or in all flows together. What
+//! all of them count on is in `docs/pcap-diagnosis.md`: where the capture has to be, and what each constant stands for.
+
+mod acks;
+mod bursts;
+mod ecn;
+mod incast;
+mod limits;
+mod path;
+mod policer;
+mod rtt;
+mod shares;
+#[cfg(test)]
+mod tests;
+mod threshold;
+mod timeouts;
+
+use std::collections::BTreeSet;
+
+use crate::model::{
+    Analysis, Direction, Event, EventKind, Evidence, Finding, Flow, Place, Round, Severity,
+};
+
+/// Packets that a finding shows of a flow, at most: enough to see it with one's own eyes.
+const SHOWN: usize = 4;
+
+/// A pathology: its name and what is said of it wherever it is found.
+#[derive(Clone, Copy, Debug)]
+pub struct Kind {
+    /// As [`Finding::kind`].
+    pub name: &'static str,
+    /// What it usually comes from.
+    pub usually_means: &'static str,
+    /// What to try.
+    pub try_this: &'static str,
+    /// How much it costs, unless figures say more.
+    pub severity: Severity,
+}
+
+/// All pathologies that are looked for.
+pub const KINDS: [&Kind; 20] = [
+    &rtt::BIMODAL,
+    &acks::DELAYED,
+    &acks::LEFT_OUT,
+    &timeouts::FLOOR,
+    &timeouts::TAIL,
+    &incast::COLLAPSE,
+    &ecn::ENDLESS,
+    &ecn::OVERSTATED,
+    &ecn::UNMARKED,
+    &ecn::BLEACHED,
+    &threshold::THRESHOLD,
+    &rtt::STANDING,
+    &policer::POLICER,
+    &limits::RECEIVER,
+    &limits::APPLICATION,
+    &bursts::BURSTS,
+    &path::CHANGE,
+    &shares::BY_INPUT,
+    &acks::STRETCH,
+    &acks::BROKEN_MERGING,
+];
+
+/// What is found in an analysis, the most severe first; one finding for each pathology, with all flows that have it.
+pub fn findings(analysis: &Analysis) -> Vec<Finding> {
+    let mut all: Vec<Finding> = Vec::new();
+    let of_flows = chosen(analysis).flat_map(|view| of_data(&view));
+    let together = incast::collapse(analysis).into_iter().chain(shares::by_input(analysis));
+    for finding in of_flows.chain(together).chain(ecn::bleached_between(analysis)) {
+        match all.iter_mut().find(|other| other.kind == finding.kind) {
+            Some(other) => join(other, finding),
+            None => all.push(finding),
+        }
+    }
+    without_arrived(analysis, &mut all);
+    all.sort_by(|x, y| y.severity.cmp(&x.severity).then_with(|| x.kind.cmp(y.kind)));
+    all
+}
+
+/// Of each connection's data the views that tell most: the nearest to the sender, and one at the receiver if there is one.
+fn chosen(analysis: &Analysis) -> impl Iterator<Item = View<'_>> {
+    let mut at_receivers = BTreeSet::new();
+    analysis.flows.iter().flat_map(move |flow| {
+        let mut views = Vec::new();
+        for (direction, view) in View::both(flow).into_iter().enumerate() {
+            let is_first =
+                view.is_near_receiver && at_receivers.insert((flow.connection, direction));
+            if flow.is_primary || is_first {
+                views.push(view);
+            }
+        }
+        views
+    })
+}
+
+/// What had arrived was not lost, whatever it looks like from elsewhere on the path.
+fn without_arrived(analysis: &Analysis, all: &mut Vec<Finding>) {
+    let connection =
+        |id: &u32| analysis.flows.iter().find(|flow| flow.id == *id).map(|flow| flow.connection);
+    let named = |kind: &Kind, all: &[Finding]| -> Vec<u32> {
+        let found = all.iter().filter(|finding| finding.kind == kind.name);
+        found.flat_map(|finding| finding.flows.clone()).collect()
+    };
+    let arrived: Vec<_> = named(&acks::LEFT_OUT, all).iter().filter_map(connection).collect();
+    for tail in all.iter_mut().filter(|finding| finding.kind == timeouts::TAIL.name) {
+        let is_lost = |id: &u32| connection(id).is_some_and(|of| !arrived.contains(&of));
+        tail.flows.retain(is_lost);
+        tail.evidence.retain(|one| is_lost(&one.flow));
+    }
+    all.retain(|finding| !finding.flows.is_empty());
+}
+
+/// What is found in one flow by itself.
+pub fn of_flow(flow: &Flow) -> Vec<Finding> {
+    View::both(flow).iter().flat_map(of_data).collect()
+}
+
+fn of_data(view: &View<'_>) -> Vec<Finding> {
+    let found = [
+        rtt::bimodal(view),
+        acks::delayed(view),
+        acks::left_out(view),
+        timeouts::floor(view),
+        timeouts::tail(view),
+        ecn::endless(view),
+        ecn::overstated(view),
+        ecn::unmarked(view),
+        ecn::bleached(view),
+        threshold::threshold(view),
+        rtt::standing(view),
+        policer::policer(view),
+        limits::receiver(view),
+        limits::application(view),
+        bursts::bursts(view),
+        path::change(view),
+        acks::stretch(view),
+        acks::broken_merging(view),
+    ];
+    found.into_iter().flatten().collect()
+}
+
+/// The same pathology in one more flow: the sentence of the clearest stays.
+fn join(other: &mut Finding, finding: Finding) {
+    let is_clearer = (finding.severity, finding.confidence) > (other.severity, other.confidence);
+    let mut flows = finding.flows;
+    if is_clearer {
+        flows.append(&mut other.flows);
+        other.flows = flows;
+        other.summary = finding.summary;
+        other.severity = finding.severity;
+        other.confidence = finding.confidence;
+        let mut evidence = finding.evidence;
+        evidence.append(&mut other.evidence);
+        other.evidence = evidence;
+    } else {
+        other.flows.append(&mut flows);
+        other.evidence.extend(finding.evidence);
+    }
+    other.flows.dedup();
+    // Of many flows the clearest few are enough to look at.
+    other.evidence.truncate(4 * SHOWN);
+}
+
+/// One sender's data and the ACKs of it, as one capture point sees them.
+struct View<'a> {
+    flow: &'a Flow,
+    data: &'a Direction,
+    /// What the receiver sends itself.
+    back: &'a Direction,
+    /// The point is at the sender, so that RTTs are the whole path's.
+    is_near_sender: bool,
+    /// The point is at the receiver, so that all marks are made before it.
+    is_near_receiver: bool,
+}
+
+impl<'a> View<'a> {
+    fn both(flow: &'a Flow) -> [View<'a>; 2] {
+        let place = flow.location.place;
+        let near = |is_a: bool| place == if is_a { Place::NearA } else { Place::NearB };
+        [
+            View {
+                flow,
+                data: &flow.a_to_b,
+                back: &flow.b_to_a,
+                is_near_sender: near(true),
+                is_near_receiver: near(false),
+            },
+            View {
+                flow,
+                data: &flow.b_to_a,
+                back: &flow.a_to_b,
+                is_near_sender: near(false),
+                is_near_receiver: near(true),
+            },
+        ]
+    }
+
+    /// The smallest RTT of the whole path, ns: of data or of the handshake at the sender, else the sum of both parts.
+    fn base_rtt_ns(&self) -> Option<u64> {
+        if self.is_near_sender {
+            let is_a = std::ptr::eq(self.data, &self.flow.a_to_b);
+            let handshake = &self.flow.handshake;
+            let of_syn = if is_a { handshake.rtt_to_b_ns } else { handshake.rtt_to_a_ns };
+            return self.data.rtt.min().into_iter().chain(of_syn).min();
+        }
+        let location = &self.flow.location;
+        location.rtt_to_a_ns?.checked_add(location.rtt_to_b_ns?)
+    }
+
+    /// Largest segment that the sender sends, bytes; of a flow without data the standard's least.
+    fn mss(&self) -> u64 {
+        self.data.mss.map_or(536, u64::from).max(1)
+    }
+
+    /// Round trips that have an RTT and in which data was sent.
+    fn rounds(&self) -> impl Iterator<Item = &'a Round> {
+        self.data.rounds.iter().filter(|round| round.bytes > 0 && round.rtt_min_ns.is_some())
+    }
+
+    fn events(&self, kind: EventKind) -> impl Iterator<Item = &'a Event> {
+        self.data.events.iter().filter(move |event| event.kind == kind)
+    }
+
+    /// What the sender had to send again because it was lost, segments.
+    fn losses(&self) -> u64 {
+        let again = &self.data.retransmitted;
+        again.segments.saturating_sub(again.spurious).max(self.data.lost_before_point)
+    }
+
+    fn evidence(&self, number: u64, says: String) -> Evidence {
+        Evidence { flow: self.flow.id, number, says }
+    }
+
+    fn finding(
+        &self,
+        kind: &Kind,
+        summary: String,
+        evidence: Vec<Evidence>,
+        confidence: f64,
+    ) -> Finding {
+        kind.finding(vec![self.flow.id], summary, evidence, confidence)
+    }
+}
+
+impl Kind {
+    fn finding(
+        &self,
+        flows: Vec<u32>,
+        summary: String,
+        mut evidence: Vec<Evidence>,
+        confidence: f64,
+    ) -> Finding {
+        evidence.truncate(4 * SHOWN);
+        Finding {
+            kind: self.name,
+            flows,
+            summary,
+            evidence,
+            usually_means: self.usually_means,
+            try_this: self.try_this,
+            severity: self.severity,
+            confidence: confidence.clamp(0.0, 1.0),
+        }
+    }
+}
+
+/// A time as people write it.
+fn time(ns: u64) -> String {
+    match ns {
+        0..10_000 => format!("{ns} ns"),
+        10_000..1_000_000 => format!("{} us", ns / 1000),
+        1_000_000..100_000_000 => format!("{:.1} ms", ns as f64 / 1e6),
+        100_000_000..10_000_000_000 => format!("{} ms", ns / 1_000_000),
+        _ => format!("{:.1} s", ns as f64 / 1e9),
+    }
+}
+
+/// A rate as people write it.
+fn rate(bps: f64) -> String {
+    if bps >= 1e9 {
+        format!("{:.2} Gbps", bps / 1e9)
+    } else if bps >= 1e6 {
+        format!("{:.1} Mbps", bps / 1e6)
+    } else {
+        format!("{:.0} kbps", bps / 1e3)
+    }
+}
+
+/// The middle one, the lower of two.
+fn median<T: PartialOrd + Copy>(values: impl IntoIterator<Item = T>) -> Option<T> {
+    let mut all: Vec<T> = values.into_iter().collect();
+    all.sort_by(|x, y| x.partial_cmp(y).unwrap_or(std::cmp::Ordering::Equal));
+    all.get(all.len().saturating_sub(1) / 2).copied()
+}
+
+/// Part of a whole, 0 where there is no whole.
+fn share(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
+
+/// A share in words.
+fn per_cent(share: f64) -> String {
+    format!("{:.0} %", share * 100.0)
+}

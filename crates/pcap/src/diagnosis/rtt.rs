@@ -1,0 +1,141 @@
+//! Long RTTs: those of two modes, and those that never come down.
+
+use super::{Kind, SHOWN, View, median, per_cent, share, time};
+use crate::model::{Finding, Round, Severity};
+
+pub(super) const BIMODAL: Kind = Kind {
+    name: "rtt-bimodal",
+    usually_means: "A device at the receiver or the sender waits for more packets or for a timer before it raises an interrupt, \
+                    and a small window does not bring so many.",
+    try_this: "Lower the device's receive coalescing (ethtool -C: rx-usecs, rx-frames), or let it adapt (adaptive-rx on).",
+    severity: Severity::Costs,
+};
+
+pub(super) const STANDING: Kind = Kind {
+    name: "standing-queue",
+    usually_means: "A buffer on the path is much deeper than a BDP, and nothing tells the sender before it is full.",
+    try_this: "Mark at the bottleneck and use an algorithm that heeds marks (DCTCP), or one that watches the RTT (BBR), or bound \
+               the buffer with an AQM.",
+    severity: Severity::Costs,
+};
+
+/// A mode has at least this share of the RTTs: less are outliers, which every path has.
+const MODE_SHARE: f64 = 0.05;
+/// And this many, or a handful decides.
+const MODE_RTTS: u64 = 20;
+/// Between modes lies at most this share: queues grow packet by packet, and so fill what lies between.
+const VALLEY_SHARE: f64 = 0.02;
+/// The upper mode begins at this multiple of the lower one's end: twice is what a queue of a BDP gives, three times is beyond that.
+const APART: u64 = 3;
+/// An own queue that never holds less than a BDP doubles the RTT. A buffer of one BDP is what a sender that halves its window needs
+/// to keep the link busy; what stays beyond that is delay for nothing.
+const DOUBLED: u64 = 2;
+/// Round trips that are looked at for a queue that stays: a loss-based sender's saw tooth has tens of them.
+const LAST_ROUNDS: usize = 20;
+
+/// Largest RTT of the lower mode, smallest of the upper one, and the upper one's share.
+fn modes(view: &View<'_>) -> Option<(u64, u64, f64)> {
+    let rtt = &view.data.rtt;
+    let buckets: Vec<_> = rtt.buckets().collect();
+    let valley_most = (rtt.count() as f64 * VALLEY_SHARE) as u64;
+    let mode_least = MODE_RTTS.max((rtt.count() as f64 * MODE_SHARE) as u64);
+    let mut best: Option<(u64, u64, f64)> = None;
+    let mut below = 0;
+    for (at, bucket) in buckets.iter().enumerate() {
+        below += bucket.count;
+        if below < mode_least {
+            continue;
+        }
+        // What follows belongs to the valley as long as it is next to nothing.
+        let (mut valley, mut next) = (0, at + 1);
+        while next < buckets.len() && valley + buckets[next].count <= valley_most {
+            valley += buckets[next].count;
+            next += 1;
+        }
+        let Some(upper) = buckets.get(next) else { break };
+        let above = rtt.count() - below - valley;
+        let is_wider = best.is_none_or(|(low, high, _)| upper.from * low > high * bucket.to);
+        if above >= mode_least && upper.from >= APART * bucket.to && is_wider {
+            best = Some((bucket.to, upper.from, share(above, rtt.count())));
+        }
+    }
+    best
+}
+
+/// Two modes of RTT of which small windows have the longer one.
+pub(super) fn bimodal(view: &View<'_>) -> Option<Finding> {
+    if !view.is_near_sender {
+        return None;
+    }
+    let (low, high, upper_share) = modes(view)?;
+    let is_upper = |round: &&Round| round.rtt_min_ns.is_some_and(|rtt| rtt >= high);
+    let is_lower = |round: &&Round| round.rtt_min_ns.is_some_and(|rtt| rtt <= low);
+    let upper: Vec<&Round> = view.rounds().filter(is_upper).collect();
+    let lower: Vec<&Round> = view.rounds().filter(is_lower).collect();
+    let upper_inflight = median(upper.iter().map(|round| round.inflight_bytes))?;
+    let lower_inflight = median(lower.iter().map(|round| round.inflight_bytes))?;
+    // A queue makes RTTs longer the more is on its way. Here it is the other way round.
+    if upper_inflight >= lower_inflight {
+        return None;
+    }
+    // One or two segments alone wait for a delayed ACK.
+    if upper_inflight <= 2 * view.mss() {
+        return None;
+    }
+    let upper_ns = median(upper.iter().filter_map(|round| round.rtt_mean_ns))?;
+    let lower_ns = median(lower.iter().filter_map(|round| round.rtt_mean_ns))?;
+    let segments = |bytes: u64| bytes.div_ceil(view.mss());
+    let summary = format!(
+        "RTTs have two modes, {} and {} ({} of them), and the longer one goes with the smaller windows: {} segments in flight \
+         against {}.",
+        time(lower_ns),
+        time(upper_ns),
+        per_cent(upper_share),
+        segments(upper_inflight),
+        segments(lower_inflight),
+    );
+    let show = |round: &&Round| {
+        let rtt = time(round.rtt_min_ns.unwrap_or_default());
+        let flight = segments(round.inflight_bytes);
+        view.evidence(
+            round.first_number,
+            format!("at least {rtt} with {flight} segments in flight"),
+        )
+    };
+    let evidence = upper.iter().take(SHOWN / 2).chain(lower.iter().rev().take(SHOWN / 2)).map(show);
+    Some(view.finding(&BIMODAL, summary, evidence.collect(), 0.9))
+}
+
+/// RTTs that stay above twice the smallest one.
+pub(super) fn standing(view: &View<'_>) -> Option<Finding> {
+    if !view.is_near_sender || bimodal(view).is_some() {
+        return None;
+    }
+    let base = view.base_rtt_ns()?;
+    let rounds: Vec<&Round> = view.rounds().collect();
+    let last = rounds.get(rounds.len().checked_sub(LAST_ROUNDS)?..)?;
+    let least = last.iter().filter_map(|round| round.rtt_min_ns).min()?;
+    // What one packet at a time waits for is no queue of its own.
+    let is_alone = last.iter().all(|round| round.inflight_bytes <= 2 * view.mss());
+    if least < DOUBLED * base || is_alone {
+        return None;
+    }
+    let rate_bps = median(last.iter().map(|round| round.rate_bps))?;
+    let waiting = rate_bps / 8.0 * (least - base) as f64 / 1e9;
+    let summary = format!(
+        "In the last {LAST_ROUNDS} round trips no RTT was below {}, {:.1} times the smallest one ({}): a queue of {} that never \
+         empties, of which this flow has {:.0} kB.",
+        time(least),
+        least as f64 / base as f64,
+        time(base),
+        time(least - base),
+        waiting / 1000.0,
+    );
+    let mut longest: Vec<&&Round> = last.iter().collect();
+    longest.sort_by_key(|round| std::cmp::Reverse(round.rtt_min_ns));
+    let evidence = longest.iter().take(SHOWN).map(|round| {
+        let rtt = time(round.rtt_min_ns.unwrap_or_default());
+        view.evidence(round.first_number, format!("a round trip in which no RTT is below {rtt}"))
+    });
+    Some(view.finding(&STANDING, summary, evidence.collect(), 0.9))
+}

@@ -1,0 +1,281 @@
+//! The laws of the diagnosis against values made by hand. Captures are in `tests/diagnosis.rs`.
+
+use std::net::SocketAddr;
+
+use super::*;
+use crate::histogram::Histogram;
+use crate::model::{
+    Arrivals, EcnAgreed, Ended, Handshake, Location, LocationEvidence, ReceiverKind,
+};
+
+const MS: u64 = 1_000_000;
+const US: u64 = 1000;
+const MSS: u64 = 1448;
+
+/// A flow of one second from host `from` to host 99, captured at its sender, with an RTT of 1 ms.
+fn flow(from: u8, data: Direction) -> Flow {
+    let address = |host: u8, port: u16| SocketAddr::from(([10, 0, 0, host], port));
+    Flow {
+        id: u32::from(from),
+        connection: u32::from(from),
+        is_primary: true,
+        point: 0,
+        a: address(from, 40_000),
+        b: address(99, 10_000),
+        handshake: Handshake {
+            rtt_to_b_ns: Some(MS),
+            ecn: EcnAgreed::Classic,
+            ..Handshake::default()
+        },
+        begin_ns: 0,
+        end_ns: 1000 * MS,
+        first_number: 1,
+        last_number: 1000,
+        packets: 1000,
+        ended: Ended::Closed,
+        location: Location {
+            place: Place::NearA,
+            rtt_to_a_ns: Some(0),
+            rtt_to_b_ns: Some(MS),
+            evidence: LocationEvidence::Handshake,
+        },
+        a_to_b: data,
+        b_to_a: Direction::default(),
+    }
+}
+
+fn data() -> Direction {
+    Direction { mss: Some(MSS as u32), ..Direction::default() }
+}
+
+fn round(begin_ns: u64, segments: u64, rtt_ns: u64) -> Round {
+    Round {
+        begin_ns,
+        duration_ns: rtt_ns,
+        first_number: begin_ns / US,
+        bytes: segments * MSS,
+        inflight_bytes: segments * MSS,
+        segments: segments as u32,
+        rate_bps: (segments * MSS * 8) as f64 * 1e9 / rtt_ns as f64,
+        rtt_min_ns: Some(rtt_ns),
+        rtt_mean_ns: Some(rtt_ns),
+        rtt_max_ns: Some(rtt_ns),
+        ..Round::default()
+    }
+}
+
+fn event(kind: EventKind, at_ns: u64, lasted_ns: u64) -> Event {
+    Event {
+        kind,
+        at_ns,
+        number: at_ns / US,
+        earlier: Some(at_ns.saturating_sub(lasted_ns) / US),
+        seq: 1,
+        bytes: MSS,
+        lasted_ns,
+        inflight_bytes: MSS,
+        duplicate_acks: 0,
+        is_tail: false,
+    }
+}
+
+fn names(flow: &Flow) -> Vec<&'static str> {
+    of_flow(flow).iter().map(|finding| finding.kind).collect()
+}
+
+#[test]
+fn names_are_unique_and_words_are_sentences() {
+    for (at, kind) in KINDS.iter().enumerate() {
+        assert!(KINDS[..at].iter().all(|other| other.name != kind.name), "{}", kind.name);
+        for words in [kind.usually_means, kind.try_this] {
+            assert!(words.ends_with('.') && !words.contains("  "), "{}: {words}", kind.name);
+        }
+    }
+}
+
+#[test]
+fn k_is_what_waits_where_marked_rtts_begin() {
+    // 1 ms without a queue, 1 Gbps: a packet of 1514 bytes takes 12.1 us. From 30 packets on, 363 us, ACKs carry ECE.
+    let mut made = data();
+    made.receiver.kind = ReceiverKind::Dctcp;
+    for turn in 0..40_u64 {
+        for waiting in 0..40_u64 {
+            let rtt = MS + waiting * 12_112;
+            made.rtt.add(rtt, turn);
+            if waiting >= 30 {
+                made.rtt_marked.add(rtt, turn);
+            }
+            // Payload alone, 1448 of 1514 bytes.
+            made.ack_rate_bps.add(956_400_000, turn);
+        }
+    }
+    let found = of_flow(&flow(1, made.clone()));
+    let [threshold] = &found[..] else { panic!("{found:?}") };
+    assert_eq!((threshold.kind, threshold.severity), ("marking-threshold", Severity::Note));
+    let k: f64 = threshold
+        .summary
+        .split("K is about ")
+        .nth(1)
+        .unwrap()
+        .split(' ')
+        .next()
+        .unwrap()
+        .parse()
+        .unwrap();
+    // A bucket is 3 % of 1.3 ms here, which is some 3 packets.
+    assert!((28.0..=34.0).contains(&k), "{}", threshold.summary);
+    // Marks that come at any RTT tell nothing.
+    made.rtt_marked = Histogram::default();
+    (0..800).for_each(|at| made.rtt_marked.add(MS + at % 40 * 12_112, at));
+    assert_eq!(names(&flow(1, made)), [""; 0]);
+}
+
+#[test]
+fn two_modes_are_coalescing_if_the_small_windows_have_the_longer_one() {
+    let with = |small_ns: u64, large_ns: u64| {
+        let mut made = data();
+        for at in 0..100 {
+            let (segments, rtt) = if at % 2 == 0 { (8, small_ns) } else { (80, large_ns) };
+            made.rounds.push(round(at * 3 * MS, segments, rtt));
+            (0..segments).for_each(|_| made.rtt.add(rtt, at));
+        }
+        names(&flow(1, made))
+    };
+    assert!(with(1300 * US, 60 * US).contains(&"rtt-bimodal"));
+    // The other way round it is a queue that grows with the window.
+    assert!(!with(60 * US, 1300 * US).contains(&"rtt-bimodal"));
+    // Twice is a queue of a BDP.
+    assert!(!with(120 * US, 60 * US).contains(&"rtt-bimodal"));
+}
+
+#[test]
+fn a_queue_stands_that_never_holds_less_than_a_bdp() {
+    let with = |rtts: [u64; 2]| {
+        let mut made = data();
+        made.rtt.add(MS, 1);
+        made.rounds.extend((0..60).map(|at| round(at * 4 * MS, 80, rtts[at as usize % 2])));
+        names(&flow(1, made))
+    };
+    assert_eq!(with([2 * MS, 3 * MS]), ["standing-queue"]);
+    assert_eq!(with([2 * MS - 1, 4 * MS]), [""; 0]);
+}
+
+/// 60 losses; `is_policed` at those moments at which a bucket of 100 Mbps is empty, else at random ones.
+fn lossy(is_policed: bool) -> Flow {
+    let mut made = data();
+    // Periods of 10 ms: 5 ms at 50 Mbps, which fill the bucket, and 5 ms at 150 Mbps, which empty it.
+    for period in 0..60_u64 {
+        for half in 0..2 {
+            let bytes = if half == 0 { 31_250 } else { 93_750 };
+            let begin_ns = (period * 10 + half * 5) * MS;
+            let mut made_round = round(begin_ns, 1, 5 * MS);
+            made_round.bytes = bytes;
+            made.rounds.push(made_round);
+        }
+        let in_period = if is_policed { 9_900 } else { 1 + period * 5557 % 9_990 };
+        let sent_ns = period * 10 * MS + in_period * US;
+        made.events.push(event(EventKind::FastRetransmission, sent_ns + 5 * MS, 5 * MS));
+        made.retransmitted.segments += 1;
+        made.retransmitted.fast += 1;
+    }
+    (0..1000).for_each(|at| made.rtt.add(MS + at % 100 * US, at));
+    flow(1, made)
+}
+
+#[test]
+fn a_policer_drops_when_its_bucket_is_empty() {
+    let found = of_flow(&lossy(true));
+    let policer = found.iter().find(|finding| finding.kind == "policer").unwrap();
+    // 125 kB in 10 ms, less the packet that is lost.
+    assert!(policer.summary.contains("more than 98.8 Mbps"), "{}", policer.summary);
+    assert!(!names(&lossy(false)).contains(&"policer"));
+}
+
+#[test]
+fn an_ack_is_left_out_if_only_its_packet_could_have_caused_the_one_that_came() {
+    let with = |duplicate_acks: u32, inflight_bytes: u64| {
+        let mut made = data();
+        let rto = Event {
+            duplicate_acks,
+            inflight_bytes,
+            is_tail: true,
+            ..event(EventKind::Rto, 300 * MS, 200 * MS)
+        };
+        made.events.push(rto);
+        let mut made = flow(1, made);
+        made.handshake.has_sack = Some(false);
+        names(&made)
+    };
+    assert_eq!(with(1, MSS), ["ack-left-out", "rto-floor"]);
+    // Nothing arrived, or another packet may have caused the ACK.
+    assert_eq!(with(0, MSS), ["rto-floor"]);
+    assert_eq!(with(1, 2 * MSS), ["rto-floor"]);
+}
+
+#[test]
+fn a_timeout_of_a_few_round_trips_is_no_floor() {
+    let mut made = data();
+    made.events.push(event(EventKind::Rto, 300 * MS, 9 * MS));
+    assert_eq!(names(&flow(1, made)), [""; 0]);
+}
+
+#[test]
+fn a_delayed_ack_counts_where_the_sender_waited_for_it() {
+    let with = |next_ns: u64, lasted_ns: u64| {
+        let mut made = data();
+        made.events.push(event(EventKind::DelayedAck, 100 * MS, lasted_ns));
+        made.rounds.push(round(next_ns, 1, MS));
+        names(&flow(1, made))
+    };
+    assert_eq!(with(100 * MS + 10 * US, 40 * MS), ["delayed-ack"]);
+    assert_eq!(with(100 * MS + 10 * US, 200 * MS), ["delayed-ack"]);
+    // The sender had nothing to send; the timer was none of a receiver's.
+    assert_eq!(with(150 * MS, 40 * MS), [""; 0]);
+    assert_eq!(with(100 * MS + 10 * US, 5 * MS), [""; 0]);
+}
+
+/// What senders 1, 2, ... send to one receiver, segments in a round trip each.
+fn together(segments: &[u64]) -> Analysis {
+    let flows = segments.iter().enumerate().map(|(at, segments)| {
+        let mut made = data();
+        made.ecn.ece = 1;
+        made.bytes_sent = 900 * segments * MSS;
+        made.rounds = (0..900).map(|ms| round(ms * MS, *segments, MS)).collect();
+        flow(at as u8 + 1, made)
+    });
+    Analysis { flows: flows.collect(), ..Analysis::default() }
+}
+
+#[test]
+fn shares_follow_inputs_if_groups_of_other_sizes_get_the_same() {
+    let found = |segments: &[u64]| {
+        let all = findings(&together(segments));
+        all.into_iter().find(|finding| finding.kind == "shares-by-input")
+    };
+    let three = found(&[20, 41, 20]).unwrap();
+    assert!(three.summary.contains("25 % each and 1 get 51 % each"), "{}", three.summary);
+    assert!(found(&[20, 20, 20, 31, 29]).is_some());
+    // Fair shares, unfair ones that are no groups, and two that may be anything.
+    assert_eq!(found(&[20, 20, 20]), None);
+    assert_eq!(found(&[10, 20, 40]), None);
+    assert_eq!(found(&[20, 40]), None);
+}
+
+#[test]
+fn an_incast_collapses_if_senders_wait_at_once_while_the_port_is_idle() {
+    let found = |begins_ms: [u64; 5], while_waiting: u64| {
+        let mut analysis = together(&[1; 5]);
+        for (flow, begin_ms) in analysis.flows.iter_mut().zip(begins_ms) {
+            flow.a_to_b.events.push(event(EventKind::Rto, (begin_ms + 200) * MS, 200 * MS));
+        }
+        let mut bytes = vec![100_000; 1000];
+        bytes[110..290].fill(while_waiting);
+        let to = analysis.flows[0].b.ip();
+        analysis.whole.arrivals.push(Arrivals { point: 0, to, begin_ns: 0, bin_ns: MS, bytes });
+        findings(&analysis).iter().any(|finding| finding.kind == "incast-collapse")
+    };
+    assert!(found([100, 101, 102, 100, 101], 0));
+    // One after the other, or while others go on: no collapse.
+    assert!(!found([0, 210, 420, 630, 799], 0));
+    assert!(!found([100, 101, 102, 100, 101], 50_000));
+}
