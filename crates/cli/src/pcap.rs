@@ -82,7 +82,8 @@ fn written(args: &Args, options: Options, dir: Option<&Path>) -> Result<Analysis
             failed = csv.flow(flow).err();
         }
     };
-    let analysis = analyse(inputs, &options, &mut each).map_err(said)?;
+    let mut analysis = analyse(inputs, &options, &mut each).map_err(said)?;
+    analysis.findings = knee_pcap::diagnosis::findings(&analysis);
     if let Some(csv) = csv {
         failed.map_or(Ok(()), Err).map_err(said)?;
         csv.finish(&analysis).map_err(said)?;

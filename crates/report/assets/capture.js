@@ -118,9 +118,11 @@ function marks(name, k, shape, times, value, is) {
   }};
 }
 
+const known = (times, value) => times.reduce((sum, t, i) => sum + !Number.isNaN(value(i)), 0);
+
 // A line that stays until the next value.
 function steps(name, k, times, value, until, dash) {
-  return {name, k, dash, count: times.length, ends: spread(times, value, value), paths(view) {
+  return {name, k, dash, count: known(times, value), ends: spread(times, value, value), paths(view) {
     const [first, end] = within(times, view, 1);
     let d = "", x = null, last = null;
     for (let i = first; i < end; i++) {
@@ -140,7 +142,7 @@ function steps(name, k, times, value, until, dash) {
 }
 
 function line(name, k, times, value, dash) {
-  return {name, k, dash, count: times.length, ends: spread(times, value, value), paths(view) {
+  return {name, k, dash, count: known(times, value), ends: spread(times, value, value), paths(view) {
     const [first, end] = within(times, view, 1);
     let d = "", isOn = false;
     for (let i = first; i < end; i++) {
@@ -220,7 +222,8 @@ const colour = k => style("--" + k);
 // Ticks with the digits by which they differ.
 function ticks(values) {
   const step = values.length > 1 ? values[1] - values[0] : 1;
-  const digits = Math.max(0, Math.min(9, -Math.floor(Math.log10(step) + 1e-9)));
+  let digits = 0;
+  while (digits < 9 && Math.abs(step * 10 ** digits - Math.round(step * 10 ** digits)) > 1e-4) digits++;
   return values.map(v => v.toFixed(digits));
 }
 
@@ -302,7 +305,15 @@ function draw(root) {
   const clock = t => `${+(t * factor).toFixed(6)} ${unit}`;
   const axis = {stroke: style("--soft"), grid: {stroke: style("--grid"), width: 1}, ticks: {stroke: style("--grid"), width: 1}, font: "11px system-ui, sans-serif"};
   root.whole = whole;
-  root.zoom = (min, max) => root.plots[0].setScale("x", {min, max});
+  root.zoom = (min, max) => {
+    // Closer than a ns there is nothing.
+    if (!(max - min > factor)) return;
+    root.plots.forEach(plot => plot.batch(() => {
+      plot.setScale("x", {min, max});
+      plot.setScale("y", plot.fit({from: min / factor, to: max / factor}));
+      plot.setSelect({width: 0, height: 0}, false);
+    }));
+  };
   root.plots = plots(flow).map(plot => {
     const frame = document.createElement("div");
     frame.className = "plot";
@@ -311,8 +322,7 @@ function draw(root) {
       `</span></div><div class="keys">${plot.layers.map(key).join("")}</div><div class="canvas"></div><p class="said hint" aria-live="off"></p>`;
     holder.append(frame);
     const said = frame.querySelector(".said");
-    const fit = u => {
-      const view = {from: u.scales.x.min / factor, to: u.scales.x.max / factor};
+    const fit = view => {
       let [least, largest] = plot.layers.reduce(([a, b], layer) => {
         const [low, high] = layer.ends(view);
         return [low < a ? low : a, high > b ? high : b];
@@ -320,7 +330,7 @@ function draw(root) {
       if (least > largest) [least, largest] = [0, 1 / plot.factor];
       if (plot.zero) least = Math.min(0, least);
       const air = (largest - least) * 0.05 || Math.abs(largest) * 0.05 || 1;
-      u.setScale("y", {min: (plot.zero ? least : least - air) * plot.factor, max: (largest + air) * plot.factor});
+      return {min: (plot.zero ? least : least - air) * plot.factor, max: (largest + air) * plot.factor};
     };
     const nearest = u => {
       const {left, top} = u.cursor;
@@ -342,18 +352,13 @@ function draw(root) {
     const u = new uPlot({
       width: Math.max(240, holder.clientWidth), height: plot.high, legend: {show: false},
       series: [{}, {points: {show: false}, paths: () => null}],
-      cursor: {sync: {key: root.id, scales: ["x", null]}, drag: {x: true, y: false}, points: {show: false}},
+      cursor: {sync: {key: root.id, scales: ["x", null]}, drag: {x: true, y: false, setScale: false}, points: {show: false}},
       scales: {x: {time: false, auto: false, range: (u, low, high) => [low, high]}, y: {auto: false, range: (u, low, high) => [low, high]}},
       axes: [{...axis, size: 30, gap: 3, space: 96, values: (u, values) => ticks(values).map(text => text + " " + unit)}, {...axis, size: 64, values: (u, values) => ticks(values)}],
       hooks: {
-        setScale: [(u, scale) => {
-          if (scale !== "x") return;
-          fit(u);
-          if (root.zooming) return;
-          root.zooming = true;
-          const {min, max} = u.scales.x;
-          root.plots.forEach(other => other !== u && other.setScale("x", {min, max}));
-          root.zooming = false;
+        setSelect: [u => {
+          const {left, width} = u.select;
+          if (width > 2) root.zoom(u.posToVal(left, "x"), u.posToVal(left + width, "x"));
         }],
         setCursor: [nearest],
         draw: [u => {
@@ -382,6 +387,7 @@ function draw(root) {
         }],
       },
     }, [[whole.min, whole.max], [null, null]], frame.querySelector(".canvas"));
+    u.fit = fit;
     u.over.addEventListener("dblclick", () => root.zoom(whole.min, whole.max));
     frame.querySelector(".save").addEventListener("click", event => {
       const kind = event.target.dataset.save, file = `${root.id}-${plot.title}`.toLowerCase().replace(/[^a-z0-9]+/g, "-");

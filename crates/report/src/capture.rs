@@ -60,7 +60,6 @@ pub(crate) struct Flow {
     pub(crate) end_ns: u64,
     /// Columns that are numbers, by name; what is missing was not seen.
     numbers: BTreeMap<&'static str, f64>,
-    pub(crate) receiver: String,
     pub(crate) family: String,
 }
 
@@ -250,12 +249,11 @@ fn flows(
     wanted: &BTreeMap<u64, Packets>,
 ) -> Result<(Vec<Flow>, u64), Error> {
     let mut table = required(path)?;
-    let named = ["flow", "point", "direction", "from", "to", "begin_ns", "end_ns", "receiver"];
+    let named = ["flow", "point", "direction", "from", "to", "begin_ns", "end_ns", "family"];
     let mut at = [0; 8];
     for (at, name) in at.iter_mut().zip(named) {
         *at = table.column(name)?;
     }
-    let family = table.column("family")?;
     let numbers =
         NUMBERS.iter().map(|name| table.column(name)).collect::<Result<Vec<usize>, _>>()?;
     let mut all: Vec<Flow> = Vec::new();
@@ -273,8 +271,7 @@ fn flows(
             to: row.text(at[4]).to_owned(),
             begin_ns: row.index(at[5])?,
             end_ns: row.index(at[6])?,
-            receiver: row.text(at[7]).to_owned(),
-            family: row.text(family).to_owned(),
+            family: row.text(at[7]).to_owned(),
             numbers: BTreeMap::new(),
         };
         for (name, column) in NUMBERS.iter().zip(&numbers) {
