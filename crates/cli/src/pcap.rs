@@ -1,10 +1,14 @@
 //! `knee pcap`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use knee_pcap::{Flow, Input, Options, analyse, diagnosis};
+use knee_pcap::{Analysis, Flow, Input, Options, analyse};
 
 use crate::{DONE, Failure, print};
+
+/// Flows whose packets a report shows, and packets of each.
+const REPORT_FLOWS: usize = 8;
+const REPORT_PACKETS: usize = 200_000;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -23,6 +27,9 @@ pub(crate) struct Args {
     /// Write flows.csv, rounds.csv, events.csv, and with --packets packets.csv, into this directory.
     #[arg(long, value_name = "DIR")]
     csv: Option<PathBuf>,
+    /// Write a report with plots of the largest flows, to be opened in a browser. The files are read twice.
+    #[arg(long, value_name = "OUT.html")]
+    report: Option<PathBuf>,
     /// Print everything as JSON.
     #[arg(long)]
     json: bool,
@@ -32,27 +39,21 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
-    let said = |error: knee_pcap::Error| Failure::Says(error.to_string());
-    let inputs = args.files.iter().map(|name| Input::named(name)).collect();
-    let mut csv = args.csv.as_deref().map(knee_pcap::Csv::create).transpose().map_err(said)?;
-    let options = Options { flow: args.flow.filter(|_| args.packets), ..Options::default() };
-    let mut failed = None;
-    let mut each = |flow: &Flow| {
-        if let (Some(csv), None) = (&mut csv, &failed) {
-            failed = csv.flow(flow).err();
-        }
-    };
-    let mut analysis = analyse(inputs, &options, &mut each).map_err(said)?;
-    analysis.findings = diagnosis::findings(&analysis);
-    if let Some(csv) = csv {
-        failed.map_or(Ok(()), Err).map_err(said)?;
-        csv.finish(&analysis.packets).map_err(said)?;
+    if args.report.is_some() && args.files.iter().any(|name| name.as_os_str() == "-") {
+        return Err(Failure::Says(
+            "--report reads its files twice, which standard input does not allow: save the capture as a file".into(),
+        ));
     }
+    let flows = args.flow.filter(|_| args.packets).into_iter().collect();
+    let analysis = written(args, Options { flows, ..Options::default() }, args.csv.as_deref())?;
     if let Some(id) = args.flow.filter(|id| u64::from(*id) > analysis.whole.flows || *id == 0) {
         let flows = analysis.whole.flows;
         return Err(Failure::Says(format!(
             "there is no flow {id}: the capture has {flows}, counted from 1"
         )));
+    }
+    if let Some(html) = &args.report {
+        report(args, &analysis, html)?;
     }
     if args.json {
         let text = serde_json::to_string(&analysis)
@@ -68,4 +69,48 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
         print(&knee_pcap::text(&analysis, show))?;
     }
     Ok(DONE)
+}
+
+/// Analyses the files; with the results as CSV in a directory, if there is one.
+fn written(args: &Args, options: Options, dir: Option<&Path>) -> Result<Analysis, Failure> {
+    let said = |error: knee_pcap::Error| Failure::Says(error.to_string());
+    let inputs = args.files.iter().map(|name| Input::named(name)).collect();
+    let mut csv = dir.map(knee_pcap::Csv::create).transpose().map_err(said)?;
+    let mut failed = None;
+    let mut each = |flow: &Flow| {
+        if let (Some(csv), None) = (&mut csv, &failed) {
+            failed = csv.flow(flow).err();
+        }
+    };
+    let mut analysis = analyse(inputs, &options, &mut each).map_err(said)?;
+    analysis.findings = knee_pcap::diagnosis::findings(&analysis);
+    if let Some(csv) = csv {
+        failed.map_or(Ok(()), Err).map_err(said)?;
+        csv.finish(&analysis).map_err(said)?;
+    }
+    Ok(analysis)
+}
+
+/// Writes a report with the packets of the largest flows, which are known only after a first reading.
+fn report(args: &Args, analysis: &Analysis, html: &Path) -> Result<(), Failure> {
+    let mut largest: Vec<_> =
+        analysis.whole.briefs.iter().filter(|brief| brief.is_primary).collect();
+    largest.sort_by_key(|brief| (std::cmp::Reverse(brief.bytes), brief.id));
+    let shown = analysis.findings.iter().filter_map(|finding| finding.flows.first().copied());
+    let mut flows: Vec<u32> = Vec::new();
+    // Half of the places are for flows that show something.
+    for id in shown.take(REPORT_FLOWS / 2).chain(largest.iter().map(|brief| brief.id)) {
+        if flows.len() < REPORT_FLOWS && !flows.contains(&id) {
+            flows.push(id);
+        }
+    }
+    let name = format!("knee-pcap-{}", std::process::id());
+    let dir = std::env::temp_dir().join(name);
+    let options = Options { flows, most_packets: REPORT_PACKETS, ..Options::default() };
+    let made = written(args, options, Some(&dir)).and_then(|_| {
+        knee_report::write(&dir, html).map_err(|error| Failure::Says(error.to_string()))
+    });
+    // What was asked for is there, or why not is said; a directory that stays is the system's to clean.
+    let _ = std::fs::remove_dir_all(&dir);
+    made
 }

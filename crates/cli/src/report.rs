@@ -6,7 +6,7 @@ use crate::{DONE, Failure, print};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// A directory that knee run or knee reproduce has written.
+    /// A directory that knee run, knee reproduce or knee pcap --csv has written.
     #[arg(value_name = "DIR")]
     dir: PathBuf,
     /// Write the report here [default: DIR/report.html]

@@ -272,7 +272,7 @@ fn a_run_becomes_a_report_and_figures() {
     assert_eq!(nothing.status.code(), Some(2));
     assert_eq!(
         err(&nothing),
-        "knee: nowhere: is no directory: name one that knee run or knee reproduce has written\n"
+        "knee: nowhere: is no directory: name one that knee run, knee reproduce or knee pcap --csv has written\n"
     );
 }
 

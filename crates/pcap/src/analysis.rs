@@ -26,11 +26,11 @@ const MOST_BINS: usize = 4096;
 const FIRST_BIN_NS: u64 = 1_000_000;
 
 /// What to look at, and how much to keep.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Options {
-    /// Flow whose packets are listed.
-    pub flow: Option<u32>,
-    /// Packets of it that are kept at most.
+    /// Flows whose packets are listed.
+    pub flows: Vec<u32>,
+    /// Packets of each that are kept at most.
     pub most_packets: usize,
     /// Flows that are kept: half of them the largest, half those that stood still longest.
     pub most_flows: usize,
@@ -45,7 +45,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Options {
         Options {
-            flow: None,
+            flows: Vec::new(),
             most_packets: 1_000_000,
             most_flows: 2000,
             most_rounds: 1024,
@@ -179,7 +179,7 @@ impl<'a> Running<'a> {
     fn new(options: &Options, each: &'a mut dyn FnMut(&Flow)) -> Running<'a> {
         let Options { most_live, idle_ns, most_rounds, .. } = *options;
         Running {
-            options: *options,
+            options: options.clone(),
             each,
             table: Table::new(Bounds { most_live, idle_ns, most_rounds }),
             keeper: Keeper::new(options.most_flows),
@@ -195,11 +195,11 @@ impl<'a> Running<'a> {
 
     fn packet(&mut self, file: usize, seen: &Seen) {
         let point = self.point(file, seen.point);
-        let wanted = self.options.flow;
+        let wanted = &self.options.flows;
         let mut shared = Shared {
             link_rate_bps: &mut self.link_rates_bps[point],
             fresh: &mut self.fresh,
-            rows: wanted.map(|_| &mut self.rows),
+            rows: (!wanted.is_empty()).then_some(&mut self.rows),
             most_rounds: self.options.most_rounds,
         };
         let (keeper, each) = (&mut self.keeper, &mut self.each);
@@ -207,7 +207,7 @@ impl<'a> Running<'a> {
             each(&flow);
             keeper.take(flow);
         };
-        let wants = |id: u32| wanted == Some(id);
+        let wants = |id: u32| wanted.contains(&id);
         let mss = self.table.packet(seen, point as u32, wants, &mut shared, &mut done);
         if seen.tcp.len > 0 {
             self.arrive(point, seen);

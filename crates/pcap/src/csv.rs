@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use knee_capture::Error;
 
-use crate::model::{Direction, Flow, PacketRow};
+use crate::model::{Analysis, Direction, Flow, PacketRow};
 
 const FLOWS: &str = "flow,connection,is_primary,point,direction,from,to,begin_ns,end_ns,bytes,bytes_sent,goodput_bps,segments,\
     retransmitted,fast,rto,after_rto,tlp,unclear,spurious,out_of_order,lost_before_point,not_captured_bytes,rto_stall_ns,zero_windows,\
@@ -17,7 +17,7 @@ const ROUNDS: &str = "flow,direction,begin_ns,duration_ns,round_trips,first_numb
     segments,ce_segments,inflight_bytes,window_bytes,rate_bps,rtt_min_ns,rtt_mean_ns,rtt_max_ns,rtt_by_timestamps_min_ns,\
     rtt_by_timestamps_mean_ns,retransmitted,rtos,out_of_order,acks,ack_ratio,largest_ack_segments,largest_burst_segments,ack_delay_ns";
 const EVENTS: &str = "flow,direction,kind,at_ns,number,earlier,seq,bytes,lasted_ns,inflight_bytes,duplicate_acks,is_tail";
-const PACKETS: &str = "number,at_ns,direction,seq,len,ack,flags,ecn,window_bytes,inflight_bytes,rtt_ns,acked_by,repeats,why,repeated_by";
+const PACKETS: &str = "flow,number,at_ns,direction,seq,len,ack,flags,ecn,window_bytes,sacks,inflight_bytes,rtt_ns,acked_by,repeats,why,repeated_by";
 
 /// Files of a directory that is made for them.
 pub struct Csv {
@@ -148,11 +148,21 @@ impl Csv {
         Ok(())
     }
 
-    /// Adds the packets of the flow that was asked for, if there are any, and writes what is still in memory.
+    /// Adds the packets of flows that were asked for, if there are any, and what is known only at the end: findings.json with the
+    /// files, the points, the findings, and which flows are another point's view of a connection. Writes what is still in memory.
     ///
     /// # Errors
     /// If it cannot be written.
-    pub fn finish(self, packets: &[PacketRow]) -> Result<(), Error> {
+    pub fn finish(self, analysis: &Analysis) -> Result<(), Error> {
+        let Analysis { whole, flows, findings, packets, packets_not_kept } = analysis;
+        let views: Vec<u32> =
+            flows.iter().filter(|flow| !flow.is_primary).map(|flow| flow.id).collect();
+        let text = serde_json::json!({
+            "files": whole.files, "points": whole.points, "flows": whole.flows, "totals": whole.totals,
+            "findings": findings, "views": views, "packets_not_kept": packets_not_kept,
+        });
+        let path = self.dir.join("findings.json");
+        std::fs::write(&path, text.to_string() + "\n").map_err(|why| cannot(&path, &why))?;
         if !packets.is_empty() {
             let mut out = Out::create(&self.dir, "packets.csv", PACKETS)?;
             for row in packets {
@@ -220,8 +230,10 @@ fn of_direction(way: &Direction) -> String {
 
 fn of_packet(row: &PacketRow) -> String {
     let direction = if row.is_from_a { "a-to-b" } else { "b-to-a" };
+    let sacks: Vec<String> = row.sacks.iter().map(|(a, b)| format!("{a}-{b}")).collect();
     format!(
-        "{},{},{direction},{},{},{},{},{},{},{},{},{},{},{},{}",
+        "{},{},{},{direction},{},{},{},{},{},{},{},{},{},{},{},{},{}",
+        row.flow,
         row.number,
         row.at_ns,
         row.seq,
@@ -230,6 +242,7 @@ fn of_packet(row: &PacketRow) -> String {
         row.flags,
         row.ecn,
         row.window_bytes,
+        sacks.join(" "),
         or_empty(row.inflight_bytes),
         or_empty(row.rtt_ns),
         or_empty(row.acked_by),

@@ -326,6 +326,7 @@ impl Live {
             ack.unwrap_or(0).saturating_add_signed(ahead)
         };
         rows.add(PacketRow {
+            flow: self.id,
             number: seen.number,
             at_ns: seen.at_ns,
             is_from_a: from == 0,

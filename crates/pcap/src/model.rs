@@ -19,9 +19,9 @@ pub struct Analysis {
     pub flows: Vec<Flow>,
     /// What the diagnosis says, most severe first.
     pub findings: Vec<Finding>,
-    /// Packets of the flow that was asked for.
+    /// Packets of the flows that were asked for, in the order in which they were read.
     pub packets: Vec<PacketRow>,
-    /// Packets of it beyond those that are kept.
+    /// Packets of them beyond those that are kept.
     pub packets_not_kept: u64,
 }
 
@@ -699,6 +699,8 @@ impl EventKind {
 /// A packet of a flow.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct PacketRow {
+    /// Flow of the packet.
+    pub flow: u32,
     /// Place in its file.
     pub number: u64,
     /// Time, ns.

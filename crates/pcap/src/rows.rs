@@ -1,4 +1,6 @@
-//! Packets of one flow, one by one.
+//! Packets of chosen flows, one by one.
+
+use std::collections::BTreeMap;
 
 use knee_sim::endpoint::Segment;
 
@@ -7,11 +9,14 @@ use crate::model::{EventKind, PacketRow};
 /// The row of a packet that has none.
 pub(crate) const NO_ROW: u32 = u32::MAX;
 
-/// As many as are wanted, of the flow that is.
+/// As many as are wanted, of the flows that are.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rows {
     pub(crate) list: Vec<PacketRow>,
+    /// Of each flow.
     pub(crate) most: usize,
+    /// How many each flow has.
+    pub(crate) counts: BTreeMap<u32, usize>,
     /// Beyond these.
     pub(crate) not_kept: u64,
 }
@@ -19,10 +24,12 @@ pub(crate) struct Rows {
 impl Rows {
     /// Adds a packet; gives its row.
     pub(crate) fn add(&mut self, row: PacketRow) -> u32 {
-        if self.list.len() >= self.most.min(NO_ROW as usize) {
+        let count = self.counts.entry(row.flow).or_default();
+        if *count >= self.most || self.list.len() >= NO_ROW as usize {
             self.not_kept += 1;
             return NO_ROW;
         }
+        *count += 1;
         self.list.push(row);
         (self.list.len() - 1) as u32
     }

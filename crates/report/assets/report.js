@@ -236,4 +236,6 @@ addEventListener("beforeprint", () => {
   folded.forEach(details => details.open = true);
 });
 addEventListener("afterprint", () => folded.forEach(details => details.open = false));
+// For plots of captures.
+window.knee = {style, bytes, saveAs, svgFile, number, timeUnit, xml};
 })();

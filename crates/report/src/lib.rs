@@ -1,16 +1,18 @@
 //! Results as a person reads them: one HTML file, or figures one by one.
 //!
-//! [`write()`] reads a results directory of `knee run`, or a directory of `knee reproduce` with several, and writes a file
-//! that needs nothing beside it and asks nobody for anything. [`write_figures`] writes every chart and series as SVG and
+//! [`write()`] reads a results directory of `knee run`, or a directory of `knee reproduce` with several, or of
+//! `knee pcap --csv`, and writes a file that needs nothing beside it and asks nobody for anything. [`write_figures`] writes every chart and series as SVG and
 //! PNG with its numbers as CSV. What directories hold is in `docs/results.md`; nothing here knows how it was made.
 #![forbid(unsafe_code)]
 
+mod capture;
 mod charts;
 mod claims;
 mod csv;
 mod distribution;
 mod error;
 mod figure;
+mod findings;
 mod manifest;
 mod network;
 mod overview;

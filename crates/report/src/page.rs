@@ -6,8 +6,10 @@ use std::fs::{self, File};
 use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
+use crate::capture::{Capture, FINDINGS};
 use crate::error::Error;
 use crate::figure::{Figure, Painter};
+use crate::findings;
 use crate::manifest::{MANIFEST, Manifest};
 use crate::overview::{REPRODUCTION, Reproduction, overview};
 use crate::palette;
@@ -20,6 +22,7 @@ const ALL_SERIES_BYTES: usize = 6_000_000;
 
 const CSS: &str = include_str!("../assets/report.css");
 const JS: &str = include_str!("../assets/report.js");
+const CAPTURE_JS: &str = include_str!("../assets/capture.js");
 const UPLOT_JS: &str = include_str!("../assets/uplot/uPlot.iife.min.js");
 const UPLOT_CSS: &str = include_str!("../assets/uplot/uPlot.min.css");
 const UPLOT_LICENSE: &str = include_str!("../assets/uplot/LICENSE");
@@ -38,19 +41,29 @@ fn find(dir: &Path) -> Result<Found, Error> {
     }
     let why = match dir.is_dir() {
         true => {
-            "holds no manifest.json and no reproduce.json: name a directory that knee run or knee reproduce has written"
+            "holds no manifest.json, no reproduce.json and no findings.json: name a directory that knee run, knee reproduce or knee pcap --csv has written"
         }
-        false => "is no directory: name one that knee run or knee reproduce has written",
+        false => {
+            "is no directory: name one that knee run, knee reproduce or knee pcap --csv has written"
+        }
     };
     Err(Error::input(dir, 0, why))
 }
 
-/// Writes the report of a results directory or a reproduction into one HTML file.
+/// Writes the report of a results directory, a reproduction or an analysis of captures into one HTML file.
 ///
 /// # Errors
 /// [`Error`] if the directory is none of ours or its files are damaged, or the file cannot be written; then what was
 /// there before stays.
 pub fn write(dir: &Path, html: &Path) -> Result<(), Error> {
+    if is_capture(dir) {
+        let capture = Capture::read(dir)?;
+        return save(html, |put| {
+            put(&head(&findings::title(&capture)))?;
+            put(&findings::page(&capture))?;
+            put(&tail(&format!("\n<script>{CAPTURE_JS}</script>")))
+        });
+    }
     let (reproduction, dirs) = find(dir)?;
     let limits = limits(dirs.len());
     let mut manifests: BTreeMap<String, Manifest> = BTreeMap::new();
@@ -60,13 +73,7 @@ pub fn write(dir: &Path, html: &Path) -> Result<(), Error> {
     let ids: BTreeMap<String, String> =
         manifests.values().map(|m| (m.name.clone(), slug(&m.name))).collect();
     let known = |name: &str| ids.get(name).cloned();
-    let partial = partial(html);
-    let file = File::create(&partial).map_err(|why| Error::io(html, "cannot write", why))?;
-    let written = (|| {
-        let mut out = BufWriter::new(file);
-        let mut put = |text: &str| {
-            out.write_all(text.as_bytes()).map_err(|why| Error::io(html, "cannot write", why))
-        };
+    save(html, |put| {
         let title = match (&reproduction, manifests.values().next()) {
             (None, Some(only)) => format!("{}: {}", only.name, only.question),
             _ => "What was published on data-center congestion control, run again".to_owned(),
@@ -81,7 +88,27 @@ pub fn write(dir: &Path, html: &Path) -> Result<(), Error> {
             let full = reproduction.as_ref().map(|reproduction| reproduction.full);
             put(&section.html(&files_prefix(dir, html), &known, full))?;
         }
-        put(&tail())?;
+        put(&tail(""))
+    })
+}
+
+/// Whether a directory is one of captures.
+fn is_capture(dir: &Path) -> bool {
+    dir.join(FINDINGS).is_file() && !dir.join(MANIFEST).is_file()
+}
+
+/// What is called with each part of a file.
+type Put<'a> = dyn FnMut(&str) -> Result<(), Error> + 'a;
+
+/// Writes a file part by part; what was there before stays if that fails.
+fn save(html: &Path, parts: impl FnOnce(&mut Put<'_>) -> Result<(), Error>) -> Result<(), Error> {
+    let partial = partial(html);
+    let file = File::create(&partial).map_err(|why| Error::io(html, "cannot write", why))?;
+    let written = (|| {
+        let mut out = BufWriter::new(file);
+        parts(&mut |text: &str| {
+            out.write_all(text.as_bytes()).map_err(|why| Error::io(html, "cannot write", why))
+        })?;
         out.flush().map_err(|why| Error::io(html, "cannot write", why))
     })();
     let named = written.and_then(|()| {
@@ -112,6 +139,10 @@ fn partial(path: &Path) -> PathBuf {
 /// # Errors
 /// [`Error`] as of [`write()`].
 pub fn write_figures(dir: &Path, out: &Path) -> Result<usize, Error> {
+    if is_capture(dir) {
+        let why = "holds captures, whose plots are saved by the buttons of their report: leave out --figures";
+        return Err(Error::input(dir, 0, why));
+    }
     let (_, dirs) = find(dir)?;
     fs::create_dir_all(out).map_err(|why| Error::io(out, "cannot make", why))?;
     let painter = Painter::new();
@@ -170,11 +201,12 @@ fn head(title: &str) -> String {
     )
 }
 
-fn tail() -> String {
+/// The end of the document, with what its own plots need besides.
+fn tail(scripts: &str) -> String {
     format!(
         "<footer><p>Made by knee. This file needs no other one and asks nobody for anything; links to CSV files work where they are beside it.</p>\
          <details><summary>Licence of uPlot, which draws what moves here</summary><pre>{}</pre></details></footer></main>\
-         <template id=\"svg-style\">{}</template>\n<script>{UPLOT_JS}</script>\n<script>{JS}</script></body></html>\n",
+         <template id=\"svg-style\">{}</template>\n<script>{UPLOT_JS}</script>\n<script>{JS}</script>{scripts}</body></html>\n",
         escaped(UPLOT_LICENSE),
         escaped(&palette::file_style())
     )

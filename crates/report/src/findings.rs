@@ -1,0 +1,360 @@
+//! The page of captures: findings, flows, and the data of their plots.
+
+use std::collections::HashSet;
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+
+use crate::capture::{Capture, Drawn, Flow, list};
+use crate::section::base64;
+use crate::text::{Unit, digits, escaped};
+
+/// Packets of a finding that are named at once; the others open by a click.
+const EVIDENCE: usize = 5;
+
+/// The title of the page.
+pub(crate) fn title(capture: &Capture) -> String {
+    let files: Vec<&str> =
+        list(&capture.about["files"]).iter().filter_map(|file| file["name"].as_str()).collect();
+    let short = |name: &str| name.rsplit(['/', '\\']).next().unwrap_or(name).to_owned();
+    match files.as_slice() {
+        [] => "What happened in a capture".into(),
+        [one] => format!("What happened in {}", short(one)),
+        [first, others @ ..] => {
+            format!("What happened in {} and {} more", short(first), others.len())
+        }
+    }
+}
+
+/// Everything between the heading of the document and its end.
+pub(crate) fn page(capture: &Capture) -> String {
+    let mut out = format!("<h1>{}</h1>", escaped(&title(capture)));
+    out += &files(capture);
+    out += &findings(capture);
+    out += &flows(capture);
+    out += &drawn(capture);
+    out
+}
+
+fn count(value: &Value) -> f64 {
+    value.as_f64().unwrap_or(0.0)
+}
+
+fn files(capture: &Capture) -> String {
+    let mut out = String::new();
+    for file in list(&capture.about["files"]) {
+        let name = file["name"].as_str().unwrap_or("");
+        let mut parts = vec![
+            format!("{} packets", digits(count(&file["packets"]))),
+            format!("{} of TCP", digits(count(&file["tcp_packets"]))),
+        ];
+        if let (Some(begin), Some(end)) = (file["begin_ns"].as_u64(), file["end_ns"].as_u64()) {
+            parts.push(Unit::alone("s", end.saturating_sub(begin) as f64 / 1e9));
+        }
+        let _ = write!(
+            out,
+            "<p class=\"meta\"><code>{}</code> {}</p>",
+            escaped(name),
+            parts.join(" · ")
+        );
+        let unread = &file["unread"];
+        let reasons = [
+            ("unknown_link", "of a link layer that is not known"),
+            ("cut_options", "with TCP options that are cut or broken"),
+            ("back_in_time", "with a time more than a second before that of one in front of them"),
+        ];
+        let reasons = reasons.iter().filter(|(key, _)| count(&unread[*key]) > 0.0);
+        let mut warnings: Vec<String> = reasons
+            .map(|(key, what)| format!("{} packets {what}", digits(count(&unread[*key]))))
+            .collect();
+        warnings.extend(unread["broken"].as_str().map(str::to_owned));
+        if !warnings.is_empty() {
+            let _ = write!(out, "<p class=\"warn\">{}.</p>", escaped(&warnings.join("; ")));
+        }
+    }
+    out
+}
+
+/// A word, a class and a shape for how much a finding costs.
+fn severity(finding: &Value) -> (&'static str, &'static str, &'static str) {
+    match finding["severity"].as_str() {
+        Some("severe") => ("fails", "severe", "M7 1 13.5 13H.5z"),
+        Some("costs") => ("part", "costs", "M7 .5 13.5 7 7 13.5.5 7z"),
+        _ => ("cannot", "note", "M7 1a6 6 0 1 1 0 12A6 6 0 1 1 7 1z"),
+    }
+}
+
+/// A packet's number; a link where its flow is drawn.
+fn packet(evidence: &Value, linked: &HashSet<u64>) -> String {
+    let (flow, number) = (count(&evidence["flow"]) as u64, count(&evidence["number"]) as u64);
+    match linked.contains(&flow) {
+        true => format!(
+            "<a class=\"packet\" href=\"#flow-{flow}\" data-flow=\"{flow}\" data-number=\"{number}\">{number}</a>"
+        ),
+        false => number.to_string(),
+    }
+}
+
+fn findings(capture: &Capture) -> String {
+    let all = list(&capture.about["findings"]);
+    let mut out = String::from("<section class=\"part\"><h2>Findings</h2>");
+    if all.is_empty() {
+        out += "<p>Nothing was found that looks like one of the known pathologies.</p></section>";
+        return out;
+    }
+    let linked: HashSet<u64> = capture.drawn.iter().map(|one| one.flow.id).collect();
+    out += "<table class=\"flows findings\"><thead><tr><th>Costs</th><th>What was seen</th><th>Usually</th><th>Try</th><th>Packets that show it</th></tr></thead><tbody>";
+    for finding in all {
+        let text = |key: &str| escaped(finding[key].as_str().unwrap_or(""));
+        let (class, word, shape) = severity(finding);
+        let items: Vec<String> = list(&finding["evidence"])
+            .iter()
+            .map(|one| {
+                format!(
+                    "<li>{} <span class=\"small\">flow {}: {}</span></li>",
+                    packet(one, &linked),
+                    count(&one["flow"]),
+                    escaped(one["says"].as_str().unwrap_or(""))
+                )
+            })
+            .collect();
+        let (shown, folded) = items.split_at(items.len().min(EVIDENCE));
+        let mut evidence = format!("<ul>{}</ul>", shown.concat());
+        if !folded.is_empty() {
+            let _ = write!(
+                evidence,
+                "<details class=\"more\"><summary>{} more</summary><ul>{}</ul></details>",
+                folded.len(),
+                folded.concat()
+            );
+        }
+        let ids: Vec<String> = list(&finding["flows"]).iter().map(Value::to_string).collect();
+        let flows = match ids.len() {
+            0 => String::new(),
+            1 => format!("flow {}", ids[0]),
+            n if n <= 8 => format!("flows {}", ids.join(", ")),
+            n => format!("{n} flows, first {}", ids[..8].join(", ")),
+        };
+        let _ = write!(
+            out,
+            "<tr><td><span class=\"chip {class}\"><svg class=\"icon\" width=\"14\" height=\"14\" viewBox=\"0 0 14 14\" aria-hidden=\"true\"><path d=\"{shape}\" fill=\"currentColor\"/></svg>{word}</span></td>\
+             <td><strong>{}</strong><br>{}<br><span class=\"small\">{}, {} % sure</span></td>\
+             <td data-label=\"Usually\">{}</td><td data-label=\"Try\">{}</td><td>{evidence}</td></tr>",
+            escaped(&finding["kind"].as_str().unwrap_or("").replace('-', " ")),
+            text("summary"),
+            escaped(&flows),
+            digits(count(&finding["confidence"]) * 100.0),
+            text("usually_means"),
+            text("try_this"),
+        );
+    }
+    out + "</tbody></table></section>"
+}
+
+fn seconds(ns: Option<f64>) -> String {
+    ns.map_or("–".into(), |ns| Unit::alone("s", ns / 1e9))
+}
+
+/// What was sent again, by kind.
+fn again(flow: &Flow) -> String {
+    let kinds = [
+        ("fast", "fast"),
+        ("rto", "RTO"),
+        ("after_rto", "after an RTO"),
+        ("tlp", "TLP"),
+        ("unclear", "unclear"),
+        ("spurious", "of them spurious"),
+    ];
+    let number = |column| flow.number(column).unwrap_or(0.0);
+    let parts: Vec<String> = kinds
+        .iter()
+        .filter(|(column, _)| number(column) > 0.0)
+        .map(|(column, word)| format!("{} {word}", digits(number(column))))
+        .collect();
+    match parts.is_empty() {
+        true => "0".into(),
+        false => parts.join(", "),
+    }
+}
+
+/// The share of marked data, as the ACKs tell it or as it is marked itself.
+fn marked(flow: &Flow) -> String {
+    let share = |part: &str, whole: &str| match (flow.number(part), flow.number(whole)) {
+        (Some(part), Some(whole)) if whole > 0.0 => part / whole,
+        _ => 0.0,
+    };
+    let share = match share("ece_bytes", "acked_bytes") {
+        echoed if echoed > 0.0 => echoed,
+        _ => share("ce", "segments"),
+    };
+    format!("{} %", digits(share * 100.0))
+}
+
+fn flows(capture: &Capture) -> String {
+    let mut out = format!(
+        "<section class=\"part\"><h2>Flows</h2><p class=\"hint\">{}The larger direction of each.</p>",
+        match capture.flows.len() as u64 {
+            shown if shown < capture.count =>
+                format!("The largest {shown} of {}. ", digits(capture.count as f64)),
+            _ => String::new(),
+        }
+    );
+    out += "<table class=\"flows\"><thead><tr><th class=\"n\">Flow</th><th>From, to</th><th class=\"n\">Bytes</th><th class=\"n\">Goodput</th><th class=\"n\">RTT, median</th><th class=\"n\">99th</th><th>Sent again</th><th class=\"n\">Late</th><th class=\"n\">Marked</th><th>Looks like</th></tr></thead><tbody>";
+    for flow in &capture.flows {
+        let id = match capture.drawn.iter().any(|one| one.flow.id == flow.id) {
+            true => format!("<a href=\"#flow-{0}\">{0}</a>", flow.id),
+            false => flow.id.to_string(),
+        };
+        let sure = flow.number("confidence").unwrap_or(0.0);
+        let family = match sure > 0.0 {
+            true => format!("{} ({} %)", escaped(&flow.family), digits(sure * 100.0)),
+            false => "–".into(),
+        };
+        let _ = write!(
+            out,
+            "<tr><td class=\"n\" data-label=\"Flow\">{id}</td><td>{} → {}</td><td class=\"n\" data-label=\"Bytes\">{}</td><td class=\"n\" data-label=\"Goodput\">{}</td>\
+             <td class=\"n\" data-label=\"RTT, median\">{}</td><td class=\"n\" data-label=\"99th\">{}</td><td data-label=\"Sent again\">{}</td><td class=\"n\" data-label=\"Late\">{}</td>\
+             <td class=\"n\" data-label=\"Marked\">{}</td><td data-label=\"Looks like\">{family}</td></tr>",
+            escaped(&flow.from),
+            escaped(&flow.to),
+            Unit::alone("B", flow.bytes()),
+            flow.number("goodput_bps").map_or("–".into(), |bps| Unit::alone("bps", bps)),
+            seconds(flow.number("rtt_median_ns")),
+            seconds(flow.number("rtt_p99_ns")),
+            again(flow),
+            digits(flow.number("out_of_order").unwrap_or(0.0)),
+            marked(flow),
+        );
+    }
+    out + "</tbody></table></section>"
+}
+
+fn drawn(capture: &Capture) -> String {
+    if capture.drawn.is_empty() {
+        return String::new();
+    }
+    let (shown, all) = (capture.drawn.len() as u64, capture.count);
+    let mut out =
+        String::from("<section class=\"part\"><h2>Packet by packet</h2><p class=\"hint\">");
+    if shown < all {
+        let _ = write!(out, "{shown} of {} flows are drawn. ", digits(all as f64));
+    }
+    out += match capture.has_packets {
+        true => {
+            "Dragging zooms all plots of a flow, down to single packets; a double click resets. The number of a packet above leads to it."
+        }
+        false => {
+            "The directory has no packets, so that plots have values of round trips only: knee pcap FILE --report OUT.html has the packets too."
+        }
+    };
+    let not_kept = count(&capture.about["packets_not_kept"]) + capture.not_read as f64;
+    if not_kept > 0.0 {
+        let _ = write!(
+            out,
+            " {} later packets of these flows were too many to be listed.",
+            digits(not_kept)
+        );
+    }
+    out += "</p>";
+    for one in &capture.drawn {
+        out += &section(capture, one);
+    }
+    out + "</section>"
+}
+
+fn section(capture: &Capture, one: &Drawn) -> String {
+    let flow = &one.flow;
+    let point = list(&capture.about["points"]).get(flow.point as usize);
+    let mut meta = vec![
+        Unit::alone("B", flow.bytes()),
+        format!("in {}", seconds(Some(flow.end_ns.saturating_sub(flow.begin_ns) as f64))),
+        format!("RTT from {}", seconds(flow.number("rtt_min_ns"))),
+        format!("sent again: {}", again(flow)),
+        format!("marked: {}", marked(flow)),
+    ];
+    if let Some(name) = point.and_then(|point| point["name"].as_str()) {
+        meta.push(format!("captured in {name}"));
+    }
+    if one.len() < one.whole {
+        meta.push(format!(
+            "{} of {} packets are drawn: of each short period the ends and the extremes, and all that was sent again or came late",
+            digits(one.len() as f64),
+            digits(one.whole as f64)
+        ));
+    }
+    let buttons = [
+        ("whole", "Whole"),
+        ("in", "Zoom in"),
+        ("out", "Zoom out"),
+        ("earlier", "Earlier"),
+        ("later", "Later"),
+    ];
+    let buttons = buttons.iter().fold(String::new(), |mut out, (does, name)| {
+        let _ = write!(out, "<button type=\"button\" data-zoom=\"{does}\">{name}</button>");
+        out
+    });
+    format!(
+        "<section class=\"capture\" id=\"flow-{id}\" data-flow=\"{id}\"><h3>Flow {id}: {} → {}</h3><p class=\"meta\">{}</p>\
+         <div class=\"save zoom\">{buttons}</div><div class=\"plots\"></div><script type=\"application/json\">{}</script></section>",
+        escaped(&flow.from),
+        escaped(&flow.to),
+        escaped(&meta.join(" · ")),
+        data(capture, one),
+        id = flow.id,
+    )
+}
+
+fn doubles(values: impl Iterator<Item = f64>) -> String {
+    base64(&values.flat_map(f64::to_le_bytes).collect::<Vec<u8>>())
+}
+
+fn floats(values: impl Iterator<Item = f64>) -> String {
+    base64(&values.flat_map(|value| (value as f32).to_le_bytes()).collect::<Vec<u8>>())
+}
+
+/// What the plots are drawn from. Times are ns since the first packet of all flows that are drawn; below 2^53 each is exact.
+fn data(capture: &Capture, one: &Drawn) -> Value {
+    let at = |ns: u64| ns.saturating_sub(capture.begin_ns) as f64;
+    let (data, acks, rounds) = (&one.data, &one.acks, &one.rounds);
+    let flags = data.iter().map(|packet| {
+        packet.kind
+            | u8::from(packet.is_ce) << 4
+            | u8::from(packet.is_echoed) << 5
+            | u8::from(packet.is_spurious) << 6
+    });
+    let sacks = || acks.iter().flat_map(|ack| ack.sacks.iter().map(move |range| (ack, range)));
+    json!({
+        "begin": at(one.flow.begin_ns), "end": at(one.flow.end_ns),
+        "data": {
+            "t": doubles(data.iter().map(|packet| at(packet.at_ns))),
+            "number": doubles(data.iter().map(|packet| packet.number as f64)),
+            "seq": doubles(data.iter().map(|packet| packet.seq as f64)),
+            "len": floats(data.iter().map(|packet| packet.len as f64)),
+            "inflight": floats(data.iter().map(|packet| packet.inflight_bytes)),
+            "rtt": floats(data.iter().map(|packet| packet.rtt_ns)),
+            "by": doubles(data.iter().map(|packet| packet.acked_by as f64)),
+            "flags": base64(&flags.collect::<Vec<u8>>()),
+        },
+        "acks": {
+            "t": doubles(acks.iter().map(|ack| at(ack.at_ns))),
+            "number": doubles(acks.iter().map(|ack| ack.number as f64)),
+            "ack": doubles(acks.iter().map(|ack| ack.ack as f64)),
+            "ece": base64(&acks.iter().map(|ack| u8::from(ack.is_ece)).collect::<Vec<u8>>()),
+        },
+        "sacks": {
+            "t": doubles(sacks().map(|(ack, _)| at(ack.at_ns))),
+            "from": doubles(sacks().map(|(_, range)| range.0 as f64)),
+            "to": doubles(sacks().map(|(_, range)| range.1 as f64)),
+        },
+        "rounds": {
+            "t": doubles(rounds.iter().map(|round| at(round.begin_ns))),
+            "end": doubles(rounds.iter().map(|round| at(round.begin_ns) + round.duration_ns as f64)),
+            "inflight": floats(rounds.iter().map(|round| round.inflight_bytes)),
+            "window": floats(rounds.iter().map(|round| round.window_bytes)),
+            "rate": floats(rounds.iter().map(|round| round.rate_bps)),
+            "marked": floats(rounds.iter().map(|round| round.marked)),
+            "least": floats(rounds.iter().map(|round| round.stamped_min_ns)),
+            "mean": floats(rounds.iter().map(|round| round.stamped_mean_ns)),
+        },
+    })
+}
