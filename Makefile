@@ -45,8 +45,9 @@ test-kernels: setup  ## the kernel side on other kernels, in qemu: about ten min
 fidelity:  ## rerun the reference cases of the real Linux stack and compare
 	$(CARGO) run --release -p knee-fidelity
 
-bench:  ## speed of the simulator and of the queues; as root, cost of the algorithms in the kernel
+bench:  ## speed of the simulator, of the queues and of knee pcap; as root, cost of the algorithms in the kernel
 	$(CARGO) bench -p knee-sim
+	$(CARGO) bench -p knee-pcap
 	$(if $(KERNEL_SIDE),$(CARGO) bench -p knee-bpf)
 
 doc:  ## build the documentation of the crates: target/doc
