@@ -52,8 +52,9 @@ fidelity-live: build  ## simulator and kernel in virtual time (knee vkernel buil
 		$(KNEE) compare $(TARGET_DIR)/fidelity-live/$$name-sim $(TARGET_DIR)/fidelity-live/$$name-vkernel | grep -v '^  agree'; \
 	done
 
-bench:  ## speed of the simulator and of the queues; as root, cost of the algorithms in the kernel
+bench:  ## speed of the simulator, of the queues and of knee pcap; as root, cost of the algorithms in the kernel
 	$(CARGO) bench -p knee-sim
+	$(CARGO) bench -p knee-pcap
 	$(if $(KERNEL_SIDE),$(CARGO) bench -p knee-bpf)
 
 doc:  ## build the documentation of the crates: target/doc

@@ -67,6 +67,10 @@ pub fn analyse(
 ) -> Result<Analysis, Error> {
     let names: Vec<String> = inputs.iter().map(Input::name).collect();
     let mut running = Running::new(options, each);
+    if inputs.len() > 1 {
+        // One file's packets wait from the first on: another's clock may be behind.
+        running.matcher = Some(Matcher::default());
+    }
     let told = match <[Input; 1]>::try_from(inputs) {
         Ok([input]) => {
             let opened = input.open()?;

@@ -538,8 +538,6 @@ pub enum Family {
     Dctcp,
     /// Paced, with probes of bandwidth and of RTT.
     Bbr,
-    /// Holds its window by delay.
-    Nv,
 }
 
 /// One round trip: from a segment's sending to its ACK; or several that were merged.

@@ -1,7 +1,5 @@
 //! Whatever a capture holds, it is analysed to its end or refused in one line, soon and in bounded memory.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests may panic too")]
-
 mod common;
 
 use std::io::{Cursor, Write};

@@ -77,7 +77,7 @@ fn losses_windows_and_families_are_told() {
         assert!(again.fast > 10 && again.spurious == 0, "{cc}: {again:?}");
         assert_eq!(of.family.family, family, "{cc}: {:?}", of.family);
         assert_eq!(of.initial_window_bytes, Some(10 * 1448), "{cc}");
-        let min_ns = flow.min_rtt.unwrap().as_ns();
+        let min_ns = flow.min_rtt.unwrap().ns();
         // The simulator's smallest is that of the SYN, which is shorter on the wire than data: 242 us for two segments at 100 Mbps.
         let found_ns = of.rtt.min().unwrap();
         assert!((min_ns..min_ns + 250_000).contains(&found_ns), "{cc}: {found_ns}, {min_ns}");
@@ -93,7 +93,7 @@ fn marks_are_told_at_both_ends() {
     assert_eq!(of.family.family, Family::Dctcp, "{:?}", of.family);
     assert_eq!(Some(of.ecn.cwr), flow.counters.cwr_reductions);
     let marked = of.ecn.ece_bytes / 1448;
-    let delivered = flow.counters.delivered_ce_pkts.unwrap();
+    let delivered = flow.counters.delivered_ce.unwrap();
     // The simulator counts a delivered packet when its ACK has come, in whole packets.
     assert!(marked.abs_diff(delivered) <= delivered / 100, "{marked}, {delivered}");
 
