@@ -54,9 +54,9 @@ function within(times, view, more = 0) {
 
 // ---- layers: {name, k, ends(view) -> [least, largest], paths(view) -> [{d, fill, width}]} ----
 
-function spread(times, low, high) {
+function spread(times, low, high, more = 0) {
   return view => {
-    const [first, end] = within(times, view);
+    const [first, end] = within(times, view, more);
     let least = Infinity, largest = -Infinity;
     for (let i = first; i < end; i++) {
       const a = low(i), b = high(i);
@@ -122,34 +122,19 @@ const known = (times, value) => times.reduce((sum, t, i) => sum + !Number.isNaN(
 
 // A line that stays until the next value.
 function steps(name, k, times, value, until, dash) {
-  return {name, k, dash, count: known(times, value), ends: spread(times, value, value), paths(view) {
+  return {name, k, dash, count: known(times, value), ends: spread(times, value, value, 1), paths(view) {
     const [first, end] = within(times, view, 1);
     let d = "", x = null, last = null;
     for (let i = first; i < end; i++) {
       const v = value(i);
       if (Number.isNaN(v)) { last = null; continue; }
       const next = view.px(times[i]), y = r(view.py(v));
-      // Of many in one column of pixels the first and the last are enough for what only rises; others keep every turn.
       if (last === null) d += `M${r(next)} ${y}`;
       else if (y === last && i + 1 < end) continue;
       else d += `H${r(next)}V${y}`;
       last = y;
       x = until ? view.px(until(i)) : null;
       if (until && (i + 1 === end || times[i + 1] > until(i) * 1.0001 + 1)) { d += `H${r(x)}`; last = null; }
-    }
-    return [{d, width: 1.4, dash}];
-  }};
-}
-
-function line(name, k, times, value, dash) {
-  return {name, k, dash, count: known(times, value), ends: spread(times, value, value), paths(view) {
-    const [first, end] = within(times, view, 1);
-    let d = "", isOn = false;
-    for (let i = first; i < end; i++) {
-      const v = value(i);
-      if (Number.isNaN(v)) { isOn = false; continue; }
-      d += `${isOn ? "L" : "M"}${r(view.px(times[i]))} ${r(view.py(v))}`;
-      isOn = true;
     }
     return [{d, width: 1.4, dash}];
   }};
@@ -164,7 +149,7 @@ const most = values => values.reduce((a, b) => b > a ? b : a, 0);
 // The plots of a flow.
 function plots(flow) {
   const {data, acks, sacks, rounds} = flow, all = () => true;
-  const out = [];
+  const out = [], until = i => rounds.end[i];
   const bytesOf = largest => scaled(largest, [1e6, "MB", 1e-6], [1e3, "kB", 1e-3], [0, "B", 1]);
   const timeOf = largest => scaled(largest, [2e9, "s", 1e-9], [2e6, "ms", 1e-6], [0, "us", 1e-3]);
   const top = i => data.seq[i] + data.len[i];
@@ -187,17 +172,16 @@ function plots(flow) {
     out.push({title: "RTT", unit: rttUnit, factor: rttFactor, high: 220, has: "packets", zero: true, layers: [
       marks("by sequence", "k0", "dot", data.t, i => data.rtt[i], i => !marked(i)),
       marks("by sequence, marked", "k4", "dot", data.t, i => data.rtt[i], marked),
-      line("by timestamps, mean of a round trip", "k24", rounds.t, i => rounds.mean[i]),
-      line("by timestamps, least", "k24", rounds.t, i => rounds.least[i], "2 2.5"),
+      steps("by timestamps, mean of a round trip", "k24", rounds.t, i => rounds.mean[i], until),
+      steps("by timestamps, least", "k24", rounds.t, i => rounds.least[i], until, "2 2.5"),
     ]});
   } else if (rounds.mean.some(v => !Number.isNaN(v))) {
     const [, unit, factor] = timeOf(most(rounds.mean));
     out.push({title: "RTT", unit, factor, high: 200, zero: true, layers: [
-      line("by timestamps, mean of a round trip", "k24", rounds.t, i => rounds.mean[i]),
-      line("by timestamps, least", "k24", rounds.t, i => rounds.least[i], "2 2.5"),
+      steps("by timestamps, mean of a round trip", "k24", rounds.t, i => rounds.mean[i], until),
+      steps("by timestamps, least", "k24", rounds.t, i => rounds.least[i], until, "2 2.5"),
     ]});
   }
-  const until = i => rounds.end[i];
   const inflights = most([...rounds.inflight, ...data.inflight]), [, unit, factor] = bytesOf(inflights);
   // A window far above says only that it does not limit.
   const near = i => rounds.window[i] <= 2 * inflights ? rounds.window[i] : NaN;

@@ -9,6 +9,8 @@ use crate::capture::{Capture, Drawn, Flow, list};
 use crate::section::base64;
 use crate::text::{Unit, digits, escaped};
 
+/// Flows of the table that are seen at once.
+const LISTED: usize = 20;
 /// Packets of a finding that are named at once; the others open by a click.
 const EVIDENCE: usize = 5;
 
@@ -199,8 +201,24 @@ fn flows(capture: &Capture) -> String {
             _ => String::new(),
         }
     );
-    out += "<table class=\"flows\"><thead><tr><th class=\"n\">Flow</th><th>From, to</th><th class=\"n\">Bytes</th><th class=\"n\">Goodput</th><th class=\"n\">RTT, median</th><th class=\"n\">99th</th><th>Sent again</th><th class=\"n\">Late</th><th class=\"n\">Marked</th><th>Looks like</th></tr></thead><tbody>";
-    for flow in &capture.flows {
+    let (first, more) = capture.flows.split_at(capture.flows.len().min(LISTED));
+    out += &table(capture, first);
+    if !more.is_empty() {
+        let _ = write!(
+            out,
+            "<details class=\"more\"><summary>{} more</summary>{}</details>",
+            more.len(),
+            table(capture, more)
+        );
+    }
+    out + "</section>"
+}
+
+fn table(capture: &Capture, flows: &[Flow]) -> String {
+    let mut out = String::from(
+        "<table class=\"flows\"><thead><tr><th class=\"n\">Flow</th><th>From, to</th><th class=\"n\">Bytes</th><th class=\"n\">Goodput</th><th class=\"n\">RTT, median</th><th class=\"n\">99th</th><th>Sent again</th><th class=\"n\">Late</th><th class=\"n\">Marked</th><th>Looks like</th></tr></thead><tbody>",
+    );
+    for flow in flows {
         let id = match capture.drawn.iter().any(|one| one.flow.id == flow.id) {
             true => format!("<a href=\"#flow-{0}\">{0}</a>", flow.id),
             false => flow.id.to_string(),
@@ -226,7 +244,7 @@ fn flows(capture: &Capture) -> String {
             marked(flow),
         );
     }
-    out + "</tbody></table></section>"
+    out + "</tbody></table>"
 }
 
 fn drawn(capture: &Capture) -> String {
