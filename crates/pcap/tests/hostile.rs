@@ -11,7 +11,7 @@ use proptest::prelude::*;
 
 fn try_analysed(file: Vec<u8>) -> Result<Analysis, Error> {
     let input = Input::Reader("x".to_owned(), Box::new(Cursor::new(file)));
-    let options = Options { flow: Some(1), most_live: 64, most_flows: 16, ..Options::default() };
+    let options = Options { flows: vec![1], most_live: 64, most_flows: 16, ..Options::default() };
     analyse(vec![input], &options, &mut |_| ())
 }
 

@@ -264,7 +264,7 @@ fn packets_are_listed_with_what_acknowledged_them() {
     trace.sack(50 * MS, 20, &[(21, 22)]);
     trace.segment(50 * MS + 1000, 20);
     trace.ack(60 * MS, 22);
-    let options = Options { flow: Some(1), ..Options::default() };
+    let options = Options { flows: vec![1], ..Options::default() };
     let analysis = analysed(vec![trace.file()], &options);
     assert_eq!(analysis.packets.len(), trace.packets.len());
     let at = |number: usize| &analysis.packets[number - 1];

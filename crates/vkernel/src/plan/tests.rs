@@ -6,7 +6,7 @@ use knee_queue::{
 };
 use knee_sim::spec::{
     Cc, Flow, FlowControl, HostConfig, Lane, LinuxVersion, Network, Order, Ping, Sampling,
-    Serialisation, Series, Traffic,
+    Serialisation, Series, Stops, Thresholds, Traffic,
 };
 use knee_sim::topology::{Cable, Star};
 
@@ -197,8 +197,7 @@ fn what_the_kernel_cannot_do_is_refused_in_one_sentence() {
         }),
         ("network.flow_control", |run| {
             run.network.flow_control = Some(FlowControl {
-                xoff_bytes: 100_000,
-                xon_bytes: 50_000,
+                stops: Stops::Links(Thresholds { xoff_bytes: 100_000, xon_bytes: 50_000 }),
                 reaction: Duration::ZERO,
                 quanta: 65_535,
                 lossless: false,
