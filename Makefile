@@ -16,7 +16,7 @@ EVERYDAY := -p knee-algo -p knee-flight -p knee-queue -p knee-sim -p knee-captur
 
 # Cargo spreads work over the cores by itself.
 .NOTPARALLEL:
-.PHONY: help setup build run bless check test test-kernels fidelity bench doc clean \
+.PHONY: help setup build run bless check test test-kernels fidelity fidelity-live bench doc clean \
 	style style-all doc-all test-everyday test-all fidelity-quick fuzz
 
 help:  ## list the commands
@@ -45,8 +45,16 @@ test-kernels: setup  ## the kernel side on other kernels, in qemu: about ten min
 fidelity:  ## rerun the reference cases of the real Linux stack and compare
 	$(CARGO) run --release -p knee-fidelity
 
-bench:  ## speed of the simulator and of the queues; as root, cost of the algorithms in the kernel
+fidelity-live: build  ## simulator and kernel in virtual time (knee vkernel build) on the same files: what differs
+	@for name in bulk-mix incast; do \
+		for on in sim vkernel; do rm -rf $(TARGET_DIR)/fidelity-live/$$name-$$on; \
+			$(KNEE) run scenarios/published/$$name.toml --on $$on --profile 6.1 --quick -o $(TARGET_DIR)/fidelity-live/$$name-$$on > /dev/null || exit 2; done; \
+		$(KNEE) compare $(TARGET_DIR)/fidelity-live/$$name-sim $(TARGET_DIR)/fidelity-live/$$name-vkernel | grep -v '^  agree'; \
+	done
+
+bench:  ## speed of the simulator, of the queues and of knee pcap; as root, cost of the algorithms in the kernel
 	$(CARGO) bench -p knee-sim
+	$(CARGO) bench -p knee-pcap
 	$(if $(KERNEL_SIDE),$(CARGO) bench -p knee-bpf)
 
 doc:  ## build the documentation of the crates: target/doc

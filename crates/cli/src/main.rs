@@ -23,6 +23,7 @@ mod report;
 mod reproduce;
 mod run;
 mod script;
+mod vkernel;
 #[cfg(not(feature = "kernel"))]
 mod without_kernel;
 
@@ -59,6 +60,8 @@ Examples:
         for programs
   knee run incast.toml --profile running -o /tmp/sim && sudo knee run incast.toml --on lab -o /tmp/lab
         the simulator as the running kernel, and the running kernel
+  knee vkernel build && knee run incast.toml --on vkernel -o /tmp/vkernel
+        a kernel for runs in virtual time (some minutes, once), and the same on its TCP: repeatable, without root
   knee compare /tmp/sim /tmp/lab
         which figures differ between them, by how much, and whether chance explains it
   knee report results/bulk-mix
@@ -125,6 +128,8 @@ enum Command {
     Replay(replay::Args),
     /// Play packet scripts against the simulator's TCP or the running kernel's.
     Script(script::Args),
+    /// Build kernels for runs in virtual time (--on vkernel).
+    Vkernel(vkernel::Args),
     /// Say what happened in captures of TCP: flows, round trips, packets.
     Pcap(pcap::Args),
     /// Say what this machine can do, and how to get the rest.
@@ -257,6 +262,7 @@ fn main() -> ExitCode {
         Command::Check(args) => check::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Script(args) => script::run(&args),
+        Command::Vkernel(args) => vkernel::main(&args).map(|()| DONE),
         Command::Pcap(args) => pcap::run(&args),
         Command::Doctor(args) => doctor::run(&args).map(|()| DONE),
         #[cfg(feature = "kernel")]

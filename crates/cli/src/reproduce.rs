@@ -47,6 +47,13 @@ pub(crate) struct Args {
     bless: Option<PathBuf>,
 }
 
+impl Args {
+    /// Whether nothing was chosen from the catalogue.
+    fn is_whole(&self) -> bool {
+        self.names.is_empty() && self.only.is_none()
+    }
+}
+
 pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     let library = library()?;
     let back_end: Arc<dyn BackEnd> = match args.on.as_str() {
@@ -67,7 +74,7 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     let (names, only) = (args.names.clone(), args.only.clone());
     let planned = plan(&library, &Wanted { names, only, full: args.full, set })?;
     if args.list {
-        return print(&list(&library, &planned)).map(|()| DONE);
+        return print(&list(&library, &planned, args.is_whole())).map(|()| DONE);
     }
     let options = Options {
         threads: args.threads.unwrap_or(0) as usize,
@@ -107,7 +114,7 @@ fn run_all(
     let report = knee_report::write(reproduction.dir(), &html);
     match args.json {
         true => print(&format!("{}\n", reproduction.json(library)))?,
-        false => print(&reproduction.table(library))?,
+        false => print(&reproduction.table(library, args.is_whole()))?,
     }
     match report {
         Ok(()) if !args.json => print(&format!("report in {}\n", html.display()))?,
@@ -118,8 +125,12 @@ fn run_all(
         complain(&stopped(&reproduction, planned.len()));
         return Ok(COULD_NOT);
     }
-    // A verdict is a result. That a file is wrong or a run of the simulator fails is none.
-    let is_broken = reproduction.done.iter().any(|done| done.is_broken);
+    // A verdict is a result. That a file is wrong or a run of the simulator fails is none, nor what was asked for by name and not run.
+    let is_named = |name: &String| args.names.contains(name);
+    let is_broken = reproduction
+        .done
+        .iter()
+        .any(|done| done.is_broken || (done.skipped.is_some() && is_named(&done.name)));
     Ok(if is_broken { COULD_NOT } else { DONE })
 }
 
@@ -142,7 +153,7 @@ fn bless(dir: &Path, experiment: &Experiment, text: &str) -> Result<(), Failure>
     written.map_err(|why| Failure::Says(format!("{}: cannot write: {why}", path.display())))
 }
 
-fn list(library: &Library, planned: &[Planned]) -> String {
+fn list(library: &Library, planned: &[Planned], is_whole: bool) -> String {
     let mut out = String::new();
     for (i, section) in library.sections.iter().enumerate() {
         let of_section: Vec<_> = planned.iter().filter(|one| one.section == i).collect();
@@ -160,7 +171,7 @@ fn list(library: &Library, planned: &[Planned]) -> String {
         }
         out.push('\n');
     }
-    if !library.absent.is_empty() {
+    if is_whole && !library.absent.is_empty() {
         out.push_str("What cannot be rerun\n");
         for absent in &library.absent {
             let _ = writeln!(out, "  {} ({})", absent.title, absent.source);

@@ -11,7 +11,9 @@ use knee_exp::runner::{Options, Swept, sweep};
 use knee_exp::scale::Scale;
 use knee_exp::{Experiment, Overrides, report, table};
 
-use crate::{COULD_NOT, DONE, Failure, complain, hosts, lab, print, profile, stop_on_signals};
+use crate::{
+    COULD_NOT, DONE, Failure, complain, hosts, lab, print, profile, stop_on_signals, vkernel,
+};
 
 /// Where results go if nothing is said.
 const RESULTS: &str = "results";
@@ -65,17 +67,17 @@ pub(crate) struct Args {
     #[arg(long, value_name = "S", default_value_t = 1.0)]
     pub(crate) scale: f64,
     /// The Linux that hosts behave like, as 6.12, in place of hosts.linux; running: the running kernel's version
-    /// and HZ, or the nearest before it [default with --on lab: running]
+    /// and HZ, or the nearest before it [default with --on lab: running; with --on vkernel: the kernel that runs]
     #[arg(long, value_name = "VERSION")]
     profile: Option<String>,
     /// Whether hosts of the lab hand large segments to their devices, which the switch cuts up [default: off]
     #[arg(long, value_name = "on|off")]
     pub(crate) offloads: Option<Offloads>,
-    /// What names of algorithms mean in the lab: knee's, loaded for each run, or the kernel's own [default: knee]
+    /// What names of algorithms mean in the lab and in the kernel in virtual time: knee's, or the kernel's own [default: knee]
     #[arg(long, value_name = "knee|kernel")]
     pub(crate) algorithms: Option<Which>,
-    /// What runs it: sim, the simulator; lab, the running kernel's TCP in namespaces; hosts=FILE, the real machines that FILE
-    /// names, over ssh.
+    /// What runs it: sim, the simulator; vkernel, a Linux kernel in virtual time (knee vkernel build), vkernel=6.1 of that version;
+    /// lab, the running kernel's TCP in namespaces; hosts=FILE, the real machines that FILE names, over ssh.
     #[arg(long, value_name = "BACK END", default_value = "sim")]
     on: String,
 }
@@ -102,10 +104,13 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     let back_end = back_end(args)?;
     let scale = Scale::new(args.scale)
         .map_err(|why| Failure::Says(format!("--scale {}: {why}", args.scale)))?;
-    let default_profile = (back_end.name() == "lab").then_some(profile::RUNNING);
-    let profile = args.profile.as_deref().or(default_profile);
     // What --set says of these keys comes after, and counts.
-    let mut set = profile.map_or(Ok(Vec::new()), profile::keys)?;
+    let mut set = match (args.profile.as_deref(), back_end.name()) {
+        (Some(profile), _) => profile::keys(profile)?,
+        (None, "lab") => profile::keys(profile::RUNNING)?,
+        (None, "vkernel") => vkernel::keys(&back_end.about()),
+        (None, _) => Vec::new(),
+    };
     set.extend(args.set.clone());
     let overrides = Overrides {
         cc: args.cc.clone(),
@@ -156,17 +161,23 @@ fn back_end(args: &Args) -> Result<Arc<dyn BackEnd>, Failure> {
             says("--offloads is for --on lab; of simulated hosts hosts.gso_max_segs says it".into())
         }
         "sim" if args.algorithms.is_some() => {
-            says("--algorithms is for --on lab: the simulator has knee's alone".into())
+            says("--algorithms is for --on lab and vkernel: the simulator has knee's alone".into())
         }
         "sim" if args.attempts > 1 => says(
             "--attempts is for --on lab and --on hosts=FILE: no host limits what is simulated"
                 .into(),
         ),
         "sim" => Ok(Arc::new(Simulator)),
+        "vkernel" => vkernel::back_end(args, None),
         "lab" => lab::back_end(args),
-        on => match on.strip_prefix("hosts=") {
-            Some(file) if !file.is_empty() => hosts::back_end(args, Path::new(file)),
-            _ => says(format!("--on {}: must be sim, lab or hosts=FILE", on.escape_debug())),
+        on => match on.split_once('=') {
+            Some(("hosts", file)) if !file.is_empty() => hosts::back_end(args, Path::new(file)),
+            Some(("vkernel", version)) if !version.is_empty() => {
+                vkernel::back_end(args, Some(version))
+            }
+            _ => {
+                says(format!("--on {}: must be sim, vkernel, lab or hosts=FILE", on.escape_debug()))
+            }
         },
     }
 }

@@ -163,7 +163,7 @@ fn what_cannot_run_is_one_sentence_and_exit_2() {
         ),
         (
             vec!["run", "small.toml", "--on", "ns3"],
-            "knee: --on ns3: must be sim, lab or hosts=FILE\n",
+            "knee: --on ns3: must be sim, vkernel, lab or hosts=FILE\n",
         ),
         (
             vec!["run", "small.toml", "--scale", "2"],

@@ -20,7 +20,12 @@ pub fn show<'a>(
     out.push_str(&wrapped(&experiment.question, "  "));
     out.push_str(&published(experiment, swept));
     for claim in &experiment.claims {
-        out.push_str(&of_claim(claim, &claim.judge(experiment, swept), blessed(&claim.name)));
+        out.push_str(&of_claim(
+            claim,
+            &claim.judge(experiment, swept),
+            blessed(&claim.name).filter(|_| !swept.interrupted),
+            experiment.is_quick,
+        ));
     }
     out.push_str(&blocks(experiment, swept));
     out
@@ -102,15 +107,16 @@ fn with_unit(value: Option<f64>, unit: &str) -> String {
     format!("{} {}", scale.show(Some(value)), scale.unit()).trim_end().to_owned()
 }
 
-fn of_claim(claim: &Claim, judged: &Judged, blessed: Option<&str>) -> String {
+fn of_claim(claim: &Claim, judged: &Judged, blessed: Option<&str>, is_quick: bool) -> String {
     let by = if claim.by == crate::claim::By::Us { " (derived by us)" } else { "" };
     let verdict = judged.stands.name();
     let mut out = String::from("\n");
-    let runs = if judged.is_of_one_run() { " (one run)" } else { "" };
-    let line = format!("{}{runs}: {}{by}", verdict.to_uppercase(), claim.says);
+    let scope = judged.scope();
+    let scope = if scope.is_empty() { scope } else { format!(" ({scope})") };
+    let line = format!("{}{scope}: {}{by}", verdict.to_uppercase(), claim.says);
     out.push_str(&wrapped(&line, "  "));
     if let Some(blessed) = blessed.filter(|blessed| *blessed != verdict) {
-        let _ = writeln!(out, "    NOT AS BLESSED: it was \"{blessed}\"");
+        let _ = writeln!(out, "    NOT AS RECORDED: it was \"{blessed}\"");
     }
     for (check, judged) in claim.checks.iter().zip(&judged.checks) {
         let _ = writeln!(out, "    {:<9}  {}", judged.holds.name(), check.says());
@@ -127,7 +133,8 @@ fn of_claim(claim: &Claim, judged: &Judged, blessed: Option<&str>) -> String {
     }
     if let Some(because) = claim.because.as_ref().filter(|_| !stands) {
         let see = claim.see.as_ref().map_or_else(String::new, |see| format!(" (see {see})"));
-        out.push_str(&wrapped(&format!("because: {because}{see}"), "    "));
+        let of = if is_quick { ", in the full set" } else { "" };
+        out.push_str(&wrapped(&format!("because{of}: {because}{see}"), "    "));
     }
     out.lines().map(|line| format!("{}\n", line.trim_end())).collect()
 }

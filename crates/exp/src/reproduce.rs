@@ -362,7 +362,7 @@ impl Reproduction {
     }
 
     /// The table at the end: verdicts by experiment, what was not run and what cannot be, what it took.
-    pub fn table(&self, library: &Library) -> String {
+    pub fn table(&self, library: &Library, is_whole: bool) -> String {
         let mut grid = Grid::default();
         grid.head(["experiment".to_owned()], Align::Left);
         grid.head(Stands::ALL.map(|stands| stands.name().to_owned()), Align::Right);
@@ -398,8 +398,8 @@ impl Reproduction {
         for done in &self.done {
             for (claim, stands) in &done.claims {
                 let blessed = self.blessed(library, &done.name, claim);
-                // What was stopped has no verdict, which is not another one.
-                let blessed = blessed.filter(|_| !self.interrupted || *stands != Stands::NotRun);
+                // That of a part of the runs is another one.
+                let blessed = blessed.filter(|_| !done.is_part);
                 if let Some(was) = blessed.filter(|was| *was != stands.name()) {
                     let is = stands.name();
                     differ.push(format!("  {}: {claim}: {is}, and was \"{was}\"\n", done.name));
@@ -407,7 +407,7 @@ impl Reproduction {
             }
         }
         if !differ.is_empty() {
-            let _ = write!(out, "\nnot as blessed\n{}", differ.concat());
+            let _ = write!(out, "\nnot as recorded\n{}", differ.concat());
         }
         let skipped: Vec<_> = self.done.iter().filter(|done| done.skipped.is_some()).collect();
         if !skipped.is_empty() {
@@ -417,7 +417,7 @@ impl Reproduction {
                 out.push_str(&wrapped(&format!("{}: {why}", done.name), "  "));
             }
         }
-        if !library.absent.is_empty() {
+        if is_whole && !library.absent.is_empty() {
             out.push_str("\nwhat cannot be rerun\n");
             for absent in &library.absent {
                 let text = format!("{} ({}): {}", absent.title, absent.source, absent.why);

@@ -2,19 +2,18 @@
 
 use std::collections::BTreeSet;
 
+use knee_linux::counts;
+use knee_linux::side::flow_outcome;
 use knee_queue::time::{Duration, Time};
 use knee_sim::Run;
-use knee_sim::outcome::{
-    FlowCounters, FlowOutcome, GoodputSample, HostCount, Outcome, PingRecord, QueueSample,
-    Received, RpcRecord,
-};
+use knee_sim::outcome::{GoodputSample, HostCount, Outcome, PingRecord, QueueSample, RpcRecord};
 use knee_sim::spec::Traffic;
 
 use crate::algorithms::Chosen;
 use crate::plan::Plan;
 use crate::site::{HostCounts, SiteCounts};
 use crate::switch::SwitchReport;
-use crate::traffic::{SideReport, TcpInfo, TrafficReport};
+use crate::traffic::{TcpInfo, TrafficReport};
 
 /// What Linux has for `snd_ssthresh` where there is none yet.
 const NO_SSTHRESH: u32 = 0x7fff_ffff;
@@ -93,50 +92,6 @@ fn samples_until(samples: &[QueueSample], end: Time) -> Vec<QueueSample> {
     samples.iter().filter(|sample| sample.at <= end).copied().collect()
 }
 
-fn flow_outcome(
-    is_rpc: bool,
-    own_name: &dyn Fn(&str) -> &'static str,
-    client: Option<&SideReport>,
-    server: Option<&SideReport>,
-) -> FlowOutcome {
-    let nothing = SideReport::default();
-    let (client, server) = (client.unwrap_or(&nothing), server.unwrap_or(&nothing));
-    let time = |ns: Option<u64>| ns.map(Time::from_ns);
-    let (info, peer) = (TcpInfo::new(&client.info), TcpInfo::new(&server.info));
-    FlowOutcome {
-        connected_at: time(client.connected_ns),
-        established_at: time(client.established_ns),
-        done_at: time(client.done_ns.or(server.done_ns)),
-        stopped_at: time(client.stopped_ns),
-        received_bytes: peer.bytes_received().unwrap_or(server.read_bytes),
-        ecn: info.ecn().unwrap_or(false),
-        algorithm: own_name(&client.algorithm),
-        counters: counters(info, peer, is_rpc),
-        srtt: info.srtt_us().map(|us| Duration::from_us(us.into())),
-        min_rtt: info.min_rtt_us().map(|us| Duration::from_us(us.into())),
-        cwnd_pkts: info.snd_cwnd().unwrap_or(0),
-    }
-}
-
-/// Of the connecting side; for exchanges timeouts and retransmissions are those of both, as the simulator has them.
-fn counters(info: TcpInfo<'_>, peer: TcpInfo<'_>, is_rpc: bool) -> FlowCounters {
-    let both = |of: fn(TcpInfo<'_>) -> Option<u64>| {
-        if is_rpc { Some(of(info)? + of(peer)?) } else { of(info) }
-    };
-    FlowCounters {
-        timeouts: both(|info| info.total_rto().map(u64::from)),
-        retransmitted_segs: both(|info| info.total_retrans().map(u64::from)),
-        data_segs_sent: info.data_segs_out().map(u64::from),
-        acks_sent: peer
-            .segs_out()
-            .zip(peer.data_segs_out())
-            .map(|(all, data)| u64::from(all.saturating_sub(data))),
-        delivered: info.delivered().map(u64::from),
-        delivered_ce: info.delivered_ce().map(u64::from),
-        ..FlowCounters::default()
-    }
-}
-
 /// Flows with an impossible window, in a sample or at the end of either side.
 pub(crate) fn impossible_windows(report: &TrafficReport) -> u64 {
     let at_end = report.sides.iter().map(|side| (side.flow, &side.info));
@@ -154,57 +109,18 @@ fn has_impossible_window(info: &[u8]) -> bool {
     ssthresh.into_iter().chain(info.snd_cwnd()).any(|window| u64::from(window) > possible)
 }
 
-/// Received packets by their ECN field.
-const WIRE_PKTS: [&str; 8] = [
-    "InNoECTPkts",
-    "InECT0Pkts",
-    "InECT1Pkts",
-    "InCEPkts",
-    "Ip6InNoECTPkts",
-    "Ip6InECT0Pkts",
-    "Ip6InECT1Pkts",
-    "Ip6InCEPkts",
-];
-
-/// What a host's MIBs say of the time between two looks. Those without a counter of that meaning are absent.
+/// What a host's MIBs say of the time between two looks, and the CPU time of its receiving.
 fn host_count(node: u32, (before, after): (&HostCounts, &HostCounts)) -> HostCount {
-    let of = |names: &[&str]| -> Option<u64> {
-        let grown = |name: &&str| {
-            let at = |counts: &HostCounts| counts.mib.get(*name).copied().unwrap_or(0);
-            at(after).saturating_sub(at(before))
-        };
-        Some(names.iter().map(grown).sum())
-    };
-    let grown = |of: fn(&HostCounts) -> Option<u64>| Some(of(after)?.saturating_sub(of(before)?));
-    HostCount {
-        node,
-        // Counts by ECN field are of packets on the wire: a merged one counts as many as it was.
-        received: Received {
-            wire_pkts: of(&WIRE_PKTS),
-            merged_pkts: of(&["InReceives", "Ip6InReceives"]),
-            interrupts: None,
-            cpu_ns: grown(|counts| counts.receive_cpu_ns),
-        },
-        counters: FlowCounters {
-            timeouts: of(&["TCPTimeouts"]),
-            retransmitted_segs: of(&["RetransSegs"]),
-            tail_loss_probes: of(&["TCPLossProbes"]),
-            fast_recoveries: of(&["TCPSackRecovery", "TCPRenoRecovery"]),
-            undos: of(&["TCPFullUndo", "TCPPartialUndo", "TCPDSACKUndo", "TCPLossUndo"]),
-            spurious_timeouts: of(&["TCPSpuriousRTOs"]),
-            timeout_rehashes: of(&["TcpTimeoutRehash"]),
-            duplicate_rehashes: of(&["TcpDuplicateDataRehash"]),
-            ce_segs_received: of(&["InCEPkts"]),
-            delivered: of(&["TCPDelivered"]),
-            delivered_ce: of(&["TCPDeliveredCE"]),
-            ..FlowCounters::default()
-        },
-    }
+    let mut count = counts::host_count(node, &before.mib, &after.mib);
+    let cpu_ns = after.receive_cpu_ns.zip(before.receive_cpu_ns);
+    count.received.cpu_ns = cpu_ns.map(|(after, before)| after.saturating_sub(before));
+    count
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::traffic::SideReport;
 
     /// As the kernel lays them out: `tcpi_snd_ssthresh`, `tcpi_snd_cwnd`, `tcpi_segs_out`.
     fn info(ssthresh: u32, cwnd: u32, segs_out: u32) -> Vec<u8> {

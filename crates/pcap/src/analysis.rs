@@ -67,6 +67,10 @@ pub fn analyse(
 ) -> Result<Analysis, Error> {
     let names: Vec<String> = inputs.iter().map(Input::name).collect();
     let mut running = Running::new(options, each);
+    if inputs.len() > 1 {
+        // One file's packets wait from the first on: another's clock may be behind.
+        running.matcher = Some(Matcher::default());
+    }
     let told = match <[Input; 1]>::try_from(inputs) {
         Ok([input]) => {
             let opened = input.open()?;
@@ -279,8 +283,8 @@ impl<'a> Running<'a> {
         whole.points =
             self.points.iter().map(|(file, within)| named(names, &told, *file, *within)).collect();
         let points = &self.points;
-        let one_clock = |p: u32, q: u32| points[p as usize].0 == points[q as usize].0;
-        whole.crossings = self.matcher.map_or_else(Vec::new, |matcher| matcher.finish(one_clock));
+        let file_of = |point: u32| points[point as usize].0;
+        whole.crossings = self.matcher.map_or_else(Vec::new, |matcher| matcher.finish(file_of));
         whole.arrivals = self.arrived;
         let files = names.iter().zip(told).map(|(name, told)| FileSummary {
             name: name.clone(),

@@ -14,7 +14,7 @@ use crate::input::Seen;
 use crate::model::{Crossing, Delay};
 
 /// Packets that wait to be seen at another point.
-const MOST_WAITING: usize = 1 << 20;
+const MOST_WAITING: usize = 1 << 19;
 /// How long they wait, ns: longer than what clocks of machines that are kept in time differ by, and than queues are.
 const WAIT_NS: u64 = 10_000_000_000;
 /// Pairs of hosts at pairs of points that are told apart.
@@ -24,19 +24,35 @@ const MOST_WINDOWS: usize = 64;
 const FIRST_WINDOW_NS: u64 = 10_000_000;
 /// Packets a way and a window before it says something about clocks.
 const FEWEST_IN_WINDOW: u64 = 4;
+/// A drift is one if over all windows it comes to more than so many times the windows' noise.
+const DRIFT_OVER_NOISE: f64 = 8.0;
 /// Windows before there is a drift.
 const FEWEST_WINDOWS: usize = 8;
 
+/// Points that one packet is looked for at.
+const MOST_SIGHTINGS: usize = 4;
+
+/// A packet, and where it was seen so far.
 #[derive(Clone, Copy)]
 struct Waiting {
-    point: u32,
-    at_ns: u64,
-    hosts: (IpAddr, IpAddr),
+    sightings: [(u32, u64); MOST_SIGHTINGS],
+    count: u8,
+    /// Index of its hosts, and whether the lower address sent it.
+    hosts: u32,
     is_from_low: bool,
 }
 
-/// Two points and two hosts.
-type Pair = ((u32, u32), (IpAddr, IpAddr));
+impl Waiting {
+    fn seen(&self) -> &[(u32, u64)] {
+        &self.sightings[..usize::from(self.count)]
+    }
+}
+
+/// What two hosts' packets say of each pair of points.
+#[derive(Default)]
+struct Hosts {
+    pairs: Vec<((u32, u32), Matched)>,
+}
 
 /// Differences of times, of packets one way.
 #[derive(Clone, Copy, Debug, Default)]
@@ -114,7 +130,9 @@ impl Matched {
 pub(crate) struct Matcher {
     waiting: HashMap<u64, Waiting, FixedState>,
     order: VecDeque<(u64, u64)>,
-    pairs: BTreeMap<Pair, Matched>,
+    indices: HashMap<(IpAddr, IpAddr), u32, FixedState>,
+    hosts: Vec<Hosts>,
+    pairs: usize,
     /// By point: packets that could not be looked for.
     not_comparable: Vec<u64>,
 }
@@ -132,21 +150,19 @@ impl Matcher {
         }
         let tcp = &seen.tcp;
         let (from, to) = (tcp.source.ip(), tcp.destination.ip());
-        let is_from_low = (tcp.source.ip(), tcp.source.port()) <= (to, tcp.destination.port());
-        let here =
-            Waiting { point, at_ns: seen.at_ns, hosts: (from.min(to), from.max(to)), is_from_low };
+        let is_from_low = (from, tcp.source.port()) <= (to, tcp.destination.port());
         // What changes on the way (ECN, time to live) is no part of it.
         let identity = (
             (tcp.source, tcp.destination, tcp.seq, tcp.ack, tcp.flags, tcp.len),
             (tcp.window, tcp.timestamps, tcp.sacks(), tcp.ip_id),
         );
         let print = FixedState::default().hash_one(identity);
-        if let Some(earlier) = self.waiting.insert(print, here) {
-            if earlier.point != point {
-                self.matched(&earlier, &here);
-            }
+        let next = self.hosts.len() as u32;
+        let hosts = *self.indices.entry((from.min(to), from.max(to))).or_insert(next);
+        if hosts == next {
+            self.hosts.push(Hosts::default());
         }
-        self.order.push_back((print, seen.at_ns));
+        self.sight(print, point, seen.at_ns, hosts, is_from_low);
         while let Some((print, at_ns)) = self.order.front().copied() {
             let is_old = at_ns.saturating_add(WAIT_NS) < seen.at_ns;
             if !is_old && self.order.len() <= MOST_WAITING {
@@ -157,59 +173,113 @@ impl Matcher {
         }
     }
 
-    fn matched(&mut self, earlier: &Waiting, here: &Waiting) {
-        let is_turned = earlier.point > here.point;
-        let (p, q) = if is_turned { (here, earlier) } else { (earlier, here) };
-        let pair = ((p.point, q.point), here.hosts);
-        if self.pairs.len() >= MOST_PAIRS && !self.pairs.contains_key(&pair) {
-            return;
+    fn sight(&mut self, print: u64, point: u32, at_ns: u64, hosts: u32, is_from_low: bool) {
+        let new =
+            Waiting { sightings: [(point, at_ns); MOST_SIGHTINGS], count: 1, hosts, is_from_low };
+        let waiting = match self.waiting.get_mut(&print) {
+            None => {
+                self.waiting.insert(print, new);
+                self.order.push_back((print, at_ns));
+                return;
+            }
+            // The same once more at a point: sent again with all numbers the same.
+            Some(waiting) if waiting.seen().iter().any(|seen| seen.0 == point) => {
+                let before = std::mem::replace(waiting, new);
+                self.order.push_back((print, at_ns));
+                return self.close(&before);
+            }
+            Some(waiting) => waiting,
+        };
+        let before = *waiting;
+        if before.seen().len() < MOST_SIGHTINGS {
+            waiting.sightings[before.seen().len()] = (point, at_ns);
+            waiting.count += 1;
         }
-        let matched = self.pairs.entry(pair).or_default();
-        let ns = i64::try_from(i128::from(q.at_ns) - i128::from(p.at_ns)).unwrap_or(i64::MAX);
-        let way = usize::from(here.is_from_low);
-        matched.add(way, p.at_ns, ns);
-        for (span, at_ns) in matched.spans[way].iter_mut().zip([p.at_ns, q.at_ns]) {
+        for earlier in before.seen() {
+            self.matched(*earlier, (point, at_ns), hosts, usize::from(is_from_low));
+        }
+    }
+
+    fn matched(&mut self, earlier: (u32, u64), here: (u32, u64), hosts: u32, way: usize) {
+        let (p, q) = (earlier.min(here), earlier.max(here));
+        let points = (p.0, q.0);
+        let of = &mut self.hosts[hosts as usize];
+        let at = match of.pairs.iter().position(|pair| pair.0 == points) {
+            Some(at) => at,
+            None if self.pairs >= MOST_PAIRS => return,
+            None => {
+                self.pairs += 1;
+                of.pairs.push((points, Matched::default()));
+                of.pairs.len() - 1
+            }
+        };
+        let matched = &mut of.pairs[at].1;
+        let ns = i64::try_from(i128::from(q.1) - i128::from(p.1)).unwrap_or(i64::MAX);
+        matched.add(way, p.1, ns);
+        for (span, at_ns) in matched.spans[way].iter_mut().zip([p.1, q.1]) {
             let (first, last) = span.unwrap_or((at_ns, at_ns));
             *span = Some((first.min(at_ns), last.max(at_ns)));
         }
     }
 
-    /// A packet was seen at no other point, or at none further on.
+    /// A packet has waited long enough.
     fn give_up(&mut self, print: u64, at_ns: u64) {
-        if self.waiting.get(&print).is_none_or(|waiting| waiting.at_ns != at_ns) {
-            return;
-        }
-        let Some(waiting) = self.waiting.remove(&print) else { return };
-        let way = usize::from(waiting.is_from_low);
-        for ((points, hosts), matched) in &mut self.pairs {
-            let side = match waiting.point {
-                point if point == points.0 => 0,
-                point if point == points.1 => 1,
-                _ => continue,
-            };
-            let is_within = matched.spans[way][side].is_some_and(|(a, b)| a <= at_ns && at_ns <= b);
-            if *hosts == waiting.hosts && is_within {
-                matched.alone[way][side] += 1;
+        if self.waiting.get(&print).is_some_and(|waiting| waiting.sightings[0].1 == at_ns) {
+            if let Some(waiting) = self.waiting.remove(&print) {
+                self.close(&waiting);
             }
         }
     }
 
-    /// What was found out. `has_one_clock` says of two points whether they have.
-    pub(crate) fn finish(mut self, has_one_clock: impl Fn(u32, u32) -> bool) -> Vec<Crossing> {
+    /// Counts it at the pairs of points of which one alone saw it.
+    fn close(&mut self, waiting: &Waiting) {
+        let way = usize::from(waiting.is_from_low);
+        for ((p, q), matched) in &mut self.hosts[waiting.hosts as usize].pairs {
+            let at = |point: u32| waiting.seen().iter().find(|seen| seen.0 == point);
+            let (side, at_ns) = match (at(*p), at(*q)) {
+                (Some(seen), None) => (0, seen.1),
+                (None, Some(seen)) => (1, seen.1),
+                _ => continue,
+            };
+            let is_within = matched.spans[way][side].is_some_and(|(a, b)| a <= at_ns && at_ns <= b);
+            matched.alone[way][side] += u64::from(is_within);
+        }
+    }
+
+    /// What was found out. Points of one file have one clock.
+    pub(crate) fn finish(mut self, file_of: impl Fn(u32) -> usize) -> Vec<Crossing> {
         for (print, at_ns) in std::mem::take(&mut self.order) {
             self.give_up(print, at_ns);
         }
         let mut by_points: BTreeMap<(u32, u32), Vec<&Matched>> = BTreeMap::new();
-        for ((points, _), matched) in &self.pairs {
+        for (points, matched) in self.hosts.iter().flat_map(|hosts| &hosts.pairs) {
             by_points.entry(*points).or_default().push(matched);
         }
         let crossing = |(points, list): ((u32, u32), Vec<&Matched>)| {
             let at = |point: u32| self.not_comparable.get(point as usize).copied().unwrap_or(0);
             let not_comparable = at(points.0) + at(points.1);
-            crossing(points, &list, has_one_clock(points.0, points.1), not_comparable)
+            let is_one_clock = file_of(points.0) == file_of(points.1);
+            crossing(points, &list, is_one_clock, not_comparable)
         };
-        by_points.into_iter().map(crossing).collect()
+        let all: Vec<Crossing> = by_points.into_iter().map(crossing).collect();
+        nearest(all, &file_of)
     }
+}
+
+/// Leaves of two files' points the pair that says most: both ways, and the least uncertain of those. Points of one file have one clock,
+/// and all say something.
+fn nearest(all: Vec<Crossing>, file_of: impl Fn(u32) -> usize) -> Vec<Crossing> {
+    let key = |crossing: &Crossing| {
+        let has_both = crossing.matched.iter().all(|count| *count > 0);
+        let uncertainty_ns = crossing.offset_uncertainty_ns.unwrap_or(u64::MAX);
+        (!has_both, uncertainty_ns, crossing.from, crossing.to)
+    };
+    let files = |crossing: &Crossing| (file_of(crossing.from as u32), file_of(crossing.to as u32));
+    let is_best = |crossing: &Crossing| {
+        let mut rivals = all.iter().filter(|other| files(other) == files(crossing));
+        rivals.all(|other| key(crossing) <= key(other))
+    };
+    all.iter().filter(|crossing| crossing.is_one_clock || is_best(crossing)).cloned().collect()
 }
 
 /// Joins what all hosts saw between two points.
@@ -296,7 +366,8 @@ fn drift(
     if points.len() < FEWEST_WINDOWS {
         return None;
     }
-    let origin_ns = points[points.len() / 2].0;
+    let (first, last) = (points[0].0, points[points.len() - 1].0);
+    let origin_ns = first + (last - first) / 2;
     let count = points.len() as f64;
     let x = |at: u64| at as f64 - origin_ns as f64;
     let mean_x = points.iter().map(|point| x(point.0)).sum::<f64>() / count;
@@ -307,6 +378,13 @@ fn drift(
         return None;
     }
     let slope = over / under;
+    // Queues move the smallest delays too: what is less than that is no drift.
+    let off = |point: &(u64, f64)| point.1 - mean_y - slope * (x(point.0) - mean_x);
+    let noise = (points.iter().map(|point| off(point).powi(2)).sum::<f64>() / count).sqrt();
+    let span = x(points[points.len() - 1].0) - x(points[0].0);
+    if (slope * span).abs() < DRIFT_OVER_NOISE * noise {
+        return None;
+    }
     Some((mean_y - slope * mean_x, slope, origin_ns))
 }
 

@@ -16,8 +16,8 @@ use crate::rows::{NO_ROW, Rows};
 
 /// Segments on their way that are known one by one; the oldest beyond are forgotten.
 const MOST_SENT: usize = 1 << 18;
-/// Events that are kept of a direction.
-const MOST_EVENTS: usize = 512;
+/// Events that are kept of a direction and kind: marks come by thousands, and must not hide a timeout.
+const MOST_EVENTS: u32 = 128;
 /// RTT where none is known, ns: that of RFC 6298's first timeout.
 const UNKNOWN_RTT_NS: u64 = 1_000_000_000;
 /// An ACK of all data on its way is an event if it took so much longer than the smallest RTT, ns: more than the largest queues of
@@ -99,6 +99,8 @@ pub(crate) struct Data {
     pub(crate) last_data_number: u64,
     pub(crate) last_ack_at_ns: Option<u64>,
     pub(crate) duplicate_acks: u32,
+    /// Of each kind, how many are kept.
+    events: [u32; EventKind::COUNT],
     ids: Ids,
     bursts: Bursts,
     echo: Echo,
@@ -186,7 +188,9 @@ impl Data {
     }
 
     pub(crate) fn event(&mut self, event: Event) {
-        if self.out.events.len() < MOST_EVENTS {
+        let count = &mut self.events[event.kind as usize];
+        if *count < MOST_EVENTS {
+            *count += 1;
             self.out.events.push(event);
         } else {
             self.out.events_not_kept += 1;
@@ -331,7 +335,7 @@ impl Data {
 
     fn measure_initial_window(&mut self, start: u64, end: u64, now: &Now<'_>) {
         match self.initial {
-            Initial::Until(until_ns) if now.at_ns > until_ns => {
+            Initial::Until(until_ns) if now.at_ns >= until_ns => {
                 self.initial = Initial::Known;
                 // More was waiting: it went out within a round trip of the first ACK.
                 let soon = until_ns.saturating_add(self.full_rtt_ns(now));
@@ -608,7 +612,13 @@ impl Data {
     }
 
     /// The result, when the last packet has come.
-    pub(crate) fn finish(mut self, at_ns: u64, mss: u32, most_rounds: usize) -> Direction {
+    pub(crate) fn finish(
+        mut self,
+        at_ns: u64,
+        mss: u32,
+        most_rounds: usize,
+        to_sender_ns: Option<u64>,
+    ) -> Direction {
         self.window_opened(at_ns, None);
         self.bursts.finish(&mut self.out);
         self.echo.finish(&mut self.out);
@@ -623,6 +633,7 @@ impl Data {
         let ns = self.out.duration_ns;
         self.out.goodput_bps = (ns > 0).then(|| self.out.bytes as f64 * 8e9 / ns as f64);
         self.out.mss = (self.out.data_packets > 0).then_some(mss);
+        self.out.family = self.rounds.habits.guess(&self.out, to_sender_ns);
         self.out.rounds = self.rounds.finish(at_ns, mss, most_rounds);
         self.out.events.sort_by_key(|event| (event.at_ns, event.number));
         self.out

@@ -1,12 +1,14 @@
 //! How a receiver tells of marks: run by run of ACKs with ECE, or by AccECN's counter.
 
+use std::collections::VecDeque;
+
 use knee_sim::endpoint::Segment;
 
 use crate::data::{Now, Taken};
 use crate::model::{Direction, Event, EventKind, ReceiverKind};
 
-/// CWRs on their way that are remembered.
-const CWRS: usize = 8;
+/// CWRs on their way that are remembered: some senders send one with each segment.
+const CWRS: usize = 256;
 /// Round trips after which a run without a CWR is one that is held: the sender has seen it after one, and its CWR would be there
 /// after two.
 const HELD_RTTS: u64 = 3;
@@ -23,7 +25,7 @@ const FEWEST_ACKS: u64 = 10;
 pub(crate) struct Echo {
     run: Option<Run>,
     /// Ends of the last segments with CWR.
-    cwrs: [u64; CWRS],
+    cwrs: VecDeque<u64>,
     ace: Option<u8>,
     is_accurate: bool,
     /// What the last ACK began or ended.
@@ -36,16 +38,19 @@ struct Run {
     last_ns: u64,
     number: u64,
     acks: u64,
-    /// What was acknowledged when it began.
+    /// What was acknowledged when it began, and by the last of it.
     ack: u64,
+    last_ack: u64,
     is_held: bool,
 }
 
 impl Echo {
     /// A segment with CWR, up to this number.
     pub(crate) fn cwr(&mut self, end: u64) {
-        self.cwrs.rotate_left(1);
-        self.cwrs[CWRS - 1] = end;
+        if self.cwrs.len() >= CWRS {
+            self.cwrs.pop_front();
+        }
+        self.cwrs.push_back(end);
     }
 
     /// An ACK.
@@ -70,13 +75,21 @@ impl Echo {
         match (&mut self.run, is_ece) {
             (None, true) => {
                 let (begin_ns, number) = (now.at_ns, now.number);
-                self.run =
-                    Some(Run { begin_ns, last_ns: begin_ns, number, acks: 1, ack, is_held: false });
+                self.run = Some(Run {
+                    begin_ns,
+                    last_ns: begin_ns,
+                    number,
+                    acks: 1,
+                    ack,
+                    last_ack: ack,
+                    is_held: false,
+                });
                 self.event = Some(event(EventKind::EceBegins, None, ack, 0, now));
             }
             (Some(run), true) => {
                 run.acks += 1;
                 run.last_ns = now.at_ns;
+                run.last_ack = run.last_ack.max(ack);
                 let lasted_ns = now.at_ns.saturating_sub(run.begin_ns);
                 let full_ns = srtt_ns.map(|ns| ns.saturating_add(now.to_sender_ns.unwrap_or(0)));
                 let is_long = full_ns.is_some_and(|ns| lasted_ns > ns.saturating_mul(HELD_RTTS));
@@ -87,8 +100,8 @@ impl Echo {
             }
             (Some(run), false) => {
                 let run = *run;
-                // The CWR may have been on its way when the run began.
-                let is_by_cwr = self.cwrs.iter().any(|end| *end > run.ack && *end <= ack);
+                // A receiver that latches stops with the ACK of a CWR; one that does not may have told of marks behind it.
+                let is_by_cwr = self.cwrs.iter().any(|end| *end > run.last_ack && *end <= ack);
                 let of = &mut out.receiver;
                 *if is_by_cwr { &mut of.ended_by_cwr } else { &mut of.ended_without_cwr } += 1;
                 self.end_run(out);

@@ -5,177 +5,214 @@
 
 use crate::model::{Direction, Family, FamilyGuess, Round};
 
-/// Cuts of a window that are enough for a guess.
+/// Cuts of a window that are enough for a guess, and as many as are looked at.
 const FEWEST_CUTS: usize = 3;
+const MOST_CUTS: usize = 256;
 /// How far the middle cut may be from a family's factor: the window grows by some segments in the same round trip.
 const CUT_TOLERANCE: f64 = 0.07;
-/// Round trips without losses and marks before a growth is told from them.
-const FEWEST_ROUNDS: usize = 16;
+/// Round trips before there is a guess, and calm ones before a growth is told from them.
+const FEWEST_ROUNDS: u64 = 16;
 /// A window below so many segments has too coarse a cut.
 const FEWEST_SEGMENTS: f64 = 8.0;
 /// DCTCP's gain (RFC 8257, section 3.3).
 const DCTCP_GAIN: f64 = 1.0 / 16.0;
-/// Marked round trips before DCTCP's estimate has settled: four times the inverse of its gain would be all of it.
-const SETTLED_ROUNDS: usize = 32;
+/// Round trips before DCTCP's estimate, which begins at 1, has settled: after 32 of them an eighth of that is left.
+const SETTLED_ROUNDS: u64 = 32;
 /// What BBR has on its way while it probes for the RTT, segments (version 1), and how often it does so, ns.
 const PROBE_RTT_SEGMENTS: f64 = 4.0;
 const PROBE_RTT_EVERY_NS: (u64, u64) = (4_500_000_000, 11_000_000_000);
+/// Growth that is Reno's: a segment each round trip, less where the application holds it back now and then.
+const RENO_GROWTH: (f64, f64) = (0.75, 1.25);
 /// Sureness where one piece of evidence speaks for it, and where two do.
 const LIKELY: f64 = 0.6;
 const SURE: f64 = 0.85;
 
-/// The likeliest family, or none.
-pub(crate) fn guess(out: &Direction, to_sender_ns: Option<u64>) -> FamilyGuess {
-    let Some(mss) = out.mss else { return FamilyGuess::default() };
-    let rounds: Vec<Round> =
-        out.rounds.iter().filter(|round| round.round_trips == 1).copied().collect();
-    let is_far = to_sender_ns.is_some_and(|ns| out.rtt.min().is_none_or(|ahead| ns > ahead));
-    // Behind the middle of the path little of what is on its way is seen.
-    if rounds.len() < FEWEST_ROUNDS || is_far {
-        return FamilyGuess::default();
-    }
-    let windows: Vec<f64> =
-        rounds.iter().map(|round| round.inflight_bytes as f64 / f64::from(mss)).collect();
-    let guesses =
-        [by_probes(&rounds, &windows), by_marks(&rounds, &windows), by_cuts(&rounds, &windows)];
-    let best = guesses.into_iter().flatten().max_by(|a, b| a.confidence.total_cmp(&b.confidence));
-    best.unwrap_or_default()
+/// What a sender does with its window, round trip by round trip, in little memory.
+#[derive(Clone, Debug)]
+pub(crate) struct Habits {
+    /// The last round trips, the newest last.
+    last: [(Round, f64); 3],
+    rounds: u64,
+    /// Windows behind reductions, as shares of those before.
+    cuts: Vec<f64>,
+    /// The window before the reductions that are going on, and whether a timeout is among them.
+    reducing: Option<(f64, bool)>,
+    growth: f64,
+    calm: u64,
+    alpha: f64,
+    /// Cuts at marks, and how far they are from DCTCP's and from fixed factors, in sums.
+    marked: u32,
+    by_share: f64,
+    by_factor: f64,
+    /// Smoothed window, segments; begins of falls to a few segments, and how many follow each other as those of a probe do.
+    usual: f64,
+    is_low: bool,
+    low_at_ns: Option<u64>,
+    lows: u32,
+    regular: u32,
 }
 
-/// BBR: a drop to a few segments every some seconds, for no loss.
-fn by_probes(rounds: &[Round], windows: &[f64]) -> Option<FamilyGuess> {
-    let usual = middle(windows.to_vec())?;
-    if usual < FEWEST_SEGMENTS {
-        return None;
-    }
-    let is_low = |at: usize| {
-        let round = &rounds[at];
-        windows[at] <= PROBE_RTT_SEGMENTS + 1.0
-            && round.retransmitted == 0
-            && round.ece_bytes == 0
-            && round.idle_ns == 0
-    };
-    let begins = (1..rounds.len()).filter(|at| is_low(*at) && !is_low(at - 1));
-    let begins: Vec<u64> = begins.map(|at| rounds[at].begin_ns).collect();
-    let gaps = begins.windows(2).map(|pair| pair[1] - pair[0]);
-    let (least, most) = PROBE_RTT_EVERY_NS;
-    let regular = gaps.filter(|gap| (least..=most).contains(gap)).count();
-    (regular > 0).then(|| FamilyGuess {
-        family: Family::Bbr,
-        confidence: if regular > 1 { SURE } else { LIKELY },
-        evidence: vec![format!(
-            "it fell to {PROBE_RTT_SEGMENTS} segments {} times, some 5 to 10 s apart, without a loss: a probe of the RTT",
-            begins.len()
-        )],
-    })
-}
-
-/// DCTCP: cuts by half of the smoothed share of marks.
-fn by_marks(rounds: &[Round], windows: &[f64]) -> Option<FamilyGuess> {
-    let mut alpha = 1.0_f64;
-    let mut settled = 0;
-    let (mut by_share, mut by_loss, mut cuts) = (0.0, 0.0, 0_u32);
-    for at in 0..rounds.len().saturating_sub(2) {
-        let round = &rounds[at];
-        let share = match round.acked_bytes {
-            0 => continue,
-            acked => round.ece_bytes as f64 / acked as f64,
-        };
-        alpha += (share - alpha) * DCTCP_GAIN;
-        settled += usize::from(round.acked_bytes > 0);
-        let is_clear = rounds[at..at + 3].iter().all(|round| round.retransmitted == 0);
-        if share <= 0.0 || settled < SETTLED_ROUNDS || !is_clear || windows[at] < FEWEST_SEGMENTS {
-            continue;
+impl Default for Habits {
+    fn default() -> Habits {
+        Habits {
+            last: Default::default(),
+            rounds: 0,
+            cuts: Vec::new(),
+            reducing: None,
+            growth: 0.0,
+            calm: 0,
+            alpha: 1.0,
+            marked: 0,
+            by_share: 0.0,
+            by_factor: 0.0,
+            usual: 0.0,
+            is_low: false,
+            low_at_ns: None,
+            lows: 0,
+            regular: 0,
         }
-        // The cut takes effect in the round behind the ACKs that tell of the marks, beside the growth of that round.
-        let cut = windows[at + 1].min(windows[at + 2]) / windows[at];
-        by_share += (cut - (1.0 - alpha / 2.0)).abs();
-        by_loss += (cut - 0.7).abs().min((cut - 0.5).abs());
-        cuts += 1;
     }
-    let marked = cuts as usize;
-    if marked < FEWEST_CUTS {
-        return None;
-    }
-    let (by_share, by_loss) = (by_share / f64::from(cuts), by_loss / f64::from(cuts));
-    (by_share < by_loss && by_share <= 2.0 * CUT_TOLERANCE).then(|| FamilyGuess {
-        family: Family::Dctcp,
-        confidence: if marked >= 2 * FEWEST_CUTS && by_share * 2.0 <= by_loss { SURE } else { LIKELY },
-        evidence: vec![format!(
-            "in {cuts} marked round trips the window was cut by half of the smoothed share of marks, within {:.2}; \
-             a fixed factor misses by {:.2}",
-            by_share, by_loss
-        )],
-    })
 }
 
-/// Reno, CUBIC, BIC: the factor at losses or at ECE, and the growth between.
-fn by_cuts(rounds: &[Round], windows: &[f64]) -> Option<FamilyGuess> {
-    let cuts = cuts(rounds, windows);
-    if cuts.len() < FEWEST_CUTS {
-        return None;
-    }
-    let count = cuts.len();
-    let cut = middle(cuts)?;
-    let growth = growth(rounds, windows);
-    let families = [(Family::Reno, 0.5), (Family::Cubic, 0.7), (Family::Bic, 0.8)];
-    let nearest = families.iter().min_by(|a, b| (a.1 - cut).abs().total_cmp(&(b.1 - cut).abs()))?;
-    if (nearest.1 - cut).abs() > CUT_TOLERANCE {
-        return None;
-    }
-    let mut evidence =
-        vec![format!("after {count} reductions the window was {cut:.2} of what it was before")];
-    // Reno grows by a segment each round trip; CUBIC where it is no faster than Reno by 3 (1 - 0.7) / (1 + 0.7) of one.
-    let is_grown = match (nearest.0, growth) {
-        (Family::Reno, Some(growth)) => (0.75..=1.25).contains(&growth),
-        (Family::Cubic, Some(growth)) => !(0.75..=1.25).contains(&growth),
-        _ => false,
-    };
-    if let (true, Some(growth)) = (is_grown, growth) {
-        evidence.push(format!("between them it grew by {growth:.2} segments per round trip"));
-    }
-    let confidence = if is_grown && count >= 2 * FEWEST_CUTS { SURE } else { LIKELY };
-    Some(FamilyGuess { family: nearest.0, confidence, evidence })
+fn is_calm(round: &Round) -> bool {
+    round.retransmitted == 0 && round.ece_bytes == 0
 }
 
-/// Windows behind reductions, as shares of those before.
-fn cuts(rounds: &[Round], windows: &[f64]) -> Vec<f64> {
-    let is_calm = |round: &Round| round.retransmitted == 0 && round.ece_bytes == 0;
-    let mut cuts = Vec::new();
-    let mut at = 1;
-    while at < rounds.len() {
-        if is_calm(&rounds[at]) || !is_calm(&rounds[at - 1]) {
-            at += 1;
-            continue;
+impl Habits {
+    /// A round trip that is over.
+    pub(crate) fn round(&mut self, round: &Round, mss: u32) {
+        let window = round.inflight_bytes as f64 / f64::from(mss.max(1));
+        self.last.rotate_left(1);
+        self.last[2] = (*round, window);
+        self.rounds += 1;
+        if self.rounds >= 3 {
+            self.note_cut();
+            self.note_marks();
+            self.note_probe();
         }
-        let before = windows[at].max(windows[at - 1]);
-        let end = (at..rounds.len()).find(|end| is_calm(&rounds[*end])).unwrap_or(rounds.len());
-        let is_timeout = rounds[at..end].iter().any(|round| round.rtos > 0);
-        if let (Some(after), false) = (windows.get(end), is_timeout) {
-            if before >= FEWEST_SEGMENTS {
-                cuts.push(after / before);
+        self.usual += (window - self.usual) / 8.0;
+    }
+
+    /// A reduction is over with the first calm round trip behind it.
+    fn note_cut(&mut self) {
+        let [_, (earlier, before), (round, window)] = self.last;
+        match (is_calm(&round), self.reducing) {
+            (false, None) => self.reducing = Some((before.max(window), round.rtos > 0)),
+            (false, Some((_, is_timeout))) if round.rtos > 0 && !is_timeout => {
+                self.reducing = self.reducing.map(|(before, _)| (before, true));
             }
+            (true, Some((before, is_timeout))) => {
+                self.reducing = None;
+                if !is_timeout && before >= FEWEST_SEGMENTS && self.cuts.len() < MOST_CUTS {
+                    self.cuts.push(window / before);
+                }
+            }
+            (true, None) if is_calm(&earlier) && round.idle_ns == 0 && !self.cuts.is_empty() => {
+                // A jump is no growth of congestion avoidance: slow start, or a pause of the application.
+                let step = window - before;
+                if step.abs() <= (before / 8.0).max(2.0) {
+                    self.growth += step;
+                    self.calm += 1;
+                }
+            }
+            _ => {}
         }
-        at = end + 1;
     }
-    cuts
-}
 
-/// Growth of the window in calm round trips, segments per round trip.
-fn growth(rounds: &[Round], windows: &[f64]) -> Option<f64> {
-    let is_calm =
-        |round: &Round| round.retransmitted == 0 && round.ece_bytes == 0 && round.idle_ns == 0;
-    let steps = (1..rounds.len()).filter(|at| is_calm(&rounds[*at]) && is_calm(&rounds[at - 1]));
-    let steps: Vec<f64> = steps.map(|at| windows[at] - windows[at - 1]).collect();
-    // Growth is slower than a round trip can show: the mean without its extremes.
-    let mut steps = steps;
-    steps.sort_by(f64::total_cmp);
-    let cut = steps.len() / 10;
-    let kept = &steps[cut..steps.len() - cut];
-    (kept.len() >= FEWEST_ROUNDS).then(|| kept.iter().sum::<f64>() / kept.len() as f64)
-}
+    /// DCTCP: a cut by half of the smoothed share of marks, in the round trip behind the ACKs that tell of them.
+    fn note_marks(&mut self) {
+        let [(first, before), (_, after), (_, later)] = self.last;
+        if first.acked_bytes == 0 {
+            return;
+        }
+        let share = first.ece_bytes as f64 / first.acked_bytes as f64;
+        self.alpha += (share - self.alpha) * DCTCP_GAIN;
+        let is_clear = self.last.iter().all(|(round, _)| round.retransmitted == 0);
+        if share > 0.0 && self.rounds > SETTLED_ROUNDS && is_clear && before >= FEWEST_SEGMENTS {
+            let cut = after.min(later) / before;
+            self.by_share += (cut - (1.0 - self.alpha / 2.0)).abs();
+            self.by_factor += (cut - 0.7).abs().min((cut - 0.5).abs());
+            self.marked += 1;
+        }
+    }
 
-fn middle(mut values: Vec<f64>) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied()
+    /// BBR: a fall to a few segments every some seconds, for no loss.
+    fn note_probe(&mut self) {
+        let [_, _, (round, window)] = self.last;
+        let is_low = window <= PROBE_RTT_SEGMENTS + 1.0 && is_calm(&round) && round.idle_ns == 0;
+        if is_low && !self.is_low && self.usual >= FEWEST_SEGMENTS {
+            let gap_ns = self.low_at_ns.map(|at| round.begin_ns.saturating_sub(at));
+            let (least, most) = PROBE_RTT_EVERY_NS;
+            self.regular += u32::from(gap_ns.is_some_and(|gap| (least..=most).contains(&gap)));
+            self.lows += 1;
+            self.low_at_ns = Some(round.begin_ns);
+        }
+        self.is_low = is_low;
+    }
+
+    /// The likeliest family, or none.
+    pub(crate) fn guess(&self, out: &Direction, to_sender_ns: Option<u64>) -> FamilyGuess {
+        // Behind the middle of the path little of what is on its way is seen.
+        let is_far = to_sender_ns.is_some_and(|ns| out.rtt.min().is_none_or(|ahead| ns > ahead));
+        if self.rounds < FEWEST_ROUNDS || is_far {
+            return FamilyGuess::default();
+        }
+        let guesses = [self.by_probes(), self.by_marks(), self.by_cuts()];
+        let surer = |a: &FamilyGuess, b: &FamilyGuess| a.confidence.total_cmp(&b.confidence);
+        guesses.into_iter().flatten().max_by(surer).unwrap_or_default()
+    }
+
+    fn by_probes(&self) -> Option<FamilyGuess> {
+        (self.regular > 0).then(|| FamilyGuess {
+            family: Family::Bbr,
+            confidence: if self.regular > 1 { SURE } else { LIKELY },
+            evidence: vec![format!(
+                "it fell to {PROBE_RTT_SEGMENTS} segments {} times, some 5 to 10 s apart, without a loss: a probe of the RTT",
+                self.lows
+            )],
+        })
+    }
+
+    fn by_marks(&self) -> Option<FamilyGuess> {
+        if (self.marked as usize) < FEWEST_CUTS {
+            return None;
+        }
+        let count = f64::from(self.marked);
+        let (by_share, by_factor) = (self.by_share / count, self.by_factor / count);
+        let is_clear = self.marked as usize >= 2 * FEWEST_CUTS && by_share * 2.0 <= by_factor;
+        (by_share < by_factor && by_share <= 2.0 * CUT_TOLERANCE).then(|| FamilyGuess {
+            family: Family::Dctcp,
+            confidence: if is_clear { SURE } else { LIKELY },
+            evidence: vec![format!(
+                "in {} marked round trips the window was cut by half of the smoothed share of marks, within {by_share:.2}; \
+                 a fixed factor misses by {by_factor:.2}",
+                self.marked
+            )],
+        })
+    }
+
+    fn by_cuts(&self) -> Option<FamilyGuess> {
+        let mut cuts = self.cuts.clone();
+        if cuts.len() < FEWEST_CUTS {
+            return None;
+        }
+        cuts.sort_by(f64::total_cmp);
+        let (count, cut) = (cuts.len(), cuts[cuts.len() / 2]);
+        let families = [(Family::Reno, 0.5), (Family::Cubic, 0.7), (Family::Bic, 0.8)];
+        let off = |family: &(Family, f64)| (family.1 - cut).abs();
+        let nearest = families.into_iter().min_by(|a, b| off(a).total_cmp(&off(b)))?;
+        if off(&nearest) > CUT_TOLERANCE {
+            return None;
+        }
+        let what = "reductions the window was";
+        let mut evidence = vec![format!("after {count} {what} {cut:.2} of what it was before")];
+        let growth = (self.calm >= FEWEST_ROUNDS).then(|| self.growth / self.calm as f64);
+        let is_renos = growth.map(|growth| (RENO_GROWTH.0..=RENO_GROWTH.1).contains(&growth));
+        let is_grown = is_renos == Some(nearest.0 == Family::Reno);
+        if let Some(growth) = growth {
+            evidence.push(format!("between them it grew by {growth:.2} segments per round trip"));
+        }
+        let confidence = if is_grown && count >= 2 * FEWEST_CUTS { SURE } else { LIKELY };
+        Some(FamilyGuess { family: nearest.0, confidence, evidence })
+    }
 }

@@ -8,7 +8,6 @@ use knee_queue::Ecn;
 use knee_sim::endpoint::Segment;
 
 use crate::data::{Data, Now};
-use crate::family;
 use crate::input::Seen;
 use crate::model::{
     Direction, EcnAgreed, Ended, Flow, Handshake, Location, LocationEvidence, PacketRow, Place,
@@ -462,13 +461,12 @@ impl Side {
 
     fn finish(self, at_ns: u64, mss: u32, most_rounds: usize, to_sender: Option<u64>) -> Direction {
         let mut out = match self.data {
-            Some(data) => data.finish(at_ns, mss, most_rounds),
+            Some(data) => data.finish(at_ns, mss, most_rounds, to_sender),
             None => Direction::default(),
         };
         (out.mss_option, out.window_scale) = (self.mss_option, self.window_scale);
         (out.ttl, out.packets) = (self.ttl, self.packets);
         out.ecn.ect_without_data = self.control_ect;
-        out.family = family::guess(&out, to_sender);
         out
     }
 }

@@ -538,8 +538,6 @@ pub enum Family {
     Dctcp,
     /// Paced, with probes of bandwidth and of RTT.
     Bbr,
-    /// Holds its window by delay.
-    Nv,
 }
 
 /// One round trip: from a segment's sending to its ACK; or several that were merged.
@@ -689,6 +687,11 @@ pub enum EventKind {
     AfterIdle,
     /// An ACK told of a gap of the capture: data acknowledged that is not in it.
     NotCaptured,
+}
+
+impl EventKind {
+    /// How many kinds there are.
+    pub const COUNT: usize = EventKind::NotCaptured as usize + 1;
 }
 
 /// A packet of a flow.

@@ -19,6 +19,8 @@ const LINUX_RTO_FLOOR_NS: u64 = 200_000_000;
 /// A timer fires after two RTTs of silence (a tail loss probe) or more; what SACKs let go, after a quarter of one at most. Between
 /// them, in quarters of an RTT.
 const TIMER_QUARTERS: u64 = 6;
+/// What SACKs let go after a quarter of an RTT waits for the kernel's clock, whose ticks are up to 4 ms apart, and for one more, ns.
+const RACK_TIMER_NS: u64 = 8_000_000;
 /// Where no RTT is known, a gap that is filled within this is reordering, ns: within what queues of different paths differ by, and
 /// shorter than the RTT of most paths longer than a data center's.
 const REORDERING_NS: u64 = 3_000_000;
@@ -273,9 +275,10 @@ impl Data {
         let behind_ns = now.to_sender_ns.unwrap_or(0);
         let full_ns = self.full_rtt_ns(now);
         let timer_ns = (full_ns / 4).saturating_mul(TIMER_QUARTERS).saturating_add(behind_ns);
-        let is_silent = silence_ns >= timer_ns;
         let is_reported =
             self.duplicate_acks > 0 || self.sacked.end().is_some_and(|last| last > start);
+        let rack_ns = if is_reported { RACK_TIMER_NS } else { 0 };
+        let is_silent = silence_ns >= timer_ns.saturating_add(rack_ns);
         let can_probe = self.recovery.state == State::Open
             && !self.recovery.is_probed
             && now.has_sack != Some(false)

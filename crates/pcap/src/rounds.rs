@@ -1,5 +1,6 @@
 //! Round trips of a sender, as they go by: one lasts from a segment's sending until its ACK.
 
+use crate::family::Habits;
 use crate::model::Round;
 
 /// What a round trip is measured by, and its sums.
@@ -63,6 +64,7 @@ impl Open {
 /// Round trips of one direction, at most so many: neighbours are merged where there are more.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rounds {
+    pub(crate) habits: Habits,
     done: Vec<Round>,
     /// The one going on.
     pub(crate) open: Option<Open>,
@@ -113,6 +115,7 @@ impl Rounds {
         round.rtt_mean_ns = open.rtt.mean();
         round.rtt_by_timestamps_mean_ns = open.rtt_by_timestamps.mean();
         ratios(&mut round, mss);
+        self.habits.round(&round, mss);
         self.push(round, most);
     }
 

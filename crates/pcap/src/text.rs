@@ -280,7 +280,7 @@ fn handshake(of: &Handshake) -> String {
 
 fn of_direction(of: &Direction) -> String {
     let mut out = String::new();
-    let mut line = |label: &str, text: String| drop(writeln!(out, "  {label:<16} {text}"));
+    let mut line = |label: &str, text: String| out += &format!("  {label:<16} {text}\n");
     let goodput = of.goodput_bps.map_or(String::new(), |bps| format!(", {}", rate(bps)));
     line(
         "data",

@@ -6,6 +6,16 @@ use crate::manifest::{Check, CheckRow, Claim, Manifest, Term, Verdict};
 use crate::plot::{Range, published_mark};
 use crate::text::{Unit, escaped};
 
+/// The verdict on a claim, and whether one run is all there is to it.
+pub(crate) fn chip_of(claim: &Claim) -> String {
+    let run = claim.checks.iter().filter(|check| check.verdict != "not run").count();
+    let checks = (0 < run && run < claim.checks.len())
+        .then(|| format!("{run} of {} checks", claim.checks.len()));
+    let runs = claim.is_of_one_run().then(|| "one run".to_owned());
+    let scope = checks.into_iter().chain(runs).collect::<Vec<_>>().join(", ");
+    format!("{} <small>{scope}</small>", chip(claim.verdict))
+}
+
 /// A verdict: shape, colour and words.
 pub(crate) fn chip(verdict: Verdict) -> String {
     format!("<span class=\"chip {}\">{}{}</span>", verdict.class(), icon(verdict), verdict.words())
@@ -243,19 +253,19 @@ pub(crate) fn html(
     let _ = write!(
         out,
         "<p class=\"head\">{} <strong>{}</strong> <small>{by}</small></p>",
-        chip(claim.verdict),
+        chip_of(claim),
         escaped(&claim.says)
     );
     for check in &claim.checks {
         out.push_str(&check_html(m, check));
     }
-    let mut say = |label: &str, text: &Option<String>| {
+    let mut say = |label: &str, text: Option<&String>| {
         if let Some(text) = text {
             let _ = write!(out, "<p class=\"why\"><b>{label}</b> {}</p>", escaped(text));
         }
     };
-    say("Why:", &claim.because);
-    say("Cannot be decided here:", &claim.cannot);
+    say(if m.quick { "Why, in the full set:" } else { "Why:" }, claim.cause());
+    say("Cannot be decided here:", claim.cannot.as_ref());
     if let Some(see) = &claim.see {
         let shown = escaped(see);
         let shown = known(see).map_or(shown.clone(), |id| format!("<a href=\"#{id}\">{shown}</a>"));
@@ -286,6 +296,9 @@ fn check_html(m: &Manifest, check: &Check) -> String {
         )
     };
     match check.rows.as_slice() {
+        [] => {
+            let _ = write!(out, "not in the quick set; wanted {}</p>", escaped(&bounds(check)));
+        }
         [only] => {
             let _ = write!(out, "{}, wanted {}</p>", one(0, only), escaped(&bounds(check)));
         }
@@ -372,11 +385,39 @@ mod tests {
             stat: "mean".into(),
             value: Some(value),
             ci95: None,
+            runs: Some(3.0),
         }
     }
 
     fn row(at: &str, value: f64) -> CheckRow {
         CheckRow { at: at.into(), value: Some(value), low: Some(value), high: Some(value) }
+    }
+
+    #[test]
+    fn a_verdict_says_when_one_run_is_all_there_is_to_it() {
+        let claim = |runs| Claim {
+            name: "sooner".into(),
+            says: "It is sooner.".into(),
+            by: "us".into(),
+            because: Some("A cause.".into()),
+            see: None,
+            cannot: None,
+            verdict: Verdict::Stands,
+            checks: vec![Check {
+                says: String::new(),
+                verdict: "holds".into(),
+                unit: "s".into(),
+                rows: vec![row("", 1.0)],
+                at_least: Some(0.5),
+                at_most: None,
+                terms: vec![Term { runs, ..term("figure", "dctcp", "10 kB", 1.0) }],
+            }],
+        };
+        assert!(chip_of(&claim(Some(1.0))).contains("one run"));
+        assert!(!chip_of(&claim(Some(2.0))).contains("one run"));
+        // Of results of before runs were told.
+        assert!(!chip_of(&claim(None)).contains("one run"));
+        assert!(claim(None).cause().is_none());
     }
 
     #[test]

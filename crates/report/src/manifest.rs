@@ -108,6 +108,18 @@ impl Manifest {
     }
 }
 
+impl Claim {
+    /// Whether one of its figures was measured in one run only.
+    pub(crate) fn is_of_one_run(&self) -> bool {
+        self.checks.iter().flat_map(|check| &check.terms).any(|term| term.runs == Some(1.0))
+    }
+
+    /// The cause of its verdict; that of another verdict is none of one that stands.
+    pub(crate) fn cause(&self) -> Option<&String> {
+        self.because.as_ref().filter(|_| self.verdict != Verdict::Stands)
+    }
+}
+
 impl Check {
     /// The figures that a row is made of.
     pub(crate) fn terms_of(&self, row: usize) -> &[Term] {
@@ -145,6 +157,7 @@ pub(crate) struct Term {
     pub(crate) stat: String,
     pub(crate) value: Option<f64>,
     pub(crate) ci95: Option<f64>,
+    pub(crate) runs: Option<f64>,
 }
 
 /// What became of a claim.
@@ -416,6 +429,7 @@ fn check(json: &Json) -> Check {
         stat: stat(term),
         value: number(term, "value"),
         ci95: number(term, "ci95"),
+        runs: number(term, "runs"),
     };
     Check {
         says: text(json, "says"),
@@ -456,6 +470,14 @@ fn network(json: &Json) -> Network {
     }
 }
 
+/// "125000000 B" as "125 MB"; anything else as it is.
+fn bytes_words(text: String) -> String {
+    match text.strip_suffix(" B").and_then(|digits| digits.parse::<f64>().ok()) {
+        Some(bytes) => crate::text::Unit::alone("B", bytes),
+        None => text,
+    }
+}
+
 /// A queue in words: its kind and what it is set to.
 fn queue_words(queue: &Json) -> Option<String> {
     match queue {
@@ -463,7 +485,7 @@ fn queue_words(queue: &Json) -> Option<String> {
         Json::Object(map) => {
             let kind = map.get("kind").map(shown).unwrap_or_default();
             let others = map.iter().filter(|(key, value)| *key != "kind" && !value.is_null());
-            let others = others.map(|(key, value)| format!("{key} {}", shown(value)));
+            let others = others.map(|(key, value)| format!("{key} {}", bytes_words(shown(value))));
             Some(std::iter::once(kind).chain(others).collect::<Vec<_>>().join(", "))
         }
         _ => None,

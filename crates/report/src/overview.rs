@@ -243,20 +243,23 @@ fn rows(m: &Manifest) -> String {
         );
     }
     out.push_str("</th></tr>");
+    let label = if m.quick { "Why, in the full set" } else { "Why" };
     for claim in &m.claims {
         let found = claims::found(m, claim);
-        let because = claim.because.iter().chain(&claim.cannot).fold(String::new(), |all, why| {
-            format!(
-                "{all}<details class=\"more\"><summary>Why</summary><p>{}</p></details>",
-                escaped(why)
-            )
-        });
+        let by = if claim.by == "us" { " <small>(derived by us)</small>" } else { "" };
+        let because =
+            claim.cause().into_iter().chain(&claim.cannot).fold(String::new(), |all, why| {
+                format!(
+                    "{all}<details class=\"more\"><summary>{label}</summary><p>{}</p></details>",
+                    escaped(why)
+                )
+            });
         let _ = write!(
             out,
-            "<tr class=\"{}\"><td>{}</td><td><a href=\"#{id}-claim-{}\">{}</a>{because}</td>\
+            "<tr class=\"{}\"><td>{}</td><td><a href=\"#{id}-claim-{}\">{}</a>{by}{because}</td>\
              <td data-label=\"Ours\">{}</td><td data-label=\"Wanted\">{}</td><td data-label=\"Published\">{}</td><td>{}</td></tr>",
             claim.verdict.class(),
-            claims::chip(claim.verdict),
+            claims::chip_of(claim),
             slug(&claim.name),
             escaped(&claim.says),
             escaped(&found.ours),

@@ -210,6 +210,15 @@ impl Judged {
         let rows = self.checks.iter().flat_map(|check| &check.rows);
         rows.flat_map(|row| &row.terms).any(|term| term.runs == 1)
     }
+
+    /// How far the verdict goes, in words: nothing if all checks were run, each more than once.
+    pub fn scope(&self) -> String {
+        let run = self.checks.iter().filter(|check| check.holds != Holds::NotRun).count();
+        let checks = (0 < run && run < self.checks.len())
+            .then(|| format!("{run} of {} checks", self.checks.len()));
+        let runs = self.is_of_one_run().then(|| "one run".to_owned());
+        checks.into_iter().chain(runs).collect::<Vec<_>>().join(", ")
+    }
 }
 
 impl Claim {

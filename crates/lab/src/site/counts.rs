@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 
+use knee_linux::counts::{Mib, add, add_pairs};
 use knee_netns::Namespace;
 use knee_netns::netlink::{LinkStats, Netlink, ROOT};
 
@@ -28,7 +29,7 @@ pub struct SiteCounts {
 pub struct HostCounts {
     /// `TCPTimeouts`, `TCPLossProbes`, `InCEPkts`, ...: those that are not zero. IPv6's are as in `/proc/net/snmp6`, such as
     /// `Ip6InCEPkts`.
-    pub mib: BTreeMap<String, u64>,
+    pub mib: Mib,
     /// Packets that its own queue has dropped, a modelled one.
     pub egress_dropped_pkts: u64,
     /// CPU time of the thread that does its receiving work, ns; `None`: no thread does ([`Offloads`](super::Offloads) on and a
@@ -76,16 +77,15 @@ fn of_host() -> Result<(HostCounts, LinkStats), Error> {
 }
 
 /// The MIBs of the namespace of the calling thread.
-fn mib() -> Result<BTreeMap<String, u64>, Error> {
+fn mib() -> Result<Mib, Error> {
     // Not /proc/net, which is that of the whole process.
     let read = |name: &str| {
         let path = format!("/proc/thread-self/net/{name}");
         fs::read_to_string(&path).map_err(failed(path))
     };
-    let mut mib = BTreeMap::new();
-    let wanted = ["Tcp", "TcpExt", "Ip", "IpExt"];
-    add_pairs(&mut mib, &read("snmp")?, &wanted);
-    add_pairs(&mut mib, &read("netstat")?, &wanted);
+    let mut mib = Mib::new();
+    add_pairs(&mut mib, &read("snmp")?);
+    add_pairs(&mut mib, &read("netstat")?);
     // A kernel without IPv6 has none.
     for line in read("snmp6").unwrap_or_default().lines() {
         if let Some((name, count)) = line.split_once(char::is_whitespace) {
@@ -95,28 +95,6 @@ fn mib() -> Result<BTreeMap<String, u64>, Error> {
         }
     }
     Ok(mib)
-}
-
-/// Of lines in pairs: the names, and the counts below them.
-fn add_pairs(mib: &mut BTreeMap<String, u64>, text: &str, wanted: &[&str]) {
-    let lines: Vec<&str> = text.lines().collect();
-    for pair in lines.chunks_exact(2) {
-        let (mut names, mut counts) = (pair[0].split(' '), pair[1].split(' '));
-        let group = names.next().unwrap_or_default().trim_end_matches(':');
-        counts.next();
-        if wanted.contains(&group) {
-            names.zip(counts).for_each(|(name, count)| add(mib, name, count));
-        }
-    }
-}
-
-/// Groups share a few names, such as that of wrong checksums: they are one.
-fn add(mib: &mut BTreeMap<String, u64>, name: &str, count: &str) {
-    // What is negative is no count: Tcp has its setting of MaxConn among them.
-    match count.parse() {
-        Ok(0) | Err(_) => {}
-        Ok(count) => *mib.entry(name.to_owned()).or_default() += count,
-    }
 }
 
 /// The first word of its schedstat (CONFIG_SCHED_INFO): what the thread has run, soft interrupts that it ran included.
@@ -140,16 +118,6 @@ fn dropped_of(softnet: &str) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn counts_are_found_by_name_and_zeros_are_left_out() {
-        let text = "TcpExt: SyncookiesSent TCPTimeouts InCsumErrors\nTcpExt: 0 7 1\nIpExt: InCEPkts InCsumErrors\nIpExt: 12 2\n\
-                    MPTcpExt: TCPTimeouts\nMPTcpExt: 9\n";
-        let mut mib = BTreeMap::new();
-        add_pairs(&mut mib, text, &["TcpExt", "IpExt"]);
-        let wanted = [("InCEPkts", 12), ("InCsumErrors", 3), ("TCPTimeouts", 7)];
-        assert_eq!(mib, wanted.map(|(name, count)| (name.to_owned(), count)).into());
-    }
 
     #[test]
     fn drops_of_all_cpus_are_summed() {

@@ -17,12 +17,12 @@ mod ping;
 mod program;
 mod surroundings;
 mod sys;
-mod tcp_info;
 mod timers;
 
+pub use knee_linux::TcpInfo;
+pub use knee_linux::side::SideReport;
 pub use program::{Program, prepare};
 pub use surroundings::{Algorithms, Here, InNamespaces, SocketKind, Surroundings};
-pub use tcp_info::TcpInfo;
 
 use std::net::IpAddr;
 
@@ -144,29 +144,4 @@ pub struct TrafficReport {
     pub late_ns: u64,
     /// CPU time, s.
     pub cpu_s: f64,
-}
-
-/// One side of a connection at its end, or at the end of the run.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct SideReport {
-    /// Index of the flow in the run.
-    pub flow: u32,
-    /// Whether it is the listening side.
-    pub listens: bool,
-    /// `connect()` was called (connecting side).
-    pub connected_ns: Option<u64>,
-    /// The handshake was complete (connecting side).
-    pub established_ns: Option<u64>,
-    /// The last byte was read: of a transfer by the listening side, of the last answer by the connecting one.
-    pub done_ns: Option<u64>,
-    /// It was stopped as asked.
-    pub stopped_ns: Option<u64>,
-    /// Payload bytes read.
-    pub read_bytes: u64,
-    /// Algorithm at the end, as the kernel calls it.
-    pub algorithm: String,
-    /// `struct tcp_info` at the end; empty: there was no connection.
-    pub info: Vec<u8>,
-    /// Why it failed, if it did.
-    pub error: Option<String>,
 }

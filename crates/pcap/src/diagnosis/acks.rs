@@ -1,5 +1,7 @@
 //! ACKs that come late, not at all, or for too much or too little at once.
 
+use std::collections::BTreeSet;
+
 use super::{Kind, SHOWN, View, median, per_cent, share, time};
 use crate::model::{Event, EventKind, Finding, Round, Severity};
 
@@ -98,6 +100,18 @@ pub(super) fn arrived(view: &View<'_>, event: &Event) -> Option<&'static str> {
     (repeats && view.flow.handshake.has_sack == Some(false)).then_some(
         "after an ACK that only its arrival could have caused, and that did not cover it",
     )
+}
+
+/// Segments that a timer sent again although they had arrived: connection, whether `a` sent them, first byte.
+pub(super) fn arrivals(views: &[View<'_>]) -> BTreeSet<(u32, bool, u64)> {
+    let of = |view: &View<'_>| -> Vec<_> {
+        let had = view.data.events.iter().filter(|event| {
+            matches!(event.kind, EventKind::Rto | EventKind::TailLossProbe)
+                && arrived(view, event).is_some()
+        });
+        had.map(|event| (view.flow.connection, view.is_of_a(), event.seq)).collect()
+    };
+    views.iter().flat_map(of).collect()
 }
 
 /// Packets that arrived, were answered and not covered, so that a timer sent them again.

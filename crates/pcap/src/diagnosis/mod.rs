@@ -26,6 +26,10 @@ use crate::model::{
 /// Packets that a finding shows of a flow, at most: enough to see it with one's own eyes.
 const SHOWN: usize = 4;
 
+/// A point is at the receiver if the way there and back is at most this part of the whole. What passes it has arrived then; a fifth, by
+/// which a place is near, may be the other side of the queue that drops.
+const AT_RECEIVER: u64 = 20;
+
 /// A pathology: its name and what is said of it wherever it is found.
 #[derive(Clone, Copy, Debug)]
 pub struct Kind {
@@ -66,15 +70,17 @@ pub const KINDS: [&Kind; 20] = [
 /// What is found in an analysis, the most severe first; one finding for each pathology, with all flows that have it.
 pub fn findings(analysis: &Analysis) -> Vec<Finding> {
     let mut all: Vec<Finding> = Vec::new();
-    let of_flows = chosen(analysis).flat_map(|view| of_data(&view));
+    let views: Vec<View<'_>> = chosen(analysis).collect();
+    let arrived = acks::arrivals(&views);
+    let mut of_flows: Vec<Finding> = views.iter().flat_map(of_data).collect();
+    of_flows.extend(views.iter().filter_map(|view| timeouts::tail(view, &arrived)));
     let together = incast::collapse(analysis).into_iter().chain(shares::by_input(analysis));
-    for finding in of_flows.chain(together).chain(ecn::bleached_between(analysis)) {
+    for finding in of_flows.into_iter().chain(together).chain(ecn::bleached_between(analysis)) {
         match all.iter_mut().find(|other| other.kind == finding.kind) {
             Some(other) => join(other, finding),
             None => all.push(finding),
         }
     }
-    without_arrived(analysis, &mut all);
     all.sort_by(|x, y| y.severity.cmp(&x.severity).then_with(|| x.kind.cmp(y.kind)));
     all
 }
@@ -95,26 +101,12 @@ fn chosen(analysis: &Analysis) -> impl Iterator<Item = View<'_>> {
     })
 }
 
-/// What had arrived was not lost, whatever it looks like from elsewhere on the path.
-fn without_arrived(analysis: &Analysis, all: &mut Vec<Finding>) {
-    let connection =
-        |id: &u32| analysis.flows.iter().find(|flow| flow.id == *id).map(|flow| flow.connection);
-    let named = |kind: &Kind, all: &[Finding]| -> Vec<u32> {
-        let found = all.iter().filter(|finding| finding.kind == kind.name);
-        found.flat_map(|finding| finding.flows.clone()).collect()
-    };
-    let arrived: Vec<_> = named(&acks::LEFT_OUT, all).iter().filter_map(connection).collect();
-    for tail in all.iter_mut().filter(|finding| finding.kind == timeouts::TAIL.name) {
-        let is_lost = |id: &u32| connection(id).is_some_and(|of| !arrived.contains(&of));
-        tail.flows.retain(is_lost);
-        tail.evidence.retain(|one| is_lost(&one.flow));
-    }
-    all.retain(|finding| !finding.flows.is_empty());
-}
-
 /// What is found in one flow by itself.
 pub fn of_flow(flow: &Flow) -> Vec<Finding> {
-    View::both(flow).iter().flat_map(of_data).collect()
+    let views = View::both(flow);
+    let arrived = acks::arrivals(&views);
+    let tails = views.iter().filter_map(|view| timeouts::tail(view, &arrived));
+    views.iter().flat_map(of_data).chain(tails).collect()
 }
 
 fn of_data(view: &View<'_>) -> Vec<Finding> {
@@ -123,7 +115,6 @@ fn of_data(view: &View<'_>) -> Vec<Finding> {
         acks::delayed(view),
         acks::left_out(view),
         timeouts::floor(view),
-        timeouts::tail(view),
         ecn::endless(view),
         ecn::overstated(view),
         ecn::unmarked(view),
@@ -179,30 +170,39 @@ impl<'a> View<'a> {
     fn both(flow: &'a Flow) -> [View<'a>; 2] {
         let place = flow.location.place;
         let near = |is_a: bool| place == if is_a { Place::NearA } else { Place::NearB };
+        let location = &flow.location;
+        let at = |here: Option<u64>, there: Option<u64>| {
+            let (Some(here), Some(there)) = (here, there) else { return false };
+            here.saturating_mul(AT_RECEIVER) <= here.saturating_add(there)
+        };
+        let (to_a, to_b) = (location.rtt_to_a_ns, location.rtt_to_b_ns);
         [
             View {
                 flow,
                 data: &flow.a_to_b,
                 back: &flow.b_to_a,
                 is_near_sender: near(true),
-                is_near_receiver: near(false),
+                is_near_receiver: at(to_b, to_a),
             },
             View {
                 flow,
                 data: &flow.b_to_a,
                 back: &flow.a_to_b,
                 is_near_sender: near(false),
-                is_near_receiver: near(true),
+                is_near_receiver: at(to_a, to_b),
             },
         ]
+    }
+
+    fn is_of_a(&self) -> bool {
+        std::ptr::eq(self.data, &self.flow.a_to_b)
     }
 
     /// The smallest RTT of the whole path, ns: of data or of the handshake at the sender, else the sum of both parts.
     fn base_rtt_ns(&self) -> Option<u64> {
         if self.is_near_sender {
-            let is_a = std::ptr::eq(self.data, &self.flow.a_to_b);
             let handshake = &self.flow.handshake;
-            let of_syn = if is_a { handshake.rtt_to_b_ns } else { handshake.rtt_to_a_ns };
+            let of_syn = if self.is_of_a() { handshake.rtt_to_b_ns } else { handshake.rtt_to_a_ns };
             return self.data.rtt.min().into_iter().chain(of_syn).min();
         }
         let location = &self.flow.location;

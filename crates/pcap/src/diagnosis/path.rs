@@ -19,6 +19,10 @@ const SHIFT: f64 = 0.125;
 
 /// Reordering with another smallest RTT behind it than before.
 pub(super) fn change(view: &View<'_>) -> Option<Finding> {
+    // Elsewhere the RTT is that of a part of the path.
+    if !view.is_near_sender {
+        return None;
+    }
     let rounds: Vec<&Round> = view.rounds().collect();
     let reordered = view
         .data

@@ -1,5 +1,7 @@
 //! Waits for the sender's timers.
 
+use std::collections::BTreeSet;
+
 use super::{Kind, SHOWN, View, median, per_cent, share, time};
 use crate::model::{Event, EventKind, Finding, Severity};
 
@@ -46,8 +48,9 @@ pub(super) fn floor(view: &View<'_>) -> Option<Finding> {
 }
 
 /// Losses at the end of what was sent.
-pub(super) fn tail(view: &View<'_>) -> Option<Finding> {
-    let is_needless = |event: &Event| super::acks::arrived(view, event).is_some();
+pub(super) fn tail(view: &View<'_>, arrived: &BTreeSet<(u32, bool, u64)>) -> Option<Finding> {
+    let is_needless =
+        |event: &Event| arrived.contains(&(view.flow.connection, view.is_of_a(), event.seq));
     let mut tails: Vec<&Event> = view
         .events(EventKind::TailLoss)
         .chain(view.events(EventKind::TailLossProbe))

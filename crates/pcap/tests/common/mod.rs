@@ -1,155 +1,141 @@
-//! Captures for tests: of experiments in `tests/pcap`, as they are or altered on their way.
-#![allow(dead_code, reason = "each test file takes what it needs")]
+//! Captures made by hand, packet by packet.
+#![allow(dead_code, unreachable_pub, reason = "each test uses some of it")]
+#![expect(clippy::unwrap_used, reason = "helpers of tests may panic too")]
 
-use std::fs;
-use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::io::Cursor;
+use std::net::SocketAddr;
 
-use knee_capture::write::File;
-use knee_capture::{Captured, Direction, Interface, Record, link};
-use knee_exp::{Experiment, Overrides, captures};
+use knee_capture::packet::Packet;
+use knee_capture::{Interface, Record, Writer, link};
 use knee_pcap::{Analysis, Input, Options, analyse};
-use knee_sim::Outcome;
-use knee_sim::spec::Run;
+use knee_queue::Ecn;
+use knee_sim::addresses::address;
+use knee_sim::endpoint::Segment;
 
-/// The first interface of a simulated host's file is the host.
-pub(crate) const AT_HOST: u32 = 0;
+/// A millisecond, in ns.
+pub const MS: u64 = 1_000_000;
+/// Payload of a full segment, with timestamps.
+pub const MSS: u32 = 1448;
 
-/// A directory that goes with the test.
-pub(crate) struct Temp(PathBuf);
-
-impl Temp {
-    pub(crate) fn new(name: &str) -> Temp {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let name = format!("{name}-{}-{number}", std::process::id());
-        let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-        fs::create_dir_all(&dir).unwrap();
-        Temp(dir)
-    }
-
-    pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
+/// A connection whose packets are written down: `a` is host 0, `b` host 1.
+pub struct Trace {
+    pub packets: Vec<(u64, Packet)>,
+    /// Initial sequence numbers of `a` and `b`.
+    pub origins: [u32; 2],
 }
 
-impl Drop for Temp {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-/// An experiment that was run, with a capture of each host.
-pub(crate) struct Made {
-    pub(crate) dir: Temp,
-    pub(crate) run: Run,
-    pub(crate) outcome: Outcome,
-}
-
-impl Made {
-    pub(crate) fn file(&self, host: &str) -> PathBuf {
-        self.dir.path(&knee_capture::host::file_name(host))
+impl Trace {
+    pub fn new(origins: [u32; 2]) -> Trace {
+        Trace { packets: Vec::new(), origins }
     }
 
-    /// The flow that a connection of the capture is: flow i connects from port 40000 + i.
-    pub(crate) fn flow_of(&self, connecting_port: u16) -> usize {
-        usize::from(connecting_port) - 40_000
-    }
-}
-
-/// Runs `tests/pcap/NAME.toml` once, as `knee run --pcap` does.
-pub(crate) fn simulate(name: &str, set: &[&str]) -> Made {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../tests/pcap/{name}.toml"));
-    let set = set.iter().map(|&set| set.to_owned()).collect();
-    let overrides = Overrides { set, ..Overrides::default() };
-    let experiment = Experiment::load(&path, &overrides).unwrap_or_else(|why| panic!("{why}"));
-    let run = experiment.run(experiment.run_id(0)).unwrap();
-    let dir = Temp::new(name);
-    let outcome = captures::simulate(&run, &dir.0).unwrap();
-    Made { dir, run, outcome }
-}
-
-/// A packet of a copy: its bytes from the Ethernet header on, to be changed in place.
-pub(crate) struct Copied {
-    pub(crate) interface: u32,
-    pub(crate) at_ns: u64,
-    pub(crate) original_len: u32,
-    pub(crate) bytes: Vec<u8>,
-}
-
-/// Where things are in a frame with IPv4.
-const TOS: usize = 15;
-const SOURCE: usize = 26;
-const TCP: usize = 34;
-const ECE: u8 = 0x40;
-const CWR: u8 = 0x80;
-const SYN: u8 = 0x02;
-
-impl Copied {
-    pub(crate) fn source(&self) -> [u8; 4] {
-        self.bytes[SOURCE..SOURCE + 4].try_into().unwrap()
-    }
-
-    pub(crate) fn has_data(&self) -> bool {
-        let ip_len = u16::from_be_bytes([self.bytes[16], self.bytes[17]]);
-        usize::from(ip_len) > 20 + usize::from(self.bytes[TCP + 12] >> 4) * 4
-    }
-
-    pub(crate) fn is_syn(&self) -> bool {
-        self.bytes[TCP + 13] & SYN != 0
-    }
-
-    pub(crate) fn has_ece(&self) -> bool {
-        self.bytes[TCP + 13] & ECE != 0
-    }
-
-    pub(crate) fn clear_ecn(&mut self) {
-        self.bytes[TOS] &= !3;
-    }
-
-    pub(crate) fn clear_cwr(&mut self) {
-        self.bytes[TCP + 13] &= !CWR;
-    }
-
-    pub(crate) fn set_ece(&mut self) {
-        self.bytes[TCP + 13] |= ECE;
-    }
-}
-
-/// Copies a capture packet by packet, as `change` has it; what it refuses is left out. Checksums stay as they were, as those
-/// of captures with offloads do.
-pub(crate) fn copy(from: &Path, to: &Path, mut change: impl FnMut(&mut Copied) -> bool) {
-    let interface =
-        |name: &str| Interface { name: name.to_owned(), link: link::ETHERNET, snaplen: 0 };
-    let mut out = File::create(to, &[interface("host"), interface("port")]).unwrap();
-    let each = |packet: Captured<'_>| {
-        let mut copied = Copied {
-            interface: packet.interface,
-            at_ns: packet.at_ns,
-            original_len: packet.original_len,
-            bytes: packet.data.to_vec(),
+    /// A packet of `a` (0) or `b` (1), its numbers counted from the initial ones.
+    pub fn add(
+        &mut self,
+        at_ns: u64,
+        from: usize,
+        flags: u16,
+        seq: u64,
+        len: u32,
+        ack: u64,
+    ) -> &mut Packet {
+        let end = |host: usize| SocketAddr::new(address(host, false), 1000 + host as u16);
+        let stamp = |at_ns: u64| (at_ns / MS) as u32;
+        let heard = self.packets.iter().rev().find(|packet| packet.1.source == end(1 - from));
+        let echo = heard.and_then(|packet| packet.1.timestamps).map_or(0, |stamps| stamps.0);
+        let packet = Packet {
+            source: end(from),
+            destination: end(1 - from),
+            flags,
+            ecn: Ecn::NotEct,
+            seq: self.origins[from].wrapping_add(seq as u32),
+            len,
+            ack: self.origins[1 - from].wrapping_add(ack as u32),
+            window: 30_000,
+            mss: None,
+            window_scale: None,
+            sack_ok: false,
+            timestamps: Some((stamp(at_ns), echo)),
+            sacks: Vec::new(),
+            are_options_cut: false,
         };
-        if change(&mut copied) {
-            out.write(&Record {
-                interface: copied.interface,
-                at_ns: copied.at_ns,
-                original_len: copied.original_len,
-                data: &copied.bytes,
-                direction: None::<Direction>,
-                comment: None,
-            })
-            .unwrap();
+        self.packets.push((at_ns, packet));
+        &mut self.packets.last_mut().unwrap().1
+    }
+
+    /// SYN, SYN-ACK and ACK, seen at `a`; with these ECN flags of the SYN and the SYN-ACK.
+    pub fn handshake(&mut self, at_ns: u64, rtt_ns: u64, ecn: [u16; 2]) {
+        let syn = self.add(at_ns, 0, Segment::SYN | ecn[0], 0, 0, 0);
+        (syn.mss, syn.window_scale, syn.sack_ok) = (Some(1460), Some(7), true);
+        let answer = self.add(at_ns + rtt_ns, 1, Segment::SYN | Segment::ACK | ecn[1], 0, 0, 1);
+        (answer.mss, answer.window_scale, answer.sack_ok) = (Some(1460), Some(7), true);
+        self.add(at_ns + rtt_ns, 0, Segment::ACK, 1, 0, 1);
+    }
+
+    /// Full segments of `a`, some microseconds apart: numbers counted from 0.
+    pub fn data(&mut self, at_ns: u64, which: std::ops::Range<u64>) {
+        for (behind, segment) in which.enumerate() {
+            self.segment(at_ns + 2000 * behind as u64, segment);
         }
-        ControlFlow::Continue(())
-    };
-    let ending = knee_capture::read(fs::File::open(from).unwrap(), each).unwrap();
-    assert_eq!(ending.broken, None);
-    out.finish().unwrap();
+    }
+
+    /// A full segment of `a`.
+    pub fn segment(&mut self, at_ns: u64, number: u64) -> &mut Packet {
+        self.add(at_ns, 0, Segment::ACK, 1 + number * u64::from(MSS), MSS, 1)
+    }
+
+    /// An ACK of `b` of all segments below one.
+    pub fn ack(&mut self, at_ns: u64, below: u64) -> &mut Packet {
+        self.add(at_ns, 1, Segment::ACK, 1, 0, 1 + below * u64::from(MSS))
+    }
+
+    /// A SACK of segments: of `b`, ends counted as segments.
+    pub fn sack(&mut self, at_ns: u64, below: u64, ranges: &[(u64, u64)]) {
+        let origin = self.origins[0];
+        let number = |segment: u64| origin.wrapping_add(1 + (segment * u64::from(MSS)) as u32);
+        self.ack(at_ns, below).sacks =
+            ranges.iter().map(|(from, to)| (number(*from), number(*to))).collect();
+    }
+
+    /// As a file, in the order of times.
+    pub fn file(&self) -> Vec<u8> {
+        self.file_with(0, |at_ns| at_ns)
+    }
+
+    /// As a file of another clock, with cut packets if `snaplen` is not 0.
+    pub fn file_with(&self, snaplen: u32, clock: impl Fn(u64) -> u64) -> Vec<u8> {
+        let mut packets: Vec<&(u64, Packet)> = self.packets.iter().collect();
+        packets.sort_by_key(|packet| packet.0);
+        written(&packets, snaplen, clock)
+    }
+
+    /// As a file, in the order in which they were added.
+    pub fn unsorted(&self) -> Vec<u8> {
+        written(&self.packets.iter().collect::<Vec<_>>(), 0, |at_ns| at_ns)
+    }
+
+    pub fn analysed(&self) -> Analysis {
+        analysed(vec![self.file()], &Options::default())
+    }
 }
 
-/// What is found out about captures.
-pub(crate) fn analysed(files: &[PathBuf]) -> Analysis {
-    let inputs = files.iter().map(|file| Input::File(file.clone())).collect();
-    analyse(inputs, &Options::default(), &mut |_| ()).unwrap_or_else(|why| panic!("{why}"))
+fn written(packets: &[&(u64, Packet)], snaplen: u32, clock: impl Fn(u64) -> u64) -> Vec<u8> {
+    let interface = Interface { name: "x".to_owned(), link: link::RAW, snaplen };
+    let mut writer = Writer::new(Vec::new(), "x", &[interface]).unwrap();
+    for (at_ns, packet) in packets {
+        let data = packet.encode().unwrap();
+        let original_len = data.len() as u32;
+        let record =
+            Record { at_ns: clock(*at_ns), original_len, data: &data, ..Record::default() };
+        writer.write(&record).unwrap();
+    }
+    writer.finish().unwrap()
+}
+
+/// Analyses files that are in memory.
+pub fn analysed(files: Vec<Vec<u8>>, options: &Options) -> Analysis {
+    let inputs = files.into_iter().enumerate();
+    let inputs =
+        inputs.map(|(at, file)| Input::Reader(format!("file {at}"), Box::new(Cursor::new(file))));
+    analyse(inputs.collect(), options, &mut |_| ()).unwrap()
 }

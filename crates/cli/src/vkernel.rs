@@ -1,0 +1,144 @@
+//! `knee vkernel`, and `--on vkernel`: a Linux kernel in virtual time as a back end of experiments.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use clap::Subcommand;
+use knee_exp::back_end::{BackEnd, Ran};
+use knee_sim::Run;
+use knee_vkernel::kernel::{self, Built};
+use knee_vkernel::{Algorithms, Options, run};
+use serde_json::{Map, Value, json};
+
+use crate::run::{Args as RunArgs, Which};
+use crate::{Failure, complain, print};
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Build a kernel for --on vkernel into the user's cache, or bring it up to date.
+    Build(BuildArgs),
+    /// List the kernels that are built.
+    List,
+}
+
+#[derive(clap::Args)]
+struct BuildArgs {
+    /// A source tree of Linux, or an archive of one [default: the package linux-source-VERSION of Debian].
+    #[arg(long, value_name = "TREE_OR_ARCHIVE")]
+    source: Option<PathBuf>,
+    /// The version, as 6.1 [default: the source's, or 6.1]
+    #[arg(long, value_name = "VERSION")]
+    version: Option<String>,
+    /// Compilers at once [default: one per core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    jobs: Option<u32>,
+}
+
+fn of_kernel(why: knee_vkernel::Error) -> Failure {
+    Failure::Says(format!("vkernel: {why}"))
+}
+
+pub(crate) fn main(args: &Args) -> Result<(), Failure> {
+    match &args.command {
+        Command::Build(args) => build(args),
+        Command::List => list(),
+    }
+}
+
+fn build(args: &BuildArgs) -> Result<(), Failure> {
+    let options = kernel::Options {
+        source: args.source.clone(),
+        version: args.version.clone(),
+        jobs: args.jobs.unwrap_or(0) as usize,
+    };
+    let built = kernel::build(&options, &mut |step| complain(&format!("knee: {step}")));
+    print(&show(&built.map_err(of_kernel)?))
+}
+
+fn list() -> Result<(), Failure> {
+    let cache = kernel::cache().map_err(of_kernel)?;
+    let all = kernel::built(&cache);
+    if all.is_empty() {
+        return print("none: knee vkernel build makes one\n");
+    }
+    print(&all.iter().map(show).collect::<String>())
+}
+
+fn show(built: &Built) -> String {
+    format!(
+        "Linux {} (--version {}) in {}\n",
+        built.release,
+        built.version,
+        built.directory.display()
+    )
+}
+
+/// The kernel in virtual time, as the command line asks for it.
+///
+/// # Errors
+/// Why there is none.
+pub(crate) fn back_end(args: &RunArgs, version: Option<&str>) -> Result<Arc<dyn BackEnd>, Failure> {
+    if args.offloads.is_some() {
+        return Err(Failure::Says(
+            "--offloads is for --on lab; of hosts of the kernel in virtual time hosts.gso_max_segs says it".to_owned(),
+        ));
+    }
+    let of_back_end = |why: knee_vkernel::Error| Failure::Says(format!("--on vkernel: {why}"));
+    let built = kernel::find(version).map_err(of_back_end)?;
+    let algorithms = match args.algorithms {
+        Some(Which::Kernel) => Algorithms::Kernels,
+        _ => Algorithms::Ours,
+    };
+    let options = Options { algorithms, ..Options::default() };
+    Ok(Arc::new(Kernel { built, options }))
+}
+
+/// The keys, as `--set` takes them, that make hosts what the kernel of this back end is.
+pub(crate) fn keys(about: &Map<String, Value>) -> Vec<String> {
+    let version = about.get("version").and_then(Value::as_str).unwrap_or_default();
+    vec![format!("hosts.linux={version:?}"), "hosts.hz=1000".to_owned()]
+}
+
+#[derive(Debug)]
+struct Kernel {
+    built: Built,
+    options: Options,
+}
+
+impl BackEnd for Kernel {
+    fn name(&self) -> &'static str {
+        "vkernel"
+    }
+
+    fn threads(&self) -> Option<usize> {
+        None
+    }
+
+    fn run(&self, wanted: &Run, stop: &AtomicBool) -> Result<Ran, String> {
+        let outcome = run(wanted, &self.built, &self.options, stop);
+        Ok(Ran { outcome: outcome.map_err(|why| why.to_string())?, validity: None })
+    }
+
+    fn about(&self) -> Map<String, Value> {
+        let mut about: Map<String, Value> = self
+            .built
+            .values()
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), json!(value)))
+            .collect();
+        let algorithms = match self.options.algorithms {
+            Algorithms::Ours => "knee",
+            Algorithms::Kernels => "kernel",
+        };
+        about.insert("version".to_owned(), json!(self.built.version));
+        about.insert("algorithms".to_owned(), json!(algorithms));
+        about
+    }
+}

@@ -1,0 +1,155 @@
+//! Captures for tests: of experiments in `tests/pcap`, as they are or altered on their way.
+#![allow(dead_code, reason = "each test file takes what it needs")]
+
+use std::fs;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use knee_capture::write::File;
+use knee_capture::{Captured, Direction, Interface, Record, link};
+use knee_exp::{Experiment, Overrides, captures};
+use knee_pcap::{Analysis, Input, Options, analyse};
+use knee_sim::Outcome;
+use knee_sim::spec::Run;
+
+/// The first interface of a simulated host's file is the host.
+pub(crate) const AT_HOST: u32 = 0;
+
+/// A directory that goes with the test.
+pub(crate) struct Temp(PathBuf);
+
+impl Temp {
+    pub(crate) fn new(name: &str) -> Temp {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("{name}-{}-{number}", std::process::id());
+        let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        fs::create_dir_all(&dir).unwrap();
+        Temp(dir)
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Temp {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// An experiment that was run, with a capture of each host.
+pub(crate) struct Made {
+    pub(crate) dir: Temp,
+    pub(crate) run: Run,
+    pub(crate) outcome: Outcome,
+}
+
+impl Made {
+    pub(crate) fn file(&self, host: &str) -> PathBuf {
+        self.dir.path(&knee_capture::host::file_name(host))
+    }
+
+    /// The flow that a connection of the capture is: flow i connects from port 40000 + i.
+    pub(crate) fn flow_of(&self, connecting_port: u16) -> usize {
+        usize::from(connecting_port) - 40_000
+    }
+}
+
+/// Runs `tests/pcap/NAME.toml` once, as `knee run --pcap` does.
+pub(crate) fn simulate(name: &str, set: &[&str]) -> Made {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../tests/pcap/{name}.toml"));
+    let set = set.iter().map(|&set| set.to_owned()).collect();
+    let overrides = Overrides { set, ..Overrides::default() };
+    let experiment = Experiment::load(&path, &overrides).unwrap_or_else(|why| panic!("{why}"));
+    let run = experiment.run(experiment.run_id(0)).unwrap();
+    let dir = Temp::new(name);
+    let outcome = captures::simulate(&run, &dir.0).unwrap();
+    Made { dir, run, outcome }
+}
+
+/// A packet of a copy: its bytes from the Ethernet header on, to be changed in place.
+pub(crate) struct Copied {
+    pub(crate) interface: u32,
+    pub(crate) at_ns: u64,
+    pub(crate) original_len: u32,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// Where things are in a frame with IPv4.
+const TOS: usize = 15;
+const SOURCE: usize = 26;
+const TCP: usize = 34;
+const ECE: u8 = 0x40;
+const CWR: u8 = 0x80;
+const SYN: u8 = 0x02;
+
+impl Copied {
+    pub(crate) fn source(&self) -> [u8; 4] {
+        self.bytes[SOURCE..SOURCE + 4].try_into().unwrap()
+    }
+
+    pub(crate) fn has_data(&self) -> bool {
+        let ip_len = u16::from_be_bytes([self.bytes[16], self.bytes[17]]);
+        usize::from(ip_len) > 20 + usize::from(self.bytes[TCP + 12] >> 4) * 4
+    }
+
+    pub(crate) fn is_syn(&self) -> bool {
+        self.bytes[TCP + 13] & SYN != 0
+    }
+
+    pub(crate) fn has_ece(&self) -> bool {
+        self.bytes[TCP + 13] & ECE != 0
+    }
+
+    pub(crate) fn clear_ecn(&mut self) {
+        self.bytes[TOS] &= !3;
+    }
+
+    pub(crate) fn clear_cwr(&mut self) {
+        self.bytes[TCP + 13] &= !CWR;
+    }
+
+    pub(crate) fn set_ece(&mut self) {
+        self.bytes[TCP + 13] |= ECE;
+    }
+}
+
+/// Copies a capture packet by packet, as `change` has it; what it refuses is left out. Checksums stay as they were, as those
+/// of captures with offloads do.
+pub(crate) fn copy(from: &Path, to: &Path, mut change: impl FnMut(&mut Copied) -> bool) {
+    let interface =
+        |name: &str| Interface { name: name.to_owned(), link: link::ETHERNET, snaplen: 0 };
+    let mut out = File::create(to, &[interface("host"), interface("port")]).unwrap();
+    let each = |packet: Captured<'_>| {
+        let mut copied = Copied {
+            interface: packet.interface,
+            at_ns: packet.at_ns,
+            original_len: packet.original_len,
+            bytes: packet.data.to_vec(),
+        };
+        if change(&mut copied) {
+            out.write(&Record {
+                interface: copied.interface,
+                at_ns: copied.at_ns,
+                original_len: copied.original_len,
+                data: &copied.bytes,
+                direction: None::<Direction>,
+                comment: None,
+            })
+            .unwrap();
+        }
+        ControlFlow::Continue(())
+    };
+    let ending = knee_capture::read(fs::File::open(from).unwrap(), each).unwrap();
+    assert_eq!(ending.broken, None);
+    out.finish().unwrap();
+}
+
+/// What is found out about captures.
+pub(crate) fn analysed(files: &[PathBuf]) -> Analysis {
+    let inputs = files.iter().map(|file| Input::File(file.clone())).collect();
+    analyse(inputs, &Options::default(), &mut |_| ()).unwrap_or_else(|why| panic!("{why}"))
+}

@@ -1,0 +1,275 @@
+//! A guest's process: started with its orders, waited for, ended with all that belongs to it.
+
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{self, Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use crate::Error;
+use crate::error::failed;
+
+/// The guest's memory. What it does not touch it does not take.
+const MEMORY_BYTES: u64 = 2 << 30;
+/// Where the guest's memory is a file, unless it has not the room.
+const MEMORY_FOLDER: &str = "/dev/shm";
+/// How often it is looked whether the guest has ended: at first, and in the long run.
+const LOOK: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(10)];
+/// Lines of the console in a message.
+const LAST_LINES: usize = 8;
+const BETWEEN_LINES: &str = " | ";
+/// Before the number of the process in names of directories.
+const PREFIX: &str = "knee-vkernel-";
+/// Where the guest's calendar begins, in ns since 1970: it may say nothing of the day of the run.
+const CALENDAR_NS: &str = "1700000000000000000";
+
+/// What is started.
+#[derive(Clone, Copy, Debug)]
+pub struct Guest<'a> {
+    /// The kernel.
+    pub kernel: &'a Path,
+    /// Its one program.
+    pub program: &'a Path,
+    /// What it does.
+    pub orders: &'a [u8],
+    /// More for the kernel's command line.
+    pub arguments: &'a [String],
+    /// All randomness of the guest follows from it.
+    pub seed: u64,
+    /// So long it may take, of the host's time.
+    pub limit: Duration,
+}
+
+/// Runs a guest to its end and answers the file that it has written.
+///
+/// # Errors
+/// What the host refuses, a guest that does not come to its end, with the last lines of its console, and a `stop` that was set.
+pub fn boot(guest: &Guest<'_>, stop: &AtomicBool) -> Result<Vec<u8>, Error> {
+    let folder = Folder::new()?;
+    let dir = folder.0.as_path();
+    let write = |name: &str, bytes: &[u8]| {
+        let path = dir.join(name);
+        fs::write(&path, bytes).map_err(failed(format!("{}: cannot be written", path.display())))
+    };
+    write("plan", guest.orders)?;
+    fs::copy(guest.program, dir.join("init"))
+        .map_err(failed(format!("{}: cannot be copied", guest.program.display())))?;
+    fs::create_dir(dir.join("proc")).map_err(failed("a directory for the guest"))?;
+    let console = File::create(dir.join("console")).map_err(failed("the guest's console"))?;
+    let errors = console.try_clone().map_err(failed("the guest's console"))?;
+    let mut process = Process::start(guest, dir, console, errors)?;
+    let status = process.wait(guest.limit, stop);
+    let console = || last_lines(&fs::read(dir.join("console")).unwrap_or_default());
+    match status? {
+        Ended::Stopped => Err(Error("stopped".to_owned())),
+        Ended::TooLate => Err(Error(format!(
+            "the guest has not come to its end within {} s; its console ends with: {}",
+            guest.limit.as_secs(),
+            console()
+        ))),
+        Ended::With(status) => match fs::read(dir.join("result")) {
+            Ok(result) if status.success() => Ok(result),
+            _ => Err(Error(format!("the guest {}", why(status, &console())))),
+        },
+    }
+}
+
+/// Why a guest has failed.
+fn why(status: ExitStatus, console: &str) -> String {
+    let is_refusal = |line: &str| line.contains("ptrace") && !line.ends_with("OK");
+    if console.split(BETWEEN_LINES).any(is_refusal) {
+        return format!(
+            "cannot run: this system does not let a process trace its children (ptrace), as some containers do not; use --on sim, \
+             or allow it (docker run --cap-add SYS_PTRACE); its console ends with: {console}"
+        );
+    }
+    format!("has failed ({status}); its console ends with: {console}")
+}
+
+/// The last lines, as one.
+fn last_lines(console: &[u8]) -> String {
+    let text = String::from_utf8_lossy(console);
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    match &lines[lines.len().saturating_sub(LAST_LINES)..] {
+        [] => "nothing".to_owned(),
+        last => last.join(BETWEEN_LINES),
+    }
+}
+
+/// How a guest has ended.
+enum Ended {
+    With(ExitStatus),
+    TooLate,
+    Stopped,
+}
+
+/// A kernel and its processes: one group, which ends as one.
+struct Process(Child);
+
+impl Process {
+    fn start(guest: &Guest<'_>, dir: &Path, console: File, errors: File) -> Result<Process, Error> {
+        let mut command = Command::new(guest.kernel);
+        command
+            .arg(format!("mem={}M", MEMORY_BYTES >> 20))
+            .args(["root=/dev/root", "rootfstype=hostfs"])
+            // The guest sees its own directory and nothing else of the host's files.
+            .arg(format!("rootflags={}", dir.display()))
+            .arg(format!("uml_dir={}/", dir.display()))
+            .args(["rw", "init=/init", "quiet", "time-travel=inf-cpu"])
+            .arg(format!("time-travel-start={CALENDAR_NS}"))
+            .args(["con=null", "con0=null,fd:1", "panic=1"])
+            .args(guest.arguments)
+            .env_clear()
+            .env("UML_SEED", guest.seed.to_string())
+            .current_dir(dir)
+            .process_group(0)
+            .stdin(Stdio::null())
+            .stdout(console)
+            .stderr(errors);
+        if !has_room(Path::new(MEMORY_FOLDER)) {
+            command.env("TMPDIR", dir);
+        }
+        let child = command
+            .spawn()
+            .map_err(failed(format!("{}: does not start", guest.kernel.display())))?;
+        Ok(Process(child))
+    }
+
+    fn wait(&mut self, limit: Duration, stop: &AtomicBool) -> Result<Ended, Error> {
+        let begun = Instant::now();
+        let mut pause = LOOK[0];
+        loop {
+            if let Some(status) = self.0.try_wait().map_err(failed("the guest"))? {
+                return Ok(Ended::With(status));
+            }
+            if stop.load(Ordering::Relaxed) {
+                return Ok(Ended::Stopped);
+            }
+            if begun.elapsed() > limit {
+                return Ok(Ended::TooLate);
+            }
+            sleep(pause);
+            pause = (pause * 2).min(LOOK[1]);
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Of a guest that has ended there is nobody left.
+        let _ = kill_process_group(Pid::from_child(&self.0), Signal::KILL);
+        let _ = self.0.wait();
+    }
+}
+
+fn has_room(folder: &Path) -> bool {
+    rustix::fs::statvfs(folder)
+        .is_ok_and(|system| system.f_bavail.saturating_mul(system.f_frsize) >= MEMORY_BYTES)
+}
+
+/// The directory of a guest, which goes when it is dropped.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Result<Folder, Error> {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let parent = std::env::temp_dir();
+        if number == 0 {
+            remove_left_behind(&parent);
+        }
+        let path = parent.join(format!("{PREFIX}{}-{number}", process::id()));
+        fs::create_dir(&path).map_err(failed(format!("{}: cannot be made", path.display())))?;
+        Ok(Folder(path))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What remains is removed by the next process.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Removes the directories of processes that are no more: nobody can clean up behind a kill.
+fn remove_left_behind(parent: &Path) {
+    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let of = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.split('-').next());
+        let is_gone = |process: &str| {
+            process.parse::<u32>().is_ok() && !Path::new("/proc").join(process).exists()
+        };
+        if of.is_some_and(is_gone) {
+            // It may be somebody else's.
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn boot_script(script: &str, limit: Duration, stop: bool) -> Result<Vec<u8>, Error> {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("knee-boot-{}-{number}", process::id()));
+        fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        fs::set_permissions(&path, mode).unwrap();
+        let guest = Guest {
+            kernel: &path,
+            program: &path,
+            orders: b"orders",
+            arguments: &[],
+            seed: 7,
+            limit,
+        };
+        let result = boot(&guest, &AtomicBool::new(stop));
+        fs::remove_file(&path).unwrap();
+        result
+    }
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn the_result_of_a_guest_is_read() {
+        let result = boot_script("cat plan > result; echo \" $UML_SEED\" >> result", LONG, false);
+        assert_eq!(result, Ok(b"orders 7\n".to_vec()));
+    }
+
+    #[test]
+    fn a_guest_that_fails_is_told_with_its_console() {
+        let why = boot_script("echo one; echo Kernel panic; exit 1", LONG, false).unwrap_err();
+        assert!(why.0.ends_with("its console ends with: one | Kernel panic"), "{why}");
+        let tried = "echo 'Checking that ptrace can change system call numbers...OK'; exit 1";
+        let why = boot_script(tried, LONG, false).unwrap_err();
+        assert!(why.0.starts_with("the guest has failed"), "{why}");
+        let why = boot_script("exit 0", LONG, false).unwrap_err();
+        assert!(why.0.ends_with("its console ends with: nothing"), "{why}");
+        let why = boot_script("echo 'ptrace: denied'; exit 1", LONG, false).unwrap_err();
+        assert!(why.0.contains("does not let a process trace"), "{why}");
+    }
+
+    #[test]
+    fn a_guest_that_hangs_is_ended_with_its_children() {
+        let marker = std::env::temp_dir().join(format!("knee-boot-late-{}", process::id()));
+        let script = format!("(sleep 1; touch {}) & sleep 60", marker.display());
+        let begun = Instant::now();
+        let why = boot_script(&script, Duration::from_millis(100), false).unwrap_err();
+        assert!(why.0.contains("has not come to its end"), "{why}");
+        assert!(begun.elapsed() < Duration::from_secs(30));
+        sleep(Duration::from_millis(1500));
+        assert!(!marker.exists(), "its child went on");
+    }
+
+    #[test]
+    fn a_guest_is_ended_when_nobody_wants_it() {
+        let why = boot_script("sleep 60", LONG, true).unwrap_err();
+        assert_eq!(why.0, "stopped");
+    }
+}

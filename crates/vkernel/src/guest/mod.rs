@@ -1,0 +1,8 @@
+//! What a guest is told and what it tells, byte by byte: the other side of `guest/plan.h`.
+
+pub mod netlink;
+mod orders;
+mod records;
+
+pub use orders::{FlowOrder, Orders, PingOrder, QueueOrder, Step, Traffic};
+pub use records::{FlowSample, QueueAnswer, Records};

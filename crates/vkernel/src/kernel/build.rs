@@ -1,0 +1,454 @@
+//! From a source tree to a kernel: each step does what is not done yet, so that a build which was interrupted goes on.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+
+use super::{Built, DEFAULT_VERSION, VERSIONS, cache, parts, sha256, tools};
+use crate::Error;
+use crate::error::failed;
+
+/// Options of the kernel that older versions do not have.
+const NOT_IN_ALL: [&str; 1] = ["CONFIG_NET_SCH_DUALPI2=y"];
+/// Names of the source tree and of the directory from which the algorithms come, within a kernel's directory.
+const TREE: &str = "tree";
+const OURS: &str = "knee";
+/// Written when the patches are in.
+const PATCHED: &str = "patched";
+/// Bytes that a tree and what is built in it take.
+const NEEDED_BYTES: u64 = 3 << 30;
+
+/// How to build.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// A source tree or an archive of one; `None`: the package of the distribution.
+    pub source: Option<PathBuf>,
+    /// The version; `None`: that of the source, or 6.1.
+    pub version: Option<String>,
+    /// Compilers at once; 0: one for each core.
+    pub jobs: usize,
+}
+
+/// Builds a kernel and the guest's program, or brings them up to date. `tell` hears of each step.
+///
+/// # Errors
+/// What is missing, does not fit or fails, in one sentence with the way out.
+pub fn build(options: &Options, tell: &mut dyn FnMut(&str)) -> Result<Built, Error> {
+    if std::env::consts::ARCH != "x86_64" {
+        return Err(Error(format!(
+            "a kernel in virtual time runs on x86_64, and this is {}: use --on sim",
+            std::env::consts::ARCH
+        )));
+    }
+    tools::check()?;
+    if let Some(version) = &options.version {
+        check_version(version)?;
+    }
+    let source = Source::find(options)?;
+    let cache = cache()?;
+    let id = sha256(&[source.identity()?.as_bytes()]);
+    let directory = cache.join(format!("{}-{}", source.version, &id[..12]));
+    let step = Step { directory, log: PathBuf::new(), jobs: options.jobs };
+    fs::create_dir_all(&step.directory)
+        .map_err(failed(format!("{}: cannot be made", step.directory.display())))?;
+    let step = Step { log: step.directory.join("build.log"), ..step };
+    let lock = File::create(step.directory.join("lock")).map_err(failed("the cache"))?;
+    flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
+        Error(format!("another build is at work in {}: wait for it", step.directory.display()))
+    })?;
+    step.check_room()?;
+    tell(&format!("Linux {} in {}", source.version, step.directory.display()));
+    step.unpack(&source, tell)?;
+    let release = release(&step.tree())?;
+    step.patch(&source.version, &release, tell)?;
+    step.add_ours()?;
+    step.configure(tell)?;
+    tell(&format!("building the kernel; {} says what it does", step.log.display()));
+    step.make_kernel()?;
+    step.make_program()?;
+    let built = step.finish(&source.version, &release)?;
+    tell(&format!("built Linux {release}"));
+    Ok(built)
+}
+
+fn check_version(version: &str) -> Result<(), Error> {
+    if VERSIONS.contains(&version) {
+        return Ok(());
+    }
+    Err(Error(format!("Linux {version}: knee has patches for {}", VERSIONS.join(", "))))
+}
+
+/// Where the source comes from.
+struct Source {
+    version: String,
+    from: From,
+}
+
+enum From {
+    Tree(PathBuf),
+    Archive(PathBuf),
+    /// The distribution's package of this name.
+    Package(String),
+}
+
+impl Source {
+    fn find(options: &Options) -> Result<Source, Error> {
+        let wanted = options.version.as_deref();
+        let Some(path) = &options.source else {
+            let version = wanted.unwrap_or(DEFAULT_VERSION).to_owned();
+            if !tools::is_there("apt-get") || !tools::is_there("dpkg-deb") {
+                return Err(Error(
+                    "there is no apt-get to get a kernel's source with: name a tree or an archive with --source (kernel.org has them)"
+                        .to_owned(),
+                ));
+            }
+            let package = format!("linux-source-{version}");
+            return Ok(Source { version, from: From::Package(package) });
+        };
+        let path =
+            fs::canonicalize(path).map_err(failed(format!("--source {}", path.display())))?;
+        let (version, from) = if path.is_dir() {
+            let release = release(&path)?;
+            (version_of(&release), From::Tree(path))
+        } else {
+            (version_in_name(&path).or(wanted.map(str::to_owned)), From::Archive(path))
+        };
+        let version = version.ok_or_else(|| {
+            Error("--source: the archive's name does not say its version: add --version".to_owned())
+        })?;
+        check_version(&version)?;
+        if wanted.is_some_and(|wanted| wanted != version) {
+            return Err(Error(format!(
+                "--source is Linux {version}: leave --version out, or name another source"
+            )));
+        }
+        Ok(Source { version, from })
+    }
+
+    /// What tells it from others: an archive by its bytes, a tree by its place.
+    fn identity(&self) -> Result<String, Error> {
+        Ok(match &self.from {
+            From::Tree(path) => format!("tree {}", path.display()),
+            From::Archive(path) => {
+                let bytes = fs::read(path).map_err(failed(path.display()))?;
+                format!("archive {}", sha256(&[&bytes]))
+            }
+            From::Package(package) => format!("package {package}"),
+        })
+    }
+}
+
+/// 6.1 of 6.1.192.
+fn version_of(release: &str) -> Option<String> {
+    let mut numbers = release.split('.');
+    Some(format!("{}.{}", numbers.next()?, numbers.next()?))
+}
+
+/// 6.1 of linux-source-6.1.tar.xz or linux-6.1.192.tar.gz.
+fn version_in_name(path: &Path) -> Option<String> {
+    let name = path.file_name()?.to_str()?;
+    let at = name.find(|c: char| c.is_ascii_digit())?;
+    let numbers = name[at..].split(|c: char| !c.is_ascii_digit()).take(2);
+    let numbers: Vec<&str> = numbers.filter(|number| !number.is_empty()).collect();
+    (numbers.len() == 2).then(|| numbers.join("."))
+}
+
+/// 6.1.192, as the tree's Makefile says.
+fn release(tree: &Path) -> Result<String, Error> {
+    let text = fs::read_to_string(tree.join("Makefile")).unwrap_or_default();
+    let value = |name: &str| {
+        let mut lines = text.lines().filter_map(|line| line.split_once('='));
+        lines.find(|(key, _)| key.trim() == name).map(|(_, value)| value.trim().to_owned())
+    };
+    let parts = ["VERSION", "PATCHLEVEL", "SUBLEVEL"].map(value);
+    match parts {
+        [Some(version), Some(patchlevel), Some(sublevel)] if tree.join("arch/um").is_dir() => {
+            Ok(format!("{version}.{patchlevel}.{sublevel}"))
+        }
+        _ => Err(Error(format!(
+            "{} is no source tree of Linux: name the folder with its top Makefile",
+            tree.display()
+        ))),
+    }
+}
+
+struct Step {
+    directory: PathBuf,
+    log: PathBuf,
+    jobs: usize,
+}
+
+impl Step {
+    fn tree(&self) -> PathBuf {
+        self.directory.join(TREE)
+    }
+
+    fn run(
+        &self,
+        what: &str,
+        directory: &Path,
+        program: &str,
+        arguments: &[&str],
+    ) -> Result<(), Error> {
+        tools::run(what, directory, program, arguments, &self.log)
+    }
+
+    /// Before it begins, for a disk that fills up leaves a tree that is hard to go on with.
+    fn check_room(&self) -> Result<(), Error> {
+        let system = rustix::fs::statvfs(&self.directory).map_err(failed("the cache"))?;
+        let free = system.f_bavail.saturating_mul(system.f_frsize);
+        if free >= NEEDED_BYTES || self.tree().exists() {
+            return Ok(());
+        }
+        Err(Error(format!(
+            "{}: a build takes {} GB, and {:.1} GB are free: make room, or set XDG_CACHE_HOME to another disk",
+            self.directory.display(),
+            NEEDED_BYTES >> 30,
+            free as f64 / f64::from(1 << 30)
+        )))
+    }
+
+    /// A tree of our own. It gets its name when it is complete.
+    fn unpack(&self, source: &Source, tell: &mut dyn FnMut(&str)) -> Result<(), Error> {
+        if self.tree().exists() {
+            return Ok(());
+        }
+        let new = self.directory.join("new");
+        if new.exists() {
+            fs::remove_dir_all(&new).map_err(failed(new.display()))?;
+        }
+        fs::create_dir(&new).map_err(failed(new.display()))?;
+        let top = match &source.from {
+            From::Tree(tree) => {
+                tell(&format!("copying {}", tree.display()));
+                let tree = format!("{}/.", tree.display());
+                self.run("copying the source", &new, "cp", &["-a", &tree, "."])?;
+                new
+            }
+            From::Archive(archive) => self.unpack_archive(archive, &new, tell)?,
+            From::Package(package) => {
+                tell(&format!("getting the package {package}"));
+                let what = format!("{package}: cannot be had (\"apt-get update\", or --source)");
+                self.run(&what, &new, "apt-get", &["download", package])?;
+                let is_package = |path: &PathBuf| path.extension().is_some_and(|end| end == "deb");
+                let file = one_in(&new, is_package)?;
+                let file = file.to_string_lossy();
+                self.run("unpacking the package", &new, "dpkg-deb", &["-x", &file, "package"])?;
+                let archives = new.join("package/usr/src");
+                let is_archive = |path: &PathBuf| path.to_string_lossy().contains(".tar.");
+                let archive = one_in(&archives, is_archive)?;
+                self.unpack_archive(&archive, &new, tell)?
+            }
+        };
+        fs::rename(&top, self.tree()).map_err(failed("the source tree"))?;
+        match fs::remove_dir_all(self.directory.join("new")) {
+            Err(why) if why.kind() != io::ErrorKind::NotFound => Err(failed("the cache")(why)),
+            _ => Ok(()),
+        }
+    }
+
+    fn unpack_archive(
+        &self,
+        archive: &Path,
+        new: &Path,
+        tell: &mut dyn FnMut(&str),
+    ) -> Result<PathBuf, Error> {
+        tell(&format!("unpacking {}", archive.display()));
+        let to = new.join("archive");
+        fs::create_dir(&to).map_err(failed(to.display()))?;
+        let path = archive.to_string_lossy();
+        self.run("unpacking the source", &to, "tar", &["xf", &path])?;
+        one_in(&to, |path| path.is_dir())
+    }
+
+    fn patch(&self, version: &str, release: &str, tell: &mut dyn FnMut(&str)) -> Result<(), Error> {
+        let tree = self.tree();
+        let done = self.directory.join(PATCHED);
+        let stamp: String = parts::patches(version).map(|(_, text)| text).collect();
+        if fs::read_to_string(&done).is_ok_and(|before| before == stamp) {
+            return Ok(());
+        }
+        if done.exists() {
+            return Err(Error(format!(
+                "{} has patches of another knee: remove it, and build again",
+                self.directory.display()
+            )));
+        }
+        tell("patching arch/um");
+        let file = self.directory.join("patch");
+        for (name, text) in parts::patches(version) {
+            fs::write(&file, text).map_err(failed(file.display()))?;
+            let path = file.to_string_lossy();
+            let apply = ["-p1", "--force", "--forward", "-i", &*path, "--dry-run"];
+            let what = format!(
+                "the patch {version}/{name} does not fit Linux {release} (another source, as Debian's linux-source-{version}, may fit)"
+            );
+            // One that a build before was interrupted behind is in.
+            let reverse = ["-p1", "--force", "--reverse", "--dry-run", "-i", &path];
+            if self.run(&what, &tree, "patch", &reverse).is_ok() {
+                continue;
+            }
+            self.run(&what, &tree, "patch", &apply)?;
+            self.run(&what, &tree, "patch", &apply[..5])?;
+        }
+        fs::write(&done, stamp).map_err(failed(done.display()))
+    }
+
+    /// Algorithms by the script that puts them into any tree, and the device.
+    fn add_ours(&self) -> Result<(), Error> {
+        let ours = self.directory.join(OURS);
+        if ours.exists() {
+            fs::remove_dir_all(&ours).map_err(failed(ours.display()))?;
+        }
+        for (path, text) in parts::ALGORITHMS {
+            write_if_new(&ours.join(path), text)?;
+        }
+        let tree = self.tree();
+        let script = ours.join("scripts/builtin-kernel");
+        let arguments = [script.to_string_lossy(), tree.to_string_lossy()];
+        self.run("the algorithms", &tree, "bash", &[&*arguments[0], &*arguments[1]])?;
+        write_if_new(&tree.join("drivers/net/knee_cable.c"), parts::CABLE)?;
+        let makefile = tree.join("drivers/net/Makefile");
+        let text = fs::read_to_string(&makefile).map_err(failed(makefile.display()))?;
+        let line = "obj-y += knee_cable.o\n";
+        if text.contains(line) { Ok(()) } else { write_if_new(&makefile, &(text + "\n" + line)) }
+    }
+
+    fn configure(&self, tell: &mut dyn FnMut(&str)) -> Result<(), Error> {
+        let config = self.directory.join("config");
+        let done = self.tree().join(".config");
+        if fs::read_to_string(&config).is_ok_and(|before| before == parts::CONFIG) && done.exists()
+        {
+            return Ok(());
+        }
+        tell("configuring");
+        write_if_new(&config, parts::CONFIG)?;
+        let all = format!("KCONFIG_ALLCONFIG={}", config.display());
+        self.run("the configuration", &self.tree(), "make", &["ARCH=um", &all, "allnoconfig"])?;
+        let text = fs::read_to_string(&done).map_err(failed(done.display()))?;
+        let missing = |line: &&str| {
+            line.starts_with("CONFIG_")
+                && !NOT_IN_ALL.contains(line)
+                && !text.lines().any(|other| other == *line)
+        };
+        match parts::CONFIG.lines().find(missing) {
+            None => Ok(()),
+            Some(line) => {
+                // Without it the next build looks again.
+                fs::remove_file(&config).map_err(failed(config.display()))?;
+                Err(Error(format!(
+                    "this tree does not take {line}: name another source with --source"
+                )))
+            }
+        }
+    }
+
+    fn make_kernel(&self) -> Result<(), Error> {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let jobs = format!("-j{}", if self.jobs == 0 { cores } else { self.jobs });
+        // No time, place or user in it.
+        let fixed = [
+            "KBUILD_BUILD_TIMESTAMP=1970-01-01",
+            "KBUILD_BUILD_USER=knee",
+            "KBUILD_BUILD_HOST=knee",
+        ];
+        let arguments = [&["ARCH=um", &jobs], &fixed[..], &["linux"]].concat();
+        self.run("the kernel", &self.tree(), "make", &arguments)
+    }
+
+    fn make_program(&self) -> Result<(), Error> {
+        let folder = self.directory.join("program");
+        for (name, text) in parts::GUEST {
+            write_if_new(&folder.join(name), text)?;
+        }
+        let sources =
+            parts::GUEST.iter().map(|(name, _)| *name).filter(|name| name.ends_with(".c"));
+        let sources: Vec<&str> = sources.collect();
+        let flags = [
+            "-O2",
+            "-std=gnu11",
+            "-ffreestanding",
+            "-nostdlib",
+            "-static",
+            "-fno-pic",
+            "-no-pie",
+            "-fno-stack-protector",
+            "-fno-asynchronous-unwind-tables",
+            "-mgeneral-regs-only",
+            "-Wl,--build-id=none",
+            "-Wl,-z,noexecstack",
+            "-s",
+            "-o",
+            "../guest",
+        ];
+        self.run("the guest's program", &folder, "cc", &[&flags[..], &sources].concat())
+    }
+
+    fn finish(&self, version: &str, release: &str) -> Result<Built, Error> {
+        let linux = self.directory.join("linux");
+        fs::copy(self.tree().join("linux"), &linux).map_err(failed(linux.display()))?;
+        let hash = |path: PathBuf| {
+            let bytes = fs::read(&path).map_err(failed(path.display()))?;
+            Ok::<_, Error>(sha256(&[&bytes]))
+        };
+        let built = Built {
+            directory: self.directory.clone(),
+            version: version.to_owned(),
+            release: release.to_owned(),
+            inputs: parts::inputs(version),
+            linux_sha256: hash(linux)?,
+            program_sha256: hash(self.directory.join("guest"))?,
+        };
+        built.write()?;
+        Ok(built)
+    }
+}
+
+/// The one entry of a folder that is it.
+fn one_in(folder: &Path, is_it: impl Fn(&PathBuf) -> bool) -> Result<PathBuf, Error> {
+    let entries = fs::read_dir(folder).map_err(failed(folder.display()))?;
+    let paths = entries.flatten().map(|entry| entry.path());
+    let found: Vec<PathBuf> = paths.filter(is_it).collect();
+    match <[PathBuf; 1]>::try_from(found) {
+        Ok([one]) => Ok(one),
+        Err(_) => Err(Error(format!("{}: holds no source of Linux", folder.display()))),
+    }
+}
+
+/// A file that is the same is left alone: make would build it again.
+fn write_if_new(path: &Path, text: &str) -> Result<(), Error> {
+    if fs::read_to_string(path).is_ok_and(|before| before == text) {
+        return Ok(());
+    }
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder).map_err(failed(folder.display()))?;
+    }
+    fs::write(path, text).map_err(failed(path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_found_in_names() {
+        let of = |name: &str| version_in_name(Path::new(name));
+        assert_eq!(of("/x2/linux-source-6.1.tar.xz").as_deref(), Some("6.1"));
+        assert_eq!(of("linux-6.12.117.tar.gz").as_deref(), Some("6.12"));
+        assert_eq!(of("linux.tar"), None);
+        assert_eq!(version_of("6.1.192").as_deref(), Some("6.1"));
+        let why = check_version("5.15").unwrap_err().0;
+        assert!(why.contains("Linux 5.15: knee has patches for 6.1"), "{why}");
+    }
+
+    #[test]
+    fn what_is_no_tree_is_refused() {
+        let why = release(Path::new("/proc")).unwrap_err().0;
+        assert!(why.starts_with("/proc is no source tree of Linux"), "{why}");
+        let options = Options { source: Some("/no/such/file".into()), ..Options::default() };
+        let why = Source::find(&options).err().unwrap().0;
+        assert!(why.starts_with("--source /no/such/file: "), "{why}");
+    }
+}

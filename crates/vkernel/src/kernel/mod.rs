@@ -1,0 +1,222 @@
+//! A kernel for guests: built from a source tree into the user's cache, and found there.
+
+mod build;
+mod parts;
+mod tools;
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest as _, Sha256};
+
+use crate::Error;
+use crate::error::failed;
+
+pub use build::{Options, build};
+
+/// Versions that there are patches for, oldest first.
+pub const VERSIONS: [&str; 2] = ["6.1", "6.12"];
+/// The one that is built if nobody names one: that of the reference runs and of most experiments.
+const DEFAULT_VERSION: &str = VERSIONS[0];
+/// Names the directory of a built kernel, in place of the cache.
+pub const DIRECTORY_VARIABLE: &str = "KNEE_VKERNEL";
+/// Says what a directory holds; written last.
+const LABEL: &str = "built";
+
+/// A kernel that is built.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Built {
+    /// Where it is.
+    pub directory: PathBuf,
+    /// As experiments name it: 6.1.
+    pub version: String,
+    /// With its last number: 6.1.192.
+    pub release: String,
+    /// SHA-256 of what knee adds to the source: patches, configuration, devices, algorithms, the guest's program.
+    pub inputs: String,
+    /// SHA-256 of the kernel.
+    pub linux_sha256: String,
+    /// SHA-256 of the guest's program.
+    pub program_sha256: String,
+}
+
+impl Built {
+    /// The kernel's file.
+    pub fn linux(&self) -> PathBuf {
+        self.directory.join("linux")
+    }
+
+    /// The guest's program.
+    pub fn program(&self) -> PathBuf {
+        self.directory.join("guest")
+    }
+
+    /// What a manifest says of it: name and value.
+    pub fn values(&self) -> [(&'static str, &str); 4] {
+        [
+            ("kernel", &self.release),
+            ("inputs_sha256", &self.inputs),
+            ("kernel_sha256", &self.linux_sha256),
+            ("program_sha256", &self.program_sha256),
+        ]
+    }
+
+    fn fields(&self) -> [(&'static str, &str); 5] {
+        let [release, inputs, linux, program] = self.values();
+        [("version", &self.version), release, inputs, linux, program]
+    }
+
+    fn write(&self) -> Result<(), Error> {
+        let lines = self.fields().map(|(name, value)| format!("{name} = {value}\n"));
+        let path = self.directory.join(LABEL);
+        fs::write(&path, lines.concat()).map_err(failed(path.display()))
+    }
+
+    /// What is built in a directory; `None`: nothing that is complete.
+    fn read(directory: &Path) -> Option<Built> {
+        let text = fs::read_to_string(directory.join(LABEL)).ok()?;
+        let value = |wanted: &str| {
+            let mut pairs = text.lines().filter_map(|line| line.split_once(" = "));
+            Some(pairs.find(|(name, _)| *name == wanted)?.1.to_owned())
+        };
+        Some(Built {
+            directory: directory.to_owned(),
+            version: value("version")?,
+            release: value("kernel")?,
+            inputs: value("inputs_sha256")?,
+            linux_sha256: value("kernel_sha256")?,
+            program_sha256: value("program_sha256")?,
+        })
+    }
+}
+
+/// The kernel of this version, or the newest; `KNEE_VKERNEL` names a directory in place of the cache.
+///
+/// # Errors
+/// If there is none, or none that was made of what this knee has.
+pub fn find(version: Option<&str>) -> Result<Built, Error> {
+    if let Some(directory) = env::var_os(DIRECTORY_VARIABLE) {
+        let directory = PathBuf::from(directory);
+        let there = Built::read(&directory);
+        let there = there.filter(|there| version.is_none_or(|version| there.version == version));
+        return there.ok_or_else(|| {
+            let what = version.map_or_else(String::new, |version| format!(" {version}"));
+            Error(format!(
+                "{DIRECTORY_VARIABLE}={}: no kernel{what} was built there: leave it out, or name a directory that knee vkernel build has \
+                 filled",
+                directory.display()
+            ))
+        });
+    }
+    choose(built(&cache()?), version)
+}
+
+fn choose(mut there: Vec<Built>, version: Option<&str>) -> Result<Built, Error> {
+    let with_version = version.map_or_else(String::new, |version| format!(" --version {version}"));
+    there.retain(|built| version.is_none_or(|version| built.version == version));
+    let any = there.last().cloned();
+    there.retain(|built| built.inputs == parts::inputs(&built.version));
+    match (there.pop(), any) {
+        (Some(built), _) => Ok(built),
+        (None, Some(old)) => Err(Error(format!(
+            "the kernel {} in {} was built by another knee, with other algorithms or patches: bring it up to date with knee vkernel \
+             build{with_version}",
+            old.release,
+            old.directory.display()
+        ))),
+        (None, None) => {
+            let what = version.map_or_else(String::new, |version| format!(" {version}"));
+            Err(Error(format!(
+                "no kernel{what} is built yet: run knee vkernel build{with_version} (some minutes, once)"
+            )))
+        }
+    }
+}
+
+/// All kernels in a cache that are complete, oldest version first.
+pub fn built(cache: &Path) -> Vec<Built> {
+    let entries = fs::read_dir(cache).into_iter().flatten().flatten();
+    let mut all: Vec<Built> = entries.filter_map(|entry| Built::read(&entry.path())).collect();
+    let number = |text: &str| -> Vec<u32> { text.split('.').flat_map(str::parse).collect() };
+    all.sort_by_key(|built| (number(&built.release), built.directory.clone()));
+    all
+}
+
+/// Where kernels are: `knee/vkernel` in the user's cache directory.
+///
+/// # Errors
+/// If the user has none.
+pub fn cache() -> Result<PathBuf, Error> {
+    let absolute =
+        |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
+    let cache = cache.ok_or_else(|| {
+        Error(
+            "there is no cache directory: set HOME or XDG_CACHE_HOME to an absolute path"
+                .to_owned(),
+        )
+    })?;
+    Ok(cache.join("knee/vkernel"))
+}
+
+/// SHA-256 in hexadecimal digits.
+fn sha256(parts: &[&[u8]]) -> String {
+    let mut hash = Sha256::new();
+    parts.iter().for_each(|part| hash.update(part));
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kernel(version: &str, release: &str, inputs: String) -> Built {
+        Built {
+            directory: PathBuf::from(format!("/cache/{release}")),
+            version: version.to_owned(),
+            release: release.to_owned(),
+            inputs,
+            linux_sha256: "aa".to_owned(),
+            program_sha256: "bb".to_owned(),
+        }
+    }
+
+    #[test]
+    fn only_a_kernel_of_what_this_knee_has_is_chosen() {
+        let good = kernel("6.1", "6.1.192", parts::inputs("6.1"));
+        let old = kernel("6.1", "6.1.200", "0".to_owned());
+        assert_eq!(choose(vec![good.clone(), old.clone()], None), Ok(good.clone()));
+        assert_eq!(choose(vec![good.clone()], Some("6.1")), Ok(good.clone()));
+        let why = choose(vec![old], None).unwrap_err().0;
+        assert!(why.contains("6.1.200") && why.contains("knee vkernel build"), "{why}");
+        let why = choose(vec![good], Some("6.12")).unwrap_err().0;
+        assert!(
+            why.starts_with("no kernel 6.12 is built yet: run knee vkernel build --version 6.12"),
+            "{why}"
+        );
+    }
+
+    #[test]
+    fn a_directory_says_what_it_holds() {
+        let directory = env::temp_dir().join(format!("knee-built-{}", std::process::id()));
+        let cache = directory.join("cache");
+        for release in ["6.1.90", "6.1.192"] {
+            let one =
+                Built { directory: cache.join(release), ..kernel("6.1", release, "00".to_owned()) };
+            fs::create_dir_all(&one.directory).unwrap();
+            assert_eq!(Built::read(&one.directory), None, "not complete");
+            one.write().unwrap();
+            assert_eq!(Built::read(&one.directory), Some(one));
+        }
+        let releases: Vec<_> = built(&cache).into_iter().map(|built| built.release).collect();
+        assert_eq!(releases, ["6.1.90", "6.1.192"]);
+        fs::remove_dir_all(&directory).unwrap();
+    }
+
+    #[test]
+    fn checksums_are_those_of_sha_256() {
+        let abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(sha256(&[b"a", b"bc"]), abc);
+    }
+}

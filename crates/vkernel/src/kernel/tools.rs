@@ -1,0 +1,118 @@
+//! The programs that a build needs.
+
+use std::ffi::OsStr;
+use std::fs::OpenOptions;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::Error;
+use crate::error::failed;
+
+/// Programs, and the packages of Debian and Ubuntu that have them.
+const NEEDED: [(&str, &str); 9] = [
+    ("bash", "bash"),
+    ("bc", "bc"),
+    ("bison", "bison"),
+    ("cc", "gcc libc6-dev"),
+    ("flex", "flex"),
+    ("make", "make"),
+    ("patch", "patch"),
+    ("tar", "tar"),
+    ("xz", "xz-utils"),
+];
+
+/// Refuses to begin without what will be needed.
+///
+/// # Errors
+/// What is missing, and how to get it.
+pub(super) fn check() -> Result<(), Error> {
+    let missing: Vec<_> = NEEDED.iter().filter(|(program, _)| !is_there(program)).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let programs: Vec<&str> = missing.iter().map(|(program, _)| *program).collect();
+    let packages: Vec<&str> = missing.iter().map(|(_, package)| *package).collect();
+    Err(Error(format!(
+        "to build a kernel takes {}: apt-get install {}",
+        programs.join(", "),
+        packages.join(" ")
+    )))
+}
+
+/// Whether the search path has a program.
+pub(super) fn is_there(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
+
+/// A program at work in a directory, whose words go to the end of a log.
+///
+/// # Errors
+/// If it does not start, or fails: then with the last line that says why.
+pub(super) fn run<S: AsRef<OsStr>>(
+    what: &str,
+    directory: &Path,
+    program: &str,
+    arguments: &[S],
+    log: &Path,
+) -> Result<(), Error> {
+    let output = OpenOptions::new().create(true).append(true).open(log);
+    let output = output.map_err(failed(log.display()))?;
+    let before = output.metadata().map_or(0, |data| data.len());
+    let errors = output.try_clone().map_err(failed(log.display()))?;
+    let status = Command::new(program)
+        .args(arguments)
+        .current_dir(directory)
+        .stdin(Stdio::null())
+        .stdout(output)
+        .stderr(errors)
+        .status()
+        .map_err(failed(format!("{what}: {program} does not start")))?;
+    if status.success() {
+        return Ok(());
+    }
+    let text = std::fs::read(log).unwrap_or_default();
+    let text =
+        String::from_utf8_lossy(text.get(before as usize..).unwrap_or_default()).into_owned();
+    Err(Error(format!("{what}: {} ({status}; all of it is in {})", reason(&text), log.display())))
+}
+
+/// The line that says why: the first with an error, or else the last.
+fn reason(text: &str) -> &str {
+    let is_error = |line: &&str| {
+        line.contains("error:") || line.contains("No space left") || line.contains("FAILED")
+    };
+    let lines = || text.lines().map(str::trim).filter(|line| !line.is_empty());
+    lines().find(is_error).or_else(|| lines().next_back()).unwrap_or("it says nothing")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reason_is_the_first_error() {
+        let text = "CC a.o\nb.c:1: error: no such thing\nmake: *** [b.o] Error 1\n";
+        assert_eq!(reason(text), "b.c:1: error: no such thing");
+        assert_eq!(reason("one\ntwo\n\n"), "two");
+        assert_eq!(
+            reason("tar: x: Cannot write: No space left on device\ntar: Exiting"),
+            "tar: x: Cannot write: No space left on device"
+        );
+        assert_eq!(reason(""), "it says nothing");
+    }
+
+    #[test]
+    fn what_fails_is_told_with_its_log() {
+        let log = std::env::temp_dir().join(format!("knee-tools-{}", std::process::id()));
+        let say = |words: &str| run("a test", Path::new("/"), "sh", &["-c", words], &log);
+        assert_eq!(say("echo well"), Ok(()));
+        let why = say("echo bad; exit 3").unwrap_err().0;
+        assert!(why.starts_with("a test: bad (exit status: 3;"), "{why}");
+        assert_eq!(std::fs::read_to_string(&log).unwrap(), "well\nbad\n");
+        std::fs::remove_file(&log).unwrap();
+        let why = run("a test", Path::new("/"), "no-such-program", &["x"], &log).unwrap_err().0;
+        assert!(why.contains("no-such-program does not start"), "{why}");
+        std::fs::remove_file(&log).unwrap();
+    }
+}

@@ -1,0 +1,26 @@
+//! Experiments on a Linux kernel in virtual time.
+//!
+//! A run is one process: a User Mode Linux kernel whose clock stands still while anything computes. Hosts and switches are network
+//! namespaces in it, cables are devices with a rate and a delay, queues are the kernel's own queue disciplines, and TCP is the
+//! kernel's. It takes no rights, nothing else on the machine can disturb it, and the same seed gives the same bytes.
+//!
+//! | part | what it is |
+//! | --- | --- |
+//! | [`run`] | one run from beginning to end |
+//! | [`plan`] | what a run becomes: namespaces, devices, routes, queues, applications; what the kernel cannot do |
+//! | [`guest`] | what a guest is told and what it tells, byte by byte |
+//! | [`kernel`] | a kernel for guests: from a source tree to the user's cache |
+//! | [`boot`](mod@boot) | a guest's process |
+#![forbid(unsafe_code)]
+
+pub mod boot;
+mod error;
+pub mod guest;
+pub mod kernel;
+mod outcome;
+pub mod plan;
+mod run;
+
+pub use error::Error;
+pub use plan::Algorithms;
+pub use run::{Options, run};

@@ -1,0 +1,112 @@
+//! What a run becomes in a guest: namespaces, devices, routes, queues, applications; and what the kernel cannot do.
+//!
+//! Every host and every switch is a namespace. Every cable is two devices, each with the queue, the rate and the delay of the link
+//! that leaves there: what waits, waits in the kernel's own queue disciplines, and delays are where the simulator has them.
+
+mod applications;
+mod host;
+mod network;
+mod queues;
+mod routes;
+
+use knee_sim::Run;
+use knee_sim::spec::{LinkId, NodeId};
+
+use crate::Error;
+use crate::guest::Orders;
+
+pub use applications::Names;
+pub use queues::Discipline;
+pub(crate) use queues::{Figures, figures};
+
+/// Bytes of an Ethernet header, which queues count with a packet.
+const ETHERNET_BYTES: u32 = 14;
+/// Namespaces that fit: each takes some hundreds of kilobytes and tens of milliseconds.
+const MAX_NODES: usize = 2000;
+
+/// Whose congestion controls the names in an experiment mean.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Algorithms {
+    /// The files of knee, which are built into the guest's kernel.
+    #[default]
+    Ours,
+    /// The kernel's own of the same name.
+    Kernels,
+}
+
+/// A run, turned into a guest.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// What the guest is told.
+    pub orders: Orders,
+    /// Parameters of modules, as on a kernel's command line.
+    pub kernel_arguments: Vec<String>,
+    /// Nodes of the hosts, which have the namespaces from 0 on.
+    pub hosts: Vec<NodeId>,
+    /// What is looked at, in the order of the orders' queues.
+    pub queues: Vec<SampledQueue>,
+    /// What the names of algorithms in the kernel are in the experiment.
+    pub names: Names,
+}
+
+/// A link whose queue is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SampledQueue {
+    /// Index of the link in the run.
+    pub link: LinkId,
+    /// What its figures mean.
+    pub discipline: Discipline,
+}
+
+impl Plan {
+    /// Turns a run into a plan for a kernel of this version.
+    ///
+    /// # Errors
+    /// What the kernel cannot do, with the way out.
+    pub fn new(run: &Run, algorithms: Algorithms, version: &str) -> Result<Plan, Error> {
+        knee_sim::validate(run).map_err(|why| Error(why.0))?;
+        let network = &run.network;
+        if network.nodes.len() > MAX_NODES {
+            return Err(Error(format!(
+                "{} hosts and switches: a guest has room for {MAX_NODES}; make the network smaller, or use --on sim",
+                network.nodes.len()
+            )));
+        }
+        if !network.buffers.is_empty() {
+            return Err(Error(
+                "network.buffer: no queue discipline of Linux shares its memory with others; leave it out, or use --on sim"
+                    .to_owned(),
+            ));
+        }
+        if network.flow_control.is_some() {
+            return Err(Error(
+                "network.flow_control: devices of the guest's kernel do not pause; leave it out, or use --on sim".to_owned(),
+            ));
+        }
+        for node in &network.nodes {
+            if let Some(config) = &node.host {
+                host::check(config, version)
+                    .map_err(|why| Error(format!("{}: {why}", node.name)))?;
+            }
+        }
+        let mut plan = Plan {
+            orders: Orders::default(),
+            kernel_arguments: Vec::new(),
+            hosts: Vec::new(),
+            queues: Vec::new(),
+            names: Names::default(),
+        };
+        let built = network::build(network, version)?;
+        plan.orders.namespaces = network.nodes.len() as u32;
+        plan.orders.hosts = built.hosts.len() as u32;
+        plan.orders.steps = built.steps;
+        plan.orders.queues = built.queue_orders;
+        plan.hosts = built.hosts;
+        plan.queues = built.queues;
+        applications::add(run, algorithms, &built.namespaces, &mut plan)?;
+        Ok(plan)
+    }
+}
+
+#[cfg(test)]
+mod tests;

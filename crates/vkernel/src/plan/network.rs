@@ -1,0 +1,328 @@
+//! Hosts, switches and cables as namespaces, devices, addresses and routes.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use knee_queue::{Limit, QueueConfig};
+use knee_sim::addresses::{address, mac};
+use knee_sim::spec::{HostConfig, Link, LinkId, Network, NodeId, Serialisation};
+
+use super::queues::{self, Added, BELOW_BUCKET, ROOT};
+use super::routes::next_links;
+use super::{ETHERNET_BYTES, SampledQueue, host};
+use crate::Error;
+use crate::guest::netlink::{ACK, Attributes, CREATE, NEW_ADDRESS, NEW_LINK, NEW_ROUTE, Request};
+use crate::guest::{QueueOrder, Step};
+
+/// Index of a namespace's first device but its loopback.
+const FIRST_DEVICE: u32 = 2;
+/// `IFF_UP`.
+const UP: u32 = 1;
+
+/// A network as a guest builds it.
+pub(super) struct Built {
+    pub(super) steps: Vec<Step>,
+    /// Nodes of the hosts, in the order of their namespaces.
+    pub(super) hosts: Vec<NodeId>,
+    /// Namespace of each node.
+    pub(super) namespaces: Vec<u32>,
+    pub(super) queues: Vec<SampledQueue>,
+    pub(super) queue_orders: Vec<QueueOrder>,
+}
+
+/// One end of a cable, where a link leaves.
+struct End {
+    cable: u32,
+    /// Of its device, in the namespace of its node.
+    index: u32,
+}
+
+/// Turns a network into steps.
+///
+/// # Errors
+/// What no device and no discipline of the kernel does, with the way out.
+pub(super) fn build(network: &Network, version: &str) -> Result<Built, Error> {
+    let is_host = |node: &NodeId| network.nodes[*node as usize].host.is_some();
+    let all = 0..network.nodes.len() as NodeId;
+    let hosts: Vec<NodeId> = all.clone().filter(is_host).collect();
+    let switches = all.filter(|node| !is_host(node));
+    let mut namespaces = vec![0; network.nodes.len()];
+    for (node, namespace) in hosts.iter().copied().chain(switches).zip(0..) {
+        namespaces[node as usize] = namespace;
+    }
+    let mut builder = Builder {
+        network,
+        ends: ends(network)?,
+        largest_mtu: largest_mtu(network),
+        built: Built {
+            steps: Vec::new(),
+            hosts,
+            namespaces,
+            queues: Vec::new(),
+            queue_orders: Vec::new(),
+        },
+    };
+    builder.settings()?;
+    for id in 0..network.links.len() {
+        builder.link(id as LinkId, version)?;
+    }
+    builder.routes()?;
+    Ok(builder.built)
+}
+
+fn largest_mtu(network: &Network) -> u32 {
+    let hosts = network.nodes.iter().filter_map(|node| node.host.as_ref());
+    hosts.map(|host| host.mtu_bytes).max().unwrap_or(1500)
+}
+
+/// The end at which each link leaves: two links between the same nodes are the directions of a cable.
+fn ends(network: &Network) -> Result<Vec<End>, Error> {
+    let mut next_index = vec![FIRST_DEVICE; network.nodes.len()];
+    let mut cables = 0..;
+    let mut waiting: Vec<(NodeId, NodeId, u32)> = Vec::new();
+    let mut ends = Vec::with_capacity(network.links.len());
+    for link in &network.links {
+        let back = |(from, to, _): &(NodeId, NodeId, u32)| (*from, *to) == (link.to, link.from);
+        let cable = match waiting.iter().position(back) {
+            Some(at) => waiting.remove(at).2,
+            None => {
+                let cable = cables.next().unwrap_or(u32::MAX);
+                waiting.push((link.from, link.to, cable));
+                cable
+            }
+        };
+        let index = &mut next_index[link.from as usize];
+        ends.push(End { cable, index: *index });
+        *index += 1;
+    }
+    match waiting.first() {
+        None => Ok(ends),
+        Some((from, to, _)) => {
+            let name = |node: &NodeId| &network.nodes[*node as usize].name;
+            Err(Error(format!(
+                "from {} to {} goes a link and none back: cables of a guest have two directions",
+                name(from),
+                name(to)
+            )))
+        }
+    }
+}
+
+struct Builder<'a> {
+    network: &'a Network,
+    ends: Vec<End>,
+    largest_mtu: u32,
+    built: Built,
+}
+
+impl Builder<'_> {
+    fn host(&self, node: NodeId) -> Option<&HostConfig> {
+        self.network.nodes[node as usize].host.as_ref()
+    }
+
+    fn netlink(&mut self, node: NodeId, request: Vec<u8>, what: String) {
+        let namespace = self.built.namespaces[node as usize];
+        self.built.steps.push(Step::Netlink { namespace, request, what });
+    }
+
+    /// Sysctls of hosts and switches.
+    fn settings(&mut self) -> Result<(), Error> {
+        // Of the namespace behind all of ours, the first of the guest: nothing waits for memory there is.
+        let first = self.network.nodes.len() as u32;
+        let mut steps = vec![host::write(first, "net/ipv4/tcp_mem", "4194304 4194304 4194304")];
+        for (node, namespace) in self.network.nodes.iter().zip(&self.built.namespaces) {
+            match &node.host {
+                Some(config) => steps.extend(host::steps(*namespace, &node.name, config)?),
+                None => {
+                    for (path, text) in [
+                        ("net/ipv4/ip_forward", "1"),
+                        ("net/ipv4/conf/all/send_redirects", "0"),
+                        ("net/ipv4/conf/default/send_redirects", "0"),
+                        // Of equal ways a flow's addresses and ports choose one.
+                        ("net/ipv4/fib_multipath_hash_policy", "1"),
+                    ] {
+                        steps.push(host::write(*namespace, path, text));
+                    }
+                }
+            }
+        }
+        self.built.steps.extend(steps);
+        Ok(())
+    }
+
+    /// The device at which a link leaves, and its queue.
+    fn link(&mut self, id: LinkId, version: &str) -> Result<(), Error> {
+        let link = &self.network.links[id as usize];
+        let name = link.name.clone();
+        let refuse = |why: String| Error(format!("link {name}: {why}; change it, or use --on sim"));
+        if link.loss > 0.0 {
+            return Err(refuse(format!(
+                "loss: Linux {version} loses packets in netem, which is a queue of its own"
+            )));
+        }
+        let device = self.device(id);
+        self.netlink(link.from, device, format!("the device of link {name}"));
+        let index = self.ends[id as usize].index;
+        let parent = match (link.rate, link.serialisation) {
+            (Some(rate), Serialisation::TokenBucket { burst_bytes }) => {
+                let bucket = queues::bucket(index, rate, burst_bytes);
+                self.netlink(link.from, bucket, format!("the token bucket of link {name}"));
+                BELOW_BUCKET
+            }
+            _ => ROOT,
+        };
+        let added = self.queue(link, index, parent).map_err(refuse)?;
+        let Some(added) = added else { return Ok(()) };
+        for request in added.requests {
+            self.netlink(link.from, request, format!("the queue of link {name}"));
+        }
+        if link.sampled {
+            let namespace = self.built.namespaces[link.from as usize];
+            let request = queues::look(index, parent);
+            self.built.queue_orders.push(QueueOrder { namespace, request });
+            self.built.queues.push(SampledQueue { link: id, discipline: added.discipline });
+        }
+        Ok(())
+    }
+
+    /// None where nothing waits.
+    fn queue(&self, link: &Link, index: u32, parent: u32) -> Result<Option<Added>, String> {
+        let frame_bytes = self.largest_mtu + ETHERNET_BYTES;
+        let paces = self.host(link.from).is_some_and(|host| host.fq);
+        match (&link.queue, link.rate) {
+            (_, None) if paces => Ok(Some(queues::fq(index, parent, Limit::Bytes(u64::MAX)))),
+            (_, None) => Ok(None),
+            (QueueConfig::DropTail(tail), _) if paces => {
+                Ok(Some(queues::fq(index, parent, tail.limit)))
+            }
+            (_, _) if paces => {
+                Err("hosts.fq needs a queue of its own: kind = \"droptail\"".to_owned())
+            }
+            (queue, _) => queues::queue(index, parent, queue, frame_bytes).map(Some),
+        }
+    }
+
+    /// `RTM_NEWLINK` for an end of a cable (`kernel/knee_cable.c`).
+    fn device(&self, id: LinkId) -> Vec<u8> {
+        let (link, end) = (&self.network.links[id as usize], &self.ends[id as usize]);
+        let host = self.host(link.from);
+        let mtu_bytes = host.map_or(self.largest_mtu, |host| host.mtu_bytes);
+        let gso_max_segs = host.map_or(1, |host| host.gso_max_segs);
+        let rate = match link.serialisation {
+            // The bucket above it has the rate.
+            Serialisation::TokenBucket { .. } => None,
+            Serialisation::StoreAndForward => link.rate,
+        };
+        // Number, rate, delay and jitter.
+        let cable = Attributes::default()
+            .with_u32(1, end.cable)
+            .with_u64(2, rate.map_or(0, |rate| rate.bps()))
+            .with_u64(3, link.delay.ps())
+            .with_u64(4, link.jitter.ps());
+        // IFLA_INFO_KIND and IFLA_INFO_DATA.
+        let info = Attributes::default().with(1, b"knee_cable").with_nested(2, &cable);
+        // `struct ifinfomsg`
+        let mut fixed = [0; 16];
+        for (at, value) in [(4, end.index), (8, UP), (12, UP)] {
+            fixed[at..at + 4].copy_from_slice(&value.to_ne_bytes());
+        }
+        let name = format!("e{}\0", end.index - FIRST_DEVICE);
+        // IFLA_ADDRESS, IFLA_IFNAME, IFLA_MTU, IFLA_GSO_MAX_SEGS, IFLA_LINKINFO
+        Request::new(NEW_LINK, ACK | CREATE, &fixed)
+            .with(1, &mac(end.cable as usize))
+            .with(3, name.as_bytes())
+            .with_u32(4, mtu_bytes)
+            .with_u32(40, gso_max_segs)
+            .with_nested(18, &info)
+            .finish()
+    }
+
+    /// Addresses of hosts, and the ways to them from everywhere.
+    fn routes(&mut self) -> Result<(), Error> {
+        let hosts = self.built.hosts.clone();
+        for (number, node) in hosts.iter().copied().enumerate() {
+            let to = host_address(number);
+            let own = (0..).zip(&self.network.links).filter(|(_, link)| link.from == node);
+            let own: Vec<LinkId> = own.map(|(id, _)| id).collect();
+            let [own] = own[..] else {
+                return Err(Error(format!(
+                    "{} has {} links: hosts of a guest have one",
+                    self.network.nodes[node as usize].name,
+                    own.len()
+                )));
+            };
+            let request = add_address(self.ends[own as usize].index, to);
+            self.netlink(node, request, format!("address {to}"));
+            let route = self.route(node, None, &[own]);
+            self.netlink(node, route, "a host's route".to_owned());
+        }
+        for (number, to) in hosts.into_iter().enumerate() {
+            let next = next_links(self.network, to);
+            for (from, links) in (0..).zip(next) {
+                if self.host(from).is_some() || links.is_empty() {
+                    continue;
+                }
+                let address = host_address(number);
+                let route = self.route(from, Some(address), &links);
+                self.netlink(from, route, format!("a route to {address}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// `RTM_NEWROUTE`: one way or several, to one address or to all.
+    fn route(&self, from: NodeId, to: Option<Ipv4Addr>, links: &[LinkId]) -> Vec<u8> {
+        // `struct rtmsg`: IPv4; table main, protocol static, scope link, unicast.
+        let prefix_len = if to.is_some() { 32 } else { 0 };
+        let fixed = [2, prefix_len, 0, 0, 254, 4, 253, 1, 0, 0, 0, 0];
+        let mut request = Request::new(NEW_ROUTE, ACK | CREATE, &fixed);
+        if let Some(to) = to {
+            request = request.with(1, &to.octets());
+        }
+        let index = |link: &LinkId| self.ends[*link as usize].index;
+        request = match links {
+            [one] => request.with_u32(4, index(one)),
+            // RTA_MULTIPATH: `struct rtnexthop` for each.
+            several => {
+                let mut hops = Vec::new();
+                for link in several {
+                    hops.extend_from_slice(&[8, 0, 0, 0]);
+                    hops.extend_from_slice(&index(link).to_ne_bytes());
+                }
+                request.with(9, &hops)
+            }
+        };
+        let Some(config) = self.host(from) else { return request.finish() };
+        let own = self.built.namespaces[from as usize] as usize;
+        // RTA_PREFSRC
+        request = request.with(7, &host_address(own).octets());
+        let (initcwnd, rto_min_ms) = host::metrics(config);
+        // RTAX_INITCWND and RTAX_RTO_MIN
+        let metrics = [(11, initcwnd), (13, rto_min_ms)];
+        let metrics = metrics.iter().filter_map(|(kind, value)| Some((*kind, (*value)?)));
+        let metrics = metrics.fold(None, |all: Option<Attributes>, (kind, value)| {
+            Some(all.unwrap_or_default().with_u32(kind, value))
+        });
+        match metrics {
+            Some(metrics) => request.with_nested(8, &metrics).finish(),
+            None => request.finish(),
+        }
+    }
+}
+
+/// Of a host, by its number.
+pub(super) fn host_address(number: usize) -> Ipv4Addr {
+    match address(number, false) {
+        IpAddr::V4(address) => address,
+        // Asked for as IPv4.
+        IpAddr::V6(_) => Ipv4Addr::UNSPECIFIED,
+    }
+}
+
+/// `RTM_NEWADDR`: one address, alone in its subnet.
+fn add_address(index: u32, address: Ipv4Addr) -> Vec<u8> {
+    let mut fixed = [2, 32, 0, 0, 0, 0, 0, 0];
+    fixed[4..].copy_from_slice(&index.to_ne_bytes());
+    // IFA_ADDRESS and IFA_LOCAL
+    let request = Request::new(NEW_ADDRESS, ACK | CREATE, &fixed);
+    request.with(1, &address.octets()).with(2, &address.octets()).finish()
+}

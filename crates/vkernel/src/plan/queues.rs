@@ -1,0 +1,458 @@
+//! Queue disciplines: how the kernel is asked for them, and what it tells of them.
+
+use knee_queue::time::{Duration, Rate};
+use knee_queue::{
+    CeThresholdFor, CodelParams, FqCodelConfig, Limit, MarkAt, MarkWhen, NotEctAbove, PieConfig,
+    PieDelay, QueueConfig, RedConfig, StepConfig, Threshold,
+};
+
+use crate::guest::netlink::{ACK, Attributes, CREATE, ECHO, GET_QDISC, HEADER_BYTES, NEW_QDISC};
+use crate::guest::netlink::{Request, attributes};
+
+/// `TCA_KIND`, `TCA_OPTIONS`, `TCA_STATS2`.
+const KIND: u16 = 1;
+const OPTIONS: u16 = 2;
+const STATS: u16 = 7;
+/// Parent of what is a device's first.
+pub(super) const ROOT: u32 = 0xffff_ffff;
+/// The token bucket's handle and its one class.
+pub(super) const BUCKET: u32 = 1 << 16;
+pub(super) const BELOW_BUCKET: u32 = BUCKET + 1;
+/// The queue's handle and, of RED, its one class.
+pub(super) const QUEUE: u32 = 0x10 << 16;
+const BELOW_QUEUE: u32 = QUEUE + 1;
+/// A queue within the queue.
+const INNER: u32 = 0x20 << 16;
+/// `TC_RED_ECN`, `TC_RED_HARDDROP`, `TC_RED_ADAPTATIVE`, `TC_RED_NODROP`.
+const RED_ECN: u32 = 1;
+const RED_HARDDROP: u32 = 2;
+const RED_ADAPTIVE: u32 = 4;
+const RED_NODROP: u32 = 8;
+/// RED's logarithm of the time to a tenth of its idle decay is per cell of 2^this bytes.
+const NO_DECAY: u8 = 31;
+/// Packets that fit where nothing limits them.
+const NO_LIMIT: u32 = 1 << 30;
+
+/// What a queue's figures mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Discipline {
+    /// A fifo: all drops are for lack of room.
+    Fifo,
+    /// RED as a step: what is dropped early is not ECN-capable.
+    Step,
+    /// RED.
+    Red,
+    /// PIE.
+    Pie,
+    /// CoDel.
+    Codel,
+    /// FQ-CoDel.
+    FqCodel,
+    /// The pacing fq.
+    Fq,
+}
+
+/// A queue discipline at its place: whoever is below it comes behind it.
+pub(super) struct Added {
+    /// Requests with what they are for.
+    pub(super) requests: Vec<Vec<u8>>,
+    pub(super) discipline: Discipline,
+}
+
+fn request(index: u32, parent: u32, handle: u32, kind: &str, options: &Attributes) -> Vec<u8> {
+    let kind = [kind.as_bytes(), b"\0"].concat();
+    let fixed = fixed(index, parent, handle);
+    let request = Request::new(NEW_QDISC, ACK | CREATE, &fixed).with(KIND, &kind);
+    request.with_nested(OPTIONS, options).finish()
+}
+
+/// `struct tcmsg`.
+fn fixed(index: u32, parent: u32, handle: u32) -> [u8; 20] {
+    let mut bytes = [0; 20];
+    for (at, value) in [(4, index), (8, handle), (12, parent)] {
+        bytes[at..at + 4].copy_from_slice(&value.to_ne_bytes());
+    }
+    bytes
+}
+
+/// Asks for what is known of the queue at this place.
+pub(super) fn look(index: u32, parent: u32) -> Vec<u8> {
+    Request::new(GET_QDISC, ECHO, &fixed(index, parent, QUEUE)).finish()
+}
+
+/// A token bucket at a device, with nothing in it.
+pub(super) fn bucket(index: u32, rate: Rate, burst_bytes: u32) -> Vec<u8> {
+    let rate_bytes = rate.bps() / 8;
+    // `struct tc_tbf_qopt`: twice `struct tc_ratespec`, limit, buffer, mtu. The limit is that of the queue below.
+    let mut parameters = [0; 36];
+    parameters[1] = 1;
+    let short = u32::try_from(rate_bytes).unwrap_or(u32::MAX);
+    parameters[8..12].copy_from_slice(&short.to_ne_bytes());
+    let options =
+        Attributes::default().with(1, &parameters).with_u64(4, rate_bytes).with_u32(6, burst_bytes);
+    request(index, ROOT, BUCKET, "tbf", &options)
+}
+
+/// The pacing fq of a host, with as much room as its link's queue.
+pub(super) fn fq(index: u32, parent: u32, limit: Limit) -> Added {
+    let limit_pkts = match limit {
+        Limit::Pkts(limit) => limit,
+        Limit::Bytes(_) => NO_LIMIT,
+    };
+    // TCA_FQ_PLIMIT and TCA_FQ_FLOW_PLIMIT.
+    let options = Attributes::default().with_u32(1, limit_pkts).with_u32(2, limit_pkts);
+    let requests = vec![request(index, parent, QUEUE, "fq", &options)];
+    Added { requests, discipline: Discipline::Fq }
+}
+
+/// The queue of a link.
+///
+/// # Errors
+/// What no discipline of the kernel does, with the way out.
+pub(super) fn queue(
+    index: u32,
+    parent: u32,
+    config: &QueueConfig,
+    frame_bytes: u32,
+) -> Result<Added, String> {
+    let one = |kind, options: Attributes, discipline| {
+        let requests = vec![request(index, parent, QUEUE, kind, &options)];
+        Ok(Added { requests, discipline })
+    };
+    match config {
+        QueueConfig::DropTail(tail) => {
+            let requests = vec![fifo(index, parent, QUEUE, tail.limit)];
+            Ok(Added { requests, discipline: Discipline::Fifo })
+        }
+        QueueConfig::Step(step) => self::step(index, parent, step, frame_bytes),
+        QueueConfig::Red(red) => self::red(index, parent, red),
+        QueueConfig::Pie(pie) => one("pie", self::pie(pie)?, Discipline::Pie),
+        QueueConfig::Codel(codel) => {
+            let limit = Attributes::default().with_u32(2, codel.limit_pkts);
+            one("codel", self::codel(limit, [1, 3, 4, 5], &codel.codel, false)?, Discipline::Codel)
+        }
+        QueueConfig::FqCodel(fq) => one("fq_codel", fq_codel(fq)?, Discipline::FqCodel),
+        QueueConfig::Share(_) => {
+            Err("no discipline of Linux marks a share of packets (kind = \"share\")".to_owned())
+        }
+        QueueConfig::DualPi2(_) => {
+            Err("the guest's kernel has no dualpi2 (Linux 6.17 has it)".to_owned())
+        }
+        QueueConfig::Classes(_) | QueueConfig::TwoBuffers(_) => {
+            Err("queues by classes and two buffers are not mapped to Linux's".to_owned())
+        }
+    }
+}
+
+fn fifo(index: u32, parent: u32, handle: u32, limit: Limit) -> Vec<u8> {
+    let (kind, limit) = match limit {
+        Limit::Pkts(limit) => ("pfifo", limit),
+        Limit::Bytes(limit) => ("bfifo", u32::try_from(limit).unwrap_or(u32::MAX)),
+    };
+    request(index, parent, handle, kind, &Attributes::raw(limit.to_ne_bytes().to_vec()))
+}
+
+/// What RED is told beside its flags.
+struct RedParameters {
+    limit: Limit,
+    min_bytes: u64,
+    max_bytes: u64,
+    max_p: u32,
+    wlog: u8,
+    scell_log: u8,
+    idle: [u8; 256],
+    flags: u32,
+}
+
+fn red_requests(index: u32, parent: u32, red: &RedParameters) -> Vec<Vec<u8>> {
+    let bytes = |bytes: u64| u32::try_from(bytes).unwrap_or(u32::MAX);
+    let limit = match red.limit {
+        Limit::Bytes(limit) => bytes(limit),
+        Limit::Pkts(_) => NO_LIMIT,
+    };
+    // `struct tc_red_qopt`. Plog counts only where there is no maximum probability.
+    let mut parameters = Vec::new();
+    for value in [limit, bytes(red.min_bytes), bytes(red.max_bytes)] {
+        parameters.extend_from_slice(&value.to_ne_bytes());
+    }
+    parameters.extend_from_slice(&[red.wlog, 1, red.scell_log, 0]);
+    let known = RED_ECN | RED_HARDDROP | RED_ADAPTIVE | RED_NODROP;
+    let flags = [red.flags.to_ne_bytes(), known.to_ne_bytes()].concat();
+    let options = Attributes::default()
+        .with(1, &parameters)
+        .with(2, &red.idle)
+        .with_u32(3, red.max_p)
+        .with(4, &flags);
+    let mut requests = vec![request(index, parent, QUEUE, "red", &options)];
+    if let Limit::Pkts(_) = red.limit {
+        requests.push(fifo(index, BELOW_QUEUE, INNER, red.limit));
+    }
+    requests
+}
+
+/// RED without an average: its weight is 1, so that what it compares is the backlog, and in idle times that is 0 at once.
+fn step(index: u32, parent: u32, step: &StepConfig, frame_bytes: u32) -> Result<Added, String> {
+    let k = match step.threshold {
+        // RED counts bytes; packets are full ones but for the last of a transfer, and ACKs.
+        Threshold::Pkts(k) => u64::from(k) * u64::from(frame_bytes),
+        Threshold::Bytes(k) => k,
+        Threshold::Sojourn(_) => {
+            return Err(
+                "no fifo of Linux marks by the time that a packet has waited; give k in packets or bytes".to_owned()
+            );
+        }
+    };
+    if step.when == MarkWhen::Dequeue {
+        return Err("no fifo of Linux marks at dequeue by its length; leave mark out".to_owned());
+    }
+    let k = if step.mark_at == MarkAt::Above { k + 1 } else { k };
+    let nodrop = if step.not_ect == NotEctAbove::Queue { RED_NODROP } else { 0 };
+    let parameters = RedParameters {
+        limit: step.limit,
+        min_bytes: k,
+        max_bytes: k,
+        max_p: u32::MAX,
+        wlog: 0,
+        scell_log: 0,
+        idle: [NO_DECAY; 256],
+        flags: RED_ECN | nodrop,
+    };
+    let requests = red_requests(index, parent, &parameters);
+    Ok(Added { requests, discipline: Discipline::Step })
+}
+
+fn red(index: u32, parent: u32, red: &RedConfig) -> Result<Added, String> {
+    if red.gentle {
+        return Err("Linux's RED is not gentle; leave gentle out".to_owned());
+    }
+    let adapts = match red.adapt_interval {
+        None => 0,
+        Some(interval) if interval == Duration::from_ms(500) => RED_ADAPTIVE,
+        Some(_) => {
+            return Err("Linux's RED adapts each 500 ms; leave adapt_interval out".to_owned());
+        }
+    };
+    let nodrop = if red.not_ect == NotEctAbove::Queue { RED_NODROP } else { 0 };
+    let (scell_log, idle) = idle_decay(red.wlog, red.packet_time);
+    let parameters = RedParameters {
+        limit: red.limit,
+        min_bytes: red.min_bytes,
+        max_bytes: red.max_bytes,
+        max_p: (red.max_p * f64::from(u32::MAX)) as u32,
+        wlog: red.wlog as u8,
+        scell_log,
+        idle,
+        flags: adapts
+            | if red.ecn { RED_ECN | nodrop } else { 0 }
+            | if red.harddrop { RED_HARDDROP } else { 0 },
+    };
+    Ok(Added { requests: red_requests(index, parent, &parameters), discipline: Discipline::Red })
+}
+
+/// RED's table: by how many powers of two the average has decayed after an idle time, in 256 steps of 2^scell_log ticks of 64 ns,
+/// where it decays by 1 - 2^-wlog in each time of a packet.
+fn idle_decay(wlog: u32, packet_time: Duration) -> (u8, [u8; 256]) {
+    let packet_ticks = packet_time.ns() as f64 / 64.0;
+    if packet_ticks == 0.0 || wlog == 0 {
+        return (0, if wlog == 0 { [NO_DECAY; 256] } else { [0; 256] });
+    }
+    let shift_per_tick = -(1.0 - 0.5_f64.powi(wlog as i32)).log2() / packet_ticks;
+    // The last step is a decay by 2^31.
+    let scell_log =
+        (f64::from(NO_DECAY) / shift_per_tick / 255.0).log2().ceil().clamp(0.0, 31.0) as u8;
+    let mut table = [0; 256];
+    for (step, shift) in table.iter_mut().enumerate() {
+        let ticks = step as f64 * f64::from(1_u32 << scell_log);
+        *shift = (ticks * shift_per_tick).round().min(f64::from(NO_DECAY)) as u8;
+    }
+    table[255] = NO_DECAY;
+    (scell_log, table)
+}
+
+fn us(time: Duration) -> Result<u32, String> {
+    match u32::try_from(time.us()) {
+        Ok(us) if time == Duration::from_us(us.into()) => Ok(us),
+        _ => Err(format!("{} ns: Linux has times of queues in whole us", time.ns())),
+    }
+}
+
+fn pie(pie: &PieConfig) -> Result<Attributes, String> {
+    let stock = PieConfig::default();
+    if pie.burst_allowance != stock.burst_allowance || pie.derandomise != stock.derandomise {
+        return Err("Linux's PIE has a burst allowance of 150 ms and derandomises; leave both out"
+            .to_owned());
+    }
+    let by_rate = pie.delay == PieDelay::DepartureRate;
+    Ok(Attributes::default()
+        .with_u32(1, us(pie.target)?)
+        .with_u32(2, pie.limit_pkts)
+        .with_u32(3, us(pie.update_interval)?)
+        .with_u32(4, pie.alpha)
+        .with_u32(5, pie.beta)
+        .with_u32(6, pie.ecn.into())
+        .with_u32(7, pie.byte_mode.into())
+        .with_u32(8, by_rate.into()))
+}
+
+/// Attributes in the order target, interval, ecn, threshold.
+fn codel(
+    attributes: Attributes,
+    [target, interval, ecn, threshold]: [u16; 4],
+    codel: &CodelParams,
+    has_selector: bool,
+) -> Result<Attributes, String> {
+    let attributes = attributes
+        .with_u32(target, us(codel.target)?)
+        .with_u32(interval, us(codel.interval)?)
+        .with_u32(ecn, codel.ecn.into());
+    let Some(at) = codel.ce_threshold else { return Ok(attributes) };
+    let attributes = attributes.with_u32(threshold, us(at)?);
+    match codel.ce_threshold_for {
+        CeThresholdFor::EctAny => Ok(attributes),
+        // TCA_FQ_CODEL_CE_THRESHOLD_SELECTOR and _MASK.
+        CeThresholdFor::Ect1 if has_selector => Ok(attributes.with(10, &[1]).with(11, &[3])),
+        CeThresholdFor::Ect1 => {
+            Err("Linux's codel has no ce_threshold for ECT(1) alone; use fq_codel".to_owned())
+        }
+    }
+}
+
+fn fq_codel(fq: &FqCodelConfig) -> Result<Attributes, String> {
+    let memory = u32::try_from(fq.memory_limit_bytes).unwrap_or(u32::MAX);
+    let attributes = Attributes::default()
+        .with_u32(2, fq.limit_pkts)
+        .with_u32(5, fq.flows)
+        .with_u32(6, fq.quantum_bytes)
+        .with_u32(8, fq.drop_batch_pkts)
+        .with_u32(9, memory);
+    codel(attributes, [1, 3, 4, 7], &fq.codel, true)
+}
+
+/// What the kernel told of a queue. What its discipline does not count is 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Figures {
+    pub(crate) sent_bytes: u64,
+    pub(crate) sent_pkts: u64,
+    pub(crate) len_pkts: u32,
+    pub(crate) len_bytes: u32,
+    pub(crate) dropped_pkts: u64,
+    pub(crate) threshold_hits: u64,
+    pub(crate) marked_pkts: u64,
+    /// Of the dropped ones, those that there was room for.
+    pub(crate) dropped_early_pkts: u64,
+    pub(crate) drop_probability: Option<f64>,
+    pub(crate) qdelay: Option<Duration>,
+}
+
+/// Reads `RTM_NEWQDISC`; `None`: it is not what it should be.
+pub(crate) fn figures(answer: &[u8], discipline: Discipline) -> Option<Figures> {
+    let len = u32::from_ne_bytes(*answer.first_chunk()?) as usize;
+    let mut all = attributes(answer.get(HEADER_BYTES + 20..len)?);
+    let stats = all.find(|(kind, _)| *kind == STATS)?.1;
+    let u32_at = |bytes: &[u8], at: usize| -> Option<u32> {
+        Some(u32::from_ne_bytes(*bytes.get(4 * at..)?.first_chunk()?))
+    };
+    let mut figures = Figures::default();
+    let mut overlimits = 0;
+    for (kind, value) in attributes(stats) {
+        match kind {
+            // TCA_STATS_BASIC
+            1 => {
+                figures.sent_bytes = u64::from_ne_bytes(*value.first_chunk()?);
+                figures.sent_pkts = u32_at(value, 2)?.into();
+            }
+            // TCA_STATS_QUEUE: length, backlog, drops, requeues, overlimits
+            3 => {
+                figures.len_pkts = u32_at(value, 0)?;
+                figures.len_bytes = u32_at(value, 1)?;
+                figures.dropped_pkts = u32_at(value, 2)?.into();
+                overlimits = u32_at(value, 4)?.into();
+            }
+            _ => {}
+        }
+    }
+    // TCA_STATS_APP: the discipline's own.
+    let own = attributes(stats).find(|(kind, _)| *kind == 4).map(|(_, value)| value);
+    let Some(own) = own else { return Some(figures) };
+    let own_at = |at| u32_at(own, at).map(u64::from);
+    match discipline {
+        Discipline::Fifo | Discipline::Fq => {}
+        // struct tc_red_xstats
+        Discipline::Step | Discipline::Red => {
+            figures.threshold_hits = overlimits;
+            figures.dropped_early_pkts = own_at(0)?;
+            figures.marked_pkts = own_at(3)?;
+        }
+        // struct tc_pie_xstats
+        Discipline::Pie => {
+            let probability = u64::from_ne_bytes(*own.first_chunk()?);
+            figures.drop_probability = Some(probability as f64 / u64::MAX as f64);
+            figures.qdelay = Some(Duration::from_us(own_at(2)?));
+            figures.dropped_early_pkts = own_at(6)?;
+            figures.marked_pkts = own_at(9)?;
+        }
+        // struct tc_codel_xstats
+        Discipline::Codel => {
+            figures.qdelay = Some(Duration::from_us(own_at(3)?));
+            figures.dropped_early_pkts = figures.dropped_pkts.saturating_sub(own_at(5)?);
+            figures.marked_pkts = own_at(6)? + own_at(8)?;
+        }
+        // struct tc_fq_codel_xstats, behind its type
+        Discipline::FqCodel => {
+            figures.dropped_early_pkts = figures
+                .dropped_pkts
+                .saturating_sub(own_at(2)?)
+                .saturating_sub(own_at(9).unwrap_or(0));
+            figures.marked_pkts = own_at(3)? + own_at(7)?;
+        }
+    }
+    Some(figures)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_average_of_red_decays_as_packets_of_its_time_would_make_it() {
+        let (scell_log, table) = idle_decay(9, Duration::from_us(12));
+        // 512 * ln 2 packets of 12 us halve it: 355 times 187.5 ticks.
+        let step = (1_u64 << scell_log) as f64;
+        let halved = table.iter().position(|shift| *shift == 1).unwrap() as f64;
+        assert!((halved - 0.5).abs() * step < 66_500.0 + step && table[255] == 31, "{table:?}");
+        assert!(table.is_sorted());
+        assert_eq!(idle_decay(0, Duration::from_us(12)), (0, [31; 256]), "no average");
+        assert_eq!(idle_decay(9, Duration::ZERO), (0, [0; 256]), "it never learns that it is idle");
+    }
+
+    #[test]
+    fn figures_of_red_are_found() {
+        let mut own = Vec::new();
+        for value in [3_u32, 4, 0, 5] {
+            own.extend_from_slice(&value.to_ne_bytes());
+        }
+        let mut queue = Vec::new();
+        for value in [7_u32, 10_598, 7, 0, 8] {
+            queue.extend_from_slice(&value.to_ne_bytes());
+        }
+        let basic = [&15_140_u64.to_ne_bytes()[..], &10_u32.to_ne_bytes()].concat();
+        let stats = Attributes::default().with(1, &basic).with(3, &queue).with(4, &own);
+        let answer =
+            Request::new(NEW_QDISC, 0, &[0; 20]).with(KIND, b"red\0").with_nested(STATS, &stats);
+        let answer = answer.finish();
+        let found = figures(&answer, Discipline::Step).unwrap();
+        let wanted = Figures {
+            sent_bytes: 15_140,
+            sent_pkts: 10,
+            len_pkts: 7,
+            len_bytes: 10_598,
+            dropped_pkts: 7,
+            threshold_hits: 8,
+            marked_pkts: 5,
+            dropped_early_pkts: 3,
+            ..Figures::default()
+        };
+        assert_eq!(found, wanted);
+        assert_eq!(figures(&answer[..40], Discipline::Step), None);
+    }
+}

@@ -1,0 +1,40 @@
+//! Ways through a network: for each node and each host the links that are on a shortest way.
+
+use knee_sim::spec::{LinkId, Network, NodeId};
+
+/// For each node the links by which the host `to` is nearest; none at the host itself, and where there is no way.
+pub(super) fn next_links(network: &Network, to: NodeId) -> Vec<Vec<LinkId>> {
+    let distances = distances(network, to);
+    let mut next = vec![Vec::new(); network.nodes.len()];
+    for (link, id) in network.links.iter().zip(0..) {
+        let (from, behind) = (distances[link.from as usize], distances[link.to as usize]);
+        if let (Some(from), Some(behind)) = (from, behind) {
+            if from == behind + 1 {
+                next[link.from as usize].push(id);
+            }
+        }
+    }
+    next
+}
+
+/// In links, breadth first and backwards; hosts do not forward.
+fn distances(network: &Network, to: NodeId) -> Vec<Option<u32>> {
+    let mut distances = vec![None; network.nodes.len()];
+    distances[to as usize] = Some(0);
+    let mut reached = vec![(to, 0)];
+    let mut at = 0;
+    while let Some(&(node, distance)) = reached.get(at) {
+        at += 1;
+        if node != to && network.nodes[node as usize].host.is_some() {
+            continue;
+        }
+        for link in network.links.iter().filter(|link| link.to == node) {
+            let before = &mut distances[link.from as usize];
+            if before.is_none() {
+                *before = Some(distance + 1);
+                reached.push((link.from, distance + 1));
+            }
+        }
+    }
+    distances
+}

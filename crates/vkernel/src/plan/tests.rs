@@ -1,0 +1,232 @@
+//! What becomes of networks and traffic, and what is refused.
+
+use knee_queue::time::{Duration, Rate, Time};
+use knee_queue::{
+    DropTailConfig, Limit, MarkAt, MarkWhen, NotEctAbove, QueueConfig, StepConfig, Threshold,
+};
+use knee_sim::spec::{
+    Cc, Flow, FlowControl, HostConfig, Lane, LinuxVersion, Network, Order, Ping, Sampling,
+    Serialisation, Series, Stops, Thresholds, Traffic,
+};
+use knee_sim::topology::{Cable, Star};
+
+use super::*;
+use crate::guest::Step;
+
+fn cable(queue: QueueConfig) -> Cable {
+    Cable {
+        rate: Rate::from_bps(1_000_000_000),
+        serialisation: Serialisation::StoreAndForward,
+        delay: Duration::from_us(20),
+        jitter: Duration::ZERO,
+        loss: 0.0,
+        loses_bursts: false,
+        queue,
+        sampled: false,
+    }
+}
+
+fn drop_tail() -> QueueConfig {
+    QueueConfig::DropTail(DropTailConfig { limit: Limit::Bytes(757_000) })
+}
+
+fn step() -> QueueConfig {
+    QueueConfig::Step(StepConfig {
+        limit: Limit::Bytes(757_000),
+        threshold: Threshold::Pkts(10),
+        mark_at: MarkAt::AtLeast,
+        when: MarkWhen::Enqueue,
+        not_ect: NotEctAbove::Queue,
+    })
+}
+
+/// Two hosts at a switch whose ports have this queue.
+fn star(down: QueueConfig) -> Network {
+    let host = HostConfig::new(LinuxVersion::V6_1);
+    let hosts = ["a", "b"].map(|name| (name.to_owned(), host.clone())).to_vec();
+    Star { hosts, up: cable(drop_tail()), down: Cable { sampled: true, ..cable(down) } }.build()
+}
+
+fn flow(algorithm: &str) -> Flow {
+    Flow {
+        group: 0,
+        from: 0,
+        to: 1,
+        cc: Cc::by_name(algorithm).unwrap(),
+        peer_cc: None,
+        start: Time::from_ms(1),
+        first_write: None,
+        stop: None,
+        traffic: Traffic::Bulk { bytes: Some(10_000) },
+        read_at_bytes: 65_536,
+        sampled: true,
+        base_rtt: None,
+        dscp: 0,
+        peer_dscp: 0,
+        max_pacing_rate: None,
+    }
+}
+
+fn run_on(network: Network) -> Run {
+    Run {
+        seed: 1,
+        end: Time::from_ms(100),
+        until_done: true,
+        network,
+        flows: vec![flow("dctcp")],
+        pings: Vec::new(),
+        sampling: Sampling { queues: Some(Duration::from_ms(1)), ..Sampling::default() },
+        order: Order::default(),
+    }
+}
+
+fn plan(run: &Run) -> Result<Plan, String> {
+    Plan::new(run, Algorithms::Ours, "6.1").map_err(|why| why.0)
+}
+
+/// What the kernel is asked for in a namespace, in order.
+fn asked_in(plan: &Plan, wanted: u32) -> Vec<&str> {
+    let steps = plan.orders.steps.iter().filter_map(|step| match step {
+        Step::Netlink { namespace, what, .. } if *namespace == wanted => Some(&**what),
+        _ => None,
+    });
+    steps.collect()
+}
+
+#[test]
+fn a_star_is_two_hosts_and_a_switch_with_a_device_for_each_link() {
+    let plan = plan(&run_on(star(step()))).unwrap();
+    assert_eq!((plan.orders.namespaces, plan.orders.hosts, &plan.hosts[..]), (3, 2, &[0, 1][..]));
+    let of_host = [
+        "the device of link a-switch",
+        "the queue of link a-switch",
+        "address 198.18.0.1",
+        "a host's route",
+    ];
+    assert_eq!(asked_in(&plan, 0), of_host);
+    let of_switch = [
+        "the device of link switch-a",
+        "the queue of link switch-a",
+        "the device of link switch-b",
+        "the queue of link switch-b",
+        "a route to 198.18.0.1",
+        "a route to 198.18.0.2",
+    ];
+    assert_eq!(asked_in(&plan, 2), of_switch);
+    let sampled: Vec<_> = plan.queues.iter().map(|queue| (queue.link, queue.discipline)).collect();
+    assert_eq!(sampled, [(1, Discipline::Step), (3, Discipline::Step)]);
+}
+
+#[test]
+fn a_token_bucket_is_above_the_queue_and_its_device_has_no_rate() {
+    let mut network = star(drop_tail());
+    network.links[0].serialisation = Serialisation::TokenBucket { burst_bytes: 1600 };
+    let plan = plan(&run_on(network)).unwrap();
+    let asked = asked_in(&plan, 0);
+    assert_eq!(asked[1..3], ["the token bucket of link a-switch", "the queue of link a-switch"]);
+}
+
+#[test]
+fn a_flow_has_its_addresses_ports_and_algorithms() {
+    let mut run = run_on(star(drop_tail()));
+    run.flows[0].peer_cc = Some(Cc { is_kernels_own: true, ..Cc::by_name("cubic").unwrap() });
+    run.flows[0].dscp = 10;
+    let plan = plan(&run).unwrap();
+    let flow = &plan.orders.flows[0];
+    assert_eq!((&*flow.algorithm, &*flow.peer_algorithm), ("knee_dctcp", "cubic"));
+    assert_eq!((flow.from_port, flow.to_port, flow.tos), (40_000, 10_000, 40));
+    assert_eq!((flow.from_address.octets()[3], flow.to_address.octets()[3]), (1, 2));
+    assert_eq!(
+        (plan.names.own_name("knee_dctcp"), plan.names.own_name("cubic")),
+        ("dctcp", "cubic")
+    );
+    let shown = plan.names.inside("knee_dctcp", &[1, 0, 0, 0, 2, 0, 0, 0]);
+    assert_eq!(shown[..2], [1, 2]);
+    assert_eq!(shown.len(), Cc::by_name("dctcp").unwrap().algorithm.diag().len());
+    assert_eq!(shown[2], u64::MAX, "not shown");
+    assert!(plan.names.inside("cubic", &[0; 20]).is_empty());
+}
+
+#[test]
+fn parameters_go_to_the_kernels_command_line_and_are_of_all_flows() {
+    let mut run = run_on(star(drop_tail()));
+    let cc = &mut run.flows[0].cc;
+    cc.algorithm.set_param(&mut cc.params, "shift_g", "5").unwrap();
+    assert_eq!(plan(&run).unwrap().kernel_arguments, ["knee_dctcp.shift_g=5"]);
+    run.flows.push(flow("dctcp"));
+    let why = plan(&run).unwrap_err();
+    assert!(why.starts_with("flows under dctcp with different parameters"), "{why}");
+    let why = Plan::new(&run, Algorithms::Kernels, "6.1").unwrap_err().0;
+    assert!(why.contains("takes no parameters"), "{why}");
+}
+
+/// Changes a run.
+type Change = fn(&mut Run);
+
+fn host(run: &mut Run) -> &mut HostConfig {
+    run.network.nodes[0].host.as_mut().unwrap()
+}
+
+#[test]
+fn what_the_kernel_cannot_do_is_refused_in_one_sentence() {
+    let cases: [(&str, Change); 15] = [
+        ("a: the guest's kernel has 1000 ticks", |run| host(run).hz = 250),
+        ("a: linux = \"6.12\"", |run| host(run).linux = LinuxVersion::V6_12),
+        ("ipv6", |run| {
+            run.network.nodes.iter_mut().for_each(|node| {
+                if let Some(host) = &mut node.host {
+                    host.ipv6 = true;
+                }
+            })
+        }),
+        ("gro_window", |run| host(run).gro_window = Duration::from_us(10)),
+        ("rto_min of 5500 us", |run| host(run).rto_min = Duration::from_us(5500)),
+        ("tcp_syn_linear_timeouts", |run| host(run).sysctls.syn_linear_timeouts = Some(2)),
+        ("base_rtt", |run| run.flows[0].base_rtt = Some(Duration::from_us(100))),
+        ("link a-switch: loss", |run| run.network.links[0].loss = 0.01),
+        ("link a-switch: hosts.fq needs", |run| {
+            host(run).fq = true;
+            run.network.links[0].queue = step();
+        }),
+        ("marks at dequeue", |run| {
+            let QueueConfig::Step(config) = &mut run.network.links[1].queue else { unreachable!() };
+            config.when = MarkWhen::Dequeue;
+        }),
+        ("none back", |run| {
+            run.network.links.pop();
+        }),
+        ("network.flow_control", |run| {
+            run.network.flow_control = Some(FlowControl {
+                stops: Stops::Links(Thresholds { xoff_bytes: 100_000, xon_bytes: 50_000 }),
+                reaction: Duration::ZERO,
+                quanta: 65_535,
+                lossless: false,
+            });
+        }),
+        ("transfers that wait for others", |run| {
+            let lane = Lane { flows: vec![0], parallel: 1 };
+            run.order.series.push(Series { rounds: vec![vec![lane]] });
+        }),
+        ("pings of 20 bytes", |run| {
+            run.pings.push(Ping {
+                from: 0,
+                to: 1,
+                start: Time::ZERO,
+                interval: Duration::from_ms(1),
+                wire_bytes: 20,
+                ecn: Default::default(),
+                dscp: 0,
+            });
+        }),
+        ("has no bbr3 of its own", |run| {
+            run.flows[0].cc = Cc { is_kernels_own: true, ..Cc::by_name("bbr3").unwrap() };
+        }),
+    ];
+    for (wanted, change) in cases {
+        let mut run = run_on(star(step()));
+        assert!(plan(&run).is_ok());
+        change(&mut run);
+        let why = plan(&run).expect_err(wanted);
+        assert!(why.contains(wanted) && !why.contains('\n'), "{wanted}: {why}");
+    }
+}

@@ -1,0 +1,58 @@
+//! One run from beginning to end.
+
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use knee_sim::{Outcome, Run};
+
+use crate::Error;
+use crate::boot::{Guest, boot};
+use crate::guest::Records;
+use crate::kernel::Built;
+use crate::outcome::assemble;
+use crate::plan::{Algorithms, Plan};
+
+/// How runs take place.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Whose algorithms names mean.
+    pub algorithms: Algorithms,
+    /// So long a run may take, of the host's time.
+    pub limit: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { algorithms: Algorithms::Ours, limit: Duration::from_secs(3600) }
+    }
+}
+
+/// Carries out one run on a guest's kernel, in virtual time.
+///
+/// # Errors
+/// What the kernel cannot do, a guest that fails or hangs, and a `stop` that was set, each in one sentence.
+pub fn run(
+    run: &Run,
+    kernel: &Built,
+    options: &Options,
+    stop: &AtomicBool,
+) -> Result<Outcome, Error> {
+    let plan = Plan::new(run, options.algorithms, &kernel.version)?;
+    let result = boot(
+        &Guest {
+            kernel: &kernel.linux(),
+            program: &kernel.program(),
+            orders: &plan.orders.to_bytes(),
+            arguments: &plan.kernel_arguments,
+            seed: run.seed,
+            limit: options.limit,
+        },
+        stop,
+    )?;
+    let records = Records::read(&result, plan.hosts.len())?;
+    if let Some(failed) = records.sides.iter().find(|side| side.error.is_some()) {
+        let why = failed.error.as_deref().unwrap_or_default();
+        return Err(Error(format!("flow {}: {why}", failed.flow)));
+    }
+    assemble(run, &plan, &records)
+}
