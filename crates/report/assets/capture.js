@@ -342,7 +342,11 @@ function draw(root) {
       hooks: {
         setSelect: [u => {
           const {left, width} = u.select;
-          if (width > 2) root.zoom(u.posToVal(left, "x"), u.posToVal(left + width, "x"));
+          // Plots that share the cursor share what it selects: the first to tell is enough.
+          if (width <= 2 || root.zooming) return;
+          root.zooming = true;
+          root.zoom(u.posToVal(left, "x"), u.posToVal(left + width, "x"));
+          setTimeout(() => root.zooming = false);
         }],
         setCursor: [nearest],
         draw: [u => {
