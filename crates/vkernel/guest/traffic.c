@@ -72,8 +72,9 @@ static void push_due(u64 at_ns, enum due_kind kind, u32 index)
 {
 	u32 at = heap_len++;
 
-	heap[at] = (struct due){ .at_ns = at_ns, .order = heap_order++, .kind = kind,
-				 .index = index };
+	/* What is due at the end is done, too. */
+	heap[at] = (struct due){ .at_ns = at_ns, .kind = kind, .index = index,
+				 .order = kind == DUE_END ? NONE : heap_order++ };
 	while (at && is_before(&heap[at], &heap[(at - 1) / 2])) {
 		swap(&heap[at], &heap[(at - 1) / 2]);
 		at = (at - 1) / 2;
