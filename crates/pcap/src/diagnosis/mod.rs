@@ -1,6 +1,6 @@
 //! What is wrong in a capture: findings, made from measurements alone.
 //!
-//! Each pathology is a [`Kind`] and a function that looks for it in one sender's data (a [`View`]) or in all flows together. What
+//! Each pathology is a [`Kind`] and a function that looks for it in one sender's data (a `View`) or in all flows together. What
 //! all of them count on is in `docs/pcap-diagnosis.md`: where the capture has to be, and what each constant stands for.
 
 mod acks;
