@@ -278,7 +278,7 @@ impl Live {
         });
         let ack = match ack {
             None => None,
-            Some(Some(ack)) if ack.saturating_sub(other.next) <= MOST_AHEAD => Some(ack),
+            Some(Some(ack)) if ack.saturating_sub(other.sent_up_to()) <= MOST_AHEAD => Some(ack),
             Some(_) => return None,
         };
         Some((seq, ack))
@@ -452,9 +452,14 @@ impl Live {
 }
 
 impl Side {
+    /// Behind what it has sent.
+    fn sent_up_to(&self) -> u64 {
+        self.data.as_ref().map_or(self.next, |data| data.next)
+    }
+
     /// A number of this side, counted from the initial one; nothing if it is far below all that was seen.
     fn unwrap(&self, raw: u32) -> Option<u64> {
-        let next = self.data.as_ref().map_or(self.next, |data| data.next);
+        let next = self.sent_up_to();
         let expected = self.origin?.wrapping_add(next as u32);
         next.checked_add_signed(i64::from(raw.wrapping_sub(expected) as i32))
     }

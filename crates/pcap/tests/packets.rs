@@ -244,6 +244,24 @@ fn large_packets_of_a_host_are_several_segments() {
 }
 
 #[test]
+fn numbers_may_wrap_as_often_as_they_do() {
+    // 9 GB in packets of 60 kB, as a host hands them over: the numbers wrap twice.
+    const LEN: u32 = 60_000;
+    let mut trace = Trace::new([u32::MAX - 10, 2]);
+    trace.handshake(0, MS, [0, 0]);
+    for i in 0..150_000_u64 {
+        let (at_ns, end) = ((2 + i) * MS, 1 + (i + 1) * u64::from(LEN));
+        trace.add(at_ns, 0, Segment::ACK, end - u64::from(LEN), LEN, 1);
+        trace.add(at_ns + MS / 2, 1, Segment::ACK, 1, 0, end);
+    }
+    let analysis = trace.analysed();
+    let of = &analysis.flows[0].a_to_b;
+    assert_eq!((of.bytes, of.bytes_sent), (150_000 * u64::from(LEN), 150_000 * u64::from(LEN)));
+    assert_eq!((of.data_packets, of.retransmitted.segments), (150_000, 0));
+    assert_eq!((of.rtt.count(), of.max_inflight_bytes), (150_000, u64::from(LEN)));
+}
+
+#[test]
 fn ports_that_are_used_again_are_another_flow() {
     let mut trace = begun();
     trace.origins = [5_000_000, 9_000_000];

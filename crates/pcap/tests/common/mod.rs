@@ -123,8 +123,9 @@ fn written(packets: &[&(u64, Packet)], snaplen: u32, clock: impl Fn(u64) -> u64)
     let interface = Interface { name: "x".to_owned(), link: link::RAW, snaplen };
     let mut writer = Writer::new(Vec::new(), "x", &[interface]).unwrap();
     for (at_ns, packet) in packets {
-        let data = packet.encode().unwrap();
-        let original_len = data.len() as u32;
+        let mut data = Vec::new();
+        packet.encode_headers(&mut data).unwrap();
+        let original_len = data.len() as u32 + packet.len;
         let record =
             Record { at_ns: clock(*at_ns), original_len, data: &data, ..Record::default() };
         writer.write(&record).unwrap();
