@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicBool;
 use clap::Subcommand;
 use knee_exp::back_end::{BackEnd, Ran};
 use knee_sim::Run;
+use knee_vkernel::boot::wait_until_gone;
 use knee_vkernel::kernel::{self, Built};
 use knee_vkernel::{Algorithms, Options, run};
 use serde_json::{Map, Value, json};
@@ -124,6 +125,11 @@ impl BackEnd for Kernel {
     fn run(&self, wanted: &Run, stop: &AtomicBool) -> Result<Ran, String> {
         let outcome = run(wanted, &self.built, &self.options, stop);
         Ok(Ran { outcome: outcome.map_err(|why| why.to_string())?, validity: None })
+    }
+
+    /// Whoever stops a sweep does not wait for its runs, and their guests are to leave nothing behind.
+    fn leave(&self) {
+        wait_until_gone();
     }
 
     fn about(&self) -> Map<String, Value> {

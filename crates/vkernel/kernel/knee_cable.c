@@ -23,6 +23,12 @@
 
 #define PS_PER_NS 1000ULL
 #define PS_PER_S 1000000000000ULL
+/*
+ * So late the kernel may learn that a device is free: times of timers are
+ * rounded up to ns, and User Mode Linux adds one. Who has waited for it has
+ * not begun later for that.
+ */
+#define LATE_PS (3 * PS_PER_NS)
 
 enum {
 	KNEE_CABLE_UNSPEC,
@@ -144,9 +150,12 @@ static netdev_tx_t knee_cable_xmit(struct sk_buff *skb, struct net_device *dev)
 	dev->stats.tx_bytes += skb->len;
 	skb_tx_timestamp(skb);
 	if (cable->rate_bps) {
+		u64 now = now_ps();
+
+		if (now > cable->free_ps + LATE_PS)
+			cable->free_ps = now;
 		/* Of a frame below 2 MB the bits fit, in ps times bit/s. */
-		cable->free_ps = max(cable->free_ps, now_ps()) +
-			div64_u64(skb->len * 8 * PS_PER_S, cable->rate_bps);
+		cable->free_ps += div64_u64(skb->len * 8 * PS_PER_S, cable->rate_bps);
 		cable->sending = skb;
 		netif_stop_queue(dev);
 		hrtimer_start(&cable->sent, to_ktime(cable->free_ps), HRTIMER_MODE_ABS_SOFT);

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{self, Child, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -19,6 +19,8 @@ const MEMORY_BYTES: u64 = 2 << 30;
 const MEMORY_FOLDER: &str = "/dev/shm";
 /// How often it is looked whether the guest has ended: at first, and in the long run.
 const LOOK: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(10)];
+/// How long a stopped guest is waited for.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// Lines of the console in a message.
 const LAST_LINES: usize = 8;
 const BETWEEN_LINES: &str = " | ";
@@ -171,6 +173,17 @@ fn has_room(folder: &Path) -> bool {
         .is_ok_and(|system| system.f_bavail.saturating_mul(system.f_frsize) >= MEMORY_BYTES)
 }
 
+/// Directories of this process that are there.
+static FOLDERS: AtomicUsize = AtomicUsize::new(0);
+
+/// Waits until the guests of other threads, which have been told to stop, are gone with all that is theirs; not for ever.
+pub fn wait_until_gone() {
+    let begun = Instant::now();
+    while FOLDERS.load(Ordering::Acquire) > 0 && begun.elapsed() < PATIENCE {
+        sleep(LOOK[1]);
+    }
+}
+
 /// The directory of a guest, which goes when it is dropped.
 struct Folder(PathBuf);
 
@@ -184,6 +197,7 @@ impl Folder {
         }
         let path = parent.join(format!("{PREFIX}{}-{number}", process::id()));
         fs::create_dir(&path).map_err(failed(format!("{}: cannot be made", path.display())))?;
+        FOLDERS.fetch_add(1, Ordering::AcqRel);
         Ok(Folder(path))
     }
 }
@@ -192,6 +206,7 @@ impl Drop for Folder {
     fn drop(&mut self) {
         // What remains is removed by the next process.
         let _ = fs::remove_dir_all(&self.0);
+        FOLDERS.fetch_sub(1, Ordering::AcqRel);
     }
 }
 

@@ -31,7 +31,11 @@ fn kernels() -> Vec<Built> {
 }
 
 fn linux(kernel: &Built) -> LinuxVersion {
-    LinuxVersion::NAMED.iter().find(|(name, _)| *name == kernel.version).expect("a version").1
+    LinuxVersion::NAMED
+        .iter()
+        .find(|(name, _)| *name == kernel.version)
+        .expect("it was asked for by name")
+        .1
 }
 
 fn cable(rate_mbps: u64, queue: QueueConfig) -> Cable {
@@ -52,7 +56,7 @@ fn flow(from: u32, to: u32, algorithm: &str, traffic: Traffic) -> Flow {
         group: 0,
         from,
         to,
-        cc: Cc::by_name(algorithm).expect("it is there"),
+        cc: Cc::by_name(algorithm).expect("it is one of ours"),
         peer_cc: None,
         start: Time::from_us(100 * u64::from(from)),
         first_write: None,
@@ -100,7 +104,7 @@ fn two_flows(kernel: &Built, algorithm: &str, end: Time, traffic: Traffic) -> Ru
 
 fn carried_out(wanted: &Run, kernel: &Built, algorithms: Algorithms) -> Outcome {
     let options = Options { algorithms, ..Options::default() };
-    run(wanted, kernel, &options, &AtomicBool::new(false)).expect("it is there")
+    run(wanted, kernel, &options, &AtomicBool::new(false)).expect("the guest runs")
 }
 
 const ENDLESS: Traffic = Traffic::Bulk { bytes: None };
@@ -117,7 +121,7 @@ fn share(kernel: &Built) {
     // 1448 of 1514 bytes are payload: 35.86 MB in 300 ms.
     assert!((35_000_000..35_900_000).contains(&received), "{received}");
     assert!(outcome.flows.iter().all(|flow| flow.ecn && flow.algorithm == "dctcp"));
-    let port = outcome.queues.iter().find(|queue| queue.sent_pkts > 20_000).expect("it is there");
+    let port = outcome.queues.iter().find(|queue| queue.sent_pkts > 20_000).expect("the busy port");
     assert!(port.marked_pkts > 1000 && port.dropped_pkts() == 0, "{port:?}");
     let goodput: u64 = outcome.goodput_samples.iter().map(|sample| sample.bytes).sum();
     assert!(goodput <= received && goodput + 2_000_000 > received, "{goodput} of {received}");
@@ -149,12 +153,12 @@ fn see(kernel: &Built) {
     wanted.until_done = false;
     wanted.end = Time::from_ms(40);
     let real = carried_out(&wanted, kernel, Algorithms::Ours);
-    let model = knee_sim::simulate(&wanted).expect("it is there");
+    let model = knee_sim::simulate(&wanted).expect("it can be simulated");
     let near = |name: &str, real: Duration, model: Duration| {
         let apart = real.ps().abs_diff(model.ps());
         assert!(apart < 1_000_000, "{name}: {real:?} and {model:?} are {apart} ps apart");
     };
-    let completion = |outcome: &Outcome| outcome.flows[0].completion_time().expect("it is there");
+    let completion = |outcome: &Outcome| outcome.flows[0].completion_time().expect("it completes");
     near("transfer", completion(&real), completion(&model));
     assert_eq!((real.rpcs.len(), model.rpcs.len()), (10, 10));
     for (real, model) in real.rpcs.iter().zip(&model.rpcs) {
@@ -162,7 +166,7 @@ fn see(kernel: &Built) {
     }
     assert_eq!((real.pings.len(), model.pings.len()), (40, 40));
     for (real, model) in real.pings.iter().zip(&model.pings).take(39) {
-        near("ping", real.rtt.expect("it is there"), model.rtt.expect("it is there"));
+        near("ping", real.rtt.expect("an echo"), model.rtt.expect("an echo"));
     }
 }
 

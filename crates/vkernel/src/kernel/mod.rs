@@ -16,7 +16,7 @@ use crate::error::failed;
 pub use build::{Options, build};
 
 /// Versions that there are patches for, oldest first.
-pub const VERSIONS: [&str; 2] = ["6.1", "6.12"];
+pub const VERSIONS: [&str; 1] = ["6.1"];
 /// The one that is built if nobody names one: that of the reference runs and of most experiments.
 const DEFAULT_VERSION: &str = VERSIONS[0];
 /// Names the directory of a built kernel, in place of the cache.
