@@ -85,7 +85,7 @@ fn one_experiment_leaves_its_results_and_the_index() {
     let scratch = Scratch::new("one");
     let shown = said(&knee(&["reproduce", "incast", "-o", "out"], &scratch.0));
     for words in
-        ["DOES NOT STAND: For the larger sizes", "because: The link is busy", "claims by verdict"]
+        ["DOES NOT STAND: For the larger sizes", "because, in the full set: The link is busy", "claims by verdict"]
     {
         assert!(shown.contains(words), "{words}\n{shown}");
     }

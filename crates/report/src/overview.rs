@@ -113,7 +113,9 @@ pub(crate) fn overview(
         "<header class=\"top\"><h1>What was published on data-center congestion control, run again</h1>\
          <p class=\"lead\">Experiments that others have published run here on knee's simulated Linux TCP, and what was claimed of them is \
          checked figure by figure. This report is of {set}; every row leads to the experiment, its figures and the command that repeats it.</p>\
-         <p>A small drawing shades the values with which a claim stands. A filled mark is ours, with its 95 % interval; a hollow diamond is what was published.</p></header>"
+         <p>A small drawing shades the values with which a claim stands. A filled mark is ours, with its 95 % interval; a hollow diamond is what was published. \
+         Beside a verdict stands how many of its checks this set runs, and \"one run\" where a figure was measured once; a claim that is \
+         none of its source's own words is said to be derived by us.</p></header>"
     );
     if manifests.values().any(|m| !m.is_simulated()) {
         out = out.replace("knee's simulated Linux TCP", "real Linux TCP");
