@@ -84,9 +84,11 @@ fn the_quick_set_says_what_it_said() {
 fn one_experiment_leaves_its_results_and_the_index() {
     let scratch = Scratch::new("one");
     let shown = said(&knee(&["reproduce", "incast", "-o", "out"], &scratch.0));
-    for words in
-        ["DOES NOT STAND: For the larger sizes", "because, in the full set: The link is busy", "claims by verdict"]
-    {
+    for words in [
+        "DOES NOT STAND: For the larger sizes",
+        "because, in the full set: The link is busy",
+        "claims by verdict",
+    ] {
         assert!(shown.contains(words), "{words}\n{shown}");
     }
     let index: Json =

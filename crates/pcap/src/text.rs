@@ -116,9 +116,14 @@ fn table(analysis: &Analysis, top: usize) -> String {
     }
     let totals = &whole.totals;
     let of = &totals.retransmitted;
+    // A packet that was seen at two points is in the sums twice.
+    let points = match whole.points.len() {
+        0 | 1 => String::new(),
+        several => format!(", at {several} points together"),
+    };
     let _ = writeln!(
         out,
-        "\nin all: {} in {} segments; sent again {} (fast {}, timeouts {}, behind them {}, probes {}, unclear {}), not needed {}; \
+        "\nin all{points}: {} in {} segments; sent again {} (fast {}, timeouts {}, behind them {}, probes {}, unclear {}), not needed {}; \
          late {}; marked {}",
         bytes(totals.bytes),
         totals.segments,
