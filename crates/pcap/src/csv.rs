@@ -257,7 +257,7 @@ fn or_empty(value: Option<impl ToString>) -> String {
 }
 
 /// A kind as JSON has it.
-fn kebab(kind: &impl std::fmt::Debug) -> String {
+pub(crate) fn kebab(kind: &impl std::fmt::Debug) -> String {
     let mut out = String::new();
     for letter in format!("{kind:?}").chars() {
         if letter.is_uppercase() && !out.is_empty() {

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use crate::csv::kebab;
 use crate::histogram::Histogram;
 use crate::model::{
     Analysis, Direction, EcnAgreed, Event, EventKind, FileSummary, Finding, Flow, Handshake,
@@ -524,16 +525,9 @@ fn packets(list: &[PacketRow], begin_ns: u64) -> String {
     aligned(&rows, 0)
 }
 
-/// A kind as its name is written in JSON.
+/// A kind in words.
 fn word(kind: &impl std::fmt::Debug) -> String {
-    let mut out = String::new();
-    for letter in format!("{kind:?}").chars() {
-        if letter.is_uppercase() && !out.is_empty() {
-            out.push(' ');
-        }
-        out.push(letter.to_ascii_lowercase());
-    }
-    out
+    kebab(kind).replace('-', " ")
 }
 
 fn marked(of: &Direction) -> String {
