@@ -106,6 +106,9 @@ fn report(args: &Args, analysis: &Analysis, html: &Path) -> Result<(), Failure> 
     }
     let name = format!("knee-pcap-{}", std::process::id());
     let dir = std::env::temp_dir().join(name);
+    // One that is there already is somebody else's.
+    std::fs::create_dir(&dir)
+        .map_err(|why| Failure::Says(format!("{}: cannot make: {why}", dir.display())))?;
     let options = Options { flows, most_packets: REPORT_PACKETS, ..Options::default() };
     let made = written(args, options, Some(&dir)).and_then(|_| {
         knee_report::write(&dir, html).map_err(|error| Failure::Says(error.to_string()))
