@@ -42,12 +42,9 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     let first = sides[0].clone();
     let pairs = sides.into_iter().skip(1).map(|other| compare(first.clone(), other, options));
     let pairs = pairs.collect::<Result<Vec<_>, _>>()?;
-    for (i, comparison) in pairs.iter().enumerate() {
-        let gap = if i == 0 { "" } else { "\n\n" };
-        match args.json {
-            true => print(&format!("{}\n", json(comparison)))?,
-            false => print(&format!("{gap}{}", render(comparison)))?,
-        }
+    match args.json {
+        true => pairs.iter().try_for_each(|pair| print(&format!("{}\n", json(pair))))?,
+        false => print(&render(&pairs))?,
     }
     let differs = pairs.iter().any(|comparison| comparison.count(Verdict::Differs) > 0);
     Ok(if differs { CHECK_FAILED } else { DONE })

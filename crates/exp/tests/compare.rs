@@ -82,9 +82,32 @@ fn the_same_seeds_agree_without_any_difference() {
     // Bulk, short and the queue of two cases at two points.
     assert!(comparison.lines.len() > 4 * 20, "{}", comparison.lines.len());
     let is_same = |line: &Line| line.verdict == Verdict::Ok && line.difference() == 0.0;
-    assert!(comparison.lines.iter().all(is_same), "{}", render(&comparison));
+    assert!(comparison.lines.iter().all(is_same), "{}", render(std::slice::from_ref(&comparison)));
     assert!(comparison.left_out.is_empty(), "{:?}", comparison.left_out);
-    assert!(render(&comparison).contains("\n0 differ, 0 undecided, "));
+    assert!(render(std::slice::from_ref(&comparison)).contains("\n0 differ, 0 undecided, "));
+}
+
+#[test]
+fn several_stand_in_one_table() {
+    let scratch = Scratch::new();
+    let a = simulated(&scratch, MIX);
+    let b = simulated(&scratch, &MIX.replace("k = \"20 pkts\"", "k = \"60 pkts\""));
+    let c = simulated(&scratch, MIX);
+    let shown = render(&[compared(&a, &b, true).unwrap(), compared(&a, &c, true).unwrap()]);
+    let queue = shown.lines().find(|line| {
+        line.contains("case dctcp, traffic.short.size = 20 kB") && line.contains("switch-r  queue ")
+    });
+    let queue = queue.unwrap_or_else(|| panic!("{shown}"));
+    // A beside B, which differs, and beside C, which is A again.
+    let words: Vec<&str> = queue.split_whitespace().collect();
+    let verdicts: Vec<_> = words.iter().filter(|word| ["DIFFER", "agree"].contains(word)).collect();
+    assert_eq!(verdicts, [&"DIFFER", &"agree"], "{queue}");
+    assert!(queue.trim_end().ends_with("0.0  agree"), "{queue}");
+    assert!(
+        shown.contains("differ in network.bottleneck.queue.k (20 pkts; 60 pkts) (A and B)"),
+        "{shown}"
+    );
+    assert!(shown.contains("\nA and C: 0 differ, 0 undecided, "), "{shown}");
 }
 
 #[test]
@@ -113,7 +136,7 @@ fn another_threshold_is_refused_and_differs_when_forced() {
     let first_ok = verdicts.iter().position(|verdict| *verdict == Verdict::Ok).unwrap();
     assert!(verdicts[first_ok..].iter().all(|verdict| *verdict == Verdict::Ok));
     assert_eq!(verdicts[0], Verdict::Differs);
-    let shown = render(&comparison);
+    let shown = render(std::slice::from_ref(&comparison));
     assert!(
         shown.contains("FORCED: the experiments differ in network.bottleneck.queue.k"),
         "{shown}"

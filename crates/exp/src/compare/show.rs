@@ -1,5 +1,6 @@
 //! A comparison for people and for programs.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use serde_json::{Map, Value as Json, json};
@@ -17,42 +18,68 @@ fn word(verdict: Verdict) -> &'static str {
     }
 }
 
-/// The lines, the worst first, what was left out, and how many there are of each verdict.
-pub fn render(comparison: &Comparison) -> String {
+/// Letters of directories, in their order.
+fn letter(index: usize) -> String {
+    char::from_u32('A' as u32 + index as u32)
+        .filter(char::is_ascii_uppercase)
+        .map_or_else(|| format!("#{}", index + 1), String::from)
+}
+
+/// All directories in one table, the worst lines first, what was left out, and how many there are of each verdict.
+/// `comparisons`: of the first directory with each of the others; at least one.
+pub fn render(comparisons: &[Comparison]) -> String {
+    let Some(first) = comparisons.first() else { return String::new() };
     let mut out = String::new();
-    let side = |name: &str, side: &Side| {
-        let scale = match side.scale {
-            1.0 => String::new(),
-            scale => format!(", SCALE {scale}"),
-        };
-        let back_end = match side.back_end.as_str() {
-            "sim" => format!("simulator as Linux {}", side.linux),
-            other => other.to_owned(),
-        };
-        format!("{name}: {} ({}, {back_end}{scale})\n", side.dir.display(), side.experiment)
+    let sides = [&first.a].into_iter().chain(comparisons.iter().map(|comparison| &comparison.b));
+    for (index, side) in sides.enumerate() {
+        out.push_str(&describe(&letter(index), side));
+    }
+    for (comparison, name) in comparisons.iter().zip((1..).map(letter)) {
+        if !comparison.differences.is_empty() {
+            let _ = writeln!(
+                out,
+                "FORCED: the experiments differ in {}{}",
+                comparison.differences.join(", "),
+                if comparisons.len() > 1 { format!(" (A and {name})") } else { String::new() }
+            );
+        }
+    }
+    let table = match comparisons {
+        [one] => grid(one),
+        several => grid_of_several(several),
     };
-    out.push_str(&side("A", &comparison.a));
-    out.push_str(&side("B", &comparison.b));
-    if !comparison.differences.is_empty() {
+    let _ = writeln!(out, "\n{}\n", table.render());
+    let mut told: Vec<&str> = Vec::new();
+    for left_out in comparisons.iter().flat_map(|comparison| &comparison.left_out) {
+        if !told.contains(&left_out.as_str()) {
+            told.push(left_out);
+            let _ = writeln!(out, "{left_out}");
+        }
+    }
+    for (comparison, name) in comparisons.iter().zip((1..).map(letter)) {
         let _ = writeln!(
             out,
-            "FORCED: the experiments differ in {}",
-            comparison.differences.join(", ")
+            "{}{} differ, {} undecided, {} agree (within {} % or the 95 % interval of the difference)",
+            if comparisons.len() > 1 { format!("A and {name}: ") } else { String::new() },
+            comparison.count(Verdict::Differs),
+            comparison.count(Verdict::Undecided),
+            comparison.count(Verdict::Ok),
+            rounded(100.0 * comparison.options.within)
         );
     }
-    let _ = writeln!(out, "\n{}\n", grid(comparison).render());
-    for left_out in &comparison.left_out {
-        let _ = writeln!(out, "{left_out}");
-    }
-    let _ = writeln!(
-        out,
-        "{} differ, {} undecided, {} agree (within {} % or the 95 % interval of the difference)",
-        comparison.count(Verdict::Differs),
-        comparison.count(Verdict::Undecided),
-        comparison.count(Verdict::Ok),
-        rounded(100.0 * comparison.options.within)
-    );
     out
+}
+
+fn describe(name: &str, side: &Side) -> String {
+    let scale = match side.scale {
+        1.0 => String::new(),
+        scale => format!(", SCALE {scale}"),
+    };
+    let back_end = match side.back_end.as_str() {
+        "sim" => format!("simulator as Linux {}", side.linux),
+        other => other.to_owned(),
+    };
+    format!("{name}: {} ({}, {back_end}{scale})\n", side.dir.display(), side.experiment)
 }
 
 fn grid(comparison: &Comparison) -> Grid {
@@ -68,23 +95,30 @@ fn grid(comparison: &Comparison) -> Grid {
     grid
 }
 
-fn cells(line: &Line) -> Vec<String> {
-    let scale = Scale::of_unit(&line.unit, line.a.mean.max(line.b.mean));
-    let percent = |value: f64| match line.scale {
-        0.0 => String::new(),
-        scale => format!("{:.1}", 100.0 * value / scale),
-    };
-    let verdict = match line.verdict {
+fn shown(verdict: Verdict) -> String {
+    match verdict {
         Verdict::Differs => "DIFFER".to_owned(),
         other => word(other).to_owned(),
-    };
+    }
+}
+
+/// Parts of the first mean, in percent; nothing where that is zero.
+fn percent(line: &Line, value: f64) -> String {
+    match line.scale {
+        0.0 => String::new(),
+        scale => format!("{:.1}", 100.0 * value / scale),
+    }
+}
+
+fn cells(line: &Line) -> Vec<String> {
+    let scale = Scale::of_unit(&line.unit, line.a.mean.max(line.b.mean));
     let significance = match line.is_significant() {
         Some(true) => "significant",
         Some(false) => "",
         None => "?",
     };
     vec![
-        verdict,
+        shown(line.verdict),
         line.row.clone(),
         line.subject.clone(),
         format!("{}{}", line.metric, scale.suffix()),
@@ -92,12 +126,70 @@ fn cells(line: &Line) -> Vec<String> {
         scale.show(line.a.ci95),
         scale.show(Some(line.b.mean)),
         scale.show(line.b.ci95),
-        percent(line.difference()),
-        line.half_width.map_or_else(String::new, percent),
+        percent(line, line.difference()),
+        line.half_width.map_or_else(String::new, |half| percent(line, half)),
         format!("{}/{}", line.a.runs, line.b.runs),
         significance.to_owned(),
         line.note.to_owned(),
     ]
+}
+
+/// A line for each figure that the first directory and any other have: the first's mean, and of each other its mean, the
+/// difference and the verdict. By the worst verdict of a line.
+fn grid_of_several(comparisons: &[Comparison]) -> Grid {
+    let mut grid = Grid::default();
+    grid.head(["row", "subject", "metric"].map(str::to_owned), Align::Left);
+    grid.head(["A", "± 95 %"].map(str::to_owned), Align::Right);
+    for name in (1..=comparisons.len()).map(letter) {
+        grid.head([name, "± 95 %".to_owned(), "diff %".to_owned()], Align::Right);
+        grid.head(["verdict".to_owned()], Align::Left);
+    }
+    let mut rows: BTreeMap<[&str; 3], Vec<Option<&Line>>> = BTreeMap::new();
+    for (at, comparison) in comparisons.iter().enumerate() {
+        for line in &comparison.lines {
+            let name = [line.row.as_str(), &line.subject, &line.metric];
+            rows.entry(name).or_insert_with(|| vec![None; comparisons.len()])[at] = Some(line);
+        }
+    }
+    let within = comparisons.first().map_or(0.0, |first| first.options.within);
+    let badness = |row: &[Option<&Line>]| {
+        let each = row.iter().flatten().map(|line| line.badness(within));
+        each.fold((0, 0.0), |worst, one| if one > worst { one } else { worst })
+    };
+    let mut rows: Vec<_> = rows.into_values().collect();
+    rows.sort_by(|x, y| {
+        let (x, y) = (badness(x), badness(y));
+        y.0.cmp(&x.0).then(y.1.total_cmp(&x.1))
+    });
+    rows.iter().for_each(|row| grid.row(cells_of_several(row)));
+    grid
+}
+
+fn cells_of_several(row: &[Option<&Line>]) -> Vec<String> {
+    let there: Vec<&Line> = row.iter().flatten().copied().collect();
+    let largest =
+        there.iter().fold(0.0, |largest: f64, line| largest.max(line.a.mean).max(line.b.mean));
+    let first = there[0];
+    let scale = Scale::of_unit(&first.unit, largest);
+    let mut cells = vec![
+        first.row.clone(),
+        first.subject.clone(),
+        format!("{}{}", first.metric, scale.suffix()),
+        scale.show(Some(first.a.mean)),
+        scale.show(first.a.ci95),
+    ];
+    for line in row {
+        cells.extend(match line {
+            None => [String::new(), String::new(), String::new(), "-".to_owned()],
+            Some(line) => [
+                scale.show(Some(line.b.mean)),
+                scale.show(line.b.ci95),
+                percent(line, line.difference()),
+                shown(line.verdict),
+            ],
+        });
+    }
+    cells
 }
 
 /// The same as one JSON object.
