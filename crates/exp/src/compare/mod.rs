@@ -141,18 +141,19 @@ pub fn compare(a: Side, b: Side, options: Options) -> Result<Comparison, Error> 
     let (mut lines, mut left_out) = (Vec::new(), Vec::new());
     for row in &a.rows {
         let Some(other) = b.rows.iter().find(|other| other.label == row.label) else {
-            left_out.push(format!("{}: only in {}", row.label, a.dir.display()));
+            left_out.push((row.label.as_str(), format!("only in {}", a.dir.display())));
             continue;
         };
         for (side, row) in [(&a, row), (&b, other)] {
-            left_out.extend(limited(side, row));
+            left_out.extend(limited(side, row).map(|why| (row.label.as_str(), why)));
         }
         lines.extend(compare_rows(row, other, options.within));
-        left_out.extend(one_sided(&a, row, other));
-        left_out.extend(one_sided(&b, other, row));
+        let one_sided = [one_sided(&a, row, other), one_sided(&b, other, row)];
+        left_out.extend(one_sided.into_iter().flatten().map(|why| (row.label.as_str(), why)));
     }
     let only_b = b.rows.iter().filter(|row| !a.rows.iter().any(|other| other.label == row.label));
-    left_out.extend(only_b.map(|row| format!("{}: only in {}", row.label, b.dir.display())));
+    left_out.extend(only_b.map(|row| (row.label.as_str(), format!("only in {}", b.dir.display()))));
+    let left_out = by_reason(&left_out);
     if lines.is_empty() {
         let because = left_out.first().map_or(String::new(), |first| format!(" ({first})"));
         return refused(format!("has no figure that {} has too{because}", a.dir.display()));
@@ -164,12 +165,28 @@ pub fn compare(a: Side, b: Side, options: Options) -> Result<Comparison, Error> 
     Ok(Comparison { a, b, options, differences, lines, left_out })
 }
 
+/// Rows that are left out for one reason are one sentence, with the first of them named.
+fn by_reason(left_out: &[(&str, String)]) -> Vec<String> {
+    let mut sentences = Vec::new();
+    for (at, (label, why)) in left_out.iter().enumerate() {
+        if left_out[..at].iter().any(|(_, before)| before == why) {
+            continue;
+        }
+        let others = left_out[at + 1..].iter().filter(|(_, other)| other == why).count();
+        let more = match others {
+            0 => String::new(),
+            n => format!(" and {n} more"),
+        };
+        sentences.push(format!("{label}{more}: {why}"));
+    }
+    sentences
+}
+
 /// Runs of a row that do not count.
 fn limited(side: &Side, row: &Row) -> Option<String> {
     (row.limited > 0).then(|| {
         format!(
-            "{}: {} of {} runs in {} were host-limited and are left out",
-            row.label,
+            "{} of {} runs in {} were host-limited and are left out",
             row.limited,
             row.runs,
             side.dir.display()
@@ -188,8 +205,7 @@ fn one_sided(side: &Side, row: &Row, other: &Row) -> Option<String> {
         .filter(|figure| !NOT_COMPARED.contains(&figure.metric.as_str()))
         .map(|figure| format!("{} of {}", figure.metric, figure.subject))
         .collect();
-    (!names.is_empty())
-        .then(|| format!("{}: only in {}: {}", row.label, side.dir.display(), names.join(", ")))
+    (!names.is_empty()).then(|| format!("only in {}: {}", side.dir.display(), names.join(", ")))
 }
 
 fn find<'a>(row: &'a Row, figure: &Figure) -> Option<&'a Figure> {
