@@ -137,6 +137,8 @@ struct Writer {
     sndbuf_bytes: u32,
     /// It was full, and the application waits until a third of it is free.
     is_waiting: bool,
+    /// Ends of what was written whenever the buffer was full, and is not sent.
+    full_at: VecDeque<u32>,
     /// The buffer limits the application.
     is_limited: bool,
     /// The application has set its size.

@@ -60,6 +60,10 @@ impl Sock {
             return;
         }
         self.write_xmit(Push::FullOnly, net);
+        // Where the buffer is full the write waits, and what it has written so far is to be handed on.
+        if self.writer.is_waiting && self.has_unsent() {
+            self.writer.full_at.push_back(self.write_seq);
+        }
         if self.has_unsent() && (self.writer.fin == Fin::Waits || !self.corks_tail(net)) {
             self.write_xmit(Push::All, net);
         }
@@ -590,10 +594,14 @@ impl Sock {
         sent
     }
 
-    /// Whether a segment asks to be handed to the application: the last of a write, and one in each
-    /// half of the largest window.
+    /// Whether a segment asks to be handed to the application: the last of a write, the last that the send buffer had
+    /// room for, and one in each half of the largest window.
     fn pushes(&mut self, end_seq: u32) -> bool {
-        let ends_write = end_seq == self.write_seq && self.writer.pending_bytes == 0;
+        let mut ends_write = end_seq == self.write_seq && self.writer.pending_bytes == 0;
+        while self.writer.full_at.front().is_some_and(|end| !before(end_seq, *end)) {
+            self.writer.full_at.pop_front();
+            ends_write = true;
+        }
         let forced = end_seq.wrapping_sub(self.pushed_seq) > self.max_window / 2;
         if ends_write || forced {
             self.pushed_seq = end_seq;
