@@ -1,0 +1,137 @@
+//! The table of what was inferred beside what was recorded.
+
+use std::fmt::Write as _;
+
+/// What was inferred of one flow or at one moment, what was recorded, and the range in which the former must be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pair {
+    pub(crate) inferred: f64,
+    pub(crate) record: f64,
+    low: f64,
+    high: f64,
+}
+
+/// Both are the same number.
+pub(crate) fn same(inferred: u64, record: u64) -> Pair {
+    within(inferred, record, 0, 0)
+}
+
+/// The inferred one may be less by `below`, and more by `above`.
+pub(crate) fn within(inferred: u64, record: u64, below: u64, above: u64) -> Pair {
+    let [inferred, record, below, above] = [inferred, record, below, above].map(|n| n as f64);
+    Pair { inferred, record, low: record - below, high: record + above }
+}
+
+impl Pair {
+    fn holds(&self) -> bool {
+        (self.low..=self.high).contains(&self.inferred)
+    }
+}
+
+/// A row: several pairs, as their sums or their means.
+struct Row {
+    case: String,
+    at: &'static str,
+    quantity: &'static str,
+    allowed: &'static str,
+    pairs: Vec<Pair>,
+    /// Of samples over time: means, not sums.
+    is_series: bool,
+}
+
+/// Rows as they come.
+#[derive(Default)]
+pub(crate) struct Table(Vec<Row>);
+
+/// Where rows belong to: the case, and where its capture was made.
+pub(crate) struct Of<'a> {
+    pub(crate) table: &'a mut Table,
+    pub(crate) case: &'a str,
+    pub(crate) at: &'static str,
+}
+
+impl Of<'_> {
+    /// A count of each flow; the row has the sums.
+    pub(crate) fn count(
+        &mut self,
+        quantity: &'static str,
+        allowed: &'static str,
+        pairs: impl IntoIterator<Item = Pair>,
+    ) {
+        self.row(quantity, allowed, pairs.into_iter().collect(), false);
+    }
+
+    /// Values at many moments; the row has the means.
+    pub(crate) fn series(
+        &mut self,
+        quantity: &'static str,
+        allowed: &'static str,
+        pairs: impl IntoIterator<Item = Pair>,
+    ) {
+        self.row(quantity, allowed, pairs.into_iter().collect(), true);
+    }
+
+    fn row(
+        &mut self,
+        quantity: &'static str,
+        allowed: &'static str,
+        pairs: Vec<Pair>,
+        is_series: bool,
+    ) {
+        // Nothing beside nothing says nothing.
+        let is_empty = pairs.iter().all(|pair| pair.inferred == 0.0 && pair.record == 0.0);
+        if !is_empty {
+            let case = self.case.to_owned();
+            self.table.0.push(Row { case, at: self.at, quantity, allowed, pairs, is_series });
+        }
+    }
+}
+
+impl Row {
+    fn holds(&self) -> bool {
+        self.pairs.iter().all(Pair::holds)
+    }
+
+    fn line(&self) -> String {
+        let over = if self.is_series { self.pairs.len() as f64 } else { 1.0 };
+        let all = |of: fn(&Pair) -> f64| self.pairs.iter().map(of).sum::<f64>() / over;
+        let digits = if self.is_series { 1 } else { 0 };
+        let differences = self.pairs.iter().map(|pair| pair.inferred - pair.record);
+        let largest = differences.fold(0.0_f64, |a, b| if b.abs() > a.abs() { b } else { a });
+        format!(
+            "| {} | {} | {} | {} | {:.digits$} | {:.digits$} | {largest} | {} |",
+            self.case,
+            self.at,
+            self.quantity,
+            self.pairs.len(),
+            all(|pair| pair.inferred),
+            all(|pair| pair.record),
+            self.allowed
+        )
+    }
+}
+
+impl Table {
+    /// As Markdown.
+    pub(crate) fn text(&self) -> String {
+        let mut out = String::from(
+            "| case | captured at | quantity | of | inferred | recorded | largest difference | allowed |\n\
+             | --- | --- | --- | ---: | ---: | ---: | ---: | --- |\n",
+        );
+        for row in &self.0 {
+            let _ = writeln!(out, "{}", row.line());
+        }
+        out
+    }
+
+    /// Rows that do not hold.
+    pub(crate) fn failed(&self) -> Vec<String> {
+        self.0.iter().filter(|row| !row.holds()).map(Row::line).collect()
+    }
+
+    /// What was recorded of a quantity in a case.
+    pub(crate) fn recorded(&self, case: &str, quantity: &str) -> f64 {
+        let rows = self.0.iter().filter(|row| row.case == case && row.quantity == quantity);
+        rows.flat_map(|row| &row.pairs).map(|pair| pair.record).sum()
+    }
+}
