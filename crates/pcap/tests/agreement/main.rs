@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "all of this is test code")]
 
+mod sender;
 mod series;
 mod table;
 mod truth;

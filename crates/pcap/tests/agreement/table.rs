@@ -1,4 +1,5 @@
 //! The table of what was inferred beside what was recorded.
+#![allow(dead_code, reason = "each test takes what it needs")]
 
 use std::fmt::Write as _;
 
@@ -22,6 +23,13 @@ pub(crate) fn within(inferred: u64, record: u64, below: u64, above: u64) -> Pair
     Pair { inferred, record, low: record - below, high: record + above }
 }
 
+/// The record must be in a range, in which the inferred one is.
+pub(crate) fn between(inferred: u64, record: u64, low: u64, high: u64) -> Pair {
+    let [inferred, record, low, high] = [inferred, record, low, high].map(|n| n as f64);
+    let (below, above) = (inferred - low, high - inferred);
+    Pair { inferred, record, low: record - above, high: record + below }
+}
+
 impl Pair {
     fn holds(&self) -> bool {
         (self.low..=self.high).contains(&self.inferred)
@@ -37,6 +45,8 @@ struct Row {
     pairs: Vec<Pair>,
     /// Of samples over time: means, not sums.
     is_series: bool,
+    /// How many of the pairs must hold, of 1.
+    share: f64,
 }
 
 /// Rows as they come.
@@ -58,7 +68,7 @@ impl Of<'_> {
         allowed: &'static str,
         pairs: impl IntoIterator<Item = Pair>,
     ) {
-        self.row(quantity, allowed, pairs.into_iter().collect(), false);
+        self.row(quantity, allowed, pairs.into_iter().collect(), false, 1.0);
     }
 
     /// Values at many moments; the row has the means.
@@ -68,7 +78,18 @@ impl Of<'_> {
         allowed: &'static str,
         pairs: impl IntoIterator<Item = Pair>,
     ) {
-        self.row(quantity, allowed, pairs.into_iter().collect(), true);
+        self.row(quantity, allowed, pairs.into_iter().collect(), true, 1.0);
+    }
+
+    /// The same where a share of the values must hold.
+    pub(crate) fn share(
+        &mut self,
+        quantity: &'static str,
+        allowed: &'static str,
+        share: f64,
+        pairs: Vec<Pair>,
+    ) {
+        self.row(quantity, allowed, pairs, true, share);
     }
 
     fn row(
@@ -77,19 +98,22 @@ impl Of<'_> {
         allowed: &'static str,
         pairs: Vec<Pair>,
         is_series: bool,
+        share: f64,
     ) {
         // Nothing beside nothing says nothing.
         let is_empty = pairs.iter().all(|pair| pair.inferred == 0.0 && pair.record == 0.0);
         if !is_empty {
             let case = self.case.to_owned();
-            self.table.0.push(Row { case, at: self.at, quantity, allowed, pairs, is_series });
+            let at = self.at;
+            self.table.0.push(Row { case, at, quantity, allowed, pairs, is_series, share });
         }
     }
 }
 
 impl Row {
     fn holds(&self) -> bool {
-        self.pairs.iter().all(Pair::holds)
+        let holding = self.pairs.iter().filter(|pair| pair.holds()).count();
+        holding as f64 >= self.share * self.pairs.len() as f64
     }
 
     fn line(&self) -> String {
