@@ -420,7 +420,8 @@ impl Data {
         if let Some(event) = self.echo.event.take() {
             self.event(Event { inflight_bytes: inflight_before, ..event });
         }
-        self.count_acked(newly, is_ece, now);
+        let delivered = inflight_before.saturating_sub(self.inflight());
+        self.count_acked(newly, delivered, is_ece, now);
         self.last_ack_at_ns = Some(now.at_ns);
         if newly > 0 {
             self.after_ack(now);
@@ -549,15 +550,16 @@ impl Data {
         }
     }
 
-    fn count_acked(&mut self, newly: u64, is_ece: bool, now: &Now<'_>) {
+    /// What an ACK tells of: `newly` acknowledged, and `delivered` by it or its SACKs and not known to have arrived before.
+    fn count_acked(&mut self, newly: u64, delivered: u64, is_ece: bool, now: &Now<'_>) {
+        let marked = if is_ece { delivered } else { 0 };
         let ecn = &mut self.out.ecn;
         ecn.ece += u64::from(is_ece);
         ecn.acked_bytes += newly;
-        if is_ece {
-            ecn.ece_bytes += newly;
-        }
+        ecn.ece_bytes += marked;
         if let Some(open) = &mut self.rounds.open {
             open.ack_marked(is_ece);
+            open.round.ece_bytes += marked;
         }
         if newly == 0 {
             return;
@@ -573,7 +575,6 @@ impl Data {
             let round = &mut open.round;
             round.acks += 1;
             round.acked_bytes += newly;
-            round.ece_bytes += if is_ece { newly } else { 0 };
             round.largest_ack_segments = round.largest_ack_segments.max(segments as u32);
         }
     }
