@@ -20,13 +20,17 @@ mod sender;
 mod table;
 
 /// How often the lab is tried before the machine is taken for too busy to capture everything.
-const ATTEMPTS: u32 = 3;
+const ATTEMPTS: u32 = 5;
 /// Flow i listens here + i; connecting ports are the kernel's choice.
 const FIRST_PORT: u16 = 10_000;
 /// What is done so long before the end of a run has had its last ACK, s: more than a receiver delays it.
 const SETTLED_S: f64 = 0.25;
+/// The network must not have stood still for longer, us: hosts have none of the time then, either.
+const LATE_MAX_US: f64 = 100_000.0;
 /// What a host and its reading of TCP_INFO take beside what the switch is measured to be late, us: a slice of a busy CPU.
 const HOST_US: f64 = 4_000.0;
+/// A tick of the kernel's timestamps, us.
+const TICK_US: u64 = 1000;
 /// Least share of samples that must be in their range: the others were read while the CPU had been taken away.
 const IN_RANGE: f64 = 0.95;
 
@@ -102,7 +106,8 @@ impl Ran<'_> {
             let port = FIRST_PORT + count(record, "flow") as u16;
             let flow = analysis.flows.iter().find(|flow| flow.b.port() == port).unwrap();
             let rows = analysis.packets.iter().filter(|row| row.flow == flow.id).collect();
-            let is_settled = number(record, "done_at_s") + SETTLED_S < self.end_s;
+            let done_s = record["done_at_s"].parse::<f64>().ok();
+            let is_settled = done_s.is_some_and(|done_s| done_s + SETTLED_S < self.end_s);
             One { flow, rows, record, is_settled }
         };
         self.flows.iter().map(one).collect()
@@ -118,19 +123,18 @@ impl Ran<'_> {
     }
 
     fn counts(&self, all: &[One<'_>], of: &mut Of<'_>) {
-        let each = |pair: &dyn Fn(&One<'_>) -> Pair| all.iter().map(pair).collect::<Vec<_>>();
         let settled = |pair: &dyn Fn(&One<'_>) -> Pair| {
             all.iter().filter(|one| one.is_settled).map(pair).collect::<Vec<_>>()
         };
         of.count(
             "segments sent",
             "0",
-            each(&|one| same(one.flow.a_to_b.segments, count(one.record, "data_segs_sent"))),
+            settled(&|one| same(one.flow.a_to_b.segments, count(one.record, "data_segs_sent"))),
         );
         of.count(
             "sent again, SYNs too",
             "0",
-            each(&|one| {
+            settled(&|one| {
                 let again = one.flow.a_to_b.retransmitted.segments;
                 let all = again + u64::from(one.flow.handshake.repeats);
                 same(all, count(one.record, "retransmitted_segs"))
@@ -139,7 +143,7 @@ impl Ran<'_> {
         of.count(
             "timeouts, SYNs too",
             "1 of a flow",
-            each(&|one| {
+            settled(&|one| {
                 let timeouts = one.flow.a_to_b.retransmitted.rto;
                 let all = timeouts + u64::from(one.flow.handshake.repeats);
                 within(all, count(one.record, "timeouts"), 1, 1)
@@ -157,27 +161,35 @@ impl Ran<'_> {
         );
         of.count(
             "marked, packets by ECE",
-            "less by the last, not full; beside losses 5 %",
+            "less by segments that are not full",
             settled(&|one| {
                 let of = &one.flow.a_to_b;
-                let marked = count(one.record, "delivered_ce_pkts");
-                let beside = if of.retransmitted.segments > 0 { marked / 20 } else { 0 };
-                let inferred = of.ecn.ece_bytes / u64::from(of.mss.unwrap());
-                within(inferred, marked, 1 + beside, beside)
+                let mss = of.mss.unwrap();
+                let short =
+                    one.rows.iter().filter(|row| row.is_from_a && (1..mss).contains(&row.len));
+                let inferred = of.ecn.ece_bytes / u64::from(mss);
+                within(inferred, count(one.record, "delivered_ce_pkts"), short.count() as u64, 0)
             }),
         );
     }
 
+    /// Where an ACK covers what was sent again the kernel takes the RTT from timestamps, which may be the smallest.
     fn times(&self, all: &[One<'_>], of: &mut Of<'_>) {
-        let least = all.iter().map(|one| {
+        // By timestamps, too, is the RTT of a SYN that was sent again.
+        let is_known = |one: &&One<'_>| one.is_settled && one.flow.handshake.repeats == 0;
+        let least = all.iter().filter(is_known).map(|one| {
             let mut sender = one.sender();
             one.rows.iter().for_each(|row| sender.row(row));
+            let by_numbers_us = sender.min_rtt_us.unwrap();
+            let by_timestamps_us = one.flow.a_to_b.rtt_by_timestamps.min().map(|ns| ns / 1000);
+            let (inferred_us, ticks_us) = match by_timestamps_us {
+                Some(us) if sender.has_unknown => (us.min(by_numbers_us), 2 * TICK_US),
+                _ => (by_numbers_us, 0),
+            };
             let record_us = (number(one.record, "min_rtt_s") * 1e6).round() as u64;
-            let ticks_us = if sender.has_unknown { 1000 } else { 0 };
-            let host_us = (self.late_us + HOST_US) as u64;
-            within(sender.min_rtt_us.unwrap(), record_us, host_us, ticks_us)
+            within(inferred_us, record_us, (self.late_us + HOST_US) as u64, ticks_us)
         });
-        of.count("min RTT, us", "less by what the host took; 1000 more by ticks", least);
+        of.count("min RTT, us", "less by what the host took; two ticks of timestamps more", least);
     }
 
     /// What the kernel said of itself while it ran. The capture's clock is the network's, before which packets reach hosts late, and
@@ -199,7 +211,7 @@ impl Ran<'_> {
                 for (name, of, record) in [
                     ("in flight, packets", Step::in_flight as fn(&Step) -> u64, outstanding),
                     ("bytes acknowledged", Step::una, count(sample, "bytes_acked")),
-                    ("sent again so far", Step::again, count(sample, "total_retrans")),
+                    ("sent again so far, SYNs too", Step::again, count(sample, "total_retrans")),
                 ] {
                     let values = || around.iter().map(of);
                     let (low, high) = (values().min().unwrap(), values().max().unwrap());
@@ -251,7 +263,7 @@ fn steps(one: &One<'_>) -> Vec<Step> {
             at_ns: row.at_ns,
             in_flight: sender.in_flight_pkts(),
             una: sender.una,
-            again: sender.again,
+            again: sender.again + u64::from(one.flow.handshake.repeats),
             srtt_us: sender.srtt_us(),
         }
     };
@@ -267,17 +279,30 @@ fn run(dir: &Path) -> Result<(), String> {
     let mut knee = Command::new(env!("CARGO_BIN_EXE_knee"));
     knee.current_dir(root).args(["run", "tests/lab/captures.toml", "--on", "lab", "--pcap", "-o"]);
     let output = knee.arg(dir).stdin(Stdio::null()).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        // A machine that has no time at all; that the lab works otherwise is for its own tests.
+        assert!(said.contains("brings no packet"), "{said}");
+        return Err(said.into_owned());
+    }
     let lost = ["captures_left_out", "ring_dropped_pkts", "without_room_pkts", "send_failed_pkts"];
     let lost = [&lost[..], &["dropped_outside_pkts"]].concat();
     for record in csv(&dir.join("validity.csv")) {
-        if lost.contains(&record["measure"].as_str()) && number(&record, "value") > 0.0 {
-            return Err(format!("{} of {}", record["value"], record["measure"]));
+        let most = match record["measure"].as_str() {
+            "late_max_us" => LATE_MAX_US,
+            name if lost.contains(&name) => 0.0,
+            _ => continue,
+        };
+        if number(&record, "value") > most {
+            return Err(format!("{} is {}", record["measure"], record["value"]));
         }
     }
-    match csv(&dir.join("flows.csv")).iter().find(|flow| flow["done_at_s"].is_empty()) {
-        Some(flow) => Err(format!("flow {} was not done in time", flow["flow"])),
-        None => Ok(()),
+    let flows = csv(&dir.join("flows.csv"));
+    match flows.iter().filter(|flow| flow["done_at_s"].is_empty()).count() {
+        unfinished if 2 * unfinished > flows.len() => {
+            Err(format!("{unfinished} flows were not done"))
+        }
+        _ => Ok(()),
     }
 }
 

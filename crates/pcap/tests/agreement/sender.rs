@@ -58,9 +58,13 @@ impl<'a> Sender<'a> {
             (true, _) if row.len > 0 => self.sends(row),
             (false, Some(ack)) if row.flags.contains('S') => {
                 self.una = ack;
-                if let Some(ns) = self.handshake_ns {
-                    let us = row.at_ns / 1000 - (row.at_ns - ns) / 1000;
-                    self.sample(us, us);
+                match self.handshake_ns {
+                    Some(ns) => {
+                        let us = row.at_ns / 1000 - (row.at_ns - ns) / 1000;
+                        self.sample(us, us);
+                    }
+                    // The SYN was sent again.
+                    None => (self.known, self.has_unknown) = (0, true),
                 }
             }
             (false, Some(ack)) => self.hears(row, ack),

@@ -116,22 +116,39 @@ impl Row {
         holding as f64 >= self.share * self.pairs.len() as f64
     }
 
-    fn line(&self) -> String {
+    /// The sum, or the mean of a series, of what was inferred and of what was recorded.
+    fn both(&self) -> [String; 2] {
         let over = if self.is_series { self.pairs.len() as f64 } else { 1.0 };
-        let all = |of: fn(&Pair) -> f64| self.pairs.iter().map(of).sum::<f64>() / over;
         let digits = if self.is_series { 1 } else { 0 };
+        let of: [fn(&Pair) -> f64; 2] = [|pair| pair.inferred, |pair| pair.record];
+        of.map(|of| format!("{:.digits$}", self.pairs.iter().map(of).sum::<f64>() / over))
+    }
+
+    fn largest_difference(&self) -> f64 {
         let differences = self.pairs.iter().map(|pair| pair.inferred - pair.record);
-        let largest = differences.fold(0.0_f64, |a, b| if b.abs() > a.abs() { b } else { a });
+        differences.fold(0.0_f64, |a, b| if b.abs() > a.abs() { b } else { a })
+    }
+
+    fn line(&self) -> String {
+        let [inferred, record] = self.both();
         format!(
-            "| {} | {} | {} | {} | {:.digits$} | {:.digits$} | {largest} | {} |",
+            "| {} | {} | {} | {} | {inferred} | {record} | {} | {} |",
             self.case,
             self.at,
             self.quantity,
             self.pairs.len(),
-            all(|pair| pair.inferred),
-            all(|pair| pair.record),
+            self.largest_difference(),
             self.allowed
         )
+    }
+
+    fn cell(&self) -> String {
+        let [inferred, record] = self.both();
+        match (self.largest_difference(), self.is_series) {
+            (0.0, _) => record,
+            (_, false) => format!("{inferred} of {record}"),
+            (largest, true) => format!("{inferred} of {record}, at most {largest:+}"),
+        }
     }
 }
 
@@ -144,6 +161,33 @@ impl Table {
         );
         for row in &self.0 {
             let _ = writeln!(out, "{}", row.line());
+        }
+        out
+    }
+
+    /// A line for each case and a column for each quantity, of what was captured at one place, counts or series: one figure
+    /// where all are equal, else what was inferred and what was recorded, of series with the largest difference.
+    pub(crate) fn matrix(&self, at: &str, is_series: bool) -> String {
+        let rows = || self.0.iter().filter(|row| row.at == at && row.is_series == is_series);
+        let (mut quantities, mut cases) = (Vec::new(), Vec::new());
+        for row in rows() {
+            if !quantities.contains(&row.quantity) {
+                quantities.push(row.quantity);
+            }
+            if !cases.contains(&&row.case) {
+                cases.push(&row.case);
+            }
+        }
+        let mut out = format!("| {at} | {} |\n| ---", quantities.join(" | "));
+        out.push_str(&" | ---:".repeat(quantities.len()));
+        out.push_str(" |\n");
+        for case in cases {
+            let _ = write!(out, "| {case}");
+            for quantity in &quantities {
+                let row = rows().find(|row| row.case == *case && row.quantity == *quantity);
+                let _ = write!(out, " | {}", row.map_or_else(String::new, Row::cell));
+            }
+            out.push_str(" |\n");
         }
         out
     }
