@@ -93,7 +93,7 @@ impl RowFile {
             RowFile::Hosts => "host,wire_pkts,merged_pkts,interrupts,cpu_s",
             RowFile::SeriesFlows => {
                 "at_s,flow,traffic,ca_state,cwnd_pkts,ssthresh_pkts,srtt_us,rttvar_us,min_rtt_us,\
-                 unacked_pkts,lost_pkts,retrans_out_pkts,total_retrans,delivered_pkts,\
+                 unacked_pkts,sacked_pkts,lost_pkts,retrans_out_pkts,total_retrans,delivered_pkts,\
                  delivered_ce_pkts,bytes_acked,pacing_rate_bytes_per_sec,rto_us"
             }
             RowFile::SeriesQueues => {
@@ -404,7 +404,7 @@ impl Writer<'_> {
             let pacing = s.pacing_rate_bytes_per_sec;
             let _ = write!(
                 out,
-                "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}",
+                "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}",
                 self.index,
                 moment(s.at),
                 s.flow,
@@ -416,6 +416,7 @@ impl Writer<'_> {
                 s.rttvar_us,
                 s.min_rtt_us,
                 s.unacked,
+                s.sacked,
                 s.lost,
                 s.retrans_out,
                 s.total_retrans,

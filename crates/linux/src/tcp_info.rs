@@ -154,6 +154,7 @@ impl<'a> TcpInfo<'a> {
             // As there, 0 before the first.
             min_rtt_us: self.min_rtt_us().unwrap_or(0),
             unacked: self.unacked()?,
+            sacked: self.sacked()?,
             lost: self.lost()?,
             retrans_out: self.retrans()?,
             total_retrans: self.total_retrans()?.into(),

@@ -274,7 +274,11 @@ fn nearest(all: Vec<Crossing>, file_of: impl Fn(u32) -> usize) -> Vec<Crossing> 
         let uncertainty_ns = crossing.offset_uncertainty_ns.unwrap_or(u64::MAX);
         (!has_both, uncertainty_ns, crossing.from, crossing.to)
     };
-    let files = |crossing: &Crossing| (file_of(crossing.from as u32), file_of(crossing.to as u32));
+    // Points are numbered as they come, so that the same two files may be either way round.
+    let files = |crossing: &Crossing| {
+        let (from, to) = (file_of(crossing.from as u32), file_of(crossing.to as u32));
+        (from.min(to), from.max(to))
+    };
     let is_best = |crossing: &Crossing| {
         let mut rivals = all.iter().filter(|other| files(other) == files(crossing));
         rivals.all(|other| key(crossing) <= key(other))

@@ -60,6 +60,8 @@ pub(crate) struct Now<'a> {
     pub(crate) number: u64,
     /// Smallest time from the point to the sender of the data and back, if known, ns.
     pub(crate) to_sender_ns: Option<u64>,
+    /// The same of its receiver.
+    pub(crate) to_receiver_ns: Option<u64>,
     /// Largest segment that goes over the wire, bytes.
     pub(crate) mss: u32,
     pub(crate) has_sack: Option<bool>,
@@ -102,6 +104,7 @@ pub(crate) struct Data {
     /// Of each kind, how many are kept.
     events: [u32; EventKind::COUNT],
     ids: Ids,
+    pub(crate) stamps: Stamps,
     bursts: Bursts,
     echo: Echo,
     /// Since when nothing is on its way.
@@ -134,6 +137,31 @@ impl Ids {
             let ahead = id.wrapping_sub(last);
             self.near = self.near.saturating_add(u32::from((1..=Ids::NEAR).contains(&ahead)));
         }
+    }
+}
+
+/// How fast the clock of a sender's timestamps runs, by the first packet with new data and the last: value and time.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Stamps {
+    first: Option<(u32, u64)>,
+    last: (u32, u64),
+}
+
+impl Stamps {
+    /// Ticks that must have passed: so many at 1 ms are more than what delays of packets differ by in data centers.
+    const FEWEST: u32 = 16;
+
+    fn note(&mut self, tsval: u32, at_ns: u64) {
+        self.first.get_or_insert((tsval, at_ns));
+        self.last = (tsval, at_ns);
+    }
+
+    /// Time between two ticks, if enough have passed, ns.
+    pub(crate) fn tick_ns(&self) -> Option<u64> {
+        let (tsval, at_ns) = self.first?;
+        let ticks = self.last.0.wrapping_sub(tsval);
+        let is_forward = (Stamps::FEWEST..1 << 31).contains(&ticks);
+        is_forward.then(|| self.last.1.saturating_sub(at_ns) / u64::from(ticks))
     }
 }
 
@@ -173,7 +201,8 @@ impl Data {
 
     /// RTT of the whole path, as far as it is known, ns.
     pub(crate) fn full_rtt_ns(&self, now: &Now<'_>) -> u64 {
-        let ahead = self.srtt_ns.unwrap_or(UNKNOWN_RTT_NS);
+        // Before any data is acknowledged, that of the handshake.
+        let ahead = self.srtt_ns.or(now.to_receiver_ns).unwrap_or(UNKNOWN_RTT_NS);
         ahead.saturating_add(now.to_sender_ns.unwrap_or(0))
     }
 
@@ -308,6 +337,9 @@ impl Data {
             row: now.row,
         };
         self.ids.count(now.tcp.ip_id);
+        if let Some((tsval, _)) = now.tcp.timestamps {
+            self.stamps.note(tsval, now.at_ns);
+        }
         self.measure_initial_window(start, end, now);
         if start > self.next {
             self.sent.push_back(Sent::gap(self.next, &sent));
@@ -388,7 +420,8 @@ impl Data {
         if let Some(event) = self.echo.event.take() {
             self.event(Event { inflight_bytes: inflight_before, ..event });
         }
-        self.count_acked(newly, is_ece, now);
+        let delivered = inflight_before.saturating_sub(self.inflight());
+        self.count_acked(newly, delivered, is_ece, now);
         self.last_ack_at_ns = Some(now.at_ns);
         if newly > 0 {
             self.after_ack(now);
@@ -517,15 +550,16 @@ impl Data {
         }
     }
 
-    fn count_acked(&mut self, newly: u64, is_ece: bool, now: &Now<'_>) {
+    /// What an ACK tells of: `newly` acknowledged, and `delivered` by it or its SACKs and not known to have arrived before.
+    fn count_acked(&mut self, newly: u64, delivered: u64, is_ece: bool, now: &Now<'_>) {
+        let marked = if is_ece { delivered } else { 0 };
         let ecn = &mut self.out.ecn;
         ecn.ece += u64::from(is_ece);
         ecn.acked_bytes += newly;
-        if is_ece {
-            ecn.ece_bytes += newly;
-        }
+        ecn.ece_bytes += marked;
         if let Some(open) = &mut self.rounds.open {
             open.ack_marked(is_ece);
+            open.round.ece_bytes += marked;
         }
         if newly == 0 {
             return;
@@ -541,7 +575,6 @@ impl Data {
             let round = &mut open.round;
             round.acks += 1;
             round.acked_bytes += newly;
-            round.ece_bytes += if is_ece { newly } else { 0 };
             round.largest_ack_segments = round.largest_ack_segments.max(segments as u32);
         }
     }

@@ -466,7 +466,7 @@ pub struct EcnCounts {
     pub cwr: u64,
     /// ACKs of the receiver that tell of a mark.
     pub ece: u64,
-    /// Bytes that those acknowledged.
+    /// Bytes that those acknowledged or reported by SACK first.
     pub ece_bytes: u64,
     /// Bytes that all ACKs acknowledged, after the handshake.
     pub acked_bytes: u64,
@@ -561,7 +561,7 @@ pub struct Round {
     pub bytes: u64,
     /// Payload that was acknowledged, bytes.
     pub acked_bytes: u64,
-    /// Payload that was acknowledged by ACKs with ECE, bytes.
+    /// Payload that ACKs with ECE acknowledged or reported by SACK first, bytes.
     pub ece_bytes: u64,
     /// Segments with payload.
     pub segments: u32,
@@ -620,7 +620,8 @@ impl Round {
     /// Fraction of marked data by what is told of it: ECE where it is seen, else CE; nothing without data.
     pub fn marked_fraction(&self) -> Option<f64> {
         let ratio = |part: u64, whole: u64| (whole > 0).then(|| part as f64 / whole as f64);
-        match ratio(self.ece_bytes, self.acked_bytes) {
+        // What was reported by SACK in one round trip may be acknowledged in the next.
+        match ratio(self.ece_bytes.min(self.acked_bytes), self.acked_bytes) {
             Some(fraction) if fraction > 0.0 => Some(fraction),
             ece => ratio(self.ce_segments.into(), self.segments.into()).or(ece),
         }

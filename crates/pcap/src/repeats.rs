@@ -255,7 +255,14 @@ impl Data {
         }
         // To be sent again, it takes the way of the ACK to the sender, and the way back.
         match (self.out.rtt.min(), now.to_sender_ns) {
-            (Some(ahead), Some(behind)) => lasted_ns < (ahead + behind) / 5 * 4,
+            (Some(ahead), Some(behind)) => {
+                // It would have a later timestamp then, if these are fine enough.
+                let is_same_tick =
+                    now.tcp.timestamps.is_some_and(|stamps| Some(stamps.0) == gap.tsval);
+                let is_fine = |tick_ns: u64| tick_ns <= (ahead + behind) / 2;
+                let is_told = is_same_tick && self.stamps.tick_ns().is_some_and(is_fine);
+                is_told || lasted_ns < (ahead + behind) / 5 * 4
+            }
             (None, None) => lasted_ns < REORDERING_NS,
             (ahead, behind) => lasted_ns < ahead.or(behind).unwrap_or(0) / 5 * 4,
         }

@@ -223,7 +223,7 @@ impl Stack for SimStack {
             ("rttvar", us(sample.rttvar_us)),
             ("min_rtt", us(sample.min_rtt_us)),
             ("unacked", i128::from(sample.unacked)),
-            ("sacked", i128::from(more.sacked)),
+            ("sacked", i128::from(sample.sacked)),
             ("lost", i128::from(sample.lost)),
             ("retrans", i128::from(sample.retrans_out)),
             ("total_retrans", i128::from(sample.total_retrans)),

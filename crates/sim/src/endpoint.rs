@@ -96,8 +96,6 @@ pub struct Info {
     pub probes: u32,
     /// Delayed-ACK time.
     pub ato_us: u32,
-    /// Packets SACKed.
-    pub sacked: u32,
     /// Packets by which reordering is believed in.
     pub reordering: u32,
     /// Bytes of the peer's stream received in order; its FIN is one.

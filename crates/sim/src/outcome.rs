@@ -250,6 +250,8 @@ pub struct FlowSample {
     pub min_rtt_us: u32,
     /// Packets sent and not acked.
     pub unacked: u32,
+    /// Of these, reported by SACK; without SACK as many as duplicate ACKs stand for.
+    pub sacked: u32,
     /// Packets marked lost.
     pub lost: u32,
     /// Packets retransmitted and not acked.

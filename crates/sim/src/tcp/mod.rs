@@ -508,6 +508,7 @@ impl Sock {
             rttvar_us: self.rtt.mdev_us() >> 2,
             min_rtt_us: self.min_rtt.get().unwrap_or(0),
             unacked: self.tp.packets_out,
+            sacked: self.tp.sacked_out,
             lost: self.tp.lost_out,
             retrans_out: self.tp.retrans_out,
             total_retrans: self.counters.retransmitted_segs,

@@ -95,7 +95,6 @@ impl Sock {
             backoff: u32::from(self.backoff),
             probes: u32::from(self.probes_out),
             ato_us: self.host.jiffies.in_us(ato) as u32,
-            sacked: self.tp.sacked_out,
             reordering: self.tp.reordering,
             bytes_received: self.receiver.received_bytes,
             notsent_bytes: self.unsent_bytes()
