@@ -119,8 +119,8 @@ impl Process {
             .arg(format!("mem={}M", MEMORY_BYTES >> 20))
             .args(["root=/dev/root", "rootfstype=hostfs"])
             // The guest sees its own directory and nothing else of the host's files. What it is called must not be said: the
-            // kernel stirs its command line into its entropy.
-            .args(["hostfs=.", "rootflags=/", "uml_dir=./"])
+            // kernel stirs its command line into its entropy. "." would not do: since 6.12 hostfs takes absolute paths alone.
+            .args(["hostfs=/proc/self/cwd", "rootflags=/", "uml_dir=./"])
             .args(["rw", "init=/init", "quiet", "time-travel=inf-cpu"])
             .arg(format!("time-travel-start={CALENDAR_NS}"))
             .args(["con=null", "con0=null,fd:1", "panic=1"])

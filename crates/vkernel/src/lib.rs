@@ -23,4 +23,4 @@ mod run;
 use knee_linux::error;
 pub use knee_linux::error::Error;
 pub use plan::Algorithms;
-pub use run::{Options, run};
+pub use run::{Options, hz, run};

@@ -12,14 +12,14 @@ use knee_sim::spec::{
     Cc, Flow, HostConfig, LinuxVersion, Order, Ping, Run, Sampling, Serialisation, Traffic,
 };
 use knee_sim::topology::{Cable, Star};
-use knee_vkernel::kernel::{Built, VERSIONS, find};
+use knee_vkernel::kernel::{Built, DEFAULT_HZ, VERSIONS, find};
 use knee_vkernel::{Algorithms, Options, run};
 
 /// Every kernel that is built of what this knee has.
 fn kernels() -> Vec<Built> {
     let mut found = Vec::new();
     for version in VERSIONS {
-        match find(Some(version)) {
+        match find(Some(version), Some(DEFAULT_HZ)) {
             Ok(built) => found.push(built),
             Err(why) => {
                 // Not eprintln!, whose text the harness keeps to itself when a test passes.
