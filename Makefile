@@ -16,7 +16,7 @@ EVERYDAY := -p knee-algo -p knee-flight -p knee-queue -p knee-sim -p knee-captur
 
 # Cargo spreads work over the cores by itself.
 .NOTPARALLEL:
-.PHONY: help setup build run bless check test test-kernels fidelity fidelity-live bench doc clean \
+.PHONY: help setup build run bless check test test-kernels test-vkernel fidelity fidelity-live bench doc clean \
 	style style-all doc-all test-everyday test-all fidelity-quick fuzz
 
 help:  ## list the commands
@@ -41,6 +41,9 @@ test: setup style-all doc-all fidelity fuzz test-all  ## everything, the running
 
 test-kernels: setup  ## the kernel side on other kernels, in qemu: about ten minutes
 	@scripts/test-kernels
+
+test-vkernel: setup  ## the tests on a kernel in virtual time, which is built first: some five minutes, once
+	@scripts/test-vkernel
 
 fidelity:  ## rerun the reference cases of the real Linux stack and compare
 	$(CARGO) run --release -p knee-fidelity

@@ -69,14 +69,14 @@ pub(crate) struct Args {
     /// The Linux that hosts behave like, as 6.12, in place of hosts.linux; running: the running kernel's version
     /// and HZ, or the nearest before it [default with --on lab: running; with --on vkernel: the kernel that runs]
     #[arg(long, value_name = "VERSION")]
-    profile: Option<String>,
+    pub(crate) profile: Option<String>,
     /// Whether hosts of the lab hand large segments to their devices, which the switch cuts up [default: off]
     #[arg(long, value_name = "on|off")]
     pub(crate) offloads: Option<Offloads>,
     /// What names of algorithms mean in the lab and in the kernel in virtual time: knee's, or the kernel's own [default: knee]
     #[arg(long, value_name = "knee|kernel")]
     pub(crate) algorithms: Option<Which>,
-    /// What runs it: sim, the simulator; vkernel, a Linux kernel in virtual time (knee vkernel build), vkernel=6.1 of that version;
+    /// What runs it: sim, the simulator; vkernel, a Linux kernel in virtual time (knee vkernel build), vkernel=6.12 of that version;
     /// lab, the running kernel's TCP in namespaces; hosts=FILE, the real machines that FILE names, over ssh.
     #[arg(long, value_name = "BACK END", default_value = "sim")]
     on: String,

@@ -1,17 +1,19 @@
 //! `knee vkernel`, and `--on vkernel`: a Linux kernel in virtual time as a back end of experiments.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::Subcommand;
 use knee_exp::back_end::{BackEnd, Ran};
 use knee_sim::Run;
 use knee_vkernel::boot::wait_until_gone;
 use knee_vkernel::kernel::{self, Built};
-use knee_vkernel::{Algorithms, Options, run};
+use knee_vkernel::{Algorithms, Options, hz, run};
 use serde_json::{Map, Value, json};
 
+use crate::profile::RUNNING;
 use crate::run::{Args as RunArgs, Which};
 use crate::{Failure, complain, print};
 
@@ -37,6 +39,9 @@ struct BuildArgs {
     /// The version, as 6.1 [default: the source's, or 6.1]
     #[arg(long, value_name = "VERSION")]
     version: Option<String>,
+    /// Ticks per second, as hosts.hz of experiments: 100, 250, 300 or 1000; each a kernel of its own [default: 1000]
+    #[arg(long, value_name = "HZ")]
+    hz: Option<u32>,
     /// Compilers at once [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     jobs: Option<u32>,
@@ -57,6 +62,7 @@ fn build(args: &BuildArgs) -> Result<(), Failure> {
     let options = kernel::Options {
         source: args.source.clone(),
         version: args.version.clone(),
+        hz: args.hz,
         jobs: args.jobs.unwrap_or(0) as usize,
     };
     let built = kernel::build(&options, &mut |step| complain(&format!("knee: {step}")));
@@ -74,9 +80,10 @@ fn list() -> Result<(), Failure> {
 
 fn show(built: &Built) -> String {
     format!(
-        "Linux {} (--version {}) in {}\n",
+        "Linux {} (--version {} --hz {}) in {}\n",
         built.release,
         built.version,
+        built.hz,
         built.directory.display()
     )
 }
@@ -92,25 +99,50 @@ pub(crate) fn back_end(args: &RunArgs, version: Option<&str>) -> Result<Arc<dyn 
         ));
     }
     let of_back_end = |why: knee_vkernel::Error| Failure::Says(format!("--on vkernel: {why}"));
-    let built = kernel::find(version).map_err(of_back_end)?;
+    // Who wants a version and names no other kernel means that one.
+    let profile = args.profile.as_deref().filter(|profile| *profile != RUNNING);
+    let built = kernel::find(version.or(profile), None).map_err(of_back_end)?;
     let algorithms = match args.algorithms {
         Some(Which::Kernel) => Algorithms::Kernels,
         _ => Algorithms::Ours,
     };
     let options = Options { algorithms, ..Options::default() };
-    Ok(Arc::new(Kernel { built, options }))
+    Ok(Arc::new(Kernel { version: built.version, options, used: Mutex::default() }))
 }
 
 /// The keys, as `--set` takes them, that make hosts what the kernel of this back end is.
 pub(crate) fn keys(about: &Map<String, Value>) -> Vec<String> {
     let version = about.get("version").and_then(Value::as_str).unwrap_or_default();
-    vec![format!("hosts.linux={version:?}"), "hosts.hz=1000".to_owned()]
+    vec![format!("hosts.linux={version:?}")]
 }
 
+/// The kernels of one version.
 #[derive(Debug)]
 struct Kernel {
-    built: Built,
+    version: String,
     options: Options,
+    /// Those that runs have asked for, by their ticks per second.
+    used: Mutex<BTreeMap<u32, Built>>,
+}
+
+impl Kernel {
+    /// The kernel with the ticks that the hosts of a run have; the same for all runs, whatever is built meanwhile.
+    fn built(&self, wanted: &Run) -> Result<Built, knee_vkernel::Error> {
+        let hz = hz(wanted)?;
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(built) = used.get(&hz) {
+            return Ok(built.clone());
+        }
+        let built = kernel::find(Some(&self.version), Some(hz))?;
+        used.insert(hz, built.clone());
+        Ok(built)
+    }
+}
+
+/// What a manifest says of a kernel.
+fn values(built: &Built) -> Map<String, Value> {
+    let text = built.values().into_iter().map(|(name, value)| (name.to_owned(), json!(value)));
+    text.chain([("hz".to_owned(), json!(built.hz))]).collect()
 }
 
 impl BackEnd for Kernel {
@@ -123,7 +155,7 @@ impl BackEnd for Kernel {
     }
 
     fn run(&self, wanted: &Run, stop: &AtomicBool) -> Result<Ran, String> {
-        let outcome = run(wanted, &self.built, &self.options, stop);
+        let outcome = self.built(wanted).and_then(|built| run(wanted, &built, &self.options, stop));
         Ok(Ran { outcome: outcome.map_err(|why| why.to_string())?, validity: None })
     }
 
@@ -133,17 +165,17 @@ impl BackEnd for Kernel {
     }
 
     fn about(&self) -> Map<String, Value> {
-        let mut about: Map<String, Value> = self
-            .built
-            .values()
-            .into_iter()
-            .map(|(name, value)| (name.to_owned(), json!(value)))
-            .collect();
+        let used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kernels: Vec<_> = used.values().map(values).collect();
+        let mut about = match kernels.len() {
+            0 | 1 => kernels.pop().unwrap_or_default(),
+            _ => Map::from_iter([("kernels".to_owned(), json!(kernels))]),
+        };
         let algorithms = match self.options.algorithms {
             Algorithms::Ours => "knee",
             Algorithms::Kernels => "kernel",
         };
-        about.insert("version".to_owned(), json!(self.built.version));
+        about.insert("version".to_owned(), json!(self.version));
         about.insert("algorithms".to_owned(), json!(algorithms));
         about
     }

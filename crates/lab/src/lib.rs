@@ -21,7 +21,6 @@ mod algorithms;
 mod applications;
 mod calibrate;
 mod cpus;
-mod error;
 pub mod hosts;
 mod outcome;
 pub mod plan;
@@ -33,5 +32,6 @@ mod validity;
 
 pub use algorithms::Algorithms;
 pub use calibrate::{Calibration, calibrate};
-pub use error::Error;
+use knee_linux::error;
+pub use knee_linux::error::Error;
 pub use run::{HostSettings, Options, Ran, run};

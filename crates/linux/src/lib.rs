@@ -7,9 +7,11 @@
 //! | [`TcpInfo`] | `struct tcp_info`, as long or short as a kernel has it |
 //! | [`side`] | one side of a connection, and a flow of two of them |
 //! | [`counts`] | what a host counts of all its connections |
+//! | [`error`] | why a run cannot take place, in one sentence |
 #![forbid(unsafe_code)]
 
 pub mod counts;
+pub mod error;
 pub mod side;
 pub mod sysctls;
 mod tcp_info;

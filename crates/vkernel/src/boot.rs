@@ -1,6 +1,8 @@
 //! A guest's process: started with its orders, waited for, ended with all that belongs to it.
 
 use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{self, Child, Command, ExitStatus, Stdio};
@@ -8,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::Error;
@@ -25,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const LAST_LINES: usize = 8;
 const BETWEEN_LINES: &str = " | ";
 /// Before the number of the process in names of directories.
-const PREFIX: &str = "knee-vkernel-";
+const PREFIX: &str = "knee-guest-";
 /// Where the guest's calendar begins, in ns since 1970: it may say nothing of the day of the run.
 const CALENDAR_NS: &str = "1700000000000000000";
 
@@ -119,8 +122,8 @@ impl Process {
             .arg(format!("mem={}M", MEMORY_BYTES >> 20))
             .args(["root=/dev/root", "rootfstype=hostfs"])
             // The guest sees its own directory and nothing else of the host's files. What it is called must not be said: the
-            // kernel stirs its command line into its entropy.
-            .args(["hostfs=.", "rootflags=/", "uml_dir=./"])
+            // kernel stirs its command line into its entropy. "." would not do: since 6.12 hostfs takes absolute paths alone.
+            .args(["hostfs=/proc/self/cwd", "rootflags=/", "uml_dir=./"])
             .args(["rw", "init=/init", "quiet", "time-travel=inf-cpu"])
             .arg(format!("time-travel-start={CALENDAR_NS}"))
             .args(["con=null", "con0=null,fd:1", "panic=1"])
@@ -184,21 +187,32 @@ pub fn wait_until_gone() {
     }
 }
 
-/// The directory of a guest, which goes when it is dropped.
-struct Folder(PathBuf);
+/// The directory of a guest, which goes when it is dropped. It is held by a lock: the number of a process says nothing to one that
+/// numbers processes otherwise, as a container beside this one does, and both may see the same directory.
+struct Folder(PathBuf, #[expect(dead_code, reason = "holds the lock until it is dropped")] File);
 
 impl Folder {
     fn new() -> Result<Folder, Error> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let parent = std::env::temp_dir();
-        if number == 0 {
-            remove_left_behind(&parent);
+        loop {
+            let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+            if number == 0 {
+                remove_left_behind(&parent);
+            }
+            let path = parent.join(format!("{PREFIX}{}-{number}", process::id()));
+            match fs::create_dir(&path) {
+                // Of a process with the same number, elsewhere.
+                Err(why) if why.kind() == ErrorKind::AlreadyExists => continue,
+                Err(why) => return Err(failed(format!("{}: cannot be made", path.display()))(why)),
+                Ok(()) => {}
+            }
+            // Before it is locked, another process may take it for left behind: then the next is tried.
+            if let Some(lock) = lock(&path) {
+                FOLDERS.fetch_add(1, Ordering::AcqRel);
+                return Ok(Folder(path, lock));
+            }
         }
-        let path = parent.join(format!("{PREFIX}{}-{number}", process::id()));
-        fs::create_dir(&path).map_err(failed(format!("{}: cannot be made", path.display())))?;
-        FOLDERS.fetch_add(1, Ordering::AcqRel);
-        Ok(Folder(path))
     }
 }
 
@@ -210,15 +224,23 @@ impl Drop for Folder {
     }
 }
 
+/// The lock of a directory; `None`: somebody else has it, or has removed the directory.
+fn lock(path: &Path) -> Option<File> {
+    let directory = File::open(path).ok()?;
+    flock(&directory, FlockOperation::NonBlockingLockExclusive).ok()?;
+    let (ours, there) = (directory.metadata().ok()?, fs::metadata(path).ok()?);
+    ((ours.dev(), ours.ino()) == (there.dev(), there.ino())).then_some(directory)
+}
+
 /// Removes the directories of processes that are no more: nobody can clean up behind a kill.
 fn remove_left_behind(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let of = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.split('-').next());
-        let is_gone = |process: &str| {
-            process.parse::<u32>().is_ok() && !Path::new("/proc").join(process).exists()
-        };
-        if of.is_some_and(is_gone) {
+        let is_ours = entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX));
+        let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        if !is_ours || !is_folder {
+            continue;
+        }
+        if let Some(_lock) = lock(&entry.path()) {
             // It may be somebody else's.
             let _ = fs::remove_dir_all(entry.path());
         }
@@ -280,6 +302,25 @@ mod tests {
         assert!(begun.elapsed() < Duration::from_secs(30));
         sleep(Duration::from_millis(1500));
         assert!(!marker.exists(), "its child went on");
+    }
+
+    #[test]
+    fn what_is_left_behind_is_removed_and_what_is_held_is_not() {
+        let parent = std::env::temp_dir().join(format!("knee-boot-left-{}", process::id()));
+        let [held, left, other] =
+            ["knee-guest-1-0", "knee-guest-999999999-0", "other"].map(|name| parent.join(name));
+        for folder in [&held, &left, &other] {
+            fs::create_dir_all(folder.join("proc")).unwrap();
+        }
+        let lock_of_held = lock(&held).unwrap();
+        assert!(lock(&held).is_none(), "held twice");
+        remove_left_behind(&parent);
+        assert_eq!([&held, &left, &other].map(|folder| folder.exists()), [true, false, true]);
+        // The number of a running process does not keep what nobody holds.
+        drop(lock_of_held);
+        remove_left_behind(&parent);
+        assert!(!held.exists());
+        fs::remove_dir_all(&parent).unwrap();
     }
 
     #[test]

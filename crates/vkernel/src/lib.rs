@@ -14,13 +14,13 @@
 #![forbid(unsafe_code)]
 
 pub mod boot;
-mod error;
 pub mod guest;
 pub mod kernel;
 mod outcome;
 pub mod plan;
 mod run;
 
-pub use error::Error;
+use knee_linux::error;
+pub use knee_linux::error::Error;
 pub use plan::Algorithms;
-pub use run::{Options, run};
+pub use run::{Options, hz, run};

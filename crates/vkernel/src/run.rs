@@ -8,7 +8,7 @@ use knee_sim::{Outcome, Run};
 use crate::Error;
 use crate::boot::{Guest, boot};
 use crate::guest::Records;
-use crate::kernel::Built;
+use crate::kernel::{Built, DEFAULT_HZ};
 use crate::outcome::assemble;
 use crate::plan::{Algorithms, Plan};
 
@@ -27,6 +27,22 @@ impl Default for Options {
     }
 }
 
+/// Ticks per second of a run's hosts.
+///
+/// # Errors
+/// If they are not the same on all.
+pub fn hz(run: &Run) -> Result<u32, Error> {
+    let mut all = run.network.nodes.iter().filter_map(|node| Some((node, node.host.as_ref()?.hz)));
+    let Some((_, hz)) = all.next() else { return Ok(DEFAULT_HZ) };
+    match all.find(|(_, other)| *other != hz) {
+        None => Ok(hz),
+        Some((node, other)) => Err(Error(format!(
+            "{}: hz = {other}, and {hz} on others: all hosts are one kernel; give all the same, or use --on sim",
+            node.name
+        ))),
+    }
+}
+
 /// Carries out one run on a guest's kernel, in virtual time.
 ///
 /// # Errors
@@ -37,6 +53,14 @@ pub fn run(
     options: &Options,
     stop: &AtomicBool,
 ) -> Result<Outcome, Error> {
+    let wanted = hz(run)?;
+    if wanted != kernel.hz {
+        return Err(Error(format!(
+            "hosts.hz = {wanted}: the kernel in {} has {} ticks per second",
+            kernel.directory.display(),
+            kernel.hz
+        )));
+    }
     let plan = Plan::new(run, options.algorithms, &kernel.version)?;
     let result = boot(
         &Guest {

@@ -1,4 +1,5 @@
-//! Runs on a kernel that is built. Without one these tests say that they are skipped.
+//! Runs on kernels that are built. Without one these tests say that they are skipped; `KNEE_REQUIRE_VKERNEL` names versions
+//! that must be there.
 
 use std::io::Write as _;
 use std::sync::atomic::AtomicBool;
@@ -12,15 +13,26 @@ use knee_sim::spec::{
     Cc, Flow, HostConfig, LinuxVersion, Order, Ping, Run, Sampling, Serialisation, Traffic,
 };
 use knee_sim::topology::{Cable, Star};
-use knee_vkernel::kernel::{Built, VERSIONS, find};
+use knee_vkernel::kernel::{Built, DEFAULT_HZ, VERSIONS, find};
 use knee_vkernel::{Algorithms, Options, run};
 
-/// Every kernel that is built of what this knee has.
-fn kernels() -> Vec<Built> {
+/// Every kernel of these ticks that is built of what this knee has.
+fn kernels_at(hz: u32) -> Vec<Built> {
+    let required = std::env::var("KNEE_REQUIRE_VKERNEL").unwrap_or_default();
+    for version in required.split_whitespace() {
+        assert!(
+            VERSIONS.contains(&version),
+            "KNEE_REQUIRE_VKERNEL={required}: names versions, of {VERSIONS:?}"
+        );
+    }
+    let is_required = |version| {
+        hz == DEFAULT_HZ && required.split_whitespace().any(|required| required == version)
+    };
     let mut found = Vec::new();
     for version in VERSIONS {
-        match find(Some(version)) {
+        match find(Some(version), Some(hz)) {
             Ok(built) => found.push(built),
+            Err(why) if is_required(version) => panic!("{why}"),
             Err(why) => {
                 // Not eprintln!, whose text the harness keeps to itself when a test passes.
                 let _ = writeln!(std::io::stderr(), "SKIPPED: {why}");
@@ -28,6 +40,10 @@ fn kernels() -> Vec<Built> {
         }
     }
     found
+}
+
+fn kernels() -> Vec<Built> {
+    kernels_at(DEFAULT_HZ)
 }
 
 fn linux(kernel: &Built) -> LinuxVersion {
@@ -204,5 +220,48 @@ fn compare(kernel: &Built) {
         let queues =
             |outcome: &Outcome| format!("{:?} {:?}", outcome.queue_samples, outcome.queues);
         assert!(queues(&ours) == queues(&own), "{algorithm}: samples of queues differ");
+    }
+}
+
+#[test]
+fn timers_end_as_in_the_simulator_whatever_the_ticks() {
+    [DEFAULT_HZ, 250].into_iter().flat_map(kernels_at).for_each(|kernel| wait(&kernel));
+}
+
+/// A transfer whose last packets are lost goes on when the retransmission timer ends, which is set and ends in ticks.
+fn wait(kernel: &Built) {
+    for rto_min in [200, 20, 5] {
+        let transfer = Traffic::Bulk { bytes: Some(14_480) };
+        let mut wanted = two_flows(kernel, "cubic", Time::from_ms(3000), transfer);
+        wanted.flows.pop();
+        for down in wanted.network.links.iter_mut().filter(|link| link.sampled) {
+            down.rate = Rate::from_bps(100_000_000);
+            down.queue = QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(5) });
+        }
+        for host in wanted.network.nodes.iter_mut().filter_map(|node| node.host.as_mut()) {
+            host.hz = kernel.hz;
+            host.rto_min = Duration::from_ms(rto_min);
+            // Without a probe of the tail before.
+            host.sysctls.early_retrans = 0;
+        }
+        let real = carried_out(&wanted, kernel, Algorithms::Ours);
+        let model = knee_sim::simulate(&wanted).expect("it can be simulated");
+        let before = |outcome: &Outcome| {
+            let samples = outcome.flow_samples.iter();
+            let first = samples.take_while(|sample| sample.total_retrans == 0);
+            first.map(|sample| sample.rto_us).collect::<Vec<_>>()
+        };
+        let (waited, expected) = (before(&real), before(&model));
+        let rto_us = *expected.last().expect("a sample before the timer ends");
+        let tick_ms = 1000 / u64::from(kernel.hz);
+        let least_us = rto_min * 1000;
+        assert!((least_us..least_us + 2000 * tick_ms).contains(&u64::from(rto_us)), "{rto_us}");
+        assert!(waited.iter().all(|us| *us == rto_us), "{waited:?}, and not {rto_us}");
+        // A timer of 64 ticks and more ends at a multiple of eight, and when ticks come is not the same.
+        let late_ms = if u64::from(rto_us) / 1000 / tick_ms >= 63 { 8 * tick_ms } else { tick_ms };
+        let completion =
+            |outcome: &Outcome| outcome.flows[0].completion_time().expect("it is done");
+        let (real, model) = (completion(&real), completion(&model));
+        assert!(real.ps().abs_diff(model.ps()) < late_ms * 1_000_000_000, "{real:?} and {model:?}");
     }
 }

@@ -40,7 +40,8 @@ impl RttEstimator {
             mdev_max_us: 0,
             rttvar_us: 0,
             rtt_seq: 0,
-            rto_min_us: host.config.rto_min.us() as u32,
+            // The kernel keeps it in ticks.
+            rto_min_us: host.jiffies.in_us(host.jiffies.of_us(host.config.rto_min.us())) as u32,
             rto_jiffies: host.jiffies.of_ms(RTO_INITIAL_MS),
         }
     }
@@ -179,6 +180,18 @@ mod tests {
             rtt.set_rto(srtt_us, &host);
             assert_eq!((srtt_us >> 3, rtt.rto_jiffies), (200, 201));
         }
+    }
+
+    #[test]
+    fn the_least_timeout_is_in_whole_ticks() {
+        let mut host = host();
+        host.jiffies = Jiffies::new(250, 0, Duration::ZERO);
+        host.config.rto_min = Duration::from_ms(5);
+        let mut rtt = RttEstimator::new(&host);
+        let srtt_us = rtt.sample(0, 200, (1, 0));
+        rtt.set_rto(srtt_us, &host);
+        // Two ticks of 4 ms and the RTT, in ticks.
+        assert_eq!((rtt.rto_min_us(), rtt.rto_jiffies), (8000, 3));
     }
 
     #[test]

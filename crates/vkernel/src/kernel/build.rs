@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
 
-use super::{Built, DEFAULT_VERSION, VERSIONS, cache, parts, sha256, tools};
+use super::{Built, DEFAULT_HZ, DEFAULT_VERSION, HZ, cache, check_version, parts, sha256, tools};
 use crate::Error;
 use crate::error::failed;
 
@@ -27,6 +27,8 @@ pub struct Options {
     pub source: Option<PathBuf>,
     /// The version; `None`: that of the source, or 6.1.
     pub version: Option<String>,
+    /// Ticks per second; `None`: [`DEFAULT_HZ`].
+    pub hz: Option<u32>,
     /// Compilers at once; 0: one for each core.
     pub jobs: usize,
 }
@@ -42,15 +44,20 @@ pub fn build(options: &Options, tell: &mut dyn FnMut(&str)) -> Result<Built, Err
             std::env::consts::ARCH
         )));
     }
-    tools::check()?;
     if let Some(version) = &options.version {
         check_version(version)?;
     }
+    let hz = options.hz.unwrap_or(DEFAULT_HZ);
+    if !HZ.contains(&hz) {
+        return Err(Error(format!("--hz {hz}: Linux has 100, 250, 300 or 1000 ticks per second")));
+    }
+    tools::check()?;
     let source = Source::find(options)?;
     let cache = cache()?;
     let id = sha256(&[source.identity()?.as_bytes()]);
-    let directory = cache.join(format!("{}-{}", source.version, &id[..12]));
-    let step = Step { directory, log: PathBuf::new(), jobs: options.jobs };
+    let ticks = if hz == DEFAULT_HZ { String::new() } else { format!("-hz{hz}") };
+    let directory = cache.join(format!("{}{ticks}-{}", source.version, &id[..12]));
+    let step = Step { directory, log: PathBuf::new(), hz, jobs: options.jobs };
     fs::create_dir_all(&step.directory)
         .map_err(failed(format!("{}: cannot be made", step.directory.display())))?;
     let step = Step { log: step.directory.join("build.log"), ..step };
@@ -71,13 +78,6 @@ pub fn build(options: &Options, tell: &mut dyn FnMut(&str)) -> Result<Built, Err
     let built = step.finish(&source.version, &release)?;
     tell(&format!("built Linux {release}"));
     Ok(built)
-}
-
-fn check_version(version: &str) -> Result<(), Error> {
-    if VERSIONS.contains(&version) {
-        return Ok(());
-    }
-    Err(Error(format!("Linux {version}: knee has patches for {}", VERSIONS.join(", "))))
 }
 
 /// Where the source comes from.
@@ -177,6 +177,7 @@ fn release(tree: &Path) -> Result<String, Error> {
 struct Step {
     directory: PathBuf,
     log: PathBuf,
+    hz: u32,
     jobs: usize,
 }
 
@@ -319,12 +320,12 @@ impl Step {
     fn configure(&self, tell: &mut dyn FnMut(&str)) -> Result<(), Error> {
         let config = self.directory.join("config");
         let done = self.tree().join(".config");
-        if fs::read_to_string(&config).is_ok_and(|before| before == parts::CONFIG) && done.exists()
-        {
+        let wanted = parts::config(self.hz);
+        if fs::read_to_string(&config).is_ok_and(|before| before == wanted) && done.exists() {
             return Ok(());
         }
         tell("configuring");
-        write_if_new(&config, parts::CONFIG)?;
+        write_if_new(&config, &wanted)?;
         let all = format!("KCONFIG_ALLCONFIG={}", config.display());
         self.run("the configuration", &self.tree(), "make", &["ARCH=um", &all, "allnoconfig"])?;
         let text = fs::read_to_string(&done).map_err(failed(done.display()))?;
@@ -333,7 +334,7 @@ impl Step {
                 && !NOT_IN_ALL.contains(line)
                 && !text.lines().any(|other| other == *line)
         };
-        match parts::CONFIG.lines().find(missing) {
+        match wanted.lines().find(missing) {
             None => Ok(()),
             Some(line) => {
                 // Without it the next build looks again.
@@ -397,7 +398,8 @@ impl Step {
             directory: self.directory.clone(),
             version: version.to_owned(),
             release: release.to_owned(),
-            inputs: parts::inputs(version),
+            hz: self.hz,
+            inputs: parts::inputs(version, self.hz),
             linux_sha256: hash(linux)?,
             program_sha256: hash(self.directory.join("guest"))?,
         };
@@ -439,8 +441,6 @@ mod tests {
         assert_eq!(of("linux-6.12.117.tar.gz").as_deref(), Some("6.12"));
         assert_eq!(of("linux.tar"), None);
         assert_eq!(version_of("6.1.192").as_deref(), Some("6.1"));
-        let why = check_version("5.15").unwrap_err().0;
-        assert!(why.contains("Linux 5.15: knee has patches for 6.1"), "{why}");
     }
 
     #[test]

@@ -16,9 +16,13 @@ use crate::error::failed;
 pub use build::{Options, build};
 
 /// Versions that there are patches for, oldest first.
-pub const VERSIONS: [&str; 1] = ["6.1"];
+pub const VERSIONS: [&str; 2] = ["6.1", "6.12"];
 /// The one that is built if nobody names one: that of the reference runs and of most experiments.
 const DEFAULT_VERSION: &str = VERSIONS[0];
+/// Ticks per second that a kernel may have.
+pub const HZ: [u32; 4] = [100, 250, 300, 1000];
+/// Those of a kernel if nobody says others, as of hosts in experiments.
+pub const DEFAULT_HZ: u32 = 1000;
 /// Names the directory of a built kernel, in place of the cache.
 pub const DIRECTORY_VARIABLE: &str = "KNEE_VKERNEL";
 /// Says what a directory holds; written last.
@@ -33,6 +37,8 @@ pub struct Built {
     pub version: String,
     /// With its last number: 6.1.192.
     pub release: String,
+    /// Its ticks per second.
+    pub hz: u32,
     /// SHA-256 of what knee adds to the source: patches, configuration, devices, algorithms, the guest's program.
     pub inputs: String,
     /// SHA-256 of the kernel.
@@ -70,7 +76,8 @@ impl Built {
     fn write(&self) -> Result<(), Error> {
         let lines = self.fields().map(|(name, value)| format!("{name} = {value}\n"));
         let path = self.directory.join(LABEL);
-        fs::write(&path, lines.concat()).map_err(failed(path.display()))
+        let text = format!("{}hz = {}\n", lines.concat(), self.hz);
+        fs::write(&path, text).map_err(failed(path.display()))
     }
 
     /// What is built in a directory; `None`: nothing that is complete.
@@ -84,6 +91,7 @@ impl Built {
             directory: directory.to_owned(),
             version: value("version")?,
             release: value("kernel")?,
+            hz: value("hz")?.parse().ok()?,
             inputs: value("inputs_sha256")?,
             linux_sha256: value("kernel_sha256")?,
             program_sha256: value("program_sha256")?,
@@ -91,55 +99,79 @@ impl Built {
     }
 }
 
-/// The kernel of this version, or the newest; `KNEE_VKERNEL` names a directory in place of the cache.
+/// The kernel of this version with these ticks per second. Of those that nobody names, the newest counts;
+/// `KNEE_VKERNEL` names a directory in place of the cache.
 ///
 /// # Errors
 /// If there is none, or none that was made of what this knee has.
-pub fn find(version: Option<&str>) -> Result<Built, Error> {
-    if let Some(directory) = env::var_os(DIRECTORY_VARIABLE) {
-        let directory = PathBuf::from(directory);
-        let there = Built::read(&directory);
-        let there = there.filter(|there| version.is_none_or(|version| there.version == version));
-        return there.ok_or_else(|| {
-            let what = version.map_or_else(String::new, |version| format!(" {version}"));
-            Error(format!(
-                "{DIRECTORY_VARIABLE}={}: no kernel{what} was built there: leave it out, or name a directory that knee vkernel build has \
-                 filled",
-                directory.display()
-            ))
-        });
-    }
-    choose(built(&cache()?), version)
+pub fn find(version: Option<&str>, hz: Option<u32>) -> Result<Built, Error> {
+    let Some(directory) = env::var_os(DIRECTORY_VARIABLE) else {
+        return choose(built(&cache()?), version, hz);
+    };
+    let directory = PathBuf::from(directory);
+    Built::read(&directory).filter(|there| is_wanted(there, version, hz)).ok_or_else(|| {
+        Error(format!(
+            "{DIRECTORY_VARIABLE}={}: no kernel{} was built there: leave it out, or name a directory that knee vkernel build has \
+             filled",
+            directory.display(),
+            in_words(version, hz)
+        ))
+    })
 }
 
-fn choose(mut there: Vec<Built>, version: Option<&str>) -> Result<Built, Error> {
-    let with_version = version.map_or_else(String::new, |version| format!(" --version {version}"));
-    there.retain(|built| version.is_none_or(|version| built.version == version));
+fn is_wanted(built: &Built, version: Option<&str>, hz: Option<u32>) -> bool {
+    version.is_none_or(|version| built.version == version) && hz.is_none_or(|hz| built.hz == hz)
+}
+
+/// What was asked for, after the word kernel.
+fn in_words(version: Option<&str>, hz: Option<u32>) -> String {
+    let version = version.map_or_else(String::new, |version| format!(" {version}"));
+    let hz = hz.map_or_else(String::new, |hz| format!(" with HZ {hz}"));
+    version + &hz
+}
+
+fn choose(mut there: Vec<Built>, version: Option<&str>, hz: Option<u32>) -> Result<Built, Error> {
+    if let Some(version) = version {
+        check_version(version)?;
+    }
+    let mut command = "knee vkernel build".to_owned();
+    if let Some(version) = version {
+        command += &format!(" --version {version}");
+    }
+    if let Some(hz) = hz.filter(|hz| *hz != DEFAULT_HZ) {
+        command += &format!(" --hz {hz}");
+    }
+    there.retain(|built| is_wanted(built, version, hz));
     let any = there.last().cloned();
-    there.retain(|built| built.inputs == parts::inputs(&built.version));
+    there.retain(|built| built.inputs == parts::inputs(&built.version, built.hz));
     match (there.pop(), any) {
         (Some(built), _) => Ok(built),
         (None, Some(old)) => Err(Error(format!(
-            "the kernel {} in {} was built by another knee, with other algorithms or patches: bring it up to date with knee vkernel \
-             build{with_version}",
+            "the kernel {} in {} was built by another knee, with other algorithms or patches: bring it up to date with {command}",
             old.release,
             old.directory.display()
         ))),
-        (None, None) => {
-            let what = version.map_or_else(String::new, |version| format!(" {version}"));
-            Err(Error(format!(
-                "no kernel{what} is built yet: run knee vkernel build{with_version} (some minutes, once)"
-            )))
-        }
+        (None, None) => Err(Error(format!(
+            "no kernel{} is built yet: run {command} (some minutes, once)",
+            in_words(version, hz)
+        ))),
     }
 }
 
-/// All kernels in a cache that are complete, oldest version first.
+/// Refuses a version that there are no patches for.
+fn check_version(version: &str) -> Result<(), Error> {
+    if VERSIONS.contains(&version) {
+        return Ok(());
+    }
+    Err(Error(format!("Linux {version}: knee has patches for {}", VERSIONS.join(", "))))
+}
+
+/// All kernels in a cache that are complete, oldest version first, and of one version that with fewest ticks.
 pub fn built(cache: &Path) -> Vec<Built> {
     let entries = fs::read_dir(cache).into_iter().flatten().flatten();
     let mut all: Vec<Built> = entries.filter_map(|entry| Built::read(&entry.path())).collect();
     let number = |text: &str| -> Vec<u32> { text.split('.').flat_map(str::parse).collect() };
-    all.sort_by_key(|built| (number(&built.release), built.directory.clone()));
+    all.sort_by_key(|built| (number(&built.release), built.hz, built.directory.clone()));
     all
 }
 
@@ -171,11 +203,12 @@ fn sha256(parts: &[&[u8]]) -> String {
 mod tests {
     use super::*;
 
-    fn kernel(version: &str, release: &str, inputs: String) -> Built {
+    fn kernel(version: &str, release: &str, hz: u32, inputs: String) -> Built {
         Built {
             directory: PathBuf::from(format!("/cache/{release}")),
             version: version.to_owned(),
             release: release.to_owned(),
+            hz,
             inputs,
             linux_sha256: "aa".to_owned(),
             program_sha256: "bb".to_owned(),
@@ -184,17 +217,25 @@ mod tests {
 
     #[test]
     fn only_a_kernel_of_what_this_knee_has_is_chosen() {
-        let good = kernel("6.1", "6.1.192", parts::inputs("6.1"));
-        let old = kernel("6.1", "6.1.200", "0".to_owned());
-        assert_eq!(choose(vec![good.clone(), old.clone()], None), Ok(good.clone()));
-        assert_eq!(choose(vec![good.clone()], Some("6.1")), Ok(good.clone()));
-        let why = choose(vec![old], None).unwrap_err().0;
-        assert!(why.contains("6.1.200") && why.contains("knee vkernel build"), "{why}");
-        let why = choose(vec![good], Some("6.12")).unwrap_err().0;
-        assert!(
-            why.starts_with("no kernel 6.12 is built yet: run knee vkernel build --version 6.12"),
-            "{why}"
+        let good = kernel("6.1", "6.1.192", 1000, parts::inputs("6.1", 1000));
+        let slow = kernel("6.1", "6.1.192", 250, parts::inputs("6.1", 250));
+        let old = kernel("6.1", "6.1.200", 1000, "0".to_owned());
+        let all = || vec![slow.clone(), good.clone(), old.clone()];
+        assert_eq!(choose(all(), None, None), Ok(good.clone()));
+        assert_eq!(choose(all(), Some("6.1"), Some(1000)), Ok(good.clone()));
+        assert_eq!(choose(all(), None, Some(250)), Ok(slow.clone()));
+        let why = |there: Vec<Built>, version, hz| choose(there, version, hz).unwrap_err().0;
+        let says = why(vec![old.clone()], None, None);
+        assert!(says.contains("6.1.200") && says.contains("knee vkernel build"), "{says}");
+        assert_eq!(
+            why(all(), Some("6.12"), None),
+            "no kernel 6.12 is built yet: run knee vkernel build --version 6.12 (some minutes, once)"
         );
+        assert_eq!(
+            why(vec![good.clone()], Some("6.1"), Some(250)),
+            "no kernel 6.1 with HZ 250 is built yet: run knee vkernel build --version 6.1 --hz 250 (some minutes, once)"
+        );
+        assert_eq!(why(all(), Some("5.15"), None), "Linux 5.15: knee has patches for 6.1, 6.12");
     }
 
     #[test]
@@ -202,8 +243,10 @@ mod tests {
         let directory = env::temp_dir().join(format!("knee-built-{}", std::process::id()));
         let cache = directory.join("cache");
         for release in ["6.1.90", "6.1.192"] {
-            let one =
-                Built { directory: cache.join(release), ..kernel("6.1", release, "00".to_owned()) };
+            let one = Built {
+                directory: cache.join(release),
+                ..kernel("6.1", release, 1000, "00".to_owned())
+            };
             fs::create_dir_all(&one.directory).unwrap();
             assert_eq!(Built::read(&one.directory), None, "not complete");
             one.write().unwrap();

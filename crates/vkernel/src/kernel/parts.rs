@@ -1,11 +1,11 @@
 //! What knee adds to a source tree.
 
-use super::sha256;
+use super::{DEFAULT_HZ, sha256};
 
 include!(concat!(env!("OUT_DIR"), "/files.rs"));
 
-/// What the kernel has.
-pub(super) const CONFIG: &str = include_str!("../../kernel/config");
+/// What a kernel has, with [`DEFAULT_HZ`].
+const CONFIG: &str = include_str!("../../kernel/config");
 /// The device at the end of a cable.
 pub(super) const CABLE: &str = include_str!("../../kernel/knee_cable.c");
 
@@ -17,13 +17,17 @@ pub(super) fn patches(version: &str) -> impl Iterator<Item = (&'static str, &'st
     PATCHES.iter().filter_map(of_version)
 }
 
-/// SHA-256 of all that goes into a kernel of this version, and into its guest, beside the source.
-pub(super) fn inputs(version: &str) -> String {
-    let of_version = patches(version);
-    let others = GUEST.iter().chain(ALGORITHMS).copied();
-    let files = of_version.chain(others).chain([("config", CONFIG), ("cable", CABLE)]);
-    let all: Vec<String> =
-        files.map(|(name, text)| format!("{name} {}\n{text}", text.len())).collect();
+/// What a kernel with these ticks per second has.
+pub(super) fn config(hz: u32) -> String {
+    CONFIG.replace(&format!("CONFIG_HZ_{DEFAULT_HZ}=y"), &format!("CONFIG_HZ_{hz}=y"))
+}
+
+/// SHA-256 of all that goes into a kernel of this version and these ticks, and into its guest, beside the source.
+pub(super) fn inputs(version: &str, hz: u32) -> String {
+    let others = GUEST.iter().chain(ALGORITHMS).copied().chain([("cable", CABLE)]);
+    let part = |name: &str, text: &str| format!("{name} {}\n{text}", text.len());
+    let files = patches(version).chain(others).map(|(name, text)| part(name, text));
+    let all: Vec<String> = files.chain([part("config", &config(hz))]).collect();
     let parts: Vec<&[u8]> = all.iter().map(String::as_bytes).collect();
     sha256(&parts)
 }
@@ -31,7 +35,7 @@ pub(super) fn inputs(version: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::VERSIONS;
+    use crate::kernel::{HZ, VERSIONS};
 
     #[test]
     fn every_version_has_patches_with_a_reason_and_a_licence() {
@@ -49,6 +53,23 @@ mod tests {
                 }
             }
         }
-        assert_ne!(inputs("6.1"), inputs("6.0"));
+        assert_ne!(inputs("6.1", 1000), inputs("6.12", 1000));
+    }
+
+    #[test]
+    fn ticks_are_one_line_of_the_configuration() {
+        for hz in HZ {
+            let config = config(hz);
+            let lines: Vec<&str> = config
+                .lines()
+                .filter(|line| {
+                    line.starts_with("CONFIG_HZ_1")
+                        || line.starts_with("CONFIG_HZ_2")
+                        || line.starts_with("CONFIG_HZ_3")
+                })
+                .collect();
+            assert_eq!(lines, [format!("CONFIG_HZ_{hz}=y")]);
+        }
+        assert_ne!(inputs("6.1", 250), inputs("6.1", 1000));
     }
 }

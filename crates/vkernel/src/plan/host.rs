@@ -7,8 +7,6 @@ use knee_sim::spec::{HostConfig, LinuxVersion};
 use crate::Error;
 use crate::guest::Step;
 
-/// Ticks per second of guests' kernels.
-pub(crate) const HZ: u32 = 1000;
 /// The kernel's own.
 const STOCK_INITCWND_PKTS: u32 = 10;
 const STOCK_RTO_MIN: Duration = Duration::from_ms(200);
@@ -19,7 +17,7 @@ const SINCE: [(&str, LinuxVersion); 2] =
 
 /// Refuses what a guest's kernel cannot be.
 pub(super) fn check(config: &HostConfig, version: &str) -> Result<(), String> {
-    let refused: [(bool, &str); 10] = [
+    let refused: [(bool, &str); 9] = [
         (config.ipv6, "ipv6: guests speak IPv4 alone; leave it out, or use --on sim"),
         (
             config.defects != Default::default(),
@@ -48,10 +46,6 @@ pub(super) fn check(config: &HostConfig, version: &str) -> Result<(), String> {
         (
             config.jiffies_at_start.is_some(),
             "jiffies_at_start: the guest's kernel begins to count when it starts; leave it out, or use --on sim",
-        ),
-        (
-            config.hz != HZ,
-            "the guest's kernel has 1000 ticks per second: set hosts.hz = 1000, or use --on sim",
         ),
         (
             config.sysctls.min_rtt_wlen.ps() % SECOND.ps() != 0,

@@ -296,8 +296,8 @@ impl Builder<'_> {
         // RTA_PREFSRC
         request = request.with(7, &host_address(own).octets());
         let (initcwnd, rto_min_ms) = host::metrics(config);
-        // RTAX_INITCWND and RTAX_RTO_MIN
-        let metrics = [(11, initcwnd), (13, rto_min_ms)];
+        // RTAX_LOCK, RTAX_INITCWND and RTAX_RTO_MIN, which counts if it is locked alone.
+        let metrics = [(1, rto_min_ms.map(|_| 1 << 13)), (11, initcwnd), (13, rto_min_ms)];
         let metrics = metrics.iter().filter_map(|(kind, value)| Some((*kind, (*value)?)));
         let metrics = metrics.fold(None, |all: Option<Attributes>, (kind, value)| {
             Some(all.unwrap_or_default().with_u32(kind, value))

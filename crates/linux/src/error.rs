@@ -1,6 +1,6 @@
-//! Why a run cannot take place.
+//! Why something cannot take place.
 
-/// Why a run cannot take place in the lab, in one sentence with the way out.
+/// Why a run or a build cannot take place, in one sentence with the way out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error(pub String);
 
@@ -13,8 +13,6 @@ impl std::fmt::Display for Error {
 impl std::error::Error for Error {}
 
 /// Makes an [`Error`] of what was tried and what the system answered.
-pub(crate) fn failed<E: std::fmt::Display>(
-    what: impl std::fmt::Display,
-) -> impl FnOnce(E) -> Error {
+pub fn failed<E: std::fmt::Display>(what: impl std::fmt::Display) -> impl FnOnce(E) -> Error {
     move |why| Error(format!("{what}: {why}"))
 }
