@@ -9,6 +9,7 @@ use knee_exp::back_end::{BackEnd, Ran};
 use knee_sim::Run;
 use knee_vkernel::boot::wait_until_gone;
 use knee_vkernel::kernel::{self, Built};
+use knee_vkernel::plan::Plan;
 use knee_vkernel::{Algorithms, Options, run};
 use serde_json::{Map, Value, json};
 
@@ -120,6 +121,11 @@ impl BackEnd for Kernel {
 
     fn threads(&self) -> Option<usize> {
         None
+    }
+
+    fn check(&self, wanted: &Run) -> Result<(), String> {
+        let plan = Plan::new(wanted, self.options.algorithms, &self.built.version);
+        plan.map(drop).map_err(|why| why.to_string())
     }
 
     fn run(&self, wanted: &Run, stop: &AtomicBool) -> Result<Ran, String> {
