@@ -1,6 +1,6 @@
 //! `knee vkernel`, and `--on vkernel`: a Linux kernel in virtual time as a back end of experiments.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -9,8 +9,8 @@ use knee_exp::back_end::{BackEnd, Ran};
 use knee_sim::Run;
 use knee_vkernel::boot::wait_until_gone;
 use knee_vkernel::kernel::{self, Built};
-use knee_vkernel::plan::Plan;
-use knee_vkernel::{Algorithms, Options, run};
+use knee_vkernel::plan::{Plan, differences};
+use knee_vkernel::{Algorithms, Options, run, run_captured};
 use serde_json::{Map, Value, json};
 
 use crate::run::{Args as RunArgs, Which};
@@ -128,8 +128,17 @@ impl BackEnd for Kernel {
         plan.map(drop).map_err(|why| why.to_string())
     }
 
+    fn differences(&self, wanted: &Run) -> Vec<String> {
+        differences(wanted).into_iter().map(str::to_owned).collect()
+    }
+
     fn run(&self, wanted: &Run, stop: &AtomicBool) -> Result<Ran, String> {
         let outcome = run(wanted, &self.built, &self.options, stop);
+        Ok(Ran { outcome: outcome.map_err(|why| why.to_string())?, validity: None })
+    }
+
+    fn run_captured(&self, wanted: &Run, stop: &AtomicBool, dir: &Path) -> Result<Ran, String> {
+        let outcome = run_captured(wanted, &self.built, &self.options, (stop, dir));
         Ok(Ran { outcome: outcome.map_err(|why| why.to_string())?, validity: None })
     }
 

@@ -29,6 +29,12 @@ pub trait BackEnd: Send + Sync + std::fmt::Debug {
         Ok(())
     }
 
+    /// In what a run here is not what the simulator's is, each in a sentence.
+    fn differences(&self, run: &Run) -> Vec<String> {
+        let _ = run;
+        Vec::new()
+    }
+
     /// Carries out one run, up to the end or until `stop` is set: then what came of it does not count.
     ///
     /// # Errors

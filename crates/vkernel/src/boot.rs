@@ -46,11 +46,29 @@ pub struct Guest<'a> {
     pub limit: Duration,
 }
 
-/// Runs a guest to its end and answers the file that it has written.
+/// What a guest leaves behind. Its directory goes with it.
+#[derive(Debug)]
+pub struct Left {
+    /// The file of its results.
+    pub result: Vec<u8>,
+    folder: Folder,
+}
+
+impl Left {
+    /// Another file that it has written.
+    ///
+    /// # Errors
+    /// If it has not.
+    pub fn read(&self, name: &str) -> Result<Vec<u8>, Error> {
+        fs::read(self.folder.0.join(name)).map_err(failed(format!("the guest's file {name}")))
+    }
+}
+
+/// Runs a guest to its end and answers what it has written.
 ///
 /// # Errors
 /// What the host refuses, a guest that does not come to its end, with the last lines of its console, and a `stop` that was set.
-pub fn boot(guest: &Guest<'_>, stop: &AtomicBool) -> Result<Vec<u8>, Error> {
+pub fn boot(guest: &Guest<'_>, stop: &AtomicBool) -> Result<Left, Error> {
     let folder = Folder::new()?;
     let dir = folder.0.as_path();
     let write = |name: &str, bytes: &[u8]| {
@@ -74,7 +92,7 @@ pub fn boot(guest: &Guest<'_>, stop: &AtomicBool) -> Result<Vec<u8>, Error> {
             console()
         ))),
         Ended::With(status) => match fs::read(dir.join("result")) {
-            Ok(result) if status.success() => Ok(result),
+            Ok(result) if status.success() => Ok(Left { result, folder }),
             _ => Err(Error(format!("the guest {}", why(status, &console())))),
         },
     }
@@ -185,6 +203,7 @@ pub fn wait_until_gone() {
 }
 
 /// The directory of a guest, which goes when it is dropped.
+#[derive(Debug)]
 struct Folder(PathBuf);
 
 impl Folder {
@@ -244,7 +263,7 @@ mod tests {
             seed: 7,
             limit,
         };
-        let result = boot(&guest, &AtomicBool::new(stop));
+        let result = boot(&guest, &AtomicBool::new(stop)).map(|left| left.result);
         fs::remove_file(&path).unwrap();
         result
     }

@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 pub mod boot;
+mod captures;
 mod error;
 pub mod guest;
 pub mod kernel;
@@ -23,4 +24,4 @@ mod run;
 
 pub use error::Error;
 pub use plan::Algorithms;
-pub use run::{Options, run};
+pub use run::{Options, run, run_captured};

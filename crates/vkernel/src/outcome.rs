@@ -40,8 +40,7 @@ pub(crate) fn assemble(run: &Run, plan: &Plan, records: &Records) -> Result<Outc
         rtt: rtt_ns.map(Duration::from_ns),
     });
     let flow_samples = records.flow_samples.iter().filter_map(|sample| {
-        let order = plan.orders.flows.get(sample.flow as usize)?;
-        let inside = plan.names.inside(&order.algorithm, &sample.inside);
+        let inside = sample.inside.clone();
         TcpInfo::new(&sample.info).flow_sample(at(sample.at_ns), sample.flow, inside)
     });
     let goodput = records.goodput_samples.iter().map(|(at_ns, flow, bytes)| GoodputSample {
@@ -58,12 +57,29 @@ pub(crate) fn assemble(run: &Run, plan: &Plan, records: &Records) -> Result<Outc
             .collect(),
         rpcs: rpcs.collect(),
         pings: pings.collect(),
-        queues: each(plan, &records.queues, queue_outcome)?,
+        queues: queues(plan, &records.queues)?,
         flow_samples: flow_samples.collect(),
         queue_samples: each(plan, &records.queue_samples, queue_sample)?,
         goodput_samples: goodput.collect(),
         ..Outcome::default()
     })
+}
+
+/// Queues at the end, with what was lost before them.
+fn queues(plan: &Plan, answers: &[QueueAnswer]) -> Result<Vec<QueueOutcome>, Error> {
+    let mut queues: Vec<QueueOutcome> = Vec::new();
+    for (queue, outcome) in
+        each(plan, answers, |queue, at, figures| (queue, queue_outcome(queue, at, figures)))?
+    {
+        match queue.discipline {
+            Discipline::Loss => {
+                let before = queues.iter_mut().filter(|before| before.link == outcome.link);
+                before.for_each(|before| before.lost_pkts = outcome.lost_pkts);
+            }
+            _ => queues.push(outcome),
+        }
+    }
+    Ok(queues)
 }
 
 /// Makes something of each answer about a queue.
@@ -98,6 +114,7 @@ fn queue_outcome(queue: SampledQueue, _at: Time, figures: &Figures) -> QueueOutc
         dropped_full_pkts: figures.dropped_pkts.saturating_sub(early),
         dropped_not_ect_pkts: if is_step { early } else { 0 },
         dropped_early_pkts: if is_step { 0 } else { early },
+        lost_pkts: figures.lost_pkts,
         ..QueueOutcome::default()
     }
 }

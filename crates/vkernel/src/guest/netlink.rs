@@ -10,6 +10,8 @@ pub const ECHO: u16 = 8;
 pub const CREATE: u16 = 0x400 | 0x200;
 /// `RTM_NEWLINK`.
 pub const NEW_LINK: u16 = 16;
+/// `RTM_GETLINK`.
+pub const GET_LINK: u16 = 18;
 /// `RTM_NEWADDR`.
 pub const NEW_ADDRESS: u16 = 20;
 /// `RTM_NEWROUTE`.

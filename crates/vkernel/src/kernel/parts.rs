@@ -6,8 +6,6 @@ include!(concat!(env!("OUT_DIR"), "/files.rs"));
 
 /// What the kernel has.
 pub(super) const CONFIG: &str = include_str!("../../kernel/config");
-/// The device at the end of a cable.
-pub(super) const CABLE: &str = include_str!("../../kernel/knee_cable.c");
 
 /// Patches for a version, in their order: name and text.
 pub(super) fn patches(version: &str) -> impl Iterator<Item = (&'static str, &'static str)> {
@@ -20,8 +18,8 @@ pub(super) fn patches(version: &str) -> impl Iterator<Item = (&'static str, &'st
 /// SHA-256 of all that goes into a kernel of this version, and into its guest, beside the source.
 pub(super) fn inputs(version: &str) -> String {
     let of_version = patches(version);
-    let others = GUEST.iter().chain(ALGORITHMS).copied();
-    let files = of_version.chain(others).chain([("config", CONFIG), ("cable", CABLE)]);
+    let others = GUEST.iter().chain(DEVICES).chain(ALGORITHMS).copied();
+    let files = of_version.chain(others).chain([("config", CONFIG)]);
     let all: Vec<String> =
         files.map(|(name, text)| format!("{name} {}\n{text}", text.len())).collect();
     let parts: Vec<&[u8]> = all.iter().map(String::as_bytes).collect();

@@ -4,6 +4,7 @@
 //! that leaves there: what waits, waits in the kernel's own queue disciplines, and delays are where the simulator has them.
 
 mod applications;
+mod differences;
 mod host;
 mod network;
 mod queues;
@@ -16,6 +17,7 @@ use crate::Error;
 use crate::guest::Orders;
 
 pub use applications::Names;
+pub use differences::differences;
 pub use queues::Discipline;
 pub(crate) use queues::{Figures, figures};
 
@@ -96,7 +98,7 @@ impl Plan {
             queues: Vec::new(),
             names: Names::default(),
         };
-        let built = network::build(network, version)?;
+        let built = network::build(network)?;
         plan.orders.namespaces = network.nodes.len() as u32;
         plan.orders.hosts = built.hosts.len() as u32;
         plan.orders.steps = built.steps;

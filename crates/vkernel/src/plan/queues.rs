@@ -6,7 +6,9 @@ use knee_queue::{
     PieDelay, QueueConfig, RedConfig, StepConfig, Threshold,
 };
 
-use crate::guest::netlink::{ACK, Attributes, CREATE, ECHO, GET_QDISC, HEADER_BYTES, NEW_QDISC};
+use crate::guest::netlink::{
+    ACK, Attributes, CREATE, ECHO, GET_LINK, GET_QDISC, HEADER_BYTES, NEW_QDISC,
+};
 use crate::guest::netlink::{Request, attributes};
 
 /// `TCA_KIND`, `TCA_OPTIONS`, `TCA_STATS2`.
@@ -50,6 +52,8 @@ pub enum Discipline {
     FqCodel,
     /// The pacing fq.
     Fq,
+    /// None: the device above that loses packets at random.
+    Loss,
 }
 
 /// A queue discipline at its place: whoever is below it comes behind it.
@@ -78,6 +82,14 @@ fn fixed(index: u32, parent: u32, handle: u32) -> [u8; 20] {
 /// Asks for what is known of the queue at this place.
 pub(super) fn look(index: u32, parent: u32) -> Vec<u8> {
     Request::new(GET_QDISC, ECHO, &fixed(index, parent, QUEUE)).finish()
+}
+
+/// Asks for what is known of a device.
+pub(super) fn look_at_device(index: u32) -> Vec<u8> {
+    // `struct ifinfomsg`
+    let mut fixed = [0; 16];
+    fixed[4..8].copy_from_slice(&index.to_ne_bytes());
+    Request::new(GET_LINK, 0, &fixed).finish()
 }
 
 /// A token bucket at a device, with nothing in it.
@@ -342,11 +354,22 @@ pub(crate) struct Figures {
     pub(crate) dropped_early_pkts: u64,
     pub(crate) drop_probability: Option<f64>,
     pub(crate) qdelay: Option<Duration>,
+    pub(crate) lost_pkts: u64,
 }
 
-/// Reads `RTM_NEWQDISC`; `None`: it is not what it should be.
+/// What a device has dropped, in `RTM_NEWLINK`: the 8th of `struct rtnl_link_stats64` in `IFLA_STATS64`.
+fn losses(answer: &[u8]) -> Option<Figures> {
+    let stats = attributes(answer).find(|(kind, _)| *kind == 23)?.1;
+    let lost_pkts = u64::from_ne_bytes(*stats.get(7 * 8..)?.first_chunk()?);
+    Some(Figures { lost_pkts, ..Figures::default() })
+}
+
+/// Reads `RTM_NEWQDISC`, or `RTM_NEWLINK`; `None`: it is not what it should be.
 pub(crate) fn figures(answer: &[u8], discipline: Discipline) -> Option<Figures> {
     let len = u32::from_ne_bytes(*answer.first_chunk()?) as usize;
+    if discipline == Discipline::Loss {
+        return losses(answer.get(HEADER_BYTES + 16..len)?);
+    }
     let mut all = attributes(answer.get(HEADER_BYTES + 20..len)?);
     let stats = all.find(|(kind, _)| *kind == STATS)?.1;
     let u32_at = |bytes: &[u8], at: usize| -> Option<u32> {
@@ -376,7 +399,7 @@ pub(crate) fn figures(answer: &[u8], discipline: Discipline) -> Option<Figures> 
     let Some(own) = own else { return Some(figures) };
     let own_at = |at| u32_at(own, at).map(u64::from);
     match discipline {
-        Discipline::Fifo | Discipline::Fq => {}
+        Discipline::Fifo | Discipline::Fq | Discipline::Loss => {}
         // struct tc_red_xstats
         Discipline::Step | Discipline::Red => {
             figures.threshold_hits = overlimits;
