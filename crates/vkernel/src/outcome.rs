@@ -5,7 +5,7 @@ use knee_linux::{TcpInfo, counts};
 use knee_queue::time::{Duration, Time};
 use knee_sim::Run;
 use knee_sim::outcome::{GoodputSample, Outcome, PingRecord, QueueOutcome, QueueSample, RpcRecord};
-use knee_sim::spec::Traffic;
+use knee_sim::spec::{SharedBuffer, Traffic};
 
 use crate::Error;
 use crate::guest::{QueueAnswer, Records};
@@ -57,41 +57,98 @@ pub(crate) fn assemble(run: &Run, plan: &Plan, records: &Records) -> Result<Outc
             .collect(),
         rpcs: rpcs.collect(),
         pings: pings.collect(),
-        queues: queues(plan, &records.queues)?,
+        queues: queues(run, &known(plan, &records.queues)?),
         flow_samples: flow_samples.collect(),
-        queue_samples: each(plan, &records.queue_samples, queue_sample)?,
+        queue_samples: queue_samples(run, &known(plan, &records.queue_samples)?),
         goodput_samples: goodput.collect(),
         ..Outcome::default()
     })
 }
 
-/// Queues at the end, with what was lost before them.
-fn queues(plan: &Plan, answers: &[QueueAnswer]) -> Result<Vec<QueueOutcome>, Error> {
-    let mut queues: Vec<QueueOutcome> = Vec::new();
-    for (queue, outcome) in
-        each(plan, answers, |queue, at, figures| (queue, queue_outcome(queue, at, figures)))?
-    {
-        match queue.discipline {
-            Discipline::Loss => {
-                let before = queues.iter_mut().filter(|before| before.link == outcome.link);
-                before.for_each(|before| before.lost_pkts = outcome.lost_pkts);
+/// What is known of a queue at a time: what waits in it, and what has become of all that was to come there.
+type Known = (SampledQueue, Time, Figures);
+
+/// Answers about queues, each with what was lost and refused before it.
+fn known(plan: &Plan, answers: &[QueueAnswer]) -> Result<Vec<Known>, Error> {
+    let mut all: Vec<Known> = Vec::new();
+    for (queue, at, figures) in each(plan, answers)? {
+        match all.last_mut() {
+            // The device above is asked after the queue.
+            Some((before, _, known))
+                if queue.discipline == Discipline::Entry && before.link == queue.link =>
+            {
+                known.lost_pkts = figures.lost_pkts;
+                known.refused_pkts = figures.refused_pkts;
+                known.dropped_pkts += figures.refused_pkts;
             }
-            _ => queues.push(outcome),
+            _ => all.push((queue, at, figures)),
         }
     }
-    Ok(queues)
+    Ok(all)
 }
 
-/// Makes something of each answer about a queue.
-fn each<T>(
-    plan: &Plan,
-    answers: &[QueueAnswer],
-    make: fn(SampledQueue, Time, &Figures) -> T,
-) -> Result<Vec<T>, Error> {
+/// Queues at the end, then memories.
+fn queues(run: &Run, known: &[Known]) -> Vec<QueueOutcome> {
+    let all: Vec<_> =
+        known.iter().map(|(queue, at, figures)| queue_outcome(*queue, *at, figures)).collect();
+    let reported = known.iter().zip(&all).filter(|((queue, ..), _)| queue.is_reported);
+    let reported = reported.map(|(_, outcome)| outcome.clone());
+    let memories = memories(run).map(|(number, memory)| {
+        let mut sum = QueueOutcome { link: number, ..QueueOutcome::default() };
+        for of_link in all.iter().filter(|outcome| memory.links.contains(&outcome.link)) {
+            sum.offered_pkts += of_link.offered_pkts;
+            sum.sent_pkts += of_link.sent_pkts;
+            sum.sent_bytes += of_link.sent_bytes;
+            sum.marked_pkts += of_link.marked_pkts;
+            sum.threshold_hits += of_link.threshold_hits;
+            sum.dropped_full_pkts += of_link.dropped_full_pkts;
+            sum.dropped_not_ect_pkts += of_link.dropped_not_ect_pkts;
+            sum.dropped_early_pkts += of_link.dropped_early_pkts;
+            sum.lost_pkts += of_link.lost_pkts;
+        }
+        sum
+    });
+    reported.chain(memories).collect()
+}
+
+/// Samples of queues, and at each time of memories behind them.
+fn queue_samples(run: &Run, known: &[Known]) -> Vec<QueueSample> {
+    let mut samples = Vec::new();
+    for of_time in known.chunk_by(|a, b| a.1 == b.1) {
+        let all: Vec<_> =
+            of_time.iter().map(|(queue, at, figures)| queue_sample(*queue, *at, figures)).collect();
+        let reported = of_time.iter().zip(&all).filter(|((queue, ..), _)| queue.is_reported);
+        samples.extend(reported.map(|(_, sample)| sample.clone()));
+        samples.extend(memories(run).map(|(number, memory)| {
+            let of_memory = || all.iter().filter(|sample| memory.links.contains(&sample.link));
+            QueueSample {
+                at: of_time[0].1,
+                link: number,
+                part: None,
+                len_pkts: of_memory().map(|sample| sample.len_pkts).sum(),
+                len_bytes: of_memory().map(|sample| sample.len_bytes).sum(),
+                dropped_pkts: of_memory().map(|sample| sample.dropped_pkts).sum(),
+                threshold_hits: of_memory().map(|sample| sample.threshold_hits).sum(),
+                drop_probability: None,
+                qdelay: None,
+            }
+        }));
+    }
+    samples
+}
+
+/// Memories that are in results, with their numbers, which are behind those of links.
+fn memories(run: &Run) -> impl Iterator<Item = (u32, &SharedBuffer)> {
+    let first = run.network.links.len() as u32;
+    (first..).zip(&run.network.buffers).filter(|(_, memory)| memory.sampled)
+}
+
+/// Each answer about a queue, read.
+fn each(plan: &Plan, answers: &[QueueAnswer]) -> Result<Vec<Known>, Error> {
     let of = |answer: &QueueAnswer| {
         let queue = *plan.queues.get(answer.queue as usize)?;
         let figures = figures(&answer.answer, queue.discipline)?;
-        Some(make(queue, Time::from_ns(answer.at_ns), &figures))
+        Some((queue, Time::from_ns(answer.at_ns), figures))
     };
     let all = answers.iter().map(|answer| {
         of(answer).ok_or_else(|| {

@@ -9,12 +9,13 @@ use std::sync::atomic::AtomicBool;
 
 use knee_queue::time::{Duration, Rate, Time};
 use knee_queue::{
-    DropTailConfig, Limit, MarkAt, MarkWhen, NotEctAbove, QueueConfig, StepConfig, Threshold,
+    DropTailConfig, DynamicThresholdConfig, Limit, MarkAt, MarkWhen, NotEctAbove, QueueConfig,
+    StepConfig, Threshold,
 };
 use knee_sim::outcome::Outcome;
 use knee_sim::spec::{
     Cc, Flow, HostConfig, Lane, LinuxVersion, Order, Ping, Run, Sampling, Serialisation, Series,
-    Traffic,
+    SharedBuffer, Traffic,
 };
 use knee_sim::topology::{Cable, Star};
 use knee_vkernel::kernel::{Built, VERSIONS, find};
@@ -358,4 +359,42 @@ fn tell_base_rtt(kernel: &Built) {
         samples.map(|sample| sample.diag[at]).collect()
     };
     assert_eq!((told(0), told(1)), (BTreeSet::from([70]), BTreeSet::from([0])));
+}
+
+#[test]
+fn queues_share_memory_with_dynamic_thresholds() {
+    kernels().iter().for_each(share_memory);
+}
+
+fn share_memory(kernel: &Built) {
+    let mut wanted = two_flows(kernel, "cubic", Time::from_ms(300), ENDLESS);
+    let is_host = |node: u32| node < 3;
+    let ports = (0..).zip(&wanted.network.links).filter(|(_, link)| !is_host(link.from));
+    // Of one hot queue alpha / (1 + alpha) of the memory is the share: 50 kB.
+    let memory = SharedBuffer {
+        name: "switch".to_owned(),
+        law: DynamicThresholdConfig { size_bytes: 150_000, alpha: 0.5, reserved_bytes: 0 },
+        links: ports.map(|(id, _)| id).collect(),
+        sampled: true,
+    };
+    wanted.network.buffers = vec![memory];
+    let number = wanted.network.links.len() as u32;
+    let model = knee_sim::simulate(&wanted).expect("it can be simulated");
+    let real = carried_out(&wanted, kernel, Algorithms::Ours);
+    for outcome in [&real, &model] {
+        let most = |link: u32| {
+            let samples = outcome.queue_samples.iter().filter(|sample| sample.link == link);
+            samples.map(|sample| sample.len_bytes).max().expect("it is sampled")
+        };
+        let of = |link: u32| outcome.queues.iter().find(|queue| queue.link == link);
+        let port = outcome.queues.iter().max_by_key(|queue| queue.sent_pkts).map(|port| port.link);
+        assert_eq!(port, Some(number), "all that its ports have sent");
+        let port = wanted.network.links.iter().position(|link| link.to == 2).expect("it is there");
+        let (port, memory) = (of(port as u32).expect("it is there"), of(number).expect("it, too"));
+        assert!((45_000..51_514).contains(&most(port.link)), "{}", most(port.link));
+        assert!(most(number) >= most(port.link));
+        assert!(port.dropped_full_pkts > 10, "{port:?}");
+        assert_eq!(memory.dropped_full_pkts, port.dropped_full_pkts);
+    }
+    assert_eq!(real.queue_samples.len(), model.queue_samples.len());
 }

@@ -58,6 +58,8 @@ pub struct SampledQueue {
     pub link: LinkId,
     /// What its figures mean.
     pub discipline: Discipline,
+    /// Whether it is in the results, and not only in those of a memory that it is in.
+    pub is_reported: bool,
 }
 
 impl Plan {
@@ -74,11 +76,12 @@ impl Plan {
                 network.nodes.len()
             )));
         }
-        if !network.buffers.is_empty() {
-            return Err(Error(
-                "network.buffer: no queue discipline of Linux shares its memory with others; leave it out, or use --on sim"
-                    .to_owned(),
-            ));
+        if let Some(memory) = network.buffers.iter().find(|memory| memory.law.size_bytes >> 32 > 0)
+        {
+            return Err(Error(format!(
+                "{}: a guest's switches have memories below 4 GiB; make network.buffer smaller, or use --on sim",
+                memory.name
+            )));
         }
         if network.flow_control.is_some() {
             return Err(Error(

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use knee_queue::{Limit, QueueConfig};
 use knee_sim::addresses::{address, mac};
-use knee_sim::spec::{HostConfig, Link, LinkId, Network, NodeId, Serialisation};
+use knee_sim::spec::{HostConfig, Link, LinkId, Network, NodeId, Serialisation, SharedBuffer};
 
 use super::queues::{self, Added, BELOW_BUCKET, ROOT};
 use super::routes::next_links;
@@ -15,8 +15,8 @@ use crate::guest::{QueueOrder, Step};
 
 /// Index of a namespace's first device but its loopback.
 const FIRST_DEVICE: u32 = 2;
-/// So much above the index of a link's device is that of the device which loses packets before it.
-const LOSS_ABOVE: u32 = 100_000;
+/// So much above the index of a link's device is that of the way into its queue.
+const ENTRY_ABOVE: u32 = 100_000;
 /// `IFF_UP`.
 const UP: u32 = 1;
 
@@ -164,8 +164,8 @@ impl Builder<'_> {
         }
         let device = self.device(id);
         self.netlink(link.from, device, format!("the device of link {name}"));
-        if link.loss > 0.0 {
-            self.netlink(link.from, self.loss(id), format!("the loss of link {name}"));
+        if self.has_entry(id) {
+            self.netlink(link.from, self.entry(id), format!("the way into link {name}"));
         }
         let index = self.ends[id as usize].index;
         let parent = match (link.rate, link.serialisation) {
@@ -181,21 +181,34 @@ impl Builder<'_> {
         for request in added.requests {
             self.netlink(link.from, request, format!("the queue of link {name}"));
         }
-        if link.sampled {
+        let is_in_memory = self.memory_of(id).is_some_and(|(_, memory)| memory.sampled);
+        if link.sampled || is_in_memory {
             let request = queues::look(index, parent);
             self.look(link, (id, added.discipline), request, false);
-            if link.loss > 0.0 {
-                let request = queues::look_at_device(index + LOSS_ABOVE);
-                self.look(link, (id, Discipline::Loss), request, true);
+            if self.has_entry(id) {
+                let request = queues::look_at_device(index + ENTRY_ABOVE);
+                let only_last = self.memory_of(id).is_none();
+                self.look(link, (id, Discipline::Entry), request, only_last);
             }
         }
         Ok(())
     }
 
+    /// The memory that a link's queue is in, with its number.
+    fn memory_of(&self, id: LinkId) -> Option<(u32, &SharedBuffer)> {
+        (0..).zip(&self.network.buffers).find(|(_, memory)| memory.links.contains(&id))
+    }
+
+    /// Whether something is before a link's queue.
+    fn has_entry(&self, id: LinkId) -> bool {
+        self.network.links[id as usize].loss > 0.0 || self.memory_of(id).is_some()
+    }
+
     fn look(&mut self, link: &Link, of: (LinkId, Discipline), request: Vec<u8>, only_last: bool) {
         let namespace = self.built.namespaces[link.from as usize];
         self.built.queue_orders.push(QueueOrder { namespace, only_last, request });
-        self.built.queues.push(SampledQueue { link: of.0, discipline: of.1 });
+        let is_reported = link.sampled;
+        self.built.queues.push(SampledQueue { link: of.0, discipline: of.1, is_reported });
     }
 
     /// None where nothing waits.
@@ -235,17 +248,26 @@ impl Builder<'_> {
         self.new_link(id, ('e', end.index), b"knee_cable", &cable)
     }
 
-    /// `RTM_NEWLINK` for what loses packets before a link's queue (`kernel/knee_loss.c`).
-    fn loss(&self, id: LinkId) -> Vec<u8> {
+    /// `RTM_NEWLINK` for the way into a link's queue (`kernel/knee_entry.c`).
+    fn entry(&self, id: LinkId) -> Vec<u8> {
         let (link, end) = (&self.network.links[id as usize], &self.ends[id as usize]);
         // As the simulator compares it with a number of 32 bits.
         let share = (link.loss.clamp(0.0, 1.0) * (1_u64 << 32) as f64).round() as u64;
         // The device below, the share, and whether bursts are lost whole.
-        let loss = Attributes::default()
+        let mut entry = Attributes::default()
             .with_u32(1, end.index)
             .with_u64(2, share)
             .with_u32(3, link.loses_bursts.into());
-        self.new_link(id, ('l', end.index + LOSS_ABOVE), b"knee_loss", &loss)
+        // The memory: its number, what is shared of it, what is set aside, and alpha in 1/65536.
+        if let Some((number, memory)) = self.memory_of(id) {
+            let law = &memory.law;
+            entry = entry
+                .with_u32(4, number + 1)
+                .with_u64(5, law.shared_bytes(memory.links.len()).unwrap_or(0))
+                .with_u64(6, law.reserved_bytes)
+                .with_u64(7, (law.alpha * 65536.0).round() as u64);
+        }
+        self.new_link(id, ('l', end.index + ENTRY_ABOVE), b"knee_entry", &entry)
     }
 
     /// A device where a link leaves: the letter of its name, its index, its kind and what that kind is told.
@@ -321,7 +343,7 @@ impl Builder<'_> {
             request = request.with(1, &to.octets());
         }
         let index = |link: &LinkId| {
-            let above = if self.network.links[*link as usize].loss > 0.0 { LOSS_ABOVE } else { 0 };
+            let above = if self.has_entry(*link) { ENTRY_ABOVE } else { 0 };
             self.ends[*link as usize].index + above
         };
         request = match links {

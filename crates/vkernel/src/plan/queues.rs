@@ -52,8 +52,8 @@ pub enum Discipline {
     FqCodel,
     /// The pacing fq.
     Fq,
-    /// None: the device above that loses packets at random.
-    Loss,
+    /// None: the device above, which loses packets at random and has no memory for some.
+    Entry,
 }
 
 /// A queue discipline at its place: whoever is below it comes behind it.
@@ -355,20 +355,23 @@ pub(crate) struct Figures {
     pub(crate) drop_probability: Option<f64>,
     pub(crate) qdelay: Option<Duration>,
     pub(crate) lost_pkts: u64,
+    /// There was no memory for them.
+    pub(crate) refused_pkts: u64,
 }
 
-/// What a device has dropped, in `RTM_NEWLINK`: the 8th of `struct rtnl_link_stats64` in `IFLA_STATS64`.
-fn losses(answer: &[u8]) -> Option<Figures> {
+/// What a device has not handed on, in `RTM_NEWLINK`: `tx_dropped` and `tx_fifo_errors` of `struct rtnl_link_stats64` in
+/// `IFLA_STATS64`.
+fn not_handed_on(answer: &[u8]) -> Option<Figures> {
     let stats = attributes(answer).find(|(kind, _)| *kind == 23)?.1;
-    let lost_pkts = u64::from_ne_bytes(*stats.get(7 * 8..)?.first_chunk()?);
-    Some(Figures { lost_pkts, ..Figures::default() })
+    let at = |index: usize| Some(u64::from_ne_bytes(*stats.get(8 * index..)?.first_chunk()?));
+    Some(Figures { lost_pkts: at(7)?, refused_pkts: at(18)?, ..Figures::default() })
 }
 
 /// Reads `RTM_NEWQDISC`, or `RTM_NEWLINK`; `None`: it is not what it should be.
 pub(crate) fn figures(answer: &[u8], discipline: Discipline) -> Option<Figures> {
     let len = u32::from_ne_bytes(*answer.first_chunk()?) as usize;
-    if discipline == Discipline::Loss {
-        return losses(answer.get(HEADER_BYTES + 16..len)?);
+    if discipline == Discipline::Entry {
+        return not_handed_on(answer.get(HEADER_BYTES + 16..len)?);
     }
     let mut all = attributes(answer.get(HEADER_BYTES + 20..len)?);
     let stats = all.find(|(kind, _)| *kind == STATS)?.1;
@@ -399,7 +402,7 @@ pub(crate) fn figures(answer: &[u8], discipline: Discipline) -> Option<Figures> 
     let Some(own) = own else { return Some(figures) };
     let own_at = |at| u32_at(own, at).map(u64::from);
     match discipline {
-        Discipline::Fifo | Discipline::Fq | Discipline::Loss => {}
+        Discipline::Fifo | Discipline::Fq | Discipline::Entry => {}
         // struct tc_red_xstats
         Discipline::Step | Discipline::Red => {
             figures.threshold_hits = overlimits;
