@@ -14,11 +14,16 @@
  *     q < alpha * (B - Q)  and  Q + len <= B
  *
  * Bytes set aside for each queue are in none of these.
+ *
+ * Where the discipline below has classes, the first whose condition a packet
+ * meets is what it is told by the packet's priority.
  */
 #include <linux/etherdevice.h>
+#include <linux/ip.h>
 #include <linux/module.h>
 #include <linux/netdevice.h>
 #include <linux/random.h>
+#include <linux/tcp.h>
 #include <net/rtnetlink.h>
 #include <net/sch_generic.h>
 
@@ -31,10 +36,21 @@ enum {
 	KNEE_ENTRY_SHARED,	/* u64: B, bytes */
 	KNEE_ENTRY_RESERVED,	/* u64: bytes set aside for each queue */
 	KNEE_ENTRY_ALPHA,	/* u64: in 1/65536 */
+	KNEE_ENTRY_CLASSES,	/* struct knee_class, one after the other */
 	KNEE_ENTRY_ATTRIBUTES
 };
 
 #define ALPHA_SHIFT 16
+#define MOST_CLASSES 16
+
+/* All that is asked for must be so. */
+struct knee_class {
+	u64 dscps;		/* one bit for each that is allowed */
+	u32 only_acks;		/* pure ones: TCP without data, SYN, FIN and RST */
+	u32 up_to_bytes;	/* at most so long, Ethernet header counted */
+	u32 priority;		/* of its packets */
+	u32 padding;
+};
 
 struct knee_entry {
 	struct net_device *below;
@@ -44,6 +60,8 @@ struct knee_entry {
 	u64 shared_bytes;
 	u64 reserved_bytes;
 	u64 alpha;
+	u32 class_count;
+	struct knee_class classes[MOST_CLASSES];
 };
 
 static LIST_HEAD(knee_entries);
@@ -74,6 +92,34 @@ static bool has_room(const struct knee_entry *entry, u32 len)
 	return !growth || (own << ALPHA_SHIFT < entry->alpha * free && growth <= free);
 }
 
+static bool is_pure_ack(const struct sk_buff *skb, const struct iphdr *ip)
+{
+	const struct tcphdr *tcp;
+	struct tcphdr room;
+
+	if (ip->protocol != IPPROTO_TCP)
+		return false;
+	tcp = skb_header_pointer(skb, skb_network_offset(skb) + ip->ihl * 4, sizeof(room), &room);
+	return tcp && !tcp->syn && !tcp->fin && !tcp->rst &&
+	       ntohs(ip->tot_len) == ip->ihl * 4 + tcp->doff * 4;
+}
+
+static void classify(const struct knee_entry *entry, struct sk_buff *skb)
+{
+	const struct iphdr *ip = ip_hdr(skb);
+	u32 i;
+
+	for (i = 0; i < entry->class_count; i++) {
+		const struct knee_class *class = &entry->classes[i];
+
+		if (!(class->dscps >> (ip->tos >> 2) & 1) || skb->len > class->up_to_bytes ||
+		    (class->only_acks && !is_pure_ack(skb, ip)))
+			continue;
+		skb->priority = class->priority;
+		return;
+	}
+}
+
 static netdev_tx_t knee_entry_xmit(struct sk_buff *skb, struct net_device *dev)
 {
 	struct knee_entry *entry = netdev_priv(dev);
@@ -90,6 +136,7 @@ static netdev_tx_t knee_entry_xmit(struct sk_buff *skb, struct net_device *dev)
 	}
 	dev->stats.tx_packets++;
 	dev->stats.tx_bytes += skb->len;
+	classify(entry, skb);
 	skb->dev = entry->below;
 	return dev_queue_xmit(skb);
 }
@@ -153,6 +200,14 @@ static int knee_entry_new(struct net *net, struct net_device *dev, struct nlattr
 	entry->shared_bytes = u64_or_0(data[KNEE_ENTRY_SHARED]);
 	entry->reserved_bytes = u64_or_0(data[KNEE_ENTRY_RESERVED]);
 	entry->alpha = u64_or_0(data[KNEE_ENTRY_ALPHA]);
+	if (data[KNEE_ENTRY_CLASSES]) {
+		u32 len = nla_len(data[KNEE_ENTRY_CLASSES]);
+
+		if (len > sizeof(entry->classes))
+			return -EINVAL;
+		entry->class_count = len / sizeof(struct knee_class);
+		memcpy(entry->classes, nla_data(data[KNEE_ENTRY_CLASSES]), len);
+	}
 	if (data[KNEE_ENTRY_MEMORY])
 		entry->memory = nla_get_u32(data[KNEE_ENTRY_MEMORY]);
 	if (data[KNEE_ENTRY_BURSTS] && nla_get_u32(data[KNEE_ENTRY_BURSTS]))
@@ -180,6 +235,7 @@ static const struct nla_policy knee_entry_policy[KNEE_ENTRY_ATTRIBUTES] = {
 	[KNEE_ENTRY_SHARED] = { .type = NLA_U64 },
 	[KNEE_ENTRY_RESERVED] = { .type = NLA_U64 },
 	[KNEE_ENTRY_ALPHA] = { .type = NLA_U64 },
+	[KNEE_ENTRY_CLASSES] = { .type = NLA_BINARY },
 };
 
 static struct rtnl_link_ops knee_entry_link_ops = {

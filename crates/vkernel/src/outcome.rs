@@ -5,7 +5,7 @@ use knee_linux::{TcpInfo, counts};
 use knee_queue::time::{Duration, Time};
 use knee_sim::Run;
 use knee_sim::outcome::{GoodputSample, Outcome, PingRecord, QueueOutcome, QueueSample, RpcRecord};
-use knee_sim::spec::{SharedBuffer, Traffic};
+use knee_sim::spec::{LinkId, SharedBuffer, Traffic};
 
 use crate::Error;
 use crate::guest::{QueueAnswer, Records};
@@ -65,73 +65,119 @@ pub(crate) fn assemble(run: &Run, plan: &Plan, records: &Records) -> Result<Outc
     })
 }
 
-/// What is known of a queue at a time: what waits in it, and what has become of all that was to come there.
-type Known = (SampledQueue, Time, Figures);
+/// What is known of a link's queue at a time.
+struct Known {
+    queue: SampledQueue,
+    at: Time,
+    /// Of the queue, or of its classes in their order.
+    parts: Vec<(SampledQueue, Figures)>,
+    /// Of the device above: what was lost, and what there was no memory for.
+    entry: Figures,
+}
 
-/// Answers about queues, each with what was lost and refused before it.
+/// Answers, link by link and time by time.
 fn known(plan: &Plan, answers: &[QueueAnswer]) -> Result<Vec<Known>, Error> {
     let mut all: Vec<Known> = Vec::new();
     for (queue, at, figures) in each(plan, answers)? {
-        match all.last_mut() {
-            // The device above is asked after the queue.
-            Some((before, _, known))
-                if queue.discipline == Discipline::Entry && before.link == queue.link =>
-            {
-                known.lost_pkts = figures.lost_pkts;
-                known.refused_pkts = figures.refused_pkts;
-                known.dropped_pkts += figures.refused_pkts;
+        let is_next = |before: &&mut Known| (before.queue.link, before.at) == (queue.link, at);
+        match all.last_mut().filter(is_next) {
+            Some(before) if queue.discipline == Discipline::Entry => before.entry = figures,
+            Some(before) => before.parts.push((queue, figures)),
+            None => {
+                let (parts, entry) = (vec![(queue, figures)], Figures::default());
+                all.push(Known { queue, at, parts, entry });
             }
-            _ => all.push((queue, at, figures)),
         }
     }
     Ok(all)
 }
 
+impl Known {
+    /// The queue, then its classes.
+    fn outcomes(&self) -> Vec<QueueOutcome> {
+        let parts = self.parts.iter().map(|(queue, figures)| queue_outcome(*queue, figures));
+        let parts: Vec<QueueOutcome> = parts.collect();
+        let mut own = sum(self.queue.link, parts.iter());
+        own.lost_pkts += self.entry.lost_pkts;
+        own.offered_pkts += self.entry.refused_pkts;
+        own.dropped_full_pkts += self.entry.refused_pkts;
+        let parts = parts.into_iter().filter(|part| part.part.is_some());
+        std::iter::once(own).chain(parts).collect()
+    }
+
+    /// The queue, then its classes.
+    fn samples(&self) -> Vec<QueueSample> {
+        let at = self.at;
+        let parts = self.parts.iter().map(|(queue, figures)| queue_sample(*queue, at, figures));
+        let mut parts: Vec<QueueSample> = parts.collect();
+        if self.queue.part.is_some() {
+            let own = sum_of_samples(self.queue.link, at, parts.iter());
+            parts.insert(0, own);
+        }
+        parts[0].dropped_pkts += self.entry.refused_pkts;
+        parts
+    }
+}
+
+/// Several queues as one.
+fn sum<'a>(link: LinkId, parts: impl Iterator<Item = &'a QueueOutcome>) -> QueueOutcome {
+    let mut sum = QueueOutcome { link, ..QueueOutcome::default() };
+    for part in parts {
+        sum.offered_pkts += part.offered_pkts;
+        sum.sent_pkts += part.sent_pkts;
+        sum.sent_bytes += part.sent_bytes;
+        sum.marked_pkts += part.marked_pkts;
+        sum.threshold_hits += part.threshold_hits;
+        sum.dropped_full_pkts += part.dropped_full_pkts;
+        sum.dropped_not_ect_pkts += part.dropped_not_ect_pkts;
+        sum.dropped_early_pkts += part.dropped_early_pkts;
+        sum.lost_pkts += part.lost_pkts;
+    }
+    sum
+}
+
+/// What waits in several queues.
+fn sum_of_samples<'a>(
+    link: LinkId,
+    at: Time,
+    parts: impl Iterator<Item = &'a QueueSample> + Clone,
+) -> QueueSample {
+    QueueSample {
+        at,
+        link,
+        part: None,
+        len_pkts: parts.clone().map(|part| part.len_pkts).sum(),
+        len_bytes: parts.clone().map(|part| part.len_bytes).sum(),
+        dropped_pkts: parts.clone().map(|part| part.dropped_pkts).sum(),
+        threshold_hits: parts.map(|part| part.threshold_hits).sum(),
+        drop_probability: None,
+        qdelay: None,
+    }
+}
+
 /// Queues at the end, then memories.
 fn queues(run: &Run, known: &[Known]) -> Vec<QueueOutcome> {
-    let all: Vec<_> =
-        known.iter().map(|(queue, at, figures)| queue_outcome(*queue, *at, figures)).collect();
-    let reported = known.iter().zip(&all).filter(|((queue, ..), _)| queue.is_reported);
-    let reported = reported.map(|(_, outcome)| outcome.clone());
+    let all: Vec<QueueOutcome> = known.iter().flat_map(Known::outcomes).collect();
+    let reported = known.iter().filter(|of_link| of_link.queue.is_reported);
     let memories = memories(run).map(|(number, memory)| {
-        let mut sum = QueueOutcome { link: number, ..QueueOutcome::default() };
-        for of_link in all.iter().filter(|outcome| memory.links.contains(&outcome.link)) {
-            sum.offered_pkts += of_link.offered_pkts;
-            sum.sent_pkts += of_link.sent_pkts;
-            sum.sent_bytes += of_link.sent_bytes;
-            sum.marked_pkts += of_link.marked_pkts;
-            sum.threshold_hits += of_link.threshold_hits;
-            sum.dropped_full_pkts += of_link.dropped_full_pkts;
-            sum.dropped_not_ect_pkts += of_link.dropped_not_ect_pkts;
-            sum.dropped_early_pkts += of_link.dropped_early_pkts;
-            sum.lost_pkts += of_link.lost_pkts;
-        }
-        sum
+        let is_in =
+            |queue: &&QueueOutcome| queue.part.is_none() && memory.links.contains(&queue.link);
+        sum(number, all.iter().filter(is_in))
     });
-    reported.chain(memories).collect()
+    reported.flat_map(Known::outcomes).chain(memories).collect()
 }
 
 /// Samples of queues, and at each time of memories behind them.
 fn queue_samples(run: &Run, known: &[Known]) -> Vec<QueueSample> {
     let mut samples = Vec::new();
-    for of_time in known.chunk_by(|a, b| a.1 == b.1) {
-        let all: Vec<_> =
-            of_time.iter().map(|(queue, at, figures)| queue_sample(*queue, *at, figures)).collect();
-        let reported = of_time.iter().zip(&all).filter(|((queue, ..), _)| queue.is_reported);
-        samples.extend(reported.map(|(_, sample)| sample.clone()));
+    for of_time in known.chunk_by(|a, b| a.at == b.at) {
+        let all: Vec<QueueSample> = of_time.iter().flat_map(Known::samples).collect();
+        let reported = of_time.iter().filter(|of_link| of_link.queue.is_reported);
+        samples.extend(reported.flat_map(Known::samples));
         samples.extend(memories(run).map(|(number, memory)| {
-            let of_memory = || all.iter().filter(|sample| memory.links.contains(&sample.link));
-            QueueSample {
-                at: of_time[0].1,
-                link: number,
-                part: None,
-                len_pkts: of_memory().map(|sample| sample.len_pkts).sum(),
-                len_bytes: of_memory().map(|sample| sample.len_bytes).sum(),
-                dropped_pkts: of_memory().map(|sample| sample.dropped_pkts).sum(),
-                threshold_hits: of_memory().map(|sample| sample.threshold_hits).sum(),
-                drop_probability: None,
-                qdelay: None,
-            }
+            let is_in =
+                |queue: &&QueueSample| queue.part.is_none() && memory.links.contains(&queue.link);
+            sum_of_samples(number, of_time[0].at, all.iter().filter(is_in))
         }));
     }
     samples
@@ -144,7 +190,7 @@ fn memories(run: &Run) -> impl Iterator<Item = (u32, &SharedBuffer)> {
 }
 
 /// Each answer about a queue, read.
-fn each(plan: &Plan, answers: &[QueueAnswer]) -> Result<Vec<Known>, Error> {
+fn each(plan: &Plan, answers: &[QueueAnswer]) -> Result<Vec<(SampledQueue, Time, Figures)>, Error> {
     let of = |answer: &QueueAnswer| {
         let queue = *plan.queues.get(answer.queue as usize)?;
         let figures = figures(&answer.answer, queue.discipline)?;
@@ -158,11 +204,12 @@ fn each(plan: &Plan, answers: &[QueueAnswer]) -> Result<Vec<Known>, Error> {
     all.collect()
 }
 
-fn queue_outcome(queue: SampledQueue, _at: Time, figures: &Figures) -> QueueOutcome {
+fn queue_outcome(queue: SampledQueue, figures: &Figures) -> QueueOutcome {
     let early = figures.dropped_early_pkts;
     let is_step = queue.discipline == Discipline::Step;
     QueueOutcome {
         link: queue.link,
+        part: queue.part,
         offered_pkts: figures.sent_pkts + u64::from(figures.len_pkts) + figures.dropped_pkts,
         sent_pkts: figures.sent_pkts,
         sent_bytes: figures.sent_bytes,
@@ -171,7 +218,6 @@ fn queue_outcome(queue: SampledQueue, _at: Time, figures: &Figures) -> QueueOutc
         dropped_full_pkts: figures.dropped_pkts.saturating_sub(early),
         dropped_not_ect_pkts: if is_step { early } else { 0 },
         dropped_early_pkts: if is_step { 0 } else { early },
-        lost_pkts: figures.lost_pkts,
         ..QueueOutcome::default()
     }
 }
@@ -180,7 +226,7 @@ fn queue_sample(queue: SampledQueue, at: Time, figures: &Figures) -> QueueSample
     QueueSample {
         at,
         link: queue.link,
-        part: None,
+        part: queue.part,
         len_pkts: figures.len_pkts,
         len_bytes: figures.len_bytes.into(),
         dropped_pkts: figures.dropped_pkts,

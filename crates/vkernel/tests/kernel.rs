@@ -9,8 +9,8 @@ use std::sync::atomic::AtomicBool;
 
 use knee_queue::time::{Duration, Rate, Time};
 use knee_queue::{
-    DropTailConfig, DynamicThresholdConfig, Limit, MarkAt, MarkWhen, NotEctAbove, QueueConfig,
-    StepConfig, Threshold,
+    ClassConfig, ClassService, ClassesConfig, Condition, DropTailConfig, DynamicThresholdConfig,
+    Limit, MarkAt, MarkWhen, NotEctAbove, QueueConfig, StepConfig, Threshold,
 };
 use knee_sim::outcome::Outcome;
 use knee_sim::spec::{
@@ -397,4 +397,75 @@ fn share_memory(kernel: &Built) {
         assert_eq!(memory.dropped_full_pkts, port.dropped_full_pkts);
     }
     assert_eq!(real.queue_samples.len(), model.queue_samples.len());
+}
+
+#[test]
+fn classes_of_a_port_have_their_own_queues_and_turns() {
+    kernels().iter().for_each(classify);
+}
+
+fn classify(kernel: &Built) {
+    let mut wanted = two_flows(kernel, "dctcp", Time::from_ms(400), ENDLESS);
+    wanted.flows[0].dscp = 10;
+    wanted.flows[1].cc = Cc::by_name("cubic").expect("it is ours");
+    let port = wanted.network.links.iter().position(|link| link.to == 2).expect("it is there");
+    let class = |name: &str, condition, service, queue| ClassConfig {
+        name: name.to_owned(),
+        condition,
+        service,
+        queue,
+    };
+    let (marks, drops) = (wanted.network.links[port].queue.clone(), Limit::Bytes(100_000));
+    let tail = QueueConfig::DropTail(DropTailConfig { limit: drops });
+    let of_dctcp = Condition { dscps: Some(1 << 10), ..Condition::default() };
+    let acks = Condition { acks: true, ..Condition::default() };
+    wanted.network.links[port].queue = QueueConfig::Classes(ClassesConfig {
+        classes: vec![
+            class("dctcp", of_dctcp, ClassService::Weighted(3), marks),
+            class("acks", acks, ClassService::Strict, tail.clone()),
+            class("others", Condition::default(), ClassService::Weighted(1), tail),
+        ],
+        quantum_bytes: 1514,
+    });
+    let model = knee_sim::simulate(&wanted).expect("it can be simulated");
+    let real = carried_out(&wanted, kernel, Algorithms::Ours);
+    let [real_parts, model_parts] = [&real, &model].map(|outcome| {
+        let of_port = outcome.queues.iter().filter(|queue| queue.link == port as u32);
+        let of_port: Vec<_> = of_port.collect();
+        assert_eq!(
+            of_port.iter().map(|queue| queue.part).collect::<Vec<_>>(),
+            [None, Some(0), Some(1), Some(2)]
+        );
+        let sum: u64 = of_port[1..].iter().map(|queue| queue.sent_pkts).sum();
+        assert_eq!(of_port[0].sent_pkts, sum);
+        // Three of four bytes are of the first class; the second has no data.
+        let share = of_port[1].sent_bytes as f64 / of_port[0].sent_bytes as f64;
+        assert!((0.73..0.77).contains(&share), "{share}");
+        assert!(of_port[2].sent_pkts < 10, "{:?}", of_port[2]);
+        assert!(of_port[1].marked_pkts > 500 && of_port[3].marked_pkts == 0, "{of_port:?}");
+        of_port[1..].iter().map(|queue| queue.sent_bytes).collect::<Vec<_>>()
+    });
+    for (real, model) in real_parts.iter().zip(&model_parts) {
+        assert!(real.abs_diff(*model) < 500_000, "{real} and {model}");
+    }
+    assert_eq!(real.queue_samples.len(), model.queue_samples.len());
+}
+
+#[test]
+fn the_least_retransmission_timeout_of_a_host_is_that_of_its_sockets() {
+    kernels().iter().for_each(time_out);
+}
+
+fn time_out(kernel: &Built) {
+    for (rto_min, least) in [(Duration::from_ms(10), 10_000), (Duration::from_ms(200), 200_000)] {
+        let mut wanted = two_flows(kernel, "reno", Time::from_ms(50), ENDLESS);
+        let hosts = wanted.network.nodes.iter_mut().filter_map(|node| node.host.as_mut());
+        hosts.for_each(|host| host.rto_min = rto_min);
+        let outcome = carried_out(&wanted, kernel, Algorithms::Ours);
+        let timeouts = outcome.flow_samples.iter().map(|sample| sample.rto_us);
+        // The smoothed RTT comes to the least one, and is some ms where the queue is full.
+        let timeouts: BTreeSet<u32> = timeouts.collect();
+        assert!(timeouts.first().is_some_and(|rto| (least..least + 8000).contains(rto)));
+        assert!(timeouts.last().is_some_and(|rto| *rto < 3 * least), "{timeouts:?}");
+    }
 }

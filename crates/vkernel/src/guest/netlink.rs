@@ -20,6 +20,8 @@ pub const NEW_ROUTE: u16 = 24;
 pub const NEW_QDISC: u16 = 36;
 /// `RTM_GETQDISC`.
 pub const GET_QDISC: u16 = 38;
+/// `NLA_F_NESTED`, in the kind of an attribute that consists of attributes: newer parts of the kernel ask for it.
+pub const NESTED: u16 = 0x8000;
 /// Length of `struct nlmsghdr`.
 pub const HEADER_BYTES: usize = 16;
 

@@ -56,6 +56,8 @@ pub struct Plan {
 pub struct SampledQueue {
     /// Index of the link in the run.
     pub link: LinkId,
+    /// Of which of its classes; `None`: it has none.
+    pub part: Option<u32>,
     /// What its figures mean.
     pub discipline: Discipline,
     /// Whether it is in the results, and not only in those of a memory that it is in.

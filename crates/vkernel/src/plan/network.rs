@@ -6,7 +6,7 @@ use knee_queue::{Limit, QueueConfig};
 use knee_sim::addresses::{address, mac};
 use knee_sim::spec::{HostConfig, Link, LinkId, Network, NodeId, Serialisation, SharedBuffer};
 
-use super::queues::{self, Added, BELOW_BUCKET, ROOT};
+use super::queues::{self, Added, BELOW_BUCKET, Place, ROOT};
 use super::routes::next_links;
 use super::{Discipline, ETHERNET_BYTES, SampledQueue, host};
 use crate::Error;
@@ -176,19 +176,23 @@ impl Builder<'_> {
             }
             _ => ROOT,
         };
-        let added = self.queue(link, index, parent).map_err(refuse)?;
+        let place = Place::of_link(index, parent);
+        let added = self.queue(link, place).map_err(refuse)?;
         let Some(added) = added else { return Ok(()) };
         for request in added.requests {
             self.netlink(link.from, request, format!("the queue of link {name}"));
         }
         let is_in_memory = self.memory_of(id).is_some_and(|(_, memory)| memory.sampled);
         if link.sampled || is_in_memory {
-            let request = queues::look(index, parent);
-            self.look(link, (id, added.discipline), request, false);
+            let has_classes = added.told_by.len() > 1;
+            for ((place, discipline), part) in added.told_by.into_iter().zip(0..) {
+                let part = has_classes.then_some(part);
+                self.look(link, (id, part, discipline), queues::look(place), false);
+            }
             if self.has_entry(id) {
                 let request = queues::look_at_device(index + ENTRY_ABOVE);
                 let only_last = self.memory_of(id).is_none();
-                self.look(link, (id, Discipline::Entry), request, only_last);
+                self.look(link, (id, None, Discipline::Entry), request, only_last);
             }
         }
         Ok(())
@@ -201,30 +205,36 @@ impl Builder<'_> {
 
     /// Whether something is before a link's queue.
     fn has_entry(&self, id: LinkId) -> bool {
-        self.network.links[id as usize].loss > 0.0 || self.memory_of(id).is_some()
+        let link = &self.network.links[id as usize];
+        let has_classes = matches!(link.queue, QueueConfig::Classes(_)) && link.rate.is_some();
+        link.loss > 0.0 || has_classes || self.memory_of(id).is_some()
     }
 
-    fn look(&mut self, link: &Link, of: (LinkId, Discipline), request: Vec<u8>, only_last: bool) {
+    fn look(
+        &mut self,
+        link: &Link,
+        (id, part, discipline): (LinkId, Option<u32>, Discipline),
+        request: Vec<u8>,
+        only_last: bool,
+    ) {
         let namespace = self.built.namespaces[link.from as usize];
         self.built.queue_orders.push(QueueOrder { namespace, only_last, request });
         let is_reported = link.sampled;
-        self.built.queues.push(SampledQueue { link: of.0, discipline: of.1, is_reported });
+        self.built.queues.push(SampledQueue { link: id, part, discipline, is_reported });
     }
 
     /// None where nothing waits.
-    fn queue(&self, link: &Link, index: u32, parent: u32) -> Result<Option<Added>, String> {
+    fn queue(&self, link: &Link, place: Place) -> Result<Option<Added>, String> {
         let frame_bytes = self.largest_mtu + ETHERNET_BYTES;
         let paces = self.host(link.from).is_some_and(|host| host.fq);
         match (&link.queue, link.rate) {
-            (_, None) if paces => Ok(Some(queues::fq(index, parent, Limit::Bytes(u64::MAX)))),
+            (_, None) if paces => Ok(Some(queues::fq(place, Limit::Bytes(u64::MAX)))),
             (_, None) => Ok(None),
-            (QueueConfig::DropTail(tail), _) if paces => {
-                Ok(Some(queues::fq(index, parent, tail.limit)))
-            }
+            (QueueConfig::DropTail(tail), _) if paces => Ok(Some(queues::fq(place, tail.limit))),
             (_, _) if paces => {
                 Err("hosts.fq needs a queue of its own: kind = \"droptail\"".to_owned())
             }
-            (queue, _) => queues::queue(index, parent, queue, frame_bytes).map(Some),
+            (queue, _) => queues::queue(place, queue, frame_bytes).map(Some),
         }
     }
 
@@ -266,6 +276,9 @@ impl Builder<'_> {
                 .with_u64(5, law.shared_bytes(memory.links.len()).unwrap_or(0))
                 .with_u64(6, law.reserved_bytes)
                 .with_u64(7, (law.alpha * 65536.0).round() as u64);
+        }
+        if let (QueueConfig::Classes(classes), Some(_)) = (&link.queue, link.rate) {
+            entry = entry.with(8, &queues::conditions(classes));
         }
         self.new_link(id, ('l', end.index + ENTRY_ABOVE), b"knee_entry", &entry)
     }
@@ -363,8 +376,9 @@ impl Builder<'_> {
         // RTA_PREFSRC
         request = request.with(7, &host_address(own).octets());
         let (initcwnd, rto_min_ms) = host::metrics(config);
-        // RTAX_INITCWND and RTAX_RTO_MIN
-        let metrics = [(11, initcwnd), (13, rto_min_ms)];
+        // RTAX_LOCK, RTAX_INITCWND and RTAX_RTO_MIN, which TCP looks at only if it is locked.
+        let locked = rto_min_ms.map(|_| 1 << 13);
+        let metrics = [(1, locked), (11, initcwnd), (13, rto_min_ms)];
         let metrics = metrics.iter().filter_map(|(kind, value)| Some((*kind, (*value)?)));
         let metrics = metrics.fold(None, |all: Option<Attributes>, (kind, value)| {
             Some(all.unwrap_or_default().with_u32(kind, value))

@@ -2,7 +2,8 @@
 
 use knee_queue::time::{Duration, Rate, Time};
 use knee_queue::{
-    DropTailConfig, Limit, MarkAt, MarkWhen, NotEctAbove, QueueConfig, StepConfig, Threshold,
+    ClassConfig, ClassService, ClassesConfig, Condition, DropTailConfig, Limit, MarkAt, MarkWhen,
+    NotEctAbove, QueueConfig, StepConfig, Threshold,
 };
 use knee_sim::spec::{
     Cc, Flow, FlowControl, HostConfig, Lane, LinuxVersion, Network, Order, Ping, Sampling,
@@ -157,6 +158,38 @@ fn what_is_lost_at_random_is_lost_above_the_queue() {
     let wanted =
         [(1, Discipline::Fifo, false), (1, Discipline::Entry, true), (3, Discipline::Fifo, false)];
     assert_eq!(looked_at, wanted);
+}
+
+#[test]
+fn classes_are_bands_of_ets_the_strict_ones_first() {
+    let class = |name: &str, service| ClassConfig {
+        name: name.to_owned(),
+        condition: Condition::default(),
+        service,
+        queue: drop_tail(),
+    };
+    let mut classes = ClassesConfig {
+        classes: vec![
+            class("a", ClassService::Weighted(2)),
+            class("b", ClassService::Strict),
+            class("c", ClassService::Weighted(1)),
+        ],
+        quantum_bytes: 1514,
+    };
+    classes.classes[0].condition.dscps = Some(2);
+    classes.classes[1].condition.acks = true;
+    // Of each: DSCPs, pure ACKs, length, and the priority that names its band.
+    let bytes = queues::conditions(&classes);
+    let priority = |at: usize| u32::from_ne_bytes(*bytes[24 * at + 16..].first_chunk().unwrap());
+    assert_eq!(bytes.len(), 72);
+    assert_eq!([0, 1, 2].map(priority), [0x10_0002, 0x10_0001, 0x10_0003]);
+    assert_eq!((bytes[0], bytes[24 + 8]), (2, 1));
+    let plan = plan(&run_on(star(QueueConfig::Classes(classes)))).unwrap();
+    assert_eq!(asked_in(&plan, 2)[1], "the way into link switch-a");
+    let parts: Vec<_> =
+        plan.queues.iter().take(4).map(|queue| (queue.part, queue.discipline)).collect();
+    let fifo = |part| (Some(part), Discipline::Fifo);
+    assert_eq!(parts, [fifo(0), fifo(1), fifo(2), (None, Discipline::Entry)]);
 }
 
 #[test]
