@@ -193,21 +193,27 @@ static inline int cc_param_get(char *text, const struct kernel_param *kp)
 /* For netlink, where each kind has its number: one that no program takes for another's. */
 #define CC_DIAG_KIND	0x3fff
 
+/* What asks with this has room for all of them, as u64. */
+#define CC_DIAG_ALL	0x6b6e6565
+
 #define CC_DIAG_VALUE(name, unit, value)					\
-	if (count < sizeof(*info) / sizeof(u32))				\
+	if (ext == CC_DIAG_ALL)							\
+		all[count++] = (value);						\
+	else if (count < sizeof(*info) / sizeof(u32))				\
 		values[count++] = min_t(u64, value, U32_MAX);
 #define CC_DIAG(algorithm, LIST)						\
 	static size_t cc_linux_get_info(struct sock *sk, u32 ext, int *attr,	\
 					union tcp_cc_info *info)		\
 	{									\
 		u32 *values = (u32 *)info;					\
+		u64 *all = (u64 *)info;						\
 		size_t count = 0;						\
 										\
 		if (!cc_state_is_there(sk))					\
 			return 0;						\
 		LIST(CC_DIAG_VALUE)						\
 		*attr = CC_DIAG_KIND;						\
-		return count * sizeof(u32);					\
+		return count * (ext == CC_DIAG_ALL ? sizeof(u64) : sizeof(u32)); \
 	}
 
 #define CC_NO_DIAG(algorithm)							\
@@ -230,13 +236,22 @@ static inline u32 cc_random_u32(struct sock *sk)
 
 /*
  * RTT without queues, us, as programs of sock_ops on the connection's cgroup answer it
- * (BPF_SOCK_OPS_BASE_RTT); 0: unknown.
+ * (BPF_SOCK_OPS_BASE_RTT); 0: unknown. A kernel that is told otherwise has a knee_base_rtt_us of
+ * its own, which answers below 0 where it does not know.
  */
+int knee_base_rtt_us(const struct sock *sk);
+
 #define CC_BASE_RTT								\
+	int __weak knee_base_rtt_us(const struct sock *sk)			\
+	{									\
+		return -1;							\
+	}									\
 	static inline u32 cc_base_rtt_us(const struct sock *sk)			\
 	{									\
-		int told = tcp_call_bpf((struct sock *)sk, BPF_SOCK_OPS_BASE_RTT, 0, NULL); \
+		int told = knee_base_rtt_us(sk);				\
 										\
+		if (told < 0)							\
+			told = tcp_call_bpf((struct sock *)sk, BPF_SOCK_OPS_BASE_RTT, 0, NULL); \
 		return told > 0 ? told : 0;					\
 	}
 

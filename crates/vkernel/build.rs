@@ -30,6 +30,7 @@ fn main() {
     patches.sort();
     list("PATCHES", "Patches, as VERSION/NAME.", patches);
     list("GUEST", "The guest's program.", folder("guest"));
+    list("DEVICES", "What knee adds to the kernel's drivers.", folder("kernel"));
     let mut algorithms = Vec::new();
     for (place, folder) in
         [("algorithms", "algorithms"), ("algorithms/include", "algorithms/include")]
@@ -41,7 +42,7 @@ fn main() {
     let script = root.join("scripts/builtin-kernel");
     algorithms.push(("scripts/builtin-kernel".to_owned(), script));
     list("ALGORITHMS", "Algorithms, and the script that puts them into a tree.", algorithms);
-    for folder in ["patches", "guest", "../../algorithms", "../../algorithms/include"] {
+    for folder in ["patches", "guest", "kernel", "../../algorithms", "../../algorithms/include"] {
         println!("cargo::rerun-if-changed={folder}");
     }
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));

@@ -30,6 +30,7 @@ mod with_kernel {
 
     use knee_bpf::Rights;
     use knee_exp::back_end::Ran;
+    use knee_lab::plan::Plan;
     use knee_lab::site::Offloads;
     use knee_lab::site::machine::Machine;
     use knee_lab::{Algorithms, Calibration, HostSettings, Options, calibrate, run};
@@ -116,6 +117,10 @@ mod with_kernel {
         /// Two at once would take the CPUs from each other.
         fn threads(&self) -> Option<usize> {
             Some(1)
+        }
+
+        fn check(&self, run: &Run) -> Result<(), String> {
+            Plan::new(run).map(drop).map_err(|why| why.to_string())
         }
 
         fn run(&self, run: &Run, stop: &AtomicBool) -> Result<Ran, String> {

@@ -9,10 +9,11 @@ use knee_exp::back_end::{BackEnd, Simulator};
 use knee_exp::results::Results;
 use knee_exp::runner::{Options, Swept, sweep};
 use knee_exp::scale::Scale;
-use knee_exp::{Experiment, Overrides, report, table};
+use knee_exp::{Experiment, Overrides, refused, report, table};
 
 use crate::{
-    COULD_NOT, DONE, Failure, complain, hosts, lab, print, profile, stop_on_signals, vkernel,
+    CHECK_FAILED, COULD_NOT, DONE, Failure, complain, hosts, lab, print, profile, stop_on_signals,
+    vkernel,
 };
 
 /// Where results go if nothing is said.
@@ -52,6 +53,9 @@ pub(crate) struct Args {
     /// HOST-run-N.pcapng beside the results.
     #[arg(long, conflicts_with = "trace")]
     pcap: bool,
+    /// Run nothing: say of each file whether what --on names can carry it out, or which keys and values it cannot.
+    #[arg(long, conflicts_with_all = ["trace", "pcap", "json", "output"])]
+    check: bool,
     /// Print JSON, one line for each file.
     #[arg(long)]
     json: bool,
@@ -130,6 +134,10 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
         let path = whole.path.display();
         return Err(Failure::Says(format!("{path}: has no [quick]: leave --quick out")));
     }
+    if args.check {
+        return check_all(&experiments, &*back_end);
+    }
+    experiments.iter().try_for_each(|experiment| refused::check(experiment, &*back_end))?;
     let options = Options {
         threads: args.threads.unwrap_or(0) as usize,
         stop: stop_on_signals()?,
@@ -141,6 +149,27 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     let code = run_all(args, &experiments, &options);
     options.back_end.leave();
     code
+}
+
+/// Says of every file whether it can be run, and how much there is to do.
+fn check_all(experiments: &[Arc<Experiment>], back_end: &dyn BackEnd) -> Result<u8, Failure> {
+    let mut code = DONE;
+    for experiment in experiments {
+        match refused::check(experiment, back_end) {
+            Ok(()) => print(&format!(
+                "{}: {} runs in {} rows can be carried out by --on {}\n",
+                experiment.path.display(),
+                experiment.runs(),
+                experiment.configurations.len(),
+                back_end.name()
+            ))?,
+            Err(refused) => {
+                print(&format!("{refused}\n"))?;
+                code = CHECK_FAILED;
+            }
+        }
+    }
+    Ok(code)
 }
 
 fn run_all(args: &Args, experiments: &[Arc<Experiment>], options: &Options) -> Result<u8, Failure> {

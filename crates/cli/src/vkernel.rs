@@ -1,7 +1,7 @@
 //! `knee vkernel`, and `--on vkernel`: a Linux kernel in virtual time as a back end of experiments.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,7 +10,8 @@ use knee_exp::back_end::{BackEnd, Ran};
 use knee_sim::Run;
 use knee_vkernel::boot::wait_until_gone;
 use knee_vkernel::kernel::{self, Built};
-use knee_vkernel::{Algorithms, Options, hz, run};
+use knee_vkernel::plan::{Plan, differences};
+use knee_vkernel::{Algorithms, Options, hz, run, run_captured};
 use serde_json::{Map, Value, json};
 
 use crate::profile::RUNNING;
@@ -154,8 +155,26 @@ impl BackEnd for Kernel {
         None
     }
 
+    fn check(&self, wanted: &Run) -> Result<(), String> {
+        let plan = self
+            .built(wanted)
+            .and_then(|built| Plan::new(wanted, self.options.algorithms, &built.version));
+        plan.map(drop).map_err(|why| why.to_string())
+    }
+
+    fn differences(&self, wanted: &Run) -> Vec<String> {
+        differences(wanted).into_iter().map(str::to_owned).collect()
+    }
+
     fn run(&self, wanted: &Run, stop: &AtomicBool) -> Result<Ran, String> {
         let outcome = self.built(wanted).and_then(|built| run(wanted, &built, &self.options, stop));
+        Ok(Ran { outcome: outcome.map_err(|why| why.to_string())?, validity: None })
+    }
+
+    fn run_captured(&self, wanted: &Run, stop: &AtomicBool, dir: &Path) -> Result<Ran, String> {
+        let outcome = self
+            .built(wanted)
+            .and_then(|built| run_captured(wanted, &built, &self.options, (stop, dir)));
         Ok(Ran { outcome: outcome.map_err(|why| why.to_string())?, validity: None })
     }
 

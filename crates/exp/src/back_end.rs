@@ -20,6 +20,21 @@ pub trait BackEnd: Send + Sync + std::fmt::Debug {
     /// Runs that may go on at once; `None`: one per core.
     fn threads(&self) -> Option<usize>;
 
+    /// Says of a run whether it can be carried out, without doing so: all of a sweep are asked about before the first begins.
+    ///
+    /// # Errors
+    /// Why it cannot, in one sentence that names the key.
+    fn check(&self, run: &Run) -> Result<(), String> {
+        let _ = run;
+        Ok(())
+    }
+
+    /// In what a run here is not what the simulator's is, each in a sentence.
+    fn differences(&self, run: &Run) -> Vec<String> {
+        let _ = run;
+        Vec::new()
+    }
+
     /// Carries out one run, up to the end or until `stop` is set: then what came of it does not count.
     ///
     /// # Errors

@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::refused::Refusal;
+
 /// Why an experiment could not be read, run or recorded.
 #[derive(Debug)]
 pub enum Error {
@@ -35,6 +37,15 @@ pub enum Error {
         input: Box<Error>,
         /// What the compiler said, in its own lines.
         lines: String,
+    },
+    /// A back end cannot carry out what a file asks for.
+    Refused {
+        /// The file.
+        file: PathBuf,
+        /// As `--on` calls it.
+        back_end: &'static str,
+        /// Every reason.
+        refusals: Vec<Refusal>,
     },
     /// A run could not be carried out.
     Simulation {
@@ -106,6 +117,10 @@ impl Error {
             }
             Error::Io { path, action, source } => format!("{}: {action}: {source}", path.display()),
             Error::Source { input, .. } => input.sentence(),
+            Error::Refused { file, back_end, refusals } => match refusals.as_slice() {
+                [one] => format!("{}: --on {back_end}: {one}", file.display()),
+                _ => format!("{}: --on {back_end} cannot run all of it:", file.display()),
+            },
             Error::Simulation { file, run, message } => {
                 format!("{}: {run}: {message}", file.display())
             }
@@ -125,6 +140,9 @@ impl fmt::Display for Error {
         write(&self.sentence(), &[])?;
         match self {
             Error::Source { lines, .. } => write(&format!("\n{lines}"), &['\n', '\t']),
+            Error::Refused { refusals, .. } if refusals.len() > 1 => {
+                refusals.iter().try_for_each(|refusal| write(&format!("\n  {refusal}"), &['\n']))
+            }
             _ => Ok(()),
         }
     }

@@ -72,6 +72,7 @@ pub mod quick;
 mod random;
 mod reader;
 mod receiving;
+pub mod refused;
 pub mod report;
 pub mod reproduce;
 pub mod results;

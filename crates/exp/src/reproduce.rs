@@ -17,6 +17,7 @@ use crate::error::{Error, Origin};
 use crate::experiment::{Experiment, Overrides};
 use crate::machine;
 use crate::reader::one_of;
+use crate::refused;
 use crate::results::Results;
 use crate::runner::{Options, Swept, sweep};
 use crate::table::{Align, Grid, wrapped};
@@ -267,7 +268,14 @@ impl Reproduction {
             }
             Ok(experiment) => {
                 let mut results = Results::at(&self.dir.join(&planned.name))?;
-                match sweep(experiment, options, &mut results, progress) {
+                let swept = refused::check(experiment, &*options.back_end)
+                    .and_then(|()| sweep(experiment, options, &mut results, progress));
+                match swept {
+                    Err(Error::Refused { refusals, .. }) => {
+                        let all: Vec<String> = refusals.iter().map(ToString::to_string).collect();
+                        done.skipped = Some(all.join("; "));
+                        None
+                    }
                     Err(Error::Simulation { message, .. }) => {
                         done.is_broken = options.back_end.name() == SIMULATOR;
                         done.skipped = Some(message);

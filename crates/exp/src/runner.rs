@@ -198,8 +198,26 @@ pub fn sweep(
         wall_s: started.elapsed().as_secs_f64(),
         peak_rss_bytes: machine::peak_rss_bytes(),
     };
-    let (back_end, about) = (options.back_end.name(), options.back_end.about());
+    let (back_end, about) = (options.back_end.name(), about(experiment, &*options.back_end)?);
     Ok(Swept { tables, runs_done, interrupted, effort, back_end, about })
+}
+
+/// What a back end says of itself, and in what runs of this experiment differ there from the simulator's.
+fn about(experiment: &Experiment, back_end: &dyn BackEnd) -> Result<Map<String, Json>, Error> {
+    let mut about = back_end.about();
+    if back_end.name() == SIMULATOR {
+        return Ok(about);
+    }
+    let mut all: Vec<String> = Vec::new();
+    for index in 0..experiment.configurations.len() {
+        let run = experiment.run(experiment.run_id(index * experiment.repeat as usize))?;
+        let new = back_end.differences(&run).into_iter().filter(|new| !all.contains(new));
+        all.extend(new.collect::<Vec<_>>());
+    }
+    if !all.is_empty() {
+        about.insert("differences".to_owned(), all.into());
+    }
+    Ok(about)
 }
 
 /// Takes up records in the order of their runs; true if the sweep was stopped.

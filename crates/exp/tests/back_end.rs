@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use knee_exp::back_end::{BackEnd, Ran};
 use knee_exp::metrics::Metric;
 use knee_exp::runner::Options;
-use knee_exp::{Experiment, Overrides, report, table};
+use knee_exp::{Experiment, Overrides, refused, report, table};
 use knee_sim::outcome::{FlowCounters, HostCount, Received, Validity};
-use knee_sim::spec::Run;
+use knee_sim::spec::{Run, Traffic};
 
 mod common;
 use common::*;
@@ -105,6 +105,60 @@ impl BackEnd for Host {
     fn about(&self) -> serde_json::Map<String, serde_json::Value> {
         [("offloads".to_owned(), "off".into())].into_iter().collect()
     }
+}
+
+/// Refuses what it is told to.
+#[derive(Debug)]
+struct Choosy(fn(&Run) -> Result<(), String>);
+
+impl BackEnd for Choosy {
+    fn name(&self) -> &'static str {
+        "choosy"
+    }
+
+    fn threads(&self) -> Option<usize> {
+        None
+    }
+
+    fn check(&self, run: &Run) -> Result<(), String> {
+        (self.0)(run)
+    }
+
+    fn run(&self, _run: &Run, _stop: &AtomicBool) -> Result<Ran, String> {
+        Err("it was only to be asked".to_owned())
+    }
+}
+
+#[test]
+fn what_a_back_end_refuses_is_said_of_all_rows_by_their_values() {
+    let text = format!("{TWO}\n[vary]\n\"traffic.one.size\" = [\"10 kB\", \"20 kB\", \"30 kB\"]\n");
+    let experiment = parsed("three.toml", &text, &Overrides::default());
+    let refused = |check| refused::check(&experiment, &Choosy(check)).unwrap_err().to_string();
+    fn size(run: &Run) -> Option<u64> {
+        let Traffic::Bulk { bytes } = run.flows[0].traffic else { return None };
+        bytes
+    }
+    fn is_reno(run: &Run) -> bool {
+        run.flows[0].cc.algorithm.name() == "reno"
+    }
+    assert!(refused::check(&experiment, &Choosy(|_| Ok(()))).is_ok());
+    assert_eq!(refused(|_| Err("no".into())), "three.toml: --on choosy: no");
+    let large = |run: &Run| (size(run) == Some(10_000)).then_some(()).ok_or("too large".into());
+    let of_values = "three.toml: --on choosy: traffic.one.size = 20 kB, 30 kB: too large";
+    assert_eq!(refused(large), of_values);
+    let of_case = refused(|run| if is_reno(run) { Err("old".into()) } else { Ok(()) });
+    assert_eq!(of_case, "three.toml: --on choosy: case = reno: old");
+    let both = refused(|run| match (is_reno(run), size(run)) {
+        (true, Some(20_000)) => Err("neither".into()),
+        (_, Some(30_000)) => Err("too large".into()),
+        _ => Ok(()),
+    });
+    let lines = [
+        "three.toml: --on choosy cannot run all of it:",
+        "  case reno, traffic.one.size = 20 kB: neither",
+        "  traffic.one.size = 30 kB: too large",
+    ];
+    assert_eq!(both, lines.join("\n"));
 }
 
 fn options(host: Host) -> (Arc<Host>, Options) {

@@ -22,11 +22,18 @@ void record(enum record_kind kind, const void *first, u32 first_len, const void 
 void write_records(void);
 void record_queues(u64 at_ns, int is_last);
 void record_counts(int is_last);
-void prepare_queues(const u8 *plans);
+const u8 *prepare_queues(const u8 *plans);
+void write_captures(void);
 
 /* traffic.c */
-void prepare_traffic(void);
+void prepare_traffic(const u8 *lanes);
 void run_traffic(void);
+
+/* turns.c: flows that wait for others; `begin` is called when it is their turn */
+void prepare_turns(const u8 *lanes, void (*begin)(u32 flow, u64 at_ns));
+int waits_for_turn(u32 flow);
+void begin_turns(void);
+void end_turn(u32 flow, u64 at_ns);
 
 /* ping.c */
 void prepare_pings(int epoll);

@@ -223,12 +223,16 @@ void run(void)
 	at += plan->flows * sizeof(*flow_plans);
 	ping_plans = (const void *)at;
 	at += plan->pings * sizeof(*ping_plans);
-	prepare_queues(at);
-	prepare_traffic();
+	at = prepare_queues(at);
+	prepare_traffic(at);
+	if (plan->captures)
+		write_file("/proc/knee_captures", "on", 2);
 	record_counts(0);
 	zero_ns = (monotonic_ns() / BEFORE_ZERO_NS + 2) * BEFORE_ZERO_NS;
 	run_traffic();
 	record_counts(1);
+	if (plan->captures)
+		write_captures();
 	switch_off();
 }
 

@@ -8,7 +8,7 @@
 
 #include "sys.h"
 
-#define PLAN_MAGIC 0x314e414c5045454bULL	/* "KEEPLAN1" */
+#define PLAN_MAGIC 0x324e414c5045454bULL	/* "KEEPLAN2" */
 /* A time, count or size that there is not. */
 #define NONE (~0ULL)
 
@@ -26,6 +26,8 @@ struct plan {
 	u32 pings;
 	u32 queues;
 	u32 sets;		/* of flows that send their requests together */
+	u32 lanes;		/* of flows that have their turn one after the other */
+	u32 captures;		/* what went over cables is written down */
 	u32 padding;
 };
 
@@ -62,6 +64,8 @@ struct flow_plan {
 	u32 tos;
 	u32 peer_tos;
 	u32 set;		/* counted from 1; 0: it waits for nobody */
+	u32 base_rtt_us;	/* 0: not known */
+	u32 peer_base_rtt_us;
 	u8 from_address[4];
 	u8 to_address[4];
 	char algorithm[16];
@@ -77,22 +81,37 @@ struct ping_plan {
 	u8 to_address[4];
 };
 
-/* The request that asks for a queue discipline follows, filled up to 8 bytes. */
+/* The request that asks for a queue discipline or a device follows, filled up to 8 bytes. */
 struct queue_plan {
 	u32 namespace;
 	u32 request_len;
+	u32 only_last;		/* asked for at the end alone */
+	u32 padding;
+};
+
+/*
+ * Flows that have their turn one after the other, so many at once; their
+ * indices follow, filled up to 8 bytes. Lanes of one round of a series begin
+ * when all flows of the round before are done. Start times of their flows
+ * count from their turn.
+ */
+struct lane_plan {
+	u32 series;
+	u32 round;
+	u32 parallel;
+	u32 flows;
 };
 
 enum record_kind {
 	RECORD_ERROR = 1,	/* text */
-	RECORD_FLOW_SAMPLE,	/* struct flow_sample, TCP_INFO, TCP_CC_INFO */
+	RECORD_FLOW_SAMPLE,	/* struct flow_sample, TCP_INFO, u64 values inside the algorithm */
 	RECORD_QUEUE,		/* struct queue_record, the kernel's answer */
 	RECORD_GOODPUT,		/* struct goodput_record */
 	RECORD_RPC,		/* struct rpc_record */
 	RECORD_PING,		/* struct ping_record */
 	RECORD_SIDE,		/* struct side_record, TCP_INFO */
 	RECORD_COUNTS,		/* struct counts_record, a file of /proc/net */
-	RECORD_END,		/* u64: when the run ended */
+	RECORD_END,		/* u64: when the run ended; u64: its time 0 on the kernel's clock */
 };
 
 /* Before each record; it is filled up to 8 bytes. */

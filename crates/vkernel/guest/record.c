@@ -79,7 +79,7 @@ struct queue {
 
 static struct queue *queues;
 
-void prepare_queues(const u8 *plans)
+const u8 *prepare_queues(const u8 *plans)
 {
 	u32 i;
 
@@ -90,6 +90,7 @@ void prepare_queues(const u8 *plans)
 		queues[i].socket = need("netlink", sys3(socket, 16 /* AF_NETLINK */, 3, 0));
 		plans += sizeof(struct queue_plan) + ((queues[i].plan->request_len + 7) & ~7U);
 	}
+	return plans;
 }
 
 void record_queues(u64 at_ns, int is_last)
@@ -103,11 +104,13 @@ void record_queues(u64 at_ns, int is_last)
 		struct queue_record what = { .at_ns = at_ns, .queue = i, .is_last = is_last };
 		long len;
 
+		if (queue->only_last && !is_last)
+			continue;
 		need("a queue", sys6(__NR_sendto, queues[i].socket, (long)(queue + 1),
 				     queue->request_len, 0, 0, 0));
 		len = need("a queue", sys6(__NR_recvfrom, queues[i].socket, (long)answer,
 					   sizeof(answer), 0, 0, 0));
-		if (head->nlmsg_type != RTM_NEWQDISC)
+		if (head->nlmsg_type != RTM_NEWQDISC && head->nlmsg_type != RTM_NEWLINK)
 			fail("a queue is not told", 0);
 		record(RECORD_QUEUE, &what, sizeof(what), answer, len, NULL, 0);
 	}
@@ -138,5 +141,25 @@ void record_counts(int is_last)
 			sys1(close, fd);
 			record(RECORD_COUNTS, &what, sizeof(what), text, len, NULL, 0);
 		}
+	}
+}
+
+/* ---- captures ---- */
+
+/* What the kernel has of them becomes a file of its own: the run is over, and this may take time. */
+void write_captures(void)
+{
+	static const char file[] = "/proc/knee_captures";
+	static u8 bytes[CHUNK_BYTES];
+	long from = need(file, sys4(openat, AT_FDCWD, file, O_RDONLY, 0));
+	long to = need("the captures", sys4(openat, AT_FDCWD, "/captures",
+					    O_WRONLY | O_CREAT | O_TRUNC, 0644));
+	long got;
+
+	while ((got = need(file, sys3(read, from, bytes, sizeof(bytes))))) {
+		long at = 0;
+
+		while (at < got)
+			at += need("the captures", sys3(write, to, bytes + at, got - at));
 	}
 }

@@ -33,7 +33,7 @@
 #define WRITE_BYTES (1 << 18)
 #define READ_BYTES (1 << 28)
 #define INFO_BYTES 512
-#define INSIDE_BYTES 20
+#define INSIDE_VALUES 32
 #define EVENTS 64
 /* Tokens of epoll: two for each flow; then pings; then the timer. */
 #define FIRST_PING (1ULL << 32)
@@ -125,6 +125,7 @@ struct flow {
 	u64 request_left;
 	u64 request_started_ns;
 	u64 exchanges;
+	u64 begin_ns;		/* NONE: its turn has not come */
 	u64 sampled_bytes;	/* of what was received, those in samples of goodput */
 	u32 low_water;
 };
@@ -132,6 +133,7 @@ struct flow {
 static struct flow *flows;
 static u32 *ready_in_set, *set_sizes;
 static int epoll, timer;
+static long inside;		/* /proc/knee_inside */
 static int is_over;
 static u32 unfinished;
 static u8 zeros[WRITE_BYTES];
@@ -283,6 +285,8 @@ static void leave(struct flow *flow)
 	flow->is_over = 1;
 	rest(&flow->connecting);
 	rest(&flow->listening);
+	if (waits_for_turn(index_of(flow)))
+		end_turn(index_of(flow), now_ns());
 	if (ends(plan_of(flow)) && --unfinished == 0 && plan->until_done)
 		is_over = 1;
 }
@@ -537,23 +541,43 @@ static void stop(struct flow *flow)
 
 /* ---- samples ---- */
 
+/* As kernel/knee_inside.c has them. */
+enum { INSIDE_VALUES_OF = 0x6b00, INSIDE_BASE_RTT };
+
+struct inside_base_rtt {
+	u32 port;
+	u32 us;
+};
+
+struct inside_question {
+	u64 values;
+	u32 socket;
+	u32 room;
+};
+
+/* Values inside the algorithm of a connection, if it is one of ours; how many. */
+static u32 inside_of(long socket, u64 *values)
+{
+	struct inside_question question = { .values = (u64)values, .socket = socket,
+					    .room = INSIDE_VALUES };
+
+	return need("values inside", sys3(ioctl, inside, INSIDE_VALUES_OF, &question));
+}
+
 static void sample_flow(struct flow *flow)
 {
 	struct flow_sample what = { .at_ns = now_ns(), .flow = index_of(flow) };
 	static u8 info[INFO_BYTES];
-	u8 inside[INSIDE_BYTES] = { 0 };
-	u32 info_len = sizeof(info), inside_len = sizeof(inside);
+	static u64 values[INSIDE_VALUES];
+	u32 info_len = sizeof(info);
 
 	if (!plan_of(flow)->is_sampled || !flow->is_established || flow->connecting.is_over)
 		return;
 	need("TCP_INFO", sys(getsockopt, flow->connecting.socket, IPPROTO_TCP, TCP_INFO, info,
 			     &info_len));
-	if (sys(getsockopt, flow->connecting.socket, IPPROTO_TCP, TCP_CC_INFO, inside,
-		&inside_len) < 0)
-		inside_len = 0;
 	what.info_len = info_len;
-	what.inside_len = inside_len;
-	record(RECORD_FLOW_SAMPLE, &what, sizeof(what), info, info_len, inside, inside_len);
+	what.inside_len = inside_of(flow->connecting.socket, values) * sizeof(u64);
+	record(RECORD_FLOW_SAMPLE, &what, sizeof(what), info, info_len, values, what.inside_len);
 }
 
 /* Payload bytes that have arrived in order. */
@@ -573,7 +597,7 @@ static void sample_goodput(struct flow *flow, u64 at_ns)
 	u64 received;
 	struct goodput_record what = { .at_ns = at_ns, .flow = index_of(flow) };
 
-	if (plan_of(flow)->start_ns > at_ns)
+	if (flow->begin_ns == NONE || flow->begin_ns > at_ns)
 		return;
 	/* Of a flow that is over no more arrives. */
 	received = flow->is_over ? flow->listening.read_bytes : received_bytes(flow);
@@ -591,7 +615,8 @@ static void on_due(struct due due)
 
 	switch (due.kind) {
 	case DUE_START:
-		start(&flows[due.index]);
+		if (!flows[due.index].is_over)
+			start(&flows[due.index]);
 		break;
 	case DUE_FIRST_WRITE:
 		if (flows[due.index].is_established && !flows[due.index].is_over)
@@ -643,7 +668,22 @@ static void on_event(u64 token, u32 events)
 		on_connecting(&flows[token / 2], events);
 }
 
-void prepare_traffic(void)
+static void tell_base_rtt(u32 port, u32 us)
+{
+	struct inside_base_rtt told = { .port = port, .us = us };
+
+	if (us)
+		need("base_rtt", sys3(ioctl, inside, INSIDE_BASE_RTT, &told));
+}
+
+/* It is a flow's turn, at this time. */
+static void begin(u32 index, u64 at_ns)
+{
+	flows[index].begin_ns = at_ns + flow_plans[index].start_ns;
+	push_due(flows[index].begin_ns, DUE_START, index);
+}
+
+void prepare_traffic(const u8 *lanes)
 {
 	struct epoll_event event = { .events = EPOLLIN, .data = TIMER };
 	u32 i;
@@ -656,9 +696,15 @@ void prepare_traffic(void)
 	set_sizes = allocate(plan->sets * sizeof(*set_sizes));
 	/* Three times of a flow, one of a ping, three periods, the end. */
 	heap = allocate((3ULL * plan->flows + plan->pings + 4) * sizeof(*heap));
-	for (i = 0; i < plan->flows; i++)
+	inside = need("/proc/knee_inside",
+		      sys4(openat, AT_FDCWD, "/proc/knee_inside", 0 /* O_RDONLY */, 0));
+	for (i = 0; i < plan->flows; i++) {
+		tell_base_rtt(flow_plans[i].from_port, flow_plans[i].base_rtt_us);
+		tell_base_rtt(flow_plans[i].to_port, flow_plans[i].peer_base_rtt_us);
 		prepare_flow(&flows[i]);
+	}
 	prepare_pings(epoll);
+	prepare_turns(lanes, begin);
 }
 
 static void set_times(void)
@@ -666,7 +712,9 @@ static void set_times(void)
 	u32 i;
 
 	for (i = 0; i < plan->flows; i++) {
-		push_due(flow_plans[i].start_ns, DUE_START, i);
+		flows[i].begin_ns = waits_for_turn(i) ? NONE : flow_plans[i].start_ns;
+		if (flows[i].begin_ns != NONE)
+			push_due(flows[i].begin_ns, DUE_START, i);
 		if (flow_plans[i].first_write_ns != NONE)
 			push_due(flow_plans[i].first_write_ns, DUE_FIRST_WRITE, i);
 		if (flow_plans[i].stop_ns != NONE)
@@ -680,6 +728,7 @@ static void set_times(void)
 		push_due(plan->sample_goodput_ns, DUE_GOODPUT, 0);
 	if (plan->sample_queues_ns)
 		push_due(plan->sample_queues_ns, DUE_QUEUES, 0);
+	begin_turns();
 	push_due(plan->end_ns, DUE_END, 0);
 }
 
@@ -702,7 +751,7 @@ static void finish(void)
 	}
 	record_lost_pings();
 	record_queues(end_ns, 1);
-	record(RECORD_END, &end_ns, sizeof(end_ns), NULL, 0, NULL, 0);
+	record(RECORD_END, &end_ns, sizeof(end_ns), &zero_ns, sizeof(zero_ns), NULL, 0);
 }
 
 void run_traffic(void)

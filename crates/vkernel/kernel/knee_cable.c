@@ -20,6 +20,7 @@
 #include <linux/netdevice.h>
 #include <linux/random.h>
 #include <net/rtnetlink.h>
+#include "knee_capture.h"
 
 #define PS_PER_NS 1000ULL
 #define PS_PER_S 1000000000000ULL
@@ -36,6 +37,7 @@ enum {
 	KNEE_CABLE_RATE,	/* u64: bits per second; 0: without a rate */
 	KNEE_CABLE_DELAY,	/* u64: from the last bit's leaving to its arrival, ps */
 	KNEE_CABLE_JITTER,	/* u64: at most this much more, uniform, ps */
+	KNEE_CABLE_LINK,	/* u32: captures have what leaves here as that of this link, from 1 */
 	KNEE_CABLE_ATTRIBUTES
 };
 
@@ -47,6 +49,7 @@ struct knee_cable {
 	u64 rate_bps;
 	u64 delay_ps;
 	u64 jitter_ps;
+	u32 link;		/* 0: it is not captured */
 	u64 free_ps;			/* when the last bit leaves */
 	struct sk_buff *sending;
 	struct hrtimer sent;
@@ -56,9 +59,20 @@ struct knee_cable {
 
 static LIST_HEAD(knee_cables);
 
+/* Of a packet that the device has. */
+struct way {
+	u64 taken_ns;		/* when it left the queue */
+	u64 arrival_ps;
+};
+
+static struct way *way(struct sk_buff *skb)
+{
+	return (struct way *)skb->cb;
+}
+
 static u64 *arrival_ps(struct sk_buff *skb)
 {
-	return (u64 *)skb->cb;
+	return &way(skb)->arrival_ps;
 }
 
 static u64 now_ps(void)
@@ -71,11 +85,18 @@ static ktime_t to_ktime(u64 ps)
 	return ns_to_ktime(DIV64_U64_ROUND_UP(ps, PS_PER_NS));
 }
 
+static void note(const struct knee_cable *cable, struct sk_buff *skb, u64 came_ns)
+{
+	if (cable->link)
+		knee_capture(cable->link - 1, skb, way(skb)->taken_ns, came_ns);
+}
+
 /* Hands a packet to the other end, as from its wire. */
-static void knee_cable_arrive(struct knee_cable *cable, struct sk_buff *skb)
+static void knee_cable_arrive(struct knee_cable *cable, struct sk_buff *skb, u64 at_ps)
 {
 	struct net_device *peer;
 
+	note(cable, skb, at_ps / PS_PER_NS);
 	if (!cable->peer) {
 		kfree_skb(skb);
 		return;
@@ -118,7 +139,7 @@ static enum hrtimer_restart knee_cable_arrivals(struct hrtimer *timer)
 
 	while ((skb = skb_peek(&cable->flying)) && *arrival_ps(skb) <= now) {
 		__skb_unlink(skb, &cable->flying);
-		knee_cable_arrive(cable, skb);
+		knee_cable_arrive(cable, skb, *arrival_ps(skb));
 	}
 	if (!skb)
 		return HRTIMER_NORESTART;
@@ -137,7 +158,7 @@ static enum hrtimer_restart knee_cable_sent(struct hrtimer *timer)
 		knee_cable_fly(cable, skb, cable->free_ps);
 	} else {
 		skb_orphan(skb);
-		knee_cable_arrive(cable, skb);
+		knee_cable_arrive(cable, skb, cable->free_ps);
 	}
 	return HRTIMER_NORESTART;
 }
@@ -145,24 +166,42 @@ static enum hrtimer_restart knee_cable_sent(struct hrtimer *timer)
 static netdev_tx_t knee_cable_xmit(struct sk_buff *skb, struct net_device *dev)
 {
 	struct knee_cable *cable = netdev_priv(dev);
+	u64 now = now_ps();
 
 	dev->stats.tx_packets++;
 	dev->stats.tx_bytes += skb->len;
 	skb_tx_timestamp(skb);
 	if (cable->rate_bps) {
-		u64 now = now_ps();
-
 		if (now > cable->free_ps + LATE_PS)
 			cable->free_ps = now;
+		way(skb)->taken_ns = cable->free_ps / PS_PER_NS;
 		/* Of a frame below 2 MB the bits fit, in ps times bit/s. */
 		cable->free_ps += div64_u64(skb->len * 8 * PS_PER_S, cable->rate_bps);
 		cable->sending = skb;
 		netif_stop_queue(dev);
 		hrtimer_start(&cable->sent, to_ktime(cable->free_ps), HRTIMER_MODE_ABS_SOFT);
 	} else {
-		knee_cable_fly(cable, skb, now_ps());
+		way(skb)->taken_ns = now / PS_PER_NS;
+		knee_cable_fly(cable, skb, now);
 	}
 	return NETDEV_TX_OK;
+}
+
+void knee_cables_note_flying(void)
+{
+	struct knee_cable *cable;
+	struct sk_buff *skb;
+
+	rtnl_lock();
+	list_for_each_entry(cable, &knee_cables, list) {
+		local_bh_disable();
+		skb_queue_walk(&cable->flying, skb)
+			note(cable, skb, KNEE_NEVER);
+		if (cable->sending)
+			note(cable, cable->sending, KNEE_NEVER);
+		local_bh_enable();
+	}
+	rtnl_unlock();
 }
 
 static int knee_cable_open(struct net_device *dev)
@@ -234,6 +273,8 @@ static int knee_cable_new(struct net *net, struct net_device *dev, struct nlattr
 	cable->rate_bps = u64_or_0(data[KNEE_CABLE_RATE]);
 	cable->delay_ps = u64_or_0(data[KNEE_CABLE_DELAY]);
 	cable->jitter_ps = u64_or_0(data[KNEE_CABLE_JITTER]);
+	if (data[KNEE_CABLE_LINK])
+		cable->link = nla_get_u32(data[KNEE_CABLE_LINK]);
 	list_for_each_entry(other, &knee_cables, list) {
 		if (other->number != cable->number)
 			continue;
@@ -269,6 +310,7 @@ static const struct nla_policy knee_cable_policy[KNEE_CABLE_ATTRIBUTES] = {
 	[KNEE_CABLE_RATE] = { .type = NLA_U64 },
 	[KNEE_CABLE_DELAY] = { .type = NLA_U64 },
 	[KNEE_CABLE_JITTER] = { .type = NLA_U64 },
+	[KNEE_CABLE_LINK] = { .type = NLA_U32 },
 };
 
 static struct rtnl_link_ops knee_cable_link_ops = {

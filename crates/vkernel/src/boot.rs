@@ -49,11 +49,29 @@ pub struct Guest<'a> {
     pub limit: Duration,
 }
 
-/// Runs a guest to its end and answers the file that it has written.
+/// What a guest leaves behind. Its directory goes with it.
+#[derive(Debug)]
+pub struct Left {
+    /// The file of its results.
+    pub result: Vec<u8>,
+    folder: Folder,
+}
+
+impl Left {
+    /// Another file that it has written.
+    ///
+    /// # Errors
+    /// If it has not.
+    pub fn read(&self, name: &str) -> Result<Vec<u8>, Error> {
+        fs::read(self.folder.0.join(name)).map_err(failed(format!("the guest's file {name}")))
+    }
+}
+
+/// Runs a guest to its end and answers what it has written.
 ///
 /// # Errors
 /// What the host refuses, a guest that does not come to its end, with the last lines of its console, and a `stop` that was set.
-pub fn boot(guest: &Guest<'_>, stop: &AtomicBool) -> Result<Vec<u8>, Error> {
+pub fn boot(guest: &Guest<'_>, stop: &AtomicBool) -> Result<Left, Error> {
     let folder = Folder::new()?;
     let dir = folder.0.as_path();
     let write = |name: &str, bytes: &[u8]| {
@@ -77,7 +95,7 @@ pub fn boot(guest: &Guest<'_>, stop: &AtomicBool) -> Result<Vec<u8>, Error> {
             console()
         ))),
         Ended::With(status) => match fs::read(dir.join("result")) {
-            Ok(result) if status.success() => Ok(result),
+            Ok(result) if status.success() => Ok(Left { result, folder }),
             _ => Err(Error(format!("the guest {}", why(status, &console())))),
         },
     }
@@ -189,6 +207,7 @@ pub fn wait_until_gone() {
 
 /// The directory of a guest, which goes when it is dropped. It is held by a lock: the number of a process says nothing to one that
 /// numbers processes otherwise, as a container beside this one does, and both may see the same directory.
+#[derive(Debug)]
 struct Folder(PathBuf, #[expect(dead_code, reason = "holds the lock until it is dropped")] File);
 
 impl Folder {
@@ -266,7 +285,7 @@ mod tests {
             seed: 7,
             limit,
         };
-        let result = boot(&guest, &AtomicBool::new(stop));
+        let result = boot(&guest, &AtomicBool::new(stop)).map(|left| left.result);
         fs::remove_file(&path).unwrap();
         result
     }

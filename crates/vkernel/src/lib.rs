@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 pub mod boot;
+mod captures;
 pub mod guest;
 pub mod kernel;
 mod outcome;
@@ -23,4 +24,4 @@ mod run;
 use knee_linux::error;
 pub use knee_linux::error::Error;
 pub use plan::Algorithms;
-pub use run::{Options, hz, run};
+pub use run::{Options, hz, run, run_captured};

@@ -5,7 +5,7 @@ use knee_linux::{TcpInfo, counts};
 use knee_queue::time::{Duration, Time};
 use knee_sim::Run;
 use knee_sim::outcome::{GoodputSample, Outcome, PingRecord, QueueOutcome, QueueSample, RpcRecord};
-use knee_sim::spec::Traffic;
+use knee_sim::spec::{LinkId, SharedBuffer, Traffic};
 
 use crate::Error;
 use crate::guest::{QueueAnswer, Records};
@@ -40,8 +40,7 @@ pub(crate) fn assemble(run: &Run, plan: &Plan, records: &Records) -> Result<Outc
         rtt: rtt_ns.map(Duration::from_ns),
     });
     let flow_samples = records.flow_samples.iter().filter_map(|sample| {
-        let order = plan.orders.flows.get(sample.flow as usize)?;
-        let inside = plan.names.inside(&order.algorithm, &sample.inside);
+        let inside = sample.inside.clone();
         TcpInfo::new(&sample.info).flow_sample(at(sample.at_ns), sample.flow, inside)
     });
     let goodput = records.goodput_samples.iter().map(|(at_ns, flow, bytes)| GoodputSample {
@@ -58,24 +57,144 @@ pub(crate) fn assemble(run: &Run, plan: &Plan, records: &Records) -> Result<Outc
             .collect(),
         rpcs: rpcs.collect(),
         pings: pings.collect(),
-        queues: each(plan, &records.queues, queue_outcome)?,
+        queues: queues(run, &known(plan, &records.queues)?),
         flow_samples: flow_samples.collect(),
-        queue_samples: each(plan, &records.queue_samples, queue_sample)?,
+        queue_samples: queue_samples(run, &known(plan, &records.queue_samples)?),
         goodput_samples: goodput.collect(),
         ..Outcome::default()
     })
 }
 
-/// Makes something of each answer about a queue.
-fn each<T>(
-    plan: &Plan,
-    answers: &[QueueAnswer],
-    make: fn(SampledQueue, Time, &Figures) -> T,
-) -> Result<Vec<T>, Error> {
+/// What is known of a link's queue at a time.
+struct Known {
+    queue: SampledQueue,
+    at: Time,
+    /// Of the queue, or of its classes in their order.
+    parts: Vec<(SampledQueue, Figures)>,
+    /// Of the device above: what was lost, and what there was no memory for.
+    entry: Figures,
+}
+
+/// Answers, link by link and time by time.
+fn known(plan: &Plan, answers: &[QueueAnswer]) -> Result<Vec<Known>, Error> {
+    let mut all: Vec<Known> = Vec::new();
+    for (queue, at, figures) in each(plan, answers)? {
+        let is_next = |before: &&mut Known| (before.queue.link, before.at) == (queue.link, at);
+        match all.last_mut().filter(is_next) {
+            Some(before) if queue.discipline == Discipline::Entry => before.entry = figures,
+            Some(before) => before.parts.push((queue, figures)),
+            None => {
+                let (parts, entry) = (vec![(queue, figures)], Figures::default());
+                all.push(Known { queue, at, parts, entry });
+            }
+        }
+    }
+    Ok(all)
+}
+
+impl Known {
+    /// The queue, then its classes.
+    fn outcomes(&self) -> Vec<QueueOutcome> {
+        let parts = self.parts.iter().map(|(queue, figures)| queue_outcome(*queue, figures));
+        let parts: Vec<QueueOutcome> = parts.collect();
+        let mut own = sum(self.queue.link, parts.iter());
+        own.lost_pkts += self.entry.lost_pkts;
+        own.offered_pkts += self.entry.refused_pkts;
+        own.dropped_full_pkts += self.entry.refused_pkts;
+        let parts = parts.into_iter().filter(|part| part.part.is_some());
+        std::iter::once(own).chain(parts).collect()
+    }
+
+    /// The queue, then its classes.
+    fn samples(&self) -> Vec<QueueSample> {
+        let at = self.at;
+        let parts = self.parts.iter().map(|(queue, figures)| queue_sample(*queue, at, figures));
+        let mut parts: Vec<QueueSample> = parts.collect();
+        if self.queue.part.is_some() {
+            let own = sum_of_samples(self.queue.link, at, parts.iter());
+            parts.insert(0, own);
+        }
+        parts[0].dropped_pkts += self.entry.refused_pkts;
+        parts
+    }
+}
+
+/// Several queues as one.
+fn sum<'a>(link: LinkId, parts: impl Iterator<Item = &'a QueueOutcome>) -> QueueOutcome {
+    let mut sum = QueueOutcome { link, ..QueueOutcome::default() };
+    for part in parts {
+        sum.offered_pkts += part.offered_pkts;
+        sum.sent_pkts += part.sent_pkts;
+        sum.sent_bytes += part.sent_bytes;
+        sum.marked_pkts += part.marked_pkts;
+        sum.threshold_hits += part.threshold_hits;
+        sum.dropped_full_pkts += part.dropped_full_pkts;
+        sum.dropped_not_ect_pkts += part.dropped_not_ect_pkts;
+        sum.dropped_early_pkts += part.dropped_early_pkts;
+        sum.lost_pkts += part.lost_pkts;
+    }
+    sum
+}
+
+/// What waits in several queues.
+fn sum_of_samples<'a>(
+    link: LinkId,
+    at: Time,
+    parts: impl Iterator<Item = &'a QueueSample> + Clone,
+) -> QueueSample {
+    QueueSample {
+        at,
+        link,
+        part: None,
+        len_pkts: parts.clone().map(|part| part.len_pkts).sum(),
+        len_bytes: parts.clone().map(|part| part.len_bytes).sum(),
+        dropped_pkts: parts.clone().map(|part| part.dropped_pkts).sum(),
+        threshold_hits: parts.map(|part| part.threshold_hits).sum(),
+        drop_probability: None,
+        qdelay: None,
+    }
+}
+
+/// Queues at the end, then memories.
+fn queues(run: &Run, known: &[Known]) -> Vec<QueueOutcome> {
+    let all: Vec<QueueOutcome> = known.iter().flat_map(Known::outcomes).collect();
+    let reported = known.iter().filter(|of_link| of_link.queue.is_reported);
+    let memories = memories(run).map(|(number, memory)| {
+        let is_in =
+            |queue: &&QueueOutcome| queue.part.is_none() && memory.links.contains(&queue.link);
+        sum(number, all.iter().filter(is_in))
+    });
+    reported.flat_map(Known::outcomes).chain(memories).collect()
+}
+
+/// Samples of queues, and at each time of memories behind them.
+fn queue_samples(run: &Run, known: &[Known]) -> Vec<QueueSample> {
+    let mut samples = Vec::new();
+    for of_time in known.chunk_by(|a, b| a.at == b.at) {
+        let all: Vec<QueueSample> = of_time.iter().flat_map(Known::samples).collect();
+        let reported = of_time.iter().filter(|of_link| of_link.queue.is_reported);
+        samples.extend(reported.flat_map(Known::samples));
+        samples.extend(memories(run).map(|(number, memory)| {
+            let is_in =
+                |queue: &&QueueSample| queue.part.is_none() && memory.links.contains(&queue.link);
+            sum_of_samples(number, of_time[0].at, all.iter().filter(is_in))
+        }));
+    }
+    samples
+}
+
+/// Memories that are in results, with their numbers, which are behind those of links.
+fn memories(run: &Run) -> impl Iterator<Item = (u32, &SharedBuffer)> {
+    let first = run.network.links.len() as u32;
+    (first..).zip(&run.network.buffers).filter(|(_, memory)| memory.sampled)
+}
+
+/// Each answer about a queue, read.
+fn each(plan: &Plan, answers: &[QueueAnswer]) -> Result<Vec<(SampledQueue, Time, Figures)>, Error> {
     let of = |answer: &QueueAnswer| {
         let queue = *plan.queues.get(answer.queue as usize)?;
         let figures = figures(&answer.answer, queue.discipline)?;
-        Some(make(queue, Time::from_ns(answer.at_ns), &figures))
+        Some((queue, Time::from_ns(answer.at_ns), figures))
     };
     let all = answers.iter().map(|answer| {
         of(answer).ok_or_else(|| {
@@ -85,11 +204,12 @@ fn each<T>(
     all.collect()
 }
 
-fn queue_outcome(queue: SampledQueue, _at: Time, figures: &Figures) -> QueueOutcome {
+fn queue_outcome(queue: SampledQueue, figures: &Figures) -> QueueOutcome {
     let early = figures.dropped_early_pkts;
     let is_step = queue.discipline == Discipline::Step;
     QueueOutcome {
         link: queue.link,
+        part: queue.part,
         offered_pkts: figures.sent_pkts + u64::from(figures.len_pkts) + figures.dropped_pkts,
         sent_pkts: figures.sent_pkts,
         sent_bytes: figures.sent_bytes,
@@ -106,7 +226,7 @@ fn queue_sample(queue: SampledQueue, at: Time, figures: &Figures) -> QueueSample
     QueueSample {
         at,
         link: queue.link,
-        part: None,
+        part: queue.part,
         len_pkts: figures.len_pkts,
         len_bytes: figures.len_bytes.into(),
         dropped_pkts: figures.dropped_pkts,

@@ -1,5 +1,6 @@
 //! One run from beginning to end.
 
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -7,6 +8,7 @@ use knee_sim::{Outcome, Run};
 
 use crate::Error;
 use crate::boot::{Guest, boot};
+use crate::captures;
 use crate::guest::Records;
 use crate::kernel::{Built, DEFAULT_HZ};
 use crate::outcome::assemble;
@@ -53,6 +55,29 @@ pub fn run(
     options: &Options,
     stop: &AtomicBool,
 ) -> Result<Outcome, Error> {
+    carry_out(run, kernel, options, (stop, None))
+}
+
+/// As [`run`](fn@run), and writes what each host sends and receives to `HOST.pcapng` ([`knee_capture::host`]) in a directory that
+/// is there. What comes of the run is the same.
+///
+/// # Errors
+/// As [`run`](fn@run), and captures that have no room.
+pub fn run_captured(
+    run: &Run,
+    kernel: &Built,
+    options: &Options,
+    (stop, dir): (&AtomicBool, &Path),
+) -> Result<Outcome, Error> {
+    carry_out(run, kernel, options, (stop, Some(dir)))
+}
+
+fn carry_out(
+    run: &Run,
+    kernel: &Built,
+    options: &Options,
+    (stop, captures): (&AtomicBool, Option<&Path>),
+) -> Result<Outcome, Error> {
     let wanted = hz(run)?;
     if wanted != kernel.hz {
         return Err(Error(format!(
@@ -61,8 +86,9 @@ pub fn run(
             kernel.hz
         )));
     }
-    let plan = Plan::new(run, options.algorithms, &kernel.version)?;
-    let result = boot(
+    let mut plan = Plan::new(run, options.algorithms, &kernel.version)?;
+    plan.orders.captures = captures.is_some();
+    let left = boot(
         &Guest {
             kernel: &kernel.linux(),
             program: &kernel.program(),
@@ -73,10 +99,13 @@ pub fn run(
         },
         stop,
     )?;
-    let records = Records::read(&result, plan.hosts.len())?;
+    let records = Records::read(&left.result, plan.hosts.len())?;
     if let Some(failed) = records.sides.iter().find(|side| side.error.is_some()) {
         let why = failed.error.as_deref().unwrap_or_default();
         return Err(Error(format!("flow {}: {why}", failed.flow)));
+    }
+    if let Some(dir) = captures {
+        captures::write(run, &left.read("captures")?, records.zero_ns, dir)?;
     }
     assemble(run, &plan, &records)
 }

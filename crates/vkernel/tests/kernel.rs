@@ -1,20 +1,26 @@
 //! Runs on kernels that are built. Without one these tests say that they are skipped; `KNEE_REQUIRE_VKERNEL` names versions
 //! that must be there.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::io::Write as _;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 use knee_queue::time::{Duration, Rate, Time};
 use knee_queue::{
-    DropTailConfig, Limit, MarkAt, MarkWhen, NotEctAbove, QueueConfig, StepConfig, Threshold,
+    ClassConfig, ClassService, ClassesConfig, Condition, DropTailConfig, DynamicThresholdConfig,
+    Limit, MarkAt, MarkWhen, NotEctAbove, QueueConfig, StepConfig, Threshold,
 };
 use knee_sim::outcome::Outcome;
 use knee_sim::spec::{
-    Cc, Flow, HostConfig, LinuxVersion, Order, Ping, Run, Sampling, Serialisation, Traffic,
+    Cc, Flow, HostConfig, Lane, LinuxVersion, Order, Ping, Run, Sampling, Serialisation, Series,
+    SharedBuffer, Traffic,
 };
 use knee_sim::topology::{Cable, Star};
 use knee_vkernel::kernel::{Built, DEFAULT_HZ, VERSIONS, find};
-use knee_vkernel::{Algorithms, Options, run};
+use knee_vkernel::{Algorithms, Options, run, run_captured};
 
 /// Every kernel of these ticks that is built of what this knee has.
 fn kernels_at(hz: u32) -> Vec<Built> {
@@ -264,4 +270,242 @@ fn wait(kernel: &Built) {
         let (real, model) = (completion(&real), completion(&model));
         assert!(real.ps().abs_diff(model.ps()) < late_ms * 1_000_000_000, "{real:?} and {model:?}");
     }
+}
+
+#[test]
+fn packets_are_lost_at_random_before_the_queue() {
+    kernels().iter().for_each(lose);
+}
+
+fn lose(kernel: &Built) {
+    let mut wanted = two_flows(kernel, "bbr", Time::from_ms(500), ENDLESS);
+    let port = wanted.network.links.iter_mut().find(|link| link.to == 2).expect("it is the third");
+    port.loss = 0.02;
+    let outcome = carried_out(&wanted, kernel, Algorithms::Ours);
+    let port = outcome.queues.iter().max_by_key(|queue| queue.sent_pkts).expect("a queue");
+    // Of N packets 2 % are lost, with a standard deviation of 0.14 sqrt(N); four of them.
+    let offered = (port.offered_pkts + port.lost_pkts) as f64;
+    let apart = (port.lost_pkts as f64 - 0.02 * offered).abs();
+    assert!(offered > 20_000.0 && apart < 0.56 * offered.sqrt(), "{port:?}");
+    let retransmitted: u64 =
+        outcome.flows.iter().filter_map(|flow| flow.counters.retransmitted_segs).sum();
+    assert!(retransmitted * 10 > port.lost_pkts * 9, "{retransmitted} of {}", port.lost_pkts);
+    let again = carried_out(&wanted, kernel, Algorithms::Ours);
+    assert!(format!("{outcome:?}") == format!("{again:?}"), "two runs of one seed differ");
+}
+
+/// A directory that goes away.
+struct Scratch(PathBuf);
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn captures_have_what_hosts_sent_and_change_nothing() {
+    kernels().iter().for_each(capture);
+}
+
+fn capture(kernel: &Built) {
+    let mut wanted = two_flows(kernel, "dctcp", Time::from_ms(50), ENDLESS);
+    wanted.network.links.iter_mut().for_each(|link| link.jitter = Duration::from_us(3));
+    let dir = std::env::temp_dir().join(format!("knee-vkernel-captures-{}", std::process::id()));
+    fs::create_dir(&dir).expect("nobody else has this name");
+    let dir = Scratch(dir);
+    let (options, stop) = (Options::default(), AtomicBool::new(false));
+    let seen = run_captured(&wanted, kernel, &options, (&stop, &dir.0)).expect("the guest runs");
+    let unseen = carried_out(&wanted, kernel, Algorithms::Ours);
+    assert!(format!("{seen:?}") == format!("{unseen:?}"), "captures change the run");
+
+    // Of each file the frames by interface and direction, with their times.
+    let mut times: BTreeMap<(&str, u32, bool), Vec<u64>> = BTreeMap::new();
+    let mut marked: BTreeMap<&str, u64> = BTreeMap::new();
+    for (host, address) in [("a", 1), ("b", 2), ("c", 3)] {
+        let path = dir.0.join(knee_capture::host::file_name(host));
+        let file = fs::File::open(path).expect("it was written");
+        let ending = knee_capture::read::read(file, |frame| {
+            let (ip, len) = frame.ip().expect("it is an IP packet");
+            assert!(len >= 52 && frame.at_ns <= 50_000_000);
+            let is_out = ip[15] == address;
+            times.entry((host, frame.interface, is_out)).or_default().push(frame.at_ns);
+            let is_marked = frame.interface == 1 && ip[1] & 3 == 3;
+            *marked.entry(host).or_default() += u64::from(is_marked);
+            ControlFlow::Continue(())
+        })
+        .expect("it is a capture");
+        assert_eq!(ending.broken, None);
+    }
+    assert!(times.values().all(|of_one| of_one.is_sorted()));
+    let count = |host: &str, interface, out| times[&(host, interface, out)].len();
+    let port = seen.queues.iter().max_by_key(|queue| queue.sent_pkts).expect("a queue");
+    assert_eq!(count("c", 1, false) as u64, port.sent_pkts);
+    // What has left a host comes to the switch after the packet's time and the link's, and some of it not before the end.
+    assert!(count("a", 0, true) >= count("a", 1, true));
+    let [left, came] = [0, 1].map(|interface| &times[&("a", interface, true)]);
+    assert!(left.len() > 1000 && came[0] - left[0] >= 25_000, "{} {}", left[0], came[0]);
+    // What was marked as it came to the queue, but for what waits there at the end.
+    let ce = marked["c"];
+    assert!(ce <= port.marked_pkts && ce + 60 > port.marked_pkts, "{ce} of {}", port.marked_pkts);
+    assert!(ce > 100 && marked["a"] + marked["b"] == 0, "{marked:?}");
+}
+
+#[test]
+fn flows_that_wait_for_others_have_their_turn() {
+    kernels().iter().for_each(take_turns);
+}
+
+fn take_turns(kernel: &Built) {
+    let transfer = Traffic::Bulk { bytes: Some(100_000) };
+    let mut wanted = two_flows(kernel, "reno", Time::from_ms(500), transfer);
+    wanted.flows = [(0, 2), (0, 2), (1, 2), (1, 2), (0, 1)]
+        .map(|(from, to)| Flow { start: Time::from_us(10), ..flow(from, to, "reno", transfer) })
+        .to_vec();
+    let lane = |flows: &[u32], parallel| Lane { flows: flows.to_vec(), parallel };
+    let rounds = vec![vec![lane(&[0, 1], 1), lane(&[2, 3], 2)], vec![lane(&[4], 1)]];
+    wanted.order.series = vec![Series { rounds }];
+    let real = carried_out(&wanted, kernel, Algorithms::Ours);
+    let model = knee_sim::simulate(&wanted).expect("it can be simulated");
+    for (flow, (real, model)) in real.flows.iter().zip(&model.flows).enumerate() {
+        let times = |of: &knee_sim::outcome::FlowOutcome| {
+            [of.connected_at, of.done_at].map(|at| at.expect("it is over").ps() / 1_000_000)
+        };
+        let apart = times(real).into_iter().zip(times(model)).map(|(a, b)| a.abs_diff(b));
+        assert!(apart.max() < Some(20), "{flow}: {:?} and {:?} us", times(real), times(model));
+    }
+}
+
+#[test]
+fn the_inside_of_an_algorithm_is_told_whole() {
+    kernels().iter().for_each(look_inside);
+}
+
+fn look_inside(kernel: &Built) {
+    let wanted = two_flows(kernel, "bbr3", Time::from_ms(300), ENDLESS);
+    let names = Cc::by_name("bbr3").expect("it is ours").algorithm.diag();
+    let at = |name: &str| names.iter().position(|value| value.name == name).expect("it has it");
+    let (bw, phase, high) = (at("bw"), at("phase"), at("inflight_hi"));
+    assert!(names.len() > 5, "TCP_CC_INFO would do");
+    let model = knee_sim::simulate(&wanted).expect("it can be simulated");
+    let real = carried_out(&wanted, kernel, Algorithms::Ours);
+    let seen = [&real, &model].map(|outcome| {
+        let samples = &outcome.flow_samples;
+        assert!(samples.iter().all(|sample| sample.diag.len() == names.len()));
+        let late = samples.iter().filter(|sample| sample.at > Time::from_ms(100));
+        // Two flows share 1 Gbps.
+        assert!(late.clone().all(|sample| (20_000_000..130_000_000).contains(&sample.diag[bw])));
+        let highs: BTreeSet<u64> = late.clone().map(|sample| sample.diag[high]).collect();
+        assert!(highs.len() > 1, "{highs:?}");
+        late.map(|sample| sample.diag[phase]).collect::<BTreeSet<u64>>()
+    });
+    assert!(seen[0] == seen[1] && seen[0].len() > 2, "{seen:?}");
+}
+
+#[test]
+fn an_algorithm_is_told_the_base_rtt_of_its_connection() {
+    kernels().iter().for_each(tell_base_rtt);
+}
+
+fn tell_base_rtt(kernel: &Built) {
+    let mut wanted = two_flows(kernel, "nv", Time::from_ms(20), ENDLESS);
+    wanted.flows[0].base_rtt = Some(Duration::from_us(70));
+    let outcome = carried_out(&wanted, kernel, Algorithms::Ours);
+    let names = Cc::by_name("nv").expect("it is ours").algorithm.diag();
+    let at = names.iter().position(|value| value.name == "base_rtt").expect("it has it");
+    let told = |flow: u32| -> BTreeSet<u64> {
+        let samples = outcome.flow_samples.iter().filter(|sample| sample.flow == flow);
+        samples.map(|sample| sample.diag[at]).collect()
+    };
+    assert_eq!((told(0), told(1)), (BTreeSet::from([70]), BTreeSet::from([0])));
+}
+
+#[test]
+fn queues_share_memory_with_dynamic_thresholds() {
+    kernels().iter().for_each(share_memory);
+}
+
+fn share_memory(kernel: &Built) {
+    let mut wanted = two_flows(kernel, "cubic", Time::from_ms(300), ENDLESS);
+    let is_host = |node: u32| node < 3;
+    let ports = (0..).zip(&wanted.network.links).filter(|(_, link)| !is_host(link.from));
+    // Of one hot queue alpha / (1 + alpha) of the memory is the share: 50 kB.
+    let memory = SharedBuffer {
+        name: "switch".to_owned(),
+        law: DynamicThresholdConfig { size_bytes: 150_000, alpha: 0.5, reserved_bytes: 0 },
+        links: ports.map(|(id, _)| id).collect(),
+        sampled: true,
+    };
+    wanted.network.buffers = vec![memory];
+    let number = wanted.network.links.len() as u32;
+    let model = knee_sim::simulate(&wanted).expect("it can be simulated");
+    let real = carried_out(&wanted, kernel, Algorithms::Ours);
+    for outcome in [&real, &model] {
+        let most = |link: u32| {
+            let samples = outcome.queue_samples.iter().filter(|sample| sample.link == link);
+            samples.map(|sample| sample.len_bytes).max().expect("it is sampled")
+        };
+        let of = |link: u32| outcome.queues.iter().find(|queue| queue.link == link);
+        let port = outcome.queues.iter().max_by_key(|queue| queue.sent_pkts).map(|port| port.link);
+        assert_eq!(port, Some(number), "all that its ports have sent");
+        let port = wanted.network.links.iter().position(|link| link.to == 2).expect("it is there");
+        let (port, memory) = (of(port as u32).expect("it is there"), of(number).expect("it, too"));
+        assert!((45_000..51_514).contains(&most(port.link)), "{}", most(port.link));
+        assert!(most(number) >= most(port.link));
+        assert!(port.dropped_full_pkts > 10, "{port:?}");
+        assert_eq!(memory.dropped_full_pkts, port.dropped_full_pkts);
+    }
+    assert_eq!(real.queue_samples.len(), model.queue_samples.len());
+}
+
+#[test]
+fn classes_of_a_port_have_their_own_queues_and_turns() {
+    kernels().iter().for_each(classify);
+}
+
+fn classify(kernel: &Built) {
+    let mut wanted = two_flows(kernel, "dctcp", Time::from_ms(400), ENDLESS);
+    wanted.flows[0].dscp = 10;
+    wanted.flows[1].cc = Cc::by_name("cubic").expect("it is ours");
+    let port = wanted.network.links.iter().position(|link| link.to == 2).expect("it is there");
+    let class = |name: &str, condition, service, queue| ClassConfig {
+        name: name.to_owned(),
+        condition,
+        service,
+        queue,
+    };
+    let (marks, drops) = (wanted.network.links[port].queue.clone(), Limit::Bytes(100_000));
+    let tail = QueueConfig::DropTail(DropTailConfig { limit: drops });
+    let of_dctcp = Condition { dscps: Some(1 << 10), ..Condition::default() };
+    let acks = Condition { acks: true, ..Condition::default() };
+    wanted.network.links[port].queue = QueueConfig::Classes(ClassesConfig {
+        classes: vec![
+            class("dctcp", of_dctcp, ClassService::Weighted(3), marks),
+            class("acks", acks, ClassService::Strict, tail.clone()),
+            class("others", Condition::default(), ClassService::Weighted(1), tail),
+        ],
+        quantum_bytes: 1514,
+    });
+    let model = knee_sim::simulate(&wanted).expect("it can be simulated");
+    let real = carried_out(&wanted, kernel, Algorithms::Ours);
+    let [real_parts, model_parts] = [&real, &model].map(|outcome| {
+        let of_port = outcome.queues.iter().filter(|queue| queue.link == port as u32);
+        let of_port: Vec<_> = of_port.collect();
+        assert_eq!(
+            of_port.iter().map(|queue| queue.part).collect::<Vec<_>>(),
+            [None, Some(0), Some(1), Some(2)]
+        );
+        let sum: u64 = of_port[1..].iter().map(|queue| queue.sent_pkts).sum();
+        assert_eq!(of_port[0].sent_pkts, sum);
+        // Three of four bytes are of the first class; the second has no data.
+        let share = of_port[1].sent_bytes as f64 / of_port[0].sent_bytes as f64;
+        assert!((0.73..0.77).contains(&share), "{share}");
+        assert!(of_port[2].sent_pkts < 10, "{:?}", of_port[2]);
+        assert!(of_port[1].marked_pkts > 500 && of_port[3].marked_pkts == 0, "{of_port:?}");
+        of_port[1..].iter().map(|queue| queue.sent_bytes).collect::<Vec<_>>()
+    });
+    for (real, model) in real_parts.iter().zip(&model_parts) {
+        assert!(real.abs_diff(*model) < 500_000, "{real} and {model}");
+    }
+    assert_eq!(real.queue_samples.len(), model.queue_samples.len());
 }

@@ -4,5 +4,5 @@ pub mod netlink;
 mod orders;
 mod records;
 
-pub use orders::{FlowOrder, Orders, PingOrder, QueueOrder, Step, Traffic};
+pub use orders::{FlowOrder, LaneOrder, Orders, PingOrder, QueueOrder, Step, Traffic};
 pub use records::{FlowSample, QueueAnswer, Records};

@@ -10,6 +10,8 @@ pub const ECHO: u16 = 8;
 pub const CREATE: u16 = 0x400 | 0x200;
 /// `RTM_NEWLINK`.
 pub const NEW_LINK: u16 = 16;
+/// `RTM_GETLINK`.
+pub const GET_LINK: u16 = 18;
 /// `RTM_NEWADDR`.
 pub const NEW_ADDRESS: u16 = 20;
 /// `RTM_NEWROUTE`.
@@ -18,6 +20,8 @@ pub const NEW_ROUTE: u16 = 24;
 pub const NEW_QDISC: u16 = 36;
 /// `RTM_GETQDISC`.
 pub const GET_QDISC: u16 = 38;
+/// `NLA_F_NESTED`, in the kind of an attribute that consists of attributes: newer parts of the kernel ask for it.
+pub const NESTED: u16 = 0x8000;
 /// Length of `struct nlmsghdr`.
 pub const HEADER_BYTES: usize = 16;
 

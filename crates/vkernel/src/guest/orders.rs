@@ -2,8 +2,8 @@
 
 use std::net::Ipv4Addr;
 
-/// "KEEPLAN1" in the order of bytes of the machine that wrote it.
-const MAGIC: u64 = 0x314e_414c_5045_454b;
+/// "KEEPLAN2" in the order of bytes of the machine that wrote it.
+const MAGIC: u64 = 0x324e_414c_5045_454b;
 /// A time, count or size that there is not.
 const NONE: u64 = u64::MAX;
 
@@ -34,6 +34,10 @@ pub struct Orders {
     pub queues: Vec<QueueOrder>,
     /// Sets of flows that send their requests together.
     pub sets: u32,
+    /// Flows that have their turn one after the other.
+    pub lanes: Vec<LaneOrder>,
+    /// Whether what went over cables is written down.
+    pub captures: bool,
 }
 
 /// Something to be done in a namespace.
@@ -90,6 +94,10 @@ pub struct FlowOrder {
     pub peer_tos: u8,
     /// The set of flows, counted from 0, that sends its requests together with this one.
     pub set: Option<u32>,
+    /// RTT without queues that the connecting side's algorithm is told, us.
+    pub base_rtt_us: Option<u32>,
+    /// That the listening side's is told.
+    pub peer_base_rtt_us: Option<u32>,
     /// Address of the connecting side.
     pub from_address: Ipv4Addr,
     /// Of the listening side.
@@ -136,11 +144,26 @@ pub struct PingOrder {
     pub to_address: Ipv4Addr,
 }
 
-/// A queue that is looked at.
+/// Flows that have their turn one after the other ([`knee_sim::spec::Lane`]).
+#[derive(Clone, Debug, Default)]
+pub struct LaneOrder {
+    /// Of which series, and in which of its rounds.
+    pub series: u32,
+    /// Counted from 0.
+    pub round: u32,
+    /// So many at once.
+    pub parallel: u32,
+    /// In order.
+    pub flows: Vec<u32>,
+}
+
+/// A queue or a device that is looked at.
 #[derive(Clone, Debug)]
 pub struct QueueOrder {
     /// Where it is.
     pub namespace: u32,
+    /// At the end of the run alone.
+    pub only_last: bool,
     /// The request that asks for it.
     pub request: Vec<u8>,
 }
@@ -168,6 +191,8 @@ impl Orders {
             len(self.pings.len()),
             len(self.queues.len()),
             self.sets,
+            len(self.lanes.len()),
+            self.captures.into(),
             0,
         ] {
             out.u32(value);
@@ -178,8 +203,11 @@ impl Orders {
         for queue in &self.queues {
             out.u32(queue.namespace);
             out.u32(len(queue.request.len()));
+            out.u32(queue.only_last.into());
+            out.u32(0);
             out.filled(&queue.request);
         }
+        self.lanes.iter().for_each(|lane| out.lane(lane));
         out.0
     }
 }
@@ -256,6 +284,8 @@ impl Bytes {
             flow.tos.into(),
             flow.peer_tos.into(),
             flow.set.map_or(0, |set| set + 1),
+            flow.base_rtt_us.unwrap_or(0),
+            flow.peer_base_rtt_us.unwrap_or(0),
         ] {
             self.u32(value);
         }
@@ -263,6 +293,14 @@ impl Bytes {
         self.0.extend_from_slice(&flow.to_address.octets());
         self.name(&flow.algorithm);
         self.name(&flow.peer_algorithm);
+    }
+
+    fn lane(&mut self, lane: &LaneOrder) {
+        for value in [lane.series, lane.round, lane.parallel, lane.flows.len() as u32] {
+            self.u32(value);
+        }
+        lane.flows.iter().for_each(|flow| self.u32(*flow));
+        self.filled(&[]);
     }
 
     fn ping(&mut self, ping: &PingOrder) {
@@ -282,7 +320,7 @@ mod tests {
     #[test]
     fn parts_have_the_lengths_that_the_guest_expects() {
         let empty = Orders::default().to_bytes().len();
-        assert_eq!(empty, 80);
+        assert_eq!(empty, 88);
         let write = Step::Write { namespace: 1, path: "1234567".into(), text: "12345678".into() };
         let flow = FlowOrder {
             start_ns: 1,
@@ -299,6 +337,8 @@ mod tests {
             tos: 0,
             peer_tos: 0,
             set: None,
+            base_rtt_us: None,
+            peer_base_rtt_us: None,
             from_address: Ipv4Addr::LOCALHOST,
             to_address: Ipv4Addr::LOCALHOST,
             algorithm: "a_name_that_is_too_long".into(),
@@ -315,9 +355,11 @@ mod tests {
         let of = |orders: Orders| orders.to_bytes().len() - empty;
         // A path of 7 bytes fills 8 with its end, a text of 8 needs 16.
         assert_eq!(of(Orders { steps: vec![write], ..Orders::default() }), 16 + 8 + 16);
-        assert_eq!(of(Orders { flows: vec![flow], ..Orders::default() }), 136);
+        assert_eq!(of(Orders { flows: vec![flow], ..Orders::default() }), 144);
         assert_eq!(of(Orders { pings: vec![ping], ..Orders::default() }), 32);
-        let queue = QueueOrder { namespace: 0, request: vec![0; 36] };
-        assert_eq!(of(Orders { queues: vec![queue], ..Orders::default() }), 8 + 40);
+        let queue = QueueOrder { namespace: 0, only_last: true, request: vec![0; 36] };
+        assert_eq!(of(Orders { queues: vec![queue], ..Orders::default() }), 16 + 40);
+        let lane = LaneOrder { flows: vec![1, 2, 3], ..LaneOrder::default() };
+        assert_eq!(of(Orders { lanes: vec![lane], ..Orders::default() }), 16 + 16);
     }
 }

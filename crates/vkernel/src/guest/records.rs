@@ -24,8 +24,8 @@ pub struct FlowSample {
     pub flow: u32,
     /// `struct tcp_info`, as long as the kernel's.
     pub info: Vec<u8>,
-    /// What `TCP_CC_INFO` gave; empty: nothing.
-    pub inside: Vec<u8>,
+    /// Values inside the algorithm; empty: it is none of ours.
+    pub inside: Vec<u64>,
 }
 
 /// What the kernel told of a queue.
@@ -44,6 +44,8 @@ pub struct QueueAnswer {
 pub struct Records {
     /// When the run ended.
     pub end_ns: u64,
+    /// Its time 0 on the guest's clock.
+    pub zero_ns: u64,
     /// Both sides of each flow.
     pub sides: Vec<SideReport>,
     /// Completed exchanges: flow, start, latency.
@@ -104,7 +106,9 @@ impl Records {
                 add_pairs(mib, &String::from_utf8_lossy(body.0));
                 Some(())
             }),
-            END => body.u64().map(|end_ns| self.end_ns = end_ns),
+            END => body.u64().zip(body.u64()).map(|(end_ns, zero_ns)| {
+                (self.end_ns, self.zero_ns) = (end_ns, zero_ns);
+            }),
             _ => None,
         };
         known.ok_or_else(|| {
@@ -152,7 +156,9 @@ impl<'a> Body<'a> {
         let (at_ns, flow) = (self.u64()?, self.u32()?);
         let (info_len, inside_len) = (self.u16()?, self.u16()?);
         let info = self.take(info_len.into())?.to_vec();
-        let inside = self.take(inside_len.into())?.to_vec();
+        let inside = self.take(inside_len.into())?.chunks_exact(8);
+        let inside = inside.filter_map(|value| Some(u64::from_ne_bytes(value.try_into().ok()?)));
+        let inside = inside.collect();
         Some(FlowSample { at_ns, flow, info, inside })
     }
 
@@ -220,11 +226,11 @@ mod tests {
             rpc.extend_from_slice(&value.to_ne_bytes());
         }
         let counts = [&[0, 0, 0, 0, 1, 0, 0, 0][..], b"TcpExt: TCPTimeouts\nTcpExt: 4\n"].concat();
-        let end = 9_u64.to_ne_bytes();
+        let end = [9_u64, 4].map(u64::to_ne_bytes).concat();
         let bytes = written(&[(RPC, &rpc), (COUNTS, &counts), (END, &end)]);
         let records = Records::read(&bytes, 1).unwrap();
         assert_eq!(records.rpcs, [(3, 5, 7)]);
-        assert_eq!(records.end_ns, 9);
+        assert_eq!((records.end_ns, records.zero_ns), (9, 4));
         assert_eq!(records.counts[0][0].len(), 0);
         assert_eq!(records.counts[0][1]["TCPTimeouts"], 4);
     }
@@ -238,7 +244,7 @@ mod tests {
 
     #[test]
     fn a_file_that_is_cut_short_is_refused() {
-        let bytes = written(&[(END, &9_u64.to_ne_bytes())]);
+        let bytes = written(&[(END, &[0; 16])]);
         for len in [0, 4, 12] {
             let why = Records::read(&bytes[..len], 0).unwrap_err().to_string();
             assert!(why.contains("cut short"), "{len}: {why}");

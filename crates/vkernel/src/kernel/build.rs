@@ -310,11 +310,17 @@ impl Step {
         let script = ours.join("scripts/builtin-kernel");
         let arguments = [script.to_string_lossy(), tree.to_string_lossy()];
         self.run("the algorithms", &tree, "bash", &[&*arguments[0], &*arguments[1]])?;
-        write_if_new(&tree.join("drivers/net/knee_cable.c"), parts::CABLE)?;
         let makefile = tree.join("drivers/net/Makefile");
-        let text = fs::read_to_string(&makefile).map_err(failed(makefile.display()))?;
-        let line = "obj-y += knee_cable.o\n";
-        if text.contains(line) { Ok(()) } else { write_if_new(&makefile, &(text + "\n" + line)) }
+        let mut text = fs::read_to_string(&makefile).map_err(failed(makefile.display()))?;
+        for (name, source) in parts::DEVICES {
+            write_if_new(&tree.join("drivers/net").join(name), source)?;
+            let Some(name) = name.strip_suffix(".c") else { continue };
+            let line = format!("\nobj-y += {name}.o\n");
+            if !text.contains(&line) {
+                text.push_str(&line);
+            }
+        }
+        write_if_new(&makefile, &text)
     }
 
     fn configure(&self, tell: &mut dyn FnMut(&str)) -> Result<(), Error> {

@@ -6,8 +6,6 @@ include!(concat!(env!("OUT_DIR"), "/files.rs"));
 
 /// What a kernel has, with [`DEFAULT_HZ`].
 const CONFIG: &str = include_str!("../../kernel/config");
-/// The device at the end of a cable.
-pub(super) const CABLE: &str = include_str!("../../kernel/knee_cable.c");
 
 /// Patches for a version, in their order: name and text.
 pub(super) fn patches(version: &str) -> impl Iterator<Item = (&'static str, &'static str)> {
@@ -24,7 +22,7 @@ pub(super) fn config(hz: u32) -> String {
 
 /// SHA-256 of all that goes into a kernel of this version and these ticks, and into its guest, beside the source.
 pub(super) fn inputs(version: &str, hz: u32) -> String {
-    let others = GUEST.iter().chain(ALGORITHMS).copied().chain([("cable", CABLE)]);
+    let others = GUEST.iter().chain(DEVICES).chain(ALGORITHMS).copied();
     let part = |name: &str, text: &str| format!("{name} {}\n{text}", text.len());
     let files = patches(version).chain(others).map(|(name, text)| part(name, text));
     let all: Vec<String> = files.chain([part("config", &config(hz))]).collect();

@@ -4,53 +4,32 @@ use std::collections::BTreeMap;
 
 use knee_sim::Run;
 use knee_sim::addresses::{connecting_port, listening_port};
-use knee_sim::spec::{Cc, Flow, NodeId, Ping, Traffic};
+use knee_sim::spec::{Cc, Flow, Lane, NodeId, Ping, Traffic};
 
 use super::network::host_address;
 use super::{Algorithms, ETHERNET_BYTES, Plan};
 use crate::Error;
-use crate::guest::{self, FlowOrder, PingOrder};
+use crate::guest::{self, FlowOrder, LaneOrder, PingOrder};
 
 /// Flows whose listening sides can each have a port of their own.
 const MAX_FLOWS: usize = 25_000;
 /// The kernel's own that guests' kernels have.
 const KERNELS_OWN: [&str; 6] = ["reno", "cubic", "bic", "dctcp", "bbr", "nv"];
-/// Of values that `TCP_CC_INFO` shows of one of ours.
-const SHOWN_VALUES: usize = 5;
 /// ICMP's and IP's headers.
 const LEAST_PING_BYTES: u32 = 28;
 
 /// What experiments call what the kernel calls otherwise.
 #[derive(Clone, Debug, Default)]
-pub struct Names(BTreeMap<String, Named>);
-
-#[derive(Clone, Copy, Debug)]
-struct Named {
-    name: &'static str,
-    /// Values inside that the algorithm lists; `None`: it is the kernel's own.
-    values: Option<usize>,
-}
+pub struct Names(BTreeMap<String, &'static str>);
 
 impl Names {
     /// The experiment's name of an algorithm: a connection may have left for another one.
     pub(crate) fn own_name(&self, kernel_name: &str) -> &'static str {
-        if let Some(named) = self.0.get(kernel_name) {
-            return named.name;
+        if let Some(name) = self.0.get(kernel_name) {
+            return name;
         }
         let known = KERNELS_OWN.into_iter().chain(["dctcp-reno"]);
         known.into_iter().find(|known| *known == kernel_name).unwrap_or("other")
-    }
-
-    /// The values in what `TCP_CC_INFO` gave, as many as the algorithm lists; what is not shown is all ones.
-    pub(crate) fn inside(&self, kernel_name: &str, bytes: &[u8]) -> Vec<u64> {
-        let named = self.0.get(kernel_name);
-        let Some(values) = named.and_then(|named| named.values) else { return Vec::new() };
-        let shown = bytes.chunks_exact(4).take(SHOWN_VALUES.min(values));
-        let mut all: Vec<u64> = shown
-            .filter_map(|word| Some(u32::from_ne_bytes(word.try_into().ok()?).into()))
-            .collect();
-        all.resize(values, u64::MAX);
-        all
     }
 }
 
@@ -70,13 +49,6 @@ pub(super) fn add(
             run.flows.len()
         )));
     }
-    if !run.order.series.is_empty() {
-        return Err(Error(
-            "transfers that wait for others (shuffles, rounds without \"every\"): the guest's applications do not; give rounds \
-             times with every, or use --on sim"
-                .to_owned(),
-        ));
-    }
     let mut chosen = Chosen { algorithms, parameters: BTreeMap::new(), names: Names::default() };
     for (index, flow) in run.flows.iter().enumerate() {
         let order = flow_order(run, index, flow, namespaces, &mut chosen)?;
@@ -91,9 +63,27 @@ pub(super) fn add(
     plan.orders.sample_goodput_ns = run.sampling.goodput.map(|period| period.ns());
     plan.orders.sample_queues_ns = run.sampling.queues.map(|period| period.ns());
     plan.orders.sets = run.order.together.len() as u32;
+    plan.orders.lanes = lanes(run);
     plan.kernel_arguments = chosen.arguments();
     plan.names = chosen.names;
     Ok(())
+}
+
+/// Of all rounds of all series.
+fn lanes(run: &Run) -> Vec<LaneOrder> {
+    let rounds = run.order.series.iter().zip(0..).flat_map(|(series, number)| {
+        series.rounds.iter().zip(0..).map(move |(lanes, round)| (number, round, lanes))
+    });
+    let of_round = |(series, round, lanes): (u32, u32, &Vec<Lane>)| {
+        let order = |lane: &Lane| LaneOrder {
+            series,
+            round,
+            parallel: lane.parallel,
+            flows: lane.flows.clone(),
+        };
+        lanes.iter().map(order).collect::<Vec<_>>()
+    };
+    rounds.flat_map(of_round).collect()
 }
 
 fn flow_order(
@@ -105,17 +95,23 @@ fn flow_order(
 ) -> Result<FlowOrder, Error> {
     let namespace = |node: NodeId| namespaces[node as usize];
     let address = |node: NodeId| host_address(namespace(node) as usize);
-    if flow.base_rtt.is_some() {
-        return Err(Error(
-            "base_rtt: the guest's kernel has nobody to tell it to its sockets; leave it out, or use --on sim".to_owned(),
-        ));
-    }
+    let base_rtt_us = |node: NodeId| {
+        let of_host = run.network.nodes[node as usize].host.as_ref().and_then(|host| host.base_rtt);
+        let told = flow.base_rtt.or(of_host);
+        told.map(|rtt| u32::try_from(rtt.us()).unwrap_or(u32::MAX))
+    };
     let set = run.order.together.iter().position(|set| set.contains(&(index as u32)));
     let algorithm = chosen.choose(&flow.cc)?;
     let peer_algorithm = match &flow.peer_cc {
         Some(cc) => chosen.choose(cc)?,
         None => algorithm.clone(),
     };
+    let is_told = base_rtt_us(flow.from).or(base_rtt_us(flow.to)).is_some();
+    if is_told && (algorithm == "nv" || peer_algorithm == "nv") {
+        return Err(Error(
+            "base_rtt: the kernel's own nv asks BPF for it, which guests have not; use knee's nv, or leave it out".to_owned(),
+        ));
+    }
     Ok(FlowOrder {
         start_ns: flow.start.ns(),
         first_write_ns: flow.first_write.map(|at| at.ns()),
@@ -136,6 +132,8 @@ fn flow_order(
         tos: flow.dscp << 2,
         peer_tos: flow.peer_dscp << 2,
         set: set.map(|set| set as u32),
+        base_rtt_us: base_rtt_us(flow.from),
+        peer_base_rtt_us: base_rtt_us(flow.to),
         from_address: address(flow.from),
         to_address: address(flow.to),
         algorithm,
@@ -182,8 +180,7 @@ impl Chosen {
             return self.choose_kernels(cc, name);
         }
         let kernel_name = format!("knee_{name}");
-        let values = Some(cc.algorithm.diag().len());
-        self.names.0.insert(kernel_name.clone(), Named { name, values });
+        self.names.0.insert(kernel_name.clone(), name);
         let known = self.parameters.entry(name).or_insert_with(|| cc.clone());
         if known.params != cc.params {
             return Err(Error(format!(
@@ -205,7 +202,7 @@ impl Chosen {
                 KERNELS_OWN.join(", ")
             )));
         }
-        self.names.0.insert(name.to_owned(), Named { name, values: None });
+        self.names.0.insert(name.to_owned(), name);
         Ok(name.to_owned())
     }
 

@@ -17,7 +17,7 @@ const SINCE: [(&str, LinuxVersion); 2] =
 
 /// Refuses what a guest's kernel cannot be.
 pub(super) fn check(config: &HostConfig, version: &str) -> Result<(), String> {
-    let refused: [(bool, &str); 9] = [
+    let refused: [(bool, &str); 8] = [
         (config.ipv6, "ipv6: guests speak IPv4 alone; leave it out, or use --on sim"),
         (
             config.defects != Default::default(),
@@ -38,10 +38,6 @@ pub(super) fn check(config: &HostConfig, version: &str) -> Result<(), String> {
         (
             config.fq_counts_headers,
             "fq_counts_headers: the guest's fq goes by departure times, which do not; leave it out, or use --on sim",
-        ),
-        (
-            config.base_rtt.is_some(),
-            "base_rtt: the guest's kernel has nobody to tell it to its sockets; leave it out, or use --on sim",
         ),
         (
             config.jiffies_at_start.is_some(),

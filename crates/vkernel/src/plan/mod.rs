@@ -4,6 +4,7 @@
 //! that leaves there: what waits, waits in the kernel's own queue disciplines, and delays are where the simulator has them.
 
 mod applications;
+mod differences;
 mod host;
 mod network;
 mod queues;
@@ -16,6 +17,7 @@ use crate::Error;
 use crate::guest::Orders;
 
 pub use applications::Names;
+pub use differences::differences;
 pub use queues::Discipline;
 pub(crate) use queues::{Figures, figures};
 
@@ -54,8 +56,12 @@ pub struct Plan {
 pub struct SampledQueue {
     /// Index of the link in the run.
     pub link: LinkId,
+    /// Of which of its classes; `None`: it has none.
+    pub part: Option<u32>,
     /// What its figures mean.
     pub discipline: Discipline,
+    /// Whether it is in the results, and not only in those of a memory that it is in.
+    pub is_reported: bool,
 }
 
 impl Plan {
@@ -72,11 +78,12 @@ impl Plan {
                 network.nodes.len()
             )));
         }
-        if !network.buffers.is_empty() {
-            return Err(Error(
-                "network.buffer: no queue discipline of Linux shares its memory with others; leave it out, or use --on sim"
-                    .to_owned(),
-            ));
+        if let Some(memory) = network.buffers.iter().find(|memory| memory.law.size_bytes >> 32 > 0)
+        {
+            return Err(Error(format!(
+                "{}: a guest's switches have memories below 4 GiB; make network.buffer smaller, or use --on sim",
+                memory.name
+            )));
         }
         if network.flow_control.is_some() {
             return Err(Error(
@@ -96,7 +103,7 @@ impl Plan {
             queues: Vec::new(),
             names: Names::default(),
         };
-        let built = network::build(network, version)?;
+        let built = network::build(network)?;
         plan.orders.namespaces = network.nodes.len() as u32;
         plan.orders.hosts = built.hosts.len() as u32;
         plan.orders.steps = built.steps;

@@ -4,17 +4,19 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use knee_queue::{Limit, QueueConfig};
 use knee_sim::addresses::{address, mac};
-use knee_sim::spec::{HostConfig, Link, LinkId, Network, NodeId, Serialisation};
+use knee_sim::spec::{HostConfig, Link, LinkId, Network, NodeId, Serialisation, SharedBuffer};
 
-use super::queues::{self, Added, BELOW_BUCKET, ROOT};
+use super::queues::{self, Added, BELOW_BUCKET, Place, ROOT};
 use super::routes::next_links;
-use super::{ETHERNET_BYTES, SampledQueue, host};
+use super::{Discipline, ETHERNET_BYTES, SampledQueue, host};
 use crate::Error;
 use crate::guest::netlink::{ACK, Attributes, CREATE, NEW_ADDRESS, NEW_LINK, NEW_ROUTE, Request};
 use crate::guest::{QueueOrder, Step};
 
 /// Index of a namespace's first device but its loopback.
 const FIRST_DEVICE: u32 = 2;
+/// So much above the index of a link's device is that of the way into its queue.
+const ENTRY_ABOVE: u32 = 100_000;
 /// `IFF_UP`.
 const UP: u32 = 1;
 
@@ -40,7 +42,7 @@ struct End {
 ///
 /// # Errors
 /// What no device and no discipline of the kernel does, with the way out.
-pub(super) fn build(network: &Network, version: &str) -> Result<Built, Error> {
+pub(super) fn build(network: &Network) -> Result<Built, Error> {
     let is_host = |node: &NodeId| network.nodes[*node as usize].host.is_some();
     let all = 0..network.nodes.len() as NodeId;
     let hosts: Vec<NodeId> = all.clone().filter(is_host).collect();
@@ -63,7 +65,7 @@ pub(super) fn build(network: &Network, version: &str) -> Result<Built, Error> {
     };
     builder.settings()?;
     for id in 0..network.links.len() {
-        builder.link(id as LinkId, version)?;
+        builder.link(id as LinkId)?;
     }
     builder.routes()?;
     Ok(builder.built)
@@ -150,17 +152,21 @@ impl Builder<'_> {
     }
 
     /// The device at which a link leaves, and its queue.
-    fn link(&mut self, id: LinkId, version: &str) -> Result<(), Error> {
+    fn link(&mut self, id: LinkId) -> Result<(), Error> {
         let link = &self.network.links[id as usize];
         let name = link.name.clone();
         let refuse = |why: String| Error(format!("link {name}: {why}; change it, or use --on sim"));
-        if link.loss > 0.0 {
-            return Err(refuse(format!(
-                "loss: Linux {version} loses packets in netem, which is a queue of its own"
-            )));
+        if link.loss > 0.0 && link.loses_bursts && self.host(link.from).is_none() {
+            return Err(refuse(
+                "loss_per = \"burst\": behind a switch nobody knows which packets were sent together"
+                    .to_owned(),
+            ));
         }
         let device = self.device(id);
         self.netlink(link.from, device, format!("the device of link {name}"));
+        if self.has_entry(id) {
+            self.netlink(link.from, self.entry(id), format!("the way into link {name}"));
+        }
         let index = self.ends[id as usize].index;
         let parent = match (link.rate, link.serialisation) {
             (Some(rate), Serialisation::TokenBucket { burst_bytes }) => {
@@ -170,62 +176,133 @@ impl Builder<'_> {
             }
             _ => ROOT,
         };
-        let added = self.queue(link, index, parent).map_err(refuse)?;
+        let place = Place::of_link(index, parent);
+        let added = self.queue(link, place).map_err(refuse)?;
         let Some(added) = added else { return Ok(()) };
         for request in added.requests {
             self.netlink(link.from, request, format!("the queue of link {name}"));
         }
-        if link.sampled {
-            let namespace = self.built.namespaces[link.from as usize];
-            let request = queues::look(index, parent);
-            self.built.queue_orders.push(QueueOrder { namespace, request });
-            self.built.queues.push(SampledQueue { link: id, discipline: added.discipline });
+        let is_in_memory = self.memory_of(id).is_some_and(|(_, memory)| memory.sampled);
+        if link.sampled || is_in_memory {
+            let has_classes = added.told_by.len() > 1;
+            for ((place, discipline), part) in added.told_by.into_iter().zip(0..) {
+                let part = has_classes.then_some(part);
+                self.look(link, (id, part, discipline), queues::look(place), false);
+            }
+            if self.has_entry(id) {
+                let request = queues::look_at_device(index + ENTRY_ABOVE);
+                let only_last = self.memory_of(id).is_none();
+                self.look(link, (id, None, Discipline::Entry), request, only_last);
+            }
         }
         Ok(())
     }
 
+    /// The memory that a link's queue is in, with its number.
+    fn memory_of(&self, id: LinkId) -> Option<(u32, &SharedBuffer)> {
+        (0..).zip(&self.network.buffers).find(|(_, memory)| memory.links.contains(&id))
+    }
+
+    /// Whether something is before a link's queue.
+    fn has_entry(&self, id: LinkId) -> bool {
+        let link = &self.network.links[id as usize];
+        let has_classes = matches!(link.queue, QueueConfig::Classes(_)) && link.rate.is_some();
+        link.loss > 0.0 || has_classes || self.memory_of(id).is_some()
+    }
+
+    fn look(
+        &mut self,
+        link: &Link,
+        (id, part, discipline): (LinkId, Option<u32>, Discipline),
+        request: Vec<u8>,
+        only_last: bool,
+    ) {
+        let namespace = self.built.namespaces[link.from as usize];
+        self.built.queue_orders.push(QueueOrder { namespace, only_last, request });
+        let is_reported = link.sampled;
+        self.built.queues.push(SampledQueue { link: id, part, discipline, is_reported });
+    }
+
     /// None where nothing waits.
-    fn queue(&self, link: &Link, index: u32, parent: u32) -> Result<Option<Added>, String> {
+    fn queue(&self, link: &Link, place: Place) -> Result<Option<Added>, String> {
         let frame_bytes = self.largest_mtu + ETHERNET_BYTES;
         let paces = self.host(link.from).is_some_and(|host| host.fq);
         match (&link.queue, link.rate) {
-            (_, None) if paces => Ok(Some(queues::fq(index, parent, Limit::Bytes(u64::MAX)))),
+            (_, None) if paces => Ok(Some(queues::fq(place, Limit::Bytes(u64::MAX)))),
             (_, None) => Ok(None),
-            (QueueConfig::DropTail(tail), _) if paces => {
-                Ok(Some(queues::fq(index, parent, tail.limit)))
-            }
+            (QueueConfig::DropTail(tail), _) if paces => Ok(Some(queues::fq(place, tail.limit))),
             (_, _) if paces => {
                 Err("hosts.fq needs a queue of its own: kind = \"droptail\"".to_owned())
             }
-            (queue, _) => queues::queue(index, parent, queue, frame_bytes).map(Some),
+            (queue, _) => queues::queue(place, queue, frame_bytes).map(Some),
         }
     }
 
     /// `RTM_NEWLINK` for an end of a cable (`kernel/knee_cable.c`).
     fn device(&self, id: LinkId) -> Vec<u8> {
         let (link, end) = (&self.network.links[id as usize], &self.ends[id as usize]);
-        let host = self.host(link.from);
-        let mtu_bytes = host.map_or(self.largest_mtu, |host| host.mtu_bytes);
-        let gso_max_segs = host.map_or(1, |host| host.gso_max_segs);
         let rate = match link.serialisation {
             // The bucket above it has the rate.
             Serialisation::TokenBucket { .. } => None,
             Serialisation::StoreAndForward => link.rate,
         };
-        // Number, rate, delay and jitter.
+        // Captures are of hosts.
+        let is_seen = self.host(link.from).is_some() || self.host(link.to).is_some();
+        // Number, rate, delay, jitter and link.
         let cable = Attributes::default()
             .with_u32(1, end.cable)
             .with_u64(2, rate.map_or(0, |rate| rate.bps()))
             .with_u64(3, link.delay.ps())
-            .with_u64(4, link.jitter.ps());
+            .with_u64(4, link.jitter.ps())
+            .with_u32(5, if is_seen { id + 1 } else { 0 });
+        self.new_link(id, ('e', end.index), b"knee_cable", &cable)
+    }
+
+    /// `RTM_NEWLINK` for the way into a link's queue (`kernel/knee_entry.c`).
+    fn entry(&self, id: LinkId) -> Vec<u8> {
+        let (link, end) = (&self.network.links[id as usize], &self.ends[id as usize]);
+        // As the simulator compares it with a number of 32 bits.
+        let share = (link.loss.clamp(0.0, 1.0) * (1_u64 << 32) as f64).round() as u64;
+        // The device below, the share, and whether bursts are lost whole.
+        let mut entry = Attributes::default()
+            .with_u32(1, end.index)
+            .with_u64(2, share)
+            .with_u32(3, link.loses_bursts.into());
+        // The memory: its number, what is shared of it, what is set aside, and alpha in 1/65536.
+        if let Some((number, memory)) = self.memory_of(id) {
+            let law = &memory.law;
+            entry = entry
+                .with_u32(4, number + 1)
+                .with_u64(5, law.shared_bytes(memory.links.len()).unwrap_or(0))
+                .with_u64(6, law.reserved_bytes)
+                .with_u64(7, (law.alpha * 65536.0).round() as u64);
+        }
+        if let (QueueConfig::Classes(classes), Some(_)) = (&link.queue, link.rate) {
+            entry = entry.with(8, &queues::conditions(classes));
+        }
+        self.new_link(id, ('l', end.index + ENTRY_ABOVE), b"knee_entry", &entry)
+    }
+
+    /// A device where a link leaves: the letter of its name, its index, its kind and what that kind is told.
+    fn new_link(
+        &self,
+        id: LinkId,
+        (letter, index): (char, u32),
+        kind: &[u8],
+        data: &Attributes,
+    ) -> Vec<u8> {
+        let (link, end) = (&self.network.links[id as usize], &self.ends[id as usize]);
+        let host = self.host(link.from);
+        let mtu_bytes = host.map_or(self.largest_mtu, |host| host.mtu_bytes);
+        let gso_max_segs = host.map_or(1, |host| host.gso_max_segs);
         // IFLA_INFO_KIND and IFLA_INFO_DATA.
-        let info = Attributes::default().with(1, b"knee_cable").with_nested(2, &cable);
+        let info = Attributes::default().with(1, kind).with_nested(2, data);
         // `struct ifinfomsg`
         let mut fixed = [0; 16];
-        for (at, value) in [(4, end.index), (8, UP), (12, UP)] {
+        for (at, value) in [(4, index), (8, UP), (12, UP)] {
             fixed[at..at + 4].copy_from_slice(&value.to_ne_bytes());
         }
-        let name = format!("e{}\0", end.index - FIRST_DEVICE);
+        let name = format!("{letter}{}\0", end.index - FIRST_DEVICE);
         // IFLA_ADDRESS, IFLA_IFNAME, IFLA_MTU, IFLA_GSO_MAX_SEGS, IFLA_LINKINFO
         Request::new(NEW_LINK, ACK | CREATE, &fixed)
             .with(1, &mac(end.cable as usize))
@@ -278,7 +355,10 @@ impl Builder<'_> {
         if let Some(to) = to {
             request = request.with(1, &to.octets());
         }
-        let index = |link: &LinkId| self.ends[*link as usize].index;
+        let index = |link: &LinkId| {
+            let above = if self.has_entry(*link) { ENTRY_ABOVE } else { 0 };
+            self.ends[*link as usize].index + above
+        };
         request = match links {
             [one] => request.with_u32(4, index(one)),
             // RTA_MULTIPATH: `struct rtnexthop` for each.
@@ -296,8 +376,9 @@ impl Builder<'_> {
         // RTA_PREFSRC
         request = request.with(7, &host_address(own).octets());
         let (initcwnd, rto_min_ms) = host::metrics(config);
-        // RTAX_LOCK, RTAX_INITCWND and RTAX_RTO_MIN, which counts if it is locked alone.
-        let metrics = [(1, rto_min_ms.map(|_| 1 << 13)), (11, initcwnd), (13, rto_min_ms)];
+        // RTAX_LOCK, RTAX_INITCWND and RTAX_RTO_MIN, which TCP looks at only if it is locked.
+        let locked = rto_min_ms.map(|_| 1 << 13);
+        let metrics = [(1, locked), (11, initcwnd), (13, rto_min_ms)];
         let metrics = metrics.iter().filter_map(|(kind, value)| Some((*kind, (*value)?)));
         let metrics = metrics.fold(None, |all: Option<Attributes>, (kind, value)| {
             Some(all.unwrap_or_default().with_u32(kind, value))

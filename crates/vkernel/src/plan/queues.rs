@@ -2,12 +2,15 @@
 
 use knee_queue::time::{Duration, Rate};
 use knee_queue::{
-    CeThresholdFor, CodelParams, FqCodelConfig, Limit, MarkAt, MarkWhen, NotEctAbove, PieConfig,
-    PieDelay, QueueConfig, RedConfig, StepConfig, Threshold,
+    CeThresholdFor, ClassConfig, ClassService, ClassesConfig, CodelParams, FqCodelConfig, Limit,
+    MarkAt, MarkWhen, NotEctAbove, PieConfig, PieDelay, QueueConfig, RedConfig, StepConfig,
+    Threshold,
 };
 
-use crate::guest::netlink::{ACK, Attributes, CREATE, ECHO, GET_QDISC, HEADER_BYTES, NEW_QDISC};
-use crate::guest::netlink::{Request, attributes};
+use crate::guest::netlink::{
+    ACK, Attributes, CREATE, ECHO, GET_LINK, GET_QDISC, HEADER_BYTES, NESTED, NEW_QDISC, Request,
+    attributes,
+};
 
 /// `TCA_KIND`, `TCA_OPTIONS`, `TCA_STATS2`.
 const KIND: u16 = 1;
@@ -18,11 +21,15 @@ pub(super) const ROOT: u32 = 0xffff_ffff;
 /// The token bucket's handle and its one class.
 pub(super) const BUCKET: u32 = 1 << 16;
 pub(super) const BELOW_BUCKET: u32 = BUCKET + 1;
-/// The queue's handle and, of RED, its one class.
-pub(super) const QUEUE: u32 = 0x10 << 16;
-const BELOW_QUEUE: u32 = QUEUE + 1;
-/// A queue within the queue.
-const INNER: u32 = 0x20 << 16;
+/// Handle of a link's queue.
+const QUEUE: u32 = 0x10 << 16;
+/// From a queue's handle to that of the queue within it, of RED.
+const TO_INNER: u32 = 0x10 << 16;
+/// Handle of the queue of the first class, and from one to the next.
+const CLASS_QUEUE: u32 = 0x100 << 16;
+const TO_NEXT_CLASS: u32 = 0x20 << 16;
+/// Classes of `ets`.
+const MOST_CLASSES: usize = 16;
 /// `TC_RED_ECN`, `TC_RED_HARDDROP`, `TC_RED_ADAPTATIVE`, `TC_RED_NODROP`.
 const RED_ECN: u32 = 1;
 const RED_HARDDROP: u32 = 2;
@@ -50,24 +57,60 @@ pub enum Discipline {
     FqCodel,
     /// The pacing fq.
     Fq,
+    /// None: the device above, which loses packets at random and has no memory for some.
+    Entry,
 }
 
 /// A queue discipline at its place: whoever is below it comes behind it.
 pub(super) struct Added {
-    /// Requests with what they are for.
+    /// In their order.
     pub(super) requests: Vec<Vec<u8>>,
-    pub(super) discipline: Discipline,
+    /// What tells of it: the queue itself, or those of its classes.
+    pub(super) told_by: Vec<(Place, Discipline)>,
 }
 
-fn request(index: u32, parent: u32, handle: u32, kind: &str, options: &Attributes) -> Vec<u8> {
-    let kind = [kind.as_bytes(), b"\0"].concat();
-    let fixed = fixed(index, parent, handle);
-    let request = Request::new(NEW_QDISC, ACK | CREATE, &fixed).with(KIND, &kind);
-    request.with_nested(OPTIONS, options).finish()
+impl Added {
+    fn new(place: Place, discipline: Discipline, requests: Vec<Vec<u8>>) -> Added {
+        Added { requests, told_by: vec![(place, discipline)] }
+    }
+}
+
+/// Where a discipline is: its device, what is above it, and its own handle.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    index: u32,
+    parent: u32,
+    handle: u32,
+}
+
+impl Place {
+    /// Of a link's queue, at a device or below something.
+    pub(super) fn of_link(index: u32, parent: u32) -> Place {
+        Place { index, parent, handle: QUEUE }
+    }
+
+    /// Of the queue of a band of `ets`, counted from 0.
+    fn of_band(self, band: u32) -> Place {
+        let handle = CLASS_QUEUE + band * TO_NEXT_CLASS;
+        Place { parent: self.handle + band + 1, handle, ..self }
+    }
+
+    /// Of the queue within it, below its one class.
+    fn inner(self) -> Place {
+        Place { parent: self.handle + 1, handle: self.handle + TO_INNER, ..self }
+    }
+}
+
+fn request(place: Place, kind: &str, options: &Attributes) -> Vec<u8> {
+    let name = [kind.as_bytes(), b"\0"].concat();
+    let fixed = fixed(place);
+    let request = Request::new(NEW_QDISC, ACK | CREATE, &fixed).with(KIND, &name);
+    let asks_for_nested = kind == "ets";
+    request.with_nested(if asks_for_nested { OPTIONS | NESTED } else { OPTIONS }, options).finish()
 }
 
 /// `struct tcmsg`.
-fn fixed(index: u32, parent: u32, handle: u32) -> [u8; 20] {
+fn fixed(Place { index, parent, handle }: Place) -> [u8; 20] {
     let mut bytes = [0; 20];
     for (at, value) in [(4, index), (8, handle), (12, parent)] {
         bytes[at..at + 4].copy_from_slice(&value.to_ne_bytes());
@@ -76,8 +119,16 @@ fn fixed(index: u32, parent: u32, handle: u32) -> [u8; 20] {
 }
 
 /// Asks for what is known of the queue at this place.
-pub(super) fn look(index: u32, parent: u32) -> Vec<u8> {
-    Request::new(GET_QDISC, ECHO, &fixed(index, parent, QUEUE)).finish()
+pub(super) fn look(place: Place) -> Vec<u8> {
+    Request::new(GET_QDISC, ECHO, &fixed(place)).finish()
+}
+
+/// Asks for what is known of a device.
+pub(super) fn look_at_device(index: u32) -> Vec<u8> {
+    // `struct ifinfomsg`
+    let mut fixed = [0; 16];
+    fixed[4..8].copy_from_slice(&index.to_ne_bytes());
+    Request::new(GET_LINK, 0, &fixed).finish()
 }
 
 /// A token bucket at a device, with nothing in it.
@@ -90,42 +141,34 @@ pub(super) fn bucket(index: u32, rate: Rate, burst_bytes: u32) -> Vec<u8> {
     parameters[8..12].copy_from_slice(&short.to_ne_bytes());
     let options =
         Attributes::default().with(1, &parameters).with_u64(4, rate_bytes).with_u32(6, burst_bytes);
-    request(index, ROOT, BUCKET, "tbf", &options)
+    request(Place { index, parent: ROOT, handle: BUCKET }, "tbf", &options)
 }
 
 /// The pacing fq of a host, with as much room as its link's queue.
-pub(super) fn fq(index: u32, parent: u32, limit: Limit) -> Added {
+pub(super) fn fq(place: Place, limit: Limit) -> Added {
     let limit_pkts = match limit {
         Limit::Pkts(limit) => limit,
         Limit::Bytes(_) => NO_LIMIT,
     };
     // TCA_FQ_PLIMIT and TCA_FQ_FLOW_PLIMIT.
     let options = Attributes::default().with_u32(1, limit_pkts).with_u32(2, limit_pkts);
-    let requests = vec![request(index, parent, QUEUE, "fq", &options)];
-    Added { requests, discipline: Discipline::Fq }
+    Added::new(place, Discipline::Fq, vec![request(place, "fq", &options)])
 }
 
 /// The queue of a link.
 ///
 /// # Errors
 /// What no discipline of the kernel does, with the way out.
-pub(super) fn queue(
-    index: u32,
-    parent: u32,
-    config: &QueueConfig,
-    frame_bytes: u32,
-) -> Result<Added, String> {
+pub(super) fn queue(place: Place, config: &QueueConfig, frame_bytes: u32) -> Result<Added, String> {
     let one = |kind, options: Attributes, discipline| {
-        let requests = vec![request(index, parent, QUEUE, kind, &options)];
-        Ok(Added { requests, discipline })
+        Ok(Added::new(place, discipline, vec![request(place, kind, &options)]))
     };
     match config {
         QueueConfig::DropTail(tail) => {
-            let requests = vec![fifo(index, parent, QUEUE, tail.limit)];
-            Ok(Added { requests, discipline: Discipline::Fifo })
+            Ok(Added::new(place, Discipline::Fifo, vec![fifo(place, tail.limit)]))
         }
-        QueueConfig::Step(step) => self::step(index, parent, step, frame_bytes),
-        QueueConfig::Red(red) => self::red(index, parent, red),
+        QueueConfig::Step(step) => self::step(place, step, frame_bytes),
+        QueueConfig::Red(red) => self::red(place, red),
         QueueConfig::Pie(pie) => one("pie", self::pie(pie)?, Discipline::Pie),
         QueueConfig::Codel(codel) => {
             let limit = Attributes::default().with_u32(2, codel.limit_pkts);
@@ -138,18 +181,86 @@ pub(super) fn queue(
         QueueConfig::DualPi2(_) => {
             Err("the guest's kernel has no dualpi2 (Linux 6.17 has it)".to_owned())
         }
-        QueueConfig::Classes(_) | QueueConfig::TwoBuffers(_) => {
-            Err("queues by classes and two buffers are not mapped to Linux's".to_owned())
+        QueueConfig::Classes(classes) => self::classes(place, classes, frame_bytes),
+        QueueConfig::TwoBuffers(_) => {
+            Err("no discipline of Linux has two buffers by where a packet came from".to_owned())
         }
     }
 }
 
-fn fifo(index: u32, parent: u32, handle: u32, limit: Limit) -> Vec<u8> {
+/// The bands of `ets` in which classes are: the strict ones are before all others there.
+fn bands(classes: &ClassesConfig) -> Vec<u32> {
+    let is_strict = |class: &ClassConfig| class.service == ClassService::Strict;
+    let strict = classes.classes.iter().filter(|class| is_strict(class)).count() as u32;
+    let (mut next_strict, mut next) = (0, strict);
+    let band = |class: &ClassConfig| {
+        let of_kind = if is_strict(class) { &mut next_strict } else { &mut next };
+        *of_kind += 1;
+        *of_kind - 1
+    };
+    classes.classes.iter().map(band).collect()
+}
+
+/// `ets`, with a queue below each of its bands.
+fn classes(place: Place, classes: &ClassesConfig, frame_bytes: u32) -> Result<Added, String> {
+    if classes.classes.len() > MOST_CLASSES {
+        return Err(format!("Linux's ets has {MOST_CLASSES} classes at most; merge some"));
+    }
+    let bands = bands(classes);
+    let mut quanta: Vec<(u32, u32)> = Vec::new();
+    for (class, band) in classes.classes.iter().zip(&bands) {
+        if let ClassService::Weighted(weight) = class.service {
+            let quantum = weight.checked_mul(classes.quantum_bytes);
+            quanta.push((
+                *band,
+                quantum.ok_or("a turn of a class is below 4 GiB; make weights smaller")?,
+            ));
+        }
+    }
+    let strict = classes.classes.len() - quanta.len();
+    // TCA_ETS_NBANDS, TCA_ETS_NSTRICT and TCA_ETS_QUANTA, of TCA_ETS_QUANTA_BAND.
+    let mut options =
+        Attributes::default().with(1, &[classes.classes.len() as u8]).with(2, &[strict as u8]);
+    if !quanta.is_empty() {
+        // In the order of their bands, which is that of the classes.
+        let all = quanta
+            .iter()
+            .fold(Attributes::default(), |all, (_, quantum)| all.with_u32(4, *quantum));
+        options = options.with_nested(3 | NESTED, &all);
+    }
+    let mut added = Added { requests: vec![request(place, "ets", &options)], told_by: Vec::new() };
+    for (class, band) in classes.classes.iter().zip(bands) {
+        let of_class = queue(place.of_band(band), &class.queue, frame_bytes)
+            .map_err(|why| format!("class {}: {why}", class.name))?;
+        if of_class.told_by.len() != 1 {
+            return Err(format!("class {}: classes within a class; take them apart", class.name));
+        }
+        added.requests.extend(of_class.requests);
+        added.told_by.extend(of_class.told_by);
+    }
+    Ok(added)
+}
+
+/// How packets find their class: `struct knee_class` of `kernel/knee_entry.c` for each, in order.
+pub(super) fn conditions(classes: &ClassesConfig) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for (class, band) in classes.classes.iter().zip(bands(classes)) {
+        let condition = &class.condition;
+        bytes.extend_from_slice(&condition.dscps.unwrap_or(u64::MAX).to_ne_bytes());
+        let most = condition.up_to_bytes.unwrap_or(u32::MAX);
+        for value in [condition.acks.into(), most, QUEUE + band + 1, 0] {
+            bytes.extend_from_slice(&value.to_ne_bytes());
+        }
+    }
+    bytes
+}
+
+fn fifo(place: Place, limit: Limit) -> Vec<u8> {
     let (kind, limit) = match limit {
         Limit::Pkts(limit) => ("pfifo", limit),
         Limit::Bytes(limit) => ("bfifo", u32::try_from(limit).unwrap_or(u32::MAX)),
     };
-    request(index, parent, handle, kind, &Attributes::raw(limit.to_ne_bytes().to_vec()))
+    request(place, kind, &Attributes::raw(limit.to_ne_bytes().to_vec()))
 }
 
 /// What RED is told beside its flags.
@@ -164,7 +275,7 @@ struct RedParameters {
     flags: u32,
 }
 
-fn red_requests(index: u32, parent: u32, red: &RedParameters) -> Vec<Vec<u8>> {
+fn red_requests(place: Place, red: &RedParameters) -> Vec<Vec<u8>> {
     let bytes = |bytes: u64| u32::try_from(bytes).unwrap_or(u32::MAX);
     let limit = match red.limit {
         Limit::Bytes(limit) => bytes(limit),
@@ -183,15 +294,15 @@ fn red_requests(index: u32, parent: u32, red: &RedParameters) -> Vec<Vec<u8>> {
         .with(2, &red.idle)
         .with_u32(3, red.max_p)
         .with(4, &flags);
-    let mut requests = vec![request(index, parent, QUEUE, "red", &options)];
+    let mut requests = vec![request(place, "red", &options)];
     if let Limit::Pkts(_) = red.limit {
-        requests.push(fifo(index, BELOW_QUEUE, INNER, red.limit));
+        requests.push(fifo(place.inner(), red.limit));
     }
     requests
 }
 
 /// RED without an average: its weight is 1, so that what it compares is the backlog, and in idle times that is 0 at once.
-fn step(index: u32, parent: u32, step: &StepConfig, frame_bytes: u32) -> Result<Added, String> {
+fn step(place: Place, step: &StepConfig, frame_bytes: u32) -> Result<Added, String> {
     let k = match step.threshold {
         // RED counts bytes; packets are full ones but for the last of a transfer, and ACKs.
         Threshold::Pkts(k) => u64::from(k) * u64::from(frame_bytes),
@@ -217,11 +328,10 @@ fn step(index: u32, parent: u32, step: &StepConfig, frame_bytes: u32) -> Result<
         idle: [NO_DECAY; 256],
         flags: RED_ECN | nodrop,
     };
-    let requests = red_requests(index, parent, &parameters);
-    Ok(Added { requests, discipline: Discipline::Step })
+    Ok(Added::new(place, Discipline::Step, red_requests(place, &parameters)))
 }
 
-fn red(index: u32, parent: u32, red: &RedConfig) -> Result<Added, String> {
+fn red(place: Place, red: &RedConfig) -> Result<Added, String> {
     if red.gentle {
         return Err("Linux's RED is not gentle; leave gentle out".to_owned());
     }
@@ -246,7 +356,7 @@ fn red(index: u32, parent: u32, red: &RedConfig) -> Result<Added, String> {
             | if red.ecn { RED_ECN | nodrop } else { 0 }
             | if red.harddrop { RED_HARDDROP } else { 0 },
     };
-    Ok(Added { requests: red_requests(index, parent, &parameters), discipline: Discipline::Red })
+    Ok(Added::new(place, Discipline::Red, red_requests(place, &parameters)))
 }
 
 /// RED's table: by how many powers of two the average has decayed after an idle time, in 256 steps of 2^scell_log ticks of 64 ns,
@@ -342,11 +452,25 @@ pub(crate) struct Figures {
     pub(crate) dropped_early_pkts: u64,
     pub(crate) drop_probability: Option<f64>,
     pub(crate) qdelay: Option<Duration>,
+    pub(crate) lost_pkts: u64,
+    /// There was no memory for them.
+    pub(crate) refused_pkts: u64,
 }
 
-/// Reads `RTM_NEWQDISC`; `None`: it is not what it should be.
+/// What a device has not handed on, in `RTM_NEWLINK`: `tx_dropped` and `tx_fifo_errors` of `struct rtnl_link_stats64` in
+/// `IFLA_STATS64`.
+fn not_handed_on(answer: &[u8]) -> Option<Figures> {
+    let stats = attributes(answer).find(|(kind, _)| *kind == 23)?.1;
+    let at = |index: usize| Some(u64::from_ne_bytes(*stats.get(8 * index..)?.first_chunk()?));
+    Some(Figures { lost_pkts: at(7)?, refused_pkts: at(18)?, ..Figures::default() })
+}
+
+/// Reads `RTM_NEWQDISC`, or `RTM_NEWLINK`; `None`: it is not what it should be.
 pub(crate) fn figures(answer: &[u8], discipline: Discipline) -> Option<Figures> {
     let len = u32::from_ne_bytes(*answer.first_chunk()?) as usize;
+    if discipline == Discipline::Entry {
+        return not_handed_on(answer.get(HEADER_BYTES + 16..len)?);
+    }
     let mut all = attributes(answer.get(HEADER_BYTES + 20..len)?);
     let stats = all.find(|(kind, _)| *kind == STATS)?.1;
     let u32_at = |bytes: &[u8], at: usize| -> Option<u32> {
@@ -376,7 +500,7 @@ pub(crate) fn figures(answer: &[u8], discipline: Discipline) -> Option<Figures> 
     let Some(own) = own else { return Some(figures) };
     let own_at = |at| u32_at(own, at).map(u64::from);
     match discipline {
-        Discipline::Fifo | Discipline::Fq => {}
+        Discipline::Fifo | Discipline::Fq | Discipline::Entry => {}
         // struct tc_red_xstats
         Discipline::Step | Discipline::Red => {
             figures.threshold_hits = overlimits;

@@ -2,7 +2,8 @@
 
 use knee_queue::time::{Duration, Rate, Time};
 use knee_queue::{
-    DropTailConfig, Limit, MarkAt, MarkWhen, NotEctAbove, QueueConfig, StepConfig, Threshold,
+    ClassConfig, ClassService, ClassesConfig, Condition, DropTailConfig, Limit, MarkAt, MarkWhen,
+    NotEctAbove, QueueConfig, StepConfig, Threshold,
 };
 use knee_sim::spec::{
     Cc, Flow, FlowControl, HostConfig, Lane, LinuxVersion, Network, Order, Ping, Sampling,
@@ -11,7 +12,7 @@ use knee_sim::spec::{
 use knee_sim::topology::{Cable, Star};
 
 use super::*;
-use crate::guest::Step;
+use crate::guest::{LaneOrder, Step};
 
 fn cable(queue: QueueConfig) -> Cable {
     Cable {
@@ -131,20 +132,78 @@ fn a_flow_has_its_addresses_ports_and_algorithms() {
     let mut run = run_on(star(drop_tail()));
     run.flows[0].peer_cc = Some(Cc { is_kernels_own: true, ..Cc::by_name("cubic").unwrap() });
     run.flows[0].dscp = 10;
+    run.network.nodes[1].host.as_mut().unwrap().base_rtt = Some(Duration::from_us(70));
     let plan = plan(&run).unwrap();
     let flow = &plan.orders.flows[0];
     assert_eq!((&*flow.algorithm, &*flow.peer_algorithm), ("knee_dctcp", "cubic"));
     assert_eq!((flow.from_port, flow.to_port, flow.tos), (40_000, 10_000, 40));
+    assert_eq!((flow.base_rtt_us, flow.peer_base_rtt_us), (None, Some(70)));
     assert_eq!((flow.from_address.octets()[3], flow.to_address.octets()[3]), (1, 2));
     assert_eq!(
         (plan.names.own_name("knee_dctcp"), plan.names.own_name("cubic")),
         ("dctcp", "cubic")
     );
-    let shown = plan.names.inside("knee_dctcp", &[1, 0, 0, 0, 2, 0, 0, 0]);
-    assert_eq!(shown[..2], [1, 2]);
-    assert_eq!(shown.len(), Cc::by_name("dctcp").unwrap().algorithm.diag().len());
-    assert_eq!(shown[2], u64::MAX, "not shown");
-    assert!(plan.names.inside("cubic", &[0; 20]).is_empty());
+}
+
+#[test]
+fn what_is_lost_at_random_is_lost_above_the_queue() {
+    let mut network = star(drop_tail());
+    network.links[1].loss = 0.01;
+    let plan = plan(&run_on(network)).unwrap();
+    let asked = asked_in(&plan, 2);
+    assert_eq!(asked[..2], ["the device of link switch-a", "the way into link switch-a"]);
+    let looked_at = plan.queues.iter().zip(&plan.orders.queues);
+    let looked_at: Vec<_> =
+        looked_at.map(|(queue, order)| (queue.link, queue.discipline, order.only_last)).collect();
+    let wanted =
+        [(1, Discipline::Fifo, false), (1, Discipline::Entry, true), (3, Discipline::Fifo, false)];
+    assert_eq!(looked_at, wanted);
+}
+
+#[test]
+fn classes_are_bands_of_ets_the_strict_ones_first() {
+    let class = |name: &str, service| ClassConfig {
+        name: name.to_owned(),
+        condition: Condition::default(),
+        service,
+        queue: drop_tail(),
+    };
+    let mut classes = ClassesConfig {
+        classes: vec![
+            class("a", ClassService::Weighted(2)),
+            class("b", ClassService::Strict),
+            class("c", ClassService::Weighted(1)),
+        ],
+        quantum_bytes: 1514,
+    };
+    classes.classes[0].condition.dscps = Some(2);
+    classes.classes[1].condition.acks = true;
+    // Of each: DSCPs, pure ACKs, length, and the priority that names its band.
+    let bytes = queues::conditions(&classes);
+    let priority = |at: usize| u32::from_ne_bytes(*bytes[24 * at + 16..].first_chunk().unwrap());
+    assert_eq!(bytes.len(), 72);
+    assert_eq!([0, 1, 2].map(priority), [0x10_0002, 0x10_0001, 0x10_0003]);
+    assert_eq!((bytes[0], bytes[24 + 8]), (2, 1));
+    let plan = plan(&run_on(star(QueueConfig::Classes(classes)))).unwrap();
+    assert_eq!(asked_in(&plan, 2)[1], "the way into link switch-a");
+    let parts: Vec<_> =
+        plan.queues.iter().take(4).map(|queue| (queue.part, queue.discipline)).collect();
+    let fifo = |part| (Some(part), Discipline::Fifo);
+    assert_eq!(parts, [fifo(0), fifo(1), fifo(2), (None, Discipline::Entry)]);
+}
+
+#[test]
+fn flows_that_wait_for_others_are_in_lanes() {
+    let mut run = run_on(star(drop_tail()));
+    run.flows = ["dctcp"; 3].map(flow).to_vec();
+    let lane = |flows: &[u32], parallel| Lane { flows: flows.to_vec(), parallel };
+    run.order.series.push(Series { rounds: vec![vec![lane(&[0, 1], 1)], vec![lane(&[2], 4)]] });
+    let lanes = plan(&run).unwrap().orders.lanes;
+    let of = |lane: &LaneOrder| (lane.series, lane.round, lane.parallel, lane.flows.clone());
+    assert_eq!(
+        lanes.iter().map(of).collect::<Vec<_>>(),
+        [(0, 0, 1, vec![0, 1]), (0, 1, 4, vec![2])]
+    );
 }
 
 #[test]
@@ -169,7 +228,7 @@ fn host(run: &mut Run) -> &mut HostConfig {
 
 #[test]
 fn what_the_kernel_cannot_do_is_refused_in_one_sentence() {
-    let cases: [(&str, Change); 14] = [
+    let cases: [(&str, Change); 13] = [
         ("a: linux = \"6.12\"", |run| host(run).linux = LinuxVersion::V6_12),
         ("ipv6", |run| {
             run.network.nodes.iter_mut().for_each(|node| {
@@ -181,8 +240,14 @@ fn what_the_kernel_cannot_do_is_refused_in_one_sentence() {
         ("gro_window", |run| host(run).gro_window = Duration::from_us(10)),
         ("rto_min of 5500 us", |run| host(run).rto_min = Duration::from_us(5500)),
         ("tcp_syn_linear_timeouts", |run| host(run).sysctls.syn_linear_timeouts = Some(2)),
-        ("base_rtt", |run| run.flows[0].base_rtt = Some(Duration::from_us(100))),
-        ("link a-switch: loss", |run| run.network.links[0].loss = 0.01),
+        ("base_rtt: the kernel's own nv", |run| {
+            run.flows[0].cc = Cc { is_kernels_own: true, ..Cc::by_name("nv").unwrap() };
+            run.flows[0].base_rtt = Some(Duration::from_us(100));
+        }),
+        ("link switch-a: loss_per = \"burst\"", |run| {
+            run.network.links[1].loss = 0.01;
+            run.network.links[1].loses_bursts = true;
+        }),
         ("link a-switch: hosts.fq needs", |run| {
             host(run).fq = true;
             run.network.links[0].queue = step();
@@ -201,10 +266,6 @@ fn what_the_kernel_cannot_do_is_refused_in_one_sentence() {
                 quanta: 65_535,
                 lossless: false,
             });
-        }),
-        ("transfers that wait for others", |run| {
-            let lane = Lane { flows: vec![0], parallel: 1 };
-            run.order.series.push(Series { rounds: vec![vec![lane]] });
         }),
         ("pings of 20 bytes", |run| {
             run.pings.push(Ping {

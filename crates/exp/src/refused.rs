@@ -1,0 +1,93 @@
+//! What a back end cannot carry out, found before the first run of a sweep takes place.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use crate::back_end::BackEnd;
+use crate::error::Error;
+use crate::experiment::{Configuration, Experiment};
+
+/// So many rows are named where no value says which.
+const NAMED: usize = 3;
+
+/// A reason, and the rows that it is of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// Why, in one sentence of the back end.
+    pub why: String,
+    /// Which rows, in words; empty: all of them.
+    pub of: String,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.of.as_str() {
+            "" => write!(f, "{}", self.why),
+            of => write!(f, "{of}: {}", self.why),
+        }
+    }
+}
+
+/// Asks the back end about the first run of each row: repeats differ by their seeds alone.
+///
+/// # Errors
+/// [`Error::Refused`] with all reasons.
+pub fn check(experiment: &Experiment, back_end: &dyn BackEnd) -> Result<(), Error> {
+    let mut reasons: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+    for index in 0..experiment.configurations.len() {
+        let run = experiment.run(experiment.run_id(index * experiment.repeat as usize))?;
+        if let Err(why) = back_end.check(&run) {
+            reasons.entry(why).or_default().push(index);
+        }
+    }
+    if reasons.is_empty() {
+        return Ok(());
+    }
+    let refusals = reasons.into_iter();
+    Err(Error::Refused {
+        file: experiment.path.clone(),
+        back_end: back_end.name(),
+        refusals: refusals
+            .map(|(why, rows)| Refusal { why, of: which(experiment, &rows) })
+            .collect(),
+    })
+}
+
+/// Rows in words: the cases or the values of one key that they are, or else the first of them.
+fn which(experiment: &Experiment, rows: &[usize]) -> String {
+    let all = &experiment.configurations;
+    if rows.len() == all.len() {
+        return String::new();
+    }
+    let cases = experiment.cases.iter().map(|case| case.name.clone()).collect();
+    let by_case = ("case", cases, Box::new(|row: &Configuration| row.case) as Value<'_>);
+    let by_axis = experiment.axes.iter().enumerate().map(|(at, axis)| {
+        (
+            axis.path.as_str(),
+            axis.labels(),
+            Box::new(move |row: &Configuration| row.point[at]) as Value<'_>,
+        )
+    });
+    for (key, labels, value) in std::iter::once(by_case).chain(by_axis) {
+        let mut is_of = vec![false; labels.len()];
+        rows.iter().for_each(|row| is_of[value(&all[*row])] = true);
+        if all.iter().filter(|row| is_of[value(row)]).count() == rows.len() {
+            let values: Vec<&str> = labels
+                .iter()
+                .zip(is_of)
+                .filter(|(_, is)| *is)
+                .map(|(label, _)| label.as_str())
+                .collect();
+            return format!("{key} = {}", values.join(", "));
+        }
+    }
+    let named: Vec<String> =
+        rows.iter().take(NAMED).map(|row| experiment.describe(&all[*row])).collect();
+    match rows.len().saturating_sub(NAMED) {
+        0 => named.join("; "),
+        more => format!("{}; and {more} more", named.join("; ")),
+    }
+}
+
+/// Which value of a key a row has.
+type Value<'a> = Box<dyn Fn(&Configuration) -> usize + 'a>;
