@@ -60,6 +60,8 @@ pub(crate) struct Now<'a> {
     pub(crate) number: u64,
     /// Smallest time from the point to the sender of the data and back, if known, ns.
     pub(crate) to_sender_ns: Option<u64>,
+    /// The same to its receiver.
+    pub(crate) to_receiver_ns: Option<u64>,
     /// Largest segment that goes over the wire, bytes.
     pub(crate) mss: u32,
     pub(crate) has_sack: Option<bool>,
@@ -173,7 +175,8 @@ impl Data {
 
     /// RTT of the whole path, as far as it is known, ns.
     pub(crate) fn full_rtt_ns(&self, now: &Now<'_>) -> u64 {
-        let ahead = self.srtt_ns.unwrap_or(UNKNOWN_RTT_NS);
+        // Before the first ACK of data the handshake has told.
+        let ahead = self.srtt_ns.or(now.to_receiver_ns).unwrap_or(UNKNOWN_RTT_NS);
         ahead.saturating_add(now.to_sender_ns.unwrap_or(0))
     }
 

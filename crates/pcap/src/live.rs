@@ -158,6 +158,7 @@ impl Live {
             at_ns: seen.at_ns,
             number: seen.number,
             to_sender_ns: to_end[1 - from],
+            to_receiver_ns: to_end[from],
             mss: mss[1 - from],
             has_sack: self.handshake.has_sack,
             is_accurate: self.handshake.ecn == EcnAgreed::Accurate,
@@ -173,7 +174,8 @@ impl Live {
         if let Some(ack) = ack {
             acknowledge(&mut self.sides[1 - from], ack, has_data, &mut now);
         }
-        (now.to_sender_ns, now.mss) = (to_end[from], mss[from]);
+        (now.to_sender_ns, now.to_receiver_ns) = (to_end[from], to_end[1 - from]);
+        now.mss = mss[from];
         now.other_data_at_ns = other_data[from];
         send(&mut self.sides[from], seq, &mut now);
         self.note_end(from, tcp);

@@ -139,6 +139,19 @@ fn what_was_not_needed_counts_once_whatever_says_so() {
 }
 
 #[test]
+fn a_timeout_of_the_first_window_is_known_by_the_rtt_of_the_handshake() {
+    let mut trace = Trace::new([500, 900]);
+    trace.handshake(0, 10 * MS, [0, 0]);
+    trace.data(10 * MS, 0..10);
+    trace.segment(230 * MS, 0);
+    trace.ack(240 * MS, 1);
+    trace.data(240 * MS, 1..3);
+    trace.ack(250 * MS, 3);
+    let of = a_to_b(&trace);
+    assert_eq!((of.retransmitted.rto, of.retransmitted.after_rto), (1, 2));
+}
+
+#[test]
 fn data_from_before_a_captures_first_was_not_acknowledged_here() {
     let mut trace = Trace::new([500, 900]);
     trace.segment(0, 5);
