@@ -685,7 +685,13 @@ impl Data {
             number: now.number,
             tsval: now.tcp.timestamps.map(|stamps| stamps.0),
             segments: Data::segments(end - start, now.mss),
+            is_spurious: false,
         });
+    }
+
+    /// Whether a byte below `una` was acknowledged: one from before the capture's first is not known to be.
+    pub(crate) fn was_acked(&self, byte: u64) -> bool {
+        self.last_new_ack_ns.is_some() && (self.base..self.una).contains(&byte)
     }
 }
 

@@ -667,7 +667,8 @@ pub enum EventKind {
     TailLossProbe,
     /// A retransmission for no reason that can be seen.
     UnclearRetransmission,
-    /// Proof that a retransmission was not needed: `number` is the ACK, `earlier` the retransmission.
+    /// Proof that a retransmission was not needed: `number` is the ACK, `earlier` the retransmission; both are the retransmission where
+    /// the ACK had passed before.
     Spurious,
     /// A segment that came late: `earlier` is the later one that came before it.
     OutOfOrder,

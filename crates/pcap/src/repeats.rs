@@ -37,6 +37,8 @@ pub(crate) struct Repeat {
     pub(crate) number: u64,
     pub(crate) tsval: Option<u32>,
     pub(crate) segments: u64,
+    /// It is counted as not needed; the receiver may still report that it came.
+    pub(crate) is_spurious: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -93,7 +95,10 @@ impl Recovery {
     ) {
         let is_it = |repeat: &Repeat| repeat.start < end && start < repeat.end;
         match self.repeats.iter().position(is_it) {
-            Some(at) => self.was_spurious(at, now, out),
+            Some(at) => {
+                self.was_spurious(at, now, out);
+                self.repeats.remove(at);
+            }
             None => out.duplicates_by_network += 1,
         }
     }
@@ -103,15 +108,29 @@ impl Recovery {
         let Some((_, echo)) = now.tcp.timestamps else { return };
         let is_before = |tsval: u32| (tsval.wrapping_sub(echo) as i32) > 0;
         let is_it = |repeat: &Repeat| {
-            repeat.start == una && repeat.end <= ack && repeat.tsval.is_some_and(is_before)
+            !repeat.is_spurious
+                && repeat.start == una
+                && repeat.end <= ack
+                && repeat.tsval.is_some_and(is_before)
         };
         if let Some(at) = self.repeats.iter().position(is_it) {
             self.was_spurious(at, now, out);
         }
     }
 
+    /// What was repeated last had been acknowledged here before.
+    fn was_acked(&mut self, now: &Now<'_>, out: &mut Direction) {
+        if let Some(last) = self.repeats.len().checked_sub(1) {
+            self.was_spurious(last, now, out);
+        }
+    }
+
+    /// Counts it once, whatever else says so later.
     fn was_spurious(&mut self, at: usize, now: &Now<'_>, out: &mut Direction) {
-        let Some(repeat) = self.repeats.remove(at) else { return };
+        let Some(repeat) = self.repeats.get_mut(at).filter(|repeat| !repeat.is_spurious) else {
+            return;
+        };
+        repeat.is_spurious = true;
         out.retransmitted.spurious += repeat.segments;
         self.event = Some(Event {
             kind: EventKind::Spurious,
@@ -312,6 +331,12 @@ impl Data {
         };
         self.enter(kind);
         self.count_again(start, end, kind, earlier, silence_ns, !is_reported, now);
+        if is_below && self.was_acked(start) {
+            self.recovery.was_acked(now, &mut self.out);
+            if let Some(event) = self.recovery.event.take() {
+                self.event(event);
+            }
+        }
     }
 
     fn enter(&mut self, kind: EventKind) {

@@ -116,6 +116,51 @@ fn what_the_receiver_had_already_was_not_needed() {
 }
 
 #[test]
+fn what_was_not_needed_counts_once_whatever_says_so() {
+    // By the echo first, then by DSACK: the network has doubled nothing.
+    let mut trace = begun();
+    trace.data(40 * MS, 20..24);
+    trace.segment(300 * MS, 20);
+    trace.ack(301 * MS, 24).timestamps = Some((301, 40));
+    trace.sack(310 * MS, 24, &[(20, 21)]);
+    let of = a_to_b(&trace);
+    assert_eq!((of.retransmitted.spurious, of.duplicates_by_network), (1, 0));
+
+    // Near the receiver, its ACK passed before the repetition comes.
+    let mut trace = begun();
+    trace.data(40 * MS, 20..24);
+    trace.ack(41 * MS, 24);
+    trace.segment(300 * MS, 20);
+    trace.sack(300 * MS, 24, &[(20, 21)]);
+    let of = a_to_b(&trace);
+    assert_eq!((of.retransmitted.segments, of.retransmitted.spurious), (1, 1));
+    assert_eq!(of.duplicates_by_network, 0);
+    assert_eq!(event(&of, EventKind::Spurious).1, Some(31));
+}
+
+#[test]
+fn a_timeout_of_the_first_window_is_known_by_the_rtt_of_the_handshake() {
+    let mut trace = Trace::new([500, 900]);
+    trace.handshake(0, 10 * MS, [0, 0]);
+    trace.data(10 * MS, 0..10);
+    trace.segment(230 * MS, 0);
+    trace.ack(240 * MS, 1);
+    trace.data(240 * MS, 1..3);
+    trace.ack(250 * MS, 3);
+    let of = a_to_b(&trace);
+    assert_eq!((of.retransmitted.rto, of.retransmitted.after_rto), (1, 2));
+}
+
+#[test]
+fn data_from_before_a_captures_first_was_not_acknowledged_here() {
+    let mut trace = Trace::new([500, 900]);
+    trace.segment(0, 5);
+    trace.segment(1000, 4);
+    trace.ack(10 * MS, 6);
+    assert_eq!(a_to_b(&trace).retransmitted.spurious, 0);
+}
+
+#[test]
 fn late_is_not_sent_again() {
     for has_timestamps in [true, false] {
         let mut trace = begun();

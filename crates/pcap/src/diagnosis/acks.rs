@@ -90,7 +90,10 @@ pub(super) fn arrived(view: &View<'_>, event: &Event) -> Option<&'static str> {
     if view.is_near_receiver && event.earlier.is_some() {
         return Some("which had arrived here and was not acknowledged");
     }
-    if view.events(EventKind::Spurious).any(|proof| proof.earlier == Some(event.number)) {
+    // Where its own number is the proof's, the ACK had come before it.
+    let says_so =
+        |proof: &Event| proof.earlier == Some(event.number) && proof.number != event.number;
+    if view.events(EventKind::Spurious).any(says_so) {
         return Some("and the receiver says that it had it");
     }
     // While one segment alone is on its way, only its arrival makes the receiver repeat an ACK. With SACKs one segment may be
