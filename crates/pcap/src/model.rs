@@ -424,6 +424,25 @@ pub struct Direction {
     pub events: Vec<Event>,
     /// Events beyond those.
     pub events_not_kept: u64,
+    /// What was sent over time, retransmissions too: what the diagnosis measures bursts over any time by.
+    #[serde(skip)]
+    pub sending: Vec<Span>,
+    /// Of it, what the sender had to send again, by when it was sent.
+    #[serde(skip)]
+    pub losses: Vec<Span>,
+}
+
+/// Data that was sent within a short time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Span {
+    /// First packet, ns.
+    pub begin_ns: u64,
+    /// Last packet, ns.
+    pub end_ns: u64,
+    /// Payload, bytes.
+    pub bytes: u64,
+    /// Segments.
+    pub segments: u64,
 }
 
 /// Retransmissions, in segments but for the bytes.

@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 
 use crate::data::{Data, Now, Sent};
 use crate::model::{Direction, Event, EventKind};
+use crate::spans;
 
 /// Repetitions that a receiver may still tell something about.
 const MOST_REPEATS: usize = 64;
@@ -37,6 +38,8 @@ pub(crate) struct Repeat {
     pub(crate) number: u64,
     pub(crate) tsval: Option<u32>,
     pub(crate) segments: u64,
+    /// When what it repeats was sent, ns.
+    pub(crate) sent_ns: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -113,6 +116,9 @@ impl Recovery {
     fn was_spurious(&mut self, at: usize, now: &Now<'_>, out: &mut Direction) {
         let Some(repeat) = self.repeats.remove(at) else { return };
         out.retransmitted.spurious += repeat.segments;
+        if let Some(sent_ns) = repeat.sent_ns {
+            spans::remove(&mut out.losses, sent_ns, repeat.end - repeat.start, repeat.segments);
+        }
         self.event = Some(Event {
             kind: EventKind::Spurious,
             at_ns: now.at_ns,
@@ -369,7 +375,7 @@ impl Data {
         if is_timer && is_tail && earlier.number.is_some() {
             self.event(Event { kind: EventKind::TailLoss, ..event });
         }
-        self.remember(start, end, now);
+        self.remember(start, end, earlier.at_ns, now);
         if let Some(rows) = now.rows.as_deref_mut() {
             rows.repeats(now.row, kind, earlier.number, earlier.row);
         }

@@ -18,6 +18,7 @@ mod threshold;
 mod timeouts;
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 
 use crate::model::{
     Analysis, Direction, Event, EventKind, Evidence, Finding, Flow, Place, Round, Severity,
@@ -74,6 +75,7 @@ pub fn findings(analysis: &Analysis) -> Vec<Finding> {
     let arrived = acks::arrivals(&views);
     let mut of_flows: Vec<Finding> = views.iter().flat_map(of_data).collect();
     of_flows.extend(views.iter().filter_map(|view| timeouts::tail(view, &arrived)));
+    of_flows.extend(policer::policers(&views));
     let together = incast::collapse(analysis).into_iter().chain(shares::by_input(analysis));
     for finding in of_flows.into_iter().chain(together).chain(ecn::bleached_between(analysis)) {
         match all.iter_mut().find(|other| other.kind == finding.kind) {
@@ -106,7 +108,7 @@ pub fn of_flow(flow: &Flow) -> Vec<Finding> {
     let views = View::both(flow);
     let arrived = acks::arrivals(&views);
     let tails = views.iter().filter_map(|view| timeouts::tail(view, &arrived));
-    views.iter().flat_map(of_data).chain(tails).collect()
+    views.iter().flat_map(of_data).chain(tails).chain(policer::policers(&views)).collect()
 }
 
 fn of_data(view: &View<'_>) -> Vec<Finding> {
@@ -121,7 +123,6 @@ fn of_data(view: &View<'_>) -> Vec<Finding> {
         ecn::bleached(view),
         threshold::threshold(view),
         rtt::standing(view),
-        policer::policer(view),
         limits::receiver(view),
         limits::application(view),
         bursts::bursts(view),
@@ -155,6 +156,7 @@ fn join(other: &mut Finding, finding: Finding) {
 }
 
 /// One sender's data and the ACKs of it, as one capture point sees them.
+#[derive(Clone, Copy)]
 struct View<'a> {
     flow: &'a Flow,
     data: &'a Direction,
@@ -192,6 +194,12 @@ impl<'a> View<'a> {
                 is_near_receiver: at(to_a, to_b),
             },
         ]
+    }
+
+    /// Sender and receiver.
+    fn ends(&self) -> (SocketAddr, SocketAddr) {
+        let flow = self.flow;
+        if self.is_of_a() { (flow.a, flow.b) } else { (flow.b, flow.a) }
     }
 
     fn is_of_a(&self) -> bool {
