@@ -28,6 +28,9 @@ const DELAYED_ACK_NS: u64 = 10_000_000;
 /// Spans of an RTT in which sending is told apart: a window may go out in one of them.
 const SPANS_OF_RTT: u64 = 64;
 
+/// RTTs of a sort that are kept as they are.
+const MOST_SAMPLES: usize = 1024;
+
 /// A segment on its way, or a gap that later segments left.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sent {
@@ -113,6 +116,8 @@ pub(crate) struct Data {
     begin_ns: Option<u64>,
     last_new_ack_ns: Option<u64>,
     last_ack_rate_at_ns: Option<u64>,
+    /// Of RTTs without and with a mark.
+    every: [Every; 2],
     /// How long spans of data and of losses are, where there are too many, ns.
     grown_ns: [u64; 2],
     initial: Initial,
@@ -139,6 +144,29 @@ impl Ids {
             self.all = self.all.saturating_add(1);
             let ahead = id.wrapping_sub(last);
             self.near = self.near.saturating_add(u32::from((1..=Ids::NEAR).contains(&ahead)));
+        }
+    }
+}
+
+/// Takes every so many of values: of twice as many, where there are too many.
+#[derive(Clone, Copy, Debug, Default)]
+struct Every {
+    doubled: u32,
+    count: u64,
+}
+
+impl Every {
+    fn add(&mut self, list: &mut Vec<u64>, value: u64) {
+        let is_taken = self.count & ((1 << self.doubled) - 1) == 0;
+        self.count += 1;
+        if !is_taken {
+            return;
+        }
+        list.push(value);
+        if list.len() >= MOST_SAMPLES {
+            let every_second = list.iter().copied().step_by(2);
+            *list = every_second.collect();
+            self.doubled += 1;
         }
     }
 }
@@ -494,6 +522,10 @@ impl Data {
         self.out.rtt.add(ns, now.number);
         if is_ece {
             self.out.rtt_marked.add(ns, now.number);
+        }
+        if self.out.ecn.ece > 0 || is_ece {
+            let of = usize::from(is_ece);
+            self.every[of].add(&mut self.out.exact_rtts[of], ns);
         }
         self.srtt_ns = Some(match self.srtt_ns {
             None => ns,

@@ -407,6 +407,10 @@ pub struct Direction {
     pub rtt_by_timestamps: Histogram,
     /// RTTs of `rtt` whose ACK told of marks (ECE), ns.
     pub rtt_marked: Histogram,
+    /// RTTs of senders that were told of marks, ns: those whose ACK told of none, and those whose ACK did; every so many of each, so
+    /// that there are not too many.
+    #[serde(skip)]
+    pub exact_rtts: [Vec<u64>; 2],
     /// Rates at which ACKs came: what each acknowledged over the time since the one before it, while data was on its way
     /// throughout, bits per second.
     pub ack_rate_bps: Histogram,

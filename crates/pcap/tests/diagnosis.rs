@@ -292,6 +292,38 @@ fn policers_are_told_from_random_losses_and_from_short_queues() {
 }
 
 #[test]
+fn the_threshold_is_read_within_a_packet() {
+    let at_10_gbps = [
+        "network.access={rate=\"10 Gbps\",delay=\"5 us\"}",
+        "network.bottleneck.rate=10 Gbps",
+        "network.bottleneck.delay=5 us",
+        "network.return.delay=20 us",
+        "traffic.bulk.size=20 MB",
+    ];
+    for k in [5, 20, 65] {
+        for fast in [&[][..], &at_10_gbps] {
+            let key = format!("network.bottleneck.queue.k={k} pkts");
+            let set: Vec<&str> = fast.iter().copied().chain([&key[..]]).collect();
+            let all = findings(&analysed(&[simulate("threshold", &set).file("s1")]));
+            let found = all.iter().find(|finding| finding.kind == "marking-threshold").unwrap();
+            let read = found.summary.split("K is about ").nth(1).unwrap().split(' ').next();
+            let read: f64 = read.unwrap().parse().unwrap();
+            assert!((read - f64::from(k)).abs() <= 1.0, "{set:?}: {}", found.summary);
+        }
+    }
+    // At 10 Gbps on a path of 1 ms the queue is empty or far beyond K, and where marks begin is not seen.
+    let long = [
+        "network.access.rate=10 Gbps",
+        "network.bottleneck.rate=10 Gbps",
+        "traffic.bulk.size=60 MB",
+    ];
+    let made = simulate("threshold", &long);
+    assert!(made.outcome.flows[0].counters.delivered_ce > Some(50));
+    let all = findings(&analysed(&[made.file("s1")]));
+    assert!(all.iter().all(|finding| finding.kind != "marking-threshold"), "{all:?}");
+}
+
+#[test]
 fn every_pathology_is_found_where_it_is_and_nowhere_else() {
     let mut wrong = Vec::new();
     let mut shown: BTreeSet<&str> = BTreeSet::new();

@@ -17,7 +17,7 @@ mod tests;
 mod threshold;
 mod timeouts;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 use crate::model::{
@@ -68,7 +68,8 @@ pub const KINDS: [&Kind; 20] = [
     &acks::BROKEN_MERGING,
 ];
 
-/// What is found in an analysis, the most severe first; one finding for each pathology, with all flows that have it.
+/// What is found in an analysis, the most severe first; one finding for each pathology, with all
+/// connections that have it, each by the flow that shows it best.
 pub fn findings(analysis: &Analysis) -> Vec<Finding> {
     let mut all: Vec<Finding> = Vec::new();
     let views: Vec<View<'_>> = chosen(analysis).collect();
@@ -82,6 +83,13 @@ pub fn findings(analysis: &Analysis) -> Vec<Finding> {
             Some(other) => join(other, finding),
             None => all.push(finding),
         }
+    }
+    let connections: BTreeMap<u32, u32> =
+        analysis.flows.iter().map(|flow| (flow.id, flow.connection)).collect();
+    for finding in &mut all {
+        // Of several views of a connection the clearest.
+        let mut named = BTreeSet::new();
+        finding.flows.retain(|id| named.insert(connections.get(id).copied().unwrap_or(*id)));
     }
     all.sort_by(|x, y| y.severity.cmp(&x.severity).then_with(|| x.kind.cmp(y.kind)));
     all

@@ -3,7 +3,6 @@
 use std::net::SocketAddr;
 
 use super::*;
-use crate::histogram::Histogram;
 use crate::model::{
     Arrivals, EcnAgreed, Ended, Handshake, Location, LocationEvidence, ReceiverKind, Span,
 };
@@ -102,6 +101,7 @@ fn k_is_what_waits_where_marked_rtts_begin() {
         for waiting in 0..40_u64 {
             let rtt = MS + waiting * 12_112;
             made.rtt.add(rtt, turn);
+            made.exact_rtts[usize::from(waiting >= 30)].push(rtt);
             if waiting >= 30 {
                 made.rtt_marked.add(rtt, turn);
             }
@@ -122,11 +122,13 @@ fn k_is_what_waits_where_marked_rtts_begin() {
         .unwrap()
         .parse()
         .unwrap();
-    // A bucket is 3 % of 1.3 ms here, which is some 3 packets.
-    assert!((28.0..=34.0).contains(&k), "{}", threshold.summary);
-    // Marks that come at any RTT tell nothing.
-    made.rtt_marked = Histogram::default();
-    (0..800).for_each(|at| made.rtt_marked.add(MS + at % 40 * 12_112, at));
+    assert!((29.0..=30.0).contains(&k), "{}", threshold.summary);
+    assert!(threshold.summary.contains("+- 1 packets"), "{}", threshold.summary);
+    // Marks that come at any RTT tell nothing, nor do those of RTTs far above those of unmarked data.
+    let mut at_any = made.clone();
+    at_any.exact_rtts[1] = (0..800).map(|at| MS + at % 40 * 12_112).collect();
+    assert_eq!(names(&flow(1, at_any)), [""; 0]);
+    made.exact_rtts[1] = vec![2 * MS; 400];
     assert_eq!(names(&flow(1, made)), [""; 0]);
 }
 
