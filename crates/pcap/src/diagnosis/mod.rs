@@ -31,6 +31,9 @@ const SHOWN: usize = 4;
 /// which a place is near, may be the other side of the queue that drops.
 const AT_RECEIVER: u64 = 20;
 
+/// And its own device, behind which nothing is dropped, if it is at most this part: a receiver takes some time to answer, too.
+const RECEIVERS_DEVICE: u64 = 200;
+
 /// A pathology: its name and what is said of it wherever it is found.
 #[derive(Clone, Copy, Debug)]
 pub struct Kind {
@@ -174,6 +177,8 @@ struct View<'a> {
     is_near_sender: bool,
     /// The point is at the receiver, so that all marks are made before it.
     is_near_receiver: bool,
+    /// The point is so near that nothing is between it and the receiver.
+    is_receivers_device: bool,
 }
 
 impl<'a> View<'a> {
@@ -181,9 +186,9 @@ impl<'a> View<'a> {
         let place = flow.location.place;
         let near = |is_a: bool| place == if is_a { Place::NearA } else { Place::NearB };
         let location = &flow.location;
-        let at = |here: Option<u64>, there: Option<u64>| {
+        let at = |here: Option<u64>, there: Option<u64>, part: u64| {
             let (Some(here), Some(there)) = (here, there) else { return false };
-            here.saturating_mul(AT_RECEIVER) <= here.saturating_add(there)
+            here.saturating_mul(part) <= here.saturating_add(there)
         };
         let (to_a, to_b) = (location.rtt_to_a_ns, location.rtt_to_b_ns);
         [
@@ -192,14 +197,16 @@ impl<'a> View<'a> {
                 data: &flow.a_to_b,
                 back: &flow.b_to_a,
                 is_near_sender: near(true),
-                is_near_receiver: at(to_b, to_a),
+                is_near_receiver: at(to_b, to_a, AT_RECEIVER),
+                is_receivers_device: at(to_b, to_a, RECEIVERS_DEVICE),
             },
             View {
                 flow,
                 data: &flow.b_to_a,
                 back: &flow.a_to_b,
                 is_near_sender: near(false),
-                is_near_receiver: at(to_a, to_b),
+                is_near_receiver: at(to_a, to_b, AT_RECEIVER),
+                is_receivers_device: at(to_a, to_b, RECEIVERS_DEVICE),
             },
         ]
     }
