@@ -1,8 +1,9 @@
 //! Results as CSV files: flows, round trips, events, packets.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::{BufRead as _, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use knee_capture::Error;
@@ -69,7 +70,7 @@ impl Csv {
         })
     }
 
-    /// Adds a flow, its round trips and its events. `is_primary` stays empty where it is not known yet.
+    /// Adds a flow, its round trips and its events. With several points `is_primary` is known at the end.
     ///
     /// # Errors
     /// If it cannot be written.
@@ -172,8 +173,31 @@ impl Csv {
         }
         self.flows.finish()?;
         self.rounds.finish()?;
-        self.events.finish()
+        self.events.finish()?;
+        if whole.points.len() > 1 { mark_views(&self.dir, flows) } else { Ok(()) }
     }
+}
+
+/// Says of each flow in flows.csv whether it is the best view of its connection, which is known only now; nothing of those that were
+/// not kept, since they were not compared.
+fn mark_views(dir: &Path, flows: &[Flow]) -> Result<(), Error> {
+    let primary: BTreeMap<u32, bool> =
+        flows.iter().map(|flow| (flow.id, flow.is_primary)).collect();
+    let (path, marked) = (dir.join("flows.csv"), dir.join("flows.csv.new"));
+    let lines = BufReader::new(File::open(&path).map_err(|why| cannot(&path, &why))?).lines();
+    let mut out = Out::create(dir, "flows.csv.new", FLOWS)?;
+    for line in lines.skip(1) {
+        let line = line.map_err(|why| cannot(&path, &why))?;
+        let mut fields: Vec<&str> = line.splitn(4, ',').collect();
+        let known = fields[0].parse().ok().and_then(|id: u32| primary.get(&id));
+        let word = known.map_or(String::new(), bool::to_string);
+        if let Some(field) = fields.get_mut(2) {
+            *field = &word;
+        }
+        out.line(&fields.join(","))?;
+    }
+    out.finish()?;
+    std::fs::rename(&marked, &path).map_err(|why| cannot(&path, &why))
 }
 
 fn of_direction(way: &Direction) -> String {

@@ -13,6 +13,7 @@ use crate::ranges::Ranges;
 use crate::repeats::{Recovery, Repeat};
 use crate::rounds::Rounds;
 use crate::rows::{NO_ROW, Rows};
+use crate::spans;
 
 /// Segments on their way that are known one by one; the oldest beyond are forgotten.
 const MOST_SENT: usize = 1 << 18;
@@ -23,6 +24,12 @@ const UNKNOWN_RTT_NS: u64 = 1_000_000_000;
 /// An ACK of all data on its way is an event if it took so much longer than the smallest RTT, ns: more than the largest queues of
 /// data centers hold, less than the shortest timers of delayed ACKs.
 const DELAYED_ACK_NS: u64 = 10_000_000;
+
+/// Spans of an RTT in which sending is told apart: a window may go out in one of them.
+const SPANS_OF_RTT: u64 = 64;
+
+/// RTTs of a sort that are kept as they are.
+const MOST_SAMPLES: usize = 1024;
 
 /// A segment on its way, or a gap that later segments left.
 #[derive(Clone, Copy, Debug)]
@@ -112,6 +119,10 @@ pub(crate) struct Data {
     begin_ns: Option<u64>,
     last_new_ack_ns: Option<u64>,
     last_ack_rate_at_ns: Option<u64>,
+    /// Of RTTs without and with a mark.
+    every: [Every; 2],
+    /// How long spans of data and of losses are, where there are too many, ns.
+    grown_ns: [u64; 2],
     initial: Initial,
     /// Bytes that were acknowledged before they were captured, and when.
     missed: Option<(u64, u64, u64)>,
@@ -162,6 +173,29 @@ impl Stamps {
         let ticks = self.last.0.wrapping_sub(tsval);
         let is_forward = (Stamps::FEWEST..1 << 31).contains(&ticks);
         is_forward.then(|| self.last.1.saturating_sub(at_ns) / u64::from(ticks))
+    }
+}
+
+/// Takes every so many of values: of twice as many, where there are too many.
+#[derive(Clone, Copy, Debug, Default)]
+struct Every {
+    doubled: u32,
+    count: u64,
+}
+
+impl Every {
+    fn add(&mut self, list: &mut Vec<u64>, value: u64) {
+        let is_taken = self.count & ((1 << self.doubled) - 1) == 0;
+        self.count += 1;
+        if !is_taken {
+            return;
+        }
+        list.push(value);
+        if list.len() >= MOST_SAMPLES {
+            let every_second = list.iter().copied().step_by(2);
+            *list = every_second.collect();
+            self.doubled += 1;
+        }
     }
 }
 
@@ -276,6 +310,8 @@ impl Data {
         self.measure_inflight();
         let full_rtt_ns = self.full_rtt_ns(now);
         self.bursts.packet(len, segments, full_rtt_ns, now, &mut self.out, &mut self.rounds);
+        let (sending, grown_ns) = (&mut self.out.sending, &mut self.grown_ns[0]);
+        spans::add(sending, now.at_ns, len, segments, full_rtt_ns / SPANS_OF_RTT, grown_ns);
         self.last_data_at_ns = Some(now.at_ns);
         self.last_data_number = now.number;
         if let Some(rows) = now.rows.as_deref_mut() {
@@ -520,6 +556,10 @@ impl Data {
         if is_ece {
             self.out.rtt_marked.add(ns, now.number);
         }
+        if self.out.ecn.ece > 0 || is_ece {
+            let of = usize::from(is_ece);
+            self.every[of].add(&mut self.out.exact_rtts[of], ns);
+        }
         self.srtt_ns = Some(match self.srtt_ns {
             None => ns,
             Some(srtt) => srtt - srtt / 8 + ns / 8,
@@ -677,15 +717,22 @@ impl Data {
         self.sent.len()
     }
 
-    /// A repetition, for what the receiver may say of it later.
-    pub(crate) fn remember(&mut self, start: u64, end: u64, now: &Now<'_>) {
+    /// A repetition of what was sent at a time, for what the receiver may say of it later.
+    pub(crate) fn remember(&mut self, start: u64, end: u64, sent_ns: Option<u64>, now: &Now<'_>) {
+        let segments = Data::segments(end - start, now.mss);
+        if let Some(sent_ns) = sent_ns {
+            let least_ns = self.full_rtt_ns(now) / SPANS_OF_RTT;
+            let (losses, grown_ns) = (&mut self.out.losses, &mut self.grown_ns[1]);
+            spans::add(losses, sent_ns, end - start, segments, least_ns, grown_ns);
+        }
         self.recovery.remember(Repeat {
             start,
             end,
             number: now.number,
             tsval: now.tcp.timestamps.map(|stamps| stamps.0),
-            segments: Data::segments(end - start, now.mss),
+            segments,
             is_spurious: false,
+            sent_ns,
         });
     }
 

@@ -7,7 +7,7 @@
 //! | [`mod@histogram`] | bounded counts of values |
 //! | `input` | files, their compression, and which interfaces are one point |
 //! | `table`, `live` | connections that are going on, found by their addresses; their handshakes and numbers |
-//! | `data`, `rounds`, `bursts`, `ranges` | one direction's data: what is on its way, its round trips, its bursts, its SACKs |
+//! | `data`, `rounds`, `bursts`, `spans`, `ranges` | one direction's data: what is on its way, its round trips, its bursts, its rate, its SACKs |
 //! | `repeats` | late or sent again, and why |
 //! | `echo`, `family` | kinds of receivers and senders |
 //! | `crossings` | the same packets at two points |
@@ -34,6 +34,7 @@ mod ranges;
 mod repeats;
 mod rounds;
 mod rows;
+mod spans;
 mod table;
 pub mod text;
 

@@ -407,6 +407,10 @@ pub struct Direction {
     pub rtt_by_timestamps: Histogram,
     /// RTTs of `rtt` whose ACK told of marks (ECE), ns.
     pub rtt_marked: Histogram,
+    /// RTTs of senders that were told of marks, ns: those whose ACK told of none, and those whose ACK did; every so many of each, so
+    /// that there are not too many.
+    #[serde(skip)]
+    pub exact_rtts: [Vec<u64>; 2],
     /// Rates at which ACKs came: what each acknowledged over the time since the one before it, while data was on its way
     /// throughout, bits per second.
     pub ack_rate_bps: Histogram,
@@ -424,6 +428,25 @@ pub struct Direction {
     pub events: Vec<Event>,
     /// Events beyond those.
     pub events_not_kept: u64,
+    /// What was sent over time, retransmissions too: what the diagnosis measures bursts over any time by.
+    #[serde(skip)]
+    pub sending: Vec<Span>,
+    /// Of it, what the sender had to send again, by when it was sent.
+    #[serde(skip)]
+    pub losses: Vec<Span>,
+}
+
+/// Data that was sent within a short time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Span {
+    /// First packet, ns.
+    pub begin_ns: u64,
+    /// Last packet, ns.
+    pub end_ns: u64,
+    /// Payload, bytes.
+    pub bytes: u64,
+    /// Segments.
+    pub segments: u64,
 }
 
 /// Retransmissions, in segments but for the bytes.

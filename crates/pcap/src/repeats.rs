@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 
 use crate::data::{Data, Now, Sent};
 use crate::model::{Direction, Event, EventKind};
+use crate::spans;
 
 /// Repetitions that a receiver may still tell something about.
 const MOST_REPEATS: usize = 64;
@@ -39,6 +40,8 @@ pub(crate) struct Repeat {
     pub(crate) segments: u64,
     /// It is counted as not needed; the receiver may still report that it came.
     pub(crate) is_spurious: bool,
+    /// When what it repeats was sent, ns.
+    pub(crate) sent_ns: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -132,6 +135,9 @@ impl Recovery {
         };
         repeat.is_spurious = true;
         out.retransmitted.spurious += repeat.segments;
+        if let Some(sent_ns) = repeat.sent_ns {
+            spans::remove(&mut out.losses, sent_ns, repeat.end - repeat.start, repeat.segments);
+        }
         self.event = Some(Event {
             kind: EventKind::Spurious,
             at_ns: now.at_ns,
@@ -401,7 +407,7 @@ impl Data {
         if is_timer && is_tail && earlier.number.is_some() {
             self.event(Event { kind: EventKind::TailLoss, ..event });
         }
-        self.remember(start, end, now);
+        self.remember(start, end, earlier.at_ns, now);
         if let Some(rows) = now.rows.as_deref_mut() {
             rows.repeats(now.row, kind, earlier.number, earlier.row);
         }

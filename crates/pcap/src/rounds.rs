@@ -128,6 +128,10 @@ impl Rounds {
             self.partial = Some(entry);
             return;
         }
+        if self.done.is_empty() {
+            // Most connections have one.
+            self.done.reserve_exact(1);
+        }
         self.done.push(entry);
         if self.done.len() >= most.max(2) {
             let pairs = self.done.chunks(2).map(|pair| match pair {

@@ -12,6 +12,10 @@ use crate::model::{Ended, Flow};
 
 /// How long a closed connection waits for what may still come, ns.
 const LINGER_NS: u64 = 5_000_000_000;
+/// And how long where connections take more than a part of the table: a server that opens tens of thousands a second has few that are
+/// not closed yet.
+const SHORT_LINGER_NS: u64 = 1_000_000_000;
+const MANY_PART: usize = 8;
 /// Segments that are kept of all connections; beyond, those that are idle longest are finished.
 const MOST_KEPT: usize = 4 << 20;
 /// Part of the table that is finished when it is full.
@@ -138,9 +142,11 @@ impl Table {
 
     /// Finishes what is closed or idle, and of a full table what is idle longest.
     fn look(&mut self, now_ns: u64, done: &mut impl FnMut(Flow)) {
+        let are_many = self.live.len() > self.bounds.most_live / MANY_PART;
+        let linger_ns = if are_many { SHORT_LINGER_NS } else { LINGER_NS };
         let is_over = |live: &Live| {
             let idle_ns = now_ns.saturating_sub(live.last_ns);
-            let is_closed = live.ended != Ended::Open && idle_ns > LINGER_NS;
+            let is_closed = live.ended != Ended::Open && idle_ns > linger_ns;
             is_closed || idle_ns > self.bounds.idle_ns
         };
         let over = self.live.iter().filter(|(_, live)| is_over(live));

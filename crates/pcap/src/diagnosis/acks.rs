@@ -87,14 +87,18 @@ pub(super) fn delayed(view: &View<'_>) -> Option<Finding> {
 
 /// How it is known that a segment that a timer sent again had arrived the first time, if it is.
 pub(super) fn arrived(view: &View<'_>, event: &Event) -> Option<&'static str> {
-    if view.is_near_receiver && event.earlier.is_some() {
-        return Some("which had arrived here and was not acknowledged");
-    }
     // Where its own number is the proof's, the ACK had come before it.
     let says_so =
         |proof: &Event| proof.earlier == Some(event.number) && proof.number != event.number;
     if view.events(EventKind::Spurious).any(says_so) {
         return Some("and the receiver says that it had it");
+    }
+    // A receiver with SACK would have said so, and one without it mostly says again what it said before: else the packet was lost
+    // behind the point, unless that is the receiver's own device.
+    let cannot_say = view.flow.handshake.has_sack != Some(true);
+    let was_answered = event.duplicate_acks > 0 || view.is_receivers_device;
+    if view.is_near_receiver && event.earlier.is_some() && cannot_say && was_answered {
+        return Some("which had arrived here and was not acknowledged");
     }
     // While one segment alone is on its way, only its arrival makes the receiver repeat an ACK. With SACKs one segment may be
     // missing and others beyond it cause that.

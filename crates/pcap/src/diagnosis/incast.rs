@@ -33,7 +33,8 @@ struct Wait<'a> {
 pub(super) fn collapse(analysis: &Analysis) -> Vec<Finding> {
     let mut receivers: BTreeMap<(usize, IpAddr), (BTreeSet<IpAddr>, Vec<Wait<'_>>)> =
         BTreeMap::new();
-    for flow in analysis.flows.iter().filter(|flow| flow.is_primary) {
+    // Views nearest to the senders may be of several points, but one point sees all that comes.
+    for flow in &analysis.flows {
         for view in View::both(flow) {
             if view.data.bytes_sent == 0 {
                 continue;
@@ -49,10 +50,15 @@ pub(super) fn collapse(analysis: &Analysis) -> Vec<Finding> {
             waits.extend(long.map(|event| Wait { flow: flow.id, from: from.ip(), event }));
         }
     }
-    let found = receivers.iter().filter_map(|((point, to), (senders, waits))| {
-        of_receiver(analysis, *point, *to, senders, waits)
-    });
-    found.collect()
+    let mut found: BTreeMap<IpAddr, Finding> = BTreeMap::new();
+    for ((point, to), (senders, waits)) in &receivers {
+        let Some(finding) = of_receiver(analysis, *point, *to, senders, waits) else { continue };
+        match found.get(to) {
+            Some(other) if other.flows.len() >= finding.flows.len() => {}
+            _ => _ = found.insert(*to, finding),
+        }
+    }
+    found.into_values().collect()
 }
 
 fn of_receiver(

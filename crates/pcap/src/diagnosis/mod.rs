@@ -17,7 +17,8 @@ mod tests;
 mod threshold;
 mod timeouts;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 
 use crate::model::{
     Analysis, Direction, Event, EventKind, Evidence, Finding, Flow, Place, Round, Severity,
@@ -29,6 +30,9 @@ const SHOWN: usize = 4;
 /// A point is at the receiver if the way there and back is at most this part of the whole. What passes it has arrived then; a fifth, by
 /// which a place is near, may be the other side of the queue that drops.
 const AT_RECEIVER: u64 = 20;
+
+/// And its own device, behind which nothing is dropped, if it is at most this part: a receiver takes some time to answer, too.
+const RECEIVERS_DEVICE: u64 = 200;
 
 /// A pathology: its name and what is said of it wherever it is found.
 #[derive(Clone, Copy, Debug)]
@@ -67,19 +71,28 @@ pub const KINDS: [&Kind; 20] = [
     &acks::BROKEN_MERGING,
 ];
 
-/// What is found in an analysis, the most severe first; one finding for each pathology, with all flows that have it.
+/// What is found in an analysis, the most severe first; one finding for each pathology, with all
+/// connections that have it, each by the flow that shows it best.
 pub fn findings(analysis: &Analysis) -> Vec<Finding> {
     let mut all: Vec<Finding> = Vec::new();
     let views: Vec<View<'_>> = chosen(analysis).collect();
     let arrived = acks::arrivals(&views);
     let mut of_flows: Vec<Finding> = views.iter().flat_map(of_data).collect();
     of_flows.extend(views.iter().filter_map(|view| timeouts::tail(view, &arrived)));
+    of_flows.extend(policer::policers(&views));
     let together = incast::collapse(analysis).into_iter().chain(shares::by_input(analysis));
     for finding in of_flows.into_iter().chain(together).chain(ecn::bleached_between(analysis)) {
         match all.iter_mut().find(|other| other.kind == finding.kind) {
             Some(other) => join(other, finding),
             None => all.push(finding),
         }
+    }
+    let connections: BTreeMap<u32, u32> =
+        analysis.flows.iter().map(|flow| (flow.id, flow.connection)).collect();
+    for finding in &mut all {
+        // Of several views of a connection the clearest.
+        let mut named = BTreeSet::new();
+        finding.flows.retain(|id| named.insert(connections.get(id).copied().unwrap_or(*id)));
     }
     all.sort_by(|x, y| y.severity.cmp(&x.severity).then_with(|| x.kind.cmp(y.kind)));
     all
@@ -106,7 +119,7 @@ pub fn of_flow(flow: &Flow) -> Vec<Finding> {
     let views = View::both(flow);
     let arrived = acks::arrivals(&views);
     let tails = views.iter().filter_map(|view| timeouts::tail(view, &arrived));
-    views.iter().flat_map(of_data).chain(tails).collect()
+    views.iter().flat_map(of_data).chain(tails).chain(policer::policers(&views)).collect()
 }
 
 fn of_data(view: &View<'_>) -> Vec<Finding> {
@@ -121,7 +134,6 @@ fn of_data(view: &View<'_>) -> Vec<Finding> {
         ecn::bleached(view),
         threshold::threshold(view),
         rtt::standing(view),
-        policer::policer(view),
         limits::receiver(view),
         limits::application(view),
         bursts::bursts(view),
@@ -155,6 +167,7 @@ fn join(other: &mut Finding, finding: Finding) {
 }
 
 /// One sender's data and the ACKs of it, as one capture point sees them.
+#[derive(Clone, Copy)]
 struct View<'a> {
     flow: &'a Flow,
     data: &'a Direction,
@@ -164,6 +177,8 @@ struct View<'a> {
     is_near_sender: bool,
     /// The point is at the receiver, so that all marks are made before it.
     is_near_receiver: bool,
+    /// The point is so near that nothing is between it and the receiver.
+    is_receivers_device: bool,
 }
 
 impl<'a> View<'a> {
@@ -171,9 +186,9 @@ impl<'a> View<'a> {
         let place = flow.location.place;
         let near = |is_a: bool| place == if is_a { Place::NearA } else { Place::NearB };
         let location = &flow.location;
-        let at = |here: Option<u64>, there: Option<u64>| {
+        let at = |here: Option<u64>, there: Option<u64>, part: u64| {
             let (Some(here), Some(there)) = (here, there) else { return false };
-            here.saturating_mul(AT_RECEIVER) <= here.saturating_add(there)
+            here.saturating_mul(part) <= here.saturating_add(there)
         };
         let (to_a, to_b) = (location.rtt_to_a_ns, location.rtt_to_b_ns);
         [
@@ -182,16 +197,24 @@ impl<'a> View<'a> {
                 data: &flow.a_to_b,
                 back: &flow.b_to_a,
                 is_near_sender: near(true),
-                is_near_receiver: at(to_b, to_a),
+                is_near_receiver: at(to_b, to_a, AT_RECEIVER),
+                is_receivers_device: at(to_b, to_a, RECEIVERS_DEVICE),
             },
             View {
                 flow,
                 data: &flow.b_to_a,
                 back: &flow.a_to_b,
                 is_near_sender: near(false),
-                is_near_receiver: at(to_a, to_b),
+                is_near_receiver: at(to_a, to_b, AT_RECEIVER),
+                is_receivers_device: at(to_a, to_b, RECEIVERS_DEVICE),
             },
         ]
+    }
+
+    /// Sender and receiver.
+    fn ends(&self) -> (SocketAddr, SocketAddr) {
+        let flow = self.flow;
+        if self.is_of_a() { (flow.a, flow.b) } else { (flow.b, flow.a) }
     }
 
     fn is_of_a(&self) -> bool {

@@ -33,7 +33,8 @@ struct Sender {
 /// Senders to one receiver in two groups of different sizes that get the same.
 pub(super) fn by_input(analysis: &Analysis) -> Vec<Finding> {
     let mut receivers: BTreeMap<(usize, IpAddr), Vec<(IpAddr, View<'_>)>> = BTreeMap::new();
-    for flow in analysis.flows.iter().filter(|flow| flow.is_primary) {
+    // Views nearest to the senders may be of several points, but one point sees all that comes.
+    for flow in &analysis.flows {
         let both = View::both(flow).into_iter().zip(ends(flow));
         for (view, (from, to)) in both {
             // Whoever shares a full port meets its marks or its losses.
@@ -43,7 +44,15 @@ pub(super) fn by_input(analysis: &Analysis) -> Vec<Finding> {
             }
         }
     }
-    receivers.iter().filter_map(|((_, to), views)| of_receiver(*to, views)).collect()
+    let mut found: BTreeMap<IpAddr, Finding> = BTreeMap::new();
+    for ((_, to), views) in &receivers {
+        let Some(finding) = of_receiver(*to, views) else { continue };
+        match found.get(to) {
+            Some(other) if other.flows.len() >= finding.flows.len() => {}
+            _ => _ = found.insert(*to, finding),
+        }
+    }
+    found.into_values().collect()
 }
 
 fn ends(flow: &Flow) -> [(IpAddr, IpAddr); 2] {

@@ -3,9 +3,8 @@
 use std::net::SocketAddr;
 
 use super::*;
-use crate::histogram::Histogram;
 use crate::model::{
-    Arrivals, EcnAgreed, Ended, Handshake, Location, LocationEvidence, ReceiverKind,
+    Arrivals, EcnAgreed, Ended, Handshake, Location, LocationEvidence, ReceiverKind, Span,
 };
 
 const MS: u64 = 1_000_000;
@@ -102,6 +101,7 @@ fn k_is_what_waits_where_marked_rtts_begin() {
         for waiting in 0..40_u64 {
             let rtt = MS + waiting * 12_112;
             made.rtt.add(rtt, turn);
+            made.exact_rtts[usize::from(waiting >= 30)].push(rtt);
             if waiting >= 30 {
                 made.rtt_marked.add(rtt, turn);
             }
@@ -122,11 +122,13 @@ fn k_is_what_waits_where_marked_rtts_begin() {
         .unwrap()
         .parse()
         .unwrap();
-    // A bucket is 3 % of 1.3 ms here, which is some 3 packets.
-    assert!((28.0..=34.0).contains(&k), "{}", threshold.summary);
-    // Marks that come at any RTT tell nothing.
-    made.rtt_marked = Histogram::default();
-    (0..800).for_each(|at| made.rtt_marked.add(MS + at % 40 * 12_112, at));
+    assert!((29.0..=30.0).contains(&k), "{}", threshold.summary);
+    assert!(threshold.summary.contains("+- 1 packets"), "{}", threshold.summary);
+    // Marks that come at any RTT tell nothing, nor do those of RTTs far above those of unmarked data.
+    let mut at_any = made.clone();
+    at_any.exact_rtts[1] = (0..800).map(|at| MS + at % 40 * 12_112).collect();
+    assert_eq!(names(&flow(1, at_any)), [""; 0]);
+    made.exact_rtts[1] = vec![2 * MS; 400];
     assert_eq!(names(&flow(1, made)), [""; 0]);
 }
 
@@ -160,21 +162,21 @@ fn a_queue_stands_that_never_holds_less_than_a_bdp() {
     assert_eq!(with([2 * MS - 1, 4 * MS]), [""; 0]);
 }
 
-/// 60 losses; `is_policed` at those moments at which a bucket of 100 Mbps is empty, else at random ones.
-fn lossy(is_policed: bool) -> Flow {
+/// 60 losses at these times of periods of 10 ms, each 5 ms at 50 Mbps and 5 ms at 150 Mbps: a bucket of 100 Mbps and 31 kB is empty at
+/// their ends. With this RTT in the round trips of the losses.
+fn lossy(loss_us: impl Fn(u64) -> u64, rtt_ns: u64) -> Flow {
     let mut made = data();
-    // Periods of 10 ms: 5 ms at 50 Mbps, which fill the bucket, and 5 ms at 150 Mbps, which empty it.
     for period in 0..60_u64 {
-        for half in 0..2 {
-            let bytes = if half == 0 { 31_250 } else { 93_750 };
-            let begin_ns = (period * 10 + half * 5) * MS;
-            let mut made_round = round(begin_ns, 1, 5 * MS);
-            made_round.bytes = bytes;
-            made.rounds.push(made_round);
+        let begin_ns = period * 10 * MS;
+        for ms in 0..10 {
+            let bytes = if ms < 5 { 6250 } else { 18_750 };
+            let at_ns = begin_ns + ms * MS;
+            made.sending.push(Span { begin_ns: at_ns, end_ns: at_ns + MS, bytes, segments: 1 });
+            made.rounds.push(round(at_ns, 1, rtt_ns));
         }
-        let in_period = if is_policed { 9_900 } else { 1 + period * 5557 % 9_990 };
-        let sent_ns = period * 10 * MS + in_period * US;
-        made.events.push(event(EventKind::FastRetransmission, sent_ns + 5 * MS, 5 * MS));
+        let at_ns = begin_ns + loss_us(period) * US;
+        made.losses.push(Span { begin_ns: at_ns, end_ns: at_ns, bytes: MSS, segments: 1 });
+        made.events.push(event(EventKind::FastRetransmission, at_ns + MS, MS));
         made.retransmitted.segments += 1;
         made.retransmitted.fast += 1;
     }
@@ -184,11 +186,19 @@ fn lossy(is_policed: bool) -> Flow {
 
 #[test]
 fn a_policer_drops_when_its_bucket_is_empty() {
-    let found = of_flow(&lossy(true));
+    let found = of_flow(&lossy(|_| 9_900, MS));
     let policer = found.iter().find(|finding| finding.kind == "policer").unwrap();
-    // 125 kB in 10 ms, less the packet that is lost.
-    assert!(policer.summary.contains("more than 98.8 Mbps"), "{}", policer.summary);
-    assert!(!names(&lossy(false)).contains(&"policer"));
+    // 125 kB in 10 ms, less the packet that is lost; 5 ms at 50 Mbps more than that.
+    let after = |words: &str| -> f64 {
+        let behind = policer.summary.split(words).nth(1).unwrap();
+        behind.split(' ').next().unwrap().parse().unwrap()
+    };
+    let (rate, depth) = (after("sent than "), after("nearly all when "));
+    assert!((98.0..100.0).contains(&rate), "{}", policer.summary);
+    assert!((29.0..35.0).contains(&depth), "{}", policer.summary);
+    // At any time, or where those that pass wait for what is before them.
+    assert!(!names(&lossy(|period| 1 + period * 5557 % 9_990, MS)).contains(&"policer"));
+    assert!(!names(&lossy(|_| 9_900, 3 * MS)).contains(&"policer"));
 }
 
 #[test]

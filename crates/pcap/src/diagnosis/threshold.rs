@@ -1,6 +1,6 @@
 //! The marking threshold, told from the RTTs of marked and of unmarked data.
 
-use super::{Kind, View, per_cent, rate, share, time};
+use super::{Kind, View, per_cent, rate, time};
 use crate::model::{Finding, ReceiverKind, Severity};
 
 pub(super) const THRESHOLD: Kind = Kind {
@@ -15,10 +15,51 @@ const RTTS: u64 = 50;
 /// More on the wrong side of the best threshold than this: marks do not follow the queue that this RTT shows (random marking,
 /// several bottlenecks, other traffic behind it).
 const WRONG: f64 = 0.1;
+/// Borders that are wrong for so many more RTTs than the best one may be the true one: what a few late ACKs change.
+const AS_GOOD: f64 = 0.01;
+/// Where RTTs jump from no queue to a full one nobody sees where marks begin: more than this part of K to either side says nothing.
+const UNSURE: f64 = 0.25;
+/// RTTs differ by a packet or two by the ACK that two segments have together, and marks that change call for one at once: less than
+/// this, packets, may be no queue at all.
+const LEAST_K: f64 = 3.0;
 /// The share of the ACKs' rates that is taken for the bottleneck's: the highest few come from ACKs that waited behind each other.
 const RATE_QUANTILE: f64 = 0.9;
 /// Headers on Ethernet beside a segment's payload: Ethernet, IPv4, TCP with timestamps.
 const HEADER_BYTES: u64 = 66;
+
+/// Where marked RTTs begin.
+struct Border {
+    /// Between these.
+    low_ns: u64,
+    high_ns: u64,
+    /// Share of the marked RTTs below the best one and share of the unmarked ones above it, their mean.
+    wrong: f64,
+}
+
+/// The RTT with the fewest marked RTTs below it and unmarked ones above, and those about as good beside it.
+fn border(unmarked: &[u64], marked: &[u64]) -> Option<Border> {
+    let of = |rtts: &[u64], is_marked| -> Vec<(u64, bool)> {
+        rtts.iter().map(|rtt| (*rtt, is_marked)).collect()
+    };
+    let mut all = [of(unmarked, false), of(marked, true)].concat();
+    all.sort_unstable();
+    // Each sort counts as much as the other, however few marks there are.
+    let weigh = |of: &[u64]| 0.5 / of.len().max(1) as f64;
+    let weights = [weigh(unmarked), weigh(marked)];
+    // How many are wrong if the border is just above each.
+    let mut now = 0.5;
+    let step = |(_, is_marked): &(u64, bool)| {
+        now += if *is_marked { weights[1] } else { -weights[0] };
+        now
+    };
+    let wrong: Vec<f64> = all.iter().map(step).collect();
+    let (best, least) = wrong.iter().enumerate().min_by(|x, y| x.1.total_cmp(y.1))?;
+    let is_worse = |wrong: &f64| *wrong > least + AS_GOOD;
+    let low = wrong[..best].iter().rposition(is_worse).map_or(0, |at| at + 1);
+    let high = wrong[best..].iter().position(is_worse);
+    let high = high.map_or(all.len() - 1, |behind| best + behind);
+    Some(Border { low_ns: all[low].0, high_ns: all[high].0, wrong: least.max(0.0) })
+}
 
 /// Where marked RTTs begin, less the smallest RTT: what waits at K.
 pub(super) fn threshold(view: &View<'_>) -> Option<Finding> {
@@ -35,32 +76,24 @@ pub(super) fn threshold(view: &View<'_>) -> Option<Finding> {
     if marked.count() < RTTS || unmarked < RTTS {
         return None;
     }
-    // The threshold with the fewest marked RTTs below it and unmarked ones above.
-    let (mut wrong, mut best) = (unmarked, None);
-    let mut marked_buckets = marked.buckets().peekable();
-    for bucket in all.buckets() {
-        let mut of_marked = 0;
-        while let Some(other) = marked_buckets.next_if(|other| other.from <= bucket.from) {
-            of_marked += other.count;
-        }
-        // Of what lies in this bucket, now below the threshold behind it.
-        wrong = (wrong + of_marked).saturating_sub(bucket.count.saturating_sub(of_marked));
-        if best.is_none_or(|(least, _, _)| wrong < least) {
-            best = Some((wrong, bucket.to, bucket.to - bucket.from));
-        }
-    }
-    let (wrong, at_ns, width_ns) = best?;
-    let wrong = share(wrong, all.count());
-    if wrong > WRONG {
+    let [of_unmarked, of_marked] = &data.exact_rtts;
+    let border = border(of_unmarked, of_marked)?;
+    if border.wrong > WRONG {
         return None;
     }
-    let base = view.base_rtt_ns()?;
-    let waited = at_ns.checked_sub(base)?;
+    // Of data: a SYN is shorter than a segment, and sooner over each link.
+    let base = data.rtt.min()?;
     let segment = view.mss();
     let payload_bps = data.ack_rate_bps.quantile(RATE_QUANTILE)? as f64;
     let wire_bps = payload_bps * (segment + HEADER_BYTES) as f64 / segment as f64;
     let bytes = |ns: u64| wire_bps / 8.0 * ns as f64 / 1e9;
     let pkts = |ns: u64| bytes(ns) / (segment + HEADER_BYTES) as f64;
+    let at_ns = border.low_ns.midpoint(border.high_ns);
+    let waited = at_ns.checked_sub(base)?;
+    let unsure = pkts(border.high_ns - border.low_ns) / 2.0;
+    if pkts(waited) < LEAST_K || unsure > (UNSURE * pkts(waited)).max(1.0) {
+        return None;
+    }
     let summary = format!(
         "Marks begin at an RTT of {}, {} above the smallest one: at the {} that ACKs show, K is about {:.0} packets or {:.0} kB, +- {:.0} \
          packets ({} of {} RTTs are on the wrong side).",
@@ -69,8 +102,8 @@ pub(super) fn threshold(view: &View<'_>) -> Option<Finding> {
         rate(wire_bps),
         pkts(waited),
         bytes(waited) / 1000.0,
-        pkts(width_ns).max(1.0),
-        per_cent(wrong),
+        unsure.ceil().max(1.0),
+        per_cent(border.wrong),
         all.count(),
     );
     let rounds = data.rounds.iter().filter(|round| round.ece_acks > 0).take(super::SHOWN);
@@ -78,5 +111,5 @@ pub(super) fn threshold(view: &View<'_>) -> Option<Finding> {
         let said = format!("a round trip with {} ACKs with ECE", round.ece_acks);
         view.evidence(round.first_number, said)
     });
-    Some(view.finding(&THRESHOLD, summary, evidence.collect(), 1.0 - wrong / WRONG / 2.0))
+    Some(view.finding(&THRESHOLD, summary, evidence.collect(), 1.0 - border.wrong / WRONG / 2.0))
 }
