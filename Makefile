@@ -84,13 +84,16 @@ test-everyday:
 	$(CARGO) test $(EVERYDAY)
 
 # As root on a kernel with BTF the tests against the running kernel must run, not be skipped;
-# KNEE_REQUIRE_KERNEL=0 lets them be. So it is with KNEE_REQUIRE_BROWSER and the tests in a browser, where setup can install one.
+# KNEE_REQUIRE_KERNEL=0 lets them be. So it is with KNEE_REQUIRE_BROWSER and the tests in a browser, and with KNEE_REQUIRE_TSHARK
+# and those beside tshark, where setup can install these.
 test-all:
 	@if [ -z "$(KERNEL_SIDE)" ]; then echo "SKIPPED: crates/bpf, for want of packages: see make setup"; fi
 	@if [ -z "$$KNEE_REQUIRE_KERNEL" ] && [ -n "$(KERNEL_SIDE)" ] && [ "$$(id -u)" = 0 ] \
 		&& [ -e /sys/kernel/btf/vmlinux ]; then export KNEE_REQUIRE_KERNEL=1; fi; \
 	if [ -z "$$KNEE_REQUIRE_BROWSER" ] && [ "$$(id -u)" = 0 ] && apt-cache show chromium >/dev/null 2>&1; then \
 		export KNEE_REQUIRE_BROWSER=1; fi; \
+	if [ -z "$$KNEE_REQUIRE_TSHARK" ] && [ "$$(id -u)" = 0 ] && apt-cache show tshark >/dev/null 2>&1; then \
+		export KNEE_REQUIRE_TSHARK=1; fi; \
 	echo "$(CARGO) test $(WORKSPACE)"; $(CARGO) test $(WORKSPACE)
 
 fuzz:
