@@ -188,6 +188,10 @@ impl BackEnd for Spoiled {
         Some(1)
     }
 
+    fn differences(&self, _run: &Run) -> Vec<String> {
+        vec!["probes are not told".to_owned()]
+    }
+
     fn run(&self, run: &Run, _stop: &AtomicBool) -> Result<Ran, String> {
         let mut outcome = knee_sim::simulate(run).map_err(|why| why.to_string())?;
         let limited = self.number.fetch_add(1, Ordering::SeqCst) % 5 < self.spoiled;
@@ -226,6 +230,10 @@ fn runs_that_the_host_limited_are_left_out() {
     assert_eq!(says("2 of 5 runs in"), 1);
     assert_eq!(says("tail_loss_probes of bulk, tail_loss_probes of short"), 1, "{comparison:?}");
     assert_eq!(says("host-limited and are left out"), 1);
+    let is_told = |why: &String| why.contains("host, not as in the simulator: probes are not told");
+    assert!(comparison.left_out.iter().any(is_told), "{:?}", comparison.left_out);
+    let twice = compared(&b, &b, false).unwrap();
+    assert!(twice.left_out.iter().all(|why| !why.contains("not as in the simulator")));
     // With no valid run at all there is nothing to compare.
     let c = run(&scratch, MIX, &Overrides::default(), &on(5));
     let why = refusal(&a, &c);

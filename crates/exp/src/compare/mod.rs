@@ -158,6 +158,10 @@ pub fn compare(a: Side, b: Side, options: Options) -> Result<Comparison, Error> 
         let because = left_out.first().map_or(String::new(), |first| format!(" ({first})"));
         return refused(format!("has no figure that {} has too{because}", a.dir.display()));
     }
+    for side in [&a, &b].into_iter().filter(|_| a.back_end != b.back_end) {
+        let words = |apart: &String| format!("{}, not as in the simulator: {apart}", side.back_end);
+        left_out.extend(side.apart.iter().map(words));
+    }
     lines.sort_by(|x, y| {
         let (x, y) = (x.badness(options.within), y.badness(options.within));
         y.0.cmp(&x.0).then(y.1.total_cmp(&x.1))

@@ -26,6 +26,8 @@ pub struct Side {
     pub scale: f64,
     /// Version of Linux that simulated hosts behave like.
     pub linux: String,
+    /// In what its runs are not what the simulator's are, as its back end says.
+    pub apart: Vec<String>,
     /// The resolved experiment, by case.
     resolved: BTreeMap<String, BTreeMap<String, String>>,
     /// Varied values, scale and compiled algorithms.
@@ -96,6 +98,7 @@ impl Side {
             back_end: back_end["name"].as_str().or(back_end.as_str()).unwrap_or("sim").to_owned(),
             scale,
             linux: word(&manifest["linux_profile"]),
+            apart: back_end["differences"].as_array().into_iter().flatten().map(word).collect(),
             resolved: resolved.iter().map(|(case, keys)| (case.clone(), flat(keys, ""))).collect(),
             whole,
             rows: read_rows(dir)?,
