@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, StatVfsMountFlags, flock};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::Error;
@@ -110,7 +110,21 @@ fn why(status: ExitStatus, console: &str) -> String {
              or allow it (docker run --cap-add SYS_PTRACE); its console ends with: {console}"
         );
     }
-    format!("has failed ({status}); its console ends with: {console}")
+    // Of a program that it does not find, and of one that it may not start.
+    let not_started = [
+        (
+            "/init failed (error -2)",
+            "it finds its directory by /proc/self/cwd, and this system has no /proc: mount it",
+        ),
+        (
+            "/init failed (error -13)",
+            "nothing may be executed in the directory for temporary files: set TMPDIR to another",
+        ),
+    ];
+    match not_started.iter().find(|(line, _)| console.contains(line)) {
+        Some((_, way_out)) => format!("cannot start its program: {way_out}"),
+        None => format!("has failed ({status}); its console ends with: {console}"),
+    }
 }
 
 /// The last lines, as one.
@@ -153,7 +167,7 @@ impl Process {
             .stdin(Stdio::null())
             .stdout(console)
             .stderr(errors);
-        if !has_room(Path::new(MEMORY_FOLDER)) {
+        if !can_hold_memory(Path::new(MEMORY_FOLDER)) {
             command.env("TMPDIR", dir);
         }
         let child = command
@@ -189,9 +203,12 @@ impl Drop for Process {
     }
 }
 
-fn has_room(folder: &Path) -> bool {
-    rustix::fs::statvfs(folder)
-        .is_ok_and(|system| system.f_bavail.saturating_mul(system.f_frsize) >= MEMORY_BYTES)
+/// Whether the guest's memory can be a file there: it has the room, and what is in it may be executed.
+fn can_hold_memory(folder: &Path) -> bool {
+    rustix::fs::statvfs(folder).is_ok_and(|system| {
+        system.f_bavail.saturating_mul(system.f_frsize) >= MEMORY_BYTES
+            && !system.f_flag.contains(StatVfsMountFlags::NOEXEC)
+    })
 }
 
 /// Directories of this process that are there.
@@ -305,6 +322,9 @@ mod tests {
         let tried = "echo 'Checking that ptrace can change system call numbers...OK'; exit 1";
         let why = boot_script(tried, LONG, false).unwrap_err();
         assert!(why.0.starts_with("the guest has failed"), "{why}");
+        let tried = "echo 'Kernel panic: Requested init /init failed (error -13).'; exit 1";
+        let why = boot_script(tried, LONG, false).unwrap_err();
+        assert!(why.0.contains("set TMPDIR") && !why.0.contains("panic"), "{why}");
         let why = boot_script("exit 0", LONG, false).unwrap_err();
         assert!(why.0.ends_with("its console ends with: nothing"), "{why}");
         let why = boot_script("echo 'ptrace: denied'; exit 1", LONG, false).unwrap_err();

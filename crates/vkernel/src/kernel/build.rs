@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::{FdFlags, fcntl_setfd};
 
 use super::{Built, DEFAULT_HZ, DEFAULT_VERSION, HZ, cache, check_version, parts, sha256, tools};
 use crate::Error;
@@ -65,6 +66,8 @@ pub fn build(options: &Options, tell: &mut dyn FnMut(&str)) -> Result<Built, Err
     flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
         Error(format!("another build is at work in {}: wait for it", step.directory.display()))
     })?;
+    // Its compilers hold it too: they go on when this process is killed.
+    fcntl_setfd(&lock, FdFlags::empty()).map_err(failed("the cache"))?;
     step.check_room()?;
     tell(&format!("Linux {} in {}", source.version, step.directory.display()));
     step.unpack(&source, tell)?;
@@ -355,8 +358,9 @@ impl Step {
     fn make_kernel(&self) -> Result<(), Error> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let jobs = format!("-j{}", if self.jobs == 0 { cores } else { self.jobs });
-        // No time, place or user in it.
+        // No time, place, user or count of builds in it: a guest's entropy follows from them, too.
         let fixed = [
+            "KBUILD_BUILD_VERSION=1",
             "KBUILD_BUILD_TIMESTAMP=1970-01-01",
             "KBUILD_BUILD_USER=knee",
             "KBUILD_BUILD_HOST=knee",

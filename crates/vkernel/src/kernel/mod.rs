@@ -80,6 +80,22 @@ impl Built {
         fs::write(&path, text).map_err(failed(path.display()))
     }
 
+    /// Itself, if its files are those that were built.
+    fn checked(self) -> Result<Built, Error> {
+        for (path, wanted) in
+            [(self.linux(), &self.linux_sha256), (self.program(), &self.program_sha256)]
+        {
+            if fs::read(&path).is_ok_and(|bytes| sha256(&[&bytes]) == *wanted) {
+                continue;
+            }
+            return Err(Error(format!(
+                "{} is not what was built: run knee vkernel build again",
+                path.display()
+            )));
+        }
+        Ok(self)
+    }
+
     /// What is built in a directory; `None`: nothing that is complete.
     fn read(directory: &Path) -> Option<Built> {
         let text = fs::read_to_string(directory.join(LABEL)).ok()?;
@@ -106,17 +122,19 @@ impl Built {
 /// If there is none, or none that was made of what this knee has.
 pub fn find(version: Option<&str>, hz: Option<u32>) -> Result<Built, Error> {
     let Some(directory) = env::var_os(DIRECTORY_VARIABLE) else {
-        return choose(built(&cache()?), version, hz);
+        return choose(built(&cache()?), version, hz)?.checked();
     };
     let directory = PathBuf::from(directory);
-    Built::read(&directory).filter(|there| is_wanted(there, version, hz)).ok_or_else(|| {
+    let there = Built::read(&directory).filter(|there| is_wanted(there, version, hz));
+    let there = there.ok_or_else(|| {
         Error(format!(
             "{DIRECTORY_VARIABLE}={}: no kernel{} was built there: leave it out, or name a directory that knee vkernel build has \
              filled",
             directory.display(),
             in_words(version, hz)
         ))
-    })
+    })?;
+    there.checked()
 }
 
 fn is_wanted(built: &Built, version: Option<&str>, hz: Option<u32>) -> bool {
@@ -254,6 +272,29 @@ mod tests {
         }
         let releases: Vec<_> = built(&cache).into_iter().map(|built| built.release).collect();
         assert_eq!(releases, ["6.1.90", "6.1.192"]);
+        fs::remove_dir_all(&directory).unwrap();
+    }
+
+    #[test]
+    fn a_kernel_that_is_not_what_was_built_is_refused() {
+        let directory = env::temp_dir().join(format!("knee-checked-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let built = Built {
+            directory: directory.clone(),
+            linux_sha256: sha256(&[b"kernel"]),
+            program_sha256: sha256(&[b"program"]),
+            ..kernel("6.1", "6.1.192", 1000, "00".to_owned())
+        };
+        fs::write(built.linux(), "kernel").unwrap();
+        let why = built.clone().checked().unwrap_err().0;
+        assert!(
+            why.ends_with("/guest is not what was built: run knee vkernel build again"),
+            "{why}"
+        );
+        fs::write(built.program(), "program").unwrap();
+        assert_eq!(built.clone().checked(), Ok(built.clone()));
+        fs::write(built.linux(), "kern").unwrap();
+        assert!(built.checked().unwrap_err().0.contains("/linux is not what was built"));
         fs::remove_dir_all(&directory).unwrap();
     }
 

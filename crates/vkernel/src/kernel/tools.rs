@@ -82,7 +82,9 @@ fn reason(text: &str) -> &str {
     let is_error = |line: &&str| {
         line.contains("error:") || line.contains("No space left") || line.contains("FAILED")
     };
-    let lines = || text.lines().map(str::trim).filter(|line| !line.is_empty());
+    // The last words of tar say nothing.
+    let says = |line: &&str| !line.is_empty() && !line.starts_with("tar: Exiting");
+    let lines = || text.lines().map(str::trim).filter(says);
     lines().find(is_error).or_else(|| lines().next_back()).unwrap_or("it says nothing")
 }
 
@@ -99,6 +101,8 @@ mod tests {
             reason("tar: x: Cannot write: No space left on device\ntar: Exiting"),
             "tar: x: Cannot write: No space left on device"
         );
+        let text = "tar: This does not look like a tar archive\ntar: Exiting with failure status\n";
+        assert_eq!(reason(text), "tar: This does not look like a tar archive");
         assert_eq!(reason(""), "it says nothing");
     }
 
