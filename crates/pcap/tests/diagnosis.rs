@@ -9,8 +9,8 @@ use std::path::PathBuf;
 
 use common::{MS, Trace};
 use experiments::{Made, Temp, analysed, copy, simulate};
-use knee_pcap::Severity;
 use knee_pcap::diagnosis::{KINDS, findings};
+use knee_pcap::{Csv, Flow, Input, Options, Severity, analyse};
 
 /// A capture and what it shows.
 struct Case {
@@ -378,6 +378,28 @@ fn policers_are_told_from_random_losses_and_from_short_queues() {
     }
     // Without enough losses nothing would be found whatever they are like.
     assert!(lossy as usize >= POLICED.len() - 2, "{lossy}");
+}
+
+#[test]
+fn flows_csv_says_which_view_of_a_connection_is_the_best() {
+    let made = simulate("healthy-dctcp", &["traffic.bulk.size=1 MB"]);
+    let temp = Temp::new("csv");
+    let mut csv = Csv::create(&temp.path("csv")).unwrap();
+    let inputs = vec![Input::File(made.file("s1"))];
+    let mut each = |flow: &Flow| csv.flow(flow).unwrap();
+    let analysis = analyse(inputs, &Options::default(), &mut each).unwrap();
+    csv.finish(&analysis).unwrap();
+    let text = std::fs::read_to_string(temp.path("csv").join("flows.csv")).unwrap();
+    let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
+    assert_eq!(lines[0][2], "is_primary");
+    let mut seen = BTreeSet::new();
+    for line in &lines[1..] {
+        assert_eq!(line.len(), lines[0].len());
+        let flow = analysis.flows.iter().find(|flow| flow.id.to_string() == line[0]).unwrap();
+        assert_eq!(line[2], flow.is_primary.to_string());
+        seen.insert(flow.is_primary);
+    }
+    assert_eq!(seen.len(), 2, "{text}");
 }
 
 /// Names of what is found in a capture made by hand.

@@ -153,7 +153,7 @@ pub fn compare(a: Side, b: Side, options: Options) -> Result<Comparison, Error> 
     }
     let only_b = b.rows.iter().filter(|row| !a.rows.iter().any(|other| other.label == row.label));
     left_out.extend(only_b.map(|row| (row.label.as_str(), format!("only in {}", b.dir.display()))));
-    let left_out = by_reason(&left_out);
+    let mut left_out = by_reason(&left_out);
     if lines.is_empty() {
         let because = left_out.first().map_or(String::new(), |first| format!(" ({first})"));
         return refused(format!("has no figure that {} has too{because}", a.dir.display()));
