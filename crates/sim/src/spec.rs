@@ -308,7 +308,7 @@ impl HostConfig {
             gro: false,
             cpu: None,
             limit_output_bytes: if linux >= LinuxVersion::V6_18 { 4 << 20 } else { 1 << 20 },
-            skb_overhead_bytes: if linux >= LinuxVersion::V6_12 { 832 } else { 1216 },
+            skb_overhead_bytes: 1216,
             base_rtt: None,
             fq: false,
             fq_counts_headers: false,
