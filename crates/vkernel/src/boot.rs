@@ -285,15 +285,28 @@ fn remove_left_behind(parent: &Path) {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+
     use super::*;
+
+    /// Another process writes it: were it this one, a child that another test forks meanwhile would
+    /// hold the file open for writing, and the kernel runs no such file ("Text file busy").
+    fn write_program(path: &Path, text: &str) {
+        let mut install = Command::new("install")
+            .args(["-m", "755", "/dev/stdin"])
+            .arg(path)
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
+        install.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+        assert!(install.wait().unwrap().success(), "{} is not written", path.display());
+    }
 
     fn boot_script(script: &str, limit: Duration, stop: bool) -> Result<Vec<u8>, Error> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("knee-boot-{}-{number}", process::id()));
-        fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
-        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-        fs::set_permissions(&path, mode).unwrap();
+        write_program(&path, &format!("#!/bin/sh\n{script}\n"));
         let guest = Guest {
             kernel: &path,
             program: &path,

@@ -398,8 +398,11 @@ impl Step {
     }
 
     fn finish(&self, version: &str, release: &str) -> Result<Built, Error> {
+        // A kernel that a guest runs at this moment cannot be written, but it can be replaced.
         let linux = self.directory.join("linux");
-        fs::copy(self.tree().join("linux"), &linux).map_err(failed(linux.display()))?;
+        let new = self.directory.join("linux.new");
+        fs::copy(self.tree().join("linux"), &new).map_err(failed(new.display()))?;
+        fs::rename(&new, &linux).map_err(failed(linux.display()))?;
         let hash = |path: PathBuf| {
             let bytes = fs::read(&path).map_err(failed(path.display()))?;
             Ok::<_, Error>(sha256(&[&bytes]))
