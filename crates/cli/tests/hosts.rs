@@ -131,6 +131,10 @@ impl Rack {
 
     fn machine(&self, number: u32) -> (Namespace, Child) {
         let machine = Namespace::new().unwrap();
+        for namespace in [&self.router, &machine] {
+            // A router asks for a neighbour from its link-local address only, which otherwise is tentative for two seconds.
+            namespace.run(|| fs::write("/proc/sys/net/ipv6/conf/default/accept_dad", "0").unwrap());
+        }
         let (near, far) = (format!("km{number}"), format!("kr{number}"));
         let tid = machine.tid();
         ip(&self.router, format!("link add {far} type veth peer name {near} netns {tid}"));
