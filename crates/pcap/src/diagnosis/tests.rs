@@ -162,6 +162,34 @@ fn a_queue_stands_that_never_holds_less_than_a_bdp() {
     assert_eq!(with([2 * MS - 1, 4 * MS]), [""; 0]);
 }
 
+#[test]
+fn bursts_are_faster_than_what_is_sent_on_average() {
+    // 2000 segments in this time, 50 in each round trip of 1 ms, back to back within this.
+    let with = |flow_ms: u64, burst_us: u64| {
+        let mut made = data();
+        (made.segments, made.duration_ns, made.ecn.ece) = (2000, flow_ms * MS, 1);
+        for at in 0..40 {
+            made.bursts.add(50, at);
+            made.rtt.add(MS, at);
+            let (largest_burst_segments, largest_burst_ns) = (50, burst_us * US);
+            made.rounds.push(Round {
+                largest_burst_segments,
+                largest_burst_ns,
+                ..round(at * flow_ms * MS / 40, 50, MS)
+            });
+        }
+        names(&flow(1, made))
+    };
+    assert_eq!(with(40, 100), ["sender-bursts"]);
+    assert_eq!(with(100, 100), ["sender-bursts"]);
+    // The host's link is busy all the time, or for the time of each transfer.
+    assert_eq!(with(40, 900), [""; 0]);
+    assert_eq!(with(100, 900), [""; 0]);
+    // The flow as a whole is faster than the round trips with bursts.
+    assert_eq!(with(20, 300), ["sender-bursts"]);
+    assert_eq!(with(20, 400), [""; 0]);
+}
+
 /// 60 losses at these times of periods of 10 ms, each 5 ms at 50 Mbps and 5 ms at 150 Mbps: a bucket of 100 Mbps and 31 kB is empty at
 /// their ends. With this RTT in the round trips of the losses.
 fn lossy(loss_us: impl Fn(u64) -> u64, rtt_ns: u64) -> Flow {
