@@ -230,6 +230,23 @@ fn a_policer_drops_when_its_bucket_is_empty() {
 }
 
 #[test]
+fn losses_at_rtts_near_the_longest_are_a_full_queues() {
+    // Of a path of 0.2 ms: losses at 0.7 ms, and RTTs of up to this.
+    let with = |longest_ns: u64| {
+        let mut made = lossy(|_| 9_900, 700 * US);
+        made.handshake.rtt_to_b_ns = Some(200 * US);
+        made.a_to_b.rtt = crate::Histogram::default();
+        let step_ns = (longest_ns - 200 * US) / 99;
+        (0..1000).for_each(|at| made.a_to_b.rtt.add(200 * US + at % 100 * step_ns, at));
+        // One delayed ACK is no longest wait.
+        made.a_to_b.rtt.add(40 * MS, 1);
+        names(&made).contains(&"policer")
+    };
+    assert!(with(3 * MS));
+    assert!(!with(800 * US));
+}
+
+#[test]
 fn an_ack_is_left_out_if_only_its_packet_could_have_caused_the_one_that_came() {
     let with = |duplicate_acks: u32, inflight_bytes: u64| {
         let mut made = data();
