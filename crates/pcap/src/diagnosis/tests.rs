@@ -190,6 +190,22 @@ fn bursts_are_faster_than_what_is_sent_on_average() {
     assert_eq!(with(20, 400), [""; 0]);
 }
 
+#[test]
+fn a_largest_flight_that_stood_in_a_queue_is_no_room_for_more() {
+    // 80 segments on their way once, at most this long; 15 from then on.
+    let with = |longest_ns: u64| {
+        let mut made = data();
+        made.max_inflight_bytes = 80 * MSS;
+        made.rounds.push(Round { rtt_max_ns: Some(longest_ns), ..round(0, 80, MS) });
+        made.rounds.extend((1..40).map(|at| round(at * 10 * MS, 15, MS)));
+        made.rtt.add(MS, 1);
+        names(&flow(1, made))
+    };
+    assert_eq!(with(MS), ["application-limited"]);
+    assert_eq!(with(2 * MS), ["application-limited"]);
+    assert_eq!(with(4 * MS), [""; 0]);
+}
+
 /// 60 losses at these times of periods of 10 ms, each 5 ms at 50 Mbps and 5 ms at 150 Mbps: a bucket of 100 Mbps and 31 kB is empty at
 /// their ends. With this RTT in the round trips of the losses.
 fn lossy(loss_us: impl Fn(u64) -> u64, rtt_ns: u64) -> Flow {
