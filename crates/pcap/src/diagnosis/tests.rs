@@ -206,6 +206,39 @@ fn a_largest_flight_that_stood_in_a_queue_is_no_room_for_more() {
     assert_eq!(with(4 * MS), [""; 0]);
 }
 
+#[test]
+fn a_path_changes_where_packets_overtake_and_no_smaller_window_makes_the_rtt_shorter() {
+    // What is needlessly sent again by this at 100 ms, with RTTs of 2 ms before and 1 ms behind, and so many segments on their way.
+    let with_all = |kind, segments: [u64; 2], is_lost: bool, idle_ns: u64| {
+        let mut made = data();
+        made.events.push(event(kind, 100 * MS, MS));
+        let proof = Event { earlier: Some(100_000), ..event(EventKind::Spurious, 101 * MS, 0) };
+        made.events.push(proof);
+        made.rounds.extend((0..50).map(|at| round(at * 2 * MS, segments[0], 2 * MS)));
+        made.rounds.extend((0..50).map(|at| round((100 + at) * MS, segments[1], MS)));
+        made.ack_rate_bps.add(1_000_000_000, 1);
+        let begin_ns = 95 * MS;
+        if is_lost {
+            made.losses.push(Span { begin_ns, end_ns: begin_ns, bytes: MSS, segments: 1 });
+        }
+        made.rounds[51].idle_ns = idle_ns;
+        names(&flow(1, made))
+    };
+    let with = |kind, segments, is_lost| with_all(kind, segments, is_lost, 0);
+    let fast = EventKind::FastRetransmission;
+    assert!(with(fast, [40, 40], false).contains(&"path-change"));
+    // 20 segments take 0.23 ms at 1 Gbps, 80 nearly 1 ms.
+    assert!(with(fast, [40, 20], false).contains(&"path-change"));
+    assert!(!with(fast, [100, 20], false).contains(&"path-change"));
+    // Behind an idle time others may have gone.
+    assert!(!with_all(fast, [40, 40], false, MS).contains(&"path-change"));
+    // A full queue is shorter behind losses, since others lose too.
+    assert!(!with(fast, [40, 40], true).contains(&"path-change"));
+    for by_timer in [EventKind::TailLossProbe, EventKind::Rto, EventKind::RetransmissionAfterRto] {
+        assert!(!with(by_timer, [40, 40], false).contains(&"path-change"));
+    }
+}
+
 /// 60 losses at these times of periods of 10 ms, each 5 ms at 50 Mbps and 5 ms at 150 Mbps: a bucket of 100 Mbps and 31 kB is empty at
 /// their ends. With this RTT in the round trips of the losses.
 fn lossy(loss_us: impl Fn(u64) -> u64, rtt_ns: u64) -> Flow {
