@@ -108,6 +108,8 @@ fn k_is_what_waits_where_marked_rtts_begin() {
             // Payload alone, 1448 of 1514 bytes.
             made.ack_rate_bps.add(956_400_000, turn);
         }
+        made.events.push(event(EventKind::EceBegins, turn * MS, 0));
+        made.events.push(event(EventKind::EceEnds, turn * MS, 0));
     }
     let found = of_flow(&flow(1, made.clone()));
     let [threshold] = &found[..] else { panic!("{found:?}") };
@@ -128,8 +130,38 @@ fn k_is_what_waits_where_marked_rtts_begin() {
     let mut at_any = made.clone();
     at_any.exact_rtts[1] = (0..800).map(|at| MS + at % 40 * 12_112).collect();
     assert_eq!(names(&flow(1, at_any)), [""; 0]);
-    made.exact_rtts[1] = vec![2 * MS; 400];
-    assert_eq!(names(&flow(1, made)), [""; 0]);
+    let mut far = made.clone();
+    far.exact_rtts[1] = vec![2 * MS; 400];
+    assert_eq!(names(&flow(1, far)), [""; 0]);
+    // Of 1200 unmarked RTTs 60 and 120 above K: one in forty and one in twenty is wrong of both sorts alike, and then twice as many.
+    let with_above = |above: usize| {
+        let mut made = made.clone();
+        made.exact_rtts[0][..above].fill(MS + 38 * 12_112);
+        made.exact_rtts[1][..above / 3].fill(MS + 2 * 12_112);
+        names(&flow(1, made))
+    };
+    assert_eq!(with_above(60), ["marking-threshold"]);
+    assert_eq!(with_above(96), [""; 0]);
+    // A queue that rose twice shows where marks began then.
+    let with_changes = |changes: usize| {
+        let mut made = made.clone();
+        made.events.truncate(changes);
+        names(&flow(1, made))
+    };
+    assert_eq!(with_changes(6), ["marking-threshold"]);
+    assert_eq!(with_changes(5), [""; 0]);
+    // ACKs of which some come at twice the rate of others, or at more than the sender's link has.
+    let mut compressed = made.clone();
+    (0..80).for_each(|at| compressed.ack_rate_bps.add(1_912_800_000, at));
+    assert_eq!(names(&flow(1, compressed)), [""; 0]);
+    let with_link =
+        |bps: f64| names(&flow(1, Direction { link_rate_bps: Some(bps), ..made.clone() }));
+    assert_eq!(with_link(956e6), ["marking-threshold"]);
+    assert_eq!(with_link(500e6), [""; 0]);
+    // The handshake was faster than any data: the queue was never empty, and 10 packets are no longer seen.
+    let mut late = flow(1, made);
+    late.handshake.rtt_to_b_ns = Some(MS - 20 * 12_112);
+    assert_eq!(names(&late), [""; 0]);
 }
 
 #[test]
