@@ -183,6 +183,25 @@ fn two_modes_are_coalescing_if_the_small_windows_have_the_longer_one() {
 }
 
 #[test]
+fn two_modes_are_a_queues_if_most_small_windows_have_the_shorter_one() {
+    let with = |long_of_small: u64| {
+        let mut made = data();
+        for at in 0..120 {
+            let (segments, rtt) = match at % 12 {
+                turn if turn < long_of_small => (8, 1300 * US),
+                0..6 => (8, 60 * US),
+                _ => (80, 60 * US),
+            };
+            made.rounds.push(round(at * 3 * MS, segments, rtt));
+            (0..20).for_each(|_| made.rtt.add(rtt, at));
+        }
+        names(&flow(1, made)).contains(&"rtt-bimodal")
+    };
+    assert!(with(6) && with(4));
+    assert!(!with(3) && !with(2));
+}
+
+#[test]
 fn a_queue_stands_that_never_holds_less_than_a_bdp() {
     let with = |rtts: [u64; 2]| {
         let mut made = data();
@@ -192,6 +211,24 @@ fn a_queue_stands_that_never_holds_less_than_a_bdp() {
     };
     assert_eq!(with([2 * MS, 3 * MS]), ["standing-queue"]);
     assert_eq!(with([2 * MS - 1, 4 * MS]), [""; 0]);
+}
+
+#[test]
+fn a_queue_that_dctcps_marks_hold_or_that_others_make_is_no_standing_one() {
+    let with = |kind, marked_ns: u64, segments| {
+        let mut made = data();
+        made.receiver.kind = kind;
+        made.rtt.add(MS, 1);
+        (0..40).for_each(|at| made.rtt_marked.add(marked_ns, at));
+        made.rounds.extend((0..60).map(|at| round(at * 4 * MS, segments, 3 * MS)));
+        names(&flow(1, made))
+    };
+    assert_eq!(with(ReceiverKind::Dctcp, 4 * MS, 80), [""; 0]);
+    // Marks begin far below what stands, or the sender takes them for losses.
+    assert_eq!(with(ReceiverKind::Dctcp, 2 * MS, 80), ["standing-queue"]);
+    assert_eq!(with(ReceiverKind::Classic, 4 * MS, 80), ["standing-queue"]);
+    // Of three segments on their way two wait: the sender cannot have less.
+    assert_eq!(with(ReceiverKind::Unknown, 4 * MS, 3), [""; 0]);
 }
 
 #[test]
