@@ -386,6 +386,34 @@ fn an_ack_is_left_out_if_only_its_packet_could_have_caused_the_one_that_came() {
 }
 
 #[test]
+fn an_ack_that_a_timer_overtakes_is_delayed_or_left_out() {
+    // A probe or a timeout for one segment or two sent again what the receiver says it had.
+    let with = |kind, lasted_ms: u64, duplicate_acks: u32, inflight_bytes: u64| {
+        let mut made = data();
+        let timer =
+            Event { duplicate_acks, inflight_bytes, ..event(kind, 300 * MS, lasted_ms * MS) };
+        let earlier = Some(timer.number);
+        made.events.push(timer);
+        made.events.push(Event { earlier, ..event(EventKind::Spurious, 301 * MS, 0) });
+        let found = of_flow(&flow(1, made));
+        let left_out = found.into_iter().find(|finding| finding.kind == "ack-left-out").unwrap();
+        let is_delayed =
+            left_out.summary.contains("its ACK was delayed for longer than the sender's timer");
+        assert_eq!(is_delayed, left_out.usually_means.contains("delayed ACK takes longer"));
+        assert_eq!(is_delayed, left_out.try_this.contains("floor above"));
+        (is_delayed, left_out.severity)
+    };
+    let (rto, probe) = (EventKind::Rto, EventKind::TailLossProbe);
+    assert_eq!(with(rto, 11, 0, MSS), (true, Severity::Severe));
+    assert_eq!(with(probe, 11, 0, MSS), (true, Severity::Costs));
+    // An ACK came that leaves it out; two segments do not wait for a delayed ACK, nor does it take so long.
+    assert_eq!(with(rto, 11, 1, MSS), (false, Severity::Severe));
+    assert_eq!(with(probe, 11, 1, MSS), (false, Severity::Costs));
+    assert_eq!(with(rto, 11, 0, 2 * MSS), (false, Severity::Severe));
+    assert_eq!(with(rto, 300, 0, MSS), (false, Severity::Severe));
+}
+
+#[test]
 fn a_timeout_of_a_few_round_trips_is_no_floor() {
     let mut made = data();
     made.events.push(event(EventKind::Rto, 300 * MS, 9 * MS));
