@@ -27,6 +27,8 @@ const MODE_RTTS: u64 = 20;
 const VALLEY_SHARE: f64 = 0.02;
 /// The upper mode begins at this multiple of the lower one's end: twice is what a queue of a BDP gives, three times is beyond that.
 const APART: u64 = 3;
+/// Windows of the longer mode are smaller than this part of the others: a segment or two less is what a queue of other flows may find.
+const SMALLER: f64 = 0.75;
 /// Of the small windows, with the longer mode.
 const MOST: f64 = 0.5;
 /// An own queue that never holds less than a BDP doubles the RTT. A buffer of one BDP is what a sender that halves its window needs
@@ -78,8 +80,8 @@ pub(super) fn bimodal(view: &View<'_>) -> Option<Finding> {
     let lower: Vec<&Round> = view.rounds().filter(is_lower).collect();
     let upper_inflight = median(upper.iter().map(|round| round.inflight_bytes))?;
     let lower_inflight = median(lower.iter().map(|round| round.inflight_bytes))?;
-    // A queue makes RTTs longer the more is on its way. Here it is the other way round.
-    if upper_inflight >= lower_inflight {
+    // A queue makes RTTs longer the more is on its way. Here it is the other way round, and by more than windows differ anyway.
+    if upper_inflight as f64 >= SMALLER * lower_inflight as f64 {
         return None;
     }
     // Else the queue's own growth makes both: windows as small as these had the shorter mode, too, while it was empty.

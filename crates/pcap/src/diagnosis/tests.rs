@@ -184,21 +184,23 @@ fn two_modes_are_coalescing_if_the_small_windows_have_the_longer_one() {
 
 #[test]
 fn two_modes_are_a_queues_if_most_small_windows_have_the_shorter_one() {
-    let with = |long_of_small: u64| {
+    let with = |long_of_small: u64, large: u64| {
         let mut made = data();
         for at in 0..120 {
             let (segments, rtt) = match at % 12 {
                 turn if turn < long_of_small => (8, 1300 * US),
                 0..6 => (8, 60 * US),
-                _ => (80, 60 * US),
+                _ => (large, 60 * US),
             };
             made.rounds.push(round(at * 3 * MS, segments, rtt));
             (0..20).for_each(|_| made.rtt.add(rtt, at));
         }
         names(&flow(1, made)).contains(&"rtt-bimodal")
     };
-    assert!(with(6) && with(4));
-    assert!(!with(3) && !with(2));
+    assert!(with(6, 80) && with(4, 80) && with(4, 11));
+    assert!(!with(3, 80) && !with(2, 80));
+    // Of about the same size: a queue of other flows came.
+    assert!(!with(6, 10) && !with(6, 9));
 }
 
 #[test]
