@@ -97,7 +97,10 @@ impl Recovery {
         out: &mut Direction,
     ) {
         let is_it = |repeat: &Repeat| repeat.start < end && start < repeat.end;
-        match self.repeats.iter().position(is_it) {
+        // It may be the report of one that is known to be needless already, and then says nothing of others of the same bytes.
+        let is_known = |repeat: &Repeat| is_it(repeat) && repeat.is_spurious;
+        let known = self.repeats.iter().position(is_known);
+        match known.or_else(|| self.repeats.iter().position(is_it)) {
             Some(at) => {
                 self.was_spurious(at, now, out);
                 self.repeats.remove(at);

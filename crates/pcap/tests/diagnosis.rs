@@ -431,6 +431,25 @@ fn a_sender_knows_by_dsack_that_an_ack_was_left_out() {
 }
 
 #[test]
+fn a_dsack_tells_of_the_repetition_that_is_known_to_be_needless() {
+    // A probe repairs the loss of the last segment. It comes once more behind its ACK, and the receiver reports that one.
+    let mut trace = Trace::new([1000, 5000]);
+    trace.handshake(0, MS, [0, 0]);
+    for round in 0..20 {
+        trace.data((10 + 2 * round) * MS, 2 * round..2 * round + 2);
+        trace.ack((11 + 2 * round) * MS, 2 * round + 2);
+    }
+    trace.data(60 * MS, 40..42);
+    trace.ack(61 * MS, 41);
+    trace.segment(75 * MS, 41);
+    trace.ack(76 * MS, 42);
+    trace.segment(76 * MS + 100_000, 41);
+    trace.sack(77 * MS, 42, &[(41, 42)]);
+    assert_eq!(names(&trace), ["tail-loss"]);
+    assert_eq!(trace.analysed().flows[0].a_to_b.retransmitted.spurious, 1);
+}
+
+#[test]
 fn delayed_acks_of_40_and_200_ms_are_found_at_a_window_of_one_segment() {
     let with = |delay_ms: u64| {
         let mut trace = Trace::new([1000, 5000]);

@@ -22,6 +22,15 @@ pub(super) const LEFT_OUT: Kind = Kind {
     severity: Severity::Severe,
 };
 
+/// The same where the receiver took its time.
+const BEYOND_TIMER: Kind = Kind {
+    usually_means: "The receiver waits with the ACK of a single packet for a second one, and its delayed ACK takes longer than the \
+                    sender's timer, whose floor is lower than usual.",
+    try_this: "Raise the sender's floor above the receiver's delayed ACK (ip route change ... rto_min; 40 ms and more in Linux), or have \
+               the receiver acknowledge at once (quickack on the route).",
+    ..LEFT_OUT
+};
+
 pub(super) const STRETCH: Kind = Kind {
     name: "stretch-acks",
     usually_means: "The receiver merges packets before TCP sees them (GRO, LRO) or its device waits between interrupts, and merged \
@@ -133,9 +142,21 @@ pub(super) fn left_out(view: &View<'_>) -> Option<Finding> {
         .collect();
     let typical = median(found.iter().map(|(event, _)| event.lasted_ns))?;
     let timeouts = found.iter().filter(|(event, _)| event.kind == EventKind::Rto).count();
+    // One segment alone that nothing was said about waits for the receiver's timer; a second one would have been acknowledged.
+    let is_delayed = |event: &Event| {
+        let is_alone = event.inflight_bytes <= view.mss();
+        is_alone && event.duplicate_acks == 0 && event.lasted_ns <= DELAYED_MOST_NS
+    };
+    let delayed = found.iter().filter(|(event, _)| is_delayed(event)).count();
+    let (kind, why) = match 2 * delayed > found.len() {
+        true => (BEYOND_TIMER, "its ACK was delayed for longer than the sender's timer"),
+        false => (LEFT_OUT, "its ACK was left out"),
+    };
+    // A probe is no more than a packet too many.
+    let severity = if timeouts == 0 { Severity::Costs } else { kind.severity };
+    let kind = Kind { severity, ..kind };
     let summary = format!(
-        "{} times the last packet on its way arrived, and its ACK was left out: {timeouts} timeouts and {} probes sent it again, after \
-         {} in the median.",
+        "{} times the last packet on its way arrived, and {why}: {timeouts} timeouts and {} probes sent it again, after {} in the median.",
         found.len(),
         found.len() - timeouts,
         time(typical),
@@ -144,7 +165,7 @@ pub(super) fn left_out(view: &View<'_>) -> Option<Finding> {
         let original = event.earlier.map_or_else(String::new, |earlier| format!(" {earlier}"));
         view.evidence(event.number, format!("sends{original} again, {why}"))
     });
-    Some(view.finding(&LEFT_OUT, summary, evidence.collect(), 0.8))
+    Some(view.finding(&kind, summary, evidence.collect(), 0.8))
 }
 
 /// ACKs for many segments at once.

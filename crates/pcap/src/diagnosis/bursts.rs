@@ -1,6 +1,6 @@
 //! Packets that leave back to back and stand in a queue together.
 
-use super::{Kind, SHOWN, View, per_cent, time};
+use super::{Kind, SHOWN, View, per_cent, share, time};
 use crate::model::{Finding, Round, Severity};
 
 pub(super) const BURSTS: Kind = Kind {
@@ -14,6 +14,9 @@ pub(super) const BURSTS: Kind = Kind {
 const BURST_SEGMENTS: u64 = 20;
 /// Of the data, in such bursts.
 const MOST: f64 = 0.25;
+/// By so much bursts are faster than what is sent on average: near saturation of the host's link all follows without a gap, and goes as
+/// fast.
+const FASTER: f64 = 1.5;
 /// Fewer segments do not tell what is usual.
 const USUAL_SEGMENTS: u64 = 200;
 
@@ -29,6 +32,9 @@ pub(super) fn bursts(view: &View<'_>) -> Option<Finding> {
     };
     let of_all = segments(BURST_SEGMENTS) / segments(0).max(1.0);
     if of_all < MOST {
+        return None;
+    }
+    if !are_faster(view) {
         return None;
     }
     let base = view.base_rtt_ns()?;
@@ -53,4 +59,20 @@ pub(super) fn bursts(view: &View<'_>) -> Option<Finding> {
         view.evidence(round.largest_burst_number, said)
     });
     Some(view.finding(&BURSTS, summary, evidence.collect(), 0.8))
+}
+
+/// Whether bursts leave faster than the flow as a whole, and than the round trips that they are in.
+fn are_faster(view: &View<'_>) -> bool {
+    let data = view.data;
+    let is_large = |round: &&Round| u64::from(round.largest_burst_segments) >= BURST_SEGMENTS;
+    let (mut segments, mut of_flow, mut of_rounds) = (0.0, 0.0, 0.0);
+    for round in data.rounds.iter().filter(is_large) {
+        // From the first packet to the last it is one segment less.
+        segments += f64::from(round.largest_burst_segments - 1);
+        // What is sent on average while a burst lasts.
+        let average = |segments: u64, in_ns| segments as f64 * share(round.largest_burst_ns, in_ns);
+        of_flow += average(data.segments, data.duration_ns);
+        of_rounds += average(round.segments.into(), round.duration_ns);
+    }
+    segments >= FASTER * f64::max(of_flow, of_rounds)
 }

@@ -84,7 +84,11 @@ pub(super) fn application(view: &View<'_>) -> Option<Finding> {
     if after.len() < USUAL_ROUNDS {
         return None;
     }
-    let window = data.max_inflight_bytes.max(INITIAL_WINDOW * view.mss());
+    // What of the largest flight stood in a queue is none that the path had room for: a sender that empties the queue goes below it.
+    let base = view.base_rtt_ns()?;
+    let without_queue = fullest.1.rtt_max_ns.map_or(1.0, |rtt| share(base.min(rtt), rtt));
+    let window = (data.max_inflight_bytes as f64 * without_queue) as u64;
+    let window = window.max(INITIAL_WINDOW * view.mss());
     let inflight = median(after.iter().map(|round| round.inflight_bytes))?;
     let used_bps = median(after.iter().map(|round| round.rate_bps))?;
     // What the path carried of this flow at its best.

@@ -152,6 +152,7 @@ fn join(other: &mut Finding, finding: Finding) {
         flows.append(&mut other.flows);
         other.flows = flows;
         other.summary = finding.summary;
+        (other.usually_means, other.try_this) = (finding.usually_means, finding.try_this);
         other.severity = finding.severity;
         other.confidence = finding.confidence;
         let mut evidence = finding.evidence;

@@ -1,7 +1,7 @@
 //! Reordering at which the RTT changes for good.
 
 use super::{Kind, SHOWN, View, median, time};
-use crate::model::{Event, EventKind, Finding, Round, Severity};
+use crate::model::{Event, EventKind, Finding, Round, Severity, Span};
 
 pub(super) const CHANGE: Kind = Kind {
     name: "path-change",
@@ -16,6 +16,32 @@ pub(super) const CHANGE: Kind = Kind {
 const ROUNDS: usize = 3;
 /// Queues come and go by packets; paths differ by more than an eighth of the RTT, or nobody need care.
 const SHIFT: f64 = 0.125;
+/// The share of the ACKs' rates that is taken for the bottleneck's, as for K.
+const RATE_QUANTILE: f64 = 0.9;
+
+/// What a new ACK tells of order: that a packet was late, or that what was sent again for its gap was needless. What a timer or a probe
+/// sent again needlessly tells of a late ACK, and nothing of order.
+fn is_reordering(view: &View<'_>, event: &Event) -> bool {
+    let is_fast =
+        |number| view.events(EventKind::FastRetransmission).any(|fast| fast.number == number);
+    match event.kind {
+        EventKind::OutOfOrder => true,
+        EventKind::Spurious => event.earlier.is_some_and(is_fast),
+        _ => false,
+    }
+}
+
+/// What the round trips on either side are like in the middle.
+struct Side {
+    rtt_ns: u64,
+    inflight: u64,
+}
+
+fn side(rounds: &[&Round]) -> Option<Side> {
+    let rtt_ns = median(rounds.iter().filter_map(|round| round.rtt_min_ns))?;
+    let inflight = median(rounds.iter().map(|round| round.inflight_bytes))?;
+    Some(Side { rtt_ns, inflight })
+}
 
 /// Reordering with another smallest RTT behind it than before.
 pub(super) fn change(view: &View<'_>) -> Option<Finding> {
@@ -24,11 +50,8 @@ pub(super) fn change(view: &View<'_>) -> Option<Finding> {
         return None;
     }
     let rounds: Vec<&Round> = view.rounds().collect();
-    let reordered = view
-        .data
-        .events
-        .iter()
-        .filter(|event| matches!(event.kind, EventKind::OutOfOrder | EventKind::Spurious));
+    let bps = view.data.ack_rate_bps.quantile(RATE_QUANTILE)?.max(1) as f64;
+    let reordered = view.data.events.iter().filter(|event| is_reordering(view, event));
     let mut changes: Vec<(&Event, u64, u64)> = Vec::new();
     for event in reordered {
         // Packets that are late cluster; a cluster is one change.
@@ -39,14 +62,29 @@ pub(super) fn change(view: &View<'_>) -> Option<Finding> {
             continue;
         }
         let at = rounds.partition_point(|round| round.begin_ns < event.at_ns);
-        let least = |part: &[&Round]| median(part.iter().filter_map(|round| round.rtt_min_ns));
         // The round trips around the event have packets of both paths.
-        let before = at.checked_sub(ROUNDS + 1).and_then(|from| least(&rounds[from..at - 1]));
-        let after = rounds.get(at + 1..at + 1 + ROUNDS).and_then(least);
-        let (Some(before), Some(after)) = (before, after) else { continue };
+        let Some(from) = at.checked_sub(ROUNDS + 1) else { continue };
+        let Some(behind) = rounds.get(at + 1..at + 1 + ROUNDS) else { continue };
+        let (Some(before), Some(after)) = (side(&rounds[from..at - 1]), side(behind)) else {
+            continue;
+        };
+        // While nothing is on its way the queue of others comes and goes.
+        if rounds[from + 1..at + 1 + ROUNDS].iter().any(|round| round.idle_ns > 0) {
+            continue;
+        }
+        // A queue that overflowed is shorter when all its senders have cut their windows.
+        let until_ns = behind[ROUNDS - 1].begin_ns;
+        let is_loss = |lost: &Span| (rounds[from].begin_ns..until_ns).contains(&lost.begin_ns);
+        if view.data.losses.iter().any(is_loss) {
+            continue;
+        }
+        // What the window is smaller by waits no longer; the rest of the path takes what it took.
+        let smaller = before.inflight.saturating_sub(after.inflight);
+        let explained_ns = smaller as f64 * 8e9 / bps;
         // Only a shorter way lets later packets overtake.
-        if (before.saturating_sub(after)) as f64 > SHIFT * before as f64 {
-            changes.push((event, before, after));
+        let drop_ns = before.rtt_ns.saturating_sub(after.rtt_ns) as f64;
+        if drop_ns > explained_ns + SHIFT * before.rtt_ns as f64 {
+            changes.push((event, before.rtt_ns, after.rtt_ns));
         }
     }
     let (_, before, after) = *changes.first()?;

@@ -1,7 +1,7 @@
 //! Long RTTs: those of two modes, and those that never come down.
 
 use super::{Kind, SHOWN, View, median, per_cent, share, time};
-use crate::model::{Finding, Round, Severity};
+use crate::model::{Finding, ReceiverKind, Round, Severity};
 
 pub(super) const BIMODAL: Kind = Kind {
     name: "rtt-bimodal",
@@ -27,9 +27,15 @@ const MODE_RTTS: u64 = 20;
 const VALLEY_SHARE: f64 = 0.02;
 /// The upper mode begins at this multiple of the lower one's end: twice is what a queue of a BDP gives, three times is beyond that.
 const APART: u64 = 3;
+/// Windows of the longer mode are smaller than this part of the others: a segment or two less is what a queue of other flows may find.
+const SMALLER: f64 = 0.75;
+/// Of the small windows, with the longer mode.
+const MOST: f64 = 0.5;
 /// An own queue that never holds less than a BDP doubles the RTT. A buffer of one BDP is what a sender that halves its window needs
 /// to keep the link busy; what stays beyond that is delay for nothing.
 const DOUBLED: u64 = 2;
+/// What a sender cannot go below without waiting for timers, segments: where that stands, many senders make the queue.
+const LEAST_WINDOW: u64 = 2;
 /// Round trips that are looked at for a queue that stays: a loss-based sender's saw tooth has tens of them.
 const LAST_ROUNDS: usize = 20;
 
@@ -74,8 +80,15 @@ pub(super) fn bimodal(view: &View<'_>) -> Option<Finding> {
     let lower: Vec<&Round> = view.rounds().filter(is_lower).collect();
     let upper_inflight = median(upper.iter().map(|round| round.inflight_bytes))?;
     let lower_inflight = median(lower.iter().map(|round| round.inflight_bytes))?;
-    // A queue makes RTTs longer the more is on its way. Here it is the other way round.
-    if upper_inflight >= lower_inflight {
+    // A queue makes RTTs longer the more is on its way. Here it is the other way round, and by more than windows differ anyway.
+    if upper_inflight as f64 >= SMALLER * lower_inflight as f64 {
+        return None;
+    }
+    // Else the queue's own growth makes both: windows as small as these had the shorter mode, too, while it was empty.
+    let is_small = |round: &&Round| round.inflight_bytes <= upper_inflight;
+    let small = view.rounds().filter(is_small).count();
+    let small_upper = upper.iter().copied().filter(is_small).count();
+    if small_upper as f64 <= MOST * small as f64 {
         return None;
     }
     // One or two segments alone wait for a delayed ACK.
@@ -116,12 +129,22 @@ pub(super) fn standing(view: &View<'_>) -> Option<Finding> {
     let last = rounds.get(rounds.len().checked_sub(LAST_ROUNDS)?..)?;
     let least = last.iter().filter_map(|round| round.rtt_min_ns).min()?;
     // What one packet at a time waits for is no queue of its own.
-    let is_alone = last.iter().all(|round| round.inflight_bytes <= 2 * view.mss());
+    let is_alone = last.iter().all(|round| round.inflight_bytes <= LEAST_WINDOW * view.mss());
     if least < DOUBLED * base || is_alone {
+        return None;
+    }
+    // Marks that DCTCP heeds hold the queue at K: that is as long as it is meant to be.
+    let marked = view.data.rtt_marked.quantile(0.5);
+    let is_held = marked.is_some_and(|marked| least <= marked);
+    if view.data.receiver.kind == ReceiverKind::Dctcp && is_held {
         return None;
     }
     let rate_bps = median(last.iter().map(|round| round.rate_bps))?;
     let waiting = rate_bps / 8.0 * (least - base) as f64 / 1e9;
+    // A least window or two stand in a queue of others.
+    if waiting <= (LEAST_WINDOW * view.mss()) as f64 {
+        return None;
+    }
     let summary = format!(
         "In the last {LAST_ROUNDS} round trips no RTT was below {}, {:.1} times the smallest one ({}): a queue of {} that never \
          empties, of which this flow has {:.0} kB.",

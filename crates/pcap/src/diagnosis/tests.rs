@@ -108,6 +108,8 @@ fn k_is_what_waits_where_marked_rtts_begin() {
             // Payload alone, 1448 of 1514 bytes.
             made.ack_rate_bps.add(956_400_000, turn);
         }
+        made.events.push(event(EventKind::EceBegins, turn * MS, 0));
+        made.events.push(event(EventKind::EceEnds, turn * MS, 0));
     }
     let found = of_flow(&flow(1, made.clone()));
     let [threshold] = &found[..] else { panic!("{found:?}") };
@@ -128,8 +130,38 @@ fn k_is_what_waits_where_marked_rtts_begin() {
     let mut at_any = made.clone();
     at_any.exact_rtts[1] = (0..800).map(|at| MS + at % 40 * 12_112).collect();
     assert_eq!(names(&flow(1, at_any)), [""; 0]);
-    made.exact_rtts[1] = vec![2 * MS; 400];
-    assert_eq!(names(&flow(1, made)), [""; 0]);
+    let mut far = made.clone();
+    far.exact_rtts[1] = vec![2 * MS; 400];
+    assert_eq!(names(&flow(1, far)), [""; 0]);
+    // Of 1200 unmarked RTTs 60 and 120 above K: one in forty and one in twenty is wrong of both sorts alike, and then twice as many.
+    let with_above = |above: usize| {
+        let mut made = made.clone();
+        made.exact_rtts[0][..above].fill(MS + 38 * 12_112);
+        made.exact_rtts[1][..above / 3].fill(MS + 2 * 12_112);
+        names(&flow(1, made))
+    };
+    assert_eq!(with_above(60), ["marking-threshold"]);
+    assert_eq!(with_above(96), [""; 0]);
+    // A queue that rose twice shows where marks began then.
+    let with_changes = |changes: usize| {
+        let mut made = made.clone();
+        made.events.truncate(changes);
+        names(&flow(1, made))
+    };
+    assert_eq!(with_changes(6), ["marking-threshold"]);
+    assert_eq!(with_changes(5), [""; 0]);
+    // ACKs of which some come at twice the rate of others, or at more than the sender's link has.
+    let mut compressed = made.clone();
+    (0..80).for_each(|at| compressed.ack_rate_bps.add(1_912_800_000, at));
+    assert_eq!(names(&flow(1, compressed)), [""; 0]);
+    let with_link =
+        |bps: f64| names(&flow(1, Direction { link_rate_bps: Some(bps), ..made.clone() }));
+    assert_eq!(with_link(956e6), ["marking-threshold"]);
+    assert_eq!(with_link(500e6), [""; 0]);
+    // The handshake was faster than any data: the queue was never empty, and 10 packets are no longer seen.
+    let mut late = flow(1, made);
+    late.handshake.rtt_to_b_ns = Some(MS - 20 * 12_112);
+    assert_eq!(names(&late), [""; 0]);
 }
 
 #[test]
@@ -151,6 +183,27 @@ fn two_modes_are_coalescing_if_the_small_windows_have_the_longer_one() {
 }
 
 #[test]
+fn two_modes_are_a_queues_if_most_small_windows_have_the_shorter_one() {
+    let with = |long_of_small: u64, large: u64| {
+        let mut made = data();
+        for at in 0..120 {
+            let (segments, rtt) = match at % 12 {
+                turn if turn < long_of_small => (8, 1300 * US),
+                0..6 => (8, 60 * US),
+                _ => (large, 60 * US),
+            };
+            made.rounds.push(round(at * 3 * MS, segments, rtt));
+            (0..20).for_each(|_| made.rtt.add(rtt, at));
+        }
+        names(&flow(1, made)).contains(&"rtt-bimodal")
+    };
+    assert!(with(6, 80) && with(4, 80) && with(4, 11));
+    assert!(!with(3, 80) && !with(2, 80));
+    // Of about the same size: a queue of other flows came.
+    assert!(!with(6, 10) && !with(6, 9));
+}
+
+#[test]
 fn a_queue_stands_that_never_holds_less_than_a_bdp() {
     let with = |rtts: [u64; 2]| {
         let mut made = data();
@@ -160,6 +213,101 @@ fn a_queue_stands_that_never_holds_less_than_a_bdp() {
     };
     assert_eq!(with([2 * MS, 3 * MS]), ["standing-queue"]);
     assert_eq!(with([2 * MS - 1, 4 * MS]), [""; 0]);
+}
+
+#[test]
+fn a_queue_that_dctcps_marks_hold_or_that_others_make_is_no_standing_one() {
+    let with = |kind, marked_ns: u64, segments| {
+        let mut made = data();
+        made.receiver.kind = kind;
+        made.rtt.add(MS, 1);
+        (0..40).for_each(|at| made.rtt_marked.add(marked_ns, at));
+        made.rounds.extend((0..60).map(|at| round(at * 4 * MS, segments, 3 * MS)));
+        names(&flow(1, made))
+    };
+    assert_eq!(with(ReceiverKind::Dctcp, 4 * MS, 80), [""; 0]);
+    // Marks begin far below what stands, or the sender takes them for losses.
+    assert_eq!(with(ReceiverKind::Dctcp, 2 * MS, 80), ["standing-queue"]);
+    assert_eq!(with(ReceiverKind::Classic, 4 * MS, 80), ["standing-queue"]);
+    // Of three segments on their way two wait: the sender cannot have less.
+    assert_eq!(with(ReceiverKind::Unknown, 4 * MS, 3), [""; 0]);
+}
+
+#[test]
+fn bursts_are_faster_than_what_is_sent_on_average() {
+    // 2000 segments in this time, 50 in each round trip of 1 ms, back to back within this.
+    let with = |flow_ms: u64, burst_us: u64| {
+        let mut made = data();
+        (made.segments, made.duration_ns, made.ecn.ece) = (2000, flow_ms * MS, 1);
+        for at in 0..40 {
+            made.bursts.add(50, at);
+            made.rtt.add(MS, at);
+            let (largest_burst_segments, largest_burst_ns) = (50, burst_us * US);
+            made.rounds.push(Round {
+                largest_burst_segments,
+                largest_burst_ns,
+                ..round(at * flow_ms * MS / 40, 50, MS)
+            });
+        }
+        names(&flow(1, made))
+    };
+    assert_eq!(with(40, 100), ["sender-bursts"]);
+    assert_eq!(with(100, 100), ["sender-bursts"]);
+    // The host's link is busy all the time, or for the time of each transfer.
+    assert_eq!(with(40, 900), [""; 0]);
+    assert_eq!(with(100, 900), [""; 0]);
+    // The flow as a whole is faster than the round trips with bursts.
+    assert_eq!(with(20, 300), ["sender-bursts"]);
+    assert_eq!(with(20, 400), [""; 0]);
+}
+
+#[test]
+fn a_largest_flight_that_stood_in_a_queue_is_no_room_for_more() {
+    // 80 segments on their way once, at most this long; 15 from then on.
+    let with = |longest_ns: u64| {
+        let mut made = data();
+        made.max_inflight_bytes = 80 * MSS;
+        made.rounds.push(Round { rtt_max_ns: Some(longest_ns), ..round(0, 80, MS) });
+        made.rounds.extend((1..40).map(|at| round(at * 10 * MS, 15, MS)));
+        made.rtt.add(MS, 1);
+        names(&flow(1, made))
+    };
+    assert_eq!(with(MS), ["application-limited"]);
+    assert_eq!(with(2 * MS), ["application-limited"]);
+    assert_eq!(with(4 * MS), [""; 0]);
+}
+
+#[test]
+fn a_path_changes_where_packets_overtake_and_no_smaller_window_makes_the_rtt_shorter() {
+    // What is needlessly sent again by this at 100 ms, with RTTs of 2 ms before and 1 ms behind, and so many segments on their way.
+    let with_all = |kind, segments: [u64; 2], is_lost: bool, idle_ns: u64| {
+        let mut made = data();
+        made.events.push(event(kind, 100 * MS, MS));
+        let proof = Event { earlier: Some(100_000), ..event(EventKind::Spurious, 101 * MS, 0) };
+        made.events.push(proof);
+        made.rounds.extend((0..50).map(|at| round(at * 2 * MS, segments[0], 2 * MS)));
+        made.rounds.extend((0..50).map(|at| round((100 + at) * MS, segments[1], MS)));
+        made.ack_rate_bps.add(1_000_000_000, 1);
+        let begin_ns = 95 * MS;
+        if is_lost {
+            made.losses.push(Span { begin_ns, end_ns: begin_ns, bytes: MSS, segments: 1 });
+        }
+        made.rounds[51].idle_ns = idle_ns;
+        names(&flow(1, made))
+    };
+    let with = |kind, segments, is_lost| with_all(kind, segments, is_lost, 0);
+    let fast = EventKind::FastRetransmission;
+    assert!(with(fast, [40, 40], false).contains(&"path-change"));
+    // 20 segments take 0.23 ms at 1 Gbps, 80 nearly 1 ms.
+    assert!(with(fast, [40, 20], false).contains(&"path-change"));
+    assert!(!with(fast, [100, 20], false).contains(&"path-change"));
+    // Behind an idle time others may have gone.
+    assert!(!with_all(fast, [40, 40], false, MS).contains(&"path-change"));
+    // A full queue is shorter behind losses, since others lose too.
+    assert!(!with(fast, [40, 40], true).contains(&"path-change"));
+    for by_timer in [EventKind::TailLossProbe, EventKind::Rto, EventKind::RetransmissionAfterRto] {
+        assert!(!with(by_timer, [40, 40], false).contains(&"path-change"));
+    }
 }
 
 /// 60 losses at these times of periods of 10 ms, each 5 ms at 50 Mbps and 5 ms at 150 Mbps: a bucket of 100 Mbps and 31 kB is empty at
@@ -202,6 +350,23 @@ fn a_policer_drops_when_its_bucket_is_empty() {
 }
 
 #[test]
+fn losses_at_rtts_near_the_longest_are_a_full_queues() {
+    // Of a path of 0.2 ms: losses at 0.7 ms, and RTTs of up to this.
+    let with = |longest_ns: u64| {
+        let mut made = lossy(|_| 9_900, 700 * US);
+        made.handshake.rtt_to_b_ns = Some(200 * US);
+        made.a_to_b.rtt = crate::Histogram::default();
+        let step_ns = (longest_ns - 200 * US) / 99;
+        (0..1000).for_each(|at| made.a_to_b.rtt.add(200 * US + at % 100 * step_ns, at));
+        // One delayed ACK is no longest wait.
+        made.a_to_b.rtt.add(40 * MS, 1);
+        names(&made).contains(&"policer")
+    };
+    assert!(with(3 * MS));
+    assert!(!with(800 * US));
+}
+
+#[test]
 fn an_ack_is_left_out_if_only_its_packet_could_have_caused_the_one_that_came() {
     let with = |duplicate_acks: u32, inflight_bytes: u64| {
         let mut made = data();
@@ -220,6 +385,34 @@ fn an_ack_is_left_out_if_only_its_packet_could_have_caused_the_one_that_came() {
     // Nothing arrived, or another packet may have caused the ACK.
     assert_eq!(with(0, MSS), ["rto-floor"]);
     assert_eq!(with(1, 2 * MSS), ["rto-floor"]);
+}
+
+#[test]
+fn an_ack_that_a_timer_overtakes_is_delayed_or_left_out() {
+    // A probe or a timeout for one segment or two sent again what the receiver says it had.
+    let with = |kind, lasted_ms: u64, duplicate_acks: u32, inflight_bytes: u64| {
+        let mut made = data();
+        let timer =
+            Event { duplicate_acks, inflight_bytes, ..event(kind, 300 * MS, lasted_ms * MS) };
+        let earlier = Some(timer.number);
+        made.events.push(timer);
+        made.events.push(Event { earlier, ..event(EventKind::Spurious, 301 * MS, 0) });
+        let found = of_flow(&flow(1, made));
+        let left_out = found.into_iter().find(|finding| finding.kind == "ack-left-out").unwrap();
+        let is_delayed =
+            left_out.summary.contains("its ACK was delayed for longer than the sender's timer");
+        assert_eq!(is_delayed, left_out.usually_means.contains("delayed ACK takes longer"));
+        assert_eq!(is_delayed, left_out.try_this.contains("floor above"));
+        (is_delayed, left_out.severity)
+    };
+    let (rto, probe) = (EventKind::Rto, EventKind::TailLossProbe);
+    assert_eq!(with(rto, 11, 0, MSS), (true, Severity::Severe));
+    assert_eq!(with(probe, 11, 0, MSS), (true, Severity::Costs));
+    // An ACK came that leaves it out; two segments do not wait for a delayed ACK, nor does it take so long.
+    assert_eq!(with(rto, 11, 1, MSS), (false, Severity::Severe));
+    assert_eq!(with(probe, 11, 1, MSS), (false, Severity::Costs));
+    assert_eq!(with(rto, 11, 0, 2 * MSS), (false, Severity::Severe));
+    assert_eq!(with(rto, 300, 0, MSS), (false, Severity::Severe));
 }
 
 #[test]

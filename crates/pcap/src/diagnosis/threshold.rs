@@ -1,7 +1,7 @@
 //! The marking threshold, told from the RTTs of marked and of unmarked data.
 
 use super::{Kind, View, per_cent, rate, time};
-use crate::model::{Finding, ReceiverKind, Severity};
+use crate::model::{EventKind, Finding, ReceiverKind, Severity};
 
 pub(super) const THRESHOLD: Kind = Kind {
     name: "marking-threshold",
@@ -14,7 +14,9 @@ pub(super) const THRESHOLD: Kind = Kind {
 const RTTS: u64 = 50;
 /// More on the wrong side of the best threshold than this: marks do not follow the queue that this RTT shows (random marking,
 /// several bottlenecks, other traffic behind it).
-const WRONG: f64 = 0.1;
+const WRONG: f64 = 0.06;
+/// Times that ECE begins or ends, or one rise of a queue is all that is seen: it says where marks began once.
+const CHANGES: usize = 6;
 /// Borders that are wrong for so many more RTTs than the best one may be the true one: what a few late ACKs change.
 const AS_GOOD: f64 = 0.01;
 /// Where RTTs jump from no queue to a full one nobody sees where marks begin: more than this part of K to either side says nothing.
@@ -24,6 +26,14 @@ const UNSURE: f64 = 0.25;
 const LEAST_K: f64 = 3.0;
 /// The share of the ACKs' rates that is taken for the bottleneck's: the highest few come from ACKs that waited behind each other.
 const RATE_QUANTILE: f64 = 0.9;
+/// Data that left a link back to back has ACKs at its rate, which so is the highest. Where ACKs wait for each other some are faster than
+/// others by more than this, which is beyond what clocks and buckets round.
+const TOP_QUANTILE: f64 = 0.99;
+const COMPRESSED: f64 = 1.1;
+/// A SYN is sooner than a segment by the time that this takes on the host's link, the bottleneck and one more, packets.
+const SYN_SOONER: f64 = 3.0;
+/// Rates are known to a bucket's width.
+const RATE_STEP: f64 = 1.0 / 32.0;
 /// Headers on Ethernet beside a segment's payload: Ethernet, IPv4, TCP with timestamps.
 const HEADER_BYTES: u64 = 66;
 
@@ -76,6 +86,10 @@ pub(super) fn threshold(view: &View<'_>) -> Option<Finding> {
     if marked.count() < RTTS || unmarked < RTTS {
         return None;
     }
+    let changes = view.events(EventKind::EceBegins).chain(view.events(EventKind::EceEnds));
+    if changes.count() < CHANGES {
+        return None;
+    }
     let [of_unmarked, of_marked] = &data.exact_rtts;
     let border = border(of_unmarked, of_marked)?;
     if border.wrong > WRONG {
@@ -85,12 +99,23 @@ pub(super) fn threshold(view: &View<'_>) -> Option<Finding> {
     let base = data.rtt.min()?;
     let segment = view.mss();
     let payload_bps = data.ack_rate_bps.quantile(RATE_QUANTILE)? as f64;
+    // ACKs that wait for each other on their way tell of no link: of more than the sender's own, or of nothing that they agree on.
+    let top_bps = data.ack_rate_bps.quantile(TOP_QUANTILE)? as f64;
+    let is_beyond = data.link_rate_bps.is_some_and(|link_bps| payload_bps > COMPRESSED * link_bps);
+    if is_beyond || top_bps > COMPRESSED * payload_bps {
+        return None;
+    }
     let wire_bps = payload_bps * (segment + HEADER_BYTES) as f64 / segment as f64;
     let bytes = |ns: u64| wire_bps / 8.0 * ns as f64 / 1e9;
     let pkts = |ns: u64| bytes(ns) / (segment + HEADER_BYTES) as f64;
     let at_ns = border.low_ns.midpoint(border.high_ns);
     let waited = at_ns.checked_sub(base)?;
-    let unsure = pkts(border.high_ns - border.low_ns) / 2.0;
+    // A flow that never found the queue empty has no RTT to count from, which the handshake's shows.
+    let unseen = view.base_rtt_ns().map_or(0, |least| base.saturating_sub(least));
+    if pkts(unseen) > SYN_SOONER + UNSURE * pkts(waited) {
+        return None;
+    }
+    let unsure = (pkts(border.high_ns - border.low_ns) / 2.0).max(RATE_STEP * pkts(waited));
     if pkts(waited) < LEAST_K || unsure > (UNSURE * pkts(waited)).max(1.0) {
         return None;
     }
