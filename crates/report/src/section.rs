@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::json;
 
+use crate::captured::Captured;
 use crate::charts::{cell, charts, published_for};
 use crate::claims;
 use crate::distribution;
@@ -35,6 +36,8 @@ pub(crate) struct Section {
     pub(crate) series: Series,
     summary: Summary,
     styles: Vec<Style>,
+    /// Where there are captures that were to be analysed.
+    pub(crate) captured: Option<Captured>,
 }
 
 impl Section {
@@ -48,7 +51,8 @@ impl Section {
         figures.extend(charts(&manifest, &summary, &styles));
         figures.extend(distribution::figures(&manifest, &styles)?);
         let series = Series::read(&manifest, limits.flows, limits.series)?;
-        Ok(Section { network, ratios, manifest, figures, series, summary, styles })
+        let captured = None;
+        Ok(Section { network, ratios, manifest, figures, series, summary, styles, captured })
     }
 
     /// The id of the section in the page.
@@ -99,6 +103,7 @@ impl Section {
             out.push_str("</div>");
         }
         out.push_str(&self.series_html(&id));
+        out.extend(self.captured.iter().map(Captured::html));
         if let Some(notes) = &m.notes {
             let _ = write!(
                 out,
