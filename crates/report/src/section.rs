@@ -392,7 +392,10 @@ fn commands(m: &Manifest, full: Option<bool>) -> String {
     let on = match m.back_end.as_str() {
         "" | "sim" => String::new(),
         "hosts" => " --on hosts=FILE".into(),
-        other => format!(" --on {other}"),
+        other => {
+            let version = m.version.iter().map(|version| format!("={version}"));
+            format!(" --on {other}{}", version.collect::<String>())
+        }
     };
     let mut out = String::new();
     if let Some(full) = full {
@@ -646,5 +649,13 @@ mod tests {
             "knee run scenarios/published/incast.toml --on lab --quick --cc cubic,dctcp --set 'hosts.mtu=\"9000 B\"' \
              --set params.shift_g=5 --repeat 3 --seed 7 --scale 0.1"
         );
+        let virtual_time = Manifest {
+            back_end: "vkernel".into(),
+            version: Some("6.1".into()),
+            scale: 1.0,
+            file: "incast.toml".into(),
+            ..Manifest::default()
+        };
+        assert_eq!(commands(&virtual_time, None), "knee run incast.toml --on vkernel=6.1");
     }
 }
