@@ -292,7 +292,8 @@ fn is_free(target: &Path) -> std::io::Result<bool> {
         let run = run?;
         let name = run.file_name();
         let number = name.to_str().and_then(|name| name.strip_prefix("run-"));
-        if !number.is_some_and(|number| number.parse::<u64>().is_ok()) || !is_dir(&run.path())? {
+        let is_run = number.is_some_and(|number| number.parse::<u64>().is_ok());
+        if !is_run || !is_dir(&run.path())? {
             return Ok(false);
         }
         for file in fs::read_dir(run.path())? {

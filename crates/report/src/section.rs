@@ -131,7 +131,7 @@ impl Section {
                 let _ = write!(
                     out,
                     "{gap}<a href=\"{}\">{}</a>",
-                    address(&format!("{files}{file}")),
+                    address(format!("{files}{file}")),
                     escaped(file)
                 );
             }
