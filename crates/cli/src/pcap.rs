@@ -44,8 +44,10 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
             "--report reads its files twice, which standard input does not allow: save the capture as a file".into(),
         ));
     }
+    let inputs = || args.files.iter().map(|name| Input::named(name)).collect();
     let flows = args.flow.filter(|_| args.packets).into_iter().collect();
-    let analysis = written(args, Options { flows, ..Options::default() }, args.csv.as_deref())?;
+    let options = Options { flows, ..Options::default() };
+    let analysis = written(inputs(), &options, args.csv.as_deref())?;
     if let Some(id) = args.flow.filter(|id| u64::from(*id) > analysis.whole.flows || *id == 0) {
         let flows = analysis.whole.flows;
         return Err(Failure::Says(format!(
@@ -53,7 +55,8 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
         )));
     }
     if let Some(html) = &args.report {
-        report(args, &analysis, html)?;
+        let name = format!("knee-pcap-{}", std::process::id());
+        report(inputs(), &analysis, html, &std::env::temp_dir().join(name))?;
     }
     if args.json {
         let text = serde_json::to_string(&analysis)
@@ -71,10 +74,13 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     Ok(DONE)
 }
 
-/// Analyses the files; with the results as CSV in a directory, if there is one.
-fn written(args: &Args, options: Options, dir: Option<&Path>) -> Result<Analysis, Failure> {
+/// Analyses captures; with the results as CSV in a directory, if there is one.
+pub(crate) fn written(
+    inputs: Vec<Input>,
+    options: &Options,
+    dir: Option<&Path>,
+) -> Result<Analysis, Failure> {
     let said = |error: knee_pcap::Error| Failure::Says(error.to_string());
-    let inputs = args.files.iter().map(|name| Input::named(name)).collect();
     let mut csv = dir.map(knee_pcap::Csv::create).transpose().map_err(said)?;
     let mut failed = None;
     let mut each = |flow: &Flow| {
@@ -82,7 +88,7 @@ fn written(args: &Args, options: Options, dir: Option<&Path>) -> Result<Analysis
             failed = csv.flow(flow).err();
         }
     };
-    let mut analysis = analyse(inputs, &options, &mut each).map_err(said)?;
+    let mut analysis = analyse(inputs, options, &mut each).map_err(said)?;
     analysis.findings = knee_pcap::diagnosis::findings(&analysis);
     if let Some(csv) = csv {
         failed.map_or(Ok(()), Err).map_err(said)?;
@@ -91,8 +97,14 @@ fn written(args: &Args, options: Options, dir: Option<&Path>) -> Result<Analysis
     Ok(analysis)
 }
 
-/// Writes a report with the packets of the largest flows, which are known only after a first reading.
-fn report(args: &Args, analysis: &Analysis, html: &Path) -> Result<(), Failure> {
+/// Writes a report with the packets of the largest flows, which are known only after a first reading. What it is made of is kept in a
+/// directory meanwhile, which is not there before.
+pub(crate) fn report(
+    inputs: Vec<Input>,
+    analysis: &Analysis,
+    html: &Path,
+    dir: &Path,
+) -> Result<(), Failure> {
     let mut largest: Vec<_> =
         analysis.whole.briefs.iter().filter(|brief| brief.is_primary).collect();
     largest.sort_by_key(|brief| (std::cmp::Reverse(brief.bytes), brief.id));
@@ -104,16 +116,14 @@ fn report(args: &Args, analysis: &Analysis, html: &Path) -> Result<(), Failure> 
             flows.push(id);
         }
     }
-    let name = format!("knee-pcap-{}", std::process::id());
-    let dir = std::env::temp_dir().join(name);
     // One that is there already is somebody else's.
-    std::fs::create_dir(&dir)
+    std::fs::create_dir(dir)
         .map_err(|why| Failure::Says(format!("{}: cannot make: {why}", dir.display())))?;
     let options = Options { flows, most_packets: REPORT_PACKETS, ..Options::default() };
-    let made = written(args, options, Some(&dir)).and_then(|_| {
-        knee_report::write(&dir, html).map_err(|error| Failure::Says(error.to_string()))
+    let made = written(inputs, &options, Some(dir)).and_then(|_| {
+        knee_report::write(dir, html).map_err(|error| Failure::Says(error.to_string()))
     });
     // What was asked for is there, or why not is said; a directory that stays is the system's to clean.
-    let _ = std::fs::remove_dir_all(&dir);
+    let _ = std::fs::remove_dir_all(dir);
     made
 }

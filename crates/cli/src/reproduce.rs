@@ -14,7 +14,7 @@ use knee_exp::runner::Options;
 use knee_exp::{Experiment, beside, golden};
 
 use crate::library::library;
-use crate::{COULD_NOT, DONE, Failure, complain, lab, print, profile, stop_on_signals};
+use crate::{COULD_NOT, DONE, Failure, complain, lab, print, profile, stop_on_signals, vkernel};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -27,8 +27,9 @@ pub(crate) struct Args {
     /// All cases, values and repeats, in place of the quick set
     #[arg(long)]
     full: bool,
-    /// What runs them: sim, the simulator; lab, the running kernel's TCP in namespaces, for those that it can hold.
-    #[arg(long, value_name = "sim|lab", default_value = "sim")]
+    /// What runs them: sim, the simulator; vkernel, a Linux kernel in virtual time (knee vkernel build), vkernel=6.12 of that version;
+    /// lab, the running kernel's TCP in namespaces. The latter two run those that they can hold.
+    #[arg(long, value_name = "sim|vkernel|lab", default_value = "sim")]
     on: String,
     /// Print JSON: what reproduce.json holds.
     #[arg(long)]
@@ -56,21 +57,12 @@ impl Args {
 
 pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     let library = library()?;
-    let back_end: Arc<dyn BackEnd> = match args.on.as_str() {
-        _ if args.list => Arc::new(Simulator),
-        "sim" => Arc::new(Simulator),
-        "lab" if args.bless.is_some() => {
-            return Err(Failure::Says(
-                "--bless keeps what the simulator says: use --on sim".into(),
-            ));
-        }
-        "lab" => lab::plain()?,
-        on => {
-            let on = on.escape_debug();
-            return Err(Failure::Says(format!("--on {on}: must be sim or lab")));
-        }
+    let back_end = back_end(args)?;
+    let set = match back_end.name() {
+        "lab" => profile::keys(profile::RUNNING)?,
+        "vkernel" => vkernel::keys(&back_end.about()),
+        _ => Vec::new(),
     };
-    let set = if back_end.name() == "lab" { profile::keys(profile::RUNNING)? } else { Vec::new() };
     let (names, only) = (args.names.clone(), args.only.clone());
     let planned = plan(&library, &Wanted { names, only, full: args.full, set })?;
     if args.list {
@@ -85,6 +77,27 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     let code = run_all(args, &library, &planned, &options);
     options.back_end.leave();
     code
+}
+
+/// The back end that `--on` names.
+fn back_end(args: &Args) -> Result<Arc<dyn BackEnd>, Failure> {
+    let (on, version) = match args.on.split_once('=') {
+        Some(("vkernel", version)) if !version.is_empty() => ("vkernel", Some(version)),
+        _ => (args.on.as_str(), None),
+    };
+    match on {
+        _ if args.list => Ok(Arc::new(Simulator)),
+        "sim" => Ok(Arc::new(Simulator)),
+        "lab" | "vkernel" if args.bless.is_some() => {
+            Err(Failure::Says("--bless keeps what the simulator says: use --on sim".into()))
+        }
+        "lab" => lab::plain(),
+        "vkernel" => vkernel::plain(version),
+        on => {
+            let on = on.escape_debug();
+            Err(Failure::Says(format!("--on {on}: must be sim, vkernel or lab")))
+        }
+    }
 }
 
 fn run_all(

@@ -99,11 +99,23 @@ pub(crate) fn back_end(args: &RunArgs, version: Option<&str>) -> Result<Arc<dyn 
             "--offloads is for --on lab; of hosts of the kernel in virtual time hosts.gso_max_segs says it".to_owned(),
         ));
     }
-    let of_back_end = |why: knee_vkernel::Error| Failure::Says(format!("--on vkernel: {why}"));
     // Who wants a version and names no other kernel means that one.
     let profile = args.profile.as_deref().filter(|profile| *profile != RUNNING);
-    let built = kernel::find(version.or(profile), None).map_err(of_back_end)?;
-    let algorithms = match args.algorithms {
+    with(version.or(profile), args.algorithms)
+}
+
+/// The same as it is if nothing but a version is asked for.
+///
+/// # Errors
+/// Why there is none.
+pub(crate) fn plain(version: Option<&str>) -> Result<Arc<dyn BackEnd>, Failure> {
+    with(version, None)
+}
+
+fn with(version: Option<&str>, algorithms: Option<Which>) -> Result<Arc<dyn BackEnd>, Failure> {
+    let of_back_end = |why: knee_vkernel::Error| Failure::Says(format!("--on vkernel: {why}"));
+    let built = kernel::find(version, None).map_err(of_back_end)?;
+    let algorithms = match algorithms {
         Some(Which::Kernel) => Algorithms::Kernels,
         _ => Algorithms::Ours,
     };

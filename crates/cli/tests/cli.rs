@@ -276,6 +276,101 @@ fn a_run_becomes_a_report_and_figures() {
     );
 }
 
+/// Names in a directory, hidden ones too.
+fn names(dir: &Path) -> Vec<String> {
+    let entries = fs::read_dir(dir).unwrap();
+    let mut all: Vec<String> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    all.sort();
+    all
+}
+
+#[test]
+fn the_report_of_a_run_says_what_its_captures_show() {
+    let scratch = Scratch::new();
+    // Windows of sixteen senders meet a buffer of sixteen packets, and some of them go as a whole.
+    let incast = SMALL
+        .replace("senders = 2", "senders = 16")
+        .replace("s1..s2", "s1..s16")
+        .replace(
+            "kind = \"step\", limit = \"200 pkts\", k = \"20 pkts\"",
+            "kind = \"droptail\", limit = \"16 pkts\"",
+        )
+        .replace("200 kB", "30 kB")
+        .replace("start_jitter = \"100 us\"\n", "")
+        .replace("\"cubic\"", "\"reno\"");
+    fs::write(scratch.0.join("incast.toml"), incast).unwrap();
+    let run = |more: &[&str]| {
+        let output = scratch.knee(&[&["run", "incast.toml", "--repeat", "2"], more].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    };
+    let report = |dir: &str, html: &str| {
+        let said = scratch.knee(&["report", dir, "-o", html]);
+        assert_eq!(out(&said), format!("report in {html}\n"), "{}", err(&said));
+        fs::read_to_string(scratch.0.join(html)).unwrap()
+    };
+    run(&["--pcap", "-o", "res"]);
+    let html = report("res", "all of it.html");
+    for words in [
+        "<h3>Captures</h3>",
+        "href=\"all%20of%20it-captures/run-0/report.html\">0</a>",
+        "href=\"all%20of%20it-captures/run-2/report.html\">2</a>",
+        "data-label=\"Files\">17</td>",
+        "data-label=\"Flows\">16</td>",
+        "severe</span> <strong>rto floor</strong>: ",
+        "<strong>incast collapse</strong>: ",
+    ] {
+        assert!(html.contains(words), "{words}");
+    }
+    let captures = scratch.0.join("all of it-captures");
+    assert_eq!(names(&captures), ["run-0", "run-2"]);
+    let of_run = captures.join("run-0");
+    let files = ["events.csv", "findings.json", "flows.csv", "report.html", "rounds.csv"];
+    assert_eq!(names(&of_run), files);
+    let page = fs::read_to_string(of_run.join("report.html")).unwrap();
+    assert!(page.contains("rto floor") && page.contains("What happened in r-run-0.pcapng"));
+    // It is what knee pcap says of the same files.
+    let all = names(&scratch.0.join("res"));
+    let of_run_0: Vec<&str> =
+        all.iter().map(String::as_str).filter(|name| name.ends_with("-run-0.pcapng")).collect();
+    let mut command = scratch.command(&[&["pcap"], &of_run_0[..], &["--csv", "../pcap"]].concat());
+    let pcap = command.current_dir(scratch.0.join("res")).output().unwrap();
+    assert_eq!(pcap.status.code(), Some(0), "{}", err(&pcap));
+    for file in ["events.csv", "flows.csv", "rounds.csv"] {
+        let read = |dir: &Path| fs::read_to_string(dir.join(file)).unwrap();
+        assert!(read(&scratch.0.join("pcap")) == read(&of_run), "{file}");
+    }
+
+    // What cannot be read is said, and the others are.
+    fs::write(scratch.0.join("res/s2-run-0.pcapng"), "no capture").unwrap();
+    for file in of_run_0.iter().map(|name| name.replace("-0.", "-2.")) {
+        fs::remove_file(scratch.0.join("res").join(file)).unwrap();
+    }
+    let html = report("res", "all of it.html");
+    for words in [
+        "<p class=\"warn\">s2-run-0.pcapng: it is no pcap and no pcapng file</p>",
+        "<p class=\"warn\">s2-run-2.pcapng: cannot read: ",
+        "data-label=\"Files\">16</td>",
+        "data-label=\"Run\">2</td>",
+    ] {
+        assert!(html.contains(words), "{words}");
+    }
+    assert_eq!(names(&captures), ["run-0"]);
+    run(&["-o", "without"]);
+    assert!(!report("without", "none.html").contains("Captures</h3>"));
+    let left = [
+        "all of it-captures",
+        "all of it.html",
+        "incast.toml",
+        "none.html",
+        "pcap",
+        "res",
+        "small.toml",
+        "without",
+    ];
+    assert_eq!(names(&scratch.0), left);
+}
+
 #[test]
 fn a_scale_is_said_everywhere() {
     let scratch = Scratch::new();

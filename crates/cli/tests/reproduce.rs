@@ -131,13 +131,14 @@ fn the_answer_for_programs_has_verdicts() {
 #[test]
 fn what_cannot_be_reproduced_is_said_in_one_sentence() {
     let scratch = Scratch::new("bad");
-    let cases: [(&[&str], &str); 4] = [
+    let cases: [(&[&str], &str); 5] = [
         (&["reproduce", "incats"], "did you mean \"incast\"?"),
         (
             &["reproduce", "--only", "nothing-*"],
             "--only nothing-*: no experiment and no section is called so",
         ),
-        (&["reproduce", "--on", "moon"], "--on moon: must be sim or lab"),
+        (&["reproduce", "--on", "moon"], "--on moon: must be sim, vkernel or lab"),
+        (&["reproduce", "--on", "vkernel="], "--on vkernel=: must be sim, vkernel or lab"),
         (&["explain", "incats"], "did you mean \"incast\"?"),
     ];
     for (args, expected) in cases {
@@ -147,6 +148,40 @@ fn what_cannot_be_reproduced_is_said_in_one_sentence() {
         assert!(said.contains(expected) && said.lines().count() == 1, "{args:?}: {said}");
     }
     assert_eq!(fs::read_dir(&scratch.0).unwrap().count(), 0);
+}
+
+#[test]
+fn without_a_kernel_in_virtual_time_the_way_to_one_is_said() {
+    let scratch = Scratch::new("vkernel");
+    let empty = scratch.0.join("cache");
+    fs::create_dir(&empty).unwrap();
+    let some = "(some minutes, once)";
+    for (args, expected) in [
+        (
+            &["--on", "vkernel"][..],
+            format!("no kernel is built yet: run knee vkernel build {some}"),
+        ),
+        (
+            &["--on", "vkernel=6.12", "incast"],
+            format!("no kernel 6.12 is built yet: run knee vkernel build --version 6.12 {some}"),
+        ),
+        (&["--on", "vkernel=5.15"], "Linux 5.15: knee has patches for 6.1, 6.12".to_owned()),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_knee"));
+        command.arg("reproduce").args(args).current_dir(&scratch.0);
+        command.env("XDG_CACHE_HOME", &empty).env_remove("KNEE_VKERNEL");
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        assert_eq!(text(&output.stderr), format!("knee: --on vkernel: {expected}\n"));
+    }
+    let blessed = knee(&["reproduce", "--on", "vkernel", "--bless", "golden"], &scratch.0);
+    assert_eq!(blessed.status.code(), Some(2));
+    assert!(text(&blessed.stderr).contains("use --on sim"), "{}", text(&blessed.stderr));
+    // Nothing is run, so nothing is left; what there is can be listed all the same.
+    assert!(
+        said(&knee(&["reproduce", "--on", "vkernel", "--list"], &scratch.0)).contains("incast")
+    );
+    assert_eq!(fs::read_dir(&scratch.0).unwrap().count(), 1);
 }
 
 #[test]

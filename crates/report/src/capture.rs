@@ -217,7 +217,8 @@ pub(crate) fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-fn about(path: &Path) -> Result<Value, Error> {
+/// What findings.json says.
+pub(crate) fn about(path: &Path) -> Result<Value, Error> {
     let text = fs::read_to_string(path).map_err(|why| Error::io(path, "cannot read", why))?;
     let about: Value = serde_json::from_str(&text).map_err(|why| {
         Error::input(path, why.line() as u64, format!("is no JSON ({why}): run knee pcap again"))

@@ -25,6 +25,8 @@ pub enum Error {
         /// What the system said.
         source: io::Error,
     },
+    /// Captures could not be analysed, in a sentence.
+    Analysis(String),
 }
 
 impl Error {
@@ -43,6 +45,7 @@ impl fmt::Display for Error {
             Error::Input { file, line: 0, message } => format!("{}: {message}", file.display()),
             Error::Input { file, line, message } => format!("{}:{line}: {message}", file.display()),
             Error::Io { path, action, source } => format!("{}: {action}: {source}", path.display()),
+            Error::Analysis(sentence) => sentence.clone(),
         };
         // Names and values come from files, and a terminal obeys what is not text.
         sentence.chars().try_for_each(|c| match c.is_control() {

@@ -86,6 +86,25 @@ fn severity(finding: &Value) -> (&'static str, &'static str, &'static str) {
     }
 }
 
+/// How much a finding costs, as a word in its colour, with its shape.
+pub(crate) fn chip(finding: &Value) -> String {
+    let (class, word, shape) = severity(finding);
+    format!(
+        "<span class=\"chip {class}\"><svg class=\"icon\" width=\"14\" height=\"14\" viewBox=\"0 0 14 14\" aria-hidden=\"true\"><path d=\"{shape}\" fill=\"currentColor\"/></svg>{word}</span>"
+    )
+}
+
+/// The flows of a finding, in words.
+pub(crate) fn flows_of(finding: &Value) -> String {
+    let ids: Vec<String> = list(&finding["flows"]).iter().map(Value::to_string).collect();
+    match ids.len() {
+        0 => String::new(),
+        1 => format!("flow {}", ids[0]),
+        n if n <= 8 => format!("flows {}", ids.join(", ")),
+        n => format!("{n} flows, first {}", ids[..8].join(", ")),
+    }
+}
+
 /// A packet's number; a link where its flow is drawn.
 fn packet(evidence: &Value, linked: &HashSet<u64>) -> String {
     let (flow, number) = (count(&evidence["flow"]) as u64, count(&evidence["number"]) as u64);
@@ -108,7 +127,6 @@ fn findings(capture: &Capture) -> String {
     out += "<table class=\"flows findings\"><thead><tr><th>Costs</th><th>What was seen</th><th>Usually</th><th>Try</th><th>Packets that show it</th></tr></thead><tbody>";
     for finding in all {
         let text = |key: &str| escaped(finding[key].as_str().unwrap_or(""));
-        let (class, word, shape) = severity(finding);
         let items: Vec<String> = list(&finding["evidence"])
             .iter()
             .map(|one| {
@@ -130,21 +148,15 @@ fn findings(capture: &Capture) -> String {
                 folded.concat()
             );
         }
-        let ids: Vec<String> = list(&finding["flows"]).iter().map(Value::to_string).collect();
-        let flows = match ids.len() {
-            0 => String::new(),
-            1 => format!("flow {}", ids[0]),
-            n if n <= 8 => format!("flows {}", ids.join(", ")),
-            n => format!("{n} flows, first {}", ids[..8].join(", ")),
-        };
         let _ = write!(
             out,
-            "<tr><td><span class=\"chip {class}\"><svg class=\"icon\" width=\"14\" height=\"14\" viewBox=\"0 0 14 14\" aria-hidden=\"true\"><path d=\"{shape}\" fill=\"currentColor\"/></svg>{word}</span></td>\
+            "<tr><td>{}</td>\
              <td><strong>{}</strong><br>{}<br><span class=\"small\">{}, {} % sure</span></td>\
              <td data-label=\"Usually\">{}</td><td data-label=\"Try\">{}</td><td>{evidence}</td></tr>",
+            chip(finding),
             escaped(&finding["kind"].as_str().unwrap_or("").replace('-', " ")),
             text("summary"),
-            escaped(&flows),
+            escaped(&flows_of(finding)),
             digits(count(&finding["confidence"]) * 100.0),
             text("usually_means"),
             text("try_this"),

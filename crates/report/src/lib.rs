@@ -2,10 +2,11 @@
 //!
 //! [`write()`] reads a results directory of `knee run`, or a directory of `knee reproduce` with several, or of
 //! `knee pcap --csv`, and writes a file that needs nothing beside it and asks nobody for anything. [`write_figures`] writes every chart and series as SVG and
-//! PNG with its numbers as CSV. What directories hold is in `docs/results.md`; nothing here knows how it was made.
+//! PNG with its numbers as CSV. [`write_analysed`] has captures of runs analysed, too, by whoever calls it. What directories hold is in `docs/results.md`; nothing here knows how it was made.
 #![forbid(unsafe_code)]
 
 mod capture;
+mod captured;
 mod charts;
 mod claims;
 mod csv;
@@ -26,5 +27,6 @@ mod summary;
 mod testing;
 mod text;
 
+pub use captured::Analyse;
 pub use error::Error;
-pub use page::{write, write_figures};
+pub use page::{write, write_analysed, write_figures};

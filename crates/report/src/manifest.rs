@@ -19,8 +19,11 @@ pub(crate) struct Manifest {
     pub(crate) notes: Option<String>,
     pub(crate) knee: String,
     pub(crate) back_end: String,
+    /// The version of the back end's own kernel, as `--on` takes it; none where it is the machine's.
+    pub(crate) version: Option<String>,
     pub(crate) scale: f64,
     pub(crate) linux: Option<String>,
+    /// The kernel whose TCP it is, or of the machine.
     pub(crate) kernel: String,
     pub(crate) seed: Option<u64>,
     pub(crate) repeat: u64,
@@ -258,6 +261,9 @@ impl Manifest {
         };
         let effort = json.get("simulator").unwrap_or(&Json::Null);
         let back_end = json.get("back_end").unwrap_or(&Json::Null);
+        let version = some_text(back_end, "version");
+        // Several kernels of one version are told by that.
+        let own = some_text(back_end, "kernel").or_else(|| version.clone());
         Ok(Manifest {
             dir: dir.to_owned(),
             name: name.to_owned(),
@@ -269,7 +275,8 @@ impl Manifest {
             back_end: some_text(back_end, "name").unwrap_or_else(|| text(&json, "back_end")),
             scale: number(back_end, "scale").unwrap_or(1.0),
             linux: some_text(&json, "linux_profile"),
-            kernel: text(&json, "kernel"),
+            kernel: own.map_or_else(|| text(&json, "kernel"), |own| format!("Linux {own}")),
+            version,
             seed: json.get("seed").and_then(Json::as_u64),
             repeat: json.get("repeat").and_then(Json::as_u64).unwrap_or(0),
             runs: json.get("runs").and_then(Json::as_u64).unwrap_or(0),

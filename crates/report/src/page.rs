@@ -7,6 +7,7 @@ use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
 use crate::capture::{Capture, FINDINGS};
+use crate::captured::{Analyse, Captured, Fresh};
 use crate::error::Error;
 use crate::figure::{Figure, Painter};
 use crate::findings;
@@ -56,12 +57,26 @@ fn find(dir: &Path) -> Result<Found, Error> {
 /// [`Error`] if the directory is none of ours or its files are damaged, or the file cannot be written; then what was
 /// there before stays.
 pub fn write(dir: &Path, html: &Path) -> Result<(), Error> {
+    write_with(dir, html, None)
+}
+
+/// As [`write()`]; captures of the runs of a results directory are analysed, and what was found in each is in the report and in a
+/// directory beside it: `report-captures/run-N` of `report.html`.
+///
+/// # Errors
+/// As of [`write()`], or what `analyse` gives. A capture that cannot be read is none.
+pub fn write_analysed(dir: &Path, html: &Path, analyse: &mut Analyse<'_>) -> Result<(), Error> {
+    write_with(dir, html, Some(analyse))
+}
+
+fn write_with(dir: &Path, html: &Path, mut analyse: Option<&mut Analyse<'_>>) -> Result<(), Error> {
     if is_capture(dir) {
         let capture = Capture::read(dir)?;
         return save(html, |put| {
             put(&head(&findings::title(&capture)))?;
             put(&findings::page(&capture))?;
-            put(&tail(&format!("\n<script>{CAPTURE_JS}</script>")))
+            put(&tail(&format!("\n<script>{CAPTURE_JS}</script>")))?;
+            Ok(None)
         });
     }
     let (reproduction, dirs) = find(dir)?;
@@ -79,16 +94,23 @@ pub fn write(dir: &Path, html: &Path) -> Result<(), Error> {
             _ => "What was published on data-center congestion control, run again".to_owned(),
         };
         put(&head(&title))?;
+        let mut pages = None;
         if let Some(reproduction) = &reproduction {
             put(&overview(reproduction, &manifests))?;
         }
         for (name, dir) in &dirs {
             let Some(manifest) = manifests.remove(name) else { continue };
-            let section = Section::read(manifest, limits)?;
+            let mut section = Section::read(manifest, limits)?;
+            // A reproduction captures nothing.
+            if let (Some(analyse), None) = (&mut analyse, &reproduction) {
+                section.captured = Captured::read(&section.manifest, html, *analyse)?;
+            }
             let full = reproduction.as_ref().map(|reproduction| reproduction.full);
             put(&section.html(&files_prefix(dir, html), &known, full))?;
+            pages = section.captured.and_then(|captured| captured.pages);
         }
-        put(&tail(""))
+        put(&tail(""))?;
+        Ok(pages)
     })
 }
 
@@ -100,18 +122,26 @@ fn is_capture(dir: &Path) -> bool {
 /// What is called with each part of a file.
 type Put<'a> = dyn FnMut(&str) -> Result<(), Error> + 'a;
 
-/// Writes a file part by part; what was there before stays if that fails.
-fn save(html: &Path, parts: impl FnOnce(&mut Put<'_>) -> Result<(), Error>) -> Result<(), Error> {
+/// Writes a file part by part; what was there before stays if that fails. What the parts lead to gets its name when they are written.
+fn save(
+    html: &Path,
+    parts: impl FnOnce(&mut Put<'_>) -> Result<Option<Fresh>, Error>,
+) -> Result<(), Error> {
+    if html.is_dir() {
+        return Err(Error::input(html, 0, "is a directory: name a file in it"));
+    }
     let partial = partial(html);
     let file = File::create(&partial).map_err(|why| Error::io(html, "cannot write", why))?;
     let written = (|| {
         let mut out = BufWriter::new(file);
-        parts(&mut |text: &str| {
+        let beside = parts(&mut |text: &str| {
             out.write_all(text.as_bytes()).map_err(|why| Error::io(html, "cannot write", why))
         })?;
-        out.flush().map_err(|why| Error::io(html, "cannot write", why))
+        out.flush().map_err(|why| Error::io(html, "cannot write", why))?;
+        Ok(beside)
     })();
-    let named = written.and_then(|()| {
+    let named = written.and_then(|beside| {
+        beside.map_or(Ok(()), Fresh::keep)?;
         fs::rename(&partial, html).map_err(|why| Error::io(html, "cannot write", why))
     });
     if named.is_err() {
@@ -129,7 +159,7 @@ fn limits(directories: usize) -> Limits {
 }
 
 /// The name of a file that is not complete.
-fn partial(path: &Path) -> PathBuf {
+pub(crate) fn partial(path: &Path) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     path.with_file_name(format!(".{name}.{}.partial", std::process::id()))
 }

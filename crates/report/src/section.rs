@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::json;
 
+use crate::captured::Captured;
 use crate::charts::{cell, charts, published_for};
 use crate::claims;
 use crate::distribution;
@@ -35,6 +36,8 @@ pub(crate) struct Section {
     pub(crate) series: Series,
     summary: Summary,
     styles: Vec<Style>,
+    /// Where there are captures that were to be analysed.
+    pub(crate) captured: Option<Captured>,
 }
 
 impl Section {
@@ -48,7 +51,8 @@ impl Section {
         figures.extend(charts(&manifest, &summary, &styles));
         figures.extend(distribution::figures(&manifest, &styles)?);
         let series = Series::read(&manifest, limits.flows, limits.series)?;
-        Ok(Section { network, ratios, manifest, figures, series, summary, styles })
+        let captured = None;
+        Ok(Section { network, ratios, manifest, figures, series, summary, styles, captured })
     }
 
     /// The id of the section in the page.
@@ -99,6 +103,7 @@ impl Section {
             out.push_str("</div>");
         }
         out.push_str(&self.series_html(&id));
+        out.extend(self.captured.iter().map(Captured::html));
         if let Some(notes) = &m.notes {
             let _ = write!(
                 out,
@@ -126,7 +131,7 @@ impl Section {
                 let _ = write!(
                     out,
                     "{gap}<a href=\"{}\">{}</a>",
-                    address(&format!("{files}{file}")),
+                    address(format!("{files}{file}")),
                     escaped(file)
                 );
             }
@@ -387,7 +392,10 @@ fn commands(m: &Manifest, full: Option<bool>) -> String {
     let on = match m.back_end.as_str() {
         "" | "sim" => String::new(),
         "hosts" => " --on hosts=FILE".into(),
-        other => format!(" --on {other}"),
+        other => {
+            let version = m.version.iter().map(|version| format!("={version}"));
+            format!(" --on {other}{}", version.collect::<String>())
+        }
     };
     let mut out = String::new();
     if let Some(full) = full {
@@ -641,5 +649,13 @@ mod tests {
             "knee run scenarios/published/incast.toml --on lab --quick --cc cubic,dctcp --set 'hosts.mtu=\"9000 B\"' \
              --set params.shift_g=5 --repeat 3 --seed 7 --scale 0.1"
         );
+        let virtual_time = Manifest {
+            back_end: "vkernel".into(),
+            version: Some("6.1".into()),
+            scale: 1.0,
+            file: "incast.toml".into(),
+            ..Manifest::default()
+        };
+        assert_eq!(commands(&virtual_time, None), "knee run incast.toml --on vkernel=6.1");
     }
 }

@@ -22,12 +22,12 @@ pub(crate) fn escaped(text: &str) -> String {
 }
 
 /// A file's name as part of an address.
-pub(crate) fn address(path: &str) -> String {
+pub(crate) fn address(path: impl AsRef<[u8]>) -> String {
     let mut out = String::new();
-    for byte in path.bytes() {
-        match byte {
+    for byte in path.as_ref() {
+        match *byte {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'/' | b'~' => {
-                out.push(char::from(byte))
+                out.push(char::from(*byte))
             }
             _ => {
                 let _ = write!(out, "%{byte:02X}");
