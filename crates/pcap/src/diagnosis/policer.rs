@@ -43,10 +43,6 @@ const LEAST_BURST: u64 = 8;
 const FILLS: f64 = 10.0;
 /// Packets that pass a full buffer wait for all of it, those behind a bucket not at all: a quarter is for jitter.
 const NO_QUEUE: f64 = 0.25;
-/// A full buffer drops when RTTs are about the longest, a bucket at any: above this part of the longest wait.
-const NEAR_LONGEST: f64 = 0.5;
-/// The longest wait but for one RTT in a hundred: delayed ACKs and late timers are no queue.
-const LONGEST_QUANTILE: f64 = 0.99;
 /// Pairs of hosts and flows that are looked at: those with most losses.
 const MOST_LOOKED: usize = 32;
 /// Packets that may pass behind a loss beside what the rate allows: a bucket that lacks little for one refuses it.
@@ -221,9 +217,8 @@ fn of_senders(views: &[View<'_>]) -> Option<Finding> {
     if waited_ns as f64 > NO_QUEUE * buffer_ns {
         return None;
     }
-    // Where as much waits at losses as ever does, and more than the path itself takes, a queue is full.
-    let longest_ns = longest_wait(views)?;
-    if waited_ns > base && waited_ns as f64 > NEAR_LONGEST * longest_ns as f64 {
+    // Where packets wait for longer than the path itself takes when some are lost, a queue is full.
+    if waited_ns > base {
         return None;
     }
     let of = if views.len() > 1 { format!(" of {} flows", views.len()) } else { String::new() };
@@ -260,13 +255,4 @@ fn waited(views: &[View<'_>]) -> Option<u64> {
         })
     });
     median(of_losses)
-}
-
-/// By how much the longest RTTs are above the smallest one, ns.
-fn longest_wait(views: &[View<'_>]) -> Option<u64> {
-    let of_flows = views.iter().filter_map(|view| {
-        let longest = view.data.rtt.quantile(LONGEST_QUANTILE)?;
-        Some(longest.saturating_sub(view.base_rtt_ns().unwrap_or_default()))
-    });
-    of_flows.max()
 }
