@@ -267,12 +267,12 @@ static void record_side(struct flow *flow, struct side *side, int listens)
 	what.flow = index_of(flow);
 	what.listens = listens;
 	what.error = side->error;
+	if (side->socket >= 0)
+		sys(getsockopt, side->socket, IPPROTO_TCP, TCP_CONGESTION, what.algorithm,
+		    &name_len);
 	if (side->socket < 0 || (!listens && side->connected_ns == NONE) ||
 	    sys(getsockopt, side->socket, IPPROTO_TCP, TCP_INFO, info, &len) < 0)
 		len = 0;
-	else
-		sys(getsockopt, side->socket, IPPROTO_TCP, TCP_CONGESTION, what.algorithm,
-		    &name_len);
 	what.info_len = len;
 	record(RECORD_SIDE, &what, sizeof(what), info, len, NULL, 0);
 }

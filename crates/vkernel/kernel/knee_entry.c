@@ -125,7 +125,7 @@ static netdev_tx_t knee_entry_xmit(struct sk_buff *skb, struct net_device *dev)
 	struct knee_entry *entry = netdev_priv(dev);
 
 	if (entry->loss && get_random_u32() < entry->loss) {
-		dev->stats.tx_dropped++;
+		dev->stats.tx_dropped += max_t(u32, skb_shinfo(skb)->gso_segs, 1);
 		kfree_skb(skb);
 		return NETDEV_TX_OK;
 	}
