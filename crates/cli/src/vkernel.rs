@@ -9,7 +9,7 @@ use clap::Subcommand;
 use knee_exp::back_end::{BackEnd, Ran};
 use knee_sim::Run;
 use knee_vkernel::boot::wait_until_gone;
-use knee_vkernel::kernel::{self, Built};
+use knee_vkernel::kernel::{self, Built, DEFAULT_HZ};
 use knee_vkernel::plan::{Plan, differences};
 use knee_vkernel::{Algorithms, Options, hz, run, run_captured};
 use serde_json::{Map, Value, json};
@@ -114,7 +114,9 @@ pub(crate) fn plain(version: Option<&str>) -> Result<Arc<dyn BackEnd>, Failure> 
 
 fn with(version: Option<&str>, algorithms: Option<Which>) -> Result<Arc<dyn BackEnd>, Failure> {
     let of_back_end = |why: knee_vkernel::Error| Failure::Says(format!("--on vkernel: {why}"));
-    let built = kernel::find(version, None).map_err(of_back_end)?;
+    // Runs ask for a kernel with their own ticks, which are these as a rule.
+    let usual = kernel::find(version, Some(DEFAULT_HZ));
+    let built = usual.or_else(|_| kernel::find(version, None)).map_err(of_back_end)?;
     let algorithms = match algorithms {
         Some(Which::Kernel) => Algorithms::Kernels,
         _ => Algorithms::Ours,
@@ -168,10 +170,9 @@ impl BackEnd for Kernel {
     }
 
     fn check(&self, wanted: &Run) -> Result<(), String> {
-        let plan = self
-            .built(wanted)
-            .and_then(|built| Plan::new(wanted, self.options.algorithms, &built.version));
-        plan.map(drop).map_err(|why| why.to_string())
+        // What no kernel can do is said before one is asked for.
+        let plan = Plan::new(wanted, self.options.algorithms, &self.version);
+        plan.and_then(|_| self.built(wanted)).map(drop).map_err(|why| why.to_string())
     }
 
     fn differences(&self, wanted: &Run) -> Vec<String> {

@@ -1,7 +1,7 @@
 //! A guest's process: started with its orders, waited for, ended with all that belongs to it.
 
 use std::fs::{self, File};
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, StatVfsMountFlags, flock};
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, geteuid, kill_process_group};
 
 use crate::Error;
 use crate::error::failed;
@@ -244,9 +244,19 @@ impl Folder {
                 Ok(()) => {}
             }
             // Before it is locked, another process may take it for left behind: then the next is tried.
-            if let Some(lock) = lock(&path) {
-                FOLDERS.fetch_add(1, Ordering::AcqRel);
-                return Ok(Folder(path, lock));
+            match lock(&path) {
+                Ok(Some(lock)) => {
+                    FOLDERS.fetch_add(1, Ordering::AcqRel);
+                    return Ok(Folder(path, lock));
+                }
+                Ok(None) => {}
+                Err(why) => {
+                    // It is empty, and why it cannot be locked is said.
+                    let _ = fs::remove_dir(&path);
+                    let what =
+                        format!("{}: cannot be locked (set TMPDIR to another)", path.display());
+                    return Err(failed(what)(why));
+                }
             }
         }
     }
@@ -261,23 +271,37 @@ impl Drop for Folder {
 }
 
 /// The lock of a directory; `None`: somebody else has it, or has removed the directory.
-fn lock(path: &Path) -> Option<File> {
-    let directory = File::open(path).ok()?;
-    flock(&directory, FlockOperation::NonBlockingLockExclusive).ok()?;
-    let (ours, there) = (directory.metadata().ok()?, fs::metadata(path).ok()?);
-    ((ours.dev(), ours.ino()) == (there.dev(), there.ino())).then_some(directory)
+fn lock(path: &Path) -> io::Result<Option<File>> {
+    let lock = || -> io::Result<Option<File>> {
+        let directory = File::open(path)?;
+        flock(&directory, FlockOperation::NonBlockingLockExclusive)?;
+        let (ours, there) = (directory.metadata()?, fs::metadata(path)?);
+        Ok(((ours.dev(), ours.ino()) == (there.dev(), there.ino())).then_some(directory))
+    };
+    match lock() {
+        Err(why) if matches!(why.kind(), ErrorKind::NotFound | ErrorKind::WouldBlock) => Ok(None),
+        tried => tried,
+    }
+}
+
+/// Whether a directory has the name of a guest's: processes and guests are numbers.
+fn is_guests(name: &str) -> bool {
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|c| c.is_ascii_digit());
+    let numbers = name.strip_prefix(PREFIX).and_then(|rest| rest.split_once('-'));
+    numbers.is_some_and(|(process, guest)| is_number(process) && is_number(guest))
 }
 
 /// Removes the directories of processes that are no more: nobody can clean up behind a kill.
 fn remove_left_behind(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
-        let is_ours = entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX));
-        let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
-        if !is_ours || !is_folder {
+        let is_named = entry.file_name().to_str().is_some_and(is_guests);
+        let is_own =
+            entry.metadata().is_ok_and(|about| about.is_dir() && about.uid() == geteuid().as_raw());
+        if !is_named || !is_own {
             continue;
         }
-        if let Some(_lock) = lock(&entry.path()) {
-            // It may be somebody else's.
+        if let Ok(Some(_lock)) = lock(&entry.path()) {
+            // What cannot be removed is tried again by the next process.
             let _ = fs::remove_dir_all(entry.path());
         }
     }
@@ -359,15 +383,18 @@ mod tests {
     #[test]
     fn what_is_left_behind_is_removed_and_what_is_held_is_not() {
         let parent = std::env::temp_dir().join(format!("knee-boot-left-{}", process::id()));
-        let [held, left, other] =
-            ["knee-guest-1-0", "knee-guest-999999999-0", "other"].map(|name| parent.join(name));
-        for folder in [&held, &left, &other] {
+        let names = ["1-0", "999999999-0", "notes", "1-", "1-0-b"];
+        let [held, left, others @ ..] = names.map(|name| parent.join(PREFIX.to_owned() + name));
+        for folder in [&held, &left].into_iter().chain(&others) {
             fs::create_dir_all(folder.join("proc")).unwrap();
         }
-        let lock_of_held = lock(&held).unwrap();
-        assert!(lock(&held).is_none(), "held twice");
+        let lock_of_held = lock(&held).unwrap().unwrap();
+        assert!(lock(&held).unwrap().is_none(), "held twice");
+        assert!(lock(&parent.join("none")).unwrap().is_none(), "there is none");
+        assert!(lock(Path::new("/dev/null/none")).is_err(), "must not be tried again");
         remove_left_behind(&parent);
-        assert_eq!([&held, &left, &other].map(|folder| folder.exists()), [true, false, true]);
+        assert_eq!([&held, &left].map(|folder| folder.exists()), [true, false]);
+        assert!(others.iter().all(|folder| folder.exists()), "they are somebody else's");
         // The number of a running process does not keep what nobody holds.
         drop(lock_of_held);
         remove_left_behind(&parent);

@@ -43,26 +43,11 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// A frame where a host, or the other end of its link, sees it.
-struct Sighting<'a> {
-    at_ns: u64,
-    host: NodeId,
-    interface: u32,
-    direction: Direction,
-    frame: Frame<'a>,
-}
-
 /// Writes `HOST.pcapng` for each host into a directory that is there. Times become those since the run's time 0.
 ///
 /// # Errors
 /// Frames for which the guest had no memory, bytes that are none of frames, a file that cannot be written.
-pub(crate) fn write(run: &Run, mut bytes: &[u8], zero_ns: u64, dir: &Path) -> Result<(), Error> {
-    let nodes = run.network.nodes.iter();
-    let files =
-        nodes.map(|node| node.host.as_ref().map(|_| HostFile::create(dir, &node.name)).transpose());
-    let files: Result<Vec<Option<HostFile>>, _> = files.collect();
-    let mut files = files.map_err(|why| Error(why.0))?;
-    let mut sightings = Vec::new();
+pub(crate) fn write(run: &Run, bytes: &[u8], zero_ns: u64, dir: &Path) -> Result<(), Error> {
     let cut_short = || Error("the guest's captures are cut short".to_owned());
     let (left_out, frames) = bytes.split_first_chunk().ok_or_else(cut_short)?;
     if u64::from_ne_bytes(*left_out) > 0 {
@@ -71,46 +56,164 @@ pub(crate) fn write(run: &Run, mut bytes: &[u8], zero_ns: u64, dir: &Path) -> Re
                 .to_owned(),
         ));
     }
-    bytes = frames;
-    while !bytes.is_empty() {
-        let (frame, rest) = Frame::read(bytes).ok_or_else(cut_short)?;
-        bytes = rest;
+    // When frames were seen, and where among the bytes they are: there may be millions.
+    let mut sightings: Vec<(u64, usize, u8)> = Vec::new();
+    let mut rest = frames;
+    while !rest.is_empty() {
+        let (frame, behind) = Frame::read(rest).ok_or_else(cut_short)?;
         let link = run.network.links.get(frame.link as usize);
         let link = link.ok_or_else(|| Error(format!("the guest has no link {}", frame.link)))?;
-        sightings.extend(seen(run, link, frame));
+        let offset = frames.len() - rest.len();
+        let seen = SIGHTINGS.iter().zip(0..).filter_map(|(sighting, number)| {
+            let (node, at_ns) = sighting.of(link, &frame);
+            let is_seen = at_ns != NEVER && run.network.nodes[node as usize].host.is_some();
+            is_seen.then_some((at_ns, offset, number))
+        });
+        sightings.extend(seen);
+        rest = behind;
     }
     // Frames of one time stay in the order in which they came.
-    sightings.sort_by_key(|sighting| sighting.at_ns);
+    sightings.sort_unstable();
+    let nodes = run.network.nodes.iter();
+    let files =
+        nodes.map(|node| node.host.as_ref().map(|_| HostFile::create(dir, &node.name)).transpose());
+    let files: Result<Vec<Option<HostFile>>, _> = files.collect();
+    let mut files = files.map_err(|why| Error(why.0))?;
     let mut data = Vec::new();
-    for Sighting { at_ns, host, interface, direction, frame } in sightings {
+    for (at_ns, offset, number) in sightings {
+        let sighting = SIGHTINGS[usize::from(number)];
+        let (frame, _) = Frame::read(&frames[offset..]).ok_or_else(cut_short)?;
+        let (host, _) = sighting.of(&run.network.links[frame.link as usize], &frame);
         let Some(Some(file)) = files.get_mut(host as usize) else { continue };
         data.clear();
         data.extend_from_slice(frame.bytes);
         data.resize(frame.original_len.min(SNAP_BYTES) as usize, 0);
-        let at_ns = at_ns.saturating_sub(zero_ns);
-        let (original_len, direction) = (frame.original_len, Some(direction));
-        let record =
-            Record { interface, at_ns, original_len, data: &data, direction, comment: None };
+        let record = Record {
+            interface: sighting.interface,
+            at_ns: at_ns.saturating_sub(zero_ns),
+            original_len: frame.original_len,
+            data: &data,
+            direction: Some(sighting.direction),
+            comment: None,
+        };
         file.write(&record).map_err(|why| Error(why.0))?;
     }
     files.into_iter().flatten().try_for_each(HostFile::finish).map_err(|why| Error(why.0))
 }
 
-/// Where a frame is seen: leaving and coming, by the host that sends and by the one that receives.
-fn seen<'a>(run: &Run, link: &Link, frame: Frame<'a>) -> impl Iterator<Item = Sighting<'a>> {
-    let is_host = |node: NodeId| run.network.nodes[node as usize].host.is_some();
-    let of = [
-        (link.from, Direction::Out, [AT_HOST, AT_PORT]),
-        (link.to, Direction::In, [AT_PORT, AT_HOST]),
-    ];
-    let all = of.map(|(host, direction, [leaves, comes])| {
-        let at = [(frame.left_ns, leaves), (frame.came_ns, comes)];
-        let is_there = is_host(host);
-        let sighting = at.map(|(at_ns, interface)| {
-            let is_seen = is_there && at_ns != NEVER;
-            is_seen.then_some(Sighting { at_ns, host, interface, direction, frame })
-        });
-        sighting.into_iter().flatten()
-    });
-    all.into_iter().flatten()
+/// Where a frame may be seen: by the host that sends and by the one that receives, as it leaves its queue and as it comes.
+#[derive(Clone, Copy, Debug)]
+struct Sighting {
+    direction: Direction,
+    interface: u32,
+    leaves: bool,
+}
+
+const SIGHTINGS: [Sighting; 4] = [
+    Sighting { direction: Direction::Out, interface: AT_HOST, leaves: true },
+    Sighting { direction: Direction::Out, interface: AT_PORT, leaves: false },
+    Sighting { direction: Direction::In, interface: AT_PORT, leaves: true },
+    Sighting { direction: Direction::In, interface: AT_HOST, leaves: false },
+];
+
+impl Sighting {
+    /// By whom a frame of this link is seen, and when.
+    fn of(self, link: &Link, frame: &Frame<'_>) -> (NodeId, u64) {
+        let node = if self.direction == Direction::Out { link.from } else { link.to };
+        (node, if self.leaves { frame.left_ns } else { frame.came_ns })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::ops::ControlFlow;
+
+    use knee_queue::QueueConfig;
+    use knee_queue::time::{Duration, Rate, Time};
+    use knee_sim::spec::{HostConfig, LinuxVersion, Order, Sampling, Serialisation};
+    use knee_sim::topology::{Cable, Star};
+
+    use super::*;
+
+    /// Two hosts at a switch: links 0 and 1 are of the first, up and down.
+    fn run() -> Run {
+        let host = HostConfig::new(LinuxVersion::V6_1);
+        let cable = Cable {
+            rate: Rate::from_bps(1_000_000_000),
+            serialisation: Serialisation::StoreAndForward,
+            delay: Duration::ZERO,
+            jitter: Duration::ZERO,
+            loss: 0.0,
+            loses_bursts: false,
+            queue: QueueConfig::DropTail(knee_queue::DropTailConfig {
+                limit: knee_queue::Limit::Pkts(9),
+            }),
+            sampled: false,
+        };
+        let hosts = ["a", "b"].map(|name| (name.to_owned(), host.clone())).to_vec();
+        Run {
+            seed: 1,
+            end: Time::from_ms(1),
+            until_done: false,
+            network: Star { hosts, up: cable.clone(), down: cable }.build(),
+            flows: Vec::new(),
+            pings: Vec::new(),
+            sampling: Sampling::default(),
+            order: Order::default(),
+        }
+    }
+
+    fn frame(left_ns: u64, came_ns: u64, link: u32, len: u32) -> Vec<u8> {
+        let times = [left_ns, came_ns].map(u64::to_ne_bytes).concat();
+        let numbers = [link, 60, len, 0].map(u32::to_ne_bytes).concat();
+        let bytes = vec![7; len.next_multiple_of(8) as usize];
+        [times, numbers, bytes].concat()
+    }
+
+    fn written(
+        name: &str,
+        left_out: u64,
+        frames: &[Vec<u8>],
+    ) -> (Result<(), Error>, std::path::PathBuf) {
+        let dir = std::env::temp_dir().join(format!("knee-captures-{name}-{}", std::process::id()));
+        fs::create_dir(&dir).unwrap();
+        let bytes = [left_out.to_ne_bytes().to_vec(), frames.concat()].concat();
+        (write(&run(), &bytes, 1000, &dir), dir)
+    }
+
+    #[test]
+    fn a_host_sees_frames_at_both_ends_of_its_link_in_the_order_of_time() {
+        let frames = [frame(1500, 1900, 0, 20), frame(1600, NEVER, 1, 9), frame(1500, 1700, 0, 0)];
+        let (done, dir) = written("order", 0, &frames);
+        assert_eq!(done, Ok(()));
+        let mut seen = Vec::new();
+        let file = fs::File::open(dir.join(knee_capture::host::file_name("a"))).unwrap();
+        knee_capture::read::read(file, |frame| {
+            seen.push((frame.at_ns, frame.interface, frame.data.len()));
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+        let (host, port) = (AT_HOST, AT_PORT);
+        assert_eq!(
+            seen,
+            [(500, host, 60), (500, host, 60), (600, port, 60), (700, port, 60), (900, port, 60)]
+        );
+        fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn what_is_not_whole_is_refused_before_a_file_is_made() {
+        let cut = frame(1, 2, 0, 20)[..40].to_vec();
+        for (left_out, frames, why) in [
+            (1, vec![frame(1, 2, 0, 20)], "--pcap: a guest has room for 1 GB"),
+            (0, vec![cut], "the guest's captures are cut short"),
+            (0, vec![frame(1, 2, 99, 0)], "the guest has no link 99"),
+        ] {
+            let (done, dir) = written("refused", left_out, &frames);
+            assert!(done.unwrap_err().0.starts_with(why), "{why}");
+            assert_eq!(fs::read_dir(&dir).unwrap().count(), 0);
+            fs::remove_dir_all(dir).unwrap();
+        }
+    }
 }

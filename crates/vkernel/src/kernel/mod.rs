@@ -125,6 +125,8 @@ pub fn find(version: Option<&str>, hz: Option<u32>) -> Result<Built, Error> {
         return choose(built(&cache()?), version, hz)?.checked();
     };
     let directory = PathBuf::from(directory);
+    // Guests run in directories of their own.
+    let directory = directory.canonicalize().unwrap_or(directory);
     let there = Built::read(&directory).filter(|there| is_wanted(there, version, hz));
     let there = there.ok_or_else(|| {
         Error(format!(

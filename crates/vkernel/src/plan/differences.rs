@@ -1,14 +1,19 @@
 //! In what a run on the guest's kernel is not what the simulator's is, by the parts that the run has.
 
-use knee_queue::{QueueConfig, Threshold};
+use knee_queue::{DropTailConfig, Limit, QueueConfig, Threshold};
 use knee_sim::Run;
-use knee_sim::spec::{Serialisation, Traffic};
+use knee_sim::spec::{Link, Serialisation, Traffic};
+
+use super::routes::next_links;
 
 /// Each in a sentence. Packet sizes, rates and delays are the same, and where they sit.
 pub fn differences(run: &Run) -> Vec<&'static str> {
     let links = || run.network.links.iter();
     let hosts = || run.network.nodes.iter().filter_map(|node| node.host.as_ref());
-    let in_pkts = |queue: &QueueConfig| matches!(queue, QueueConfig::Step(step) if matches!(step.threshold, Threshold::Pkts(_)));
+    let paces = |link: &Link| {
+        let host = run.network.nodes[link.from as usize].host.as_ref();
+        host.is_some_and(|host| host.fq)
+    };
     let has_transfers = run.flows.iter().any(|flow| matches!(flow.traffic, Traffic::Bulk { .. }));
     let all = [
         (has_transfers, "the last segment of a transfer is acknowledged at once"),
@@ -21,8 +26,12 @@ pub fn differences(run: &Run) -> Vec<&'static str> {
             "of equal ways a hash of addresses and ports chooses one, the same at every switch",
         ),
         (
-            links().any(|link| in_pkts(&link.queue)),
+            links().any(|link| has_step_in_pkts(&link.queue)),
             "step: k in packets is as many packets of full length in bytes",
+        ),
+        (
+            links().any(|link| link.rate.is_some() && paces(link) && is_in_bytes(&link.queue)),
+            "hosts.fq: a limit in bytes is as many packets of full length",
         ),
         (
             links().any(|link| matches!(link.serialisation, Serialisation::TokenBucket { .. })),
@@ -44,13 +53,24 @@ pub fn differences(run: &Run) -> Vec<&'static str> {
     all.into_iter().filter(|(is_so, _)| *is_so).map(|(_, words)| words).collect()
 }
 
-/// Whether a node has several links to others that are no hosts: then there may be equal ways.
+/// Whether it marks above a number of packets, or a class of it does.
+fn has_step_in_pkts(queue: &QueueConfig) -> bool {
+    match queue {
+        QueueConfig::Step(step) => matches!(step.threshold, Threshold::Pkts(_)),
+        QueueConfig::Classes(classes) => {
+            classes.classes.iter().any(|class| has_step_in_pkts(&class.queue))
+        }
+        _ => false,
+    }
+}
+
+fn is_in_bytes(queue: &QueueConfig) -> bool {
+    matches!(queue, QueueConfig::DropTail(DropTailConfig { limit: Limit::Bytes(_) }))
+}
+
+/// Whether somewhere several shortest ways lead to a host.
 fn has_several_ways(run: &Run) -> bool {
-    let nodes = &run.network.nodes;
-    let is_switch = |node: u32| nodes[node as usize].host.is_none();
-    let between = |node: u32| {
-        let own = run.network.links.iter().filter(move |link| link.from == node);
-        own.filter(|link| is_switch(link.to)).count()
-    };
-    (0..nodes.len() as u32).any(|node| is_switch(node) && between(node) > 1)
+    let nodes = run.network.nodes.iter().zip(0..);
+    let mut hosts = nodes.filter(|(node, _)| node.host.is_some());
+    hosts.any(|(_, host)| next_links(&run.network, host).iter().any(|links| links.len() > 1))
 }

@@ -228,9 +228,11 @@ impl Builder<'_> {
         let frame_bytes = self.largest_mtu + ETHERNET_BYTES;
         let paces = self.host(link.from).is_some_and(|host| host.fq);
         match (&link.queue, link.rate) {
-            (_, None) if paces => Ok(Some(queues::fq(place, Limit::Bytes(u64::MAX)))),
+            (_, None) if paces => Ok(Some(queues::fq(place, Limit::Bytes(u64::MAX), frame_bytes))),
             (_, None) => Ok(None),
-            (QueueConfig::DropTail(tail), _) if paces => Ok(Some(queues::fq(place, tail.limit))),
+            (QueueConfig::DropTail(tail), _) if paces => {
+                Ok(Some(queues::fq(place, tail.limit, frame_bytes)))
+            }
             (_, _) if paces => {
                 Err("hosts.fq needs a queue of its own: kind = \"droptail\"".to_owned())
             }

@@ -144,11 +144,14 @@ pub(super) fn bucket(index: u32, rate: Rate, burst_bytes: u32) -> Vec<u8> {
     request(Place { index, parent: ROOT, handle: BUCKET }, "tbf", &options)
 }
 
-/// The pacing fq of a host, with as much room as its link's queue.
-pub(super) fn fq(place: Place, limit: Limit) -> Added {
+/// The pacing fq of a host, with as much room as its link's queue: bytes are as many full packets, one at least.
+pub(super) fn fq(place: Place, limit: Limit, frame_bytes: u32) -> Added {
     let limit_pkts = match limit {
         Limit::Pkts(limit) => limit,
-        Limit::Bytes(_) => NO_LIMIT,
+        Limit::Bytes(bytes) => {
+            let full = (bytes / u64::from(frame_bytes)).max(1);
+            u32::try_from(full).unwrap_or(NO_LIMIT).min(NO_LIMIT)
+        }
     };
     // TCA_FQ_PLIMIT and TCA_FQ_FLOW_PLIMIT.
     let options = Attributes::default().with_u32(1, limit_pkts).with_u32(2, limit_pkts);

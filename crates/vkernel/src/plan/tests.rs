@@ -9,7 +9,7 @@ use knee_sim::spec::{
     Cc, Flow, FlowControl, HostConfig, Lane, LinuxVersion, Network, Order, Ping, Sampling,
     Serialisation, Series, Stops, Thresholds, Traffic,
 };
-use knee_sim::topology::{Cable, Star};
+use knee_sim::topology::{Cable, LeafSpine, ParkingLot, Star};
 
 use super::*;
 use crate::guest::{LaneOrder, Step};
@@ -221,6 +221,57 @@ fn parameters_go_to_the_kernels_command_line_and_are_of_all_flows() {
 
 /// Changes a run.
 type Change = fn(&mut Run);
+
+#[test]
+fn a_run_says_in_what_it_is_not_the_simulators() {
+    let says = |run: &Run, words: &str| differences(run).iter().any(|line| line.starts_with(words));
+    let mut run = run_on(star(drop_tail()));
+    assert!(!says(&run, "step") && !says(&run, "hosts.fq") && !says(&run, "of equal ways"));
+    run.network.nodes[0].host.as_mut().unwrap().fq = true;
+    assert!(says(&run, "hosts.fq: a limit in bytes"));
+    let one = ClassConfig {
+        name: "all".into(),
+        condition: Condition::default(),
+        service: ClassService::Strict,
+        queue: step(),
+    };
+    let classes = ClassesConfig { classes: vec![one], quantum_bytes: 1514 };
+    run.network.links[3].queue = QueueConfig::Classes(classes);
+    assert!(says(&run, "step: k in packets"));
+
+    let host = HostConfig::new(LinuxVersion::V6_1);
+    let cable = cable(drop_tail());
+    let row = ParkingLot {
+        hops: 2,
+        through: 1,
+        cross: 1,
+        host: host.clone(),
+        access: cable.clone(),
+        bottleneck: cable.clone(),
+        back: cable.clone(),
+    };
+    assert!(!says(&run_on(row.build()), "of equal ways"));
+    let spines = |spines| LeafSpine {
+        leaves: 2,
+        spines,
+        hosts_per_leaf: 1,
+        host: host.clone(),
+        host_up: cable.clone(),
+        host_down: cable.clone(),
+        fabric: cable.clone(),
+    };
+    assert!(!says(&run_on(spines(1).build()), "of equal ways"));
+    assert!(says(&run_on(spines(2).build()), "of equal ways"));
+}
+
+#[test]
+fn a_pacing_queue_has_room_for_as_many_full_packets() {
+    let place = queues::Place::of_link(1, 0);
+    let asked = |limit| queues::fq(place, limit, 1514).requests;
+    assert_eq!(asked(Limit::Bytes(3100)), asked(Limit::Pkts(2)));
+    assert_eq!(asked(Limit::Bytes(1)), asked(Limit::Pkts(1)));
+    assert_ne!(asked(Limit::Bytes(u64::MAX)), asked(Limit::Pkts(u32::MAX)));
+}
 
 fn host(run: &mut Run) -> &mut HostConfig {
     run.network.nodes[0].host.as_mut().unwrap()
