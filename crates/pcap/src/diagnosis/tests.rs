@@ -477,3 +477,32 @@ fn an_incast_collapses_if_senders_wait_at_once_while_the_port_is_idle() {
     assert!(!found([0, 210, 420, 630, 799], 0));
     assert!(!found([100, 101, 102, 100, 101], 50_000));
 }
+
+#[test]
+fn timeouts_of_thousands_of_flows_are_looked_at_in_time() {
+    // 2000 flows, each with 128 timeouts of 200 ms, of so many hosts.
+    let found = |hosts: u32| {
+        let flows = (0..2000_u32).map(|id| {
+            let mut made = data();
+            made.bytes_sent = 128 * MSS;
+            let ends = (1..=128).map(|turn| turn * 210 * MS + u64::from(id) * US);
+            made.events = ends.map(|at_ns| event(EventKind::Rto, at_ns, 200 * MS)).collect();
+            let mut made = flow(1, made);
+            (made.id, made.connection, made.end_ns) = (id, id, 129 * 210 * MS);
+            let [high, low] = ((id % hosts) as u16).to_be_bytes();
+            made.a.set_ip([10, 1, high, low].into());
+            made
+        });
+        let mut analysis = Analysis { flows: flows.collect(), ..Analysis::default() };
+        let mut bytes = vec![100_000; 129 * 210];
+        (1..=128).for_each(|turn| bytes[turn * 210 - 195..turn * 210 - 5].fill(0));
+        let to = analysis.flows[0].b.ip();
+        analysis.whole.arrivals.push(Arrivals { point: 0, to, begin_ns: 0, bin_ns: MS, bytes });
+        findings(&analysis).iter().any(|finding| finding.kind == "incast-collapse")
+    };
+    let (send, done) = std::sync::mpsc::channel();
+    std::thread::spawn(move || send.send([1, 2000].map(found)));
+    // It takes a second or two; a look at all pairs of timeouts takes hours.
+    let done = done.recv_timeout(std::time::Duration::from_secs(60));
+    assert_eq!(done, Ok([false, true]));
+}
