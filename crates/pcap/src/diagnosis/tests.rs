@@ -432,6 +432,43 @@ fn a_delayed_ack_counts_where_the_sender_waited_for_it() {
     assert_eq!(with(100 * MS + 10 * US, 5 * MS), [""; 0]);
 }
 
+#[test]
+fn what_is_said_of_more_events_than_are_kept_is_true_of_all() {
+    // 600 timeouts of 200 ms in 120 s, of which the first 128 are kept, or as many as are there.
+    let with = |kept: u64, timeouts: u64| {
+        let mut made = data();
+        for turn in 1..=kept {
+            let rto = event(EventKind::Rto, turn * 200 * MS, 200 * MS);
+            made.events.extend([rto, Event { kind: EventKind::TailLoss, ..rto }]);
+        }
+        made.retransmitted.rto = timeouts;
+        made.rto_stall_ns = timeouts * 200 * MS;
+        let mut made = flow(1, made);
+        made.end_ns = 120_000 * MS;
+        of_flow(&made).into_iter().map(|finding| finding.summary).collect::<Vec<_>>()
+    };
+    let all = with(127, 127);
+    assert!(all[0].starts_with("127 retransmission timeouts of 200 ms and more"), "{all:?}");
+    assert!(all[0].contains("in all 25.4 s or 21 % of"), "{all:?}");
+    assert!(all[1].starts_with("The tail was lost 127 times"), "{all:?}");
+    let some = with(128, 600);
+    assert!(
+        some[0].contains("600 retransmission timeouts, in all 120.0 s or 100 % of"),
+        "{some:?}"
+    );
+    assert!(some[0].contains("128 of the first 128 took 200 ms and more"), "{some:?}");
+    assert!(some[1].starts_with("The tail was lost at least 128 times"), "{some:?}");
+    // Others of this many say that there may be more.
+    let mut late = data();
+    for turn in 0..128 {
+        late.events.push(event(EventKind::DelayedAck, turn * 50 * MS + 40 * MS, 40 * MS));
+        late.rounds.push(round(turn * 50 * MS + 40 * MS, 1, MS));
+    }
+    let found = of_flow(&Flow { end_ns: 7000 * MS, ..flow(1, late) });
+    assert!(found[0].summary.contains("at least 128 times"), "{found:?}");
+    assert!(found[0].summary.contains("at least 5120 ms or 73 %"), "{found:?}");
+}
+
 /// What senders 1, 2, ... send to one receiver, segments in a round trip each.
 fn together(segments: &[u64]) -> Analysis {
     let flows = segments.iter().enumerate().map(|(at, segments)| {
