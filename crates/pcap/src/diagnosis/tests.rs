@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use super::*;
 use crate::model::{
-    Arrivals, EcnAgreed, Ended, Handshake, Location, LocationEvidence, ReceiverKind, Span,
+    Arrivals, EcnAgreed, Ended, Handshake, Location, LocationEvidence, Receiver, ReceiverKind, Span,
 };
 
 const MS: u64 = 1_000_000;
@@ -162,6 +162,21 @@ fn k_is_what_waits_where_marked_rtts_begin() {
     let mut late = flow(1, made);
     late.handshake.rtt_to_b_ns = Some(MS - 20 * 12_112);
     assert_eq!(names(&late), [""; 0]);
+}
+
+#[test]
+fn ece_that_stops_without_a_cwr_is_not_endless() {
+    let with = |kind, ended_without_cwr| {
+        let mut made = data();
+        made.receiver =
+            Receiver { kind, held_without_cwr: 1, ended_without_cwr, ..Receiver::default() };
+        made.ecn.ece = 300;
+        names(&flow(1, made))
+    };
+    assert_eq!(with(ReceiverKind::Classic, 0), ["endless-ece"]);
+    assert_eq!(with(ReceiverKind::Unknown, 1), [""; 0]);
+    assert_eq!(with(ReceiverKind::Dctcp, 0), [""; 0]);
+    assert_eq!(with(ReceiverKind::Accurate, 0), [""; 0]);
 }
 
 #[test]
