@@ -669,7 +669,7 @@ impl Data {
     fn window_opened(&mut self, at_ns: u64, number: Option<u64>) {
         let Some((since_ns, by)) = self.window.closed.take() else { return };
         let lasted_ns = at_ns.saturating_sub(since_ns);
-        self.out.zero_window_ns += lasted_ns;
+        self.out.zero_window_ns = self.out.zero_window_ns.saturating_add(lasted_ns);
         self.event(Event {
             kind: EventKind::ZeroWindow,
             at_ns,

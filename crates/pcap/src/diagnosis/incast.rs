@@ -85,7 +85,7 @@ pub(super) fn collapse(analysis: &Analysis) -> Vec<Finding> {
             let base = view.base_rtt_ns().unwrap_or_default();
             let long = view
                 .events(EventKind::Rto)
-                .filter(|event| event.lasted_ns >= ROUND_TRIPS_WAITED * base);
+                .filter(|event| event.lasted_ns >= base.saturating_mul(ROUND_TRIPS_WAITED));
             waits.extend(long.map(|event| Wait { flow: flow.id, from: from.ip(), event }));
         }
     }

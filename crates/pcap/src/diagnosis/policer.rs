@@ -82,7 +82,7 @@ impl Sent {
             }
             for (span, bytes) in view.data.sending.iter().zip(bytes) {
                 let lasted = span.end_ns - span.begin_ns;
-                let at = |part: u64| span.begin_ns + lasted * (2 * part + 1) / (2 * IMPULSES);
+                let at = |part: u64| span.begin_ns + lasted / (2 * IMPULSES) * (2 * part + 1);
                 passed.extend((0..IMPULSES).map(|part| (at(part), bytes / IMPULSES as f64)));
             }
             losses.extend(&view.data.losses);
@@ -139,7 +139,7 @@ impl Sent {
             let behind = self.passed[from..].iter().take_while(|impulse| impulse.0 < until_ns);
             behind.map(|impulse| impulse.1).sum::<f64>() - (PACKETS * mss) as f64
         });
-        sums.sum::<f64>() / (self.losses.len() as u64 * rtt_ns).max(1) as f64
+        sums.sum::<f64>() / rtt_ns.saturating_mul(self.losses.len() as u64).max(1) as f64
     }
 
     fn best(&self, rtt_ns: u64, mss: u64) -> Option<Fit> {

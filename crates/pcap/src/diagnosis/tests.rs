@@ -325,6 +325,28 @@ fn a_path_changes_where_packets_overtake_and_no_smaller_window_makes_the_rtt_sho
     }
 }
 
+#[test]
+fn paths_may_be_as_long_as_a_capture_says() {
+    let mut analysis = together(&[20, 41, 20]);
+    for flow in &mut analysis.flows {
+        flow.handshake.rtt_to_b_ns = Some(u64::MAX / 4);
+        flow.end_ns = u64::MAX;
+        let data = &mut flow.a_to_b;
+        (0..100).for_each(|turn| data.rtt.add(u64::MAX >> (turn % 3 * 10), turn));
+        for turn in 1..3 {
+            let at_ns = u64::MAX / 4 * turn;
+            let timeout = event(EventKind::Rto, at_ns, at_ns);
+            data.events.extend([timeout, Event { kind: EventKind::OutOfOrder, ..timeout }]);
+            data.rounds.push(Round { idle_ns: u64::MAX - 1, ..round(at_ns, 10, u64::MAX / 4) });
+            data.losses.push(Span { begin_ns: at_ns, end_ns: at_ns, bytes: MSS, segments: 8 });
+        }
+        data.sending.push(Span { begin_ns: 0, end_ns: u64::MAX, bytes: 900 * MSS, segments: 900 });
+    }
+    for finding in findings(&analysis) {
+        assert!(!finding.summary.is_empty());
+    }
+}
+
 /// 60 losses at these times of periods of 10 ms, each 5 ms at 50 Mbps and 5 ms at 150 Mbps: a bucket of 100 Mbps and 31 kB is empty at
 /// their ends. With this RTT in the round trips of the losses.
 fn lossy(loss_us: impl Fn(u64) -> u64, rtt_ns: u64) -> Flow {
