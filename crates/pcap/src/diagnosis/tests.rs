@@ -142,6 +142,37 @@ fn k_is_what_waits_where_marked_rtts_begin() {
     };
     assert_eq!(with_above(60), ["marking-threshold"]);
     assert_eq!(with_above(96), [""; 0]);
+    // Both shares are said, not their mean.
+    let mut marked_below = made.clone();
+    marked_below.exact_rtts[1][..40].fill(MS + 2 * 12_112);
+    let found = of_flow(&flow(1, marked_below));
+    let said = "(10 % of the marked and 0 % of the unmarked RTTs are on the wrong side)";
+    assert!(found[0].summary.contains(said), "{}", found[0].summary);
+    // Equal RTTs are on the same side: half of the unmarked ones are as long as all that are marked.
+    let mut equal = made.clone();
+    equal.exact_rtts = [vec![MS; 400], vec![MS + 30 * 12_112; 400]];
+    equal.exact_rtts[0][..200].fill(MS + 30 * 12_112);
+    assert_eq!(names(&flow(1, equal)), [""; 0]);
+    // Of those that are compared there are enough, however many there were before the first mark.
+    let with_fewer = |sort: usize, rtts: usize| {
+        let mut made = made.clone();
+        let step = made.exact_rtts[sort].len() / rtts;
+        made.exact_rtts[sort] =
+            made.exact_rtts[sort].iter().copied().step_by(step).take(rtts).collect();
+        names(&flow(1, made))
+    };
+    for sort in 0..2 {
+        assert_eq!(with_fewer(sort, 50), ["marking-threshold"]);
+        assert_eq!(with_fewer(sort, 49), [""; 0]);
+    }
+    // Before the first mark many were above K, too.
+    let with_before = |above: u64| {
+        let mut made = made.clone();
+        (0..above).for_each(|at| made.rtt.add(MS + 38 * 12_112, at));
+        names(&flow(1, made))
+    };
+    assert_eq!(with_before(100), ["marking-threshold"]);
+    assert_eq!(with_before(200), [""; 0]);
     // A queue that rose twice shows where marks began then.
     let with_changes = |changes: usize| {
         let mut made = made.clone();
