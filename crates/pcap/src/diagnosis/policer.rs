@@ -43,7 +43,7 @@ const LEAST_BURST: u64 = 8;
 const FILLS: f64 = 10.0;
 /// Packets that pass a full buffer wait for all of it, those behind a bucket not at all: a quarter is for jitter.
 const NO_QUEUE: f64 = 0.25;
-/// Pairs of hosts and flows that are looked at: those with most losses.
+/// Pairs of hosts that are looked at, and flows by themselves: those with most losses.
 const MOST_LOOKED: usize = 32;
 /// Packets that may pass behind a loss beside what the rate allows: a bucket that lacks little for one refuses it.
 const PACKETS: u64 = 2;
@@ -169,23 +169,31 @@ pub(super) fn policers(views: &[View<'_>]) -> Vec<Finding> {
         let (from, to) = view.ends();
         pairs.entry((view.flow.point, from.ip(), to.ip())).or_default().push(*view);
     }
-    let mut most: Vec<Vec<View<'_>>> = pairs.into_values().collect();
-    let losses =
-        |views: &[View<'_>]| lost_segments(views.iter().flat_map(|view| &view.data.losses));
-    most.sort_by_key(|views| std::cmp::Reverse(losses(views)));
+    let lost = |view: &View<'_>| lost_segments(view.data.losses.iter());
+    let mut pairs: Vec<Vec<View<'_>>> = pairs.into_values().collect();
+    pairs.sort_by_cached_key(|views| std::cmp::Reverse(views.iter().map(lost).sum::<u64>()));
     let mut found = Vec::new();
-    let mut looked = 0;
-    for views in &most {
-        let (together, each) = (std::slice::from_ref(views), views.iter().map(|view| vec![*view]));
-        let alone = if views.len() > 1 { each.collect() } else { Vec::new() };
-        for some in together.iter().chain(&alone) {
-            looked += 1;
-            if looked > MOST_LOOKED {
-                return found;
+    // All pairs come first, and then of each that shows nothing the flow with most losses, the next one and so on: a pair of many
+    // flows hides no other.
+    let mut apart: Vec<Vec<View<'_>>> = Vec::new();
+    for mut views in pairs.into_iter().take(MOST_LOOKED) {
+        match of_senders(&views) {
+            Some(finding) => found.push(finding),
+            None if views.len() > 1 => {
+                views.sort_by_key(|view| std::cmp::Reverse(lost(view)));
+                apart.push(views);
             }
-            if let Some(finding) = of_senders(some) {
+            None => {}
+        }
+    }
+    let mut looked = 0;
+    for rank in 0..MOST_LOOKED {
+        for views in &mut apart {
+            let Some(view) = views.get(rank).filter(|_| looked < MOST_LOOKED) else { continue };
+            looked += 1;
+            if let Some(finding) = of_senders(&[*view]) {
                 found.push(finding);
-                break;
+                views.clear();
             }
         }
     }

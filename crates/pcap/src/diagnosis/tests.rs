@@ -418,6 +418,24 @@ fn a_policer_drops_when_its_bucket_is_empty() {
 }
 
 #[test]
+fn a_pair_of_many_lossy_flows_hides_no_policer_elsewhere() {
+    // Losses of these know nothing of a level, and there are more of them.
+    let mut flows: Vec<Flow> = (0..40_u32)
+        .map(|id| {
+            let mut made = lossy(|period| 1 + period * 5557 % 9_990, MS);
+            made.a_to_b.losses.iter_mut().for_each(|lost| lost.segments = 2);
+            Flow { id: 100 + id, connection: 100 + id, ..made }
+        })
+        .collect();
+    let mut policed = lossy(|_| 9_900, MS);
+    policed.a.set_ip([10, 0, 0, 2].into());
+    flows.push(policed);
+    let found = findings(&Analysis { flows, ..Analysis::default() });
+    let policer = found.iter().find(|finding| finding.kind == "policer").unwrap();
+    assert_eq!(policer.flows, [1]);
+}
+
+#[test]
 fn losses_where_packets_wait_longer_than_the_path_takes_are_a_full_queues() {
     // Of a path of 0.2 ms.
     let with = |rtt_ns: u64| {
