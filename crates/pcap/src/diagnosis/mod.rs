@@ -28,6 +28,9 @@ use crate::model::{
 /// Packets that a finding shows of a flow, at most: enough to see it with one's own eyes.
 const SHOWN: usize = 4;
 
+/// Headers on Ethernet beside a segment's payload: Ethernet, IPv4, TCP with timestamps.
+const HEADER_BYTES: u64 = 66;
+
 /// A point is at the receiver if the way there and back is at most this part of the whole. What passes it has arrived then; a fifth, by
 /// which a place is near, may be the other side of the queue that drops.
 const AT_RECEIVER: u64 = 20;

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use super::{Kind, SHOWN, View, median, rate, time};
+use super::{HEADER_BYTES, Kind, SHOWN, View, median, rate, time};
 use crate::model::{EventKind, Finding, Severity, Span};
 
 pub(super) const POLICER: Kind = Kind {
@@ -50,7 +50,7 @@ const PACKETS: u64 = 2;
 
 /// Data of senders behind one bucket, over time.
 struct Sent {
-    /// Time and bytes of what passed.
+    /// Time and bytes of what passed, with headers: what a bucket counts.
     passed: Vec<(u64, f64)>,
     losses: Vec<Span>,
 }
@@ -71,13 +71,12 @@ impl Sent {
         let mut losses: Vec<Span> = Vec::new();
         let mut passed = Vec::new();
         for view in views {
-            let mut bytes: Vec<f64> =
-                view.data.sending.iter().map(|span| span.bytes as f64).collect();
+            let mut bytes: Vec<f64> = view.data.sending.iter().map(wire_bytes).collect();
             for lost in &view.data.losses {
                 let sending = &view.data.sending;
                 let at = sending.partition_point(|span| span.begin_ns <= lost.begin_ns);
                 if let Some(of_span) = at.checked_sub(1).and_then(|at| bytes.get_mut(at)) {
-                    *of_span = (*of_span - lost.bytes as f64).max(0.0);
+                    *of_span = (*of_span - wire_bytes(lost)).max(0.0);
                 }
             }
             for (span, bytes) in view.data.sending.iter().zip(bytes) {
@@ -132,23 +131,23 @@ impl Sent {
     }
 
     /// What passes in the round trip behind a loss, when the bucket is empty, bytes per ns on average: no more than its rate.
-    fn behind_losses(&self, rtt_ns: u64, mss: u64) -> f64 {
+    fn behind_losses(&self, rtt_ns: u64, segment: u64) -> f64 {
         let sums = self.losses.iter().map(|lost| {
             let from = self.passed.partition_point(|impulse| impulse.0 <= lost.begin_ns);
             let until_ns = lost.begin_ns.saturating_add(rtt_ns);
             let behind = self.passed[from..].iter().take_while(|impulse| impulse.0 < until_ns);
-            behind.map(|impulse| impulse.1).sum::<f64>() - (PACKETS * mss) as f64
+            behind.map(|impulse| impulse.1).sum::<f64>() - (PACKETS * segment) as f64
         });
         sums.sum::<f64>() / rtt_ns.saturating_mul(self.losses.len() as u64).max(1) as f64
     }
 
-    fn best(&self, rtt_ns: u64, mss: u64) -> Option<Fit> {
+    fn best(&self, rtt_ns: u64, segment: u64) -> Option<Fit> {
         let (first, last) = (self.losses.first()?.begin_ns, self.losses.last()?.end_ns);
         let between = |impulse: &&(u64, f64)| (first..last).contains(&impulse.0);
         let bytes: f64 = self.passed.iter().filter(between).map(|impulse| impulse.1).sum();
         let mut fits = Vec::new();
         let mean = bytes / (last - first).max(1) as f64;
-        let least = self.behind_losses(rtt_ns, mss);
+        let least = self.behind_losses(rtt_ns, segment);
         let (mut from, mut best) = (least.max(FROM * mean), None);
         for (step, count) in STEPS {
             let tried = (0..=count).filter_map(|at| self.fit(from * step.powi(at)));
@@ -200,6 +199,11 @@ pub(super) fn policers(views: &[View<'_>]) -> Vec<Finding> {
     found
 }
 
+/// With headers.
+fn wire_bytes(span: &Span) -> f64 {
+    span.bytes as f64 + HEADER_BYTES as f64 * span.segments as f64
+}
+
 fn lost_segments<'a>(losses: impl Iterator<Item = &'a Span>) -> u64 {
     losses.map(|lost| lost.segments).sum()
 }
@@ -211,11 +215,11 @@ fn of_senders(views: &[View<'_>]) -> Option<Finding> {
     if segments < LOSSES || sent.losses.len() < MOMENTS {
         return None;
     }
-    let mss = views.iter().map(View::mss).max()?;
-    let fit = sent.best(base, mss)?;
+    let segment = views.iter().map(View::mss).max()? + HEADER_BYTES;
+    let fit = sent.best(base, segment)?;
     let is_level = fit.above >= ABOVE || fit.low >= SHARP * fit.highest;
     let passed: f64 = sent.passed.iter().map(|impulse| impulse.1).sum();
-    let is_burst = (LEAST_BURST * mss) as f64 <= fit.highest;
+    let is_burst = (LEAST_BURST * segment) as f64 <= fit.highest;
     if !is_level || !is_burst || passed < FILLS * fit.highest {
         return None;
     }
@@ -231,8 +235,8 @@ fn of_senders(views: &[View<'_>]) -> Option<Finding> {
     }
     let of = if views.len() > 1 { format!(" of {} flows", views.len()) } else { String::new() };
     let summary = format!(
-        "{segments} segments{of} were lost, nearly all when {:.0} kB more had been sent than {} allow, and that is what passes behind a \
-         loss; RTTs were {} above the smallest one then, and a queue of that size would make it {}.",
+        "{segments} segments{of} were lost, nearly all when {:.0} kB more had been sent than {} allow, headers counted, and that is what \
+         passes behind a loss; RTTs were {} above the smallest one then, and a queue of that size would make it {}.",
         fit.highest / 1000.0,
         rate(fit.bytes_per_ns * 8e9),
         time(waited_ns),

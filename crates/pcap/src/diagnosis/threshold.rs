@@ -1,6 +1,6 @@
 //! The marking threshold, told from the RTTs of marked and of unmarked data.
 
-use super::{Kind, View, per_cent, rate, share, time};
+use super::{HEADER_BYTES, Kind, View, per_cent, rate, share, time};
 use crate::histogram::Histogram;
 use crate::model::{EventKind, Finding, ReceiverKind, Severity};
 
@@ -35,11 +35,8 @@ const COMPRESSED: f64 = 1.1;
 const SYN_SOONER: f64 = 3.0;
 /// Rates are known to a bucket's width.
 const RATE_STEP: f64 = 1.0 / 32.0;
-/// Headers on Ethernet beside a segment's payload: Ethernet, IPv4, TCP with timestamps.
-const HEADER_BYTES: u64 = 66;
 
 /// Where marked RTTs begin.
-#[derive(Debug)]
 struct Border {
     /// Between these.
     low_ns: u64,
