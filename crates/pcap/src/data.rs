@@ -18,7 +18,7 @@ use crate::spans;
 /// Segments on their way that are known one by one; the oldest beyond are forgotten.
 const MOST_SENT: usize = 1 << 18;
 /// Events that are kept of a direction and kind: marks come by thousands, and must not hide a timeout.
-const MOST_EVENTS: u32 = 128;
+pub(crate) const MOST_EVENTS: u32 = 128;
 /// RTT where none is known, ns: that of RFC 6298's first timeout.
 const UNKNOWN_RTT_NS: u64 = 1_000_000_000;
 /// An ACK of all data on its way is an event if it took so much longer than the smallest RTT, ns: more than the largest queues of
@@ -669,7 +669,7 @@ impl Data {
     fn window_opened(&mut self, at_ns: u64, number: Option<u64>) {
         let Some((since_ns, by)) = self.window.closed.take() else { return };
         let lasted_ns = at_ns.saturating_sub(since_ns);
-        self.out.zero_window_ns += lasted_ns;
+        self.out.zero_window_ns = self.out.zero_window_ns.saturating_add(lasted_ns);
         self.event(Event {
             kind: EventKind::ZeroWindow,
             at_ns,

@@ -71,7 +71,7 @@ impl Totals {
         self.segments += direction.segments;
         self.out_of_order += direction.out_of_order;
         self.ce += direction.ecn.ce;
-        self.rto_stall_ns += direction.rto_stall_ns;
+        self.rto_stall_ns = self.rto_stall_ns.saturating_add(direction.rto_stall_ns);
         let (sum, of) = (&mut self.retransmitted, &direction.retransmitted);
         sum.segments += of.segments;
         sum.bytes += of.bytes;
@@ -108,7 +108,7 @@ impl Flow {
 
     /// Stalls that timeouts ended, of both directions, ns.
     pub fn stall_ns(&self) -> u64 {
-        self.a_to_b.rto_stall_ns + self.b_to_a.rto_stall_ns
+        self.a_to_b.rto_stall_ns.saturating_add(self.b_to_a.rto_stall_ns)
     }
 
     /// It in short.

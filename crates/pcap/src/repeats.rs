@@ -389,7 +389,7 @@ impl Data {
         }
         let is_timer = matches!(kind, EventKind::Rto | EventKind::TailLossProbe);
         if kind == EventKind::Rto {
-            self.out.rto_stall_ns += silence_ns;
+            self.out.rto_stall_ns = self.out.rto_stall_ns.saturating_add(silence_ns);
             self.out.longest_rto_stall_ns = self.out.longest_rto_stall_ns.max(silence_ns);
         }
         if let Some(open) = &mut self.rounds.open {

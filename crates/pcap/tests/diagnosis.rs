@@ -315,43 +315,51 @@ const CASES: &[Case] = &[
     },
 ];
 
-/// Experiments with these keys changed: whether a policer is found in the capture of the first sender.
-const POLICED: &[(&str, &[&str], bool)] = &[
-    ("policer", &["cc=[\"reno\"]"], true),
-    ("policer", &["cc=[\"bbr\"]"], true),
-    ("policer", &["network.bottleneck.rate=20 Mbps", "traffic.bulk.size=4 MB"], true),
-    ("policer", &["network.bottleneck.rate=300 Mbps", "traffic.bulk.size=30 MB"], true),
-    ("policer", &["network.bottleneck.burst=30 kB"], true),
-    ("policer", &["network.bottleneck.burst=300 kB"], true),
-    ("policer", &["traffic.bulk.flows=2"], true),
-    ("policer", &["traffic.bulk.flows=2", "cc=[\"bbr\"]", "traffic.bulk.size=8 MB"], true),
-    ("random-loss", &["traffic.bulk.size=40 MB"], false),
-    ("random-loss", &["traffic.bulk.size=40 MB", "cc=[\"bbr\"]"], false),
-    ("random-loss", &["traffic.bulk.size=10 MB", "traffic.bulk.flows=4"], false),
-    ("random-loss", &["traffic.bulk.size=20 MB", "traffic.bulk.max_pacing_rate=50 Mbps"], false),
-    ("random-loss", &["network.bottleneck.loss_per=burst", "network.bottleneck.loss=2 %"], false),
-    ("random-loss", &["network.bottleneck.jitter=2 ms", "traffic.bulk.size=20 MB"], false),
-    // Buffers of a tenth of a BDP and less, which a policer's RTTs would look like but for what packets wait in them.
+/// An experiment, its keys that are changed, and the policer's rate and burst.
+type Policed = (&'static str, &'static [&'static str], Option<[f64; 2]>);
+
+/// Experiments with these keys changed, and the policer's rate and burst, Mbps and kB, that are found in the capture of the first
+/// sender, if there is one.
+const POLICED: &[Policed] = &[
+    ("policer", &["cc=[\"reno\"]"], Some([100.0, 90.0])),
+    ("policer", &["cc=[\"bbr\"]"], Some([100.0, 90.0])),
+    ("policer", &["network.bottleneck.rate=20 Mbps", "traffic.bulk.size=4 MB"], Some([20.0, 90.0])),
     (
-        "healthy-cubic",
-        &["network.bottleneck.queue.limit=10 pkts", "traffic.bulk.size=40 MB"],
-        false,
+        "policer",
+        &["network.bottleneck.rate=300 Mbps", "traffic.bulk.size=30 MB"],
+        Some([300.0, 90.0]),
     ),
-    ("never-marked", &[], false),
-    ("never-marked", &["network.bottleneck.queue.limit=10 pkts"], false),
-    ("healthy-bbr", &["network.bottleneck.queue.limit=10 pkts", "traffic.bulk.size=40 MB"], false),
+    ("policer", &["network.bottleneck.burst=30 kB"], Some([100.0, 30.0])),
+    ("policer", &["network.bottleneck.burst=300 kB"], Some([100.0, 300.0])),
+    ("policer", &["traffic.bulk.flows=2"], Some([100.0, 90.0])),
+    (
+        "policer",
+        &["traffic.bulk.flows=2", "cc=[\"bbr\"]", "traffic.bulk.size=8 MB"],
+        Some([100.0, 90.0]),
+    ),
+    ("random-loss", &["traffic.bulk.size=40 MB"], None),
+    ("random-loss", &["traffic.bulk.size=40 MB", "cc=[\"bbr\"]"], None),
+    ("random-loss", &["traffic.bulk.size=10 MB", "traffic.bulk.flows=4"], None),
+    ("random-loss", &["traffic.bulk.size=20 MB", "traffic.bulk.max_pacing_rate=50 Mbps"], None),
+    ("random-loss", &["network.bottleneck.loss_per=burst", "network.bottleneck.loss=2 %"], None),
+    ("random-loss", &["network.bottleneck.jitter=2 ms", "traffic.bulk.size=20 MB"], None),
+    // Buffers of a tenth of a BDP and less, which a policer's RTTs would look like but for what packets wait in them.
+    ("healthy-cubic", &["network.bottleneck.queue.limit=10 pkts", "traffic.bulk.size=40 MB"], None),
+    ("never-marked", &[], None),
+    ("never-marked", &["network.bottleneck.queue.limit=10 pkts"], None),
+    ("healthy-bbr", &["network.bottleneck.queue.limit=10 pkts", "traffic.bulk.size=40 MB"], None),
     (
         "healthy-cubic",
         &[
             "network.bottleneck.queue={kind=\"red\",limit=\"100 pkts\",min=\"10 pkts\",max=\"30 pkts\"}",
             "traffic.bulk.size=40 MB",
         ],
-        false,
+        None,
     ),
     (
         "healthy-cubic",
         &["cc=[\"reno\"]", "network.bottleneck.queue.limit=10 pkts", "traffic.bulk.size=40 MB"],
-        false,
+        None,
     ),
     (
         "healthy-cubic",
@@ -360,20 +368,35 @@ const POLICED: &[(&str, &[&str], bool)] = &[
             "network.bottleneck.queue.limit=20 pkts",
             "traffic.bulk.size=20 MB",
         ],
-        false,
+        None,
     ),
 ];
 
 #[test]
 fn policers_are_told_from_random_losses_and_from_short_queues() {
     let mut lossy = 0;
-    for (name, set, is_policed) in POLICED {
+    for (name, set, truth) in POLICED {
         let set: Vec<&str> = set.iter().copied().chain(["run.duration=20 s"]).collect();
         let made = simulate(name, &set);
         let analysis = analysed(&[made.file("s1")]);
         let found = findings(&analysis);
         let policer = found.iter().find(|finding| finding.kind == "policer");
-        assert_eq!(policer.is_some(), *is_policed, "{name} {set:?}: {policer:?}");
+        assert_eq!(policer.is_some(), truth.is_some(), "{name} {set:?}: {policer:?}");
+        if let (Some([rate, burst]), Some(policer)) = (truth, policer) {
+            println!("{name} {set:?}: {}", policer.summary);
+            let behind = |words: &str| -> f64 {
+                let number = policer.summary.split(words).nth(1).unwrap().split(' ').next();
+                number.unwrap().parse().unwrap()
+            };
+            let is_near = |found: f64, share: f64, truth: f64| {
+                let is_near = (found / truth - 1.0).abs() <= share;
+                assert!(is_near, "{name} {set:?}: {}", policer.summary);
+            };
+            is_near(behind("had been sent than "), 0.03, *rate);
+            // The faster it is, the more passes in the least time that is told apart.
+            let of_burst = if *rate > 100.0 { 0.4 } else { 0.2 };
+            is_near(behind("nearly all when "), of_burst, *burst);
+        }
         lossy += u32::from(analysis.whole.totals.retransmitted.segments > 30);
     }
     // Without enough losses nothing would be found whatever they are like.

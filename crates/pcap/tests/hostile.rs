@@ -5,6 +5,7 @@ mod common;
 use std::io::{Cursor, Write};
 
 use common::{MS, MSS, Trace, analysed};
+use knee_pcap::diagnosis::findings;
 use knee_pcap::model::Ended;
 use knee_pcap::{Analysis, Error, Input, Options, Show, analyse, text};
 use proptest::prelude::*;
@@ -12,7 +13,9 @@ use proptest::prelude::*;
 fn try_analysed(file: Vec<u8>) -> Result<Analysis, Error> {
     let input = Input::Reader("x".to_owned(), Box::new(Cursor::new(file)));
     let options = Options { flows: vec![1], most_live: 64, most_flows: 16, ..Options::default() };
-    analyse(vec![input], &options, &mut |_| ())
+    let mut analysis = analyse(vec![input], &options, &mut |_| ())?;
+    analysis.findings = findings(&analysis);
+    Ok(analysis)
 }
 
 fn trace() -> Trace {
@@ -51,13 +54,13 @@ proptest! {
     }
 
     #[test]
-    fn random_packets_end_well(packets in prop::collection::vec(
+    fn random_packets_end_well(tick_ns in prop_oneof![Just(1000_u64), Just(1 << 31)], packets in prop::collection::vec(
         (edges(), 0..2_usize, 0..512_u16, edges(), edges(), (0..3_u32, 0..40_000_u32), (edges(), edges()), 0..3_usize), 1..300)) {
         let mut trace = Trace::new([7, 9]);
         for (at, from, flags, seq, ack, (kind, len), stamps, sacks) in packets {
             let len = if kind == 0 { 0 } else { len };
             // Times go back as well as ahead.
-            let packet = trace.add(u64::from(at) * 1000, from, flags, seq.into(), len, ack.into());
+            let packet = trace.add(u64::from(at) * tick_ns, from, flags, seq.into(), len, ack.into());
             packet.timestamps = Some(stamps);
             packet.sacks = vec![(seq, ack), (stamps.0, stamps.1)][..sacks.min(2)].to_vec();
             packet.source.set_port(1000 + (stamps.1 % 5) as u16);
@@ -74,6 +77,21 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn modes_of_rtts_may_be_seconds() {
+    let mut trace = Trace::new([1, 2]);
+    trace.handshake(0, 1000 * MS, [0xc0, 0x40]);
+    let mut at_ns = 2000 * MS;
+    for round in 0..240 {
+        let rtt_ns = [1, 6, 40][round as usize % 3] * 1000 * MS;
+        trace.data(at_ns, round * 4..round * 4 + 4);
+        trace.ack(at_ns + rtt_ns, round * 4 + 4);
+        at_ns += rtt_ns + MS;
+    }
+    let analysis = try_analysed(trace.file()).unwrap();
+    assert_eq!(analysis.flows[0].a_to_b.rtt.count(), 240);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Kind, SHOWN, View, median, per_cent, share, time};
+use super::{Kind, SHOWN, View, median, per_cent, share, sum, time};
 use crate::model::{Event, EventKind, Finding, Round, Severity};
 
 pub(super) const DELAYED: Kind = Kind {
@@ -77,15 +77,16 @@ pub(super) fn delayed(view: &View<'_>) -> Option<Finding> {
         .filter(|event| event.lasted_ns >= base && went_on(event))
         .collect();
     let typical = median(waits.iter().map(|event| event.lasted_ns))?;
-    let sum: u64 = waits.iter().map(|event| event.lasted_ns).sum();
+    let in_all = sum(waits.iter().map(|event| event.lasted_ns));
     let short = waits.iter().filter(|event| event.inflight_bytes < view.mss()).count();
+    let at_least = view.at_least(&[EventKind::DelayedAck]);
     let summary = format!(
-        "{} times the sender stood still for {} or so until an ACK came that no second packet hastened, {} or {} of the flow's time \
-         ({short} of them behind less than a full segment).",
+        "The sender stood still {at_least}{} times, for {} or so, until an ACK came that no second packet hastened: {at_least}{} or {} of \
+         the flow's time ({short} of them behind less than a full segment).",
         waits.len(),
         time(typical),
-        time(sum),
-        per_cent(share(sum, view.flow.end_ns - view.flow.begin_ns)),
+        time(in_all),
+        per_cent(share(in_all, view.flow.end_ns - view.flow.begin_ns)),
     );
     let evidence = waits.iter().take(SHOWN).map(|event| {
         let data = event.earlier.map_or_else(String::new, |earlier| format!(" of {earlier}"));
@@ -155,8 +156,10 @@ pub(super) fn left_out(view: &View<'_>) -> Option<Finding> {
     // A probe is no more than a packet too many.
     let severity = if timeouts == 0 { Severity::Costs } else { kind.severity };
     let kind = Kind { severity, ..kind };
+    let at_least = view.at_least(&[EventKind::Rto, EventKind::TailLossProbe]);
     let summary = format!(
-        "{} times the last packet on its way arrived, and {why}: {timeouts} timeouts and {} probes sent it again, after {} in the median.",
+        "The last packet on its way arrived {at_least}{} times, and {why}: {timeouts} timeouts and {} probes sent it again, after {} in \
+         the median.",
         found.len(),
         found.len() - timeouts,
         time(typical),

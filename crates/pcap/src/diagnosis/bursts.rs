@@ -38,7 +38,9 @@ pub(super) fn bursts(view: &View<'_>) -> Option<Finding> {
         return None;
     }
     let base = view.base_rtt_ns()?;
-    let costs = view.losses() > 0 || data.ecn.ece > 0 || data.rtt.quantile(0.9)? > base + base / 2;
+    let costs = view.losses() > 0
+        || data.ecn.ece > 0
+        || data.rtt.quantile(0.9)? > base.saturating_add(base / 2);
     if !costs {
         return None;
     }

@@ -55,10 +55,12 @@ fn is_agreed(view: &View<'_>) -> bool {
 /// ECE for round trips on end, and no CWR.
 pub(super) fn endless(view: &View<'_>) -> Option<Finding> {
     let receiver = &view.data.receiver;
-    if receiver.held_without_cwr == 0
-        || view.data.ecn.cwr > 0
-        || receiver.kind == ReceiverKind::Accurate
-    {
+    if receiver.held_without_cwr == 0 || view.data.ecn.cwr > 0 {
+        return None;
+    }
+    // ECE that is latched ends with a CWR and not before; what stops without one echoes marks.
+    let is_latched = receiver.ended_without_cwr == 0;
+    if !is_latched || matches!(receiver.kind, ReceiverKind::Dctcp | ReceiverKind::Accurate) {
         return None;
     }
     // A DCTCP receiver whose every packet is marked says ECE all the time, too; here marks are seen, or not all is ECE.

@@ -29,6 +29,45 @@ struct Wait<'a> {
     event: &'a Event,
 }
 
+impl Wait<'_> {
+    /// When the silence begins that the timer ends.
+    fn begin_ns(&self) -> u64 {
+        self.event.at_ns.saturating_sub(self.event.lasted_ns)
+    }
+
+    fn is_at(&self, moment_ns: u64) -> bool {
+        (self.begin_ns()..self.event.at_ns).contains(&moment_ns)
+    }
+}
+
+/// The first moment at which most senders wait: just when one of the silences begins.
+fn fullest_moment(waits: &[Wait<'_>]) -> Option<u64> {
+    // Ends come before the beginnings of the same time, as they are no part of their waits.
+    let waits = waits.iter().filter(|wait| wait.begin_ns() < wait.event.at_ns);
+    let ends = |wait: &Wait<'_>| {
+        [(wait.begin_ns(), true, wait.from), (wait.event.at_ns, false, wait.from)]
+    };
+    let mut changes: Vec<(u64, bool, IpAddr)> = waits.flat_map(ends).collect();
+    changes.sort_unstable();
+    // Of each sender that waits, how many of its flows do.
+    let mut waiting: BTreeMap<IpAddr, u32> = BTreeMap::new();
+    let mut fullest: Option<(usize, u64)> = None;
+    for (at_ns, is_begin, from) in changes {
+        let flows = waiting.entry(from).or_default();
+        if is_begin {
+            *flows += 1;
+            if fullest.is_none_or(|(most, _)| waiting.len() > most) {
+                fullest = Some((waiting.len(), at_ns));
+            }
+        } else if *flows > 1 {
+            *flows -= 1;
+        } else {
+            waiting.remove(&from);
+        }
+    }
+    fullest.map(|(_, at_ns)| at_ns)
+}
+
 /// Timeouts of several senders to one receiver at the same time, while next to nothing comes.
 pub(super) fn collapse(analysis: &Analysis) -> Vec<Finding> {
     let mut receivers: BTreeMap<(usize, IpAddr), (BTreeSet<IpAddr>, Vec<Wait<'_>>)> =
@@ -46,7 +85,7 @@ pub(super) fn collapse(analysis: &Analysis) -> Vec<Finding> {
             let base = view.base_rtt_ns().unwrap_or_default();
             let long = view
                 .events(EventKind::Rto)
-                .filter(|event| event.lasted_ns >= ROUND_TRIPS_WAITED * base);
+                .filter(|event| event.lasted_ns >= base.saturating_mul(ROUND_TRIPS_WAITED));
             waits.extend(long.map(|event| Wait { flow: flow.id, from: from.ip(), event }));
         }
     }
@@ -68,14 +107,12 @@ fn of_receiver(
     senders: &BTreeSet<IpAddr>,
     waits: &[Wait<'_>],
 ) -> Option<Finding> {
-    // The moment at which most wait: just when one of the silences begins.
-    let begin = |wait: &Wait<'_>| wait.event.at_ns - wait.event.lasted_ns.min(wait.event.at_ns);
-    let at = |moment: u64| {
-        waits.iter().filter(move |wait| begin(wait) <= moment && moment < wait.event.at_ns)
-    };
-    let sources = |moment: u64| at(moment).map(|wait| wait.from).collect::<BTreeSet<_>>();
-    let moment = waits.iter().map(begin).max_by_key(|moment| sources(*moment).len())?;
-    let waiting = sources(moment);
+    if senders.len() < WAITING {
+        return None;
+    }
+    let moment = fullest_moment(waits)?;
+    let at = |moment: u64| waits.iter().filter(move |wait| wait.is_at(moment));
+    let waiting: BTreeSet<IpAddr> = at(moment).map(|wait| wait.from).collect();
     if waiting.len() < WAITING || share(waiting.len() as u64, senders.len() as u64) < WAITING_SHARE
     {
         return None;

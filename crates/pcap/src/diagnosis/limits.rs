@@ -1,6 +1,6 @@
 //! Senders that neither the network nor their algorithm holds back.
 
-use super::{Kind, SHOWN, View, median, per_cent, rate, share, time};
+use super::{Kind, SHOWN, View, median, per_cent, rate, share, sum, time};
 use crate::model::{Finding, Round, Severity};
 
 pub(super) const RECEIVER: Kind = Kind {
@@ -93,8 +93,8 @@ pub(super) fn application(view: &View<'_>) -> Option<Finding> {
     let used_bps = median(after.iter().map(|round| round.rate_bps))?;
     // What the path carried of this flow at its best.
     let shown_bps = data.rounds.iter().map(|round| round.rate_bps).fold(0.0, f64::max);
-    let idle_ns: u64 = after.iter().map(|round| round.idle_ns).sum();
-    let lasted: u64 = view.flow.end_ns - after[0].begin_ns;
+    let idle_ns = sum(after.iter().map(|round| round.idle_ns));
+    let lasted = view.flow.end_ns.saturating_sub(after[0].begin_ns);
     let is_idle = share(idle_ns, lasted) > MOST;
     let is_slow = inflight as f64 <= HALF * window as f64 && used_bps <= HALF * shown_bps;
     if !is_idle && !is_slow {

@@ -20,12 +20,16 @@ mod timeouts;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
+use crate::data::MOST_EVENTS;
 use crate::model::{
     Analysis, Direction, Event, EventKind, Evidence, Finding, Flow, Place, Round, Severity,
 };
 
 /// Packets that a finding shows of a flow, at most: enough to see it with one's own eyes.
 const SHOWN: usize = 4;
+
+/// Headers on Ethernet beside a segment's payload: Ethernet, IPv4, TCP with timestamps.
+const HEADER_BYTES: u64 = 66;
 
 /// A point is at the receiver if the way there and back is at most this part of the whole. What passes it has arrived then; a fifth, by
 /// which a place is near, may be the other side of the queue that drops.
@@ -247,6 +251,12 @@ impl<'a> View<'a> {
         self.data.events.iter().filter(move |event| event.kind == kind)
     }
 
+    /// What a number of these events says of all: no more than the least, where as many of a kind are kept as may be.
+    fn at_least(&self, kinds: &[EventKind]) -> &'static str {
+        let is_full = |kind: &EventKind| self.events(*kind).count() >= MOST_EVENTS as usize;
+        if kinds.iter().any(is_full) { "at least " } else { "" }
+    }
+
     /// What the sender had to send again because it was lost, segments.
     fn losses(&self) -> u64 {
         let again = &self.data.retransmitted;
@@ -317,6 +327,11 @@ fn median<T: PartialOrd + Copy>(values: impl IntoIterator<Item = T>) -> Option<T
     let mut all: Vec<T> = values.into_iter().collect();
     all.sort_by(|x, y| x.partial_cmp(y).unwrap_or(std::cmp::Ordering::Equal));
     all.get(all.len().saturating_sub(1) / 2).copied()
+}
+
+/// Of times that a capture may make as long as it likes.
+fn sum(times_ns: impl Iterator<Item = u64>) -> u64 {
+    times_ns.fold(0, u64::saturating_add)
 }
 
 /// Part of a whole, 0 where there is no whole.

@@ -55,10 +55,9 @@ pub(super) fn change(view: &View<'_>) -> Option<Finding> {
     let mut changes: Vec<(&Event, u64, u64)> = Vec::new();
     for event in reordered {
         // Packets that are late cluster; a cluster is one change.
-        if changes
-            .last()
-            .is_some_and(|(last, from, to)| event.at_ns - last.at_ns < ROUNDS as u64 * from.max(to))
-        {
+        if changes.last().is_some_and(|(last, from, to)| {
+            event.at_ns - last.at_ns < from.max(to).saturating_mul(ROUNDS as u64)
+        }) {
             continue;
         }
         let at = rounds.partition_point(|round| round.begin_ns < event.at_ns);

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use super::{Kind, SHOWN, View, median, rate, time};
+use super::{HEADER_BYTES, Kind, SHOWN, View, median, rate, time};
 use crate::model::{EventKind, Finding, Severity, Span};
 
 pub(super) const POLICER: Kind = Kind {
@@ -43,14 +43,14 @@ const LEAST_BURST: u64 = 8;
 const FILLS: f64 = 10.0;
 /// Packets that pass a full buffer wait for all of it, those behind a bucket not at all: a quarter is for jitter.
 const NO_QUEUE: f64 = 0.25;
-/// Pairs of hosts and flows that are looked at: those with most losses.
+/// Pairs of hosts that are looked at, and flows by themselves: those with most losses.
 const MOST_LOOKED: usize = 32;
 /// Packets that may pass behind a loss beside what the rate allows: a bucket that lacks little for one refuses it.
 const PACKETS: u64 = 2;
 
 /// Data of senders behind one bucket, over time.
 struct Sent {
-    /// Time and bytes of what passed.
+    /// Time and bytes of what passed, with headers: what a bucket counts.
     passed: Vec<(u64, f64)>,
     losses: Vec<Span>,
 }
@@ -71,18 +71,17 @@ impl Sent {
         let mut losses: Vec<Span> = Vec::new();
         let mut passed = Vec::new();
         for view in views {
-            let mut bytes: Vec<f64> =
-                view.data.sending.iter().map(|span| span.bytes as f64).collect();
+            let mut bytes: Vec<f64> = view.data.sending.iter().map(wire_bytes).collect();
             for lost in &view.data.losses {
                 let sending = &view.data.sending;
                 let at = sending.partition_point(|span| span.begin_ns <= lost.begin_ns);
                 if let Some(of_span) = at.checked_sub(1).and_then(|at| bytes.get_mut(at)) {
-                    *of_span = (*of_span - lost.bytes as f64).max(0.0);
+                    *of_span = (*of_span - wire_bytes(lost)).max(0.0);
                 }
             }
             for (span, bytes) in view.data.sending.iter().zip(bytes) {
                 let lasted = span.end_ns - span.begin_ns;
-                let at = |part: u64| span.begin_ns + lasted * (2 * part + 1) / (2 * IMPULSES);
+                let at = |part: u64| span.begin_ns + lasted / (2 * IMPULSES) * (2 * part + 1);
                 passed.extend((0..IMPULSES).map(|part| (at(part), bytes / IMPULSES as f64)));
             }
             losses.extend(&view.data.losses);
@@ -132,23 +131,23 @@ impl Sent {
     }
 
     /// What passes in the round trip behind a loss, when the bucket is empty, bytes per ns on average: no more than its rate.
-    fn behind_losses(&self, rtt_ns: u64, mss: u64) -> f64 {
+    fn behind_losses(&self, rtt_ns: u64, segment: u64) -> f64 {
         let sums = self.losses.iter().map(|lost| {
             let from = self.passed.partition_point(|impulse| impulse.0 <= lost.begin_ns);
             let until_ns = lost.begin_ns.saturating_add(rtt_ns);
             let behind = self.passed[from..].iter().take_while(|impulse| impulse.0 < until_ns);
-            behind.map(|impulse| impulse.1).sum::<f64>() - (PACKETS * mss) as f64
+            behind.map(|impulse| impulse.1).sum::<f64>() - (PACKETS * segment) as f64
         });
-        sums.sum::<f64>() / (self.losses.len() as u64 * rtt_ns).max(1) as f64
+        sums.sum::<f64>() / rtt_ns.saturating_mul(self.losses.len() as u64).max(1) as f64
     }
 
-    fn best(&self, rtt_ns: u64, mss: u64) -> Option<Fit> {
+    fn best(&self, rtt_ns: u64, segment: u64) -> Option<Fit> {
         let (first, last) = (self.losses.first()?.begin_ns, self.losses.last()?.end_ns);
         let between = |impulse: &&(u64, f64)| (first..last).contains(&impulse.0);
         let bytes: f64 = self.passed.iter().filter(between).map(|impulse| impulse.1).sum();
         let mut fits = Vec::new();
         let mean = bytes / (last - first).max(1) as f64;
-        let least = self.behind_losses(rtt_ns, mss);
+        let least = self.behind_losses(rtt_ns, segment);
         let (mut from, mut best) = (least.max(FROM * mean), None);
         for (step, count) in STEPS {
             let tried = (0..=count).filter_map(|at| self.fit(from * step.powi(at)));
@@ -169,27 +168,40 @@ pub(super) fn policers(views: &[View<'_>]) -> Vec<Finding> {
         let (from, to) = view.ends();
         pairs.entry((view.flow.point, from.ip(), to.ip())).or_default().push(*view);
     }
-    let mut most: Vec<Vec<View<'_>>> = pairs.into_values().collect();
-    let losses =
-        |views: &[View<'_>]| lost_segments(views.iter().flat_map(|view| &view.data.losses));
-    most.sort_by_key(|views| std::cmp::Reverse(losses(views)));
+    let lost = |view: &View<'_>| lost_segments(view.data.losses.iter());
+    let mut pairs: Vec<Vec<View<'_>>> = pairs.into_values().collect();
+    pairs.sort_by_cached_key(|views| std::cmp::Reverse(views.iter().map(lost).sum::<u64>()));
     let mut found = Vec::new();
-    let mut looked = 0;
-    for views in &most {
-        let (together, each) = (std::slice::from_ref(views), views.iter().map(|view| vec![*view]));
-        let alone = if views.len() > 1 { each.collect() } else { Vec::new() };
-        for some in together.iter().chain(&alone) {
-            looked += 1;
-            if looked > MOST_LOOKED {
-                return found;
+    // All pairs come first, and then of each that shows nothing the flow with most losses, the next one and so on: a pair of many
+    // flows hides no other.
+    let mut apart: Vec<Vec<View<'_>>> = Vec::new();
+    for mut views in pairs.into_iter().take(MOST_LOOKED) {
+        match of_senders(&views) {
+            Some(finding) => found.push(finding),
+            None if views.len() > 1 => {
+                views.sort_by_key(|view| std::cmp::Reverse(lost(view)));
+                apart.push(views);
             }
-            if let Some(finding) = of_senders(some) {
+            None => {}
+        }
+    }
+    let mut looked = 0;
+    for rank in 0..MOST_LOOKED {
+        for views in &mut apart {
+            let Some(view) = views.get(rank).filter(|_| looked < MOST_LOOKED) else { continue };
+            looked += 1;
+            if let Some(finding) = of_senders(&[*view]) {
                 found.push(finding);
-                break;
+                views.clear();
             }
         }
     }
     found
+}
+
+/// With headers.
+fn wire_bytes(span: &Span) -> f64 {
+    span.bytes as f64 + HEADER_BYTES as f64 * span.segments as f64
 }
 
 fn lost_segments<'a>(losses: impl Iterator<Item = &'a Span>) -> u64 {
@@ -203,11 +215,11 @@ fn of_senders(views: &[View<'_>]) -> Option<Finding> {
     if segments < LOSSES || sent.losses.len() < MOMENTS {
         return None;
     }
-    let mss = views.iter().map(View::mss).max()?;
-    let fit = sent.best(base, mss)?;
+    let segment = views.iter().map(View::mss).max()? + HEADER_BYTES;
+    let fit = sent.best(base, segment)?;
     let is_level = fit.above >= ABOVE || fit.low >= SHARP * fit.highest;
     let passed: f64 = sent.passed.iter().map(|impulse| impulse.1).sum();
-    let is_burst = (LEAST_BURST * mss) as f64 <= fit.highest;
+    let is_burst = (LEAST_BURST * segment) as f64 <= fit.highest;
     if !is_level || !is_burst || passed < FILLS * fit.highest {
         return None;
     }
@@ -223,8 +235,8 @@ fn of_senders(views: &[View<'_>]) -> Option<Finding> {
     }
     let of = if views.len() > 1 { format!(" of {} flows", views.len()) } else { String::new() };
     let summary = format!(
-        "{segments} segments{of} were lost, nearly all when {:.0} kB more had been sent than {} allow, and that is what passes behind a \
-         loss; RTTs were {} above the smallest one then, and a queue of that size would make it {}.",
+        "{segments} segments{of} were lost, nearly all when {:.0} kB more had been sent than {} allow, headers counted, and that is what \
+         passes behind a loss; RTTs were {} above the smallest one then, and a queue of that size would make it {}.",
         fit.highest / 1000.0,
         rate(fit.bytes_per_ns * 8e9),
         time(waited_ns),

@@ -60,8 +60,11 @@ fn modes(view: &View<'_>) -> Option<(u64, u64, f64)> {
         }
         let Some(upper) = buckets.get(next) else { break };
         let above = rtt.count() - below - valley;
-        let is_wider = best.is_none_or(|(low, high, _)| upper.from * low > high * bucket.to);
-        if above >= mode_least && upper.from >= APART * bucket.to && is_wider {
+        // RTTs of some seconds have products beyond 64 bits.
+        let product = |x: u64, y: u64| u128::from(x) * u128::from(y);
+        let is_wider =
+            best.is_none_or(|(low, high, _)| product(upper.from, low) > product(high, bucket.to));
+        if above >= mode_least && upper.from >= APART.saturating_mul(bucket.to) && is_wider {
             best = Some((bucket.to, upper.from, share(above, rtt.count())));
         }
     }
@@ -130,7 +133,7 @@ pub(super) fn standing(view: &View<'_>) -> Option<Finding> {
     let least = last.iter().filter_map(|round| round.rtt_min_ns).min()?;
     // What one packet at a time waits for is no queue of its own.
     let is_alone = last.iter().all(|round| round.inflight_bytes <= LEAST_WINDOW * view.mss());
-    if least < DOUBLED * base || is_alone {
+    if least < DOUBLED.saturating_mul(base) || is_alone {
         return None;
     }
     // Marks that DCTCP heeds hold the queue at K: that is as long as it is meant to be.

@@ -65,7 +65,7 @@ fn of_receiver(to: IpAddr, views: &[(IpAddr, View<'_>)]) -> Option<Finding> {
     let end = views.iter().map(|(_, view)| view.flow.end_ns).min()?;
     let longest_rtt = views.iter().filter_map(|(_, view)| view.base_rtt_ns()).max()?;
     let lasted = end.checked_sub(begin)?;
-    if lasted < 2 * ROUND_TRIPS * longest_rtt {
+    if lasted < longest_rtt.saturating_mul(2 * ROUND_TRIPS) {
         return None;
     }
     let from_ns = begin + lasted / 2;

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use super::*;
 use crate::model::{
-    Arrivals, EcnAgreed, Ended, Handshake, Location, LocationEvidence, ReceiverKind, Span,
+    Arrivals, EcnAgreed, Ended, Handshake, Location, LocationEvidence, Receiver, ReceiverKind, Span,
 };
 
 const MS: u64 = 1_000_000;
@@ -142,6 +142,37 @@ fn k_is_what_waits_where_marked_rtts_begin() {
     };
     assert_eq!(with_above(60), ["marking-threshold"]);
     assert_eq!(with_above(96), [""; 0]);
+    // Both shares are said, not their mean.
+    let mut marked_below = made.clone();
+    marked_below.exact_rtts[1][..40].fill(MS + 2 * 12_112);
+    let found = of_flow(&flow(1, marked_below));
+    let said = "(10 % of the marked and 0 % of the unmarked RTTs are on the wrong side)";
+    assert!(found[0].summary.contains(said), "{}", found[0].summary);
+    // Equal RTTs are on the same side: half of the unmarked ones are as long as all that are marked.
+    let mut equal = made.clone();
+    equal.exact_rtts = [vec![MS; 400], vec![MS + 30 * 12_112; 400]];
+    equal.exact_rtts[0][..200].fill(MS + 30 * 12_112);
+    assert_eq!(names(&flow(1, equal)), [""; 0]);
+    // Of those that are compared there are enough, however many there were before the first mark.
+    let with_fewer = |sort: usize, rtts: usize| {
+        let mut made = made.clone();
+        let step = made.exact_rtts[sort].len() / rtts;
+        made.exact_rtts[sort] =
+            made.exact_rtts[sort].iter().copied().step_by(step).take(rtts).collect();
+        names(&flow(1, made))
+    };
+    for sort in 0..2 {
+        assert_eq!(with_fewer(sort, 50), ["marking-threshold"]);
+        assert_eq!(with_fewer(sort, 49), [""; 0]);
+    }
+    // Before the first mark many were above K, too.
+    let with_before = |above: u64| {
+        let mut made = made.clone();
+        (0..above).for_each(|at| made.rtt.add(MS + 38 * 12_112, at));
+        names(&flow(1, made))
+    };
+    assert_eq!(with_before(100), ["marking-threshold"]);
+    assert_eq!(with_before(200), [""; 0]);
     // A queue that rose twice shows where marks began then.
     let with_changes = |changes: usize| {
         let mut made = made.clone();
@@ -162,6 +193,21 @@ fn k_is_what_waits_where_marked_rtts_begin() {
     let mut late = flow(1, made);
     late.handshake.rtt_to_b_ns = Some(MS - 20 * 12_112);
     assert_eq!(names(&late), [""; 0]);
+}
+
+#[test]
+fn ece_that_stops_without_a_cwr_is_not_endless() {
+    let with = |kind, ended_without_cwr| {
+        let mut made = data();
+        made.receiver =
+            Receiver { kind, held_without_cwr: 1, ended_without_cwr, ..Receiver::default() };
+        made.ecn.ece = 300;
+        names(&flow(1, made))
+    };
+    assert_eq!(with(ReceiverKind::Classic, 0), ["endless-ece"]);
+    assert_eq!(with(ReceiverKind::Unknown, 1), [""; 0]);
+    assert_eq!(with(ReceiverKind::Dctcp, 0), [""; 0]);
+    assert_eq!(with(ReceiverKind::Accurate, 0), [""; 0]);
 }
 
 #[test]
@@ -310,6 +356,28 @@ fn a_path_changes_where_packets_overtake_and_no_smaller_window_makes_the_rtt_sho
     }
 }
 
+#[test]
+fn paths_may_be_as_long_as_a_capture_says() {
+    let mut analysis = together(&[20, 41, 20]);
+    for flow in &mut analysis.flows {
+        flow.handshake.rtt_to_b_ns = Some(u64::MAX / 4);
+        flow.end_ns = u64::MAX;
+        let data = &mut flow.a_to_b;
+        (0..100).for_each(|turn| data.rtt.add(u64::MAX >> (turn % 3 * 10), turn));
+        for turn in 1..3 {
+            let at_ns = u64::MAX / 4 * turn;
+            let timeout = event(EventKind::Rto, at_ns, at_ns);
+            data.events.extend([timeout, Event { kind: EventKind::OutOfOrder, ..timeout }]);
+            data.rounds.push(Round { idle_ns: u64::MAX - 1, ..round(at_ns, 10, u64::MAX / 4) });
+            data.losses.push(Span { begin_ns: at_ns, end_ns: at_ns, bytes: MSS, segments: 8 });
+        }
+        data.sending.push(Span { begin_ns: 0, end_ns: u64::MAX, bytes: 900 * MSS, segments: 900 });
+    }
+    for finding in findings(&analysis) {
+        assert!(!finding.summary.is_empty());
+    }
+}
+
 /// 60 losses at these times of periods of 10 ms, each 5 ms at 50 Mbps and 5 ms at 150 Mbps: a bucket of 100 Mbps and 31 kB is empty at
 /// their ends. With this RTT in the round trips of the losses.
 fn lossy(loss_us: impl Fn(u64) -> u64, rtt_ns: u64) -> Flow {
@@ -347,6 +415,24 @@ fn a_policer_drops_when_its_bucket_is_empty() {
     // At any time, or where those that pass wait for what is before them.
     assert!(!names(&lossy(|period| 1 + period * 5557 % 9_990, MS)).contains(&"policer"));
     assert!(!names(&lossy(|_| 9_900, 3 * MS)).contains(&"policer"));
+}
+
+#[test]
+fn a_pair_of_many_lossy_flows_hides_no_policer_elsewhere() {
+    // Losses of these know nothing of a level, and there are more of them.
+    let mut flows: Vec<Flow> = (0..40_u32)
+        .map(|id| {
+            let mut made = lossy(|period| 1 + period * 5557 % 9_990, MS);
+            made.a_to_b.losses.iter_mut().for_each(|lost| lost.segments = 2);
+            Flow { id: 100 + id, connection: 100 + id, ..made }
+        })
+        .collect();
+    let mut policed = lossy(|_| 9_900, MS);
+    policed.a.set_ip([10, 0, 0, 2].into());
+    flows.push(policed);
+    let found = findings(&Analysis { flows, ..Analysis::default() });
+    let policer = found.iter().find(|finding| finding.kind == "policer").unwrap();
+    assert_eq!(policer.flows, [1]);
 }
 
 #[test]
@@ -432,6 +518,43 @@ fn a_delayed_ack_counts_where_the_sender_waited_for_it() {
     assert_eq!(with(100 * MS + 10 * US, 5 * MS), [""; 0]);
 }
 
+#[test]
+fn what_is_said_of_more_events_than_are_kept_is_true_of_all() {
+    // 600 timeouts of 200 ms in 120 s, of which the first 128 are kept, or as many as are there.
+    let with = |kept: u64, timeouts: u64| {
+        let mut made = data();
+        for turn in 1..=kept {
+            let rto = event(EventKind::Rto, turn * 200 * MS, 200 * MS);
+            made.events.extend([rto, Event { kind: EventKind::TailLoss, ..rto }]);
+        }
+        made.retransmitted.rto = timeouts;
+        made.rto_stall_ns = timeouts * 200 * MS;
+        let mut made = flow(1, made);
+        made.end_ns = 120_000 * MS;
+        of_flow(&made).into_iter().map(|finding| finding.summary).collect::<Vec<_>>()
+    };
+    let all = with(127, 127);
+    assert!(all[0].starts_with("127 retransmission timeouts of 200 ms and more"), "{all:?}");
+    assert!(all[0].contains("in all 25.4 s or 21 % of"), "{all:?}");
+    assert!(all[1].starts_with("The tail was lost 127 times"), "{all:?}");
+    let some = with(128, 600);
+    assert!(
+        some[0].contains("600 retransmission timeouts, in all 120.0 s or 100 % of"),
+        "{some:?}"
+    );
+    assert!(some[0].contains("128 of the first 128 took 200 ms and more"), "{some:?}");
+    assert!(some[1].starts_with("The tail was lost at least 128 times"), "{some:?}");
+    // Others of this many say that there may be more.
+    let mut late = data();
+    for turn in 0..128 {
+        late.events.push(event(EventKind::DelayedAck, turn * 50 * MS + 40 * MS, 40 * MS));
+        late.rounds.push(round(turn * 50 * MS + 40 * MS, 1, MS));
+    }
+    let found = of_flow(&Flow { end_ns: 7000 * MS, ..flow(1, late) });
+    assert!(found[0].summary.contains("at least 128 times"), "{found:?}");
+    assert!(found[0].summary.contains("at least 5120 ms or 73 %"), "{found:?}");
+}
+
 /// What senders 1, 2, ... send to one receiver, segments in a round trip each.
 fn together(segments: &[u64]) -> Analysis {
     let flows = segments.iter().enumerate().map(|(at, segments)| {
@@ -476,4 +599,33 @@ fn an_incast_collapses_if_senders_wait_at_once_while_the_port_is_idle() {
     // One after the other, or while others go on: no collapse.
     assert!(!found([0, 210, 420, 630, 799], 0));
     assert!(!found([100, 101, 102, 100, 101], 50_000));
+}
+
+#[test]
+fn timeouts_of_thousands_of_flows_are_looked_at_in_time() {
+    // 2000 flows, each with 128 timeouts of 200 ms, of so many hosts.
+    let found = |hosts: u32| {
+        let flows = (0..2000_u32).map(|id| {
+            let mut made = data();
+            made.bytes_sent = 128 * MSS;
+            let ends = (1..=128).map(|turn| turn * 210 * MS + u64::from(id) * US);
+            made.events = ends.map(|at_ns| event(EventKind::Rto, at_ns, 200 * MS)).collect();
+            let mut made = flow(1, made);
+            (made.id, made.connection, made.end_ns) = (id, id, 129 * 210 * MS);
+            let [high, low] = ((id % hosts) as u16).to_be_bytes();
+            made.a.set_ip([10, 1, high, low].into());
+            made
+        });
+        let mut analysis = Analysis { flows: flows.collect(), ..Analysis::default() };
+        let mut bytes = vec![100_000; 129 * 210];
+        (1..=128).for_each(|turn| bytes[turn * 210 - 195..turn * 210 - 5].fill(0));
+        let to = analysis.flows[0].b.ip();
+        analysis.whole.arrivals.push(Arrivals { point: 0, to, begin_ns: 0, bin_ns: MS, bytes });
+        findings(&analysis).iter().any(|finding| finding.kind == "incast-collapse")
+    };
+    let (send, done) = std::sync::mpsc::channel();
+    std::thread::spawn(move || send.send([1, 2000].map(found)));
+    // It takes a second or two; a look at all pairs of timeouts takes hours.
+    let done = done.recv_timeout(std::time::Duration::from_secs(60));
+    assert_eq!(done, Ok([false, true]));
 }

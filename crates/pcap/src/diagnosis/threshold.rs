@@ -1,6 +1,7 @@
 //! The marking threshold, told from the RTTs of marked and of unmarked data.
 
-use super::{Kind, View, per_cent, rate, time};
+use super::{HEADER_BYTES, Kind, View, per_cent, rate, share, time};
+use crate::histogram::Histogram;
 use crate::model::{EventKind, Finding, ReceiverKind, Severity};
 
 pub(super) const THRESHOLD: Kind = Kind {
@@ -11,7 +12,7 @@ pub(super) const THRESHOLD: Kind = Kind {
 };
 
 /// RTTs of each sort that are needed to see where they part.
-const RTTS: u64 = 50;
+const RTTS: usize = 50;
 /// More on the wrong side of the best threshold than this: marks do not follow the queue that this RTT shows (random marking,
 /// several bottlenecks, other traffic behind it).
 const WRONG: f64 = 0.06;
@@ -34,41 +35,59 @@ const COMPRESSED: f64 = 1.1;
 const SYN_SOONER: f64 = 3.0;
 /// Rates are known to a bucket's width.
 const RATE_STEP: f64 = 1.0 / 32.0;
-/// Headers on Ethernet beside a segment's payload: Ethernet, IPv4, TCP with timestamps.
-const HEADER_BYTES: u64 = 66;
 
 /// Where marked RTTs begin.
 struct Border {
     /// Between these.
     low_ns: u64,
     high_ns: u64,
-    /// Share of the marked RTTs below the best one and share of the unmarked ones above it, their mean.
-    wrong: f64,
+    /// On the wrong side of the best one: of the unmarked RTTs those above it, of the marked ones the others, as shares.
+    wrong: [f64; 2],
 }
 
-/// The RTT with the fewest marked RTTs below it and unmarked ones above, and those about as good beside it.
+/// Each sort counts as much as the other, however few marks there are.
+fn mean(wrong: [f64; 2]) -> f64 {
+    f64::midpoint(wrong[0], wrong[1])
+}
+
+/// The RTT with the fewest marked RTTs up to it and unmarked ones above, and those about as good beside it.
 fn border(unmarked: &[u64], marked: &[u64]) -> Option<Border> {
     let of = |rtts: &[u64], is_marked| -> Vec<(u64, bool)> {
         rtts.iter().map(|rtt| (*rtt, is_marked)).collect()
     };
     let mut all = [of(unmarked, false), of(marked, true)].concat();
     all.sort_unstable();
-    // Each sort counts as much as the other, however few marks there are.
-    let weigh = |of: &[u64]| 0.5 / of.len().max(1) as f64;
+    let weigh = |of: &[u64]| 1.0 / of.len().max(1) as f64;
     let weights = [weigh(unmarked), weigh(marked)];
-    // How many are wrong if the border is just above each.
-    let mut now = 0.5;
-    let step = |(_, is_marked): &(u64, bool)| {
-        now += if *is_marked { weights[1] } else { -weights[0] };
-        now
+    // Which shares are wrong if the border is just above each RTT: no border parts equal ones.
+    let mut passed = [0_u32; 2];
+    let equal = all.chunk_by(|x, y| x.0 == y.0).map(|equal| {
+        equal.iter().for_each(|(_, is_marked)| passed[usize::from(*is_marked)] += 1);
+        let below = [0, 1].map(|sort: usize| f64::from(passed[sort]) * weights[sort]);
+        (equal[0].0, [1.0 - below[0], below[1]])
+    });
+    let equal: Vec<(u64, [f64; 2])> = equal.collect();
+    let by_mean = |x: &&(u64, [f64; 2]), y: &&(u64, [f64; 2])| mean(x.1).total_cmp(&mean(y.1));
+    let least = equal.iter().min_by(by_mean)?;
+    let best = equal.iter().position(|other| other.0 == least.0)?;
+    let is_worse = |other: &(u64, [f64; 2])| mean(other.1) > mean(least.1) + AS_GOOD;
+    let low = equal[..best].iter().rposition(is_worse).map_or(0, |at| at + 1);
+    let high = equal[best..].iter().position(is_worse);
+    let high = high.map_or(equal.len() - 1, |behind| best + behind);
+    let wrong = least.1.map(|share| share.max(0.0));
+    Some(Border { low_ns: equal[low].0, high_ns: equal[high].0, wrong })
+}
+
+/// The share of the unmarked RTTs that is above one, by buckets: of all, while those that are compared begin at the first mark.
+fn unmarked_above(view: &View<'_>, rtt_ns: u64) -> f64 {
+    let unmarked = |of: &dyn Fn(&Histogram) -> u64| {
+        of(&view.data.rtt).saturating_sub(of(&view.data.rtt_marked))
     };
-    let wrong: Vec<f64> = all.iter().map(step).collect();
-    let (best, least) = wrong.iter().enumerate().min_by(|x, y| x.1.total_cmp(y.1))?;
-    let is_worse = |wrong: &f64| *wrong > least + AS_GOOD;
-    let low = wrong[..best].iter().rposition(is_worse).map_or(0, |at| at + 1);
-    let high = wrong[best..].iter().position(is_worse);
-    let high = high.map_or(all.len() - 1, |behind| best + behind);
-    Some(Border { low_ns: all[low].0, high_ns: all[high].0, wrong: least.max(0.0) })
+    let above = |rtts: &Histogram| {
+        let above = rtts.buckets().filter(|bucket| bucket.from > rtt_ns);
+        above.map(|bucket| bucket.count).sum()
+    };
+    share(unmarked(&above), unmarked(&Histogram::count))
 }
 
 /// Where marked RTTs begin, less the smallest RTT: what waits at K.
@@ -81,18 +100,18 @@ pub(super) fn threshold(view: &View<'_>) -> Option<Finding> {
     if super::path::change(view).is_some() || super::rtt::bimodal(view).is_some() {
         return None;
     }
-    let (all, marked) = (&data.rtt, &data.rtt_marked);
-    let unmarked = all.count().checked_sub(marked.count())?;
-    if marked.count() < RTTS || unmarked < RTTS {
+    // Of those that are compared; there are others, from before the first mark.
+    let [unmarked, marked] = &data.exact_rtts;
+    if marked.len() < RTTS || unmarked.len() < RTTS {
         return None;
     }
     let changes = view.events(EventKind::EceBegins).chain(view.events(EventKind::EceEnds));
     if changes.count() < CHANGES {
         return None;
     }
-    let [of_unmarked, of_marked] = &data.exact_rtts;
-    let border = border(of_unmarked, of_marked)?;
-    if border.wrong > WRONG {
+    let border = border(unmarked, marked)?;
+    let wrong = [border.wrong[0].max(unmarked_above(view, border.high_ns)), border.wrong[1]];
+    if mean(wrong) > WRONG {
         return None;
     }
     // Of data: a SYN is shorter than a segment, and sooner over each link.
@@ -121,20 +140,20 @@ pub(super) fn threshold(view: &View<'_>) -> Option<Finding> {
     }
     let summary = format!(
         "Marks begin at an RTT of {}, {} above the smallest one: at the {} that ACKs show, K is about {:.0} packets or {:.0} kB, +- {:.0} \
-         packets ({} of {} RTTs are on the wrong side).",
+         packets ({} of the marked and {} of the unmarked RTTs are on the wrong side).",
         time(at_ns),
         time(waited),
         rate(wire_bps),
         pkts(waited),
         bytes(waited) / 1000.0,
         unsure.ceil().max(1.0),
-        per_cent(border.wrong),
-        all.count(),
+        per_cent(wrong[1]),
+        per_cent(wrong[0]),
     );
     let rounds = data.rounds.iter().filter(|round| round.ece_acks > 0).take(super::SHOWN);
     let evidence = rounds.map(|round| {
         let said = format!("a round trip with {} ACKs with ECE", round.ece_acks);
         view.evidence(round.first_number, said)
     });
-    Some(view.finding(&THRESHOLD, summary, evidence.collect(), 1.0 - border.wrong / WRONG / 2.0))
+    Some(view.finding(&THRESHOLD, summary, evidence.collect(), 1.0 - mean(wrong) / WRONG / 2.0))
 }

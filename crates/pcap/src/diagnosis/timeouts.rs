@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::{Kind, SHOWN, View, median, per_cent, share, time};
+use super::{Kind, SHOWN, View, median, per_cent, share, sum, time};
+use crate::data::MOST_EVENTS;
 use crate::model::{Event, EventKind, Finding, Severity};
 
 pub(super) const FLOOR: Kind = Kind {
@@ -27,19 +28,30 @@ const ROUND_TRIPS_WAITED: u64 = 10;
 /// Timeouts that took far longer than the path.
 pub(super) fn floor(view: &View<'_>) -> Option<Finding> {
     let base = view.base_rtt_ns()?;
-    let is_long = |event: &&Event| event.lasted_ns >= ROUND_TRIPS_WAITED * base;
+    let is_long = |event: &&Event| event.lasted_ns >= base.saturating_mul(ROUND_TRIPS_WAITED);
     let waits: Vec<&Event> = view.events(EventKind::Rto).filter(is_long).collect();
     let shortest = waits.iter().map(|event| event.lasted_ns).min()?;
-    let sum: u64 = waits.iter().map(|event| event.lasted_ns).sum();
-    let of_flow = share(sum, view.flow.end_ns - view.flow.begin_ns);
-    let summary = format!(
-        "{} retransmission timeouts of {} and more, {} round trips of this path each, in all {} or {} of the flow's time.",
-        waits.len(),
-        time(shortest),
-        shortest / base.max(1),
-        time(sum),
-        per_cent(of_flow),
-    );
+    let in_all = sum(waits.iter().map(|event| event.lasted_ns));
+    let of_flow = |ns: u64| per_cent(share(ns, view.flow.end_ns - view.flow.begin_ns));
+    let (shortest_of, round_trips) = (time(shortest), shortest / base.max(1));
+    let summary = if view.at_least(&[EventKind::Rto]).is_empty() {
+        format!(
+            "{} retransmission timeouts of {shortest_of} and more, {round_trips} round trips of this path each, in all {} or {} of the \
+             flow's time.",
+            waits.len(),
+            time(in_all),
+            of_flow(in_all),
+        )
+    } else {
+        let (timeouts, all_ns) = (view.data.retransmitted.rto, view.data.rto_stall_ns);
+        format!(
+            "{timeouts} retransmission timeouts, in all {} or {} of the flow's time; {} of the first {MOST_EVENTS} took {shortest_of} \
+             and more, {round_trips} round trips of this path each.",
+            time(all_ns),
+            of_flow(all_ns),
+            waits.len(),
+        )
+    };
     let evidence = waits.iter().take(SHOWN).map(|event| {
         let said = format!("sent again after a silence of {}", time(event.lasted_ns));
         view.evidence(event.number, said)
@@ -61,9 +73,10 @@ pub(super) fn tail(view: &View<'_>, arrived: &BTreeSet<(u32, bool, u64)>) -> Opt
     let typical = median(tails.iter().map(|event| event.lasted_ns))?;
     let by_probe =
         view.events(EventKind::TailLossProbe).filter(|event| !is_needless(event)).count();
+    let at_least = view.at_least(&[EventKind::TailLoss, EventKind::TailLossProbe]);
     let summary = format!(
-        "{} losses at the tail, with nothing sent behind them: {by_probe} repaired by a probe, the others by a timeout; {} in the \
-         median.",
+        "The tail was lost {at_least}{} times, with nothing sent behind it: {by_probe} were repaired by a probe, the others by a timeout; \
+         {} in the median.",
         tails.len(),
         time(typical),
     );
