@@ -164,7 +164,7 @@ impl Csv {
         let views: Vec<u32> =
             flows.iter().filter(|flow| !flow.is_primary).map(|flow| flow.id).collect();
         let text = serde_json::json!({
-            "files": whole.files, "points": whole.points, "flows": whole.flows, "totals": whole.totals,
+            "files": whole.files, "points": whole.points, "flows": whole.flows, "connections": whole.connections, "totals": whole.totals,
             "findings": findings, "views": views, "packets_not_kept": packets_not_kept,
         });
         let path = self.dir.join("findings.json");

@@ -173,12 +173,11 @@ impl Found {
             let (name, why) = (file["name"].as_str()?, file["unread"]["broken"].as_str()?);
             Some(format!("{name}: what follows could not be read: {why}."))
         });
-        let views = list(&about["views"]).len() as u64;
         Ok(Found {
             link,
             files: files.len(),
             packets: files.iter().filter_map(|file| file["packets"].as_f64()).sum(),
-            flows: about["flows"].as_u64().unwrap_or(0).saturating_sub(views),
+            flows: about["connections"].as_u64().unwrap_or(0),
             findings: list(&about["findings"]).to_vec(),
             broken: broken.collect(),
         })
@@ -340,7 +339,7 @@ mod tests {
             serde_json::json!({ "name": name, "packets": 10, "unread": { "broken": "it ends" } })
         };
         let files: Vec<Value> = files.iter().map(file).collect();
-        let about = serde_json::json!({ "files": files, "flows": 6, "views": [4, 5, 6], "findings": findings });
+        let about = serde_json::json!({ "files": files, "flows": 6, "connections": 3, "views": [4, 5], "findings": findings });
         fs::write(dir.join(FINDINGS), about.to_string()).expect("is written");
         fs::write(dir.join(PAGE), "").expect("is written");
         Ok(Vec::new())
