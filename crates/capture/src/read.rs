@@ -3,8 +3,9 @@
 use crate::Error;
 use pcap_parser::pcapng::Block;
 use pcap_parser::{PcapBlockOwned, PcapError, create_reader};
-use std::io::Read;
+use std::io::{self, Read};
 use std::ops::ControlFlow;
+use std::sync::OnceLock;
 
 /// The buffer, bytes: at first, and as far as it grows for one large packet.
 const BUFFER_BYTES: usize = 256 << 10;
@@ -75,11 +76,13 @@ pub fn read(
     input: impl Read + Send,
     mut each: impl FnMut(Captured) -> ControlFlow<()>,
 ) -> Result<Ending, Error> {
-    let mut reader = create_reader(BUFFER_BYTES, Full(input)).map_err(|why| {
-        Error(match why {
-            PcapError::Eof => "it is empty".to_owned(),
-            PcapError::ReadError => "it cannot be read".to_owned(),
-            PcapError::Incomplete(_) => "it ends within its header".to_owned(),
+    let failed = OnceLock::new();
+    let full = Full { input, failed: &failed };
+    let mut reader = create_reader(BUFFER_BYTES, full).map_err(|why| {
+        Error(match (why, failed.get()) {
+            (_, Some(why)) => format!("it cannot be read: {why}"),
+            (PcapError::Eof, _) => "it is empty".to_owned(),
+            (PcapError::Incomplete(_), _) => "it ends within its header".to_owned(),
             _ => "it is no pcap and no pcapng file".to_owned(),
         })
     })?;
@@ -98,12 +101,15 @@ pub fn read(
                     Err(why) => return Ok(state.broken(why)),
                 }
             }
-            Err(PcapError::Eof) => return Ok(state.ending),
-            Err(PcapError::UnexpectedEof) if before == 0 => return Ok(state.ending),
-            Err(PcapError::UnexpectedEof) => return Ok(state.broken("it ends within a packet")),
+            Err(PcapError::Eof | PcapError::UnexpectedEof) => {
+                return Ok(match failed.get() {
+                    Some(why) => state.broken(&format!("it cannot be read further: {why}")),
+                    None if before == 0 => state.ending,
+                    None => state.broken("it ends within a packet"),
+                });
+            }
             Err(PcapError::Incomplete(_)) => Wants::Data,
             Err(PcapError::BufferTooSmall) => Wants::Room,
-            Err(PcapError::ReadError) => return Ok(state.broken("it cannot be read further")),
             Err(_) => return Ok(state.broken("what follows is no packet")),
         };
         if wants == Wants::Data {
@@ -131,18 +137,22 @@ enum Wants {
     Room,
 }
 
-/// Fills a buffer as far as there is data: the parser takes a short read for the end.
-struct Full<R>(R);
+/// Fills a buffer as far as there is data: the parser takes a short read for the end. A failure is an end too, so that what came before
+/// it is not lost, and kept for who asks.
+struct Full<'a, R> {
+    input: R,
+    failed: &'a OnceLock<io::Error>,
+}
 
-impl<R: Read> Read for Full<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+impl<R: Read> Read for Full<'_, R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let mut filled = 0;
-        while filled < buffer.len() {
-            match self.0.read(&mut buffer[filled..]) {
+        while filled < buffer.len() && self.failed.get().is_none() {
+            match self.input.read(&mut buffer[filled..]) {
                 Ok(0) => break,
                 Ok(bytes) => filled += bytes,
-                Err(why) if why.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(why) => return Err(why),
+                Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
+                Err(why) => drop(self.failed.set(why)),
             }
         }
         Ok(filled)

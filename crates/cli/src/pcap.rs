@@ -1,10 +1,16 @@
 //! `knee pcap`.
 
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use knee_pcap::{Analysis, Flow, Input, Options, analyse};
+use rustix::io::Errno;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::{DONE, Failure, print};
+use crate::{DONE, Failure, print, stop_on_signals};
 
 /// Flows whose packets a report shows, and packets of each.
 const REPORT_FLOWS: usize = 8;
@@ -24,7 +30,8 @@ pub(crate) struct Args {
     /// List the round trips of that flow.
     #[arg(long, requires = "flow")]
     rounds: bool,
-    /// Write flows.csv, rounds.csv, events.csv, and with --packets packets.csv, into this directory.
+    /// Write flows.csv, rounds.csv, events.csv, findings.json, and with --packets packets.csv, into this directory, of which knee report
+    /// makes a page.
     #[arg(long, value_name = "DIR")]
     csv: Option<PathBuf>,
     /// Write a report with plots of the largest flows, to be opened in a browser. The files are read twice.
@@ -39,24 +46,44 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
-    if args.report.is_some() && args.files.iter().any(|name| name.as_os_str() == "-") {
+    let stdins = args.files.iter().filter(|name| name.as_os_str() == "-").count();
+    if args.report.is_some() && stdins > 0 {
         return Err(Failure::Says(
             "--report reads its files twice, which standard input does not allow: save the capture as a file".into(),
         ));
     }
-    let inputs = || args.files.iter().map(|name| Input::named(name)).collect();
+    if stdins > 1 {
+        return Err(Failure::Says("standard input can be read once: name - once".into()));
+    }
+    let files = Files::new(match args.report {
+        // What a report is made of is to go with it.
+        Some(_) => stop_on_signals()?,
+        None => Arc::default(),
+    });
+    let inputs = || match args.report {
+        Some(_) => files.open(&args.files, |file| file.display().to_string()),
+        None => Ok(args.files.iter().map(|name| Input::named(name)).collect()),
+    };
     let flows = args.flow.filter(|_| args.packets).into_iter().collect();
     let options = Options { flows, ..Options::default() };
-    let analysis = written(inputs(), &options, args.csv.as_deref())?;
+    let analysis = written(inputs()?, &options, args.csv.as_deref(), &files.stop)?;
     if let Some(id) = args.flow.filter(|id| u64::from(*id) > analysis.whole.flows || *id == 0) {
         let flows = analysis.whole.flows;
         return Err(Failure::Says(format!(
             "there is no flow {id}: the capture has {flows}, counted from 1"
         )));
     }
+    let is_kept = |id: u32| analysis.flows.iter().any(|flow| flow.id == id);
+    if let Some(id) = args.flow.filter(|id| !args.json && !is_kept(*id)) {
+        let (kept, all) = (analysis.flows.len(), analysis.whole.flows);
+        return Err(Failure::Says(format!(
+            "flow {id} is not among the {kept} flows of {all} that are kept in full: --csv DIR writes all"
+        )));
+    }
     if let Some(html) = &args.report {
-        let name = format!("knee-pcap-{}", std::process::id());
-        report(inputs(), &analysis, html, &std::env::temp_dir().join(name))?;
+        let name = html.file_name().unwrap_or_default().to_string_lossy();
+        let name = format!(".{name}-packets.{}.partial", std::process::id());
+        report(inputs()?, &analysis, html, &html.with_file_name(name), &files.stop)?;
     }
     if args.json {
         let text = serde_json::to_string(&analysis)
@@ -74,13 +101,71 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     Ok(DONE)
 }
 
-/// Analyses captures; with the results as CSV in a directory, if there is one.
+/// Captures that are opened at once, and end where the command is stopped.
+pub(crate) struct Files {
+    pub(crate) stop: Arc<AtomicBool>,
+}
+
+impl Files {
+    /// Allows as many open files as the system does: captures of a path are read side by side.
+    pub(crate) fn new(stop: Arc<AtomicBool>) -> Files {
+        let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+        // Otherwise the limit is what it was, and one file too many is an error.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+        Files { stop }
+    }
+
+    /// Opens all of them, each under a name.
+    pub(crate) fn open(
+        &self,
+        files: &[PathBuf],
+        name: impl Fn(&Path) -> String,
+    ) -> Result<Vec<Input>, Failure> {
+        let open = |file: &PathBuf| {
+            let opened = File::open(file).map_err(|why| {
+                let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+                Failure::Says(match Errno::from_io_error(&why) {
+                    Some(Errno::MFILE) => format!(
+                        "{} captures are read at once, and {most} files may be open: raise ulimit -n",
+                        files.len()
+                    ),
+                    _ => format!("{}: cannot read: {why}", name(file)),
+                })
+            })?;
+            let source = Source { file: opened, stop: self.stop.clone() };
+            Ok(Input::Reader(name(file), Box::new(source)))
+        };
+        files.iter().map(open).collect()
+    }
+}
+
+/// A file that ends where the command is stopped.
+struct Source {
+    file: File,
+    stop: Arc<AtomicBool>,
+}
+
+impl Read for Source {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self.stop.load(Ordering::Relaxed) {
+            true => Ok(0),
+            false => self.file.read(buffer),
+        }
+    }
+}
+
+/// Analyses captures; with the results as CSV in a directory, if there is one. Between two steps it looks whether it is to stop.
 pub(crate) fn written(
     inputs: Vec<Input>,
     options: &Options,
     dir: Option<&Path>,
+    stop: &AtomicBool,
 ) -> Result<Analysis, Failure> {
     let said = |error: knee_pcap::Error| Failure::Says(error.to_string());
+    let go_on = || match stop.load(Ordering::Relaxed) {
+        true => Err(Failure::Says("stopped: no report was written".into())),
+        false => Ok(()),
+    };
     let mut csv = dir.map(knee_pcap::Csv::create).transpose().map_err(said)?;
     let mut failed = None;
     let mut each = |flow: &Flow| {
@@ -88,13 +173,37 @@ pub(crate) fn written(
             failed = csv.flow(flow).err();
         }
     };
-    let mut analysis = analyse(inputs, options, &mut each).map_err(said)?;
+    let analysis = analyse(inputs, options, &mut each);
+    // One that was stopped may look like no capture.
+    go_on()?;
+    let mut analysis = analysis.map_err(said)?;
     analysis.findings = knee_pcap::diagnosis::findings(&analysis);
+    go_on()?;
     if let Some(csv) = csv {
         failed.map_or(Ok(()), Err).map_err(said)?;
         csv.finish(&analysis).map_err(said)?;
     }
+    go_on()?;
     Ok(analysis)
+}
+
+/// A directory that goes, whatever happens.
+struct Passing<'a>(&'a Path);
+
+impl<'a> Passing<'a> {
+    /// One that is there already is somebody else's.
+    fn make(dir: &'a Path) -> Result<Passing<'a>, Failure> {
+        std::fs::create_dir(dir)
+            .map_err(|why| Failure::Says(format!("{}: cannot make: {why}", dir.display())))?;
+        Ok(Passing(dir))
+    }
+}
+
+impl Drop for Passing<'_> {
+    fn drop(&mut self) {
+        // What cannot be removed is named as partial.
+        let _ = std::fs::remove_dir_all(self.0);
+    }
 }
 
 /// Writes a report with the packets of the largest flows, which are known only after a first reading. What it is made of is kept in a
@@ -104,6 +213,7 @@ pub(crate) fn report(
     analysis: &Analysis,
     html: &Path,
     dir: &Path,
+    stop: &AtomicBool,
 ) -> Result<(), Failure> {
     let mut largest: Vec<_> =
         analysis.whole.briefs.iter().filter(|brief| brief.is_primary).collect();
@@ -116,14 +226,8 @@ pub(crate) fn report(
             flows.push(id);
         }
     }
-    // One that is there already is somebody else's.
-    std::fs::create_dir(dir)
-        .map_err(|why| Failure::Says(format!("{}: cannot make: {why}", dir.display())))?;
+    let dir = Passing::make(dir)?;
     let options = Options { flows, most_packets: REPORT_PACKETS, ..Options::default() };
-    let made = written(inputs, &options, Some(dir)).and_then(|_| {
-        knee_report::write(dir, html).map_err(|error| Failure::Says(error.to_string()))
-    });
-    // What was asked for is there, or why not is said; a directory that stays is the system's to clean.
-    let _ = std::fs::remove_dir_all(dir);
-    made
+    written(inputs, &options, Some(dir.0), stop)?;
+    knee_report::write(dir.0, html).map_err(|error| Failure::Says(error.to_string()))
 }

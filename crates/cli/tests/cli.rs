@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests may panic too")]
 
 use std::fs;
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -341,6 +341,21 @@ fn the_report_of_a_run_says_what_its_captures_show() {
         assert!(read(&scratch.0.join("pcap")) == read(&of_run), "{file}");
     }
 
+    // One file more than may be open at once is an error; a limit that may be raised is none.
+    let limited = |limit: &str| {
+        let script = format!("{limit} && exec \"$0\" report res -o limited.html");
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &script, env!("CARGO_BIN_EXE_knee")]).current_dir(&scratch.0);
+        shell.output().unwrap()
+    };
+    let few = limited("ulimit -n 12");
+    let why = "17 captures are read at once, and 12 files may be open: raise ulimit -n";
+    assert_eq!((few.status.code(), err(&few)), (Some(2), format!("knee: {why}\n")));
+    let raised = limited("ulimit -Sn 12");
+    assert_eq!(raised.status.code(), Some(0), "{}", err(&raised));
+    fs::remove_file(scratch.0.join("limited.html")).unwrap();
+    fs::remove_dir_all(scratch.0.join("limited-captures")).unwrap();
+
     // What cannot be read is said, and the others are.
     fs::write(scratch.0.join("res/s2-run-0.pcapng"), "no capture").unwrap();
     for file in of_run_0.iter().map(|name| name.replace("-0.", "-2.")) {
@@ -369,6 +384,87 @@ fn the_report_of_a_run_says_what_its_captures_show() {
         "without",
     ];
     assert_eq!(names(&scratch.0), left);
+}
+
+/// So many connections of one SYN each: IPv4 without a link layer, in the older of the formats.
+fn connections(count: u16) -> Vec<u8> {
+    let head = [0xa1b2_c3d4_u32, 0x0002_0004, 0, 0, 65_535, 101].map(u32::to_be_bytes);
+    let mut file = head.concat();
+    for i in 0..count {
+        file.extend(
+            [u32::from(i / 1000), u32::from(i % 1000), 40, 40].map(u32::to_be_bytes).concat(),
+        );
+        file.extend([0x45, 0, 0, 40, 0, 0, 0x40, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+        file.extend((10_000 + i).to_be_bytes());
+        file.extend([0, 80, 0, 0, 0, 1, 0, 0, 0, 0, 0x50, 2, 0xff, 0xff, 0, 0, 0, 0]);
+    }
+    file
+}
+
+#[test]
+fn captures_that_cannot_be_shown_say_why_and_how() {
+    let scratch = Scratch::new();
+    fs::write(scratch.0.join("many.pcap"), connections(2001)).unwrap();
+    let all = scratch.knee(&["pcap", "many.pcap", "--json"]);
+    let all: serde_json::Value = serde_json::from_str(&out(&all)).unwrap();
+    let kept: Vec<u64> =
+        all["flows"].as_array().unwrap().iter().map(|flow| flow["id"].as_u64().unwrap()).collect();
+    let gone = (1..=2001).find(|id| !kept.contains(id)).unwrap().to_string();
+    let said = scratch.knee(&["pcap", "many.pcap", "--flow", &gone]);
+    assert_eq!(said.status.code(), Some(2));
+    assert!(err(&said).ends_with("kept in full: --csv DIR writes all\n"), "{}", err(&said));
+    let twice = scratch.knee(&["pcap", "-", "-"]);
+    assert_eq!(err(&twice), "knee: standard input can be read once: name - once\n");
+    let help = out(&scratch.knee(&["pcap", "--help"]));
+    assert!(help.contains("findings.json"), "{help}");
+}
+
+/// Ctrl-C while a command reads the packets of a capture for the second time, and holds what `begun` begins with.
+fn stopped(args: &[&str], scratch: &Scratch, capture: &Path, begun: &str) {
+    let dir = capture.parent().unwrap();
+    let again = scratch.0.join("again");
+    for pipe in [capture, &again] {
+        assert!(Command::new("mkfifo").arg(pipe).status().unwrap().success());
+    }
+    let before = names(dir);
+    // Opening one waits for who reads it.
+    let open = || fs::File::options().write(true).open(capture).unwrap();
+    let mut command = scratch.command(args);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut first = open();
+    fs::rename(&again, capture).unwrap();
+    first.write_all(&connections(10)).unwrap();
+    drop(first);
+    let second = open();
+    let is_begun = || names(dir).iter().any(|name| name.starts_with(begun));
+    let begin = Instant::now();
+    while !is_begun() && begin.elapsed() < Duration::from_secs(20) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(is_begun());
+    // The packets of the second reading do not come before the signal.
+    let process = rustix::process::Pid::from_raw(child.id() as i32).unwrap();
+    rustix::process::kill_process(process, rustix::process::Signal::INT).unwrap();
+    drop(second);
+    let output = child.wait_with_output().unwrap();
+    let said = "knee: stopped: no report was written\n";
+    assert_eq!((output.status.code(), err(&output).as_str()), (Some(2), said));
+    let left: Vec<String> = before.into_iter().filter(|name| name != "again").collect();
+    assert_eq!(names(dir), left);
+}
+
+#[test]
+fn a_report_of_captures_that_is_stopped_leaves_nothing() {
+    let scratch = Scratch::new();
+    let args = ["pcap", "s1.pcap", "--report", "s1.html"];
+    stopped(&args, &scratch, &scratch.0.join("s1.pcap"), ".s1.html-packets.");
+    let run = scratch.knee(&["run", "small.toml", "--pcap", "-o", "res"]);
+    assert_eq!(run.status.code(), Some(0), "{}", err(&run));
+    let capture = scratch.0.join("res/s1-run-0.pcapng");
+    fs::remove_file(&capture).unwrap();
+    fs::remove_file(scratch.0.join("res/s2-run-0.pcapng")).unwrap();
+    fs::remove_file(scratch.0.join("res/r-run-0.pcapng")).unwrap();
+    stopped(&["report", "res"], &scratch, &capture, ".report-captures.");
 }
 
 #[test]

@@ -268,7 +268,7 @@ impl<'a> Running<'a> {
 
     fn finish(self, names: &[String], told: Vec<Told>) -> Analysis {
         let Running { table, mut keeper, each, .. } = self;
-        let flows = table.count();
+        let (flows, connections) = (table.flows(), table.connections());
         table.finish(&mut |flow| {
             each(&flow);
             keeper.take(flow);
@@ -277,6 +277,7 @@ impl<'a> Running<'a> {
         let mut analysis = Analysis { flows: flows_kept, ..Analysis::default() };
         let whole = &mut analysis.whole;
         whole.flows = u64::from(flows);
+        whole.connections = u64::from(connections);
         whole.flows_not_kept = whole.flows.saturating_sub(analysis.flows.len() as u64);
         whole.totals = totals;
         whole.briefs = analysis.flows.iter().map(Flow::brief).collect();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs::File;
-use std::io::{BufRead as _, BufReader, BufWriter, Write};
+use std::io::{BufRead as _, BufReader, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use knee_capture::Error;
@@ -56,12 +56,17 @@ fn cannot(path: &Path, why: &std::io::Error) -> Error {
 }
 
 impl Csv {
-    /// Begins the files in a directory, which is made if it is not there.
+    /// Begins the files in a directory, which is made if it is not there. Packets that other captures left in it go.
     ///
     /// # Errors
     /// If it cannot be written.
     pub fn create(dir: &Path) -> Result<Csv, Error> {
         std::fs::create_dir_all(dir).map_err(|why| cannot(dir, &why))?;
+        let packets = dir.join("packets.csv");
+        match std::fs::remove_file(&packets) {
+            Err(why) if why.kind() != ErrorKind::NotFound => return Err(cannot(&packets, &why)),
+            _ => {}
+        }
         Ok(Csv {
             dir: dir.to_owned(),
             flows: Out::create(dir, "flows.csv", FLOWS)?,
@@ -159,7 +164,7 @@ impl Csv {
         let views: Vec<u32> =
             flows.iter().filter(|flow| !flow.is_primary).map(|flow| flow.id).collect();
         let text = serde_json::json!({
-            "files": whole.files, "points": whole.points, "flows": whole.flows, "totals": whole.totals,
+            "files": whole.files, "points": whole.points, "flows": whole.flows, "connections": whole.connections, "totals": whole.totals,
             "findings": findings, "views": views, "packets_not_kept": packets_not_kept,
         });
         let path = self.dir.join("findings.json");

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use flate2::read::MultiGzDecoder;
 use knee_capture::{Captured, Compact, Error, read};
-use lzma_rust2::XzReader;
+use lzma_rust2::{Action, Status, XzStream};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder, errors};
 
 use crate::model::Unread;
@@ -83,14 +83,40 @@ fn expanded(mut plain: Box<dyn Read + Send>) -> io::Result<Box<dyn Read + Send>>
     } else if zstd || is_skippable {
         Box::new(Zstd::new(BufReader::with_capacity(BUFFER_BYTES, whole)))
     } else if xz {
-        let buffered = BufReader::with_capacity(BUFFER_BYTES, whole);
-        Box::new(XzReader::new_mem_limit(buffered, true, MOST_XZ_KIB))
+        let source = BufReader::with_capacity(BUFFER_BYTES, whole);
+        Box::new(Xz { source, decoder: XzStream::new_mem_limit(true, MOST_XZ_KIB) })
     } else {
         Box::new(whole)
     })
 }
 
+/// All streams of an xz file. What is decoded before one breaks off is not lost, as it would be by the crate's own reader.
+struct Xz<R> {
+    source: R,
+    decoder: XzStream,
+}
+
+impl<R: BufRead> Read for Xz<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let input = self.source.fill_buf()?;
+            let is_end = input.is_empty();
+            let action = if is_end { Action::Finish } else { Action::Run };
+            let done = self.decoder.process(input, buffer, action)?;
+            self.source.consume(done.bytes_consumed);
+            if done.bytes_produced > 0 || done.status == Status::StreamEnd || buffer.is_empty() {
+                return Ok(done.bytes_produced);
+            }
+            if is_end {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+    }
+}
+
 const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+/// A last block without data, and room for the checksum that a frame may end with (RFC 8878, 3.1.1).
+const ZSTD_END: [u8; 7] = [1, 0, 0, 0, 0, 0, 0];
 
 /// All frames of a zstd file, one after the other.
 struct Zstd<R: BufRead> {
@@ -98,11 +124,25 @@ struct Zstd<R: BufRead> {
     decoder: FrameDecoder,
     /// Whether the decoder is within a frame.
     is_begun: bool,
+    /// Why the frame breaks off.
+    failed: Option<io::Error>,
 }
 
 impl<R: BufRead> Zstd<R> {
     fn new(source: R) -> Zstd<R> {
-        Zstd { source, decoder: FrameDecoder::new(), is_begun: false }
+        Zstd { source, decoder: FrameDecoder::new(), is_begun: false, failed: None }
+    }
+
+    /// Decodes so many bytes or more, as far as there are. The decoder holds back what data to come may refer to; of a frame that
+    /// breaks off none will come, and ending it releases the rest.
+    fn decode(&mut self, bytes: usize) -> io::Result<()> {
+        let some = BlockDecodingStrategy::UptoBytes(bytes);
+        if let Err(why) = self.decoder.decode_blocks(&mut self.source, some) {
+            self.failed = Some(io::Error::other(why));
+            let all = BlockDecodingStrategy::All;
+            self.decoder.decode_blocks(&ZSTD_END[..], all).map_err(io::Error::other)?;
+        }
+        Ok(())
     }
 
     /// Begins the next frame; false if there is none.
@@ -130,12 +170,14 @@ impl<R: BufRead> Read for Zstd<R> {
             }
             self.is_begun = true;
             while self.decoder.can_collect() == 0 && !self.decoder.is_finished() {
-                let some = BlockDecodingStrategy::UptoBytes(buffer.len());
-                self.decoder.decode_blocks(&mut self.source, some).map_err(io::Error::other)?;
+                self.decode(buffer.len())?;
             }
             match self.decoder.read(buffer)? {
                 0 if buffer.is_empty() => return Ok(0),
-                0 => self.is_begun = false,
+                0 => {
+                    self.is_begun = false;
+                    self.failed.take().map_or(Ok(()), Err)?;
+                }
                 bytes => return Ok(bytes),
             }
         }

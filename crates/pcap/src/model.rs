@@ -34,7 +34,9 @@ pub struct Whole {
     pub points: Vec<Point>,
     /// Flows of all points, kept or not.
     pub flows: u64,
-    /// Of these, flows of which there is only [`Whole::totals`].
+    /// Connections of these flows: each once, however many points saw it.
+    pub connections: u64,
+    /// Of the flows those of which there is only [`Whole::totals`].
     pub flows_not_kept: u64,
     /// Sums over all flows.
     pub totals: Totals,

@@ -60,6 +60,8 @@ pub(crate) struct Table {
     /// Of connections that several points may see: identity, and first number.
     connections: HashMap<Key, (u32, u32), RandomState>,
     next_id: u32,
+    /// Identities of connections so far: each is counted once, however many points see it.
+    identities: u32,
     /// Segments that are kept of all.
     kept: usize,
     until_look: usize,
@@ -72,6 +74,7 @@ impl Table {
             live: HashMap::default(),
             connections: HashMap::default(),
             next_id: 1,
+            identities: 0,
             kept: 0,
             until_look: FEWEST_BETWEEN,
         }
@@ -114,6 +117,7 @@ impl Table {
         let id = self.next_id;
         self.next_id = self.next_id.saturating_add(1);
         let connection = self.connection(key, seen, id);
+        self.identities += u32::from(connection == id);
         self.live.insert(key, Box::new(Live::new(id, connection, point as usize, seen)));
     }
 
@@ -179,8 +183,13 @@ impl Table {
         self.end_all(all, Ended::Open, done);
     }
 
-    /// Connections so far.
-    pub(crate) fn count(&self) -> u32 {
+    /// Flows so far.
+    pub(crate) fn flows(&self) -> u32 {
         self.next_id - 1
+    }
+
+    /// Connections so far.
+    pub(crate) fn connections(&self) -> u32 {
+        self.identities
     }
 }

@@ -425,6 +425,21 @@ fn flows_csv_says_which_view_of_a_connection_is_the_best() {
     assert_eq!(seen.len(), 2, "{text}");
 }
 
+#[test]
+fn packets_of_other_captures_do_not_stay_in_a_directory() {
+    let mut trace = Trace::new([1000, 5000]);
+    trace.handshake(0, MS, [0, 0]);
+    let temp = Temp::new("again");
+    let has_packets = |flows: Vec<u32>| {
+        let options = Options { flows, ..Options::default() };
+        let csv = Csv::create(&temp.path("csv")).unwrap();
+        csv.finish(&common::analysed(vec![trace.file()], &options)).unwrap();
+        temp.path("csv").join("packets.csv").exists()
+    };
+    assert!(has_packets(vec![1]));
+    assert!(!has_packets(Vec::new()));
+}
+
 /// Names of what is found in a capture made by hand.
 fn names(trace: &Trace) -> Vec<&'static str> {
     findings(&trace.analysed()).iter().map(|finding| finding.kind).collect()

@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::io::{Cursor, Write};
+use std::io::{self, Cursor, Read, Write};
 
 use common::{MS, MSS, Trace, analysed};
 use knee_pcap::diagnosis::findings;
@@ -143,12 +143,42 @@ fn what_is_compressed_is_read_as_it_comes() {
         let found = try_analysed(file.clone()).unwrap();
         assert_eq!(found.whole.files[0].packets, expected.whole.files[0].packets, "{name}");
         assert_eq!(found.packets, expected.packets, "{name}");
-        // One that breaks off is read as far as it goes.
-        let cut = try_analysed(file[..file.len() * 3 / 4].to_vec());
-        if let Ok(cut) = cut {
-            assert!(cut.whole.files[0].unread.broken.is_some(), "{name}");
+        // One that breaks off is read as far as it goes: half of it is there, or the first of its frames.
+        let cut = try_analysed(file[..file.len() * 3 / 4].to_vec()).unwrap();
+        let (cut, all) = (&cut.whole.files[0], expected.whole.files[0].packets);
+        assert!((all * 2 / 5..all).contains(&cut.packets), "{name}: {} of {all}", cut.packets);
+        let broken = cut.unread.broken.as_deref().unwrap_or_default();
+        assert!(broken.starts_with("it cannot be read further: "), "{name}: {broken}");
+    }
+}
+
+/// Gives its bytes, then fails.
+struct Failing(Cursor<Vec<u8>>);
+
+impl Read for Failing {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self.0.read(buffer)? {
+            0 => Err(io::Error::other("the disk is gone")),
+            bytes => Ok(bytes),
         }
     }
+}
+
+#[test]
+fn packets_before_a_failure_count_and_its_reason_is_said() {
+    let file = trace().file();
+    let analysed = |bytes: usize| {
+        let source = Failing(Cursor::new(file[..bytes].to_vec()));
+        let input = Input::Reader("x".to_owned(), Box::new(source));
+        analyse(vec![input], &Options::default(), &mut |_| ())
+    };
+    let all = try_analysed(file.clone()).unwrap().whole.files[0].packets;
+    let found = analysed(file.len()).unwrap();
+    let broken = found.whole.files[0].unread.broken.as_deref();
+    let said = format!("it cannot be read further: the disk is gone, after {all} packets");
+    assert_eq!((found.whole.files[0].packets, broken), (all, Some(said.as_str())));
+    let why = analysed(10).unwrap_err().to_string();
+    assert_eq!(why, "x: it cannot be read: the disk is gone");
 }
 
 #[test]

@@ -389,3 +389,14 @@ fn clocks_of_two_files_are_compared() {
         assert!(delay.mean_ns.abs_diff(2 * MS) < 20_000, "{delay:?}");
     }
 }
+
+#[test]
+fn connections_are_counted_once_whether_their_flows_are_kept_or_not() {
+    let mut trace = Trace::new([1, 2]);
+    for i in 0..20_u16 {
+        trace.segment(u64::from(i) * MS, 0).source.set_port(10_000 + i);
+    }
+    let options = Options { most_flows: 4, ..Options::default() };
+    let analysis = analysed(vec![trace.file(), trace.file_with(0, |at_ns| at_ns + MS)], &options);
+    assert_eq!((analysis.whole.flows, analysis.whole.connections), (40, 20));
+}

@@ -186,6 +186,8 @@ impl Capture {
         let (mut packets, not_read) = packets(&dir.join("packets.csv"))?;
         let has_packets = !packets.is_empty();
         let (flows, count) = flows(&dir.join("flows.csv"), &views, &packets)?;
+        // Which flows that were not kept are views of one connection is not in the table.
+        let count = about["connections"].as_u64().unwrap_or(count);
         let chosen: Vec<&Flow> = flows
             .iter()
             .filter(|flow| !has_packets || packets.contains_key(&flow.id))

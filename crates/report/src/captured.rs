@@ -30,8 +30,8 @@ const SHOWN: usize = 5;
 /// The captures of a results directory.
 pub(crate) struct Captured {
     runs: Vec<Run>,
-    /// What was written; nothing if no capture could be read.
-    pub(crate) pages: Option<Fresh>,
+    /// What was written; empty if no capture could be read.
+    pub(crate) pages: Fresh,
 }
 
 /// A run that was captured.
@@ -75,7 +75,7 @@ impl Captured {
         }
         let mut name = html.file_stem().unwrap_or_default().to_owned();
         name.push("-captures");
-        let pages = Fresh::make(html.with_file_name(&name))?;
+        let mut pages = Fresh::make(html.with_file_name(&name))?;
         for run in &mut runs {
             let of_run = format!("run-{}", run.number);
             let dir = pages.partial.join(&of_run);
@@ -90,8 +90,8 @@ impl Captured {
                 }
             }
         }
-        let is_any = runs.iter().any(|run| run.found.is_some());
-        Ok(Some(Captured { runs, pages: is_any.then_some(pages) }))
+        pages.is_empty = runs.iter().all(|run| run.found.is_none());
+        Ok(Some(Captured { runs, pages }))
     }
 
     /// The part of an experiment's section.
@@ -173,12 +173,11 @@ impl Found {
             let (name, why) = (file["name"].as_str()?, file["unread"]["broken"].as_str()?);
             Some(format!("{name}: what follows could not be read: {why}."))
         });
-        let views = list(&about["views"]).len() as u64;
         Ok(Found {
             link,
             files: files.len(),
             packets: files.iter().filter_map(|file| file["packets"].as_f64()).sum(),
-            flows: about["flows"].as_u64().unwrap_or(0).saturating_sub(views),
+            flows: about["connections"].as_u64().unwrap_or(0),
             findings: list(&about["findings"]).to_vec(),
             broken: broken.collect(),
         })
@@ -236,6 +235,8 @@ fn runs(m: &Manifest) -> Result<Vec<Run>, Error> {
 pub(crate) struct Fresh {
     partial: PathBuf,
     target: PathBuf,
+    /// Then nothing has the name, and what an earlier report left goes.
+    is_empty: bool,
 }
 
 impl Fresh {
@@ -248,19 +249,20 @@ impl Fresh {
         let partial = partial(&target);
         // One that is there already is somebody else's.
         fs::create_dir(&partial).map_err(|why| Error::io(&partial, "cannot make", why))?;
-        Ok(Fresh { partial, target })
+        Ok(Fresh { partial, target, is_empty: true })
     }
 
     /// Gives it its name.
     pub(crate) fn keep(self) -> Result<(), Error> {
         let target = &self.target;
         let failed = |why| Error::io(target, "cannot write", why);
+        let named = || if self.is_empty { Ok(()) } else { fs::rename(&self.partial, target) };
         if target.symlink_metadata().is_err() {
-            return fs::rename(&self.partial, target).map_err(failed);
+            return named().map_err(failed);
         }
         let before = self.partial.with_extension("before");
         fs::rename(target, &before).map_err(failed)?;
-        if let Err(why) = fs::rename(&self.partial, target) {
+        if let Err(why) = named() {
             // It goes back to where it was; both failing is the file system's failure, and it has its other name.
             let _ = fs::rename(&before, target);
             return Err(failed(why));
@@ -340,7 +342,7 @@ mod tests {
             serde_json::json!({ "name": name, "packets": 10, "unread": { "broken": "it ends" } })
         };
         let files: Vec<Value> = files.iter().map(file).collect();
-        let about = serde_json::json!({ "files": files, "flows": 6, "views": [4, 5, 6], "findings": findings });
+        let about = serde_json::json!({ "files": files, "flows": 6, "connections": 3, "views": [4, 5], "findings": findings });
         fs::write(dir.join(FINDINGS), about.to_string()).expect("is written");
         fs::write(dir.join(PAGE), "").expect("is written");
         Ok(Vec::new())
@@ -362,7 +364,7 @@ mod tests {
             1 => Ok(vec!["r-run-1.pcapng: it is <empty>".to_owned()]),
             _ => found(files, dir),
         };
-        let mut captured = Captured::read(&manifest, &html, &mut analyse)
+        let captured = Captured::read(&manifest, &html, &mut analyse)
             .expect("is read")
             .expect("there are captures");
         let text = captured.html();
@@ -383,17 +385,17 @@ mod tests {
         // What is not complete has another name.
         let dir = html.parent().expect("has one");
         assert!(!names(dir).contains(&"it's <new>-captures".to_owned()), "{:?}", names(dir));
-        captured.pages.take().expect("a run was read").keep().expect("is named");
+        captured.pages.keep().expect("is named");
         assert_eq!(names(dir), ["it's <new>-captures", "runs.csv"]);
         assert_eq!(names(&dir.join("it's <new>-captures")), ["run-0"]);
     }
 
     #[test]
-    fn what_fails_or_shows_nothing_leaves_what_was_there() {
+    fn what_fails_leaves_what_was_there_and_what_shows_nothing_takes_its_place() {
         let (_runs, manifest, html) = results();
         let dir = html.parent().expect("has one");
         let read = |analyse: &mut Analyse<'_>| Captured::read(&manifest, &html, analyse);
-        let pages = read(&mut found).expect("is read").expect("has some").pages.expect("is read");
+        let pages = read(&mut found).expect("is read").expect("has some").pages;
         pages.keep().expect("is named");
         let kept = dir.join("it's <new>-captures");
         let mut full = |files: &[PathBuf], dir: &Path| {
@@ -402,17 +404,20 @@ mod tests {
         };
         let said = read(&mut full).err().expect("fails").to_string();
         assert_eq!(said, "the disk is full");
-        let none = read(&mut |_, _| Ok(vec!["gone".to_owned()])).expect("is read");
-        assert!(none.expect("there are captures").pages.is_none());
         assert_eq!(names(dir), ["it's <new>-captures", "runs.csv"]);
         assert_eq!(names(&kept), ["run-0", "run-1"]);
         // The same again takes its place, unless there is something else in it.
-        let again = || read(&mut found).map(|read| read.expect("has some").pages.expect("is read"));
+        let again = || read(&mut found).map(|read| read.expect("has some").pages);
         again().expect("is made").keep().expect("is named");
         fs::write(kept.join("run-0/notes.txt"), "mine").expect("is written");
         let said = again().err().expect("is refused").to_string();
         assert!(said.contains("is not of an earlier report"), "{said}");
         assert_eq!(names(&kept.join("run-0")), [FINDINGS, "notes.txt", PAGE]);
+        // Pages that no report leads to do not stay.
+        fs::remove_file(kept.join("run-0/notes.txt")).expect("is removed");
+        let none = read(&mut |_, _| Ok(vec!["gone".to_owned()])).expect("is read");
+        none.expect("there are captures").pages.keep().expect("is done");
+        assert_eq!(names(dir), ["runs.csv"]);
     }
 
     #[test]

@@ -71,6 +71,7 @@ pub fn write_analysed(dir: &Path, html: &Path, analyse: &mut Analyse<'_>) -> Res
 
 fn write_with(dir: &Path, html: &Path, mut analyse: Option<&mut Analyse<'_>>) -> Result<(), Error> {
     if is_capture(dir) {
+        not_of_results(html, dir, &CAPTURE_FILES)?;
         let capture = Capture::read(dir)?;
         return save(html, |put| {
             put(&head(&findings::title(&capture)))?;
@@ -80,10 +81,14 @@ fn write_with(dir: &Path, html: &Path, mut analyse: Option<&mut Analyse<'_>>) ->
         });
     }
     let (reproduction, dirs) = find(dir)?;
+    not_of_results(html, dir, &[REPRODUCTION])?;
     let limits = limits(dirs.len());
     let mut manifests: BTreeMap<String, Manifest> = BTreeMap::new();
     for (name, dir) in &dirs {
-        manifests.insert(name.clone(), Manifest::read(dir)?);
+        let manifest = Manifest::read(dir)?;
+        not_of_results(html, dir, &[MANIFEST])?;
+        not_of_results(html, dir, &manifest.files)?;
+        manifests.insert(name.clone(), manifest);
     }
     let ids: BTreeMap<String, String> =
         manifests.values().map(|m| (m.name.clone(), slug(&m.name))).collect();
@@ -107,7 +112,7 @@ fn write_with(dir: &Path, html: &Path, mut analyse: Option<&mut Analyse<'_>>) ->
             }
             let full = reproduction.as_ref().map(|reproduction| reproduction.full);
             put(&section.html(&files_prefix(dir, html), &known, full))?;
-            pages = section.captured.and_then(|captured| captured.pages);
+            pages = section.captured.map(|captured| captured.pages);
         }
         put(&tail(""))?;
         Ok(pages)
@@ -117,6 +122,19 @@ fn write_with(dir: &Path, html: &Path, mut analyse: Option<&mut Analyse<'_>>) ->
 /// Whether a directory is one of captures.
 fn is_capture(dir: &Path) -> bool {
     dir.join(FINDINGS).is_file() && !dir.join(MANIFEST).is_file()
+}
+
+/// Files that `knee pcap --csv` writes.
+const CAPTURE_FILES: [&str; 5] = ["flows.csv", "rounds.csv", "events.csv", "packets.csv", FINDINGS];
+
+/// Refuses to write over a file that the report is made from.
+fn not_of_results(html: &Path, dir: &Path, files: &[impl AsRef<Path>]) -> Result<(), Error> {
+    let Ok(target) = fs::canonicalize(html) else { return Ok(()) };
+    let is_target = |path: PathBuf| fs::canonicalize(path).is_ok_and(|path| path == target);
+    match files.iter().any(|file| is_target(dir.join(file))) {
+        true => Err(Error::input(html, 0, "is one of the results: name another file with -o")),
+        false => Ok(()),
+    }
 }
 
 /// What is called with each part of a file.
@@ -252,6 +270,14 @@ mod tests {
         let dir = root.parent().expect("has one");
         assert_eq!(files_prefix(dir, &dir.join("report.html")), "");
         assert_eq!(files_prefix(dir, &dir.parent().expect("has one").join("report.html")), "b/");
+    }
+
+    #[test]
+    fn a_report_is_not_written_over_results() {
+        let path = crate::testing::file("own/findings.json", r#"{"findings": []}"#);
+        let said = write(path.parent().expect("has one"), &path).expect_err("is refused");
+        assert!(said.to_string().ends_with("name another file with -o"), "{said}");
+        assert!(fs::read_to_string(&*path).expect("is there").starts_with("{\"findings\""));
     }
 
     #[test]
