@@ -55,6 +55,12 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     if stdins > 1 {
         return Err(Failure::Says("standard input can be read once: name - once".into()));
     }
+    if let Some(html) = args.report.as_ref().filter(|html| is_one_of(html, &args.files)) {
+        return Err(Failure::Says(format!(
+            "--report {}: is a capture that is to be read: name another",
+            html.display()
+        )));
+    }
     let files = Files::new(match args.report {
         // What a report is made of is to go with it.
         Some(_) => stop_on_signals()?,
@@ -74,7 +80,7 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
         )));
     }
     let is_kept = |id: u32| analysis.flows.iter().any(|flow| flow.id == id);
-    if let Some(id) = args.flow.filter(|id| !args.json && !is_kept(*id)) {
+    if let Some(id) = args.flow.filter(|id| !args.json && args.csv.is_none() && !is_kept(*id)) {
         let (kept, all) = (analysis.flows.len(), analysis.whole.flows);
         return Err(Failure::Says(format!(
             "flow {id} is not among the {kept} flows of {all} that are kept in full: --csv DIR writes all"
@@ -99,6 +105,12 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
         print(&knee_pcap::text(&analysis, show))?;
     }
     Ok(DONE)
+}
+
+/// Whether it is one of these files, whatever it is called.
+fn is_one_of(path: &Path, files: &[PathBuf]) -> bool {
+    let place = |path: &Path| path.canonicalize().ok();
+    place(path).is_some_and(|there| files.iter().any(|file| place(file).as_ref() == Some(&there)))
 }
 
 /// Captures that are opened at once, and end where the command is stopped.

@@ -413,6 +413,10 @@ fn captures_that_cannot_be_shown_say_why_and_how() {
     let said = scratch.knee(&["pcap", "many.pcap", "--flow", &gone]);
     assert_eq!(said.status.code(), Some(2));
     assert!(err(&said).ends_with("kept in full: --csv DIR writes all\n"), "{}", err(&said));
+    assert!(scratch.knee(&["pcap", "many.pcap", "--flow", &gone, "--csv", "csv"]).status.success());
+    let over = scratch.knee(&["pcap", "many.pcap", "--report", "./many.pcap"]);
+    assert!(err(&over).contains("is a capture that is to be read"), "{}", err(&over));
+    assert_eq!(fs::read(scratch.0.join("many.pcap")).unwrap(), connections(2001));
     let twice = scratch.knee(&["pcap", "-", "-"]);
     assert_eq!(err(&twice), "knee: standard input can be read once: name - once\n");
     let help = out(&scratch.knee(&["pcap", "--help"]));
