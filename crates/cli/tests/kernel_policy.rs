@@ -481,7 +481,7 @@ fn nv_gets_its_base_rtt_from_a_rule_before_its_own_parameter() {
          [[rule]]\nto = \"fd99::/64\"\nalgorithm = \"{name}\"\n"
     );
     place.apply(&place.write("p.toml", &text));
-    for (address, base_rtt_us) in [(SERVER, 70), (SERVER_IPV6, 900)] {
+    let base_rtt = |address: &'static str| {
         let listener = pair.server.run(move || TcpListener::bind((address, 0)).unwrap());
         let port = listener.local_addr().unwrap().port();
         let client = pair.client.run(move || TcpStream::connect((address, port)).unwrap());
@@ -492,8 +492,14 @@ fn nv_gets_its_base_rtt_from_a_rule_before_its_own_parameter() {
         let shown: serde_json::Value =
             serde_json::from_str(&place.sandbox.knee(&look).done()).unwrap();
         let inside = shown["connections"][0]["inside"].as_array().unwrap().clone();
-        let base_rtt = inside.iter().find(|value| value["name"] == "base_rtt").unwrap();
-        assert_eq!(base_rtt["value"], base_rtt_us, "{address}: {shown}");
+        inside.iter().find(|value| value["name"] == "base_rtt").unwrap()["value"].clone()
+    };
+    for (address, base_rtt_us) in [(SERVER, 70), (SERVER_IPV6, 900)] {
+        // A kernel that leaves out calls (docs/kernels.md) leaves out one of init, too: its connection has zeros.
+        let mut seen = (0..3).map(|_| base_rtt(address));
+        let told =
+            seen.find(|value| *value != 0).expect("one of three connections begins with init");
+        assert_eq!(told, base_rtt_us, "{address}");
     }
     place.clear();
     place.sandbox.knee(&format!("unload {name}")).done();
