@@ -193,10 +193,11 @@ fn two_labs_at_once_do_not_collide() {
 /// start one after the other. Counts of losses and probes, which a ms decides, are reported and not held.
 const HELD: [&str; 6] = ["completion", "last", "goodput", "jain", "queue", "utilisation"];
 
-/// Least share of a row's runs that must be valid for the row to be compared: those that a busy machine lets by are not a fair draw.
-const VALID_SHARE: f64 = 0.5;
+/// Least share of a row's runs that must be valid for the row to be compared: those that a busy machine lets by are not a fair draw,
+/// and what spoils some of them is in the others too, as pacing timers that are late by less than is counted.
+const VALID_SHARE: f64 = 0.75;
 
-/// What simulator and lab say of the same file, with the verdicts of `knee compare`. A difference counts that two rounds of the lab
+/// What simulator and lab say of the same file, with the verdicts of `knee compare`. A difference counts that three rounds of the lab
 /// show: a kernel that leaves out calls of algorithms (docs/kernels.md) spoils runs in ways that no run can see.
 fn compare(name: &str) {
     if !kernel_is_ready() {
@@ -207,7 +208,7 @@ fn compare(name: &str) {
     let (sim, file) = (scratch.path("sim"), format!("tests/lab/{name}.toml"));
     run_json(&format!("run {file} --profile running --repeat 30 -o {sim} --json"));
     let mut differ: Option<Vec<serde_json::Value>> = None;
-    for round in ["first", "second"] {
+    for round in ["first", "second", "third"] {
         let lab = scratch.path(round);
         let ran = run_json(&format!("run {file} --on lab --attempts 5 -o {lab} --json"));
         if let Some(why) = host_limited(&ran) {
