@@ -107,7 +107,8 @@ impl<R: BufRead> Read for Xz<R> {
             if done.bytes_produced > 0 || done.status == Status::StreamEnd || buffer.is_empty() {
                 return Ok(done.bytes_produced);
             }
-            if is_end {
+            // One that takes nothing and gives nothing would be asked for ever.
+            if is_end || done.bytes_consumed == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
         }
