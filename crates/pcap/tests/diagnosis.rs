@@ -445,19 +445,25 @@ fn names(trace: &Trace) -> Vec<&'static str> {
     findings(&trace.analysed()).iter().map(|finding| finding.kind).collect()
 }
 
+/// Round trips of two segments, and of the last one of all a second time.
+fn last_sent_again() -> Trace {
+    let mut trace = Trace::new([1000, 5000]);
+    trace.handshake(0, MS, [0, 0]);
+    for round in 0..20 {
+        trace.data((10 + 2 * round) * MS, 2 * round..2 * round + 2);
+        trace.ack((11 + 2 * round) * MS, 2 * round + 2);
+    }
+    trace.data(60 * MS, 40..42);
+    trace.ack(61 * MS, 41);
+    trace.segment(75 * MS, 41);
+    trace
+}
+
 #[test]
 fn a_sender_knows_by_dsack_that_an_ack_was_left_out() {
     // Two segments; the ACK of the second never comes, and the probe for it is reported as a duplicate, or is acknowledged.
     let with = |is_reported: bool| {
-        let mut trace = Trace::new([1000, 5000]);
-        trace.handshake(0, MS, [0, 0]);
-        for round in 0..20 {
-            trace.data((10 + 2 * round) * MS, 2 * round..2 * round + 2);
-            trace.ack((11 + 2 * round) * MS, 2 * round + 2);
-        }
-        trace.data(60 * MS, 40..42);
-        trace.ack(61 * MS, 41);
-        trace.segment(75 * MS, 41);
+        let mut trace = last_sent_again();
         match is_reported {
             true => trace.sack(76 * MS, 42, &[(41, 42)]),
             false => _ = trace.ack(76 * MS, 42),
@@ -471,15 +477,7 @@ fn a_sender_knows_by_dsack_that_an_ack_was_left_out() {
 #[test]
 fn a_dsack_tells_of_the_repetition_that_is_known_to_be_needless() {
     // A probe repairs the loss of the last segment. It comes once more behind its ACK, and the receiver reports that one.
-    let mut trace = Trace::new([1000, 5000]);
-    trace.handshake(0, MS, [0, 0]);
-    for round in 0..20 {
-        trace.data((10 + 2 * round) * MS, 2 * round..2 * round + 2);
-        trace.ack((11 + 2 * round) * MS, 2 * round + 2);
-    }
-    trace.data(60 * MS, 40..42);
-    trace.ack(61 * MS, 41);
-    trace.segment(75 * MS, 41);
+    let mut trace = last_sent_again();
     trace.ack(76 * MS, 42);
     trace.segment(76 * MS + 100_000, 41);
     trace.sack(77 * MS, 42, &[(41, 42)]);

@@ -31,10 +31,7 @@ pub(super) fn bursts(view: &View<'_>) -> Option<Finding> {
         large.map(|bucket| bucket.from as f64 * bucket.count as f64).sum()
     };
     let of_all = segments(BURST_SEGMENTS) / segments(0).max(1.0);
-    if of_all < MOST {
-        return None;
-    }
-    if !are_faster(view) {
+    if of_all < MOST || !are_faster(view) {
         return None;
     }
     let base = view.base_rtt_ns()?;

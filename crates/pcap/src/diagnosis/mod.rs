@@ -30,6 +30,8 @@ const SHOWN: usize = 4;
 
 /// Headers on Ethernet beside a segment's payload: Ethernet, IPv4, TCP with timestamps.
 const HEADER_BYTES: u64 = 66;
+/// The share of the ACKs' rates that is taken for the bottleneck's: the highest few come from ACKs that waited behind each other.
+const RATE_QUANTILE: f64 = 0.9;
 
 /// A point is at the receiver if the way there and back is at most this part of the whole. What passes it has arrived then; a fifth, by
 /// which a place is near, may be the other side of the queue that drops.

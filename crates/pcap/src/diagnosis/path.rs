@@ -1,6 +1,6 @@
 //! Reordering at which the RTT changes for good.
 
-use super::{Kind, SHOWN, View, median, time};
+use super::{Kind, RATE_QUANTILE, SHOWN, View, median, time};
 use crate::model::{Event, EventKind, Finding, Round, Severity, Span};
 
 pub(super) const CHANGE: Kind = Kind {
@@ -16,8 +16,6 @@ pub(super) const CHANGE: Kind = Kind {
 const ROUNDS: usize = 3;
 /// Queues come and go by packets; paths differ by more than an eighth of the RTT, or nobody need care.
 const SHIFT: f64 = 0.125;
-/// The share of the ACKs' rates that is taken for the bottleneck's, as for K.
-const RATE_QUANTILE: f64 = 0.9;
 
 /// What a new ACK tells of order: that a packet was late, or that what was sent again for its gap was needless. What a timer or a probe
 /// sent again needlessly tells of a late ACK, and nothing of order.

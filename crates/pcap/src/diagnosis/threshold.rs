@@ -1,6 +1,6 @@
 //! The marking threshold, told from the RTTs of marked and of unmarked data.
 
-use super::{HEADER_BYTES, Kind, View, per_cent, rate, share, time};
+use super::{HEADER_BYTES, Kind, RATE_QUANTILE, View, per_cent, rate, share, time};
 use crate::histogram::Histogram;
 use crate::model::{EventKind, Finding, ReceiverKind, Severity};
 
@@ -25,8 +25,6 @@ const UNSURE: f64 = 0.25;
 /// RTTs differ by a packet or two by the ACK that two segments have together, and marks that change call for one at once: less than
 /// this, packets, may be no queue at all.
 const LEAST_K: f64 = 3.0;
-/// The share of the ACKs' rates that is taken for the bottleneck's: the highest few come from ACKs that waited behind each other.
-const RATE_QUANTILE: f64 = 0.9;
 /// Data that left a link back to back has ACKs at its rate, which so is the highest. Where ACKs wait for each other some are faster than
 /// others by more than this, which is beyond what clocks and buckets round.
 const TOP_QUANTILE: f64 = 0.99;
