@@ -347,10 +347,10 @@ impl LinkState {
         let Some(lost_bursts) = &mut self.lost_bursts else {
             return u64::from(random.u32()) < self.loss;
         };
-        if packet.has(flags::IN_BURST)
-            && let Some(was_lost) = lost_bursts.get(&packet.to)
-        {
-            return *was_lost;
+        if packet.has(flags::IN_BURST) {
+            if let Some(was_lost) = lost_bursts.get(&packet.to) {
+                return *was_lost;
+            }
         }
         let is_lost = u64::from(random.u32()) < self.loss;
         lost_bursts.insert(packet.to, is_lost);
@@ -537,9 +537,7 @@ impl LinkState {
             }
             Queue::Wire | Queue::Fifo(_) => None,
         };
-        if let Some(next) = next
-            && next < self.next_event
-        {
+        if let Some(next) = next.filter(|next| *next < self.next_event) {
             self.next_event = next;
             events.push(next, Event::Port { link: index });
         }

@@ -87,9 +87,7 @@ impl Net {
     #[cold]
     fn tell_sent(&mut self, id: u32, packet: &Packet, sent: &Sent) {
         let link = self.paths[packet.hop as usize];
-        if let Some(tap) = &mut self.tap
-            && !matches!(sent, Sent::Dropped)
-        {
+        if let (Some(tap), Sent::Leaves(_) | Sent::Waits | Sent::Lost) = (&mut self.tap, sent) {
             tap.on_sent(self.now, link, packet);
         }
         self.tell_leaving(id, link, sent);
@@ -113,10 +111,10 @@ impl Net {
     }
 
     fn tell_leaving(&mut self, id: u32, link: u32, sent: &Sent) {
-        if let (Sent::Leaves(at), Some(tap)) = (sent, &mut self.tap)
-            && self.links[link as usize].decides_at_arrival()
-        {
-            tap.on_leaving(*at, link, self.packets.get(id));
+        if let (Sent::Leaves(at), Some(tap)) = (sent, &mut self.tap) {
+            if self.links[link as usize].decides_at_arrival() {
+                tap.on_leaving(*at, link, self.packets.get(id));
+            }
         }
         self.tell_departures(link);
     }

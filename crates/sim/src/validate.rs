@@ -55,13 +55,15 @@ pub fn run(run: &Run) -> Result<(), Error> {
         if !(0.0..=1.0).contains(&link.loss) {
             return fail(format!("link {name}: a loss of {}: must be 0 to 1", link.loss));
         }
-        if let Serialisation::TokenBucket { burst_bytes } = link.serialisation
-            && link.rate.is_some()
-            && burst_bytes < largest_frame
-        {
-            return fail(format!(
-                "link {name}: a burst of {burst_bytes} bytes never lets a frame of {largest_frame} pass"
-            ));
+        match link.serialisation {
+            Serialisation::TokenBucket { burst_bytes }
+                if link.rate.is_some() && burst_bytes < largest_frame =>
+            {
+                return fail(format!(
+                    "link {name}: a burst of {burst_bytes} bytes never lets a frame of {largest_frame} pass"
+                ));
+            }
+            _ => {}
         }
         if let Err(error) = link.queue.validate() {
             return fail(format!("link {name}: {error}"));

@@ -587,11 +587,12 @@ impl Sock {
                 // A hole was filled without a retransmission.
                 self.check_sack_reordering(reord);
             }
-        } else if let (Some(head), Some(sack_rtt_us)) = (self.rtx.front(), sack_rtt_us)
-            && rtt_updated
-            && sack_rtt_us > self.age_us(head.sent_us)
+        } else if let (Some(head), Some(sack_rtt_us), true) =
+            (self.rtx.front(), sack_rtt_us, rtt_updated)
         {
-            progress.set_xmit_timer = true;
+            if sack_rtt_us > self.age_us(head.sent_us) {
+                progress.set_xmit_timer = true;
+            }
         }
 
         if self.cc.algorithm().has_pkts_acked() {

@@ -101,10 +101,8 @@ impl OutOfOrder {
 
     /// Adds a range beyond the gap; false if all of it was there already.
     pub(super) fn insert(&mut self, seq: u32, end_seq: u32) -> bool {
-        if let Some(last) = self.ranges.last_mut()
-            && last.1 == seq
-        {
-            last.1 = end_seq;
+        if let Some((_, end)) = self.ranges.last_mut().filter(|last| last.1 == seq) {
+            *end = end_seq;
             return true;
         }
         let from = self.ranges.partition_point(|&(_, end)| before(end, seq));

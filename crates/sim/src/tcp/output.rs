@@ -503,9 +503,7 @@ impl Sock {
     fn throttle(&mut self, net: &mut Net) {
         self.throttled = true;
         // What fq still holds is heard of when it goes, and what a link holds that flow control may stop.
-        if let Some(&(leaves, _)) = self.in_host.front()
-            && leaves < Time::MAX
-        {
+        if let Some(&(leaves, _)) = self.in_host.front().filter(|(leaves, _)| *leaves < Time::MAX) {
             self.tx_completion.arm(leaves, self.id, Timer::TxCompletion, net);
         }
     }

@@ -149,10 +149,9 @@ impl Receiver {
         }
         window +=
             2 * (window * u64::from(copied.saturating_sub(before)) / u64::from(before.max(1)));
-        if let Some(end) = self.out_of_order.end()
-            && linux >= LinuxVersion::V6_18
-        {
-            window += u64::from(end.wrapping_sub(rcv_nxt));
+        if linux >= LinuxVersion::V6_18 {
+            let beyond = self.out_of_order.end().map_or(0, |end| end.wrapping_sub(rcv_nxt));
+            window += u64::from(beyond);
         }
         let rcvbuf = self.memory_for(window, linux).min(self.rcvbuf_max.into()) as u32;
         if self.tunes && rcvbuf > self.rcvbuf {
