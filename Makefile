@@ -7,45 +7,47 @@ KNEE := $(TARGET_DIR)/release/knee
 # Where rustup puts cargo, whether or not PATH says so.
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
-# The kernel side needs libelf, zlib and pkg-config to build; without them the rest is built and tested.
-KERNEL_SIDE := $(shell scripts/has-kernel-side && echo yes)
-WORKSPACE := --workspace $(if $(KERNEL_SIDE),,--exclude knee-bpf --exclude knee-testbed --no-default-features)
-FEATURES := $(if $(KERNEL_SIDE),,--no-default-features)
+# What the kernel side is built with may come with set-up, so each recipe asks for it when it runs.
+FEATURES := $$(scripts/has-kernel-side || echo --no-default-features)
+WORKSPACE := --workspace $$(scripts/has-kernel-side || echo --exclude knee-bpf --exclude knee-testbed --no-default-features)
 # The everyday suite: what cargo builds by default, and the rules about the source tree.
 EVERYDAY := -p knee-algo -p knee-flight -p knee-queue -p knee-sim -p knee-capture -p knee-pcap -p knee-exp -p knee-script -p knee-report -p knee-cli -p knee-tidy $(FEATURES)
 
 # Cargo spreads work over the cores by itself.
 .NOTPARALLEL:
-.PHONY: help setup build run bless check test test-kernels test-vkernel fidelity fidelity-live bench doc clean \
-	style style-all doc-all test-everyday test-all fidelity-quick fuzz
+.PHONY: help setup build run bless check test test-fresh test-kernels test-vkernel fidelity fidelity-live bench doc clean \
+	needs-build needs-run needs-test command style style-all doc-all test-everyday test-all fidelity-quick fuzz
 
 help:  ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*  ## /\1\t/p' Makefile | expand -t 14
 
-setup:  ## install what is missing to build and test (quick if nothing is)
-	@scripts/setup
+setup: needs-test  ## install all that is missing to build, run and test (quick if nothing is)
 
-build: setup  ## build the knee command: target/release/knee
-	$(CARGO) build --release -p knee-cli $(FEATURES)
+build: needs-build command  ## build the knee command: target/release/knee
+	@scripts/setup remind build
 
-run: build  ## build, then reproduce what others published: figures beside ours, a verdict on each claim (two minutes)
-	$(KNEE) reproduce
+run: needs-run command  ## build, then reproduce what others published: figures beside ours, a verdict on each claim (two minutes)
+	@code=0; $(KNEE) reproduce || code=$$?; scripts/setup remind run; exit $$code
 
 bless: build  ## keep what the quick set says now as what it shall say: tests/golden
 	rm -rf $(TARGET_DIR)/bless
 	$(KNEE) reproduce --json --bless tests/golden -o $(TARGET_DIR)/bless > /dev/null
 
-check: setup style test-everyday fidelity-quick  ## the everyday suite, about a minute once built
+check: needs-test style test-everyday fidelity-quick  ## the everyday suite, about a minute once built
 
-test: setup style-all doc-all fidelity fuzz test-all  ## everything, the running kernel included where it can be
+test: needs-test  ## everything, the running kernel included where it can be
+	@MAKE="$(MAKE)" scripts/parts style-all doc-all fidelity fuzz test-all
 
-test-kernels: setup  ## the kernel side on other kernels, in qemu: about ten minutes
+test-kernels: needs-test  ## the kernel side on other kernels, in qemu: about ten minutes
 	@scripts/test-kernels
 
-test-vkernel: setup  ## the tests on a kernel in virtual time, which is built first: some five minutes, once
+test-vkernel: needs-test  ## the tests on a kernel in virtual time, which is built first: some five minutes, once
 	@scripts/test-vkernel
 
-fidelity:  ## rerun the reference cases of the real Linux stack and compare
+test-fresh:  ## the README's commands in bare Debian 12 and 13 roots, with their own Rust: as root, about half an hour each
+	@scripts/test-fresh bookworm trixie
+
+fidelity: needs-build  ## rerun the reference cases of the real Linux stack and compare
 	$(CARGO) run --release -p knee-fidelity
 
 # Where queues fill up, single nanoseconds decide whose packet is lost, so the way back varies by one packet's time (decision 5).
@@ -57,49 +59,59 @@ fidelity-live: build  ## simulator and kernel in virtual time (knee vkernel buil
 		$(KNEE) compare $(TARGET_DIR)/fidelity-live/$$name-sim $(TARGET_DIR)/fidelity-live/$$name-vkernel | grep -v '^  agree'; \
 	done
 
-bench:  ## speed of the simulator, of the queues and of knee pcap; as root, cost of the algorithms in the kernel
+bench: needs-build  ## speed of the simulator, of the queues and of knee pcap; as root, cost of the algorithms in the kernel
 	$(CARGO) bench -p knee-sim
 	$(CARGO) bench -p knee-pcap
-	$(if $(KERNEL_SIDE),$(CARGO) bench -p knee-bpf)
+	! scripts/has-kernel-side || $(CARGO) bench -p knee-bpf
 
-doc:  ## build the documentation of the crates: target/doc
+doc: needs-build  ## build the documentation of the crates: target/doc
 	$(CARGO) doc --no-deps $(WORKSPACE)
 
 clean:  ## remove what was built (results/ stays)
 	$(CARGO) clean
 
-# ---- parts of check and test ----
+# ---- parts of the above ----
 
-style:
+needs-build:
+	@scripts/setup build
+needs-run:
+	@scripts/setup run
+needs-test:
+	@scripts/setup test
+
+# Some 200 lines of what is compiled are nobody's answer.
+command:
+	@echo "building $(KNEE): some four minutes where nothing is built yet"
+	@$(CARGO) build -q --release -p knee-cli $(FEATURES)
+
+style: needs-test
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy $(EVERYDAY) --all-targets -- -D warnings
 
-style-all:
+style-all: needs-test
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy $(WORKSPACE) --all-targets -- -D warnings
 	$(CARGO) clippy -p knee-cli --no-default-features -- -D warnings
 
-doc-all:
+doc-all: needs-test
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --no-deps $(WORKSPACE)
 
-fidelity-quick:
+fidelity-quick: needs-test
 	$(CARGO) run --release -p knee-fidelity -- --quick
 
-test-everyday:
+test-everyday: needs-test
 	$(CARGO) test $(EVERYDAY)
 
 # As root on a kernel with BTF the tests against the running kernel must run, not be skipped;
 # KNEE_REQUIRE_KERNEL=0 lets them be. So it is with KNEE_REQUIRE_BROWSER and the tests in a browser, and with KNEE_REQUIRE_TSHARK
 # and those beside tshark, where setup can install these.
-test-all:
-	@if [ -z "$(KERNEL_SIDE)" ]; then echo "SKIPPED: crates/bpf, for want of packages: see make setup"; fi
-	@if [ -z "$$KNEE_REQUIRE_KERNEL" ] && [ -n "$(KERNEL_SIDE)" ] && [ "$$(id -u)" = 0 ] \
-		&& [ -e /sys/kernel/btf/vmlinux ]; then export KNEE_REQUIRE_KERNEL=1; fi; \
-	if [ -z "$$KNEE_REQUIRE_BROWSER" ] && [ "$$(id -u)" = 0 ] && apt-cache show chromium >/dev/null 2>&1; then \
-		export KNEE_REQUIRE_BROWSER=1; fi; \
-	if [ -z "$$KNEE_REQUIRE_TSHARK" ] && [ "$$(id -u)" = 0 ] && apt-cache show tshark >/dev/null 2>&1; then \
-		export KNEE_REQUIRE_TSHARK=1; fi; \
-	echo "$(CARGO) test $(WORKSPACE)"; $(CARGO) test $(WORKSPACE)
+test-all: needs-test
+	@requires() { if [ "$$(id -u)" = 0 ] && "$$@" >/dev/null 2>&1; then echo 1; else echo 0; fi; }; \
+	can_load() { scripts/has-kernel-side && [ -e /sys/kernel/btf/vmlinux ]; }; \
+	export KNEE_REQUIRE_KERNEL=$${KNEE_REQUIRE_KERNEL:-$$(requires can_load)}; \
+	export KNEE_REQUIRE_BROWSER=$${KNEE_REQUIRE_BROWSER:-$$(requires apt-cache show chromium)}; \
+	export KNEE_REQUIRE_TSHARK=$${KNEE_REQUIRE_TSHARK:-$$(requires apt-cache show tshark)}; \
+	code=0; $(CARGO) test $(WORKSPACE) || code=$$?; scripts/setup remind test; exit $$code
 
-fuzz:
+fuzz: needs-test
 	@scripts/fuzz
