@@ -22,6 +22,7 @@ help:  ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*  ## /\1\t/p' Makefile | expand -t 14
 
 setup: needs-test  ## install all that is missing to build, run and test (quick if nothing is)
+	@scripts/setup remind test
 
 build: needs-build command  ## build the knee command: target/release/knee
 	@scripts/setup remind build
