@@ -16,7 +16,7 @@ EVERYDAY := -p knee-algo -p knee-flight -p knee-queue -p knee-sim -p knee-captur
 # Cargo spreads work over the cores by itself.
 .NOTPARALLEL:
 .PHONY: help setup build run bless check test test-fresh test-kernels test-vkernel fidelity fidelity-live bench doc clean \
-	needs-build needs-run needs-test command style style-all doc-all test-everyday test-all fidelity-quick fuzz
+	needs-build needs-run needs-test command fidelity-built style style-all doc-all test-everyday test-all fidelity-quick fuzz
 
 help:  ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*  ## /\1\t/p' Makefile | expand -t 14
@@ -48,8 +48,8 @@ test-vkernel: needs-test  ## the tests on a kernel in virtual time, which is bui
 test-fresh:  ## the README's commands in bare Debian 12 and 13 roots, with their own Rust: as root, about half an hour each
 	@scripts/test-fresh bookworm trixie
 
-fidelity: needs-build  ## rerun the reference cases of the real Linux stack and compare
-	$(CARGO) run --release -p knee-fidelity
+fidelity: needs-build fidelity-built  ## rerun the reference cases of the real Linux stack and compare
+	$(TARGET_DIR)/release/fidelity
 
 # Where queues fill up, single nanoseconds decide whose packet is lost, so the way back varies by one packet's time (decision 5).
 fidelity-live: build  ## simulator and kernel in virtual time (knee vkernel build) on the same files: what differs
@@ -97,8 +97,11 @@ style-all: needs-test
 doc-all: needs-test
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --no-deps $(WORKSPACE)
 
-fidelity-quick: needs-test
-	$(CARGO) run --release -p knee-fidelity -- --quick
+fidelity-quick: needs-test fidelity-built
+	$(TARGET_DIR)/release/fidelity --quick
+# The command is named too, so that features are the same and what it was built of is not compiled again.
+fidelity-built:
+	$(CARGO) build -q --release -p knee-cli -p knee-fidelity --bin fidelity $(FEATURES)
 
 test-everyday: needs-test
 	$(CARGO) test $(EVERYDAY)
