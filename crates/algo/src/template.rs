@@ -20,6 +20,7 @@ const TEMPLATE_NAME: &str = "newcc";
 const MAX_NAME: usize = 10;
 /// Where the row of a new algorithm goes, and what the rows look like.
 const TABLE: &str = "algorithms/README.md";
+const MAX_TABLE_BYTES: u64 = 1 << 20;
 
 /// The root of the clone that a directory is in, if it is in one.
 pub fn clone_root(from: &Path) -> Option<PathBuf> {
@@ -48,7 +49,8 @@ pub fn write_in_clone(root: &Path, name: &str) -> Result<Vec<String>, Error> {
         (format!("docs/algorithms/{name}.md"), named(PAGE, name)),
     ];
     let table = root.join(TABLE);
-    let rows = fs::read_to_string(&table).map_err(|why| cannot("read", &table, &why))?;
+    let rows = knee_files::read_text(&table, MAX_TABLE_BYTES, "list of algorithms")
+        .map_err(|why| cannot("read", &table, &why.into_io()))?;
     let row = format!(
         "| [{name}.c]({name}.c) · [page](../docs/algorithms/{name}.md) | none yet | init, ssthresh, \
          cong_avoid, undo_cwnd | 8 |\n"

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use knee_algo::check;
 use serde_json::{Value as Json, json};
 
-use crate::{CHECK_FAILED, DONE, Failure, print};
+use crate::{CHECK_FAILED, COULD_NOT, DONE, Failure, complain, print};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -28,6 +28,8 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
         let checked = match check::file(path) {
             Ok(checked) => checked,
             Err(why) => {
+                let shown = path.display().to_string();
+                all.push(json!({ "file": shown, "error": why.to_string() }));
                 not_looked_at.push(why.to_string());
                 continue;
             }
@@ -61,7 +63,8 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
         false => print(&out)?,
     }
     if !not_looked_at.is_empty() {
-        return Err(Failure::Says(not_looked_at.join("\n")));
+        complain(&format!("knee: {}", not_looked_at.join("\nknee: ")));
+        return Ok(COULD_NOT);
     }
     Ok(if found == 0 { DONE } else { CHECK_FAILED })
 }

@@ -93,7 +93,10 @@ Results go to results/NAME, and to results/NAME-2 and so on if that is there: ta
 manifest.json with everything that was run.
 
 Exit codes: 0 done, 1 a check failed, 2 could not run (or was stopped by Ctrl-C: what had finished by then is
-kept).";
+kept).
+
+With --json, a command that could not do what it was asked prints {\"error\": \"...\"} on standard output in place of
+the answer that it has not; the sentence is on standard error with and without it.";
 
 /// Data-center TCP congestion avoidance: run experiments, load algorithms into the kernel, look inside.
 #[derive(Parser)]
@@ -202,6 +205,19 @@ fn print(text: &str) -> Result<(), Failure> {
     })
 }
 
+/// Whether programs read what is printed. Asked of the words of the command line themselves, since these may be what is wrong.
+fn is_for_programs() -> bool {
+    std::env::args_os().skip(1).take_while(|word| word != "--").any(|word| word == "--json")
+}
+
+/// Says to a program that there is no answer. What it gets on standard output is JSON in any case.
+fn no_answer(why: &str) {
+    if is_for_programs() {
+        // If even that fails there is nobody left to tell.
+        let _ = print(&format!("{}\n", serde_json::json!({ "error": why })));
+    }
+}
+
 /// Prints a line on standard error. If even that fails there is nobody left to tell.
 fn complain(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{text}");
@@ -247,6 +263,12 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => {
             let _ = error.print();
+            if error.use_stderr() {
+                // The first paragraph is the reason, help comes after.
+                let text = error.render().to_string();
+                let why = text.split("\n\n").next().unwrap_or_default();
+                no_answer(why.trim_start_matches("error: ").trim_end());
+            }
             return ExitCode::from(if error.use_stderr() { COULD_NOT } else { DONE });
         }
     };
@@ -274,6 +296,7 @@ fn main() -> ExitCode {
         // Whoever closed the pipe has read what was wanted: `knee algorithms | head -1`.
         Err(Failure::ClosedPipe) => ExitCode::from(DONE),
         Err(failure) => {
+            no_answer(&failure.to_string());
             complain(&format!("knee: {failure}"));
             #[cfg(feature = "kernel")]
             if let (true, Failure::Kernel(error)) = (cli.verbose, &failure) {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use knee_files::Unreadable;
 use knee_pcap::{Analysis, Flow, Input, Options, analyse};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -134,14 +135,18 @@ impl Files {
         name: impl Fn(&Path) -> String,
     ) -> Result<Vec<Input>, Failure> {
         let open = |file: &PathBuf| {
-            let opened = File::open(file).map_err(|why| {
+            let opened = knee_files::open_stream(file, "capture").map_err(|why| {
                 let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-                Failure::Says(match Errno::from_io_error(&why) {
+                let error = match &why {
+                    Unreadable::Io(why) => Errno::from_io_error(why),
+                    _ => None,
+                };
+                Failure::Says(match error {
                     Some(Errno::MFILE) => format!(
                         "{} captures are read at once, and {most} files may be open: raise ulimit -n",
                         files.len()
                     ),
-                    _ => format!("{}: cannot read: {why}", name(file)),
+                    _ => format!("{}: {why}", name(file)),
                 })
             })?;
             let source = Source { file: opened, stop: self.stop.clone() };

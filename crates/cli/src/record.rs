@@ -1,7 +1,7 @@
 //! `knee script --record`.
 
 use std::fmt::Write as _;
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -187,7 +187,7 @@ fn of_capture(file: &Path, args: &Args) -> Result<Made, Failure> {
     }
     let cc = args.cc.as_deref().unwrap_or("reno");
     let algorithm = Algorithm::by_name(cc).map_err(|why| Failure::Says(why.to_string()))?;
-    let open = || File::open(file).map_err(|why| says(format!("cannot read: {why}")));
+    let open = || knee_files::open_file(file, "capture").map_err(|why| says(why.to_string()));
     let found = survey(open()?).map_err(|why| says(why.0))?;
     for line in remarks(&found) {
         complain(&format!("knee: {shown}: {line}"));

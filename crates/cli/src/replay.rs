@@ -34,7 +34,8 @@ type Recording = Reader<BufReader<File>>;
 
 pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     let path = args.file.as_path();
-    let open = File::open(path).map_err(|why| about(path, &Error::Io(why)))?;
+    let open = knee_files::open_file(path, "recording")
+        .map_err(|why| Failure::Says(format!("{}: {why}", path.display())))?;
     let mut recording = Reader::new(BufReader::new(open)).map_err(|why| about(path, &why))?;
     let (recorded, params) = recording.header().algorithm().map_err(|why| about(path, &why))?;
     match &args.cc {

@@ -1,6 +1,5 @@
 //! `knee report`.
 
-use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -56,8 +55,8 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
 fn analysed(files: &[PathBuf], dir: &Path, opener: &Files) -> Result<Vec<String>, Failure> {
     let name = |file: &Path| file.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let head = |file: &Path| {
-        let opened = File::open(file);
-        let opened = opened.map_err(|why| format!("{}: cannot read: {why}", name(file)))?;
+        let opened = knee_files::open_stream(file, "capture");
+        let opened = opened.map_err(|why| format!("{}: {why}", name(file)))?;
         let head = vec![Input::Reader(name(file), Box::new(opened.take(HEAD_BYTES)))];
         let read = knee_pcap::analyse(head, &Options::default(), &mut |_| ());
         read.map(drop).map_err(|why| why.to_string())

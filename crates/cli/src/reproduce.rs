@@ -11,6 +11,7 @@ use knee_exp::back_end::{BackEnd, Simulator};
 use knee_exp::catalogue::Library;
 use knee_exp::reproduce::{Planned, Reproduction, Wanted, plan};
 use knee_exp::runner::Options;
+use knee_exp::table::wrapped;
 use knee_exp::{Experiment, beside, golden};
 
 use crate::library::library;
@@ -40,7 +41,7 @@ pub(crate) struct Args {
     /// Threads [default: one per core]; results do not depend on it.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: Option<u32>,
-    /// List the experiments, and what cannot be rerun; run nothing.
+    /// List the experiments, and what cannot be rerun and why; run nothing.
     #[arg(long)]
     list: bool,
     /// Write what the quick set says, one file for each experiment, to this folder (tests/golden).
@@ -187,7 +188,8 @@ fn list(library: &Library, planned: &[Planned], is_whole: bool) -> String {
     if is_whole && !library.absent.is_empty() {
         out.push_str("What cannot be rerun\n");
         for absent in &library.absent {
-            let _ = writeln!(out, "  {} ({})", absent.title, absent.source);
+            let text = format!("{} ({}): {}", absent.title, absent.source, absent.why);
+            out.push_str(&wrapped(&text, "  "));
         }
     }
     out

@@ -228,8 +228,7 @@ fn run_one(
     let swept = swept?;
     if swept.runs_done == 0 {
         drop(results);
-        complain("knee: stopped before a run had finished: nothing is kept");
-        return Ok(swept);
+        return Err(Failure::Says("stopped before a run had finished: nothing is kept".into()));
     }
     let dir = results.finish(experiment, &swept)?;
     if swept.interrupted {

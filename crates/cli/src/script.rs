@@ -1,9 +1,8 @@
 //! `knee script`.
 
 use std::collections::BTreeMap;
-use std::fmt::{Display, Write as _};
+use std::fmt::Write as _;
 use std::fs;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
@@ -16,7 +15,9 @@ use knee_script::{
 };
 use serde_json::{Value as Json, json};
 
-use crate::{CHECK_FAILED, COULD_NOT, DONE, Failure, print, random, record, stop_on_signals};
+use crate::{
+    CHECK_FAILED, COULD_NOT, DONE, Failure, complain, print, random, record, stop_on_signals,
+};
 
 /// Lines of the account shown before a difference.
 const ACCOUNT_BEFORE_DIFFERENCE: usize = 6;
@@ -215,7 +216,8 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     tally.not_played = plays.len() - told;
     print(&if args.json { format!("{}\n", Json::from(all)) } else { tally.sentence() })?;
     if !could_not.is_empty() {
-        return Err(Failure::Says(could_not.join("\nknee: ")));
+        complain(&format!("knee: {}", could_not.join("\nknee: ")));
+        return Ok(COULD_NOT);
     }
     Ok(match &tally {
         Tally { not_played: 1.., .. } => COULD_NOT,
@@ -406,18 +408,8 @@ fn played(args: &Args, play: &Play) -> Ended {
 
 fn read(file: &Path) -> Result<Script, String> {
     let shown = file.display().to_string();
-    let cannot = |why: &dyn Display| format!("{shown}: cannot read: {why}");
-    let mut bytes = Vec::new();
-    // One byte more than may be, so that a larger file is told from one that just fits.
-    fs::File::open(file)
-        .and_then(|file| file.take(Script::MAX_BYTES as u64 + 1).read_to_end(&mut bytes))
-        .map_err(|why| cannot(&why))?;
-    // Of a larger file, the last character may be cut through.
-    let text = if bytes.len() > Script::MAX_BYTES {
-        String::from_utf8_lossy(&bytes).into_owned()
-    } else {
-        String::from_utf8(bytes).map_err(|why| cannot(&why))?
-    };
+    let text = knee_files::read_text(file, Script::MAX_BYTES as u64, "packet script")
+        .map_err(|why| format!("{shown}: {why}"))?;
     Script::parse(&shown, &text).map_err(|why| why.to_string())
 }
 

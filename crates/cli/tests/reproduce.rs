@@ -49,7 +49,14 @@ fn said(output: &Output) -> String {
 #[test]
 fn the_quick_set_says_what_it_said() {
     let scratch = Scratch::new("golden");
-    said(&knee(&["reproduce", "--bless", "now", "-o", "all", "--json"], &scratch.0));
+    let shown = said(&knee(&["reproduce", "--bless", "now", "-o", "all"], &scratch.0));
+    let end: Vec<&str> = shown.lines().rev().take(70).collect();
+    assert_eq!(end[0], "report in all/report.html");
+    let table = end.iter().rev().skip_while(|line| **line != "claims by verdict");
+    let remarks = ["what cannot be rerun", "not run", "not as recorded"];
+    let is_remark = |line: &&str| remarks.iter().any(|remark| line.starts_with(remark));
+    assert!(table.clone().count() > 0 && !table.clone().any(|line| is_remark(line)), "{end:?}");
+    assert!(shown.contains("what cannot be rerun: ") && shown.contains("knee reproduce --list"));
     let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden");
     let names = |dir: &Path| {
         let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
@@ -91,6 +98,10 @@ fn one_experiment_leaves_its_results_and_the_index() {
     ] {
         assert!(shown.contains(words), "{words}\n{shown}");
     }
+    // The verdicts are what is on the screen at the end, and last the way to the report.
+    let end: Vec<&str> = shown.lines().rev().take(60).collect();
+    assert_eq!(end[0], "report in out/report.html");
+    assert!(end.contains(&"claims by verdict"), "{shown}");
     let index: Json =
         serde_json::from_str(&fs::read_to_string(scratch.0.join("out/reproduce.json")).unwrap())
             .unwrap();
@@ -109,7 +120,8 @@ fn one_experiment_leaves_its_results_and_the_index() {
     let again = knee(&["reproduce", "incast", "-o", "out"], &scratch.0);
     assert_eq!(again.status.code(), Some(2));
     assert!(
-        text(&again.stderr).contains("holds a reproduction already"),
+        text(&again.stderr)
+            .contains("it holds a reproduction already: name another directory with -o"),
         "{}",
         text(&again.stderr)
     );
@@ -188,6 +200,7 @@ fn without_a_kernel_in_virtual_time_the_way_to_one_is_said() {
 fn the_list_and_the_explanation_need_no_clone() {
     let scratch = Scratch::new("list");
     let list = said(&knee(&["reproduce", "--list"], &scratch.0));
+    assert!(list.contains("What cannot be rerun") && list.contains("is not stated"), "{list}");
     assert!(list.contains("  bulk-mix ") && list.contains("DCTCP for FreeBSD"), "{list}");
     let words = said(&knee(&["explain", "bulk-mix"], &scratch.0));
     for part in [

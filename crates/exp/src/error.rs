@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use knee_files::Unreadable;
+
 use crate::refused::Refusal;
 
 /// Why an experiment could not be read, run or recorded.
@@ -92,6 +94,16 @@ impl Error {
             return self;
         }
         Error::Source { input: Box::new(self), lines: lines.to_owned() }
+    }
+
+    pub(crate) fn unreadable(path: &Path, why: Unreadable) -> Error {
+        match why {
+            Unreadable::Io(source) => Error::io(path, "cannot read", source),
+            Unreadable::NotText { line } => {
+                Error::input(path, Origin::Line(line), "", why.to_string())
+            }
+            other => Error::input(path, Origin::Nowhere, "", other.to_string()),
+        }
     }
 
     pub(crate) fn io(path: &Path, action: &'static str, source: io::Error) -> Error {

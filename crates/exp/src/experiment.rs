@@ -1,8 +1,6 @@
 //! An experiment: one file with its cases and what is varied, and the list of runs it asks for.
 
 use std::cell::RefCell;
-use std::fs::File;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use knee_algo::{Algorithm, module};
@@ -441,29 +439,8 @@ impl Axis {
 }
 
 fn read_text(path: &Path) -> Result<String, Error> {
-    let says = |message: &str| Error::input(path, Origin::Nowhere, "", message);
-    let metadata =
-        std::fs::metadata(path).map_err(|source| Error::io(path, "cannot read", source))?;
-    if metadata.is_dir() {
-        return Err(says("is a directory, not an experiment file"));
-    }
-    if !metadata.is_file() {
-        return Err(says("is not a regular file"));
-    }
-    let file = File::open(path).map_err(|source| Error::io(path, "cannot read", source))?;
-    let mut bytes = Vec::new();
-    file.take(MAX_FILE_BYTES + 1)
-        .read_to_end(&mut bytes)
-        .map_err(|source| Error::io(path, "cannot read", source))?;
-    if bytes.len() as u64 > MAX_FILE_BYTES {
-        return Err(says("is longer than 1 MiB, and no experiment file is"));
-    }
-    String::from_utf8(bytes).map_err(|why| {
-        let valid = &why.as_bytes()[..why.utf8_error().valid_up_to()];
-        let line = 1 + valid.iter().filter(|byte| **byte == b'\n').count();
-        let origin = Origin::Line(u32::try_from(line).unwrap_or(u32::MAX));
-        Error::input(path, origin, "", "is not text in UTF-8")
-    })
+    knee_files::read_text(path, MAX_FILE_BYTES, "experiment file")
+        .map_err(|why| Error::unreadable(path, why))
 }
 
 // ---- --set ----

@@ -210,7 +210,7 @@ impl Reproduction {
             Some(dir) => {
                 fs::create_dir_all(dir).map_err(|why| Error::io(dir, "cannot make", why))?;
                 if dir.join(INDEX).symlink_metadata().is_ok() {
-                    let why = "holds a reproduction already: remove it or name another";
+                    let why = "it holds a reproduction already: name another directory with -o, or remove it";
                     return Err(Error::io(dir, "cannot write here", io::Error::other(why)));
                 }
                 dir.to_owned()
@@ -370,8 +370,25 @@ impl Reproduction {
         is_alike.then(|| library.blessed(name, claim)).flatten()
     }
 
-    /// The table at the end: verdicts by experiment, what was not run and what cannot be, what it took.
+    /// What is said at the end: what was not run, what is not as it was, and last the table of verdicts by experiment and what it took.
     pub fn table(&self, library: &Library, is_whole: bool) -> String {
+        let mut out = self.remarks(library, is_whole);
+        if !out.is_empty() {
+            out.push('\n');
+        }
+        let _ = writeln!(
+            out,
+            "claims by verdict\n{}\n\n{:.0} s, {:.0} s of CPU\nresults in {}",
+            self.verdicts(),
+            self.started.elapsed().as_secs_f64(),
+            machine::cpu_seconds() - self.cpu_before,
+            self.dir.display()
+        );
+        out
+    }
+
+    /// Verdicts by experiment.
+    fn verdicts(&self) -> String {
         let mut grid = Grid::default();
         grid.head(["experiment".to_owned()], Align::Left);
         grid.head(Stands::ALL.map(|stands| stands.name().to_owned()), Align::Right);
@@ -402,8 +419,31 @@ impl Reproduction {
         cells.extend(Stands::ALL.map(|stands| count(&mut all(), stands)));
         cells.push(format!("{:.1}", machine::cpu_seconds() - self.cpu_before));
         grid.row(cells);
-        let mut out = format!("claims by verdict\n{}\n", grid.render());
-        let mut differ: Vec<String> = Vec::new();
+        grid.render()
+    }
+
+    /// What the table does not tell: experiments that were not run, verdicts that are others than before, and how much cannot be rerun.
+    fn remarks(&self, library: &Library, is_whole: bool) -> String {
+        let mut parts: Vec<String> = Vec::new();
+        if is_whole && !library.absent.is_empty() {
+            let many = if library.absent.len() == 1 { "result" } else { "results" };
+            parts.push(format!(
+                "what cannot be rerun: {} published {many}; knee reproduce --list says which, and why\n",
+                library.absent.len()
+            ));
+        }
+        let skipped: String = self
+            .done
+            .iter()
+            .filter_map(|done| {
+                let why = done.skipped.as_deref()?;
+                Some(wrapped(&format!("{}: {why}", done.name), "  "))
+            })
+            .collect();
+        if !skipped.is_empty() {
+            parts.push(format!("not run\n{skipped}"));
+        }
+        let mut differ = String::new();
         for done in &self.done {
             for (claim, stands) in &done.claims {
                 let blessed = self.blessed(library, &done.name, claim);
@@ -411,36 +451,14 @@ impl Reproduction {
                 let blessed = blessed.filter(|_| !done.is_part);
                 if let Some(was) = blessed.filter(|was| *was != stands.name()) {
                     let is = stands.name();
-                    differ.push(format!("  {}: {claim}: {is}, and was \"{was}\"\n", done.name));
+                    let _ = writeln!(differ, "  {}: {claim}: {is}, and was \"{was}\"", done.name);
                 }
             }
         }
         if !differ.is_empty() {
-            let _ = write!(out, "\nnot as recorded\n{}", differ.concat());
+            parts.push(format!("not as recorded\n{differ}"));
         }
-        let skipped: Vec<_> = self.done.iter().filter(|done| done.skipped.is_some()).collect();
-        if !skipped.is_empty() {
-            out.push_str("\nnot run\n");
-            for done in skipped {
-                let why = done.skipped.as_deref().unwrap_or_default();
-                out.push_str(&wrapped(&format!("{}: {why}", done.name), "  "));
-            }
-        }
-        if is_whole && !library.absent.is_empty() {
-            out.push_str("\nwhat cannot be rerun\n");
-            for absent in &library.absent {
-                let text = format!("{} ({}): {}", absent.title, absent.source, absent.why);
-                out.push_str(&wrapped(&text, "  "));
-            }
-        }
-        let _ = writeln!(
-            out,
-            "\n{:.0} s, {:.0} s of CPU\nresults in {}",
-            self.started.elapsed().as_secs_f64(),
-            machine::cpu_seconds() - self.cpu_before,
-            self.dir.display()
-        );
-        out
+        parts.join("\n")
     }
 }
 

@@ -294,7 +294,9 @@ fn check_free(dir: &Path) -> Result<(), Error> {
     match names.find(|name| dir.join(name).symlink_metadata().is_ok()) {
         None => Ok(()),
         Some(name) => {
-            let why = format!("holds results already ({name}): remove it or name another");
+            let why = format!(
+                "it holds results already ({name}): name another directory with -o, or remove it"
+            );
             Err(Error::io(dir, "cannot write here", io::Error::other(why)))
         }
     }

@@ -69,7 +69,7 @@ fn claims(experiment: &Experiment, swept: &Swept) -> String {
 }
 
 /// A paragraph in lines of at most 100 characters.
-pub(crate) fn wrapped(text: &str, indent: &str) -> String {
+pub fn wrapped(text: &str, indent: &str) -> String {
     let mut out = String::from(indent);
     let mut width = indent.len();
     for word in text.split_whitespace() {

@@ -451,7 +451,7 @@ fn what_is_no_experiment_file_is_said() {
         missing.starts_with(&format!("{shown}/none.toml: cannot read: No such file")),
         "{missing}"
     );
-    assert_eq!(load(Path::new("/dev/zero")), "/dev/zero: is not a regular file");
+    assert_eq!(load(Path::new("/dev/zero")), "/dev/zero: is a device, not an experiment file");
     let (message, path) = file("latin.toml", b"# a\nquestion = \"caf\xe9\"\n");
     assert_eq!(message, format!("{path}:2: is not text in UTF-8"));
     let (message, path) = file("huge.toml", &vec![b'#'; (1 << 20) + 1]);

@@ -1,7 +1,6 @@
 //! Where packets come from: files and standard input, plain or compressed, and which capture point each packet is of.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::io::{self, BufRead, BufReader, Chain, Cursor, Read};
 use std::net::SocketAddr;
 use std::ops::ControlFlow;
@@ -58,7 +57,10 @@ impl Input {
         let name = self.name();
         let cannot = |why: io::Error| Error(format!("{name}: cannot read: {why}"));
         let plain: Box<dyn Read + Send> = match self {
-            Input::File(path) => Box::new(File::open(path).map_err(cannot)?),
+            Input::File(path) => {
+                let file = knee_files::open_stream(&path, "capture");
+                Box::new(file.map_err(|why| Error(format!("{name}: {why}")))?)
+            }
             Input::Stdin => Box::new(io::stdin()),
             Input::Reader(_, reader) => reader,
         };

@@ -1,13 +1,13 @@
 //! Captures: the directory that `knee pcap --csv` writes, read in bounded memory.
 
 use std::collections::{BTreeMap, HashSet};
-use std::fs;
 use std::path::Path;
 
 use serde_json::Value;
 
 use crate::csv::{Row, Table};
 use crate::error::Error;
+use crate::manifest::MAX_JSON_BYTES;
 
 /// The file by which such a directory is known.
 pub(crate) const FINDINGS: &str = "findings.json";
@@ -221,7 +221,8 @@ pub(crate) fn list(value: &Value) -> &[Value] {
 
 /// What findings.json says.
 pub(crate) fn about(path: &Path) -> Result<Value, Error> {
-    let text = fs::read_to_string(path).map_err(|why| Error::io(path, "cannot read", why))?;
+    let text = knee_files::read_text(path, MAX_JSON_BYTES, "list of findings")
+        .map_err(|why| Error::unreadable(path, why))?;
     let about: Value = serde_json::from_str(&text).map_err(|why| {
         Error::input(path, why.line() as u64, format!("is no JSON ({why}): run knee pcap again"))
     })?;

@@ -31,10 +31,10 @@ pub(crate) struct Row<'a> {
 impl Table {
     /// Opens a file and reads its header; `None` where there is no such file.
     pub(crate) fn open(path: &Path) -> Result<Option<Table>, Error> {
-        let file = match File::open(path) {
+        let file = match knee_files::open_file(path, "table of results") {
             Ok(file) => file,
-            Err(why) if why.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            Err(why) => return Err(Error::io(path, "cannot read", why)),
+            Err(why) if why.is_absent() => return Ok(None),
+            Err(why) => return Err(Error::unreadable(path, why)),
         };
         let mut table = Table {
             path: path.to_owned(),

@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use knee_files::Unreadable;
+
 /// Why there is no report.
 #[derive(Debug)]
 pub enum Error {
@@ -32,6 +34,14 @@ pub enum Error {
 impl Error {
     pub(crate) fn input(file: &Path, line: u64, message: impl Into<String>) -> Error {
         Error::Input { file: file.to_owned(), line, message: message.into() }
+    }
+
+    pub(crate) fn unreadable(path: &Path, why: Unreadable) -> Error {
+        match why {
+            Unreadable::Io(source) => Error::io(path, "cannot read", source),
+            Unreadable::NotText { line } => Error::input(path, line.into(), why.to_string()),
+            other => Error::input(path, 0, other.to_string()),
+        }
     }
 
     pub(crate) fn io(path: &Path, action: &'static str, source: io::Error) -> Error {

@@ -306,18 +306,13 @@ impl Manifest {
     }
 }
 
+/// No JSON file that knee writes is longer.
+pub(crate) const MAX_JSON_BYTES: u64 = 64 << 20;
+
 /// A JSON file of ours.
 pub(crate) fn read_json(path: &Path) -> Result<Json, Error> {
-    const LARGEST: u64 = 64 << 20;
-    let size = path.metadata().map_err(|why| Error::io(path, "cannot read", why))?.len();
-    if size > LARGEST {
-        return Err(Error::input(
-            path,
-            0,
-            "is larger than 64 MiB: this is nothing that knee wrote",
-        ));
-    }
-    let text = std::fs::read_to_string(path).map_err(|why| Error::io(path, "cannot read", why))?;
+    let text = knee_files::read_text(path, MAX_JSON_BYTES, "file of knee's")
+        .map_err(|why| Error::unreadable(path, why))?;
     serde_json::from_str(&text).map_err(|why| {
         let line = u64::try_from(why.line()).unwrap_or(0);
         Error::input(

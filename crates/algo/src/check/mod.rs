@@ -11,10 +11,10 @@ mod rules;
 pub(crate) mod tokens;
 
 use std::fmt;
-use std::fs;
 use std::path::Path;
 
 use crate::Error;
+use crate::module::{MAX_SOURCE_BYTES, WHAT};
 use contract::Contract;
 
 /// What a finding is about.
@@ -85,8 +85,8 @@ pub struct Checked {
 /// # Errors
 /// [`Error::File`] if it cannot be read, or is the source of a Linux module.
 pub fn file(path: &Path) -> Result<Checked, Error> {
-    let text = fs::read_to_string(path)
-        .map_err(|why| Error::File(format!("{}: cannot be read: {why}", path.display())))?;
+    let text = knee_files::read_text(path, MAX_SOURCE_BYTES, WHAT)
+        .map_err(|why| Error::File(format!("{}: {why}", path.display())))?;
     if crate::module::is_kernel_module(&text) {
         return Err(Error::File(format!(
             "{}: this is a Linux module; check is for files on the contract (docs/modules.md)",

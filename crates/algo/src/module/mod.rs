@@ -34,7 +34,9 @@ pub(crate) use source::without_comments;
 use source::{Info, Kind};
 
 /// No source file is longer than this.
-const MAX_SOURCE_BYTES: u64 = 4 << 20;
+pub(crate) const MAX_SOURCE_BYTES: u64 = 4 << 20;
+/// What it is.
+pub(crate) const WHAT: &str = "algorithm's source";
 
 /// A file that an algorithm was compiled from.
 #[derive(Debug)]
@@ -124,19 +126,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 fn read(path: &Path) -> Result<String, Error> {
-    let metadata =
-        fs::metadata(path).map_err(|why| says(path, &format!("cannot be read: {why}")))?;
-    if !metadata.is_file() {
-        return Err(says(path, "is not a file with the source of an algorithm"));
-    }
-    if metadata.len() > MAX_SOURCE_BYTES {
-        return Err(says(path, "is longer than 4 MiB, and no algorithm's source is"));
-    }
-    if path.extension().is_none_or(|extension| extension != "c") {
+    if path.extension().is_none_or(|extension| extension != "c") && path.is_file() {
         return Err(says(path, "must be C source, in a file whose name ends in .c"));
     }
-    let bytes = fs::read(path).map_err(|why| says(path, &format!("cannot be read: {why}")))?;
-    String::from_utf8(bytes).map_err(|_| says(path, "is not text in UTF-8"))
+    knee_files::read_text(path, MAX_SOURCE_BYTES, WHAT).map_err(|why| says(path, &why.to_string()))
 }
 
 /// The file's name without extension, or the whole path if that is another algorithm's.

@@ -1,12 +1,12 @@
 //! Rules as the program of `programs/policy.bpf.c` reads them, and the program on a cgroup.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::net::IpAddr;
 use std::os::fd::AsRawFd as _;
 use std::path::Path;
 
 use libbpf_rs::{Link, MapCore, MapFlags, Object, OpenObject};
+use rustix::fs::{Mode, OFlags};
 
 use super::rule::{Ecn, Ports, Prefix, Rule};
 use crate::load::{open_object, with_log};
@@ -92,9 +92,11 @@ impl Policy {
 
 /// Attaches the program of a loaded object.
 pub(super) fn attach(object: &Object, cgroup: &Path) -> Result<Link, Error> {
-    let cgroup = File::open(cgroup).map_err(|source| Error::Host {
+    // What is no directory is not waited for.
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let cgroup = rustix::fs::open(cgroup, flags, Mode::empty()).map_err(|why| Error::Host {
         what: format!("cannot open the cgroup {}", cgroup.display()),
-        source,
+        source: why.into(),
     })?;
     let program = object.progs_mut().next().ok_or_else(not_ours)?;
     let (link, _) = with_log(|| program.attach_cgroup(cgroup.as_raw_fd()));

@@ -1,6 +1,5 @@
 //! The file that people write: `docs/policy.md`.
 
-use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -10,6 +9,8 @@ use toml::de::{DeArray, DeTable, DeValue};
 use super::rule::{Ecn, Ports, Prefix, Rule};
 use crate::Error;
 
+/// No policy file is longer.
+const MAX_BYTES: u64 = 1 << 20;
 /// Keys of a rule.
 const KEYS: [&str; 8] = ["name", "to", "ports", "listen", "algorithm", "ecn", "base_rtt", "cgroup"];
 const ECN: [(&str, Ecn); 3] =
@@ -47,8 +48,10 @@ impl File {
     /// [`Error::File`] if it cannot be read; [`Error::Policy`] with file, line, key, value and what
     /// is allowed there.
     pub fn read(path: &Path) -> Result<File, Error> {
-        let text = fs::read_to_string(path);
-        let text = text.map_err(|source| Error::File { path: path.to_owned(), source })?;
+        let text = knee_files::read_text(path, MAX_BYTES, "policy file").map_err(|why| {
+            let source = why.into_io();
+            Error::File { path: path.to_owned(), source }
+        })?;
         File::parse(path, &text)
     }
 

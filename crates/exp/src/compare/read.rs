@@ -1,7 +1,6 @@
 //! A results directory, read back: what was run, and what each run measured.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use knee_sim::spec::{HostConfig, LinuxVersion};
@@ -12,6 +11,11 @@ use crate::units::{Quantity as _, Size};
 
 /// Keys that may differ between results of one experiment: which Linux it was.
 const KERNEL_KEYS: [&str; 2] = ["linux", "hz"];
+
+/// No manifest that knee writes is longer.
+const MAX_MANIFEST_BYTES: u64 = 64 << 20;
+/// Tables are read whole.
+const MAX_TABLE_BYTES: u64 = 256 << 20;
 
 /// A results directory.
 #[derive(Clone, Debug)]
@@ -75,7 +79,7 @@ impl Side {
     /// [`Error::Io`] or [`Error::Input`] if it holds no results, or not all that is needed.
     pub fn read(dir: &Path) -> Result<Side, Error> {
         let manifest_path = dir.join("manifest.json");
-        let text = text_of(&manifest_path)?;
+        let text = text_of(&manifest_path, MAX_MANIFEST_BYTES, "manifest")?;
         let wrong = |why: &str| Error::input(&manifest_path, Origin::Nowhere, "", why);
         let manifest: Json = serde_json::from_str(&text)
             .map_err(|why| wrong(&format!("is no manifest of knee run: {why}")))?;
@@ -172,8 +176,8 @@ fn flat(json: &Json, prefix: &str) -> BTreeMap<String, String> {
     entries.map(|(key, value)| (format!("{prefix}{key}"), text(value))).collect()
 }
 
-fn text_of(path: &Path) -> Result<String, Error> {
-    fs::read_to_string(path).map_err(|why| Error::io(path, "cannot read", why))
+fn text_of(path: &Path, most_bytes: u64, what: &'static str) -> Result<String, Error> {
+    knee_files::read_text(path, most_bytes, what).map_err(|why| Error::unreadable(path, why))
 }
 
 /// The rows of `runs.csv` with what `measures.csv` has of their runs.
@@ -238,7 +242,7 @@ struct Csv {
 
 impl Csv {
     fn read(path: &Path) -> Result<Csv, Error> {
-        let mut rows = cells(&text_of(path)?).into_iter();
+        let mut rows = cells(&text_of(path, MAX_TABLE_BYTES, "table of results")?).into_iter();
         let head = rows.next().unwrap_or_default();
         let csv = Csv { path: path.to_owned(), head, rows: rows.collect() };
         match csv.rows.iter().position(|row| row.len() != csv.head.len()) {

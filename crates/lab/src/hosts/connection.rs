@@ -211,7 +211,8 @@ struct ToCopy {
 impl ToCopy {
     fn open(path: &std::path::Path) -> Result<ToCopy, Error> {
         let what = || format!("{}, to be copied to machines", path.display());
-        let file = File::open(path).map_err(failed(what()))?;
+        let file = knee_files::open_file(path, "program")
+            .map_err(|why| Error(format!("{}: it {why}", what())))?;
         let about = file.metadata().map_err(failed(what()))?;
         if !about.is_file() || about.len() == 0 {
             return Err(Error(format!("{}: it is no program", what())));

@@ -44,12 +44,8 @@ impl Machines {
     /// If it cannot be read, or says what is not allowed.
     pub fn read(path: &Path) -> Result<Machines, Error> {
         let failed = |why: String| Error(format!("{}: {why}", path.display()));
-        let about = std::fs::metadata(path).map_err(|why| failed(format!("cannot read: {why}")))?;
-        if about.len() > MOST_BYTES {
-            return Err(failed(format!("has {} bytes: {MOST_BYTES} is the most", about.len())));
-        }
-        let text = std::fs::read_to_string(path);
-        Machines::parse(path, &text.map_err(|why| failed(format!("cannot read: {why}")))?)
+        let text = knee_files::read_text(path, MOST_BYTES, "file of machines");
+        Machines::parse(path, &text.map_err(|why| failed(why.to_string()))?)
     }
 
     /// Reads the text of a file; `path` is for messages.
