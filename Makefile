@@ -10,8 +10,7 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 # What the kernel side is built with may come with set-up, so each recipe asks for it when it runs.
 FEATURES := $$(scripts/has-kernel-side || echo --no-default-features)
 WORKSPACE := --workspace $$(scripts/has-kernel-side || echo --exclude knee-bpf --exclude knee-testbed --no-default-features)
-# The everyday suite: what cargo builds by default, and the rules about the source tree.
-EVERYDAY := -p knee-algo -p knee-flight -p knee-queue -p knee-sim -p knee-capture -p knee-pcap -p knee-exp -p knee-script -p knee-report -p knee-cli -p knee-tidy $(FEATURES)
+# The everyday suite is what cargo takes by itself: the default members.
 
 # Cargo spreads work over the cores by itself.
 .NOTPARALLEL:
@@ -87,7 +86,7 @@ command:
 
 style: needs-test
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy $(EVERYDAY) --all-targets -- -D warnings
+	$(CARGO) clippy $(FEATURES) --all-targets -- -D warnings
 
 style-all: needs-test
 	$(CARGO) fmt --all --check
@@ -104,7 +103,7 @@ fidelity-built:
 	$(CARGO) build -q --release -p knee-cli -p knee-fidelity --bin fidelity $(FEATURES)
 
 test-everyday: needs-test
-	$(CARGO) test $(EVERYDAY)
+	$(CARGO) test $(FEATURES)
 
 # As root on a kernel with BTF the tests against the running kernel must run, not be skipped;
 # KNEE_REQUIRE_KERNEL=0 lets them be. So it is with KNEE_REQUIRE_BROWSER and the tests in a browser, and with KNEE_REQUIRE_TSHARK
