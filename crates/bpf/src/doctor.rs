@@ -9,7 +9,8 @@ use std::process::{Command, Stdio};
 
 use knee_netns::Namespace;
 
-use crate::{Embedded, KernelApi, Rights};
+use crate::host::{Host, USUAL, is_in_private_mounts};
+use crate::{Embedded, Error, KernelApi, Rights};
 
 const JIT: &str = "/proc/sys/net/core/bpf_jit_enable";
 const JIT_REMEDY: &str = "sysctl -w net.core.bpf_jit_enable=1";
@@ -67,17 +68,13 @@ pub fn kernel() -> Vec<Finding> {
     all.push(jit(api));
     all.extend(rights());
     all.push(lockdown());
-    all.push(file_system(
-        "BPF file system",
-        "bpf",
-        "mount -t bpf bpf /sys/fs/bpf",
-        "what is confirmed could not be kept",
-    ));
-    all.push(file_system(
+    all.push(bpf_file_system());
+    let cgroup = mounted("cgroup2");
+    all.push(Finding::check(
         "cgroup v2",
-        "cgroup2",
+        cgroup.is_some(),
+        cgroup.unwrap_or_else(|| "not mounted: no algorithm by cgroup or prefix".to_owned()),
         "mkdir -p /sys/fs/cgroup/unified && mount -t cgroup2 cgroup2 /sys/fs/cgroup/unified",
-        "no algorithm by cgroup or prefix",
     ));
     all
 }
@@ -201,21 +198,39 @@ pub(crate) fn explanation() -> Option<(&'static str, &'static str)> {
         .then_some(("the kernel is locked down (confidentiality)", LOCKDOWN_REMEDY))
 }
 
-fn file_system(what: &'static str, kind: &str, remedy: &str, so: &str) -> Finding {
+/// What is loaded for good is pinned in it. No host has to have one: knee mounts its own.
+fn bpf_file_system() -> Finding {
+    const WHAT: &str = "BPF file system";
+    match Host::here().pins() {
+        Ok(pins) => {
+            Finding::check(WHAT, true, pins.parent().unwrap_or(&pins).to_string_lossy(), "")
+        }
+        Err(Error::NoBpffs) if is_in_private_mounts() => Finding::check(
+            WHAT,
+            false,
+            "none is mounted, and this mount namespace is not the host's, so one that knee mounts would \
+             end with it",
+            &format!("there: mount -t bpf -o mode=0700 bpf {USUAL}"),
+        ),
+        Err(Error::NoBpffs) => Finding::info(WHAT, "not mounted: knee mounts one for itself"),
+        Err(error) => Finding::check(
+            WHAT,
+            false,
+            error.to_string(),
+            &format!("mount -t bpf -o mode=0700 bpf {USUAL}"),
+        ),
+    }
+}
+
+/// Where a file system of this type is mounted, the usual place first.
+fn mounted(kind: &str) -> Option<String> {
     let mounts = read("/proc/self/mounts").unwrap_or_default();
-    let mut mounted: Vec<_> = mounts
-        .lines()
-        .filter_map(|line| {
-            let mut words = line.split(' ').skip(1);
-            let (dir, found) = (words.next()?, words.next()?);
-            (found == kind).then(|| dir.to_owned())
-        })
-        .collect();
-    // The usual place first.
-    mounted.sort_by_key(|dir| !dir.starts_with("/sys/fs/"));
-    let mounted = mounted.into_iter().next();
-    let ok = mounted.is_some();
-    Finding::check(what, ok, mounted.unwrap_or_else(|| format!("not mounted: {so}")), remedy)
+    let of_kind = mounts.lines().filter_map(|line| {
+        let mut words = line.split(' ').skip(1);
+        let (dir, found) = (words.next()?, words.next()?);
+        (found == kind).then(|| dir.to_owned())
+    });
+    of_kind.min_by_key(|dir| !dir.starts_with("/sys/fs/"))
 }
 
 fn congestion_controls() -> Finding {

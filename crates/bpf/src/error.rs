@@ -101,6 +101,8 @@ pub enum Error {
         name: String,
         /// There is an algorithm of this name, of somebody else's.
         registered: bool,
+        /// Names under which knee has loaded the algorithm that is called so.
+        loaded_as: Vec<String>,
     },
     /// The kernel still has the name after the last that knee knows of was undone.
     StillRegistered {
@@ -123,6 +125,15 @@ pub enum Error {
     NotBpffs {
         /// The directory.
         path: PathBuf,
+    },
+    /// What knee would mount for itself here, nobody outside of this mount namespace would see.
+    PrivateMounts,
+    /// Others than root may have a hand in what is pinned or written down.
+    Untrusted {
+        /// What is theirs.
+        path: PathBuf,
+        /// How so.
+        why: String,
     },
     /// Something cannot be pinned, or what is pinned cannot be opened.
     Pin {
@@ -284,13 +295,19 @@ impl fmt::Display for Error {
                 f,
                 "a command that loaded or unloaded \"{name}\" was cut short: knee unload {name} first"
             ),
-            Error::NotLoaded { name, registered: true } => {
+            Error::NotLoaded { name, loaded_as, .. } if !loaded_as.is_empty() => write!(
+                f,
+                "knee has loaded nothing as \"{name}\", but {name} as {}: knee unload {}",
+                loaded_as.join(", "),
+                loaded_as[0]
+            ),
+            Error::NotLoaded { name, registered: true, .. } => {
                 write!(
                     f,
                     "\"{name}\" was not loaded by knee load: whoever registered it has to remove it"
                 )
             }
-            Error::NotLoaded { name, registered: false } => {
+            Error::NotLoaded { name, registered: false, .. } => {
                 write!(f, "nothing named \"{name}\" is loaded: see knee status")
             }
             Error::StillRegistered { name } => write!(
@@ -308,11 +325,23 @@ impl fmt::Display for Error {
                 write!(f, "several are on trial, say which to confirm: {}", names.join(", "))
             }
             Error::NoBpffs => f.write_str(
-                "no BPF file system is mounted to keep it in: mount -t bpf bpf /sys/fs/bpf",
+                "no BPF file system is mounted to keep it in: mount -t bpf -o mode=0700 bpf /sys/fs/bpf",
             ),
             Error::NotBpffs { path } => write!(
                 f,
-                "KNEE_BPFFS: {} is not a BPF file system: mount -t bpf bpf DIRECTORY",
+                "KNEE_BPFFS: {} is not a BPF file system: mount -t bpf -o mode=0700 bpf DIRECTORY",
+                path.display()
+            ),
+            Error::PrivateMounts => f.write_str(
+                "no BPF file system is mounted, and one mounted here would end with this private mount \
+                 namespace, with all that is loaded: run it in the host's, as by nsenter \
+                 --net=/run/netns/NAME knee ... in place of ip netns exec, or first, there, mount -t bpf \
+                 -o mode=0700 bpf /sys/fs/bpf",
+            ),
+            Error::Untrusted { path, why } => write!(
+                f,
+                "{} is {why}, so others than root may have a hand in what is loaded: remove it, or name \
+                 another place (docs/load.md)",
                 path.display()
             ),
             Error::Pin { path, source } => write!(f, "{}: {source}", path.display()),

@@ -102,15 +102,15 @@ impl Host {
     /// [`Error::NoBpffs`], [`Error::Locked`], and those of loading and pinning.
     pub fn keep_labels(&self, device: &str) -> Result<Kept, Error> {
         check_rights("writing labels")?;
-        let pins = self.pins()?.join(PINS);
         let index = ethernet_device(device)?;
-        let _lock = self.lock()?;
+        let lock = self.lock()?;
+        let pins = self.need_pins(&lock)?.join(PINS);
         let there = links_at(index)?;
         if there.iter().any(|id| pins.join(pin_name(*id)).exists()) {
             return Ok(Kept::Already);
         }
         let object = load(0)?;
-        fs::create_dir_all(&pins).map_err(|source| Error::File { path: pins.clone(), source })?;
+        self.make_pin_dir(&pins)?;
         let kept = keep(&object, index, there.first().copied(), &pins);
         if kept.is_err() {
             remove_if_empty(&pins);
@@ -134,7 +134,7 @@ impl Host {
         let time_ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let object = load(boot_ns().saturating_add(time_ns))?;
         let link = attach(&object, index)?;
-        let pin = self.label_pins().join(pin_name(seen(link.as_fd())?.id));
+        let pin = self.label_pins()?.join(pin_name(seen(link.as_fd())?.id));
         Ok(Labels { _link: link, _object: object, pin })
     }
 
@@ -148,7 +148,7 @@ impl Host {
         if !KernelApi::running().tcx {
             return Ok(all);
         }
-        let pinned = pinned(&self.label_pins())?;
+        let pinned = pinned(&self.label_pins()?)?;
         for namespace in knee_netns::all().map_err(proc)? {
             match labels_in(&namespace) {
                 Ok(found) => all.at.extend(found),
@@ -182,7 +182,7 @@ impl Host {
     /// [`Error::Locked`], [`Error::Inspect`], [`Error::Labels`] if nothing is written at `device`.
     pub fn drop_labels(&self, device: Option<&str>) -> Result<LabelsDropped, Error> {
         check_rights("taking labels away")?;
-        let pins = self.label_pins();
+        let pins = self.label_pins()?;
         if self.labels()?.at.is_empty() && !pins.exists() && device.is_none() {
             return Ok(LabelsDropped::default());
         }
@@ -227,8 +227,12 @@ impl Host {
     }
 
     /// Where links are pinned; nowhere without a BPF file system.
-    fn label_pins(&self) -> PathBuf {
-        self.pins().map(|pins| pins.join(PINS)).unwrap_or_default()
+    fn label_pins(&self) -> Result<PathBuf, Error> {
+        match self.pins() {
+            Ok(pins) => Ok(pins.join(PINS)),
+            Err(Error::NoBpffs | Error::NotBpffs { .. }) => Ok(PathBuf::default()),
+            Err(error) => Err(error),
+        }
     }
 }
 

@@ -17,6 +17,7 @@ use knee_algo::Algorithm;
 use knee_bpf::{Connection, Connections, Embedded, Inside, Loaded, State, Value};
 use knee_netns::{Found, Namespace};
 use knee_testbed::net::{Pair, Path, SERVER, choose, cookie};
+use knee_testbed::own_name;
 
 /// No single read or write may take longer than that.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -178,12 +179,12 @@ fn it_says_what_tcp_info_says() {
     if !knee_testbed::kernel_is_ready() {
         return;
     }
-    let loaded = register("dctcp", "knee_o_info");
+    let loaded = register("dctcp", own_name("info"));
     let ours = knee_bpf::registered().unwrap();
     let ours = ours.iter().find(|one| one.name == loaded.name()).unwrap();
     let reader = Connections::open().unwrap();
     let marks = Path { mark_period: 20, mark_burst: 2, drop_period: 503, ..Path::default() };
-    let pair = Pair::new("knee_o_info", marks, Path::default());
+    let pair = Pair::new(own_name("info"), marks, Path::default());
     let (listener, client, server) = connect(&pair);
     send(&client, &server, 3_000_000);
     send(&server, &client, 50_000);
@@ -196,7 +197,7 @@ fn it_says_what_tcp_info_says() {
     assert_agrees(&one(&servers, &server), &server);
     assert!(sender.total_retrans > 0 && sender.sock.delivered_ce > 0, "{sender:?}");
     assert!(sender.has_ecn() && sender.needs_ecn);
-    assert_eq!(sender.algorithm, "knee_o_info");
+    assert_eq!(sender.algorithm, own_name("info"));
     assert_eq!(sender.map_id, Some(ours.map_id), "which program it runs");
 
     let listening = one(&servers, &listener);
@@ -335,11 +336,11 @@ fn alpha_follows_the_marks_of_the_path_by_the_recurrence() {
     let mut params = dctcp.default_params();
     dctcp.set_param(&mut params, "shift_g", "3").unwrap();
     let embedded = Embedded::by_name("dctcp").unwrap();
-    let loaded = Loaded::register(embedded, "knee_o_alpha", &params).unwrap();
+    let loaded = Loaded::register(embedded, own_name("alpha"), &params).unwrap();
     let reader = Connections::open().unwrap();
     let mut inside = Inside::new();
     let marks = Path { mark_period: 4, mark_burst: 1, ..Path::default() };
-    let pair = Pair::new("knee_o_alpha", marks, Path::default());
+    let pair = Pair::new(own_name("alpha"), marks, Path::default());
     let (_listener, client, server) = connect(&pair);
     client.set_nodelay(true).unwrap();
     let read = |inside: &mut Inside| {

@@ -8,6 +8,7 @@
 
 use knee_algo::Algorithm;
 use knee_bpf::{Embedded, Error, Loaded};
+use knee_testbed::{own_name, wait_until_free};
 
 fn available() -> String {
     std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap()
@@ -24,7 +25,7 @@ fn the_kernel_takes_every_algorithm_and_forgets_it_when_dropped() {
     }
     for algorithm in Algorithm::all() {
         let embedded = Embedded::by_name(algorithm.name()).unwrap();
-        let name = format!("kl_{}", algorithm.name());
+        let name = own_name(algorithm.name()).to_owned();
         let params = algorithm.default_params();
         let loaded =
             Loaded::register(embedded, &name, &params).unwrap_or_else(|error| panic!("{error}"));
@@ -44,7 +45,7 @@ fn the_kernel_takes_every_algorithm_and_forgets_it_when_dropped() {
             format!("an algorithm named \"{name}\" is registered already")
         );
         drop(loaded);
-        assert!(!names().contains(&name), "{}", available());
+        wait_until_free(&name);
     }
 }
 
@@ -56,11 +57,11 @@ fn the_kernel_takes_the_template_of_new_algorithms() {
     }
     let template = Algorithm::for_tests("newcc");
     let embedded = Embedded::for_tests("newcc").unwrap();
-    let loaded = Loaded::register(embedded, "knee_l_newcc", &template.default_params());
+    let loaded = Loaded::register(embedded, own_name("newcc"), &template.default_params());
     let loaded = loaded.unwrap_or_else(|error| panic!("{error}"));
-    assert!(names().contains(&"knee_l_newcc".to_owned()), "{}", available());
+    assert!(names().contains(&own_name("newcc").to_owned()), "{}", available());
     drop(loaded);
-    assert!(!names().contains(&"knee_l_newcc".to_owned()), "{}", available());
+    wait_until_free(own_name("newcc"));
 }
 
 #[test]

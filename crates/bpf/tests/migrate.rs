@@ -10,6 +10,7 @@ use knee_algo::Algorithm;
 use knee_bpf::{Connections, Embedded, Filter, Inside, Loaded, Migration, Outcome, Planned};
 use knee_netns::Found;
 use knee_testbed::net::{Pair, Path, chosen, connect, listen, sysctl};
+use knee_testbed::own_name;
 
 fn dctcp(name: &str) -> Loaded {
     let params = Algorithm::by_name("dctcp").unwrap().default_params();
@@ -43,7 +44,7 @@ fn connections_with_ecn_move_and_go_on() {
     if !knee_testbed::kernel_is_ready() {
         return;
     }
-    let loaded = dctcp("knee_o_move");
+    let loaded = dctcp(own_name("move"));
     let marks = Path { mark_period: 10, mark_burst: 1, ..Path::default() };
     let pair = Pair::new("reno", marks, Path::default());
     let namespaces = namespaces(&pair);
@@ -71,7 +72,7 @@ fn connections_with_ecn_move_and_go_on() {
     }
     assert_eq!(chosen(&elsewhere), "reno");
     for (client, server) in &mut ends {
-        assert_eq!([chosen(client), chosen(server)], ["knee_o_move", "knee_o_move"]);
+        assert_eq!([chosen(client), chosen(server)], [own_name("move"), own_name("move")]);
         transfer(client, server);
     }
     // The marks of the path reach the new algorithm.
@@ -101,7 +102,7 @@ fn a_connection_without_ecn_is_left_alone() {
     if !knee_testbed::kernel_is_ready() {
         return;
     }
-    let loaded = dctcp("knee_o_noecn");
+    let loaded = dctcp(own_name("noecn"));
     let pair = Pair::new("reno", Path::default(), Path::default());
     sysctl(&pair.server, "tcp_ecn", "0");
     let namespaces = namespaces(&pair);
@@ -134,7 +135,7 @@ fn a_listener_opened_before_the_load_accepts_ecn_after_its_move() {
     }
     let pair = Pair::new("reno", Path::default(), Path::default());
     let listener = listen(&pair);
-    let loaded = dctcp("knee_o_listen");
+    let loaded = dctcp(own_name("listen"));
     sysctl(&pair.client, "tcp_congestion_control", loaded.name());
     let namespaces = namespaces(&pair);
     let (client, server) = connect(&pair, &listener);
@@ -158,9 +159,12 @@ fn a_listener_opened_before_the_load_accepts_ecn_after_its_move() {
 
 #[test]
 fn an_unknown_target_is_told_in_one_sentence() {
-    let error = Migration::new("cubic", "knee_o_none", Filter::default(), false).unwrap_err();
+    let error = Migration::new("cubic", own_name("none"), Filter::default(), false).unwrap_err();
     let text = error.to_string();
-    assert!(text.starts_with("no algorithm named \"knee_o_none\" is registered"), "{text}");
+    assert!(
+        text.starts_with(&format!("no algorithm named \"{}\" is registered", own_name("none"))),
+        "{text}"
+    );
     assert!(text.contains("reno") && !text.contains('\n'), "{text}");
     assert!(Migration::new("cubic", "much_too_long_a_name", Filter::default(), false).is_err());
 }

@@ -18,6 +18,7 @@ use knee_testbed::capture::{CWR, Capture, ECE, SYN};
 use knee_testbed::net::{Namespace, Pair, Path, SERVER, choose, chosen, connect, cookie, ecn_of};
 use knee_testbed::net::{listen, sysctl};
 use knee_testbed::trace::{record, replay};
+use knee_testbed::{own_name, wait_until_free};
 
 const BYTES: usize = 24 << 20;
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -30,6 +31,7 @@ fn with_auto(name: &str) -> (&'static Algorithm, Params) {
 }
 
 fn load(algorithm: &Algorithm, name: &str, params: &Params) -> Loaded {
+    wait_until_free(name);
     Loaded::register(Embedded::by_name(algorithm.name()).unwrap(), name, params).unwrap()
 }
 
@@ -81,7 +83,7 @@ fn a_classic_peer_is_found_by_whoever_answers_it() {
     if !knee_testbed::kernel_is_ready() {
         return;
     }
-    let name = "knee_pa_ne";
+    let name = own_name("ne");
     let (dctcp, params) = with_auto("dctcp");
     let _loaded = load(dctcp, name, &params);
     let mut tracer = Tracer::attach(name, &TraceFilter::default()).unwrap();
@@ -110,7 +112,7 @@ fn a_peer_of_dctcp_is_none() {
     if !knee_testbed::kernel_is_ready() {
         return;
     }
-    let name = "knee_pa_both";
+    let name = own_name("both");
     let (dctcp, params) = with_auto("dctcp");
     let _loaded = load(dctcp, name, &params);
     let pair = Pair::new(name, marked(), Path::default());
@@ -129,7 +131,7 @@ fn the_sender_alone_negotiates_ecn_with_an_ordinary_listener() {
     if !knee_testbed::kernel_is_ready() {
         return;
     }
-    let name = "knee_pa_snd";
+    let name = own_name("snd");
     let (sender, params) = with_auto("dctcp_snd");
     let _loaded = load(sender, name, &params);
     let mut tracer = Tracer::attach(name, &TraceFilter::default()).unwrap();
@@ -208,7 +210,8 @@ fn cwr_with_each_ack_makes_a_classic_receiver_tell_of_each_packet() {
     }
     let mut seen = Vec::new();
     for _ in 0..5 {
-        let (Some(once), Some(each)) = (told("once", "knee_pa_once"), told("each", "knee_pa_each"))
+        let (Some(once), Some(each)) =
+            (told("once", own_name("once")), told("each", own_name("each")))
         else {
             println!("not tried: the kernel has no tbf queue discipline (CONFIG_NET_SCH_TBF)");
             return;

@@ -18,8 +18,7 @@ use knee_testbed::cgroup::Cgroup;
 use knee_testbed::net::{
     Namespace, Pair, Path, SERVER, SERVER_IPV6, choose, chosen, cookie, ecn_of, ip, listen, sysctl,
 };
-use knee_testbed::sandbox::available;
-use knee_testbed::wait_until;
+use knee_testbed::{own_name, wait_until, wait_until_free};
 use libbpf_rs::MapCore as _;
 
 fn load(algorithm: &str, name: &str) -> Loaded {
@@ -88,21 +87,21 @@ fn everything_does_what_a_default_would_do() {
     if !knee_testbed::kernel_is_ready() {
         return;
     }
-    let dctcp = load("dctcp", "knee_p_all");
+    let dctcp = load("dctcp", own_name("all"));
     let cgroup = Cgroup::new();
     let pair = hosts(&cgroup);
     let older = listen(&pair);
-    let rules = [Rule::everything("knee_p_all")];
+    let rules = [Rule::everything(own_name("all"))];
     let policy = Policy::attach(&rules, cgroup.path(), Scope::default()).unwrap();
     for address in [SERVER, SERVER_IPV6] {
         let ends = connect(&pair, address);
-        assert_eq!(ends.algorithms(), both("knee_p_all"), "{address}");
+        assert_eq!(ends.algorithms(), both(own_name("all")), "{address}");
         assert!(ends.has_ecn(), "{address}");
     }
 
     // A listener from before grants ECN as well, because the policy answers for it.
     let ends = connect_to(&pair, &older, SERVER);
-    assert_eq!(ends.algorithms(), both("knee_p_all"));
+    assert_eq!(ends.algorithms(), both(own_name("all")));
     assert!(ends.has_ecn());
 
     // What a program chose for its socket stays.
@@ -115,7 +114,7 @@ fn everything_does_what_a_default_would_do() {
     // Connections of before keep what they have; new ones are as if nothing had been. Whoever looks
     // through the kernel's links at that moment keeps this one a little longer.
     drop(policy);
-    assert_eq!(ends.algorithms(), both("knee_p_all"));
+    assert_eq!(ends.algorithms(), both(own_name("all")));
     wait_until("the policy is gone", || connect(&pair, SERVER).algorithms() == both("reno"));
     drop(dctcp);
 }
@@ -175,11 +174,11 @@ fn an_algorithm_for_ecn_leaves_connections_without_it_to_the_default() {
     if !knee_testbed::kernel_is_ready() {
         return;
     }
-    let _dctcp = load("dctcp", "knee_p_noecn");
+    let _dctcp = load("dctcp", own_name("noecn"));
     let (cgroup, elsewhere) = (Cgroup::new(), Cgroup::new());
     let pair = hosts(&cgroup);
     elsewhere.take(&pair.server);
-    let rules = [Rule::everything("knee_p_noecn")];
+    let rules = [Rule::everything(own_name("noecn"))];
     let policy = Policy::attach(&rules, cgroup.path(), Scope::default()).unwrap();
     // The server's ordinary listener refuses ECN to a SYN with ECT.
     let ends = connect(&pair, SERVER);
@@ -215,7 +214,7 @@ fn algorithms_of_others_that_need_ecn_are_known() {
     if !knee_testbed::kernel_is_ready() || !knee_bpf::KernelApi::running().links {
         return;
     }
-    let mut foreign = foreign_dctcp("knee_p_foreign");
+    let mut foreign = foreign_dctcp(own_name("foreign"));
     let _link = foreign
         .maps_mut()
         .find(|map| map.name() == "an_own_dctcp")
@@ -226,7 +225,7 @@ fn algorithms_of_others_that_need_ecn_are_known() {
     let pair = hosts(&cgroup);
     // Linux with L4S has the one of IPv6 here; that it is not registered does not matter, since no
     // connection without ECN is given it.
-    let rules = [rule(&["0.0.0.0/0"], "knee_p_foreign"), rule(&["::/0"], "prague")];
+    let rules = [rule(&["0.0.0.0/0"], own_name("foreign")), rule(&["::/0"], "prague")];
     let policy = Policy::attach(&rules, cgroup.path(), Scope::default()).unwrap();
     for address in [SERVER, SERVER_IPV6] {
         assert_eq!(connect(&pair, address).algorithms(), both("reno"), "{address}");
@@ -252,13 +251,13 @@ fn the_longest_prefix_of_the_peer_decides_and_then_the_port() {
     if !knee_testbed::kernel_is_ready() {
         return;
     }
-    let _reno = load("reno", "knee_p_reno");
+    let _reno = load("reno", own_name("reno"));
     let cgroup = Cgroup::new();
     let pair = hosts(&cgroup);
     let named = listen(&pair);
     let port = named.local_addr().unwrap().port();
     let rules = [
-        rule(&["0.0.0.0/0", "fd99::/64"], "knee_p_reno"),
+        rule(&["0.0.0.0/0", "fd99::/64"], own_name("reno")),
         // The client's peer.
         rule(&["10.99.0.2", "fd99::2"], "cubic"),
         Rule { ports: vec![port..=port], ..rule(&["10.99.0.2"], "bbr") },
@@ -266,8 +265,8 @@ fn the_longest_prefix_of_the_peer_decides_and_then_the_port() {
         Rule { ports: vec![port..=port], ..rule(&["10.99.0.0/31"], "bbr") },
     ];
     let policy = Policy::attach(&rules, cgroup.path(), Scope::default()).unwrap();
-    assert_eq!(connect(&pair, SERVER).algorithms(), pair_of("cubic", "knee_p_reno"));
-    assert_eq!(connect(&pair, SERVER_IPV6).algorithms(), pair_of("cubic", "knee_p_reno"));
+    assert_eq!(connect(&pair, SERVER).algorithms(), pair_of("cubic", own_name("reno")));
+    assert_eq!(connect(&pair, SERVER_IPV6).algorithms(), pair_of("cubic", own_name("reno")));
     // The port names the service on both sides: the server's own port, the client's peer's.
     assert_eq!(connect_to(&pair, &named, SERVER).algorithms(), pair_of("bbr", "bbr"));
     let hits = policy.hits().unwrap();
@@ -280,17 +279,17 @@ fn an_ipv4_peer_of_an_ipv6_listener_is_met_by_ipv4_rules() {
     if !knee_testbed::kernel_is_ready() {
         return;
     }
-    let _dctcp = load("dctcp", "knee_p_map");
+    let _dctcp = load("dctcp", own_name("map"));
     let cgroup = Cgroup::new();
     let pair = hosts(&cgroup);
     let rules = [
-        Rule { ecn: Ecn::PeersRunKnee, ..rule(&["10.99.0.0/24"], "knee_p_map") },
+        Rule { ecn: Ecn::PeersRunKnee, ..rule(&["10.99.0.0/24"], own_name("map")) },
         rule(&["::/0"], "bbr"),
     ];
     let _policy = Policy::attach(&rules, cgroup.path(), Scope::default()).unwrap();
     let listener = pair.server.run(|| TcpListener::bind("[::]:0").unwrap());
     let ends = connect_to(&pair, &listener, SERVER);
-    assert_eq!(ends.algorithms(), both("knee_p_map"));
+    assert_eq!(ends.algorithms(), both(own_name("map")));
     assert!(ends.has_ecn(), "the answer for the request goes by the IPv4 rule, too");
     assert_eq!(connect_to(&pair, &listener, SERVER_IPV6).algorithms(), both("bbr"));
 }
@@ -300,23 +299,23 @@ fn prefixes_decide_who_negotiates_ecn() {
     if !knee_testbed::kernel_is_ready() {
         return;
     }
-    let _dctcp = load("dctcp", "knee_p_pfx");
+    let _dctcp = load("dctcp", own_name("pfx"));
     let cgroup = Cgroup::new();
     let pair = hosts(&cgroup);
     let rules = [
-        Rule { ecn: Ecn::PeersRunKnee, ..rule(&["10.99.0.0/24"], "knee_p_pfx") },
-        Rule { ecn: Ecn::Accept, ..rule(&["fd99::/64"], "knee_p_pfx") },
+        Rule { ecn: Ecn::PeersRunKnee, ..rule(&["10.99.0.0/24"], own_name("pfx")) },
+        Rule { ecn: Ecn::Accept, ..rule(&["fd99::/64"], own_name("pfx")) },
     ];
     let policy = Policy::attach(&rules, cgroup.path(), Scope::default()).unwrap();
     let ends = connect(&pair, SERVER);
-    assert_eq!((ends.algorithms(), ends.has_ecn()), (both("knee_p_pfx"), true));
+    assert_eq!((ends.algorithms(), ends.has_ecn()), (both(own_name("pfx")), true));
     // Over IPv6 it would be granted, but nobody asks.
     let ends = connect(&pair, SERVER_IPV6);
     assert_eq!((ends.algorithms(), ends.has_ecn()), (both("reno"), false));
     // A peer that asks, by its sysctl, is granted it, and then both ends have what DCTCP needs.
     sysctl(&pair.client, "tcp_ecn", "1");
     let ends = connect(&pair, SERVER_IPV6);
-    assert_eq!((ends.algorithms(), ends.has_ecn()), (both("knee_p_pfx"), true));
+    assert_eq!((ends.algorithms(), ends.has_ecn()), (both(own_name("pfx")), true));
     let hits = policy.hits().unwrap();
     assert_eq!((hits[1].connected, hits[1].accepted, hits[1].without_ecn), (1, 1, 2), "{hits:?}");
 }
@@ -370,15 +369,14 @@ fn an_algorithm_that_is_gone_is_counted_and_the_connection_lives() {
     if !knee_testbed::kernel_is_ready() {
         return;
     }
-    let gone = load("reno", "knee_p_gone");
+    let gone = load("reno", own_name("gone"));
     let cgroup = Cgroup::new();
     let pair = hosts(&cgroup);
-    let rules = [rule(&["10.99.0.0/24"], "knee_p_gone")];
+    let rules = [rule(&["10.99.0.0/24"], own_name("gone"))];
     let policy = Policy::attach(&rules, cgroup.path(), Scope::default()).unwrap();
-    assert_eq!(connect(&pair, SERVER).algorithms(), both("knee_p_gone"));
+    assert_eq!(connect(&pair, SERVER).algorithms(), both(own_name("gone")));
     drop(gone);
-    // Whoever looks through the kernel's links at that moment keeps it a little longer.
-    wait_until("the name is gone", || !available().iter().any(|name| name == "knee_p_gone"));
+    wait_until_free(own_name("gone"));
     assert_eq!(connect(&pair, SERVER).algorithms(), both("reno"));
     assert_eq!(policy.hits().unwrap()[0].failed, 2);
 }
@@ -416,7 +414,8 @@ fn the_kernel_takes_the_policy_away_when_its_process_is_killed() {
     assert_eq!(connect(&pair, SERVER).algorithms(), both("cubic"));
     holder.kill().unwrap();
     holder.wait().unwrap();
-    assert_eq!(connect(&pair, SERVER).algorithms(), both("reno"));
+    // As with a name, whoever looks through the kernel's links at this moment keeps it a little longer.
+    wait_until("the policy is gone", || connect(&pair, SERVER).algorithms() == both("reno"));
 }
 
 fn load_told(name: &str) -> Loaded {
@@ -453,26 +452,26 @@ fn an_algorithm_is_told_the_base_rtt_whichever_was_loaded_first() {
     let cgroup = Cgroup::new();
     let pair = hosts(&cgroup);
     let rules = [
-        Rule { base_rtt_us: 70, ..rule(&["10.99.0.2"], "knee_p_told") },
-        Rule { base_rtt_us: 90, ..rule(&["10.99.0.1"], "knee_p_told") },
-        rule(&["::/0"], "knee_p_told"),
+        Rule { base_rtt_us: 70, ..rule(&["10.99.0.2"], own_name("told")) },
+        Rule { base_rtt_us: 90, ..rule(&["10.99.0.1"], own_name("told")) },
+        rule(&["::/0"], own_name("told")),
     ];
     let attach = || Policy::attach(&rules, cgroup.path(), Scope::default()).unwrap();
     let check = || {
         let ends = connect(&pair, SERVER);
-        assert_eq!(ends.algorithms(), both("knee_p_told"));
+        assert_eq!(ends.algorithms(), both(own_name("told")));
         assert_eq!((ssthresh(&ends.client), ssthresh(&ends.server)), (70, 90));
         // Where nothing is said it is unknown.
         let unknown = connect(&pair, SERVER_IPV6);
-        assert_eq!(unknown.algorithms(), both("knee_p_told"));
+        assert_eq!(unknown.algorithms(), both(own_name("told")));
         assert!(ssthresh(&unknown.client) > 1000 && ssthresh(&unknown.server) > 1000);
     };
-    let first = load_told("knee_p_told");
+    let first = load_told(own_name("told"));
     let policy = attach();
     check();
     // The map lives on with the policy, and the next algorithm finds it.
     drop(first);
-    let second = load_told("knee_p_told");
+    let second = load_told(own_name("told"));
     check();
     // And the other way about.
     drop(policy);
@@ -489,11 +488,12 @@ fn what_a_listener_accepts_has_its_base_rtt() {
     let _alone = BASE_RTTS.lock().unwrap_or_else(PoisonError::into_inner);
     let cgroup = Cgroup::new();
     let pair = hosts(&cgroup);
-    let _algorithm = load_told("knee_p_clone");
-    let rules = [Rule { base_rtt_us: 50, listen: vec![7010..=7010], ..rule(&[], "knee_p_clone") }];
+    let _algorithm = load_told(own_name("clone"));
+    let rules =
+        [Rule { base_rtt_us: 50, listen: vec![7010..=7010], ..rule(&[], own_name("clone")) }];
     let _policy = Policy::attach(&rules, cgroup.path(), Scope::default()).unwrap();
     let listener = pair.server.run(|| TcpListener::bind((SERVER, 7010)).unwrap());
     let ends = connect_to(&pair, &listener, SERVER);
-    assert_eq!(ends.algorithms(), pair_of("reno", "knee_p_clone"));
+    assert_eq!(ends.algorithms(), pair_of("reno", own_name("clone")));
     assert_eq!(ssthresh(&ends.server), 50);
 }

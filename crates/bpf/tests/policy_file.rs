@@ -80,4 +80,39 @@ fn prefixes_are_read_with_their_first_address_only() {
     let reaches = |text: &str| text.parse::<Prefix>().unwrap().must_reach_the_internet();
     assert!(!reaches("10.0.0.0/8") && reaches("8.0.0.0/7"));
     assert!(!reaches("fc00::/7") && reaches("fc00::/6"));
+    let prefix = |text: &str| text.parse::<Prefix>().unwrap();
+    for own in
+        ["10.0.0.0/8", "10.1.2.3", "172.16.0.0/12", "192.168.7.0/24", "127.0.0.1", "169.254.0.0/16"]
+    {
+        assert!(prefix(own).is_own(&[]), "{own}");
+    }
+    for own in ["fd00::/8", "fc00::/7", "::1", "fe80::/64"] {
+        assert!(prefix(own).is_own(&[]), "{own}");
+    }
+    for others in
+        ["8.8.8.0/24", "172.0.0.0/8", "172.32.0.0/12", "192.0.2.0/24", "2001:db8::/32", "::"]
+    {
+        assert!(!prefix(others).is_own(&[]), "{others}");
+        assert!(prefix(others).is_own(&[prefix("2001::/16"), prefix(others)]), "{others}");
+    }
+}
+
+#[test]
+fn what_is_ours_is_told_at_the_top_of_the_file() {
+    let rule = "[[rule]]\nto = \"10.0.0.0/8\"\nalgorithm = \"cubic\"\n";
+    let ours = |value: &str| {
+        let read = File::parse(Path::new("p.toml"), &format!("ours = {value}\n{rule}"));
+        read.map(|file| file.ours.len()).map_err(|error| error.to_string())
+    };
+    assert_eq!(ours("[\"192.0.2.0/24\", \"2001:db8::/32\"]"), Ok(2));
+    assert_eq!(ours("\"192.0.2.0/24\""), Ok(1));
+    for (wrong, why) in [
+        ("[]", "must have at least one value"),
+        ("\"::/0\"", "is more than anybody has: name prefixes of at least /8 (IPv6: /7)"),
+        ("\"everything\"", "must be a prefix, as \"10.0.0.0/8\" or \"fd00::/8\""),
+        ("8", "must be text in quotes"),
+    ] {
+        let refused = ours(wrong).unwrap_err();
+        assert_eq!(refused, format!("p.toml:1: ours = {wrong}: {why}"));
+    }
 }

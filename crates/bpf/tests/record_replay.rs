@@ -16,6 +16,7 @@ use knee_algo::{Algorithm, Params};
 use knee_bpf::{Embedded, Loaded, TraceFilter, Tracer};
 use knee_flight::{Record, Report};
 use knee_testbed::net::{Pair, Path, SERVER, choose, chosen};
+use knee_testbed::own_name;
 use knee_testbed::trace::{record, replay};
 
 /// Bytes of the bulk transfer of a connection.
@@ -132,7 +133,7 @@ fn dctcp_in_the_kernel_does_what_the_native_build_does() {
     }
     let dctcp = Algorithm::by_name("dctcp").unwrap();
     let params = dctcp.default_params();
-    let mut records = record_a_rough_day(dctcp, "knee_t_dctcp", &params);
+    let mut records = record_a_rough_day(dctcp, own_name("dctcp"), &params);
     let report = replay(dctcp, &params, &records);
     assert_equal(
         &report,
@@ -186,7 +187,7 @@ fn plb_in_the_kernel_asks_for_paths_where_the_native_build_does() {
     for (name, value) in eager {
         dctcp.set_param(&mut params, name, value).unwrap();
     }
-    let mut records = record_a_rough_day(dctcp, "knee_t_plb", &params);
+    let mut records = record_a_rough_day(dctcp, own_name("plb"), &params);
     let report = replay(dctcp, &params, &records);
     assert_equal(&report, &["in_ack_event", "cwnd_event(TX_START)", "cwnd_event(LOSS)"]);
     assert!(report.rehashes > 10, "{report}");
@@ -211,7 +212,7 @@ fn dctcp_without_ecn_leaves_for_its_fallback_in_both() {
     for fallback in ["reno", "cubic"] {
         let mut params = dctcp.default_params();
         dctcp.set_param(&mut params, "fallback", fallback).unwrap();
-        let name = format!("knee_tf_{fallback}");
+        let name = own_name(&format!("f{fallback}")).to_owned();
         let _loaded = load(dctcp, &name, &params);
         let mut tracer = Tracer::attach(&name, &TraceFilter::default()).unwrap();
         let pair = Pair::new(&name, Path::default(), Path::default());
@@ -238,7 +239,7 @@ fn reno_in_the_kernel_does_what_the_native_build_does() {
         return;
     }
     let reno = Algorithm::by_name("reno").unwrap();
-    let records = record_a_rough_day(reno, "knee_t_reno", &reno.default_params());
+    let records = record_a_rough_day(reno, own_name("reno"), &reno.default_params());
     let report = replay(reno, &reno.default_params(), &records);
     assert_equal(&report, &["ssthresh", "cong_avoid", "undo_cwnd"]);
 }
@@ -249,7 +250,7 @@ fn cubic_in_the_kernel_does_what_the_native_build_does() {
         return;
     }
     let cubic = Algorithm::by_name("cubic").unwrap();
-    let records = record_a_rough_day(cubic, "knee_t_cubic", &cubic.default_params());
+    let records = record_a_rough_day(cubic, own_name("cubic"), &cubic.default_params());
     let report = replay(cubic, &cubic.default_params(), &records);
     assert_equal(
         &report,
@@ -263,7 +264,7 @@ fn bbr_in_the_kernel_does_what_the_native_build_does() {
         return;
     }
     let bbr = Algorithm::by_name("bbr").unwrap();
-    let records = record_a_rough_day(bbr, "knee_t_bbr", &bbr.default_params());
+    let records = record_a_rough_day(bbr, own_name("bbr"), &bbr.default_params());
     let report = replay(bbr, &bbr.default_params(), &records);
     assert_equal(
         &report,
@@ -303,7 +304,7 @@ fn bic_in_the_kernel_does_what_the_native_build_does() {
         return;
     }
     let bic = Algorithm::by_name("bic").unwrap();
-    let records = record_a_rough_day(bic, "knee_t_bic", &bic.default_params());
+    let records = record_a_rough_day(bic, own_name("bic"), &bic.default_params());
     assert_equal(&replay(bic, &bic.default_params(), &records), &HEARS_MUCH);
 }
 
@@ -314,7 +315,7 @@ fn nv_of_both_versions_in_the_kernel_does_what_the_native_build_does() {
     }
     for name in ["nv", "nv2010"] {
         let nv = Algorithm::by_name(name).unwrap();
-        let records = record_a_rough_day(nv, &format!("knee_t_{name}"), &nv.default_params());
+        let records = record_a_rough_day(nv, own_name(name), &nv.default_params());
         assert_equal(&replay(nv, &nv.default_params(), &records), &HEARS_MUCH);
         // A control: that another pad decides otherwise shows that decisions were made.
         let mut other = nv.default_params();
@@ -330,7 +331,7 @@ fn bbr3_whose_state_is_in_socket_storage_does_the_same_in_both() {
         return;
     }
     let bbr3 = Algorithm::by_name("bbr3").unwrap();
-    let mut records = record_a_rough_day(bbr3, "knee_t_bbr3", &bbr3.default_params());
+    let mut records = record_a_rough_day(bbr3, own_name("bbr3"), &bbr3.default_params());
     let report = replay(bbr3, &bbr3.default_params(), &records);
     assert_equal(
         &report,

@@ -10,13 +10,14 @@ use std::thread;
 
 use knee_algo::Algorithm;
 use knee_bpf::{Embedded, Loaded, registered};
+use knee_testbed::own_name;
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 
 /// What is answered to an attempt to load it; nothing if that succeeds.
 fn refusal() -> Option<String> {
     let dctcp = Algorithm::by_name("dctcp").unwrap();
     let embedded = Embedded::by_name("dctcp").unwrap();
-    let loaded = Loaded::register(embedded, "knee_k_refused", &dctcp.default_params());
+    let loaded = Loaded::register(embedded, own_name("refused"), &dctcp.default_params());
     loaded.err().map(|error| error.to_string())
 }
 

@@ -9,13 +9,17 @@ use std::time::{Duration, Instant};
 use knee_algo::Algorithm;
 use knee_bpf::host::Host;
 use knee_bpf::{Connections, Embedded, Inside, Loaded, TraceFilter, Tracer, registered};
+use knee_testbed::{own_name, wait_until_free};
 
-const STAYS: &str = "knee_t_stays";
+fn stays() -> &'static str {
+    own_name("stays")
+}
 /// At least so long, and so many rounds of the others.
 const TIME: Duration = Duration::from_secs(3);
 const ROUNDS: usize = 10;
 
 fn load(name: &str) -> Loaded {
+    wait_until_free(name);
     let params = Algorithm::by_name("reno").unwrap().default_params();
     Loaded::register(Embedded::by_name("reno").unwrap(), name, &params).unwrap()
 }
@@ -59,11 +63,11 @@ fn what_stays_is_never_missed() {
     if !knee_testbed::kernel_is_ready() {
         return;
     }
-    let _stays = load(STAYS);
-    let whole = registered().unwrap().into_iter().find(|one| one.name == STAYS).unwrap();
+    let _stays = load(stays());
+    let whole = registered().unwrap().into_iter().find(|one| one.name == stays()).unwrap();
     assert_eq!(whole.programs.len(), 3);
     let (mut looks, mut missed) = (0, 0);
-    under_churn("knee_t_comes", || {
+    under_churn(own_name("comes"), || {
         looks += 1;
         missed += usize::from(!registered().unwrap().contains(&whole));
     });
@@ -76,9 +80,9 @@ fn what_goes_is_no_error() {
     if !knee_testbed::kernel_is_ready() {
         return;
     }
-    let stays = load("knee_t_stays2");
+    let stays = load(own_name("stays2"));
     let reader = Connections::open().unwrap();
-    under_churn("knee_t_goes", || {
+    under_churn(own_name("goes"), || {
         Host::here().status().unwrap();
         let mut inside = Inside::new();
         for connection in reader.read_all().unwrap() {

@@ -16,6 +16,7 @@ use std::time::Duration;
 use knee_algo::{Algorithm, Call};
 use knee_bpf::{Embedded, KernelApi, Loaded, TraceFilter, Tracer};
 use knee_testbed::net::{Pair, Path, SERVER};
+use knee_testbed::own_name;
 use knee_testbed::trace::{record, replay};
 use libbpf_rs::{MapCore as _, MapFlags};
 
@@ -63,9 +64,9 @@ fn cong_control_gets_its_arguments_and_paces() {
     let paced = Algorithm::for_tests("paced");
     let params = paced.default_params();
     let embedded = Embedded::for_tests("paced").unwrap();
-    let _loaded = Loaded::register(embedded, "knee_k_paced", &params).unwrap();
-    let mut tracer = Tracer::attach("knee_k_paced", &TraceFilter::default()).unwrap();
-    let pair = Pair::new("knee_k_paced", Path::default(), Path::default());
+    let _loaded = Loaded::register(embedded, own_name("paced"), &params).unwrap();
+    let mut tracer = Tracer::attach(own_name("paced"), &TraceFilter::default()).unwrap();
+    let pair = Pair::new(own_name("paced"), Path::default(), Path::default());
     let records = record(&mut tracer, || drop(requests(&pair)));
 
     let report = replay(paced, &params, &records);
@@ -96,7 +97,7 @@ fn assert_taken(algorithm: &Algorithm, needs: &str, taken: bool) {
     let embedded = Embedded::for_tests(name).unwrap();
     let release = &KernelApi::running().release;
     let params = algorithm.default_params();
-    let refused = Loaded::register(embedded, &format!("knee_k_{name}"), &params).err();
+    let refused = Loaded::register(embedded, own_name(name), &params).err();
     assert_eq!(
         refused.map(|error| error.to_string()),
         (!taken).then(|| {
@@ -127,9 +128,9 @@ fn the_flag_of_cong_control_is_there_or_the_algorithm_is_refused() {
     if api.cong_control_args == 2 {
         return;
     }
-    let _loaded = Loaded::register(embedded, "knee_k_flag", &params).unwrap();
-    let mut tracer = Tracer::attach("knee_k_flag", &TraceFilter::default()).unwrap();
-    let pair = Pair::new("knee_k_flag", Path::default(), Path::default());
+    let _loaded = Loaded::register(embedded, own_name("flag"), &params).unwrap();
+    let mut tracer = Tracer::attach(own_name("flag"), &TraceFilter::default()).unwrap();
+    let pair = Pair::new(own_name("flag"), Path::default(), Path::default());
     let records = record(&mut tracer, || drop(requests(&pair)));
     assert!(replay(flagged, &params, &records).is_equal());
     // FLAG_DATA_ACKED of the kernel.
@@ -146,8 +147,8 @@ fn a_large_state_is_kept_with_its_socket() {
     }
     let params = Algorithm::for_tests("large").default_params();
     let embedded = Embedded::for_tests("large").unwrap();
-    let loaded = Loaded::register(embedded, "knee_k_large", &params).unwrap();
-    let pair = Pair::new("knee_k_large", Path::default(), Path::default());
+    let loaded = Loaded::register(embedded, own_name("large"), &params).unwrap();
+    let pair = Pair::new(own_name("large"), Path::default(), Path::default());
     let streams = [requests(&pair), requests(&pair)];
     let storage = loaded.object().maps().find(|map| map.name() == "cc_storage_large").unwrap();
     for stream in &streams {

@@ -11,6 +11,7 @@ use std::fmt::Write as _;
 
 use knee_algo::Algorithm;
 use knee_bpf::{Embedded, KernelApi, Loaded};
+use knee_testbed::own_name;
 
 /// More than this much above its figure is an error, in percent.
 const ALLOWED_GROWTH_PCT: u32 = 25;
@@ -36,9 +37,8 @@ fn no_program_has_grown_much_for_the_verifier() {
     let mut grown = Vec::new();
     for algorithm in Algorithm::all() {
         let embedded = Embedded::by_name(algorithm.name()).unwrap();
-        let name = format!("knee_tv_{}", algorithm.name());
         let loaded =
-            Loaded::register(embedded, &name[..name.len().min(15)], &algorithm.default_params());
+            Loaded::register(embedded, own_name(algorithm.name()), &algorithm.default_params());
         writeln!(counted, "\n[{}]", algorithm.name()).unwrap();
         for (program, instructions) in loaded.unwrap().verified_instructions().unwrap() {
             writeln!(counted, "{program} = {instructions}").unwrap();

@@ -12,6 +12,7 @@ use knee_algo::Algorithm;
 use knee_bpf::{Embedded, Loaded};
 use knee_testbed::capture::{ACK, CE, CWR, Capture, ECE, ECT0, NOT_ECT, Packet, SYN};
 use knee_testbed::net::{Namespace, Pair, Path, SERVER, choose, chosen, ip, sysctl};
+use knee_testbed::own_name;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -59,7 +60,7 @@ fn every_algorithm_carries_10_mb_there_and_back() {
     }
     let path = Path { mark_period: 50, mark_burst: 5, drop_period: 997, ..Path::default() };
     for algorithm in Algorithm::all() {
-        let name = format!("kw_{}", algorithm.name());
+        let name = own_name(algorithm.name()).to_owned();
         let _loaded = register(algorithm, &name);
         let pair = Pair::new(&name, path, path);
         let (client, server) = connect(&pair, |_| ());
@@ -76,7 +77,7 @@ fn every_ack_says_whether_what_it_covers_was_marked() {
     if !knee_testbed::kernel_is_ready() {
         return;
     }
-    let name = "knee_w_ce";
+    let name = own_name("ce");
     let _loaded = register(Algorithm::by_name("dctcp").unwrap(), name);
     for (mark_period, mark_burst) in [(7, 1), (7, 3), (64, 31), (2, 1)] {
         let run = |at_once: bool| {
@@ -167,7 +168,7 @@ fn every_packet_of_a_connection_with_ecn_is_ect() {
     if !knee_testbed::kernel_is_ready() {
         return;
     }
-    let name = "knee_w_ect";
+    let name = own_name("ect");
     let _loaded = register(Algorithm::by_name("dctcp").unwrap(), name);
     let lossy = Path { drop_period: 101, ..Path::default() };
     let pair = Pair::new(name, lossy, Path::default());
@@ -190,7 +191,7 @@ fn without_ecn_nothing_after_the_syn_is_ect() {
     if !knee_testbed::kernel_is_ready() {
         return;
     }
-    let name = "knee_w_not";
+    let name = own_name("not");
     let _loaded = register(Algorithm::by_name("dctcp").unwrap(), name);
     let lossy = Path { drop_period: 101, ..Path::default() };
     let pair = Pair::new(name, lossy, Path::default());
@@ -294,10 +295,10 @@ fn bbr_sends_segments_apart_from_each_other() {
     if !knee_testbed::kernel_is_ready() {
         return;
     }
-    let (unpaced, _) = short_gaps_and_median("cubic", "knee_w_unpaced");
+    let (unpaced, _) = short_gaps_and_median("cubic", own_name("unpaced"));
     assert!(unpaced > 0.3, "{unpaced}");
     let is_apart = || {
-        let (paced, median) = short_gaps_and_median("bbr", "knee_w_paced");
+        let (paced, median) = short_gaps_and_median("bbr", own_name("paced"));
         // The rate is 1 % below the bottleneck's, and a timer may be late.
         let off_pct = (median - FRAME_NS) * 100 / FRAME_NS;
         paced < 0.15 && (-5..=15).contains(&off_pct)

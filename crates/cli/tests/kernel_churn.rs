@@ -11,6 +11,7 @@ use knee_algo::Algorithm;
 use knee_bpf::{Embedded, KernelApi, Loaded};
 use knee_testbed::net::choose;
 use knee_testbed::sandbox::Sandbox;
+use knee_testbed::wait_until_free;
 
 const TIME: Duration = Duration::from_secs(4);
 const LOOKS: usize = 5;
@@ -74,6 +75,7 @@ fn top_and_status_hold_while_algorithms_come_and_go() {
                 let at = listener.local_addr().unwrap();
                 let reno = Algorithm::by_name("reno").unwrap();
                 while !done.load(Ordering::Relaxed) {
+                    wait_until_free(&name);
                     let embedded = Embedded::by_name("reno").unwrap();
                     let loaded = Loaded::register(embedded, &name, &reno.default_params()).unwrap();
                     let client = host.namespace.run(move || TcpStream::connect(at).unwrap());

@@ -113,12 +113,13 @@ fn the_default_is_restored_in_every_namespace_before_the_name_goes() {
     set_default(&meanwhile, &name);
     ip(&meanwhile, "link set lo up".to_owned());
     ip(&meanwhile, format!("route add 198.51.100.0/24 dev lo congctl {name} mtu 1400"));
-    let (_listener, mut client, mut server) = connection(&meanwhile);
+    let (listener, mut client, mut server) = connection(&meanwhile);
     assert_eq!(chosen(&client), name);
 
     let said = host.knee(&format!("unload {name}")).done();
-    assert_eq!(said.matches("again").count(), 3, "{said}");
+    assert_eq!(said.matches("again").count(), 4, "{said}");
     assert!(said.contains("2 connections keep it") && said.contains("listener 127.0.0.1:"));
+    assert_eq!(chosen(&listener), before);
     assert!(said.contains("route 198.51.100.0/24"), "{said}");
     for namespace in [&host.namespace, &other, &meanwhile] {
         assert_eq!(default_of(namespace), before);
@@ -276,7 +277,7 @@ fn a_trial_gives_it_to_a_cgroup_until_it_ends() {
     let trial = host.start(&format!(
         "load dctcp --default --i-know --cgroup {path} --as {name} --confirm-within 4s"
     ));
-    let (_listener, client, server) = connection(&host.namespace);
+    let (listener, client, server) = connection(&host.namespace);
     assert_eq!((chosen(&client), chosen(&server)), (name.clone(), name.clone()));
     assert!(ecn_of(&client).negotiated && ecn_of(&server).negotiated);
     let (_other_listener, other, _) = connection(&outside);
@@ -290,7 +291,8 @@ fn a_trial_gives_it_to_a_cgroup_until_it_ends() {
     assert_eq!(trial.end().0, Some(1));
     assert!(!available().contains(&name));
     let status = host.knee("status").done();
-    assert!(status.contains(&format!("{name}: not registered any more, but 3 sockets")));
+    assert!(status.contains(&format!("{name}: not registered any more, but 2 sockets")));
+    assert_eq!(chosen(&listener), before.0, "what it accepts from now on has the default, too");
 }
 
 #[test]
@@ -641,4 +643,91 @@ fn what_links_are_for_is_refused_without_them() {
         "{update}"
     );
     host.knee(&format!("unload {name}")).done();
+}
+
+#[test]
+fn status_counts_connections_that_a_trial_left_without_it() {
+    let Some(host) = sandbox_with_links() else { return };
+    let name = host.name('d');
+    set_default(&host.namespace, "reno");
+    // Ordinary, it refuses the ECN of a SYN with ECT.
+    let other = Namespace::new().unwrap();
+    set_default(&other, "reno");
+    let tid = other.tid();
+    ip(&host.namespace, format!("link add kv0 type veth peer name kv1 netns {tid}"));
+    for (namespace, device, last) in [(&host.namespace, "kv0", 1), (&other, "kv1", 2)] {
+        ip(namespace, format!("addr add 10.99.7.{last}/24 dev {device}"));
+        ip(namespace, format!("link set {device} up"));
+    }
+    let listener = other.run(|| TcpListener::bind("10.99.7.2:0").unwrap());
+    let at = listener.local_addr().unwrap();
+    let trial =
+        host.start(&format!("load dctcp --default --i-know --as {name} --confirm-within 60s"));
+    let clients = [(); 2].map(|()| host.namespace.run(move || TcpStream::connect(at).unwrap()));
+    assert_eq!(clients.each_ref().map(chosen), ["reno", "reno"]);
+    let status = host.knee("status").done();
+    // Others of this kernel may be listed beside it.
+    let own = status.lines().skip_while(|line| !line.starts_with(&name)).skip(1);
+    let own: Vec<&str> = own.take_while(|line| line.starts_with("  ")).collect();
+    assert!(own.contains(&"  2 connections without ECN left at the default"), "{status}");
+    assert!(!own.iter().any(|line| line.contains("handed to")), "{status}");
+    let status: serde_json::Value =
+        serde_json::from_str(&host.knee("status --json").done()).unwrap();
+    let ours = status["registered"].as_array().unwrap().iter().find(|one| one["name"] == name);
+    assert_eq!(ours.unwrap()["left_without_ecn"], 2, "{status}");
+    drop(trial);
+}
+
+#[test]
+fn unload_gives_listeners_the_default_again() {
+    let Some(host) = sandbox() else { return };
+    let name = host.name('d');
+    set_default(&host.namespace, "reno");
+    let (moved, client, server) = connection(&host.namespace);
+    host.knee(&format!("load cubic --default --as {name}")).done();
+    host.knee(&format!("migrate --from reno --to {name} --listeners")).done();
+    let opened = host.namespace.run(|| TcpListener::bind("127.0.0.1:0").unwrap());
+    assert_eq!([chosen(&moved), chosen(&opened)], [name.as_str(), name.as_str()]);
+    let said = host.knee("unload --all").done();
+    assert_eq!([chosen(&moved), chosen(&opened)], ["reno", "reno"], "{said}");
+    let line = format!("  listener {} in namespace", moved.local_addr().unwrap());
+    assert!(said.contains(&line) && said.contains(": reno again"), "{said}");
+    assert!(!said.contains("still has it"), "{said}");
+    assert!(host.knee("status").done().lines().all(|line| !line.starts_with(&name)));
+    drop((client, server));
+}
+
+#[test]
+fn unloading_what_is_not_loaded_is_no_failure_if_asked_for_so() {
+    let Some(host) = sandbox() else { return };
+    let name = host.name('d');
+    host.knee(&format!("unload {name}")).refused();
+    let said = host.knee(&format!("unload --if-loaded {name}")).done();
+    assert_eq!(said, format!("{name}: not loaded, so there is nothing to undo\n"));
+    let said = host.knee(&format!("unload --if-loaded --json {name}")).done();
+    let said: serde_json::Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(said["not_loaded"], serde_json::json!([name]));
+    // What somebody else has registered is loaded, and not knee's to undo.
+    let refused = host.knee("unload --if-loaded reno").refused();
+    assert!(refused.contains("was not loaded by knee load"), "{refused}");
+    host.knee(&format!("load dctcp --as {name}")).done();
+    for line in ["unload dctcp", "unload --if-loaded dctcp"] {
+        let refused = host.knee(line).refused();
+        let expected = format!("nothing as \"dctcp\", but dctcp as {name}: knee unload {name}");
+        assert!(refused.contains(&expected), "{refused}");
+    }
+    host.knee(&format!("unload --if-loaded {name}")).done();
+    assert!(!available().contains(&name));
+}
+
+#[test]
+fn a_variant_whose_name_is_too_long_is_told_of_the_way_to_name_it() {
+    let Some(host) = sandbox() else { return };
+    for (what, way_out) in [
+        ("dctcp=plain", "choose a word of at most 4 characters, or name it with --as"),
+        ("dctcp_snd=x", "name it with --as"),
+    ] {
+        let refused = host.knee(&format!("load {what}")).refused();
+        assert!(refused.contains(way_out), "{refused}");
+    }
 }

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
-use std::iter;
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -13,6 +12,7 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 /// The host's namespace is that of the first process.
 const HOST: &str = "/proc/1/ns/net";
+const KERNEL_THREAD: &str = "/proc/2/ns/net";
 
 /// What tells one namespace from another: device and inode of its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -40,6 +40,9 @@ impl Found {
     /// A name for people: "host", that of `ip netns`, or a process that is in it.
     pub fn label(&self) -> String {
         let path = &self.path;
+        if is_hosts(path) {
+            return "host".to_owned();
+        }
         if path.starts_with("/proc") {
             let pid = path.components().nth(2).map(|part| part.as_os_str().to_string_lossy());
             let pid = pid.unwrap_or_default();
@@ -47,7 +50,6 @@ impl Found {
             // Its owner may call it anything.
             let command = command.trim().replace(char::is_control, "?");
             match (pid.as_ref(), command.as_str()) {
-                ("1", _) => "host".to_owned(),
                 (pid, "") => format!("pid {pid}"),
                 (pid, command) => format!("pid {pid} ({command})"),
             }
@@ -94,7 +96,7 @@ pub fn of_process(pid: u32) -> io::Result<Found> {
 
 /// With its name, if it is the host's or has one: it is the same for all who are in it.
 fn named(mut found: Found) -> Found {
-    let names = iter::once(PathBuf::from(HOST)).chain(mounts_of_namespaces());
+    let names = hosts().chain(mounts_of_namespaces());
     let mut own = names.filter(|path| id_of(path).is_ok_and(|id| id == found.id));
     found.path = own.next().unwrap_or(found.path);
     found
@@ -119,7 +121,7 @@ pub fn all() -> io::Result<Vec<Found>> {
             }
         }
     };
-    add(Path::new(HOST));
+    hosts().for_each(|path| add(&path));
     for mount in mounts_of_namespaces() {
         add(&mount);
     }
@@ -141,8 +143,25 @@ pub fn all() -> io::Result<Vec<Found>> {
         }
     }
     let mut all: Vec<Found> = found.into_values().collect();
-    all.sort_by_key(|one| one.path != Path::new(HOST));
+    all.sort_by_key(|one| !is_hosts(&one.path));
     Ok(all)
+}
+
+/// Ways to the host's own: the first process's, which is not everybody's to look at, and that of the
+/// kernel's threads, which no other process namespace has.
+fn hosts() -> impl Iterator<Item = PathBuf> {
+    [HOST, KERNEL_THREAD].into_iter().map(PathBuf::from).filter(|path| is_hosts(path))
+}
+
+fn is_hosts(path: &Path) -> bool {
+    const IS_KERNEL_THREAD: u32 = 0x0020_0000;
+    if path != Path::new(KERNEL_THREAD) {
+        return path == Path::new(HOST);
+    }
+    let stat = fs::read_to_string("/proc/2/stat").unwrap_or_default();
+    // The command, in brackets, may hold anything; the flags are the seventh word after it.
+    let flags = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(6));
+    flags.and_then(|flags| flags.parse::<u32>().ok()).is_some_and(|f| f & IS_KERNEL_THREAD != 0)
 }
 
 fn id_of(path: &Path) -> io::Result<Id> {

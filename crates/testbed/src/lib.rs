@@ -11,7 +11,9 @@ pub mod net;
 pub mod sandbox;
 pub mod trace;
 
+use std::collections::BTreeMap;
 use std::io::Write as _;
+use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -29,6 +31,34 @@ pub fn kernel_is_ready() -> bool {
         "KNEE_REQUIRE_KERNEL=1, but {missing}"
     );
     false
+}
+
+/// A name for an algorithm that no other process uses, ending with up to 8 characters of `word`: the
+/// kernel's list is everybody's, also of another run of the same tests.
+pub fn own_name(word: &str) -> &'static str {
+    const DIGITS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
+    static NAMES: Mutex<BTreeMap<String, &'static str>> = Mutex::new(BTreeMap::new());
+    let name = |word: &str| {
+        let (mut pid, mut name) = (std::process::id() as usize, "k".to_owned());
+        while pid > 0 {
+            name.push(char::from(DIGITS[pid % DIGITS.len()]));
+            pid /= DIGITS.len();
+        }
+        name.push('_');
+        name.push_str(word);
+        name.truncate(15);
+        &*name.leak()
+    };
+    NAMES.lock().unwrap().entry(word.to_owned()).or_insert_with(|| name(word))
+}
+
+/// Waits until no algorithm has this name: whoever looks through the kernel's links at the moment when one
+/// is dropped keeps it a little longer, and that may be any process of the host.
+///
+/// # Panics
+/// As [`wait_until`].
+pub fn wait_until_free(name: &str) {
+    wait_until("the name is gone", || !sandbox::available().iter().any(|other| other == name));
 }
 
 fn missing() -> Option<&'static str> {

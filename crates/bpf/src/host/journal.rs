@@ -6,10 +6,13 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::bpffs::read_file;
 use crate::Error;
 
 /// Of the file; a reader takes no other.
 const VERSION: u32 = 1;
+/// An entry has some 500, and a name 15 characters.
+const MOST_BYTES: u64 = 4 << 20;
 
 /// The algorithm that every kernel has.
 pub(super) const LAST_RESORT: &str = "reno";
@@ -66,7 +69,7 @@ impl Journal {
             allowed_before: None,
             entries: Vec::new(),
         };
-        let text = match fs::read_to_string(&path) {
+        let text = match read_file(&path, MOST_BYTES) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(empty()),
             Err(source) => return Err(Error::File { path, source }),
@@ -128,7 +131,9 @@ impl Journal {
         let failed = |source| Error::File { path: path.clone(), source };
         let new = path.with_extension("new");
         let text = serde_json::to_string_pretty(self).map_err(|error| failed(error.into()))?;
-        let mut file = File::create(&new).map_err(failed)?;
+        // What is there was left by a command that was killed. It is not written into, lest it be a link.
+        let _ = fs::remove_file(&new);
+        let mut file = File::create_new(&new).map_err(failed)?;
         file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(failed)?;
         fs::rename(&new, &path).map_err(failed)
     }

@@ -12,7 +12,7 @@ use super::defaults::{
     available_algorithms, cookie_of, default_algorithm, default_of, restore_allowed, set_default,
 };
 use super::journal::{Entry, Journal, LAST_RESORT, OldDefault};
-use super::{Host, check_rights, make_dir, mount_point};
+use super::{Host, check_rights, mount_point};
 use crate::load::{Prepared, check_name};
 use crate::policy::{self, Policy, Rule, Scope};
 use crate::{Embedded, Error, KernelApi};
@@ -63,9 +63,9 @@ impl Host {
         check_rights("loading an algorithm")?;
         check_name(&request.name)?;
         let embedded = Embedded::by_name(request.algorithm.name())?;
-        self.pins()?;
         request.check()?;
-        let _lock = self.lock()?;
+        let lock = self.lock()?;
+        self.need_pins(&lock)?;
         let mut journal = Journal::read(&self.run_dir)?;
         restore_allowed(&mut journal, &self.run_dir)?;
         let before = journal.entry(&request.name).cloned();
@@ -255,7 +255,7 @@ impl Host {
         path: &PathBuf,
         pin: impl FnOnce(&PathBuf) -> libbpf_rs::Result<()>,
     ) -> Result<(), Error> {
-        make_dir(path.parent().unwrap_or(path))?;
+        self.make_pin_dir(path.parent().unwrap_or(path))?;
         pin(path).map_err(|source| {
             self.remove_empty_dirs(path);
             Error::Pin { path: path.clone(), source }

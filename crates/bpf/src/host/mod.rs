@@ -4,6 +4,7 @@
 //! what was loaded, with a lock and a journal; and a directory of the BPF file system whose files
 //! keep algorithms registered. Every change is written to the journal before it is made.
 
+mod bpffs;
 pub mod congctl;
 mod defaults;
 mod journal;
@@ -14,13 +15,15 @@ mod unload;
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FlockOperation, flock, statfs};
+use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
+pub(crate) use bpffs::{USUAL, is_in_private_mounts};
 pub(crate) use defaults::cookie_of;
 pub use defaults::{available_algorithms, default_algorithm};
 pub use journal::{Entry, OldDefault};
@@ -36,24 +39,21 @@ use journal::Journal;
 
 /// Environment variable that names another directory than [`RUN_DIR`].
 const RUN_DIR_VARIABLE: &str = "KNEE_RUN_DIR";
-/// Environment variable that names another BPF file system than the first one mounted.
+/// Environment variable that names another BPF file system than the host's or knee's own.
 const BPFFS_VARIABLE: &str = "KNEE_BPFFS";
 /// Lock, journal and trials.
 const RUN_DIR: &str = "/run/knee";
-/// Under the root of the BPF file system.
-const PINS_DIR: &str = "knee";
 /// How long a command waits for another one to finish.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How long a directory may come and go under a command's hands, before it is another error.
 const GONE_WITHIN: Duration = Duration::from_secs(1);
-/// What `statfs` says of a BPF file system (the kernel's magic.h).
-const BPF_FS_MAGIC: u64 = 0xcafe_4a11;
 
 /// Where knee keeps track of what it changes.
 pub struct Host {
     run_dir: PathBuf,
-    bpffs: Option<PathBuf>,
+    named_bpffs: Option<PathBuf>,
+    has_mounted: AtomicBool,
 }
 
 /// No other command changes the host while this lives. The kernel frees it with its process.
@@ -66,6 +66,7 @@ impl Drop for Lock {
     /// Removes what holds nothing any more: the journal, and the directory with the lock itself,
     /// which others that wait for it notice.
     fn drop(&mut self) {
+        bpffs::remove_own_if_empty(&self.run_dir);
         trial::remove_dead_notes(&self.run_dir);
         if trial::notes(&self.run_dir).is_empty() && Journal::remove_if_empty(&self.run_dir) {
             let _ = fs::remove_dir(trial::dir(&self.run_dir));
@@ -81,7 +82,8 @@ impl Host {
         let named = |variable| std::env::var_os(variable).map(PathBuf::from);
         Host {
             run_dir: named(RUN_DIR_VARIABLE).unwrap_or_else(|| RUN_DIR.into()),
-            bpffs: named(BPFFS_VARIABLE).or_else(|| mount_point("bpf")),
+            named_bpffs: named(BPFFS_VARIABLE),
+            has_mounted: AtomicBool::new(false),
         }
     }
 
@@ -91,16 +93,6 @@ impl Host {
     /// [`Error::File`] if the journal cannot be read.
     pub fn entries(&self) -> Result<Vec<Entry>, Error> {
         Ok(Journal::read(&self.run_dir)?.entries)
-    }
-
-    /// Where an algorithm's link is pinned.
-    ///
-    /// # Errors
-    /// [`Error::NoBpffs`] and [`Error::NotBpffs`].
-    pub fn pins(&self) -> Result<PathBuf, Error> {
-        let root = self.bpffs.as_ref().ok_or(Error::NoBpffs)?;
-        let is_bpffs = statfs(root).is_ok_and(|about| about.f_type as u64 == BPF_FS_MAGIC);
-        is_bpffs.then(|| root.join(PINS_DIR)).ok_or_else(|| Error::NotBpffs { path: root.clone() })
     }
 
     /// Names that have pins, whether or not the journal knows them.
@@ -134,6 +126,7 @@ impl Host {
         let failed = |source| Error::File { path: path.clone(), source };
         let started = Instant::now();
         loop {
+            bpffs::check_dir(&self.run_dir)?;
             let file = match open_lock(&self.run_dir, &path) {
                 Ok(file) => file,
                 // Whoever had the lock has removed the directory meanwhile.
@@ -161,7 +154,8 @@ impl Host {
 
 fn open_lock(run_dir: &Path, path: &Path) -> io::Result<File> {
     DirBuilder::new().recursive(true).mode(0o700).create(run_dir)?;
-    OpenOptions::new().create(true).append(true).open(path)
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    OpenOptions::new().create(true).append(true).mode(0o600).custom_flags(flags).open(path)
 }
 
 /// Between finding a directory and using it.
@@ -190,7 +184,7 @@ pub(crate) fn check_rights(what: &'static str) -> Result<(), Error> {
 }
 
 /// Makes a directory that is its owner's only, and those above it.
-fn make_dir(dir: &Path) -> Result<(), Error> {
+pub(crate) fn make_dir(dir: &Path) -> Result<(), Error> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
     made.map_err(|source| Error::File { path: dir.to_owned(), source })
 }

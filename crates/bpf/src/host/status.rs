@@ -45,8 +45,8 @@ pub struct InUse {
     /// Connections that were handed to the fallback, since it was loaded or updated; `None`: it hands
     /// over none.
     pub fallbacks: Option<u64>,
-    /// Connections of its cgroup that the program on it left at their default, because they have no
-    /// ECN; `None`: it was given to no cgroup for good.
+    /// Connections that the program which gives it to a cgroup, or for a trial to its namespace, left at
+    /// their default, because they have no ECN; `None`: there is no such program.
     pub without_ecn: Option<u64>,
     /// Namespaces that have it as default.
     pub defaults: Vec<String>,
@@ -87,6 +87,9 @@ impl Host {
     /// [`Error::Inspect`], [`Error::Read`], [`Error::Load`]: it takes root.
     pub fn status(&self) -> Result<Status, Error> {
         check_rights("looking into the kernel")?;
+        if let Err(error @ Error::Untrusted { .. }) = self.pins() {
+            return Err(error);
+        }
         let registered = registered()?;
         let entries = self.entries()?;
         let trials = self.trials();
@@ -113,7 +116,11 @@ impl Host {
             let mut found = in_use(one, origin, &seen)?;
             if let Some(policy) = self.policy_of(&one.name) {
                 found.cgroup_is_gone = policy.cgroup.is_none();
-                found.without_ecn = Some(policy.rules.iter().map(|(_, h)| h.without_ecn).sum());
+                found.without_ecn = Some(without_ecn(&policy.rules));
+            } else if let Origin::Trial(Note { policy_program: Some(program), .. }) = &found.origin
+            {
+                // It may end at this moment.
+                found.without_ecn = policy::rules_of(*program).ok().map(|all| without_ecn(&all));
             }
             status.registered.push(found);
         }
@@ -138,6 +145,10 @@ impl Host {
         let (link, _) = with_log(|| Link::open(path));
         policy::read(&link.ok()?).ok()
     }
+}
+
+fn without_ecn(rules: &[(policy::Rule, policy::Hits)]) -> u64 {
+    rules.iter().map(|(_, hits)| hits.without_ecn).sum()
 }
 
 /// What of a namespace matters to algorithms.

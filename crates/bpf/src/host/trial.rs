@@ -13,10 +13,11 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
+use super::bpffs::{open_file, read_file};
 use super::defaults::{available_algorithms, cookie_of, restore_allowed};
 use super::journal::{Entry, Journal};
 use super::load::{Request, need_links, prepare, proc};
-use super::unload::wait_until_gone;
+use super::unload::{return_listeners, wait_until_gone};
 use super::{Host, check_rights, make_dir, mount_point};
 use crate::load::check_name;
 use crate::policy::{Policy, Rule, Scope};
@@ -26,6 +27,8 @@ use crate::{Embedded, Error, Loaded};
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// How long a trial that was told to end may take.
 const ENDS_WITHIN: Duration = Duration::from_secs(5);
+/// A note has some 700.
+const NOTE_BYTES: u64 = 1 << 16;
 
 /// What is tried, and for how long.
 #[derive(Clone, Debug)]
@@ -48,6 +51,8 @@ pub struct Note {
     /// When it ends, on the clock that runs since boot.
     pub deadline_boot_ns: u64,
     link_id: u32,
+    /// The number of the program that gives it to sockets; `None`: nobody is given it.
+    pub(super) policy_program: Option<u32>,
 }
 
 /// An algorithm on trial. Dropping it undoes it.
@@ -109,7 +114,10 @@ impl Trial {
                 }
                 drop(self);
                 // Whoever looks through the kernel's links at this moment keeps this one a little.
-                let _ = wait_until_gone(&name);
+                if wait_until_gone(&name).is_ok() {
+                    // Those that were opened meanwhile. The trial is over even where they cannot be moved.
+                    let _ = return_listeners(&name);
+                }
                 // A confirmation that was cut short.
                 if lock.is_ok() && host.entries()?.iter().any(|entry| entry.name == name) {
                     host.unload_locked(&name)?;
@@ -170,12 +178,14 @@ impl Host {
         let scope = Scope { deadline_boot_ns, netns_cookie };
         let rules = [Rule::everything(&request.name)];
         let policy = cgroup.map(|cgroup| Policy::attach(&rules, &cgroup, scope)).transpose()?;
+        let policy_program = policy.as_ref().map(Policy::program_id).transpose()?;
         let note = Note {
             pid: std::process::id(),
             entry,
             default: request.default,
             deadline_boot_ns,
             link_id: info.id,
+            policy_program,
         };
         make_dir(&dir(&self.run_dir))?;
         let path = dir(&self.run_dir).join(&request.name);
@@ -190,8 +200,7 @@ impl Host {
     /// [`Error::NoTrial`]; else as [`Host::load`], and the trial goes on.
     pub fn confirm(&self, name: Option<&str>) -> Result<Entry, Error> {
         check_rights("confirming a trial")?;
-        self.pins()?;
-        let _lock = self.lock()?;
+        let lock = self.lock()?;
         let trials = self.trials();
         let chosen = match name {
             Some(name) => trials.iter().find(|trial| trial.entry.name == name),
@@ -206,6 +215,7 @@ impl Host {
         // From here on the link lives as long as this process, whatever the other one does.
         let link = link_of(trial.link_id).map_err(|_| no_trial())?;
         let namespace = knee_netns::of_process(trial.pid).map_err(proc)?;
+        self.need_pins(&lock)?;
         let mut journal = Journal::read(&self.run_dir)?;
         restore_allowed(&mut journal, &self.run_dir)?;
         let mut entry = trial.entry.clone();
@@ -246,7 +256,7 @@ impl Host {
         let path = dir(&self.run_dir).join(name);
         let failed = |source: std::io::Error| Error::File { path: path.clone(), source };
         // The process sees that the note is gone, and keeps the file locked while it lives.
-        let note = File::open(&path).map_err(failed)?;
+        let note = open_file(&path).map_err(failed)?;
         fs::remove_file(&path).map_err(failed)?;
         let started = Instant::now();
         let mut killed = false;
@@ -295,7 +305,7 @@ fn files(run_dir: &Path) -> Vec<PathBuf> {
 }
 
 fn is_locked(path: &Path) -> bool {
-    let file = File::open(path);
+    let file = open_file(path);
     file.is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockShared).is_err())
 }
 
@@ -309,7 +319,9 @@ fn write_note(path: &Path, note: &Note) -> std::io::Result<File> {
     let text = serde_json::to_string(note)?;
     // Locked before it has a name that others look at.
     let new = path.with_extension(format!("{}", note.pid));
-    let mut file = OpenOptions::new().create(true).truncate(true).write(true).open(&new)?;
+    // What is there was left by a command that was killed. It is not written into, lest it be a link.
+    let _ = fs::remove_file(&new);
+    let mut file = OpenOptions::new().create_new(true).write(true).open(&new)?;
     flock(&file, FlockOperation::NonBlockingLockExclusive)?;
     file.write_all(text.as_bytes())?;
     fs::rename(&new, path)?;
@@ -317,7 +329,7 @@ fn write_note(path: &Path, note: &Note) -> std::io::Result<File> {
 }
 
 fn read_note(path: &Path) -> Option<Note> {
-    serde_json::from_str(&fs::read_to_string(path).ok()?).ok()
+    serde_json::from_str(&read_file(path, NOTE_BYTES).ok()?).ok()
 }
 
 pub(crate) fn link_of(id: u32) -> std::io::Result<OwnedFd> {

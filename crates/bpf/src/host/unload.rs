@@ -15,7 +15,9 @@ use super::journal::{Entry, Journal, LAST_RESORT};
 use super::load::proc;
 use super::{Host, check_rights};
 use crate::load::with_log;
-use crate::{Connections, Error, KernelApi, policy, registered};
+use crate::{
+    Connection, Connections, Error, Filter, KernelApi, Migration, Outcome, policy, registered,
+};
 
 /// How long the kernel may take to drop a name whose last link is closed.
 const VANISHES_WITHIN: Duration = Duration::from_secs(2);
@@ -32,6 +34,8 @@ pub struct Unloaded {
     pub routes: Vec<(String, String)>,
     /// Routes that could not be changed and name it still: namespace, destination, and why.
     pub routes_left: Vec<(String, String, String)>,
+    /// Listeners that had it and now have the default of their namespace: namespace, address, and that.
+    pub listeners: Vec<(String, SocketAddr, String)>,
     /// A trial was ended.
     pub trial: bool,
     /// Who still has it; `None`: that could not be read.
@@ -65,7 +69,8 @@ impl Host {
 
     /// Undoes what [`Host::load`] or [`Host::confirm`] did, also if it was cut short: defaults and
     /// routes of every namespace first, since what they name goes on being used, then the name.
-    /// Connections that have the algorithm keep it until they close.
+    /// Listeners get the default of their namespace; connections that have the algorithm keep it until
+    /// they close.
     ///
     /// # Errors
     /// [`Error::NotLoaded`]; [`Error::Policy`] if a policy names it; [`Error::StillRegistered`]; [`Error::File`], [`Error::Journal`],
@@ -84,6 +89,8 @@ impl Host {
             false => self.unload_locked(name)?,
         };
         undone.trial = trial;
+        // What could not be moved, or looked at, is told by what is left.
+        undone.listeners = return_listeners(name).unwrap_or_default();
         undone.left = Left::of(name).ok();
         Ok(undone)
     }
@@ -125,7 +132,9 @@ impl Host {
         restore_allowed(&mut journal, &self.run_dir)?;
         if !self.knows(name)? {
             let registered = available_algorithms()?.iter().any(|known| known == name);
-            return Err(Error::NotLoaded { name: name.to_owned(), registered });
+            let of_it = journal.entries.iter().filter(|entry| entry.algorithm == name);
+            let loaded_as = of_it.map(|entry| entry.name.clone()).collect();
+            return Err(Error::NotLoaded { name: name.to_owned(), registered, loaded_as });
         }
         let undone = self.undo(&mut journal, name)?;
         wait_until_gone(name)?;
@@ -219,6 +228,27 @@ impl Host {
 
 fn unpin(pin: &Path) -> Result<(), Error> {
     fs::remove_file(pin).map_err(|source| Error::File { path: pin.to_owned(), source })
+}
+
+/// Gives listeners that have an algorithm which is gone the default of their namespace: everything that
+/// they accept would have it, too, as long as they live.
+pub(super) fn return_listeners(name: &str) -> Result<Vec<(String, SocketAddr, String)>, Error> {
+    let reader = Connections::open()?;
+    let mut returned = Vec::new();
+    for namespace in knee_netns::all().map_err(proc)? {
+        let has_it = |one: &Connection| one.is_listener() && one.algorithm == name;
+        let listeners: Vec<_> = reader.read_in(&namespace)?.into_iter().filter(has_it).collect();
+        if listeners.is_empty() {
+            continue;
+        }
+        let to = default_of(&namespace)?;
+        let migration = Migration::new(name, &to, Filter::default(), true)?;
+        let moved = migration.run(migration.plan(listeners), std::slice::from_ref(&namespace))?;
+        for one in moved.iter().filter(|one| one.outcome == Outcome::Moved) {
+            returned.push((namespace.label(), one.connection.local, to.clone()));
+        }
+    }
+    Ok(returned)
 }
 
 impl Left {

@@ -80,6 +80,17 @@ impl Policy {
         self.link.pin(path)
     }
 
+    /// The kernel's number of its program.
+    ///
+    /// # Errors
+    /// [`Error::Inspect`].
+    pub(crate) fn program_id(&self) -> Result<u32, Error> {
+        let info = self.link.info();
+        Ok(info
+            .map_err(|source| Error::Inspect { what: "the link of the policy", source })?
+            .prog_id)
+    }
+
     /// How often each rule decided, in the order given.
     ///
     /// # Errors

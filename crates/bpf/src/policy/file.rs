@@ -37,6 +37,8 @@ pub struct FileRule {
 #[derive(Clone, Debug)]
 pub struct File {
     path: PathBuf,
+    /// Prefixes that are under one hand though they are not private, for algorithms that need ECN.
+    pub ours: Vec<Prefix>,
     /// In the order of the file.
     pub entries: Vec<FileRule>,
 }
@@ -68,7 +70,8 @@ impl File {
         })?;
         let root = root.into_inner();
         let top = Table { source, path: String::new(), span: 0..0, table: &root };
-        top.only(&["rule"])?;
+        top.only(&["rule", "ours"])?;
+        let ours = top.ours()?;
         let Some(rules) = root.get("rule") else {
             return Err(source.error(0, "", "", "no rules: write [[rule]] and what it is for"));
         };
@@ -84,7 +87,7 @@ impl File {
             let path = format!("rule {}", index + 1);
             entries.push(Table { source, path, span: node.span(), table }.entry()?);
         }
-        Ok(File { path: path.to_owned(), entries })
+        Ok(File { path: path.to_owned(), ours, entries })
     }
 
     /// An error about an entry as a whole.
@@ -247,6 +250,20 @@ impl<'a> Table<'a> {
             true => Ok(name.to_owned()),
             false => Err(self.error_at("name", node, "must be at most 31 bytes on one line")),
         }
+    }
+
+    fn ours(&self) -> Result<Vec<Prefix>, Error> {
+        let mut ours = Vec::new();
+        for (text, node) in self.texts("ours")?.unwrap_or_default() {
+            let prefix: Result<Prefix, String> = text.parse();
+            let prefix = prefix.map_err(|why| self.error_at("ours", node, &why))?;
+            if prefix.must_reach_the_internet() {
+                let why = "is more than anybody has: name prefixes of at least /8 (IPv6: /7)";
+                return Err(self.error_at("ours", node, why));
+            }
+            ours.push(prefix);
+        }
+        Ok(ours)
     }
 
     fn prefixes(&self, texts: &[(&str, &Node<'_>)]) -> Result<Vec<Prefix>, Error> {

@@ -57,8 +57,7 @@ pub fn apply(host: &Host, file: &File, options: &Options) -> Result<Vec<(PathBuf
         Some(path) => path.clone(),
         None => mount_point("cgroup2").ok_or_else(no_cgroup2)?,
     };
-    let pins = host.pins()?.join(PINS);
-    let _lock = if options.dry_run { None } else { Some(host.lock()?) };
+    let lock = if options.dry_run { None } else { Some(host.lock()?) };
     check_algorithms(file)?;
     if !options.i_know {
         check_internet(file)?;
@@ -77,7 +76,9 @@ pub fn apply(host: &Host, file: &File, options: &Options) -> Result<Vec<(PathBuf
     for (directory, rules) in groups {
         loaded.push((directory, load(&rules, Scope::default())?));
     }
-    if !options.dry_run {
+    if let Some(lock) = &lock {
+        let pins = host.need_pins(lock)?.join(PINS);
+        host.make_pin_dir(&pins)?;
         replace(&pins, &loaded)?;
     }
     Ok(applied)
@@ -133,7 +134,6 @@ fn pins_of(host: &Host) -> Result<Option<PathBuf>, Error> {
 
 /// All cgroups or, if one of them fails, none.
 fn replace(pins: &Path, loaded: &[(PathBuf, Object)]) -> Result<(), Error> {
-    fs::create_dir_all(pins).map_err(|source| Error::File { path: pins.to_owned(), source })?;
     let mut changes: Vec<Change> = Vec::new();
     for (directory, object) in loaded {
         match Change::make(pins, directory, object) {
@@ -227,8 +227,15 @@ fn attached_to(link: &Link) -> Option<u64> {
 }
 
 pub(crate) fn read(link: &Link) -> Result<Attached, Error> {
+    let program = link.info();
+    let program = program.map_err(|source| Error::Inspect { what: "the policy", source })?.prog_id;
+    let cgroup = attached_to(link).and_then(cgroup_of);
+    Ok(Attached { cgroup, rules: rules_of(program)? })
+}
+
+/// The rules of a program, with what they did.
+pub(crate) fn rules_of(program: u32) -> Result<Vec<(Rule, Hits)>, Error> {
     let inspect = |source| Error::Inspect { what: "the policy", source };
-    let program = link.info().map_err(inspect)?.prog_id;
     let options = ProgInfoQueryOptions::default().include_map_ids(true);
     let info = ProgInfoIter::with_query_opts(options).find(|info| info.id == program);
     let mut maps: Vec<MapHandle> = Vec::new();
@@ -242,8 +249,7 @@ pub(crate) fn read(link: &Link) -> Result<Attached, Error> {
         return Err(Error::BadObject { what: "a pinned policy is not one of this knee".into() });
     };
     let rules = read_rules(rules, peers, listeners)?;
-    let rules = rules.into_iter().zip(read_hits(hits)?).collect();
-    Ok(Attached { cgroup: attached_to(link).and_then(cgroup_of), rules })
+    Ok(rules.into_iter().zip(read_hits(hits)?).collect())
 }
 
 /// The file's algorithms, as far as the kernel has to know them.
@@ -276,6 +282,15 @@ fn check_internet(file: &File) -> Result<(), Error> {
             let message = format!(
                 "{wide} reaches the Internet, and {why}; name prefixes of at least /8 (IPv6: /7), \
                  {WAY_OUT}"
+            );
+            return Err(file.error(entry, &message));
+        }
+        let others = rule.to.iter().find(|prefix| !prefix.is_own(&file.ours));
+        if let (Some(others), true) = (others, needs_ecn || rule.ecn == Ecn::PeersRunKnee) {
+            let why = if needs_ecn { WHY } else { "not all peers run knee there" };
+            let message = format!(
+                "{others} is not of private addresses, and {why}; if it is your own, say so at the top \
+                 of the file: ours = [\"{others}\"], {WAY_OUT}"
             );
             return Err(file.error(entry, &message));
         }

@@ -52,7 +52,38 @@ impl Prefix {
     pub fn must_reach_the_internet(&self) -> bool {
         self.bits < if self.address.is_ipv4() { 8 } else { 7 }
     }
+
+    /// Whether all its addresses are of `other`.
+    pub fn is_within(&self, other: &Prefix) -> bool {
+        self.bits >= other.bits && other.contains(self.address)
+    }
+
+    /// Whether all its addresses are private ones or of a link, or within one of `ours`.
+    pub fn is_own(&self, ours: &[Prefix]) -> bool {
+        OWN.iter().chain(ours).any(|own| self.is_within(own))
+    }
 }
+
+/// What no part of the Internet answers from: private addresses (RFC 1918, RFC 4193), this host's own, and
+/// those of a link.
+const OWN: [Prefix; 8] = {
+    const fn ipv4(a: u8, b: u8, bits: u8) -> Prefix {
+        Prefix { address: IpAddr::V4(Ipv4Addr::new(a, b, 0, 0)), bits }
+    }
+    const fn ipv6(first: u16, last: u16, bits: u8) -> Prefix {
+        Prefix { address: IpAddr::V6(Ipv6Addr::new(first, 0, 0, 0, 0, 0, 0, last)), bits }
+    }
+    [
+        ipv4(10, 0, 8),
+        ipv4(172, 16, 12),
+        ipv4(192, 168, 16),
+        ipv4(127, 0, 8),
+        ipv4(169, 254, 16),
+        ipv6(0xfc00, 0, 7),
+        ipv6(0, 1, 128),
+        ipv6(0xfe80, 0, 10),
+    ]
+};
 
 impl fmt::Display for Prefix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -79,7 +79,8 @@ impl Tracer {
     pub fn with_ring(name: &str, filter: &TraceFilter, bytes: u32) -> Result<Tracer, Error> {
         let inspect = |source| Error::Inspect { what: "the ring of records", source };
         let found = registered()?.into_iter().find(|one| one.name == name);
-        let not_loaded = || Error::NotLoaded { name: name.to_owned(), registered: false };
+        let not_loaded =
+            || Error::NotLoaded { name: name.to_owned(), registered: false, loaded_as: Vec::new() };
         let found = found.ok_or_else(not_loaded)?;
         let map = |wanted: &str| {
             found.map(wanted)?.ok_or_else(|| Error::BadObject {

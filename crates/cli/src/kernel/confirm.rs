@@ -3,7 +3,7 @@
 use knee_bpf::host::Host;
 use serde_json::json;
 
-use super::{entry_json, set_to};
+use super::{entry_json, mounted, mounted_json, set_to};
 use crate::{Failure, print};
 
 #[derive(clap::Args)]
@@ -16,11 +16,18 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let entry = Host::here().confirm(args.name.as_deref())?;
+    let host = Host::here();
+    let entry = host.confirm(args.name.as_deref())?;
     if args.json {
-        let answer = json!({ "done": "confirmed", "loaded": entry_json(&entry) });
+        let mounted = mounted_json(&host);
+        let answer =
+            json!({ "done": "confirmed", "loaded": entry_json(&entry), "mounted": mounted });
         return print(&format!("{answer}\n"));
     }
     let name = &entry.name;
-    print(&format!("{name}: confirmed{}\n  knee unload {name} undoes it\n", set_to(&entry)))
+    print(&format!(
+        "{name}: confirmed{}\n{}  knee unload {name} undoes it\n",
+        set_to(&entry),
+        mounted(&host)
+    ))
 }

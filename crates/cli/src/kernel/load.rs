@@ -8,8 +8,11 @@ use knee_algo::Algorithm;
 use knee_bpf::host::{Done, Ended, Entry, Host, Request, TrialRequest};
 use serde_json::json;
 
-use super::{entry_json, set_to};
+use super::{entry_json, mounted, mounted_json, set_to};
 use crate::{CHECK_FAILED, DONE, Failure, print, stop_on_signals};
+
+/// Characters of a name that the kernel takes.
+const NAME_MOST: usize = 15;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -64,7 +67,7 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     match args.confirm_within {
         None => {
             let (done, entry) = host.load(&request)?;
-            print(&told(args, done, &entry))?;
+            print(&told(args, &host, done, &entry))?;
             Ok(DONE)
         }
         Some(confirm_within) => on_trial(args, &host, TrialRequest { request, confirm_within }),
@@ -89,7 +92,7 @@ fn request(args: &Args) -> Result<Request, Failure> {
     }
     let name = match (&args.name, variant) {
         (Some(name), _) => name.clone(),
-        (None, Some(variant)) => format!("knee_{}_{variant}", algorithm.name()),
+        (None, Some(variant)) => variant_name(algorithm.name(), variant)?,
         (None, None) => format!("knee_{}", algorithm.name()),
     };
     Ok(Request {
@@ -103,6 +106,25 @@ fn request(args: &Args) -> Result<Request, Failure> {
     })
 }
 
+fn variant_name(algorithm: &str, variant: &str) -> Result<String, Failure> {
+    let name = format!("knee_{algorithm}_{variant}");
+    let room = NAME_MOST.saturating_sub(name.len() - variant.len());
+    let way_out = match room {
+        0 => "name it with --as".to_owned(),
+        1 => "choose a word of one character, or name it with --as".to_owned(),
+        room => format!("choose a word of at most {room} characters, or name it with --as"),
+    };
+    match name.len() > NAME_MOST {
+        true => Err(Failure::Says(format!(
+            "{algorithm}={}: \"{}\" is longer than the {NAME_MOST} characters that the kernel takes: \
+             {way_out}",
+            variant.escape_debug(),
+            name.escape_debug()
+        ))),
+        false => Ok(name),
+    }
+}
+
 /// The same wherever the command is run.
 fn cgroup(path: &Path) -> Result<PathBuf, Failure> {
     let says = |why: String| Failure::Says(format!("--cgroup {}: {why}", path.display()));
@@ -113,14 +135,16 @@ fn cgroup(path: &Path) -> Result<PathBuf, Failure> {
     }
 }
 
-fn told(args: &Args, done: Done, entry: &Entry) -> String {
+fn told(args: &Args, host: &Host, done: Done, entry: &Entry) -> String {
     let what = match done {
         Done::Loaded => "loaded",
         Done::Updated => "updated",
         Done::Already => "already",
     };
     if args.json {
-        return format!("{}\n", json!({ "done": what, "loaded": entry_json(entry) }));
+        let mounted = mounted_json(host);
+        let answer = json!({ "done": what, "loaded": entry_json(entry), "mounted": mounted });
+        return format!("{answer}\n");
     }
     let name = &entry.name;
     let mut out = match done {
@@ -144,6 +168,7 @@ fn told(args: &Args, done: Done, entry: &Entry) -> String {
     } else if args.cgroup.is_none() {
         out += &format!("  a program chooses it by setsockopt(TCP_CONGESTION, \"{name}\")\n");
     }
+    out += &mounted(host);
     out += &format!("  knee status shows who uses it; knee unload {name} undoes all of this\n");
     out
 }

@@ -13,7 +13,7 @@ mod unload;
 
 use clap::Subcommand;
 use knee_algo::Algorithm;
-use knee_bpf::host::Entry;
+use knee_bpf::host::{Entry, Host};
 use serde_json::{Map, Value as Json, json};
 
 use crate::{DONE, Failure};
@@ -60,6 +60,17 @@ impl Command {
 fn set_to(entry: &Entry) -> String {
     let words: Vec<String> = shown_params(entry).map(|(n, value)| format!("{n}={value}")).collect();
     if words.is_empty() { String::new() } else { format!(", {}", words.join(" ")) }
+}
+
+/// A line, if this command has mounted a BPF file system.
+fn mounted(host: &Host) -> String {
+    host.mounted().map_or_else(String::new, |at| {
+        format!("  kept by a BPF file system mounted at {}, until nothing is in it\n", at.display())
+    })
+}
+
+fn mounted_json(host: &Host) -> Json {
+    host.mounted().map(|at| at.to_string_lossy().into_owned()).into()
 }
 
 fn entry_json(entry: &Entry) -> Json {

@@ -10,6 +10,7 @@ use knee_bpf::{Error, Kept, LabelsAt, LabelsDropped, LabelsSeen};
 use serde_json::{Value as Json, json};
 
 use super::load::duration;
+use super::mounted;
 use crate::{COULD_NOT, DONE, Failure, complain, print, stop_on_signals};
 
 /// How often a command in the foreground looks whether it is over.
@@ -57,7 +58,8 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
                 Kept::TakenOver => "what a process held until now is kept",
                 Kept::Already => "labels were written here already",
             };
-            print(&format!("{device}: {what}\n  knee plb off {device} undoes it\n"))
+            let mounted = mounted(&host);
+            print(&format!("{device}: {what}\n{mounted}  knee plb off {device} undoes it\n"))
         }
         Action::On { device, time: Some(time) } => hold(&host, device, *time),
         Action::Off { device, .. } => {

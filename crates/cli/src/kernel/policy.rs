@@ -8,6 +8,7 @@ use knee_bpf::host::Host;
 use knee_bpf::policy::{self, Attached, Ecn, File, Hits, Options, Ports, Rule};
 use serde_json::{Value as Json, json};
 
+use super::mounted;
 use crate::{Failure, print};
 
 #[derive(clap::Args)]
@@ -53,7 +54,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
                 let would = if *dry_run { "would apply" } else { "applied" };
                 let _ = writeln!(out, "{would} {} to {}", count(rules, "rule"), cgroup.display());
             }
-            print(&out)
+            print(&(out + &mounted(&host)))
         }
         Action::Show { json: true } => {
             let all: Vec<Json> = policy::show(&host)?.iter().map(attached_json).collect();

@@ -177,7 +177,9 @@ fn describe(out: &mut String, one: &InUse) {
         let _ = write!(out, ", {} with the program before the update", one.old_listeners);
     }
     out.push('\n');
-    if let Some(fallbacks) = one.fallbacks {
+    let left = one.without_ecn.unwrap_or(0);
+    // Where a program gives it out, mostly that one looks at ECN first, and the rest is nobody's.
+    if let Some(fallbacks) = one.fallbacks.filter(|fallbacks| *fallbacks > 0 || left == 0) {
         let to = one.fallback.as_deref().unwrap_or("its fallback");
         let _ = writeln!(
             out,
@@ -185,9 +187,10 @@ fn describe(out: &mut String, one: &InUse) {
             counted(fallbacks as usize, "connection", "connections")
         );
     }
-    if let Some(left) = one.without_ecn.filter(|left| *left > 0) {
+    if left > 0 {
         let left = counted(left as usize, "connection", "connections");
-        let _ = writeln!(out, "  {left} of the cgroup without ECN left at the default");
+        let of = if cgroup.is_some() { " of the cgroup" } else { "" };
+        let _ = writeln!(out, "  {left}{of} without ECN left at the default");
     }
     for (namespace, at) in one.refusing.iter().take(LISTED) {
         let _ = writeln!(

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use knee_bpf::LabelsDropped;
 use knee_bpf::host::{Host, Unloaded};
+use knee_bpf::{Error, LabelsDropped};
 use serde_json::{Value as Json, json};
 
 use super::plb;
@@ -17,6 +17,9 @@ pub(crate) struct Args {
     /// All that knee loaded.
     #[arg(long)]
     all: bool,
+    /// Leave a name alone under which nothing is loaded, instead of complaining.
+    #[arg(long)]
+    if_loaded: bool,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -27,13 +30,24 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     let host = Host::here();
     let names = if args.all { host.names()? } else { args.names.clone() };
     let (mut undone, mut failed, mut left) = (Vec::new(), Vec::new(), false);
+    let mut absent = Vec::new();
     for name in &names {
         match host.unload(name) {
             Ok(one) => {
                 left |= !one.routes_left.is_empty();
+                left |= one.left.as_ref().is_some_and(|left| !left.listeners.is_empty());
                 match args.json {
                     true => undone.push(as_json(name, &one)),
                     false => print(&in_words(name, &one))?,
+                }
+            }
+            // Not one that somebody else has registered, nor one that is called otherwise.
+            Err(Error::NotLoaded { registered: false, loaded_as, .. })
+                if args.if_loaded && loaded_as.is_empty() =>
+            {
+                absent.push(name.as_str());
+                if !args.json {
+                    print(&format!("{name}: not loaded, so there is nothing to undo\n"))?;
                 }
             }
             Err(error) => {
@@ -66,6 +80,7 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
             "{}\n",
             json!({
                 "unloaded": undone,
+                "not_loaded": absent,
                 "failed": failed,
                 "labels": plb::as_json(&labels.at),
                 "labels_held": plb::as_json(&labels.held),
@@ -96,6 +111,13 @@ fn as_json(name: &str, undone: &Unloaded) -> Json {
         .iter()
         .map(|(namespace, to, why)| json!({ "namespace": namespace, "to": to, "why": why }))
         .collect();
+    let listeners: Vec<Json> = undone
+        .listeners
+        .iter()
+        .map(|(namespace, at, to)| {
+            json!({ "namespace": namespace, "address": at.to_string(), "algorithm": to })
+        })
+        .collect();
     let left = undone.left.as_ref().map(|left| {
         let listeners: Vec<Json> = left
             .listeners
@@ -110,6 +132,7 @@ fn as_json(name: &str, undone: &Unloaded) -> Json {
         "defaults": defaults,
         "routes": routes,
         "routes_left": routes_left,
+        "listeners": listeners,
         "left": left,
     })
 }
@@ -133,6 +156,9 @@ fn in_words(name: &str, undone: &Unloaded) -> String {
             out,
             "  route {to} in namespace {namespace} names it still (ip route change it): {why}"
         );
+    }
+    for (namespace, at, to) in &undone.listeners {
+        let _ = writeln!(out, "  listener {at} in namespace {namespace}: {to} again");
     }
     let Some(left) = &undone.left else {
         return out + "  who still has it cannot be read (knee doctor)\n";

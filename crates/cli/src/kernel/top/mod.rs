@@ -8,21 +8,25 @@ mod screen;
 mod tests;
 
 use std::io::IsTerminal as _;
-use std::time::Duration;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use serde_json::json;
 
 use self::rows::{Column, Row, Sampler};
 use super::select::{FilterArgs, NetnsArgs};
-use crate::{Failure, print};
+use crate::{Failure, print, stop_on_signals};
+
+/// How often a signal is looked for.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Print the table once and end.
     #[arg(long)]
     once: bool,
-    /// Print JSON, with --once.
-    #[arg(long, requires = "once")]
+    /// Print JSON: one line per reading, or with --once a single one.
+    #[arg(long)]
     json: bool,
     /// Connections of all algorithms, not of knee's alone.
     #[arg(long)]
@@ -41,22 +45,26 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    if !args.once && !std::io::stdout().is_terminal() {
+    if !args.once && !args.json && !std::io::stdout().is_terminal() {
         return Err(Failure::Says(
-            "knee top needs a terminal: knee top --once prints the table".to_owned(),
+            "knee top needs a terminal: knee top --once prints the table, knee top --json one line per \
+             reading"
+                .to_owned(),
         ));
     }
     let mut sampler = Sampler::open(args.filter.filter(args.algorithm.as_deref()))?;
     // Whoever names an algorithm means it.
     let all = args.all || args.algorithm.is_some();
+    if args.json && !args.once {
+        return stream(sampler, args, all);
+    }
     if !args.once {
         return live::run(sampler, &args.netns, all, Duration::from_secs(args.interval.into()));
     }
     let mut rows = sampler.sample(&args.netns, all)?;
     rows.sort_by(|a, b| Column::Delivery.order(a, b));
     if args.json {
-        let connections: Vec<_> = rows.iter().map(rows::as_json).collect();
-        return print(&format!("{}\n", json!({ "connections": connections })));
+        return print(&line(&rows));
     }
     if rows.is_empty() {
         return print(match all {
@@ -65,6 +73,33 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         });
     }
     print(&table(&rows, args.netns.are_several()))
+}
+
+/// A line of JSON per reading, until a signal comes or nobody reads any more.
+fn stream(mut sampler: Sampler, args: &Args, all: bool) -> Result<(), Failure> {
+    let stop = stop_on_signals()?;
+    let interval = Duration::from_secs(args.interval.into());
+    let mut due = Instant::now();
+    while !stop.load(Ordering::Relaxed) {
+        let now = Instant::now();
+        if now < due {
+            std::thread::sleep(LOOK_EVERY.min(due - now));
+            continue;
+        }
+        let mut rows = sampler.sample(&args.netns, all)?;
+        rows.sort_by(|a, b| Column::Delivery.order(a, b));
+        print(&line(&rows))?;
+        // What came too late is left out, not made up for.
+        due = now + interval;
+    }
+    Ok(())
+}
+
+fn line(rows: &[Row]) -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now_s = now.map_or(0.0, |now| (now.as_secs_f64() * 1e3).round() / 1e3);
+    let connections: Vec<_> = rows.iter().map(rows::as_json).collect();
+    format!("{}\n", json!({ "time_unix_s": now_s, "connections": connections }))
 }
 
 /// The table as text, each column as wide as it must be.
@@ -89,6 +124,10 @@ fn table(rows: &[Row], with_netns: bool) -> String {
             })
             .collect();
         out.push_str(cells.join("  ").trim_end());
+        out.push('\n');
+    }
+    if rows.iter().any(|row| !rows::impossible(&row.connection).is_empty()) {
+        out.push_str(rows::IMPOSSIBLE_MEANS);
         out.push('\n');
     }
     out

@@ -13,6 +13,12 @@ use crate::Failure;
 /// Names of the states of loss recovery, in the kernel's order.
 const CA_STATES: [&str; 5] = ["Open", "Disorder", "CWR", "Recovery", "Loss"];
 
+/// In the place of a value that cannot be.
+const IMPOSSIBLE: &str = "?";
+/// What that means.
+pub(super) const IMPOSSIBLE_MEANS: &str =
+    "?: cannot be true; the kernel left out calls of the algorithm (docs/kernels.md)";
+
 /// A connection at one moment.
 #[derive(Clone)]
 pub(super) struct Row {
@@ -168,8 +174,11 @@ impl Column {
                 0 => connection.state.to_string(),
                 _ => format!("{} {}", connection.state, ca_state(connection)),
             },
-            Column::Cwnd => sock.snd_cwnd.to_string(),
-            Column::Ssthresh => ssthresh(connection).map_or_else(none, |pkts| pkts.to_string()),
+            Column::Cwnd => window(sock.snd_cwnd, connection),
+            Column::Ssthresh => match sock.snd_ssthresh {
+                INFINITE_SSTHRESH => none(),
+                pkts => window(pkts, connection),
+            },
             Column::Srtt => connection.srtt_us().map_or_else(none, time),
             Column::MinRtt => connection.min_rtt_us().map_or_else(none, time),
             Column::Pacing => connection.pacing_rate_bytes_per_sec().map_or_else(none, rate),
@@ -199,7 +208,7 @@ impl Column {
             Column::State => {
                 (other.sock.icsk_ca_state, one.state).cmp(&(one.sock.icsk_ca_state, other.state))
             }
-            Column::Cwnd => other.sock.snd_cwnd.cmp(&one.sock.snd_cwnd),
+            Column::Cwnd => cwnd(other).cmp(&cwnd(one)),
             Column::Ssthresh => ssthresh(other).cmp(&ssthresh(one)),
             Column::Srtt => other.srtt_us().cmp(&one.srtt_us()),
             Column::MinRtt => other.min_rtt_us().cmp(&one.min_rtt_us()),
@@ -244,8 +253,9 @@ pub(super) fn as_json(row: &Row) -> Json {
         "algorithm": connection.algorithm,
         "ca_state": ca_state(connection),
         "ecn": connection.has_ecn(),
-        "cwnd_pkts": sock.snd_cwnd,
+        "cwnd_pkts": cwnd(connection),
         "ssthresh_pkts": ssthresh(connection),
+        "impossible": impossible(connection),
         "in_flight_pkts": sock.packets_in_flight(),
         "srtt_us": connection.srtt_us(),
         "min_rtt_us": connection.min_rtt_us(),
@@ -266,9 +276,40 @@ fn ca_state(connection: &Connection) -> &'static str {
     CA_STATES.get(usize::from(connection.sock.icsk_ca_state)).copied().unwrap_or("?")
 }
 
-/// Packets; `None` before the first congestion.
+/// Packets; `None` before the first congestion, and where it cannot be what the algorithm answered.
 fn ssthresh(connection: &Connection) -> Option<u32> {
-    Some(connection.sock.snd_ssthresh).filter(|pkts| *pkts < INFINITE_SSTHRESH)
+    let known = |pkts: &u32| *pkts != INFINITE_SSTHRESH && is_possible(*pkts, connection);
+    Some(connection.sock.snd_ssthresh).filter(known)
+}
+
+fn cwnd(connection: &Connection) -> Option<u32> {
+    Some(connection.sock.snd_cwnd).filter(|pkts| is_possible(*pkts, connection))
+}
+
+/// Keys of values that cannot be.
+pub(super) fn impossible(connection: &Connection) -> Vec<&'static str> {
+    let sock = &connection.sock;
+    let windows = [("cwnd_pkts", sock.snd_cwnd), ("ssthresh_pkts", sock.snd_ssthresh)];
+    let is_impossible = |(_, pkts): &(&str, u32)| !is_possible(*pkts, connection);
+    windows.into_iter().filter(is_impossible).map(|(key, _)| key).collect()
+}
+
+/// A kernel that leaves out a call takes for its answer what stands on the stack, mostly part of an
+/// address: thousands of millions of packets.
+fn is_possible(pkts: u32, connection: &Connection) -> bool {
+    /// No receiver can offer more than 1 GB (RFC 7323, section 2.3), and no algorithm takes its window to
+    /// more than some times what can be in flight.
+    const MOST_BYTES: u64 = 4 << 30;
+    let bytes = u64::from(pkts) * u64::from(connection.sock.mss_cache);
+    pkts == INFINITE_SSTHRESH || (pkts < INFINITE_SSTHRESH && bytes <= MOST_BYTES)
+}
+
+/// Packets, or the mark of what cannot be.
+fn window(pkts: u32, connection: &Connection) -> String {
+    match is_possible(pkts, connection) {
+        true => pkts.to_string(),
+        false => IMPOSSIBLE.to_owned(),
+    }
 }
 
 fn bits(bytes: u64) -> u64 {

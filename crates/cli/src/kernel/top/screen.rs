@@ -7,7 +7,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Cell, Paragraph, Row as TableRow, Table};
 
 use super::app::App;
-use super::rows::{Column, Row};
+use super::rows::{Column, IMPOSSIBLE_MEANS, Row, impossible};
 
 /// Columns of the screen between those of the table.
 const GAP: usize = 2;
@@ -41,6 +41,8 @@ pub(super) fn draw(frame: &mut Frame<'_>, app: &mut App) {
     let bottom = line(area.height - 1);
     if app.is_typing {
         frame.render_widget(Paragraph::new(format!("filter: {}_", app.words)), bottom);
+    } else if visible.iter().any(|row| !impossible(&row.connection).is_empty()) {
+        frame.render_widget(Paragraph::new(IMPOSSIBLE_MEANS), bottom);
     } else {
         frame.render_widget(Paragraph::new(HELP).style(dim()), bottom);
     }

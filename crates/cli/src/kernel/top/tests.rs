@@ -227,3 +227,29 @@ fn keys_sort_pause_and_quit() {
     ];
     assert_eq!(quit.map(|key| app.key(key)), [Asked::Quit; 2]);
 }
+
+/// As seen: 1,193,629,732 and 127,304,660 packets, and 0x82205665 elsewhere.
+#[test]
+fn a_window_that_cannot_be_is_marked_and_null() {
+    for pkts in [1_193_629_732, 127_304_660, 0x8220_5665] {
+        let mut row = row(2, "knee_dctcp");
+        row.connection.sock.snd_ssthresh = pkts;
+        assert_eq!(Column::Ssthresh.cell(&row), "?", "{pkts}");
+        let json = as_json(&row);
+        assert_eq!((json["ssthresh_pkts"].as_u64(), json["cwnd_pkts"].as_u64()), (None, Some(42)));
+        assert_eq!(json["impossible"], serde_json::json!(["ssthresh_pkts"]));
+        let text = table(std::slice::from_ref(&row), false);
+        assert!(text.ends_with("the kernel left out calls of the algorithm (docs/kernels.md)\n"));
+        let mut app = App::new(false, false);
+        app.take(vec![row], Instant::now());
+        assert!(screen(&mut app, 200, 10)[9].starts_with("?: cannot be true"));
+    }
+    // 1 GB in flight, in packets of a usual size; and none yet.
+    for (pkts, cell) in [(741_500, "741500"), (knee_algo::INFINITE_SSTHRESH, "-")] {
+        let mut row = row(2, "knee_dctcp");
+        row.connection.sock.snd_ssthresh = pkts;
+        assert_eq!(Column::Ssthresh.cell(&row), cell);
+        assert_eq!(as_json(&row)["impossible"], serde_json::json!([]));
+        assert!(!table(&[row], false).contains('?'));
+    }
+}

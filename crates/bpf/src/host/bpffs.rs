@@ -1,0 +1,191 @@
+//! Which BPF file system keeps what is loaded: the host's, or where it has none one of knee's own,
+//! that goes with the last thing in it.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+
+use rustix::fs::statfs;
+use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+
+use super::{Host, Lock, make_dir};
+use crate::Error;
+
+/// Where hosts have theirs.
+pub(crate) const USUAL: &str = "/sys/fs/bpf";
+/// Under the root of the BPF file system.
+const PINS_DIR: &str = "knee";
+/// The file system of the first process: `ip netns exec` hides the host's `/sys` from its command.
+const FIRST: &str = "/proc/1/root";
+/// What `statfs` says of a BPF file system (the kernel's magic.h).
+const BPF_FS_MAGIC: u64 = 0xcafe_4a11;
+/// Group and others may write.
+const OTHERS_WRITE: u32 = 0o022;
+/// Who may write may still take away what is its own only.
+const STICKY: u32 = 0o1000;
+
+impl Host {
+    /// The directory of all that knee pins, which may not be there yet.
+    ///
+    /// # Errors
+    /// [`Error::NoBpffs`], [`Error::NotBpffs`]; [`Error::Untrusted`] if others may have a hand in it.
+    pub fn pins(&self) -> Result<PathBuf, Error> {
+        let root = self.bpffs()?.ok_or(Error::NoBpffs)?;
+        let about = fs::metadata(&root);
+        let about = about.map_err(|source| Error::File { path: root.clone(), source })?;
+        // Where others may take away what is not theirs, another directory could be put in the place of
+        // the one that was checked.
+        let may_write = about.mode() & STICKY != 0;
+        check_owner(&root, &about, if may_write { 0 } else { OTHERS_WRITE })?;
+        let pins = root.join(PINS_DIR);
+        check_dir(&pins)?;
+        Ok(pins)
+    }
+
+    /// As [`Host::pins`], with a BPF file system that is mounted for it if there is none; it goes with
+    /// `lock` if it holds nothing by then.
+    pub(crate) fn need_pins(&self, _lock: &Lock) -> Result<PathBuf, Error> {
+        if self.bpffs()?.is_none() {
+            self.mount_own()?;
+        }
+        self.pins()
+    }
+
+    /// Makes a directory there, and those above it.
+    pub(crate) fn make_pin_dir(&self, dir: &Path) -> Result<(), Error> {
+        make_dir(dir)?;
+        // Others may have been faster.
+        self.pins().map(|_| ())
+    }
+
+    /// Where this value has mounted a BPF file system of knee's own; `None`: there was one.
+    pub fn mounted(&self) -> Option<PathBuf> {
+        self.has_mounted.load(Ordering::Relaxed).then(|| own(&self.run_dir))
+    }
+
+    /// `None`: none is mounted. Knee's own comes first: what was loaded while there was no other is there.
+    fn bpffs(&self) -> Result<Option<PathBuf>, Error> {
+        if let Some(named) = &self.named_bpffs {
+            return match is_bpffs(named) {
+                true => Ok(Some(named.clone())),
+                false => Err(Error::NotBpffs { path: named.clone() }),
+            };
+        }
+        let mut places = vec![own(&self.run_dir), USUAL.into()];
+        if is_in_private_mounts() && is_same_as_of_first(&self.run_dir) {
+            places.push(in_first(Path::new(USUAL)));
+        }
+        Ok(places.into_iter().find(|place| is_bpffs(place)))
+    }
+
+    fn mount_own(&self) -> Result<(), Error> {
+        if is_in_private_mounts() {
+            return Err(Error::PrivateMounts);
+        }
+        let own = own(&self.run_dir);
+        make_dir(&own)?;
+        check_dir(&self.run_dir)?;
+        check_dir(&own)?;
+        let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+        mount("bpf", &own, "bpf", flags, c"mode=0700").map_err(|errno| Error::Host {
+            what: format!(
+                "no BPF file system is mounted (mount -t bpf -o mode=0700 bpf {USUAL}), and none can be \
+                 at {}",
+                own.display()
+            ),
+            source: errno.into(),
+        })?;
+        self.has_mounted.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// Where knee mounts its own.
+fn own(run_dir: &Path) -> PathBuf {
+    run_dir.join("bpf")
+}
+
+/// Takes knee's own away again if it holds nothing. The caller holds the lock.
+pub(super) fn remove_own_if_empty(run_dir: &Path) {
+    let own = own(run_dir);
+    if is_bpffs(&own) {
+        let _ = fs::remove_dir(own.join(PINS_DIR));
+        // Names with a dot are the kernel's own files, nobody else may use one.
+        let is_others = |name: &std::ffi::OsStr| !name.to_string_lossy().contains('.');
+        let left = fs::read_dir(&own);
+        if left.is_ok_and(|left| !left.flatten().any(|entry| is_others(&entry.file_name()))) {
+            // Somebody may be looking into it.
+            let _ = unmount(&own, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW);
+        }
+    }
+    // One that is still mounted here stays; in other mount namespaces it goes with its directory.
+    let _ = fs::remove_dir(own);
+}
+
+fn is_bpffs(path: &Path) -> bool {
+    statfs(path).is_ok_and(|about| about.f_type as u64 == BPF_FS_MAGIC)
+}
+
+/// What is mounted here ends with a mount namespace that is not the host's. Where that cannot be told
+/// it is taken for the host's.
+pub(crate) fn is_in_private_mounts() -> bool {
+    let namespace = |process: &str| fs::read_link(format!("/proc/{process}/ns/mnt"));
+    match (namespace("self"), namespace("1")) {
+        (Ok(own), Ok(first)) => own != first,
+        _ => false,
+    }
+}
+
+fn in_first(path: &Path) -> PathBuf {
+    Path::new(FIRST).join(path.strip_prefix("/").unwrap_or(path))
+}
+
+/// Whether the first process has the same journal, so that its pins are those that belong to it.
+fn is_same_as_of_first(run_dir: &Path) -> bool {
+    let parent = run_dir.parent().unwrap_or(run_dir);
+    let id = |path: &Path| fs::metadata(path).map(|about| (about.dev(), about.ino())).ok();
+    id(parent).is_some_and(|here| id(&in_first(parent)) == Some(here))
+}
+
+/// No link, and its owner's alone. One that is not there is made by root.
+pub(super) fn check_dir(path: &Path) -> Result<(), Error> {
+    match fs::symlink_metadata(path) {
+        Ok(about) if about.is_dir() => check_owner(path, &about, OTHERS_WRITE),
+        Ok(_) => Err(Error::Untrusted { path: path.to_owned(), why: "no directory".to_owned() }),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(source) => Err(Error::File { path: path.to_owned(), source }),
+    }
+}
+
+fn check_owner(path: &Path, about: &fs::Metadata, forbidden: u32) -> Result<(), Error> {
+    let us = rustix::process::geteuid().as_raw();
+    if [0, us].contains(&about.uid()) && about.mode() & forbidden == 0 {
+        return Ok(());
+    }
+    let why = format!("of user {}, with mode {:04o}", about.uid(), about.mode() & 0o7777);
+    Err(Error::Untrusted { path: path.to_owned(), why })
+}
+
+/// Opens a file of knee's own to read it: no link, nothing that would keep the reader waiting.
+pub(super) fn open_file(path: &Path) -> io::Result<File> {
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")),
+    }
+}
+
+/// What is in such a file, up to so many bytes.
+pub(super) fn read_file(path: &Path, most_bytes: u64) -> io::Result<String> {
+    let file = open_file(path)?;
+    if file.metadata()?.len() > most_bytes {
+        let what = format!("more than {most_bytes} bytes");
+        return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+    }
+    let mut text = String::new();
+    io::Read::read_to_string(&mut io::Read::take(file, most_bytes), &mut text)?;
+    Ok(text)
+}

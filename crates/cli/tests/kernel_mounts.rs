@@ -1,0 +1,179 @@
+//! Where `knee` keeps what is loaded: on hosts without a BPF file system, in private mount namespaces,
+//! and beside others who may write there.
+#![cfg(feature = "kernel")]
+#![allow(clippy::unwrap_used, reason = "all of this is test code")]
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use knee_testbed::own_name;
+
+/// Ends what a command said.
+const END: &str = "ends with";
+
+/// A shell that is the first process of a host of its own, as far as mounts and processes go: `/run` is
+/// empty and no BPF file system is mounted.
+struct Alone {
+    shell: Child,
+    said: BufReader<ChildStdout>,
+}
+
+impl Alone {
+    /// `None`: not here.
+    fn new() -> Option<Alone> {
+        if !knee_testbed::kernel_is_ready() {
+            return None;
+        }
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "--pid", "--fork", "--mount-proc", "--kill-child", "sh"]);
+        command.env("KNEE", env!("CARGO_BIN_EXE_knee"));
+        command.env_remove("KNEE_RUN_DIR").env_remove("KNEE_BPFFS");
+        let mut shell = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let said = BufReader::new(shell.stdout.take().unwrap());
+        let mut alone = Alone { shell, said };
+        // Whatever is mounted there is out of sight.
+        alone.done("mount -t tmpfs none /run && mount -t tmpfs none /sys/fs/bpf");
+        Some(alone)
+    }
+
+    /// What a line said, and its exit code.
+    fn run(&mut self, line: &str) -> (String, i32) {
+        let input = self.shell.stdin.as_mut().unwrap();
+        writeln!(input, "{{ {line}\n}} 2>&1 </dev/null; echo \"{END} $?\"").unwrap();
+        let mut all = String::new();
+        loop {
+            let mut one = String::new();
+            assert!(self.said.read_line(&mut one).unwrap() > 0, "the shell is gone: {line}");
+            match one.strip_prefix(END) {
+                Some(code) => return (all, code.trim().parse().unwrap()),
+                None => all.push_str(&one),
+            }
+        }
+    }
+
+    fn done(&mut self, line: &str) -> String {
+        let (said, code) = self.run(line);
+        assert_eq!(code, 0, "{line}: {said}");
+        said
+    }
+
+    /// One sentence.
+    fn refused(&mut self, line: &str) -> String {
+        let (said, code) = self.run(line);
+        assert_eq!((code, said.lines().count()), (2, 1), "{line}: {said}");
+        said
+    }
+
+    fn is_empty(&mut self) {
+        self.done("test ! -e /run/knee");
+        assert_eq!(self.done("grep -c /run/knee /proc/mounts || true"), "0\n");
+    }
+}
+
+impl Drop for Alone {
+    fn drop(&mut self) {
+        drop(self.shell.stdin.take());
+        let _ = self.shell.wait();
+    }
+}
+
+#[test]
+fn where_no_bpf_file_system_is_mounted_knee_mounts_its_own_until_nothing_is_in_it() {
+    let Some(mut host) = Alone::new() else { return };
+    let (name, other, tried) = (own_name("own"), own_name("second"), own_name("tried"));
+    let said = host.done(&format!("$KNEE load reno --as {name}"));
+    assert!(said.contains("a BPF file system mounted at /run/knee/bpf"), "{said}");
+    assert_eq!(host.done("stat -c '%a %u' /run/knee/bpf /run/knee/bpf/knee"), "1700 0\n700 0\n");
+    assert!(host.done("grep ' /run/knee/bpf bpf ' /proc/mounts").contains("nosuid,nodev,noexec"));
+    // Another one that comes later changes nothing: all of them find the first.
+    host.done("mount -t bpf -o mode=0700 bpf /sys/fs/bpf");
+    let said = host.done(&format!("$KNEE load cubic --as {other}"));
+    assert!(!said.contains("mounted"), "{said}");
+    let status = host.done("$KNEE status");
+    assert_eq!(status.matches("  loaded ").count(), 2, "{status}");
+    host.done(&format!(
+        "$KNEE load reno --as {tried} --confirm-within 60s >/run/trial & \
+         for i in $(seq 200); do $KNEE confirm {tried} >/run/confirmed 2>&1 && break; sleep 0.1; \
+         done; wait $!"
+    ));
+    host.done("rm /run/trial /run/confirmed");
+    assert!(!host.done("ls /sys/fs/bpf").contains("knee"));
+    for line in ["policy show", "policy clear", "plb show", "top --once --json", "status --json"] {
+        host.done(&format!("$KNEE {line}"));
+    }
+    host.done(&format!("$KNEE unload {name} {tried}"));
+    assert!(host.done("ls /run/knee/bpf/knee").contains(other));
+    host.done("$KNEE unload --all");
+    host.is_empty();
+}
+
+#[test]
+fn what_a_private_mount_namespace_would_take_along_is_refused_and_the_hosts_is_found_there() {
+    let Some(mut host) = Alone::new() else { return };
+    let name = own_name("private");
+    let said = host.refused(&format!("unshare -m $KNEE load reno --as {name}"));
+    assert!(said.contains("private mount namespace"), "{said}");
+    assert!(said.contains("nsenter --net="), "{said}");
+    host.is_empty();
+    // Knee's own, which is there, too.
+    host.done(&format!("$KNEE load reno --as {name}"));
+    let status = host.done("unshare -m $KNEE status");
+    assert!(status.contains(&format!("{name}: reno")) && status.contains("  loaded "), "{status}");
+    host.done(&format!("unshare -m $KNEE unload {name}"));
+    host.is_empty();
+    // The host's, which `ip netns exec` hides.
+    host.done("umount /sys/fs/bpf && mount -t bpf -o mode=0700 bpf /sys/fs/bpf");
+    let hidden = "unshare -m sh -c 'umount /sys/fs/bpf && $KNEE \"$@\"' sh";
+    host.done(&format!("{hidden} load reno --as {name}"));
+    assert_eq!(host.done("ls /sys/fs/bpf/knee"), format!("{name}\n"));
+    assert!(host.done("$KNEE status").contains("  loaded "));
+    host.done(&format!("{hidden} unload {name}"));
+    assert!(!host.done("ls /sys/fs/bpf").contains("knee"));
+    host.is_empty();
+}
+
+#[test]
+fn pins_where_others_may_write_are_refused() {
+    let Some(mut host) = Alone::new() else { return };
+    let name = own_name("others");
+    host.done("umount /sys/fs/bpf && mount -t bpf -o mode=1777 bpf /sys/fs/bpf");
+    for (make, why) in [
+        ("mkdir -m 755 /sys/fs/bpf/knee && chown 65534 /sys/fs/bpf/knee", "of user 65534"),
+        ("mkdir -m 777 /sys/fs/bpf/knee", "of user 0, with mode 0777"),
+        ("mkdir /sys/fs/bpf/else && ln -s /sys/fs/bpf/else /sys/fs/bpf/knee", "no directory"),
+    ] {
+        host.done(make);
+        let load = format!("load reno --as {name}");
+        for line in [load.as_str(), "status", "policy show", "plb show", "unload --all"] {
+            let (said, code) = host.run(&format!("$KNEE {line}"));
+            assert_eq!(code, 2, "{make}: {line}: {said}");
+            assert!(said.contains(&format!("/sys/fs/bpf/knee is {why}")), "{make}: {line}: {said}");
+        }
+        host.done("rm -rf /sys/fs/bpf/knee /sys/fs/bpf/else");
+    }
+    // Where others may take away what is not theirs, what is checked may be another thing a moment later.
+    host.done("umount /sys/fs/bpf && mount -t bpf bpf /sys/fs/bpf && chmod 0777 /sys/fs/bpf");
+    let said = host.refused(&format!("$KNEE load reno --as {name}"));
+    assert!(said.contains("/sys/fs/bpf is of user 0, with mode 0777"), "{said}");
+    host.done("chown 65534 /sys/fs/bpf && chmod 1777 /sys/fs/bpf");
+    let said = host.refused(&format!("$KNEE load reno --as {name}"));
+    assert!(said.contains("/sys/fs/bpf is of user 65534, with mode 1777"), "{said}");
+    host.done("umount /sys/fs/bpf && mount -t bpf -o mode=0700 bpf /sys/fs/bpf");
+    host.done("mkdir /run/else && ln -s /run/else /run/knee");
+    let said = host.refused(&format!("$KNEE load reno --as {name}"));
+    assert!(said.contains("/run/knee is no directory"), "{said}");
+}
+
+#[test]
+fn what_is_no_file_among_the_notes_keeps_nobody_waiting() {
+    let Some(mut host) = Alone::new() else { return };
+    host.done("mkdir -p -m 700 /run/knee/trials && mkfifo /run/knee/trials/pipe");
+    host.done("ln -s /dev/zero /run/knee/trials/link");
+    host.done("timeout 20 $KNEE status");
+    host.done("rm -r /run/knee/trials && mkfifo /run/knee/journal.json");
+    let said = host.refused("timeout 20 $KNEE status");
+    assert!(said.contains("/run/knee/journal.json: not a regular file"), "{said}");
+    host.done("rm /run/knee/journal.json && truncate -s 1G /run/knee/journal.json");
+    let said = host.refused("timeout 20 $KNEE status");
+    assert!(said.contains("more than 4194304 bytes"), "{said}");
+}
