@@ -114,7 +114,7 @@ test-all: needs-test
 	export KNEE_REQUIRE_KERNEL=$${KNEE_REQUIRE_KERNEL:-$$(requires can_load)}; \
 	export KNEE_REQUIRE_BROWSER=$${KNEE_REQUIRE_BROWSER:-$$(requires apt-cache show chromium)}; \
 	export KNEE_REQUIRE_TSHARK=$${KNEE_REQUIRE_TSHARK:-$$(requires apt-cache show tshark)}; \
-	code=0; $(CARGO) test $(WORKSPACE) || code=$$?; scripts/setup remind test; exit $$code
+	code=0; $(CARGO) test $(WORKSPACE) --no-fail-fast || code=$$?; scripts/setup remind test; exit $$code
 
 fuzz: needs-test
 	@scripts/fuzz
