@@ -12,8 +12,8 @@ use knee_exp::scale::Scale;
 use knee_exp::{Experiment, Overrides, refused, report, table};
 
 use crate::{
-    CHECK_FAILED, COULD_NOT, DONE, Failure, complain, hosts, lab, print, profile, stop_on_signals,
-    vkernel,
+    CHECK_FAILED, COULD_NOT, DONE, Failure, complain, hosts, lab, plain, print, profile,
+    stop_on_signals, vkernel,
 };
 
 /// Where results go if nothing is said.
@@ -296,7 +296,7 @@ impl Progress<'_> {
             done => format!(", {:.0} s left", elapsed / done as f64 * (all - done) as f64),
         };
         let mut err = io::stderr().lock();
-        let name = &self.experiment.name;
+        let name = plain(&self.experiment.name);
         let _ = write!(err, "\r\x1b[K{name}: {done} of {all} runs, {elapsed:.0} s{left}");
         let _ = err.flush();
     }

@@ -472,6 +472,37 @@ fn a_report_of_captures_that_is_stopped_leaves_nothing() {
 }
 
 #[test]
+fn nothing_that_a_file_says_is_an_order_to_the_terminal() {
+    let scratch = Scratch::new();
+    let escapes = "question = \"Who \\u001b]0;owned\\u0007 \\u009b2J asks?\"\n";
+    let evil = SMALL.replace("question = \"Who waits?\"\n", escapes);
+    assert_ne!(evil, SMALL);
+    fs::write(scratch.0.join("evil.toml"), evil).unwrap();
+    fs::write(scratch.0.join("e\x1b[2Jvil.pcap"), connections(1)).unwrap();
+    let is_order = |c: char| c.is_control() && c != '\n';
+    for args in [
+        &["run", "evil.toml", "--repeat", "1", "-o", "a"][..],
+        &["run", "evil.toml", "--repeat", "1", "--json", "-o", "b"],
+        &["explain", "./evil.toml"],
+        &["compare", "a", "b"],
+        &["pcap", "e\x1b[2Jvil.pcap"],
+        &["pcap", "e\x1b[2Jvil.pcap", "--json"],
+        &["script", "--record", "e\x1b[2Jvil.pcap"],
+    ] {
+        let output = scratch.knee(args);
+        let said = format!("{}{}", out(&output), err(&output));
+        assert!(!said.is_empty() && !said.contains(is_order), "{args:?}: {said:?}");
+        if args.contains(&"evil.toml") {
+            assert!(output.status.success() && said.contains("]0;owned\\u0007"), "{said}");
+        }
+        if args.contains(&"--json") {
+            let answer: serde_json::Value = serde_json::from_str(&out(&output)).unwrap();
+            assert!(answer.is_object());
+        }
+    }
+}
+
+#[test]
 fn a_scale_is_said_everywhere() {
     let scratch = Scratch::new();
     let output = scratch.knee(&["run", "small.toml", "--scale", "0.1", "-o", "slow"]);

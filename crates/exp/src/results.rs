@@ -306,7 +306,10 @@ fn partial_name(name: &str, mark: &str) -> String {
 /// Refuses, of root, a directory in which others can put links.
 pub(crate) fn check_trusted(dir: &Path) -> Result<(), Error> {
     trust::check(dir).map_err(|why| {
-        let why = io::Error::new(ErrorKind::PermissionDenied, why.to_string());
+        let why = format!(
+            "root writes nothing where others can put links ({why}): name a directory with -o that is root's, in one of root's"
+        );
+        let why = io::Error::new(ErrorKind::PermissionDenied, why);
         Error::io(dir, "cannot write here", why)
     })
 }

@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, openat, readlinkat, statat};
-use rustix::process::geteuid;
+use rustix::process::{getegid, geteuid};
 
 /// Links on the way to a directory.
 const MOST_LINKS: u32 = 40;
@@ -32,11 +32,7 @@ impl fmt::Display for Untrusted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Untrusted::Io(why) => write!(f, "cannot be looked at: {why}"),
-            Untrusted::Of { path, who } => write!(
-                f,
-                "root writes nothing where others can put links ({} {who}): name a directory with -o that is root's, below root's alone",
-                path.display()
-            ),
+            Untrusted::Of { path, who } => write!(f, "{} {who}", path.display()),
         }
     }
 }
@@ -75,6 +71,19 @@ pub fn check(path: &Path) -> Result<(), Untrusted> {
         true => check_for(path, &Owners::of_this_process()),
         false => Ok(()),
     }
+}
+
+/// The same of whatever user, for what only that user and root may have put where it is.
+///
+/// # Errors
+/// [`Untrusted`].
+pub fn check_own(path: &Path) -> Result<(), Untrusted> {
+    let (user, group) = (geteuid().as_raw(), getegid().as_raw());
+    let mut owners = Owners::of_this_process();
+    owners.users.push(user);
+    // By custom a group of the number of its user is that user's alone.
+    owners.groups.extend((group == user).then_some(group));
+    check_for(path, &owners)
 }
 
 fn check_for(path: &Path, owners: &Owners) -> Result<(), Untrusted> {
