@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
+use knee_algo::Algorithm;
 use knee_exp::back_end::{BackEnd, Simulator};
 use knee_exp::results::Results;
 use knee_exp::runner::{Options, Swept, sweep};
@@ -124,6 +125,13 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
         scale,
         quick: args.quick,
     };
+    if args.check {
+        // What the command line names is trusted, what a file names may not be yet.
+        for file in args.cc.iter().filter(|name| knee_algo::module::is_path(name)) {
+            Algorithm::named(file, Path::new("")).map_err(|why| Failure::Says(why.to_string()))?;
+        }
+        knee_algo::module::only_read();
+    }
     // All files are checked before the first of them runs.
     let experiments: Vec<Arc<Experiment>> = args
         .files

@@ -503,6 +503,30 @@ fn nothing_that_a_file_says_is_an_order_to_the_terminal() {
 }
 
 #[test]
+fn code_that_a_file_names_is_run_by_a_run_alone() {
+    let scratch = Scratch::new();
+    assert!(scratch.knee(&["new", "algorithm", "swift"]).status.success());
+    let code = "\nextern int creat(const char *, unsigned int);\n\
+                __attribute__((constructor)) static void begin(void) { creat(\"ran\", 0600); }\n";
+    let source = scratch.0.join("swift.c");
+    fs::write(&source, fs::read_to_string(&source).unwrap() + code).unwrap();
+    let ran = scratch.0.join("ran");
+    for args in [&["explain", "./swift.toml"][..], &["run", "swift.toml", "--check"]] {
+        let output = scratch.knee(args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        assert!(
+            err(&output).contains("./swift.c: is code that this command does not load"),
+            "{}",
+            err(&output)
+        );
+        assert!(!ran.exists(), "{args:?}");
+    }
+    // Who names it on the command line, or runs the experiment, has decided.
+    let named = scratch.knee(&["run", "small.toml", "--check", "--cc", "./swift.c"]);
+    assert!(named.status.success() && ran.exists(), "{}", err(&named));
+}
+
+#[test]
 fn a_scale_is_said_everywhere() {
     let scratch = Scratch::new();
     let output = scratch.knee(&["run", "small.toml", "--scale", "0.1", "-o", "slow"]);
