@@ -4,7 +4,7 @@
 //! for all hosts, checked, tested and loaded into the kernel with everything else, and what is written
 //! is that file under another name.
 
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -59,7 +59,7 @@ pub fn write_in_clone(root: &Path, name: &str) -> Result<Vec<String>, Error> {
         Error::File(format!("{}: has no table of algorithms to add a row to", table.display()))
     })?;
     write_new(root, &files)?;
-    if let Err(why) = replace(&table, &rows) {
+    if let Err(why) = knee_files::write(&table, &rows) {
         remove(root, &files);
         return Err(cannot("write", &table, &why));
     }
@@ -116,7 +116,7 @@ fn write_new(root: &Path, files: &[(String, String)]) -> Result<(), Error> {
     }
     for (index, (path, text)) in files.iter().enumerate() {
         let place = root.join(path);
-        let mut file = match OpenOptions::new().write(true).create_new(true).open(&place) {
+        let mut file = match knee_files::create_new(&place) {
             Ok(file) => file,
             Err(why) => {
                 remove(root, &files[..index]);
@@ -137,16 +137,6 @@ fn remove(root: &Path, files: &[(String, String)]) {
         // Nothing better can be done about one that stays.
         let _ = fs::remove_file(root.join(path));
     }
-}
-
-/// Gives a file another text, whole or not at all.
-fn replace(place: &Path, text: &str) -> std::io::Result<()> {
-    let partial = place.with_extension("md.new");
-    let replaced = fs::write(&partial, text).and_then(|()| fs::rename(&partial, place));
-    if replaced.is_err() {
-        let _ = fs::remove_file(&partial);
-    }
-    replaced
 }
 
 fn cannot(what: &str, path: &Path, why: &std::io::Error) -> Error {

@@ -192,13 +192,13 @@ pub struct File {
 }
 
 impl File {
-    /// A new file; one that is there already is an error.
+    /// A new file that nobody else may read, since it may hold what others said; one that is there already is an error.
     ///
     /// # Errors
     /// If it cannot be written.
     pub fn create(path: &Path, interfaces: &[Interface]) -> Result<File, Error> {
         let name = path.display().to_string();
-        let file = fs::OpenOptions::new().write(true).create_new(true).open(path);
+        let file = knee_files::create_private(path);
         let file = file.map_err(|why| cannot_write(&name, why))?;
         // Removes the file if its head cannot be written.
         let mut made = File { writer: None, path: path.to_owned() };

@@ -20,6 +20,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let name = args.experiment.as_str();
     let is_file = name.contains('/') || name.ends_with(".toml");
     let overrides = Overrides::default();
+    // It is asked for before anybody trusts the file.
+    knee_algo::module::only_read();
     let (experiment, command) = match is_file {
         true => {
             let experiment = Experiment::load(Path::new(name), &overrides)?;

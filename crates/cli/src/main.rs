@@ -27,8 +27,9 @@ mod vkernel;
 #[cfg(not(feature = "kernel"))]
 mod without_kernel;
 
-use std::fmt;
-use std::io::{self, ErrorKind, Write};
+use std::borrow::Cow;
+use std::fmt::{self, Write as _};
+use std::io::{self, ErrorKind, Write as _};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -196,9 +197,27 @@ impl From<knee_bpf::Error> for Failure {
     }
 }
 
+/// Text without what a terminal would obey: names, questions and values come from files of whoever.
+fn plain(text: &str) -> Cow<'_, str> {
+    let is_order = |c: char| c.is_control() && c != '\n' && c != '\t';
+    if !text.contains(is_order) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match is_order(c) {
+            // So it stays JSON where it is.
+            true => drop(write!(out, "\\u{:04x}", u32::from(c))),
+            false => out.push(c),
+        }
+    }
+    Cow::Owned(out)
+}
+
 /// Prints on standard output.
 fn print(text: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
+    let text = plain(text);
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| match error.kind() {
         ErrorKind::BrokenPipe => Failure::ClosedPipe,
         _ => Failure::Output(error),
@@ -220,7 +239,7 @@ fn no_answer(why: &str) {
 
 /// Prints a line on standard error. If even that fails there is nobody left to tell.
 fn complain(text: &str) {
-    let _ = writeln!(io::stderr().lock(), "{text}");
+    let _ = writeln!(io::stderr().lock(), "{}", plain(text));
 }
 
 fn completions(shell: clap_complete::Shell) -> Result<(), Failure> {

@@ -88,7 +88,7 @@ fn one(wanted: &Wanted<'_>, seed: u64, make: &Make<'_>) -> Result<bool, Failure>
     if let Some(folder) = wanted.output {
         let path = folder.join(&name);
         fs::create_dir_all(folder)
-            .and_then(|()| fs::write(&path, text))
+            .and_then(|()| knee_files::write(&path, text))
             .map_err(|why| Failure::Says(format!("{}: cannot write: {why}", path.display())))?;
     }
     Ok(false)

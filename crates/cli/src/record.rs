@@ -1,8 +1,6 @@
 //! `knee script --record`.
 
 use std::fmt::Write as _;
-use std::fs::OpenOptions;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
@@ -89,8 +87,7 @@ enum Made {
 fn write_new(path: &Path, text: &str) -> Result<(), Failure> {
     let failed =
         |why: std::io::Error| Failure::Says(format!("{}: cannot write: {why}", path.display()));
-    let mut file = OpenOptions::new().write(true).create_new(true).open(path).map_err(failed)?;
-    file.write_all(text.as_bytes()).map_err(failed)
+    knee_files::write_new(path, text).map_err(failed)
 }
 
 // ---- experiments ----

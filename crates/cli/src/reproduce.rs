@@ -163,7 +163,7 @@ fn stopped(reproduction: &Reproduction, all: usize) -> String {
 
 fn bless(dir: &Path, experiment: &Experiment, text: &str) -> Result<(), Failure> {
     let path = dir.join(format!("{}.txt", experiment.name));
-    let written = fs::create_dir_all(dir).and_then(|()| fs::write(&path, text));
+    let written = fs::create_dir_all(dir).and_then(|()| knee_files::write(&path, text));
     written.map_err(|why| Failure::Says(format!("{}: cannot write: {why}", path.display())))
 }
 

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
+use knee_algo::Algorithm;
 use knee_exp::back_end::{BackEnd, Simulator};
 use knee_exp::results::Results;
 use knee_exp::runner::{Options, Swept, sweep};
@@ -12,8 +13,8 @@ use knee_exp::scale::Scale;
 use knee_exp::{Experiment, Overrides, refused, report, table};
 
 use crate::{
-    CHECK_FAILED, COULD_NOT, DONE, Failure, complain, hosts, lab, print, profile, stop_on_signals,
-    vkernel,
+    CHECK_FAILED, COULD_NOT, DONE, Failure, complain, hosts, lab, plain, print, profile,
+    stop_on_signals, vkernel,
 };
 
 /// Where results go if nothing is said.
@@ -124,6 +125,13 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
         scale,
         quick: args.quick,
     };
+    if args.check {
+        // What the command line names is trusted, what a file names may not be yet.
+        for file in args.cc.iter().filter(|name| knee_algo::module::is_path(name)) {
+            Algorithm::named(file, Path::new("")).map_err(|why| Failure::Says(why.to_string()))?;
+        }
+        knee_algo::module::only_read();
+    }
     // All files are checked before the first of them runs.
     let experiments: Vec<Arc<Experiment>> = args
         .files
@@ -296,7 +304,7 @@ impl Progress<'_> {
             done => format!(", {:.0} s left", elapsed / done as f64 * (all - done) as f64),
         };
         let mut err = io::stderr().lock();
-        let name = &self.experiment.name;
+        let name = plain(&self.experiment.name);
         let _ = write!(err, "\r\x1b[K{name}: {done} of {all} runs, {elapsed:.0} s{left}");
         let _ = err.flush();
     }

@@ -401,7 +401,7 @@ fn played(args: &Args, play: &Play) -> Ended {
         let shown = path.display();
         let bytes = capture::write(&settled.played.segments, script.settings.ipv6)
             .map_err(|why| format!("{shown}: {}", why.0))?;
-        fs::write(path, bytes).map_err(|why| format!("{shown}: cannot write: {why}"))?;
+        knee_files::write(path, bytes).map_err(|why| format!("{shown}: cannot write: {why}"))?;
     }
     Ok(settled)
 }

@@ -472,6 +472,61 @@ fn a_report_of_captures_that_is_stopped_leaves_nothing() {
 }
 
 #[test]
+fn nothing_that_a_file_says_is_an_order_to_the_terminal() {
+    let scratch = Scratch::new();
+    let escapes = "question = \"Who \\u001b]0;owned\\u0007 \\u009b2J asks?\"\n";
+    let evil = SMALL.replace("question = \"Who waits?\"\n", escapes);
+    assert_ne!(evil, SMALL);
+    fs::write(scratch.0.join("evil.toml"), evil).unwrap();
+    fs::write(scratch.0.join("e\x1b[2Jvil.pcap"), connections(1)).unwrap();
+    let is_order = |c: char| c.is_control() && c != '\n';
+    for args in [
+        &["run", "evil.toml", "--repeat", "1", "-o", "a"][..],
+        &["run", "evil.toml", "--repeat", "1", "--json", "-o", "b"],
+        &["explain", "./evil.toml"],
+        &["compare", "a", "b"],
+        &["pcap", "e\x1b[2Jvil.pcap"],
+        &["pcap", "e\x1b[2Jvil.pcap", "--json"],
+        &["script", "--record", "e\x1b[2Jvil.pcap"],
+    ] {
+        let output = scratch.knee(args);
+        let said = format!("{}{}", out(&output), err(&output));
+        assert!(!said.is_empty() && !said.contains(is_order), "{args:?}: {said:?}");
+        if args.contains(&"evil.toml") {
+            assert!(output.status.success() && said.contains("]0;owned\\u0007"), "{said}");
+        }
+        if args.contains(&"--json") {
+            let answer: serde_json::Value = serde_json::from_str(&out(&output)).unwrap();
+            assert!(answer.is_object());
+        }
+    }
+}
+
+#[test]
+fn code_that_a_file_names_is_run_by_a_run_alone() {
+    let scratch = Scratch::new();
+    assert!(scratch.knee(&["new", "algorithm", "swift"]).status.success());
+    let code = "\nextern int creat(const char *, unsigned int);\n\
+                __attribute__((constructor)) static void begin(void) { creat(\"ran\", 0600); }\n";
+    let source = scratch.0.join("swift.c");
+    fs::write(&source, fs::read_to_string(&source).unwrap() + code).unwrap();
+    let ran = scratch.0.join("ran");
+    for args in [&["explain", "./swift.toml"][..], &["run", "swift.toml", "--check"]] {
+        let output = scratch.knee(args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        assert!(
+            err(&output).contains("./swift.c: is code that this command does not load"),
+            "{}",
+            err(&output)
+        );
+        assert!(!ran.exists(), "{args:?}");
+    }
+    // Who names it on the command line, or runs the experiment, has decided.
+    let named = scratch.knee(&["run", "small.toml", "--check", "--cc", "./swift.c"]);
+    assert!(named.status.success() && ran.exists(), "{}", err(&named));
+}
+
+#[test]
 fn a_scale_is_said_everywhere() {
     let scratch = Scratch::new();
     let output = scratch.knee(&["run", "small.toml", "--scale", "0.1", "-o", "slow"]);

@@ -1,7 +1,7 @@
 //! Flight recordings of simulated runs, among the other result files.
 
 use std::cell::RefCell;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -81,7 +81,7 @@ impl Recording {
             knee_flight::Error::Io(why) => Error::io(&self.dir.join(&name), "cannot write", why),
             other => refused(other.to_string()),
         };
-        let file = OpenOptions::new().write(true).create_new(true).open(&path);
+        let file = knee_files::create_new(&path);
         let file = file.map_err(|why| failed(why.into()))?;
         let writer = Writer::new(BufWriter::new(file), &header).map_err(failed)?;
         let tape = Rc::new(RefCell::new(Tape { writer, failed: None }));

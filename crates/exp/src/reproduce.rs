@@ -18,7 +18,7 @@ use crate::experiment::{Experiment, Overrides};
 use crate::machine;
 use crate::reader::one_of;
 use crate::refused;
-use crate::results::Results;
+use crate::results::{Results, check_trusted};
 use crate::runner::{Options, Swept, sweep};
 use crate::table::{Align, Grid, wrapped};
 
@@ -208,6 +208,7 @@ impl Reproduction {
     pub fn new(dir: Option<&Path>, full: bool, back_end: &str) -> Result<Reproduction, Error> {
         let dir = match dir {
             Some(dir) => {
+                check_trusted(dir)?;
                 fs::create_dir_all(dir).map_err(|why| Error::io(dir, "cannot make", why))?;
                 if dir.join(INDEX).symlink_metadata().is_ok() {
                     let why = "it holds a reproduction already: name another directory with -o, or remove it";
@@ -318,10 +319,8 @@ impl Reproduction {
     /// [`Error::Io`] if it cannot be written.
     pub fn finish(&self, library: &Library) -> Result<PathBuf, Error> {
         let path = self.dir.join(INDEX);
-        let partial = self.dir.join(format!(".{INDEX}.{}.partial", std::process::id()));
-        let written = fs::write(&partial, format!("{:#}\n", self.json(library)))
-            .and_then(|()| fs::rename(&partial, &path));
-        written.map_err(|why| Error::io(&path, "cannot write", why))?;
+        let text = format!("{:#}\n", self.json(library));
+        knee_files::write(&path, text).map_err(|why| Error::io(&path, "cannot write", why))?;
         Ok(path)
     }
 
@@ -464,6 +463,7 @@ impl Reproduction {
 
 /// A new directory `NAME` below `parent`, or `NAME-2`, `NAME-3`, ...
 fn numbered(parent: &Path, name: &str) -> Result<PathBuf, Error> {
+    check_trusted(parent)?;
     fs::create_dir_all(parent).map_err(|why| Error::io(parent, "cannot make", why))?;
     for number in 1..=MAX_NUMBER {
         let dir = match number {

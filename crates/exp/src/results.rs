@@ -2,14 +2,16 @@
 //!
 //! Every file is written under another name and renamed when all of them are complete and on disk,
 //! the manifest last: a directory with a `manifest.json` holds whole files, and a disk that fills up
-//! leaves none. The other names are of one writer alone, and it removes no file but its own, so that
-//! two writers into one directory leave the files of the first that is done.
+//! leaves none. The other names are of one writer alone, and nobody can guess them; it removes no file but its own, so that
+//! two writers into one directory leave the files of the first that is done. Root writes nothing where others can put links.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
+use std::ffi::OsStr;
+use std::fs::{self, File};
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
+
+use knee_files::{Dir, PARTIAL, trust};
 
 use crate::csv::{RowFile, Rows};
 use crate::error::Error;
@@ -20,8 +22,6 @@ use crate::runner::Swept;
 
 const MANIFEST: &str = "manifest.json";
 const SUMMARY: &str = "summary.csv";
-/// Ends the name of a file that is not complete.
-const PARTIAL: &str = ".partial";
 /// `results/NAME`, `results/NAME-2`, ... up to this.
 const MAX_NUMBER: u32 = 99_999;
 
@@ -40,7 +40,7 @@ pub struct Disk;
 
 impl Storage for Disk {
     fn create(&self, path: &Path) -> io::Result<File> {
-        OpenOptions::new().write(true).create_new(true).open(path)
+        knee_files::create_new(path)
     }
 }
 
@@ -65,9 +65,29 @@ impl CaptureDir {
     }
 }
 
+/// Removes the captures in a directory that [`CaptureDir`] has made, and nothing else.
+pub(crate) fn empty_captures(dir: &Path) -> io::Result<()> {
+    let (Some(parent), Some(name)) = (dir.parent(), dir.file_name()) else { return Ok(()) };
+    let dir = Dir::open(parent)?.open_own(name)?;
+    captures_in(&dir)?.iter().try_for_each(|name| dir.remove(name))
+}
+
+/// The names of captures in a directory, in order.
+fn captures_in(dir: &Dir) -> io::Result<Vec<std::ffi::OsString>> {
+    let is_capture = |name: &std::ffi::OsString| {
+        Path::new(name).extension().is_some_and(|extension| extension == "pcapng")
+            && dir.is_file(name)
+    };
+    let mut names: Vec<_> = dir.names()?.into_iter().filter(is_capture).collect();
+    names.sort();
+    Ok(names)
+}
+
 /// Files being written; nothing of them stays if this is dropped before [`Results::finish`].
 pub struct Results {
     dir: PathBuf,
+    /// The same, held.
+    held: Dir,
     /// Whether the directory is ours to remove if it stays empty.
     made_dir: bool,
     storage: Box<dyn Storage>,
@@ -94,6 +114,7 @@ impl Results {
     /// # Errors
     /// [`Error::Io`] if it cannot be made.
     pub fn numbered(parent: &Path, name: &str) -> Result<Results, Error> {
+        check_trusted(parent)?;
         fs::create_dir_all(parent).map_err(|why| Error::io(parent, "cannot make", why))?;
         for number in 1..=MAX_NUMBER {
             let dir = match number {
@@ -101,7 +122,7 @@ impl Results {
                 _ => parent.join(format!("{name}-{number}")),
             };
             match fs::create_dir(&dir) {
-                Ok(()) => return Ok(Results::new(dir, true)),
+                Ok(()) => return Results::new(dir, true),
                 Err(why) if why.kind() == ErrorKind::AlreadyExists => {}
                 Err(why) => return Err(Error::io(&dir, "cannot make", why)),
             }
@@ -116,6 +137,7 @@ impl Results {
     /// [`Error::Io`] if it cannot be made, or holds results already.
     pub fn at(dir: &Path) -> Result<Results, Error> {
         let failed = |why| Error::io(dir, "cannot make", why);
+        check_trusted(dir)?;
         if let Some(parent) = dir.parent() {
             fs::create_dir_all(parent).map_err(failed)?;
         }
@@ -125,28 +147,18 @@ impl Results {
             Err(why) => return Err(failed(why)),
         };
         check_free(dir)?;
-        Ok(Results::new(dir.to_owned(), made_dir))
+        Results::new(dir.to_owned(), made_dir)
     }
 
-    fn new(dir: PathBuf, made_dir: bool) -> Results {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        // Process numbers come again: what a killed process left is not this one's.
-        let mark = loop {
-            let mark = match (std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed)) {
-                (process, 0) => process.to_string(),
-                (process, number) => format!("{process}-{number}"),
-            };
-            let end = format!(".{mark}{PARTIAL}");
-            let is_taken = |entry: io::Result<fs::DirEntry>| {
-                entry.is_ok_and(|entry| entry.file_name().to_string_lossy().ends_with(&end))
-            };
-            if !fs::read_dir(&dir).is_ok_and(|mut entries| entries.any(is_taken)) {
-                break mark;
-            }
-        };
+    fn new(dir: PathBuf, made_dir: bool) -> Result<Results, Error> {
+        // Somebody else may have been faster to make it.
+        check_trusted(&dir)?;
+        let failed = |why| Error::io(&dir, "cannot write here", why);
+        let held = Dir::open(&dir).map_err(failed)?;
+        let mark = knee_files::mark().map_err(failed)?;
         let (open, storage) = (BTreeMap::new(), Box::new(Disk));
         let (recordings, named) = (Vec::new(), Vec::new());
-        Results { dir, made_dir, storage, open, recordings, named, mark, finished: false }
+        Ok(Results { dir, held, made_dir, storage, open, recordings, named, mark, finished: false })
     }
 
     /// Writes through this instead of to the disk.
@@ -193,7 +205,8 @@ impl Results {
         let names = rows.chain(self.recordings.clone()).chain([MANIFEST.to_owned()]);
         for name in names.collect::<Vec<_>>() {
             let path = self.dir.join(&name);
-            rename_new(&self.partial(&name), &path)
+            self.held
+                .rename_new(partial_name(&name, &self.mark).as_ref(), name.as_ref())
                 .map_err(|why| Error::io(&path, "cannot write", why))?;
             self.named.push(name);
         }
@@ -234,7 +247,8 @@ impl Results {
 
     /// Takes up a recording that was written under its partial name.
     pub(crate) fn add_recording(&mut self, name: String) -> Result<(), Error> {
-        let written = File::open(self.partial(&name)).and_then(|file| sync(&file));
+        let partial = partial_name(&name, &self.mark);
+        let written = self.held.open_file(partial.as_ref()).and_then(|file| sync(&file));
         written.map_err(|why| Error::io(&self.dir.join(&name), "cannot write", why))?;
         self.recordings.push(name);
         Ok(())
@@ -247,29 +261,34 @@ impl Results {
 
     /// Takes up the captures of a run: `HOST.pcapng` of its directory becomes `HOST-run-N.pcapng` beside the other files.
     pub(crate) fn add_captures(&mut self, run: usize) -> Result<(), Error> {
-        let dir = self.capture_dir().of(run);
-        let failed = |why| Error::io(&dir, "cannot take up captures", why);
-        let entries = fs::read_dir(&dir).map_err(failed)?;
-        let mut paths: Vec<_> = entries
-            .map(|entry| entry.map(|entry| entry.path()))
-            .collect::<Result<_, _>>()
-            .map_err(failed)?;
-        paths.sort();
-        for path in paths {
-            let Some(host) = path.file_stem() else { continue };
+        let shown = self.capture_dir().of(run);
+        let failed = |why| Error::io(&shown, "cannot take up captures", why);
+        let name = shown.file_name().unwrap_or_default();
+        let dir = self.held.open_own(name).map_err(failed)?;
+        for file in captures_in(&dir).map_err(failed)? {
+            let Some(host) = Path::new(&file).file_stem() else { continue };
             let name = format!("{}-run-{run}.pcapng", host.to_string_lossy());
-            fs::rename(&path, self.partial(&name)).map_err(failed)?;
+            let partial = partial_name(&name, &self.mark);
+            dir.rename(&file, &self.held, partial.as_ref()).map_err(failed)?;
             self.add_recording(name)?;
         }
-        fs::remove_dir(&dir).map_err(failed)
+        self.held.remove_dir(name).map_err(failed)
     }
 
     /// Removes recordings and captures of runs that were given up: all that still has this writer's partial name.
     fn remove_partial(&self) {
         let end = format!(".{}{PARTIAL}", self.mark);
-        for entry in fs::read_dir(&self.dir).into_iter().flatten().filter_map(Result::ok) {
-            if entry.file_name().to_string_lossy().ends_with(&end) {
-                let _ = fs::remove_file(entry.path()).or_else(|_| fs::remove_dir_all(entry.path()));
+        for name in self.held.names().unwrap_or_default() {
+            if !name.to_string_lossy().ends_with(&end) {
+                continue;
+            }
+            if self.held.is_dir(&name) {
+                let emptied = self.held.open_own(&name).and_then(|dir| {
+                    captures_in(&dir)?.iter().try_for_each(|capture| dir.remove(capture))
+                });
+                let _ = emptied.and_then(|()| self.held.remove_dir(&name));
+            } else {
+                let _ = self.held.remove(&name);
             }
         }
     }
@@ -277,7 +296,22 @@ impl Results {
 
 /// The name of a file that is not complete.
 fn partial(dir: &Path, name: &str, mark: &str) -> PathBuf {
-    dir.join(format!(".{name}.{mark}{PARTIAL}"))
+    dir.join(partial_name(name, mark))
+}
+
+fn partial_name(name: &str, mark: &str) -> String {
+    format!(".{name}.{mark}{PARTIAL}")
+}
+
+/// Refuses, of root, a directory in which others can put links.
+pub(crate) fn check_trusted(dir: &Path) -> Result<(), Error> {
+    trust::check(dir).map_err(|why| {
+        let why = format!(
+            "root writes nothing where others can put links ({why}): name a directory with -o that is root's, in one of root's"
+        );
+        let why = io::Error::new(ErrorKind::PermissionDenied, why);
+        Error::io(dir, "cannot write here", why)
+    })
 }
 
 /// Waits until the disk has it; what is no file on a disk has nothing to wait for.
@@ -302,20 +336,6 @@ fn check_free(dir: &Path) -> Result<(), Error> {
     }
 }
 
-/// Gives a file a name that no file has.
-fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
-    match fs::hard_link(from, to) {
-        Ok(()) => {
-            let _ = fs::remove_file(from);
-            Ok(())
-        }
-        Err(why) if why.kind() == ErrorKind::AlreadyExists => Err(why),
-        // A file system without links: then there is no better way than looking first.
-        Err(_) if to.symlink_metadata().is_ok() => Err(ErrorKind::AlreadyExists.into()),
-        Err(_) => fs::rename(from, to),
-    }
-}
-
 impl Drop for Results {
     fn drop(&mut self) {
         if self.finished {
@@ -326,7 +346,7 @@ impl Drop for Results {
             let (_file, _unwritten) = writer.into_parts();
         }
         for name in &self.named {
-            let _ = fs::remove_file(self.dir.join(name));
+            let _ = self.held.remove(OsStr::new(name));
         }
         self.remove_partial();
         if self.made_dir {

@@ -4,7 +4,6 @@
 //! so the results are the same for any number of threads.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -23,7 +22,7 @@ use crate::experiment::{Configuration, Experiment, RunId};
 use crate::flight::Recording;
 use crate::machine;
 use crate::metrics::{Kind, Measured, Metric, measure};
-use crate::results::{CaptureDir, Results};
+use crate::results::{CaptureDir, Results, empty_captures};
 use crate::stats::{Samples, Summary};
 
 /// How a sweep is run.
@@ -377,7 +376,7 @@ fn attempt(options: &Options, run: &Run, captures: Option<&Path>) -> Result<(Ran
         }
         attempts += 1;
         if let Some(dir) = captures {
-            let again = fs::remove_dir_all(dir).and_then(|()| fs::create_dir(dir));
+            let again = empty_captures(dir);
             again.map_err(|why| format!("{}: cannot be emptied: {why}", dir.display()))?;
         }
     }

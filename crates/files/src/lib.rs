@@ -1,9 +1,13 @@
-//! How knee reads files that somebody names: bounded, and of the right kind.
+//! How knee reads and writes files that somebody names.
 //!
 //! A name may lead to anything: a device without an end, a pipe that nobody writes to, a file that grows. So nothing is read whole
-//! without a limit, nothing is waited for when it is opened, and what a file is is asked of the opened one and not of its name.
+//! without a limit, nothing is waited for when it is opened, and what a file is is asked of the opened one and not of its name. What is
+//! written may lie where others can write, too: [`write()`] and its like say how.
 #![forbid(unsafe_code)]
 
 mod read;
+pub mod trust;
+mod write;
 
 pub use read::{Unreadable, open_file, open_stream, read_bounded, read_text};
+pub use write::{Dir, NewFile, PARTIAL, create_new, create_private, mark, write, write_new};

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::fs::File;
-use std::io::{BufRead as _, BufReader, BufWriter, ErrorKind, Write};
+use std::io::{self, BufRead as _, BufReader, BufWriter, ErrorKind, Seek as _, Write};
 use std::path::{Path, PathBuf};
 
 use knee_capture::Error;
+use knee_files::NewFile;
 
 use crate::model::{Analysis, Direction, Flow, PacketRow};
 
@@ -29,14 +29,14 @@ pub struct Csv {
 }
 
 struct Out {
-    file: BufWriter<File>,
+    file: BufWriter<NewFile>,
     path: PathBuf,
 }
 
 impl Out {
     fn create(dir: &Path, name: &str, head: &str) -> Result<Out, Error> {
         let path = dir.join(name);
-        let file = File::create(&path).map_err(|why| cannot(&path, &why))?;
+        let file = NewFile::create(&path).map_err(|why| cannot(&path, &why))?;
         let mut out = Out { file: BufWriter::new(file), path };
         out.line(head)?;
         Ok(out)
@@ -46,12 +46,14 @@ impl Out {
         writeln!(self.file, "{line}").map_err(|why| cannot(&self.path, &why))
     }
 
-    fn finish(mut self) -> Result<(), Error> {
-        self.file.flush().map_err(|why| cannot(&self.path, &why))
+    fn finish(self) -> Result<(), Error> {
+        let Out { file, path } = self;
+        let whole = file.into_inner().map_err(io::IntoInnerError::into_error);
+        whole.and_then(NewFile::keep).map_err(|why| cannot(&path, &why))
     }
 }
 
-fn cannot(path: &Path, why: &std::io::Error) -> Error {
+fn cannot(path: &Path, why: &io::Error) -> Error {
     Error(format!("{}: cannot write: {why}", path.display()))
 }
 
@@ -168,7 +170,7 @@ impl Csv {
             "findings": findings, "views": views, "packets_not_kept": packets_not_kept,
         });
         let path = self.dir.join("findings.json");
-        std::fs::write(&path, text.to_string() + "\n").map_err(|why| cannot(&path, &why))?;
+        knee_files::write(&path, text.to_string() + "\n").map_err(|why| cannot(&path, &why))?;
         if !packets.is_empty() {
             let mut out = Out::create(&self.dir, "packets.csv", PACKETS)?;
             for row in packets {
@@ -176,21 +178,25 @@ impl Csv {
             }
             out.finish()?;
         }
-        self.flows.finish()?;
+        match whole.points.len() {
+            0 | 1 => self.flows.finish()?,
+            _ => mark_views(&self.dir, self.flows, flows)?,
+        }
         self.rounds.finish()?;
-        self.events.finish()?;
-        if whole.points.len() > 1 { mark_views(&self.dir, flows) } else { Ok(()) }
+        self.events.finish()
     }
 }
 
 /// Says of each flow in flows.csv whether it is the best view of its connection, which is known only now; nothing of those that were
 /// not kept, since they were not compared.
-fn mark_views(dir: &Path, flows: &[Flow]) -> Result<(), Error> {
+fn mark_views(dir: &Path, written: Out, flows: &[Flow]) -> Result<(), Error> {
     let primary: BTreeMap<u32, bool> =
         flows.iter().map(|flow| (flow.id, flow.is_primary)).collect();
-    let (path, marked) = (dir.join("flows.csv"), dir.join("flows.csv.new"));
-    let lines = BufReader::new(File::open(&path).map_err(|why| cannot(&path, &why))?).lines();
-    let mut out = Out::create(dir, "flows.csv.new", FLOWS)?;
+    let Out { file, path } = written;
+    let whole = file.into_inner().map_err(io::IntoInnerError::into_error);
+    let from_begin = whole.and_then(|mut file| file.rewind().map(|()| file));
+    let lines = BufReader::new(from_begin.map_err(|why| cannot(&path, &why))?).lines();
+    let mut out = Out::create(dir, "flows.csv", FLOWS)?;
     for line in lines.skip(1) {
         let line = line.map_err(|why| cannot(&path, &why))?;
         let mut fields: Vec<&str> = line.splitn(4, ',').collect();
@@ -201,8 +207,7 @@ fn mark_views(dir: &Path, flows: &[Flow]) -> Result<(), Error> {
         }
         out.line(&fields.join(","))?;
     }
-    out.finish()?;
-    std::fs::rename(&marked, &path).map_err(|why| cannot(&path, &why))
+    out.finish()
 }
 
 fn of_direction(way: &Direction) -> String {

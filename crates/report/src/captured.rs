@@ -1,10 +1,11 @@
 //! Captures of the runs of a results directory: what was found in each, and a directory beside the report with all of it.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
+use knee_files::{Dir, PARTIAL};
 use serde_json::Value;
 
 use crate::capture::{FINDINGS, about, list};
@@ -12,7 +13,6 @@ use crate::csv::Table;
 use crate::error::Error;
 use crate::findings::{chip, flows_of};
 use crate::manifest::Manifest;
-use crate::page::partial;
 use crate::text::{address, digits, escaped, short_path};
 
 /// Analyses captures of one run into a directory that is there and empty: `findings.json`, its tables and `report.html`, as
@@ -78,7 +78,7 @@ impl Captured {
         let mut pages = Fresh::make(html.with_file_name(&name))?;
         for run in &mut runs {
             let of_run = format!("run-{}", run.number);
-            let dir = pages.partial.join(&of_run);
+            let dir = pages.held.path().join(&of_run);
             fs::create_dir(&dir).map_err(|why| Error::io(&dir, "cannot make", why))?;
             if !run.files.is_empty() {
                 run.unread.extend(analyse(&run.files, &dir).map_err(Error::Analysis)?);
@@ -233,7 +233,12 @@ fn runs(m: &Manifest) -> Result<Vec<Run>, Error> {
 
 /// A directory that gets its name when all in it is complete; without, nothing of it stays.
 pub(crate) struct Fresh {
-    partial: PathBuf,
+    /// Where both names are, held.
+    parent: Dir,
+    /// Its name until it is whole.
+    name: OsString,
+    /// The same, held: what is put in the place of its name is not written into.
+    held: Dir,
     target: PathBuf,
     /// Then nothing has the name, and what an earlier report left goes.
     is_empty: bool,
@@ -246,29 +251,39 @@ impl Fresh {
             let why = "is not of an earlier report: move it away, or name another report with -o";
             return Err(Error::input(&target, 0, why));
         }
-        let partial = partial(&target);
-        // One that is there already is somebody else's.
-        fs::create_dir(&partial).map_err(|why| Error::io(&partial, "cannot make", why))?;
-        Ok(Fresh { partial, target, is_empty: true })
+        let failed = |why| Error::io(&target, "cannot make", why);
+        let above = target.parent().filter(|parent| *parent != Path::new(""));
+        let parent = Dir::open(above.unwrap_or(Path::new("."))).map_err(failed)?;
+        let mark = knee_files::mark().map_err(failed)?;
+        let mut name = OsString::from(".");
+        name.push(target.file_name().unwrap_or_default());
+        name.push(format!(".{mark}{PARTIAL}"));
+        let held = parent.make(&name).map_err(failed)?;
+        Ok(Fresh { held, parent, name, target, is_empty: true })
     }
 
     /// Gives it its name.
     pub(crate) fn keep(self) -> Result<(), Error> {
         let target = &self.target;
         let failed = |why| Error::io(target, "cannot write", why);
-        let named = || if self.is_empty { Ok(()) } else { fs::rename(&self.partial, target) };
-        if target.symlink_metadata().is_err() {
+        let name = target.file_name().unwrap_or_default();
+        let named = || match self.is_empty {
+            true => Ok(()),
+            false => self.parent.rename(&self.name, &self.parent, name),
+        };
+        if !self.parent.is_dir(name) {
             return named().map_err(failed);
         }
-        let before = self.partial.with_extension("before");
-        fs::rename(target, &before).map_err(failed)?;
+        let mut before = self.name.clone();
+        before.push(".before");
+        self.parent.rename(name, &self.parent, &before).map_err(failed)?;
         if let Err(why) = named() {
             // It goes back to where it was; both failing is the file system's failure, and it has its other name.
-            let _ = fs::rename(&before, target);
+            let _ = self.parent.rename(&before, &self.parent, name);
             return Err(failed(why));
         }
         // What cannot be removed is hidden, and no part of the report.
-        let _ = fs::remove_dir_all(&before);
+        let _ = remove(&self.parent, &before);
         Ok(())
     }
 }
@@ -276,8 +291,19 @@ impl Fresh {
 impl Drop for Fresh {
     fn drop(&mut self) {
         // Gone if it has its name; what cannot be removed is named as partial.
-        let _ = fs::remove_dir_all(&self.partial);
+        let _ = remove(&self.parent, &self.name);
     }
+}
+
+/// Removes a directory of runs and what a report has in those, and nothing else.
+fn remove(parent: &Dir, name: &OsStr) -> std::io::Result<()> {
+    let dir = parent.open_dir(name)?;
+    for run in dir.names()? {
+        let of_run = dir.open_dir(&run)?;
+        FILES.iter().for_each(|file| drop(of_run.remove(OsStr::new(file))));
+        dir.remove_dir(&run)?;
+    }
+    parent.remove_dir(name)
 }
 
 /// Whether there is nothing, or what an earlier report left and nothing else.

@@ -100,10 +100,22 @@ pub(crate) fn figure(manifest: &Manifest) -> Option<Figure> {
     })
 }
 
+/// Why there is no drawing of a network that is there.
+pub(crate) fn not_drawn(manifest: &Manifest) -> Option<String> {
+    let all = manifest.network.as_ref()?.nodes.len();
+    (all > MOST_BOXES).then(|| {
+        format!("The network of {all} hosts and switches is not drawn: nobody could read more than {MOST_BOXES} that differ.")
+    })
+}
+
 fn draw(network: &Network) -> Option<Piece> {
     let switches: Vec<&str> =
         network.nodes.iter().filter(|node| !node.is_host).map(|node| node.name.as_str()).collect();
     let is_switch = |name: &str| switches.contains(&name);
+    // Before any are compared: of so many switches nothing is drawn.
+    if switches.len() > MOST_BOXES {
+        return None;
+    }
     let mut groups = hosts(network, &is_switch);
     if switches.is_empty() || groups.len() + switches.len() > MOST_BOXES {
         return None;
@@ -285,7 +297,7 @@ fn chain<'a>(network: &Network, switches: &[&'a str]) -> Option<Vec<&'a str>> {
     };
     let neighbours =
         |name: &str| switches.iter().filter(|other| **other != name && near(name, other)).count();
-    if switches.iter().any(|name| neighbours(name) > 2) || switches.len() > 12 {
+    if switches.len() > 12 || switches.iter().any(|name| neighbours(name) > 2) {
         return None;
     }
     let first = switches.iter().find(|name| neighbours(name) < 2)?;
@@ -527,6 +539,19 @@ mod tests {
             assert!(piece.body.contains(wanted), "{wanted}: {}", piece.body);
         }
         assert!(!piece.body.contains(">s7<"));
+    }
+
+    #[test]
+    fn a_network_that_nobody_could_read_is_not_drawn_and_that_is_said() {
+        let mut network = Network::default();
+        for i in 0..100_000 {
+            // Every one a switch, each beside the next.
+            network.nodes.push(Node { name: format!("node-{i}"), is_host: false });
+            network.links.push(link(&format!("node-{i}"), &format!("node-{}", i + 1), false));
+        }
+        let manifest = Manifest { network: Some(network), ..Manifest::default() };
+        assert!(figure(&manifest).is_none());
+        assert!(not_drawn(&manifest).expect("is said").contains("100000 hosts and switches"));
     }
 
     #[test]

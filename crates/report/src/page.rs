@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
+
+use knee_files::NewFile;
 
 use crate::capture::{Capture, FINDINGS};
 use crate::captured::{Analyse, Captured, Fresh};
@@ -148,25 +150,12 @@ fn save(
     if html.is_dir() {
         return Err(Error::input(html, 0, "is a directory: name a file in it"));
     }
-    let partial = partial(html);
-    let file = File::create(&partial).map_err(|why| Error::io(html, "cannot write", why))?;
-    let written = (|| {
-        let mut out = BufWriter::new(file);
-        let beside = parts(&mut |text: &str| {
-            out.write_all(text.as_bytes()).map_err(|why| Error::io(html, "cannot write", why))
-        })?;
-        out.flush().map_err(|why| Error::io(html, "cannot write", why))?;
-        Ok(beside)
-    })();
-    let named = written.and_then(|beside| {
-        beside.map_or(Ok(()), Fresh::keep)?;
-        fs::rename(&partial, html).map_err(|why| Error::io(html, "cannot write", why))
-    });
-    if named.is_err() {
-        // What went wrong is reported; a partial file that cannot be removed is named as one.
-        let _ = fs::remove_file(&partial);
-    }
-    named
+    let failed = |why| Error::io(html, "cannot write", why);
+    let mut out = BufWriter::new(NewFile::create(html).map_err(failed)?);
+    let beside = parts(&mut |text: &str| out.write_all(text.as_bytes()).map_err(failed))?;
+    let file = out.into_inner().map_err(|why| failed(why.into_error()))?;
+    beside.map_or(Ok(()), Fresh::keep)?;
+    file.keep().map_err(failed)
 }
 
 fn limits(directories: usize) -> Limits {
@@ -174,12 +163,6 @@ fn limits(directories: usize) -> Limits {
         0 | 1 => Limits { series: SERIES_BYTES, flows: 8 },
         n => Limits { series: ALL_SERIES_BYTES / n, flows: 4 },
     }
-}
-
-/// The name of a file that is not complete.
-pub(crate) fn partial(path: &Path) -> PathBuf {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    path.with_file_name(format!(".{name}.{}.partial", std::process::id()))
 }
 
 /// Writes each figure and each series as SVG and PNG, with its numbers as CSV. Gives how many there are.
@@ -201,7 +184,7 @@ pub fn write_figures(dir: &Path, out: &Path) -> Result<usize, Error> {
             let svg = figure.file();
             let put = |ending: &str, bytes: &[u8]| {
                 let path = out.join(format!("{}.{ending}", figure.id));
-                fs::write(&path, bytes).map_err(|why| Error::io(&path, "cannot write", why))
+                knee_files::write(&path, bytes).map_err(|why| Error::io(&path, "cannot write", why))
             };
             let png = painter.png(&svg).map_err(|why| {
                 Error::input(&out.join(&figure.id), 0, format!("cannot be drawn as PNG: {why}"))

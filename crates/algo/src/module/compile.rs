@@ -318,6 +318,13 @@ impl Cache {
             |why| Err(cannot_keep(&dir, &why)),
             |metadata| is_private(&dir, &metadata),
         )?;
+        // What was looked at is what will be used: nobody else can put another directory in its place.
+        knee_files::trust::check_own(&dir).map_err(|why| {
+            format!(
+                "what is compiled would be kept in {} and run from there, but {why}; XDG_CACHE_HOME names another directory",
+                dir.display()
+            )
+        })?;
         let mut all = String::new();
         let texts = header_texts();
         for (name, text) in &texts {

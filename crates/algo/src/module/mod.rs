@@ -20,6 +20,7 @@ mod source;
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use compile::find_compiler;
@@ -91,6 +92,15 @@ pub(crate) fn is_kernel_module(text: &str) -> bool {
     matches!(source::kind(text), Ok(Kind::KernelModule))
 }
 
+/// Whether files that have not been loaded are refused.
+static ONLY_READS: AtomicBool = AtomicBool::new(false);
+
+/// From here on no file is compiled and loaded that has not been: loading alone runs code of it, and who only wants to know what an
+/// experiment says has not decided to trust the files that it names.
+pub fn only_read() {
+    ONLY_READS.store(true, Ordering::Relaxed);
+}
+
 /// The algorithm of a file, compiled if it has not been. A file is read once in the life of the
 /// process: who edits it while a sweep runs does not change the rest of the sweep.
 ///
@@ -106,6 +116,11 @@ pub fn load(path: &Path) -> Result<&'static Algorithm, Error> {
     let place = fs::canonicalize(path).map_err(|why| says(path, &why.to_string()))?;
     let algorithm = match loaded.iter().find(|(prior, _)| *prior == place) {
         Some((_, algorithm)) => *algorithm,
+        None if ONLY_READS.load(Ordering::Relaxed) => {
+            let why = "is code that this command does not load, since that runs it: knee run does, for who trusts it; or name an \
+                       algorithm of knee's";
+            return Err(says(path, why));
+        }
         None => {
             let taken: Vec<&str> = loaded.iter().map(|(_, algorithm)| algorithm.name()).collect();
             let name = name_of(path, &taken);

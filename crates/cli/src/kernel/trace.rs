@@ -1,6 +1,6 @@
 //! `knee trace`.
 
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io::{BufWriter, Write as _};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -55,7 +55,7 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     let failed = |why: &dyn std::fmt::Display| {
         Failure::Says(format!("{}: cannot write: {why}", args.output.display()))
     };
-    let file = OpenOptions::new().write(true).create_new(true).open(&args.output);
+    let file = knee_files::create_new(&args.output);
     let file = BufWriter::new(file.map_err(|why| failed(&why))?);
     let mut tracer = Tracer::attach(&args.name, &filter).inspect_err(|_| {
         // It is this command's, and empty.

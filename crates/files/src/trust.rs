@@ -1,0 +1,242 @@
+//! Directories that nobody else can put another in the place of.
+
+use std::collections::VecDeque;
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStringExt as _;
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, openat, readlinkat, statat};
+use rustix::process::{getegid, geteuid};
+
+/// Links on the way to a directory.
+const MOST_LINKS: u32 = 40;
+
+/// Why a directory is nothing to write into. As text it follows "DIR: ".
+#[derive(Debug)]
+pub enum Untrusted {
+    /// The system does not let it be looked at.
+    Io(io::Error),
+    /// Somebody else owns it, or can write into it.
+    Of {
+        /// It, or a directory that leads to it.
+        path: PathBuf,
+        /// Who else has it.
+        who: String,
+    },
+}
+
+impl fmt::Display for Untrusted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Untrusted::Io(why) => write!(f, "cannot be looked at: {why}"),
+            Untrusted::Of { path, who } => write!(f, "{} {who}", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for Untrusted {}
+
+/// Who may own directories of the way.
+struct Owners {
+    users: Vec<u32>,
+    /// Groups that have no other member.
+    groups: Vec<u32>,
+}
+
+impl Owners {
+    /// Root; and whoever has become root by sudo, who can do all that root can.
+    fn of_this_process() -> Owners {
+        let number = |name: &str| std::env::var(name).ok()?.parse::<u32>().ok();
+        let (user, group) = (number("SUDO_UID"), number("SUDO_GID"));
+        // By custom a group of the number of its user is that user's alone.
+        let group = group.filter(|group| user == Some(*group));
+        Owners {
+            users: [0].into_iter().chain(user).collect(),
+            groups: [0].into_iter().chain(group).collect(),
+        }
+    }
+}
+
+/// Refuses, of root, a directory that somebody else can put links into or another in the place of: on the way to it, links included, each
+/// directory is to be root's (or of whoever has become root by sudo) and written by nobody else. In one like /tmp, where nobody removes
+/// what is another's, the next is. Others than root may write what they can. What is not there yet is as its parent.
+///
+/// # Errors
+/// [`Untrusted`].
+pub fn check(path: &Path) -> Result<(), Untrusted> {
+    match geteuid().is_root() {
+        true => check_for(path, &Owners::of_this_process()),
+        false => Ok(()),
+    }
+}
+
+/// The same of whatever user, for what only that user and root may have put where it is.
+///
+/// # Errors
+/// [`Untrusted`].
+pub fn check_own(path: &Path) -> Result<(), Untrusted> {
+    let (user, group) = (geteuid().as_raw(), getegid().as_raw());
+    let mut owners = Owners::of_this_process();
+    owners.users.push(user);
+    // By custom a group of the number of its user is that user's alone.
+    owners.groups.extend((group == user).then_some(group));
+    check_for(path, &owners)
+}
+
+fn check_for(path: &Path, owners: &Owners) -> Result<(), Untrusted> {
+    let io = |why: rustix::io::Errno| Untrusted::Io(why.into());
+    let whole = std::path::absolute(path).map_err(Untrusted::Io)?;
+    let mut rest: VecDeque<OsString> = parts(&whole);
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let root = openat(CWD, "/", flags, Mode::empty()).map_err(io)?;
+    // The directories that lead here, for `..`.
+    let mut way: Vec<(OwnedFd, PathBuf)> = vec![(root, PathBuf::from("/"))];
+    let mut links = 0;
+    let mut is_sticky = false;
+    while let Some(name) = rest.pop_front() {
+        if name == ".." {
+            if way.len() > 1 {
+                way.pop();
+            }
+            continue;
+        }
+        let Some((here, shown)) = way.last() else { break };
+        let found = match statat(here, &name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(found) => found,
+            // From here on it will be made.
+            Err(rustix::io::Errno::NOENT) => {
+                rest.push_front(name);
+                break;
+            }
+            Err(why) => return Err(io(why)),
+        };
+        let shown = shown.join(&name);
+        if FileType::from_raw_mode(found.st_mode) == FileType::Symlink {
+            // Who can write here has been asked; in a sticky directory a link is its owner's.
+            owned(&found, owners, &shown)?;
+            links += 1;
+            if links > MOST_LINKS {
+                return Err(io(rustix::io::Errno::LOOP));
+            }
+            let target = readlinkat(here, &name, Vec::new()).map_err(io)?;
+            let target = PathBuf::from(OsString::from_vec(target.into_bytes()));
+            if target.is_absolute() {
+                way.truncate(1);
+            }
+            for part in parts(&target).into_iter().rev() {
+                rest.push_front(part);
+            }
+            continue;
+        }
+        let next = match openat(here, &name, flags, Mode::empty()) {
+            // Whoever wants a directory here will hear of it.
+            Err(rustix::io::Errno::NOTDIR) => {
+                rest.push_front(name);
+                break;
+            }
+            next => next.map_err(io)?,
+        };
+        // Of the one that is opened, not of the one that had the name.
+        let found = statat(&next, "", AtFlags::EMPTY_PATH).map_err(io)?;
+        is_sticky = writable(&found, owners, &shown)?;
+        way.push((next, shown));
+    }
+    // What lies in a sticky directory is its owner's; but names in it are everybody's.
+    match (is_sticky && rest.is_empty(), way.pop()) {
+        (true, Some((_, path))) => Err(Untrusted::Of { path, who: "is everybody's".to_owned() }),
+        _ => Ok(()),
+    }
+}
+
+fn parts(path: &Path) -> VecDeque<OsString> {
+    let part = |component: Component<'_>| match component {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some(OsStr::new("..").to_owned()),
+        _ => None,
+    };
+    path.components().filter_map(part).collect()
+}
+
+fn owned(found: &Stat, owners: &Owners, path: &Path) -> Result<(), Untrusted> {
+    match owners.users.contains(&found.st_uid) {
+        true => Ok(()),
+        false => {
+            let who = format!("is of user {}", found.st_uid);
+            Err(Untrusted::Of { path: path.to_owned(), who })
+        }
+    }
+}
+
+/// Whether it is sticky; refused if others can write into one that is not.
+fn writable(found: &Stat, owners: &Owners, path: &Path) -> Result<bool, Untrusted> {
+    owned(found, owners, path)?;
+    let mode = Mode::from_raw_mode(found.st_mode);
+    let by_group = mode.contains(Mode::WGRP) && !owners.groups.contains(&found.st_gid);
+    match by_group || mode.contains(Mode::WOTH) {
+        true if mode.contains(Mode::SVTX) => Ok(true),
+        true => {
+            let who = "can be written by others".to_owned();
+            Err(Untrusted::Of { path: path.to_owned(), who })
+        }
+        false => Ok(false),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
+
+    use super::*;
+
+    #[test]
+    fn root_writes_only_where_nobody_else_can() {
+        if !geteuid().is_root() {
+            eprintln!("skipped: only root can give directories to others");
+            return;
+        }
+        let dir = std::env::temp_dir().join(format!("knee-trust-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&dir);
+        let at = |name: &str| dir.join(name);
+        for name in ["own/below", "open", "sticky/own", "theirs/own"] {
+            fs::create_dir_all(at(name)).unwrap();
+        }
+        let mode = |name: &str, mode| {
+            fs::set_permissions(at(name), fs::Permissions::from_mode(mode)).unwrap();
+        };
+        mode("open", 0o777);
+        mode("sticky", 0o1777);
+        chown(at("theirs"), Some(65534), None).unwrap();
+        symlink(at("theirs/own"), at("own/link")).unwrap();
+        symlink("../own/below", at("sticky/link")).unwrap();
+        std::os::unix::fs::lchown(at("sticky/link"), Some(65534), None).unwrap();
+        let owners = Owners { users: vec![0], groups: vec![0] };
+        let is = |name: &str| check_for(&at(name), &owners).is_ok();
+        for name in ["own/below", "own/new/below", "sticky/own", "sticky/new", "own/../own"] {
+            assert!(is(name), "{name}: {:?}", check_for(&at(name), &owners));
+        }
+        for name in [
+            "open",
+            "open/new",
+            "sticky",
+            "theirs",
+            "theirs/own",
+            "theirs/new",
+            "own/link",
+            "sticky/link",
+        ] {
+            assert!(!is(name), "{name}");
+        }
+        // Who has become root by sudo has what is theirs, and a group of their own.
+        mode("theirs", 0o775);
+        chown(at("theirs"), None, Some(65534)).unwrap();
+        let sudo = Owners { users: vec![0, 65534], groups: vec![0, 65534] };
+        assert!(check_for(&at("theirs/own"), &sudo).is_ok());
+        let alone = Owners { users: vec![0, 65534], groups: vec![0] };
+        assert!(check_for(&at("theirs/own"), &alone).is_err());
+        fs::remove_dir_all(&dir).unwrap();
+    }
+}

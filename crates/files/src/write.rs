@@ -1,0 +1,416 @@
+//! Files are written.
+//!
+//! Where somebody else can write, too, a name that can be guessed may be a link to any file by the time that it is opened. So a new
+//! file has a name that nobody can guess until it is whole, is never what a link leads to, and both names are looked up in one
+//! directory that is held open. (The `tempfile` crate guards the name alike, but looks the directory up by its path each time.)
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, linkat, mkdirat, open, openat, renameat, statat, unlinkat,
+};
+use rustix::rand::{GetRandomFlags, getrandom};
+
+/// Ends the name of a file that is not complete.
+pub const PARTIAL: &str = ".partial";
+
+/// What everybody may read, as far as the process's mask allows.
+const MODE: Mode = Mode::from_raw_mode(0o666);
+const PRIVATE: Mode = Mode::from_raw_mode(0o600);
+
+/// Text that nobody can guess, for names: 16 digits.
+///
+/// # Errors
+/// If the system has no random numbers.
+pub fn mark() -> io::Result<String> {
+    let mut bytes = [0; 8];
+    let got = getrandom(&mut bytes, GetRandomFlags::empty())?;
+    match got == bytes.len() {
+        true => Ok(format!("{:016x}", u64::from_ne_bytes(bytes))),
+        false => Err(io::Error::other("too few random numbers")),
+    }
+}
+
+/// Makes a file that is not there yet; a link of this name is one that is there. It has its name while it is written.
+///
+/// # Errors
+/// What the system says.
+pub fn create_new(path: &Path) -> io::Result<File> {
+    Ok(File::from(open(path, NEW, MODE)?))
+}
+
+/// The same, and nobody else may read it.
+///
+/// # Errors
+/// What the system says.
+pub fn create_private(path: &Path) -> io::Result<File> {
+    Ok(File::from(open(path, NEW, PRIVATE)?))
+}
+
+const NEW: OFlags = OFlags::RDWR
+    .union(OFlags::CREATE)
+    .union(OFlags::EXCL)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC);
+
+/// Writes a file, whole or not at all, in the place of one that is there.
+///
+/// # Errors
+/// What the system says; or if there is something else than a file.
+pub fn write(path: &Path, bytes: impl AsRef<[u8]>) -> io::Result<()> {
+    let mut file = NewFile::create(path)?;
+    file.write_all(bytes.as_ref())?;
+    file.keep()
+}
+
+/// The same where no file is.
+///
+/// # Errors
+/// What the system says.
+pub fn write_new(path: &Path, bytes: impl AsRef<[u8]>) -> io::Result<()> {
+    let mut file = NewFile::create(path)?;
+    file.write_all(bytes.as_ref())?;
+    file.keep_new()
+}
+
+/// A file that gets its name when it is whole. Without that it goes.
+#[derive(Debug)]
+pub struct NewFile {
+    dir: Dir,
+    /// Until it has its own; then empty.
+    partial: OsString,
+    name: OsString,
+    file: File,
+}
+
+impl NewFile {
+    /// Begins one.
+    ///
+    /// # Errors
+    /// What the system says; or if the name is that of something else than a file.
+    pub fn create(path: &Path) -> io::Result<NewFile> {
+        let name = path.file_name().ok_or_else(|| io::Error::other("it is no name of a file"))?;
+        let dir = Dir::of(path)?;
+        dir.check_replaceable(name)?;
+        let mut partial = OsString::from(".");
+        partial.push(name);
+        partial.push(format!(".{}{PARTIAL}", mark()?));
+        let file = dir.create(&partial)?;
+        Ok(NewFile { name: name.to_owned(), dir, partial, file })
+    }
+
+    /// Gives it its name, in the place of what has it.
+    ///
+    /// # Errors
+    /// What the system says; then there is no new file.
+    pub fn keep(mut self) -> io::Result<()> {
+        self.dir.rename(&self.partial, &self.dir, &self.name)?;
+        self.partial.clear();
+        Ok(())
+    }
+
+    /// Gives it its name, which nothing may have.
+    ///
+    /// # Errors
+    /// What the system says; then there is no new file.
+    pub fn keep_new(mut self) -> io::Result<()> {
+        self.dir.rename_new(&self.partial, &self.name)?;
+        self.partial.clear();
+        Ok(())
+    }
+}
+
+impl Write for NewFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+/// What was written can be read before it has its name.
+impl Read for NewFile {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.file.read(bytes)
+    }
+}
+
+impl Seek for NewFile {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.file.seek(to)
+    }
+}
+
+impl Drop for NewFile {
+    fn drop(&mut self) {
+        if !self.partial.is_empty() {
+            // What cannot be removed is named as partial.
+            let _ = self.dir.remove(&self.partial);
+        }
+    }
+}
+
+/// A directory that is held: whatever its name leads to by now, this is the one.
+#[derive(Debug)]
+pub struct Dir {
+    handle: OwnedFd,
+}
+
+impl Dir {
+    /// Opens it; its path may have links.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn open(path: &Path) -> io::Result<Dir> {
+        let handle = openat(CWD, path, HELD, Mode::empty())?;
+        Ok(Dir { handle })
+    }
+
+    /// That of a file.
+    fn of(path: &Path) -> io::Result<Dir> {
+        match path.parent() {
+            Some(parent) if parent != Path::new("") => Dir::open(parent),
+            _ => Dir::open(Path::new(".")),
+        }
+    }
+
+    /// One in it, which is no link.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn open_dir(&self, name: &OsStr) -> io::Result<Dir> {
+        let handle = openat(&self.handle, name, HELD | OFlags::NOFOLLOW, Mode::empty())?;
+        Ok(Dir { handle })
+    }
+
+    /// One in it, which is no link and belongs to this process's user.
+    ///
+    /// # Errors
+    /// What the system says, or that it is another's.
+    pub fn open_own(&self, name: &OsStr) -> io::Result<Dir> {
+        let dir = self.open_dir(name)?;
+        let owner = rustix::fs::fstat(&dir.handle)?.st_uid;
+        match owner == rustix::process::geteuid().as_raw() {
+            true => Ok(dir),
+            false => Err(io::Error::other("somebody else has put another directory in its place")),
+        }
+    }
+
+    /// Makes one in it.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn make(&self, name: &OsStr) -> io::Result<Dir> {
+        mkdirat(&self.handle, name, Mode::from_raw_mode(0o777))?;
+        self.open_own(name)
+    }
+
+    /// A path to it that no other directory can be put in the place of, for as long as this is held.
+    pub fn path(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}", self.handle.as_fd().as_raw_fd()))
+    }
+
+    /// Makes a file that is not there yet.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn create(&self, name: &OsStr) -> io::Result<File> {
+        Ok(File::from(openat(&self.handle, name, NEW, MODE)?))
+    }
+
+    /// Opens a file that is no link, for [`File::sync_all`] and the like.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn open_file(&self, name: &OsStr) -> io::Result<File> {
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        Ok(File::from(openat(&self.handle, name, flags, Mode::empty())?))
+    }
+
+    /// The names in it.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn names(&self) -> io::Result<Vec<OsString>> {
+        use std::os::unix::ffi::OsStrExt as _;
+        let mut names = Vec::new();
+        for entry in rustix::fs::Dir::read_from(&self.handle)? {
+            let name = OsStr::from_bytes(entry?.file_name().to_bytes()).to_owned();
+            if name != "." && name != ".." {
+                names.push(name);
+            }
+        }
+        Ok(names)
+    }
+
+    /// Whether there is a directory of this name, and no link to one.
+    pub fn is_dir(&self, name: &OsStr) -> bool {
+        self.kind(name).is_ok_and(|kind| kind == FileType::Directory)
+    }
+
+    /// Whether there is a regular file of this name, and no link to one.
+    pub fn is_file(&self, name: &OsStr) -> bool {
+        self.kind(name).is_ok_and(|kind| kind == FileType::RegularFile)
+    }
+
+    fn kind(&self, name: &OsStr) -> io::Result<FileType> {
+        let found = statat(&self.handle, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        Ok(FileType::from_raw_mode(found.st_mode))
+    }
+
+    /// Gives what is in it another name, in the place of what has that.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn rename(&self, from: &OsStr, to: &Dir, name: &OsStr) -> io::Result<()> {
+        Ok(renameat(&self.handle, from, &to.handle, name)?)
+    }
+
+    /// Gives a file in it a name that nothing has.
+    ///
+    /// # Errors
+    /// What the system says; [`ErrorKind::AlreadyExists`] if something has it.
+    pub fn rename_new(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
+        match linkat(&self.handle, from, &self.handle, to, AtFlags::empty()) {
+            Ok(()) => {
+                let _ = self.remove(from);
+                Ok(())
+            }
+            Err(why) if why == rustix::io::Errno::EXIST => Err(why.into()),
+            // A file system without links: then there is no better way than looking first.
+            Err(_) if self.kind(to).is_ok() => Err(ErrorKind::AlreadyExists.into()),
+            Err(_) => self.rename(from, self, to),
+        }
+    }
+
+    /// Removes a file, or a link.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn remove(&self, name: &OsStr) -> io::Result<()> {
+        Ok(unlinkat(&self.handle, name, AtFlags::empty())?)
+    }
+
+    /// Removes a directory that is empty.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn remove_dir(&self, name: &OsStr) -> io::Result<()> {
+        Ok(unlinkat(&self.handle, name, AtFlags::REMOVEDIR)?)
+    }
+
+    /// Nothing but files is replaced, nor a link to anything else: /dev/stdout is to stay what it is.
+    fn check_replaceable(&self, name: &OsStr) -> io::Result<()> {
+        let found = match statat(&self.handle, name, AtFlags::empty()) {
+            Ok(found) => FileType::from_raw_mode(found.st_mode),
+            // Nothing, or a link to nothing.
+            Err(_) => return Ok(()),
+        };
+        match found {
+            FileType::RegularFile => Ok(()),
+            FileType::Directory => Err(io::Error::other("it is a directory: name a file in it")),
+            _ => Err(io::Error::other("it is no regular file: name another")),
+        }
+    }
+}
+
+const HELD: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    struct Scratch(PathBuf);
+
+    impl Scratch {
+        fn new(name: &str) -> Scratch {
+            let dir =
+                std::env::temp_dir().join(format!("knee-write-{name}-{}", std::process::id()));
+            fs::create_dir_all(&dir).unwrap();
+            Scratch(dir)
+        }
+
+        fn names(&self) -> Vec<OsString> {
+            let mut names = Dir::open(&self.0).unwrap().names().unwrap();
+            names.sort();
+            names
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn a_link_is_replaced_and_what_it_leads_to_stays() {
+        let scratch = Scratch::new("link");
+        let (mine, link) = (scratch.0.join("mine"), scratch.0.join("report.html"));
+        fs::write(&mine, "kept").unwrap();
+        symlink(&mine, &link).unwrap();
+        write(&link, "new").unwrap();
+        assert_eq!(fs::read_to_string(&mine).unwrap(), "kept");
+        assert_eq!(fs::read_to_string(&link).unwrap(), "new");
+        assert!(!link.symlink_metadata().unwrap().is_symlink());
+        assert_eq!(write_new(&link, "other").unwrap_err().kind(), ErrorKind::AlreadyExists);
+        symlink(scratch.0.join("nothing"), scratch.0.join("dangling")).unwrap();
+        for path in ["dangling", "mine"] {
+            let again = create_new(&scratch.0.join(path)).unwrap_err();
+            assert_eq!(again.kind(), ErrorKind::AlreadyExists);
+        }
+        assert_eq!(scratch.names(), ["dangling", "mine", "report.html"]);
+    }
+
+    #[test]
+    fn what_is_given_up_leaves_nothing_and_what_is_no_file_stays() {
+        let scratch = Scratch::new("given-up");
+        let path = scratch.0.join("x");
+        let mut file = NewFile::create(&path).unwrap();
+        file.write_all(b"half").unwrap();
+        let [partial] = &scratch.names()[..] else { panic!("one file") };
+        let partial = partial.to_string_lossy().into_owned();
+        assert!(partial.starts_with(".x.") && partial.ends_with(PARTIAL), "{partial}");
+        drop(file);
+        assert!(scratch.names().is_empty());
+        for (path, why) in
+            [("/dev/null", "no regular file"), ("/dev/stdout", "it is"), ("/tmp", "a directory")]
+        {
+            if let Err(said) = write(Path::new(path), "") {
+                assert!(said.to_string().contains(why), "{path}: {said}");
+            } else {
+                assert!(path == "/dev/stdout", "{path}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_directory_that_is_held_is_the_one_whatever_its_name_leads_to() {
+        let scratch = Scratch::new("held");
+        let (before, other) = (scratch.0.join("dir"), scratch.0.join("other"));
+        fs::create_dir(&before).unwrap();
+        fs::create_dir(&other).unwrap();
+        let mut file = NewFile::create(&before.join("x")).unwrap();
+        let dir = Dir::open(&before).unwrap();
+        fs::rename(&before, scratch.0.join("moved")).unwrap();
+        symlink(&other, &before).unwrap();
+        file.write_all(b"all").unwrap();
+        file.keep().unwrap();
+        assert_eq!(fs::read_to_string(scratch.0.join("moved/x")).unwrap(), "all");
+        assert_eq!(fs::read_dir(&other).unwrap().count(), 0);
+        assert!(dir.is_file(OsStr::new("x")) && dir.path().join("x").is_file());
+        let outer = Dir::open(&scratch.0).unwrap();
+        assert!(outer.open_own(OsStr::new("dir")).is_err() && !outer.is_dir(OsStr::new("dir")));
+        let made = outer.make(OsStr::new("made")).unwrap();
+        assert!(made.path().is_dir() && outer.make(OsStr::new("made")).is_err());
+    }
+}
