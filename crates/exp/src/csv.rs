@@ -94,7 +94,8 @@ impl RowFile {
             RowFile::SeriesFlows => {
                 "at_s,flow,traffic,ca_state,cwnd_pkts,ssthresh_pkts,srtt_us,rttvar_us,min_rtt_us,\
                  unacked_pkts,sacked_pkts,lost_pkts,retrans_out_pkts,total_retrans,delivered_pkts,\
-                 delivered_ce_pkts,bytes_acked,pacing_rate_bytes_per_sec,rto_us"
+                 delivered_ce_pkts,bytes_acked,pacing_rate_bytes_per_sec,rto_us,\
+                 data_segs_out,fast_recoveries"
             }
             RowFile::SeriesQueues => {
                 "at_s,link,len_pkts,len_bytes,dropped_pkts,threshold_hits,drop_probability,qdelay_s"
@@ -404,7 +405,7 @@ impl Writer<'_> {
             let pacing = s.pacing_rate_bytes_per_sec;
             let _ = write!(
                 out,
-                "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}",
+                "{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}",
                 self.index,
                 moment(s.at),
                 s.flow,
@@ -424,7 +425,9 @@ impl Writer<'_> {
                 s.delivered_ce,
                 s.bytes_acked,
                 maybe((pacing != u64::MAX).then_some(pacing)),
-                s.rto_us
+                s.rto_us,
+                maybe(s.data_segs_out),
+                maybe(s.fast_recoveries)
             );
             let algorithm: Option<&Algorithm> =
                 self.run.flows.get(s.flow as usize).map(|flow| flow.cc.algorithm);

@@ -1,12 +1,13 @@
 //! What is measured of a run, by the kind of its traffic.
 
 mod together;
+mod window;
 
 use std::collections::{BTreeSet, HashMap};
 
-use knee_queue::time::{Duration, PS_PER_S, Time};
+use knee_queue::time::{Duration, Time};
 use knee_sim::Ideal;
-use knee_sim::outcome::{FlowCounters, FlowOutcome, HostCount, Outcome, RpcRecord};
+use knee_sim::outcome::{FlowCounters, FlowOutcome, HostCount, Outcome, QueueOutcome, RpcRecord};
 use knee_sim::spec::{Flow, NodeId, Run, Traffic};
 
 use crate::classes::queue_name;
@@ -16,6 +17,7 @@ use crate::host_metrics::{
 use crate::scenario::Scenario;
 use crate::stats::{Samples, jain};
 use Metric as M;
+use window::{goodput_sum, goodputs, per_second, whole_run};
 
 /// A kind of traffic, or a queue: what can be measured of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,6 +139,20 @@ pub enum Metric {
     PauseFrames,
     /// Mean over the samples of the probability that an AQM with one holds for its next packet.
     DropProbability,
+    /// [`Metric::Timeouts`] in the measured window.
+    WindowTimeouts,
+    /// [`Metric::Retransmits`] in the measured window.
+    WindowRetransmits,
+    /// [`Metric::Recoveries`] in the measured window.
+    WindowRecoveries,
+    /// [`Metric::CeShare`] in the measured window.
+    WindowCeShare,
+    /// [`Metric::Utilisation`] in the measured window.
+    WindowUtilisation,
+    /// [`Metric::Drops`] in the measured window.
+    WindowDrops,
+    /// [`Metric::Marks`] in the measured window.
+    WindowMarks,
 }
 
 const NANOS: f64 = 1e9;
@@ -144,7 +160,7 @@ pub(crate) const MILLIONTHS: f64 = 1e6;
 pub(crate) const THOUSANDTHS: f64 = 1e3;
 
 impl Metric {
-    const ALL: [Metric; 44] = [
+    const ALL: [Metric; 51] = [
         M::Completion,
         M::Slowdown,
         M::Last,
@@ -189,6 +205,13 @@ impl Metric {
         M::PausedShare,
         M::PauseFrames,
         M::DropProbability,
+        M::WindowTimeouts,
+        M::WindowRetransmits,
+        M::WindowRecoveries,
+        M::WindowCeShare,
+        M::WindowUtilisation,
+        M::WindowDrops,
+        M::WindowMarks,
     ];
 
     /// Name, unit, recorded units in one unit, and whether a run has many values of it.
@@ -238,6 +261,13 @@ impl Metric {
             M::PausedShare => ("paused_share", "", MILLIONTHS, false),
             M::PauseFrames => ("pause_frames", "", 1.0, false),
             M::DropProbability => ("drop_probability", "", NANOS, false),
+            M::WindowTimeouts => ("window_timeouts", "", 1.0, false),
+            M::WindowRetransmits => ("window_retransmits", "", 1.0, false),
+            M::WindowRecoveries => ("window_recoveries", "", 1.0, false),
+            M::WindowCeShare => ("window_ce_share", "", MILLIONTHS, false),
+            M::WindowUtilisation => ("window_utilisation", "", MILLIONTHS, false),
+            M::WindowDrops => ("window_drops", "pkts", 1.0, false),
+            M::WindowMarks => ("window_marks", "pkts", 1.0, false),
         }
     }
 
@@ -282,6 +312,21 @@ impl Metric {
     }
 }
 
+/// What is measured of a queue, and what a table shows if the file does not say.
+const QUEUE_ALL: &[Metric] = &[
+    M::Queue,
+    M::Utilisation,
+    M::Drops,
+    M::DropShare,
+    M::Marks,
+    M::DropProbability,
+    M::PausedShare,
+    M::PauseFrames,
+    M::WindowUtilisation,
+    M::WindowDrops,
+    M::WindowMarks,
+];
+
 const QUEUE: &[Metric] = &[
     M::Queue,
     M::Utilisation,
@@ -322,6 +367,10 @@ impl Kind {
                 M::PktsPerBurst,
                 M::DataPktsRate,
                 M::AcksRate,
+                M::WindowTimeouts,
+                M::WindowRetransmits,
+                M::WindowRecoveries,
+                M::WindowCeShare,
                 M::Unfinished,
             ],
             Kind::Incast => &[
@@ -365,6 +414,10 @@ impl Kind {
                 M::PktsPerBurst,
                 M::DataPktsRate,
                 M::AcksRate,
+                M::WindowTimeouts,
+                M::WindowRetransmits,
+                M::WindowRecoveries,
+                M::WindowCeShare,
                 M::Unfinished,
             ],
             Kind::Query => &[
@@ -414,6 +467,10 @@ impl Kind {
                 M::PktsPerBurst,
                 M::DataPktsRate,
                 M::AcksRate,
+                M::WindowTimeouts,
+                M::WindowRetransmits,
+                M::WindowRecoveries,
+                M::WindowCeShare,
                 M::Unfinished,
             ],
             Kind::Poisson => &[
@@ -426,12 +483,18 @@ impl Kind {
                 M::EcnReductions,
                 M::PlbRehashes,
                 M::CeShare,
+                M::WindowTimeouts,
+                M::WindowRetransmits,
+                M::WindowRecoveries,
+                M::WindowCeShare,
                 M::Unfinished,
             ],
             Kind::SizeClass => &[M::Completion, M::Slowdown, M::Timeouts, M::Unfinished],
             Kind::Ping => &[M::Rtt, M::Unanswered],
-            Kind::Queue => QUEUE,
-            Kind::Buffer => &[M::Occupancy, M::Drops, M::DropShare, M::Marks],
+            Kind::Queue => QUEUE_ALL,
+            Kind::Buffer => {
+                &[M::Occupancy, M::Drops, M::DropShare, M::Marks, M::WindowDrops, M::WindowMarks]
+            }
         }
     }
 
@@ -599,34 +662,6 @@ pub(crate) fn measure(scenario: &Scenario, run: &Run, outcome: &Outcome) -> Vec<
     measured
 }
 
-/// Bits per second that each flow's receiver got: in the window, or from connect to the flow's end.
-fn goodputs(run: &Run, outcome: &Outcome, window: Option<Window>) -> Vec<Option<f64>> {
-    let flows = outcome.flows.iter().take(run.flows.len());
-    let Some(window) = window else {
-        return flows
-            .map(|flow| {
-                let end = flow.done_at.or(flow.stopped_at).unwrap_or(outcome.end);
-                per_second(flow.received_bytes, end.since(flow.connected_at?))
-            })
-            .collect();
-    };
-    let mut bytes = vec![0; run.flows.len()];
-    for sample in outcome.goodput_samples.iter().filter(|sample| window.holds(sample.at)) {
-        if let Some(bytes) = bytes.get_mut(sample.flow as usize) {
-            *bytes += sample.bytes;
-        }
-    }
-    let length = window.until.since(window.from);
-    flows
-        .zip(bytes)
-        .map(|(flow, bytes)| flow.connected_at.and_then(|_| per_second(bytes, length)))
-        .collect()
-}
-
-fn per_second(bytes: u64, time: Duration) -> Option<f64> {
-    (time > Duration::ZERO).then(|| bytes as f64 * 8.0 * PS_PER_S as f64 / time.ps() as f64)
-}
-
 fn measure_flows(
     scenario: &Scenario,
     measured: &mut Measured,
@@ -652,14 +687,18 @@ fn measure_flows(
     }
     let rates: Vec<f64> = members.iter().filter_map(|i| *goodput.get(*i)?).collect();
     rates.iter().for_each(|rate| measured.record(M::Goodput, rate.round() as u64));
-    if !rates.is_empty() {
-        measured.record(M::GoodputSum, rates.iter().sum::<f64>().round() as u64);
+    let window = scenario.window(outcome.end);
+    if let Some(sum) = goodput_sum(outcome, members, goodput, window) {
+        measured.record(M::GoodputSum, sum.round() as u64);
     }
     if let Some(index) = jain(&rates) {
         measured.record(M::Jain, (index * MILLIONTHS).round() as u64);
     }
     measure_counters(measured, run, outcome, members);
-    measure_samples(measured, run, outcome, members, scenario.window(outcome.end));
+    if let Some(window) = &outcome.window {
+        window::measure_counters(measured, window, members);
+    }
+    measure_samples(measured, run, outcome, members, window);
     measure_sending(measured, run, outcome, members);
     if let Some(receivers) = receivers_of_their_own(run, outcome, members) {
         let senders = hosts_of_their_own(run, outcome, members);
@@ -676,7 +715,6 @@ fn measure_flows(
         measured.record(M::Unfinished, u64::from(time.is_none()));
     }
     if measured.kind == Kind::Rpc {
-        let window = scenario.window(outcome.end);
         let groups = &run.flows;
         let counts = |rpc: &&RpcRecord| {
             let flow = groups.get(rpc.flow as usize);
@@ -814,15 +852,20 @@ fn measure_queues(run: &Run, outcome: &Outcome, window: Option<Window>) -> Vec<M
         }
         measured.record(M::Marks, queue.marked_pkts);
         if let Some(pause) = queue.pause {
-            let length = outcome.end.since(Time::ZERO).ps().max(1);
+            let length = whole_run(outcome).ps().max(1);
             let share = pause.paused.ps() as f64 / length as f64;
             measured.record(M::PausedShare, (share * MILLIONTHS).round() as u64);
             measured.record(M::PauseFrames, pause.frames);
         }
-        let rate = per_second(queue.sent_bytes, outcome.end.since(Time::ZERO));
+        let rate = per_second(queue.sent_bytes, whole_run(outcome));
         if let (Some(sent), Some(full)) = (rate, link.and_then(|link| link.rate)) {
             let share = sent / full.bps() as f64;
             measured.record(M::Utilisation, (share * MILLIONTHS).round() as u64);
+        }
+        let is_this = |it: &&QueueOutcome| (it.link, it.part) == (queue.link, queue.part);
+        let counted = outcome.window.as_ref().and_then(|all| all.queues.iter().find(is_this));
+        if let Some((counted, window)) = counted.zip(window) {
+            window::measure_queue(&mut measured, counted, link, window);
         }
         of_queue.insert((queue.link, queue.part), all.len());
         all.push(measured);

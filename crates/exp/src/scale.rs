@@ -114,6 +114,11 @@ impl Scale {
         for period in [&mut sampling.flows, &mut sampling.queues, &mut sampling.goodput] {
             self.set_maybe(period);
         }
+        if let Some(window) = &mut sampling.window {
+            self.set_moment(&mut window.from);
+            self.set_moment(&mut window.until);
+            self.set(&mut window.period);
+        }
     }
 
     fn link(self, link: &mut Link) {

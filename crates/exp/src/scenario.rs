@@ -6,7 +6,7 @@ use std::path::Path;
 
 use knee_algo::Algorithm;
 use knee_queue::time::{Duration, Time};
-use knee_sim::spec::{Cc, NodeId, Order, Run, Sampling, Traffic};
+use knee_sim::spec::{Cc, MeasuredWindow, NodeId, Order, Run, Sampling, Traffic};
 
 use crate::error::Error;
 use crate::metrics::{Kind, Metric, SizeClass, Window};
@@ -19,7 +19,7 @@ use crate::tree::Node;
 
 const MAX_PINGS: u64 = 10_000_000;
 const MAX_SAMPLES: u64 = 20_000_000;
-/// How often goodput is sampled if a measurement window needs it and the file does not say.
+/// How often goodput is sampled if times of convergence need it and the file does not say; a window's ends are multiples of it.
 const GOODPUT_PERIOD: Duration = Duration::from_ms(10);
 
 /// A network, its traffic, and what is asked of it.
@@ -64,8 +64,8 @@ impl Scenario {
         let end = Time::ZERO + duration;
         let measure = read_window(&run, end)?;
         let rules: Vec<_> = traffic.iter().filter_map(TrafficSpec::converged).collect();
-        let sampling = read_sampling(root, measure, &rules)?;
         let until_done = run.flag_or("until_done", false)?;
+        let sampling = read_sampling(root, measure, until_done, &rules)?;
         let scenario = Scenario {
             network,
             traffic,
@@ -106,9 +106,13 @@ impl Scenario {
             if samples > MAX_SAMPLES {
                 let message =
                     format!("gives {samples} samples a run, and at most {MAX_SAMPLES} are kept");
-                return Err(match root.child("sample")? {
+                let sample = root.child("sample")?;
+                return Err(match sample.filter(|sample| sample.has(key)) {
                     Some(sample) => sample.error(key, message),
-                    None => run.error("duration", message),
+                    None => run.error(
+                        "duration",
+                        format!("{message}: \"converged\" looks every 10 ms unless sample.goodput says otherwise"),
+                    ),
                 });
             }
         }
@@ -269,6 +273,7 @@ fn read_window(run: &Reader<'_>, end: Time) -> Result<Option<Window>, Error> {
 fn read_sampling(
     root: &Reader<'_>,
     measure: Option<Window>,
+    until_done: bool,
     rules: &[Converged],
 ) -> Result<Sampling, Error> {
     let sample = root.child_or_empty("sample")?.only(&["flows", "queues", "goodput"])?;
@@ -283,10 +288,8 @@ fn read_sampling(
         flows: period("flows")?,
         queues: period("queues")?,
         goodput: period("goodput")?,
+        window: None,
     };
-    if measure.is_none() && rules.is_empty() {
-        return Ok(sampling);
-    }
     let period = sampling.goodput.unwrap_or(GOODPUT_PERIOD);
     if let Some(rule) = rules.iter().find(|rule| !rule.fits(period)) {
         let message = format!(
@@ -297,20 +300,45 @@ fn read_sampling(
         );
         return Err(sample.error("goodput", message));
     }
-    let sampling = Sampling { goodput: Some(period), ..sampling };
-    let Some(window) = measure else { return Ok(sampling) };
+    let goodput = if rules.is_empty() { sampling.goodput } else { Some(period) };
+    let Some(window) = measure else { return Ok(Sampling { goodput, ..sampling }) };
     for (key, at) in [("measure_from", window.from), ("measure_until", window.until)] {
         if at.ps() % period.ps() != 0 {
             let run = root.need_child("run")?;
             let key = if run.has(key) { key } else { "duration" };
-            return Err(run.error(
-                key,
-                format!(
+            let message = match sample.has("goodput") {
+                true => format!(
                     "must be a multiple of the goodput sampling period, sample.goodput = {:?}",
                     crate::units::Quantity::show(&period)
                 ),
-            ));
+                false => "must be a multiple of 10 ms".to_owned(),
+            };
+            return Err(run.error(key, message));
         }
     }
-    Ok(Sampling { goodput: Some(period), ..sampling })
+    let (from, until) = (window.from, window.until);
+    let period = if until_done {
+        // Where the run may end early, what came after the last look is not counted.
+        finer(common_period(from, until), period, until.since(from))
+    } else {
+        common_period(from, until)
+    };
+    Ok(Sampling { goodput, window: Some(MeasuredWindow { from, until, period }), ..sampling })
+}
+
+/// The longest time that fits a whole number of times into both.
+fn common_period(from: Time, until: Time) -> Duration {
+    let (mut a, mut b) = (until.ps(), from.ps());
+    while b > 0 {
+        (a, b) = (b, a % b);
+    }
+    Duration::from_ps(a)
+}
+
+/// The longest part of `period` that is a multiple of `least` and at most a hundredth of `window`, or `least`.
+fn finer(period: Duration, least: Duration, window: Duration) -> Duration {
+    let steps = period.ps() / least.ps();
+    let most = (window.ps() / 100 / least.ps()).clamp(1, steps);
+    let fits = (1..=most).rev().find(|n| steps % n == 0);
+    Duration::from_ps(least.ps() * fits.unwrap_or(1))
 }

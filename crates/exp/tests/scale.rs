@@ -84,7 +84,10 @@ fn rates_shrink_times_grow_and_amounts_stay() {
     assert_eq!(run.flows[0].stop, Some(Time::from_ms(500)));
     assert_eq!(run.pings[0].interval, Duration::from_ms(20));
     assert_eq!(run.sampling.queues, Some(Duration::from_ms(1)));
-    assert_eq!(run.sampling.goodput, Some(Duration::from_ms(100)));
+    assert_eq!(run.sampling.goodput, None);
+    let window = run.sampling.window.unwrap();
+    assert_eq!((window.from, window.until), (Time::from_ms(200), Time::from_ms(500)));
+    assert_eq!(window.period, Duration::from_ms(100));
 }
 
 #[test]

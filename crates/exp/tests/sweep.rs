@@ -329,6 +329,7 @@ fn goodput_is_taken_from_the_measurement_window() {
                 outcome.goodput_samples.push(knee_sim::outcome::GoodputSample { at, flow, bytes });
             }
         }
+        outcome.count_window(&run.sampling, run.flows.len());
         Ok(outcome)
     }
     let text = MIX.replace("repeat = 4", "repeat = 4\nmeasure_from = \"10 ms\"");

@@ -71,7 +71,7 @@ pub(crate) fn applications(
         flows,
         pings,
         sample_flows_ns: run.sampling.flows.map(Duration::ns),
-        sample_goodput_ns: run.sampling.goodput.map(Duration::ns),
+        sample_goodput_ns: run.sampling.goodput_or_window().map(Duration::ns),
     })
 }
 

@@ -73,7 +73,7 @@ pub(crate) fn of_applications(
         flow: *flow,
         bytes: *bytes,
     });
-    Outcome {
+    let mut outcome = Outcome {
         end: at(report.end_ns),
         flows: flows.collect(),
         rpcs: rpcs.collect(),
@@ -85,7 +85,9 @@ pub(crate) fn of_applications(
             .collect(),
         goodput_samples: goodput_samples.collect(),
         ..Outcome::default()
-    }
+    };
+    outcome.count_window(&run.sampling, run.flows.len());
+    outcome
 }
 
 fn samples_until(samples: &[QueueSample], end: Time) -> Vec<QueueSample> {

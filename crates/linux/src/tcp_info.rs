@@ -163,6 +163,9 @@ impl<'a> TcpInfo<'a> {
             bytes_acked: self.bytes_acked()?,
             pacing_rate_bytes_per_sec: self.pacing_rate()?,
             rto_us: self.rto()?,
+            data_segs_out: self.data_segs_out().map(u64::from),
+            // It tells of no connection how often.
+            fast_recoveries: None,
             diag,
         })
     }

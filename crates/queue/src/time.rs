@@ -1,7 +1,7 @@
 //! Time, duration and rate as whole numbers.
 //!
 //! A byte at 100 Gb/s lasts 80 ps, so picoseconds hold every serialisation time exactly enough,
-//! and 64 bits of them last 213 days.
+//! and 64 bits of them last 213 days. What is later is [`Time::MAX`], and what is longer as long as can be.
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
@@ -39,15 +39,15 @@ impl Time {
     }
     /// From nanoseconds.
     pub const fn from_ns(ns: u64) -> Time {
-        Time(ns * PS_PER_NS)
+        Time(ns.saturating_mul(PS_PER_NS))
     }
     /// From microseconds.
     pub const fn from_us(us: u64) -> Time {
-        Time(us * PS_PER_US)
+        Time(us.saturating_mul(PS_PER_US))
     }
     /// From milliseconds.
     pub const fn from_ms(ms: u64) -> Time {
-        Time(ms * PS_PER_MS)
+        Time(ms.saturating_mul(PS_PER_MS))
     }
     /// In picoseconds.
     pub const fn ps(self) -> u64 {
@@ -81,15 +81,15 @@ impl Duration {
     }
     /// From nanoseconds.
     pub const fn from_ns(ns: u64) -> Duration {
-        Duration(ns * PS_PER_NS)
+        Duration(ns.saturating_mul(PS_PER_NS))
     }
     /// From microseconds.
     pub const fn from_us(us: u64) -> Duration {
-        Duration(us * PS_PER_US)
+        Duration(us.saturating_mul(PS_PER_US))
     }
     /// From milliseconds.
     pub const fn from_ms(ms: u64) -> Duration {
-        Duration(ms * PS_PER_MS)
+        Duration(ms.saturating_mul(PS_PER_MS))
     }
     /// From seconds, rounded to the nearest picosecond; `None` if negative, not finite or above 213 days.
     pub fn from_secs_f64(secs: f64) -> Option<Duration> {
@@ -179,5 +179,15 @@ mod tests {
         assert_eq!(Duration::from_secs_f64(-1.0), None);
         assert_eq!(Duration::from_secs_f64(1e300), None);
         assert_eq!(Duration::from_secs_f64(1e-6), Some(Duration::from_us(1)));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_the_latest_and_the_longest() {
+        let (fits, not) = (u64::MAX / PS_PER_NS, u64::MAX / PS_PER_NS + 1);
+        assert_eq!((Time::from_ns(fits).ns(), Time::from_ns(not)), (fits, Time::MAX));
+        assert_eq!((Time::from_us(u64::MAX), Time::from_ms(u64::MAX)), (Time::MAX, Time::MAX));
+        let longest = Duration::from_ps(u64::MAX);
+        assert_eq!((Duration::from_ns(not), Duration::from_us(not)), (longest, longest));
+        assert_eq!(Duration::from_ms(u64::MAX), longest);
     }
 }

@@ -61,6 +61,8 @@ pub(crate) enum Event {
     SampleFlows,
     SampleQueues,
     SampleGoodput,
+    /// The measured window begins or ends.
+    Window,
 }
 
 /// Set in the order of all events but departure timers.

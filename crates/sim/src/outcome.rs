@@ -2,7 +2,7 @@
 
 use knee_queue::time::{Duration, Time};
 
-use crate::spec::NodeId;
+use crate::spec::{NodeId, Sampling};
 
 /// Everything recorded in one run.
 #[derive(Clone, Debug, Default)]
@@ -26,8 +26,60 @@ pub struct Outcome {
     pub queue_samples: Vec<QueueSample>,
     /// Bytes received by each flow's receiver per period.
     pub goodput_samples: Vec<GoodputSample>,
+    /// What was counted in the measured window; `None`: there is none, or the run ended before it.
+    pub window: Option<Windowed>,
     /// What the simulator did for it.
     pub work: Work,
+}
+
+impl Outcome {
+    /// Counts the bytes of the window of hosts that look at regular times, and drops the series if only the window was asked for.
+    pub fn count_window(&mut self, sampling: &Sampling, flows: usize) {
+        let Some(window) = sampling.window else { return };
+        let mut all = vec![FlowWindow::default(); flows];
+        for sample in &self.goodput_samples {
+            let holds = window.from < sample.at && sample.at <= window.until;
+            if let (Some(flow), true) = (all.get_mut(sample.flow as usize), holds) {
+                flow.received_bytes += sample.bytes;
+            }
+        }
+        if sampling.goodput.is_none() {
+            self.goodput_samples = Vec::new();
+        }
+        self.window = Some(Windowed { flows: all, queues: Vec::new() });
+    }
+}
+
+/// What was counted in the measured window. What nobody looked at is absent.
+#[derive(Clone, Debug, Default)]
+pub struct Windowed {
+    /// One per flow, in the order of the specification.
+    pub flows: Vec<FlowWindow>,
+    /// As [`Outcome::queues`].
+    pub queues: Vec<QueueOutcome>,
+}
+
+impl Windowed {
+    /// What came after `before`, which was counted of the same run.
+    pub(crate) fn since(mut self, before: &Windowed) -> Windowed {
+        for (flow, before) in self.flows.iter_mut().zip(&before.flows) {
+            flow.received_bytes = flow.received_bytes.saturating_sub(before.received_bytes);
+            flow.counters = flow.counters.since(&before.counters);
+        }
+        for (queue, before) in self.queues.iter_mut().zip(&before.queues) {
+            queue.subtract(before);
+        }
+        self
+    }
+}
+
+/// What a connection did in the measured window.
+#[derive(Clone, Debug, Default)]
+pub struct FlowWindow {
+    /// Payload bytes that arrived in order at the receiver.
+    pub received_bytes: u64,
+    /// As [`FlowOutcome::counters`].
+    pub counters: FlowCounters,
 }
 
 /// One connection at its end, or at the end of the run.
@@ -90,6 +142,12 @@ macro_rules! counters {
             /// All of them; `None` if one is not known.
             pub fn complete(&self) -> Option<Counters> {
                 Some(Counters { $($name: self.$name?,)+ })
+            }
+
+            /// What came after `before`.
+            fn since(&self, before: &FlowCounters) -> FlowCounters {
+                let since = |now: Option<u64>, then: Option<u64>| Some(now?.saturating_sub(then?));
+                FlowCounters { $($name: since(self.$name, before.$name),)+ }
             }
         }
     };
@@ -227,6 +285,27 @@ impl QueueOutcome {
     pub fn dropped_pkts(&self) -> u64 {
         self.dropped_full_pkts + self.dropped_not_ect_pkts + self.dropped_early_pkts
     }
+
+    /// Takes away what was counted before.
+    fn subtract(&mut self, before: &QueueOutcome) {
+        for (now, before) in [
+            (&mut self.offered_pkts, before.offered_pkts),
+            (&mut self.sent_pkts, before.sent_pkts),
+            (&mut self.sent_bytes, before.sent_bytes),
+            (&mut self.marked_pkts, before.marked_pkts),
+            (&mut self.threshold_hits, before.threshold_hits),
+            (&mut self.dropped_full_pkts, before.dropped_full_pkts),
+            (&mut self.dropped_not_ect_pkts, before.dropped_not_ect_pkts),
+            (&mut self.dropped_early_pkts, before.dropped_early_pkts),
+            (&mut self.lost_pkts, before.lost_pkts),
+        ] {
+            *now = now.saturating_sub(before);
+        }
+        if let (Some(now), Some(before)) = (&mut self.pause, before.pause) {
+            now.frames = now.frames.saturating_sub(before.frames);
+            now.paused = Duration::from_ps(now.paused.ps().saturating_sub(before.paused.ps()));
+        }
+    }
 }
 
 /// `TCP_INFO` of a sending side, as the kernel's fields of the same names.
@@ -268,6 +347,10 @@ pub struct FlowSample {
     pub pacing_rate_bytes_per_sec: u64,
     /// us.
     pub rto_us: u32,
+    /// Data segments sent so far, retransmissions included; `None`: not known.
+    pub data_segs_out: Option<u64>,
+    /// Entries into Recovery so far; `None`: not known.
+    pub fast_recoveries: Option<u64>,
     /// The algorithm's own values, in the order of its diagnostic list.
     pub diag: Vec<u64>,
 }

@@ -6,7 +6,10 @@ use crate::events::{Event, Events};
 use crate::link::LinkState;
 use crate::net::{Net, PATH_END};
 use crate::nic::{Arrival, Nics};
-use crate::outcome::{FlowOutcome, GoodputSample, Outcome, PingRecord, RpcRecord, Work};
+use crate::outcome::{
+    FlowOutcome, FlowWindow, GoodputSample, Outcome, PingRecord, QueueOutcome, RpcRecord, Windowed,
+    Work,
+};
 use crate::packet::{NO_SACKS, Packet, Packets, Tos, flags};
 use crate::pause;
 use crate::random::Random;
@@ -72,6 +75,8 @@ struct Simulation<'a> {
     unfinished: usize,
     /// Whose turn it is, if any flow waits for others.
     turns: Option<Box<Turns>>,
+    /// What was counted when the measured window began.
+    before_window: Option<Windowed>,
 }
 
 /// Simulates one run to its end.
@@ -235,6 +240,7 @@ impl<'a> Simulation<'a> {
             buffers,
             unfinished,
             turns: Turns::new(&run.order, &run.flows),
+            before_window: None,
         })
     }
 
@@ -311,6 +317,10 @@ impl<'a> Simulation<'a> {
                 self.net.events.push(Time::ZERO + period, event);
             }
         }
+        if let Some(window) = sampling.window {
+            self.net.events.push(window.from, Event::Window);
+            self.net.events.push(window.until, Event::Window);
+        }
     }
 
     fn work_off(&mut self) {
@@ -379,6 +389,7 @@ impl<'a> Simulation<'a> {
                 self.sample_goodput();
                 self.again(self.run.sampling.goodput, Event::SampleGoodput);
             }
+            Event::Window => self.count_window(),
         }
     }
 
@@ -708,9 +719,39 @@ impl<'a> Simulation<'a> {
         }
     }
 
+    /// The measured window begins or ends.
+    fn count_window(&mut self) {
+        let flows = (0..self.apps.len()).map(|index| {
+            let flow = self.flow_outcome(index);
+            FlowWindow { received_bytes: flow.received_bytes, counters: flow.counters }
+        });
+        let flows = flows.collect();
+        let now = Windowed { flows, queues: self.queue_outcomes() };
+        match self.before_window.take() {
+            None => self.before_window = Some(now),
+            Some(before) => self.outcome.window = Some(now.since(&before)),
+        }
+    }
+
+    fn queue_outcomes(&mut self) -> Vec<QueueOutcome> {
+        let now = self.net.now;
+        let sampled = self.net.links.iter_mut().filter(|link| link.sampled);
+        let mut queues: Vec<QueueOutcome> = sampled.flat_map(|link| link.outcomes(now)).collect();
+        for buffer in self.buffers.iter().map(|buffer| buffer.borrow()) {
+            if buffer.sampled {
+                queues.push(buffer.outcome(&mut self.net.links, now));
+            }
+        }
+        queues
+    }
+
     // ---- the end ----
 
     fn finish(mut self) -> Outcome {
+        // A run may be over before its window is.
+        if self.before_window.is_some() {
+            self.count_window();
+        }
         for index in 0..self.apps.len() {
             let outcome = self.flow_outcome(index);
             self.outcome.flows.push(outcome);
@@ -719,14 +760,7 @@ impl<'a> Simulation<'a> {
         if let Some(nics) = &self.nics {
             self.outcome.host_counts = nics.counts(&self.hosts, &self.socks, self.run);
         }
-        let now = self.net.now;
-        let sampled = self.net.links.iter_mut().filter(|link| link.sampled);
-        self.outcome.queues = sampled.flat_map(|link| link.outcomes(now)).collect();
-        for buffer in self.buffers.iter().map(|buffer| buffer.borrow()) {
-            if buffer.sampled {
-                self.outcome.queues.push(buffer.outcome(&mut self.net.links, now));
-            }
-        }
+        self.outcome.queues = self.queue_outcomes();
         self.outcome.work = Work { events: self.net.events.taken, ..self.net.work };
         self.outcome
     }

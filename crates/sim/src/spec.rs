@@ -450,4 +450,24 @@ pub struct Sampling {
     pub queues: Option<Duration>,
     /// Period of the goodput of every flow.
     pub goodput: Option<Duration>,
+    /// The part of the run that is counted by itself.
+    pub window: Option<MeasuredWindow>,
+}
+
+impl Sampling {
+    /// How often a host that only counts bytes as they come has to look: as asked, or for the window's ends.
+    pub fn goodput_or_window(&self) -> Option<Duration> {
+        self.goodput.or(self.window.map(|window| window.period))
+    }
+}
+
+/// A part of a run: what happens after `from` and not after `until`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MeasuredWindow {
+    /// It begins here.
+    pub from: Time,
+    /// It ends here, or where the run does.
+    pub until: Time,
+    /// Fits a whole number of times into both, for hosts that look at regular times.
+    pub period: Duration,
 }

@@ -104,6 +104,9 @@ pub fn run(run: &Run) -> Result<(), Error> {
     }
     check_order(run)?;
     let periods = [run.sampling.flows, run.sampling.queues, run.sampling.goodput];
+    if run.sampling.window.is_some_and(|window| window.from >= window.until) {
+        return fail("a measured window must end after it begins".to_owned());
+    }
     let intervals = run.pings.iter().map(|ping| ping.interval);
     if periods.into_iter().flatten().chain(intervals).any(|period| period.ps() == 0) {
         return fail("a period of no time would sample for ever".to_owned());

@@ -20,7 +20,12 @@ fn run(seed: u64) -> Run {
     });
     let mut run = Run { seed, end: at_ms(2_000), ..path.run(flows.collect()) };
     run.pings = path.crowd(at_ms(3), 2);
-    run.sampling = Sampling { flows: Some(us(500)), queues: Some(us(500)), goodput: Some(ms(1)) };
+    run.sampling = Sampling {
+        flows: Some(us(500)),
+        queues: Some(us(500)),
+        goodput: Some(ms(1)),
+        ..Sampling::default()
+    };
     run
 }
 

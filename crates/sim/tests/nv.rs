@@ -24,7 +24,7 @@ fn flows(path: &Path, cc: &str, end_ms: u64) -> Run {
     };
     let mut run = path.run((0..path.senders).map(flow).collect());
     (run.end, run.until_done) = (at_ms(end_ms), false);
-    run.sampling = Sampling { flows: Some(us(50)), queues: Some(us(50)), goodput: None };
+    run.sampling = Sampling { flows: Some(us(50)), queues: Some(us(50)), ..Sampling::default() };
     run
 }
 
@@ -134,7 +134,7 @@ fn nv_sees_a_path_that_has_become_longer_after_its_reset() {
     run.flows[1].start = at_ms(1000);
     let cc = &mut run.flows[1].cc;
     cc.algorithm.set_param(&mut cc.params, "pad", "150").unwrap();
-    run.sampling = Sampling { flows: Some(ms(10)), queues: None, goodput: None };
+    run.sampling = Sampling { flows: Some(ms(10)), queues: None, ..Sampling::default() };
     let outcome = simulate(&run);
     let before = diag(&outcome, "nv", "nv_min_rtt", 1500);
     assert!((99..=100).contains(&before), "{before} us");

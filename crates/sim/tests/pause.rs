@@ -120,7 +120,7 @@ fn run(network: &Network, flows: Vec<Flow>, until_ms: u64) -> Run {
     Run {
         end: at_ms(until_ms),
         network: network.clone(),
-        sampling: Sampling { queues: Some(us(100)), flows: Some(ms(1)), goodput: None },
+        sampling: Sampling { queues: Some(us(100)), flows: Some(ms(1)), ..Sampling::default() },
         ..Path::new(us(100)).run(flows)
     }
 }

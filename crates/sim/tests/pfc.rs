@@ -110,7 +110,12 @@ fn run(network: &Network, flows: Vec<Flow>, until_ms: u64) -> Run {
     Run {
         end: at_ms(until_ms),
         network: network.clone(),
-        sampling: Sampling { queues: Some(us(100)), flows: Some(ms(1)), goodput: Some(ms(10)) },
+        sampling: Sampling {
+            queues: Some(us(100)),
+            flows: Some(ms(1)),
+            goodput: Some(ms(10)),
+            ..Sampling::default()
+        },
         ..Path::new(us(100)).run(flows)
     }
 }

@@ -8,7 +8,7 @@ mod common;
 
 use common::*;
 use knee_queue::Limit;
-use knee_queue::time::{Duration, Time};
+use knee_queue::time::{Duration, Rate, Time};
 use knee_sim::outcome::Outcome;
 use knee_sim::spec::{Flow, LinuxVersion, Run};
 
@@ -280,4 +280,46 @@ fn a_shorter_idle_time_leaves_the_window_alone() {
 fn slow_start_after_idle_can_be_switched_off() {
     let (before, after) = cwnd_over_idle(1_000_000, false);
     assert!(after >= before, "{before} {after}");
+}
+
+/// A flow over 100 ms held to `kbps`, one segment at a time, for 60 s.
+fn paced_to(kbps: u64) -> Outcome {
+    let path = Path::new(ms(100)).hosts(|host| host.gso_max_segs = 1);
+    let max_pacing_rate = Rate::from_bps(kbps * 1000);
+    let flow = Flow { max_pacing_rate, ..path.bulk("reno", None) };
+    sampled(Run { end: at_ms(60_000), ..path.run(vec![flow]) }, ms(100))
+}
+
+#[test]
+fn the_timer_of_a_stuck_sender_does_not_send_ahead_of_pacing() {
+    // Segments are 1448 B * 8 / rate apart, far more than the RTO of 300 ms, and nothing is in flight
+    // between them: only the pacing timer may send the next. The first ten are not paced.
+    for (kbps, gap_ns) in [(10, 1_158_400_000u64), (20, 579_200_000), (40, 289_600_000)] {
+        let outcome = paced_to(kbps);
+        let flow = only(&outcome);
+        let paced = 60_000_000_000 / gap_ns;
+        let segments = flow.received_bytes / MSS;
+        assert!((paced + 7..=paced + 11).contains(&segments), "{kbps} kbps: {segments} of {paced}");
+        let rtts = outcome.flow_samples.iter().filter(|sample| sample.srtt_us > 0);
+        let (least, most) =
+            rtts.fold((u32::MAX, 0), |(a, b), s| (a.min(s.srtt_us), b.max(s.srtt_us)));
+        assert!(least >= 100_000 && most < 101_000, "{kbps} kbps: srtt of {least} to {most} us");
+        assert_eq!(flow.min_rtt, Some(ms(100)), "{kbps} kbps");
+        let counters = flow.counters.complete().expect("all are known");
+        assert_eq!(counters.retransmitted_segs, 0, "{kbps} kbps");
+    }
+}
+
+#[test]
+fn a_window_beyond_all_bounds_is_paced_as_fast_as_can_be() {
+    // 1448 B * 80000 * 200 % * 796216509 is just beyond 64 bits.
+    for initial_cwnd_pkts in [796_216_508, 796_216_509, u32::MAX / 2] {
+        let path = Path::new(us(100)).hosts(|host| host.initial_cwnd_pkts = initial_cwnd_pkts);
+        let max_pacing_rate = Rate::from_bps(1_000_000_000_000);
+        let flow = Flow { max_pacing_rate, ..path.bulk("reno", None) };
+        let run = Run { end: at_ms(100), ..path.run(vec![flow]) };
+        let received = simulate(&run).flows[0].received_bytes;
+        let full = 100_000_000 / (u64::from(FULL) * 8) * MSS;
+        assert!(received > full * 98 / 100, "{initial_cwnd_pkts} packets: {received} B of {full}");
+    }
 }

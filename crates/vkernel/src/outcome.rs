@@ -49,7 +49,7 @@ pub(crate) fn assemble(run: &Run, plan: &Plan, records: &Records) -> Result<Outc
         bytes: *bytes,
     });
     let hosts = plan.hosts.iter().zip(&records.counts);
-    Ok(Outcome {
+    let mut outcome = Outcome {
         end: at(records.end_ns),
         flows: flows.collect(),
         host_counts: hosts
@@ -62,7 +62,9 @@ pub(crate) fn assemble(run: &Run, plan: &Plan, records: &Records) -> Result<Outc
         queue_samples: queue_samples(run, &known(plan, &records.queue_samples)?),
         goodput_samples: goodput.collect(),
         ..Outcome::default()
-    })
+    };
+    outcome.count_window(&run.sampling, run.flows.len());
+    Ok(outcome)
 }
 
 /// What is known of a link's queue at a time.

@@ -119,6 +119,7 @@ fn two_flows(kernel: &Built, algorithm: &str, end: Time, traffic: Traffic) -> Ru
             flows: Some(Duration::from_ms(1)),
             queues: Some(Duration::from_ms(1)),
             goodput: Some(Duration::from_ms(10)),
+            ..Sampling::default()
         },
         order: Order::default(),
     }

@@ -60,7 +60,7 @@ pub(super) fn build(plan: &Plan, cases: &mut Cases) -> Result<(), Error> {
             run.sampling = Sampling {
                 flows: Some(span(sample_s)),
                 queues: Some(span(sample_s)),
-                goodput: None,
+                ..Sampling::default()
             };
             let alpha = algo.cc.algorithm.diag().iter().position(|diag| diag.name == "alpha");
             let theirs = Theirs {

@@ -517,6 +517,8 @@ impl Sock {
             bytes_acked: self.bytes_acked,
             pacing_rate_bytes_per_sec: self.tp.sk_pacing_rate,
             rto_us: self.host.jiffies.in_us(self.rtt.rto_jiffies) as u32,
+            data_segs_out: Some(self.counters.data_segs_sent),
+            fast_recoveries: Some(self.counters.fast_recoveries),
             diag: self.cc.read_diag(&mut self.tp, &mut net.cc),
         }
     }

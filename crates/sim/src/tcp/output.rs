@@ -229,7 +229,7 @@ impl Sock {
             && self.retransmit.pending == Pending::Nothing
         {
             let least = self.host.jiffies.of_us(PROBE_MIN_US);
-            self.arm_retransmit(Pending::WindowProbe, self.rtt.rto_jiffies.max(least), net);
+            self.arm_after_pacing(Pending::WindowProbe, self.rtt.rto_jiffies.max(least), net);
         }
     }
 
@@ -267,7 +267,7 @@ impl Sock {
             self.backoff = (self.backoff + 1).min(BACKOFF_MAX);
             self.window_probe_jiffies()
         };
-        self.arm_retransmit(Pending::WindowProbe, jiffies, net);
+        self.arm_after_pacing(Pending::WindowProbe, jiffies, net);
     }
 
     /// Probes of a closed window double their distance.
@@ -291,7 +291,7 @@ impl Sock {
             }
             self.restart_after_idle(net);
         } else {
-            self.arm_retransmit(Pending::WindowProbe, self.window_probe_jiffies(), net);
+            self.arm_after_pacing(Pending::WindowProbe, self.window_probe_jiffies(), net);
         }
     }
 
@@ -658,7 +658,9 @@ impl Sock {
             sysctls.pacing_ca_ratio
         };
         let window = u64::from(cwnd.max(self.tp.packets_out));
-        let mut rate = u64::from(self.mss()) * (10_000 << 3) * u64::from(percent) * window;
+        // 64 bits hold what any flight can be; an initial window set beyond that is as fast as can be.
+        let bytes = u64::from(self.mss()) * window;
+        let mut rate = bytes.saturating_mul((10_000 << 3) * u64::from(percent));
         if self.tp.srtt_us != 0 {
             rate /= u64::from(self.tp.srtt_us);
         }

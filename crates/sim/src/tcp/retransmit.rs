@@ -71,7 +71,7 @@ impl Sock {
             id = id.wrapping_add(1);
         }
         if restart_rto {
-            self.arm_retransmit(Pending::Retransmit, self.rtt.rto_jiffies, net);
+            self.arm_after_pacing(Pending::Retransmit, self.rtt.rto_jiffies, net);
         }
     }
 

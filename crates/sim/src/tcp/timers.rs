@@ -141,12 +141,15 @@ impl Sock {
         }
     }
 
-    /// Arms the retransmission timer for `what` in `jiffies`, after what pacing holds back.
+    /// Arms the retransmission timer for `what` in `jiffies` from when pacing lets the next segment go.
     #[inline]
-    pub(super) fn arm_retransmit(&mut self, what: Pending, mut jiffies: u32, net: &mut Net) {
-        if what != Pending::Reordering && self.tp.packets_out > 0 {
-            jiffies = jiffies.saturating_add(self.pacing_delay_jiffies(net));
-        }
+    pub(super) fn arm_after_pacing(&mut self, what: Pending, jiffies: u32, net: &mut Net) {
+        self.arm_retransmit(what, jiffies.saturating_add(self.pacing_delay_jiffies(net)), net);
+    }
+
+    /// Arms the retransmission timer for `what` in `jiffies`, whatever pacing holds back.
+    #[inline]
+    pub(super) fn arm_retransmit(&mut self, what: Pending, jiffies: u32, net: &mut Net) {
         let jiffies = jiffies.min(self.host.jiffies.of_ms(RTO_MAX_MS));
         self.retransmit.pending = what;
         let due = self.host.jiffies.fires(net.now, jiffies);
@@ -159,7 +162,8 @@ impl Sock {
             return 0;
         }
         let hz = u64::from(self.host.config.hz);
-        ((self.tp.tcp_wstamp_ns - now_ns) * hz / 1_000_000_000) as u32
+        let delay_ns = u128::from(self.tp.tcp_wstamp_ns - now_ns);
+        u32::try_from(delay_ns * u128::from(hz) / 1_000_000_000).unwrap_or(u32::MAX)
     }
 
     /// How far off the timeout of the first outstanding segment is; negative if it has passed.
@@ -180,7 +184,7 @@ impl Sock {
             // Back from another use: it counts from the first segment's sending.
             rto = self.host.jiffies.of_us(self.rto_delta_us().max(1) as u64);
         }
-        self.arm_retransmit(Pending::Retransmit, rto, net);
+        self.arm_after_pacing(Pending::Retransmit, rto, net);
     }
 
     /// Arms a tail loss probe where one is allowed, else the timeout. `from_now`: an ACK came, so
@@ -220,7 +224,7 @@ impl Sock {
         if rto_us > 0 {
             jiffies = jiffies.min(self.host.jiffies.of_us(rto_us as u64));
         }
-        self.arm_retransmit(Pending::LossProbe, jiffies, net);
+        self.arm_after_pacing(Pending::LossProbe, jiffies, net);
         true
     }
 

@@ -60,7 +60,7 @@ pub(super) fn add(
     plan.orders.end_ns = run.end.ns();
     plan.orders.until_done = run.until_done;
     plan.orders.sample_flows_ns = run.sampling.flows.map(|period| period.ns());
-    plan.orders.sample_goodput_ns = run.sampling.goodput.map(|period| period.ns());
+    plan.orders.sample_goodput_ns = run.sampling.goodput_or_window().map(|period| period.ns());
     plan.orders.sample_queues_ns = run.sampling.queues.map(|period| period.ns());
     plan.orders.sets = run.order.together.len() as u32;
     plan.orders.lanes = lanes(run);

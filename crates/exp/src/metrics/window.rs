@@ -1,0 +1,90 @@
+//! What is measured of the window alone, and goodput with and without one.
+
+use knee_queue::time::{Duration, PS_PER_S, Time};
+use knee_sim::outcome::{FlowCounters, Outcome, QueueOutcome, Windowed};
+use knee_sim::spec::{Link, Run};
+
+use super::{MILLIONTHS, Measured, Metric as M, Window};
+
+/// Bits per second that each flow's receiver got: in the window, or from connect to the flow's end.
+pub(super) fn goodputs(run: &Run, outcome: &Outcome, window: Option<Window>) -> Vec<Option<f64>> {
+    let flows = outcome.flows.iter().take(run.flows.len());
+    let Some(window) = window else {
+        return flows
+            .map(|flow| {
+                let end = flow.done_at.or(flow.stopped_at).unwrap_or(outcome.end);
+                per_second(flow.received_bytes, end.since(flow.connected_at?))
+            })
+            .collect();
+    };
+    let counted = outcome.window.as_ref().map_or(&[][..], |window| &window.flows[..]);
+    let length = window.until.since(window.from);
+    let rate = |index: usize| per_second(counted.get(index)?.received_bytes, length);
+    flows.enumerate().map(|(i, flow)| flow.connected_at.and_then(|_| rate(i))).collect()
+}
+
+/// All these flows together, in a time that is the same for all: the window, or from the first connect to the last end. Flows
+/// that come and go have more than their part of a link for as long as they are few, so that their own rates add up to
+/// more than it carries.
+pub(super) fn goodput_sum(
+    outcome: &Outcome,
+    members: &[usize],
+    goodput: &[Option<f64>],
+    window: Option<Window>,
+) -> Option<f64> {
+    if window.is_some() {
+        let rates = members.iter().filter_map(|i| *goodput.get(*i)?);
+        return rates.map(Some).reduce(|a, b| Some(a? + b?))?;
+    }
+    let flows = members.iter().filter_map(|i| outcome.flows.get(*i));
+    let begun = flows.filter_map(|flow| Some((flow, flow.connected_at?)));
+    let begin = begun.clone().map(|(_, at)| at).min()?;
+    let ends = begun.clone().map(|(flow, _)| flow.done_at.or(flow.stopped_at));
+    let end = ends.map(|end| end.unwrap_or(outcome.end)).max()?;
+    per_second(begun.map(|(flow, _)| flow.received_bytes).sum(), end.since(begin))
+}
+
+/// Counts of the window, where the back end looked at its ends.
+pub(super) fn measure_counters(measured: &mut Measured, window: &Windowed, members: &[usize]) {
+    let total = |counter: fn(&FlowCounters) -> Option<u64>| {
+        members.iter().map(|i| counter(&window.flows.get(*i)?.counters)).sum::<Option<u64>>()
+    };
+    for (metric, count) in [
+        (M::WindowTimeouts, total(|counters| counters.timeouts)),
+        (M::WindowRetransmits, total(|counters| counters.retransmitted_segs)),
+        (M::WindowRecoveries, total(|counters| counters.fast_recoveries)),
+    ] {
+        if let Some(count) = count {
+            measured.record(metric, count);
+        }
+    }
+    let delivered = total(|counters| counters.delivered).filter(|delivered| *delivered > 0);
+    if let Some((all, ce)) = delivered.zip(total(|counters| counters.delivered_ce)) {
+        measured.record(M::WindowCeShare, (ce as f64 / all as f64 * MILLIONTHS).round() as u64);
+    }
+}
+
+/// The same of a queue.
+pub(super) fn measure_queue(
+    measured: &mut Measured,
+    queue: &QueueOutcome,
+    link: Option<&Link>,
+    window: Window,
+) {
+    measured.record(M::WindowDrops, queue.dropped_pkts());
+    measured.record(M::WindowMarks, queue.marked_pkts);
+    let rate = per_second(queue.sent_bytes, window.until.since(window.from));
+    if let (Some(sent), Some(full)) = (rate, link.and_then(|link| link.rate)) {
+        let share = sent / full.bps() as f64;
+        measured.record(M::WindowUtilisation, (share * MILLIONTHS).round() as u64);
+    }
+}
+
+pub(super) fn per_second(bytes: u64, time: Duration) -> Option<f64> {
+    (time > Duration::ZERO).then(|| bytes as f64 * 8.0 * PS_PER_S as f64 / time.ps() as f64)
+}
+
+/// Of the whole run, from its start.
+pub(super) fn whole_run(outcome: &Outcome) -> Duration {
+    outcome.end.since(Time::ZERO)
+}
