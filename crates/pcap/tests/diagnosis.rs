@@ -507,6 +507,51 @@ fn delayed_acks_of_40_and_200_ms_are_found_at_a_window_of_one_segment() {
 }
 
 #[test]
+fn an_ack_behind_a_loss_is_no_ack_for_much_at_once() {
+    // Of eight segments the first is lost: SACKs tell of the others two by two, and the ACK of its repetition covers them all.
+    let with = |is_lost: bool| {
+        let mut trace = Trace::new([1000, 5000]);
+        trace.handshake(0, MS, [0, 0]);
+        for round in 0..40 {
+            let (at_ns, first) = ((10 + 5 * round) * MS, 8 * round);
+            trace.data(at_ns, first..first + 8);
+            if is_lost {
+                for pair in 0..4 {
+                    let range = (first + 1, first + 2 + 2 * pair);
+                    trace.sack(at_ns + MS + pair * 50_000, first, &[range]);
+                }
+                trace.segment(at_ns + MS + 160_000, first);
+            }
+            trace.ack(at_ns + 3 * MS, first + 8);
+        }
+        trace
+    };
+    assert!(!names(&with(true)).contains(&"stretch-acks"));
+    assert!(names(&with(false)).contains(&"stretch-acks"));
+}
+
+#[test]
+fn timeouts_of_several_flows_are_counted_together() {
+    let made = simulate("rto-floor", &[]);
+    let analysis = analysed(&[made.file("s1")]);
+    let timeouts: u64 = analysis
+        .flows
+        .iter()
+        .filter(|flow| flow.is_primary)
+        .map(|flow| flow.a_to_b.retransmitted.rto)
+        .sum();
+    let all = findings(&analysis);
+    let floor = all.iter().find(|finding| finding.kind == "rto-floor").unwrap();
+    assert!(floor.flows.len() > 1 && timeouts > floor.flows.len() as u64);
+    let said = format!("{timeouts} retransmission timeouts in {} flows", floor.flows.len());
+    assert!(floor.summary.starts_with(&said), "{} {said}", floor.summary);
+    // Others have figures of one, and say so.
+    let tail = all.iter().find(|finding| finding.kind == "tail-loss").unwrap();
+    let said = format!("The clearest of {} connections.", tail.flows.len());
+    assert!(tail.summary.ends_with(&said), "{}", tail.summary);
+}
+
+#[test]
 fn the_threshold_is_read_within_a_packet() {
     let at_10_gbps = [
         "network.access={rate=\"10 Gbps\",delay=\"5 us\"}",
