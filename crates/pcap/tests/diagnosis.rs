@@ -11,6 +11,7 @@ use common::{MS, Trace};
 use experiments::{Made, Temp, analysed, copy, simulate};
 use knee_pcap::diagnosis::{KINDS, findings};
 use knee_pcap::{Csv, Flow, Input, Options, Severity, analyse};
+use knee_queue::Ecn;
 
 /// A capture and what it shows.
 struct Case {
@@ -239,6 +240,20 @@ const CASES: &[Case] = &[
         must: &["incast-collapse", "rto-floor"],
         also: &["delayed-ack", "tail-loss"],
         make: of!("incast", "h1"),
+    },
+    // It was alone before the other began, which shows K.
+    Case {
+        name: "marks-ignored, who heeds",
+        must: &["starved-by-marks"],
+        also: &["marking-threshold"],
+        make: of!("marks-ignored", "s1"),
+    },
+    // What BBR has beyond a BDP stands in the queue.
+    Case {
+        name: "marks-ignored, who ignores",
+        must: &["marks-ignored"],
+        also: &["standing-queue"],
+        make: of!("marks-ignored", "s2"),
     },
     Case { name: "endless-ece", must: &["endless-ece"], also: &[], make: endless_ece },
     Case {
@@ -549,6 +564,23 @@ fn timeouts_of_several_flows_are_counted_together() {
     let tail = all.iter().find(|finding| finding.kind == "tail-loss").unwrap();
     let said = format!("The clearest of {} connections.", tail.flows.len());
     assert!(tail.summary.ends_with(&said), "{}", tail.summary);
+}
+
+#[test]
+fn marks_are_ignored_where_ecn_was_not_agreed_on() {
+    let with = |ecn: Ecn| {
+        let mut trace = Trace::new([1000, 5000]);
+        trace.handshake(0, MS, [0, 0]);
+        for round in 0..100 {
+            let at_ns = (10 + 2 * round) * MS;
+            trace.segment(at_ns, 2 * round).ecn = ecn;
+            trace.segment(at_ns + 2000, 2 * round + 1).ecn = ecn;
+            trace.ack(at_ns + MS, 2 * round + 2);
+        }
+        names(&trace)
+    };
+    assert!(with(Ecn::Ect0).contains(&"marks-ignored"));
+    assert!(!with(Ecn::NotEct).contains(&"marks-ignored"));
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod bursts;
 mod ecn;
 mod incast;
 mod limits;
+mod marks;
 mod path;
 mod policer;
 mod rtt;
@@ -58,13 +59,15 @@ pub struct Kind {
 }
 
 /// All pathologies that are looked for.
-pub const KINDS: [&Kind; 20] = [
+pub const KINDS: [&Kind; 22] = [
     &rtt::BIMODAL,
     &acks::DELAYED,
     &acks::LEFT_OUT,
     &timeouts::FLOOR,
     &timeouts::TAIL,
     &incast::COLLAPSE,
+    &marks::STARVED,
+    &marks::IGNORED,
     &ecn::ENDLESS,
     &ecn::OVERSTATED,
     &ecn::UNMARKED,
@@ -149,6 +152,8 @@ fn of_data(view: &View<'_>) -> Vec<Finding> {
         rtt::bimodal(view),
         acks::delayed(view),
         acks::left_out(view),
+        marks::starved(view),
+        marks::ignored(view),
         ecn::endless(view),
         ecn::overstated(view),
         ecn::unmarked(view),
