@@ -107,6 +107,8 @@ pub(crate) struct Data {
     pub(crate) last_data_at_ns: Option<u64>,
     pub(crate) last_data_number: u64,
     pub(crate) last_ack_at_ns: Option<u64>,
+    /// When the newest of what was delivered was sent, ns, and its end.
+    pub(crate) delivered: (u64, u64),
     pub(crate) duplicate_acks: u32,
     /// Of each kind, how many are kept.
     events: [u32; EventKind::COUNT],
@@ -292,6 +294,7 @@ impl Data {
             self.sent_again(start, fresh, now);
         }
         if fresh < end {
+            self.may_probe(fresh, end, now);
             self.sent_new(fresh, end, now);
         }
         if let Some(open) = &mut self.rounds.open {
@@ -442,13 +445,16 @@ impl Data {
             self.duplicate_acks += 1;
             self.out.duplicate_acks += 1;
         }
-        let mut taken = Taken::default();
+        let least_rtt_ns = self.out.rtt.min().unwrap_or_default();
+        let mut taken = Taken { least_rtt_ns, ..Taken::default() };
         if ack >= self.una {
             self.sacked_by(ack, now, &mut taken);
         }
         if newly > 0 {
             self.take(ack, now, &mut taken);
         }
+        self.delivered = self.delivered.max(taken.last_sent);
+        self.check_probe();
         if let Some(ns) = taken.rtt_ns {
             self.measure_rtt(ns, is_ece, inflight_before, now);
         }
@@ -497,6 +503,10 @@ impl Data {
                 taken.segment(first, now);
             }
             self.sent.pop_front();
+        }
+        // What waited for one that was sent again has come long before this ACK, and without SACKs nothing told of it.
+        if taken.has_repeats && now.has_sack == Some(false) {
+            taken.rtt_ns = None;
         }
         self.una = ack;
         self.sacked.remove_below(ack);
@@ -604,8 +614,12 @@ impl Data {
         if newly == 0 {
             return;
         }
-        let segments = Data::segments(newly, now.mss);
-        self.out.ack_segments.add(segments, now.number);
+        // Behind a loss an ACK covers what had come and was told of before: that is no ACK for much at once.
+        let segments = Data::segments(newly.min(delivered), now.mss);
+        let is_jump = now.has_sack == Some(false) && self.recovery.is_repairing();
+        if segments > 0 && !is_jump {
+            self.out.ack_segments.add(segments, now.number);
+        }
         let before = self.last_ack_rate_at_ns.replace(now.at_ns);
         if let Some(gap_ns) = before.map(|at| now.at_ns.saturating_sub(at)).filter(|ns| *ns > 0) {
             let bps = newly as f64 * 8e9 / gap_ns as f64;
@@ -615,7 +629,9 @@ impl Data {
             let round = &mut open.round;
             round.acks += 1;
             round.acked_bytes += newly;
-            round.largest_ack_segments = round.largest_ack_segments.max(segments as u32);
+            if !is_jump {
+                round.largest_ack_segments = round.largest_ack_segments.max(segments as u32);
+            }
         }
     }
 
@@ -745,9 +761,15 @@ impl Data {
 /// What an ACK took off the list.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Taken {
+    /// Smallest RTT so far, ns.
+    least_rtt_ns: u64,
     /// RTT of the newest that was sent once, ns.
     pub(crate) rtt_ns: Option<u64>,
     newest_ns: u64,
+    /// Whether one was sent again.
+    has_repeats: bool,
+    /// When the newest was sent, those that were sent again too, ns, and its end.
+    last_sent: (u64, u64),
     pub(crate) marked: u32,
     pub(crate) unmarked: u32,
 }
@@ -760,6 +782,12 @@ impl Taken {
             self.unmarked += 1;
         }
         let ns = now.at_ns.saturating_sub(sent.at_ns);
+        // What was sent again may have come the first time: in less than the path takes it did.
+        let is_first =
+            sent.times > 1 && now.at_ns.saturating_sub(sent.last_at_ns) < self.least_rtt_ns;
+        let sent_ns = if is_first { sent.at_ns } else { sent.last_at_ns };
+        self.has_repeats |= sent.times > 1;
+        self.last_sent = self.last_sent.max((sent_ns, sent.end));
         if sent.times == 1 && (self.rtt_ns.is_none() || sent.at_ns >= self.newest_ns) {
             (self.rtt_ns, self.newest_ns) = (Some(ns), sent.at_ns);
         }

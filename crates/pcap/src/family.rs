@@ -21,6 +21,9 @@ const SETTLED_ROUNDS: u64 = 32;
 /// What BBR has on its way while it probes for the RTT, segments (version 1), and how often it does so, ns.
 const PROBE_RTT_SEGMENTS: f64 = 4.0;
 const PROBE_RTT_EVERY_NS: (u64, u64) = (4_500_000_000, 11_000_000_000);
+/// And for how long: 200 ms or a round trip, where clocks are coarse; until the window is back it may be some round trips of a long path.
+/// A window that a loss has left small grows by the round trip, and is not small for so long on a short path.
+const PROBE_RTT_LASTS_NS: (u64, u64) = (150_000_000, 1_000_000_000);
 /// Growth that is Reno's: a segment each round trip, less where the application holds it back now and then.
 const RENO_GROWTH: (f64, f64) = (0.75, 1.25);
 /// Sureness where one piece of evidence speaks for it, and where two do.
@@ -46,7 +49,8 @@ pub(crate) struct Habits {
     by_factor: f64,
     /// Smoothed window, segments; begins of falls to a few segments, and how many follow each other as those of a probe do.
     usual: f64,
-    is_low: bool,
+    /// Since when it has been a few segments, ns.
+    low_since_ns: Option<u64>,
     low_at_ns: Option<u64>,
     lows: u32,
     regular: u32,
@@ -66,7 +70,7 @@ impl Default for Habits {
             by_share: 0.0,
             by_factor: 0.0,
             usual: 0.0,
-            is_low: false,
+            low_since_ns: None,
             low_at_ns: None,
             lows: 0,
             regular: 0,
@@ -140,14 +144,21 @@ impl Habits {
     fn note_probe(&mut self) {
         let [_, _, (round, window)] = self.last;
         let is_low = window <= PROBE_RTT_SEGMENTS + 1.0 && is_calm(&round) && round.idle_ns == 0;
-        if is_low && !self.is_low && self.usual >= FEWEST_SEGMENTS {
-            let gap_ns = self.low_at_ns.map(|at| round.begin_ns.saturating_sub(at));
-            let (least, most) = PROBE_RTT_EVERY_NS;
-            self.regular += u32::from(gap_ns.is_some_and(|gap| (least..=most).contains(&gap)));
-            self.lows += 1;
-            self.low_at_ns = Some(round.begin_ns);
+        if is_low {
+            if self.low_since_ns.is_none() && self.usual >= FEWEST_SEGMENTS {
+                self.low_since_ns = Some(round.begin_ns);
+            }
+            return;
         }
-        self.is_low = is_low;
+        let Some(since_ns) = self.low_since_ns.take() else { return };
+        let within = |(least, most): (u64, u64), ns: u64| (least..=most).contains(&ns);
+        if !within(PROBE_RTT_LASTS_NS, round.begin_ns.saturating_sub(since_ns)) {
+            return;
+        }
+        let gap_ns = self.low_at_ns.map(|at| since_ns.saturating_sub(at));
+        self.regular += u32::from(gap_ns.is_some_and(|gap| within(PROBE_RTT_EVERY_NS, gap)));
+        self.lows += 1;
+        self.low_at_ns = Some(since_ns);
     }
 
     /// The likeliest family, or none.
@@ -214,5 +225,31 @@ impl Habits {
         }
         let confidence = if is_grown && count >= 2 * FEWEST_CUTS { SURE } else { LIKELY };
         Some(FamilyGuess { family: nearest.0, confidence, evidence })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Round trips of 1 ms with 20 segments, and of 4 for so long every 5 s.
+    fn falls_for(ms: u64) -> Family {
+        let mut habits = Habits::default();
+        for at_ms in 0..21_000_u64 {
+            let segments = if at_ms % 5000 > 0 && at_ms % 5000 <= ms { 4 } else { 20 };
+            let begin_ns = at_ms * 1_000_000;
+            let round = Round { begin_ns, inflight_bytes: segments * 1000, ..Round::default() };
+            habits.round(&round, 1000);
+        }
+        habits.guess(&Direction::default(), None).family
+    }
+
+    #[test]
+    fn only_a_fall_that_lasts_as_long_as_bbrs_probe_is_one() {
+        assert_eq!(falls_for(200), Family::Bbr);
+        // A window that was small for a few round trips, as behind a loss.
+        assert_ne!(falls_for(3), Family::Bbr);
+        // An application that had little to send.
+        assert_ne!(falls_for(2000), Family::Bbr);
     }
 }

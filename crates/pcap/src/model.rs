@@ -365,6 +365,9 @@ pub struct Direction {
     pub super_packets: u64,
     /// Segments that were sent again.
     pub retransmitted: Retransmitted,
+    /// Tail loss probes with new data: behind a silence, and before any ACK of what was lost, which the ACK of them tells of. Those that
+    /// found no loss cannot be told from data.
+    pub new_data_probes: u64,
     /// Segments that came after later ones, but were not sent again.
     pub out_of_order: u64,
     /// By how much the latest of them was late, ns.
@@ -464,7 +467,7 @@ pub struct Retransmitted {
     pub rto: u64,
     /// What was sent again behind these, until all that was on its way is acknowledged.
     pub after_rto: u64,
-    /// Tail loss probes that repeat data. Probes with new data cannot be told from data.
+    /// Tail loss probes that repeat data. Those with new data are [`Direction::new_data_probes`].
     pub tlp: u64,
     /// For no reason that can be seen.
     pub unclear: u64,
@@ -688,8 +691,10 @@ pub enum EventKind {
     Rto,
     /// A segment sent again behind a timeout.
     RetransmissionAfterRto,
-    /// A tail loss probe.
+    /// A tail loss probe that repeats data.
     TailLossProbe,
+    /// A tail loss probe with new data, whose ACK told of a loss before it; `lasted_ns` is the silence before.
+    NewDataProbe,
     /// A retransmission for no reason that can be seen.
     UnclearRetransmission,
     /// Proof that a retransmission was not needed: `number` is the ACK, `earlier` the retransmission; both are the retransmission where

@@ -17,11 +17,18 @@ const MOST_COVERED: usize = 64;
 const SPLIT_BELOW: usize = 4096;
 /// What Linux adds to the RTT for a timeout at least, ns.
 const LINUX_RTO_FLOOR_NS: u64 = 200_000_000;
-/// A timer fires after two RTTs of silence (a tail loss probe) or more; what SACKs let go, after a quarter of one at most. Between
-/// them, in quarters of an RTT.
+/// A timer fires after two RTTs of silence (a tail loss probe) or more; what ACKs let go, at once. Between them, in quarters of an RTT.
 const TIMER_QUARTERS: u64 = 6;
-/// What SACKs let go after a quarter of an RTT waits for the kernel's clock, whose ticks are up to 4 ms apart, and for one more, ns.
-const RACK_TIMER_NS: u64 = 8_000_000;
+/// A sender that knows of a loss sends again when its own RACK timer or its pacing lets it, and a timeout is what takes longer than
+/// both. It has the floor that Linux has, less a tick of 100 Hz, ns.
+const KNOWN_LOST_RTO_NS: u64 = LINUX_RTO_FLOOR_NS - 10_000_000;
+/// Where a repetition may have been lost before the point, the sender may know of less than the point does: then only RACK's timer is
+/// allowed for, which is an RTT and four ticks of 100 Hz at most (two that it waits at least, and what the clock rounds up), ns.
+const RACK_TIMER_NS: u64 = 40_000_000;
+/// Without SACK duplicate ACKs let a segment go at once, and it comes when queues let it, which hold some ms, ns.
+const QUEUES_NS: u64 = 8_000_000;
+/// And a probe waits for two ticks of the fastest clock, of which the first may be over, ns: pacing holds new data back for less.
+const PROBE_LEAST_NS: u64 = 1_000_000;
 /// Where no RTT is known, a gap that is filled within this is reordering, ns: within what queues of different paths differ by, and
 /// shorter than the RTT of most paths longer than a data center's.
 const REORDERING_NS: u64 = 3_000_000;
@@ -60,8 +67,12 @@ pub(crate) struct Recovery {
     state: State,
     /// What was sent when it began.
     point: u64,
+    /// When the last timeout was, ns.
+    timeout_at_ns: u64,
     /// Whether a probe was sent since the last new ACK.
     is_probed: bool,
+    /// New data that may be a probe: an ACK of it with a gap before it says so.
+    new_probe: Option<Event>,
     repeats: VecDeque<Repeat>,
     /// What an ACK has shown.
     pub(crate) event: Option<Event>,
@@ -71,6 +82,11 @@ impl Recovery {
     /// A timeout that nothing says otherwise about, ns.
     pub(crate) fn timeout_ns(&self, srtt_ns: Option<u64>) -> u64 {
         srtt_ns.unwrap_or(0).saturating_add(LINUX_RTO_FLOOR_NS)
+    }
+
+    /// Whether losses are being repaired.
+    pub(crate) fn is_repairing(&self) -> bool {
+        self.state != State::Open
     }
 
     /// A new ACK up to here.
@@ -124,6 +140,11 @@ impl Recovery {
         }
     }
 
+    /// Whether a tail loss probe may be sent: one, while nothing tells of a loss.
+    fn can_probe(&self, has_sack: Option<bool>, sacked_bytes: u64) -> bool {
+        self.state == State::Open && !self.is_probed && has_sack != Some(false) && sacked_bytes == 0
+    }
+
     /// What was repeated last had been acknowledged here before.
     fn was_acked(&mut self, now: &Now<'_>, out: &mut Direction) {
         if let Some(last) = self.repeats.len().checked_sub(1) {
@@ -161,6 +182,8 @@ struct Earlier {
     number: Option<u64>,
     at_ns: Option<u64>,
     row: u32,
+    /// When the point last saw them, or that they were missing, ns.
+    seen_ns: u64,
     /// Whether they are the last that were sent.
     is_last: bool,
     /// Whether they are the first that are not acknowledged.
@@ -184,16 +207,20 @@ impl Data {
         let earlier = Earlier {
             number: first.map(|first| first.last_number),
             at_ns: first.map(|first| first.last_at_ns),
+            seen_ns: first.map_or(0, |first| first.last_at_ns),
             row: first.map_or(crate::rows::NO_ROW, |first| first.row),
             is_last: end >= self.next,
             is_first: start <= self.una,
         };
         let is_below = end <= self.una;
         self.sent_again_because(start, end, &earlier, is_below, now);
-        self.mark_repeated(at, end, now);
+        self.mark_repeated(at, start, end, now);
     }
 
-    fn mark_repeated(&mut self, at: usize, end: u64, now: &Now<'_>) {
+    fn mark_repeated(&mut self, at: usize, start: u64, end: u64, now: &Now<'_>) {
+        let at = at + usize::from(self.split(at, start));
+        let last = self.sent.partition_point(|sent| sent.end < end);
+        self.split(last, end);
         for sent in self.sent.range_mut(at.min(self.sent.len())..).take(MOST_COVERED) {
             if sent.start >= end {
                 break;
@@ -203,6 +230,22 @@ impl Data {
             sent.row = now.row;
             sent.is_ce = now.tcp.ecn == knee_queue::Ecn::Ce;
         }
+    }
+
+    /// Makes two of what was sent at once, where a part of it is sent again: a host hands several segments over as one packet.
+    fn split(&mut self, at: usize, start: u64) -> bool {
+        let is_long = self.sent.len() > SPLIT_BELOW;
+        let Some(whole) = self.sent.get_mut(at).filter(|whole| !is_long && whole.start < start)
+        else {
+            return false;
+        };
+        if start >= whole.end {
+            return false;
+        }
+        let rest = Sent { start, ..*whole };
+        whole.end = start;
+        self.sent.insert(at + 1, rest);
+        true
     }
 
     /// Bytes that later ones came before: reordered, or lost before the point and sent again.
@@ -226,6 +269,7 @@ impl Data {
             let earlier = Earlier {
                 number: None,
                 at_ns: None,
+                seen_ns: gap.last_at_ns,
                 row: crate::rows::NO_ROW,
                 is_last: end >= self.next,
                 is_first: start <= self.una,
@@ -305,19 +349,11 @@ impl Data {
         is_below: bool,
         now: &mut Now<'_>,
     ) {
-        let last = self.last_data_at_ns.max(self.last_ack_at_ns);
-        let silence_ns = last.map_or(0, |last| now.at_ns.saturating_sub(last));
-        let behind_ns = now.to_sender_ns.unwrap_or(0);
-        let full_ns = self.full_rtt_ns(now);
-        let timer_ns = (full_ns / 4).saturating_mul(TIMER_QUARTERS).saturating_add(behind_ns);
+        let silence_ns = self.silence_ns(now);
         let is_reported =
             self.duplicate_acks > 0 || self.sacked.end().is_some_and(|last| last > start);
-        let rack_ns = if is_reported { RACK_TIMER_NS } else { 0 };
-        let is_silent = silence_ns >= timer_ns.saturating_add(rack_ns);
-        let can_probe = self.recovery.state == State::Open
-            && !self.recovery.is_probed
-            && now.has_sack != Some(false)
-            && self.sacked.bytes() == 0;
+        let is_silent = silence_ns >= self.timer_ns(start, earlier, is_below, now);
+        let can_probe = self.recovery.can_probe(now.has_sack, self.sacked.bytes());
         let kind = if is_below {
             // Already acknowledged here: the ACK was on its way to the sender, or lost.
             match (is_silent, self.recovery.state) {
@@ -333,12 +369,15 @@ impl Data {
             EventKind::Rto
         } else if self.recovery.state == State::Loss {
             EventKind::RetransmissionAfterRto
-        } else if is_reported || self.recovery.state == State::Fast {
+        } else if is_reported
+            || self.recovery.state == State::Fast
+            || self.is_overtaken(start, earlier, now)
+        {
             EventKind::FastRetransmission
         } else {
             EventKind::UnclearRetransmission
         };
-        self.enter(kind);
+        self.enter(kind, now.at_ns);
         self.count_again(start, end, kind, earlier, silence_ns, !is_reported, now);
         if is_below && self.was_acked(start) {
             self.recovery.was_acked(now, &mut self.out);
@@ -348,12 +387,86 @@ impl Data {
         }
     }
 
-    fn enter(&mut self, kind: EventKind) {
+    /// Since the last packet with data or an ACK of it, ns.
+    fn silence_ns(&self, now: &Now<'_>) -> u64 {
+        let last = self.last_data_at_ns.max(self.last_ack_at_ns);
+        last.map_or(0, |last| now.at_ns.saturating_sub(last))
+    }
+
+    /// Silence behind which nothing but a timer lets a sender send, ns.
+    fn silent_ns(&self, now: &Now<'_>) -> u64 {
+        let behind_ns = now.to_sender_ns.unwrap_or(0);
+        let full_ns = self.full_rtt_ns(now);
+        // Where RTTs are long, a timeout is still one of them and the floor; and clocks are coarse.
+        let by_rtt_ns = (full_ns / 4).saturating_mul(TIMER_QUARTERS);
+        by_rtt_ns.min(full_ns.saturating_add(KNOWN_LOST_RTO_NS)).saturating_add(behind_ns)
+    }
+
+    /// Whether something that was sent later was delivered, as RACK has it; without SACK a sender does not know.
+    fn is_overtaken(&self, start: u64, earlier: &Earlier, now: &Now<'_>) -> bool {
+        now.has_sack != Some(false) && self.delivered > (earlier.seen_ns, start)
+    }
+
+    /// Silence behind which a timeout, or a probe, sends these bytes again, ns.
+    ///
+    /// Nothing but these sends again what no ACK tells of. What is known to be lost goes again by itself, and only as soon as a RACK
+    /// timer or pacing lets it: it was sent before something that was delivered, or before a timeout.
+    fn timer_ns(&self, start: u64, earlier: &Earlier, is_below: bool, now: &Now<'_>) -> u64 {
+        let is_behind_timeout = self.recovery.state == State::Loss
+            && earlier.seen_ns < self.recovery.timeout_at_ns
+            && earlier.at_ns.is_some();
+        let silent_ns = self.silent_ns(now);
+        let is_known = is_behind_timeout || self.is_overtaken(start, earlier, now);
+        if now.has_sack == Some(false) && self.duplicate_acks > 0 {
+            return silent_ns.saturating_add(QUEUES_NS);
+        }
+        if is_below || !is_known {
+            return silent_ns;
+        }
+        let known_ns = match earlier.at_ns {
+            Some(_) => KNOWN_LOST_RTO_NS,
+            None => self.full_rtt_ns(now).saturating_add(RACK_TIMER_NS),
+        };
+        silent_ns.max(known_ns)
+    }
+
+    /// New data behind a silence while other data waits for its ACK: a probe, if that data is lost.
+    pub(crate) fn may_probe(&mut self, start: u64, end: u64, now: &Now<'_>) {
+        let lasted_ns = self.silence_ns(now);
+        let least_ns = self.silent_ns(now).saturating_add(PROBE_LEAST_NS);
+        let is_timer = self.una < self.next && lasted_ns >= least_ns;
+        let can_probe = self.recovery.can_probe(now.has_sack, self.sacked.bytes());
+        if is_timer && can_probe && self.duplicate_acks == 0 && end - start <= u64::from(now.mss) {
+            self.recovery.is_probed = true;
+            let event = self.at(EventKind::NewDataProbe, now);
+            self.recovery.new_probe =
+                Some(Event { seq: start, bytes: end - start, lasted_ns, is_tail: true, ..event });
+        }
+    }
+
+    /// An ACK: whether it tells that a probe came, and that something before it did not.
+    pub(crate) fn check_probe(&mut self) {
+        let Some(probe) = self.recovery.new_probe else { return };
+        let has_come = self.sacked.end().is_some_and(|last| last >= probe.seq + probe.bytes);
+        if self.una < probe.seq && !has_come {
+            return;
+        }
+        self.recovery.new_probe = None;
+        if self.una < probe.seq {
+            self.out.new_data_probes += 1;
+            self.event(probe);
+        }
+    }
+
+    fn enter(&mut self, kind: EventKind, at_ns: u64) {
         let next = self.next;
         let recovery = &mut self.recovery;
         match kind {
             EventKind::TailLossProbe => recovery.is_probed = true,
-            EventKind::Rto => (recovery.state, recovery.point) = (State::Loss, next),
+            EventKind::Rto => {
+                (recovery.state, recovery.point) = (State::Loss, next);
+                recovery.timeout_at_ns = at_ns;
+            }
             EventKind::FastRetransmission if recovery.state == State::Open => {
                 (recovery.state, recovery.point) = (State::Fast, next);
             }

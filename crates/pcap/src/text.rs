@@ -315,6 +315,12 @@ fn of_direction(of: &Direction) -> String {
             again.spurious
         ),
     );
+    if of.new_data_probes > 0 {
+        line(
+            "probes",
+            format!("{} with new data, whose ACKs told of losses before them", of.new_data_probes),
+        );
+    }
     if of.rto_stall_ns > 0 {
         line(
             "stalls",

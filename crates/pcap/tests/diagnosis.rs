@@ -11,6 +11,7 @@ use common::{MS, Trace};
 use experiments::{Made, Temp, analysed, copy, simulate};
 use knee_pcap::diagnosis::{KINDS, findings};
 use knee_pcap::{Csv, Flow, Input, Options, Severity, analyse};
+use knee_queue::Ecn;
 
 /// A capture and what it shows.
 struct Case {
@@ -239,6 +240,20 @@ const CASES: &[Case] = &[
         must: &["incast-collapse", "rto-floor"],
         also: &["delayed-ack", "tail-loss"],
         make: of!("incast", "h1"),
+    },
+    // It was alone before the other began, which shows K.
+    Case {
+        name: "marks-ignored, who heeds",
+        must: &["starved-by-marks"],
+        also: &["marking-threshold"],
+        make: of!("marks-ignored", "s1"),
+    },
+    // What BBR has beyond a BDP stands in the queue.
+    Case {
+        name: "marks-ignored, who ignores",
+        must: &["marks-ignored"],
+        also: &["standing-queue"],
+        make: of!("marks-ignored", "s2"),
     },
     Case { name: "endless-ece", must: &["endless-ece"], also: &[], make: endless_ece },
     Case {
@@ -504,6 +519,68 @@ fn delayed_acks_of_40_and_200_ms_are_found_at_a_window_of_one_segment() {
     // A long path, and a receiver that has waited for something else.
     assert_eq!(names(&with(8)), [""; 0]);
     assert_eq!(names(&with(400)), [""; 0]);
+}
+
+#[test]
+fn an_ack_behind_a_loss_is_no_ack_for_much_at_once() {
+    // Of eight segments the first is lost: SACKs tell of the others two by two, and the ACK of its repetition covers them all.
+    let with = |is_lost: bool| {
+        let mut trace = Trace::new([1000, 5000]);
+        trace.handshake(0, MS, [0, 0]);
+        for round in 0..40 {
+            let (at_ns, first) = ((10 + 5 * round) * MS, 8 * round);
+            trace.data(at_ns, first..first + 8);
+            if is_lost {
+                for pair in 0..4 {
+                    let range = (first + 1, first + 2 + 2 * pair);
+                    trace.sack(at_ns + MS + pair * 50_000, first, &[range]);
+                }
+                trace.segment(at_ns + MS + 160_000, first);
+            }
+            trace.ack(at_ns + 3 * MS, first + 8);
+        }
+        trace
+    };
+    assert!(!names(&with(true)).contains(&"stretch-acks"));
+    assert!(names(&with(false)).contains(&"stretch-acks"));
+}
+
+#[test]
+fn timeouts_of_several_flows_are_counted_together() {
+    let made = simulate("rto-floor", &[]);
+    let analysis = analysed(&[made.file("s1")]);
+    let timeouts: u64 = analysis
+        .flows
+        .iter()
+        .filter(|flow| flow.is_primary)
+        .map(|flow| flow.a_to_b.retransmitted.rto)
+        .sum();
+    let all = findings(&analysis);
+    let floor = all.iter().find(|finding| finding.kind == "rto-floor").unwrap();
+    assert!(floor.flows.len() > 1 && timeouts > floor.flows.len() as u64);
+    let said = format!("{timeouts} retransmission timeouts in {} flows", floor.flows.len());
+    assert!(floor.summary.starts_with(&said), "{} {said}", floor.summary);
+    // Others have figures of one, and say so.
+    let tail = all.iter().find(|finding| finding.kind == "tail-loss").unwrap();
+    let said = format!("The clearest of {} connections.", tail.flows.len());
+    assert!(tail.summary.ends_with(&said), "{}", tail.summary);
+}
+
+#[test]
+fn marks_are_ignored_where_ecn_was_not_agreed_on() {
+    let with = |ecn: Ecn| {
+        let mut trace = Trace::new([1000, 5000]);
+        trace.handshake(0, MS, [0, 0]);
+        for round in 0..100 {
+            let at_ns = (10 + 2 * round) * MS;
+            trace.segment(at_ns, 2 * round).ecn = ecn;
+            trace.segment(at_ns + 2000, 2 * round + 1).ecn = ecn;
+            trace.ack(at_ns + MS, 2 * round + 2);
+        }
+        names(&trace)
+    };
+    assert!(with(Ecn::Ect0).contains(&"marks-ignored"));
+    assert!(!with(Ecn::NotEct).contains(&"marks-ignored"));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Kind, SHOWN, View, median, per_cent, share, sum, time};
+use super::{HOST_NS, Kind, SHOWN, View, median, per_cent, share, sum, time};
 use crate::model::{Event, EventKind, Finding, Round, Severity};
 
 pub(super) const DELAYED: Kind = Kind {
@@ -33,10 +33,10 @@ const BEYOND_TIMER: Kind = Kind {
 
 pub(super) const STRETCH: Kind = Kind {
     name: "stretch-acks",
-    usually_means: "The receiver merges packets before TCP sees them (GRO, LRO) or its device waits between interrupts, and merged \
-                    packets have one ACK.",
-    try_this: "Nothing if rates and queues are fine; else pace the sender (fq), since each such ACK lets a burst go, or lower \
-               gro_flush_timeout and receive coalescing.",
+    usually_means: "The receiver merges packets before TCP sees them (GRO, LRO), its device waits between interrupts, or its \
+                    application reads late, and Linux acknowledges when it reads.",
+    try_this: "Nothing if rates and queues are fine; else pace the sender (fq), since each such ACK lets a burst go; where the receiver \
+               merges (ethtool -k), lower gro_flush_timeout and receive coalescing; where it does not, see why its application is late.",
     severity: Severity::Note,
 };
 
@@ -65,11 +65,15 @@ const ROUNDS_COMPARED: usize = 5;
 /// ACKs for one or two segments that took a delayed-ACK timer, and that the sender waited for.
 pub(super) fn delayed(view: &View<'_>) -> Option<Finding> {
     let base = view.base_rtt_ns()?;
-    // The sender went on within a round trip of the point and itself: it had waited for this ACK and for nothing else.
+    // The sender went on within a round trip of the point and itself, and what it takes to: it had waited for this ACK and for nothing
+    // else.
+    let soon_ns = base.saturating_add(HOST_NS);
     let went_on = |event: &Event| {
         let after = |round: &&Round| round.begin_ns >= event.at_ns;
         let next = view.data.rounds.iter().find(after);
-        next.is_some_and(|round| round.begin_ns - event.at_ns <= base && !round.was_idle_answered)
+        next.is_some_and(|round| {
+            round.begin_ns - event.at_ns <= soon_ns && !round.was_idle_answered
+        })
     };
     let waits: Vec<&Event> = view
         .events(EventKind::DelayedAck)
@@ -106,13 +110,13 @@ pub(super) fn arrived(view: &View<'_>, event: &Event) -> Option<&'static str> {
     // A receiver with SACK would have said so, and one without it mostly says again what it said before: else the packet was lost
     // behind the point, unless that is the receiver's own device.
     let cannot_say = view.flow.handshake.has_sack != Some(true);
-    let was_answered = event.duplicate_acks > 0 || view.is_receivers_device;
+    // While one segment alone is on its way, only its arrival makes the receiver repeat an ACK: else those behind it may have done so.
+    let is_alone = event.inflight_bytes <= view.mss();
+    let was_answered = (is_alone && event.duplicate_acks > 0) || view.is_receivers_device;
     if view.is_near_receiver && event.earlier.is_some() && cannot_say && was_answered {
         return Some("which had arrived here and was not acknowledged");
     }
-    // While one segment alone is on its way, only its arrival makes the receiver repeat an ACK. With SACKs one segment may be
-    // missing and others beyond it cause that.
-    let is_alone = event.inflight_bytes <= view.mss();
+    // With SACKs one segment may be missing and others beyond it cause that.
     let repeats = is_alone && event.duplicate_acks > 0;
     (repeats && view.flow.handshake.has_sack == Some(false)).then_some(
         "after an ACK that only its arrival could have caused, and that did not cover it",

@@ -8,6 +8,7 @@ mod bursts;
 mod ecn;
 mod incast;
 mod limits;
+mod marks;
 mod path;
 mod policer;
 mod rtt;
@@ -18,6 +19,7 @@ mod threshold;
 mod timeouts;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
 use std::net::SocketAddr;
 
 use crate::data::MOST_EVENTS;
@@ -30,6 +32,9 @@ const SHOWN: usize = 4;
 
 /// Headers on Ethernet beside a segment's payload: Ethernet, IPv4, TCP with timestamps.
 const HEADER_BYTES: u64 = 66;
+/// What hosts take beside the path, ns: to wake a process, to come to a packet among others, on one that is busy. Where a path takes less,
+/// its RTT bounds nothing.
+const HOST_NS: u64 = 100_000;
 /// The share of the ACKs' rates that is taken for the bottleneck's: the highest few come from ACKs that waited behind each other.
 const RATE_QUANTILE: f64 = 0.9;
 
@@ -54,13 +59,15 @@ pub struct Kind {
 }
 
 /// All pathologies that are looked for.
-pub const KINDS: [&Kind; 20] = [
+pub const KINDS: [&Kind; 22] = [
     &rtt::BIMODAL,
     &acks::DELAYED,
     &acks::LEFT_OUT,
     &timeouts::FLOOR,
     &timeouts::TAIL,
     &incast::COLLAPSE,
+    &marks::STARVED,
+    &marks::IGNORED,
     &ecn::ENDLESS,
     &ecn::OVERSTATED,
     &ecn::UNMARKED,
@@ -85,11 +92,16 @@ pub fn findings(analysis: &Analysis) -> Vec<Finding> {
     let arrived = acks::arrivals(&views);
     let mut of_flows: Vec<Finding> = views.iter().flat_map(of_data).collect();
     of_flows.extend(views.iter().filter_map(|view| timeouts::tail(view, &arrived)));
+    of_flows.extend(timeouts::floor(&views));
     of_flows.extend(policer::policers(&views));
+    let mut joined = BTreeSet::new();
     let together = incast::collapse(analysis).into_iter().chain(shares::by_input(analysis));
     for finding in of_flows.into_iter().chain(together).chain(ecn::bleached_between(analysis)) {
         match all.iter_mut().find(|other| other.kind == finding.kind) {
-            Some(other) => join(other, finding),
+            Some(other) => {
+                joined.insert(finding.kind);
+                join(other, finding);
+            }
             None => all.push(finding),
         }
     }
@@ -99,6 +111,11 @@ pub fn findings(analysis: &Analysis) -> Vec<Finding> {
         // Of several views of a connection the clearest.
         let mut named = BTreeSet::new();
         finding.flows.retain(|id| named.insert(connections.get(id).copied().unwrap_or(*id)));
+        // Figures are of the clearest.
+        if joined.contains(finding.kind) && finding.flows.len() > 1 {
+            let _ =
+                write!(finding.summary, " The clearest of {} connections.", finding.flows.len());
+        }
     }
     all.sort_by(|x, y| y.severity.cmp(&x.severity).then_with(|| x.kind.cmp(y.kind)));
     all
@@ -125,7 +142,9 @@ pub fn of_flow(flow: &Flow) -> Vec<Finding> {
     let views = View::both(flow);
     let arrived = acks::arrivals(&views);
     let tails = views.iter().filter_map(|view| timeouts::tail(view, &arrived));
-    views.iter().flat_map(of_data).chain(tails).chain(policer::policers(&views)).collect()
+    let floor = timeouts::floor(&views);
+    let policers = policer::policers(&views);
+    views.iter().flat_map(of_data).chain(floor).chain(tails).chain(policers).collect()
 }
 
 fn of_data(view: &View<'_>) -> Vec<Finding> {
@@ -133,7 +152,8 @@ fn of_data(view: &View<'_>) -> Vec<Finding> {
         rtt::bimodal(view),
         acks::delayed(view),
         acks::left_out(view),
-        timeouts::floor(view),
+        marks::starved(view),
+        marks::ignored(view),
         ecn::endless(view),
         ecn::overstated(view),
         ecn::unmarked(view),

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use super::{HEADER_BYTES, Kind, SHOWN, View, median, rate, time};
+use super::{HEADER_BYTES, HOST_NS, Kind, SHOWN, View, median, rate, time};
 use crate::model::{EventKind, Finding, Severity, Span};
 
 pub(super) const POLICER: Kind = Kind {
@@ -164,7 +164,7 @@ impl Sent {
 /// policer on their way, else of each by itself.
 pub(super) fn policers(views: &[View<'_>]) -> Vec<Finding> {
     let mut pairs: BTreeMap<(usize, IpAddr, IpAddr), Vec<View<'_>>> = BTreeMap::new();
-    for view in views.iter().filter(|view| view.is_near_sender && !view.data.losses.is_empty()) {
+    for view in views.iter().filter(|view| is_before_losses(view)) {
         let (from, to) = view.ends();
         pairs.entry((view.flow.point, from.ip(), to.ip())).or_default().push(*view);
     }
@@ -199,6 +199,17 @@ pub(super) fn policers(views: &[View<'_>]) -> Vec<Finding> {
     found
 }
 
+/// Timers give what passes its rate where the sender waits for them most of the time.
+fn is_stalled(view: &View<'_>) -> bool {
+    view.data.rto_stall_ns > view.data.duration_ns / 2
+}
+
+/// All that the sender sends again passed here before it was lost, so that the point sees what comes to the policer.
+fn is_before_losses(view: &View<'_>) -> bool {
+    let is_before = view.is_near_sender || view.data.lost_before_point == 0;
+    is_before && !view.data.losses.is_empty() && !is_stalled(view)
+}
+
 /// With headers.
 fn wire_bytes(span: &Span) -> f64 {
     span.bytes as f64 + HEADER_BYTES as f64 * span.segments as f64
@@ -229,8 +240,10 @@ fn of_senders(views: &[View<'_>]) -> Option<Finding> {
     if waited_ns as f64 > NO_QUEUE * buffer_ns {
         return None;
     }
-    // Where packets wait for longer than the path itself takes when some are lost, a queue is full.
-    if waited_ns > base {
+    // Where packets wait for longer than the path itself takes when some are lost, a queue is full; not where it holds the few back
+    // that the bucket lacks little for, or the hosts take that long.
+    let held_ns = (PACKETS * segment) as f64 / fit.bytes_per_ns;
+    if waited_ns > base.max((held_ns as u64).saturating_add(HOST_NS)) {
         return None;
     }
     let of = if views.len() > 1 { format!(" of {} flows", views.len()) } else { String::new() };
@@ -259,7 +272,9 @@ fn of_senders(views: &[View<'_>]) -> Option<Finding> {
 fn waited(views: &[View<'_>]) -> Option<u64> {
     let of_losses = views.iter().flat_map(|view| {
         let rounds = &view.data.rounds;
-        let base = view.base_rtt_ns().unwrap_or_default();
+        // Where the point is not at the sender, its RTTs are of a part of the path.
+        let of_all = view.base_rtt_ns().filter(|_| view.is_near_sender);
+        let base = of_all.or(view.data.rtt.min()).unwrap_or_default();
         view.data.losses.iter().filter_map(move |lost| {
             let behind = rounds.partition_point(|round| round.begin_ns <= lost.begin_ns);
             let longest = rounds[behind.checked_sub(1)?].rtt_max_ns?;

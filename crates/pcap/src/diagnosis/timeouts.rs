@@ -25,38 +25,90 @@ pub(super) const TAIL: Kind = Kind {
 /// A timeout without a floor is srtt and four deviations, two or three RTTs. Beyond ten it is the floor that is waited for.
 const ROUND_TRIPS_WAITED: u64 = 10;
 
-/// Timeouts that took far longer than the path.
-pub(super) fn floor(view: &View<'_>) -> Option<Finding> {
+/// Timeouts of one flow that took far longer than its path.
+struct Waits<'a> {
+    view: &'a View<'a>,
+    /// Those that are kept.
+    events: Vec<&'a Event>,
+    shortest_ns: u64,
+    round_trips: u64,
+    /// Of all, where as many are kept as may be: there the short ones count, too.
+    count: u64,
+    in_all_ns: u64,
+    is_full: bool,
+}
+
+fn waits<'a>(view: &'a View<'a>) -> Option<Waits<'a>> {
     let base = view.base_rtt_ns()?;
     let is_long = |event: &&Event| event.lasted_ns >= base.saturating_mul(ROUND_TRIPS_WAITED);
-    let waits: Vec<&Event> = view.events(EventKind::Rto).filter(is_long).collect();
-    let shortest = waits.iter().map(|event| event.lasted_ns).min()?;
-    let in_all = sum(waits.iter().map(|event| event.lasted_ns));
-    let of_flow = |ns: u64| per_cent(share(ns, view.flow.end_ns - view.flow.begin_ns));
-    let (shortest_of, round_trips) = (time(shortest), shortest / base.max(1));
-    let summary = if view.at_least(&[EventKind::Rto]).is_empty() {
+    let events: Vec<&Event> = view.events(EventKind::Rto).filter(is_long).collect();
+    let shortest_ns = events.iter().map(|event| event.lasted_ns).min()?;
+    let is_full = !view.at_least(&[EventKind::Rto]).is_empty();
+    let (count, in_all_ns) = if is_full {
+        (view.data.retransmitted.rto, view.data.rto_stall_ns)
+    } else {
+        (events.len() as u64, sum(events.iter().map(|event| event.lasted_ns)))
+    };
+    let round_trips = shortest_ns / base.max(1);
+    Some(Waits { view, events, shortest_ns, round_trips, count, in_all_ns, is_full })
+}
+
+/// Timeouts that took far longer than the path, of all flows together.
+pub(super) fn floor(views: &[View<'_>]) -> Option<Finding> {
+    // Of several points that see a sender the first.
+    let mut seen = BTreeSet::new();
+    let is_first = |view: &&View<'_>| seen.insert((view.flow.connection, view.is_of_a()));
+    let found: Vec<Waits<'_>> = views.iter().filter_map(waits).collect();
+    let firsts: BTreeSet<(u32, bool, u32)> = found
+        .iter()
+        .map(|waits| waits.view)
+        .filter(is_first)
+        .map(|view| (view.flow.connection, view.is_of_a(), view.flow.id))
+        .collect();
+    let is_first = |waits: &&Waits<'_>| {
+        let view = waits.view;
+        firsts.contains(&(view.flow.connection, view.is_of_a(), view.flow.id))
+    };
+    let mut found: Vec<&Waits<'_>> = found.iter().filter(is_first).collect();
+    found.sort_by_key(|waits| std::cmp::Reverse(waits.in_all_ns));
+    let shortest = time(found.iter().map(|waits| waits.shortest_ns).min()?);
+    let round_trips = found.iter().map(|waits| waits.round_trips).min()?;
+    let count: u64 = found.iter().map(|waits| waits.count).sum();
+    let in_all = time(sum(found.iter().map(|waits| waits.in_all_ns)));
+    let most = found.iter().map(|waits| {
+        let flow = waits.view.flow;
+        share(waits.in_all_ns, flow.end_ns.saturating_sub(flow.begin_ns))
+    });
+    let most = per_cent(most.fold(0.0, f64::max));
+    let (of, paths, times) = match found.len() {
+        1 => (String::new(), "this path", format!("or {most} of the flow's time")),
+        flows => (
+            format!(" in {flows} flows"),
+            "their paths",
+            format!("and up to {most} of a flow's time"),
+        ),
+    };
+    let summary = if found.iter().any(|waits| waits.is_full) {
+        let kept: usize = found.iter().map(|waits| waits.events.len()).sum();
+        let first = found.iter().filter(|waits| waits.is_full).count() * MOST_EVENTS as usize;
         format!(
-            "{} retransmission timeouts of {shortest_of} and more, {round_trips} round trips of this path each, in all {} or {} of the \
-             flow's time.",
-            waits.len(),
-            time(in_all),
-            of_flow(in_all),
+            "{count} retransmission timeouts{of}, in all {in_all} {times}; {kept} of the first {first} took {shortest} and more, \
+             {round_trips} round trips of {paths} each.",
         )
     } else {
-        let (timeouts, all_ns) = (view.data.retransmitted.rto, view.data.rto_stall_ns);
         format!(
-            "{timeouts} retransmission timeouts, in all {} or {} of the flow's time; {} of the first {MOST_EVENTS} took {shortest_of} \
-             and more, {round_trips} round trips of this path each.",
-            time(all_ns),
-            of_flow(all_ns),
-            waits.len(),
+            "{count} retransmission timeouts{of} of {shortest} and more, {round_trips} round trips of {paths} each, in all {in_all} \
+             {times}."
         )
     };
-    let evidence = waits.iter().take(SHOWN).map(|event| {
-        let said = format!("sent again after a silence of {}", time(event.lasted_ns));
-        view.evidence(event.number, said)
+    let evidence = found.iter().flat_map(|waits| {
+        waits.events.iter().take(SHOWN).map(|event| {
+            let said = format!("sent again after a silence of {}", time(event.lasted_ns));
+            waits.view.evidence(event.number, said)
+        })
     });
-    Some(view.finding(&FLOOR, summary, evidence.collect(), 0.95))
+    let flows = found.iter().map(|waits| waits.view.flow.id).collect();
+    Some(FLOOR.finding(flows, summary, evidence.collect(), 0.95))
 }
 
 /// Losses at the end of what was sent.
@@ -66,16 +118,17 @@ pub(super) fn tail(view: &View<'_>, arrived: &BTreeSet<(u32, bool, u64)>) -> Opt
     let mut tails: Vec<&Event> = view
         .events(EventKind::TailLoss)
         .chain(view.events(EventKind::TailLossProbe))
+        .chain(view.events(EventKind::NewDataProbe))
         .filter(|event| !is_needless(event))
         .collect();
     tails.sort_by_key(|event| event.number);
     tails.dedup_by_key(|event| event.number);
     let typical = median(tails.iter().map(|event| event.lasted_ns))?;
-    let by_probe =
-        view.events(EventKind::TailLossProbe).filter(|event| !is_needless(event)).count();
-    let at_least = view.at_least(&[EventKind::TailLoss, EventKind::TailLossProbe]);
+    let by_probe = tails.iter().filter(|event| event.kind != EventKind::TailLoss).count();
+    let kinds = [EventKind::TailLoss, EventKind::TailLossProbe, EventKind::NewDataProbe];
+    let at_least = view.at_least(&kinds);
     let summary = format!(
-        "The tail was lost {at_least}{} times, with nothing sent behind it: {by_probe} were repaired by a probe, the others by a timeout; \
+        "The tail was lost {at_least}{} times, with nothing sent behind it: {by_probe} were found by a probe, the others by a timeout; \
          {} in the median.",
         tails.len(),
         time(typical),
@@ -83,6 +136,12 @@ pub(super) fn tail(view: &View<'_>, arrived: &BTreeSet<(u32, bool, u64)>) -> Opt
     let evidence = tails.iter().take(SHOWN).map(|event| {
         let said = match event.earlier {
             Some(original) => format!("sends {original} again after {}", time(event.lasted_ns)),
+            None if event.kind == EventKind::NewDataProbe => {
+                format!(
+                    "sends new data after {}, whose ACK tells of the loss",
+                    time(event.lasted_ns)
+                )
+            }
             None => format!("sent again after {}", time(event.lasted_ns)),
         };
         view.evidence(event.number, said)

@@ -314,10 +314,10 @@ fn at_sender(case: &Case, made: &Made, table: &mut Table) {
     );
     of.count(
         "probes",
-        "less by those with new data",
+        "0",
         each(|one| {
-            let new = one.truth[0].maybe_probes;
-            within(one.way.retransmitted.tlp, one.known(|c| c.tail_loss_probes), new, 0)
+            let told = one.way.retransmitted.tlp + one.way.new_data_probes;
+            same(told, one.known(|c| c.tail_loss_probes))
         }),
     );
     of.count("not needed", NOT_NEEDED, each(|one| not_needed(one, 0)));

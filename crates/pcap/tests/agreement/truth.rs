@@ -11,9 +11,8 @@ use knee_sim::spec::Run;
 use knee_sim::tap::Side;
 use knee_sim::tap::hosts::{Content, Place, Sighting};
 
-/// Round trip without queues of all cases, a little less. A probe waits for two of them.
+/// Round trip without queues of all cases, a little less.
 const RTT_NS: u64 = 2_100_000;
-const PROBE_NS: u64 = 2 * RTT_NS;
 /// As many ticks of timestamps as the analysis needs, and the largest one-way delay of any case.
 const FIRST_NS: u64 = 26_000_000;
 /// Full segments are of this size, or less by the longer header of IPv6.
@@ -29,8 +28,7 @@ pub(crate) struct Way {
     /// Segments with data that the sender sent, and of these those of bytes that it had sent before.
     pub(crate) sent: u64,
     pub(crate) again: u64,
-    /// New data after so long a silence, with data on its way, that it may be a probe's; and segments that are not full.
-    pub(crate) maybe_probes: u64,
+    /// Segments that are not full.
     pub(crate) short: u64,
     /// Those that arrived, of these those with CE, and the payload of these.
     pub(crate) arrived: u64,
@@ -58,7 +56,6 @@ pub(crate) struct Way {
     next: u32,
     /// At the sender: what is acknowledged, and when anything was sent or heard last.
     una: u32,
-    active_ns: u64,
 }
 
 /// Bytes that have come: begin and end of ranges that do not touch.
@@ -91,8 +88,6 @@ impl Way {
         self.sent += 1;
         let is_again = segment.seq < self.next;
         self.again += u64::from(is_again);
-        let is_silent = at_ns - self.active_ns >= PROBE_NS && self.next > self.una;
-        self.maybe_probes += u64::from(is_silent && !is_again);
         self.short += u64::from(segment.len < FULL_BYTES);
         self.next = self.next.max(segment.seq + segment.len);
         self.first_ns.get_or_insert(at_ns);
@@ -148,7 +143,6 @@ fn note(ways: &mut [[Way; 2]], sighting: &Sighting) {
     if !sighting.is_out && segment.has(Segment::ACK) {
         // At the sender of the other way: it is heard.
         other.una = other.una.max(segment.ack);
-        other.active_ns = at_ns;
         other.ece += u64::from(segment.has(Segment::ECE) && !segment.has(Segment::SYN));
     }
     let way = &mut ways[*flow][from];
@@ -157,8 +151,5 @@ fn note(ways: &mut [[Way; 2]], sighting: &Sighting) {
             true => way.leaves(at_ns, segment),
             false => way.arrives(at_ns, segment),
         }
-    }
-    if sighting.is_out {
-        way.active_ns = at_ns;
     }
 }

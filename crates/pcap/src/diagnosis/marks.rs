@@ -1,0 +1,163 @@
+//! Marks that one sender heeds and another does not.
+//!
+//! Where all data is marked for many round trips on end, every sender that heeds marks is down at a window of a few segments: DCTCP cuts
+//! by half of the share that is marked, others once in each round trip. What a sender has on its way then says which kind it is.
+
+use super::{Kind, SHOWN, View, ecn, median, per_cent, rate, share, time};
+use crate::model::{EcnAgreed, Finding, Round, Severity};
+
+pub(super) const IGNORED: Kind = Kind {
+    name: "marks-ignored",
+    usually_means: "The sender's packets are ECN-capable and its congestion control takes no notice of marks (BBR version 1), or ECT is set \
+                    on packets of a connection that did not agree on ECN (an application's TOS byte, a tunnel, a middlebox).",
+    try_this: "Give it a congestion control that heeds marks (DCTCP, CUBIC, Reno), or take ECN from it, so that its excess is dropped, or \
+               give it a queue of its own (another DSCP): senders that heed marks starve beside it.",
+    severity: Severity::Severe,
+};
+
+pub(super) const STARVED: Kind = Kind {
+    name: "starved-by-marks",
+    usually_means: "Another sender at this port ignores marks and holds the queue above K, or so many share the port that their least \
+                    windows alone do.",
+    try_this: "Find who has most of the rate there though it is marked (marks-ignored in its capture), and have it heed marks or use \
+               another queue; where many send at once, have fewer do so, or raise K.",
+    severity: Severity::Severe,
+};
+
+/// Data is all marked if so much of it is: delayed ACKs at the ends of runs tell of some that is not.
+const ALL: f64 = 0.9;
+/// Round trips on end behind which a window is at its least: cuts by a tenth would leave an eighth.
+const ROUND_TRIPS: u32 = 20;
+/// The window of a sender that has heeded so many marks, segments: it adds one in each round trip to its least, two.
+const LEAST_WINDOW: u64 = 4;
+/// One that has not has at least an initial window.
+const LARGE_WINDOW: u64 = 10;
+/// An RTT that is this many times the smallest one at all times is of a queue.
+const DOUBLED: u64 = 2;
+/// Segments that are ECN-capable and should not be: some are retransmissions or probes of another stack.
+const USUAL_SEGMENTS: u64 = 100;
+
+/// The longest run of round trips in which all data is marked, without those in which windows come down.
+fn marked_rounds<'a>(view: &View<'a>) -> Option<Vec<&'a Round>> {
+    // ECE that is held says nothing of marks.
+    if view.data.receiver.held_without_cwr > 0 && ecn::endless(view).is_some() {
+        return None;
+    }
+    let rounds: Vec<&Round> = view.rounds().filter(|round| round.acked_bytes > 0).collect();
+    let is_marked = |round: &Round| {
+        round.idle_ns == 0
+            && round.retransmitted == 0
+            && share(round.ece_bytes, round.acked_bytes) >= ALL
+    };
+    let runs = rounds.chunk_by(|x, y| is_marked(x) && is_marked(y));
+    let count = |run: &[&Round]| run.iter().map(|round| round.round_trips).sum::<u32>();
+    let longest = runs.filter(|run| is_marked(run[0])).max_by_key(|run| count(run))?;
+    let mut behind = 0;
+    let settled = longest.iter().copied().skip_while(|round| {
+        behind += round.round_trips;
+        behind <= ROUND_TRIPS
+    });
+    let settled: Vec<&Round> = settled.collect();
+    (count(&settled) >= ROUND_TRIPS).then_some(settled)
+}
+
+fn marked_share(rounds: &[&Round]) -> f64 {
+    let sum = |of: fn(&Round) -> u64| rounds.iter().map(|round| of(round)).sum();
+    share(sum(|round| round.ece_bytes), sum(|round| round.acked_bytes))
+}
+
+/// What one round trip after the other shows of a sender.
+struct Settled<'a> {
+    rounds: Vec<&'a Round>,
+    count: u32,
+    /// Segments on their way, and the rate, in the median.
+    segments: u64,
+    bps: f64,
+}
+
+fn settled<'a>(view: &View<'a>) -> Option<Settled<'a>> {
+    // Elsewhere what is on its way is not the window.
+    if !view.is_near_sender {
+        return None;
+    }
+    let rounds = marked_rounds(view)?;
+    Some(Settled {
+        count: rounds.iter().map(|round| round.round_trips).sum(),
+        segments: median(rounds.iter().map(|round| round.inflight_bytes))?.div_ceil(view.mss()),
+        bps: median(rounds.iter().map(|round| round.rate_bps))?,
+        rounds,
+    })
+}
+
+/// A large window at marks on end, or ECT that nobody agreed on.
+pub(super) fn ignored(view: &View<'_>) -> Option<Finding> {
+    not_agreed(view).or_else(|| {
+        let Settled { rounds, count, segments, bps } = settled(view)?;
+        if segments < LARGE_WINDOW {
+            return None;
+        }
+        let summary = format!(
+            "In {count} round trips on end {} of the data was marked, and the sender still had {segments} segments on their way, {}: one \
+             that heeds marks is down to {LEAST_WINDOW} at most by then.",
+            per_cent(marked_share(&rounds)),
+            rate(bps),
+        );
+        let evidence = rounds.iter().take(SHOWN).map(|round| {
+            let said = format!(
+                "a round trip with {} of {} bytes marked and {} on their way",
+                round.ece_bytes, round.acked_bytes, round.inflight_bytes
+            );
+            view.evidence(round.first_number, said)
+        });
+        Some(view.finding(&IGNORED, summary, evidence.collect(), 0.9))
+    })
+}
+
+/// Data that is ECN-capable in a connection that is not: nobody tells its sender of marks.
+fn not_agreed(view: &View<'_>) -> Option<Finding> {
+    let is_refused = matches!(view.flow.handshake.ecn, EcnAgreed::NotAsked | EcnAgreed::Refused);
+    let ecn = &view.data.ecn;
+    let capable = ecn.ect0 + ecn.ect1 + ecn.ce;
+    if !is_refused || capable < USUAL_SEGMENTS {
+        return None;
+    }
+    let marked = match ecn.ce {
+        0 => String::new(),
+        ce => format!(", {} of them marked here", per_cent(share(ce, capable))),
+    };
+    let summary = format!(
+        "{capable} segments are ECN-capable{marked}, and the handshake did not agree on ECN: marks instead of losses, which nobody tells \
+         the sender of."
+    );
+    let rounds = view.data.rounds.iter().filter(|round| round.ect_segments > 0).take(SHOWN);
+    let evidence = rounds.map(|round| {
+        view.evidence(round.first_number, format!("one of {} segments with ECT", round.segments))
+    });
+    Some(view.finding(&IGNORED, summary, evidence.collect(), 0.9))
+}
+
+/// The least window at marks on end, in a queue that others make.
+pub(super) fn starved(view: &View<'_>) -> Option<Finding> {
+    let Settled { rounds, count, segments, bps } = settled(view)?;
+    let base = view.base_rtt_ns()?;
+    let least = rounds.iter().filter_map(|round| round.rtt_min_ns).min()?;
+    if segments > LEAST_WINDOW || least < DOUBLED.saturating_mul(base) {
+        return None;
+    }
+    let summary = format!(
+        "In {count} round trips on end {} of the data was marked although only {segments} segments were on their way, {}: RTTs are {} at \
+         least, {:.1} times the smallest one ({}), by a queue that this sender does not make.",
+        per_cent(marked_share(&rounds)),
+        rate(bps),
+        time(least),
+        least as f64 / base.max(1) as f64,
+        time(base),
+    );
+    let evidence = rounds.iter().take(SHOWN).map(|round| {
+        let rtt = time(round.rtt_min_ns.unwrap_or_default());
+        let said =
+            format!("all marked with {} bytes on their way, after {rtt}", round.inflight_bytes);
+        view.evidence(round.first_number, said)
+    });
+    Some(view.finding(&STARVED, summary, evidence.collect(), 0.9))
+}
