@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::{FdFlags, fcntl_setfd};
 
-use super::{Built, DEFAULT_HZ, DEFAULT_VERSION, HZ, cache, check_version, parts, sha256, tools};
+use super::{Built, DEFAULT_HZ, DEFAULT_VERSION, HZ, cache, check_is_own, check_version, parts, sha256, tools};
 use crate::Error;
 use crate::error::failed;
 
@@ -55,6 +55,7 @@ pub fn build(options: &Options, tell: &mut dyn FnMut(&str)) -> Result<Built, Err
     tools::check()?;
     let source = Source::find(options)?;
     let cache = cache()?;
+    check_is_own(&cache)?;
     let id = sha256(&[source.identity()?.as_bytes()]);
     let ticks = if hz == DEFAULT_HZ { String::new() } else { format!("-hz{hz}") };
     let directory = cache.join(format!("{}{ticks}-{}", source.version, &id[..12]));

@@ -122,11 +122,14 @@ impl Built {
 /// If there is none, or none that was made of what this knee has.
 pub fn find(version: Option<&str>, hz: Option<u32>) -> Result<Built, Error> {
     let Some(directory) = env::var_os(DIRECTORY_VARIABLE) else {
-        return choose(built(&cache()?), version, hz)?.checked();
+        let cache = cache()?;
+        check_is_own(&cache)?;
+        return choose(built(&cache), version, hz)?.checked();
     };
     let directory = PathBuf::from(directory);
     // Guests run in directories of their own.
     let directory = directory.canonicalize().unwrap_or(directory);
+    check_is_own(&directory)?;
     let there = Built::read(&directory).filter(|there| is_wanted(there, version, hz));
     let there = there.ok_or_else(|| {
         Error(format!(
@@ -212,6 +215,16 @@ pub fn cache() -> Result<PathBuf, Error> {
     Ok(cache.join("knee/vkernel"))
 }
 
+/// Refuses a directory that somebody else than this user and root may have written to: what is there is run.
+fn check_is_own(directory: &Path) -> Result<(), Error> {
+    knee_files::trust::check_own(directory).map_err(|why| {
+        Error(format!(
+            "{}: {why}, and the kernel there would be run: set XDG_CACHE_HOME to a directory of your own (of root's: /var/cache)",
+            directory.display()
+        ))
+    })
+}
+
 /// SHA-256 in hexadecimal digits.
 fn sha256(parts: &[&[u8]]) -> String {
     let mut hash = Sha256::new();
@@ -233,6 +246,20 @@ mod tests {
             linux_sha256: "aa".to_owned(),
             program_sha256: "bb".to_owned(),
         }
+    }
+
+    #[test]
+    fn a_directory_that_others_may_write_is_no_cache() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let directory = env::temp_dir().join(format!("knee-cache-{}", std::process::id()));
+        fs::create_dir(&directory).unwrap();
+        let set = |mode| fs::set_permissions(&directory, fs::Permissions::from_mode(mode)).unwrap();
+        set(0o700);
+        assert_eq!(check_is_own(&directory.join("knee/vkernel")), Ok(()));
+        set(0o777);
+        let refused = check_is_own(&directory.join("knee/vkernel")).unwrap_err().to_string();
+        fs::remove_dir(&directory).unwrap();
+        assert!(refused.contains("XDG_CACHE_HOME") && refused.contains("would be run"), "{refused}");
     }
 
     #[test]
