@@ -54,6 +54,7 @@ pub(crate) struct Share(pub(crate) f64);
 
 /// A depth of a token bucket: bytes, or full packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(dead_code, reason = "Rust 1.85 does not see its use in network.rs")]
 pub(crate) enum Burst {
     /// Full packets of the path's MTU with its Ethernet header.
     Pkts(u32),
