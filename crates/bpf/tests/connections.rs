@@ -106,16 +106,16 @@ fn connect(pair: &Pair) -> (TcpListener, TcpStream, TcpStream) {
     (listener, client, server)
 }
 
-fn send(from: &TcpStream, to: &TcpStream, bytes: usize) {
+fn send(mut from: &TcpStream, mut to: &TcpStream, bytes: usize) {
     thread::scope(|scope| {
-        scope.spawn(|| {
+        scope.spawn(move || {
             let mut buffer = vec![0; 1 << 16];
             let mut left = bytes;
             while left > 0 {
-                left -= (&*to).read(&mut buffer[..left.min(1 << 16)]).unwrap();
+                left -= to.read(&mut buffer[..left.min(1 << 16)]).unwrap();
             }
         });
-        (&*from).write_all(&vec![0; bytes]).unwrap();
+        from.write_all(&vec![0; bytes]).unwrap();
     });
     // The last delayed ACK comes within 40 ms.
     thread::sleep(Duration::from_millis(100));

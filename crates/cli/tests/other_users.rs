@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "tests may panic")]
 
 use std::fs::{self, Permissions};
+use std::io::Write as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, lchown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -16,7 +17,10 @@ impl Scratch {
     /// `None`: only root can be beside others.
     fn new(name: &str) -> Option<Scratch> {
         if !rustix::process::geteuid().is_root() {
-            eprintln!("skipped: this is about what root does, and this is not root");
+            let _ = writeln!(
+                std::io::stderr(),
+                "SKIPPED: this is about what root does, and this is not root"
+            );
             return None;
         }
         let dir =
