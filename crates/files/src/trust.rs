@@ -188,6 +188,7 @@ fn writable(found: &Stat, owners: &Owners, path: &Path) -> Result<bool, Untruste
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::io::Write as _;
     use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
 
     use super::*;
@@ -195,7 +196,9 @@ mod tests {
     #[test]
     fn root_writes_only_where_nobody_else_can() {
         if !geteuid().is_root() {
-            eprintln!("skipped: only root can give directories to others");
+            let why = "SKIPPED: only root can give directories to others";
+            let mut err = io::stderr();
+            writeln!(err, "{why}").unwrap();
             return;
         }
         let dir = std::env::temp_dir().join(format!("knee-trust-{}", std::process::id()));
