@@ -10,6 +10,28 @@ use std::process::{Command, Output, Stdio};
 /// The user `nobody`.
 const OTHER: u32 = 65534;
 
+const SMALL: &str = r#"question = "Who waits?"
+cc = "dctcp"
+
+[network]
+topology = "many-to-one"
+senders = 2
+access = { rate = "1 Gbps" }
+return = { delay = "100 us" }
+bottleneck = { rate = "1 Gbps", queue = { kind = "step", limit = "200 pkts", k = "20 pkts" } }
+
+[[traffic]]
+name = "both"
+kind = "bulk"
+from = "s1..s2"
+to = "r"
+size = "200 kB"
+
+[run]
+duration = "2 s"
+until_done = true
+"#;
+
 /// A directory of root's that goes away, in one where everybody can make some.
 struct Scratch(PathBuf);
 
@@ -26,6 +48,7 @@ impl Scratch {
             std::env::temp_dir().join(format!("knee-other-users-{name}-{}", std::process::id()));
         fs::create_dir_all(&dir).unwrap();
         fs::set_permissions(&dir, Permissions::from_mode(0o755)).unwrap();
+        fs::write(dir.join("small.toml"), SMALL).unwrap();
         Some(Scratch(dir))
     }
 
@@ -37,10 +60,7 @@ impl Scratch {
     }
 
     fn run(&self, into: &str, more: &[&str]) -> Output {
-        let scenario =
-            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/examples/two-flows.toml");
-        let scenario = scenario.display().to_string();
-        self.knee(&[&["run", &scenario, "--repeat", "1", "-o", into], more].concat())
+        self.knee(&[&["run", "small.toml", "--repeat", "1", "-o", into], more].concat())
     }
 
     /// What a link of somebody else's leads to.
