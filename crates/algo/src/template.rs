@@ -58,11 +58,7 @@ pub fn write_in_clone(root: &Path, name: &str) -> Result<Vec<String>, Error> {
     let rows = with_row(&rows, &row).ok_or_else(|| {
         Error::File(format!("{}: has no table of algorithms to add a row to", table.display()))
     })?;
-    write_new(root, &files)?;
-    if let Err(why) = knee_files::write(&table, &rows) {
-        remove(root, &files);
-        return Err(cannot("write", &table, &why));
-    }
+    write_all(root, &files, &table, &rows)?;
     Ok(files.into_iter().map(|(path, _)| path).chain([TABLE.to_owned()]).collect())
 }
 
@@ -130,6 +126,20 @@ fn write_new(root: &Path, files: &[(String, String)]) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+/// The same, with another text for the table.
+fn write_all(
+    root: &Path,
+    files: &[(String, String)],
+    table: &Path,
+    rows: &str,
+) -> Result<(), Error> {
+    write_new(root, files)?;
+    knee_files::write(table, rows).map_err(|why| {
+        remove(root, files);
+        cannot("write", table, &why)
+    })
 }
 
 fn remove(root: &Path, files: &[(String, String)]) {
@@ -206,12 +216,13 @@ mod tests {
     #[test]
     fn when_the_table_cannot_be_written_nothing_stays() {
         let scratch = Scratch::clone_of("table");
-        // A directory that is not empty is where the new table would be put together.
-        fs::create_dir_all(scratch.0.join("algorithms/README.md.new/full")).unwrap();
-        let why = write_in_clone(&scratch.0, "swift").unwrap_err().to_string();
-        assert!(why.contains("README.md: cannot write"), "{why}");
-        for path in ["algorithms/swift.c", "crates/algo/tests/swift.rs", "docs/algorithms/swift.md"]
-        {
+        let files = ["algorithms/swift.c", "crates/algo/tests/swift.rs"]
+            .map(|path| (path.to_owned(), "text".to_owned()));
+        // A directory is no table.
+        let table = scratch.0.join("algorithms");
+        let why = write_all(&scratch.0, &files, &table, "rows").unwrap_err().to_string();
+        assert!(why.contains("algorithms: cannot write: it is a directory"), "{why}");
+        for (path, _) in &files {
             assert!(!scratch.0.join(path).exists(), "{path}");
         }
     }

@@ -47,21 +47,36 @@ struct Owners {
 }
 
 impl Owners {
-    /// Root; and whoever has become root by sudo, who can do all that root can.
+    /// Root; whoever has become root by sudo, who can do all that root can; and whoever could have put another program in the place of
+    /// this one, who needs no links for that: a clone's owner may be another than root who tries it.
     fn of_this_process() -> Owners {
         let number = |name: &str| std::env::var(name).ok()?.parse::<u32>().ok();
         let (user, group) = (number("SUDO_UID"), number("SUDO_GID"));
         // By custom a group of the number of its user is that user's alone.
         let group = group.filter(|group| user == Some(*group));
-        Owners {
+        let mut owners = Owners {
             users: [0].into_iter().chain(user).collect(),
             groups: [0].into_iter().chain(group).collect(),
+        };
+        if let Ok(program) = std::env::current_exe() {
+            owners.add_those_of(&program);
+        }
+        owners
+    }
+
+    /// Adds who can change a file, or what its path leads to.
+    fn add_those_of(&mut self, file: &Path) {
+        for path in file.ancestors() {
+            let Ok(found) = statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW) else { continue };
+            self.users.push(found.st_uid);
+            let is_by_group = Mode::from_raw_mode(found.st_mode).contains(Mode::WGRP);
+            self.groups.extend(is_by_group.then_some(found.st_gid));
         }
     }
 }
 
 /// Refuses, of root, a directory that somebody else can put links into or another in the place of: on the way to it, links included, each
-/// directory is to be root's (or of whoever has become root by sudo) and written by nobody else. In one like /tmp, where nobody removes
+/// directory is to be root's (or of whoever has become root by sudo, or could change this very program) and written by nobody else. In one like /tmp, where nobody removes
 /// what is another's, the next is. Others than root may write what they can. What is not there yet is as its parent.
 ///
 /// # Errors
@@ -188,6 +203,7 @@ fn writable(found: &Stat, owners: &Owners, path: &Path) -> Result<bool, Untruste
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::io::Write as _;
     use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
 
     use super::*;
@@ -195,7 +211,9 @@ mod tests {
     #[test]
     fn root_writes_only_where_nobody_else_can() {
         if !geteuid().is_root() {
-            eprintln!("skipped: only root can give directories to others");
+            let why = "SKIPPED: only root can give directories to others";
+            let mut err = io::stderr();
+            writeln!(err, "{why}").unwrap();
             return;
         }
         let dir = std::env::temp_dir().join(format!("knee-trust-{}", std::process::id()));
@@ -237,6 +255,13 @@ mod tests {
         assert!(check_for(&at("theirs/own"), &sudo).is_ok());
         let alone = Owners { users: vec![0, 65534], groups: vec![0] };
         assert!(check_for(&at("theirs/own"), &alone).is_err());
+        // Who can change the program that root runs needs no links.
+        let mut of_program = Owners { users: vec![0], groups: vec![0] };
+        of_program.add_those_of(&at("theirs/own/knee"));
+        assert!(check_for(&at("theirs/own"), &of_program).is_ok());
+        let mut of_another = Owners { users: vec![0], groups: vec![0] };
+        of_another.add_those_of(&at("own/below/knee"));
+        assert!(check_for(&at("theirs/own"), &of_another).is_err());
         fs::remove_dir_all(&dir).unwrap();
     }
 }
