@@ -188,7 +188,7 @@ impl Rack {
             format!(
                 "[[host]]\nname = \"machine-{number}\"\nssh = \"root@10.98.{number}.1\"\naddress = \"10.98.{number}.1\"\n\
                  device = \"km{number}\"\nroles = \"{role}\"\n{knee}\noptions = [\"IdentityFile={dir}/user\", \
-                 \"IdentitiesOnly=yes\", \"UserKnownHostsFile={dir}/known\", \"GlobalKnownHostsFile=/dev/null\", \
+                 \"IdentitiesOnly=yes\", \"GlobalKnownHostsFile={dir}/known\", \
                  \"StrictHostKeyChecking=yes\", \"ConnectTimeout=5\"]\n\n"
             )
         };

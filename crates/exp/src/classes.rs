@@ -1,13 +1,15 @@
 //! Queues of several queues in a file: classes, and the two buffers of a port.
 
+use std::collections::HashMap;
+
 use knee_queue::{
     Alternate, ClassConfig, ClassService, ClassesConfig, Condition, LimitPer, QueueConfig,
     TwoBuffersConfig,
 };
-use knee_sim::spec::{LinkId, Network};
+use knee_sim::spec::{LinkId, Network, NodeId};
 
 use crate::error::Error;
-use crate::network::expand;
+use crate::network::expand_all;
 use crate::reader::Reader;
 use crate::tree::{Node, Value};
 use crate::units::Size;
@@ -15,6 +17,8 @@ use crate::units::Size;
 /// Of a class or a weight: more is a mistake.
 const MAX_CLASSES: usize = 64;
 const MAX_WEIGHT: u32 = 1_000_000;
+/// Inputs of a port's second buffer: each port of a network has a list of its own.
+const MAX_INPUTS: usize = 200;
 /// The largest DSCP.
 pub(crate) const MAX_DSCP: u64 = 63;
 
@@ -102,9 +106,13 @@ pub(crate) fn read_two_buffers(
     reader.check(&["kind", "second", "alternate", "limit_per", "queue"])?;
     let alternate = [("packets", Alternate::Packets), ("bytes", Alternate::Bytes)];
     let limit_per = [("buffer", LimitPer::Buffer), ("port", LimitPer::Port)];
-    let mut second_names = Vec::new();
-    for text in reader.need_texts("second", "s3")? {
-        second_names.extend(expand(text).map_err(|why| reader.error("second", why))?);
+    let texts = reader.need_texts("second", "s3")?;
+    let mut second_names = expand_all(&texts).map_err(|why| reader.error("second", why))?;
+    second_names.sort_unstable();
+    second_names.dedup();
+    if second_names.len() > MAX_INPUTS {
+        let message = format!("must name at most {MAX_INPUTS} inputs, not {}", second_names.len());
+        return Err(reader.error("second", message));
     }
     Ok(TwoBuffersConfig {
         second: Vec::new(),
@@ -117,31 +125,35 @@ pub(crate) fn read_two_buffers(
 
 /// Gives each port with two buffers the links that lead from the named nodes to its switch. `reader` is that of `[network]`.
 pub(crate) fn find_inputs(network: &mut Network, reader: &Reader<'_>) -> Result<(), Error> {
-    // Names of all such ports, and whether there is a cable from them to one of the switches.
-    let mut seen: Vec<(String, bool)> = Vec::new();
-    let ends: Vec<_> = network.links.iter().map(|link| (link.from, link.to)).collect();
+    // Names of all such ports, and whether there is a cable from them to one of the switches; the last so that the first that
+    // was named without one is said.
+    let mut seen: HashMap<String, (bool, usize)> = HashMap::new();
     let Network { nodes, links, .. } = network;
+    let mut inputs: HashMap<(NodeId, &str), Vec<LinkId>> = HashMap::new();
+    for (link, id) in links.iter().zip(0..) {
+        let name = nodes[link.from as usize].name.as_str();
+        inputs.entry((link.to, name)).or_default().push(id);
+    }
     for link in links.iter_mut() {
         let here = link.from;
-        let inputs = |name: &str| -> Vec<LinkId> {
-            let is_input =
-                |(from, to): &(u32, u32)| *to == here && nodes[*from as usize].name == name;
-            ends.iter().zip(0..).filter(|(ends, _)| is_input(ends)).map(|(_, id)| id).collect()
-        };
         link.queue.each_mut(&mut |queue| {
             let QueueConfig::TwoBuffers(buffers) = queue else { return };
             buffers.second.clear();
             for name in &buffers.second_names {
-                let found = inputs(name);
-                match seen.iter_mut().find(|(seen, _)| seen == name) {
-                    Some((_, is_input)) => *is_input |= !found.is_empty(),
-                    None => seen.push((name.clone(), !found.is_empty())),
+                let found = inputs.get(&(here, name.as_str()));
+                match seen.get_mut(name) {
+                    Some((is_input, _)) => *is_input |= found.is_some(),
+                    None => {
+                        let at = seen.len();
+                        seen.insert(name.clone(), (found.is_some(), at));
+                    }
                 }
-                buffers.second.extend(found);
+                buffers.second.extend(found.into_iter().flatten());
             }
         });
     }
-    let Some((name, _)) = seen.into_iter().find(|(_, is_input)| !is_input) else { return Ok(()) };
+    let without = seen.into_iter().filter(|(_, (is_input, _))| !is_input);
+    let Some((name, _)) = without.min_by_key(|(_, (_, at))| *at) else { return Ok(()) };
     let message = format!(
         "must name hosts or switches with a cable to the switch of this port, and \"{name}\" has none"
     );
@@ -176,7 +188,7 @@ fn names(node: &Node) -> Vec<String> {
         Value::List(items) => items.iter().filter_map(Node::text).collect(),
         _ => node.text().into_iter().collect::<Vec<_>>(),
     };
-    texts.into_iter().flat_map(|text| expand(text).unwrap_or_default()).collect()
+    expand_all(&texts).unwrap_or_default()
 }
 
 /// What results call a link's queue, or one of the queues that it consists of, or memory that queues share, whose numbers come

@@ -25,6 +25,8 @@ use crate::units::{Burst, Pkts, Share, Size};
 /// Ethernet's header, which queues count with a packet.
 const ETHERNET_BYTES: u32 = 14;
 const MAX_HOSTS: u64 = 10_000;
+/// Bytes of a range of names, which each of them may have.
+const MAX_RANGE_BYTES: usize = 200;
 /// Of a socket.
 const MAX_BUFFER_BYTES: u32 = 1 << 30;
 const MAX_FABRIC_CABLES: u64 = 50_000;
@@ -166,6 +168,11 @@ impl NetworkSpec {
         names.iter().map(|name| self.id(name)).collect()
     }
 
+    /// The hosts of a list of names and ranges.
+    pub(crate) fn hosts_of(&self, texts: &[&str]) -> Result<Vec<NodeId>, String> {
+        expand_all(texts)?.iter().map(|name| self.id(name)).collect()
+    }
+
     /// Whether there is a way between the hosts of each pair, of a network that was drawn by hand.
     pub(crate) fn check_ways(
         &self,
@@ -207,13 +214,41 @@ impl NetworkSpec {
 
 /// `s1..s10` is ten names, and `h0.1..h2.4` twelve: every number runs by itself. Anything else is itself.
 pub(crate) fn expand(text: &str) -> Result<Vec<String>, String> {
+    expand_all(&[text])
+}
+
+/// The names of a list of names and ranges, which are counted before they are made: no more than a network has hosts.
+pub(crate) fn expand_all(texts: &[&str]) -> Result<Vec<String>, String> {
+    let counts = texts.iter().map(|text| count(text)).collect::<Result<Vec<_>, _>>()?;
+    let all = counts.iter().fold(0, |all: u64, count| all.saturating_add(*count));
+    if all > MAX_HOSTS {
+        return Err(format!("must name at most {MAX_HOSTS} in all, not {all}"));
+    }
+    let mut names = Vec::with_capacity(all as usize);
+    for text in texts {
+        names.extend(made(text)?);
+    }
+    Ok(names)
+}
+
+fn bad_range() -> String {
+    "must be a host or a range of hosts, as in \"s1..s10\"".to_owned()
+}
+
+/// How many names it is.
+fn count(text: &str) -> Result<u64, String> {
+    let Some((first, last)) = text.split_once("..") else { return Ok(1) };
+    let ranges = ranges(first, last).filter(|_| text.len() <= MAX_RANGE_BYTES);
+    let counts = ranges.ok_or_else(bad_range)?;
+    let counts = counts.iter().map(|(_, from, to)| u64::from(to - from) + 1);
+    let count = counts.fold(1, u64::saturating_mul);
+    if count > MAX_HOSTS { Err(bad_range()) } else { Ok(count) }
+}
+
+fn made(text: &str) -> Result<Vec<String>, String> {
     let Some((first, last)) = text.split_once("..") else { return Ok(vec![text.to_owned()]) };
-    let bad = || "must be a host or a range of hosts, as in \"s1..s10\"".to_owned();
     let mut names = vec![String::new()];
-    for (prefix, from, to) in ranges(first, last).ok_or_else(bad)? {
-        if names.len() as u64 * (u64::from(to - from) + 1) > MAX_HOSTS {
-            return Err(bad());
-        }
+    for (prefix, from, to) in ranges(first, last).ok_or_else(bad_range)? {
         let with = |name: &String| {
             (from..=to).map(|i| format!("{name}{prefix}{i}")).collect::<Vec<String>>()
         };
@@ -308,11 +343,9 @@ impl Hosts {
                     reader.error("ipv6", "must be the same on all hosts: give it in [hosts]")
                 );
             }
-            for name in reader.texts("hosts")?.unwrap_or_default() {
-                let ids = spec.hosts_named(name).map_err(|why| reader.error("hosts", why))?;
-                for id in ids {
-                    spec.network.nodes[id as usize].host = Some(config.clone());
-                }
+            let names = reader.texts("hosts")?.unwrap_or_default();
+            for id in spec.hosts_of(&names).map_err(|why| reader.error("hosts", why))? {
+                spec.network.nodes[id as usize].host = Some(config.clone());
             }
         }
         Ok(())

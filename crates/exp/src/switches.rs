@@ -7,7 +7,7 @@ use knee_sim::spec::{
 };
 
 use crate::error::Error;
-use crate::network::expand;
+use crate::network::expand_all;
 use crate::reader::{Reader, one_of};
 use crate::tree::Value;
 use crate::units::Size;
@@ -36,13 +36,12 @@ pub(crate) fn read(
     }
     for reader in network_reader.children("buffers")? {
         reader.check(&[&["switches"], BUFFER_KEYS].concat())?;
-        for text in reader.need_texts("switches", "\"leaf0..leaf3\"")? {
-            for name in expand(text).map_err(|_| reader.error("switches", which(&switches)))? {
-                let at = switches.iter().position(|(_, switch)| *switch == name);
-                let at = at.ok_or_else(|| reader.error("switches", which(&switches)))?;
-                let id = switches[at].0;
-                found[at] = Some(read_buffer(&reader, network, (id, &name), frame_bytes)?);
-            }
+        let texts = reader.need_texts("switches", "\"leaf0..leaf3\"")?;
+        for name in expand_all(&texts).map_err(|_| reader.error("switches", which(&switches)))? {
+            let at = switches.iter().position(|(_, switch)| *switch == name);
+            let at = at.ok_or_else(|| reader.error("switches", which(&switches)))?;
+            let id = switches[at].0;
+            found[at] = Some(read_buffer(&reader, network, (id, &name), frame_bytes)?);
         }
     }
     network.buffers =

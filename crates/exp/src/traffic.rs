@@ -229,10 +229,8 @@ fn read_entry(
 /// The hosts of `from` and `to`.
 fn read_hosts(reader: &Reader<'_>, network: &NetworkSpec) -> Result<FromTo, Error> {
     let hosts = |key: &str| -> Result<Vec<NodeId>, Error> {
-        reader.need_texts(key, "s1..s10")?.iter().try_fold(Vec::new(), |mut all, text| {
-            all.extend(network.hosts_named(text).map_err(|why| reader.error(key, why))?);
-            Ok(all)
-        })
+        let texts = reader.need_texts(key, "s1..s10")?;
+        network.hosts_of(&texts).map_err(|why| reader.error(key, why))
     };
     Ok((hosts("from")?, hosts("to")?))
 }

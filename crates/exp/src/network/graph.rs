@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use knee_sim::spec::{Network, NodeId};
 use knee_sim::topology::Cable;
 
-use super::{CABLE_KEYS, Cables, End, Hosts, MAX_FABRIC_CABLES, MAX_HOSTS, check, expand};
+use super::{CABLE_KEYS, Cables, End, Hosts, MAX_FABRIC_CABLES, MAX_HOSTS, check, expand_all};
 use crate::error::Error;
 use crate::reader::Reader;
 
@@ -137,17 +137,15 @@ impl Graph {
 
     fn nodes(&self, reader: &Reader<'_>, key: &str) -> Result<Vec<NodeId>, Error> {
         let mut ids = Vec::new();
-        for text in reader.need_texts(key, "s1..s10")? {
-            let names = expand(text).map_err(|why| reader.error(key, why))?;
-            for name in names {
-                let id = self.ids.get(&name).ok_or_else(|| {
-                    let shown: String = name.chars().take(40).collect();
-                    let message =
-                        format!("must name nodes of this network, and there is no \"{shown}\"");
-                    reader.error(key, message)
-                })?;
-                ids.push(*id);
-            }
+        let texts = reader.need_texts(key, "s1..s10")?;
+        for name in expand_all(&texts).map_err(|why| reader.error(key, why))? {
+            let id = self.ids.get(&name).ok_or_else(|| {
+                let shown: String = name.chars().take(40).collect();
+                let message =
+                    format!("must name nodes of this network, and there is no \"{shown}\"");
+                reader.error(key, message)
+            })?;
+            ids.push(*id);
         }
         Ok(ids)
     }
@@ -160,6 +158,12 @@ impl Graph {
         to: &[NodeId],
     ) -> Result<Vec<(NodeId, NodeId)>, Error> {
         let is_mesh = reader.flag_or("mesh", false)?;
+        let most =
+            if is_mesh { from.len().saturating_mul(to.len()) } else { from.len().max(to.len()) };
+        if most as u64 > MAX_FABRIC_CABLES {
+            let message = format!("must leave at most {MAX_FABRIC_CABLES} cables, not {most}");
+            return Err(reader.error("to", message));
+        }
         let pairs: Vec<_> = if is_mesh || from.len() == 1 || to.len() == 1 {
             from.iter().flat_map(|a| to.iter().map(move |b| (*a, *b))).collect()
         } else if from.len() == to.len() {

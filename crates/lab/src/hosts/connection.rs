@@ -1,9 +1,9 @@
 //! One ssh, and what is said over it.
 
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Seek as _, Write};
 use std::os::unix::process::CommandExt as _;
-use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,13 +18,14 @@ use crate::traffic::clock;
 
 /// Nothing asks a question, nothing is forwarded, and no master stays behind. What comes first counts, so that no file can say
 /// otherwise.
-const FIXED: [&str; 6] = [
+const FIXED: [&str; 7] = [
     "BatchMode=yes",
     "ClearAllForwardings=yes",
     "ControlMaster=no",
     "ControlPath=none",
     "PermitLocalCommand=no",
     "RequestTTY=no",
+    "UpdateHostKeys=no",
 ];
 /// Unless the file says otherwise.
 const CONNECT_TIMEOUT: &str = "ConnectTimeout=10";
@@ -34,6 +35,13 @@ const ASK_EVERY: Duration = Duration::from_secs(1);
 const ASKS: u64 = u64::MAX;
 /// Lines that shells may print before the agent speaks.
 const MOST_FOREIGN_LINES: u32 = 1000;
+/// Bytes of a line before the agent has spoken, and behind that, where a run's report is one. Beyond it is no agent of knee.
+const MOST_FIRST_BYTES: u64 = 1 << 20;
+const MOST_REPORT_BYTES: u64 = 512 << 20;
+/// Of a line that ssh complains with, what is read at once.
+const COMPLAINT_BYTES: usize = 4096;
+/// A program begins with this, or is none that runs on another machine by itself.
+const ELF: [u8; 4] = *b"\x7fELF";
 /// Of what ssh says, in messages.
 const MOST_REASON_BYTES: usize = 400;
 /// Bytes of a program that are sent at a time.
@@ -211,12 +219,16 @@ struct ToCopy {
 impl ToCopy {
     fn open(path: &std::path::Path) -> Result<ToCopy, Error> {
         let what = || format!("{}, to be copied to machines", path.display());
-        let file = knee_files::open_file(path, "program")
+        let mut file = knee_files::open_file(path, "program")
             .map_err(|why| Error(format!("{}: it {why}", what())))?;
         let about = file.metadata().map_err(failed(what()))?;
-        if !about.is_file() || about.len() == 0 {
-            return Err(Error(format!("{}: it is no program", what())));
+        let mut magic = [0; ELF.len()];
+        // Whoever wrote the file of machines may want another file of this machine.
+        let is_program = about.is_file() && file.read_exact(&mut magic).is_ok() && magic == ELF;
+        if !is_program {
+            return Err(Error(format!("{}: it is no program (ELF)", what())));
         }
+        file.rewind().map_err(failed(what()))?;
         Ok(ToCopy { file, bytes: about.len() })
     }
 }
@@ -302,14 +314,18 @@ fn send_program(input: &mut ChildStdin, copy: ToCopy, pulse: &Pulse) -> io::Resu
 }
 
 /// Takes what the agent says, up to its end.
-fn hear(output: Heard<ChildStdout>, number: usize, events: &Sender<(usize, Event)>) {
+fn hear(output: impl Read, number: usize, events: &Sender<(usize, Event)>) {
     let mut lines = BufReader::new(output);
     let mut foreign = 0;
     let mut has_spoken = false;
     let why = loop {
         let mut line = Vec::new();
-        match lines.read_until(b'\n', &mut line) {
+        let most = if has_spoken { MOST_REPORT_BYTES } else { MOST_FIRST_BYTES };
+        match (&mut lines).take(most).read_until(b'\n', &mut line) {
             Ok(0) | Err(_) => break None,
+            Ok(read) if read as u64 == most && !line.ends_with(b"\n") => {
+                break Some(format!("it said more than {most} bytes without an end of the line"));
+            }
             Ok(_) => {}
         }
         let now_ns = clock::now_ns();
@@ -334,11 +350,14 @@ fn hear(output: Heard<ChildStdout>, number: usize, events: &Sender<(usize, Event
 }
 
 /// The last line of what ssh complains of.
-fn last_line(text: ChildStderr) -> String {
+fn last_line(text: impl Read) -> String {
     let mut last = String::new();
     let mut lines = BufReader::new(text);
     let mut line = Vec::new();
-    while lines.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
+    let mut next = |line: &mut Vec<u8>| {
+        (&mut lines).take(COMPLAINT_BYTES as u64).read_until(b'\n', line).is_ok_and(|read| read > 0)
+    };
+    while next(&mut line) {
         let text = String::from_utf8_lossy(&line);
         let text: String = text.trim().chars().filter(|c| !c.is_control()).collect();
         if !text.is_empty() {
@@ -347,4 +366,52 @@ fn last_line(text: ChildStderr) -> String {
         line.clear();
     }
     last
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn heard(output: impl Read) -> Option<String> {
+        let (events, told) = mpsc::channel();
+        hear(output, 7, &events);
+        match told.recv() {
+            Ok((7, Event::Ended(why))) => why,
+            _ => panic!("it ends"),
+        }
+    }
+
+    #[test]
+    fn a_line_without_an_end_is_not_waited_for() {
+        assert_eq!(
+            heard(io::repeat(b'x')).unwrap(),
+            "it said more than 1048576 bytes without an end of the line"
+        );
+        // What shells print is no such line.
+        assert_eq!(heard(&b"Welcome\n to\n this machine"[..]), None);
+        // All of it is read: ssh waits for that. Its last line is what it complains of.
+        let complaint = vec![b'x'; 10 << 20];
+        assert_eq!(last_line(&complaint[..]).len(), MOST_REASON_BYTES);
+        assert_eq!(last_line(&b"a\nb\n"[..]), "b");
+    }
+
+    #[test]
+    fn only_a_program_is_copied_to_machines() {
+        let dir = std::env::temp_dir().join(format!("knee-copy-{}", std::process::id()));
+        std::fs::create_dir(&dir).unwrap();
+        let file = dir.join("secret");
+        std::fs::write(&file, "root:x:0:0").unwrap();
+        let why = |path: &std::path::Path| ToCopy::open(path).err().map(|why| why.0);
+        assert!(why(&file).unwrap().ends_with("it is no program (ELF)"));
+        assert!(why(&dir).unwrap().ends_with("it is no program (ELF)"));
+        assert!(
+            why(std::path::Path::new("/dev/zero")).unwrap().ends_with("it is no program (ELF)")
+        );
+        let mut this = ToCopy::open(&std::env::current_exe().unwrap()).unwrap();
+        // From its first byte on.
+        let mut magic = [0; 4];
+        this.file.read_exact(&mut magic).unwrap();
+        assert_eq!(magic, ELF);
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
 }

@@ -12,19 +12,23 @@ use crate::Error;
 
 /// A longer file is none of this kind.
 const MOST_BYTES: u64 = 1 << 20;
+/// Hosts of an experiment that a file may name, in all.
+const MOST_ROLES: usize = 10_000;
+/// Machines that a file may name.
+const MOST_MACHINES: usize = 1000;
 /// Hosts that a range may name.
 const MOST_IN_RANGE: u32 = 1000;
 /// `IFNAMSIZ`, without the 0 at the end.
 const MOST_DEVICE_BYTES: usize = 15;
 const KEYS: [&str; 8] = ["name", "ssh", "address", "device", "roles", "knee", "copy", "options"];
-/// Options of ssh that a file may give: how a machine is reached, and nothing that runs a program.
-const SSH_OPTIONS: [&str; 15] = [
+/// Options of ssh that a file may give: how a machine is reached. Nothing that runs a program, and nothing that has ssh write a key under
+/// a name or into a file of the file's choice: who writes a file of machines need not be who runs it.
+const SSH_OPTIONS: [&str; 13] = [
     "AddressFamily",
     "BindAddress",
     "BindInterface",
     "Ciphers",
     "ConnectTimeout",
-    "HostKeyAlias",
     "HostName",
     "IdentitiesOnly",
     "IdentityFile",
@@ -32,10 +36,12 @@ const SSH_OPTIONS: [&str; 15] = [
     "ProxyJump",
     "StrictHostKeyChecking",
     "User",
-    "UserKnownHostsFile",
     "GlobalKnownHostsFile",
 ];
 const MOST_OPTION_BYTES: usize = 500;
+const MOST_OPTIONS: usize = 100;
+/// Another value would have ssh write a machine's key under the name that `HostName` says, whatever machine `ProxyJump` leads to.
+const KEY_CHECKING: &str = "yes";
 
 impl Machines {
     /// Reads the file.
@@ -62,9 +68,17 @@ impl Machines {
         for (key, value) in root.get_ref() {
             let at = key.span().start;
             match (key.get_ref().as_ref(), value.get_ref()) {
+                ("host", DeValue::Array(hosts)) if hosts.len() > MOST_MACHINES => {
+                    let message =
+                        format!("are {} machines: {MOST_MACHINES} are the most", hosts.len());
+                    return Err(file.error(at, "host", &message));
+                }
                 ("host", DeValue::Array(hosts)) => {
+                    let mut roles = 0;
                     for host in hosts.iter() {
-                        machines.push(Entry::new(&file, host)?.machine()?);
+                        let (machine, at) = Entry::new(&file, host)?.machine(MOST_ROLES - roles)?;
+                        roles += machine.roles.len();
+                        machines.push((machine, at));
                     }
                 }
                 ("host", _) => return Err(file.error(at, "host", "must be tables: [[host]]")),
@@ -157,7 +171,8 @@ impl<'a> Entry<'a> {
         Ok(entry)
     }
 
-    fn machine(&self) -> Result<(Machine, usize), Error> {
+    /// With so many roles at most.
+    fn machine(&self, most_roles: usize) -> Result<(Machine, usize), Error> {
         let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
         let name = self.fitting("name", "left", 40, is_word, "letters, digits, \"-\" and \"_\"")?;
         let machine = Machine {
@@ -165,7 +180,7 @@ impl<'a> Entry<'a> {
             ssh: self.ssh()?,
             address: self.address()?,
             device: self.device()?,
-            roles: self.roles()?,
+            roles: self.roles(most_roles)?,
             knee: self.binary()?,
             options: self.options()?,
         };
@@ -211,7 +226,7 @@ impl<'a> Entry<'a> {
         Ok(device.to_owned())
     }
 
-    fn roles(&self) -> Result<Vec<String>, Error> {
+    fn roles(&self, most: usize) -> Result<Vec<String>, Error> {
         let wrong = || {
             let what =
                 "must be hosts of the experiment's network, as in [\"s1\"] or [\"s1..s8\", \"r\"]";
@@ -228,7 +243,13 @@ impl<'a> Entry<'a> {
         };
         let mut roles = Vec::new();
         for text in texts {
-            roles.extend(expanded(text).ok_or_else(wrong)?);
+            let range = range(text).ok_or_else(wrong)?;
+            if range.len() > most - roles.len() {
+                let message =
+                    format!("must leave at most {MOST_ROLES} hosts in all machines' roles");
+                return Err(self.error("roles", &message));
+            }
+            roles.extend(range.names());
         }
         if roles.is_empty() { Err(wrong()) } else { Ok(roles) }
     }
@@ -262,17 +283,23 @@ impl<'a> Entry<'a> {
         let Some(value) = self.table.get("options") else { return Ok(Vec::new()) };
         let refused = |what: &str| {
             let what = format!(
-                "{what}must be options of ssh, as in [\"Port=2222\", \"IdentityFile=~/.ssh/lab\"]; those there are: {}",
+                "{what}must be options of ssh, as in [\"Port=2222\", \"IdentityFile=~/.ssh/lab\"]; those there are: {} \
+                 (StrictHostKeyChecking={KEY_CHECKING}); others belong into your own ssh configuration",
                 SSH_OPTIONS.join(", ")
             );
             self.error("options", &what)
         };
         let DeValue::Array(items) = value.get_ref() else { return Err(refused("")) };
+        if items.len() > MOST_OPTIONS {
+            return Err(refused(&format!("are {}, {MOST_OPTIONS} are the most; ", items.len())));
+        }
         let mut options = Vec::new();
         for item in items.iter() {
             let text = item.get_ref().as_str().ok_or_else(|| refused(""))?;
             let known = text.split_once('=').is_some_and(|(name, value)| {
-                SSH_OPTIONS.contains(&name)
+                let is_checked = name != "StrictHostKeyChecking" || value == KEY_CHECKING;
+                is_checked
+                    && SSH_OPTIONS.contains(&name)
                     && !value.is_empty()
                     && value.len() <= MOST_OPTION_BYTES
                     && !value.chars().any(char::is_control)
@@ -331,26 +358,48 @@ impl<'a> Entry<'a> {
     }
 }
 
+/// Names that differ in their number, or one.
+struct Range<'a> {
+    prefix: &'a str,
+    numbers: Option<(u32, u32)>,
+}
+
+impl Range<'_> {
+    fn len(&self) -> usize {
+        self.numbers.map_or(1, |(from, to)| (to - from) as usize + 1)
+    }
+
+    fn names(&self) -> Vec<String> {
+        match self.numbers {
+            None => vec![self.prefix.to_owned()],
+            Some((from, to)) => {
+                (from..=to).map(|number| format!("{}{number}", self.prefix)).collect()
+            }
+        }
+    }
+}
+
 /// `s1..s3` is three names, any other word is itself.
-fn expanded(text: &str) -> Option<Vec<String>> {
+fn range(text: &str) -> Option<Range<'_>> {
     let is_name = |name: &str| {
         !name.is_empty()
             && name.len() <= 40
             && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'))
     };
     let Some((first, last)) = text.split_once("..") else {
-        return is_name(text).then(|| vec![text.to_owned()]);
+        return is_name(text).then_some(Range { prefix: text, numbers: None });
     };
-    let split = |name: &'_ str| {
+    let split = |name: &'_ str| -> Option<(usize, u32)> {
         let prefix = name.trim_end_matches(|c: char| c.is_ascii_digit());
         let number = name[prefix.len()..].parse::<u32>().ok()?;
-        is_name(name).then(|| (prefix.to_owned(), number))
+        is_name(name).then_some((prefix.len(), number))
     };
-    let ((prefix, from), (last_prefix, to)) = (split(first)?, split(last)?);
-    if prefix != last_prefix || from > to || to - from >= MOST_IN_RANGE {
+    let ((len, from), (last_len, to)) = (split(first)?, split(last)?);
+    let prefix = &first[..len];
+    if prefix != &last[..last_len] || from > to || to - from >= MOST_IN_RANGE {
         return None;
     }
-    Some((from..=to).map(|number| format!("{prefix}{number}")).collect())
+    Some(Range { prefix, numbers: Some((from, to)) })
 }
 
 #[cfg(test)]
@@ -483,6 +532,21 @@ knee = "/usr/local/bin/knee"
                 "15: host.right.options: \"Port\": must be",
             ),
             ("knee = ", "options = 7\nknee = ", "15: host.right.options: must be options of ssh"),
+            (
+                "knee = ",
+                "options = [\"UserKnownHostsFile=/etc/x\"]\nknee = ",
+                "15: host.right.options: \"UserKnownHostsFile=/etc/x\": must be",
+            ),
+            (
+                "knee = ",
+                "options = [\"HostKeyAlias=a b\"]\nknee = ",
+                "15: host.right.options: \"HostKeyAlias=a b\": must be",
+            ),
+            (
+                "knee = ",
+                "options = [\"StrictHostKeyChecking=no\"]\nknee = ",
+                "15: host.right.options: \"StrictHostKeyChecking=no\": must be",
+            ),
             ("device = ", "devise = ", "6: host.devise: unknown key; known here: name, ssh"),
             ("[[host]]", "[[hosts]]", "2: hosts: unknown key; known here: host"),
             ("\"left\"", "\"left", "3: is not TOML: "),
@@ -499,6 +563,19 @@ knee = "/usr/local/bin/knee"
         assert!(parse("host = [3]").unwrap_err().0.contains("[[host]]"));
         let why = Machines::read(Path::new("/nowhere/hosts.toml")).unwrap_err().0;
         assert!(why.starts_with("/nowhere/hosts.toml: cannot read: No such file"), "{why}");
+    }
+
+    #[test]
+    fn lists_are_counted_before_they_are_made() {
+        // A thousand times a thousand names in 16 kB, and a range of more.
+        let roles = vec!["\"s1..s1000\""; 1000].join(", ");
+        let why = refused("[\"s1..s3\", \"x\"]", &format!("[{roles}]"));
+        assert!(why.ends_with("must leave at most 10000 hosts in all machines' roles"), "{why}");
+        let why = refused("[\"s1..s3\", \"x\"]", "\"s1..s4000000000\"");
+        assert!(why.contains("must be hosts"), "{why}");
+        let hosts = "[[host]]\n".repeat(100_000);
+        let why = parse(&hosts).unwrap_err().0;
+        assert!(why.contains("are 100000 machines: 1000 are the most"), "{why}");
     }
 
     #[test]
