@@ -29,8 +29,8 @@ struct dctcp {
 	u32 next_seq;		/* the observation window ends when this is acknowledged */
 	u32 loss_cwnd;		/* packets: cwnd before the last reduction, for undo */
 	u8 ce_state;		/* 1 if the last data segment carried CE */
-	bool ece;		/* the last ACK carried ECE */
-	bool was_congested;	/* there was a mark or a loss since the beginning, or since idle */
+	u8 ece;			/* the last ACK carried ECE */
+	u8 was_congested;	/* there was a mark or a loss since the beginning, or since idle */
 	struct ecn_echo echo;	/* not for peer = dctcp; of it FreeBSD's estimator counts bytes */
 	struct plb plb;
 };

@@ -58,14 +58,15 @@ struct ecn_echo {
 	u16 echoed;		/* ACKs of this echo that a receiver of DCTCP might have sent without ECE */
 	u8 tests;		/* stood */
 	u8 windows;		/* windows that ended since `seen` was last used */
-	bool is_on;		/* ECE is on, and the CWR that may end it has not arrived */
-	bool is_next;		/* the echo began with the CWR that should have ended one */
-	bool is_cwr_out;	/* CWR was sent or is to be, and is not acknowledged */
-	bool is_clear;		/* no other CWR was on its way when the echo began: it can be judged */
-	bool is_test;		/* CWR of this echo is late */
-	bool is_held;		/* and not sent yet */
-	bool is_refuted;	/* an ACK proved that the peer does not latch */
-	bool is_latched;	/* the tests proved that it does */
+	/* Yes or no: no bool, since a recording may bring a state from elsewhere, and a bool is nothing but 0 or 1. */
+	u8 is_on;		/* ECE is on, and the CWR that may end it has not arrived */
+	u8 is_next;		/* the echo began with the CWR that should have ended one */
+	u8 is_cwr_out;	/* CWR was sent or is to be, and is not acknowledged */
+	u8 is_clear;		/* no other CWR was on its way when the echo began: it can be judged */
+	u8 is_test;		/* CWR of this echo is late */
+	u8 is_held;		/* and not sent yet */
+	u8 is_refuted;	/* an ACK proved that the peer does not latch */
+	u8 is_latched;	/* the tests proved that it does */
 };
 
 static inline void ecn_echo_init(struct ecn_echo *echo, const struct tcp_sock *tp)

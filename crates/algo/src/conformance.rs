@@ -376,7 +376,11 @@ impl Machine {
             11 => (sock.lsndtime, self.host.jiffies) = (script.u32(), script.u32()),
             12 => sock.snd_cwnd_cnt = script.u32(),
             13 => sock.prior_cwnd = script.up_to(CWND_MAX),
-            14 => (sock.sk_pacing_rate, sock.sk_max_pacing_rate) = (script.u64(), script.u64()),
+            // No host has a limit of 0, which would be no pacing at all.
+            14 => {
+                (sock.sk_pacing_rate, sock.sk_max_pacing_rate) =
+                    (script.u64(), script.u64().max(1));
+            }
             _ => sock.icsk_ca_state = script.u8() % 5,
         }
     }

@@ -650,10 +650,16 @@ impl Instance {
     }
 
     /// Growth for `acked` packets delivered; `ack` is the acknowledged sequence number.
+    ///
+    /// # Panics
+    /// If the algorithm has `cong_control`, and so no such operation.
     #[inline]
     pub fn cong_avoid(&mut self, sock: &mut TcpSock, host: &mut Host, ack: u32, acked: u32) {
-        debug_assert!(!self.algorithm.has.cong_control);
-        // SAFETY: see `with`; it exists where cong_control does not, as the kernel demands.
+        assert!(
+            !self.algorithm.has.cong_control,
+            "an algorithm with cong_control has no cong_avoid"
+        );
+        // SAFETY: see `with`; it exists where cong_control does not, as the kernel demands and was checked.
         self.with(
             sock,
             host,

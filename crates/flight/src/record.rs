@@ -82,6 +82,11 @@ macro_rules! define_sock {
                 *word = from.take()?;
             }
             $(sock.$tail = from.narrow(stringify!($tail))?;)*
+            // Algorithms shift a number of 64 bits by it.
+            if sock.sk_pacing_shift >= u64::BITS {
+                let shift = sock.sk_pacing_shift;
+                return Err(format!("sk_pacing_shift is {shift}, which is too large"));
+            }
             Ok(sock)
         }
 
@@ -388,6 +393,17 @@ fn fmt_words(f: &mut fmt::Formatter<'_>, what: &str, before: &[u64], after: &[u6
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_shift_by_more_than_a_number_has_is_refused() {
+        let taken = |sk_pacing_shift| {
+            let mut bytes = Vec::new();
+            put_sock(&mut bytes, &TcpSock { sk_pacing_shift, ..TcpSock::default() });
+            take_sock(&mut Bytes(&bytes)).map(|sock| sock.sk_pacing_shift)
+        };
+        assert_eq!(taken(63), Ok(63));
+        assert_eq!(taken(64), Err("sk_pacing_shift is 64, which is too large".to_owned()));
+    }
 
     #[test]
     fn every_operation_comes_back() {
