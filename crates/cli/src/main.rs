@@ -16,6 +16,7 @@ mod library;
 mod new;
 mod pcap;
 mod profile;
+mod progress;
 mod random;
 mod record;
 mod replay;

@@ -2,10 +2,8 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::io::{self, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
 
 use knee_exp::back_end::{BackEnd, Simulator};
 use knee_exp::catalogue::Library;
@@ -15,6 +13,7 @@ use knee_exp::table::wrapped;
 use knee_exp::{Experiment, beside, golden};
 
 use crate::library::library;
+use crate::progress::Line;
 use crate::{COULD_NOT, DONE, Failure, complain, lab, print, profile, stop_on_signals, vkernel};
 
 #[derive(clap::Args)]
@@ -195,30 +194,25 @@ fn list(library: &Library, planned: &[Planned], is_whole: bool) -> String {
     out
 }
 
-/// A line on the terminal that says how far all of it is; nothing where there is no terminal.
+/// How far all of it is.
 struct Progress<'a> {
     planned: &'a [Planned],
     work: Vec<f64>,
-    started: Instant,
-    shown: Option<Instant>,
-    on_terminal: bool,
+    line: Line,
 }
 
 impl Progress<'_> {
     fn new(planned: &[Planned]) -> Progress<'_> {
-        let on_terminal = io::stderr().is_terminal();
-        let work = planned.iter().map(|one| if on_terminal { one.work() } else { 0.0 }).collect();
-        Progress { planned, work, started: Instant::now(), shown: None, on_terminal }
+        let work = planned.iter().map(Planned::work).collect();
+        Progress { planned, work, line: Line::new() }
     }
 
     fn show(&mut self, at: usize, done: usize) {
-        let recent = self.shown.is_some_and(|shown| shown.elapsed().as_millis() < 100);
         let Ok(experiment) = &self.planned[at].what else { return };
-        if !self.on_terminal || recent {
+        if !self.line.is_due() {
             return;
         }
-        self.shown = Some(Instant::now());
-        let elapsed = self.started.elapsed().as_secs_f64();
+        let elapsed = self.line.started.elapsed().as_secs_f64();
         let share = done as f64 / experiment.runs().max(1) as f64;
         let behind: f64 = self.work[..at].iter().sum::<f64>() + share * self.work[at];
         let all: f64 = self.work.iter().sum();
@@ -227,18 +221,13 @@ impl Progress<'_> {
             false => String::new(),
         };
         let (runs, name, n) = (experiment.runs(), &self.planned[at].name, self.planned.len());
-        let mut err = io::stderr().lock();
-        let _ = write!(
-            err,
-            "\r\x1b[K{} of {n}: {name}: {done} of {runs} runs, {elapsed:.0} s{left}",
+        self.line.write(&format!(
+            "{} of {n}: {name}: {done} of {runs} runs, {elapsed:.0} s{left}",
             at + 1
-        );
-        let _ = err.flush();
+        ));
     }
 
     fn clear(&mut self) {
-        if self.shown.take().is_some() {
-            let _ = write!(io::stderr().lock(), "\r\x1b[K");
-        }
+        self.line.clear();
     }
 }

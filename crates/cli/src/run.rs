@@ -1,9 +1,7 @@
 //! `knee run`.
 
-use std::io::{self, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
 
 use knee_algo::Algorithm;
 use knee_exp::back_end::{BackEnd, Simulator};
@@ -12,6 +10,7 @@ use knee_exp::runner::{Options, Swept, sweep};
 use knee_exp::scale::Scale;
 use knee_exp::{Experiment, Overrides, refused, report, table};
 
+use crate::progress::Line;
 use crate::{
     CHECK_FAILED, COULD_NOT, DONE, Failure, complain, hosts, lab, plain, print, profile,
     stop_on_signals, vkernel,
@@ -165,10 +164,10 @@ fn check_all(experiments: &[Arc<Experiment>], back_end: &dyn BackEnd) -> Result<
     for experiment in experiments {
         match refused::check(experiment, back_end) {
             Ok(()) => print(&format!(
-                "{}: {} runs in {} rows can be carried out by --on {}\n",
+                "{}: {} in {} can be carried out by --on {}\n",
                 experiment.path.display(),
-                experiment.runs(),
-                experiment.configurations.len(),
+                counted(experiment.runs(), "run"),
+                counted(experiment.configurations.len(), "row"),
                 back_end.name()
             ))?,
             Err(refused) => {
@@ -268,50 +267,46 @@ fn closing(swept: &Swept, dir: &Path) -> String {
         String::new()
     };
     format!(
-        "{} run{} in {:.1} s ({:.1} s of CPU{speed})\nresults in {}\n",
-        swept.runs_done,
-        if swept.runs_done == 1 { "" } else { "s" },
+        "{} in {:.1} s ({:.1} s of CPU{speed})\nresults in {}\n",
+        counted(swept.runs_done, "run"),
         effort.wall_s,
         effort.cpu_s,
         dir.display()
     )
 }
 
-/// A line on the terminal that says how far the sweep is; nothing where there is no terminal.
+/// How far the sweep is.
 struct Progress<'a> {
     experiment: &'a Experiment,
-    started: Instant,
-    shown: Option<Instant>,
-    on_terminal: bool,
+    line: Line,
 }
 
 impl Progress<'_> {
     fn new(experiment: &Experiment) -> Progress<'_> {
-        let on_terminal = io::stderr().is_terminal();
-        Progress { experiment, started: Instant::now(), shown: None, on_terminal }
+        Progress { experiment, line: Line::new() }
     }
 
     fn show(&mut self, done: usize) {
-        let all = self.experiment.runs();
-        let recent = self.shown.is_some_and(|shown| shown.elapsed().as_millis() < 100);
-        if !self.on_terminal || recent {
+        if !self.line.is_due() {
             return;
         }
-        self.shown = Some(Instant::now());
-        let elapsed = self.started.elapsed().as_secs_f64();
+        let all = self.experiment.runs();
+        let elapsed = self.line.started.elapsed().as_secs_f64();
         let left = match done {
             0 => String::new(),
             done => format!(", {:.0} s left", elapsed / done as f64 * (all - done) as f64),
         };
-        let mut err = io::stderr().lock();
         let name = plain(&self.experiment.name);
-        let _ = write!(err, "\r\x1b[K{name}: {done} of {all} runs, {elapsed:.0} s{left}");
-        let _ = err.flush();
+        self.line
+            .write(&format!("{name}: {done} of {}, {elapsed:.0} s{left}", counted(all, "run")));
     }
 
-    fn clear(&self) {
-        if self.shown.is_some() {
-            let _ = write!(io::stderr().lock(), "\r\x1b[K");
-        }
+    fn clear(&mut self) {
+        self.line.clear();
     }
+}
+
+/// A number of things.
+fn counted(number: usize, thing: &str) -> String {
+    format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
 }

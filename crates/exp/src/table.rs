@@ -34,7 +34,7 @@ pub fn render(experiment: &Experiment, swept: &Swept) -> String {
         let _ = writeln!(
             out,
             "  SCALE {scale}: every rate is {scale} of the file's and every time {} times as long",
-            1.0 / scale
+            (1000.0 / scale).round() / 1000.0
         );
     }
     if let Some(expect) = &experiment.expect {

@@ -5,6 +5,7 @@ mod parts;
 mod tools;
 
 use std::env;
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -115,31 +116,31 @@ impl Built {
     }
 }
 
-/// The kernel of this version with these ticks per second. Of those that nobody names, the newest counts;
-/// `KNEE_VKERNEL` names a directory in place of the cache.
+/// The kernel of this version with these ticks per second. Of those that nobody names, the newest counts.
 ///
 /// # Errors
 /// If there is none, or none that was made of what this knee has.
 pub fn find(version: Option<&str>, hz: Option<u32>) -> Result<Built, Error> {
-    let Some(directory) = env::var_os(DIRECTORY_VARIABLE) else {
-        let cache = cache()?;
-        check_is_own(&cache)?;
-        return choose(built(&cache), version, hz)?.checked();
-    };
-    let directory = PathBuf::from(directory);
-    // Guests run in directories of their own.
-    let directory = directory.canonicalize().unwrap_or(directory);
-    check_is_own(&directory)?;
-    let there = Built::read(&directory).filter(|there| is_wanted(there, version, hz));
-    let there = there.ok_or_else(|| {
-        Error(format!(
-            "{DIRECTORY_VARIABLE}={}: no kernel{} was built there: leave it out, or name a directory that knee vkernel build has \
-             filled",
-            directory.display(),
-            in_words(version, hz)
-        ))
-    })?;
-    there.checked()
+    let cache = cache()?;
+    check_is_own(&cache)?;
+    if env::var_os(DIRECTORY_VARIABLE).is_some() {
+        // It may also name one kernel. Guests run in directories of their own.
+        let directory = cache.canonicalize().unwrap_or_else(|_| cache.clone());
+        match Built::read(&directory) {
+            Some(there) if is_wanted(&there, version, hz) => return there.checked(),
+            Some(there) => {
+                return Err(Error(format!(
+                    "{DIRECTORY_VARIABLE}={} is Linux {} with HZ {}, not the kernel{}: name the cache that it is in, or leave it out",
+                    directory.display(),
+                    there.release,
+                    there.hz,
+                    in_words(version, hz)
+                )));
+            }
+            None => {}
+        }
+    }
+    choose(built(&cache), version, hz)?.checked()
 }
 
 fn is_wanted(built: &Built, version: Option<&str>, hz: Option<u32>) -> bool {
@@ -198,13 +199,21 @@ pub fn built(cache: &Path) -> Vec<Built> {
     all
 }
 
-/// Where kernels are: `knee/vkernel` in the user's cache directory.
+/// Where kernels are, are built and are looked for: what `KNEE_VKERNEL` names, or `knee/vkernel` in the user's cache directory.
 ///
 /// # Errors
 /// If the user has none.
 pub fn cache() -> Result<PathBuf, Error> {
-    let absolute =
-        |name: &str| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    cache_of(&|name| env::var_os(name))
+}
+
+fn cache_of(variable: &dyn Fn(&str) -> Option<OsString>) -> Result<PathBuf, Error> {
+    if let Some(named) = variable(DIRECTORY_VARIABLE) {
+        return std::path::absolute(&named).map_err(|why| {
+            Error(format!("{DIRECTORY_VARIABLE}={}: {why}", named.to_string_lossy()))
+        });
+    }
+    let absolute = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
     let cache = cache.ok_or_else(|| {
         Error(
@@ -286,6 +295,19 @@ mod tests {
             "no kernel 6.1 with HZ 250 is built yet: run knee vkernel build --version 6.1 --hz 250 (some minutes, once)"
         );
         assert_eq!(why(all(), Some("5.15"), None), "Linux 5.15: knee has patches for 6.1, 6.12");
+    }
+
+    #[test]
+    fn the_variable_names_the_cache_for_building_and_running() {
+        let of = |set: &[(&str, &str)]| {
+            let set: Vec<_> = set.iter().map(|(k, v)| (k.to_string(), OsString::from(v))).collect();
+            cache_of(&|name| set.iter().find(|(k, _)| k == name).map(|(_, value)| value.clone()))
+        };
+        let home = ("HOME", "/home/me");
+        assert_eq!(of(&[home]), Ok(PathBuf::from("/home/me/.cache/knee/vkernel")));
+        assert_eq!(of(&[home, (DIRECTORY_VARIABLE, "/big/disk")]), Ok(PathBuf::from("/big/disk")));
+        let relative = of(&[home, (DIRECTORY_VARIABLE, "here")]).unwrap();
+        assert_eq!(relative, env::current_dir().unwrap().join("here"), "guests change directory");
     }
 
     #[test]
