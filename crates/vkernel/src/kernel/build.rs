@@ -7,7 +7,10 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::{FdFlags, fcntl_setfd};
 
-use super::{Built, DEFAULT_HZ, DEFAULT_VERSION, HZ, cache, check_is_own, check_version, parts, sha256, tools};
+use super::{
+    Built, DEFAULT_HZ, DEFAULT_VERSION, HZ, cache, check_is_own, check_version, parts, sha256,
+    tools,
+};
 use crate::Error;
 use crate::error::failed;
 

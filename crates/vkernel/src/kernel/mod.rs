@@ -259,7 +259,10 @@ mod tests {
         set(0o777);
         let refused = check_is_own(&directory.join("knee/vkernel")).unwrap_err().to_string();
         fs::remove_dir(&directory).unwrap();
-        assert!(refused.contains("XDG_CACHE_HOME") && refused.contains("would be run"), "{refused}");
+        assert!(
+            refused.contains("XDG_CACHE_HOME") && refused.contains("would be run"),
+            "{refused}"
+        );
     }
 
     #[test]
