@@ -55,8 +55,8 @@ fn main() {
         }
     } else {
         println!(
-            "cargo::warning=no clang with a BPF target found (apt-get install clang, or set \
-             KNEE_CLANG): knee is built without its eBPF programs"
+            "cargo::warning=no clang {OLDEST_CLANG} or later with a BPF target found (apt-get install \
+             clang-19, or set KNEE_CLANG): knee is built without its eBPF programs"
         );
     }
     programs.push_str("];\n");
@@ -64,15 +64,25 @@ fn main() {
     fs::write(out.join("embedded.rs"), table).expect("OUT_DIR is writable");
 }
 
-/// The first clang that can compile for BPF.
+/// Older ones lack what the programs need (Debian 12's `clang` is 14).
+const OLDEST_CLANG: u32 = 17;
+
+/// The first clang that can compile for BPF, and is new enough.
 fn find_clang() -> Option<String> {
     let named = env::var("KNEE_CLANG").ok();
     let known = ["clang", "clang-21", "clang-20", "clang-19", "clang-18", "clang-17"];
     named.into_iter().chain(known.map(str::to_owned)).find(|clang| {
-        Command::new(clang)
+        let version = Command::new(clang).arg("-dumpversion").output();
+        let is_new_enough = version.is_ok_and(|output| {
+            let version = String::from_utf8_lossy(&output.stdout);
+            let major = version.trim().split('.').next().and_then(|major| major.parse().ok());
+            major.is_some_and(|major: u32| major >= OLDEST_CLANG)
+        });
+        let can_bpf = Command::new(clang)
             .args(["-target", "bpf", "-mcpu=v3", "-E", "-x", "c", "/dev/null", "-o", "/dev/null"])
             .output()
-            .is_ok_and(|output| output.status.success())
+            .is_ok_and(|output| output.status.success());
+        is_new_enough && can_bpf
     })
 }
 

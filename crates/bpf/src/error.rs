@@ -132,8 +132,8 @@ pub enum Error {
     Untrusted {
         /// What is theirs.
         path: PathBuf,
-        /// How so.
-        why: String,
+        /// Its user and mode; `None`: it is no directory.
+        owner: Option<(u32, u32)>,
     },
     /// Something cannot be pinned, or what is pinned cannot be opened.
     Pin {
@@ -297,7 +297,7 @@ impl fmt::Display for Error {
             ),
             Error::NotLoaded { name, loaded_as, .. } if !loaded_as.is_empty() => write!(
                 f,
-                "knee has loaded nothing as \"{name}\", but {name} as {}: knee unload {}",
+                "nothing named \"{name}\" is loaded; the algorithm {name} is loaded as {}: knee unload {}",
                 loaded_as.join(", "),
                 loaded_as[0]
             ),
@@ -333,15 +333,20 @@ impl fmt::Display for Error {
                 path.display()
             ),
             Error::PrivateMounts => f.write_str(
-                "no BPF file system is mounted, and one mounted here would end with this private mount \
-                 namespace, with all that is loaded: run it in the host's, as by nsenter \
-                 --net=/run/netns/NAME knee ... in place of ip netns exec, or first, there, mount -t bpf \
-                 -o mode=0700 bpf /sys/fs/bpf",
+                "no BPF file system is mounted, and this is a private mount namespace: one that knee \
+                 mounts here would vanish with it, and every algorithm too. Run knee in the host's: \
+                 nsenter --net=/run/netns/NAME knee ... (not ip netns exec). Or mount one on the host \
+                 first: mount -t bpf -o mode=0700 bpf /sys/fs/bpf",
             ),
-            Error::Untrusted { path, why } => write!(
+            Error::Untrusted { path, owner: Some((user, mode)) } => write!(
                 f,
-                "{} is {why}, so others than root may have a hand in what is loaded: remove it, or name \
-                 another place (docs/load.md)",
+                "{} belongs to user {user} (mode {mode:04o}): other users could change what knee loads. \
+                 chown root and chmod go-w it, or set KNEE_RUN_DIR or KNEE_BPFFS (docs/load.md)",
+                path.display()
+            ),
+            Error::Untrusted { path, owner: None } => write!(
+                f,
+                "{} is not a directory: remove it, or set KNEE_RUN_DIR or KNEE_BPFFS (docs/load.md)",
                 path.display()
             ),
             Error::Pin { path, source } => write!(f, "{}: {source}", path.display()),

@@ -11,6 +11,8 @@ use crate::{Failure, print};
 
 /// As in `crates/bpf/build.rs`.
 const CLANGS: [&str; 6] = ["clang", "clang-21", "clang-20", "clang-19", "clang-18", "clang-17"];
+/// Older ones lack what the programs need.
+const OLDEST_CLANG: u32 = 17;
 /// Parts of knee, and what people read above their findings.
 const PARTS: [(&str, &str); 5] = [
     ("machine", "this machine"),
@@ -93,7 +95,9 @@ fn look() -> Vec<Finding> {
         ok: clang.is_some().then_some(true),
         remedy: if clang.is_some() { "" } else { "apt-get install clang-19, or set KNEE_CLANG" }
             .to_owned(),
-        found: clang.unwrap_or_else(|| "none that compiles for BPF (only to build knee)".into()),
+        found: clang.unwrap_or_else(|| {
+            format!("none from {OLDEST_CLANG} on that compiles for BPF (only to build knee)")
+        }),
     });
     all
 }
@@ -123,7 +127,7 @@ fn kernel_side() -> Vec<Finding> {
     }]
 }
 
-/// Name and version of the first clang that compiles for BPF, sought as `crates/bpf/build.rs` does.
+/// Name and version of the first clang that compiles for BPF and is new enough, sought as `crates/bpf/build.rs` does.
 fn find_clang() -> Option<String> {
     let named = std::env::var("KNEE_CLANG").ok();
     let mut all = named.into_iter().chain(CLANGS.iter().map(|name| (*name).to_owned()));
@@ -133,7 +137,13 @@ fn find_clang() -> Option<String> {
     };
     let args =
         ["-target", "bpf", "-mcpu=v3", "-E", "-x", "c", "/dev/null", "-o", "/dev/null"].as_slice();
-    let clang = all.find(|clang| output(clang, args).is_some())?;
+    let is_new_enough = |clang: &str| {
+        let version = output(clang, &["-dumpversion"]).unwrap_or_default();
+        let version = String::from_utf8_lossy(&version);
+        let major = version.trim().split('.').next().and_then(|major| major.parse().ok());
+        major.is_some_and(|major: u32| major >= OLDEST_CLANG)
+    };
+    let clang = all.find(|clang| is_new_enough(clang) && output(clang, args).is_some())?;
     let about = output(&clang, &["--version"]).unwrap_or_default();
     let about = String::from_utf8_lossy(&about);
     Some(format!("{clang}: {}", about.lines().next().unwrap_or("unknown version").trim()))

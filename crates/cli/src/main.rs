@@ -97,8 +97,8 @@ manifest.json with everything that was run.
 Exit codes: 0 done, 1 a check failed, 2 could not run (or was stopped by Ctrl-C: what had finished by then is
 kept).
 
-With --json, a command that could not do what it was asked prints {\"error\": \"...\"} on standard output in place of
-the answer that it has not; the sentence is on standard error with and without it.";
+With --json, a command that fails prints {\"error\": ...} on standard output instead of its result. The message is
+also on standard error.";
 
 /// Data-center TCP congestion avoidance: run experiments, load algorithms into the kernel, look inside.
 #[derive(Parser)]

@@ -1,8 +1,9 @@
 //! Whatever a name leads to, a command says in a sentence why it cannot read it, at once.
 #![expect(clippy::unwrap_used, reason = "tests may panic")]
 
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File};
 use std::io::Write as _;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -13,7 +14,9 @@ impl Scratch {
     fn new(name: &str) -> Scratch {
         let dir =
             std::env::temp_dir().join(format!("knee-bad-files-{name}-{}", std::process::id()));
-        fs::create_dir_all(dir.join("folder")).unwrap();
+        // Whoever else has made it may have put links into it.
+        DirBuilder::new().mode(0o700).create(&dir).unwrap();
+        fs::create_dir(dir.join("folder")).unwrap();
         assert!(Command::new("mkfifo").arg(dir.join("pipe")).status().unwrap().success());
         for name in ["long", "long.c", "long.script"] {
             // A file with a hole: no disk holds it.

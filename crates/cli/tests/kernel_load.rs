@@ -3,10 +3,10 @@
 #![cfg(feature = "kernel")]
 #![allow(clippy::unwrap_used, reason = "all of this is test code")]
 
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 use std::thread;
@@ -381,6 +381,8 @@ fn unload_ends_a_trial() {
     let Some(host) = sandbox_with_links() else { return };
     let name = host.name('d');
     let trial = host.start(&format!("load dctcp --as {name} --confirm-within 60s"));
+    let refused = host.knee("unload dctcp").refused();
+    assert!(refused.contains(&format!("is loaded as {name}: knee unload {name}")), "{refused}");
     // One that is stopped cannot end by itself.
     let stopped = host.name('s');
     let other = host.start(&format!("load reno --as {stopped} --confirm-within 60s"));
@@ -533,6 +535,8 @@ fn who_may_not_is_told_what_it_takes() {
     // Nobody may not look into the directories of a build: a copy that anybody may run.
     let copy = host.run_dir().with_file_name("knee");
     fs::copy(env!("CARGO_BIN_EXE_knee"), &copy).unwrap();
+    let passable = Permissions::from_mode(0o711);
+    fs::set_permissions(copy.parent().unwrap(), passable).unwrap();
     for line in [
         "load dctcp",
         "load dctcp --confirm-within 1s",
@@ -713,7 +717,7 @@ fn unloading_what_is_not_loaded_is_no_failure_if_asked_for_so() {
     host.knee(&format!("load dctcp --as {name}")).done();
     for line in ["unload dctcp", "unload --if-loaded dctcp"] {
         let refused = host.knee(line).refused();
-        let expected = format!("nothing as \"dctcp\", but dctcp as {name}: knee unload {name}");
+        let expected = format!("the algorithm dctcp is loaded as {name}: knee unload {name}");
         assert!(refused.contains(&expected), "{refused}");
     }
     host.knee(&format!("unload --if-loaded {name}")).done();

@@ -26,7 +26,8 @@ impl Alone {
         }
         let mut command = Command::new("unshare");
         command.args(["--mount", "--pid", "--fork", "--mount-proc", "--kill-child", "sh"]);
-        command.env("KNEE", env!("CARGO_BIN_EXE_knee"));
+        // A command that does not end is a failure, not a test that does not end.
+        command.env("KNEE", concat!("timeout 60 ", env!("CARGO_BIN_EXE_knee")));
         command.env_remove("KNEE_RUN_DIR").env_remove("KNEE_BPFFS");
         let mut shell = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let said = BufReader::new(shell.stdout.take().unwrap());
@@ -82,7 +83,7 @@ fn where_no_bpf_file_system_is_mounted_knee_mounts_its_own_until_nothing_is_in_i
     let Some(mut host) = Alone::new() else { return };
     let (name, other, tried) = (own_name("own"), own_name("second"), own_name("tried"));
     let said = host.done(&format!("$KNEE load reno --as {name}"));
-    assert!(said.contains("a BPF file system mounted at /run/knee/bpf"), "{said}");
+    assert!(said.contains("knee mounted a BPF file system at /run/knee/bpf for it"), "{said}");
     assert_eq!(host.done("stat -c '%a %u' /run/knee/bpf /run/knee/bpf/knee"), "1700 0\n700 0\n");
     assert!(host.done("grep ' /run/knee/bpf bpf ' /proc/mounts").contains("nosuid,nodev,noexec"));
     // Another one that comes later changes nothing: all of them find the first.
@@ -133,35 +134,81 @@ fn what_a_private_mount_namespace_would_take_along_is_refused_and_the_hosts_is_f
 }
 
 #[test]
+fn what_is_loaded_stays_loaded_under_commands_of_a_mount_namespace_that_is_older() {
+    let Some(mut host) = Alone::new() else { return };
+    let (name, other) = (own_name("older"), own_name("another"));
+    // It has the same /run, and sees nothing of what is mounted from now on.
+    host.done("unshare -m sleep 600 >/dev/null & echo $! >/run/older");
+    host.done(
+        "for i in $(seq 600); do test $(readlink /proc/$(cat /run/older)/ns/mnt) \
+         != $(readlink /proc/self/ns/mnt) && break; sleep 0.1; done",
+    );
+    let older = "nsenter -m -t $(cat /run/older)";
+    let said = host.refused(&format!("{older} $KNEE load reno --as {name}"));
+    assert!(said.contains("private mount namespace"), "{said}");
+    host.is_empty();
+    host.done(&format!("$KNEE load reno --as {name}"));
+    assert_eq!(host.done(&format!("{older} ls /run/knee/bpf")), "");
+
+    let is_loaded = |host: &mut Alone| {
+        assert_eq!(host.done("ls /run/knee/bpf/knee"), format!("{name}\n"));
+        for line in ["$KNEE status", &format!("{older} $KNEE status")] {
+            let status = host.done(line);
+            assert!(status.contains(&format!("{name}: reno\n  loaded ")), "{line}: {status}");
+        }
+        assert!(knee_testbed::sandbox::available().contains(&name.to_owned()));
+    };
+    is_loaded(&mut host);
+    host.refused(&format!("{older} $KNEE load cubic --as {name}"));
+    is_loaded(&mut host);
+    host.refused(&format!("{older} $KNEE unload {other}"));
+    is_loaded(&mut host);
+    // What is not refused goes where the host's is, and undoes it.
+    host.done(&format!("{older} $KNEE load reno --as {other}"));
+    assert_eq!(host.done("ls /run/knee/bpf/knee | wc -l"), "2\n");
+    host.done(&format!("{older} $KNEE unload {other}"));
+    is_loaded(&mut host);
+    host.done(&format!("{older} $KNEE unload {name}"));
+    assert!(!knee_testbed::sandbox::available().contains(&name.to_owned()));
+    // The mount itself is not for that namespace to undo.
+    host.done("$KNEE unload --all");
+    host.done("rm /run/older && kill $!");
+    host.is_empty();
+}
+
+#[test]
 fn pins_where_others_may_write_are_refused() {
     let Some(mut host) = Alone::new() else { return };
     let name = own_name("others");
     host.done("umount /sys/fs/bpf && mount -t bpf -o mode=1777 bpf /sys/fs/bpf");
     for (make, why) in [
-        ("mkdir -m 755 /sys/fs/bpf/knee && chown 65534 /sys/fs/bpf/knee", "of user 65534"),
-        ("mkdir -m 777 /sys/fs/bpf/knee", "of user 0, with mode 0777"),
-        ("mkdir /sys/fs/bpf/else && ln -s /sys/fs/bpf/else /sys/fs/bpf/knee", "no directory"),
+        (
+            "mkdir -m 755 /sys/fs/bpf/knee && chown 65534 /sys/fs/bpf/knee",
+            "belongs to user 65534 (mode 0755)",
+        ),
+        ("mkdir -m 777 /sys/fs/bpf/knee", "belongs to user 0 (mode 0777)"),
+        ("mkdir /sys/fs/bpf/else && ln -s /sys/fs/bpf/else /sys/fs/bpf/knee", "is not a directory"),
     ] {
         host.done(make);
         let load = format!("load reno --as {name}");
         for line in [load.as_str(), "status", "policy show", "plb show", "unload --all"] {
             let (said, code) = host.run(&format!("$KNEE {line}"));
             assert_eq!(code, 2, "{make}: {line}: {said}");
-            assert!(said.contains(&format!("/sys/fs/bpf/knee is {why}")), "{make}: {line}: {said}");
+            assert!(said.contains(&format!("/sys/fs/bpf/knee {why}")), "{make}: {line}: {said}");
         }
         host.done("rm -rf /sys/fs/bpf/knee /sys/fs/bpf/else");
     }
     // Where others may take away what is not theirs, what is checked may be another thing a moment later.
     host.done("umount /sys/fs/bpf && mount -t bpf bpf /sys/fs/bpf && chmod 0777 /sys/fs/bpf");
     let said = host.refused(&format!("$KNEE load reno --as {name}"));
-    assert!(said.contains("/sys/fs/bpf is of user 0, with mode 0777"), "{said}");
+    assert!(said.contains("/sys/fs/bpf belongs to user 0 (mode 0777)"), "{said}");
     host.done("chown 65534 /sys/fs/bpf && chmod 1777 /sys/fs/bpf");
     let said = host.refused(&format!("$KNEE load reno --as {name}"));
-    assert!(said.contains("/sys/fs/bpf is of user 65534, with mode 1777"), "{said}");
+    assert!(said.contains("/sys/fs/bpf belongs to user 65534 (mode 1777)"), "{said}");
     host.done("umount /sys/fs/bpf && mount -t bpf -o mode=0700 bpf /sys/fs/bpf");
     host.done("mkdir /run/else && ln -s /run/else /run/knee");
     let said = host.refused(&format!("$KNEE load reno --as {name}"));
-    assert!(said.contains("/run/knee is no directory"), "{said}");
+    assert!(said.contains("/run/knee is not a directory"), "{said}");
 }
 
 #[test]

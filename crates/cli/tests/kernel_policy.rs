@@ -446,8 +446,8 @@ fn dctcp_is_kept_off_the_internet_unless_somebody_knows() {
         ("to = \"everything\"", "0.0.0.0/0 reaches the Internet"),
         ("to = [\"10.99.0.0/24\", \"8.0.0.0/7\"]", "8.0.0.0/7 reaches the Internet"),
         ("to = \"2000::/3\"", "2000::/3 reaches the Internet"),
-        ("to = [\"10.99.0.0/24\", \"8.8.8.0/24\"]", "8.8.8.0/24 is not of private addresses"),
-        ("to = \"2001:db8::/32\"", "2001:db8::/32 is not of private addresses"),
+        ("to = [\"10.99.0.0/24\", \"8.8.8.0/24\"]", "8.8.8.0/24 is not a private prefix"),
+        ("to = \"2001:db8::/32\"", "2001:db8::/32 is not a private prefix"),
         ("listen = 80", "listeners may be reached from anywhere"),
     ] {
         let file = place.write("p.toml", &format!("[[rule]]\n{whom}\nalgorithm = \"{name}\"\n"));
@@ -458,11 +458,11 @@ fn dctcp_is_kept_off_the_internet_unless_somebody_knows() {
     // "Peers run knee" is a word about them, whatever the algorithm; and who has public addresses says so.
     let rule = "[[rule]]\nto = \"192.0.2.0/24\"\nalgorithm = \"cubic\"\necn = \"peers run knee\"\n";
     let error = place.sandbox.knee(&place.line(&place.write("p.toml", rule))).refused();
+    assert!(error.contains("192.0.2.0/24 is not a private prefix, and not all peers"), "{error}");
     assert!(
-        error.contains("192.0.2.0/24 is not of private addresses, and not all peers"),
+        error.contains("ours = [\"192.0.2.0/24\"] at the top of the file, or give --i-know"),
         "{error}"
     );
-    assert!(error.contains("ours = [\"192.0.2.0/24\"], or give --i-know"), "{error}");
     let own = place.write("p.toml", &format!("ours = \"192.0.0.0/16\"\n{rule}"));
     place.sandbox.knee(&(place.line(&own) + " --dry-run")).done();
     assert_eq!(place.show(), "no policy is applied\n");

@@ -112,16 +112,17 @@ fn a_trace_replays_equal_and_a_changed_one_does_not() {
     let Some(traced) = Traced::new() else { return };
     let (host, name, file) = (&traced.host, &traced.name, traced.file("a.flight"));
     let path = file.display();
-    // How long it takes until there is enough is the machine's affair.
-    for time in ["300ms", "1s", "3s", "10s", "30s"] {
+    // How long it takes until there is enough is the machine's affair. So is it whether the recorder gets
+    // a CPU before the ring is full: a recording with losses is as it should be, says so, and is no
+    // use here, where every call is replayed.
+    let whole = ["300ms", "300ms", "1s", "1s", "3s", "3s", "10s", "30s"].into_iter().any(|time| {
         let _ = fs::remove_file(&file);
         let said = host.knee(&format!("trace {name} --for {time} -o {path}")).done();
         assert!(said.starts_with(&format!("recording all connections of {name} ...\n")), "{said}");
-        assert!(said.contains(" calls in ") && said.contains(", 0 lost"), "{said}");
-        if read(&file).1.len() > 1000 {
-            break;
-        }
-    }
+        assert!(said.contains(" calls in ") && said.contains(" lost"), "{said}");
+        said.contains(", 0 lost") && read(&file).1.len() > 1000
+    });
+    assert!(whole, "no recording of more than 1000 calls without a loss");
 
     let said = host.knee(&format!("replay {path}")).done();
     assert!(said.starts_with(&format!("{name}: dctcp shift_g=4")), "{said}");

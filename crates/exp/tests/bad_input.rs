@@ -455,7 +455,7 @@ fn what_is_no_experiment_file_is_said() {
     let (message, path) = file("latin.toml", b"# a\nquestion = \"caf\xe9\"\n");
     assert_eq!(message, format!("{path}:2: is not text in UTF-8"));
     let (message, path) = file("huge.toml", &vec![b'#'; (1 << 20) + 1]);
-    assert_eq!(message, format!("{path}: is longer than 1 MiB, and no experiment file is"));
+    assert_eq!(message, format!("{path}: is longer than 1 MiB, the limit for an experiment file"));
     let (message, _) = file("deep.toml", format!("a = {}", "[".repeat(100_000)).as_bytes());
     assert!(message.contains(": not TOML: "), "{message}");
     std::fs::remove_dir_all(&dir).unwrap();

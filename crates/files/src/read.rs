@@ -37,16 +37,19 @@ impl fmt::Display for Unreadable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Unreadable::Io(why) => write!(f, "cannot read: {why}"),
-            Unreadable::Kind { is, what } => {
-                let article = if what.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" };
-                write!(f, "is {is}, not {article} {what}")
-            }
+            Unreadable::Kind { is, what } => write!(f, "is {is}, not {}", one(what)),
             Unreadable::TooLong { limit, what } => {
-                write!(f, "is longer than {}, and no {what} is", Bytes(*limit))
+                write!(f, "is longer than {}, the limit for {}", Bytes(*limit), one(what))
             }
             Unreadable::NotText { .. } => f.write_str("is not text in UTF-8"),
         }
     }
+}
+
+/// With its article.
+fn one(what: &str) -> String {
+    let article = if what.starts_with(['a', 'e', 'i', 'o', 'u']) { "an" } else { "a" };
+    format!("{article} {what}")
 }
 
 impl std::error::Error for Unreadable {}
@@ -93,7 +96,7 @@ impl fmt::Display for Bytes {
 pub fn open_file(path: &Path, what: &'static str) -> Result<File, Unreadable> {
     open_if(path, what, &|kind| match kind {
         FileType::RegularFile => true,
-        FileType::Fifo | FileType::Socket => is_given(path),
+        FileType::Fifo => is_given(path),
         _ => false,
     })
 }
@@ -103,10 +106,7 @@ pub fn open_file(path: &Path, what: &'static str) -> Result<File, Unreadable> {
 /// # Errors
 /// [`Unreadable`], if it is something else or cannot be opened.
 pub fn open_stream(path: &Path, what: &'static str) -> Result<File, Unreadable> {
-    open_if(path, what, &|kind| {
-        matches!(kind, FileType::RegularFile | FileType::Fifo)
-            || kind == FileType::Socket && is_given(path)
-    })
+    open_if(path, what, &|kind| matches!(kind, FileType::RegularFile | FileType::Fifo))
 }
 
 /// Reads a file of at most so many bytes; what may be read is what [`open_file`] opens.
@@ -184,6 +184,7 @@ fn called(kind: FileType) -> &'static str {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::os::unix::fs::DirBuilderExt as _;
     use std::os::unix::net::UnixListener;
     use std::path::PathBuf;
     use std::process::Command;
@@ -196,7 +197,8 @@ mod tests {
         fn new(name: &str) -> Scratch {
             let dir =
                 std::env::temp_dir().join(format!("knee-files-{name}-{}", std::process::id()));
-            fs::create_dir_all(&dir).unwrap();
+            // Whoever else has made it may have put links into it.
+            fs::DirBuilder::new().mode(0o700).create(&dir).unwrap();
             Scratch(dir)
         }
 
@@ -222,10 +224,15 @@ mod tests {
         let scratch = Scratch::new("kinds");
         let pipe = scratch.0.join("pipe");
         assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-        let _socket = UnixListener::bind(scratch.0.join("socket")).unwrap();
+        let socket = UnixListener::bind(scratch.0.join("socket")).unwrap();
         assert_eq!(why(&scratch.0), "is a directory, not an experiment file");
         assert_eq!(why(&pipe), "is a named pipe, not an experiment file");
         assert_eq!(why(&scratch.0.join("socket")), "is a socket, not an experiment file");
+        // The system opens none, not even one that this process was given.
+        let given = PathBuf::from(format!("/dev/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&socket)));
+        assert_eq!(why(&given), "is a socket, not an experiment file");
+        let stream = open_stream(&given, "capture").unwrap_err();
+        assert_eq!(stream.to_string(), "is a socket, not a capture");
         assert_eq!(why(Path::new("/dev/zero")), "is a device, not an experiment file");
         let none = read_bounded(&scratch.0.join("none"), 1, "policy file").unwrap_err();
         assert!(none.is_absent() && none.to_string().starts_with("cannot read: No such file"));
@@ -237,13 +244,13 @@ mod tests {
         let fits = scratch.file("fits", &[b'x'; 4096]);
         assert_eq!(read_text(&fits, 4096, "policy file").unwrap().len(), 4096);
         let long = scratch.file("long", &[b'x'; 4097]);
-        assert_eq!(why(&long), "is longer than 4 KiB, and no experiment file is");
+        assert_eq!(why(&long), "is longer than 4 KiB, the limit for an experiment file");
         // The files of /proc say that they are empty.
         let grown = read_bounded(Path::new("/proc/self/maps"), 8, "policy file").unwrap_err();
-        assert_eq!(grown.to_string(), "is longer than 8 bytes, and no policy file is");
+        assert_eq!(grown.to_string(), "is longer than 8 bytes, the limit for a policy file");
         let holes = scratch.file("holes", b"");
         File::options().write(true).open(&holes).unwrap().set_len(1 << 40).unwrap();
-        assert_eq!(why(&holes), "is longer than 4 KiB, and no experiment file is");
+        assert_eq!(why(&holes), "is longer than 4 KiB, the limit for an experiment file");
     }
 
     #[test]

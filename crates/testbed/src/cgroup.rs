@@ -84,7 +84,8 @@ pub fn is_mounted() -> bool {
 
 fn mount_own() -> bool {
     let dir = own_mount_dir();
-    fs::create_dir_all(&dir).unwrap();
+    sandbox::make_dir(dir.parent().unwrap());
+    fs::create_dir(&dir).unwrap();
     let mounted = Command::new("mount").args(["-t", "cgroup2", "none"]).arg(&dir).status();
     // SAFETY: the function needs nothing that is gone by then.
     unsafe { libc::atexit(unmount_own) };
@@ -97,7 +98,8 @@ extern "C" fn unmount_own() {
 
 /// What a killed test leaves of it, the next sandbox removes.
 fn own_mount_dir() -> PathBuf {
-    let name = format!("{}{}-cgroup", sandbox::DIR_PREFIX, std::process::id());
+    let (process, digits) = (std::process::id(), crate::own_digits());
+    let name = format!("{}{process}-{digits}-cgroup", sandbox::DIR_PREFIX);
     std::env::temp_dir().join(name).join("cgroup")
 }
 

@@ -12,8 +12,9 @@ pub mod sandbox;
 pub mod trace;
 
 use std::collections::BTreeMap;
-use std::io::Write as _;
-use std::sync::Mutex;
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::sync::{Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -36,20 +37,27 @@ pub fn kernel_is_ready() -> bool {
 /// A name for an algorithm that no other process uses, ending with up to 8 characters of `word`: the
 /// kernel's list is everybody's, also of another run of the same tests.
 pub fn own_name(word: &str) -> &'static str {
-    const DIGITS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
     static NAMES: Mutex<BTreeMap<String, &'static str>> = Mutex::new(BTreeMap::new());
     let name = |word: &str| {
-        let (mut pid, mut name) = (std::process::id() as usize, "k".to_owned());
-        while pid > 0 {
-            name.push(char::from(DIGITS[pid % DIGITS.len()]));
-            pid /= DIGITS.len();
-        }
-        name.push('_');
-        name.push_str(word);
+        let mut name = format!("k{}_{word}", own_digits());
         name.truncate(15);
         &*name.leak()
     };
     NAMES.lock().unwrap().entry(word.to_owned()).or_insert_with(|| name(word))
+}
+
+/// Five digits that no other process has. The number of a process would not do: in another PID namespace
+/// another one has it, with the same list of algorithms.
+pub(crate) fn own_digits() -> &'static str {
+    const DIGITS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
+    static OWN: OnceLock<String> = OnceLock::new();
+    OWN.get_or_init(|| {
+        let mut random = [0; 8];
+        File::open("/dev/urandom").unwrap().read_exact(&mut random).unwrap();
+        let random = u64::from_ne_bytes(random);
+        let digit = |power| DIGITS[(random / 36_u64.pow(power) % 36) as usize];
+        (0..5).map(|power| char::from(digit(power))).collect()
+    })
 }
 
 /// Waits until no algorithm has this name: whoever looks through the kernel's links at the moment when one
@@ -92,5 +100,18 @@ pub fn wait_until(what: &str, mut is: impl FnMut() -> bool) {
     while !is() {
         assert!(started.elapsed() < Duration::from_secs(10), "waited in vain until {what}");
         thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_fit_and_are_not_those_of_the_processs_number() {
+        let name = own_name("a_long_word");
+        assert_eq!((name.len(), name), (15, own_name("a_long_word")));
+        assert_eq!(&name[1..6], own_digits());
+        assert!(name.ends_with("_a_long_w"), "{name}");
     }
 }

@@ -1,8 +1,9 @@
 //! A host for the `knee` command of which a test may do as it likes: its own state, its own BPF file
 //! system, its own network namespace. The kernel's list of algorithms is everybody's.
 
-use std::fs;
+use std::fs::{self, DirBuilder};
 use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -26,8 +27,10 @@ impl Sandbox {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         remove_left_over();
-        let dir = std::env::temp_dir().join(format!("{DIR_PREFIX}{}-{number}", std::process::id()));
-        fs::create_dir_all(dir.join("bpf")).unwrap();
+        let (process, digits) = (std::process::id(), crate::own_digits());
+        let dir = std::env::temp_dir().join(format!("{DIR_PREFIX}{process}-{digits}-{number}"));
+        make_dir(&dir);
+        fs::create_dir(dir.join("bpf")).unwrap();
         let sandbox =
             Sandbox { knee: knee.into(), dir, namespace: Namespace::new().unwrap(), number };
         let bpffs = sandbox.bpffs();
@@ -39,8 +42,7 @@ impl Sandbox {
 
     /// A name for an algorithm that no other test uses, with one letter of the caller's.
     pub fn name(&self, letter: char) -> String {
-        let pid = std::process::id();
-        format!("kt{pid}_{}{letter}", self.number)
+        format!("kt{}_{}{letter}", crate::own_digits(), self.number)
     }
 
     pub fn run_dir(&self) -> PathBuf {
@@ -177,6 +179,12 @@ fn walk(dir: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
+/// One that is there already may be somebody else's, with links in it, and is an error.
+pub(crate) fn make_dir(dir: &Path) {
+    let made = DirBuilder::new().mode(0o700).create(dir);
+    made.unwrap_or_else(|error| panic!("{}: {error}", dir.display()));
+}
+
 pub(crate) fn remove(dir: &Path) {
     // Pins go with their file system.
     for mount in ["bpf", "cgroup"].map(|name| dir.join(name)) {
@@ -195,7 +203,12 @@ fn remove_left_over() {
     for entry in fs::read_dir(std::env::temp_dir()).unwrap().filter_map(Result::ok) {
         let name = entry.file_name().to_string_lossy().into_owned();
         let pid = name.strip_prefix(DIR_PREFIX).and_then(|rest| rest.split('-').next());
-        if pid.is_some_and(|pid| !Path::new("/proc").join(pid).exists()) {
+        let is_dead = pid.is_some_and(|pid| !Path::new("/proc").join(pid).exists());
+        // In somebody else's there may be links.
+        // SAFETY: it only asks.
+        let us = unsafe { libc::geteuid() };
+        let is_own = entry.metadata().is_ok_and(|about| about.is_dir() && about.uid() == us);
+        if is_dead && is_own {
             remove(&entry.path());
         }
     }

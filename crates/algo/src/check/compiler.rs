@@ -10,6 +10,8 @@ use crate::module::{Headers, find_compiler};
 
 /// As in `crates/bpf/build.rs`.
 const CLANGS: [&str; 6] = ["clang", "clang-21", "clang-20", "clang-19", "clang-18", "clang-17"];
+/// Older ones lack what the programs need.
+const OLDEST_CLANG: u32 = 17;
 /// Bytes of stack that a BPF program has, its callees included.
 const STACK_BYTES: u32 = 512;
 
@@ -19,10 +21,16 @@ pub(super) fn look(path: &Path) -> Option<(Vec<Finding>, String)> {
     by_clang(path, &headers).or_else(|| by_gcc(path, &headers))
 }
 
-/// By the first clang that compiles for BPF.
+/// By the first clang that compiles for BPF, and is new enough.
 pub(super) fn by_clang(path: &Path, headers: &Headers) -> Option<(Vec<Finding>, String)> {
     let named = std::env::var("KNEE_CLANG").ok();
     named.into_iter().chain(CLANGS.map(str::to_owned)).find_map(|clang| {
+        let version = Command::new(&clang).arg("-dumpversion").output().ok()?;
+        let version = String::from_utf8_lossy(&version.stdout).into_owned();
+        let major: u32 = version.trim().split('.').next()?.parse().ok()?;
+        if major < OLDEST_CLANG {
+            return None;
+        }
         let mut command = contract_command(&clang, headers);
         command.args(["-target", "bpf", "-mcpu=v3", "-U__bpf__", "-O2", "-g", "-Wall", "-c"]);
         let output = command.arg(path).args(["-o", "/dev/null"]).output().ok()?;

@@ -1,13 +1,13 @@
 //! Which BPF file system keeps what is loaded: the host's, or where it has none one of knee's own,
 //! that goes with the last thing in it.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-use rustix::fs::statfs;
+use rustix::fs::{Mode, OFlags, open, statfs};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
 use super::{Host, Lock, make_dir};
@@ -73,8 +73,11 @@ impl Host {
                 false => Err(Error::NotBpffs { path: named.clone() }),
             };
         }
-        let mut places = vec![own(&self.run_dir), USUAL.into()];
+        let own = own(&self.run_dir);
+        let mut places = vec![own.clone(), USUAL.into()];
         if is_in_private_mounts() && is_same_as_of_first(&self.run_dir) {
+            // This namespace may be older than what is mounted there.
+            places.insert(1, in_first(&own));
             places.push(in_first(Path::new(USUAL)));
         }
         Ok(places.into_iter().find(|place| is_bpffs(place)))
@@ -85,18 +88,24 @@ impl Host {
             return Err(Error::PrivateMounts);
         }
         let own = own(&self.run_dir);
+        let is_new = !own.exists();
         make_dir(&own)?;
         check_dir(&self.run_dir)?;
         check_dir(&own)?;
         let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-        mount("bpf", &own, "bpf", flags, c"mode=0700").map_err(|errno| Error::Host {
-            what: format!(
-                "no BPF file system is mounted (mount -t bpf -o mode=0700 bpf {USUAL}), and none can be \
-                 at {}",
-                own.display()
-            ),
-            source: errno.into(),
-        })?;
+        if let Err(errno) = mount("bpf", &own, "bpf", flags, c"mode=0700") {
+            if is_new {
+                let _ = fs::remove_dir(&own);
+            }
+            return Err(Error::Host {
+                what: format!(
+                    "no BPF file system is mounted (mount -t bpf -o mode=0700 bpf {USUAL}), and none \
+                     can be at {}",
+                    own.display()
+                ),
+                source: errno.into(),
+            });
+        }
         self.has_mounted.store(true, Ordering::Relaxed);
         Ok(())
     }
@@ -110,18 +119,22 @@ fn own(run_dir: &Path) -> PathBuf {
 /// Takes knee's own away again if it holds nothing. The caller holds the lock.
 pub(super) fn remove_own_if_empty(run_dir: &Path) {
     let own = own(run_dir);
-    if is_bpffs(&own) {
-        let _ = fs::remove_dir(own.join(PINS_DIR));
-        // Names with a dot are the kernel's own files, nobody else may use one.
-        let is_others = |name: &std::ffi::OsStr| !name.to_string_lossy().contains('.');
-        let left = fs::read_dir(&own);
-        if left.is_ok_and(|left| !left.flatten().any(|entry| is_others(&entry.file_name()))) {
-            // Somebody may be looking into it.
-            let _ = unmount(&own, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW);
-        }
+    if !is_bpffs(&own) {
+        // It may be mounted in another mount namespace, where it would go with its directory, and all
+        // that it keeps with it.
+        return;
     }
-    // One that is still mounted here stays; in other mount namespaces it goes with its directory.
-    let _ = fs::remove_dir(own);
+    let _ = fs::remove_dir(own.join(PINS_DIR));
+    // Names with a dot are the kernel's own files, nobody else may use one.
+    let is_others = |name: &std::ffi::OsStr| !name.to_string_lossy().contains('.');
+    let left = fs::read_dir(&own);
+    let is_empty =
+        left.is_ok_and(|left| !left.flatten().any(|entry| is_others(&entry.file_name())));
+    // Somebody may be looking into it.
+    if is_empty && unmount(&own, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW).is_ok() {
+        // Where it is mounted besides, it is as empty.
+        let _ = fs::remove_dir(own);
+    }
 }
 
 fn is_bpffs(path: &Path) -> bool {
@@ -153,7 +166,7 @@ fn is_same_as_of_first(run_dir: &Path) -> bool {
 pub(super) fn check_dir(path: &Path) -> Result<(), Error> {
     match fs::symlink_metadata(path) {
         Ok(about) if about.is_dir() => check_owner(path, &about, OTHERS_WRITE),
-        Ok(_) => Err(Error::Untrusted { path: path.to_owned(), why: "no directory".to_owned() }),
+        Ok(_) => Err(Error::Untrusted { path: path.to_owned(), owner: None }),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(source) => Err(Error::File { path: path.to_owned(), source }),
     }
@@ -164,14 +177,14 @@ fn check_owner(path: &Path, about: &fs::Metadata, forbidden: u32) -> Result<(), 
     if [0, us].contains(&about.uid()) && about.mode() & forbidden == 0 {
         return Ok(());
     }
-    let why = format!("of user {}, with mode {:04o}", about.uid(), about.mode() & 0o7777);
-    Err(Error::Untrusted { path: path.to_owned(), why })
+    let owner = Some((about.uid(), about.mode() & 0o7777));
+    Err(Error::Untrusted { path: path.to_owned(), owner })
 }
 
 /// Opens a file of knee's own to read it: no link, nothing that would keep the reader waiting.
 pub(super) fn open_file(path: &Path) -> io::Result<File> {
-    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let file = File::from(open(path, flags, Mode::empty())?);
     match file.metadata()?.is_file() {
         true => Ok(file),
         false => Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")),

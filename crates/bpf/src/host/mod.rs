@@ -136,6 +136,8 @@ impl Host {
                 }
                 Err(error) => return Err(failed(error)),
             };
+            // Between the look and the opening somebody may have made it.
+            bpffs::check_dir(&self.run_dir)?;
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 // Whoever had it may have removed the file: then others lock another one.
                 Ok(()) if is_at(&file, &path) => {

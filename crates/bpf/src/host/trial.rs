@@ -116,7 +116,7 @@ impl Trial {
                 // Whoever looks through the kernel's links at this moment keeps this one a little.
                 if wait_until_gone(&name).is_ok() {
                     // Those that were opened meanwhile. The trial is over even where they cannot be moved.
-                    let _ = return_listeners(&name);
+                    return_listeners(&name);
                 }
                 // A confirmation that was cut short.
                 if lock.is_ok() && host.entries()?.iter().any(|entry| entry.name == name) {

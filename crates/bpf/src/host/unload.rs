@@ -40,6 +40,16 @@ pub struct Unloaded {
     pub trial: bool,
     /// Who still has it; `None`: that could not be read.
     pub left: Option<Left>,
+    /// Why not all listeners, or who still has it, could be looked at or moved.
+    pub unread: Option<String>,
+}
+
+impl Unloaded {
+    /// Whether nothing is known, or has to be feared, to give the algorithm to new connections.
+    pub fn is_all(&self) -> bool {
+        let moved = self.left.as_ref().is_some_and(|left| left.listeners.is_empty());
+        moved && self.routes_left.is_empty()
+    }
 }
 
 /// Who still has an algorithm that is not registered any more.
@@ -89,9 +99,13 @@ impl Host {
             false => self.unload_locked(name)?,
         };
         undone.trial = trial;
-        // What could not be moved, or looked at, is told by what is left.
-        undone.listeners = return_listeners(name).unwrap_or_default();
-        undone.left = Left::of(name).ok();
+        let (listeners, failed) = return_listeners(name);
+        undone.listeners = listeners;
+        undone.unread = failed.map(|error| error.to_string());
+        match Left::of(name) {
+            Ok(left) => undone.left = Some(left),
+            Err(error) => undone.unread = undone.unread.or_else(|| Some(error.to_string())),
+        }
         Ok(undone)
     }
 
@@ -132,7 +146,8 @@ impl Host {
         restore_allowed(&mut journal, &self.run_dir)?;
         if !self.knows(name)? {
             let registered = available_algorithms()?.iter().any(|known| known == name);
-            let of_it = journal.entries.iter().filter(|entry| entry.algorithm == name);
+            let tried: Vec<Entry> = self.trials().into_iter().map(|trial| trial.entry).collect();
+            let of_it = journal.entries.iter().chain(&tried).filter(|one| one.algorithm == name);
             let loaded_as = of_it.map(|entry| entry.name.clone()).collect();
             return Err(Error::NotLoaded { name: name.to_owned(), registered, loaded_as });
         }
@@ -231,24 +246,45 @@ fn unpin(pin: &Path) -> Result<(), Error> {
 }
 
 /// Gives listeners that have an algorithm which is gone the default of their namespace: everything that
-/// they accept would have it, too, as long as they live.
-pub(super) fn return_listeners(name: &str) -> Result<Vec<(String, SocketAddr, String)>, Error> {
-    let reader = Connections::open()?;
+/// they accept would have it, too, as long as they live. Those that were moved, and the first reason why
+/// others may not have been.
+pub(super) fn return_listeners(name: &str) -> (Vec<Returned>, Option<Error>) {
     let mut returned = Vec::new();
-    for namespace in knee_netns::all().map_err(proc)? {
-        let has_it = |one: &Connection| one.is_listener() && one.algorithm == name;
-        let listeners: Vec<_> = reader.read_in(&namespace)?.into_iter().filter(has_it).collect();
-        if listeners.is_empty() {
-            continue;
-        }
-        let to = default_of(&namespace)?;
-        let migration = Migration::new(name, &to, Filter::default(), true)?;
-        let moved = migration.run(migration.plan(listeners), std::slice::from_ref(&namespace))?;
-        for one in moved.iter().filter(|one| one.outcome == Outcome::Moved) {
-            returned.push((namespace.label(), one.connection.local, to.clone()));
+    let opened =
+        Connections::open().and_then(|reader| Ok((reader, knee_netns::all().map_err(proc)?)));
+    let (reader, namespaces) = match opened {
+        Ok(opened) => opened,
+        Err(error) => return (returned, Some(error)),
+    };
+    let mut failed = None;
+    for namespace in &namespaces {
+        // One namespace that cannot be looked at is no reason to leave the others.
+        match return_listeners_in(namespace, name, &reader) {
+            Ok(more) => returned.extend(more),
+            Err(error) => failed = failed.or(Some(error)),
         }
     }
-    Ok(returned)
+    (returned, failed)
+}
+
+/// A listener that was given back: namespace, address, and the algorithm that it has now.
+type Returned = (String, SocketAddr, String);
+
+fn return_listeners_in(
+    namespace: &Found,
+    name: &str,
+    reader: &Connections,
+) -> Result<Vec<Returned>, Error> {
+    let has_it = |one: &Connection| one.is_listener() && one.algorithm == name;
+    let listeners: Vec<_> = reader.read_in(namespace)?.into_iter().filter(has_it).collect();
+    if listeners.is_empty() {
+        return Ok(Vec::new());
+    }
+    let to = default_of(namespace)?;
+    let migration = Migration::new(name, &to, Filter::default(), true)?;
+    let moved = migration.run(migration.plan(listeners), std::slice::from_ref(namespace))?;
+    let moved = moved.iter().filter(|one| one.outcome == Outcome::Moved);
+    Ok(moved.map(|one| (namespace.label(), one.connection.local, to.clone())).collect())
 }
 
 impl Left {

@@ -289,8 +289,8 @@ fn check_internet(file: &File) -> Result<(), Error> {
         if let (Some(others), true) = (others, needs_ecn || rule.ecn == Ecn::PeersRunKnee) {
             let why = if needs_ecn { WHY } else { "not all peers run knee there" };
             let message = format!(
-                "{others} is not of private addresses, and {why}; if it is your own, say so at the top \
-                 of the file: ours = [\"{others}\"], {WAY_OUT}"
+                "{others} is not a private prefix, and {why}; if it is yours, add ours = \
+                 [\"{others}\"] at the top of the file, {WAY_OUT}"
             );
             return Err(file.error(entry, &message));
         }

@@ -65,7 +65,10 @@ fn set_to(entry: &Entry) -> String {
 /// A line, if this command has mounted a BPF file system.
 fn mounted(host: &Host) -> String {
     host.mounted().map_or_else(String::new, |at| {
-        format!("  kept by a BPF file system mounted at {}, until nothing is in it\n", at.display())
+        format!(
+            "  knee mounted a BPF file system at {} for it; the last unload unmounts it\n",
+            at.display()
+        )
     })
 }
 

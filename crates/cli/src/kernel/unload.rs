@@ -17,7 +17,7 @@ pub(crate) struct Args {
     /// All that knee loaded.
     #[arg(long)]
     all: bool,
-    /// Leave a name alone under which nothing is loaded, instead of complaining.
+    /// Exit 0 for a name that is not loaded.
     #[arg(long)]
     if_loaded: bool,
     /// Print JSON.
@@ -34,8 +34,7 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     for name in &names {
         match host.unload(name) {
             Ok(one) => {
-                left |= !one.routes_left.is_empty();
-                left |= one.left.as_ref().is_some_and(|left| !left.listeners.is_empty());
+                left |= !one.is_all();
                 match args.json {
                     true => undone.push(as_json(name, &one)),
                     false => print(&in_words(name, &one))?,
@@ -134,6 +133,7 @@ fn as_json(name: &str, undone: &Unloaded) -> Json {
         "routes_left": routes_left,
         "listeners": listeners,
         "left": left,
+        "unread": undone.unread,
     })
 }
 
@@ -160,8 +160,11 @@ fn in_words(name: &str, undone: &Unloaded) -> String {
     for (namespace, at, to) in &undone.listeners {
         let _ = writeln!(out, "  listener {at} in namespace {namespace}: {to} again");
     }
+    if let Some(why) = &undone.unread {
+        let _ = writeln!(out, "  not all of its users could be read or moved: {why}");
+    }
     let Some(left) = &undone.left else {
-        return out + "  who still has it cannot be read (knee doctor)\n";
+        return out + "  who still has it is not known (knee doctor)\n";
     };
     for (namespace, at) in &left.listeners {
         let _ = writeln!(
@@ -176,4 +179,27 @@ fn in_words(name: &str, undone: &Unloaded) -> String {
         let _ = writeln!(out, "  knee migrate --from {name} --to NAME [--listeners] moves them");
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use knee_bpf::host::Left;
+
+    use super::*;
+
+    #[test]
+    fn what_is_not_known_is_not_taken_for_undone() {
+        let mut undone = Unloaded { left: Some(Left::default()), ..Unloaded::default() };
+        assert!(undone.is_all());
+        let listener = ("host".to_owned(), ([127, 0, 0, 1], 80).into());
+        undone.left = Some(Left { listeners: vec![listener], connections: 0 });
+        assert!(!undone.is_all());
+        undone.left = None;
+        undone.unread = Some("cannot read the connections".to_owned());
+        assert!(!undone.is_all());
+        let said = in_words("knee_x", &undone);
+        assert!(said.contains("read or moved: cannot read the connections\n"), "{said}");
+        assert!(said.ends_with("  who still has it is not known (knee doctor)\n"), "{said}");
+        assert_eq!(as_json("knee_x", &undone)["unread"], "cannot read the connections");
+    }
 }

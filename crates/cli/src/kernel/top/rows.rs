@@ -17,7 +17,7 @@ const CA_STATES: [&str; 5] = ["Open", "Disorder", "CWR", "Recovery", "Loss"];
 const IMPOSSIBLE: &str = "?";
 /// What that means.
 pub(super) const IMPOSSIBLE_MEANS: &str =
-    "?: cannot be true; the kernel left out calls of the algorithm (docs/kernels.md)";
+    "?: impossible value; this kernel probably skipped calls of the algorithm (docs/kernels.md)";
 
 /// A connection at one moment.
 #[derive(Clone)]

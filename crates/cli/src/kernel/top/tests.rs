@@ -242,7 +242,7 @@ fn a_window_that_cannot_be_is_marked_and_null() {
         assert!(text.ends_with("the kernel left out calls of the algorithm (docs/kernels.md)\n"));
         let mut app = App::new(false, false);
         app.take(vec![row], Instant::now());
-        assert!(screen(&mut app, 200, 10)[9].starts_with("?: cannot be true"));
+        assert!(screen(&mut app, 200, 10)[9].starts_with("?: impossible value"));
     }
     // 1 GB in flight, in packets of a usual size; and none yet.
     for (pkts, cell) in [(741_500, "741500"), (knee_algo::INFINITE_SSTHRESH, "-")] {
