@@ -117,8 +117,7 @@ fn recordings_of_simulated_runs_replay_equal() {
             assert_eq!((report.gaps, report.unchecked), (0, 0));
             // A side that only receives makes no call of an algorithm without `init` and ECN.
             assert!((sockets / 2..=sockets).contains(&report.flows), "{report}");
-            // Two a packet or more; of requests, some ninety ACKs.
-            assert!(report.total() > 150, "{report}");
+            assert!(report.total() > 200, "{report}");
             let asks_for_acks = algorithm == "dctcp" && trace == "bulk";
             assert!(!asks_for_acks || report.acks_asked > 0, "{report}");
         }

@@ -15,8 +15,7 @@ impl Sock {
     pub(crate) fn is_readable(&self) -> bool {
         let receiver = &self.receiver;
         receiver.unread_bytes >= receiver.read_at_bytes
-            || (receiver.unread_bytes > 0
-                && (receiver.is_pressed() || self.receive_window() <= receiver.rcv_mss))
+            || (receiver.unread_bytes > 0 && self.receive_window() <= receiver.rcv_mss)
     }
 
     /// The application reads `most` bytes of what there is; that may send an ACK or open the window.
@@ -139,10 +138,6 @@ impl Sock {
     }
 }
 
-/// What Linux plans for a packet beside its payload, whatever a device then charges for one: 320 for headers (`MAX_TCP_HEADER` of
-/// a distribution's kernel) and 576 for its two structures.
-const PLANNED_OVERHEAD_BYTES: u32 = 320 + 576;
-
 impl Receiver {
     /// `copied` bytes were read in a round trip: room for twice that, and for growth as before.
     pub(super) fn grow_rcvbuf(&mut self, copied: u32, rcv_nxt: u32, linux: LinuxVersion) {
@@ -176,8 +171,8 @@ impl Receiver {
 
     /// Memory to plan for a full segment.
     fn segment_memory(&self) -> u32 {
-        // In steps of 128 until its share is an MSS.
-        let mut memory = self.advmss + PLANNED_OVERHEAD_BYTES;
+        // What a segment with headers is charged, in steps of 128 until its share is an MSS.
+        let mut memory = self.advmss + self.skb_overhead_bytes;
         while share(memory, self.window_ratio) < self.advmss {
             memory += 128;
         }
