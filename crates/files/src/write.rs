@@ -11,7 +11,8 @@ use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, linkat, mkdirat, open, openat, renameat, statat, unlinkat,
+    AtFlags, CWD, FileType, Mode, OFlags, linkat, mkdirat, open, openat, readlinkat, renameat,
+    statat, unlinkat,
 };
 use rustix::rand::{GetRandomFlags, getrandom};
 
@@ -307,6 +308,11 @@ impl Dir {
 
     /// Nothing but files is replaced, nor a link to anything else: /dev/stdout is to stay what it is.
     fn check_replaceable(&self, name: &OsStr) -> io::Result<()> {
+        // Whatever this process has there, which may be a file.
+        let target = readlinkat(&self.handle, name, Vec::new());
+        if target.is_ok_and(|target| target.to_bytes().starts_with(b"/proc/")) {
+            return Err(io::Error::other("it is no regular file: name another"));
+        }
         let found = match statat(&self.handle, name, AtFlags::empty()) {
             Ok(found) => FileType::from_raw_mode(found.st_mode),
             // Nothing, or a link to nothing.
@@ -382,14 +388,13 @@ mod tests {
         assert!(partial.starts_with(".x.") && partial.ends_with(PARTIAL), "{partial}");
         drop(file);
         assert!(scratch.names().is_empty());
-        for (path, why) in
-            [("/dev/null", "no regular file"), ("/dev/stdout", "it is"), ("/tmp", "a directory")]
-        {
-            if let Err(said) = write(Path::new(path), "") {
-                assert!(said.to_string().contains(why), "{path}: {said}");
-            } else {
-                assert!(path == "/dev/stdout", "{path}");
-            }
+        for (path, why) in [
+            ("/dev/null", "no regular file"),
+            ("/dev/stdout", "no regular file"),
+            ("/tmp", "a directory"),
+        ] {
+            let said = write(Path::new(path), "").unwrap_err().to_string();
+            assert!(said.contains(why), "{path}: {said}");
         }
     }
 
