@@ -109,14 +109,12 @@ test-everyday: needs-test
 	$(CARGO) test $(FEATURES)
 
 # As root on a kernel with BTF the tests against the running kernel must run, not be skipped;
-# KNEE_REQUIRE_KERNEL=0 lets them be. So it is with KNEE_REQUIRE_BROWSER and the tests in a browser, and with KNEE_REQUIRE_TSHARK
-# and those beside tshark, where setup can install these.
+# KNEE_REQUIRE_KERNEL=0 lets them be. So it is with KNEE_REQUIRE_BROWSER and the tests in a browser, where setup can install one.
 test-all: needs-test
 	@requires() { if [ "$$(id -u)" = 0 ] && "$$@" >/dev/null 2>&1; then echo 1; else echo 0; fi; }; \
 	can_load() { scripts/has-kernel-side && scripts/setup has-clang && [ -e /sys/kernel/btf/vmlinux ]; }; \
 	export KNEE_REQUIRE_KERNEL=$${KNEE_REQUIRE_KERNEL:-$$(requires can_load)}; \
 	export KNEE_REQUIRE_BROWSER=$${KNEE_REQUIRE_BROWSER:-$$(requires apt-cache show chromium)}; \
-	export KNEE_REQUIRE_TSHARK=$${KNEE_REQUIRE_TSHARK:-$$(requires apt-cache show tshark)}; \
 	$(CARGO) test $(WORKSPACE) --no-fail-fast
 
 fuzz: needs-test

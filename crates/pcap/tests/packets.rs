@@ -202,6 +202,52 @@ fn a_closed_window_is_measured() {
 }
 
 #[test]
+fn what_keeps_a_connection_alive_is_not_sent_again() {
+    // Linux sends none of the last byte; others send it.
+    for len in [0, 1] {
+        let mut trace = begun();
+        let end = 1 + 20 * u64::from(MSS);
+        trace.add(7_000 * MS, 0, Segment::ACK, end - 1, len, 1);
+        trace.ack(7_015 * MS, 20);
+        trace.data(7_020 * MS, 20..22);
+        trace.ack(7_030 * MS, 22);
+        let of = a_to_b(&trace);
+        assert_eq!((of.bytes, of.retransmitted.segments), (u64::from(22 * MSS), 0), "{len}");
+        // Its answer took 15 ms, and is no RTT.
+        assert_eq!((of.rtt.max(), of.duplicates_by_network), (Some(10 * MS - 2000), 0), "{len}");
+    }
+}
+
+#[test]
+fn a_window_that_is_filled_to_its_last_byte_has_no_room() {
+    let mut trace = begun();
+    trace
+        .packets
+        .iter_mut()
+        .for_each(|(_, packet)| packet.window_scale = packet.window_scale.map(|_| 3));
+    trace.ack(41 * MS, 20).window = MSS as u16;
+    trace.data(50 * MS, 20..28);
+    trace.ack(60 * MS, 28).window = MSS as u16;
+    trace.data(70 * MS, 28..32);
+    trace.ack(80 * MS, 32).window = MSS as u16;
+    let room: Vec<_> = a_to_b(&trace).rounds.iter().map(|round| round.room_bytes).collect();
+    assert_eq!(room[2..], [Some(0), Some(u64::from(4 * MSS))]);
+}
+
+#[test]
+fn a_handshake_that_was_repeated_has_no_rtt() {
+    let mut trace = Trace::new([1000, 77]);
+    let syn = trace.add(0, 0, Segment::SYN, 0, 0, 0);
+    (syn.mss, syn.window_scale, syn.sack_ok) = (Some(1460), Some(7), true);
+    trace.handshake(1000 * MS, 10 * MS, [0, 0]);
+    trace.data(1020 * MS, 0..10);
+    trace.ack(1030 * MS, 10);
+    let flow = &trace.analysed().flows[0];
+    assert_eq!((flow.handshake.repeats, flow.handshake.rtt_to_b_ns), (1, None));
+    assert_eq!(flow.a_to_b.retransmitted.segments, 0);
+}
+
+#[test]
 fn what_the_capture_missed_is_counted() {
     let mut trace = begun();
     trace.data(40 * MS, 20..22);
