@@ -109,12 +109,14 @@ test-everyday: needs-test
 	$(CARGO) test $(FEATURES)
 
 # As root on a kernel with BTF the tests against the running kernel must run, not be skipped;
-# KNEE_REQUIRE_KERNEL=0 lets them be. So it is with KNEE_REQUIRE_BROWSER and the tests in a browser, where setup can install one.
+# KNEE_REQUIRE_KERNEL=0 lets them be. So it is with KNEE_REQUIRE_BROWSER and the tests in a browser, and with KNEE_REQUIRE_HEADERS
+# and modules built against a kernel's headers, where setup can install these.
 test-all: needs-test
 	@requires() { if [ "$$(id -u)" = 0 ] && "$$@" >/dev/null 2>&1; then echo 1; else echo 0; fi; }; \
 	can_load() { scripts/has-kernel-side && scripts/setup has-clang && [ -e /sys/kernel/btf/vmlinux ]; }; \
 	export KNEE_REQUIRE_KERNEL=$${KNEE_REQUIRE_KERNEL:-$$(requires can_load)}; \
 	export KNEE_REQUIRE_BROWSER=$${KNEE_REQUIRE_BROWSER:-$$(requires apt-cache show chromium)}; \
+	export KNEE_REQUIRE_HEADERS=$${KNEE_REQUIRE_HEADERS:-$$(requires apt-cache show linux-headers-cloud-amd64)}; \
 	$(CARGO) test $(WORKSPACE) --no-fail-fast
 
 fuzz: needs-test
