@@ -8,6 +8,7 @@ use std::env;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use sha2::{Digest as _, Sha256};
 
@@ -97,6 +98,23 @@ impl Built {
         Ok(self)
     }
 
+    /// Itself, if it starts here: it may have been linked with the C library of another system.
+    fn started(self) -> Result<Built, Error> {
+        let refuse = |why: &str| {
+            let why = why.lines().next().unwrap_or("it says nothing");
+            let linux = self.linux().display().to_string();
+            Error(format!(
+                "{linux} does not start on this system ({why}): run knee vkernel build again"
+            ))
+        };
+        let output = Command::new(self.linux()).arg("--version").output();
+        let output = output.map_err(|why| refuse(&why.to_string()))?;
+        match output.status.success() {
+            true => Ok(self),
+            false => Err(refuse(&String::from_utf8_lossy(&output.stderr))),
+        }
+    }
+
     /// What is built in a directory; `None`: nothing that is complete.
     fn read(directory: &Path) -> Option<Built> {
         let text = fs::read_to_string(directory.join(LABEL)).ok()?;
@@ -119,7 +137,7 @@ impl Built {
 /// The kernel of this version with these ticks per second. Of those that nobody names, the newest counts.
 ///
 /// # Errors
-/// If there is none, or none that was made of what this knee has.
+/// If there is none, none that was made of what this knee has, or none that starts here.
 pub fn find(version: Option<&str>, hz: Option<u32>) -> Result<Built, Error> {
     let cache = cache()?;
     check_is_own(&cache)?;
@@ -127,7 +145,7 @@ pub fn find(version: Option<&str>, hz: Option<u32>) -> Result<Built, Error> {
         // It may also name one kernel. Guests run in directories of their own.
         let directory = cache.canonicalize().unwrap_or_else(|_| cache.clone());
         match Built::read(&directory) {
-            Some(there) if is_wanted(&there, version, hz) => return there.checked(),
+            Some(there) if is_wanted(&there, version, hz) => return there.checked()?.started(),
             Some(there) => {
                 return Err(Error(format!(
                     "{DIRECTORY_VARIABLE}={} is Linux {} with HZ {}, not the kernel{}: name the cache that it is in, or leave it out",
@@ -140,7 +158,7 @@ pub fn find(version: Option<&str>, hz: Option<u32>) -> Result<Built, Error> {
             None => {}
         }
     }
-    choose(built(&cache), version, hz)?.checked()
+    choose(built(&cache), version, hz)?.checked()?.started()
 }
 
 fn is_wanted(built: &Built, version: Option<&str>, hz: Option<u32>) -> bool {
@@ -243,6 +261,8 @@ fn sha256(parts: &[&[u8]]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     fn kernel(version: &str, release: &str, hz: u32, inputs: String) -> Built {
@@ -348,7 +368,14 @@ mod tests {
         fs::write(built.program(), "program").unwrap();
         assert_eq!(built.clone().checked(), Ok(built.clone()));
         fs::write(built.linux(), "kern").unwrap();
-        assert!(built.checked().unwrap_err().0.contains("/linux is not what was built"));
+        assert!(built.clone().checked().unwrap_err().0.contains("/linux is not what was built"));
+
+        let script = "#!/bin/sh\necho \"linux: version 'GLIBC_2.38' not found\" >&2; exit 1\n";
+        fs::write(built.linux(), script).unwrap();
+        fs::set_permissions(built.linux(), fs::Permissions::from_mode(0o755)).unwrap();
+        let why = built.started().unwrap_err().0;
+        let wanted = "/linux does not start on this system (linux: version 'GLIBC_2.38' not found): run knee vkernel build again";
+        assert!(why.ends_with(wanted), "{why}");
         fs::remove_dir_all(&directory).unwrap();
     }
 
