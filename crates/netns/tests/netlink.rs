@@ -62,11 +62,11 @@ fn a_cable_joins_two_namespaces() {
     let route = Route {
         to: ip(300),
         prefix_len: 16,
-        from: ip(0),
+        from: Some(ip(0)),
         initcwnd_pkts: Some(7),
         rto_min_ms: Some(5),
     };
-    kernel.ask(&add_route(index, &route)).unwrap();
+    kernel.ask(&add_route(&[index], &route)).unwrap();
     let routes = said(&one, "ip route show");
     assert_eq!(routes.lines().count(), 1, "{routes}");
     assert!(routes.contains("198.18.0.0/16 dev near"), "{routes}");

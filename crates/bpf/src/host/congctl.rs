@@ -6,30 +6,23 @@
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
-use std::os::fd::OwnedFd;
 
 use knee_netns::Found;
+use knee_netns::netlink::{Attributes, Message, Netlink, attributes};
 use rustix::io::Errno;
-use rustix::net::netlink::SocketAddrNetlink;
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+use rustix::net::AddressFamily;
 
 use crate::Error;
 
 // From the kernel's user API: netlink.h and rtnetlink.h.
-const NLMSG_ERROR: u16 = 2;
-const NLMSG_DONE: u16 = 3;
 const RTM_NEWROUTE: u16 = 24;
 const RTM_DELROUTE: u16 = 25;
 const RTM_GETROUTE: u16 = 26;
-const NLM_F_REQUEST: u16 = 1;
-const NLM_F_ACK: u16 = 4;
-const NLM_F_DUMP_INTR: u16 = 0x10;
 const NLM_F_REPLACE: u16 = 0x100;
 const NLM_F_EXCL: u16 = 0x200;
 const NLM_F_DUMP: u16 = 0x300;
 const NLM_F_CREATE: u16 = 0x400;
 const NLM_F_APPEND: u16 = 0x800;
-const NLA_TYPE_MASK: u16 = 0x3fff;
 const RTA_DST: u16 = 1;
 const RTA_SRC: u16 = 2;
 const RTA_OIF: u16 = 4;
@@ -52,15 +45,10 @@ const RTNH_F_ONLINK: u32 = 4;
 /// `rta_expires` counts in hundredths of a second, `RTA_EXPIRES` in seconds.
 const TICKS_PER_SECOND: u32 = 100;
 
-const HEADER_BYTES: usize = 16;
 /// `struct rtmsg`.
 const ROUTE_BYTES: usize = 12;
 /// `struct rtnexthop`.
 const HOP_BYTES: usize = 8;
-/// The kernel fills no more than 32 kB at once.
-const BUFFER_BYTES: usize = 1 << 16;
-/// How often routes are read again because they changed meanwhile.
-const DUMP_ATTEMPTS: usize = 10;
 
 /// A route of some namespace that names an algorithm.
 pub struct Route {
@@ -170,10 +158,11 @@ fn delete(route: &Request) -> io::Result<()> {
 }
 
 fn ask(kind: u16, flags: u16, route: &Request) -> io::Result<()> {
-    let socket = open()?;
-    let request = message(kind, NLM_F_REQUEST | NLM_F_ACK | flags, &route.bytes());
-    rustix::net::send(&socket, &request, SendFlags::empty())?;
-    receive(&socket, |_, _| ()).map(|_| ())
+    Netlink::open()?.ask(&Message::new(kind, flags, &route.head, &all_of(&route.attributes)))
+}
+
+fn all_of(attributes: &[(u16, Vec<u8>)]) -> Attributes {
+    attributes.iter().fold(Attributes::default(), |all, (kind, value)| all.with(*kind, value))
 }
 
 fn unless(harmless: Errno, done: io::Result<()>) -> io::Result<()> {
@@ -183,88 +172,15 @@ fn unless(harmless: Errno, done: io::Result<()>) -> io::Result<()> {
     }
 }
 
-fn open() -> io::Result<OwnedFd> {
-    let socket = rustix::net::socket_with(
-        AddressFamily::NETLINK,
-        SocketType::RAW,
-        SocketFlags::CLOEXEC,
-        // Protocol 0 is NETLINK_ROUTE.
-        None,
-    )?;
-    rustix::net::bind(&socket, &SocketAddrNetlink::new(0, 0))?;
-    Ok(socket)
-}
-
 /// All routes of the thread's namespace, of both families and all tables.
 fn dump() -> io::Result<Vec<Vec<u8>>> {
-    for _ in 0..DUMP_ATTEMPTS {
-        let socket = open()?;
-        let request = message(RTM_GETROUTE, NLM_F_REQUEST | NLM_F_DUMP, &[0; ROUTE_BYTES]);
-        rustix::net::send(&socket, &request, SendFlags::empty())?;
-        let mut routes = Vec::new();
-        let is_whole = receive(&socket, |kind, body| {
-            let is_route = kind == RTM_NEWROUTE && body.len() >= ROUTE_BYTES;
-            if is_route && u32_at(body, 8) & RTM_F_CLONED == 0 {
-                routes.push(body.to_vec());
-            }
-        })?;
-        if is_whole {
-            return Ok(routes);
-        }
-    }
-    Err(io::Error::other("they do not stop changing"))
-}
-
-/// Reads answers up to the end of the dump or the acknowledgement. False: something changed between
-/// the parts of a dump, which may lack routes.
-fn receive(socket: &OwnedFd, mut each: impl FnMut(u16, &[u8])) -> io::Result<bool> {
-    let mut buffer = vec![0; BUFFER_BYTES];
-    let mut is_whole = true;
-    loop {
-        let (len, _) = rustix::net::recv(socket, &mut buffer[..], RecvFlags::empty())?;
-        let mut rest = &buffer[..len];
-        if rest.is_empty() {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        while rest.len() >= HEADER_BYTES {
-            let len = (u32_at(rest, 0) as usize).clamp(HEADER_BYTES, rest.len());
-            let (kind, body) = (u16_at(rest, 4), &rest[HEADER_BYTES..len]);
-            is_whole &= u16_at(rest, 6) & NLM_F_DUMP_INTR == 0;
-            match kind {
-                NLMSG_DONE | NLMSG_ERROR => {
-                    // A dump's end may come without.
-                    let code = if body.len() >= 4 { u32_at(body, 0) as i32 } else { 0 };
-                    return match code {
-                        0.. => Ok(is_whole),
-                        error => Err(io::Error::from_raw_os_error(-error)),
-                    };
-                }
-                _ => each(kind, body),
-            }
-            rest = rest.get(padded(len)..).unwrap_or(&[]);
-        }
-    }
-}
-
-fn message(kind: u16, flags: u16, body: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(HEADER_BYTES + body.len());
-    out.extend(((HEADER_BYTES + body.len()) as u32).to_ne_bytes());
-    out.extend(kind.to_ne_bytes());
-    out.extend(flags.to_ne_bytes());
-    out.extend([0; 8]);
-    out.extend(body);
-    out
-}
-
-/// Type and value of each attribute.
-fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
-    std::iter::from_fn(move || {
-        let len = usize::from(u16_at(bytes.get(..4)?, 0));
-        let value = bytes.get(4..len)?;
-        let kind = u16_at(bytes, 2) & NLA_TYPE_MASK;
-        bytes = bytes.get(padded(len)..).unwrap_or(&[]);
-        Some((kind, value))
-    })
+    let all = Message::new(RTM_GETROUTE, NLM_F_DUMP, &[0; ROUTE_BYTES], &Attributes::default());
+    let mut routes = Netlink::open()?.list(&all)?;
+    routes.retain(|answer| {
+        let is_route = answer.kind == RTM_NEWROUTE && answer.body.len() >= ROUTE_BYTES;
+        is_route && u32_at(&answer.body, 8) & RTM_F_CLONED == 0
+    });
+    Ok(routes.into_iter().map(|answer| answer.body).collect())
 }
 
 /// A route as a request says it: of what a dump says, without what only tells its state.
@@ -304,12 +220,6 @@ impl Request {
             }
         }
         Request { head, attributes: kept }
-    }
-
-    fn bytes(&self) -> Vec<u8> {
-        let mut out = self.head.to_vec();
-        self.attributes.iter().for_each(|(kind, value)| push(&mut out, *kind, value));
-        out
     }
 
     fn get(&self, wanted: u16) -> Option<&[u8]> {
@@ -356,20 +266,16 @@ impl Request {
     fn without_algorithm(&self) -> Request {
         let mut new = self.clone();
         for (_, metrics) in new.attributes.iter_mut().filter(|(kind, _)| *kind == RTA_METRICS) {
-            let mut kept = Vec::new();
-            for (kind, value) in attributes(metrics) {
-                match kind {
-                    RTAX_CC_ALGO => {}
+            let kept =
+                attributes(metrics).fold(Attributes::default(), |kept, (kind, value)| match kind {
+                    RTAX_CC_ALGO => kept,
                     RTAX_LOCK if value.len() == 4 => {
-                        match u32_at(value, 0) & !(1 << RTAX_CC_ALGO) {
-                            0 => {}
-                            locks => push(&mut kept, kind, &locks.to_ne_bytes()),
-                        }
+                        let locks = u32_at(value, 0) & !(1 << RTAX_CC_ALGO);
+                        kept.with_some_u32(kind, Some(locks).filter(|locks| *locks != 0))
                     }
-                    _ => push(&mut kept, kind, value),
-                }
-            }
-            *metrics = kept;
+                    _ => kept.with(kind, value),
+                });
+            *metrics = kept.into_bytes();
         }
         new
     }
@@ -421,7 +327,7 @@ fn hops(bytes: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
         let len = usize::from(u16_at(bytes.get(at..at + HOP_BYTES)?, 0));
         let hop = bytes.get(at..at + len).filter(|hop| hop.len() >= HOP_BYTES)?;
         let place = at;
-        at += padded(len);
+        at += len.next_multiple_of(4);
         Some((place, hop))
     })
 }
@@ -432,13 +338,6 @@ fn stateless_hops(bytes: &[u8]) -> Vec<u8> {
         out[at + 2] &= RTNH_F_ONLINK as u8;
     }
     out
-}
-
-fn push(out: &mut Vec<u8>, kind: u16, value: &[u8]) {
-    out.extend(((4 + value.len()) as u16).to_ne_bytes());
-    out.extend(kind.to_ne_bytes());
-    out.extend(value);
-    out.resize(padded(out.len()), 0);
 }
 
 fn destination(body: &[u8]) -> String {
@@ -455,11 +354,6 @@ fn destination(body: &[u8]) -> String {
         }
         _ => "default".to_owned(),
     }
-}
-
-/// Messages and attributes begin at multiples of four.
-fn padded(len: usize) -> usize {
-    len.next_multiple_of(4)
 }
 
 fn u16_at(bytes: &[u8], at: usize) -> u16 {

@@ -176,13 +176,13 @@ impl HostJob {
         let route = Route {
             to: own,
             prefix_len,
-            from: own,
+            from: Some(own),
             initcwnd_pkts: (initcwnd_pkts != STOCK_INITCWND_PKTS).then_some(initcwnd_pkts),
             rto_min_ms,
         };
         near.ask(&netlink::add_address(index, own, prefix_len, false))
             .map_err(failed(format!("it does not get its address {own}")))?;
-        near.ask(&netlink::add_route(index, &route))
+        near.ask(&netlink::add_route(&[index], &route))
             .map_err(failed("it does not get its route"))?;
         let neighbour = |(ip, mac): &(IpAddr, [u8; 6])| netlink::add_neighbour(index, *ip, *mac);
         let neighbours: Vec<Message> = self.neighbours.iter().map(neighbour).collect();

@@ -4,7 +4,7 @@ use std::io;
 
 use rustix::net::netlink::GENERIC;
 
-use super::{Message, Netlink, attributes, half};
+use super::{Attributes, Message, Netlink, attributes, half};
 
 // From the kernel's user API: genetlink.h and ethtool_netlink.h.
 const GENL_ID_CTRL: u16 = 16;
@@ -29,8 +29,8 @@ pub(super) const GENLMSGHDR_BYTES: usize = 4;
 /// A socket to a part of the kernel that is known by name, and the number that it has.
 pub(super) fn open_family(name: &str) -> io::Result<(Netlink, u16)> {
     let netlink = Netlink::of(Some(GENERIC))?;
-    let mut message = Message::new(GENL_ID_CTRL, 0, &[CTRL_CMD_GETFAMILY, 1, 0, 0]);
-    message.put_name(CTRL_ATTR_FAMILY_NAME, name);
+    let name = Attributes::default().with_name(CTRL_ATTR_FAMILY_NAME, name);
+    let message = Message::new(GENL_ID_CTRL, 0, &[CTRL_CMD_GETFAMILY, 1, 0, 0], &name);
     let answer = netlink.get(&message)?;
     let family = answer
         .attributes(GENLMSGHDR_BYTES)
@@ -55,13 +55,12 @@ impl Features {
         Ok(Features { netlink, family })
     }
 
-    fn message(&self, command: u8, index: u32, flags: u32) -> Message {
-        let mut message = Message::new(self.family, 0, &[command, 1, 0, 0]);
-        message.nest(ETHTOOL_A_FEATURES_HEADER, |message| {
-            message.put_u32(ETHTOOL_A_HEADER_DEV_INDEX, index);
-            message.put_u32(ETHTOOL_A_HEADER_FLAGS, flags);
-        });
-        message
+    fn message(&self, command: u8, index: u32, flags: u32, what: &Attributes) -> Message {
+        let header = Attributes::default()
+            .with_u32(ETHTOOL_A_HEADER_DEV_INDEX, index)
+            .with_u32(ETHTOOL_A_HEADER_FLAGS, flags);
+        let attributes = Attributes::default().with_nested(ETHTOOL_A_FEATURES_HEADER, &header);
+        Message::new(self.family, 0, &[command, 1, 0, 0], &attributes.with_all(what))
     }
 
     /// Switches features of a device on or off. What others ask for may keep one on or off: see [`Features::active`].
@@ -69,20 +68,17 @@ impl Features {
     /// # Errors
     /// What the kernel answers: it does not know all of these names.
     pub fn set(&self, index: u32, wanted: &[(&str, bool)]) -> io::Result<()> {
-        let mut message = self.message(ETHTOOL_MSG_FEATURES_SET, index, ETHTOOL_FLAG_OMIT_REPLY);
-        message.nest(ETHTOOL_A_FEATURES_WANTED, |message| {
-            message.nest(ETHTOOL_A_BITSET_BITS, |message| {
-                for (name, on) in wanted {
-                    message.nest(ETHTOOL_A_BITSET_BITS_BIT, |message| {
-                        message.put_name(ETHTOOL_A_BITSET_BIT_NAME, name);
-                        if *on {
-                            message.put(ETHTOOL_A_BITSET_BIT_VALUE, &[]);
-                        }
-                    });
-                }
-            });
+        let bits = wanted.iter().fold(Attributes::default(), |bits, (name, on)| {
+            let mut bit = Attributes::default().with_name(ETHTOOL_A_BITSET_BIT_NAME, name);
+            if *on {
+                bit = bit.with(ETHTOOL_A_BITSET_BIT_VALUE, &[]);
+            }
+            bits.with_nested(ETHTOOL_A_BITSET_BITS_BIT, &bit)
         });
-        self.netlink.ask(&message)
+        let set = Attributes::default().with_nested(ETHTOOL_A_BITSET_BITS, &bits);
+        let wanted = Attributes::default().with_nested(ETHTOOL_A_FEATURES_WANTED, &set);
+        let omit = ETHTOOL_FLAG_OMIT_REPLY;
+        self.netlink.ask(&self.message(ETHTOOL_MSG_FEATURES_SET, index, omit, &wanted))
     }
 
     /// The features of a device that are on.
@@ -90,7 +86,12 @@ impl Features {
     /// # Errors
     /// What the kernel answers.
     pub fn active(&self, index: u32) -> io::Result<Vec<String>> {
-        let answer = self.netlink.get(&self.message(ETHTOOL_MSG_FEATURES_GET, index, 0))?;
+        let answer = self.netlink.get(&self.message(
+            ETHTOOL_MSG_FEATURES_GET,
+            index,
+            0,
+            &Attributes::default(),
+        ))?;
         let inside = |outer: Option<&[u8]>, wanted: u16| {
             let mut found = attributes(outer?);
             // Only what is on is listed.

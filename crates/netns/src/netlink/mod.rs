@@ -13,6 +13,7 @@
 //! ```
 
 mod features;
+mod message;
 mod napi;
 mod queue;
 mod route;
@@ -26,96 +27,27 @@ use rustix::net::{
 };
 
 pub use features::Features;
+pub use message::{Answer, Attributes, Message, attributes};
+use message::{NLM_F_DUMP_INTR, NLMSG_DONE, half, long, word};
 pub use napi::receive_threads;
-pub use queue::{Queue, QueueStats, ROOT, add_queue};
+pub use queue::{Queue, QueueStats, ROOT, add_discipline, add_queue, ask_queue};
 pub use route::{
-    LinkSettings, LinkStats, Route, VethEnd, add_address, add_neighbour, add_route, new_veth,
-    set_link,
+    LinkSettings, LinkStats, NewLink, Route, VethEnd, add_address, add_neighbour, add_route,
+    ask_link, new_veth, set_link,
 };
 
 // From the kernel's user API: netlink.h.
-const NLMSG_ERROR: u16 = 2;
-const NLMSG_DONE: u16 = 3;
-const NLM_F_REQUEST: u16 = 1;
-const NLM_F_ACK: u16 = 4;
-const NLM_F_DUMP: u16 = 0x300;
+const NLM_F_REPLACE: u16 = 0x100;
 const NLM_F_EXCL: u16 = 0x200;
+const NLM_F_DUMP: u16 = 0x300;
 const NLM_F_CREATE: u16 = 0x400;
-const NLA_F_NESTED: u16 = 1 << 15;
-const HEADER_BYTES: usize = 16;
 
 /// What is sent at once at most; a message of its own may be longer.
 const BATCH_BYTES: usize = 32 << 10;
 /// The kernel's answers fit.
 const ANSWER_BYTES: usize = 64 << 10;
-
-/// One request: a header, the family's fixed part, attributes.
-#[derive(Clone, Debug)]
-pub struct Message {
-    bytes: Vec<u8>,
-}
-
-impl Message {
-    fn new(kind: u16, flags: u16, fixed: &[u8]) -> Message {
-        let mut bytes = Vec::with_capacity(128);
-        // The length is known when it is sent.
-        bytes.extend([0; 4]);
-        bytes.extend(kind.to_ne_bytes());
-        bytes.extend((NLM_F_REQUEST | flags).to_ne_bytes());
-        bytes.extend([0; 8]);
-        bytes.extend(fixed);
-        let mut message = Message { bytes };
-        message.pad();
-        message
-    }
-
-    fn pad(&mut self) {
-        self.bytes.resize(self.bytes.len().next_multiple_of(4), 0);
-    }
-
-    fn put(&mut self, kind: u16, value: &[u8]) {
-        self.attribute(kind, |message| message.bytes.extend(value));
-    }
-
-    fn put_u32(&mut self, kind: u16, value: u32) {
-        self.put(kind, &value.to_ne_bytes());
-    }
-
-    /// The kernel wants names with their end.
-    fn put_name(&mut self, kind: u16, name: &str) {
-        self.attribute(kind, |message| {
-            message.bytes.extend(name.bytes());
-            message.bytes.push(0);
-        });
-    }
-
-    /// An attribute that holds those that `fill` puts.
-    fn nest(&mut self, kind: u16, fill: impl FnOnce(&mut Message)) {
-        self.attribute(kind | NLA_F_NESTED, fill);
-    }
-
-    fn attribute(&mut self, kind: u16, fill: impl FnOnce(&mut Message)) {
-        let start = self.bytes.len();
-        self.bytes.extend([0; 2]);
-        self.bytes.extend(kind.to_ne_bytes());
-        fill(self);
-        let len = (self.bytes.len() - start) as u16;
-        self.bytes[start..start + 2].copy_from_slice(&len.to_ne_bytes());
-        self.pad();
-    }
-
-    /// The request as it is sent: with its number, and maybe with the wish for an answer in any case.
-    fn append_to(&self, batch: &mut Vec<u8>, number: u32, answer: bool) {
-        let start = batch.len();
-        batch.extend(&self.bytes);
-        batch[start..start + 4].copy_from_slice(&(self.bytes.len() as u32).to_ne_bytes());
-        batch[start + 8..start + 12].copy_from_slice(&number.to_ne_bytes());
-        if answer {
-            let flags = half(batch, start + 6).unwrap_or_default() | NLM_F_ACK;
-            batch[start + 6..start + 8].copy_from_slice(&flags.to_ne_bytes());
-        }
-    }
-}
+/// How often a list is asked for again because something changed between its parts.
+const LIST_ATTEMPTS: usize = 10;
 
 /// A socket to the kernel in the namespace in which it was opened.
 #[derive(Debug)]
@@ -163,9 +95,9 @@ impl Netlink {
     pub fn ask_all(&self, messages: &[Message]) -> io::Result<()> {
         let mut batch = Vec::with_capacity(BATCH_BYTES);
         for (number, message) in messages.iter().enumerate() {
-            let next_bytes = messages.get(number + 1).map_or(0, |next| next.bytes.len());
+            let next_bytes = messages.get(number + 1).map_or(0, Message::len);
             let last = number + 1 == messages.len()
-                || batch.len() + message.bytes.len() + next_bytes > BATCH_BYTES;
+                || batch.len() + message.len() + next_bytes > BATCH_BYTES;
             // Refusals come unasked; that all is done, the answer to the last one says.
             message.append_to(&mut batch, number as u32, last);
             if last {
@@ -192,17 +124,31 @@ impl Netlink {
         }
     }
 
-    /// Sends a request for a list and takes it in.
-    fn list(&self, message: &Message) -> io::Result<Vec<Answer>> {
+    /// Sends a request for a list and takes it in whole.
+    ///
+    /// # Errors
+    /// What the kernel answers, or that the list does not stop changing.
+    pub fn list(&self, message: &Message) -> io::Result<Vec<Answer>> {
+        for _ in 0..LIST_ATTEMPTS {
+            if let Some(all) = self.list_once(message)? {
+                return Ok(all);
+            }
+        }
+        Err(io::Error::other("what is listed does not stop changing"))
+    }
+
+    /// None if something changed between the parts of the list, which may lack some.
+    fn list_once(&self, message: &Message) -> io::Result<Option<Vec<Answer>>> {
         let mut request = Vec::new();
         message.append_to(&mut request, 0, false);
         rustix::net::send(&self.socket, &request, SendFlags::empty())?;
-        let mut all = Vec::new();
+        let (mut all, mut is_whole) = (Vec::new(), true);
         loop {
             for answer in self.receive()? {
+                is_whole &= answer.flags & NLM_F_DUMP_INTR == 0;
                 match answer.error() {
                     Some(code) if code != 0 => return Err(io::Error::from_raw_os_error(-code)),
-                    _ if answer.kind == NLMSG_DONE => return Ok(all),
+                    _ if answer.kind == NLMSG_DONE => return Ok(is_whole.then_some(all)),
                     _ => all.push(answer),
                 }
             }
@@ -229,59 +175,9 @@ impl Netlink {
     fn receive(&self) -> io::Result<Vec<Answer>> {
         let mut buffer = vec![0; ANSWER_BYTES];
         let (len, _) = rustix::net::recv(&self.socket, &mut buffer[..], RecvFlags::empty())?;
+        if len == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
         Answer::all(&buffer[..len]).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
-}
-
-/// A message of the kernel's.
-struct Answer {
-    kind: u16,
-    number: u32,
-    body: Vec<u8>,
-}
-
-impl Answer {
-    fn all(mut bytes: &[u8]) -> Option<Vec<Answer>> {
-        let mut all = Vec::new();
-        while !bytes.is_empty() {
-            let len = word(bytes, 0)? as usize;
-            let body = bytes.get(HEADER_BYTES..len)?.to_vec();
-            all.push(Answer { kind: half(bytes, 4)?, number: word(bytes, 8)?, body });
-            bytes = bytes.get(len.next_multiple_of(4)..).unwrap_or_default();
-        }
-        Some(all)
-    }
-
-    /// The code of a refusal, negative, or 0 of a confirmation.
-    fn error(&self) -> Option<i32> {
-        (self.kind == NLMSG_ERROR).then(|| word(&self.body, 0).unwrap_or_default() as i32)
-    }
-
-    /// The attributes behind a fixed part of this length.
-    fn attributes(&self, fixed_bytes: usize) -> impl Iterator<Item = (u16, &[u8])> {
-        attributes(self.body.get(fixed_bytes..).unwrap_or_default())
-    }
-}
-
-/// Kinds and values of attributes.
-fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
-    std::iter::from_fn(move || {
-        let len = usize::from(half(bytes, 0)?);
-        let kind = half(bytes, 2)? & !NLA_F_NESTED;
-        let value = bytes.get(4..len)?;
-        bytes = bytes.get(len.next_multiple_of(4)..).unwrap_or_default();
-        Some((kind, value))
-    })
-}
-
-fn half(bytes: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
-}
-
-fn word(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
-}
-
-fn long(bytes: &[u8], at: usize) -> Option<u64> {
-    Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
 }

@@ -3,7 +3,7 @@
 use std::io;
 
 use super::features::GENLMSGHDR_BYTES;
-use super::{Answer, Message, NLM_F_DUMP, features, word};
+use super::{Answer, Attributes, Message, NLM_F_DUMP, features, word};
 
 // From the kernel's user API: netdev.h.
 const NETDEV_CMD_NAPI_GET: u8 = 11;
@@ -17,8 +17,8 @@ const NETDEV_A_NAPI_PID: u16 = 4;
 /// What the kernel answers: "not found" by one before 6.8, which does not tell.
 pub fn receive_threads(index: u32) -> io::Result<Vec<u32>> {
     let (netlink, family) = features::open_family("netdev")?;
-    let mut message = Message::new(family, NLM_F_DUMP, &[NETDEV_CMD_NAPI_GET, 1, 0, 0]);
-    message.put_u32(NETDEV_A_NAPI_IFINDEX, index);
+    let of = Attributes::default().with_u32(NETDEV_A_NAPI_IFINDEX, index);
+    let message = Message::new(family, NLM_F_DUMP, &[NETDEV_CMD_NAPI_GET, 1, 0, 0], &of);
     let thread = |answer: &Answer| {
         let mut found = answer.attributes(GENLMSGHDR_BYTES);
         found.find_map(|(kind, value)| (kind == NETDEV_A_NAPI_PID).then(|| word(value, 0))?)

@@ -2,17 +2,20 @@
 
 use std::io;
 
-use super::{Message, NLM_F_CREATE, NLM_F_DUMP, Netlink, attributes, long, word};
+use super::{
+    Attributes, Message, NLM_F_CREATE, NLM_F_DUMP, NLM_F_REPLACE, Netlink, attributes, long, word,
+};
 
-// From the kernel's user API: rtnetlink.h, pkt_sched.h and gen_stats.h.
+// From the kernel's user API: netlink.h, rtnetlink.h, pkt_sched.h and gen_stats.h.
+const NLM_F_ECHO: u16 = 8;
 const RTM_NEWQDISC: u16 = 36;
 const RTM_GETQDISC: u16 = 38;
-const NLM_F_REPLACE: u16 = 0x100;
 const TCA_KIND: u16 = 1;
 const TCA_OPTIONS: u16 = 2;
 const TCA_STATS2: u16 = 7;
 const TCA_STATS_BASIC: u16 = 1;
 const TCA_STATS_QUEUE: u16 = 3;
+const TCA_STATS_APP: u16 = 4;
 const TCA_TBF_PARMS: u16 = 1;
 const TCA_TBF_RATE64: u16 = 4;
 const TCA_TBF_BURST: u16 = 6;
@@ -67,25 +70,27 @@ impl Queue {
         }
     }
 
-    fn put_options(self, message: &mut Message) {
+    /// Behind its name.
+    fn options(self) -> Attributes {
+        let none = Attributes::default();
         match self {
-            Queue::PfifoFast => {}
+            Queue::PfifoFast => none,
+            // Not wrapped in an attribute of its own.
             Queue::Pfifo { limit_pkts: limit } | Queue::Bfifo { limit_bytes: limit } => {
-                message.put_u32(TCA_OPTIONS, limit);
+                none.with_u32(TCA_OPTIONS, limit)
             }
             Queue::Tbf { rate_bytes_per_sec, burst_bytes, limit_bytes } => {
-                message.nest(TCA_OPTIONS, |message| {
-                    let parms = tbf_parms(rate_bytes_per_sec, limit_bytes);
-                    message.put(TCA_TBF_PARMS, &parms);
-                    message.put(TCA_TBF_RATE64, &rate_bytes_per_sec.to_ne_bytes());
-                    message.put_u32(TCA_TBF_BURST, burst_bytes);
-                });
+                let options = Attributes::default()
+                    .with(TCA_TBF_PARMS, &tbf_parms(rate_bytes_per_sec, limit_bytes))
+                    .with_u64(TCA_TBF_RATE64, rate_bytes_per_sec)
+                    .with_u32(TCA_TBF_BURST, burst_bytes);
+                none.with_nested(TCA_OPTIONS, &options)
             }
             Queue::Fq { limit_pkts } => {
-                message.nest(TCA_OPTIONS, |message| {
-                    message.put_u32(TCA_FQ_PLIMIT, limit_pkts);
-                    message.put_u32(TCA_FQ_FLOW_PLIMIT, limit_pkts);
-                });
+                let options = Attributes::default()
+                    .with_u32(TCA_FQ_PLIMIT, limit_pkts)
+                    .with_u32(TCA_FQ_FLOW_PLIMIT, limit_pkts);
+                none.with_nested(TCA_OPTIONS, &options)
             }
         }
     }
@@ -106,21 +111,37 @@ fn tbf_parms(rate_bytes_per_sec: u64, limit_bytes: u32) -> Vec<u8> {
 }
 
 /// `struct tcmsg`: family and padding, index, handle, parent, info.
-fn queue_message(kind: u16, flags: u16, index: u32, handle: u32, parent: u32) -> Message {
-    let mut message = Message::new(kind, flags, &[0; 4]);
-    for number in [index, handle, parent, 0] {
-        message.bytes.extend(number.to_ne_bytes());
-    }
-    message
+fn tcmsg(index: u32, handle: u32, parent: u32) -> Vec<u8> {
+    [0, index, handle, parent, 0].iter().flat_map(|number| number.to_ne_bytes()).collect()
 }
 
 /// Gives a device a queue, [`ROOT`] or below another. Handles are multiples of 65536, 0 is one that the kernel chooses.
 pub fn add_queue(index: u32, handle: u32, parent: u32, queue: Queue) -> Message {
+    new_queue(index, handle, parent, queue.name(), &queue.options())
+}
+
+/// Gives a device a queue of any kind, with the options that the kernel's header has for that kind (`pkt_sched.h`).
+pub fn add_discipline(
+    index: u32,
+    handle: u32,
+    parent: u32,
+    kind: &str,
+    options: &Attributes,
+) -> Message {
+    let options = Attributes::default().with_nested(TCA_OPTIONS, options);
+    new_queue(index, handle, parent, kind, &options)
+}
+
+fn new_queue(index: u32, handle: u32, parent: u32, kind: &str, options: &Attributes) -> Message {
+    let attributes = Attributes::default().with_name(TCA_KIND, kind).with_all(options);
     let flags = NLM_F_CREATE | NLM_F_REPLACE;
-    let mut message = queue_message(RTM_NEWQDISC, flags, index, handle, parent);
-    message.put_name(TCA_KIND, queue.name());
-    queue.put_options(&mut message);
-    message
+    Message::new(RTM_NEWQDISC, flags, &tcmsg(index, handle, parent), &attributes)
+}
+
+/// Asks for the figures of one queue; the answer is also for those who listen to announcements.
+pub fn ask_queue(index: u32, handle: u32, parent: u32) -> Message {
+    let fixed = tcmsg(index, handle, parent);
+    Message::new(RTM_GETQDISC, NLM_F_ECHO, &fixed, &Attributes::default())
 }
 
 /// What a queue has counted.
@@ -144,6 +165,54 @@ pub struct QueueStats {
     pub backlog_pkts: u32,
     /// Bytes that wait.
     pub backlog_bytes: u32,
+    /// What its discipline takes for too much: of RED, packets that were above a threshold.
+    pub overlimits: u64,
+    /// What only its kind counts, a structure of the kernel's (`pkt_sched.h`); empty where it counts nothing.
+    pub own: Vec<u8>,
+}
+
+impl QueueStats {
+    /// Of the body of an answer (`RTM_NEWQDISC`); none if it is not whole.
+    pub fn read(body: &[u8]) -> Option<QueueStats> {
+        let mut stats = QueueStats {
+            index: word(body, 4)?,
+            handle: word(body, 8)?,
+            parent: word(body, 12)?,
+            ..QueueStats::default()
+        };
+        for (kind, value) in attributes(body.get(TCMSG_BYTES..)?) {
+            match kind {
+                TCA_KIND => {
+                    stats.kind = String::from_utf8_lossy(value).trim_end_matches('\0').to_owned();
+                }
+                TCA_STATS2 => stats.put(value)?,
+                _ => {}
+            }
+        }
+        Some(stats)
+    }
+
+    fn put(&mut self, nested: &[u8]) -> Option<()> {
+        for (kind, value) in attributes(nested) {
+            match kind {
+                // struct gnet_stats_basic: bytes, packets.
+                TCA_STATS_BASIC => {
+                    self.sent_bytes = long(value, 0)?;
+                    self.sent_pkts = word(value, 8)?.into();
+                }
+                // struct gnet_stats_queue: packets, bytes, drops, requeues, what was too much.
+                TCA_STATS_QUEUE => {
+                    self.backlog_pkts = word(value, 0)?;
+                    self.backlog_bytes = word(value, 4)?;
+                    self.dropped_pkts = word(value, 8)?.into();
+                    self.overlimits = word(value, 16)?.into();
+                }
+                TCA_STATS_APP => self.own = value.to_vec(),
+                _ => {}
+            }
+        }
+        Some(())
+    }
 }
 
 impl Netlink {
@@ -152,46 +221,7 @@ impl Netlink {
     /// # Errors
     /// What the kernel answers.
     pub fn queue_stats(&self) -> io::Result<Vec<QueueStats>> {
-        let answers = self.list(&queue_message(RTM_GETQDISC, NLM_F_DUMP, 0, 0, 0))?;
-        Ok(answers.iter().filter_map(|answer| stats(&answer.body)).collect())
+        let all = Message::new(RTM_GETQDISC, NLM_F_DUMP, &tcmsg(0, 0, 0), &Attributes::default());
+        Ok(self.list(&all)?.iter().filter_map(|answer| QueueStats::read(&answer.body)).collect())
     }
-}
-
-fn stats(body: &[u8]) -> Option<QueueStats> {
-    let mut stats = QueueStats {
-        index: word(body, 4)?,
-        handle: word(body, 8)?,
-        parent: word(body, 12)?,
-        ..QueueStats::default()
-    };
-    for (kind, value) in attributes(body.get(TCMSG_BYTES..)?) {
-        match kind {
-            TCA_KIND => {
-                stats.kind = String::from_utf8_lossy(value).trim_end_matches('\0').to_owned();
-            }
-            TCA_STATS2 => put_stats(&mut stats, value)?,
-            _ => {}
-        }
-    }
-    Some(stats)
-}
-
-fn put_stats(stats: &mut QueueStats, nested: &[u8]) -> Option<()> {
-    for (kind, value) in attributes(nested) {
-        match kind {
-            // struct gnet_stats_basic: bytes, packets.
-            TCA_STATS_BASIC => {
-                stats.sent_bytes = long(value, 0)?;
-                stats.sent_pkts = word(value, 8)?.into();
-            }
-            // struct gnet_stats_queue: packets, bytes, drops.
-            TCA_STATS_QUEUE => {
-                stats.backlog_pkts = word(value, 0)?;
-                stats.backlog_bytes = word(value, 4)?;
-                stats.dropped_pkts = word(value, 8)?.into();
-            }
-            _ => {}
-        }
-    }
-    Some(())
 }

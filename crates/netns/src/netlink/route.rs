@@ -3,7 +3,9 @@
 use std::io;
 use std::net::IpAddr;
 
-use super::{Message, NLM_F_CREATE, NLM_F_EXCL, Netlink, attributes, long, word};
+use super::{
+    Attributes, Message, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, Netlink, attributes, long, word,
+};
 
 // From the kernel's user API: rtnetlink.h, if_link.h, if_addr.h, neighbour.h, veth.h and if.h.
 const RTM_NEWLINK: u16 = 16;
@@ -42,6 +44,7 @@ const RTA_DST: u16 = 1;
 const RTA_OIF: u16 = 4;
 const RTA_PREFSRC: u16 = 7;
 const RTA_METRICS: u16 = 8;
+const RTA_MULTIPATH: u16 = 9;
 const RTAX_LOCK: u16 = 1;
 const RTAX_INITCWND: u16 = 11;
 const RTAX_RTO_MIN: u16 = 13;
@@ -52,12 +55,8 @@ const NDA_LLADDR: u16 = 2;
 const IFINFOMSG_BYTES: usize = 16;
 
 /// `struct ifinfomsg`: family, type, index, flags, and which of them.
-fn link_message(kind: u16, flags: u16, index: u32, set: u32, of: u32) -> Message {
-    let mut message = Message::new(kind, flags, &[0; 4]);
-    for number in [index, set, of] {
-        message.bytes.extend(number.to_ne_bytes());
-    }
-    message
+fn ifinfomsg(index: u32, set: u32, of: u32) -> Vec<u8> {
+    [0, index, set, of].iter().flat_map(|number| number.to_ne_bytes()).collect()
 }
 
 /// What is set at a device; what is `None` or `false` is left as it is.
@@ -78,19 +77,14 @@ pub struct LinkSettings {
 }
 
 impl LinkSettings {
-    fn put(&self, message: &mut Message) {
-        let numbers = [
-            (IFLA_MTU, self.mtu_bytes),
-            (IFLA_TXQLEN, self.tx_queue_pkts),
-            (IFLA_GSO_MAX_SEGS, self.gso_max_segs),
-        ];
-        for (kind, value) in numbers {
-            if let Some(value) = value {
-                message.put_u32(kind, value);
-            }
-        }
-        if let Some(mac) = self.mac {
-            message.put(IFLA_ADDRESS, &mac);
+    fn attributes(&self) -> Attributes {
+        let all = Attributes::default()
+            .with_some_u32(IFLA_MTU, self.mtu_bytes)
+            .with_some_u32(IFLA_TXQLEN, self.tx_queue_pkts)
+            .with_some_u32(IFLA_GSO_MAX_SEGS, self.gso_max_segs);
+        match self.mac {
+            Some(mac) => all.with(IFLA_ADDRESS, &mac),
+            None => all,
         }
     }
 
@@ -105,9 +99,45 @@ impl LinkSettings {
 /// Changes a device.
 pub fn set_link(index: u32, settings: &LinkSettings) -> Message {
     let flags = settings.flags();
-    let mut message = link_message(RTM_NEWLINK, 0, index, flags, flags);
-    settings.put(&mut message);
-    message
+    Message::new(RTM_NEWLINK, 0, &ifinfomsg(index, flags, flags), &settings.attributes())
+}
+
+/// A device that is not there yet.
+#[derive(Clone, Debug)]
+pub struct NewLink<'a> {
+    /// The number that it gets; 0: one that the kernel chooses.
+    pub index: u32,
+    /// Its name.
+    pub name: &'a str,
+    /// Its kind, such as `ifb`.
+    pub kind: &'a str,
+    /// Whatever else is set from the start.
+    pub settings: LinkSettings,
+    /// What its kind is told.
+    pub data: Attributes,
+}
+
+impl NewLink<'_> {
+    /// Makes it.
+    pub fn message(&self) -> Message {
+        let named = Attributes::default().with_name(IFLA_IFNAME, self.name);
+        self.with(&named.with_all(&self.settings.attributes()))
+    }
+
+    fn with(&self, attributes: &Attributes) -> Message {
+        let info = Attributes::default()
+            .with_name(IFLA_INFO_KIND, self.kind)
+            .with_nested(IFLA_INFO_DATA, &self.data);
+        let attributes = attributes.clone().with_nested(IFLA_LINKINFO, &info);
+        let flags = self.settings.flags();
+        let fixed = ifinfomsg(self.index, flags, flags);
+        Message::new(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, &fixed, &attributes)
+    }
+}
+
+/// Asks for what a device has counted.
+pub fn ask_link(index: u32) -> Message {
+    Message::new(RTM_GETLINK, 0, &ifinfomsg(index, 0, 0), &Attributes::default())
 }
 
 /// One end of a veth pair.
@@ -122,32 +152,25 @@ pub struct VethEnd<'a> {
 }
 
 impl VethEnd<'_> {
-    fn put(&self, message: &mut Message) {
-        message.put_name(IFLA_IFNAME, self.name);
-        if let Some(tid) = self.namespace_of {
-            message.put_u32(IFLA_NET_NS_PID, tid as u32);
-        }
-        // One queue each way: frames keep their order.
-        message.put_u32(IFLA_NUM_TX_QUEUES, 1);
-        message.put_u32(IFLA_NUM_RX_QUEUES, 1);
-        self.settings.put(message);
+    fn attributes(&self) -> Attributes {
+        let namespace = self.namespace_of.map(|tid| tid as u32);
+        Attributes::default()
+            .with_name(IFLA_IFNAME, self.name)
+            .with_some_u32(IFLA_NET_NS_PID, namespace)
+            // One queue each way: frames keep their order.
+            .with_u32(IFLA_NUM_TX_QUEUES, 1)
+            .with_u32(IFLA_NUM_RX_QUEUES, 1)
+            .with_all(&self.settings.attributes())
     }
 }
 
 /// Makes a pair of devices; what is sent into one comes out of the other.
 pub fn new_veth(one: &VethEnd<'_>, other: &VethEnd<'_>) -> Message {
-    let mut message = link_message(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, 0, 0, 0);
-    one.put(&mut message);
-    message.nest(IFLA_LINKINFO, |message| {
-        message.put_name(IFLA_INFO_KIND, "veth");
-        message.nest(IFLA_INFO_DATA, |message| {
-            message.nest(VETH_INFO_PEER, |message| {
-                message.bytes.extend([0; IFINFOMSG_BYTES]);
-                other.put(message);
-            });
-        });
-    });
-    message
+    let peer = [ifinfomsg(0, 0, 0), other.attributes().into_bytes()].concat();
+    let data = Attributes::default().with(VETH_INFO_PEER, &peer);
+    // Flags are for later.
+    let settings = LinkSettings::default();
+    NewLink { index: 0, name: one.name, kind: "veth", settings, data }.with(&one.attributes())
 }
 
 fn family_and_bytes(ip: IpAddr) -> (u8, Vec<u8>) {
@@ -161,57 +184,64 @@ fn family_and_bytes(ip: IpAddr) -> (u8, Vec<u8>) {
 pub fn add_address(index: u32, ip: IpAddr, prefix_len: u8, with_route: bool) -> Message {
     let (family, bytes) = family_and_bytes(ip);
     // struct ifaddrmsg: family, length of the prefix, flags, scope, index.
-    let mut message = Message::new(RTM_NEWADDR, NLM_F_CREATE, &[family, prefix_len, 0, 0]);
-    message.bytes.extend(index.to_ne_bytes());
-    message.put(IFA_LOCAL, &bytes);
-    message.put(IFA_ADDRESS, &bytes);
+    let mut fixed = vec![family, prefix_len, 0, 0];
+    fixed.extend(index.to_ne_bytes());
     let without_route = if with_route { 0 } else { IFA_F_NOPREFIXROUTE };
-    message.put_u32(IFA_FLAGS, IFA_F_NODAD | without_route);
-    message
+    let attributes = Attributes::default()
+        .with(IFA_LOCAL, &bytes)
+        .with(IFA_ADDRESS, &bytes)
+        .with_u32(IFA_FLAGS, IFA_F_NODAD | without_route);
+    Message::new(RTM_NEWADDR, NLM_F_CREATE, &fixed, &attributes)
 }
 
-/// A route to what is at the other end of a device.
+/// A route to what is at the other end of devices.
 #[derive(Clone, Copy, Debug)]
 pub struct Route {
     /// Any address in the subnet.
     pub to: IpAddr,
     /// Length of the subnet's prefix.
     pub prefix_len: u8,
-    /// Source address of what takes it.
-    pub from: IpAddr,
+    /// Source address of what takes it; `None`: the kernel chooses.
+    pub from: Option<IpAddr>,
     /// Initial window of its connections, packets.
     pub initcwnd_pkts: Option<u32>,
     /// Least retransmission timeout of its connections, ms.
     pub rto_min_ms: Option<u32>,
 }
 
-/// Adds a route through a device.
-pub fn add_route(index: u32, route: &Route) -> Message {
+/// Adds a route through a device, or through several equal ones.
+pub fn add_route(devices: &[u32], route: &Route) -> Message {
     let (family, mut to) = family_and_bytes(route.to);
     mask(&mut to, route.prefix_len);
     let scope = if family == AF_INET { RT_SCOPE_LINK } else { RT_SCOPE_UNIVERSE };
     // struct rtmsg: family, prefix lengths of both ends, tos, table, who made it, scope, type, flags.
-    let fixed = [family, route.prefix_len, 0, 0, RT_TABLE_MAIN, RTPROT_STATIC, scope, RTN_UNICAST];
-    let mut message = Message::new(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_EXCL, &fixed);
-    message.bytes.extend([0; 4]);
-    message.put(RTA_DST, &to);
-    message.put(RTA_PREFSRC, &family_and_bytes(route.from).1);
-    message.put_u32(RTA_OIF, index);
-    message.nest(RTA_METRICS, |message| {
-        // TCP looks at this timeout only where it is locked.
-        let locked = route.rto_min_ms.map(|_| 1 << RTAX_RTO_MIN);
-        let metrics = [
-            (RTAX_LOCK, locked),
-            (RTAX_INITCWND, route.initcwnd_pkts),
-            (RTAX_RTO_MIN, route.rto_min_ms),
-        ];
-        for (kind, value) in metrics {
-            if let Some(value) = value {
-                message.put_u32(kind, value);
-            }
-        }
-    });
-    message
+    let mut fixed =
+        vec![family, route.prefix_len, 0, 0, RT_TABLE_MAIN, RTPROT_STATIC, scope, RTN_UNICAST];
+    fixed.extend([0; 4]);
+    let mut attributes = Attributes::default().with(RTA_DST, &to);
+    attributes = match devices {
+        [one] => attributes.with_u32(RTA_OIF, *one),
+        several => attributes.with(RTA_MULTIPATH, &next_hops(several)),
+    };
+    if let Some(from) = route.from {
+        attributes = attributes.with(RTA_PREFSRC, &family_and_bytes(from).1);
+    }
+    // TCP looks at this timeout only where it is locked.
+    let locked = route.rto_min_ms.map(|_| 1 << RTAX_RTO_MIN);
+    let metrics = Attributes::default()
+        .with_some_u32(RTAX_LOCK, locked)
+        .with_some_u32(RTAX_INITCWND, route.initcwnd_pkts)
+        .with_some_u32(RTAX_RTO_MIN, route.rto_min_ms);
+    if !metrics.is_empty() {
+        attributes = attributes.with_nested(RTA_METRICS, &metrics);
+    }
+    Message::new(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_EXCL, &fixed, &attributes)
+}
+
+/// `struct rtnexthop` of each: length, flags, weight less 1, index.
+fn next_hops(devices: &[u32]) -> Vec<u8> {
+    let hop = |device: &u32| [&[8, 0, 0, 0][..], &device.to_ne_bytes()].concat();
+    devices.iter().flat_map(hop).collect()
 }
 
 /// Clears the bits behind a prefix: the kernel takes no others.
@@ -226,13 +256,12 @@ fn mask(address: &mut [u8], prefix_len: u8) {
 pub fn add_neighbour(index: u32, ip: IpAddr, mac: [u8; 6]) -> Message {
     let (family, bytes) = family_and_bytes(ip);
     // struct ndmsg: family and padding, index, state, flags and type.
-    let mut message = Message::new(RTM_NEWNEIGH, NLM_F_CREATE, &[family, 0, 0, 0]);
-    message.bytes.extend(index.to_ne_bytes());
-    message.bytes.extend(NUD_PERMANENT.to_ne_bytes());
-    message.bytes.extend([0; 2]);
-    message.put(NDA_DST, &bytes);
-    message.put(NDA_LLADDR, &mac);
-    message
+    let mut fixed = vec![family, 0, 0, 0];
+    fixed.extend(index.to_ne_bytes());
+    fixed.extend(NUD_PERMANENT.to_ne_bytes());
+    fixed.extend([0; 2]);
+    let attributes = Attributes::default().with(NDA_DST, &bytes).with(NDA_LLADDR, &mac);
+    Message::new(RTM_NEWNEIGH, NLM_F_CREATE, &fixed, &attributes)
 }
 
 /// What a device has counted.
@@ -246,6 +275,25 @@ pub struct LinkStats {
     pub rx_dropped_pkts: u64,
     /// Packets that could not be sent.
     pub tx_dropped_pkts: u64,
+    /// Packets that it had no room for.
+    pub tx_fifo_errors: u64,
+}
+
+impl LinkStats {
+    /// Of the body of an answer (`RTM_NEWLINK`); none if it is not whole.
+    pub fn read(body: &[u8]) -> Option<LinkStats> {
+        let mut found = attributes(body.get(IFINFOMSG_BYTES..)?);
+        let (_, value) = found.find(|(kind, _)| *kind == IFLA_STATS64)?;
+        // struct rtnl_link_stats64: packets, bytes, errors, dropped; each received first.
+        let at = |place: usize| long(value, place * 8);
+        Some(LinkStats {
+            rx_pkts: at(0)?,
+            tx_pkts: at(1)?,
+            rx_dropped_pkts: at(6)?,
+            tx_dropped_pkts: at(7)?,
+            tx_fifo_errors: at(18)?,
+        })
+    }
 }
 
 impl Netlink {
@@ -254,22 +302,11 @@ impl Netlink {
     /// # Errors
     /// What the kernel answers.
     pub fn link_stats(&self) -> io::Result<Vec<(u32, LinkStats)>> {
-        let answers = self.list(&link_message(RTM_GETLINK, super::NLM_F_DUMP, 0, 0, 0))?;
-        let stats = |answer: &super::Answer| {
-            let index = word(&answer.body, 4)?;
-            let mut found = attributes(answer.body.get(IFINFOMSG_BYTES..)?);
-            let (_, value) = found.find(|(kind, _)| *kind == IFLA_STATS64)?;
-            // struct rtnl_link_stats64: packets, bytes, errors, dropped; each received first.
-            let at = |place: usize| long(value, place * 8);
-            let stats = LinkStats {
-                rx_pkts: at(0)?,
-                tx_pkts: at(1)?,
-                rx_dropped_pkts: at(6)?,
-                tx_dropped_pkts: at(7)?,
-            };
-            Some((index, stats))
-        };
-        Ok(answers.iter().filter_map(stats).collect())
+        let all = ifinfomsg(0, 0, 0);
+        let all = Message::new(RTM_GETLINK, NLM_F_DUMP, &all, &Attributes::default());
+        let stats =
+            |answer: &super::Answer| Some((word(&answer.body, 4)?, LinkStats::read(&answer.body)?));
+        Ok(self.list(&all)?.iter().filter_map(stats).collect())
     }
 }
 

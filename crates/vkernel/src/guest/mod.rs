@@ -1,6 +1,5 @@
 //! What a guest is told and what it tells, byte by byte: the other side of `guest/plan.h`.
 
-pub mod netlink;
 mod orders;
 mod records;
 

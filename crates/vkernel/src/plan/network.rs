@@ -2,23 +2,23 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
+use knee_netns::netlink::{
+    self, Attributes, LinkSettings, Message, NewLink, ROOT, Route, add_address, add_route,
+};
 use knee_queue::{Limit, QueueConfig};
 use knee_sim::addresses::{address, mac};
 use knee_sim::spec::{HostConfig, Link, LinkId, Network, NodeId, Serialisation, SharedBuffer};
 
-use super::queues::{self, Added, BELOW_BUCKET, Place, ROOT};
+use super::queues::{self, Added, BELOW_BUCKET, Place};
 use super::routes::next_links;
 use super::{Discipline, ETHERNET_BYTES, SampledQueue, host};
 use crate::Error;
-use crate::guest::netlink::{ACK, Attributes, CREATE, NEW_ADDRESS, NEW_LINK, NEW_ROUTE, Request};
 use crate::guest::{QueueOrder, Step};
 
 /// Index of a namespace's first device but its loopback.
 const FIRST_DEVICE: u32 = 2;
 /// So much above the index of a link's device is that of the way into its queue.
 const ENTRY_ABOVE: u32 = 100_000;
-/// `IFF_UP`.
-const UP: u32 = 1;
 
 /// A network as a guest builds it.
 pub(super) struct Built {
@@ -121,8 +121,9 @@ impl Builder<'_> {
         self.network.nodes[node as usize].host.as_ref()
     }
 
-    fn netlink(&mut self, node: NodeId, request: Vec<u8>, what: String) {
+    fn netlink(&mut self, node: NodeId, request: Message, what: String) {
         let namespace = self.built.namespaces[node as usize];
+        let request = request.answered().into_bytes();
         self.built.steps.push(Step::Netlink { namespace, request, what });
     }
 
@@ -187,10 +188,10 @@ impl Builder<'_> {
             let has_classes = added.told_by.len() > 1;
             for ((place, discipline), part) in added.told_by.into_iter().zip(0..) {
                 let part = has_classes.then_some(part);
-                self.look(link, (id, part, discipline), queues::look(place), false);
+                self.look(link, (id, part, discipline), place.look(), false);
             }
             if self.has_entry(id) {
-                let request = queues::look_at_device(index + ENTRY_ABOVE);
+                let request = netlink::ask_link(index + ENTRY_ABOVE);
                 let only_last = self.memory_of(id).is_none();
                 self.look(link, (id, None, Discipline::Entry), request, only_last);
             }
@@ -214,9 +215,10 @@ impl Builder<'_> {
         &mut self,
         link: &Link,
         (id, part, discipline): (LinkId, Option<u32>, Discipline),
-        request: Vec<u8>,
+        request: Message,
         only_last: bool,
     ) {
+        let request = request.into_bytes();
         let namespace = self.built.namespaces[link.from as usize];
         self.built.queue_orders.push(QueueOrder { namespace, only_last, request });
         let is_reported = link.sampled;
@@ -241,7 +243,7 @@ impl Builder<'_> {
     }
 
     /// `RTM_NEWLINK` for an end of a cable (`kernel/knee_cable.c`).
-    fn device(&self, id: LinkId) -> Vec<u8> {
+    fn device(&self, id: LinkId) -> Message {
         let (link, end) = (&self.network.links[id as usize], &self.ends[id as usize]);
         let rate = match link.serialisation {
             // The bucket above it has the rate.
@@ -257,11 +259,11 @@ impl Builder<'_> {
             .with_u64(3, link.delay.ps())
             .with_u64(4, link.jitter.ps())
             .with_u32(5, if is_seen { id + 1 } else { 0 });
-        self.new_link(id, ('e', end.index), b"knee_cable", &cable)
+        self.new_link(id, ('e', end.index), "knee_cable", cable)
     }
 
     /// `RTM_NEWLINK` for the way into a link's queue (`kernel/knee_entry.c`).
-    fn entry(&self, id: LinkId) -> Vec<u8> {
+    fn entry(&self, id: LinkId) -> Message {
         let (link, end) = (&self.network.links[id as usize], &self.ends[id as usize]);
         // As the simulator compares it with a number of 32 bits.
         let share = (link.loss.clamp(0.0, 1.0) * (1_u64 << 32) as f64).round() as u64;
@@ -282,7 +284,7 @@ impl Builder<'_> {
         if let (QueueConfig::Classes(classes), Some(_)) = (&link.queue, link.rate) {
             entry = entry.with(8, &queues::conditions(classes));
         }
-        self.new_link(id, ('l', end.index + ENTRY_ABOVE), b"knee_entry", &entry)
+        self.new_link(id, ('l', end.index + ENTRY_ABOVE), "knee_entry", entry)
     }
 
     /// A device where a link leaves: the letter of its name, its index, its kind and what that kind is told.
@@ -290,29 +292,20 @@ impl Builder<'_> {
         &self,
         id: LinkId,
         (letter, index): (char, u32),
-        kind: &[u8],
-        data: &Attributes,
-    ) -> Vec<u8> {
+        kind: &str,
+        data: Attributes,
+    ) -> Message {
         let (link, end) = (&self.network.links[id as usize], &self.ends[id as usize]);
         let host = self.host(link.from);
-        let mtu_bytes = host.map_or(self.largest_mtu, |host| host.mtu_bytes);
-        let gso_max_segs = host.map_or(1, |host| host.gso_max_segs);
-        // IFLA_INFO_KIND and IFLA_INFO_DATA.
-        let info = Attributes::default().with(1, kind).with_nested(2, data);
-        // `struct ifinfomsg`
-        let mut fixed = [0; 16];
-        for (at, value) in [(4, index), (8, UP), (12, UP)] {
-            fixed[at..at + 4].copy_from_slice(&value.to_ne_bytes());
-        }
-        let name = format!("{letter}{}\0", end.index - FIRST_DEVICE);
-        // IFLA_ADDRESS, IFLA_IFNAME, IFLA_MTU, IFLA_GSO_MAX_SEGS, IFLA_LINKINFO
-        Request::new(NEW_LINK, ACK | CREATE, &fixed)
-            .with(1, &mac(end.cable as usize))
-            .with(3, name.as_bytes())
-            .with_u32(4, mtu_bytes)
-            .with_u32(40, gso_max_segs)
-            .with_nested(18, &info)
-            .finish()
+        let settings = LinkSettings {
+            mtu_bytes: Some(host.map_or(self.largest_mtu, |host| host.mtu_bytes)),
+            gso_max_segs: Some(host.map_or(1, |host| host.gso_max_segs)),
+            mac: Some(mac(end.cable as usize)),
+            up: true,
+            ..LinkSettings::default()
+        };
+        let name = format!("{letter}{}", end.index - FIRST_DEVICE);
+        NewLink { index, name: &name, kind, settings, data }.message()
     }
 
     /// Addresses of hosts, and the ways to them from everywhere.
@@ -329,7 +322,7 @@ impl Builder<'_> {
                     own.len()
                 )));
             };
-            let request = add_address(self.ends[own as usize].index, to);
+            let request = add_address(self.ends[own as usize].index, to.into(), 32, false);
             self.netlink(node, request, format!("address {to}"));
             let route = self.route(node, None, &[own]);
             self.netlink(node, route, "a host's route".to_owned());
@@ -348,47 +341,24 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// `RTM_NEWROUTE`: one way or several, to one address or to all.
-    fn route(&self, from: NodeId, to: Option<Ipv4Addr>, links: &[LinkId]) -> Vec<u8> {
-        // `struct rtmsg`: IPv4; table main, protocol static, scope link, unicast.
-        let prefix_len = if to.is_some() { 32 } else { 0 };
-        let fixed = [2, prefix_len, 0, 0, 254, 4, 253, 1, 0, 0, 0, 0];
-        let mut request = Request::new(NEW_ROUTE, ACK | CREATE, &fixed);
-        if let Some(to) = to {
-            request = request.with(1, &to.octets());
-        }
-        let index = |link: &LinkId| {
+    /// One way or several, to one address or to all.
+    fn route(&self, from: NodeId, to: Option<Ipv4Addr>, links: &[LinkId]) -> Message {
+        let device = |link: &LinkId| {
             let above = if self.has_entry(*link) { ENTRY_ABOVE } else { 0 };
             self.ends[*link as usize].index + above
         };
-        request = match links {
-            [one] => request.with_u32(4, index(one)),
-            // RTA_MULTIPATH: `struct rtnexthop` for each.
-            several => {
-                let mut hops = Vec::new();
-                for link in several {
-                    hops.extend_from_slice(&[8, 0, 0, 0]);
-                    hops.extend_from_slice(&index(link).to_ne_bytes());
-                }
-                request.with(9, &hops)
-            }
-        };
-        let Some(config) = self.host(from) else { return request.finish() };
+        let devices: Vec<u32> = links.iter().map(device).collect();
+        let config = self.host(from);
+        let (initcwnd_pkts, rto_min_ms) = config.map_or((None, None), host::metrics);
         let own = self.built.namespaces[from as usize] as usize;
-        // RTA_PREFSRC
-        request = request.with(7, &host_address(own).octets());
-        let (initcwnd, rto_min_ms) = host::metrics(config);
-        // RTAX_LOCK, RTAX_INITCWND and RTAX_RTO_MIN, which TCP looks at only if it is locked.
-        let locked = rto_min_ms.map(|_| 1 << 13);
-        let metrics = [(1, locked), (11, initcwnd), (13, rto_min_ms)];
-        let metrics = metrics.iter().filter_map(|(kind, value)| Some((*kind, (*value)?)));
-        let metrics = metrics.fold(None, |all: Option<Attributes>, (kind, value)| {
-            Some(all.unwrap_or_default().with_u32(kind, value))
-        });
-        match metrics {
-            Some(metrics) => request.with_nested(8, &metrics).finish(),
-            None => request.finish(),
-        }
+        let route = Route {
+            to: to.unwrap_or(Ipv4Addr::UNSPECIFIED).into(),
+            prefix_len: if to.is_some() { 32 } else { 0 },
+            from: config.map(|_| host_address(own).into()),
+            initcwnd_pkts,
+            rto_min_ms,
+        };
+        add_route(&devices, &route)
     }
 }
 
@@ -399,13 +369,4 @@ pub(super) fn host_address(number: usize) -> Ipv4Addr {
         // Asked for as IPv4.
         IpAddr::V6(_) => Ipv4Addr::UNSPECIFIED,
     }
-}
-
-/// `RTM_NEWADDR`: one address, alone in its subnet.
-fn add_address(index: u32, address: Ipv4Addr) -> Vec<u8> {
-    let mut fixed = [2, 32, 0, 0, 0, 0, 0, 0];
-    fixed[4..].copy_from_slice(&index.to_ne_bytes());
-    // IFA_ADDRESS and IFA_LOCAL
-    let request = Request::new(NEW_ADDRESS, ACK | CREATE, &fixed);
-    request.with(1, &address.octets()).with(2, &address.octets()).finish()
 }

@@ -1,5 +1,8 @@
 //! Queue disciplines: how the kernel is asked for them, and what it tells of them.
 
+use knee_netns::netlink::{
+    self, Answer, Attributes, LinkStats, Message, Queue, QueueStats, add_discipline,
+};
 use knee_queue::time::{Duration, Rate};
 use knee_queue::{
     CeThresholdFor, ClassConfig, ClassService, ClassesConfig, CodelParams, FqCodelConfig, Limit,
@@ -7,17 +10,6 @@ use knee_queue::{
     Threshold,
 };
 
-use crate::guest::netlink::{
-    ACK, Attributes, CREATE, ECHO, GET_LINK, GET_QDISC, HEADER_BYTES, NESTED, NEW_QDISC, Request,
-    attributes,
-};
-
-/// `TCA_KIND`, `TCA_OPTIONS`, `TCA_STATS2`.
-const KIND: u16 = 1;
-const OPTIONS: u16 = 2;
-const STATS: u16 = 7;
-/// Parent of what is a device's first.
-pub(super) const ROOT: u32 = 0xffff_ffff;
 /// The token bucket's handle and its one class.
 pub(super) const BUCKET: u32 = 1 << 16;
 pub(super) const BELOW_BUCKET: u32 = BUCKET + 1;
@@ -64,13 +56,13 @@ pub enum Discipline {
 /// A queue discipline at its place: whoever is below it comes behind it.
 pub(super) struct Added {
     /// In their order.
-    pub(super) requests: Vec<Vec<u8>>,
+    pub(super) requests: Vec<Message>,
     /// What tells of it: the queue itself, or those of its classes.
     pub(super) told_by: Vec<(Place, Discipline)>,
 }
 
 impl Added {
-    fn new(place: Place, discipline: Discipline, requests: Vec<Vec<u8>>) -> Added {
+    fn new(place: Place, discipline: Discipline, requests: Vec<Message>) -> Added {
         Added { requests, told_by: vec![(place, discipline)] }
     }
 }
@@ -95,53 +87,30 @@ impl Place {
         Place { parent: self.handle + band + 1, handle, ..self }
     }
 
+    fn queue(self, queue: Queue) -> Message {
+        netlink::add_queue(self.index, self.handle, self.parent, queue)
+    }
+
+    fn discipline(self, kind: &str, options: &Attributes) -> Message {
+        add_discipline(self.index, self.handle, self.parent, kind, options)
+    }
+
+    /// Asks for what is known of the queue at this place.
+    pub(super) fn look(self) -> Message {
+        netlink::ask_queue(self.index, self.handle, self.parent)
+    }
+
     /// Of the queue within it, below its one class.
     fn inner(self) -> Place {
         Place { parent: self.handle + 1, handle: self.handle + TO_INNER, ..self }
     }
 }
 
-fn request(place: Place, kind: &str, options: &Attributes) -> Vec<u8> {
-    let name = [kind.as_bytes(), b"\0"].concat();
-    let fixed = fixed(place);
-    let request = Request::new(NEW_QDISC, ACK | CREATE, &fixed).with(KIND, &name);
-    let asks_for_nested = kind == "ets";
-    request.with_nested(if asks_for_nested { OPTIONS | NESTED } else { OPTIONS }, options).finish()
-}
-
-/// `struct tcmsg`.
-fn fixed(Place { index, parent, handle }: Place) -> [u8; 20] {
-    let mut bytes = [0; 20];
-    for (at, value) in [(4, index), (8, handle), (12, parent)] {
-        bytes[at..at + 4].copy_from_slice(&value.to_ne_bytes());
-    }
-    bytes
-}
-
-/// Asks for what is known of the queue at this place.
-pub(super) fn look(place: Place) -> Vec<u8> {
-    Request::new(GET_QDISC, ECHO, &fixed(place)).finish()
-}
-
-/// Asks for what is known of a device.
-pub(super) fn look_at_device(index: u32) -> Vec<u8> {
-    // `struct ifinfomsg`
-    let mut fixed = [0; 16];
-    fixed[4..8].copy_from_slice(&index.to_ne_bytes());
-    Request::new(GET_LINK, 0, &fixed).finish()
-}
-
-/// A token bucket at a device, with nothing in it.
-pub(super) fn bucket(index: u32, rate: Rate, burst_bytes: u32) -> Vec<u8> {
-    let rate_bytes = rate.bps() / 8;
-    // `struct tc_tbf_qopt`: twice `struct tc_ratespec`, limit, buffer, mtu. The limit is that of the queue below.
-    let mut parameters = [0; 36];
-    parameters[1] = 1;
-    let short = u32::try_from(rate_bytes).unwrap_or(u32::MAX);
-    parameters[8..12].copy_from_slice(&short.to_ne_bytes());
-    let options =
-        Attributes::default().with(1, &parameters).with_u64(4, rate_bytes).with_u32(6, burst_bytes);
-    request(Place { index, parent: ROOT, handle: BUCKET }, "tbf", &options)
+/// A token bucket at a device, with nothing in it. Its limit is that of the queue below.
+pub(super) fn bucket(index: u32, rate: Rate, burst_bytes: u32) -> Message {
+    let rate_bytes_per_sec = rate.bps() / 8;
+    let bucket = Queue::Tbf { rate_bytes_per_sec, burst_bytes, limit_bytes: 0 };
+    Place { index, parent: netlink::ROOT, handle: BUCKET }.queue(bucket)
 }
 
 /// The pacing fq of a host, with as much room as its link's queue: bytes are as many full packets, one at least.
@@ -153,9 +122,7 @@ pub(super) fn fq(place: Place, limit: Limit, frame_bytes: u32) -> Added {
             u32::try_from(full).unwrap_or(NO_LIMIT).min(NO_LIMIT)
         }
     };
-    // TCA_FQ_PLIMIT and TCA_FQ_FLOW_PLIMIT.
-    let options = Attributes::default().with_u32(1, limit_pkts).with_u32(2, limit_pkts);
-    Added::new(place, Discipline::Fq, vec![request(place, "fq", &options)])
+    Added::new(place, Discipline::Fq, vec![place.queue(Queue::Fq { limit_pkts })])
 }
 
 /// The queue of a link.
@@ -164,7 +131,7 @@ pub(super) fn fq(place: Place, limit: Limit, frame_bytes: u32) -> Added {
 /// What no discipline of the kernel does, with the way out.
 pub(super) fn queue(place: Place, config: &QueueConfig, frame_bytes: u32) -> Result<Added, String> {
     let one = |kind, options: Attributes, discipline| {
-        Ok(Added::new(place, discipline, vec![request(place, kind, &options)]))
+        Ok(Added::new(place, discipline, vec![place.discipline(kind, &options)]))
     };
     match config {
         QueueConfig::DropTail(tail) => {
@@ -229,9 +196,10 @@ fn classes(place: Place, classes: &ClassesConfig, frame_bytes: u32) -> Result<Ad
         let all = quanta
             .iter()
             .fold(Attributes::default(), |all, (_, quantum)| all.with_u32(4, *quantum));
-        options = options.with_nested(3 | NESTED, &all);
+        options = options.with_nested(3, &all);
     }
-    let mut added = Added { requests: vec![request(place, "ets", &options)], told_by: Vec::new() };
+    let mut added =
+        Added { requests: vec![place.discipline("ets", &options)], told_by: Vec::new() };
     for (class, band) in classes.classes.iter().zip(bands) {
         let of_class = queue(place.of_band(band), &class.queue, frame_bytes)
             .map_err(|why| format!("class {}: {why}", class.name))?;
@@ -258,12 +226,13 @@ pub(super) fn conditions(classes: &ClassesConfig) -> Vec<u8> {
     bytes
 }
 
-fn fifo(place: Place, limit: Limit) -> Vec<u8> {
-    let (kind, limit) = match limit {
-        Limit::Pkts(limit) => ("pfifo", limit),
-        Limit::Bytes(limit) => ("bfifo", u32::try_from(limit).unwrap_or(u32::MAX)),
-    };
-    request(place, kind, &Attributes::raw(limit.to_ne_bytes().to_vec()))
+fn fifo(place: Place, limit: Limit) -> Message {
+    place.queue(match limit {
+        Limit::Pkts(limit_pkts) => Queue::Pfifo { limit_pkts },
+        Limit::Bytes(limit) => {
+            Queue::Bfifo { limit_bytes: u32::try_from(limit).unwrap_or(u32::MAX) }
+        }
+    })
 }
 
 /// What RED is told beside its flags.
@@ -278,7 +247,7 @@ struct RedParameters {
     flags: u32,
 }
 
-fn red_requests(place: Place, red: &RedParameters) -> Vec<Vec<u8>> {
+fn red_requests(place: Place, red: &RedParameters) -> Vec<Message> {
     let bytes = |bytes: u64| u32::try_from(bytes).unwrap_or(u32::MAX);
     let limit = match red.limit {
         Limit::Bytes(limit) => bytes(limit),
@@ -297,7 +266,7 @@ fn red_requests(place: Place, red: &RedParameters) -> Vec<Vec<u8>> {
         .with(2, &red.idle)
         .with_u32(3, red.max_p)
         .with(4, &flags);
-    let mut requests = vec![request(place, "red", &options)];
+    let mut requests = vec![place.discipline("red", &options)];
     if let Limit::Pkts(_) = red.limit {
         requests.push(fifo(place.inner(), red.limit));
     }
@@ -460,53 +429,37 @@ pub(crate) struct Figures {
     pub(crate) refused_pkts: u64,
 }
 
-/// What a device has not handed on, in `RTM_NEWLINK`: `tx_dropped` and `tx_fifo_errors` of `struct rtnl_link_stats64` in
-/// `IFLA_STATS64`.
-fn not_handed_on(answer: &[u8]) -> Option<Figures> {
-    let stats = attributes(answer).find(|(kind, _)| *kind == 23)?.1;
-    let at = |index: usize| Some(u64::from_ne_bytes(*stats.get(8 * index..)?.first_chunk()?));
-    Some(Figures { lost_pkts: at(7)?, refused_pkts: at(18)?, ..Figures::default() })
-}
-
 /// Reads `RTM_NEWQDISC`, or `RTM_NEWLINK`; `None`: it is not what it should be.
 pub(crate) fn figures(answer: &[u8], discipline: Discipline) -> Option<Figures> {
-    let len = u32::from_ne_bytes(*answer.first_chunk()?) as usize;
+    let answer = Answer::all(answer)?.into_iter().next()?;
     if discipline == Discipline::Entry {
-        return not_handed_on(answer.get(HEADER_BYTES + 16..len)?);
+        let stats = LinkStats::read(&answer.body)?;
+        return Some(Figures {
+            lost_pkts: stats.tx_dropped_pkts,
+            refused_pkts: stats.tx_fifo_errors,
+            ..Figures::default()
+        });
     }
-    let mut all = attributes(answer.get(HEADER_BYTES + 20..len)?);
-    let stats = all.find(|(kind, _)| *kind == STATS)?.1;
-    let u32_at = |bytes: &[u8], at: usize| -> Option<u32> {
-        Some(u32::from_ne_bytes(*bytes.get(4 * at..)?.first_chunk()?))
+    let stats = QueueStats::read(&answer.body)?;
+    let mut figures = Figures {
+        sent_bytes: stats.sent_bytes,
+        sent_pkts: stats.sent_pkts,
+        len_pkts: stats.backlog_pkts,
+        len_bytes: stats.backlog_bytes,
+        dropped_pkts: stats.dropped_pkts,
+        ..Figures::default()
     };
-    let mut figures = Figures::default();
-    let mut overlimits = 0;
-    for (kind, value) in attributes(stats) {
-        match kind {
-            // TCA_STATS_BASIC
-            1 => {
-                figures.sent_bytes = u64::from_ne_bytes(*value.first_chunk()?);
-                figures.sent_pkts = u32_at(value, 2)?.into();
-            }
-            // TCA_STATS_QUEUE: length, backlog, drops, requeues, overlimits
-            3 => {
-                figures.len_pkts = u32_at(value, 0)?;
-                figures.len_bytes = u32_at(value, 1)?;
-                figures.dropped_pkts = u32_at(value, 2)?.into();
-                overlimits = u32_at(value, 4)?.into();
-            }
-            _ => {}
-        }
+    let own = &stats.own[..];
+    if own.is_empty() {
+        return Some(figures);
     }
-    // TCA_STATS_APP: the discipline's own.
-    let own = attributes(stats).find(|(kind, _)| *kind == 4).map(|(_, value)| value);
-    let Some(own) = own else { return Some(figures) };
-    let own_at = |at| u32_at(own, at).map(u64::from);
+    let own_at =
+        |at: usize| Some(u64::from(u32::from_ne_bytes(*own.get(4 * at..)?.first_chunk()?)));
     match discipline {
         Discipline::Fifo | Discipline::Fq | Discipline::Entry => {}
         // struct tc_red_xstats
         Discipline::Step | Discipline::Red => {
-            figures.threshold_hits = overlimits;
+            figures.threshold_hits = stats.overlimits;
             figures.dropped_early_pkts = own_at(0)?;
             figures.marked_pkts = own_at(3)?;
         }
@@ -564,9 +517,8 @@ mod tests {
         }
         let basic = [&15_140_u64.to_ne_bytes()[..], &10_u32.to_ne_bytes()].concat();
         let stats = Attributes::default().with(1, &basic).with(3, &queue).with(4, &own);
-        let answer =
-            Request::new(NEW_QDISC, 0, &[0; 20]).with(KIND, b"red\0").with_nested(STATS, &stats);
-        let answer = answer.finish();
+        let all = Attributes::default().with_name(1, "red").with_nested(7, &stats);
+        let answer = Message::new(36, 0, &[0; 20], &all).into_bytes();
         let found = figures(&answer, Discipline::Step).unwrap();
         let wanted = Figures {
             sent_bytes: 15_140,
