@@ -6,14 +6,14 @@ use std::sync::Arc;
 use knee_exp::back_end::BackEnd;
 
 use crate::Failure;
-use crate::run::Args;
+use crate::on::On;
 
 #[cfg(feature = "kernel")]
 pub(crate) use with_kernel::back_end;
 
 /// Why there is none in a knee without its kernel side.
 #[cfg(not(feature = "kernel"))]
-pub(crate) fn back_end(_args: &Args, _file: &Path) -> Result<Arc<dyn BackEnd>, Failure> {
+pub(crate) fn back_end(_on: &On, _file: &Path) -> Result<Arc<dyn BackEnd>, Failure> {
     Err(Failure::Says(format!("--on hosts=FILE: {}", crate::without_kernel::WHY)))
 }
 
@@ -32,17 +32,17 @@ mod with_kernel {
     ///
     /// # Errors
     /// What the file should not say, and options that mean nothing to real machines.
-    pub(crate) fn back_end(args: &Args, file: &Path) -> Result<Arc<dyn BackEnd>, Failure> {
+    pub(crate) fn back_end(on: &On, file: &Path) -> Result<Arc<dyn BackEnd>, Failure> {
         let says = |text: &str| Err(Failure::Says(text.to_owned()));
-        if args.offloads.is_some() {
+        if on.offloads.is_some() {
             return says(
                 "--offloads is for --on lab: those of real machines are as they are set (ethtool -K), and recorded",
             );
         }
-        if args.algorithms.is_some() {
+        if on.algorithms.is_some() {
             return says("--algorithms is for --on lab: real machines are given knee's");
         }
-        if args.scale != 1.0 {
+        if on.scale != 1.0 {
             return says("--scale is not for --on hosts=FILE: a real network is as fast as it is");
         }
         let machines = Machines::read(file).map_err(|why| Failure::Says(why.to_string()))?;

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use knee_exp::back_end::BackEnd;
 
 use crate::Failure;
-use crate::run::Args;
+use crate::on::On;
 
 #[cfg(feature = "kernel")]
 pub(crate) use with_kernel::{back_end, plain};
 
 /// Why there is none in a knee without its kernel side.
 #[cfg(not(feature = "kernel"))]
-pub(crate) fn back_end(_args: &Args) -> Result<Arc<dyn BackEnd>, Failure> {
+pub(crate) fn back_end(_on: &On) -> Result<Arc<dyn BackEnd>, Failure> {
     Err(Failure::Says(format!("--on lab: {}", crate::without_kernel::WHY)))
 }
 
@@ -38,14 +38,14 @@ mod with_kernel {
     use serde_json::{Map, Value, json};
 
     use super::*;
-    use crate::run::{Offloads as WantedOffloads, Which};
+    use crate::on::{Offloads as WantedOffloads, Which};
 
     /// The lab, as the command line asks for it, calibrated.
     ///
     /// # Errors
     /// Why there is none.
-    pub(crate) fn back_end(args: &Args) -> Result<Arc<dyn BackEnd>, Failure> {
-        with(args.offloads, args.algorithms)
+    pub(crate) fn back_end(on: &On) -> Result<Arc<dyn BackEnd>, Failure> {
+        with(on.offloads, on.algorithms)
     }
 
     /// The same as it is if nothing is asked for.

@@ -14,6 +14,7 @@ mod kernel;
 mod lab;
 mod library;
 mod new;
+mod on;
 mod pcap;
 mod profile;
 mod progress;

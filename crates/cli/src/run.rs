@@ -10,6 +10,7 @@ use knee_exp::runner::{Options, Swept, sweep};
 use knee_exp::scale::Scale;
 use knee_exp::{Experiment, Overrides, refused, report, table};
 
+use crate::on::On;
 use crate::progress::Line;
 use crate::{
     CHECK_FAILED, COULD_NOT, DONE, Failure, complain, hosts, lab, plain, print, profile,
@@ -66,50 +67,16 @@ pub(crate) struct Args {
     /// that have a host.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     attempts: u32,
-    /// Slower and longer: every rate times S, every time divided by S, above 0 and at most 1, for machines that
-    /// the experiment is too fast for.
-    #[arg(long, value_name = "S", default_value_t = 1.0)]
-    pub(crate) scale: f64,
-    /// The Linux that hosts behave like, as 6.12, in place of hosts.linux; running: the running kernel's version
-    /// and HZ, or the nearest before it [default with --on lab: running; with --on vkernel: the kernel that runs]
-    #[arg(long, value_name = "VERSION")]
-    pub(crate) profile: Option<String>,
-    /// Whether hosts of the lab hand large segments to their devices, which the switch cuts up [default: off]
-    #[arg(long, value_name = "on|off")]
-    pub(crate) offloads: Option<Offloads>,
-    /// What names of algorithms mean in the lab and in the kernel in virtual time: knee's, or the kernel's own [default: knee]
-    #[arg(long, value_name = "knee|kernel")]
-    pub(crate) algorithms: Option<Which>,
-    /// What runs it: sim, the simulator; vkernel, a Linux kernel in virtual time (knee vkernel build), vkernel=6.12 of that version;
-    /// lab, the running kernel's TCP in namespaces; hosts=FILE, the real machines that FILE names, over ssh.
-    #[arg(long, value_name = "BACK END", default_value = "sim")]
-    on: String,
-}
-
-/// Whether offloads are used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Offloads {
-    /// TSO, GSO and GRO.
-    On,
-    /// Each packet for itself.
-    Off,
-}
-
-/// Whose algorithms are used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Which {
-    /// The files of knee.
-    Knee,
-    /// The kernel's own of the same name.
-    Kernel,
+    #[command(flatten)]
+    on: On,
 }
 
 pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     let back_end = back_end(args)?;
-    let scale = Scale::new(args.scale)
-        .map_err(|why| Failure::Says(format!("--scale {}: {why}", args.scale)))?;
+    let scale = Scale::new(args.on.scale)
+        .map_err(|why| Failure::Says(format!("--scale {}: {why}", args.on.scale)))?;
     // What --set says of these keys comes after, and counts.
-    let mut set = match (args.profile.as_deref(), back_end.name()) {
+    let mut set = match (args.on.profile.as_deref(), back_end.name()) {
         (Some(profile), _) => profile::keys(profile)?,
         (None, "lab") => profile::keys(profile::RUNNING)?,
         (None, "vkernel") => vkernel::keys(&back_end.about()),
@@ -191,12 +158,13 @@ fn run_all(args: &Args, experiments: &[Arc<Experiment>], options: &Options) -> R
 
 /// The back end that `--on` names.
 fn back_end(args: &Args) -> Result<Arc<dyn BackEnd>, Failure> {
+    let on = &args.on;
     let says = |text: String| Err(Failure::Says(text));
-    match args.on.as_str() {
-        "sim" if args.offloads.is_some() => {
+    match on.back_end.as_str() {
+        "sim" if on.offloads.is_some() => {
             says("--offloads is for --on lab; of simulated hosts hosts.gso_max_segs says it".into())
         }
-        "sim" if args.algorithms.is_some() => {
+        "sim" if on.algorithms.is_some() => {
             says("--algorithms is for --on lab and vkernel: the simulator has knee's alone".into())
         }
         "sim" if args.attempts > 1 => says(
@@ -204,16 +172,17 @@ fn back_end(args: &Args) -> Result<Arc<dyn BackEnd>, Failure> {
                 .into(),
         ),
         "sim" => Ok(Arc::new(Simulator)),
-        "vkernel" => vkernel::back_end(args, None),
-        "lab" => lab::back_end(args),
-        on => match on.split_once('=') {
-            Some(("hosts", file)) if !file.is_empty() => hosts::back_end(args, Path::new(file)),
+        "vkernel" => vkernel::back_end(on, None),
+        "lab" => lab::back_end(on),
+        other => match other.split_once('=') {
+            Some(("hosts", file)) if !file.is_empty() => hosts::back_end(on, Path::new(file)),
             Some(("vkernel", version)) if !version.is_empty() => {
-                vkernel::back_end(args, Some(version))
+                vkernel::back_end(on, Some(version))
             }
-            _ => {
-                says(format!("--on {}: must be sim, vkernel, lab or hosts=FILE", on.escape_debug()))
-            }
+            _ => says(format!(
+                "--on {}: must be sim, vkernel, lab or hosts=FILE",
+                other.escape_debug()
+            )),
         },
     }
 }

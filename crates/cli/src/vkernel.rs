@@ -14,8 +14,8 @@ use knee_vkernel::plan::{Plan, differences};
 use knee_vkernel::{Algorithms, Options, hz, run, run_captured};
 use serde_json::{Map, Value, json};
 
+use crate::on::{On, Which};
 use crate::profile::RUNNING;
-use crate::run::{Args as RunArgs, Which};
 use crate::{Failure, complain, print};
 
 #[derive(clap::Args)]
@@ -93,15 +93,15 @@ fn show(built: &Built) -> String {
 ///
 /// # Errors
 /// Why there is none.
-pub(crate) fn back_end(args: &RunArgs, version: Option<&str>) -> Result<Arc<dyn BackEnd>, Failure> {
-    if args.offloads.is_some() {
+pub(crate) fn back_end(on: &On, version: Option<&str>) -> Result<Arc<dyn BackEnd>, Failure> {
+    if on.offloads.is_some() {
         return Err(Failure::Says(
             "--offloads is for --on lab; of hosts of the kernel in virtual time hosts.gso_max_segs says it".to_owned(),
         ));
     }
     // Who wants a version and names no other kernel means that one.
-    let profile = args.profile.as_deref().filter(|profile| *profile != RUNNING);
-    with(version.or(profile), args.algorithms)
+    let profile = on.profile.as_deref().filter(|profile| *profile != RUNNING);
+    with(version.or(profile), on.algorithms)
 }
 
 /// The same as it is if nothing but a version is asked for.
