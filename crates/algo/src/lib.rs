@@ -289,12 +289,14 @@ impl Algorithm {
     /// The algorithm of this name.
     ///
     /// # Errors
-    /// [`Error::UnknownAlgorithm`], which lists those there are.
+    /// [`Error::UnknownAlgorithm`], which lists those there are, and [`Error::FileHere`].
     pub fn by_name(name: &str) -> Result<&'static Algorithm, Error> {
-        Algorithm::all()
-            .iter()
-            .find(|algorithm| algorithm.name() == name)
-            .ok_or_else(|| Error::UnknownAlgorithm(name.to_owned()))
+        Algorithm::all().iter().find(|algorithm| algorithm.name() == name).ok_or_else(|| {
+            match module::is_path(name) {
+                true => Error::FileHere(name.to_owned()),
+                false => Error::UnknownAlgorithm(name.to_owned()),
+            }
+        })
     }
 
     /// The algorithm of this name, or of the file at this path (see [`module`]), seen from `folder`.

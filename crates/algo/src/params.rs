@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{Algorithm, module};
+use crate::Algorithm;
 
 /// Choices of a parameter that is on or off, as the kernel shows it.
 pub(crate) const SWITCH: [&str; 2] = ["N", "Y"];
@@ -102,6 +102,8 @@ impl Params {
 pub enum Error {
     /// No such algorithm; holds the name and those there are.
     UnknownAlgorithm(String),
+    /// A file, where only algorithms that are built in will do; holds its path.
+    FileHere(String),
     /// The algorithm has no such parameter.
     UnknownParam {
         /// The algorithm.
@@ -126,21 +128,23 @@ pub enum Error {
     },
 }
 
+fn those_there_are() -> String {
+    let names: Vec<_> = Algorithm::all().iter().map(Algorithm::name).collect();
+    names.join(", ")
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::UnknownAlgorithm(name) => {
-                let known: Vec<_> = Algorithm::all().iter().map(Algorithm::name).collect();
-                if module::is_path(name) {
-                    return write!(
-                        f,
-                        "\"{name}\": files run in the simulator only (knee run EXPERIMENT --cc {name}); \
-                         here it takes one of {}",
-                        known.join(", ")
-                    );
-                }
-                write!(f, "no algorithm \"{name}\"; there are {}", known.join(", "))
+                write!(f, "no algorithm \"{name}\"; there are {}", those_there_are())
             }
+            Error::FileHere(name) => write!(
+                f,
+                "\"{name}\": files run in the simulator only (knee run EXPERIMENT --cc {name}); \
+                 here it takes one of {}",
+                those_there_are()
+            ),
             Error::File(why) => f.write_str(why),
             Error::UnknownParam { algorithm, name, known } if known.is_empty() => {
                 write!(f, "{algorithm} has no parameters, so no \"{name}\"")

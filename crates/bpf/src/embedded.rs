@@ -30,7 +30,12 @@ include!(concat!(env!("OUT_DIR"), "/embedded.rs"));
 /// [`Error::NotBuilt`] if there was no clang when knee was built.
 pub fn program(name: &str) -> Result<&'static [u8], Error> {
     let found = PROGRAMS.iter().find(|(found, _)| *found == name);
-    found.map(|(_, object)| *object).ok_or_else(|| Error::NotBuilt { algorithm: name.to_owned() })
+    found.map(|(_, object)| *object).ok_or_else(|| not_built(name))
+}
+
+fn not_built(name: &str) -> Error {
+    let known = EMBEDDED.iter().map(|embedded| embedded.name).collect();
+    Error::NotBuilt { algorithm: name.to_owned(), known }
 }
 
 impl Embedded {
@@ -44,10 +49,7 @@ impl Embedded {
     /// # Errors
     /// [`Error::NotBuilt`], which says why there may be none.
     pub fn by_name(name: &str) -> Result<&'static Embedded, Error> {
-        EMBEDDED
-            .iter()
-            .find(|embedded| embedded.name == name)
-            .ok_or_else(|| Error::NotBuilt { algorithm: name.to_owned() })
+        EMBEDDED.iter().find(|embedded| embedded.name == name).ok_or_else(|| not_built(name))
     }
 
     /// One that exists for the tests of this workspace.
@@ -59,7 +61,7 @@ impl Embedded {
         EMBEDDED_FOR_TESTS
             .iter()
             .find(|embedded| embedded.name == name)
-            .ok_or_else(|| Error::NotBuilt { algorithm: name.to_owned() })
+            .ok_or_else(|| not_built(name))
     }
 
     /// Its name: the algorithm file's.

@@ -8,6 +8,8 @@ pub enum Error {
     NotBuilt {
         /// The algorithm asked for.
         algorithm: String,
+        /// Those that there are; none if there was no clang when knee was built.
+        known: Vec<&'static str>,
     },
     /// The kernel cannot take this name.
     BadName {
@@ -231,11 +233,10 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Error::NotBuilt { algorithm } if crate::Embedded::all().is_empty() => {
+            Error::NotBuilt { algorithm, known } if known.is_empty() => {
                 write!(f, "{algorithm} is not in this knee: it was built without clang")
             }
-            Error::NotBuilt { algorithm } => {
-                let known: Vec<_> = crate::Embedded::all().iter().map(|e| e.name()).collect();
+            Error::NotBuilt { algorithm, known } => {
                 write!(f, "no BPF object of \"{algorithm}\"; there are {}", known.join(", "))
             }
             Error::BadName { name } => {

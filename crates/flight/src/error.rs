@@ -11,6 +11,8 @@ pub enum Error {
     Version {
         /// The one found.
         found: u32,
+        /// The one that this knee reads.
+        known: u32,
     },
     /// The header contradicts this version of knee, or itself.
     Header {
@@ -51,11 +53,9 @@ impl fmt::Display for Error {
         match self {
             Error::Io(why) => why.fmt(f),
             Error::Foreign => f.write_str("is no flight recording of knee"),
-            Error::Version { found } => write!(
-                f,
-                "has version {found} of the format; this knee reads version {}",
-                crate::header::VERSION
-            ),
+            Error::Version { found, known } => {
+                write!(f, "has version {found} of the format; this knee reads version {known}")
+            }
             Error::Header { what } => write!(f, "its header does not fit this knee: {what}"),
             Error::Truncated { offset } => {
                 write!(f, "ends at byte {offset}, in the middle of a record: it was cut off")

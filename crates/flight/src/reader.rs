@@ -42,7 +42,7 @@ impl<R: Read> Reader<R> {
         }
         let found = number(&bytes[8..]);
         if found != VERSION {
-            return Err(Error::Version { found });
+            return Err(Error::Version { found, known: VERSION });
         }
         let len = number(&bytes[12..]);
         if len > MAX_HEADER_BYTES {

@@ -6,8 +6,7 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 
 use crate::capture::{Capture, Drawn, Flow, list};
-use crate::section::base64;
-use crate::text::{Unit, digits, escaped};
+use crate::text::{Unit, base64, digits, escaped};
 
 /// Flows of the table that are seen at once.
 const LISTED: usize = 20;

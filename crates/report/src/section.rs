@@ -16,7 +16,7 @@ use crate::palette::{Style, styles};
 use crate::plot::{PANEL, Range, legend, mark, traces};
 use crate::series::{Group, Plot, Series};
 use crate::summary::Summary;
-use crate::text::{Unit, address, escaped, metric, short_path, slug, stat, took};
+use crate::text::{Unit, address, base64, escaped, metric, short_path, slug, stat, took};
 
 /// What a section may take.
 #[derive(Clone, Copy)]
@@ -348,22 +348,6 @@ fn shares(values: &[f32], low: f32, high: f32) -> Vec<u8> {
     values.iter().flat_map(|value| share(value).to_le_bytes()).collect()
 }
 
-pub(crate) fn base64(bytes: &[u8]) -> String {
-    const SIGNS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for chunk in bytes.chunks(3) {
-        let three = chunk.iter().fold(0u32, |all, byte| all << 8 | u32::from(*byte))
-            << (8 * (3 - chunk.len()));
-        for i in 0..4 {
-            match i <= chunk.len() {
-                true => out.push(char::from(SIGNS[(three >> (18 - 6 * i) & 63) as usize])),
-                false => out.push('='),
-            }
-        }
-    }
-    out
-}
-
 /// What was run, in a line.
 fn meta(m: &Manifest) -> String {
     let mut parts = Vec::new();
@@ -612,14 +596,6 @@ fn ratios(m: &Manifest, summary: &Summary, styles: &[Style]) -> Option<Figure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn base64_is_as_everybodys() {
-        assert_eq!(base64(b""), "");
-        assert_eq!(base64(b"f"), "Zg==");
-        assert_eq!(base64(b"fo"), "Zm8=");
-        assert_eq!(base64(b"foobar"), "Zm9vYmFy");
-    }
 
     #[test]
     fn shares_keep_ends_and_gaps() {

@@ -199,9 +199,34 @@ pub(crate) fn took(seconds: f64) -> String {
     }
 }
 
+/// As data: URLs and scripts have bytes (RFC 4648).
+pub(crate) fn base64(bytes: &[u8]) -> String {
+    const SIGNS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for chunk in bytes.chunks(3) {
+        let three = chunk.iter().fold(0u32, |all, byte| all << 8 | u32::from(*byte))
+            << (8 * (3 - chunk.len()));
+        for i in 0..4 {
+            match i <= chunk.len() {
+                true => out.push(char::from(SIGNS[(three >> (18 - 6 * i) & 63) as usize])),
+                false => out.push('='),
+            }
+        }
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn base64_is_as_everybodys() {
+        assert_eq!(base64(b""), "");
+        assert_eq!(base64(b"f"), "Zg==");
+        assert_eq!(base64(b"fo"), "Zm8=");
+        assert_eq!(base64(b"foobar"), "Zm9vYmFy");
+    }
 
     #[test]
     fn html_in_a_question_is_text() {
