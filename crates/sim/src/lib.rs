@@ -68,6 +68,7 @@ pub mod fabric;
 mod gate;
 mod headroom;
 mod ideal;
+mod interrupts;
 mod link;
 mod net;
 mod nic;

@@ -3,9 +3,10 @@
 use crate::buffer::{self, BufferHandle};
 use crate::clock::Jiffies;
 use crate::events::{Event, Events};
+use crate::interrupts::Arrival;
 use crate::link::LinkState;
 use crate::net::{Net, PATH_END};
-use crate::nic::{Arrival, Nics};
+use crate::nic::Nics;
 use crate::outcome::{
     FlowOutcome, FlowWindow, GoodputSample, Outcome, PingRecord, QueueOutcome, RpcRecord, Windowed,
     Work,

@@ -1,6 +1,7 @@
 //! What to simulate: one run, fully resolved, every value with its unit.
 
-pub use crate::nic::{Adaptive, Coalesce, CpuCosts};
+pub use crate::interrupts::{Adaptive, Coalesce};
+pub use crate::nic::CpuCosts;
 pub use crate::sysctls::Sysctls;
 use knee_algo::{Algorithm, Params};
 use knee_queue::time::{Duration, Rate, Time};
