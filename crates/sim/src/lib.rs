@@ -75,6 +75,7 @@ mod nic;
 pub mod outcome;
 mod packet;
 mod pause;
+mod ports;
 mod random;
 mod routes;
 mod sim;
