@@ -8,6 +8,7 @@ use crate::about::network;
 use crate::claim::{Stands, short};
 use crate::error::Error;
 use crate::experiment::Experiment;
+use crate::switches;
 use crate::table::{Align, Grid, Scale, wrapped};
 
 /// The experiment; `blessed` is the verdict that a claim of a name had in the quick set, if it is kept.
@@ -102,6 +103,10 @@ fn set_up(experiment: &Experiment) -> Result<String, Error> {
     for (kind, names) in kinds {
         out.push_str(&wrapped(&format!("{}: {kind}", few(&names)), "    "));
     }
+    let first = experiment.run(experiment.run_id(0))?.network;
+    for words in switches::words(&first) {
+        out.push_str(&wrapped(&words, "    "));
+    }
     let resolved = experiment.resolved()?;
     let first = resolved.values().next().and_then(Json::as_object).cloned().unwrap_or_default();
     let hosts = ["linux", "hz", "mtu", "tcp_ecn", "initial_cwnd", "rto_min"];
@@ -162,7 +167,7 @@ fn plain(value: &Json) -> String {
 }
 
 /// The first and the last of many names.
-fn few(names: &[String]) -> String {
+pub(crate) fn few(names: &[String]) -> String {
     match names {
         [first, .., last] if names.len() > 5 => format!("{first} to {last} ({})", names.len()),
         _ => names.join(", "),

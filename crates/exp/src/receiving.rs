@@ -19,7 +19,7 @@ const MAX_RATE: u64 = 1_000_000_000;
 /// Reads them into `host`, which has what they are where the file does not say.
 pub(crate) fn read(reader: &Reader<'_>, host: &mut HostConfig) -> Result<(), Error> {
     if let Some(coalesce) = reader.child("coalesce")? {
-        host.coalesce = Some(read_coalesce(&coalesce)?);
+        host.coalesce = Some(read_coalesce(&coalesce, &[])?);
     }
     for key in ["receive_queues", "gro"] {
         if reader.has(key) && host.coalesce.is_none() {
@@ -46,8 +46,10 @@ pub(crate) fn read(reader: &Reader<'_>, host: &mut HostConfig) -> Result<(), Err
     Ok(())
 }
 
-fn read_coalesce(reader: &Reader<'_>) -> Result<Coalesce, Error> {
-    reader.check(&["frames", "time", "adaptive", "rate_low", "rate_high", "interval"])?;
+/// When interrupts come, of hosts and of switches, whose table has these other keys.
+pub(crate) fn read_coalesce(reader: &Reader<'_>, other: &[&str]) -> Result<Coalesce, Error> {
+    let keys = ["frames", "time", "adaptive", "rate_low", "rate_high", "interval"];
+    reader.check(&[keys.as_slice(), other].concat())?;
     let frames = reader.integer("frames", 1..=MAX_FRAMES)?;
     let adaptive = match reader.flag_or("adaptive", false)? {
         true => Some(read_adaptive(reader)?),

@@ -7,7 +7,7 @@
 
 use knee_queue::time::{Duration, Rate, Time};
 use knee_queue::{CodelParams, QueueConfig, StepThreshold, Threshold};
-use knee_sim::spec::{Flow, HostConfig, Link, Ping, Run};
+use knee_sim::spec::{Coalesce, Flow, HostConfig, Link, Ping, Run};
 
 /// One, in the parts that a scale is counted in.
 const UNIT: u32 = 1_000_000;
@@ -103,6 +103,7 @@ impl Scale {
         if let Some(flow_control) = &mut run.network.flow_control {
             self.set(&mut flow_control.reaction);
         }
+        run.network.ports.iter_mut().for_each(|port| self.coalesce(&mut port.coalesce));
         run.network
             .nodes
             .iter_mut()
@@ -181,15 +182,19 @@ impl Scale {
         self.set(&mut host.rto_min);
         self.set(&mut host.gro_window);
         if let Some(coalesce) = &mut host.coalesce {
-            self.set(&mut coalesce.time);
-            if let Some(adaptive) = &mut coalesce.adaptive {
-                self.set(&mut adaptive.interval);
-                let slower = |rate: u64| (rate as f64 * self.share()) as u64;
-                adaptive.rate_low = slower(adaptive.rate_low);
-                adaptive.rate_high = slower(adaptive.rate_high).max(adaptive.rate_low + 1);
-            }
+            self.coalesce(coalesce);
         }
         self.set_maybe(&mut host.base_rtt);
+    }
+
+    fn coalesce(self, coalesce: &mut Coalesce) {
+        self.set(&mut coalesce.time);
+        if let Some(adaptive) = &mut coalesce.adaptive {
+            self.set(&mut adaptive.interval);
+            let slower = |rate: u64| (rate as f64 * self.share()) as u64;
+            adaptive.rate_low = slower(adaptive.rate_low);
+            adaptive.rate_high = slower(adaptive.rate_high).max(adaptive.rate_low + 1);
+        }
     }
 
     fn flow(self, flow: &mut Flow) {

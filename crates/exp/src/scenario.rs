@@ -176,10 +176,10 @@ impl Scenario {
         let entry = self.groups().into_iter().find(|(name, _)| name == subject);
         let queue = || self.network.has_sampled_queue(subject).then_some(Kind::Queue);
         let buffer = || self.network.has_sampled_buffer(subject).then_some(Kind::Buffer);
-        let is_class = |entry: &TrafficSpec| {
-            self.size_classes(&entry.name).iter().any(|c| c.subject(&entry.name) == subject)
+        let is_class = |(name, _): &(String, Kind)| {
+            self.size_classes(name).iter().any(|c| c.subject(name) == subject)
         };
-        let class = || self.traffic.iter().any(is_class).then_some(Kind::SizeClass);
+        let class = || self.groups().iter().any(is_class).then_some(Kind::SizeClass);
         Some(entry.map(|(_, kind)| kind).or_else(queue).or_else(buffer).or_else(class)?.metrics())
     }
 

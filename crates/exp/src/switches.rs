@@ -1,19 +1,25 @@
-//! `[network.buffer]`, `[[network.buffers]]` and `[network.flow_control]`: what switches have beside the queues of their ports.
+//! `[network.buffer]`, `[[network.buffers]]`, `[network.flow_control]` and `[network.coalesce]`: what switches have beside the queues
+//! of their ports.
+
+use std::collections::HashMap;
 
 use knee_queue::time::Duration;
 use knee_queue::{DynamicThresholdConfig, QueueConfig};
 use knee_sim::spec::{
-    FlowControl, LinkId, Network, NodeId, SharedBuffer, StoppedClass, Stops, Thresholds,
+    CoalescingPort, FlowControl, Link, LinkId, Network, NodeId, SharedBuffer, StoppedClass, Stops,
+    Thresholds,
 };
 
 use crate::error::Error;
+use crate::explain::few;
 use crate::network::expand_all;
 use crate::reader::{Reader, one_of};
+use crate::receiving::read_coalesce;
 use crate::tree::Value;
-use crate::units::Size;
+use crate::units::{Quantity, Size};
 
 /// Keys of `[network]` that every topology may have.
-pub(crate) const KEYS: &[&str] = &["buffer", "buffers", "flow_control"];
+pub(crate) const KEYS: &[&str] = &["buffer", "buffers", "flow_control", "coalesce"];
 
 /// IEEE 802.1Q has so many priorities.
 const MAX_STOPPED: usize = 8;
@@ -36,18 +42,19 @@ pub(crate) fn read(
     }
     for reader in network_reader.children("buffers")? {
         reader.check(&[&["switches"], BUFFER_KEYS].concat())?;
-        let texts = reader.need_texts("switches", "\"leaf0..leaf3\"")?;
-        for name in expand_all(&texts).map_err(|_| reader.error("switches", which(&switches)))? {
-            let at = switches.iter().position(|(_, switch)| *switch == name);
-            let at = at.ok_or_else(|| reader.error("switches", which(&switches)))?;
-            let id = switches[at].0;
-            found[at] = Some(read_buffer(&reader, network, (id, &name), frame_bytes)?);
+        reader.need_texts("switches", "\"leaf0..leaf3\"")?;
+        for at in named(&reader, &switches)?.unwrap_or_default() {
+            let (id, name) = &switches[at];
+            found[at] = Some(read_buffer(&reader, network, (*id, name), frame_bytes)?);
         }
     }
     network.buffers =
         found.into_iter().flatten().filter(|buffer| !buffer.links.is_empty()).collect();
     if let Some(reader) = network_reader.child("flow_control")? {
-        network.flow_control = Some(read_flow_control(&reader, network)?);
+        network.flow_control = Some(read_flow_control(&reader, network, &switches)?);
+    }
+    if let Some(reader) = network_reader.child("coalesce")? {
+        network.ports = read_ports(&reader, network, &switches)?;
     }
     Ok(())
 }
@@ -58,6 +65,18 @@ fn switches(network: &Network) -> Vec<(NodeId, String)> {
         .filter(|(node, _)| node.host.is_none())
         .map(|(node, id)| (id, node.name.clone()))
         .collect()
+}
+
+/// The places among the switches of those that the key `switches` names, where it is there.
+fn named(reader: &Reader<'_>, switches: &[(NodeId, String)]) -> Result<Option<Vec<usize>>, Error> {
+    let Some(texts) = reader.texts("switches")? else { return Ok(None) };
+    let wrong = || reader.error("switches", which(switches));
+    let places: HashMap<&str, usize> =
+        switches.iter().zip(0..).map(|((_, name), at)| (name.as_str(), at)).collect();
+    let names = expand_all(&texts).map_err(|_| wrong())?;
+    let found: Option<Vec<usize>> =
+        names.iter().map(|name| places.get(name.as_str()).copied()).collect();
+    found.filter(|found| !found.is_empty()).ok_or_else(wrong).map(Some)
 }
 
 fn which(switches: &[(NodeId, String)]) -> String {
@@ -131,13 +150,100 @@ fn read_alpha(reader: &Reader<'_>) -> Result<f64, Error> {
     Ok(alpha)
 }
 
+/// The ports of software routers: those of all switches, or of some, and there those by which packets of some neighbours come.
+fn read_ports(
+    reader: &Reader<'_>,
+    network: &Network,
+    switches: &[(NodeId, String)],
+) -> Result<Vec<CoalescingPort>, Error> {
+    let coalesce = read_coalesce(reader, &["switches", "from"])?;
+    let mut is_router: Vec<bool> = network.nodes.iter().map(|node| node.host.is_none()).collect();
+    if let Some(named) = named(reader, switches)? {
+        is_router.fill(false);
+        named.into_iter().for_each(|at| is_router[switches[at].0 as usize] = true);
+    }
+    let mut of_neighbour: HashMap<&str, Vec<LinkId>> = HashMap::new();
+    let mut all = Vec::new();
+    let into_router = |(_, link): &(LinkId, &Link)| is_router[link.to as usize];
+    for (id, link) in (0..).zip(&network.links).filter(into_router) {
+        all.push(id);
+        of_neighbour.entry(&network.nodes[link.from as usize].name).or_default().push(id);
+    }
+    if let Some(texts) = reader.texts("from")? {
+        let names = expand_all(&texts).map_err(|why| reader.error("from", why))?;
+        all.clear();
+        for name in &names {
+            all.extend(of_neighbour.get(name.as_str()).ok_or_else(|| {
+                let shown: String = name.chars().take(40).collect();
+                let message = format!(
+                    "must name hosts or switches with a cable to such a switch, and \"{shown}\" has none"
+                );
+                reader.error("from", message)
+            })?);
+        }
+        all.sort_unstable();
+        all.dedup();
+    }
+    Ok(all.into_iter().map(|link| CoalescingPort { link, coalesce }).collect())
+}
+
+/// What switches do beside queueing, in words: which of them stop links, and whose interrupts wait.
+pub(crate) fn words(network: &Network) -> Vec<String> {
+    let name = |id: NodeId| network.nodes[id as usize].name.clone();
+    let mut words = Vec::new();
+    if let Some(spec) = &network.flow_control {
+        let of = match &spec.switches {
+            None => "every switch".to_owned(),
+            Some(switches) => few(&switches.iter().copied().map(name).collect::<Vec<_>>()),
+        };
+        let stops = |what: String, at: Thresholds| {
+            let (xoff, xon) = (Size(at.xoff_bytes).show(), Size(at.xon_bytes).show());
+            format!("flow control of {of}: {what} above {xoff}, on at {xon}")
+        };
+        match &spec.stops {
+            Stops::Links(at) => words.push(stops("links stop".to_owned(), *at)),
+            Stops::Classes(classes) => words.extend(classes.iter().map(|class| {
+                stops(format!("the class {} of links stops", class.name), class.thresholds)
+            })),
+        }
+    }
+    let Some(CoalescingPort { coalesce, .. }) = network.ports.first() else { return words };
+    let mut routers: Vec<NodeId> = Vec::new();
+    let mut neighbours = Vec::new();
+    for port in &network.ports {
+        let link = &network.links[port.link as usize];
+        neighbours.push(name(link.from));
+        if routers.last() != Some(&link.to) && !routers.contains(&link.to) {
+            routers.push(link.to);
+        }
+    }
+    let into = network.links.iter().filter(|link| routers.contains(&link.to)).count();
+    let ports = match into == network.ports.len() {
+        true => "all ports".to_owned(),
+        false => format!("the ports to {}", few(&neighbours)),
+    };
+    let routers: Vec<String> = routers.into_iter().map(name).collect();
+    let time = match coalesce.adaptive {
+        None => coalesce.time.show(),
+        Some(_) => format!("up to {}, by the packet rate,", coalesce.time.show()),
+    };
+    let frames =
+        coalesce.frames.map_or_else(String::new, |frames| format!(" or for {frames} frames"));
+    words.push(format!("interrupts of {ports} of {} wait {time}{frames}", few(&routers)));
+    words
+}
+
 /// Pauses of IEEE 802.3x, or of 802.1Qbb.
-fn read_flow_control(reader: &Reader<'_>, network: &Network) -> Result<FlowControl, Error> {
+fn read_flow_control(
+    reader: &Reader<'_>,
+    network: &Network,
+    switches: &[(NodeId, String)],
+) -> Result<FlowControl, Error> {
     reader.need_text("kind", "pause")?;
     let kinds = [("pause", false), ("pfc", true)];
     let stops = match reader.choice_or("kind", &kinds, "")? {
         false => {
-            reader.check(&["kind", "xoff", "xon", "reaction", "quanta", "lossless"])?;
+            reader.check(&["kind", "xoff", "xon", "reaction", "quanta", "lossless", "switches"])?;
             Stops::Links(read_thresholds(reader)?)
         }
         true => {
@@ -146,12 +252,14 @@ fn read_flow_control(reader: &Reader<'_>, network: &Network) -> Result<FlowContr
                                class = [{ name = \"storage\", xoff = \"100 kB\" }]";
                 return Err(reader.error(key, message));
             }
-            reader.check(&["kind", "class", "reaction", "quanta", "lossless"])?;
+            reader.check(&["kind", "class", "reaction", "quanta", "lossless", "switches"])?;
             Stops::Classes(read_stopped(reader, network)?)
         }
     };
     let quanta = reader.integer_or("quanta", 1..=u64::from(u16::MAX), u64::from(u16::MAX))?;
+    let named = named(reader, switches)?;
     Ok(FlowControl {
+        switches: named.map(|named| named.into_iter().map(|at| switches[at].0).collect()),
         stops,
         reaction: reader.get_or("reaction", Duration::from_us(1))?,
         quanta: u16::try_from(quanta).unwrap_or(u16::MAX),

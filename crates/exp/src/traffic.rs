@@ -4,7 +4,9 @@ mod attempts;
 mod converged;
 mod waiting;
 
+use std::collections::HashMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use knee_algo::Algorithm;
 use knee_queue::Ecn;
@@ -35,7 +37,7 @@ const IPV6_EXTRA_BYTES: u64 = 20;
 const COMMON: &[&str] = &["name", "kind", "from", "to", "start", "show", "dscp"];
 /// Of what starts when the file says; arrivals draw their own times.
 const TIMED: &[&str] = &["start_jitter"];
-const TIMED_CONNECTIONS: &[&str] = &["flows", "start_shift", "stagger"];
+const TIMED_CONNECTIONS: &[&str] = &["flows", "start_shift", "stagger", "each"];
 const CONNECTIONS: &[&str] = &[
     "cc",
     "params",
@@ -99,7 +101,7 @@ struct Connections {
     /// Whether every host of `from` sends to every one of `to`.
     all_to_all: bool,
     /// Connection i takes entry i modulo the length.
-    traffic: Vec<Traffic>,
+    traffic: Arc<[Traffic]>,
     read_at_bytes: u32,
     sampled: bool,
     base_rtt: Option<Duration>,
@@ -114,11 +116,10 @@ pub(crate) fn read(
     network: &NetworkSpec,
     cc: Option<&Cc>,
 ) -> Result<Vec<TrafficSpec>, Error> {
-    let entries: Vec<TrafficSpec> = root
-        .children("traffic")?
-        .iter()
-        .map(|reader| read_entry(reader, network, cc))
-        .collect::<Result<_, _>>()?;
+    let mut entries: Vec<TrafficSpec> = Vec::new();
+    for reader in root.children("traffic")? {
+        entries.extend(read_entry(&reader, network, cc)?);
+    }
     if entries.is_empty() {
         return Err(root.error("traffic", "missing: there must be at least one [[traffic]] entry"));
     }
@@ -131,8 +132,9 @@ pub(crate) fn read(
             format!("must be at most {MAX_FLOWS} flows in all, not {flows}"),
         ));
     }
-    for (i, entry) in entries.iter().enumerate() {
-        if entries[..i].iter().any(|prior| prior.name == entry.name && prior.kind != entry.kind) {
+    let mut kinds: HashMap<&str, Kind> = HashMap::new();
+    for entry in &entries {
+        if *kinds.entry(&entry.name).or_insert(entry.kind) != entry.kind {
             return Err(root.error(
                 "traffic",
                 format!("entries of the name \"{}\" must be of one kind", entry.name),
@@ -142,11 +144,12 @@ pub(crate) fn read(
     Ok(entries)
 }
 
+/// An entry; with `each = true` one for each host that `from` names.
 fn read_entry(
     reader: &Reader<'_>,
     network: &NetworkSpec,
     cc: Option<&Cc>,
-) -> Result<TrafficSpec, Error> {
+) -> Result<Vec<TrafficSpec>, Error> {
     let name = reader.need_name("name", "short")?;
     reader.need_text("kind", "bulk")?;
     let kinds = [
@@ -183,6 +186,7 @@ fn read_entry(
         return Err(reader.error("converged", "is for transfers without end: leave \"size\" out"));
     }
     let hosts = read_hosts(reader, network)?;
+    let senders = hosts.0.len();
     let start = reader.get_or("start", Duration::ZERO)?;
     let (pairs, what) = match kind {
         Kind::Ping => (pair_up(reader, network, hosts)?, read_ping(reader, network)?),
@@ -210,7 +214,7 @@ fn read_entry(
         }
     };
     let is_timed = !matches!(kind, Kind::Poisson | Kind::Attempts);
-    Ok(TrafficSpec {
+    let entry = TrafficSpec {
         name: name.to_owned(),
         kind,
         show: read_show(reader, kind)?,
@@ -223,7 +227,14 @@ fn read_entry(
         },
         what,
         converged: Converged::read(reader)?,
-    })
+    };
+    if !reader.has("each") || !reader.flag_or("each", false)? {
+        return Ok(vec![entry]);
+    }
+    if reader.has("all_to_all") {
+        return Err(reader.error("each", "has no meaning beside \"all_to_all\": leave one out"));
+    }
+    Ok(entry.of_each(senders))
 }
 
 /// The hosts of `from` and `to`.
@@ -366,7 +377,7 @@ fn read_connections(
         attempts: None,
         waiting: one_by_one.then_some(Waiting::Rounds),
         all_to_all: false,
-        traffic: read_traffic(reader, kind)?,
+        traffic: read_traffic(reader, kind)?.into(),
         read_at_bytes: u32::try_from(read_at.0)
             .map_err(|_| reader.error("read_at", "must be at most 4 GB, as in \"64 KiB\""))?,
         sampled: reader.flag_or("sample", true)?,
@@ -517,6 +528,16 @@ pub(crate) fn set_param(cc: &mut Cc, name: &str, node: &Node) -> Result<(), Stri
 }
 
 impl TrafficSpec {
+    /// The entries that it stands for where it holds for each of so many senders by itself.
+    fn of_each(self, senders: usize) -> Vec<TrafficSpec> {
+        // The pairs of one sender may go to many hosts; of several, each has one, again and again.
+        let entry = |sender| {
+            let pairs = self.pairs.iter().skip(sender).step_by(senders).copied().collect();
+            TrafficSpec { pairs, ..self.clone() }
+        };
+        if senders == 1 { vec![self] } else { (0..senders).map(entry).collect() }
+    }
+
     /// Connections that it makes in a run, at most.
     pub(crate) fn flows(&self) -> u64 {
         match &self.what {

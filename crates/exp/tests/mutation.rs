@@ -9,6 +9,7 @@ use proptest::test_runner::RngSeed;
 
 const BULK_MIX: &str = include_str!("../../../scenarios/published/bulk-mix.toml");
 const MIXED: &str = include_str!("../../../scenarios/examples/rpc-beside-bulk.toml");
+const ROUTER: &str = include_str!("../../../scenarios/examples/router-bursts.toml");
 const LEAF_SPINE: &str = include_str!("../../../scenarios/examples/leaf-spine.toml");
 
 /// Pieces that turn up in such files, and some that should not.
@@ -162,7 +163,7 @@ proptest! {
 
     #[test]
     fn edited_files_are_accepted_or_refused_in_one_line(
-        file in prop_oneof![Just(BULK_MIX), Just(MIXED), Just(LEAF_SPINE)],
+        file in prop_oneof![Just(BULK_MIX), Just(MIXED), Just(ROUTER), Just(LEAF_SPINE)],
         edits in prop::collection::vec(edit(), 1..6),
     ) {
         let text = edits.iter().fold(file.to_owned(), |text, edit| apply(&text, edit));

@@ -21,6 +21,7 @@ senders = 2
 access = { rate = "10 Gbps", delay = "3 us", jitter = "1 us" }
 bottleneck = { rate = "1 Gbps", queue = { kind = "step", limit = "100 pkts", k = "80 us", mark_when = "dequeue" } }
 return = { delay = "100 us" }
+coalesce = { time = "140 us", adaptive = true, interval = "10 ms", from = "s1" }
 
 [hosts]
 rto_min = "10 ms"
@@ -80,6 +81,11 @@ fn rates_shrink_times_grow_and_amounts_stay() {
     assert_eq!(host.rto_min, Duration::from_ms(100));
     assert_eq!(host.base_rtt, Some(Duration::from_us(500)));
     assert_eq!(host.gro_window, Duration::from_us(200));
+    let [port] = run.network.ports[..] else { panic!("{:?}", run.network.ports) };
+    assert_eq!(port.coalesce.time, Duration::from_us(1400));
+    let adaptive = port.coalesce.adaptive.unwrap();
+    assert_eq!(adaptive.interval, Duration::from_ms(100));
+    assert_eq!((adaptive.rate_low, adaptive.rate_high), (40_000, 45_000));
     assert_eq!(run.flows[0].start, Time::from_ms(10));
     assert_eq!(run.flows[0].stop, Some(Time::from_ms(500)));
     assert_eq!(run.pings[0].interval, Duration::from_ms(20));

@@ -57,6 +57,15 @@ fn files() -> Vec<(&'static str, String, &'static str)> {
             with(&format!("\"{long}1..{long}10000\""), DROPS),
             "must be a host or a range of hosts, as in \"s1..s10\"",
         ),
+        // Each of them has the list of sizes, which is there once. What is wrong comes after it.
+        (
+            "each",
+            with("\"s1..s10000\"", DROPS)
+                .replace("size =", "each = true\nsize =")
+                .replace("\"10 kB\"", &format!("[{}]", vec!["\"1 kB\""; 50_000].join(", ")))
+                .replace("\"1 s\"", "\"0 s\""),
+            "must be above 0 s, as in \"2 s\"",
+        ),
     ]
 }
 

@@ -2,10 +2,16 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests may panic too")]
 
 use std::path::Path;
+use std::sync::Arc;
 
+use knee_exp::explain::explain;
+use knee_exp::runner::Options;
 use knee_exp::{Error, Experiment, Overrides};
 use knee_queue::time::Duration;
-use knee_sim::spec::{Run, Stops, Thresholds};
+use knee_sim::spec::{Adaptive, Coalesce, Run, Stops, Thresholds};
+
+mod common;
+use common::*;
 
 const FABRIC: &str = r#"question = "?"
 cc = ["dctcp"]
@@ -155,4 +161,125 @@ fn classes_that_cannot_be_paused_are_named_with_their_key() {
     let without =
         error("flow_control = { kind = \"pfc\", class = [{ name = \"a\", xoff = \"1 kB\" }] }");
     assert!(without.contains("needs queues of kind \"classes\""), "{without}");
+}
+
+#[test]
+fn flow_control_may_be_that_of_some_switches() {
+    let of = |switches: &str| {
+        let keys = format!("kind = \"pause\", xoff = \"100 kB\", switches = {switches}");
+        read(&format!("flow_control = {{ {keys} }}"))
+    };
+    let names = |switches: &str| -> Vec<String> {
+        let run = of(switches).unwrap_or_else(|error| panic!("{error}"));
+        knee_sim::validate(&run).unwrap();
+        let switches = run.network.flow_control.unwrap().switches.unwrap();
+        switches.iter().map(|id| run.network.nodes[*id as usize].name.clone()).collect()
+    };
+    assert_eq!(names("\"leaf1\""), ["leaf1"]);
+    assert_eq!(names("[\"leaf0..leaf1\", \"spine0\"]"), ["leaf0", "leaf1", "spine0"]);
+    let all = run("flow_control = { kind = \"pause\", xoff = \"100 kB\" }");
+    assert_eq!(all.network.flow_control.unwrap().switches, None);
+    for wrong in ["\"leaf2\"", "\"h0.0\"", "\"leaf1..leaf0\"", "\"\""] {
+        let said = of(wrong).expect_err("it must be refused").to_string();
+        assert!(said.contains("network.flow_control.switches"), "{said}");
+        assert!(said.contains("(leaf0, leaf1, spine0)"), "{said}");
+    }
+    assert!(of("[]").expect_err("none is named").to_string().contains("at least one"));
+    let one =
+        r#"kind = "pfc", switches = "spine0", class = [{ name = "storage", xoff = "100 kB" }]"#;
+    let run = with_classes(one).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(run.network.flow_control.unwrap().switches.map(|all| all.len()), Some(1));
+}
+
+/// The links whose packets wait at their ports.
+fn ports(run: &Run) -> Vec<&str> {
+    let links = run.network.ports.iter().map(|port| &run.network.links[port.link as usize]);
+    links.map(|link| link.name.as_str()).collect()
+}
+
+#[test]
+fn ports_of_switches_coalesce_all_or_those_that_are_named() {
+    assert!(run("").network.ports.is_empty());
+    let all = run("coalesce = { time = \"140 us\", frames = 64 }");
+    let time = Duration::from_us(140);
+    let wanted = Coalesce { frames: Some(64), time, adaptive: None };
+    assert!(all.network.ports.iter().all(|port| port.coalesce == wanted));
+    // Both leaves have three hosts and a spine, which has both.
+    assert_eq!(ports(&all).len(), 10);
+    knee_sim::validate(&all).unwrap();
+    let leaf = run("coalesce = { time = \"140 us\", adaptive = true, switches = \"leaf0\" }");
+    assert_eq!(ports(&leaf), ["h0.0-leaf0", "h0.1-leaf0", "h0.2-leaf0", "spine0-leaf0"]);
+    assert_eq!(leaf.network.ports[0].coalesce.adaptive, Some(Adaptive::default()));
+    let from = "from = [\"h0.1..h0.2\", \"leaf1\", \"h0.1\"]";
+    let some = run(&format!("coalesce = {{ time = \"1 us\", {from} }}"));
+    assert_eq!(ports(&some), ["h0.1-leaf0", "h0.2-leaf0", "leaf1-spine0"]);
+}
+
+#[test]
+fn ports_that_cannot_be_are_named_with_their_key() {
+    let refused = |keys: &str| error(&format!("coalesce = {{ {keys} }}"));
+    for (keys, key, expected) in [
+        ("frames = 64", "time", "missing"),
+        ("time = \"1 us\", frames = 0", "frames", "from 1 to 65536"),
+        ("time = \"1 us\", rate_low = 1", "rate_low", "without adaptive"),
+        ("time = \"1 us\", form = \"h0.0\"", "form", "did you mean \"from\"?"),
+        ("time = \"1 us\", switches = \"leaf7\"", "switches", "(leaf0, leaf1, spine0)"),
+        ("time = \"1 us\", from = \"h7.0\"", "from", "\"h7.0\" has none"),
+        ("time = \"1 us\", from = \"h0.0\", switches = \"leaf1\"", "from", "\"h0.0\" has none"),
+    ] {
+        let said = refused(keys);
+        assert!(said.contains(&format!("network.coalesce.{key}")), "{said}");
+        assert!(said.contains(expected), "{said}\nexpected: {expected}");
+    }
+    // What contradicts itself beside flow control is for the simulator to say.
+    let both = "coalesce = { time = \"1 us\", switches = \"leaf0\" }\nflow_control = { kind = \"pause\", xoff = \"10 kB\"SWITCHES }";
+    let said = |switches: &str| {
+        let run = run(&both.replace("SWITCHES", switches));
+        knee_sim::validate(&run).map_or_else(|why| why.to_string(), |()| String::new())
+    };
+    assert!(said("").contains("leaf0 is a software router"), "{}", said(""));
+    assert_eq!(said(", switches = [\"leaf1\", \"spine0\"]"), "");
+}
+
+#[test]
+fn explanations_say_what_switches_do() {
+    let keys = "flow_control = { kind = \"pause\", xoff = \"100 kB\", switches = \"leaf1\" }\n\
+                coalesce = { time = \"140 us\", frames = 64, switches = \"leaf0\" }";
+    let text = FABRIC.replace("BUFFERS", keys);
+    let experiment = Experiment::parse(Path::new("f.toml"), &text, &Overrides::default()).unwrap();
+    let said = explain(&experiment, "knee run", &|_| None).unwrap();
+    let stops = "flow control of leaf1: links stop above 100 kB, on at 50 kB\n";
+    assert!(said.contains(stops), "{said}");
+    let waits = "interrupts of all ports of leaf0 wait 140 us or for 64 frames\n";
+    assert!(said.contains(waits), "{said}");
+    let text = text.replace("switches = \"leaf0\"", "from = \"h0.1..h0.2\"");
+    let experiment = Experiment::parse(Path::new("f.toml"), &text, &Overrides::default()).unwrap();
+    let said = explain(&experiment, "knee run", &|_| None).unwrap();
+    let waits = "interrupts of the ports to h0.1, h0.2 of leaf0 wait 140 us or for 64 frames\n";
+    assert!(said.contains(waits), "{said}");
+}
+
+#[test]
+fn flows_lose_more_at_a_router_that_forwards_in_bursts() {
+    let scratch = Scratch::new();
+    let file =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/examples/router-bursts.toml");
+    let set = ["run.duration=\"2 s\"", "network.coalesce.time=[\"0 s\", \"140 us\"]"];
+    let overrides = Overrides {
+        set: set.map(str::to_owned).to_vec(),
+        cc: vec!["reno".to_owned()],
+        repeat: Some(1),
+        ..Overrides::default()
+    };
+    let experiment = Arc::new(Experiment::load(&file, &overrides).unwrap());
+    let swept = run_into(&scratch, &experiment, &Options::default()).unwrap();
+    let share = |row: usize| {
+        let port = swept.tables[row].subjects.iter().find(|of| of.name == "switch-r").unwrap();
+        port.metric(knee_exp::metrics::Metric::DropShare).unwrap().mean.unwrap()
+    };
+    let (at_once, in_bursts) = (share(0), share(1));
+    assert!(
+        at_once > 0.05 && in_bursts > 1.1 * at_once,
+        "{at_once} at once, {in_bursts} in bursts"
+    );
 }

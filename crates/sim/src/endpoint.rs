@@ -190,6 +190,7 @@ impl EndPoint {
             random,
             work: Work::default(),
             flow_control: None,
+            ports: None,
             tap: None,
         };
         let host = Rc::new(HostState { config, jiffies, modules, gro: Cell::default() });

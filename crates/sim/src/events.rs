@@ -57,6 +57,10 @@ pub(crate) enum Event {
     Interrupt {
         queue: u32,
     },
+    /// The interrupt of a switch's port.
+    PortInterrupt {
+        port: u32,
+    },
     /// Samples are due.
     SampleFlows,
     SampleQueues,

@@ -6,10 +6,12 @@
 
 use crate::Error;
 use crate::events::{Event, Events};
+use crate::interrupts::Arrival;
 use crate::link::{LinkState, Sent};
 use crate::net::PATH_END;
 use crate::outcome::{QueueOutcome, QueueSample};
 use crate::packet::{NO_SACKS, Packet, Packets, Tos, flags};
+use crate::ports::Ports;
 use crate::random::Random;
 use crate::routes::Routes;
 use crate::spec::{LinkId, Network, NodeId};
@@ -73,6 +75,7 @@ pub struct Offered {
 /// The links of a network, and the packets on their way.
 pub struct Fabric {
     links: Vec<LinkState>,
+    ports: Option<Box<Ports>>,
     events: Events,
     packets: Packets,
     random: Random,
@@ -120,6 +123,7 @@ impl Fabric {
         let states = network.links.iter().zip(0..).map(|(link, index)| LinkState::new(link, index));
         let mut fabric = Fabric {
             links: states.collect(),
+            ports: Ports::new(network),
             events: Events::new(EVENTS_PER_SEC * network.links.len() as u64),
             packets: Packets::default(),
             random: Random::new(seed),
@@ -202,6 +206,12 @@ impl Fabric {
                     self.links[link as usize].on_event(link, &mut self.packets, at, parts);
                     self.report_dropped(link, report);
                 }
+                Event::PortInterrupt { port } => {
+                    let is_due = |ports: &mut Box<Ports>| ports.is_due(port, at, &mut self.events);
+                    if self.ports.as_mut().is_some_and(is_due) {
+                        self.port_interrupt(port, report);
+                    }
+                }
                 // Nothing else is scheduled here.
                 _ => {}
             }
@@ -234,8 +244,29 @@ impl Fabric {
         if self.paths[packet.hop as usize] == PATH_END {
             self.packets.free(id);
             report(packet.to, self.now, Fate::Arrived(packet.tos.ecn()));
-        } else {
-            self.forward(id, report);
+            return;
+        }
+        let came = match &mut self.ports {
+            None => Arrival::Passes,
+            Some(ports) => {
+                let link = self.paths[packet.hop as usize - 1];
+                ports.arrive(link, (id, packet.wire_bytes), self.now, &mut self.events)
+            }
+        };
+        match came {
+            Arrival::Passes => self.forward(id, report),
+            Arrival::Waits => {}
+            Arrival::Interrupt(port) => self.port_interrupt(port, report),
+        }
+    }
+
+    /// A port of a software router hands over what has come.
+    fn port_interrupt(&mut self, port: u32, report: &mut Report<'_>) {
+        let Some(ports) = &mut self.ports else { return };
+        let packets = ports.take(port);
+        packets.iter().for_each(|id| self.forward(*id, report));
+        if let Some(ports) = &mut self.ports {
+            ports.give_back(port, packets);
         }
     }
 

@@ -12,7 +12,7 @@
 //! An input may so have XOFF, the frame over it, and this, of all that it carries or of each class.
 
 use crate::Error;
-use crate::pause::{CONTROL_FRAME_BYTES, controlled, pause_time};
+use crate::pause::{CONTROL_FRAME_BYTES, controlled, pause_time, stopping};
 use crate::spec::{
     FlowControl, Link, LinkId, Network, NodeId, Run, Serialisation, SharedBuffer, Stops, Thresholds,
 };
@@ -38,8 +38,10 @@ pub(crate) fn check(run: &Run, frame_bytes: u32) -> Result<(), Error> {
     if spec.quanta == 0 {
         return fail("a pause of 0 quanta stops nothing: 1 to 65535");
     }
-    let is_switch = |node: NodeId| network.nodes[node as usize].host.is_none();
-    let takes_part = |link: &&Link| is_switch(link.from) || is_switch(link.to);
+    check_switches(network, spec)?;
+    let stopping = stopping(network);
+    let stops = |node: NodeId| stopping[node as usize];
+    let takes_part = |link: &&Link| stops(link.from) || stops(link.to);
     let with_queue: Vec<&Link> =
         network.links.iter().filter(takes_part).filter(|link| link.rate.is_some()).collect();
     for link in &with_queue {
@@ -59,7 +61,7 @@ pub(crate) fn check(run: &Run, frame_bytes: u32) -> Result<(), Error> {
     let sources =
         run.flows.iter().map(|flow| flow.from).chain(run.pings.iter().map(|ping| ping.from));
     for source in sources {
-        let mut out = network.links.iter().filter(|link| link.from == source && is_switch(link.to));
+        let mut out = network.links.iter().filter(|link| link.from == source && stops(link.to));
         if let Some(link) = out.find(|link| link.rate.is_none()) {
             return fail(format!(
                 "the link {} has no rate and cannot be stopped: give it one, or lossless = false",
@@ -68,6 +70,25 @@ pub(crate) fn check(run: &Run, frame_bytes: u32) -> Result<(), Error> {
         }
     }
     room(network, spec, frame_bytes)
+}
+
+/// Refuses switches that are none, and those that are software routers.
+fn check_switches(network: &Network, spec: &FlowControl) -> Result<(), Error> {
+    let is_switch =
+        |id: NodeId| network.nodes.get(id as usize).is_some_and(|node| node.host.is_none());
+    if let Some(node) = spec.switches.iter().flatten().find(|node| !is_switch(**node)) {
+        return fail(format!("node {node} is to stop links, and only switches do"));
+    }
+    let stopping = stopping(network);
+    let switches = network.ports.iter().map(|port| network.links[port.link as usize].to);
+    match switches.map(|switch| switch as usize).find(|switch| stopping[*switch]) {
+        Some(router) => fail(format!(
+            "{} is a software router, whose interrupts wait (coalesce), and those stop nobody: \
+             leave coalesce out there, or name other switches",
+            network.nodes[router].name
+        )),
+        None => Ok(()),
+    }
 }
 
 /// Refuses classes that are not the same everywhere: what one switch stops would not be what another had sent.
@@ -84,7 +105,7 @@ fn classes(spec: &FlowControl, links: &[&Link]) -> Result<(), Error> {
         for &link in links {
             let Some(conditions) = conditions(&link.queue, &class.name) else {
                 return fail(format!(
-                    "the queue of {} has no class \"{}\": every link with a rate at a switch, hosts' own too, \
+                    "the queue of {} has no class \"{}\": every link with a rate at a switch that stops links, hosts' own too, \
                      needs a queue of kind classes with a class of this name",
                     link.name, class.name
                 ));
@@ -180,8 +201,9 @@ fn room(network: &Network, spec: &FlowControl, frame_bytes: u32) -> Result<(), E
         .map(|thresholds| Most::new(network, spec, thresholds.xoff_bytes, frame_bytes))
         .collect();
     let most = most?;
-    let is_switch = |node: NodeId| network.nodes[node as usize].host.is_none();
-    let ports = network.links.iter().filter(|link| link.rate.is_some() && is_switch(link.from));
+    let stopping = stopping(network);
+    let stops = |node: NodeId| stopping[node as usize];
+    let ports = network.links.iter().filter(|link| link.rate.is_some() && stops(link.from));
     for link in ports {
         for (most, priority) in most.iter().zip(0..) {
             let queue = match spec.classes().get(priority) {
@@ -193,7 +215,11 @@ fn room(network: &Network, spec: &FlowControl, frame_bytes: u32) -> Result<(), E
             holds(queue, &name, &most.inputs(network, link), most)?;
         }
     }
-    network.buffers.iter().try_for_each(|buffer| shared(network, spec, buffer, &most))
+    let of_stopping = |buffer: &&SharedBuffer| {
+        buffer.links.first().is_some_and(|link| stops(network.links[*link as usize].from))
+    };
+    let mut buffers = network.buffers.iter().filter(of_stopping);
+    buffers.try_for_each(|buffer| shared(network, spec, buffer, &most))
 }
 
 /// The queue of a class.

@@ -1,10 +1,12 @@
 //! What end points share: the clock, the events, the packets and the links.
 
 use crate::events::{Event, Events, Timer};
+use crate::interrupts::Arrival;
 use crate::link::{LinkState, Sent};
 use crate::outcome::Work;
 use crate::packet::{Packet, Packets};
 use crate::pause::ControlHandle;
+use crate::ports::Ports;
 use crate::random::Random;
 use crate::routes::Routes;
 use crate::tap::Tap;
@@ -28,6 +30,8 @@ pub(crate) struct Net {
     pub(crate) work: Work,
     /// Stops links whose packets a switch has too many of.
     pub(crate) flow_control: Option<ControlHandle>,
+    /// Ports of switches whose interrupts wait; `None`: there is none.
+    pub(crate) ports: Option<Box<Ports>>,
     /// Looks at packets, if anybody asked for it.
     pub(crate) tap: Option<Box<dyn Tap>>,
 }
@@ -81,6 +85,15 @@ impl Net {
             self.settle_flow_control();
         }
         sent
+    }
+
+    /// A packet has come to a switch: whether its port hands it on at once.
+    #[cold]
+    pub(crate) fn come_to_port(&mut self, id: u32) -> Arrival {
+        let packet = self.packets.get(id);
+        let link = self.link_behind(packet);
+        let (Some(link), Some(ports)) = (link, &mut self.ports) else { return Arrival::Passes };
+        ports.arrive(link, (id, packet.wire_bytes), self.now, &mut self.events)
     }
 
     /// Tells the tap of a packet that its host has just sent.

@@ -1,73 +1,21 @@
 //! How a host receives: its NIC's queues, interrupts that wait for more packets (coalescing), merging of what one
 //! interrupt brings (GRO), and an account of the CPU time of it all.
 //!
-//! A packet that has reached its host goes into the receive queue that its flow's hash picks. The interrupt of a queue comes
-//! when as many packets wait as `frames` says, or `time` after the first of them, and hands over all that wait, in order.
-//! A host without any of it is not known here, and its packets reach TCP as they come.
+//! A packet that has reached its host goes into the receive queue that its flow's hash picks, whose interrupt hands it over
+//! ([`interrupts`](crate::interrupts)). A host without any of it is not known here, and its packets reach TCP as they come.
 
 use crate::events::{Event, Events};
+use crate::interrupts::{Arrival, Coalesce, Ring};
 use crate::outcome::{HostCount, Received};
 use crate::packet::{Packet, flags};
 use crate::routes::mix;
 use crate::spec::{HostConfig, NodeId, Run};
 use crate::tcp::{HostState, Sock};
-use knee_queue::time::{Duration, PS_PER_S, Time};
+use knee_queue::time::{Duration, Time};
 use std::rc::Rc;
 
 /// A socket or ping without a queue.
 const NONE: u32 = u32::MAX;
-/// Packets no longer than this on average are not worth waiting for (mlx4's `AVG_PKT_SMALL`).
-const SMALL_PACKET_BYTES: u64 = 256;
-
-/// When a NIC's receive queue raises its interrupt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Coalesce {
-    /// As soon as so many packets wait (`rx-frames`); `None`: time alone decides.
-    pub frames: Option<u32>,
-    /// So long after the first of them (`rx-usecs`).
-    pub time: Duration,
-    /// The time follows the packet rate.
-    pub adaptive: Option<Adaptive>,
-}
-
-/// Adaptive coalescing by packet rate, as `ethtool -C` has it (`pkt-rate-low`, `pkt-rate-high`) and Linux's mlx4 fills it in:
-/// up to the low rate the interrupt comes at once, from the high rate on after [`Coalesce::time`], between them after a
-/// time that grows in proportion. Packets that are short on average count as a low rate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Adaptive {
-    /// Packets per second of a queue.
-    pub rate_low: u64,
-    /// Packets per second of a queue.
-    pub rate_high: u64,
-    /// The rate is that of a period of at least this length; the packet that comes after it ends it.
-    pub interval: Duration,
-}
-
-impl Default for Adaptive {
-    /// mlx4's: 400,000 and 450,000 packets per second, looked at four times a second.
-    fn default() -> Adaptive {
-        Adaptive { rate_low: 400_000, rate_high: 450_000, interval: Duration::from_ms(250) }
-    }
-}
-
-impl Adaptive {
-    /// The time at a rate.
-    fn time(&self, most: Duration, pkts: u64, bytes: u64, elapsed: Duration) -> Duration {
-        if bytes <= pkts * SMALL_PACKET_BYTES {
-            return Duration::ZERO;
-        }
-        let rate = u128::from(pkts) * u128::from(PS_PER_S) / u128::from(elapsed.ps().max(1));
-        let (low, high) = (u128::from(self.rate_low), u128::from(self.rate_high));
-        if rate <= low {
-            Duration::ZERO
-        } else if rate >= high {
-            most
-        } else {
-            Duration::from_ps((u128::from(most.ps()) * (rate - low) / (high - low)) as u64)
-        }
-    }
-}
-
 /// CPU time that a host's networking takes, by what it does; applications are not in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CpuCosts {
@@ -102,22 +50,12 @@ impl Default for CpuCosts {
     }
 }
 
-/// What of receiving depends on time.
+/// A receive queue of a NIC.
 #[derive(Debug)]
 struct RxQueue {
     /// Index of its host in [`Nics::hosts`].
     host: u32,
-    pending: Vec<Packet>,
-    /// When the interrupt comes; [`Time::MAX`]: nothing waits.
-    due: Time,
-    /// An event is scheduled for then.
-    event_at: Time,
-    /// How long the first of the packets waits; follows the rate where that is asked for.
-    time: Duration,
-    /// The period whose rate is being measured.
-    since: Time,
-    pkts: u64,
-    bytes: u64,
+    ring: Ring<Packet>,
 }
 
 /// A host that receives otherwise than packet by packet, or whose receiving is counted.
@@ -148,16 +86,6 @@ pub(crate) struct Nics {
     interrupt: u64,
 }
 
-/// What becomes of a packet that has reached its host.
-pub(crate) enum Arrival {
-    /// It goes on to TCP.
-    Passes,
-    /// It waits for an interrupt.
-    Waits,
-    /// The interrupt of this queue comes now.
-    Interrupt(u32),
-}
-
 fn is_counted(config: &HostConfig) -> bool {
     config.coalesce.is_some() || config.cpu.is_some() || config.gro_window > Duration::ZERO
 }
@@ -172,21 +100,12 @@ impl Nics {
             let Some(config) = config.filter(|config| is_counted(config)) else { continue };
             first_queue[node as usize] = queues.len() as u32;
             receive_queues[node as usize] = config.receive_queues;
-            let time = match config.coalesce {
-                // Nothing is known of the rate yet.
-                Some(Coalesce { adaptive: Some(_), .. }) | None => Duration::ZERO,
-                Some(coalesce) => coalesce.time,
-            };
-            queues.extend((0..config.receive_queues).map(|_| RxQueue {
-                host: hosts.len() as u32,
-                pending: Vec::new(),
-                due: Time::MAX,
-                event_at: Time::MAX,
-                time,
-                since: Time::ZERO,
-                pkts: 0,
-                bytes: 0,
-            }));
+            queues.extend(
+                (0..config.receive_queues).map(|_| RxQueue {
+                    host: hosts.len() as u32,
+                    ring: Ring::new(config.coalesce),
+                }),
+            );
             hosts.push(NicHost {
                 node,
                 coalesce: config.coalesce,
@@ -240,45 +159,25 @@ impl Nics {
             host.interrupts += 1;
             return Arrival::Passes;
         };
-        if let Some(adaptive) = coalesce.adaptive {
-            queue.adapt(packet.wire_bytes, coalesce.time, adaptive, now);
-        }
-        if queue.pending.is_empty() {
-            queue.due = now + queue.time;
-        }
-        queue.pending.push(*packet);
-        let is_full = coalesce.frames.is_some_and(|frames| queue.pending.len() >= frames as usize);
-        if is_full || queue.due <= now {
+        if queue.ring.add(*packet, packet.wire_bytes, coalesce, now) {
             return Arrival::Interrupt(number);
         }
-        queue.schedule(number, events);
+        queue.ring.schedule(Event::Interrupt { queue: number }, events);
         Arrival::Waits
     }
 
     /// An event of a queue came: whether its interrupt is due.
     pub(crate) fn is_due(&mut self, number: u32, now: Time, events: &mut Events) -> bool {
-        let queue = &mut self.queues[number as usize];
-        if queue.event_at != now {
-            return false;
-        }
-        queue.event_at = Time::MAX;
-        if queue.due > now {
-            // What it was for has been handed over, and other packets wait meanwhile, or none.
-            if queue.due != Time::MAX {
-                queue.schedule(number, events);
-            }
-            return false;
-        }
-        true
+        let ring = &mut self.queues[number as usize].ring;
+        ring.is_due(now, Event::Interrupt { queue: number }, events)
     }
 
     /// The interrupt of a queue: all that waits, and whether what belongs together is merged.
     pub(crate) fn take(&mut self, number: u32) -> (Vec<Packet>, bool) {
         let queue = &mut self.queues[number as usize];
-        queue.due = Time::MAX;
         let host = &mut self.hosts[queue.host as usize];
         host.interrupts += 1;
-        (std::mem::take(&mut queue.pending), host.merges)
+        (queue.ring.take(), host.merges)
     }
 
     /// Merges packets of the same socket that follow each other, where these may be (GRO).
@@ -305,9 +204,8 @@ impl Nics {
     }
 
     /// Gives back the room of what an interrupt brought, for the next one.
-    pub(crate) fn give_back(&mut self, number: u32, mut packets: Vec<Packet>) {
-        packets.clear();
-        self.queues[number as usize].pending = packets;
+    pub(crate) fn give_back(&mut self, number: u32, packets: Vec<Packet>) {
+        self.queues[number as usize].ring.give_back(packets);
     }
 
     /// What each host counted. `nodes` has the host of each socket.
@@ -355,26 +253,6 @@ impl Nics {
     }
 }
 
-impl RxQueue {
-    fn schedule(&mut self, number: u32, events: &mut Events) {
-        if self.due < self.event_at {
-            self.event_at = self.due;
-            events.push(self.due, Event::Interrupt { queue: number });
-        }
-    }
-
-    /// Counts a packet, and sets the time if a period of measurement is over.
-    fn adapt(&mut self, wire_bytes: u32, most: Duration, adaptive: Adaptive, now: Time) {
-        let elapsed = now.since(self.since);
-        if elapsed >= adaptive.interval {
-            self.time = adaptive.time(most, self.pkts, self.bytes, elapsed);
-            (self.since, self.pkts, self.bytes) = (now, 0, 0);
-        }
-        self.pkts += 1;
-        self.bytes += u64::from(wire_bytes);
-    }
-}
-
 /// Merging by a window of time, of all sockets of a host.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct WindowMerges {
@@ -384,23 +262,4 @@ pub(crate) struct WindowMerges {
     pub(crate) merged_away: u64,
     /// Windows that ended.
     pub(crate) ended: u64,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn adaptive_time_grows_between_the_rates() {
-        let adaptive = Adaptive::default();
-        let most = Duration::from_us(128);
-        let time = |pkts| adaptive.time(most, pkts, pkts * 1500, Duration::from_ms(250));
-        // 100,000 packets in 250 ms are 400,000 a second, 112,500 are 450,000.
-        assert_eq!(time(100_000), Duration::ZERO);
-        assert_eq!(time(106_250), Duration::from_us(64));
-        assert_eq!(time(112_500), most);
-        assert_eq!(time(250_000), most);
-        let of_acks = adaptive.time(most, 250_000, 250_000 * 66, Duration::from_ms(250));
-        assert_eq!(of_acks, Duration::ZERO);
-    }
 }

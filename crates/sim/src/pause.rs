@@ -31,10 +31,21 @@ pub(crate) fn pause_time(quanta: u16, rate: Rate) -> Duration {
     rate.time_of(QUANTUM_BYTES * u32::from(quanta))
 }
 
+/// Of each node whether it is a switch that stops links.
+pub(crate) fn stopping(network: &Network) -> Vec<bool> {
+    let Some(spec) = &network.flow_control else { return vec![false; network.nodes.len()] };
+    let all = spec.switches.is_none();
+    let nodes = network.nodes.iter();
+    let mut stopping: Vec<bool> = nodes.map(|node| all && node.host.is_none()).collect();
+    for switch in spec.switches.iter().flatten() {
+        stopping[*switch as usize] = true;
+    }
+    stopping
+}
+
 /// The links that flow control can stop, each with the one that its receiver tells it by: those with a rate that lead
-/// into a switch, and the other direction of their cable.
+/// into a switch that does so, and the other direction of their cable.
 pub(crate) fn controlled(network: &Network) -> Vec<Option<LinkId>> {
-    let is_switch = |node: u32| network.nodes[node as usize].host.is_none();
     // Of several cables between two nodes the first has the first way back.
     let mut ways: HashMap<(u32, u32), VecDeque<LinkId>> = HashMap::new();
     for (link, id) in network.links.iter().zip(0..) {
@@ -43,7 +54,8 @@ pub(crate) fn controlled(network: &Network) -> Vec<Option<LinkId>> {
     let links = network.links.iter();
     let backs = links.map(|link| ways.get_mut(&(link.to, link.from))?.pop_front());
     let backs: Vec<_> = backs.collect();
-    let stops = |link: &Link| link.rate.is_some() && is_switch(link.to);
+    let stopping = stopping(network);
+    let stops = |link: &Link| link.rate.is_some() && stopping[link.to as usize];
     network.links.iter().zip(backs).map(|(link, back)| back.filter(|_| stops(link))).collect()
 }
 
@@ -185,9 +197,10 @@ pub(crate) fn build(network: &Network, links: &mut [LinkState]) -> Option<Contro
         priorities: thresholds.len() as u32,
         changed: Vec::new(),
     }));
+    let stopping = stopping(network);
     let is_host = |node: u32| network.nodes[node as usize].host.is_some();
     for ((link, state), back) in network.links.iter().zip(links).zip(&controlled) {
-        if back.is_some() || !is_host(link.from) {
+        if back.is_some() || stopping[link.from as usize] {
             let tells_host = back.is_some() && is_host(link.from);
             let part = part_of(spec, &control, link, back.is_some());
             state.take_part(part, link, tells_host);

@@ -3,15 +3,17 @@
 use crate::buffer::{self, BufferHandle};
 use crate::clock::Jiffies;
 use crate::events::{Event, Events};
+use crate::interrupts::Arrival;
 use crate::link::LinkState;
 use crate::net::{Net, PATH_END};
-use crate::nic::{Arrival, Nics};
+use crate::nic::Nics;
 use crate::outcome::{
     FlowOutcome, FlowWindow, GoodputSample, Outcome, PingRecord, QueueOutcome, RpcRecord, Windowed,
     Work,
 };
 use crate::packet::{NO_SACKS, Packet, Packets, Tos, flags};
 use crate::pause;
+use crate::ports::Ports;
 use crate::random::Random;
 use crate::routes::Routes;
 use crate::spec::{Cc, Flow, Run, Traffic};
@@ -224,6 +226,7 @@ impl<'a> Simulation<'a> {
             cc,
             work: Work::default(),
             flow_control,
+            ports: Ports::new(&run.network),
             tap: None,
         };
         let unfinished = run.flows.iter().filter(|flow| flow.traffic.ends()).count();
@@ -345,9 +348,9 @@ impl<'a> Simulation<'a> {
                     if self.net.tap.is_some() {
                         self.net.tell_passed(packet);
                     }
-                    let sent = self.net.forward(packet);
-                    if self.net.tap.is_some() {
-                        self.net.tell_forwarded(packet, &sent);
+                    match self.net.ports {
+                        None => self.forward(packet),
+                        Some(_) => self.come_to_port(packet),
                     }
                 }
             }
@@ -383,6 +386,13 @@ impl<'a> Simulation<'a> {
                     self.interrupt(queue);
                 }
             }
+            Event::PortInterrupt { port } => {
+                let events = &mut self.net.events;
+                let is_due = |ports: &mut Box<Ports>| ports.is_due(port, self.net.now, events);
+                if self.net.ports.as_mut().is_some_and(is_due) {
+                    self.port_interrupt(port);
+                }
+            }
             Event::SampleFlows => self.sample_flows(),
             Event::SampleQueues => self.sample_queues(),
             Event::SampleGoodput => {
@@ -396,6 +406,36 @@ impl<'a> Simulation<'a> {
     fn again(&mut self, period: Option<Duration>, event: Event) {
         if let Some(period) = period {
             self.net.events.push(self.net.now + period, event);
+        }
+    }
+
+    // ---- packets reach a switch ----
+
+    #[inline]
+    fn forward(&mut self, packet: u32) {
+        let sent = self.net.forward(packet);
+        if self.net.tap.is_some() {
+            self.net.tell_forwarded(packet, &sent);
+        }
+    }
+
+    #[cold]
+    fn come_to_port(&mut self, packet: u32) {
+        match self.net.come_to_port(packet) {
+            Arrival::Passes => self.forward(packet),
+            Arrival::Waits => {}
+            Arrival::Interrupt(port) => self.port_interrupt(port),
+        }
+    }
+
+    /// A port of a software router hands over what has come.
+    #[cold]
+    fn port_interrupt(&mut self, port: u32) {
+        let Some(ports) = &mut self.net.ports else { return };
+        let packets = ports.take(port);
+        packets.iter().for_each(|packet| self.forward(*packet));
+        if let Some(ports) = &mut self.net.ports {
+            ports.give_back(port, packets);
         }
     }
 

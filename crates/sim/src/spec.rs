@@ -1,6 +1,7 @@
 //! What to simulate: one run, fully resolved, every value with its unit.
 
-pub use crate::nic::{Adaptive, Coalesce, CpuCosts};
+pub use crate::interrupts::{Adaptive, Coalesce};
+pub use crate::nic::CpuCosts;
 pub use crate::sysctls::Sysctls;
 use knee_algo::{Algorithm, Params};
 use knee_queue::time::{Duration, Rate, Time};
@@ -70,12 +71,25 @@ pub struct Network {
     pub buffers: Vec<SharedBuffer>,
     /// Whether and when switches stop the links into them.
     pub flow_control: Option<FlowControl>,
+    /// Ports of switches whose interrupts wait; those that are not here forward each packet at once.
+    pub ports: Vec<CoalescingPort>,
 }
 
-/// Pauses: each switch stops a link, or a class of it, while too much of what came by it waits there. Links without a rate are
+/// A port of a software router.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CoalescingPort {
+    /// What comes to a switch by this link waits for the port's interrupt.
+    pub link: LinkId,
+    /// When that comes.
+    pub coalesce: Coalesce,
+}
+
+/// Pauses: a switch stops a link, or a class of it, while too much of what came by it waits there. Links without a rate are
 /// not stopped, and hosts, which take everything at once, stop none.
 #[derive(Clone, Debug)]
 pub struct FlowControl {
+    /// The switches that do; `None`: all of them.
+    pub switches: Option<Vec<NodeId>>,
     /// What is stopped, and when.
     pub stops: Stops,
     /// From the arrival of a pause frame until it takes effect.
@@ -99,7 +113,8 @@ pub enum Stops {
 /// A class that priority flow control knows.
 #[derive(Clone, Debug)]
 pub struct StoppedClass {
-    /// Its name in the [`ClassesConfig`](knee_queue::ClassesConfig) of every link with a rate that begins or ends at a switch.
+    /// Its name in the [`ClassesConfig`](knee_queue::ClassesConfig) of every link with a rate that begins or ends at a switch that
+    /// stops links.
     pub name: String,
     /// When it is stopped.
     pub thresholds: Thresholds,

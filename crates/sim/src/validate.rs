@@ -1,6 +1,6 @@
 //! Refuses what cannot be simulated, in one sentence each.
 
-use crate::spec::{HostConfig, Run, Serialisation, Traffic};
+use crate::spec::{Coalesce, HostConfig, Network, Run, Serialisation, Traffic};
 use crate::{Error, buffer, headroom};
 use knee_queue::time::Duration;
 
@@ -69,6 +69,7 @@ pub fn run(run: &Run) -> Result<(), Error> {
             return fail(format!("link {name}: {error}"));
         }
     }
+    ports(&run.network).map_err(Error)?;
     buffer::check(&run.network, largest_frame)?;
     headroom::check(run, largest_frame)?;
     let is_host =
@@ -124,7 +125,31 @@ fn receiving(name: &str, host: &HostConfig) -> Result<(), String> {
             "{name}: gro merges what an interrupt brings: it needs coalesce, and no gro_window"
         ));
     }
-    let Some(coalesce) = host.coalesce else { return Ok(()) };
+    host.coalesce.map_or(Ok(()), |coalesce| interrupts(name, coalesce))
+}
+
+/// What of ports of software routers contradicts itself.
+fn ports(network: &Network) -> Result<(), String> {
+    let mut seen = vec![false; network.links.len()];
+    for port in &network.ports {
+        let index = port.link as usize;
+        let Some(link) = network.links.get(index) else {
+            return Err(format!("a port of the link {index}, which is not there, cannot coalesce"));
+        };
+        let name = &link.name;
+        if network.nodes[link.to as usize].host.is_some() {
+            return Err(format!("link {name}: leads to a host, which has a coalesce of its own"));
+        }
+        if std::mem::replace(&mut seen[index], true) {
+            return Err(format!("link {name}: its port would coalesce twice"));
+        }
+        interrupts(name, port.coalesce)?;
+    }
+    Ok(())
+}
+
+/// What of interrupts that wait contradicts itself.
+fn interrupts(name: &str, coalesce: Coalesce) -> Result<(), String> {
     if coalesce.frames == Some(0) {
         return Err(format!("{name}: an interrupt for 0 frames: 1 is one for each"));
     }
@@ -172,7 +197,7 @@ fn check_order(run: &Run) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::{Cc, Flow, Lane, Network, Order, Sampling, Series};
+    use crate::spec::{Cc, Flow, Lane, Order, Sampling, Series};
     use knee_queue::time::Time;
 
     #[test]

@@ -24,7 +24,7 @@ fn port(rate_mbps: u64, queue: QueueConfig) -> Cable {
 
 fn pauses(xoff_bytes: u64, xon_bytes: u64) -> FlowControl {
     let stops = Stops::Links(Thresholds { xoff_bytes, xon_bytes });
-    FlowControl { stops, reaction: us(1), quanta: 65_535, lossless: true }
+    FlowControl { switches: None, stops, reaction: us(1), quanta: 65_535, lossless: true }
 }
 
 fn hosts(prefix: &str, count: u32) -> Vec<(String, HostConfig)> {
@@ -230,9 +230,9 @@ fn longest_pkts(network: &Network, outcome: &Outcome, link: &str) -> u32 {
     samples.map(|sample| sample.len_pkts).max().expect("samples")
 }
 
-#[test]
-fn a_slow_receiver_stops_two_switches_and_those_who_send_to_others() {
-    // s0 sends to r0, whose port has a tenth of the rate of all others, and s1 to r1.
+/// Two senders and two receivers, of which r0 is behind a port of a tenth of the rate of all others; the ports to receivers have
+/// this queue. Senders are nodes 0 and 1, receivers 2 and 3.
+fn slow_receiver(queue: QueueConfig) -> Network {
     let mut network = Dumbbell {
         senders: hosts("s", 2),
         receivers: hosts("r", 2),
@@ -240,12 +240,70 @@ fn a_slow_receiver_stops_two_switches_and_those_who_send_to_others() {
         sender_down: port(1000, endless()),
         bottleneck: port(1000, endless()),
         back: port(1000, endless()),
-        receiver_down: port(1000, droptail(Limit::Pkts(100))),
+        receiver_down: port(1000, queue),
         receiver_up: port(1000, endless()),
     }
     .build();
     let slow = network.links.iter_mut().find(|link| link.name == "right-r0").expect("the port");
     slow.rate = Some(mbps(100));
+    network
+}
+
+fn node(network: &Network, name: &str) -> NodeId {
+    network.nodes.iter().position(|node| node.name == name).expect("a node") as NodeId
+}
+
+#[test]
+fn a_switch_that_alone_stops_links_stops_the_other_and_no_host() {
+    let network = |switch: &str| {
+        let network = slow_receiver(endless());
+        let switches = Some(vec![node(&network, switch)]);
+        stopping(network, FlowControl { switches, ..pauses(50_000, 25_000) })
+    };
+    // Reno's slow start goes on, since nothing is lost.
+    let outcome = |network: &Network| simulate(&run(network, vec![bulk("reno", 0, 2, None)], 500));
+    let right = network("right");
+    let of_right = outcome(&right);
+    let pause = queue(&right, &of_right, "left-right").pause.expect("it can be stopped");
+    assert!(pause.frames > 0 && pause.paused > ms(100), "{pause:?}");
+    for link in ["s0-left", "s1-left", "right-left", "right-r0"] {
+        assert_eq!(queue(&right, &of_right, link).pause, None, "{link}");
+    }
+    // What right does not take waits in left, which stops nobody.
+    assert!(longest_pkts(&right, &of_right, "left-right") > 200);
+    assert!(longest_pkts(&right, &of_right, "right-r0") < 50);
+    // Nothing waits in left, so that nothing is stopped if left alone does it.
+    let left = network("left");
+    let of_left = outcome(&left);
+    assert_eq!(queue(&left, &of_left, "left-right").pause, None);
+    let pause = queue(&left, &of_left, "s0-left").pause;
+    assert_eq!(pause, Some(PauseOutcome { frames: 0, paused: Duration::ZERO }));
+    assert!(longest_pkts(&left, &of_left, "right-r0") > 200);
+}
+
+#[test]
+fn what_a_switch_must_have_to_lose_nothing_is_asked_of_those_that_stop_links() {
+    // Ports that hold next to nothing, and a token bucket: right has both.
+    let mut network = slow_receiver(droptail(Limit::Bytes(3_000)));
+    for link in network.links.iter_mut().filter(|link| link.name == "right-r1") {
+        link.serialisation = Serialisation::TokenBucket { burst_bytes: 1600 };
+    }
+    let said = |switches: Option<Vec<NodeId>>| {
+        let spec = FlowControl { switches, ..pauses(50_000, 25_000) };
+        let network = stopping(network.clone(), spec);
+        let run = run(&network, vec![bulk("reno", 0, 2, 1000)], 100);
+        knee_sim::simulate(&run).map_or_else(|why| why.to_string(), |_| String::new())
+    };
+    assert!(said(None).contains("right-r1 has a burst"), "{}", said(None));
+    assert!(said(Some(vec![node(&network, "right")])).contains("right-r1 has a burst"));
+    assert_eq!(said(Some(vec![node(&network, "left")])), "");
+    assert!(said(Some(vec![node(&network, "s0")])).contains("only switches do"));
+    assert!(said(Some(vec![99])).contains("node 99 is to stop links"));
+}
+
+#[test]
+fn a_slow_receiver_stops_two_switches_and_those_who_send_to_others() {
+    let mut network = slow_receiver(droptail(Limit::Pkts(100)));
     let bytes = |network: &Network| {
         let flows = vec![bulk("cubic", 0, 2, None), bulk("cubic", 1, 3, None)];
         let outcome = simulate(&run(network, flows, 500));

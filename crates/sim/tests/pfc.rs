@@ -65,7 +65,7 @@ fn stopped(name: &str, xoff_bytes: u64, xon_bytes: u64) -> StoppedClass {
 }
 
 fn flow_control(stops: Stops) -> FlowControl {
-    FlowControl { stops, reaction: us(1), quanta: 65_535, lossless: true }
+    FlowControl { switches: None, stops, reaction: us(1), quanta: 65_535, lossless: true }
 }
 
 /// The class storage is stopped.

@@ -1,6 +1,7 @@
 //! Transfers that wait for others: rounds one after the other, shuffles, and queries to many servers at once.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use knee_queue::time::Time;
 use knee_sim::spec::{Flow, Lane, NodeId, Order, Series, Traffic};
@@ -22,7 +23,7 @@ pub(crate) enum Waiting {
     /// A host has so many transfers at a time; rounds as those of incast.
     Shuffle { parallel: u32, per: Per, order: Turn },
     /// A client asks all of its servers again when all have answered.
-    Queries { traffic: Vec<Traffic> },
+    Queries { traffic: Arc<[Traffic]> },
 }
 
 /// Whose transfers at a time are counted.
@@ -67,14 +68,14 @@ pub(crate) fn read(
     };
     // The traffic of queries is that of their servers, flow by flow.
     let traffic = match &waiting {
-        Waiting::Queries { traffic } => traffic.clone(),
-        _ => connections.traffic.clone(),
+        Waiting::Queries { traffic } => Arc::clone(traffic),
+        _ => Arc::clone(&connections.traffic),
     };
     Ok(Connections { traffic, waiting: Some(waiting), ..connections })
 }
 
 /// What each connection of each client carries.
-fn read_queries(reader: &Reader<'_>, pairs: &[(NodeId, NodeId)]) -> Result<Vec<Traffic>, Error> {
+fn read_queries(reader: &Reader<'_>, pairs: &[(NodeId, NodeId)]) -> Result<Arc<[Traffic]>, Error> {
     let request = reader.get_or("request", Size(REQUEST_BYTES))?.0;
     let response: Option<Size> = reader.get("response")?;
     let total: Option<Size> = reader.get("total")?;

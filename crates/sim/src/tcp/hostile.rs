@@ -101,6 +101,7 @@ fn net() -> Net {
         cc: knee_algo::Host::new(1000, 1),
         work: Work::default(),
         flow_control: None,
+        ports: None,
         tap: None,
     }
 }

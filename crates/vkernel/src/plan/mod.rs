@@ -90,6 +90,12 @@ impl Plan {
                 "network.flow_control: devices of the guest's kernel do not pause; leave it out, or use --on sim".to_owned(),
             ));
         }
+        if !network.ports.is_empty() {
+            return Err(Error(
+                "network.coalesce: a guest's switches forward each packet as it comes; leave it out, or use --on sim or --on lab"
+                    .to_owned(),
+            ));
+        }
         for node in &network.nodes {
             if let Some(config) = &node.host {
                 host::check(config, version)

@@ -6,8 +6,8 @@ use knee_queue::{
     NotEctAbove, QueueConfig, StepConfig, Threshold,
 };
 use knee_sim::spec::{
-    Cc, Flow, FlowControl, HostConfig, Lane, LinuxVersion, Network, Order, Ping, Sampling,
-    Serialisation, Series, Stops, Thresholds, Traffic,
+    Cc, Coalesce, CoalescingPort, Flow, FlowControl, HostConfig, Lane, LinuxVersion, Network,
+    Order, Ping, Sampling, Serialisation, Series, Stops, Thresholds, Traffic,
 };
 use knee_sim::topology::{Cable, LeafSpine, ParkingLot, Star};
 
@@ -279,7 +279,7 @@ fn host(run: &mut Run) -> &mut HostConfig {
 
 #[test]
 fn what_the_kernel_cannot_do_is_refused_in_one_sentence() {
-    let cases: [(&str, Change); 13] = [
+    let cases: [(&str, Change); 14] = [
         ("a: linux = \"6.12\"", |run| host(run).linux = LinuxVersion::V6_12),
         ("ipv6", |run| {
             run.network.nodes.iter_mut().for_each(|node| {
@@ -312,11 +312,16 @@ fn what_the_kernel_cannot_do_is_refused_in_one_sentence() {
         }),
         ("network.flow_control", |run| {
             run.network.flow_control = Some(FlowControl {
+                switches: None,
                 stops: Stops::Links(Thresholds { xoff_bytes: 100_000, xon_bytes: 50_000 }),
                 reaction: Duration::ZERO,
                 quanta: 65_535,
                 lossless: false,
             });
+        }),
+        ("network.coalesce", |run| {
+            let coalesce = Coalesce { frames: None, time: Duration::from_us(140), adaptive: None };
+            run.network.ports.push(CoalescingPort { link: 0, coalesce });
         }),
         ("pings of 20 bytes", |run| {
             run.pings.push(Ping {

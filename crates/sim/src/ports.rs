@@ -1,0 +1,79 @@
+//! Ports of switches whose interrupts wait, as those of a software router: what comes by a link is forwarded when the interrupt of
+//! its port hands it over, all at once and in order. The router's CPU takes no time, and waiting packets are neither in a queue
+//! nor in memory that queues share.
+
+use crate::events::{Event, Events};
+use crate::interrupts::{Arrival, Coalesce, Ring};
+use crate::spec::{LinkId, Network};
+use knee_queue::time::Time;
+
+/// A link whose packets are forwarded as they come.
+const NONE: u32 = u32::MAX;
+
+#[derive(Debug)]
+struct Port {
+    coalesce: Coalesce,
+    ring: Ring<u32>,
+}
+
+/// All of a network whose interrupts wait.
+#[derive(Debug)]
+pub(crate) struct Ports {
+    /// The port that each link leads to.
+    of_link: Vec<u32>,
+    ports: Vec<Port>,
+}
+
+impl Ports {
+    /// `None` if all switches forward packet by packet.
+    pub(crate) fn new(network: &Network) -> Option<Box<Ports>> {
+        if network.ports.is_empty() {
+            return None;
+        }
+        let mut of_link = vec![NONE; network.links.len()];
+        for (port, number) in network.ports.iter().zip(0..) {
+            if let Some(of_link) = of_link.get_mut(port.link as usize) {
+                *of_link = number;
+            }
+        }
+        let port = |coalesce| Port { coalesce, ring: Ring::new(Some(coalesce)) };
+        let ports = network.ports.iter().map(|at| port(at.coalesce)).collect();
+        Some(Box::new(Ports { of_link, ports }))
+    }
+
+    /// A packet has come to a switch by this link.
+    pub(crate) fn arrive(
+        &mut self,
+        link: LinkId,
+        (packet, wire_bytes): (u32, u32),
+        now: Time,
+        events: &mut Events,
+    ) -> Arrival {
+        let number = self.of_link[link as usize];
+        if number == NONE {
+            return Arrival::Passes;
+        }
+        let port = &mut self.ports[number as usize];
+        if port.ring.add(packet, wire_bytes, port.coalesce, now) {
+            return Arrival::Interrupt(number);
+        }
+        port.ring.schedule(Event::PortInterrupt { port: number }, events);
+        Arrival::Waits
+    }
+
+    /// An event of a port came: whether its interrupt is due.
+    pub(crate) fn is_due(&mut self, number: u32, now: Time, events: &mut Events) -> bool {
+        let ring = &mut self.ports[number as usize].ring;
+        ring.is_due(now, Event::PortInterrupt { port: number }, events)
+    }
+
+    /// The interrupt of a port: all that waits.
+    pub(crate) fn take(&mut self, number: u32) -> Vec<u32> {
+        self.ports[number as usize].ring.take()
+    }
+
+    /// Gives back the room of what an interrupt brought, for the next one.
+    pub(crate) fn give_back(&mut self, number: u32, packets: Vec<u32>) {
+        self.ports[number as usize].ring.give_back(packets);
+    }
+}
