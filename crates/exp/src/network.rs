@@ -300,6 +300,7 @@ const HOST_KEYS: &[&str] = &[
     "gro_window",
     "limit_output",
     "skb_overhead",
+    "max_tcp_header",
     "base_rtt",
     "fq",
     "fq_counts_headers",
@@ -382,6 +383,10 @@ fn read_host(reader: &Reader<'_>, base: HostConfig) -> Result<HostConfig, Error>
     if !(576..=65_535).contains(&mtu_bytes) {
         return Err(reader.error("mtu", "must be from 576 B to 65535 B, as in \"1500 B\""));
     }
+    let max_tcp_header_bytes = bytes("max_tcp_header", base.max_tcp_header_bytes)?;
+    if !(128..=512).contains(&max_tcp_header_bytes) {
+        return Err(reader.error("max_tcp_header", "must be from 128 B to 512 B, as in \"320 B\""));
+    }
     let jiffies = reader.integer("jiffies_at_start", 0..=u64::from(u32::MAX))?;
     let mut config = HostConfig {
         hz,
@@ -403,6 +408,7 @@ fn read_host(reader: &Reader<'_>, base: HostConfig) -> Result<HostConfig, Error>
         gro_window: reader.get_or("gro_window", base.gro_window)?,
         limit_output_bytes: buffer("limit_output", mtu_bytes, base.limit_output_bytes)?,
         skb_overhead_bytes: bytes("skb_overhead", base.skb_overhead_bytes)?,
+        max_tcp_header_bytes,
         base_rtt: read_base_rtt(reader)?.or(base.base_rtt),
         fq: reader.flag_or("fq", base.fq)?,
         fq_counts_headers: fq_counts_headers(reader, &base)?,

@@ -214,6 +214,11 @@ fn wrong_units_and_impossible_values_say_what_was_allowed() {
         ),
         (
             "linux = \"6.1\"",
+            "max_tcp_header = \"1 kB\"",
+            "bad.toml:15: hosts.max_tcp_header = \"1 kB\": must be from 128 B to 512 B, as in \"320 B\"",
+        ),
+        (
+            "linux = \"6.1\"",
             "sndbuf_max = \"2 GiB\"",
             "bad.toml:15: hosts.sndbuf_max = \"2 GiB\": must be from 6000 B (4 packets of the MTU) to 1 GiB, \
              as in \"6 MiB\"",

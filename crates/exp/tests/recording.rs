@@ -117,7 +117,8 @@ fn recordings_of_simulated_runs_replay_equal() {
             assert_eq!((report.gaps, report.unchecked), (0, 0));
             // A side that only receives makes no call of an algorithm without `init` and ECN.
             assert!((sockets / 2..=sockets).contains(&report.flows), "{report}");
-            assert!(report.total() > 200, "{report}");
+            // One an ACK or more. Where a request's end is lost, 200 of the 300 ms go by, and some ninety ACKs are left.
+            assert!(report.total() > 80, "{report}");
             let asks_for_acks = algorithm == "dctcp" && trace == "bulk";
             assert!(!asks_for_acks || report.acks_asked > 0, "{report}");
         }

@@ -212,11 +212,11 @@ const CASES: &[Case] = &[
         also: &["marking-threshold", "sender-bursts"],
         make: of!("delayed-ack", "s1", "s2"),
     },
-    // Without SACKs a sender cannot tell a lost packet from one whose ACK was left out. Six least windows are more than K.
+    // Without SACKs a sender cannot tell a lost packet from one whose ACK was left out.
     Case {
         name: "last-packet",
         must: &["rto-floor"],
-        also: &["standing-queue", "tail-loss"],
+        also: &["tail-loss"],
         make: of!("last-packet", "s1"),
     },
     // The receiver's capture knows that it had arrived.
@@ -407,9 +407,10 @@ fn policers_are_told_from_random_losses_and_from_short_queues() {
                 let is_near = (found / truth - 1.0).abs() <= share;
                 assert!(is_near, "{name} {set:?}: {}", policer.summary);
             };
-            is_near(behind("had been sent than "), 0.03, *rate);
-            // The faster it is, the more passes in the least time that is told apart.
-            let of_burst = if *rate > 100.0 { 0.4 } else { 0.2 };
+            // The faster it is, the more passes in the least time that is told apart. And a window that leaves the host at once here
+            // reaches the policer at the rate of the link between: rates a tenth apart fit as well, and which is the best is chance.
+            let (of_rate, of_burst) = if *rate > 100.0 { (0.1, 0.4) } else { (0.03, 0.2) };
+            is_near(behind("had been sent than "), of_rate, *rate);
             is_near(behind("nearly all when "), of_burst, *burst);
         }
         lossy += u32::from(analysis.whole.totals.retransmitted.segments > 30);

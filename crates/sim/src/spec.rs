@@ -257,6 +257,9 @@ pub struct HostConfig {
     pub limit_output_bytes: u32,
     /// Bytes of bookkeeping that the kernel charges per packet beside its payload.
     pub skb_overhead_bytes: u32,
+    /// Bytes that the kernel keeps for the headers of a packet when it plans a receive buffer (`MAX_TCP_HEADER`; until 6.5). By its
+    /// options, 320 with wireless networks (as distributions have them), 256 without; 192 without tunnels either, which plans the same as 320.
+    pub max_tcp_header_bytes: u32,
     /// RTT without queues of its connections, as whoever runs it says; whole us reach the algorithm.
     /// `None`: nobody has said it. A flow's own comes before it.
     pub base_rtt: Option<Duration>,
@@ -324,6 +327,7 @@ impl HostConfig {
             cpu: None,
             limit_output_bytes: if linux >= LinuxVersion::V6_18 { 4 << 20 } else { 1 << 20 },
             skb_overhead_bytes: 1216,
+            max_tcp_header_bytes: 320,
             base_rtt: None,
             fq: false,
             fq_counts_headers: false,

@@ -7,6 +7,9 @@ use knee_queue::Limit;
 use knee_queue::time::Time;
 use knee_sim::outcome::FlowOutcome;
 use knee_sim::spec::{Flow, LinuxVersion, Run};
+use knee_sim::tap::{Side, TapAt};
+use std::cell::RefCell;
+use std::rc::Rc;
 
 /// A receive buffer that never changes.
 fn fixed(path: Path, bytes: u32) -> Path {
@@ -235,4 +238,30 @@ fn what_is_out_never_passes_the_receivers_window() {
     let most = outcome.flow_samples.iter().map(|sample| sample.unacked).max();
     assert!(most.is_some_and(|most| u64::from(most) * MSS <= 32_768), "{most:?}");
     assert!(outcome.flow_samples.iter().any(|sample| sample.at > Time::from_us(100_000)));
+}
+
+#[test]
+fn an_application_that_waits_for_much_is_woken_when_seven_eighths_of_the_buffer_are_taken() {
+    // It waits for 64 KiB, 46 segments; 44 of them are charged 44 * (1448 + 1216) B, more than 7/8 of 128 KiB.
+    let path = Path { rate: mbps(100), ..Path::new(ms(100)) }.hosts(|host| {
+        host.skb_overhead_bytes = 1216;
+        host.rcvbuf_initial_bytes = 128 << 10;
+        host.rcvbuf_max_bytes = 6 << 20;
+    });
+    let flow = Flow { read_at_bytes: 65_536, ..path.bulk("reno", None) };
+    let run = Run { end: at_ms(600), ..path.run(vec![flow]) };
+    let acks = Rc::new(RefCell::new(Vec::new()));
+    let at = TapAt { flow: 0, side: Side::Listening };
+    let sink = Rc::clone(&acks);
+    let tapped = knee_sim::simulate_tapped(&run, at, move |tapped| {
+        if tapped.is_out {
+            sink.borrow_mut().push((tapped.segment.ack, tapped.segment.window_bytes));
+        }
+    });
+    tapped.expect("the run is well-formed");
+    // Until it reads, the window closes.
+    let acks = acks.borrow();
+    let mut pairs = acks.windows(2).skip(2);
+    let opened = pairs.find(|pair| pair[1].1 > pair[0].1 + 16_384).expect("it reads")[1].0;
+    assert_eq!((opened - 1) / MSS as u32, 44);
 }

@@ -10,7 +10,7 @@ use crate::error::{Error, Origin};
 use crate::units::{Quantity as _, Size};
 
 /// Keys that may differ between results of one experiment: which Linux it was.
-const KERNEL_KEYS: [&str; 2] = ["linux", "hz"];
+const KERNEL_KEYS: [&str; 3] = ["linux", "hz", "max_tcp_header"];
 
 /// No manifest that knee writes is longer.
 const MAX_MANIFEST_BYTES: u64 = 64 << 20;

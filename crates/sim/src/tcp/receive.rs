@@ -75,6 +75,7 @@ pub(crate) struct Receiver {
     window_scale: u32,
     advmss: u32,
     skb_overhead_bytes: u32,
+    max_tcp_header_bytes: u32,
 
     // Delayed ACKs.
     rcv_mss: u32,
@@ -190,11 +191,20 @@ impl Receiver {
 
     /// Room for payload, as Linux counts: a share of the buffer not taken up.
     fn space(&self) -> u32 {
+        share(self.rcvbuf.saturating_sub(self.used()), self.window_ratio)
+    }
+
+    /// Memory that what waits is charged with.
+    fn used(&self) -> u32 {
         let payload = self.unread_bytes + self.out_of_order.bytes();
         // Most often, and always of one that only sends, nothing waits: no division.
         let buffers = if payload == 0 { 0 } else { payload.div_ceil(self.advmss) };
-        let free = self.rcvbuf.saturating_sub(payload + buffers * self.skb_overhead_bytes);
-        share(free, self.window_ratio)
+        payload + buffers * self.skb_overhead_bytes
+    }
+
+    /// Less than an eighth of the buffer is left.
+    fn is_pressed(&self) -> bool {
+        self.used() > self.rcvbuf - (self.rcvbuf >> 3)
     }
 
     fn in_quickack_mode(&self) -> bool {

@@ -15,7 +15,8 @@ impl Sock {
     pub(crate) fn is_readable(&self) -> bool {
         let receiver = &self.receiver;
         receiver.unread_bytes >= receiver.read_at_bytes
-            || (receiver.unread_bytes > 0 && self.receive_window() <= receiver.rcv_mss)
+            || (receiver.unread_bytes > 0
+                && (receiver.is_pressed() || self.receive_window() <= receiver.rcv_mss))
     }
 
     /// The application reads `most` bytes of what there is; that may send an ACK or open the window.
@@ -138,6 +139,9 @@ impl Sock {
     }
 }
 
+/// What Linux plans for the two structures of a packet, whatever a device then charges for one.
+const SKB_STRUCTURES_BYTES: u32 = 576;
+
 impl Receiver {
     /// `copied` bytes were read in a round trip: room for twice that, and for growth as before.
     pub(super) fn grow_rcvbuf(&mut self, copied: u32, rcv_nxt: u32, linux: LinuxVersion) {
@@ -171,8 +175,8 @@ impl Receiver {
 
     /// Memory to plan for a full segment.
     fn segment_memory(&self) -> u32 {
-        // What a segment with headers is charged, in steps of 128 until its share is an MSS.
-        let mut memory = self.advmss + self.skb_overhead_bytes;
+        // In steps of 128 until its share is an MSS.
+        let mut memory = self.advmss + self.max_tcp_header_bytes + SKB_STRUCTURES_BYTES;
         while share(memory, self.window_ratio) < self.advmss {
             memory += 128;
         }

@@ -102,6 +102,7 @@ impl Receiver {
             window_scale: space.max(1).ilog2().saturating_sub(15).min(14),
             advmss,
             skb_overhead_bytes: config.skb_overhead_bytes,
+            max_tcp_header_bytes: config.max_tcp_header_bytes,
             rcv_mss: (rcv_wnd / 2).min(MSS_DEFAULT).min(advmss).max(MSS_MIN),
             last_seg_size: 0,
             quick: 0,
@@ -237,5 +238,23 @@ mod tests {
         let segments = (receiver.window_clamp - receiver.rcv_ssthresh).div_ceil(2 * 1448);
         assert_eq!(segments, 1426);
         assert_eq!(receiver.window_scale, 14);
+    }
+
+    #[test]
+    fn a_buffer_is_planned_by_linux_s_own_measure_whatever_a_packet_is_charged() {
+        // As kernels' are: 1448, 576 and the headers, and 128 more until half of it is an MSS.
+        for (max_tcp_header_bytes, planned) in [(192, 2984), (256, 2920), (320, 2984)] {
+            for skb_overhead_bytes in [16, 768, 832, 1216, 2048] {
+                let config = HostConfig {
+                    skb_overhead_bytes,
+                    max_tcp_header_bytes,
+                    ..HostConfig::new(LinuxVersion::V6_1)
+                };
+                let mut receiver = Receiver::new(&config, true);
+                // 20 segments where there were 10: (2 * 20 + 16) and twice as much again, 168 segments.
+                receiver.grow_rcvbuf(20 * 1448, 0, LinuxVersion::V6_1);
+                assert_eq!(receiver.rcvbuf, 168 * planned, "{skb_overhead_bytes}");
+            }
+        }
     }
 }
