@@ -8,6 +8,7 @@ use crate::about::network;
 use crate::claim::{Stands, short};
 use crate::error::Error;
 use crate::experiment::Experiment;
+use crate::memory::MOST_BYTES;
 use crate::table::{Align, Grid, Scale, wrapped};
 
 /// The experiment; `blessed` is the verdict that a claim of a name had in the quick set, if it is kept.
@@ -133,6 +134,11 @@ fn set_up(experiment: &Experiment) -> Result<String, Error> {
         run.join(", ")
     );
     out.push_str(&wrapped(&words, "  "));
+    if experiment.memory.is_large() {
+        let is_allowed = experiment.memory.bytes() <= MOST_BYTES;
+        let way = if is_allowed { "" } else { ": knee run --memory allows it" };
+        out.push_str(&wrapped(&format!("{}{way}", experiment.memory.words()), "  "));
+    }
     Ok(out)
 }
 

@@ -138,14 +138,6 @@ impl NetworkSpec {
         &self.network.nodes[id as usize].name
     }
 
-    /// Links that are sampled if traffic goes to these hosts.
-    pub(crate) fn sampled_links(&self, destinations: &HashSet<NodeId>) -> u64 {
-        let network = self.build(destinations, 0);
-        let parts = |link: &Link| 1 + link.queue.part_names().len() as u64;
-        let links: u64 = network.links.iter().filter(|link| link.sampled).map(parts).sum();
-        links + network.buffers.iter().filter(|buffer| buffer.sampled).count() as u64
-    }
-
     /// Whether shared memory of this name is sampled.
     pub(crate) fn has_sampled_buffer(&self, name: &str) -> bool {
         self.network.buffers.iter().any(|buffer| buffer.sampled && buffer.name == name)
