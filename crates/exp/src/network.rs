@@ -29,6 +29,8 @@ const MAX_HOSTS: u64 = 10_000;
 const MAX_RANGE_BYTES: usize = 200;
 /// Of a socket.
 const MAX_BUFFER_BYTES: u32 = 1 << 30;
+/// More than any kernel charges a packet beside its payload.
+const MAX_OVERHEAD_BYTES: u32 = 64 << 10;
 const MAX_FABRIC_CABLES: u64 = 50_000;
 
 /// Where each topology's names come from; the keys of `[network]` are these and `topology`.
@@ -394,7 +396,13 @@ fn read_host(reader: &Reader<'_>, base: HostConfig) -> Result<HostConfig, Error>
         gso_max_segs: reader.u32_or("gso_max_segs", 1..=65_535, base.gso_max_segs)?,
         gro_window: reader.get_or("gro_window", base.gro_window)?,
         limit_output_bytes: buffer("limit_output", mtu_bytes, base.limit_output_bytes)?,
-        skb_overhead_bytes: bytes("skb_overhead", base.skb_overhead_bytes)?,
+        skb_overhead_bytes: match bytes("skb_overhead", base.skb_overhead_bytes)? {
+            overhead @ ..=MAX_OVERHEAD_BYTES => overhead,
+            _ => {
+                let why = "must be at most 64 KiB, as in \"1216 B\": it is beside the payload";
+                return Err(reader.error("skb_overhead", why));
+            }
+        },
         base_rtt: read_base_rtt(reader)?.or(base.base_rtt),
         fq: reader.flag_or("fq", base.fq)?,
         fq_counts_headers: fq_counts_headers(reader, &base)?,

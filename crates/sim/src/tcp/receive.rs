@@ -193,7 +193,8 @@ impl Receiver {
         let payload = self.unread_bytes + self.out_of_order.bytes();
         // Most often, and always of one that only sends, nothing waits: no division.
         let buffers = if payload == 0 { 0 } else { payload.div_ceil(self.advmss) };
-        let free = self.rcvbuf.saturating_sub(payload + buffers * self.skb_overhead_bytes);
+        let overhead = buffers.saturating_mul(self.skb_overhead_bytes);
+        let free = self.rcvbuf.saturating_sub(payload.saturating_add(overhead));
         share(free, self.window_ratio)
     }
 
