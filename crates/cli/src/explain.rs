@@ -19,7 +19,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let library = library()?;
     let name = args.experiment.as_str();
     let is_file = name.contains('/') || name.ends_with(".toml");
-    let overrides = Overrides::default();
+    // How much memory it takes is one of the things to be said.
+    let overrides = Overrides { memory_bytes: Some(u64::MAX), ..Overrides::default() };
     // It is asked for before anybody trusts the file.
     knee_algo::module::only_read();
     let (experiment, command) = match is_file {

@@ -8,7 +8,7 @@ use knee_exp::back_end::{BackEnd, Simulator};
 use knee_exp::results::Results;
 use knee_exp::runner::{Options, Swept, sweep};
 use knee_exp::scale::Scale;
-use knee_exp::{Experiment, Overrides, refused, report, table};
+use knee_exp::{Experiment, Overrides, memory, refused, report, table};
 
 use crate::on::On;
 use crate::progress::Line;
@@ -60,9 +60,12 @@ pub(crate) struct Args {
     /// Print JSON, one line for each file.
     #[arg(long)]
     json: bool,
-    /// Threads [default: one per core]; results do not depend on it.
+    /// Threads [default: one per core, or as many as there is memory for]; results do not depend on it.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: Option<u32>,
+    /// What a run may take of memory, as "8 GiB", where a file asks for more than 4 GiB; what is free bounds it all the same.
+    #[arg(long, value_name = "SIZE", value_parser = memory::parse)]
+    memory: Option<u64>,
     /// How often a run is tried that the host limited and not what is tested; the last counts. For back ends
     /// that have a host.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
@@ -90,6 +93,7 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
         seed: args.seed,
         scale,
         quick: args.quick,
+        memory_bytes: args.memory,
     };
     if args.check {
         // What the command line names is trusted, what a file names may not be yet.
@@ -131,11 +135,15 @@ fn check_all(experiments: &[Arc<Experiment>], back_end: &dyn BackEnd) -> Result<
     for experiment in experiments {
         match refused::check(experiment, back_end) {
             Ok(()) => print(&format!(
-                "{}: {} in {} can be carried out by --on {}\n",
+                "{}: {} in {} can be carried out by --on {}{}\n",
                 experiment.path.display(),
                 counted(experiment.runs(), "run"),
                 counted(experiment.configurations.len(), "row"),
-                back_end.name()
+                back_end.name(),
+                match experiment.memory.is_large() {
+                    true => format!(", {}", experiment.memory.words()),
+                    false => String::new(),
+                }
             ))?,
             Err(refused) => {
                 print(&format!("{refused}\n"))?;
@@ -193,6 +201,13 @@ fn run_one(
     options: &Options,
     number: usize,
 ) -> Result<Swept, Failure> {
+    let memory = &experiment.memory;
+    if memory.is_large() {
+        let threads = memory::threads(experiment, &*options.back_end, options.threads)?;
+        let at_once =
+            if threads > 1 { format!("; {threads} go on at once") } else { String::new() };
+        complain(&format!("knee: {}: {}{at_once}", experiment.name, memory.words()));
+    }
     let mut results = match &args.output {
         None => Results::numbered(Path::new(RESULTS), &experiment.name)?,
         Some(dir) if args.files.len() == 1 => Results::at(dir)?,

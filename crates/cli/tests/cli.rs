@@ -77,6 +77,33 @@ fn err(output: &Output) -> String {
 }
 
 #[test]
+fn much_memory_is_said_before_the_run_and_too_much_is_refused() {
+    let scratch = Scratch::new();
+    let series = |period: &str| format!("{SMALL}[sample]\nflows = \"{period}\"\n");
+    fs::write(scratch.0.join("much.toml"), series("1 us")).unwrap();
+    fs::write(scratch.0.join("some.toml"), series("2 us").replace("repeat = 3", "")).unwrap();
+    let said =
+        "up to 805 MB of memory a run, most of it for 2000000 samples of flows (sample.flows)";
+    let some = ["run", "some.toml", "--cc", "cubic"];
+    let output = scratch.knee(&some);
+    assert!(
+        output.status.success() && err(&output).contains(&format!("knee: some: {said}")),
+        "{}",
+        err(&output)
+    );
+    let checked = out(&scratch.knee(&[&some[..], &["--check"]].concat()));
+    assert!(checked.contains(&format!("by --on sim, {said}")), "{checked}");
+    let many = scratch.knee(&[&some[..], &["--threads", "1000", "--repeat", "1000"]].concat());
+    let enough = "is free, enough for ";
+    assert!(!many.status.success() && err(&many).contains(enough), "{}", err(&many));
+    let much = scratch.knee(&["run", "much.toml", "--set", "run.duration=\"10 s\""]);
+    assert_eq!(much.status.code(), Some(2));
+    assert!(err(&much).contains("allow more with knee run --memory"), "{}", err(&much));
+    let words = out(&scratch.knee(&["explain", "./some.toml"]));
+    assert!(words.contains("up to 8"), "{words}");
+}
+
+#[test]
 fn run_prints_tables_and_keeps_results() {
     let scratch = Scratch::new();
     let output = scratch.knee(&["run", "small.toml"]);

@@ -66,6 +66,11 @@ impl Arrivals {
         (mean + 6.0 * mean.sqrt()) as u64 + 10
     }
 
+    /// Where data comes from.
+    pub(crate) fn sources(&self) -> &[NodeId] {
+        &self.from
+    }
+
     /// Where data arrives.
     pub(crate) fn destinations(&self) -> &[NodeId] {
         &self.to

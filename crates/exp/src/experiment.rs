@@ -10,13 +10,14 @@ use serde_json::{Map, Value as Json};
 use crate::chart::{self, Chart, read_charts};
 use crate::claim::{self, Claim, read_claims};
 use crate::error::{Error, Origin};
+use crate::memory::{MOST_BYTES, Memory};
 use crate::metrics::Metric;
 use crate::published::{Published, read_published};
 use crate::quick::{Quick, read_quick};
 use crate::random::run_seed;
 use crate::reader::{Reader, Resolved, one_of};
 use crate::scale::Scale;
-use crate::scenario::{RUN_KEYS, Scenario};
+use crate::scenario::{Asked, RUN_KEYS, Scenario};
 use crate::traffic::{NoAlgorithm, cc_named, not_built, read_cc, set_param};
 use crate::tree::{self, Node, Value, did_you_mean};
 
@@ -63,6 +64,8 @@ pub struct Overrides {
     pub scale: Scale,
     /// Only what the file's `[quick]` names of it, if it has that; the rest of this comes after.
     pub quick: bool,
+    /// What a run may take of memory, bytes, in place of [`MOST_BYTES`].
+    pub memory_bytes: Option<u64>,
 }
 
 /// One of the things compared: a congestion control with what goes with it.
@@ -138,6 +141,8 @@ pub struct Experiment {
     pub algorithms: Vec<&'static Algorithm>,
     /// Algorithms of either side that were compiled from files, each once.
     pub modules: Vec<&'static Algorithm>,
+    /// What the row that takes most of it takes of memory.
+    pub memory: Memory,
     /// Whether a network of it has flow control, which results then tell of.
     pub(crate) has_flow_control: bool,
     root: Node,
@@ -238,6 +243,7 @@ impl Experiment {
             asked: overrides.clone(),
             algorithms: Vec::new(),
             modules: Vec::new(),
+            memory: Memory::default(),
             has_flow_control: false,
             set,
             root: root.clone(),
@@ -249,17 +255,20 @@ impl Experiment {
                 list.push(algorithm);
             }
         };
-        let mut has_flow_control = false;
+        let (mut has_flow_control, mut memory) = (false, Memory::default());
         for configuration in &experiment.configurations {
             let scenario = experiment.scenario(configuration)?;
             has_flow_control |= scenario.has_flow_control();
+            if scenario.memory.bytes() > memory.bytes() {
+                memory = scenario.memory.clone();
+            }
             scenario.algorithms().for_each(|algorithm| add(&mut algorithms, algorithm));
             scenario.modules().for_each(|algorithm| add(&mut modules, algorithm));
             experiment.check_scale(&scenario)?;
         }
         experiment.check_published()?;
         experiment.check_claims()?;
-        Ok(Experiment { algorithms, modules, has_flow_control, ..experiment })
+        Ok(Experiment { algorithms, modules, memory, has_flow_control, ..experiment })
     }
 
     /// Refuses a scale that makes a run too long or too slow.
@@ -364,7 +373,14 @@ impl Experiment {
         for (path, node) in &self.set {
             put(&mut root, path, path, node)?;
         }
-        let mut scenario = Scenario::read(&self.path, &root, cc.as_ref())?;
+        let labels = self.point_labels(configuration).iter().map(String::len).sum::<usize>();
+        let asked = Asked {
+            most_bytes: self.asked.memory_bytes.unwrap_or(MOST_BYTES),
+            // With its number, the repeat's and commas.
+            label_bytes: (case.name.len() + labels + 2 * self.axes.len() + 16) as u64,
+            repeat: self.repeat,
+        };
+        let mut scenario = Scenario::read(&self.path, &root, cc.as_ref(), asked)?;
         scenario.scale = self.scale;
         Ok(scenario)
     }

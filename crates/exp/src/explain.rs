@@ -8,6 +8,7 @@ use crate::about::network;
 use crate::claim::{Stands, short};
 use crate::error::Error;
 use crate::experiment::Experiment;
+use crate::memory::MOST_BYTES;
 use crate::switches;
 use crate::table::{Align, Grid, Scale, wrapped};
 
@@ -138,6 +139,11 @@ fn set_up(experiment: &Experiment) -> Result<String, Error> {
         run.join(", ")
     );
     out.push_str(&wrapped(&words, "  "));
+    if experiment.memory.is_large() {
+        let is_allowed = experiment.memory.bytes() <= MOST_BYTES;
+        let way = if is_allowed { "" } else { ": knee run --memory allows it" };
+        out.push_str(&wrapped(&format!("{}{way}", experiment.memory.words()), "  "));
+    }
     Ok(out)
 }
 

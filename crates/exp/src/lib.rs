@@ -64,6 +64,7 @@ mod flight;
 pub mod golden;
 mod host_metrics;
 pub mod machine;
+pub mod memory;
 pub mod metrics;
 mod network;
 pub mod published;

@@ -29,6 +29,8 @@ const MAX_HOSTS: u64 = 10_000;
 const MAX_RANGE_BYTES: usize = 200;
 /// Of a socket.
 const MAX_BUFFER_BYTES: u32 = 1 << 30;
+/// More than any kernel charges a packet beside its payload.
+const MAX_OVERHEAD_BYTES: u32 = 64 << 10;
 const MAX_FABRIC_CABLES: u64 = 50_000;
 
 /// Where each topology's names come from; the keys of `[network]` are these and `topology`.
@@ -136,14 +138,6 @@ impl NetworkSpec {
 
     pub(crate) fn name(&self, id: NodeId) -> &str {
         &self.network.nodes[id as usize].name
-    }
-
-    /// Links that are sampled if traffic goes to these hosts.
-    pub(crate) fn sampled_links(&self, destinations: &HashSet<NodeId>) -> u64 {
-        let network = self.build(destinations, 0);
-        let parts = |link: &Link| 1 + link.queue.part_names().len() as u64;
-        let links: u64 = network.links.iter().filter(|link| link.sampled).map(parts).sum();
-        links + network.buffers.iter().filter(|buffer| buffer.sampled).count() as u64
     }
 
     /// Whether shared memory of this name is sampled.
@@ -407,7 +401,13 @@ fn read_host(reader: &Reader<'_>, base: HostConfig) -> Result<HostConfig, Error>
         gso_max_segs: reader.u32_or("gso_max_segs", 1..=65_535, base.gso_max_segs)?,
         gro_window: reader.get_or("gro_window", base.gro_window)?,
         limit_output_bytes: buffer("limit_output", mtu_bytes, base.limit_output_bytes)?,
-        skb_overhead_bytes: bytes("skb_overhead", base.skb_overhead_bytes)?,
+        skb_overhead_bytes: match bytes("skb_overhead", base.skb_overhead_bytes)? {
+            overhead @ ..=MAX_OVERHEAD_BYTES => overhead,
+            _ => {
+                let why = "must be at most 64 KiB, as in \"1216 B\": it is beside the payload";
+                return Err(reader.error("skb_overhead", why));
+            }
+        },
         max_tcp_header_bytes,
         base_rtt: read_base_rtt(reader)?.or(base.base_rtt),
         fq: reader.flag_or("fq", base.fq)?,

@@ -20,15 +20,18 @@ use crate::csv::{self, Rows};
 use crate::error::{Error, Origin};
 use crate::experiment::{Configuration, Experiment, RunId};
 use crate::flight::Recording;
-use crate::machine;
 use crate::metrics::{Kind, Measured, Metric, measure};
 use crate::results::{CaptureDir, Results, empty_captures};
 use crate::stats::{Samples, Summary};
+use crate::{machine, memory};
+
+/// Rows of finished runs that wait for those of a run before them: beyond this nobody begins another but the one waited for.
+const MOST_WAITING_BYTES: usize = 64 << 20;
 
 /// How a sweep is run.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Threads; 0: one per core. The back end may allow less.
+    /// Threads; 0: one per core, or as many as there is memory for. The back end may allow less.
     pub threads: usize,
     /// Set to stop: finished runs are kept, those under way are given up.
     pub stop: Arc<AtomicBool>,
@@ -161,6 +164,12 @@ struct Record {
     is_captured: bool,
 }
 
+impl Record {
+    fn row_bytes(&self) -> usize {
+        self.rows.iter().map(String::len).sum()
+    }
+}
+
 /// Runs everything and writes the rows of each run to `results`.
 ///
 /// `progress` is told how many runs are done, several times a second. When [`Options::stop`] is set
@@ -184,9 +193,12 @@ pub fn sweep(
     let quit = Arc::new(AtomicBool::new(false));
     let recording = options.trace.as_deref().map(|entry| results.recording(entry));
     let captures = options.captures.then(|| results.capture_dir());
-    let records = spawn(experiment, options, (recording, captures), &quit);
+    let threads = memory::threads(experiment, &*options.back_end, options.threads)?;
+    let waiting = Arc::new(Waiting::default());
+    let records = spawn(experiment, options, threads, (recording, captures), &quit, &waiting);
     let mut gathered = Gathered::new(experiment);
-    let outcome = gather(experiment, options, &records, results, progress, &mut gathered);
+    let outcome =
+        gather(experiment, options, (&records, &waiting), results, progress, &mut gathered);
     quit.store(true, Ordering::Relaxed);
     let interrupted = outcome?;
     let (tables, runs_done, work) = gathered.finish();
@@ -223,7 +235,7 @@ fn about(experiment: &Experiment, back_end: &dyn BackEnd) -> Result<Map<String, 
 fn gather(
     experiment: &Experiment,
     options: &Options,
-    records: &mpsc::Receiver<Result<Record, Error>>,
+    (records, waiting): (&mpsc::Receiver<Result<Record, Error>>, &Waiting),
     results: &mut Results,
     progress: &mut dyn FnMut(usize),
     gathered: &mut Gathered,
@@ -261,8 +273,10 @@ fn gather(
             }
         }
         while let Some(record) = early.remove(&next) {
+            waiting.bytes.fetch_sub(record.row_bytes(), Ordering::Relaxed);
             take(record, gathered)?;
             next += 1;
+            waiting.next.store(next, Ordering::Relaxed);
         }
         progress(done);
         if options.stop.load(Ordering::Relaxed) && done < experiment.runs() {
@@ -280,16 +294,30 @@ fn gather(
     Ok(false)
 }
 
+/// What has finished and is not taken up yet, since runs are taken up in their order.
+#[derive(Debug, Default)]
+struct Waiting {
+    bytes: AtomicUsize,
+    /// The run that all others wait for.
+    next: AtomicUsize,
+}
+
+impl Waiting {
+    /// Whether a run may begin. The one that others wait for always may, and somebody has it: runs are handed out in their order.
+    fn lets_begin(&self, run: usize) -> bool {
+        run <= self.next.load(Ordering::Relaxed)
+            || self.bytes.load(Ordering::Relaxed) <= MOST_WAITING_BYTES
+    }
+}
+
 fn spawn(
     experiment: &Arc<Experiment>,
     options: &Options,
+    threads: usize,
     (recording, captures): (Option<Recording>, Option<CaptureDir>),
     quit: &Arc<AtomicBool>,
+    waiting: &Arc<Waiting>,
 ) -> mpsc::Receiver<Result<Record, Error>> {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = if options.threads == 0 { cores } else { options.threads };
-    let threads = threads.min(options.back_end.threads().unwrap_or(usize::MAX));
-    let threads = threads.clamp(1, experiment.runs().max(1));
     // A bound, so that no thread is far ahead of what is written.
     let (sender, receiver) = mpsc::sync_channel(2 * threads);
     let next = Arc::new(AtomicUsize::new(0));
@@ -297,6 +325,7 @@ fn spawn(
         let (experiment, next, sender) = (experiment.clone(), next.clone(), sender.clone());
         let (quit, options) = (quit.clone(), options.clone());
         let (recording, captures) = (recording.clone(), captures.clone());
+        let waiting = waiting.clone();
         std::thread::spawn(move || {
             let stopped = || options.stop.load(Ordering::Relaxed);
             while !quit.load(Ordering::Relaxed) && !stopped() {
@@ -304,9 +333,15 @@ fn spawn(
                 if index >= experiment.runs() {
                     return;
                 }
+                while !waiting.lets_begin(index) && !quit.load(Ordering::Relaxed) && !stopped() {
+                    std::thread::sleep(WallTime::from_millis(5));
+                }
                 let id = experiment.run_id(index);
                 let record =
                     run_one(&experiment, id, &options, recording.as_ref(), captures.as_ref());
+                if let Ok(record) = &record {
+                    waiting.bytes.fetch_add(record.row_bytes(), Ordering::Relaxed);
+                }
                 // Where the flag went up meanwhile the back end may have cut the run short.
                 if stopped() || sender.send(record).is_err() {
                     return;

@@ -1,5 +1,7 @@
 //! One configuration of an experiment, every value resolved: it gives the run of each repeat.
 
+mod amounts;
+
 use std::cell::RefCell;
 use std::collections::HashSet;
 use std::path::Path;
@@ -9,6 +11,7 @@ use knee_queue::time::{Duration, Time};
 use knee_sim::spec::{Cc, MeasuredWindow, NodeId, Order, Run, Sampling, Traffic};
 
 use crate::error::Error;
+use crate::memory::Memory;
 use crate::metrics::{Kind, Metric, SizeClass, Window};
 use crate::network::NetworkSpec;
 use crate::random::run_seed;
@@ -17,8 +20,8 @@ use crate::scale::Scale;
 use crate::traffic::{self, Converged, TrafficSpec};
 use crate::tree::Node;
 
-const MAX_PINGS: u64 = 10_000_000;
-const MAX_SAMPLES: u64 = 20_000_000;
+pub(crate) use amounts::Asked;
+
 /// How often goodput is sampled if times of convergence need it and the file does not say; a window's ends are multiples of it.
 const GOODPUT_PERIOD: Duration = Duration::from_ms(10);
 
@@ -31,6 +34,8 @@ pub(crate) struct Scenario {
     until_done: bool,
     sampling: Sampling,
     measure: Option<Window>,
+    /// What a run takes.
+    pub(crate) memory: Memory,
     /// How runs and the window differ from all this.
     pub(crate) scale: Scale,
     /// Every value used, by its path.
@@ -43,14 +48,19 @@ pub(crate) const RUN_KEYS: &[&str] =
 
 impl Scenario {
     /// Reads a document whose case and varied values are already in place.
-    pub(crate) fn read(file: &Path, root: &Node, cc: Option<&Cc>) -> Result<Scenario, Error> {
+    pub(crate) fn read(
+        file: &Path,
+        root: &Node,
+        cc: Option<&Cc>,
+        asked: Asked,
+    ) -> Result<Scenario, Error> {
         let resolved = RefCell::default();
-        let mut scenario = Scenario::read_with(&Reader::root(file, root, &resolved), cc)?;
+        let mut scenario = Scenario::read_with(&Reader::root(file, root, &resolved), cc, asked)?;
         scenario.resolved = resolved.into_inner();
         Ok(scenario)
     }
 
-    fn read_with(root: &Reader<'_>, cc: Option<&Cc>) -> Result<Scenario, Error> {
+    fn read_with(root: &Reader<'_>, cc: Option<&Cc>, asked: Asked) -> Result<Scenario, Error> {
         let network = NetworkSpec::read(root)?;
         let traffic = traffic::read(root, &network, cc)?;
         if let Err(why) = network.check_ways(traffic.iter().flat_map(TrafficSpec::ways)) {
@@ -66,13 +76,14 @@ impl Scenario {
         let rules: Vec<_> = traffic.iter().filter_map(TrafficSpec::converged).collect();
         let until_done = run.flag_or("until_done", false)?;
         let sampling = read_sampling(root, measure, until_done, &rules)?;
-        let scenario = Scenario {
+        let mut scenario = Scenario {
             network,
             traffic,
             end,
             until_done,
             sampling,
             measure,
+            memory: Memory::default(),
             scale: Scale::ONE,
             resolved: Resolved::new(),
         };
@@ -80,43 +91,8 @@ impl Scenario {
             let message = format!("must be later than the start of \"{}\"", late.name);
             return Err(run.error("duration", message));
         }
-        scenario.check_amounts(root, &run)?;
+        scenario.memory = amounts::check(&scenario, root, asked)?;
         Ok(scenario)
-    }
-
-    /// Refuses what would fill the memory with records.
-    fn check_amounts(&self, root: &Reader<'_>, run: &Reader<'_>) -> Result<(), Error> {
-        let pings: u64 =
-            self.traffic.iter().map(|entry| entry.pings(self.end)).fold(0, u64::saturating_add);
-        if pings > MAX_PINGS {
-            let message = format!("gives {pings} pings, and at most {MAX_PINGS} are kept");
-            return Err(run.error("duration", message));
-        }
-        let sampled_flows = self.traffic.iter().map(TrafficSpec::sampled_flows).sum::<u64>();
-        let flows = self.traffic.iter().map(TrafficSpec::flows).sum::<u64>();
-        let links = self.network.sampled_links(&self.destinations());
-        let periods = [
-            ("flows", self.sampling.flows, sampled_flows),
-            ("queues", self.sampling.queues, links),
-            ("goodput", self.sampling.goodput, flows),
-        ];
-        for (key, period, things) in periods {
-            let Some(period) = period else { continue };
-            let samples = (self.end.ps() / period.ps()).saturating_mul(things);
-            if samples > MAX_SAMPLES {
-                let message =
-                    format!("gives {samples} samples a run, and at most {MAX_SAMPLES} are kept");
-                let sample = root.child("sample")?;
-                return Err(match sample.filter(|sample| sample.has(key)) {
-                    Some(sample) => sample.error(key, message),
-                    None => run.error(
-                        "duration",
-                        format!("{message}: \"converged\" looks every 10 ms unless sample.goodput says otherwise"),
-                    ),
-                });
-            }
-        }
-        Ok(())
     }
 
     /// The run of a repeat. All randomness follows from `seed` and `repeat`, so the same repeat

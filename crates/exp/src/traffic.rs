@@ -550,11 +550,41 @@ impl TrafficSpec {
         }
     }
 
+    /// What each of its connections asks for again and again, and between whom; `None`: they do not.
+    pub(crate) fn exchanges(
+        &self,
+    ) -> Option<impl Iterator<Item = ((NodeId, NodeId), Traffic)> + '_> {
+        let What::Connections(connections) = &self.what else { return None };
+        let of = &connections.traffic[..];
+        let exchanges = matches!(self.kind, Kind::Rpc | Kind::Query) && !of.is_empty();
+        exchanges.then(|| self.pairs.iter().copied().zip(of.iter().copied().cycle()))
+    }
+
+    /// The most bytes that one of its connections has to send at a time; `None`: no end of them.
+    pub(crate) fn largest_transfer(&self) -> Option<u64> {
+        let What::Connections(connections) = &self.what else { return Some(0) };
+        if let Some((_, largest)) = self.drawn_sizes() {
+            return Some(largest);
+        }
+        if connections.attempts.is_some() {
+            return Some(0);
+        }
+        let of = connections.traffic.iter().map(|traffic| match *traffic {
+            Traffic::Bulk { bytes } => bytes,
+            Traffic::Rpc { request_bytes, response_bytes, .. } => {
+                Some(request_bytes.max(response_bytes))
+            }
+        });
+        of.collect::<Option<Vec<_>>>().map(|all| all.into_iter().max().unwrap_or(0))
+    }
+
     /// Pings that it sends until `end`.
     pub(crate) fn pings(&self, end: Time) -> u64 {
         match &self.what {
             What::Connections(_) => 0,
-            What::Ping { interval, .. } => (end.ps() / interval.ps()) * self.pairs.len() as u64,
+            What::Ping { interval, .. } => {
+                (end.ps() / interval.ps()).saturating_mul(self.pairs.len() as u64)
+            }
         }
     }
 
@@ -627,6 +657,15 @@ impl TrafficSpec {
             .flat_map(move |(from, to)| [Some(*to), answers.then_some(*from)])
             .flatten();
         of_pairs.chain(self.arrivals().into_iter().flat_map(Arrivals::destinations).copied())
+    }
+
+    /// Hosts that data comes from.
+    pub(crate) fn senders(&self) -> impl Iterator<Item = NodeId> + '_ {
+        let answers = matches!(self.kind, Kind::Rpc | Kind::Query);
+        let of_pairs = self.pairs.iter().flat_map(move |(from, to)| {
+            [Some(*from), answers.then_some(*to)].into_iter().flatten()
+        });
+        of_pairs.chain(self.arrivals().into_iter().flat_map(Arrivals::sources).copied())
     }
 
     /// Hosts that send to each other, as pairs.

@@ -5,13 +5,13 @@ use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use knee_exp::results::{Results, Storage};
 use knee_exp::runner::{Options, sweep};
 use knee_exp::{Experiment, Overrides, report, table};
 use knee_queue::time::{Duration, Time};
-use knee_sim::outcome::{FlowOutcome, Outcome};
+use knee_sim::outcome::{FlowOutcome, GoodputSample, Outcome};
 use knee_sim::spec::{Run, Traffic};
 
 mod common;
@@ -326,7 +326,7 @@ fn goodput_is_taken_from_the_measurement_window() {
         for flow in 0..run.flows.len() as u32 {
             for (ms, bytes) in [(5, 1000), (10, 1000), (15, 10_000)] {
                 let at = Time::from_ms(ms);
-                outcome.goodput_samples.push(knee_sim::outcome::GoodputSample { at, flow, bytes });
+                outcome.goodput_samples.push(GoodputSample { at, flow, bytes });
             }
         }
         outcome.count_window(&run.sampling, run.flows.len());
@@ -341,4 +341,42 @@ fn goodput_is_taken_from_the_measurement_window() {
     let goodput = bulk.metric(knee_exp::metrics::Metric::Goodput).unwrap();
     assert_eq!(goodput.mean, Some(16e6));
     assert_eq!(bulk.metric(knee_exp::metrics::Metric::Jain).unwrap().mean, Some(1.0));
+}
+
+/// Runs that have begun, and how many of them had when the first was done.
+static BEGUN: AtomicUsize = AtomicUsize::new(0);
+static BEGUN_MEANWHILE: AtomicUsize = AtomicUsize::new(0);
+
+#[test]
+fn rows_that_wait_for_a_slow_run_are_bounded() {
+    let overrides = Overrides {
+        cc: vec!["cubic".into()],
+        set: vec!["traffic.short.size=\"20 kB\"".into()],
+        repeat: Some(40),
+        ..Overrides::default()
+    };
+    let experiment = parsed("long.toml", MIX, &overrides);
+    let back_end = Arc::new(Fake(|run| {
+        // Runs are handed out in their order.
+        if BEGUN.fetch_add(1, Ordering::SeqCst) == 0 {
+            // Until nobody begins another any more.
+            let mut before = 0;
+            while before != BEGUN.load(Ordering::SeqCst) {
+                before = BEGUN.load(Ordering::SeqCst);
+                std::thread::sleep(std::time::Duration::from_millis(500));
+            }
+            BEGUN_MEANWHILE.store(before, Ordering::SeqCst);
+        }
+        let sample = GoodputSample { at: run.end, flow: 0, bytes: 123_456_789 };
+        // Some 4 MB of rows.
+        let goodput_samples = vec![sample; 120_000];
+        let flows = vec![FlowOutcome::default(); run.flows.len()];
+        Ok(Outcome { end: run.end, flows, goodput_samples, ..Outcome::default() })
+    }));
+    let scratch = Scratch::new();
+    let options = Options { threads: 2, back_end, ..Options::default() };
+    let swept = run_into(&scratch, &experiment, &options).unwrap();
+    assert_eq!(swept.runs_done, experiment.runs());
+    let begun = BEGUN_MEANWHILE.load(Ordering::SeqCst);
+    assert!((3..30).contains(&begun), "{begun}");
 }

@@ -65,6 +65,10 @@ macro_rules! define_sock {
         /// Names of all fields but the private state, in the order in which they are written.
         pub(crate) const SOCK_FIELDS: &[&str] = &[$(stringify!($head),)* $(stringify!($tail),)*];
 
+        /// So many of them come before the private state.
+        #[cfg(test)]
+        const HEAD_FIELDS: usize = [$(stringify!($head)),*].len();
+
         fn put_sock(to: &mut Vec<u8>, sock: &TcpSock) {
             // No `..`: a field that is added must be written.
             let TcpSock { cc_params: _, sk_state: _, icsk_ca_ops: _, icsk_ca_priv, $($head,)* $($tail,)* } = sock;
@@ -393,6 +397,18 @@ fn fmt_words(f: &mut fmt::Formatter<'_>, what: &str, before: &[u64], after: &[u6
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_document_counts_what_comes_before_the_private_state() {
+        let text = include_str!("../../../docs/flight-recorder.md").replace('\n', " ");
+        let words = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"];
+        let said = format!(
+            "A socket is the first {} fields of `layout sock`, the private state as {} numbers, the other fields.",
+            words[HEAD_FIELDS],
+            TcpSock::default().icsk_ca_priv.len()
+        );
+        assert!(text.contains(&said), "docs/flight-recorder.md: {said}");
+    }
 
     #[test]
     fn a_shift_by_more_than_a_number_has_is_refused() {

@@ -6,7 +6,7 @@ use std::fmt;
 use crate::any::{AnyAdmission, AnyQdisc};
 use crate::classes::{Classes, ClassesConfig};
 use crate::codel::{CodelConfig, CodelParams, CodelQueue};
-use crate::droptail::{DropTail, DropTailConfig};
+use crate::droptail::{DropTail, DropTailConfig, Limit};
 use crate::dualpi2::{DualPi2, DualPi2Config};
 use crate::fifo::Fifo;
 use crate::fq_codel::{FLOWS_MAX, FqCodel, FqCodelConfig};
@@ -196,6 +196,43 @@ impl QueueConfig {
             }
             QueueConfig::TwoBuffers(buffers) => buffers.queue.each_mut(visit),
             _ => {}
+        }
+    }
+
+    /// The most packets of `pkt_bytes` that may wait, with nobody else in a shared buffer; `None`: no limit.
+    pub fn most_pkts(&self, pkt_bytes: u32) -> Option<u64> {
+        let of_bytes =
+            |bytes: u64| (bytes != u64::MAX).then(|| bytes.div_ceil(u64::from(pkt_bytes.max(1))));
+        let of = |limit: Limit| match limit {
+            Limit::Pkts(pkts) => Some(u64::from(pkts)),
+            Limit::Bytes(bytes) => of_bytes(bytes),
+        };
+        match self {
+            QueueConfig::DropTail(config) => of(config.limit),
+            QueueConfig::Step(config) => of(config.limit),
+            QueueConfig::Share(config) => of(config.limit),
+            QueueConfig::Red(config) => of(config.limit),
+            QueueConfig::Pie(config) => Some(config.limit_pkts.into()),
+            QueueConfig::Codel(config) => Some(config.limit_pkts.into()),
+            QueueConfig::FqCodel(config) => Some(config.limit_pkts.into()),
+            QueueConfig::DualPi2(config) => Some(config.limit_pkts.into()),
+            QueueConfig::Classes(config) => {
+                let parts = config.classes.iter().map(|class| class.queue.most_pkts(pkt_bytes));
+                parts.sum()
+            }
+            QueueConfig::TwoBuffers(config) => Some(config.queue.most_pkts(pkt_bytes)? * 2),
+        }
+    }
+
+    /// About how many bytes of memory a queue takes before anything waits in it.
+    pub fn empty_bytes(&self) -> u64 {
+        match self {
+            QueueConfig::FqCodel(config) => u64::from(config.flows) * FqCodel::<()>::FLOW_BYTES,
+            QueueConfig::Classes(config) => {
+                config.classes.iter().map(|class| class.queue.empty_bytes()).sum()
+            }
+            QueueConfig::TwoBuffers(config) => config.queue.empty_bytes() * 2,
+            _ => 0,
         }
     }
 

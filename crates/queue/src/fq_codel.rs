@@ -50,6 +50,11 @@ impl Default for FqCodelConfig {
     }
 }
 
+impl FqCodel<()> {
+    /// Memory of a queue in which nothing waits, whatever the packets are.
+    pub(crate) const FLOW_BYTES: u64 = size_of::<Flow<()>>() as u64;
+}
+
 /// An FQ-CoDel queue.
 #[derive(Clone, Debug)]
 pub struct FqCodel<P> {

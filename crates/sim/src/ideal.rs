@@ -39,15 +39,37 @@ impl<'a> Ideal<'a> {
     /// If there is no way.
     pub fn transfer(&mut self, from: NodeId, to: NodeId, bytes: u64) -> Result<Duration, Error> {
         let way = self.way(from, to)?;
+        Ok(way.base_rtt + self.sending(from, way, bytes) + way.delay)
+    }
+
+    /// From a request to the last byte of its answer, of a connection that is established.
+    ///
+    /// # Errors
+    /// If there is no way.
+    pub fn exchange(
+        &mut self,
+        (from, to): (NodeId, NodeId),
+        (request_bytes, response_bytes): (u64, u64),
+    ) -> Result<Duration, Error> {
+        let (there, back) = (self.way(from, to)?, self.way(to, from)?);
+        let (request, response) =
+            (self.sending(from, there, request_bytes), self.sending(to, back, response_bytes));
+        Ok(there.base_rtt + request + response)
+    }
+
+    /// How long bytes and their headers take at the rate of the slowest link.
+    fn sending(&self, from: NodeId, way: Way, bytes: u64) -> Duration {
         let host = self.network.nodes.get(from as usize).and_then(|node| node.host.as_ref());
         let (extra, mss) = host.map_or((0, 1), |h| (h.extra_header_bytes(), h.mss_bytes()));
         let header_bytes = u64::from(HEADER_BYTES + extra);
         let wire_bytes = bytes + bytes.div_ceil(u64::from(mss.max(1))) * header_bytes;
         let sending = way.bottleneck.map_or(0, |(rate, at_once)| {
             let bits = u128::from(wire_bytes.saturating_sub(at_once.into())) * 8;
-            (bits * u128::from(PS_PER_S) / u128::from(rate.bps())) as u64
+            // A thousand terabytes at 1 kbps are longer than a time can be.
+            let ps = bits * u128::from(PS_PER_S) / u128::from(rate.bps());
+            u64::try_from(ps).unwrap_or(u64::MAX)
         });
-        Ok(way.base_rtt + Duration::from_ps(sending) + way.delay)
+        Duration::from_ps(sending)
     }
 
     fn way(&mut self, from: NodeId, to: NodeId) -> Result<Way, Error> {

@@ -47,14 +47,14 @@ impl Sock {
                 if self.fq.held.is_empty() {
                     self.fq_timer.arm(departs, self.id, Timer::Fq, net);
                 }
-                self.in_host_bytes += charged_bytes;
+                self.in_host_bytes += u64::from(charged_bytes);
                 self.fq.held.push_back(Held { departs, charged_bytes, packet });
                 return Some(departs);
             }
         }
         let leaves = self.put_on_link(packet, charged_bytes, net)?;
         if leaves > net.now {
-            self.in_host_bytes += charged_bytes;
+            self.in_host_bytes += u64::from(charged_bytes);
         }
         Some(leaves)
     }
@@ -84,7 +84,7 @@ impl Sock {
             // A refused one is lost like any other: TCP has long sent it.
             let leaves = self.put_on_link(packet, charged_bytes, net).unwrap_or(net.now);
             if leaves <= net.now {
-                self.in_host_bytes -= charged_bytes;
+                self.in_host_bytes -= u64::from(charged_bytes);
             }
             if self.throttled && !self.tx_completion.armed() && leaves < Time::MAX {
                 self.tx_completion.arm(leaves, self.id, Timer::TxCompletion, net);

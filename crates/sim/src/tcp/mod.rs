@@ -228,7 +228,7 @@ pub(crate) struct Sock {
     // The host's own queue and pacing.
     /// Packets of this socket in the host's queue: when they leave and what they are charged.
     in_host: VecDeque<(Time, u32)>,
-    in_host_bytes: u32,
+    in_host_bytes: u64,
     throttled: bool,
     tx_completion: LazyTimer,
     pacing: LazyTimer,

@@ -81,7 +81,7 @@ impl Sock {
             return false;
         }
         self.forget_departed(net.now);
-        if self.in_host_bytes < unsent + self.host.config.skb_overhead_bytes {
+        if self.in_host_bytes < u64::from(unsent) + u64::from(self.host.config.skb_overhead_bytes) {
             return false;
         }
         self.throttle(net);
@@ -194,7 +194,7 @@ impl Sock {
     fn check_app_limited(&mut self, now: Time) {
         self.forget_departed(now);
         if self.unsent_bytes() < self.mss()
-            && self.in_host_bytes < self.host.config.skb_overhead_bytes
+            && self.in_host_bytes < u64::from(self.host.config.skb_overhead_bytes)
             && self.in_flight() < self.tp.snd_cwnd
             && self.tp.lost_out <= self.tp.retrans_out
         {
@@ -492,7 +492,7 @@ impl Sock {
             limit = limit.min(u64::from(self.host.config.limit_output_bytes));
         }
         // Linux counts from 1, so the limit itself is too much.
-        if u64::from(self.in_host_bytes) < limit << factor || self.rtx.len() <= 1 {
+        if self.in_host_bytes < limit << factor || self.rtx.len() <= 1 {
             return false;
         }
         self.throttle(net);
@@ -534,7 +534,7 @@ impl Sock {
                 break;
             }
             self.in_host.pop_front();
-            self.in_host_bytes -= charged;
+            self.in_host_bytes -= u64::from(charged);
         }
     }
 

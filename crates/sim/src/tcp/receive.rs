@@ -199,7 +199,7 @@ impl Receiver {
         let payload = self.unread_bytes + self.out_of_order.bytes();
         // Most often, and always of one that only sends, nothing waits: no division.
         let buffers = if payload == 0 { 0 } else { payload.div_ceil(self.advmss) };
-        payload + buffers * self.skb_overhead_bytes
+        payload.saturating_add(buffers.saturating_mul(self.skb_overhead_bytes))
     }
 
     /// Less than an eighth of the buffer is left.

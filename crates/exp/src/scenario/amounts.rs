@@ -1,0 +1,363 @@
+//! What a scenario's keys make a run keep, in bytes.
+
+use std::collections::{HashMap, HashSet};
+
+use knee_algo::Algorithm;
+use knee_queue::time::{Duration, Time};
+use knee_sim::Ideal;
+use knee_sim::outcome::{
+    FlowOutcome, FlowSample, FlowWindow, GoodputSample, PingRecord, QueueOutcome, QueueSample,
+    RpcRecord,
+};
+use knee_sim::spec::{Flow, Link, Network, NodeId, Traffic};
+
+use super::Scenario;
+use crate::error::Error;
+use crate::memory::{Memory, shown};
+use crate::reader::Reader;
+use crate::traffic::TrafficSpec;
+
+/// Cells of a row of text with their commas: a time to the nanosecond, and a number.
+const TIME_TEXT: u64 = 14;
+const NUMBER_TEXT: u64 = 8;
+/// What the allocator adds to a small piece of memory.
+const PIECE: u64 = 16;
+/// Two established sockets and what the simulator has beside them (held below this by its test of memory).
+const FLOW: u64 = 4096;
+/// A packet under way: itself, its event, its place in a queue, and the segment that its sender keeps until it is acknowledged.
+const PACKET: u64 = 240;
+/// What one metric of a subject takes without values, with its pair in the list.
+const METRIC: u64 = 128;
+/// Metrics of a subject, and those of them that may have many values.
+const METRICS: u64 = 30;
+const WITH_VALUES: u64 = 2;
+/// Values of a metric: one by one up to so many, then a histogram, which takes this.
+const ONE_BY_ONE: u64 = 4096;
+const HISTOGRAM: u64 = 128 << 10;
+/// So many pairs of hosts are looked at for the time that exchanges take; the others are taken for the quickest of them.
+const MOST_PAIRS: usize = 200;
+
+/// What counts for the memory of runs beside a scenario.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    /// What a run may take.
+    pub(crate) most_bytes: u64,
+    /// Text that names the run in rows of results.
+    pub(crate) label_bytes: u64,
+    /// Runs whose values are kept until all are done.
+    pub(crate) repeat: u32,
+}
+
+/// What one key asks for.
+struct Part<'a> {
+    table: Reader<'a>,
+    key: &'static str,
+    things: u64,
+    /// What they are, and how there are less of them.
+    of: (&'static str, &'static str),
+    bytes: u64,
+}
+
+impl Part<'_> {
+    fn words(&self) -> String {
+        format!("{} {}", self.things, self.of.0)
+    }
+}
+
+/// Estimates it, and refuses more than may be.
+pub(super) fn check(scenario: &Scenario, root: &Reader<'_>, asked: Asked) -> Result<Memory, Error> {
+    let amounts = Amounts::new(scenario, root, asked);
+    let mut parts = amounts.series()?;
+    parts.extend(amounts.traffic()?);
+    parts.extend(amounts.network()?);
+    let kept = amounts.kept()?;
+    let sum = |parts: &[Part<'_>]| parts.iter().map(|part| part.bytes).fold(0, u64::saturating_add);
+    let (run_bytes, kept_bytes) = (sum(&parts), kept.bytes);
+    parts.push(kept);
+    let Some(most) = parts.iter().max_by_key(|part| part.bytes) else {
+        return Ok(Memory::default());
+    };
+    let words = most.words();
+    let memory =
+        Memory { run_bytes, kept_bytes, most: format!("{words} ({})", most.table.key(most.key)) };
+    if memory.bytes() <= asked.most_bytes {
+        return Ok(memory);
+    }
+    let (all, of_most, allowed) =
+        (shown(memory.bytes()), shown(most.bytes), shown(asked.most_bytes));
+    let message = format!(
+        "gives {words}, up to {of_most} of the {all} of memory that a run would take, and {allowed} is \
+         allowed: {}, or allow more with knee run --memory",
+        most.of.1
+    );
+    Err(most.table.error(most.key, message))
+}
+
+struct Amounts<'a> {
+    scenario: &'a Scenario,
+    root: &'a Reader<'a>,
+    asked: Asked,
+    network: Network,
+    flows: u64,
+    /// The longest name of a traffic entry.
+    name_text: u64,
+}
+
+impl<'a> Amounts<'a> {
+    fn new(scenario: &'a Scenario, root: &'a Reader<'a>, asked: Asked) -> Amounts<'a> {
+        let flows = scenario.traffic.iter().map(TrafficSpec::flows);
+        let names = scenario.traffic.iter().map(|entry| entry.name.len() as u64);
+        Amounts {
+            scenario,
+            root,
+            asked,
+            network: scenario.network.build(&scenario.destinations(), 0),
+            flows: flows.fold(0, u64::saturating_add),
+            name_text: names.max().unwrap_or(0),
+        }
+    }
+
+    fn periods(&self, period: Duration) -> u64 {
+        self.scenario.end.ps() / period.ps().max(1)
+    }
+
+    /// Series, of records and of rows.
+    fn series(&self) -> Result<Vec<Part<'a>>, Error> {
+        let sampling = &self.scenario.sampling;
+        let sampled: u64 = self.scenario.traffic.iter().map(TrafficSpec::sampled_flows).sum();
+        let values = self.scenario.algorithms().map(|algorithm: &Algorithm| algorithm.diag().len());
+        let values = values.max().unwrap_or(0) as u64;
+        let of_flow = size_of::<FlowSample>() as u64
+            + if values > 0 { PIECE + 8 * values } else { 0 }
+            + TIME_TEXT
+            + NUMBER_TEXT * (20 + values)
+            + self.name_text;
+        let parts = |link: &Link| 1 + link.queue.part_names().len() as u64;
+        let queues = self.network.links.iter().filter(|link| link.sampled);
+        let buffers = self.network.buffers.iter().filter(|buffer| buffer.sampled);
+        let link_text = queues.clone().map(|link| link.name.len() as u64).max().unwrap_or(0);
+        let of_queue =
+            size_of::<QueueSample>() as u64 + 2 * TIME_TEXT + NUMBER_TEXT * 6 + link_text;
+        let of_goodput = size_of::<GoodputSample>() as u64
+            + TIME_TEXT
+            + NUMBER_TEXT * 3
+            + self.name_text
+            // Added up by period.
+            + if self.scenario.traffic.iter().any(|entry| entry.converged().is_some()) { 8 } else { 0 };
+        let rows = [
+            ("flows", sampling.flows, sampled, of_flow, "samples of flows"),
+            (
+                "queues",
+                sampling.queues,
+                queues.map(parts).sum::<u64>() + buffers.count() as u64,
+                of_queue,
+                "samples of queues",
+            ),
+            ("goodput", sampling.goodput, self.flows, of_goodput, "samples of goodput"),
+        ];
+        let mut all = Vec::new();
+        for (key, period, each, bytes, what) in rows {
+            let Some(period) = period else { continue };
+            let things = self.periods(period).saturating_mul(each);
+            let bytes = things.saturating_mul(bytes);
+            let sample = self.root.child("sample")?.filter(|sample| sample.has(key));
+            let (table, key, way_out) = match sample {
+                Some(sample) => (sample, key, "a longer period"),
+                // What "converged" looks at every 10 ms.
+                None => (
+                    self.root.need_child("run")?,
+                    "duration",
+                    "a shorter run, or sample.goodput with a longer period",
+                ),
+            };
+            all.push(Part { table, key, things, of: (what, way_out), bytes });
+        }
+        Ok(all)
+    }
+
+    /// Connections, exchanges and pings of each entry.
+    fn traffic(&self) -> Result<Vec<Part<'a>>, Error> {
+        let mut all = Vec::new();
+        let mut ideal = Ideal::new(&self.network);
+        let row = self.asked.label_bytes + self.name_text;
+        let of_flow = FLOW
+            + (size_of::<Flow>() + size_of::<FlowOutcome>() + 2 * size_of::<FlowWindow>()) as u64
+            + row
+            + 6 * TIME_TEXT
+            + 30 * NUMBER_TEXT;
+        let of_exchange = size_of::<RpcRecord>() as u64 + row + 2 * TIME_TEXT + NUMBER_TEXT;
+        let of_ping = size_of::<PingRecord>() as u64 + 4 + row + 2 * TIME_TEXT + NUMBER_TEXT;
+        for (entry, table) in self.scenario.traffic.iter().zip(self.root.children("traffic")?) {
+            let end = self.scenario.end;
+            let of_flows = entry.flows().saturating_mul(of_flow);
+            let part = if entry.pings(end) > 0 {
+                let (things, of) = (entry.pings(end), ("pings", "a longer interval"));
+                let bytes = things.saturating_mul(of_ping);
+                Part { table, key: "interval", things, of, bytes }
+            } else if let Some(things) = self.exchanges(entry, &mut ideal) {
+                // Beside their flows.
+                let bytes = things.saturating_mul(of_exchange).saturating_add(of_flows);
+                let of = ("exchanges", "a smaller count, or a shorter run");
+                match table.has("count") {
+                    true => Part { table, key: "count", things, of, bytes },
+                    false => {
+                        let table = self.root.need_child("run")?;
+                        Part { table, key: "duration", things, of, bytes }
+                    }
+                }
+            } else {
+                let keys = ["rounds", "flows", "count", "until"];
+                let key = keys.into_iter().find(|key| table.has(key)).unwrap_or("from");
+                let of = ("flows", "fewer of them");
+                Part { table, key, things: entry.flows(), of, bytes: of_flows }
+            };
+            all.push(part);
+        }
+        Ok(all)
+    }
+
+    /// How many exchanges there may be at most until the end: of each connection as many as fit one after the other, and of all
+    /// no more than the links of their hosts carry.
+    fn exchanges(&self, entry: &TrafficSpec, ideal: &mut Ideal<'_>) -> Option<u64> {
+        let exchanges = entry.exchanges()?;
+        let end = self.scenario.end;
+        let mut known: HashMap<(NodeId, NodeId, u64, u64), u64> = HashMap::new();
+        let mut quickest = 0;
+        let (mut all, mut to_servers, mut to_clients) = (0u64, 0u64, 0u64);
+        let (mut servers, mut clients) = (HashSet::new(), HashSet::new());
+        for ((from, to), traffic) in exchanges {
+            let Traffic::Rpc { request_bytes, response_bytes, count } = traffic else { continue };
+            let key = (from, to, request_bytes, response_bytes);
+            let fit = match known.get(&key) {
+                Some(fit) => *fit,
+                None if known.len() >= MOST_PAIRS => quickest,
+                None => {
+                    let time = ideal.exchange((from, to), (request_bytes, response_bytes));
+                    let fit = time.map_or(0, |time| end.ps() / time.ps().max(1));
+                    known.insert(key, fit);
+                    fit
+                }
+            };
+            quickest = quickest.max(fit);
+            all = all.saturating_add(fit.min(count.unwrap_or(u64::MAX)));
+            if servers.insert(to) {
+                to_servers = to_servers.saturating_add(self.carried(to, request_bytes));
+            }
+            if clients.insert(from) {
+                to_clients = to_clients.saturating_add(self.carried(from, response_bytes));
+            }
+        }
+        Some(all.min(to_servers).min(to_clients))
+    }
+
+    /// How often so many bytes reach a host until the end.
+    fn carried(&self, host: NodeId, bytes: u64) -> u64 {
+        let mut sum = 0u128;
+        for link in self.network.links.iter().filter(|link| link.to == host) {
+            let Some(rate) = link.rate else { return u64::MAX };
+            sum += bits_until(self.scenario.end, rate.bps()) / 8;
+        }
+        u64::try_from(sum / u128::from(bytes.max(1))).unwrap_or(u64::MAX)
+    }
+
+    /// Queues that are lists themselves, and packets under way.
+    fn network(&self) -> Result<Vec<Part<'a>>, Error> {
+        let links = &self.network.links;
+        let empty = links.iter().map(|link| link.queue.empty_bytes()).fold(0, u64::saturating_add);
+        let lists = Part {
+            table: self.root.need_child("network")?,
+            key: "topology",
+            things: links.len() as u64,
+            of: ("links with their queues", "fewer of them, or fewer flows of fq-codel"),
+            bytes: empty.saturating_add(links.len() as u64 * (size_of::<Link>() + 1024) as u64),
+        };
+        let things = self.packets();
+        let packets = Part {
+            table: self.root.child_or_empty("hosts")?,
+            key: "rcvbuf_max",
+            things,
+            of: ("packets under way", "smaller windows, or limits of queues"),
+            bytes: things.saturating_mul(PACKET),
+        };
+        Ok(vec![lists, packets])
+    }
+
+    /// Packets that may be under way at once: what windows allow, no more than queues and links hold, no more than senders
+    /// send.
+    fn packets(&self) -> u64 {
+        let hosts = || self.network.nodes.iter().filter_map(|node| node.host.as_ref());
+        let Some(mtu) = hosts().map(|host| host.mtu_bytes).min() else { return 0 };
+        let window = hosts().map(|host| host.rcvbuf_max_bytes.max(host.rcvbuf_initial_bytes)).max();
+        let window = u64::from(window.unwrap_or(0));
+        let at_host = hosts().map(|host| u64::from(host.limit_output_bytes)).max().unwrap_or(0);
+        let mtu = u64::from(mtu.max(1));
+        let of_windows = self.scenario.traffic.iter().map(|entry| {
+            let most = entry.largest_transfer().unwrap_or(u64::MAX).min(window);
+            entry.flows().saturating_mul(most.div_ceil(mtu))
+        });
+        let of_windows = of_windows.fold(0, u64::saturating_add);
+        let senders: HashSet<NodeId> =
+            self.scenario.traffic.iter().flat_map(TrafficSpec::senders).collect();
+        let of_senders = self.network.links.iter().filter(|link| senders.contains(&link.from));
+        let of_time = of_senders.map(|link| {
+            let bytes = link.rate.map(|rate| bits_until(self.scenario.end, rate.bps()) / 8);
+            bytes.and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or(u64::MAX) / mtu
+        });
+        let of_time = of_time.fold(0, u64::saturating_add);
+        let fastest = self.network.links.iter().filter_map(|link| link.rate).max();
+        let of_links = self.network.links.iter().map(|link| {
+            let is_host = self.network.nodes[link.from as usize].host.is_some();
+            let waiting = match (link.rate, link.queue.most_pkts(mtu as u32)) {
+                (None, _) => 0,
+                (Some(_), Some(pkts)) => pkts,
+                // Small queues of TCP.
+                (Some(_), None) if is_host => self.flows.saturating_mul(at_host.div_ceil(mtu)),
+                (Some(_), None) => u64::MAX,
+            };
+            let bps = link.rate.or(fastest).map_or(u64::MAX, |rate| rate.bps());
+            let delay = Time::ZERO + link.delay + link.jitter;
+            let flying = u64::try_from(bits_until(delay, bps) / 8).unwrap_or(u64::MAX) / mtu;
+            waiting.saturating_add(flying)
+        });
+        let of_links = of_links.fold(0, u64::saturating_add);
+        of_windows.min(of_time).min(of_links)
+    }
+
+    /// Values of all runs of a row, which are summed up when the last is done.
+    fn kept(&self) -> Result<Part<'a>, Error> {
+        let sampling = &self.scenario.sampling;
+        let series = [sampling.flows, sampling.queues].into_iter().flatten();
+        let looks = series.map(|period| self.periods(period)).max().unwrap_or(0);
+        let sampled = self.network.links.iter().filter(|link| link.sampled);
+        let queues: u64 = sampled.map(|link| 1 + link.queue.part_names().len() as u64).sum();
+        let of_subject = |values: u64| {
+            let values = if values > ONE_BY_ONE { HISTOGRAM } else { values * 8 };
+            METRICS * METRIC + WITH_VALUES * values
+        };
+        let mut ideal = Ideal::new(&self.network);
+        let of_entries = self.scenario.traffic.iter().map(|entry| {
+            let exchanges = self.exchanges(entry, &mut ideal).unwrap_or(0);
+            let values = entry.flows().max(exchanges).max(entry.pings(self.scenario.end));
+            of_subject(values.max(if sampling.flows.is_some() { looks } else { 0 }))
+        });
+        let of_entries = of_entries.fold(0, u64::saturating_add);
+        let of_queues = queues.saturating_mul(
+            of_subject(if sampling.queues.is_some() { looks } else { 0 })
+                + size_of::<QueueOutcome>() as u64,
+        );
+        let each = of_entries.saturating_add(of_queues);
+        let things = u64::from(self.asked.repeat);
+        Ok(Part {
+            table: self.root.need_child("run")?,
+            key: "repeat",
+            things,
+            of: ("runs whose values are kept", "fewer runs"),
+            bytes: each.saturating_mul(things),
+        })
+    }
+}
+
+/// Bits that a link carries until a moment.
+fn bits_until(at: Time, bps: u64) -> u128 {
+    u128::from(bps) * u128::from(at.ps()) / u128::from(knee_queue::time::PS_PER_S)
+}
