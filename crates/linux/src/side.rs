@@ -27,6 +27,9 @@ pub struct SideReport {
     pub algorithm: String,
     /// `struct tcp_info` at the end; empty: there was no connection.
     pub info: Vec<u8>,
+    /// Whether the kernel called `init` of knee's algorithm when the connection was established; `None`: that is not known.
+    #[serde(default)]
+    pub begun: Option<bool>,
     /// Why it failed, if it did.
     pub error: Option<String>,
 }
@@ -54,7 +57,15 @@ pub fn flow_outcome(
         srtt: info.srtt_us().map(|us| Duration::from_us(us.into())),
         min_rtt: info.min_rtt_us().map(|us| Duration::from_us(us.into())),
         cwnd_pkts: info.snd_cwnd().unwrap_or(0),
+        inits_left_out: inits_left_out([client, server]),
     }
+}
+
+/// Of the sides of which it is known; `None`: of neither.
+pub fn inits_left_out(sides: [&SideReport; 2]) -> Option<u64> {
+    let known: Vec<bool> = sides.into_iter().filter_map(|side| side.begun).collect();
+    let left_out = known.iter().filter(|begun| !**begun).count();
+    (!known.is_empty()).then_some(left_out as u64)
 }
 
 /// Of the connecting side; for exchanges timeouts and retransmissions are those of both, as the simulator has them.

@@ -107,6 +107,9 @@ pub struct FlowOutcome {
     pub min_rtt: Option<Duration>,
     /// cwnd at the end, packets.
     pub cwnd_pkts: u32,
+    /// Sides of the connection that began without the `init` of their algorithm because the kernel left the call out; `None`:
+    /// nobody looked, or nobody can leave one out.
+    pub inits_left_out: Option<u64>,
 }
 
 impl FlowOutcome {

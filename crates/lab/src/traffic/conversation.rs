@@ -418,6 +418,17 @@ impl Conversation {
         sys::tcp_info(self.connecting_socket()?).ok()
     }
 
+    /// Has `ask` say of each established connection, by its algorithm, whether that has begun.
+    pub(super) fn note_begun(&mut self, ask: impl Fn(&str, BorrowedFd<'_>) -> Option<bool>) {
+        let is_established = self.connecting.as_ref().is_some_and(|one| one.is_established);
+        for side in self.sides().filter(|side| side.report.listens || is_established) {
+            let Some(socket) = side.socket() else { continue };
+            // One that has left for another algorithm is asked by that one's name.
+            let algorithm = sockopt::tcp_congestion(socket).unwrap_or_default();
+            side.report.begun = ask(&algorithm, socket);
+        }
+    }
+
     /// What was read since the last sample; `None`: the listening side is not here.
     pub(super) fn goodput_bytes(&mut self) -> Option<u64> {
         let one = self.listening.as_mut()?;

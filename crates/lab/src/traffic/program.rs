@@ -287,7 +287,10 @@ impl<S: Surroundings> Program<S> {
             match event {
                 Event::Start(flow) => self.with(flow, Conversation::start),
                 Event::FirstWrite(flow) => self.with(flow, Conversation::first_write),
-                Event::Stop(flow) => self.with(flow, Conversation::stop),
+                Event::Stop(flow) => {
+                    self.note_begun(flow);
+                    self.with(flow, Conversation::stop);
+                }
                 Event::Ping(ping) => self.send_ping(ping, due_ns),
                 Event::SampleFlows => self.sample_flows(due_ns, now_ns),
                 Event::SampleGoodput => self.sample_goodput(due_ns),
@@ -354,6 +357,14 @@ impl<S: Surroundings> Program<S> {
         }
     }
 
+    /// Before its connections are gone.
+    fn note_begun(&mut self, flow: usize) {
+        let Program { flows, surroundings, .. } = self;
+        if let Some(flow) = flows.get_mut(flow) {
+            flow.note_begun(|algorithm, socket| surroundings.has_begun(algorithm, socket));
+        }
+    }
+
     fn send_ping(&mut self, index: usize, due_ns: u64) {
         let ping = &mut self.pings[index];
         ping.send(self.zero_ns, &mut self.report.pings);
@@ -405,6 +416,7 @@ impl<S: Surroundings> Program<S> {
         let end_ns = clock::now_ns().saturating_sub(self.zero_ns);
         self.on_done = None;
         for index in 0..self.flows.len() {
+            self.note_begun(index);
             self.with(index, Conversation::read_what_is_there);
             self.with(index, |flow, desk| flow.end(desk.epoll));
         }
