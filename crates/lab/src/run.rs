@@ -168,6 +168,7 @@ fn switch_config(run: &Run, options: &Options, cpus: &Cpus) -> SwitchConfig {
         seed: run.seed,
         sampled: sampled.map(|(_, index): (_, LinkId)| index).collect(),
         sample: run.sampling.queues,
+        window: run.sampling.window.map(|window| [window.from, window.until]),
         cpu: cpus.switch,
         log: options.log,
         captures: options.captures.clone(),

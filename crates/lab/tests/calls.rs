@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "it is a test")]
 
 use std::sync::atomic::AtomicBool;
+use std::sync::{Mutex, PoisonError};
 
 use knee_lab::{Algorithms, Options, Ran, run};
 use knee_queue::time::{Duration, Rate, Time};
@@ -47,14 +48,17 @@ fn two_flows(algorithm: &str) -> Run {
         end: Time::from_ms(10_000),
         until_done: true,
         network: Star { hosts, up: cable.clone(), down: cable }.build(),
-        flows: vec![flow(Some(300_000), None), flow(None, Some(Time::from_ms(100)))],
+        flows: vec![flow(Some(300_000), None), flow(None, Some(Time::from_ms(1000)))],
         pings: Vec::new(),
         sampling: Sampling::default(),
         order: Default::default(),
     }
 }
 
+/// One lab at a time: on a busy machine connections of several may not be there before they are stopped.
 fn ran(algorithm: &str, options: &Options) -> Ran {
+    static ALONE: Mutex<()> = Mutex::new(());
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     run(&two_flows(algorithm), options, &AtomicBool::new(false)).unwrap()
 }
 
