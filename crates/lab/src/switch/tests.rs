@@ -5,7 +5,7 @@ use knee_queue::{Ecn, Limit, MarkAt, MarkWhen, NotEctAbove, QueueConfig, StepCon
 use knee_sim::spec::{HostConfig, LinkId, LinuxVersion, Network, Serialisation};
 use knee_sim::topology::{Cable, Star};
 
-use super::forward::Forwarder;
+use super::forward::{Forwarder, Recorded};
 use super::frame::tests::{frame_v4, frame_v6};
 use super::segment::{OFFLOAD_BYTES, Offload};
 use super::{Port, SwitchConfig};
@@ -47,6 +47,7 @@ fn forwarder(zero: Time) -> Forwarder {
         seed: 1,
         sampled: vec![DOWN_TO_B],
         sample: Some(Duration::from_us(10)),
+        window: None,
         cpu: None,
         log: true,
         large_frames: false,
