@@ -15,7 +15,7 @@ use libbpf_rs::{
     set_print,
 };
 
-use crate::table::{self, Operation};
+use crate::table::{self, Init, Operation};
 use crate::{Embedded, Error, KernelApi, Rights, doctor, shared_maps};
 
 /// The section, and so the map, that holds the parameters and nothing else (bpf.h).
@@ -30,6 +30,8 @@ pub(crate) const FALLBACKS_MAP: &str = ".data.fallbacks";
 pub(crate) struct Prepared {
     object: Object,
     name: String,
+    /// Whether it has an `init` that was to be noted.
+    notes_init: bool,
 }
 
 impl Prepared {
@@ -41,8 +43,19 @@ impl Prepared {
         params: &Params,
         fallback: Option<&str>,
     ) -> Result<Prepared, Error> {
+        Prepared::load_with(embedded, name, params, fallback, Init::Plain)
+    }
+
+    fn load_with(
+        embedded: &Embedded,
+        name: &str,
+        params: &Params,
+        fallback: Option<&str>,
+        init: Init,
+    ) -> Result<Prepared, Error> {
         check_name(name)?;
         let api = KernelApi::running();
+        let mut notes_init = false;
         let open = || {
             let mut open = open(embedded, api)?;
             let operations = table::operations(&open);
@@ -53,13 +66,16 @@ impl Prepared {
             }
             check(embedded, &operations, api)?;
             table::fit(&mut open, &operations, api)?;
+            notes_init = init != Init::Plain && table::has(&operations, "init");
+            table::set_init(&mut open, &operations, init)?;
             Ok(open)
         };
         let load = |open: OpenObject| {
             let (loaded, log) = with_log(|| open.load());
             loaded.map_err(|source| refused(embedded, api, source, log))
         };
-        Ok(Prepared { object: shared_maps::load(open, load)?, name: name.to_owned() })
+        let object = shared_maps::load(open, load)?;
+        Ok(Prepared { object, name: name.to_owned(), notes_init })
     }
 
     /// Registers it.
@@ -68,7 +84,7 @@ impl Prepared {
         let (link, _) = with_log(|| ops.attach_struct_ops());
         let name = self.name;
         let link = link.map_err(|source| Error::Register { name: name.clone(), source })?;
-        Ok(Loaded { link, object: self.object, name })
+        Ok(Loaded { link, object: self.object, name, notes_init: self.notes_init })
     }
 
     /// Puts it in the place of the algorithm that the pinned `link` registers under the same name.
@@ -122,6 +138,7 @@ pub struct Loaded {
     link: Link,
     object: Object,
     name: String,
+    notes_init: bool,
 }
 
 impl Loaded {
@@ -136,6 +153,45 @@ impl Loaded {
     /// [`Error::Register`], for one if the name is taken.
     pub fn register(embedded: &Embedded, name: &str, params: &Params) -> Result<Loaded, Error> {
         Prepared::load(embedded, name, params, None)?.register()
+    }
+
+    /// As [`Loaded::register`], and each connection for which the kernel calls its `init` gets a mark, for [`Loaded::has_begun`].
+    ///
+    /// # Errors
+    /// As [`Loaded::register`].
+    pub fn register_noting_init(
+        embedded: &Embedded,
+        name: &str,
+        params: &Params,
+    ) -> Result<Loaded, Error> {
+        Prepared::load_with(embedded, name, params, None, Init::Noted)?.register()
+    }
+
+    /// As [`Loaded::register_noting_init`] on a kernel that leaves every call of `init` out: for tests of what finds that.
+    ///
+    /// # Errors
+    /// As [`Loaded::register`].
+    #[doc(hidden)]
+    pub fn register_without_init(
+        embedded: &Embedded,
+        name: &str,
+        params: &Params,
+    ) -> Result<Loaded, Error> {
+        Prepared::load_with(embedded, name, params, None, Init::LeftOut)?.register()
+    }
+
+    /// Whether the kernel called `init` for this connection, which must be established and have this algorithm. False: the
+    /// kernel left the call out, and the connection began with whatever its private state held. `None`: that is not known,
+    /// because the algorithm has no `init` or was not registered by [`Loaded::register_noting_init`].
+    ///
+    /// # Errors
+    /// [`Error::Inspect`].
+    pub fn has_begun(&self, socket: BorrowedFd<'_>) -> Result<Option<bool>, Error> {
+        let inspect = |source| Error::Inspect { what: "the mark of a connection", source };
+        let marks = self.object.maps().find(|map| map.name() == table::BEGUN_MAP);
+        let Some(marks) = marks.filter(|_| self.notes_init) else { return Ok(None) };
+        let mark = marks.lookup(&socket.as_raw_fd().to_ne_bytes(), MapFlags::ANY);
+        Ok(Some(mark.map_err(inspect)?.is_some()))
     }
 
     /// The name it is registered under.
@@ -285,8 +341,10 @@ fn check(embedded: &Embedded, operations: &[Operation], api: &KernelApi) -> Resu
     if !api.struct_ops {
         return Err(lacks("congestion control in BPF (CONFIG_BPF_JIT=y)", (5, 6)));
     }
-    let has_cong_control = operations.iter().any(|(_, name)| *name == "cong_control");
-    if has_cong_control && api.cong_control_args == 2 && embedded.looks_at_flag() {
+    if table::has(operations, "cong_control")
+        && api.cong_control_args == 2
+        && embedded.looks_at_flag()
+    {
         return Err(lacks("the flag of cong_control", (6, 10)));
     }
     Ok(())

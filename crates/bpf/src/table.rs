@@ -18,6 +18,9 @@ const TX_START_OFFSET: usize = NAME_OFFSET + NAME_BYTES + POINTER_BYTES;
 /// The programs of bpf.h for kernels whose operations are others.
 const TX_START_PROGRAM: &str = "cc_tx_start_prog";
 const RS_ONLY_PROGRAM: &str = "cc_rs_only_prog";
+/// That which marks a connection and hands on to `init`, and its map.
+const BEGIN_PROGRAM: &str = "cc_begin_prog";
+pub(crate) const BEGUN_MAP: &str = "cc_begun";
 /// The kernel's flag of a struct_ops map that is registered by a link.
 const BPF_F_LINK: u32 = 1 << 13;
 
@@ -34,6 +37,11 @@ pub(crate) fn operations(open: &OpenObject) -> Vec<Operation> {
         Some((program.name().to_string_lossy().into_owned(), *name))
     };
     table.chunks_exact(POINTER_BYTES).zip(&OPERATIONS).filter_map(operation).collect()
+}
+
+/// Whether this is one of them.
+pub(crate) fn has(operations: &[Operation], operation: &str) -> bool {
+    operations.iter().any(|(_, name)| *name == operation)
 }
 
 /// Sets the name that sockets will choose it by.
@@ -62,11 +70,10 @@ pub(crate) fn fit(
     operations: &[Operation],
     api: &KernelApi,
 ) -> Result<(), Error> {
-    let has = |operation: &str| operations.iter().any(|(_, name)| *name == operation);
-    if has("cwnd_event") && api.tx_start {
+    if has(operations, "cwnd_event") && api.tx_start {
         put(open, TX_START_PROGRAM, TX_START_OFFSET)?;
     }
-    if has("cong_control") && api.cong_control_args == 2 {
+    if has(operations, "cong_control") && api.cong_control_args == 2 {
         let place = OPERATIONS.iter().position(|name| *name == "cong_control");
         put(open, RS_ONLY_PROGRAM, place.expect("it is one of them") * POINTER_BYTES)?;
     }
@@ -76,6 +83,39 @@ pub(crate) fn fit(
         ops.set_map_flags(flags)
             .map_err(|source| Error::Inspect { what: "the table of operations", source })?;
     }
+    Ok(())
+}
+
+/// What becomes of the operation `init`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Init {
+    /// It is what the algorithm has.
+    Plain,
+    /// It marks each connection.
+    Noted,
+    /// As `Noted`, but it is not registered: so it is where a kernel leaves the call out.
+    LeftOut,
+}
+
+/// Puts that in. Without marks there is no map for them.
+pub(crate) fn set_init(
+    open: &mut OpenObject,
+    operations: &[Operation],
+    init: Init,
+) -> Result<(), Error> {
+    if init == Init::Plain || !has(operations, "init") {
+        let marks = open.maps_mut().find(|map| map.name() == BEGUN_MAP);
+        return marks
+            .map_or(Ok(()), |mut map| map.set_autocreate(false))
+            .map_err(|source| Error::Inspect { what: "the map of marks", source });
+    }
+    let place = OPERATIONS.iter().position(|name| *name == "init").expect("it is one of them");
+    let offset = place * POINTER_BYTES;
+    if init == Init::Noted {
+        return put(open, BEGIN_PROGRAM, offset);
+    }
+    let mut ops = table_of(open).expect("set_name found it");
+    ops.initial_value_mut().expect("set_name found it")[offset..][..POINTER_BYTES].fill(0);
     Ok(())
 }
 

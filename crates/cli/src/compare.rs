@@ -15,7 +15,7 @@ pub(crate) struct Args {
     /// Differences below this agree, if chance cannot explain them either [default: 5%]
     #[arg(long, value_name = "SHARE", value_parser = share)]
     within: Option<f64>,
-    /// Compare also what is of different experiments, where the names are the same.
+    /// Compare also what is of different experiments, where the names are the same, and rows of which a host limited every run.
     #[arg(long)]
     force: bool,
     /// Print JSON, one line for each pair.

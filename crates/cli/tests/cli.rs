@@ -252,6 +252,18 @@ fn results_are_set_side_by_side() {
         out(&differ).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!((&lines[0]["differ"], lines.len()), (&0.into(), 2));
     assert_eq!(lines[1]["figures"][0]["verdict"], "differ");
+    // As a lab whose host limited every run leaves it.
+    let runs = fs::read_to_string(scratch.0.join("b/runs.csv")).unwrap();
+    let limited = runs.replace(",,\n", ",host-limited,too slow\n");
+    assert_ne!(limited, runs);
+    fs::write(scratch.0.join("b/runs.csv"), limited).unwrap();
+    let refused = scratch.knee(&["compare", "a", "b"]);
+    assert_eq!((refused.status.code(), out(&refused).as_str()), (Some(2), ""));
+    assert!(err(&refused).contains("host-limited") && err(&refused).contains("by --force"));
+    let forced = scratch.knee(&["compare", "a", "b", "--force"]);
+    assert_eq!((forced.status.code(), err(&forced).as_str()), (Some(0), ""));
+    assert!(out(&forced).contains("\nFORCED: case "), "{}", out(&forced));
+    assert!(out(&forced).contains("0 differ, 0 undecided, "), "{}", out(&forced));
     assert_eq!(scratch.knee(&["compare", "a"]).status.code(), Some(2));
     assert_eq!(scratch.knee(&["compare", "a", "none"]).status.code(), Some(2));
 }

@@ -192,6 +192,9 @@ fn two_labs_at_once_do_not_collide() {
 /// held to by runs without noise: a host's work adds some tens of us to each round trip of 1 ms, and hosts that share a CPU
 /// start one after the other. Counts of losses and probes, which a ms decides, are reported and not held.
 const HELD: [&str; 6] = ["completion", "last", "goodput", "jain", "queue", "utilisation"];
+/// Those of the measured window. Losses there are many, of flows without end, so that no single ms decides.
+const HELD_OF_WINDOW: [&str; 5] =
+    ["window_drops", "window_marks", "window_retransmits", "window_ce_share", "window_utilisation"];
 
 /// Least share of a row's runs that must be valid for the row to be compared: those that a busy machine lets by are not a fair draw,
 /// and what spoils some of them is in the others too, as pacing timers that are late by less than is counted.
@@ -264,7 +267,7 @@ fn differences(sim: &str, lab: &str) -> Vec<serde_json::Value> {
     let mut held = compared["figures"].as_array().unwrap().clone();
     held.retain(|figure| {
         let metric = figure["metric"].as_str().unwrap();
-        HELD.iter().any(|held| metric.starts_with(held))
+        HELD.iter().chain(&HELD_OF_WINDOW).any(|held| metric.starts_with(held))
     });
     assert!(held.iter().any(|figure| figure["verdict"] == "agree"), "{}", text(&output));
     held.retain(|figure| figure["verdict"] == "differ");
@@ -278,6 +281,52 @@ fn is_same_figure(a: &serde_json::Value, b: &serde_json::Value) -> bool {
 #[test]
 fn the_simulator_agrees_with_the_lab_on_bulk_transfers_beside_short_ones() {
     compare("bulk-mix");
+}
+
+#[test]
+fn the_simulator_agrees_with_the_lab_on_what_is_counted_in_the_measured_window() {
+    compare("window");
+}
+
+#[test]
+fn counts_of_the_window_are_a_part_of_those_of_the_run() {
+    if !kernel_is_ready() {
+        return;
+    }
+    let _alone = alone();
+    let scratch = Scratch::new("window-part");
+    let lab = scratch.path("lab");
+    run_json(&format!("run tests/lab/window.toml --on lab --repeat 1 -o {lab} --json"));
+    let measures = fs::read_to_string(format!("{lab}/measures.csv")).unwrap();
+    // Run 0 is Reno's, run 1 DCTCP's.
+    let mean = |run: usize, subject: &str, metric: &str| -> Option<f64> {
+        let start = format!("{run},{subject},{metric},");
+        let row = measures.lines().find(|line| line.starts_with(&start))?;
+        row.split(',').nth(5)?.parse().ok()
+    };
+    for (run, subject, metric) in [
+        (0, "switch-r", "drops"),
+        (0, "bulk", "retransmits"),
+        (0, "bulk", "timeouts"),
+        (1, "switch-r", "marks"),
+    ] {
+        let of_run = mean(run, subject, metric).unwrap();
+        let of_window = mean(run, subject, &format!("window_{metric}")).unwrap();
+        assert!(of_window < of_run || of_run == 0.0, "{metric}: {of_window} of {of_run}");
+        assert!(of_window > 0.0 || metric == "timeouts", "{metric}: {of_window} of {of_run}");
+    }
+    assert_eq!(mean(0, "bulk", "window_recoveries"), None, "no kernel tells of a connection");
+    // What samples say at the same moments.
+    let samples = fs::read_to_string(format!("{lab}/series-queues.csv")).unwrap();
+    let dropped = |at: &str| -> f64 {
+        let start = format!("0,{at},switch-r,");
+        let row = samples.lines().find(|line| line.starts_with(&start)).unwrap();
+        row.split(',').nth(5).unwrap().parse().unwrap()
+    };
+    let until_end = mean(0, "switch-r", "window_drops").unwrap();
+    let since = dropped("2.995000000") - dropped("1.000000000");
+    let rest = mean(0, "switch-r", "drops").unwrap() - dropped("2.995000000");
+    assert!((since..=since + rest).contains(&until_end), "{since} + {rest}: {until_end}");
 }
 
 #[test]

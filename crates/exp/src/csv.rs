@@ -82,7 +82,8 @@ impl RowFile {
                  established_at_s,done_at_s,stopped_at_s,completion_s,received_bytes,timeouts,\
                  syn_timeouts,retransmitted_segs,tail_loss_probes,fast_recoveries,undos,\
                  spurious_timeouts,cwr_reductions,timeout_rehashes,duplicate_rehashes,plb_rehashes,\
-                 data_segs_sent,acks_sent,ce_segs_received,delivered_pkts,delivered_ce_pkts,srtt_s,min_rtt_s,cwnd_pkts"
+                 data_segs_sent,acks_sent,ce_segs_received,delivered_pkts,delivered_ce_pkts,srtt_s,min_rtt_s,cwnd_pkts,\
+                 inits_left_out"
             }
             RowFile::Rpcs => "flow,traffic,start_s,latency_s",
             RowFile::Pings => "ping,traffic,sent_s,rtt_s",
@@ -279,7 +280,7 @@ impl Writer<'_> {
             row!(
                 out,
                 "{},{i},{},{},{},{size},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},\
-                 {},{},{},{},{},{},{},{}",
+                 {},{},{},{},{},{},{},{},{}",
                 self.label,
                 groups[flow.group as usize].0,
                 self.scenario.host_name(flow.from),
@@ -313,6 +314,7 @@ impl Writer<'_> {
                 maybe_span(got.srtt),
                 maybe_span(got.min_rtt),
                 got.cwnd_pkts,
+                maybe(got.inits_left_out),
             );
         }
         out

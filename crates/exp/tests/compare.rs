@@ -238,6 +238,24 @@ fn runs_that_the_host_limited_are_left_out() {
     let c = run(&scratch, MIX, &Overrides::default(), &on(5));
     let why = refusal(&a, &c);
     assert!(why.contains("has no figure that") && why.contains("5 of 5 runs"), "{why}");
+    // The way out is named, and is one, whichever side it is.
+    assert!(why.contains("or compare what the host did by --force"), "{why}");
+    for (one, other) in [(&a, &c), (&c, &a)] {
+        let forced = compared(one, other, true).unwrap();
+        let goodput = forced.lines.iter().find(|line| line.metric == "goodput_sum").unwrap();
+        assert_eq!((goodput.verdict, goodput.a.runs, goodput.b.runs), (Verdict::Differs, 5, 5));
+        let shown = render(std::slice::from_ref(&forced));
+        let told = shown.lines().filter(|line| line.starts_with("FORCED: case ")).count();
+        assert_eq!(told, 1, "{shown}");
+        assert!(shown.contains("5 of 5 runs in") && shown.contains("is the host's"), "{shown}");
+        assert_eq!(json(&forced)["of_host"].as_array().map(Vec::len), Some(1));
+        assert!(!forced.left_out.iter().any(|why| why.contains("host-limited")));
+    }
+    // Where there are valid runs, only these count.
+    let forced = compared(&a, &b, true).unwrap();
+    let goodput = forced.lines.iter().filter(|line| line.metric == "goodput_sum");
+    assert!(goodput.clone().all(|line| (line.a.runs, line.b.runs) == (5, 3)));
+    assert!(forced.of_host.is_empty(), "{:?}", forced.of_host);
 }
 
 #[test]

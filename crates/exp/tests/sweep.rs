@@ -11,7 +11,7 @@ use knee_exp::results::{Results, Storage};
 use knee_exp::runner::{Options, sweep};
 use knee_exp::{Experiment, Overrides, report, table};
 use knee_queue::time::{Duration, Time};
-use knee_sim::outcome::{FlowOutcome, GoodputSample, Outcome};
+use knee_sim::outcome::{FlowOutcome, GoodputSample, Outcome, WindowLooks};
 use knee_sim::spec::{Run, Traffic};
 
 mod common;
@@ -329,7 +329,7 @@ fn goodput_is_taken_from_the_measurement_window() {
                 outcome.goodput_samples.push(GoodputSample { at, flow, bytes });
             }
         }
-        outcome.count_window(&run.sampling, run.flows.len());
+        outcome.count_window(&run.sampling, run.flows.len(), &WindowLooks::default());
         Ok(outcome)
     }
     let text = MIX.replace("repeat = 4", "repeat = 4\nmeasure_from = \"10 ms\"");

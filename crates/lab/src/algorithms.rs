@@ -28,6 +28,7 @@ pub enum Algorithms {
 pub(crate) struct Chosen {
     of_flows: Vec<[Choice; 2]>,
     loaded: Vec<(Cc, Loaded)>,
+    without_init: bool,
 }
 
 /// The algorithm of one end.
@@ -40,13 +41,14 @@ struct Choice {
 }
 
 impl Chosen {
-    /// Loads what the flows of a run ask for, each set of parameters once.
+    /// Loads what the flows of a run ask for, each set of parameters once; with `without_init` as on a kernel that leaves every
+    /// call of `init` out.
     ///
     /// # Errors
     /// What the kernel lacks or refuses.
-    pub(crate) fn new(run: &Run, which: Algorithms) -> Result<Chosen, Error> {
-        let mut chosen =
-            Chosen { of_flows: Vec::with_capacity(run.flows.len()), loaded: Vec::new() };
+    pub(crate) fn new(run: &Run, which: Algorithms, without_init: bool) -> Result<Chosen, Error> {
+        let of_flows = Vec::with_capacity(run.flows.len());
+        let mut chosen = Chosen { of_flows, loaded: Vec::new(), without_init };
         for flow in &run.flows {
             let own = chosen.choose(&flow.cc, which)?;
             let peer = match &flow.peer_cc {
@@ -73,12 +75,21 @@ impl Chosen {
         let place = match self.loaded.iter().position(same) {
             Some(place) => place,
             None => {
-                self.loaded.push((cc.clone(), load(own_name, &cc.params)?));
+                self.loaded.push((cc.clone(), self.load(own_name, &cc.params)?));
                 self.loaded.len() - 1
             }
         };
         let name = self.loaded[place].1.name().to_owned();
         Ok(Choice { name, own_name })
+    }
+
+    fn load(&self, name: &str, params: &Params) -> Result<Loaded, Error> {
+        let embedded = Embedded::by_name(name).map_err(|why| Error(why.to_string()))?;
+        let register = match self.without_init {
+            true => Loaded::register_without_init,
+            false => Loaded::register_noting_init,
+        };
+        register(embedded, &free_name(), params).map_err(|why| Error(why.to_string()))
     }
 
     /// As the kernel calls that of one end of a flow.
@@ -137,11 +148,6 @@ fn base_rtt(run: &Run, flow: &Flow, listens: bool) -> Option<Duration> {
     let node = if listens { flow.to } else { flow.from };
     let host = run.network.nodes.get(node as usize)?.host.as_ref();
     flow.base_rtt.or_else(|| host?.base_rtt)
-}
-
-fn load(name: &str, params: &Params) -> Result<Loaded, Error> {
-    let embedded = Embedded::by_name(name).map_err(|why| Error(why.to_string()))?;
-    Loaded::register(embedded, &free_name(), params).map_err(|why| Error(why.to_string()))
 }
 
 /// A name that nobody else has, in this process or another one.

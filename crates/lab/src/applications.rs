@@ -72,6 +72,7 @@ pub(crate) fn applications(
         pings,
         sample_flows_ns: run.sampling.flows.map(Duration::ns),
         sample_goodput_ns: run.sampling.goodput_or_window().map(Duration::ns),
+        window_ns: run.sampling.window.map(|window| [window.from.ns(), window.until.ns()]),
     })
 }
 

@@ -3,10 +3,13 @@
 use std::collections::BTreeSet;
 
 use knee_linux::counts;
-use knee_linux::side::flow_outcome;
+use knee_linux::side::{counters_then, flow_outcome};
 use knee_queue::time::{Duration, Time};
 use knee_sim::Run;
-use knee_sim::outcome::{GoodputSample, HostCount, Outcome, PingRecord, QueueSample, RpcRecord};
+use knee_sim::outcome::{
+    GoodputSample, HostCount, Outcome, PingRecord, QueueOutcome, QueueSample, RpcRecord,
+    WindowLooks,
+};
 use knee_sim::spec::Traffic;
 
 use crate::algorithms::Chosen;
@@ -29,21 +32,24 @@ pub(crate) fn assemble(
     switch: &SwitchReport,
     (before, after): (&SiteCounts, &SiteCounts),
 ) -> Outcome {
+    let of_queues = switch.window.clone();
     let hosts = plan.hosts.iter().zip(before.hosts.iter().zip(&after.hosts));
     Outcome {
         queues: switch.queues.clone(),
         // The switch goes on while the applications end.
         queue_samples: samples_until(&switch.queue_samples, Time::from_ns(report.end_ns)),
         host_counts: hosts.map(|(host, counts)| host_count(host.node, counts)).collect(),
-        ..of_applications(run, &|name| chosen.own_name(name), report)
+        ..of_applications(run, &|name| chosen.own_name(name), report, of_queues)
     }
 }
 
-/// What applications recorded; `own_name` is what experiments call the algorithm that the kernel calls so.
+/// What applications recorded; `own_name` is what experiments call the algorithm that the kernel calls so, `queues` what queues
+/// had counted at the ends of the measured window.
 pub(crate) fn of_applications(
     run: &Run,
     own_name: &dyn Fn(&str) -> &'static str,
     report: &TrafficReport,
+    queues: Option<[Vec<QueueOutcome>; 2]>,
 ) -> Outcome {
     let at = Time::from_ns;
     let mut sides = vec![[None; 2]; run.flows.len()];
@@ -86,7 +92,13 @@ pub(crate) fn of_applications(
         goodput_samples: goodput_samples.collect(),
         ..Outcome::default()
     };
-    outcome.count_window(&run.sampling, run.flows.len());
+    let is_rpc = |flow: u32| {
+        let flow = run.flows.get(flow as usize);
+        flow.is_some_and(|flow| matches!(flow.traffic, Traffic::Rpc { .. }))
+    };
+    let flows = report.window.as_ref();
+    let flows = flows.map(|ends| ends.each_ref().map(|looks| counters_then(looks, is_rpc)));
+    outcome.count_window(&run.sampling, run.flows.len(), &WindowLooks { flows, queues });
     outcome
 }
 
@@ -100,6 +112,12 @@ pub(crate) fn impossible_windows(report: &TrafficReport) -> u64 {
     let sampled = report.flow_samples.iter().map(|(_, flow, info, _)| (*flow, info));
     let of_flows = at_end.chain(sampled).filter(|(_, info)| has_impossible_window(info));
     of_flows.map(|(flow, _)| flow).collect::<BTreeSet<_>>().len() as u64
+}
+
+/// Sides of connections that began without the `init` of their algorithm; `None`: of none it is known.
+pub(crate) fn inits_left_out(outcome: &Outcome) -> Option<u64> {
+    let known = outcome.flows.iter().filter_map(|flow| flow.inits_left_out);
+    known.reduce(|all, of_flow| all + of_flow)
 }
 
 /// A window grows by what is acked, so it does not get far beyond what was ever sent. A return address taken for an answer is

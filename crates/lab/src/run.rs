@@ -35,6 +35,9 @@ pub struct Options {
     pub captures: Option<PathBuf>,
     /// Whether the switch notes each decision of its queues.
     pub log: bool,
+    /// Algorithms are loaded without their `init`, as if the kernel left every call of it out: for tests of what finds that.
+    #[doc(hidden)]
+    pub without_init: bool,
 }
 
 impl Default for Options {
@@ -44,6 +47,7 @@ impl Default for Options {
             algorithms: Algorithms::Ours,
             captures: None,
             log: false,
+            without_init: false,
         }
     }
 }
@@ -80,7 +84,7 @@ pub fn run(run: &Run, options: &Options, stop: &AtomicBool) -> Result<Ran, Error
     validate(run).map_err(|why| Error(why.0))?;
     let plan = Plan::new(run)?;
     let cpus = Cpus::choose();
-    let chosen = Chosen::new(run, options.algorithms)?;
+    let chosen = Chosen::new(run, options.algorithms, options.without_init)?;
     let pairs = Some(pairs(run, &plan));
     let config =
         SiteConfig { pairs, receive_cpu: cpus.traffic, ..SiteConfig::new(options.offloads) };
@@ -111,6 +115,7 @@ pub fn run(run: &Run, options: &Options, stop: &AtomicBool) -> Result<Ran, Error
     if stop.load(Ordering::Relaxed) {
         return Err(Error("stopped".to_owned()));
     }
+    let outcome = outcome::assemble(run, &plan, &chosen, &report, &switch, (&before, &after));
     let seen = Seen {
         dropped_outside_queues: after
             .dropped_outside_queues
@@ -120,11 +125,11 @@ pub fn run(run: &Run, options: &Options, stop: &AtomicBool) -> Result<Ran, Error
         calls_left_out,
         failed: crate::validity::failed_sides(&report),
         impossible_windows: outcome::impossible_windows(&report),
+        inits_left_out: outcome::inits_left_out(&outcome),
         cpu: cpu_of_hosts(&cpu, cpus),
         switch,
     };
     let validity = judge(&run.network, &seen);
-    let outcome = outcome::assemble(run, &plan, &chosen, &report, &seen.switch, (&before, &after));
     Ok(Ran { outcome, validity, switch: seen.switch, settings: settings(&plan, &site) })
 }
 
@@ -163,6 +168,7 @@ fn switch_config(run: &Run, options: &Options, cpus: &Cpus) -> SwitchConfig {
         seed: run.seed,
         sampled: sampled.map(|(_, index): (_, LinkId)| index).collect(),
         sample: run.sampling.queues,
+        window: run.sampling.window.map(|window| [window.from, window.until]),
         cpu: cpus.switch,
         log: options.log,
         captures: options.captures.clone(),

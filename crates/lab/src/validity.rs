@@ -31,6 +31,8 @@ pub(crate) struct Seen {
     pub(crate) calls_left_out: u64,
     /// Flows with a window that no algorithm can have asked for: calls were left out and not counted.
     pub(crate) impossible_windows: u64,
+    /// Sides of connections that began without the `init` of their algorithm; `None`: of none it is known.
+    pub(crate) inits_left_out: Option<u64>,
     /// The latest that an application began something.
     pub(crate) start_late: Duration,
     /// CPU time of the applications, over the time of the run.
@@ -110,6 +112,14 @@ pub(crate) fn failed_sides(report: &TrafficReport) -> Option<String> {
     ))
 }
 
+/// What to say of flows with windows that they cannot have come to.
+pub(crate) fn impossible_in_words(flows: u64) -> String {
+    format!(
+        "{flows} flows had a window that no algorithm asked for: the kernel left out calls of algorithms and took garbage for the \
+         answer (docs/kernels.md)"
+    )
+}
+
 /// The verdict, with everything that led to it.
 pub(crate) fn judge(network: &Network, seen: &Seen) -> Validity {
     let allowed = lateness_limit(network);
@@ -157,12 +167,13 @@ pub(crate) fn judge(network: &Network, seen: &Seen) -> Validity {
             seen.calls_left_out
         ),
     );
+    limit(seen.impossible_windows > 0, impossible_in_words(seen.impossible_windows));
+    let inits_left_out = seen.inits_left_out.unwrap_or(0);
     limit(
-        seen.impossible_windows > 0,
+        inits_left_out > 0,
         format!(
-            "{} flows had a window that no algorithm asked for: the kernel left out calls of algorithms and took garbage for the \
-             answer (docs/kernels.md)",
-            seen.impossible_windows
+            "{inits_left_out} sides of connections began without the init of their algorithm, and so with a state of zeros: the \
+             kernel left the call out (docs/kernels.md)"
         ),
     );
     let start_late_max = START_LATE_MAX.max(allowed);
@@ -176,7 +187,7 @@ pub(crate) fn judge(network: &Network, seen: &Seen) -> Validity {
     );
     let busy_share = seen.switch.busy_s / seen.switch.wall_s.max(f64::MIN_POSITIVE);
     let per_frame = seen.switch.busy_s * 1e9 / seen.switch.frames.max(1) as f64;
-    let measures = vec![
+    let mut measures = vec![
         ("late_limit_us", us(allowed)),
         ("late_share", late_share),
         ("late_p99_us", us(lateness.p99)),
@@ -200,5 +211,6 @@ pub(crate) fn judge(network: &Network, seen: &Seen) -> Validity {
         ("calls_left_out", seen.calls_left_out as f64),
         ("impossible_windows", seen.impossible_windows as f64),
     ];
+    measures.extend(seen.inits_left_out.map(|count| ("inits_left_out", count as f64)));
     Validity { limits, measures }
 }

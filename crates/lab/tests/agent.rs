@@ -103,6 +103,7 @@ fn preparation(here: bool, flows: &[FlowPlan], end_ns: u64) -> Order {
             pings: Vec::new(),
             sample_flows_ns: Some(10 * MS),
             sample_goodput_ns: None,
+            window_ns: None,
         },
     }))
 }

@@ -114,6 +114,7 @@ impl Hosts {
             seed: 1,
             sampled: vec![DOWN_TO_B],
             sample: Some(Duration::from_ms(1)),
+            window: None,
             cpu: Some(SWITCH_CPU),
             log,
             captures: None,

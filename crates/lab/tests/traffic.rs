@@ -68,6 +68,7 @@ fn plan(end_ns: u64, flows: Vec<FlowPlan>) -> TrafficPlan {
         pings: Vec::new(),
         sample_flows_ns: None,
         sample_goodput_ns: None,
+        window_ns: None,
     }
 }
 

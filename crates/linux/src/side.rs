@@ -1,5 +1,7 @@
 //! One side of a connection, as an application of a Linux host tells of it.
 
+use std::collections::BTreeMap;
+
 use knee_queue::time::{Duration, Time};
 use knee_sim::outcome::{FlowCounters, FlowOutcome};
 use serde::{Deserialize, Serialize};
@@ -27,6 +29,9 @@ pub struct SideReport {
     pub algorithm: String,
     /// `struct tcp_info` at the end; empty: there was no connection.
     pub info: Vec<u8>,
+    /// Whether the kernel called `init` of knee's algorithm when the connection was established; `None`: that is not known.
+    #[serde(default)]
+    pub begun: Option<bool>,
     /// Why it failed, if it did.
     pub error: Option<String>,
 }
@@ -54,7 +59,34 @@ pub fn flow_outcome(
         srtt: info.srtt_us().map(|us| Duration::from_us(us.into())),
         min_rtt: info.min_rtt_us().map(|us| Duration::from_us(us.into())),
         cwnd_pkts: info.snd_cwnd().unwrap_or(0),
+        inits_left_out: inits_left_out([client, server]),
     }
+}
+
+/// A side of a connection at a moment: index of the flow, whether it listens, `struct tcp_info`.
+pub type Look = (u32, bool, Vec<u8>);
+
+/// What connections had counted at that moment, by index of the flow. A listening side that is not there yet has counted
+/// nothing; of a connection without its other side there is nothing.
+pub fn counters_then(looks: &[Look], is_rpc: impl Fn(u32) -> bool) -> BTreeMap<u32, FlowCounters> {
+    let of_sides = |listening: bool| {
+        let sides = looks.iter().filter(move |(_, listens, _)| *listens == listening);
+        sides.map(|(flow, _, info)| (*flow, &info[..])).collect::<BTreeMap<u32, &[u8]>>()
+    };
+    let (connecting, listening) = (of_sides(false), of_sides(true));
+    let of_flow = |(flow, info): (u32, &[u8])| {
+        let nothing = vec![0; info.len()];
+        let peer = TcpInfo::new(listening.get(&flow).copied().unwrap_or(&nothing));
+        (flow, counters(TcpInfo::new(info), peer, is_rpc(flow)))
+    };
+    connecting.into_iter().map(of_flow).collect()
+}
+
+/// Of the sides of which it is known; `None`: of neither.
+pub fn inits_left_out(sides: [&SideReport; 2]) -> Option<u64> {
+    let known: Vec<bool> = sides.into_iter().filter_map(|side| side.begun).collect();
+    let left_out = known.iter().filter(|begun| !**begun).count();
+    (!known.is_empty()).then_some(left_out as u64)
 }
 
 /// Of the connecting side; for exchanges timeouts and retransmissions are those of both, as the simulator has them.
@@ -73,5 +105,79 @@ fn counters(info: TcpInfo<'_>, peer: TcpInfo<'_>, is_rpc: bool) -> FlowCounters 
         delivered: info.delivered().map(u64::from),
         delivered_ce: info.delivered_ce().map(u64::from),
         ..FlowCounters::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use knee_sim::Outcome;
+    use knee_sim::outcome::WindowLooks;
+    use knee_sim::spec::{MeasuredWindow, Sampling};
+
+    use super::*;
+
+    /// `tcpi_total_retrans`, in an old kernel's struct.
+    fn info(retransmitted: u32) -> Vec<u8> {
+        let mut info = vec![0; 160];
+        info[100..104].copy_from_slice(&retransmitted.to_ne_bytes());
+        info
+    }
+
+    /// A window from 10 to 20 ms of a run of 30 ms.
+    fn windowed(looks: [Vec<Look>; 2], flows: &[(Option<u64>, u32)]) -> Vec<Option<u64>> {
+        let outcome_of = |(connected_ms, retransmitted): &(Option<u64>, u32)| FlowOutcome {
+            connected_at: connected_ms.map(Time::from_ms),
+            counters: counters(TcpInfo::new(&info(*retransmitted)), TcpInfo::new(&[]), false),
+            ..FlowOutcome::default()
+        };
+        let (from, until) = (Time::from_ms(10), Time::from_ms(20));
+        let window = MeasuredWindow { from, until, period: Duration::from_ms(10) };
+        let sampling = Sampling { window: Some(window), ..Sampling::default() };
+        let mut outcome = Outcome {
+            end: Time::from_ms(30),
+            flows: flows.iter().map(outcome_of).collect(),
+            ..Outcome::default()
+        };
+        let looks = looks.each_ref().map(|looks| counters_then(looks, |_| false));
+        let looks = WindowLooks { flows: Some(looks), queues: None };
+        outcome.count_window(&sampling, flows.len(), &looks);
+        let window = outcome.window.expect("it was asked for");
+        assert!(window.flows.iter().all(|flow| flow.counters.fast_recoveries.is_none()));
+        window.flows.iter().map(|flow| flow.counters.retransmitted_segs).collect()
+    }
+
+    #[test]
+    fn the_window_has_what_came_between_two_looks_at_connections_that_come_and_go() {
+        let look = |flow, retransmitted| (flow, false, info(retransmitted));
+        let before = vec![look(0, 3), look(3, 1)];
+        let after = vec![look(0, 5), look(1, 4)];
+        let flows = [
+            (Some(1), 9),  // all the time: 5 less 3
+            (Some(12), 6), // began in the window: 4
+            (Some(25), 7), // began after it: none
+            (Some(2), 2),  // stopped in the window, with 2: 1
+            (Some(3), 8),  // stopped before it: none
+            (None, 0),     // never began: none
+        ];
+        let wanted = [2, 4, 0, 1, 0, 0].map(Some);
+        assert_eq!(windowed([before, after], &flows), wanted);
+    }
+
+    #[test]
+    fn both_sides_of_exchanges_count_and_one_that_is_not_there_yet_has_counted_nothing() {
+        let looks = [(0, false, info(3)), (0, true, info(2)), (1, false, info(4))];
+        let counted = counters_then(&looks, |_| true);
+        let of = |flow: u32| counted[&flow].retransmitted_segs;
+        assert_eq!((of(0), of(1)), (Some(5), Some(4)));
+    }
+
+    #[test]
+    fn sides_without_init_are_counted_if_anybody_looked() {
+        let side = |begun| SideReport { begun, ..SideReport::default() };
+        let of = |one, other| inits_left_out([&side(one), &side(other)]);
+        assert_eq!(of(None, None), None);
+        assert_eq!(of(Some(true), None), Some(0));
+        assert_eq!(of(Some(false), Some(true)), Some(1));
+        assert_eq!(of(Some(false), Some(false)), Some(2));
     }
 }

@@ -14,6 +14,7 @@ mod distribution;
 mod error;
 mod figure;
 mod findings;
+mod limited;
 mod manifest;
 mod network;
 mod overview;

@@ -10,6 +10,7 @@ use crate::claims;
 use crate::distribution;
 use crate::error::Error;
 use crate::figure::Figure;
+use crate::limited::Limited;
 use crate::manifest::{Manifest, Published};
 use crate::network;
 use crate::palette::{Style, styles};
@@ -35,6 +36,7 @@ pub(crate) struct Section {
     figures: Vec<Figure>,
     pub(crate) series: Series,
     summary: Summary,
+    limited: Limited,
     styles: Vec<Style>,
     /// Where there are captures that were to be analysed.
     pub(crate) captured: Option<Captured>,
@@ -51,8 +53,19 @@ impl Section {
         figures.extend(charts(&manifest, &summary, &styles));
         figures.extend(distribution::figures(&manifest, &styles)?);
         let series = Series::read(&manifest, limits.flows, limits.series)?;
+        let limited = Limited::read(&manifest)?;
         let captured = None;
-        Ok(Section { network, ratios, manifest, figures, series, summary, styles, captured })
+        Ok(Section {
+            network,
+            ratios,
+            manifest,
+            figures,
+            series,
+            summary,
+            limited,
+            styles,
+            captured,
+        })
     }
 
     /// The id of the section in the page.
@@ -82,6 +95,7 @@ impl Section {
                 m.runs_done, m.runs
             );
         }
+        out.push_str(&self.limited.html());
         if let Some(source) = &m.source {
             let _ = write!(out, "<p><b>Source:</b> {}</p>", escaped(source));
         }

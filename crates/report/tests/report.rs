@@ -35,6 +35,32 @@ fn a_directory_without_the_newer_parts_has_a_report_without_them() {
 }
 
 #[test]
+fn runs_that_a_host_limited_are_said_with_the_reason() {
+    let temp = Temp::new("limited");
+    let (dir, html) = (temp.join("results"), temp.join("report.html"));
+    let made = Made { samples: 20, ..Made::default() };
+    let report = || {
+        knee_report::write(&dir, &html).expect("a report");
+        fs::read_to_string(&html).expect("is there")
+    };
+    made.write(&dir);
+    assert!(!report().contains("The host limited runs"), "simulated runs have no verdict");
+    let runs = fs::read_to_string(dir.join("runs.csv")).expect("is there");
+    let why = "2 sides of connections began without <init>, and so on";
+    let mut lines = runs.lines().map(str::to_owned).collect::<Vec<_>>();
+    let row = lines[1].trim_end_matches(",,").to_owned();
+    let case = row.split(',').nth(1).expect("a case").to_owned();
+    lines[1] = format!("{row},host-limited,\"{why}\"");
+    fs::write(dir.join("runs.csv"), lines.join("\n") + "\n").expect("is written");
+    let of_case = runs.lines().filter(|line| line.split(',').nth(1) == Some(case.as_str())).count();
+    let wanted = format!(
+        "<li>{case}: 1 of {of_case} runs: 2 sides of connections began without &lt;init&gt;, and so on</li>"
+    );
+    let text = report();
+    assert!(text.contains("The host limited runs") && text.contains(&wanted), "{wanted}");
+}
+
+#[test]
 fn what_is_broken_is_said_in_one_sentence_and_leaves_nothing() {
     let temp = Temp::new("broken");
     let html = temp.join("report.html");

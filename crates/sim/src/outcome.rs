@@ -1,5 +1,7 @@
 //! What came of a run.
 
+use std::collections::BTreeMap;
+
 use knee_queue::time::{Duration, Time};
 
 use crate::spec::{NodeId, Sampling};
@@ -33,8 +35,9 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Counts the bytes of the window of hosts that look at regular times, and drops the series if only the window was asked for.
-    pub fn count_window(&mut self, sampling: &Sampling, flows: usize) {
+    /// Counts the window of hosts that look at regular times, and at its ends; drops the series if only the window was asked for.
+    /// The flows must be there already.
+    pub fn count_window(&mut self, sampling: &Sampling, flows: usize, looks: &WindowLooks) {
         let Some(window) = sampling.window else { return };
         let mut all = vec![FlowWindow::default(); flows];
         for sample in &self.goodput_samples {
@@ -46,8 +49,53 @@ impl Outcome {
         if sampling.goodput.is_none() {
             self.goodput_samples = Vec::new();
         }
-        self.window = Some(Windowed { flows: all, queues: Vec::new() });
+        let ends = [window.from, window.until.min(self.end)];
+        // A run may be over before its window begins.
+        let has_begun = self.end > window.from;
+        if let Some(looks) = looks.flows.as_ref().filter(|_| has_begun) {
+            for ((flow, last), index) in all.iter_mut().zip(&self.flows).zip(0..) {
+                flow.counters = counted_between(looks, index, last, ends);
+            }
+        }
+        let queues = looks.queues.clone().filter(|_| has_begun);
+        let [before, mut queues] = queues.unwrap_or_default();
+        for queue in &mut queues {
+            let is_this = |it: &&QueueOutcome| (it.link, it.part) == (queue.link, queue.part);
+            if let Some(before) = before.iter().find(is_this) {
+                queue.subtract(before);
+            }
+        }
+        self.window = Some(Windowed { flows: all, queues });
     }
+}
+
+/// Of a connection that is not among those of a look: it had not begun, or was over, and nothing has changed since.
+fn counted_between(
+    looks: &[BTreeMap<u32, FlowCounters>; 2],
+    flow: u32,
+    last: &FlowOutcome,
+    ends: [Time; 2],
+) -> FlowCounters {
+    let counted = |end: usize| {
+        let has_begun = last.connected_at.is_some_and(|at| at <= ends[end]);
+        looks[end].get(&flow).copied().or_else(|| has_begun.then_some(last.counters))
+    };
+    match (counted(0), counted(1)) {
+        (Some(before), Some(now)) => now.since(&before),
+        (None, Some(now)) => now,
+        // All of it came after the window. What the host tells at all is 0.
+        (_, None) => last.counters.since(&last.counters),
+    }
+}
+
+/// What hosts and queues had counted when the measured window began, and when it ended or the run did. What nobody looked at is
+/// absent.
+#[derive(Clone, Debug, Default)]
+pub struct WindowLooks {
+    /// Connections that there were, by index of the flow.
+    pub flows: Option<[BTreeMap<u32, FlowCounters>; 2]>,
+    /// As [`Outcome::queues`].
+    pub queues: Option<[Vec<QueueOutcome>; 2]>,
 }
 
 /// What was counted in the measured window. What nobody looked at is absent.
@@ -107,6 +155,9 @@ pub struct FlowOutcome {
     pub min_rtt: Option<Duration>,
     /// cwnd at the end, packets.
     pub cwnd_pkts: u32,
+    /// Sides of the connection that began without the `init` of their algorithm because the kernel left the call out; `None`:
+    /// nobody looked, or nobody can leave one out.
+    pub inits_left_out: Option<u64>,
 }
 
 impl FlowOutcome {

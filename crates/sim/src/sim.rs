@@ -836,6 +836,7 @@ impl<'a> Simulation<'a> {
             srtt: client.srtt_us().map(|us| Duration::from_us(u64::from(us))),
             min_rtt: client.min_rtt_us().map(|us| Duration::from_us(u64::from(us))),
             cwnd_pkts: client.tp.snd_cwnd,
+            inits_left_out: None,
         }
     }
 }

@@ -20,7 +20,7 @@ extern u64 zero_ns;		/* in CLOCK_MONOTONIC */
 void record(enum record_kind kind, const void *first, u32 first_len, const void *second,
 	    u32 second_len, const void *third, u32 third_len);
 void write_records(void);
-void record_queues(u64 at_ns, int is_last);
+void record_queues(u64 at_ns, enum moment moment);
 void record_counts(int is_last);
 const u8 *prepare_queues(const u8 *plans);
 void write_captures(void);

@@ -8,7 +8,7 @@
 
 #include "sys.h"
 
-#define PLAN_MAGIC 0x324e414c5045454bULL	/* "KEEPLAN2" */
+#define PLAN_MAGIC 0x334e414c5045454bULL	/* "KEEPLAN3" */
 /* A time, count or size that there is not. */
 #define NONE (~0ULL)
 
@@ -19,6 +19,7 @@ struct plan {
 	u64 sample_flows_ns;	/* periods; 0: no samples */
 	u64 sample_goodput_ns;
 	u64 sample_queues_ns;
+	u64 window_ns[2];	/* beginning and end of the measured window; NONE: there is none */
 	u32 namespaces;		/* the first of them are hosts; behind them is the guest's first */
 	u32 hosts;
 	u32 steps;
@@ -85,7 +86,7 @@ struct ping_plan {
 struct queue_plan {
 	u32 namespace;
 	u32 request_len;
-	u32 only_last;		/* asked for at the end alone */
+	u32 only_counts;	/* not asked for at samples */
 	u32 padding;
 };
 
@@ -111,6 +112,7 @@ enum record_kind {
 	RECORD_PING,		/* struct ping_record */
 	RECORD_SIDE,		/* struct side_record, TCP_INFO */
 	RECORD_COUNTS,		/* struct counts_record, a file of /proc/net */
+	RECORD_LOOK,		/* struct look_record, TCP_INFO */
 	RECORD_END,		/* u64: when the run ended; u64: its time 0 on the kernel's clock */
 };
 
@@ -127,10 +129,21 @@ struct flow_sample {
 	u16 inside_len;
 };
 
+/* Why something is looked at. */
+enum moment { AT_SAMPLE, AT_END, AT_WINDOW_BEGIN, AT_WINDOW_END };
+
 struct queue_record {
 	u64 at_ns;
 	u32 queue;
-	u32 is_last;
+	u32 moment;
+};
+
+/* A side of a connection at an end of the measured window. */
+struct look_record {
+	u32 moment;
+	u32 flow;
+	u32 listens;
+	u32 info_len;
 };
 
 struct goodput_record {

@@ -93,7 +93,7 @@ const u8 *prepare_queues(const u8 *plans)
 	return plans;
 }
 
-void record_queues(u64 at_ns, int is_last)
+void record_queues(u64 at_ns, enum moment moment)
 {
 	static u8 answer[8192];
 	const struct nlmsghdr *head = (void *)answer;
@@ -101,10 +101,10 @@ void record_queues(u64 at_ns, int is_last)
 
 	for (i = 0; i < plan->queues; i++) {
 		const struct queue_plan *queue = queues[i].plan;
-		struct queue_record what = { .at_ns = at_ns, .queue = i, .is_last = is_last };
+		struct queue_record what = { .at_ns = at_ns, .queue = i, .moment = moment };
 		long len;
 
-		if (queue->only_last && !is_last)
+		if (queue->only_counts && moment == AT_SAMPLE)
 			continue;
 		need("a queue", sys6(__NR_sendto, queues[i].socket, (long)(queue + 1),
 				     queue->request_len, 0, 0, 0));

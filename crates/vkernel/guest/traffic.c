@@ -42,7 +42,7 @@
 /* ---- what is due ---- */
 
 enum due_kind { DUE_START, DUE_FIRST_WRITE, DUE_STOP, DUE_PING, DUE_FLOWS, DUE_GOODPUT,
-		DUE_QUEUES, DUE_END };
+		DUE_QUEUES, DUE_WINDOW, DUE_END };
 
 struct due {
 	u64 at_ns;
@@ -607,6 +607,36 @@ static void sample_goodput(struct flow *flow, u64 at_ns)
 	record(RECORD_GOODPUT, &what, sizeof(what), NULL, 0, NULL, 0);
 }
 
+/* ---- the measured window ---- */
+
+static u32 window_ends;		/* that have passed */
+
+static void look(struct flow *flow, struct side *side, u32 listens, enum moment moment)
+{
+	struct look_record what = { .moment = moment, .flow = index_of(flow), .listens = listens };
+	static u8 info[INFO_BYTES];
+	u32 len = sizeof(info);
+
+	if (side->socket < 0 || (!listens && side->connected_ns == NONE))
+		return;
+	need("TCP_INFO", sys(getsockopt, side->socket, IPPROTO_TCP, TCP_INFO, info, &len));
+	what.info_len = len;
+	record(RECORD_LOOK, &what, sizeof(what), info, len, NULL, 0);
+}
+
+/* The first time it begins, the second time it ends. */
+static void look_at_window(u64 at_ns)
+{
+	enum moment moment = window_ends++ ? AT_WINDOW_END : AT_WINDOW_BEGIN;
+	u32 i;
+
+	for (i = 0; i < plan->flows; i++) {
+		look(&flows[i], &flows[i].connecting, 0, moment);
+		look(&flows[i], &flows[i].listening, 1, moment);
+	}
+	record_queues(at_ns, moment);
+}
+
 /* ---- the run ---- */
 
 static void on_due(struct due due)
@@ -640,8 +670,11 @@ static void on_due(struct due due)
 		push_due(due.at_ns + plan->sample_goodput_ns, DUE_GOODPUT, 0);
 		break;
 	case DUE_QUEUES:
-		record_queues(due.at_ns, 0);
+		record_queues(due.at_ns, AT_SAMPLE);
 		push_due(due.at_ns + plan->sample_queues_ns, DUE_QUEUES, 0);
+		break;
+	case DUE_WINDOW:
+		look_at_window(due.at_ns);
 		break;
 	case DUE_END:
 		is_over = 1;
@@ -694,8 +727,8 @@ void prepare_traffic(const u8 *lanes)
 	flows = allocate(plan->flows * sizeof(*flows));
 	ready_in_set = allocate(plan->sets * sizeof(*ready_in_set));
 	set_sizes = allocate(plan->sets * sizeof(*set_sizes));
-	/* Three times of a flow, one of a ping, three periods, the end. */
-	heap = allocate((3ULL * plan->flows + plan->pings + 4) * sizeof(*heap));
+	/* Three times of a flow, one of a ping, three periods, two of the window, the end. */
+	heap = allocate((3ULL * plan->flows + plan->pings + 6) * sizeof(*heap));
 	inside = need("/proc/knee_inside",
 		      sys4(openat, AT_FDCWD, "/proc/knee_inside", 0 /* O_RDONLY */, 0));
 	for (i = 0; i < plan->flows; i++) {
@@ -728,6 +761,9 @@ static void set_times(void)
 		push_due(plan->sample_goodput_ns, DUE_GOODPUT, 0);
 	if (plan->sample_queues_ns)
 		push_due(plan->sample_queues_ns, DUE_QUEUES, 0);
+	for (i = 0; i < 2; i++)
+		if (plan->window_ns[i] != NONE)
+			push_due(plan->window_ns[i], DUE_WINDOW, 0);
 	begin_turns();
 	push_due(plan->end_ns, DUE_END, 0);
 }
@@ -739,6 +775,8 @@ static void finish(void)
 
 	if (end_ns > plan->end_ns)
 		end_ns = plan->end_ns;
+	if (window_ends == 1)
+		look_at_window(end_ns);
 	for (i = 0; i < plan->flows; i++) {
 		struct flow *flow = &flows[i];
 
@@ -750,7 +788,7 @@ static void finish(void)
 		record_side(flow, &flow->listening, 1);
 	}
 	record_lost_pings();
-	record_queues(end_ns, 1);
+	record_queues(end_ns, AT_END);
 	record(RECORD_END, &end_ns, sizeof(end_ns), &zero_ns, sizeof(zero_ns), NULL, 0);
 }
 

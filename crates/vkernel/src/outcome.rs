@@ -1,10 +1,12 @@
 //! The records of a run, in the simulator's shape.
 
-use knee_linux::side::{SideReport, flow_outcome};
+use knee_linux::side::{SideReport, counters_then, flow_outcome};
 use knee_linux::{TcpInfo, counts};
 use knee_queue::time::{Duration, Time};
 use knee_sim::Run;
-use knee_sim::outcome::{GoodputSample, Outcome, PingRecord, QueueOutcome, QueueSample, RpcRecord};
+use knee_sim::outcome::{
+    GoodputSample, Outcome, PingRecord, QueueOutcome, QueueSample, RpcRecord, WindowLooks,
+};
 use knee_sim::spec::{LinkId, SharedBuffer, Traffic};
 
 use crate::Error;
@@ -63,8 +65,21 @@ pub(crate) fn assemble(run: &Run, plan: &Plan, records: &Records) -> Result<Outc
         goodput_samples: goodput.collect(),
         ..Outcome::default()
     };
-    outcome.count_window(&run.sampling, run.flows.len());
+    outcome.count_window(&run.sampling, run.flows.len(), &looks(run, plan, records)?);
     Ok(outcome)
+}
+
+/// What was counted at the ends of the measured window.
+fn looks(run: &Run, plan: &Plan, records: &Records) -> Result<WindowLooks, Error> {
+    let is_rpc = |flow: u32| {
+        let flow = run.flows.get(flow as usize);
+        flow.is_some_and(|flow| matches!(flow.traffic, Traffic::Rpc { .. }))
+    };
+    let [begin, end] = &records.window_queues;
+    Ok(WindowLooks {
+        flows: Some(records.window_looks.each_ref().map(|looks| counters_then(looks, is_rpc))),
+        queues: Some([queues(run, &known(plan, begin)?), queues(run, &known(plan, end)?)]),
+    })
 }
 
 /// What is known of a link's queue at a time.

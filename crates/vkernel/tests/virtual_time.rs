@@ -13,10 +13,10 @@ use knee_queue::{
     ClassConfig, ClassService, ClassesConfig, Condition, DropTailConfig, DynamicThresholdConfig,
     Limit, MarkAt, MarkWhen, NotEctAbove, QueueConfig, StepConfig, Threshold,
 };
-use knee_sim::outcome::{FlowOutcome, Outcome};
+use knee_sim::outcome::{FlowOutcome, FlowSample, Outcome, QueueOutcome};
 use knee_sim::spec::{
-    Cc, Flow, HostConfig, Lane, LinuxVersion, Order, Ping, Run, Sampling, Serialisation, Series,
-    SharedBuffer, Traffic,
+    Cc, Flow, HostConfig, Lane, LinuxVersion, MeasuredWindow, Order, Ping, Run, Sampling,
+    Serialisation, Series, SharedBuffer, Traffic,
 };
 use knee_sim::topology::{Cable, Star};
 use knee_vkernel::kernel::{Built, DEFAULT_HZ, VERSIONS, find};
@@ -400,6 +400,54 @@ fn capture(kernel: &Built) {
     let ce = marked["c"];
     assert!(ce <= port.marked_pkts && ce + 60 > port.marked_pkts, "{ce} of {}", port.marked_pkts);
     assert!(ce > 100 && marked["a"] + marked["b"] == 0, "{marked:?}");
+}
+
+#[test]
+fn the_measured_window_is_counted_by_itself() {
+    kernels().iter().for_each(count_window);
+}
+
+/// Two Reno flows through 40 packets of buffer at 50 Mbps and 10 ms, of which the first second and the last half are not counted.
+fn count_window(kernel: &Built) {
+    let limit = DropTailConfig { limit: Limit::Pkts(40) };
+    let endless = Traffic::Bulk { bytes: None };
+    let mut wanted = two_flows(kernel, "reno", Time::from_ms(4000), endless);
+    for down in wanted.network.links.iter_mut().filter(|link| link.sampled) {
+        down.rate = Rate::from_bps(50_000_000);
+        down.delay = Duration::from_ms(10);
+        down.queue = QueueConfig::DropTail(limit);
+    }
+    let (from, until) = (Time::from_ms(1000), Time::from_ms(3500));
+    wanted.sampling.window = Some(MeasuredWindow { from, until, period: Duration::from_ms(500) });
+    let of_kernel = carried_out(&wanted, kernel, Algorithms::Ours);
+    let counted = of_kernel.window.as_ref().expect("it was asked for");
+    // What samples say at the same moments, to the packet.
+    let queue = |at: Time| {
+        let samples = of_kernel.queue_samples.iter();
+        samples.filter(|sample| sample.at == at).map(|sample| sample.dropped_pkts).sum::<u64>()
+    };
+    let all = |queues: &[QueueOutcome]| queues.iter().map(QueueOutcome::dropped_pkts).sum::<u64>();
+    let drops = all(&counted.queues);
+    assert_eq!(drops, queue(until) - queue(from), "Linux {}", kernel.version);
+    assert!(drops > 0 && drops < all(&of_kernel.queues));
+    for (index, flow) in counted.flows.iter().enumerate() {
+        let nearest = |at: Time| {
+            let is_flow = |sample: &&FlowSample| sample.flow == index as u32 && sample.at >= at;
+            of_kernel.flow_samples.iter().find(is_flow).expect("a sample").total_retrans
+        };
+        let retransmitted = flow.counters.retransmitted_segs.expect("a kernel tells it");
+        assert_eq!(retransmitted, nearest(until) - nearest(from));
+        let of_run = of_kernel.flows[index].counters.retransmitted_segs.expect("it does");
+        assert!(retransmitted > 0 && retransmitted < of_run, "{retransmitted} of {of_run}");
+        // 6.1 tells of no timeouts, and no kernel of recoveries of a connection: these are absent.
+        assert_eq!(flow.counters.timeouts.is_some(), kernel.version != "6.1");
+        assert_eq!(flow.counters.fast_recoveries, None);
+    }
+    // The simulator's saw-tooth is as long: as many losses, but for chance.
+    let simulated = knee_sim::simulate(&wanted).expect("it is valid");
+    let theirs = all(&simulated.window.expect("it was asked for").queues);
+    let (most, difference) = (theirs.max(drops), theirs.abs_diff(drops));
+    assert!(difference * 4 <= most, "Linux {}: {drops}, simulator {theirs}", kernel.version);
 }
 
 #[test]

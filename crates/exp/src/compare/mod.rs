@@ -23,7 +23,8 @@ const NAMED: usize = 8;
 pub struct Options {
     /// Differences below this share agree, whatever chance says.
     pub within: f64,
-    /// Also compare results of different experiments, where cases and varied values have the same names.
+    /// Also compare results of different experiments, where cases and varied values have the same names, and rows of which the
+    /// host limited every run.
     pub force: bool,
 }
 
@@ -107,6 +108,8 @@ pub struct Comparison {
     pub options: Options,
     /// Keys in which the experiments differ; empty but with [`Options::force`].
     pub differences: Vec<String>,
+    /// Rows whose figures are a host's, because it limited every run, each in a sentence; empty but with [`Options::force`].
+    pub of_host: Vec<String>,
     /// Every figure that both have, the worst first.
     pub lines: Vec<Line>,
     /// What was left out, each in a sentence.
@@ -123,7 +126,7 @@ impl Comparison {
 /// Compares two directories.
 ///
 /// # Errors
-/// [`Error::Input`] if they are of different experiments, or have nothing in common.
+/// [`Error::Input`] if they are of different experiments, have nothing in common, or only what a host limited.
 pub fn compare(a: Side, b: Side, options: Options) -> Result<Comparison, Error> {
     let differences = a.differences(&b);
     let refused = |why: String| Err(Error::input(&b.dir, Origin::Nowhere, "", why));
@@ -138,22 +141,24 @@ pub fn compare(a: Side, b: Side, options: Options) -> Result<Comparison, Error> 
             a.dir.display()
         ));
     }
-    let (mut lines, mut left_out) = (Vec::new(), Vec::new());
+    let (mut lines, mut left_out, mut of_host) = (Vec::new(), Vec::new(), Vec::new());
     for row in &a.rows {
         let Some(other) = b.rows.iter().find(|other| other.label == row.label) else {
             left_out.push((row.label.as_str(), format!("only in {}", a.dir.display())));
             continue;
         };
         for (side, row) in [(&a, row), (&b, other)] {
-            left_out.extend(limited(side, row).map(|why| (row.label.as_str(), why)));
+            let said = if options.force && row.is_of_host() { &mut of_host } else { &mut left_out };
+            said.extend(limited(side, row, options.force).map(|why| (row.label.as_str(), why)));
         }
-        lines.extend(compare_rows(row, other, options.within));
-        let one_sided = [one_sided(&a, row, other), one_sided(&b, other, row)];
+        lines.extend(compare_rows(row, other, options));
+        let one_sided =
+            [(&a, row, other), (&b, other, row)].map(|sides| one_sided(sides, options.force));
         left_out.extend(one_sided.into_iter().flatten().map(|why| (row.label.as_str(), why)));
     }
     let only_b = b.rows.iter().filter(|row| !a.rows.iter().any(|other| other.label == row.label));
     left_out.extend(only_b.map(|row| (row.label.as_str(), format!("only in {}", b.dir.display()))));
-    let mut left_out = by_reason(&left_out);
+    let (mut left_out, of_host) = (by_reason(&left_out), by_reason(&of_host));
     if lines.is_empty() {
         let because = left_out.first().map_or(String::new(), |first| format!(" ({first})"));
         return refused(format!("has no figure that {} has too{because}", a.dir.display()));
@@ -166,7 +171,7 @@ pub fn compare(a: Side, b: Side, options: Options) -> Result<Comparison, Error> 
         let (x, y) = (x.badness(options.within), y.badness(options.within));
         y.0.cmp(&x.0).then(y.1.total_cmp(&x.1))
     });
-    Ok(Comparison { a, b, options, differences, lines, left_out })
+    Ok(Comparison { a, b, options, differences, of_host, lines, left_out })
 }
 
 /// Rows that are left out for one reason are one sentence, with the first of them named.
@@ -186,25 +191,31 @@ fn by_reason(left_out: &[(&str, String)]) -> Vec<String> {
     sentences
 }
 
-/// Runs of a row that do not count.
-fn limited(side: &Side, row: &Row) -> Option<String> {
-    (row.limited > 0).then(|| {
-        format!(
-            "{} of {} runs in {} were host-limited and are left out",
-            row.limited,
-            row.runs,
-            side.dir.display()
-        )
-    })
+/// Runs of a row that do not count, or count because it is forced.
+fn limited(side: &Side, row: &Row, force: bool) -> Option<String> {
+    let of_all =
+        format!("{} of {} runs in {} were host-limited", row.limited, row.runs, side.dir.display());
+    match (row.limited, row.is_of_host()) {
+        (0, _) => None,
+        (_, false) => Some(format!("{of_all} and are left out")),
+        (_, true) if force => {
+            Some(format!("{of_all}: what is compared is the host's, not the algorithm's"))
+        }
+        (_, true) => Some(format!(
+            "{of_all} and are left out: run it again where the host keeps up (--attempts 5, a smaller --scale), or compare what \
+             the host did by --force"
+        )),
+    }
 }
 
 /// Figures that the other directory does not have: nobody told them there.
-fn one_sided(side: &Side, row: &Row, other: &Row) -> Option<String> {
+fn one_sided((side, row, other): (&Side, &Row, &Row), force: bool) -> Option<String> {
+    let theirs = other.compared(force);
     // Without valid runs that has been said.
-    if other.figures.is_empty() {
+    if theirs.is_empty() {
         return None;
     }
-    let alone = row.figures.iter().filter(|figure| find(other, figure).is_none());
+    let alone = row.compared(force).iter().filter(|figure| find(theirs, figure).is_none());
     let names: Vec<_> = alone
         .filter(|figure| !NOT_COMPARED.contains(&figure.metric.as_str()))
         .map(|figure| format!("{} of {}", figure.metric, figure.subject))
@@ -212,16 +223,15 @@ fn one_sided(side: &Side, row: &Row, other: &Row) -> Option<String> {
     (!names.is_empty()).then(|| format!("only in {}: {}", side.dir.display(), names.join(", ")))
 }
 
-fn find<'a>(row: &'a Row, figure: &Figure) -> Option<&'a Figure> {
-    row.figures
-        .iter()
-        .find(|other| other.subject == figure.subject && other.metric == figure.metric)
+fn find<'a>(figures: &'a [Figure], figure: &Figure) -> Option<&'a Figure> {
+    figures.iter().find(|other| other.subject == figure.subject && other.metric == figure.metric)
 }
 
-fn compare_rows(a: &Row, b: &Row, within: f64) -> Vec<Line> {
-    let compared = a.figures.iter().filter(|f| !NOT_COMPARED.contains(&f.metric.as_str()));
-    let both = compared.filter_map(|figure| Some((figure, find(b, figure)?)));
-    both.flat_map(|(x, y)| compare_figures(x, y, within))
+fn compare_rows(a: &Row, b: &Row, options: Options) -> Vec<Line> {
+    let (ours, theirs) = (a.compared(options.force), b.compared(options.force));
+    let compared = ours.iter().filter(|f| !NOT_COMPARED.contains(&f.metric.as_str()));
+    let both = compared.filter_map(|figure| Some((figure, find(theirs, figure)?)));
+    both.flat_map(|(x, y)| compare_figures(x, y, options.within))
         .map(|line| Line { row: a.label.clone(), ..line })
         .collect()
 }

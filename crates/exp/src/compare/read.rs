@@ -51,6 +51,20 @@ pub(super) struct Row {
     pub(super) limited: usize,
     /// What valid runs measured, in the order of the file.
     pub(super) figures: Vec<Figure>,
+    /// The same of runs that the host limited.
+    pub(super) of_host: Vec<Figure>,
+}
+
+impl Row {
+    /// Whether the host limited every run.
+    pub(super) fn is_of_host(&self) -> bool {
+        self.runs > 0 && self.limited == self.runs
+    }
+
+    /// What it is compared by: valid runs; where there are none and it is forced, those that the host limited.
+    pub(super) fn compared(&self, force: bool) -> &[Figure] {
+        if force && self.is_of_host() { &self.of_host } else { &self.figures }
+    }
 }
 
 /// A metric of a traffic entry or queue.
@@ -187,8 +201,8 @@ fn read_rows(dir: &Path) -> Result<Vec<Row>, Error> {
     let (case, repeat) = (runs.column("case")?, runs.column("repeat")?);
     let (number, verdict) = (runs.column("run")?, runs.column("verdict")?);
     let mut rows: Vec<Row> = Vec::new();
-    // Of each valid run: its row.
-    let mut row_of: BTreeMap<&str, usize> = BTreeMap::new();
+    // Of each run: its row, and whether the host limited it.
+    let mut row_of: BTreeMap<&str, (usize, bool)> = BTreeMap::new();
     for run in &runs.rows {
         let mut label = format!("case {}", run[case]);
         let varied = runs.head.iter().zip(run).take(repeat).skip(case + 1);
@@ -200,11 +214,9 @@ fn read_rows(dir: &Path) -> Result<Vec<Row>, Error> {
             rows.len() - 1
         });
         rows[at].runs += 1;
-        if run[verdict] == "host-limited" {
-            rows[at].limited += 1;
-        } else {
-            row_of.insert(&run[number], at);
-        }
+        let is_limited = run[verdict] == "host-limited";
+        rows[at].limited += usize::from(is_limited);
+        row_of.insert(&run[number], (at, is_limited));
     }
     let columns = ["run", "subject", "metric", "unit", "values", "mean", "late", "late_mean"];
     let mut at = [0; 8];
@@ -213,8 +225,9 @@ fn read_rows(dir: &Path) -> Result<Vec<Row>, Error> {
     }
     let [run, subject, metric, unit, values, mean, late, late_mean] = at;
     for (line, cells) in measures.rows.iter().enumerate() {
-        let Some(row) = row_of.get(cells[run].as_str()) else { continue };
-        let figures = &mut rows[*row].figures;
+        let Some((row, is_limited)) = row_of.get(cells[run].as_str()) else { continue };
+        let row = &mut rows[*row];
+        let figures = if *is_limited { &mut row.of_host } else { &mut row.figures };
         let known =
             |figure: &Figure| figure.subject == cells[subject] && figure.metric == cells[metric];
         let at = figures.iter().position(known).unwrap_or_else(|| {

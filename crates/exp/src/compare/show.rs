@@ -44,6 +44,13 @@ pub fn render(comparisons: &[Comparison]) -> String {
             );
         }
     }
+    let mut forced: Vec<&String> = comparisons.iter().flat_map(|one| &one.of_host).collect();
+    // The first directory's are the same in every pair.
+    let mut told = std::collections::BTreeSet::new();
+    forced.retain(|of_host| told.insert(*of_host));
+    for of_host in forced {
+        let _ = writeln!(out, "FORCED: {of_host}");
+    }
     let table = match comparisons {
         [one] => grid(one),
         several => grid_of_several(several),
@@ -209,6 +216,7 @@ pub fn json(comparison: &Comparison) -> Json {
         "b": side(&comparison.b),
         "within": comparison.options.within,
         "differences": comparison.differences,
+        "of_host": comparison.of_host,
         "left_out": comparison.left_out,
         "differ": comparison.count(Verdict::Differs),
         "undecided": comparison.count(Verdict::Undecided),

@@ -48,7 +48,7 @@ pub(super) fn merge(
     zero_ns: u64,
     reports: impl IntoIterator<Item = (TrafficReport, ClockOver)>,
 ) -> TrafficReport {
-    let mut all = TrafficReport::default();
+    let mut all = TrafficReport { window: Some(Default::default()), ..TrafficReport::default() };
     for (mut report, clock) in reports {
         let here = |ns: u64| clock.here_ns(zero_ns, ns);
         for side in &mut report.sides {
@@ -73,6 +73,11 @@ pub(super) fn merge(
         all.pings.append(&mut report.pings);
         all.flow_samples.append(&mut report.flow_samples);
         all.goodput_samples.append(&mut report.goodput_samples);
+        // Without the sides of one machine nobody could tell what the others' connections had counted.
+        all.window = all
+            .window
+            .zip(report.window)
+            .map(|([from, until], [more, after])| [[from, more].concat(), [until, after].concat()]);
     }
     all.rpcs.sort_by_key(|(flow, start_ns, latency_ns)| (start_ns + latency_ns, *flow));
     all.pings.sort_by_key(|(ping, sent_ns, _)| (*sent_ns, *ping));

@@ -180,7 +180,7 @@ fn carry_out(
     report.end_ns = end_ns(run, &report);
     let seen = Seen { hellos: &fleet.hellos, clocks: &clocks, own: &own, report: &report };
     let validity = judge(run, machines, cast, &seen);
-    let outcome = outcome::of_applications(run, &|name| cast.own_name(name), &report);
+    let outcome = outcome::of_applications(run, &|name| cast.own_name(name), &report, None);
     Ok(Ran { outcome, validity })
 }
 

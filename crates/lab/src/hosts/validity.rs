@@ -10,10 +10,11 @@ use knee_sim::spec::{HostConfig, LinuxVersion};
 use super::Machines;
 use super::cast::Cast;
 use super::merge::ClockOver;
+use crate::outcome::impossible_windows;
 use crate::site::settings;
 use crate::traffic::TrafficReport;
 use crate::traffic::agent::Hello;
-use crate::validity::failed_sides;
+use crate::validity::{failed_sides, impossible_in_words};
 
 /// What clocks may be uncertain by: completion times are from one machine's clock to another's.
 const CLOCK_ERROR_MAX_US: f64 = 1000.0;
@@ -85,6 +86,10 @@ pub(super) fn judge(run: &Run, machines: &Machines, cast: &Cast<'_>, seen: &Seen
     }
     let failed = seen.report.sides.iter().filter(|side| side.error.is_some()).count();
     limits.extend(failed_sides(seen.report));
+    let impossible = impossible_windows(seen.report);
+    if impossible > 0 {
+        limits.push(impossible_in_words(impossible));
+    }
     let differences = differences(run, machines, cast, seen.hellos);
     let count = differences.len();
     limits.extend(differences);
@@ -96,6 +101,7 @@ pub(super) fn judge(run: &Run, machines: &Machines, cast: &Cast<'_>, seen: &Seen
         ("start_late_us", most(|own| own.late_us)),
         ("traffic_cpu_share", most(|own| own.cpu_share)),
         ("failed_sides", failed as f64),
+        ("impossible_windows", impossible as f64),
         ("settings_differ", count as f64),
     ];
     Validity { limits, measures }

@@ -85,10 +85,11 @@ struct Work {
 impl Work {
     fn report(self, (cpu_ns, wall_ns): (u64, u64), hurried: bool) -> SwitchReport {
         let counts = self.forwarder.counts;
-        let (queues, queue_samples, log) = self.forwarder.finish();
+        let recorded = self.forwarder.finish();
         SwitchReport {
-            queues,
-            queue_samples,
+            queues: recorded.queues,
+            queue_samples: recorded.samples,
+            window: recorded.window,
             lateness: self.late.report(),
             frames: counts.frames,
             foreign_frames: counts.foreign,
@@ -100,7 +101,7 @@ impl Work {
             busy_s: self.busy_ns as f64 / 1e9,
             hurried,
             captures_left_out: 0,
-            log,
+            log: recorded.log,
         }
     }
 }

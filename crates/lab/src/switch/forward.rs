@@ -65,6 +65,18 @@ pub(super) struct Counts {
     pub(super) cut_off: u64,
 }
 
+/// What comes of it.
+pub(super) struct Recorded {
+    /// Figures of the sampled links.
+    pub(super) queues: Vec<QueueOutcome>,
+    /// Their samples.
+    pub(super) samples: Vec<QueueSample>,
+    /// The figures at both ends of the measured window.
+    pub(super) window: Option<[Vec<QueueOutcome>; 2]>,
+    /// The decisions, whose times before time 0 are time 0.
+    pub(super) log: Vec<Offered>,
+}
+
 /// The network, with the frames that are in it.
 pub(super) struct Forwarder {
     fabric: Fabric,
@@ -79,6 +91,9 @@ pub(super) struct Forwarder {
     zero: Time,
     sampled: Vec<LinkId>,
     samples: Option<Samples>,
+    /// Ends of the measured window that are still to come, and what was counted at the others.
+    window_ends: VecDeque<Time>,
+    window: Vec<Vec<QueueOutcome>>,
     pub(super) counts: Counts,
 }
 
@@ -109,6 +124,13 @@ impl Forwarder {
             zero,
             sampled: config.sampled.clone(),
             samples: samples.filter(|samples| samples.period > Duration::ZERO),
+            window_ends: config
+                .window
+                .iter()
+                .flatten()
+                .map(|at| zero + at.since(Time::ZERO))
+                .collect(),
+            window: Vec::new(),
             counts: Counts::default(),
         })
     }
@@ -197,18 +219,27 @@ impl Forwarder {
         fabric.advance(*advanced, &mut |place, at, fate| frames.settle(place, at, fate));
     }
 
-    /// Takes the samples that are due, each at its time.
+    /// Takes the samples that are due, and counts at the ends of the measured window, each at its time.
     fn sample_until(&mut self, until: Time) {
-        while let Some(samples) = self.samples.as_mut().filter(|samples| samples.next <= until) {
-            let at = samples.next;
-            samples.next += samples.period;
+        loop {
+            let sample_at = self.samples.as_ref().map(|samples| samples.next);
+            let window_at = self.window_ends.front().copied();
+            let next = sample_at.into_iter().chain(window_at).min();
+            let Some(at) = next.filter(|at| *at <= until) else { return };
             let Forwarder { fabric, frames, advanced, zero, sampled, .. } = self;
             *advanced = (*advanced).max(at);
             fabric.advance(*advanced, &mut |place, at, fate| frames.settle(place, at, fate));
-            let shown = Time::from_ps(at.since(*zero).ps());
-            let taken = sampled.iter().flat_map(|link| fabric.samples(*link));
-            let taken = taken.map(|sample| QueueSample { at: shown, ..sample });
-            samples.taken.extend(taken);
+            if window_at == Some(at) {
+                self.window_ends.pop_front();
+                self.window.push(sampled.iter().flat_map(|link| fabric.outcomes(*link)).collect());
+            }
+            if let Some(samples) = self.samples.as_mut().filter(|samples| samples.next == at) {
+                samples.next += samples.period;
+                let shown = Time::from_ps(at.since(*zero).ps());
+                let taken = sampled.iter().flat_map(|link| fabric.samples(*link));
+                let taken = taken.map(|sample| QueueSample { at: shown, ..sample });
+                samples.taken.extend(taken);
+            }
         }
     }
 
@@ -239,14 +270,18 @@ impl Forwarder {
         }
     }
 
-    /// Figures of the sampled links, their samples, and the log of decisions, whose times before time 0 are time 0.
-    pub(super) fn finish(mut self) -> (Vec<QueueOutcome>, Vec<QueueSample>, Vec<Offered>) {
-        let queues = self.sampled.iter().flat_map(|link| self.fabric.outcomes(*link)).collect();
+    /// What it recorded. A window that has begun and not ended ends here.
+    pub(super) fn finish(mut self) -> Recorded {
+        let queues: Vec<QueueOutcome> =
+            self.sampled.iter().flat_map(|link| self.fabric.outcomes(*link)).collect();
+        if self.window.len() == 1 {
+            self.window.push(queues.clone());
+        }
         let samples = self.samples.map(|samples| samples.taken).unwrap_or_default();
         let mut log = self.fabric.take_log();
         for offered in &mut log {
             offered.at = Time::from_ps(offered.at.since(self.zero).ps());
         }
-        (queues, samples, log)
+        Recorded { queues, samples, window: self.window.try_into().ok(), log }
     }
 }

@@ -62,6 +62,8 @@ pub struct SwitchConfig {
     pub sampled: Vec<LinkId>,
     /// Period of the samples.
     pub sample: Option<Duration>,
+    /// When the measured window begins, and when it ends.
+    pub window: Option<[Time; 2]>,
     /// The CPU that it keeps to.
     pub cpu: Option<usize>,
     /// Whether it notes each decision of its queues.
@@ -211,6 +213,8 @@ pub struct SwitchReport {
     pub queues: Vec<QueueOutcome>,
     /// Samples of them.
     pub queue_samples: Vec<QueueSample>,
+    /// The same when the measured window began, and when it ended or the switch was stopped.
+    pub window: Option<[Vec<QueueOutcome>; 2]>,
     /// How late frames left.
     pub lateness: Lateness,
     /// Frames that did not get into the captures, which were too slow for them.

@@ -8,7 +8,7 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::net::{self, RecvFlags, SendFlags, SocketFlags, sockopt};
 
-use super::{FlowPlan, SideReport, TrafficKind, clock, sys};
+use super::{FlowPlan, Look, SideReport, TrafficKind, clock, sys};
 
 /// What is sent, as much as one connection may write before others have their turn: to make segments of 64 KiB takes some tens of
 /// us, in which those of a host of its own would not have to wait.
@@ -416,6 +416,28 @@ impl Conversation {
     /// `TCP_INFO` of the connecting side.
     pub(super) fn info(&self) -> Option<Vec<u8>> {
         sys::tcp_info(self.connecting_socket()?).ok()
+    }
+
+    /// Has `ask` say of each established connection, by its algorithm, whether that has begun.
+    pub(super) fn note_begun(&mut self, ask: impl Fn(&str, BorrowedFd<'_>) -> Option<bool>) {
+        let is_established = self.connecting.as_ref().is_some_and(|one| one.is_established);
+        for side in self.sides().filter(|side| side.report.listens || is_established) {
+            let Some(socket) = side.socket() else { continue };
+            // One that has left for another algorithm is asked by that one's name.
+            let algorithm = sockopt::tcp_congestion(socket).unwrap_or_default();
+            side.report.begun = ask(&algorithm, socket);
+        }
+    }
+
+    /// `TCP_INFO` of the sides that are connections by now.
+    pub(super) fn looks(&mut self) -> Vec<Look> {
+        let flow = self.plan.flow;
+        let has_begun =
+            |side: &&mut Side| side.report.listens || side.report.connected_ns.is_some();
+        let look = |side: &mut Side| {
+            Some((flow, side.report.listens, sys::tcp_info(side.socket()?).ok()?))
+        };
+        self.sides().filter(has_begun).filter_map(look).collect()
     }
 
     /// What was read since the last sample; `None`: the listening side is not here.

@@ -20,7 +20,7 @@ mod sys;
 mod timers;
 
 pub use knee_linux::TcpInfo;
-pub use knee_linux::side::SideReport;
+pub use knee_linux::side::{Look, SideReport};
 pub use program::{Program, prepare};
 pub use surroundings::{Algorithms, Here, InNamespaces, SocketKind, Surroundings};
 
@@ -43,6 +43,9 @@ pub struct TrafficPlan {
     pub sample_flows_ns: Option<u64>,
     /// Period of the samples of goodput.
     pub sample_goodput_ns: Option<u64>,
+    /// Beginning and end of the measured window, at which `TCP_INFO` of every connection is read.
+    #[serde(default)]
+    pub window_ns: Option<[u64; 2]>,
 }
 
 /// A connection.
@@ -140,6 +143,9 @@ pub struct TrafficReport {
     pub flow_samples: Vec<(u64, u32, Vec<u8>, Vec<u64>)>,
     /// End of the period, flow, payload bytes in it.
     pub goodput_samples: Vec<(u64, u32, u64)>,
+    /// Sides of connections that there were when the measured window began, and when it ended or the run did.
+    #[serde(default)]
+    pub window: Option<[Vec<Look>; 2]>,
     /// The latest that anything was begun, after the moment for it.
     pub late_ns: u64,
     /// CPU time, s.

@@ -12,7 +12,7 @@ use super::conversation::{Conversation, Desk, of_token};
 use super::ping::Pinger;
 use super::surroundings::{SocketKind, Surroundings};
 use super::timers::{Event, Timers};
-use super::{FlowPlan, TrafficPlan, TrafficReport, clock};
+use super::{FlowPlan, Look, TrafficPlan, TrafficReport, clock};
 use crate::Error;
 use crate::error::failed;
 
@@ -48,6 +48,8 @@ pub struct Program<S> {
     is_over: bool,
     on_done: Option<Box<dyn FnOnce() + Send>>,
     report: TrafficReport,
+    /// Of connections at the ends of the measured window that have passed.
+    window: Vec<Vec<Look>>,
     sink: Vec<u8>,
 }
 
@@ -76,6 +78,7 @@ pub fn prepare<S: Surroundings>(plan: TrafficPlan, surroundings: S) -> Result<Pr
         is_over: false,
         on_done: None,
         report: TrafficReport::default(),
+        window: Vec::new(),
         sink: vec![0; SINK_BYTES],
     };
     program.open_flows()?;
@@ -265,6 +268,9 @@ impl<S: Surroundings> Program<S> {
                 self.timers.push(at(period_ns), event);
             }
         }
+        for at_ns in self.plan.window_ns.into_iter().flatten() {
+            self.timers.push(at(at_ns), Event::WindowEnd);
+        }
         self.timers.push(at(self.plan.end_ns), Event::End);
         let all_are_seen =
             self.flows.iter().all(|flow| !flow.plan.traffic.ends() || flow.completion_is_seen());
@@ -287,8 +293,12 @@ impl<S: Surroundings> Program<S> {
             match event {
                 Event::Start(flow) => self.with(flow, Conversation::start),
                 Event::FirstWrite(flow) => self.with(flow, Conversation::first_write),
-                Event::Stop(flow) => self.with(flow, Conversation::stop),
+                Event::Stop(flow) => {
+                    self.note_begun(flow);
+                    self.with(flow, Conversation::stop);
+                }
                 Event::Ping(ping) => self.send_ping(ping, due_ns),
+                Event::WindowEnd => self.look_at_window(),
                 Event::SampleFlows => self.sample_flows(due_ns, now_ns),
                 Event::SampleGoodput => self.sample_goodput(due_ns),
                 Event::End => self.is_over = true,
@@ -354,6 +364,14 @@ impl<S: Surroundings> Program<S> {
         }
     }
 
+    /// Before its connections are gone.
+    fn note_begun(&mut self, flow: usize) {
+        let Program { flows, surroundings, .. } = self;
+        if let Some(flow) = flows.get_mut(flow) {
+            flow.note_begun(|algorithm, socket| surroundings.has_begun(algorithm, socket));
+        }
+    }
+
     fn send_ping(&mut self, index: usize, due_ns: u64) {
         let ping = &mut self.pings[index];
         ping.send(self.zero_ns, &mut self.report.pings);
@@ -384,6 +402,12 @@ impl<S: Surroundings> Program<S> {
         }
     }
 
+    /// The first time it begins, the second time it ends.
+    fn look_at_window(&mut self) {
+        let looks: Vec<_> = self.flows.iter_mut().flat_map(Conversation::looks).collect();
+        self.window.push(looks);
+    }
+
     fn sample_goodput(&mut self, due_ns: u64) {
         let at_ns = due_ns - self.zero_ns;
         for flow in &mut self.flows {
@@ -404,7 +428,11 @@ impl<S: Surroundings> Program<S> {
     fn finish(&mut self, cpu_before_ns: u64) -> TrafficReport {
         let end_ns = clock::now_ns().saturating_sub(self.zero_ns);
         self.on_done = None;
+        if self.window.len() == 1 {
+            self.look_at_window();
+        }
         for index in 0..self.flows.len() {
+            self.note_begun(index);
             self.with(index, Conversation::read_what_is_there);
             self.with(index, |flow, desk| flow.end(desk.epoll));
         }
@@ -412,6 +440,7 @@ impl<S: Surroundings> Program<S> {
             ping.receive(self.zero_ns, &mut self.report.pings);
         }
         let mut report = std::mem::take(&mut self.report);
+        report.window = std::mem::take(&mut self.window).try_into().ok();
         report.end_ns = end_ns.min(self.plan.end_ns);
         report.sides = self.flows.iter_mut().flat_map(Conversation::take_reports).collect();
         report.cpu_s = (clock::cpu_ns() - cpu_before_ns) as f64 / 1e9;

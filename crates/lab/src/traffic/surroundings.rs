@@ -77,6 +77,11 @@ pub trait Surroundings {
     /// Ends that: the flow is over, and to look at it would cost for nothing.
     fn leave(&mut self, _socket: BorrowedFd<'_>) {}
 
+    /// Whether the kernel called `init` of this algorithm for this established connection; `None`: that is not known.
+    fn has_begun(&self, _algorithm: &str, _socket: BorrowedFd<'_>) -> Option<bool> {
+        None
+    }
+
     /// The values of the algorithms of all sockets that are watched, now: by flow, in the order of the algorithm's diagnostic
     /// list. Whose algorithm has none, or is not one of knee's, is left out.
     fn inside(&mut self) -> Vec<(u32, Vec<u64>)> {
@@ -127,6 +132,10 @@ impl<'a> Algorithms<'a> {
                 flow.flow
             ))
         })
+    }
+
+    fn has_begun(&self, name: &str, socket: BorrowedFd<'_>) -> Option<bool> {
+        self.loaded(name)?.has_begun(socket).ok()?
     }
 
     fn watch(&mut self, flow: &FlowPlan, socket: BorrowedFd<'_>) -> Result<(), Error> {
@@ -206,6 +215,10 @@ impl Surroundings for Here<'_> {
         self.0.leave(socket);
     }
 
+    fn has_begun(&self, algorithm: &str, socket: BorrowedFd<'_>) -> Option<bool> {
+        self.0.has_begun(algorithm, socket)
+    }
+
     fn inside(&mut self) -> Vec<(u32, Vec<u64>)> {
         self.0.inside()
     }
@@ -247,6 +260,10 @@ impl Surroundings for InNamespaces<'_> {
 
     fn leave(&mut self, socket: BorrowedFd<'_>) {
         self.algorithms.leave(socket);
+    }
+
+    fn has_begun(&self, algorithm: &str, socket: BorrowedFd<'_>) -> Option<bool> {
+        self.algorithms.has_begun(algorithm, socket)
     }
 
     fn inside(&mut self) -> Vec<(u32, Vec<u64>)> {

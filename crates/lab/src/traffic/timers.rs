@@ -25,6 +25,8 @@ pub(super) enum Event {
     Stop(usize),
     /// The next packet of a stream of pings.
     Ping(usize),
+    /// An end of the measured window.
+    WindowEnd,
     /// `TCP_INFO`.
     SampleFlows,
     /// Goodput.

@@ -2,8 +2,8 @@
 
 use std::net::Ipv4Addr;
 
-/// "KEEPLAN2" in the order of bytes of the machine that wrote it.
-const MAGIC: u64 = 0x324e_414c_5045_454b;
+/// "KEEPLAN3" in the order of bytes of the machine that wrote it.
+const MAGIC: u64 = 0x334e_414c_5045_454b;
 /// A time, count or size that there is not.
 const NONE: u64 = u64::MAX;
 
@@ -20,6 +20,8 @@ pub struct Orders {
     pub sample_goodput_ns: Option<u64>,
     /// Of queues.
     pub sample_queues_ns: Option<u64>,
+    /// Beginning and end of the measured window.
+    pub window_ns: Option<[u64; 2]>,
     /// Network namespaces; the first of them are hosts.
     pub namespaces: u32,
     /// Of these, hosts.
@@ -162,8 +164,8 @@ pub struct LaneOrder {
 pub struct QueueOrder {
     /// Where it is.
     pub namespace: u32,
-    /// At the end of the run alone.
-    pub only_last: bool,
+    /// At the end of the run and at those of the measured window, and not at samples.
+    pub only_counts: bool,
     /// The request that asks for it.
     pub request: Vec<u8>,
 }
@@ -179,6 +181,8 @@ impl Orders {
             self.sample_flows_ns.unwrap_or(0),
             self.sample_goodput_ns.unwrap_or(0),
             self.sample_queues_ns.unwrap_or(0),
+            self.window_ns.map_or(NONE, |[from, _]| from),
+            self.window_ns.map_or(NONE, |[_, until]| until),
         ] {
             out.u64(value);
         }
@@ -203,7 +207,7 @@ impl Orders {
         for queue in &self.queues {
             out.u32(queue.namespace);
             out.u32(len(queue.request.len()));
-            out.u32(queue.only_last.into());
+            out.u32(queue.only_counts.into());
             out.u32(0);
             out.filled(&queue.request);
         }
@@ -320,7 +324,7 @@ mod tests {
     #[test]
     fn parts_have_the_lengths_that_the_guest_expects() {
         let empty = Orders::default().to_bytes().len();
-        assert_eq!(empty, 88);
+        assert_eq!(empty, 104);
         let write = Step::Write { namespace: 1, path: "1234567".into(), text: "12345678".into() };
         let flow = FlowOrder {
             start_ns: 1,
@@ -357,7 +361,7 @@ mod tests {
         assert_eq!(of(Orders { steps: vec![write], ..Orders::default() }), 16 + 8 + 16);
         assert_eq!(of(Orders { flows: vec![flow], ..Orders::default() }), 144);
         assert_eq!(of(Orders { pings: vec![ping], ..Orders::default() }), 32);
-        let queue = QueueOrder { namespace: 0, only_last: true, request: vec![0; 36] };
+        let queue = QueueOrder { namespace: 0, only_counts: true, request: vec![0; 36] };
         assert_eq!(of(Orders { queues: vec![queue], ..Orders::default() }), 16 + 40);
         let lane = LaneOrder { flows: vec![1, 2, 3], ..LaneOrder::default() };
         assert_eq!(of(Orders { lanes: vec![lane], ..Orders::default() }), 16 + 16);

@@ -1,7 +1,7 @@
 //! What a guest tells.
 
 use knee_linux::counts::{Mib, add_pairs};
-use knee_linux::side::SideReport;
+use knee_linux::side::{Look, SideReport};
 
 use crate::Error;
 
@@ -13,7 +13,13 @@ const RPC: u32 = 5;
 const PING: u32 = 6;
 const SIDE: u32 = 7;
 const COUNTS: u32 = 8;
-const END: u32 = 9;
+const LOOK: u32 = 9;
+const END: u32 = 10;
+
+/// Why a queue was looked at; else for a sample.
+const AT_END: u32 = 1;
+const AT_WINDOW_BEGIN: u32 = 2;
+const AT_WINDOW_END: u32 = 3;
 
 /// A sample of a connecting side.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,6 +66,10 @@ pub struct Records {
     pub queue_samples: Vec<QueueAnswer>,
     /// Queues at the end.
     pub queues: Vec<QueueAnswer>,
+    /// Queues at the beginning and at the end of the measured window.
+    pub window_queues: [Vec<QueueAnswer>; 2],
+    /// Sides of connections that there were then.
+    pub window_looks: [Vec<Look>; 2],
     /// What each host had counted before the run and after it.
     pub counts: Vec<[Mib; 2]>,
 }
@@ -92,9 +102,19 @@ impl Records {
                 return Err(Error(format!("the guest: {}", String::from_utf8_lossy(body.0))));
             }
             FLOW_SAMPLE => body.flow_sample().map(|sample| self.flow_samples.push(sample)),
-            QUEUE => body.queue().map(|(answer, is_last)| {
-                let to = if is_last { &mut self.queues } else { &mut self.queue_samples };
+            QUEUE => body.queue().map(|(answer, moment)| {
+                let [begin, end] = &mut self.window_queues;
+                let to = match moment {
+                    AT_END => &mut self.queues,
+                    AT_WINDOW_BEGIN => begin,
+                    AT_WINDOW_END => end,
+                    _ => &mut self.queue_samples,
+                };
                 to.push(answer);
+            }),
+            LOOK => body.look().map(|(moment, look)| {
+                let [begin, end] = &mut self.window_looks;
+                if moment == AT_WINDOW_BEGIN { begin.push(look) } else { end.push(look) }
             }),
             GOODPUT => body.goodput().map(|sample| self.goodput_samples.push(sample)),
             RPC => body.rpc().map(|rpc| self.rpcs.push(rpc)),
@@ -162,9 +182,15 @@ impl<'a> Body<'a> {
         Some(FlowSample { at_ns, flow, info, inside })
     }
 
-    fn queue(&mut self) -> Option<(QueueAnswer, bool)> {
-        let (at_ns, queue, is_last) = (self.u64()?, self.u32()?, self.u32()?);
-        Some((QueueAnswer { at_ns, queue, answer: self.0.to_vec() }, is_last == 1))
+    fn queue(&mut self) -> Option<(QueueAnswer, u32)> {
+        let (at_ns, queue, moment) = (self.u64()?, self.u32()?, self.u32()?);
+        Some((QueueAnswer { at_ns, queue, answer: self.0.to_vec() }, moment))
+    }
+
+    fn look(&mut self) -> Option<(u32, Look)> {
+        let (moment, flow, listens) = (self.u32()?, self.u32()?, self.u32()? == 1);
+        let info_len = self.u32()?;
+        Some((moment, (flow, listens, self.take(info_len as usize)?.to_vec())))
     }
 
     fn goodput(&mut self) -> Option<(u64, u32, u64)> {
@@ -198,6 +224,7 @@ impl<'a> Body<'a> {
             read_bytes,
             algorithm: String::from_utf8_lossy(name).into_owned(),
             info: self.take(info_len as usize)?.to_vec(),
+            begun: None,
             error: (error != 0)
                 .then(|| std::io::Error::from_raw_os_error(error as i32).to_string()),
         })

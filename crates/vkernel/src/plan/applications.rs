@@ -62,6 +62,7 @@ pub(super) fn add(
     plan.orders.sample_flows_ns = run.sampling.flows.map(|period| period.ns());
     plan.orders.sample_goodput_ns = run.sampling.goodput_or_window().map(|period| period.ns());
     plan.orders.sample_queues_ns = run.sampling.queues.map(|period| period.ns());
+    plan.orders.window_ns = run.sampling.window.map(|window| [window.from.ns(), window.until.ns()]);
     plan.orders.sets = run.order.together.len() as u32;
     plan.orders.lanes = lanes(run);
     plan.kernel_arguments = chosen.arguments();

@@ -192,8 +192,8 @@ impl Builder<'_> {
             }
             if self.has_entry(id) {
                 let request = netlink::ask_link(index + ENTRY_ABOVE);
-                let only_last = self.memory_of(id).is_none();
-                self.look(link, (id, None, Discipline::Entry), request, only_last);
+                let only_counts = self.memory_of(id).is_none();
+                self.look(link, (id, None, Discipline::Entry), request, only_counts);
             }
         }
         Ok(())
@@ -216,11 +216,11 @@ impl Builder<'_> {
         link: &Link,
         (id, part, discipline): (LinkId, Option<u32>, Discipline),
         request: Message,
-        only_last: bool,
+        only_counts: bool,
     ) {
         let request = request.into_bytes();
         let namespace = self.built.namespaces[link.from as usize];
-        self.built.queue_orders.push(QueueOrder { namespace, only_last, request });
+        self.built.queue_orders.push(QueueOrder { namespace, only_counts, request });
         let is_reported = link.sampled;
         self.built.queues.push(SampledQueue { link: id, part, discipline, is_reported });
     }

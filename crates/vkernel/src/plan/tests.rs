@@ -154,7 +154,7 @@ fn what_is_lost_at_random_is_lost_above_the_queue() {
     assert_eq!(asked[..2], ["the device of link switch-a", "the way into link switch-a"]);
     let looked_at = plan.queues.iter().zip(&plan.orders.queues);
     let looked_at: Vec<_> =
-        looked_at.map(|(queue, order)| (queue.link, queue.discipline, order.only_last)).collect();
+        looked_at.map(|(queue, order)| (queue.link, queue.discipline, order.only_counts)).collect();
     let wanted =
         [(1, Discipline::Fifo, false), (1, Discipline::Entry, true), (3, Discipline::Fifo, false)];
     assert_eq!(looked_at, wanted);

@@ -1,0 +1,79 @@
+//! Runs that a host limited, and why: figures of these are the host's.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use crate::csv::Table;
+use crate::error::Error;
+use crate::manifest::Manifest;
+use crate::text::escaped;
+
+/// Cases that are named; more are counted.
+const MOST_CASES: usize = 12;
+/// A reason is a sentence; what is longer is cut.
+const LONGEST_REASON: usize = 1000;
+
+/// By case.
+#[derive(Default)]
+pub(crate) struct Limited {
+    cases: BTreeMap<String, OfCase>,
+}
+
+#[derive(Default)]
+struct OfCase {
+    runs: u64,
+    limited: u64,
+    /// Of the first that was.
+    reason: String,
+}
+
+impl Limited {
+    /// Reads the runs of a results directory; those of an older knee have no verdicts.
+    pub(crate) fn read(manifest: &Manifest) -> Result<Limited, Error> {
+        let mut limited = Limited::default();
+        let Some(mut table) = Table::open(&manifest.dir.join("runs.csv"))? else {
+            return Ok(limited);
+        };
+        let columns = (table.find("case"), table.find("verdict"), table.find("limits"));
+        let (Some(case), Some(verdict), Some(limits)) = columns else { return Ok(limited) };
+        while let Some(row) = table.next()? {
+            let of_case = limited.cases.entry(row.text(case).to_owned()).or_default();
+            of_case.runs += 1;
+            if row.text(verdict) != "host-limited" {
+                continue;
+            }
+            if of_case.limited == 0 {
+                of_case.reason = row.text(limits).chars().take(LONGEST_REASON).collect();
+            }
+            of_case.limited += 1;
+        }
+        limited.cases.retain(|_, of_case| of_case.limited > 0);
+        Ok(limited)
+    }
+
+    /// Nothing where there are none.
+    pub(crate) fn html(&self) -> String {
+        if self.cases.is_empty() {
+            return String::new();
+        }
+        let mut out = String::from(
+            "<div class=\"warn\"><p>The host limited runs. Figures are of the others; where there are no others, they are of the host and not of \
+             algorithms and queues.</p><ul>",
+        );
+        for (case, of_case) in self.cases.iter().take(MOST_CASES) {
+            let _ = write!(
+                out,
+                "<li>{}: {} of {} runs: {}</li>",
+                escaped(case),
+                of_case.limited,
+                of_case.runs,
+                escaped(&of_case.reason)
+            );
+        }
+        if self.cases.len() > MOST_CASES {
+            let _ = write!(out, "<li>and {} more cases</li>", self.cases.len() - MOST_CASES);
+        }
+        out.push_str("</ul></div>");
+        out
+    }
+}
