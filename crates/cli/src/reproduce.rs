@@ -5,7 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use knee_exp::back_end::{BackEnd, Simulator};
+use knee_exp::back_end::BackEnd;
+use knee_exp::captures::Simulator;
 use knee_exp::catalogue::Library;
 use knee_exp::reproduce::{Planned, Reproduction, Wanted, plan};
 use knee_exp::runner::Options;

@@ -4,10 +4,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use knee_algo::Algorithm;
-use knee_exp::back_end::{BackEnd, Simulator};
+use knee_exp::back_end::BackEnd;
+use knee_exp::captures::Simulator;
 use knee_exp::results::Results;
-use knee_exp::runner::{Options, Swept, sweep};
+use knee_exp::runner::{Options, sweep, threads};
 use knee_exp::scale::Scale;
+use knee_exp::swept::Swept;
 use knee_exp::{Experiment, Overrides, memory, refused, report, table};
 
 use crate::on::On;
@@ -203,9 +205,10 @@ fn run_one(
 ) -> Result<Swept, Failure> {
     let memory = &experiment.memory;
     if memory.is_large() {
-        let threads = memory::threads(experiment, &*options.back_end, options.threads)?;
-        let at_once =
-            if threads > 1 { format!("; {threads} go on at once") } else { String::new() };
+        let at_once = match threads(experiment, &*options.back_end, options.threads)? {
+            0..=1 => String::new(),
+            several => format!("; {several} go on at once"),
+        };
         complain(&format!("knee: {}: {}{at_once}", experiment.name, memory.words()));
     }
     let mut results = match &args.output {

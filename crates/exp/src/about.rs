@@ -9,8 +9,8 @@ use crate::claim::{Claim, Judged, JudgedCheck, JudgedTerm};
 use crate::error::Error;
 use crate::experiment::Experiment;
 use crate::published::Published;
-use crate::report::rounded;
-use crate::runner::Swept;
+use crate::stats::rounded;
+use crate::swept::Swept;
 
 /// All of it, by key.
 pub(crate) fn about(experiment: &Experiment, swept: &Swept) -> Result<Map<String, Json>, Error> {

@@ -7,8 +7,6 @@ use knee_sim::Outcome;
 use knee_sim::outcome::Validity;
 use knee_sim::spec::Run;
 
-use crate::captures;
-
 /// Name of the simulator among back ends.
 pub const SIMULATOR: &str = "sim";
 
@@ -60,30 +58,6 @@ pub trait BackEnd: Send + Sync + std::fmt::Debug {
     /// What a manifest says of it: kernel, offloads, sysctls, processor.
     fn about(&self) -> serde_json::Map<String, serde_json::Value> {
         serde_json::Map::new()
-    }
-}
-
-/// The simulator.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Simulator;
-
-impl BackEnd for Simulator {
-    fn name(&self) -> &'static str {
-        SIMULATOR
-    }
-
-    fn threads(&self) -> Option<usize> {
-        None
-    }
-
-    /// Goes on to the end whatever `stop` says: whoever stops a sweep does not wait for it.
-    fn run(&self, run: &Run, _stop: &AtomicBool) -> Result<Ran, String> {
-        let outcome = knee_sim::simulate(run).map_err(|why| why.to_string())?;
-        Ok(Ran { outcome, validity: None })
-    }
-
-    fn run_captured(&self, run: &Run, _stop: &AtomicBool, dir: &Path) -> Result<Ran, String> {
-        Ok(Ran { outcome: captures::simulate(run, dir)?, validity: None })
     }
 }
 

@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 use crate::chart::{CASE, Chart};
 use crate::claim::{Claim, Interval, Judged, short};
 use crate::experiment::Experiment;
-use crate::metrics::Metric;
+use crate::metric::Metric;
 use crate::published::{Published, Stat};
-use crate::runner::{Summaries, Swept};
+use crate::swept::{Summaries, Swept};
 use crate::table::{Align, Grid, Scale, wrapped};
 
 /// Everything, in the order of reading. `blessed` is the verdict that a claim of a name had, if it had one.

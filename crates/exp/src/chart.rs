@@ -1,8 +1,8 @@
 //! `[[chart]]`: what a report draws of an experiment. Here it is only read and checked.
 
+use crate::cases::{Axis, metric_named};
 use crate::error::{Error, Origin};
-use crate::experiment::{Axis, metric_named};
-use crate::metrics::Metric;
+use crate::metric::Metric;
 use crate::published::{STATS, Stat};
 use crate::reader::{Reader, one_of};
 use crate::scenario::Scenario;

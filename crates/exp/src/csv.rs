@@ -8,9 +8,10 @@ use knee_sim::outcome::{Outcome, Validity};
 use knee_sim::spec::{Run, Traffic};
 
 use crate::back_end::Ran;
+use crate::cases::RunId;
 use crate::classes::queue_name;
-use crate::experiment::{Experiment, RunId};
-use crate::metrics::{Measured, Metric};
+use crate::experiment::Experiment;
+use crate::metric::{Measured, Metric};
 use crate::scenario::Scenario;
 use crate::stats::Samples;
 
@@ -244,7 +245,7 @@ macro_rules! row {
 
 impl Writer<'_> {
     /// The traffic entry of a flow.
-    fn traffic(&self, groups: &[(String, crate::metrics::Kind)], flow: u32) -> String {
+    fn traffic(&self, groups: &[(String, crate::metric::Kind)], flow: u32) -> String {
         let group = self.run.flows.get(flow as usize).map(|flow| flow.group as usize);
         group.and_then(|group| groups.get(group)).map_or_else(String::new, |(name, _)| name.clone())
     }

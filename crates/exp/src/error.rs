@@ -6,8 +6,6 @@ use std::path::{Path, PathBuf};
 
 use knee_files::Unreadable;
 
-use crate::refused::Refusal;
-
 /// Why an experiment could not be read, run or recorded.
 #[derive(Debug)]
 pub enum Error {
@@ -161,3 +159,21 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+/// A reason, and the rows that it is of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// Why, in one sentence of the back end.
+    pub why: String,
+    /// Which rows, in words; empty: all of them.
+    pub of: String,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.of.as_str() {
+            "" => write!(f, "{}", self.why),
+            of => write!(f, "{of}: {}", self.why),
+        }
+    }
+}

@@ -4,22 +4,22 @@ use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 
 use knee_algo::{Algorithm, module};
-use knee_sim::spec::{Cc, Run};
+use knee_sim::spec::Run;
 use serde_json::{Map, Value as Json};
 
+use crate::cases::{Axis, Case, Configuration, RunId, axis_values, varied_path};
+use crate::cc::{NoAlgorithm, cc_named, not_built, read_cc, set_param};
 use crate::chart::{self, Chart, read_charts};
 use crate::claim::{self, Claim, read_claims};
 use crate::error::{Error, Origin};
 use crate::memory::{MOST_BYTES, Memory};
-use crate::metrics::Metric;
 use crate::published::{Published, read_published};
 use crate::quick::{Quick, read_quick};
 use crate::random::run_seed;
 use crate::reader::{Reader, Resolved, one_of};
 use crate::scale::Scale;
 use crate::scenario::{Asked, RUN_KEYS, Scenario};
-use crate::traffic::{NoAlgorithm, cc_named, not_built, read_cc, set_param};
-use crate::tree::{self, Node, Value, did_you_mean};
+use crate::tree::{self, Node, did_you_mean};
 
 /// No experiment file is longer than this.
 const MAX_FILE_BYTES: u64 = 1 << 20;
@@ -27,7 +27,6 @@ const MAX_FILE_BYTES: u64 = 1 << 20;
 const MAX_CONFIGURATIONS: usize = 10_000;
 /// Configurations times repeats.
 const MAX_RUNS: usize = 100_000;
-const MAX_AXIS: usize = 1_000;
 
 const TOP_LEVEL: &[&str] = &[
     "question",
@@ -66,34 +65,6 @@ pub struct Overrides {
     pub quick: bool,
     /// What a run may take of memory, bytes, in place of [`MOST_BYTES`].
     pub memory_bytes: Option<u64>,
-}
-
-/// One of the things compared: a congestion control with what goes with it.
-#[derive(Clone, Debug)]
-pub struct Case {
-    /// Its name.
-    pub name: String,
-    cc: Option<Cc>,
-    /// Paths and values that it changes.
-    set: Vec<(String, Node)>,
-}
-
-/// A value that is varied.
-#[derive(Clone, Debug)]
-pub struct Axis {
-    /// The path of the key.
-    pub path: String,
-    origin: Origin,
-    values: Vec<Node>,
-}
-
-/// A case at one point of the varied values.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Configuration {
-    /// Index of the case.
-    pub case: usize,
-    /// Index of the value on each axis.
-    pub point: Vec<usize>,
 }
 
 /// A file as read and checked, ready to be run.
@@ -148,19 +119,6 @@ pub struct Experiment {
     root: Node,
     /// Applied after everything else.
     set: Vec<(String, Node)>,
-}
-
-/// One run of a sweep, as it is told apart from the others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RunId {
-    /// Its number, from 0: configuration by configuration, repeats innermost.
-    pub index: usize,
-    /// Index of the configuration.
-    pub configuration: usize,
-    /// Which repeat, from 0.
-    pub repeat: u32,
-    /// The seed that the simulator gets.
-    pub seed: u64,
 }
 
 impl Experiment {
@@ -439,21 +397,6 @@ impl Experiment {
     }
 }
 
-impl Case {
-    /// What it is: its algorithm, and the keys that it changes.
-    pub fn words(&self) -> Vec<String> {
-        let cc = self.cc.iter().map(|cc| format!("cc {}", cc.name()));
-        cc.chain(self.set.iter().map(|(path, node)| format!("{path} = {}", node.show()))).collect()
-    }
-}
-
-impl Axis {
-    /// Its values as text.
-    pub fn labels(&self) -> Vec<String> {
-        self.values.iter().map(Node::label).collect()
-    }
-}
-
 fn read_text(path: &Path) -> Result<String, Error> {
     knee_files::read_text(path, MAX_FILE_BYTES, "experiment file")
         .map_err(|why| Error::unreadable(path, why))
@@ -548,85 +491,6 @@ fn read_axes(root: &Reader<'_>) -> Result<Vec<Axis>, Error> {
             Ok(Axis { path: path.to_owned(), origin: node.origin, values })
         })
         .collect()
-}
-
-/// Whether a case may change a path, or a sweep vary it.
-pub(crate) fn varied_path(path: &str) -> Result<(), String> {
-    const ALLOWED: &[&str] = &["network", "hosts", "traffic", "params", "sample"];
-    let first = path.split('.').next().unwrap_or_default();
-    let whole_run = ["run.duration", "run.until_done", "run.measure_from", "run.measure_until"];
-    if whole_run.contains(&path) || (ALLOWED.contains(&first) && path != first) {
-        return Ok(());
-    }
-    Err(format!(
-        "must be a path in quotes, as in \"traffic.short.size\", that begins with {} or run.duration{}",
-        ALLOWED.join(", "),
-        did_you_mean(first, ALLOWED.iter().copied())
-    ))
-}
-
-/// The values of a list, or of a range; a single value is a list of one.
-pub(crate) fn axis_values(node: &Node) -> Result<Vec<Node>, String> {
-    let values = match &node.value {
-        Value::List(items) => items.clone(),
-        Value::Text(text) => match range(text)? {
-            Some(texts) => {
-                texts.into_iter().map(|value| Node { origin: node.origin, value }).collect()
-            }
-            None => vec![node.clone()],
-        },
-        _ => vec![node.clone()],
-    };
-    match values.len() {
-        0 => Err("must have at least one value".into()),
-        1..=MAX_AXIS => Ok(values),
-        n => Err(format!("must have at most {MAX_AXIS} values, not {n}")),
-    }
-}
-
-/// `1..64`, `10..50 step 10 kB` or `1..64 times 2`; `None` if the text is nothing like it.
-fn range(text: &str) -> Result<Option<Vec<Value>>, String> {
-    let Some((first, rest)) = text.split_once("..") else { return Ok(None) };
-    let bad = || {
-        "must be a range of whole numbers, as in \"1..64\", \"10..50 step 10 kB\" or \"1..64 times 2\""
-            .to_owned()
-    };
-    let first: u64 = match first.trim().parse() {
-        Ok(first) => first,
-        Err(_) => return Ok(None),
-    };
-    let mut words = rest.split_whitespace().peekable();
-    let last: u64 = words.next().and_then(|word| word.parse().ok()).ok_or_else(bad)?;
-    let mut step = |name: &str| -> Result<Option<u64>, String> {
-        if words.next_if(|word| *word == name).is_none() {
-            return Ok(None);
-        }
-        words.next().and_then(|word| word.parse().ok()).map(Some).ok_or_else(bad)
-    };
-    let (step, factor) = (step("step")?, step("times")?);
-    let unit = words.collect::<Vec<_>>().join(" ");
-    let grows = first <= last && step != Some(0) && factor.is_none_or(|f| f > 1 && first > 0);
-    if !grows || (step.is_some() && factor.is_some()) {
-        return Err(bad());
-    }
-    let mut values = Vec::new();
-    let mut value = first;
-    while value <= last {
-        if values.len() > MAX_AXIS {
-            return Err(format!("must have at most {MAX_AXIS} values"));
-        }
-        values.push(match unit.as_str() {
-            "" => Value::Integer(i64::try_from(value).map_err(|_| bad())?),
-            unit => Value::Text(format!("{value} {unit}")),
-        });
-        let next = match factor {
-            Some(factor) => value.checked_mul(factor),
-            None => value.checked_add(step.unwrap_or(1)),
-        };
-        let Some(next) = next else { break };
-        value = next;
-    }
-    Ok(Some(values))
 }
 
 /// Every case at every point, the first axis slowest.
@@ -752,14 +616,4 @@ fn choose_cases(path: &Path, own: Vec<Case>, names: &[String]) -> Result<Vec<Cas
         }
     }
     Ok(chosen)
-}
-
-/// Whether the file's own cases include this name.
-pub(crate) fn has_case(cases: &[Case], name: &str) -> bool {
-    cases.iter().any(|case| case.name == name)
-}
-
-/// A metric's name, or what was allowed.
-pub(crate) fn metric_named(name: &str) -> Result<Metric, String> {
-    Metric::by_name(name).ok_or_else(|| one_of(name, Metric::names()))
 }

@@ -11,6 +11,7 @@ use crate::experiment::Experiment;
 use crate::memory::MOST_BYTES;
 use crate::switches;
 use crate::table::{Align, Grid, Scale, wrapped};
+use crate::units::few;
 
 /// The experiment; `blessed` is the verdict that a claim of a name had in the quick set, if it is kept.
 ///
@@ -169,14 +170,6 @@ fn plain(value: &Json) -> String {
     match value {
         Json::String(text) => text.clone(),
         other => other.to_string(),
-    }
-}
-
-/// The first and the last of many names.
-pub(crate) fn few(names: &[String]) -> String {
-    match names {
-        [first, .., last] if names.len() > 5 => format!("{first} to {last} ({})", names.len()),
-        _ => names.join(", "),
     }
 }
 

@@ -10,8 +10,9 @@ use knee_flight::{Ending, Header, Origin, Writer};
 use knee_sim::spec::{LinuxVersion, Run};
 use knee_sim::{Outcome, simulate_recorded};
 
+use crate::cases::RunId;
 use crate::error::Error;
-use crate::experiment::{Experiment, RunId};
+use crate::experiment::Experiment;
 use crate::scenario::Scenario;
 
 /// Which calls are recorded, and where to.

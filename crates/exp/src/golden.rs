@@ -7,8 +7,8 @@ use std::fmt::Write as _;
 
 use crate::claim::{Claim, Interval};
 use crate::experiment::Experiment;
-use crate::metrics::Metric;
-use crate::runner::Swept;
+use crate::metric::Metric;
+use crate::swept::Swept;
 
 /// The text of an experiment.
 pub fn summary(experiment: &Experiment, swept: &Swept) -> String {

@@ -4,7 +4,7 @@ use knee_queue::time::{Duration, PS_PER_S, Time};
 use knee_sim::outcome::{FlowCounters, FlowOutcome, HostCount, Outcome};
 use knee_sim::spec::Run;
 
-use crate::metrics::{MILLIONTHS, Measured, Metric, THOUSANDTHS, Window};
+use crate::metric::{MILLIONTHS, Measured, Metric, THOUSANDTHS, Window};
 use Metric as M;
 
 /// What marks cost hosts: how much is merged, how often it is answered, the CPU time of both ends.

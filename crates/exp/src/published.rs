@@ -1,8 +1,8 @@
 //! `[[published]]`: figures that others reported, shown beside ours.
 
+use crate::cases::{Axis, Case, has_case, metric_named};
 use crate::error::{Error, Origin};
-use crate::experiment::{Axis, Case, has_case, metric_named};
-use crate::metrics::Metric;
+use crate::metric::Metric;
 use crate::reader::{Reader, one_of};
 use crate::stats::Summary;
 use crate::units::figure;

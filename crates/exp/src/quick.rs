@@ -1,7 +1,7 @@
 //! `[quick]`: what of an experiment belongs to the set that is run in two minutes.
 
+use crate::cases::{Axis, Case, axis_values, has_case, varied_path};
 use crate::error::Error;
-use crate::experiment::{Axis, Case, axis_values, has_case, varied_path};
 use crate::reader::{Reader, one_of};
 use crate::tree::{Node, Table};
 

@@ -1,32 +1,14 @@
 //! What a back end cannot carry out, found before the first run of a sweep takes place.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use crate::back_end::BackEnd;
-use crate::error::Error;
-use crate::experiment::{Configuration, Experiment};
+use crate::cases::Configuration;
+use crate::error::{Error, Refusal};
+use crate::experiment::Experiment;
 
 /// So many rows are named where no value says which.
 const NAMED: usize = 3;
-
-/// A reason, and the rows that it is of.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
-    /// Why, in one sentence of the back end.
-    pub why: String,
-    /// Which rows, in words; empty: all of them.
-    pub of: String,
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.of.as_str() {
-            "" => write!(f, "{}", self.why),
-            of => write!(f, "{of}: {}", self.why),
-        }
-    }
-}
 
 /// Asks the back end about the first run of each row: repeats differ by their seeds alone.
 ///

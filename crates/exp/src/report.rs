@@ -11,17 +11,12 @@ use crate::error::Error;
 use crate::experiment::Experiment;
 use crate::machine::{self, Build};
 use crate::published::Published;
-use crate::runner::{Effort, Subject, Summaries, Swept, Verdict};
-use crate::stats::Summary;
+use crate::stats::{Summary, rounded};
+use crate::swept::{Effort, Subject, Summaries, Swept, Verdict};
 
 /// Columns of `summary.csv` after the case and the varied values.
 const SUMMARY_COLUMNS: &str = "subject,metric,unit,runs,values,mean,ci95,sd,sd_of_runs,min,p50,p95,p99,p999,max,\
                                published,published_stat";
-
-/// Rounded to seven significant digits: what is beyond comes from the conversion, not from the run.
-pub(crate) fn rounded(value: f64) -> f64 {
-    format!("{value:.6e}").parse().unwrap_or(value)
-}
 
 fn cell(value: Option<f64>) -> String {
     value.map_or_else(String::new, |value| rounded(value).to_string())
@@ -32,7 +27,7 @@ pub(crate) fn published_for<'a>(
     experiment: &'a Experiment,
     summaries: &Summaries,
     subject: &str,
-    metric: crate::metrics::Metric,
+    metric: crate::metric::Metric,
 ) -> Option<&'a Published> {
     // Timers, jiffies and an algorithm's own times do not scale: nothing says how the figure would.
     if !experiment.scale.is_one() {

@@ -19,7 +19,8 @@ use crate::machine;
 use crate::reader::one_of;
 use crate::refused;
 use crate::results::{Results, check_trusted};
-use crate::runner::{Options, Swept, sweep};
+use crate::runner::{Options, sweep};
+use crate::swept::Swept;
 use crate::table::{Align, Grid, wrapped};
 
 /// Its list of what it holds.

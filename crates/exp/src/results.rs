@@ -18,7 +18,7 @@ use crate::error::Error;
 use crate::experiment::Experiment;
 use crate::flight::Recording;
 use crate::report;
-use crate::runner::Swept;
+use crate::swept::Swept;
 
 const MANIFEST: &str = "manifest.json";
 const SUMMARY: &str = "summary.csv";

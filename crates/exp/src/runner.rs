@@ -4,6 +4,7 @@
 //! so the results are the same for any number of threads.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -14,16 +15,20 @@ use knee_sim::outcome::{Validity, Work};
 use knee_sim::spec::Run;
 use serde_json::{Map, Value as Json};
 
-use crate::back_end::{BackEnd, Ran, SIMULATOR, Simulator};
-use crate::captures;
+use crate::back_end::{BackEnd, Ran, SIMULATOR};
+use crate::captures::Simulator;
+use crate::cases::{Configuration, RunId};
 use crate::csv::{self, Rows};
 use crate::error::{Error, Origin};
-use crate::experiment::{Configuration, Experiment, RunId};
+use crate::experiment::Experiment;
 use crate::flight::Recording;
-use crate::metrics::{Kind, Measured, Metric, measure};
+use crate::machine;
+use crate::memory::{Memory, shown};
+use crate::metric::{Measured, Metric};
+use crate::metrics::measure;
 use crate::results::{CaptureDir, Results, empty_captures};
 use crate::stats::{Samples, Summary};
-use crate::{machine, memory};
+use crate::swept::{Effort, Subject, Summaries, Swept, Verdict};
 
 /// Rows of finished runs that wait for those of a run before them: beyond this nobody begins another but the one waited for.
 const MOST_WAITING_BYTES: usize = 64 << 20;
@@ -56,98 +61,6 @@ impl Default for Options {
             trace: None,
             captures: false,
         }
-    }
-}
-
-/// What came of a sweep.
-#[derive(Clone, Debug)]
-pub struct Swept {
-    /// One per configuration that has finished runs, in order.
-    pub tables: Vec<Summaries>,
-    /// Runs that finished.
-    pub runs_done: usize,
-    /// Whether it was stopped before all of them had.
-    pub interrupted: bool,
-    /// What it took.
-    pub effort: Effort,
-    /// Name of the back end.
-    pub back_end: &'static str,
-    /// What that says of itself.
-    pub about: Map<String, Json>,
-}
-
-/// The work of all runs and what it cost.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Effort {
-    /// Of the simulator.
-    pub work: Work,
-    /// CPU time of the process during the sweep.
-    pub cpu_s: f64,
-    /// Wall-clock time.
-    pub wall_s: f64,
-    /// Largest resident memory of the process so far; `None` where the system does not tell.
-    pub peak_rss_bytes: Option<u64>,
-}
-
-/// Everything measured in one configuration.
-#[derive(Clone, Debug)]
-pub struct Summaries {
-    /// Which.
-    pub configuration: Configuration,
-    /// Its index.
-    pub index: usize,
-    /// One per traffic entry and recorded queue: of the valid runs, or of all if none is.
-    pub subjects: Vec<Subject>,
-    /// What of it a host decided; `None`: no host has a part in it.
-    pub verdict: Option<Verdict>,
-}
-
-/// How many runs of a configuration are valid, and what limited the others.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verdict {
-    /// Runs whose results are those of the host, and not of algorithms and queues.
-    pub limited: usize,
-    /// Runs in all.
-    pub runs: usize,
-    /// What limited the first of them.
-    pub reason: String,
-}
-
-impl Verdict {
-    /// Of the runs of a configuration.
-    fn of(runs: &[GatheredRun]) -> Option<Verdict> {
-        let known: Vec<&Validity> = runs.iter().filter_map(|run| run.validity.as_ref()).collect();
-        let limited = || known.iter().filter(|validity| !validity.is_valid());
-        (!known.is_empty()).then(|| Verdict {
-            limited: limited().count(),
-            runs: runs.len(),
-            reason: limited().next().map_or_else(String::new, |first| first.limits.join("; ")),
-        })
-    }
-
-    /// Whether there is no valid run.
-    pub fn is_limited(&self) -> bool {
-        self.limited == self.runs
-    }
-}
-
-/// One traffic entry or queue over all runs of a configuration.
-#[derive(Clone, Debug)]
-pub struct Subject {
-    /// The entry's name, or the link's.
-    pub name: String,
-    /// What it is.
-    pub kind: Kind,
-    /// Metrics that were measured, in the order of [`Kind::metrics`].
-    pub metrics: Vec<(Metric, Summary)>,
-    /// Transfers or exchanges that the end of a run cut off, in all runs.
-    pub unfinished: u64,
-}
-
-impl Subject {
-    /// The summary of a metric, if it was measured.
-    pub fn metric(&self, metric: Metric) -> Option<&Summary> {
-        self.metrics.iter().find(|(m, _)| *m == metric).map(|(_, summary)| summary)
     }
 }
 
@@ -193,7 +106,7 @@ pub fn sweep(
     let quit = Arc::new(AtomicBool::new(false));
     let recording = options.trace.as_deref().map(|entry| results.recording(entry));
     let captures = options.captures.then(|| results.capture_dir());
-    let threads = memory::threads(experiment, &*options.back_end, options.threads)?;
+    let threads = threads(experiment, &*options.back_end, options.threads)?;
     let waiting = Arc::new(Waiting::default());
     let records = spawn(experiment, options, threads, (recording, captures), &quit, &waiting);
     let mut gathered = Gathered::new(experiment);
@@ -362,7 +275,7 @@ fn run_one(
     let configuration = &experiment.configurations[id.configuration];
     let scenario = experiment.scenario(configuration)?;
     let run = scenario.run(experiment.seed, id.repeat);
-    let captures = captures.filter(|_| captures::has(id));
+    let captures = captures.filter(|_| is_captured(id));
     let (ran, attempts, recording) = match recording.filter(|recording| recording.has(id)) {
         None => {
             let dir = captures.map(|captures| captures.make(id.index)).transpose()?;
@@ -472,7 +385,8 @@ impl Gathered {
                 .map(|run| run.measured.as_slice())
                 .collect();
             let subjects = summarise(&counted);
-            let verdict = Verdict::of(&runs);
+            let verdicts: Vec<_> = runs.iter().map(|run| run.validity.as_ref()).collect();
+            let verdict = Verdict::of(&verdicts);
             self.tables.push(Summaries { configuration, index, subjects, verdict });
         }
     }
@@ -510,4 +424,65 @@ fn summarise(runs: &[&[Measured]]) -> Vec<Subject> {
             }
         })
         .collect()
+}
+
+/// Whether this run is captured: the first of each row. Its repeats differ by their seeds alone.
+fn is_captured(id: RunId) -> bool {
+    id.repeat == 0
+}
+
+/// Of the memory that programs could still take, what runs are begun for, in per cent: others want some, too.
+const SHARE_PCT: u64 = 75;
+
+/// How many runs go on at once: as many as asked for (0: as there are cores), or as many as fit into memory where nobody asked.
+///
+/// # Errors
+/// [`Error::Input`] if as many as asked for do not fit, or not even one does.
+pub fn threads(
+    experiment: &Experiment,
+    back_end: &dyn BackEnd,
+    asked: usize,
+) -> Result<usize, Error> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let wanted = if asked == 0 { cores } else { asked };
+    let wanted = wanted.min(back_end.threads().unwrap_or(usize::MAX));
+    let wanted = wanted.clamp(1, experiment.runs().max(1));
+    let Some(free) = machine::available_memory_bytes() else { return Ok(wanted) };
+    let memory = &experiment.memory;
+    let fit = fit(memory, free);
+    if fit >= wanted || asked == 0 && fit > 0 {
+        return Ok(fit.min(wanted));
+    }
+    let mut why = memory.words();
+    let _ = write!(why, "; {} of this machine's is free", shown(free));
+    let key = match fit {
+        0 => {
+            why.push_str(": ask for less");
+            ""
+        }
+        fit => {
+            let _ = write!(why, ", enough for {fit} at once");
+            "--threads"
+        }
+    };
+    Err(Error::input(&experiment.path, Origin::Nowhere, key, why))
+}
+
+/// Runs that fit into memory that is free.
+fn fit(memory: &Memory, free_bytes: u64) -> usize {
+    let of_runs = (free_bytes / 100 * SHARE_PCT).saturating_sub(memory.kept_bytes);
+    usize::try_from(of_runs / memory.run_bytes.max(1)).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_runs_as_fit_into_three_quarters_of_what_is_free() {
+        let memory = |run_bytes, kept_bytes| Memory { run_bytes, kept_bytes, most: String::new() };
+        assert_eq!(fit(&memory(1 << 30, 0), 4 << 30), 2);
+        assert_eq!(fit(&memory(1 << 30, 2 << 30), 4 << 30), 0);
+        assert_eq!(fit(&memory(0, 0), 4 << 30), 3_221_225_400);
+    }
 }

@@ -12,7 +12,7 @@ use knee_sim::spec::{Cc, MeasuredWindow, NodeId, Order, Run, Sampling, Traffic};
 
 use crate::error::Error;
 use crate::memory::Memory;
-use crate::metrics::{Kind, Metric, SizeClass, Window};
+use crate::metric::{Kind, Metric, SizeClass, Window};
 use crate::network::NetworkSpec;
 use crate::random::run_seed;
 use crate::reader::{Reader, Resolved};

@@ -227,6 +227,11 @@ pub fn jain(shares: &[f64]) -> Option<f64> {
     (shares.len() > 1 && squares > 0.0).then(|| sum * sum / (shares.len() as f64 * squares))
 }
 
+/// Rounded to seven significant digits: what is beyond comes from the conversion, not from the run.
+pub(crate) fn rounded(value: f64) -> f64 {
+    format!("{value:.6e}").parse().unwrap_or(value)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -11,12 +11,11 @@ use knee_sim::spec::{
 };
 
 use crate::error::Error;
-use crate::explain::few;
-use crate::network::expand_all;
+use crate::reader::expand_all;
 use crate::reader::{Reader, one_of};
 use crate::receiving::read_coalesce;
 use crate::tree::Value;
-use crate::units::{Quantity, Size};
+use crate::units::{Quantity, Size, few};
 
 /// Keys of `[network]` that every topology may have.
 pub(crate) const KEYS: &[&str] = &["buffer", "buffers", "flow_control", "coalesce"];

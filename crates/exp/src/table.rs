@@ -7,11 +7,11 @@ use knee_queue::time::Time;
 use crate::back_end::SIMULATOR;
 use crate::claim::Stands;
 use crate::experiment::Experiment;
-use crate::metrics::{Kind, Metric};
+use crate::metric::{Kind, Metric};
 use crate::published::Stat;
 use crate::report::published_for;
-use crate::runner::{Subject, Summaries, Swept, Verdict};
 use crate::stats::Summary;
+use crate::swept::{Subject, Summaries, Swept, Verdict};
 
 /// Queues beyond this many are left to the files.
 const MAX_QUEUES: usize = 8;

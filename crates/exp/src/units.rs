@@ -301,6 +301,14 @@ pub(crate) fn figure(text: &str) -> Result<(f64, &'static str), String> {
         })
 }
 
+/// The first and the last of many names.
+pub(crate) fn few(names: &[String]) -> String {
+    match names {
+        [first, .., last] if names.len() > 5 => format!("{first} to {last} ({})", names.len()),
+        _ => names.join(", "),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use knee_exp::back_end::{BackEnd, Ran};
-use knee_exp::metrics::Metric;
+use knee_exp::metric::Metric;
 use knee_exp::runner::Options;
 use knee_exp::{Experiment, Overrides, refused, report, table};
 use knee_sim::outcome::{FlowCounters, HostCount, Received, Validity};

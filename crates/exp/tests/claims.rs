@@ -4,10 +4,10 @@
 use std::path::Path;
 
 use knee_exp::claim::{Bounds, Holds, Interval, Judged, Stands};
-use knee_exp::metrics::{Kind, Metric};
-use knee_exp::runner::{Effort, Subject, Summaries, Swept, Verdict};
+use knee_exp::metric::{Kind, Metric};
 use knee_exp::scale::Scale;
 use knee_exp::stats::Summary;
+use knee_exp::swept::{Effort, Subject, Summaries, Swept, Verdict};
 use knee_exp::{Experiment, Overrides};
 
 const MIX: &str = r#"question = "Who waits?"

@@ -5,7 +5,7 @@ mod common;
 use std::path::Path;
 
 use common::*;
-use knee_exp::metrics::Metric;
+use knee_exp::metric::Metric;
 use knee_exp::runner::Options;
 use knee_exp::{Experiment, Overrides};
 use knee_queue::time::Duration;

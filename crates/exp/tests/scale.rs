@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
-use knee_exp::metrics::Metric;
-use knee_exp::runner::{Options, Swept};
+use knee_exp::metric::Metric;
+use knee_exp::runner::Options;
 use knee_exp::scale::Scale;
+use knee_exp::swept::Swept;
 use knee_exp::{Experiment, Overrides, report, table};
 use knee_queue::time::{Duration, Time};
 use knee_queue::{QueueConfig, Threshold};

@@ -262,13 +262,13 @@ fn unfinished_transfers_are_counted_and_said_and_never_averaged_in() {
     let swept = run_into(&scratch, &experiment, &options).unwrap();
     let short = &swept.tables[0].subjects[1];
     assert_eq!((short.name.as_str(), short.unfinished), ("short", 2 * cut_off));
-    let completion = short.metric(knee_exp::metrics::Metric::Completion).unwrap();
+    let completion = short.metric(knee_exp::metric::Metric::Completion).unwrap();
     assert_eq!((completion.runs, completion.values), (40 - cut_off, 2 * (40 - cut_off)));
     assert_eq!(
         (completion.mean, completion.min, completion.max),
         (Some(2e-5), Some(2e-5), Some(2e-5))
     );
-    assert!(short.metric(knee_exp::metrics::Metric::CeShare).is_none(), "not measured is absent");
+    assert!(short.metric(knee_exp::metric::Metric::CeShare).is_none(), "not measured is absent");
     let shown = table::render(&experiment, &swept);
     let said = format!("{} of \"short\" did not finish before the run ended", 2 * cut_off);
     assert!(shown.contains(&said), "{shown}");
@@ -338,9 +338,9 @@ fn goodput_is_taken_from_the_measurement_window() {
     let options = Options { back_end: Arc::new(Fake(steady)), ..Options::default() };
     let swept = run_into(&scratch, &experiment, &options).unwrap();
     let bulk = &swept.tables[0].subjects[0];
-    let goodput = bulk.metric(knee_exp::metrics::Metric::Goodput).unwrap();
+    let goodput = bulk.metric(knee_exp::metric::Metric::Goodput).unwrap();
     assert_eq!(goodput.mean, Some(16e6));
-    assert_eq!(bulk.metric(knee_exp::metrics::Metric::Jain).unwrap().mean, Some(1.0));
+    assert_eq!(bulk.metric(knee_exp::metric::Metric::Jain).unwrap().mean, Some(1.0));
 }
 
 /// Runs that have begun, and how many of them had when the first was done.

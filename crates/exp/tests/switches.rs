@@ -275,7 +275,7 @@ fn flows_lose_more_at_a_router_that_forwards_in_bursts() {
     let swept = run_into(&scratch, &experiment, &Options::default()).unwrap();
     let share = |row: usize| {
         let port = swept.tables[row].subjects.iter().find(|of| of.name == "switch-r").unwrap();
-        port.metric(knee_exp::metrics::Metric::DropShare).unwrap().mean.unwrap()
+        port.metric(knee_exp::metric::Metric::DropShare).unwrap().mean.unwrap()
     };
     let (at_once, in_bursts) = (share(0), share(1));
     assert!(

@@ -8,9 +8,9 @@
 
 use super::{Bounds, Check, Claim, Every, Join, Term};
 use crate::experiment::Experiment;
-use crate::metrics::Metric;
+use crate::metric::Metric;
 use crate::published::Stat;
-use crate::runner::{Subject, Summaries, Swept};
+use crate::swept::{Subject, Summaries, Swept};
 
 /// The verdict on a check, or on one of its rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

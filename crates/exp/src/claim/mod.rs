@@ -10,7 +10,7 @@ pub use judge::{Holds, Interval, Judged, JudgedCheck, JudgedTerm, Row, Stands};
 pub(crate) use read::{check_measured, read_claims};
 
 use crate::error::Origin;
-use crate::metrics::Metric;
+use crate::metric::Metric;
 use crate::published::Stat;
 
 /// Something said of the experiment, and what must hold if it is so.

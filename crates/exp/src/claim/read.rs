@@ -1,9 +1,9 @@
 //! Reading `[[claim]]`: everything that no run could decide is refused here.
 
 use super::{Bounds, By, Check, Claim, Every, Join, Term};
+use crate::cases::{Axis, Case, has_case, metric_named};
 use crate::error::Error;
-use crate::experiment::{Axis, Case, has_case, metric_named};
-use crate::metrics::Metric;
+use crate::metric::Metric;
 use crate::published::{STATS, Stat};
 use crate::reader::{Reader, one_of};
 use crate::scenario::Scenario;

@@ -7,7 +7,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::{Comparison, Line, Mean, Side};
 use crate::difference::Verdict;
-use crate::report::rounded;
+use crate::stats::rounded;
 use crate::table::{Align, Grid, Scale};
 
 fn word(verdict: Verdict) -> &'static str {

@@ -6,7 +6,7 @@ use knee_queue::time::{Duration, Time};
 use knee_sim::outcome::{Outcome, RpcRecord};
 use knee_sim::spec::{NodeId, Run};
 
-use super::{Kind, MILLIONTHS, Measured, Metric as M, Window};
+use crate::metric::{Kind, MILLIONTHS, Measured, Metric as M, Window};
 use crate::scenario::Scenario;
 
 /// The time of each round, and of rounds that wait for each other or go to many hosts how many had a timeout.

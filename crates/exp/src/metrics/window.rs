@@ -4,7 +4,7 @@ use knee_queue::time::{Duration, PS_PER_S, Time};
 use knee_sim::outcome::{FlowCounters, Outcome, QueueOutcome, Windowed};
 use knee_sim::spec::{Link, Run};
 
-use super::{MILLIONTHS, Measured, Metric as M, Window};
+use crate::metric::{MILLIONTHS, Measured, Metric as M, Window};
 
 /// Bits per second that each flow's receiver got: in the window, or from connect to the flow's end.
 pub(super) fn goodputs(run: &Run, outcome: &Outcome, window: Option<Window>) -> Vec<Option<f64>> {

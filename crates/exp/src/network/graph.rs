@@ -5,9 +5,10 @@ use std::collections::{HashMap, HashSet};
 use knee_sim::spec::{Network, NodeId};
 use knee_sim::topology::Cable;
 
-use super::{CABLE_KEYS, Cables, End, Hosts, MAX_FABRIC_CABLES, MAX_HOSTS, check, expand_all};
+use super::{CABLE_KEYS, Cables, End, Hosts, MAX_FABRIC_CABLES, MAX_HOSTS, check};
 use crate::error::Error;
 use crate::reader::Reader;
+use crate::reader::expand_all;
 
 const KEYS: &[&str] = &["topology", "node", "link"];
 const NODE_KEYS: &[&str] = &["name", "kind", "count"];

@@ -8,7 +8,7 @@ use knee_sim::spec::{Flow, Lane, NodeId, Order, Series, Traffic};
 
 use super::{Connections, MAX_FLOWS};
 use crate::error::Error;
-use crate::metrics::Kind;
+use crate::metric::Kind;
 use crate::random::Random;
 use crate::reader::Reader;
 use crate::units::Size;

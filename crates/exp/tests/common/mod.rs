@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use knee_exp::back_end::{BackEnd, Ran};
 use knee_exp::results::Results;
-use knee_exp::runner::{Options, Swept, sweep};
+use knee_exp::runner::{Options, sweep};
+use knee_exp::swept::Swept;
 use knee_exp::{Error, Experiment, Overrides};
 use knee_sim::outcome::Outcome;
 use knee_sim::spec::Run;

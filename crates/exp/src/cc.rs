@@ -1,0 +1,104 @@
+//! The congestion control of a flow, as a file names it.
+
+use std::path::Path;
+
+use knee_algo::Algorithm;
+use knee_queue::time::Duration;
+use knee_sim::spec::{Cc, KERNELS_OWN};
+
+use crate::error::Error;
+use crate::reader::{Reader, one_of};
+use crate::tree::{Node, Value};
+
+/// The RTT without queues, as a policy of `knee policy` would say it.
+pub(crate) fn read_base_rtt(reader: &Reader<'_>) -> Result<Option<Duration>, Error> {
+    let base_rtt: Option<Duration> = reader.get("base_rtt")?;
+    let allowed = Duration::from_us(1)..=Duration::from_ms(60_000);
+    if base_rtt.is_some_and(|rtt| !allowed.contains(&rtt)) {
+        return Err(reader.error("base_rtt", "must be from 1 us to 60000 ms, as in \"50 us\""));
+    }
+    Ok(base_rtt)
+}
+
+/// A congestion control and its parameters from two keys of a table.
+pub(crate) fn read_cc(
+    reader: &Reader<'_>,
+    name_key: &str,
+    params_key: &str,
+) -> Result<Option<Cc>, Error> {
+    let Some(name) = reader.text(name_key)? else {
+        return match reader.has(params_key) {
+            true => Err(reader.error(params_key, format!("needs \"{name_key}\" beside it"))),
+            false => Ok(None),
+        };
+    };
+    let folder = reader.file().parent().unwrap_or(Path::new(""));
+    let mut cc =
+        cc_named(name, folder).map_err(|why| why.of(|first| reader.error(name_key, first)))?;
+    if let Some(params) = reader.child(params_key)? {
+        if cc.is_kernels_own {
+            let why = "has no meaning for the kernel's own, which takes no parameters from a file";
+            return Err(reader.error(params_key, why));
+        }
+        for (name, node) in params.entries() {
+            set_param(&mut cc, name, node).map_err(|why| params.error(name, why))?;
+            params.note(name, node.json());
+        }
+    }
+    Ok(Some(cc))
+}
+
+/// What is wrong with the name of an algorithm: a sentence, and below it what a compiler said.
+pub(crate) struct NoAlgorithm(String);
+
+impl NoAlgorithm {
+    /// As an error that `at` makes of the sentence.
+    pub(crate) fn of(&self, at: impl FnOnce(String) -> Error) -> Error {
+        let (first, lines) = self.0.split_once('\n').unwrap_or((&self.0, ""));
+        at(first.to_owned()).with_lines(lines)
+    }
+}
+
+/// A congestion control by the name of its algorithm, or by the path of its file as seen from a folder; `kernel:` before a
+/// name means the running kernel's own.
+pub(crate) fn cc_named(name: &str, folder: &Path) -> Result<Cc, NoAlgorithm> {
+    match name.strip_prefix(KERNELS_OWN) {
+        None => Ok(Cc::new(algorithm_named(name, folder)?)),
+        Some(own) => {
+            let algorithm = Algorithm::by_name(own).map_err(|_| {
+                let twins = Algorithm::all().iter().map(Algorithm::name);
+                NoAlgorithm(one_of(own, twins))
+            })?;
+            Ok(Cc { is_kernels_own: true, ..Cc::new(algorithm) })
+        }
+    }
+}
+
+fn algorithm_named(name: &str, folder: &Path) -> Result<&'static Algorithm, NoAlgorithm> {
+    Algorithm::named(name, folder).map_err(|why| match why {
+        knee_algo::Error::UnknownAlgorithm(_) => NoAlgorithm(
+            not_built(name)
+                .unwrap_or_else(|| one_of(name, Algorithm::all().iter().map(Algorithm::name))),
+        ),
+        why => NoAlgorithm(why.to_string()),
+    })
+}
+
+/// Of an algorithm whose file is in the clone that this is run in, and came there after the build.
+pub(crate) fn not_built(name: &str) -> Option<String> {
+    let root = knee_algo::template::clone_root(Path::new("."))?;
+    let file = format!("algorithms/{name}.c");
+    root.join(&file).is_file().then(|| {
+        format!("{file} is not in this binary: make, or --cc {file} from the root of the clone")
+    })
+}
+
+/// Sets one parameter from a number or a word of the file; the error says what was allowed.
+pub(crate) fn set_param(cc: &mut Cc, name: &str, node: &Node) -> Result<(), String> {
+    let text = match &node.value {
+        Value::Text(text) => text.clone(),
+        Value::Integer(value) => value.to_string(),
+        _ => node.show(),
+    };
+    cc.algorithm.set_param(&mut cc.params, name, &text).map_err(|why| why.to_string())
+}

@@ -1,0 +1,100 @@
+//! What came of a sweep.
+
+use knee_sim::outcome::{Validity, Work};
+use serde_json::{Map, Value as Json};
+
+use crate::cases::Configuration;
+use crate::metric::{Kind, Metric};
+use crate::stats::Summary;
+
+/// What came of a sweep.
+#[derive(Clone, Debug)]
+pub struct Swept {
+    /// One per configuration that has finished runs, in order.
+    pub tables: Vec<Summaries>,
+    /// Runs that finished.
+    pub runs_done: usize,
+    /// Whether it was stopped before all of them had.
+    pub interrupted: bool,
+    /// What it took.
+    pub effort: Effort,
+    /// Name of the back end.
+    pub back_end: &'static str,
+    /// What that says of itself.
+    pub about: Map<String, Json>,
+}
+
+/// The work of all runs and what it cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Effort {
+    /// Of the simulator.
+    pub work: Work,
+    /// CPU time of the process during the sweep.
+    pub cpu_s: f64,
+    /// Wall-clock time.
+    pub wall_s: f64,
+    /// Largest resident memory of the process so far; `None` where the system does not tell.
+    pub peak_rss_bytes: Option<u64>,
+}
+
+/// Everything measured in one configuration.
+#[derive(Clone, Debug)]
+pub struct Summaries {
+    /// Which.
+    pub configuration: Configuration,
+    /// Its index.
+    pub index: usize,
+    /// One per traffic entry and recorded queue: of the valid runs, or of all if none is.
+    pub subjects: Vec<Subject>,
+    /// What of it a host decided; `None`: no host has a part in it.
+    pub verdict: Option<Verdict>,
+}
+
+/// How many runs of a configuration are valid, and what limited the others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// Runs whose results are those of the host, and not of algorithms and queues.
+    pub limited: usize,
+    /// Runs in all.
+    pub runs: usize,
+    /// What limited the first of them.
+    pub reason: String,
+}
+
+impl Verdict {
+    /// Of the runs of a configuration.
+    pub(crate) fn of(runs: &[Option<&Validity>]) -> Option<Verdict> {
+        let known: Vec<&Validity> = runs.iter().copied().flatten().collect();
+        let limited = || known.iter().filter(|validity| !validity.is_valid());
+        (!known.is_empty()).then(|| Verdict {
+            limited: limited().count(),
+            runs: runs.len(),
+            reason: limited().next().map_or_else(String::new, |first| first.limits.join("; ")),
+        })
+    }
+
+    /// Whether there is no valid run.
+    pub fn is_limited(&self) -> bool {
+        self.limited == self.runs
+    }
+}
+
+/// One traffic entry or queue over all runs of a configuration.
+#[derive(Clone, Debug)]
+pub struct Subject {
+    /// The entry's name, or the link's.
+    pub name: String,
+    /// What it is.
+    pub kind: Kind,
+    /// Metrics that were measured, in the order of [`Kind::metrics`].
+    pub metrics: Vec<(Metric, Summary)>,
+    /// Transfers or exchanges that the end of a run cut off, in all runs.
+    pub unfinished: u64,
+}
+
+impl Subject {
+    /// The summary of a metric, if it was measured.
+    pub fn metric(&self, metric: Metric) -> Option<&Summary> {
+        self.metrics.iter().find(|(m, _)| *m == metric).map(|(_, summary)| summary)
+    }
+}
