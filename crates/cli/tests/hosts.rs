@@ -153,10 +153,12 @@ impl Rack {
             run("tc", &queue.split(' ').collect::<Vec<_>>());
         });
         let dir = self.dir.display();
+        // Shells there begin with what the tests' own home says, which is nothing: what root's says may wait for a lock that was
+        // left by one that was killed.
         let config = format!(
             "Port 22\nListenAddress 10.98.{number}.1\nHostKey {dir}/host\nAuthorizedKeysFile {dir}/authorized\n\
              PidFile none\nUsePAM no\nStrictModes no\nPermitRootLogin prohibit-password\n\
-             PasswordAuthentication no\nKbdInteractiveAuthentication no\nUseDNS no\nLogLevel ERROR\n"
+             PasswordAuthentication no\nKbdInteractiveAuthentication no\nUseDNS no\nLogLevel ERROR\nSetEnv HOME={dir}\n"
         );
         let file = self.dir.join(format!("sshd-{number}"));
         fs::write(&file, config).unwrap();
