@@ -62,7 +62,7 @@ impl Header {
     pub fn algorithm(&self) -> Result<(&'static Algorithm, Params), Error> {
         let refused = |what: String| Error::Header { what };
         let algorithm =
-            Algorithm::by_name(&self.algorithm).map_err(|why| refused(why.to_string()))?;
+            Algorithm::by_name(&shown(&self.algorithm)).map_err(|why| refused(why.to_string()))?;
         let ours = algorithm.params().iter().map(|info| info.name);
         if !ours.eq(self.params.iter().map(|(name, _)| name.as_str())) {
             let theirs: Vec<_> = self.params.iter().map(|(name, _)| name.as_str()).collect();
