@@ -207,7 +207,7 @@ impl Bench<'_> {
     }
 }
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+knee_fuzz::target!(|bytes: &[u8]| {
     let mut numbers = Numbers(bytes);
     let (config, cc) = (config(&mut numbers), Bench::cc(&mut numbers));
     let connects = numbers.is_odd();

@@ -30,7 +30,7 @@ fn overrides(text: &str) -> Overrides {
     overrides
 }
 
-libfuzzer_sys::fuzz_target!(|text: &str| {
+knee_fuzz::target!(|text: &str| {
     let mut parts = parts(text);
     let (_, file) = parts.next().unwrap_or_default();
     let words = parts.find(|(name, _)| *name == "options").map_or("", |(_, words)| words);

@@ -6,7 +6,7 @@ use std::path::Path;
 use knee_fuzz::check_message;
 use knee_lab::hosts::Machines;
 
-libfuzzer_sys::fuzz_target!(|text: &str| {
+knee_fuzz::target!(|text: &str| {
     match Machines::parse(Path::new("x.toml"), text) {
         Ok(machines) => assert!(!machines.machines.is_empty()),
         Err(error) => check_message(&error.to_string()),

@@ -17,7 +17,7 @@ fn host() -> &'static Host {
     })
 }
 
-libfuzzer_sys::fuzz_target!(|text: &str| {
+knee_fuzz::target!(|text: &str| {
     let host = host();
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let text = text.replace("$boot", boot.trim());

@@ -251,7 +251,7 @@ fn file(packets: &[(u64, usize, Packet)], away_ns: [u64; 2], skips: u8) -> Vec<u
     writer.finish().expect("a Vec takes all")
 }
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+knee_fuzz::target!(|bytes: &[u8]| {
     let mut numbers = Numbers(bytes);
     let (places, away_us, skips) = (numbers.u8(), u64::from(numbers.u16()), numbers.u8());
     let mut talk =

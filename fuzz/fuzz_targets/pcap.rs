@@ -21,7 +21,7 @@ fn captures(mut bytes: &[u8]) -> Vec<Vec<u8>> {
     captures
 }
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+knee_fuzz::target!(|bytes: &[u8]| {
     let named = |(at, file)| Input::Reader(format!("file {at}"), Box::new(Cursor::new(file)));
     let inputs: Vec<_> = captures(bytes).into_iter().enumerate().map(named).collect();
     let options = Options { flows: vec![1], most_live: 64, most_flows: 16, ..Options::default() };

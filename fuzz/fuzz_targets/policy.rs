@@ -6,7 +6,7 @@ use std::path::Path;
 use knee_bpf::policy::File;
 use knee_fuzz::check_message;
 
-libfuzzer_sys::fuzz_target!(|text: &str| {
+knee_fuzz::target!(|text: &str| {
     match File::parse(Path::new("x.toml"), text) {
         Ok(file) => assert!(!file.entries.is_empty()),
         Err(error) => check_message(&error.to_string()),

@@ -64,7 +64,7 @@ fn replayed(file: &[u8]) -> Result<(), knee_flight::Error> {
     Ok(())
 }
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+knee_fuzz::target!(|bytes: &[u8]| {
     let mended = mended(bytes);
     if let Err(error) = replayed(mended.as_deref().unwrap_or(bytes)) {
         check_message(&error.to_string());

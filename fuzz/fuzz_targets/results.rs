@@ -23,7 +23,7 @@ fn compared(dirs: [&Path; 2]) -> Result<(), knee_exp::Error> {
     Ok(())
 }
 
-libfuzzer_sys::fuzz_target!(|text: &str| {
+knee_fuzz::target!(|text: &str| {
     let dir = empty_dir();
     let (a, b, out) = (dir.join("a"), dir.join("b"), dir.join("out"));
     fs::create_dir(&a).expect("a directory of our own");

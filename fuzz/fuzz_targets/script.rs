@@ -4,7 +4,7 @@
 use knee_fuzz::check_message;
 use knee_script::{Limits, LinuxVersion, Profile, Script, SimStack, play};
 
-libfuzzer_sys::fuzz_target!(|text: &str| {
+knee_fuzz::target!(|text: &str| {
     let limits = Limits { events: 1_000, ..Limits::default() };
     let profile = Profile { linux: LinuxVersion::V6_18, hz: 250 };
     match Script::parse("x", text) {

@@ -122,7 +122,7 @@ fn run(experiment: Experiment) -> Result<(), knee_exp::Error> {
     Ok(())
 }
 
-libfuzzer_sys::fuzz_target!(|text: &str| -> Corpus {
+knee_fuzz::target!(|text: &str| -> Corpus {
     match short(text) {
         Ok(None) => return Corpus::Reject,
         Ok(Some(experiment)) => {

@@ -2,7 +2,39 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::{env, fs, process};
+
+pub use libfuzzer_sys;
+use libfuzzer_sys::Corpus;
+
+/// As `libfuzzer_sys::fuzz_target`, by the rule of [`kept`].
+#[macro_export]
+macro_rules! target {
+    (|$input:ident: $type:ty| $body:block) => {
+        $crate::target!(|$input: $type| -> $crate::libfuzzer_sys::Corpus {
+            let case = || $body;
+            case();
+            $crate::libfuzzer_sys::Corpus::Keep
+        });
+    };
+    (|$input:ident: $type:ty| -> $kept:ty $body:block) => {
+        $crate::libfuzzer_sys::fuzz_target!(|$input: $type| -> $crate::libfuzzer_sys::Corpus {
+            let case = || -> $kept { $body };
+            $crate::kept(case())
+        });
+    };
+}
+
+/// Whether what follows is made of this case too, if it reaches something new: not behind as many as `KNEE_FUZZ_STEADY` says. Then only
+/// the inputs that the fuzzer begins with are mutated, and what is tried depends on them and on the seed, not on code, compiler or threads.
+pub fn kept(kept: Corpus) -> Corpus {
+    static CASES: AtomicUsize = AtomicUsize::new(0);
+    static STEADY: OnceLock<Option<usize>> = OnceLock::new();
+    let steady = STEADY.get_or_init(|| env::var("KNEE_FUZZ_STEADY").ok()?.parse().ok());
+    let cases = CASES.fetch_add(1, Ordering::Relaxed);
+    if steady.is_some_and(|steady| cases >= steady) { Corpus::Reject } else { kept }
+}
 
 /// The bytes of a case as numbers; behind their end all are 0.
 pub struct Numbers<'a>(pub &'a [u8]);
