@@ -14,7 +14,7 @@ WORKSPACE := --workspace $$(scripts/has-kernel-side || echo --exclude knee-bpf -
 
 # Cargo spreads work over the cores by itself.
 .NOTPARALLEL:
-.PHONY: help setup build run bless check test test-fresh test-kernels test-vkernel fidelity fidelity-live bench doc clean \
+.PHONY: help setup build run bless check test fuzz-long test-fresh test-kernels test-vkernel fidelity fidelity-live bench doc clean \
 	needs-build needs-run needs-test command fidelity-built style style-all doc-all test-everyday test-all fidelity-quick fuzz
 
 help:  ## list the commands
@@ -43,6 +43,9 @@ test-kernels: needs-test  ## the kernel side on other kernels, in qemu: about te
 
 test-vkernel: needs-test  ## the tests on a kernel in virtual time, which is built first: some five minutes, once
 	@scripts/test-vkernel
+
+fuzz-long:  ## every coverage-guided fuzzer for ten minutes, as many at a time as there are cores: about an hour on two
+	@scripts/fuzz long
 
 test-fresh:  ## the README's commands in bare Debian 12 and 13 roots, with their own Rust: as root, about half an hour each
 	@scripts/test-fresh bookworm trixie

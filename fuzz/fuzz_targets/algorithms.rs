@@ -3,7 +3,7 @@
 
 use knee_algo::{Algorithm, conformance};
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+knee_fuzz::target!(|bytes: &[u8]| {
     let Some((first, bytes)) = bytes.split_first() else { return };
     let all = Algorithm::all();
     let algorithm = &all[usize::from(*first) % all.len()];

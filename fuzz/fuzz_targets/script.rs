@@ -1,9 +1,10 @@
 //! Any text as a packet script: played against the simulator, or refused in one line; never a panic.
 #![no_main]
 
+use knee_fuzz::check_message;
 use knee_script::{Limits, LinuxVersion, Profile, Script, SimStack, play};
 
-libfuzzer_sys::fuzz_target!(|text: &str| {
+knee_fuzz::target!(|text: &str| {
     let limits = Limits { events: 1_000, ..Limits::default() };
     let profile = Profile { linux: LinuxVersion::V6_18, hz: 250 };
     match Script::parse("x", text) {
@@ -12,6 +13,6 @@ libfuzzer_sys::fuzz_target!(|text: &str| {
                 let _ = play(&script, &mut stack, limits);
             }
         }
-        Err(error) => assert!(!error.to_string().contains('\n')),
+        Err(error) => check_message(&error.to_string()),
     }
 });

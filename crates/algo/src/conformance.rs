@@ -5,7 +5,7 @@
 //! After every call: the window is at least 1 and at most its clamp; a pacing rate that was set is not 0;
 //! only what the kernel lets an algorithm write was written; the state has not passed its size; ssthresh
 //! and the window to return to are at least 1; the recording has room for what the host gave. The same
-//! bytes give the same calls and the same sockets, observed or not.
+//! bytes give the same calls and the same sockets, observed and looked at after each step, or not.
 
 use std::collections::VecDeque;
 
@@ -528,6 +528,9 @@ fn run(algorithm: &'static Algorithm, bytes: &[u8], observed: bool) -> Result<Ma
     let mut machine = Machine::new(algorithm, &mut script, observed);
     while !script.is_over() && machine.error.is_none() {
         machine.step(&mut script);
+        if observed {
+            machine.instance.read_diag(&mut machine.sock, &mut machine.host);
+        }
     }
     match machine.error.take() {
         Some(error) => Err(error),

@@ -9,6 +9,8 @@ use crate::record::{ACK_SAMPLE_FIELDS, ASKED, RATE_SAMPLE_FIELDS, SOCK_FIELDS};
 pub(crate) const VERSION: u32 = 1;
 /// The largest HZ of a kernel.
 const MAX_HZ: u32 = 10_000;
+/// Characters of a value that a message shows.
+const MOST_SHOWN: usize = 200;
 
 /// Who made the calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,13 +62,13 @@ impl Header {
     pub fn algorithm(&self) -> Result<(&'static Algorithm, Params), Error> {
         let refused = |what: String| Error::Header { what };
         let algorithm =
-            Algorithm::by_name(&self.algorithm).map_err(|why| refused(why.to_string()))?;
+            Algorithm::by_name(&shown(&self.algorithm)).map_err(|why| refused(why.to_string()))?;
         let ours = algorithm.params().iter().map(|info| info.name);
         if !ours.eq(self.params.iter().map(|(name, _)| name.as_str())) {
             let theirs: Vec<_> = self.params.iter().map(|(name, _)| name.as_str()).collect();
             let what = format!(
                 "it names the parameters \"{}\" of {}, which has others",
-                theirs.join(", "),
+                shown(&theirs.join(", ")),
                 self.algorithm
             );
             return Err(refused(what));
@@ -100,6 +102,10 @@ impl Header {
 
     pub(crate) fn of_text(text: &str) -> Result<Header, Error> {
         let refused = |what: String| Error::Header { what };
+        // No writer of ours lets one in, and what the lines say is shown to people.
+        if text.chars().any(|c| c.is_control() && c != '\n') {
+            return Err(refused("it has control characters in it".to_owned()));
+        }
         let value_of = |key: &str| {
             let value = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' '));
             value.ok_or_else(|| refused(format!("it has no line \"{key}\"")))
@@ -109,7 +115,7 @@ impl Header {
             if !text.lines().any(|line| line == ours) {
                 let what = format!(
                     "its \"{key}\" is not this version's; {} wrote it",
-                    value_of("written_by")?
+                    shown(value_of("written_by")?)
                 );
                 return Err(refused(what));
             }
@@ -123,7 +129,7 @@ impl Header {
         let origin = match value_of("origin")? {
             "kernel" => Origin::Kernel,
             "simulator" => Origin::Simulator,
-            other => return Err(refused(format!("origin \"{}\"", other.escape_debug()))),
+            other => return Err(refused(format!("origin \"{}\"", shown(other)))),
         };
         Ok(Header {
             algorithm: value_of("algorithm")?.to_owned(),
@@ -149,6 +155,11 @@ fn layout() -> Vec<String> {
         line("sock", SOCK_FIELDS),
         line("state", &["private", "large"]),
     ]
+}
+
+/// The beginning of what a file says, for a message of one line.
+fn shown(text: &str) -> String {
+    text.chars().take(MOST_SHOWN).flat_map(char::escape_debug).collect()
 }
 
 /// Without what would begin another line.

@@ -114,6 +114,30 @@ fn what_was_written_is_read_and_replays_equal() {
     }
 }
 
+/// Found by the fuzzer: a NUL of the file stood in the message.
+#[test]
+fn a_header_with_control_characters_is_refused_in_one_short_line() {
+    let bytes = written(&header("dctcp"), &[]);
+    let len = u32::from_le_bytes(bytes[12..16].try_into().unwrap()) as usize;
+    let text = std::str::from_utf8(&bytes[16..16 + len]).unwrap();
+    let said = |text: String| {
+        let mut file = bytes[..12].to_vec();
+        file.extend((text.len() as u32).to_le_bytes());
+        file.extend(text.as_bytes());
+        let mut checksum = crc32fast::Hasher::new();
+        checksum.update(&file);
+        file.extend(checksum.finalize().to_le_bytes());
+        read(&file).unwrap_err().to_string()
+    };
+    let foreign = text.replace("layout operations", "layout_operations");
+    for written_by in ["written_by k\0nee", "written_by \u{1b}[31mknee", "written_by \tknee"] {
+        let said = said(foreign.replace("written_by knee", written_by));
+        assert_eq!(said, "its header does not fit this knee: it has control characters in it");
+    }
+    let long = said(foreign.replace("written_by knee", &"written_by knee".repeat(1000)));
+    assert!(long.contains("wrote it") && long.len() < 400, "{long}");
+}
+
 #[test]
 fn another_algorithm_is_asked_and_not_judged() {
     let records = records("dctcp", 100);

@@ -305,8 +305,9 @@ fn crossing(
             lost[way] += matched.alone[of][way];
         }
         for (index, window) in matched.windows.iter().enumerate() {
-            let middle_ns =
-                matched.begin_ns + index as u64 * matched.width_ns + matched.width_ns / 2;
+            // Each begins before its last packet, but its middle may be behind the last time that there is.
+            let begin_ns = matched.begin_ns + index as u64 * matched.width_ns;
+            let middle_ns = begin_ns.saturating_add(matched.width_ns / 2);
             let joined = windows.entry(middle_ns).or_default();
             for (way, of) in [(0, ahead), (1, 1 - ahead)] {
                 joined[way].join(&window[of]);

@@ -436,6 +436,18 @@ fn clocks_of_two_files_are_compared() {
     }
 }
 
+/// Found by the fuzzer: the middle of the last stretch of time that is compared was behind the last time that a file can say.
+#[test]
+fn clocks_are_compared_up_to_the_end_of_time() {
+    let mut trace = Trace::new([1, 2]);
+    trace.handshake(0, MS, [0, 0]);
+    trace.segment(2 * MS, 0);
+    let end = |at_ns: u64| u64::MAX - 3 * MS + at_ns;
+    let files = vec![trace.file_with(0, end), trace.file_with(0, |at_ns| end(at_ns) + MS / 2)];
+    let analysis = analysed(files, &Options::default());
+    assert_eq!(analysis.whole.crossings.len(), 1);
+}
+
 #[test]
 fn connections_are_counted_once_whether_their_flows_are_kept_or_not() {
     let mut trace = Trace::new([1, 2]);

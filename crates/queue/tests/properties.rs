@@ -1,66 +1,17 @@
 //! What holds for every discipline, alone and below a shaper, whatever the packets and times.
 
-use std::collections::HashMap;
+mod model;
 
 use knee_queue::time::{Duration, Rate, Time};
 use knee_queue::{
     Admission, Alternate, AnyQdisc, Backlog, CeThresholdFor, ClassConfig, ClassService,
-    ClassesConfig, CodelConfig, CodelParams, Condition, DropReason, DropTailConfig, DualPi2Config,
-    Ecn, Fifo, FqCodelConfig, Limit, LimitPer, LowLatency, MarkAt, MarkShare, MarkWhen,
-    NotEctAbove, Packet, Part, PieConfig, PieDelay, Qdisc, QueueConfig, RedConfig, Shaped,
-    ShareConfig, StepConfig, StepThreshold, Threshold, TokenBucket, TwoBuffersConfig, Verdict,
+    ClassesConfig, CodelConfig, CodelParams, Condition, Departure, DropReason, DropTailConfig,
+    DualPi2Config, Ecn, Fifo, FqCodelConfig, Limit, LimitPer, LowLatency, MarkAt, MarkShare,
+    MarkWhen, NotEctAbove, PieConfig, PieDelay, Qdisc, QueueConfig, RedConfig, ShareConfig,
+    StepConfig, StepThreshold, Threshold, TokenBucket, TwoBuffersConfig, Verdict,
 };
+use model::{DSCPS, Model, Operation, Pkt, shaped};
 use proptest::prelude::*;
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Pkt {
-    id: u64,
-    len_bytes: u32,
-    sent_ecn: Ecn,
-    ecn: Ecn,
-}
-
-/// Numbers of a packet give it one of these, and one of as many inputs.
-const DSCPS: u64 = 3;
-/// And one of these flows.
-const FLOWS: u64 = 7;
-
-impl Pkt {
-    fn new(id: u64, len_bytes: u32, ecn: Ecn) -> Pkt {
-        Pkt { id, len_bytes, sent_ecn: ecn, ecn }
-    }
-}
-
-impl Packet for Pkt {
-    fn len_bytes(&self) -> u32 {
-        self.len_bytes
-    }
-    fn ecn(&self) -> Ecn {
-        self.ecn
-    }
-    fn set_ce(&mut self) {
-        self.ecn = Ecn::Ce;
-    }
-    fn flow_hash(&self) -> u32 {
-        (self.id % FLOWS) as u32
-    }
-    fn dscp(&self) -> u8 {
-        (self.id % DSCPS) as u8
-    }
-    fn is_pure_ack(&self) -> bool {
-        self.len_bytes < 100
-    }
-    fn input(&self) -> Option<u32> {
-        Some((self.id % DSCPS) as u32)
-    }
-}
-
-#[derive(Clone, Debug)]
-enum Operation {
-    Wait { ps: u64 },
-    Enqueue { len_bytes: u32, ecn: Ecn },
-    Dequeue,
-}
 
 fn operations() -> impl Strategy<Value = Vec<Operation>> {
     let wait = prop_oneof![0..2_000_000_u64, 0..50_000_000_000_u64];
@@ -276,172 +227,6 @@ fn config() -> impl Strategy<Value = QueueConfig> {
     prop_oneof![4 => single(), 1 => classes(), 1 => two_buffers()]
 }
 
-/// The most that may wait in it.
-fn limit_of(config: &QueueConfig) -> Limit {
-    match config {
-        QueueConfig::DropTail(config) => config.limit,
-        QueueConfig::Step(config) => config.limit,
-        QueueConfig::Pie(config) => Limit::Pkts(config.limit_pkts),
-        QueueConfig::Share(config) => config.limit,
-        QueueConfig::Red(config) => config.limit,
-        QueueConfig::Codel(config) => Limit::Pkts(config.limit_pkts),
-        QueueConfig::FqCodel(config) => Limit::Pkts(config.limit_pkts),
-        QueueConfig::DualPi2(config) => Limit::Pkts(config.limit_pkts),
-        QueueConfig::TwoBuffers(config) => match (config.limit_per, limit_of(&config.queue)) {
-            (LimitPer::Port, limit) => limit,
-            (LimitPer::Buffer, Limit::Pkts(pkts)) => Limit::Pkts(2 * pkts),
-            (LimitPer::Buffer, Limit::Bytes(bytes)) => Limit::Bytes(2 * bytes),
-        },
-        // Each class is held to its own by its own queue.
-        QueueConfig::Classes(_) => Limit::Bytes(u64::MAX),
-    }
-}
-
-/// Drives a queue as a host does, and checks it at every step.
-struct Model<Q> {
-    queue: Q,
-    limit: Limit,
-    now: Time,
-    offered: Backlog,
-    delivered: Backlog,
-    delivered_ids: Vec<u64>,
-    /// How many queues it consists of; 0: it is one.
-    parts: usize,
-    /// What tells packets apart that may overtake each other; `None`: this one may overtake any.
-    class: fn(&Pkt) -> Option<u64>,
-    /// The last delivered of each class.
-    last_ids: HashMap<u64, u64>,
-    verdicts: Vec<Verdict>,
-}
-
-impl<Q: Qdisc<Pkt>> Model<Q> {
-    fn new(queue: Q, config: &QueueConfig) -> Model<Q> {
-        let parts = config.part_names().len();
-        let class: fn(&Pkt) -> Option<u64> = match config {
-            // Full packets of one DSCP and input are all in one part, and those of one flow and ECN field in one queue of it.
-            _ if parts > 0 => |pkt| {
-                let flow = pkt.id % (DSCPS * FLOWS);
-                (pkt.len_bytes == 1514).then_some(flow << 2 | pkt.sent_ecn as u64)
-            },
-            QueueConfig::FqCodel(_) => |pkt| Some(u64::from(pkt.flow_hash())),
-            QueueConfig::DualPi2(_) => |pkt| Some(pkt.sent_ecn as u64),
-            _ => |_| Some(0),
-        };
-        Model {
-            queue,
-            limit: limit_of(config),
-            parts,
-            class,
-            last_ids: HashMap::new(),
-            now: Time::ZERO,
-            offered: Backlog::default(),
-            delivered: Backlog::default(),
-            delivered_ids: Vec::new(),
-            verdicts: Vec::new(),
-        }
-    }
-
-    fn run(&mut self, operations: &[Operation]) {
-        for operation in operations {
-            match operation {
-                Operation::Wait { ps } => self.wait(Duration::from_ps(*ps)),
-                Operation::Enqueue { len_bytes, ecn } => self.enqueue(*len_bytes, *ecn),
-                Operation::Dequeue => _ = self.dequeue(),
-            }
-            self.check();
-        }
-    }
-
-    /// Lets time pass, and ticks when asked to. Events of this very moment are left for later.
-    fn wait(&mut self, span: Duration) {
-        let until = self.now + span;
-        while let Some(event) = self.queue.next_event(self.now) {
-            assert!(event >= self.now, "time never runs back");
-            if event > until || event == self.now {
-                break;
-            }
-            self.now = event;
-            self.queue.tick(event);
-            self.check();
-        }
-        self.now = until;
-        self.queue.tick(until);
-    }
-
-    fn enqueue(&mut self, len_bytes: u32, ecn: Ecn) {
-        let id = u64::from(self.offered.pkts);
-        self.offered.pkts += 1;
-        self.offered.bytes += u64::from(len_bytes);
-        let before = (self.queue.len_pkts(), *self.queue.stats());
-        let verdict = self.queue.enqueue(Pkt::new(id, len_bytes, ecn), self.now);
-        self.verdicts.push(verdict);
-
-        let after = self.queue.stats();
-        match verdict {
-            // FQ-CoDel may drop others of its flow with it.
-            Verdict::Dropped(_) => assert!(self.queue.len_pkts() <= before.0),
-            Verdict::Marked => {
-                assert!(ecn.is_capable());
-                assert!(after.marked_pkts > before.1.marked_pkts);
-            }
-            Verdict::Queued => assert_eq!(after.enqueued_pkts, before.1.enqueued_pkts + 1),
-        }
-    }
-
-    fn dequeue(&mut self) -> Option<Pkt> {
-        let peeked = self.queue.peek(self.now);
-        let pkt = self.queue.dequeue(self.now);
-        assert_eq!(peeked, pkt.as_ref().map(|pkt| pkt.len_bytes));
-        let pkt = pkt?;
-        self.delivered.pkts += 1;
-        self.delivered.bytes += u64::from(pkt.len_bytes);
-        if let Some(class) = (self.class)(&pkt) {
-            let before = self.last_ids.insert(class, pkt.id);
-            assert!(before < Some(pkt.id), "first in, first out");
-        }
-        self.delivered_ids.push(pkt.id);
-        match pkt.sent_ecn {
-            Ecn::NotEct => assert_eq!(pkt.ecn, Ecn::NotEct),
-            sent => assert!(pkt.ecn == sent || pkt.ecn == Ecn::Ce),
-        }
-        Some(pkt)
-    }
-
-    fn check(&self) {
-        let stats = self.queue.stats();
-        let (pkts, bytes) = (self.queue.len_pkts(), self.queue.len_bytes());
-        assert_eq!(
-            u64::from(self.offered.pkts),
-            stats.dequeued_pkts + stats.dropped_pkts() + u64::from(pkts)
-        );
-        assert_eq!(self.offered.bytes, stats.dequeued_bytes + stats.dropped_bytes + bytes);
-        assert_eq!(stats.dequeued_pkts, u64::from(self.delivered.pkts));
-        assert_eq!(stats.dequeued_bytes, self.delivered.bytes);
-        match self.limit {
-            Limit::Pkts(limit) => assert!(pkts <= limit),
-            Limit::Bytes(limit) => assert!(bytes <= limit),
-        }
-        let parts: Vec<_> = (0..).map_while(|part| self.queue.part(part)).collect();
-        assert_eq!(parts.len(), self.parts);
-        if !parts.is_empty() {
-            let sum = |of: fn(&Part) -> u64| parts.iter().map(of).sum::<u64>();
-            assert_eq!(sum(|part| part.backlog.bytes), bytes);
-            assert_eq!(sum(|part| part.stats.dequeued_pkts), stats.dequeued_pkts);
-            assert_eq!(sum(|part| part.stats.marked_pkts), stats.marked_pkts);
-            assert!(sum(|part| part.stats.dropped_pkts()) <= stats.dropped_pkts());
-        }
-        if let Some(inside) = self.queue.inside() {
-            let is_some = |prob: f64| prob >= 0.0 && prob.is_finite();
-            assert!(inside.drop_probability.is_none_or(is_some));
-        }
-    }
-}
-
-fn shaped(config: &QueueConfig, bps: u64) -> Shaped<AnyQdisc<Pkt>, Pkt> {
-    let rate = Rate::from_bps(bps).expect("above 0");
-    Shaped::new(config.build(), TokenBucket::new(rate, 1600))
-}
-
 proptest! {
     #[test]
     fn a_queue_accounts_for_every_packet(config in config(), operations in operations()) {
@@ -629,7 +414,7 @@ impl Admission for DropOdd {
     fn admit(&mut self, _: Backlog, _: u32, _: Ecn, _: Time) -> Verdict {
         Verdict::Queued
     }
-    fn release(&mut self, _: knee_queue::Departure, _: Time) -> Verdict {
+    fn release(&mut self, _: Departure, _: Time) -> Verdict {
         self.0 += 1;
         if self.0 % 2 == 1 { Verdict::Dropped(DropReason::Early) } else { Verdict::Queued }
     }
