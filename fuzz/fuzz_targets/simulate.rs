@@ -6,7 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use knee_exp::back_end::{BackEnd, Ran, SIMULATOR, Simulator};
+use knee_exp::back_end::{BackEnd, Ran, SIMULATOR};
+use knee_exp::captures::Simulator;
 use knee_exp::compare::{self, Side, compare};
 use knee_exp::difference::Verdict;
 use knee_exp::results::Results;
