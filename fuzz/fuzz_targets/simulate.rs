@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use knee_exp::back_end::{BackEnd, Ran, SIMULATOR};
-use knee_exp::captures::Simulator;
 use knee_exp::compare::{self, Side, compare};
 use knee_exp::difference::Verdict;
 use knee_exp::results::Results;
 use knee_exp::runner::{Options, sweep};
+use knee_exp::simulator::Simulator;
 use knee_exp::{Experiment, Overrides};
 use knee_fuzz::{check_message, empty_dir};
 use knee_sim::Outcome;

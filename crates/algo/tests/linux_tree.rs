@@ -202,7 +202,10 @@ fn every_algorithm_compiles_against_a_kernels_headers() {
     if all.is_empty() {
         let is_required =
             std::env::var_os("KNEE_REQUIRE_HEADERS").is_some_and(|value| value == "1");
-        assert!(!is_required, "KNEE_REQUIRE_HEADERS=1, but no kernel headers are in /usr/src");
+        assert!(
+            !is_required,
+            "KNEE_REQUIRE_HEADERS=1, but no kernel headers are in /usr/src: run make setup"
+        );
         // Not eprintln!, whose text the harness keeps to itself when a test passes.
         let _ = writeln!(
             std::io::stderr(),

@@ -181,7 +181,7 @@ impl Loaded {
     }
 
     /// Whether the kernel called `init` for this connection, which must be established and have this algorithm. False: the
-    /// kernel left the call out, and the connection began with whatever its private state held. `None`: that is not known,
+    /// kernel left the call out, and the connection began with a state of zeros. `None`: that is not known,
     /// because the algorithm has no `init` or was not registered by [`Loaded::register_noting_init`].
     ///
     /// # Errors

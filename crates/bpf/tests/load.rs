@@ -46,6 +46,10 @@ fn the_kernel_takes_every_algorithm_and_forgets_it_when_dropped() {
         );
         drop(loaded);
         wait_until_free(&name);
+        // In the lab a program that notes init stands in its place.
+        let noting = Loaded::register_noting_init(embedded, &name, &params);
+        drop(noting.unwrap_or_else(|error| panic!("{error}")));
+        wait_until_free(&name);
     }
 }
 

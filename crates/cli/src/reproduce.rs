@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use knee_exp::back_end::BackEnd;
-use knee_exp::captures::Simulator;
 use knee_exp::catalogue::Library;
 use knee_exp::reproduce::{Planned, Reproduction, Wanted, plan};
 use knee_exp::runner::Options;
+use knee_exp::simulator::Simulator;
 use knee_exp::table::wrapped;
 use knee_exp::{Experiment, beside, golden};
 

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use knee_algo::Algorithm;
 use knee_exp::back_end::BackEnd;
-use knee_exp::captures::Simulator;
 use knee_exp::results::Results;
 use knee_exp::runner::{Options, sweep, threads};
 use knee_exp::scale::Scale;
+use knee_exp::simulator::Simulator;
 use knee_exp::swept::Swept;
 use knee_exp::{Experiment, Overrides, memory, refused, report, table};
 

@@ -153,8 +153,7 @@ impl Rack {
             run("tc", &queue.split(' ').collect::<Vec<_>>());
         });
         let dir = self.dir.display();
-        // Shells there begin with what the tests' own home says, which is nothing: what root's says may wait for a lock that was
-        // left by one that was killed.
+        // An empty home: root's start-up of a shell may wait for a stale lock.
         let config = format!(
             "Port 22\nListenAddress 10.98.{number}.1\nHostKey {dir}/host\nAuthorizedKeysFile {dir}/authorized\n\
              PidFile none\nUsePAM no\nStrictModes no\nPermitRootLogin prohibit-password\n\

@@ -3,7 +3,6 @@
 use std::cell::RefCell;
 use std::path::Path;
 use std::rc::Rc;
-use std::sync::atomic::AtomicBool;
 
 use knee_capture::frame::Frames;
 use knee_capture::host::{AT_HOST, AT_PORT, HostFile, SNAP_BYTES};
@@ -11,8 +10,6 @@ use knee_capture::{Direction, Error, Record};
 use knee_sim::spec::Run;
 use knee_sim::tap::hosts::{Place, Sighting};
 use knee_sim::{Outcome, simulate_captured};
-
-use crate::back_end::{BackEnd, Ran, SIMULATOR};
 
 /// Simulates a run and writes `HOST.pcapng` for each host into a directory that is there.
 ///
@@ -76,29 +73,5 @@ impl HostFiles {
     fn finish(self) -> Result<(), Error> {
         self.failed.map_or(Ok(()), Err)?;
         self.files.into_iter().flatten().try_for_each(HostFile::finish)
-    }
-}
-
-/// The simulator.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Simulator;
-
-impl BackEnd for Simulator {
-    fn name(&self) -> &'static str {
-        SIMULATOR
-    }
-
-    fn threads(&self) -> Option<usize> {
-        None
-    }
-
-    /// Goes on to the end whatever `stop` says: whoever stops a sweep does not wait for it.
-    fn run(&self, run: &Run, _stop: &AtomicBool) -> Result<Ran, String> {
-        let outcome = knee_sim::simulate(run).map_err(|why| why.to_string())?;
-        Ok(Ran { outcome, validity: None })
-    }
-
-    fn run_captured(&self, run: &Run, _stop: &AtomicBool, dir: &Path) -> Result<Ran, String> {
-        Ok(Ran { outcome: simulate(run, dir)?, validity: None })
     }
 }

@@ -9,8 +9,8 @@ use knee_queue::{
 use knee_sim::spec::{LinkId, Network, NodeId};
 
 use crate::error::Error;
+use crate::names::expand_all;
 use crate::reader::Reader;
-use crate::reader::expand_all;
 use crate::tree::{Node, Value};
 use crate::units::Size;
 

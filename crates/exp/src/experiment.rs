@@ -217,9 +217,7 @@ impl Experiment {
         for configuration in &experiment.configurations {
             let scenario = experiment.scenario(configuration)?;
             has_flow_control |= scenario.has_flow_control();
-            if scenario.memory.bytes() > memory.bytes() {
-                memory = scenario.memory.clone();
-            }
+            memory = memory.with(&scenario.memory);
             scenario.algorithms().for_each(|algorithm| add(&mut algorithms, algorithm));
             scenario.modules().for_each(|algorithm| add(&mut modules, algorithm));
             experiment.check_scale(&scenario)?;

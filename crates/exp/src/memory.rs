@@ -1,6 +1,6 @@
 //! How much memory a run may take, told before it is run.
 //!
-//! What a file asks for is estimated in bytes, key by key, from above: a run may end early, and a host may have less to tell. It
+//! What a file asks for is estimated in bytes, key by key, rather too high: a run may end early, and a host may have less to tell. It
 //! is an estimate all the same, good for a refusal in time and not for an account.
 
 use crate::units::{Quantity, Size};
@@ -10,7 +10,7 @@ pub const MOST_BYTES: u64 = 4 << 30;
 /// From here on it is worth a line.
 const LARGE_BYTES: u64 = 500_000_000;
 
-/// What a row of an experiment takes.
+/// What a row of an experiment takes, or the most of all rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
     /// A run of it while it goes on.
@@ -27,12 +27,22 @@ impl Memory {
         self.run_bytes.saturating_add(self.kept_bytes)
     }
 
+    /// The most of each part: a run of one row begins while what another keeps is there.
+    pub(crate) fn with(self, other: &Memory) -> Memory {
+        let most = if other.bytes() > self.bytes() { other.most.clone() } else { self.most };
+        Memory {
+            run_bytes: self.run_bytes.max(other.run_bytes),
+            kept_bytes: self.kept_bytes.max(other.kept_bytes),
+            most,
+        }
+    }
+
     /// Whether whoever runs it wants to know.
     pub fn is_large(&self) -> bool {
         self.bytes() >= LARGE_BYTES
     }
 
-    /// As `about 1.2 GB of memory a run, most of it for 3000000 samples of flows (sample.flows)`.
+    /// As `up to 1.2 GB of memory a run, most of it for 3000000 samples of flows (sample.flows)`.
     pub fn words(&self) -> String {
         format!("up to {} of memory a run, most of it for {}", shown(self.bytes()), self.most)
     }
@@ -62,6 +72,17 @@ pub(crate) fn shown(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_several_rows_each_part_counts_that_takes_most() {
+        let memory = |run_bytes, kept_bytes, most: &str| Memory {
+            run_bytes,
+            kept_bytes,
+            most: most.to_owned(),
+        };
+        let all = memory(1000, 0, "a").with(&memory(100, 1000, "b"));
+        assert_eq!(all, memory(1000, 1000, "b"));
+    }
 
     #[test]
     fn bytes_are_said_in_the_unit_that_fits_and_never_less() {

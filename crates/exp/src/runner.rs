@@ -4,7 +4,6 @@
 //! so the results are the same for any number of threads.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -16,17 +15,17 @@ use knee_sim::spec::Run;
 use serde_json::{Map, Value as Json};
 
 use crate::back_end::{BackEnd, Ran, SIMULATOR};
-use crate::captures::Simulator;
 use crate::cases::{Configuration, RunId};
 use crate::csv::{self, Rows};
 use crate::error::{Error, Origin};
 use crate::experiment::Experiment;
 use crate::flight::Recording;
 use crate::machine;
+use crate::measure::measure;
 use crate::memory::{Memory, shown};
 use crate::metric::{Measured, Metric};
-use crate::metrics::measure;
 use crate::results::{CaptureDir, Results, empty_captures};
+use crate::simulator::Simulator;
 use crate::stats::{Samples, Summary};
 use crate::swept::{Effort, Subject, Summaries, Swept, Verdict};
 
@@ -223,6 +222,17 @@ impl Waiting {
     }
 }
 
+/// Lets all threads end where one panics, so that none waits for its run.
+struct EndsOthers(Arc<AtomicBool>);
+
+impl Drop for EndsOthers {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
 fn spawn(
     experiment: &Arc<Experiment>,
     options: &Options,
@@ -240,6 +250,7 @@ fn spawn(
         let (recording, captures) = (recording.clone(), captures.clone());
         let waiting = waiting.clone();
         std::thread::spawn(move || {
+            let _ends = EndsOthers(quit.clone());
             let stopped = || options.stop.load(Ordering::Relaxed);
             while !quit.load(Ordering::Relaxed) && !stopped() {
                 let index = next.fetch_add(1, Ordering::Relaxed);
@@ -437,35 +448,39 @@ const SHARE_PCT: u64 = 75;
 /// How many runs go on at once: as many as asked for (0: as there are cores), or as many as fit into memory where nobody asked.
 ///
 /// # Errors
-/// [`Error::Input`] if as many as asked for do not fit, or not even one does.
+/// [`Error::Input`] if as many as asked for do not fit.
 pub fn threads(
     experiment: &Experiment,
     back_end: &dyn BackEnd,
     asked: usize,
 ) -> Result<usize, Error> {
+    threads_in(experiment, back_end, asked, machine::available_memory_bytes())
+}
+
+/// With so much memory free, where that is known.
+fn threads_in(
+    experiment: &Experiment,
+    back_end: &dyn BackEnd,
+    asked: usize,
+    free_bytes: Option<u64>,
+) -> Result<usize, Error> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let wanted = if asked == 0 { cores } else { asked };
     let wanted = wanted.min(back_end.threads().unwrap_or(usize::MAX));
     let wanted = wanted.clamp(1, experiment.runs().max(1));
-    let Some(free) = machine::available_memory_bytes() else { return Ok(wanted) };
+    let Some(free) = free_bytes else { return Ok(wanted) };
     let memory = &experiment.memory;
-    let fit = fit(memory, free);
-    if fit >= wanted || asked == 0 && fit > 0 {
+    // One is what the bound on a run allows, and its estimate is rather too high.
+    let fit = fit(memory, free).max(1);
+    if fit >= wanted || asked == 0 {
         return Ok(fit.min(wanted));
     }
-    let mut why = memory.words();
-    let _ = write!(why, "; {} of this machine's is free", shown(free));
-    let key = match fit {
-        0 => {
-            why.push_str(": ask for less");
-            ""
-        }
-        fit => {
-            let _ = write!(why, ", enough for {fit} at once");
-            "--threads"
-        }
-    };
-    Err(Error::input(&experiment.path, Origin::Nowhere, key, why))
+    let why = format!(
+        "{}; {SHARE_PCT} % of the {} that is free is enough for {fit} at once",
+        memory.words(),
+        shown(free)
+    );
+    Err(Error::input(&experiment.path, Origin::Nowhere, "--threads", why))
 }
 
 /// Runs that fit into memory that is free.

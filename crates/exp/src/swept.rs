@@ -1,4 +1,4 @@
-//! What came of a sweep.
+//! Results of a sweep in memory: summaries, verdicts and what it cost.
 
 use knee_sim::outcome::{Validity, Work};
 use serde_json::{Map, Value as Json};

@@ -11,7 +11,7 @@ use knee_sim::spec::{
 };
 
 use crate::error::Error;
-use crate::reader::expand_all;
+use crate::names::expand_all;
 use crate::reader::{Reader, one_of};
 use crate::receiving::read_coalesce;
 use crate::tree::Value;
@@ -211,7 +211,10 @@ pub(crate) fn words(network: &Network) -> Vec<String> {
     let mut neighbours = Vec::new();
     for port in &network.ports {
         let link = &network.links[port.link as usize];
-        neighbours.push(name(link.from));
+        let from = name(link.from);
+        if !neighbours.contains(&from) {
+            neighbours.push(from);
+        }
         if routers.last() != Some(&link.to) && !routers.contains(&link.to) {
             routers.push(link.to);
         }

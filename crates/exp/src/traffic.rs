@@ -62,6 +62,8 @@ type FromTo = (Vec<NodeId>, Vec<NodeId>);
 /// One traffic entry, ready to be turned into the flows of any repeat.
 #[derive(Clone, Debug)]
 pub(crate) struct TrafficSpec {
+    /// Which `[[traffic]]` of the file it is of.
+    pub(crate) table: usize,
     pub(crate) name: String,
     pub(crate) kind: Kind,
     /// What the table shows of it.
@@ -116,8 +118,9 @@ pub(crate) fn read(
     cc: Option<&Cc>,
 ) -> Result<Vec<TrafficSpec>, Error> {
     let mut entries: Vec<TrafficSpec> = Vec::new();
-    for reader in root.children("traffic")? {
-        entries.extend(read_entry(&reader, network, cc)?);
+    for (table, reader) in root.children("traffic")?.iter().enumerate() {
+        let of_table = read_entry(reader, network, cc)?.into_iter();
+        entries.extend(of_table.map(|entry| TrafficSpec { table, ..entry }));
     }
     if entries.is_empty() {
         return Err(root.error("traffic", "missing: there must be at least one [[traffic]] entry"));
@@ -214,6 +217,8 @@ fn read_entry(
     };
     let is_timed = !matches!(kind, Kind::Poisson | Kind::Attempts);
     let entry = TrafficSpec {
+        // Whoever reads them all knows.
+        table: 0,
         name: name.to_owned(),
         kind,
         show: read_show(reader, kind)?,

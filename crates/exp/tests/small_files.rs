@@ -123,6 +123,14 @@ fn long_records() -> Vec<(&'static str, String, &'static str)> {
             "traffic.a.interval = \"1 us\": gives 120000000 pings, up to",
         ),
         (
+            "behind-each",
+            pair(
+                "kind = \"bulk\"\neach = true\nsize = \"1 kB\"\n[[traffic]]\nname = \"b\"\nfrom = \"s1\"\nto = \"r\"\n\
+                 kind = \"ping\"\ninterval = \"1 us\"\n[run]\nduration = \"60 s\"",
+            ),
+            "traffic.b.interval = \"1 us\": gives 60000000 pings, up to",
+        ),
+        (
             "packets",
             pair(&format!("flows = 100\n{BULK}\"100 s\"\n[hosts]\nrcvbuf_max = \"1 GiB\""))
                 .replace(drops, "limit = \"unlimited\""),

@@ -380,3 +380,34 @@ fn rows_that_wait_for_a_slow_run_are_bounded() {
     let begun = BEGUN_MEANWHILE.load(Ordering::SeqCst);
     assert!((3..30).contains(&begun), "{begun}");
 }
+
+static BEGUN_BEFORE_A_PANIC: AtomicUsize = AtomicUsize::new(0);
+
+#[test]
+fn a_run_that_panics_while_others_wait_for_it_ends_the_sweep() {
+    let overrides = Overrides {
+        cc: vec!["cubic".into()],
+        set: vec!["traffic.short.size=\"20 kB\"".into()],
+        repeat: Some(40),
+        ..Overrides::default()
+    };
+    let experiment = parsed("long.toml", MIX, &overrides);
+    let back_end = Arc::new(Fake(|run| {
+        if BEGUN_BEFORE_A_PANIC.fetch_add(1, Ordering::SeqCst) == 0 {
+            let mut before = 0;
+            while before != BEGUN_BEFORE_A_PANIC.load(Ordering::SeqCst) {
+                before = BEGUN_BEFORE_A_PANIC.load(Ordering::SeqCst);
+                std::thread::sleep(std::time::Duration::from_millis(500));
+            }
+            panic!("as this test wants it");
+        }
+        let sample = GoodputSample { at: run.end, flow: 0, bytes: 123_456_789 };
+        let flows = vec![FlowOutcome::default(); run.flows.len()];
+        let goodput_samples = vec![sample; 120_000];
+        Ok(Outcome { end: run.end, flows, goodput_samples, ..Outcome::default() })
+    }));
+    let scratch = Scratch::new();
+    let options = Options { threads: 2, back_end, ..Options::default() };
+    let why = run_into(&scratch, &experiment, &options).unwrap_err().to_string();
+    assert!(why.contains("panicked, which is a bug in it"), "{why}");
+}

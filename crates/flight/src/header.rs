@@ -159,7 +159,7 @@ fn layout() -> Vec<String> {
 
 /// The beginning of what a file says, for a message of one line.
 fn shown(text: &str) -> String {
-    text.chars().take(MOST_SHOWN).flat_map(char::escape_debug).collect()
+    text.escape_debug().take(MOST_SHOWN).collect()
 }
 
 /// Without what would begin another line.

@@ -72,7 +72,7 @@ pub(crate) fn check(run: &Run, frame_bytes: u32) -> Result<(), Error> {
     room(network, spec, frame_bytes)
 }
 
-/// Refuses switches that are none, and those that are software routers.
+/// Refuses nodes that are not switches, and software routers.
 fn check_switches(network: &Network, spec: &FlowControl) -> Result<(), Error> {
     let is_switch =
         |id: NodeId| network.nodes.get(id as usize).is_some_and(|node| node.host.is_none());
@@ -83,8 +83,8 @@ fn check_switches(network: &Network, spec: &FlowControl) -> Result<(), Error> {
     let switches = network.ports.iter().map(|port| network.links[port.link as usize].to);
     match switches.map(|switch| switch as usize).find(|switch| stopping[*switch]) {
         Some(router) => fail(format!(
-            "{} is a software router, whose interrupts wait (coalesce), and those stop nobody: \
-             leave coalesce out there, or name other switches",
+            "{} is a software router (network.coalesce), and routers pause no links: leave it out \
+             there, or name other switches in flow_control",
             network.nodes[router].name
         )),
         None => Ok(()),

@@ -197,7 +197,8 @@ macro_rules! counters {
 
             /// What came after `before`.
             fn since(&self, before: &FlowCounters) -> FlowCounters {
-                let since = |now: Option<u64>, then: Option<u64>| Some(now?.saturating_sub(then?));
+                // A counter of the kernel that has wrapped tells nothing.
+                let since = |now: Option<u64>, then: Option<u64>| now?.checked_sub(then?);
                 FlowCounters { $($name: since(self.$name, before.$name),)+ }
             }
         }

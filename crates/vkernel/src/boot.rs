@@ -309,22 +309,8 @@ fn remove_left_behind(parent: &Path) {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write as _;
-
     use super::*;
-
-    /// Another process writes it: were it this one, a child that another test forks meanwhile would
-    /// hold the file open for writing, and the kernel runs no such file ("Text file busy").
-    fn write_program(path: &Path, text: &str) {
-        let mut install = Command::new("install")
-            .args(["-m", "755", "/dev/stdin"])
-            .arg(path)
-            .stdin(Stdio::piped())
-            .spawn()
-            .unwrap();
-        install.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
-        assert!(install.wait().unwrap().success(), "{} is not written", path.display());
-    }
+    use crate::testing::write_program;
 
     fn boot_script(script: &str, limit: Duration, stop: bool) -> Result<Vec<u8>, Error> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);

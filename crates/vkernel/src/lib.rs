@@ -20,6 +20,8 @@ pub mod kernel;
 mod outcome;
 pub mod plan;
 mod run;
+#[cfg(test)]
+mod testing;
 
 use knee_linux::error;
 pub use knee_linux::error::Error;

@@ -7,8 +7,8 @@ use knee_sim::topology::Cable;
 
 use super::{CABLE_KEYS, Cables, End, Hosts, MAX_FABRIC_CABLES, MAX_HOSTS, check};
 use crate::error::Error;
+use crate::names::expand_all;
 use crate::reader::Reader;
-use crate::reader::expand_all;
 
 const KEYS: &[&str] = &["topology", "node", "link"];
 const NODE_KEYS: &[&str] = &["name", "kind", "count"];

@@ -30,11 +30,11 @@ const PACKET: u64 = 240;
 const METRIC: u64 = 128;
 /// Metrics of a subject, and those of them that may have many values.
 const METRICS: u64 = 30;
-const WITH_VALUES: u64 = 2;
+const WITH_VALUES: u64 = 7;
 /// Values of a metric: one by one up to so many, then a histogram, which takes this.
 const ONE_BY_ONE: u64 = 4096;
-const HISTOGRAM: u64 = 128 << 10;
-/// So many pairs of hosts are looked at for the time that exchanges take; the others are taken for the quickest of them.
+const HISTOGRAM: u64 = 256 << 10;
+/// So many pairs of hosts are looked at for the time that exchanges take; the others are bounded by their links alone.
 const MOST_PAIRS: usize = 200;
 
 /// What counts for the memory of runs beside a scenario.
@@ -101,17 +101,27 @@ struct Amounts<'a> {
     flows: u64,
     /// The longest name of a traffic entry.
     name_text: u64,
+    /// Bytes that the links to each node carry until the end; `None`: one of them has no rate.
+    into_host: Vec<Option<u128>>,
 }
 
 impl<'a> Amounts<'a> {
     fn new(scenario: &'a Scenario, root: &'a Reader<'a>, asked: Asked) -> Amounts<'a> {
         let flows = scenario.traffic.iter().map(TrafficSpec::flows);
         let names = scenario.traffic.iter().map(|entry| entry.name.len() as u64);
+        let network = scenario.network.build(&scenario.destinations(), 0);
+        let mut into_host = vec![Some(0); network.nodes.len()];
+        for link in &network.links {
+            let bytes = link.rate.map(|rate| bits_until(scenario.end, rate.bps()) / 8);
+            let sum = &mut into_host[link.to as usize];
+            *sum = sum.zip(bytes).map(|(sum, bytes)| sum + bytes);
+        }
         Amounts {
             scenario,
             root,
             asked,
-            network: scenario.network.build(&scenario.destinations(), 0),
+            network,
+            into_host,
             flows: flows.fold(0, u64::saturating_add),
             name_text: names.max().unwrap_or(0),
         }
@@ -178,7 +188,7 @@ impl<'a> Amounts<'a> {
     /// Connections, exchanges and pings of each entry.
     fn traffic(&self) -> Result<Vec<Part<'a>>, Error> {
         let mut all = Vec::new();
-        let mut ideal = Ideal::new(&self.network);
+        let mut quickest = Quickest::new(&self.network);
         let row = self.asked.label_bytes + self.name_text;
         let of_flow = FLOW
             + (size_of::<Flow>() + size_of::<FlowOutcome>() + 2 * size_of::<FlowWindow>()) as u64
@@ -187,14 +197,23 @@ impl<'a> Amounts<'a> {
             + 30 * NUMBER_TEXT;
         let of_exchange = size_of::<RpcRecord>() as u64 + row + 2 * TIME_TEXT + NUMBER_TEXT;
         let of_ping = size_of::<PingRecord>() as u64 + 4 + row + 2 * TIME_TEXT + NUMBER_TEXT;
-        for (entry, table) in self.scenario.traffic.iter().zip(self.root.children("traffic")?) {
-            let end = self.scenario.end;
-            let of_flows = entry.flows().saturating_mul(of_flow);
-            let part = if entry.pings(end) > 0 {
-                let (things, of) = (entry.pings(end), ("pings", "a longer interval"));
+        let mut entries = self.scenario.traffic.iter().peekable();
+        for (number, table) in self.root.children("traffic")?.into_iter().enumerate() {
+            let (mut flows, mut pings, mut exchanges) = (0u64, 0u64, None::<u64>);
+            // With `each` an entry of the file is several.
+            while let Some(entry) = entries.next_if(|entry| entry.table == number) {
+                flows = flows.saturating_add(entry.flows());
+                pings = pings.saturating_add(entry.pings(self.scenario.end));
+                if let Some(of_entry) = self.exchanges(entry, &mut quickest) {
+                    exchanges = Some(exchanges.unwrap_or(0).saturating_add(of_entry));
+                }
+            }
+            let of_flows = flows.saturating_mul(of_flow);
+            let part = if pings > 0 {
+                let (things, of) = (pings, ("pings", "a longer interval"));
                 let bytes = things.saturating_mul(of_ping);
                 Part { table, key: "interval", things, of, bytes }
-            } else if let Some(things) = self.exchanges(entry, &mut ideal) {
+            } else if let Some(things) = exchanges {
                 // Beside their flows.
                 let bytes = things.saturating_mul(of_exchange).saturating_add(of_flows);
                 let of = ("exchanges", "a smaller count, or a shorter run");
@@ -209,7 +228,7 @@ impl<'a> Amounts<'a> {
                 let keys = ["rounds", "flows", "count", "until"];
                 let key = keys.into_iter().find(|key| table.has(key)).unwrap_or("from");
                 let of = ("flows", "fewer of them");
-                Part { table, key, things: entry.flows(), of, bytes: of_flows }
+                Part { table, key, things: flows, of, bytes: of_flows }
             };
             all.push(part);
         }
@@ -218,45 +237,32 @@ impl<'a> Amounts<'a> {
 
     /// How many exchanges there may be at most until the end: of each connection as many as fit one after the other, and of all
     /// no more than the links of their hosts carry.
-    fn exchanges(&self, entry: &TrafficSpec, ideal: &mut Ideal<'_>) -> Option<u64> {
+    fn exchanges(&self, entry: &TrafficSpec, quickest: &mut Quickest<'_>) -> Option<u64> {
         let exchanges = entry.exchanges()?;
-        let end = self.scenario.end;
-        let mut known: HashMap<(NodeId, NodeId, u64, u64), u64> = HashMap::new();
-        let mut quickest = 0;
-        let (mut all, mut to_servers, mut to_clients) = (0u64, 0u64, 0u64);
-        let (mut servers, mut clients) = (HashSet::new(), HashSet::new());
+        let mut all = 0u64;
+        // Of each host the smallest that comes to it.
+        let (mut servers, mut clients) = (HashMap::new(), HashMap::new());
         for ((from, to), traffic) in exchanges {
             let Traffic::Rpc { request_bytes, response_bytes, count } = traffic else { continue };
-            let key = (from, to, request_bytes, response_bytes);
-            let fit = match known.get(&key) {
-                Some(fit) => *fit,
-                None if known.len() >= MOST_PAIRS => quickest,
-                None => {
-                    let time = ideal.exchange((from, to), (request_bytes, response_bytes));
-                    let fit = time.map_or(0, |time| end.ps() / time.ps().max(1));
-                    known.insert(key, fit);
-                    fit
-                }
-            };
-            quickest = quickest.max(fit);
+            let fit = quickest.fit((from, to), (request_bytes, response_bytes), self.scenario.end);
             all = all.saturating_add(fit.min(count.unwrap_or(u64::MAX)));
-            if servers.insert(to) {
-                to_servers = to_servers.saturating_add(self.carried(to, request_bytes));
-            }
-            if clients.insert(from) {
-                to_clients = to_clients.saturating_add(self.carried(from, response_bytes));
+            for (hosts, host, bytes) in
+                [(&mut servers, to, request_bytes), (&mut clients, from, response_bytes)]
+            {
+                let least = hosts.entry(host).or_insert(bytes);
+                *least = bytes.min(*least);
             }
         }
-        Some(all.min(to_servers).min(to_clients))
+        let carried = |hosts: HashMap<NodeId, u64>| {
+            let of_hosts = hosts.into_iter().map(|(host, bytes)| self.carried(host, bytes));
+            of_hosts.fold(0, u64::saturating_add)
+        };
+        Some(all.min(carried(servers)).min(carried(clients)))
     }
 
     /// How often so many bytes reach a host until the end.
     fn carried(&self, host: NodeId, bytes: u64) -> u64 {
-        let mut sum = 0u128;
-        for link in self.network.links.iter().filter(|link| link.to == host) {
-            let Some(rate) = link.rate else { return u64::MAX };
-            sum += bits_until(self.scenario.end, rate.bps()) / 8;
-        }
+        let Some(sum) = self.into_host[host as usize] else { return u64::MAX };
         u64::try_from(sum / u128::from(bytes.max(1))).unwrap_or(u64::MAX)
     }
 
@@ -334,9 +340,9 @@ impl<'a> Amounts<'a> {
             let values = if values > ONE_BY_ONE { HISTOGRAM } else { values * 8 };
             METRICS * METRIC + WITH_VALUES * values
         };
-        let mut ideal = Ideal::new(&self.network);
+        let mut quickest = Quickest::new(&self.network);
         let of_entries = self.scenario.traffic.iter().map(|entry| {
-            let exchanges = self.exchanges(entry, &mut ideal).unwrap_or(0);
+            let exchanges = self.exchanges(entry, &mut quickest).unwrap_or(0);
             let values = entry.flows().max(exchanges).max(entry.pings(self.scenario.end));
             of_subject(values.max(if sampling.flows.is_some() { looks } else { 0 }))
         });
@@ -354,6 +360,34 @@ impl<'a> Amounts<'a> {
             of: ("runs whose values are kept", "fewer runs"),
             bytes: each.saturating_mul(things),
         })
+    }
+}
+
+/// How many exchanges of a kind fit one after the other into a run.
+struct Quickest<'a> {
+    ideal: Ideal<'a>,
+    known: HashMap<Exchange, u64>,
+}
+
+/// The hosts, and the bytes of request and response.
+type Exchange = ((NodeId, NodeId), (u64, u64));
+
+impl<'a> Quickest<'a> {
+    fn new(network: &'a Network) -> Quickest<'a> {
+        Quickest { ideal: Ideal::new(network), known: HashMap::new() }
+    }
+
+    fn fit(&mut self, hosts: (NodeId, NodeId), bytes: (u64, u64), end: Time) -> u64 {
+        if let Some(fit) = self.known.get(&(hosts, bytes)) {
+            return *fit;
+        }
+        if self.known.len() >= MOST_PAIRS {
+            return u64::MAX;
+        }
+        let time = self.ideal.exchange(hosts, bytes);
+        let fit = time.map_or(0, |time| end.ps() / time.ps().max(1));
+        self.known.insert((hosts, bytes), fit);
+        fit
     }
 }
 

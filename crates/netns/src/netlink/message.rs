@@ -20,6 +20,7 @@ pub struct Message {
 impl Message {
     /// Of this kind, with these flags, the fixed part of its family, whose length is a multiple of 4, and its attributes.
     pub fn new(kind: u16, flags: u16, fixed: &[u8], attributes: &Attributes) -> Message {
+        debug_assert_eq!(fixed.len() % 4, 0, "fixed parts are whole words");
         let len = (HEADER_BYTES + fixed.len() + attributes.0.len()) as u32;
         let mut bytes = Vec::with_capacity(len as usize);
         bytes.extend(len.to_ne_bytes());
@@ -64,7 +65,8 @@ pub struct Attributes(Vec<u8>);
 impl Attributes {
     /// Adds an attribute.
     pub fn with(mut self, kind: u16, value: &[u8]) -> Attributes {
-        self.0.extend((value.len() as u16 + 4).to_ne_bytes());
+        let len = u16::try_from(value.len() + 4).expect("an attribute is shorter than 64 KiB");
+        self.0.extend(len.to_ne_bytes());
         self.0.extend(kind.to_ne_bytes());
         self.0.extend(value);
         self.0.resize(self.0.len().next_multiple_of(4), 0);
@@ -143,10 +145,11 @@ impl Answer {
 
     /// The code of a refusal, negative, or 0 of a confirmation; a list's end may come without.
     pub(super) fn error(&self) -> Option<i32> {
-        let code = || word(&self.body, 0).unwrap_or_default() as i32;
+        let code = word(&self.body, 0).map(|code| code as i32);
         match self.kind {
-            NLMSG_ERROR => Some(code()),
-            NLMSG_DONE => Some(code().min(0)),
+            // EIO for one that is cut short.
+            NLMSG_ERROR => Some(code.unwrap_or(-5)),
+            NLMSG_DONE => Some(code.unwrap_or(0).min(0)),
             _ => None,
         }
     }
@@ -191,7 +194,7 @@ mod tests {
         let bytes = Message::new(36, 0, &[0; 20], &outer).answered().into_bytes();
         assert_eq!(bytes.len() % 4, 0);
         assert_eq!(bytes[..4], (bytes.len() as u32).to_ne_bytes());
-        assert_eq!(bytes[4..8], [36, 0, 5, 0]);
+        assert_eq!((half(&bytes, 4), half(&bytes, 6)), (Some(36), Some(5)));
         let answers = Answer::all(&bytes).expect("it is whole");
         let outer: Vec<_> = answers[0].attributes(20).collect();
         assert_eq!(outer[0], (1, &b"red\0"[..]));

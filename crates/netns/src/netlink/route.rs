@@ -240,7 +240,7 @@ pub fn add_route(devices: &[u32], route: &Route) -> Message {
 
 /// `struct rtnexthop` of each: length, flags, weight less 1, index.
 fn next_hops(devices: &[u32]) -> Vec<u8> {
-    let hop = |device: &u32| [&[8, 0, 0, 0][..], &device.to_ne_bytes()].concat();
+    let hop = |device: &u32| [&8_u16.to_ne_bytes()[..], &[0, 0], &device.to_ne_bytes()].concat();
     devices.iter().flat_map(hop).collect()
 }
 
@@ -284,7 +284,8 @@ impl LinkStats {
     pub fn read(body: &[u8]) -> Option<LinkStats> {
         let mut found = attributes(body.get(IFINFOMSG_BYTES..)?);
         let (_, value) = found.find(|(kind, _)| *kind == IFLA_STATS64)?;
-        // struct rtnl_link_stats64: packets, bytes, errors, dropped; each received first.
+        // struct rtnl_link_stats64: packets, bytes, errors, dropped, each received first; further errors, of sending's that of the
+        // fifo is the 19th.
         let at = |place: usize| long(value, place * 8);
         Some(LinkStats {
             rx_pkts: at(0)?,

@@ -261,8 +261,6 @@ fn sha256(parts: &[&[u8]]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
-
     use super::*;
 
     fn kernel(version: &str, release: &str, hz: u32, inputs: String) -> Built {
@@ -371,8 +369,7 @@ mod tests {
         assert!(built.clone().checked().unwrap_err().0.contains("/linux is not what was built"));
 
         let script = "#!/bin/sh\necho \"linux: version 'GLIBC_2.38' not found\" >&2; exit 1\n";
-        fs::write(built.linux(), script).unwrap();
-        fs::set_permissions(built.linux(), fs::Permissions::from_mode(0o755)).unwrap();
+        crate::testing::write_program(&built.linux(), script);
         let why = built.started().unwrap_err().0;
         let wanted = "/linux does not start on this system (linux: version 'GLIBC_2.38' not found): run knee vkernel build again";
         assert!(why.ends_with(wanted), "{why}");

@@ -1,0 +1,105 @@
+//! Names of hosts and switches, and ranges of them, as `s1..s8`.
+
+/// No network has more.
+pub(crate) const MAX_HOSTS: u64 = 10_000;
+
+/// Bytes of a range of names, which each of them may have.
+const MAX_RANGE_BYTES: usize = 200;
+
+/// `s1..s10` is ten names, and `h0.1..h2.4` twelve: every number runs by itself. Anything else is itself.
+pub(crate) fn expand(text: &str) -> Result<Vec<String>, String> {
+    expand_all(&[text])
+}
+
+/// The names of a list of names and ranges, which are counted before they are made: no more than a network has hosts.
+pub(crate) fn expand_all(texts: &[&str]) -> Result<Vec<String>, String> {
+    let counts = texts.iter().map(|text| count(text)).collect::<Result<Vec<_>, _>>()?;
+    let all = counts.iter().fold(0, |all: u64, count| all.saturating_add(*count));
+    if all > MAX_HOSTS {
+        return Err(format!("must name at most {MAX_HOSTS} in all, not {all}"));
+    }
+    let mut names = Vec::with_capacity(all as usize);
+    for text in texts {
+        names.extend(made(text)?);
+    }
+    Ok(names)
+}
+
+fn bad_range() -> String {
+    "must be a host or a range of hosts, as in \"s1..s10\"".to_owned()
+}
+
+/// How many names it is.
+fn count(text: &str) -> Result<u64, String> {
+    let Some((first, last)) = text.split_once("..") else { return Ok(1) };
+    let ranges = ranges(first, last).filter(|_| text.len() <= MAX_RANGE_BYTES);
+    let counts = ranges.ok_or_else(bad_range)?;
+    let counts = counts.iter().map(|(_, from, to)| u64::from(to - from) + 1);
+    let count = counts.fold(1, u64::saturating_mul);
+    if count > MAX_HOSTS { Err(bad_range()) } else { Ok(count) }
+}
+
+fn made(text: &str) -> Result<Vec<String>, String> {
+    let Some((first, last)) = text.split_once("..") else { return Ok(vec![text.to_owned()]) };
+    let mut names = vec![String::new()];
+    for (prefix, from, to) in ranges(first, last).ok_or_else(bad_range)? {
+        let with = |name: &String| {
+            (from..=to).map(|i| format!("{name}{prefix}{i}")).collect::<Vec<String>>()
+        };
+        names = names.iter().flat_map(with).collect();
+    }
+    Ok(names)
+}
+
+/// The numbers in which two names differ or not, first and last, each with what stands before it; none if they differ in more.
+fn ranges<'a>(mut first: &'a str, mut last: &'a str) -> Option<Vec<(&'a str, u32, u32)>> {
+    let mut all = Vec::new();
+    while !(first.is_empty() && last.is_empty()) {
+        let (prefix, from, rest) = split_number(first)?;
+        let (last_prefix, to, last_rest) = split_number(last)?;
+        if prefix != last_prefix || from > to {
+            return None;
+        }
+        all.push((prefix, from, to));
+        (first, last) = (rest, last_rest);
+    }
+    (!all.is_empty()).then_some(all)
+}
+
+/// What stands before the first number of a name, that number, and what follows.
+fn split_number(name: &str) -> Option<(&str, u32, &str)> {
+    let start = name.find(|c: char| c.is_ascii_digit())?;
+    let (prefix, rest) = name.split_at(start);
+    let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+    let (number, rest) = rest.split_at(end);
+    Some((prefix, number.parse().ok()?, rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_of_hosts_expand() {
+        assert_eq!(expand("s3").unwrap(), ["s3"]);
+        assert_eq!(expand("s9..s11").unwrap(), ["s9", "s10", "s11"]);
+        assert_eq!(expand("h0.1..h0.3").unwrap(), ["h0.1", "h0.2", "h0.3"]);
+        assert_eq!(expand("h0.1..h1.2").unwrap(), ["h0.1", "h0.2", "h1.1", "h1.2"]);
+        assert_eq!(expand("h0.0.0..h7.7.7").unwrap().len(), 512);
+        for bad in [
+            "h0.1..h1",
+            "h0..h1.1",
+            "h0.2..h1.1",
+            "h0.0..h200.200",
+            "s1..",
+            "..s1",
+            "s2..s1",
+            "s1..r2",
+            "s0..s4294967295",
+            "s..s",
+            "a..b..c",
+        ] {
+            assert!(expand(bad).unwrap_err().starts_with("must be a host or a range"), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! What several tests need.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests may panic too")]
+
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Another process writes it: were it this one, a child that another test forks meanwhile would
+/// hold the file open for writing, and the kernel runs no such file ("Text file busy").
+pub(crate) fn write_program(path: &Path, text: &str) {
+    let mut install = Command::new("install")
+        .args(["-m", "755", "/dev/stdin"])
+        .arg(path)
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    install.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    assert!(install.wait().unwrap().success(), "{} is not written", path.display());
+}
