@@ -1,7 +1,5 @@
 //! What several tests need.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests may panic too")]
-
 use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
