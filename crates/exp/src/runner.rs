@@ -31,6 +31,8 @@ use crate::swept::{Effort, Subject, Summaries, Swept, Verdict};
 
 /// Rows of finished runs that wait for those of a run before them: beyond this nobody begins another but the one waited for.
 const MOST_WAITING_BYTES: usize = 64 << 20;
+/// And so far ahead of it nobody begins another: what was measured waits, too.
+const MOST_AHEAD_RUNS: usize = 1000;
 
 /// How a sweep is run.
 #[derive(Clone, Debug)]
@@ -217,8 +219,9 @@ struct Waiting {
 impl Waiting {
     /// Whether a run may begin. The one that others wait for always may, and somebody has it: runs are handed out in their order.
     fn lets_begin(&self, run: usize) -> bool {
-        run <= self.next.load(Ordering::Relaxed)
-            || self.bytes.load(Ordering::Relaxed) <= MOST_WAITING_BYTES
+        let next = self.next.load(Ordering::Relaxed);
+        let has_room = self.bytes.load(Ordering::Relaxed) <= MOST_WAITING_BYTES;
+        run <= next || (run < next + MOST_AHEAD_RUNS && has_room)
     }
 }
 
