@@ -343,35 +343,46 @@ fn goodput_is_taken_from_the_measurement_window() {
     assert_eq!(bulk.metric(knee_exp::metric::Metric::Jain).unwrap().mean, Some(1.0));
 }
 
-/// Runs that have begun, and how many of them had when the first was done.
-static BEGUN: AtomicUsize = AtomicUsize::new(0);
-static BEGUN_MEANWHILE: AtomicUsize = AtomicUsize::new(0);
-
-#[test]
-fn rows_that_wait_for_a_slow_run_are_bounded() {
+fn forty_runs() -> Arc<Experiment> {
     let overrides = Overrides {
         cc: vec!["cubic".into()],
         set: vec!["traffic.short.size=\"20 kB\"".into()],
         repeat: Some(40),
         ..Overrides::default()
     };
-    let experiment = parsed("long.toml", MIX, &overrides);
+    parsed("long.toml", MIX, &overrides)
+}
+
+/// An outcome that gives some 4 MB of rows.
+fn with_long_rows(run: &Run) -> Outcome {
+    let sample = GoodputSample { at: run.end, flow: 0, bytes: 123_456_789 };
+    let flows = vec![FlowOutcome::default(); run.flows.len()];
+    Outcome { end: run.end, flows, goodput_samples: vec![sample; 120_000], ..Outcome::default() }
+}
+
+/// Waits until this number stands still, and says it.
+fn when_nobody_begins_another(begun: &AtomicUsize) -> usize {
+    let mut before = 0;
+    while before != begun.load(Ordering::SeqCst) {
+        before = begun.load(Ordering::SeqCst);
+        std::thread::sleep(std::time::Duration::from_millis(500));
+    }
+    before
+}
+
+/// Runs that have begun, and how many of them had when the first was done.
+static BEGUN: AtomicUsize = AtomicUsize::new(0);
+static BEGUN_MEANWHILE: AtomicUsize = AtomicUsize::new(0);
+
+#[test]
+fn rows_that_wait_for_a_slow_run_are_bounded() {
+    let experiment = forty_runs();
     let back_end = Arc::new(Fake(|run| {
         // Runs are handed out in their order.
         if BEGUN.fetch_add(1, Ordering::SeqCst) == 0 {
-            // Until nobody begins another any more.
-            let mut before = 0;
-            while before != BEGUN.load(Ordering::SeqCst) {
-                before = BEGUN.load(Ordering::SeqCst);
-                std::thread::sleep(std::time::Duration::from_millis(500));
-            }
-            BEGUN_MEANWHILE.store(before, Ordering::SeqCst);
+            BEGUN_MEANWHILE.store(when_nobody_begins_another(&BEGUN), Ordering::SeqCst);
         }
-        let sample = GoodputSample { at: run.end, flow: 0, bytes: 123_456_789 };
-        // Some 4 MB of rows.
-        let goodput_samples = vec![sample; 120_000];
-        let flows = vec![FlowOutcome::default(); run.flows.len()];
-        Ok(Outcome { end: run.end, flows, goodput_samples, ..Outcome::default() })
+        Ok(with_long_rows(run))
     }));
     let scratch = Scratch::new();
     let options = Options { threads: 2, back_end, ..Options::default() };
@@ -385,26 +396,13 @@ static BEGUN_BEFORE_A_PANIC: AtomicUsize = AtomicUsize::new(0);
 
 #[test]
 fn a_run_that_panics_while_others_wait_for_it_ends_the_sweep() {
-    let overrides = Overrides {
-        cc: vec!["cubic".into()],
-        set: vec!["traffic.short.size=\"20 kB\"".into()],
-        repeat: Some(40),
-        ..Overrides::default()
-    };
-    let experiment = parsed("long.toml", MIX, &overrides);
+    let experiment = forty_runs();
     let back_end = Arc::new(Fake(|run| {
         if BEGUN_BEFORE_A_PANIC.fetch_add(1, Ordering::SeqCst) == 0 {
-            let mut before = 0;
-            while before != BEGUN_BEFORE_A_PANIC.load(Ordering::SeqCst) {
-                before = BEGUN_BEFORE_A_PANIC.load(Ordering::SeqCst);
-                std::thread::sleep(std::time::Duration::from_millis(500));
-            }
+            when_nobody_begins_another(&BEGUN_BEFORE_A_PANIC);
             panic!("as this test wants it");
         }
-        let sample = GoodputSample { at: run.end, flow: 0, bytes: 123_456_789 };
-        let flows = vec![FlowOutcome::default(); run.flows.len()];
-        let goodput_samples = vec![sample; 120_000];
-        Ok(Outcome { end: run.end, flows, goodput_samples, ..Outcome::default() })
+        Ok(with_long_rows(run))
     }));
     let scratch = Scratch::new();
     let options = Options { threads: 2, back_end, ..Options::default() };
