@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
+use knee_sim::spec::{Run, Traffic};
 use serde_json::{Value as Json, json};
 
 use crate::back_end::SIMULATOR;
@@ -66,21 +67,34 @@ impl Planned {
         let Ok(experiment) = &self.what else { return 0.0 };
         let of = |configuration: usize| {
             let run = experiment.run(experiment.run_id(configuration * experiment.repeat as usize));
-            run.map_or(0.0, |run| {
-                let rates = run.network.links.iter().filter(|link| link.sampled);
-                let bits =
-                    rates.filter_map(|link| link.rate).map(|rate| rate.bps() as f64).sum::<f64>();
-                let most = bits * (run.end.ps() as f64 / 1e12) / 12_000.0;
-                let sizes = run.flows.iter().map(|flow| match flow.traffic {
-                    knee_sim::spec::Traffic::Bulk { bytes: Some(bytes) } => bytes as f64 / 1500.0,
-                    _ => f64::INFINITY,
-                });
-                sizes.sum::<f64>().min(most) + 1.0
-            })
+            run.map_or(0.0, |run| packets(&run))
         };
         let all: f64 = (0..experiment.configurations.len()).map(of).sum();
         all * f64::from(experiment.repeat)
     }
+}
+
+/// Packets of a run, more or less: those that its flows are told to send, at most those that its sampled links (all, where none is) can
+/// carry. Flows without end say nothing where a run ends with the others.
+fn packets(run: &Run) -> f64 {
+    let links = &run.network.links;
+    let has_sampled = links.iter().any(|link| link.sampled);
+    let counted = links.iter().filter(|link| link.sampled || !has_sampled);
+    let bits_per_s: f64 = counted.filter_map(|link| link.rate).map(|rate| rate.bps() as f64).sum();
+    let most = bits_per_s * (run.end.ps() as f64 / 1e12) / 12_000.0;
+    let bytes = run.flows.iter().map(|flow| match flow.traffic {
+        Traffic::Bulk { bytes } => bytes.map(|bytes| bytes as f64),
+        Traffic::Rpc { request_bytes, response_bytes, count } => {
+            count.map(|count| count as f64 * (request_bytes + response_bytes) as f64)
+        }
+    });
+    let bytes: Vec<Option<f64>> = bytes.collect();
+    let told = bytes.iter().flatten().sum::<f64>() / 1500.0;
+    let are_enough = match run.until_done {
+        true => bytes.iter().any(Option::is_some),
+        false => bytes.iter().all(Option::is_some),
+    };
+    1.0 + if are_enough { told.min(most) } else { most }
 }
 
 /// What is to be run, in the catalogue's order.

@@ -67,6 +67,30 @@ fn the_quick_set_is_of_those_that_have_one_and_full_of_all() {
 }
 
 #[test]
+fn the_work_of_an_experiment_is_told_by_what_ends_it() {
+    let work = |file: &str| {
+        let library = library(CATALOGUE, file).unwrap();
+        plan(&library, &Wanted { full: true, ..Wanted::default() }).unwrap()[0].work()
+    };
+    // Two runs of 20 kB in packets of 1500 bytes.
+    let told = 2.0 * (1.0 + 20_000.0 / 1500.0);
+    assert!((work(MIX) - told).abs() < 1e-6, "{}", work(MIX));
+    let unrecorded = MIX.replace("k = \"30 kB\" } }", "k = \"30 kB\" }, record = false }");
+    assert!((work(&unrecorded) - told).abs() < 1e-6, "{}", work(&unrecorded));
+    let requests = "kind = \"rpc\"\nrequest = \"100 B\"\nresponse = \"14900 B\"\ncount = 7";
+    let counted = MIX.replace("kind = \"bulk\"", requests).replace("size = \"20 kB\"\n", "");
+    assert!((work(&counted) - 2.0 * 71.0).abs() < 1e-6, "{}", work(&counted));
+    // Without an end: what 1 Gbps carries in a second.
+    let endless = MIX.replace("size = \"20 kB\"\n", "");
+    assert!((work(&endless) - 2.0 * (1.0 + 1e9 / 12_000.0)).abs() < 1e-3, "{}", work(&endless));
+    let beside = endless.replace(
+        "[run]\n",
+        "[[traffic]]\nname = \"one\"\nkind = \"bulk\"\nfrom = \"s1\"\nto = \"r\"\nsize = \"20 kB\"\n\n[run]\nuntil_done = true\n",
+    );
+    assert!((work(&beside) - told).abs() < 1e-6, "{}", work(&beside));
+}
+
+#[test]
 fn one_file_that_is_wrong_is_named_and_does_not_keep_the_others_from_being_run() {
     let library = library(CATALOGUE, &MIX.replace("[run]", "[runs]")).unwrap();
     let planned = plan(&library, &Wanted::default()).unwrap();
