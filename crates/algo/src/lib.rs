@@ -17,6 +17,9 @@
 //! assert_eq!(reno.ssthresh(&mut sock, &mut host), 6);
 //! ```
 
+#[macro_use]
+mod sock;
+
 mod about;
 mod call;
 pub mod check;
@@ -27,15 +30,15 @@ mod given;
 pub mod module;
 mod params;
 mod sha256;
-mod sock;
 pub mod template;
 
 pub use call::Call;
 pub use given::{Given, GivenLog, Observed, Observer};
 pub use params::{DiagInfo, Error, ParamInfo, Params};
-pub use sock::{AckSample, AskedAck, Host, RateSample, TcpSock};
+pub use sock::{AckSample, AskedAck, Host, OPERATIONS, Pointer, RateSample, TcpSock};
 
 use given::{Noted, Notes};
+use sock::Ops;
 use std::ffi::{CStr, c_char};
 use std::fmt;
 use std::path::Path;
@@ -126,22 +129,6 @@ pub mod ack_pending {
     pub const NOW: u8 = 16;
 }
 
-/// The operations of `struct tcp_congestion_ops`, in the order in which the contract declares them.
-pub const OPERATIONS: [&str; 12] = [
-    "ssthresh",
-    "cong_avoid",
-    "set_state",
-    "cwnd_event",
-    "in_ack_event",
-    "pkts_acked",
-    "min_tso_segs",
-    "cong_control",
-    "undo_cwnd",
-    "sndbuf_expand",
-    "init",
-    "release",
-];
-
 /// Bytes of private state that a socket has room for.
 const PRIVATE_AREA_BYTES: u32 = 104;
 
@@ -149,25 +136,6 @@ const PRIVATE_AREA_BYTES: u32 = 104;
 pub const NEEDS_ECN: u32 = 2;
 
 type Sk = *mut TcpSock;
-
-/// The C table of operations; the calls go through `host.c`, which knows their types.
-#[repr(C)]
-struct Ops {
-    ssthresh: Option<unsafe extern "C" fn()>,
-    cong_avoid: Option<unsafe extern "C" fn()>,
-    set_state: Option<unsafe extern "C" fn()>,
-    cwnd_event: Option<unsafe extern "C" fn()>,
-    in_ack_event: Option<unsafe extern "C" fn()>,
-    pkts_acked: Option<unsafe extern "C" fn()>,
-    min_tso_segs: Option<unsafe extern "C" fn()>,
-    cong_control: Option<unsafe extern "C" fn()>,
-    undo_cwnd: Option<unsafe extern "C" fn()>,
-    sndbuf_expand: Option<unsafe extern "C" fn()>,
-    init: Option<unsafe extern "C" fn()>,
-    release: Option<unsafe extern "C" fn()>,
-    name: [c_char; 16],
-    flags: u32,
-}
 
 #[repr(C)]
 struct RawParam {
@@ -552,7 +520,7 @@ impl Instance {
         host: &mut Host,
         run: impl FnOnce(*const Ops, Sk, *mut Host) -> u32,
     ) -> u32 {
-        sock.cc_params = self.params.0.as_ptr();
+        sock.cc_params = Pointer::to(self.params.0.as_ptr());
         host.storage =
             if self.storage.is_empty() { std::ptr::null_mut() } else { self.storage.as_mut_ptr() };
         if let Some(running) = &self.running {
@@ -562,7 +530,7 @@ impl Instance {
         if self.running.is_some() {
             self.leave(sock);
         }
-        sock.cc_params = std::ptr::null();
+        sock.cc_params = Pointer::default();
         host.storage = std::ptr::null_mut();
         result
     }
