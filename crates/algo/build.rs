@@ -196,48 +196,34 @@ impl Line {
     }
 }
 
-/// The lists as calls of macros of `sock.rs`, and a macro that hands the fields on.
+/// The lists as calls of the macros of `sock.rs`.
 fn mirrors(lists: &Lists) -> String {
-    let state = Line {
-        kind: "STATE".to_owned(),
-        c_type: "[u64; 13]".to_owned(),
-        name: "icsk_ca_priv".to_owned(),
-        flat_name: "icsk_ca_priv".to_owned(),
-        meaning: "the algorithm's own 104 bytes".to_owned(),
-    };
-    let (tcp, ack, rate) =
-        (lists.of("TCP_FIELDS"), lists.of("ACK_SAMPLE_FIELDS"), lists.of("RATE_SAMPLE_FIELDS"));
-    let head = || lists.of("SOCK_FIELDS").iter().chain(lists.of("ICSK_FIELDS"));
-    let documented = |lines: &mut dyn Iterator<Item = &Line>| -> String {
-        lines.map(Line::documented).collect()
-    };
-    let group = |lines: &mut dyn Iterator<Item = &Line>| {
+    let members = |list: &str| lists.of(list).iter().map(Line::documented).collect::<String>();
+    let group = |names: &[&str], is_wanted: fn(&&Line) -> bool| {
+        let lines = names.iter().flat_map(|name| lists.of(name)).filter(is_wanted);
         format!("[{}]", lines.map(Line::field).collect::<Vec<_>>().join(" "))
     };
-    let operations: Vec<&str> = lists.of("OPERATIONS").iter().map(|line| &*line.name).collect();
-    let structs = [
-        (
-            "TcpSock",
-            documented(&mut head().chain([&state]).chain(tcp)),
-            [
-                group(&mut head().filter(|line| line.kind != "OWN")),
-                group(&mut tcp.iter()),
-                group(&mut head().filter(|line| line.kind == "OWN")),
-            ]
-            .join(" "),
-        ),
-        ("AckSample", documented(&mut ack.iter()), group(&mut ack.iter())),
-        ("RateSample", documented(&mut rate.iter()), group(&mut rate.iter())),
+    let (head, tail) = (["SOCK_FIELDS", "ICSK_FIELDS"], ["TCP_FIELDS"]);
+    let (ack, rate) = (["ACK_SAMPLE_FIELDS"], ["RATE_SAMPLE_FIELDS"]);
+    let state = "    /// The algorithm's own 104 bytes.\n    icsk_ca_priv: [u64; 13],\n";
+    let sock = members(head[0]) + &members(head[1]) + state + &members(tail[0]);
+    let groups = [
+        group(&head, |line| line.kind != "OWN"),
+        group(&tail, |_| true),
+        group(&head, |line| line.kind == "OWN"),
     ];
+    let operations: Vec<&str> = lists.of("OPERATIONS").iter().map(|line| &*line.name).collect();
     let mut text = format!("operations! {{ {} }}\n", operations.join(" "));
     let mut arms = String::new();
-    for (name, documented, groups) in structs {
-        write!(text, "mirror! {{ {name}:\n{documented}}}\n").expect("a String takes all");
-        writeln!(
-            arms,
-            "    ({name}, $apply:ident $(, $more:tt)*) => {{ $apply! {{ $($more)* {name}: {groups} }} }};"
-        )
-        .expect("as above");
+    for (name, members, groups) in [
+        ("TcpSock", sock, groups.join(" ")),
+        ("AckSample", members(ack[0]), group(&ack, |_| true)),
+        ("RateSample", members(rate[0]), group(&rate, |_| true)),
+    ] {
+        write!(text, "mirror! {{ {name}:\n{members}}}\n").expect("a String takes all");
+        let pattern = format!("{name}, $apply:ident $(, $more:tt)*");
+        writeln!(arms, "    ({pattern}) => {{ $apply! {{ $($more)* {name}: {groups} }} }};")
+            .expect("as above");
     }
     text + "hand_on! {\n" + &arms + "}\n"
 }

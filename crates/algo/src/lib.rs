@@ -225,6 +225,8 @@ type DiagRead = unsafe extern "C" fn(*const TcpSock, *mut u64);
 
 /// Which optional operations there are, copied out of the C table.
 struct Has {
+    /// Names of all there are, in the kernel's order.
+    operations: Vec<&'static str>,
     cong_control: bool,
     set_state: bool,
     cwnd_event: bool,
@@ -407,23 +409,7 @@ impl Algorithm {
 
     /// The names of the operations it has, in the kernel's order.
     pub fn operations(&self) -> Vec<&'static str> {
-        [
-            ("ssthresh", true),
-            ("cong_avoid", !self.has.cong_control),
-            ("set_state", self.has.set_state),
-            ("cwnd_event", self.has.cwnd_event),
-            ("in_ack_event", self.has.in_ack_event),
-            ("pkts_acked", self.has.pkts_acked),
-            ("min_tso_segs", self.has.min_tso_segs),
-            ("cong_control", self.has.cong_control),
-            ("undo_cwnd", true),
-            ("sndbuf_expand", self.has.sndbuf_expand),
-            ("init", self.has.init),
-            ("release", self.has.release),
-        ]
-        .into_iter()
-        .filter_map(|(name, has)| has.then_some(name))
-        .collect()
+        self.has.operations.clone()
     }
 
     /// The default value of each parameter.
@@ -798,6 +784,7 @@ impl Instance {
 impl Has {
     fn of(ops: &Ops) -> Has {
         Has {
+            operations: ops.present(),
             cong_control: ops.cong_control.is_some(),
             set_state: ops.set_state.is_some(),
             cwnd_event: ops.cwnd_event.is_some(),

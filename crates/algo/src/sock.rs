@@ -82,9 +82,15 @@ macro_rules! operations {
             pub(crate) flags: u32,
         }
 
-        #[cfg(test)]
         impl Ops {
+            /// Names of those that are there.
+            pub(crate) fn present(&self) -> Vec<&'static str> {
+                let all = [$((stringify!($name), self.$name.is_some())),*];
+                all.into_iter().filter_map(|(name, is_there)| is_there.then_some(name)).collect()
+            }
+
             /// Name and offset of each.
+            #[cfg(test)]
             fn layout() -> Vec<(&'static str, u64)> {
                 use std::mem::offset_of;
                 let mut all = vec![$((concat!("ops.", stringify!($name)), offset_of!(Ops, $name))),*];
