@@ -343,7 +343,7 @@ mod tests {
         // As docs/flight-recorder.md says.
         let (head, tail) = SOCK_FIELDS.split_at(HEAD_FIELDS.len());
         let is_told = |name: &&str| name.starts_with("sk_") || name.starts_with("icsk_");
-        assert!(head.iter().all(is_told) && !tail.iter().any(|name| is_told(&name)));
+        assert!(head.iter().all(is_told) && !tail.iter().any(is_told));
     }
 
     #[test]
