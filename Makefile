@@ -9,7 +9,7 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 
 # What the kernel side is built with may come with set-up, so each recipe asks for it when it runs.
 FEATURES := $$(scripts/has-kernel-side || echo --no-default-features)
-WORKSPACE := --workspace $$(scripts/has-kernel-side || echo --exclude knee-bpf --exclude knee-testbed --no-default-features)
+WORKSPACE := $$(scripts/workspace)
 # The everyday suite is what cargo takes by itself: the default members.
 
 # Cargo spreads work over the cores by itself.
