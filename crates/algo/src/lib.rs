@@ -24,7 +24,6 @@ mod about;
 mod call;
 pub mod check;
 #[doc(hidden)]
-#[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 mod given;
 pub mod module;
