@@ -456,6 +456,7 @@ struct Raw {
     ecn_flags: u8,
     is_cwnd_limited: u8,
     rate_app_limited: u8,
+    _padding: [u8; 3],
 }
 
 impl Raw {
@@ -578,6 +579,7 @@ mod tests {
             ecn_flags,
             is_cwnd_limited,
             rate_app_limited,
+            _padding,
         );
         let program: Vec<(String, usize)> = c
             .iter()
