@@ -103,6 +103,9 @@ pub fn run(run: &Run, options: &Options, stop: &AtomicBool) -> Result<Ran, Error
     let _pinned = cpus.pin_traffic();
     let zero_ns = clock::now_ns() + BEFORE_ZERO_NS;
     let switch = Switch::start(&plan, &site, switch_config(run, options, &cpus), zero_ns)?;
+    if run.until_done {
+        program.on_done(switch.end_of_window());
+    }
     let report = program.run(zero_ns, stop);
     let switch = switch.stop()?;
     let cpu = CpuTimes::now()?.since(&cpu_before);
