@@ -296,7 +296,8 @@ impl Metric {
         Metric::ALL.into_iter().find(|metric| metric.name() == name)
     }
 
-    pub(crate) fn names() -> impl Iterator<Item = &'static str> + Clone {
+    /// The names of all.
+    pub fn names() -> impl Iterator<Item = &'static str> + Clone {
         Metric::ALL.into_iter().map(Metric::name)
     }
 }
