@@ -572,6 +572,12 @@ impl Measured {
         }
     }
 
+    /// Memory that it takes, bytes, more or less.
+    pub(crate) fn bytes(&self) -> usize {
+        let all = self.values.iter().chain(&self.late);
+        all.map(|pair| size_of_val(pair) + pair.1.bytes()).sum()
+    }
+
     pub(crate) fn record(&mut self, metric: Metric, value: u64) {
         if let Some((_, samples)) = self.values.iter_mut().find(|(m, _)| *m == metric) {
             samples.record(value);

@@ -232,3 +232,40 @@ fn a_run_takes_no_more_than_the_estimate() {
         }
     }
 }
+
+/// A value of 100,000 is in a histogram of some 100 kB; a subject has several.
+#[test]
+fn classes_of_size_and_shared_memory_count_for_what_is_kept() {
+    let kept = |buffer: &str, sizes: &str, sample: &str| {
+        let text = format!(
+            r#"question = "?"
+cc = ["dctcp"]
+[network]
+topology = "star"
+hosts = 4
+up = {{ rate = "1 Gbps" }}
+down = {{ rate = "1 Gbps", queue = {{ kind = "droptail", limit = "100 pkts" }} }}
+{buffer}
+[[traffic]]
+name = "web"
+kind = "poisson"
+from = "h1..h4"
+to = "h1..h4"
+sizes = {sizes}
+arrivals_per_sec = 10000
+until = "1 s"
+[run]
+duration = "1 s"
+{sample}
+"#
+        );
+        parsed("kept.toml", &text, &Overrides::default()).memory.kept_bytes
+    };
+    let plain = kept("", "\"1 kB\"", "");
+    let with_classes = kept("", r#"[["1 kB", "50 %"], ["2 MB", "100 %"]]"#, "");
+    assert!(with_classes > plain + 3 * 1_000_000, "{with_classes}, without {plain}");
+    let sample = "[sample]\nqueues = \"10 us\"";
+    let buffer = "buffer = { size = \"1 MB\", alpha = 1 }";
+    let (sampled, shared) = (kept("", "\"1 kB\"", sample), kept(buffer, "\"1 kB\"", sample));
+    assert!(shared > sampled + 1_000_000, "{shared}, without {sampled}");
+}
