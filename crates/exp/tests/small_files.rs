@@ -52,7 +52,23 @@ fn files() -> Vec<(&'static str, String, &'static str)> {
         format!(r#"{{ kind = "two-buffers", second = {}, queue = {DROPS} }}"#, ranges(count))
     };
     let long = "s".repeat(50_000);
+    let values = |last: &str| {
+        let values: Vec<String> = (11..=30).map(|n| format!("\"{n} kB\"")).collect();
+        format!("[{}, \"{last}\"]", values.join(", "))
+    };
+    let vary = format!(
+        "[vary]\n\"hosts.rcvbuf_initial\" = {}\n\"hosts.sndbuf_initial\" = {}\n\"traffic.bulk.size\" = {}\n",
+        values("wrong"),
+        values("31 kB"),
+        values("31 kB")
+    );
     vec![
+        // Read to the end it would say what is wrong, two minutes later.
+        (
+            "rows",
+            with("\"s1..s10000\"", DROPS) + &vary,
+            "asks for 9261 cases times varied values, which have more than 1000000 hosts in all: fewer of either",
+        ),
         ("inputs", with("\"s1\"", &two(70_000)), "must name at most 10000 in all, not 700000000"),
         ("distinct-inputs", with("\"s1\"", &two(1)), "must name at most 200 inputs, not 10000"),
         ("senders", with(&ranges(70_000), DROPS), "must name at most 10000 in all, not 700000000"),
