@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests may panic too")]
 
 use std::fs;
-use std::io::{Read as _, Write as _};
+use std::io::Read as _;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -403,10 +403,13 @@ fn the_report_of_a_run_says_what_its_captures_show() {
     for file in of_run_0.iter().map(|name| name.replace("-0.", "-2.")) {
         fs::remove_file(scratch.0.join("res").join(file)).unwrap();
     }
+    let pipe = scratch.0.join("res/r-run-2.pcapng");
+    assert!(Command::new("mkfifo").arg(pipe).status().unwrap().success());
     let html = report("res", "all of it.html");
     for words in [
         "<p class=\"warn\">s2-run-0.pcapng: it is no pcap and no pcapng file</p>",
         "<p class=\"warn\">s2-run-2.pcapng: cannot read: ",
+        "<p class=\"warn\">r-run-2.pcapng: is a named pipe, not a capture</p>",
         "data-label=\"Files\">16</td>",
         "data-label=\"Run\">2</td>",
     ] {
