@@ -531,10 +531,10 @@ fn sides_without_the_mark_of_init_are_told() {
         flow: 1,
         port: 10_001,
         traffic: bulk(None),
-        stop_ns: Some(20 * MS),
+        stop_ns: Some(100 * MS),
         ..done.clone()
     };
-    let plan = plan(100 * MS, vec![done, stopped]);
+    let plan = TrafficPlan { until_done: false, ..plan(150 * MS, vec![done, stopped]) };
     let known = |report: &TrafficReport| {
         report.sides.iter().map(|side| side.init_called).collect::<Vec<_>>()
     };

@@ -587,7 +587,7 @@ knee = "/usr/local/bin/knee"
     /// Of a thread's own CPU time: others use the machine, too.
     #[test]
     fn whatever_a_mebibyte_says_it_is_refused_within_a_second() {
-        let long = "x".repeat(MOST_BYTES as usize - 200);
+        let long = "x".repeat(MOST_BYTES as usize - 1000);
         let many = |text: &str, bytes: usize| text.repeat(bytes / text.len());
         let roles =
             GOOD.replace("roles = \"r\"", &format!("roles = [{}]", many("\"a\", ", 1_000_000)));
@@ -597,7 +597,7 @@ knee = "/usr/local/bin/knee"
                  options = [{}]\n",
                 n / 250,
                 n % 250 + 1,
-                many("\"Port=22\", ", 900)
+                many("\"Port=22\", ", 800)
             )
         };
         let twice: String =
