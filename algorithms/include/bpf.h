@@ -150,7 +150,7 @@ static __always_inline u64 cc_no_flag(void)
  *   cc_tx_start  cwnd_event_tx_start(sk), which newer kernels have split off from cwnd_event
  *   cc_rs_only   cong_control(sk, rs) of kernels before 6.10. `ack` is what snd_una has become: of
  *                an ACK that is older cong_control does not hear.
- *   cc_begin     init(sk), for whoever asks which connections had one: it leaves a mark in the
+ *   cc_note_init init(sk), for whoever asks which connections had one: it leaves a mark in the
  *                socket's storage. The map is made only where the program is loaded.
  */
 #define CC_ALGORITHM(algorithm)							\
@@ -160,13 +160,13 @@ static __always_inline u64 cc_no_flag(void)
 		__uint(map_flags, CC_MAP_NO_PREALLOC);				\
 		__type(key, int);						\
 		__type(value, u32);						\
-	} cc_begun SEC(".maps");						\
-	SEC("?struct_ops/cc_begin") void cc_begin_prog(u64 *ctx)		\
+	} cc_init_called SEC(".maps");						\
+	SEC("?struct_ops/cc_note_init") void cc_note_init_prog(u64 *ctx)	\
 	{									\
 		void (*init)(u64 *ctx) = (void *)cc_ops_##algorithm.init;	\
 										\
-		bpf_sk_storage_get(&cc_begun, (struct sock *)ctx[0], NULL,	\
-				   CC_SK_STORAGE_CREATE);			\
+		bpf_sk_storage_get(&cc_init_called, (struct sock *)ctx[0],	\
+				   NULL, CC_SK_STORAGE_CREATE);			\
 		if (init)							\
 			init(ctx);						\
 	}									\

@@ -90,7 +90,11 @@ struct connection {
 	u16 local_port;
 	u16 remote_port;
 	u8 rate_app_limited;
+	u8 _padding[3];
 };
+
+_Static_assert(__builtin_offsetof(struct connection, _padding) + 3 == sizeof(struct connection),
+	       "what is written to user space has no byte that is no field's");
 
 static __always_inline void take_addresses(struct connection *to, const struct sock *sk)
 {

@@ -419,6 +419,7 @@ struct Raw {
     local_port: u16,
     remote_port: u16,
     rate_app_limited: u8,
+    _padding: [u8; 3],
 }
 
 #[cfg(test)]
@@ -457,6 +458,7 @@ mod tests {
             local_port,
             remote_port,
             rate_app_limited,
+            _padding,
         );
         let program: Vec<(String, usize)> = c
             .iter()

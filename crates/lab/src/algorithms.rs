@@ -28,7 +28,6 @@ pub enum Algorithms {
 pub(crate) struct Chosen {
     of_flows: Vec<[Choice; 2]>,
     loaded: Vec<(Cc, Loaded)>,
-    without_init: bool,
 }
 
 /// The algorithm of one end.
@@ -41,14 +40,13 @@ struct Choice {
 }
 
 impl Chosen {
-    /// Loads what the flows of a run ask for, each set of parameters once; with `without_init` as on a kernel that leaves every
-    /// call of `init` out.
+    /// Loads what the flows of a run ask for, each set of parameters once.
     ///
     /// # Errors
     /// What the kernel lacks or refuses.
-    pub(crate) fn new(run: &Run, which: Algorithms, without_init: bool) -> Result<Chosen, Error> {
+    pub(crate) fn new(run: &Run, which: Algorithms) -> Result<Chosen, Error> {
         let of_flows = Vec::with_capacity(run.flows.len());
-        let mut chosen = Chosen { of_flows, loaded: Vec::new(), without_init };
+        let mut chosen = Chosen { of_flows, loaded: Vec::new() };
         for flow in &run.flows {
             let own = chosen.choose(&flow.cc, which)?;
             let peer = match &flow.peer_cc {
@@ -75,21 +73,12 @@ impl Chosen {
         let place = match self.loaded.iter().position(same) {
             Some(place) => place,
             None => {
-                self.loaded.push((cc.clone(), self.load(own_name, &cc.params)?));
+                self.loaded.push((cc.clone(), load(own_name, &cc.params)?));
                 self.loaded.len() - 1
             }
         };
         let name = self.loaded[place].1.name().to_owned();
         Ok(Choice { name, own_name })
-    }
-
-    fn load(&self, name: &str, params: &Params) -> Result<Loaded, Error> {
-        let embedded = Embedded::by_name(name).map_err(|why| Error(why.to_string()))?;
-        let register = match self.without_init {
-            true => Loaded::register_without_init,
-            false => Loaded::register_noting_init,
-        };
-        register(embedded, &free_name(), params).map_err(|why| Error(why.to_string()))
     }
 
     /// As the kernel calls that of one end of a flow.
@@ -128,6 +117,12 @@ impl Chosen {
         ends.filter_map(|(end, rtt)| Some((end, NonZeroU32::new(u32::try_from(rtt?.us()).ok()?)?)))
             .collect()
     }
+}
+
+fn load(name: &str, params: &Params) -> Result<Loaded, Error> {
+    let loaded = Embedded::by_name(name)
+        .and_then(|embedded| Loaded::register_noting_init(embedded, &free_name(), params));
+    loaded.map_err(|why| Error(why.to_string()))
 }
 
 /// A name of the kernel's that no experiment gave: what its DCTCP becomes without ECN, and what ours falls back to.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use knee_linux::side::inits_left_out;
 use knee_queue::time::Duration;
 use knee_sim::outcome::{Outcome, Validity};
 use knee_sim::spec::LinkId;
@@ -35,9 +36,6 @@ pub struct Options {
     pub captures: Option<PathBuf>,
     /// Whether the switch notes each decision of its queues.
     pub log: bool,
-    /// Algorithms are loaded without their `init`, as if the kernel left every call of it out: for tests of what finds that.
-    #[doc(hidden)]
-    pub without_init: bool,
 }
 
 impl Default for Options {
@@ -47,7 +45,6 @@ impl Default for Options {
             algorithms: Algorithms::Ours,
             captures: None,
             log: false,
-            without_init: false,
         }
     }
 }
@@ -84,7 +81,7 @@ pub fn run(run: &Run, options: &Options, stop: &AtomicBool) -> Result<Ran, Error
     validate(run).map_err(|why| Error(why.0))?;
     let plan = Plan::new(run)?;
     let cpus = Cpus::choose();
-    let chosen = Chosen::new(run, options.algorithms, options.without_init)?;
+    let chosen = Chosen::new(run, options.algorithms)?;
     let pairs = Some(pairs(run, &plan));
     let config =
         SiteConfig { pairs, receive_cpu: cpus.traffic, ..SiteConfig::new(options.offloads) };
@@ -106,6 +103,9 @@ pub fn run(run: &Run, options: &Options, stop: &AtomicBool) -> Result<Ran, Error
     let _pinned = cpus.pin_traffic();
     let zero_ns = clock::now_ns() + BEFORE_ZERO_NS;
     let switch = Switch::start(&plan, &site, switch_config(run, options, &cpus), zero_ns)?;
+    if run.until_done {
+        program.on_done(switch.end_of_window());
+    }
     let report = program.run(zero_ns, stop);
     let switch = switch.stop()?;
     let cpu = CpuTimes::now()?.since(&cpu_before);
@@ -125,7 +125,7 @@ pub fn run(run: &Run, options: &Options, stop: &AtomicBool) -> Result<Ran, Error
         calls_left_out,
         failed: crate::validity::failed_sides(&report),
         impossible_windows: outcome::impossible_windows(&report),
-        inits_left_out: outcome::inits_left_out(&outcome),
+        inits_left_out: inits_left_out(&report.sides),
         cpu: cpu_of_hosts(&cpu, cpus),
         switch,
     };
