@@ -14,8 +14,8 @@ use knee_exp::runner::{Options, sweep};
 use knee_exp::simulator::Simulator;
 use knee_exp::{Experiment, Overrides};
 use knee_fuzz::{check_message, empty_dir};
-use knee_sim::Outcome;
-use knee_sim::spec::{Run, Traffic};
+use knee_run::Outcome;
+use knee_run::spec::{Run, Traffic};
 use libfuzzer_sys::Corpus;
 
 /// Packets that links may carry in all, so that a case takes milliseconds.

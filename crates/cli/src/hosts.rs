@@ -23,7 +23,7 @@ mod with_kernel {
 
     use knee_exp::back_end::Ran;
     use knee_lab::hosts::{About, Machines, OnMachines};
-    use knee_sim::Run;
+    use knee_run::Run;
     use serde_json::{Map, Value, json};
 
     use super::*;

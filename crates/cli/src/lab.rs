@@ -34,7 +34,7 @@ mod with_kernel {
     use knee_lab::site::Offloads;
     use knee_lab::site::machine::Machine;
     use knee_lab::{Algorithms, Calibration, HostSettings, Options, calibrate, run};
-    use knee_sim::Run;
+    use knee_run::Run;
     use serde_json::{Map, Value, json};
 
     use super::*;

@@ -1,7 +1,7 @@
 //! `--profile`: the Linux that hosts of an experiment behave like.
 
 use knee_exp::machine;
-use knee_sim::spec::LinuxVersion;
+use knee_run::spec::LinuxVersion;
 
 use crate::Failure;
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::Subcommand;
 use knee_exp::back_end::{BackEnd, Ran};
-use knee_sim::Run;
+use knee_run::Run;
 use knee_vkernel::boot::wait_until_gone;
 use knee_vkernel::kernel::{self, Built, DEFAULT_HZ};
 use knee_vkernel::plan::{Plan, differences};

@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-use knee_sim::Outcome;
-use knee_sim::outcome::Validity;
-use knee_sim::spec::Run;
+use knee_run::Outcome;
+use knee_run::outcome::Validity;
+use knee_run::spec::Run;
 
 /// Name of the simulator among back ends.
 pub const SIMULATOR: &str = "sim";
@@ -39,7 +39,7 @@ pub trait BackEnd: Send + Sync + std::fmt::Debug {
     /// Why it cannot, in one sentence.
     fn run(&self, run: &Run, stop: &AtomicBool) -> Result<Ran, String>;
 
-    /// As [`BackEnd::run`], and writes what each host sends and receives to `HOST.pcapng` ([`knee_capture::host`]) in a
+    /// As [`BackEnd::run`], and writes what each host sends and receives to `HOST.pcapng` ([`knee_wire::host`]) in a
     /// directory that is there for this alone.
     ///
     /// # Errors

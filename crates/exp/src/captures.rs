@@ -4,12 +4,13 @@ use std::cell::RefCell;
 use std::path::Path;
 use std::rc::Rc;
 
-use knee_capture::frame::Frames;
-use knee_capture::host::{AT_HOST, AT_PORT, HostFile, SNAP_BYTES};
-use knee_capture::{Direction, Error, Record};
-use knee_sim::spec::Run;
+use knee_run::Outcome;
+use knee_run::spec::Run;
+use knee_sim::simulate_captured;
+use knee_sim::tap::frame::Frames;
 use knee_sim::tap::hosts::{Place, Sighting};
-use knee_sim::{Outcome, simulate_captured};
+use knee_wire::host::{AT_HOST, AT_PORT, HostFile, SNAP_BYTES};
+use knee_wire::{Direction, Error, Record};
 
 /// Simulates a run and writes `HOST.pcapng` for each host into a directory that is there.
 ///

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use knee_algo::Algorithm;
 use knee_queue::time::{Duration, PS_PER_NS, PS_PER_S, Time};
-use knee_sim::outcome::{Outcome, Validity};
-use knee_sim::spec::{Run, Traffic};
+use knee_run::outcome::{Outcome, Validity};
+use knee_run::spec::{Run, Traffic};
 
 use crate::back_end::Ran;
 use crate::cases::RunId;

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use knee_flight::{Ending, Header, Origin, Writer};
-use knee_sim::spec::{LinuxVersion, Run};
-use knee_sim::{Outcome, simulate_recorded};
+use knee_run::Outcome;
+use knee_run::spec::{LinuxVersion, Run};
+use knee_sim::simulate_recorded;
 
 use crate::cases::RunId;
 use crate::error::Error;

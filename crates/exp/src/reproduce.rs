@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use knee_sim::spec::{Run, Traffic};
+use knee_run::spec::{Run, Traffic};
 use serde_json::{Value as Json, json};
 
 use crate::back_end::SIMULATOR;

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration as WallTime, Instant};
 
-use knee_sim::outcome::{Validity, Work};
-use knee_sim::spec::Run;
+use knee_run::outcome::{Validity, Work};
+use knee_run::spec::Run;
 use serde_json::{Map, Value as Json};
 
 use crate::back_end::{BackEnd, Ran, SIMULATOR};

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-use knee_sim::spec::Run;
+use knee_run::spec::Run;
 
 use crate::back_end::{BackEnd, Ran, SIMULATOR};
 use crate::captures;

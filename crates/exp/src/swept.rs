@@ -1,6 +1,6 @@
 //! Results of a sweep in memory: summaries, verdicts and what it cost.
 
-use knee_sim::outcome::{Validity, Work};
+use knee_run::outcome::{Validity, Work};
 use serde_json::{Map, Value as Json};
 
 use crate::cases::Configuration;

@@ -7,8 +7,8 @@ use knee_exp::back_end::{BackEnd, Ran};
 use knee_exp::metric::Metric;
 use knee_exp::runner::Options;
 use knee_exp::{Experiment, Overrides, refused, report, table};
-use knee_sim::outcome::{FlowCounters, HostCount, Received, Validity};
-use knee_sim::spec::{Run, Traffic};
+use knee_run::outcome::{FlowCounters, HostCount, Received, Validity};
+use knee_run::spec::{Run, Traffic};
 
 mod common;
 use common::*;

@@ -8,17 +8,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use knee_capture::host::{AT_HOST, AT_PORT, SNAP_BYTES};
-use knee_capture::packet::{Packet, decode};
-use knee_capture::{link, read};
 use knee_exp::results::Results;
 use knee_exp::runner::{Options, sweep};
 use knee_exp::{Experiment, Overrides, captures};
 use knee_queue::Ecn;
-use knee_sim::Outcome;
-use knee_sim::addresses::{address, connecting_port, listening_port, mac};
-use knee_sim::endpoint::Segment;
-use knee_sim::spec::Run;
+use knee_run::Outcome;
+use knee_run::addresses::{address, connecting_port, listening_port, mac};
+use knee_run::spec::Run;
+use knee_wire::Segment;
+use knee_wire::host::{AT_HOST, AT_PORT, SNAP_BYTES};
+use knee_wire::packet::{Packet, decode};
+use knee_wire::{link, read};
 
 /// Two senders and a ping share a queue that drops and marks.
 const TEXT: &str = r#"question = "Is it all there?"

@@ -10,7 +10,7 @@ use common::{Scratch, run_into};
 use knee_exp::runner::Options;
 use knee_exp::{Experiment, Overrides};
 use knee_queue::{Alternate, ClassService, Condition, LimitPer, QueueConfig};
-use knee_sim::spec::Run;
+use knee_run::spec::Run;
 
 const STEP: &str = r#"{ kind = "step", limit = "100 pkts", k = "20 pkts" }"#;
 const CLASSES: &str = r#"{ kind = "classes", class = [

@@ -11,8 +11,8 @@ use knee_exp::difference::Verdict;
 use knee_exp::runner::Options;
 use knee_exp::scale::Scale;
 use knee_exp::{Error, Overrides};
-use knee_sim::outcome::Validity;
-use knee_sim::spec::Run;
+use knee_run::outcome::Validity;
+use knee_run::spec::Run;
 
 mod common;
 use common::*;

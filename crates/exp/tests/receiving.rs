@@ -9,7 +9,7 @@ use knee_exp::metric::Metric;
 use knee_exp::runner::Options;
 use knee_exp::{Experiment, Overrides};
 use knee_queue::time::Duration;
-use knee_sim::spec::{Adaptive, Coalesce, CpuCosts};
+use knee_run::spec::{Adaptive, Coalesce, CpuCosts};
 
 const FILE: &str = r#"question = "?"
 cc = ["cubic"]

@@ -11,8 +11,8 @@ use knee_exp::results::{Results, Storage};
 use knee_exp::runner::{Options, sweep};
 use knee_exp::{Experiment, Overrides, report, table};
 use knee_queue::time::{Duration, Time};
-use knee_sim::outcome::{FlowOutcome, GoodputSample, Outcome, WindowLooks};
-use knee_sim::spec::{Run, Traffic};
+use knee_run::outcome::{FlowOutcome, GoodputSample, Outcome, WindowLooks};
+use knee_run::spec::{Run, Traffic};
 
 mod common;
 use common::*;
@@ -234,7 +234,7 @@ fn a_directory_that_was_there_stays_and_so_do_files_of_others() {
 }
 
 /// Transfers take their size in ns, and every fourth run's do not end.
-fn fake(run: &Run) -> Result<Outcome, knee_sim::Error> {
+fn fake(run: &Run) -> Result<Outcome, knee_run::Error> {
     let flows = run.flows.iter().map(|flow| {
         let bytes = match flow.traffic {
             Traffic::Bulk { bytes: Some(bytes) } => Some(bytes),
@@ -277,7 +277,7 @@ fn unfinished_transfers_are_counted_and_said_and_never_averaged_in() {
 #[test]
 fn a_stopped_sweep_keeps_what_has_finished() {
     static STOP: AtomicBool = AtomicBool::new(false);
-    fn slow(run: &Run) -> Result<Outcome, knee_sim::Error> {
+    fn slow(run: &Run) -> Result<Outcome, knee_run::Error> {
         if STOP.load(Ordering::Relaxed) {
             std::thread::sleep(std::time::Duration::from_secs(600));
         }
@@ -304,9 +304,9 @@ fn a_stopped_sweep_keeps_what_has_finished() {
 
 #[test]
 fn a_run_that_cannot_be_simulated_is_named() {
-    fn fails(run: &Run) -> Result<Outcome, knee_sim::Error> {
+    fn fails(run: &Run) -> Result<Outcome, knee_run::Error> {
         match run.flows[2].traffic {
-            Traffic::Bulk { bytes: Some(40_000) } => Err(knee_sim::Error("no route".into())),
+            Traffic::Bulk { bytes: Some(40_000) } => Err(knee_run::Error("no route".into())),
             _ => fake(run),
         }
     }
@@ -320,7 +320,7 @@ fn a_run_that_cannot_be_simulated_is_named() {
 
 #[test]
 fn goodput_is_taken_from_the_measurement_window() {
-    fn steady(run: &Run) -> Result<Outcome, knee_sim::Error> {
+    fn steady(run: &Run) -> Result<Outcome, knee_run::Error> {
         // 1 kB per 5 ms until 10 ms, then 10 kB per 5 ms.
         let mut outcome = fake(run)?;
         for flow in 0..run.flows.len() as u32 {

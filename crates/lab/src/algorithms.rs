@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use knee_algo::Params;
 use knee_bpf::{Embedded, Loaded};
 use knee_queue::time::Duration;
-use knee_sim::Run;
-use knee_sim::spec::{Cc, Flow};
+use knee_run::Run;
+use knee_run::spec::{Cc, Flow};
 
 use crate::Error;
 use crate::error::failed;

@@ -3,9 +3,9 @@
 use std::net::IpAddr;
 
 use knee_queue::time::{Duration, Time};
-use knee_sim::Run;
-use knee_sim::addresses::listening_port;
-use knee_sim::spec::{Flow, NodeId, Ping, Traffic};
+use knee_run::Run;
+use knee_run::addresses::listening_port;
+use knee_run::spec::{Flow, NodeId, Ping, Traffic};
 
 use crate::Error;
 use crate::plan::ETHERNET_BYTES;

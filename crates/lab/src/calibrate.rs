@@ -4,9 +4,9 @@ use std::sync::atomic::AtomicBool;
 
 use knee_queue::time::{Duration, Time};
 use knee_queue::{DropTailConfig, Ecn, Limit, QueueConfig};
-use knee_sim::Run;
-use knee_sim::spec::{Cc, Flow, HostConfig, LinuxVersion, Ping, Sampling, Serialisation, Traffic};
-use knee_sim::topology::{Cable, Star};
+use knee_run::Run;
+use knee_run::spec::{Cc, Flow, HostConfig, LinuxVersion, Ping, Sampling, Serialisation, Traffic};
+use knee_run::topology::{Cable, Star};
 
 use crate::Error;
 use crate::run::{Options, run};

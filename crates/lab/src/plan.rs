@@ -4,10 +4,10 @@ use std::net::IpAddr;
 
 use knee_queue::time::Rate;
 use knee_queue::{DropTailConfig, Limit, QueueConfig};
-use knee_sim::Run;
-pub use knee_sim::addresses::{PREFIX_LEN_V4, PREFIX_LEN_V6};
-use knee_sim::addresses::{address, mac};
-use knee_sim::spec::{HostConfig, Link, Network, NodeId, Serialisation};
+use knee_run::Run;
+pub use knee_run::addresses::{PREFIX_LEN_V4, PREFIX_LEN_V6};
+use knee_run::addresses::{address, mac};
+use knee_run::spec::{HostConfig, Link, Network, NodeId, Serialisation};
 
 use crate::Error;
 

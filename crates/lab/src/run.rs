@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use knee_queue::time::Duration;
-use knee_sim::outcome::{Outcome, Validity};
-use knee_sim::spec::LinkId;
-use knee_sim::{Run, validate};
+use knee_run::outcome::{Outcome, Validity};
+use knee_run::spec::LinkId;
+use knee_run::{Run, validate};
 use serde::Serialize;
 
 use crate::algorithms::{Algorithms, Chosen};

@@ -19,7 +19,7 @@ use knee_netns::netlink::{LinkSettings, Netlink, VethEnd, new_veth};
 use knee_netns::{Id, Namespace};
 use knee_queue::Limit;
 use knee_queue::time::{Duration, Rate};
-use knee_sim::spec::{HostConfig, LinuxVersion, Network};
+use knee_run::spec::{HostConfig, LinuxVersion, Network};
 use knee_testbed::{kernel_is_ready, wait_until};
 
 const PORT: u16 = 5001;

@@ -4,19 +4,19 @@
 //! Time is an argument. Packets are offered in the order of their times; [`Fabric::advance`] carries what is on its way up to a
 //! moment and says what arrived and what was dropped.
 
-use crate::Error;
 use crate::events::{Event, Events};
 use crate::interrupts::Arrival;
 use crate::link::{LinkState, Sent};
 use crate::net::PATH_END;
-use crate::outcome::{QueueOutcome, QueueSample};
 use crate::packet::{NO_SACKS, Packet, Packets, Tos, flags};
 use crate::ports::Ports;
 use crate::random::Random;
-use crate::routes::Routes;
-use crate::spec::{LinkId, Network, NodeId};
 use knee_queue::Ecn;
 use knee_queue::time::Time;
+use knee_run::Error;
+use knee_run::outcome::{QueueOutcome, QueueSample};
+use knee_run::routes::Routes;
+use knee_run::spec::{LinkId, Network, NodeId};
 use std::collections::HashMap;
 
 /// Packets that a link can have every second at most, which sets how fine the event list is.
@@ -320,13 +320,13 @@ impl Fabric {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::{HostConfig, LinuxVersion, Serialisation};
-    use crate::topology::{Cable, Star};
     use knee_queue::time::{Duration, Rate};
     use knee_queue::{
         DropTailConfig, Limit, MarkAt, MarkWhen, NotEctAbove, PieConfig, QueueConfig, StepConfig,
         Threshold,
     };
+    use knee_run::spec::{HostConfig, LinuxVersion, Serialisation};
+    use knee_run::topology::{Cable, Star};
 
     fn star(queue: QueueConfig, loss: f64) -> Network {
         let down = Cable {

@@ -1,11 +1,11 @@
-//! Captures of hosts, of what the guest's kernel has noted of its cables (`kernel/knee_capture.c`).
+//! Captures of hosts, of what the guest's kernel has noted of its cables (`kernel/knee_wire.c`).
 
 use std::path::Path;
 
-use knee_capture::host::{AT_HOST, AT_PORT, HostFile, SNAP_BYTES};
-use knee_capture::{Direction, Record};
-use knee_sim::Run;
-use knee_sim::spec::{Link, NodeId};
+use knee_run::Run;
+use knee_run::spec::{Link, NodeId};
+use knee_wire::host::{AT_HOST, AT_PORT, HostFile, SNAP_BYTES};
+use knee_wire::{Direction, Record};
 
 use crate::Error;
 
@@ -131,8 +131,8 @@ mod tests {
 
     use knee_queue::QueueConfig;
     use knee_queue::time::{Duration, Rate, Time};
-    use knee_sim::spec::{HostConfig, LinuxVersion, Order, Sampling, Serialisation};
-    use knee_sim::topology::{Cable, Star};
+    use knee_run::spec::{HostConfig, LinuxVersion, Order, Sampling, Serialisation};
+    use knee_run::topology::{Cable, Star};
 
     use super::*;
 
@@ -188,8 +188,8 @@ mod tests {
         let (done, dir) = written("order", 0, &frames);
         assert_eq!(done, Ok(()));
         let mut seen = Vec::new();
-        let file = fs::File::open(dir.join(knee_capture::host::file_name("a"))).unwrap();
-        knee_capture::read::read(file, |frame| {
+        let file = fs::File::open(dir.join(knee_wire::host::file_name("a"))).unwrap();
+        knee_wire::read::read(file, |frame| {
             seen.push((frame.at_ns, frame.interface, frame.data.len()));
             ControlFlow::Continue(())
         })

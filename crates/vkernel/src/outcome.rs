@@ -3,11 +3,11 @@
 use knee_linux::side::{SideReport, counters_then, flow_outcome};
 use knee_linux::{TcpInfo, counts};
 use knee_queue::time::{Duration, Time};
-use knee_sim::Run;
-use knee_sim::outcome::{
+use knee_run::Run;
+use knee_run::outcome::{
     GoodputSample, Outcome, PingRecord, QueueOutcome, QueueSample, RpcRecord, WindowLooks,
 };
-use knee_sim::spec::{LinkId, SharedBuffer, Traffic};
+use knee_run::spec::{LinkId, SharedBuffer, Traffic};
 
 use crate::Error;
 use crate::guest::{QueueAnswer, Records};

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use knee_sim::{Outcome, Run};
+use knee_run::{Outcome, Run};
 
 use crate::Error;
 use crate::boot::{Guest, boot};
@@ -58,7 +58,7 @@ pub fn run(
     carry_out(run, kernel, options, (stop, None))
 }
 
-/// As [`run`](fn@run), and writes what each host sends and receives to `HOST.pcapng` ([`knee_capture::host`]) in a directory that
+/// As [`run`](fn@run), and writes what each host sends and receives to `HOST.pcapng` ([`knee_wire::host`]) in a directory that
 /// is there. What comes of the run is the same.
 ///
 /// # Errors

@@ -13,12 +13,12 @@ use knee_queue::{
     ClassConfig, ClassService, ClassesConfig, Condition, DropTailConfig, DynamicThresholdConfig,
     Limit, MarkAt, MarkWhen, NotEctAbove, QueueConfig, StepConfig, Threshold,
 };
-use knee_sim::outcome::{FlowOutcome, FlowSample, Outcome, QueueOutcome};
-use knee_sim::spec::{
+use knee_run::outcome::{FlowOutcome, FlowSample, Outcome, QueueOutcome};
+use knee_run::spec::{
     Cc, Flow, HostConfig, Lane, LinuxVersion, MeasuredWindow, Order, Ping, Run, Sampling,
     Serialisation, Series, SharedBuffer, Traffic,
 };
-use knee_sim::topology::{Cable, Star};
+use knee_run::topology::{Cable, Star};
 use knee_vkernel::kernel::{Built, DEFAULT_HZ, VERSIONS, find};
 use knee_vkernel::{Algorithms, Options, run, run_captured};
 
@@ -374,9 +374,9 @@ fn capture(kernel: &Built) {
     let mut times: BTreeMap<(&str, u32, bool), Vec<u64>> = BTreeMap::new();
     let mut marked: BTreeMap<&str, u64> = BTreeMap::new();
     for (host, address) in [("a", 1), ("b", 2), ("c", 3)] {
-        let path = dir.0.join(knee_capture::host::file_name(host));
+        let path = dir.0.join(knee_wire::host::file_name(host));
         let file = fs::File::open(path).expect("it was written");
-        let ending = knee_capture::read::read(file, |frame| {
+        let ending = knee_wire::read::read(file, |frame| {
             let (ip, len) = frame.ip().expect("it is an IP packet");
             assert!(len >= 52 && frame.at_ns <= 50_000_000);
             let is_out = ip[15] == address;

@@ -13,8 +13,8 @@ use knee_exp::results::Results;
 use knee_exp::runner::{Options, sweep};
 use knee_exp::swept::Swept;
 use knee_exp::{Error, Experiment, Overrides};
-use knee_sim::outcome::Outcome;
-use knee_sim::spec::Run;
+use knee_run::outcome::Outcome;
+use knee_run::spec::Run;
 
 /// A directory that goes away.
 pub(crate) struct Scratch(pub(crate) PathBuf);
@@ -56,7 +56,7 @@ pub(crate) fn run_into(
 
 /// A function in place of the simulator.
 #[derive(Debug)]
-pub(crate) struct Fake(pub(crate) fn(&Run) -> Result<Outcome, knee_sim::Error>);
+pub(crate) struct Fake(pub(crate) fn(&Run) -> Result<Outcome, knee_run::Error>);
 
 impl BackEnd for Fake {
     fn name(&self) -> &'static str {

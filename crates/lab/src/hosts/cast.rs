@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use knee_sim::Run;
-use knee_sim::spec::{Cc, HostConfig, NodeId, Traffic};
+use knee_run::Run;
+use knee_run::spec::{Cc, HostConfig, NodeId, Traffic};
 
 use super::Machines;
 use crate::Error;

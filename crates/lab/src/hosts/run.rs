@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use knee_sim::outcome::{Outcome, Validity};
-use knee_sim::spec::Traffic;
-use knee_sim::{Run, validate};
+use knee_run::outcome::{Outcome, Validity};
+use knee_run::spec::Traffic;
+use knee_run::{Run, validate};
 
 use super::Machines;
 use super::cast::Cast;

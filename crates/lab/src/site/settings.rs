@@ -7,7 +7,7 @@ use std::io;
 use knee_linux::sysctls::RTO_MIN;
 pub(crate) use knee_linux::sysctls::{Setting, name, wanted};
 use knee_queue::time::Duration;
-use knee_sim::spec::{HostConfig, LinuxVersion};
+use knee_run::spec::{HostConfig, LinuxVersion};
 
 use crate::Error;
 

@@ -1,4 +1,4 @@
-//! Captures of the switch's ports, one file for each host, in the shape of the simulator's ([`knee_capture::host`]).
+//! Captures of the switch's ports, one file for each host, in the shape of the simulator's ([`knee_wire::host`]).
 //!
 //! The switch's thread copies the beginning of each frame into memory, and another thread writes. Between them are so many
 //! chunks at most; where the disk is slower than the traffic, frames are left out and counted, and the switch is never late for
@@ -9,8 +9,8 @@ use std::sync::mpsc::Sender;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, channel, sync_channel};
 use std::thread::JoinHandle;
 
-use knee_capture::host::{AT_HOST, AT_PORT, HostFile, SNAP_BYTES};
-use knee_capture::{Direction, Record};
+use knee_wire::host::{AT_HOST, AT_PORT, HostFile, SNAP_BYTES};
+use knee_wire::{Direction, Record};
 
 use crate::Error;
 use crate::error::failed;
@@ -185,8 +185,8 @@ impl Head {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use knee_capture::host::file_name;
-    use knee_capture::read;
+    use knee_wire::host::file_name;
+    use knee_wire::read;
     use std::fs;
     use std::ops::ControlFlow;
     use std::path::PathBuf;

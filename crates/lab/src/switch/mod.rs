@@ -32,9 +32,9 @@ use std::thread::{self, JoinHandle};
 
 use knee_netns::Namespace;
 use knee_queue::time::{Duration, Time};
+use knee_run::outcome::{QueueOutcome, QueueSample};
+use knee_run::spec::{LinkId, Network, NodeId};
 use knee_sim::fabric::Offered;
-use knee_sim::outcome::{QueueOutcome, QueueSample};
-use knee_sim::spec::{LinkId, Network, NodeId};
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::Error;

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use knee_sim::Run;
-use knee_sim::addresses::{connecting_port, listening_port};
-use knee_sim::spec::{Cc, Flow, Lane, NodeId, Ping, Traffic};
+use knee_run::Run;
+use knee_run::addresses::{connecting_port, listening_port};
+use knee_run::spec::{Cc, Flow, Lane, NodeId, Ping, Traffic};
 
 use super::network::host_address;
 use super::{Algorithms, ETHERNET_BYTES, Plan};

@@ -2,7 +2,7 @@
 
 use knee_linux::sysctls::{self, RTO_MIN};
 use knee_queue::time::Duration;
-use knee_sim::spec::{HostConfig, LinuxVersion};
+use knee_run::spec::{HostConfig, LinuxVersion};
 
 use crate::Error;
 use crate::guest::Step;

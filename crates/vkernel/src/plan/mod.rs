@@ -10,8 +10,8 @@ mod network;
 mod queues;
 mod routes;
 
-use knee_sim::Run;
-use knee_sim::spec::{LinkId, NodeId};
+use knee_run::Run;
+use knee_run::spec::{LinkId, NodeId};
 
 use crate::Error;
 use crate::guest::Orders;
@@ -70,7 +70,7 @@ impl Plan {
     /// # Errors
     /// What the kernel cannot do, with the way out.
     pub fn new(run: &Run, algorithms: Algorithms, version: &str) -> Result<Plan, Error> {
-        knee_sim::validate(run).map_err(|why| Error(why.0))?;
+        knee_run::validate(run).map_err(|why| Error(why.0))?;
         let network = &run.network;
         if network.nodes.len() > MAX_NODES {
             return Err(Error(format!(

@@ -6,8 +6,8 @@ use knee_netns::netlink::{
     self, Attributes, LinkSettings, Message, NewLink, ROOT, Route, add_address, add_route,
 };
 use knee_queue::{Limit, QueueConfig};
-use knee_sim::addresses::{address, mac};
-use knee_sim::spec::{HostConfig, Link, LinkId, Network, NodeId, Serialisation, SharedBuffer};
+use knee_run::addresses::{address, mac};
+use knee_run::spec::{HostConfig, Link, LinkId, Network, NodeId, Serialisation, SharedBuffer};
 
 use super::queues::{self, Added, BELOW_BUCKET, Place};
 use super::routes::next_links;

@@ -5,11 +5,11 @@ use knee_queue::{
     ClassConfig, ClassService, ClassesConfig, Condition, DropTailConfig, Limit, MarkAt, MarkWhen,
     NotEctAbove, QueueConfig, StepConfig, Threshold,
 };
-use knee_sim::spec::{
+use knee_run::spec::{
     Cc, Coalesce, CoalescingPort, Flow, FlowControl, HostConfig, Lane, LinuxVersion, Network,
     Order, Ping, Sampling, Serialisation, Series, Stops, Thresholds, Traffic,
 };
-use knee_sim::topology::{Cable, LeafSpine, ParkingLot, Star};
+use knee_run::topology::{Cable, LeafSpine, ParkingLot, Star};
 
 use super::*;
 use crate::guest::{LaneOrder, Step};

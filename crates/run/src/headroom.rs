@@ -12,7 +12,7 @@
 //! An input may so have XOFF, the frame over it, and this, of all that it carries or of each class.
 
 use crate::Error;
-use crate::pause::{CONTROL_FRAME_BYTES, controlled, pause_time, stopping};
+use crate::flow_control::{CONTROL_FRAME_BYTES, controlled, pause_time, stopping};
 use crate::spec::{
     FlowControl, Link, LinkId, Network, NodeId, Run, Serialisation, SharedBuffer, Stops, Thresholds,
 };

@@ -1,7 +1,7 @@
 //! Refuses what cannot be simulated, in one sentence each.
 
 use crate::spec::{Coalesce, HostConfig, Network, Run, Serialisation, Traffic};
-use crate::{Error, buffer, headroom};
+use crate::{Error, headroom};
 use knee_queue::time::Duration;
 
 /// A port must take a full frame; hosts here have at least this MTU.
@@ -9,7 +9,7 @@ const MTU_MIN_BYTES: u32 = 576;
 const MTU_MAX_BYTES: u32 = 65_535;
 const DSCP_MAX: u8 = 63;
 
-/// Refuses a run that contradicts itself, as [`simulate`](crate::simulate) does.
+/// Refuses a run that contradicts itself, as every back end does.
 ///
 /// # Errors
 /// What is wrong, in one sentence.
@@ -70,7 +70,7 @@ pub fn run(run: &Run) -> Result<(), Error> {
         }
     }
     ports(&run.network).map_err(Error)?;
-    buffer::check(&run.network, largest_frame)?;
+    check_buffers(&run.network, largest_frame)?;
     headroom::check(run, largest_frame)?;
     let is_host =
         |node: u32| run.network.nodes.get(node as usize).is_some_and(|node| node.host.is_some());
@@ -159,6 +159,45 @@ fn interrupts(name: &str, coalesce: Coalesce) -> Result<(), String> {
         }
         _ => Ok(()),
     }
+}
+
+/// Refuses shared memory that cannot work.
+fn check_buffers(network: &Network, largest_frame: u32) -> Result<(), Error> {
+    let fail = |message: String| Err(Error(message));
+    let mut taken = vec![false; network.links.len()];
+    for buffer in &network.buffers {
+        let name = &buffer.name;
+        let law = &buffer.law;
+        if !law.has_sound_alpha() {
+            return fail(format!("{name}: alpha = {}: must be 1/65536 to 65536", law.alpha));
+        }
+        let Some(shared_bytes) = law.shared_bytes(buffer.links.len()) else {
+            return fail(format!(
+                "{name}: {} bytes do not hold the {} reserved for each of {} queues",
+                law.size_bytes,
+                law.reserved_bytes,
+                buffer.links.len()
+            ));
+        };
+        if shared_bytes.max(law.reserved_bytes) < u64::from(largest_frame) {
+            return fail(format!(
+                "{name}: a frame of {largest_frame} bytes never has room: {shared_bytes} bytes are shared"
+            ));
+        }
+        for &link in &buffer.links {
+            let Some(taken) = taken.get_mut(link as usize) else {
+                return fail(format!("{name}: there is no link {link}"));
+            };
+            let link = &network.links[link as usize];
+            if link.rate.is_none() {
+                return fail(format!("{name}: the link {} has no rate and no queue", link.name));
+            }
+            if std::mem::replace(taken, true) {
+                return fail(format!("{name}: the link {} is in two buffers", link.name));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Flows that wait for others must be there, once each, and come to an end.

@@ -1,0 +1,41 @@
+//! What a run is, and what came of it, whatever carries it out.
+//!
+//! | part | what it is |
+//! | --- | --- |
+//! | [`spec`] | a [`Run`], plain data that says everything |
+//! | [`topology`] | networks of the usual shapes |
+//! | [`validate`](fn@validate) | refuses runs that contradict themselves |
+//! | [`routes`], [`addresses`], [`turns`], [`flow_control`] | what follows from a run: paths, addresses and ports, who waits for whom, what is stopped |
+//! | [`Ideal`] | the least time that a transfer can take |
+//! | [`outcome`] | the records of a run |
+#![forbid(unsafe_code)]
+
+pub mod addresses;
+pub mod flow_control;
+mod headroom;
+mod ideal;
+pub mod outcome;
+mod receiving;
+pub mod routes;
+pub mod spec;
+mod sysctls;
+pub mod topology;
+pub mod turns;
+mod validate;
+
+pub use ideal::Ideal;
+pub use outcome::Outcome;
+pub use spec::Run;
+pub use validate::run as validate;
+
+/// Why a run cannot be carried out, in one sentence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error(pub String);
+
+impl std::fmt::Display for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Error {}
