@@ -5,7 +5,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use knee_exp::explain::explain;
-use knee_exp::runner::Options;
 use knee_exp::{Error, Experiment, Overrides};
 use knee_queue::time::Duration;
 use knee_run::spec::{Adaptive, Coalesce, Run, Stops, Thresholds};
@@ -272,7 +271,7 @@ fn flows_lose_more_at_a_router_that_forwards_in_bursts() {
         ..Overrides::default()
     };
     let experiment = Arc::new(Experiment::load(&file, &overrides).unwrap());
-    let swept = run_into(&scratch, &experiment, &Options::default()).unwrap();
+    let swept = run_into(&scratch, &experiment, &simulated()).unwrap();
     let share = |row: usize| {
         let port = swept.tables[row].subjects.iter().find(|of| of.name == "switch-r").unwrap();
         port.metric(knee_exp::metric::Metric::DropShare).unwrap().mean.unwrap()

@@ -46,7 +46,7 @@ fn simulated(traffic: &str) -> (Run, Outcome) {
 fn means(traffic: &str) -> impl Fn(&str) -> Option<f64> + use<> {
     let scratch = Scratch::new();
     let experiment = Arc::new(parse(traffic).unwrap_or_else(|error| panic!("{error}")));
-    run_into(&scratch, &experiment, &Default::default()).unwrap();
+    run_into(&scratch, &experiment, &common::simulated()).unwrap();
     let summary = scratch.files("x").remove("summary.csv").unwrap();
     let at = |name: &str| {
         let header = summary.lines().next().unwrap();

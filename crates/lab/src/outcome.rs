@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use knee_linux::Chosen;
 use knee_linux::counts;
 use knee_linux::side::{counters_then, flow_outcome};
 use knee_queue::time::{Duration, Time};
@@ -12,7 +13,6 @@ use knee_run::outcome::{
 };
 use knee_run::spec::Traffic;
 
-use crate::algorithms::Chosen;
 use crate::plan::Plan;
 use crate::site::{HostCounts, SiteCounts};
 use crate::switch::SwitchReport;

@@ -8,9 +8,13 @@
 //! | [`routes`], [`addresses`], [`turns`], [`flow_control`] | what follows from a run: paths, addresses and ports, who waits for whom, what is stopped |
 //! | [`Ideal`] | the least time that a transfer can take |
 //! | [`outcome`] | the records of a run |
+//! | [`BackEnd`] | what carries runs out: the simulator, the lab, real machines, a kernel in virtual time |
+//! | [`enum@Error`] | why there is no outcome |
 #![forbid(unsafe_code)]
 
 pub mod addresses;
+pub mod back_end;
+pub mod error;
 pub mod flow_control;
 mod headroom;
 mod ideal;
@@ -23,19 +27,9 @@ pub mod topology;
 pub mod turns;
 mod validate;
 
+pub use back_end::{Ask, BackEnd, Capabilities, Ran};
+pub use error::Error;
 pub use ideal::Ideal;
 pub use outcome::Outcome;
 pub use spec::Run;
 pub use validate::run as validate;
-
-/// Why a run cannot be carried out, in one sentence.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Error(pub String);
-
-impl std::fmt::Display for Error {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Error {}

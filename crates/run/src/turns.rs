@@ -143,12 +143,12 @@ mod tests {
             Progress { series: Series { rounds }, rounds: 0, left: 0, taken: Vec::new() };
         assert_eq!(progress.next_round(), [0, 1, 3]);
         assert_eq!(progress.on_end(0), [2]);
-        assert_eq!(progress.on_end(0), []);
+        assert_eq!(progress.on_end(0), [0; 0]);
         assert_eq!(progress.on_end(1), [4]);
-        assert_eq!(progress.on_end(1), []);
+        assert_eq!(progress.on_end(1), [0; 0]);
         // The last of the five: the next round, all of it.
         assert_eq!(progress.on_end(0), [5, 6]);
-        assert_eq!(progress.on_end(0), []);
-        assert_eq!(progress.on_end(0), []);
+        assert_eq!(progress.on_end(0), [0; 0]);
+        assert_eq!(progress.on_end(0), [0; 0]);
     }
 }

@@ -14,7 +14,7 @@ const DSCP_MAX: u8 = 63;
 /// # Errors
 /// What is wrong, in one sentence.
 pub fn run(run: &Run) -> Result<(), Error> {
-    let fail = |message: String| Err(Error(message));
+    let fail = |message: String| Err(Error::Refused(message));
     let nodes = run.network.nodes.len();
     let mut largest_frame = 0;
     for node in &run.network.nodes {
@@ -44,7 +44,7 @@ pub fn run(run: &Run) -> Result<(), Error> {
                 host.rcvbuf_initial_bytes
             ));
         }
-        receiving(name, host).map_err(Error)?;
+        receiving(name, host).map_err(Error::Refused)?;
         largest_frame = largest_frame.max(host.mtu_bytes + 14);
     }
     for link in &run.network.links {
@@ -69,7 +69,7 @@ pub fn run(run: &Run) -> Result<(), Error> {
             return fail(format!("link {name}: {error}"));
         }
     }
-    ports(&run.network).map_err(Error)?;
+    ports(&run.network).map_err(Error::Refused)?;
     check_buffers(&run.network, largest_frame)?;
     headroom::check(run, largest_frame)?;
     let is_host =
@@ -163,7 +163,7 @@ fn interrupts(name: &str, coalesce: Coalesce) -> Result<(), String> {
 
 /// Refuses shared memory that cannot work.
 fn check_buffers(network: &Network, largest_frame: u32) -> Result<(), Error> {
-    let fail = |message: String| Err(Error(message));
+    let fail = |message: String| Err(Error::Refused(message));
     let mut taken = vec![false; network.links.len()];
     for buffer in &network.buffers {
         let name = &buffer.name;
@@ -202,7 +202,7 @@ fn check_buffers(network: &Network, largest_frame: u32) -> Result<(), Error> {
 
 /// Flows that wait for others must be there, once each, and come to an end.
 fn check_order(run: &Run) -> Result<(), Error> {
-    let fail = |message: String| Err(Error(message));
+    let fail = |message: String| Err(Error::Refused(message));
     let rounds = run.order.series.iter().flat_map(|series| &series.rounds);
     for round in rounds.clone() {
         if round.iter().all(|lane| lane.flows.is_empty()) {
@@ -274,7 +274,7 @@ mod tests {
                 sampling: Sampling::default(),
                 order,
             };
-            check_order(&run).err().map_or_else(String::new, |why| why.0)
+            check_order(&run).err().map_or_else(String::new, |why| why.to_string())
         };
         assert_eq!(said(vec![lane(&[0], 1)], vec![vec![2]]), "");
         assert!(said(vec![lane(&[], 1)], vec![]).contains("a round without flows"));

@@ -118,7 +118,7 @@ impl EndPoint {
         let (iss, peer_iss) = (numbers as u32, (numbers >> 32) as u32);
         let jiffies = Jiffies::new(config.hz, config.jiffies_at_start.unwrap_or(0), Duration::ZERO);
         let modules = LoadedModules::default();
-        modules.load(cc.algorithm, &cc.params).map_err(|why| Error(why.to_string()))?;
+        modules.load(cc.algorithm, &cc.params).map_err(|why| Error::Refused(why.to_string()))?;
         let network = Network {
             nodes: ["host", "peer"]
                 .map(|name| Node { name: name.to_owned(), host: Some(config.clone()) })
@@ -223,7 +223,7 @@ impl EndPoint {
     /// If the algorithm is a module that cannot be loaded.
     pub fn set_congestion_control(&mut self, cc: &Cc) -> Result<(), Error> {
         let modules = &self.sock.host.modules;
-        modules.load(cc.algorithm, &cc.params).map_err(|why| Error(why.to_string()))?;
+        modules.load(cc.algorithm, &cc.params).map_err(|why| Error::Refused(why.to_string()))?;
         self.sock.set_congestion_control(cc, &mut self.net);
         Ok(())
     }

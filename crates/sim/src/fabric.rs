@@ -92,13 +92,13 @@ pub struct Fabric {
 /// What it is, in one sentence.
 pub fn supports(network: &Network) -> Result<(), Error> {
     if let Some(buffer) = network.buffers.first() {
-        return Err(Error(format!(
+        return Err(Error::Refused(format!(
             "{}: ports of the lab's switch do not share memory: leave it out, or use --on sim",
             buffer.name
         )));
     }
     if network.flow_control.is_some() {
-        return Err(Error(
+        return Err(Error::Refused(
             "flow control: the kernel's devices between namespaces take no pause frames: leave it out, or use --on sim"
                 .to_owned(),
         ));
@@ -118,7 +118,7 @@ impl Fabric {
         supports(network)?;
         for link in &network.links {
             let name = &link.name;
-            link.queue.validate().map_err(|why| Error(format!("link {name}: {why}")))?;
+            link.queue.validate().map_err(|why| Error::Refused(format!("link {name}: {why}")))?;
         }
         let states = network.links.iter().zip(0..).map(|(link, index)| LinkState::new(link, index));
         let mut fabric = Fabric {

@@ -60,7 +60,9 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod back_end;
 mod buffer;
+pub mod captures;
 mod clock;
 pub mod endpoint;
 mod events;
@@ -74,8 +76,10 @@ mod packet;
 mod pause;
 mod ports;
 mod random;
+mod recording;
 mod sim;
 pub mod tap;
 mod tcp;
 
+pub use back_end::Simulator;
 pub use sim::{simulate, simulate_captured, simulate_recorded, simulate_tapped};

@@ -119,7 +119,11 @@ pub fn simulate_tapped(
 ) -> Result<(Outcome, CoarseClock), Error> {
     validate(run)?;
     if at.flow >= run.flows.len() {
-        return Err(Error(format!("there is no flow {}: there are {}", at.flow, run.flows.len())));
+        return Err(Error::Refused(format!(
+            "there is no flow {}: there are {}",
+            at.flow,
+            run.flows.len()
+        )));
     }
     let mut simulation = Simulation::build(run)?;
     let clock = simulation.tap(at, Box::new(sink));
@@ -177,11 +181,11 @@ impl<'a> Simulation<'a> {
             hashes.push(hash);
             let peer_cc = flow.peer_cc.as_ref().unwrap_or(&flow.cc);
             let host = |node: u32, cc: &Cc| {
-                let host = hosts[node as usize]
-                    .clone()
-                    .ok_or_else(|| Error(format!("node {node} is a switch and has no TCP")))?;
+                let host = hosts[node as usize].clone().ok_or_else(|| {
+                    Error::Refused(format!("node {node} is a switch and has no TCP"))
+                })?;
                 let loaded = host.modules.load(cc.algorithm, &cc.params);
-                loaded.map(|()| host).map_err(|why| Error(why.to_string()))
+                loaded.map(|()| host).map_err(|why| Error::Refused(why.to_string()))
             };
             let (client, server) = (client_of(index) as u32, server_of(index) as u32);
             let there = path(flow.from, flow.to, hash)?;

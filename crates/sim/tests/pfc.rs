@@ -6,8 +6,9 @@ mod common;
 use common::*;
 use knee_queue::time::Duration;
 use knee_queue::{
-    ClassConfig, ClassService, ClassesConfig, CodelConfig, Condition, DynamicThresholdConfig, Ecn,
-    Limit, LimitPer, NotEctAbove, QueueConfig, TwoBuffersConfig,
+    ClassConfig, ClassService, ClassesConfig, CodelConfig, Condition, DualPi2Config,
+    DynamicThresholdConfig, Ecn, FqCodelConfig, Limit, LimitPer, NotEctAbove, PieConfig,
+    QueueConfig, TwoBuffersConfig,
 };
 use knee_run::outcome::{Outcome, PauseOutcome, QueueOutcome};
 use knee_run::spec::{
@@ -483,6 +484,15 @@ fn shared_memory_must_have_room_beside_classes_that_are_not_stopped() {
     assert!(storage.dropped_pkts() == 0 && storage.sent_pkts > 3000, "{storage:?}");
     let message = check(2 * inputs + 199_998, rest()).expect_err("a byte too little").to_string();
     assert!(message.contains("beside the 150000 of classes that are not stopped"), "{message}");
-    let message = check(1 << 30, droptail(Limit::Pkts(100))).expect_err("unknown").to_string();
-    assert!(message.contains("switch-h0/rest shares memory"), "{message}");
+    // What holds packets may hold any number of bytes, whatever its kind.
+    for rest in [
+        droptail(Limit::Pkts(100)),
+        QueueConfig::Pie(PieConfig::default()),
+        QueueConfig::Codel(CodelConfig::default()),
+        QueueConfig::FqCodel(FqCodelConfig::default()),
+        QueueConfig::DualPi2(DualPi2Config::default()),
+    ] {
+        let message = check(1 << 30, rest).expect_err("unknown").to_string();
+        assert!(message.contains("switch-h0/rest shares memory"), "{message}");
+    }
 }

@@ -64,7 +64,7 @@ impl Captures {
     /// If a file cannot be made, or the thread that writes.
     pub fn create<S: AsRef<str>>(dir: &Path, hosts: &[S]) -> Result<Captures, Error> {
         let files = hosts.iter().map(|host| HostFile::create(dir, host.as_ref()));
-        let files = files.collect::<Result<Vec<_>, _>>().map_err(|why| Error(why.0))?;
+        let files = files.collect::<Result<Vec<_>, _>>().map_err(|why| Error::Failed(why.0))?;
         let (full, to_write) = sync_channel(CHUNKS);
         let (written, empty) = channel();
         let writer = std::thread::Builder::new()
@@ -131,7 +131,8 @@ impl Captures {
         let _ = self.full.send(chunk).and_then(|()| self.full.send(Chunk::default()));
         drop(self.full);
         let written = self.writer.join();
-        written.map_err(|_| Error("the thread that writes captures panicked".to_owned()))??;
+        written
+            .map_err(|_| Error::Failed("the thread that writes captures panicked".to_owned()))??;
         Ok(self.counts)
     }
 }
@@ -158,13 +159,13 @@ fn write(
             let (begin, rest) = data.split_at(head.captured_len as usize);
             data = rest;
             if let Some(file) = files.get_mut(head.port as usize) {
-                file.write(&head.record(begin)).map_err(|why| Error(why.0))?;
+                file.write(&head.record(begin)).map_err(|why| Error::Failed(why.0))?;
             }
         }
         let _ = written.send(chunk.emptied());
     }
     if is_whole {
-        files.into_iter().try_for_each(HostFile::finish).map_err(|why| Error(why.0))?;
+        files.into_iter().try_for_each(HostFile::finish).map_err(|why| Error::Failed(why.0))?;
     }
     Ok(())
 }
@@ -275,7 +276,7 @@ mod tests {
 
         fs::write(scratch.0.join("b.pcapng"), "mine").unwrap();
         let why = Captures::create(&scratch.0, &["a", "b"]).unwrap_err();
-        assert!(why.0.contains("b.pcapng: cannot write: File exists"), "{why}");
+        assert!(why.to_string().contains("b.pcapng: cannot write: File exists"), "{why}");
         assert_eq!(scratch.files(), 1);
     }
 

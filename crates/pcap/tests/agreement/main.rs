@@ -14,11 +14,12 @@ mod experiments;
 use std::path::Path;
 
 use experiments::Temp;
-use knee_exp::{Experiment, Overrides, captures};
+use knee_exp::{Experiment, Overrides};
 use knee_pcap::model::PacketRow;
 use knee_pcap::{Analysis, Direction, Flow, Input, Options, analyse};
 use knee_run::outcome::{FlowCounters, FlowOutcome, Outcome};
 use knee_run::spec::Run;
+use knee_sim::captures;
 use table::{Of, Pair, Table, same, within};
 use truth::Way;
 

@@ -6,10 +6,11 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use knee_exp::{Experiment, Overrides, captures};
+use knee_exp::{Experiment, Overrides};
 use knee_pcap::{Analysis, Input, Options, analyse};
 use knee_run::Outcome;
 use knee_run::spec::Run;
+use knee_sim::captures;
 use knee_wire::write::File;
 use knee_wire::{Captured, Direction, Interface, Record, link};
 
