@@ -90,11 +90,7 @@ struct connection {
 	u16 local_port;
 	u16 remote_port;
 	u8 rate_app_limited;
-	u8 _padding[3];
 };
-
-_Static_assert(__builtin_offsetof(struct connection, _padding) + 3 == sizeof(struct connection),
-	       "what is written to user space has no byte that is no field's");
 
 static __always_inline void take_addresses(struct connection *to, const struct sock *sk)
 {
@@ -141,6 +137,8 @@ static __always_inline void take_info(struct connection *to, const struct sock *
 /* All of the record. */
 static __always_inline void take_connection(struct connection *to, struct sock *sk, u32 uid)
 {
+	/* What is between fields is written to user space, too: no byte of the kernel's stack. */
+	__builtin_memset(to, 0, sizeof(*to));
 	const struct sock___more *more = (const void *)sk;
 
 	to->cookie = bpf_get_socket_cookie(sk);

@@ -419,7 +419,6 @@ struct Raw {
     local_port: u16,
     remote_port: u16,
     rate_app_limited: u8,
-    _padding: [u8; 3],
 }
 
 #[cfg(test)]
@@ -458,7 +457,6 @@ mod tests {
             local_port,
             remote_port,
             rate_app_limited,
-            _padding,
         );
         let program: Vec<(String, usize)> = c
             .iter()

@@ -49,7 +49,7 @@ impl Machines {
     /// # Errors
     /// If it cannot be read, or says what is not allowed.
     pub fn read(path: &Path) -> Result<Machines, Error> {
-        let failed = |why: String| Error(format!("{}: {why}", path.display()));
+        let failed = |why: String| Error::Refused(format!("{}: {why}", path.display()));
         let text = knee_files::read_text(path, MOST_BYTES, "file of machines");
         Machines::parse(path, &text.map_err(|why| failed(why.to_string()))?)
     }
@@ -89,7 +89,7 @@ impl Machines {
         }
         if machines.is_empty() {
             let why = "names no machine: it needs a table [[host]] for each";
-            return Err(Error(format!("{}: {why}", path.display())));
+            return Err(Error::Refused(format!("{}: {why}", path.display())));
         }
         file.check(&machines)?;
         let machines = machines.into_iter().map(|(machine, _)| machine).collect();
@@ -109,7 +109,7 @@ impl File<'_> {
             "" => String::new(),
             key => format!("{}: ", shortened(key).escape_debug()),
         };
-        Error(format!("{}:{line}: {key}{message}", self.path.display()))
+        Error::Refused(format!("{}:{line}: {key}{message}", self.path.display()))
     }
 
     /// What machines must not share, and what they must.
@@ -435,7 +435,7 @@ knee = "/usr/local/bin/knee"
 
     fn refused(from: &str, to: &str) -> String {
         assert!(GOOD.contains(from), "{from}");
-        parse(&GOOD.replacen(from, to, 1)).unwrap_err().0
+        parse(&GOOD.replacen(from, to, 1)).unwrap_err().to_string()
     }
 
     #[test]
@@ -461,12 +461,12 @@ knee = "/usr/local/bin/knee"
     fn the_hosts_of_an_experiment_are_all_there() {
         let machines = parse(GOOD).unwrap();
         machines.check(&["s1", "s2", "s3", "x", "r"]).unwrap();
-        let why = machines.check(&["s1", "s2", "s3", "s4", "x", "r"]).unwrap_err().0;
+        let why = machines.check(&["s1", "s2", "s3", "s4", "x", "r"]).unwrap_err().to_string();
         assert_eq!(
             why,
             "lab/hosts.toml: no machine is s4 of the experiment's network: give one roles = [\"s4\"]"
         );
-        let why = machines.check(&["s1", "s2", "s3", "r"]).unwrap_err().0;
+        let why = machines.check(&["s1", "s2", "s3", "r"]).unwrap_err().to_string();
         assert_eq!(
             why,
             "lab/hosts.toml: the experiment's network has no host x: it has s1, s2, s3, r"
@@ -564,10 +564,10 @@ knee = "/usr/local/bin/knee"
             );
             assert!(!why.contains('\n'), "{why}");
         }
-        assert!(parse("").unwrap_err().0.contains("names no machine"));
-        assert!(parse("host = 3").unwrap_err().0.contains("[[host]]"));
-        assert!(parse("host = [3]").unwrap_err().0.contains("[[host]]"));
-        let why = Machines::read(Path::new("/nowhere/hosts.toml")).unwrap_err().0;
+        assert!(parse("").unwrap_err().to_string().contains("names no machine"));
+        assert!(parse("host = 3").unwrap_err().to_string().contains("[[host]]"));
+        assert!(parse("host = [3]").unwrap_err().to_string().contains("[[host]]"));
+        let why = Machines::read(Path::new("/nowhere/hosts.toml")).unwrap_err().to_string();
         assert!(why.starts_with("/nowhere/hosts.toml: cannot read: No such file"), "{why}");
     }
 
@@ -580,7 +580,7 @@ knee = "/usr/local/bin/knee"
         let why = refused("[\"s1..s3\", \"x\"]", "\"s1..s4000000000\"");
         assert!(why.contains("must be hosts"), "{why}");
         let hosts = "[[host]]\n".repeat(100_000);
-        let why = parse(&hosts).unwrap_err().0;
+        let why = parse(&hosts).unwrap_err().to_string();
         assert!(why.contains("are 100000 machines: 1000 are the most"), "{why}");
     }
 
@@ -616,7 +616,7 @@ knee = "/usr/local/bin/knee"
         ] {
             assert!(text.len() <= MOST_BYTES as usize, "{expected}: {}", text.len());
             let before_ns = crate::traffic::clock::cpu_ns();
-            let why = parse(&text).unwrap_err().0;
+            let why = parse(&text).unwrap_err().to_string();
             let took_ns = crate::traffic::clock::cpu_ns() - before_ns;
             assert!(why.contains(expected) && why.len() < 500, "{}", shortened(&why));
             assert!(took_ns < 1_000_000_000, "{expected}: {took_ns} ns");
@@ -628,7 +628,7 @@ knee = "/usr/local/bin/knee"
             machines.machines.iter().flat_map(|one| one.roles.clone()).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).chain(["last"]).collect();
         let before_ns = crate::traffic::clock::cpu_ns();
-        assert!(machines.check(&names).unwrap_err().0.contains("no machine is last"));
+        assert!(machines.check(&names).unwrap_err().to_string().contains("no machine is last"));
         assert!(crate::traffic::clock::cpu_ns() - before_ns < 100_000_000);
     }
 
@@ -640,7 +640,7 @@ knee = "/usr/local/bin/knee"
                 bytes[at] = byte;
                 let text = String::from_utf8(bytes).unwrap();
                 if let Err(why) = parse(&text) {
-                    assert!(why.0.starts_with("lab/hosts.toml:"), "{why}");
+                    assert!(why.to_string().starts_with("lab/hosts.toml:"), "{why}");
                 }
             }
         }

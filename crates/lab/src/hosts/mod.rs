@@ -21,7 +21,7 @@ mod merge;
 mod run;
 mod validity;
 
-pub use run::{About, OnMachines, Ran};
+pub use run::OnMachines;
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -86,7 +86,7 @@ impl Machines {
         let file = self.file.display();
         let by_role = self.by_role();
         if let Some(missing) = hosts.iter().find(|host| !by_role.contains_key(*host)) {
-            return Err(Error(format!(
+            return Err(Error::Refused(format!(
                 "{file}: no machine is {missing} of the experiment's network: give one roles = [\"{missing}\"]"
             )));
         }
@@ -94,7 +94,7 @@ impl Machines {
         let roles = self.machines.iter().flat_map(|machine| &machine.roles);
         match roles.into_iter().find(|role| !known.contains(role.as_str())) {
             None => Ok(()),
-            Some(role) => Err(Error(format!(
+            Some(role) => Err(Error::Refused(format!(
                 "{file}: the experiment's network has no host {role}: it has {}",
                 hosts.join(", ")
             ))),
