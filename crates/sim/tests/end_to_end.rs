@@ -79,7 +79,7 @@ fn timers_fire_when_the_wheel_says() {
 }
 
 #[test]
-fn a_syn_without_mss_reads_of_a_part_and_a_lone_fin_without_psh() {
+fn a_syn_without_mss_reads_of_a_part_and_where_psh_is() {
     let mut end = end_point(host());
     end.listen();
     end.receive(&Segment { timestamps: None, ..segment(Segment::SYN, 0, 0, 0) });
@@ -89,8 +89,10 @@ fn a_syn_without_mss_reads_of_a_part_and_a_lone_fin_without_psh() {
     end.receive(&segment(ACK, 1, 900, 1));
     assert_eq!([end.read_at_most(300), end.read_at_most(1000), end.read()], [300, 600, 0]);
     play(&mut end, at_ms(1));
+    end.write(2 * MSS);
     end.close();
-    assert_eq!(end.next_segment(at_ms(1)).expect("it leaves").flags, ACK | Segment::FIN);
+    let flags = [0; 3].map(|_| end.next_segment(at_ms(1)).expect("it leaves").flags);
+    assert_eq!(flags, [ACK, ACK | Segment::PSH, ACK | Segment::FIN]);
 }
 
 fn counters(flow: &FlowOutcome) -> Counters {
@@ -99,8 +101,7 @@ fn counters(flow: &FlowOutcome) -> Counters {
 
 #[test]
 fn a_lost_tail_is_counted_as_what_repaired_it() {
-    // 10 kB are 7 segments; the buffer holds 5 or 3 beside the one that is being sent. Measured with the real stack:
-    // 208.000 ms for one lost. (timeouts, probes, retransmissions, recoveries)
+    // 10 kB are 7 segments; the buffer holds 5 or 3 beside the one being sent. The real stack took 208.000 ms.
     let path = |pkts, rtt| Path { queue: droptail(Limit::Pkts(pkts)), ..Path::new(rtt) };
     let no_sack = path(5, us(100)).hosts(|host| host.sack = false);
     let cases = [
@@ -137,8 +138,7 @@ fn answers_carry_the_acknowledgements_of_requests_and_merged_bursts_have_one() {
     // Measured with the real stack: 20 exchanges take 20 round trips, and the server sends one ACK by itself.
     let path = Path { rate: mbps(10_000), ..Path::new(us(200)) };
     let outcome = simulate(&path.run(vec![path.rpc("reno", 1000, 1000, 20)]));
-    let flow = &outcome.flows[0];
-    assert_eq!((fct_ns(flow), counters(flow).acks_sent), (21 * 200_000, 1));
+    assert_eq!(counters(&outcome.flows[0]).acks_sent, 1);
     assert!(outcome.rpcs.len() == 20 && outcome.rpcs.iter().all(|rpc| rpc.latency == us(200)));
     let acks = |path: &Path| counters(&one(path, path.bulk("cubic", 20_000_000))).acks_sent;
     let bursts = path.clone().hosts(|host| (host.gso_max_segs, host.gro_window) = (44, us(20)));
