@@ -80,7 +80,7 @@ struct Record {
 
 impl Record {
     fn row_bytes(&self) -> usize {
-        self.rows.iter().map(String::len).sum()
+        self.rows.iter().map(|(_, rows)| rows.len()).sum()
     }
 }
 
