@@ -1,6 +1,7 @@
 //! `manifest.json`: what was run, by what, where and when, and what the experiment says of itself.
 //!
 //! What a manifest leaves out, because an older knee wrote it, is empty or `None`.
+#![expect(missing_docs, reason = "docs/results.md says what the keys are")]
 
 use std::path::{Path, PathBuf};
 
@@ -23,65 +24,42 @@ pub struct Manifest {
     /// The directory that it was read from.
     #[serde(skip)]
     pub dir: PathBuf,
-    /// Name of the experiment.
     pub experiment: String,
-    /// Where the experiment file was.
     pub file: String,
-    /// What the experiment asks.
     pub question: String,
-    /// Version of knee.
     pub knee: String,
     /// Its commit, where it was built from a repository.
     pub commit: Option<String>,
-    /// What carried the runs out.
     pub back_end: BackEnd,
     /// Version of Linux that simulated hosts behave like.
     pub linux_profile: Option<String>,
-    /// Seed of the first repeat.
     pub seed: Option<u64>,
-    /// Runs of each configuration.
     pub repeat: Option<u64>,
-    /// Runs asked for.
     pub runs: Option<u64>,
-    /// Runs that finished.
     pub runs_done: Option<u64>,
     /// Whether it was stopped before all of them had.
     pub interrupted: bool,
-    /// When, in UTC.
     pub time: String,
-    /// The machine's name.
     pub host: Option<String>,
-    /// The machine's kernel.
     pub kernel: Option<String>,
-    /// What the runs took.
     pub simulator: Effort,
-    /// The files beside it.
     pub files: Vec<String>,
-    /// Varied keys with their values.
     pub vary: Map<String, Json>,
     /// What was asked for in place of what the file says.
     pub asked: Asked,
-    /// Files that algorithms were compiled from.
     pub modules: Vec<Module>,
     /// By case, every key with its value, defaults too.
     pub resolved: Map<String, Json>,
-    /// The experiment file.
     pub text: String,
-    /// The experiment's own words.
     pub about: About,
     /// Whether it is the quick set's part of the file.
     pub quick: bool,
-    /// Figures that others published.
     pub published: Vec<Published>,
-    /// What is claimed, with the verdicts.
     pub claims: Vec<Claim>,
-    /// What a report draws.
     pub charts: Vec<Chart>,
     /// Varied keys with their values as the tables name them.
     pub axes: Vec<Axis>,
-    /// Names of the cases.
     pub cases: Vec<String>,
-    /// Of the first configuration.
     pub network: Option<Network>,
 }
 
@@ -89,11 +67,9 @@ pub struct Manifest {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct BackEnd {
-    /// As `--on` takes it.
     pub name: String,
     /// Share of the file's rates.
     pub scale: f64,
-    /// What it says of itself.
     #[serde(flatten)]
     pub about: Map<String, Json>,
 }
@@ -126,17 +102,11 @@ impl BackEnd {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Effort {
-    /// CPU time, all threads together.
     pub cpu_s: Option<f64>,
-    /// Wall-clock time.
     pub wall_s: Option<f64>,
-    /// Events of the simulator.
     pub events: Option<u64>,
-    /// Data packets.
     pub data_pkts: Option<u64>,
-    /// Packets times links.
     pub pkt_hops: Option<u64>,
-    /// Largest resident memory.
     pub peak_rss_bytes: Option<u64>,
 }
 
@@ -144,9 +114,7 @@ pub struct Effort {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Asked {
-    /// Algorithms.
     pub cc: Vec<String>,
-    /// Keys with their values.
     pub set: Vec<String>,
 }
 
@@ -154,13 +122,9 @@ pub struct Asked {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Module {
-    /// The algorithm's name.
     pub algorithm: String,
-    /// Where the file was.
     pub path: String,
-    /// Its SHA-256.
     pub sha256: String,
-    /// What compiled it.
     pub compiler: String,
 }
 
@@ -168,68 +132,48 @@ pub struct Module {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct About {
-    /// The answer expected.
     pub expect: Option<String>,
-    /// Who published it.
     pub source: Option<String>,
-    /// What was not stated there, and what was chosen.
     pub notes: Option<String>,
 }
 
 /// A varied key and its values, as written.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Axis {
-    /// The key's path.
     pub path: String,
-    /// Its values.
     pub values: Vec<String>,
 }
 
 /// A figure that was published.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Published {
-    /// Traffic entry or link.
     pub subject: String,
-    /// What was measured of it.
     pub metric: String,
-    /// Which statistic of that.
     pub stat: String,
-    /// Cases that it stands beside.
     pub cases: Vec<String>,
-    /// Varied values that it belongs to.
     #[serde(with = "pairs")]
     pub at: At,
     /// The figure, in the metric's unit.
     pub value: f64,
-    /// As it was printed.
     pub text: String,
-    /// The metric's unit.
     pub unit: String,
-    /// What to know of it.
     pub note: Option<String>,
 }
 
 /// Something that is claimed, with the verdict.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Claim {
-    /// Its name.
     pub name: String,
-    /// What it says.
     pub says: String,
     /// `source` or `us`.
     pub by: String,
-    /// The cause where it does not stand.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub because: Option<String>,
-    /// The experiment that shows the cause.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub see: Option<String>,
-    /// Why it cannot be decided here.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cannot: Option<String>,
-    /// What became of it.
     pub verdict: ClaimVerdict,
-    /// What must hold for it.
     pub checks: Vec<Check>,
 }
 
@@ -248,16 +192,12 @@ impl Claim {
 /// One comparison of a claim.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Check {
-    /// In words.
     pub says: String,
-    /// What became of it.
     pub verdict: CheckVerdict,
     /// Unit of its values: none of a ratio.
     pub unit: String,
-    /// The least that is allowed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at_least: Option<f64>,
-    /// The most that is allowed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at_most: Option<f64>,
     /// One for each case and value that it goes through and that was run.
@@ -279,12 +219,10 @@ impl Check {
 pub struct CheckRow {
     /// The place in words; empty where the check has no other.
     pub at: String,
-    /// What became of it there.
     pub verdict: CheckVerdict,
     /// The value; `None`: not measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<f64>,
-    /// The lower end of its interval.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub low: Option<f64>,
     /// The upper end; `None`: a ratio to what may be zero has none.
@@ -297,23 +235,16 @@ pub struct CheckRow {
 pub struct Term {
     /// `figure`, `over` or `minus`.
     pub role: String,
-    /// The case.
     pub case: String,
-    /// Varied values.
     #[serde(with = "pairs")]
     pub at: At,
-    /// Traffic entry or link.
     pub subject: String,
-    /// What was measured of it.
     pub metric: String,
-    /// Which statistic of that.
     pub stat: String,
-    /// Runs that have it.
     pub runs: Option<u64>,
     /// The figure; `None`: not measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<f64>,
-    /// Half of its 95 % interval.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ci95: Option<f64>,
 }
@@ -321,13 +252,9 @@ pub struct Term {
 /// A chart that the experiment asks for.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Chart {
-    /// Above it.
     pub title: String,
-    /// Traffic entry or link.
     pub subject: String,
-    /// What is drawn of it.
     pub metric: String,
-    /// Which statistic of that.
     pub stat: String,
     /// A varied path, or `case`.
     pub x: String,
@@ -338,9 +265,7 @@ pub struct Chart {
 /// Hosts, switches and what is between them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Network {
-    /// As in files.
     pub topology: String,
-    /// Hosts and switches.
     pub nodes: Vec<Node>,
     /// One for each direction of a cable.
     pub links: Vec<Link>,
@@ -349,9 +274,7 @@ pub struct Network {
 /// A host or a switch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Node {
-    /// Its name.
     pub name: String,
-    /// Which of both.
     pub kind: NodeKind,
 }
 
@@ -359,29 +282,22 @@ pub struct Node {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NodeKind {
-    /// It has sockets.
     Host,
-    /// It forwards.
     Switch,
 }
 
 /// One direction of a cable.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Link {
-    /// Its name.
     pub name: String,
-    /// The node that sends.
     pub from: String,
-    /// The node that receives.
     pub to: String,
     /// Bits per second; `None`: it is only a delay.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate_bps: Option<u64>,
-    /// Propagation delay.
     pub delay_s: f64,
     /// Its queue in words; empty: it has none.
     pub queue: String,
-    /// Whether its queue is measured.
     pub recorded: bool,
 }
 

@@ -1,4 +1,5 @@
 //! `reproduce.json`: what `knee reproduce` ran.
+#![expect(missing_docs, reason = "the keys say it")]
 
 use std::path::Path;
 
@@ -12,19 +13,12 @@ use crate::verdict::ClaimVerdict;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Reproduction {
-    /// All of each experiment, and not the quick set.
     pub full: bool,
-    /// What carried the runs out.
     pub back_end: String,
-    /// Whether it was stopped before its end.
     pub interrupted: bool,
-    /// Wall-clock time.
     pub wall_s: Option<f64>,
-    /// CPU time.
     pub cpu_s: Option<f64>,
-    /// By source.
     pub sections: Vec<Section>,
-    /// What could not be run at all.
     pub absent: Vec<Absent>,
 }
 
@@ -32,11 +26,8 @@ pub struct Reproduction {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Section {
-    /// Its heading.
     pub title: String,
-    /// What it is about.
     pub about: String,
-    /// In the order of the catalogue.
     pub experiments: Vec<Entry>,
 }
 
@@ -44,26 +35,19 @@ pub struct Section {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Entry {
-    /// Its name.
     pub name: String,
     /// Its results directory, inside that of the reproduction; `None`: it was not run.
     pub dir: Option<String>,
-    /// Why it was not run.
     pub skipped: Option<String>,
-    /// Wall-clock time.
     pub wall_s: Option<f64>,
-    /// CPU time.
     pub cpu_s: Option<f64>,
-    /// The verdicts on its claims.
     pub claims: Vec<Claimed>,
 }
 
 /// A claim of an experiment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Claimed {
-    /// Its name.
     pub name: String,
-    /// What became of it.
     pub verdict: ClaimVerdict,
     /// The verdict that was blessed, where there is one.
     pub blessed: Option<String>,
@@ -73,11 +57,8 @@ pub struct Claimed {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Absent {
-    /// What it is.
     pub title: String,
-    /// Who published it.
     pub source: String,
-    /// Why it could not be run.
     pub why: String,
 }
 
