@@ -286,9 +286,17 @@ fn broken_directories_are_one_sentence() {
     let no_word = broken("manifest.json", &|_| Some("{\"experiment\": 7}".into()));
     assert!(no_word.contains("is no manifest of knee run: invalid type: integer"), "{no_word}");
     assert!(broken("manifest.json", &|_| Some("{}".into())).contains("names no experiment"));
-    assert!(broken("manifest.json", &|_| Some("{\"experiment\": \"mix\"}".into())).contains("has no \"resolved\""));
+    assert!(
+        broken("manifest.json", &|_| Some("{\"experiment\": \"mix\"}".into()))
+            .contains("has no \"resolved\"")
+    );
     let old = broken("runs.csv", &|text| Some(text.replacen("verdict", "", 1)));
-    assert!(old.contains("has no column \"verdict\": it is not of a results directory, or of another version"), "{old}");
+    assert!(
+        old.contains(
+            "has no column \"verdict\": it is not of a results directory, or of another version"
+        ),
+        "{old}"
+    );
     let short = broken("measures.csv", &|text| Some(format!("{text}1,2\n")));
     assert!(short.contains("has 2 cells where the header has 8"), "{short}");
     let word =

@@ -181,9 +181,9 @@ metrics! {
     /// Data packets in a burst.
     PktsPerBurst "pkts_per_burst" RATIO ONE STEADY;
     /// Data packets sent a second, all flows together.
-    DataPktsRate "data_pkts_rate" PER_S ONE STEADY;
+    DataPktsRate "data_pkts_rate" PER_S ONE STEADY, "rate of data packets";
     /// ACKs sent a second, all flows together.
-    AcksRate "acks_rate" PER_S ONE STEADY, "ACKs rate";
+    AcksRate "acks_rate" PER_S ONE STEADY, "rate of ACKs";
     /// `timeouts` in the measured window.
     WindowTimeouts "window_timeouts" COUNT ONE COUNTED_IN_WINDOW;
     /// `retransmits` in the measured window.

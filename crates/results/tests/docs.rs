@@ -48,10 +48,16 @@ fn columns_are_those_of_the_page() {
 #[test]
 fn metrics_are_those_of_the_page() {
     let rows = Metric::ALL.iter().map(|metric| {
-        let kinds = metric.kinds().iter().map(|kind| format!("{kind:?}").replace("SizeClass", "size class").to_lowercase());
+        let kinds = metric
+            .kinds()
+            .iter()
+            .map(|kind| format!("{kind:?}").replace("SizeClass", "size class").to_lowercase());
         let kinds = kinds.collect::<Vec<_>>().join(", ");
         format!("| `{}` | {} | {kinds} | {} |\n", metric.name(), metric.unit(), metric.doc())
     });
-    let table = format!("| metric | unit | measured of | |\n| --- | --- | --- | --- |\n{}\n", rows.collect::<String>());
+    let table = format!(
+        "| metric | unit | measured of | |\n| --- | --- | --- | --- |\n{}\n",
+        rows.collect::<String>()
+    );
     assert!(page().contains(&table), "the page's table of metrics is to be\n\n{table}");
 }

@@ -239,7 +239,11 @@ impl LinkState {
             loss: (link.loss.clamp(0.0, 1.0) * (1u64 << 32) as f64).round() as u64,
             lost_bursts: (link.loses_bursts && link.loss > 0.0).then(HashMap::new),
             sampled: link.sampled,
-            counts: QueueOutcome { link: index, ..QueueOutcome::default() },
+            counts: QueueOutcome {
+                link: index,
+                threshold_hits: Some(0),
+                ..QueueOutcome::default()
+            },
             dropped: Dropped::default(),
             keeps_dropped: false,
             departed: None,
@@ -551,7 +555,7 @@ impl LinkState {
             Queue::Shaped(shaped) => shaped.stats(),
             Queue::Port(qdisc, _) => qdisc.stats(),
             Queue::Fifo(fifo) => {
-                counts.threshold_hits = fifo.admission.threshold_hits();
+                counts.threshold_hits = Some(fifo.admission.threshold_hits());
                 // Those that wait still were counted when their departure was known.
                 fifo.forget_departed(now);
                 counts.sent_pkts -= fifo.waiting.len() as u64;
@@ -593,7 +597,7 @@ impl LinkState {
             len_pkts: part.backlog.pkts,
             len_bytes: part.backlog.bytes,
             dropped_pkts: part.stats.dropped_pkts(),
-            threshold_hits: part.stats.threshold_hits,
+            threshold_hits: Some(part.stats.threshold_hits),
             drop_probability: part.inside.and_then(|inside| inside.drop_probability),
             qdelay: part.inside.and_then(|inside| inside.qdelay),
         });
@@ -642,7 +646,7 @@ impl QueueOutcome {
             sent_pkts: stats.dequeued_pkts,
             sent_bytes: stats.dequeued_bytes,
             marked_pkts: stats.marked_pkts,
-            threshold_hits: stats.threshold_hits,
+            threshold_hits: Some(stats.threshold_hits),
             dropped_full_pkts: stats.dropped_full_pkts,
             dropped_not_ect_pkts: stats.dropped_not_ect_pkts,
             dropped_early_pkts: stats.dropped_early_pkts,
