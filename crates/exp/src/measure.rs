@@ -147,7 +147,7 @@ fn measure_counters(measured: &mut Measured, run: &Run, outcome: &Outcome, membe
         let of_flows = known.map(|flow| counter(&flow.counters)).sum::<Option<u64>>();
         of_flows.or_else(|| hosts.as_ref()?.iter().map(|host| counter(&host.counters)).sum())
     };
-    let counts: [(M, Counter); 6] = [
+    let counts: &[(M, Counter)] = &[
         (M::Timeouts, |counters| counters.timeouts),
         (M::TailLossProbes, |counters| counters.tail_loss_probes),
         (M::Retransmits, |counters| counters.retransmitted_segs),
@@ -156,8 +156,8 @@ fn measure_counters(measured: &mut Measured, run: &Run, outcome: &Outcome, membe
         (M::PlbRehashes, |counters| counters.plb_rehashes),
     ];
     for (metric, counter) in counts {
-        if let Some(count) = total(counter) {
-            measured.record(metric, count);
+        if let Some(count) = total(*counter) {
+            measured.record(*metric, count);
         }
     }
     let delivered = total(|counters| counters.delivered).filter(|delivered| *delivered > 0);
