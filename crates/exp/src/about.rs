@@ -2,7 +2,7 @@
 
 use knee_queue::{Limit, QueueConfig, Threshold};
 use knee_results::manifest::{self, About, Axis, CheckRow, Network, Node, NodeKind};
-use knee_sim::spec::Link;
+use knee_run::spec::Link;
 
 use crate::cases;
 use crate::chart::Chart;

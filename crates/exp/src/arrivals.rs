@@ -1,7 +1,7 @@
 //! Open-loop arrivals: transfers that begin at the times of a Poisson process, whatever became of those before.
 
 use knee_queue::time::{Duration, PS_PER_S, Time};
-use knee_sim::spec::NodeId;
+use knee_run::spec::NodeId;
 
 use crate::error::Error;
 use crate::network::NetworkSpec;

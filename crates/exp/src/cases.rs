@@ -1,6 +1,6 @@
 //! What is compared and what is varied, and how their runs are told apart.
 
-use knee_sim::spec::Cc;
+use knee_run::spec::Cc;
 
 use crate::error::Origin;
 use crate::metric::Metric;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use knee_algo::Algorithm;
 use knee_queue::time::Duration;
-use knee_sim::spec::{Cc, KERNELS_OWN};
+use knee_run::spec::{Cc, KERNELS_OWN};
 
 use crate::error::Error;
 use crate::reader::{Reader, one_of};

@@ -6,7 +6,7 @@ use knee_queue::{
     Alternate, ClassConfig, ClassService, ClassesConfig, Condition, LimitPer, QueueConfig,
     TwoBuffersConfig,
 };
-use knee_sim::spec::{LinkId, Network, NodeId};
+use knee_run::spec::{LinkId, Network, NodeId};
 
 use crate::error::Error;
 use crate::names::expand_all;

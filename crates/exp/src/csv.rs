@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 use knee_algo::Algorithm;
 use knee_queue::time::{Duration, PS_PER_NS, Time};
 use knee_results::{Cell, File, quoted, rows, write_row};
-use knee_sim::outcome::{Outcome, Validity};
-use knee_sim::spec::{Run, Traffic};
+use knee_run::Ran;
+use knee_run::outcome::{Outcome, Validity};
+use knee_run::spec::{Run, Traffic};
 
-use crate::back_end::Ran;
 use crate::cases::{Configuration, RunId};
 use crate::classes::queue_name;
 use crate::experiment::Experiment;

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 
 use knee_algo::{Algorithm, module};
-use knee_sim::spec::Run;
+use knee_run::spec::Run;
 use serde_json::{Map, Value as Json};
 
 use crate::cases::{Axis, Case, Configuration, RunId, axis_values, varied_path};
@@ -293,7 +293,7 @@ impl Experiment {
         Ok(scenario.run(self.seed, id.repeat))
     }
 
-    /// Names of the groups of traffic of a run, in the order of their numbers ([`knee_sim::spec::Flow::group`]).
+    /// Names of the groups of traffic of a run, in the order of their numbers ([`knee_run::spec::Flow::group`]).
     ///
     /// # Errors
     /// None that [`Experiment::load`] has not found before.

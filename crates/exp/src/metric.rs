@@ -2,7 +2,7 @@
 
 use knee_queue::time::{Duration, Time};
 pub use knee_results::{Kind, Metric};
-use knee_sim::spec::Traffic;
+use knee_run::spec::Traffic;
 
 use crate::stats::Samples;
 

@@ -1,7 +1,7 @@
 //! How hosts receive: `hosts.coalesce`, `receive_queues`, `gro` and `cpu`.
 
 use knee_queue::time::Duration;
-use knee_sim::spec::{Adaptive, Coalesce, CpuCosts, HostConfig};
+use knee_run::spec::{Adaptive, Coalesce, CpuCosts, HostConfig};
 
 use crate::error::Error;
 use crate::reader::Reader;

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use knee_algo::Algorithm;
 use knee_queue::time::{Duration, Time};
-use knee_sim::spec::{Cc, MeasuredWindow, NodeId, Order, Run, Sampling, Traffic};
+use knee_run::spec::{Cc, MeasuredWindow, NodeId, Order, Run, Sampling, Traffic};
 
 use crate::error::Error;
 use crate::memory::Memory;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use knee_queue::time::Duration;
 use knee_queue::{DynamicThresholdConfig, QueueConfig};
-use knee_sim::spec::{
+use knee_run::spec::{
     CoalescingPort, FlowControl, Link, LinkId, Network, NodeId, SharedBuffer, StoppedClass, Stops,
     Thresholds,
 };

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use knee_algo::Algorithm;
 use knee_queue::Ecn;
 use knee_queue::time::{Duration, Rate, Time};
-use knee_sim::spec::{Cc, Flow, NodeId, Order, Ping, Traffic};
+use knee_run::spec::{Cc, Flow, NodeId, Order, Ping, Traffic};
 
 use crate::arrivals::Arrivals;
 use crate::cc::{read_base_rtt, read_cc};

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use knee_results::manifest::text;
 use knee_results::{CASE, File, HOST_LIMITED, Manifest, REPEAT, RUN, Table, rows};
-use knee_sim::spec::{HostConfig, LinuxVersion};
+use knee_run::spec::{HostConfig, LinuxVersion};
 use serde_json::{Map, Value as Json};
 
 use crate::error::Error;

@@ -1,7 +1,7 @@
 //! `kind = "attempts"`: connections at random times that nothing is sent on; what counts is whether they come about.
 
 use knee_queue::time::{Duration, Time};
-use knee_sim::spec::NodeId;
+use knee_run::spec::NodeId;
 
 use crate::error::Error;
 use crate::random::Random;

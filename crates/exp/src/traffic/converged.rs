@@ -1,8 +1,8 @@
 //! When transfers without end count as sharing fairly, and how long that took.
 
 use knee_queue::time::{Duration, Time};
-use knee_sim::outcome::Outcome;
-use knee_sim::spec::Run;
+use knee_run::outcome::Outcome;
+use knee_run::spec::Run;
 
 use crate::error::Error;
 use crate::reader::Reader;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use knee_queue::time::Time;
-use knee_sim::spec::{Flow, Lane, NodeId, Order, Series, Traffic};
+use knee_run::spec::{Flow, Lane, NodeId, Order, Series, Traffic};
 
 use super::{Connections, MAX_FLOWS};
 use crate::error::Error;

@@ -49,7 +49,7 @@ impl Machines {
     /// # Errors
     /// If it cannot be read, or says what is not allowed.
     pub fn read(path: &Path) -> Result<Machines, Error> {
-        let failed = |why: String| Error(format!("{}: {why}", path.display()));
+        let failed = |why: String| Error::Refused(format!("{}: {why}", path.display()));
         let text = knee_files::read_text(path, MOST_BYTES, "file of machines");
         Machines::parse(path, &text.map_err(|why| failed(why.to_string()))?)
     }
@@ -89,7 +89,7 @@ impl Machines {
         }
         if machines.is_empty() {
             let why = "names no machine: it needs a table [[host]] for each";
-            return Err(Error(format!("{}: {why}", path.display())));
+            return Err(Error::Refused(format!("{}: {why}", path.display())));
         }
         file.check(&machines)?;
         let machines = machines.into_iter().map(|(machine, _)| machine).collect();
@@ -106,7 +106,7 @@ impl File<'_> {
     fn error(&self, at: usize, key: &str, message: &str) -> Error {
         let line = self.text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1;
         let key = if key.is_empty() { String::new() } else { format!("{}: ", key.escape_debug()) };
-        Error(format!("{}:{line}: {key}{message}", self.path.display()))
+        Error::Refused(format!("{}:{line}: {key}{message}", self.path.display()))
     }
 
     /// What machines must not share, and what they must.
@@ -429,7 +429,7 @@ knee = "/usr/local/bin/knee"
 
     fn refused(from: &str, to: &str) -> String {
         assert!(GOOD.contains(from), "{from}");
-        parse(&GOOD.replacen(from, to, 1)).unwrap_err().0
+        parse(&GOOD.replacen(from, to, 1)).unwrap_err().to_string()
     }
 
     #[test]
@@ -455,12 +455,12 @@ knee = "/usr/local/bin/knee"
     fn the_hosts_of_an_experiment_are_all_there() {
         let machines = parse(GOOD).unwrap();
         machines.check(&["s1", "s2", "s3", "x", "r"]).unwrap();
-        let why = machines.check(&["s1", "s2", "s3", "s4", "x", "r"]).unwrap_err().0;
+        let why = machines.check(&["s1", "s2", "s3", "s4", "x", "r"]).unwrap_err().to_string();
         assert_eq!(
             why,
             "lab/hosts.toml: no machine is s4 of the experiment's network: give one roles = [\"s4\"]"
         );
-        let why = machines.check(&["s1", "s2", "s3", "r"]).unwrap_err().0;
+        let why = machines.check(&["s1", "s2", "s3", "r"]).unwrap_err().to_string();
         assert_eq!(
             why,
             "lab/hosts.toml: the experiment's network has no host x: it has s1, s2, s3, r"
@@ -558,10 +558,10 @@ knee = "/usr/local/bin/knee"
             );
             assert!(!why.contains('\n'), "{why}");
         }
-        assert!(parse("").unwrap_err().0.contains("names no machine"));
-        assert!(parse("host = 3").unwrap_err().0.contains("[[host]]"));
-        assert!(parse("host = [3]").unwrap_err().0.contains("[[host]]"));
-        let why = Machines::read(Path::new("/nowhere/hosts.toml")).unwrap_err().0;
+        assert!(parse("").unwrap_err().to_string().contains("names no machine"));
+        assert!(parse("host = 3").unwrap_err().to_string().contains("[[host]]"));
+        assert!(parse("host = [3]").unwrap_err().to_string().contains("[[host]]"));
+        let why = Machines::read(Path::new("/nowhere/hosts.toml")).unwrap_err().to_string();
         assert!(why.starts_with("/nowhere/hosts.toml: cannot read: No such file"), "{why}");
     }
 
@@ -574,7 +574,7 @@ knee = "/usr/local/bin/knee"
         let why = refused("[\"s1..s3\", \"x\"]", "\"s1..s4000000000\"");
         assert!(why.contains("must be hosts"), "{why}");
         let hosts = "[[host]]\n".repeat(100_000);
-        let why = parse(&hosts).unwrap_err().0;
+        let why = parse(&hosts).unwrap_err().to_string();
         assert!(why.contains("are 100000 machines: 1000 are the most"), "{why}");
     }
 
@@ -586,7 +586,7 @@ knee = "/usr/local/bin/knee"
                 bytes[at] = byte;
                 let text = String::from_utf8(bytes).unwrap();
                 if let Err(why) = parse(&text) {
-                    assert!(why.0.starts_with("lab/hosts.toml:"), "{why}");
+                    assert!(why.to_string().starts_with("lab/hosts.toml:"), "{why}");
                 }
             }
         }
