@@ -49,7 +49,6 @@ impl Summary {
         let Some(mut table) = File::Summary.open(&manifest.dir)? else {
             return Ok(Summary::default());
         };
-        let axes = table.axes(&manifest.axes)?;
         let [case, subject, metric, unit, runs, ci95] = table.columns([
             CASE,
             Columns::subject,
@@ -58,6 +57,7 @@ impl Summary {
             Columns::runs,
             Columns::ci95,
         ])?;
+        let axes = table.axes(&manifest.axes)?;
         let stats = table.columns(STATS)?;
         let mut rows = Vec::new();
         while let Some(row) = table.next()? {

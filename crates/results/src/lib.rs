@@ -10,7 +10,7 @@
 //! let dir = std::env::temp_dir().join(format!("knee-results-{}", std::process::id()));
 //! std::fs::create_dir(&dir)?;
 //! let manifest = r#"{ "experiment": "two-flows", "cases": ["cubic", "dctcp"] }"#;
-//! std::fs::write(dir.join(Manifest::FILE), manifest)?;
+//! knee_files::write(&dir.join(Manifest::FILE), manifest)?;
 //! let mut text = File::Rpc.header([]) + "\n";
 //! let row = rows::Rpc {
 //!     flow: 3u32.into(),
@@ -20,7 +20,7 @@
 //! };
 //! write_row(&mut text, "0,cubic,0", row.cells());
 //! assert_eq!(text, "run,case,repeat,flow,traffic,start_s,latency_s\n0,cubic,0,3,\"bulk, short\",0.002000000,\n");
-//! std::fs::write(dir.join(File::Rpc.name()), text)?;
+//! knee_files::write(&dir.join(File::Rpc.name()), text)?;
 //!
 //! let manifest = Manifest::read(&dir)?;
 //! assert_eq!((manifest.cases[1].as_str(), manifest.seed), ("dctcp", None));
@@ -45,5 +45,5 @@ pub use error::Error;
 pub use manifest::{Manifest, read_json};
 pub use metric::{Kind, Metric};
 pub use table::{Row, Table};
-pub use tables::{CASE, Cell, File, HOST_LIMITED, Labels, REPEAT, RUN, quoted, rows, write_row};
+pub use tables::{CASE, Cell, File, HOST_LIMITED, REPEAT, RUN, quoted, rows, write_row};
 pub use verdict::{CheckVerdict, ClaimVerdict};

@@ -121,7 +121,7 @@ const ONE: bool = false;
 metrics! {
     /// From `connect()` to the last byte read, of each finished transfer.
     Completion "completion" SECONDS MANY &[Bulk, Incast, Shuffle, Poisson, SizeClass], shown &[Bulk, Incast, Shuffle, Poisson], "completion time";
-    /// Completion time over the least that is possible (`knee_run::Ideal`).
+    /// Completion time over the least that is possible.
     Slowdown "slowdown" RATIO MANY &[Poisson, SizeClass], shown &[Poisson, SizeClass];
     /// From the first `connect()` of a round to its last byte read.
     Last "last" SECONDS MANY &[Incast, Shuffle], shown &[Incast, Shuffle], "time until the last of a round is complete";

@@ -64,11 +64,6 @@ impl Table {
         }
     }
 
-    /// The names of the columns.
-    pub fn header(&self) -> &[String] {
-        &self.header
-    }
-
     /// The number of a column that may be missing.
     pub fn find(&self, column: &str) -> Option<usize> {
         self.header.iter().position(|name| name == column)
@@ -94,11 +89,7 @@ impl Table {
         axes.iter().map(|axis| self.column(&axis.path)).collect()
     }
 
-    /// The number of a column.
-    ///
-    /// # Errors
-    /// [`Error`] if it is missing.
-    pub fn column(&self, column: &str) -> Result<usize, Error> {
+    fn column(&self, column: &str) -> Result<usize, Error> {
         self.find(column).ok_or_else(|| {
             Error::input(
                 &self.path,
@@ -269,7 +260,7 @@ mod tests {
     fn quotes_hold_commas_quotes_and_ends_of_lines() {
         let mut table =
             table("quotes", "a,b,c\n1,\"x, \"\"y\"\"\",\n2,\"x\ny\",3\nz,,\n").expect("opens");
-        assert_eq!(table.header(), ["a", "b", "c"]);
+        assert_eq!(table.header, ["a", "b", "c"]);
         let row = table.next().expect("is whole").expect("is there");
         assert_eq!((row.text(1), row.number(0).expect("number")), ("x, \"y\"", Some(1.0)));
         assert_eq!(row.number(2).expect("empty"), None);

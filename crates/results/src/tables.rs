@@ -11,8 +11,8 @@ const PS_PER_S: u64 = 1_000_000_000_000;
 const PS_PER_NS: u64 = 1_000;
 
 /// What begins each row of a table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Labels {
+#[derive(Clone, Copy)]
+enum Labels {
     /// The run's number.
     Run,
     /// The same with case, varied values and repeat.
@@ -135,7 +135,7 @@ macro_rules! tables {
             }
 
             /// What begins each row.
-            pub const fn labels(self) -> Labels {
+            const fn labels(self) -> Labels {
                 match self { $(File::$row => Labels::$labels,)* }
             }
 
