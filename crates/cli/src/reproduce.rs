@@ -105,7 +105,7 @@ fn run_all(
     // Results are kept whatever becomes of the report.
     let report = knee_report::write(reproduction.dir(), &html);
     match args.json {
-        true => print(&format!("{}\n", reproduction.json(library)))?,
+        true => print(&format!("{}\n", serde_json::json!(reproduction.list(library))))?,
         false => print(&reproduction.table(library, args.is_whole()))?,
     }
     match report {

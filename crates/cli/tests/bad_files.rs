@@ -59,8 +59,8 @@ fn what_is_no_file_of_its_kind_is_refused_in_a_sentence() {
         ("capture", vec!["script", "--record", "FILE"]),
         ("capture", vec!["pcap", "FILE"]),
         ("capture", vec!["pcap", "--report", "FILE.html", "FILE"]),
-        ("manifest", vec!["compare", "results", "results"]),
-        ("file of knee's", vec!["report", "results"]),
+        ("manifest of knee run", vec!["compare", "results", "results"]),
+        ("manifest of knee run", vec!["report", "results"]),
     ];
     if cfg!(feature = "kernel") {
         commands.push(("policy file", vec!["policy", "apply", "FILE"]));

@@ -1,167 +1,142 @@
 //! What a manifest says of the experiment itself: its words, published figures, claims with their verdicts, charts, network.
 
 use knee_queue::{Limit, QueueConfig, Threshold};
+use knee_results::manifest::{self, About, Axis, CheckRow, Network, Node, NodeKind};
 use knee_run::spec::Link;
-use serde_json::{Map, Value as Json, json};
 
+use crate::cases;
 use crate::chart::Chart;
-use crate::claim::{Claim, Judged, JudgedCheck, JudgedTerm};
+use crate::claim::{Check, Claim, JudgedCheck, JudgedTerm, Row, Term};
 use crate::error::Error;
 use crate::experiment::Experiment;
 use crate::published::Published;
 use crate::stats::rounded;
 use crate::swept::Swept;
 
-/// All of it, by key.
-pub(crate) fn about(experiment: &Experiment, swept: &Swept) -> Result<Map<String, Json>, Error> {
-    let axes = experiment.axes.iter();
-    let axes: Vec<Json> =
-        axes.map(|axis| json!({ "path": axis.path, "values": axis.labels() })).collect();
-    let all = json!({
-        "about": {
-            "expect": experiment.expect,
-            "source": experiment.source,
-            "notes": experiment.notes,
-        },
-        "quick": experiment.is_quick,
-        "published": experiment.published.iter().map(json_of_published).collect::<Vec<_>>(),
-        "claims": claims(experiment, swept),
-        "charts": experiment.charts.iter().map(json_of_chart).collect::<Vec<_>>(),
-        "axes": axes,
-        "cases": experiment.cases.iter().map(|case| case.name.as_str()).collect::<Vec<_>>(),
-        "network": network(experiment)?,
-    });
-    match all {
-        Json::Object(map) => Ok(map),
-        _ => Ok(Map::new()),
+/// Its words.
+pub(crate) fn about(experiment: &Experiment) -> About {
+    About {
+        expect: experiment.expect.clone(),
+        source: experiment.source.clone(),
+        notes: experiment.notes.clone(),
     }
+}
+
+/// A varied key.
+pub(crate) fn axis(axis: &cases::Axis) -> Axis {
+    Axis { path: axis.path.clone(), values: axis.labels() }
 }
 
 /// Every claim of a file, with the verdict on it.
-pub(crate) fn claims(experiment: &Experiment, swept: &Swept) -> Vec<Json> {
-    let judged = |claim: &Claim| json_of_claim(claim, &claim.judge(experiment, swept));
+pub(crate) fn claims(experiment: &Experiment, swept: &Swept) -> Vec<manifest::Claim> {
+    let judged = |claim: &Claim| {
+        let judged = claim.judge(experiment, swept);
+        manifest::Claim {
+            name: claim.name.clone(),
+            says: claim.says.clone(),
+            by: claim.by.name().into(),
+            because: claim.because.clone(),
+            see: claim.see.clone(),
+            cannot: claim.cannot.clone(),
+            verdict: judged.verdict,
+            checks: claim.checks.iter().zip(&judged.checks).map(check).collect(),
+        }
+    };
     experiment.claims.iter().map(judged).collect()
 }
 
-fn json_of_claim(claim: &Claim, judged: &Judged) -> Json {
-    let mut map = Map::new();
-    map.insert("name".into(), claim.name.as_str().into());
-    map.insert("says".into(), claim.says.as_str().into());
-    map.insert("by".into(), claim.by.name().into());
-    let optional = [("because", &claim.because), ("see", &claim.see), ("cannot", &claim.cannot)];
-    for (key, text) in optional {
-        map.extend(text.as_ref().map(|text| (key.to_owned(), text.as_str().into())));
+fn check((check, judged): (&Check, &JudgedCheck)) -> manifest::Check {
+    let terms = judged.rows.iter().flat_map(|row| &row.terms);
+    let terms = terms.map(|judged| match (judged.role, &check.other) {
+        ("figure", _) | (_, None) => term(judged, &check.figure),
+        (_, Some((_, other))) => term(judged, other),
+    });
+    manifest::Check {
+        says: check.says(),
+        verdict: judged.verdict,
+        unit: check.unit().into(),
+        at_least: check.bounds.at_least,
+        at_most: check.bounds.at_most,
+        rows: judged.rows.iter().map(row).collect(),
+        terms: terms.collect(),
     }
-    map.insert("verdict".into(), judged.stands.name().into());
-    let checks: Vec<Json> = claim
-        .checks
-        .iter()
-        .zip(&judged.checks)
-        .map(|(check, judged)| {
-            let mut map = Map::new();
-            map.insert("says".into(), check.says().into());
-            map.insert("verdict".into(), judged.holds.name().into());
-            map.insert("unit".into(), check.unit().into());
-            let bounds = [("at_least", check.bounds.at_least), ("at_most", check.bounds.at_most)];
-            map.extend(bounds.into_iter().filter_map(|(key, v)| Some((key.into(), v?.into()))));
-            map.insert("rows".into(), rows(judged).into());
-            let terms = judged.rows.iter().flat_map(|row| &row.terms);
-            let terms: Vec<Json> = terms
-                .map(|term| {
-                    let of = match (term.role, &check.other) {
-                        ("figure", _) | (_, None) => &check.figure,
-                        (_, Some((_, other))) => other,
-                    };
-                    json_of_term(term, of)
-                })
-                .collect();
-            map.insert("terms".into(), terms.into());
-            Json::Object(map)
-        })
-        .collect();
-    map.insert("checks".into(), checks.into());
-    Json::Object(map)
 }
 
-/// A ratio to what may be zero has no upper end, and JSON no infinity: it is absent then.
-fn rows(judged: &JudgedCheck) -> Vec<Json> {
-    let of = |row: &crate::claim::Row| {
-        let mut map = Map::new();
-        map.insert("at".into(), row.at.as_str().into());
-        map.insert("verdict".into(), row.holds.name().into());
-        let numbers = row.value.map(|v| [("value", v.value), ("low", v.low), ("high", v.high)]);
-        let finite = numbers.into_iter().flatten().filter(|(_, number)| number.is_finite());
-        map.extend(finite.map(|(key, number)| (key.to_owned(), rounded(number).into())));
-        Json::Object(map)
-    };
-    judged.rows.iter().map(of).collect()
+fn row(row: &Row) -> CheckRow {
+    // A ratio to what may be zero has no upper end, and JSON no infinity: it is absent then.
+    let finite = |number: f64| Some(number).filter(|number| number.is_finite()).map(rounded);
+    CheckRow {
+        at: row.at.clone(),
+        verdict: row.verdict,
+        value: row.value.and_then(|v| finite(v.value)),
+        low: row.value.and_then(|v| finite(v.low)),
+        high: row.value.and_then(|v| finite(v.high)),
+    }
 }
 
-fn json_of_term(judged: &JudgedTerm, term: &crate::claim::Term) -> Json {
-    let at = judged.at.iter().map(|(path, value)| (path.clone(), Json::from(value.as_str())));
-    let mut map = Map::new();
-    map.insert("role".into(), judged.role.into());
-    map.insert("case".into(), judged.case.as_str().into());
-    map.insert("at".into(), at.collect::<Map<_, _>>().into());
-    map.insert("subject".into(), term.subject.as_str().into());
-    map.insert("metric".into(), term.metric.name().into());
-    map.insert("stat".into(), term.stat.name().into());
-    map.insert("runs".into(), judged.runs.into());
-    let numbers = [("value", judged.value), ("ci95", judged.ci95)];
-    map.extend(numbers.into_iter().filter_map(|(key, v)| Some((key.into(), rounded(v?).into()))));
-    Json::Object(map)
+fn term(judged: &JudgedTerm, term: &Term) -> manifest::Term {
+    manifest::Term {
+        role: judged.role.into(),
+        case: judged.case.clone(),
+        at: judged.at.clone(),
+        subject: term.subject.clone(),
+        metric: term.metric.name().into(),
+        stat: term.stat.name().into(),
+        runs: Some(judged.runs),
+        value: judged.value.map(rounded),
+        ci95: judged.ci95.map(rounded),
+    }
 }
 
-fn json_of_published(published: &Published) -> Json {
-    let at = published.at.iter().map(|(path, value)| (path.clone(), Json::from(value.as_str())));
-    json!({
-        "subject": published.subject,
-        "metric": published.metric.name(),
-        "stat": published.stat.name(),
-        "cases": published.cases,
-        "at": at.collect::<Map<_, _>>(),
-        "value": published.value,
-        "text": published.text,
-        "unit": published.metric.unit(),
-        "note": published.note,
-    })
+/// A published figure.
+pub(crate) fn published(published: &Published) -> manifest::Published {
+    manifest::Published {
+        subject: published.subject.clone(),
+        metric: published.metric.name().into(),
+        stat: published.stat.name().into(),
+        cases: published.cases.clone(),
+        at: published.at.clone(),
+        value: published.value,
+        text: published.text.clone(),
+        unit: published.metric.unit().into(),
+        note: published.note.clone(),
+    }
 }
 
-fn json_of_chart(chart: &Chart) -> Json {
-    json!({
-        "title": chart.title,
-        "subject": chart.subject,
-        "metric": chart.metric.name(),
-        "stat": chart.stat.name(),
-        "x": chart.x,
-        "log": chart.log,
-    })
+/// A chart.
+pub(crate) fn chart(chart: &Chart) -> manifest::Chart {
+    manifest::Chart {
+        title: chart.title.clone(),
+        subject: chart.subject.clone(),
+        metric: chart.metric.name().into(),
+        stat: chart.stat.name().into(),
+        x: chart.x.clone(),
+        log: chart.log,
+    }
 }
 
 /// The network of the first run.
-pub(crate) fn network(experiment: &Experiment) -> Result<Json, Error> {
+pub(crate) fn network(experiment: &Experiment) -> Result<Network, Error> {
     let network = experiment.run(experiment.run_id(0))?.network;
-    let name = |id: u32| network.nodes.get(id as usize).map_or("", |node| node.name.as_str());
-    let nodes = network.nodes.iter().map(|node| {
-        json!({ "name": node.name, "kind": if node.host.is_some() { "host" } else { "switch" } })
+    let name = |id: u32| network.nodes.get(id as usize).map_or("", |node| &node.name).to_owned();
+    let nodes = network.nodes.iter().map(|node| Node {
+        name: node.name.clone(),
+        kind: if node.host.is_some() { NodeKind::Host } else { NodeKind::Switch },
     });
-    let links = network.links.iter().map(|link| {
-        let mut map = Map::new();
-        map.insert("name".into(), link.name.as_str().into());
-        map.insert("from".into(), name(link.from).into());
-        map.insert("to".into(), name(link.to).into());
-        map.extend(link.rate.map(|rate| ("rate_bps".to_owned(), rate.bps().into())));
-        map.insert("delay_s".into(), rounded(link.delay.ps() as f64 / 1e12).into());
-        map.insert("queue".into(), queue_words(link).into());
-        map.insert("recorded".into(), link.sampled.into());
-        Json::Object(map)
+    let links = network.links.iter().map(|link| manifest::Link {
+        name: link.name.clone(),
+        from: name(link.from),
+        to: name(link.to),
+        rate_bps: link.rate.map(|rate| rate.bps()),
+        delay_s: rounded(link.delay.ps() as f64 / 1e12),
+        queue: queue_words(link),
+        recorded: link.sampled,
     });
-    let topology = experiment.topology().unwrap_or_default();
-    Ok(json!({
-        "topology": topology,
-        "nodes": nodes.collect::<Vec<_>>(),
-        "links": links.collect::<Vec<_>>(),
-    }))
+    Ok(Network {
+        topology: experiment.topology().unwrap_or_default().into(),
+        nodes: nodes.collect(),
+        links: links.collect(),
+    })
 }
 
 /// The queue of a link, as `step, 500 pkts, K 20 pkts`; nothing where there is none.

@@ -109,7 +109,7 @@ fn with_unit(value: Option<f64>, unit: &str) -> String {
 
 fn of_claim(claim: &Claim, judged: &Judged, blessed: Option<&str>, is_quick: bool) -> String {
     let by = if claim.by == crate::claim::By::Us { " (derived by us)" } else { "" };
-    let verdict = judged.stands.name();
+    let verdict = judged.verdict.name();
     let mut out = String::from("\n");
     let scope = judged.scope();
     let scope = if scope.is_empty() { scope } else { format!(" ({scope})") };
@@ -119,15 +119,15 @@ fn of_claim(claim: &Claim, judged: &Judged, blessed: Option<&str>, is_quick: boo
         let _ = writeln!(out, "    NOT AS RECORDED: it was \"{blessed}\"");
     }
     for (check, judged) in claim.checks.iter().zip(&judged.checks) {
-        let _ = writeln!(out, "    {:<9}  {}", judged.holds.name(), check.says());
+        let _ = writeln!(out, "    {:<9}  {}", judged.verdict.name(), check.says());
         for row in &judged.rows {
             let at = if row.at.is_empty() { String::new() } else { format!("{}: ", row.at) };
-            let mark = if judged.rows.len() > 1 { row.holds.name() } else { "" };
+            let mark = if judged.rows.len() > 1 { row.verdict.name() } else { "" };
             let value = row.value.map_or("not measured".into(), |v| interval(v, check.unit()));
             let _ = writeln!(out, "               {at}{value}  {mark}");
         }
     }
-    let stands = judged.stands == crate::claim::Stands::Yes;
+    let stands = judged.verdict == crate::claim::ClaimVerdict::Stands;
     if let Some(cannot) = &claim.cannot {
         out.push_str(&wrapped(cannot, "    "));
     }

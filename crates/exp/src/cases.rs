@@ -151,5 +151,6 @@ pub(crate) fn has_case(cases: &[Case], name: &str) -> bool {
 
 /// A metric's name, or what was allowed.
 pub(crate) fn metric_named(name: &str) -> Result<Metric, String> {
-    Metric::by_name(name).ok_or_else(|| one_of(name, Metric::names()))
+    Metric::by_name(name)
+        .ok_or_else(|| one_of(name, Metric::ALL.iter().map(|metric| metric.name())))
 }

@@ -31,6 +31,8 @@ pub enum Error {
         /// What the system said.
         source: io::Error,
     },
+    /// A results directory cannot be read.
+    Results(knee_results::Error),
     /// The source of an algorithm does not compile.
     Source {
         /// Where it is named, and what it is.
@@ -126,6 +128,7 @@ impl Error {
                 format!("{}:{at} {what}{message}", file.display())
             }
             Error::Io { path, action, source } => format!("{}: {action}: {source}", path.display()),
+            Error::Results(error) => error.to_string(),
             Error::Source { input, .. } => input.sentence(),
             Error::Refused { file, back_end, refusals } => match refusals.as_slice() {
                 [one] => format!("{}: --on {back_end}: {one}", file.display()),
@@ -159,6 +162,12 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+impl From<knee_results::Error> for Error {
+    fn from(error: knee_results::Error) -> Error {
+        Error::Results(error)
+    }
+}
 
 /// A reason, and the rows that it is of.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,10 +2,11 @@
 
 use std::fmt::Write as _;
 
+use knee_results::manifest::NodeKind;
 use serde_json::{Map, Value as Json};
 
 use crate::about::network;
-use crate::claim::{Stands, short};
+use crate::claim::{ClaimVerdict, short};
 use crate::error::Error;
 use crate::experiment::Experiment;
 use crate::memory::MOST_BYTES;
@@ -57,7 +58,7 @@ pub fn explain<'a>(
                 out.push_str(&wrapped(&check.says(), "    "));
             }
             // What was the cause of another verdict is none of this one.
-            let because = claim.because.as_ref().filter(|_| verdict != Stands::Yes.name());
+            let because = claim.because.as_ref().filter(|_| verdict != ClaimVerdict::Stands.name());
             let texts = [("cannot be decided here", claim.cannot.as_ref()), ("because", because)];
             for (name, text) in texts {
                 if let Some(text) = text {
@@ -76,30 +77,28 @@ pub fn explain<'a>(
 fn set_up(experiment: &Experiment) -> Result<String, Error> {
     let mut out = String::new();
     let network = network(experiment)?;
-    let text = |json: &Json, key: &str| json[key].as_str().unwrap_or_default().to_owned();
-    let nodes = network["nodes"].as_array().map_or(&[][..], Vec::as_slice);
-    let hosts: Vec<String> =
-        nodes.iter().filter(|node| node["kind"] == "host").map(|node| text(node, "name")).collect();
-    let words = format!("network {}: hosts {}", text(&network, "topology"), few(&hosts));
+    let hosts = network.nodes.into_iter().filter(|node| node.kind == NodeKind::Host);
+    let hosts: Vec<String> = hosts.map(|node| node.name).collect();
+    let words = format!("network {}: hosts {}", network.topology, few(&hosts));
     out.push_str(&wrapped(&words, "  "));
     // Links that are alike stand together.
     let mut kinds: Vec<(String, Vec<String>)> = Vec::new();
-    for link in network["links"].as_array().into_iter().flatten() {
-        let delay = Scale::of_unit("s", link["delay_s"].as_f64().unwrap_or(0.0));
+    for link in network.links {
+        let delay = Scale::of_unit("s", link.delay_s);
         let mut words: Vec<String> = Vec::new();
-        if let Some(bps) = link["rate_bps"].as_f64() {
+        if let Some(bps) = link.rate_bps.map(|bps| bps as f64) {
             let rate = Scale::of_unit("bps", bps);
             words.push(format!("{} {}", rate.show(Some(bps)), rate.unit()));
         }
-        words.push(match link["delay_s"].as_f64().filter(|delay| *delay > 0.0) {
-            Some(seconds) => format!("delay {} {}", delay.show(Some(seconds)), delay.unit()),
-            None => "no delay".to_owned(),
+        words.push(match link.delay_s > 0.0 {
+            true => format!("delay {} {}", delay.show(Some(link.delay_s)), delay.unit()),
+            false => "no delay".to_owned(),
         });
-        words.extend(Some(text(link, "queue")).filter(|queue| !queue.is_empty()));
+        words.extend(Some(link.queue).filter(|queue| !queue.is_empty()));
         let words = words.join(", ");
         match kinds.iter_mut().find(|(kind, _)| *kind == words) {
-            Some((_, names)) => names.push(text(link, "name")),
-            None => kinds.push((words, vec![text(link, "name")])),
+            Some((_, names)) => names.push(link.name),
+            None => kinds.push((words, vec![link.name])),
         }
     }
     for (kind, names) in kinds {

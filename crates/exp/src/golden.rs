@@ -60,9 +60,9 @@ pub fn summary(experiment: &Experiment, swept: &Swept) -> String {
 
 fn of_claim(claim: &Claim, experiment: &Experiment, swept: &Swept) -> String {
     let judged = claim.judge(experiment, swept);
-    let mut out = format!("\nclaim {}: {}\n", claim.name, judged.stands.name());
+    let mut out = format!("\nclaim {}: {}\n", claim.name, judged.verdict.name());
     for (check, judged) in claim.checks.iter().zip(&judged.checks) {
-        let _ = writeln!(out, "  {}: {}", judged.holds.name(), check.says());
+        let _ = writeln!(out, "  {}: {}", judged.verdict.name(), check.says());
         for row in &judged.rows {
             let at = if row.at.is_empty() { String::new() } else { format!("{}: ", row.at) };
             let _ = writeln!(out, "    {at}{}", row.value.map_or("-".to_owned(), interval));

@@ -4,7 +4,7 @@ use knee_queue::time::{Duration, PS_PER_S, Time};
 use knee_run::outcome::{FlowCounters, FlowOutcome, HostCount, Outcome};
 use knee_run::spec::Run;
 
-use crate::metric::{MILLIONTHS, Measured, Metric, THOUSANDTHS, Window};
+use crate::metric::{Measured, Metric, Window};
 use Metric as M;
 
 /// What marks cost hosts: how much is merged, how often it is answered, the CPU time of both ends.
@@ -18,14 +18,14 @@ pub(crate) fn measure_receiving(
     let wire: Option<u64> = total(|host| host.received.wire_pkts);
     let merged: Option<u64> = total(|host| host.received.merged_pkts);
     let Some((wire, merged)) = wire.zip(merged).filter(|(_, merged)| *merged > 0) else { return };
-    measured.record(M::PktsPerMerge, (wire as f64 / merged as f64 * THOUSANDTHS).round() as u64);
+    measured.measure(M::PktsPerMerge, wire as f64 / merged as f64);
     let mb = flows.iter().map(|flow| flow.received_bytes).sum::<u64>() as f64 / 1e6;
     if mb <= 0.0 {
         return;
     }
     let acks = flows.iter().map(|flow| flow.counters.acks_sent).sum::<Option<u64>>();
     if let Some(acks) = acks {
-        measured.record(M::AcksPerMb, (acks as f64 / mb * THOUSANDTHS).round() as u64);
+        measured.measure(M::AcksPerMb, acks as f64 / mb);
     }
     let cpu_ns = |hosts: &[&HostCount]| hosts.iter().map(|host| host.received.cpu_ns).sum();
     let of_both: [(Metric, Option<u64>); 2] =
@@ -44,16 +44,16 @@ pub(crate) fn measure_cpu_shares(
     receivers: &[&HostCount],
     senders: Option<&[&HostCount]>,
 ) {
-    let share = |hosts: &[&HostCount]| -> Option<u64> {
+    let share = |hosts: &[&HostCount]| -> Option<f64> {
         let cpu_ns = hosts.iter().map(|host| host.received.cpu_ns).sum::<Option<u64>>()?;
         let run_ns = outcome.end.since(Time::ZERO).ns() * hosts.len() as u64;
-        (run_ns > 0).then(|| (cpu_ns as f64 / run_ns as f64 * MILLIONTHS).round() as u64)
+        (run_ns > 0).then(|| cpu_ns as f64 / run_ns as f64)
     };
     let of_both =
         [(M::ReceiveCpuShare, share(receivers)), (M::AckCpuShare, senders.and_then(share))];
     for (metric, share) in of_both {
         if let Some(share) = share {
-            measured.record(metric, share);
+            measured.measure(metric, share);
         }
     }
 }
@@ -87,13 +87,13 @@ pub(crate) fn measure_samples(
         }
     }
     for sums in members.iter().filter_map(|member| sums.get(*member)) {
-        let mean = |sum: u64, of: u64, scale: f64| (sum as f64 / of as f64 * scale).round() as u64;
         if sums.samples > 0 {
-            measured.record(M::Cwnd, mean(sums.cwnd, sums.samples, THOUSANDTHS));
+            measured.measure(M::Cwnd, sums.cwnd as f64 / sums.samples as f64);
         }
         if sums.rtts > 0 {
-            measured.record(M::Srtt, mean(sums.srtt_ns, sums.rtts, 1.0));
-            measured.record(M::RttShown, mean(sums.shown_ns, sums.rtts, 1.0));
+            let mean_ns = |sum_ns: u64| (sum_ns as f64 / sums.rtts as f64).round() as u64;
+            measured.record(M::Srtt, mean_ns(sums.srtt_ns));
+            measured.record(M::RttShown, mean_ns(sums.shown_ns));
         }
     }
 }
@@ -124,12 +124,12 @@ pub(crate) fn measure_sending(
     ];
     for (metric, count) in rates {
         if let Some(count) = count {
-            measured.record(metric, (count as f64 / seconds * THOUSANDTHS).round() as u64);
+            measured.measure(metric, count as f64 / seconds);
         }
     }
     if let Some((bursts, pkts)) = bursts.zip(pkts).filter(|(bursts, _)| *bursts > 0) {
         let per_burst = pkts as f64 / bursts as f64;
-        measured.record(M::PktsPerBurst, (per_burst * THOUSANDTHS).round() as u64);
+        measured.measure(M::PktsPerBurst, per_burst);
     }
 }
 

@@ -14,7 +14,7 @@ use crate::classes::queue_name;
 use crate::host_metrics::{
     measure_cpu_shares, measure_receiving, measure_samples, measure_sending,
 };
-use crate::metric::{Kind, MILLIONTHS, Measured, Metric as M, NANOS, THOUSANDTHS, Window};
+use crate::metric::{Kind, Measured, Metric as M, Window};
 use crate::scenario::Scenario;
 use crate::stats::jain;
 use window::{goodput_sum, goodputs, per_second, whole_run};
@@ -97,13 +97,13 @@ fn measure_flows(
         together::measure_attempts(measured, run, outcome, members);
     }
     let rates: Vec<f64> = members.iter().filter_map(|i| *goodput.get(*i)?).collect();
-    rates.iter().for_each(|rate| measured.record(M::Goodput, rate.round() as u64));
+    rates.iter().for_each(|rate| measured.measure(M::Goodput, *rate));
     let window = scenario.window(outcome.end);
     if let Some(sum) = goodput_sum(outcome, members, goodput, window) {
-        measured.record(M::GoodputSum, sum.round() as u64);
+        measured.measure(M::GoodputSum, sum);
     }
     if let Some(index) = jain(&rates) {
-        measured.record(M::Jain, (index * MILLIONTHS).round() as u64);
+        measured.measure(M::Jain, index);
     }
     measure_counters(measured, run, outcome, members);
     if let Some(window) = &outcome.window {
@@ -147,7 +147,7 @@ fn measure_counters(measured: &mut Measured, run: &Run, outcome: &Outcome, membe
         let of_flows = known.map(|flow| counter(&flow.counters)).sum::<Option<u64>>();
         of_flows.or_else(|| hosts.as_ref()?.iter().map(|host| counter(&host.counters)).sum())
     };
-    let counts: [(M, Counter); 6] = [
+    let counts: &[(M, Counter)] = &[
         (M::Timeouts, |counters| counters.timeouts),
         (M::TailLossProbes, |counters| counters.tail_loss_probes),
         (M::Retransmits, |counters| counters.retransmitted_segs),
@@ -156,13 +156,13 @@ fn measure_counters(measured: &mut Measured, run: &Run, outcome: &Outcome, membe
         (M::PlbRehashes, |counters| counters.plb_rehashes),
     ];
     for (metric, counter) in counts {
-        if let Some(count) = total(counter) {
-            measured.record(metric, count);
+        if let Some(count) = total(*counter) {
+            measured.record(*metric, count);
         }
     }
     let delivered = total(|counters| counters.delivered).filter(|delivered| *delivered > 0);
     if let Some((all, ce)) = delivered.zip(total(|counters| counters.delivered_ce)) {
-        measured.record(M::CeShare, (ce as f64 / all as f64 * MILLIONTHS).round() as u64);
+        measured.measure(M::CeShare, ce as f64 / all as f64);
     }
 }
 
@@ -220,7 +220,7 @@ fn measure_slowdown(measured: &mut Measured, run: &Run, outcome: &Outcome, membe
         };
         if least > Duration::ZERO {
             let times = took.ps() as f64 / least.ps() as f64;
-            measured.record(M::Slowdown, (times * THOUSANDTHS).round() as u64);
+            measured.measure(M::Slowdown, times);
         }
     }
 }
@@ -259,19 +259,19 @@ fn measure_queues(run: &Run, outcome: &Outcome, window: Option<Window>) -> Vec<M
         measured.record(M::Drops, queue.dropped_pkts());
         if queue.offered_pkts > 0 {
             let share = queue.dropped_pkts() as f64 / queue.offered_pkts as f64;
-            measured.record(M::DropShare, (share * MILLIONTHS).round() as u64);
+            measured.measure(M::DropShare, share);
         }
         measured.record(M::Marks, queue.marked_pkts);
         if let Some(pause) = queue.pause {
             let length = whole_run(outcome).ps().max(1);
             let share = pause.paused.ps() as f64 / length as f64;
-            measured.record(M::PausedShare, (share * MILLIONTHS).round() as u64);
+            measured.measure(M::PausedShare, share);
             measured.record(M::PauseFrames, pause.frames);
         }
         let rate = per_second(queue.sent_bytes, whole_run(outcome));
         if let (Some(sent), Some(full)) = (rate, link.and_then(|link| link.rate)) {
             let share = sent / full.bps() as f64;
-            measured.record(M::Utilisation, (share * MILLIONTHS).round() as u64);
+            measured.measure(M::Utilisation, share);
         }
         let is_this = |it: &&QueueOutcome| (it.link, it.part) == (queue.link, queue.part);
         let counted = outcome.window.as_ref().and_then(|all| all.queues.iter().find(is_this));
@@ -297,7 +297,7 @@ fn measure_queues(run: &Run, outcome: &Outcome, window: Option<Window>) -> Vec<M
     }
     for (measured, (sum, count)) in all.iter_mut().zip(probabilities) {
         if count > 0 {
-            measured.record(M::DropProbability, (sum / count as f64 * NANOS).round() as u64);
+            measured.measure(M::DropProbability, sum / count as f64);
         }
     }
     all

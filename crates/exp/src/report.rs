@@ -1,33 +1,26 @@
 //! The sweep as data: summary rows, the manifest and the answer of `--json`.
 
-use std::fmt::Write as _;
-
 use knee_algo::Algorithm;
+use knee_results::manifest::{Asked, BackEnd, Effort, Manifest, Module};
+use knee_results::{Cell, File, rows, write_row};
 use serde_json::{Map, Value as Json, json};
 
-use crate::about::{about, claims};
-use crate::csv::quoted;
+use crate::about;
+use crate::csv::point;
 use crate::error::Error;
 use crate::experiment::Experiment;
 use crate::machine::{self, Build};
+use crate::metric::Metric;
 use crate::published::Published;
 use crate::stats::{Summary, rounded};
-use crate::swept::{Effort, Subject, Summaries, Swept, Verdict};
-
-/// Columns of `summary.csv` after the case and the varied values.
-const SUMMARY_COLUMNS: &str = "subject,metric,unit,runs,values,mean,ci95,sd,sd_of_runs,min,p50,p95,p99,p999,max,\
-                               published,published_stat";
-
-fn cell(value: Option<f64>) -> String {
-    value.map_or_else(String::new, |value| rounded(value).to_string())
-}
+use crate::swept::{self, Subject, Summaries, Swept, Verdict};
 
 /// The published figure that belongs beside a metric of a configuration.
 pub(crate) fn published_for<'a>(
     experiment: &'a Experiment,
     summaries: &Summaries,
     subject: &str,
-    metric: crate::metric::Metric,
+    metric: Metric,
 ) -> Option<&'a Published> {
     // Timers, jiffies and an algorithm's own times do not scale: nothing says how the figure would.
     if !experiment.scale.is_one() {
@@ -46,99 +39,82 @@ pub(crate) fn published_for<'a>(
     })
 }
 
-pub(crate) fn summary_csv(experiment: &Experiment, swept: &Swept) -> String {
-    let mut out = String::from("case");
-    for axis in &experiment.axes {
-        out.push(',');
-        out.push_str(&quoted(&axis.path));
+fn row<'a>(
+    subject: &'a Subject,
+    (metric, s): &(Metric, Summary),
+    published: Option<&Published>,
+) -> rows::Summary<'a> {
+    let number = |value: Option<f64>| Cell::from(value.map(rounded));
+    rows::Summary {
+        subject: subject.name.as_str().into(),
+        metric: metric.name().into(),
+        unit: metric.unit().into(),
+        runs: s.runs.into(),
+        values: s.values.into(),
+        mean: number(s.mean),
+        ci95: number(s.ci95),
+        sd: number(s.sd),
+        sd_of_runs: number(s.sd_of_runs),
+        min: number(s.min),
+        p50: number(s.p50),
+        p95: number(s.p95),
+        p99: number(s.p99),
+        p999: number(s.p999),
+        max: number(s.max),
+        published: number(published.map(|published| published.value)),
+        published_stat: published.map(|published| published.stat.name()).into(),
     }
-    let _ = writeln!(out, ",{SUMMARY_COLUMNS}");
+}
+
+/// The rows of `summary.csv`.
+pub(crate) fn summary_rows(experiment: &Experiment, swept: &Swept) -> String {
+    let mut out = String::new();
     for summaries in &swept.tables {
-        let mut label = quoted(experiment.case_name(&summaries.configuration));
-        for value in experiment.point_labels(&summaries.configuration) {
-            label.push(',');
-            label.push_str(&quoted(&value));
-        }
+        let labels = point(experiment, &summaries.configuration);
         for subject in &summaries.subjects {
-            for (metric, s) in &subject.metrics {
-                let published = published_for(experiment, summaries, &subject.name, *metric);
-                let _ = writeln!(
-                    out,
-                    "{label},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}",
-                    quoted(&subject.name),
-                    metric.name(),
-                    metric.unit(),
-                    s.runs,
-                    s.values,
-                    cell(s.mean),
-                    cell(s.ci95),
-                    cell(s.sd),
-                    cell(s.sd_of_runs),
-                    cell(s.min),
-                    cell(s.p50),
-                    cell(s.p95),
-                    cell(s.p99),
-                    cell(s.p999),
-                    cell(s.max),
-                    cell(published.map(|published| published.value)),
-                    published.map_or("", |published| published.stat.name()),
-                );
+            for figure in &subject.metrics {
+                let published = published_for(experiment, summaries, &subject.name, figure.0);
+                write_row(&mut out, &labels, row(subject, figure, published).cells());
             }
         }
     }
     out
 }
 
-fn json_of_summary(s: &Summary) -> Map<String, Json> {
-    let mut map = Map::new();
-    map.insert("runs".into(), s.runs.into());
-    map.insert("values".into(), s.values.into());
-    let numbers = [
-        ("mean", s.mean),
-        ("ci95", s.ci95),
-        ("sd", s.sd),
-        ("sd_of_runs", s.sd_of_runs),
-        ("min", s.min),
-        ("p50", s.p50),
-        ("p95", s.p95),
-        ("p99", s.p99),
-        ("p999", s.p999),
-        ("max", s.max),
-    ];
-    // What was not measured is absent.
-    let known = numbers.into_iter().filter_map(|(name, value)| Some((name, value?)));
-    map.extend(known.map(|(name, value)| (name.into(), rounded(value).into())));
-    map
-}
-
 fn json_of_subject(experiment: &Experiment, summaries: &Summaries, subject: &Subject) -> Json {
-    let metrics: Map<String, Json> = subject
-        .metrics
-        .iter()
-        .map(|(metric, summary)| {
-            let mut map = json_of_summary(summary);
-            if !metric.unit().is_empty() {
-                map.insert("unit".into(), metric.unit().into());
-            }
-            if let Some(published) = published_for(experiment, summaries, &subject.name, *metric) {
-                let figure = json!({ "stat": published.stat.name(), "value": published.value });
-                map.insert("published".into(), figure);
-            }
-            (metric.name().to_owned(), Json::Object(map))
-        })
-        .collect();
-    json!({ "subject": subject.name, "metrics": metrics })
+    let metrics = subject.metrics.iter().map(|figure| {
+        let metric = figure.0;
+        let published = published_for(experiment, summaries, &subject.name, metric);
+        let row = row(subject, figure, None).cells();
+        let columns = File::Summary.columns().iter().zip(row);
+        // What was not measured is absent, as what is no number is here.
+        let numbers = columns.filter_map(|(name, cell)| match cell {
+            Cell::Whole(number) => Some(((*name).to_owned(), number.into())),
+            Cell::Number(number) => Some(((*name).to_owned(), number.into())),
+            _ => None,
+        });
+        let mut map: Map<String, Json> = numbers.collect();
+        if !metric.unit().is_empty() {
+            map.insert("unit".into(), metric.unit().into());
+        }
+        if let Some(published) = published {
+            let figure = json!({ "stat": published.stat.name(), "value": published.value });
+            map.insert("published".into(), figure);
+        }
+        (metric.name().to_owned(), Json::Object(map))
+    });
+    json!({ "subject": subject.name, "metrics": metrics.collect::<Map<_, _>>() })
 }
 
-fn json_of_effort(effort: &Effort) -> Json {
-    json!({
-        "cpu_s": effort.cpu_s,
-        "wall_s": effort.wall_s,
-        "events": effort.work.events,
-        "data_pkts": effort.work.data_pkts,
-        "pkt_hops": effort.work.pkt_hops,
-        "peak_rss_bytes": effort.peak_rss_bytes,
-    })
+fn effort(effort: &swept::Effort) -> Effort {
+    Effort {
+        cpu_s: Some(effort.cpu_s),
+        wall_s: Some(effort.wall_s),
+        events: Some(effort.work.events),
+        data_pkts: Some(effort.work.data_pkts),
+        pkt_hops: Some(effort.work.pkt_hops),
+        peak_rss_bytes: effort.peak_rss_bytes,
+    }
 }
 
 fn json_of_verdict(verdict: &Verdict) -> Json {
@@ -150,12 +126,12 @@ fn json_of_verdict(verdict: &Verdict) -> Json {
 }
 
 /// The back end: its name, the scale, and what it says of itself.
-fn json_of_back_end(experiment: &Experiment, swept: &Swept) -> Json {
-    let mut map = Map::new();
-    map.insert("name".into(), swept.back_end.into());
-    map.insert("scale".into(), experiment.scale.share().into());
-    map.extend(swept.about.clone());
-    Json::Object(map)
+fn back_end(experiment: &Experiment, swept: &Swept) -> BackEnd {
+    BackEnd {
+        name: swept.back_end.into(),
+        scale: experiment.scale.share(),
+        about: swept.about.clone(),
+    }
 }
 
 /// The answer of `knee run --json`: what was asked, the summary, and the block `simulator`.
@@ -182,7 +158,7 @@ pub fn json(experiment: &Experiment, swept: &Swept, results_dir: Option<&std::pa
     json!({
         "experiment": experiment.name,
         "question": experiment.question,
-        "back_end": json_of_back_end(experiment, swept),
+        "back_end": back_end(experiment, swept),
         "seed": experiment.seed,
         "repeat": experiment.repeat,
         "runs": experiment.runs(),
@@ -190,20 +166,20 @@ pub fn json(experiment: &Experiment, swept: &Swept, results_dir: Option<&std::pa
         "interrupted": swept.interrupted,
         "results": results_dir.map(|dir| dir.display().to_string()),
         "summary": summary,
-        "claims": claims(experiment, swept),
-        "simulator": json_of_effort(&swept.effort),
+        "claims": about::claims(experiment, swept),
+        "simulator": effort(&swept.effort),
     })
 }
 
-/// A file that an algorithm was compiled from: enough to know it again.
-fn json_of_module(algorithm: &Algorithm) -> Option<Json> {
+/// A file that an algorithm was compiled from.
+fn module(algorithm: &Algorithm) -> Option<Module> {
     let module = algorithm.module()?;
-    Some(json!({
-        "algorithm": algorithm.name(),
-        "path": module.path().display().to_string(),
-        "sha256": module.sha256(),
-        "compiler": module.compiler(),
-    }))
+    Some(Module {
+        algorithm: algorithm.name().into(),
+        path: module.path().display().to_string(),
+        sha256: module.sha256().to_owned(),
+        compiler: module.compiler().to_owned(),
+    })
 }
 
 /// What was run, by what, where and when.
@@ -211,37 +187,42 @@ pub(crate) fn manifest(
     experiment: &Experiment,
     swept: &Swept,
     files: &[&str],
-) -> Result<Json, Error> {
+) -> Result<Manifest, Error> {
     let build = Build::this();
     let resolved = experiment.resolved()?;
-    let linux: Vec<_> = resolved.values().filter_map(|case| case.get("hosts.linux")).collect();
-    let linux = linux.first().map(|linux| (*linux).clone());
-    let mut manifest = json!({
-        "experiment": experiment.name,
-        "file": experiment.path.display().to_string(),
-        "question": experiment.question,
-        "knee": build.version,
-        "commit": build.commit,
-        "back_end": json_of_back_end(experiment, swept),
-        "linux_profile": linux,
-        "seed": experiment.seed,
-        "repeat": experiment.repeat,
-        "runs": experiment.runs(),
-        "runs_done": swept.runs_done,
-        "interrupted": swept.interrupted,
-        "time": machine::utc_now(),
-        "host": machine::host_name(),
-        "kernel": machine::kernel(),
-        "simulator": json_of_effort(&swept.effort),
-        "files": files,
-        "vary": experiment.varied(),
-        "asked": { "cc": experiment.asked.cc, "set": experiment.asked.set },
-        "modules": experiment.modules.iter().filter_map(|algorithm| json_of_module(algorithm)).collect::<Vec<_>>(),
-        "resolved": resolved,
-        "text": experiment.text,
-    });
-    if let Some(map) = manifest.as_object_mut() {
-        map.extend(about(experiment, swept)?);
-    }
-    Ok(manifest)
+    let linux = resolved.values().find_map(|case| case.get("hosts.linux"));
+    let owned = |text: &str| text.to_owned();
+    Ok(Manifest {
+        dir: Default::default(),
+        experiment: experiment.name.clone(),
+        file: experiment.path.display().to_string(),
+        question: experiment.question.clone(),
+        knee: build.version.into(),
+        commit: build.commit.map(owned),
+        back_end: back_end(experiment, swept),
+        linux_profile: linux.and_then(Json::as_str).map(owned),
+        seed: Some(experiment.seed),
+        repeat: Some(experiment.repeat.into()),
+        runs: Some(experiment.runs() as u64),
+        runs_done: Some(swept.runs_done as u64),
+        interrupted: swept.interrupted,
+        time: machine::utc_now(),
+        host: machine::host_name(),
+        kernel: machine::kernel(),
+        simulator: effort(&swept.effort),
+        files: files.iter().copied().map(owned).collect(),
+        vary: experiment.varied(),
+        asked: Asked { cc: experiment.asked.cc.clone(), set: experiment.asked.set.clone() },
+        modules: experiment.modules.iter().filter_map(|algorithm| module(algorithm)).collect(),
+        resolved,
+        text: experiment.text.clone(),
+        about: about::about(experiment),
+        quick: experiment.is_quick,
+        published: experiment.published.iter().map(about::published).collect(),
+        claims: about::claims(experiment, swept),
+        charts: experiment.charts.iter().map(about::chart).collect(),
+        axes: experiment.axes.iter().map(about::axis).collect(),
+        cases: experiment.cases.iter().map(|case| case.name.clone()).collect(),
+        network: Some(about::network(experiment)?),
+    })
 }

@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
+use knee_results::reproduction::{self, Claimed, Entry, Section};
 use knee_run::BackEnd;
 use knee_run::spec::{Run, Traffic};
-use serde_json::{Value as Json, json};
 
 use crate::catalogue::Library;
-use crate::claim::Stands;
+use crate::claim::ClaimVerdict;
 use crate::error::{Error, Origin};
 use crate::experiment::{Experiment, Overrides};
 use crate::machine;
@@ -24,8 +24,6 @@ use crate::runner::{Options, sweep};
 use crate::swept::Swept;
 use crate::table::{Align, Grid, wrapped};
 
-/// Its list of what it holds.
-pub const INDEX: &str = "reproduce.json";
 const MAX_NUMBER: u32 = 99_999;
 
 /// What of the library is wanted.
@@ -198,7 +196,7 @@ pub struct Done {
     /// CPU time.
     pub cpu_s: f64,
     /// Claims, with verdicts.
-    pub claims: Vec<(String, Stands)>,
+    pub claims: Vec<(String, ClaimVerdict)>,
 }
 
 /// A directory with one results directory for each experiment.
@@ -230,7 +228,7 @@ impl Reproduction {
             Some(dir) => {
                 check_trusted(dir)?;
                 fs::create_dir_all(dir).map_err(|why| Error::io(dir, "cannot make", why))?;
-                if dir.join(INDEX).symlink_metadata().is_ok() {
+                if dir.join(reproduction::Reproduction::FILE).symlink_metadata().is_ok() {
                     let why = "it holds a reproduction already: name another directory with -o, or remove it";
                     return Err(Error::io(dir, "cannot write here", io::Error::other(why)));
                 }
@@ -312,7 +310,7 @@ impl Reproduction {
                         let judged = experiment.claims.iter();
                         done.claims = judged
                             .map(|claim| {
-                                (claim.name.clone(), claim.judge(experiment, &swept).stands)
+                                (claim.name.clone(), claim.judge(experiment, &swept).verdict)
                             })
                             .collect();
                         match swept.runs_done {
@@ -340,49 +338,49 @@ impl Reproduction {
     /// # Errors
     /// [`Error::Io`] if it cannot be written.
     pub fn finish(&self, library: &Library) -> Result<PathBuf, Error> {
-        let path = self.dir.join(INDEX);
-        let text = format!("{:#}\n", self.json(library));
-        knee_files::write(&path, text).map_err(|why| Error::io(&path, "cannot write", why))?;
+        let path = self.dir.join(reproduction::Reproduction::FILE);
+        let text = serde_json::to_string_pretty(&self.list(library)).expect("keys are texts");
+        knee_files::write(&path, text + "\n")
+            .map_err(|why| Error::io(&path, "cannot write", why))?;
         Ok(path)
     }
 
     /// The list as data.
-    pub fn json(&self, library: &Library) -> Json {
-        let mut sections: BTreeMap<usize, Vec<Json>> = BTreeMap::new();
+    pub fn list(&self, library: &Library) -> reproduction::Reproduction {
+        let mut sections: BTreeMap<usize, Vec<Entry>> = BTreeMap::new();
         for done in &self.done {
-            let claims = done.claims.iter().map(|(name, stands)| {
-                let blessed = self.blessed(library, &done.name, name);
-                json!({ "name": name, "verdict": stands.name(), "blessed": blessed })
+            let claims = done.claims.iter().map(|(name, verdict)| Claimed {
+                name: name.clone(),
+                verdict: *verdict,
+                blessed: self.blessed(library, &done.name, name).map(str::to_owned),
             });
-            sections.entry(done.section).or_default().push(json!({
-                "name": done.name,
-                "dir": done.dir,
-                "skipped": done.skipped,
-                "wall_s": done.wall_s,
-                "cpu_s": done.cpu_s,
-                "claims": claims.collect::<Vec<_>>(),
-            }));
+            sections.entry(done.section).or_default().push(Entry {
+                name: done.name.clone(),
+                dir: done.dir.clone(),
+                skipped: done.skipped.clone(),
+                wall_s: Some(done.wall_s),
+                cpu_s: Some(done.cpu_s),
+                claims: claims.collect(),
+            });
         }
-        let sections: Vec<Json> = sections
-            .into_iter()
-            .map(|(i, experiments)| {
-                let section = &library.sections[i];
-                json!({ "title": section.title, "about": section.about, "experiments": experiments })
-            })
-            .collect();
-        let absent = library.absent.iter();
-        let absent: Vec<Json> = absent
-            .map(|absent| json!({ "title": absent.title, "source": absent.source, "why": absent.why }))
-            .collect();
-        json!({
-            "full": self.full,
-            "back_end": self.back_end,
-            "interrupted": self.interrupted,
-            "wall_s": self.started.elapsed().as_secs_f64(),
-            "cpu_s": machine::cpu_seconds() - self.cpu_before,
-            "sections": sections,
-            "absent": absent,
-        })
+        let sections = sections.into_iter().map(|(i, experiments)| {
+            let section = &library.sections[i];
+            Section { title: section.title.clone(), about: section.about.clone(), experiments }
+        });
+        let absent = library.absent.iter().map(|absent| reproduction::Absent {
+            title: absent.title.clone(),
+            source: absent.source.clone(),
+            why: absent.why.clone(),
+        });
+        reproduction::Reproduction {
+            full: self.full,
+            back_end: self.back_end.into(),
+            interrupted: self.interrupted,
+            wall_s: Some(self.started.elapsed().as_secs_f64()),
+            cpu_s: Some(machine::cpu_seconds() - self.cpu_before),
+            sections: sections.collect(),
+            absent: absent.collect(),
+        }
     }
 
     /// The verdict that was blessed, where this is what is blessed: the quick set in the simulator.
@@ -412,16 +410,15 @@ impl Reproduction {
     fn verdicts(&self) -> String {
         let mut grid = Grid::default();
         grid.head(["experiment".to_owned()], Align::Left);
-        grid.head(Stands::ALL.map(|stands| stands.name().to_owned()), Align::Right);
+        grid.head(ClaimVerdict::ALL.iter().map(|verdict| verdict.name().to_owned()), Align::Right);
         grid.head(["CPU, s".to_owned()], Align::Right);
-        let count =
-            |claims: &mut dyn Iterator<Item = &(String, Stands)>, stands: Stands| match claims
-                .filter(|(_, other)| *other == stands)
-                .count()
-            {
+        let count = |claims: &mut dyn Iterator<Item = &(String, ClaimVerdict)>,
+                     verdict: ClaimVerdict| {
+            match claims.filter(|(_, other)| *other == verdict).count() {
                 0 => String::new(),
                 n => n.to_string(),
-            };
+            }
+        };
         let mut section = None;
         for done in self.done.iter().filter(|done| done.dir.is_some()) {
             if section.is_some_and(|section| section != done.section) {
@@ -429,7 +426,9 @@ impl Reproduction {
             }
             section = Some(done.section);
             let mut cells = vec![done.name.clone()];
-            cells.extend(Stands::ALL.map(|stands| count(&mut done.claims.iter(), stands)));
+            cells.extend(
+                ClaimVerdict::ALL.iter().map(|verdict| count(&mut done.claims.iter(), *verdict)),
+            );
             cells.push(format!("{:.1}", done.cpu_s));
             grid.row(cells);
         }
@@ -437,7 +436,7 @@ impl Reproduction {
         let mut cells = vec!["all".to_owned()];
         let all =
             || self.done.iter().filter(|done| done.dir.is_some()).flat_map(|done| &done.claims);
-        cells.extend(Stands::ALL.map(|stands| count(&mut all(), stands)));
+        cells.extend(ClaimVerdict::ALL.iter().map(|verdict| count(&mut all(), *verdict)));
         cells.push(format!("{:.1}", machine::cpu_seconds() - self.cpu_before));
         grid.row(cells);
         grid.render()
@@ -466,12 +465,12 @@ impl Reproduction {
         }
         let mut differ = String::new();
         for done in &self.done {
-            for (claim, stands) in &done.claims {
+            for (claim, verdict) in &done.claims {
                 let blessed = self.blessed(library, &done.name, claim);
                 // That of a part of the runs is another one.
                 let blessed = blessed.filter(|_| !done.is_part);
-                if let Some(was) = blessed.filter(|was| *was != stands.name()) {
-                    let is = stands.name();
+                if let Some(was) = blessed.filter(|was| *was != verdict.name()) {
+                    let is = verdict.name();
                     let _ = writeln!(differ, "  {}: {claim}: {is}, and was \"{was}\"", done.name);
                 }
             }

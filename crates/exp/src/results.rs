@@ -12,16 +12,16 @@ use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use knee_files::{Dir, PARTIAL, trust};
+use knee_results::{File as Table, Manifest};
 
-use crate::csv::{RowFile, Rows};
+use crate::csv::{Rows, header};
 use crate::error::Error;
 use crate::experiment::Experiment;
 use crate::flight::Recording;
 use crate::report;
 use crate::swept::Swept;
 
-const MANIFEST: &str = "manifest.json";
-const SUMMARY: &str = "summary.csv";
+const MANIFEST: &str = Manifest::FILE;
 /// `results/NAME`, `results/NAME-2`, ... up to this.
 const MAX_NUMBER: u32 = 99_999;
 
@@ -175,10 +175,8 @@ impl Results {
 
     /// Adds the rows of one run.
     pub(crate) fn append(&mut self, experiment: &Experiment, rows: &Rows) -> Result<(), Error> {
-        for (file, rows) in RowFile::ALL.into_iter().zip(rows) {
-            if !rows.is_empty() {
-                self.write(file.name(), rows, || file.header(experiment))?;
-            }
+        for (table, rows) in rows.iter().filter(|(_, rows)| !rows.is_empty()) {
+            self.write(table.name(), rows, || header(*table, experiment))?;
         }
         Ok(())
     }
@@ -188,12 +186,15 @@ impl Results {
     /// # Errors
     /// [`Error::Io`] if anything cannot be written; then there are no files.
     pub fn finish(mut self, experiment: &Experiment, swept: &Swept) -> Result<PathBuf, Error> {
-        self.write(SUMMARY, &report::summary_csv(experiment, swept), String::new)?;
+        let summary = report::summary_rows(experiment, swept);
+        self.write(Table::Summary.name(), &summary, || header(Table::Summary, experiment))?;
         self.recordings.sort();
         let recordings = self.recordings.iter().map(String::as_str);
         let files: Vec<&str> = self.open.keys().copied().chain(recordings).collect();
         let manifest = report::manifest(experiment, swept, &files)?;
-        self.write(MANIFEST, &format!("{manifest:#}\n"), String::new)?;
+        let manifest = serde_json::to_string_pretty(&manifest).expect("keys are texts");
+
+        self.write(MANIFEST, &format!("{manifest}\n"), String::new)?;
         for (name, writer) in &mut self.open {
             let written = writer.flush().and_then(|()| sync(writer.get_ref()));
             written.map_err(|why| Error::io(&self.dir.join(name), "cannot write", why))?;
@@ -324,7 +325,7 @@ fn sync(file: &File) -> io::Result<()> {
 
 /// Refuses a directory that holds results.
 fn check_free(dir: &Path) -> Result<(), Error> {
-    let mut names = RowFile::ALL.iter().map(|file| file.name()).chain([MANIFEST, SUMMARY]);
+    let mut names = Table::ALL.iter().map(|table| table.name()).chain([MANIFEST]);
     match names.find(|name| dir.join(name).symlink_metadata().is_ok()) {
         None => Ok(()),
         Some(name) => {

@@ -81,7 +81,7 @@ struct Record {
 impl Record {
     /// What it takes while it waits.
     fn bytes(&self) -> usize {
-        let rows: usize = self.rows.iter().map(String::len).sum();
+        let rows: usize = self.rows.iter().map(|(_, rows)| rows.len()).sum();
         rows + self.measured.iter().map(Measured::bytes).sum::<usize>()
     }
 }

@@ -148,7 +148,7 @@ impl Scenario {
     }
 
     /// What is measured of a traffic entry or a recorded link; `None`: there is nothing of this name.
-    pub(crate) fn measured_of(&self, subject: &str) -> Option<&'static [Metric]> {
+    pub(crate) fn measured_of(&self, subject: &str) -> Option<Vec<Metric>> {
         let entry = self.groups().into_iter().find(|(name, _)| name == subject);
         let queue = || self.network.has_sampled_queue(subject).then_some(Kind::Queue);
         let buffer = || self.network.has_sampled_buffer(subject).then_some(Kind::Buffer);

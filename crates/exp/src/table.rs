@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use knee_queue::time::Time;
 
-use crate::claim::Stands;
+use crate::claim::ClaimVerdict;
 use crate::experiment::Experiment;
 use crate::metric::{Kind, Metric};
 use crate::published::Stat;
@@ -59,10 +59,10 @@ pub fn render(experiment: &Experiment, swept: &Swept) -> String {
 
 /// One line for each claim: the verdict, and what it says.
 fn claims(experiment: &Experiment, swept: &Swept) -> String {
-    let widest = Stands::ALL.iter().map(|stands| stands.name().len()).max().unwrap_or(0);
+    let widest = ClaimVerdict::ALL.iter().map(|verdict| verdict.name().len()).max().unwrap_or(0);
     let lines = experiment.claims.iter().map(|claim| {
-        let stands = claim.judge(experiment, swept).stands;
-        format!("claim {:<widest$}  {}\n", stands.name(), claim.says)
+        let verdict = claim.judge(experiment, swept).verdict;
+        format!("claim {:<widest$}  {}\n", verdict.name(), claim.says)
     });
     lines.collect()
 }
@@ -116,7 +116,7 @@ fn shown(experiment: &Experiment, swept: &Swept, name: &str, kind: Kind) -> Vec<
     let first = swept.tables.first().map(|summaries| &summaries.configuration);
     let scenario = first.and_then(|first| experiment.scenario(first).ok());
     let of_file = scenario.as_ref().and_then(|scenario| scenario.shown(name));
-    of_file.unwrap_or(kind.shown()).to_vec()
+    of_file.map_or_else(|| kind.shown(), <[Metric]>::to_vec)
 }
 
 /// Rows of a table: these subjects of each configuration.
@@ -151,7 +151,7 @@ fn table(
     }
     let scale = distribution.map(|metric| Scale::of(metric, largest(metric)));
     if let (Some(metric), Some(scale)) = (distribution, &scale) {
-        let _ = write!(title, ": {}{}", words(metric), scale.suffix());
+        let _ = write!(title, ": {}{}", metric.heading(), scale.suffix());
         let heads = ["mean", "± 95 %", "sd", "p50", "p95", "max", "values"];
         grid.head(heads.map(str::to_owned), Align::Right);
     }
@@ -161,7 +161,7 @@ fn table(
         rows(swept, names).any(|(s, t)| published_for(experiment, s, &t.name, *metric).is_some())
     };
     for (metric, scale) in &count_scales {
-        grid.head([format!("{}{}", words(*metric), scale.suffix())], Align::Right);
+        grid.head([format!("{}{}", metric.column(), scale.suffix())], Align::Right);
         if has_published(metric) {
             grid.head(["published".to_owned()], Align::Right);
         }
@@ -239,23 +239,6 @@ fn distribution_cells(summary: Option<&Summary>, scale: &Scale) -> [String; 7] {
         scale.show(s.max),
         s.values.to_string(),
     ]
-}
-
-/// A metric's name in a heading; counts are means over runs.
-fn words(metric: Metric) -> String {
-    match metric {
-        Metric::Completion => "completion time".into(),
-        Metric::Last => "time until the last one of a round is complete".into(),
-        Metric::Goodput => "goodput of a flow".into(),
-        Metric::GoodputSum => "sum".into(),
-        Metric::Jain => "Jain".into(),
-        Metric::TailLossProbes => "probes".into(),
-        Metric::EcnReductions => "ECN cuts".into(),
-        Metric::CeShare => "CE share".into(),
-        Metric::Rtt => "round-trip time".into(),
-        Metric::Queue => "packets waiting".into(),
-        other => other.name().replace('_', " "),
-    }
 }
 
 /// The varied values that tell rows apart, under the shortest names that do.

@@ -426,7 +426,7 @@ fn read_traffic(reader: &Reader<'_>, kind: Kind) -> Result<Vec<Traffic>, Error> 
 }
 
 fn read_show(reader: &Reader<'_>, kind: Kind) -> Result<Vec<Metric>, Error> {
-    let Some(words) = reader.texts("show")? else { return Ok(kind.shown().to_vec()) };
+    let Some(words) = reader.texts("show")? else { return Ok(kind.shown()) };
     let known = kind.metrics();
     words
         .iter()

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use knee_exp::claim::{Bounds, Holds, Interval, Judged, Stands};
+use knee_exp::claim::{Bounds, CheckVerdict, ClaimVerdict, Interval, Judged};
 use knee_exp::metric::{Kind, Metric};
 use knee_exp::scale::Scale;
 use knee_exp::stats::Summary;
@@ -112,17 +112,17 @@ fn a_ratio_is_decided_by_the_corners_of_both_intervals() {
             Some(if case == "cubic" { (cubic, Some(half)) } else { (2.0, Some(0.2)) })
         });
         let row = &judged.checks[0].rows[0];
-        (judged.stands, row.value.unwrap())
+        (judged.verdict, row.value.unwrap())
     };
     // 30 / 2 = 15, from 28 / 2.2 to 32 / 1.8.
-    let (stands, value) = of(30.0, 2.0);
-    assert_eq!(stands, Stands::Yes);
+    let (verdict, value) = of(30.0, 2.0);
+    assert_eq!(verdict, ClaimVerdict::Stands);
     assert!((value.value - 15.0).abs() < 1e-9);
     assert!((value.low - 28.0 / 2.2).abs() < 1e-9 && (value.high - 32.0 / 1.8).abs() < 1e-9);
     // 22 / 2 = 11, but 20 / 2.2 is below 10.
-    assert_eq!(of(22.0, 2.0).0, Stands::CannotTell);
+    assert_eq!(of(22.0, 2.0).0, ClaimVerdict::Undecided);
     // 16 / 2 = 8, and at most 17 / 1.8 = 9.4.
-    assert_eq!(of(16.0, 1.0).0, Stands::No);
+    assert_eq!(of(16.0, 1.0).0, ClaimVerdict::DoesNotStand);
 }
 
 #[test]
@@ -145,12 +145,12 @@ fn a_difference_has_the_metrics_unit() {
     );
     let of = |larger: f64| {
         judged(&text, |_, size| Some((if size == "20 kB" { 10.0 } else { larger }, Some(1.0))))
-            .stands
+            .verdict
     };
-    assert_eq!(of(20.0), Stands::Yes);
+    assert_eq!(of(20.0), ClaimVerdict::Stands);
     // From -8 to -4.
-    assert_eq!(of(16.0), Stands::CannotTell);
-    assert_eq!(of(11.0), Stands::No);
+    assert_eq!(of(16.0), ClaimVerdict::Undecided);
+    assert_eq!(of(11.0), ClaimVerdict::DoesNotStand);
 }
 
 #[test]
@@ -163,11 +163,11 @@ fn equals_within_a_share_or_a_figure() {
     };
     // The largest is twice the mean, and a point whatever the mean's interval.
     let of =
-        |within: &str, mean: f64| judged(&check(within), |_, _| Some((mean, Some(9.0)))).stands;
-    assert_eq!(of("20 %", 5.9), Stands::Yes);
-    assert_eq!(of("20 %", 6.1), Stands::No);
-    assert_eq!(of("1 ms", 5.4), Stands::Yes);
-    assert_eq!(of("1 ms", 4.4), Stands::No);
+        |within: &str, mean: f64| judged(&check(within), |_, _| Some((mean, Some(9.0)))).verdict;
+    assert_eq!(of("20 %", 5.9), ClaimVerdict::Stands);
+    assert_eq!(of("20 %", 6.1), ClaimVerdict::DoesNotStand);
+    assert_eq!(of("1 ms", 5.4), ClaimVerdict::Stands);
+    assert_eq!(of("1 ms", 4.4), ClaimVerdict::DoesNotStand);
 }
 
 #[test]
@@ -184,29 +184,35 @@ fn every_case_and_value_must_hold() {
         })
     };
     let all = of(Some(2.0));
-    assert_eq!(all.stands, Stands::Yes);
+    assert_eq!(all.verdict, ClaimVerdict::Stands);
     // DCTCP over itself is no row.
     let places: Vec<_> = all.checks[0].rows.iter().map(|row| row.at.as_str()).collect();
     assert_eq!(
         places,
         ["cubic, size 20 kB", "cubic, size 40 kB", "reno, size 20 kB", "reno, size 40 kB"]
     );
-    assert_eq!(of(Some(1.9)).stands, Stands::No);
+    assert_eq!(of(Some(1.9)).verdict, ClaimVerdict::DoesNotStand);
     // What was not run does not count.
     let without = of(None);
-    assert_eq!((without.stands, without.checks[0].rows.len()), (Stands::Yes, 3));
+    assert_eq!((without.verdict, without.checks[0].rows.len()), (ClaimVerdict::Stands, 3));
 }
 
 #[test]
 fn what_was_not_run_is_told_from_what_was_not_measured() {
     let text = format!("{MIX}{CLAIM}");
     let not_run = judged(&text, |case, _| (case == "cubic").then_some((1.0, None)));
-    assert_eq!((not_run.stands, not_run.checks[0].holds), (Stands::NotRun, Holds::NotRun));
+    assert_eq!(
+        (not_run.verdict, not_run.checks[0].verdict),
+        (ClaimVerdict::NotRun, CheckVerdict::NotRun)
+    );
     let experiment = parsed(&text, &Overrides::default());
     let mut swept = swept(&experiment, |_, _| Some((1.0, None)));
     swept.tables.iter_mut().for_each(|row| row.subjects[0].metrics.clear());
     let judged = experiment.claims[0].judge(&experiment, &swept);
-    assert_eq!((judged.stands, judged.checks[0].holds), (Stands::CannotTell, Holds::Undecided));
+    assert_eq!(
+        (judged.verdict, judged.checks[0].verdict),
+        (ClaimVerdict::Undecided, CheckVerdict::Undecided)
+    );
     assert_eq!(judged.checks[0].rows[0].value, None);
 }
 
@@ -218,35 +224,36 @@ fn a_row_that_a_host_limited_decides_nothing_and_no_other_scale_does() {
     let mut limited = swept(&experiment, of);
     let verdict = |limited| Verdict { limited, runs: 3, reason: "busy".into() };
     limited.tables[0].verdict = Some(verdict(3));
-    assert_eq!(experiment.claims[0].judge(&experiment, &limited).stands, Stands::CannotTell);
+    assert_eq!(experiment.claims[0].judge(&experiment, &limited).verdict, ClaimVerdict::Undecided);
     limited.tables[0].verdict = Some(verdict(1));
-    assert_eq!(experiment.claims[0].judge(&experiment, &limited).stands, Stands::Yes);
+    assert_eq!(experiment.claims[0].judge(&experiment, &limited).verdict, ClaimVerdict::Stands);
     let slower = Overrides { scale: Scale::new(0.5).unwrap(), ..Overrides::default() };
     let slower = parsed(&text, &slower);
-    assert_eq!(slower.claims[0].judge(&slower, &swept(&slower, of)).stands, Stands::NotRun);
+    assert_eq!(slower.claims[0].judge(&slower, &swept(&slower, of)).verdict, ClaimVerdict::NotRun);
 }
 
 #[test]
 fn the_laws_of_the_verdicts() {
     let bounds = Bounds { at_least: Some(2.0), at_most: Some(4.0), text: String::new() };
     let of = |low: f64, high: f64| {
-        Holds::of(Some(Interval { value: (low + high) / 2.0, low, high }), &bounds)
+        bounds.verdict(Some(Interval { value: (low + high) / 2.0, low, high }))
     };
-    assert_eq!(of(2.0, 4.0), Holds::Yes);
-    assert_eq!(of(1.9, 4.0), Holds::Undecided);
-    assert_eq!(of(3.0, 4.1), Holds::Undecided);
-    assert_eq!(of(1.0, 5.0), Holds::Undecided);
-    assert_eq!(of(1.0, 1.9), Holds::No);
-    assert_eq!(of(4.1, 9.0), Holds::No);
-    assert_eq!(Holds::of(None, &bounds), Holds::Undecided);
-    let (yes, no, undecided, not_run) = (Holds::Yes, Holds::No, Holds::Undecided, Holds::NotRun);
-    assert_eq!(Stands::of(&[yes, yes, not_run]), Stands::Yes);
-    assert_eq!(Stands::of(&[yes, undecided]), Stands::InPart);
-    assert_eq!(Stands::of(&[yes, no]), Stands::InPart);
-    assert_eq!(Stands::of(&[no, undecided, not_run]), Stands::No);
-    assert_eq!(Stands::of(&[undecided, not_run]), Stands::CannotTell);
-    assert_eq!(Stands::of(&[not_run, not_run]), Stands::NotRun);
-    assert_eq!(Stands::of(&[]), Stands::CannotTell);
+    assert_eq!(of(2.0, 4.0), CheckVerdict::Holds);
+    assert_eq!(of(1.9, 4.0), CheckVerdict::Undecided);
+    assert_eq!(of(3.0, 4.1), CheckVerdict::Undecided);
+    assert_eq!(of(1.0, 5.0), CheckVerdict::Undecided);
+    assert_eq!(of(1.0, 1.9), CheckVerdict::Fails);
+    assert_eq!(of(4.1, 9.0), CheckVerdict::Fails);
+    assert_eq!(bounds.verdict(None), CheckVerdict::Undecided);
+    let (yes, no, undecided, not_run) =
+        (CheckVerdict::Holds, CheckVerdict::Fails, CheckVerdict::Undecided, CheckVerdict::NotRun);
+    assert_eq!(ClaimVerdict::of(&[yes, yes, not_run]), ClaimVerdict::Stands);
+    assert_eq!(ClaimVerdict::of(&[yes, undecided]), ClaimVerdict::StandsInPart);
+    assert_eq!(ClaimVerdict::of(&[yes, no]), ClaimVerdict::StandsInPart);
+    assert_eq!(ClaimVerdict::of(&[no, undecided, not_run]), ClaimVerdict::DoesNotStand);
+    assert_eq!(ClaimVerdict::of(&[undecided, not_run]), ClaimVerdict::Undecided);
+    assert_eq!(ClaimVerdict::of(&[not_run, not_run]), ClaimVerdict::NotRun);
+    assert_eq!(ClaimVerdict::of(&[]), ClaimVerdict::Undecided);
 }
 
 #[test]
@@ -275,7 +282,7 @@ fn a_claim_that_cannot_be_decided_says_why_and_has_no_checks() {
     let text = format!(
         "{MIX}\n[[claim]]\nname = \"cpu\"\nsays = \"CPU\"\nby = \"us\"\ncannot = \"No CPU here.\"\n"
     );
-    assert_eq!(judged(&text, |_, _| Some((1.0, None))).stands, Stands::CannotTell);
+    assert_eq!(judged(&text, |_, _| Some((1.0, None))).verdict, ClaimVerdict::Undecided);
     let both = format!("{MIX}{}", CLAIM.replace("by = \"source\"", "cannot = \"No.\""));
     assert!(refused(&both).contains("claim.sooner.cannot = \"No.\": stands beside checks"));
     let neither = CLAIM.split_once("[[claim.check]]").unwrap().0;
@@ -366,7 +373,7 @@ fn claims_are_of_the_file_whatever_the_command_line_runs_of_it() {
     let set = vec!["traffic.short.size=30 kB".to_owned()];
     let other = parsed(&text, &Overrides { set, cc: vec!["bbr".into()], ..Overrides::default() });
     let judged = other.claims[0].judge(&other, &swept(&other, |_, _| Some((1.0, None))));
-    assert_eq!(judged.stands, Stands::NotRun);
+    assert_eq!(judged.verdict, ClaimVerdict::NotRun);
 }
 
 #[test]

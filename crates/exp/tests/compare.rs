@@ -281,16 +281,27 @@ fn broken_directories_are_one_sentence() {
     for file in ["manifest.json", "runs.csv", "measures.csv"] {
         assert!(broken(file, &|_| None).contains("cannot read: No such file"));
     }
-    assert!(broken("manifest.json", &|_| Some("{".into())).contains("is no manifest of knee run"));
-    assert!(broken("manifest.json", &|_| Some("{}".into())).contains("has no \"resolved\""));
+    assert!(broken("manifest.json", &|_| Some("{".into())).contains("is no JSON: the file is cut"));
+    let no_word = broken("manifest.json", &|_| Some("{\"experiment\": 7}".into()));
+    assert!(no_word.contains("is no manifest of knee run: invalid type: integer"), "{no_word}");
+    assert!(broken("manifest.json", &|_| Some("{}".into())).contains("names no experiment"));
+    assert!(
+        broken("manifest.json", &|_| Some("{\"experiment\": \"mix\"}".into()))
+            .contains("has no \"resolved\"")
+    );
     let old = broken("runs.csv", &|text| Some(text.replacen("verdict", "", 1)));
-    assert!(old.contains("has no column \"verdict\": an older knee wrote it"), "{old}");
+    assert!(
+        old.contains(
+            "has no column \"verdict\": it is not of a results directory, or of another version"
+        ),
+        "{old}"
+    );
     let short = broken("measures.csv", &|text| Some(format!("{text}1,2\n")));
-    assert!(short.contains("has more or fewer cells than the first line"), "{short}");
+    assert!(short.contains("has 2 cells where the header has 8"), "{short}");
     let word =
         broken("measures.csv", &|text| Some(text.replacen("goodput,bps,2,", "goodput,bps,x,", 1)));
     assert!(
-        word.contains("measures.csv:") && word.contains("values is no number: \"x\""),
+        word.contains("measures.csv:") && word.contains("values = \"x\": must be a number"),
         "{word}"
     );
     let empty = broken("measures.csv", &|text| text.lines().next().map(|head| format!("{head}\n")));

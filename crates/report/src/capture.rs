@@ -3,11 +3,8 @@
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
+use knee_results::{Error, Row, Table, read_json};
 use serde_json::Value;
-
-use crate::csv::{Row, Table};
-use crate::error::Error;
-use crate::manifest::MAX_JSON_BYTES;
 
 /// The file by which such a directory is known.
 pub(crate) const FINDINGS: &str = "findings.json";
@@ -221,11 +218,7 @@ pub(crate) fn list(value: &Value) -> &[Value] {
 
 /// What findings.json says.
 pub(crate) fn about(path: &Path) -> Result<Value, Error> {
-    let text = knee_files::read_text(path, MAX_JSON_BYTES, "list of findings")
-        .map_err(|why| Error::unreadable(path, why))?;
-    let about: Value = serde_json::from_str(&text).map_err(|why| {
-        Error::input(path, why.line() as u64, format!("is no JSON ({why}): run knee pcap again"))
-    })?;
+    let about: Value = read_json(path, "list of findings", "run knee pcap again")?;
     match about["findings"].is_array() {
         true => Ok(about),
         false => Err(Error::input(path, 0, "has no list of findings: run knee pcap again")),
@@ -242,7 +235,7 @@ fn or_nan(row: Row<'_>, column: usize) -> Result<f64, Error> {
 }
 
 fn required(path: &Path) -> Result<Table, Error> {
-    Table::open(path)?
+    Table::open_if_there(path)?
         .ok_or_else(|| Error::input(path, 0, "is not there: run knee pcap with --csv again"))
 }
 
@@ -253,13 +246,17 @@ fn flows(
     wanted: &BTreeMap<u64, Packets>,
 ) -> Result<(Vec<Flow>, u64), Error> {
     let mut table = required(path)?;
-    let named = ["flow", "point", "direction", "from", "to", "begin_ns", "end_ns", "family"];
-    let mut at = [0; 8];
-    for (at, name) in at.iter_mut().zip(named) {
-        *at = table.column(name)?;
-    }
-    let numbers =
-        NUMBERS.iter().map(|name| table.column(name)).collect::<Result<Vec<usize>, _>>()?;
+    let at = table.columns([
+        "flow",
+        "point",
+        "direction",
+        "from",
+        "to",
+        "begin_ns",
+        "end_ns",
+        "family",
+    ])?;
+    let numbers = table.columns(NUMBERS)?;
     let mut all: Vec<Flow> = Vec::new();
     let mut count = 0;
     while let Some(row) = table.next()? {
@@ -312,29 +309,24 @@ fn largest(flows: &mut Vec<Flow>, wanted: &BTreeMap<u64, Packets>) {
 
 fn packets(path: &Path) -> Result<(BTreeMap<u64, Packets>, u64), Error> {
     let mut all: BTreeMap<u64, Packets> = BTreeMap::new();
-    let Some(mut table) = Table::open(path)? else { return Ok((all, 0)) };
-    let named = [
-        "flow",
-        "number",
-        "at_ns",
-        "direction",
-        "seq",
-        "len",
-        "ack",
-        "flags",
-        "ecn",
-        "sacks",
-        "inflight_bytes",
-        "rtt_ns",
-        "acked_by",
-        "why",
-    ];
-    let mut at = [0; 14];
-    for (at, name) in at.iter_mut().zip(named) {
-        *at = table.column(name)?;
-    }
+    let Some(mut table) = Table::open_if_there(path)? else { return Ok((all, 0)) };
     let [flow, number, at_ns, direction, seq, len, ack, flags, ecn, sacks, inflight, rtt, by, why] =
-        at;
+        table.columns([
+            "flow",
+            "number",
+            "at_ns",
+            "direction",
+            "seq",
+            "len",
+            "ack",
+            "flags",
+            "ecn",
+            "sacks",
+            "inflight_bytes",
+            "rtt_ns",
+            "acked_by",
+            "why",
+        ])?;
     let (mut read, mut not_read) = (0, 0);
     while let Some(row) = table.next()? {
         read += 1;
@@ -394,7 +386,7 @@ fn ranges(text: &str) -> Vec<(u64, u64)> {
 
 fn rounds(path: &Path, drawn: &mut [Drawn]) -> Result<(), Error> {
     let mut table = required(path)?;
-    let named = [
+    let at = table.columns([
         "begin_ns",
         "duration_ns",
         "inflight_bytes",
@@ -406,12 +398,8 @@ fn rounds(path: &Path, drawn: &mut [Drawn]) -> Result<(), Error> {
         "ce_segments",
         "ece_bytes",
         "acked_bytes",
-    ];
-    let mut at = [0; 11];
-    for (at, name) in at.iter_mut().zip(named) {
-        *at = table.column(name)?;
-    }
-    let (flow, direction) = (table.column("flow")?, table.column("direction")?);
+    ])?;
+    let [flow, direction] = table.columns(["flow", "direction"])?;
     while let Some(row) = table.next()? {
         let (id, way) = (row.index(flow)?, row.text(direction));
         let Some(one) = drawn.iter_mut().find(|one| one.flow.id == id && one.flow.direction == way)
@@ -438,9 +426,9 @@ fn rounds(path: &Path, drawn: &mut [Drawn]) -> Result<(), Error> {
 
 /// Retransmissions that were shown not to have been needed.
 fn spurious(path: &Path, drawn: &mut [Drawn]) -> Result<(), Error> {
-    let Some(mut table) = Table::open(path)? else { return Ok(()) };
-    let (flow, direction) = (table.column("flow")?, table.column("direction")?);
-    let (kind, earlier) = (table.column("kind")?, table.column("earlier")?);
+    let Some(mut table) = Table::open_if_there(path)? else { return Ok(()) };
+    let [flow, direction, kind, earlier] =
+        table.columns(["flow", "direction", "kind", "earlier"])?;
     while let Some(row) = table.next()? {
         if row.text(kind) != "spurious" {
             continue;

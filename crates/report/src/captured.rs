@@ -6,14 +6,14 @@ use std::fs;
 use std::path::{Component, Path, PathBuf};
 
 use knee_files::{Dir, PARTIAL};
+use knee_results::rows::Run as Columns;
+use knee_results::{CASE, File, Manifest, REPEAT, RUN};
 use serde_json::Value;
 
 use crate::capture::{FINDINGS, about, list};
-use crate::csv::Table;
-use crate::error::Error;
 use crate::findings::{chip, flows_of};
-use crate::manifest::Manifest;
 use crate::text::{address, digits, escaped, short_path};
+use knee_results::Error;
 
 /// Analyses captures of one run into a directory that is there and empty: `findings.json`, its tables and `report.html`, as
 /// `knee pcap --csv --report` writes them. Gives a sentence for each file that cannot be read; without any other the directory
@@ -81,7 +81,7 @@ impl Captured {
             let dir = pages.held.path().join(&of_run);
             fs::create_dir(&dir).map_err(|why| Error::io(&dir, "cannot make", why))?;
             if !run.files.is_empty() {
-                run.unread.extend(analyse(&run.files, &dir).map_err(Error::Analysis)?);
+                run.unread.extend(analyse(&run.files, &dir).map_err(Error::Other)?);
             }
             match dir.join(FINDINGS).is_file() {
                 true => run.found = Some(Found::read(&dir, link(&name, &of_run))?),
@@ -212,9 +212,9 @@ fn runs(m: &Manifest) -> Result<Vec<Run>, Error> {
     if runs.is_empty() {
         return Ok(runs);
     }
-    let Some(mut table) = Table::open(&m.dir.join("runs.csv"))? else { return Ok(runs) };
-    let (run, case) = (table.column("run")?, table.column("case")?);
-    let (repeat, seed) = (table.find("repeat"), table.find("seed"));
+    let Some(mut table) = File::Run.open(&m.dir)? else { return Ok(runs) };
+    let [run, case] = table.columns([RUN, CASE])?;
+    let (repeat, seed) = (table.find(REPEAT), table.find(Columns::seed));
     let axes = m.axes.iter().filter(|axis| axis.values.len() > 1);
     let axes: Vec<(String, usize)> =
         axes.filter_map(|axis| Some((short_path(&axis.path), table.find(&axis.path)?))).collect();
@@ -350,7 +350,7 @@ mod tests {
         let manifest = Manifest {
             dir: dir.clone(),
             files: files.map(str::to_owned).to_vec(),
-            axes: vec![crate::manifest::Axis { path: "size".into(), values }],
+            axes: vec![knee_results::manifest::Axis { path: "size".into(), values }],
             ..Manifest::default()
         };
         (runs, manifest, dir.join("it's <new>.html"))

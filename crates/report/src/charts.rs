@@ -2,8 +2,10 @@
 
 use std::fmt::Write as _;
 
+use knee_results::manifest::{At, Axis, Chart, Manifest, Published};
+use knee_results::{Metric, quoted as cell};
+
 use crate::figure::{Figure, Piece};
-use crate::manifest::{At, Axis, Chart, Manifest, Published};
 use crate::palette::Style;
 use crate::plot::{Dot, Dots, Line, Lines, Point, Range, legend, legend_published};
 use crate::summary::{Row, Summary};
@@ -14,19 +16,19 @@ pub(crate) const MOST_PANELS: usize = 24;
 /// A log axis where none is asked for: the largest is so many times the least.
 const FAR: f64 = 40.0;
 /// What is charted where the experiment names no charts, and as what.
-const METRICS: [(&str, &str); 12] = [
-    ("completion", "mean"),
-    ("last", "mean"),
-    ("slowdown", "p99"),
-    ("latency", "mean"),
-    ("latency", "p99"),
-    ("rtt", "mean"),
-    ("goodput", "mean"),
-    ("jain", "mean"),
-    ("queue", "mean"),
-    ("utilisation", "mean"),
-    ("timeouts", "mean"),
-    ("ce_share", "mean"),
+const METRICS: [(Metric, &str); 12] = [
+    (Metric::Completion, "mean"),
+    (Metric::Last, "mean"),
+    (Metric::Slowdown, "p99"),
+    (Metric::Latency, "mean"),
+    (Metric::Latency, "p99"),
+    (Metric::Rtt, "mean"),
+    (Metric::Goodput, "mean"),
+    (Metric::Jain, "mean"),
+    (Metric::Queue, "mean"),
+    (Metric::Utilisation, "mean"),
+    (Metric::Timeouts, "mean"),
+    (Metric::CeShare, "mean"),
 ];
 /// Charts where the experiment names none.
 const MOST_DEFAULT: usize = 12;
@@ -46,7 +48,7 @@ fn default_charts(manifest: &Manifest, summary: &Summary) -> Vec<Chart> {
     let x = longest.map_or_else(|| "case".to_owned(), |axis| axis.path.clone());
     let mut charts = Vec::new();
     for (subject, metric) in summary.measured() {
-        for (_, stat) in METRICS.iter().filter(|(name, _)| *name == metric) {
+        for (_, stat) in METRICS.iter().filter(|(of, _)| of.name() == metric) {
             let values: Vec<f64> =
                 summary.of(subject, metric).filter_map(|row| row.stat(stat)).collect();
             let (low, high) =
@@ -116,7 +118,11 @@ fn draw(manifest: &Manifest, summary: &Summary, styles: &[Style], chart: &Chart)
         false => chart.title.clone(),
     };
     Some(Figure {
-        id: format!("{}-chart-{}", slug(&manifest.name), slug(&format!("{title} {}", chart.stat))),
+        id: format!(
+            "{}-chart-{}",
+            slug(&manifest.experiment),
+            slug(&format!("{title} {}", chart.stat))
+        ),
         title,
         caption: captions.join(" "),
         legend: key,
@@ -354,14 +360,6 @@ pub(crate) fn published_for<'a>(
                 axis.is_none_or(|axis| row.at[axis] == *value)
             })
     })
-}
-
-/// A cell of a CSV file.
-pub(crate) fn cell(text: &str) -> String {
-    match text.contains([',', '"', '\n', '\r']) {
-        true => format!("\"{}\"", text.replace('"', "\"\"")),
-        false => text.to_owned(),
-    }
 }
 
 fn csv(manifest: &Manifest, chart: &Chart, rows: &[&Row], unit: &str) -> String {

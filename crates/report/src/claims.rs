@@ -2,13 +2,15 @@
 
 use std::fmt::Write as _;
 
-use crate::manifest::{Check, CheckRow, Claim, Manifest, Term, Verdict};
+use knee_results::manifest::{Check, CheckRow, Claim, Manifest, Published, Term};
+use knee_results::{CheckVerdict, ClaimVerdict, Metric};
+
 use crate::plot::{Range, published_mark};
 use crate::text::{Unit, escaped};
 
 /// The verdict on a claim, and whether one run is all there is to it.
 pub(crate) fn chip_of(claim: &Claim) -> String {
-    let run = claim.checks.iter().filter(|check| check.verdict != "not run").count();
+    let run = claim.checks.iter().filter(|check| check.verdict != CheckVerdict::NotRun).count();
     let checks = (0 < run && run < claim.checks.len())
         .then(|| format!("{run} of {} checks", claim.checks.len()));
     let runs = claim.is_of_one_run().then(|| "one run".to_owned());
@@ -17,28 +19,39 @@ pub(crate) fn chip_of(claim: &Claim) -> String {
 }
 
 /// A verdict: shape, colour and words.
-pub(crate) fn chip(verdict: Verdict) -> String {
-    format!("<span class=\"chip {}\">{}{}</span>", verdict.class(), icon(verdict), verdict.words())
+pub(crate) fn chip(verdict: ClaimVerdict) -> String {
+    format!("<span class=\"chip {}\">{}{}</span>", class(verdict), icon(verdict), verdict.name())
+}
+
+/// Its class in the page.
+pub(crate) fn class(verdict: ClaimVerdict) -> &'static str {
+    match verdict {
+        ClaimVerdict::Stands => "stands",
+        ClaimVerdict::StandsInPart => "part",
+        ClaimVerdict::DoesNotStand => "fails",
+        ClaimVerdict::Undecided => "cannot",
+        ClaimVerdict::NotRun => "notrun",
+    }
 }
 
 /// The shape alone.
-pub(crate) fn icon(verdict: Verdict) -> String {
+pub(crate) fn icon(verdict: ClaimVerdict) -> String {
     let shape = match verdict {
-        Verdict::Stands => {
+        ClaimVerdict::Stands => {
             "<circle cx=\"8\" cy=\"8\" r=\"7\" fill=\"currentColor\"/><path d=\"M4.6 8.3l2.4 2.4 4.6-5\" class=\"cut\"/>"
         }
-        Verdict::InPart => {
+        ClaimVerdict::StandsInPart => {
             "<circle cx=\"8\" cy=\"8\" r=\"6.2\" fill=\"none\" stroke=\"currentColor\" stroke-width=\"1.6\"/>\
              <path d=\"M8 1.8a6.2 6.2 0 0 0 0 12.4z\" fill=\"currentColor\"/>"
         }
-        Verdict::DoesNot => {
+        ClaimVerdict::DoesNotStand => {
             "<path d=\"M8 .6 15.4 8 8 15.4.6 8z\" fill=\"currentColor\"/><path d=\"M5.6 5.6l4.8 4.8M10.4 5.6l-4.8 4.8\" class=\"cut\"/>"
         }
-        Verdict::Cannot => {
+        ClaimVerdict::Undecided => {
             "<rect x=\"1.8\" y=\"1.8\" width=\"12.4\" height=\"12.4\" rx=\"2\" fill=\"none\" stroke=\"currentColor\" stroke-width=\"1.5\"/>\
              <path d=\"M6 6.3a2 2 0 1 1 2.9 1.8c-.6.3-.9.6-.9 1.3M8 11.4v.5\" fill=\"none\" stroke=\"currentColor\" stroke-width=\"1.5\"/>"
         }
-        Verdict::NotRun => {
+        ClaimVerdict::NotRun => {
             "<circle cx=\"8\" cy=\"8\" r=\"6.2\" fill=\"none\" stroke=\"currentColor\" stroke-width=\"1.3\" stroke-dasharray=\"2.4 2.4\"/>"
         }
     };
@@ -49,10 +62,10 @@ pub(crate) fn icon(verdict: Verdict) -> String {
 
 /// The check that decides a claim: the first that fails, else the first undecided one, else the first.
 pub(crate) fn deciding(claim: &Claim) -> Option<&Check> {
-    let with = |verdict: &str| claim.checks.iter().find(|check| check.verdict == verdict);
-    with("fails")
-        .or_else(|| with("undecided"))
-        .or_else(|| with("holds"))
+    let with = |verdict| claim.checks.iter().find(|check| check.verdict == verdict);
+    with(CheckVerdict::Fails)
+        .or_else(|| with(CheckVerdict::Undecided))
+        .or_else(|| with(CheckVerdict::Holds))
         .or_else(|| claim.checks.first())
 }
 
@@ -119,6 +132,28 @@ fn bounds(check: &Check) -> String {
     }
 }
 
+/// What was published of what a check compares, at its row of this number.
+fn published_for(m: &Manifest, check: &Check, row: usize) -> Option<f64> {
+    let value = |term: &Term| {
+        let is_of = |p: &&Published| {
+            (&p.subject, &p.metric, &p.stat) == (&term.subject, &term.metric, &term.stat)
+                && p.cases.contains(&term.case)
+                && p.at.iter().all(|(path, value)| {
+                    let there = term.at.iter().find(|(of_term, _)| of_term == path);
+                    there.is_none_or(|(_, of_term)| of_term == value)
+                })
+        };
+        m.published.iter().find(is_of).map(|p| p.value)
+    };
+    match check.terms_of(row) {
+        [only] => value(only),
+        [first, second] if second.role == "minus" => Some(value(first)? - value(second)?),
+        [first, second] => Some(value(first)? / value(second).filter(|value| *value != 0.0)?),
+        _ => None,
+    }
+    .filter(|value| value.is_finite())
+}
+
 /// A claim in the overview: what its deciding check found.
 #[derive(Default)]
 pub(crate) struct Found {
@@ -140,7 +175,7 @@ pub(crate) fn found(m: &Manifest, claim: &Claim) -> Found {
     Found {
         ours: value(check, row) + &of,
         wanted,
-        published: m.published_for(check, i).map_or_else(String::new, |p| shown(check, p)),
+        published: published_for(m, check, i).map_or_else(String::new, |p| shown(check, p)),
         strip: strip(m, check),
     }
 }
@@ -154,7 +189,7 @@ fn strip(m: &Manifest, check: &Check) -> String {
         return String::new();
     }
     let mut published: Vec<f64> =
-        (0..check.rows.len()).filter_map(|i| m.published_for(check, i)).collect();
+        (0..check.rows.len()).filter_map(|i| published_for(m, check, i)).collect();
     published.dedup();
     let values = rows.iter().flat_map(|row| [row.value, row.low, row.high]).flatten();
     let all: Vec<f64> = values.chain(bounds.iter().chain(&published).copied()).collect();
@@ -188,7 +223,7 @@ fn strip(m: &Manifest, check: &Check) -> String {
          <rect class=\"z\" x=\"{from:.1}\" y=\"2\" width=\"{:.1}\" height=\"18\"/><path class=\"a\" d=\"M1 {y}H{}\"/>",
         escaped(&format!(
             "{}: within the shaded part, from {} to {}",
-            check.verdict,
+            check.verdict.name(),
             Unit::alone(&check.unit, range.low),
             Unit::alone(&check.unit, range.high)
         )),
@@ -203,8 +238,8 @@ fn strip(m: &Manifest, check: &Check) -> String {
     }
     for row in rows {
         let Some(value) = row.value else { continue };
-        let class = match (check.verdict.as_str(), is_inside(check, value)) {
-            ("undecided" | "not run", _) => "un",
+        let class = match (check.verdict, is_inside(check, value)) {
+            (CheckVerdict::Undecided | CheckVerdict::NotRun, _) => "un",
             (_, true) => "ok",
             (_, false) => "no",
         };
@@ -242,7 +277,7 @@ pub(crate) fn html(
 ) -> String {
     let mut out = format!(
         "<article class=\"claim {}\" id=\"{experiment}-claim-{}\">",
-        claim.verdict.class(),
+        class(claim.verdict),
         crate::text::slug(&claim.name)
     );
     let by = match claim.by.as_str() {
@@ -278,13 +313,13 @@ pub(crate) fn html(
 fn check_html(m: &Manifest, check: &Check) -> String {
     let mut out = format!(
         "<div class=\"check\"><p><span class=\"mini {}\">{}</span> {}</p><div class=\"found\">{}<p>",
-        word_class(&check.verdict),
-        escaped(&check.verdict),
+        check_class(check.verdict),
+        check.verdict.name(),
         escaped(&check.says),
         strip(m, check)
     );
     let published = |row: usize| {
-        let value = m.published_for(check, row);
+        let value = published_for(m, check, row);
         value.map_or_else(String::new, |value| format!(", published {}", shown(check, value)))
     };
     let one = |i: usize, row: &CheckRow| {
@@ -350,30 +385,21 @@ fn made_of(terms: &[Term]) -> String {
 
 /// A term's value: terms carry no unit, their metrics do.
 fn plain(value: f64, metric: &str) -> String {
-    let unit = match metric {
-        "completion" | "last" | "latency" | "rtt" | "rtt_shown" | "srtt" | "convergence"
-        | "receive_cpu_per_mb" | "ack_cpu_per_mb" => "s",
-        "goodput" | "goodput_sum" => "bps",
-        "queue" | "drops" | "marks" | "cwnd" => "pkts",
-        "occupancy" => "B",
-        "pacing_timers" | "bursts" | "data_pkts_rate" | "acks_rate" => "per s",
-        _ => "",
-    };
+    let unit = Metric::by_name(metric).map_or("", Metric::unit);
     Unit::of_metric(metric, unit, value.abs()).named(value)
 }
 
-fn word_class(verdict: &str) -> &'static str {
+fn check_class(verdict: CheckVerdict) -> &'static str {
     match verdict {
-        "holds" => "ok",
-        "fails" => "no",
-        _ => "un",
+        CheckVerdict::Holds => "ok",
+        CheckVerdict::Fails => "no",
+        CheckVerdict::Undecided | CheckVerdict::NotRun => "un",
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::manifest::Published;
 
     fn term(role: &str, case: &str, at: &str, value: f64) -> Term {
         Term {
@@ -385,12 +411,13 @@ mod tests {
             stat: "mean".into(),
             value: Some(value),
             ci95: None,
-            runs: Some(3.0),
+            runs: Some(3),
         }
     }
 
     fn row(at: &str, value: f64) -> CheckRow {
-        CheckRow { at: at.into(), value: Some(value), low: Some(value), high: Some(value) }
+        let (at, verdict) = (at.into(), CheckVerdict::Holds);
+        CheckRow { at, verdict, value: Some(value), low: Some(value), high: Some(value) }
     }
 
     #[test]
@@ -402,10 +429,10 @@ mod tests {
             because: Some("A cause.".into()),
             see: None,
             cannot: None,
-            verdict: Verdict::Stands,
+            verdict: ClaimVerdict::Stands,
             checks: vec![Check {
                 says: String::new(),
-                verdict: "holds".into(),
+                verdict: CheckVerdict::Holds,
                 unit: "s".into(),
                 rows: vec![row("", 1.0)],
                 at_least: Some(0.5),
@@ -413,8 +440,8 @@ mod tests {
                 terms: vec![Term { runs, ..term("figure", "dctcp", "10 kB", 1.0) }],
             }],
         };
-        assert!(chip_of(&claim(Some(1.0))).contains("one run"));
-        assert!(!chip_of(&claim(Some(2.0))).contains("one run"));
+        assert!(chip_of(&claim(Some(1))).contains("one run"));
+        assert!(!chip_of(&claim(Some(2))).contains("one run"));
         // Of results of before runs were told.
         assert!(!chip_of(&claim(None)).contains("one run"));
         assert!(claim(None).cause().is_none());
@@ -439,7 +466,7 @@ mod tests {
         };
         let mut check = Check {
             says: "completion of short (cubic) over dctcp, every size: at least 3".into(),
-            verdict: "fails".into(),
+            verdict: CheckVerdict::Fails,
             unit: String::new(),
             rows: vec![row("size 10 kB", 5.0), row("size 1 MB", 2.0)],
             at_least: Some(3.0),

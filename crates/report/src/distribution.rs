@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 
-use crate::charts::{MOST_PANELS, cell};
-use crate::csv::Table;
-use crate::error::Error;
+use knee_results::rows::{Flow, Ping, Rpc};
+use knee_results::{CASE, Error, File, Manifest, Metric, quoted as cell};
+
+use crate::charts::MOST_PANELS;
 use crate::figure::{Figure, Piece};
-use crate::manifest::Manifest;
 use crate::palette::Style;
 use crate::plot::{PANEL, Range, head, legend, panel_title};
 use crate::text::{Unit, digits, escaped, short_path, slug};
@@ -21,11 +21,11 @@ const MANY: u64 = 1000;
 /// Cases at varied values.
 const MOST_CURVES: usize = 4096;
 
-/// What has distributions: file, column, and what it is.
-const SOURCES: [(&str, &str, &str); 3] = [
-    ("flows.csv", "completion_s", "completion time"),
-    ("rpcs.csv", "latency_s", "latency"),
-    ("pings.csv", "rtt_s", "round-trip time"),
+/// What has distributions: file, columns of the traffic entry and of the values, and what they are.
+const SOURCES: [(File, &str, &str, Metric); 3] = [
+    (File::Flow, Flow::traffic, Flow::completion_s, Metric::Completion),
+    (File::Rpc, Rpc::traffic, Rpc::latency_s, Metric::Latency),
+    (File::Ping, Ping::traffic, Ping::rtt_s, Metric::Rtt),
 ];
 
 /// Values counted by their logarithm.
@@ -59,8 +59,8 @@ type Key = (String, String, Vec<String>);
 /// A figure for each traffic entry with enough values.
 pub(crate) fn figures(manifest: &Manifest, styles: &[Style]) -> Result<Vec<Figure>, Error> {
     let mut all = Vec::new();
-    for (file, column, what) in SOURCES {
-        let Some(curves) = read(manifest, file, column)? else { continue };
+    for (file, traffic, value, metric) in SOURCES {
+        let Some(curves) = read(manifest, file, [CASE, traffic, value])? else { continue };
         let mut entries: Vec<&String> = Vec::new();
         for (entry, ..) in curves.keys() {
             if !entries.contains(&entry) {
@@ -69,7 +69,7 @@ pub(crate) fn figures(manifest: &Manifest, styles: &[Style]) -> Result<Vec<Figur
         }
         entries.sort();
         for entry in entries {
-            all.extend(figure(manifest, styles, entry, what, &curves));
+            all.extend(figure(manifest, styles, entry, &metric.heading(), &curves));
         }
     }
     Ok(all)
@@ -77,14 +77,12 @@ pub(crate) fn figures(manifest: &Manifest, styles: &[Style]) -> Result<Vec<Figur
 
 fn read(
     manifest: &Manifest,
-    file: &str,
-    column: &str,
+    file: File,
+    columns: [&str; 3],
 ) -> Result<Option<HashMap<Key, Counts>>, Error> {
-    let Some(mut table) = Table::open(&manifest.dir.join(file))? else { return Ok(None) };
-    let (case, traffic, value) =
-        (table.column("case")?, table.column("traffic")?, table.column(column)?);
-    let axes =
-        manifest.axes.iter().map(|axis| table.column(&axis.path)).collect::<Result<Vec<_>, _>>()?;
+    let Some(mut table) = file.open(&manifest.dir)? else { return Ok(None) };
+    let [case, traffic, value] = table.columns(columns)?;
+    let axes = table.axes(&manifest.axes)?;
     let mut curves: HashMap<Key, Counts> = HashMap::new();
     let mut key: Key = Default::default();
     while let Some(row) = table.next()? {
@@ -201,7 +199,7 @@ fn figure(
         let _ = write!(caption, " {left_out} more panels are left out.");
     }
     Some(Figure {
-        id: format!("{}-cdf-{}", slug(&manifest.name), slug(&format!("{entry} {what}"))),
+        id: format!("{}-cdf-{}", slug(&manifest.experiment), slug(&format!("{entry} {what}"))),
         title: format!("{entry}: distribution of {what}"),
         caption,
         legend: cases.map(|((case, style), _)| legend(case, *style, true, false)).collect(),

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use crate::csv::Table;
-use crate::error::Error;
-use crate::manifest::Manifest;
+use knee_results::rows::Run;
+use knee_results::{CASE, Error, File, HOST_LIMITED, Manifest};
+
 use crate::text::escaped;
 
 /// Cases that are named; more are counted.
@@ -31,15 +31,15 @@ impl Limited {
     /// Reads the runs of a results directory; those of an older knee have no verdicts.
     pub(crate) fn read(manifest: &Manifest) -> Result<Limited, Error> {
         let mut limited = Limited::default();
-        let Some(mut table) = Table::open(&manifest.dir.join("runs.csv"))? else {
+        let Some(mut table) = File::Run.open(&manifest.dir)? else {
             return Ok(limited);
         };
-        let columns = (table.find("case"), table.find("verdict"), table.find("limits"));
+        let columns = (table.find(CASE), table.find(Run::verdict), table.find(Run::limits));
         let (Some(case), Some(verdict), Some(limits)) = columns else { return Ok(limited) };
         while let Some(row) = table.next()? {
             let of_case = limited.cases.entry(row.text(case).to_owned()).or_default();
             of_case.runs += 1;
-            if row.text(verdict) != "host-limited" {
+            if row.text(verdict) != HOST_LIMITED {
                 continue;
             }
             if of_case.limited == 0 {

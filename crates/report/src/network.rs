@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 
 use crate::figure::{Figure, Piece};
-use crate::manifest::{Link, Manifest, Network};
+use knee_results::manifest::{Link, Manifest, Network, NodeKind};
+use knee_results::quoted as cell;
+
 use crate::plot::width_of;
 use crate::text::{Unit, escaped, slug};
 
@@ -31,7 +33,7 @@ impl Cable<'_> {
 
     /// Rate and round trip.
     fn lines(&self) -> Vec<String> {
-        let rates: Vec<f64> = self.both().filter_map(|link| link.rate_bps).collect();
+        let rates: Vec<f64> = self.both().filter_map(|link| Some(link.rate_bps? as f64)).collect();
         let rtt: f64 = self.both().map(|link| link.delay_s).sum();
         let mut lines = Vec::new();
         if let Some(first) = rates.first() {
@@ -50,7 +52,8 @@ impl Cable<'_> {
     /// All of it, with its queues.
     fn words(&self) -> String {
         let mut parts = self.lines();
-        let mut queues: Vec<&String> = self.both().filter_map(|link| link.queue.as_ref()).collect();
+        let mut queues: Vec<&String> = self.both().map(|link| &link.queue).collect();
+        queues.retain(|queue| !queue.is_empty());
         queues.dedup();
         parts.extend(queues.into_iter().map(|queue| format!("queue {queue}")));
         parts.join(", ")
@@ -72,19 +75,18 @@ pub(crate) fn figure(manifest: &Manifest) -> Option<Figure> {
     let mut csv = String::from("from,to,rate_bps,delay_s,queue,recorded\n");
     for link in &network.links {
         let rate = link.rate_bps.map_or_else(String::new, |rate| rate.to_string());
-        let cell = crate::charts::cell;
-        let queue = cell(link.queue.as_deref().unwrap_or(""));
         let _ = writeln!(
             csv,
-            "{},{},{rate},{},{queue},{}",
+            "{},{},{rate},{},{},{}",
             cell(&link.from),
             cell(&link.to),
             link.delay_s,
+            cell(&link.queue),
             link.recorded
         );
     }
     Some(Figure {
-        id: format!("{}-network", slug(&manifest.name)),
+        id: format!("{}-network", slug(&manifest.experiment)),
         title: "The network".into(),
         caption: format!(
             "RTT: both directions of a link together. The queue drawn is one that is recorded.{}",
@@ -109,8 +111,12 @@ pub(crate) fn not_drawn(manifest: &Manifest) -> Option<String> {
 }
 
 fn draw(network: &Network) -> Option<Piece> {
-    let switches: Vec<&str> =
-        network.nodes.iter().filter(|node| !node.is_host).map(|node| node.name.as_str()).collect();
+    let switches: Vec<&str> = network
+        .nodes
+        .iter()
+        .filter(|node| node.kind == NodeKind::Switch)
+        .map(|node| node.name.as_str())
+        .collect();
     let is_switch = |name: &str| switches.contains(&name);
     // Before any are compared: of so many switches nothing is drawn.
     if switches.len() > MOST_BOXES {
@@ -271,7 +277,7 @@ fn hosts(network: &Network, is_switch: &dyn Fn(&str) -> bool) -> Vec<Hosts> {
     };
     let mut alike: BTreeMap<(String, String), usize> = BTreeMap::new();
     let mut groups: Vec<Hosts> = Vec::new();
-    for node in network.nodes.iter().filter(|node| node.is_host) {
+    for node in network.nodes.iter().filter(|node| node.kind == NodeKind::Host) {
         let Some(switch) = at.get(node.name.as_str()) else { continue };
         let (there, back) = (
             cables.get(&(node.name.as_str(), *switch)),
@@ -460,8 +466,8 @@ fn draw_cable(
         ),
     }
     for (link, end, toward) in [(cable.there, from, to), (cable.back, to, from)] {
-        let Some(link) = link.filter(|link| link.recorded) else { continue };
-        let Some(queue) = &link.queue else { continue };
+        let recorded = link.filter(|link| link.recorded && !link.queue.is_empty());
+        let Some(Link { queue, .. }) = recorded else { continue };
         let half = if end == from { from_half } else { to_half };
         let length = ((toward.0 - end.0).powi(2) + (toward.1 - end.1).powi(2)).sqrt().max(1.0);
         let (ux, uy) = ((toward.0 - end.0) / length, (toward.1 - end.1) / length);
@@ -507,31 +513,35 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::manifest::Node;
+    use knee_results::manifest::Node;
 
     fn link(from: &str, to: &str, recorded: bool) -> Link {
-        let queue = recorded.then(|| "droptail, limit 757 kB".to_owned());
+        let queue = if recorded { "droptail, limit 757 kB" } else { "" };
         Link {
             from: from.into(),
             to: to.into(),
-            rate_bps: Some(1e9),
+            rate_bps: Some(1_000_000_000),
             delay_s: 5e-5,
-            queue,
+            queue: queue.into(),
             recorded,
+            ..Link::default()
         }
+    }
+
+    fn node(name: impl Into<String>, kind: NodeKind) -> Node {
+        Node { name: name.into(), kind }
     }
 
     #[test]
     fn forty_hosts_are_one_box_and_the_queue_is_shown() {
         let mut network = Network::default();
-        let node = |name: &str, is_host| Node { name: name.into(), is_host };
         for i in 1..=40 {
-            network.nodes.push(node(&format!("s{i}"), true));
+            network.nodes.push(node(format!("s{i}"), NodeKind::Host));
             network.links.push(link(&format!("s{i}"), "switch", false));
             network.links.push(link("switch", &format!("s{i}"), false));
         }
-        network.nodes.push(node("switch", false));
-        network.nodes.push(node("r", true));
+        network.nodes.push(node("switch", NodeKind::Switch));
+        network.nodes.push(node("r", NodeKind::Host));
         network.links.push(link("switch", "r", true));
         network.links.push(link("r", "switch", false));
         let piece = draw(&network).expect("is drawn");
@@ -546,7 +556,7 @@ mod tests {
         let mut network = Network::default();
         for i in 0..100_000 {
             // Every one a switch, each beside the next.
-            network.nodes.push(Node { name: format!("node-{i}"), is_host: false });
+            network.nodes.push(node(format!("node-{i}"), NodeKind::Switch));
             network.links.push(link(&format!("node-{i}"), &format!("node-{}", i + 1), false));
         }
         let manifest = Manifest { network: Some(network), ..Manifest::default() };
@@ -567,7 +577,7 @@ mod tests {
         assert!(draw(&Network::default()).is_none());
         let ring: Vec<Link> =
             [("a", "b"), ("b", "c"), ("c", "a")].iter().map(|(a, b)| link(a, b, true)).collect();
-        let nodes = ["a", "b", "c"].map(|name| Node { name: name.into(), is_host: false });
-        assert!(draw(&Network { nodes: nodes.into(), links: ring }).is_some());
+        let nodes = ["a", "b", "c"].map(|name| node(name, NodeKind::Switch)).into();
+        assert!(draw(&Network { nodes, links: ring, ..Network::default() }).is_some());
     }
 }

@@ -4,99 +4,30 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Component, Path, PathBuf};
 
-use serde_json::Value as Json;
+use knee_results::reproduction::{Entry, Reproduction, Section};
+use knee_results::{ClaimVerdict, Error, Manifest};
 
 use crate::claims;
-use crate::error::Error;
-use crate::manifest::{Manifest, Verdict, items, number, read_json, some_text, text};
 use crate::section::paragraphs;
 use crate::text::{escaped, slug, took};
 
-pub(crate) const REPRODUCTION: &str = "reproduce.json";
-
-/// A section of a reproduction.
-struct Part {
-    title: String,
-    about: String,
-    experiments: Vec<Entry>,
-}
-
-/// An experiment of a reproduction.
-struct Entry {
-    name: String,
-    dir: Option<String>,
-    skipped: Option<String>,
-    wall_s: Option<f64>,
-    cpu_s: Option<f64>,
-}
-
-/// What could not be run at all.
-struct Absent {
-    title: String,
-    source: String,
-    why: String,
-}
-
-/// `reproduce.json`.
-pub(crate) struct Reproduction {
-    /// All of each experiment, and not the quick set.
-    pub(crate) full: bool,
-    interrupted: bool,
-    wall_s: Option<f64>,
-    cpu_s: Option<f64>,
-    parts: Vec<Part>,
-    absent: Vec<Absent>,
-}
-
-impl Reproduction {
-    /// Reads that of a directory.
-    pub(crate) fn read(dir: &Path) -> Result<Reproduction, Error> {
-        let json = read_json(&dir.join(REPRODUCTION))?;
-        let entry = |entry: &Json| Entry {
-            name: text(entry, "name"),
-            dir: some_text(entry, "dir"),
-            skipped: some_text(entry, "skipped"),
-            wall_s: number(entry, "wall_s"),
-            cpu_s: number(entry, "cpu_s"),
-        };
-        let part = |part: &Json| Part {
-            title: text(part, "title"),
-            about: text(part, "about"),
-            experiments: items(part, "experiments").map(entry).collect(),
-        };
-        let absent = |absent: &Json| Absent {
-            title: text(absent, "title"),
-            source: text(absent, "source"),
-            why: text(absent, "why"),
-        };
-        Ok(Reproduction {
-            full: json.get("full").and_then(Json::as_bool).unwrap_or(false),
-            interrupted: json.get("interrupted").and_then(Json::as_bool).unwrap_or(false),
-            wall_s: number(&json, "wall_s"),
-            cpu_s: number(&json, "cpu_s"),
-            parts: items(&json, "sections").map(part).collect(),
-            absent: items(&json, "absent").map(absent).collect(),
-        })
-    }
-
-    /// Directories of its experiments; none leads out of the reproduction's own.
-    pub(crate) fn dirs(&self, dir: &Path) -> Result<Vec<(String, PathBuf)>, Error> {
-        let entries = self.parts.iter().flat_map(|part| &part.experiments);
-        let named = entries.filter_map(|entry| Some((entry, entry.dir.as_ref()?)));
-        named
-            .map(|(entry, name)| {
-                let inside =
-                    Path::new(name).components().all(|part| matches!(part, Component::Normal(_)));
-                match inside {
-                    true => Ok((entry.name.clone(), dir.join(name))),
-                    false => {
-                        let why = format!("dir = {name:?}: must be a directory inside this one");
-                        Err(Error::input(&dir.join(REPRODUCTION), 0, why))
-                    }
+/// Directories of its experiments; none leads out of the reproduction's own.
+pub(crate) fn dirs(of: &Reproduction, dir: &Path) -> Result<Vec<(String, PathBuf)>, Error> {
+    let entries = of.sections.iter().flat_map(|part| &part.experiments);
+    let named = entries.filter_map(|entry| Some((entry, entry.dir.as_ref()?)));
+    named
+        .map(|(entry, name)| {
+            let inside =
+                Path::new(name).components().all(|part| matches!(part, Component::Normal(_)));
+            match inside {
+                true => Ok((entry.name.clone(), dir.join(name))),
+                false => {
+                    let why = format!("dir = {name:?}: must be a directory inside this one");
+                    Err(Error::input(&dir.join(Reproduction::FILE), 0, why))
                 }
-            })
-            .collect()
-    }
+            }
+        })
+        .collect()
 }
 
 /// All claims, by source and experiment, and what it took.
@@ -117,14 +48,14 @@ pub(crate) fn overview(
          Beside a verdict stands how many of its checks this set runs, and \"one run\" where a figure was measured once; a claim that is \
          none of its source's own words is said to be derived by us.</p></header>"
     );
-    if manifests.values().any(|m| !m.is_simulated()) {
+    if manifests.values().any(|m| !m.back_end.is_simulated()) {
         out = out.replace("knee's simulated Linux TCP", "real Linux TCP");
     }
     if reproduction.interrupted {
         out.push_str("<p class=\"warn\">Stopped before the end: what follows rests on what had finished.</p>");
     }
     out.push_str(&glance(reproduction, manifests));
-    for (i, part) in reproduction.parts.iter().enumerate() {
+    for (i, part) in reproduction.sections.iter().enumerate() {
         let _ = write!(
             out,
             "<section class=\"part\" id=\"part-{i}\"><h2>{}</h2><p>{}</p>",
@@ -141,7 +72,7 @@ pub(crate) fn overview(
         }
         let without: Vec<String> = of_part()
             .filter(|m| m.claims.is_empty())
-            .map(|m| format!("<a href=\"#{}\">{}</a>", slug(&m.name), escaped(&m.name)))
+            .map(|m| format!("<a href=\"#{}\">{}</a>", slug(&m.experiment), escaped(&m.experiment)))
             .collect();
         if !without.is_empty() {
             let _ = write!(out, "<p>Without claims: {}.</p>", without.join(", "));
@@ -183,14 +114,14 @@ pub(crate) fn overview(
 
 /// Verdicts of each source, counted.
 fn glance(reproduction: &Reproduction, manifests: &BTreeMap<String, Manifest>) -> String {
-    let claims_of = |part: &Part| {
+    let claims_of = |part: &Section| {
         let found = part.experiments.iter().filter_map(|entry| manifests.get(&entry.name));
         found.flat_map(|m| m.claims.iter().map(|claim| claim.verdict)).collect::<Vec<_>>()
     };
-    let all: Vec<Verdict> = reproduction.parts.iter().flat_map(claims_of).collect();
-    let count = |of: &[Verdict], verdict| of.iter().filter(|one| **one == verdict).count();
-    let there: Vec<Verdict> =
-        Verdict::ALL.into_iter().filter(|verdict| count(&all, *verdict) > 0).collect();
+    let all: Vec<ClaimVerdict> = reproduction.sections.iter().flat_map(claims_of).collect();
+    let count = |of: &[ClaimVerdict], verdict| of.iter().filter(|one| **one == verdict).count();
+    let there: Vec<ClaimVerdict> =
+        ClaimVerdict::ALL.iter().copied().filter(|verdict| count(&all, *verdict) > 0).collect();
     if there.is_empty() {
         return String::new();
     }
@@ -199,8 +130,8 @@ fn glance(reproduction: &Reproduction, manifests: &BTreeMap<String, Manifest>) -
         let _ = write!(out, "<th class=\"n\">{}</th>", claims::chip(*verdict));
     }
     out.push_str("<th></th></tr></thead><tbody>");
-    let most = reproduction.parts.iter().map(|part| claims_of(part).len()).max().unwrap_or(1);
-    let mut row = |name: &str, of: &[Verdict], bar: bool| {
+    let most = reproduction.sections.iter().map(|part| claims_of(part).len()).max().unwrap_or(1);
+    let mut row = |name: &str, of: &[ClaimVerdict], bar: bool| {
         let _ = write!(out, "<tr><td>{name}</td>");
         for verdict in &there {
             let n = count(of, *verdict);
@@ -213,16 +144,16 @@ fn glance(reproduction: &Reproduction, manifests: &BTreeMap<String, Manifest>) -
             let _ = write!(
                 out,
                 "<span class=\"{}\" style=\"width:{width:.1}%\"></span>",
-                verdict.class()
+                claims::class(*verdict)
             );
         }
         out.push_str("</td></tr>");
     };
-    for (i, part) in reproduction.parts.iter().enumerate() {
+    for (i, part) in reproduction.sections.iter().enumerate() {
         let name = format!("<a href=\"#part-{i}\">{}</a>", escaped(&part.title));
         row(&name, &claims_of(part), true);
     }
-    if reproduction.parts.len() > 1 {
+    if reproduction.sections.len() > 1 {
         row("All", &all, false);
     }
     out.push_str("</tbody></table>");
@@ -231,13 +162,13 @@ fn glance(reproduction: &Reproduction, manifests: &BTreeMap<String, Manifest>) -
 
 /// An experiment in the overview: its question, what was not stated, and a row for each claim.
 fn rows(m: &Manifest) -> String {
-    let id = slug(&m.name);
+    let id = slug(&m.experiment);
     let mut out = format!(
         "<tbody><tr class=\"group\"><th colspan=\"6\"><a href=\"#{id}\">{}</a> {}",
-        escaped(&m.name),
+        escaped(&m.experiment),
         escaped(&m.question)
     );
-    if let Some(notes) = &m.notes {
+    if let Some(notes) = &m.about.notes {
         let _ = write!(
             out,
             "<details class=\"more\"><summary>What was not stated, and what was chosen</summary>{}</details>",
@@ -260,7 +191,7 @@ fn rows(m: &Manifest) -> String {
             out,
             "<tr class=\"{}\"><td>{}</td><td><a href=\"#{id}-claim-{}\">{}</a>{by}{because}</td>\
              <td data-label=\"Ours\">{}</td><td data-label=\"Wanted\">{}</td><td data-label=\"Published\">{}</td><td>{}</td></tr>",
-            claim.verdict.class(),
+            claims::class(claim.verdict),
             claims::chip_of(claim),
             slug(&claim.name),
             escaped(&claim.says),
@@ -289,7 +220,7 @@ fn costs(reproduction: &Reproduction) -> String {
         "The same again: <code>knee reproduce{flags}</code>; one experiment: <code>knee reproduce NAME{flags}</code>.</p>"
     );
     let entries: Vec<&Entry> = reproduction
-        .parts
+        .sections
         .iter()
         .flat_map(|part| &part.experiments)
         .filter(|entry| entry.cpu_s.is_some())

@@ -7,14 +7,14 @@ use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
 use knee_files::NewFile;
+use knee_results::reproduction::Reproduction;
+use knee_results::{Error, Manifest};
 
 use crate::capture::{Capture, FINDINGS};
 use crate::captured::{Analyse, Captured, Fresh};
-use crate::error::Error;
 use crate::figure::{Figure, Painter};
 use crate::findings;
-use crate::manifest::{MANIFEST, Manifest};
-use crate::overview::{REPRODUCTION, Reproduction, overview};
+use crate::overview::{dirs, overview};
 use crate::palette;
 use crate::section::{Limits, Section};
 use crate::text::{escaped, slug};
@@ -34,12 +34,12 @@ const UPLOT_LICENSE: &str = include_str!("../assets/uplot/LICENSE");
 type Found = (Option<Reproduction>, Vec<(String, PathBuf)>);
 
 fn find(dir: &Path) -> Result<Found, Error> {
-    if dir.join(REPRODUCTION).is_file() {
+    if dir.join(Reproduction::FILE).is_file() {
         let reproduction = Reproduction::read(dir)?;
-        let dirs = reproduction.dirs(dir)?;
+        let dirs = dirs(&reproduction, dir)?;
         return Ok((Some(reproduction), dirs));
     }
-    if dir.join(MANIFEST).is_file() {
+    if dir.join(Manifest::FILE).is_file() {
         return Ok((None, vec![(String::new(), dir.to_owned())]));
     }
     let why = match dir.is_dir() {
@@ -83,21 +83,21 @@ fn write_with(dir: &Path, html: &Path, mut analyse: Option<&mut Analyse<'_>>) ->
         });
     }
     let (reproduction, dirs) = find(dir)?;
-    not_of_results(html, dir, &[REPRODUCTION])?;
+    not_of_results(html, dir, &[Reproduction::FILE])?;
     let limits = limits(dirs.len());
     let mut manifests: BTreeMap<String, Manifest> = BTreeMap::new();
     for (name, dir) in &dirs {
         let manifest = Manifest::read(dir)?;
-        not_of_results(html, dir, &[MANIFEST])?;
+        not_of_results(html, dir, &[Manifest::FILE])?;
         not_of_results(html, dir, &manifest.files)?;
         manifests.insert(name.clone(), manifest);
     }
     let ids: BTreeMap<String, String> =
-        manifests.values().map(|m| (m.name.clone(), slug(&m.name))).collect();
+        manifests.values().map(|m| (m.experiment.clone(), slug(&m.experiment))).collect();
     let known = |name: &str| ids.get(name).cloned();
     save(html, |put| {
         let title = match (&reproduction, manifests.values().next()) {
-            (None, Some(only)) => format!("{}: {}", only.name, only.question),
+            (None, Some(only)) => format!("{}: {}", only.experiment, only.question),
             _ => "What was published on data-center congestion control, run again".to_owned(),
         };
         put(&head(&title))?;
@@ -123,7 +123,7 @@ fn write_with(dir: &Path, html: &Path, mut analyse: Option<&mut Analyse<'_>>) ->
 
 /// Whether a directory is one of captures.
 fn is_capture(dir: &Path) -> bool {
-    dir.join(FINDINGS).is_file() && !dir.join(MANIFEST).is_file()
+    dir.join(FINDINGS).is_file() && !dir.join(Manifest::FILE).is_file()
 }
 
 /// Files that `knee pcap --csv` writes.

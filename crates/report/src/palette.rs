@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use crate::manifest::Manifest;
+use knee_results::Manifest;
 
 type Rgb = [u8; 3];
 
@@ -67,10 +67,10 @@ fn hue(algorithm: &str) -> usize {
 /// The looks of the cases of an experiment.
 pub(crate) fn styles(manifest: &Manifest) -> Vec<Style> {
     let mut used = vec![0; ALGORITHMS.len() + OTHERS.len()];
-    let cases = manifest.cases.iter().zip(&manifest.algorithms).enumerate();
+    let cases = manifest.cases.iter().enumerate();
     cases
-        .map(|(i, (case, algorithm))| {
-            let hue = match algorithm {
+        .map(|(i, case)| {
+            let hue = match manifest.algorithm(case) {
                 Some(algorithm) => hue(algorithm),
                 // Several algorithms: a colour that none of ours has.
                 None => match hue(case) {
@@ -164,9 +164,10 @@ mod tests {
     #[test]
     fn an_algorithm_keeps_its_colour_and_its_variants_differ() {
         assert_eq!(Style::of("dctcp", 0).colour, Style::of("knee_dctcp", 0).colour);
+        let dctcp = serde_json::json!({ "case.cc": "dctcp" });
         let manifest = Manifest {
             cases: ["a", "b", "cubic"].map(str::to_owned).to_vec(),
-            algorithms: vec![Some("dctcp".into()), Some("dctcp".into()), None],
+            resolved: ["a", "b"].map(|case| (case.into(), dctcp.clone())).into_iter().collect(),
             ..Manifest::default()
         };
         let styles = styles(&manifest);

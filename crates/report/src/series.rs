@@ -5,9 +5,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::csv::Table;
-use crate::error::Error;
-use crate::manifest::Manifest;
+use knee_results::rows::{Flow, FlowSample, GoodputSample, QueueSample, Run};
+use knee_results::{CASE, Error, File, Manifest, RUN};
+
 use crate::palette::{SHADES, Style};
 
 /// Buckets while reading; fewer are written where there is much.
@@ -218,12 +218,11 @@ impl Series {
 
 /// The first run of each configuration.
 fn first_runs(manifest: &Manifest) -> Result<(Vec<Group>, usize), Error> {
-    let Some(mut table) = Table::open(&manifest.dir.join("runs.csv"))? else {
+    let Some(mut table) = File::Run.open(&manifest.dir)? else {
         return Ok((Vec::new(), 0));
     };
-    let (run, case, end) = (table.column("run")?, table.column("case")?, table.column("end_s")?);
-    let axes =
-        manifest.axes.iter().map(|axis| table.column(&axis.path)).collect::<Result<Vec<_>, _>>()?;
+    let [run, case, end] = table.columns([RUN, CASE, Run::end_s])?;
+    let axes = table.axes(&manifest.axes)?;
     let mut groups: Vec<Group> = Vec::new();
     let mut left_out = 0;
     let mut seen = std::collections::HashSet::new();
@@ -260,15 +259,11 @@ fn queues(
     groups: &mut [Group],
     by_run: &HashMap<u64, usize>,
 ) -> Result<(), Error> {
-    let Some(mut table) = Table::open(&manifest.dir.join("series-queues.csv"))? else {
+    let Some(mut table) = File::QueueSample.open(&manifest.dir)? else {
         return Ok(());
     };
-    let (run, at, link, len) = (
-        table.column("run")?,
-        table.column("at_s")?,
-        table.column("link")?,
-        table.column("len_pkts")?,
-    );
+    let [run, at, link, len] =
+        table.columns([RUN, QueueSample::at_s, QueueSample::link, QueueSample::len_pkts])?;
     while let Some(row) = table.next()? {
         let Some(group) = by_run.get(&row.index(run)?) else { continue };
         let (Some(at_s), Some(len)) = (row.number(at)?, row.number(len)?) else { continue };
@@ -305,10 +300,9 @@ fn choose_flows(
     let mut sampled: Vec<BTreeMap<String, Vec<u64>>> =
         groups.iter().map(|_| BTreeMap::new()).collect();
     let mut seen = std::collections::HashSet::new();
-    for file in ["series-flows.csv", "series-goodput.csv"] {
-        let Some(mut table) = Table::open(&manifest.dir.join(file))? else { continue };
-        let (run, flow, traffic) =
-            (table.column("run")?, table.column("flow")?, table.column("traffic")?);
+    for file in [File::FlowSample, File::GoodputSample] {
+        let Some(mut table) = file.open(&manifest.dir)? else { continue };
+        let [run, flow, traffic] = table.columns([RUN, FlowSample::flow, FlowSample::traffic])?;
         while let Some(row) = table.next()? {
             let Some(group) = by_run.get(&row.index(run)?) else { continue };
             let flow = row.index(flow)?;
@@ -335,8 +329,7 @@ fn choose_flows(
         if chosen.is_empty() {
             continue;
         }
-        let of_case = manifest.cases.iter().position(|case| *case == group.case);
-        let of_case = of_case.and_then(|case| manifest.algorithms[case].clone());
+        let of_case = manifest.algorithm(&group.case).unwrap_or_default();
         let mut used: HashMap<String, usize> = HashMap::new();
         let mut entries: Vec<&String> = chosen.values().collect();
         entries.sort();
@@ -344,8 +337,7 @@ fn choose_flows(
         let mut template: Vec<(String, Style)> = Vec::new();
         for (flow, entry) in &chosen {
             let (algorithm, ends) = algorithms.get(&(g, *flow)).cloned().unwrap_or_default();
-            let algorithm =
-                if algorithm.is_empty() { of_case.clone().unwrap_or_default() } else { algorithm };
+            let algorithm = if algorithm.is_empty() { of_case.to_owned() } else { algorithm };
             let nth = used.entry(algorithm.clone()).or_default();
             group.flow_lines.insert(*flow, template.len());
             // Shades tell flows apart, dashes traffic entries and whoever shares a shade: the first entry's lines are whole.
@@ -373,10 +365,9 @@ fn flow_algorithms(
     chosen: &[BTreeMap<u64, String>],
 ) -> Result<HashMap<(usize, u64), Ends>, Error> {
     let mut all = HashMap::new();
-    let Some(mut table) = Table::open(&manifest.dir.join("flows.csv"))? else { return Ok(all) };
-    let (run, flow, algorithm) =
-        (table.column("run")?, table.column("flow")?, table.column("algorithm")?);
-    let (from, to) = (table.column("from")?, table.column("to")?);
+    let Some(mut table) = File::Flow.open(&manifest.dir)? else { return Ok(all) };
+    let [run, flow, algorithm, from, to] =
+        table.columns([RUN, Flow::flow, Flow::algorithm, Flow::from, Flow::to])?;
     while let Some(row) = table.next()? {
         let Some(group) = by_run.get(&row.index(run)?) else { continue };
         let flow = row.index(flow)?;
@@ -389,16 +380,16 @@ fn flow_algorithms(
 }
 
 /// What is drawn of flows: column, in which file, title, unit, shown value in one of the column's.
-const FLOW_COLUMNS: [(&str, &str, &str, &str, f64); 9] = [
-    ("cwnd_pkts", "flows", "cwnd", "pkts", 1.0),
-    ("srtt_us", "flows", "RTT, smoothed", "s", 1e-6),
-    ("alpha_1/1024", "flows", "Inside: alpha", "", 1.0 / 1024.0),
-    ("ecn_alpha_1/256", "flows", "Inside: alpha of ECN", "", 1.0 / 256.0),
-    ("bw_bytes/s", "flows", "Inside: bandwidth", "bps", 8.0),
-    ("nv_min_rtt_us", "flows", "Inside: least RTT", "s", 1e-6),
-    ("nv_rtt_us", "flows", "Inside: RTT", "s", 1e-6),
-    ("ssthresh_pkts", "flows", "Inside: ssthresh", "pkts", 1.0),
-    ("bytes", "goodput", "Goodput", "bps", 8.0),
+const FLOW_COLUMNS: [(&str, File, &str, &str, f64); 9] = [
+    (FlowSample::cwnd_pkts, File::FlowSample, "cwnd", "pkts", 1.0),
+    (FlowSample::srtt_us, File::FlowSample, "RTT, smoothed", "s", 1e-6),
+    ("alpha_1/1024", File::FlowSample, "Inside: alpha", "", 1.0 / 1024.0),
+    ("ecn_alpha_1/256", File::FlowSample, "Inside: alpha of ECN", "", 1.0 / 256.0),
+    ("bw_bytes/s", File::FlowSample, "Inside: bandwidth", "bps", 8.0),
+    ("nv_min_rtt_us", File::FlowSample, "Inside: least RTT", "s", 1e-6),
+    ("nv_rtt_us", File::FlowSample, "Inside: RTT", "s", 1e-6),
+    (FlowSample::ssthresh_pkts, File::FlowSample, "Inside: ssthresh", "pkts", 1.0),
+    (GoodputSample::bytes, File::GoodputSample, "Goodput", "bps", 8.0),
 ];
 
 fn flows(
@@ -406,14 +397,14 @@ fn flows(
     groups: &mut [Group],
     by_run: &HashMap<u64, usize>,
 ) -> Result<(), Error> {
-    let Some(mut table) = Table::open(&manifest.dir.join("series-flows.csv"))? else {
+    let Some(mut table) = File::FlowSample.open(&manifest.dir)? else {
         return Ok(());
     };
-    let (run, at, flow) = (table.column("run")?, table.column("at_s")?, table.column("flow")?);
+    let [run, at, flow] = table.columns([RUN, FlowSample::at_s, FlowSample::flow])?;
     let columns: Vec<(usize, Option<usize>)> = FLOW_COLUMNS
         .iter()
         .enumerate()
-        .filter(|(_, (_, file, ..))| *file == "flows")
+        .filter(|(_, (_, file, ..))| *file == File::FlowSample)
         .map(|(i, (column, ..))| (i, table.find(column)))
         .collect();
     while let Some(row) = table.next()? {
@@ -427,7 +418,7 @@ fn flows(
             let Some(column) = column else { continue };
             let Some(value) = row.number(*column)? else { continue };
             let (name, _, _, _, factor) = FLOW_COLUMNS[*i];
-            if name == "ssthresh_pkts" && value >= NO_SSTHRESH {
+            if name == FlowSample::ssthresh_pkts && value >= NO_SSTHRESH {
                 continue;
             }
             group.plots[first + i].lines[*line].add(at_s, end_s, value * factor);
@@ -451,15 +442,11 @@ fn goodput(
     groups: &mut [Group],
     by_run: &HashMap<u64, usize>,
 ) -> Result<(), Error> {
-    let Some(mut table) = Table::open(&manifest.dir.join("series-goodput.csv"))? else {
+    let Some(mut table) = File::GoodputSample.open(&manifest.dir)? else {
         return Ok(());
     };
-    let (run, at, flow, bytes) = (
-        table.column("run")?,
-        table.column("at_s")?,
-        table.column("flow")?,
-        table.column("bytes")?,
-    );
+    let [run, at, flow, bytes] =
+        table.columns([RUN, GoodputSample::at_s, GoodputSample::flow, GoodputSample::bytes])?;
     let mut prior: HashMap<(usize, u64), f64> = HashMap::new();
     while let Some(row) = table.next()? {
         let Some(g) = by_run.get(&row.index(run)?) else { continue };

@@ -1,12 +1,20 @@
 //! `summary.csv`: each metric of each traffic entry and queue, by case and varied values.
 
-use crate::csv::Table;
-use crate::error::Error;
-use crate::manifest::Manifest;
+use knee_results::rows::Summary as Columns;
+use knee_results::{CASE, Error, File, Manifest};
 
 /// More rows than this are no summary.
 const MOST_ROWS: usize = 200_000;
-const STATS: [&str; 8] = ["mean", "sd", "min", "p50", "p95", "p99", "p999", "max"];
+const STATS: [&str; 8] = [
+    Columns::mean,
+    Columns::sd,
+    Columns::min,
+    Columns::p50,
+    Columns::p95,
+    Columns::p99,
+    Columns::p999,
+    Columns::max,
+];
 
 /// All rows.
 #[derive(Default)]
@@ -38,17 +46,19 @@ impl Row {
 impl Summary {
     /// Reads the summary of a results directory; empty where there is none.
     pub(crate) fn read(manifest: &Manifest) -> Result<Summary, Error> {
-        let Some(mut table) = Table::open(&manifest.dir.join("summary.csv"))? else {
+        let Some(mut table) = File::Summary.open(&manifest.dir)? else {
             return Ok(Summary::default());
         };
-        let case = table.column("case")?;
-        let axes = manifest.axes.iter().map(|axis| table.column(&axis.path));
-        let axes = axes.collect::<Result<Vec<_>, _>>()?;
-        let [subject, metric, unit] = ["subject", "metric", "unit"].map(|name| table.column(name));
-        let (subject, metric, unit) = (subject?, metric?, unit?);
-        let (runs, ci95) = (table.column("runs")?, table.column("ci95")?);
-        let stats = STATS.map(|stat| table.column(stat));
-        let stats = stats.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let [case, subject, metric, unit, runs, ci95] = table.columns([
+            CASE,
+            Columns::subject,
+            Columns::metric,
+            Columns::unit,
+            Columns::runs,
+            Columns::ci95,
+        ])?;
+        let axes = table.axes(&manifest.axes)?;
+        let stats = table.columns(STATS)?;
         let mut rows = Vec::new();
         while let Some(row) = table.next()? {
             let mut values = [None; STATS.len()];

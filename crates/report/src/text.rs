@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use knee_results::Metric;
+
 /// Text that shows as itself in HTML and SVG, in elements and in quoted attributes.
 pub(crate) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -79,9 +81,11 @@ impl Unit {
 
     /// For numbers of a metric, the largest of which is this: shares are in per cent.
     pub(crate) fn of_metric(metric: &str, unit: &str, largest: f64) -> Unit {
-        let is_share =
-            metric.ends_with("_share") || matches!(metric, "utilisation" | "drop_probability");
-        if is_share { Unit { name: "%", factor: 100.0 } } else { Unit::of(unit, largest) }
+        if Metric::by_name(metric).is_some_and(Metric::is_share) {
+            Unit { name: "%", factor: 100.0 }
+        } else {
+            Unit::of(unit, largest)
+        }
     }
 
     /// The one in which a figure was written, as in `4.2 ms` or `12 %`, for numbers of a file's unit.
@@ -155,18 +159,7 @@ fn thousands(text: &str) -> String {
 
 /// A metric's name in a heading.
 pub(crate) fn metric(name: &str) -> String {
-    match name {
-        "completion" => "completion time".into(),
-        "last" => "time until the last of a round is complete".into(),
-        "goodput" => "goodput of a flow".into(),
-        "goodput_sum" => "goodput, all flows together".into(),
-        "jain" => "Jain's index of goodput".into(),
-        "ecn_reductions" => "reductions for ECN".into(),
-        "ce_share" => "share of packets marked".into(),
-        "rtt" => "round-trip time".into(),
-        "queue" => "packets waiting".into(),
-        other => other.replace('_', " "),
-    }
+    Metric::by_name(name).map_or_else(|| name.replace('_', " "), Metric::heading)
 }
 
 /// A statistic in a heading.

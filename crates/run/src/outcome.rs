@@ -310,8 +310,8 @@ pub struct QueueOutcome {
     pub sent_bytes: u64,
     /// Packets that the queue marked CE and kept.
     pub marked_pkts: u64,
-    /// Arrivals that found the marking threshold reached, whatever became of them.
-    pub threshold_hits: u64,
+    /// Arrivals that found the marking threshold reached, whatever became of them; `None`: the discipline does not count them.
+    pub threshold_hits: Option<u64>,
     /// Packets dropped for lack of room.
     pub dropped_full_pkts: u64,
     /// Not-ECT packets dropped above a marking threshold.
@@ -345,7 +345,7 @@ impl QueueOutcome {
             sent_pkts: stats.dequeued_pkts,
             sent_bytes: stats.dequeued_bytes,
             marked_pkts: stats.marked_pkts,
-            threshold_hits: stats.threshold_hits,
+            threshold_hits: Some(stats.threshold_hits),
             dropped_full_pkts: stats.dropped_full_pkts,
             dropped_not_ect_pkts: stats.dropped_not_ect_pkts,
             dropped_early_pkts: stats.dropped_early_pkts,
@@ -353,21 +353,31 @@ impl QueueOutcome {
         }
     }
 
+    /// Adds what another queue counted.
+    pub fn add(&mut self, other: &QueueOutcome) {
+        self.count(other, |sum, other| sum + other);
+    }
+
+    fn count(&mut self, other: &QueueOutcome, of: fn(u64, u64) -> u64) {
+        for (count, other) in [
+            (&mut self.offered_pkts, other.offered_pkts),
+            (&mut self.sent_pkts, other.sent_pkts),
+            (&mut self.sent_bytes, other.sent_bytes),
+            (&mut self.marked_pkts, other.marked_pkts),
+            (&mut self.dropped_full_pkts, other.dropped_full_pkts),
+            (&mut self.dropped_not_ect_pkts, other.dropped_not_ect_pkts),
+            (&mut self.dropped_early_pkts, other.dropped_early_pkts),
+            (&mut self.lost_pkts, other.lost_pkts),
+        ] {
+            *count = of(*count, other);
+        }
+        let hits = self.threshold_hits.zip(other.threshold_hits);
+        self.threshold_hits = hits.map(|(count, other)| of(count, other));
+    }
+
     /// Takes away what was counted before.
     fn subtract(&mut self, before: &QueueOutcome) {
-        for (now, before) in [
-            (&mut self.offered_pkts, before.offered_pkts),
-            (&mut self.sent_pkts, before.sent_pkts),
-            (&mut self.sent_bytes, before.sent_bytes),
-            (&mut self.marked_pkts, before.marked_pkts),
-            (&mut self.threshold_hits, before.threshold_hits),
-            (&mut self.dropped_full_pkts, before.dropped_full_pkts),
-            (&mut self.dropped_not_ect_pkts, before.dropped_not_ect_pkts),
-            (&mut self.dropped_early_pkts, before.dropped_early_pkts),
-            (&mut self.lost_pkts, before.lost_pkts),
-        ] {
-            *now = now.saturating_sub(before);
-        }
+        self.count(before, u64::saturating_sub);
         if let (Some(now), Some(before)) = (&mut self.pause, before.pause) {
             now.frames = now.frames.saturating_sub(before.frames);
             now.paused = Duration::from_ps(now.paused.ps().saturating_sub(before.paused.ps()));
@@ -437,8 +447,8 @@ pub struct QueueSample {
     pub len_bytes: u64,
     /// Drops so far.
     pub dropped_pkts: u64,
-    /// Marking-threshold hits so far.
-    pub threshold_hits: u64,
+    /// Marking-threshold hits so far; `None`: the discipline does not count them.
+    pub threshold_hits: Option<u64>,
     /// Drop probability of an AQM that has one.
     pub drop_probability: Option<f64>,
     /// Queueing delay as an AQM that measures it sees it.

@@ -88,18 +88,10 @@ impl BufferShare {
 impl Buffer {
     /// Its figures: those of its links together.
     pub(crate) fn outcome(&self, links: &mut [LinkState], now: Time) -> QueueOutcome {
-        let mut all = QueueOutcome { link: self.number, ..QueueOutcome::default() };
+        let (link, threshold_hits) = (self.number, Some(0));
+        let mut all = QueueOutcome { link, threshold_hits, ..QueueOutcome::default() };
         for &link in &self.links {
-            let of_link = links[link as usize].outcome(now);
-            all.offered_pkts += of_link.offered_pkts;
-            all.sent_pkts += of_link.sent_pkts;
-            all.sent_bytes += of_link.sent_bytes;
-            all.marked_pkts += of_link.marked_pkts;
-            all.threshold_hits += of_link.threshold_hits;
-            all.dropped_full_pkts += of_link.dropped_full_pkts;
-            all.dropped_not_ect_pkts += of_link.dropped_not_ect_pkts;
-            all.dropped_early_pkts += of_link.dropped_early_pkts;
-            all.lost_pkts += of_link.lost_pkts;
+            all.add(&links[link as usize].outcome(now));
         }
         all
     }

@@ -240,7 +240,11 @@ impl LinkState {
             loss: (link.loss.clamp(0.0, 1.0) * (1u64 << 32) as f64).round() as u64,
             lost_bursts: (link.loses_bursts && link.loss > 0.0).then(HashMap::new),
             sampled: link.sampled,
-            counts: QueueOutcome { link: index, ..QueueOutcome::default() },
+            counts: QueueOutcome {
+                link: index,
+                threshold_hits: Some(0),
+                ..QueueOutcome::default()
+            },
             dropped: Dropped::default(),
             keeps_dropped: false,
             departed: None,
@@ -552,7 +556,7 @@ impl LinkState {
             Queue::Shaped(shaped) => shaped.stats(),
             Queue::Port(qdisc, _) => qdisc.stats(),
             Queue::Fifo(fifo) => {
-                counts.threshold_hits = fifo.admission.threshold_hits();
+                counts.threshold_hits = Some(fifo.admission.threshold_hits());
                 // Those that wait still were counted when their departure was known.
                 fifo.forget_departed(now);
                 counts.sent_pkts -= fifo.waiting.len() as u64;
@@ -594,7 +598,7 @@ impl LinkState {
             len_pkts: part.backlog.pkts,
             len_bytes: part.backlog.bytes,
             dropped_pkts: part.stats.dropped_pkts(),
-            threshold_hits: part.stats.threshold_hits,
+            threshold_hits: Some(part.stats.threshold_hits),
             drop_probability: part.inside.and_then(|inside| inside.drop_probability),
             qdelay: part.inside.and_then(|inside| inside.qdelay),
         });

@@ -115,11 +115,11 @@ fn a_step_marker_marks_what_finds_k_packets_waiting() {
     // Of 10, the first leaves; the others find 0 to 8 waiting: 5 of them 4 or more.
     let network = pair(1000, bucket(FULL), marking(4, NotEctAbove::Queue));
     let queue = ping(network, at_once(0, 1, FULL, Ecn::Ect0, 10)).queues.remove(0);
-    assert_eq!((queue.marked_pkts, queue.threshold_hits, queue.dropped_pkts()), (5, 5, 0));
+    assert_eq!((queue.marked_pkts, queue.threshold_hits, queue.dropped_pkts()), (5, Some(5), 0));
     // The same without ECT: counted, and queued or dropped. Dropped ones do not make the queue longer.
     let network = pair(1000, bucket(FULL), marking(4, NotEctAbove::Queue));
     let queue = ping(network, at_once(0, 1, FULL, Ecn::NotEct, 10)).queues.remove(0);
-    assert_eq!((queue.marked_pkts, queue.threshold_hits, queue.dropped_pkts()), (0, 5, 0));
+    assert_eq!((queue.marked_pkts, queue.threshold_hits, queue.dropped_pkts()), (0, Some(5), 0));
     let network = pair(1000, bucket(FULL), marking(4, NotEctAbove::Drop));
     let queue = ping(network, at_once(0, 1, FULL, Ecn::NotEct, 10)).queues.remove(0);
     assert_eq!((queue.marked_pkts, queue.dropped_not_ect_pkts, queue.sent_pkts), (0, 5, 5));

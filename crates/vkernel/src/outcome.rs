@@ -138,18 +138,9 @@ impl Known {
 
 /// Several queues as one.
 fn sum<'a>(link: LinkId, parts: impl Iterator<Item = &'a QueueOutcome>) -> QueueOutcome {
-    let mut sum = QueueOutcome { link, ..QueueOutcome::default() };
-    for part in parts {
-        sum.offered_pkts += part.offered_pkts;
-        sum.sent_pkts += part.sent_pkts;
-        sum.sent_bytes += part.sent_bytes;
-        sum.marked_pkts += part.marked_pkts;
-        sum.threshold_hits += part.threshold_hits;
-        sum.dropped_full_pkts += part.dropped_full_pkts;
-        sum.dropped_not_ect_pkts += part.dropped_not_ect_pkts;
-        sum.dropped_early_pkts += part.dropped_early_pkts;
-        sum.lost_pkts += part.lost_pkts;
-    }
+    let threshold_hits = Some(0);
+    let mut sum = QueueOutcome { link, threshold_hits, ..QueueOutcome::default() };
+    parts.for_each(|part| sum.add(part));
     sum
 }
 

@@ -6,105 +6,26 @@
 //! That is on the safe side, for figures of the same runs as for others: the value is in it wherever both figures are in
 //! theirs, and for independent runs it is wider than the 95 % interval of the ratio or the difference itself.
 
+use knee_results::{CheckVerdict, ClaimVerdict};
+
 use super::{Bounds, Check, Claim, Every, Join, Term};
 use crate::experiment::Experiment;
 use crate::metric::Metric;
 use crate::published::Stat;
 use crate::swept::{Subject, Summaries, Swept};
 
-/// The verdict on a check, or on one of its rows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Holds {
-    /// The whole interval is within the bounds.
-    Yes,
-    /// The whole interval is beyond one of them.
-    No,
-    /// The interval lies on both sides of a bound, or nothing was measured.
-    Undecided,
-    /// The case or the varied value was not in this run.
-    NotRun,
-}
-
-impl Holds {
-    /// As in results.
-    pub fn name(self) -> &'static str {
-        match self {
-            Holds::Yes => "holds",
-            Holds::No => "fails",
-            Holds::Undecided => "undecided",
-            Holds::NotRun => "not run",
-        }
-    }
-
-    /// Of a value, if there is one.
-    pub fn of(value: Option<Interval>, bounds: &Bounds) -> Holds {
-        let Some(Interval { low, high, .. }) = value else { return Holds::Undecided };
-        let (least, most) =
-            (bounds.at_least.unwrap_or(f64::NEG_INFINITY), bounds.at_most.unwrap_or(f64::INFINITY));
+impl Bounds {
+    /// The verdict on a value, if there is one.
+    pub fn verdict(&self, value: Option<Interval>) -> CheckVerdict {
+        let Some(Interval { low, high, .. }) = value else { return CheckVerdict::Undecided };
+        let least = self.at_least.unwrap_or(f64::NEG_INFINITY);
+        let most = self.at_most.unwrap_or(f64::INFINITY);
         if high < least || low > most {
-            Holds::No
+            CheckVerdict::Fails
         } else if low >= least && high <= most {
-            Holds::Yes
+            CheckVerdict::Holds
         } else {
-            Holds::Undecided
-        }
-    }
-
-    /// Of a check whose rows must all hold; those that were not run do not count.
-    fn all(rows: impl Iterator<Item = Holds> + Clone) -> Holds {
-        let has = |verdict| rows.clone().any(|row| row == verdict);
-        if has(Holds::No) {
-            Holds::No
-        } else if has(Holds::Undecided) {
-            Holds::Undecided
-        } else if has(Holds::Yes) {
-            Holds::Yes
-        } else {
-            Holds::NotRun
-        }
-    }
-}
-
-/// The verdict on a claim.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stands {
-    /// All checks that were run hold.
-    Yes,
-    /// Some hold, others fail or are undecided.
-    InPart,
-    /// Some were decided, and none holds.
-    No,
-    /// None was decided.
-    CannotTell,
-    /// None was run.
-    NotRun,
-}
-
-impl Stands {
-    /// All of them, the best first.
-    pub const ALL: [Stands; 5] =
-        [Stands::Yes, Stands::InPart, Stands::No, Stands::CannotTell, Stands::NotRun];
-
-    /// As in results.
-    pub fn name(self) -> &'static str {
-        match self {
-            Stands::Yes => "stands",
-            Stands::InPart => "stands in part",
-            Stands::No => "does not stand",
-            Stands::CannotTell => "cannot be decided",
-            Stands::NotRun => "not run",
-        }
-    }
-
-    /// Of the verdicts on its checks.
-    pub fn of(checks: &[Holds]) -> Stands {
-        let count = |verdict| checks.iter().filter(|check| **check == verdict).count();
-        match (count(Holds::Yes), count(Holds::No), count(Holds::Undecided)) {
-            (0, 0, 0) if !checks.is_empty() => Stands::NotRun,
-            (0, 0, _) => Stands::CannotTell,
-            (0, _, _) => Stands::No,
-            (_, 0, 0) => Stands::Yes,
-            _ => Stands::InPart,
+            CheckVerdict::Undecided
         }
     }
 }
@@ -160,7 +81,7 @@ impl Interval {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Judged {
     /// The verdict.
-    pub stands: Stands,
+    pub verdict: ClaimVerdict,
     /// Those on its checks, in their order.
     pub checks: Vec<JudgedCheck>,
 }
@@ -169,7 +90,7 @@ pub struct Judged {
 #[derive(Clone, Debug, PartialEq)]
 pub struct JudgedCheck {
     /// The verdict.
-    pub holds: Holds,
+    pub verdict: CheckVerdict,
     /// One for each case and value that it goes through and that was run.
     pub rows: Vec<Row>,
 }
@@ -180,7 +101,7 @@ pub struct Row {
     /// Which case and values, of those that the check goes through; empty where it goes through nothing.
     pub at: String,
     /// The verdict.
-    pub holds: Holds,
+    pub verdict: CheckVerdict,
     /// The value; `None`: nothing was measured, or not everywhere.
     pub value: Option<Interval>,
     /// The figures that it was made of: the first, and the other where there is one.
@@ -213,7 +134,7 @@ impl Judged {
 
     /// How far the verdict goes, in words: nothing if all checks were run, each more than once.
     pub fn scope(&self) -> String {
-        let run = self.checks.iter().filter(|check| check.holds != Holds::NotRun).count();
+        let run = self.checks.iter().filter(|check| check.verdict != CheckVerdict::NotRun).count();
         let checks = (0 < run && run < self.checks.len())
             .then(|| format!("{run} of {} checks", self.checks.len()));
         let runs = self.is_of_one_run().then(|| "one run".to_owned());
@@ -225,12 +146,12 @@ impl Claim {
     /// The verdict on what was run.
     pub fn judge(&self, experiment: &Experiment, swept: &Swept) -> Judged {
         if self.cannot.is_some() {
-            return Judged { stands: Stands::CannotTell, checks: Vec::new() };
+            return Judged { verdict: ClaimVerdict::Undecided, checks: Vec::new() };
         }
         let checks: Vec<JudgedCheck> =
             self.checks.iter().map(|check| check.judge(experiment, swept)).collect();
-        let verdicts: Vec<Holds> = checks.iter().map(|check| check.holds).collect();
-        Judged { stands: Stands::of(&verdicts), checks }
+        let verdicts: Vec<_> = checks.iter().map(|check| check.verdict).collect();
+        Judged { verdict: ClaimVerdict::of(&verdicts), checks }
     }
 }
 
@@ -247,7 +168,7 @@ impl Check {
         let several = places.len() > 1;
         let rows = places.iter().filter_map(|place| self.row(place, several, experiment, swept));
         let rows: Vec<Row> = rows.collect();
-        JudgedCheck { holds: Holds::all(rows.iter().map(|row| row.holds)), rows }
+        JudgedCheck { verdict: CheckVerdict::all(rows.iter().map(|row| row.verdict)), rows }
     }
 
     /// Every case and value that it goes through, as the file has them.
@@ -302,7 +223,7 @@ impl Check {
             }
         };
         let at = if several { place.words() } else { String::new() };
-        Some(Row { at, holds: Holds::of(value, &self.bounds), value, terms })
+        Some(Row { at, verdict: self.bounds.verdict(value), value, terms })
     }
 }
 

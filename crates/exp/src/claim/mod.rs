@@ -6,7 +6,8 @@
 mod judge;
 mod read;
 
-pub use judge::{Holds, Interval, Judged, JudgedCheck, JudgedTerm, Row, Stands};
+pub use judge::{Interval, Judged, JudgedCheck, JudgedTerm, Row};
+pub use knee_results::{CheckVerdict, ClaimVerdict};
 pub(crate) use read::{check_measured, read_claims};
 
 use crate::error::Origin;

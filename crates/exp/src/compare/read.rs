@@ -1,21 +1,18 @@
 //! A results directory, read back: what was run, and what each run measured.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
+use knee_results::manifest::text;
+use knee_results::{CASE, File, HOST_LIMITED, Manifest, REPEAT, RUN, Table, rows};
 use knee_run::spec::{HostConfig, LinuxVersion};
-use serde_json::Value as Json;
+use serde_json::{Map, Value as Json};
 
-use crate::error::{Error, Origin};
+use crate::error::Error;
 use crate::units::{Quantity as _, Size};
 
 /// Keys that may differ between results of one experiment: which Linux it was.
 const KERNEL_KEYS: [&str; 3] = ["linux", "hz", "max_tcp_header"];
-
-/// No manifest that knee writes is longer.
-const MAX_MANIFEST_BYTES: u64 = 64 << 20;
-/// Tables are read whole.
-const MAX_TABLE_BYTES: u64 = 256 << 20;
 
 /// A results directory.
 #[derive(Clone, Debug)]
@@ -90,34 +87,29 @@ impl Side {
     /// Reads a directory that `knee run` wrote.
     ///
     /// # Errors
-    /// [`Error::Io`] or [`Error::Input`] if it holds no results, or not all that is needed.
+    /// [`Error::Results`] if it holds no results, or not all that is needed.
     pub fn read(dir: &Path) -> Result<Side, Error> {
-        let manifest_path = dir.join("manifest.json");
-        let text = text_of(&manifest_path, MAX_MANIFEST_BYTES, "manifest")?;
-        let wrong = |why: &str| Error::input(&manifest_path, Origin::Nowhere, "", why);
-        let manifest: Json = serde_json::from_str(&text)
-            .map_err(|why| wrong(&format!("is no manifest of knee run: {why}")))?;
-        let resolved = manifest["resolved"]
-            .as_object()
-            .ok_or_else(|| wrong("is no manifest of knee run: it has no \"resolved\""))?;
-        let back_end = &manifest["back_end"];
-        let word = |value: &Json| value.as_str().unwrap_or_default().to_owned();
-        let scale = back_end["scale"].as_f64().unwrap_or(1.0);
-        let mut whole: BTreeMap<String, String> = flat(&manifest["vary"], "vary.");
-        whole.insert("scale".into(), scale.to_string());
-        for module in manifest["modules"].as_array().into_iter().flatten() {
-            whole
-                .insert(format!("file of {}", word(&module["algorithm"])), word(&module["sha256"]));
+        let manifest = Manifest::read(dir)?;
+        if manifest.resolved.is_empty() {
+            let why = "has no \"resolved\": it is not of a results directory of knee run";
+            return Err(knee_results::Error::input(&dir.join(Manifest::FILE), 0, why).into());
         }
+        let mut whole = flat(&manifest.vary, "vary.");
+        whole.insert("scale".into(), manifest.back_end.scale.to_string());
+        let modules = manifest.modules.into_iter();
+        whole
+            .extend(modules.map(|module| (format!("file of {}", module.algorithm), module.sha256)));
+        let resolved = manifest.resolved.iter().map(|(case, keys)| {
+            (case.clone(), keys.as_object().map(|keys| flat(keys, "")).unwrap_or_default())
+        });
         Ok(Side {
             dir: dir.to_owned(),
-            experiment: word(&manifest["experiment"]),
-            // Older manifests have the name alone.
-            back_end: back_end["name"].as_str().or(back_end.as_str()).unwrap_or("sim").to_owned(),
-            scale,
-            linux: word(&manifest["linux_profile"]),
-            apart: back_end["differences"].as_array().into_iter().flatten().map(word).collect(),
-            resolved: resolved.iter().map(|(case, keys)| (case.clone(), flat(keys, ""))).collect(),
+            experiment: manifest.experiment,
+            apart: manifest.back_end.differences(),
+            back_end: manifest.back_end.name,
+            scale: manifest.back_end.scale,
+            linux: manifest.linux_profile.unwrap_or_default(),
+            resolved: resolved.collect(),
             whole,
             rows: read_rows(dir)?,
         })
@@ -184,29 +176,21 @@ fn is_of_the_kernel(
         && (KERNEL_KEYS.contains(&last) || (is_default(ours) && is_default(theirs)))
 }
 
-fn flat(json: &Json, prefix: &str) -> BTreeMap<String, String> {
-    let text = |value: &Json| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    let entries = json.as_object().into_iter().flatten();
-    entries.map(|(key, value)| (format!("{prefix}{key}"), text(value))).collect()
-}
-
-fn text_of(path: &Path, most_bytes: u64, what: &'static str) -> Result<String, Error> {
-    knee_files::read_text(path, most_bytes, what).map_err(|why| Error::unreadable(path, why))
+fn flat(keys: &Map<String, Json>, prefix: &str) -> BTreeMap<String, String> {
+    keys.iter().map(|(key, value)| (format!("{prefix}{key}"), text(value))).collect()
 }
 
 /// The rows of `runs.csv` with what `measures.csv` has of their runs.
 fn read_rows(dir: &Path) -> Result<Vec<Row>, Error> {
-    let runs = Csv::read(&dir.join("runs.csv"))?;
-    let measures = Csv::read(&dir.join("measures.csv"))?;
-    let (case, repeat) = (runs.column("case")?, runs.column("repeat")?);
-    let (number, verdict) = (runs.column("run")?, runs.column("verdict")?);
+    let open = |file: File| Table::open(&dir.join(file.name()));
+    let (mut runs, mut measures) = (open(File::Run)?, open(File::Measure)?);
+    let [run, case, repeat, verdict] = runs.columns([RUN, CASE, REPEAT, rows::Run::verdict])?;
     let mut rows: Vec<Row> = Vec::new();
     // Of each run: its row, and whether the host limited it.
-    let mut row_of: BTreeMap<&str, (usize, bool)> = BTreeMap::new();
-    for run in &runs.rows {
-        let mut label = format!("case {}", run[case]);
-        let varied = runs.head.iter().zip(run).take(repeat).skip(case + 1);
-        for (axis, value) in varied {
+    let mut row_of: HashMap<String, (usize, bool)> = HashMap::new();
+    while let Some(cells) = runs.next()? {
+        let mut label = format!("case {}", cells.text(case));
+        for (axis, value) in cells.between(case + 1, repeat) {
             label.push_str(&format!(", {axis} = {value}"));
         }
         let at = rows.iter().position(|row| row.label == label).unwrap_or_else(|| {
@@ -214,123 +198,39 @@ fn read_rows(dir: &Path) -> Result<Vec<Row>, Error> {
             rows.len() - 1
         });
         rows[at].runs += 1;
-        let is_limited = run[verdict] == "host-limited";
+        let is_limited = cells.text(verdict) == HOST_LIMITED;
         rows[at].limited += usize::from(is_limited);
-        row_of.insert(&run[number], (at, is_limited));
+        row_of.insert(cells.text(run).to_owned(), (at, is_limited));
     }
-    let columns = ["run", "subject", "metric", "unit", "values", "mean", "late", "late_mean"];
-    let mut at = [0; 8];
-    for (at, name) in at.iter_mut().zip(columns) {
-        *at = measures.column(name)?;
-    }
-    let [run, subject, metric, unit, values, mean, late, late_mean] = at;
-    for (line, cells) in measures.rows.iter().enumerate() {
-        let Some((row, is_limited)) = row_of.get(cells[run].as_str()) else { continue };
+    let [run, subject, metric, unit, values, mean, late, late_mean] = measures.columns([
+        RUN,
+        rows::Measure::subject,
+        rows::Measure::metric,
+        rows::Measure::unit,
+        rows::Measure::values,
+        rows::Measure::mean,
+        rows::Measure::late,
+        rows::Measure::late_mean,
+    ])?;
+    while let Some(cells) = measures.next()? {
+        let Some((row, is_limited)) = row_of.get(cells.text(run)) else { continue };
         let row = &mut rows[*row];
         let figures = if *is_limited { &mut row.of_host } else { &mut row.figures };
-        let known =
-            |figure: &Figure| figure.subject == cells[subject] && figure.metric == cells[metric];
+        let known = |figure: &Figure| {
+            figure.subject == cells.text(subject) && figure.metric == cells.text(metric)
+        };
         let at = figures.iter().position(known).unwrap_or_else(|| {
-            let [subject, metric, unit] = [subject, metric, unit].map(|i| cells[i].clone());
+            let [subject, metric, unit] =
+                [subject, metric, unit].map(|column| cells.text(column).to_owned());
             figures.push(Figure { subject, metric, unit, runs: Vec::new() });
             figures.len() - 1
         });
-        let number = |column: usize| measures.number(line, column);
         let of_run = OfRun {
-            values: number(values)?.unwrap_or(0.0),
-            mean: number(mean)?.unwrap_or(0.0),
-            late: number(late)?.zip(Some(number(late_mean)?)),
+            values: cells.number(values)?.unwrap_or(0.0),
+            mean: cells.number(mean)?.unwrap_or(0.0),
+            late: cells.number(late)?.zip(Some(cells.number(late_mean)?)),
         };
         figures[at].runs.push(of_run);
     }
     Ok(rows)
-}
-
-/// A table, its cells as text.
-struct Csv {
-    path: PathBuf,
-    head: Vec<String>,
-    rows: Vec<Vec<String>>,
-}
-
-impl Csv {
-    fn read(path: &Path) -> Result<Csv, Error> {
-        let mut rows = cells(&text_of(path, MAX_TABLE_BYTES, "table of results")?).into_iter();
-        let head = rows.next().unwrap_or_default();
-        let csv = Csv { path: path.to_owned(), head, rows: rows.collect() };
-        match csv.rows.iter().position(|row| row.len() != csv.head.len()) {
-            None => Ok(csv),
-            Some(line) => Err(csv.wrong(line, "has more or fewer cells than the first line")),
-        }
-    }
-
-    fn wrong(&self, row: usize, why: &str) -> Error {
-        // The first line is the head's.
-        let line = u32::try_from(row + 2).unwrap_or(u32::MAX);
-        Error::input(&self.path, Origin::Line(line), "", why)
-    }
-
-    fn column(&self, name: &str) -> Result<usize, Error> {
-        self.head.iter().position(|column| column == name).ok_or_else(|| {
-            let why = format!(
-                "has no column \"{name}\": an older knee wrote it, run the experiment again"
-            );
-            Error::input(&self.path, Origin::Nowhere, "", why)
-        })
-    }
-
-    /// The number in a cell; `None` in an empty one.
-    fn number(&self, row: usize, column: usize) -> Result<Option<f64>, Error> {
-        let cell = &self.rows[row][column];
-        if cell.is_empty() {
-            return Ok(None);
-        }
-        let number: Option<f64> = cell.parse().ok().filter(|number: &f64| number.is_finite());
-        match number {
-            Some(number) => Ok(Some(number)),
-            None => {
-                let why = format!("{} is no number: {cell:?}", self.head[column]);
-                Err(self.wrong(row, &why))
-            }
-        }
-    }
-}
-
-/// Lines and cells; a quoted cell may hold commas, line ends, and quotes twice.
-fn cells(text: &str) -> Vec<Vec<String>> {
-    let mut rows = Vec::new();
-    let mut row = Vec::new();
-    let mut cell = String::new();
-    let mut in_quotes = false;
-    let mut chars = text.chars().peekable();
-    while let Some(c) = chars.next() {
-        match c {
-            '"' if in_quotes && chars.next_if_eq(&'"').is_some() => cell.push('"'),
-            '"' => in_quotes = !in_quotes,
-            ',' if !in_quotes => row.push(std::mem::take(&mut cell)),
-            '\n' if !in_quotes => {
-                row.push(std::mem::take(&mut cell));
-                rows.push(std::mem::take(&mut row));
-            }
-            c => cell.push(c),
-        }
-    }
-    if !cell.is_empty() || !row.is_empty() {
-        row.push(cell);
-        rows.push(row);
-    }
-    rows
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn cells_may_be_quoted() {
-        let rows = cells("a,\"b, \"\"c\"\"\",\n1,\"x\ny\",3\n");
-        assert_eq!(rows, [vec!["a", "b, \"c\"", ""], vec!["1", "x\ny", "3"]]);
-        assert_eq!(cells("a,b"), [["a", "b"]]);
-        assert!(cells("").is_empty());
-    }
 }

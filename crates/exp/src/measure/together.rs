@@ -6,7 +6,7 @@ use knee_queue::time::{Duration, Time};
 use knee_run::outcome::{Outcome, RpcRecord};
 use knee_run::spec::{NodeId, Run};
 
-use crate::metric::{Kind, MILLIONTHS, Measured, Metric as M, Window};
+use crate::metric::{Kind, Measured, Metric as M, Window};
 use crate::scenario::Scenario;
 
 /// The time of each round, and of rounds that wait for each other or go to many hosts how many had a timeout.
@@ -42,7 +42,7 @@ pub(super) fn measure_rounds(
 
 fn record_share(measured: &mut Measured, metric: M, part: u64, all: u64) {
     if all > 0 {
-        measured.record(metric, (part as f64 / all as f64 * MILLIONTHS).round() as u64);
+        measured.measure(metric, part as f64 / all as f64);
     }
 }
 

@@ -4,7 +4,7 @@ use knee_queue::time::{Duration, PS_PER_S, Time};
 use knee_run::outcome::{FlowCounters, Outcome, QueueOutcome, Windowed};
 use knee_run::spec::{Link, Run};
 
-use crate::metric::{MILLIONTHS, Measured, Metric as M, Window};
+use crate::metric::{Measured, Metric as M, Window};
 
 /// Bits per second that each flow's receiver got: in the window, or from connect to the flow's end.
 pub(super) fn goodputs(run: &Run, outcome: &Outcome, window: Option<Window>) -> Vec<Option<f64>> {
@@ -60,7 +60,7 @@ pub(super) fn measure_counters(measured: &mut Measured, window: &Windowed, membe
     }
     let delivered = total(|counters| counters.delivered).filter(|delivered| *delivered > 0);
     if let Some((all, ce)) = delivered.zip(total(|counters| counters.delivered_ce)) {
-        measured.record(M::WindowCeShare, (ce as f64 / all as f64 * MILLIONTHS).round() as u64);
+        measured.measure(M::WindowCeShare, ce as f64 / all as f64);
     }
 }
 
@@ -76,7 +76,7 @@ pub(super) fn measure_queue(
     let rate = per_second(queue.sent_bytes, window.until.since(window.from));
     if let (Some(sent), Some(full)) = (rate, link.and_then(|link| link.rate)) {
         let share = sent / full.bps() as f64;
-        measured.record(M::WindowUtilisation, (share * MILLIONTHS).round() as u64);
+        measured.measure(M::WindowUtilisation, share);
     }
 }
 

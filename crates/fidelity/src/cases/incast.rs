@@ -207,7 +207,8 @@ fn measure_long(outcome: &Outcome, seconds: f64) -> Measured {
     counters(&mut measured, outcome);
     measured.set("retrans_segs", measured.values.get("retrans").copied());
     let marked = outcome.queues.first();
-    measured.set("mark_fraction", marked.map(|q| q.threshold_hits as f64 / q.sent_pkts as f64));
+    let fraction = marked.and_then(|q| Some(q.threshold_hits? as f64 / q.sent_pkts as f64));
+    measured.set("mark_fraction", fraction);
     measured
 }
 

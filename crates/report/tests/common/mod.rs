@@ -155,7 +155,7 @@ impl Made {
         let check = |verdict: &str, value: f64| {
             json!({
                 "says": "completion of short, cubic over dctcp, at least 10", "verdict": verdict, "unit": "",
-                "rows": [{ "at": "size 10 kB", "value": value, "low": value * 0.9, "high": value * 1.1 }], "at_least": 10.0,
+                "rows": [{ "at": "size 10 kB", "verdict": verdict, "value": value, "low": value * 0.9, "high": value * 1.1 }], "at_least": 10.0,
                 "terms": [{ "role": "figure", "case": "dctcp", "at": { "size": "10 kB" }, "subject": "short", "metric": "completion", "stat": "mean", "value": 0.1, "ci95": 0.01 }],
             })
         };
@@ -181,9 +181,9 @@ impl Made {
                 "topology": "many-to-one",
                 "nodes": [{ "name": "s1", "kind": "host" }, { "name": "s2", "kind": "host" }, { "name": "r", "kind": "host" }, { "name": "switch", "kind": "switch" }],
                 "links": [
-                    { "name": "s1-switch", "from": "s1", "to": "switch", "rate_bps": 1e9, "delay_s": 0.0, "queue": "", "recorded": false },
-                    { "name": "s2-switch", "from": "s2", "to": "switch", "rate_bps": 1e9, "delay_s": 0.0, "queue": "", "recorded": false },
-                    { "name": "switch-r", "from": "switch", "to": "r", "rate_bps": 1e9, "delay_s": 1e-4, "queue": "step, 757000 B, K 15140 B", "recorded": true },
+                    { "name": "s1-switch", "from": "s1", "to": "switch", "rate_bps": 1_000_000_000, "delay_s": 0.0, "queue": "", "recorded": false },
+                    { "name": "s2-switch", "from": "s2", "to": "switch", "rate_bps": 1_000_000_000, "delay_s": 0.0, "queue": "", "recorded": false },
+                    { "name": "switch-r", "from": "switch", "to": "r", "rate_bps": 1_000_000_000, "delay_s": 1e-4, "queue": "step, 757000 B, K 15140 B", "recorded": true },
                 ],
             },
         })

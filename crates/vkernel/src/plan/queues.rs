@@ -410,7 +410,7 @@ fn fq_codel(fq: &FqCodelConfig) -> Result<Attributes, String> {
     codel(attributes, [1, 3, 4, 7], &fq.codel, true)
 }
 
-/// What the kernel told of a queue. What its discipline does not count is 0.
+/// What the kernel told of a queue. What its discipline cannot have is 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Figures {
     pub(crate) sent_bytes: u64,
@@ -418,7 +418,8 @@ pub(crate) struct Figures {
     pub(crate) len_pkts: u32,
     pub(crate) len_bytes: u32,
     pub(crate) dropped_pkts: u64,
-    pub(crate) threshold_hits: u64,
+    /// `None`: the kernel does not count them.
+    pub(crate) threshold_hits: Option<u64>,
     pub(crate) marked_pkts: u64,
     /// Of the dropped ones, those that there was room for.
     pub(crate) dropped_early_pkts: u64,
@@ -459,7 +460,7 @@ pub(crate) fn figures(answer: &[u8], discipline: Discipline) -> Option<Figures> 
         Discipline::Fifo | Discipline::Fq | Discipline::Entry => {}
         // struct tc_red_xstats
         Discipline::Step | Discipline::Red => {
-            figures.threshold_hits = stats.overlimits;
+            figures.threshold_hits = Some(stats.overlimits);
             figures.dropped_early_pkts = own_at(0)?;
             figures.marked_pkts = own_at(3)?;
         }
@@ -526,7 +527,7 @@ mod tests {
             len_pkts: 7,
             len_bytes: 10_598,
             dropped_pkts: 7,
-            threshold_hits: 8,
+            threshold_hits: Some(8),
             marked_pkts: 5,
             dropped_early_pkts: 3,
             ..Figures::default()

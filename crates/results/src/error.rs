@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use knee_files::Unreadable;
 
-/// Why there is no report.
+/// Why a results directory could not be read, or something made of it.
 #[derive(Debug)]
 pub enum Error {
     /// A file says something that is not allowed.
@@ -27,25 +27,28 @@ pub enum Error {
         /// What the system said.
         source: io::Error,
     },
-    /// Captures could not be analysed, in a sentence.
-    Analysis(String),
+    /// Something else, in a sentence.
+    Other(String),
 }
 
 impl Error {
-    pub(crate) fn input(file: &Path, line: u64, message: impl Into<String>) -> Error {
+    /// About a line of a file; 0: the file as a whole.
+    pub fn input(file: &Path, line: u64, message: impl Into<String>) -> Error {
         Error::Input { file: file.to_owned(), line, message: message.into() }
     }
 
-    pub(crate) fn unreadable(path: &Path, why: Unreadable) -> Error {
+    /// Of the system.
+    pub fn io(path: &Path, action: &'static str, source: io::Error) -> Error {
+        Error::Io { path: path.to_owned(), action, source }
+    }
+
+    /// Of a file that is not read.
+    pub fn unreadable(path: &Path, why: Unreadable) -> Error {
         match why {
             Unreadable::Io(source) => Error::io(path, "cannot read", source),
             Unreadable::NotText { line } => Error::input(path, line.into(), why.to_string()),
             other => Error::input(path, 0, other.to_string()),
         }
-    }
-
-    pub(crate) fn io(path: &Path, action: &'static str, source: io::Error) -> Error {
-        Error::Io { path: path.to_owned(), action, source }
     }
 }
 
@@ -55,7 +58,7 @@ impl fmt::Display for Error {
             Error::Input { file, line: 0, message } => format!("{}: {message}", file.display()),
             Error::Input { file, line, message } => format!("{}:{line}: {message}", file.display()),
             Error::Io { path, action, source } => format!("{}: {action}: {source}", path.display()),
-            Error::Analysis(sentence) => sentence.clone(),
+            Error::Other(sentence) => sentence.clone(),
         };
         // Names and values come from files, and a terminal obeys what is not text.
         sentence.chars().try_for_each(|c| match c.is_control() {

@@ -1,17 +1,18 @@
 //! CSV files, a row at a time in bounded memory.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read as _};
+use std::io::{BufRead, BufReader, ErrorKind, Read as _};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use crate::error::Error;
+use crate::manifest::Axis;
 
 /// Longer lines are no table of ours.
 const LONGEST_LINE: u64 = 64 * 1024;
 
 /// A file and the row that was read last.
-pub(crate) struct Table {
+pub struct Table {
     path: PathBuf,
     input: BufReader<File>,
     header: Vec<String>,
@@ -24,18 +25,18 @@ pub(crate) struct Table {
 
 /// A row: cells by column.
 #[derive(Clone, Copy)]
-pub(crate) struct Row<'a> {
+pub struct Row<'a> {
     table: &'a Table,
 }
 
 impl Table {
-    /// Opens a file and reads its header; `None` where there is no such file.
-    pub(crate) fn open(path: &Path) -> Result<Option<Table>, Error> {
-        let file = match knee_files::open_file(path, "table of results") {
-            Ok(file) => file,
-            Err(why) if why.is_absent() => return Ok(None),
-            Err(why) => return Err(Error::unreadable(path, why)),
-        };
+    /// Opens a file and reads its header.
+    ///
+    /// # Errors
+    /// [`Error`] if it cannot be read or is no CSV.
+    pub fn open(path: &Path) -> Result<Table, Error> {
+        let file = knee_files::open_file(path, "table of results")
+            .map_err(|why| Error::unreadable(path, why))?;
         let mut table = Table {
             path: path.to_owned(),
             input: BufReader::with_capacity(1 << 18, file),
@@ -49,16 +50,46 @@ impl Table {
             return Err(table.wrong("is empty: run the experiment again"));
         }
         table.header = table.cells.iter().map(|cell| table.text[cell.clone()].to_owned()).collect();
-        Ok(Some(table))
+        Ok(table)
+    }
+
+    /// The same; `None` where there is no such file.
+    ///
+    /// # Errors
+    /// As of [`Table::open`].
+    pub fn open_if_there(path: &Path) -> Result<Option<Table>, Error> {
+        match Table::open(path) {
+            Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => Ok(None),
+            opened => opened.map(Some),
+        }
     }
 
     /// The number of a column that may be missing.
-    pub(crate) fn find(&self, column: &str) -> Option<usize> {
+    pub fn find(&self, column: &str) -> Option<usize> {
         self.header.iter().position(|name| name == column)
     }
 
-    /// The number of a column.
-    pub(crate) fn column(&self, column: &str) -> Result<usize, Error> {
+    /// The numbers of columns.
+    ///
+    /// # Errors
+    /// [`Error`] if one is missing.
+    pub fn columns<const N: usize>(&self, names: [&str; N]) -> Result<[usize; N], Error> {
+        let mut at = [0; N];
+        for (at, name) in at.iter_mut().zip(names) {
+            *at = self.column(name)?;
+        }
+        Ok(at)
+    }
+
+    /// The numbers of the columns of varied values.
+    ///
+    /// # Errors
+    /// [`Error`] if one is missing.
+    pub fn axes(&self, axes: &[Axis]) -> Result<Vec<usize>, Error> {
+        axes.iter().map(|axis| self.column(&axis.path)).collect()
+    }
+
+    fn column(&self, column: &str) -> Result<usize, Error> {
         self.find(column).ok_or_else(|| {
             Error::input(
                 &self.path,
@@ -68,8 +99,12 @@ impl Table {
         })
     }
 
-    /// The next row.
-    pub(crate) fn next(&mut self) -> Result<Option<Row<'_>>, Error> {
+    /// The next row; `None`: there is none.
+    ///
+    /// # Errors
+    /// [`Error`] if it is cut, too long or no text.
+    #[expect(clippy::should_implement_trait, reason = "a row lasts until the next one is read")]
+    pub fn next(&mut self) -> Result<Option<Row<'_>>, Error> {
         if !self.read()? {
             return Ok(None);
         }
@@ -84,18 +119,28 @@ impl Table {
     }
 
     /// An error about the row that was read last.
-    pub(crate) fn wrong(&self, message: &str) -> Error {
+    pub fn wrong(&self, message: &str) -> Error {
         Error::input(&self.path, self.line, message)
     }
 
     fn read(&mut self) -> Result<bool, Error> {
+        let inside = self.raw.iter().filter(|byte| **byte == b'\n').count();
         self.raw.clear();
         let mut limited = (&mut self.input).take(LONGEST_LINE);
-        let read = limited.read_until(b'\n', &mut self.raw);
-        if read.map_err(|why| Error::io(&self.path, "cannot read", why))? == 0 {
+        let mut quotes = 0;
+        // A line that ends in quotes goes on.
+        while self.raw.is_empty() || quotes % 2 == 1 {
+            let from = self.raw.len();
+            let read = limited.read_until(b'\n', &mut self.raw);
+            if read.map_err(|why| Error::io(&self.path, "cannot read", why))? == 0 {
+                break;
+            }
+            quotes += self.raw[from..].iter().filter(|byte| **byte == b'"').count();
+        }
+        if self.raw.is_empty() {
             return Ok(false);
         }
-        self.line += 1;
+        self.line += 1 + inside as u64;
         match self.raw.pop() {
             Some(b'\n') => {}
             _ if self.raw.len() as u64 + 1 >= LONGEST_LINE => {
@@ -158,12 +203,21 @@ impl Table {
 
 impl<'a> Row<'a> {
     /// A cell.
-    pub(crate) fn text(self, column: usize) -> &'a str {
+    pub fn text(self, column: usize) -> &'a str {
         &self.table.text[self.table.cells[column].clone()]
     }
 
+    /// Cells from one column to before another, with the names of their columns.
+    pub fn between(self, from: usize, before: usize) -> impl Iterator<Item = (&'a str, &'a str)> {
+        let names = self.table.header.iter().enumerate().take(before).skip(from);
+        names.map(move |(column, name)| (name.as_str(), self.text(column)))
+    }
+
     /// A number; `None`: the cell is empty.
-    pub(crate) fn number(self, column: usize) -> Result<Option<f64>, Error> {
+    ///
+    /// # Errors
+    /// [`Error`] if it is something else.
+    pub fn number(self, column: usize) -> Result<Option<f64>, Error> {
         let text = self.text(column);
         if text.is_empty() {
             return Ok(None);
@@ -177,7 +231,10 @@ impl<'a> Row<'a> {
     }
 
     /// A number that names something.
-    pub(crate) fn index(self, column: usize) -> Result<u64, Error> {
+    ///
+    /// # Errors
+    /// [`Error`] if the cell is something else.
+    pub fn index(self, column: usize) -> Result<u64, Error> {
         let number = self.text(column).parse();
         number.map_err(|_| {
             let name = &self.table.header[column];
@@ -189,43 +246,49 @@ impl<'a> Row<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::file;
+
+    /// A table that is gone from the disk as soon as it is open.
+    fn table(name: &str, text: &str) -> Result<Table, Error> {
+        let path = std::env::temp_dir().join(format!("knee-{}-{name}", std::process::id()));
+        std::fs::write(&path, text).expect("a temporary file");
+        let table = Table::open(&path);
+        std::fs::remove_file(&path).expect("it was there");
+        table
+    }
 
     #[test]
-    fn quotes_hold_commas_and_quotes() {
-        let path = file("quotes.csv", "a,b,c\n1,\"x, \"\"y\"\"\",\n");
-        let mut table = Table::open(&path).expect("opens").expect("is there");
+    fn quotes_hold_commas_quotes_and_ends_of_lines() {
+        let mut table =
+            table("quotes", "a,b,c\n1,\"x, \"\"y\"\"\",\n2,\"x\ny\",3\nz,,\n").expect("opens");
         assert_eq!(table.header, ["a", "b", "c"]);
         let row = table.next().expect("is whole").expect("is there");
         assert_eq!((row.text(1), row.number(0).expect("number")), ("x, \"y\"", Some(1.0)));
         assert_eq!(row.number(2).expect("empty"), None);
         assert!(row.number(1).is_err());
+        assert_eq!(table.next().expect("is whole").expect("is there").text(1), "x\ny");
+        let row = table.next().expect("is whole").expect("is there");
+        let said = row.number(0).expect_err("is a word").to_string();
+        assert!(said.ends_with(":5: a = \"z\": must be a number"), "{said}");
         assert!(table.next().expect("ends").is_none());
     }
 
     #[test]
     fn what_is_cut_is_said_with_its_line() {
         for (name, text, wanted) in [
-            ("cut-cells.csv", "a,b\n1,2\n3\n", ":3: has 1 cells where the header has 2"),
-            ("cut-line.csv", "a,b\n1,2\n3,4", ":3: does not end"),
-            ("cut-quote.csv", "a,b\n1,\"2\n", ":2: is no CSV"),
-            ("none.csv", "", "is empty"),
+            ("cells", "a,b\n1,2\n3\n", ":3: has 1 cells where the header has 2"),
+            ("line", "a,b\n1,2\n3,4", ":3: does not end"),
+            ("quote", "a,b\n1,\"2\n", ":2: is no CSV"),
+            ("none", "", "is empty"),
+            // It is not read into memory.
+            ("endless", &"x".repeat(200_000), "longer than 64 KiB"),
         ] {
-            let path = file(name, text);
             let read = || -> Result<(), Error> {
-                let mut table = Table::open(&path)?.expect("is there");
+                let mut table = table(name, text)?;
                 while table.next()?.is_some() {}
                 Ok(())
             };
             let said = read().expect_err(name).to_string();
             assert!(said.contains(wanted), "{said}");
         }
-    }
-
-    #[test]
-    fn a_line_without_end_is_not_read_into_memory() {
-        let path = file("endless.csv", &"x".repeat(200_000));
-        let said = Table::open(&path).err().expect("is refused").to_string();
-        assert!(said.contains("longer than 64 KiB"), "{said}");
     }
 }

@@ -1,0 +1,381 @@
+//! `manifest.json`: what was run, by what, where and when, and what the experiment says of itself.
+//!
+//! What a manifest leaves out, because an older knee wrote it, is empty or `None`.
+#![expect(missing_docs, reason = "docs/results.md says what the keys are")]
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::DeserializeOwned};
+use serde_json::{Map, Value as Json};
+
+use crate::error::Error;
+use crate::verdict::{CheckVerdict, ClaimVerdict};
+
+/// No JSON file that knee writes is longer.
+const MAX_JSON_BYTES: u64 = 64 << 20;
+
+/// Paths of varied keys with a value of each, in the order of the file.
+pub type At = Vec<(String, String)>;
+
+/// A results directory, as its manifest describes it. Keys are written in this order.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Manifest {
+    /// The directory that it was read from.
+    #[serde(skip)]
+    pub dir: PathBuf,
+    pub experiment: String,
+    pub file: String,
+    pub question: String,
+    pub knee: String,
+    /// Its commit, where it was built from a repository.
+    pub commit: Option<String>,
+    pub back_end: BackEnd,
+    /// Version of Linux that simulated hosts behave like.
+    pub linux_profile: Option<String>,
+    pub seed: Option<u64>,
+    pub repeat: Option<u64>,
+    pub runs: Option<u64>,
+    pub runs_done: Option<u64>,
+    /// Whether it was stopped before all of them had.
+    pub interrupted: bool,
+    pub time: String,
+    pub host: Option<String>,
+    pub kernel: Option<String>,
+    pub simulator: Effort,
+    pub files: Vec<String>,
+    pub vary: Map<String, Json>,
+    /// What was asked for in place of what the file says.
+    pub asked: Asked,
+    pub modules: Vec<Module>,
+    /// By case, every key with its value, defaults too.
+    pub resolved: Map<String, Json>,
+    pub text: String,
+    pub about: About,
+    /// Whether it is the quick set's part of the file.
+    pub quick: bool,
+    pub published: Vec<Published>,
+    pub claims: Vec<Claim>,
+    pub charts: Vec<Chart>,
+    /// Varied keys with their values as the tables name them.
+    pub axes: Vec<Axis>,
+    pub cases: Vec<String>,
+    pub network: Option<Network>,
+}
+
+/// A back end.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct BackEnd {
+    pub name: String,
+    /// Share of the file's rates.
+    pub scale: f64,
+    #[serde(flatten)]
+    pub about: Map<String, Json>,
+}
+
+impl Default for BackEnd {
+    fn default() -> BackEnd {
+        BackEnd { name: String::new(), scale: 1.0, about: Map::new() }
+    }
+}
+
+impl BackEnd {
+    /// Whether figures are of the simulator.
+    pub fn is_simulated(&self) -> bool {
+        self.name == "sim"
+    }
+
+    /// A word that it says of itself, as the `version` of its kernel.
+    pub fn word(&self, key: &str) -> Option<&str> {
+        self.about.get(key)?.as_str().filter(|word| !word.is_empty())
+    }
+
+    /// In what its runs are not what the simulator's are, each in a sentence.
+    pub fn differences(&self) -> Vec<String> {
+        let said = self.about.get("differences").and_then(Json::as_array).into_iter().flatten();
+        said.filter_map(|sentence| Some(sentence.as_str()?.to_owned())).collect()
+    }
+}
+
+/// What all runs took.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Effort {
+    pub cpu_s: Option<f64>,
+    pub wall_s: Option<f64>,
+    pub events: Option<u64>,
+    pub data_pkts: Option<u64>,
+    pub pkt_hops: Option<u64>,
+    pub peak_rss_bytes: Option<u64>,
+}
+
+/// `--cc` and `--set` as they were given.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Asked {
+    pub cc: Vec<String>,
+    pub set: Vec<String>,
+}
+
+/// A file that an algorithm was compiled from: enough to know it again.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Module {
+    pub algorithm: String,
+    pub path: String,
+    pub sha256: String,
+    pub compiler: String,
+}
+
+/// What an experiment says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct About {
+    pub expect: Option<String>,
+    pub source: Option<String>,
+    pub notes: Option<String>,
+}
+
+/// A varied key and its values, as written.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Axis {
+    pub path: String,
+    pub values: Vec<String>,
+}
+
+/// A figure that was published.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Published {
+    pub subject: String,
+    pub metric: String,
+    pub stat: String,
+    pub cases: Vec<String>,
+    #[serde(with = "pairs")]
+    pub at: At,
+    /// The figure, in the metric's unit.
+    pub value: f64,
+    pub text: String,
+    pub unit: String,
+    pub note: Option<String>,
+}
+
+/// Something that is claimed, with the verdict.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Claim {
+    pub name: String,
+    pub says: String,
+    /// `source` or `us`.
+    pub by: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub because: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub see: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cannot: Option<String>,
+    pub verdict: ClaimVerdict,
+    pub checks: Vec<Check>,
+}
+
+impl Claim {
+    /// Whether one of its figures was measured in one run only.
+    pub fn is_of_one_run(&self) -> bool {
+        self.checks.iter().flat_map(|check| &check.terms).any(|term| term.runs == Some(1))
+    }
+
+    /// The cause of its verdict; that of another verdict is none of one that stands.
+    pub fn cause(&self) -> Option<&String> {
+        self.because.as_ref().filter(|_| self.verdict != ClaimVerdict::Stands)
+    }
+}
+
+/// One comparison of a claim.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Check {
+    pub says: String,
+    pub verdict: CheckVerdict,
+    /// Unit of its values: none of a ratio.
+    pub unit: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at_least: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at_most: Option<f64>,
+    /// One for each case and value that it goes through and that was run.
+    pub rows: Vec<CheckRow>,
+    /// What the values of all rows are made of, one row after the other.
+    pub terms: Vec<Term>,
+}
+
+impl Check {
+    /// The figures that a row is made of.
+    pub fn terms_of(&self, row: usize) -> &[Term] {
+        let each = self.terms.len() / self.rows.len().max(1);
+        self.terms.get(row * each..(row + 1) * each).unwrap_or_default()
+    }
+}
+
+/// The value of a check at one place.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CheckRow {
+    /// The place in words; empty where the check has no other.
+    pub at: String,
+    pub verdict: CheckVerdict,
+    /// The value; `None`: not measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub value: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub low: Option<f64>,
+    /// The upper end; `None`: a ratio to what may be zero has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub high: Option<f64>,
+}
+
+/// A figure that a check's value is made of.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Term {
+    /// `figure`, `over` or `minus`.
+    pub role: String,
+    pub case: String,
+    #[serde(with = "pairs")]
+    pub at: At,
+    pub subject: String,
+    pub metric: String,
+    pub stat: String,
+    pub runs: Option<u64>,
+    /// The figure; `None`: not measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub value: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ci95: Option<f64>,
+}
+
+/// A chart that the experiment asks for.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Chart {
+    pub title: String,
+    pub subject: String,
+    pub metric: String,
+    pub stat: String,
+    /// A varied path, or `case`.
+    pub x: String,
+    /// Whether the y axis is logarithmic.
+    pub log: bool,
+}
+
+/// Hosts, switches and what is between them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Network {
+    pub topology: String,
+    pub nodes: Vec<Node>,
+    /// One for each direction of a cable.
+    pub links: Vec<Link>,
+}
+
+/// A host or a switch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Node {
+    pub name: String,
+    pub kind: NodeKind,
+}
+
+/// What a node is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NodeKind {
+    Host,
+    Switch,
+}
+
+/// One direction of a cable.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Link {
+    pub name: String,
+    pub from: String,
+    pub to: String,
+    /// Bits per second; `None`: it is only a delay.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate_bps: Option<u64>,
+    pub delay_s: f64,
+    /// Its queue in words; empty: it has none.
+    pub queue: String,
+    pub recorded: bool,
+}
+
+impl Manifest {
+    /// The name of its file.
+    pub const FILE: &str = "manifest.json";
+
+    /// Reads the manifest of a results directory.
+    ///
+    /// # Errors
+    /// [`Error`] if it is not there, too long, no JSON, or not of a results directory.
+    pub fn read(dir: &Path) -> Result<Manifest, Error> {
+        let path = dir.join(Manifest::FILE);
+        let mut manifest: Manifest =
+            read_json(&path, "manifest of knee run", "run the experiment again")?;
+        if manifest.experiment.is_empty() {
+            let why = "names no experiment: it is not of a results directory of knee run";
+            return Err(Error::input(&path, 0, why));
+        }
+        // An older knee wrote cases and axes only here.
+        if manifest.cases.is_empty() {
+            manifest.cases = manifest.resolved.keys().cloned().collect();
+        }
+        if manifest.axes.is_empty() {
+            let values =
+                |values: &Json| values.as_array().into_iter().flatten().map(text).collect();
+            let axis = |(path, all)| Axis { path: String::clone(path), values: values(all) };
+            manifest.axes = manifest.vary.iter().map(axis).collect();
+        }
+        manifest.dir = dir.to_owned();
+        Ok(manifest)
+    }
+
+    /// The congestion control of a case, where it has one of its own.
+    pub fn algorithm(&self, case: &str) -> Option<&str> {
+        self.resolved.get(case)?.get("case.cc")?.as_str()
+    }
+}
+
+/// Reads a JSON file of at most 64 MiB. What is said of one that is none names `what` it is to be, and how to have one `again`.
+///
+/// # Errors
+/// [`Error`] if it is not there, too long, no JSON, or something else.
+pub fn read_json<T: DeserializeOwned>(
+    path: &Path,
+    what: &'static str,
+    again: &str,
+) -> Result<T, Error> {
+    let text = knee_files::read_text(path, MAX_JSON_BYTES, what)
+        .map_err(|why| Error::unreadable(path, why))?;
+    serde_json::from_str(&text).map_err(|why| {
+        let line = u64::try_from(why.line()).unwrap_or(0);
+        Error::input(
+            path,
+            line,
+            match why.is_data() {
+                true => format!("is no {what}: {why}"),
+                false => format!("is no JSON: the file is cut or was changed; {again}"),
+            },
+        )
+    })
+}
+
+/// A value as tables have it, without quotes.
+pub fn text(value: &Json) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// Pairs that are an object in JSON.
+mod pairs {
+    use super::*;
+
+    pub(super) fn serialize<S: Serializer>(at: &At, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(at.iter().map(|(path, value)| (path, value)))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<At, D::Error> {
+        let map = Map::deserialize(deserializer)?;
+        Ok(map.iter().map(|(path, value)| (path.clone(), text(value))).collect())
+    }
+}

@@ -1,0 +1,317 @@
+//! What is measured: the metrics, and of which kind of traffic each is.
+
+use Kind::{
+    Attempts, Buffer, Bulk, Endless, Incast, Ping, Poisson, Query, Queue, Rpc, Shuffle, SizeClass,
+};
+
+/// A kind of traffic, or a queue: what can be measured of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Transfers of a size.
+    Bulk,
+    /// Transfers without end.
+    Endless,
+    /// Transfers of a size at once, in rounds.
+    Incast,
+    /// Requests and answers.
+    Rpc,
+    /// Small packets back and forth.
+    Ping,
+    /// Requests to several servers at once, the next when all have answered.
+    Query,
+    /// Transfers from each to each, so many at a time.
+    Shuffle,
+    /// Connections that nothing is sent on.
+    Attempts,
+    /// Transfers that begin at random.
+    Poisson,
+    /// Those of them of one class of size.
+    SizeClass,
+    /// A recorded queue.
+    Queue,
+    /// Memory that queues share.
+    Buffer,
+}
+
+/// How values of a metric are written and recorded.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Unit {
+    /// As in results; empty: a count, a ratio or a share.
+    name: &'static str,
+    /// Recorded whole numbers in one of it.
+    scale: f64,
+    /// Whether it is a part of a whole, which people read in per cent.
+    is_share: bool,
+}
+
+const fn unit(name: &'static str, scale: f64) -> Unit {
+    Unit { name, scale, is_share: false }
+}
+
+const SECONDS: Unit = unit("s", 1e9);
+const BPS: Unit = unit("bps", 1.0);
+const BYTES: Unit = unit("B", 1.0);
+const PKTS: Unit = unit("pkts", 1.0);
+const MEAN_PKTS: Unit = unit("pkts", 1e3);
+const PER_S: Unit = unit("per s", 1e3);
+const COUNT: Unit = unit("", 1.0);
+const RATIO: Unit = unit("", 1e3);
+const INDEX: Unit = unit("", 1e6);
+const SHARE: Unit = Unit { is_share: true, ..INDEX };
+const PROBABILITY: Unit = Unit { scale: 1e9, ..SHARE };
+
+/// Kinds that have connections with payload.
+const PAYLOAD: &[Kind] = &[Bulk, Incast, Endless, Query, Shuffle, Rpc, Poisson];
+/// Those of them whose hosts and windows are looked at.
+const STEADY: &[Kind] = &[Bulk, Endless, Rpc];
+const TRANSFERS: &[Kind] = &[Bulk, Endless];
+const COUNTED_IN_WINDOW: &[Kind] = &[Bulk, Endless, Rpc, Poisson];
+const QUEUES: &[Kind] = &[Queue, Buffer];
+
+/// What there is to know of a metric.
+struct About {
+    doc: &'static str,
+    name: &'static str,
+    unit: Unit,
+    is_distribution: bool,
+    kinds: &'static [Kind],
+    shown: &'static [Kind],
+    heading: &'static str,
+    column: &'static str,
+}
+
+/// What stands last: what is given, or before it what holds if nothing is.
+const fn last<T: Copy>(all: &[T]) -> T {
+    all[all.len() - 1]
+}
+
+/// Each metric: what it is; its name; its unit; whether a run has many values of it, which have percentiles, or one; of which kinds
+/// it is measured; of which a table shows it if the file does not say. Then its heading, if that is not its name, and the one of a narrow
+/// column, if that is another. The order is that of results.
+macro_rules! metrics {
+    ($($(#[doc = $doc:literal])+ $metric:ident $name:literal $unit:ident $values:ident $kinds:expr $(, shown $shown:expr)?
+        $(, $heading:literal $(, $column:literal)?)?;)+) => {
+        /// Something measured.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Metric { $($(#[doc = $doc])+ $metric,)+ }
+
+        impl Metric {
+            /// All of them, in the order of results.
+            pub const ALL: &[Metric] = &[$(Metric::$metric,)+];
+
+            const fn about(self) -> &'static About {
+                match self {
+                    $(Metric::$metric => const {
+                        &About {
+                            doc: concat!($($doc),+), name: $name, unit: $unit, is_distribution: $values,
+                            kinds: $kinds, shown: last(&[NOWHERE, $($shown)?]),
+                            heading: last(&["", $($heading)?]), column: last(&["", $($heading, $($column)?)?]),
+                        }
+                    },)+
+                }
+            }
+        }
+    };
+}
+
+const NOWHERE: &[Kind] = &[];
+const MANY: bool = true;
+const ONE: bool = false;
+
+metrics! {
+    /// From `connect()` to the last byte read, of each finished transfer.
+    Completion "completion" SECONDS MANY &[Bulk, Incast, Shuffle, Poisson, SizeClass], shown &[Bulk, Incast, Shuffle, Poisson], "completion time";
+    /// Completion time over the least that is possible.
+    Slowdown "slowdown" RATIO MANY &[Poisson, SizeClass], shown &[Poisson, SizeClass];
+    /// From the first `connect()` of a round to its last byte read.
+    Last "last" SECONDS MANY &[Incast, Shuffle], shown &[Incast, Shuffle], "time until the last of a round is complete";
+    /// Of attempts to connect, the share that came about in time.
+    SuccessShare "success_share" SHARE ONE &[Attempts], shown &[Attempts];
+    /// From a request's write to the last byte of its answer.
+    Latency "latency" SECONDS MANY &[Query, Attempts, Rpc], shown &[Query, Attempts, Rpc];
+    /// Of queries or rounds, the share in which some connection had a retransmission timeout.
+    TimeoutShare "timeout_share" SHARE ONE &[Incast, Query], shown &[Query];
+    /// Exchanges completed in the window.
+    Exchanges "exchanges" COUNT ONE &[Query, Rpc], shown &[Query, Rpc];
+    /// Payload received by a flow, per second.
+    Goodput "goodput" BPS MANY &[Bulk, Incast, Endless, Shuffle], shown &[Endless], "goodput of a flow";
+    /// All flows of the entry together.
+    GoodputSum "goodput_sum" BPS ONE &[Endless], shown &[Endless], "goodput, all flows together", "sum";
+    /// Jain's index of the flows' goodput.
+    Jain "jain" INDEX ONE &[Bulk, Incast, Endless], shown &[Endless], "Jain's index of goodput", "Jain";
+    /// From the last start until endless transfers share fairly.
+    Convergence "convergence" SECONDS ONE &[Endless];
+    /// Retransmission timeouts.
+    Timeouts "timeouts" COUNT ONE &[Bulk, Incast, Endless, Query, Shuffle, Attempts, Rpc, Poisson, SizeClass],
+        shown &[Bulk, Incast, Endless, Query, Shuffle, Rpc, Poisson, SizeClass];
+    /// Tail loss probes.
+    TailLossProbes "tail_loss_probes" COUNT ONE PAYLOAD, shown &[Bulk, Incast], "tail loss probes", "probes";
+    /// Segments sent again.
+    Retransmits "retransmits" COUNT ONE PAYLOAD, shown &[Bulk, Incast, Endless, Rpc, Shuffle, Poisson];
+    /// Entries into fast recovery.
+    Recoveries "recoveries" COUNT ONE PAYLOAD;
+    /// Reductions for ECE.
+    EcnReductions "ecn_reductions" COUNT ONE PAYLOAD, "reductions for ECN", "ECN cuts";
+    /// Changes of path that algorithms asked for (PLB).
+    PlbRehashes "plb_rehashes" COUNT ONE PAYLOAD, "PLB rehashes";
+    /// Share of delivered packets that were acked with ECE.
+    CeShare "ce_share" SHARE ONE PAYLOAD, "share of packets marked", "CE share";
+    /// Packets on the wire for one that the receiving hosts' IP saw, where these tell (GRO).
+    PktsPerMerge "pkts_per_merge" RATIO ONE TRANSFERS;
+    /// ACKs for 1 MB (10^6 bytes) of received payload, where the receiving hosts tell what they merge.
+    AcksPerMb "acks_per_mb" RATIO ONE TRANSFERS, "ACKs per MB";
+    /// CPU time of the receiving hosts' IP and TCP for 1 MB of payload, where these tell.
+    ReceiveCpuPerMb "receive_cpu_per_mb" SECONDS ONE TRANSFERS, "receive CPU per MB";
+    /// The same of the sending hosts: for ACKs, and for sending what these allow.
+    AckCpuPerMb "ack_cpu_per_mb" SECONDS ONE TRANSFERS, "ACK CPU per MB";
+    /// The receiving hosts' CPU time in the whole run as a share of one core's, a mean of these hosts.
+    ReceiveCpuShare "receive_cpu_share" SHARE ONE STEADY, "receive CPU share";
+    /// The same of the sending hosts.
+    AckCpuShare "ack_cpu_share" SHARE ONE STEADY, "ACK CPU share";
+    /// A flow's cwnd, a mean of its samples.
+    Cwnd "cwnd" MEAN_PKTS MANY STEADY;
+    /// A flow's smoothed RTT, a mean of its samples.
+    Srtt "srtt" SECONDS MANY STEADY;
+    /// The same as kernels up to 3.14 showed it, which measured it in ticks.
+    RttShown "rtt_shown" SECONDS MANY STEADY, "RTT shown";
+    /// Expiries of TCP's own pacing timer a second, all flows together.
+    PacingTimers "pacing_timers" PER_S ONE STEADY;
+    /// Bursts handed to the device a second, all flows together.
+    Bursts "bursts" PER_S ONE STEADY;
+    /// Data packets in a burst.
+    PktsPerBurst "pkts_per_burst" RATIO ONE STEADY;
+    /// Data packets sent a second, all flows together.
+    DataPktsRate "data_pkts_rate" PER_S ONE STEADY, "rate of data packets";
+    /// ACKs sent a second, all flows together.
+    AcksRate "acks_rate" PER_S ONE STEADY, "rate of ACKs";
+    /// `timeouts` in the measured window.
+    WindowTimeouts "window_timeouts" COUNT ONE COUNTED_IN_WINDOW;
+    /// `retransmits` in the measured window.
+    WindowRetransmits "window_retransmits" COUNT ONE COUNTED_IN_WINDOW;
+    /// `recoveries` in the measured window.
+    WindowRecoveries "window_recoveries" COUNT ONE COUNTED_IN_WINDOW;
+    /// `ce_share` in the measured window.
+    WindowCeShare "window_ce_share" SHARE ONE COUNTED_IN_WINDOW, "window CE share";
+    /// Transfers or exchanges that the end of the run cut off.
+    Unfinished "unfinished" COUNT ONE &[Bulk, Incast, Endless, Query, Shuffle, Rpc, Poisson, SizeClass];
+    /// Of a ping.
+    Rtt "rtt" SECONDS MANY &[Ping], shown &[Ping], "round-trip time";
+    /// Pings without an answer by the end of the run.
+    Unanswered "unanswered" COUNT ONE &[Ping], shown &[Ping];
+    /// Packets waiting, at each sample.
+    Queue "queue" PKTS MANY &[Queue], shown &[Queue], "packets waiting";
+    /// Bytes waiting in shared memory, at each sample.
+    Occupancy "occupancy" BYTES MANY &[Buffer], shown &[Buffer];
+    /// Bytes sent in the whole run, as a share of what the rate allows.
+    Utilisation "utilisation" SHARE ONE &[Queue], shown &[Queue];
+    /// Packets that a queue dropped in the whole run.
+    Drops "drops" PKTS ONE QUEUES, shown QUEUES;
+    /// Of all that came, in the whole run, the share that it dropped.
+    DropShare "drop_share" SHARE ONE QUEUES, shown QUEUES;
+    /// Packets that it marked in the whole run.
+    Marks "marks" PKTS ONE QUEUES, shown QUEUES;
+    /// Mean over the samples of the probability that an AQM with one holds for its next packet.
+    DropProbability "drop_probability" PROBABILITY ONE &[Queue], shown &[Queue];
+    /// Share of the run in which flow control did not let a link begin to send.
+    PausedShare "paused_share" SHARE ONE &[Queue], shown &[Queue];
+    /// Frames that told it to pause in the whole run.
+    PauseFrames "pause_frames" COUNT ONE &[Queue], shown &[Queue];
+    /// `utilisation` in the measured window.
+    WindowUtilisation "window_utilisation" SHARE ONE &[Queue];
+    /// `drops` in the measured window.
+    WindowDrops "window_drops" PKTS ONE QUEUES;
+    /// `marks` in the measured window.
+    WindowMarks "window_marks" PKTS ONE QUEUES;
+}
+
+impl Metric {
+    /// As in files and results.
+    pub const fn name(self) -> &'static str {
+        self.about().name
+    }
+
+    /// What it is, in a sentence.
+    pub fn doc(self) -> &'static str {
+        self.about().doc.trim()
+    }
+
+    /// `s`, `bps`, `pkts`, `B`, `per s`; empty: a count, a ratio or a share.
+    pub const fn unit(self) -> &'static str {
+        self.about().unit.name
+    }
+
+    /// Whether a figure with this unit may be one of it; counts, shares and packets go without.
+    pub fn takes(self, unit: &str) -> bool {
+        let is_plain = matches!(self.unit(), "" | "pkts");
+        unit == self.unit() || (is_plain && matches!(unit, "" | "share"))
+    }
+
+    /// Recorded whole numbers in one unit.
+    pub const fn scale(self) -> f64 {
+        self.about().unit.scale
+    }
+
+    /// Whether it is a part of a whole, which people read in per cent.
+    pub const fn is_share(self) -> bool {
+        self.about().unit.is_share
+    }
+
+    /// Whether a run has many values of it, which have percentiles, and not just one.
+    pub const fn is_distribution(self) -> bool {
+        self.about().is_distribution
+    }
+
+    /// Kinds of traffic, and queues, that it is measured of.
+    pub const fn kinds(self) -> &'static [Kind] {
+        self.about().kinds
+    }
+
+    /// Whether it is the time of a transfer or exchange, which is far longer if a retransmission timer had
+    /// to expire for it.
+    pub const fn may_wait_for_a_timer(self) -> bool {
+        matches!(self, Metric::Completion | Metric::Last | Metric::Latency)
+    }
+
+    /// Its heading.
+    pub fn heading(self) -> String {
+        self.or_name(self.about().heading)
+    }
+
+    /// Its heading above a narrow column.
+    pub fn column(self) -> String {
+        self.or_name(self.about().column)
+    }
+
+    fn or_name(self, heading: &str) -> String {
+        if heading.is_empty() { self.name().replace('_', " ") } else { heading.to_owned() }
+    }
+
+    /// The metric of a name.
+    pub fn by_name(name: &str) -> Option<Metric> {
+        Metric::ALL.iter().copied().find(|metric| metric.name() == name)
+    }
+}
+
+impl Kind {
+    /// What is measured of it, in the order of results.
+    pub fn metrics(self) -> Vec<Metric> {
+        let all = Metric::ALL.iter().copied();
+        all.filter(|metric| metric.kinds().contains(&self)).collect()
+    }
+
+    /// What a table shows of it if the file does not say.
+    pub fn shown(self) -> Vec<Metric> {
+        let all = Metric::ALL.iter().copied();
+        all.filter(|metric| metric.about().shown.contains(&self)).collect()
+    }
+}
+
+/// A metric is measured of something, and shown only where it is measured.
+const _: () = {
+    let mut at = 0;
+    while at < Metric::ALL.len() {
+        let about = Metric::ALL[at].about();
+        assert!(!about.kinds.is_empty(), "a metric of no kind of traffic would never be written");
+        at += 1;
+    }
+};

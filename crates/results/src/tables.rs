@@ -1,0 +1,234 @@
+//! The tables of a results directory: each column is named once, for its header, its rows and its readers.
+
+use std::borrow::Cow;
+use std::fmt::{self, Write as _};
+use std::path::Path;
+
+use crate::error::Error;
+use crate::table::Table;
+
+const PS_PER_S: u64 = 1_000_000_000_000;
+const PS_PER_NS: u64 = 1_000;
+
+/// What begins each row of a table.
+#[derive(Clone, Copy)]
+enum Labels {
+    /// The run's number.
+    Run,
+    /// The same with case, varied values and repeat.
+    RunAndCase,
+    /// Case and varied values.
+    Case,
+}
+
+/// The first column of all tables but the summary: the run's number, from 0.
+pub const RUN: &str = "run";
+/// The case, before a column for each varied value.
+pub const CASE: &str = "case";
+/// The repeat, behind these.
+pub const REPEAT: &str = "repeat";
+
+/// The verdict on a run, in `runs.csv`, whose results are those of its host.
+pub const HOST_LIMITED: &str = "host-limited";
+
+/// A value in a table.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Cell<'a> {
+    /// Not measured.
+    Empty,
+    /// A whole number.
+    Whole(u64),
+    /// Any number.
+    Number(f64),
+    /// A time of so many picoseconds, written as seconds with nine decimals.
+    Seconds(u64),
+    /// In quotes if it must be.
+    Text(Cow<'a, str>),
+}
+
+impl fmt::Display for Cell<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Cell::Empty => Ok(()),
+            Cell::Whole(number) => write!(f, "{number}"),
+            Cell::Number(number) => write!(f, "{number}"),
+            Cell::Seconds(ps) => write!(f, "{}.{:09}", ps / PS_PER_S, ps % PS_PER_S / PS_PER_NS),
+            Cell::Text(text) => f.write_str(&quoted(text)),
+        }
+    }
+}
+
+impl<'a> From<&'a str> for Cell<'a> {
+    fn from(text: &'a str) -> Cell<'a> {
+        Cell::Text(text.into())
+    }
+}
+
+impl From<String> for Cell<'_> {
+    fn from(text: String) -> Self {
+        Cell::Text(text.into())
+    }
+}
+
+impl From<f64> for Cell<'_> {
+    fn from(number: f64) -> Self {
+        Cell::Number(number)
+    }
+}
+
+impl From<usize> for Cell<'_> {
+    fn from(number: usize) -> Self {
+        Cell::Whole(number as u64)
+    }
+}
+
+impl<'a, T: Into<Cell<'a>>> From<Option<T>> for Cell<'a> {
+    fn from(value: Option<T>) -> Cell<'a> {
+        value.map_or(Cell::Empty, Into::into)
+    }
+}
+
+macro_rules! whole {
+    ($($number:ty)*) => {$(
+        impl From<$number> for Cell<'_> {
+            fn from(number: $number) -> Self {
+                Cell::Whole(number.into())
+            }
+        }
+    )*};
+}
+whole!(bool u8 u16 u32 u64);
+
+/// A cell, in quotes if it must be.
+pub fn quoted(text: &str) -> Cow<'_, str> {
+    match text.contains([',', '"', '\n', '\r']) {
+        true => format!("\"{}\"", text.replace('"', "\"\"")).into(),
+        false => text.into(),
+    }
+}
+
+/// Adds a row: its labels as they are, and cells.
+pub fn write_row<'a>(out: &mut String, labels: &str, cells: impl IntoIterator<Item = Cell<'a>>) {
+    out.push_str(labels);
+    for cell in cells {
+        // Writing to a `String` cannot fail.
+        let _ = write!(out, ",{cell}");
+    }
+    out.push('\n');
+}
+
+/// Tables: the row, the file, what begins each row, and the further columns. A row is a struct with a cell for each column. Its
+/// readers name a column as `Flow::algorithm`.
+macro_rules! tables {
+    ($($(#[doc = $doc:literal])* $row:ident $file:literal $labels:ident [$($column:ident)*])*) => {
+        /// A table of a results directory.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum File { $($(#[doc = $doc])* $row,)* }
+
+        impl File {
+            /// All of them.
+            pub const ALL: [File; [$($file),*].len()] = [$(File::$row),*];
+
+            /// The name of the file.
+            pub const fn name(self) -> &'static str {
+                match self { $(File::$row => $file,)* }
+            }
+
+            /// What begins each row.
+            const fn labels(self) -> Labels {
+                match self { $(File::$row => Labels::$labels,)* }
+            }
+
+            /// The columns behind the labels.
+            pub const fn columns(self) -> &'static [&'static str] {
+                match self { $(File::$row => &[$(stringify!($column)),*],)* }
+            }
+        }
+
+        /// Rows of the tables, each with a cell for every column.
+        pub mod rows {
+            use super::Cell;
+
+            $(
+                $(#[doc = $doc])*
+                #[derive(Clone, Debug, PartialEq)]
+                #[expect(missing_docs, reason = "docs/results.md says what columns are")]
+                pub struct $row<'a> { $(pub $column: Cell<'a>,)* }
+
+                #[expect(missing_docs, non_upper_case_globals, reason = "these are names of columns")]
+                impl<'a> $row<'a> {
+                    $(pub const $column: &'static str = stringify!($column);)*
+
+                    /// The cells in the order of the columns.
+                    pub fn cells(self) -> [Cell<'a>; [$(stringify!($column)),*].len()] {
+                        [$(self.$column),*]
+                    }
+                }
+            )*
+        }
+    };
+}
+
+tables! {
+    /// A run.
+    Run "runs.csv" RunAndCase [seed end_s events data_pkts pkt_hops verdict limits]
+    /// A connection.
+    Flow "flows.csv" RunAndCase [
+        flow traffic from to size_bytes algorithm algorithm_at_end ecn start_s connected_at_s established_at_s done_at_s stopped_at_s
+        completion_s received_bytes timeouts syn_timeouts retransmitted_segs tail_loss_probes fast_recoveries undos spurious_timeouts
+        cwr_reductions timeout_rehashes duplicate_rehashes plb_rehashes data_segs_sent acks_sent ce_segs_received delivered_pkts
+        delivered_ce_pkts srtt_s min_rtt_s cwnd_pkts inits_left_out
+    ]
+    /// A completed exchange.
+    Rpc "rpcs.csv" RunAndCase [flow traffic start_s latency_s]
+    /// A ping.
+    Ping "pings.csv" RunAndCase [ping traffic sent_s rtt_s]
+    /// A recorded link; where flow control cannot stop any, rows end before `pause_frames`.
+    Queue "queues.csv" RunAndCase [
+        link offered_pkts sent_pkts sent_bytes marked_pkts threshold_hits dropped_full_pkts dropped_not_ect_pkts dropped_early_pkts
+        lost_pkts pause_frames paused_s
+    ]
+    /// A host whose receiving was counted.
+    Host "hosts.csv" RunAndCase [host wire_pkts merged_pkts interrupts cpu_s]
+    /// A sample of a connection; what algorithms tell of their insides follows.
+    FlowSample "series-flows.csv" Run [
+        at_s flow traffic ca_state cwnd_pkts ssthresh_pkts srtt_us rttvar_us min_rtt_us unacked_pkts sacked_pkts lost_pkts
+        retrans_out_pkts total_retrans delivered_pkts delivered_ce_pkts bytes_acked pacing_rate_bytes_per_sec rto_us data_segs_out
+        fast_recoveries
+    ]
+    /// A sample of a queue.
+    QueueSample "series-queues.csv" Run [at_s link len_pkts len_bytes dropped_pkts threshold_hits drop_probability qdelay_s]
+    /// A period of a connection.
+    GoodputSample "series-goodput.csv" Run [at_s flow traffic bytes]
+    /// A metric of a traffic entry or queue in a run.
+    Measure "measures.csv" Run [subject metric unit values mean late late_mean]
+    /// Something measured of the host in a run.
+    Validity "validity.csv" Run [measure value]
+    /// A metric of a traffic entry or queue, over all repeats.
+    Summary "summary.csv" Case [
+        subject metric unit runs values mean ci95 sd sd_of_runs min p50 p95 p99 p999 max published published_stat
+    ]
+}
+
+impl File {
+    /// The first line, with the paths of varied keys, without its end.
+    pub fn header<'a>(self, axes: impl IntoIterator<Item = &'a str>) -> String {
+        let (before, behind): (&[&str], &[&str]) = match self.labels() {
+            Labels::Run => return [&[RUN], self.columns()].concat().join(","),
+            Labels::RunAndCase => (&[RUN, CASE], &[REPEAT]),
+            Labels::Case => (&[CASE], &[]),
+        };
+        let axes = axes.into_iter().map(quoted);
+        let before = before.iter().map(|name| Cow::from(*name));
+        let behind = behind.iter().chain(self.columns()).map(|name| Cow::from(*name));
+        before.chain(axes).chain(behind).collect::<Vec<_>>().join(",")
+    }
+
+    /// Opens the table of a results directory; `None` where there is none.
+    ///
+    /// # Errors
+    /// [`Error`] as of [`Table::open`].
+    pub fn open(self, dir: &Path) -> Result<Option<Table>, Error> {
+        Table::open_if_there(&dir.join(self.name()))
+    }
+}
