@@ -68,6 +68,12 @@ impl Measured {
         }
     }
 
+    /// Memory that it takes, bytes, more or less.
+    pub(crate) fn bytes(&self) -> usize {
+        let all = self.values.iter().chain(&self.late);
+        all.map(|pair| size_of_val(pair) + pair.1.bytes()).sum()
+    }
+
     /// Takes a value in the metric's unit, as [`Measured::record`] does.
     pub(crate) fn measure(&mut self, metric: Metric, value: f64) {
         self.record(metric, (value * metric.scale()).round() as u64);
