@@ -2,14 +2,12 @@
 
 use std::collections::HashMap;
 
-use knee_queue::{
-    Alternate, ClassConfig, ClassService, ClassesConfig, Condition, LimitPer, QueueConfig,
-    TwoBuffersConfig,
-};
+use knee_queue::{ClassConfig, ClassService, Condition, Place, QueueConfig};
 use knee_sim::spec::{LinkId, Network, NodeId};
 
 use crate::error::Error;
 use crate::names::expand_all;
+use crate::queues::read_queue;
 use crate::reader::Reader;
 use crate::tree::{Node, Value};
 use crate::units::Size;
@@ -22,23 +20,9 @@ const MAX_INPUTS: usize = 200;
 /// The largest DSCP.
 pub(crate) const MAX_DSCP: u64 = 63;
 
-/// Reads the queue of a class or a buffer.
-type ReadQueue<'f> = &'f dyn Fn(&Reader<'_>) -> Result<QueueConfig, Error>;
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Service {
-    Weighted,
-    Strict,
-}
-
-pub(crate) fn read_classes(
-    reader: &Reader<'_>,
-    frame_bytes: u32,
-    read_queue: ReadQueue<'_>,
-) -> Result<ClassesConfig, Error> {
-    reader.check(&["kind", "service", "quantum", "class"])?;
-    let services = [("weighted", Service::Weighted), ("strict", Service::Strict)];
-    let service = reader.choice_or("service", &services, "weighted")?;
+/// The classes of a port in order.
+pub(crate) fn read_classes(reader: &Reader<'_>, place: Place) -> Result<Vec<ClassConfig>, Error> {
+    let all_strict = reader.node("service").and_then(Node::text) == Some("strict");
     let readers = reader.children("class")?;
     if readers.is_empty() || readers.len() > MAX_CLASSES {
         let example = "class = [{ dscp = 1, queue = { ... } }, { queue = { ... } }]";
@@ -47,24 +31,21 @@ pub(crate) fn read_classes(
     }
     let mut classes: Vec<ClassConfig> = Vec::with_capacity(readers.len());
     for (number, reader) in (1..).zip(&readers) {
-        let class = read_class(reader, number, service, read_queue)?;
+        let class = read_class(reader, number, all_strict, place)?;
         if classes.iter().any(|prior| prior.name == class.name) {
             let message = format!("must differ from that of another class (\"{}\")", class.name);
             return Err(reader.error("name", message));
         }
         classes.push(class);
     }
-    let quantum = reader.get_or("quantum", Size(u64::from(frame_bytes)))?;
-    let quantum_bytes = u32::try_from(quantum.0)
-        .map_err(|_| reader.error("quantum", "must be at most 4 GB, as in \"1514 B\""))?;
-    Ok(ClassesConfig { classes, quantum_bytes })
+    Ok(classes)
 }
 
 fn read_class(
     reader: &Reader<'_>,
     number: u32,
-    service: Service,
-    read_queue: ReadQueue<'_>,
+    all_strict: bool,
+    place: Place,
 ) -> Result<ClassConfig, Error> {
     reader.check(&["name", "dscp", "acks", "up_to", "weight", "strict", "queue"])?;
     let name = match reader.has("name") {
@@ -75,12 +56,11 @@ fn read_class(
     let dscps = reader.integers("dscp", 0..=MAX_DSCP)?;
     let dscps = dscps.map(|dscps| Condition::set_of(dscps.into_iter().map(|dscp| dscp as u8)));
     let acks = reader.has("acks") && reader.flag_or("acks", false)?;
-    if service == Service::Strict && reader.has("strict") {
+    if all_strict && reader.has("strict") {
         let message = "has no meaning beside service = \"strict\", which says it of all classes";
         return Err(reader.error("strict", message));
     }
-    let is_strict =
-        service == Service::Strict || (reader.has("strict") && reader.flag_or("strict", false)?);
+    let is_strict = all_strict || (reader.has("strict") && reader.flag_or("strict", false)?);
     if is_strict && reader.has("weight") {
         let message = "has no meaning for a class that is served strictly";
         return Err(reader.error("weight", message));
@@ -94,33 +74,21 @@ fn read_class(
         name,
         condition: Condition { dscps, acks, up_to_bytes },
         service,
-        queue: read_queue(&reader.need_child("queue")?)?,
+        queue: read_queue(&reader.need_child("queue")?, place)?,
     })
 }
 
-/// The inputs of the second buffer are names still: [`find_inputs`] numbers them.
-pub(crate) fn read_two_buffers(
-    reader: &Reader<'_>,
-    read_queue: ReadQueue<'_>,
-) -> Result<TwoBuffersConfig, Error> {
-    reader.check(&["kind", "second", "alternate", "limit_per", "queue"])?;
-    let alternate = [("packets", Alternate::Packets), ("bytes", Alternate::Bytes)];
-    let limit_per = [("buffer", LimitPer::Buffer), ("port", LimitPer::Port)];
-    let texts = reader.need_texts("second", "s3")?;
-    let mut second_names = expand_all(&texts).map_err(|why| reader.error("second", why))?;
-    second_names.sort_unstable();
-    second_names.dedup();
-    if second_names.len() > MAX_INPUTS {
-        let message = format!("must name at most {MAX_INPUTS} inputs, not {}", second_names.len());
-        return Err(reader.error("second", message));
+/// The inputs of the second buffer, as names: [`find_inputs`] numbers them.
+pub(crate) fn read_inputs(reader: &Reader<'_>, key: &str) -> Result<Vec<String>, Error> {
+    let texts = reader.texts(key)?.unwrap_or_default();
+    let mut names = expand_all(&texts).map_err(|why| reader.error(key, why))?;
+    names.sort_unstable();
+    names.dedup();
+    if names.len() > MAX_INPUTS {
+        let message = format!("must name at most {MAX_INPUTS} inputs, not {}", names.len());
+        return Err(reader.error(key, message));
     }
-    Ok(TwoBuffersConfig {
-        second: Vec::new(),
-        second_names,
-        queue: Box::new(read_queue(&reader.need_child("queue")?)?),
-        alternate: reader.choice_or("alternate", &alternate, "packets")?,
-        limit_per: reader.choice_or("limit_per", &limit_per, "buffer")?,
-    })
+    Ok(names)
 }
 
 /// Gives each port with two buffers the links that lead from the named nodes to its switch. `reader` is that of `[network]`.

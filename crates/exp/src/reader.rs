@@ -104,7 +104,7 @@ impl<'a> Reader<'a> {
         self.resolved.borrow_mut().push((self.key(key), value.into()));
     }
 
-    fn missing(&self, key: &str, example: &str) -> Error {
+    pub(crate) fn missing(&self, key: &str, example: &str) -> Error {
         Error::input(
             self.file,
             self.origin,

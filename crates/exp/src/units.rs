@@ -70,9 +70,6 @@ pub(crate) struct Pkts(pub(crate) u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct QueueLimit(pub(crate) Limit);
 
-/// `unlimited` in a file.
-const UNLIMITED: Limit = Limit::Bytes(u64::MAX);
-
 fn quoted(units: Units) -> String {
     let names: Vec<_> = units.iter().map(|(name, _)| *name).collect();
     names.join(", ")
@@ -212,7 +209,7 @@ impl Quantity for Pkts {
 impl Quantity for QueueLimit {
     fn parse(text: &str) -> Result<QueueLimit, String> {
         if text == "unlimited" {
-            return Ok(QueueLimit(UNLIMITED));
+            return Ok(QueueLimit(Limit::UNLIMITED));
         }
         let limit = match pkts(text) {
             Some(pkts) => Limit::Pkts(pkts?),
@@ -229,7 +226,7 @@ impl Quantity for QueueLimit {
 
     fn show(&self) -> String {
         match self.0 {
-            UNLIMITED => "unlimited".into(),
+            Limit::UNLIMITED => "unlimited".into(),
             Limit::Pkts(pkts) => format!("{pkts} {PKTS}"),
             Limit::Bytes(bytes) => Size(bytes).show(),
         }

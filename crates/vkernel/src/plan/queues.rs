@@ -286,7 +286,9 @@ fn step(place: Place, step: &StepConfig, frame_bytes: u32) -> Result<Added, Stri
         }
     };
     if step.when == MarkWhen::Dequeue {
-        return Err("no fifo of Linux marks at dequeue by its length; leave mark out".to_owned());
+        return Err(
+            "no fifo of Linux marks at dequeue by its length; leave mark_when out".to_owned()
+        );
     }
     let k = if step.mark_at == MarkAt::Above { k + 1 } else { k };
     let nodrop = if step.not_ect == NotEctAbove::Queue { RED_NODROP } else { 0 };
@@ -311,7 +313,7 @@ fn red(place: Place, red: &RedConfig) -> Result<Added, String> {
         None => 0,
         Some(interval) if interval == Duration::from_ms(500) => RED_ADAPTIVE,
         Some(_) => {
-            return Err("Linux's RED adapts each 500 ms; leave adapt_interval out".to_owned());
+            return Err("Linux's RED adapts each 500 ms; leave adaptive out".to_owned());
         }
     };
     let nodrop = if red.not_ect == NotEctAbove::Queue { RED_NODROP } else { 0 };
