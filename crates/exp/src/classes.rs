@@ -2,15 +2,13 @@
 
 use std::collections::HashMap;
 
+use knee_file::units::Size;
+use knee_file::{Error, Node, Reader, Value};
 use knee_queue::{ClassConfig, ClassService, Condition, Place, QueueConfig};
 use knee_sim::spec::{LinkId, Network, NodeId};
 
-use crate::error::Error;
 use crate::names::expand_all;
 use crate::queues::read_queue;
-use crate::reader::Reader;
-use crate::tree::{Node, Value};
-use crate::units::Size;
 
 /// Of a class or a weight: more is a mistake.
 const MAX_CLASSES: usize = 64;
@@ -132,7 +130,7 @@ pub(crate) fn find_inputs(network: &mut Network, reader: &Reader<'_>) -> Result<
             (path, origin) = (below, at.origin);
         }
     }
-    Err(Error::input(reader.file(), origin, path, message))
+    Err(Error::new(reader.file(), origin, path, message))
 }
 
 /// A list `second` in which a range or name stands that is, or contains, `name`.

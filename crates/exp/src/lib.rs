@@ -75,7 +75,6 @@ pub mod published;
 mod queues;
 pub mod quick;
 mod random;
-mod reader;
 mod receiving;
 pub mod refused;
 pub mod report;
@@ -91,8 +90,6 @@ pub mod swept;
 mod switches;
 pub mod table;
 mod traffic;
-mod tree;
-mod units;
 
 pub use error::Error;
 pub use experiment::{Experiment, Overrides};

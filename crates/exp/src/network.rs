@@ -5,6 +5,8 @@ mod graph;
 
 use std::collections::{HashMap, HashSet};
 
+use knee_file::units::{Burst, Pkts, Share, Size};
+use knee_file::{Error, Reader, one_of};
 use knee_queue::time::{Duration, Rate};
 use knee_queue::{DropTailConfig, Limit, Place, QueueConfig};
 use knee_sim::spec::{
@@ -14,14 +16,11 @@ use knee_sim::topology::{Cable, Dumbbell, LeafSpine, ParkingLot, Star};
 
 use crate::cc::read_base_rtt;
 use crate::classes::find_inputs;
-use crate::error::Error;
 use crate::names::{MAX_HOSTS, expand, expand_all};
 use crate::queues::read_queue;
 use crate::random::Random;
-use crate::reader::{Reader, one_of};
 use crate::receiving;
 use crate::switches;
-use crate::units::{Burst, Pkts, Share, Size};
 
 /// Ethernet's header, which queues count with a packet.
 const ETHERNET_BYTES: u32 = 14;

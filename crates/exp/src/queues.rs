@@ -2,12 +2,11 @@
 
 use std::ops::RangeInclusive;
 
+use knee_file::units::{Pkts, Quantity as _, QueueLimit, Share, Size};
+use knee_file::{Error, Reader};
 use knee_queue::{Limit, Place, QueueConfig, Setting, Threshold, Visit};
 
 use crate::classes::{read_classes, read_inputs};
-use crate::error::Error;
-use crate::reader::Reader;
-use crate::units::{Pkts, Quantity as _, QueueLimit, Share, Size};
 
 pub(crate) fn read_queue(reader: &Reader<'_>, place: Place) -> Result<QueueConfig, Error> {
     let mut all = QueueConfig::each(place);

@@ -8,16 +8,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
+use knee_file::{Origin, one_of};
 use knee_sim::spec::{Run, Traffic};
 use serde_json::{Value as Json, json};
 
 use crate::back_end::SIMULATOR;
 use crate::catalogue::Library;
 use crate::claim::Stands;
-use crate::error::{Error, Origin};
+use crate::error::Error;
 use crate::experiment::{Experiment, Overrides};
 use crate::machine;
-use crate::reader::one_of;
 use crate::refused;
 use crate::results::{Results, check_trusted};
 use crate::runner::{Options, sweep};

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration as WallTime, Instant};
 
+use knee_file::Origin;
 use knee_sim::outcome::{Validity, Work};
 use knee_sim::spec::Run;
 use serde_json::{Map, Value as Json};
@@ -17,7 +18,7 @@ use serde_json::{Map, Value as Json};
 use crate::back_end::{BackEnd, Ran, SIMULATOR};
 use crate::cases::{Configuration, RunId};
 use crate::csv::{self, Rows};
-use crate::error::{Error, Origin};
+use crate::error::Error;
 use crate::experiment::Experiment;
 use crate::flight::Recording;
 use crate::machine;

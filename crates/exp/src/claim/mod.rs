@@ -9,7 +9,8 @@ mod read;
 pub use judge::{Holds, Interval, Judged, JudgedCheck, JudgedTerm, Row, Stands};
 pub(crate) use read::{check_measured, read_claims};
 
-use crate::error::Origin;
+use knee_file::Origin;
+
 use crate::metric::Metric;
 use crate::published::Stat;
 

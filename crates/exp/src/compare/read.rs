@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use knee_file::Origin;
+use knee_file::units::{Quantity as _, Size};
 use knee_sim::spec::{HostConfig, LinuxVersion};
 use serde_json::Value as Json;
 
-use crate::error::{Error, Origin};
-use crate::units::{Quantity as _, Size};
+use crate::error::Error;
 
 /// Keys that may differ between results of one experiment: which Linux it was.
 const KERNEL_KEYS: [&str; 3] = ["linux", "hz", "max_tcp_header"];
