@@ -3,10 +3,19 @@
 use std::ops::RangeInclusive;
 
 use knee_file::units::{Pkts, Quantity as _, QueueLimit, Share, Size};
-use knee_file::{Error, Reader};
-use knee_queue::{Limit, Place, QueueConfig, Setting, Threshold, Visit};
+use knee_file::{Error, Node, Reader};
+use knee_queue::{
+    ClassConfig, ClassService, Condition, Limit, Place, QueueConfig, Setting, Threshold, Visit,
+};
 
-use crate::classes::{read_classes, read_inputs};
+use crate::classes::MAX_DSCP;
+use crate::names::expand_all;
+
+/// Of a class or a weight: more is a mistake.
+const MAX_CLASSES: usize = 64;
+const MAX_WEIGHT: u32 = 1_000_000;
+/// Inputs of a port's second buffer: each port of a network has a list of its own.
+const MAX_INPUTS: usize = 200;
 
 pub(crate) fn read_queue(reader: &Reader<'_>, place: Place) -> Result<QueueConfig, Error> {
     let mut all = QueueConfig::each(place);
@@ -140,4 +149,75 @@ fn sizes(allowed: &RangeInclusive<u32>) -> String {
         most => format!("from {} to {}", size(allowed.start()), size(most)),
     };
     format!("must be {sizes}, as in \"1514 B\"")
+}
+
+/// The classes of a port in order.
+fn read_classes(reader: &Reader<'_>, place: Place) -> Result<Vec<ClassConfig>, Error> {
+    let all_strict = reader.node("service").and_then(Node::text) == Some("strict");
+    let readers = reader.children("class")?;
+    if readers.is_empty() || readers.len() > MAX_CLASSES {
+        let example = "class = [{ dscp = 1, queue = { ... } }, { queue = { ... } }]";
+        let message = format!("must have 1 to {MAX_CLASSES} classes, as in {example}");
+        return Err(reader.error("class", message));
+    }
+    let mut classes: Vec<ClassConfig> = Vec::with_capacity(readers.len());
+    for (number, reader) in (1..).zip(&readers) {
+        let class = read_class(reader, number, all_strict, place)?;
+        if classes.iter().any(|prior| prior.name == class.name) {
+            let message = format!("must differ from that of another class (\"{}\")", class.name);
+            return Err(reader.error("name", message));
+        }
+        classes.push(class);
+    }
+    Ok(classes)
+}
+
+fn read_class(
+    reader: &Reader<'_>,
+    number: u32,
+    all_strict: bool,
+    place: Place,
+) -> Result<ClassConfig, Error> {
+    reader.check(&["name", "dscp", "acks", "up_to", "weight", "strict", "queue"])?;
+    let name = match reader.has("name") {
+        true => reader.need_name("name", "ect")?.to_owned(),
+        false => number.to_string(),
+    };
+    let up_to: Option<Size> = reader.get("up_to")?;
+    let dscps = reader.integers("dscp", 0..=MAX_DSCP)?;
+    let dscps = dscps.map(|dscps| Condition::set_of(dscps.into_iter().map(|dscp| dscp as u8)));
+    let acks = reader.has("acks") && reader.flag_or("acks", false)?;
+    if all_strict && reader.has("strict") {
+        let message = "has no meaning beside service = \"strict\", which says it of all classes";
+        return Err(reader.error("strict", message));
+    }
+    let is_strict = all_strict || (reader.has("strict") && reader.flag_or("strict", false)?);
+    if is_strict && reader.has("weight") {
+        let message = "has no meaning for a class that is served strictly";
+        return Err(reader.error("weight", message));
+    }
+    let service = match is_strict {
+        true => ClassService::Strict,
+        false => ClassService::Weighted(reader.u32_or("weight", 1..=MAX_WEIGHT, 1)?),
+    };
+    let up_to_bytes = up_to.map(|size| u32::try_from(size.0).unwrap_or(u32::MAX));
+    Ok(ClassConfig {
+        name,
+        condition: Condition { dscps, acks, up_to_bytes },
+        service,
+        queue: read_queue(&reader.need_child("queue")?, place)?,
+    })
+}
+
+/// The inputs of the second buffer, as names: `find_inputs` numbers them.
+fn read_inputs(reader: &Reader<'_>, key: &str) -> Result<Vec<String>, Error> {
+    let texts = reader.texts(key)?.unwrap_or_default();
+    let mut names = expand_all(&texts).map_err(|why| reader.error(key, why))?;
+    names.sort_unstable();
+    names.dedup();
+    if names.len() > MAX_INPUTS {
+        let message = format!("must name at most {MAX_INPUTS} inputs, not {}", names.len());
+        return Err(reader.error(key, message));
+    }
+    Ok(names)
 }

@@ -16,6 +16,9 @@ pub type Resolved = Vec<(String, Json)>;
 const NOTHING: &Table = &Table::new();
 
 /// One table of the file.
+///
+/// # Errors
+/// Every method that fails says file, line, key, value and what is allowed there.
 pub struct Reader<'a> {
     file: &'a Path,
     path: String,
@@ -32,18 +35,12 @@ impl<'a> Reader<'a> {
     }
 
     /// Refuses keys that are not in the list.
-    ///
-    /// # Errors
-    /// The first of them in the file.
     pub fn only(self, known: &[&str]) -> Result<Reader<'a>, Error> {
         self.check(known)?;
         Ok(self)
     }
 
     /// As `only`, for a table whose known keys depend on one of its values.
-    ///
-    /// # Errors
-    /// As `only`.
     pub fn check(&self, known: &[&str]) -> Result<(), Error> {
         match self.table.iter().find(|(key, _)| !known.contains(&key.as_str())) {
             None => Ok(()),
@@ -118,17 +115,11 @@ impl<'a> Reader<'a> {
     }
 
     /// A table below this one.
-    ///
-    /// # Errors
-    /// If it is no table.
     pub fn child(&self, key: &str) -> Result<Option<Reader<'a>>, Error> {
         self.node(key).map(|node| self.child_of(key, node, self.key(key))).transpose()
     }
 
     /// A table below this one, as if it were there and empty where it is not.
-    ///
-    /// # Errors
-    /// If it is no table.
     pub fn child_or_empty(&self, key: &str) -> Result<Reader<'a>, Error> {
         Ok(self.child(key)?.unwrap_or_else(|| Reader {
             file: self.file,
@@ -147,17 +138,11 @@ impl<'a> Reader<'a> {
     }
 
     /// As `child`, and it must be there.
-    ///
-    /// # Errors
-    /// If it is not, or is no table.
     pub fn need_child(&self, key: &str) -> Result<Reader<'a>, Error> {
         self.child(key)?.ok_or_else(|| self.missing(key, "{ ... }"))
     }
 
     /// A list of tables; each is named in messages by its `name` where it has one.
-    ///
-    /// # Errors
-    /// If it is no list of tables.
     pub fn children(&self, key: &str) -> Result<Vec<Reader<'a>>, Error> {
         self.children_called(key, |number, item| {
             let name = item.get("name").and_then(Node::text).map(show_key);
@@ -167,9 +152,6 @@ impl<'a> Reader<'a> {
     }
 
     /// A list of tables, each called in messages what `called` makes of its number, from 1, and itself.
-    ///
-    /// # Errors
-    /// If it is no list of tables.
     pub fn children_called(
         &self,
         key: &str,
@@ -184,9 +166,6 @@ impl<'a> Reader<'a> {
     }
 
     /// A value, or each of a list; at least one.
-    ///
-    /// # Errors
-    /// If the list is empty.
     pub fn items(&self, key: &str) -> Result<Option<&'a [Node]>, Error> {
         let Some(node) = self.node(key) else { return Ok(None) };
         match &node.value {
@@ -199,9 +178,6 @@ impl<'a> Reader<'a> {
     }
 
     /// A quantity, if it is written.
-    ///
-    /// # Errors
-    /// What is allowed, if that is something else.
     pub fn get<T: Quantity>(&self, key: &str) -> Result<Option<T>, Error> {
         let Some(node) = self.node(key) else { return Ok(None) };
         let value = self.quantity(key, node)?;
@@ -215,9 +191,6 @@ impl<'a> Reader<'a> {
     }
 
     /// As `get`, with a default.
-    ///
-    /// # Errors
-    /// As `get`.
     pub fn get_or<T: Quantity>(&self, key: &str, default: T) -> Result<T, Error> {
         match self.get(key)? {
             Some(value) => Ok(value),
@@ -229,17 +202,11 @@ impl<'a> Reader<'a> {
     }
 
     /// As `get`, and it must be written, as in `example`.
-    ///
-    /// # Errors
-    /// As `get`, and if it is not.
     pub fn need<T: Quantity>(&self, key: &str, example: &str) -> Result<T, Error> {
         self.get(key)?.ok_or_else(|| self.missing(key, &format!("{example:?}")))
     }
 
     /// One quantity or a list of them; at least one.
-    ///
-    /// # Errors
-    /// What is allowed, if one is something else, or there is none.
     pub fn one_or_more<T: Quantity>(&self, key: &str) -> Result<Option<Vec<T>>, Error> {
         let (Some(node), Some(items)) = (self.node(key), self.items(key)?) else { return Ok(None) };
         let values = items.iter().map(|item| self.quantity(key, item)).collect::<Result<_, _>>()?;
@@ -248,9 +215,6 @@ impl<'a> Reader<'a> {
     }
 
     /// A whole number of these, if it is written.
-    ///
-    /// # Errors
-    /// What is allowed, if that is something else.
     pub fn integer(&self, key: &str, allowed: RangeInclusive<u64>) -> Result<Option<u64>, Error> {
         let Some(node) = self.node(key) else { return Ok(None) };
         let value = match &node.value {
@@ -271,9 +235,6 @@ impl<'a> Reader<'a> {
     }
 
     /// One whole number or a list of them; at least one.
-    ///
-    /// # Errors
-    /// What is allowed, if one is something else, or there is none.
     pub fn integers(
         &self,
         key: &str,
@@ -307,9 +268,6 @@ impl<'a> Reader<'a> {
     }
 
     /// As `integer`, with a default.
-    ///
-    /// # Errors
-    /// As `integer`.
     pub fn integer_or(
         &self,
         key: &str,
@@ -326,9 +284,6 @@ impl<'a> Reader<'a> {
     }
 
     /// As `integer_or`, for values of 32 bits.
-    ///
-    /// # Errors
-    /// As `integer_or`.
     pub fn u32_or(
         &self,
         key: &str,
@@ -341,9 +296,6 @@ impl<'a> Reader<'a> {
     }
 
     /// Yes or no.
-    ///
-    /// # Errors
-    /// If something else is written.
     pub fn flag_or(&self, key: &str, default: bool) -> Result<bool, Error> {
         let value = match self.node(key) {
             None => default,
@@ -355,9 +307,6 @@ impl<'a> Reader<'a> {
     }
 
     /// Text, if it is written.
-    ///
-    /// # Errors
-    /// If something else is.
     pub fn text(&self, key: &str) -> Result<Option<&'a str>, Error> {
         let Some(node) = self.node(key) else { return Ok(None) };
         let text = node.text().ok_or_else(|| self.error_in(key, node, "must be text in quotes"))?;
@@ -366,17 +315,11 @@ impl<'a> Reader<'a> {
     }
 
     /// As `text`, and it must be written, as in `example`.
-    ///
-    /// # Errors
-    /// As `text`, and if it is not.
     pub fn need_text(&self, key: &str, example: &str) -> Result<&'a str, Error> {
         self.text(key)?.ok_or_else(|| self.missing(key, &format!("{example:?}")))
     }
 
     /// A name that may stand in a path: letters, digits, `-`, `_` and `+`.
-    ///
-    /// # Errors
-    /// If it is not there, or something else.
     pub fn need_name(&self, key: &str, example: &str) -> Result<&'a str, Error> {
         let name = self.need_text(key, example)?;
         let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '+');
@@ -388,9 +331,6 @@ impl<'a> Reader<'a> {
     }
 
     /// One of a few words.
-    ///
-    /// # Errors
-    /// Which words there are, if it is another.
     pub fn choice_or<T: Copy>(
         &self,
         key: &str,
@@ -413,9 +353,6 @@ impl<'a> Reader<'a> {
     }
 
     /// Text, or a list of it.
-    ///
-    /// # Errors
-    /// If something else is written.
     pub fn texts(&self, key: &str) -> Result<Option<Vec<&'a str>>, Error> {
         let Some(node) = self.node(key) else { return Ok(None) };
         let texts = match &node.value {
@@ -431,9 +368,6 @@ impl<'a> Reader<'a> {
     }
 
     /// As `texts`, and they must be written, as in `example`.
-    ///
-    /// # Errors
-    /// As `texts`, and if they are not.
     pub fn need_texts(&self, key: &str, example: &str) -> Result<Vec<&'a str>, Error> {
         self.texts(key)?.ok_or_else(|| self.missing(key, &format!("{example:?}")))
     }

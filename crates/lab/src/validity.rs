@@ -63,7 +63,7 @@ fn queue_limit(queue: &QueueConfig, rate: Rate) -> Duration {
             queues.min().unwrap_or(LATENESS_FLOOR)
         }
         QueueConfig::TwoBuffers(config) => queue_limit(&config.queue, rate),
-        queue => match (queue.settings().acts_at(rate), queue.settings().limit()) {
+        queue => match (queue.settings().acts_at(rate), queue.limit()) {
             (Some(wait), _) => part(wait, 2),
             (None, Some(Limit::Pkts(pkts))) => part(drain(u64::from(pkts) * 1514), 20),
             (None, Some(Limit::Bytes(bytes))) => part(drain(bytes), 20),

@@ -7,7 +7,6 @@
 use crate::any::{AnyAdmission, AnyQdisc};
 use crate::config::QueueConfig;
 use crate::droptail::DropTailConfig;
-use crate::limit::Limit;
 use crate::packet::Packet;
 use crate::qdisc::{Admission, Backlog, DropReason, Part, Qdisc, Stats, Verdict};
 use crate::round_robin::RoundRobin;
@@ -123,16 +122,8 @@ impl Settings for ClassesConfig {
         }
     }
 
-    fn limit(&self) -> Option<Limit> {
-        None
-    }
-
     fn acts_at(&self, _rate: Rate) -> Option<Duration> {
         None
-    }
-
-    fn drops_early(&self) -> Option<&'static str> {
-        Some("consists of queues of several queues")
     }
 
     fn empty_bytes(&self) -> u64 {
@@ -407,7 +398,7 @@ impl<P: Packet> Qdisc<P> for Classes<P> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limit::Threshold;
+    use crate::limit::{Limit, Threshold};
     use crate::packet::Ecn;
     use crate::step::{MarkAt, MarkWhen, NotEctAbove, StepConfig};
     use crate::testing::{Pkt, full};

@@ -12,7 +12,6 @@
 
 use std::collections::VecDeque;
 
-use crate::limit::Limit;
 use crate::packet::{Ecn, Packet};
 use crate::qdisc::{DropReason, Inside, Qdisc, Stats, Verdict};
 use crate::settings::{Place, Setting, Settings, Visit};
@@ -123,10 +122,6 @@ impl Settings for CodelConfig {
     fn fields(&mut self, v: &mut dyn Visit) {
         v.key("limit", Setting::Pkts(&mut self.limit_pkts));
         self.codel.fields(v);
-    }
-
-    fn limit(&self) -> Option<Limit> {
-        Some(Limit::Pkts(self.limit_pkts))
     }
 
     fn acts_at(&self, _rate: Rate) -> Option<Duration> {

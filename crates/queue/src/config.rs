@@ -11,7 +11,7 @@ use crate::limit::Limit;
 use crate::packet::Packet;
 use crate::pie::{Pie, PieConfig};
 use crate::red::{Red, RedConfig};
-use crate::settings::{Check, ConfigError, Keys, Place, Seeds, Settings};
+use crate::settings::{Check, ConfigError, Keys, Place, Room, Seeds, Settings};
 use crate::share::{Share, ShareConfig};
 use crate::step::{Step, StepConfig};
 use crate::two_buffers::TwoBuffersConfig;
@@ -120,6 +120,13 @@ impl QueueConfig {
         }
     }
 
+    /// How much may wait; `None`: the queues that it consists of say so.
+    pub fn limit(&self) -> Option<Limit> {
+        let mut room = Room::default();
+        self.clone().settings_mut().fields(&mut room);
+        room.0
+    }
+
     /// The most packets of `pkt_bytes` that may wait, with nobody else in a shared buffer; `None`: no limit.
     pub fn most_pkts(&self, pkt_bytes: u32) -> Option<u64> {
         match self {
@@ -128,7 +135,7 @@ impl QueueConfig {
                 parts.sum()
             }
             QueueConfig::TwoBuffers(config) => Some(config.queue.most_pkts(pkt_bytes)? * 2),
-            queue => match queue.settings().limit()? {
+            queue => match queue.limit()? {
                 Limit::UNLIMITED => None,
                 Limit::Pkts(pkts) => Some(u64::from(pkts)),
                 Limit::Bytes(bytes) => Some(bytes.div_ceil(u64::from(pkt_bytes.max(1)))),
@@ -260,7 +267,7 @@ mod tests {
             let kind = queue.kind();
             assert_eq!(queue.validate(), Ok(()), "{kind}");
             let mut keys = queue.keys();
-            let consists_of_queues = queue.settings().limit().is_none();
+            let consists_of_queues = queue.limit().is_none();
             assert_eq!(keys.contains(&"limit"), !consists_of_queues, "{kind}");
             keys.sort_unstable();
             keys.dedup();

@@ -26,10 +26,6 @@ impl Settings for DropTailConfig {
         v.limit(&mut self.limit);
     }
 
-    fn limit(&self) -> Option<Limit> {
-        Some(self.limit)
-    }
-
     fn acts_at(&self, _rate: Rate) -> Option<Duration> {
         None
     }

@@ -16,7 +16,7 @@
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 
-use crate::limit::{Limit, Threshold};
+use crate::limit::Threshold;
 use crate::packet::{Ecn, Packet};
 use crate::qdisc::{DropReason, Inside, Qdisc, Stats, Verdict};
 use crate::random::SplitMix64;
@@ -149,10 +149,6 @@ impl Settings for DualPi2Config {
         if self.coupling_factor == 0 {
             v.refuse("coupling", "DualPI2's coupling factor must be at least 1 (usually 2)");
         }
-    }
-
-    fn limit(&self) -> Option<Limit> {
-        Some(Limit::Pkts(self.limit_pkts))
     }
 
     fn acts_at(&self, rate: Rate) -> Option<Duration> {

@@ -10,7 +10,6 @@ use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 
 use crate::codel::{Codel, CodelParams, Law, Source};
-use crate::limit::Limit;
 use crate::packet::Packet;
 use crate::qdisc::{DropReason, Qdisc, Stats, Verdict};
 use crate::random::SplitMix64;
@@ -84,10 +83,6 @@ impl Settings for FqCodelConfig {
                 "FQ-CoDel's quantum and drop batch must be above 0 (1514 bytes, 64 packets)",
             );
         }
-    }
-
-    fn limit(&self) -> Option<Limit> {
-        Some(Limit::Pkts(self.limit_pkts))
     }
 
     fn acts_at(&self, _rate: Rate) -> Option<Duration> {

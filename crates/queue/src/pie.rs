@@ -10,7 +10,6 @@
 //! Sources: RFC 8033, and what Linux 6.1 does where the two differ: integer gains on a clock of 64 ns, a
 //! probability in 1/2^56 that may pass 1, and the two-update rule for the burst allowance.
 
-use crate::limit::Limit;
 use crate::packet::Ecn;
 use crate::qdisc::{Admission, Backlog, Departure, DropReason, Inside, Verdict};
 use crate::random::SplitMix64;
@@ -139,10 +138,6 @@ impl Settings for PieConfig {
                 "PIE's MTU must be above 0 bytes (1514 for Ethernet, header included)",
             );
         }
-    }
-
-    fn limit(&self) -> Option<Limit> {
-        Some(Limit::Pkts(self.limit_pkts))
     }
 
     fn acts_at(&self, _rate: Rate) -> Option<Duration> {

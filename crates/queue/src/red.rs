@@ -130,10 +130,6 @@ impl Settings for RedConfig {
         }
     }
 
-    fn limit(&self) -> Option<Limit> {
-        Some(self.limit)
-    }
-
     fn acts_at(&self, rate: Rate) -> Option<Duration> {
         Some(drain(rate, self.min_bytes.max(1514)))
     }

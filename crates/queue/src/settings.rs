@@ -55,11 +55,8 @@ pub trait Settings {
     /// consists of are not among them.
     fn fields(&mut self, v: &mut dyn Visit);
 
-    /// How much may wait; `None`: the queues that it consists of say so.
-    fn limit(&self) -> Option<Limit>;
-
-    /// The shortest wait that its law acts on, if the link has this rate. `None`: nothing happens before it is full, or as for
-    /// `limit`.
+    /// The shortest wait that its law acts on, if the link has this rate. `None`: nothing happens before it is full, or the
+    /// queues that it consists of say so.
     fn acts_at(&self, rate: Rate) -> Option<Duration>;
 
     /// Why it may drop packets before it is full, in words that follow its name; `None`: it does not.
@@ -197,6 +194,20 @@ impl Visit for Keys {
 
     fn without(&mut self, key: &'static str, _why: &'static str) {
         self.0.push(key);
+    }
+}
+
+/// How much may wait.
+#[derive(Default)]
+pub(crate) struct Room(pub(crate) Option<Limit>);
+
+impl Visit for Room {
+    fn key(&mut self, key: &'static str, setting: Setting<'_>) {
+        match setting {
+            Setting::Limit(limit) => self.0 = Some(*limit),
+            Setting::Pkts(pkts) if key == "limit" => self.0 = Some(Limit::Pkts(*pkts)),
+            _ => {}
+        }
     }
 }
 

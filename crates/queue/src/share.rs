@@ -62,10 +62,6 @@ impl Settings for ShareConfig {
         }
     }
 
-    fn limit(&self) -> Option<Limit> {
-        Some(self.limit)
-    }
-
     fn acts_at(&self, _rate: Rate) -> Option<Duration> {
         None
     }

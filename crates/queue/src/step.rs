@@ -98,10 +98,6 @@ impl Settings for StepConfig {
         }
     }
 
-    fn limit(&self) -> Option<Limit> {
-        Some(self.limit)
-    }
-
     fn acts_at(&self, rate: Rate) -> Option<Duration> {
         // "Above K" is K and one more.
         let more = u64::from(self.mark_at == MarkAt::Above);

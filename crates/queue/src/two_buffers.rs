@@ -77,16 +77,8 @@ impl Settings for TwoBuffersConfig {
         }
     }
 
-    fn limit(&self) -> Option<Limit> {
-        None
-    }
-
     fn acts_at(&self, _rate: Rate) -> Option<Duration> {
         None
-    }
-
-    fn drops_early(&self) -> Option<&'static str> {
-        Some("consists of queues of several queues")
     }
 
     fn empty_bytes(&self) -> u64 {

@@ -252,12 +252,11 @@ fn holds(
         }
         QueueConfig::TwoBuffers(config) => return holds(&config.queue, name, inputs, most),
         queue => {
-            let settings = queue.settings();
-            if let Some(why) = settings.drops_early() {
+            if let Some(why) = queue.settings().drops_early() {
                 let way_out = "give it droptail or step, or lossless = false";
                 return fail(format!("{name} {why}: {way_out}"));
             }
-            settings.limit()
+            queue.limit()
         }
     };
     match limit {
@@ -326,7 +325,7 @@ fn unknown_bytes(spec: &FlowControl, link: &Link) -> Result<u64, Error> {
     let is_known = |name: &str| stopped.iter().any(|class| class.name == name);
     let mut bytes = 0_u64;
     for class in config.classes.iter().filter(|class| !is_known(&class.name)) {
-        let Some(Limit::Bytes(limit)) = class.queue.settings().limit() else {
+        let Some(Limit::Bytes(limit)) = class.queue.limit() else {
             return fail(format!(
                 "{}/{} shares memory with what must not be dropped, and how many bytes it may take is not known: \
                  give it droptail, step or red with a limit in bytes, or lossless = false",
