@@ -7,11 +7,11 @@
 use std::io::Cursor;
 use std::net::{Ipv4Addr, SocketAddr};
 
-use knee_capture::packet::Packet;
-use knee_capture::{Interface, Record, Writer, link};
 use knee_pcap::{Input, Options, analyse};
 use knee_queue::Ecn;
-use knee_sim::endpoint::Segment;
+use knee_wire::Segment;
+use knee_wire::packet::Packet;
+use knee_wire::{Interface, Record, Writer, link};
 
 const REPEATS: usize = 5;
 const MSS: u32 = 1448;

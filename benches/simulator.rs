@@ -9,10 +9,10 @@ use knee_queue::{
     DropTailConfig, Ecn, Limit, MarkAt, MarkShare, MarkWhen, NotEctAbove, Packet, PieConfig, Qdisc,
     QueueConfig, Shaped, ShareConfig, StepConfig, Threshold, TokenBucket,
 };
-use knee_sim::spec::{
+use knee_run::spec::{
     Cc, Flow, HostConfig, LinuxVersion, NodeId, Run, Sampling, Serialisation, Traffic,
 };
-use knee_sim::topology::{Cable, Dumbbell, LeafSpine};
+use knee_run::topology::{Cable, Dumbbell, LeafSpine};
 
 const GBPS: u64 = 1_000_000_000;
 const REPEATS: usize = 5;
@@ -55,7 +55,7 @@ fn main() {
 
 fn simulation(name: &str, run: &Run) {
     let mut speeds: Vec<f64> = Vec::new();
-    let mut work = knee_sim::outcome::Work::default();
+    let mut work = knee_run::outcome::Work::default();
     for _ in 0..REPEATS {
         let start = cpu_seconds();
         work = knee_sim::simulate(run).unwrap().work;
@@ -170,7 +170,7 @@ fn bulk(index: u64, from: NodeId, to: NodeId, algorithm: &str) -> Flow {
     }
 }
 
-fn run(network: knee_sim::spec::Network, flows: Vec<Flow>, ms: u64) -> Run {
+fn run(network: knee_run::spec::Network, flows: Vec<Flow>, ms: u64) -> Run {
     Run {
         seed: 1,
         end: Time::from_ms(ms),

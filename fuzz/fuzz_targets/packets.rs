@@ -4,13 +4,13 @@
 use std::io::Cursor;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use knee_capture::packet::Packet;
-use knee_capture::{Interface, Record, Writer, link};
+use knee_wire::packet::Packet;
+use knee_wire::{Interface, Record, Writer, link};
 use knee_fuzz::Numbers;
 use knee_pcap::diagnosis::findings;
 use knee_pcap::{Input, Options, Show, analyse, text};
 use knee_queue::Ecn;
-use knee_sim::endpoint::Segment;
+use knee_wire::Segment;
 
 const MSS: u32 = 1448;
 /// So that a case takes milliseconds.

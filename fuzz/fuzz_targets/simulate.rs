@@ -4,18 +4,16 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
-use knee_exp::back_end::{BackEnd, Ran, SIMULATOR};
 use knee_exp::compare::{self, Side, compare};
 use knee_exp::difference::Verdict;
 use knee_exp::results::Results;
 use knee_exp::runner::{Options, sweep};
-use knee_exp::simulator::Simulator;
 use knee_exp::{Experiment, Overrides};
 use knee_fuzz::{check_message, empty_dir};
-use knee_sim::Outcome;
-use knee_sim::spec::{Run, Traffic};
+use knee_run::spec::Traffic;
+use knee_run::{Ask, BackEnd, Capabilities, Error, Outcome, Ran, Run};
+use knee_sim::Simulator;
 use libfuzzer_sys::Corpus;
 
 /// Packets that links may carry in all, so that a case takes milliseconds.
@@ -33,15 +31,15 @@ struct Watched;
 
 impl BackEnd for Watched {
     fn name(&self) -> &'static str {
-        SIMULATOR
+        Simulator.name()
     }
 
-    fn threads(&self) -> Option<usize> {
-        Some(1)
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { threads: Some(1), ..Simulator.capabilities() }
     }
 
-    fn run(&self, run: &Run, stop: &AtomicBool) -> Result<Ran, String> {
-        let ran = Simulator.run(run, stop)?;
+    fn run(&self, run: &Run, ask: &Ask<'_>) -> Result<Ran, Error> {
+        let ran = Simulator.run(run, ask)?;
         check(run, &ran.outcome);
         Ok(ran)
     }

@@ -4,17 +4,15 @@
 #[cfg(feature = "kernel")]
 mod agent;
 mod algorithms;
+mod back_ends;
 mod check;
 mod compare;
 mod doctor;
 mod explain;
-mod hosts;
 #[cfg(feature = "kernel")]
 mod kernel;
-mod lab;
 mod library;
 mod new;
-mod on;
 mod pcap;
 mod profile;
 mod progress;

@@ -1,12 +1,24 @@
 //! `--profile`: the Linux that hosts of an experiment behave like.
 
 use knee_exp::machine;
-use knee_sim::spec::LinuxVersion;
+use knee_run::BackEnd;
+use knee_run::back_end::Linux;
+use knee_run::spec::LinuxVersion;
 
 use crate::Failure;
 
 /// The profile of the running kernel.
 pub(crate) const RUNNING: &str = "running";
+
+/// The keys, as `--set` takes them, that make hosts behave like the Linux that is asked for, or else like the back end's.
+pub(crate) fn of(profile: Option<&str>, back_end: &dyn BackEnd) -> Result<Vec<String>, Failure> {
+    match (profile, back_end.capabilities().linux) {
+        (Some(profile), _) => keys(profile),
+        (None, Linux::Running) => keys(RUNNING),
+        (None, Linux::Version(version)) => Ok(vec![linux(&version)]),
+        (None, Linux::AsAsked) => Ok(Vec::new()),
+    }
+}
 
 /// The keys, as `--set` takes them, that make hosts behave like a version of Linux.
 pub(crate) fn keys(profile: &str) -> Result<Vec<String>, Failure> {

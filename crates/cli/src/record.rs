@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 use knee_algo::Algorithm;
 use knee_exp::{Experiment, Overrides};
+use knee_run::spec::{Run, Traffic};
 use knee_script::Settings;
 use knee_script::connections::{Connection, Survey, segments, survey};
 use knee_script::record::{About, of_run, record};
-use knee_sim::spec::{Run, Traffic};
 use knee_sim::tap::{Side, TapAt};
 
 use crate::{DONE, Failure, complain, print};

@@ -3,19 +3,18 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use knee_exp::back_end::BackEnd;
 use knee_exp::catalogue::Library;
 use knee_exp::reproduce::{Planned, Reproduction, Wanted, plan};
 use knee_exp::runner::Options;
-use knee_exp::simulator::Simulator;
 use knee_exp::table::wrapped;
 use knee_exp::{Experiment, beside, golden};
+use knee_run::BackEnd as _;
+use knee_sim::Simulator;
 
 use crate::library::library;
 use crate::progress::Line;
-use crate::{COULD_NOT, DONE, Failure, complain, lab, print, profile, stop_on_signals, vkernel};
+use crate::{COULD_NOT, DONE, Failure, back_ends, complain, print, profile, stop_on_signals};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -58,12 +57,13 @@ impl Args {
 
 pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     let library = library()?;
-    let back_end = back_end(args)?;
-    let set = match back_end.name() {
-        "lab" => profile::keys(profile::RUNNING)?,
-        "vkernel" => vkernel::keys(&back_end.about()),
-        _ => Vec::new(),
-    };
+    // To list them asks for no kernel.
+    let on = if args.list { Simulator.name() } else { &args.on };
+    if args.bless.is_some() && on != Simulator.name() {
+        return Err(Failure::Says("--bless keeps what the simulator says: use --on sim".into()));
+    }
+    let back_end = back_ends::for_published(on)?;
+    let set = profile::of(None, &*back_end)?;
     let (names, only) = (args.names.clone(), args.only.clone());
     let planned = plan(&library, &Wanted { names, only, full: args.full, set })?;
     if args.list {
@@ -72,33 +72,11 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     let options = Options {
         threads: args.threads.unwrap_or(0) as usize,
         stop: stop_on_signals()?,
-        back_end,
-        ..Options::default()
+        ..Options::new(back_end)
     };
     let code = run_all(args, &library, &planned, &options);
     options.back_end.leave();
     code
-}
-
-/// The back end that `--on` names.
-fn back_end(args: &Args) -> Result<Arc<dyn BackEnd>, Failure> {
-    let (on, version) = match args.on.split_once('=') {
-        Some(("vkernel", version)) if !version.is_empty() => ("vkernel", Some(version)),
-        _ => (args.on.as_str(), None),
-    };
-    match on {
-        _ if args.list => Ok(Arc::new(Simulator)),
-        "sim" => Ok(Arc::new(Simulator)),
-        "lab" | "vkernel" if args.bless.is_some() => {
-            Err(Failure::Says("--bless keeps what the simulator says: use --on sim".into()))
-        }
-        "lab" => lab::plain(),
-        "vkernel" => vkernel::plain(version),
-        on => {
-            let on = on.escape_debug();
-            Err(Failure::Says(format!("--on {on}: must be sim, vkernel or lab")))
-        }
-    }
 }
 
 fn run_all(
@@ -107,7 +85,7 @@ fn run_all(
     planned: &[Planned],
     options: &Options,
 ) -> Result<u8, Failure> {
-    let on = options.back_end.name();
+    let on = &*options.back_end;
     let mut reproduction = Reproduction::new(args.output.as_deref(), args.full, on)?;
     let mut progress = Progress::new(planned);
     for (i, one) in planned.iter().enumerate() {

@@ -4,19 +4,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use knee_algo::Algorithm;
-use knee_exp::back_end::BackEnd;
 use knee_exp::results::Results;
 use knee_exp::runner::{Options, sweep, threads};
 use knee_exp::scale::Scale;
-use knee_exp::simulator::Simulator;
 use knee_exp::swept::Swept;
 use knee_exp::{Experiment, Overrides, memory, refused, report, table};
+use knee_run::BackEnd;
 
-use crate::on::On;
+use crate::back_ends::{self, On};
 use crate::progress::Line;
 use crate::{
-    CHECK_FAILED, COULD_NOT, DONE, Failure, complain, hosts, lab, plain, print, profile,
-    stop_on_signals, vkernel,
+    CHECK_FAILED, COULD_NOT, DONE, Failure, complain, plain, print, profile, stop_on_signals,
 };
 
 /// Where results go if nothing is said.
@@ -77,16 +75,17 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
-    let back_end = back_end(args)?;
+    let back_end = back_ends::named(&args.on)?;
+    if args.attempts > 1 && back_end.capabilities().is_model {
+        return Err(Failure::Says(
+            "--attempts is for --on lab and --on hosts=FILE: no host limits what is simulated"
+                .to_owned(),
+        ));
+    }
     let scale = Scale::new(args.on.scale)
         .map_err(|why| Failure::Says(format!("--scale {}: {why}", args.on.scale)))?;
     // What --set says of these keys comes after, and counts.
-    let mut set = match (args.on.profile.as_deref(), back_end.name()) {
-        (Some(profile), _) => profile::keys(profile)?,
-        (None, "lab") => profile::keys(profile::RUNNING)?,
-        (None, "vkernel") => vkernel::keys(&back_end.about()),
-        (None, _) => Vec::new(),
-    };
+    let mut set = profile::of(args.on.profile.as_deref(), &*back_end)?;
     set.extend(args.set.clone());
     let overrides = Overrides {
         cc: args.cc.clone(),
@@ -164,37 +163,6 @@ fn run_all(args: &Args, experiments: &[Arc<Experiment>], options: &Options) -> R
         }
     }
     Ok(DONE)
-}
-
-/// The back end that `--on` names.
-fn back_end(args: &Args) -> Result<Arc<dyn BackEnd>, Failure> {
-    let on = &args.on;
-    let says = |text: String| Err(Failure::Says(text));
-    match on.back_end.as_str() {
-        "sim" if on.offloads.is_some() => {
-            says("--offloads is for --on lab; of simulated hosts hosts.gso_max_segs says it".into())
-        }
-        "sim" if on.algorithms.is_some() => {
-            says("--algorithms is for --on lab and vkernel: the simulator has knee's alone".into())
-        }
-        "sim" if args.attempts > 1 => says(
-            "--attempts is for --on lab and --on hosts=FILE: no host limits what is simulated"
-                .into(),
-        ),
-        "sim" => Ok(Arc::new(Simulator)),
-        "vkernel" => vkernel::back_end(on, None),
-        "lab" => lab::back_end(on),
-        other => match other.split_once('=') {
-            Some(("hosts", file)) if !file.is_empty() => hosts::back_end(on, Path::new(file)),
-            Some(("vkernel", version)) if !version.is_empty() => {
-                vkernel::back_end(on, Some(version))
-            }
-            _ => says(format!(
-                "--on {}: must be sim, vkernel, lab or hosts=FILE",
-                other.escape_debug()
-            )),
-        },
-    }
 }
 
 fn run_one(

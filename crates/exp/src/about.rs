@@ -1,7 +1,7 @@
 //! What a manifest says of the experiment itself: its words, published figures, claims with their verdicts, charts, network.
 
 use knee_queue::{Limit, QueueConfig, Threshold};
-use knee_sim::spec::Link;
+use knee_run::spec::Link;
 use serde_json::{Map, Value as Json, json};
 
 use crate::chart::Chart;

@@ -3,7 +3,7 @@
 use knee_file::units::Share;
 use knee_file::{Error, Reader};
 use knee_queue::time::{Duration, PS_PER_S, Time};
-use knee_sim::spec::NodeId;
+use knee_run::spec::NodeId;
 
 use crate::network::NetworkSpec;
 use crate::random::Random;

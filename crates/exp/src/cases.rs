@@ -1,7 +1,7 @@
 //! What is compared and what is varied, and how their runs are told apart.
 
 use knee_file::{Node, Origin, Value, did_you_mean, one_of};
-use knee_sim::spec::Cc;
+use knee_run::spec::Cc;
 
 use crate::metric::Metric;
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use knee_algo::Algorithm;
 use knee_file::{Error, Node, Reader, Value, one_of};
 use knee_queue::time::Duration;
-use knee_sim::spec::{Cc, KERNELS_OWN};
+use knee_run::spec::{Cc, KERNELS_OWN};
 
 /// The RTT without queues, as a policy of `knee policy` would say it.
 pub(crate) fn read_base_rtt(reader: &Reader<'_>) -> Result<Option<Duration>, Error> {

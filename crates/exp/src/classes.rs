@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use knee_file::{Error, Node, Reader, Value};
 use knee_queue::QueueConfig;
-use knee_sim::spec::{LinkId, Network, NodeId};
+use knee_run::spec::{LinkId, Network, NodeId};
 
 use crate::names::expand_all;
 

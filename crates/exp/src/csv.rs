@@ -4,16 +4,16 @@ use std::fmt::Write as _;
 
 use knee_algo::Algorithm;
 use knee_queue::time::{Duration, PS_PER_NS, PS_PER_S, Time};
-use knee_sim::outcome::{Outcome, Validity};
-use knee_sim::spec::{Run, Traffic};
+use knee_run::outcome::{Outcome, Validity};
+use knee_run::spec::{Run, Traffic};
 
-use crate::back_end::Ran;
 use crate::cases::RunId;
 use crate::classes::queue_name;
 use crate::experiment::Experiment;
 use crate::metric::{Measured, Metric};
 use crate::scenario::Scenario;
 use crate::stats::Samples;
+use knee_run::Ran;
 
 /// A file with a row for each thing of each run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

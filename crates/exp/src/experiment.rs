@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use knee_algo::{Algorithm, module};
 use knee_file::{Node, Origin, Reader, Resolved, Table, did_you_mean, one_of, parse_override};
-use knee_sim::spec::Run;
+use knee_run::spec::Run;
 use serde_json::{Map, Value as Json};
 
 use crate::cases::{Axis, Case, Configuration, RunId, axis_values, varied_path};
@@ -292,7 +292,7 @@ impl Experiment {
         Ok(scenario.run(self.seed, id.repeat))
     }
 
-    /// Names of the groups of traffic of a run, in the order of their numbers ([`knee_sim::spec::Flow::group`]).
+    /// Names of the groups of traffic of a run, in the order of their numbers ([`knee_run::spec::Flow::group`]).
     ///
     /// # Errors
     /// None that [`Experiment::load`] has not found before.

@@ -1,8 +1,8 @@
 //! What is measured of hosts and of what their sockets tell: merging, ACKs, CPU time, windows and RTTs.
 
 use knee_queue::time::{Duration, PS_PER_S, Time};
-use knee_sim::outcome::{FlowCounters, FlowOutcome, HostCount, Outcome};
-use knee_sim::spec::Run;
+use knee_run::outcome::{FlowCounters, FlowOutcome, HostCount, Outcome};
+use knee_run::spec::Run;
 
 use crate::metric::{MILLIONTHS, Measured, Metric, THOUSANDTHS, Window};
 use Metric as M;

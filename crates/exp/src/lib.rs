@@ -47,9 +47,7 @@
 
 mod about;
 mod arrivals;
-pub mod back_end;
 pub mod beside;
-pub mod captures;
 pub mod cases;
 pub mod catalogue;
 mod cc;
@@ -83,7 +81,6 @@ pub mod results;
 pub mod runner;
 pub mod scale;
 mod scenario;
-pub mod simulator;
 mod sizes;
 pub mod stats;
 pub mod swept;

@@ -6,9 +6,9 @@ mod window;
 use std::collections::{BTreeSet, HashMap};
 
 use knee_queue::time::Duration;
-use knee_sim::Ideal;
-use knee_sim::outcome::{FlowCounters, FlowOutcome, HostCount, Outcome, QueueOutcome, RpcRecord};
-use knee_sim::spec::{Flow, NodeId, Run, Traffic};
+use knee_run::Ideal;
+use knee_run::outcome::{FlowCounters, FlowOutcome, HostCount, Outcome, QueueOutcome, RpcRecord};
+use knee_run::spec::{Flow, NodeId, Run, Traffic};
 
 use crate::classes::queue_name;
 use crate::host_metrics::{

@@ -1,7 +1,7 @@
 //! What is measured: the metrics, of which kind of traffic each is, and how values of one are kept.
 
 use knee_queue::time::{Duration, Time};
-use knee_sim::spec::Traffic;
+use knee_run::spec::Traffic;
 
 use crate::stats::Samples;
 use Metric as M;
@@ -40,7 +40,7 @@ pub enum Kind {
 pub enum Metric {
     /// From `connect()` to the last byte read, of each finished transfer.
     Completion,
-    /// Completion time over the least that is possible (see [`knee_sim::Ideal`]).
+    /// Completion time over the least that is possible (see [`knee_run::Ideal`]).
     Slowdown,
     /// From the first start of an incast round to its last byte read.
     Last,

@@ -9,10 +9,10 @@ use knee_file::units::{Burst, Pkts, Share, Size};
 use knee_file::{Error, Reader, one_of};
 use knee_queue::time::{Duration, Rate};
 use knee_queue::{DropTailConfig, Limit, Place, QueueConfig};
-use knee_sim::spec::{
+use knee_run::spec::{
     Defects, HostConfig, Link, LinuxVersion, Network, NodeId, Serialisation, Sysctls,
 };
-use knee_sim::topology::{Cable, Dumbbell, LeafSpine, ParkingLot, Star};
+use knee_run::topology::{Cable, Dumbbell, LeafSpine, ParkingLot, Star};
 
 use crate::cc::read_base_rtt;
 use crate::classes::find_inputs;

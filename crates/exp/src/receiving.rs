@@ -2,7 +2,7 @@
 
 use knee_file::{Error, Reader};
 use knee_queue::time::Duration;
-use knee_sim::spec::{Adaptive, Coalesce, CpuCosts, HostConfig};
+use knee_run::spec::{Adaptive, Coalesce, CpuCosts, HostConfig};
 
 /// Keys of a host that are read here.
 pub(crate) const KEYS: [&str; 4] = ["coalesce", "receive_queues", "gro", "cpu"];

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::back_end::BackEnd;
+use knee_run::BackEnd;
+
 use crate::cases::Configuration;
 use crate::error::{Error, Refusal};
 use crate::experiment::Experiment;
@@ -19,7 +20,7 @@ pub fn check(experiment: &Experiment, back_end: &dyn BackEnd) -> Result<(), Erro
     for index in 0..experiment.configurations.len() {
         let run = experiment.run(experiment.run_id(index * experiment.repeat as usize))?;
         if let Err(why) = back_end.check(&run) {
-            reasons.entry(why).or_default().push(index);
+            reasons.entry(why.to_string()).or_default().push(index);
         }
     }
     if reasons.is_empty() {

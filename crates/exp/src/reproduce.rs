@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use knee_file::{Origin, one_of};
-use knee_sim::spec::{Run, Traffic};
+use knee_run::BackEnd;
+use knee_run::spec::{Run, Traffic};
 use serde_json::{Value as Json, json};
 
-use crate::back_end::SIMULATOR;
 use crate::catalogue::Library;
 use crate::claim::Stands;
 use crate::error::Error;
@@ -206,7 +206,8 @@ pub struct Done {
 pub struct Reproduction {
     dir: PathBuf,
     full: bool,
-    back_end: String,
+    back_end: &'static str,
+    is_model: bool,
     started: Instant,
     cpu_before: f64,
     /// What is done, in order.
@@ -220,7 +221,11 @@ impl Reproduction {
     ///
     /// # Errors
     /// [`Error::Io`] if it cannot be made, or holds a reproduction already.
-    pub fn new(dir: Option<&Path>, full: bool, back_end: &str) -> Result<Reproduction, Error> {
+    pub fn new(
+        dir: Option<&Path>,
+        full: bool,
+        back_end: &dyn BackEnd,
+    ) -> Result<Reproduction, Error> {
         let dir = match dir {
             Some(dir) => {
                 check_trusted(dir)?;
@@ -236,7 +241,8 @@ impl Reproduction {
         Ok(Reproduction {
             dir,
             full,
-            back_end: back_end.to_owned(),
+            back_end: back_end.name(),
+            is_model: back_end.capabilities().is_model,
             started: Instant::now(),
             cpu_before: machine::cpu_seconds(),
             done: Vec::new(),
@@ -289,12 +295,13 @@ impl Reproduction {
                 match swept {
                     Err(Error::Refused { refusals, .. }) => {
                         let all: Vec<String> = refusals.iter().map(ToString::to_string).collect();
+                        done.is_broken = self.is_model;
                         done.skipped = Some(all.join("; "));
                         None
                     }
                     Err(Error::Simulation { message, .. }) => {
                         // Only a real machine may be what a run fails of.
-                        done.is_broken = options.back_end.name() != "lab";
+                        done.is_broken = !options.back_end.capabilities().has_host;
                         done.skipped = Some(message);
                         None
                     }
@@ -380,7 +387,7 @@ impl Reproduction {
 
     /// The verdict that was blessed, where this is what is blessed: the quick set in the simulator.
     pub fn blessed<'a>(&self, library: &'a Library, name: &str, claim: &str) -> Option<&'a str> {
-        let is_alike = !self.full && self.back_end == SIMULATOR;
+        let is_alike = !self.full && self.is_model;
         is_alike.then(|| library.blessed(name, claim)).flatten()
     }
 

@@ -11,11 +11,11 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration as WallTime, Instant};
 
 use knee_file::Origin;
-use knee_sim::outcome::{Validity, Work};
-use knee_sim::spec::Run;
+use knee_run::outcome::{Validity, Work};
+use knee_run::spec::Run;
+use knee_run::{Ask, BackEnd, Ran};
 use serde_json::{Map, Value as Json};
 
-use crate::back_end::{BackEnd, Ran, SIMULATOR};
 use crate::cases::{Configuration, RunId};
 use crate::csv::{self, Rows};
 use crate::error::Error;
@@ -26,7 +26,6 @@ use crate::measure::measure;
 use crate::memory::{Memory, shown};
 use crate::metric::{Measured, Metric};
 use crate::results::{CaptureDir, Results, empty_captures};
-use crate::simulator::Simulator;
 use crate::stats::{Samples, Summary};
 use crate::swept::{Effort, Subject, Summaries, Swept, Verdict};
 
@@ -46,19 +45,19 @@ pub struct Options {
     pub back_end: Arc<dyn BackEnd>,
     /// How often a run is tried, at least once, until it is valid; the last counts.
     pub attempts: u32,
-    /// A traffic entry: every call of its algorithm is recorded, in the first run of each row; by the
-    /// simulator alone.
+    /// A traffic entry: every call of its algorithm is recorded, in the first run of each row.
     pub trace: Option<String>,
     /// What hosts send and receive is captured, in the first run of each row; not together with `trace`.
     pub captures: bool,
 }
 
-impl Default for Options {
-    fn default() -> Options {
+impl Options {
+    /// All runs once, by this back end.
+    pub fn new(back_end: Arc<dyn BackEnd>) -> Options {
         Options {
             threads: 0,
             stop: Arc::default(),
-            back_end: Arc::new(Simulator),
+            back_end,
             attempts: 1,
             trace: None,
             captures: false,
@@ -92,14 +91,14 @@ impl Record {
 ///
 /// # Errors
 /// [`Error::Simulation`] if a run cannot be carried out, [`Error::Io`] if a row cannot be written,
-/// [`Error::Input`] if a recording is asked of what is not the simulator.
+/// [`Error::Input`] if a recording is asked of what makes none.
 pub fn sweep(
     experiment: &Arc<Experiment>,
     options: &Options,
     results: &mut Results,
     progress: &mut dyn FnMut(usize),
 ) -> Result<Swept, Error> {
-    if options.trace.is_some() && options.back_end.name() != SIMULATOR {
+    if options.trace.is_some() && !options.back_end.capabilities().recordings {
         let why = "is for the simulator alone: --on sim; of real connections knee trace records";
         return Err(Error::input(&experiment.path, Origin::Nowhere, "--trace", why));
     }
@@ -125,15 +124,13 @@ pub fn sweep(
         peak_rss_bytes: machine::peak_rss_bytes(),
     };
     let (back_end, about) = (options.back_end.name(), about(experiment, &*options.back_end)?);
-    Ok(Swept { tables, runs_done, interrupted, effort, back_end, about })
+    let is_model = options.back_end.capabilities().is_model;
+    Ok(Swept { tables, runs_done, interrupted, effort, back_end, is_model, about })
 }
 
 /// What a back end says of itself, and in what runs of this experiment differ there from the simulator's.
 fn about(experiment: &Experiment, back_end: &dyn BackEnd) -> Result<Map<String, Json>, Error> {
     let mut about = back_end.about();
-    if back_end.name() == SIMULATOR {
-        return Ok(about);
-    }
     let mut all: Vec<String> = Vec::new();
     for index in 0..experiment.configurations.len() {
         let run = experiment.run(experiment.run_id(index * experiment.repeat as usize))?;
@@ -303,8 +300,9 @@ fn run_one(
             (ran, attempts, None)
         }
         Some(recording) => {
-            let (outcome, name) = recording.simulate(experiment, &scenario, id, &run)?;
-            (Ran { outcome, validity: None }, 1, Some(name))
+            let by = (&*options.back_end, &*options.stop);
+            let (ran, name) = recording.carry_out(experiment, &scenario, id, &run, by)?;
+            (ran, 1, Some(name))
         }
     };
     let measured = measure(&scenario, &run, &ran.outcome);
@@ -328,11 +326,15 @@ fn run_one(
 /// Runs it until it is valid, as often as allowed; the last, and how many there were. Captures are those of the last.
 fn attempt(options: &Options, run: &Run, captures: Option<&Path>) -> Result<(Ran, u32), String> {
     let mut attempts = 1;
+    if captures.is_some() && !options.back_end.capabilities().captures {
+        let name = options.back_end.name();
+        return Err(format!(
+            "--on {name} writes no captures: leave --pcap out, or use --on sim or --on lab"
+        ));
+    }
     loop {
-        let ran = match captures {
-            None => options.back_end.run(run, &options.stop)?,
-            Some(dir) => options.back_end.run_captured(run, &options.stop, dir)?,
-        };
+        let ask = Ask { captures, ..Ask::outcome(&options.stop) };
+        let ran = options.back_end.run(run, &ask).map_err(|why| why.to_string())?;
         let is_valid = ran.validity.as_ref().is_none_or(Validity::is_valid);
         if is_valid || attempts >= options.attempts || options.stop.load(Ordering::Relaxed) {
             return Ok((ran, attempts));
@@ -470,7 +472,7 @@ fn threads_in(
 ) -> Result<usize, Error> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let wanted = if asked == 0 { cores } else { asked };
-    let wanted = wanted.min(back_end.threads().unwrap_or(usize::MAX));
+    let wanted = wanted.min(back_end.capabilities().threads.unwrap_or(usize::MAX));
     let wanted = wanted.clamp(1, experiment.runs().max(1));
     let Some(free) = free_bytes else { return Ok(wanted) };
     let memory = &experiment.memory;

@@ -7,7 +7,7 @@
 
 use knee_queue::time::{Duration, Rate, Time};
 use knee_queue::{Setting, Threshold, Visit};
-use knee_sim::spec::{Coalesce, Flow, HostConfig, Link, Ping, Run};
+use knee_run::spec::{Coalesce, Flow, HostConfig, Link, Ping, Run};
 
 /// One, in the parts that a scale is counted in.
 const UNIT: u32 = 1_000_000;

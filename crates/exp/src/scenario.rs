@@ -9,7 +9,7 @@ use std::path::Path;
 use knee_algo::Algorithm;
 use knee_file::{Error, Node, Reader, Resolved};
 use knee_queue::time::{Duration, Time};
-use knee_sim::spec::{Cc, MeasuredWindow, NodeId, Order, Run, Sampling, Traffic};
+use knee_run::spec::{Cc, MeasuredWindow, NodeId, Order, Run, Sampling, Traffic};
 
 use crate::memory::Memory;
 use crate::metric::{Kind, Metric, SizeClass, Window};

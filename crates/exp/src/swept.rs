@@ -1,6 +1,6 @@
 //! Results of a sweep in memory: summaries, verdicts and what it cost.
 
-use knee_sim::outcome::{Validity, Work};
+use knee_run::outcome::{Validity, Work};
 use serde_json::{Map, Value as Json};
 
 use crate::cases::Configuration;
@@ -20,6 +20,8 @@ pub struct Swept {
     pub effort: Effort,
     /// Name of the back end.
     pub back_end: &'static str,
+    /// [`Capabilities::is_model`](knee_run::Capabilities::is_model) of it.
+    pub is_model: bool,
     /// What that says of itself.
     pub about: Map<String, Json>,
 }

@@ -7,7 +7,7 @@ use knee_file::units::{Quantity, Size};
 use knee_file::{Error, Reader, Value, one_of};
 use knee_queue::time::Duration;
 use knee_queue::{DynamicThresholdConfig, QueueConfig};
-use knee_sim::spec::{
+use knee_run::spec::{
     CoalescingPort, FlowControl, Link, LinkId, Network, NodeId, SharedBuffer, StoppedClass, Stops,
     Thresholds,
 };

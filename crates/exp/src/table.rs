@@ -4,7 +4,6 @@ use std::fmt::Write as _;
 
 use knee_queue::time::Time;
 
-use crate::back_end::SIMULATOR;
 use crate::claim::Stands;
 use crate::experiment::Experiment;
 use crate::metric::{Kind, Metric};
@@ -24,9 +23,9 @@ pub fn render(experiment: &Experiment, swept: &Swept) -> String {
         n => format!("{n} runs"),
     };
     let _ = writeln!(out, "{}: {}", experiment.name, experiment.question);
-    let tcp = match swept.back_end {
-        SIMULATOR => "Linux TCP, simulated".to_owned(),
-        name => format!("real TCP, on {name}"),
+    let tcp = match swept.is_model {
+        true => "Linux TCP, simulated".to_owned(),
+        false => format!("real TCP, on {}", swept.back_end),
     };
     let _ = writeln!(out, "  {runs} of each row, seed {}; {tcp}", experiment.seed);
     if !experiment.scale.is_one() {

@@ -12,7 +12,7 @@ use knee_file::units::Size;
 use knee_file::{Error, Reader, one_of};
 use knee_queue::Ecn;
 use knee_queue::time::{Duration, Rate, Time};
-use knee_sim::spec::{Cc, Flow, NodeId, Order, Ping, Traffic};
+use knee_run::spec::{Cc, Flow, NodeId, Order, Ping, Traffic};
 
 use crate::arrivals::Arrivals;
 use crate::cc::{read_base_rtt, read_cc};

@@ -1,14 +1,14 @@
 //! Other back ends than the simulator: verdicts, attempts, threads, and what a host does not tell.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use knee_exp::back_end::{BackEnd, Ran};
 use knee_exp::metric::Metric;
 use knee_exp::runner::Options;
 use knee_exp::{Experiment, Overrides, refused, report, table};
-use knee_sim::outcome::{FlowCounters, HostCount, Received, Validity};
-use knee_sim::spec::{Run, Traffic};
+use knee_run::outcome::{FlowCounters, HostCount, Received, Validity};
+use knee_run::spec::Traffic;
+use knee_run::{Ask, BackEnd, Capabilities, Error, Ran, Run};
 
 mod common;
 use common::*;
@@ -62,15 +62,15 @@ impl BackEnd for Host {
         "host"
     }
 
-    fn threads(&self) -> Option<usize> {
-        Some(1)
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { threads: Some(1), has_host: true, ..Capabilities::default() }
     }
 
-    fn run(&self, run: &Run, stop: &AtomicBool) -> Result<Ran, String> {
+    fn run(&self, run: &Run, ask: &Ask<'_>) -> Result<Ran, Error> {
         let running = self.running.fetch_add(1, Ordering::SeqCst) + 1;
         self.most.fetch_max(running, Ordering::SeqCst);
         let number = self.tried.fetch_add(1, Ordering::SeqCst);
-        let mut outcome = knee_sim::simulate(run).map_err(|why| why.to_string())?;
+        let mut outcome = knee_sim::simulate(run)?;
         for flow in &mut outcome.flows {
             flow.counters.tail_loss_probes = None;
             flow.counters.cwr_reductions = None;
@@ -95,7 +95,7 @@ impl BackEnd for Host {
             false => Vec::new(),
         };
         if self.stop_after.is_some_and(|last| number >= last) {
-            stop.store(true, Ordering::SeqCst);
+            ask.stop.store(true, Ordering::SeqCst);
         }
         self.running.fetch_sub(1, Ordering::SeqCst);
         let measures = vec![("late_share", 0.5)];
@@ -116,16 +116,16 @@ impl BackEnd for Choosy {
         "choosy"
     }
 
-    fn threads(&self) -> Option<usize> {
-        None
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::default()
     }
 
-    fn check(&self, run: &Run) -> Result<(), String> {
-        (self.0)(run)
+    fn check(&self, run: &Run) -> Result<(), Error> {
+        (self.0)(run).map_err(Error::Refused)
     }
 
-    fn run(&self, _run: &Run, _stop: &AtomicBool) -> Result<Ran, String> {
-        Err("it was only to be asked".to_owned())
+    fn run(&self, _run: &Run, _ask: &Ask<'_>) -> Result<Ran, Error> {
+        Err(Error::Failed("it was only to be asked".to_owned()))
     }
 }
 
@@ -163,7 +163,7 @@ fn what_a_back_end_refuses_is_said_of_all_rows_by_their_values() {
 
 fn options(host: Host) -> (Arc<Host>, Options) {
     let host = Arc::new(host);
-    (host.clone(), Options { back_end: host, threads: 4, ..Options::default() })
+    (host.clone(), Options { back_end: host, threads: 4, ..simulated() })
 }
 
 #[test]
@@ -271,7 +271,7 @@ fn what_receiving_took_is_of_an_entry_that_has_its_receivers_alone() {
     let alone = parsed("alone.toml", &alone, &Overrides::default());
     // 90 packets became 40; node 2 receives, node 0 sends, and both spent their us on 0.1 MB.
     assert_eq!(means(&alone, &of_host), [Some(2.25), Some(30e-6), Some(10e-6)]);
-    let of_simulator = Options::default();
+    let of_simulator = simulated();
     assert_eq!(means(&alone, &of_simulator), [None; 3], "the simulator's hosts tell nothing");
 }
 

@@ -8,17 +8,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use knee_capture::host::{AT_HOST, AT_PORT, SNAP_BYTES};
-use knee_capture::packet::{Packet, decode};
-use knee_capture::{link, read};
 use knee_exp::results::Results;
 use knee_exp::runner::{Options, sweep};
-use knee_exp::{Experiment, Overrides, captures};
+use knee_exp::{Experiment, Overrides};
 use knee_queue::Ecn;
-use knee_sim::Outcome;
-use knee_sim::addresses::{address, connecting_port, listening_port, mac};
-use knee_sim::endpoint::Segment;
-use knee_sim::spec::Run;
+use knee_run::Outcome;
+use knee_run::addresses::{address, connecting_port, listening_port, mac};
+use knee_run::spec::Run;
+use knee_sim::{Simulator, captures};
+use knee_wire::Segment;
+use knee_wire::host::{AT_HOST, AT_PORT, SNAP_BYTES};
+use knee_wire::packet::{Packet, decode};
+use knee_wire::{link, read};
 
 /// Two senders and a ping share a queue that drops and marks.
 const TEXT: &str = r#"question = "Is it all there?"
@@ -241,7 +242,7 @@ fn captures_stand_beside_the_results_and_change_nothing() {
     let experiment = Arc::new(experiment);
     let run = |captures| {
         let mut results = Results::numbered(&scratch.0, "x").unwrap();
-        let options = Options { captures, ..Options::default() };
+        let options = Options { captures, ..Options::new(Arc::new(Simulator)) };
         let swept = sweep(&experiment, &options, &mut results, &mut |_| {}).unwrap();
         results.finish(&experiment, &swept).unwrap()
     };
@@ -274,7 +275,7 @@ fn what_cannot_be_written_is_an_error_and_leaves_nothing() {
     let text = TEXT.replace("HOSTS", "").replace("QUEUE", STEP);
     let experiment = Experiment::parse(Path::new("x.toml"), &text, &Overrides::default()).unwrap();
     let run = experiment.run(experiment.run_id(0)).unwrap();
-    let why = captures::simulate(&run, &scratch.0).unwrap_err();
+    let why = captures::simulate(&run, &scratch.0).unwrap_err().to_string();
     assert!(why.contains("s2.pcapng: cannot write: File exists"), "{why}");
     assert_eq!(fs::read_dir(&scratch.0).unwrap().count(), 1);
     assert_eq!(fs::read_to_string(scratch.0.join("s2.pcapng")).unwrap(), "mine");

@@ -94,6 +94,7 @@ fn swept(experiment: &Experiment, of: impl Fn(&str, &str) -> Option<(f64, Option
         interrupted: false,
         effort: Effort::default(),
         back_end: "sim",
+        is_model: true,
         about: serde_json::Map::new(),
     }
 }

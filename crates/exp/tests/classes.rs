@@ -6,11 +6,10 @@ mod common;
 use std::path::Path;
 use std::sync::Arc;
 
-use common::{Scratch, run_into};
-use knee_exp::runner::Options;
+use common::{Scratch, run_into, simulated};
 use knee_exp::{Experiment, Overrides};
 use knee_queue::{Alternate, ClassService, Condition, LimitPer, QueueConfig};
-use knee_sim::spec::Run;
+use knee_run::spec::Run;
 
 const STEP: &str = r#"{ kind = "step", limit = "100 pkts", k = "20 pkts" }"#;
 const CLASSES: &str = r#"{ kind = "classes", class = [
@@ -112,7 +111,7 @@ fn each_class_is_a_subject_of_its_own() {
     for (queue, parts) in [(CLASSES, vec!["ect", "2", "rest"]), (TWO, vec!["first", "second"])] {
         let scratch = Scratch::new();
         let experiment = Arc::new(experiment(&text(queue)).unwrap());
-        run_into(&scratch, &experiment, &Options::default()).unwrap();
+        run_into(&scratch, &experiment, &simulated()).unwrap();
         let files = scratch.files("classes");
         let column = |file: &str, column: usize| -> Vec<String> {
             let cell = |line: &str| line.split(',').nth(column).unwrap().to_owned();

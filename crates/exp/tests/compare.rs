@@ -3,16 +3,15 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use knee_exp::back_end::{BackEnd, Ran};
 use knee_exp::compare::{Comparison, Line, Options as How, Side, compare, json, render};
 use knee_exp::difference::Verdict;
 use knee_exp::runner::Options;
 use knee_exp::scale::Scale;
 use knee_exp::{Error, Overrides};
-use knee_sim::outcome::Validity;
-use knee_sim::spec::Run;
+use knee_run::outcome::Validity;
+use knee_run::{Ask, BackEnd, Capabilities, Ran, Run};
 
 mod common;
 use common::*;
@@ -63,7 +62,7 @@ fn run(scratch: &Scratch, text: &str, overrides: &Overrides, options: &Options) 
 }
 
 fn simulated(scratch: &Scratch, text: &str) -> PathBuf {
-    run(scratch, text, &Overrides::default(), &Options::default())
+    run(scratch, text, &Overrides::default(), &common::simulated())
 }
 
 fn compared(a: &Path, b: &Path, force: bool) -> Result<Comparison, Error> {
@@ -155,15 +154,15 @@ fn another_kernel_seed_and_number_of_runs_is_the_same_experiment() {
         repeat: Some(6),
         ..Overrides::default()
     };
-    let b = run(&scratch, MIX, &overrides, &Options::default());
+    let b = run(&scratch, MIX, &overrides, &common::simulated());
     let comparison = compared(&a, &b, false).unwrap();
     assert_eq!((comparison.lines[0].a.runs, comparison.lines[0].b.runs), (5, 6));
     let scale = Scale::new(0.5).unwrap();
     let slow =
-        run(&scratch, MIX, &Overrides { scale, ..Overrides::default() }, &Options::default());
+        run(&scratch, MIX, &Overrides { scale, ..Overrides::default() }, &common::simulated());
     assert!(refusal(&a, &slow).contains("scale (1; 0.5)"), "{}", refusal(&a, &slow));
     let alone = Overrides { cc: vec!["dctcp".into()], ..Overrides::default() };
-    let alone = run(&scratch, MIX, &alone, &Options::default());
+    let alone = run(&scratch, MIX, &alone, &common::simulated());
     assert!(refusal(&a, &alone).contains("cases (cubic, dctcp; dctcp)"));
     let forced = compared(&a, &alone, true).unwrap();
     assert!(forced.lines.iter().all(|line| line.row.starts_with("case dctcp")));
@@ -184,16 +183,16 @@ impl BackEnd for Spoiled {
         "host"
     }
 
-    fn threads(&self) -> Option<usize> {
-        Some(1)
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { threads: Some(1), has_host: true, ..Capabilities::default() }
     }
 
     fn differences(&self, _run: &Run) -> Vec<String> {
         vec!["probes are not told".to_owned()]
     }
 
-    fn run(&self, run: &Run, _stop: &AtomicBool) -> Result<Ran, String> {
-        let mut outcome = knee_sim::simulate(run).map_err(|why| why.to_string())?;
+    fn run(&self, run: &Run, _ask: &Ask<'_>) -> Result<Ran, knee_run::Error> {
+        let mut outcome = knee_sim::simulate(run)?;
         let limited = self.number.fetch_add(1, Ordering::SeqCst) % 5 < self.spoiled;
         for flow in &mut outcome.flows {
             flow.counters.tail_loss_probes = None;
@@ -213,7 +212,7 @@ fn runs_that_the_host_limited_are_left_out() {
     let a = simulated(&scratch, MIX);
     let on = |spoiled: usize| Options {
         back_end: Arc::new(Spoiled { number: AtomicUsize::new(0), spoiled }),
-        ..Options::default()
+        ..common::simulated()
     };
     let b = run(&scratch, MIX, &Overrides::default(), &on(2));
     let comparison = compared(&a, &b, false).unwrap();

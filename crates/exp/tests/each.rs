@@ -5,7 +5,7 @@ use std::path::Path;
 
 use knee_exp::{Error, Experiment, Overrides};
 use knee_queue::time::Time;
-use knee_sim::spec::Run;
+use knee_run::spec::Run;
 
 const BEGINNING: &str = r#"question = "?"
 cc = ["cubic"]

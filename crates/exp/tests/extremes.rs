@@ -7,7 +7,7 @@ use std::path::Path;
 
 use knee_algo::Algorithm;
 use knee_exp::{Experiment, Overrides};
-use knee_sim::spec::Traffic;
+use knee_run::spec::Traffic;
 use serde_json::Value as Json;
 
 /// Two hosts and some of each kind of traffic; queues come in the place of QUEUE.

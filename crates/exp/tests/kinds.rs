@@ -5,7 +5,7 @@ use std::path::Path;
 
 use knee_exp::{Experiment, Overrides};
 use knee_queue::{Limit, MarkShare, QueueConfig};
-use knee_sim::spec::{Run, Traffic};
+use knee_run::spec::{Run, Traffic};
 
 const LOT: &str = r#"question = "?"
 cc = ["dctcp"]

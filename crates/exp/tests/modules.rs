@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use knee_exp::results::Results;
 use knee_exp::runner::{Options, sweep};
 use knee_exp::{Error, Experiment, Overrides};
+use knee_sim::Simulator;
 
 /// Losses, marks, idle times and reordering in little time.
 const NETWORK: &str = r#"question = "Same?"
@@ -78,7 +79,7 @@ impl Scratch {
         let dir = self.0.join(format!("results-{}", NUMBER.fetch_add(1, Ordering::Relaxed)));
         let experiment =
             load(&self.0.join("x.toml"), text, overrides).unwrap_or_else(|e| panic!("{e}"));
-        let options = Options { threads, ..Options::default() };
+        let options = Options { threads, ..Options::new(Arc::new(Simulator)) };
         let mut results = Results::at(&dir).unwrap();
         let swept = sweep(&Arc::clone(&experiment), &options, &mut results, &mut |_| {}).unwrap();
         results.finish(&experiment, &swept).unwrap();
@@ -407,7 +408,7 @@ fn what_is_no_congestion_control_is_one_sentence() {
 fn a_file_cannot_be_traced_and_says_so() {
     let scratch = Scratch::new();
     let experiment = load(Path::new("x.toml"), NETWORK, &with_cc(&[&module("tcp_reno")])).unwrap();
-    let options = Options { trace: Some("bulk".to_owned()), ..Options::default() };
+    let options = Options { trace: Some("bulk".to_owned()), ..Options::new(Arc::new(Simulator)) };
     let mut results = Results::at(&scratch.0.join("traced")).unwrap();
     let why = sweep(&experiment, &options, &mut results, &mut |_| {}).unwrap_err().to_string();
     assert!(why.contains("tcp_reno.c cannot be traced"), "{why}");
@@ -426,8 +427,9 @@ fn parameters_that_a_module_refuses_are_an_error_of_the_run() {
     let experiment =
         load(Path::new("x.toml"), NETWORK, &set(with_cc(&[&path]), &["params.level=4"])).unwrap();
     let mut results = Results::at(&scratch.0.join("refused")).unwrap();
-    let why =
-        sweep(&experiment, &Options::default(), &mut results, &mut |_| {}).unwrap_err().to_string();
+    let why = sweep(&experiment, &Options::new(Arc::new(Simulator)), &mut results, &mut |_| {})
+        .unwrap_err()
+        .to_string();
     assert!(why.contains("its module_init returns -22"), "{why}");
 }
 

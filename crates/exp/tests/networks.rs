@@ -5,7 +5,7 @@ use std::path::Path;
 
 use knee_exp::{Experiment, Overrides};
 use knee_queue::QueueConfig;
-use knee_sim::spec::{Link, Run};
+use knee_run::spec::{Link, Run};
 
 const REST: &str = r#"
 [[traffic]]

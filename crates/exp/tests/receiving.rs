@@ -6,10 +6,9 @@ use std::path::Path;
 
 use common::*;
 use knee_exp::metric::Metric;
-use knee_exp::runner::Options;
 use knee_exp::{Experiment, Overrides};
 use knee_queue::time::Duration;
-use knee_sim::spec::{Adaptive, Coalesce, CpuCosts};
+use knee_run::spec::{Adaptive, Coalesce, CpuCosts};
 
 const FILE: &str = r#"question = "?"
 cc = ["cubic"]
@@ -101,7 +100,7 @@ fn its_metrics_are_there_and_absent_without_it() {
     ];
     let values = |text: &str| {
         let experiment = parsed("nic.toml", text, &Overrides::default());
-        let swept = run_into(&scratch, &experiment, &Options::default()).unwrap();
+        let swept = run_into(&scratch, &experiment, &simulated()).unwrap();
         let subject = &swept.tables[0].subjects[0];
         metrics.map(|metric| subject.metric(metric).and_then(|summary| summary.mean))
     };

@@ -12,6 +12,7 @@ use knee_exp::results::Results;
 use knee_exp::runner::{Options, sweep};
 use knee_exp::{Error, Experiment, Overrides};
 use knee_flight::{Origin, Reader, Replay, Report};
+use knee_sim::Simulator;
 
 /// A shallow queue, so that there are losses where there are no marks.
 const MIX: &str = r#"question = "What did they do?"
@@ -67,7 +68,8 @@ impl Scratch {
         fs::write(&file, text).unwrap();
         let experiment = Arc::new(Experiment::load(&file, &Overrides::default())?);
         let mut results = Results::numbered(&self.0, "mix")?;
-        let options = Options { trace: trace.map(str::to_owned), ..Options::default() };
+        let options =
+            Options { trace: trace.map(str::to_owned), ..Options::new(Arc::new(Simulator)) };
         let swept = sweep(&experiment, &options, &mut results, &mut |_| {})?;
         let dir = results.finish(&experiment, &swept)?;
         let entries = fs::read_dir(&dir).unwrap();

@@ -8,7 +8,7 @@ use knee_queue::time::{Duration, Time};
 use knee_queue::{
     DropTailConfig, Limit, MarkAt, MarkWhen, NotEctAbove, QueueConfig, StepConfig, Threshold,
 };
-use knee_sim::spec::{LinuxVersion, Run, Serialisation, Traffic};
+use knee_run::spec::{LinuxVersion, Run, Serialisation, Traffic};
 
 fn scenarios() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios")
@@ -77,7 +77,7 @@ fn bulk_mix_is_the_published_set_up() {
         .sum();
     assert_eq!(base_rtt, 100);
 
-    let from = |flow: &knee_sim::spec::Flow| run.network.nodes[flow.from as usize].name.clone();
+    let from = |flow: &knee_run::spec::Flow| run.network.nodes[flow.from as usize].name.clone();
     let (long, short): (Vec<_>, Vec<_>) =
         run.flows.iter().partition(|f| f.traffic == Traffic::Bulk { bytes: Some(40_000_000) });
     assert_eq!(long.iter().map(|f| from(f)).collect::<Vec<_>>(), ["s1", "s2"]);

@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use knee_exp::metric::Metric;
-use knee_exp::runner::Options;
 use knee_exp::scale::Scale;
 use knee_exp::swept::Swept;
 use knee_exp::{Experiment, Overrides, report, table};
@@ -104,7 +103,7 @@ fn a_scaled_run_measures_the_same_in_longer_time_and_says_so() {
         // Nothing random, so that the two differ by the scale alone.
         let text = TIMES.replace(", jitter = \"1 us\"", "");
         let experiment = parsed("times.toml", &text, &scaled(&text, share));
-        let swept = run_into(&scratch, &experiment, &Options::default()).unwrap();
+        let swept = run_into(&scratch, &experiment, &simulated()).unwrap();
         (experiment, swept)
     };
     let (written, fast) = swept(1.0);

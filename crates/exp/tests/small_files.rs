@@ -221,7 +221,7 @@ fn a_run_takes_no_more_than_the_estimate() {
             let experiment = parsed("small.toml", &text, &Overrides::default());
             let scratch = Scratch::new();
             let before = knee_exp::machine::peak_rss_bytes().unwrap();
-            run_into(&scratch, &experiment, &Options { threads: 1, ..Options::default() }).unwrap();
+            run_into(&scratch, &experiment, &Options { threads: 1, ..simulated() }).unwrap();
             let took = knee_exp::machine::peak_rss_bytes().unwrap() - before;
             let estimate = experiment.memory.bytes();
             // What a process has besides, and what is written, are some MB.

@@ -11,8 +11,8 @@ use knee_exp::results::{Results, Storage};
 use knee_exp::runner::{Options, sweep};
 use knee_exp::{Experiment, Overrides, report, table};
 use knee_queue::time::{Duration, Time};
-use knee_sim::outcome::{FlowOutcome, GoodputSample, Outcome, WindowLooks};
-use knee_sim::spec::{Run, Traffic};
+use knee_run::outcome::{FlowOutcome, GoodputSample, Outcome, WindowLooks};
+use knee_run::spec::{Run, Traffic};
 
 mod common;
 use common::*;
@@ -88,7 +88,7 @@ fn results_do_not_depend_on_the_number_of_threads() {
     let scratch = Scratch::new();
     let mut answers = Vec::new();
     for (threads, dir) in [(1, "mix"), (3, "mix-2"), (8, "mix-3")] {
-        let options = Options { threads, ..Options::default() };
+        let options = Options { threads, ..simulated() };
         let swept = run_into(&scratch, &experiment, &options).unwrap();
         assert_eq!((swept.runs_done, swept.interrupted), (16, false));
         let mut files = scratch.files(dir);
@@ -103,7 +103,7 @@ fn results_do_not_depend_on_the_number_of_threads() {
 fn the_directory_holds_what_was_measured_and_nothing_else() {
     let experiment = experiment(MIX);
     let scratch = Scratch::new();
-    let swept = run_into(&scratch, &experiment, &Options::default()).unwrap();
+    let swept = run_into(&scratch, &experiment, &simulated()).unwrap();
     let files = scratch.files("mix");
     let names: Vec<_> = files.keys().map(String::as_str).collect();
     assert_eq!(
@@ -158,7 +158,7 @@ fn the_directory_holds_what_was_measured_and_nothing_else() {
 fn an_existing_directory_is_never_written_over() {
     let experiment = experiment(MIX);
     let scratch = Scratch::new();
-    let options = Options { back_end: Arc::new(Fake(fake)), ..Options::default() };
+    let options = Options { back_end: Arc::new(Fake(fake)), ..simulated() };
     run_into(&scratch, &experiment, &options).unwrap();
     let before = scratch.files("mix");
     run_into(&scratch, &experiment, &options).unwrap();
@@ -184,7 +184,7 @@ fn a_full_disk_is_an_error_and_leaves_no_file() {
     let experiment = experiment(MIX);
     let scratch = Scratch::new();
     let mut results = Results::numbered(&scratch.0, "mix").unwrap().on(Box::new(FullDisk));
-    let outcome = sweep(&experiment, &Options::default(), &mut results, &mut |_| {})
+    let outcome = sweep(&experiment, &simulated(), &mut results, &mut |_| {})
         .and_then(|swept| results.finish(&experiment, &swept));
     let error = outcome.unwrap_err().to_string();
     assert!(error.ends_with("No space left on device (os error 28)"), "{error}");
@@ -196,7 +196,7 @@ fn of_two_writers_into_one_directory_the_first_that_is_done_keeps_its_files() {
     let experiment = experiment(MIX);
     let scratch = Scratch::new();
     let dir = scratch.0.join("both");
-    let options = Options { back_end: Arc::new(Fake(fake)), ..Options::default() };
+    let options = Options { back_end: Arc::new(Fake(fake)), ..simulated() };
     let mut first = Results::at(&dir).unwrap();
     let first_swept = sweep(&experiment, &options, &mut first, &mut |_| {}).unwrap();
     let mut second = Results::at(&dir).unwrap();
@@ -221,7 +221,7 @@ fn of_two_writers_into_one_directory_the_first_that_is_done_keeps_its_files() {
 fn a_directory_that_was_there_stays_and_so_do_files_of_others() {
     let experiment = experiment(MIX);
     let scratch = Scratch::new();
-    let options = Options { back_end: Arc::new(Fake(fake)), ..Options::default() };
+    let options = Options { back_end: Arc::new(Fake(fake)), ..simulated() };
     let dir = scratch.0.join("mine");
     fs::create_dir(&dir).unwrap();
     // What a killed process of the same number may have left.
@@ -234,7 +234,7 @@ fn a_directory_that_was_there_stays_and_so_do_files_of_others() {
 }
 
 /// Transfers take their size in ns, and every fourth run's do not end.
-fn fake(run: &Run) -> Result<Outcome, knee_sim::Error> {
+fn fake(run: &Run) -> Result<Outcome, knee_run::Error> {
     let flows = run.flows.iter().map(|flow| {
         let bytes = match flow.traffic {
             Traffic::Bulk { bytes: Some(bytes) } => Some(bytes),
@@ -258,7 +258,7 @@ fn unfinished_transfers_are_counted_and_said_and_never_averaged_in() {
     let cut_off = (0..40).filter(|i| experiment.run_id(*i).seed % 4 == 0).count() as u64;
     assert!(cut_off > 0);
     let scratch = Scratch::new();
-    let options = Options { back_end: Arc::new(Fake(fake)), ..Options::default() };
+    let options = Options { back_end: Arc::new(Fake(fake)), ..simulated() };
     let swept = run_into(&scratch, &experiment, &options).unwrap();
     let short = &swept.tables[0].subjects[1];
     assert_eq!((short.name.as_str(), short.unfinished), ("short", 2 * cut_off));
@@ -277,7 +277,7 @@ fn unfinished_transfers_are_counted_and_said_and_never_averaged_in() {
 #[test]
 fn a_stopped_sweep_keeps_what_has_finished() {
     static STOP: AtomicBool = AtomicBool::new(false);
-    fn slow(run: &Run) -> Result<Outcome, knee_sim::Error> {
+    fn slow(run: &Run) -> Result<Outcome, knee_run::Error> {
         if STOP.load(Ordering::Relaxed) {
             std::thread::sleep(std::time::Duration::from_secs(600));
         }
@@ -285,7 +285,7 @@ fn a_stopped_sweep_keeps_what_has_finished() {
     }
     let experiment = experiment(MIX);
     let scratch = Scratch::new();
-    let options = Options { threads: 2, back_end: Arc::new(Fake(slow)), ..Options::default() };
+    let options = Options { threads: 2, back_end: Arc::new(Fake(slow)), ..simulated() };
     let mut results = Results::numbered(&scratch.0, "mix").unwrap();
     let swept = sweep(&experiment, &options, &mut results, &mut |done| {
         if done >= 5 {
@@ -304,15 +304,17 @@ fn a_stopped_sweep_keeps_what_has_finished() {
 
 #[test]
 fn a_run_that_cannot_be_simulated_is_named() {
-    fn fails(run: &Run) -> Result<Outcome, knee_sim::Error> {
+    fn fails(run: &Run) -> Result<Outcome, knee_run::Error> {
         match run.flows[2].traffic {
-            Traffic::Bulk { bytes: Some(40_000) } => Err(knee_sim::Error("no route".into())),
+            Traffic::Bulk { bytes: Some(40_000) } => {
+                Err(knee_run::Error::Failed("no route".into()))
+            }
             _ => fake(run),
         }
     }
     let experiment = experiment(MIX);
     let scratch = Scratch::new();
-    let options = Options { threads: 1, back_end: Arc::new(Fake(fails)), ..Options::default() };
+    let options = Options { threads: 1, back_end: Arc::new(Fake(fails)), ..simulated() };
     let error = run_into(&scratch, &experiment, &options).unwrap_err();
     assert_eq!(error.to_string(), "mix.toml: case cubic, traffic.short.size = 40 kB: no route");
     assert!(!scratch.0.join("mix").exists());
@@ -320,7 +322,7 @@ fn a_run_that_cannot_be_simulated_is_named() {
 
 #[test]
 fn goodput_is_taken_from_the_measurement_window() {
-    fn steady(run: &Run) -> Result<Outcome, knee_sim::Error> {
+    fn steady(run: &Run) -> Result<Outcome, knee_run::Error> {
         // 1 kB per 5 ms until 10 ms, then 10 kB per 5 ms.
         let mut outcome = fake(run)?;
         for flow in 0..run.flows.len() as u32 {
@@ -335,7 +337,7 @@ fn goodput_is_taken_from_the_measurement_window() {
     let text = MIX.replace("repeat = 4", "repeat = 4\nmeasure_from = \"10 ms\"");
     let experiment = experiment(&text);
     let scratch = Scratch::new();
-    let options = Options { back_end: Arc::new(Fake(steady)), ..Options::default() };
+    let options = Options { back_end: Arc::new(Fake(steady)), ..simulated() };
     let swept = run_into(&scratch, &experiment, &options).unwrap();
     let bulk = &swept.tables[0].subjects[0];
     let goodput = bulk.metric(knee_exp::metric::Metric::Goodput).unwrap();
@@ -385,7 +387,7 @@ fn rows_that_wait_for_a_slow_run_are_bounded() {
         Ok(with_long_rows(run))
     }));
     let scratch = Scratch::new();
-    let options = Options { threads: 2, back_end, ..Options::default() };
+    let options = Options { threads: 2, back_end, ..simulated() };
     let swept = run_into(&scratch, &experiment, &options).unwrap();
     assert_eq!(swept.runs_done, experiment.runs());
     let begun = BEGUN_MEANWHILE.load(Ordering::SeqCst);
@@ -405,7 +407,7 @@ fn a_run_that_panics_while_others_wait_for_it_ends_the_sweep() {
         Ok(with_long_rows(run))
     }));
     let scratch = Scratch::new();
-    let options = Options { threads: 2, back_end, ..Options::default() };
+    let options = Options { threads: 2, back_end, ..simulated() };
     let why = run_into(&scratch, &experiment, &options).unwrap_err().to_string();
     assert!(why.contains("panicked, which is a bug in it"), "{why}");
 }

@@ -5,10 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use knee_exp::explain::explain;
-use knee_exp::runner::Options;
 use knee_exp::{Error, Experiment, Overrides};
 use knee_queue::time::Duration;
-use knee_sim::spec::{Adaptive, Coalesce, Run, Stops, Thresholds};
+use knee_run::spec::{Adaptive, Coalesce, Run, Stops, Thresholds};
 
 mod common;
 use common::*;
@@ -128,7 +127,7 @@ fn with_classes(flow_control: &str) -> Result<Run, Error> {
 fn pauses_of_classes_are_what_the_file_says() {
     let one = r#"kind = "pfc", quanta = 100, class = [{ name = "storage", xoff = "100 kB" }]"#;
     let run = with_classes(one).unwrap_or_else(|error| panic!("{error}"));
-    knee_sim::validate(&run).unwrap();
+    knee_run::validate(&run).unwrap();
     let spec = run.network.flow_control.unwrap();
     assert!(spec.lossless && spec.quanta == 100 && spec.reaction == Duration::from_us(1));
     let Stops::Classes(classes) = spec.stops else { panic!("{spec:?}") };
@@ -171,7 +170,7 @@ fn flow_control_may_be_that_of_some_switches() {
     };
     let names = |switches: &str| -> Vec<String> {
         let run = of(switches).unwrap_or_else(|error| panic!("{error}"));
-        knee_sim::validate(&run).unwrap();
+        knee_run::validate(&run).unwrap();
         let switches = run.network.flow_control.unwrap().switches.unwrap();
         switches.iter().map(|id| run.network.nodes[*id as usize].name.clone()).collect()
     };
@@ -206,7 +205,7 @@ fn ports_of_switches_coalesce_all_or_those_that_are_named() {
     assert!(all.network.ports.iter().all(|port| port.coalesce == wanted));
     // Both leaves have three hosts and a spine, which has both.
     assert_eq!(ports(&all).len(), 10);
-    knee_sim::validate(&all).unwrap();
+    knee_run::validate(&all).unwrap();
     let leaf = run("coalesce = { time = \"140 us\", adaptive = true, switches = \"leaf0\" }");
     assert_eq!(ports(&leaf), ["h0.0-leaf0", "h0.1-leaf0", "h0.2-leaf0", "spine0-leaf0"]);
     assert_eq!(leaf.network.ports[0].coalesce.adaptive, Some(Adaptive::default()));
@@ -235,7 +234,7 @@ fn ports_that_cannot_be_are_named_with_their_key() {
     let both = "coalesce = { time = \"1 us\", switches = \"leaf0\" }\nflow_control = { kind = \"pause\", xoff = \"10 kB\"SWITCHES }";
     let said = |switches: &str| {
         let run = run(&both.replace("SWITCHES", switches));
-        knee_sim::validate(&run).map_or_else(|why| why.to_string(), |()| String::new())
+        knee_run::validate(&run).map_or_else(|why| why.to_string(), |()| String::new())
     };
     assert!(said("").contains("leaf0 is a software router"), "{}", said(""));
     assert_eq!(said(", switches = [\"leaf1\", \"spine0\"]"), "");
@@ -272,7 +271,7 @@ fn flows_lose_more_at_a_router_that_forwards_in_bursts() {
         ..Overrides::default()
     };
     let experiment = Arc::new(Experiment::load(&file, &overrides).unwrap());
-    let swept = run_into(&scratch, &experiment, &Options::default()).unwrap();
+    let swept = run_into(&scratch, &experiment, &simulated()).unwrap();
     let share = |row: usize| {
         let port = swept.tables[row].subjects.iter().find(|of| of.name == "switch-r").unwrap();
         port.metric(knee_exp::metric::Metric::DropShare).unwrap().mean.unwrap()

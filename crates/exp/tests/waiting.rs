@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use knee_exp::{Experiment, Overrides};
 use knee_queue::time::{Duration, Time};
-use knee_sim::outcome::Outcome;
+use knee_run::outcome::Outcome;
+use knee_run::spec::{Run, Traffic};
 use knee_sim::simulate;
-use knee_sim::spec::{Run, Traffic};
 
 mod common;
 use common::*;
@@ -46,7 +46,7 @@ fn simulated(traffic: &str) -> (Run, Outcome) {
 fn means(traffic: &str) -> impl Fn(&str) -> Option<f64> + use<> {
     let scratch = Scratch::new();
     let experiment = Arc::new(parse(traffic).unwrap_or_else(|error| panic!("{error}")));
-    run_into(&scratch, &experiment, &Default::default()).unwrap();
+    run_into(&scratch, &experiment, &common::simulated()).unwrap();
     let summary = scratch.files("x").remove("summary.csv").unwrap();
     let at = |name: &str| {
         let header = summary.lines().next().unwrap();
@@ -65,7 +65,7 @@ fn means(traffic: &str) -> impl Fn(&str) -> Option<f64> + use<> {
 /// Of each flow, from when to when it was under way.
 fn spans(outcome: &Outcome) -> Vec<(Time, Time)> {
     let span =
-        |flow: &knee_sim::outcome::FlowOutcome| (flow.connected_at.unwrap(), flow.done_at.unwrap());
+        |flow: &knee_run::outcome::FlowOutcome| (flow.connected_at.unwrap(), flow.done_at.unwrap());
     outcome.flows.iter().map(span).collect()
 }
 
@@ -166,7 +166,7 @@ fn queries_with_timeouts_are_counted_as_such() {
     let run = experiment.run(experiment.run_id(0)).unwrap();
     let outcome = simulate(&run).unwrap();
     let late =
-        |rpcs: &[knee_sim::outcome::RpcRecord]| rpcs.iter().any(|rpc| rpc.timeouts > Some(0));
+        |rpcs: &[knee_run::outcome::RpcRecord]| rpcs.iter().any(|rpc| rpc.timeouts > Some(0));
     let queries = outcome.rpcs.chunks(5).filter(|query| late(query)).count();
     let of_exchanges: u64 = outcome.rpcs.iter().filter_map(|rpc| rpc.timeouts).sum();
     // Those of handshakes came before.

@@ -40,7 +40,7 @@ fn parse(run: &str) -> Result<Experiment, String> {
 fn files(run: &str) -> BTreeMap<String, String> {
     let scratch = Scratch::new();
     let experiment = Arc::new(parse(run).unwrap_or_else(|error| panic!("{error}")));
-    run_into(&scratch, &experiment, &Default::default()).unwrap();
+    run_into(&scratch, &experiment, &simulated()).unwrap();
     scratch.files("x")
 }
 
@@ -94,7 +94,7 @@ fn a_run_that_is_over_before_its_window_is_has_counts_until_then() {
     let text = text.replace("to = \"r\"", "to = \"r\"\nsize = \"1 MB\"");
     let experiment = Experiment::parse(Path::new("x.toml"), &text, &Overrides::default()).unwrap();
     let scratch = Scratch::new();
-    run_into(&scratch, &Arc::new(experiment), &Default::default()).unwrap();
+    run_into(&scratch, &Arc::new(experiment), &simulated()).unwrap();
     let files = scratch.files("x");
     let drops = mean(&files, "switch-r", "window_drops").unwrap();
     assert!(drops <= mean(&files, "switch-r", "drops").unwrap());
@@ -131,7 +131,7 @@ fn flows_that_come_and_go_are_together_no_faster_than_their_link() {
     let text = format!("{text}\n{second}");
     let experiment = Experiment::parse(Path::new("x.toml"), &text, &Overrides::default()).unwrap();
     let scratch = Scratch::new();
-    run_into(&scratch, &Arc::new(experiment), &Default::default()).unwrap();
+    run_into(&scratch, &Arc::new(experiment), &simulated()).unwrap();
     let sum = mean(&scratch.files("x"), "bulk", "goodput_sum").unwrap();
     // Each has some 9 Mbps while it is there.
     assert!((8.0e6..9.6e6).contains(&sum), "{sum}");

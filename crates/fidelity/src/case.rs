@@ -3,8 +3,8 @@
 use crate::Error;
 use crate::compare::Line;
 use crate::stats::percentile;
-use knee_sim::outcome::{FlowOutcome, Outcome, QueueOutcome};
-use knee_sim::spec::Run;
+use knee_run::outcome::{FlowOutcome, Outcome, QueueOutcome};
+use knee_run::spec::Run;
 use std::collections::BTreeMap;
 
 /// What is taken from one run.

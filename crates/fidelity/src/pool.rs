@@ -2,7 +2,7 @@
 
 use crate::Error;
 use crate::case::{Case, Measured};
-use knee_sim::spec::Run;
+use knee_run::spec::Run;
 use std::cell::RefCell;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -62,7 +62,7 @@ pub fn run_all(
 
 /// About how many packets: the bytes of the transfers, or those of the longest rate over the time.
 fn effort(run: &Run) -> u64 {
-    use knee_sim::spec::Traffic;
+    use knee_run::spec::Traffic;
     let sizes: Option<u64> = run
         .flows
         .iter()

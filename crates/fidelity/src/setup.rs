@@ -13,10 +13,10 @@ use knee_queue::{
     DropTailConfig, Ecn, Limit, MarkAt, MarkWhen, NotEctAbove, PieConfig, QueueConfig, StepConfig,
     Threshold,
 };
-use knee_sim::spec::{
+use knee_run::spec::{
     Cc, Flow, HostConfig, LinuxVersion, Network, Ping, Run, Sampling, Serialisation, Traffic,
 };
-use knee_sim::topology::Cable;
+use knee_run::topology::Cable;
 
 /// A full packet as a queue counts it: MTU 1500 and the Ethernet header.
 pub const PKT_BYTES: u64 = 1514;

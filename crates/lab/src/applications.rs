@@ -2,10 +2,11 @@
 
 use std::net::IpAddr;
 
+use knee_linux::algorithms::check_ports;
 use knee_queue::time::{Duration, Time};
-use knee_sim::Run;
-use knee_sim::addresses::listening_port;
-use knee_sim::spec::{Flow, NodeId, Ping, Traffic};
+use knee_run::Run;
+use knee_run::addresses::listening_port;
+use knee_run::spec::{Flow, NodeId, Ping, Traffic};
 
 use crate::Error;
 use crate::plan::ETHERNET_BYTES;
@@ -32,26 +33,22 @@ pub(crate) fn applications(
     at: &dyn Fn(NodeId) -> Option<At>,
     algorithm: &dyn Fn(usize, bool) -> String,
 ) -> Result<TrafficPlan, Error> {
-    if run.flows.len() > MAX_FLOWS {
-        return Err(Error(format!(
-            "{} flows: there are ports for {MAX_FLOWS}; leave some out, or use --on sim",
-            run.flows.len()
-        )));
-    }
+    check_ports(run, MAX_FLOWS)?;
     if !run.order.series.is_empty() || !run.order.together.is_empty() {
-        return Err(Error(
+        return Err(Error::Refused(
             "transfers that wait for others (shuffles, queries, rounds without \"every\"): nobody tells one host of the lab what \
              another has done; give rounds times with every, or use --on sim"
                 .to_owned(),
         ));
     }
     if run.flows.iter().any(|flow| flow.first_write.is_some_and(|at| at > run.end)) {
-        return Err(Error(
+        return Err(Error::Refused(
             "attempts to connect: the lab does not measure when connections come about; use --on sim".to_owned(),
         ));
     }
     let host = |node| {
-        at(node).ok_or_else(|| Error("traffic from or to a node that is no host".to_owned()))
+        at(node)
+            .ok_or_else(|| Error::Refused("traffic from or to a node that is no host".to_owned()))
     };
     let mut flows = Vec::with_capacity(run.flows.len());
     for (index, flow) in run.flows.iter().enumerate() {

@@ -4,9 +4,9 @@ use std::sync::atomic::AtomicBool;
 
 use knee_queue::time::{Duration, Time};
 use knee_queue::{DropTailConfig, Ecn, Limit, QueueConfig};
-use knee_sim::Run;
-use knee_sim::spec::{Cc, Flow, HostConfig, LinuxVersion, Ping, Sampling, Serialisation, Traffic};
-use knee_sim::topology::{Cable, Star};
+use knee_run::Run;
+use knee_run::spec::{Cc, Flow, HostConfig, LinuxVersion, Ping, Sampling, Serialisation, Traffic};
+use knee_run::topology::{Cable, Star};
 
 use crate::Error;
 use crate::run::{Options, run};
@@ -58,8 +58,9 @@ pub fn calibrate(options: &Options, stop: &AtomicBool) -> Result<Calibration, Er
         let place = (rtts.len() as f64 * share) as usize;
         rtts.get(place.min(rtts.len().saturating_sub(1))).copied()
     };
-    let lost =
-        || Error("the lab's switch brings no packet from one namespace to another".to_owned());
+    let lost = || {
+        Error::Failed("the lab's switch brings no packet from one namespace to another".to_owned())
+    };
     let busy = run(&two_hosts(true)?, &options, stop)?;
     let length_s = busy.outcome.end.as_secs_f64().max(f64::MIN_POSITIVE);
     let payload_bytes = busy.outcome.flows.iter().map(|flow| flow.received_bytes).sum::<u64>();
@@ -91,7 +92,7 @@ fn two_hosts(is_busy: bool) -> Result<Run, Error> {
         group: 0,
         from: 0,
         to: 1,
-        cc: Cc::by_name("cubic").map_err(|why| Error(why.to_string()))?,
+        cc: Cc::by_name("cubic").map_err(|why| Error::Failed(why.to_string()))?,
         peer_cc: None,
         start: Time::ZERO,
         first_write: None,

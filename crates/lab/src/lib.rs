@@ -7,6 +7,7 @@
 //! | part | what it is |
 //! | --- | --- |
 //! | [`run`] | one run from beginning to end |
+//! | [`Lab`] | runs one after the other, as a back end of experiments |
 //! | [`plan`] | what a run becomes: hosts with addresses and egress shapers, the switch's network |
 //! | [`site`] | namespaces, devices, shapers, routes, sysctls, offloads |
 //! | [`switch`] | frames in and out, the network in real time, verdicts, lateness |
@@ -19,6 +20,7 @@
 
 mod algorithms;
 mod applications;
+mod back_end;
 mod calibrate;
 mod cpus;
 pub mod hosts;
@@ -30,8 +32,9 @@ pub mod switch;
 pub mod traffic;
 mod validity;
 
-pub use algorithms::Algorithms;
+pub use back_end::Lab;
 pub use calibrate::{Calibration, calibrate};
-use knee_linux::error;
-pub use knee_linux::error::Error;
+pub use knee_linux::Algorithms;
+pub use knee_run::Error;
+use knee_run::error;
 pub use run::{HostSettings, Options, Ran, run};

@@ -2,17 +2,17 @@
 
 use std::collections::BTreeSet;
 
+use knee_linux::Chosen;
 use knee_linux::counts;
 use knee_linux::side::{counters_then, flow_outcome};
 use knee_queue::time::{Duration, Time};
-use knee_sim::Run;
-use knee_sim::outcome::{
+use knee_run::Run;
+use knee_run::outcome::{
     GoodputSample, HostCount, Outcome, PingRecord, QueueOutcome, QueueSample, RpcRecord,
     WindowLooks,
 };
-use knee_sim::spec::Traffic;
+use knee_run::spec::Traffic;
 
-use crate::algorithms::Chosen;
 use crate::plan::Plan;
 use crate::site::{HostCounts, SiteCounts};
 use crate::switch::SwitchReport;

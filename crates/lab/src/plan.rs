@@ -4,10 +4,10 @@ use std::net::IpAddr;
 
 use knee_queue::time::Rate;
 use knee_queue::{DropTailConfig, Limit, QueueConfig};
-use knee_sim::Run;
-pub use knee_sim::addresses::{PREFIX_LEN_V4, PREFIX_LEN_V6};
-use knee_sim::addresses::{address, mac};
-use knee_sim::spec::{HostConfig, Link, Network, NodeId, Serialisation};
+use knee_run::Run;
+pub use knee_run::addresses::{PREFIX_LEN_V4, PREFIX_LEN_V6};
+use knee_run::addresses::{address, mac};
+use knee_run::spec::{HostConfig, Link, Network, NodeId, Serialisation};
 
 use crate::Error;
 
@@ -62,22 +62,25 @@ impl Plan {
     /// # Errors
     /// What the lab cannot do, with the way out.
     pub fn new(run: &Run) -> Result<Plan, Error> {
-        knee_sim::fabric::supports(&run.network).map_err(|why| Error(why.0))?;
+        knee_sim::fabric::supports(&run.network)?;
         let mut network = run.network.clone();
         let nodes = network.nodes.iter().zip(0..);
         let hosts: Vec<(NodeId, &str, &HostConfig)> =
             nodes.filter_map(|(node, id)| Some((id, &*node.name, node.host.as_ref()?))).collect();
         if hosts.len() > MAX_HOSTS {
-            return Err(Error(format!("{} hosts: the lab has room for {MAX_HOSTS}", hosts.len())));
+            return Err(Error::Refused(format!(
+                "{} hosts: the lab has room for {MAX_HOSTS}",
+                hosts.len()
+            )));
         }
         if let Some(link) = network.links.iter().find(|link| link.loses_bursts && link.loss > 0.0) {
-            return Err(Error(format!(
+            return Err(Error::Refused(format!(
                 "link {}: the lab's switch loses packets, not bursts: leave loss_per out, or use --on sim",
                 link.name
             )));
         }
         if run.flows.iter().any(|flow| flow.max_pacing_rate.is_some()) {
-            return Err(Error(
+            return Err(Error::Refused(
                 "the lab's applications set no max_pacing_rate: leave it out, or use --on sim"
                     .to_owned(),
             ));
@@ -86,9 +89,11 @@ impl Plan {
         for (number, (node, name, config)) in hosts.into_iter().enumerate() {
             check_host(name, config)?;
             let mut out = network.links.iter_mut().filter(|link| link.from == node);
-            let link = out.next().ok_or_else(|| Error(format!("{name} has no link")))?;
+            let link = out.next().ok_or_else(|| Error::Refused(format!("{name} has no link")))?;
             if out.next().is_some() {
-                return Err(Error(format!("{name} has several links: hosts of the lab have one")));
+                return Err(Error::Refused(format!(
+                    "{name} has several links: hosts of the lab have one"
+                )));
             }
             planned.push(Host {
                 node,
@@ -104,7 +109,7 @@ impl Plan {
 }
 
 fn check_host(name: &str, config: &HostConfig) -> Result<(), Error> {
-    let refuse = |what: &str| Err(Error(format!("{name}: {what}")));
+    let refuse = |what: &str| Err(Error::Refused(format!("{name}: {what}")));
     if config.defects != Default::default() {
         return refuse(
             "defects of older versions: the running kernel has none of them; leave them out, or use --on sim",
@@ -139,7 +144,7 @@ fn take_egress(link: &mut Link, frame_bytes: u32) -> Result<Option<Egress>, Erro
     let limit = match &link.queue {
         QueueConfig::DropTail(DropTailConfig { limit }) => *limit,
         _ => {
-            return Err(Error(format!(
+            return Err(Error::Refused(format!(
                 "link {}: a host's own queue is a tbf in the lab, which does not mark: give it kind = \"droptail\", or \
                  use --on sim",
                 link.name
@@ -147,7 +152,7 @@ fn take_egress(link: &mut Link, frame_bytes: u32) -> Result<Option<Egress>, Erro
         }
     };
     if link.sampled {
-        return Err(Error(format!(
+        return Err(Error::Refused(format!(
             "link {}: a host's own queue is in the kernel, and the lab does not record it: leave record out, or use \
              --on sim",
             link.name

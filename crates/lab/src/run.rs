@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use knee_linux::{Algorithms, Chosen};
 use knee_queue::time::Duration;
-use knee_sim::outcome::{Outcome, Validity};
-use knee_sim::spec::LinkId;
-use knee_sim::{Run, validate};
+use knee_run::outcome::{Outcome, Validity};
+use knee_run::spec::LinkId;
+use knee_run::{Run, validate};
 use serde::Serialize;
 
-use crate::algorithms::{Algorithms, Chosen};
+use crate::algorithms::{Running, base_rtts_us};
 use crate::applications::{At, applications};
 use crate::cpus::Cpus;
 use crate::plan::Plan;
@@ -81,16 +82,16 @@ pub struct HostSettings {
 /// # Errors
 /// What the lab cannot do, what the kernel lacks or refuses, and a `stop` that was set, each in one sentence.
 pub fn run(run: &Run, options: &Options, stop: &AtomicBool) -> Result<Ran, Error> {
-    validate(run).map_err(|why| Error(why.0))?;
+    validate(run)?;
     let plan = Plan::new(run)?;
     let cpus = Cpus::choose();
-    let chosen = Chosen::new(run, options.algorithms, options.without_init)?;
+    let mut running = Running::new(options.without_init);
+    let chosen = Chosen::new(run, options.algorithms, &mut running)?;
     let pairs = Some(pairs(run, &plan));
     let config =
         SiteConfig { pairs, receive_cpu: cpus.traffic, ..SiteConfig::new(options.offloads) };
     let site = Site::build(&plan, &config)?;
-    let algorithms =
-        traffic::Algorithms::new(chosen.all_loaded().collect(), Chosen::base_rtts_us(run));
+    let algorithms = traffic::Algorithms::new(running.all_loaded().collect(), base_rtts_us(run));
     let hosts = (0..plan.hosts.len()).map(|port| site.host(port)).collect();
     let surroundings = InNamespaces::new(hosts, algorithms);
     // Hosts have the numbers of their ports.
@@ -111,9 +112,9 @@ pub fn run(run: &Run, options: &Options, stop: &AtomicBool) -> Result<Ran, Error
     let cpu = CpuTimes::now()?.since(&cpu_before);
     let after = site.counts()?;
     drop(program);
-    let calls_left_out = chosen.calls_left_out()?;
+    let calls_left_out = running.calls_left_out()?;
     if stop.load(Ordering::Relaxed) {
-        return Err(Error("stopped".to_owned()));
+        return Err(Error::Stopped);
     }
     let outcome = outcome::assemble(run, &plan, &chosen, &report, &switch, (&before, &after));
     let seen = Seen {

@@ -2,8 +2,8 @@
 
 use knee_queue::time::{Duration, Rate};
 use knee_queue::{Limit, QueueConfig};
-use knee_sim::outcome::Validity;
-use knee_sim::spec::{Link, Network};
+use knee_run::outcome::Validity;
+use knee_run::spec::{Link, Network};
 
 use crate::site::machine::CpuShare;
 use crate::switch::SwitchReport;

@@ -7,9 +7,9 @@ use std::sync::{Mutex, PoisonError};
 use knee_lab::{Algorithms, Options, Ran, run};
 use knee_queue::time::{Duration, Rate, Time};
 use knee_queue::{DropTailConfig, Limit, QueueConfig};
-use knee_sim::Run;
-use knee_sim::spec::{Cc, Flow, HostConfig, LinuxVersion, Sampling, Serialisation, Traffic};
-use knee_sim::topology::{Cable, Star};
+use knee_run::Run;
+use knee_run::spec::{Cc, Flow, HostConfig, LinuxVersion, Sampling, Serialisation, Traffic};
+use knee_run::topology::{Cable, Star};
 use knee_testbed::kernel_is_ready;
 
 /// A transfer of 300 kB and one that is stopped, at 100 Mbps.

@@ -7,10 +7,10 @@ use knee_lab::site::Offloads;
 use knee_lab::{Options, run};
 use knee_queue::time::{Duration, Rate, Time};
 use knee_queue::{DropTailConfig, Limit, MarkShare, QueueConfig, ShareConfig};
-use knee_sim::Run;
-use knee_sim::outcome::Received;
-use knee_sim::spec::{Cc, Flow, HostConfig, LinuxVersion, Sampling, Serialisation, Traffic};
-use knee_sim::topology::{Cable, Star};
+use knee_run::Run;
+use knee_run::outcome::Received;
+use knee_run::spec::{Cc, Flow, HostConfig, LinuxVersion, Sampling, Serialisation, Traffic};
+use knee_run::topology::{Cable, Star};
 use knee_testbed::kernel_is_ready;
 
 const PAYLOAD_BYTES: u64 = 1448;

@@ -19,7 +19,7 @@ use knee_netns::netlink::{LinkSettings, Netlink, VethEnd, new_veth};
 use knee_netns::{Id, Namespace};
 use knee_queue::Limit;
 use knee_queue::time::{Duration, Rate};
-use knee_sim::spec::{HostConfig, LinuxVersion, Network};
+use knee_run::spec::{HostConfig, LinuxVersion, Network};
 use knee_testbed::{kernel_is_ready, wait_until};
 
 const PORT: u16 = 5001;
@@ -217,7 +217,7 @@ fn what_the_kernel_lacks_is_refused() {
         let mut wanted = config();
         change(&mut wanted);
         let built = Site::build(&plan(2, &wanted), &SiteConfig::new(Offloads::Off));
-        built.err().map(|error| error.0)
+        built.err().map(|error| error.to_string())
     };
     // A kernel with fq takes it.
     if let Some(why) = refusal(&|config| config.fq = true) {
@@ -280,7 +280,7 @@ fn a_cpu_receives() {
         &plan(2, &config()),
         &SiteConfig { receive_cpu: Some(100_000), ..SiteConfig::new(Offloads::Off) },
     );
-    let why = site.err().unwrap().0;
+    let why = site.err().unwrap().to_string();
     assert!(why.contains("the kernel does not receive on CPU 100000"), "{why}");
 }
 

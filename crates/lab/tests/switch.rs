@@ -16,9 +16,9 @@ use knee_queue::{
     DropTailConfig, Ecn, Limit, MarkAt, MarkWhen, NotEctAbove, Packet, Qdisc as _, QueueConfig,
     StepConfig, Threshold, Verdict,
 };
+use knee_run::spec::{HostConfig, LinkId, LinuxVersion, Network, Serialisation};
+use knee_run::topology::{Cable, Star};
 use knee_sim::fabric::Offered;
-use knee_sim::spec::{HostConfig, LinkId, LinuxVersion, Network, Serialisation};
-use knee_sim::topology::{Cable, Star};
 use knee_testbed::kernel_is_ready;
 use knee_testbed::net::{Namespace, ip, sysctl};
 use rustix::thread::{CpuSet, sched_setaffinity};

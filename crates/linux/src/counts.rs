@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use knee_sim::outcome::{FlowCounters, HostCount, Received};
+use knee_run::outcome::{FlowCounters, HostCount, Received};
 
 /// Received packets by their ECN field.
 const WIRE_PKTS: [&str; 8] = [

@@ -3,17 +3,18 @@
 //!
 //! | part | what it is |
 //! | --- | --- |
+//! | [`algorithms`] | whose the names of algorithms mean, and what each end of a connection has |
 //! | [`sysctls`] | settings below `/proc/sys/net` |
 //! | [`TcpInfo`] | `struct tcp_info`, as long or short as a kernel has it |
 //! | [`side`] | one side of a connection, and a flow of two of them |
 //! | [`counts`] | what a host counts of all its connections |
-//! | [`error`] | why a run cannot take place, in one sentence |
 #![forbid(unsafe_code)]
 
+pub mod algorithms;
 pub mod counts;
-pub mod error;
 pub mod side;
 pub mod sysctls;
 mod tcp_info;
 
+pub use algorithms::{Algorithms, Chosen};
 pub use tcp_info::TcpInfo;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use knee_queue::time::{Duration, Time};
-use knee_sim::outcome::{FlowCounters, FlowOutcome};
+use knee_run::outcome::{FlowCounters, FlowOutcome};
 use serde::{Deserialize, Serialize};
 
 use crate::TcpInfo;
@@ -110,9 +110,9 @@ fn counters(info: TcpInfo<'_>, peer: TcpInfo<'_>, is_rpc: bool) -> FlowCounters 
 
 #[cfg(test)]
 mod tests {
-    use knee_sim::Outcome;
-    use knee_sim::outcome::WindowLooks;
-    use knee_sim::spec::{MeasuredWindow, Sampling};
+    use knee_run::Outcome;
+    use knee_run::outcome::WindowLooks;
+    use knee_run::spec::{MeasuredWindow, Sampling};
 
     use super::*;
 

@@ -1,7 +1,7 @@
 //! Sysctls of a host, as its configuration asks for them.
 
 use knee_queue::time::Duration;
-use knee_sim::spec::HostConfig;
+use knee_run::spec::HostConfig;
 
 /// A sysctl below `/proc/sys/net` with its value.
 pub type Setting = (&'static str, String);

@@ -3,7 +3,7 @@
 //! Its fields never move, newer kernels append: a field that a kernel does not have lies beyond its end.
 
 use knee_queue::time::Time;
-use knee_sim::outcome::FlowSample;
+use knee_run::outcome::FlowSample;
 
 /// `TCPI_OPT_ECN` of `tcpi_options`: both ends have agreed on ECN.
 const OPTION_ECN: u8 = 8;

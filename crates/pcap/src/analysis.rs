@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
-use knee_capture::Error;
+use knee_wire::Error;
 
 use crate::crossings::Matcher;
 use crate::input::{Input, Seen, Told, packets};

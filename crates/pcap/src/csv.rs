@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use std::io::{self, BufRead as _, BufReader, BufWriter, ErrorKind, Seek as _, Write};
 use std::path::{Path, PathBuf};
 
-use knee_capture::Error;
 use knee_files::NewFile;
+use knee_wire::Error;
 
 use crate::model::{Analysis, Direction, Flow, PacketRow};
 

@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 
-use knee_capture::Compact;
 use knee_queue::Ecn;
-use knee_sim::endpoint::Segment;
+use knee_wire::Compact;
+use knee_wire::Segment;
 
 use crate::bursts::Bursts;
 use crate::echo::Echo;

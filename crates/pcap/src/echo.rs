@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use knee_sim::endpoint::Segment;
+use knee_wire::Segment;
 
 use crate::data::{Now, Taken};
 use crate::model::{Direction, Event, EventKind, ReceiverKind};

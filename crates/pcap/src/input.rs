@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use flate2::read::MultiGzDecoder;
-use knee_capture::{Captured, Compact, Error, read};
+use knee_wire::{Captured, Compact, Error, read};
 use lzma_rust2::{Action, Status, XzStream};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder, errors};
 

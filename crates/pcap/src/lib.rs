@@ -42,7 +42,7 @@ pub use analysis::{Options, analyse};
 pub use csv::Csv;
 pub use histogram::{Bucket, Histogram};
 pub use input::Input;
-pub use knee_capture::Error;
+pub use knee_wire::Error;
 pub use model::{
     Analysis, Direction, Event, EventKind, Evidence, Finding, Flow, PacketRow, Round, Severity,
     Whole,

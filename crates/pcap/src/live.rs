@@ -2,10 +2,10 @@
 
 use std::net::SocketAddr;
 
-use knee_capture::Compact;
-use knee_capture::packet::MAX_SCALE;
 use knee_queue::Ecn;
-use knee_sim::endpoint::Segment;
+use knee_wire::Compact;
+use knee_wire::Segment;
+use knee_wire::packet::MAX_SCALE;
 
 use crate::data::{Data, Now};
 use crate::input::Seen;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use knee_sim::endpoint::Segment;
+use knee_wire::Segment;
 
 use crate::model::{EventKind, PacketRow};
 

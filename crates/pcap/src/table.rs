@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 
 use foldhash::fast::RandomState;
-use knee_sim::endpoint::Segment;
+use knee_wire::Segment;
 
 use crate::input::Seen;
 use crate::live::{Live, Shared};

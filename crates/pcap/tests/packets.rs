@@ -6,7 +6,7 @@ use common::{MS, MSS, Trace, analysed};
 use knee_pcap::model::{EcnAgreed, Ended, Place, ReceiverKind, Retransmitted};
 use knee_pcap::{Direction, EventKind, Options};
 use knee_queue::Ecn;
-use knee_sim::endpoint::Segment;
+use knee_wire::Segment;
 
 /// Two round trips of ten segments each, ten milliseconds long, so that the RTT is known: segments 0 to 19.
 fn begun() -> Trace {

@@ -5,10 +5,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use knee_exp::{Experiment, Overrides, captures};
+use knee_exp::{Experiment, Overrides};
 use knee_pcap::model::{Family, Place, ReceiverKind};
 use knee_pcap::{Analysis, Direction, Input, Options, analyse};
-use knee_sim::outcome::{FlowOutcome, Outcome};
+use knee_run::outcome::{FlowOutcome, Outcome};
+use knee_sim::captures;
 
 /// One sender, a queue that drops or marks.
 const TEXT: &str = r#"question = "Is it told as it was?"

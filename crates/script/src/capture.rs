@@ -1,12 +1,12 @@
 //! What a script's player saw, as a capture for other tools.
 
-pub use knee_capture::{Captured, Ending, link, read};
+pub use knee_wire::{Captured, Ending, link, read};
 
 use crate::stack::Refusal;
 use crate::wire::{Origin, Packet, sides};
-use knee_capture::{Direction, Interface, Record, Writer};
-use knee_sim::endpoint::Segment;
 use knee_sim::tap::Tapped;
+use knee_wire::Segment;
+use knee_wire::{Direction, Interface, Record, Writer};
 
 /// The bytes of a pcapng file of these segments. Times count from the start of the script, sequence numbers from 0, so
 /// that a SYN is 0 as in scripts; payload is zeros.

@@ -6,7 +6,7 @@ use crate::settings::{GSO_SEGS, MSS_BYTES, SYSCTLS, Settings};
 use crate::stack::{INFO, Linux};
 use knee_queue::Ecn;
 use knee_queue::time::Duration;
-use knee_sim::endpoint::Segment;
+use knee_wire::Segment;
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 

@@ -12,8 +12,8 @@ use crate::script::{CallEvent, Condition, Error, Event, Line, Pattern, Script, S
 use crate::show;
 use crate::stack::{Call, Info, Linux, MakeStack, Refusal, SocketOption, Stack};
 use knee_queue::time::{Duration, Time};
-use knee_sim::endpoint::Segment;
 use knee_sim::tap::Tapped;
+use knee_wire::Segment;
 use peer::Peer;
 use std::collections::BTreeMap;
 

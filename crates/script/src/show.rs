@@ -3,7 +3,7 @@
 use crate::parse::FLAGS;
 use knee_queue::Ecn;
 use knee_queue::time::{Duration, Time};
-use knee_sim::endpoint::Segment;
+use knee_wire::Segment;
 use std::fmt::Write as _;
 
 /// Flags as tcpdump writes them, in brackets.

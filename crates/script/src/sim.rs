@@ -3,8 +3,9 @@
 use crate::settings::Settings;
 use crate::stack::{Call, Info, Linux, Refusal, SocketOption, Stack};
 use knee_queue::time::{Duration, Time};
-use knee_sim::endpoint::{EndPoint, Segment};
-use knee_sim::spec::{Cc, HostConfig, LinuxVersion};
+use knee_run::spec::{Cc, HostConfig, LinuxVersion};
+use knee_sim::endpoint::EndPoint;
+use knee_wire::Segment;
 
 /// Events of one run: far beyond what a script needs, and some seconds of work.
 const MAX_EVENTS: u64 = 20_000_000;

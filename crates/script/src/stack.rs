@@ -2,7 +2,7 @@
 
 use crate::Settings;
 use knee_queue::time::{Duration, Time};
-use knee_sim::endpoint::Segment;
+use knee_wire::Segment;
 use std::fmt;
 
 /// A version of Linux, as (6, 18).
@@ -99,8 +99,8 @@ pub struct Info {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal(pub String);
 
-impl From<knee_capture::Error> for Refusal {
-    fn from(why: knee_capture::Error) -> Refusal {
+impl From<knee_wire::Error> for Refusal {
+    fn from(why: knee_wire::Error) -> Refusal {
         Refusal(why.0)
     }
 }

@@ -1,7 +1,7 @@
 //! TCP packets as bytes, between the two sides of a script.
 
-pub(crate) use knee_capture::packet::MAX_SCALE;
-pub use knee_capture::packet::{Origin, Packet, decode};
+pub(crate) use knee_wire::packet::MAX_SCALE;
+pub use knee_wire::packet::{Origin, Packet, decode};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Ports of the two sides of a script.

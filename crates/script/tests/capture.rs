@@ -3,14 +3,14 @@
 
 use knee_queue::time::{Duration, Rate, Time};
 use knee_queue::{DropTailConfig, Ecn, Limit, QueueConfig};
+use knee_run::spec::{Cc, Flow, HostConfig, LinuxVersion, Run, Sampling, Serialisation, Traffic};
+use knee_run::topology::{Cable, Star};
 use knee_script::capture::{Ending, read, write};
 use knee_script::connections::{segments, survey};
 use knee_script::record::{About, record};
 use knee_script::{Limits, Profile, Script, SimStack, Verdict, play};
-use knee_sim::endpoint::Segment;
-use knee_sim::spec::{Cc, Flow, HostConfig, LinuxVersion, Run, Sampling, Serialisation, Traffic};
 use knee_sim::tap::{Side, TapAt, Tapped};
-use knee_sim::topology::{Cable, Star};
+use knee_wire::Segment;
 use std::cell::RefCell;
 use std::ops::ControlFlow;
 use std::rc::Rc;

@@ -12,8 +12,8 @@ use std::process::{Command, Stdio};
 use knee_queue::Ecn;
 use knee_queue::time::{Duration, Time};
 use knee_script::{Algorithms, Call, KernelStack, Refusal, Settings, SocketOption, Stack};
-use knee_sim::endpoint::Segment;
 use knee_testbed::sandbox::available;
+use knee_wire::Segment;
 
 /// What an answer takes at most on a busy machine.
 const SOON: Duration = Duration::from_ms(500);

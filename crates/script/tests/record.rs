@@ -5,11 +5,11 @@ use knee_queue::time::{Duration, Rate, Time};
 use knee_queue::{
     DropTailConfig, Limit, MarkAt, MarkWhen, NotEctAbove, QueueConfig, StepConfig, Threshold,
 };
+use knee_run::spec::{Cc, Flow, HostConfig, LinuxVersion, Run, Sampling, Serialisation, Traffic};
+use knee_run::topology::{Cable, Star};
 use knee_script::record::{of_run, record};
 use knee_script::{Limits, Profile, Script, SimStack, Verdict, play};
-use knee_sim::spec::{Cc, Flow, HostConfig, LinuxVersion, Run, Sampling, Serialisation, Traffic};
 use knee_sim::tap::{Side, TapAt};
-use knee_sim::topology::{Cable, Star};
 
 fn drop_tail(pkts: u32) -> QueueConfig {
     QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(pkts) })

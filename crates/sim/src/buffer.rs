@@ -3,12 +3,11 @@
 //! Such links have queues whose packets leave one after the other, and tell the memory how long they are whenever that
 //! has changed: whatever a discipline does with its packets, the memory knows.
 
-use crate::Error;
 use crate::link::LinkState;
-use crate::outcome::{QueueOutcome, QueueSample};
-use crate::spec::Network;
 use knee_queue::time::Time;
 use knee_queue::{DynamicThreshold, Packet, Qdisc, Verdict};
+use knee_run::outcome::{QueueOutcome, QueueSample};
+use knee_run::spec::Network;
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -120,43 +119,4 @@ impl Buffer {
             qdelay: None,
         }
     }
-}
-
-/// Refuses shared memory that cannot work.
-pub(crate) fn check(network: &Network, largest_frame: u32) -> Result<(), Error> {
-    let fail = |message: String| Err(Error(message));
-    let mut taken = vec![false; network.links.len()];
-    for buffer in &network.buffers {
-        let name = &buffer.name;
-        let law = &buffer.law;
-        if !law.has_sound_alpha() {
-            return fail(format!("{name}: alpha = {}: must be 1/65536 to 65536", law.alpha));
-        }
-        let Some(shared_bytes) = law.shared_bytes(buffer.links.len()) else {
-            return fail(format!(
-                "{name}: {} bytes do not hold the {} reserved for each of {} queues",
-                law.size_bytes,
-                law.reserved_bytes,
-                buffer.links.len()
-            ));
-        };
-        if shared_bytes.max(law.reserved_bytes) < u64::from(largest_frame) {
-            return fail(format!(
-                "{name}: a frame of {largest_frame} bytes never has room: {shared_bytes} bytes are shared"
-            ));
-        }
-        for &link in &buffer.links {
-            let Some(taken) = taken.get_mut(link as usize) else {
-                return fail(format!("{name}: there is no link {link}"));
-            };
-            let link = &network.links[link as usize];
-            if link.rate.is_none() {
-                return fail(format!("{name}: the link {} has no rate and no queue", link.name));
-            }
-            if std::mem::replace(taken, true) {
-                return fail(format!("{name}: the link {} is in two buffers", link.name));
-            }
-        }
-    }
-    Ok(())
 }

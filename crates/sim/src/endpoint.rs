@@ -1,76 +1,23 @@
 //! One TCP end point without a network: whoever holds it is its peer, and sees each segment that leaves
 //! at the moment it does.
 
-use crate::Error;
 use crate::clock::Jiffies;
 use crate::events::{Event, Events};
 use crate::link::LinkState;
 use crate::net::{Net, PATH_END};
-use crate::outcome::{FlowSample, Work};
 use crate::packet::{HEADER_BYTES, NO_SACKS, Packet, Packets, Tos, flags};
 use crate::random::Random;
-use crate::routes::Routes;
-use crate::spec::{Cc, HostConfig, Link, Network, Node, Serialisation};
 use crate::tcp::{HostState, Place, Sock, State};
 use knee_algo::module::LoadedModules;
 use knee_queue::time::{Duration, Time};
-use knee_queue::{DropTailConfig, Ecn, Limit, QueueConfig};
+use knee_queue::{DropTailConfig, Limit, QueueConfig};
+use knee_run::Error;
+use knee_run::outcome::{FlowSample, Work};
+use knee_run::routes::Routes;
+use knee_run::spec::{Cc, HostConfig, Link, Network, Node, Serialisation};
+use knee_wire::Segment;
 use std::cell::Cell;
 use std::rc::Rc;
-
-/// A TCP segment as it is on the wire. Sequence numbers count from the initial ones: a SYN is byte 0 of
-/// its direction, the first byte of data is 1.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Segment {
-    /// Bits of the header, [`Segment::SYN`] and its like.
-    pub flags: u16,
-    /// ECN field of the IP header.
-    pub ecn: Ecn,
-    /// First byte.
-    pub seq: u32,
-    /// Payload, bytes.
-    pub len: u32,
-    /// The next byte that the sender expects; 0 without the ACK flag.
-    pub ack: u32,
-    /// Advertised window after scaling, bytes.
-    pub window_bytes: u32,
-    /// Option of a SYN: largest segment that may be sent, options and payload, bytes.
-    pub mss: Option<u16>,
-    /// Option of a SYN.
-    pub window_scale: Option<u8>,
-    /// Option of a SYN.
-    pub sack_ok: bool,
-    /// Value and echo.
-    pub timestamps: Option<(u32, u32)>,
-    /// First and next byte of each range, in the order of the option.
-    pub sacks: Vec<(u32, u32)>,
-}
-
-impl Segment {
-    /// Header bits.
-    pub const FIN: u16 = 0x001;
-    /// Header bits.
-    pub const SYN: u16 = 0x002;
-    /// Header bits.
-    pub const RST: u16 = 0x004;
-    /// Header bits.
-    pub const PSH: u16 = 0x008;
-    /// Header bits.
-    pub const ACK: u16 = 0x010;
-    /// Header bits.
-    pub const URG: u16 = 0x020;
-    /// Header bits.
-    pub const ECE: u16 = 0x040;
-    /// Header bits.
-    pub const CWR: u16 = 0x080;
-    /// Header bits; accurate ECN's, the NS of old.
-    pub const AE: u16 = 0x100;
-
-    /// Whether a header bit is set.
-    pub fn has(&self, flag: u16) -> bool {
-        self.flags & flag != 0
-    }
-}
 
 /// The bits that the simulator's packets know, with their place in the header.
 const FLAGS: [(u16, u16); 9] = [
@@ -171,7 +118,7 @@ impl EndPoint {
         let (iss, peer_iss) = (numbers as u32, (numbers >> 32) as u32);
         let jiffies = Jiffies::new(config.hz, config.jiffies_at_start.unwrap_or(0), Duration::ZERO);
         let modules = LoadedModules::default();
-        modules.load(cc.algorithm, &cc.params).map_err(|why| Error(why.to_string()))?;
+        modules.load(cc.algorithm, &cc.params).map_err(|why| Error::Refused(why.to_string()))?;
         let network = Network {
             nodes: ["host", "peer"]
                 .map(|name| Node { name: name.to_owned(), host: Some(config.clone()) })
@@ -276,7 +223,7 @@ impl EndPoint {
     /// If the algorithm is a module that cannot be loaded.
     pub fn set_congestion_control(&mut self, cc: &Cc) -> Result<(), Error> {
         let modules = &self.sock.host.modules;
-        modules.load(cc.algorithm, &cc.params).map_err(|why| Error(why.to_string()))?;
+        modules.load(cc.algorithm, &cc.params).map_err(|why| Error::Refused(why.to_string()))?;
         self.sock.set_congestion_control(cc, &mut self.net);
         Ok(())
     }

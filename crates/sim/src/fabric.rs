@@ -4,19 +4,19 @@
 //! Time is an argument. Packets are offered in the order of their times; [`Fabric::advance`] carries what is on its way up to a
 //! moment and says what arrived and what was dropped.
 
-use crate::Error;
 use crate::events::{Event, Events};
 use crate::interrupts::Arrival;
 use crate::link::{LinkState, Sent};
 use crate::net::PATH_END;
-use crate::outcome::{QueueOutcome, QueueSample};
 use crate::packet::{NO_SACKS, Packet, Packets, Tos, flags};
 use crate::ports::Ports;
 use crate::random::Random;
-use crate::routes::Routes;
-use crate::spec::{LinkId, Network, NodeId};
 use knee_queue::Ecn;
 use knee_queue::time::Time;
+use knee_run::Error;
+use knee_run::outcome::{QueueOutcome, QueueSample};
+use knee_run::routes::Routes;
+use knee_run::spec::{LinkId, Network, NodeId};
 use std::collections::HashMap;
 
 /// Packets that a link can have every second at most, which sets how fine the event list is.
@@ -92,13 +92,13 @@ pub struct Fabric {
 /// What it is, in one sentence.
 pub fn supports(network: &Network) -> Result<(), Error> {
     if let Some(buffer) = network.buffers.first() {
-        return Err(Error(format!(
+        return Err(Error::Refused(format!(
             "{}: ports of the lab's switch do not share memory: leave it out, or use --on sim",
             buffer.name
         )));
     }
     if network.flow_control.is_some() {
-        return Err(Error(
+        return Err(Error::Refused(
             "flow control: the kernel's devices between namespaces take no pause frames: leave it out, or use --on sim"
                 .to_owned(),
         ));
@@ -118,7 +118,7 @@ impl Fabric {
         supports(network)?;
         for link in &network.links {
             let name = &link.name;
-            link.queue.validate().map_err(|why| Error(format!("link {name}: {why}")))?;
+            link.queue.validate().map_err(|why| Error::Refused(format!("link {name}: {why}")))?;
         }
         let states = network.links.iter().zip(0..).map(|(link, index)| LinkState::new(link, index));
         let mut fabric = Fabric {
@@ -320,13 +320,13 @@ impl Fabric {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::{HostConfig, LinuxVersion, Serialisation};
-    use crate::topology::{Cable, Star};
     use knee_queue::time::{Duration, Rate};
     use knee_queue::{
         DropTailConfig, Limit, MarkAt, MarkWhen, NotEctAbove, PieConfig, QueueConfig, StepConfig,
         Threshold,
     };
+    use knee_run::spec::{HostConfig, LinuxVersion, Serialisation};
+    use knee_run::topology::{Cable, Star};
 
     fn star(queue: QueueConfig, loss: f64) -> Network {
         let down = Cable {

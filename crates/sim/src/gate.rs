@@ -1,8 +1,8 @@
 //! Pauses at the sender of a link: what may not be sent, and until when.
 
-use crate::outcome::PauseOutcome;
 use knee_queue::time::{Duration, Time};
 use knee_queue::{AnyQdisc, Packet, Qdisc};
+use knee_run::outcome::PauseOutcome;
 
 /// When something may not be sent.
 #[derive(Clone, Debug, Default)]

@@ -1,16 +1,17 @@
 //! A deterministic packet simulator whose end points behave like Linux TCP.
 //!
-//! A [`Run`] says everything: nodes and links (built by [`topology`] or by hand), flows, pings, a
-//! seed. [`simulate`] works off its events and returns an [`Outcome`]. The same run gives the same
+//! A [`Run`](knee_run::Run) says everything: nodes and links (built by [`topology`](knee_run::topology) or by hand), flows, pings, a
+//! seed. [`simulate`] works off its events and returns an
+//! [`Outcome`](knee_run::Outcome). The same run gives the same
 //! outcome on any machine.
 //!
 //! ```
 //! use knee_queue::time::{Duration, Rate, Time};
 //! use knee_queue::{DropTailConfig, Limit, QueueConfig};
-//! use knee_sim::spec::{
+//! use knee_run::spec::{
 //!     Cc, Flow, HostConfig, LinuxVersion, Order, Run, Sampling, Serialisation, Traffic,
 //! };
-//! use knee_sim::topology::{Cable, Star};
+//! use knee_run::topology::{Cable, Star};
 //!
 //! let cable = Cable {
 //!     rate: Rate::from_bps(1_000_000_000),
@@ -59,48 +60,26 @@
 //! ```
 #![forbid(unsafe_code)]
 
-pub mod addresses;
+mod back_end;
 mod buffer;
+pub mod captures;
 mod clock;
 pub mod endpoint;
 mod events;
 pub mod fabric;
 mod gate;
-mod headroom;
-mod ideal;
 mod interrupts;
 mod link;
 mod net;
 mod nic;
-pub mod outcome;
 mod packet;
 mod pause;
 mod ports;
 mod random;
-mod routes;
+mod recording;
 mod sim;
-pub mod spec;
-mod sysctls;
 pub mod tap;
 mod tcp;
-pub mod topology;
-mod turns;
-mod validate;
 
-pub use ideal::Ideal;
-pub use outcome::Outcome;
+pub use back_end::Simulator;
 pub use sim::{simulate, simulate_captured, simulate_recorded, simulate_tapped};
-pub use spec::Run;
-pub use validate::run as validate;
-
-/// Why a run cannot be simulated, in one sentence.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Error(pub String);
-
-impl std::fmt::Display for Error {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Error {}

@@ -7,16 +7,17 @@
 use crate::buffer::{self, BufferShare};
 use crate::events::{Event, Events};
 use crate::net::PATH_END;
-use crate::outcome::{QueueOutcome, QueueSample};
 use crate::packet::{Packet, Packets, Tos, flags};
-use crate::pause::{self, LeftHost, LinkControl, Ticket};
+use crate::pause::{LeftHost, LinkControl, Ticket};
 use crate::random::Random;
-use crate::spec::{Link, Serialisation};
 use knee_queue::time::{Duration, Rate, Time};
 use knee_queue::{
     Admission, AnyAdmission, AnyQdisc, Backlog, DropReason, Ecn, Packet as QueuePacket, Part,
-    Qdisc, Shaped, Stats, TokenBucket, Verdict,
+    Qdisc, Shaped, TokenBucket, Verdict,
 };
+use knee_run::flow_control::pause_time;
+use knee_run::outcome::{QueueOutcome, QueueSample};
+use knee_run::spec::{Link, Serialisation};
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
@@ -497,7 +498,7 @@ impl LinkState {
         parts: (&mut Events, &mut Random),
     ) {
         let (Some(rate), Some(control)) = (self.rate, &mut self.control) else { return };
-        control.gates.close(priority, now, pause::pause_time(quanta, rate));
+        control.gates.close(priority, now, pause_time(quanta, rate));
         self.service(index, packets, now, parts);
     }
 
@@ -631,22 +632,6 @@ impl LinkState {
             threshold_hits: counts.threshold_hits,
             drop_probability: inside.and_then(|inside| inside.drop_probability),
             qdelay: inside.and_then(|inside| inside.qdelay),
-        }
-    }
-}
-
-impl QueueOutcome {
-    /// The same with the counts of a discipline.
-    fn with(self, stats: &Stats) -> QueueOutcome {
-        QueueOutcome {
-            sent_pkts: stats.dequeued_pkts,
-            sent_bytes: stats.dequeued_bytes,
-            marked_pkts: stats.marked_pkts,
-            threshold_hits: stats.threshold_hits,
-            dropped_full_pkts: stats.dropped_full_pkts,
-            dropped_not_ect_pkts: stats.dropped_not_ect_pkts,
-            dropped_early_pkts: stats.dropped_early_pkts,
-            ..self
         }
     }
 }

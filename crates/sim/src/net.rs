@@ -3,18 +3,16 @@
 use crate::events::{Event, Events, Timer};
 use crate::interrupts::Arrival;
 use crate::link::{LinkState, Sent};
-use crate::outcome::Work;
 use crate::packet::{Packet, Packets};
 use crate::pause::ControlHandle;
 use crate::ports::Ports;
 use crate::random::Random;
-use crate::routes::Routes;
 use crate::tap::Tap;
 use knee_algo::Host as CcHost;
 use knee_queue::time::Time;
-
-/// Ends a path: the packet has reached its host.
-pub(crate) const PATH_END: u32 = u32::MAX;
+use knee_run::outcome::Work;
+pub(crate) use knee_run::routes::PATH_END;
+use knee_run::routes::Routes;
 
 pub(crate) struct Net {
     pub(crate) now: Time,

@@ -5,50 +5,17 @@
 //! ([`interrupts`](crate::interrupts)). A host without any of it is not known here, and its packets reach TCP as they come.
 
 use crate::events::{Event, Events};
-use crate::interrupts::{Arrival, Coalesce, Ring};
-use crate::outcome::{HostCount, Received};
+use crate::interrupts::{Arrival, Ring};
 use crate::packet::{Packet, flags};
-use crate::routes::mix;
-use crate::spec::{HostConfig, NodeId, Run};
 use crate::tcp::{HostState, Sock};
 use knee_queue::time::{Duration, Time};
+use knee_run::outcome::{HostCount, Received};
+use knee_run::routes::mix;
+use knee_run::spec::{Coalesce, CpuCosts, HostConfig, NodeId, Run};
 use std::rc::Rc;
 
 /// A socket or ping without a queue.
 const NONE: u32 = u32::MAX;
-/// CPU time that a host's networking takes, by what it does; applications are not in it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CpuCosts {
-    /// Each interrupt of a receive queue, with the poll that it begins.
-    pub per_interrupt: Duration,
-    /// Each packet taken from the wire.
-    pub per_packet: Duration,
-    /// Each packet that reaches IP and TCP: merged ones are one.
-    pub per_merged: Duration,
-    /// Each pure ACK received, with what TCP then sends.
-    pub per_ack: Duration,
-    /// Each pure ACK sent.
-    pub per_ack_sent: Duration,
-    /// Each burst handed to the device.
-    pub per_burst: Duration,
-    /// Each byte of payload received.
-    pub per_byte: Duration,
-}
-
-impl Default for CpuCosts {
-    /// Fitted to the measurements in docs/ce-price.md, as docs/receiving.md says.
-    fn default() -> CpuCosts {
-        CpuCosts {
-            per_interrupt: Duration::from_ns(10_600),
-            per_packet: Duration::from_ns(760),
-            per_merged: Duration::ZERO,
-            per_ack: Duration::from_ns(2900),
-            per_ack_sent: Duration::from_ns(2100),
-            per_burst: Duration::ZERO,
-            per_byte: Duration::ZERO,
-        }
-    }
-}
 
 /// A receive queue of a NIC.
 #[derive(Debug)]
@@ -125,7 +92,7 @@ impl Nics {
             NONE => NONE,
             first => first + (mix(hash, node) % u64::from(receive_queues[node as usize])) as u32,
         };
-        let of_flow = |(flow, hash): (&crate::spec::Flow, &u64)| {
+        let of_flow = |(flow, hash): (&knee_run::spec::Flow, &u64)| {
             [queue_of(flow.from, *hash), queue_of(flow.to, *hash)]
         };
         let of_sock: Vec<u32> = run.flows.iter().zip(hashes).flat_map(of_flow).collect();

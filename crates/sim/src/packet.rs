@@ -1,6 +1,7 @@
 //! Packets: small plain values in a slab, never allocated one by one.
 
 use knee_queue::Ecn;
+pub(crate) use knee_run::spec::HEADER_BYTES;
 use std::ops::Deref;
 
 /// TCP flags and marks of a packet.
@@ -28,8 +29,6 @@ pub(crate) mod flags {
     pub(crate) const IN_BURST: u16 = 8192;
 }
 
-/// Bytes on the wire before the payload: Ethernet 14, IPv4 20, TCP 20, timestamps 12.
-pub(crate) const HEADER_BYTES: u32 = 66;
 /// A SYN or SYN-ACK with MSS, SACK, timestamps and window scale.
 pub(crate) const SYN_BYTES: u32 = 74;
 /// SACK ranges that fit into a packet without timestamps; beside them there is room for one less.

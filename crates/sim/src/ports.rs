@@ -3,9 +3,9 @@
 //! nor in memory that queues share.
 
 use crate::events::{Event, Events};
-use crate::interrupts::{Arrival, Coalesce, Ring};
-use crate::spec::{LinkId, Network};
+use crate::interrupts::{Arrival, Ring};
 use knee_queue::time::Time;
+use knee_run::spec::{Coalesce, LinkId, Network};
 
 /// A link whose packets are forwarded as they come.
 const NONE: u32 = u32::MAX;

@@ -7,25 +7,25 @@ use crate::interrupts::Arrival;
 use crate::link::LinkState;
 use crate::net::{Net, PATH_END};
 use crate::nic::Nics;
-use crate::outcome::{
-    FlowOutcome, FlowWindow, GoodputSample, Outcome, PingRecord, QueueOutcome, RpcRecord, Windowed,
-    Work,
-};
 use crate::packet::{NO_SACKS, Packet, Packets, Tos, flags};
 use crate::pause;
 use crate::ports::Ports;
 use crate::random::Random;
-use crate::routes::Routes;
-use crate::spec::{Cc, Flow, Run, Traffic};
 use crate::tap::hosts::{HostsTap, Sighting};
 use crate::tap::{CoarseClock, FlowTap, Side, TapAt, Tapped};
 use crate::tcp::{HostState, Place, Sock, State};
-use crate::turns::{Ready, Turns};
-use crate::{Error, validate};
 use knee_algo::Host as CcHost;
 use knee_algo::module::LoadedModules;
 use knee_flight::{Record, observer};
 use knee_queue::time::{Duration, PS_PER_S, Time};
+use knee_run::outcome::{
+    FlowOutcome, FlowWindow, GoodputSample, Outcome, PingRecord, QueueOutcome, RpcRecord, Windowed,
+    Work,
+};
+use knee_run::routes::Routes;
+use knee_run::spec::{Cc, Flow, Run, Traffic};
+use knee_run::turns::{Ready, Turns};
+use knee_run::{Error, validate};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -86,7 +86,7 @@ struct Simulation<'a> {
 /// # Errors
 /// If the specification contradicts itself (no route, a flow from a switch, ...), in one sentence.
 pub fn simulate(run: &Run) -> Result<Outcome, Error> {
-    validate::run(run)?;
+    validate(run)?;
     Ok(Simulation::build(run)?.run())
 }
 
@@ -101,7 +101,7 @@ pub fn simulate_recorded(
     group: u32,
     sink: impl FnMut(Record) + 'static,
 ) -> Result<Outcome, Error> {
-    validate::run(run)?;
+    validate(run)?;
     let mut simulation = Simulation::build(run)?;
     simulation.record(group, Rc::new(RefCell::new(sink)));
     Ok(simulation.run())
@@ -117,9 +117,13 @@ pub fn simulate_tapped(
     at: TapAt,
     sink: impl FnMut(Tapped) + 'static,
 ) -> Result<(Outcome, CoarseClock), Error> {
-    validate::run(run)?;
+    validate(run)?;
     if at.flow >= run.flows.len() {
-        return Err(Error(format!("there is no flow {}: there are {}", at.flow, run.flows.len())));
+        return Err(Error::Refused(format!(
+            "there is no flow {}: there are {}",
+            at.flow,
+            run.flows.len()
+        )));
     }
     let mut simulation = Simulation::build(run)?;
     let clock = simulation.tap(at, Box::new(sink));
@@ -135,7 +139,7 @@ pub fn simulate_captured(
     run: &Run,
     sink: impl FnMut(Sighting) + 'static,
 ) -> Result<Outcome, Error> {
-    validate::run(run)?;
+    validate(run)?;
     let mut simulation = Simulation::build(run)?;
     simulation.capture(Box::new(sink));
     Ok(simulation.run())
@@ -177,11 +181,11 @@ impl<'a> Simulation<'a> {
             hashes.push(hash);
             let peer_cc = flow.peer_cc.as_ref().unwrap_or(&flow.cc);
             let host = |node: u32, cc: &Cc| {
-                let host = hosts[node as usize]
-                    .clone()
-                    .ok_or_else(|| Error(format!("node {node} is a switch and has no TCP")))?;
+                let host = hosts[node as usize].clone().ok_or_else(|| {
+                    Error::Refused(format!("node {node} is a switch and has no TCP"))
+                })?;
                 let loaded = host.modules.load(cc.algorithm, &cc.params);
-                loaded.map(|()| host).map_err(|why| Error(why.to_string()))
+                loaded.map(|()| host).map_err(|why| Error::Refused(why.to_string()))
             };
             let (client, server) = (client_of(index) as u32, server_of(index) as u32);
             let there = path(flow.from, flow.to, hash)?;
@@ -855,21 +859,6 @@ impl App {
             done_at: None,
             stopped_at: None,
             sampled_bytes: 0,
-        }
-    }
-}
-
-impl Traffic {
-    /// Whether it completes by itself.
-    fn ends(&self) -> bool {
-        matches!(self, Traffic::Bulk { bytes: Some(_) } | Traffic::Rpc { count: Some(_), .. })
-    }
-
-    /// Bytes that the client writes at a time; all ones: without end.
-    fn request_bytes(&self) -> u64 {
-        match *self {
-            Traffic::Bulk { bytes } => bytes.unwrap_or(u64::MAX),
-            Traffic::Rpc { request_bytes, .. } => request_bytes,
         }
     }
 }

@@ -1,12 +1,14 @@
 //! What hosts of a run send and receive, as captures there would show it: of one flow at one host here, of all packets at all
 //! hosts in [`hosts`].
 
+pub mod frame;
 pub mod hosts;
 
-use crate::endpoint::{Numbers, Segment};
+use crate::endpoint::Numbers;
 use crate::packet::{Packet, flags};
-use crate::spec::{LinkId, Run};
 use knee_queue::time::{Duration, Time};
+use knee_run::spec::{LinkId, Run};
+use knee_wire::Segment;
 
 /// An end of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,8 +7,8 @@ mod common;
 use common::{FULL, Path, at_ms, droptail, mbps, ms, sampled, simulate, steps};
 use knee_queue::Limit;
 use knee_queue::time::{Duration, Time};
-use knee_sim::outcome::{FlowSample, Outcome};
-use knee_sim::spec::Run;
+use knee_run::outcome::{FlowSample, Outcome};
+use knee_run::spec::Run;
 
 const STARTUP: u64 = 0;
 const DRAIN: u64 = 1;

@@ -7,8 +7,8 @@ mod common;
 use common::{FULL, Path, at_ms, droptail, marking, mbps, ms, sampled, steps};
 use knee_algo::Algorithm;
 use knee_queue::{Limit, NotEctAbove};
-use knee_sim::outcome::{FlowSample, Outcome};
-use knee_sim::spec::{Cc, Run};
+use knee_run::outcome::{FlowSample, Outcome};
+use knee_run::spec::{Cc, Run};
 
 const PROBE_BW: u64 = 2;
 const PROBE_RTT: u64 = 3;

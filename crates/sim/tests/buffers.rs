@@ -5,11 +5,11 @@ mod common;
 use common::*;
 use knee_queue::time::Time;
 use knee_queue::{DynamicThresholdConfig, Ecn, Limit, NotEctAbove, QueueConfig};
-use knee_sim::outcome::{Outcome, QueueOutcome};
-use knee_sim::spec::{
+use knee_run::outcome::{Outcome, QueueOutcome};
+use knee_run::spec::{
     Flow, LinkId, Network, NodeId, Order, Ping, Run, Sampling, Serialisation, SharedBuffer,
 };
-use knee_sim::topology::{Cable, Star};
+use knee_run::topology::{Cable, Star};
 
 /// Hosts around a switch, whose ports to them have this queue and rate. The hosts' own links take no time.
 fn star(hosts: u32, queue: QueueConfig, serialisation: Serialisation) -> Network {

@@ -7,9 +7,9 @@ use knee_queue::{
     Alternate, ClassConfig, ClassService, ClassesConfig, Condition, Ecn, Limit, LimitPer,
     NotEctAbove, QueueConfig, TwoBuffersConfig,
 };
-use knee_sim::outcome::{Outcome, QueueOutcome};
-use knee_sim::spec::{Flow, Network, Order, Ping, Run, Sampling, Serialisation};
-use knee_sim::topology::Cable;
+use knee_run::outcome::{Outcome, QueueOutcome};
+use knee_run::spec::{Flow, Network, Order, Ping, Run, Sampling, Serialisation};
+use knee_run::topology::Cable;
 
 fn class(condition: Condition, service: ClassService, queue: QueueConfig) -> ClassConfig {
     ClassConfig { name: String::new(), condition, service, queue }

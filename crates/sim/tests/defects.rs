@@ -4,8 +4,8 @@ mod common;
 
 use common::*;
 use knee_queue::NotEctAbove;
-use knee_sim::outcome::{Counters, Outcome};
-use knee_sim::spec::{Defects, Flow, Run};
+use knee_run::outcome::{Counters, Outcome};
+use knee_run::spec::{Defects, Flow, Run};
 
 fn path(k: u32, defects: Defects) -> Path {
     let queue = marking(k, NotEctAbove::Queue);

@@ -4,7 +4,7 @@ mod common;
 
 use common::*;
 use knee_queue::{Limit, NotEctAbove, QueueConfig, StepConfig};
-use knee_sim::spec::{Flow, Run, Sampling};
+use knee_run::spec::{Flow, Run, Sampling};
 
 /// Losses, jitter, marks, ten flows, pings, all samples.
 fn run(seed: u64) -> Run {

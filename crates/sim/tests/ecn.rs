@@ -6,8 +6,8 @@ mod common;
 use common::*;
 use knee_queue::time::Time;
 use knee_queue::{Limit, NotEctAbove};
-use knee_sim::outcome::{FlowSample, Outcome};
-use knee_sim::spec::{Cc, Flow, Run};
+use knee_run::outcome::{FlowSample, Outcome};
+use knee_run::spec::{Cc, Flow, Run};
 
 fn path(k: u32) -> Path {
     // The access link is ten times as fast, so that the queue is at the switch.

@@ -3,8 +3,9 @@
 
 use knee_queue::Ecn;
 use knee_queue::time::{Duration, Time};
-use knee_sim::endpoint::{EndPoint, Segment};
-use knee_sim::spec::{Cc, HostConfig, LinuxVersion};
+use knee_run::spec::{Cc, HostConfig, LinuxVersion};
+use knee_sim::endpoint::EndPoint;
+use knee_wire::Segment;
 
 const ACK: u16 = Segment::ACK;
 const FIN: u16 = Segment::FIN;

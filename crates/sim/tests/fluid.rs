@@ -4,8 +4,8 @@ mod common;
 
 use common::*;
 use knee_queue::NotEctAbove;
-use knee_sim::outcome::QueueSample;
-use knee_sim::spec::{Flow, Run};
+use knee_run::outcome::QueueSample;
+use knee_run::spec::{Flow, Run};
 
 /// What the model says of N flows: packets, packets, round trips.
 struct Model {

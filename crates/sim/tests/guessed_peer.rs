@@ -5,8 +5,8 @@ mod common;
 use common::*;
 use knee_queue::NotEctAbove;
 use knee_queue::time::Duration;
-use knee_sim::outcome::{Counters, Outcome};
-use knee_sim::spec::{Cc, Flow, Run};
+use knee_run::outcome::{Counters, Outcome};
+use knee_run::spec::{Cc, Flow, Run};
 
 const LATCHED: &str = "latched";
 

@@ -6,8 +6,8 @@ mod common;
 use common::*;
 use knee_queue::Ecn;
 use knee_queue::time::{Duration, Time};
-use knee_sim::outcome::{HostCount, Outcome};
-use knee_sim::spec::{Adaptive, Coalesce, CpuCosts, HostConfig, Ping};
+use knee_run::outcome::{HostCount, Outcome};
+use knee_run::spec::{Adaptive, Coalesce, CpuCosts, HostConfig, Ping};
 
 fn waits(frames: Option<u32>, time: Duration) -> Option<Coalesce> {
     Some(Coalesce { frames, time, adaptive: None })

@@ -5,8 +5,8 @@ mod common;
 use common::*;
 use knee_queue::time::{Duration, Time};
 use knee_queue::{Limit, NotEctAbove, PieConfig, QueueConfig, StepConfig, Threshold};
-use knee_sim::outcome::Outcome;
-use knee_sim::spec::{Cc, Flow, LinuxVersion, Run, Serialisation, Traffic};
+use knee_run::outcome::Outcome;
+use knee_run::spec::{Cc, Flow, LinuxVersion, Run, Serialisation, Traffic};
 
 const ALGORITHMS: [&str; 3] = ["reno", "cubic", "dctcp"];
 

@@ -5,9 +5,9 @@ mod common;
 use common::*;
 use knee_queue::time::{Duration, Time};
 use knee_queue::{Ecn, Limit, NotEctAbove, QueueConfig};
-use knee_sim::outcome::Outcome;
-use knee_sim::spec::{Flow, Network, NodeId, Ping, Run, Sampling, Serialisation};
-use knee_sim::topology::{Cable, LeafSpine, Star};
+use knee_run::outcome::Outcome;
+use knee_run::spec::{Flow, Network, NodeId, Ping, Run, Sampling, Serialisation};
+use knee_run::topology::{Cable, LeafSpine, Star};
 
 /// Pings that all leave at 1 ms, once.
 fn at_once(from: NodeId, to: NodeId, wire_bytes: u32, ecn: Ecn, count: usize) -> Vec<Ping> {

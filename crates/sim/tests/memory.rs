@@ -3,7 +3,7 @@
 mod common;
 
 use common::*;
-use knee_sim::spec::{Flow, Run};
+use knee_run::spec::{Flow, Run};
 
 /// Largest resident size of this process so far, bytes.
 fn peak_bytes() -> u64 {

@@ -3,8 +3,8 @@
 mod common;
 
 use common::*;
-use knee_sim::outcome::Outcome;
-use knee_sim::spec::{Flow, Run, Sampling};
+use knee_run::outcome::Outcome;
+use knee_run::spec::{Flow, Run, Sampling};
 
 const RTT_US: u64 = 100;
 /// Packets that the empty path holds: 10 Gbps for 100 us.

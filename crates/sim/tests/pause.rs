@@ -5,12 +5,12 @@ mod common;
 use common::*;
 use knee_queue::time::{Duration, Time};
 use knee_queue::{Ecn, Limit, QueueConfig};
-use knee_sim::outcome::{Outcome, PauseOutcome, QueueOutcome};
-use knee_sim::spec::{
+use knee_run::outcome::{Outcome, PauseOutcome, QueueOutcome};
+use knee_run::spec::{
     Defects, Flow, FlowControl, HostConfig, Network, NodeId, Order, Ping, Run, Sampling,
     Serialisation, Stops, Thresholds,
 };
-use knee_sim::topology::{Cable, Dumbbell, Star};
+use knee_run::topology::{Cable, Dumbbell, Star};
 
 fn port(rate_mbps: u64, queue: QueueConfig) -> Cable {
     Cable {
@@ -126,7 +126,7 @@ fn run(network: &Network, flows: Vec<Flow>, until_ms: u64) -> Run {
 }
 
 /// Two senders of these bytes each into one port that holds `limit` bytes.
-fn two_into_one(limit: u64, spec: FlowControl) -> (Network, Result<Outcome, knee_sim::Error>) {
+fn two_into_one(limit: u64, spec: FlowControl) -> (Network, Result<Outcome, knee_run::Error>) {
     let network = stopping(star(3, droptail(Limit::Bytes(limit))), spec);
     let flows = vec![bulk("cubic", 0, 2, None), bulk("cubic", 1, 2, None)];
     let outcome = knee_sim::simulate(&run(&network, flows, 100));

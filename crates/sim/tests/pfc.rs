@@ -6,15 +6,16 @@ mod common;
 use common::*;
 use knee_queue::time::Duration;
 use knee_queue::{
-    ClassConfig, ClassService, ClassesConfig, CodelConfig, Condition, DynamicThresholdConfig, Ecn,
-    Limit, LimitPer, NotEctAbove, QueueConfig, TwoBuffersConfig,
+    ClassConfig, ClassService, ClassesConfig, CodelConfig, Condition, DualPi2Config,
+    DynamicThresholdConfig, Ecn, FqCodelConfig, Limit, LimitPer, NotEctAbove, PieConfig,
+    QueueConfig, TwoBuffersConfig,
 };
-use knee_sim::outcome::{Outcome, PauseOutcome, QueueOutcome};
-use knee_sim::spec::{
+use knee_run::outcome::{Outcome, PauseOutcome, QueueOutcome};
+use knee_run::spec::{
     Flow, FlowControl, Network, NodeId, Ping, Run, Sampling, Serialisation, SharedBuffer,
     StoppedClass, Stops, Thresholds,
 };
-use knee_sim::topology::{Cable, Dumbbell, Star};
+use knee_run::topology::{Cable, Dumbbell, Star};
 
 /// Of the class that may not lose packets.
 const STORAGE: u8 = 1;
@@ -50,7 +51,7 @@ fn port(rate_mbps: u64, queue: QueueConfig) -> Cable {
     }
 }
 
-fn hosts(prefix: &str, count: u32) -> Vec<(String, knee_sim::spec::HostConfig)> {
+fn hosts(prefix: &str, count: u32) -> Vec<(String, knee_run::spec::HostConfig)> {
     (0..count).map(|i| (format!("{prefix}{i}"), host())).collect()
 }
 
@@ -185,7 +186,7 @@ fn a_stopped_class_leaves_the_link_to_others() {
 }
 
 /// Two hosts of each class send to one port.
-fn incast(limit: u64, spec: Option<FlowControl>) -> (Network, Result<Outcome, knee_sim::Error>) {
+fn incast(limit: u64, spec: Option<FlowControl>) -> (Network, Result<Outcome, knee_run::Error>) {
     let rest = droptail(Limit::Bytes(100_000));
     let mut network = star(5, two(droptail(Limit::Bytes(limit)), rest));
     network.flow_control = spec;
@@ -306,7 +307,7 @@ fn pauses_of_classes_that_never_come_change_nothing() {
     let flows = || {
         let flow = |i: u32| Flow {
             start: at_us(u64::from(i) * 7),
-            traffic: knee_sim::spec::Traffic::Bulk { bytes: Some(500_000 + u64::from(i)) },
+            traffic: knee_run::spec::Traffic::Bulk { bytes: Some(500_000 + u64::from(i)) },
             ..bulk(if i % 2 == 0 { "cubic" } else { "dctcp" }, (i % 3, 3), (i % 4 / 2) as u8)
         };
         (0..8).map(flow).collect()
@@ -415,7 +416,7 @@ fn what_may_drop_early_is_not_lossless() {
     let check = |spec: FlowControl, queue: QueueConfig| {
         let network = with(star(3, queue), spec);
         let run = run(&network, vec![bulk("reno", (0, 2), STORAGE)], 10);
-        knee_sim::validate(&run).map_err(|error| error.to_string())
+        knee_run::validate(&run).map_err(|error| error.to_string())
     };
     let refused = |spec, queue, because: &str| {
         let message = check(spec, queue).expect_err("it must be refused");
@@ -483,6 +484,15 @@ fn shared_memory_must_have_room_beside_classes_that_are_not_stopped() {
     assert!(storage.dropped_pkts() == 0 && storage.sent_pkts > 3000, "{storage:?}");
     let message = check(2 * inputs + 199_998, rest()).expect_err("a byte too little").to_string();
     assert!(message.contains("beside the 150000 of classes that are not stopped"), "{message}");
-    let message = check(1 << 30, droptail(Limit::Pkts(100))).expect_err("unknown").to_string();
-    assert!(message.contains("switch-h0/rest shares memory"), "{message}");
+    // What holds packets may hold any number of bytes, whatever its kind.
+    for rest in [
+        droptail(Limit::Pkts(100)),
+        QueueConfig::Pie(PieConfig::default()),
+        QueueConfig::Codel(CodelConfig::default()),
+        QueueConfig::FqCodel(FqCodelConfig::default()),
+        QueueConfig::DualPi2(DualPi2Config::default()),
+    ] {
+        let message = check(1 << 30, rest).expect_err("unknown").to_string();
+        assert!(message.contains("switch-h0/rest shares memory"), "{message}");
+    }
 }

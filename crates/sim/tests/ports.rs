@@ -5,13 +5,13 @@ mod common;
 use common::*;
 use knee_queue::time::{Duration, Time};
 use knee_queue::{Ecn, Limit, QueueConfig};
-use knee_sim::fabric::{Fabric, Fate, Frame};
-use knee_sim::outcome::{Outcome, QueueOutcome};
-use knee_sim::spec::{
+use knee_run::outcome::{Outcome, QueueOutcome};
+use knee_run::spec::{
     Adaptive, Coalesce, CoalescingPort, Flow, FlowControl, LinkId, Network, NodeId, Ping, Run,
     Serialisation, Stops, Thresholds,
 };
-use knee_sim::topology::{Cable, Star};
+use knee_run::topology::{Cable, Star};
+use knee_sim::fabric::{Fabric, Fate, Frame};
 
 fn port(queue: QueueConfig) -> Cable {
     Cable {

@@ -5,8 +5,8 @@ mod common;
 use common::*;
 use knee_queue::time::Time;
 use knee_queue::{Limit, NotEctAbove, QueueConfig, StepConfig};
-use knee_sim::outcome::{FlowOutcome, FlowSample, Outcome};
-use knee_sim::spec::{Flow, Run};
+use knee_run::outcome::{FlowOutcome, FlowSample, Outcome};
+use knee_run::spec::{Flow, Run};
 
 fn overflowing(buffer_pkts: u32) -> Path {
     Path { queue: droptail(Limit::Pkts(buffer_pkts)), ..Path::new(us(200)) }

@@ -5,15 +5,15 @@ mod common;
 use common::*;
 use knee_queue::NotEctAbove;
 use knee_queue::time::Duration;
-use knee_sim::outcome::{FlowOutcome, Outcome};
-use knee_sim::spec::{Cc, Flow, Network, Run, Sampling, Serialisation, Traffic};
-use knee_sim::topology::{Cable, LeafSpine};
+use knee_run::outcome::{FlowOutcome, Outcome};
+use knee_run::spec::{Cc, Flow, Network, Run, Sampling, Serialisation, Traffic};
+use knee_run::topology::{Cable, LeafSpine};
 
 /// `a` and `b` with two ways between them; the second loses this share of what goes from a to b, and of
 /// what goes back.
 fn two_ways(ipv6: bool, loss: f64, back_loss: f64) -> Network {
     let mut network = Network::default();
-    let config = knee_sim::spec::HostConfig { ipv6, ..host() };
+    let config = knee_run::spec::HostConfig { ipv6, ..host() };
     let (a, b) = (network.host("a", config.clone()), network.host("b", config));
     let (left, right) = (network.switch("left"), network.switch("right"));
     let wire = |loss| Cable { loss, ..wire(us(10)) };
@@ -119,7 +119,7 @@ fn elephants(ipv6: bool, plb: &str, seed: u64) -> Outcome {
         leaves: 2,
         spines: SPINES as u32,
         hosts_per_leaf: ELEPHANTS,
-        host: knee_sim::spec::HostConfig { ipv6, ..host() },
+        host: knee_run::spec::HostConfig { ipv6, ..host() },
         host_up: Cable { queue: endless(), ..quiet(port(2500)) },
         host_down: quiet(port(2500)),
         fabric: port(10_000),

@@ -9,8 +9,8 @@ mod common;
 use common::*;
 use knee_queue::Limit;
 use knee_queue::time::{Duration, Rate, Time};
-use knee_sim::outcome::Outcome;
-use knee_sim::spec::{Flow, LinuxVersion, Run};
+use knee_run::outcome::Outcome;
+use knee_run::spec::{Flow, LinuxVersion, Run};
 
 /// The bottleneck holds 10 packets at 100 Mbps (121.12 us each); sender 1 crowds it.
 fn crowded(rtt: Duration) -> Path {
@@ -27,7 +27,7 @@ fn run_crowded(path: &Path, flow: Flow, full_at_us: &[u64]) -> Run {
     run
 }
 
-fn only(outcome: &Outcome) -> &knee_sim::outcome::FlowOutcome {
+fn only(outcome: &Outcome) -> &knee_run::outcome::FlowOutcome {
     &outcome.flows[0]
 }
 

@@ -13,12 +13,12 @@ const ONE_TOPIC: &[(&str, &[&str])] = &[
     ("pcap", &["bursts", "data", "echo", "repeats"]),
     // Queues of classes hold queues of any kind.
     ("queue", &["any", "classes", "config", "two_buffers"]),
-    // What a run is and what came of it stand among what carries it out.
+    // A run at work: hosts, links and what stops them share the events, the packets and the clock.
     (
         "sim",
         &[
-            "buffer", "clock", "endpoint", "gate", "link", "net", "nic", "outcome", "pause",
-            "ports", "routes", "spec", "tap", "tcp",
+            "buffer", "clock", "endpoint", "gate", "link", "net", "nic", "pause", "ports", "tap",
+            "tcp",
         ],
     ),
 ];

@@ -192,7 +192,7 @@ const WRITERS: [(&str, &str); 15] = [
     ("crates/bpf/src/host/journal.rs", "in /run/knee, where root alone writes"),
     ("crates/bpf/src/host/mod.rs", "in /run/knee, where root alone writes"),
     ("crates/bpf/src/host/trial.rs", "in /run/knee, where root alone writes"),
-    ("crates/capture/src/host.rs", "by the File of captures, which crates/files makes"),
+    ("crates/wire/src/host.rs", "by the File of captures, which crates/files makes"),
     ("crates/fidelity/src/main.rs", "a file of the source tree"),
     ("crates/lab/src/site/settings.rs", "sysctls"),
     ("crates/lab/src/switch/priority.rs", "a file of /proc"),
@@ -218,7 +218,7 @@ fn files_are_written_in_one_way() {
     // What tests of a file do comes last in it.
     let code = |source: &Source| {
         let text = source.text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
-        // HostFile and NewFile are crates/files' and crates/capture's.
+        // HostFile and NewFile are crates/files' and crates/wire's.
         let is_whole_word = |at: usize| !text[..at].ends_with(|c: char| c.is_alphanumeric());
         ["File::create", "File::options", "fs::write(", "OpenOptions", "fs::copy("]
             .into_iter()

@@ -88,15 +88,15 @@ pub fn boot(guest: &Guest<'_>, stop: &AtomicBool) -> Result<Left, Error> {
     let status = process.wait(guest.limit, stop);
     let console = || last_lines(&fs::read(dir.join("console")).unwrap_or_default());
     match status? {
-        Ended::Stopped => Err(Error("stopped".to_owned())),
-        Ended::TooLate => Err(Error(format!(
+        Ended::Stopped => Err(Error::Stopped),
+        Ended::TooLate => Err(Error::Failed(format!(
             "the guest has not come to its end within {} s; its console ends with: {}",
             guest.limit.as_secs(),
             console()
         ))),
         Ended::With(status) => match fs::read(dir.join("result")) {
             Ok(result) if status.success() => Ok(Left { result, folder }),
-            _ => Err(Error(format!("the guest {}", why(status, &console())))),
+            _ => Err(Error::Failed(format!("the guest {}", why(status, &console())))),
         },
     }
 }
@@ -341,17 +341,20 @@ mod tests {
     #[test]
     fn a_guest_that_fails_is_told_with_its_console() {
         let why = boot_script("echo one; echo Kernel panic; exit 1", LONG, false).unwrap_err();
-        assert!(why.0.ends_with("its console ends with: one | Kernel panic"), "{why}");
+        assert!(why.to_string().ends_with("its console ends with: one | Kernel panic"), "{why}");
         let tried = "echo 'Checking that ptrace can change system call numbers...OK'; exit 1";
         let why = boot_script(tried, LONG, false).unwrap_err();
-        assert!(why.0.starts_with("the guest has failed"), "{why}");
+        assert!(why.to_string().starts_with("the guest has failed"), "{why}");
         let tried = "echo 'Kernel panic: Requested init /init failed (error -13).'; exit 1";
         let why = boot_script(tried, LONG, false).unwrap_err();
-        assert!(why.0.contains("set TMPDIR") && !why.0.contains("panic"), "{why}");
+        assert!(
+            why.to_string().contains("set TMPDIR") && !why.to_string().contains("panic"),
+            "{why}"
+        );
         let why = boot_script("exit 0", LONG, false).unwrap_err();
-        assert!(why.0.ends_with("its console ends with: nothing"), "{why}");
+        assert!(why.to_string().ends_with("its console ends with: nothing"), "{why}");
         let why = boot_script("echo 'ptrace: denied'; exit 1", LONG, false).unwrap_err();
-        assert!(why.0.contains("does not let a process trace"), "{why}");
+        assert!(why.to_string().contains("does not let a process trace"), "{why}");
     }
 
     #[test]
@@ -360,7 +363,7 @@ mod tests {
         let script = format!("(sleep 1; touch {}) & sleep 60", marker.display());
         let begun = Instant::now();
         let why = boot_script(&script, Duration::from_millis(100), false).unwrap_err();
-        assert!(why.0.contains("has not come to its end"), "{why}");
+        assert!(why.to_string().contains("has not come to its end"), "{why}");
         assert!(begun.elapsed() < Duration::from_secs(30));
         sleep(Duration::from_millis(1500));
         assert!(!marker.exists(), "its child went on");
@@ -391,6 +394,6 @@ mod tests {
     #[test]
     fn a_guest_is_ended_when_nobody_wants_it() {
         let why = boot_script("sleep 60", LONG, true).unwrap_err();
-        assert_eq!(why.0, "stopped");
+        assert_eq!(why.to_string(), "stopped");
     }
 }

@@ -1,11 +1,11 @@
-//! Captures of hosts, of what the guest's kernel has noted of its cables (`kernel/knee_capture.c`).
+//! Captures of hosts, of what the guest's kernel has noted of its cables (`kernel/knee_wire.c`).
 
 use std::path::Path;
 
-use knee_capture::host::{AT_HOST, AT_PORT, HostFile, SNAP_BYTES};
-use knee_capture::{Direction, Record};
-use knee_sim::Run;
-use knee_sim::spec::{Link, NodeId};
+use knee_run::Run;
+use knee_run::spec::{Link, NodeId};
+use knee_wire::host::{AT_HOST, AT_PORT, HostFile, SNAP_BYTES};
+use knee_wire::{Direction, Record};
 
 use crate::Error;
 
@@ -48,10 +48,10 @@ impl<'a> Frame<'a> {
 /// # Errors
 /// Frames for which the guest had no memory, bytes that are none of frames, a file that cannot be written.
 pub(crate) fn write(run: &Run, bytes: &[u8], zero_ns: u64, dir: &Path) -> Result<(), Error> {
-    let cut_short = || Error("the guest's captures are cut short".to_owned());
+    let cut_short = || Error::Failed("the guest's captures are cut short".to_owned());
     let (left_out, frames) = bytes.split_first_chunk().ok_or_else(cut_short)?;
     if u64::from_ne_bytes(*left_out) > 0 {
-        return Err(Error(
+        return Err(Error::Failed(
             "--pcap: a guest has room for 1 GB of captures, and this run has more: make run.duration shorter, or leave --pcap out"
                 .to_owned(),
         ));
@@ -62,7 +62,8 @@ pub(crate) fn write(run: &Run, bytes: &[u8], zero_ns: u64, dir: &Path) -> Result
     while !rest.is_empty() {
         let (frame, behind) = Frame::read(rest).ok_or_else(cut_short)?;
         let link = run.network.links.get(frame.link as usize);
-        let link = link.ok_or_else(|| Error(format!("the guest has no link {}", frame.link)))?;
+        let link =
+            link.ok_or_else(|| Error::Failed(format!("the guest has no link {}", frame.link)))?;
         let offset = frames.len() - rest.len();
         let seen = SIGHTINGS.iter().zip(0..).filter_map(|(sighting, number)| {
             let (node, at_ns) = sighting.of(link, &frame);
@@ -78,7 +79,7 @@ pub(crate) fn write(run: &Run, bytes: &[u8], zero_ns: u64, dir: &Path) -> Result
     let files =
         nodes.map(|node| node.host.as_ref().map(|_| HostFile::create(dir, &node.name)).transpose());
     let files: Result<Vec<Option<HostFile>>, _> = files.collect();
-    let mut files = files.map_err(|why| Error(why.0))?;
+    let mut files = files.map_err(|why| Error::Failed(why.0))?;
     let mut data = Vec::new();
     for (at_ns, offset, number) in sightings {
         let sighting = SIGHTINGS[usize::from(number)];
@@ -96,9 +97,9 @@ pub(crate) fn write(run: &Run, bytes: &[u8], zero_ns: u64, dir: &Path) -> Result
             direction: Some(sighting.direction),
             comment: None,
         };
-        file.write(&record).map_err(|why| Error(why.0))?;
+        file.write(&record).map_err(|why| Error::Failed(why.0))?;
     }
-    files.into_iter().flatten().try_for_each(HostFile::finish).map_err(|why| Error(why.0))
+    files.into_iter().flatten().try_for_each(HostFile::finish).map_err(|why| Error::Failed(why.0))
 }
 
 /// Where a frame may be seen: by the host that sends and by the one that receives, as it leaves its queue and as it comes.
@@ -131,8 +132,8 @@ mod tests {
 
     use knee_queue::QueueConfig;
     use knee_queue::time::{Duration, Rate, Time};
-    use knee_sim::spec::{HostConfig, LinuxVersion, Order, Sampling, Serialisation};
-    use knee_sim::topology::{Cable, Star};
+    use knee_run::spec::{HostConfig, LinuxVersion, Order, Sampling, Serialisation};
+    use knee_run::topology::{Cable, Star};
 
     use super::*;
 
@@ -188,8 +189,8 @@ mod tests {
         let (done, dir) = written("order", 0, &frames);
         assert_eq!(done, Ok(()));
         let mut seen = Vec::new();
-        let file = fs::File::open(dir.join(knee_capture::host::file_name("a"))).unwrap();
-        knee_capture::read::read(file, |frame| {
+        let file = fs::File::open(dir.join(knee_wire::host::file_name("a"))).unwrap();
+        knee_wire::read::read(file, |frame| {
             seen.push((frame.at_ns, frame.interface, frame.data.len()));
             ControlFlow::Continue(())
         })
@@ -211,7 +212,7 @@ mod tests {
             (0, vec![frame(1, 2, 99, 0)], "the guest has no link 99"),
         ] {
             let (done, dir) = written("refused", left_out, &frames);
-            assert!(done.unwrap_err().0.starts_with(why), "{why}");
+            assert!(done.unwrap_err().to_string().starts_with(why), "{why}");
             assert_eq!(fs::read_dir(&dir).unwrap().count(), 0);
             fs::remove_dir_all(dir).unwrap();
         }

@@ -13,6 +13,7 @@
 //! | [`boot`](mod@boot) | a guest's process |
 #![forbid(unsafe_code)]
 
+mod back_end;
 pub mod boot;
 mod captures;
 pub mod guest;
@@ -23,7 +24,8 @@ mod run;
 #[cfg(test)]
 mod testing;
 
-use knee_linux::error;
-pub use knee_linux::error::Error;
-pub use plan::Algorithms;
-pub use run::{Options, hz, run, run_captured};
+pub use back_end::Kernels;
+pub use knee_linux::Algorithms;
+pub use knee_run::Error;
+use knee_run::error;
+pub use run::{Options, run};

@@ -3,11 +3,11 @@
 use knee_linux::side::{SideReport, counters_then, flow_outcome};
 use knee_linux::{TcpInfo, counts};
 use knee_queue::time::{Duration, Time};
-use knee_sim::Run;
-use knee_sim::outcome::{
+use knee_run::Run;
+use knee_run::outcome::{
     GoodputSample, Outcome, PingRecord, QueueOutcome, QueueSample, RpcRecord, WindowLooks,
 };
-use knee_sim::spec::{LinkId, SharedBuffer, Traffic};
+use knee_run::spec::{LinkId, SharedBuffer, Traffic};
 
 use crate::Error;
 use crate::guest::{QueueAnswer, Records};
@@ -19,7 +19,7 @@ use crate::plan::{Discipline, Figures, Plan, SampledQueue, figures};
 /// An answer of the kernel that is not what it should be.
 pub(crate) fn assemble(run: &Run, plan: &Plan, records: &Records) -> Result<Outcome, Error> {
     let at = Time::from_ns;
-    let own_name = |name: &str| plan.names.own_name(name);
+    let own_name = |name: &str| plan.chosen.own_name(name);
     let mut sides: Vec<[Option<&SideReport>; 2]> = vec![[None; 2]; run.flows.len()];
     for side in &records.sides {
         if let Some(of_flow) = sides.get_mut(side.flow as usize) {
@@ -215,7 +215,7 @@ fn each(plan: &Plan, answers: &[QueueAnswer]) -> Result<Vec<(SampledQueue, Time,
     };
     let all = answers.iter().map(|answer| {
         of(answer).ok_or_else(|| {
-            Error("the guest's kernel tells of a queue what nobody knows".to_owned())
+            Error::Failed("the guest's kernel tells of a queue what nobody knows".to_owned())
         })
     });
     all.collect()

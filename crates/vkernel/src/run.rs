@@ -1,10 +1,9 @@
 //! One run from beginning to end.
 
-use std::path::Path;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use knee_sim::{Outcome, Run};
+use knee_linux::Algorithms;
+use knee_run::{Ask, Outcome, Run};
 
 use crate::Error;
 use crate::boot::{Guest, boot};
@@ -12,7 +11,7 @@ use crate::captures;
 use crate::guest::Records;
 use crate::kernel::{Built, DEFAULT_HZ};
 use crate::outcome::assemble;
-use crate::plan::{Algorithms, Plan};
+use crate::plan::Plan;
 
 /// How runs take place.
 #[derive(Clone, Copy, Debug)]
@@ -33,61 +32,33 @@ impl Default for Options {
 ///
 /// # Errors
 /// If they are not the same on all.
-pub fn hz(run: &Run) -> Result<u32, Error> {
+pub(crate) fn hz(run: &Run) -> Result<u32, Error> {
     let mut all = run.network.nodes.iter().filter_map(|node| Some((node, node.host.as_ref()?.hz)));
     let Some((_, hz)) = all.next() else { return Ok(DEFAULT_HZ) };
     match all.find(|(_, other)| *other != hz) {
         None => Ok(hz),
-        Some((node, other)) => Err(Error(format!(
+        Some((node, other)) => Err(Error::Failed(format!(
             "{}: hz = {other}, and {hz} on others: all hosts are one kernel; give all the same, or use --on sim",
             node.name
         ))),
     }
 }
 
-/// Carries out one run on a guest's kernel, in virtual time.
+/// Carries out one run on a guest's kernel, in virtual time. With captures comes the same of it as without.
 ///
 /// # Errors
-/// What the kernel cannot do, a guest that fails or hangs, and a `stop` that was set, each in one sentence.
-pub fn run(
-    run: &Run,
-    kernel: &Built,
-    options: &Options,
-    stop: &AtomicBool,
-) -> Result<Outcome, Error> {
-    carry_out(run, kernel, options, (stop, None))
-}
-
-/// As [`run`](fn@run), and writes what each host sends and receives to `HOST.pcapng` ([`knee_capture::host`]) in a directory that
-/// is there. What comes of the run is the same.
-///
-/// # Errors
-/// As [`run`](fn@run), and captures that have no room.
-pub fn run_captured(
-    run: &Run,
-    kernel: &Built,
-    options: &Options,
-    (stop, dir): (&AtomicBool, &Path),
-) -> Result<Outcome, Error> {
-    carry_out(run, kernel, options, (stop, Some(dir)))
-}
-
-fn carry_out(
-    run: &Run,
-    kernel: &Built,
-    options: &Options,
-    (stop, captures): (&AtomicBool, Option<&Path>),
-) -> Result<Outcome, Error> {
+/// What the kernel cannot do, a guest that fails or hangs, captures that have no room, and a stop that was set.
+pub fn run(run: &Run, kernel: &Built, options: &Options, ask: &Ask<'_>) -> Result<Outcome, Error> {
     let wanted = hz(run)?;
     if wanted != kernel.hz {
-        return Err(Error(format!(
+        return Err(Error::Failed(format!(
             "hosts.hz = {wanted}: the kernel in {} has {} ticks per second",
             kernel.directory.display(),
             kernel.hz
         )));
     }
     let mut plan = Plan::new(run, options.algorithms, &kernel.version)?;
-    plan.orders.captures = captures.is_some();
+    plan.orders.captures = ask.captures.is_some();
     let left = boot(
         &Guest {
             kernel: &kernel.linux(),
@@ -97,14 +68,14 @@ fn carry_out(
             seed: run.seed,
             limit: options.limit,
         },
-        stop,
+        ask.stop,
     )?;
     let records = Records::read(&left.result, plan.hosts.len())?;
     if let Some(failed) = records.sides.iter().find(|side| side.error.is_some()) {
         let why = failed.error.as_deref().unwrap_or_default();
-        return Err(Error(format!("flow {}: {why}", failed.flow)));
+        return Err(Error::Failed(format!("flow {}: {why}", failed.flow)));
     }
-    if let Some(dir) = captures {
+    if let Some(dir) = ask.captures {
         captures::write(run, &left.read("captures")?, records.zero_ns, dir)?;
     }
     assemble(run, &plan, &records)

@@ -13,14 +13,15 @@ use knee_queue::{
     ClassConfig, ClassService, ClassesConfig, Condition, DropTailConfig, DynamicThresholdConfig,
     Limit, MarkAt, MarkWhen, NotEctAbove, QueueConfig, StepConfig, Threshold,
 };
-use knee_sim::outcome::{FlowOutcome, FlowSample, Outcome, QueueOutcome};
-use knee_sim::spec::{
+use knee_run::Ask;
+use knee_run::outcome::{FlowOutcome, FlowSample, Outcome, QueueOutcome};
+use knee_run::spec::{
     Cc, Flow, HostConfig, Lane, LinuxVersion, MeasuredWindow, Order, Ping, Run, Sampling,
     Serialisation, Series, SharedBuffer, Traffic,
 };
-use knee_sim::topology::{Cable, Star};
+use knee_run::topology::{Cable, Star};
 use knee_vkernel::kernel::{Built, DEFAULT_HZ, VERSIONS, find};
-use knee_vkernel::{Algorithms, Options, run, run_captured};
+use knee_vkernel::{Algorithms, Options, run};
 
 /// Every kernel of these ticks that is built of what this knee has.
 fn kernels_at(hz: u32) -> Vec<Built> {
@@ -127,7 +128,7 @@ fn two_flows(kernel: &Built, algorithm: &str, end: Time, traffic: Traffic) -> Ru
 
 fn carried_out(wanted: &Run, kernel: &Built, algorithms: Algorithms) -> Outcome {
     let options = Options { algorithms, ..Options::default() };
-    run(wanted, kernel, &options, &AtomicBool::new(false)).expect("the guest runs")
+    run(wanted, kernel, &options, &Ask::outcome(&AtomicBool::new(false))).expect("the guest runs")
 }
 
 const ENDLESS: Traffic = Traffic::Bulk { bytes: None };
@@ -366,7 +367,8 @@ fn capture(kernel: &Built) {
     fs::create_dir(&dir).expect("nobody else has this name");
     let dir = Scratch(dir);
     let (options, stop) = (Options::default(), AtomicBool::new(false));
-    let seen = run_captured(&wanted, kernel, &options, (&stop, &dir.0)).expect("the guest runs");
+    let ask = Ask { captures: Some(&dir.0), ..Ask::outcome(&stop) };
+    let seen = run(&wanted, kernel, &options, &ask).expect("the guest runs");
     let unseen = carried_out(&wanted, kernel, Algorithms::Ours);
     assert!(format!("{seen:?}") == format!("{unseen:?}"), "captures change the run");
 
@@ -374,9 +376,9 @@ fn capture(kernel: &Built) {
     let mut times: BTreeMap<(&str, u32, bool), Vec<u64>> = BTreeMap::new();
     let mut marked: BTreeMap<&str, u64> = BTreeMap::new();
     for (host, address) in [("a", 1), ("b", 2), ("c", 3)] {
-        let path = dir.0.join(knee_capture::host::file_name(host));
+        let path = dir.0.join(knee_wire::host::file_name(host));
         let file = fs::File::open(path).expect("it was written");
-        let ending = knee_capture::read::read(file, |frame| {
+        let ending = knee_wire::read::read(file, |frame| {
             let (ip, len) = frame.ip().expect("it is an IP packet");
             assert!(len >= 52 && frame.at_ns <= 50_000_000);
             let is_out = ip[15] == address;

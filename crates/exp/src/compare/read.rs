@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use knee_file::Origin;
 use knee_file::units::{Quantity as _, Size};
-use knee_sim::spec::{HostConfig, LinuxVersion};
+use knee_run::spec::{HostConfig, LinuxVersion};
 use serde_json::Value as Json;
 
 use crate::error::Error;

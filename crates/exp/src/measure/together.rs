@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use knee_queue::time::{Duration, Time};
-use knee_sim::outcome::{Outcome, RpcRecord};
-use knee_sim::spec::{NodeId, Run};
+use knee_run::outcome::{Outcome, RpcRecord};
+use knee_run::spec::{NodeId, Run};
 
 use crate::metric::{Kind, MILLIONTHS, Measured, Metric as M, Window};
 use crate::scenario::Scenario;

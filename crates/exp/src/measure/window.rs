@@ -1,8 +1,8 @@
 //! What is measured of the window alone, and goodput with and without one.
 
 use knee_queue::time::{Duration, PS_PER_S, Time};
-use knee_sim::outcome::{FlowCounters, Outcome, QueueOutcome, Windowed};
-use knee_sim::spec::{Link, Run};
+use knee_run::outcome::{FlowCounters, Outcome, QueueOutcome, Windowed};
+use knee_run::spec::{Link, Run};
 
 use crate::metric::{MILLIONTHS, Measured, Metric as M, Window};
 

@@ -1,8 +1,8 @@
 //! `topology = "fat-tree"`: pods of edge and aggregation switches below a core, all switches of one size.
 
 use knee_file::{Error, Reader};
-use knee_sim::spec::Network;
-use knee_sim::topology::FatTree;
+use knee_run::spec::Network;
+use knee_run::topology::FatTree;
 
 use super::{Cables, End, Hosts, MAX_HOSTS, check, port_to_host, ports_to_hosts};
 

@@ -3,8 +3,8 @@
 use std::collections::{HashMap, HashSet};
 
 use knee_file::{Error, Reader};
-use knee_sim::spec::{Network, NodeId};
-use knee_sim::topology::Cable;
+use knee_run::spec::{Network, NodeId};
+use knee_run::topology::Cable;
 
 use super::{CABLE_KEYS, Cables, End, Hosts, MAX_FABRIC_CABLES, MAX_HOSTS, check};
 use crate::names::expand_all;

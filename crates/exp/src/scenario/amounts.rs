@@ -5,12 +5,12 @@ use std::collections::{HashMap, HashSet};
 use knee_algo::Algorithm;
 use knee_file::{Error, Reader};
 use knee_queue::time::{Duration, Time};
-use knee_sim::Ideal;
-use knee_sim::outcome::{
+use knee_run::Ideal;
+use knee_run::outcome::{
     FlowOutcome, FlowSample, FlowWindow, GoodputSample, PingRecord, QueueOutcome, QueueSample,
     RpcRecord,
 };
-use knee_sim::spec::{Flow, Link, Network, NodeId, Traffic};
+use knee_run::spec::{Flow, Link, Network, NodeId, Traffic};
 
 use super::Scenario;
 use crate::memory::{Memory, shown};

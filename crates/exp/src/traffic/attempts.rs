@@ -2,7 +2,7 @@
 
 use knee_file::{Error, Reader};
 use knee_queue::time::{Duration, Time};
-use knee_sim::spec::NodeId;
+use knee_run::spec::NodeId;
 
 use crate::random::Random;
 

@@ -3,8 +3,8 @@
 use knee_file::units::Share;
 use knee_file::{Error, Reader};
 use knee_queue::time::{Duration, Time};
-use knee_sim::outcome::Outcome;
-use knee_sim::spec::Run;
+use knee_run::outcome::Outcome;
+use knee_run::spec::Run;
 
 /// How near to its fair share each transfer must be, and for how long.
 #[derive(Clone, Copy, Debug)]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use knee_file::units::Size;
 use knee_file::{Error, Reader};
 use knee_queue::time::Time;
-use knee_sim::spec::{Flow, Lane, NodeId, Order, Series, Traffic};
+use knee_run::spec::{Flow, Lane, NodeId, Order, Series, Traffic};
 
 use super::{Connections, MAX_FLOWS};
 use crate::metric::Kind;

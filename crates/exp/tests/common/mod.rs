@@ -6,15 +6,15 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
-use knee_exp::back_end::{BackEnd, Ran};
 use knee_exp::results::Results;
 use knee_exp::runner::{Options, sweep};
 use knee_exp::swept::Swept;
 use knee_exp::{Error, Experiment, Overrides};
-use knee_sim::outcome::Outcome;
-use knee_sim::spec::Run;
+use knee_run::outcome::Outcome;
+use knee_run::{Ask, BackEnd, Capabilities, Ran, Run};
+use knee_sim::Simulator;
 
 /// A directory that goes away.
 pub(crate) struct Scratch(pub(crate) PathBuf);
@@ -54,22 +54,26 @@ pub(crate) fn run_into(
     Ok(swept)
 }
 
+/// All runs once, in the simulator.
+pub(crate) fn simulated() -> Options {
+    Options::new(Arc::new(Simulator))
+}
+
 /// A function in place of the simulator.
 #[derive(Debug)]
-pub(crate) struct Fake(pub(crate) fn(&Run) -> Result<Outcome, knee_sim::Error>);
+pub(crate) struct Fake(pub(crate) fn(&Run) -> Result<Outcome, knee_run::Error>);
 
 impl BackEnd for Fake {
     fn name(&self) -> &'static str {
         "sim"
     }
 
-    fn threads(&self) -> Option<usize> {
-        None
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { is_model: true, ..Capabilities::default() }
     }
 
-    fn run(&self, run: &Run, _stop: &AtomicBool) -> Result<Ran, String> {
-        let outcome = (self.0)(run).map_err(|why| why.to_string())?;
-        Ok(Ran { outcome, validity: None })
+    fn run(&self, run: &Run, _ask: &Ask<'_>) -> Result<Ran, knee_run::Error> {
+        (self.0)(run).map(Ran::from)
     }
 }
 

@@ -11,8 +11,8 @@ use crate::random::Random;
 use crate::reference::{Row, column, groups};
 use crate::setup::{Algo, Path, marking_queue, span, way_back_jitter};
 use crate::stats::{Sample, Share, mean, sd_from_range};
-use knee_sim::outcome::Outcome;
-use knee_sim::spec::{Run, Sampling};
+use knee_run::outcome::Outcome;
+use knee_run::spec::{Run, Sampling};
 
 const SHORT_FLOWS: usize = 10;
 const LONG_BYTES: u64 = 40_000_000;

@@ -9,8 +9,8 @@ use crate::reference::{Row, groups};
 use crate::setup::{Path, marking_queue, span};
 use crate::stats::{jain, mean, percentile};
 use knee_queue::time::Duration;
-use knee_sim::outcome::Outcome;
-use knee_sim::spec::Sampling;
+use knee_run::outcome::Outcome;
+use knee_run::spec::Sampling;
 
 const END_S: f64 = 10.0;
 const SECOND_START_S: f64 = 1.0;

@@ -12,8 +12,8 @@ use crate::reference::{Row, column, groups};
 use crate::setup::{Algo, Path, at, marking_queue, span};
 use crate::stats::{Sample, jain, mean, percentile, sd_of_all};
 use knee_queue::time::Duration;
-use knee_sim::outcome::Outcome;
-use knee_sim::spec::{Run, Sampling};
+use knee_run::outcome::Outcome;
+use knee_run::spec::{Run, Sampling};
 
 const SENDERS: u32 = 10;
 const END_S: f64 = 20.0;

@@ -9,8 +9,8 @@ use crate::reference::{Row, groups};
 use crate::setup::{Path, pfifo, span};
 use crate::stats::{Share, mean, percentile};
 use knee_queue::time::Duration;
-use knee_sim::outcome::Outcome;
-use knee_sim::spec::Sampling;
+use knee_run::outcome::Outcome;
+use knee_run::spec::Sampling;
 
 pub(super) fn build(plan: &Plan, cases: &mut Cases) -> Result<(), Error> {
     if plan.is_quick {

@@ -9,8 +9,8 @@ use crate::reference::{Row, groups};
 use crate::setup::{Algo, Path, at, pie, span};
 use crate::stats::{mean, percentile};
 use knee_queue::time::Duration;
-use knee_sim::outcome::Outcome;
-use knee_sim::spec::{Run, Sampling};
+use knee_run::outcome::Outcome;
+use knee_run::spec::{Run, Sampling};
 
 const SAMPLE_S: f64 = 1e-3;
 /// The tables are about the last two thirds of a run, drops and packets sent included.

@@ -8,8 +8,8 @@ use crate::random::Random;
 use crate::reference::{Row, groups};
 use crate::setup::{Algo, Path, bfifo, span, way_back_jitter};
 use crate::stats::{Sample, jain, mean, percentile};
-use knee_sim::outcome::Outcome;
-use knee_sim::spec::{Run, Sampling, Traffic};
+use knee_run::outcome::Outcome;
+use knee_run::spec::{Run, Sampling, Traffic};
 
 const REQUEST_BYTES: u64 = 1_000_000;
 const RESPONSE_BYTES: u64 = 100;

@@ -10,8 +10,8 @@ use crate::setup::{PKT_BYTES, Path, bfifo, span, step};
 use crate::stats::{mean, percentile};
 use knee_queue::time::Duration;
 use knee_queue::{NotEctAbove, QueueConfig};
-use knee_sim::outcome::{FlowSample, Outcome};
-use knee_sim::spec::{Run, Sampling};
+use knee_run::outcome::{FlowSample, Outcome};
+use knee_run::spec::{Run, Sampling};
 use std::collections::HashMap;
 
 /// First moments that were run over another buffer than the whole series, which alone the table has: it

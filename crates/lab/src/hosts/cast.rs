@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use knee_sim::Run;
-use knee_sim::spec::{Cc, HostConfig, NodeId, Traffic};
+use knee_linux::algorithms::{Kernel as _, check_not_compiled, kernels_own};
+use knee_run::Run;
+use knee_run::spec::{Cc, HostConfig, NodeId, Traffic};
 
 use super::Machines;
 use crate::Error;
-use crate::algorithms::{Chosen, compiled, kernels_own};
+use crate::algorithms::{Running, base_rtts_us};
 use crate::applications::{At, applications};
 use crate::traffic::agent::{BaseRtt, Order, Preparation, ToLoad};
 use crate::traffic::clock;
@@ -47,11 +48,9 @@ impl<'a> Cast<'a> {
             run.flows.iter().flat_map(|flow| [Some(&flow.cc), flow.peer_cc.as_ref()]).flatten()
         {
             let name = cc.algorithm.name();
-            if cc.algorithm.module().is_some() {
-                return Err(compiled(name));
-            }
+            check_not_compiled(cc, Running::OF_COMPILED)?;
             if cc.is_kernels_own {
-                return Err(Error(format!(
+                return Err(Error::Refused(format!(
                     "kernel:{name}: machines get knee's algorithms; leave out \"kernel:\", or use --on lab"
                 )));
             }
@@ -72,7 +71,7 @@ impl<'a> Cast<'a> {
         let Some((from, to)) = flows.chain(pings).find(within) else { return Ok(()) };
         let name = |node: NodeId| &self.run.network.nodes[node as usize].name;
         let machine = &self.machines.machines[self.of_nodes[&from]].name;
-        Err(Error(format!(
+        Err(Error::Refused(format!(
             "{}: traffic from {} to {} would not leave machine {machine}, which is both: give one of these roles to another \
              machine",
             self.machines.file.display(),
@@ -107,7 +106,7 @@ impl<'a> Cast<'a> {
             held.map(|(_, listens)| (flow.flow, listens))
         });
         let sides: Vec<(u32, bool)> = sides.collect();
-        let base_rtts_us = Chosen::base_rtts_us(self.run);
+        let base_rtts_us = base_rtts_us(self.run);
         let base_rtts = sides.iter().filter_map(|(flow, listens)| {
             let base_rtt_us = *base_rtts_us.get(&(*flow, *listens))?;
             Some(BaseRtt { flow: *flow, listens: *listens, base_rtt_us })

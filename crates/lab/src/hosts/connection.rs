@@ -220,13 +220,13 @@ impl ToCopy {
     fn open(path: &std::path::Path) -> Result<ToCopy, Error> {
         let what = || format!("{}, to be copied to machines", path.display());
         let mut file = knee_files::open_file(path, "program")
-            .map_err(|why| Error(format!("{}: it {why}", what())))?;
+            .map_err(|why| Error::Failed(format!("{}: it {why}", what())))?;
         let about = file.metadata().map_err(failed(what()))?;
         let mut magic = [0; ELF.len()];
         // Whoever wrote the file of machines may want another file of this machine.
         let is_program = about.is_file() && file.read_exact(&mut magic).is_ok() && magic == ELF;
         if !is_program {
-            return Err(Error(format!("{}: it is no program (ELF)", what())));
+            return Err(Error::Failed(format!("{}: it is no program (ELF)", what())));
         }
         file.rewind().map_err(failed(what()))?;
         Ok(ToCopy { file, bytes: about.len() })
@@ -401,7 +401,7 @@ mod tests {
         std::fs::create_dir(&dir).unwrap();
         let file = dir.join("secret");
         std::fs::write(&file, "root:x:0:0").unwrap();
-        let why = |path: &std::path::Path| ToCopy::open(path).err().map(|why| why.0);
+        let why = |path: &std::path::Path| ToCopy::open(path).err().map(|why| why.to_string());
         assert!(why(&file).unwrap().ends_with("it is no program (ELF)"));
         assert!(why(&dir).unwrap().ends_with("it is a directory, not a program"));
         assert!(why(std::path::Path::new("/dev/zero")).unwrap().ends_with(", not a program"));

@@ -51,7 +51,7 @@ impl Machines {
     /// # Errors
     /// If it cannot be read, or says what is not allowed.
     pub fn read(path: &Path) -> Result<Machines, Error> {
-        let failed = |why: String| Error(format!("{}: {why}", path.display()));
+        let failed = |why: String| Error::Refused(format!("{}: {why}", path.display()));
         let text = knee_files::read_text(path, MOST_BYTES, "file of machines");
         Machines::parse(path, &text.map_err(|why| failed(why.to_string()))?)
     }
@@ -61,7 +61,7 @@ impl Machines {
     /// # Errors
     /// If it says what is not allowed.
     pub fn parse(path: &Path, text: &str) -> Result<Machines, Error> {
-        read(path, text).map_err(|why| Error(why.to_string()))
+        read(path, text).map_err(|why| Error::Refused(why.to_string()))
     }
 }
 
@@ -334,7 +334,7 @@ knee = "/usr/local/bin/knee"
 
     fn refused(from: &str, to: &str) -> String {
         assert!(GOOD.contains(from), "{from}");
-        parse(&GOOD.replacen(from, to, 1)).unwrap_err().0
+        parse(&GOOD.replacen(from, to, 1)).unwrap_err().to_string()
     }
 
     #[test]
@@ -360,12 +360,12 @@ knee = "/usr/local/bin/knee"
     fn the_hosts_of_an_experiment_are_all_there() {
         let machines = parse(GOOD).unwrap();
         machines.check(&["s1", "s2", "s3", "x", "r"]).unwrap();
-        let why = machines.check(&["s1", "s2", "s3", "s4", "x", "r"]).unwrap_err().0;
+        let why = machines.check(&["s1", "s2", "s3", "s4", "x", "r"]).unwrap_err().to_string();
         assert_eq!(
             why,
             "lab/hosts.toml: no machine is s4 of the experiment's network: give one roles = [\"s4\"]"
         );
-        let why = machines.check(&["s1", "s2", "s3", "r"]).unwrap_err().0;
+        let why = machines.check(&["s1", "s2", "s3", "r"]).unwrap_err().to_string();
         assert_eq!(
             why,
             "lab/hosts.toml: the experiment's network has no host x: it has s1, s2, s3, r"
@@ -487,7 +487,7 @@ knee = "/usr/local/bin/knee"
         let why = refused("[\"s1..s3\", \"x\"]", "\"s1..s4000000000\"");
         assert!(why.contains("must be hosts"), "{why}");
         let hosts = "[[host]]\n".repeat(100_000);
-        let why = parse(&hosts).unwrap_err().0;
+        let why = parse(&hosts).unwrap_err().to_string();
         assert!(why.contains("are 100000 machines: 1000 are the most"), "{why}");
     }
 
@@ -499,7 +499,7 @@ knee = "/usr/local/bin/knee"
                 bytes[at] = byte;
                 let text = String::from_utf8(bytes).unwrap();
                 if let Err(why) = parse(&text) {
-                    assert!(why.0.starts_with("lab/hosts.toml:"), "{why}");
+                    assert!(why.to_string().starts_with("lab/hosts.toml:"), "{why}");
                 }
             }
         }

@@ -199,7 +199,7 @@ impl Fleet {
 
     fn died(&self, machine: usize, why: &str) -> Error {
         let name = self.connections[machine].name();
-        Error(format!(
+        Error::Failed(format!(
             "machine {name} is gone in the middle of a run; the others were stopped: {why}"
         ))
     }
@@ -207,7 +207,7 @@ impl Fleet {
     /// An error of an answer that is one, or that nobody asked for.
     pub(super) fn unexpected(&self, machine: usize, answer: &Answer) -> Error {
         let name = self.connections[machine].name();
-        Error(match answer {
+        Error::Failed(match answer {
             Answer::Error { text } => format!("machine {name}: {text}"),
             _ => format!(
                 "machine {name} answers what it was not asked: all machines need the same version of knee"
@@ -231,7 +231,7 @@ enum Trouble {
 }
 
 fn stopped() -> Error {
-    Error("stopped".to_owned())
+    Error::Stopped
 }
 
 fn not_started(machine: &Machine, why: &str) -> Error {
@@ -242,14 +242,14 @@ fn not_started(machine: &Machine, why: &str) -> Error {
              knee = one that is there"
         }
     };
-    Error(format!(
+    Error::Failed(format!(
         "machine {}: no knee agent was started by \"ssh {}\", which must work without a question ({way_out}): {why}",
         machine.name, machine.ssh
     ))
 }
 
 fn check(machine: &Machine, hello: &Hello) -> Result<(), Error> {
-    let refuse = |why: String| Err(Error(format!("machine {}: {why}", machine.name)));
+    let refuse = |why: String| Err(Error::Failed(format!("machine {}: {why}", machine.name)));
     if hello.protocol != PROTOCOL {
         return refuse(format!(
             "its knee is version {} and speaks another protocol than this one, {}: give both the same",

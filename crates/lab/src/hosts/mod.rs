@@ -21,7 +21,7 @@ mod merge;
 mod run;
 mod validity;
 
-pub use run::{About, OnMachines, Ran};
+pub use run::OnMachines;
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -80,14 +80,14 @@ impl Machines {
     pub fn check(&self, hosts: &[&str]) -> Result<(), Error> {
         let file = self.file.display();
         if let Some(missing) = hosts.iter().find(|host| self.with_role(host).is_none()) {
-            return Err(Error(format!(
+            return Err(Error::Refused(format!(
                 "{file}: no machine is {missing} of the experiment's network: give one roles = [\"{missing}\"]"
             )));
         }
         let roles = self.machines.iter().flat_map(|machine| &machine.roles);
         match roles.into_iter().find(|role| !hosts.contains(&role.as_str())) {
             None => Ok(()),
-            Some(role) => Err(Error(format!(
+            Some(role) => Err(Error::Refused(format!(
                 "{file}: the experiment's network has no host {role}: it has {}",
                 hosts.join(", ")
             ))),

@@ -4,16 +4,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use knee_sim::outcome::{Outcome, Validity};
-use knee_sim::spec::Traffic;
-use knee_sim::{Run, validate};
+use knee_run::spec::Traffic;
+use knee_run::{Ask, BackEnd, Capabilities, Ran, Run, validate};
+use serde_json::{Map, Value, json};
 
 use super::Machines;
 use super::cast::Cast;
 use super::fleet::{Fleet, Stop};
 use super::merge::{ClockOver, merge};
 use super::validity::{OfMachine, Seen, judge};
-use crate::traffic::agent::{Answer, Hello, Order};
+use crate::traffic::agent::{Answer, Order};
 use crate::traffic::{TrafficReport, clock};
 use crate::{Error, outcome};
 
@@ -29,7 +29,8 @@ pub struct OnMachines {
     fleet: Mutex<State>,
     /// Nothing is to be begun any more, and what is under way given up.
     is_left: AtomicBool,
-    about: Mutex<Vec<About>>,
+    /// The machines, as they said of themselves; none before the first run.
+    about: Mutex<Vec<Value>>,
 }
 
 #[derive(Debug)]
@@ -38,30 +39,6 @@ enum State {
     Connected(Fleet),
     /// A run has failed, and with it all that would follow.
     Failed(Error),
-}
-
-/// A machine, as the record of an experiment has it.
-#[derive(Clone, Debug)]
-pub struct About {
-    /// As the file calls it.
-    pub name: String,
-    /// Hosts of the experiment that it was.
-    pub roles: Vec<String>,
-    /// In the network that was measured.
-    pub address: std::net::IpAddr,
-    /// The device that has it.
-    pub device: String,
-    /// What it said of itself.
-    pub hello: Hello,
-}
-
-/// What came of a run.
-#[derive(Clone, Debug)]
-pub struct Ran {
-    /// Its records, as the simulator's. There are no queues: they are in machines and switches that do not tell.
-    pub outcome: Outcome,
-    /// Whether the machines let it be what it should be.
-    pub validity: Validity,
 }
 
 impl std::fmt::Debug for Fleet {
@@ -85,14 +62,59 @@ impl OnMachines {
         }
     }
 
-    /// Carries out one run. When one fails all machines are left, and no other takes place.
-    ///
-    /// # Errors
-    /// What the file does not have, which machine cannot be reached or cannot do it, or has died, and a `stop` that was set, each
-    /// in one sentence.
-    pub fn run(&self, run: &Run, stop: &AtomicBool) -> Result<Ran, Error> {
+    /// A fleet that does not come back leaves its machines.
+    fn run_with(
+        &self,
+        fleet: Option<Fleet>,
+        run: &Run,
+        stop: Stop<'_>,
+    ) -> Result<(Ran, Fleet), Error> {
+        validate(run)?;
+        let cast = Cast::new(run, &self.machines)?;
+        let mut fleet = match fleet {
+            Some(fleet) => fleet,
+            None => self.connect(stop)?,
+        };
+        let ran = carry_out(run, &self.machines, &cast, &mut fleet, stop)?;
+        Ok((ran, fleet))
+    }
+
+    fn connect(&self, stop: Stop<'_>) -> Result<Fleet, Error> {
+        let fleet = Fleet::connect(&self.machines, stop)?;
+        let machines = self.machines.machines.iter().zip(&fleet.hellos);
+        let about = machines.map(|(machine, hello)| {
+            let device = hello.devices.iter().find(|device| device.name == machine.device);
+            json!({
+                "name": machine.name,
+                "roles": machine.roles,
+                "address": machine.address,
+                "host": hello.host,
+                "knee": hello.version,
+                "kernel": hello.kernel,
+                "cores": hello.cores,
+                "device": device,
+                "sysctls": hello.sysctls,
+            })
+        });
+        *lock(&self.about) = about.collect();
+        Ok(fleet)
+    }
+}
+
+impl BackEnd for OnMachines {
+    fn name(&self) -> &'static str {
+        "hosts"
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        // There is one of each machine.
+        Capabilities { threads: Some(1), has_host: true, ..Capabilities::default() }
+    }
+
+    /// When one fails all machines are left, and no other takes place.
+    fn run(&self, run: &Run, ask: &Ask<'_>) -> Result<Ran, Error> {
         let mut state = lock(&self.fleet);
-        let stop = || stop.load(Ordering::Relaxed) || self.is_left.load(Ordering::Relaxed);
+        let stop = || ask.stop.load(Ordering::Relaxed) || self.is_left.load(Ordering::Relaxed);
         let fleet = match std::mem::replace(&mut *state, State::Idle) {
             State::Failed(why) => Err(why),
             State::Connected(fleet) => Ok(Some(fleet)),
@@ -111,46 +133,14 @@ impl OnMachines {
         }
     }
 
-    /// A fleet that does not come back leaves its machines.
-    fn run_with(
-        &self,
-        fleet: Option<Fleet>,
-        run: &Run,
-        stop: Stop<'_>,
-    ) -> Result<(Ran, Fleet), Error> {
-        validate(run).map_err(|why| Error(why.0))?;
-        let cast = Cast::new(run, &self.machines)?;
-        let mut fleet = match fleet {
-            Some(fleet) => fleet,
-            None => self.connect(stop)?,
-        };
-        let ran = carry_out(run, &self.machines, &cast, &mut fleet, stop)?;
-        Ok((ran, fleet))
-    }
-
-    fn connect(&self, stop: Stop<'_>) -> Result<Fleet, Error> {
-        let fleet = Fleet::connect(&self.machines, stop)?;
-        let machines = self.machines.machines.iter().zip(&fleet.hellos);
-        let about = machines.map(|(machine, hello)| About {
-            name: machine.name.clone(),
-            roles: machine.roles.clone(),
-            address: machine.address,
-            device: machine.device.clone(),
-            hello: hello.clone(),
-        });
-        *lock(&self.about) = about.collect();
-        Ok(fleet)
-    }
-
-    /// The machines, as they said of themselves; none before the first run.
-    pub fn about(&self) -> Vec<About> {
-        lock(&self.about).clone()
-    }
-
     /// Leaves all machines; a run that is under way is given up.
-    pub fn leave(&self) {
+    fn leave(&self) {
         self.is_left.store(true, Ordering::Relaxed);
         *lock(&self.fleet) = State::Idle;
+    }
+
+    fn about(&self) -> Map<String, Value> {
+        Map::from_iter([("machines".to_owned(), json!(*lock(&self.about)))])
     }
 }
 
@@ -181,7 +171,7 @@ fn carry_out(
     let seen = Seen { hellos: &fleet.hellos, clocks: &clocks, own: &own, report: &report };
     let validity = judge(run, machines, cast, &seen);
     let outcome = outcome::of_applications(run, &|name| cast.own_name(name), &report, None);
-    Ok(Ran { outcome, validity })
+    Ok(Ran { outcome, validity: Some(validity) })
 }
 
 /// Waits for the end of the run, and stops all machines when all is done that ends by itself.

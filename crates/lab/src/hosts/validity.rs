@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use knee_sim::Run;
-use knee_sim::outcome::Validity;
-use knee_sim::spec::{HostConfig, LinuxVersion};
+use knee_run::Run;
+use knee_run::outcome::Validity;
+use knee_run::spec::{HostConfig, LinuxVersion};
 
 use super::Machines;
 use super::cast::Cast;
@@ -109,7 +109,7 @@ pub(super) fn judge(run: &Run, machines: &Machines, cast: &Cast<'_>, seen: &Seen
 
 /// What machines have otherwise than the experiment asks for, each in words.
 fn differences(run: &Run, machines: &Machines, cast: &Cast<'_>, hellos: &[Hello]) -> Vec<String> {
-    let of_flow = |flow: &knee_sim::spec::Flow| {
+    let of_flow = |flow: &knee_run::spec::Flow| {
         let peer = flow.peer_cc.as_ref().unwrap_or(&flow.cc);
         flow.cc.algorithm.needs_ecn() && peer.algorithm.needs_ecn()
     };

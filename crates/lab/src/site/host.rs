@@ -130,7 +130,7 @@ impl HostJob {
     fn queue(&self, near: &Netlink, index: u32) -> Result<(), Error> {
         let add = |handle, parent, queue: Queue| {
             near.ask(&netlink::add_queue(index, handle, parent, queue)).map_err(|why| {
-                Error(match queue {
+                Error::Failed(match queue {
                     Queue::Fq { .. } => format!(
                         "fq = true: the kernel has no fq (CONFIG_NET_SCH_FQ): {why}; leave it out, or use --on sim"
                     ),

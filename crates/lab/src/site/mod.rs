@@ -19,6 +19,7 @@ use knee_queue::time::Duration;
 
 use self::host::{Far, HostJob, HostSet};
 use crate::Error;
+use crate::error::failed;
 use crate::plan::Plan;
 
 pub use counts::{HostCounts, SiteCounts};
@@ -97,7 +98,8 @@ impl Site {
     /// What the kernel lacks or refuses.
     pub fn build(plan: &Plan, config: &SiteConfig) -> Result<Site, Error> {
         for host in &plan.hosts {
-            settings::check(&host.config).map_err(|why| Error(format!("{}: {why}", host.name)))?;
+            settings::check(&host.config)
+                .map_err(|why| Error::Failed(format!("{}: {why}", host.name)))?;
         }
         let switch = namespace()?;
         let far = Arc::new(switch.run(Far::open)?);
@@ -110,7 +112,7 @@ impl Site {
             let far = Arc::clone(&far);
             let name = plan.hosts[port].name.clone();
             let set = host.run(move || job.run(&far));
-            let set = set.map_err(|Error(why)| Error(format!("{name}: {why}")))?;
+            let set = set.map_err(failed(name))?;
             site.hosts.push(host);
             site.ports.push(set.far_index);
             site.set.push(set);
@@ -156,7 +158,7 @@ impl Site {
 
 fn namespace() -> Result<Namespace, Error> {
     Namespace::new().map_err(|why| {
-        Error(format!(
+        Error::Failed(format!(
             "the kernel gives no network namespace: {why}; the lab needs root (CAP_SYS_ADMIN and CAP_NET_ADMIN): run \
              it with sudo, or use --on sim"
         ))

@@ -2,7 +2,7 @@
 
 use knee_netns::netlink::Features;
 use knee_queue::time::Duration;
-use knee_sim::spec::HostConfig;
+use knee_run::spec::HostConfig;
 
 use super::{Offloads, SiteConfig};
 use crate::Error;

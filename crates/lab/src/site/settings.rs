@@ -7,7 +7,7 @@ use std::io;
 use knee_linux::sysctls::RTO_MIN;
 pub(crate) use knee_linux::sysctls::{Setting, name, wanted};
 use knee_queue::time::Duration;
-use knee_sim::spec::{HostConfig, LinuxVersion};
+use knee_run::spec::{HostConfig, LinuxVersion};
 
 use crate::Error;
 
@@ -45,7 +45,7 @@ pub(super) fn set(config: &HostConfig) -> Result<Set, Error> {
         match write(setting.0, &setting.1) {
             Ok(value) => done.read_back.push((setting.0, value)),
             Err(why) if why.kind() != io::ErrorKind::NotFound => {
-                return Err(Error(format!(
+                return Err(Error::Failed(format!(
                     "sysctl {} = \"{}\": the kernel does not take it: {why}",
                     name(setting.0),
                     setting.1
@@ -55,7 +55,7 @@ pub(super) fn set(config: &HostConfig) -> Result<Set, Error> {
             Err(_) if stock.contains(&setting) => {}
             Err(_) if setting.0 == RTO_MIN => done.rto_min_ms = Some(in_ms(config.rto_min)?),
             Err(_) => {
-                return Err(Error(format!(
+                return Err(Error::Failed(format!(
                     "sysctl {} = \"{}\": the running kernel has no such sysctl; leave it out, or use --on sim",
                     name(setting.0),
                     setting.1
@@ -69,12 +69,13 @@ pub(super) fn set(config: &HostConfig) -> Result<Set, Error> {
 fn in_ms(rto_min: Duration) -> Result<u32, Error> {
     let us = rto_min.us();
     if us % 1000 != 0 {
-        return Err(Error(format!(
+        return Err(Error::Failed(format!(
             "rto_min of {us} us: without tcp_rto_min_us (6.11) Linux has it in whole ms; change it, or use --on sim"
         )));
     }
-    u32::try_from(us / 1000)
-        .map_err(|_| Error(format!("rto_min of {us} us: that is more than a route can say")))
+    u32::try_from(us / 1000).map_err(|_| {
+        Error::Failed(format!("rto_min of {us} us: that is more than a route can say"))
+    })
 }
 
 /// Sets it in the namespace of the calling thread and looks whether the kernel has left it so.
@@ -126,7 +127,7 @@ pub(super) fn receive_on(cpu: usize) -> Result<(), Error> {
     // Words of 32 CPUs, the last first.
     let mask = format!("{:x}{}", 1_u32 << (cpu % 32), ",00000000".repeat(cpu / 32));
     fs::write("/proc/sys/net/core/rps_default_mask", &mask).map_err(|why| {
-        Error(format!(
+        Error::Failed(format!(
             "the kernel does not receive on CPU {cpu} (net.core.rps_default_mask): {why}"
         ))
     })

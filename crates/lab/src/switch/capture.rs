@@ -1,4 +1,4 @@
-//! Captures of the switch's ports, one file for each host, in the shape of the simulator's ([`knee_capture::host`]).
+//! Captures of the switch's ports, one file for each host, in the shape of the simulator's ([`knee_wire::host`]).
 //!
 //! The switch's thread copies the beginning of each frame into memory, and another thread writes. Between them are so many
 //! chunks at most; where the disk is slower than the traffic, frames are left out and counted, and the switch is never late for
@@ -9,8 +9,8 @@ use std::sync::mpsc::Sender;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, channel, sync_channel};
 use std::thread::JoinHandle;
 
-use knee_capture::host::{AT_HOST, AT_PORT, HostFile, SNAP_BYTES};
-use knee_capture::{Direction, Record};
+use knee_wire::host::{AT_HOST, AT_PORT, HostFile, SNAP_BYTES};
+use knee_wire::{Direction, Record};
 
 use crate::Error;
 use crate::error::failed;
@@ -64,7 +64,7 @@ impl Captures {
     /// If a file cannot be made, or the thread that writes.
     pub fn create<S: AsRef<str>>(dir: &Path, hosts: &[S]) -> Result<Captures, Error> {
         let files = hosts.iter().map(|host| HostFile::create(dir, host.as_ref()));
-        let files = files.collect::<Result<Vec<_>, _>>().map_err(|why| Error(why.0))?;
+        let files = files.collect::<Result<Vec<_>, _>>().map_err(|why| Error::Failed(why.0))?;
         let (full, to_write) = sync_channel(CHUNKS);
         let (written, empty) = channel();
         let writer = std::thread::Builder::new()
@@ -131,7 +131,8 @@ impl Captures {
         let _ = self.full.send(chunk).and_then(|()| self.full.send(Chunk::default()));
         drop(self.full);
         let written = self.writer.join();
-        written.map_err(|_| Error("the thread that writes captures panicked".to_owned()))??;
+        written
+            .map_err(|_| Error::Failed("the thread that writes captures panicked".to_owned()))??;
         Ok(self.counts)
     }
 }
@@ -158,13 +159,13 @@ fn write(
             let (begin, rest) = data.split_at(head.captured_len as usize);
             data = rest;
             if let Some(file) = files.get_mut(head.port as usize) {
-                file.write(&head.record(begin)).map_err(|why| Error(why.0))?;
+                file.write(&head.record(begin)).map_err(|why| Error::Failed(why.0))?;
             }
         }
         let _ = written.send(chunk.emptied());
     }
     if is_whole {
-        files.into_iter().try_for_each(HostFile::finish).map_err(|why| Error(why.0))?;
+        files.into_iter().try_for_each(HostFile::finish).map_err(|why| Error::Failed(why.0))?;
     }
     Ok(())
 }
@@ -185,8 +186,8 @@ impl Head {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use knee_capture::host::file_name;
-    use knee_capture::read;
+    use knee_wire::host::file_name;
+    use knee_wire::read;
     use std::fs;
     use std::ops::ControlFlow;
     use std::path::PathBuf;
@@ -275,7 +276,7 @@ mod tests {
 
         fs::write(scratch.0.join("b.pcapng"), "mine").unwrap();
         let why = Captures::create(&scratch.0, &["a", "b"]).unwrap_err();
-        assert!(why.0.contains("b.pcapng: cannot write: File exists"), "{why}");
+        assert!(why.to_string().contains("b.pcapng: cannot write: File exists"), "{why}");
         assert_eq!(scratch.files(), 1);
     }
 

@@ -136,7 +136,9 @@ impl Engine {
     pub(super) fn settle_in(&self) -> Result<(), Error> {
         if let Some(cpu) = self.cpu {
             if cpu >= CpuSet::MAX_CPU {
-                return Err(Error(format!("the switch cannot keep to CPU {cpu}: there is none")));
+                return Err(Error::Failed(format!(
+                    "the switch cannot keep to CPU {cpu}: there is none"
+                )));
             }
             let mut set = CpuSet::new();
             set.set(cpu);

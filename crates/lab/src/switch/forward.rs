@@ -5,9 +5,9 @@ use std::collections::{HashMap, VecDeque};
 
 use knee_queue::Ecn;
 use knee_queue::time::{Duration, Time};
+use knee_run::outcome::{QueueOutcome, QueueSample};
+use knee_run::spec::{LinkId, Network, NodeId};
 use knee_sim::fabric::{Fabric, Fate, Frame, Offered, PathId};
-use knee_sim::outcome::{QueueOutcome, QueueSample};
-use knee_sim::spec::{LinkId, Network, NodeId};
 
 use super::buffers::Buffers;
 use super::frame::{self, Header};

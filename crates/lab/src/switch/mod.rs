@@ -32,9 +32,9 @@ use std::thread::{self, JoinHandle};
 
 use knee_netns::Namespace;
 use knee_queue::time::{Duration, Time};
+use knee_run::outcome::{QueueOutcome, QueueSample};
+use knee_run::spec::{LinkId, Network, NodeId};
 use knee_sim::fabric::Offered;
-use knee_sim::outcome::{QueueOutcome, QueueSample};
-use knee_sim::spec::{LinkId, Network, NodeId};
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::Error;
@@ -134,7 +134,7 @@ impl Switch {
         let (ring, outlet) = namespace
             .run(move || Ok((Ring::new(frame_bytes, RING_BYTES)?, Outlet::new()?)))
             .map_err(|why: std::io::Error| {
-                Error(format!("packet sockets of the switch: {why}; they take CAP_NET_RAW"))
+                Error::Failed(format!("packet sockets of the switch: {why}; they take CAP_NET_RAW"))
             })?;
         // Before time 0 it forwards, too: its own time begins now.
         let origin_ns = clock::now_ns().min(zero_ns);
@@ -174,7 +174,7 @@ impl Switch {
         match self.halt() {
             Some(Ok(report)) => report,
             Some(Err(panic)) => std::panic::resume_unwind(panic),
-            None => Err(Error("the switch was stopped before".to_owned())),
+            None => Err(Error::Failed("the switch was stopped before".to_owned())),
         }
     }
 

@@ -2,8 +2,8 @@
 
 use knee_queue::time::{Duration, Rate, Time};
 use knee_queue::{Ecn, Limit, MarkAt, MarkWhen, NotEctAbove, QueueConfig, StepConfig, Threshold};
-use knee_sim::spec::{HostConfig, LinkId, LinuxVersion, Network, Serialisation};
-use knee_sim::topology::{Cable, Star};
+use knee_run::spec::{HostConfig, LinkId, LinuxVersion, Network, Serialisation};
+use knee_run::topology::{Cable, Star};
 
 use super::forward::{Forwarder, Recorded};
 use super::frame::tests::{frame_v4, frame_v6};

@@ -188,11 +188,11 @@ struct Output<W>(Arc<Mutex<W>>);
 
 impl<W: Write> Output<W> {
     fn say(&self, answer: &Answer) -> Result<(), Error> {
-        let text = serde_json::to_string(answer).map_err(|why| Error(why.to_string()))?;
+        let text = serde_json::to_string(answer).map_err(|why| Error::Failed(why.to_string()))?;
         let mut out = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         writeln!(out, "{text}")
             .and_then(|()| out.flush())
-            .map_err(|why| Error(format!("answers cannot be written: {why}")))
+            .map_err(|why| Error::Failed(format!("answers cannot be written: {why}")))
     }
 }
 
@@ -215,7 +215,7 @@ impl<R: BufRead> Input<R> {
         self.number += 1;
         let number = self.number;
         let malformed = |why: String| {
-            Error(format!(
+            Error::Failed(format!(
                 "line {number} is no order ({why}): both machines need the same version of knee"
             ))
         };
@@ -225,7 +225,7 @@ impl<R: BufRead> Input<R> {
             Err(why) if why.kind() == io::ErrorKind::InvalidData => {
                 return Err(malformed(why.to_string()));
             }
-            Err(why) => return Err(Error(format!("orders cannot be read: {why}"))),
+            Err(why) => return Err(Error::Failed(format!("orders cannot be read: {why}"))),
         }
         let received_ns = clock::now_ns();
         let order = serde_json::from_str(&line).map_err(|why| malformed(why.to_string()))?;
@@ -300,7 +300,7 @@ fn next_preparation(
             Order::Ping { id } => output.say(&pong(id, received_ns))?,
             Order::Prepare(preparation) => return Ok(Some(preparation)),
             Order::Start { .. } => {
-                return Err(Error("it cannot start what was not prepared".to_owned()));
+                return Err(Error::Failed("it cannot start what was not prepared".to_owned()));
             }
             // After a preparation that failed.
             Order::Stop {} => {}
@@ -351,7 +351,7 @@ fn load(algorithms: &[ToLoad]) -> Result<Vec<Loaded>, Error> {
         let embedded = Embedded::by_name(&wanted.name).map_err(|why| why.to_string())?;
         Loaded::register(embedded, &wanted.kernel_name, &params).map_err(|why| why.to_string())
     };
-    algorithms.iter().map(|wanted| load(wanted).map_err(Error)).collect()
+    algorithms.iter().map(|wanted| load(wanted).map_err(Error::Failed)).collect()
 }
 
 /// Waits for the start, runs, and reports.
@@ -381,7 +381,8 @@ fn follow(
             Order::Ping { id } => output.say(&pong(id, received_ns))?,
             Order::Prepare(preparation) => return Ok(Next::Prepare(preparation)),
             Order::Start { zero_ns } => {
-                let start = start.take().ok_or_else(|| Error("it has been started".to_owned()))?;
+                let start =
+                    start.take().ok_or_else(|| Error::Failed("it has been started".to_owned()))?;
                 // Its thread waits for nothing else.
                 let _ = start.send(zero_ns);
             }

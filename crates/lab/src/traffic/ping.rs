@@ -38,7 +38,7 @@ impl Pinger {
         let of_ip = if plan.to_address.is_ipv6() { 40 } else { 20 };
         let least = of_ip + HEADER_BYTES;
         if plan.ip_bytes < least || plan.ip_bytes > 65_535 || plan.interval_ns == 0 {
-            return Err(Error(format!(
+            return Err(Error::Failed(format!(
                 "ping {}: packets of {} bytes each {} ns: headers are {least} bytes, a packet is 65535 at most, and \
                  the interval must not be 0",
                 plan.ping, plan.ip_bytes, plan.interval_ns

@@ -89,13 +89,13 @@ pub fn prepare<S: Surroundings>(plan: TrafficPlan, surroundings: S) -> Result<Pr
 
 fn check(plan: &TrafficPlan) -> Result<(), Error> {
     if let Some(flow) = plan.flows.iter().find(|flow| !flow.traffic.is_possible()) {
-        return Err(Error(format!(
+        return Err(Error::Failed(format!(
             "flow {}: sizes and counts must not be 0: {:?}",
             flow.flow, flow.traffic
         )));
     }
     if plan.sample_flows_ns == Some(0) || plan.sample_goodput_ns == Some(0) {
-        return Err(Error("samples need a period above 0".to_owned()));
+        return Err(Error::Failed("samples need a period above 0".to_owned()));
     }
     Ok(())
 }
@@ -182,7 +182,7 @@ impl<S: Surroundings> Program<S> {
             let kind = SocketKind::Ping { ipv6: plan.to_address.is_ipv6() };
             let what = format!("ping {}: a socket for ICMP at host {}", plan.ping, plan.from);
             let opened = self.surroundings.open(plan.from, &[kind]).map_err(failed(&what))?;
-            let socket = opened.into_iter().next().ok_or_else(|| Error(what.clone()))?;
+            let socket = opened.into_iter().next().ok_or_else(|| Error::Failed(what.clone()))?;
             let ping = Pinger::new(plan, socket)?;
             let data = EventData::new_u64(token);
             epoll::add(&self.epoll, &ping, data, EventFlags::IN).map_err(failed(what))?;

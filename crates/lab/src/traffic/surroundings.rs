@@ -123,10 +123,12 @@ impl<'a> Algorithms<'a> {
         let name = if listens { &flow.peer_algorithm } else { &flow.algorithm };
         let base_rtt_us = self.base_rtts_us.get(&(flow.flow, listens));
         if let (Some(loaded), Some(base_rtt_us)) = (self.loaded(name), base_rtt_us) {
-            loaded.set_base_rtt(socket, *base_rtt_us).map_err(|why| Error(why.to_string()))?;
+            loaded
+                .set_base_rtt(socket, *base_rtt_us)
+                .map_err(|why| Error::Failed(why.to_string()))?;
         }
         sockopt::set_tcp_congestion(socket, name).map_err(|why| {
-            Error(format!(
+            Error::Failed(format!(
                 "flow {}: its socket does not get the algorithm {name}: {why} (those that there are: \
                  /proc/sys/net/ipv4/tcp_available_congestion_control)",
                 flow.flow
@@ -140,7 +142,7 @@ impl<'a> Algorithms<'a> {
 
     fn watch(&mut self, flow: &FlowPlan, socket: BorrowedFd<'_>) -> Result<(), Error> {
         let Some(loaded) = self.loaded(&flow.algorithm) else { return Ok(()) };
-        let failed = |why: knee_bpf::Error| Error(why.to_string());
+        let failed = |why: knee_bpf::Error| Error::Failed(why.to_string());
         if self.look.is_none() {
             self.look = Some((Watch::open().map_err(failed)?, Inside::new()));
         }
@@ -148,7 +150,8 @@ impl<'a> Algorithms<'a> {
             inside.prepare(loaded).map_err(failed)?;
             watch.add(socket).map_err(failed)?;
         }
-        let cookie = sockopt::socket_cookie(socket).map_err(|why| Error(why.to_string()))?;
+        let cookie =
+            sockopt::socket_cookie(socket).map_err(|why| Error::Failed(why.to_string()))?;
         self.watched.insert(cookie, flow.flow);
         Ok(())
     }

@@ -14,11 +14,12 @@ mod experiments;
 use std::path::Path;
 
 use experiments::Temp;
-use knee_exp::{Experiment, Overrides, captures};
+use knee_exp::{Experiment, Overrides};
 use knee_pcap::model::PacketRow;
 use knee_pcap::{Analysis, Direction, Flow, Input, Options, analyse};
-use knee_sim::outcome::{FlowCounters, FlowOutcome, Outcome};
-use knee_sim::spec::Run;
+use knee_run::outcome::{FlowCounters, FlowOutcome, Outcome};
+use knee_run::spec::Run;
+use knee_sim::captures;
 use table::{Of, Pair, Table, same, within};
 use truth::Way;
 
@@ -238,7 +239,7 @@ impl Case {
 
 impl Made {
     fn analysed(&self, hosts: &[String]) -> Analysis {
-        let file = |host: &String| Input::File(self.dir.path(&knee_capture::host::file_name(host)));
+        let file = |host: &String| Input::File(self.dir.path(&knee_wire::host::file_name(host)));
         // Each connection is seen at two points of each file.
         let flows = (1..=4 * self.run.flows.len() as u32).collect();
         let options = Options { flows, ..Options::default() };

@@ -1,7 +1,7 @@
 //! Samples of TCP_INFO beside what the analysis says of packets before these moments.
 
 use knee_pcap::model::PacketRow;
-use knee_sim::outcome::FlowSample;
+use knee_run::outcome::FlowSample;
 
 use crate::sender::Sender;
 use crate::table::{Pair, same, within};

@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
 use knee_queue::Ecn;
-use knee_sim::endpoint::Segment;
+use knee_run::spec::Run;
 use knee_sim::simulate_captured;
-use knee_sim::spec::Run;
 use knee_sim::tap::Side;
 use knee_sim::tap::hosts::{Content, Place, Sighting};
+use knee_wire::Segment;
 
 /// Round trip without queues of all cases, a little less.
 const RTT_NS: u64 = 2_100_000;

@@ -5,12 +5,12 @@
 use std::io::Cursor;
 use std::net::SocketAddr;
 
-use knee_capture::packet::Packet;
-use knee_capture::{Interface, Record, Writer, link};
 use knee_pcap::{Analysis, Input, Options, analyse};
 use knee_queue::Ecn;
-use knee_sim::addresses::address;
-use knee_sim::endpoint::Segment;
+use knee_run::addresses::address;
+use knee_wire::Segment;
+use knee_wire::packet::Packet;
+use knee_wire::{Interface, Record, Writer, link};
 
 /// A millisecond, in ns.
 pub const MS: u64 = 1_000_000;

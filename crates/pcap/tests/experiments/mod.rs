@@ -6,12 +6,13 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use knee_capture::write::File;
-use knee_capture::{Captured, Direction, Interface, Record, link};
-use knee_exp::{Experiment, Overrides, captures};
+use knee_exp::{Experiment, Overrides};
 use knee_pcap::{Analysis, Input, Options, analyse};
-use knee_sim::Outcome;
-use knee_sim::spec::Run;
+use knee_run::Outcome;
+use knee_run::spec::Run;
+use knee_sim::captures;
+use knee_wire::write::File;
+use knee_wire::{Captured, Direction, Interface, Record, link};
 
 /// The first interface of a simulated host's file is the host.
 pub(crate) const AT_HOST: u32 = 0;
@@ -49,7 +50,7 @@ pub(crate) struct Made {
 
 impl Made {
     pub(crate) fn file(&self, host: &str) -> PathBuf {
-        self.dir.path(&knee_capture::host::file_name(host))
+        self.dir.path(&knee_wire::host::file_name(host))
     }
 
     /// The flow that a connection of the capture is: flow i connects from port 40000 + i.
@@ -143,7 +144,7 @@ pub(crate) fn copy(from: &Path, to: &Path, mut change: impl FnMut(&mut Copied) -
         }
         ControlFlow::Continue(())
     };
-    let ending = knee_capture::read(fs::File::open(from).unwrap(), each).unwrap();
+    let ending = knee_wire::read(fs::File::open(from).unwrap(), each).unwrap();
     assert_eq!(ending.broken, None);
     out.finish().unwrap();
 }

@@ -26,7 +26,7 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use knee_bpf::KernelApi;
 use knee_netns::{Id, Namespace};
 use knee_queue::time::{Duration, Time};
-use knee_sim::endpoint::Segment;
+use knee_wire::Segment;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, ipproto, sockopt};

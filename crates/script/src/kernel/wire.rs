@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use knee_sim::endpoint::Segment;
+use knee_wire::Segment;
 
 use crate::Refusal;
 use crate::wire::{Origin, Packet, decode};

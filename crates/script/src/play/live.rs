@@ -4,7 +4,7 @@ use super::{Limits, Player, Refusal, Stop};
 use crate::script::{Error, Pattern, Script};
 use crate::stack::{Info, Stack};
 use knee_queue::time::Time;
-use knee_sim::endpoint::Segment;
+use knee_wire::Segment;
 
 /// A play whose lines come one by one. What the peer fills in is what it will fill in when the script is played.
 pub(crate) struct Live<'a> {

@@ -5,7 +5,7 @@ use crate::script::Pattern;
 use crate::settings::TIMESTAMPS_BYTES;
 use crate::wire::MAX_SCALE;
 use knee_queue::Ecn;
-use knee_sim::endpoint::Segment;
+use knee_wire::Segment;
 
 /// Window scale that the peer announces.
 pub(crate) const WINDOW_SCALE: u8 = 10;

@@ -6,7 +6,7 @@ use crate::script::Pattern;
 use crate::show;
 use knee_queue::Ecn;
 use knee_queue::time::{Duration, Time};
-use knee_sim::endpoint::Segment;
+use knee_wire::Segment;
 use std::fmt;
 
 /// By how much a packet may come before its time where there is slack: clocks are read one after the other. The

@@ -7,7 +7,7 @@ use crate::settings::Settings;
 use crate::sim::{Profile, SimStack};
 use crate::stack::{Call, Info, Linux, Refusal, Stack};
 use knee_queue::time::{Duration, Time};
-use knee_sim::endpoint::Segment;
+use knee_wire::Segment;
 
 /// Plays in a row that must end well.
 const PLAYS: u32 = 12;

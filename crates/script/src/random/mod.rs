@@ -18,7 +18,7 @@ use crate::stack::Refusal;
 use dice::Dice;
 use knee_queue::Ecn;
 use knee_queue::time::{Duration, Time};
-use knee_sim::endpoint::Segment;
+use knee_wire::Segment;
 use peer::{Arrival, Echo};
 use plan::Plan;
 use std::collections::BTreeMap;

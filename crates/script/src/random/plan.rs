@@ -5,7 +5,7 @@ use super::dice::Dice;
 use super::peer::{Echo, Peer};
 use crate::sim::Profile;
 use knee_queue::time::Duration;
-use knee_sim::spec::LinuxVersion;
+use knee_run::spec::LinuxVersion;
 
 /// Sysctls of which one is now and then other than it is by default.
 const SYSCTLS: &[&str] = &[

@@ -1,7 +1,7 @@
 //! When the application may have closed the connection: a guess from the first FIN or reset that the stack sent.
 
 use super::Step;
-use knee_sim::endpoint::Segment;
+use knee_wire::Segment;
 use std::collections::BTreeMap;
 
 /// How the stack's side of the connection ended.

@@ -1,7 +1,7 @@
 //! Which segments the peer got, and which timestamps it echoes where the player would choose another.
 
 use super::{Step, end_of};
-use knee_sim::endpoint::Segment;
+use knee_wire::Segment;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Segments within which the answer to another comes, far beyond any window here: it bounds the work.

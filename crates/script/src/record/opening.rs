@@ -3,7 +3,7 @@
 use super::Step;
 use super::lines::{Lines, span};
 use knee_queue::time::Duration;
-use knee_sim::endpoint::Segment;
+use knee_wire::Segment;
 
 /// The round trip if nothing was sent and acknowledged, ns.
 const SOME_RTT_NS: u64 = 1_000_000;

@@ -2,7 +2,7 @@
 
 use super::{Step, end_of};
 use crate::settings::Settings;
-use knee_sim::endpoint::Segment;
+use knee_wire::Segment;
 
 /// An application reads what is there at once. Whether an ACK that leaves at the same moment came before the read, or
 /// because of it, does not show. Linux acknowledges by itself every second full segment, and each of the first ones

@@ -2,7 +2,7 @@
 
 use super::{Step, end_of};
 use crate::settings::TIMESTAMPS_BYTES;
-use knee_sim::endpoint::Segment;
+use knee_wire::Segment;
 use std::collections::BTreeMap;
 
 /// New data that leaves so long after an ACK was not waiting for it, ns.

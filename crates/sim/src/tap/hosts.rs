@@ -1,11 +1,12 @@
 //! All packets of a run at its hosts, and at the other ends of their links.
 
 use super::{Side, Tap};
-use crate::endpoint::{Numbers, Segment};
+use crate::endpoint::Numbers;
 use crate::packet::{Packet, flags};
-use crate::spec::{LinkId, NodeId, Run};
 use knee_queue::Ecn;
 use knee_queue::time::Time;
+use knee_run::spec::{LinkId, NodeId, Run};
+use knee_wire::Segment;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 

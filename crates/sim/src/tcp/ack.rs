@@ -6,8 +6,8 @@ use super::seq::{after, before};
 use super::{Sock, State};
 use crate::net::Net;
 use crate::packet::{Packet, flags};
-use crate::spec::LinuxVersion;
 use knee_algo::{AckSample, RateSample, ca_state, ecn_flags};
+use knee_run::spec::LinuxVersion;
 
 /// Flags of `in_ack_event`.
 const CA_ACK_SLOWPATH: u32 = 1;

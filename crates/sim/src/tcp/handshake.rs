@@ -7,9 +7,9 @@ use super::timers::Pending;
 use super::{Sock, State};
 use crate::net::Net;
 use crate::packet::{NO_SACKS, Packet, SYN_BYTES, TIMESTAMP_BYTES, Tos, flags};
-use crate::spec::LinuxVersion;
 use knee_algo::{INFINITE_SSTHRESH, ca_state, ecn_flags};
 use knee_queue::Ecn;
+use knee_run::spec::LinuxVersion;
 
 /// MSS of a peer that says none, options included.
 const MSS_DEFAULT: u32 = 536;

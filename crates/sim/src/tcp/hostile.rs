@@ -5,14 +5,14 @@ use crate::clock::Jiffies;
 use crate::events::{Event, Events};
 use crate::link::LinkState;
 use crate::net::{Net, PATH_END};
-use crate::outcome::Work;
 use crate::packet::{MAX_SACKS, NO_SACKS, Packet, Packets, Tos, flags};
 use crate::random::Random;
-use crate::routes::Routes;
-use crate::spec::{Cc, HostConfig, Link, LinuxVersion, Network, Node, Serialisation};
 use knee_algo::module::LoadedModules;
 use knee_queue::time::{Duration, Rate, Time};
 use knee_queue::{DropTailConfig, Ecn, Limit, QueueConfig};
+use knee_run::outcome::Work;
+use knee_run::routes::Routes;
+use knee_run::spec::{Cc, HostConfig, Link, LinuxVersion, Network, Node, Serialisation};
 use proptest::prelude::*;
 use std::rc::Rc;
 

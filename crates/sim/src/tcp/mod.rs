@@ -29,15 +29,15 @@ use crate::clock::Jiffies;
 use crate::endpoint::Numbers;
 use crate::net::Net;
 use crate::nic::WindowMerges;
-use crate::outcome::{Counters, FlowSample};
 use crate::packet::{HEADER_BYTES, Packet, TIMESTAMP_BYTES};
-use crate::spec::{Cc, HostConfig};
 use crate::tap::CoarseClock;
 use knee_algo::module::LoadedModules;
 use knee_algo::{
     Algorithm, INFINITE_SSTHRESH, Instance, Observer, TcpSock, ca_state, ecn_flags, tcp_state,
 };
 use knee_queue::time::{Duration, Time};
+use knee_run::outcome::{Counters, FlowSample};
+use knee_run::spec::{Cc, HostConfig};
 use receive::Receiver;
 use rtt::{MinRtt, RttEstimator};
 use rtx_queue::{RtxQueue, SegmentId};

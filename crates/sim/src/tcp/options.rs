@@ -3,8 +3,8 @@
 use super::receive::rmem_max;
 use super::{Sock, State};
 use crate::net::Net;
-use crate::spec::Cc;
 use knee_algo::ack_pending;
+use knee_run::spec::Cc;
 
 /// The least buffers that can be asked for (`SOCK_MIN_RCVBUF`, `SOCK_MIN_SNDBUF`), bytes.
 const RCVBUF_MIN: u32 = 2304;

@@ -11,10 +11,10 @@ use crate::clock::jiffies_since;
 use crate::events::Timer;
 use crate::net::Net;
 use crate::packet::{MAX_SACKS, NO_SACKS, Packet, Tos, flags};
-use crate::spec::LinuxVersion;
 use knee_algo::{ca_state, ecn_flags};
 use knee_queue::Ecn;
 use knee_queue::time::Time;
+use knee_run::spec::LinuxVersion;
 
 /// Bytes of a write that are in the socket at once, when no send buffer limits it.
 const WRITE_CHUNK_BYTES: u32 = 1 << 20;

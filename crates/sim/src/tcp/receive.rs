@@ -16,10 +16,10 @@ use crate::clock::jiffies_since;
 use crate::events::Timer;
 use crate::net::Net;
 use crate::packet::{Packet, flags};
-use crate::spec::{HostConfig, LinuxVersion};
 use knee_algo::{AskedAck, ack_pending, ecn_flags};
 use knee_queue::Ecn;
 use knee_queue::time::Duration;
+use knee_run::spec::{HostConfig, LinuxVersion};
 
 /// Delayed-ACK time at the start, and its least value.
 const ATO_MIN_MS: u64 = 40;

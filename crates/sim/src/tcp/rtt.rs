@@ -157,8 +157,8 @@ impl MinRtt {
 mod tests {
     use super::*;
     use crate::clock::Jiffies;
-    use crate::spec::{HostConfig, LinuxVersion};
     use knee_algo::module::LoadedModules;
+    use knee_run::spec::{HostConfig, LinuxVersion};
 
     fn host() -> HostState {
         HostState {

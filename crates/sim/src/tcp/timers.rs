@@ -7,9 +7,9 @@ use super::rtt::RTO_MAX_MS;
 use super::{Sock, State};
 use crate::events::Timer;
 use crate::net::Net;
-use crate::spec::LinuxVersion;
 use knee_algo::{ack_pending, ca_state};
 use knee_queue::time::Time;
+use knee_run::spec::LinuxVersion;
 
 /// Timeouts of a thin stream that do not double.
 const THIN_LINEAR_RETRIES: u8 = 6;

@@ -15,12 +15,12 @@ use knee_queue::time::{Duration, Rate, Time};
 use knee_queue::{
     DropTailConfig, Ecn, Limit, MarkAt, MarkWhen, NotEctAbove, QueueConfig, StepConfig, Threshold,
 };
-use knee_sim::outcome::{FlowOutcome, FlowSample, Outcome};
-use knee_sim::spec::{
+use knee_run::outcome::{FlowOutcome, FlowSample, Outcome};
+use knee_run::spec::{
     Cc, Flow, HostConfig, LinuxVersion, Network, NodeId, Ping, Run, Sampling, Serialisation,
     Traffic,
 };
-use knee_sim::topology::Cable;
+use knee_run::topology::Cable;
 
 /// Payload of a full segment: MTU 1500 less IP, TCP and timestamps.
 pub(crate) const MSS: u64 = 1448;

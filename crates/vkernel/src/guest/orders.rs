@@ -146,7 +146,7 @@ pub struct PingOrder {
     pub to_address: Ipv4Addr,
 }
 
-/// Flows that have their turn one after the other ([`knee_sim::spec::Lane`]).
+/// Flows that have their turn one after the other ([`knee_run::spec::Lane`]).
 #[derive(Clone, Debug, Default)]
 pub struct LaneOrder {
     /// Of which series, and in which of its rounds.

@@ -89,7 +89,7 @@ impl Records {
             records.take(kind, body)?;
         }
         if !has_end || !rest.is_empty() {
-            return Err(Error("the guest's results are cut short".to_owned()));
+            return Err(Error::Failed("the guest's results are cut short".to_owned()));
         }
         records.pings.sort_by_key(|(ping, sent_ns, _)| (*sent_ns, *ping));
         Ok(records)
@@ -99,7 +99,10 @@ impl Records {
         let mut body = Body(body);
         let known = match kind {
             ERROR => {
-                return Err(Error(format!("the guest: {}", String::from_utf8_lossy(body.0))));
+                return Err(Error::Failed(format!(
+                    "the guest: {}",
+                    String::from_utf8_lossy(body.0)
+                )));
             }
             FLOW_SAMPLE => body.flow_sample().map(|sample| self.flow_samples.push(sample)),
             QUEUE => body.queue().map(|(answer, moment)| {
@@ -132,7 +135,7 @@ impl Records {
             _ => None,
         };
         known.ok_or_else(|| {
-            Error(format!("the guest's results hold a record {kind} that nobody knows"))
+            Error::Failed(format!("the guest's results hold a record {kind} that nobody knows"))
         })
     }
 }

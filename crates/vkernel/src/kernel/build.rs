@@ -43,7 +43,7 @@ pub struct Options {
 /// What is missing, does not fit or fails, in one sentence with the way out.
 pub fn build(options: &Options, tell: &mut dyn FnMut(&str)) -> Result<Built, Error> {
     if std::env::consts::ARCH != "x86_64" {
-        return Err(Error(format!(
+        return Err(Error::Failed(format!(
             "a kernel in virtual time runs on x86_64, and this is {}: use --on sim",
             std::env::consts::ARCH
         )));
@@ -53,7 +53,9 @@ pub fn build(options: &Options, tell: &mut dyn FnMut(&str)) -> Result<Built, Err
     }
     let hz = options.hz.unwrap_or(DEFAULT_HZ);
     if !HZ.contains(&hz) {
-        return Err(Error(format!("--hz {hz}: Linux has 100, 250, 300 or 1000 ticks per second")));
+        return Err(Error::Failed(format!(
+            "--hz {hz}: Linux has 100, 250, 300 or 1000 ticks per second"
+        )));
     }
     tools::check()?;
     let source = Source::find(options)?;
@@ -68,7 +70,10 @@ pub fn build(options: &Options, tell: &mut dyn FnMut(&str)) -> Result<Built, Err
     let step = Step { log: step.directory.join("build.log"), ..step };
     let lock = File::create(step.directory.join("lock")).map_err(failed("the cache"))?;
     flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
-        Error(format!("another build is at work in {}: wait for it", step.directory.display()))
+        Error::Failed(format!(
+            "another build is at work in {}: wait for it",
+            step.directory.display()
+        ))
     })?;
     // Its compilers hold it too: they go on when this process is killed.
     fcntl_setfd(&lock, FdFlags::empty()).map_err(failed("the cache"))?;
@@ -106,7 +111,7 @@ impl Source {
         let Some(path) = &options.source else {
             let version = wanted.unwrap_or(DEFAULT_VERSION).to_owned();
             if !tools::is_there("apt-get") || !tools::is_there("dpkg-deb") {
-                return Err(Error(
+                return Err(Error::Failed(
                     "there is no apt-get to get a kernel's source with: name a tree or an archive with --source (kernel.org has them)"
                         .to_owned(),
                 ));
@@ -123,11 +128,13 @@ impl Source {
             (version_in_name(&path).or(wanted.map(str::to_owned)), From::Archive(path))
         };
         let version = version.ok_or_else(|| {
-            Error("--source: the archive's name does not say its version: add --version".to_owned())
+            Error::Failed(
+                "--source: the archive's name does not say its version: add --version".to_owned(),
+            )
         })?;
         check_version(&version)?;
         if wanted.is_some_and(|wanted| wanted != version) {
-            return Err(Error(format!(
+            return Err(Error::Failed(format!(
                 "--source is Linux {version}: leave --version out, or name another source"
             )));
         }
@@ -174,7 +181,7 @@ fn release(tree: &Path) -> Result<String, Error> {
         [Some(version), Some(patchlevel), Some(sublevel)] if tree.join("arch/um").is_dir() => {
             Ok(format!("{version}.{patchlevel}.{sublevel}"))
         }
-        _ => Err(Error(format!(
+        _ => Err(Error::Failed(format!(
             "{} is no source tree of Linux: name the folder with its top Makefile",
             tree.display()
         ))),
@@ -210,7 +217,7 @@ impl Step {
         if free >= NEEDED_BYTES || self.tree().exists() {
             return Ok(());
         }
-        Err(Error(format!(
+        Err(Error::Failed(format!(
             "{}: a build takes {} GB, and {:.1} GB are free: make room, or set XDG_CACHE_HOME to another disk",
             self.directory.display(),
             NEEDED_BYTES >> 30,
@@ -281,7 +288,7 @@ impl Step {
         }
         // Those that came to them go into the same tree.
         if !stamp.starts_with(&before) {
-            return Err(Error(format!(
+            return Err(Error::Failed(format!(
                 "{} has patches of another knee: remove it, and build again",
                 self.directory.display()
             )));
@@ -354,7 +361,7 @@ impl Step {
             Some(line) => {
                 // Without it the next build looks again.
                 fs::remove_file(&config).map_err(failed(config.display()))?;
-                Err(Error(format!(
+                Err(Error::Failed(format!(
                     "this tree does not take {line}: name another source with --source"
                 )))
             }
@@ -434,7 +441,7 @@ fn one_in(folder: &Path, is_it: impl Fn(&PathBuf) -> bool) -> Result<PathBuf, Er
     let found: Vec<PathBuf> = paths.filter(is_it).collect();
     match <[PathBuf; 1]>::try_from(found) {
         Ok([one]) => Ok(one),
-        Err(_) => Err(Error(format!("{}: holds no source of Linux", folder.display()))),
+        Err(_) => Err(Error::Failed(format!("{}: holds no source of Linux", folder.display()))),
     }
 }
 
@@ -464,10 +471,10 @@ mod tests {
 
     #[test]
     fn what_is_no_tree_is_refused() {
-        let why = release(Path::new("/proc")).unwrap_err().0;
+        let why = release(Path::new("/proc")).unwrap_err().to_string();
         assert!(why.starts_with("/proc is no source tree of Linux"), "{why}");
         let options = Options { source: Some("/no/such/file".into()), ..Options::default() };
-        let why = Source::find(&options).err().unwrap().0;
+        let why = Source::find(&options).err().unwrap().to_string();
         assert!(why.starts_with("--source /no/such/file: "), "{why}");
     }
 }

@@ -90,7 +90,7 @@ impl Built {
             if fs::read(&path).is_ok_and(|bytes| sha256(&[&bytes]) == *wanted) {
                 continue;
             }
-            return Err(Error(format!(
+            return Err(Error::Failed(format!(
                 "{} is not what was built: run knee vkernel build again",
                 path.display()
             )));
@@ -103,7 +103,7 @@ impl Built {
         let refuse = |why: &str| {
             let why = why.lines().next().unwrap_or("it says nothing");
             let linux = self.linux().display().to_string();
-            Error(format!(
+            Error::Failed(format!(
                 "{linux} does not start on this system ({why}): run knee vkernel build again"
             ))
         };
@@ -147,7 +147,7 @@ pub fn find(version: Option<&str>, hz: Option<u32>) -> Result<Built, Error> {
         match Built::read(&directory) {
             Some(there) if is_wanted(&there, version, hz) => return there.checked()?.started(),
             Some(there) => {
-                return Err(Error(format!(
+                return Err(Error::Failed(format!(
                     "{DIRECTORY_VARIABLE}={} is Linux {} with HZ {}, not the kernel{}: name the cache that it is in, or leave it out",
                     directory.display(),
                     there.release,
@@ -188,12 +188,12 @@ fn choose(mut there: Vec<Built>, version: Option<&str>, hz: Option<u32>) -> Resu
     there.retain(|built| built.inputs == parts::inputs(&built.version, built.hz));
     match (there.pop(), any) {
         (Some(built), _) => Ok(built),
-        (None, Some(old)) => Err(Error(format!(
+        (None, Some(old)) => Err(Error::Failed(format!(
             "the kernel {} in {} was built by another knee, with other algorithms or patches: bring it up to date with {command}",
             old.release,
             old.directory.display()
         ))),
-        (None, None) => Err(Error(format!(
+        (None, None) => Err(Error::Failed(format!(
             "no kernel{} is built yet: run {command} (some minutes, once)",
             in_words(version, hz)
         ))),
@@ -205,7 +205,7 @@ fn check_version(version: &str) -> Result<(), Error> {
     if VERSIONS.contains(&version) {
         return Ok(());
     }
-    Err(Error(format!("Linux {version}: knee has patches for {}", VERSIONS.join(", "))))
+    Err(Error::Failed(format!("Linux {version}: knee has patches for {}", VERSIONS.join(", "))))
 }
 
 /// All kernels in a cache that are complete, oldest version first, and of one version that with fewest ticks.
@@ -228,13 +228,13 @@ pub fn cache() -> Result<PathBuf, Error> {
 fn cache_of(variable: &dyn Fn(&str) -> Option<OsString>) -> Result<PathBuf, Error> {
     if let Some(named) = variable(DIRECTORY_VARIABLE) {
         return std::path::absolute(&named).map_err(|why| {
-            Error(format!("{DIRECTORY_VARIABLE}={}: {why}", named.to_string_lossy()))
+            Error::Failed(format!("{DIRECTORY_VARIABLE}={}: {why}", named.to_string_lossy()))
         });
     }
     let absolute = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
     let cache = cache.ok_or_else(|| {
-        Error(
+        Error::Failed(
             "there is no cache directory: set HOME or XDG_CACHE_HOME to an absolute path"
                 .to_owned(),
         )
@@ -245,7 +245,7 @@ fn cache_of(variable: &dyn Fn(&str) -> Option<OsString>) -> Result<PathBuf, Erro
 /// Refuses a directory that somebody else than this user and root may have written to: what is there is run.
 fn check_is_own(directory: &Path) -> Result<(), Error> {
     knee_files::trust::check_own(directory).map_err(|why| {
-        Error(format!(
+        Error::Failed(format!(
             "{}: {why}, and the kernel there would be run: set XDG_CACHE_HOME to a directory of your own (of root's: /var/cache)",
             directory.display()
         ))
@@ -301,7 +301,8 @@ mod tests {
         assert_eq!(choose(all(), None, None), Ok(good.clone()));
         assert_eq!(choose(all(), Some("6.1"), Some(1000)), Ok(good.clone()));
         assert_eq!(choose(all(), None, Some(250)), Ok(slow.clone()));
-        let why = |there: Vec<Built>, version, hz| choose(there, version, hz).unwrap_err().0;
+        let why =
+            |there: Vec<Built>, version, hz| choose(there, version, hz).unwrap_err().to_string();
         let says = why(vec![old.clone()], None, None);
         assert!(says.contains("6.1.200") && says.contains("knee vkernel build"), "{says}");
         assert_eq!(
@@ -358,7 +359,7 @@ mod tests {
             ..kernel("6.1", "6.1.192", 1000, "00".to_owned())
         };
         fs::write(built.linux(), "kernel").unwrap();
-        let why = built.clone().checked().unwrap_err().0;
+        let why = built.clone().checked().unwrap_err().to_string();
         assert!(
             why.ends_with("/guest is not what was built: run knee vkernel build again"),
             "{why}"
@@ -366,11 +367,18 @@ mod tests {
         fs::write(built.program(), "program").unwrap();
         assert_eq!(built.clone().checked(), Ok(built.clone()));
         fs::write(built.linux(), "kern").unwrap();
-        assert!(built.clone().checked().unwrap_err().0.contains("/linux is not what was built"));
+        assert!(
+            built
+                .clone()
+                .checked()
+                .unwrap_err()
+                .to_string()
+                .contains("/linux is not what was built")
+        );
 
         let script = "#!/bin/sh\necho \"linux: version 'GLIBC_2.38' not found\" >&2; exit 1\n";
         crate::testing::write_program(&built.linux(), script);
-        let why = built.started().unwrap_err().0;
+        let why = built.started().unwrap_err().to_string();
         let wanted = "/linux does not start on this system (linux: version 'GLIBC_2.38' not found): run knee vkernel build again";
         assert!(why.ends_with(wanted), "{why}");
         fs::remove_dir_all(&directory).unwrap();

@@ -32,7 +32,7 @@ pub(super) fn check() -> Result<(), Error> {
     }
     let programs: Vec<&str> = missing.iter().map(|(program, _)| *program).collect();
     let packages: Vec<&str> = missing.iter().map(|(_, package)| *package).collect();
-    Err(Error(format!(
+    Err(Error::Failed(format!(
         "to build a kernel takes {}: apt-get install {}",
         programs.join(", "),
         packages.join(" ")
@@ -74,7 +74,11 @@ pub(super) fn run<S: AsRef<OsStr>>(
     let text = std::fs::read(log).unwrap_or_default();
     let text =
         String::from_utf8_lossy(text.get(before as usize..).unwrap_or_default()).into_owned();
-    Err(Error(format!("{what}: {} ({status}; all of it is in {})", reason(&text), log.display())))
+    Err(Error::Failed(format!(
+        "{what}: {} ({status}; all of it is in {})",
+        reason(&text),
+        log.display()
+    )))
 }
 
 /// The line that says why: the first with an error, or else the last.
@@ -111,11 +115,12 @@ mod tests {
         let log = std::env::temp_dir().join(format!("knee-tools-{}", std::process::id()));
         let say = |words: &str| run("a test", Path::new("/"), "sh", &["-c", words], &log);
         assert_eq!(say("echo well"), Ok(()));
-        let why = say("echo bad; exit 3").unwrap_err().0;
+        let why = say("echo bad; exit 3").unwrap_err().to_string();
         assert!(why.starts_with("a test: bad (exit status: 3;"), "{why}");
         assert_eq!(std::fs::read_to_string(&log).unwrap(), "well\nbad\n");
         std::fs::remove_file(&log).unwrap();
-        let why = run("a test", Path::new("/"), "no-such-program", &["x"], &log).unwrap_err().0;
+        let why =
+            run("a test", Path::new("/"), "no-such-program", &["x"], &log).unwrap_err().to_string();
         assert!(why.contains("no-such-program does not start"), "{why}");
         std::fs::remove_file(&log).unwrap();
     }

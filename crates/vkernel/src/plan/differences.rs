@@ -1,8 +1,8 @@
 //! In what a run on the guest's kernel is not what the simulator's is, by the parts that the run has.
 
 use knee_queue::{DropTailConfig, Limit, QueueConfig, Threshold};
-use knee_sim::Run;
-use knee_sim::spec::{Link, Serialisation, Traffic};
+use knee_run::Run;
+use knee_run::spec::{Link, Serialisation, Traffic};
 
 use super::routes::next_links;
 

@@ -2,7 +2,7 @@
 
 use knee_linux::sysctls::{self, RTO_MIN};
 use knee_queue::time::Duration;
-use knee_sim::spec::{HostConfig, LinuxVersion};
+use knee_run::spec::{HostConfig, LinuxVersion};
 
 use crate::Error;
 use crate::guest::Step;
@@ -81,7 +81,7 @@ pub(super) fn steps(namespace: u32, name: &str, config: &HostConfig) -> Result<V
         if has(setting.0, config.linux) {
             steps.push(write(namespace, &format!("net/{}", setting.0), &setting.1));
         } else if setting.0 != RTO_MIN && !stock.contains(&setting) {
-            return Err(Error(format!(
+            return Err(Error::Refused(format!(
                 "{name}: Linux {} has no sysctl {}; leave it out, or use --on sim",
                 config.linux.name(),
                 sysctls::name(setting.0)

@@ -10,13 +10,13 @@ mod network;
 mod queues;
 mod routes;
 
-use knee_sim::Run;
-use knee_sim::spec::{LinkId, NodeId};
+use knee_linux::{Algorithms, Chosen};
+use knee_run::Run;
+use knee_run::spec::{LinkId, NodeId};
 
 use crate::Error;
 use crate::guest::Orders;
 
-pub use applications::Names;
 pub use differences::differences;
 pub use queues::Discipline;
 pub(crate) use queues::{Figures, figures};
@@ -25,16 +25,6 @@ pub(crate) use queues::{Figures, figures};
 const ETHERNET_BYTES: u32 = 14;
 /// Namespaces that fit: each takes some hundreds of kilobytes and tens of milliseconds.
 const MAX_NODES: usize = 2000;
-
-/// Whose congestion controls the names in an experiment mean.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Algorithms {
-    /// The files of knee, which are built into the guest's kernel.
-    #[default]
-    Ours,
-    /// The kernel's own of the same name.
-    Kernels,
-}
 
 /// A run, turned into a guest.
 #[derive(Clone, Debug)]
@@ -47,8 +37,8 @@ pub struct Plan {
     pub hosts: Vec<NodeId>,
     /// What is looked at, in the order of the orders' queues.
     pub queues: Vec<SampledQueue>,
-    /// What the names of algorithms in the kernel are in the experiment.
-    pub names: Names,
+    /// The algorithms of both ends of each flow.
+    pub chosen: Chosen,
 }
 
 /// A link whose queue is looked at.
@@ -70,28 +60,28 @@ impl Plan {
     /// # Errors
     /// What the kernel cannot do, with the way out.
     pub fn new(run: &Run, algorithms: Algorithms, version: &str) -> Result<Plan, Error> {
-        knee_sim::validate(run).map_err(|why| Error(why.0))?;
+        knee_run::validate(run)?;
         let network = &run.network;
         if network.nodes.len() > MAX_NODES {
-            return Err(Error(format!(
+            return Err(Error::Refused(format!(
                 "{} hosts and switches: a guest has room for {MAX_NODES}; make the network smaller, or use --on sim",
                 network.nodes.len()
             )));
         }
         if let Some(memory) = network.buffers.iter().find(|memory| memory.law.size_bytes >> 32 > 0)
         {
-            return Err(Error(format!(
+            return Err(Error::Refused(format!(
                 "{}: a guest's switches have memories below 4 GiB; make network.buffer smaller, or use --on sim",
                 memory.name
             )));
         }
         if network.flow_control.is_some() {
-            return Err(Error(
+            return Err(Error::Refused(
                 "network.flow_control: devices of the guest's kernel do not pause; leave it out, or use --on sim".to_owned(),
             ));
         }
         if !network.ports.is_empty() {
-            return Err(Error(
+            return Err(Error::Refused(
                 "network.coalesce: a guest's switches forward each packet as it comes; leave it out, or use --on sim or --on lab"
                     .to_owned(),
             ));
@@ -99,7 +89,7 @@ impl Plan {
         for node in &network.nodes {
             if let Some(config) = &node.host {
                 host::check(config, version)
-                    .map_err(|why| Error(format!("{}: {why}", node.name)))?;
+                    .map_err(|why| Error::Refused(format!("{}: {why}", node.name)))?;
             }
         }
         let mut plan = Plan {
@@ -107,7 +97,7 @@ impl Plan {
             kernel_arguments: Vec::new(),
             hosts: Vec::new(),
             queues: Vec::new(),
-            names: Names::default(),
+            chosen: Chosen::default(),
         };
         let built = network::build(network)?;
         plan.orders.namespaces = network.nodes.len() as u32;

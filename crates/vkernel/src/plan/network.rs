@@ -6,8 +6,8 @@ use knee_netns::netlink::{
     self, Attributes, LinkSettings, Message, NewLink, ROOT, Route, add_address, add_route,
 };
 use knee_queue::{Limit, QueueConfig};
-use knee_sim::addresses::{address, mac};
-use knee_sim::spec::{HostConfig, Link, LinkId, Network, NodeId, Serialisation, SharedBuffer};
+use knee_run::addresses::{address, mac};
+use knee_run::spec::{HostConfig, Link, LinkId, Network, NodeId, Serialisation, SharedBuffer};
 
 use super::queues::{self, Added, BELOW_BUCKET, Place};
 use super::routes::next_links;
@@ -100,7 +100,7 @@ fn ends(network: &Network) -> Result<Vec<End>, Error> {
         None => Ok(ends),
         Some((from, to, _)) => {
             let name = |node: &NodeId| &network.nodes[*node as usize].name;
-            Err(Error(format!(
+            Err(Error::Refused(format!(
                 "from {} to {} goes a link and none back: cables of a guest have two directions",
                 name(from),
                 name(to)
@@ -156,7 +156,8 @@ impl Builder<'_> {
     fn link(&mut self, id: LinkId) -> Result<(), Error> {
         let link = &self.network.links[id as usize];
         let name = link.name.clone();
-        let refuse = |why: String| Error(format!("link {name}: {why}; change it, or use --on sim"));
+        let refuse =
+            |why: String| Error::Refused(format!("link {name}: {why}; change it, or use --on sim"));
         if link.loss > 0.0 && link.loses_bursts && self.host(link.from).is_none() {
             return Err(refuse(
                 "loss_per = \"burst\": behind a switch nobody knows which packets were sent together"
@@ -316,7 +317,7 @@ impl Builder<'_> {
             let own = (0..).zip(&self.network.links).filter(|(_, link)| link.from == node);
             let own: Vec<LinkId> = own.map(|(id, _)| id).collect();
             let [own] = own[..] else {
-                return Err(Error(format!(
+                return Err(Error::Refused(format!(
                     "{} has {} links: hosts of a guest have one",
                     self.network.nodes[node as usize].name,
                     own.len()

@@ -1,6 +1,6 @@
 //! Ways through a network: for each node and each host the links that are on a shortest way.
 
-use knee_sim::spec::{LinkId, Network, NodeId};
+use knee_run::spec::{LinkId, Network, NodeId};
 
 /// For each node the links by which the host `to` is nearest; none at the host itself, and where there is no way.
 pub(super) fn next_links(network: &Network, to: NodeId) -> Vec<Vec<LinkId>> {

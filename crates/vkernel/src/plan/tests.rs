@@ -5,11 +5,11 @@ use knee_queue::{
     ClassConfig, ClassService, ClassesConfig, Condition, DropTailConfig, Limit, MarkAt, MarkWhen,
     NotEctAbove, QueueConfig, StepConfig, Threshold,
 };
-use knee_sim::spec::{
+use knee_run::spec::{
     Cc, Coalesce, CoalescingPort, Flow, FlowControl, HostConfig, Lane, LinuxVersion, Network,
     Order, Ping, Sampling, Serialisation, Series, Stops, Thresholds, Traffic,
 };
-use knee_sim::topology::{Cable, LeafSpine, ParkingLot, Star};
+use knee_run::topology::{Cable, LeafSpine, ParkingLot, Star};
 
 use super::*;
 use crate::guest::{LaneOrder, Step};
@@ -82,7 +82,7 @@ fn run_on(network: Network) -> Run {
 }
 
 fn plan(run: &Run) -> Result<Plan, String> {
-    Plan::new(run, Algorithms::Ours, "6.1").map_err(|why| why.0)
+    Plan::new(run, Algorithms::Ours, "6.1").map_err(|why| why.to_string())
 }
 
 /// What the kernel is asked for in a namespace, in order.
@@ -140,7 +140,7 @@ fn a_flow_has_its_addresses_ports_and_algorithms() {
     assert_eq!((flow.base_rtt_us, flow.peer_base_rtt_us), (None, Some(70)));
     assert_eq!((flow.from_address.octets()[3], flow.to_address.octets()[3]), (1, 2));
     assert_eq!(
-        (plan.names.own_name("knee_dctcp"), plan.names.own_name("cubic")),
+        (plan.chosen.own_name("knee_dctcp"), plan.chosen.own_name("cubic")),
         ("dctcp", "cubic")
     );
 }
@@ -215,7 +215,7 @@ fn parameters_go_to_the_kernels_command_line_and_are_of_all_flows() {
     run.flows.push(flow("dctcp"));
     let why = plan(&run).unwrap_err();
     assert!(why.starts_with("flows under dctcp with different parameters"), "{why}");
-    let why = Plan::new(&run, Algorithms::Kernels, "6.1").unwrap_err().0;
+    let why = Plan::new(&run, Algorithms::Kernels, "6.1").unwrap_err().to_string();
     assert!(why.contains("takes no parameters"), "{why}");
 }
 

@@ -7,8 +7,8 @@ use super::Receiver;
 use super::window::share;
 use crate::net::Net;
 use crate::packet::Packet;
-use crate::spec::LinuxVersion;
 use knee_algo::ack_pending;
+use knee_run::spec::LinuxVersion;
 
 impl Sock {
     /// Whether the application is to be woken: what it waits for is there, or will not fit.

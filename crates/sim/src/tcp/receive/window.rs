@@ -5,7 +5,7 @@ use super::super::out_of_order::OutOfOrder;
 use super::super::timers::LazyTimer;
 use super::{FIRST_WINDOW_BYTES, MSS_DEFAULT, MSS_MIN, Receiver};
 use crate::packet::TIMESTAMP_BYTES;
-use crate::spec::{HostConfig, LinuxVersion};
+use knee_run::spec::{HostConfig, LinuxVersion};
 
 /// Share of the receive buffer that is offered as window, in 1/256: by `tcp_adv_win_scale` up to 6.5; later the
 /// share of payload in what a segment is charged, and this (6.10 and later) until the first full segment has

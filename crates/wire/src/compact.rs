@@ -16,7 +16,7 @@ pub struct Compact {
     pub source: SocketAddr,
     /// Receiver.
     pub destination: SocketAddr,
-    /// Bits of the header, [`knee_sim::endpoint::Segment::SYN`] and its like.
+    /// Bits of the header, [`crate::Segment::SYN`] and its like.
     pub flags: u16,
     /// ECN field of the IP header.
     pub ecn: Ecn,

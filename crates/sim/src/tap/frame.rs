@@ -1,18 +1,13 @@
 //! Ethernet frames of the simulator's packets, with the addresses and ports that the lab has.
 
-use crate::Error;
-use crate::packet::{Origin, Packet, ipv4_header, ipv6_header, with_zeros};
-use etherparse::{IcmpEchoHeader, Icmpv4Header, Icmpv4Type, Icmpv6Header, Icmpv6Type, IpNumber};
-use knee_queue::Ecn;
-use knee_sim::addresses::{address, connecting_port, host_numbers, listening_port, mac};
-use knee_sim::spec::{Network, NodeId};
-use knee_sim::tap::Side;
-use knee_sim::tap::hosts::{Content, Seen};
+use super::Side;
+use super::hosts::{Content, Seen};
+use knee_run::addresses::{address, connecting_port, host_numbers, listening_port, mac};
+use knee_run::spec::{Network, NodeId};
+use knee_wire::Error;
+use knee_wire::frame::{self, Frame};
+use knee_wire::packet::{Origin, Packet};
 use std::net::{IpAddr, SocketAddr};
-
-const ETHERNET_BYTES: u32 = 14;
-/// Of ICMP's echoes.
-const ECHO_BYTES: u32 = 8;
 
 /// Makes frames of the packets of a network.
 #[derive(Clone, Debug)]
@@ -44,48 +39,28 @@ impl Frames {
     /// What has no bytes: a window that the header cannot say, hosts of two families.
     pub fn encode(&self, packet: &Seen, most: u32, bytes: &mut Vec<u8>) -> Result<u32, Error> {
         let (from, to) = (self.host(packet.from)?, self.host(packet.to)?);
-        bytes.clear();
-        bytes.extend_from_slice(&to.mac);
-        bytes.extend_from_slice(&from.mac);
-        let kind: u16 = if from.address.is_ipv6() { 0x86dd } else { 0x0800 };
-        bytes.extend_from_slice(&kind.to_be_bytes());
-        let payload_bytes = match &packet.content {
+        let content = match &packet.content {
             Content::Tcp { flow, side, segment, iss, peer_iss, scale } => {
                 let [source, destination] = ends(*flow, *side, from, to);
                 let origin = Origin { iss: *iss, peer_iss: *peer_iss, scale: *scale };
-                let packet = Packet::absolute(segment, source, destination, origin)?;
-                packet.encode_headers(bytes)?;
-                packet.len
+                frame::Content::Tcp(Packet::absolute(segment, source, destination, origin)?)
             }
-            Content::Ping { ping, number, is_echo, ecn } => {
-                let echo = IcmpEchoHeader { id: *ping as u16, seq: *number as u16 };
-                let addresses = (from.address, to.address);
-                encode_echo(echo, *is_echo, addresses, *ecn, packet.wire_bytes, bytes)?
-            }
+            Content::Ping { ping, number, is_echo, ecn } => frame::Content::Echo {
+                addresses: (from.address, to.address),
+                id: *ping as u16,
+                number: *number as u16,
+                is_reply: *is_echo,
+                ecn: *ecn,
+                wire_bytes: packet.wire_bytes,
+            },
         };
-        set_dscp(&mut bytes[ETHERNET_BYTES as usize..], packet.dscp);
-        let len = bytes.len() as u32 + payload_bytes;
-        bytes.resize(bytes.len().max(len.min(most) as usize), 0);
-        Ok(len)
+        Frame { macs: [from.mac, to.mac], dscp: packet.dscp, content }.encode(most, bytes)
     }
 
     fn host(&self, node: NodeId) -> Result<Host, Error> {
         let host = self.hosts.get(node as usize).copied().flatten();
         host.ok_or_else(|| Error(format!("node {node} is no host and has no address")))
     }
-}
-
-/// Puts a DSCP where an IP packet has none yet, and says so to its checksum (RFC 1624).
-fn set_dscp(ip: &mut [u8], dscp: u8) {
-    if ip[0] >> 4 == 6 {
-        ip[0] |= dscp >> 2;
-        ip[1] |= dscp << 6;
-        return;
-    }
-    ip[1] |= dscp << 2;
-    let sum = !u16::from_be_bytes([ip[10], ip[11]]);
-    let (sum, carry) = sum.overflowing_add(u16::from(dscp) << 2);
-    ip[10..12].copy_from_slice(&(!(sum + u16::from(carry))).to_be_bytes());
 }
 
 /// Source and destination of what one side of a flow sends.
@@ -97,56 +72,16 @@ fn ends(flow: usize, side: Side, from: Host, to: Host) -> [SocketAddr; 2] {
     [SocketAddr::new(from.address, ports[0]), SocketAddr::new(to.address, ports[1])]
 }
 
-/// Appends the headers of an ICMP echo request or reply; gives the length of the zeros that follow them.
-fn encode_echo(
-    echo: IcmpEchoHeader,
-    is_reply: bool,
-    addresses: (IpAddr, IpAddr),
-    ecn: Ecn,
-    wire_bytes: u32,
-    bytes: &mut Vec<u8>,
-) -> Result<u32, Error> {
-    let too_long = || Error(format!("a ping of {wire_bytes} bytes does not fit one packet"));
-    let ip_bytes = if addresses.0.is_ipv6() { 40 } else { 20 };
-    let zeros = wire_bytes.saturating_sub(ETHERNET_BYTES + ip_bytes + ECHO_BYTES);
-    let len = u16::try_from(ECHO_BYTES + zeros).map_err(|_| too_long())?;
-    match addresses {
-        (IpAddr::V4(from), IpAddr::V4(to)) => {
-            let kind = match is_reply {
-                true => Icmpv4Type::EchoReply(echo),
-                false => Icmpv4Type::EchoRequest(echo),
-            };
-            let ip = ipv4_header(from, to, len, IpNumber::ICMP, ecn).ok_or_else(too_long)?;
-            bytes.extend_from_slice(&ip.to_bytes());
-            bytes.extend_from_slice(&Icmpv4Header::with_checksum(kind, &[]).to_bytes());
-        }
-        (IpAddr::V6(from), IpAddr::V6(to)) => {
-            let kind = match is_reply {
-                true => Icmpv6Type::EchoReply(echo),
-                false => Icmpv6Type::EchoRequest(echo),
-            };
-            let ip = ipv6_header(from, to, len, IpNumber::IPV6_ICMP, ecn);
-            let icmp = Icmpv6Header::with_checksum(kind, from.octets(), to.octets(), &[]);
-            let mut icmp = icmp.map_err(|_| too_long())?;
-            icmp.checksum = with_zeros(icmp.checksum, zeros as u16);
-            bytes.extend_from_slice(&ip.to_bytes());
-            bytes.extend_from_slice(&icmp.to_bytes());
-        }
-        (from, to) => return Err(Error(format!("{from} and {to} are of two families"))),
-    }
-    Ok(zeros)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::simulate_captured;
     use knee_queue::time::{Duration, Rate, Time};
-    use knee_queue::{DropTailConfig, Limit, QueueConfig};
-    use knee_sim::simulate_captured;
-    use knee_sim::spec::{
+    use knee_queue::{DropTailConfig, Ecn, Limit, QueueConfig};
+    use knee_run::spec::{
         Cc, Flow, HostConfig, LinuxVersion, Ping, Run, Sampling, Serialisation, Traffic,
     };
-    use knee_sim::topology::{Cable, Star};
+    use knee_run::topology::{Cable, Star};
     use std::cell::RefCell;
     use std::collections::HashSet;
     use std::rc::Rc;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use knee_queue::Stats;
 use knee_queue::time::{Duration, Time};
 
 use crate::spec::{NodeId, Sampling};
@@ -109,7 +110,7 @@ pub struct Windowed {
 
 impl Windowed {
     /// What came after `before`, which was counted of the same run.
-    pub(crate) fn since(mut self, before: &Windowed) -> Windowed {
+    pub fn since(mut self, before: &Windowed) -> Windowed {
         for (flow, before) in self.flows.iter_mut().zip(&before.flows) {
             flow.received_bytes = flow.received_bytes.saturating_sub(before.received_bytes);
             flow.counters = flow.counters.since(&before.counters);
@@ -336,6 +337,20 @@ impl QueueOutcome {
     /// Drops of the queue for whatever reason, random loss not counted.
     pub fn dropped_pkts(&self) -> u64 {
         self.dropped_full_pkts + self.dropped_not_ect_pkts + self.dropped_early_pkts
+    }
+
+    /// The same with the counts of a discipline.
+    pub fn with(self, stats: &Stats) -> QueueOutcome {
+        QueueOutcome {
+            sent_pkts: stats.dequeued_pkts,
+            sent_bytes: stats.dequeued_bytes,
+            marked_pkts: stats.marked_pkts,
+            threshold_hits: stats.threshold_hits,
+            dropped_full_pkts: stats.dropped_full_pkts,
+            dropped_not_ect_pkts: stats.dropped_not_ect_pkts,
+            dropped_early_pkts: stats.dropped_early_pkts,
+            ..self
+        }
     }
 
     /// Takes away what was counted before.

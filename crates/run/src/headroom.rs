@@ -12,7 +12,7 @@
 //! An input may so have XOFF, the frame over it, and this, of all that it carries or of each class.
 
 use crate::Error;
-use crate::pause::{CONTROL_FRAME_BYTES, controlled, pause_time, stopping};
+use crate::flow_control::{CONTROL_FRAME_BYTES, controlled, pause_time, stopping};
 use crate::spec::{
     FlowControl, Link, LinkId, Network, NodeId, Run, Serialisation, SharedBuffer, Stops, Thresholds,
 };
@@ -23,7 +23,7 @@ use knee_queue::{ClassesConfig, Condition, Limit, LimitPer, QueueConfig};
 const MAX_CLASSES: usize = 8;
 
 fn fail<T>(message: impl AsRef<str>) -> Result<T, Error> {
-    Err(Error(format!("flow control: {}", message.as_ref())))
+    Err(Error::Refused(format!("flow control: {}", message.as_ref())))
 }
 
 /// Refuses flow control that cannot work, or is not lossless where it has to be.

@@ -4,7 +4,7 @@ use crate::spec::{Flow, Order, Series};
 use knee_queue::time::Time;
 
 /// What became of a flow that is ready for its next request.
-pub(crate) enum Ready {
+pub enum Ready {
     /// It waits for nobody.
     Alone,
     /// It waits for others of its set.
@@ -14,7 +14,7 @@ pub(crate) enum Ready {
 }
 
 /// Whose turn it is.
-pub(crate) struct Turns {
+pub struct Turns {
     /// When each flow begins; later than any run: its turn has not come.
     begins: Vec<Time>,
     /// Of each flow its series and, within the round, its lane.
@@ -40,7 +40,7 @@ struct Progress {
 
 impl Turns {
     /// `None` if nobody waits.
-    pub(crate) fn new(order: &Order, flows: &[Flow]) -> Option<Box<Turns>> {
+    pub fn new(order: &Order, flows: &[Flow]) -> Option<Box<Turns>> {
         if order.series.is_empty() && order.together.is_empty() {
             return None;
         }
@@ -73,22 +73,23 @@ impl Turns {
     }
 
     /// When a flow begins.
-    pub(crate) fn begin_of(&self, flow: usize) -> Time {
+    pub fn begin_of(&self, flow: usize) -> Time {
         self.begins[flow]
     }
 
-    pub(crate) fn set_begin(&mut self, flow: usize, at: Time) {
+    /// A flow begins then.
+    pub fn set_begin(&mut self, flow: usize, at: Time) {
         self.begins[flow] = at;
     }
 
     /// A flow is done: the flows whose turn it is now.
-    pub(crate) fn on_end(&mut self, flow: usize) -> Vec<u32> {
+    pub fn on_end(&mut self, flow: usize) -> Vec<u32> {
         let Some((series, lane)) = self.places[flow] else { return Vec::new() };
         self.series[series].on_end(lane)
     }
 
     /// A flow would send its next request.
-    pub(crate) fn on_ready(&mut self, flow: usize) -> Ready {
+    pub fn on_ready(&mut self, flow: usize) -> Ready {
         let Some(set) = self.sets[flow] else { return Ready::Alone };
         self.ready[set] += 1;
         if self.ready[set] < self.together[set].len() {
@@ -142,12 +143,12 @@ mod tests {
             Progress { series: Series { rounds }, rounds: 0, left: 0, taken: Vec::new() };
         assert_eq!(progress.next_round(), [0, 1, 3]);
         assert_eq!(progress.on_end(0), [2]);
-        assert_eq!(progress.on_end(0), []);
+        assert_eq!(progress.on_end(0), [0; 0]);
         assert_eq!(progress.on_end(1), [4]);
-        assert_eq!(progress.on_end(1), []);
+        assert_eq!(progress.on_end(1), [0; 0]);
         // The last of the five: the next round, all of it.
         assert_eq!(progress.on_end(0), [5, 6]);
-        assert_eq!(progress.on_end(0), []);
-        assert_eq!(progress.on_end(0), []);
+        assert_eq!(progress.on_end(0), [0; 0]);
+        assert_eq!(progress.on_end(0), [0; 0]);
     }
 }

@@ -1,28 +1,29 @@
-//! Captures of the hosts of simulated runs, among the other result files.
+//! Captures of the hosts of simulated runs.
 
+use crate::simulate_captured;
+use crate::tap::frame::Frames;
+use crate::tap::hosts::{Place, Sighting};
 use std::cell::RefCell;
 use std::path::Path;
 use std::rc::Rc;
 
-use knee_capture::frame::Frames;
-use knee_capture::host::{AT_HOST, AT_PORT, HostFile, SNAP_BYTES};
-use knee_capture::{Direction, Error, Record};
-use knee_sim::spec::Run;
-use knee_sim::tap::hosts::{Place, Sighting};
-use knee_sim::{Outcome, simulate_captured};
+use knee_run::spec::Run;
+use knee_run::{Error, Outcome};
+use knee_wire::host::{AT_HOST, AT_PORT, HostFile, SNAP_BYTES};
+use knee_wire::{Direction, Record};
 
 /// Simulates a run and writes `HOST.pcapng` for each host into a directory that is there.
 ///
 /// # Errors
-/// Why it cannot be simulated, or which file cannot be written, in one sentence.
-pub fn simulate(run: &Run, dir: &Path) -> Result<Outcome, String> {
-    let files = HostFiles::create(run, dir).map_err(|why| why.0)?;
+/// Why it cannot be simulated, or which file cannot be written.
+pub fn simulate(run: &Run, dir: &Path) -> Result<Outcome, Error> {
+    let failed = |why: knee_wire::Error| Error::Failed(why.0);
+    let files = HostFiles::create(run, dir).map_err(failed)?;
     let files = Rc::new(RefCell::new(files));
     let sink = Rc::clone(&files);
-    let outcome = simulate_captured(run, move |sighting| sink.borrow_mut().take(&sighting))
-        .map_err(|why| why.0)?;
+    let outcome = simulate_captured(run, move |sighting| sink.borrow_mut().take(&sighting))?;
     let files = Rc::into_inner(files).expect("the simulation is over, and its sink gone");
-    files.into_inner().finish().map_err(|why| why.0)?;
+    files.into_inner().finish().map_err(failed)?;
     Ok(outcome)
 }
 
@@ -33,11 +34,11 @@ struct HostFiles {
     files: Vec<Option<HostFile>>,
     /// The frame being made.
     bytes: Vec<u8>,
-    failed: Option<Error>,
+    failed: Option<knee_wire::Error>,
 }
 
 impl HostFiles {
-    fn create(run: &Run, dir: &Path) -> Result<HostFiles, Error> {
+    fn create(run: &Run, dir: &Path) -> Result<HostFiles, knee_wire::Error> {
         let nodes = run.network.nodes.iter();
         let files = nodes.map(|node| {
             let is_host = node.host.is_some();
@@ -57,7 +58,7 @@ impl HostFiles {
         }
     }
 
-    fn write(&mut self, sighting: &Sighting) -> Result<(), Error> {
+    fn write(&mut self, sighting: &Sighting) -> Result<(), knee_wire::Error> {
         let Some(file) = &mut self.files[sighting.host as usize] else { return Ok(()) };
         let original_len = self.frames.encode(&sighting.packet, SNAP_BYTES, &mut self.bytes)?;
         file.write(&Record {
@@ -70,7 +71,7 @@ impl HostFiles {
         })
     }
 
-    fn finish(self) -> Result<(), Error> {
+    fn finish(self) -> Result<(), knee_wire::Error> {
         self.failed.map_or(Ok(()), Err)?;
         self.files.into_iter().flatten().try_for_each(HostFile::finish)
     }

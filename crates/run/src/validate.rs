@@ -1,7 +1,7 @@
 //! Refuses what cannot be simulated, in one sentence each.
 
 use crate::spec::{Coalesce, HostConfig, Network, Run, Serialisation, Traffic};
-use crate::{Error, buffer, headroom};
+use crate::{Error, headroom};
 use knee_queue::time::Duration;
 
 /// A port must take a full frame; hosts here have at least this MTU.
@@ -9,12 +9,12 @@ const MTU_MIN_BYTES: u32 = 576;
 const MTU_MAX_BYTES: u32 = 65_535;
 const DSCP_MAX: u8 = 63;
 
-/// Refuses a run that contradicts itself, as [`simulate`](crate::simulate) does.
+/// Refuses a run that contradicts itself, as every back end does.
 ///
 /// # Errors
 /// What is wrong, in one sentence.
 pub fn run(run: &Run) -> Result<(), Error> {
-    let fail = |message: String| Err(Error(message));
+    let fail = |message: String| Err(Error::Refused(message));
     let nodes = run.network.nodes.len();
     let mut largest_frame = 0;
     for node in &run.network.nodes {
@@ -44,7 +44,7 @@ pub fn run(run: &Run) -> Result<(), Error> {
                 host.rcvbuf_initial_bytes
             ));
         }
-        receiving(name, host).map_err(Error)?;
+        receiving(name, host).map_err(Error::Refused)?;
         largest_frame = largest_frame.max(host.mtu_bytes + 14);
     }
     for link in &run.network.links {
@@ -69,8 +69,8 @@ pub fn run(run: &Run) -> Result<(), Error> {
             return fail(format!("link {name}: {error}"));
         }
     }
-    ports(&run.network).map_err(Error)?;
-    buffer::check(&run.network, largest_frame)?;
+    ports(&run.network).map_err(Error::Refused)?;
+    check_buffers(&run.network, largest_frame)?;
     headroom::check(run, largest_frame)?;
     let is_host =
         |node: u32| run.network.nodes.get(node as usize).is_some_and(|node| node.host.is_some());
@@ -161,9 +161,48 @@ fn interrupts(name: &str, coalesce: Coalesce) -> Result<(), String> {
     }
 }
 
+/// Refuses shared memory that cannot work.
+fn check_buffers(network: &Network, largest_frame: u32) -> Result<(), Error> {
+    let fail = |message: String| Err(Error::Refused(message));
+    let mut taken = vec![false; network.links.len()];
+    for buffer in &network.buffers {
+        let name = &buffer.name;
+        let law = &buffer.law;
+        if !law.has_sound_alpha() {
+            return fail(format!("{name}: alpha = {}: must be 1/65536 to 65536", law.alpha));
+        }
+        let Some(shared_bytes) = law.shared_bytes(buffer.links.len()) else {
+            return fail(format!(
+                "{name}: {} bytes do not hold the {} reserved for each of {} queues",
+                law.size_bytes,
+                law.reserved_bytes,
+                buffer.links.len()
+            ));
+        };
+        if shared_bytes.max(law.reserved_bytes) < u64::from(largest_frame) {
+            return fail(format!(
+                "{name}: a frame of {largest_frame} bytes never has room: {shared_bytes} bytes are shared"
+            ));
+        }
+        for &link in &buffer.links {
+            let Some(taken) = taken.get_mut(link as usize) else {
+                return fail(format!("{name}: there is no link {link}"));
+            };
+            let link = &network.links[link as usize];
+            if link.rate.is_none() {
+                return fail(format!("{name}: the link {} has no rate and no queue", link.name));
+            }
+            if std::mem::replace(taken, true) {
+                return fail(format!("{name}: the link {} is in two buffers", link.name));
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Flows that wait for others must be there, once each, and come to an end.
 fn check_order(run: &Run) -> Result<(), Error> {
-    let fail = |message: String| Err(Error(message));
+    let fail = |message: String| Err(Error::Refused(message));
     let rounds = run.order.series.iter().flat_map(|series| &series.rounds);
     for round in rounds.clone() {
         if round.iter().all(|lane| lane.flows.is_empty()) {
@@ -235,7 +274,7 @@ mod tests {
                 sampling: Sampling::default(),
                 order,
             };
-            check_order(&run).err().map_or_else(String::new, |why| why.0)
+            check_order(&run).err().map_or_else(String::new, |why| why.to_string())
         };
         assert_eq!(said(vec![lane(&[0], 1)], vec![vec![2]]), "");
         assert!(said(vec![lane(&[], 1)], vec![]).contains("a round without flows"));

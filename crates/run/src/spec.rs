@@ -1,7 +1,6 @@
 //! What to simulate: one run, fully resolved, every value with its unit.
 
-pub use crate::interrupts::{Adaptive, Coalesce};
-pub use crate::nic::CpuCosts;
+pub use crate::receiving::{Adaptive, Coalesce, CpuCosts};
 pub use crate::sysctls::Sysctls;
 use knee_algo::{Algorithm, Params};
 use knee_queue::time::{Duration, Rate, Time};
@@ -302,6 +301,9 @@ pub struct Defects {
     pub no_small_queues: bool,
 }
 
+/// Bytes on the wire before the payload: Ethernet 14, IPv4 20, TCP 20, timestamps 12.
+pub const HEADER_BYTES: u32 = 66;
+
 impl HostConfig {
     /// A stock host of this version at HZ 1000 with offloads off, large windows and ECN at its
     /// default (granted if asked for).
@@ -341,12 +343,12 @@ impl HostConfig {
     }
 
     /// Bytes by which headers are longer than IPv4's.
-    pub(crate) fn extra_header_bytes(&self) -> u32 {
+    pub fn extra_header_bytes(&self) -> u32 {
         if self.ipv6 { 20 } else { 0 }
     }
 
     /// Payload of a full segment.
-    pub(crate) fn mss_bytes(&self) -> u32 {
+    pub fn mss_bytes(&self) -> u32 {
         self.mtu_bytes - 52 - self.extra_header_bytes()
     }
 }
@@ -439,6 +441,21 @@ pub enum Traffic {
         /// How many; `None`: without end.
         count: Option<u64>,
     },
+}
+
+impl Traffic {
+    /// Whether it completes by itself.
+    pub fn ends(&self) -> bool {
+        matches!(self, Traffic::Bulk { bytes: Some(_) } | Traffic::Rpc { count: Some(_), .. })
+    }
+
+    /// Bytes that the client writes at a time; all ones: without end.
+    pub fn request_bytes(&self) -> u64 {
+        match *self {
+            Traffic::Bulk { bytes } => bytes.unwrap_or(u64::MAX),
+            Traffic::Rpc { request_bytes, .. } => request_bytes,
+        }
+    }
 }
 
 /// A packet sent at regular times and sent back by the other host.

@@ -1,12 +1,12 @@
 //! TCP packets as bytes, read and written: what a capture has, or a device gives and takes.
 
 use crate::Error;
+use crate::Segment;
 use crate::compact::Compact;
 use etherparse::{
     IpEcn, IpNumber, Ipv4Header, Ipv6FlowLabel, Ipv6Header, TcpHeader, TcpOptionElement,
 };
 use knee_queue::Ecn;
-use knee_sim::endpoint::Segment;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Of packets that are written, as a host nearby sends them.
@@ -307,10 +307,13 @@ fn to_ip(ecn: Ecn) -> IpEcn {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use knee_sim::addresses::address;
 
     fn sides(ipv6: bool) -> [SocketAddr; 2] {
-        [(0, 10_000), (1, 40_000)].map(|(host, port)| SocketAddr::new(address(host, ipv6), port))
+        let ends = match ipv6 {
+            true => ["[fd6b:6e65:65::1]:10000", "[fd6b:6e65:65::2]:40000"],
+            false => ["198.18.0.1:10000", "198.18.0.2:40000"],
+        };
+        ends.map(|end| end.parse().unwrap())
     }
 
     fn packet(ipv6: bool) -> Packet {

@@ -1,12 +1,14 @@
 //! Paths: shortest by number of links, and of several equally short ones the one that a hash picks.
 
 use crate::Error;
-use crate::net::PATH_END;
 use crate::spec::{LinkId, Network, NodeId};
 use std::collections::HashMap;
 
+/// Ends a path in a list of them: the packet has reached its host.
+pub const PATH_END: LinkId = LinkId::MAX;
+
 /// Ways through a network. It keeps what it needs of that: paths are also found while a run goes on.
-pub(crate) struct Routes {
+pub struct Routes {
     names: Vec<String>,
     is_host: Vec<bool>,
     /// The nodes that each link joins.
@@ -22,7 +24,8 @@ pub(crate) struct Routes {
 }
 
 impl Routes {
-    pub(crate) fn new(network: &Network) -> Routes {
+    /// Of a network.
+    pub fn new(network: &Network) -> Routes {
         let mut out = vec![Vec::new(); network.nodes.len()];
         let mut into = vec![Vec::new(); network.nodes.len()];
         for (index, link) in network.links.iter().enumerate() {
@@ -41,19 +44,17 @@ impl Routes {
     }
 
     /// The links from one host to another; `hash` stands for the flow's addresses, ports and label.
-    pub(crate) fn path(
-        &mut self,
-        from: NodeId,
-        to: NodeId,
-        hash: u64,
-    ) -> Result<Vec<LinkId>, Error> {
+    ///
+    /// # Errors
+    /// If there is no way.
+    pub fn path(&mut self, from: NodeId, to: NodeId, hash: u64) -> Result<Vec<LinkId>, Error> {
         let Routes { names, is_host, ends, out, into, distances, .. } = self;
         let distances =
             distances.entry(to).or_insert_with(|| distances_to(ends, is_host, into, to));
         let name = |node: NodeId| &names[node as usize];
         if distances[from as usize] == u32::MAX {
             let (from, to) = (name(from), name(to));
-            return Err(Error(format!("there is no way from {from} to {to}: add links")));
+            return Err(Error::Refused(format!("there is no way from {from} to {to}: add links")));
         }
         let mut links = Vec::new();
         let mut node = from;
@@ -72,13 +73,13 @@ impl Routes {
     }
 
     /// Gives back the memory that finding the first paths took; it is found again where it is needed.
-    pub(crate) fn forget_distances(&mut self) {
+    pub fn forget_distances(&mut self) {
         self.distances = HashMap::new();
     }
 
     /// Where a path between the same hosts as that at `path` begins, for another hash. Those found
     /// before are used again: packets may be on any of them, and there are only so many.
-    pub(crate) fn another(&mut self, paths: &mut Vec<u32>, path: u32, hash: u64) -> u32 {
+    pub fn another(&mut self, paths: &mut Vec<u32>, path: u32, hash: u64) -> u32 {
         let links = paths[path as usize..].iter().take_while(|link| **link != PATH_END);
         let ends = |link: u32| self.ends[link as usize];
         let (Some(first), Some(last)) = (links.clone().next(), links.last()) else { return path };
@@ -97,7 +98,7 @@ impl Routes {
 }
 
 /// Each switch hashes differently, or all of them would choose alike.
-pub(crate) fn mix(hash: u64, node: NodeId) -> u64 {
+pub fn mix(hash: u64, node: NodeId) -> u64 {
     let mut z = hash ^ u64::from(node).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z ^ (z >> 31)
@@ -133,7 +134,6 @@ fn distances_to(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::random::Random;
     use crate::spec::{HostConfig, LinuxVersion, Serialisation};
     use crate::topology::{Cable, LeafSpine};
     use knee_queue::time::Duration;
@@ -168,17 +168,18 @@ mod tests {
     fn another_hash_is_another_way_between_the_same_hosts() {
         let network = fabric();
         let mut routes = Routes::new(&network);
-        let mut random = Random::new(1);
+        let mut draws = 0..;
+        let mut draw = || mix(1, draws.next().unwrap());
         // Something else first: positions are not counted from 0.
         let mut paths = vec![7, PATH_END];
         let first = paths.len() as u32;
-        paths.extend(routes.path(0, 2, random.u64()).unwrap());
+        paths.extend(routes.path(0, 2, draw()).unwrap());
         paths.push(PATH_END);
         routes.forget_distances();
         let mut path = first;
         let mut taken: HashMap<u32, u32> = HashMap::new();
         for _ in 0..400 {
-            path = routes.another(&mut paths, path, random.u64());
+            path = routes.another(&mut paths, path, draw());
             let links = &paths[path as usize..path as usize + 5];
             let ends = |link: u32| &network.links[link as usize];
             assert_eq!((ends(links[0]).from, ends(links[3]).to, links[4]), (0, 2, PATH_END));

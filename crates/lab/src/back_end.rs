@@ -1,0 +1,81 @@
+//! The lab as a back end.
+
+use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
+
+use knee_run::back_end::Linux;
+use knee_run::{Ask, BackEnd, Capabilities, Error, Ran, Run};
+use serde_json::{Map, Value, json};
+
+use crate::calibrate::{Calibration, calibrate};
+use crate::plan::Plan;
+use crate::run::{HostSettings, Options, run};
+use crate::site::Offloads;
+use crate::site::machine::Machine;
+
+/// The lab on this machine, which has been measured.
+#[derive(Debug)]
+pub struct Lab {
+    options: Options,
+    machine: Machine,
+    calibration: Calibration,
+    /// How hosts were set in the run before, as cases may set them differently.
+    hosts: Mutex<Vec<HostSettings>>,
+}
+
+impl Lab {
+    /// Calibrates it.
+    ///
+    /// # Errors
+    /// What the kernel lacks or refuses.
+    pub fn new(options: Options) -> Result<Lab, Error> {
+        let machine = Machine::this()?;
+        let calibration = calibrate(&options, &AtomicBool::new(false))?;
+        Ok(Lab { options, machine, calibration, hosts: Mutex::default() })
+    }
+}
+
+impl BackEnd for Lab {
+    fn name(&self) -> &'static str {
+        "lab"
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            // Two at once would take the CPUs from each other.
+            threads: Some(1),
+            has_host: true,
+            captures: true,
+            linux: Linux::Running,
+            ..Capabilities::default()
+        }
+    }
+
+    fn check(&self, run: &Run) -> Result<(), Error> {
+        Plan::new(run).map(drop)
+    }
+
+    fn run(&self, wanted: &Run, ask: &Ask<'_>) -> Result<Ran, Error> {
+        let captures = ask.captures.map(ToOwned::to_owned);
+        let ran = run(wanted, &Options { captures, ..self.options.clone() }, ask.stop)?;
+        if let Ok(mut hosts) = self.hosts.lock() {
+            *hosts = ran.settings;
+        }
+        Ok(Ran { outcome: ran.outcome, validity: Some(ran.validity) })
+    }
+
+    fn about(&self) -> Map<String, Value> {
+        let mut about = Map::new();
+        about.insert("machine".to_owned(), json!(self.machine));
+        about.insert("offloads".to_owned(), json!(self.options.offloads == Offloads::On));
+        about.insert("algorithms".to_owned(), json!(self.options.algorithms.name()));
+        let calibration = self.calibration.values().into_iter();
+        let calibration: Map<_, _> =
+            calibration.map(|(name, value)| (name.to_owned(), json!(value))).collect();
+        about.insert("calibration".to_owned(), Value::Object(calibration));
+        if let Ok(hosts) = self.hosts.lock() {
+            about.insert("hosts_of_last_run".to_owned(), json!(*hosts));
+        }
+        about
+    }
+}

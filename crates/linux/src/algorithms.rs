@@ -1,0 +1,144 @@
+//! The algorithms of a run on a kernel: whose a name means, what each end of a connection has, and what it is told.
+
+use knee_queue::time::Duration;
+use knee_run::spec::{Cc, Flow};
+use knee_run::{Error, Run};
+
+/// What the names of algorithms in an experiment mean.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Algorithms {
+    /// The files of knee.
+    #[default]
+    Ours,
+    /// The kernel's own of the same name.
+    Kernels,
+}
+
+impl Algorithms {
+    /// As manifests have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Algorithms::Ours => "knee",
+            Algorithms::Kernels => "kernel",
+        }
+    }
+}
+
+/// A kernel that algorithms are brought into.
+pub trait Kernel {
+    /// Brings one of knee's, with its parameters; what the kernel calls it.
+    ///
+    /// # Errors
+    /// What the kernel cannot have, or refuses.
+    fn bring(&mut self, cc: &Cc) -> Result<String, Error>;
+
+    /// Checks that it has one of its own.
+    ///
+    /// # Errors
+    /// What it has.
+    fn has_own(&self, name: &str) -> Result<(), Error>;
+
+    /// What is so of one that was compiled from a file that somebody named: "the kernel has no program of it".
+    const OF_COMPILED: &'static str;
+}
+
+/// What both ends of each flow use, by index of the flow.
+#[derive(Clone, Debug, Default)]
+pub struct Chosen(Vec<[Choice; 2]>);
+
+/// The algorithm of one end.
+#[derive(Clone, Debug)]
+struct Choice {
+    /// As the kernel calls it.
+    name: String,
+    /// As the experiment does.
+    own_name: &'static str,
+}
+
+impl Chosen {
+    /// Brings what the flows of a run ask for into a kernel.
+    ///
+    /// # Errors
+    /// What the kernel lacks, refuses or cannot have.
+    pub fn new<K: Kernel>(run: &Run, which: Algorithms, kernel: &mut K) -> Result<Chosen, Error> {
+        let mut choose = |cc: &Cc| {
+            let own_name = cc.algorithm.name();
+            check_not_compiled(cc, K::OF_COMPILED)?;
+            let is_own = which == Algorithms::Kernels || cc.is_kernels_own;
+            let name = match is_own {
+                false => kernel.bring(cc)?,
+                true if cc.params != cc.algorithm.default_params() => {
+                    return Err(Error::Refused(format!(
+                        "the kernel's own {own_name} takes no parameters from an experiment: leave params out, or use \
+                         knee's {own_name}"
+                    )));
+                }
+                true => {
+                    kernel.has_own(own_name)?;
+                    own_name.to_owned()
+                }
+            };
+            Ok(Choice { name, own_name })
+        };
+        let of_flow = |flow: &Flow| {
+            let own = choose(&flow.cc)?;
+            let peer = flow.peer_cc.as_ref().map_or(Ok(own.clone()), &mut choose)?;
+            Ok([own, peer])
+        };
+        run.flows.iter().map(of_flow).collect::<Result<_, _>>().map(Chosen)
+    }
+
+    /// As the kernel calls that of one end of a flow.
+    pub fn name(&self, flow: usize, listens: bool) -> &str {
+        &self.0[flow][usize::from(listens)].name
+    }
+
+    /// As experiments call what the kernel calls so: a connection may have left for another one.
+    pub fn own_name(&self, kernel_name: &str) -> &'static str {
+        let choice = self.0.iter().flatten().find(|choice| choice.name == kernel_name);
+        choice.map_or_else(|| kernels_own(kernel_name), |choice| choice.own_name)
+    }
+}
+
+/// Those of the kernel's own that knee has too.
+pub const KERNELS_OWN: [&str; 6] = ["reno", "cubic", "bic", "dctcp", "bbr", "nv"];
+
+/// A name of the kernel's that no experiment gave: what its DCTCP becomes without ECN, and what ours falls back to.
+pub fn kernels_own(kernel_name: &str) -> &'static str {
+    let mut known = KERNELS_OWN.into_iter().chain(["dctcp-reno"]);
+    known.find(|known| *known == kernel_name).unwrap_or("other")
+}
+
+/// Refuses what was compiled from a file that somebody named; `why` is as [`Kernel::OF_COMPILED`].
+///
+/// # Errors
+/// If it was.
+pub fn check_not_compiled(cc: &Cc, why: &str) -> Result<(), Error> {
+    match cc.algorithm.module() {
+        None => Ok(()),
+        Some(_) => Err(Error::Refused(format!(
+            "{} was compiled for the simulator, and {why}: use --on sim",
+            cc.algorithm.name()
+        ))),
+    }
+}
+
+/// The base RTT that one end of a flow is told. A flow's own comes before its host's.
+pub fn base_rtt(run: &Run, flow: &Flow, listens: bool) -> Option<Duration> {
+    let node = if listens { flow.to } else { flow.from };
+    let host = run.network.nodes.get(node as usize)?.host.as_ref();
+    flow.base_rtt.or_else(|| host?.base_rtt)
+}
+
+/// Refuses more flows than there are ports.
+///
+/// # Errors
+/// If there are more.
+pub fn check_ports(run: &Run, ports: usize) -> Result<(), Error> {
+    match run.flows.len() {
+        flows if flows > ports => Err(Error::Refused(format!(
+            "{flows} flows: there are ports for {ports}; leave some out, or use --on sim"
+        ))),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,28 @@
+//! The simulator as a back end.
+
+use crate::{captures, recording, simulate};
+use knee_run::{Ask, BackEnd, Capabilities, Error, Ran, Run};
+
+/// The simulator.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Simulator;
+
+impl BackEnd for Simulator {
+    fn name(&self) -> &'static str {
+        "sim"
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { is_model: true, captures: true, recordings: true, ..Capabilities::default() }
+    }
+
+    /// Goes on to the end whatever [`Ask::stop`] says: whoever stops a sweep does not wait for it.
+    fn run(&self, run: &Run, ask: &Ask<'_>) -> Result<Ran, Error> {
+        let outcome = match (ask.captures, &ask.recording) {
+            (_, Some(wanted)) => recording::simulate(run, wanted),
+            (Some(dir), None) => captures::simulate(run, dir),
+            (None, None) => simulate(run),
+        };
+        outcome.map(Ran::from)
+    }
+}

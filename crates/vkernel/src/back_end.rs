@@ -1,0 +1,95 @@
+//! A Linux kernel in virtual time as a back end.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use knee_run::back_end::Linux;
+use knee_run::{Ask, BackEnd, Capabilities, Error, Ran, Run};
+use serde_json::{Map, Value, json};
+
+use crate::boot::wait_until_gone;
+use crate::kernel::{self, Built, DEFAULT_HZ};
+use crate::plan::{Plan, differences};
+use crate::run::{Options, hz, run};
+
+/// The kernels of one version.
+#[derive(Debug)]
+pub struct Kernels {
+    version: String,
+    options: Options,
+    /// Those that runs have asked for, by their ticks per second.
+    used: Mutex<BTreeMap<u32, Built>>,
+}
+
+impl Kernels {
+    /// Those of a version; `None`: of the one that there is.
+    ///
+    /// # Errors
+    /// If none is built.
+    pub fn new(version: Option<&str>, options: Options) -> Result<Kernels, Error> {
+        // Runs ask for a kernel with their own ticks, which are these as a rule.
+        let usual = kernel::find(version, Some(DEFAULT_HZ));
+        let built = usual.or_else(|_| kernel::find(version, None))?;
+        Ok(Kernels { version: built.version, options, used: Mutex::default() })
+    }
+
+    /// The kernel with the ticks that the hosts of a run have; the same for all runs, whatever is built meanwhile.
+    fn built(&self, wanted: &Run) -> Result<Built, Error> {
+        let hz = hz(wanted)?;
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(built) = used.get(&hz) {
+            return Ok(built.clone());
+        }
+        let built = kernel::find(Some(&self.version), Some(hz))?;
+        used.insert(hz, built.clone());
+        Ok(built)
+    }
+}
+
+/// What a manifest says of a kernel.
+fn values(built: &Built) -> Map<String, Value> {
+    let text = built.values().into_iter().map(|(name, value)| (name.to_owned(), json!(value)));
+    text.chain([("hz".to_owned(), json!(built.hz))]).collect()
+}
+
+impl BackEnd for Kernels {
+    fn name(&self) -> &'static str {
+        "vkernel"
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        let linux = Linux::Version(self.version.clone());
+        Capabilities { captures: true, linux, ..Capabilities::default() }
+    }
+
+    fn check(&self, wanted: &Run) -> Result<(), Error> {
+        // What no kernel can do is said before one is asked for.
+        Plan::new(wanted, self.options.algorithms, &self.version)?;
+        self.built(wanted).map(drop)
+    }
+
+    fn differences(&self, wanted: &Run) -> Vec<String> {
+        differences(wanted).into_iter().map(str::to_owned).collect()
+    }
+
+    fn run(&self, wanted: &Run, ask: &Ask<'_>) -> Result<Ran, Error> {
+        run(wanted, &self.built(wanted)?, &self.options, ask).map(Ran::from)
+    }
+
+    /// Whoever stops a sweep does not wait for its runs, and their guests are to leave nothing behind.
+    fn leave(&self) {
+        wait_until_gone();
+    }
+
+    fn about(&self) -> Map<String, Value> {
+        let used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kernels: Vec<_> = used.values().map(values).collect();
+        let mut about = match kernels.len() {
+            0 | 1 => kernels.pop().unwrap_or_default(),
+            _ => Map::from_iter([("kernels".to_owned(), json!(kernels))]),
+        };
+        about.insert("version".to_owned(), json!(self.version));
+        about.insert("algorithms".to_owned(), json!(self.options.algorithms.name()));
+        about
+    }
+}

@@ -1,0 +1,130 @@
+//! Ethernet frames of packets.
+
+use crate::Error;
+use crate::packet::{Packet, ipv4_header, ipv6_header, with_zeros};
+use etherparse::{IcmpEchoHeader, Icmpv4Header, Icmpv4Type, Icmpv6Header, Icmpv6Type, IpNumber};
+use knee_queue::Ecn;
+use std::net::IpAddr;
+
+const ETHERNET_BYTES: u32 = 14;
+/// Of ICMP's echoes.
+const ECHO_BYTES: u32 = 8;
+
+/// A frame from one device to another. An IP header whose DSCP is not 0 must not have one yet.
+#[derive(Clone, Debug)]
+pub struct Frame {
+    /// Sender and receiver.
+    pub macs: [[u8; 6]; 2],
+    /// DSCP of what it carries, 0 to 63.
+    pub dscp: u8,
+    /// What it carries.
+    pub content: Content,
+}
+
+/// What a frame carries.
+#[derive(Clone, Debug)]
+pub enum Content {
+    /// A TCP packet.
+    Tcp(Packet),
+    /// ICMP's echo request or reply.
+    Echo {
+        /// Of sender and receiver.
+        addresses: (IpAddr, IpAddr),
+        /// Of the stream of requests.
+        id: u16,
+        /// Of the request in it.
+        number: u16,
+        /// The answer to one.
+        is_reply: bool,
+        /// ECN field of the IP header.
+        ecn: Ecn,
+        /// Length of the frame.
+        wire_bytes: u32,
+    },
+}
+
+impl Frame {
+    /// Writes the headers into `bytes`, and zeros for the payload up to `most` bytes of the frame. Gives the frame's length.
+    ///
+    /// # Errors
+    /// What has no bytes: addresses of two families, an echo that does not fit one packet.
+    pub fn encode(&self, most: u32, bytes: &mut Vec<u8>) -> Result<u32, Error> {
+        let [from, to] = self.macs;
+        let is_ipv6 = match &self.content {
+            Content::Tcp(packet) => packet.source.is_ipv6(),
+            Content::Echo { addresses, .. } => addresses.0.is_ipv6(),
+        };
+        bytes.clear();
+        bytes.extend_from_slice(&to);
+        bytes.extend_from_slice(&from);
+        let kind: u16 = if is_ipv6 { 0x86dd } else { 0x0800 };
+        bytes.extend_from_slice(&kind.to_be_bytes());
+        let payload_bytes = match self.content {
+            Content::Tcp(ref packet) => {
+                packet.encode_headers(bytes)?;
+                packet.len
+            }
+            Content::Echo { addresses, id, number, is_reply, ecn, wire_bytes } => {
+                let echo = IcmpEchoHeader { id, seq: number };
+                encode_echo(echo, is_reply, addresses, ecn, wire_bytes, bytes)?
+            }
+        };
+        set_dscp(&mut bytes[ETHERNET_BYTES as usize..], self.dscp);
+        let len = bytes.len() as u32 + payload_bytes;
+        bytes.resize(bytes.len().max(len.min(most) as usize), 0);
+        Ok(len)
+    }
+}
+
+/// Puts a DSCP where an IP packet has none yet, and says so to its checksum (RFC 1624).
+fn set_dscp(ip: &mut [u8], dscp: u8) {
+    if ip[0] >> 4 == 6 {
+        ip[0] |= dscp >> 2;
+        ip[1] |= dscp << 6;
+        return;
+    }
+    ip[1] |= dscp << 2;
+    let sum = !u16::from_be_bytes([ip[10], ip[11]]);
+    let (sum, carry) = sum.overflowing_add(u16::from(dscp) << 2);
+    ip[10..12].copy_from_slice(&(!(sum + u16::from(carry))).to_be_bytes());
+}
+
+/// Appends the headers of an ICMP echo request or reply; gives the length of the zeros that follow them.
+fn encode_echo(
+    echo: IcmpEchoHeader,
+    is_reply: bool,
+    addresses: (IpAddr, IpAddr),
+    ecn: Ecn,
+    wire_bytes: u32,
+    bytes: &mut Vec<u8>,
+) -> Result<u32, Error> {
+    let too_long = || Error(format!("a ping of {wire_bytes} bytes does not fit one packet"));
+    let ip_bytes = if addresses.0.is_ipv6() { 40 } else { 20 };
+    let zeros = wire_bytes.saturating_sub(ETHERNET_BYTES + ip_bytes + ECHO_BYTES);
+    let len = u16::try_from(ECHO_BYTES + zeros).map_err(|_| too_long())?;
+    match addresses {
+        (IpAddr::V4(from), IpAddr::V4(to)) => {
+            let kind = match is_reply {
+                true => Icmpv4Type::EchoReply(echo),
+                false => Icmpv4Type::EchoRequest(echo),
+            };
+            let ip = ipv4_header(from, to, len, IpNumber::ICMP, ecn).ok_or_else(too_long)?;
+            bytes.extend_from_slice(&ip.to_bytes());
+            bytes.extend_from_slice(&Icmpv4Header::with_checksum(kind, &[]).to_bytes());
+        }
+        (IpAddr::V6(from), IpAddr::V6(to)) => {
+            let kind = match is_reply {
+                true => Icmpv6Type::EchoReply(echo),
+                false => Icmpv6Type::EchoRequest(echo),
+            };
+            let ip = ipv6_header(from, to, len, IpNumber::IPV6_ICMP, ecn);
+            let icmp = Icmpv6Header::with_checksum(kind, from.octets(), to.octets(), &[]);
+            let mut icmp = icmp.map_err(|_| too_long())?;
+            icmp.checksum = with_zeros(icmp.checksum, zeros as u16);
+            bytes.extend_from_slice(&ip.to_bytes());
+            bytes.extend_from_slice(&icmp.to_bytes());
+        }
+        (from, to) => return Err(Error(format!("{from} and {to} are of two families"))),
+    }
+    Ok(zeros)
+}
