@@ -6,9 +6,9 @@ use knee_algo::Algorithm;
 use knee_fuzz::Numbers;
 use knee_queue::Ecn;
 use knee_queue::time::Duration;
+use knee_run::spec::{Cc, Coalesce, HostConfig, LinuxVersion};
 use knee_sim::endpoint::EndPoint;
 use knee_wire::Segment;
-use knee_run::spec::{Cc, Coalesce, HostConfig, LinuxVersion};
 
 /// Segments that leave in one step at most: more would be sent for ever.
 const MOST_SEGMENTS: usize = 20_000;

@@ -4,13 +4,13 @@
 use std::io::Cursor;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use knee_wire::packet::Packet;
-use knee_wire::{Interface, Record, Writer, link};
 use knee_fuzz::Numbers;
 use knee_pcap::diagnosis::findings;
 use knee_pcap::{Input, Options, Show, analyse, text};
 use knee_queue::Ecn;
 use knee_wire::Segment;
+use knee_wire::packet::Packet;
+use knee_wire::{Interface, Record, Writer, link};
 
 const MSS: u32 = 1448;
 /// So that a case takes milliseconds.

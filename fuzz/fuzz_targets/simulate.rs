@@ -109,7 +109,7 @@ fn run(experiment: Experiment) -> Result<(), knee_exp::Error> {
     let experiment = Arc::new(experiment);
     let dir = empty_dir().join("results");
     let mut results = Results::at(&dir)?;
-    let options = Options { threads: 1, back_end: Arc::new(Watched), ..Options::default() };
+    let options = Options { threads: 1, ..Options::new(Arc::new(Watched)) };
     let swept = sweep(&experiment, &options, &mut results, &mut |_| ())?;
     results.finish(&experiment, &swept)?;
     let side = || Side::read(&dir).expect("what was written can be read");

@@ -37,7 +37,7 @@ pub(crate) fn hz(run: &Run) -> Result<u32, Error> {
     let Some((_, hz)) = all.next() else { return Ok(DEFAULT_HZ) };
     match all.find(|(_, other)| *other != hz) {
         None => Ok(hz),
-        Some((node, other)) => Err(Error::Failed(format!(
+        Some((node, other)) => Err(Error::Refused(format!(
             "{}: hz = {other}, and {hz} on others: all hosts are one kernel; give all the same, or use --on sim",
             node.name
         ))),
