@@ -471,10 +471,10 @@ knee = "/usr/local/bin/knee"
             );
             assert!(!why.contains('\n'), "{why}");
         }
-        assert!(parse("").unwrap_err().0.contains("names no machine"));
-        assert!(parse("host = 3").unwrap_err().0.contains("[[host]]"));
-        assert!(parse("host = [3]").unwrap_err().0.contains("host = 3: must be a table"));
-        let why = Machines::read(Path::new("/nowhere/hosts.toml")).unwrap_err().0;
+        assert!(parse("").unwrap_err().to_string().contains("names no machine"));
+        assert!(parse("host = 3").unwrap_err().to_string().contains("[[host]]"));
+        assert!(parse("host = [3]").unwrap_err().to_string().contains("host = 3: must be a table"));
+        let why = Machines::read(Path::new("/nowhere/hosts.toml")).unwrap_err().to_string();
         assert!(why.starts_with("/nowhere/hosts.toml: cannot read: No such file"), "{why}");
     }
 
