@@ -67,11 +67,14 @@ impl On {
     }
 }
 
+/// A back end, made.
+type Made = Arc<dyn BackEnd>;
+
 /// A back end, by its name.
 struct Entry {
     name: &'static str,
     value: Value,
-    make: fn(&On, &str) -> Result<Arc<dyn BackEnd>, Failure>,
+    make: fn(&On, &str) -> Result<Made, Failure>,
 }
 
 /// What follows a name, behind a `=`.
@@ -93,7 +96,7 @@ const ALL: [Entry; 4] = [
 ///
 /// # Errors
 /// A name that none has, flags that mean nothing to it, and why there is none here.
-pub(crate) fn named(on: &On) -> Result<Arc<dyn BackEnd>, Failure> {
+pub(crate) fn named(on: &On) -> Result<Made, Failure> {
     among(&ALL.each_ref(), on)
 }
 
@@ -101,12 +104,12 @@ pub(crate) fn named(on: &On) -> Result<Arc<dyn BackEnd>, Failure> {
 ///
 /// # Errors
 /// As of [`named`].
-pub(crate) fn for_published(on: &str) -> Result<Arc<dyn BackEnd>, Failure> {
+pub(crate) fn for_published(on: &str) -> Result<Made, Failure> {
     let makes_networks = |entry: &&Entry| !matches!(entry.value, Value::Must(_));
     among(&ALL.iter().filter(makes_networks).collect::<Vec<_>>(), &On::plain(on))
 }
 
-fn among(all: &[&Entry], on: &On) -> Result<Arc<dyn BackEnd>, Failure> {
+fn among(all: &[&Entry], on: &On) -> Result<Made, Failure> {
     let (name, value) = match on.back_end.split_once('=') {
         Some((name, value)) => (name, Some(value)),
         None => (&*on.back_end, None),
@@ -133,7 +136,7 @@ fn says<T>(text: &str) -> Result<T, Failure> {
     Err(Failure::Says(text.to_owned()))
 }
 
-fn simulator(on: &On, _: &str) -> Result<Arc<dyn BackEnd>, Failure> {
+fn simulator(on: &On, _: &str) -> Result<Made, Failure> {
     if on.offloads.is_some() {
         return says("--offloads is for --on lab; of simulated hosts hosts.gso_max_segs says it");
     }
@@ -143,7 +146,7 @@ fn simulator(on: &On, _: &str) -> Result<Arc<dyn BackEnd>, Failure> {
     Ok(Arc::new(Simulator))
 }
 
-fn kernels(on: &On, version: &str) -> Result<Arc<dyn BackEnd>, Failure> {
+fn kernels(on: &On, version: &str) -> Result<Made, Failure> {
     if on.offloads.is_some() {
         return says(
             "--offloads is for --on lab; of hosts of the kernel in virtual time hosts.gso_max_segs says it",
@@ -158,7 +161,7 @@ fn kernels(on: &On, version: &str) -> Result<Arc<dyn BackEnd>, Failure> {
 }
 
 #[cfg(feature = "kernel")]
-fn lab(on: &On, _: &str) -> Result<Arc<dyn BackEnd>, Failure> {
+fn lab(on: &On, _: &str) -> Result<Made, Failure> {
     let rights = knee_bpf::Rights::now();
     if !(rights.load() && rights.attach() && rights.see()) {
         return says(
@@ -179,7 +182,7 @@ fn lab(on: &On, _: &str) -> Result<Arc<dyn BackEnd>, Failure> {
 }
 
 #[cfg(feature = "kernel")]
-fn hosts(on: &On, file: &str) -> Result<Arc<dyn BackEnd>, Failure> {
+fn hosts(on: &On, file: &str) -> Result<Made, Failure> {
     if on.offloads.is_some() {
         return says(
             "--offloads is for --on lab: those of real machines are as they are set (ethtool -K), and recorded",
@@ -197,11 +200,11 @@ fn hosts(on: &On, file: &str) -> Result<Arc<dyn BackEnd>, Failure> {
 }
 
 #[cfg(not(feature = "kernel"))]
-fn lab(_: &On, _: &str) -> Result<Arc<dyn BackEnd>, Failure> {
+fn lab(_: &On, _: &str) -> Result<Made, Failure> {
     says(&format!("--on lab: {}", crate::without_kernel::WHY))
 }
 
 #[cfg(not(feature = "kernel"))]
-fn hosts(_: &On, _: &str) -> Result<Arc<dyn BackEnd>, Failure> {
+fn hosts(_: &On, _: &str) -> Result<Made, Failure> {
     says(&format!("--on hosts=FILE: {}", crate::without_kernel::WHY))
 }
