@@ -9,7 +9,9 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 
 # What the kernel side is built with may come with set-up, so each recipe asks for it when it runs.
 FEATURES := $$(scripts/has-kernel-side || echo --no-default-features)
-WORKSPACE := --workspace $$(scripts/has-kernel-side || echo --exclude knee-bpf --exclude knee-testbed --no-default-features)
+WORKSPACE := $$(scripts/workspace)
+# Both commands are named wherever one is built, so that features of their crates are the same, and nothing is compiled again.
+RELEASE := $(CARGO) build -q --release -p knee-cli -p knee-fidelity
 # The everyday suite is what cargo takes by itself: the default members.
 
 # Cargo spreads work over the cores by itself.
@@ -85,7 +87,7 @@ needs-test:
 # Some 200 lines of what is compiled are nobody's answer.
 command:
 	@[ -e $(KNEE) ] || echo "building $(KNEE): some four minutes, once"
-	@$(CARGO) build -q --release -p knee-cli $(FEATURES)
+	@$(RELEASE) --bin knee $(FEATURES)
 
 # Another Rust warns of other things: a warning is an error in continuous integration alone, whose Rust is known.
 DENY := $(if $(CI),-- -D warnings)
@@ -104,9 +106,8 @@ doc-all: needs-test
 
 fidelity-quick: needs-test fidelity-built
 	$(TARGET_DIR)/release/fidelity --quick
-# The command is named too, so that features are the same and what it was built of is not compiled again.
 fidelity-built:
-	$(CARGO) build -q --release -p knee-cli -p knee-fidelity --bin fidelity $(FEATURES)
+	$(RELEASE) --bin fidelity $(FEATURES)
 
 test-everyday: needs-test
 	$(CARGO) test $(FEATURES)

@@ -25,18 +25,7 @@
 
 /* The operations as an algorithm names them; the kernel's own have grown others since 6.1. */
 struct cc_operations {
-	u32 (*ssthresh)(struct sock *sk);
-	void (*cong_avoid)(struct sock *sk, u32 ack, u32 acked);
-	void (*set_state)(struct sock *sk, u8 new_state);
-	void (*cwnd_event)(struct sock *sk, u32 event);
-	void (*in_ack_event)(struct sock *sk, u32 flags);
-	void (*pkts_acked)(struct sock *sk, const struct ack_sample *sample);
-	u32 (*min_tso_segs)(struct sock *sk);
-	void (*cong_control)(struct sock *sk, u32 ack, s32 flag, const struct rate_sample *rs);
-	u32 (*undo_cwnd)(struct sock *sk);
-	u32 (*sndbuf_expand)(struct sock *sk);
-	void (*init)(struct sock *sk);
-	void (*release)(struct sock *sk);
+	CC_OPERATIONS(CC_OPERATION_MEMBER)
 	char name[TCP_CA_NAME_MAX];
 	u32 flags;			/* TCP_CONG_... */
 };

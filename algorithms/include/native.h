@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The simulator as host: the structs are its own, one per connection, and crates/algo/src/sock.rs
- * mirrors them (a test compares every offset). Modules that are compiled for the simulator see the
+ * The simulator as host: the structs are its own, one per connection, and crates/algo mirrors them
+ * (a test compares every offset). Modules that are compiled for the simulator see the
  * same structs, and the kernel's own table of operations in place of the one here (CC_KERNEL_OPS).
  *
  * An algorithm never calls back into the simulator. What it asks for (an extra ACK, another path,
@@ -12,111 +12,35 @@
 #define KNEE_NATIVE_H
 
 struct sock {
-	u64 sk_pacing_rate;		/* bytes per second; all ones: no limit */
-	u64 sk_max_pacing_rate;
-	const void *cc_params;		/* this flow's parameters, an array of u32 */
-	u32 sk_pacing_status;		/* SK_PACING_... */
-	u32 sk_gso_max_size;		/* bytes */
-	u32 sk_gso_max_segs;		/* segments of the largest burst */
-	u32 sk_pacing_shift;		/* a burst is 2^-this s of the pacing rate: 10, about 1 ms */
-	u8 sk_state;			/* the kernel's number: 1 established, 2 SYN sent, 7 closed, ... */
+	CC_SOCK_FIELDS(CC_MEMBER, CC_MEMBER, CC_MEMBER)
 };
 
 struct inet_sock {
 	struct sock sk;
 };
 
-struct icsk_ack {
-	u8 pending;			/* ICSK_ACK_... */
-};
-
 struct inet_connection_sock {
 	struct inet_sock icsk_inet;
-	const struct tcp_congestion_ops *icsk_ca_ops;	/* a module's, in use; an algorithm file's: NULL */
-	u8 icsk_ca_state;		/* enum tcp_ca_state */
-	u8 icsk_retransmits;		/* consecutive timeouts */
-	struct icsk_ack icsk_ack;
+	CC_ICSK_FIELDS(CC_MEMBER, CC_NESTED_MEMBER, CC_MEMBER, CC_MEMBER)
 	u64 icsk_ca_priv[13];		/* the algorithm's own 104 bytes */
 };
 
 struct tcp_sock {
 	struct inet_connection_sock inet_conn;
-	u32 snd_una;			/* first byte not acknowledged */
-	u32 snd_nxt;			/* next byte to send */
-	u32 snd_cwnd;			/* packets */
-	u32 snd_cwnd_cnt;		/* packets acked towards the next increment */
-	u32 snd_cwnd_clamp;		/* packets, never passed */
-	u32 snd_ssthresh;		/* packets */
-	u32 prior_cwnd;			/* packets, before the reduction in progress */
-	u32 prior_ssthresh;		/* packets, for undo; 0: undo not allowed */
-	u32 packets_out;		/* sent and not cumulatively acked */
-	u32 sacked_out;
-	u32 lost_out;
-	u32 retrans_out;
-	u32 max_packets_out;		/* largest packets_out of this window */
-	u32 delivered;			/* packets, cumulative, also by SACK */
-	u32 delivered_ce;		/* of these, acked with ECE */
-	u32 lost;			/* packets marked lost, cumulative */
-	u32 app_limited;		/* delivered count up to which samples are app-limited; 0: none */
-	u32 srtt_us;			/* smoothed RTT, us << 3 */
-	u32 mss_cache;			/* bytes of payload in a full segment */
-	u32 rcv_nxt;			/* next byte expected */
-	u32 lsndtime;			/* jiffies of the last data sent */
-	u32 reordering;			/* packets */
-	u32 undo_marker;		/* snd_una when the episode began; 0: nothing to undo */
-	u32 snd_cwnd_stamp;		/* jiffies when cwnd was last validated */
-	u32 min_rtt_us;			/* core's windowed minimum RTT, us */
-	u8 ecn_flags;			/* TCP_ECN_... */
-	u8 is_cwnd_limited;		/* noted by the last send attempt */
-	u64 tcp_mstamp;			/* us, the clock of the packet being processed */
-	u64 delivered_mstamp;		/* us, when delivered last changed */
-	u64 first_tx_mstamp;		/* us, start of the send phase being sampled */
-	u64 tcp_clock_cache;		/* ns, the clock that tcp_mstamp was taken from */
-	u64 tcp_wstamp_ns;		/* ns, when pacing lets the next packet leave */
+	CC_TCP_FIELDS(CC_MEMBER, CC_MEMBER)
 };
 
-/* What one ACK tells about RTT and the flight (pkts_acked). */
 struct ack_sample {
-	u32 pkts_acked;			/* cumulatively acked by this ACK */
-	s32 rtt_us;			/* of the last segment (S)ACKed, -1: none */
-	u32 in_flight;			/* bytes delivered since that segment was sent */
+	CC_ACK_SAMPLE_FIELDS(CC_MEMBER)
 };
 
-/* One delivery-rate sample (cong_control). */
 struct rate_sample {
-	u64 prior_mstamp;		/* us */
-	u32 prior_delivered;		/* packets */
-	u32 prior_delivered_ce;
-	s32 delivered;			/* packets over the interval; < 0: invalid */
-	s32 delivered_ce;
-	s64 interval_us;		/* < 0: invalid */
-	u32 snd_interval_us;
-	u32 rcv_interval_us;
-	s64 rtt_us;			/* -1: none */
-	s32 losses;			/* marked lost by this ACK */
-	u32 acked_sacked;		/* delivered by this ACK */
-	u32 prior_in_flight;		/* packets, before this ACK */
-	u32 last_end_seq;
-	bool is_app_limited;
-	bool is_retrans;
-	bool is_ack_delayed;
+	CC_RATE_SAMPLE_FIELDS(CC_MEMBER)
 };
 
 #ifndef CC_KERNEL_OPS
-/* The operations, named and ordered as in the kernel. */
 struct tcp_congestion_ops {
-	u32 (*ssthresh)(struct sock *sk);
-	void (*cong_avoid)(struct sock *sk, u32 ack, u32 acked);
-	void (*set_state)(struct sock *sk, u8 new_state);
-	void (*cwnd_event)(struct sock *sk, u32 event);
-	void (*in_ack_event)(struct sock *sk, u32 flags);
-	void (*pkts_acked)(struct sock *sk, const struct ack_sample *sample);
-	u32 (*min_tso_segs)(struct sock *sk);
-	void (*cong_control)(struct sock *sk, u32 ack, s32 flag, const struct rate_sample *rs);
-	u32 (*undo_cwnd)(struct sock *sk);
-	u32 (*sndbuf_expand)(struct sock *sk);
-	void (*init)(struct sock *sk);
-	void (*release)(struct sock *sk);
+	CC_OPERATIONS(CC_OPERATION_MEMBER)
 	char name[16];
 	u32 flags;			/* TCP_CONG_... */
 };

@@ -3,7 +3,7 @@
  * The contract between a congestion control and its host.
  *
  * It declares what an algorithm may see of the kernel's sockets, under the kernel's names and with
- * the kernel's meanings. Three hosts provide it:
+ * the kernel's meanings; fields.h lists the fields. Three hosts provide it:
  *
  *   native.h  the simulator: the structs below are what it keeps for each connection;
  *   bpf.h     a running kernel: the structs are a view, their offsets are found at load time (CO-RE);
@@ -143,6 +143,8 @@ struct cc_given_log {
 	u32 count;			/* all, also those that found no room */
 	struct cc_given given[CC_GIVEN_MAX];
 };
+
+#include "fields.h"
 
 #ifdef __KERNEL__
 #include "linux.h"

@@ -1,5 +1,5 @@
 //! Compiles every `algorithms/*.c` and writes the table of them: the folder is the list. Those of
-//! `src/testing` have a table of their own.
+//! `src/testing` have a table of their own. What they see of the kernel is mirrored from `fields.h`.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -45,7 +45,9 @@ fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
     fs::write(out.join("table.rs"), tables).expect("OUT_DIR is writable");
 
-    fs::write(out.join("headers.rs"), headers(&root.join("module"), &include))
+    let lists = Lists::read(&include.join("fields.h"));
+    fs::write(out.join("fields.rs"), mirrors(&lists)).expect("OUT_DIR is writable");
+    fs::write(out.join("headers.rs"), headers(&root.join("module"), &include) + &members(&lists))
         .expect("OUT_DIR is writable");
 
     println!("cargo::rerun-if-changed=module");
@@ -116,4 +118,122 @@ fn headers(own: &Path, contract: &Path) -> String {
     }
     text.push_str("];\n");
     text
+}
+
+/// A line of `fields.h`.
+struct Line {
+    /// FIELD, NESTED, VALUE, OWN or OPERATION.
+    kind: String,
+    c_type: String,
+    /// Of a nested one that of its struct.
+    name: String,
+    /// As the mirror has it.
+    flat_name: String,
+    meaning: String,
+}
+
+/// The lists of `fields.h`, by name.
+struct Lists(Vec<(String, Vec<Line>)>);
+
+impl Lists {
+    fn read(path: &Path) -> Lists {
+        let text = fs::read_to_string(path).expect("fields.h is there");
+        let mut lists: Vec<(String, Vec<Line>)> = Vec::new();
+        for line in text.lines() {
+            let line = line.trim_end_matches('\\').trim_end();
+            if let Some(head) = line.strip_prefix("#define CC_") {
+                lists.push((head.split('(').next().unwrap_or(head).to_owned(), Vec::new()));
+            } else if let (Some(entry), Some((_, list))) =
+                (line.strip_prefix('\t'), lists.last_mut())
+            {
+                let read = Line::read(entry);
+                list.push(read.unwrap_or_else(|| panic!("fields.h: \"{entry}\" is no field")));
+            }
+        }
+        Lists(lists)
+    }
+
+    fn of(&self, name: &str) -> &[Line] {
+        let list = self.0.iter().find(|(list, _)| list == name);
+        list.map(|(_, lines)| lines.as_slice()).expect("fields.h has this list")
+    }
+}
+
+impl Line {
+    fn read(entry: &str) -> Option<Line> {
+        let (kind, arguments) = entry.strip_suffix(')')?.split_once('(')?;
+        let (arguments, meaning) = match arguments.split_once(", \"") {
+            Some((arguments, meaning)) => (arguments, meaning.strip_suffix('"')?),
+            None => (arguments, ""),
+        };
+        let mut words = arguments.split(", ");
+        let (c_type, name) = (words.next()?.to_owned(), words.next()?.to_owned());
+        let flat_name = match kind {
+            "NESTED" => format!("{name}_{}", words.next()?),
+            _ => name.clone(),
+        };
+        Some(Line { kind: kind.to_owned(), c_type, name, flat_name, meaning: meaning.to_owned() })
+    }
+
+    fn rust_type(&self) -> &str {
+        match self.c_type.as_str() {
+            "s32" => "i32",
+            "s64" => "i64",
+            pointer if pointer.ends_with('*') => "Pointer",
+            same => same,
+        }
+    }
+
+    /// A field of a struct, with its documentation.
+    fn documented(&self) -> String {
+        let (first, rest) = self.meaning.split_at(1);
+        let stop = if rest.ends_with('.') { "" } else { "." };
+        format!("    /// {}{rest}{stop}\n    {}\n", first.to_uppercase(), self.field())
+    }
+
+    fn field(&self) -> String {
+        format!("{}: {},", self.flat_name, self.rust_type())
+    }
+}
+
+/// The lists as calls of the macros of `sock.rs`.
+fn mirrors(lists: &Lists) -> String {
+    let members = |list: &str| lists.of(list).iter().map(Line::documented).collect::<String>();
+    let group = |names: &[&str], is_wanted: fn(&&Line) -> bool| {
+        let lines = names.iter().flat_map(|name| lists.of(name)).filter(is_wanted);
+        format!("[{}]", lines.map(Line::field).collect::<Vec<_>>().join(" "))
+    };
+    let (head, tail) = (["SOCK_FIELDS", "ICSK_FIELDS"], ["TCP_FIELDS"]);
+    let (ack, rate) = (["ACK_SAMPLE_FIELDS"], ["RATE_SAMPLE_FIELDS"]);
+    let state = "    /// The algorithm's own 104 bytes.\n    icsk_ca_priv: [u64; 13],\n";
+    let sock = members(head[0]) + &members(head[1]) + state + &members(tail[0]);
+    let groups = [
+        group(&head, |line| line.kind != "OWN"),
+        group(&tail, |_| true),
+        group(&head, |line| line.kind == "OWN"),
+    ];
+    let operations: Vec<&str> = lists.of("OPERATIONS").iter().map(|line| &*line.name).collect();
+    let mut text = format!("operations! {{ {} }}\n", operations.join(" "));
+    let mut arms = String::new();
+    for (name, members, groups) in [
+        ("TcpSock", sock, groups.join(" ")),
+        ("AckSample", members(ack[0]), group(&ack, |_| true)),
+        ("RateSample", members(rate[0]), group(&rate, |_| true)),
+    ] {
+        write!(text, "mirror! {{ {name}:\n{members}}}\n").expect("a String takes all");
+        let pattern = format!("{name}, $apply:ident $(, $more:tt)*");
+        writeln!(arms, "    ({pattern}) => {{ $apply! {{ $($more)* {name}: {groups} }} }};")
+            .expect("as above");
+    }
+    text + "hand_on! {\n" + &arms + "}\n"
+}
+
+/// Members of the native structs, as its headers' text has them: where it names a list, those of the list.
+fn members(lists: &Lists) -> String {
+    let mut text = String::from("static LISTS: &[(&str, &[&str])] = &[\n");
+    for (list, lines) in &lists.0 {
+        let names: Vec<&str> = lines.iter().map(|line| &*line.name).collect();
+        writeln!(text, "    (\"{list}\", &{names:?}),").expect("as above");
+    }
+    text + "];\n"
 }

@@ -16,6 +16,7 @@ fn main() {
     println!("cargo::rerun-if-env-changed=KNEE_CLANG");
     println!("cargo::rerun-if-changed={}", algorithms.display());
     println!("cargo::rerun-if-changed=src/record.h");
+    println!("cargo::rerun-if-changed=src/sock.h");
     println!("cargo::rerun-if-changed=programs");
     println!("cargo::rerun-if-changed=../algo/src/testing");
     println!("cargo::rerun-if-changed=build.rs");

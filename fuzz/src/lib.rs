@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::{env, fs, process};
 
 pub use libfuzzer_sys;
@@ -26,14 +26,26 @@ macro_rules! target {
     };
 }
 
-/// Whether what follows is made of this case too, if it reaches something new: not behind as many as `KNEE_FUZZ_STEADY` says. Then only
-/// the inputs that the fuzzer begins with are mutated, and what is tried depends on them and on the seed, not on code, compiler or threads.
+/// A counter for each input that the quick mode begins with, where the fuzzer looks for them: it mutates only inputs that have counted
+/// something, and the targets have no other counters then.
+#[used]
+#[unsafe(link_section = "__libfuzzer_extra_counters")]
+static BEGINNINGS: [AtomicU64; 1024] = [const { AtomicU64::new(0) }; 1024];
+
+/// Whether what follows is made of this case too: of each of the first as many as `KNEE_FUZZ_STEADY` says, and of none behind them. Then what
+/// is tried depends on the inputs that the fuzzer begins with and on the seed, not on code, compiler or threads. Without it, of those that
+/// reach something new.
 pub fn kept(kept: Corpus) -> Corpus {
     static CASES: AtomicUsize = AtomicUsize::new(0);
     static STEADY: OnceLock<Option<usize>> = OnceLock::new();
     let steady = STEADY.get_or_init(|| env::var("KNEE_FUZZ_STEADY").ok()?.parse().ok());
-    let cases = CASES.fetch_add(1, Ordering::Relaxed);
-    if steady.is_some_and(|steady| cases >= steady) { Corpus::Reject } else { kept }
+    let Some(steady) = *steady else { return kept };
+    let case = CASES.fetch_add(1, Ordering::Relaxed);
+    if case >= steady {
+        return Corpus::Reject;
+    }
+    BEGINNINGS[case].store(1, Ordering::Relaxed);
+    kept
 }
 
 /// The bytes of a case as numbers; behind their end all are 0.

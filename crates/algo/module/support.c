@@ -181,9 +181,12 @@ static const struct tcp_congestion_ops *registered_at(u32 index)
 	return index < registered_len ? registered[index] : NULL;
 }
 
-/* The operations of a table in the contract's order, with its name and flags. */
+/* A table in the contract's form, for calls that know the types. */
+#define KNEE_OPERATION(type, name, ...) void (*name)(void);
+#define KNEE_TAKE_OPERATION(type, name, ...) out->name = (void (*)(void))ops->name;
+
 struct knee_operations {
-	void (*operation[12])(void);
+	CC_OPERATIONS(KNEE_OPERATION)
 	char name[TCP_CA_NAME_MAX];
 	u32 flags;
 };
@@ -202,27 +205,14 @@ static void cong_control_of_two(struct sock *sk, u32 ack, s32 flag, const struct
 
 static void operations_of(const struct tcp_congestion_ops *ops, struct knee_operations *out)
 {
-	void (*const table[12])(void) = {
-		(void (*)(void))ops->ssthresh,
-		/* Where there is cong_control the kernel never asks cong_avoid. */
-		ops->cong_control ? NULL : (void (*)(void))ops->cong_avoid,
-		(void (*)(void))ops->set_state,
-		(void (*)(void))ops->cwnd_event,
-		(void (*)(void))ops->in_ack_event,
-		(void (*)(void))ops->pkts_acked,
-		(void (*)(void))ops->min_tso_segs,
+	CC_OPERATIONS(KNEE_TAKE_OPERATION)
+	/* Where there is cong_control the kernel never asks cong_avoid. */
+	if (ops->cong_control)
+		out->cong_avoid = NULL;
 #if KNEE_CONG_CONTROL_ARGUMENTS == 2
-		ops->cong_control ? (void (*)(void))cong_control_of_two : NULL,
-#else
-		(void (*)(void))ops->cong_control,
+	if (ops->cong_control)
+		out->cong_control = (void (*)(void))cong_control_of_two;
 #endif
-		(void (*)(void))ops->undo_cwnd,
-		(void (*)(void))ops->sndbuf_expand,
-		(void (*)(void))ops->init,
-		(void (*)(void))ops->release,
-	};
-
-	memcpy(out->operation, table, sizeof(table));
 	memcpy(out->name, ops->name, sizeof(out->name));
 	out->name[TCP_CA_NAME_MAX - 1] = 0;
 	out->flags = ops->flags;

@@ -506,21 +506,28 @@ fn has_canaries(algorithm: &Algorithm, sock: &TcpSock) -> bool {
     })
 }
 
-/// A field that was written and that the kernel's verifier lets no algorithm write.
+/// The fields that the kernel's verifier lets an algorithm write.
+const WRITABLE: [&str; 9] = [
+    "sk_pacing_rate",
+    "sk_pacing_status",
+    "icsk_ack_pending",
+    "snd_cwnd",
+    "snd_cwnd_cnt",
+    "snd_cwnd_stamp",
+    "snd_ssthresh",
+    "ecn_flags",
+    "app_limited",
+];
+
+/// A field that was written and is none of these.
 fn written(before: &TcpSock, after: &TcpSock) -> Option<&'static str> {
-    macro_rules! first_changed {
-        ($($field:ident)*) => {
-            [$((before.$field != after.$field).then_some(stringify!($field))),*]
-                .into_iter()
-                .flatten()
-                .next()
+    macro_rules! changed {
+        (TcpSock: $([$($field:ident: $type:ty,)*])*) => {
+            [$($((stringify!($field), before.$field != after.$field)),*),*]
         };
     }
-    first_changed!(sk_max_pacing_rate sk_gso_max_size sk_gso_max_segs sk_pacing_shift sk_state
-        tcp_clock_cache tcp_wstamp_ns icsk_ca_state icsk_retransmits snd_una snd_nxt
-        snd_cwnd_clamp prior_cwnd prior_ssthresh packets_out sacked_out lost_out retrans_out
-        max_packets_out delivered delivered_ce lost srtt_us mss_cache rcv_nxt lsndtime reordering
-        undo_marker min_rtt_us is_cwnd_limited tcp_mstamp delivered_mstamp first_tx_mstamp)
+    let mut changed = with_fields!(TcpSock, changed).into_iter().filter(|(_, changed)| *changed);
+    changed.find_map(|(field, _)| (!WRITABLE.contains(&field)).then_some(field))
 }
 
 fn run(algorithm: &'static Algorithm, bytes: &[u8], observed: bool) -> Result<Machine, String> {

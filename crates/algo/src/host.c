@@ -115,29 +115,32 @@ void cc_call_diag_read(void (*read)(const struct sock *sk, u64 *out), const stru
 	read(sk, out);
 }
 
-#define SOCK(field)	{ #field, offsetof(struct sock, field) }
-#define CSK(field)	{ #field, offsetof(struct inet_connection_sock, field) }
-#define TCP(field)	{ #field, offsetof(struct tcp_sock, field) }
-#define HOST(field)	{ "host." #field, offsetof(struct cc_host, field) }
-#define SIZE(type)	{ #type, sizeof(struct type) }
+#define ROW(prefix, type, field) { prefix #field, offsetof(struct type, field) },
+#define SOCK(type, name, ...) ROW("", sock, name)
+#define ICSK(type, name, ...) ROW("", inet_connection_sock, name)
+#define NESTED(type, outer, name, ...) { #outer "_" #name, offsetof(struct inet_connection_sock, outer.name) },
+#define TCP(type, name, ...) ROW("", tcp_sock, name)
+#define ACK(type, name, ...) ROW("ack_sample.", ack_sample, name)
+#define RATE(type, name, ...) ROW("rate_sample.", rate_sample, name)
+#define OPERATION(type, name, ...) ROW("ops.", tcp_congestion_ops, name)
+#define HOST(name) ROW("host.", cc_host, name)
+#define SIZE(type) { #type, sizeof(struct type) },
 
 const struct cc_layout {
 	const char *name;
 	u64 value;
 } cc_layout[] = {
-	SIZE(tcp_sock), SIZE(cc_host), SIZE(ack_sample), SIZE(rate_sample), SIZE(tcp_congestion_ops),
-	SOCK(sk_pacing_rate), SOCK(sk_max_pacing_rate), SOCK(cc_params), SOCK(sk_pacing_status),
-	SOCK(sk_gso_max_size), SOCK(sk_gso_max_segs), SOCK(sk_pacing_shift), SOCK(sk_state), CSK(icsk_ca_ops),
-	CSK(icsk_ca_state), CSK(icsk_retransmits), CSK(icsk_ack.pending),
-	CSK(icsk_ca_priv), TCP(snd_una), TCP(snd_nxt), TCP(snd_cwnd), TCP(snd_cwnd_cnt),
-	TCP(snd_cwnd_clamp), TCP(snd_ssthresh), TCP(prior_cwnd), TCP(prior_ssthresh),
-	TCP(packets_out), TCP(sacked_out), TCP(lost_out), TCP(retrans_out), TCP(max_packets_out),
-	TCP(delivered), TCP(delivered_ce), TCP(lost), TCP(app_limited), TCP(srtt_us), TCP(mss_cache),
-	TCP(rcv_nxt), TCP(lsndtime), TCP(reordering), TCP(undo_marker), TCP(snd_cwnd_stamp),
-	TCP(min_rtt_us), TCP(ecn_flags), TCP(is_cwnd_limited), TCP(tcp_mstamp),
-	TCP(delivered_mstamp), TCP(first_tx_mstamp), TCP(tcp_clock_cache), TCP(tcp_wstamp_ns), HOST(random_state), HOST(storage), HOST(jiffies), HOST(hz),
-	HOST(base_rtt_us),
-	HOST(acks_asked), HOST(ack_rcv_nxt), HOST(ack_ecn_flags), HOST(rehashes_asked), HOST(fallback_asked),
-	HOST(fallback_name), HOST(given), HOST(replayed), SIZE(cc_given),
-	SIZE(cc_given_log), { 0 },
+	SIZE(tcp_sock) SIZE(cc_host) SIZE(ack_sample) SIZE(rate_sample) SIZE(tcp_congestion_ops)
+	SIZE(cc_given) SIZE(cc_given_log)
+	CC_SOCK_FIELDS(SOCK, SOCK, SOCK)
+	CC_ICSK_FIELDS(ICSK, NESTED, ICSK, ICSK)
+	ICSK(u64, icsk_ca_priv)
+	CC_TCP_FIELDS(TCP, TCP)
+	CC_ACK_SAMPLE_FIELDS(ACK)
+	CC_RATE_SAMPLE_FIELDS(RATE)
+	CC_OPERATIONS(OPERATION) OPERATION(char, name) OPERATION(u32, flags)
+	HOST(random_state) HOST(storage) HOST(jiffies) HOST(hz) HOST(base_rtt_us) HOST(acks_asked)
+	HOST(ack_rcv_nxt) HOST(ack_ecn_flags) HOST(rehashes_asked) HOST(fallback_asked)
+	HOST(fallback_name) HOST(given) HOST(replayed)
+	{ 0 },
 };

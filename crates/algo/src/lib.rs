@@ -17,25 +17,27 @@
 //! assert_eq!(reno.ssthresh(&mut sock, &mut host), 6);
 //! ```
 
+#[macro_use]
+mod sock;
+
 mod about;
 mod call;
 pub mod check;
 #[doc(hidden)]
-#[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 mod given;
 pub mod module;
 mod params;
 mod sha256;
-mod sock;
 pub mod template;
 
 pub use call::Call;
 pub use given::{Given, GivenLog, Observed, Observer};
 pub use params::{DiagInfo, Error, ParamInfo, Params};
-pub use sock::{AckSample, AskedAck, Host, RateSample, TcpSock};
+pub use sock::{AckSample, AskedAck, Host, OPERATIONS, Pointer, RateSample, TcpSock};
 
 use given::{Noted, Notes};
+use sock::Ops;
 use std::ffi::{CStr, c_char};
 use std::fmt;
 use std::path::Path;
@@ -126,22 +128,6 @@ pub mod ack_pending {
     pub const NOW: u8 = 16;
 }
 
-/// The operations of `struct tcp_congestion_ops`, in the order in which the contract declares them.
-pub const OPERATIONS: [&str; 12] = [
-    "ssthresh",
-    "cong_avoid",
-    "set_state",
-    "cwnd_event",
-    "in_ack_event",
-    "pkts_acked",
-    "min_tso_segs",
-    "cong_control",
-    "undo_cwnd",
-    "sndbuf_expand",
-    "init",
-    "release",
-];
-
 /// Bytes of private state that a socket has room for.
 const PRIVATE_AREA_BYTES: u32 = 104;
 
@@ -149,25 +135,6 @@ const PRIVATE_AREA_BYTES: u32 = 104;
 pub const NEEDS_ECN: u32 = 2;
 
 type Sk = *mut TcpSock;
-
-/// The C table of operations; the calls go through `host.c`, which knows their types.
-#[repr(C)]
-struct Ops {
-    ssthresh: Option<unsafe extern "C" fn()>,
-    cong_avoid: Option<unsafe extern "C" fn()>,
-    set_state: Option<unsafe extern "C" fn()>,
-    cwnd_event: Option<unsafe extern "C" fn()>,
-    in_ack_event: Option<unsafe extern "C" fn()>,
-    pkts_acked: Option<unsafe extern "C" fn()>,
-    min_tso_segs: Option<unsafe extern "C" fn()>,
-    cong_control: Option<unsafe extern "C" fn()>,
-    undo_cwnd: Option<unsafe extern "C" fn()>,
-    sndbuf_expand: Option<unsafe extern "C" fn()>,
-    init: Option<unsafe extern "C" fn()>,
-    release: Option<unsafe extern "C" fn()>,
-    name: [c_char; 16],
-    flags: u32,
-}
 
 #[repr(C)]
 struct RawParam {
@@ -257,6 +224,8 @@ type DiagRead = unsafe extern "C" fn(*const TcpSock, *mut u64);
 
 /// Which optional operations there are, copied out of the C table.
 struct Has {
+    /// Names of all there are, in the kernel's order.
+    operations: Vec<&'static str>,
     cong_control: bool,
     set_state: bool,
     cwnd_event: bool,
@@ -439,23 +408,7 @@ impl Algorithm {
 
     /// The names of the operations it has, in the kernel's order.
     pub fn operations(&self) -> Vec<&'static str> {
-        [
-            ("ssthresh", true),
-            ("cong_avoid", !self.has.cong_control),
-            ("set_state", self.has.set_state),
-            ("cwnd_event", self.has.cwnd_event),
-            ("in_ack_event", self.has.in_ack_event),
-            ("pkts_acked", self.has.pkts_acked),
-            ("min_tso_segs", self.has.min_tso_segs),
-            ("cong_control", self.has.cong_control),
-            ("undo_cwnd", true),
-            ("sndbuf_expand", self.has.sndbuf_expand),
-            ("init", self.has.init),
-            ("release", self.has.release),
-        ]
-        .into_iter()
-        .filter_map(|(name, has)| has.then_some(name))
-        .collect()
+        self.has.operations.clone()
     }
 
     /// The default value of each parameter.
@@ -552,7 +505,7 @@ impl Instance {
         host: &mut Host,
         run: impl FnOnce(*const Ops, Sk, *mut Host) -> u32,
     ) -> u32 {
-        sock.cc_params = self.params.0.as_ptr();
+        sock.cc_params = Pointer::to(self.params.0.as_ptr());
         host.storage =
             if self.storage.is_empty() { std::ptr::null_mut() } else { self.storage.as_mut_ptr() };
         if let Some(running) = &self.running {
@@ -562,7 +515,7 @@ impl Instance {
         if self.running.is_some() {
             self.leave(sock);
         }
-        sock.cc_params = std::ptr::null();
+        sock.cc_params = Pointer::default();
         host.storage = std::ptr::null_mut();
         result
     }
@@ -830,6 +783,7 @@ impl Instance {
 impl Has {
     fn of(ops: &Ops) -> Has {
         Has {
+            operations: ops.present(),
             cong_control: ops.cong_control.is_some(),
             set_state: ops.set_state.is_some(),
             cwnd_event: ops.cwnd_event.is_some(),

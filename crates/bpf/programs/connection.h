@@ -4,6 +4,7 @@
 #define KNEE_CONNECTION_H
 
 #include "iter_tcp.h"
+#include "sock.h"
 
 #define AF_INET6	10
 /*
@@ -73,44 +74,12 @@ struct bpf_struct_ops_map {
 struct connection {
 	u64 cookie;			/* identifies a socket for as long as the system runs */
 	u64 cgroup_id;			/* 0: none */
-	u64 pacing_rate;		/* bytes per second; all ones: no limit */
-	u64 max_pacing_rate;
 	u64 bytes_acked;
-	u64 tcp_mstamp;			/* us, as the other two */
-	u64 delivered_mstamp;
-	u64 first_tx_mstamp;
-	u64 ca_priv[13];
+	struct cc_sock sock;		/* what an algorithm sees of it */
 	u32 uid;
 	u32 map_id;			/* of the operations; 0: they are the kernel's own */
 	u32 ca_flags;			/* of the algorithm */
 	u32 jiffies;			/* now */
-	u32 pacing_status;
-	u32 gso_max_size;
-	u32 snd_una;
-	u32 snd_nxt;
-	u32 snd_cwnd;
-	u32 snd_cwnd_cnt;
-	u32 snd_cwnd_clamp;
-	u32 snd_ssthresh;
-	u32 prior_cwnd;
-	u32 prior_ssthresh;
-	u32 packets_out;
-	u32 sacked_out;
-	u32 lost_out;
-	u32 retrans_out;
-	u32 max_packets_out;
-	u32 delivered;
-	u32 delivered_ce;
-	u32 lost;
-	u32 app_limited;
-	u32 srtt_us;			/* us << 3 */
-	u32 mss_cache;
-	u32 rcv_nxt;
-	u32 lsndtime;
-	u32 reordering;
-	u32 undo_marker;
-	u32 snd_cwnd_stamp;
-	u32 min_rtt_us;
 	u32 total_retrans;
 	u32 rate_delivered;		/* packets, over */
 	u32 rate_interval_us;		/* so long */
@@ -120,12 +89,6 @@ struct connection {
 	u16 family;
 	u16 local_port;
 	u16 remote_port;
-	u8 state;
-	u8 ca_state;
-	u8 retransmits;
-	u8 ack_pending;
-	u8 ecn_flags;
-	u8 is_cwnd_limited;
 	u8 rate_app_limited;
 };
 
@@ -171,56 +134,11 @@ static __always_inline void take_info(struct connection *to, const struct sock *
 	to->rate_app_limited = BPF_CORE_READ_BITFIELD(tp, rate_app_limited);
 }
 
-/* What an algorithm sees of its socket. */
-static __always_inline void take_sock(struct connection *to, const struct sock *sk)
-{
-	const struct inet_connection_sock *icsk = inet_csk(sk);
-	const struct tcp_sock *tp = tcp_sk(sk);
-
-	to->pacing_rate = sk->sk_pacing_rate;
-	to->max_pacing_rate = sk->sk_max_pacing_rate;
-	to->pacing_status = sk->sk_pacing_status;
-	to->gso_max_size = sk->sk_gso_max_size;
-	to->state = sk->__sk_common.skc_state;
-	to->ca_state = cc_ca_state(sk);
-	to->retransmits = icsk->icsk_retransmits;
-	to->ack_pending = icsk->icsk_ack.pending;
-	__builtin_memcpy(to->ca_priv, icsk->icsk_ca_priv, sizeof(to->ca_priv));
-	to->snd_una = tp->snd_una;
-	to->snd_nxt = tp->snd_nxt;
-	to->snd_cwnd = tp->snd_cwnd;
-	to->snd_cwnd_cnt = tp->snd_cwnd_cnt;
-	to->snd_cwnd_clamp = tp->snd_cwnd_clamp;
-	to->snd_ssthresh = tp->snd_ssthresh;
-	to->prior_cwnd = tp->prior_cwnd;
-	to->prior_ssthresh = tp->prior_ssthresh;
-	to->packets_out = tp->packets_out;
-	to->sacked_out = tp->sacked_out;
-	to->lost_out = tp->lost_out;
-	to->retrans_out = tp->retrans_out;
-	to->max_packets_out = tp->max_packets_out;
-	to->delivered = tp->delivered;
-	to->delivered_ce = tp->delivered_ce;
-	to->lost = tp->lost;
-	to->app_limited = tp->app_limited;
-	to->srtt_us = tp->srtt_us;
-	to->mss_cache = tp->mss_cache;
-	to->rcv_nxt = tp->rcv_nxt;
-	to->lsndtime = tp->lsndtime;
-	to->reordering = tp->reordering;
-	to->undo_marker = tp->undo_marker;
-	to->snd_cwnd_stamp = tp->snd_cwnd_stamp;
-	to->min_rtt_us = cc_min_rtt_us(tp);
-	to->ecn_flags = tp->ecn_flags;
-	to->is_cwnd_limited = cc_cwnd_limited_flag(tp);
-	to->tcp_mstamp = tp->tcp_mstamp;
-	to->delivered_mstamp = tp->delivered_mstamp;
-	to->first_tx_mstamp = tp->first_tx_mstamp;
-}
-
 /* All of the record. */
 static __always_inline void take_connection(struct connection *to, struct sock *sk, u32 uid)
 {
+	/* What is between fields is written to user space, too: no byte of the kernel's stack. */
+	__builtin_memset(to, 0, sizeof(*to));
 	const struct sock___more *more = (const void *)sk;
 
 	to->cookie = bpf_get_socket_cookie(sk);
@@ -231,7 +149,7 @@ static __always_inline void take_connection(struct connection *to, struct sock *
 	take_addresses(to, sk);
 	take_algorithm(to, sk);
 	take_info(to, sk);
-	take_sock(to, sk);
+	cc_take_sock(&to->sock, sk);
 }
 
 #endif

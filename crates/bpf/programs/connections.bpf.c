@@ -12,7 +12,7 @@ struct connection connection_layout SEC("layout");
 SEC("iter/tcp") int connections(struct bpf_iter__tcp *ctx)
 {
 	struct sock *sk = iter_sock(ctx);
-	struct connection to = {};
+	struct connection to;
 
 	if (!sk)
 		return 0;

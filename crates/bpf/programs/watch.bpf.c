@@ -18,7 +18,7 @@ SEC("iter/bpf_sk_storage_map") int watch(struct bpf_iter__bpf_sk_storage_map *ct
 {
 	struct sock *sk = ctx->sk;
 	u32 *uid = ctx->value;
-	struct connection to = {};
+	struct connection to;
 
 	/* There is neither at the end. */
 	if (!sk || !uid)

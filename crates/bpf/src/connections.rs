@@ -158,7 +158,7 @@ impl Connection {
         (u64::from(self.sock.delivered_ce) * 1_000_000).checked_div(u64::from(self.sock.delivered))
     }
 
-    fn of(raw: &Raw, netns: Id, hz: u32) -> Connection {
+    fn of(raw: Raw, netns: Id, hz: u32) -> Connection {
         let address = |bytes: &[u8; 16], port| {
             let ip = if raw.family == AF_INET6 {
                 Ipv6Addr::from(*bytes).to_canonical()
@@ -168,7 +168,7 @@ impl Connection {
             SocketAddr::new(ip, port)
         };
         let name = raw.algorithm.split(|byte| *byte == 0).next().unwrap_or_default();
-        let rate = (u64::from(raw.rate_delivered) * u64::from(raw.mss_cache) * 1_000_000)
+        let rate = (u64::from(raw.rate_delivered) * u64::from(raw.sock.mss_cache) * 1_000_000)
             .checked_div(u64::from(raw.rate_interval_us));
         Connection {
             netns,
@@ -177,11 +177,11 @@ impl Connection {
             uid: raw.uid,
             local: address(&raw.local_address, raw.local_port),
             remote: address(&raw.remote_address, raw.remote_port),
-            state: State::of(raw.state),
+            state: State::of(raw.sock.sk_state),
             algorithm: String::from_utf8_lossy(name).into_owned(),
             needs_ecn: raw.ca_flags & NEEDS_ECN != 0,
             map_id: Some(raw.map_id).filter(|id| *id != 0),
-            sock: raw.sock(),
+            sock: raw.sock,
             bytes_acked: raw.bytes_acked,
             total_retrans: raw.total_retrans,
             delivery_rate_bytes_per_sec: rate.filter(|rate| *rate > 0),
@@ -387,9 +387,10 @@ impl Watch {
 fn connections_of(bytes: &[u8], netns: Id) -> impl Iterator<Item = Connection> {
     let hz = tick_hz();
     bytes.chunks_exact(size_of::<Raw>()).map(move |record| {
-        // SAFETY: as long as a Raw, which any bits make.
+        // SAFETY: as long as a Raw, which any bits make; its socket's pointers are never followed
+        // before knee-algo sets them.
         let raw = unsafe { record.as_ptr().cast::<Raw>().read_unaligned() };
-        Connection::of(&raw, netns, hz)
+        Connection::of(raw, netns, hz)
     })
 }
 
@@ -402,44 +403,12 @@ pub(crate) fn cannot_read(source: io::Error) -> Error {
 struct Raw {
     cookie: u64,
     cgroup_id: u64,
-    pacing_rate: u64,
-    max_pacing_rate: u64,
     bytes_acked: u64,
-    tcp_mstamp: u64,
-    delivered_mstamp: u64,
-    first_tx_mstamp: u64,
-    ca_priv: [u64; 13],
+    sock: TcpSock,
     uid: u32,
     map_id: u32,
     ca_flags: u32,
     jiffies: u32,
-    pacing_status: u32,
-    gso_max_size: u32,
-    snd_una: u32,
-    snd_nxt: u32,
-    snd_cwnd: u32,
-    snd_cwnd_cnt: u32,
-    snd_cwnd_clamp: u32,
-    snd_ssthresh: u32,
-    prior_cwnd: u32,
-    prior_ssthresh: u32,
-    packets_out: u32,
-    sacked_out: u32,
-    lost_out: u32,
-    retrans_out: u32,
-    max_packets_out: u32,
-    delivered: u32,
-    delivered_ce: u32,
-    lost: u32,
-    app_limited: u32,
-    srtt_us: u32,
-    mss_cache: u32,
-    rcv_nxt: u32,
-    lsndtime: u32,
-    reordering: u32,
-    undo_marker: u32,
-    snd_cwnd_stamp: u32,
-    min_rtt_us: u32,
     total_retrans: u32,
     rate_delivered: u32,
     rate_interval_us: u32,
@@ -449,59 +418,7 @@ struct Raw {
     family: u16,
     local_port: u16,
     remote_port: u16,
-    state: u8,
-    ca_state: u8,
-    retransmits: u8,
-    ack_pending: u8,
-    ecn_flags: u8,
-    is_cwnd_limited: u8,
     rate_app_limited: u8,
-}
-
-impl Raw {
-    fn sock(&self) -> TcpSock {
-        TcpSock {
-            sk_pacing_rate: self.pacing_rate,
-            sk_max_pacing_rate: self.max_pacing_rate,
-            sk_pacing_status: self.pacing_status,
-            sk_gso_max_size: self.gso_max_size,
-            icsk_ca_state: self.ca_state,
-            icsk_retransmits: self.retransmits,
-            icsk_ack_pending: self.ack_pending,
-            icsk_ca_priv: self.ca_priv,
-            snd_una: self.snd_una,
-            snd_nxt: self.snd_nxt,
-            snd_cwnd: self.snd_cwnd,
-            snd_cwnd_cnt: self.snd_cwnd_cnt,
-            snd_cwnd_clamp: self.snd_cwnd_clamp,
-            snd_ssthresh: self.snd_ssthresh,
-            prior_cwnd: self.prior_cwnd,
-            prior_ssthresh: self.prior_ssthresh,
-            packets_out: self.packets_out,
-            sacked_out: self.sacked_out,
-            lost_out: self.lost_out,
-            retrans_out: self.retrans_out,
-            max_packets_out: self.max_packets_out,
-            delivered: self.delivered,
-            delivered_ce: self.delivered_ce,
-            lost: self.lost,
-            app_limited: self.app_limited,
-            srtt_us: self.srtt_us,
-            mss_cache: self.mss_cache,
-            rcv_nxt: self.rcv_nxt,
-            lsndtime: self.lsndtime,
-            reordering: self.reordering,
-            undo_marker: self.undo_marker,
-            snd_cwnd_stamp: self.snd_cwnd_stamp,
-            min_rtt_us: self.min_rtt_us,
-            ecn_flags: self.ecn_flags,
-            is_cwnd_limited: self.is_cwnd_limited,
-            tcp_mstamp: self.tcp_mstamp,
-            delivered_mstamp: self.delivered_mstamp,
-            first_tx_mstamp: self.first_tx_mstamp,
-            ..TcpSock::default()
-        }
-    }
 }
 
 #[cfg(test)]
@@ -524,44 +441,12 @@ mod tests {
         let mirror = offsets!(
             cookie,
             cgroup_id,
-            pacing_rate,
-            max_pacing_rate,
             bytes_acked,
-            tcp_mstamp,
-            delivered_mstamp,
-            first_tx_mstamp,
-            ca_priv,
+            sock,
             uid,
             map_id,
             ca_flags,
             jiffies,
-            pacing_status,
-            gso_max_size,
-            snd_una,
-            snd_nxt,
-            snd_cwnd,
-            snd_cwnd_cnt,
-            snd_cwnd_clamp,
-            snd_ssthresh,
-            prior_cwnd,
-            prior_ssthresh,
-            packets_out,
-            sacked_out,
-            lost_out,
-            retrans_out,
-            max_packets_out,
-            delivered,
-            delivered_ce,
-            lost,
-            app_limited,
-            srtt_us,
-            mss_cache,
-            rcv_nxt,
-            lsndtime,
-            reordering,
-            undo_marker,
-            snd_cwnd_stamp,
-            min_rtt_us,
             total_retrans,
             rate_delivered,
             rate_interval_us,
@@ -571,12 +456,6 @@ mod tests {
             family,
             local_port,
             remote_port,
-            state,
-            ca_state,
-            retransmits,
-            ack_pending,
-            ecn_flags,
-            is_cwnd_limited,
             rate_app_limited,
         );
         let program: Vec<(String, usize)> = c

@@ -15,7 +15,7 @@ use libbpf_rs::{
     set_print,
 };
 
-use crate::table::{self, Init, Operation};
+use crate::table::{self, Operation};
 use crate::{Embedded, Error, KernelApi, Rights, doctor, shared_maps};
 
 /// The section, and so the map, that holds the parameters and nothing else (bpf.h).
@@ -43,7 +43,7 @@ impl Prepared {
         params: &Params,
         fallback: Option<&str>,
     ) -> Result<Prepared, Error> {
-        Prepared::load_with(embedded, name, params, fallback, Init::Plain)
+        Prepared::load_with(embedded, name, params, fallback, false)
     }
 
     fn load_with(
@@ -51,7 +51,7 @@ impl Prepared {
         name: &str,
         params: &Params,
         fallback: Option<&str>,
-        init: Init,
+        is_init_noted: bool,
     ) -> Result<Prepared, Error> {
         check_name(name)?;
         let api = KernelApi::running();
@@ -66,8 +66,8 @@ impl Prepared {
             }
             check(embedded, &operations, api)?;
             table::fit(&mut open, &operations, api)?;
-            notes_init = init != Init::Plain && table::has(&operations, "init");
-            table::set_init(&mut open, &operations, init)?;
+            notes_init = is_init_noted && table::has(&operations, "init");
+            table::note_init(&mut open, &operations, is_init_noted)?;
             Ok(open)
         };
         let load = |open: OpenObject| {
@@ -155,7 +155,7 @@ impl Loaded {
         Prepared::load(embedded, name, params, None)?.register()
     }
 
-    /// As [`Loaded::register`], and each connection for which the kernel calls its `init` gets a mark, for [`Loaded::has_begun`].
+    /// As [`Loaded::register`], and each connection for which the kernel calls its `init` gets a mark, for [`Loaded::init_called`].
     ///
     /// # Errors
     /// As [`Loaded::register`].
@@ -164,20 +164,7 @@ impl Loaded {
         name: &str,
         params: &Params,
     ) -> Result<Loaded, Error> {
-        Prepared::load_with(embedded, name, params, None, Init::Noted)?.register()
-    }
-
-    /// As [`Loaded::register_noting_init`] on a kernel that leaves every call of `init` out: for tests of what finds that.
-    ///
-    /// # Errors
-    /// As [`Loaded::register`].
-    #[doc(hidden)]
-    pub fn register_without_init(
-        embedded: &Embedded,
-        name: &str,
-        params: &Params,
-    ) -> Result<Loaded, Error> {
-        Prepared::load_with(embedded, name, params, None, Init::LeftOut)?.register()
+        Prepared::load_with(embedded, name, params, None, true)?.register()
     }
 
     /// Whether the kernel called `init` for this connection, which must be established and have this algorithm. False: the
@@ -186,9 +173,9 @@ impl Loaded {
     ///
     /// # Errors
     /// [`Error::Inspect`].
-    pub fn has_begun(&self, socket: BorrowedFd<'_>) -> Result<Option<bool>, Error> {
+    pub fn init_called(&self, socket: BorrowedFd<'_>) -> Result<Option<bool>, Error> {
         let inspect = |source| Error::Inspect { what: "the mark of a connection", source };
-        let marks = self.object.maps().find(|map| map.name() == table::BEGUN_MAP);
+        let marks = self.object.maps().find(|map| map.name() == table::INIT_CALLED_MAP);
         let Some(marks) = marks.filter(|_| self.notes_init) else { return Ok(None) };
         let mark = marks.lookup(&socket.as_raw_fd().to_ne_bytes(), MapFlags::ANY);
         Ok(Some(mark.map_err(inspect)?.is_some()))

@@ -16,6 +16,8 @@
 #ifndef KNEE_RECORD_H
 #define KNEE_RECORD_H
 
+#include "sock.h"
+
 /* From the kernel's user API. */
 #define BPF_MAP_TYPE_ARRAY_OF_MAPS	12
 #define BPF_MAP_TYPE_SK_STORAGE		24
@@ -54,69 +56,8 @@ struct cc_trace {
 
 volatile struct cc_trace cc_trace SEC(".data.trace") = { 0 };
 
-/*
- * struct tcp_sock of native.h, flat: F(type, name there, where the kernel has it). The private state
- * lies between the two lists. What is 0 no algorithm looks at, but for Linux modules in the simulator.
- */
-#define CC_SOCK_HEAD(F)								\
-	F(u64, sk_pacing_rate, sk->sk_pacing_rate)				\
-	F(u64, sk_max_pacing_rate, sk->sk_max_pacing_rate)			\
-	F(u64, cc_params, 0)							\
-	F(u32, sk_pacing_status, sk->sk_pacing_status)				\
-	F(u32, sk_gso_max_size, sk->sk_gso_max_size)				\
-	F(u32, sk_gso_max_segs, sk->sk_gso_max_segs)				\
-	F(u32, sk_pacing_shift, sk->sk_pacing_shift)				\
-	F(u8, sk_state, 0)							\
-	F(u64, icsk_ca_ops, 0)							\
-	F(u8, icsk_ca_state, cc_ca_state(sk))					\
-	F(u8, icsk_retransmits, icsk->icsk_retransmits)				\
-	F(u8, icsk_ack_pending, icsk->icsk_ack.pending)
-
-#define CC_SOCK_TAIL(F)								\
-	F(u32, snd_una, tp->snd_una)						\
-	F(u32, snd_nxt, tp->snd_nxt)						\
-	F(u32, snd_cwnd, tp->snd_cwnd)						\
-	F(u32, snd_cwnd_cnt, tp->snd_cwnd_cnt)					\
-	F(u32, snd_cwnd_clamp, tp->snd_cwnd_clamp)				\
-	F(u32, snd_ssthresh, tp->snd_ssthresh)					\
-	F(u32, prior_cwnd, tp->prior_cwnd)					\
-	F(u32, prior_ssthresh, tp->prior_ssthresh)				\
-	F(u32, packets_out, tp->packets_out)					\
-	F(u32, sacked_out, tp->sacked_out)					\
-	F(u32, lost_out, tp->lost_out)						\
-	F(u32, retrans_out, tp->retrans_out)					\
-	F(u32, max_packets_out, tp->max_packets_out)				\
-	F(u32, delivered, tp->delivered)					\
-	F(u32, delivered_ce, tp->delivered_ce)					\
-	F(u32, lost, tp->lost)							\
-	F(u32, app_limited, tp->app_limited)					\
-	F(u32, srtt_us, tp->srtt_us)						\
-	F(u32, mss_cache, tp->mss_cache)					\
-	F(u32, rcv_nxt, tp->rcv_nxt)						\
-	F(u32, lsndtime, tp->lsndtime)						\
-	F(u32, reordering, tp->reordering)					\
-	F(u32, undo_marker, tp->undo_marker)					\
-	F(u32, snd_cwnd_stamp, tp->snd_cwnd_stamp)				\
-	F(u32, min_rtt_us, cc_min_rtt_us(tp))					\
-	F(u8, ecn_flags, tp->ecn_flags)						\
-	F(u8, is_cwnd_limited, cc_cwnd_limited_flag(tp))			\
-	F(u64, tcp_mstamp, tp->tcp_mstamp)					\
-	F(u64, delivered_mstamp, tp->delivered_mstamp)				\
-	F(u64, first_tx_mstamp, tp->first_tx_mstamp)				\
-	F(u64, tcp_clock_cache, tp->tcp_clock_cache)				\
-	F(u64, tcp_wstamp_ns, tp->tcp_wstamp_ns)
-
 /* Bytes of a state in socket storage that a record has room for. */
 #define CC_LARGE_STATE_MAX		512
-
-#define CC_FIELD(type, name, value)	type name;
-#define CC_TAKE(type, name, value)	to->name = (value);
-
-struct cc_sock {
-	CC_SOCK_HEAD(CC_FIELD)
-	u64 icsk_ca_priv[13];
-	CC_SOCK_TAIL(CC_FIELD)
-};
 
 /* One call of an entry point. */
 struct cc_record {
@@ -165,12 +106,9 @@ struct {
 	__array(values, struct cc_ring);
 } cc_ring_slot SEC(".maps");
 
-static __always_inline u8 cc_ca_state(const struct sock *sk);
 /* Defined where the algorithm says what its state is. */
 static __always_inline void cc_take_large_state(u64 *to, struct sock *sk);
 static __always_inline u32 cc_record_bytes(void);
-static __always_inline u32 cc_min_rtt_us(const struct tcp_sock *tp);
-static __always_inline bool cc_cwnd_limited_flag(const struct tcp_sock *tp);
 
 #define cc_unlikely(condition)	__builtin_expect(!!(condition), 0)
 
@@ -182,16 +120,6 @@ static __always_inline bool cc_tracing(void)
 static __always_inline void cc_trace_count(volatile u64 *counter)
 {
 	__sync_fetch_and_add(counter, 1);
-}
-
-static __always_inline void cc_take_sock(struct cc_sock *to, struct sock *sk)
-{
-	struct inet_connection_sock *icsk = (struct inet_connection_sock *)sk;
-	struct tcp_sock *tp = (struct tcp_sock *)sk;
-
-	CC_SOCK_HEAD(CC_TAKE)
-	__builtin_memcpy(to->icsk_ca_priv, icsk->icsk_ca_priv, sizeof(to->icsk_ca_priv));
-	CC_SOCK_TAIL(CC_TAKE)
 }
 
 static __always_inline u16 cc_ntohs(u16 value)
@@ -340,14 +268,14 @@ static __always_inline void cc_note_number(struct cc_record *record, u32 i, u64 
 	record->arguments[i] = value;
 }
 
+#define CC_COPY(type, name, ...) to->name = from->name;
+
 static __always_inline void cc_note_ack_sample(struct cc_record *record, u32 i,
 					       const struct ack_sample *from)
 {
 	struct ack_sample *to = &record->ack_sample;
 
-	to->pkts_acked = from->pkts_acked;
-	to->rtt_us = from->rtt_us;
-	to->in_flight = from->in_flight;
+	CC_ACK_SAMPLE_FIELDS(CC_COPY)
 }
 
 static __always_inline void cc_note_rate_sample(struct cc_record *record, u32 i,
@@ -355,22 +283,7 @@ static __always_inline void cc_note_rate_sample(struct cc_record *record, u32 i,
 {
 	struct rate_sample *to = &record->rate_sample;
 
-	to->prior_mstamp = from->prior_mstamp;
-	to->prior_delivered = from->prior_delivered;
-	to->prior_delivered_ce = from->prior_delivered_ce;
-	to->delivered = from->delivered;
-	to->delivered_ce = from->delivered_ce;
-	to->interval_us = from->interval_us;
-	to->snd_interval_us = from->snd_interval_us;
-	to->rcv_interval_us = from->rcv_interval_us;
-	to->rtt_us = from->rtt_us;
-	to->losses = from->losses;
-	to->acked_sacked = from->acked_sacked;
-	to->prior_in_flight = from->prior_in_flight;
-	to->last_end_seq = from->last_end_seq;
-	to->is_app_limited = from->is_app_limited;
-	to->is_retrans = from->is_retrans;
-	to->is_ack_delayed = from->is_ack_delayed;
+	CC_RATE_SAMPLE_FIELDS(CC_COPY)
 }
 
 /* Which of these it is follows from the declaration, as the parameter of a function type. */

@@ -19,8 +19,8 @@ const TX_START_OFFSET: usize = NAME_OFFSET + NAME_BYTES + POINTER_BYTES;
 const TX_START_PROGRAM: &str = "cc_tx_start_prog";
 const RS_ONLY_PROGRAM: &str = "cc_rs_only_prog";
 /// That which marks a connection and hands on to `init`, and its map.
-const BEGIN_PROGRAM: &str = "cc_begin_prog";
-pub(crate) const BEGUN_MAP: &str = "cc_begun";
+const NOTE_INIT_PROGRAM: &str = "cc_note_init_prog";
+pub(crate) const INIT_CALLED_MAP: &str = "cc_init_called";
 /// The kernel's flag of a struct_ops map that is registered by a link.
 const BPF_F_LINK: u32 = 1 << 13;
 
@@ -86,37 +86,20 @@ pub(crate) fn fit(
     Ok(())
 }
 
-/// What becomes of the operation `init`.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Init {
-    /// It is what the algorithm has.
-    Plain,
-    /// It marks each connection.
-    Noted,
-    /// As `Noted`, but it is not registered: so it is where a kernel leaves the call out.
-    LeftOut,
-}
-
-/// Puts that in. Without marks there is no map for them.
-pub(crate) fn set_init(
+/// Has `init` mark each connection, if that is to be noted. Without marks there is no map for them.
+pub(crate) fn note_init(
     open: &mut OpenObject,
     operations: &[Operation],
-    init: Init,
+    is_noted: bool,
 ) -> Result<(), Error> {
-    if init == Init::Plain || !has(operations, "init") {
-        let marks = open.maps_mut().find(|map| map.name() == BEGUN_MAP);
-        return marks
-            .map_or(Ok(()), |mut map| map.set_autocreate(false))
-            .map_err(|source| Error::Inspect { what: "the map of marks", source });
+    if is_noted && has(operations, "init") {
+        let place = OPERATIONS.iter().position(|name| *name == "init");
+        return put(open, NOTE_INIT_PROGRAM, place.expect("it is one of them") * POINTER_BYTES);
     }
-    let place = OPERATIONS.iter().position(|name| *name == "init").expect("it is one of them");
-    let offset = place * POINTER_BYTES;
-    if init == Init::Noted {
-        return put(open, BEGIN_PROGRAM, offset);
-    }
-    let mut ops = table_of(open).expect("set_name found it");
-    ops.initial_value_mut().expect("set_name found it")[offset..][..POINTER_BYTES].fill(0);
-    Ok(())
+    let marks = open.maps_mut().find(|map| map.name() == INIT_CALLED_MAP);
+    marks
+        .map_or(Ok(()), |mut map| map.set_autocreate(false))
+        .map_err(|source| Error::Inspect { what: "the map of marks", source })
 }
 
 /// libbpf takes a program's address in the table as this program, which it then loads; the one that

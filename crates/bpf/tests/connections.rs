@@ -147,6 +147,7 @@ fn assert_agrees(connection: &Connection, socket: &TcpStream) {
     assert_eq!(connection.remote, SocketAddr::new(remote.ip(), remote.port()));
     assert_eq!((info.state, connection.state), (1, State::Established));
     let ours = [
+        ("state", u64::from(sock.sk_state), u64::from(info.state)),
         ("ca_state", u64::from(sock.icsk_ca_state), u64::from(info.ca_state)),
         ("retransmits", u64::from(sock.icsk_retransmits), u64::from(info.retransmits)),
         ("mss", sock.mss_cache.into(), info.snd_mss.into()),

@@ -135,7 +135,7 @@ impl Files {
         name: impl Fn(&Path) -> String,
     ) -> Result<Vec<Input>, Failure> {
         let open = |file: &PathBuf| {
-            let opened = knee_files::open_stream(file, "capture").map_err(|why| {
+            let opened = knee_files::open_file(file, "capture").map_err(|why| {
                 let most = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
                 let error = match &why {
                     Unreadable::Io(why) => Errno::from_io_error(why),

@@ -55,7 +55,7 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
 fn analysed(files: &[PathBuf], dir: &Path, opener: &Files) -> Result<Vec<String>, Failure> {
     let name = |file: &Path| file.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let head = |file: &Path| {
-        let opened = knee_files::open_stream(file, "capture");
+        let opened = knee_files::open_file(file, "capture");
         let opened = opened.map_err(|why| format!("{}: {why}", name(file)))?;
         let head = vec![Input::Reader(name(file), Box::new(opened.take(HEAD_BYTES)))];
         let read = knee_pcap::analyse(head, &Options::default(), &mut |_| ());

@@ -57,6 +57,8 @@ fn what_is_no_file_of_its_kind_is_refused_in_a_sentence() {
         ("algorithm's source", vec!["run", &scenario, "--cc", "./FILE.c"]),
         ("recording", vec!["replay", "FILE"]),
         ("capture", vec!["script", "--record", "FILE"]),
+        ("capture", vec!["pcap", "FILE"]),
+        ("capture", vec!["pcap", "--report", "FILE.html", "FILE"]),
         ("manifest", vec!["compare", "results", "results"]),
         ("file of knee's", vec!["report", "results"]),
     ];
@@ -96,25 +98,6 @@ fn what_is_no_file_of_its_kind_is_refused_in_a_sentence() {
             assert_eq!(said.lines().count(), 1, "{args:?} of {target}: {said}");
         }
     }
-}
-
-#[test]
-fn captures_may_be_pipes_and_nothing_else_that_is_no_file() {
-    let scratch = Scratch::new("captures");
-    for name in ["folder", "/dev/zero"] {
-        let output = knee(&scratch, &["pcap", name]);
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.code() == Some(2) && said.contains(", not a capture"), "{said}");
-    }
-    let mut command = Command::new(env!("CARGO_BIN_EXE_knee"));
-    command.args(["pcap", "pipe"]).current_dir(&scratch.0);
-    let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut pipe = File::options().write(true).open(scratch.0.join("pipe")).unwrap();
-    pipe.write_all(b"no capture at all, but read to its end").unwrap();
-    drop(pipe);
-    let output = child.wait_with_output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(said.contains("it is no pcap and no pcapng file"), "{said}");
 }
 
 #[test]

@@ -10,6 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use knee_exp::metric::Metric;
 use knee_netns::Namespace;
 use knee_netns::netlink::{LinkSettings, Netlink, VethEnd, new_veth};
 use knee_testbed::{kernel_is_ready, wait_until};
@@ -195,6 +196,11 @@ const HELD: [&str; 6] = ["completion", "last", "goodput", "jain", "queue", "util
 /// Those of the measured window. Losses there are many, of flows without end, so that no single ms decides.
 const HELD_OF_WINDOW: [&str; 5] =
     ["window_drops", "window_marks", "window_retransmits", "window_ce_share", "window_utilisation"];
+/// The others of the window, and why they are not held.
+const NOT_HELD_OF_WINDOW: [(&str, &str); 2] = [
+    ("window_timeouts", "a ms decides about each of the few"),
+    ("window_recoveries", "no kernel tells of a connection"),
+];
 
 /// Least share of a row's runs that must be valid for the row to be compared: those that a busy machine lets by are not a fair draw,
 /// and what spoils some of them is in the others too, as pacing timers that are late by less than is counted.
@@ -289,6 +295,16 @@ fn the_simulator_agrees_with_the_lab_on_what_is_counted_in_the_measured_window()
 }
 
 #[test]
+fn every_metric_of_the_window_is_held_or_has_a_reason() {
+    let listed = NOT_HELD_OF_WINDOW.iter().map(|(metric, _)| *metric).chain(HELD_OF_WINDOW);
+    let mut listed: Vec<&str> = listed.collect();
+    let mut all: Vec<&str> = Metric::names().filter(|name| name.starts_with("window_")).collect();
+    listed.sort_unstable();
+    all.sort_unstable();
+    assert_eq!(listed, all);
+}
+
+#[test]
 fn counts_of_the_window_are_a_part_of_those_of_the_run() {
     if !kernel_is_ready() {
         return;
@@ -316,6 +332,9 @@ fn counts_of_the_window_are_a_part_of_those_of_the_run() {
         assert!(of_window > 0.0 || metric == "timeouts", "{metric}: {of_window} of {of_run}");
     }
     assert_eq!(mean(0, "bulk", "window_recoveries"), None, "no kernel tells of a connection");
+    for held in HELD_OF_WINDOW {
+        assert!(measures.contains(&format!(",{held},")), "the lab does not measure {held}");
+    }
     // What samples say at the same moments.
     let samples = fs::read_to_string(format!("{lab}/series-queues.csv")).unwrap();
     let dropped = |at: &str| -> f64 {

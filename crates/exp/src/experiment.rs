@@ -24,6 +24,8 @@ use crate::scenario::{Asked, RUN_KEYS, Scenario};
 const MAX_FILE_BYTES: u64 = 1 << 20;
 /// Cases times varied values.
 const MAX_CONFIGURATIONS: usize = 10_000;
+/// Hosts of all configurations together: each is read before any is run.
+const MAX_HOSTS_IN_ALL: usize = 1_000_000;
 /// Configurations times repeats.
 const MAX_RUNS: usize = 100_000;
 
@@ -212,8 +214,17 @@ impl Experiment {
             }
         };
         let (mut has_flow_control, mut memory) = (false, Memory::default());
+        let mut hosts = 0;
         for configuration in &experiment.configurations {
             let scenario = experiment.scenario(configuration)?;
+            hosts += scenario.hosts();
+            if hosts > MAX_HOSTS_IN_ALL {
+                let message = format!(
+                    "asks for {} cases times varied values, which have more than {MAX_HOSTS_IN_ALL} hosts in all: fewer of either",
+                    experiment.configurations.len()
+                );
+                return Err(Error::input(path, Origin::Nowhere, "", message));
+            }
             has_flow_control |= scenario.has_flow_control();
             memory = memory.with(&scenario.memory);
             scenario.algorithms().for_each(|algorithm| add(&mut algorithms, algorithm));

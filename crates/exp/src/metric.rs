@@ -296,7 +296,8 @@ impl Metric {
         Metric::ALL.into_iter().find(|metric| metric.name() == name)
     }
 
-    pub(crate) fn names() -> impl Iterator<Item = &'static str> + Clone {
+    /// The names of all.
+    pub fn names() -> impl Iterator<Item = &'static str> + Clone {
         Metric::ALL.into_iter().map(Metric::name)
     }
 }
@@ -569,6 +570,12 @@ impl Measured {
             late: waiting.map(none).collect(),
             late_from,
         }
+    }
+
+    /// Memory that it takes, bytes, more or less.
+    pub(crate) fn bytes(&self) -> usize {
+        let all = self.values.iter().chain(&self.late);
+        all.map(|pair| size_of_val(pair) + pair.1.bytes()).sum()
     }
 
     pub(crate) fn record(&mut self, metric: Metric, value: u64) {

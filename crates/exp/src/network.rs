@@ -125,6 +125,10 @@ impl NetworkSpec {
         network
     }
 
+    pub(crate) fn hosts(&self) -> usize {
+        self.ids.len()
+    }
+
     pub(crate) fn has_flow_control(&self) -> bool {
         self.network.flow_control.is_some()
     }

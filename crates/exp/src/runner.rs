@@ -29,9 +29,10 @@ use crate::results::{CaptureDir, Results, empty_captures};
 use crate::stats::{Samples, Summary};
 use crate::swept::{Effort, Subject, Summaries, Swept, Verdict};
 
-/// Rows of finished runs that wait for those of a run before them: beyond this nobody begins another but the one waited for.
+/// Rows of finished runs that wait for those of a run before them, with what was measured: beyond this nobody begins another but the
+/// one waited for.
 const MOST_WAITING_BYTES: usize = 64 << 20;
-/// And so far ahead of it nobody begins another: what was measured waits, too.
+/// And so far ahead of it nobody begins another.
 const MOST_AHEAD_RUNS: usize = 1000;
 
 /// How a sweep is run.
@@ -79,8 +80,10 @@ struct Record {
 }
 
 impl Record {
-    fn row_bytes(&self) -> usize {
-        self.rows.iter().map(String::len).sum()
+    /// What it takes while it waits.
+    fn bytes(&self) -> usize {
+        let rows: usize = self.rows.iter().map(String::len).sum();
+        rows + self.measured.iter().map(Measured::bytes).sum::<usize>()
     }
 }
 
@@ -185,7 +188,7 @@ fn gather(
             }
         }
         while let Some(record) = early.remove(&next) {
-            waiting.bytes.fetch_sub(record.row_bytes(), Ordering::Relaxed);
+            waiting.bytes.fetch_sub(record.bytes(), Ordering::Relaxed);
             take(record, gathered)?;
             next += 1;
             waiting.next.store(next, Ordering::Relaxed);
@@ -265,7 +268,7 @@ fn spawn(
                 let record =
                     run_one(&experiment, id, &options, recording.as_ref(), captures.as_ref());
                 if let Ok(record) = &record {
-                    waiting.bytes.fetch_add(record.row_bytes(), Ordering::Relaxed);
+                    waiting.bytes.fetch_add(record.bytes(), Ordering::Relaxed);
                 }
                 // Where the flag went up meanwhile the back end may have cut the run short.
                 if stopped() || sender.send(record).is_err() {
@@ -497,7 +500,34 @@ fn fit(memory: &Memory, free_bytes: u64) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use knee_queue::time::Duration;
+
     use super::*;
+    use crate::metric::Kind;
+
+    #[test]
+    fn what_was_measured_is_a_part_of_what_waits() {
+        let id = RunId { index: 0, configuration: 0, repeat: 0, seed: 1 };
+        let bytes = |values: u64| {
+            let mut measured = Measured::new("pings", Kind::Ping, Duration::from_ms(1));
+            (0..values).for_each(|value| measured.record(Metric::Rtt, value * value));
+            let record = Record {
+                id,
+                measured: vec![measured],
+                validity: None,
+                rows: Rows::default(),
+                work: Work::default(),
+                recording: None,
+                is_captured: false,
+            };
+            record.bytes()
+        };
+        let none = bytes(0);
+        assert!((100..2000).contains(&none), "{none}");
+        assert!(bytes(1000) >= none + 8 * 1000);
+        // In a histogram, whose counts go up to the largest value.
+        assert!((100_000..1_000_000).contains(&bytes(100_000)), "{}", bytes(100_000));
+    }
 
     #[test]
     fn as_many_runs_as_fit_into_three_quarters_of_what_is_free() {

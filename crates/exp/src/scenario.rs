@@ -218,6 +218,10 @@ impl Scenario {
         self.algorithms().chain(peers).filter(|algorithm| algorithm.module().is_some())
     }
 
+    pub(crate) fn hosts(&self) -> usize {
+        self.network.hosts()
+    }
+
     pub(crate) fn has_flow_control(&self) -> bool {
         self.network.has_flow_control()
     }

@@ -64,6 +64,12 @@ impl Samples {
         }
     }
 
+    /// Memory that its values take beside itself, bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        let counts = self.histogram.as_ref().map_or(0, |histogram| histogram.distinct_values());
+        (self.kept.capacity() + counts) * size_of::<u64>()
+    }
+
     /// How many values there are.
     pub fn count(&self) -> u64 {
         self.count

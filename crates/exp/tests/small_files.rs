@@ -52,7 +52,23 @@ fn files() -> Vec<(&'static str, String, &'static str)> {
         format!(r#"{{ kind = "two-buffers", second = {}, queue = {DROPS} }}"#, ranges(count))
     };
     let long = "s".repeat(50_000);
+    let values = |last: &str| {
+        let values: Vec<String> = (11..=30).map(|n| format!("\"{n} kB\"")).collect();
+        format!("[{}, \"{last}\"]", values.join(", "))
+    };
+    let vary = format!(
+        "[vary]\n\"hosts.rcvbuf_initial\" = {}\n\"hosts.sndbuf_initial\" = {}\n\"traffic.bulk.size\" = {}\n",
+        values("wrong"),
+        values("31 kB"),
+        values("31 kB")
+    );
     vec![
+        // Read to the end it would say what is wrong, two minutes later.
+        (
+            "rows",
+            with("\"s1..s10000\"", DROPS) + &vary,
+            "asks for 9261 cases times varied values, which have more than 1000000 hosts in all: fewer of either",
+        ),
         ("inputs", with("\"s1\"", &two(70_000)), "must name at most 10000 in all, not 700000000"),
         ("distinct-inputs", with("\"s1\"", &two(1)), "must name at most 200 inputs, not 10000"),
         ("senders", with(&ranges(70_000), DROPS), "must name at most 10000 in all, not 700000000"),
@@ -231,4 +247,41 @@ fn a_run_takes_no_more_than_the_estimate() {
             child("a_run_takes_no_more_than_the_estimate", name, 4_000_000);
         }
     }
+}
+
+/// A value of 100,000 is in a histogram of some 100 kB; a subject has several.
+#[test]
+fn classes_of_size_and_shared_memory_count_for_what_is_kept() {
+    let kept = |buffer: &str, sizes: &str, sample: &str| {
+        let text = format!(
+            r#"question = "?"
+cc = ["dctcp"]
+[network]
+topology = "star"
+hosts = 4
+up = {{ rate = "1 Gbps" }}
+down = {{ rate = "1 Gbps", queue = {{ kind = "droptail", limit = "100 pkts" }} }}
+{buffer}
+[[traffic]]
+name = "web"
+kind = "poisson"
+from = "h1..h4"
+to = "h1..h4"
+sizes = {sizes}
+arrivals_per_sec = 10000
+until = "1 s"
+[run]
+duration = "1 s"
+{sample}
+"#
+        );
+        parsed("kept.toml", &text, &Overrides::default()).memory.kept_bytes
+    };
+    let plain = kept("", "\"1 kB\"", "");
+    let with_classes = kept("", r#"[["1 kB", "50 %"], ["2 MB", "100 %"]]"#, "");
+    assert!(with_classes > plain + 3 * 1_000_000, "{with_classes}, without {plain}");
+    let sample = "[sample]\nqueues = \"10 us\"";
+    let buffer = "buffer = { size = \"1 MB\", alpha = 1 }";
+    let (sampled, shared) = (kept("", "\"1 kB\"", sample), kept(buffer, "\"1 kB\"", sample));
+    assert!(shared > sampled + 1_000_000, "{shared}, without {sampled}");
 }

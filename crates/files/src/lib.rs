@@ -9,5 +9,5 @@ mod read;
 pub mod trust;
 mod write;
 
-pub use read::{Unreadable, open_file, open_stream, read_bounded, read_text};
+pub use read::{Unreadable, open_file, read_bounded, read_text};
 pub use write::{Dir, NewFile, PARTIAL, create_new, create_private, mark, write, write_new};

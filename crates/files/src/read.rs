@@ -94,19 +94,20 @@ impl fmt::Display for Bytes {
 /// # Errors
 /// [`Unreadable`], if it is something else or cannot be opened.
 pub fn open_file(path: &Path, what: &'static str) -> Result<File, Unreadable> {
-    open_if(path, what, &|kind| match kind {
-        FileType::RegularFile => true,
-        FileType::Fifo => is_given(path),
-        _ => false,
-    })
-}
-
-/// Opens a regular file or any pipe, for what may come while it is written. A pipe of the file system waits for its writer.
-///
-/// # Errors
-/// [`Unreadable`], if it is something else or cannot be opened.
-pub fn open_stream(path: &Path, what: &'static str) -> Result<File, Unreadable> {
-    open_if(path, what, &|kind| matches!(kind, FileType::RegularFile | FileType::Fifo))
+    let check = |mode| match FileType::from_raw_mode(mode) {
+        FileType::RegularFile => Ok(()),
+        FileType::Fifo if is_given(path) => Ok(()),
+        kind => Err(Unreadable::Kind { is: called(kind), what }),
+    };
+    // Opening alone is an order to some devices, so these are not opened at all; what decides is what has been opened.
+    check(stat(path).map_err(io::Error::from)?.st_mode)?;
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+    let file = open(path, flags, Mode::empty()).map_err(io::Error::from)?;
+    check(fstat(&file).map_err(io::Error::from)?.st_mode)?;
+    // From here on a reader waits for what comes.
+    let flags = fcntl_getfl(&file).map_err(io::Error::from)?;
+    fcntl_setfl(&file, flags - OFlags::NONBLOCK).map_err(io::Error::from)?;
+    Ok(File::from(file))
 }
 
 /// Reads a file of at most so many bytes; what may be read is what [`open_file`] opens.
@@ -138,29 +139,6 @@ pub fn read_text(path: &Path, limit: u64, what: &'static str) -> Result<String, 
         let line = 1 + valid.iter().filter(|byte| **byte == b'\n').count();
         Unreadable::NotText { line: u32::try_from(line).unwrap_or(u32::MAX) }
     })
-}
-
-fn open_if(
-    path: &Path,
-    what: &'static str,
-    may_be: &dyn Fn(FileType) -> bool,
-) -> Result<File, Unreadable> {
-    let check = |mode| match FileType::from_raw_mode(mode) {
-        kind if may_be(kind) => Ok(kind),
-        kind => Err(Unreadable::Kind { is: called(kind), what }),
-    };
-    // Opening alone is an order to some devices, so these are not opened at all; what decides is what has been opened.
-    let named = check(stat(path).map_err(io::Error::from)?.st_mode)?;
-    // Who wants a pipe of the file system waits for its writer.
-    let waits = named == FileType::Fifo && !is_given(path);
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY;
-    let flags = if waits { flags } else { flags | OFlags::NONBLOCK };
-    let file = open(path, flags, Mode::empty()).map_err(io::Error::from)?;
-    check(fstat(&file).map_err(io::Error::from)?.st_mode)?;
-    // From here on a reader waits for what comes.
-    let flags = fcntl_getfl(&file).map_err(io::Error::from)?;
-    fcntl_setfl(&file, flags - OFlags::NONBLOCK).map_err(io::Error::from)?;
-    Ok(File::from(file))
 }
 
 /// Whether a path is a name of something that this process has open.
@@ -231,8 +209,6 @@ mod tests {
         // The system opens none, not even one that this process was given.
         let given = PathBuf::from(format!("/dev/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&socket)));
         assert_eq!(why(&given), "is a socket, not an experiment file");
-        let stream = open_stream(&given, "capture").unwrap_err();
-        assert_eq!(stream.to_string(), "is a socket, not a capture");
         assert_eq!(why(Path::new("/dev/zero")), "is a device, not an experiment file");
         let none = read_bounded(&scratch.0.join("none"), 1, "policy file").unwrap_err();
         assert!(none.is_absent() && none.to_string().starts_with("cannot read: No such file"));
@@ -264,16 +240,10 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_is_waited_for_where_it_may_be_one() {
+    fn a_pipe_that_was_given_is_read() {
         let scratch = Scratch::new("pipes");
         let path = scratch.0.join("pipe");
         assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
-        let writer = path.clone();
-        let writes = std::thread::spawn(move || fs::write(writer, "all of it"));
-        let mut text = String::new();
-        open_stream(&path, "capture").unwrap().read_to_string(&mut text).unwrap();
-        writes.join().unwrap().unwrap();
-        assert_eq!(text, "all of it");
         // A reader of its own, as a shell gives a command for <(...).
         let held = File::options().read(true).write(true).open(&path).unwrap();
         let number = std::os::fd::AsRawFd::as_raw_fd(&held);

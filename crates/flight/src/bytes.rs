@@ -20,6 +20,31 @@ pub(crate) fn put_text(to: &mut Vec<u8>, text: &str) {
     to.extend_from_slice(text.as_bytes());
 }
 
+/// A field's type, as it is written.
+pub(crate) trait Number: Copy + Sized {
+    /// Appends it.
+    fn put(self, to: &mut Vec<u8>);
+
+    /// The next one; `what` is it.
+    fn take(from: &mut Bytes<'_>, what: &str) -> Result<Self, String>;
+}
+
+macro_rules! numbers {
+    ($($type:ty: $put:ident $take:ident,)*) => {
+        $(impl Number for $type {
+            fn put(self, to: &mut Vec<u8>) {
+                $put(to, self.into());
+            }
+
+            fn take(from: &mut Bytes<'_>, what: &str) -> Result<$type, String> {
+                from.$take(what)
+            }
+        })*
+    };
+}
+
+numbers! { u8: put narrow, u32: put narrow, u64: put narrow, i32: put_signed signed, i64: put_signed signed, bool: put flag, }
+
 /// What is left of some bytes to be read.
 pub(crate) struct Bytes<'a>(pub(crate) &'a [u8]);
 
@@ -53,6 +78,15 @@ impl Bytes<'_> {
         let folded = self.take()?;
         let value = (folded >> 1) as i64 ^ -((folded & 1) as i64);
         T::try_from(value).map_err(|_| format!("{what} is {value}, which is out of range"))
+    }
+
+    /// The next flag.
+    pub(crate) fn flag(&mut self, what: &str) -> Result<bool, String> {
+        match self.take()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            other => Err(format!("{what} is {other}")),
+        }
     }
 
     /// The next text, of at most `max_bytes`.

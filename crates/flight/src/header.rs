@@ -1,9 +1,9 @@
 //! What a recording says of itself: lines of text, so that a person can read them.
 
-use knee_algo::{Algorithm, Given, OPERATIONS, Params};
+use knee_algo::{AckSample, Algorithm, Given, OPERATIONS, Params, RateSample};
 
 use crate::Error;
-use crate::record::{ACK_SAMPLE_FIELDS, ASKED, RATE_SAMPLE_FIELDS, SOCK_FIELDS};
+use crate::record::{ASKED, SOCK_FIELDS, Sample};
 
 /// The version of the format that this library writes and reads.
 pub(crate) const VERSION: u32 = 1;
@@ -148,8 +148,8 @@ fn layout() -> Vec<String> {
     let line = |what: &str, names: &[&str]| format!("layout {what} {}", names.join(" "));
     vec![
         line("operations", &OPERATIONS),
-        line("ack_sample", ACK_SAMPLE_FIELDS),
-        line("rate_sample", RATE_SAMPLE_FIELDS),
+        line("ack_sample", AckSample::FIELDS),
+        line("rate_sample", RateSample::FIELDS),
         line("given", &Given::KINDS[1..]),
         line("asked", ASKED),
         line("sock", SOCK_FIELDS),

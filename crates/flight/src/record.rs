@@ -2,9 +2,11 @@
 
 use std::fmt;
 
-use knee_algo::{AckSample, AskedAck, Call, Given, GivenLog, OPERATIONS, RateSample, TcpSock};
+use knee_algo::{
+    AckSample, AskedAck, Call, Given, GivenLog, OPERATIONS, RateSample, TcpSock, with_fields,
+};
 
-use crate::bytes::{Bytes, put, put_signed, put_text};
+use crate::bytes::{Bytes, Number, put, put_signed, put_text};
 
 /// ACKs that one call can ask for.
 const MAX_ACKS: u64 = 2;
@@ -44,48 +46,30 @@ pub struct Record {
     pub large_after: Vec<u64>,
 }
 
-/// Calls `$apply` with the fields of a socket before and behind the private state, in the order in
-/// which they are written.
-macro_rules! with_sock_fields {
-    ($apply:ident) => {
-        $apply! {
-            [sk_pacing_rate, sk_max_pacing_rate, sk_pacing_status, sk_gso_max_size,
-             sk_gso_max_segs, sk_pacing_shift, icsk_ca_state, icsk_retransmits, icsk_ack_pending],
-            [snd_una, snd_nxt, snd_cwnd, snd_cwnd_cnt, snd_cwnd_clamp, snd_ssthresh, prior_cwnd,
-             prior_ssthresh, packets_out, sacked_out, lost_out, retrans_out, max_packets_out,
-             delivered, delivered_ce, lost, app_limited, srtt_us, mss_cache, rcv_nxt, lsndtime,
-             reordering, undo_marker, snd_cwnd_stamp, min_rtt_us, ecn_flags, is_cwnd_limited,
-             tcp_mstamp, delivered_mstamp, first_tx_mstamp, tcp_clock_cache, tcp_wstamp_ns]
-        }
-    };
-}
-
 macro_rules! define_sock {
-    ([$($head:ident),*], [$($tail:ident),*]) => {
+    (TcpSock: [$($head:ident: $_head:ty,)*] [$($tail:ident: $_tail:ty,)*] $_rest:tt) => {
         /// Names of all fields but the private state, in the order in which they are written.
         pub(crate) const SOCK_FIELDS: &[&str] = &[$(stringify!($head),)* $(stringify!($tail),)*];
 
-        /// So many of them come before the private state.
+        /// Those of them that come before the private state.
         #[cfg(test)]
-        const HEAD_FIELDS: usize = [$(stringify!($head)),*].len();
+        const HEAD_FIELDS: &[&str] = &[$(stringify!($head)),*];
 
         fn put_sock(to: &mut Vec<u8>, sock: &TcpSock) {
-            // No `..`: a field that is added must be written.
-            let TcpSock { cc_params: _, sk_state: _, icsk_ca_ops: _, icsk_ca_priv, $($head,)* $($tail,)* } = sock;
-            $(put(to, u64::from(*$head));)*
-            for word in icsk_ca_priv {
+            $(sock.$head.put(to);)*
+            for word in &sock.icsk_ca_priv {
                 put(to, *word);
             }
-            $(put(to, u64::from(*$tail));)*
+            $(sock.$tail.put(to);)*
         }
 
         fn take_sock(from: &mut Bytes<'_>) -> Result<TcpSock, String> {
             let mut sock = TcpSock::default();
-            $(sock.$head = from.narrow(stringify!($head))?;)*
+            $(sock.$head = Number::take(from, stringify!($head))?;)*
             for word in &mut sock.icsk_ca_priv {
                 *word = from.take()?;
             }
-            $(sock.$tail = from.narrow(stringify!($tail))?;)*
+            $(sock.$tail = Number::take(from, stringify!($tail))?;)*
             // Algorithms shift a number of 64 bits by it.
             if sock.sk_pacing_shift >= u64::BITS {
                 let shift = sock.sk_pacing_shift;
@@ -104,30 +88,39 @@ macro_rules! define_sock {
     };
 }
 
-with_sock_fields!(define_sock);
+with_fields!(TcpSock, define_sock);
 
 /// What a call asks of its host, in the order in which it is written.
 pub(crate) const ASKED: &[&str] = &["acks", "rehashes", "fallback"];
-/// Names of the fields of the two samples, in the order in which they are written.
-pub(crate) const ACK_SAMPLE_FIELDS: &[&str] = &["pkts_acked", "rtt_us", "in_flight"];
-pub(crate) const RATE_SAMPLE_FIELDS: &[&str] = &[
-    "prior_mstamp",
-    "prior_delivered",
-    "prior_delivered_ce",
-    "delivered",
-    "delivered_ce",
-    "interval_us",
-    "snd_interval_us",
-    "rcv_interval_us",
-    "rtt_us",
-    "losses",
-    "acked_sacked",
-    "prior_in_flight",
-    "last_end_seq",
-    "is_app_limited",
-    "is_retrans",
-    "is_ack_delayed",
-];
+
+/// A sample as it is written: all its fields in order.
+pub(crate) trait Sample: Sized {
+    /// Their names.
+    const FIELDS: &'static [&'static str];
+
+    fn put(&self, to: &mut Vec<u8>);
+
+    fn take(from: &mut Bytes<'_>) -> Result<Self, String>;
+}
+
+macro_rules! define_sample {
+    ($sample:ident: [$($field:ident: $_type:ty,)*]) => {
+        impl Sample for $sample {
+            const FIELDS: &'static [&'static str] = &[$(stringify!($field)),*];
+
+            fn put(&self, to: &mut Vec<u8>) {
+                $(self.$field.put(to);)*
+            }
+
+            fn take(from: &mut Bytes<'_>) -> Result<$sample, String> {
+                Ok($sample { $($field: Number::take(from, stringify!($field))?,)* })
+            }
+        }
+    };
+}
+
+with_fields!(AckSample, define_sample);
+with_fields!(RateSample, define_sample);
 
 impl Record {
     /// A call that was given nothing, returned nothing and asked for nothing: the first of socket 1.
@@ -253,15 +246,11 @@ fn put_call(to: &mut Vec<u8>, call: &Call) {
         Call::SetState { new_state } => put(to, u64::from(new_state)),
         Call::CwndEvent { event } => put(to, u64::from(event)),
         Call::InAckEvent { flags } => put(to, u64::from(flags)),
-        Call::PktsAcked { sample: AckSample { pkts_acked, rtt_us, in_flight } } => {
-            put(to, u64::from(pkts_acked));
-            put_signed(to, i64::from(rtt_us));
-            put(to, u64::from(in_flight));
-        }
+        Call::PktsAcked { ref sample } => sample.put(to),
         Call::CongControl { ack, flag, ref rs } => {
             put(to, u64::from(ack));
             put_signed(to, i64::from(flag));
-            put_rate_sample(to, rs);
+            rs.put(to);
         }
         Call::Ssthresh
         | Call::MinTsoSegs
@@ -269,25 +258,6 @@ fn put_call(to: &mut Vec<u8>, call: &Call) {
         | Call::SndbufExpand
         | Call::Init
         | Call::Release => {}
-    }
-}
-
-fn put_rate_sample(to: &mut Vec<u8>, rs: &RateSample) {
-    put(to, rs.prior_mstamp);
-    put(to, u64::from(rs.prior_delivered));
-    put(to, u64::from(rs.prior_delivered_ce));
-    put_signed(to, i64::from(rs.delivered));
-    put_signed(to, i64::from(rs.delivered_ce));
-    put_signed(to, rs.interval_us);
-    put(to, u64::from(rs.snd_interval_us));
-    put(to, u64::from(rs.rcv_interval_us));
-    put_signed(to, rs.rtt_us);
-    put_signed(to, i64::from(rs.losses));
-    put(to, u64::from(rs.acked_sacked));
-    put(to, u64::from(rs.prior_in_flight));
-    put(to, u64::from(rs.last_end_seq));
-    for flag in [rs.is_app_limited, rs.is_retrans, rs.is_ack_delayed] {
-        put(to, u64::from(flag));
     }
 }
 
@@ -304,15 +274,11 @@ fn take_call(from: &mut Bytes<'_>) -> Result<Call, String> {
         Call::SetState { new_state } => *new_state = from.narrow("new_state")?,
         Call::CwndEvent { event } => *event = from.narrow("event")?,
         Call::InAckEvent { flags } => *flags = from.narrow("flags")?,
-        Call::PktsAcked { sample: AckSample { pkts_acked, rtt_us, in_flight } } => {
-            *pkts_acked = from.narrow("pkts_acked")?;
-            *rtt_us = from.signed("rtt_us")?;
-            *in_flight = from.narrow("in_flight")?;
-        }
+        Call::PktsAcked { sample } => *sample = Sample::take(from)?,
         Call::CongControl { ack, flag, rs } => {
             *ack = from.narrow("ack")?;
             *flag = from.signed("flag")?;
-            *rs = take_rate_sample(from)?;
+            *rs = Sample::take(from)?;
         }
         Call::Ssthresh
         | Call::MinTsoSegs
@@ -322,32 +288,6 @@ fn take_call(from: &mut Bytes<'_>) -> Result<Call, String> {
         | Call::Release => {}
     }
     Ok(call)
-}
-
-fn take_rate_sample(from: &mut Bytes<'_>) -> Result<RateSample, String> {
-    let flag = |from: &mut Bytes<'_>, what: &str| match from.take()? {
-        0 => Ok(false),
-        1 => Ok(true),
-        other => Err(format!("{what} is {other}")),
-    };
-    Ok(RateSample {
-        prior_mstamp: from.take()?,
-        prior_delivered: from.narrow("prior_delivered")?,
-        prior_delivered_ce: from.narrow("prior_delivered_ce")?,
-        delivered: from.signed("delivered")?,
-        delivered_ce: from.signed("delivered_ce")?,
-        interval_us: from.signed("interval_us")?,
-        snd_interval_us: from.narrow("snd_interval_us")?,
-        rcv_interval_us: from.narrow("rcv_interval_us")?,
-        rtt_us: from.signed("rtt_us")?,
-        losses: from.signed("losses")?,
-        acked_sacked: from.narrow("acked_sacked")?,
-        prior_in_flight: from.narrow("prior_in_flight")?,
-        last_end_seq: from.narrow("last_end_seq")?,
-        is_app_limited: flag(from, "is_app_limited")?,
-        is_retrans: flag(from, "is_retrans")?,
-        is_ack_delayed: flag(from, "is_ack_delayed")?,
-    })
 }
 
 /// All of it, over several lines.
@@ -399,15 +339,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_document_counts_what_comes_before_the_private_state() {
-        let text = include_str!("../../../docs/flight-recorder.md").replace('\n', " ");
-        let words = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"];
-        let said = format!(
-            "A socket is the first {} fields of `layout sock`, the private state as {} numbers, the other fields.",
-            words[HEAD_FIELDS],
-            TcpSock::default().icsk_ca_priv.len()
-        );
-        assert!(text.contains(&said), "docs/flight-recorder.md: {said}");
+    fn what_comes_before_the_private_state_is_told_by_its_name() {
+        // As docs/flight-recorder.md says.
+        let (head, tail) = SOCK_FIELDS.split_at(HEAD_FIELDS.len());
+        let is_told = |name: &&str| name.starts_with("sk_") || name.starts_with("icsk_");
+        assert!(head.iter().all(is_told) && !tail.iter().any(is_told));
     }
 
     #[test]

@@ -16,7 +16,6 @@ use crate::error::failed;
 /// The running kernel; what was brought into it is there as long as this lives.
 pub(crate) struct Running {
     loaded: Vec<(Cc, Loaded)>,
-    without_init: bool,
 }
 
 impl Kernel for Running {
@@ -30,13 +29,9 @@ impl Kernel for Running {
         if let Some((_, loaded)) = self.loaded.iter().find(same) {
             return Ok(loaded.name().to_owned());
         }
-        let said = |why: knee_bpf::Error| Error::Failed(why.to_string());
-        let embedded = Embedded::by_name(cc.algorithm.name()).map_err(said)?;
-        let register = match self.without_init {
-            true => Loaded::register_without_init,
-            false => Loaded::register_noting_init,
-        };
-        let loaded = register(embedded, &free_name(), &cc.params).map_err(said)?;
+        let loaded = Embedded::by_name(cc.algorithm.name())
+            .and_then(|embedded| Loaded::register_noting_init(embedded, &free_name(), &cc.params))
+            .map_err(|why| Error::Failed(why.to_string()))?;
         let name = loaded.name().to_owned();
         self.loaded.push((cc.clone(), loaded));
         Ok(name)
@@ -56,9 +51,9 @@ impl Kernel for Running {
 }
 
 impl Running {
-    /// With nothing in it; with `without_init` as one that leaves every call of `init` out.
-    pub(crate) fn new(without_init: bool) -> Running {
-        Running { loaded: Vec::new(), without_init }
+    /// With nothing in it.
+    pub(crate) fn new() -> Running {
+        Running { loaded: Vec::new() }
     }
 
     /// All that were loaded.

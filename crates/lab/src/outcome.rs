@@ -114,12 +114,6 @@ pub(crate) fn impossible_windows(report: &TrafficReport) -> u64 {
     of_flows.map(|(flow, _)| flow).collect::<BTreeSet<_>>().len() as u64
 }
 
-/// Sides of connections that began without the `init` of their algorithm; `None`: of none it is known.
-pub(crate) fn inits_left_out(outcome: &Outcome) -> Option<u64> {
-    let known = outcome.flows.iter().filter_map(|flow| flow.inits_left_out);
-    known.reduce(|all, of_flow| all + of_flow)
-}
-
 /// A window grows by what is acked, so it does not get far beyond what was ever sent. A return address taken for an answer is
 /// beyond it, and so is what grows out of that.
 fn has_impossible_window(info: &[u8]) -> bool {

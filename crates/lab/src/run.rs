@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use knee_linux::side::inits_left_out;
 use knee_linux::{Algorithms, Chosen};
 use knee_queue::time::Duration;
 use knee_run::outcome::{Outcome, Validity};
@@ -36,9 +37,6 @@ pub struct Options {
     pub captures: Option<PathBuf>,
     /// Whether the switch notes each decision of its queues.
     pub log: bool,
-    /// Algorithms are loaded without their `init`, as if the kernel left every call of it out: for tests of what finds that.
-    #[doc(hidden)]
-    pub without_init: bool,
 }
 
 impl Default for Options {
@@ -48,7 +46,6 @@ impl Default for Options {
             algorithms: Algorithms::Ours,
             captures: None,
             log: false,
-            without_init: false,
         }
     }
 }
@@ -85,7 +82,7 @@ pub fn run(run: &Run, options: &Options, stop: &AtomicBool) -> Result<Ran, Error
     validate(run)?;
     let plan = Plan::new(run)?;
     let cpus = Cpus::choose();
-    let mut running = Running::new(options.without_init);
+    let mut running = Running::new();
     let chosen = Chosen::new(run, options.algorithms, &mut running)?;
     let pairs = Some(pairs(run, &plan));
     let config =
@@ -107,6 +104,9 @@ pub fn run(run: &Run, options: &Options, stop: &AtomicBool) -> Result<Ran, Error
     let _pinned = cpus.pin_traffic();
     let zero_ns = clock::now_ns() + BEFORE_ZERO_NS;
     let switch = Switch::start(&plan, &site, switch_config(run, options, &cpus), zero_ns)?;
+    if run.until_done {
+        program.on_done(switch.end_of_window());
+    }
     let report = program.run(zero_ns, stop);
     let switch = switch.stop()?;
     let cpu = CpuTimes::now()?.since(&cpu_before);
@@ -126,7 +126,7 @@ pub fn run(run: &Run, options: &Options, stop: &AtomicBool) -> Result<Ran, Error
         calls_left_out,
         failed: crate::validity::failed_sides(&report),
         impossible_windows: outcome::impossible_windows(&report),
-        inits_left_out: outcome::inits_left_out(&outcome),
+        inits_left_out: inits_left_out(&report.sides),
         cpu: cpu_of_hosts(&cpu, cpus),
         switch,
     };

@@ -92,6 +92,14 @@ pub(crate) fn impossible_in_words(flows: u64) -> String {
     )
 }
 
+/// What to say of sides of connections that began without `init`.
+pub(crate) fn without_init_in_words(sides: u64) -> String {
+    format!(
+        "{sides} sides of connections began without the init of their algorithm, and so with a state of zeros: the kernel left the \
+         call out (docs/kernels.md)"
+    )
+}
+
 /// The verdict, with everything that led to it.
 pub(crate) fn judge(network: &Network, seen: &Seen) -> Validity {
     let allowed = lateness_limit(network);
@@ -141,13 +149,7 @@ pub(crate) fn judge(network: &Network, seen: &Seen) -> Validity {
     );
     limit(seen.impossible_windows > 0, impossible_in_words(seen.impossible_windows));
     let inits_left_out = seen.inits_left_out.unwrap_or(0);
-    limit(
-        inits_left_out > 0,
-        format!(
-            "{inits_left_out} sides of connections began without the init of their algorithm, and so with a state of zeros: the \
-             kernel left the call out (docs/kernels.md)"
-        ),
-    );
+    limit(inits_left_out > 0, without_init_in_words(inits_left_out));
     let start_late_max = START_LATE_MAX.max(allowed);
     limit(
         seen.start_late > start_late_max,

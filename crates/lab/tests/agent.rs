@@ -187,6 +187,8 @@ fn two_machines_hold_a_side_each() {
         assert!(from.sides[2].stopped_ns.is_some() && to.sides[2].stopped_ns.is_some());
         assert_eq!(from.rpcs.len(), 10);
         assert_eq!(from.sides[0].algorithm, flows[0].algorithm);
+        assert!(from.sides[0].init_called.is_some(), "both look for the init of our algorithm");
+        assert!(to.sides[0].init_called.is_some());
         assert!(from.flow_samples.iter().any(|sample| !sample.3.is_empty()), "of our algorithm");
     }
     assert_eq!(client.leave(), Ok(()));

@@ -72,24 +72,6 @@ fn left_out(ran: &Ran) -> Vec<Option<u64>> {
     ran.outcome.flows.iter().map(|flow| flow.inits_left_out).collect()
 }
 
-#[test]
-fn connections_without_the_init_of_their_algorithm_are_counted_and_make_a_run_host_limited() {
-    if !kernel_is_ready() {
-        return;
-    }
-    let without_init = Options { without_init: true, ..Options::default() };
-    for algorithm in ["dctcp", "nv", "cubic"] {
-        let ran = ran(algorithm, &without_init);
-        assert_eq!(left_out(&ran), [Some(2), Some(2)], "{algorithm}: both sides of both flows");
-        assert_eq!(measure(&ran, "inits_left_out"), Some(4.0));
-        let limits = ran.validity.limits.join("; ");
-        assert!(
-            limits.contains("4 sides of connections began without the init of their algorithm"),
-            "{limits}"
-        );
-    }
-}
-
 /// On a kernel that leaves calls out by itself a run may rightly say so: of several in a row one does not.
 #[test]
 fn connections_that_have_begun_as_they_should_are_not_marked() {

@@ -491,3 +491,62 @@ fn a_thousand_flows_fit_and_idle_ones_cost_next_to_nothing() {
     // would be 0.15 s more.
     assert!(many - few < 0.4, "{few} s, {many} s");
 }
+
+/// Looks for marks of another algorithm than connections have: where it leaves none, the kernel would have left `init` out.
+struct OfAnother<'a>(InNamespaces<'a>, &'a Loaded);
+
+impl Surroundings for OfAnother<'_> {
+    fn open(&mut self, host: u32, kinds: &[SocketKind]) -> std::io::Result<Vec<OwnedFd>> {
+        self.0.open(host, kinds)
+    }
+
+    fn give(
+        &mut self,
+        flow: &FlowPlan,
+        listens: bool,
+        socket: BorrowedFd<'_>,
+    ) -> Result<(), Error> {
+        self.0.give(flow, listens, socket)
+    }
+
+    fn init_called(&self, _algorithm: &str, socket: BorrowedFd<'_>) -> Option<bool> {
+        self.1.init_called(socket).unwrap()
+    }
+}
+
+#[test]
+fn sides_without_the_mark_of_init_are_told() {
+    let Some(namespace) = namespace() else { return };
+    let loaded = |name: &str, own: &str| {
+        let embedded = Embedded::by_name(name).unwrap();
+        let params = Algorithm::by_name(name).unwrap().default_params();
+        let own = format!("ki{}{own}", std::process::id());
+        Loaded::register_noting_init(embedded, &own, &params).unwrap()
+    };
+    let (used, other) = (loaded("cubic", "a"), loaded("dctcp", "b"));
+    let name = || used.name().to_owned();
+    // One that is done and one that is stopped.
+    let done = FlowPlan { algorithm: name(), peer_algorithm: name(), ..flow(0, bulk(Some(1000))) };
+    let stopped = FlowPlan {
+        flow: 1,
+        port: 10_001,
+        traffic: bulk(None),
+        stop_ns: Some(100 * MS),
+        ..done.clone()
+    };
+    let plan = TrafficPlan { until_done: false, ..plan(150 * MS, vec![done, stopped]) };
+    let known = |report: &TrafficReport| {
+        report.sides.iter().map(|side| side.init_called).collect::<Vec<_>>()
+    };
+    let inside =
+        || InNamespaces::new(vec![&namespace], Algorithms::new(vec![&used], HashMap::new()));
+    let mut program = prepare(plan.clone(), OfAnother(inside(), &other)).unwrap();
+    let report = program.run(now_ns() + 5 * MS, &AtomicBool::new(false));
+    assert_eq!(known(&report), [Some(false); 4]);
+    // A kernel that leaves calls out by itself may do so here, but not each time.
+    let is_marked = || {
+        let mut program = prepare(plan.clone(), inside()).unwrap();
+        known(&program.run(now_ns() + 5 * MS, &AtomicBool::new(false))) == [Some(true); 4]
+    };
+    assert!((0..5).any(|_| is_marked()));
+}

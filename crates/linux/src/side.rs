@@ -30,8 +30,7 @@ pub struct SideReport {
     /// `struct tcp_info` at the end; empty: there was no connection.
     pub info: Vec<u8>,
     /// Whether the kernel called `init` of knee's algorithm when the connection was established; `None`: that is not known.
-    #[serde(default)]
-    pub begun: Option<bool>,
+    pub init_called: Option<bool>,
     /// Why it failed, if it did.
     pub error: Option<String>,
 }
@@ -82,11 +81,10 @@ pub fn counters_then(looks: &[Look], is_rpc: impl Fn(u32) -> bool) -> BTreeMap<u
     connecting.into_iter().map(of_flow).collect()
 }
 
-/// Of the sides of which it is known; `None`: of neither.
-pub fn inits_left_out(sides: [&SideReport; 2]) -> Option<u64> {
-    let known: Vec<bool> = sides.into_iter().filter_map(|side| side.begun).collect();
-    let left_out = known.iter().filter(|begun| !**begun).count();
-    (!known.is_empty()).then_some(left_out as u64)
+/// Sides that began without the `init` of their algorithm; `None`: of none it is known.
+pub fn inits_left_out<'a>(sides: impl IntoIterator<Item = &'a SideReport>) -> Option<u64> {
+    let left_out = |side: &SideReport| side.init_called.map(|called| u64::from(!called));
+    sides.into_iter().filter_map(left_out).reduce(|all, of_side| all + of_side)
 }
 
 /// Of the connecting side; for exchanges timeouts and retransmissions are those of both, as the simulator has them.
@@ -173,7 +171,7 @@ mod tests {
 
     #[test]
     fn sides_without_init_are_counted_if_anybody_looked() {
-        let side = |begun| SideReport { begun, ..SideReport::default() };
+        let side = |init_called| SideReport { init_called, ..SideReport::default() };
         let of = |one, other| inits_left_out([&side(one), &side(other)]);
         assert_eq!(of(None, None), None);
         assert_eq!(of(Some(true), None), Some(0));

@@ -58,7 +58,7 @@ impl Input {
         let cannot = |why: io::Error| Error(format!("{name}: cannot read: {why}"));
         let plain: Box<dyn Read + Send> = match self {
             Input::File(path) => {
-                let file = knee_files::open_stream(&path, "capture");
+                let file = knee_files::open_file(&path, "capture");
                 Box::new(file.map_err(|why| Error(format!("{name}: {why}")))?)
             }
             Input::Stdin => Box::new(io::stdin()),

@@ -1,13 +1,12 @@
-//! ECN: negotiation, what is sent as ECT, the reaction of classic ECN and of DCTCP (tcp_sender_model.md
-//! sec. 5 and 9, dctcp.md, bpf_tcp_cc.md sec. 8).
+//! ECN over a whole network: what a marking queue and the ends of a flow make of each other. Rules of one end are in
+//! tests/scripts/ecn and tests/scripts/dctcp.
 
 mod common;
 
 use common::*;
+use knee_queue::NotEctAbove;
 use knee_queue::time::Time;
-use knee_queue::{Limit, NotEctAbove};
-use knee_run::outcome::{FlowSample, Outcome};
-use knee_run::spec::{Cc, Flow, Run};
+use knee_run::spec::{Flow, Run};
 
 fn path(k: u32) -> Path {
     // The access link is ten times as fast, so that the queue is at the switch.
@@ -17,55 +16,6 @@ fn path(k: u32) -> Path {
 
 fn with_ecn(path: Path, tcp_ecn: u8) -> Path {
     path.hosts(|host| host.tcp_ecn = tcp_ecn)
-}
-
-#[test]
-fn ecn_is_negotiated_as_linux_does_in_every_combination() {
-    // Columns: listener / client of an algorithm that needs ECN (d) or not (r).
-    let table = [
-        // tcp_ecn, d/d, r/d, d/r, r/r
-        (0, [true, false, false, false]),
-        (1, [true, false, true, true]),
-        (2, [true, false, false, false]),
-    ];
-    for (tcp_ecn, expected) in table {
-        let path = with_ecn(path(20), tcp_ecn);
-        let ends = [("dctcp", "dctcp"), ("reno", "dctcp"), ("dctcp", "reno"), ("reno", "reno")];
-        for ((listener, client), expected) in ends.into_iter().zip(expected) {
-            let peer_cc = Some(Cc::by_name(listener).expect("it is there"));
-            let flow = one(&path, Flow { peer_cc, ..path.bulk(client, 1000) });
-            let cell = format!("tcp_ecn {tcp_ecn}, listener {listener}, client {client}");
-            assert_eq!(flow.ecn, expected, "{cell}");
-            // Without ECN a client that needs it runs its fallback.
-            let algorithm = if client == "dctcp" && expected { "dctcp" } else { "reno" };
-            assert_eq!(flow.algorithm, algorithm, "{cell}");
-        }
-    }
-}
-
-#[test]
-fn a_fallback_is_the_one_asked_for() {
-    let path = path(20);
-    let mut flow = path.bulk("dctcp", 1000);
-    let cc = &mut flow.cc;
-    cc.algorithm.set_param(&mut cc.params, "fallback", "cubic").expect("one of its choices");
-    flow.peer_cc = Some(Cc::by_name("reno").expect("it is there"));
-    assert_eq!(one(&path, flow).algorithm, "cubic");
-}
-
-#[test]
-fn after_the_fallback_nothing_is_ect() {
-    let path = path(5);
-    let flow = path.bulk("dctcp", 3_000_000);
-    let peer_cc = Some(Cc::by_name("cubic").expect("it is there"));
-    let outcome = simulate(&path.run(vec![Flow { peer_cc, ..flow.clone() }]));
-    assert!(!outcome.flows[0].ecn);
-    assert!(outcome.queues[0].threshold_hits > 100);
-    assert_eq!(outcome.queues[0].marked_pkts, 0);
-    // While with ECN all of them are.
-    let outcome = simulate(&path.run(vec![flow]));
-    assert_eq!(outcome.queues[0].marked_pkts, outcome.queues[0].threshold_hits);
-    assert!(outcome.queues[0].marked_pkts > 0);
 }
 
 #[test]
@@ -97,95 +47,11 @@ fn a_plain_syn_is_dropped_by_a_marker_above_k_and_one_of_dctcp_is_marked() {
 }
 
 #[test]
-fn a_syn_sent_again_asks_for_ecn_if_the_fallback_is_off() {
-    let path = Path { senders: 2, queue: droptail(Limit::Pkts(10)), ..Path::new(us(200)) };
-    for (fallback, expected) in [(true, false), (false, true)] {
-        let path = with_ecn(path.clone(), 1).hosts(|host| host.tcp_ecn_fallback = fallback);
-        let start = at_us(10_000_001);
-        let mut run = path.run(vec![Flow { start, ..path.bulk("reno", 1000) }]);
-        run.end = at_ms(19_000);
-        run.pings = path.crowd(at_ms(10_000), 11);
-        let outcome = simulate(&run);
-        assert_eq!(outcome.flows[0].counters.complete().expect("all are known").syn_timeouts, 1);
-        assert_eq!(outcome.flows[0].ecn, expected);
-    }
-}
-
-/// The first moments of one flow, sampled each 5 us, and where the queue was.
-fn start_of(cc: &str, tcp_ecn: u8, k: u32, end_ms: u64) -> Outcome {
-    let path = with_ecn(path(k), tcp_ecn);
-    let run = Run { end: at_ms(end_ms), ..path.run(vec![path.bulk(cc, None)]) };
-    sampled(run, us(5))
-}
-
-#[test]
-fn alpha_decays_by_a_sixteenth_per_window_of_unmarked_slow_start() {
-    let alphas = |k| {
-        let outcome = start_of("dctcp", 0, k, 4);
-        steps(outcome.flow_samples.iter().map(|sample| sample.diag[0]))
-    };
-    // x - floor(x / 16), from 1024.
-    assert_eq!(alphas(200)[..6], [1024, 960, 900, 844, 792, 743]);
-    // With K = 20 the fifth window ends with a mark: 792 + floor(1 * 64 / n). The reference has 793 too.
-    assert_eq!(alphas(20)[..5], [1024, 960, 900, 844, 793]);
-}
-
-/// Samples before and after each change into this state.
-fn entries(outcome: &Outcome, state: u8) -> Vec<(&FlowSample, &FlowSample)> {
-    let pairs = outcome.flow_samples.windows(2).map(|pair| (&pair[0], &pair[1]));
-    pairs.filter(|(a, b)| a.ca_state != state && b.ca_state == state).collect()
-}
-
-#[test]
-fn dctcp_s_first_reduction_is_by_half_of_alpha() {
-    let outcome = start_of("dctcp", 0, 20, 4);
-    let (before, after) = entries(&outcome, state::CWR)[0];
-    let alpha = after.diag[0] as u32;
-    // ssthresh = cwnd - floor(cwnd * alpha / 2048), for the cwnd at the ACK, which 5 us earlier was at most
-    // an ACK's worth smaller.
-    let expected = |cwnd: u32| cwnd - ((cwnd * alpha) >> 11);
-    let cwnds = before.cwnd..=before.cwnd + 2;
-    assert!(cwnds.clone().any(|cwnd| expected(cwnd) == after.ssthresh), "{before:?} {after:?}");
-    assert!((60..=80).contains(&before.cwnd), "as in the reference: 72, {before:?}");
-}
-
-#[test]
-fn reno_with_ecn_halves() {
-    let outcome = start_of("reno", 1, 20, 4);
-    let (before, after) = entries(&outcome, state::CWR)[0];
-    assert!((0..=2).any(|more| (before.cwnd + more) / 2 == after.ssthresh), "{before:?} {after:?}");
-    assert_eq!(before.ssthresh, INFINITE);
-}
-
-#[test]
-fn in_cwr_the_window_falls_gradually_to_ssthresh() {
-    for (cc, tcp_ecn) in [("dctcp", 0), ("reno", 1)] {
-        let outcome = start_of(cc, tcp_ecn, 20, 4);
-        let samples = &outcome.flow_samples;
-        let begin = samples.iter().position(|s| s.ca_state == state::CWR).expect("it is marked");
-        let ssthresh = samples[begin].ssthresh;
-        let episode: Vec<_> = samples[begin..]
-            .iter()
-            .take_while(|s| s.ca_state == state::CWR && s.ssthresh == ssthresh)
-            .collect();
-        // ACKs come 12 us apart, each lowers cwnd by one at most: no step is larger than that.
-        for pair in episode.windows(2) {
-            let (before, after) = (pair[0].cwnd, pair[1].cwnd);
-            assert!(after <= before && before - after <= 1, "{cc}: {before} {after}");
-        }
-        // One window of 12.112 us each, as far as in flight at the beginning.
-        let lasted = episode[episode.len() - 1].at.since(episode[0].at).us();
-        let window = u64::from(samples[begin - 1].cwnd) * 12;
-        assert!((window * 8 / 10..=window * 13 / 10).contains(&lasted), "{cc}: {lasted} {window}");
-        let end = episode[episode.len() - 1];
-        assert!(end.cwnd.abs_diff(ssthresh) <= 1, "{cc}: {end:?}");
-    }
-}
-
-#[test]
 fn a_window_is_reduced_once_at_most() {
     for (cc, tcp_ecn) in [("dctcp", 0), ("reno", 1), ("cubic", 1)] {
-        let outcome = start_of(cc, tcp_ecn, 10, 60);
+        let path = with_ecn(path(10), tcp_ecn);
+        let run = Run { end: at_ms(60), ..path.run(vec![path.bulk(cc, None)]) };
+        let outcome = sampled(run, us(5));
         let samples = &outcome.flow_samples;
         let changes: Vec<Time> = samples
             .windows(2)
@@ -261,18 +127,6 @@ fn two_dctcp_flows_share_fairly() {
     assert_eq!(late.len(), 2);
     let (less, more) = (late[0].min(late[1]), late[0].max(late[1]));
     assert!(10 * less > 8 * more, "{late:?}");
-}
-
-#[test]
-fn loss_halves_dctcp_whatever_alpha_is() {
-    // No marks: a buffer of 30 packets overflows. alpha has decayed, but loss cuts by half.
-    let mut path = path(20);
-    path.queue = droptail(Limit::Pkts(30));
-    let run = Run { end: at_ms(4), ..path.run(vec![path.bulk("dctcp", None)]) };
-    let outcome = sampled(run, us(5));
-    let (before, after) = entries(&outcome, state::RECOVERY)[0];
-    assert!(after.diag[0] < 800, "alpha {}", after.diag[0]);
-    assert!((0..=2).any(|more| (before.cwnd + more) / 2 == after.ssthresh), "{before:?} {after:?}");
 }
 
 #[test]

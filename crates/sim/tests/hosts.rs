@@ -1,5 +1,5 @@
-//! NICs whose interrupts wait, merging of what they bring, the account of CPU time, rate limits of sockets, and losses of
-//! whole bursts (queues.md sec. 12, experiments.md sec. 5 and 7.2).
+//! NICs whose interrupts wait, merging of what they bring, the account of CPU time, rate limits of sockets, losses of
+//! whole bursts (queues.md sec. 12, experiments.md sec. 5 and 7.2), and when an application is woken.
 
 mod common;
 
@@ -7,7 +7,11 @@ use common::*;
 use knee_queue::Ecn;
 use knee_queue::time::{Duration, Time};
 use knee_run::outcome::{HostCount, Outcome};
-use knee_run::spec::{Adaptive, Coalesce, CpuCosts, HostConfig, Ping};
+use knee_run::spec::{Adaptive, Coalesce, CpuCosts, Flow, HostConfig, Ping, Run};
+use knee_sim::tap::{Side, TapAt, Tapped};
+use knee_wire::Segment;
+use std::cell::RefCell;
+use std::rc::Rc;
 
 fn waits(frames: Option<u32>, time: Duration) -> Option<Coalesce> {
     Some(Coalesce { frames, time, adaptive: None })
@@ -186,4 +190,34 @@ fn whole_bursts_are_lost_where_they_are_lost_whole() {
         [5, 10].iter().all(|lost| seen.contains(lost) || seen.contains(&(lost + 1))),
         "{seen:?}"
     );
+}
+
+#[test]
+fn who_waits_for_much_is_woken_where_it_will_not_fit() {
+    // A window of 32 KiB closes at 64 KiB wanted. Measured with the real stack: 1612 ms.
+    let path = Path::new(ms(10)).hosts(|host| {
+        (host.rcvbuf_initial_bytes, host.rcvbuf_max_bytes) = (65_536, 65_536);
+    });
+    let flow = one(&path, Flow { read_at_bytes: 65_536, ..path.bulk("reno", 4_000_000) });
+    assert!((1_000_000_000..2_000_000_000).contains(&fct_ns(&flow)), "{flow:?}");
+    // 44 segments of the 46 are charged 44 * (1448 + 1216) B, more than 7/8 of 128 KiB.
+    let path = Path { rate: mbps(100), ..Path::new(ms(100)) }.hosts(|host| {
+        host.skb_overhead_bytes = 1216;
+        (host.rcvbuf_initial_bytes, host.rcvbuf_max_bytes) = (128 << 10, 6 << 20);
+    });
+    let flow = Flow { read_at_bytes: 65_536, ..path.bulk("reno", None) };
+    let run = Run { end: at_ms(600), ..path.run(vec![flow]) };
+    let acks = Rc::new(RefCell::new(Vec::new()));
+    let sink = Rc::clone(&acks);
+    let at = TapAt { flow: 0, side: Side::Listening };
+    let each = move |tapped: Tapped| {
+        let Segment { ack, window_bytes, .. } = tapped.segment;
+        sink.borrow_mut().extend(tapped.is_out.then_some((ack, window_bytes)));
+    };
+    knee_sim::simulate_tapped(&run, at, each).expect("the run is well-formed");
+    // Until it reads, the window closes.
+    let acks = acks.borrow();
+    let mut pairs = acks.windows(2).skip(2);
+    let opened = pairs.find(|pair| pair[1].1 > pair[0].1 + 16_384).expect("it reads")[1].0;
+    assert_eq!((opened - 1) / MSS as u32, 44);
 }

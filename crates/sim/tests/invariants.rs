@@ -284,3 +284,18 @@ fn a_first_write_may_wait() {
     assert_eq!(flow.done_at, Some(at_ms(50)));
     assert_eq!(flow.connected_at, Some(Time::ZERO));
 }
+
+#[test]
+fn reordering_makes_needless_retransmissions_and_their_reports_undo_the_reduction() {
+    let undone = (1..=10).map(|seed| {
+        let path = Path { jitter: ms(4), rate: mbps(100), ..Path::new(ms(20)) };
+        let run = Run { seed, ..path.run(vec![path.bulk("cubic", 3_000_000)]) };
+        let flow = simulate(&run).flows.remove(0);
+        let counters = flow.counters.complete().expect("all are known");
+        assert_eq!((flow.received_bytes, counters.timeouts), (3_000_000, 0), "seed {seed}");
+        assert!(counters.fast_recoveries < 20, "seed {seed}: {flow:?}");
+        counters.undos
+    });
+    let undone: u64 = undone.sum();
+    assert!(undone >= 10, "{undone}");
+}

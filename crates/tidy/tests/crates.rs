@@ -66,14 +66,13 @@ fn one(words: &mut Words<'_>, allowed: &[String]) -> bool {
 }
 
 /// What cargo says of this clone for the machine that it runs on; `None`, and it is said, where it cannot.
-fn metadata(manifest: &str) -> Option<Json> {
+fn metadata() -> Option<Json> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let host = Command::new("rustc").arg("-vV").output().ok()?;
     let host = String::from_utf8(host.stdout).ok()?;
     let host = host.lines().find_map(|line| line.strip_prefix("host: "))?;
     let mut command = Command::new(cargo);
     command.args(["metadata", "--format-version", "1", "--locked", "--filter-platform", host]);
-    command.args(["--manifest-path", manifest]);
     let output = command.current_dir(root()).output().ok()?;
     if !output.status.success() {
         say(&format!("cargo metadata: {}", String::from_utf8_lossy(&output.stderr)));
@@ -87,16 +86,14 @@ fn licences_of_crates_are_allowed() {
     let deny = fs::read_to_string(root().join("deny.toml")).expect("the tree has it");
     let allowed = listed(&deny, "allow");
     assert!(allowed.len() > 4, "{allowed:?}");
-    let mut foreign = Vec::new();
-    for manifest in ["Cargo.toml", "fuzz/Cargo.toml"] {
-        let Some(metadata) = metadata(manifest) else {
-            assert!(std::env::var_os("CI").is_none(), "cargo metadata must work here");
-            say("SKIPPED: licences of crates, for want of cargo metadata");
-            return;
-        };
-        let packages = metadata["packages"].as_array().expect("cargo lists packages");
-        foreign.extend(packages.iter().filter(|package| !package["source"].is_null()).cloned());
-    }
+    let Some(metadata) = metadata() else {
+        assert!(std::env::var_os("CI").is_none(), "cargo metadata must work here");
+        say("SKIPPED: licences of crates, for want of cargo metadata");
+        return;
+    };
+    let packages = metadata["packages"].as_array().expect("cargo lists packages");
+    let foreign: Vec<&Json> =
+        packages.iter().filter(|package| !package["source"].is_null()).collect();
     assert!(foreign.len() > 100, "{}", foreign.len());
     let wrong: Vec<String> = foreign
         .iter()
@@ -114,24 +111,20 @@ fn licences_of_crates_are_allowed() {
 #[test]
 fn crates_come_from_the_registry_or_this_tree_and_are_pinned() {
     let mut of_registry = 0;
-    for lock in ["Cargo.lock", "fuzz/Cargo.lock"] {
-        let text = fs::read_to_string(root().join(lock)).expect("the tree has it");
-        for package in text.split("[[package]]").skip(1) {
-            let value = |key: &str| {
-                let line =
-                    package.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(" = "));
-                line.map(|line| line.trim_matches('"'))
-            };
-            let name = value("name").unwrap_or_default();
-            match value("source") {
-                None => assert!(name.starts_with("knee"), "{lock}: {name} is of no registry"),
-                Some(source) => {
-                    let is_registry =
-                        source == "registry+https://github.com/rust-lang/crates.io-index";
-                    assert!(is_registry, "{lock}: {name} is from {source}");
-                    assert!(value("checksum").is_some(), "{lock}: {name} has no checksum");
-                    of_registry += 1;
-                }
+    let text = fs::read_to_string(root().join("Cargo.lock")).expect("the tree has it");
+    for package in text.split("[[package]]").skip(1) {
+        let value = |key: &str| {
+            let line = package.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(" = "));
+            line.map(|line| line.trim_matches('"'))
+        };
+        let name = value("name").unwrap_or_default();
+        match value("source") {
+            None => assert!(name.starts_with("knee"), "{name} is of no registry"),
+            Some(source) => {
+                let is_registry = source == "registry+https://github.com/rust-lang/crates.io-index";
+                assert!(is_registry, "{name} is from {source}");
+                assert!(value("checksum").is_some(), "{name} has no checksum");
+                of_registry += 1;
             }
         }
     }

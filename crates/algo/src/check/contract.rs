@@ -13,7 +13,8 @@ pub(super) struct Contract {
 }
 
 /// The hosts: what one of them alone has is not for algorithms.
-const HOSTS: [&str; 5] = ["native.h", "bpf.h", "linux.h", "native_types.h", "bpf_types.h"];
+const HOSTS: [&str; 6] =
+    ["native.h", "bpf.h", "linux.h", "native_types.h", "bpf_types.h", "fields.h"];
 /// Those that every algorithm meets; the third is a kernel's own tree, which has all that these have.
 const BOTH: [&str; 2] = ["native.h", "bpf.h"];
 /// Headers of modules, which stand beside the contract's.

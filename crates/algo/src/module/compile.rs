@@ -521,16 +521,20 @@ fn hint(line: &str) -> Option<String> {
     None
 }
 
-/// Members of a struct of the contract's native half.
+/// Members of a struct of the contract's native half; a list of `fields.h` stands for its own.
 pub(crate) fn fields(name: &str) -> Vec<&'static str> {
     let native = HEADERS.iter().find(|(header, _)| *header == "knee/native.h");
     let text = native.map_or("", |(_, text)| *text);
     let body = text.split_once(&format!("\nstruct {name} {{\n")).map_or("", |(_, rest)| rest);
     let body = body.split_once("\n}").map_or("", |(body, _)| body);
-    let member = |line: &'static str| {
-        let declaration = line.split_once(';')?.0;
-        let word = declaration.rsplit([' ', '\t', '*']).next()?;
-        Some(word.split('[').next().unwrap_or(word))
+    let members = |line: &'static str| {
+        let list = line.trim_start().strip_prefix("CC_").and_then(|rest| rest.split('(').next());
+        let list = LISTS.iter().find(|(name, _)| list == Some(name));
+        let member = || {
+            let word = line.split_once(';')?.0.rsplit([' ', '\t', '*']).next()?;
+            Some(word.split('[').next().unwrap_or(word))
+        };
+        list.map_or_else(|| member().into_iter().collect(), |(_, names)| names.to_vec())
     };
-    body.lines().filter_map(member).filter(|name| !name.starts_with("cc_")).collect()
+    body.lines().flat_map(members).filter(|name| !name.starts_with("cc_")).collect()
 }

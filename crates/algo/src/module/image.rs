@@ -20,7 +20,7 @@ pub(super) struct ModuleTable {
     meanings_end: *const RawMeaning,
     start: unsafe extern "C" fn() -> c_int,
     registered_at: unsafe extern "C" fn(u32) -> *const c_void,
-    operations_of: unsafe extern "C" fn(*const c_void, *mut RawOperations),
+    operations_of: unsafe extern "C" fn(*const c_void, *mut Ops),
     info_of: unsafe extern "C" fn(*const TcpSock, c_int, *mut u64) -> u32,
     free_all: unsafe extern "C" fn(),
 }
@@ -57,13 +57,6 @@ struct RawType {
 struct RawMeaning {
     name: *const c_char,
     meaning: *const c_char,
-}
-
-#[repr(C)]
-struct RawOperations {
-    operation: [Option<unsafe extern "C" fn()>; 12],
-    name: [c_char; 16],
-    flags: u32,
 }
 
 /// The C type of a module's parameter, numbered as in module_linux.h.
@@ -290,40 +283,11 @@ impl Image {
 
     /// A table of a module, in the contract's form.
     pub(super) fn operations(&self, ops: *const c_void) -> Ops {
-        let mut raw = RawOperations { operation: [None; 12], name: [0; 16], flags: 0 };
+        let mut of_contract = Ops::default();
         // SAFETY: a function of support.c; the table is one that the module registered or put into a
         // socket.
-        unsafe { (self.module_table().operations_of)(ops, &raw mut raw) };
-        let [
-            ssthresh,
-            cong_avoid,
-            set_state,
-            cwnd_event,
-            in_ack_event,
-            pkts_acked,
-            min_tso_segs,
-            cong_control,
-            undo_cwnd,
-            sndbuf_expand,
-            init,
-            release,
-        ] = raw.operation;
-        Ops {
-            ssthresh,
-            cong_avoid,
-            set_state,
-            cwnd_event,
-            in_ack_event,
-            pkts_acked,
-            min_tso_segs,
-            cong_control,
-            undo_cwnd,
-            sndbuf_expand,
-            init,
-            release,
-            name: raw.name,
-            flags: raw.flags,
-        }
+        unsafe { (self.module_table().operations_of)(ops, &raw mut of_contract) };
+        of_contract
     }
 
     /// What `get_info` tells of a connection whose call this is; `None`: nothing now.

@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use super::image::Image;
 use super::{Module, lock, says};
-use crate::{Algorithm, Error, Has, Host, Ops, Origin, Params, TcpSock};
+use crate::{Algorithm, Error, Has, Host, Ops, Origin, Params, Pointer, TcpSock};
 
 /// The modules that one host has loaded: a copy for each set of parameters, shared by its connections.
 #[derive(Debug, Default)]
@@ -129,7 +129,7 @@ impl Running {
         let Some(info) = self.copy.module.info else { return Vec::new() };
         self.enter(sock, host);
         let told = self.copy.info(sock, info.attribute());
-        sock.icsk_ca_ops = std::ptr::null();
+        sock.icsk_ca_ops = Pointer::default();
         match told {
             Some(told) if told.len() == values.len() => told.to_vec(),
             _ => Vec::new(),
@@ -139,7 +139,7 @@ impl Running {
     /// This socket's call is about to be made, on this host.
     #[inline]
     pub(crate) fn enter(&self, sock: &mut TcpSock, host: &mut Host) {
-        sock.icsk_ca_ops = self.table;
+        sock.icsk_ca_ops = Pointer::to(self.table);
         self.copy.enter(sock, host);
     }
 
@@ -150,7 +150,7 @@ impl Running {
         sock: &mut TcpSock,
         now: &'static Algorithm,
     ) -> Option<&'static Algorithm> {
-        let table = std::mem::replace(&mut sock.icsk_ca_ops, std::ptr::null());
+        let table = std::mem::take(&mut sock.icsk_ca_ops).target();
         if table == self.table || table.is_null() || !self.copy.module.is_kernel_module {
             return None;
         }

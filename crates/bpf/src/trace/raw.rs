@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 
-use knee_algo::{AckSample, AskedAck, Call, Given, GivenLog, RateSample, TcpSock};
+use knee_algo::{
+    AckSample, AskedAck, Call, Given, GivenLog, Pointer, RateSample, TcpSock, with_fields,
+};
 use knee_flight::{Record, without_last_zeroes};
 use libbpf_rs::HasSize as _;
 use libbpf_rs::btf::Btf;
@@ -34,7 +36,7 @@ pub(super) struct Raw {
     is_open: u8,
     fallback_asked: u8,
     fallback_name: [u8; 16],
-    ack_sample: AckSample,
+    ack_sample: RawAckSample,
     rate_sample: RawRateSample,
     before: TcpSock,
     after: TcpSock,
@@ -44,51 +46,66 @@ pub(super) struct Raw {
     large_after: [u64; LARGE_STATE_WORDS],
 }
 
-/// `struct rate_sample`, with bytes for its bools: whoever loaded the program may have put anything
-/// there.
-#[repr(C)]
-#[derive(Clone)]
-struct RawRateSample {
-    prior_mstamp: u64,
-    prior_delivered: u32,
-    prior_delivered_ce: u32,
-    delivered: i32,
-    delivered_ce: i32,
-    interval_us: i64,
-    snd_interval_us: u32,
-    rcv_interval_us: u32,
-    rtt_us: i64,
-    losses: i32,
-    acked_sacked: u32,
-    prior_in_flight: u32,
-    last_end_seq: u32,
-    is_app_limited: u8,
-    is_retrans: u8,
-    is_ack_delayed: u8,
+/// A field's type as a program may have filled it: whoever loaded that may have put any bits there.
+trait Bits: Copy {
+    /// One that any bits make a value of.
+    type Raw: Copy;
+
+    fn of(raw: Self::Raw) -> Self;
 }
 
-impl RawRateSample {
-    fn sample(&self) -> RateSample {
-        RateSample {
-            prior_mstamp: self.prior_mstamp,
-            prior_delivered: self.prior_delivered,
-            prior_delivered_ce: self.prior_delivered_ce,
-            delivered: self.delivered,
-            delivered_ce: self.delivered_ce,
-            interval_us: self.interval_us,
-            snd_interval_us: self.snd_interval_us,
-            rcv_interval_us: self.rcv_interval_us,
-            rtt_us: self.rtt_us,
-            losses: self.losses,
-            acked_sacked: self.acked_sacked,
-            prior_in_flight: self.prior_in_flight,
-            last_end_seq: self.last_end_seq,
-            is_app_limited: self.is_app_limited != 0,
-            is_retrans: self.is_retrans != 0,
-            is_ack_delayed: self.is_ack_delayed != 0,
-        }
+macro_rules! any_bits {
+    ($($type:ty)*) => {
+        $(impl Bits for $type {
+            type Raw = $type;
+
+            fn of(raw: $type) -> $type {
+                raw
+            }
+        })*
+    };
+}
+
+any_bits! { u8 u32 u64 i32 i64 Pointer }
+
+impl Bits for bool {
+    type Raw = u8;
+
+    fn of(raw: u8) -> bool {
+        raw != 0
     }
 }
+
+macro_rules! raw_sample {
+    ($raw:ident $sample:ident: [$($field:ident: $type:ty,)*]) => {
+        #[repr(C)]
+        #[derive(Clone, Copy)]
+        struct $raw {
+            $($field: <$type as Bits>::Raw,)*
+        }
+
+        impl $raw {
+            fn sample(self) -> $sample {
+                $sample { $($field: Bits::of(self.$field),)* }
+            }
+        }
+    };
+}
+
+with_fields!(AckSample, raw_sample, RawAckSample);
+with_fields!(RateSample, raw_sample, RawRateSample);
+
+/// Of a socket, any bits make one.
+macro_rules! check_socket {
+    (TcpSock: $([$($_field:ident: $type:ty,)*])*) => {
+        const _: () = {
+            const fn any_bits<T: Bits<Raw = T>>() {}
+            $($(any_bits::<$type>();)*)*
+        };
+    };
+}
+
+with_fields!(TcpSock, check_socket);
 
 impl Raw {
     /// `None` if it has another length: the object is not of this version.
@@ -97,8 +114,8 @@ impl Raw {
             return None;
         }
         let mut raw = std::mem::MaybeUninit::<Raw>::zeroed();
-        // SAFETY: the bytes fit into a Raw, and any bits, zeroes too, make one; its pointers,
-        // cc_params and icsk_ca_ops, are never followed before knee-algo sets them.
+        // SAFETY: the bytes fit into a Raw, and any bits make one: the bytes, and zeroes behind them. The
+        // socket's pointers are never followed before knee-algo sets them.
         unsafe {
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), raw.as_mut_ptr().cast(), bytes.len());
             Some(raw.assume_init())
@@ -143,7 +160,7 @@ impl Raw {
             Call::SetState { new_state } => *new_state = first as u8,
             Call::CwndEvent { event } => *event = first as u32,
             Call::InAckEvent { flags } => *flags = first as u32,
-            Call::PktsAcked { sample } => *sample = self.ack_sample,
+            Call::PktsAcked { sample } => *sample = self.ack_sample.sample(),
             Call::CongControl { ack, flag, rs } => {
                 (*ack, *flag, *rs) = (first as u32, second as i32, self.rate_sample.sample());
             }
@@ -168,6 +185,9 @@ fn text(bytes: &[u8]) -> String {
 pub(super) type Mirror = (&'static str, usize, &'static [(&'static str, usize)]);
 
 macro_rules! mirror {
+    ($name:literal $kind:ident: $([$($field:ident: $_type:ty,)*])*) => {
+        mirror!($name, $kind: $($($field,)*)*)
+    };
     ($name:literal, $kind:ty: $($field:ident),* $(,)?) => {
         (
             $name,
@@ -180,20 +200,9 @@ pub(super) use mirror;
 
 /// What records consist of.
 const MIRRORS: &[Mirror] = &[
-    mirror!("cc_sock", TcpSock:
-        sk_pacing_rate, sk_max_pacing_rate, sk_pacing_status, sk_gso_max_size,
-        sk_gso_max_segs, sk_pacing_shift, sk_state, icsk_ca_ops, icsk_ca_state,
-        icsk_retransmits, icsk_ack_pending, icsk_ca_priv, snd_una, snd_nxt, snd_cwnd, snd_cwnd_cnt,
-        snd_cwnd_clamp, snd_ssthresh, prior_cwnd, prior_ssthresh, packets_out, sacked_out, lost_out,
-        retrans_out, max_packets_out, delivered, delivered_ce, lost, app_limited, srtt_us,
-        mss_cache, rcv_nxt, lsndtime, reordering, undo_marker, snd_cwnd_stamp, min_rtt_us,
-        ecn_flags, is_cwnd_limited, tcp_mstamp, delivered_mstamp, first_tx_mstamp,
-        tcp_clock_cache, tcp_wstamp_ns),
-    mirror!("rate_sample", RawRateSample:
-        prior_mstamp, prior_delivered, prior_delivered_ce, delivered, delivered_ce, interval_us,
-        snd_interval_us, rcv_interval_us, rtt_us, losses, acked_sacked, prior_in_flight,
-        last_end_seq, is_app_limited, is_retrans, is_ack_delayed),
-    mirror!("ack_sample", AckSample: pkts_acked, rtt_us, in_flight),
+    with_fields!(TcpSock, mirror, "cc_sock"),
+    with_fields!(RateSample, mirror, "rate_sample"),
+    with_fields!(AckSample, mirror, "ack_sample"),
     mirror!("cc_given", Given: kind, value, snd_cwnd, snd_cwnd_cnt),
     mirror!("cc_given_log", GivenLog: count, given),
     mirror!("cc_record", Raw:
@@ -249,7 +258,7 @@ mod tests {
             assert_eq!(first_that_differs(&btf), Some("cc_record"), "{}", embedded.name());
         }
         // A program that records nothing.
-        if let Ok(object) = crate::program("connections") {
+        if let Ok(object) = crate::program("label") {
             let btf = Btf::from_raw("x", object).unwrap().unwrap();
             assert_eq!(first_that_differs(&btf), Some("cc_sock"));
         }

@@ -346,11 +346,21 @@ impl<'a> Amounts<'a> {
             of_subject(values.max(if sampling.flows.is_some() { looks } else { 0 }))
         });
         let of_entries = of_entries.fold(0, u64::saturating_add);
-        let of_queues = queues.saturating_mul(
+        let flows_of = |name: &str| {
+            let entries = self.scenario.traffic.iter().filter(|entry| entry.name == name);
+            entries.map(TrafficSpec::flows).fold(0, u64::saturating_add)
+        };
+        let of_classes = self.scenario.groups().into_iter().map(|(name, _)| {
+            let classes = self.scenario.size_classes(&name).len() as u64;
+            classes.saturating_mul(of_subject(flows_of(&name)))
+        });
+        let of_classes = of_classes.fold(0, u64::saturating_add);
+        let buffers = self.network.buffers.iter().filter(|buffer| buffer.sampled).count() as u64;
+        let of_queues = queues.saturating_add(buffers).saturating_mul(
             of_subject(if sampling.queues.is_some() { looks } else { 0 })
                 + size_of::<QueueOutcome>() as u64,
         );
-        let each = of_entries.saturating_add(of_queues);
+        let each = of_entries.saturating_add(of_classes).saturating_add(of_queues);
         let things = u64::from(self.asked.repeat);
         Ok(Part {
             table: self.root.need_child("run")?,

@@ -35,12 +35,9 @@ impl<'a> Cast<'a> {
         let hosts = run.network.nodes.iter().zip(0..).filter(|(node, _)| node.host.is_some());
         let hosts: Vec<(&str, NodeId)> = hosts.map(|(node, id)| (&*node.name, id)).collect();
         machines.check(&hosts.iter().map(|(name, _)| *name).collect::<Vec<_>>())?;
-        let has_role = |name: &str, roles: &[String]| roles.iter().any(|role| role == name);
-        let machine_of = |name: &str| {
-            machines.machines.iter().position(|machine| has_role(name, &machine.roles))
-        };
+        let by_role = machines.by_role();
         let of_nodes =
-            hosts.iter().filter_map(|(name, id)| Some((*id, machine_of(name)?))).collect();
+            hosts.iter().filter_map(|(name, id)| Some((*id, *by_role.get(name)?))).collect();
         let prefix = prefix();
         let mut cast = Cast { run, machines, of_nodes, algorithms: Vec::new(), prefix };
         cast.check_ways()?;

@@ -346,8 +346,8 @@ knee = "/usr/local/bin/knee"
         assert_eq!(left.address, IpAddr::from([198, 51, 100, 1]));
         assert_eq!((right.ssh.as_str(), right.device.as_str()), ("lab-right", "enp3s0f1.20"));
         assert_eq!(right.knee, Binary::There("/usr/local/bin/knee".to_owned()));
-        assert_eq!(machines.with_role("s2"), Some(left));
-        assert_eq!(machines.with_role("left"), None);
+        let by_role = machines.by_role();
+        assert_eq!((by_role["s2"], by_role["r"], by_role.get("left")), (0, 1, None));
         let options = "options = [\"Port=2222\"]\nknee = ";
         let with_options = parse(&GOOD.replace("knee = ", options)).unwrap();
         assert_eq!(with_options.machines[1].options, ["Port=2222"]);
@@ -489,6 +489,54 @@ knee = "/usr/local/bin/knee"
         let hosts = "[[host]]\n".repeat(100_000);
         let why = parse(&hosts).unwrap_err().to_string();
         assert!(why.contains("are 100000 machines: 1000 are the most"), "{why}");
+    }
+
+    /// Of a thread's own CPU time: others use the machine, too.
+    #[test]
+    fn whatever_a_mebibyte_says_it_is_refused_within_a_second() {
+        let long = "x".repeat(MOST_BYTES as usize - 1000);
+        let many = |text: &str, bytes: usize| text.repeat(bytes / text.len());
+        let roles =
+            GOOD.replace("roles = \"r\"", &format!("roles = [{}]", many("\"a\", ", 1_000_000)));
+        let machine = |n: usize| {
+            format!(
+                "[[host]]\nname = \"m{n}\"\nssh = \"m\"\naddress = \"10.0.{}.{}\"\ndevice = \"e\"\nroles = \"{n}-1..{n}-10\"\n\
+                 options = [{}]\n",
+                n / 250,
+                n % 250 + 1,
+                many("\"Port=22\", ", 800)
+            )
+        };
+        let twice: String =
+            (0..1000).map(machine).collect::<String>().replacen("m1\"", "m999\"", 1);
+        for (text, expected) in [
+            (GOOD.replacen("left", &long, 1), "host.xxxx"),
+            (GOOD.replacen("device", &long, 1), "unknown key"),
+            (GOOD.replacen("root@192.0.2.11", &long, 1), "must be user@address"),
+            (roles, "must leave at most 10000 hosts"),
+            (twice, "another machine has this name"),
+            (many("[", 1_000_000), "not TOML"),
+            (format!("host = {}", many("[", 1_000_000)), "not TOML"),
+            (many("a.", 1_000_000), "not TOML"),
+            (many("a={", 1_000_000), "not TOML"),
+            ((0..100_000).map(|n| format!("k{n}=1\n")).collect(), "unknown key"),
+        ] {
+            assert!(text.len() <= MOST_BYTES as usize, "{expected}: {}", text.len());
+            let before_ns = crate::traffic::clock::cpu_ns();
+            let why = parse(&text).unwrap_err().to_string();
+            let took_ns = crate::traffic::clock::cpu_ns() - before_ns;
+            assert!(why.contains(expected) && why.len() < 500, "{why:.200}");
+            assert!(took_ns < 1_000_000_000, "{expected}: {took_ns} ns");
+        }
+        // A network of as many hosts, the last of which is in no machine.
+        let text: String = (0..1000).map(machine).collect();
+        let machines = parse(&text).unwrap();
+        let names: Vec<String> =
+            machines.machines.iter().flat_map(|one| one.roles.clone()).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).chain(["last"]).collect();
+        let before_ns = crate::traffic::clock::cpu_ns();
+        assert!(machines.check(&names).unwrap_err().to_string().contains("no machine is last"));
+        assert!(crate::traffic::clock::cpu_ns() - before_ns < 100_000_000);
     }
 
     #[test]

@@ -263,3 +263,30 @@ fn check(machine: &Machine, hello: &Hello) -> Result<(), Error> {
     let devices: Vec<_> = hello.devices.iter().map(|device| device.name.as_str()).collect();
     refuse(format!("it has no device {}; it has {}", machine.device, devices.join(", ")))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_agent_of_another_protocol_is_told_by_its_version() {
+        let machine = Machine {
+            name: "left".to_owned(),
+            ssh: "left".to_owned(),
+            address: [192, 0, 2, 1].into(),
+            device: "eth1".to_owned(),
+            roles: vec!["s1".to_owned()],
+            knee: Binary::Same,
+            options: Vec::new(),
+        };
+        // As agents of protocol 1 say who they are, and one that knows no sysctls.
+        let older = r#"{"hello":{"protocol":1,"version":"0.0.9","kernel":"6.1.0","host":"left","cores":2,"devices":[]}}"#;
+        let Ok(Answer::Hello(hello)) = serde_json::from_str(older) else { panic!("{older}") };
+        let why = check(&machine, &hello).unwrap_err().to_string();
+        let expected =
+            "machine left: its knee is version 0.0.9 and speaks another protocol than this one";
+        assert!(why.starts_with(expected), "{why}");
+        let same = Hello { protocol: PROTOCOL, ..hello };
+        assert!(check(&machine, &same).unwrap_err().to_string().contains("it has no device eth1"));
+    }
+}

@@ -23,6 +23,7 @@ mod validity;
 
 pub use run::OnMachines;
 
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::path::PathBuf;
 
@@ -68,9 +69,13 @@ pub enum Binary {
 }
 
 impl Machines {
-    /// The machine that is this host of the experiment.
-    pub fn with_role(&self, host: &str) -> Option<&Machine> {
-        self.machines.iter().find(|machine| machine.roles.iter().any(|role| role == host))
+    /// Which machine is which host of the experiment, by places in the file.
+    fn by_role(&self) -> HashMap<&str, usize> {
+        let roles = self.machines.iter().enumerate();
+        let roles = roles.flat_map(|(place, machine)| {
+            machine.roles.iter().map(move |role| (role.as_str(), place))
+        });
+        roles.collect()
     }
 
     /// Checks that the hosts of an experiment are all there.
@@ -79,13 +84,15 @@ impl Machines {
     /// Which is not, and what to write.
     pub fn check(&self, hosts: &[&str]) -> Result<(), Error> {
         let file = self.file.display();
-        if let Some(missing) = hosts.iter().find(|host| self.with_role(host).is_none()) {
+        let by_role = self.by_role();
+        if let Some(missing) = hosts.iter().find(|host| !by_role.contains_key(*host)) {
             return Err(Error::Refused(format!(
                 "{file}: no machine is {missing} of the experiment's network: give one roles = [\"{missing}\"]"
             )));
         }
+        let known: HashSet<&str> = hosts.iter().copied().collect();
         let roles = self.machines.iter().flat_map(|machine| &machine.roles);
-        match roles.into_iter().find(|role| !hosts.contains(&role.as_str())) {
+        match roles.into_iter().find(|role| !known.contains(role.as_str())) {
             None => Ok(()),
             Some(role) => Err(Error::Refused(format!(
                 "{file}: the experiment's network has no host {role}: it has {}",

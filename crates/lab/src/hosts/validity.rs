@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use knee_linux::side::inits_left_out;
 use knee_run::Run;
 use knee_run::outcome::Validity;
 use knee_run::spec::{HostConfig, LinuxVersion};
@@ -14,7 +15,7 @@ use crate::outcome::impossible_windows;
 use crate::site::settings;
 use crate::traffic::TrafficReport;
 use crate::traffic::agent::Hello;
-use crate::validity::{failed_sides, impossible_in_words};
+use crate::validity::{failed_sides, impossible_in_words, without_init_in_words};
 
 /// What clocks may be uncertain by: completion times are from one machine's clock to another's.
 const CLOCK_ERROR_MAX_US: f64 = 1000.0;
@@ -90,12 +91,14 @@ pub(super) fn judge(run: &Run, machines: &Machines, cast: &Cast<'_>, seen: &Seen
     if impossible > 0 {
         limits.push(impossible_in_words(impossible));
     }
+    let inits_left_out = inits_left_out(&seen.report.sides);
+    limits.extend(inits_left_out.filter(|count| *count > 0).map(without_init_in_words));
     let differences = differences(run, machines, cast, seen.hellos);
     let count = differences.len();
     limits.extend(differences);
     let most = |of: fn(&OfMachine) -> f64| seen.own.iter().map(of).fold(0.0, f64::max);
     let drifts = seen.clocks.iter().map(|clock| clock.drift_ppm().abs());
-    let measures = vec![
+    let mut measures = vec![
         ("clock_error_us", clock_error_us),
         ("clock_drift_ppm", drifts.fold(0.0, f64::max)),
         ("start_late_us", most(|own| own.late_us)),
@@ -104,6 +107,7 @@ pub(super) fn judge(run: &Run, machines: &Machines, cast: &Cast<'_>, seen: &Seen
         ("impossible_windows", impossible as f64),
         ("settings_differ", count as f64),
     ];
+    measures.extend(inits_left_out.map(|count| ("inits_left_out", count as f64)));
     Validity { limits, measures }
 }
 
@@ -206,7 +210,63 @@ fn is_enough(key: &str, is: &str, wanted: &str, all_need_ecn: bool) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    use knee_linux::side::SideReport;
+    use knee_queue::time::{Duration, Time};
+    use knee_queue::{DropTailConfig, Limit, QueueConfig};
+    use knee_run::spec::Serialisation;
+    use knee_run::topology::{Cable, Star};
+
     use super::*;
+
+    #[test]
+    fn a_side_that_began_without_init_makes_a_run_host_limited() {
+        let cable = Cable {
+            rate: None,
+            serialisation: Serialisation::StoreAndForward,
+            delay: Duration::ZERO,
+            jitter: Duration::ZERO,
+            loss: 0.0,
+            loses_bursts: false,
+            queue: QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(1) }),
+            sampled: false,
+        };
+        let host = |name: &str| (name.to_owned(), HostConfig::new(LinuxVersion::V6_18));
+        let hosts = vec![host("a"), host("b")];
+        let run = Run {
+            seed: 1,
+            end: Time::from_ms(1),
+            until_done: false,
+            network: Star { hosts, up: cable.clone(), down: cable }.build(),
+            flows: Vec::new(),
+            pings: Vec::new(),
+            sampling: Default::default(),
+            order: Default::default(),
+        };
+        let machine = |name: &str, number: u8| {
+            format!(
+                "[[host]]\nname = \"{name}\"\nssh = \"{name}\"\naddress = \"192.0.2.{number}\"\n\
+                 device = \"eth1\"\nroles = \"{name}\"\n"
+            )
+        };
+        let file = machine("a", 1) + &machine("b", 2);
+        let machines = Machines::parse(Path::new("hosts.toml"), &file).unwrap();
+        let cast = Cast::new(&run, &machines).unwrap();
+        let verdict = |known: [Option<bool>; 2]| {
+            let side = |init_called| SideReport { init_called, ..SideReport::default() };
+            let sides = known.map(side).to_vec();
+            let report = TrafficReport { sides, ..TrafficReport::default() };
+            let seen = Seen { hellos: &[], clocks: &[], own: &[], report: &report };
+            let Validity { limits, measures } = judge(&run, &machines, &cast, &seen);
+            let count = measures.into_iter().find(|(name, _)| *name == "inits_left_out");
+            (limits, count.map(|(_, count)| count))
+        };
+        assert_eq!(verdict([None, None]), (Vec::new(), None));
+        assert_eq!(verdict([Some(true), None]), (Vec::new(), Some(0.0)));
+        let (limits, count) = verdict([Some(false), Some(false)]);
+        assert_eq!((limits, count), (vec![without_init_in_words(2)], Some(2.0)));
+    }
 
     fn differing(change: impl FnOnce(&mut HostConfig), has: &[(&str, &str)]) -> Vec<String> {
         let mut config = HostConfig::new(LinuxVersion::V6_18);

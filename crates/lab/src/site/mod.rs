@@ -12,7 +12,6 @@ mod offloads;
 pub(crate) mod settings;
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use knee_netns::Namespace;
 use knee_queue::time::Duration;
@@ -102,16 +101,16 @@ impl Site {
                 .map_err(|why| Error::Failed(format!("{}: {why}", host.name)))?;
         }
         let switch = namespace()?;
-        let far = Arc::new(switch.run(Far::open)?);
+        let mut far = switch.run(Far::open)?;
         let mut site = Site { hosts: Vec::new(), switch, ports: Vec::new(), set: Vec::new() };
         let neighbours = neighbours(plan.hosts.len(), config.pairs.as_deref());
         let config = SiteConfig { pairs: None, ..config.clone() };
         for (port, neighbours) in neighbours.iter().enumerate() {
             let job = HostJob::new(plan, &config, (port, neighbours), site.switch.tid());
             let host = namespace()?;
-            let far = Arc::clone(&far);
             let name = plan.hosts[port].name.clone();
-            let set = host.run(move || job.run(&far));
+            let set;
+            (set, far) = host.run(move || (job.run(&far), far));
             let set = set.map_err(failed(name))?;
             site.hosts.push(host);
             site.ports.push(set.far_index);

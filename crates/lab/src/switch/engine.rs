@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use knee_queue::time::{Duration, Time};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -39,6 +39,8 @@ pub(super) struct Engine {
     pub(super) origin_ns: u64,
     pub(super) cpu: Option<usize>,
     pub(super) stop: Arc<AtomicBool>,
+    /// When the measured window ends at the latest, on CLOCK_MONOTONIC, ns; `u64::MAX`: as it was to.
+    pub(super) window_until_ns: Arc<AtomicU64>,
     /// Readable when it is to stop.
     pub(super) wake: OwnedFd,
     /// What passes its ports is written there.
@@ -151,6 +153,10 @@ impl Engine {
     fn turn(&mut self, work: &mut Work) -> Result<(), Error> {
         let now_ns = clock::now_ns();
         work.offset.refresh(now_ns);
+        let window_until_ns = self.window_until_ns.load(Ordering::Relaxed);
+        if window_until_ns <= now_ns {
+            work.forwarder.end_window(self.time_of(window_until_ns));
+        }
         let taken = self.take_frames(work);
         if taken > 0 {
             work.last_frame_ns = now_ns;

@@ -243,6 +243,13 @@ impl Forwarder {
         }
     }
 
+    /// Has the measured window end at `at`, or now if that has passed, unless it ends before that.
+    pub(super) fn end_window(&mut self, at: Time) {
+        if let Some(end) = self.window_ends.back_mut() {
+            *end = at.min(*end);
+        }
+    }
+
     /// When something happens next, if that is not after `until`.
     pub(super) fn next_event(&mut self, until: Time) -> Option<Time> {
         self.fabric.next_event(until)

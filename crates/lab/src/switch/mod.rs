@@ -26,7 +26,7 @@ pub mod capture;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 
@@ -88,6 +88,8 @@ pub struct Port {
 /// A switch at work, in a thread of its own.
 pub struct Switch {
     stop: Arc<AtomicBool>,
+    /// See [`Engine`].
+    window_until_ns: Arc<AtomicU64>,
     /// Wakes the thread.
     wake: std::os::fd::OwnedFd,
     thread: Option<JoinHandle<Result<SwitchReport, Error>>>,
@@ -141,12 +143,14 @@ impl Switch {
         let zero = Time::from_ns(zero_ns - origin_ns);
         let wake = eventfd(0, EventfdFlags::CLOEXEC).map_err(failed("an eventfd"))?;
         let stop = Arc::new(AtomicBool::new(false));
+        let window_until_ns = Arc::new(AtomicU64::new(u64::MAX));
         let engine = Engine {
             ring,
             outlet,
             origin_ns,
             cpu: config.cpu,
             stop: Arc::clone(&stop),
+            window_until_ns: Arc::clone(&window_until_ns),
             wake: wake.try_clone().map_err(failed("an eventfd"))?,
             tap: tap(network, ports, &config, zero_ns)?,
         };
@@ -163,7 +167,14 @@ impl Switch {
         let thread = thread::Builder::new().name("knee-switch".to_owned());
         let thread = thread.spawn(work).map_err(failed("the thread of the switch"))?;
         told.recv().map_err(failed("the thread of the switch"))??;
-        Ok(Switch { stop, wake, thread: Some(thread) })
+        Ok(Switch { stop, window_until_ns, wake, thread: Some(thread) })
+    }
+
+    /// What ends the measured window at the moment of its call, if it has begun and not ended: the applications are done, and what
+    /// their hosts still do then is no part of it.
+    pub fn end_of_window(&self) -> impl FnOnce() + Send + 'static {
+        let until_ns = Arc::clone(&self.window_until_ns);
+        move || until_ns.store(clock::now_ns(), Ordering::Relaxed)
     }
 
     /// Stops it and hands over what it recorded. What is on its way is lost.
@@ -213,7 +224,7 @@ pub struct SwitchReport {
     pub queues: Vec<QueueOutcome>,
     /// Samples of them.
     pub queue_samples: Vec<QueueSample>,
-    /// The same when the measured window began, and when it ended or the switch was stopped.
+    /// The same when the measured window began, and when it ended, was ended or the switch was stopped.
     pub window: Option<[Vec<QueueOutcome>; 2]>,
     /// How late frames left.
     pub lateness: Lateness,

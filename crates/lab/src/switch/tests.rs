@@ -39,6 +39,10 @@ fn star() -> Network {
 
 /// Host a behind device 7, b behind 8 with the address of [`frame_v4`].
 fn forwarder(zero: Time) -> Forwarder {
+    forwarder_with(zero, None)
+}
+
+fn forwarder_with(zero: Time, window: Option<[Time; 2]>) -> Forwarder {
     let ports = [
         Port { device: 7, node: 0, mac: [2, 0, 0, 0, 0, 1] },
         Port { device: 8, node: 1, mac: [2, 0, 0, 0, 0, 2] },
@@ -47,7 +51,7 @@ fn forwarder(zero: Time) -> Forwarder {
         seed: 1,
         sampled: vec![DOWN_TO_B],
         sample: Some(Duration::from_us(10)),
-        window: None,
+        window,
         cpu: None,
         log: true,
         large_frames: false,
@@ -107,6 +111,28 @@ fn what_is_for_nobody_is_foreign() {
     }
     assert_eq!((forwarder.counts.frames, forwarder.counts.foreign), (4, 4));
     assert_eq!(forwarder.next_event(Time::from_ms(1)), None);
+}
+
+#[test]
+fn a_window_ends_when_the_applications_do_and_no_later() {
+    // Three packets, of which the window has the second.
+    let sent = |ended_at: Option<Time>| {
+        let window = [Time::from_us(50), Time::from_us(250)];
+        let mut forwarder = forwarder_with(Time::from_us(100), Some(window));
+        for at_us in [120, 220, 320] {
+            forwarder.take(7, Offload::default(), &frame_v4(), Time::from_us(at_us));
+            forwarder.advance(Time::from_us(at_us + 50));
+            if let Some(at) = ended_at.filter(|at| *at <= Time::from_us(at_us + 50)) {
+                forwarder.end_window(at);
+            }
+        }
+        forwarder.advance(Time::from_us(390));
+        let window = forwarder.finish().window.unwrap();
+        window.map(|queues| queues[0].sent_pkts)
+    };
+    assert_eq!(sent(None), [1, 3], "it would go on until 350 us");
+    assert_eq!(sent(Some(Time::from_us(260))), [1, 2]);
+    assert_eq!(sent(Some(Time::from_us(360))), [1, 3], "it has ended before");
 }
 
 #[test]

@@ -24,7 +24,7 @@ use crate::Error;
 use crate::site::settings;
 
 /// Of this protocol: it changes with whatever an older program would not understand.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 
 /// What an agent is to do. In lines it is `{"ping":{"id":1}}` and the like.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -51,10 +51,8 @@ pub enum Order {
 #[serde(deny_unknown_fields)]
 pub struct Preparation {
     /// Algorithms of knee's that it loads for it; the plan names them as the kernel does.
-    #[serde(default)]
     pub algorithms: Vec<ToLoad>,
     /// What sides of connections are told.
-    #[serde(default)]
     pub base_rtts: Vec<BaseRtt>,
     /// The agent's machine is host 0.
     pub plan: TrafficPlan,
@@ -69,7 +67,6 @@ pub struct ToLoad {
     /// Its name in knee.
     pub name: String,
     /// Parameters, each as `name=value`; the others have their defaults.
-    #[serde(default)]
     pub params: Vec<String>,
 }
 
@@ -116,7 +113,7 @@ pub enum Answer {
     },
 }
 
-/// A machine, as far as results depend on it.
+/// A machine, as far as results depend on it. That of an older agent is understood, too: its protocol is what is told of it then.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Hello {
     /// [`PROTOCOL`].
@@ -349,7 +346,8 @@ fn load(algorithms: &[ToLoad]) -> Result<Vec<Loaded>, Error> {
             algorithm.set_param(&mut params, name, value).map_err(|why| why.to_string())?;
         }
         let embedded = Embedded::by_name(&wanted.name).map_err(|why| why.to_string())?;
-        Loaded::register(embedded, &wanted.kernel_name, &params).map_err(|why| why.to_string())
+        Loaded::register_noting_init(embedded, &wanted.kernel_name, &params)
+            .map_err(|why| why.to_string())
     };
     algorithms.iter().map(|wanted| load(wanted).map_err(Error::Failed)).collect()
 }
@@ -448,7 +446,7 @@ mod tests {
             ("{\"ping\":{\"id\":1}}\nhello\n", "line 2 is no order"),
             ("{\"dance\":{}}\n", "unknown variant `dance`"),
             ("{\"start\":{\"zero_ns\":1}}\n", "it cannot start what was not prepared"),
-            ("{\"prepare\":{\"plan\":{}}}\n", "missing field `end_ns`"),
+            ("{\"prepare\":{\"algorithms\":[]}}\n", "missing field `base_rtts`"),
         ] {
             let (result, text) = answers_to(lines);
             let why = result.unwrap_err().to_string();
@@ -459,10 +457,17 @@ mod tests {
 
     #[test]
     fn what_cannot_be_prepared_is_said_and_the_next_order_is_taken() {
-        let plan = "\"plan\":{\"end_ns\":1,\"until_done\":false,\"flows\":[],\"pings\":[]}";
-        let unknown = "\"algorithms\":[{\"kernel_name\":\"x\",\"name\":\"no_such\"}]";
+        let plan = TrafficPlan { end_ns: 1, ..TrafficPlan::default() };
+        let prepare = |algorithms| {
+            let preparation = Preparation { algorithms, base_rtts: Vec::new(), plan: plan.clone() };
+            serde_json::to_string(&Order::Prepare(Box::new(preparation))).unwrap()
+        };
+        let unknown =
+            ToLoad { kernel_name: "x".to_owned(), name: "no_such".to_owned(), params: Vec::new() };
         let lines = format!(
-            "{{\"prepare\":{{{unknown},{plan}}}}}\n{{\"stop\":{{}}}}\n{{\"prepare\":{{{plan}}}}}\n{{\"ping\":{{\"id\":1}}}}\n"
+            "{}\n{{\"stop\":{{}}}}\n{}\n{{\"ping\":{{\"id\":1}}}}\n",
+            prepare(vec![unknown]),
+            prepare(Vec::new())
         );
         let (result, text) = answers_to(&lines);
         assert_eq!(result, Ok(()));

@@ -418,14 +418,14 @@ impl Conversation {
         sys::tcp_info(self.connecting_socket()?).ok()
     }
 
-    /// Has `ask` say of each established connection, by its algorithm, whether that has begun.
-    pub(super) fn note_begun(&mut self, ask: impl Fn(&str, BorrowedFd<'_>) -> Option<bool>) {
+    /// Has `ask` say of each established connection, by its algorithm, whether its `init` was called.
+    pub(super) fn note_init(&mut self, ask: impl Fn(&str, BorrowedFd<'_>) -> Option<bool>) {
         let is_established = self.connecting.as_ref().is_some_and(|one| one.is_established);
         for side in self.sides().filter(|side| side.report.listens || is_established) {
             let Some(socket) = side.socket() else { continue };
             // One that has left for another algorithm is asked by that one's name.
             let algorithm = sockopt::tcp_congestion(socket).unwrap_or_default();
-            side.report.begun = ask(&algorithm, socket);
+            side.report.init_called = ask(&algorithm, socket);
         }
     }
 

@@ -29,7 +29,7 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
 /// What a traffic program is to do. Times are ns since the run's time 0.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct TrafficPlan {
     /// The run ends here at the latest.
     pub end_ns: u64,
@@ -44,7 +44,6 @@ pub struct TrafficPlan {
     /// Period of the samples of goodput.
     pub sample_goodput_ns: Option<u64>,
     /// Beginning and end of the measured window, at which `TCP_INFO` of every connection is read.
-    #[serde(default)]
     pub window_ns: Option<[u64; 2]>,
 }
 
@@ -80,10 +79,8 @@ pub struct FlowPlan {
     /// Whether `TCP_INFO` of its connecting side is sampled.
     pub sampled: bool,
     /// DSCP of what the connecting side sends.
-    #[serde(default)]
     pub dscp: u8,
     /// Of what the listening side sends.
-    #[serde(default)]
     pub peer_dscp: u8,
 }
 
@@ -124,7 +121,6 @@ pub struct PingPlan {
     /// The two bits.
     pub ecn: u8,
     /// The six others; whoever answers copies all eight.
-    #[serde(default)]
     pub dscp: u8,
 }
 
@@ -144,7 +140,6 @@ pub struct TrafficReport {
     /// End of the period, flow, payload bytes in it.
     pub goodput_samples: Vec<(u64, u32, u64)>,
     /// Sides of connections that there were when the measured window began, and when it ended or the run did.
-    #[serde(default)]
     pub window: Option<[Vec<Look>; 2]>,
     /// The latest that anything was begun, after the moment for it.
     pub late_ns: u64,

@@ -294,7 +294,7 @@ impl<S: Surroundings> Program<S> {
                 Event::Start(flow) => self.with(flow, Conversation::start),
                 Event::FirstWrite(flow) => self.with(flow, Conversation::first_write),
                 Event::Stop(flow) => {
-                    self.note_begun(flow);
+                    self.note_init(flow);
                     self.with(flow, Conversation::stop);
                 }
                 Event::Ping(ping) => self.send_ping(ping, due_ns),
@@ -365,10 +365,10 @@ impl<S: Surroundings> Program<S> {
     }
 
     /// Before its connections are gone.
-    fn note_begun(&mut self, flow: usize) {
+    fn note_init(&mut self, flow: usize) {
         let Program { flows, surroundings, .. } = self;
         if let Some(flow) = flows.get_mut(flow) {
-            flow.note_begun(|algorithm, socket| surroundings.has_begun(algorithm, socket));
+            flow.note_init(|algorithm, socket| surroundings.init_called(algorithm, socket));
         }
     }
 
@@ -432,7 +432,7 @@ impl<S: Surroundings> Program<S> {
             self.look_at_window();
         }
         for index in 0..self.flows.len() {
-            self.note_begun(index);
+            self.note_init(index);
             self.with(index, Conversation::read_what_is_there);
             self.with(index, |flow, desk| flow.end(desk.epoll));
         }

@@ -78,7 +78,7 @@ pub trait Surroundings {
     fn leave(&mut self, _socket: BorrowedFd<'_>) {}
 
     /// Whether the kernel called `init` of this algorithm for this established connection; `None`: that is not known.
-    fn has_begun(&self, _algorithm: &str, _socket: BorrowedFd<'_>) -> Option<bool> {
+    fn init_called(&self, _algorithm: &str, _socket: BorrowedFd<'_>) -> Option<bool> {
         None
     }
 
@@ -136,8 +136,8 @@ impl<'a> Algorithms<'a> {
         })
     }
 
-    fn has_begun(&self, name: &str, socket: BorrowedFd<'_>) -> Option<bool> {
-        self.loaded(name)?.has_begun(socket).ok()?
+    fn init_called(&self, name: &str, socket: BorrowedFd<'_>) -> Option<bool> {
+        self.loaded(name)?.init_called(socket).ok()?
     }
 
     fn watch(&mut self, flow: &FlowPlan, socket: BorrowedFd<'_>) -> Result<(), Error> {
@@ -218,8 +218,8 @@ impl Surroundings for Here<'_> {
         self.0.leave(socket);
     }
 
-    fn has_begun(&self, algorithm: &str, socket: BorrowedFd<'_>) -> Option<bool> {
-        self.0.has_begun(algorithm, socket)
+    fn init_called(&self, algorithm: &str, socket: BorrowedFd<'_>) -> Option<bool> {
+        self.0.init_called(algorithm, socket)
     }
 
     fn inside(&mut self) -> Vec<(u32, Vec<u64>)> {
@@ -265,8 +265,8 @@ impl Surroundings for InNamespaces<'_> {
         self.algorithms.leave(socket);
     }
 
-    fn has_begun(&self, algorithm: &str, socket: BorrowedFd<'_>) -> Option<bool> {
-        self.algorithms.has_begun(algorithm, socket)
+    fn init_called(&self, algorithm: &str, socket: BorrowedFd<'_>) -> Option<bool> {
+        self.algorithms.init_called(algorithm, socket)
     }
 
     fn inside(&mut self) -> Vec<(u32, Vec<u64>)> {

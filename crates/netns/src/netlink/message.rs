@@ -124,7 +124,9 @@ pub struct Answer {
     /// Such as `RTM_NEWROUTE`.
     pub kind: u16,
     pub(super) flags: u16,
+    /// Of the request that it answers, and the socket that sent that.
     pub(super) number: u32,
+    pub(super) port: u32,
     /// What is behind the header: the family's fixed part and attributes.
     pub body: Vec<u8>,
 }
@@ -137,7 +139,8 @@ impl Answer {
             let len = word(bytes, 0)? as usize;
             let body = bytes.get(HEADER_BYTES..len)?.to_vec();
             let (kind, flags) = (half(bytes, 4)?, half(bytes, 6)?);
-            all.push(Answer { kind, flags, number: word(bytes, 8)?, body });
+            let (number, port) = (word(bytes, 8)?, word(bytes, 12)?);
+            all.push(Answer { kind, flags, number, port, body });
             bytes = bytes.get(len.next_multiple_of(4)..).unwrap_or_default();
         }
         Some(all)

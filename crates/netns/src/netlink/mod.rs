@@ -18,6 +18,7 @@ mod napi;
 mod queue;
 mod route;
 
+use std::cell::Cell;
 use std::io;
 use std::os::fd::OwnedFd;
 
@@ -53,6 +54,10 @@ const LIST_ATTEMPTS: usize = 10;
 #[derive(Debug)]
 pub struct Netlink {
     socket: OwnedFd,
+    /// What the kernel calls this socket.
+    port: u32,
+    /// The number of the latest request.
+    number: Cell<u32>,
 }
 
 impl Netlink {
@@ -68,8 +73,18 @@ impl Netlink {
     fn of(protocol: Option<Protocol>) -> io::Result<Netlink> {
         let (family, flags) = (AddressFamily::NETLINK, SocketFlags::CLOEXEC);
         let socket = rustix::net::socket_with(family, SocketType::RAW, flags, protocol)?;
-        rustix::net::bind(&socket, &SocketAddrNetlink::new(0, 0))?;
-        Ok(Netlink { socket })
+        let kernel = SocketAddrNetlink::new(0, 0);
+        rustix::net::bind(&socket, &kernel)?;
+        // What others send to this port does not come through then.
+        rustix::net::connect(&socket, &kernel)?;
+        let own = SocketAddrNetlink::try_from(rustix::net::getsockname(&socket)?)?;
+        Ok(Netlink { socket, port: own.pid(), number: Cell::new(0) })
+    }
+
+    /// The number of the next request: an answer says to which one it is.
+    fn next_number(&self) -> u32 {
+        self.number.set(self.number.get().wrapping_add(1));
+        self.number.get()
     }
 
     /// The number of a device.
@@ -94,30 +109,34 @@ impl Netlink {
     /// What the kernel answers to the first that it does not do. Those behind it may be done.
     pub fn ask_all(&self, messages: &[Message]) -> io::Result<()> {
         let mut batch = Vec::with_capacity(BATCH_BYTES);
-        for (number, message) in messages.iter().enumerate() {
-            let next_bytes = messages.get(number + 1).map_or(0, Message::len);
-            let last = number + 1 == messages.len()
+        let mut numbers = Vec::new();
+        for (place, message) in messages.iter().enumerate() {
+            let next_bytes = messages.get(place + 1).map_or(0, Message::len);
+            let last = place + 1 == messages.len()
                 || batch.len() + message.len() + next_bytes > BATCH_BYTES;
             // Refusals come unasked; that all is done, the answer to the last one says.
-            message.append_to(&mut batch, number as u32, last);
+            numbers.push(self.next_number());
+            message.append_to(&mut batch, self.number.get(), last);
             if last {
                 rustix::net::send(&self.socket, &batch, SendFlags::empty())?;
-                self.wait_for(number as u32)?;
+                self.wait_for(&numbers)?;
                 batch.clear();
+                numbers.clear();
             }
         }
         Ok(())
     }
 
-    fn wait_for(&self, number: u32) -> io::Result<()> {
+    /// Until the last of these requests is answered.
+    fn wait_for(&self, numbers: &[u32]) -> io::Result<()> {
         let mut first_refusal = Ok(());
         loop {
-            for answer in self.receive()? {
+            for answer in self.receive(numbers)? {
                 let Some(code) = answer.error() else { continue };
                 if code != 0 && first_refusal.is_ok() {
                     first_refusal = Err(io::Error::from_raw_os_error(-code));
                 }
-                if answer.number == number {
+                if numbers.last() == Some(&answer.number) {
                     return first_refusal;
                 }
             }
@@ -139,12 +158,10 @@ impl Netlink {
 
     /// None if something changed between the parts of the list, which may lack some.
     fn list_once(&self, message: &Message) -> io::Result<Option<Vec<Answer>>> {
-        let mut request = Vec::new();
-        message.append_to(&mut request, 0, false);
-        rustix::net::send(&self.socket, &request, SendFlags::empty())?;
+        let number = self.send(message, false)?;
         let (mut all, mut is_whole) = (Vec::new(), true);
         loop {
-            for answer in self.receive()? {
+            for answer in self.receive(&[number])? {
                 is_whole &= answer.flags & NLM_F_DUMP_INTR == 0;
                 match answer.error() {
                     Some(code) if code != 0 => return Err(io::Error::from_raw_os_error(-code)),
@@ -157,12 +174,10 @@ impl Netlink {
 
     /// Sends a request to which one message and then the confirmation are the answer.
     fn get(&self, message: &Message) -> io::Result<Answer> {
-        let mut request = Vec::new();
-        message.append_to(&mut request, 0, true);
-        rustix::net::send(&self.socket, &request, SendFlags::empty())?;
+        let number = self.send(message, true)?;
         let mut got = None;
         loop {
-            for answer in self.receive()? {
+            for answer in self.receive(&[number])? {
                 match answer.error() {
                     Some(0) => return got.ok_or_else(|| io::ErrorKind::InvalidData.into()),
                     Some(code) => return Err(io::Error::from_raw_os_error(-code)),
@@ -172,12 +187,117 @@ impl Netlink {
         }
     }
 
-    fn receive(&self) -> io::Result<Vec<Answer>> {
+    /// Sends one request, maybe with the wish for an answer in any case, and gives its number.
+    fn send(&self, message: &Message, answer: bool) -> io::Result<u32> {
+        let (mut request, number) = (Vec::new(), self.next_number());
+        message.append_to(&mut request, number, answer);
+        rustix::net::send(&self.socket, &request, SendFlags::empty())?;
+        Ok(number)
+    }
+
+    /// The next answers to these requests of this socket; others are not looked at.
+    fn receive(&self, numbers: &[u32]) -> io::Result<Vec<Answer>> {
         let mut buffer = vec![0; ANSWER_BYTES];
         let (len, _) = rustix::net::recv(&self.socket, &mut buffer[..], RecvFlags::empty())?;
         if len == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        Answer::all(&buffer[..len]).ok_or_else(|| io::ErrorKind::InvalidData.into())
+        let mut answers = Answer::all(&buffer[..len]).ok_or(io::ErrorKind::InvalidData)?;
+        answers.retain(|answer| answer.port == self.port && numbers.contains(&answer.number));
+        Ok(answers)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::net::socketpair;
+
+    use super::*;
+
+    const PORT: u32 = 77;
+    const ENOENT: u32 = -2_i32 as u32;
+
+    /// A socket with this port, and the kernel's end of it. What a test sends there lies ready before it is asked for.
+    fn with_kernel() -> (Netlink, OwnedFd) {
+        let (family, flags) = (AddressFamily::UNIX, SocketFlags::NONBLOCK);
+        let (socket, kernel) = socketpair(family, SocketType::DGRAM, flags, None).unwrap();
+        (Netlink { socket, port: PORT, number: Cell::new(0) }, kernel)
+    }
+
+    fn message_of(kind: u16, flags: u16, number: u32, port: u32, body: u32) -> Vec<u8> {
+        let kind_and_flags = [kind.to_ne_bytes(), flags.to_ne_bytes()].concat();
+        let rest = [number, port, body].map(u32::to_ne_bytes).concat();
+        [&20_u32.to_ne_bytes()[..], &kind_and_flags, &rest].concat()
+    }
+
+    /// One message; the body is the code of a refusal or confirmation, or what is listed.
+    fn say(kernel: &OwnedFd, (kind, flags): (u16, u16), number: u32, port: u32, body: u32) {
+        let bytes = message_of(kind, flags, number, port, body);
+        rustix::net::send(kernel, &bytes, SendFlags::empty()).unwrap();
+    }
+
+    fn request() -> Message {
+        Message::new(18, 0, &[0; 4], &Attributes::default())
+    }
+
+    fn times_asked(kernel: &OwnedFd) -> usize {
+        let mut buffer = [0; 64];
+        let next = || rustix::net::recv(kernel, &mut buffer[..], RecvFlags::empty()).ok();
+        std::iter::from_fn(next).count()
+    }
+
+    #[test]
+    fn answers_to_others_and_to_earlier_requests_are_not_looked_at() {
+        let (netlink, kernel) = with_kernel();
+        for (number, port) in [(0, PORT), (1, PORT + 1), (1, 0), (2, PORT)] {
+            say(&kernel, (message::NLMSG_ERROR, 0), number, port, ENOENT);
+        }
+        say(&kernel, (message::NLMSG_ERROR, 0), 1, PORT, 0);
+        netlink.ask(&request()).unwrap();
+        // The first answer again, before that to the second request.
+        say(&kernel, (message::NLMSG_ERROR, 0), 1, PORT, 0);
+        say(&kernel, (message::NLMSG_ERROR, 0), 2, PORT, ENOENT);
+        assert_eq!(netlink.ask(&request()).unwrap_err().raw_os_error(), Some(2));
+        for (number, body) in [(2, 6), (3, 7), (4, 8)] {
+            say(&kernel, (16, 0), number, PORT, body);
+        }
+        say(&kernel, (NLMSG_DONE, 0), 2, PORT, 0);
+        say(&kernel, (NLMSG_DONE, 0), 3, PORT, 0);
+        let listed = netlink.list(&request()).unwrap();
+        assert_eq!(listed.iter().map(|answer| answer.body[0]).collect::<Vec<_>>(), [7]);
+    }
+
+    #[test]
+    fn nobody_but_the_kernel_can_answer() {
+        let (asking, other) = (Netlink::open().unwrap(), Netlink::open().unwrap());
+        assert_ne!((asking.port, other.port), (0, 0));
+        let refusal = message_of(message::NLMSG_ERROR, 0, 1, asking.port, ENOENT);
+        let to = SocketAddrNetlink::new(asking.port, 0);
+        rustix::net::sendto(&other.socket, &refusal, SendFlags::empty(), &to).unwrap_err();
+        asking.queue_stats().unwrap();
+    }
+
+    #[test]
+    fn a_list_that_changed_meanwhile_is_asked_for_again() {
+        let (netlink, kernel) = with_kernel();
+        for (number, flags) in [(1, NLM_F_DUMP_INTR), (2, 0)] {
+            say(&kernel, (16, 0), number, PORT, number);
+            say(&kernel, (NLMSG_DONE, flags), number, PORT, 0);
+        }
+        let listed = netlink.list(&request()).unwrap();
+        assert_eq!(listed.iter().map(|answer| answer.body[0]).collect::<Vec<_>>(), [2]);
+        assert_eq!(times_asked(&kernel), 2);
+    }
+
+    #[test]
+    fn a_list_that_does_not_stop_changing_is_given_up() {
+        let (netlink, kernel) = with_kernel();
+        for number in 1..=LIST_ATTEMPTS as u32 {
+            say(&kernel, (16, NLM_F_DUMP_INTR), number, PORT, 0);
+            say(&kernel, (NLMSG_DONE, 0), number, PORT, 0);
+        }
+        let why = netlink.list(&request()).unwrap_err();
+        assert_eq!(why.to_string(), "what is listed does not stop changing");
+        assert_eq!(times_asked(&kernel), LIST_ATTEMPTS);
     }
 }

@@ -158,8 +158,8 @@ impl Sock {
         true
     }
 
-    /// An ACK below `snd_una`: only its SACK blocks tell something. One older than a window, or than the
-    /// connection, is none of this connection (RFC 5961 sec. 5).
+    /// An ACK below `snd_una`: only its SACK blocks tell something, and what they cover is not counted as
+    /// delivered. One older than a window, or than the connection, is none of this connection (RFC 5961 sec. 5).
     #[cold]
     fn on_old_ack(&mut self, packet: &Packet, sample: &mut RateSample, net: &mut Net) -> bool {
         let oldest = u64::from(self.max_window).min(self.bytes_acked) as u32;
@@ -174,9 +174,6 @@ impl Sock {
         let mut progress = Progress::default();
         let mut sacked = Sacked { reord: self.tp.snd_nxt, ..Sacked::default() };
         self.on_sack(packet, prior_snd_una, &mut sacked, sample, &mut progress);
-        if sacked.delivered > 0 {
-            self.count_delivered(sacked.delivered, false);
-        }
         let rexmit = self.fast_retransmit_alert(prior_snd_una, 0, &mut progress, net);
         self.retransmit_after(rexmit, net);
         true

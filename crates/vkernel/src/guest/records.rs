@@ -227,7 +227,7 @@ impl<'a> Body<'a> {
             read_bytes,
             algorithm: String::from_utf8_lossy(name).into_owned(),
             info: self.take(info_len as usize)?.to_vec(),
-            begun: None,
+            init_called: None,
             error: (error != 0)
                 .then(|| std::io::Error::from_raw_os_error(error as i32).to_string()),
         })

@@ -141,7 +141,6 @@ impl Receiver {
             self.window_scale = 0;
             self.window_clamp = self.window_clamp.min(FIRST_WINDOW_BYTES);
             self.rcv_ssthresh = self.rcv_ssthresh.min(self.window_clamp);
-            self.rcv_wnd = self.rcv_wnd.min(FIRST_WINDOW_BYTES);
         }
     }
 
