@@ -527,7 +527,7 @@ fn what_cannot_be_is_one_sentence() {
         text
     };
     let text = refused("device", "devise");
-    assert!(text.starts_with("knee: hosts.toml:5: host.devise: unknown key"), "{text}");
+    assert!(text.starts_with("knee: hosts.toml:5: host.machine-1.devise: unknown key"), "{text}");
     let text = refused("roles = \"s2\"", "roles = \"s3\"");
     assert!(text.contains("no machine is s2 of the experiment's network"), "{text}");
     let text = refused(

@@ -356,7 +356,7 @@ fn files_that_cannot_be_carried_out_are_refused_in_a_sentence() {
     };
     for (text, expected) in [
         ("", "1: no rules: write [[rule]] and what it is for"),
-        ("rule = 1\n", "1: rule = 1: must be a list of tables, each begun by [[rule]]"),
+        ("rule = 1\n", "1: rule = 1: must be a list of tables: [[rule]]"),
         ("[[rules]]\n", "1: rules: unknown key; did you mean \"rule\"?"),
         (
             "[[rule]]\nto = \"10.0.0.0/8\"\nalgoritm = \"cubic\"\n",

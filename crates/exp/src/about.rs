@@ -158,9 +158,6 @@ fn queue_words(link: &Link) -> String {
             };
             format!("step, {}, K {k}", limit(config.limit))
         }
-        (other, _) => {
-            let shown = format!("{other:?}");
-            shown.split(['(', ' ', '{']).next().unwrap_or_default().to_lowercase()
-        }
+        (other, _) => other.kind().to_owned(),
     }
 }

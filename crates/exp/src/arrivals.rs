@@ -1,14 +1,13 @@
 //! Open-loop arrivals: transfers that begin at the times of a Poisson process, whatever became of those before.
 
+use knee_file::units::Share;
+use knee_file::{Error, Reader};
 use knee_queue::time::{Duration, PS_PER_S, Time};
 use knee_run::spec::NodeId;
 
-use crate::error::Error;
 use crate::network::NetworkSpec;
 use crate::random::Random;
-use crate::reader::Reader;
 use crate::sizes::Sizes;
-use crate::units::Share;
 
 /// A Poisson process of transfers between random pairs of hosts.
 #[derive(Clone, Debug)]

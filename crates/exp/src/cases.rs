@@ -1,11 +1,9 @@
 //! What is compared and what is varied, and how their runs are told apart.
 
+use knee_file::{Node, Origin, Value, did_you_mean, one_of};
 use knee_run::spec::Cc;
 
-use crate::error::Origin;
 use crate::metric::Metric;
-use crate::reader::one_of;
-use crate::tree::{Node, Value, did_you_mean};
 
 const MAX_AXIS: usize = 1_000;
 

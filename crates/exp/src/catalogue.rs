@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::error::{Error, Origin};
+use knee_file::{Origin, Reader, one_of};
+
+use crate::error::Error;
 use crate::experiment::{Experiment, Overrides};
 use crate::golden;
-use crate::reader::{Reader, one_of};
-use crate::tree;
 
 /// Where the files are in a clone; of embedded ones, what messages call them.
 const FOLDER: &str = "scenarios/published";
@@ -69,8 +69,7 @@ impl Library {
 
     fn read(self, text: &str) -> Result<Library, Error> {
         let path = path_of(CATALOGUE);
-        let root =
-            tree::parse(text).map_err(|(origin, why)| Error::input(&path, origin, "", why))?;
+        let root = knee_file::parse(&path, text)?;
         let resolved = RefCell::default();
         let reader = Reader::root(&path, &root, &resolved).only(&["section", "absent"])?;
         let (mut sections, mut seen): (_, Vec<&str>) = (Vec::new(), Vec::new());
@@ -80,11 +79,11 @@ impl Library {
             for name in &experiments {
                 if !self.files.contains_key(*name) {
                     let why = one_of(name, self.names());
-                    return Err(section.error("experiments", why));
+                    return Err(section.error("experiments", why).into());
                 }
                 if seen.contains(name) {
                     let why = format!("lists \"{name}\" again: each stands in one section");
-                    return Err(section.error("experiments", why));
+                    return Err(section.error("experiments", why).into());
                 }
                 seen.push(name);
             }

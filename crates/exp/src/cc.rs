@@ -3,12 +3,9 @@
 use std::path::Path;
 
 use knee_algo::Algorithm;
+use knee_file::{Error, Node, Reader, Value, one_of};
 use knee_queue::time::Duration;
 use knee_run::spec::{Cc, KERNELS_OWN};
-
-use crate::error::Error;
-use crate::reader::{Reader, one_of};
-use crate::tree::{Node, Value};
 
 /// The RTT without queues, as a policy of `knee policy` would say it.
 pub(crate) fn read_base_rtt(reader: &Reader<'_>) -> Result<Option<Duration>, Error> {
@@ -55,7 +52,7 @@ impl NoAlgorithm {
     /// As an error that `at` makes of the sentence.
     pub(crate) fn of(&self, at: impl FnOnce(String) -> Error) -> Error {
         let (first, lines) = self.0.split_once('\n').unwrap_or((&self.0, ""));
-        at(first.to_owned()).with_lines(lines)
+        Error { lines: lines.into(), ..at(first.to_owned()) }
     }
 }
 

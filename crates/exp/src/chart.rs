@@ -1,10 +1,10 @@
 //! `[[chart]]`: what a report draws of an experiment. Here it is only read and checked.
 
+use knee_file::{Error, Origin, Reader, one_of};
+
 use crate::cases::{Axis, metric_named};
-use crate::error::{Error, Origin};
 use crate::metric::Metric;
 use crate::published::{STATS, Stat};
-use crate::reader::{Reader, one_of};
 use crate::scenario::Scenario;
 
 /// What stands on the x axis if it is not a varied path.

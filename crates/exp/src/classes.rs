@@ -1,127 +1,15 @@
-//! Queues of several queues in a file: classes, and the two buffers of a port.
+//! Queues of several queues in a network: what comes into them, and what results call them.
 
 use std::collections::HashMap;
 
-use knee_queue::{
-    Alternate, ClassConfig, ClassService, ClassesConfig, Condition, LimitPer, QueueConfig,
-    TwoBuffersConfig,
-};
+use knee_file::{Error, Node, Reader, Value};
+use knee_queue::QueueConfig;
 use knee_run::spec::{LinkId, Network, NodeId};
 
-use crate::error::Error;
 use crate::names::expand_all;
-use crate::reader::Reader;
-use crate::tree::{Node, Value};
-use crate::units::Size;
 
-/// Of a class or a weight: more is a mistake.
-const MAX_CLASSES: usize = 64;
-const MAX_WEIGHT: u32 = 1_000_000;
-/// Inputs of a port's second buffer: each port of a network has a list of its own.
-const MAX_INPUTS: usize = 200;
 /// The largest DSCP.
 pub(crate) const MAX_DSCP: u64 = 63;
-
-/// Reads the queue of a class or a buffer.
-type ReadQueue<'f> = &'f dyn Fn(&Reader<'_>) -> Result<QueueConfig, Error>;
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Service {
-    Weighted,
-    Strict,
-}
-
-pub(crate) fn read_classes(
-    reader: &Reader<'_>,
-    frame_bytes: u32,
-    read_queue: ReadQueue<'_>,
-) -> Result<ClassesConfig, Error> {
-    reader.check(&["kind", "service", "quantum", "class"])?;
-    let services = [("weighted", Service::Weighted), ("strict", Service::Strict)];
-    let service = reader.choice_or("service", &services, "weighted")?;
-    let readers = reader.children("class")?;
-    if readers.is_empty() || readers.len() > MAX_CLASSES {
-        let example = "class = [{ dscp = 1, queue = { ... } }, { queue = { ... } }]";
-        let message = format!("must have 1 to {MAX_CLASSES} classes, as in {example}");
-        return Err(reader.error("class", message));
-    }
-    let mut classes: Vec<ClassConfig> = Vec::with_capacity(readers.len());
-    for (number, reader) in (1..).zip(&readers) {
-        let class = read_class(reader, number, service, read_queue)?;
-        if classes.iter().any(|prior| prior.name == class.name) {
-            let message = format!("must differ from that of another class (\"{}\")", class.name);
-            return Err(reader.error("name", message));
-        }
-        classes.push(class);
-    }
-    let quantum = reader.get_or("quantum", Size(u64::from(frame_bytes)))?;
-    let quantum_bytes = u32::try_from(quantum.0)
-        .map_err(|_| reader.error("quantum", "must be at most 4 GB, as in \"1514 B\""))?;
-    Ok(ClassesConfig { classes, quantum_bytes })
-}
-
-fn read_class(
-    reader: &Reader<'_>,
-    number: u32,
-    service: Service,
-    read_queue: ReadQueue<'_>,
-) -> Result<ClassConfig, Error> {
-    reader.check(&["name", "dscp", "acks", "up_to", "weight", "strict", "queue"])?;
-    let name = match reader.has("name") {
-        true => reader.need_name("name", "ect")?.to_owned(),
-        false => number.to_string(),
-    };
-    let up_to: Option<Size> = reader.get("up_to")?;
-    let dscps = reader.integers("dscp", 0..=MAX_DSCP)?;
-    let dscps = dscps.map(|dscps| Condition::set_of(dscps.into_iter().map(|dscp| dscp as u8)));
-    let acks = reader.has("acks") && reader.flag_or("acks", false)?;
-    if service == Service::Strict && reader.has("strict") {
-        let message = "has no meaning beside service = \"strict\", which says it of all classes";
-        return Err(reader.error("strict", message));
-    }
-    let is_strict =
-        service == Service::Strict || (reader.has("strict") && reader.flag_or("strict", false)?);
-    if is_strict && reader.has("weight") {
-        let message = "has no meaning for a class that is served strictly";
-        return Err(reader.error("weight", message));
-    }
-    let service = match is_strict {
-        true => ClassService::Strict,
-        false => ClassService::Weighted(reader.u32_or("weight", 1..=MAX_WEIGHT, 1)?),
-    };
-    let up_to_bytes = up_to.map(|size| u32::try_from(size.0).unwrap_or(u32::MAX));
-    Ok(ClassConfig {
-        name,
-        condition: Condition { dscps, acks, up_to_bytes },
-        service,
-        queue: read_queue(&reader.need_child("queue")?)?,
-    })
-}
-
-/// The inputs of the second buffer are names still: [`find_inputs`] numbers them.
-pub(crate) fn read_two_buffers(
-    reader: &Reader<'_>,
-    read_queue: ReadQueue<'_>,
-) -> Result<TwoBuffersConfig, Error> {
-    reader.check(&["kind", "second", "alternate", "limit_per", "queue"])?;
-    let alternate = [("packets", Alternate::Packets), ("bytes", Alternate::Bytes)];
-    let limit_per = [("buffer", LimitPer::Buffer), ("port", LimitPer::Port)];
-    let texts = reader.need_texts("second", "s3")?;
-    let mut second_names = expand_all(&texts).map_err(|why| reader.error("second", why))?;
-    second_names.sort_unstable();
-    second_names.dedup();
-    if second_names.len() > MAX_INPUTS {
-        let message = format!("must name at most {MAX_INPUTS} inputs, not {}", second_names.len());
-        return Err(reader.error("second", message));
-    }
-    Ok(TwoBuffersConfig {
-        second: Vec::new(),
-        second_names,
-        queue: Box::new(read_queue(&reader.need_child("queue")?)?),
-        alternate: reader.choice_or("alternate", &alternate, "packets")?,
-        limit_per: reader.choice_or("limit_per", &limit_per, "buffer")?,
-    })
-}
 
 /// Gives each port with two buffers the links that lead from the named nodes to its switch. `reader` is that of `[network]`.
 pub(crate) fn find_inputs(network: &mut Network, reader: &Reader<'_>) -> Result<(), Error> {
@@ -164,7 +52,7 @@ pub(crate) fn find_inputs(network: &mut Network, reader: &Reader<'_>) -> Result<
             (path, origin) = (below, at.origin);
         }
     }
-    Err(Error::input(reader.file(), origin, path, message))
+    Err(Error::new(reader.file(), origin, path, message))
 }
 
 /// A list `second` in which a range or name stands that is, or contains, `name`.

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 
 use knee_algo::{Algorithm, module};
+use knee_file::{Node, Origin, Reader, Resolved, Table, did_you_mean, one_of, parse_override};
 use knee_run::spec::Run;
 use serde_json::{Map, Value as Json};
 
@@ -11,15 +12,13 @@ use crate::cases::{Axis, Case, Configuration, RunId, axis_values, varied_path};
 use crate::cc::{NoAlgorithm, cc_named, not_built, read_cc, set_param};
 use crate::chart::{self, Chart, read_charts};
 use crate::claim::{self, Claim, read_claims};
-use crate::error::{Error, Origin};
+use crate::error::Error;
 use crate::memory::{MOST_BYTES, Memory};
 use crate::published::{Published, read_published};
 use crate::quick::{Quick, read_quick};
 use crate::random::run_seed;
-use crate::reader::{Reader, Resolved, one_of};
 use crate::scale::Scale;
 use crate::scenario::{Asked, RUN_KEYS, Scenario};
-use crate::tree::{self, Node, did_you_mean};
 
 /// No experiment file is longer than this.
 const MAX_FILE_BYTES: u64 = 1 << 20;
@@ -138,8 +137,7 @@ impl Experiment {
     /// # Errors
     /// As [`Experiment::load`].
     pub fn parse(path: &Path, text: &str, overrides: &Overrides) -> Result<Experiment, Error> {
-        let mut root =
-            tree::parse(text).map_err(|(origin, why)| Error::input(path, origin, "", why))?;
+        let mut root = knee_file::parse(path, text)?;
         if root.table().is_none_or(Vec::is_empty) {
             let message =
                 "says nothing: an experiment has at least [network], [[traffic]] and [run]";
@@ -277,10 +275,11 @@ impl Experiment {
             return Ok(());
         }
         let scenario = self.scenario(&self.configurations[0])?;
-        let wrong =
-            |origin: Origin, key: String, why: String| Error::input(&self.path, origin, key, why);
+        let wrong = |origin: Origin, key: String, why: String| {
+            knee_file::Error::new(&self.path, origin, key, why)
+        };
         claim::check_measured(&self.claims, &scenario, &wrong)?;
-        chart::check_measured(&self.charts, &scenario, &wrong)
+        Ok(chart::check_measured(&self.charts, &scenario, &wrong)?)
     }
 
     /// How many runs there are in all.
@@ -421,7 +420,7 @@ fn parse_set(path: &Path, set: &[String]) -> Result<Vec<(String, Node)>, Error> 
                 let message = "must be KEY=VALUE, as in network.bottleneck.rate=\"10 Gbps\"";
                 Error::input(path, Origin::CommandLine, shown.escape_debug().to_string(), message)
             })?;
-            Ok((key.trim().to_owned(), tree::parse_override(value.trim())))
+            Ok((key.trim().to_owned(), parse_override(value.trim())))
         })
         .collect()
 }
@@ -454,21 +453,21 @@ fn apply_set(
 }
 
 /// `params.NAME` of the cases, unless the file varies it, and the rest.
-fn split_params(set: Vec<(String, Node)>, axes: &[Axis]) -> (tree::Table, tree::Table) {
+fn split_params(set: Vec<(String, Node)>, axes: &[Axis]) -> (Table, Table) {
     set.into_iter().partition(|(key, _)| {
         key.starts_with("params.") && !axes.iter().any(|axis| axis.path == *key)
     })
 }
 
 /// Gives every case whose algorithm has the parameter this value of it.
-fn set_params(path: &Path, cases: &mut [Case], params: &[(String, Node)]) -> Result<(), Error> {
+fn set_params(
+    path: &Path,
+    cases: &mut [Case],
+    params: &[(String, Node)],
+) -> Result<(), knee_file::Error> {
     for (key, node) in params {
-        let wrong = |message: String| Error::Input {
-            file: path.to_owned(),
-            origin: node.origin,
-            key: key.clone(),
-            value: node.show(),
-            message,
+        let wrong = |message: String| {
+            knee_file::Error::new(path, node.origin, key.clone(), message).with_value(node.show())
         };
         let name = key.strip_prefix("params.").unwrap_or(key);
         let mut known: Vec<&str> = Vec::new();
@@ -491,7 +490,7 @@ fn set_params(path: &Path, cases: &mut [Case], params: &[(String, Node)]) -> Res
 
 // ---- [vary] ----
 
-fn read_axes(root: &Reader<'_>) -> Result<Vec<Axis>, Error> {
+fn read_axes(root: &Reader<'_>) -> Result<Vec<Axis>, knee_file::Error> {
     let Some(vary) = root.child("vary")? else { return Ok(Vec::new()) };
     vary.entries()
         .map(|(path, node)| {
@@ -542,7 +541,7 @@ fn cross(
 // ---- cases ----
 
 /// The file's own: `[[case]]`, or a list `cc` of algorithms.
-fn read_cases(root: &Reader<'_>) -> Result<Vec<Case>, Error> {
+fn read_cases(root: &Reader<'_>) -> Result<Vec<Case>, knee_file::Error> {
     let mut cases: Vec<Case> = Vec::new();
     if let Some(names) = root.texts("cc")? {
         if root.has("case") {
@@ -605,12 +604,9 @@ fn choose_cases(path: &Path, own: Vec<Case>, names: &[String]) -> Result<Vec<Cas
                 known.dedup();
                 let shown: String = name.chars().take(40).collect();
                 let is_file = module::is_path(name);
-                let wrong = |message| Error::Input {
-                    file: path.to_owned(),
-                    origin: Origin::Nowhere,
-                    key: "--cc".into(),
-                    value: format!("{shown:?}"),
-                    message,
+                let wrong = |message: String| {
+                    knee_file::Error::new(path, Origin::Nowhere, "--cc", message)
+                        .with_value(format!("{shown:?}"))
                 };
                 match is_file {
                     true => why.of(wrong),

@@ -10,9 +10,9 @@ use crate::claim::{ClaimVerdict, short};
 use crate::error::Error;
 use crate::experiment::Experiment;
 use crate::memory::MOST_BYTES;
+use crate::names::few;
 use crate::switches;
 use crate::table::{Align, Grid, Scale, wrapped};
-use crate::units::few;
 
 /// The experiment; `blessed` is the verdict that a claim of a name had in the quick set, if it is kept.
 ///

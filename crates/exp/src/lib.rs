@@ -73,7 +73,6 @@ pub mod published;
 mod queues;
 pub mod quick;
 mod random;
-mod reader;
 mod receiving;
 pub mod refused;
 pub mod report;
@@ -88,8 +87,6 @@ pub mod swept;
 mod switches;
 pub mod table;
 mod traffic;
-mod tree;
-mod units;
 
 pub use error::Error;
 pub use experiment::{Experiment, Overrides};

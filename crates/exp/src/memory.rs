@@ -3,7 +3,7 @@
 //! What a file asks for is estimated in bytes, key by key, rather too high: a run may end early, and a host may have less to tell. It
 //! is an estimate all the same, good for a refusal in time and not for an account.
 
-use crate::units::{Quantity, Size};
+use knee_file::units::{Quantity, Size};
 
 /// What a run may take unless somebody allows more.
 pub const MOST_BYTES: u64 = 4 << 30;

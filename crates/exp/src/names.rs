@@ -75,6 +75,14 @@ fn split_number(name: &str) -> Option<(&str, u32, &str)> {
     Some((prefix, number.parse().ok()?, rest))
 }
 
+/// The first and the last of many names.
+pub(crate) fn few(names: &[String]) -> String {
+    match names {
+        [first, .., last] if names.len() > 5 => format!("{first} to {last} ({})", names.len()),
+        _ => names.join(", "),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

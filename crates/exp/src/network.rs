@@ -5,8 +5,10 @@ mod graph;
 
 use std::collections::{HashMap, HashSet};
 
+use knee_file::units::{Burst, Pkts, Share, Size};
+use knee_file::{Error, Reader, one_of};
 use knee_queue::time::{Duration, Rate};
-use knee_queue::{DropTailConfig, Limit, QueueConfig};
+use knee_queue::{DropTailConfig, Limit, Place, QueueConfig};
 use knee_run::spec::{
     Defects, HostConfig, Link, LinuxVersion, Network, NodeId, Serialisation, Sysctls,
 };
@@ -14,14 +16,11 @@ use knee_run::topology::{Cable, Dumbbell, LeafSpine, ParkingLot, Star};
 
 use crate::cc::read_base_rtt;
 use crate::classes::find_inputs;
-use crate::error::Error;
 use crate::names::{MAX_HOSTS, expand, expand_all};
-use crate::queues::{Place, read_queue, seed_queue};
+use crate::queues::read_queue;
 use crate::random::Random;
-use crate::reader::{Reader, one_of};
 use crate::receiving;
 use crate::switches;
-use crate::units::{Burst, Pkts, Share, Size};
 
 /// Ethernet's header, which queues count with a packet.
 const ETHERNET_BYTES: u32 = 14;
@@ -121,7 +120,7 @@ impl NetworkSpec {
         }
         for (i, link) in network.links.iter_mut().enumerate() {
             let mut random = Random::new(seed, &[i as u64, 3]);
-            link.queue.each_mut(&mut |queue| seed_queue(queue, &mut random));
+            link.queue.seed(&mut || random.next());
         }
         network
     }

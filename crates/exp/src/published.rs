@@ -1,11 +1,11 @@
 //! `[[published]]`: figures that others reported, shown beside ours.
 
+use knee_file::units::figure;
+use knee_file::{Error, Origin, Reader, one_of};
+
 use crate::cases::{Axis, Case, has_case, metric_named};
-use crate::error::{Error, Origin};
 use crate::metric::Metric;
-use crate::reader::{Reader, one_of};
 use crate::stats::Summary;
-use crate::units::figure;
 
 /// A figure that somebody published.
 #[derive(Clone, Debug, PartialEq)]

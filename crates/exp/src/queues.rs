@@ -2,354 +2,222 @@
 
 use std::ops::RangeInclusive;
 
-use knee_queue::time::{Duration, Rate};
+use knee_file::units::{Pkts, Quantity as _, QueueLimit, Share, Size};
+use knee_file::{Error, Node, Reader};
 use knee_queue::{
-    CeThresholdFor, CodelConfig, CodelParams, ConfigError, DropTailConfig, DualPi2Config,
-    FqCodelConfig, Limit, LowLatency, MarkAt, MarkShare, MarkWhen, NotEctAbove, PieConfig,
-    PieDelay, QueueConfig, RedConfig, ShareConfig, StepConfig, StepThreshold, Threshold,
+    ClassConfig, ClassService, Condition, Limit, Place, QueueConfig, Setting, Threshold, Visit,
 };
 
-use crate::classes::{read_classes, read_two_buffers};
-use crate::error::Error;
-use crate::random::Random;
-use crate::reader::Reader;
-use crate::units::{Pkts, QueueLimit, Share, Size};
+use crate::classes::MAX_DSCP;
+use crate::names::expand_all;
 
-/// Where a queue is.
-#[derive(Clone, Copy)]
-pub(crate) struct Place {
-    /// The longest packet, Ethernet header included.
-    pub(crate) frame_bytes: u32,
-    /// Of the link.
-    pub(crate) rate: Rate,
-    /// Whether a token bucket stands before it.
-    pub(crate) has_burst: bool,
-}
-
-/// Gives a queue that draws its seed for one run.
-pub(crate) fn seed_queue(queue: &mut QueueConfig, random: &mut Random) {
-    match queue {
-        QueueConfig::Pie(pie) => pie.seed = random.next(),
-        QueueConfig::Share(share) => share.seed = random.next(),
-        QueueConfig::Red(red) => red.seed = random.next(),
-        QueueConfig::FqCodel(fq) => fq.seed = random.next(),
-        QueueConfig::DualPi2(dual) => dual.seed = random.next(),
-        QueueConfig::DropTail(_)
-        | QueueConfig::Step(_)
-        | QueueConfig::Codel(_)
-        | QueueConfig::Classes(_)
-        | QueueConfig::TwoBuffers(_) => {}
-    }
-}
-
-#[derive(Clone, Copy)]
-enum Discipline {
-    DropTail,
-    Step,
-    Pie,
-    Share,
-    Red,
-    Codel,
-    FqCodel,
-    DualPi2,
-    Classes,
-    TwoBuffers,
-}
+/// Of a class or a weight: more is a mistake.
+const MAX_CLASSES: usize = 64;
+const MAX_WEIGHT: u32 = 1_000_000;
+/// Inputs of a port's second buffer: each port of a network has a list of its own.
+const MAX_INPUTS: usize = 200;
 
 pub(crate) fn read_queue(reader: &Reader<'_>, place: Place) -> Result<QueueConfig, Error> {
-    let frame_bytes = place.frame_bytes;
-    let kinds = [
-        ("droptail", Discipline::DropTail),
-        ("step", Discipline::Step),
-        ("pie", Discipline::Pie),
-        ("share", Discipline::Share),
-        ("red", Discipline::Red),
-        ("codel", Discipline::Codel),
-        ("fq-codel", Discipline::FqCodel),
-        ("dualpi2", Discipline::DualPi2),
-        ("classes", Discipline::Classes),
-        ("two-buffers", Discipline::TwoBuffers),
-    ];
-    let below = |reader: &Reader<'_>| read_queue(reader, place);
+    let mut all = QueueConfig::each(place);
+    let kinds: Vec<_> = all.iter().zip(0..).map(|(queue, at)| (queue.kind(), at)).collect();
     reader.need_text("kind", "droptail")?;
-    let config = match reader.choice_or("kind", &kinds, "")? {
-        Discipline::DropTail => {
-            reader.check(&["kind", "limit"])?;
-            QueueConfig::DropTail(DropTailConfig { limit: read_limit(reader, frame_bytes)? })
+    let mut queue = all.swap_remove(reader.choice_or("kind", &kinds, "")?);
+    let keys: Vec<_> = std::iter::once("kind").chain(queue.keys()).collect();
+    reader.check(&keys)?;
+    match &mut queue {
+        QueueConfig::Classes(config) => config.classes = read_classes(reader, place)?,
+        QueueConfig::TwoBuffers(config) => {
+            *config.queue = read_queue(&reader.need_child("queue")?, place)?;
         }
-        Discipline::Step => {
-            reader.check(&["kind", "limit", "k", "mark_at", "mark_when", "not_ect"])?;
-            let mark_at = [(">=", MarkAt::AtLeast), (">", MarkAt::Above)];
-            let mark_when = [("enqueue", MarkWhen::Enqueue), ("dequeue", MarkWhen::Dequeue)];
-            let not_ect = [("queue", NotEctAbove::Queue), ("drop", NotEctAbove::Drop)];
-            QueueConfig::Step(StepConfig {
-                limit: read_limit(reader, frame_bytes)?,
-                threshold: reader.need("k", "65 pkts")?,
-                mark_at: reader.choice_or("mark_at", &mark_at, ">=")?,
-                when: reader.choice_or("mark_when", &mark_when, "enqueue")?,
-                not_ect: reader.choice_or("not_ect", &not_ect, "queue")?,
-            })
-        }
-        Discipline::Pie => QueueConfig::Pie(read_pie(reader, frame_bytes)?),
-        Discipline::Share => QueueConfig::Share(read_share(reader, frame_bytes)?),
-        Discipline::Red => QueueConfig::Red(read_red(reader, place)?),
-        Discipline::Codel => QueueConfig::Codel(read_codel(reader, frame_bytes)?),
-        Discipline::FqCodel => QueueConfig::FqCodel(read_fq_codel(reader, frame_bytes)?),
-        Discipline::DualPi2 => QueueConfig::DualPi2(read_dualpi2(reader, frame_bytes)?),
-        Discipline::Classes => QueueConfig::Classes(read_classes(reader, frame_bytes, &below)?),
-        Discipline::TwoBuffers => QueueConfig::TwoBuffers(read_two_buffers(reader, &below)?),
-    };
-    config.validate().map_err(|why| {
-        let key = match why {
-            ConfigError::SojournAtEnqueue => "k",
-            ConfigError::UpdateIntervalTooShort | ConfigError::UpdatesTooOften => "update_interval",
-            ConfigError::RedThresholds => "max",
-            ConfigError::RedProbability => "max_p",
-            ConfigError::RedWeight => "wlog",
-            ConfigError::CodelInterval => "interval",
-            ConfigError::FqCodelFlows => "flows",
-            ConfigError::ZeroQuantum => "quantum",
-            ConfigError::Weight => "c_weight",
-            ConfigError::ZeroCoupling => "coupling",
-            ConfigError::NoLastClass | ConfigError::UnreachableClass => "class",
-            ConfigError::NoTurn => "quantum",
-            ConfigError::NoLimitPerPort => "limit_per",
-            ConfigError::ZeroMtu | ConfigError::NoShare => "kind",
-        };
-        reader.error(key, why.to_string())
-    })?;
-    Ok(config)
-}
-
-fn read_limit(reader: &Reader<'_>, frame_bytes: u32) -> Result<Limit, Error> {
-    let limit = reader.need::<QueueLimit>("limit", "500 pkts")?.0;
-    match limit {
-        Limit::Bytes(bytes) if bytes < u64::from(frame_bytes) => {
-            Err(reader.error("limit", too_small(frame_bytes)))
-        }
-        _ => Ok(limit),
+        _ => {}
+    }
+    let mut read = Read { reader, place, example: "", failed: None };
+    queue.settings_mut().fields(&mut read);
+    match read.failed {
+        Some(error) => Err(error),
+        None => Ok(queue),
     }
 }
 
-fn too_small(frame_bytes: u32) -> String {
-    format!("must hold one full packet ({frame_bytes} B), or none ever passes")
+/// Puts what a table says in the place of what it leaves out, up to the first mistake.
+struct Read<'a, 'r> {
+    reader: &'a Reader<'r>,
+    place: Place,
+    /// Of the key that was needed last.
+    example: &'static str,
+    failed: Option<Error>,
 }
 
-fn read_share(reader: &Reader<'_>, frame_bytes: u32) -> Result<ShareConfig, Error> {
-    reader.check(&["kind", "limit", "mark", "every"])?;
-    let mark: Option<Share> = reader.get("mark")?;
-    let every = reader.integer("every", 1..=u64::from(u32::MAX))?;
-    let mark = match (mark, every) {
-        (Some(Share(share)), None) => MarkShare::Probability(share),
-        (None, Some(every)) => MarkShare::Every(u32::try_from(every).unwrap_or(u32::MAX)),
-        (Some(_), Some(_)) => {
-            return Err(reader.error("every", "has no meaning beside \"mark\""));
+impl Visit for Read<'_, '_> {
+    fn key(&mut self, key: &'static str, setting: Setting<'_>) {
+        if self.failed.is_none() {
+            self.failed = self.read(key, setting).err();
         }
-        (None, None) => {
-            return Err(reader.error("mark", "missing, as in mark = \"10 %\", or every = 10"));
+    }
+
+    fn need(&mut self, key: &'static str, example: &'static str) {
+        self.example = example;
+        if !self.reader.has(key) {
+            self.fail(self.reader.missing(key, &format!("{example:?}")));
         }
-    };
-    Ok(ShareConfig { limit: read_limit(reader, frame_bytes)?, mark, seed: 0 })
+    }
+
+    fn without(&mut self, key: &'static str, why: &'static str) {
+        if self.reader.has(key) {
+            self.refuse(key, why);
+        }
+    }
+
+    fn refuse(&mut self, key: &'static str, why: &'static str) {
+        self.fail(self.reader.error(key, why));
+    }
 }
 
-fn read_pie(reader: &Reader<'_>, frame_bytes: u32) -> Result<PieConfig, Error> {
-    reader.check(&[
-        "kind",
-        "limit",
-        "target",
-        "update_interval",
-        "first_update",
-        "alpha",
-        "beta",
-        "burst_allowance",
-        "ecn",
-        "byte_mode",
-        "delay",
-        "derandomise",
-    ])?;
-    let linux = PieConfig::default();
-    let delays =
-        [("timestamps", PieDelay::Timestamps), ("departure-rate", PieDelay::DepartureRate)];
-    Ok(PieConfig {
-        limit_pkts: reader.get_or("limit", Pkts(linux.limit_pkts))?.0,
-        target: reader.get_or("target", linux.target)?,
-        update_interval: reader.get_or("update_interval", linux.update_interval)?,
-        first_update: reader.get_or("first_update", linux.first_update)?,
-        alpha: reader.u32_or("alpha", 0..=32, linux.alpha)?,
-        beta: reader.u32_or("beta", 0..=32, linux.beta)?,
-        burst_allowance: reader.get_or("burst_allowance", linux.burst_allowance)?,
-        ecn: reader.flag_or("ecn", linux.ecn)?,
-        byte_mode: reader.flag_or("byte_mode", linux.byte_mode)?,
-        mtu_bytes: frame_bytes,
-        delay: reader.choice_or("delay", &delays, "timestamps")?,
-        derandomise: reader.flag_or("derandomise", linux.derandomise)?,
-        seed: 0,
-    })
-}
+impl Read<'_, '_> {
+    fn fail(&mut self, error: Error) {
+        self.failed.get_or_insert(error);
+    }
 
-fn read_red(reader: &Reader<'_>, place: Place) -> Result<RedConfig, Error> {
-    reader.check(&[
-        "kind",
-        "limit",
-        "min",
-        "max",
-        "max_p",
-        "wlog",
-        "packet_time",
-        "ecn",
-        "not_ect",
-        "harddrop",
-        "gentle",
-        "adaptive",
-    ])?;
-    // RED counts bytes: packets are full ones.
-    let bytes = |key: &str, example: &str| match reader.need::<Threshold>(key, example)? {
-        Threshold::Pkts(pkts) => Ok(u64::from(pkts) * u64::from(place.frame_bytes)),
-        Threshold::Bytes(bytes) => Ok(bytes),
-        Threshold::Sojourn(_) => {
-            let allowed = format!("must be packets or a size, as in \"{example}\"");
-            Err(reader.error(key, allowed))
-        }
-    };
-    // Below a token bucket Linux's RED never learns that it is idle.
-    let packet_time = match place.has_burst {
-        true => Duration::ZERO,
-        false => place.rate.time_of(place.frame_bytes),
-    };
-    let ecn = reader.flag_or("ecn", true)?;
-    if !ecn {
-        for key in ["not_ect", "harddrop"] {
-            if reader.has(key) {
-                return Err(reader.error(key, "has no meaning without ecn: then all are dropped"));
+    fn read(&self, key: &'static str, setting: Setting<'_>) -> Result<(), Error> {
+        let reader = self.reader;
+        match setting {
+            Setting::Limit(limit) => {
+                *limit = reader.get_or(key, QueueLimit(*limit))?.0;
+                if let Limit::Bytes(bytes) = *limit {
+                    self.holds_a_packet(key, bytes)?;
+                }
             }
+            Setting::Room(bytes) => {
+                *bytes = reader.get_or(key, Size(*bytes))?.0;
+                self.holds_a_packet(key, *bytes)?;
+            }
+            Setting::Pkts(pkts) => *pkts = reader.get_or(key, Pkts(*pkts))?.0,
+            Setting::Bytes(bytes, allowed) => {
+                let size = reader.get_or(key, Size(u64::from(*bytes)))?.0;
+                let fits = u32::try_from(size).ok().filter(|size| allowed.contains(size));
+                *bytes = fits.ok_or_else(|| reader.error(key, sizes(&allowed)))?;
+            }
+            Setting::Backlog(bytes) => {
+                *bytes = match reader.get_or(key, Threshold::Bytes(*bytes))? {
+                    // Packets are full ones.
+                    Threshold::Pkts(pkts) => u64::from(pkts) * u64::from(self.place.frame_bytes),
+                    Threshold::Bytes(bytes) => bytes,
+                    Threshold::Sojourn(_) => {
+                        let why = format!("must be packets or a size, as in {:?}", self.example);
+                        return Err(reader.error(key, why));
+                    }
+                }
+            }
+            Setting::Threshold(threshold) => *threshold = reader.get_or(key, *threshold)?,
+            Setting::Time(time) => *time = reader.get_or(key, *time)?,
+            Setting::MaybeTime(time) => *time = reader.get(key)?,
+            Setting::Share(share) => *share = reader.get_or(key, Share(*share))?.0,
+            Setting::MaybeShare(share) => *share = reader.get(key)?.map(|Share(share)| share),
+            Setting::Number(number, allowed) | Setting::Gain(number, allowed) => {
+                *number = reader.u32_or(key, allowed, *number)?;
+            }
+            Setting::MaybeNumber(number, allowed) => {
+                let allowed = u64::from(*allowed.start())..=u64::from(*allowed.end());
+                let read = reader.integer(key, allowed)?;
+                *number = read.map(|number| u32::try_from(number).unwrap_or(u32::MAX));
+            }
+            Setting::Flag(flag) => *flag = reader.flag_or(key, *flag)?,
+            Setting::Word(word, words) => {
+                let numbered: Vec<_> = words.iter().copied().zip(0..).collect();
+                *word = reader.choice_or(key, &numbered, words.get(*word).unwrap_or(&""))?;
+            }
+            Setting::Names(names) => *names = read_inputs(reader, key)?,
+            Setting::Parts => {}
         }
+        Ok(())
     }
-    let not_ect = [("queue", NotEctAbove::Queue), ("drop", NotEctAbove::Drop)];
-    Ok(RedConfig {
-        limit: read_limit(reader, place.frame_bytes)?,
-        min_bytes: bytes("min", "20 pkts")?,
-        max_bytes: bytes("max", "60 pkts")?,
-        max_p: reader.get_or("max_p", Share(0.1))?.0,
-        wlog: reader.u32_or("wlog", 0..=31, 9)?,
-        packet_time: reader.get_or("packet_time", packet_time)?,
-        ecn,
-        not_ect: reader.choice_or("not_ect", &not_ect, "drop")?,
-        harddrop: reader.flag_or("harddrop", false)?,
-        gentle: reader.flag_or("gentle", false)?,
-        adapt_interval: reader.flag_or("adaptive", false)?.then_some(Duration::from_ms(500)),
-        seed: 0,
-    })
-}
 
-/// What a turn of FQ-CoDel may be, as in Linux.
-const QUANTUM_BYTES: RangeInclusive<u32> = 256..=1 << 20;
-
-const CODEL_KEYS: [&str; 5] = ["target", "interval", "ecn", "ce_threshold", "ce_threshold_for"];
-
-fn read_codel_params(
-    reader: &Reader<'_>,
-    linux: CodelParams,
-    frame_bytes: u32,
-) -> Result<CodelParams, Error> {
-    let ce_threshold = reader.get("ce_threshold")?;
-    if ce_threshold.is_none() && reader.has("ce_threshold_for") {
-        return Err(reader.error("ce_threshold_for", "has no meaning without ce_threshold"));
-    }
-    let packets = [("any-ect", CeThresholdFor::EctAny), ("ect1", CeThresholdFor::Ect1)];
-    Ok(CodelParams {
-        target: reader.get_or("target", linux.target)?,
-        interval: reader.get_or("interval", linux.interval)?,
-        ecn: reader.flag_or("ecn", linux.ecn)?,
-        ce_threshold,
-        ce_threshold_for: match ce_threshold {
-            Some(_) => reader.choice_or("ce_threshold_for", &packets, "any-ect")?,
-            None => linux.ce_threshold_for,
-        },
-        mtu_bytes: frame_bytes,
-    })
-}
-
-fn read_codel(reader: &Reader<'_>, frame_bytes: u32) -> Result<CodelConfig, Error> {
-    let keys: Vec<_> = ["kind", "limit"].into_iter().chain(CODEL_KEYS).collect();
-    reader.check(&keys)?;
-    let linux = CodelConfig::default();
-    Ok(CodelConfig {
-        limit_pkts: reader.get_or("limit", Pkts(linux.limit_pkts))?.0,
-        codel: read_codel_params(reader, linux.codel, frame_bytes)?,
-    })
-}
-
-fn read_fq_codel(reader: &Reader<'_>, frame_bytes: u32) -> Result<FqCodelConfig, Error> {
-    let own = ["kind", "limit", "memory_limit", "flows", "quantum", "drop_batch"];
-    let keys: Vec<_> = own.into_iter().chain(CODEL_KEYS).collect();
-    reader.check(&keys)?;
-    let linux = FqCodelConfig::default();
-    let quantum = reader.get_or("quantum", Size(u64::from(frame_bytes)))?.0;
-    let quantum_bytes = u32::try_from(quantum).unwrap_or(u32::MAX);
-    if !QUANTUM_BYTES.contains(&quantum_bytes) {
-        return Err(reader.error("quantum", "must be from 256 B to 1 MiB, as in \"1514 B\""));
-    }
-    let memory_limit = reader.get_or("memory_limit", Size(linux.memory_limit_bytes))?.0;
-    if memory_limit < u64::from(frame_bytes) {
-        return Err(reader.error("memory_limit", too_small(frame_bytes)));
-    }
-    Ok(FqCodelConfig {
-        limit_pkts: reader.get_or("limit", Pkts(linux.limit_pkts))?.0,
-        memory_limit_bytes: memory_limit,
-        flows: reader.u32_or("flows", 1..=65_536, linux.flows)?,
-        quantum_bytes,
-        drop_batch_pkts: reader.get_or("drop_batch", Pkts(linux.drop_batch_pkts))?.0,
-        codel: read_codel_params(reader, linux.codel, frame_bytes)?,
-        seed: 0,
-    })
-}
-
-fn read_dualpi2(reader: &Reader<'_>, frame_bytes: u32) -> Result<DualPi2Config, Error> {
-    reader.check(&[
-        "kind",
-        "limit",
-        "target",
-        "update_interval",
-        "alpha",
-        "beta",
-        "coupling",
-        "step",
-        "low_latency",
-        "c_weight",
-        "drop_on_overload",
-        "drop_early",
-    ])?;
-    let linux = DualPi2Config::default();
-    let step = match reader.get_or("step", Threshold::Sojourn(Duration::from_ms(1)))? {
-        Threshold::Sojourn(sojourn) => StepThreshold::Sojourn(sojourn),
-        Threshold::Pkts(pkts) => StepThreshold::Pkts(pkts),
-        Threshold::Bytes(_) => {
-            let allowed = "must be a waiting time or packets, as in \"1 ms\" or \"5 pkts\"";
-            return Err(reader.error("step", allowed));
+    fn holds_a_packet(&self, key: &str, bytes: u64) -> Result<(), Error> {
+        let full = self.place.frame_bytes;
+        if bytes < u64::from(full) {
+            let why = format!("must hold one full packet ({full} B), or none ever passes");
+            return Err(self.reader.error(key, why));
         }
+        Ok(())
+    }
+}
+
+fn sizes(allowed: &RangeInclusive<u32>) -> String {
+    let size = |bytes: &u32| Size(u64::from(*bytes)).show();
+    let sizes = match allowed.end() {
+        &u32::MAX => "at most 4 GB".to_owned(),
+        most => format!("from {} to {}", size(allowed.start()), size(most)),
     };
-    // In millionths per second: Linux's 0.16 is 160000. `tc` takes up to 32.
-    let gain = |key: &str, default: u32| reader.u32_or(key, 0..=32_000_000, default);
-    let packets = [("ect1", LowLatency::Ect1), ("any-ect", LowLatency::EctAny)];
-    let Share(c_weight) =
-        reader.get_or("c_weight", Share(f64::from(linux.c_weight_pct) / 100.0))?;
-    let c_weight_pct = (c_weight * 100.0).round();
-    if (c_weight * 100.0 - c_weight_pct).abs() > 1e-6 {
-        return Err(reader.error("c_weight", "must be a whole number of percent, as in \"10 %\""));
+    format!("must be {sizes}, as in \"1514 B\"")
+}
+
+/// The classes of a port in order.
+fn read_classes(reader: &Reader<'_>, place: Place) -> Result<Vec<ClassConfig>, Error> {
+    let all_strict = reader.node("service").and_then(Node::text) == Some("strict");
+    let readers = reader.children("class")?;
+    if readers.is_empty() || readers.len() > MAX_CLASSES {
+        let example = "class = [{ dscp = 1, queue = { ... } }, { queue = { ... } }]";
+        let message = format!("must have 1 to {MAX_CLASSES} classes, as in {example}");
+        return Err(reader.error("class", message));
     }
-    Ok(DualPi2Config {
-        limit_pkts: reader.get_or("limit", Pkts(linux.limit_pkts))?.0,
-        target: reader.get_or("target", linux.target)?,
-        update_interval: reader.get_or("update_interval", linux.update_interval)?,
-        alpha_ppm: gain("alpha", linux.alpha_ppm)?,
-        beta_ppm: gain("beta", linux.beta_ppm)?,
-        coupling_factor: reader.u32_or("coupling", 1..=255, linux.coupling_factor)?,
-        step,
-        low_latency: reader.choice_or("low_latency", &packets, "ect1")?,
-        c_weight_pct: c_weight_pct as u32,
-        drop_on_overload: reader.flag_or("drop_on_overload", linux.drop_on_overload)?,
-        drop_early: reader.flag_or("drop_early", linux.drop_early)?,
-        mtu_bytes: frame_bytes,
-        seed: 0,
+    let mut classes: Vec<ClassConfig> = Vec::with_capacity(readers.len());
+    for (number, reader) in (1..).zip(&readers) {
+        let class = read_class(reader, number, all_strict, place)?;
+        if classes.iter().any(|prior| prior.name == class.name) {
+            let message = format!("must differ from that of another class (\"{}\")", class.name);
+            return Err(reader.error("name", message));
+        }
+        classes.push(class);
+    }
+    Ok(classes)
+}
+
+fn read_class(
+    reader: &Reader<'_>,
+    number: u32,
+    all_strict: bool,
+    place: Place,
+) -> Result<ClassConfig, Error> {
+    reader.check(&["name", "dscp", "acks", "up_to", "weight", "strict", "queue"])?;
+    let name = match reader.has("name") {
+        true => reader.need_name("name", "ect")?.to_owned(),
+        false => number.to_string(),
+    };
+    let up_to: Option<Size> = reader.get("up_to")?;
+    let dscps = reader.integers("dscp", 0..=MAX_DSCP)?;
+    let dscps = dscps.map(|dscps| Condition::set_of(dscps.into_iter().map(|dscp| dscp as u8)));
+    let acks = reader.has("acks") && reader.flag_or("acks", false)?;
+    if all_strict && reader.has("strict") {
+        let message = "has no meaning beside service = \"strict\", which says it of all classes";
+        return Err(reader.error("strict", message));
+    }
+    let is_strict = all_strict || (reader.has("strict") && reader.flag_or("strict", false)?);
+    if is_strict && reader.has("weight") {
+        let message = "has no meaning for a class that is served strictly";
+        return Err(reader.error("weight", message));
+    }
+    let service = match is_strict {
+        true => ClassService::Strict,
+        false => ClassService::Weighted(reader.u32_or("weight", 1..=MAX_WEIGHT, 1)?),
+    };
+    let up_to_bytes = up_to.map(|size| u32::try_from(size.0).unwrap_or(u32::MAX));
+    Ok(ClassConfig {
+        name,
+        condition: Condition { dscps, acks, up_to_bytes },
+        service,
+        queue: read_queue(&reader.need_child("queue")?, place)?,
     })
+}
+
+/// The inputs of the second buffer, as names: `find_inputs` numbers them.
+fn read_inputs(reader: &Reader<'_>, key: &str) -> Result<Vec<String>, Error> {
+    let texts = reader.texts(key)?.unwrap_or_default();
+    let mut names = expand_all(&texts).map_err(|why| reader.error(key, why))?;
+    names.sort_unstable();
+    names.dedup();
+    if names.len() > MAX_INPUTS {
+        let message = format!("must name at most {MAX_INPUTS} inputs, not {}", names.len());
+        return Err(reader.error(key, message));
+    }
+    Ok(names)
 }

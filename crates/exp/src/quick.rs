@@ -1,9 +1,8 @@
 //! `[quick]`: what of an experiment belongs to the set that is run in two minutes.
 
+use knee_file::{Error, Node, Reader, Table, one_of};
+
 use crate::cases::{Axis, Case, axis_values, has_case, varied_path};
-use crate::error::Error;
-use crate::reader::{Reader, one_of};
-use crate::tree::{Node, Table};
 
 /// The part of an experiment that stands for it.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -1,10 +1,8 @@
 //! How hosts receive: `hosts.coalesce`, `receive_queues`, `gro` and `cpu`.
 
+use knee_file::{Error, Reader};
 use knee_queue::time::Duration;
 use knee_run::spec::{Adaptive, Coalesce, CpuCosts, HostConfig};
-
-use crate::error::Error;
-use crate::reader::Reader;
 
 /// Keys of a host that are read here.
 pub(crate) const KEYS: [&str; 4] = ["coalesce", "receive_queues", "gro", "cpu"];

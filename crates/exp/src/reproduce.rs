@@ -8,16 +8,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
+use knee_file::{Origin, one_of};
 use knee_results::reproduction::{self, Claimed, Entry, Section};
 use knee_run::BackEnd;
 use knee_run::spec::{Run, Traffic};
 
 use crate::catalogue::Library;
 use crate::claim::ClaimVerdict;
-use crate::error::{Error, Origin};
+use crate::error::Error;
 use crate::experiment::{Experiment, Overrides};
 use crate::machine;
-use crate::reader::one_of;
 use crate::refused;
 use crate::results::{Results, check_trusted};
 use crate::runner::{Options, sweep};

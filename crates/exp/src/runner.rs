@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration as WallTime, Instant};
 
+use knee_file::Origin;
 use knee_run::outcome::{Validity, Work};
 use knee_run::spec::Run;
 use knee_run::{Ask, BackEnd, Ran};
@@ -17,7 +18,7 @@ use serde_json::{Map, Value as Json};
 
 use crate::cases::{Configuration, RunId};
 use crate::csv::{self, Rows};
-use crate::error::{Error, Origin};
+use crate::error::Error;
 use crate::experiment::Experiment;
 use crate::flight::Recording;
 use crate::machine;

@@ -6,7 +6,7 @@
 //! docs/compare.md lists it.
 
 use knee_queue::time::{Duration, Rate, Time};
-use knee_queue::{CodelParams, QueueConfig, StepThreshold, Threshold};
+use knee_queue::{Setting, Threshold, Visit};
 use knee_run::spec::{Coalesce, Flow, HostConfig, Link, Ping, Run};
 
 /// One, in the parts that a scale is counted in.
@@ -126,56 +126,8 @@ impl Scale {
         link.rate = link.rate.map(|rate| self.rate(rate));
         self.set(&mut link.delay);
         self.set(&mut link.jitter);
-        link.queue.each_mut(&mut |queue| self.queue(queue));
-    }
-
-    /// Those that it consists of are seen by themselves.
-    fn queue(self, queue: &mut QueueConfig) {
-        match queue {
-            QueueConfig::DropTail(_)
-            | QueueConfig::Share(_)
-            | QueueConfig::Classes(_)
-            | QueueConfig::TwoBuffers(_) => {}
-            QueueConfig::Step(step) => {
-                if let Threshold::Sojourn(sojourn) = &mut step.threshold {
-                    self.set(sojourn);
-                }
-            }
-            QueueConfig::Pie(pie) => {
-                self.set(&mut pie.target);
-                self.set(&mut pie.update_interval);
-                self.set(&mut pie.first_update);
-                self.set(&mut pie.burst_allowance);
-            }
-            QueueConfig::Red(red) => {
-                self.set(&mut red.packet_time);
-                self.set_maybe(&mut red.adapt_interval);
-            }
-            QueueConfig::Codel(codel) => self.codel(&mut codel.codel),
-            QueueConfig::FqCodel(fq) => self.codel(&mut fq.codel),
-            QueueConfig::DualPi2(dual) => {
-                self.set(&mut dual.target);
-                self.set(&mut dual.update_interval);
-                self.gain(&mut dual.alpha_ppm);
-                self.gain(&mut dual.beta_ppm);
-                if let StepThreshold::Sojourn(sojourn) = &mut dual.step {
-                    self.set(sojourn);
-                }
-            }
-        }
-    }
-
-    fn codel(self, codel: &mut CodelParams) {
-        self.set(&mut codel.target);
-        self.set(&mut codel.interval);
-        self.set_maybe(&mut codel.ce_threshold);
-    }
-
-    /// Per second of delay, and delays are longer.
-    fn gain(self, gain_ppm: &mut u32) {
-        // A scale is at most 1: the gain does not grow.
-        let scaled = u64::from(*gain_ppm) * u64::from(self.millionths) / u64::from(UNIT);
-        *gain_ppm = u32::try_from(scaled).unwrap_or(u32::MAX);
+        let mut slower = self;
+        link.queue.each_mut(&mut |queue| queue.settings_mut().fields(&mut slower));
     }
 
     fn host(self, host: &mut HostConfig) {
@@ -221,6 +173,25 @@ impl Scale {
 
     fn set_moment(self, at: &mut Time) {
         *at = self.moment(*at);
+    }
+}
+
+impl Visit for Scale {
+    fn key(&mut self, _key: &'static str, setting: Setting<'_>) {
+        match setting {
+            Setting::Time(time) | Setting::Threshold(Threshold::Sojourn(time)) => self.set(time),
+            Setting::MaybeTime(time) => self.set_maybe(time),
+            // Per second of delay, and delays are longer. A scale is at most 1: the gain does not grow.
+            Setting::Gain(gain, _) => {
+                let scaled = u64::from(*gain) * u64::from(self.millionths) / u64::from(UNIT);
+                *gain = u32::try_from(scaled).unwrap_or(u32::MAX);
+            }
+            _ => {}
+        }
+    }
+
+    fn time(&mut self, time: &mut Duration) {
+        self.set(time);
     }
 }
 

@@ -7,18 +7,16 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use knee_algo::Algorithm;
+use knee_file::{Error, Node, Reader, Resolved};
 use knee_queue::time::{Duration, Time};
 use knee_run::spec::{Cc, MeasuredWindow, NodeId, Order, Run, Sampling, Traffic};
 
-use crate::error::Error;
 use crate::memory::Memory;
 use crate::metric::{Kind, Metric, SizeClass, Window};
 use crate::network::NetworkSpec;
 use crate::random::run_seed;
-use crate::reader::{Reader, Resolved};
 use crate::scale::Scale;
 use crate::traffic::{self, Converged, TrafficSpec};
-use crate::tree::Node;
 
 pub(crate) use amounts::Asked;
 
@@ -274,9 +272,9 @@ fn read_sampling(
     if let Some(rule) = rules.iter().find(|rule| !rule.fits(period)) {
         let message = format!(
             "must fit a whole number of times into {:?} and {:?}, over and hold of \"converged\"; it is {:?}",
-            crate::units::Quantity::show(&rule.over),
-            crate::units::Quantity::show(&rule.hold),
-            crate::units::Quantity::show(&period)
+            knee_file::units::Quantity::show(&rule.over),
+            knee_file::units::Quantity::show(&rule.hold),
+            knee_file::units::Quantity::show(&period)
         );
         return Err(sample.error("goodput", message));
     }
@@ -289,7 +287,7 @@ fn read_sampling(
             let message = match sample.has("goodput") {
                 true => format!(
                     "must be a multiple of the goodput sampling period, sample.goodput = {:?}",
-                    crate::units::Quantity::show(&period)
+                    knee_file::units::Quantity::show(&period)
                 ),
                 false => "must be a multiple of 10 ms".to_owned(),
             };

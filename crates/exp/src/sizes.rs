@@ -1,10 +1,9 @@
 //! How large transfers are: one size, or a distribution that is drawn from.
 
-use crate::error::Error;
+use knee_file::units::{Quantity, Share, Size};
+use knee_file::{Error, Node, Reader, Value, one_of};
+
 use crate::random::Random;
-use crate::reader::{Reader, one_of};
-use crate::tree::{Node, Value};
-use crate::units::{Quantity, Share, Size};
 
 /// Points of a cumulative distribution: size in bytes, share of transfers that are no larger.
 type Points = &'static [(u64, f64)];

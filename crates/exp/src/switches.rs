@@ -3,6 +3,8 @@
 
 use std::collections::HashMap;
 
+use knee_file::units::{Quantity, Size};
+use knee_file::{Error, Reader, Value, one_of};
 use knee_queue::time::Duration;
 use knee_queue::{DynamicThresholdConfig, QueueConfig};
 use knee_run::spec::{
@@ -10,12 +12,9 @@ use knee_run::spec::{
     Thresholds,
 };
 
-use crate::error::Error;
 use crate::names::expand_all;
-use crate::reader::{Reader, one_of};
+use crate::names::few;
 use crate::receiving::read_coalesce;
-use crate::tree::Value;
-use crate::units::{Quantity, Size, few};
 
 /// Keys of `[network]` that every topology may have.
 pub(crate) const KEYS: &[&str] = &["buffer", "buffers", "flow_control", "coalesce"];

@@ -8,6 +8,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use knee_algo::Algorithm;
+use knee_file::units::Size;
+use knee_file::{Error, Reader, one_of};
 use knee_queue::Ecn;
 use knee_queue::time::{Duration, Rate, Time};
 use knee_run::spec::{Cc, Flow, NodeId, Order, Ping, Traffic};
@@ -15,12 +17,9 @@ use knee_run::spec::{Cc, Flow, NodeId, Order, Ping, Traffic};
 use crate::arrivals::Arrivals;
 use crate::cc::{read_base_rtt, read_cc};
 use crate::classes::MAX_DSCP;
-use crate::error::Error;
 use crate::metric::{Kind, Metric};
 use crate::network::NetworkSpec;
 use crate::random::Random;
-use crate::reader::{Reader, one_of};
-use crate::units::Size;
 
 use attempts::Attempts;
 pub(crate) use converged::Converged;
@@ -127,7 +126,7 @@ pub(crate) fn read(
     }
     let flows: u64 = entries.iter().map(TrafficSpec::flows).fold(0, u64::saturating_add);
     if flows > MAX_FLOWS {
-        return Err(Error::input(
+        return Err(Error::new(
             root.file(),
             root.node("traffic").map(|node| node.origin).unwrap_or_default(),
             "traffic",

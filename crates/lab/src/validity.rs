@@ -1,7 +1,7 @@
 //! Whether the host, and not algorithms and queues, decided a result.
 
 use knee_queue::time::{Duration, Rate};
-use knee_queue::{CodelParams, Limit, MarkAt, QueueConfig, StepThreshold, Threshold};
+use knee_queue::{Limit, QueueConfig};
 use knee_run::outcome::Validity;
 use knee_run::spec::{Link, Network};
 
@@ -54,50 +54,22 @@ fn link_limit(link: &Link) -> Option<Duration> {
 }
 
 fn queue_limit(queue: &QueueConfig, rate: Rate) -> Duration {
-    let drain = |bytes: u64| rate.time_of(u32::try_from(bytes).unwrap_or(u32::MAX));
     let part = |whole: Duration, divisor: u64| Duration::from_ps(whole.ps() / divisor);
-    let of_limit = |limit: Limit| match limit {
-        Limit::Pkts(pkts) => drain(u64::from(pkts) * 1514),
-        Limit::Bytes(bytes) => drain(bytes),
-    };
+    let drain = |bytes: u64| rate.time_of(u32::try_from(bytes).unwrap_or(u32::MAX));
     match queue {
-        QueueConfig::Step(step) => {
-            // "Above K" is K and one more.
-            let more = u64::from(step.mark_at == MarkAt::Above);
-            part(
-                match step.threshold {
-                    Threshold::Pkts(k) => drain((u64::from(k) + more) * 1514),
-                    Threshold::Bytes(k) => drain(k),
-                    Threshold::Sojourn(k) => k,
-                },
-                2,
-            )
-        }
-        QueueConfig::Red(red) => part(drain(red.min_bytes.max(1514)), 2),
-        QueueConfig::Pie(pie) => part(pie.target, 2),
-        QueueConfig::Codel(codel) => part(shortest(&codel.codel), 2),
-        QueueConfig::FqCodel(fq) => part(shortest(&fq.codel), 2),
-        QueueConfig::DualPi2(dual) => part(
-            match dual.step {
-                StepThreshold::Sojourn(sojourn) => sojourn.min(dual.target),
-                StepThreshold::Pkts(pkts) => drain((u64::from(pkts) + 1) * 1514).min(dual.target),
-            },
-            2,
-        ),
-        QueueConfig::DropTail(config) => part(of_limit(config.limit), 20),
-        QueueConfig::Share(config) => part(of_limit(config.limit), 20),
         // As if the smallest had the link for itself: it drains no faster than that.
         QueueConfig::Classes(config) => {
             let queues = config.classes.iter().map(|class| queue_limit(&class.queue, rate));
             queues.min().unwrap_or(LATENESS_FLOOR)
         }
         QueueConfig::TwoBuffers(config) => queue_limit(&config.queue, rate),
+        queue => match (queue.settings().acts_at(rate), queue.limit()) {
+            (Some(wait), _) => part(wait, 2),
+            (None, Some(Limit::Pkts(pkts))) => part(drain(u64::from(pkts) * 1514), 20),
+            (None, Some(Limit::Bytes(bytes))) => part(drain(bytes), 20),
+            (None, None) => LATENESS_FLOOR,
+        },
     }
-}
-
-/// The shortest delay that CoDel acts on.
-fn shortest(codel: &CodelParams) -> Duration {
-    codel.ce_threshold.map_or(codel.target, |threshold| threshold.min(codel.target))
 }
 
 /// What to say of connections that failed, if any did.

@@ -5,11 +5,13 @@
 //! may be held, as priority flow control does; the others then take turns without it.
 
 use crate::any::{AnyAdmission, AnyQdisc};
-use crate::config::{ConfigError, QueueConfig};
+use crate::config::QueueConfig;
+use crate::droptail::DropTailConfig;
 use crate::packet::Packet;
 use crate::qdisc::{Admission, Backlog, DropReason, Part, Qdisc, Stats, Verdict};
 use crate::round_robin::RoundRobin;
-use crate::time::Time;
+use crate::settings::{Place, Setting, Settings, Visit};
+use crate::time::{Duration, Rate, Time};
 
 /// DSCPs are below this.
 const DSCPS: u8 = 64;
@@ -76,24 +78,60 @@ pub struct ClassesConfig {
     pub quantum_bytes: u32,
 }
 
-impl ClassesConfig {
-    pub(crate) fn validate(&self) -> Result<(), ConfigError> {
-        let Some((last, before)) = self.classes.split_last() else {
-            return Err(ConfigError::NoLastClass);
+impl Settings for ClassesConfig {
+    fn kind(&self) -> &'static str {
+        "classes"
+    }
+
+    fn at(place: Place) -> ClassesConfig {
+        let rest = ClassConfig {
+            name: "1".to_owned(),
+            condition: Condition::default(),
+            service: ClassService::Weighted(1),
+            queue: QueueConfig::DropTail(DropTailConfig::at(place)),
         };
-        if !last.condition.takes_all() {
-            return Err(ConfigError::NoLastClass);
-        }
-        if before.iter().any(|class| class.condition.takes_all()) {
-            return Err(ConfigError::UnreachableClass);
+        ClassesConfig { classes: vec![rest], quantum_bytes: place.frame_bytes }
+    }
+
+    fn fields(&mut self, v: &mut dyn Visit) {
+        // Each class has it already.
+        let mut all_strict = false;
+        v.word("service", &mut all_strict, &[("weighted", false), ("strict", true)]);
+        v.key("quantum", Setting::Bytes(&mut self.quantum_bytes, 1..=u32::MAX));
+        v.key("class", Setting::Parts);
+        let takes_all = |class: &ClassConfig| class.condition.takes_all();
+        match self.classes.split_last() {
+            Some((last, before)) if takes_all(last) => {
+                if before.iter().any(takes_all) {
+                    let why =
+                        "a class without a condition takes every packet, so it must be the last";
+                    v.refuse("class", why);
+                }
+            }
+            _ => v.refuse(
+                "class",
+                "the last class must have no condition, so that every packet has a class",
+            ),
         }
         let is_never_served = |class: &ClassConfig| class.service == ClassService::Weighted(0);
         if self.quantum_bytes < QUANTUM_MIN_BYTES || self.classes.iter().any(is_never_served) {
-            return Err(ConfigError::NoTurn);
+            v.refuse(
+                "quantum",
+                "a weight must be above 0, and the quantum at least 64 B, or no packet ever gets its turn",
+            );
         }
-        self.classes.iter().try_for_each(|class| class.queue.validate())
     }
 
+    fn acts_at(&self, _rate: Rate) -> Option<Duration> {
+        None
+    }
+
+    fn empty_bytes(&self) -> u64 {
+        self.classes.iter().map(|class| class.queue.settings().empty_bytes()).sum()
+    }
+}
+
+impl ClassesConfig {
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.classes.iter().map(|class| class.name.as_str())
     }
@@ -360,9 +398,9 @@ impl<P: Packet> Qdisc<P> for Classes<P> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::droptail::{DropTailConfig, Limit};
+    use crate::limit::{Limit, Threshold};
     use crate::packet::Ecn;
-    use crate::step::{MarkAt, MarkWhen, NotEctAbove, StepConfig, Threshold};
+    use crate::step::{MarkAt, MarkWhen, NotEctAbove, StepConfig};
     use crate::testing::{Pkt, full};
 
     const DSCP_1: Condition = Condition { dscps: Some(2), acks: false, up_to_bytes: None };
@@ -378,7 +416,7 @@ mod tests {
 
     fn classes(all: Vec<ClassConfig>) -> Classes<Pkt> {
         let config = ClassesConfig { classes: all, quantum_bytes: 1514 };
-        assert_eq!(config.validate(), Ok(()));
+        assert_eq!(QueueConfig::Classes(config.clone()).validate(), Ok(()));
         Classes::new(&config)
     }
 
@@ -535,11 +573,11 @@ mod tests {
             QueueConfig::Classes(ClassesConfig { classes, quantum_bytes }).validate()
         };
         assert_eq!(check(vec![first(), last()], 64), Ok(()));
-        assert_eq!(check(vec![], 1514), Err(ConfigError::NoLastClass));
-        assert_eq!(check(vec![last(), first()], 1514), Err(ConfigError::NoLastClass));
-        assert_eq!(check(vec![last(), last()], 1514), Err(ConfigError::UnreachableClass));
-        assert_eq!(check(vec![last()], 63), Err(ConfigError::NoTurn));
+        assert_eq!(check(vec![], 1514).unwrap_err().key, "class");
+        assert_eq!(check(vec![last(), first()], 1514).unwrap_err().key, "class");
+        assert_eq!(check(vec![last(), last()], 1514).unwrap_err().key, "class");
+        assert_eq!(check(vec![last()], 63).unwrap_err().key, "quantum");
         let unserved = ClassConfig { service: ClassService::Weighted(0), ..last() };
-        assert_eq!(check(vec![first(), unserved], 1514), Err(ConfigError::NoTurn));
+        assert_eq!(check(vec![first(), unserved], 1514).unwrap_err().key, "quantum");
     }
 }

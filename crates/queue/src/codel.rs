@@ -14,7 +14,8 @@ use std::collections::VecDeque;
 
 use crate::packet::{Ecn, Packet};
 use crate::qdisc::{DropReason, Inside, Qdisc, Stats, Verdict};
-use crate::time::{Duration, PS_PER_NS, Time};
+use crate::settings::{Place, Setting, Settings, Visit};
+use crate::time::{Duration, PS_PER_NS, Rate, Time};
 
 /// CoDel's clock.
 const TICK_PS: u64 = 1024 * PS_PER_NS;
@@ -65,6 +66,34 @@ impl Default for CodelParams {
     }
 }
 
+impl CodelParams {
+    pub(crate) fn fields(&mut self, v: &mut dyn Visit) {
+        v.key("target", Setting::Time(&mut self.target));
+        v.key("interval", Setting::Time(&mut self.interval));
+        v.key("ecn", Setting::Flag(&mut self.ecn));
+        v.key("ce_threshold", Setting::MaybeTime(&mut self.ce_threshold));
+        match self.ce_threshold {
+            Some(_) => {
+                let packets = [("any-ect", CeThresholdFor::EctAny), ("ect1", CeThresholdFor::Ect1)];
+                v.word("ce_threshold_for", &mut self.ce_threshold_for, &packets);
+            }
+            None => v.without("ce_threshold_for", "has no meaning without ce_threshold"),
+        }
+        if self.interval <= self.target || self.interval.ps() < TICK_PS {
+            v.refuse(
+                "interval",
+                "CoDel's interval must be longer than its target and at least 1024 ns, the tick of its clock: take the longest RTT, \
+                 and a tenth of it or less as the target",
+            );
+        }
+    }
+
+    /// The shortest wait that the law acts on.
+    pub(crate) fn acts_at(&self) -> Duration {
+        self.ce_threshold.map_or(self.target, |threshold| threshold.min(self.target))
+    }
+}
+
 /// Settings of a CoDel queue. [`Default`] is Linux's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CodelConfig {
@@ -77,6 +106,26 @@ pub struct CodelConfig {
 impl Default for CodelConfig {
     fn default() -> CodelConfig {
         CodelConfig { limit_pkts: 1000, codel: CodelParams::default() }
+    }
+}
+
+impl Settings for CodelConfig {
+    fn kind(&self) -> &'static str {
+        "codel"
+    }
+
+    fn at(place: Place) -> CodelConfig {
+        let linux = CodelConfig::default();
+        CodelConfig { codel: CodelParams { mtu_bytes: place.frame_bytes, ..linux.codel }, ..linux }
+    }
+
+    fn fields(&mut self, v: &mut dyn Visit) {
+        v.key("limit", Setting::Pkts(&mut self.limit_pkts));
+        self.codel.fields(v);
+    }
+
+    fn acts_at(&self, _rate: Rate) -> Option<Duration> {
+        Some(self.codel.acts_at())
     }
 }
 

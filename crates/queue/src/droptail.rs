@@ -1,34 +1,38 @@
 //! Drop-tail: accept while there is room.
 
+use crate::limit::Limit;
 use crate::packet::Ecn;
 use crate::qdisc::{Admission, Backlog, DropReason, Verdict};
-use crate::time::Time;
-
-/// How much may wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Limit {
-    /// This many packets (Linux `pfifo`).
-    Pkts(u32),
-    /// This many bytes: a packet fits if it fits whole (Linux `bfifo`). The reference runs' buffers are
-    /// packets x 1514.
-    Bytes(u64),
-}
-
-impl Limit {
-    /// Whether a packet of `len_bytes` fits behind `backlog`.
-    pub const fn has_room(self, backlog: Backlog, len_bytes: u32) -> bool {
-        match self {
-            Limit::Pkts(limit) => backlog.pkts < limit,
-            Limit::Bytes(limit) => backlog.bytes.saturating_add(len_bytes as u64) <= limit,
-        }
-    }
-}
+use crate::settings::{Place, Settings, Visit};
+use crate::time::{Duration, Rate, Time};
 
 /// Settings of a drop-tail queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DropTailConfig {
     /// How much may wait.
     pub limit: Limit,
+}
+
+impl Settings for DropTailConfig {
+    fn kind(&self) -> &'static str {
+        "droptail"
+    }
+
+    fn at(_place: Place) -> DropTailConfig {
+        DropTailConfig { limit: Limit::UNLIMITED }
+    }
+
+    fn fields(&mut self, v: &mut dyn Visit) {
+        v.limit(&mut self.limit);
+    }
+
+    fn acts_at(&self, _rate: Rate) -> Option<Duration> {
+        None
+    }
+
+    fn drops_early(&self) -> Option<&'static str> {
+        None
+    }
 }
 
 /// The drop-tail law.

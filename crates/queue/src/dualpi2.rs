@@ -14,16 +14,21 @@
 //! the packets' lengths is left out, as no packet here takes more than its length; GSO packets do not exist.
 
 use std::collections::VecDeque;
+use std::ops::RangeInclusive;
 
+use crate::limit::Threshold;
 use crate::packet::{Ecn, Packet};
 use crate::qdisc::{DropReason, Inside, Qdisc, Stats, Verdict};
 use crate::random::SplitMix64;
-use crate::time::{Duration, PS_PER_S, Time};
+use crate::settings::{Place, Setting, Settings, Visit, drain};
+use crate::time::{Duration, PS_PER_S, Rate, Time};
 
 /// A probability of 1, in fractions of 2^32.
 const PROB_ONE: u64 = u32::MAX as u64;
 /// Gains are in millionths per second.
 const GAIN_UNIT: i128 = 1_000_000;
+/// What gains may be, as `tc` takes them: up to 32 per second.
+const GAINS: RangeInclusive<u32> = 0..=32_000_000;
 
 /// What is above the step threshold of the L queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,6 +97,70 @@ impl Default for DualPi2Config {
             mtu_bytes: 1514,
             seed: 0,
         }
+    }
+}
+
+impl Settings for DualPi2Config {
+    fn kind(&self) -> &'static str {
+        "dualpi2"
+    }
+
+    fn at(place: Place) -> DualPi2Config {
+        DualPi2Config { mtu_bytes: place.frame_bytes, ..DualPi2Config::default() }
+    }
+
+    fn fields(&mut self, v: &mut dyn Visit) {
+        v.key("limit", Setting::Pkts(&mut self.limit_pkts));
+        v.key("target", Setting::Time(&mut self.target));
+        v.key("update_interval", Setting::Time(&mut self.update_interval));
+        v.key("alpha", Setting::Gain(&mut self.alpha_ppm, GAINS));
+        v.key("beta", Setting::Gain(&mut self.beta_ppm, GAINS));
+        v.key("coupling", Setting::Number(&mut self.coupling_factor, 1..=255));
+        let mut step = match self.step {
+            StepThreshold::Sojourn(sojourn) => Threshold::Sojourn(sojourn),
+            StepThreshold::Pkts(pkts) => Threshold::Pkts(pkts),
+        };
+        v.key("step", Setting::Threshold(&mut step));
+        match step {
+            Threshold::Sojourn(sojourn) => self.step = StepThreshold::Sojourn(sojourn),
+            Threshold::Pkts(pkts) => self.step = StepThreshold::Pkts(pkts),
+            Threshold::Bytes(_) => {
+                v.refuse("step", "must be a waiting time or packets, as in \"1 ms\" or \"5 pkts\"");
+            }
+        }
+        let packets = [("ect1", LowLatency::Ect1), ("any-ect", LowLatency::EctAny)];
+        v.word("low_latency", &mut self.low_latency, &packets);
+        let mut c_weight = f64::from(self.c_weight_pct) / 100.0;
+        v.key("c_weight", Setting::Share(&mut c_weight));
+        let c_weight_pct = (c_weight * 100.0).round();
+        if (c_weight * 100.0 - c_weight_pct).abs() > 1e-6 {
+            v.refuse("c_weight", "must be a whole number of percent, as in \"10 %\"");
+        }
+        self.c_weight_pct = c_weight_pct as u32;
+        v.key("drop_on_overload", Setting::Flag(&mut self.drop_on_overload));
+        v.key("drop_early", Setting::Flag(&mut self.drop_early));
+        v.seed(&mut self.seed);
+        if self.update_interval < Duration::from_us(1) {
+            v.refuse("update_interval", "the time between updates must be at least 1 us");
+        }
+        if !(1..=99).contains(&self.c_weight_pct) {
+            v.refuse("c_weight", "the weight of DualPI2's classic queue must be from 1 to 99 %");
+        }
+        if self.coupling_factor == 0 {
+            v.refuse("coupling", "DualPI2's coupling factor must be at least 1 (usually 2)");
+        }
+    }
+
+    fn acts_at(&self, rate: Rate) -> Option<Duration> {
+        let step = match self.step {
+            StepThreshold::Sojourn(sojourn) => sojourn,
+            StepThreshold::Pkts(pkts) => drain(rate, (u64::from(pkts) + 1) * 1514),
+        };
+        Some(step.min(self.target))
+    }
+
+    fn not_in_linux(&self) -> &'static str {
+        "the guest's kernel has no dualpi2 (Linux 6.17 has it)"
     }
 }
 

@@ -7,15 +7,20 @@
 //! packet here has no buffer of another size.
 
 use std::collections::VecDeque;
+use std::ops::RangeInclusive;
 
 use crate::codel::{Codel, CodelParams, Law, Source};
 use crate::packet::Packet;
 use crate::qdisc::{DropReason, Qdisc, Stats, Verdict};
 use crate::random::SplitMix64;
-use crate::time::Time;
+use crate::settings::{Place, Setting, Settings, Visit};
+use crate::time::{Duration, Rate, Time};
 
 /// The most queues: numbers of 16 bits, as in Linux.
-pub(crate) const FLOWS_MAX: u32 = 65_536;
+const FLOWS_MAX: u32 = 65_536;
+
+/// What a turn may be in a file, as in Linux.
+const QUANTUM_BYTES: RangeInclusive<u32> = 256..=1 << 20;
 
 /// Settings of an FQ-CoDel queue. [`Default`] is Linux's, with seed 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,9 +55,48 @@ impl Default for FqCodelConfig {
     }
 }
 
+impl Settings for FqCodelConfig {
+    fn kind(&self) -> &'static str {
+        "fq-codel"
+    }
+
+    fn at(place: Place) -> FqCodelConfig {
+        let linux = FqCodelConfig::default();
+        let codel = CodelParams { mtu_bytes: place.frame_bytes, ..linux.codel };
+        FqCodelConfig { quantum_bytes: place.frame_bytes, codel, ..linux }
+    }
+
+    fn fields(&mut self, v: &mut dyn Visit) {
+        v.key("limit", Setting::Pkts(&mut self.limit_pkts));
+        v.key("memory_limit", Setting::Room(&mut self.memory_limit_bytes));
+        v.key("flows", Setting::Number(&mut self.flows, 1..=FLOWS_MAX));
+        v.key("quantum", Setting::Bytes(&mut self.quantum_bytes, QUANTUM_BYTES));
+        v.key("drop_batch", Setting::Pkts(&mut self.drop_batch_pkts));
+        self.codel.fields(v);
+        v.seed(&mut self.seed);
+        if !(1..=FLOWS_MAX).contains(&self.flows) {
+            v.refuse("flows", "FQ-CoDel needs from 1 to 65536 queues for flows");
+        }
+        if self.quantum_bytes == 0 || self.drop_batch_pkts == 0 {
+            v.refuse(
+                "quantum",
+                "FQ-CoDel's quantum and drop batch must be above 0 (1514 bytes, 64 packets)",
+            );
+        }
+    }
+
+    fn acts_at(&self, _rate: Rate) -> Option<Duration> {
+        Some(self.codel.acts_at())
+    }
+
+    fn empty_bytes(&self) -> u64 {
+        u64::from(self.flows) * FqCodel::<()>::FLOW_BYTES
+    }
+}
+
 impl FqCodel<()> {
     /// Memory of a queue in which nothing waits, whatever the packets are.
-    pub(crate) const FLOW_BYTES: u64 = size_of::<Flow<()>>() as u64;
+    const FLOW_BYTES: u64 = size_of::<Flow<()>>() as u64;
 }
 
 /// An FQ-CoDel queue.

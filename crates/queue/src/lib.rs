@@ -7,6 +7,7 @@
 //! | part | what it is |
 //! | --- | --- |
 //! | [`QueueConfig`] | the settings of one queue; builds an [`AnyQdisc`] or an [`AnyAdmission`] |
+//! | [`Settings`] | what a discipline says of its settings, once; who reads, scales or lists them is a [`Visit`] |
 //! | [`Qdisc`] | what a host calls: `enqueue`, `dequeue`, `next_event`, `tick`, lengths, counters |
 //! | [`Admission`] | the law of a FIFO discipline: what happens to a packet that finds this backlog |
 //! | [`Fifo`] | the plumbing: a FIFO that asks an [`Admission`] |
@@ -80,12 +81,14 @@ mod droptail;
 mod dualpi2;
 mod fifo;
 mod fq_codel;
+mod limit;
 mod packet;
 mod pie;
 mod qdisc;
 mod random;
 mod red;
 mod round_robin;
+mod settings;
 mod shaper;
 mod share;
 mod shared;
@@ -98,17 +101,19 @@ mod two_buffers;
 pub use any::{AnyAdmission, AnyQdisc};
 pub use classes::{ClassConfig, ClassService, Classes, ClassesConfig, Condition};
 pub use codel::{CeThresholdFor, CodelConfig, CodelParams, CodelQueue};
-pub use config::{ConfigError, QueueConfig};
-pub use droptail::{DropTail, DropTailConfig, Limit};
+pub use config::QueueConfig;
+pub use droptail::{DropTail, DropTailConfig};
 pub use dualpi2::{DualPi2, DualPi2Config, LowLatency, StepThreshold};
 pub use fifo::Fifo;
 pub use fq_codel::{FqCodel, FqCodelConfig};
+pub use limit::{Limit, Threshold};
 pub use packet::{Ecn, Packet};
 pub use pie::{Pie, PieConfig, PieDelay};
 pub use qdisc::{Admission, Backlog, Departure, DropReason, Inside, Part, Qdisc, Stats, Verdict};
 pub use red::{Red, RedConfig};
+pub use settings::{ConfigError, Place, Setting, Settings, Visit};
 pub use shaper::{Shaped, TokenBucket};
 pub use share::{MarkShare, Share, ShareConfig};
 pub use shared::{DynamicThreshold, DynamicThresholdConfig};
-pub use step::{MarkAt, MarkWhen, NotEctAbove, Step, StepConfig, Threshold};
+pub use step::{MarkAt, MarkWhen, NotEctAbove, Step, StepConfig};
 pub use two_buffers::{Alternate, LimitPer, TwoBuffersConfig};

@@ -13,7 +13,8 @@
 use crate::packet::Ecn;
 use crate::qdisc::{Admission, Backlog, Departure, DropReason, Inside, Verdict};
 use crate::random::SplitMix64;
-use crate::time::{Duration, PS_PER_NS, Time};
+use crate::settings::{Place, Setting, Settings, Visit};
+use crate::time::{Duration, PS_PER_NS, Rate, Time};
 
 /// PIE's clock: all delays are whole ticks of this length.
 const TICK_PS: u64 = 64 * PS_PER_NS;
@@ -98,6 +99,49 @@ impl Default for PieConfig {
             derandomise: true,
             seed: 0,
         }
+    }
+}
+
+impl Settings for PieConfig {
+    fn kind(&self) -> &'static str {
+        "pie"
+    }
+
+    fn at(place: Place) -> PieConfig {
+        PieConfig { mtu_bytes: place.frame_bytes, ..PieConfig::default() }
+    }
+
+    fn fields(&mut self, v: &mut dyn Visit) {
+        v.key("limit", Setting::Pkts(&mut self.limit_pkts));
+        v.key("target", Setting::Time(&mut self.target));
+        v.key("update_interval", Setting::Time(&mut self.update_interval));
+        v.key("first_update", Setting::Time(&mut self.first_update));
+        v.key("alpha", Setting::Number(&mut self.alpha, 0..=32));
+        v.key("beta", Setting::Number(&mut self.beta, 0..=32));
+        v.key("burst_allowance", Setting::Time(&mut self.burst_allowance));
+        v.key("ecn", Setting::Flag(&mut self.ecn));
+        v.key("byte_mode", Setting::Flag(&mut self.byte_mode));
+        let delays =
+            [("timestamps", PieDelay::Timestamps), ("departure-rate", PieDelay::DepartureRate)];
+        v.word("delay", &mut self.delay, &delays);
+        v.key("derandomise", Setting::Flag(&mut self.derandomise));
+        v.seed(&mut self.seed);
+        if self.update_interval.ps() < TICK_PS {
+            v.refuse(
+                "update_interval",
+                "PIE's update interval must be at least 64 ns, the tick of its clock",
+            );
+        }
+        if self.mtu_bytes == 0 {
+            v.refuse(
+                "kind",
+                "PIE's MTU must be above 0 bytes (1514 for Ethernet, header included)",
+            );
+        }
+    }
+
+    fn acts_at(&self, _rate: Rate) -> Option<Duration> {
+        Some(self.target)
     }
 }
 

@@ -12,22 +12,25 @@
 //! per mark (Floyd and Jacobson 1993, method 2). The average, the thresholds and the draw are Linux 6.12's, in whole
 //! bytes and microseconds. Also there: `gentle` (Floyd 2000), which Linux lacks.
 
-use crate::droptail::Limit;
+use crate::limit::Limit;
 use crate::packet::Ecn;
 use crate::qdisc::{Admission, Backlog, Departure, DropReason, Inside, Verdict};
 use crate::random::SplitMix64;
+use crate::settings::{Place, Setting, Settings, Visit, drain};
 use crate::step::NotEctAbove;
-use crate::time::{Duration, PS_PER_US, Time};
+use crate::time::{Duration, PS_PER_US, Rate, Time};
 
 /// The largest Wlog.
-pub(crate) const WLOG_MAX: u32 = 31;
+const WLOG_MAX: u32 = 31;
 /// The largest threshold: the average, in 1/2^Wlog bytes, stays below 2^63.
-pub(crate) const THRESHOLD_MAX_BYTES: u64 = 1 << 30;
+const THRESHOLD_MAX_BYTES: u64 = 1 << 30;
 /// A probability of 1, in fractions of 2^32.
 const PROB_ONE: u64 = 1 << 32;
 /// Adaptive RED leaves `max_p` alone above 50 %, and lowers it no further below 1 %.
 const ADAPTIVE_MAX: u64 = PROB_ONE / 2;
 const ADAPTIVE_MIN: u64 = PROB_ONE / 100;
+/// Adaptive RED's time between updates in Linux.
+const ADAPT_INTERVAL: Duration = Duration::from_ms(500);
 /// More idle time than the table has entries leaves nothing of the average.
 const IDLE_ENTRIES: usize = 256;
 const IDLE_SHIFT_MAX: u8 = 31;
@@ -61,6 +64,75 @@ pub struct RedConfig {
     pub adapt_interval: Option<Duration>,
     /// Seed of the draws.
     pub seed: u64,
+}
+
+impl Settings for RedConfig {
+    fn kind(&self) -> &'static str {
+        "red"
+    }
+
+    fn at(place: Place) -> RedConfig {
+        RedConfig {
+            limit: Limit::UNLIMITED,
+            min_bytes: THRESHOLD_MAX_BYTES,
+            max_bytes: THRESHOLD_MAX_BYTES,
+            max_p: 0.1,
+            wlog: 9,
+            // Below a token bucket Linux's RED never learns that it is idle.
+            packet_time: match place.has_burst {
+                true => Duration::ZERO,
+                false => place.rate.time_of(place.frame_bytes),
+            },
+            ecn: true,
+            not_ect: NotEctAbove::Drop,
+            harddrop: false,
+            gentle: false,
+            adapt_interval: None,
+            seed: 0,
+        }
+    }
+
+    fn fields(&mut self, v: &mut dyn Visit) {
+        v.limit(&mut self.limit);
+        v.need("min", "20 pkts");
+        v.key("min", Setting::Backlog(&mut self.min_bytes));
+        v.need("max", "60 pkts");
+        v.key("max", Setting::Backlog(&mut self.max_bytes));
+        v.key("max_p", Setting::Share(&mut self.max_p));
+        v.key("wlog", Setting::Number(&mut self.wlog, 0..=WLOG_MAX));
+        v.key("packet_time", Setting::Time(&mut self.packet_time));
+        v.key("ecn", Setting::Flag(&mut self.ecn));
+        if !self.ecn {
+            for key in ["not_ect", "harddrop"] {
+                v.without(key, "has no meaning without ecn: then all are dropped");
+            }
+        }
+        v.word("not_ect", &mut self.not_ect, &NotEctAbove::WORDS);
+        v.key("harddrop", Setting::Flag(&mut self.harddrop));
+        v.key("gentle", Setting::Flag(&mut self.gentle));
+        let mut adaptive = self.adapt_interval.is_some();
+        v.key("adaptive", Setting::Flag(&mut adaptive));
+        let mut interval = self.adapt_interval.unwrap_or(ADAPT_INTERVAL);
+        v.time(&mut interval);
+        self.adapt_interval = adaptive.then_some(interval);
+        v.seed(&mut self.seed);
+        if self.min_bytes > self.max_bytes || self.max_bytes > THRESHOLD_MAX_BYTES {
+            v.refuse("max", "RED's max must be at least its min, and both at most 1 GiB");
+        }
+        if !(0.0..=1.0).contains(&self.max_p) {
+            v.refuse("max_p", "RED's max_p must be a share from 0 to 1");
+        }
+        if self.wlog > WLOG_MAX {
+            v.refuse("wlog", "RED's wlog must be from 0 (no averaging) to 31");
+        }
+        if interval < Duration::from_us(1) {
+            v.refuse("adaptive", "the time between updates must be at least 1 us");
+        }
+    }
+
+    fn acts_at(&self, rate: Rate) -> Option<Duration> {
+        Some(drain(rate, self.min_bytes.max(1514)))
+    }
 }
 
 /// The RED law.

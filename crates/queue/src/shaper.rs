@@ -171,8 +171,9 @@ impl<P: Packet, Q: Qdisc<P>> Qdisc<P> for Shaped<Q, P> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::droptail::{DropTail, DropTailConfig, Limit};
+    use crate::droptail::{DropTail, DropTailConfig};
     use crate::fifo::Fifo;
+    use crate::limit::Limit;
     use crate::packet::Ecn;
     use crate::qdisc::DropReason;
     use crate::testing::{Pkt, full};

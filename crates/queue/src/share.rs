@@ -3,11 +3,12 @@
 //! A drop-tail buffer that marks every n-th ECN-capable packet, or each with a given probability. The sender's answer does
 //! not change the share, so what marks cost a host can be measured at 0, 10, 50 and 100 % of them.
 
-use crate::droptail::Limit;
+use crate::limit::Limit;
 use crate::packet::Ecn;
 use crate::qdisc::{Admission, Backlog, DropReason, Verdict};
 use crate::random::SplitMix64;
-use crate::time::Time;
+use crate::settings::{Place, Setting, Settings, Visit};
+use crate::time::{Duration, Rate, Time};
 
 /// Which of the ECN-capable packets are marked.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -27,6 +28,51 @@ pub struct ShareConfig {
     pub mark: MarkShare,
     /// Of the draws; `Every` needs none.
     pub seed: u64,
+}
+
+impl Settings for ShareConfig {
+    fn kind(&self) -> &'static str {
+        "share"
+    }
+
+    fn at(_place: Place) -> ShareConfig {
+        ShareConfig { limit: Limit::UNLIMITED, mark: MarkShare::Every(1), seed: 0 }
+    }
+
+    fn fields(&mut self, v: &mut dyn Visit) {
+        v.limit(&mut self.limit);
+        let (mut share, mut every) = match self.mark {
+            MarkShare::Probability(share) => (Some(share), None),
+            MarkShare::Every(every) => (None, Some(every)),
+        };
+        v.key("mark", Setting::MaybeShare(&mut share));
+        v.key("every", Setting::MaybeNumber(&mut every, 1..=u32::MAX));
+        match (share, every) {
+            (Some(share), None) => self.mark = MarkShare::Probability(share),
+            (None, Some(every)) => self.mark = MarkShare::Every(every),
+            (Some(_), Some(_)) => v.refuse("every", "has no meaning beside \"mark\""),
+            (None, None) => v.refuse("mark", "missing, as in mark = \"10 %\", or every = 10"),
+        }
+        v.seed(&mut self.seed);
+        if share.is_some_and(|share| !(0.0..=1.0).contains(&share)) || every == Some(0) {
+            v.refuse(
+                "kind",
+                "what is marked must be a share from 0 to 1, or every n-th packet with n from 1 on",
+            );
+        }
+    }
+
+    fn acts_at(&self, _rate: Rate) -> Option<Duration> {
+        None
+    }
+
+    fn drops_early(&self) -> Option<&'static str> {
+        None
+    }
+
+    fn not_in_linux(&self) -> &'static str {
+        "no discipline of Linux marks a share of packets (kind = \"share\")"
+    }
 }
 
 /// The law that marks a share.

@@ -3,21 +3,11 @@
 //! No averaging and no randomness. Linux RED with min = max = K and Wlog = 0, under a `tbf` parent, does
 //! the same as [`MarkAt::AtLeast`] with [`MarkWhen::Enqueue`] (Linux 6.1).
 
-use crate::droptail::Limit;
+use crate::limit::{Limit, Threshold};
 use crate::packet::Ecn;
 use crate::qdisc::{Admission, Backlog, Departure, DropReason, Verdict};
-use crate::time::{Duration, Time};
-
-/// What is held against the marking threshold K, and K itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Threshold {
-    /// Waiting packets.
-    Pkts(u32),
-    /// Waiting bytes.
-    Bytes(u64),
-    /// The time that the packet has waited; known at dequeue only.
-    Sojourn(Duration),
-}
+use crate::settings::{Place, Setting, Settings, Visit, drain};
+use crate::time::{Duration, Rate, Time};
 
 /// Whether a value equal to K is marked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,6 +40,11 @@ pub enum NotEctAbove {
     Drop,
 }
 
+impl NotEctAbove {
+    pub(crate) const WORDS: [(&'static str, NotEctAbove); 2] =
+        [("queue", NotEctAbove::Queue), ("drop", NotEctAbove::Drop)];
+}
+
 /// Settings of a step-marking queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StepConfig {
@@ -63,6 +58,59 @@ pub struct StepConfig {
     pub when: MarkWhen,
     /// What happens above K to packets that are not ECN-capable.
     pub not_ect: NotEctAbove,
+}
+
+impl StepConfig {
+    /// Whether it marks at arrival, by the backlog found.
+    pub(crate) fn decides_at_arrival(&self) -> bool {
+        self.when == MarkWhen::Enqueue && !matches!(self.threshold, Threshold::Sojourn(_))
+    }
+}
+
+impl Settings for StepConfig {
+    fn kind(&self) -> &'static str {
+        "step"
+    }
+
+    fn at(_place: Place) -> StepConfig {
+        StepConfig {
+            limit: Limit::UNLIMITED,
+            threshold: Threshold::Pkts(u32::MAX),
+            mark_at: MarkAt::AtLeast,
+            when: MarkWhen::Enqueue,
+            not_ect: NotEctAbove::Queue,
+        }
+    }
+
+    fn fields(&mut self, v: &mut dyn Visit) {
+        v.limit(&mut self.limit);
+        v.need("k", "65 pkts");
+        v.key("k", Setting::Threshold(&mut self.threshold));
+        v.word("mark_at", &mut self.mark_at, &[(">=", MarkAt::AtLeast), (">", MarkAt::Above)]);
+        let mark_when = [("enqueue", MarkWhen::Enqueue), ("dequeue", MarkWhen::Dequeue)];
+        v.word("mark_when", &mut self.when, &mark_when);
+        v.word("not_ect", &mut self.not_ect, &NotEctAbove::WORDS);
+        if matches!((self.threshold, self.when), (Threshold::Sojourn(_), MarkWhen::Enqueue)) {
+            v.refuse(
+                "k",
+                "a sojourn-time threshold needs marking at dequeue: how long a packet will wait is not known at enqueue",
+            );
+        }
+    }
+
+    fn acts_at(&self, rate: Rate) -> Option<Duration> {
+        // "Above K" is K and one more.
+        let more = u64::from(self.mark_at == MarkAt::Above);
+        Some(match self.threshold {
+            Threshold::Pkts(k) => drain(rate, (u64::from(k) + more) * 1514),
+            Threshold::Bytes(k) => drain(rate, k),
+            Threshold::Sojourn(k) => k,
+        })
+    }
+
+    fn drops_early(&self) -> Option<&'static str> {
+        (self.not_ect == NotEctAbove::Drop).then_some("drops what is not ECN-capable above K")
+    }
 }
 
 /// The step-marking law.

@@ -4,9 +4,12 @@
 //! get a quarter each and the third gets half, whatever their congestion control does.
 
 use crate::classes::{ClassService, Classes, Parts, Price, Selector};
-use crate::config::{ConfigError, QueueConfig};
-use crate::droptail::{DropTailConfig, Limit};
+use crate::config::QueueConfig;
+use crate::droptail::DropTailConfig;
+use crate::limit::Limit;
 use crate::packet::Packet;
+use crate::settings::{Place, Setting, Settings, Visit};
+use crate::time::{Duration, Rate};
 
 /// What the port takes from a buffer before it is the other's turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,21 +46,58 @@ pub struct TwoBuffersConfig {
     pub limit_per: LimitPer,
 }
 
+impl Settings for TwoBuffersConfig {
+    fn kind(&self) -> &'static str {
+        "two-buffers"
+    }
+
+    fn at(place: Place) -> TwoBuffersConfig {
+        TwoBuffersConfig {
+            second: Vec::new(),
+            second_names: Vec::new(),
+            queue: Box::new(QueueConfig::DropTail(DropTailConfig::at(place))),
+            alternate: Alternate::Packets,
+            limit_per: LimitPer::Buffer,
+        }
+    }
+
+    fn fields(&mut self, v: &mut dyn Visit) {
+        v.need("second", "s3");
+        v.key("second", Setting::Names(&mut self.second_names));
+        let alternate = [("packets", Alternate::Packets), ("bytes", Alternate::Bytes)];
+        v.word("alternate", &mut self.alternate, &alternate);
+        let limit_per = [("buffer", LimitPer::Buffer), ("port", LimitPer::Port)];
+        v.word("limit_per", &mut self.limit_per, &limit_per);
+        v.key("queue", Setting::Parts);
+        if self.limit_per == LimitPer::Port && self.queue.admission().is_none() {
+            v.refuse(
+                "limit_per",
+                "one limit for both buffers needs a queue that decides at arrival by what waits: droptail, share, or step at enqueue",
+            );
+        }
+    }
+
+    fn acts_at(&self, _rate: Rate) -> Option<Duration> {
+        None
+    }
+
+    fn empty_bytes(&self) -> u64 {
+        self.queue.settings().empty_bytes() * 2
+    }
+
+    fn not_in_linux(&self) -> &'static str {
+        "no discipline of Linux has two buffers by where a packet came from"
+    }
+}
+
 impl TwoBuffersConfig {
     /// Of the two, as in results.
     pub const NAMES: [&str; 2] = ["first", "second"];
     /// What a buffer may send in a turn of bytes: what it overdraws is missing at its next.
     const QUANTUM_BYTES: u32 = 1514;
 
-    pub(crate) fn validate(&self) -> Result<(), ConfigError> {
-        if self.limit_per == LimitPer::Port && self.queue.admission().is_none() {
-            return Err(ConfigError::NoLimitPerPort);
-        }
-        self.queue.validate()
-    }
-
     pub(crate) fn build<P: Packet>(&self) -> Classes<P> {
-        let unlimited = QueueConfig::DropTail(DropTailConfig { limit: Limit::Bytes(u64::MAX) });
+        let unlimited = QueueConfig::DropTail(DropTailConfig { limit: Limit::UNLIMITED });
         let gate = match self.limit_per {
             LimitPer::Buffer => None,
             LimitPer::Port => self.queue.admission(),
@@ -80,10 +120,11 @@ impl TwoBuffersConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limit::Threshold;
     use crate::packet::Ecn;
     use crate::pie::PieConfig;
     use crate::qdisc::{DropReason, Qdisc, Verdict};
-    use crate::step::{MarkAt, MarkWhen, NotEctAbove, StepConfig, Threshold};
+    use crate::step::{MarkAt, MarkWhen, NotEctAbove, StepConfig};
     use crate::testing::{Pkt, full};
     use crate::time::Time;
 
@@ -173,7 +214,7 @@ mod tests {
     fn one_law_for_both_must_decide_at_arrival() {
         let pie = || QueueConfig::Pie(PieConfig::default());
         let check = |limit_per| QueueConfig::TwoBuffers(config(pie(), limit_per)).validate();
-        assert_eq!(check(LimitPer::Port), Err(ConfigError::NoLimitPerPort));
+        assert_eq!(check(LimitPer::Port).unwrap_err().key, "limit_per");
         assert_eq!(check(LimitPer::Buffer), Ok(()));
     }
 }

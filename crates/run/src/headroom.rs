@@ -17,7 +17,7 @@ use crate::spec::{
     FlowControl, Link, LinkId, Network, NodeId, Run, Serialisation, SharedBuffer, Stops, Thresholds,
 };
 use knee_queue::time::{Duration, PS_PER_S, Rate};
-use knee_queue::{ClassesConfig, Condition, Limit, LimitPer, NotEctAbove, QueueConfig};
+use knee_queue::{ClassesConfig, Condition, Limit, LimitPer, QueueConfig};
 
 /// IEEE 802.1Q has so many priorities.
 const MAX_CLASSES: usize = 8;
@@ -251,45 +251,27 @@ fn holds(
             return holds(&config.queue, &format!("{name}/second"), &second, most);
         }
         QueueConfig::TwoBuffers(config) => return holds(&config.queue, name, inputs, most),
-        queue => most_of(queue).map_err(|why| {
-            let way_out = "give it droptail or step, or lossless = false";
-            Error::Refused(format!("flow control: {name} {why}: {way_out}"))
-        })?,
+        queue => {
+            if let Some(why) = queue.settings().drops_early() {
+                let way_out = "give it droptail or step, or lossless = false";
+                return fail(format!("{name} {why}: {way_out}"));
+            }
+            queue.limit()
+        }
     };
     match limit {
-        Limit::Pkts(pkts) if u64::from(pkts) * u64::from(CONTROL_FRAME_BYTES) < bytes => {
+        Some(Limit::Pkts(pkts)) if u64::from(pkts) * u64::from(CONTROL_FRAME_BYTES) < bytes => {
             fail(format!(
                 "{bytes} bytes may wait for {name}, in frames of any length, and its queue holds {pkts} packets: \
                  give its limit in bytes; {}",
                 most.way_out()
             ))
         }
-        Limit::Bytes(limit) if limit < bytes => fail(format!(
+        Some(Limit::Bytes(limit)) if limit < bytes => fail(format!(
             "{bytes} bytes may wait for {name}, and its queue holds {limit}: {}",
             most.way_out()
         )),
         _ => Ok(()),
-    }
-}
-
-/// How much a queue holds, of those that drop for that alone; else why it may drop before.
-fn most_of(queue: &QueueConfig) -> Result<Limit, &'static str> {
-    const EARLY: &str = "drops packets before it is full";
-    match queue {
-        QueueConfig::DropTail(queue) => Ok(queue.limit),
-        QueueConfig::Step(queue) if queue.not_ect == NotEctAbove::Drop => {
-            Err("drops what is not ECN-capable above K")
-        }
-        QueueConfig::Step(queue) => Ok(queue.limit),
-        QueueConfig::Share(queue) => Ok(queue.limit),
-        QueueConfig::Pie(_)
-        | QueueConfig::Red(_)
-        | QueueConfig::Codel(_)
-        | QueueConfig::FqCodel(_)
-        | QueueConfig::DualPi2(_) => Err(EARLY),
-        QueueConfig::Classes(_) | QueueConfig::TwoBuffers(_) => {
-            Err("consists of queues of several queues")
-        }
     }
 }
 
@@ -343,14 +325,7 @@ fn unknown_bytes(spec: &FlowControl, link: &Link) -> Result<u64, Error> {
     let is_known = |name: &str| stopped.iter().any(|class| class.name == name);
     let mut bytes = 0_u64;
     for class in config.classes.iter().filter(|class| !is_known(&class.name)) {
-        let limit = match &class.queue {
-            QueueConfig::DropTail(queue) => Some(queue.limit),
-            QueueConfig::Step(queue) => Some(queue.limit),
-            QueueConfig::Share(queue) => Some(queue.limit),
-            QueueConfig::Red(queue) => Some(queue.limit),
-            _ => None,
-        };
-        let Some(Limit::Bytes(limit)) = limit else {
+        let Some(Limit::Bytes(limit)) = class.queue.limit() else {
             return fail(format!(
                 "{}/{} shares memory with what must not be dropped, and how many bytes it may take is not known: \
                  give it droptail, step or red with a limit in bytes, or lossless = false",

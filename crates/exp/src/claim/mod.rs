@@ -10,7 +10,8 @@ pub use judge::{Interval, Judged, JudgedCheck, JudgedTerm, Row};
 pub use knee_results::{CheckVerdict, ClaimVerdict};
 pub(crate) use read::{check_measured, read_claims};
 
-use crate::error::Origin;
+use knee_file::Origin;
+
 use crate::metric::Metric;
 use crate::published::Stat;
 

@@ -1,14 +1,13 @@
 //! Reading `[[claim]]`: everything that no run could decide is refused here.
 
+use knee_file::units::figure;
+use knee_file::{Error, Node, Reader, Value, one_of};
+
 use super::{Bounds, By, Check, Claim, Every, Join, Term};
 use crate::cases::{Axis, Case, has_case, metric_named};
-use crate::error::Error;
 use crate::metric::Metric;
 use crate::published::{STATS, Stat};
-use crate::reader::{Reader, one_of};
 use crate::scenario::Scenario;
-use crate::tree::{Node, Value};
-use crate::units::figure;
 
 const KEYS: &[&str] = &["name", "says", "by", "because", "see", "cannot", "check"];
 const CHECK_KEYS: &[&str] =
@@ -303,7 +302,7 @@ fn bound(node: &Node, metric: Option<Metric>) -> Result<(f64, String), String> {
 pub(crate) fn check_measured(
     claims: &[Claim],
     scenario: &Scenario,
-    wrong: &dyn Fn(crate::error::Origin, String, String) -> Error,
+    wrong: &dyn Fn(knee_file::Origin, String, String) -> Error,
 ) -> Result<(), Error> {
     for claim in claims {
         for check in &claim.checks {

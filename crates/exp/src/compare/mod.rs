@@ -6,10 +6,12 @@ mod show;
 pub use read::Side;
 pub use show::{json, render};
 
+use knee_file::Origin;
+
 use crate::difference::{
     INDECISIVE, Sample, Share, TOLERANCE, Verdict, difference_half_width, newcombe,
 };
-use crate::error::{Error, Origin};
+use crate::error::Error;
 use crate::stats::Spread;
 use read::{Figure, OfRun, Row};
 

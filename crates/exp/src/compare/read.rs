@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
+use knee_file::units::{Quantity as _, Size};
 use knee_results::manifest::text;
 use knee_results::{CASE, File, HOST_LIMITED, Manifest, REPEAT, RUN, Table, rows};
 use knee_run::spec::{HostConfig, LinuxVersion};
 use serde_json::{Map, Value as Json};
 
 use crate::error::Error;
-use crate::units::{Quantity as _, Size};
 
 /// Keys that may differ between results of one experiment: which Linux it was.
 const KERNEL_KEYS: [&str; 3] = ["linux", "hz", "max_tcp_header"];

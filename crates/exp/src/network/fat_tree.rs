@@ -1,11 +1,10 @@
 //! `topology = "fat-tree"`: pods of edge and aggregation switches below a core, all switches of one size.
 
+use knee_file::{Error, Reader};
 use knee_run::spec::Network;
 use knee_run::topology::FatTree;
 
 use super::{Cables, End, Hosts, MAX_HOSTS, check, port_to_host, ports_to_hosts};
-use crate::error::Error;
-use crate::reader::Reader;
 
 const KEYS: &[&str] = &["topology", "k", "up", "down", "edge", "core"];
 /// The next even one would have 11,664 hosts.

@@ -2,13 +2,12 @@
 
 use std::collections::{HashMap, HashSet};
 
+use knee_file::{Error, Reader};
 use knee_run::spec::{Network, NodeId};
 use knee_run::topology::Cable;
 
 use super::{CABLE_KEYS, Cables, End, Hosts, MAX_FABRIC_CABLES, MAX_HOSTS, check};
-use crate::error::Error;
 use crate::names::expand_all;
-use crate::reader::Reader;
 
 const KEYS: &[&str] = &["topology", "node", "link"];
 const NODE_KEYS: &[&str] = &["name", "kind", "count"];

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use knee_algo::Algorithm;
+use knee_file::{Error, Reader};
 use knee_queue::time::{Duration, Time};
 use knee_run::Ideal;
 use knee_run::outcome::{
@@ -12,9 +13,7 @@ use knee_run::outcome::{
 use knee_run::spec::{Flow, Link, Network, NodeId, Traffic};
 
 use super::Scenario;
-use crate::error::Error;
 use crate::memory::{Memory, shown};
-use crate::reader::Reader;
 use crate::traffic::TrafficSpec;
 
 /// Cells of a row of text with their commas: a time to the nanosecond, and a number.

@@ -1,11 +1,10 @@
 //! `kind = "attempts"`: connections at random times that nothing is sent on; what counts is whether they come about.
 
+use knee_file::{Error, Reader};
 use knee_queue::time::{Duration, Time};
 use knee_run::spec::NodeId;
 
-use crate::error::Error;
 use crate::random::Random;
-use crate::reader::Reader;
 
 /// Attempts to connect, uniformly spread over a time.
 #[derive(Clone, Copy, Debug)]

@@ -1,12 +1,10 @@
 //! When transfers without end count as sharing fairly, and how long that took.
 
+use knee_file::units::Share;
+use knee_file::{Error, Reader};
 use knee_queue::time::{Duration, Time};
 use knee_run::outcome::Outcome;
 use knee_run::spec::Run;
-
-use crate::error::Error;
-use crate::reader::Reader;
-use crate::units::Share;
 
 /// How near to its fair share each transfer must be, and for how long.
 #[derive(Clone, Copy, Debug)]

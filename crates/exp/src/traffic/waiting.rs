@@ -3,15 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use knee_file::units::Size;
+use knee_file::{Error, Reader};
 use knee_queue::time::Time;
 use knee_run::spec::{Flow, Lane, NodeId, Order, Series, Traffic};
 
 use super::{Connections, MAX_FLOWS};
-use crate::error::Error;
 use crate::metric::Kind;
 use crate::random::Random;
-use crate::reader::Reader;
-use crate::units::Size;
 
 const REQUEST_BYTES: u64 = 100;
 

@@ -1,14 +1,16 @@
 //! The file of `--on hosts=FILE`. Each error names file, line, key, value and what was allowed.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use toml::Spanned;
-use toml::de::{DeTable, DeValue};
+use knee_file::{Node, Reader, Value};
 
 use super::{Binary, Machine, Machines};
 use crate::Error;
+
+type Read<T> = Result<T, knee_file::Error>;
 
 /// A longer file is none of this kind.
 const MOST_BYTES: u64 = 1 << 20;
@@ -59,309 +61,206 @@ impl Machines {
     /// # Errors
     /// If it says what is not allowed.
     pub fn parse(path: &Path, text: &str) -> Result<Machines, Error> {
-        let file = File { path, text };
-        let root = DeTable::parse(text).map_err(|why| {
-            let at = why.span().map_or(0, |span| span.start);
-            file.error(at, "", &format!("is not TOML: {}", why.message().replace('\n', "; ")))
-        })?;
-        let mut machines = Vec::new();
-        for (key, value) in root.get_ref() {
-            let at = key.span().start;
-            match (key.get_ref().as_ref(), value.get_ref()) {
-                ("host", DeValue::Array(hosts)) if hosts.len() > MOST_MACHINES => {
-                    let message =
-                        format!("are {} machines: {MOST_MACHINES} are the most", hosts.len());
-                    return Err(file.error(at, "host", &message));
-                }
-                ("host", DeValue::Array(hosts)) => {
-                    let mut roles = 0;
-                    for host in hosts.iter() {
-                        let (machine, at) = Entry::new(&file, host)?.machine(MOST_ROLES - roles)?;
-                        roles += machine.roles.len();
-                        machines.push((machine, at));
-                    }
-                }
-                ("host", _) => return Err(file.error(at, "host", "must be tables: [[host]]")),
-                (other, _) => {
-                    return Err(file.error(at, other, "unknown key; known here: host"));
-                }
-            }
-        }
-        if machines.is_empty() {
-            let why = "names no machine: it needs a table [[host]] for each";
-            return Err(Error::Refused(format!("{}: {why}", path.display())));
-        }
-        file.check(&machines)?;
-        let machines = machines.into_iter().map(|(machine, _)| machine).collect();
-        Ok(Machines { file: path.to_owned(), machines })
+        read(path, text).map_err(|why| Error::Refused(why.to_string()))
     }
 }
 
-struct File<'a> {
-    path: &'a Path,
-    text: &'a str,
+fn read(path: &Path, text: &str) -> Read<Machines> {
+    let root = knee_file::parse(path, text)?;
+    let notes = RefCell::default();
+    let top = Reader::root(path, &root, &notes).only(&["host"])?;
+    let hosts = top.children("host")?;
+    if hosts.is_empty() {
+        return Err(top.about("names no machine: it needs a table [[host]] for each"));
+    }
+    if hosts.len() > MOST_MACHINES {
+        let message = format!("are {} machines: {MOST_MACHINES} are the most", hosts.len());
+        return Err(knee_file::Error::new(path, hosts[0].origin(), "host", message));
+    }
+    let mut machines: Vec<Machine> = Vec::with_capacity(hosts.len());
+    for host in &hosts {
+        let roles: usize = machines.iter().map(|machine| machine.roles.len()).sum();
+        machines.push(read_machine(host, MOST_ROLES - roles)?);
+    }
+    check(&machines, &hosts)?;
+    Ok(Machines { file: path.to_owned(), machines })
 }
 
-impl File<'_> {
-    fn error(&self, at: usize, key: &str, message: &str) -> Error {
-        let line = self.text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1;
-        let key = match key {
-            "" => String::new(),
-            key => format!("{}: ", shortened(key).escape_debug()),
+/// What machines must not share, and what they must.
+fn check(machines: &[Machine], hosts: &[Reader<'_>]) -> Read<()> {
+    let mut names = HashMap::new();
+    let mut addresses = HashMap::new();
+    let mut roles = HashMap::new();
+    for (machine, host) in machines.iter().zip(hosts) {
+        let refuse = |key: &str, what: String| {
+            Err(knee_file::Error::new(host.file(), host.origin(), host.key(key), what))
         };
-        Error::Refused(format!("{}:{line}: {key}{message}", self.path.display()))
-    }
-
-    /// What machines must not share, and what they must.
-    fn check(&self, machines: &[(Machine, usize)]) -> Result<(), Error> {
-        let mut names = HashMap::new();
-        let mut addresses = HashMap::new();
-        let mut roles = HashMap::new();
-        for (machine, at) in machines {
-            let refuse = |key: &str, what: String| {
-                Err(self.error(*at, &format!("host.{}.{key}", machine.name), &what))
-            };
-            if names.insert(&machine.name, ()).is_some() {
-                return refuse("name", "another machine has this name".to_owned());
-            }
-            if let Some(other) = addresses.insert(machine.address, &machine.name) {
-                return refuse(
-                    "address",
-                    format!("{} is also the address of {other}", machine.address),
-                );
-            }
-            let first = machines[0].0.address;
-            if machine.address.is_ipv6() != first.is_ipv6() {
-                let what = format!("{} and {first} are of two families", machine.address);
-                return refuse("address", what);
-            }
-            for role in &machine.roles {
-                if let Some(other) = roles.insert(role, &machine.name) {
-                    let what = match *other == machine.name {
-                        true => format!("{role} is named twice"),
-                        false => format!("{role} is also {other}"),
-                    };
-                    return refuse("roles", what);
-                }
+        if names.insert(&machine.name, ()).is_some() {
+            return refuse("name", "another machine has this name".to_owned());
+        }
+        if let Some(other) = addresses.insert(machine.address, &machine.name) {
+            let what = format!("{} is also the address of {other}", machine.address);
+            return refuse("address", what);
+        }
+        let first = machines[0].address;
+        if machine.address.is_ipv6() != first.is_ipv6() {
+            let what = format!("{} and {first} are of two families", machine.address);
+            return refuse("address", what);
+        }
+        for role in &machine.roles {
+            if let Some(other) = roles.insert(role, &machine.name) {
+                let what = match *other == machine.name {
+                    true => format!("{role} is named twice"),
+                    false => format!("{role} is also {other}"),
+                };
+                return refuse("roles", what);
             }
         }
-        Ok(())
     }
+    Ok(())
 }
 
-/// A table `[[host]]`.
-struct Entry<'a> {
-    file: &'a File<'a>,
-    at: usize,
-    table: &'a DeTable<'a>,
-    /// In messages.
-    name: String,
+/// A table `[[host]]`, with so many roles at most.
+fn read_machine(host: &Reader<'_>, most_roles: usize) -> Read<Machine> {
+    host.check(&KEYS)?;
+    let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    let name = fitting(host, "name", "left", 40, is_word, "letters, digits, \"-\" and \"_\"")?;
+    Ok(Machine {
+        name: name.to_owned(),
+        ssh: ssh(host)?,
+        address: address(host)?,
+        device: device(host)?,
+        roles: roles(host, most_roles)?,
+        knee: binary(host)?,
+        options: options(host)?,
+    })
 }
 
-impl<'a> Entry<'a> {
-    fn new(file: &'a File<'a>, host: &'a Spanned<DeValue<'a>>) -> Result<Entry<'a>, Error> {
-        let at = host.span().start;
-        let DeValue::Table(table) = host.get_ref() else {
-            return Err(file.error(at, "host", "must be tables: [[host]]"));
-        };
-        let mut entry = Entry { file, at, table, name: "?".to_owned() };
-        let unknown = table.iter().find(|(key, _)| !KEYS.contains(&key.get_ref().as_ref()));
-        if let Some((key, _)) = unknown {
-            let message = format!("unknown key; known here: {}", KEYS.join(", "));
-            return Err(file.error(key.span().start, &format!("host.{}", key.get_ref()), &message));
+/// Nothing that ssh would take for an option, nor a shell for more than a word.
+fn ssh(host: &Reader<'_>) -> Read<String> {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || "-_.:%@".contains(c);
+    let what = "user@address, or a name of your ssh configuration";
+    let ssh = fitting(host, "ssh", "root@192.0.2.1", 255, is_part, what)?;
+    if ssh.starts_with('-') || ssh.ends_with('@') || ssh.contains("@-") {
+        return Err(host.error("ssh", format!("must be {what}")));
+    }
+    Ok(ssh.to_owned())
+}
+
+fn address(host: &Reader<'_>) -> Read<IpAddr> {
+    let address: IpAddr = host.need_text("address", "198.51.100.1")?.parse().map_err(|_| {
+        let what = "must be an IP address without a prefix length, as in \"198.51.100.1\"";
+        host.error("address", what)
+    })?;
+    if address.is_unspecified() || address.is_loopback() || address.is_multicast() {
+        let what = "must be the machine's address in the network that is measured";
+        return Err(host.error("address", what));
+    }
+    Ok(address)
+}
+
+fn device(host: &Reader<'_>) -> Read<String> {
+    // As the kernel has them; a slash or a space is never in one.
+    let fits =
+        |c: char| c.is_ascii_graphic() && !matches!(c, '/' | ':' | '"' | '\'' | '\\' | '`' | '$');
+    let what = "a network device, as ip link shows it";
+    let device = fitting(host, "device", "eth1", MOST_DEVICE_BYTES, fits, what)?;
+    if device.starts_with(['-', '.']) {
+        return Err(host.error("device", format!("must be {what}")));
+    }
+    Ok(device.to_owned())
+}
+
+fn roles(host: &Reader<'_>, most: usize) -> Read<Vec<String>> {
+    let wrong = || {
+        let what =
+            "must be hosts of the experiment's network, as in [\"s1\"] or [\"s1..s8\", \"r\"]";
+        host.error("roles", what)
+    };
+    let items = host.items("roles").map_err(|_| wrong())?;
+    let mut roles = Vec::new();
+    for item in items.ok_or_else(|| host.missing("roles", "[\"s1\"]"))? {
+        let range = item.text().and_then(range).ok_or_else(wrong)?;
+        if range.len() > most - roles.len() {
+            let message = format!("must leave at most {MOST_ROLES} hosts in all machines' roles");
+            return Err(host.error("roles", message));
         }
-        entry.name = shortened(entry.need("name", "left")?);
-        Ok(entry)
+        roles.extend(range.names());
     }
+    Ok(roles)
+}
 
-    /// With so many roles at most.
-    fn machine(&self, most_roles: usize) -> Result<(Machine, usize), Error> {
-        let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
-        let name = self.fitting("name", "left", 40, is_word, "letters, digits, \"-\" and \"_\"")?;
-        let machine = Machine {
-            name: name.to_owned(),
-            ssh: self.ssh()?,
-            address: self.address()?,
-            device: self.device()?,
-            roles: self.roles(most_roles)?,
-            knee: self.binary()?,
-            options: self.options()?,
-        };
-        Ok((machine, self.at))
-    }
-
-    /// Nothing that ssh would take for an option, nor a shell for more than a word.
-    fn ssh(&self) -> Result<String, Error> {
-        let is_part = |c: char| c.is_ascii_alphanumeric() || "-_.:%@".contains(c);
-        let what = "user@address, or a name of your ssh configuration";
-        let ssh = self.fitting("ssh", "root@192.0.2.1", 255, is_part, what)?;
-        if ssh.starts_with('-') || ssh.ends_with('@') || ssh.contains("@-") {
-            return Err(self.error("ssh", &format!("must be {what}")));
-        }
-        Ok(ssh.to_owned())
-    }
-
-    fn address(&self) -> Result<IpAddr, Error> {
-        let text = self.need("address", "198.51.100.1")?;
-        let address: IpAddr = text.parse().map_err(|_| {
-            self.error(
-                "address",
-                "must be an IP address without a prefix length, as in \"198.51.100.1\"",
-            )
-        })?;
-        if address.is_unspecified() || address.is_loopback() || address.is_multicast() {
-            let what = "must be the machine's address in the network that is measured";
-            return Err(self.error("address", what));
-        }
-        Ok(address)
-    }
-
-    fn device(&self) -> Result<String, Error> {
-        // As the kernel has them; a slash or a space is never in one.
-        let fits = |c: char| {
-            c.is_ascii_graphic() && !matches!(c, '/' | ':' | '"' | '\'' | '\\' | '`' | '$')
-        };
-        let what = "a network device, as ip link shows it";
-        let device = self.fitting("device", "eth1", MOST_DEVICE_BYTES, fits, what)?;
-        if device.starts_with(['-', '.']) {
-            return Err(self.error("device", &format!("must be {what}")));
-        }
-        Ok(device.to_owned())
-    }
-
-    fn roles(&self, most: usize) -> Result<Vec<String>, Error> {
-        let wrong = || {
-            let what =
-                "must be hosts of the experiment's network, as in [\"s1\"] or [\"s1..s8\", \"r\"]";
-            self.error("roles", what)
-        };
-        let texts: Vec<&str> = match self.table.get("roles").map(Spanned::get_ref) {
-            None => return Err(self.missing("roles", "[\"s1\"]")),
-            Some(DeValue::String(text)) => vec![text.as_ref()],
-            Some(DeValue::Array(items)) => {
-                let text = |item: &'a Spanned<DeValue<'a>>| item.get_ref().as_str();
-                items.iter().map(text).collect::<Option<_>>().ok_or_else(wrong)?
+fn binary(host: &Reader<'_>) -> Read<Binary> {
+    match (host.text("knee")?, host.text("copy")?) {
+        (None, None) => Ok(Binary::Same),
+        (Some(there), None) => {
+            let is_part = |c: char| c.is_ascii_alphanumeric() || "/-_.+".contains(c);
+            if !there.starts_with('/') || !there.chars().all(is_part) {
+                let what = "must be an absolute path on that machine, of letters, digits and /-_.+";
+                return Err(host.error("knee", what));
             }
-            Some(_) => return Err(wrong()),
-        };
-        let mut roles = Vec::new();
-        for text in texts {
-            let range = range(text).ok_or_else(wrong)?;
-            if range.len() > most - roles.len() {
-                let message =
-                    format!("must leave at most {MOST_ROLES} hosts in all machines' roles");
-                return Err(self.error("roles", &message));
-            }
-            roles.extend(range.names());
+            Ok(Binary::There(there.to_owned()))
         }
-        if roles.is_empty() { Err(wrong()) } else { Ok(roles) }
-    }
-
-    fn binary(&self) -> Result<Binary, Error> {
-        match (self.text("knee")?, self.text("copy")?) {
-            (None, None) => Ok(Binary::Same),
-            (Some(there), None) => {
-                let is_part = |c: char| c.is_ascii_alphanumeric() || "/-_.+".contains(c);
-                if !there.starts_with('/') || !there.chars().all(is_part) {
-                    let what =
-                        "must be an absolute path on that machine, of letters, digits and /-_.+";
-                    return Err(self.error("knee", what));
-                }
-                Ok(Binary::There(there.to_owned()))
-            }
-            (None, Some("")) => Err(self.error("copy", "must be a file of this machine")),
-            (None, Some(here)) => {
-                let folder = self.file.path.parent().unwrap_or(Path::new(""));
-                Ok(Binary::Copied(folder.join(PathBuf::from(here))))
-            }
-            (Some(_), Some(_)) => {
-                let what =
-                    "either knee, which is there, or copy, which is copied there; leave one out";
-                Err(self.error("copy", what))
-            }
+        (None, Some("")) => Err(host.error("copy", "must be a file of this machine")),
+        (None, Some(here)) => {
+            let folder = host.file().parent().unwrap_or(Path::new(""));
+            Ok(Binary::Copied(folder.join(PathBuf::from(here))))
         }
-    }
-
-    fn options(&self) -> Result<Vec<String>, Error> {
-        let Some(value) = self.table.get("options") else { return Ok(Vec::new()) };
-        let refused = |what: &str| {
-            let what = format!(
-                "{what}must be options of ssh, as in [\"Port=2222\", \"IdentityFile=~/.ssh/lab\"]; those there are: {} \
-                 (StrictHostKeyChecking={KEY_CHECKING}); others belong into your own ssh configuration",
-                SSH_OPTIONS.join(", ")
-            );
-            self.error("options", &what)
-        };
-        let DeValue::Array(items) = value.get_ref() else { return Err(refused("")) };
-        if items.len() > MOST_OPTIONS {
-            return Err(refused(&format!("are {}, {MOST_OPTIONS} are the most; ", items.len())));
+        (Some(_), Some(_)) => {
+            let what = "either knee, which is there, or copy, which is copied there; leave one out";
+            Err(host.error("copy", what))
         }
-        let mut options = Vec::new();
-        for item in items.iter() {
-            let text = item.get_ref().as_str().ok_or_else(|| refused(""))?;
-            let known = text.split_once('=').is_some_and(|(name, value)| {
-                let is_checked = name != "StrictHostKeyChecking" || value == KEY_CHECKING;
-                is_checked
-                    && SSH_OPTIONS.contains(&name)
-                    && !value.is_empty()
-                    && value.len() <= MOST_OPTION_BYTES
-                    && !value.chars().any(char::is_control)
-            });
-            if !known {
-                return Err(refused(&format!("{:?}: ", shortened(text))));
-            }
-            options.push(text.to_owned());
-        }
-        Ok(options)
-    }
-
-    fn fitting(
-        &self,
-        key: &str,
-        example: &str,
-        most_bytes: usize,
-        fits: impl Fn(char) -> bool,
-        what: &str,
-    ) -> Result<&'a str, Error> {
-        let text = self.need(key, example)?;
-        if text.is_empty() || text.len() > most_bytes || !text.chars().all(fits) {
-            let message = format!("must be {what}, of at most {most_bytes} bytes");
-            return Err(self.error(key, &message));
-        }
-        Ok(text)
-    }
-
-    fn need(&self, key: &str, example: &str) -> Result<&'a str, Error> {
-        self.text(key)?.ok_or_else(|| self.missing(key, &format!("{example:?}")))
-    }
-
-    fn text(&self, key: &str) -> Result<Option<&'a str>, Error> {
-        let Some(value) = self.table.get(key) else { return Ok(None) };
-        let text = value.get_ref().as_str();
-        text.map(Some).ok_or_else(|| self.error(key, "must be text in quotes"))
-    }
-
-    fn missing(&self, key: &str, example: &str) -> Error {
-        let key_path = format!("host.{}.{key}", self.name);
-        self.file.error(self.at, &key_path, &format!("missing, as in {key} = {example}"))
-    }
-
-    /// An error about a value that is written.
-    fn error(&self, key: &str, message: &str) -> Error {
-        let value = self.table.get(key);
-        let at = value.map_or(self.at, |value| value.span().start);
-        let shown = value
-            .and_then(|value| value.get_ref().as_str())
-            .map(|text| format!(" = {:?}", shortened(text)));
-        let key = format!("host.{}.{key}", self.name);
-        let key = key.escape_debug();
-        self.file.error(at, "", &format!("{key}{}: {message}", shown.unwrap_or_default()))
     }
 }
 
-/// As much of a text as a message shows.
-fn shortened(text: &str) -> String {
-    text.chars().take(60).collect()
+fn options(host: &Reader<'_>) -> Read<Vec<String>> {
+    let allowed = || {
+        format!(
+            "must be options of ssh, as in [\"Port=2222\", \"IdentityFile=~/.ssh/lab\"]; those there are: {} \
+             (StrictHostKeyChecking={KEY_CHECKING}); others belong into your own ssh configuration",
+            SSH_OPTIONS.join(", ")
+        )
+    };
+    let items = match host.node("options").map(|node| &node.value) {
+        None => return Ok(Vec::new()),
+        Some(Value::List(items)) => items,
+        Some(_) => return Err(host.error("options", allowed())),
+    };
+    if items.len() > MOST_OPTIONS {
+        let what = format!("are {}, {MOST_OPTIONS} are the most; {}", items.len(), allowed());
+        return Err(host.error("options", what));
+    }
+    let option = |item: &Node| {
+        let text = item.text().filter(|text| is_option(text));
+        text.map(str::to_owned).ok_or_else(|| host.error_in("options", item, allowed()))
+    };
+    items.iter().map(option).collect()
+}
+
+fn is_option(text: &str) -> bool {
+    text.split_once('=').is_some_and(|(name, value)| {
+        let is_checked = name != "StrictHostKeyChecking" || value == KEY_CHECKING;
+        is_checked
+            && SSH_OPTIONS.contains(&name)
+            && !value.is_empty()
+            && value.len() <= MOST_OPTION_BYTES
+            && !value.chars().any(char::is_control)
+    })
+}
+
+fn fitting<'a>(
+    host: &Reader<'a>,
+    key: &str,
+    example: &str,
+    most_bytes: usize,
+    fits: impl Fn(char) -> bool,
+    what: &str,
+) -> Read<&'a str> {
+    let text = host.need_text(key, example)?;
+    if text.is_empty() || text.len() > most_bytes || !text.chars().all(fits) {
+        return Err(host.error(key, format!("must be {what}, of at most {most_bytes} bytes")));
+    }
+    Ok(text)
 }
 
 /// Names that differ in their number, or one.
@@ -511,9 +410,9 @@ knee = "/usr/local/bin/knee"
             ("\"right\"", "\"left\"", "9: host.left.name: another machine"),
             ("\"right\"", "\"a b\"", "10: host.a b.name = \"a b\": must be letters"),
             ("\"eth1\"", "\"eth/1\"", "6: host.left.device = \"eth/1\": must be a network device"),
-            ("\"eth1\"", "7", "6: host.left.device: must be text in quotes"),
-            ("\"s1..s3\"", "\"s3..s1\"", "7: host.left.roles: must be hosts"),
-            ("[\"s1..s3\", \"x\"]", "[]", "7: host.left.roles: must be hosts"),
+            ("\"eth1\"", "7", "6: host.left.device = 7: must be text in quotes"),
+            ("\"s1..s3\"", "\"s3..s1\"", "7: host.left.roles = [\"s3..s1\", \"x\"]: must be hosts"),
+            ("[\"s1..s3\", \"x\"]", "[]", "7: host.left.roles = []: must be hosts"),
             ("\"x\"]", "\"s2\"]", "2: host.left.roles: s2 is named twice"),
             ("roles = \"r\"", "roles = \"s2\"", "9: host.right.roles: s2 is also left"),
             (
@@ -530,32 +429,40 @@ knee = "/usr/local/bin/knee"
             (
                 "knee = ",
                 "options = [\"ProxyCommand=x\"]\nknee = ",
-                "15: host.right.options: \"ProxyCommand=x\": must be options of ssh",
+                "15: host.right.options = \"ProxyCommand=x\": must be options of ssh",
             ),
             (
                 "knee = ",
                 "options = [\"Port\"]\nknee = ",
-                "15: host.right.options: \"Port\": must be",
+                "15: host.right.options = \"Port\": must be",
             ),
-            ("knee = ", "options = 7\nknee = ", "15: host.right.options: must be options of ssh"),
+            (
+                "knee = ",
+                "options = 7\nknee = ",
+                "15: host.right.options = 7: must be options of ssh",
+            ),
             (
                 "knee = ",
                 "options = [\"UserKnownHostsFile=/etc/x\"]\nknee = ",
-                "15: host.right.options: \"UserKnownHostsFile=/etc/x\": must be",
+                "15: host.right.options = \"UserKnownHostsFile=/etc/x\": must be",
             ),
             (
                 "knee = ",
                 "options = [\"HostKeyAlias=a b\"]\nknee = ",
-                "15: host.right.options: \"HostKeyAlias=a b\": must be",
+                "15: host.right.options = \"HostKeyAlias=a b\": must be",
             ),
             (
                 "knee = ",
                 "options = [\"StrictHostKeyChecking=no\"]\nknee = ",
-                "15: host.right.options: \"StrictHostKeyChecking=no\": must be",
+                "15: host.right.options = \"StrictHostKeyChecking=no\": must be",
             ),
-            ("device = ", "devise = ", "6: host.devise: unknown key; known here: name, ssh"),
-            ("[[host]]", "[[hosts]]", "2: hosts: unknown key; known here: host"),
-            ("\"left\"", "\"left", "3: is not TOML: "),
+            (
+                "device = ",
+                "devise = ",
+                "6: host.left.devise: unknown key; did you mean \"device\"?",
+            ),
+            ("[[host]]", "[[hosts]]", "2: hosts: unknown key; did you mean \"host\"?"),
+            ("\"left\"", "\"left", "3: not TOML: "),
         ] {
             let why = refused(from, to);
             assert!(
@@ -566,7 +473,7 @@ knee = "/usr/local/bin/knee"
         }
         assert!(parse("").unwrap_err().to_string().contains("names no machine"));
         assert!(parse("host = 3").unwrap_err().to_string().contains("[[host]]"));
-        assert!(parse("host = [3]").unwrap_err().to_string().contains("[[host]]"));
+        assert!(parse("host = [3]").unwrap_err().to_string().contains("host = 3: must be a table"));
         let why = Machines::read(Path::new("/nowhere/hosts.toml")).unwrap_err().to_string();
         assert!(why.starts_with("/nowhere/hosts.toml: cannot read: No such file"), "{why}");
     }
@@ -608,17 +515,17 @@ knee = "/usr/local/bin/knee"
             (GOOD.replacen("root@192.0.2.11", &long, 1), "must be user@address"),
             (roles, "must leave at most 10000 hosts"),
             (twice, "another machine has this name"),
-            (many("[", 1_000_000), "is not TOML"),
-            (format!("host = {}", many("[", 1_000_000)), "is not TOML"),
-            (many("a.", 1_000_000), "is not TOML"),
-            (many("a={", 1_000_000), "is not TOML"),
+            (many("[", 1_000_000), "not TOML"),
+            (format!("host = {}", many("[", 1_000_000)), "not TOML"),
+            (many("a.", 1_000_000), "not TOML"),
+            (many("a={", 1_000_000), "not TOML"),
             ((0..100_000).map(|n| format!("k{n}=1\n")).collect(), "unknown key"),
         ] {
             assert!(text.len() <= MOST_BYTES as usize, "{expected}: {}", text.len());
             let before_ns = crate::traffic::clock::cpu_ns();
             let why = parse(&text).unwrap_err().to_string();
             let took_ns = crate::traffic::clock::cpu_ns() - before_ns;
-            assert!(why.contains(expected) && why.len() < 500, "{}", shortened(&why));
+            assert!(why.contains(expected) && why.len() < 500, "{why:.200}");
             assert!(took_ns < 1_000_000_000, "{expected}: {took_ns} ns");
         }
         // A network of as many hosts, the last of which is in no machine.

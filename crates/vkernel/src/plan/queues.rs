@@ -145,16 +145,8 @@ pub(super) fn queue(place: Place, config: &QueueConfig, frame_bytes: u32) -> Res
             one("codel", self::codel(limit, [1, 3, 4, 5], &codel.codel, false)?, Discipline::Codel)
         }
         QueueConfig::FqCodel(fq) => one("fq_codel", fq_codel(fq)?, Discipline::FqCodel),
-        QueueConfig::Share(_) => {
-            Err("no discipline of Linux marks a share of packets (kind = \"share\")".to_owned())
-        }
-        QueueConfig::DualPi2(_) => {
-            Err("the guest's kernel has no dualpi2 (Linux 6.17 has it)".to_owned())
-        }
         QueueConfig::Classes(classes) => self::classes(place, classes, frame_bytes),
-        QueueConfig::TwoBuffers(_) => {
-            Err("no discipline of Linux has two buffers by where a packet came from".to_owned())
-        }
+        other => Err(other.settings().not_in_linux().to_owned()),
     }
 }
 
@@ -286,7 +278,9 @@ fn step(place: Place, step: &StepConfig, frame_bytes: u32) -> Result<Added, Stri
         }
     };
     if step.when == MarkWhen::Dequeue {
-        return Err("no fifo of Linux marks at dequeue by its length; leave mark out".to_owned());
+        return Err(
+            "no fifo of Linux marks at dequeue by its length; leave mark_when out".to_owned()
+        );
     }
     let k = if step.mark_at == MarkAt::Above { k + 1 } else { k };
     let nodrop = if step.not_ect == NotEctAbove::Queue { RED_NODROP } else { 0 };
@@ -311,7 +305,7 @@ fn red(place: Place, red: &RedConfig) -> Result<Added, String> {
         None => 0,
         Some(interval) if interval == Duration::from_ms(500) => RED_ADAPTIVE,
         Some(_) => {
-            return Err("Linux's RED adapts each 500 ms; leave adapt_interval out".to_owned());
+            return Err("Linux's RED adapts each 500 ms; leave adaptive out".to_owned());
         }
     };
     let nodrop = if red.not_ect == NotEctAbove::Queue { RED_NODROP } else { 0 };
@@ -394,7 +388,7 @@ fn codel(
         // TCA_FQ_CODEL_CE_THRESHOLD_SELECTOR and _MASK.
         CeThresholdFor::Ect1 if has_selector => Ok(attributes.with(10, &[1]).with(11, &[3])),
         CeThresholdFor::Ect1 => {
-            Err("Linux's codel has no ce_threshold for ECT(1) alone; use fq_codel".to_owned())
+            Err("Linux's codel has no ce_threshold for ECT(1) alone; use fq-codel".to_owned())
         }
     }
 }
@@ -504,6 +498,38 @@ mod tests {
         assert!(table.is_sorted());
         assert_eq!(idle_decay(0, Duration::from_us(12)), (0, [31; 256]), "no average");
         assert_eq!(idle_decay(9, Duration::ZERO), (0, [0; 256]), "it never learns that it is idle");
+    }
+
+    #[test]
+    fn refusals_name_keys_and_kinds_that_there_are() {
+        let rate = Rate::from_bps(1_000_000_000).unwrap();
+        let at = knee_queue::Place { frame_bytes: 1514, rate, has_burst: false };
+        let all = QueueConfig::each(at);
+        let kinds: Vec<_> = all.iter().map(QueueConfig::kind).collect();
+        let mut refused = Vec::new();
+        for mut config in all {
+            match &mut config {
+                QueueConfig::Step(step) => step.when = MarkWhen::Dequeue,
+                QueueConfig::Pie(pie) => pie.derandomise = false,
+                QueueConfig::Red(red) => red.adapt_interval = Some(Duration::from_ms(5000)),
+                QueueConfig::Codel(codel) => {
+                    codel.codel.ce_threshold = Some(Duration::from_us(50));
+                    codel.codel.ce_threshold_for = CeThresholdFor::Ect1;
+                }
+                _ => {}
+            }
+            let Err(why) = queue(Place::of_link(1, netlink::ROOT), &config, 1514) else { continue };
+            let keys = config.keys();
+            let left_out = why.split("leave ").nth(1).and_then(|rest| rest.strip_suffix(" out"));
+            let compound = why
+                .split(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '-')))
+                .filter(|word| word.contains(['_', '-']));
+            for word in left_out.filter(|word| *word != "both").into_iter().chain(compound) {
+                assert!(keys.contains(&word) || kinds.contains(&word), "{word}: {why}");
+            }
+            refused.push(config.kind());
+        }
+        assert_eq!(refused, ["step", "pie", "share", "red", "codel", "dualpi2", "two-buffers"]);
     }
 
     #[test]

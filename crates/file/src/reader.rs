@@ -11,12 +11,15 @@ use crate::tree::{Node, Table, Value, did_you_mean, find};
 use crate::units::Quantity;
 
 /// Every key that was read, with the value used, defaults included.
-pub(crate) type Resolved = Vec<(String, Json)>;
+pub type Resolved = Vec<(String, Json)>;
 
 const NOTHING: &Table = &Table::new();
 
 /// One table of the file.
-pub(crate) struct Reader<'a> {
+///
+/// # Errors
+/// Every method that fails says file, line, key, value and what is allowed there.
+pub struct Reader<'a> {
     file: &'a Path,
     path: String,
     origin: Origin,
@@ -26,23 +29,19 @@ pub(crate) struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     /// The whole document.
-    pub(crate) fn root(
-        file: &'a Path,
-        node: &'a Node,
-        resolved: &'a RefCell<Resolved>,
-    ) -> Reader<'a> {
+    pub fn root(file: &'a Path, node: &'a Node, resolved: &'a RefCell<Resolved>) -> Reader<'a> {
         let table = node.table().unwrap_or(NOTHING);
         Reader { file, path: String::new(), origin: Origin::Nowhere, table, resolved }
     }
 
     /// Refuses keys that are not in the list.
-    pub(crate) fn only(self, known: &[&str]) -> Result<Reader<'a>, Error> {
+    pub fn only(self, known: &[&str]) -> Result<Reader<'a>, Error> {
         self.check(known)?;
         Ok(self)
     }
 
     /// As `only`, for a table whose known keys depend on one of its values.
-    pub(crate) fn check(&self, known: &[&str]) -> Result<(), Error> {
+    pub fn check(&self, known: &[&str]) -> Result<(), Error> {
         match self.table.iter().find(|(key, _)| !known.contains(&key.as_str())) {
             None => Ok(()),
             Some((key, node)) => {
@@ -52,60 +51,62 @@ impl<'a> Reader<'a> {
                 } else {
                     format!("unknown key{near}")
                 };
-                Err(Error::input(self.file, node.origin, self.key(&show_key(key)), message))
+                Err(Error::new(self.file, node.origin, self.key(&show_key(key)), message))
             }
         }
     }
 
-    pub(crate) fn file(&self) -> &'a Path {
+    /// The file.
+    pub fn file(&self) -> &'a Path {
         self.file
     }
 
-    pub(crate) fn origin(&self) -> Origin {
+    /// Where the table was written.
+    pub fn origin(&self) -> Origin {
         self.origin
     }
 
-    pub(crate) fn node(&self, key: &str) -> Option<&'a Node> {
+    /// The value of a key as it is written, if it is.
+    pub fn node(&self, key: &str) -> Option<&'a Node> {
         find(self.table, key)
     }
 
-    pub(crate) fn has(&self, key: &str) -> bool {
+    /// Whether a key is written.
+    pub fn has(&self, key: &str) -> bool {
         self.node(key).is_some()
     }
 
     /// The dotted path of a key of this table.
-    pub(crate) fn key(&self, key: &str) -> String {
+    pub fn key(&self, key: &str) -> String {
         if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
     }
 
     /// An error about the value of a key of this table, whether it is written or not.
-    pub(crate) fn error(&self, key: &str, message: impl Into<String>) -> Error {
-        let node = self.node(key);
-        Error::Input {
-            file: self.file.to_owned(),
-            origin: node.map_or(self.origin, |node| node.origin),
-            key: self.key(key),
-            value: node.map_or_else(String::new, Node::show),
-            message: message.into(),
+    pub fn error(&self, key: &str, message: impl Into<String>) -> Error {
+        match self.node(key) {
+            Some(node) => self.error_in(key, node, message),
+            None => Error::new(self.file, self.origin, self.key(key), message),
         }
     }
 
-    fn error_in(&self, key: &str, node: &Node, message: impl Into<String>) -> Error {
-        Error::Input {
-            file: self.file.to_owned(),
-            origin: node.origin,
-            key: self.key(key),
-            value: node.show(),
-            message: message.into(),
-        }
+    /// An error about one value of a key of this table.
+    pub fn error_in(&self, key: &str, node: &Node, message: impl Into<String>) -> Error {
+        Error::new(self.file, node.origin, self.key(key), message).with_value(node.show())
     }
 
-    pub(crate) fn note(&self, key: &str, value: impl Into<Json>) {
+    /// An error about this table as a whole.
+    pub fn about(&self, message: impl Into<String>) -> Error {
+        Error::new(self.file, self.origin, self.path.clone(), message)
+    }
+
+    /// Records the value that is used of a key.
+    pub fn note(&self, key: &str, value: impl Into<Json>) {
         self.resolved.borrow_mut().push((self.key(key), value.into()));
     }
 
-    fn missing(&self, key: &str, example: &str) -> Error {
-        Error::input(
+    /// The error of a key that must be written, as in `example`, and is not.
+    pub fn missing(&self, key: &str, example: &str) -> Error {
+        Error::new(
             self.file,
             self.origin,
             self.key(key),
@@ -114,12 +115,12 @@ impl<'a> Reader<'a> {
     }
 
     /// A table below this one.
-    pub(crate) fn child(&self, key: &str) -> Result<Option<Reader<'a>>, Error> {
+    pub fn child(&self, key: &str) -> Result<Option<Reader<'a>>, Error> {
         self.node(key).map(|node| self.child_of(key, node, self.key(key))).transpose()
     }
 
     /// A table below this one, as if it were there and empty where it is not.
-    pub(crate) fn child_or_empty(&self, key: &str) -> Result<Reader<'a>, Error> {
+    pub fn child_or_empty(&self, key: &str) -> Result<Reader<'a>, Error> {
         Ok(self.child(key)?.unwrap_or_else(|| Reader {
             file: self.file,
             path: self.key(key),
@@ -136,28 +137,48 @@ impl<'a> Reader<'a> {
         Ok(Reader { file: self.file, path, origin: node.origin, table, resolved: self.resolved })
     }
 
-    pub(crate) fn need_child(&self, key: &str) -> Result<Reader<'a>, Error> {
+    /// As `child`, and it must be there.
+    pub fn need_child(&self, key: &str) -> Result<Reader<'a>, Error> {
         self.child(key)?.ok_or_else(|| self.missing(key, "{ ... }"))
     }
 
     /// A list of tables; each is named in messages by its `name` where it has one.
-    pub(crate) fn children(&self, key: &str) -> Result<Vec<Reader<'a>>, Error> {
+    pub fn children(&self, key: &str) -> Result<Vec<Reader<'a>>, Error> {
+        self.children_called(key, |number, item| {
+            let name = item.get("name").and_then(Node::text).map(show_key);
+            let name = name.unwrap_or_else(|| number.to_string());
+            format!("{}.{name}", self.key(key))
+        })
+    }
+
+    /// A list of tables, each called in messages what `called` makes of its number, from 1, and itself.
+    pub fn children_called(
+        &self,
+        key: &str,
+        called: impl Fn(usize, &Node) -> String,
+    ) -> Result<Vec<Reader<'a>>, Error> {
         let Some(node) = self.node(key) else { return Ok(Vec::new()) };
         let Value::List(items) = &node.value else {
             return Err(self.error_in(key, node, format!("must be a list of tables: [[{key}]]")));
         };
-        items
-            .iter()
-            .enumerate()
-            .map(|(i, item)| {
-                let name = item.get("name").and_then(Node::text).map(show_key);
-                let name = name.unwrap_or_else(|| (i + 1).to_string());
-                self.child_of(key, item, format!("{}.{name}", self.key(key)))
-            })
-            .collect()
+        let numbered = items.iter().zip(1..);
+        numbered.map(|(item, number)| self.child_of(key, item, called(number, item))).collect()
     }
 
-    pub(crate) fn get<T: Quantity>(&self, key: &str) -> Result<Option<T>, Error> {
+    /// A value, or each of a list; at least one.
+    pub fn items(&self, key: &str) -> Result<Option<&'a [Node]>, Error> {
+        let Some(node) = self.node(key) else { return Ok(None) };
+        match &node.value {
+            Value::List(items) if items.is_empty() => {
+                Err(self.error_in(key, node, "must have at least one value"))
+            }
+            Value::List(items) => Ok(Some(items)),
+            _ => Ok(Some(std::slice::from_ref(node))),
+        }
+    }
+
+    /// A quantity, if it is written.
+    pub fn get<T: Quantity>(&self, key: &str) -> Result<Option<T>, Error> {
         let Some(node) = self.node(key) else { return Ok(None) };
         let value = self.quantity(key, node)?;
         self.note(key, node.json());
@@ -169,7 +190,8 @@ impl<'a> Reader<'a> {
         T::parse(node.text().unwrap_or("")).map_err(|why| self.error_in(key, node, why))
     }
 
-    pub(crate) fn get_or<T: Quantity>(&self, key: &str, default: T) -> Result<T, Error> {
+    /// As `get`, with a default.
+    pub fn get_or<T: Quantity>(&self, key: &str, default: T) -> Result<T, Error> {
         match self.get(key)? {
             Some(value) => Ok(value),
             None => {
@@ -179,31 +201,21 @@ impl<'a> Reader<'a> {
         }
     }
 
-    pub(crate) fn need<T: Quantity>(&self, key: &str, example: &str) -> Result<T, Error> {
+    /// As `get`, and it must be written, as in `example`.
+    pub fn need<T: Quantity>(&self, key: &str, example: &str) -> Result<T, Error> {
         self.get(key)?.ok_or_else(|| self.missing(key, &format!("{example:?}")))
     }
 
     /// One quantity or a list of them; at least one.
-    pub(crate) fn one_or_more<T: Quantity>(&self, key: &str) -> Result<Option<Vec<T>>, Error> {
-        let Some(node) = self.node(key) else { return Ok(None) };
-        let values = match &node.value {
-            Value::List(items) if items.is_empty() => {
-                return Err(self.error_in(key, node, "must have at least one value"));
-            }
-            Value::List(items) => {
-                items.iter().map(|item| self.quantity(key, item)).collect::<Result<_, _>>()?
-            }
-            _ => vec![self.quantity(key, node)?],
-        };
+    pub fn one_or_more<T: Quantity>(&self, key: &str) -> Result<Option<Vec<T>>, Error> {
+        let (Some(node), Some(items)) = (self.node(key), self.items(key)?) else { return Ok(None) };
+        let values = items.iter().map(|item| self.quantity(key, item)).collect::<Result<_, _>>()?;
         self.note(key, node.json());
         Ok(Some(values))
     }
 
-    pub(crate) fn integer(
-        &self,
-        key: &str,
-        allowed: RangeInclusive<u64>,
-    ) -> Result<Option<u64>, Error> {
+    /// A whole number of these, if it is written.
+    pub fn integer(&self, key: &str, allowed: RangeInclusive<u64>) -> Result<Option<u64>, Error> {
         let Some(node) = self.node(key) else { return Ok(None) };
         let value = match &node.value {
             Value::Integer(value) => u64::try_from(*value).ok(),
@@ -223,7 +235,7 @@ impl<'a> Reader<'a> {
     }
 
     /// One whole number or a list of them; at least one.
-    pub(crate) fn integers(
+    pub fn integers(
         &self,
         key: &str,
         allowed: RangeInclusive<u64>,
@@ -255,7 +267,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    pub(crate) fn integer_or(
+    /// As `integer`, with a default.
+    pub fn integer_or(
         &self,
         key: &str,
         allowed: RangeInclusive<u64>,
@@ -271,7 +284,7 @@ impl<'a> Reader<'a> {
     }
 
     /// As `integer_or`, for values of 32 bits.
-    pub(crate) fn u32_or(
+    pub fn u32_or(
         &self,
         key: &str,
         allowed: RangeInclusive<u32>,
@@ -282,7 +295,8 @@ impl<'a> Reader<'a> {
         Ok(u32::try_from(value).unwrap_or(u32::MAX))
     }
 
-    pub(crate) fn flag_or(&self, key: &str, default: bool) -> Result<bool, Error> {
+    /// Yes or no.
+    pub fn flag_or(&self, key: &str, default: bool) -> Result<bool, Error> {
         let value = match self.node(key) {
             None => default,
             Some(Node { value: Value::Flag(value), .. }) => *value,
@@ -292,19 +306,21 @@ impl<'a> Reader<'a> {
         Ok(value)
     }
 
-    pub(crate) fn text(&self, key: &str) -> Result<Option<&'a str>, Error> {
+    /// Text, if it is written.
+    pub fn text(&self, key: &str) -> Result<Option<&'a str>, Error> {
         let Some(node) = self.node(key) else { return Ok(None) };
         let text = node.text().ok_or_else(|| self.error_in(key, node, "must be text in quotes"))?;
         self.note(key, text);
         Ok(Some(text))
     }
 
-    pub(crate) fn need_text(&self, key: &str, example: &str) -> Result<&'a str, Error> {
+    /// As `text`, and it must be written, as in `example`.
+    pub fn need_text(&self, key: &str, example: &str) -> Result<&'a str, Error> {
         self.text(key)?.ok_or_else(|| self.missing(key, &format!("{example:?}")))
     }
 
     /// A name that may stand in a path: letters, digits, `-`, `_` and `+`.
-    pub(crate) fn need_name(&self, key: &str, example: &str) -> Result<&'a str, Error> {
+    pub fn need_name(&self, key: &str, example: &str) -> Result<&'a str, Error> {
         let name = self.need_text(key, example)?;
         let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '+');
         if name.is_empty() || name.len() > 40 || !name.chars().all(fits) {
@@ -315,7 +331,7 @@ impl<'a> Reader<'a> {
     }
 
     /// One of a few words.
-    pub(crate) fn choice_or<T: Copy>(
+    pub fn choice_or<T: Copy>(
         &self,
         key: &str,
         choices: &[(&str, T)],
@@ -337,7 +353,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Text, or a list of it.
-    pub(crate) fn texts(&self, key: &str) -> Result<Option<Vec<&'a str>>, Error> {
+    pub fn texts(&self, key: &str) -> Result<Option<Vec<&'a str>>, Error> {
         let Some(node) = self.node(key) else { return Ok(None) };
         let texts = match &node.value {
             Value::Text(text) => Some(vec![text.as_str()]),
@@ -351,18 +367,19 @@ impl<'a> Reader<'a> {
         Ok(Some(texts))
     }
 
-    pub(crate) fn need_texts(&self, key: &str, example: &str) -> Result<Vec<&'a str>, Error> {
+    /// As `texts`, and they must be written, as in `example`.
+    pub fn need_texts(&self, key: &str, example: &str) -> Result<Vec<&'a str>, Error> {
         self.texts(key)?.ok_or_else(|| self.missing(key, &format!("{example:?}")))
     }
 
     /// The entries of a table of free keys.
-    pub(crate) fn entries(&self) -> impl Iterator<Item = (&'a str, &'a Node)> {
+    pub fn entries(&self) -> impl Iterator<Item = (&'a str, &'a Node)> {
         self.table.iter().map(|(key, node)| (key.as_str(), node))
     }
 }
 
 /// `must be one of a, b; did you mean "a"?`
-pub(crate) fn one_of<'a>(word: &str, known: impl Iterator<Item = &'a str> + Clone) -> String {
+pub fn one_of<'a>(word: &str, known: impl Iterator<Item = &'a str> + Clone) -> String {
     let near = did_you_mean(word, known.clone());
     let names: Vec<_> = known.map(|name| format!("\"{name}\"")).collect();
     match names.as_slice() {

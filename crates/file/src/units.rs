@@ -37,8 +37,11 @@ const LARGEST_BYTES: f64 = 1e15;
 const MOST_PKTS: f64 = 1e9;
 
 /// A value that a file writes as text with a unit.
-pub(crate) trait Quantity: Sized {
-    /// Reads it; the error says what would have been allowed, after the words "must be".
+pub trait Quantity: Sized {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// What would have been allowed, after the words "must be".
     fn parse(text: &str) -> Result<Self, String>;
     /// Writes it so that `parse` reads the same value back.
     fn show(&self) -> String;
@@ -46,16 +49,15 @@ pub(crate) trait Quantity: Sized {
 
 /// A number of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Size(pub(crate) u64);
+pub struct Size(pub u64);
 
 /// A share of 0 to 1, written in percent.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Share(pub(crate) f64);
+pub struct Share(pub f64);
 
 /// A depth of a token bucket: bytes, or full packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(dead_code, reason = "Rust 1.85 does not see its use in network.rs")]
-pub(crate) enum Burst {
+pub enum Burst {
     /// Full packets of the path's MTU with its Ethernet header.
     Pkts(u32),
     /// Bytes.
@@ -64,14 +66,11 @@ pub(crate) enum Burst {
 
 /// A number of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Pkts(pub(crate) u32);
+pub struct Pkts(pub u32);
 
 /// What may wait, or nothing that bounds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct QueueLimit(pub(crate) Limit);
-
-/// `unlimited` in a file.
-const UNLIMITED: Limit = Limit::Bytes(u64::MAX);
+pub struct QueueLimit(pub Limit);
 
 fn quoted(units: Units) -> String {
     let names: Vec<_> = units.iter().map(|(name, _)| *name).collect();
@@ -212,7 +211,7 @@ impl Quantity for Pkts {
 impl Quantity for QueueLimit {
     fn parse(text: &str) -> Result<QueueLimit, String> {
         if text == "unlimited" {
-            return Ok(QueueLimit(UNLIMITED));
+            return Ok(QueueLimit(Limit::UNLIMITED));
         }
         let limit = match pkts(text) {
             Some(pkts) => Limit::Pkts(pkts?),
@@ -229,7 +228,7 @@ impl Quantity for QueueLimit {
 
     fn show(&self) -> String {
         match self.0 {
-            UNLIMITED => "unlimited".into(),
+            Limit::UNLIMITED => "unlimited".into(),
             Limit::Pkts(pkts) => format!("{pkts} {PKTS}"),
             Limit::Bytes(bytes) => Size(bytes).show(),
         }
@@ -280,7 +279,10 @@ impl Quantity for Burst {
 }
 
 /// A figure in base units: seconds, bits per second, bytes, a share, a count per second, or a plain count.
-pub(crate) fn figure(text: &str) -> Result<(f64, &'static str), String> {
+///
+/// # Errors
+/// What would have been allowed.
+pub fn figure(text: &str) -> Result<(f64, &'static str), String> {
     let families: [(Units, f64, &str); 6] = [
         (TIME_UNITS, PS_PER_S as f64, "s"),
         (RATE_UNITS, 1.0, "bps"),
@@ -299,14 +301,6 @@ pub(crate) fn figure(text: &str) -> Result<(f64, &'static str), String> {
             "must be a number with its unit, as in \"33.7 ms\", \"9.4 Gbps\", \"0.2 %\" or \"25\""
                 .into()
         })
-}
-
-/// The first and the last of many names.
-pub(crate) fn few(names: &[String]) -> String {
-    match names {
-        [first, .., last] if names.len() > 5 => format!("{first} to {last} ({})", names.len()),
-        _ => names.join(", "),
-    }
 }
 
 #[cfg(test)]

@@ -1,55 +1,67 @@
 //! A TOML document as a tree in which every value knows where it was written.
 
 use std::fmt::Write as _;
+use std::path::Path;
 
 use serde_json::Value as Json;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::error::Origin;
+use crate::error::{Error, Origin};
 
 /// A value and where it was written.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Node {
-    pub(crate) origin: Origin,
-    pub(crate) value: Value,
+pub struct Node {
+    /// Where it was written.
+    pub origin: Origin,
+    /// What it is.
+    pub value: Value,
 }
 
 /// Keys and values in the order of the file.
-pub(crate) type Table = Vec<(String, Node)>;
+pub type Table = Vec<(String, Node)>;
 
+/// What is written.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Value {
+pub enum Value {
+    /// Text in quotes.
     Text(String),
+    /// A whole number.
     Integer(i64),
+    /// True or false.
     Flag(bool),
+    /// A list.
     List(Vec<Node>),
+    /// A table.
     Table(Table),
     /// Nothing that any key takes: a float, a date, a number that does not fit.
     Other(String),
 }
 
 impl Node {
-    pub(crate) fn table(&self) -> Option<&Table> {
+    /// The table, if it is one.
+    pub fn table(&self) -> Option<&Table> {
         match &self.value {
             Value::Table(table) => Some(table),
             _ => None,
         }
     }
 
-    pub(crate) fn text(&self) -> Option<&str> {
+    /// The text, if it is one.
+    pub fn text(&self) -> Option<&str> {
         match &self.value {
             Value::Text(text) => Some(text),
             _ => None,
         }
     }
 
-    pub(crate) fn get(&self, key: &str) -> Option<&Node> {
+    /// The value of a key, if it is a table that has it.
+    pub fn get(&self, key: &str) -> Option<&Node> {
         find(self.table()?, key)
     }
 
     /// The value as TOML, on one line and not too long for a message.
-    pub(crate) fn show(&self) -> String {
+    pub fn show(&self) -> String {
         const LONGEST: usize = 60;
         let mut text = String::new();
         self.write(&mut text);
@@ -94,7 +106,7 @@ impl Node {
     }
 
     /// The value for a manifest.
-    pub(crate) fn json(&self) -> Json {
+    pub fn json(&self) -> Json {
         match &self.value {
             Value::Text(text) | Value::Other(text) => Json::from(text.as_str()),
             Value::Integer(value) => Json::from(*value),
@@ -107,7 +119,7 @@ impl Node {
     }
 
     /// The value as one cell of a table or CSV file.
-    pub(crate) fn label(&self) -> String {
+    pub fn label(&self) -> String {
         match &self.value {
             Value::Text(text) => text.clone(),
             _ => self.show(),
@@ -116,7 +128,10 @@ impl Node {
 
     /// Puts `value` at a dotted path, making tables on the way. In the list of traffic entries a
     /// part of the path is a name, and every entry of that name is changed.
-    pub(crate) fn set(&mut self, path: &str, value: &Node) -> Result<(), String> {
+    ///
+    /// # Errors
+    /// Why there is no such place.
+    pub fn set(&mut self, path: &str, value: &Node) -> Result<(), String> {
         let parts: Vec<&str> = path.split('.').collect();
         if parts.iter().any(|part| part.is_empty()) {
             return Err("must be a path of keys joined by dots, as network.bottleneck.rate".into());
@@ -165,8 +180,11 @@ pub(crate) fn find<'a>(table: &'a Table, key: &str) -> Option<&'a Node> {
     table.iter().find(|(name, _)| name == key).map(|(_, node)| node)
 }
 
-/// What a TOML text says, or where it stops being TOML and why.
-pub(crate) fn parse(text: &str) -> Result<Node, (Origin, String)> {
+/// What a TOML text says; `file` is for the message.
+///
+/// # Errors
+/// Where it stops being TOML, and why.
+pub fn parse(file: &Path, text: &str) -> Result<Node, Error> {
     let lines = Lines::new(text);
     match DeTable::parse(text) {
         Ok(table) => {
@@ -176,13 +194,13 @@ pub(crate) fn parse(text: &str) -> Result<Node, (Origin, String)> {
         Err(error) => {
             let origin = error.span().map_or(Origin::Nowhere, |span| lines.origin(span.start));
             let message = error.message().split_whitespace().collect::<Vec<_>>().join(" ");
-            Err((origin, format!("not TOML: {message}")))
+            Err(Error::new(file, origin, "", format!("not TOML: {message}")))
         }
     }
 }
 
 /// The right-hand side of `--set`: a TOML value, or else the text itself.
-pub(crate) fn parse_override(text: &str) -> Node {
+pub fn parse_override(text: &str) -> Node {
     fn on_command_line(node: &mut Node) {
         node.origin = Origin::CommandLine;
         match &mut node.value {
@@ -191,10 +209,11 @@ pub(crate) fn parse_override(text: &str) -> Node {
             _ => {}
         }
     }
-    let as_toml = parse(&format!("x = {text}\n")).ok().and_then(|node| match node.value {
-        Value::Table(mut table) if table.len() == 1 => table.pop().map(|(_, node)| node),
-        _ => None,
-    });
+    let as_toml =
+        parse(Path::new(""), &format!("x = {text}\n")).ok().and_then(|node| match node.value {
+            Value::Table(mut table) if table.len() == 1 => table.pop().map(|(_, node)| node),
+            _ => None,
+        });
     // A bare date or float is taken as the text that it is.
     let mut node = match as_toml {
         Some(node) if !matches!(node.value, Value::Other(_)) => node,
@@ -259,7 +278,7 @@ impl Lines {
 }
 
 /// `; did you mean "x"?`, or nothing if nothing is near.
-pub(crate) fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+pub fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     known
         .into_iter()
         .map(|candidate| (distance(word, candidate), candidate))
@@ -299,6 +318,10 @@ fn distance(a: &str, b: &str) -> usize {
 mod tests {
     use super::*;
 
+    fn parse(text: &str) -> Result<Node, Error> {
+        super::parse(Path::new("x.toml"), text)
+    }
+
     #[test]
     fn every_value_knows_its_line_and_tables_keep_their_order() {
         let root = parse("b = 1\na = \"x\"\n[t]\nz = true\n\n[[list]]\nname = \"n\"\n").unwrap();
@@ -310,9 +333,8 @@ mod tests {
 
     #[test]
     fn what_is_not_toml_has_a_line() {
-        let (origin, message) = parse("a = 1\nb = = 2\n").unwrap_err();
-        assert_eq!(origin, Origin::Line(2));
-        assert!(message.starts_with("not TOML: "), "{message}");
+        let error = parse("a = 1\nb = = 2\n").unwrap_err();
+        assert!(error.to_string().starts_with("x.toml:2: not TOML: "), "{error}");
     }
 
     #[test]

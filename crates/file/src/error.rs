@@ -1,0 +1,91 @@
+//! What a file should not say, in one sentence.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// A file, or an override on the command line, says something that is not allowed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error {
+    /// The file.
+    pub file: PathBuf,
+    /// Where in it.
+    pub origin: Origin,
+    /// The key with its path, as `network.bottleneck.rate`; empty: the file as a whole.
+    pub key: String,
+    /// The value as written; empty: no particular one.
+    pub value: String,
+    /// What was expected.
+    pub message: String,
+    /// What a compiler or another tool said of it, in its own lines; mostly nothing.
+    pub lines: Box<str>,
+}
+
+/// Where a value was written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Origin {
+    /// Nowhere in particular.
+    #[default]
+    Nowhere,
+    /// On this line of the file, from 1.
+    Line(u32),
+    /// In `--set`.
+    CommandLine,
+}
+
+impl Error {
+    /// About a key, or with an empty one about the file, and no particular value.
+    pub fn new(
+        file: &Path,
+        origin: Origin,
+        key: impl Into<String>,
+        message: impl Into<String>,
+    ) -> Error {
+        Error {
+            file: file.to_owned(),
+            origin,
+            key: key.into(),
+            value: String::new(),
+            message: message.into(),
+            lines: Box::default(),
+        }
+    }
+
+    /// The same about this value.
+    pub fn with_value(self, value: String) -> Error {
+        Error { value, ..self }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let at = match self.origin {
+            Origin::Nowhere => String::new(),
+            Origin::Line(line) => format!("{line}:"),
+            Origin::CommandLine => " --set".into(),
+        };
+        let what = match (self.key.as_str(), self.value.as_str()) {
+            ("", _) => String::new(),
+            (key, "") => format!("{key}: "),
+            (key, value) => format!("{key} = {value}: "),
+        };
+        let sentence = format!("{}:{at} {what}{}", self.file.display(), self.message);
+        write_as_text(f, &sentence, &[])?;
+        match &*self.lines {
+            "" => Ok(()),
+            lines => write_as_text(f, &format!("\n{lines}"), &['\n', '\t']),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// Writes what may come from a file: a terminal obeys what is not text, but for what is `kept`.
+///
+/// # Errors
+/// As the formatter has them.
+pub fn write_as_text(f: &mut fmt::Formatter<'_>, text: &str, kept: &[char]) -> fmt::Result {
+    text.chars().try_for_each(|c| match c.is_control() && !kept.contains(&c) {
+        true => write!(f, "{}", c.escape_default()),
+        false => write!(f, "{c}"),
+    })
+}

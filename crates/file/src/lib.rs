@@ -1,0 +1,42 @@
+//! TOML files that people write, as checked values.
+//!
+//! [`parse`] makes a tree of a text in which every value knows its line. A [`Reader`] takes typed values out of it, with their units
+//! ([`units`]). Whatever is wrong is one [`Error`]: file, line, key, value and what was allowed there. Every value that was read is
+//! noted, defaults included, so that a run can record what it was of.
+//!
+//! ```
+//! use std::cell::RefCell;
+//! use std::path::Path;
+//!
+//! use knee_file::{Error, Reader, parse};
+//! use knee_queue::time::{Duration, Rate};
+//!
+//! fn read(text: &str) -> Result<(Rate, Duration), Error> {
+//!     let path = Path::new("cable.toml");
+//!     let root = parse(path, text)?;
+//!     let notes = RefCell::default();
+//!     let cable = Reader::root(path, &root, &notes).only(&["rate", "delay"])?;
+//!     Ok((cable.need("rate", "10 Gbps")?, cable.get_or("delay", Duration::ZERO)?))
+//! }
+//!
+//! let (rate, delay) = read("rate = \"10 Gbps\"")?;
+//! assert_eq!((rate.bps(), delay), (10_000_000_000, Duration::ZERO));
+//! let typo = read("rate = \"10 Gbps\"\ndealy = \"1 us\"").unwrap_err();
+//! assert_eq!(typo.to_string(), "cable.toml:2: dealy: unknown key; did you mean \"delay\"?");
+//! let unit = read("rate = \"10 gbps\"").unwrap_err();
+//! assert_eq!(
+//!     unit.to_string(),
+//!     "cable.toml:1: rate = \"10 gbps\": must be a rate with its unit; units are case-sensitive, did you mean \"Gbps\"?"
+//! );
+//! # Ok::<(), Error>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod error;
+mod reader;
+mod tree;
+pub mod units;
+
+pub use error::{Error, Origin, write_as_text};
+pub use reader::{Reader, Resolved, one_of};
+pub use tree::{Node, Table, Value, did_you_mean, parse, parse_override};

@@ -1,0 +1,38 @@
+//! How much may wait, and how much until packets are marked.
+
+use crate::qdisc::Backlog;
+use crate::time::Duration;
+
+/// How much may wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// This many packets (Linux `pfifo`).
+    Pkts(u32),
+    /// This many bytes: a packet fits if it fits whole (Linux `bfifo`). The reference runs' buffers are
+    /// packets x 1514.
+    Bytes(u64),
+}
+
+impl Limit {
+    /// Nothing limits it.
+    pub const UNLIMITED: Limit = Limit::Bytes(u64::MAX);
+
+    /// Whether a packet of `len_bytes` fits behind `backlog`.
+    pub const fn has_room(self, backlog: Backlog, len_bytes: u32) -> bool {
+        match self {
+            Limit::Pkts(limit) => backlog.pkts < limit,
+            Limit::Bytes(limit) => backlog.bytes.saturating_add(len_bytes as u64) <= limit,
+        }
+    }
+}
+
+/// What is held against the marking threshold K, and K itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Threshold {
+    /// Waiting packets.
+    Pkts(u32),
+    /// Waiting bytes.
+    Bytes(u64),
+    /// The time that the packet has waited; known at dequeue only.
+    Sojourn(Duration),
+}
