@@ -29,6 +29,7 @@ macro_rules! target {
 /// A counter for each input that the quick mode begins with, where the fuzzer looks for them: it mutates only inputs that have counted
 /// something, and the targets have no other counters then.
 #[used]
+// SAFETY: the fuzzer takes the bytes of this section for counters, and any bits make an `AtomicU64`.
 #[unsafe(link_section = "__libfuzzer_extra_counters")]
 static BEGINNINGS: [AtomicU64; 1024] = [const { AtomicU64::new(0) }; 1024];
 

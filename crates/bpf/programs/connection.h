@@ -70,7 +70,7 @@ struct bpf_struct_ops_map {
 
 #pragma clang attribute pop
 
-/* Mirrored by connections.rs; a test compares the two. It has to fit the stack of 512 bytes. */
+/* Mirrored by connections.rs; a test compares the two. It is on the stack of 512 bytes. */
 struct connection {
 	u64 cookie;			/* identifies a socket for as long as the system runs */
 	u64 cgroup_id;			/* 0: none */
@@ -91,6 +91,8 @@ struct connection {
 	u16 remote_port;
 	u8 rate_app_limited;
 };
+
+_Static_assert(sizeof(struct connection) <= 448, "the stack of a program has no more room for it");
 
 static __always_inline void take_addresses(struct connection *to, const struct sock *sk)
 {
@@ -137,10 +139,10 @@ static __always_inline void take_info(struct connection *to, const struct sock *
 /* All of the record. */
 static __always_inline void take_connection(struct connection *to, struct sock *sk, u32 uid)
 {
-	/* What is between fields is written to user space, too: no byte of the kernel's stack. */
-	__builtin_memset(to, 0, sizeof(*to));
 	const struct sock___more *more = (const void *)sk;
 
+	/* What is between fields is written to user space, too: no byte of the kernel's stack. */
+	__builtin_memset(to, 0, sizeof(*to));
 	to->cookie = bpf_get_socket_cookie(sk);
 	to->uid = uid;
 	to->jiffies = tcp_jiffies32;

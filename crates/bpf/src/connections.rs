@@ -387,8 +387,8 @@ impl Watch {
 fn connections_of(bytes: &[u8], netns: Id) -> impl Iterator<Item = Connection> {
     let hz = tick_hz();
     bytes.chunks_exact(size_of::<Raw>()).map(move |record| {
-        // SAFETY: as long as a Raw, which any bits make; its socket's pointers are never followed
-        // before knee-algo sets them.
+        // SAFETY: as long as a Raw, which any bits make (of its socket `check_socket` of trace/raw.rs holds that); the socket's
+        // pointers are never followed before knee-algo sets them.
         let raw = unsafe { record.as_ptr().cast::<Raw>().read_unaligned() };
         Connection::of(raw, netns, hz)
     })

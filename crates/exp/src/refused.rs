@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use knee_run::BackEnd;
+use knee_run::{BackEnd, validate};
 
 use crate::cases::Configuration;
 use crate::error::{Error, Refusal};
@@ -11,7 +11,7 @@ use crate::experiment::Experiment;
 /// So many rows are named where no value says which.
 const NAMED: usize = 3;
 
-/// Asks the back end about the first run of each row: repeats differ by their seeds alone.
+/// Validates the first run of each row and asks the back end about it: repeats differ by their seeds alone.
 ///
 /// # Errors
 /// [`Error::Refused`] with all reasons.
@@ -19,7 +19,7 @@ pub fn check(experiment: &Experiment, back_end: &dyn BackEnd) -> Result<(), Erro
     let mut reasons: BTreeMap<String, Vec<usize>> = BTreeMap::new();
     for index in 0..experiment.configurations.len() {
         let run = experiment.run(experiment.run_id(index * experiment.repeat as usize))?;
-        if let Err(why) = back_end.check(&run) {
+        if let Err(why) = validate(&run).and_then(|()| back_end.check(&run)) {
             reasons.entry(why.to_string()).or_default().push(index);
         }
     }

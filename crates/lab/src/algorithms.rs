@@ -19,8 +19,6 @@ pub(crate) struct Running {
 }
 
 impl Kernel for Running {
-    const OF_COMPILED: &'static str = "the kernel has no program of it";
-
     /// Loads it, each set of parameters once.
     fn bring(&mut self, cc: &Cc) -> Result<String, Error> {
         let same = |(other, _): &&(Cc, Loaded)| {
@@ -43,7 +41,7 @@ impl Kernel for Running {
         if text.split_whitespace().any(|there| there == name) {
             return Ok(());
         }
-        Err(Error::Failed(format!(
+        Err(Error::Refused(format!(
             "the kernel has no {name} of its own (\"modprobe tcp_{name}\" may bring it): use knee's, which is what experiments \
              mean by default"
         )))

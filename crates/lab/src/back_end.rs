@@ -56,6 +56,7 @@ impl BackEnd for Lab {
     }
 
     fn run(&self, wanted: &Run, ask: &Ask<'_>) -> Result<Ran, Error> {
+        ask.check(self)?;
         let captures = ask.captures.map(ToOwned::to_owned);
         let ran = run(wanted, &Options { captures, ..self.options.clone() }, ask.stop)?;
         if let Ok(mut hosts) = self.hosts.lock() {

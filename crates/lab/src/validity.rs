@@ -188,3 +188,20 @@ pub(crate) fn judge(network: &Network, seen: &Seen) -> Validity {
     measures.extend(seen.inits_left_out.map(|count| ("inits_left_out", count as f64)));
     Validity { limits, measures }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sides_without_init_limit_a_run_and_are_measured_if_anybody_looked() {
+        let judged = |inits_left_out| {
+            let validity = judge(&Network::default(), &Seen { inits_left_out, ..Seen::default() });
+            let measured = validity.measures.iter().find(|(name, _)| *name == "inits_left_out");
+            (measured.map(|(_, count)| *count), validity.limits)
+        };
+        assert_eq!(judged(None), (None, vec![]));
+        assert_eq!(judged(Some(0)), (Some(0.0), vec![]));
+        assert_eq!(judged(Some(4)), (Some(4.0), vec![without_init_in_words(4)]));
+    }
+}

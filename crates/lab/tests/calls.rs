@@ -74,7 +74,7 @@ fn left_out(ran: &Ran) -> Vec<Option<u64>> {
 
 /// On a kernel that leaves calls out by itself a run may rightly say so: of several in a row one does not.
 #[test]
-fn connections_that_have_begun_as_they_should_are_not_marked() {
+fn connections_whose_init_was_called_are_not_marked() {
     if !kernel_is_ready() {
         return;
     }

@@ -514,6 +514,13 @@ impl Surroundings for OfAnother<'_> {
     }
 }
 
+/// What each side of a plan knows of its `init`.
+fn known<S: Surroundings>(plan: &TrafficPlan, surroundings: S) -> Vec<Option<bool>> {
+    let mut program = prepare(plan.clone(), surroundings).unwrap();
+    let report = program.run(now_ns() + 5 * MS, &AtomicBool::new(false));
+    report.sides.iter().map(|side| side.init_called).collect()
+}
+
 #[test]
 fn sides_without_the_mark_of_init_are_told() {
     let Some(namespace) = namespace() else { return };
@@ -535,18 +542,9 @@ fn sides_without_the_mark_of_init_are_told() {
         ..done.clone()
     };
     let plan = TrafficPlan { until_done: false, ..plan(150 * MS, vec![done, stopped]) };
-    let known = |report: &TrafficReport| {
-        report.sides.iter().map(|side| side.init_called).collect::<Vec<_>>()
-    };
     let inside =
         || InNamespaces::new(vec![&namespace], Algorithms::new(vec![&used], HashMap::new()));
-    let mut program = prepare(plan.clone(), OfAnother(inside(), &other)).unwrap();
-    let report = program.run(now_ns() + 5 * MS, &AtomicBool::new(false));
-    assert_eq!(known(&report), [Some(false); 4]);
-    // A kernel that leaves calls out by itself may do so here, but not each time.
-    let is_marked = || {
-        let mut program = prepare(plan.clone(), inside()).unwrap();
-        known(&program.run(now_ns() + 5 * MS, &AtomicBool::new(false))) == [Some(true); 4]
-    };
-    assert!((0..5).any(|_| is_marked()));
+    // A busy machine may connect too late, and a kernel may leave calls out by itself, but not each time.
+    assert!((0..5).any(|_| known(&plan, OfAnother(inside(), &other)) == [Some(false); 4]));
+    assert!((0..5).any(|_| known(&plan, inside()) == [Some(true); 4]));
 }

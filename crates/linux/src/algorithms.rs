@@ -1,5 +1,7 @@
 //! The algorithms of a run on a kernel: whose a name means, what each end of a connection has, and what it is told.
 
+use std::collections::HashMap;
+
 use knee_queue::time::Duration;
 use knee_run::spec::{Cc, Flow};
 use knee_run::{Error, Run};
@@ -37,22 +39,15 @@ pub trait Kernel {
     /// # Errors
     /// What it has.
     fn has_own(&self, name: &str) -> Result<(), Error>;
-
-    /// What is so of one that was compiled from a file that somebody named: "the kernel has no program of it".
-    const OF_COMPILED: &'static str;
 }
 
-/// What both ends of each flow use, by index of the flow.
+/// What both ends of each flow use.
 #[derive(Clone, Debug, Default)]
-pub struct Chosen(Vec<[Choice; 2]>);
-
-/// The algorithm of one end.
-#[derive(Clone, Debug)]
-struct Choice {
-    /// As the kernel calls it.
-    name: String,
-    /// As the experiment does.
-    own_name: &'static str,
+pub struct Chosen {
+    /// As the kernel calls it, by index of the flow.
+    names: Vec<[String; 2]>,
+    /// As the experiment calls what the kernel calls so.
+    own_names: HashMap<String, &'static str>,
 }
 
 impl Chosen {
@@ -61,9 +56,10 @@ impl Chosen {
     /// # Errors
     /// What the kernel lacks, refuses or cannot have.
     pub fn new<K: Kernel>(run: &Run, which: Algorithms, kernel: &mut K) -> Result<Chosen, Error> {
+        let mut own_names = HashMap::new();
         let mut choose = |cc: &Cc| {
             let own_name = cc.algorithm.name();
-            check_not_compiled(cc, K::OF_COMPILED)?;
+            check_not_compiled(cc)?;
             let is_own = which == Algorithms::Kernels || cc.is_kernels_own;
             let name = match is_own {
                 false => kernel.bring(cc)?,
@@ -78,25 +74,26 @@ impl Chosen {
                     own_name.to_owned()
                 }
             };
-            Ok(Choice { name, own_name })
+            own_names.insert(name.clone(), own_name);
+            Ok(name)
         };
         let of_flow = |flow: &Flow| {
             let own = choose(&flow.cc)?;
             let peer = flow.peer_cc.as_ref().map_or(Ok(own.clone()), &mut choose)?;
             Ok([own, peer])
         };
-        run.flows.iter().map(of_flow).collect::<Result<_, _>>().map(Chosen)
+        let names = run.flows.iter().map(of_flow).collect::<Result<_, Error>>()?;
+        Ok(Chosen { names, own_names })
     }
 
     /// As the kernel calls that of one end of a flow.
     pub fn name(&self, flow: usize, listens: bool) -> &str {
-        &self.0[flow][usize::from(listens)].name
+        &self.names[flow][usize::from(listens)]
     }
 
     /// As experiments call what the kernel calls so: a connection may have left for another one.
     pub fn own_name(&self, kernel_name: &str) -> &'static str {
-        let choice = self.0.iter().flatten().find(|choice| choice.name == kernel_name);
-        choice.map_or_else(|| kernels_own(kernel_name), |choice| choice.own_name)
+        self.own_names.get(kernel_name).copied().unwrap_or_else(|| kernels_own(kernel_name))
     }
 }
 
@@ -109,15 +106,15 @@ pub fn kernels_own(kernel_name: &str) -> &'static str {
     known.find(|known| *known == kernel_name).unwrap_or("other")
 }
 
-/// Refuses what was compiled from a file that somebody named; `why` is as [`Kernel::OF_COMPILED`].
+/// Refuses what was compiled from a file that somebody named.
 ///
 /// # Errors
 /// If it was.
-pub fn check_not_compiled(cc: &Cc, why: &str) -> Result<(), Error> {
+pub fn check_not_compiled(cc: &Cc) -> Result<(), Error> {
     match cc.algorithm.module() {
         None => Ok(()),
         Some(_) => Err(Error::Refused(format!(
-            "{} was compiled for the simulator, and {why}: use --on sim",
+            "{} was compiled for the simulator, and the kernel does not have it: use --on sim",
             cc.algorithm.name()
         ))),
     }

@@ -178,4 +178,12 @@ mod tests {
         assert_eq!(of(Some(false), Some(true)), Some(1));
         assert_eq!(of(Some(false), Some(false)), Some(2));
     }
+
+    #[test]
+    fn a_flow_has_the_sides_that_began_without_init() {
+        let left_out = SideReport { init_called: Some(false), ..SideReport::default() };
+        let flow = flow_outcome(false, &|_| "reno", Some(&left_out), Some(&left_out));
+        assert_eq!(flow.inits_left_out, Some(2));
+        assert_eq!(flow_outcome(false, &|_| "reno", None, None).inits_left_out, None);
+    }
 }

@@ -158,10 +158,6 @@ impl Settings for DualPi2Config {
         };
         Some(step.min(self.target))
     }
-
-    fn not_in_linux(&self) -> &'static str {
-        "the guest's kernel has no dualpi2 (Linux 6.17 has it)"
-    }
 }
 
 /// A DualPI2 queue.

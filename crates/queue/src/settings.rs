@@ -64,11 +64,6 @@ pub trait Settings {
         Some("drops packets before it is full")
     }
 
-    /// Why the kernel in virtual time has no such queue, where its plan knows of none.
-    fn not_in_linux(&self) -> &'static str {
-        "no discipline of Linux does the same"
-    }
-
     /// About how many bytes of memory it takes before anything waits.
     fn empty_bytes(&self) -> u64 {
         0

@@ -69,10 +69,6 @@ impl Settings for ShareConfig {
     fn drops_early(&self) -> Option<&'static str> {
         None
     }
-
-    fn not_in_linux(&self) -> &'static str {
-        "no discipline of Linux marks a share of packets (kind = \"share\")"
-    }
 }
 
 /// The law that marks a share.

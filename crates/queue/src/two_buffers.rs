@@ -84,10 +84,6 @@ impl Settings for TwoBuffersConfig {
     fn empty_bytes(&self) -> u64 {
         self.queue.settings().empty_bytes() * 2
     }
-
-    fn not_in_linux(&self) -> &'static str {
-        "no discipline of Linux has two buffers by where a packet came from"
-    }
 }
 
 impl TwoBuffersConfig {

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use serde_json::{Map, Value};
 
 use crate::outcome::{Outcome, Validity};
-use crate::{Error, Run, validate};
+use crate::{Error, Run};
 
 /// What turns runs into outcomes: the simulator, or somebody's real TCP.
 pub trait BackEnd: Send + Sync + std::fmt::Debug {
@@ -16,12 +16,14 @@ pub trait BackEnd: Send + Sync + std::fmt::Debug {
     /// What whoever asks for runs has to know of it.
     fn capabilities(&self) -> Capabilities;
 
-    /// Says of a run whether it can be carried out, without doing so: all of a sweep are asked about before the first begins.
+    /// Says of a run that [`validate`](crate::validate) takes whether it can be carried out here, without doing so: all of a sweep
+    /// are asked about before the first begins.
     ///
     /// # Errors
     /// [`Error::Refused`], with the key; [`Error::Failed`] if there is not what it needs.
     fn check(&self, run: &Run) -> Result<(), Error> {
-        validate(run)
+        let _ = run;
+        Ok(())
     }
 
     /// In what a run here is not what the simulator's is, each in a sentence.
@@ -90,6 +92,21 @@ impl<'a> Ask<'a> {
     pub fn outcome(stop: &'a AtomicBool) -> Ask<'a> {
         Ask { stop, captures: None, recording: None }
     }
+
+    /// Refuses files that a back end does not write.
+    ///
+    /// # Errors
+    /// [`Error::Refused`], with the way out.
+    pub fn check(&self, of: &dyn BackEnd) -> Result<(), Error> {
+        let (name, can) = (of.name(), of.capabilities());
+        let refuse = |what: &str| Err(Error::Refused(format!("--on {name} {what}")));
+        match (self.captures, &self.recording) {
+            (Some(_), _) if !can.captures => refuse("writes no captures: leave them out"),
+            (_, Some(_)) if !can.recordings => refuse("records no calls: use --on sim"),
+            (Some(_), Some(_)) => refuse("writes captures or a recording, not both: leave one out"),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// A flight recording of the algorithm of some connections.
@@ -116,5 +133,51 @@ impl From<Outcome> for Ran {
     /// Of a run that no host has a part in.
     fn from(outcome: Outcome) -> Ran {
         Ran { outcome, validity: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One that writes captures and recordings, or does not.
+    #[derive(Debug)]
+    struct Writes(bool, bool);
+
+    impl BackEnd for Writes {
+        fn name(&self) -> &'static str {
+            "paper"
+        }
+
+        fn capabilities(&self) -> Capabilities {
+            Capabilities { captures: self.0, recordings: self.1, ..Capabilities::default() }
+        }
+
+        fn run(&self, _: &Run, _: &Ask<'_>) -> Result<Ran, Error> {
+            Err(Error::Stopped)
+        }
+    }
+
+    #[test]
+    fn files_that_a_back_end_does_not_write_are_refused() {
+        let (stop, path) = (AtomicBool::new(false), Path::new("somewhere"));
+        let refused = |back_end: Writes, captures: bool, recording: bool| {
+            let ask = Ask {
+                captures: captures.then_some(path),
+                recording: recording.then_some(Recording { group: 0, path, about: "" }),
+                ..Ask::outcome(&stop)
+            };
+            ask.check(&back_end).err().map(|why| why.to_string())
+        };
+        let refusal = |what: &str| Some(format!("--on paper {what}"));
+        assert_eq!(refused(Writes(false, false), false, false), None);
+        assert_eq!(refused(Writes(true, true), true, false), None);
+        assert_eq!(refused(Writes(true, true), false, true), None);
+        let captures = refusal("writes no captures: leave them out");
+        assert_eq!(refused(Writes(false, true), true, false), captures);
+        let recording = refusal("records no calls: use --on sim");
+        assert_eq!(refused(Writes(true, false), false, true), recording);
+        let both = refusal("writes captures or a recording, not both: leave one out");
+        assert_eq!(refused(Writes(true, true), true, true), both);
     }
 }

@@ -52,6 +52,18 @@ impl std::error::Error for Error {
     }
 }
 
+impl Error {
+    /// The same with where it came up before its sentence.
+    #[must_use]
+    pub fn at(self, place: &str) -> Error {
+        match self {
+            Error::Refused(why) => Error::Refused(format!("{place}: {why}")),
+            Error::Failed(why) => Error::Failed(format!("{place}: {why}")),
+            other => other,
+        }
+    }
+}
+
 /// Makes an [`Error`] of what was tried and what the system answered.
 pub fn failed<E: fmt::Display>(what: impl fmt::Display) -> impl FnOnce(E) -> Error {
     move |why| Error::Failed(format!("{what}: {why}"))

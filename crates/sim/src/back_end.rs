@@ -18,6 +18,7 @@ impl BackEnd for Simulator {
 
     /// Goes on to the end whatever [`Ask::stop`] says: whoever stops a sweep does not wait for it.
     fn run(&self, run: &Run, ask: &Ask<'_>) -> Result<Ran, Error> {
+        ask.check(self)?;
         let outcome = match (ask.captures, &ask.recording) {
             (_, Some(wanted)) => recording::simulate(run, wanted),
             (Some(dir), None) => captures::simulate(run, dir),

@@ -19,7 +19,7 @@ use crate::simulate_recorded;
 /// Why it cannot be simulated or recorded, and a file that cannot be written.
 pub(crate) fn simulate(run: &Run, wanted: &Recording<'_>) -> Result<Outcome, Error> {
     let flow = run.flows.iter().find(|flow| flow.group == wanted.group);
-    let flow = flow.ok_or_else(|| Error::Refused("there are no connections to trace".into()))?;
+    let flow = flow.expect("a run has connections of the group that is recorded");
     if let Some(module) = flow.cc.algorithm.module() {
         return Err(Error::Refused(format!(
             "{} cannot be traced: a recording is replayed by the algorithms of knee's own folder",

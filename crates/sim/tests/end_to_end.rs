@@ -125,9 +125,16 @@ fn a_sender_s_own_link_holds_what_small_queues_allow() {
     // About 1 ms of the pacing rate in true size (2216 bytes a packet), which is twice what is sent as slow start never
     // ends: measured with the real stack is a cwnd of 454.
     let path = Path { access: Some(mbps(1000)), ..Path::new(us(100)) };
-    let run = Run { end: at_ms(300), ..path.run(vec![path.bulk("reno", None)]) };
-    let flow = simulate(&run).flows.remove(0);
-    assert_eq!((flow.cwnd_pkts, counters(&flow).retransmitted_segs), (454, 0));
+    let mut run = Run { end: at_ms(300), ..path.run(vec![path.bulk("reno", None)]) };
+    run.sampling.queues = Some(us(100));
+    let outcome = simulate(&run);
+    let flow = &outcome.flows[0];
+    assert_eq!((flow.cwnd_pkts, counters(flow).retransmitted_segs), (454, 0));
+    // Measured are 222 packets out, of which none waits at the bottleneck (link 0; the sender's is 2).
+    for sample in outcome.queue_samples.iter().filter(|sample| sample.at > at_ms(100)) {
+        let allowed = if sample.link == 0 { 0..=1 } else { 200..=235 };
+        assert!(allowed.contains(&sample.len_pkts), "{sample:?}");
+    }
     // At 10 Mbps two packets; the third finds the limit reached. Measured: 3 out at 11 ms, 4 at 12 ms, 5 at 13 ms.
     let path = Path { access: Some(mbps(10)), rate: mbps(100), ..Path::new(ms(10)) };
     let outcome = sampled(path.run(vec![path.bulk("reno", 100 * MSS)]), ms(1));
@@ -144,6 +151,47 @@ fn answers_carry_the_acknowledgements_of_requests_and_merged_bursts_have_one() {
     let acks = |path: &Path| counters(&one(path, path.bulk("cubic", 20_000_000))).acks_sent;
     let bursts = path.clone().hosts(|host| (host.gso_max_segs, host.gro_window) = (44, us(20)));
     assert!(acks(&bursts) * 3 < acks(&path));
+}
+
+#[test]
+fn transfers_take_what_they_took_with_the_real_stack() {
+    let fixed = |path: Path, bytes| {
+        path.hosts(|host| (host.rcvbuf_initial_bytes, host.rcvbuf_max_bytes) = (bytes, bytes))
+    };
+    let tuned = Path::new(ms(10)).hosts(|host| {
+        (host.rcvbuf_initial_bytes, host.rcvbuf_max_bytes) = (131_072, 6 << 20);
+    });
+    // Of the first burst of 10 the last is lost, of the second of 18 another.
+    let short = Path { queue: droptail(Limit::Pkts(8)), ..Path::new(us(200)) };
+    let without_sack = short.clone().hosts(|host| host.sack = false);
+    // Payload, the least and the most that it may take, us, and what is sent again, if that is known.
+    let cases = [
+        // Half of 64 KiB is window, one per 10 ms. Measured: 1380 ms.
+        (fixed(Path::new(ms(10)), 65_536), 4_000_000, 1_365_000, 1_395_000, 0),
+        // Without tuning a window of 64 kB would take 1.6 s. Measured: 148.8 ms.
+        (tuned, 10_000_000, 145_000, 152_000, 0),
+        // Measured: 896.3 us with SACK, 872.1 us without.
+        (short, 40 * MSS, 896, 896, 2),
+        (without_sack, 40 * MSS, 871, 873, 2),
+    ];
+    for (path, bytes, least_us, most_us, again) in cases {
+        let flow = one(&path, path.bulk("reno", bytes));
+        let took_us = fct_ns(&flow) / 1000;
+        assert!((least_us..=most_us).contains(&took_us), "{bytes} B took {took_us} us");
+        let all = counters(&flow);
+        assert_eq!((all.retransmitted_segs, all.timeouts, all.tail_loss_probes), (again, 0, 0));
+    }
+}
+
+#[test]
+fn bursts_carry_as_much_and_merging_does_not_hold_up() {
+    let fct = |path: &Path| fct_ns(&one(path, path.bulk("cubic", 20_000_000)));
+    let path = |rate| Path { rate: mbps(rate), ..Path::new(us(200)) };
+    let bursts = path(1000).hosts(|host| host.gso_max_segs = 44);
+    let (plain, burst) = (fct(&path(1000)), fct(&bursts));
+    assert!(burst.abs_diff(plain) < plain / 50, "{burst} {plain}");
+    let merged = path(10_000).hosts(|host| (host.gso_max_segs, host.gro_window) = (44, us(20)));
+    assert!(fct(&merged) < 2 * fct(&path(10_000)));
 }
 
 #[test]

@@ -1,4 +1,5 @@
 //! What the tests against the running kernel share.
+#![cfg(feature = "kernel")]
 #![allow(
     clippy::unwrap_used,
     missing_docs,

@@ -73,6 +73,7 @@ impl BackEnd for Kernels {
     }
 
     fn run(&self, wanted: &Run, ask: &Ask<'_>) -> Result<Ran, Error> {
+        ask.check(self)?;
         run(wanted, &self.built(wanted)?, &self.options, ask).map(Ran::from)
     }
 

@@ -1,4 +1,4 @@
-//! Captures of hosts, of what the guest's kernel has noted of its cables (`kernel/knee_wire.c`).
+//! Captures of hosts, of what the guest's kernel has noted of its cables (`kernel/knee_capture.c`).
 
 use std::path::Path;
 

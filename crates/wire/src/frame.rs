@@ -10,7 +10,7 @@ const ETHERNET_BYTES: u32 = 14;
 /// Of ICMP's echoes.
 const ECHO_BYTES: u32 = 8;
 
-/// A frame from one device to another. An IP header whose DSCP is not 0 must not have one yet.
+/// A frame from one device to another. The IP header of what it carries is to have a DSCP of 0, in whose place its own comes.
 #[derive(Clone, Debug)]
 pub struct Frame {
     /// Sender and receiver.

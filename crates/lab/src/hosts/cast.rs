@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use knee_linux::algorithms::{Kernel as _, check_not_compiled, kernels_own};
+use knee_linux::algorithms::{check_not_compiled, kernels_own};
 use knee_run::Run;
 use knee_run::spec::{Cc, HostConfig, NodeId, Traffic};
 
 use super::Machines;
 use crate::Error;
-use crate::algorithms::{Running, base_rtts_us};
+use crate::algorithms::base_rtts_us;
 use crate::applications::{At, applications};
 use crate::traffic::agent::{BaseRtt, Order, Preparation, ToLoad};
 use crate::traffic::clock;
@@ -45,7 +45,7 @@ impl<'a> Cast<'a> {
             run.flows.iter().flat_map(|flow| [Some(&flow.cc), flow.peer_cc.as_ref()]).flatten()
         {
             let name = cc.algorithm.name();
-            check_not_compiled(cc, Running::OF_COMPILED)?;
+            check_not_compiled(cc)?;
             if cc.is_kernels_own {
                 return Err(Error::Refused(format!(
                     "kernel:{name}: machines get knee's algorithms; leave out \"kernel:\", or use --on lab"

@@ -111,8 +111,14 @@ impl BackEnd for OnMachines {
         Capabilities { threads: Some(1), has_host: true, ..Capabilities::default() }
     }
 
+    /// Asks no machine.
+    fn check(&self, run: &Run) -> Result<(), Error> {
+        Cast::new(run, &self.machines).map(drop)
+    }
+
     /// When one fails all machines are left, and no other takes place.
     fn run(&self, run: &Run, ask: &Ask<'_>) -> Result<Ran, Error> {
+        ask.check(self)?;
         let mut state = lock(&self.fleet);
         let stop = || ask.stop.load(Ordering::Relaxed) || self.is_left.load(Ordering::Relaxed);
         let fleet = match std::mem::replace(&mut *state, State::Idle) {

@@ -130,12 +130,12 @@ impl HostJob {
     fn queue(&self, near: &Netlink, index: u32) -> Result<(), Error> {
         let add = |handle, parent, queue: Queue| {
             near.ask(&netlink::add_queue(index, handle, parent, queue)).map_err(|why| {
-                Error::Failed(match queue {
-                    Queue::Fq { .. } => format!(
+                match queue {
+                    Queue::Fq { .. } => Error::Refused(format!(
                         "fq = true: the kernel has no fq (CONFIG_NET_SCH_FQ): {why}; leave it out, or use --on sim"
-                    ),
-                    _ => format!("the kernel does not take {queue:?}: {why}"),
-                })
+                    )),
+                    _ => Error::Failed(format!("the kernel does not take {queue:?}: {why}")),
+                }
             })
         };
         let fq = self.host.config.fq;

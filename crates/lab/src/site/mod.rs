@@ -18,7 +18,6 @@ use knee_queue::time::Duration;
 
 use self::host::{Far, HostJob, HostSet};
 use crate::Error;
-use crate::error::failed;
 use crate::plan::Plan;
 
 pub use counts::{HostCounts, SiteCounts};
@@ -97,8 +96,7 @@ impl Site {
     /// What the kernel lacks or refuses.
     pub fn build(plan: &Plan, config: &SiteConfig) -> Result<Site, Error> {
         for host in &plan.hosts {
-            settings::check(&host.config)
-                .map_err(|why| Error::Failed(format!("{}: {why}", host.name)))?;
+            settings::check(&host.config).map_err(|why| why.at(&host.name))?;
         }
         let switch = namespace()?;
         let mut far = switch.run(Far::open)?;
@@ -111,7 +109,7 @@ impl Site {
             let name = plan.hosts[port].name.clone();
             let set;
             (set, far) = host.run(move || (job.run(&far), far));
-            let set = set.map_err(failed(name))?;
+            let set = set.map_err(|why| why.at(&name))?;
             site.hosts.push(host);
             site.ports.push(set.far_index);
             site.set.push(set);

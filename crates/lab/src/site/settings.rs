@@ -15,13 +15,13 @@ use crate::Error;
 const SECOND: Duration = Duration::from_ms(1000);
 
 /// What the kernel's files cannot hold.
-pub(super) fn check(config: &HostConfig) -> Result<(), String> {
+pub(super) fn check(config: &HostConfig) -> Result<(), Error> {
     let window = config.sysctls.min_rtt_wlen;
     if window.ps() % SECOND.ps() != 0 {
-        return Err(format!(
+        return Err(Error::Refused(format!(
             "min_rtt_wlen of {} ms: Linux has it in whole seconds; change it, or use --on sim",
             window.us() as f64 / 1000.0
-        ));
+        )));
     }
     Ok(())
 }
@@ -55,7 +55,7 @@ pub(super) fn set(config: &HostConfig) -> Result<Set, Error> {
             Err(_) if stock.contains(&setting) => {}
             Err(_) if setting.0 == RTO_MIN => done.rto_min_ms = Some(in_ms(config.rto_min)?),
             Err(_) => {
-                return Err(Error::Failed(format!(
+                return Err(Error::Refused(format!(
                     "sysctl {} = \"{}\": the running kernel has no such sysctl; leave it out, or use --on sim",
                     name(setting.0),
                     setting.1
@@ -69,12 +69,12 @@ pub(super) fn set(config: &HostConfig) -> Result<Set, Error> {
 fn in_ms(rto_min: Duration) -> Result<u32, Error> {
     let us = rto_min.us();
     if us % 1000 != 0 {
-        return Err(Error::Failed(format!(
+        return Err(Error::Refused(format!(
             "rto_min of {us} us: without tcp_rto_min_us (6.11) Linux has it in whole ms; change it, or use --on sim"
         )));
     }
     u32::try_from(us / 1000).map_err(|_| {
-        Error::Failed(format!("rto_min of {us} us: that is more than a route can say"))
+        Error::Refused(format!("rto_min of {us} us: that is more than a route can say"))
     })
 }
 

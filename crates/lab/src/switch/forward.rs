@@ -243,10 +243,12 @@ impl Forwarder {
         }
     }
 
-    /// Has the measured window end at `at`, or now if that has passed, unless it ends before that.
+    /// Has the measured window end at `at`, or now if that has passed, unless it ends before that or has not begun then.
     pub(super) fn end_window(&mut self, at: Time) {
-        if let Some(end) = self.window_ends.back_mut() {
-            *end = at.min(*end);
+        match self.window_ends.make_contiguous() {
+            [begin, _] if at < *begin => {}
+            [.., end] => *end = at.min(*end),
+            [] => {}
         }
     }
 

@@ -116,13 +116,15 @@ fn what_is_for_nobody_is_foreign() {
 #[test]
 fn a_window_ends_when_the_applications_do_and_no_later() {
     // Three packets, of which the window has the second.
-    let sent = |ended_at: Option<Time>| {
+    let sent = |mut ended_at: Option<Time>| {
         let window = [Time::from_us(50), Time::from_us(250)];
         let mut forwarder = forwarder_with(Time::from_us(100), Some(window));
-        for at_us in [120, 220, 320] {
-            forwarder.take(7, Offload::default(), &frame_v4(), Time::from_us(at_us));
+        for at_us in [20, 120, 220, 320] {
+            if at_us > 100 {
+                forwarder.take(7, Offload::default(), &frame_v4(), Time::from_us(at_us));
+            }
             forwarder.advance(Time::from_us(at_us + 50));
-            if let Some(at) = ended_at.filter(|at| *at <= Time::from_us(at_us + 50)) {
+            if let Some(at) = ended_at.take_if(|at| *at <= Time::from_us(at_us + 50)) {
                 forwarder.end_window(at);
             }
         }
@@ -131,6 +133,7 @@ fn a_window_ends_when_the_applications_do_and_no_later() {
         window.map(|queues| queues[0].sent_pkts)
     };
     assert_eq!(sent(None), [1, 3], "it would go on until 350 us");
+    assert_eq!(sent(Some(Time::from_us(60))), [1, 3], "it had not begun");
     assert_eq!(sent(Some(Time::from_us(260))), [1, 2]);
     assert_eq!(sent(Some(Time::from_us(360))), [1, 3], "it has ended before");
 }

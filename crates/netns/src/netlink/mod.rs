@@ -269,6 +269,10 @@ mod tests {
 
     #[test]
     fn nobody_but_the_kernel_can_answer() {
+        if !rustix::process::geteuid().is_root() {
+            println!("SKIPPED: others may send to nobody at all");
+            return;
+        }
         let (asking, other) = (Netlink::open().unwrap(), Netlink::open().unwrap());
         assert_ne!((asking.port, other.port), (0, 0));
         let refusal = message_of(message::NLMSG_ERROR, 0, 1, asking.port, ENOENT);

@@ -3,7 +3,7 @@
 use super::ack::Progress;
 use super::rtt::{RTO_INITIAL_MS, from_ticks};
 use super::seq::{after, before};
-use super::timers::Pending;
+use super::timers::{Pending, TIMEOUT_MIN_JIFFIES};
 use super::{Sock, State};
 use crate::net::Net;
 use crate::packet::{NO_SACKS, Packet, SYN_BYTES, TIMESTAMP_BYTES, Tos, flags};
@@ -17,8 +17,6 @@ const MSS_DEFAULT: u32 = 536;
 const MSS_LEAST: u32 = 48;
 /// And the least that follows from a small window, options included: 68 bytes less those of TCP's header.
 const MSS_OF_LEAST_MTU: u32 = 48;
-/// The least time of a timer (`TCP_TIMEOUT_MIN`): a SYN that was answered wrongly comes again so soon.
-const SOONEST_JIFFIES: u32 = 2;
 /// Retransmissions of a SYN after which a connection starts with one packet.
 const SYN_RETRIES_FOR_CWND_1: u32 = 1;
 
@@ -217,7 +215,7 @@ impl Sock {
             if packet.ack_seq != self.iss.wrapping_add(1) {
                 if self.syn_retries == 0 {
                     // The peer may have been left in an older connection: after its reset it listens.
-                    self.arm_retransmit(Pending::Retransmit, SOONEST_JIFFIES, net);
+                    self.arm_retransmit(Pending::Retransmit, TIMEOUT_MIN_JIFFIES, net);
                 }
                 self.answer_with_reset(packet, net);
                 return;

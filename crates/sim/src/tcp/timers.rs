@@ -15,6 +15,8 @@ use knee_run::spec::LinuxVersion;
 const THIN_LINEAR_RETRIES: u8 = 6;
 /// The least time that microsecond-based timers wait.
 pub(super) const TIMEOUT_MIN_US: u64 = 2_000;
+/// The least time of the others (`TCP_TIMEOUT_MIN`): a SYN that was answered wrongly comes again so soon.
+pub(super) const TIMEOUT_MIN_JIFFIES: u32 = 2;
 
 /// A timer with one event at most that matters.
 #[derive(Debug)]

@@ -143,8 +143,6 @@ fn ping_order(ping: &Ping, namespaces: &[u32]) -> Result<PingOrder, Error> {
 struct BuiltIn(BTreeMap<&'static str, Cc>);
 
 impl Kernel for BuiltIn {
-    const OF_COMPILED: &'static str = "the guest's kernel does not have it";
-
     fn bring(&mut self, cc: &Cc) -> Result<String, Error> {
         let name = cc.algorithm.name();
         let known = self.0.entry(name).or_insert_with(|| cc.clone());

@@ -146,7 +146,15 @@ pub(super) fn queue(place: Place, config: &QueueConfig, frame_bytes: u32) -> Res
         }
         QueueConfig::FqCodel(fq) => one("fq_codel", fq_codel(fq)?, Discipline::FqCodel),
         QueueConfig::Classes(classes) => self::classes(place, classes, frame_bytes),
-        other => Err(other.settings().not_in_linux().to_owned()),
+        QueueConfig::Share(_) => {
+            Err("no discipline of Linux marks a share of packets (kind = \"share\")".to_owned())
+        }
+        QueueConfig::DualPi2(_) => {
+            Err("the guest's kernel has no dualpi2 (Linux 6.17 has it)".to_owned())
+        }
+        QueueConfig::TwoBuffers(_) => {
+            Err("no discipline of Linux has two buffers by where a packet came from".to_owned())
+        }
     }
 }
 
