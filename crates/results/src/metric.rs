@@ -312,6 +312,25 @@ const _: () = {
     while at < Metric::ALL.len() {
         let about = Metric::ALL[at].about();
         assert!(!about.kinds.is_empty(), "a metric of no kind of traffic would never be written");
+        let mut of = 0;
+        while of < about.shown.len() {
+            assert!(
+                has(about.kinds, about.shown[of]),
+                "a metric is shown where it is not measured"
+            );
+            of += 1;
+        }
         at += 1;
     }
 };
+
+const fn has(kinds: &[Kind], kind: Kind) -> bool {
+    let mut at = 0;
+    while at < kinds.len() {
+        if kinds[at] as u8 == kind as u8 {
+            return true;
+        }
+        at += 1;
+    }
+    false
+}
