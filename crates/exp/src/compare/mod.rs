@@ -9,6 +9,7 @@ pub use show::{json, render};
 use std::collections::HashMap;
 
 use knee_file::Origin;
+use knee_results::Metric;
 
 use crate::difference::{
     INDECISIVE, Sample, Share, TOLERANCE, Verdict, difference_half_width, newcombe,
@@ -17,8 +18,6 @@ use crate::error::Error;
 use crate::stats::Spread;
 use read::{Figure, OfRun, Row};
 
-/// Metrics that others tell better: the share of drops is there only in runs that have drops.
-const NOT_COMPARED: [&str; 1] = ["drop_share"];
 /// Keys that a refusal names.
 const NAMED: usize = 8;
 
@@ -220,10 +219,15 @@ fn one_sided((side, row, other): (&Side, &Row, &Row), force: bool) -> Option<Str
     let theirs = by_name(theirs);
     let alone = row.compared(force).iter().filter(|figure| !theirs.contains_key(&figure.name()));
     let names: Vec<_> = alone
-        .filter(|figure| !NOT_COMPARED.contains(&figure.metric.as_str()))
+        .filter(|figure| is_compared(figure))
         .map(|figure| format!("{} of {}", figure.metric, figure.subject))
         .collect();
     (!names.is_empty()).then(|| format!("only in {}: {}", side.dir.display(), names.join(", ")))
+}
+
+/// Others tell better: the share of drops is there only in runs that have drops.
+fn is_compared(figure: &Figure) -> bool {
+    figure.metric != Metric::DropShare.name()
 }
 
 fn by_name(figures: &[Figure]) -> HashMap<(&str, &str), &Figure> {
@@ -232,7 +236,7 @@ fn by_name(figures: &[Figure]) -> HashMap<(&str, &str), &Figure> {
 
 fn compare_rows(a: &Row, b: &Row, options: Options) -> Vec<Line> {
     let (ours, theirs) = (a.compared(options.force), by_name(b.compared(options.force)));
-    let compared = ours.iter().filter(|f| !NOT_COMPARED.contains(&f.metric.as_str()));
+    let compared = ours.iter().filter(|figure| is_compared(figure));
     let both = compared.filter_map(|figure| Some((figure, *theirs.get(&figure.name())?)));
     both.flat_map(|(x, y)| compare_figures(x, y, options.within))
         .map(|line| Line { row: a.label.clone(), ..line })
@@ -269,9 +273,9 @@ impl OfRun {
 /// What percentages are of at least, lest 5 % of next to nothing be asked for: one event or packet per run, a
 /// tenth of marks.
 fn least_scale(figure: &Figure) -> f64 {
-    match (figure.unit.as_str(), figure.metric.as_str()) {
-        ("", "jain" | "utilisation") | ("s" | "bps", _) => 0.0,
-        ("", "ce_share") => 0.1,
+    match (Metric::by_name(&figure.metric), figure.unit.as_str()) {
+        (Some(Metric::Jain | Metric::Utilisation), _) | (_, "s" | "bps") => 0.0,
+        (Some(Metric::CeShare), _) => 0.1,
         _ => 1.0,
     }
 }
