@@ -90,14 +90,12 @@ impl Section {
         let _ = write!(out, "<p class=\"question\">{}</p>", escaped(&m.question));
         let _ = write!(out, "<p class=\"meta\">{}</p></header>", escaped(&meta(m)));
         if m.interrupted {
-            let when = match (m.runs_done, m.runs) {
+            let after = match (m.runs_done, m.runs) {
                 (Some(done), Some(runs)) => format!("after {done} of {runs} runs"),
-                _ => "before all runs were done".to_owned(),
+                _ => "after some of the runs".to_owned(),
             };
-            let _ = write!(
-                out,
-                "<p class=\"warn\">Stopped {when}: what follows rests on those that were.</p>"
-            );
+            let _ =
+                write!(out, "<p class=\"warn\">Stopped {after}: what follows rests on these.</p>");
         }
         out.push_str(&self.limited.html());
         if let Some(source) = &m.about.source {
