@@ -76,7 +76,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     let back_end = back_ends::named(&args.on)?;
-    if args.attempts > 1 && back_end.capabilities().is_model {
+    if args.attempts > 1 && !back_end.capabilities().has_host {
         return Err(Failure::Says(
             "--attempts is for --on lab and --on hosts=FILE: no host limits what is simulated"
                 .to_owned(),

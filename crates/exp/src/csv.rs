@@ -20,9 +20,9 @@ use crate::stats::Samples;
 pub(crate) fn header(file: File, experiment: &Experiment) -> String {
     let mut line = file.header(experiment.axes.iter().map(|axis| axis.path.as_str()));
     match file {
-        File::Queue if !experiment.has_flow_control => {
-            let end = line.rfind(&format!(",{}", rows::Queue::pause_frames));
-            line.truncate(end.unwrap_or(line.len()));
+        File::Queue => {
+            let cut: usize = untold(experiment).iter().map(|name| name.len() + 1).sum();
+            line.truncate(line.len() - cut);
         }
         File::FlowSample => {
             for (name, unit) in diagnostics(experiment) {
@@ -36,6 +36,14 @@ pub(crate) fn header(file: File, experiment: &Experiment) -> String {
     }
     line.push('\n');
     line
+}
+
+/// Columns that `queues.csv` ends before, where flow control cannot stop any link.
+fn untold(experiment: &Experiment) -> &'static [&'static str] {
+    let columns = File::Queue.columns();
+    let pause = columns.iter().position(|name| *name == rows::Queue::pause_frames);
+    let told = pause.filter(|_| !experiment.has_flow_control).unwrap_or(columns.len());
+    &columns[told..]
 }
 
 /// Diagnostic values of the algorithms in use, each name once.
@@ -95,19 +103,22 @@ pub(crate) fn rows(
         label,
         index: id.index.to_string(),
     };
-    vec![
-        (File::Run, writer.run_row(id)),
-        (File::Flow, writer.flows()),
-        (File::Rpc, writer.rpcs()),
-        (File::Ping, writer.pings()),
-        (File::Queue, writer.queues()),
-        (File::Host, writer.hosts()),
-        (File::FlowSample, writer.flow_samples()),
-        (File::QueueSample, writer.queue_samples()),
-        (File::GoodputSample, writer.goodput_samples()),
-        (File::Measure, writer.measures()),
-        (File::Validity, writer.validity()),
-    ]
+    let of_file = |file| match file {
+        File::Run => writer.run_row(id),
+        File::Flow => writer.flows(),
+        File::Rpc => writer.rpcs(),
+        File::Ping => writer.pings(),
+        File::Queue => writer.queues(),
+        File::Host => writer.hosts(),
+        File::FlowSample => writer.flow_samples(),
+        File::QueueSample => writer.queue_samples(),
+        File::GoodputSample => writer.goodput_samples(),
+        File::Measure => writer.measures(),
+        File::Validity => writer.validity(),
+        // Of all runs together.
+        File::Summary => String::new(),
+    };
+    File::ALL.map(|file| (file, of_file(file))).into()
 }
 
 /// Case and varied values, as labels of a row.
@@ -245,9 +256,7 @@ impl Writer<'_> {
     }
 
     fn queues(&self) -> String {
-        let pause =
-            File::Queue.columns().iter().position(|name| *name == rows::Queue::pause_frames);
-        let told = pause.filter(|_| !self.experiment.has_flow_control).unwrap_or(usize::MAX);
+        let told = File::Queue.columns().len() - untold(self.experiment).len();
         let mut out = String::new();
         for queue in &self.outcome.queues {
             let row = rows::Queue {

@@ -4,8 +4,9 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use knee_file::{Origin, write_as_text};
+use knee_file::Origin;
 use knee_files::Unreadable;
+use knee_files::write_as_text;
 
 /// Why an experiment could not be read, run or recorded.
 #[derive(Debug)]

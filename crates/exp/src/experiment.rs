@@ -27,7 +27,7 @@ const MAX_CONFIGURATIONS: usize = 10_000;
 /// Hosts of all configurations together: each is read before any is run.
 const MAX_HOSTS_IN_ALL: usize = 1_000_000;
 /// Configurations times repeats.
-const MAX_RUNS: usize = 100_000;
+pub(crate) const MAX_RUNS: usize = 100_000;
 
 const TOP_LEVEL: &[&str] = &[
     "question",

@@ -94,7 +94,7 @@ impl Record {
 ///
 /// # Errors
 /// [`Error::Simulation`] if a run cannot be carried out, [`Error::Io`] if a row cannot be written,
-/// [`Error::Input`] if a recording is asked of what makes none.
+/// [`Error::Input`] if a recording or captures are asked of what makes none.
 pub fn sweep(
     experiment: &Arc<Experiment>,
     options: &Options,
@@ -104,6 +104,13 @@ pub fn sweep(
     if options.trace.is_some() && !options.back_end.capabilities().recordings {
         let why = "is for the simulator alone: --on sim; of real connections knee trace records";
         return Err(Error::input(&experiment.path, Origin::Nowhere, "--trace", why));
+    }
+    if options.captures && !options.back_end.capabilities().captures {
+        let name = options.back_end.name();
+        let why = format!(
+            "--on {name} writes no captures: leave --pcap out, or use --on sim, --on lab or --on vkernel"
+        );
+        return Err(Error::input(&experiment.path, Origin::Nowhere, "--pcap", why));
     }
     let started = Instant::now();
     let cpu_before = machine::cpu_seconds();
@@ -134,6 +141,10 @@ pub fn sweep(
 /// What a back end says of itself, and in what runs of this experiment differ there from the simulator's.
 fn about(experiment: &Experiment, back_end: &dyn BackEnd) -> Result<Map<String, Json>, Error> {
     let mut about = back_end.about();
+    // The simulator is what the others differ from.
+    if back_end.capabilities().is_model {
+        return Ok(about);
+    }
     let mut all: Vec<String> = Vec::new();
     for index in 0..experiment.configurations.len() {
         let run = experiment.run(experiment.run_id(index * experiment.repeat as usize))?;
@@ -329,12 +340,6 @@ fn run_one(
 /// Runs it until it is valid, as often as allowed; the last, and how many there were. Captures are those of the last.
 fn attempt(options: &Options, run: &Run, captures: Option<&Path>) -> Result<(Ran, u32), String> {
     let mut attempts = 1;
-    if captures.is_some() && !options.back_end.capabilities().captures {
-        let name = options.back_end.name();
-        return Err(format!(
-            "--on {name} writes no captures: leave --pcap out, or use --on sim or --on lab"
-        ));
-    }
     loop {
         let ask = Ask { captures, ..Ask::outcome(&options.stop) };
         let ran = options.back_end.run(run, &ask).map_err(|why| why.to_string())?;

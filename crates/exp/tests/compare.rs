@@ -304,6 +304,23 @@ fn broken_directories_are_one_sentence() {
         word.contains("measures.csv:") && word.contains("values = \"x\": must be a number"),
         "{word}"
     );
+    let many = broken("runs.csv", &|text| {
+        let row = text.lines().last().unwrap();
+        let (_, labels) = row.split_once(',').unwrap();
+        let more: String = (0..=100_000).map(|run| format!("{run},{labels}\n")).collect();
+        Some(format!("{}\n{more}", text.lines().next().unwrap()))
+    });
+    assert!(many.contains("has more than 100000 runs, as no experiment has"), "{many}");
     let empty = broken("measures.csv", &|text| text.lines().next().map(|head| format!("{head}\n")));
     assert!(empty.contains("has no figure that"), "{empty}");
+    // Of whatever a manifest does not say it is.
+    let unsaid = scratch.0.join("unsaid");
+    fs::create_dir(&unsaid).unwrap();
+    for file in ["runs.csv", "measures.csv"] {
+        fs::copy(a.join(file), unsaid.join(file)).unwrap();
+    }
+    let text = fs::read_to_string(a.join("manifest.json")).unwrap();
+    fs::write(unsaid.join("manifest.json"), text.replacen("\"back_end\"", "\"other\"", 1)).unwrap();
+    let shown = render(&[compared(&a, &unsaid, false).unwrap()]);
+    assert!(shown.contains("(mix, unknown back end)"), "{shown}");
 }

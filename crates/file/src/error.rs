@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use knee_files::write_as_text;
+
 /// A file, or an override on the command line, says something that is not allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
@@ -78,14 +80,3 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
-
-/// Writes what may come from a file: a terminal obeys what is not text, but for what is `kept`.
-///
-/// # Errors
-/// As the formatter has them.
-pub fn write_as_text(f: &mut fmt::Formatter<'_>, text: &str, kept: &[char]) -> fmt::Result {
-    text.chars().try_for_each(|c| match c.is_control() && !kept.contains(&c) {
-        true => write!(f, "{}", c.escape_default()),
-        false => write!(f, "{c}"),
-    })
-}

@@ -37,6 +37,6 @@ mod reader;
 mod tree;
 pub mod units;
 
-pub use error::{Error, Origin, write_as_text};
+pub use error::{Error, Origin};
 pub use reader::{Reader, Resolved, one_of};
 pub use tree::{Node, Table, Value, did_you_mean, parse, parse_override};

@@ -570,14 +570,19 @@ mod tests {
         let last = || class(ALL, ClassService::Weighted(1), droptail(1));
         let first = || class(DSCP_1, ClassService::Weighted(1), droptail(1));
         let check = |classes, quantum_bytes| {
-            QueueConfig::Classes(ClassesConfig { classes, quantum_bytes }).validate()
+            let checked = QueueConfig::Classes(ClassesConfig { classes, quantum_bytes }).validate();
+            checked.map_err(|error| (error.key, error.to_string()))
         };
         assert_eq!(check(vec![first(), last()], 64), Ok(()));
-        assert_eq!(check(vec![], 1514).unwrap_err().key, "class");
-        assert_eq!(check(vec![last(), first()], 1514).unwrap_err().key, "class");
-        assert_eq!(check(vec![last(), last()], 1514).unwrap_err().key, "class");
-        assert_eq!(check(vec![last()], 63).unwrap_err().key, "quantum");
+        let no_last = "the last class must have no condition, so that every packet has a class";
+        let not_last = "a class without a condition takes every packet, so it must be the last";
+        let no_turn = "a weight must be above 0, and the quantum at least 64 B, or no packet ever gets its turn";
+        let refused = |key, why: &str| Err((key, why.to_owned()));
+        assert_eq!(check(vec![], 1514), refused("class", no_last));
+        assert_eq!(check(vec![last(), first()], 1514), refused("class", no_last));
+        assert_eq!(check(vec![last(), last()], 1514), refused("class", not_last));
+        assert_eq!(check(vec![last()], 63), refused("quantum", no_turn));
         let unserved = ClassConfig { service: ClassService::Weighted(0), ..last() };
-        assert_eq!(check(vec![first(), unserved], 1514).unwrap_err().key, "quantum");
+        assert_eq!(check(vec![first(), unserved], 1514), refused("quantum", no_turn));
     }
 }

@@ -11,7 +11,7 @@ use crate::limit::Limit;
 use crate::packet::Packet;
 use crate::pie::{Pie, PieConfig};
 use crate::red::{Red, RedConfig};
-use crate::settings::{Check, ConfigError, Keys, Place, Room, Seeds, Settings};
+use crate::settings::{Check, ConfigError, FindLimit, Keys, Place, Seeds, Settings};
 use crate::share::{Share, ShareConfig};
 use crate::step::{Step, StepConfig};
 use crate::two_buffers::TwoBuffersConfig;
@@ -122,9 +122,9 @@ impl QueueConfig {
 
     /// How much may wait; `None`: the queues that it consists of say so.
     pub fn limit(&self) -> Option<Limit> {
-        let mut room = Room::default();
-        self.clone().settings_mut().fields(&mut room);
-        room.0
+        let mut found = FindLimit::default();
+        self.clone().settings_mut().fields(&mut found);
+        found.0
     }
 
     /// The most packets of `pkt_bytes` that may wait, with nobody else in a shared buffer; `None`: no limit.
@@ -173,11 +173,17 @@ impl QueueConfig {
     pub fn admission(&self) -> Option<AnyAdmission> {
         match self {
             QueueConfig::DropTail(config) => Some(AnyAdmission::DropTail(DropTail::new(*config))),
-            QueueConfig::Step(config) if config.decides_at_arrival() => {
-                Some(AnyAdmission::Step(Step::new(*config)))
+            QueueConfig::Step(config) => {
+                config.decides_at_arrival().then(|| AnyAdmission::Step(Step::new(*config)))
             }
             QueueConfig::Share(config) => Some(AnyAdmission::Share(Share::new(*config))),
-            _ => None,
+            QueueConfig::Pie(_)
+            | QueueConfig::Red(_)
+            | QueueConfig::Codel(_)
+            | QueueConfig::FqCodel(_)
+            | QueueConfig::DualPi2(_)
+            | QueueConfig::Classes(_)
+            | QueueConfig::TwoBuffers(_) => None,
         }
     }
 }
@@ -190,9 +196,10 @@ mod tests {
     use crate::step::{MarkAt, MarkWhen, NotEctAbove};
     use crate::time::{Duration, Rate};
 
-    /// The key that says what cannot work.
-    fn check(config: &QueueConfig) -> Result<(), &'static str> {
-        config.validate().map_err(|error| error.key)
+    /// The key that says what cannot work, and why.
+    fn refused(config: &QueueConfig) -> (&'static str, String) {
+        let error = config.validate().unwrap_err();
+        (error.key, error.to_string())
     }
 
     fn step(threshold: Threshold, when: MarkWhen) -> QueueConfig {
@@ -222,9 +229,11 @@ mod tests {
     fn pie_without_interval_or_mtu_is_refused() {
         let no_interval =
             PieConfig { update_interval: Duration::from_ns(63), ..PieConfig::default() };
-        assert_eq!(check(&QueueConfig::Pie(no_interval)), Err("update_interval"));
+        let why = "PIE's update interval must be at least 64 ns, the tick of its clock";
+        assert_eq!(refused(&QueueConfig::Pie(no_interval)), ("update_interval", why.into()));
         let no_mtu = PieConfig { mtu_bytes: 0, ..PieConfig::default() };
-        assert_eq!(check(&QueueConfig::Pie(no_mtu)), Err("kind"));
+        let why = "PIE's MTU must be above 0 bytes (1514 for Ethernet, header included)";
+        assert_eq!(refused(&QueueConfig::Pie(no_mtu)), ("kind", why.into()));
         assert_eq!(QueueConfig::Pie(PieConfig::default()).validate(), Ok(()));
     }
 
@@ -234,11 +243,13 @@ mod tests {
 
     #[test]
     fn a_share_that_is_none_is_refused() {
+        let why =
+            "what is marked must be a share from 0 to 1, or every n-th packet with n from 1 on";
         for bad in [-0.1, 1.1, f64::NAN] {
             let config = share(MarkShare::Probability(bad));
-            assert_eq!(check(&config), Err("kind"), "{bad}");
+            assert_eq!(refused(&config), ("kind", why.into()), "{bad}");
         }
-        assert_eq!(check(&share(MarkShare::Every(0))), Err("kind"));
+        assert_eq!(refused(&share(MarkShare::Every(0))), ("kind", why.into()));
         assert_eq!(share(MarkShare::Every(1)).validate(), Ok(()));
         assert_eq!(share(MarkShare::Probability(1.0)).validate(), Ok(()));
     }

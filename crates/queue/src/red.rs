@@ -102,13 +102,15 @@ impl Settings for RedConfig {
         v.key("wlog", Setting::Number(&mut self.wlog, 0..=WLOG_MAX));
         v.key("packet_time", Setting::Time(&mut self.packet_time));
         v.key("ecn", Setting::Flag(&mut self.ecn));
-        if !self.ecn {
-            for key in ["not_ect", "harddrop"] {
-                v.without(key, "has no meaning without ecn: then all are dropped");
+        match self.ecn {
+            true => {
+                v.word("not_ect", &mut self.not_ect, &NotEctAbove::WORDS);
+                v.key("harddrop", Setting::Flag(&mut self.harddrop));
             }
+            false => ["not_ect", "harddrop"].into_iter().for_each(|key| {
+                v.without(key, "has no meaning without ecn: then all are dropped");
+            }),
         }
-        v.word("not_ect", &mut self.not_ect, &NotEctAbove::WORDS);
-        v.key("harddrop", Setting::Flag(&mut self.harddrop));
         v.key("gentle", Setting::Flag(&mut self.gentle));
         let mut adaptive = self.adapt_interval.is_some();
         v.key("adaptive", Setting::Flag(&mut adaptive));
@@ -411,6 +413,12 @@ mod tests {
     }
 
     const EARLY: Verdict = Verdict::Dropped(DropReason::Early);
+
+    #[test]
+    fn each_key_is_shown_once_with_ecn_and_without() {
+        let keys = |ecn| crate::QueueConfig::Red(RedConfig { ecn, ..config() }).keys();
+        assert_eq!(keys(false), keys(true));
+    }
 
     #[test]
     fn the_average_moves_by_its_weight() {

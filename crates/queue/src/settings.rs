@@ -97,7 +97,7 @@ pub enum Setting<'a> {
     Number(&'a mut u32, RangeInclusive<u32>),
     /// A whole number, from and to, or none.
     MaybeNumber(&'a mut Option<u32>, RangeInclusive<u32>),
-    /// A whole number per second, from and to.
+    /// Millionths per second, as a whole number, from and to: Linux's 0.16 is 160000.
     Gain(&'a mut u32, RangeInclusive<u32>),
     /// Yes or no.
     Flag(&'a mut bool),
@@ -117,7 +117,7 @@ pub trait Visit {
     /// The key that comes next has no default, and is written as in `example`.
     fn need(&mut self, _key: &'static str, _example: &'static str) {}
 
-    /// A key that has no meaning beside the others, and why.
+    /// A key that has no meaning beside the others, and why; it is not shown as one that has.
     fn without(&mut self, _key: &'static str, _why: &'static str) {}
 
     /// What is said cannot work, and which key says it.
@@ -192,11 +192,11 @@ impl Visit for Keys {
     }
 }
 
-/// How much may wait.
+/// The limit on what may wait: the setting of this kind, or the packets of the key `limit`.
 #[derive(Default)]
-pub(crate) struct Room(pub(crate) Option<Limit>);
+pub(crate) struct FindLimit(pub(crate) Option<Limit>);
 
-impl Visit for Room {
+impl Visit for FindLimit {
     fn key(&mut self, key: &'static str, setting: Setting<'_>) {
         match setting {
             Setting::Limit(limit) => self.0 = Some(*limit),

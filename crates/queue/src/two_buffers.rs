@@ -210,7 +210,9 @@ mod tests {
     fn one_law_for_both_must_decide_at_arrival() {
         let pie = || QueueConfig::Pie(PieConfig::default());
         let check = |limit_per| QueueConfig::TwoBuffers(config(pie(), limit_per)).validate();
-        assert_eq!(check(LimitPer::Port).unwrap_err().key, "limit_per");
+        let error = check(LimitPer::Port).unwrap_err();
+        let why = "one limit for both buffers needs a queue that decides at arrival by what waits: droptail, share, or step at enqueue";
+        assert_eq!((error.key, error.to_string().as_str()), ("limit_per", why));
         assert_eq!(check(LimitPer::Buffer), Ok(()));
     }
 }

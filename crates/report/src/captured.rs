@@ -68,7 +68,7 @@ impl Captured {
         m: &Manifest,
         html: &Path,
         analyse: &mut Analyse<'_>,
-    ) -> Result<Option<Captured>, Error> {
+    ) -> Result<Option<Captured>, crate::Error> {
         let mut runs = runs(m)?;
         if runs.is_empty() {
             return Ok(None);
@@ -81,7 +81,7 @@ impl Captured {
             let dir = pages.held.path().join(&of_run);
             fs::create_dir(&dir).map_err(|why| Error::io(&dir, "cannot make", why))?;
             if !run.files.is_empty() {
-                run.unread.extend(analyse(&run.files, &dir).map_err(Error::Other)?);
+                run.unread.extend(analyse(&run.files, &dir).map_err(crate::Error::Analysis)?);
             }
             match dir.join(FINDINGS).is_file() {
                 true => run.found = Some(Found::read(&dir, link(&name, &of_run))?),

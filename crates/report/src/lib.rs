@@ -10,6 +10,7 @@ mod captured;
 mod charts;
 mod claims;
 mod distribution;
+mod error;
 mod figure;
 mod findings;
 mod limited;
@@ -26,5 +27,5 @@ mod testing;
 mod text;
 
 pub use captured::Analyse;
-pub use knee_results::Error;
+pub use error::Error;
 pub use page::{write, write_analysed, write_figures};

@@ -8,10 +8,11 @@ use std::path::{Path, PathBuf};
 
 use knee_files::NewFile;
 use knee_results::reproduction::Reproduction;
-use knee_results::{Error, Manifest};
+use knee_results::{self as results, Manifest};
 
 use crate::capture::{Capture, FINDINGS};
 use crate::captured::{Analyse, Captured, Fresh};
+use crate::error::Error;
 use crate::figure::{Figure, Painter};
 use crate::findings;
 use crate::overview::{dirs, overview};
@@ -33,7 +34,7 @@ const UPLOT_LICENSE: &str = include_str!("../assets/uplot/LICENSE");
 /// Results directories in a directory, and the reproduction that made them if one did.
 type Found = (Option<Reproduction>, Vec<(String, PathBuf)>);
 
-fn find(dir: &Path) -> Result<Found, Error> {
+fn find(dir: &Path) -> Result<Found, results::Error> {
     if dir.join(Reproduction::FILE).is_file() {
         let reproduction = Reproduction::read(dir)?;
         let dirs = dirs(&reproduction, dir)?;
@@ -50,7 +51,7 @@ fn find(dir: &Path) -> Result<Found, Error> {
             "is no directory: name one that knee run, knee reproduce or knee pcap --csv has written"
         }
     };
-    Err(Error::input(dir, 0, why))
+    Err(results::Error::input(dir, 0, why))
 }
 
 /// Writes the report of a results directory, a reproduction or an analysis of captures into one HTML file.
@@ -130,11 +131,17 @@ fn is_capture(dir: &Path) -> bool {
 const CAPTURE_FILES: [&str; 5] = ["flows.csv", "rounds.csv", "events.csv", "packets.csv", FINDINGS];
 
 /// Refuses to write over a file that the report is made from.
-fn not_of_results(html: &Path, dir: &Path, files: &[impl AsRef<Path>]) -> Result<(), Error> {
+fn not_of_results(
+    html: &Path,
+    dir: &Path,
+    files: &[impl AsRef<Path>],
+) -> Result<(), results::Error> {
     let Ok(target) = fs::canonicalize(html) else { return Ok(()) };
     let is_target = |path: PathBuf| fs::canonicalize(path).is_ok_and(|path| path == target);
     match files.iter().any(|file| is_target(dir.join(file))) {
-        true => Err(Error::input(html, 0, "is one of the results: name another file with -o")),
+        true => {
+            Err(results::Error::input(html, 0, "is one of the results: name another file with -o"))
+        }
         false => Ok(()),
     }
 }
@@ -148,9 +155,9 @@ fn save(
     parts: impl FnOnce(&mut Put<'_>) -> Result<Option<Fresh>, Error>,
 ) -> Result<(), Error> {
     if html.is_dir() {
-        return Err(Error::input(html, 0, "is a directory: name a file in it"));
+        return Err(results::Error::input(html, 0, "is a directory: name a file in it").into());
     }
-    let failed = |why| Error::io(html, "cannot write", why);
+    let failed = |why| Error::from(results::Error::io(html, "cannot write", why));
     let mut out = BufWriter::new(NewFile::create(html).map_err(failed)?);
     let beside = parts(&mut |text: &str| out.write_all(text.as_bytes()).map_err(failed))?;
     let file = out.into_inner().map_err(|why| failed(why.into_error()))?;
@@ -172,22 +179,27 @@ fn limits(directories: usize) -> Limits {
 pub fn write_figures(dir: &Path, out: &Path) -> Result<usize, Error> {
     if is_capture(dir) {
         let why = "holds captures, whose plots are saved by the buttons of their report: leave out --figures";
-        return Err(Error::input(dir, 0, why));
+        return Err(results::Error::input(dir, 0, why).into());
     }
     let (_, dirs) = find(dir)?;
-    fs::create_dir_all(out).map_err(|why| Error::io(out, "cannot make", why))?;
+    fs::create_dir_all(out).map_err(|why| results::Error::io(out, "cannot make", why))?;
     let painter = Painter::new();
     let mut count = 0;
     for (_, dir) in &dirs {
         let section = Section::read(Manifest::read(dir)?, limits(dirs.len()))?;
-        let mut save = |figure: &Figure| {
+        let mut save = |figure: &Figure| -> Result<(), Error> {
             let svg = figure.file();
             let put = |ending: &str, bytes: &[u8]| {
                 let path = out.join(format!("{}.{ending}", figure.id));
-                knee_files::write(&path, bytes).map_err(|why| Error::io(&path, "cannot write", why))
+                knee_files::write(&path, bytes)
+                    .map_err(|why| results::Error::io(&path, "cannot write", why))
             };
             let png = painter.png(&svg).map_err(|why| {
-                Error::input(&out.join(&figure.id), 0, format!("cannot be drawn as PNG: {why}"))
+                results::Error::input(
+                    &out.join(&figure.id),
+                    0,
+                    format!("cannot be drawn as PNG: {why}"),
+                )
             })?;
             put("svg", svg.as_bytes())?;
             put("png", &png)?;

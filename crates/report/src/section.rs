@@ -90,12 +90,12 @@ impl Section {
         let _ = write!(out, "<p class=\"question\">{}</p>", escaped(&m.question));
         let _ = write!(out, "<p class=\"meta\">{}</p></header>", escaped(&meta(m)));
         if m.interrupted {
-            let _ = write!(
-                out,
-                "<p class=\"warn\">Stopped after {} of {} runs: what follows rests on these.</p>",
-                m.runs_done.unwrap_or_default(),
-                m.runs.unwrap_or_default()
-            );
+            let after = match (m.runs_done, m.runs) {
+                (Some(done), Some(runs)) => format!("after {done} of {runs} runs"),
+                _ => "after some of the runs".to_owned(),
+            };
+            let _ =
+                write!(out, "<p class=\"warn\">Stopped {after}: what follows rests on these.</p>");
         }
         out.push_str(&self.limited.html());
         if let Some(source) = &m.about.source {
@@ -144,7 +144,7 @@ impl Section {
         );
         if !m.files.is_empty() {
             out.push_str("<p class=\"files\">Files: ");
-            for (i, file) in m.files.iter().map(String::as_str).chain(["manifest.json"]).enumerate()
+            for (i, file) in m.files.iter().map(String::as_str).chain([Manifest::FILE]).enumerate()
             {
                 let gap = if i > 0 { ", " } else { "" };
                 let _ = write!(

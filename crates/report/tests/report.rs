@@ -15,9 +15,10 @@ fn a_directory_without_the_newer_parts_has_a_report_without_them() {
     let mut manifest: serde_json::Value =
         serde_json::from_str(&fs::read_to_string(dir.join("manifest.json")).expect("is there"))
             .expect("is JSON");
-    for key in ["about", "published", "claims", "charts", "axes", "cases", "network"] {
+    for key in ["about", "published", "claims", "charts", "axes", "cases", "network", "runs"] {
         manifest.as_object_mut().expect("an object").remove(key);
     }
+    manifest["interrupted"] = true.into();
     fs::write(dir.join("manifest.json"), manifest.to_string()).expect("is written");
     for file in ["series-flows.csv", "series-queues.csv", "flows.csv"] {
         fs::remove_file(dir.join(file)).expect("was there");
@@ -28,6 +29,7 @@ fn a_directory_without_the_newer_parts_has_a_report_without_them() {
     for absent in ["<h3>Claims", "Published and ours", "Over time", "The network"] {
         assert!(!text.contains(absent), "{absent}");
     }
+    assert!(text.contains("Stopped after some of the runs: "), "{text}");
     // Charts come of the summary, and links lead to where the files are.
     assert!(
         text.contains("short: completion time") && text.contains("href=\"results/summary.csv\"")

@@ -4,9 +4,9 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use knee_files::Unreadable;
+use knee_files::{Unreadable, write_as_text};
 
-/// Why a results directory could not be read, or something made of it.
+/// Why a results directory could not be read or written.
 #[derive(Debug)]
 pub enum Error {
     /// A file says something that is not allowed.
@@ -27,8 +27,6 @@ pub enum Error {
         /// What the system said.
         source: io::Error,
     },
-    /// Something else, in a sentence.
-    Other(String),
 }
 
 impl Error {
@@ -58,13 +56,9 @@ impl fmt::Display for Error {
             Error::Input { file, line: 0, message } => format!("{}: {message}", file.display()),
             Error::Input { file, line, message } => format!("{}:{line}: {message}", file.display()),
             Error::Io { path, action, source } => format!("{}: {action}: {source}", path.display()),
-            Error::Other(sentence) => sentence.clone(),
         };
-        // Names and values come from files, and a terminal obeys what is not text.
-        sentence.chars().try_for_each(|c| match c.is_control() {
-            true => write!(f, "{}", c.escape_default()),
-            false => write!(f, "{c}"),
-        })
+        // Names and values come from files.
+        write_as_text(f, &sentence, &[])
     }
 }
 

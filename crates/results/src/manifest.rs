@@ -1,6 +1,7 @@
 //! `manifest.json`: what was run, by what, where and when, and what the experiment says of itself.
 //!
-//! What a manifest leaves out, because an older knee wrote it, is empty or `None`.
+//! What a manifest or a part of it leaves out, because an older knee wrote it, is empty or `None`; a verdict is undecided, a `stat` the
+//! mean, the `x` of a chart the case.
 #![expect(missing_docs, reason = "docs/results.md says what the keys are")]
 
 use std::path::{Path, PathBuf};
@@ -9,6 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::DeserializeOwn
 use serde_json::{Map, Value as Json};
 
 use crate::error::Error;
+use crate::tables::CASE;
 use crate::verdict::{CheckVerdict, ClaimVerdict};
 
 /// No JSON file that knee writes is longer.
@@ -139,6 +141,7 @@ pub struct About {
 
 /// A varied key and its values, as written.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Axis {
     pub path: String,
     pub values: Vec<String>,
@@ -146,14 +149,17 @@ pub struct Axis {
 
 /// A figure that was published.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Published {
     pub subject: String,
     pub metric: String,
+    #[serde(default = "mean")]
     pub stat: String,
     pub cases: Vec<String>,
     #[serde(with = "pairs")]
     pub at: At,
-    /// The figure, in the metric's unit.
+    /// The figure, in the metric's unit; NaN: left out.
+    #[serde(default = "nan")]
     pub value: f64,
     pub text: String,
     pub unit: String,
@@ -161,7 +167,8 @@ pub struct Published {
 }
 
 /// Something that is claimed, with the verdict.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Claim {
     pub name: String,
     pub says: String,
@@ -190,7 +197,8 @@ impl Claim {
 }
 
 /// One comparison of a claim.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Check {
     pub says: String,
     pub verdict: CheckVerdict,
@@ -215,7 +223,8 @@ impl Check {
 }
 
 /// The value of a check at one place.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct CheckRow {
     /// The place in words; empty where the check has no other.
     pub at: String,
@@ -231,7 +240,8 @@ pub struct CheckRow {
 }
 
 /// A figure that a check's value is made of.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Term {
     /// `figure`, `over` or `minus`.
     pub role: String,
@@ -240,6 +250,7 @@ pub struct Term {
     pub at: At,
     pub subject: String,
     pub metric: String,
+    #[serde(default = "mean")]
     pub stat: String,
     pub runs: Option<u64>,
     /// The figure; `None`: not measured.
@@ -251,12 +262,15 @@ pub struct Term {
 
 /// A chart that the experiment asks for.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Chart {
     pub title: String,
     pub subject: String,
     pub metric: String,
+    #[serde(default = "mean")]
     pub stat: String,
     /// A varied path, or `case`.
+    #[serde(default = "case")]
     pub x: String,
     /// Whether the y axis is logarithmic.
     pub log: bool,
@@ -264,6 +278,7 @@ pub struct Chart {
 
 /// Hosts, switches and what is between them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Network {
     pub topology: String,
     pub nodes: Vec<Node>,
@@ -272,22 +287,25 @@ pub struct Network {
 }
 
 /// A host or a switch.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Node {
     pub name: String,
     pub kind: NodeKind,
 }
 
 /// What a node is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NodeKind {
+    #[default]
     Host,
     Switch,
 }
 
 /// One direction of a cable.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Link {
     pub name: String,
     pub from: String,
@@ -327,6 +345,8 @@ impl Manifest {
             let axis = |(path, all)| Axis { path: String::clone(path), values: values(all) };
             manifest.axes = manifest.vary.iter().map(axis).collect();
         }
+        // Without its value a published figure is none.
+        manifest.published.retain(|published| !published.value.is_nan());
         manifest.dir = dir.to_owned();
         Ok(manifest)
     }
@@ -359,6 +379,18 @@ pub fn read_json<T: DeserializeOwned>(
             },
         )
     })
+}
+
+fn mean() -> String {
+    "mean".to_owned()
+}
+
+fn case() -> String {
+    CASE.to_owned()
+}
+
+fn nan() -> f64 {
+    f64::NAN
 }
 
 /// A value as tables have it, without quotes.

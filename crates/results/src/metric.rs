@@ -135,7 +135,7 @@ metrics! {
     Exchanges "exchanges" COUNT ONE &[Query, Rpc], shown &[Query, Rpc];
     /// Payload received by a flow, per second.
     Goodput "goodput" BPS MANY &[Bulk, Incast, Endless, Shuffle], shown &[Endless], "goodput of a flow";
-    /// All flows of the entry together.
+    /// Payload received by all flows of the entry together, per second.
     GoodputSum "goodput_sum" BPS ONE &[Endless], shown &[Endless], "goodput, all flows together", "sum";
     /// Jain's index of the flows' goodput.
     Jain "jain" INDEX ONE &[Bulk, Incast, Endless], shown &[Endless], "Jain's index of goodput", "Jain";
@@ -162,17 +162,17 @@ metrics! {
     AcksPerMb "acks_per_mb" RATIO ONE TRANSFERS, "ACKs per MB";
     /// CPU time of the receiving hosts' IP and TCP for 1 MB of payload, where these tell.
     ReceiveCpuPerMb "receive_cpu_per_mb" SECONDS ONE TRANSFERS, "receive CPU per MB";
-    /// The same of the sending hosts: for ACKs, and for sending what these allow.
+    /// CPU time of the sending hosts' IP and TCP for 1 MB of payload, where these tell: for ACKs, and for sending what these allow.
     AckCpuPerMb "ack_cpu_per_mb" SECONDS ONE TRANSFERS, "ACK CPU per MB";
     /// The receiving hosts' CPU time in the whole run as a share of one core's, a mean of these hosts.
     ReceiveCpuShare "receive_cpu_share" SHARE ONE STEADY, "receive CPU share";
-    /// The same of the sending hosts.
+    /// The sending hosts' CPU time in the whole run as a share of one core's, a mean of these hosts.
     AckCpuShare "ack_cpu_share" SHARE ONE STEADY, "ACK CPU share";
     /// A flow's cwnd, a mean of its samples.
     Cwnd "cwnd" MEAN_PKTS MANY STEADY;
     /// A flow's smoothed RTT, a mean of its samples.
     Srtt "srtt" SECONDS MANY STEADY;
-    /// The same as kernels up to 3.14 showed it, which measured it in ticks.
+    /// A flow's smoothed RTT as kernels up to 3.14 showed it, which measured it in ticks.
     RttShown "rtt_shown" SECONDS MANY STEADY, "RTT shown";
     /// Expiries of TCP's own pacing timer a second, all flows together.
     PacingTimers "pacing_timers" PER_S ONE STEADY;
@@ -194,7 +194,7 @@ metrics! {
     WindowCeShare "window_ce_share" SHARE ONE COUNTED_IN_WINDOW, "window CE share";
     /// Transfers or exchanges that the end of the run cut off.
     Unfinished "unfinished" COUNT ONE &[Bulk, Incast, Endless, Query, Shuffle, Rpc, Poisson, SizeClass];
-    /// Of a ping.
+    /// From sending a ping until its answer comes.
     Rtt "rtt" SECONDS MANY &[Ping], shown &[Ping], "round-trip time";
     /// Pings without an answer by the end of the run.
     Unanswered "unanswered" COUNT ONE &[Ping], shown &[Ping];
@@ -206,15 +206,15 @@ metrics! {
     Utilisation "utilisation" SHARE ONE &[Queue], shown &[Queue];
     /// Packets that a queue dropped in the whole run.
     Drops "drops" PKTS ONE QUEUES, shown QUEUES;
-    /// Of all that came, in the whole run, the share that it dropped.
+    /// Of all packets that came to a queue in the whole run, the share that it dropped.
     DropShare "drop_share" SHARE ONE QUEUES, shown QUEUES;
-    /// Packets that it marked in the whole run.
+    /// Packets that a queue marked in the whole run.
     Marks "marks" PKTS ONE QUEUES, shown QUEUES;
     /// Mean over the samples of the probability that an AQM with one holds for its next packet.
     DropProbability "drop_probability" PROBABILITY ONE &[Queue], shown &[Queue];
     /// Share of the run in which flow control did not let a link begin to send.
     PausedShare "paused_share" SHARE ONE &[Queue], shown &[Queue];
-    /// Frames that told it to pause in the whole run.
+    /// Frames that told a link to pause in the whole run.
     PauseFrames "pause_frames" COUNT ONE &[Queue], shown &[Queue];
     /// `utilisation` in the measured window.
     WindowUtilisation "window_utilisation" SHARE ONE &[Queue];
@@ -312,6 +312,25 @@ const _: () = {
     while at < Metric::ALL.len() {
         let about = Metric::ALL[at].about();
         assert!(!about.kinds.is_empty(), "a metric of no kind of traffic would never be written");
+        let mut of = 0;
+        while of < about.shown.len() {
+            assert!(
+                has(about.kinds, about.shown[of]),
+                "a metric is shown where it is not measured"
+            );
+            of += 1;
+        }
         at += 1;
     }
 };
+
+const fn has(kinds: &[Kind], kind: Kind) -> bool {
+    let mut at = 0;
+    while at < kinds.len() {
+        if kinds[at] as u8 == kind as u8 {
+            return true;
+        }
+        at += 1;
+    }
+    false
+}

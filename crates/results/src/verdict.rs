@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Verdicts, each with its word in results; a word that is none of them is read as undecided.
+/// Verdicts, each with its word in results; a word that is none of them, and what is left out, is read as undecided.
 macro_rules! verdicts {
     ($(#[doc = $about:literal])* $name:ident { $($(#[doc = $doc:literal])* $verdict:ident $word:literal,)* }) => {
         $(#[doc = $about])*
@@ -19,6 +19,12 @@ macro_rules! verdicts {
             }
         }
 
+        impl Default for $name {
+            fn default() -> $name {
+                $name::Undecided
+            }
+        }
+
         impl Serialize for $name {
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 serializer.serialize_str(self.name())
@@ -29,7 +35,7 @@ macro_rules! verdicts {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<$name, D::Error> {
                 let word = String::deserialize(deserializer)?;
                 let known = $name::ALL.iter().find(|verdict| verdict.name() == word);
-                Ok(known.copied().unwrap_or($name::Undecided))
+                Ok(known.copied().unwrap_or_default())
             }
         }
     };

@@ -6,7 +6,10 @@ mod show;
 pub use read::Side;
 pub use show::{json, render};
 
+use std::collections::HashMap;
+
 use knee_file::Origin;
+use knee_results::Metric;
 
 use crate::difference::{
     INDECISIVE, Sample, Share, TOLERANCE, Verdict, difference_half_width, newcombe,
@@ -15,8 +18,6 @@ use crate::error::Error;
 use crate::stats::Spread;
 use read::{Figure, OfRun, Row};
 
-/// Metrics that others tell better: the share of drops is there only in runs that have drops.
-const NOT_COMPARED: [&str; 1] = ["drop_share"];
 /// Keys that a refusal names.
 const NAMED: usize = 8;
 
@@ -144,8 +145,10 @@ pub fn compare(a: Side, b: Side, options: Options) -> Result<Comparison, Error> 
         ));
     }
     let (mut lines, mut left_out, mut of_host) = (Vec::new(), Vec::new(), Vec::new());
+    let mut theirs: HashMap<&str, &Row> =
+        b.rows.iter().map(|row| (row.label.as_str(), row)).collect();
     for row in &a.rows {
-        let Some(other) = b.rows.iter().find(|other| other.label == row.label) else {
+        let Some(other) = theirs.remove(row.label.as_str()) else {
             left_out.push((row.label.as_str(), format!("only in {}", a.dir.display())));
             continue;
         };
@@ -158,7 +161,7 @@ pub fn compare(a: Side, b: Side, options: Options) -> Result<Comparison, Error> 
             [(&a, row, other), (&b, other, row)].map(|sides| one_sided(sides, options.force));
         left_out.extend(one_sided.into_iter().flatten().map(|why| (row.label.as_str(), why)));
     }
-    let only_b = b.rows.iter().filter(|row| !a.rows.iter().any(|other| other.label == row.label));
+    let only_b = b.rows.iter().filter(|row| theirs.contains_key(row.label.as_str()));
     left_out.extend(only_b.map(|row| (row.label.as_str(), format!("only in {}", b.dir.display()))));
     let (mut left_out, of_host) = (by_reason(&left_out), by_reason(&of_host));
     if lines.is_empty() {
@@ -178,19 +181,15 @@ pub fn compare(a: Side, b: Side, options: Options) -> Result<Comparison, Error> 
 
 /// Rows that are left out for one reason are one sentence, with the first of them named.
 fn by_reason(left_out: &[(&str, String)]) -> Vec<String> {
-    let mut sentences = Vec::new();
-    for (at, (label, why)) in left_out.iter().enumerate() {
-        if left_out[..at].iter().any(|(_, before)| before == why) {
-            continue;
-        }
-        let others = left_out[at + 1..].iter().filter(|(_, other)| other == why).count();
-        let more = match others {
-            0 => String::new(),
-            n => format!(" and {n} more"),
-        };
-        sentences.push(format!("{label}{more}: {why}"));
-    }
-    sentences
+    let mut count: HashMap<&str, usize> = HashMap::new();
+    left_out.iter().for_each(|(_, why)| *count.entry(why).or_default() += 1);
+    let first =
+        left_out.iter().filter_map(|(label, why)| Some((label, why, count.remove(why.as_str())?)));
+    let sentence = |(label, why, rows): (&&str, &String, usize)| match rows {
+        1 => format!("{label}: {why}"),
+        _ => format!("{label} and {} more: {why}", rows - 1),
+    };
+    first.map(sentence).collect()
 }
 
 /// Runs of a row that do not count, or count because it is forced.
@@ -217,22 +216,28 @@ fn one_sided((side, row, other): (&Side, &Row, &Row), force: bool) -> Option<Str
     if theirs.is_empty() {
         return None;
     }
-    let alone = row.compared(force).iter().filter(|figure| find(theirs, figure).is_none());
+    let theirs = by_name(theirs);
+    let alone = row.compared(force).iter().filter(|figure| !theirs.contains_key(&figure.name()));
     let names: Vec<_> = alone
-        .filter(|figure| !NOT_COMPARED.contains(&figure.metric.as_str()))
+        .filter(|figure| is_compared(figure))
         .map(|figure| format!("{} of {}", figure.metric, figure.subject))
         .collect();
     (!names.is_empty()).then(|| format!("only in {}: {}", side.dir.display(), names.join(", ")))
 }
 
-fn find<'a>(figures: &'a [Figure], figure: &Figure) -> Option<&'a Figure> {
-    figures.iter().find(|other| other.subject == figure.subject && other.metric == figure.metric)
+/// Others tell better: the share of drops is there only in runs that have drops.
+fn is_compared(figure: &Figure) -> bool {
+    figure.metric != Metric::DropShare.name()
+}
+
+fn by_name(figures: &[Figure]) -> HashMap<(&str, &str), &Figure> {
+    figures.iter().map(|figure| (figure.name(), figure)).collect()
 }
 
 fn compare_rows(a: &Row, b: &Row, options: Options) -> Vec<Line> {
-    let (ours, theirs) = (a.compared(options.force), b.compared(options.force));
-    let compared = ours.iter().filter(|f| !NOT_COMPARED.contains(&f.metric.as_str()));
-    let both = compared.filter_map(|figure| Some((figure, find(theirs, figure)?)));
+    let (ours, theirs) = (a.compared(options.force), by_name(b.compared(options.force)));
+    let compared = ours.iter().filter(|figure| is_compared(figure));
+    let both = compared.filter_map(|figure| Some((figure, *theirs.get(&figure.name())?)));
     both.flat_map(|(x, y)| compare_figures(x, y, options.within))
         .map(|line| Line { row: a.label.clone(), ..line })
         .collect()
@@ -268,9 +273,9 @@ impl OfRun {
 /// What percentages are of at least, lest 5 % of next to nothing be asked for: one event or packet per run, a
 /// tenth of marks.
 fn least_scale(figure: &Figure) -> f64 {
-    match (figure.unit.as_str(), figure.metric.as_str()) {
-        ("", "jain" | "utilisation") | ("s" | "bps", _) => 0.0,
-        ("", "ce_share") => 0.1,
+    match (Metric::by_name(&figure.metric), figure.unit.as_str()) {
+        (Some(Metric::Jain | Metric::Utilisation), _) | (_, "s" | "bps") => 0.0,
+        (Some(Metric::CeShare), _) => 0.1,
         _ => 1.0,
     }
 }

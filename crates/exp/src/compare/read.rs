@@ -10,9 +10,13 @@ use knee_run::spec::{HostConfig, LinuxVersion};
 use serde_json::{Map, Value as Json};
 
 use crate::error::Error;
+use crate::experiment::MAX_RUNS;
 
 /// Keys that may differ between results of one experiment: which Linux it was.
 const KERNEL_KEYS: [&str; 3] = ["linux", "hz", "max_tcp_header"];
+
+/// What runs and figures of a directory may take. Of an experiment as large as can be it is some 50 figures of each run.
+const MOST_BYTES: usize = 256 << 20;
 
 /// A results directory.
 #[derive(Clone, Debug)]
@@ -21,8 +25,10 @@ pub struct Side {
     pub dir: PathBuf,
     /// Name of the experiment.
     pub experiment: String,
-    /// Name of the back end.
+    /// Name of the back end; empty: unknown.
     pub back_end: String,
+    /// Whether that is the simulator.
+    pub(super) is_simulated: bool,
     /// Share of the rates in the file.
     pub scale: f64,
     /// Version of Linux that simulated hosts behave like.
@@ -74,6 +80,13 @@ pub(super) struct Figure {
     pub(super) runs: Vec<OfRun>,
 }
 
+impl Figure {
+    /// Subject and metric.
+    pub(super) fn name(&self) -> (&str, &str) {
+        (&self.subject, &self.metric)
+    }
+}
+
 /// What one run has of a metric.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct OfRun {
@@ -106,12 +119,13 @@ impl Side {
             dir: dir.to_owned(),
             experiment: manifest.experiment,
             apart: manifest.back_end.differences(),
+            is_simulated: manifest.back_end.is_simulated(),
             back_end: manifest.back_end.name,
             scale: manifest.back_end.scale,
             linux: manifest.linux_profile.unwrap_or_default(),
             resolved: resolved.collect(),
             whole,
-            rows: read_rows(dir)?,
+            rows: read_rows(dir, MOST_BYTES)?,
         })
     }
 
@@ -180,12 +194,14 @@ fn flat(keys: &Map<String, Json>, prefix: &str) -> BTreeMap<String, String> {
     keys.iter().map(|(key, value)| (format!("{prefix}{key}"), text(value))).collect()
 }
 
-/// The rows of `runs.csv` with what `measures.csv` has of their runs.
-fn read_rows(dir: &Path) -> Result<Vec<Row>, Error> {
+/// The rows of `runs.csv` with what `measures.csv` has of their runs; of both, at most so many bytes.
+fn read_rows(dir: &Path, most_bytes: usize) -> Result<Vec<Row>, Error> {
     let open = |file: File| Table::open(&dir.join(file.name()));
     let (mut runs, mut measures) = (open(File::Run)?, open(File::Measure)?);
     let [run, case, repeat, verdict] = runs.columns([RUN, CASE, REPEAT, rows::Run::verdict])?;
+    let mut bytes = 0;
     let mut rows: Vec<Row> = Vec::new();
+    let mut known: HashMap<String, usize> = HashMap::new();
     // Of each run: its row, and whether the host limited it.
     let mut row_of: HashMap<String, (usize, bool)> = HashMap::new();
     while let Some(cells) = runs.next()? {
@@ -193,14 +209,24 @@ fn read_rows(dir: &Path) -> Result<Vec<Row>, Error> {
         for (axis, value) in cells.between(case + 1, repeat) {
             label.push_str(&format!(", {axis} = {value}"));
         }
-        let at = rows.iter().position(|row| row.label == label).unwrap_or_else(|| {
-            rows.push(Row { label, ..Row::default() });
+        let at = *known.entry(label).or_insert_with_key(|label| {
+            bytes += 2 * label.len() + size_of::<Row>();
+            rows.push(Row { label: label.clone(), ..Row::default() });
             rows.len() - 1
         });
         rows[at].runs += 1;
         let is_limited = cells.text(verdict) == HOST_LIMITED;
         rows[at].limited += usize::from(is_limited);
+        bytes += cells.text(run).len() + size_of::<(String, usize, bool)>();
         row_of.insert(cells.text(run).to_owned(), (at, is_limited));
+        if row_of.len() > MAX_RUNS {
+            let why =
+                format!("has more than {MAX_RUNS} runs, as no experiment has: it was changed");
+            return Err(runs.wrong(&why).into());
+        }
+        if bytes > most_bytes {
+            return Err(too_much(&runs, most_bytes));
+        }
     }
     let [run, subject, metric, unit, values, mean, late, late_mean] = measures.columns([
         RUN,
@@ -212,16 +238,18 @@ fn read_rows(dir: &Path) -> Result<Vec<Row>, Error> {
         rows::Measure::late,
         rows::Measure::late_mean,
     ])?;
+    let mut known: HashMap<(usize, bool, String, String), usize> = HashMap::new();
     while let Some(cells) = measures.next()? {
         let Some((row, is_limited)) = row_of.get(cells.text(run)) else { continue };
-        let row = &mut rows[*row];
-        let figures = if *is_limited { &mut row.of_host } else { &mut row.figures };
-        let known = |figure: &Figure| {
-            figure.subject == cells.text(subject) && figure.metric == cells.text(metric)
+        let [subject, metric, unit] =
+            [subject, metric, unit].map(|column| cells.text(column).to_owned());
+        let figures = match is_limited {
+            true => &mut rows[*row].of_host,
+            false => &mut rows[*row].figures,
         };
-        let at = figures.iter().position(known).unwrap_or_else(|| {
-            let [subject, metric, unit] =
-                [subject, metric, unit].map(|column| cells.text(column).to_owned());
+        let at = *known.entry((*row, *is_limited, subject, metric)).or_insert_with_key(|key| {
+            let (_, _, subject, metric) = key.clone();
+            bytes += 2 * (subject.len() + metric.len() + size_of::<Figure>()) + unit.len();
             figures.push(Figure { subject, metric, unit, runs: Vec::new() });
             figures.len() - 1
         });
@@ -230,7 +258,49 @@ fn read_rows(dir: &Path) -> Result<Vec<Row>, Error> {
             mean: cells.number(mean)?.unwrap_or(0.0),
             late: cells.number(late)?.zip(Some(cells.number(late_mean)?)),
         };
+        bytes += size_of::<OfRun>();
         figures[at].runs.push(of_run);
+        if bytes > most_bytes {
+            return Err(too_much(&measures, most_bytes));
+        }
     }
     Ok(rows)
+}
+
+/// An error about the row that was read last.
+fn too_much(table: &Table, most_bytes: usize) -> Error {
+    let why = format!(
+        "takes more than {} MiB of memory, with the rows before it: compare experiments of fewer repeats, cases or varied values",
+        most_bytes >> 20
+    );
+    table.wrong(&why).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_figures_have_a_bound() {
+        let dir = std::env::temp_dir().join(format!("knee-compare-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let write = |runs: usize, measures: usize, name: &str| {
+            let rows = (0..runs).map(|run| format!("{run},{name}{run},0,valid\n"));
+            let rows: String = rows.collect();
+            std::fs::write(dir.join("runs.csv"), format!("run,case,repeat,verdict\n{rows}"))
+                .unwrap();
+            let rows = format!("0,bulk,{name},bps,1,1,,\n").repeat(measures);
+            let head = "run,subject,metric,unit,values,mean,late,late_mean";
+            std::fs::write(dir.join("measures.csv"), format!("{head}\n{rows}")).unwrap();
+            read_rows(&dir, 1 << 20).map_err(|why| why.to_string())
+        };
+        assert_eq!(write(2, 3, "x").unwrap()[0].figures[0].runs.len(), 3);
+        let says = "takes more than 1 MiB of memory, with the rows before it: compare";
+        let long = "x".repeat(60_000);
+        let why = write(10, 1, &long).unwrap_err();
+        assert!(why.contains("runs.csv:10: ") && why.contains(says), "{why}");
+        let why = write(2, 30_000, "x").unwrap_err();
+        assert!(why.contains("measures.csv:") && why.contains(says), "{why}");
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
 }

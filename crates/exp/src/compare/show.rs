@@ -1,6 +1,6 @@
 //! A comparison for people and for programs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use serde_json::{Map, Value as Json, json};
@@ -46,7 +46,7 @@ pub fn render(comparisons: &[Comparison]) -> String {
     }
     let mut forced: Vec<&String> = comparisons.iter().flat_map(|one| &one.of_host).collect();
     // The first directory's are the same in every pair.
-    let mut told = std::collections::BTreeSet::new();
+    let mut told = BTreeSet::new();
     forced.retain(|of_host| told.insert(*of_host));
     for of_host in forced {
         let _ = writeln!(out, "FORCED: {of_host}");
@@ -56,10 +56,9 @@ pub fn render(comparisons: &[Comparison]) -> String {
         several => grid_of_several(several),
     };
     let _ = writeln!(out, "\n{}\n", table.render());
-    let mut told: Vec<&str> = Vec::new();
+    let mut told = BTreeSet::new();
     for left_out in comparisons.iter().flat_map(|comparison| &comparison.left_out) {
-        if !told.contains(&left_out.as_str()) {
-            told.push(left_out);
+        if told.insert(left_out) {
             let _ = writeln!(out, "{left_out}");
         }
     }
@@ -82,9 +81,10 @@ fn describe(name: &str, side: &Side) -> String {
         1.0 => String::new(),
         scale => format!(", SCALE {scale}"),
     };
-    let back_end = match side.back_end.as_str() {
-        "sim" => format!("simulator as Linux {}", side.linux),
-        other => other.to_owned(),
+    let back_end = match (side.is_simulated, side.back_end.as_str()) {
+        (true, _) => format!("simulator as Linux {}", side.linux),
+        (false, "") => "unknown back end".to_owned(),
+        (false, name) => name.to_owned(),
     };
     format!("{name}: {} ({}, {back_end}{scale})\n", side.dir.display(), side.experiment)
 }

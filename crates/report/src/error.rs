@@ -1,0 +1,31 @@
+//! Why there is no report.
+
+use std::fmt;
+
+use knee_files::write_as_text;
+
+/// Why a report could not be written.
+#[derive(Debug)]
+pub enum Error {
+    /// What it is of could not be read, or it could not be written.
+    Results(knee_results::Error),
+    /// Captures could not be analysed; why, in a sentence.
+    Analysis(String),
+}
+
+impl From<knee_results::Error> for Error {
+    fn from(error: knee_results::Error) -> Error {
+        Error::Results(error)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Results(error) => write!(f, "{error}"),
+            Error::Analysis(why) => write_as_text(f, why, &[]),
+        }
+    }
+}
+
+impl std::error::Error for Error {}

@@ -1,0 +1,184 @@
+//! What a manifest leaves out.
+
+use knee_results::manifest::{
+    About, Asked, Axis, BackEnd, Chart, Check, CheckRow, Claim, Effort, Link, Manifest, Module,
+    Network, Node, NodeKind, Published, Term,
+};
+use knee_results::{CheckVerdict, ClaimVerdict};
+use serde_json::{Value as Json, from_value, json, to_value};
+
+/// With something in every part.
+fn whole() -> Manifest {
+    let at = vec![("network.bottleneck.rate".to_owned(), "1 Gbps".to_owned())];
+    let term = Term {
+        role: "figure".into(),
+        case: "reno".into(),
+        at: at.clone(),
+        subject: "bulk".into(),
+        metric: "goodput".into(),
+        stat: "p99".into(),
+        runs: Some(3),
+        value: Some(1e9),
+        ci95: Some(1e6),
+    };
+    let row = CheckRow {
+        at: "reno".into(),
+        verdict: CheckVerdict::Holds,
+        value: Some(1e9),
+        low: Some(9e8),
+        high: Some(1.1e9),
+    };
+    let check = Check {
+        says: "enough".into(),
+        verdict: CheckVerdict::Holds,
+        unit: "bps".into(),
+        at_least: Some(1e8),
+        at_most: Some(2e9),
+        rows: vec![row],
+        terms: vec![term],
+    };
+    let claim = Claim {
+        name: "fast".into(),
+        says: "it is fast".into(),
+        by: "us".into(),
+        because: Some("of that".into()),
+        see: Some("small".into()),
+        cannot: Some("be run".into()),
+        verdict: ClaimVerdict::Stands,
+        checks: vec![check],
+    };
+    let link = Link {
+        name: "a-s1".into(),
+        from: "a".into(),
+        to: "s1".into(),
+        rate_bps: Some(1_000_000_000),
+        delay_s: 1e-6,
+        queue: "droptail".into(),
+        recorded: true,
+    };
+    let text = || "text".to_owned();
+    Manifest {
+        dir: "".into(),
+        experiment: "small".into(),
+        file: text(),
+        question: text(),
+        knee: text(),
+        commit: Some(text()),
+        back_end: BackEnd { name: "sim".into(), scale: 0.5, about: object(json!({"word": "x"})) },
+        linux_profile: Some("6.1".into()),
+        seed: Some(1),
+        repeat: Some(3),
+        runs: Some(6),
+        runs_done: Some(5),
+        interrupted: true,
+        time: text(),
+        host: Some(text()),
+        kernel: Some(text()),
+        simulator: Effort {
+            cpu_s: Some(1.0),
+            wall_s: Some(1.0),
+            events: Some(1),
+            data_pkts: Some(1),
+            pkt_hops: Some(1),
+            peak_rss_bytes: Some(1),
+        },
+        files: vec!["runs.csv".into()],
+        vary: object(json!({"network.bottleneck.rate": ["1 Gbps"]})),
+        asked: Asked { cc: vec![text()], set: vec![text()] },
+        modules: vec![Module { algorithm: text(), path: text(), sha256: text(), compiler: text() }],
+        resolved: object(json!({"reno": {"case.cc": "reno"}})),
+        text: text(),
+        about: About { expect: Some(text()), source: Some(text()), notes: Some(text()) },
+        quick: true,
+        published: vec![Published {
+            subject: "bulk".into(),
+            metric: "goodput".into(),
+            stat: "p99".into(),
+            cases: vec!["reno".into()],
+            at,
+            value: 1e9,
+            text: "1 Gbps".into(),
+            unit: "bps".into(),
+            note: Some(text()),
+        }],
+        claims: vec![claim],
+        charts: vec![Chart {
+            title: text(),
+            subject: "bulk".into(),
+            metric: "goodput".into(),
+            stat: "p99".into(),
+            x: "network.bottleneck.rate".into(),
+            log: true,
+        }],
+        axes: vec![Axis { path: "network.bottleneck.rate".into(), values: vec!["1 Gbps".into()] }],
+        cases: vec!["reno".into()],
+        network: Some(Network {
+            topology: "star".into(),
+            nodes: vec![Node { name: "s1".into(), kind: NodeKind::Switch }],
+            links: vec![link],
+        }),
+    }
+}
+
+fn object(json: Json) -> serde_json::Map<String, Json> {
+    json.as_object().expect("it is one").clone()
+}
+
+/// The value without one of its keys, for each key at any depth, with the path of that key.
+fn each_without_a_key(json: &Json) -> Vec<(String, Json)> {
+    let mut all = Vec::new();
+    match json {
+        Json::Object(map) => {
+            for (key, value) in map {
+                let mut without = map.clone();
+                without.shift_remove(key);
+                all.push((key.clone(), without.into()));
+                for (path, inner) in each_without_a_key(value) {
+                    let mut changed = map.clone();
+                    changed.insert(key.clone(), inner);
+                    all.push((format!("{key}.{path}"), changed.into()));
+                }
+            }
+        }
+        Json::Array(items) => {
+            for (at, item) in items.iter().enumerate() {
+                for (path, inner) in each_without_a_key(item) {
+                    let mut changed = items.clone();
+                    changed[at] = inner;
+                    all.push((format!("{at}.{path}"), changed.into()));
+                }
+            }
+        }
+        _ => {}
+    }
+    all
+}
+
+#[test]
+fn any_key_may_be_left_out() {
+    let json = to_value(whole()).expect("keys are texts");
+    assert_eq!(from_value::<Manifest>(json.clone()).expect("it is whole"), whole());
+    let all = each_without_a_key(&json);
+    assert!(all.len() > 100, "{}", all.len());
+    for (path, without) in all {
+        if let Err(why) = from_value::<Manifest>(without) {
+            panic!("without {path}: {why}");
+        }
+    }
+}
+
+#[test]
+fn what_is_left_out_has_the_usual_meaning() {
+    let bare = json!({"published": [{}], "charts": [{}], "claims": [{"checks": [{"rows": [{}], "terms": [{}]}]}],
+        "network": {"nodes": [{}], "links": [{}]}});
+    let read: Manifest = from_value(bare).expect("all of it may be left out");
+    let (published, chart, claim) = (&read.published[0], &read.charts[0], &read.claims[0]);
+    let check = &claim.checks[0];
+    assert_eq!([&published.stat, &chart.stat, &check.terms[0].stat], ["mean"; 3]);
+    assert!(published.value.is_nan() && chart.x == "case" && !chart.log);
+    assert_eq!(claim.verdict, ClaimVerdict::Undecided);
+    assert_eq!([check.verdict, check.rows[0].verdict], [CheckVerdict::Undecided; 2]);
+    let network = read.network.expect("it is there");
+    assert_eq!(network.nodes[0].kind, NodeKind::Host);
+    assert!(!network.links[0].recorded && network.links[0].rate_bps.is_none());
+}
