@@ -8,7 +8,7 @@
 //!
 //! Processor time is that of this process, and so of what softirqs did while it ran: where the kernel accounts for interrupts by
 //! themselves (CONFIG_IRQ_TIME_ACCOUNTING) it has less in it, and nowhere what ksoftirqd and timers did meanwhile.
-#![allow(clippy::print_stdout, clippy::unwrap_used, missing_docs)]
+#![allow(clippy::print_stdout, clippy::unwrap_used)]
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -2,7 +2,7 @@
 //!
 //! `cargo bench -p knee-pcap` prints packets per second of processor time: of a capture in memory, made by hand, of many flows that
 //! send, lose and repair. Quote medians of several runs.
-#![allow(clippy::print_stdout, clippy::unwrap_used, missing_docs)]
+#![allow(clippy::print_stdout, clippy::unwrap_used)]
 
 use std::io::Cursor;
 use std::net::{Ipv4Addr, SocketAddr};

@@ -2,7 +2,7 @@
 //!
 //! `cargo bench -p knee-sim` prints data packets per second of processor time. The processor's own
 //! time is counted, so that a busy machine disturbs little; quote medians of several runs.
-#![allow(clippy::print_stdout, clippy::unwrap_used, missing_docs)]
+#![allow(clippy::print_stdout, clippy::unwrap_used)]
 
 use knee_queue::time::{Duration, Rate, Time};
 use knee_queue::{

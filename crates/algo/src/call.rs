@@ -10,7 +10,6 @@ const CA_EVENTS: [&str; 6] =
 
 /// An operation with the arguments of one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the kernel's operations and arguments, under its names")]
 pub enum Call {
     Ssthresh,
     CongAvoid { ack: u32, acked: u32 },

@@ -93,7 +93,6 @@ pub struct Observed<'a> {
     pub after: &'a TcpSock,
     /// A state in socket storage before, words of 8 bytes; empty: the algorithm has none.
     pub large_before: &'a [u64],
-    /// And after.
     pub large_after: &'a [u64],
     /// The host after: its clock, and what was asked of it since that was last taken.
     pub host: &'a Host,

@@ -106,18 +106,15 @@ pub enum Error {
     FileHere(String),
     /// The algorithm has no such parameter.
     UnknownParam {
-        /// The algorithm.
         algorithm: &'static str,
         /// The name given.
         name: String,
-        /// Those there are.
         known: Vec<&'static str>,
     },
     /// A file that was named as an algorithm cannot be one; says why, and the way out.
     File(String),
     /// The value is not allowed.
     BadValue {
-        /// The algorithm.
         algorithm: &'static str,
         /// The parameter.
         name: &'static str,

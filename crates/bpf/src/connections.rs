@@ -22,7 +22,6 @@ const READ_BYTES: usize = 1 << 15;
 
 /// State of a TCP socket, in the kernel's order from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[allow(missing_docs, reason = "the states of RFC 9293, and the kernel's own")]
 pub enum State {
     Established,
     SynSent,
@@ -99,7 +98,6 @@ pub struct Connection {
     pub local: SocketAddr,
     /// The other side; all zeros for a listener.
     pub remote: SocketAddr,
-    /// Its state.
     pub state: State,
     /// The name of its congestion control.
     pub algorithm: String,

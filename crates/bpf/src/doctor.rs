@@ -23,7 +23,6 @@ pub struct Finding {
     pub what: &'static str,
     /// Whether it is as knee needs it; `None`: for information.
     pub ok: Option<bool>,
-    /// What was found.
     pub found: String,
     /// How to get what is missing, as a command wherever one does it. Empty: nothing is.
     pub remedy: String,

@@ -18,16 +18,13 @@ pub enum Error {
     },
     /// The parameters are not those of the object.
     BadParams {
-        /// The algorithm.
         algorithm: String,
         /// How many parameters the object has.
         expected: usize,
-        /// How many were given.
         given: usize,
     },
     /// The algorithm needs what this kernel does not have.
     Lacks {
-        /// The algorithm.
         algorithm: String,
         /// What it needs.
         what: String,
@@ -45,7 +42,6 @@ pub enum Error {
     },
     /// The kernel is set such that it does not take the algorithm.
     Closed {
-        /// The algorithm.
         algorithm: String,
         /// What is set.
         why: &'static str,
@@ -54,7 +50,6 @@ pub enum Error {
     },
     /// The kernel refused the programs.
     Load {
-        /// The algorithm.
         algorithm: String,
         /// What the kernel answered.
         source: libbpf_rs::Error,
@@ -70,36 +65,20 @@ pub enum Error {
     },
     /// An algorithm of this name is registered, and it is not for `load` to replace.
     NameTaken {
-        /// The name.
         name: String,
         /// A process holds it on trial.
         on_trial: bool,
     },
     /// What is to be tried under this name is loaded for good under it.
-    LoadedAlready {
-        /// The name.
-        name: String,
-    },
+    LoadedAlready { name: String },
     /// Another algorithm is loaded under this name.
-    OtherAlgorithm {
-        /// The name.
-        name: String,
-        /// The algorithm.
-        algorithm: String,
-    },
+    OtherAlgorithm { name: String, algorithm: String },
     /// An algorithm that needs ECN would be given to connections that may leave the data center.
-    MeetsInternet {
-        /// The algorithm.
-        algorithm: String,
-    },
+    MeetsInternet { algorithm: String },
     /// A command that worked on this name was cut short.
-    CutShort {
-        /// The name.
-        name: String,
-    },
+    CutShort { name: String },
     /// Nothing of this name was loaded by knee.
     NotLoaded {
-        /// The name.
         name: String,
         /// There is an algorithm of this name, of somebody else's.
         registered: bool,
@@ -107,20 +86,11 @@ pub enum Error {
         loaded_as: Vec<String>,
     },
     /// The kernel still has the name after the last that knee knows of was undone.
-    StillRegistered {
-        /// The name.
-        name: String,
-    },
+    StillRegistered { name: String },
     /// No trial of this name, or none at all, is waiting to be confirmed.
-    NoTrial {
-        /// The name.
-        name: Option<String>,
-    },
+    NoTrial { name: Option<String> },
     /// More than one trial is waiting to be confirmed.
-    WhichTrial {
-        /// Their names.
-        names: Vec<String>,
-    },
+    WhichTrial { names: Vec<String> },
     /// No BPF file system is mounted.
     NoBpffs,
     /// What was named as the BPF file system is none.
@@ -139,7 +109,6 @@ pub enum Error {
     },
     /// Something cannot be pinned, or what is pinned cannot be opened.
     Pin {
-        /// Where.
         path: PathBuf,
         /// What the kernel answered.
         source: libbpf_rs::Error,
@@ -151,14 +120,12 @@ pub enum Error {
     },
     /// A file could not be read or written.
     File {
-        /// Which.
         path: PathBuf,
         /// Why.
         source: std::io::Error,
     },
     /// The journal is not one.
     Journal {
-        /// Where it is.
         path: PathBuf,
         /// What is wrong with it.
         what: String,
@@ -174,7 +141,6 @@ pub enum Error {
     NoSuchAlgorithm {
         /// The name given.
         name: String,
-        /// Those there are.
         known: Vec<String>,
     },
     /// Something of the host could not be read.
@@ -205,7 +171,6 @@ pub enum Error {
     Traced {
         /// The algorithm's name.
         name: String,
-        /// The process that does.
         process: u64,
     },
     /// Another process has taken over a recording, because this one did not report for too long.

@@ -10,7 +10,6 @@ const MAX_AXIS: usize = 1_000;
 /// One of the things compared: a congestion control with what goes with it.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// Its name.
     pub name: String,
     pub(crate) cc: Option<Cc>,
     /// Paths and values that it changes.

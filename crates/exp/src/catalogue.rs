@@ -18,7 +18,6 @@ const CATALOGUE: &str = "catalogue";
 /// Experiments that belong together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Section {
-    /// What they are of.
     pub title: String,
     /// What was published, on what, what to know.
     pub about: String,
@@ -29,7 +28,6 @@ pub struct Section {
 /// Something published that cannot be rerun.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Absent {
-    /// What.
     pub title: String,
     /// Where it was published.
     pub source: String,

@@ -15,7 +15,6 @@ pub enum Error {
     Input(knee_file::Error),
     /// A file or directory could not be read or written.
     Io {
-        /// Which.
         path: PathBuf,
         /// What was tried, as "cannot write".
         action: &'static str,
@@ -26,7 +25,6 @@ pub enum Error {
     Results(knee_results::Error),
     /// A back end cannot carry out what a file asks for.
     Refused {
-        /// The file.
         file: PathBuf,
         /// As `--on` calls it.
         back_end: &'static str,
@@ -35,9 +33,7 @@ pub enum Error {
     },
     /// A run could not be carried out.
     Simulation {
-        /// The file.
         file: PathBuf,
-        /// Which of its runs.
         run: String,
         /// Why.
         message: String,

@@ -103,7 +103,6 @@ pub struct Experiment {
     pub configurations: Vec<Configuration>,
     /// Runs of each configuration.
     pub repeat: u32,
-    /// Seed of the experiment.
     pub seed: u64,
     /// How its runs differ from what the file says.
     pub scale: Scale,

@@ -44,7 +44,6 @@ impl SizeClass {
 pub struct Measured {
     /// The traffic entry's name, or the link's.
     pub subject: String,
-    /// What it is.
     pub kind: Kind,
     /// Values of each metric, in the order of [`Kind::metrics`]; none where it was not measured.
     pub values: Vec<(Metric, Samples)>,

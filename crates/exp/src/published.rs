@@ -33,7 +33,6 @@ pub struct Published {
 /// A statistic of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stat {
-    /// Mean.
     Mean,
     /// Standard deviation.
     Sd,

@@ -53,7 +53,6 @@ pub struct Skipped {
 pub struct Planned {
     /// Index of its section.
     pub section: usize,
-    /// Its name.
     pub name: String,
     /// What is run of it.
     pub what: Result<Arc<Experiment>, Skipped>,
@@ -181,7 +180,6 @@ fn matches(pattern: &[char], name: &[char]) -> bool {
 pub struct Done {
     /// Index of its section.
     pub section: usize,
-    /// Its name.
     pub name: String,
     /// Its results directory, in that of the reproduction.
     pub dir: Option<String>,
@@ -195,7 +193,6 @@ pub struct Done {
     pub wall_s: f64,
     /// CPU time.
     pub cpu_s: f64,
-    /// Claims, with verdicts.
     pub claims: Vec<(String, ClaimVerdict)>,
 }
 

@@ -42,9 +42,7 @@ pub struct Effort {
 /// Everything measured in one configuration.
 #[derive(Clone, Debug)]
 pub struct Summaries {
-    /// Which.
     pub configuration: Configuration,
-    /// Its index.
     pub index: usize,
     /// One per traffic entry and recorded queue: of the valid runs, or of all if none is.
     pub subjects: Vec<Subject>,
@@ -57,7 +55,6 @@ pub struct Summaries {
 pub struct Verdict {
     /// Runs whose results are those of the host, and not of algorithms and queues.
     pub limited: usize,
-    /// Runs in all.
     pub runs: usize,
     /// What limited the first of them.
     pub reason: String,
@@ -86,7 +83,6 @@ impl Verdict {
 pub struct Subject {
     /// The entry's name, or the link's.
     pub name: String,
-    /// What it is.
     pub kind: Kind,
     /// Metrics that were measured, in the order of [`Kind::metrics`].
     pub metrics: Vec<(Metric, Summary)>,

@@ -17,7 +17,6 @@ pub struct Line {
     pub theirs: f64,
     /// Over how many reference runs.
     pub theirs_runs: usize,
-    /// Ours.
     pub ours: f64,
     /// Over how many runs of ours.
     pub ours_runs: usize,

@@ -37,7 +37,6 @@ const TEN_GBPS_THAT_PASS: u64 = 9_980_600_000;
 pub struct Algo {
     /// As the table has it, e.g. `reno-ecn`.
     pub name: String,
-    /// The algorithm.
     pub cc: Cc,
     /// `tcp_ecn` of all hosts.
     pub tcp_ecn: u8,
@@ -122,7 +121,6 @@ pub fn way_back_jitter(row: &Row) -> Duration {
 /// The network of one run.
 #[derive(Clone, Debug)]
 pub struct Path {
-    /// Senders.
     pub senders: u32,
     /// Rate of each sender's own link.
     pub access_bps: u64,

@@ -8,9 +8,7 @@ use knee_files::write_as_text;
 /// A file, or an override on the command line, says something that is not allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
-    /// The file.
     pub file: PathBuf,
-    /// Where in it.
     pub origin: Origin,
     /// The key with its path, as `network.bottleneck.rate`; empty: the file as a whole.
     pub key: String,

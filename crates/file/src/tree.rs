@@ -14,7 +14,6 @@ use crate::error::{Error, Origin};
 pub struct Node {
     /// Where it was written.
     pub origin: Origin,
-    /// What it is.
     pub value: Value,
 }
 
@@ -30,9 +29,7 @@ pub enum Value {
     Integer(i64),
     /// True or false.
     Flag(bool),
-    /// A list.
     List(Vec<Node>),
-    /// A table.
     Table(Table),
     /// Nothing that any key takes: a float, a date, a number that does not fit.
     Other(String),

@@ -60,7 +60,6 @@ pub struct Share(pub f64);
 pub enum Burst {
     /// Full packets of the path's MTU with its Ethernet header.
     Pkts(u32),
-    /// Bytes.
     Bytes(u32),
 }
 

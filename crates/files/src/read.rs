@@ -14,7 +14,6 @@ pub enum Unreadable {
     Io(io::Error),
     /// It is no file.
     Kind {
-        /// What it is.
         is: &'static str,
         /// What was to be read, as "policy file".
         what: &'static str,

@@ -9,16 +9,12 @@ pub enum Error {
     Foreign,
     /// Another version of the format.
     Version {
-        /// The one found.
         found: u32,
         /// The one that this knee reads.
         known: u32,
     },
     /// The header contradicts this version of knee, or itself.
-    Header {
-        /// In what.
-        what: String,
-    },
+    Header { what: String },
     /// The file ends in the middle of something.
     Truncated {
         /// Byte at which it ends.

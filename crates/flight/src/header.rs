@@ -17,7 +17,6 @@ const MOST_SHOWN: usize = 200;
 pub enum Origin {
     /// A running kernel.
     Kernel,
-    /// The simulator.
     Simulator,
 }
 

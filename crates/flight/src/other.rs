@@ -37,7 +37,6 @@ pub struct Row {
     pub kind: String,
     /// cwnd before the call, packets: the same for both.
     pub cwnd_before: u32,
-    /// What was recorded.
     pub recorded: Outcome,
     /// What the other algorithm did.
     pub other: Outcome,
@@ -46,7 +45,6 @@ pub struct Row {
 /// Calls of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// All.
     pub calls: u64,
     /// Those with another outcome.
     pub otherwise: u64,

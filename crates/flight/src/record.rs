@@ -42,7 +42,6 @@ pub struct Record {
     pub fallback: Option<String>,
     /// A state in socket storage before the call, words of 8 bytes, without the zeroes at its end.
     pub large_before: Vec<u64>,
-    /// And after it.
     pub large_after: Vec<u64>,
 }
 

@@ -19,7 +19,6 @@ pub struct Difference {
     pub recorded: String,
     /// Its value in the native build.
     pub native: String,
-    /// The record.
     pub record: Box<Record>,
 }
 
@@ -56,7 +55,6 @@ pub struct Report {
     pub unchecked: u64,
     /// Calls that came out differently.
     pub differences: u64,
-    /// The first of them.
     pub first_difference: Option<Difference>,
 }
 

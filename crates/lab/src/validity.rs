@@ -21,7 +21,6 @@ const LATENESS_FLOOR: Duration = Duration::from_us(20);
 /// What was seen of the host during a run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
-    /// Of the switch.
     pub(crate) switch: SwitchReport,
     /// Packets that the kernel dropped where no queue is modelled.
     pub(crate) dropped_outside_queues: u64,

@@ -17,7 +17,6 @@ const KERNEL_THREAD: &str = "/proc/2/ns/net";
 /// What tells one namespace from another: device and inode of its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Id {
-    /// Device.
     pub device: u64,
     /// Inode, the number in `net:[4026531840]`.
     pub inode: u64,

@@ -211,7 +211,6 @@ enum Initial {
     Growing,
     /// The first ACK of data passed; the sender may not know of it until then.
     Until(u64),
-    /// It is known.
     Known,
 }
 

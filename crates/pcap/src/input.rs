@@ -29,7 +29,6 @@ const SLACK_NS: u64 = 1_000_000_000;
 
 /// A file of packets, or another source of its bytes.
 pub enum Input {
-    /// A file.
     File(PathBuf),
     /// Standard input.
     Stdin,

@@ -187,7 +187,6 @@ pub struct Crossing {
 pub struct Delay {
     /// Smallest.
     pub min_ns: u64,
-    /// Mean.
     pub mean_ns: u64,
     /// Largest.
     pub max_ns: u64,
@@ -220,7 +219,6 @@ pub struct Flow {
     pub last_number: u64,
     /// Packets of both directions, pure ACKs included.
     pub packets: u64,
-    /// How it ended.
     pub ended: Ended,
     /// Where the capture point is.
     pub location: Location,
@@ -236,7 +234,6 @@ pub struct Flow {
 pub enum Ended {
     /// Both ends sent a FIN.
     Closed,
-    /// One end reset it.
     Reset,
     /// It was idle so long that it was taken from the table.
     Idle,
@@ -283,7 +280,6 @@ pub enum EcnAgreed {
     /// SYN or SYN-ACK was not seen.
     #[default]
     Unknown,
-    /// Not asked for.
     NotAsked,
     /// Asked for, and refused by the SYN-ACK.
     Refused,
@@ -392,7 +388,6 @@ pub struct Direction {
     pub acks: u64,
     /// ACKs that say again what was said before, while data was on its way.
     pub duplicate_acks: u64,
-    /// ECN.
     pub ecn: EcnCounts,
     /// How the receiver tells of marks.
     pub receiver: Receiver,
@@ -450,7 +445,6 @@ pub struct Span {
     pub end_ns: u64,
     /// Payload, bytes.
     pub bytes: u64,
-    /// Segments.
     pub segments: u64,
 }
 
@@ -573,7 +567,6 @@ pub enum Family {
 pub struct Round {
     /// Its beginning, ns.
     pub begin_ns: u64,
-    /// Its duration, ns.
     pub duration_ns: u64,
     /// Round trips that were merged into this: 1 unless there were too many.
     pub round_trips: u32,
@@ -599,7 +592,6 @@ pub struct Round {
     pub ect_segments: u32,
     /// Times that data changed between marked and not.
     pub ce_changes: u32,
-    /// ACKs with ECE.
     pub ece_acks: u32,
     /// Times that ACKs changed between ECE and none.
     pub ece_changes: u32,
@@ -659,7 +651,6 @@ impl Round {
 /// Something that happened to a direction's data, with the packets that show it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Event {
-    /// What.
     pub kind: EventKind,
     /// When it was seen, ns.
     pub at_ns: u64,
@@ -729,7 +720,6 @@ impl EventKind {
 /// A packet of a flow.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct PacketRow {
-    /// Flow of the packet.
     pub flow: u32,
     /// Place in its file.
     pub number: u64,

@@ -17,21 +17,17 @@ use crate::time::Time;
 /// Any queue discipline; see [`QueueConfig::build`](crate::QueueConfig::build).
 #[derive(Clone, Debug)]
 pub enum AnyQdisc<P> {
-    /// Drop-tail.
     DropTail(Fifo<DropTail, P>),
     /// Step marking.
     Step(Fifo<Step, P>),
-    /// PIE.
     Pie(Fifo<Pie, P>),
     /// Marking of a share.
     Share(Fifo<Share, P>),
-    /// RED.
     Red(Box<Fifo<Red, P>>),
     /// CoDel.
     Codel(CodelQueue<P>),
     /// FQ-CoDel.
     FqCodel(FqCodel<P>),
-    /// DualPI2.
     DualPi2(DualPi2<P>),
     /// Several queues behind one another or in turn: classes, or the two buffers of a port.
     Classes(Box<Classes<P>>),
@@ -103,7 +99,6 @@ impl<P: Packet> Qdisc<P> for AnyQdisc<P> {
 #[derive(Clone, Debug)]
 #[repr(u8)]
 pub enum AnyAdmission {
-    /// Drop-tail.
     DropTail(DropTail),
     /// Step marking at enqueue.
     Step(Step),

@@ -65,7 +65,6 @@ pub struct ClassConfig {
     pub condition: Condition,
     /// When it is served.
     pub service: ClassService,
-    /// Its queue.
     pub queue: QueueConfig,
 }
 
@@ -163,9 +162,7 @@ impl Selector {
 /// What a turn costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Price {
-    /// Its bytes.
     Bytes,
-    /// One.
     Packets,
 }
 

@@ -49,21 +49,17 @@ macro_rules! disciplines {
 }
 
 disciplines! {
-    /// Drop-tail.
     DropTail(DropTailConfig),
     /// Step marking.
     Step(StepConfig),
-    /// PIE.
     Pie(PieConfig),
     /// Marking of a share.
     Share(ShareConfig),
-    /// RED.
     Red(RedConfig),
     /// CoDel.
     Codel(CodelConfig),
     /// FQ-CoDel.
     FqCodel(FqCodelConfig),
-    /// DualPI2.
     DualPi2(DualPi2Config),
     /// Several queues by what a packet is.
     Classes(ClassesConfig),

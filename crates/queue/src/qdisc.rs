@@ -30,7 +30,6 @@ pub enum Verdict {
 pub struct Backlog {
     /// Waiting packets.
     pub pkts: u32,
-    /// Their bytes.
     pub bytes: u64,
 }
 
@@ -43,7 +42,6 @@ pub struct Departure {
     pub len_bytes: u32,
     /// Its ECN field.
     pub ecn: Ecn,
-    /// When it was enqueued.
     pub enqueued_at: Time,
 }
 

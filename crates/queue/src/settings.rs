@@ -77,15 +77,12 @@ pub enum Setting<'a> {
     Limit(&'a mut Limit),
     /// Bytes, at least a full packet.
     Room(&'a mut u64),
-    /// Packets.
     Pkts(&'a mut u32),
-    /// Bytes, from and to.
     Bytes(&'a mut u32, RangeInclusive<u32>),
     /// Bytes, or full packets.
     Backlog(&'a mut u64),
     /// Packets, bytes, or time waited.
     Threshold(&'a mut Threshold),
-    /// A time.
     Time(&'a mut Duration),
     /// A time, or none.
     MaybeTime(&'a mut Option<Duration>),

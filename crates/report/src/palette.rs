@@ -34,9 +34,7 @@ const DASHES: [&str; SHADES] = ["", "6 3", "2 2.5", "8 3 2 3"];
 pub(crate) struct Style {
     /// The class `kN`.
     pub(crate) colour: usize,
-    /// Which dashes.
     pub(crate) dash: usize,
-    /// Which mark.
     pub(crate) mark: usize,
 }
 

@@ -11,7 +11,6 @@ use knee_files::{Unreadable, write_as_text};
 pub enum Error {
     /// A file says something that is not allowed.
     Input {
-        /// The file.
         file: PathBuf,
         /// Its line, from 1; 0: the file as a whole.
         line: u64,
@@ -20,7 +19,6 @@ pub enum Error {
     },
     /// A file or directory could not be read or written.
     Io {
-        /// Which.
         path: PathBuf,
         /// What was tried, as "cannot write".
         action: &'static str,

@@ -2,7 +2,6 @@
 //!
 //! What a manifest or a part of it leaves out, because an older knee wrote it, is empty or `None`; a verdict is undecided, a `stat` the
 //! mean, the `x` of a chart the case.
-#![expect(missing_docs, reason = "docs/results.md says what the keys are")]
 
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,4 @@
 //! `reproduce.json`: what `knee reproduce` ran.
-#![expect(missing_docs, reason = "the keys say it")]
 
 use std::path::Path;
 

@@ -38,7 +38,6 @@ pub enum Cell<'a> {
     Empty,
     /// A whole number.
     Whole(u64),
-    /// Any number.
     Number(f64),
     /// A time of so many picoseconds, written as seconds with nine decimals.
     Seconds(u64),
@@ -152,10 +151,9 @@ macro_rules! tables {
             $(
                 $(#[doc = $doc])*
                 #[derive(Clone, Debug, PartialEq)]
-                #[expect(missing_docs, reason = "docs/results.md says what columns are")]
                 pub struct $row<'a> { $(pub $column: Cell<'a>,)* }
 
-                #[expect(missing_docs, non_upper_case_globals, reason = "these are names of columns")]
+                #[expect(non_upper_case_globals, reason = "these are names of columns")]
                 impl<'a> $row<'a> {
                     $(pub const $column: &'static str = stringify!($column);)*
 

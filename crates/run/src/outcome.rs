@@ -23,9 +23,7 @@ pub struct Outcome {
     pub pings: Vec<PingRecord>,
     /// One per sampled link, then one per sampled buffer.
     pub queues: Vec<QueueOutcome>,
-    /// Samples of flows.
     pub flow_samples: Vec<FlowSample>,
-    /// Samples of queues.
     pub queue_samples: Vec<QueueSample>,
     /// Bytes received by each flow's receiver per period.
     pub goodput_samples: Vec<GoodputSample>,
@@ -248,7 +246,6 @@ counters! {
 /// What a host counted of all its connections together (its MIBs), from the start of the run to its end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostCount {
-    /// The host.
     pub node: NodeId,
     /// What it tells.
     pub counters: FlowCounters,
@@ -304,9 +301,7 @@ pub struct QueueOutcome {
     pub part: Option<u32>,
     /// Packets offered to the queue.
     pub offered_pkts: u64,
-    /// Packets sent.
     pub sent_pkts: u64,
-    /// Bytes sent.
     pub sent_bytes: u64,
     /// Packets that the queue marked CE and kept.
     pub marked_pkts: u64,
@@ -388,7 +383,6 @@ impl QueueOutcome {
 /// `TCP_INFO` of a sending side, as the kernel's fields of the same names.
 #[derive(Clone, Debug)]
 pub struct FlowSample {
-    /// When.
     pub at: Time,
     /// Index of the flow.
     pub flow: u32,
@@ -398,11 +392,9 @@ pub struct FlowSample {
     pub cwnd: u32,
     /// Packets; 2147483647: none yet.
     pub ssthresh: u32,
-    /// us.
     pub srtt_us: u32,
     /// Mean deviation of the RTT, us (`tcpi_rttvar`).
     pub rttvar_us: u32,
-    /// us.
     pub min_rtt_us: u32,
     /// Packets sent and not acked.
     pub unacked: u32,
@@ -418,11 +410,9 @@ pub struct FlowSample {
     pub delivered: u32,
     /// Of these, acked with ECE.
     pub delivered_ce: u32,
-    /// Bytes acked so far.
     pub bytes_acked: u64,
     /// Bytes per second; all ones: none.
     pub pacing_rate_bytes_per_sec: u64,
-    /// us.
     pub rto_us: u32,
     /// Data segments sent so far, retransmissions included; `None`: not known.
     pub data_segs_out: Option<u64>,
@@ -435,7 +425,6 @@ pub struct FlowSample {
 /// A queue at one moment.
 #[derive(Clone, Copy, Debug)]
 pub struct QueueSample {
-    /// When.
     pub at: Time,
     /// Index of the link; of a buffer: its own, counted on after the links.
     pub link: u32,

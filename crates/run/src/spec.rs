@@ -115,7 +115,6 @@ pub struct StoppedClass {
     /// Its name in the [`ClassesConfig`](knee_queue::ClassesConfig) of every link with a rate that begins or ends at a switch that
     /// stops links.
     pub name: String,
-    /// When it is stopped.
     pub thresholds: Thresholds,
 }
 
@@ -359,9 +358,7 @@ pub const KERNELS_OWN: &str = "kernel:";
 /// A congestion control with its parameters.
 #[derive(Clone, Debug)]
 pub struct Cc {
-    /// The algorithm.
     pub algorithm: &'static Algorithm,
-    /// Its parameters.
     pub params: Params,
     /// The running kernel's own of this name is meant, where there is a kernel; the simulator has this file in its place.
     pub is_kernels_own: bool,

@@ -72,7 +72,6 @@ impl Network {
 /// Hosts around one switch: every output port of it has the same queue.
 #[derive(Clone, Debug)]
 pub struct Star {
-    /// The hosts.
     pub hosts: Vec<(String, HostConfig)>,
     /// From a host to the switch: the host's own link.
     pub up: Cable,
@@ -145,9 +144,7 @@ pub struct LeafSpine {
     pub leaves: u32,
     /// Number of spines.
     pub spines: u32,
-    /// Hosts per leaf.
     pub hosts_per_leaf: u32,
-    /// Every host.
     pub host: HostConfig,
     /// From a host to its leaf.
     pub host_up: Cable,
@@ -188,7 +185,6 @@ impl LeafSpine {
 pub struct FatTree {
     /// Ports of a switch; even.
     pub k: u32,
-    /// Every host.
     pub host: HostConfig,
     /// From a host to its edge switch.
     pub host_up: Cable,
@@ -248,7 +244,6 @@ pub struct ParkingLot {
     pub through: u32,
     /// Hosts on either side of each hop.
     pub cross: u32,
-    /// Every host.
     pub host: HostConfig,
     /// Between a host and its switch, either way.
     pub access: Cable,

@@ -13,7 +13,6 @@ const MAX_EVENTS: u64 = 20_000_000;
 /// Which Linux the simulator behaves like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Profile {
-    /// Version.
     pub linux: LinuxVersion,
     /// Ticks of its coarse clock per second.
     pub hz: u32,

@@ -128,7 +128,6 @@ pub(crate) struct Events {
     /// Width of a bucket: 2^this ps.
     bucket_shift: u32,
     order: u64,
-    /// Events taken so far.
     pub(crate) taken: u64,
 }
 

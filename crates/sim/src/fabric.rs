@@ -57,7 +57,6 @@ pub enum Fate {
 pub struct Offered {
     /// When the packet came to the link.
     pub at: Time,
-    /// The link.
     pub link: LinkId,
     /// The caller's number of the packet.
     pub tag: u32,

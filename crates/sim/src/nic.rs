@@ -227,6 +227,5 @@ pub(crate) struct WindowMerges {
     pub(crate) held: u64,
     /// Of these, merged into others.
     pub(crate) merged_away: u64,
-    /// Windows that ended.
     pub(crate) ended: u64,
 }

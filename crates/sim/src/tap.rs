@@ -13,9 +13,7 @@ use knee_wire::Segment;
 /// An end of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// The one that connects.
     Connecting,
-    /// The one that listens.
     Listening,
 }
 

@@ -1,10 +1,6 @@
 //! What the tests against the running kernel share.
 #![cfg(feature = "kernel")]
-#![allow(
-    clippy::unwrap_used,
-    missing_docs,
-    reason = "all of this is test code, though in a library"
-)]
+#![allow(clippy::unwrap_used, reason = "all of this is test code, though in a library")]
 
 pub mod capture;
 pub mod cgroup;

@@ -253,6 +253,39 @@ fn c_is_indented_by_tabs_and_rust_is_not() {
     );
 }
 
+/// Fields and variants go without where their names say it, which is why this is no lint of the compiler's.
+#[test]
+fn what_is_public_says_what_it_is() {
+    let is_public = |line: &str| {
+        let item = line.trim_start().strip_prefix("pub ")?.split([' ', '(', '<']).next()?;
+        ["fn", "unsafe", "struct", "enum", "trait", "type", "const", "static"]
+            .contains(&item)
+            .then_some(())
+    };
+    let mut breaches = Vec::new();
+    for source in sources().iter().filter(|source| source.is(&["rs"])) {
+        let is_library =
+            source.path.contains("/src/") && !source.path.starts_with("crates/testbed");
+        if !is_library {
+            continue;
+        }
+        // Whether the lines since the last empty one, or one that ends something, have a doc comment.
+        let mut is_documented = false;
+        for (number, line) in source.lines() {
+            let line = line.trim_start();
+            // In a macro the meaning comes from its caller.
+            if is_public(line).is_some() && !line.contains('$') && !is_documented {
+                breaches.push(format!("{}:{number}: {line}", source.path));
+            }
+            is_documented |= line.starts_with("///") || line.starts_with("$(#[doc");
+            if line.is_empty() || line.ends_with(['{', '}', ';']) {
+                is_documented = false;
+            }
+        }
+    }
+    hold("a public item has a doc comment", breaches);
+}
+
 #[test]
 fn what_is_left_to_do_has_an_issue() {
     let sources = sources();

@@ -35,11 +35,8 @@ const CALENDAR_NS: &str = "1700000000000000000";
 /// What is started.
 #[derive(Clone, Copy, Debug)]
 pub struct Guest<'a> {
-    /// The kernel.
     pub kernel: &'a Path,
-    /// Its one program.
     pub program: &'a Path,
-    /// What it does.
     pub orders: &'a [u8],
     /// More for the kernel's command line.
     pub arguments: &'a [String],

@@ -32,9 +32,7 @@ pub struct Compact {
     pub ack: u32,
     /// The window field, not scaled.
     pub window: u16,
-    /// Option.
     pub mss: Option<u16>,
-    /// Option.
     pub window_scale: Option<u8>,
     /// Option.
     pub sack_ok: bool,

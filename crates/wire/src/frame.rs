@@ -24,7 +24,6 @@ pub struct Frame {
 /// What a frame carries.
 #[derive(Clone, Debug)]
 pub enum Content {
-    /// A TCP packet.
     Tcp(Packet),
     /// ICMP's echo request or reply.
     Echo {

@@ -37,9 +37,7 @@ pub struct Packet {
     pub ack: u32,
     /// The window field, not scaled.
     pub window: u16,
-    /// Option.
     pub mss: Option<u16>,
-    /// Option.
     pub window_scale: Option<u8>,
     /// Option.
     pub sack_ok: bool,

@@ -45,7 +45,6 @@ pub struct Entry {
 pub struct OldDefault {
     /// Tells the namespace from all others since the kernel was booted (`SO_NETNS_COOKIE`).
     pub netns_cookie: u64,
-    /// The algorithm.
     pub algorithm: String,
 }
 

@@ -23,11 +23,9 @@ const FALLBACK_PARAM: &str = "fallback";
 /// What is to be loaded, and what for.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// The algorithm.
     pub algorithm: &'static Algorithm,
     /// The name to register it under.
     pub name: String,
-    /// Its parameters.
     pub params: Params,
     /// Leave the parameter `fallback` as it is, because somebody set it. Otherwise connections
     /// without ECN go to the host's default.

@@ -33,7 +33,6 @@ const NOTE_BYTES: u64 = 1 << 16;
 /// What is tried, and for how long.
 #[derive(Clone, Debug)]
 pub struct TrialRequest {
-    /// What.
     pub request: Request,
     /// How long.
     pub confirm_within: Duration,

@@ -33,7 +33,6 @@ impl Bounds {
 /// A value and where it may be.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
-    /// The value.
     pub value: f64,
     /// The lower end.
     pub low: f64,
@@ -80,7 +79,6 @@ impl Interval {
 /// A claim as a sweep decides it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Judged {
-    /// The verdict.
     pub verdict: ClaimVerdict,
     /// Those on its checks, in their order.
     pub checks: Vec<JudgedCheck>,
@@ -89,7 +87,6 @@ pub struct Judged {
 /// A check as a sweep decides it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JudgedCheck {
-    /// The verdict.
     pub verdict: CheckVerdict,
     /// One for each case and value that it goes through and that was run.
     pub rows: Vec<Row>,
@@ -100,7 +97,6 @@ pub struct JudgedCheck {
 pub struct Row {
     /// Which case and values, of those that the check goes through; empty where it goes through nothing.
     pub at: String,
-    /// The verdict.
     pub verdict: CheckVerdict,
     /// The value; `None`: nothing was measured, or not everywhere.
     pub value: Option<Interval>,
@@ -113,7 +109,6 @@ pub struct Row {
 pub struct JudgedTerm {
     /// `figure`, `over` or `minus`.
     pub role: &'static str,
-    /// The case.
     pub case: String,
     /// Paths and values.
     pub at: Vec<(String, String)>,

@@ -109,7 +109,6 @@ pub struct Term {
 /// What a check goes through.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Every {
-    /// All cases.
     Case,
     /// All values of a varied path: these.
     Value(String, Vec<String>),

@@ -44,7 +44,6 @@ pub struct Mean {
     pub mean: f64,
     /// Half its 95 % interval over runs; `None`: not known, or without any spread.
     pub ci95: Option<f64>,
-    /// Runs.
     pub runs: usize,
 }
 
@@ -57,7 +56,6 @@ pub struct Line {
     pub subject: String,
     /// What was measured, and of which mode.
     pub metric: String,
-    /// Its unit.
     pub unit: String,
     /// In the first directory.
     pub a: Mean,
@@ -107,7 +105,6 @@ pub struct Comparison {
     pub a: Side,
     /// The second.
     pub b: Side,
-    /// How.
     pub options: Options,
     /// Keys in which the experiments differ; empty but with [`Options::force`].
     pub differences: Vec<String>,

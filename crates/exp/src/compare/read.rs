@@ -21,7 +21,6 @@ const MOST_BYTES: usize = 256 << 20;
 /// A results directory.
 #[derive(Clone, Debug)]
 pub struct Side {
-    /// The directory.
     pub dir: PathBuf,
     /// Name of the experiment.
     pub experiment: String,
@@ -48,7 +47,6 @@ pub struct Side {
 pub(super) struct Row {
     /// Case and varied values, in words.
     pub(super) label: String,
-    /// Runs in all.
     pub(super) runs: usize,
     /// Those of them that the host limited.
     pub(super) limited: usize,

@@ -162,7 +162,6 @@ impl Waiting {
 pub(crate) struct Entry {
     /// The number of its first flow.
     pub(crate) first: usize,
-    /// When it starts.
     pub(crate) start: Time,
     pub(crate) rounds: u64,
     /// Whether each host that is sent to has rounds of its own.

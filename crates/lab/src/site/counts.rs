@@ -14,7 +14,6 @@ use crate::error::failed;
 /// What the kernel counts in the namespaces of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SiteCounts {
-    /// By host.
     pub hosts: Vec<HostCounts>,
     /// Packets that the kernel dropped on their way to or from the switch, where no queue is modelled: at devices, and in the
     /// backlogs of CPUs as far as they came from these devices.

@@ -14,7 +14,6 @@ use crate::error::failed;
 pub struct Machine {
     /// As the CPU calls itself; empty: it does not say.
     pub cpu_model: String,
-    /// CPUs that are on.
     pub cpus: usize,
     /// As `uname -r`.
     pub kernel_release: String,

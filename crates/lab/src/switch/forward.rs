@@ -69,7 +69,6 @@ pub(super) struct Counts {
 pub(super) struct Recorded {
     /// Figures of the sampled links.
     pub(super) queues: Vec<QueueOutcome>,
-    /// Their samples.
     pub(super) samples: Vec<QueueSample>,
     /// The figures at both ends of the measured window.
     pub(super) window: Option<[Vec<QueueOutcome>; 2]>,

@@ -222,7 +222,6 @@ impl Drop for Switch {
 pub struct SwitchReport {
     /// Figures of the sampled links.
     pub queues: Vec<QueueOutcome>,
-    /// Samples of them.
     pub queue_samples: Vec<QueueSample>,
     /// The same when the measured window began, and when it ended, was ended or the switch was stopped.
     pub window: Option<[Vec<QueueOutcome>; 2]>,

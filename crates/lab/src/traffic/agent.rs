@@ -78,7 +78,6 @@ pub struct BaseRtt {
     pub flow: u32,
     /// Whether it is the listening side.
     pub listens: bool,
-    /// us.
     pub base_rtt_us: NonZeroU32,
 }
 

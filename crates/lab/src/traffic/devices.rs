@@ -36,7 +36,6 @@ const SETTINGS: [&str; 5] =
 pub struct Device {
     /// As the machine calls it.
     pub name: String,
-    /// Of its driver.
     pub driver: Option<String>,
     /// `tso`, `gso`, `gro`, `lro`, checksums: whether they are on.
     pub offloads: BTreeMap<String, bool>,

@@ -94,7 +94,6 @@ pub enum TrafficKind {
     },
     /// Requests of the connecting side, each sent when the answer to the one before has arrived.
     Rpc {
-        /// Of a request.
         request_bytes: u64,
         /// Of an answer.
         response_bytes: u64,
@@ -127,7 +126,6 @@ pub struct PingPlan {
 /// What a traffic program recorded. Times are ns since the run's time 0.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TrafficReport {
-    /// When it was done.
     pub end_ns: u64,
     /// One for each side that it held.
     pub sides: Vec<SideReport>,

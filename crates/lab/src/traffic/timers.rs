@@ -19,7 +19,6 @@ const SPIN_NS: u64 = 50_000;
 pub(super) enum Event {
     /// `connect()` of a flow.
     Start(usize),
-    /// Its first write.
     FirstWrite(usize),
     /// Its end, as asked.
     Stop(usize),
@@ -29,7 +28,6 @@ pub(super) enum Event {
     WindowEnd,
     /// `TCP_INFO`.
     SampleFlows,
-    /// Goodput.
     SampleGoodput,
     /// The end of the run.
     End,

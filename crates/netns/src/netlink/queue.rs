@@ -149,9 +149,7 @@ pub fn ask_queue(index: u32, handle: u32, parent: u32) -> Message {
 pub struct QueueStats {
     /// Number of its device.
     pub index: u32,
-    /// Its handle.
     pub handle: u32,
-    /// Its parent.
     pub parent: u32,
     /// `tbf`, `pfifo_fast`, ...
     pub kind: String,

@@ -107,7 +107,6 @@ pub fn set_link(index: u32, settings: &LinkSettings) -> Message {
 pub struct NewLink<'a> {
     /// The number that it gets; 0: one that the kernel chooses.
     pub index: u32,
-    /// Its name.
     pub name: &'a str,
     /// Its kind, such as `ifb`.
     pub kind: &'a str,
@@ -143,7 +142,6 @@ pub fn ask_link(index: u32) -> Message {
 /// One end of a veth pair.
 #[derive(Clone, Debug)]
 pub struct VethEnd<'a> {
-    /// Its name.
     pub name: &'a str,
     /// A process or thread whose namespace it is put in; `None`: that of the socket.
     pub namespace_of: Option<i32>,

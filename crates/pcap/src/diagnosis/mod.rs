@@ -52,7 +52,6 @@ pub struct Kind {
     pub name: &'static str,
     /// What it usually comes from.
     pub usually_means: &'static str,
-    /// What to try.
     pub try_this: &'static str,
     /// How much it costs, unless figures say more.
     pub severity: Severity,

@@ -23,15 +23,12 @@ pub enum Place {
 /// A packet seen at a host or at the other end of its link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sighting {
-    /// When.
     pub at: Time,
-    /// The host.
     pub host: NodeId,
     /// On which side of its link.
     pub place: Place,
     /// The host sent it; else it is on its way to it.
     pub is_out: bool,
-    /// The packet.
     pub packet: Seen,
 }
 
@@ -46,7 +43,6 @@ pub struct Seen {
     pub wire_bytes: u32,
     /// Beside its ECN field, which is in its content.
     pub dscp: u8,
-    /// What is in it.
     pub content: Content,
 }
 

@@ -145,7 +145,6 @@ struct Writer {
     is_locked: bool,
     /// The application closes the connection once all is written.
     closes: bool,
-    /// Where the FIN is.
     fin: close::Fin,
     /// `TCP_NODELAY`.
     no_delay: bool,

@@ -16,15 +16,12 @@ pub struct Orders {
     pub until_done: bool,
     /// Period of the samples of `TCP_INFO`.
     pub sample_flows_ns: Option<u64>,
-    /// Of goodput.
     pub sample_goodput_ns: Option<u64>,
-    /// Of queues.
     pub sample_queues_ns: Option<u64>,
     /// Beginning and end of the measured window.
     pub window_ns: Option<[u64; 2]>,
     /// Network namespaces; the first of them are hosts.
     pub namespaces: u32,
-    /// Of these, hosts.
     pub hosts: u32,
     /// How the network is built.
     pub steps: Vec<Step>,
@@ -47,7 +44,6 @@ pub struct Orders {
 pub enum Step {
     /// Writes a file of `/proc/sys`.
     Write {
-        /// Where.
         namespace: u32,
         /// The file.
         path: String,
@@ -56,9 +52,7 @@ pub enum Step {
     },
     /// Asks the kernel, which must agree.
     Netlink {
-        /// Where.
         namespace: u32,
-        /// The request.
         request: Vec<u8>,
         /// What is asked for, for the case that the kernel refuses.
         what: String,
@@ -120,7 +114,6 @@ pub enum Traffic {
     },
     /// Requests, each sent when the answer to the one before is there.
     Rpc {
-        /// Of a request.
         request_bytes: u64,
         /// Of an answer.
         response_bytes: u64,
@@ -155,14 +148,12 @@ pub struct LaneOrder {
     pub round: u32,
     /// So many at once.
     pub parallel: u32,
-    /// In order.
     pub flows: Vec<u32>,
 }
 
 /// A queue or a device that is looked at.
 #[derive(Clone, Debug)]
 pub struct QueueOrder {
-    /// Where it is.
     pub namespace: u32,
     /// At the end of the run and at those of the measured window, and not at samples.
     pub only_counts: bool,

@@ -24,7 +24,6 @@ const AT_WINDOW_END: u32 = 3;
 /// A sample of a connecting side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowSample {
-    /// When.
     pub at_ns: u64,
     /// Index of the flow.
     pub flow: u32,
@@ -37,7 +36,6 @@ pub struct FlowSample {
 /// What the kernel told of a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueAnswer {
-    /// When.
     pub at_ns: u64,
     /// Which of those that were asked for.
     pub queue: u32,
@@ -58,11 +56,9 @@ pub struct Records {
     pub rpcs: Vec<(u32, u64, u64)>,
     /// Pings: stream, when it left, until its echo was back; in the order of sending.
     pub pings: Vec<(u32, u64, Option<u64>)>,
-    /// Samples of flows.
     pub flow_samples: Vec<FlowSample>,
     /// End of the period, flow, bytes.
     pub goodput_samples: Vec<(u64, u32, u64)>,
-    /// Samples of queues.
     pub queue_samples: Vec<QueueAnswer>,
     /// Queues at the end.
     pub queues: Vec<QueueAnswer>,

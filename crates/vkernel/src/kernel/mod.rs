@@ -33,7 +33,6 @@ const LABEL: &str = "built";
 /// A kernel that is built.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Built {
-    /// Where it is.
     pub directory: PathBuf,
     /// As experiments name it: 6.1.
     pub version: String,

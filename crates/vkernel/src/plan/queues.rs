@@ -39,9 +39,7 @@ pub enum Discipline {
     Fifo,
     /// RED as a step: what is dropped early is not ECN-capable.
     Step,
-    /// RED.
     Red,
-    /// PIE.
     Pie,
     /// CoDel.
     Codel,

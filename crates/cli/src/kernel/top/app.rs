@@ -17,7 +17,6 @@ pub(super) enum Asked {
 
 pub(super) struct App {
     rows: Vec<Row>,
-    /// When they were read.
     pub(super) read_at: Option<Instant>,
     pub(super) sort: Column,
     pub(super) is_reversed: bool,
