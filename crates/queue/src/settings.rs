@@ -114,7 +114,7 @@ pub trait Visit {
     /// The key that comes next has no default, and is written as in `example`.
     fn need(&mut self, _key: &'static str, _example: &'static str) {}
 
-    /// A key that has no meaning beside the others, and why; it is not shown as one that has.
+    /// A key that has no meaning beside the others, and why; it is not shown by `key` then.
     fn without(&mut self, _key: &'static str, _why: &'static str) {}
 
     /// What is said cannot work, and which key says it.
