@@ -155,20 +155,20 @@ fn cannot(what: &str, path: &Path, why: &std::io::Error) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use tempfile::TempDir;
+
     use super::*;
 
-    struct Scratch(PathBuf);
+    struct Scratch(TempDir);
 
     impl Scratch {
-        fn new(name: &str) -> Scratch {
-            let dir = std::env::temp_dir().join(format!("knee-new-{}-{name}", std::process::id()));
-            fs::create_dir_all(&dir).unwrap();
-            Scratch(dir)
+        fn new() -> Scratch {
+            Scratch(tempfile::tempdir().unwrap())
         }
 
         /// As much of a clone as is looked at.
-        fn clone_of(name: &str) -> Scratch {
-            let scratch = Scratch::new(name);
+        fn clone_of() -> Scratch {
+            let scratch = Scratch::new();
             for dir in [
                 "algorithms/include",
                 "crates/algo/src",
@@ -176,27 +176,21 @@ mod tests {
                 "scenarios/examples",
                 "docs/algorithms",
             ] {
-                fs::create_dir_all(scratch.0.join(dir)).unwrap();
+                fs::create_dir_all(scratch.0.path().join(dir)).unwrap();
             }
             for file in ["algorithms/include/tcp.h", "crates/algo/src/lib.rs"] {
-                fs::write(scratch.0.join(file), "").unwrap();
+                fs::write(scratch.0.path().join(file), "").unwrap();
             }
             let table = include_str!("../../../algorithms/README.md");
-            fs::write(scratch.0.join(TABLE), table).unwrap();
+            fs::write(scratch.0.path().join(TABLE), table).unwrap();
             scratch
-        }
-    }
-
-    impl Drop for Scratch {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
         }
     }
 
     #[test]
     fn what_is_written_in_a_clone_is_the_tested_template_under_its_name() {
-        let scratch = Scratch::clone_of("clone");
-        let root = clone_root(&scratch.0.join("crates/algo")).unwrap();
+        let scratch = Scratch::clone_of();
+        let root = clone_root(&scratch.0.path().join("crates/algo")).unwrap();
         let written = write_in_clone(&root, "swift").unwrap();
         assert_eq!(written.len(), 5);
         let c = fs::read_to_string(root.join("algorithms/swift.c")).unwrap();
@@ -215,32 +209,32 @@ mod tests {
 
     #[test]
     fn when_the_table_cannot_be_written_nothing_stays() {
-        let scratch = Scratch::clone_of("table");
+        let scratch = Scratch::clone_of();
         let files = ["algorithms/swift.c", "crates/algo/tests/swift.rs"]
             .map(|path| (path.to_owned(), "text".to_owned()));
         // A directory is no table.
-        let table = scratch.0.join("algorithms");
-        let why = write_all(&scratch.0, &files, &table, "rows").unwrap_err().to_string();
+        let table = scratch.0.path().join("algorithms");
+        let why = write_all(scratch.0.path(), &files, &table, "rows").unwrap_err().to_string();
         assert!(why.contains("algorithms: cannot write: it is a directory"), "{why}");
         for (path, _) in &files {
-            assert!(!scratch.0.join(path).exists(), "{path}");
+            assert!(!scratch.0.path().join(path).exists(), "{path}");
         }
     }
 
     #[test]
     fn what_is_written_anywhere_compiles_is_clean_and_keeps_its_law() {
-        let scratch = Scratch::new("here");
-        assert_eq!(write_here(&scratch.0, "swift").unwrap(), ["swift.c", "swift.toml"]);
-        let path = scratch.0.join("swift.c");
+        let scratch = Scratch::new();
+        assert_eq!(write_here(scratch.0.path(), "swift").unwrap(), ["swift.c", "swift.toml"]);
+        let path = scratch.0.path().join("swift.c");
         assert_eq!(check::file(&path).unwrap().findings, []);
         let swift = crate::module::load(&path).unwrap();
         assert_eq!(swift.name(), "swift");
         let mut flow = swift.instance(swift.default_params());
         let mut sock = crate::TcpSock { snd_cwnd: 100, ..crate::TcpSock::default() };
         assert_eq!(flow.ssthresh(&mut sock, &mut crate::Host::new(1000, 1)), 50);
-        let toml = fs::read_to_string(scratch.0.join("swift.toml")).unwrap();
+        let toml = fs::read_to_string(scratch.0.path().join("swift.toml")).unwrap();
         assert!(toml.contains("cc = \"./swift.c\""));
-        assert!(write_here(&scratch.0, "swift").is_err());
+        assert!(write_here(scratch.0.path(), "swift").is_err());
     }
 
     #[test]

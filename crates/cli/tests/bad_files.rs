@@ -1,34 +1,26 @@
 //! Whatever a name leads to, a command says in a sentence why it cannot read it, at once.
 #![expect(clippy::unwrap_used, reason = "tests may panic")]
 
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, File};
 use std::io::Write as _;
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use tempfile::TempDir;
 
 /// A directory that goes away, with a named pipe, a directory, and files that are too long for anything.
-struct Scratch(PathBuf);
+struct Scratch(TempDir);
 
 impl Scratch {
-    fn new(name: &str) -> Scratch {
-        let dir =
-            std::env::temp_dir().join(format!("knee-bad-files-{name}-{}", std::process::id()));
-        // Whoever else has made it may have put links into it.
-        DirBuilder::new().mode(0o700).create(&dir).unwrap();
+    fn new() -> Scratch {
+        let made = tempfile::tempdir().unwrap();
+        let dir = made.path();
         fs::create_dir(dir.join("folder")).unwrap();
         assert!(Command::new("mkfifo").arg(dir.join("pipe")).status().unwrap().success());
         for name in ["long", "long.c", "long.script"] {
             // A file with a hole: no disk holds it.
             File::create(dir.join(name)).unwrap().set_len(1 << 40).unwrap();
         }
-        Scratch(dir)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
+        Scratch(made)
     }
 }
 
@@ -40,13 +32,13 @@ fn scenario() -> PathBuf {
 fn knee(scratch: &Scratch, args: &[&str]) -> Output {
     let mut command = Command::new("timeout");
     command.args(["--signal=KILL", "60", "prlimit", "--as=2147483648"]);
-    command.arg(env!("CARGO_BIN_EXE_knee")).args(args).current_dir(&scratch.0);
+    command.arg(env!("CARGO_BIN_EXE_knee")).args(args).current_dir(scratch.0.path());
     command.stdin(Stdio::null()).output().unwrap()
 }
 
 #[test]
 fn what_is_no_file_of_its_kind_is_refused_in_a_sentence() {
-    let scratch = Scratch::new("kinds");
+    let scratch = Scratch::new();
     let scenario = scenario().display().to_string();
     let mut commands: Vec<(&str, Vec<&str>)> = vec![
         ("experiment file", vec!["run", "FILE"]),
@@ -66,7 +58,7 @@ fn what_is_no_file_of_its_kind_is_refused_in_a_sentence() {
         commands.push(("policy file", vec!["policy", "apply", "FILE"]));
         commands.push(("file of machines", vec!["run", &scenario, "--on", "hosts=FILE"]));
     }
-    let results = scratch.0.join("results");
+    let results = scratch.0.path().join("results");
     fs::create_dir(&results).unwrap();
     for (what, args) in &commands {
         for (target, is) in [
@@ -81,9 +73,9 @@ fn what_is_no_file_of_its_kind_is_refused_in_a_sentence() {
                 continue;
             }
             for name in ["FILE", "FILE.c", "FILE.toml", "results/manifest.json"] {
-                let link = scratch.0.join(name);
+                let link = scratch.0.path().join(name);
                 let _ = fs::remove_file(&link);
-                std::os::unix::fs::symlink(scratch.0.join(target), link).unwrap();
+                std::os::unix::fs::symlink(scratch.0.path().join(target), link).unwrap();
             }
             let output = knee(&scratch, args);
             let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -102,9 +94,12 @@ fn what_is_no_file_of_its_kind_is_refused_in_a_sentence() {
 
 #[test]
 fn a_pipe_that_was_given_is_a_file() {
-    let scratch = Scratch::new("given");
+    let scratch = Scratch::new();
     let mut command = Command::new(env!("CARGO_BIN_EXE_knee"));
-    command.args(["run", "--check", "/dev/stdin"]).current_dir(&scratch.0).stdin(Stdio::piped());
+    command
+        .args(["run", "--check", "/dev/stdin"])
+        .current_dir(scratch.0.path())
+        .stdin(Stdio::piped());
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(&fs::read(scenario()).unwrap()).unwrap();
     let output = child.wait_with_output().unwrap();
@@ -114,7 +109,7 @@ fn a_pipe_that_was_given_is_a_file() {
 
 #[test]
 fn programs_get_an_error_as_json() {
-    let scratch = Scratch::new("json");
+    let scratch = Scratch::new();
     let scenario = scenario().display().to_string();
     let run = ["run", &scenario, "--repeat", "1", "--json", "-o", "results"];
     assert!(knee(&scratch, &run).status.success());

@@ -5,10 +5,10 @@ use std::fs;
 use std::io::Read as _;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
 const SMALL: &str = r#"question = "Who waits?"
 cc = ["cubic", "dctcp"]
@@ -35,21 +35,18 @@ repeat = 3
 "#;
 
 /// A directory to run in, with the file `small.toml`; it goes away.
-struct Scratch(PathBuf);
+struct Scratch(TempDir);
 
 impl Scratch {
     fn new() -> Scratch {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let dir = std::env::temp_dir().join(format!("knee-cli-{}-{number}", std::process::id()));
-        fs::create_dir_all(&dir).unwrap();
-        fs::write(dir.join("small.toml"), SMALL).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("small.toml"), SMALL).unwrap();
         Scratch(dir)
     }
 
     fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_knee"));
-        command.args(args).current_dir(&self.0).stdin(Stdio::null());
+        command.args(args).current_dir(self.0.path()).stdin(Stdio::null());
         command
     }
 
@@ -58,13 +55,7 @@ impl Scratch {
     }
 
     fn lines_of(&self, file: &str) -> usize {
-        fs::read_to_string(self.0.join(file)).unwrap().lines().count()
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
+        fs::read_to_string(self.0.path().join(file)).unwrap().lines().count()
     }
 }
 
@@ -80,8 +71,9 @@ fn err(output: &Output) -> String {
 fn much_memory_is_said_before_the_run_and_too_much_is_refused() {
     let scratch = Scratch::new();
     let series = |period: &str| format!("{SMALL}[sample]\nflows = \"{period}\"\n");
-    fs::write(scratch.0.join("much.toml"), series("1 us")).unwrap();
-    fs::write(scratch.0.join("some.toml"), series("2 us").replace("repeat = 3", "")).unwrap();
+    fs::write(scratch.0.path().join("much.toml"), series("1 us")).unwrap();
+    fs::write(scratch.0.path().join("some.toml"), series("2 us").replace("repeat = 3", ""))
+        .unwrap();
     let said =
         "up to 806 MB of memory a run, most of it for 2000000 samples of flows (sample.flows)";
     let some = ["run", "some.toml", "--cc", "cubic"];
@@ -123,7 +115,8 @@ fn run_prints_tables_and_keeps_results() {
     let again = scratch.knee(&["run", "small.toml"]);
     assert!(out(&again).ends_with("results in results/small-2\n"));
     let same = |file: &str| {
-        let read = |dir: &str| fs::read(scratch.0.join("results").join(dir).join(file)).unwrap();
+        let read =
+            |dir: &str| fs::read(scratch.0.path().join("results").join(dir).join(file)).unwrap();
         read("small") == read("small-2")
     };
     assert!(same("flows.csv") && same("summary.csv") && same("runs.csv"));
@@ -157,7 +150,7 @@ fn json_has_the_summary_and_the_effort() {
     assert_eq!((&completion["unit"], &completion["values"]), (&"s".into(), &4.into()));
     let mean = completion["mean"].as_f64().unwrap();
     assert!((1e-3..1e-1).contains(&mean), "{mean}");
-    assert!(scratch.0.join("here/manifest.json").exists());
+    assert!(scratch.0.path().join("here/manifest.json").exists());
 }
 
 #[test]
@@ -178,14 +171,14 @@ fn cases_and_keys_can_be_set() {
     let cases: Vec<_> =
         json["summary"].as_array().unwrap().iter().map(|row| &row["case"]).collect();
     assert_eq!(cases, ["reno"]);
-    let flows = fs::read_to_string(scratch.0.join("results/small/flows.csv")).unwrap();
+    let flows = fs::read_to_string(scratch.0.path().join("results/small/flows.csv")).unwrap();
     assert!(flows.lines().skip(1).all(|line| line.contains(",10000,reno,reno,")), "{flows}");
 }
 
 #[test]
 fn what_cannot_run_is_one_sentence_and_exit_2() {
     let scratch = Scratch::new();
-    fs::write(scratch.0.join("bad.toml"), SMALL.replace("senders", "sendres")).unwrap();
+    fs::write(scratch.0.path().join("bad.toml"), SMALL.replace("senders", "sendres")).unwrap();
     for (args, expected) in [
         (
             vec!["run", "bad.toml"],
@@ -227,7 +220,7 @@ fn what_cannot_run_is_one_sentence_and_exit_2() {
     }
     // No file runs if one of them is bad.
     assert_eq!(scratch.knee(&["run", "small.toml", "bad.toml"]).status.code(), Some(2));
-    assert!(!scratch.0.join("results").exists());
+    assert!(!scratch.0.path().join("results").exists());
     for args in [vec!["run"], vec!["fly"], vec!["run", "small.toml", "--repeat", "0"], vec![]] {
         assert_eq!(scratch.knee(&args).status.code(), Some(2), "{args:?}");
     }
@@ -256,10 +249,10 @@ fn results_are_set_side_by_side() {
     assert_eq!((&lines[0]["differ"], lines.len()), (&0.into(), 2));
     assert_eq!(lines[1]["figures"][0]["verdict"], "differ");
     // As a lab whose host limited every run leaves it.
-    let runs = fs::read_to_string(scratch.0.join("b/runs.csv")).unwrap();
+    let runs = fs::read_to_string(scratch.0.path().join("b/runs.csv")).unwrap();
     let limited = runs.replace(",,\n", ",host-limited,too slow\n");
     assert_ne!(limited, runs);
-    fs::write(scratch.0.join("b/runs.csv"), limited).unwrap();
+    fs::write(scratch.0.path().join("b/runs.csv"), limited).unwrap();
     let refused = scratch.knee(&["compare", "a", "b"]);
     assert_eq!((refused.status.code(), out(&refused).as_str()), (Some(2), ""));
     assert!(err(&refused).contains("host-limited") && err(&refused).contains("by --force"));
@@ -278,7 +271,7 @@ fn a_run_becomes_a_report_and_figures() {
     assert!(scratch.knee(&[&run[..], &["--repeat", "2", "-o", "res"]].concat()).status.success());
     let said = scratch.knee(&["report", "res"]);
     assert_eq!(out(&said), "report in res/report.html\n", "{}", err(&said));
-    let html = fs::read_to_string(scratch.0.join("res/report.html")).unwrap();
+    let html = fs::read_to_string(scratch.0.path().join("res/report.html")).unwrap();
     for words in [
         "Who waits?",
         "both: completion time",
@@ -289,7 +282,7 @@ fn a_run_becomes_a_report_and_figures() {
         assert!(html.contains(words), "{words}");
     }
     let said = scratch.knee(&["report", "res", "--figures", "figures"]);
-    let names: Vec<String> = fs::read_dir(scratch.0.join("figures"))
+    let names: Vec<String> = fs::read_dir(scratch.0.path().join("figures"))
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
@@ -298,6 +291,7 @@ fn a_run_becomes_a_report_and_figures() {
         fs::read(
             scratch
                 .0
+                .path()
                 .join("figures")
                 .join(format!("small-chart-both-completion-time-mean.{ending}")),
         )
@@ -341,7 +335,7 @@ fn the_report_of_a_run_says_what_its_captures_show() {
         .replace("200 kB", "30 kB")
         .replace("start_jitter = \"100 us\"\n", "")
         .replace("\"cubic\"", "\"reno\"");
-    fs::write(scratch.0.join("incast.toml"), incast).unwrap();
+    fs::write(scratch.0.path().join("incast.toml"), incast).unwrap();
     let run = |more: &[&str]| {
         let output = scratch.knee(&[&["run", "incast.toml", "--repeat", "2"], more].concat());
         assert_eq!(output.status.code(), Some(0), "{}", err(&output));
@@ -349,7 +343,7 @@ fn the_report_of_a_run_says_what_its_captures_show() {
     let report = |dir: &str, html: &str| {
         let said = scratch.knee(&["report", dir, "-o", html]);
         assert_eq!(out(&said), format!("report in {html}\n"), "{}", err(&said));
-        fs::read_to_string(scratch.0.join(html)).unwrap()
+        fs::read_to_string(scratch.0.path().join(html)).unwrap()
     };
     run(&["--pcap", "-o", "res"]);
     let html = report("res", "all of it.html");
@@ -364,7 +358,7 @@ fn the_report_of_a_run_says_what_its_captures_show() {
     ] {
         assert!(html.contains(words), "{words}");
     }
-    let captures = scratch.0.join("all of it-captures");
+    let captures = scratch.0.path().join("all of it-captures");
     assert_eq!(names(&captures), ["run-0", "run-2"]);
     let of_run = captures.join("run-0");
     let files = ["events.csv", "findings.json", "flows.csv", "report.html", "rounds.csv"];
@@ -372,22 +366,22 @@ fn the_report_of_a_run_says_what_its_captures_show() {
     let page = fs::read_to_string(of_run.join("report.html")).unwrap();
     assert!(page.contains("rto floor") && page.contains("What happened in r-run-0.pcapng"));
     // It is what knee pcap says of the same files.
-    let all = names(&scratch.0.join("res"));
+    let all = names(&scratch.0.path().join("res"));
     let of_run_0: Vec<&str> =
         all.iter().map(String::as_str).filter(|name| name.ends_with("-run-0.pcapng")).collect();
     let mut command = scratch.command(&[&["pcap"], &of_run_0[..], &["--csv", "../pcap"]].concat());
-    let pcap = command.current_dir(scratch.0.join("res")).output().unwrap();
+    let pcap = command.current_dir(scratch.0.path().join("res")).output().unwrap();
     assert_eq!(pcap.status.code(), Some(0), "{}", err(&pcap));
     for file in ["events.csv", "flows.csv", "rounds.csv"] {
         let read = |dir: &Path| fs::read_to_string(dir.join(file)).unwrap();
-        assert!(read(&scratch.0.join("pcap")) == read(&of_run), "{file}");
+        assert!(read(&scratch.0.path().join("pcap")) == read(&of_run), "{file}");
     }
 
     // One file more than may be open at once is an error; a limit that may be raised is none.
     let limited = |limit: &str| {
         let script = format!("{limit} && exec \"$0\" report res -o limited.html");
         let mut shell = Command::new("sh");
-        shell.args(["-c", &script, env!("CARGO_BIN_EXE_knee")]).current_dir(&scratch.0);
+        shell.args(["-c", &script, env!("CARGO_BIN_EXE_knee")]).current_dir(scratch.0.path());
         shell.output().unwrap()
     };
     let few = limited("ulimit -n 12");
@@ -395,15 +389,15 @@ fn the_report_of_a_run_says_what_its_captures_show() {
     assert_eq!((few.status.code(), err(&few)), (Some(2), format!("knee: {why}\n")));
     let raised = limited("ulimit -Sn 12");
     assert_eq!(raised.status.code(), Some(0), "{}", err(&raised));
-    fs::remove_file(scratch.0.join("limited.html")).unwrap();
-    fs::remove_dir_all(scratch.0.join("limited-captures")).unwrap();
+    fs::remove_file(scratch.0.path().join("limited.html")).unwrap();
+    fs::remove_dir_all(scratch.0.path().join("limited-captures")).unwrap();
 
     // What cannot be read is said, and the others are.
-    fs::write(scratch.0.join("res/s2-run-0.pcapng"), "no capture").unwrap();
+    fs::write(scratch.0.path().join("res/s2-run-0.pcapng"), "no capture").unwrap();
     for file in of_run_0.iter().map(|name| name.replace("-0.", "-2.")) {
-        fs::remove_file(scratch.0.join("res").join(file)).unwrap();
+        fs::remove_file(scratch.0.path().join("res").join(file)).unwrap();
     }
-    let pipe = scratch.0.join("res/r-run-2.pcapng");
+    let pipe = scratch.0.path().join("res/r-run-2.pcapng");
     assert!(Command::new("mkfifo").arg(pipe).status().unwrap().success());
     let html = report("res", "all of it.html");
     for words in [
@@ -428,7 +422,7 @@ fn the_report_of_a_run_says_what_its_captures_show() {
         "small.toml",
         "without",
     ];
-    assert_eq!(names(&scratch.0), left);
+    assert_eq!(names(scratch.0.path()), left);
 }
 
 /// So many connections of one SYN each: IPv4 without a link layer, in the older of the formats.
@@ -449,7 +443,7 @@ fn connections(count: u16) -> Vec<u8> {
 #[test]
 fn captures_that_cannot_be_shown_say_why_and_how() {
     let scratch = Scratch::new();
-    fs::write(scratch.0.join("many.pcap"), connections(2001)).unwrap();
+    fs::write(scratch.0.path().join("many.pcap"), connections(2001)).unwrap();
     let all = scratch.knee(&["pcap", "many.pcap", "--json"]);
     let all: serde_json::Value = serde_json::from_str(&out(&all)).unwrap();
     let kept: Vec<u64> =
@@ -461,7 +455,7 @@ fn captures_that_cannot_be_shown_say_why_and_how() {
     assert!(scratch.knee(&["pcap", "many.pcap", "--flow", &gone, "--csv", "csv"]).status.success());
     let over = scratch.knee(&["pcap", "many.pcap", "--report", "./many.pcap"]);
     assert!(err(&over).contains("is a capture that is to be read"), "{}", err(&over));
-    assert_eq!(fs::read(scratch.0.join("many.pcap")).unwrap(), connections(2001));
+    assert_eq!(fs::read(scratch.0.path().join("many.pcap")).unwrap(), connections(2001));
     let twice = scratch.knee(&["pcap", "-", "-"]);
     assert_eq!(err(&twice), "knee: standard input can be read once: name - once\n");
     let help = out(&scratch.knee(&["pcap", "--help"]));
@@ -507,12 +501,12 @@ fn stopped(args: &[&str], scratch: &Scratch, capture: &Path, begun: &str) {
 fn a_report_of_captures_that_is_stopped_leaves_nothing() {
     let scratch = Scratch::new();
     let args = ["pcap", "s1.pcap", "--report", "s1.html"];
-    stopped(&args, &scratch, &scratch.0.join("s1.pcap"), ".s1.html-packets.");
+    stopped(&args, &scratch, &scratch.0.path().join("s1.pcap"), ".s1.html-packets.");
     let run = scratch.knee(&["run", "small.toml", "--pcap", "-o", "res"]);
     assert_eq!(run.status.code(), Some(0), "{}", err(&run));
-    let capture = scratch.0.join("res/s1-run-0.pcapng");
-    fs::remove_file(scratch.0.join("res/s2-run-0.pcapng")).unwrap();
-    fs::remove_file(scratch.0.join("res/r-run-0.pcapng")).unwrap();
+    let capture = scratch.0.path().join("res/s1-run-0.pcapng");
+    fs::remove_file(scratch.0.path().join("res/s2-run-0.pcapng")).unwrap();
+    fs::remove_file(scratch.0.path().join("res/r-run-0.pcapng")).unwrap();
     stopped(&["report", "res"], &scratch, &capture, ".report-captures.");
 }
 
@@ -522,8 +516,8 @@ fn nothing_that_a_file_says_is_an_order_to_the_terminal() {
     let escapes = "question = \"Who \\u001b]0;owned\\u0007 \\u009b2J asks?\"\n";
     let evil = SMALL.replace("question = \"Who waits?\"\n", escapes);
     assert_ne!(evil, SMALL);
-    fs::write(scratch.0.join("evil.toml"), evil).unwrap();
-    fs::write(scratch.0.join("e\x1b[2Jvil.pcap"), connections(1)).unwrap();
+    fs::write(scratch.0.path().join("evil.toml"), evil).unwrap();
+    fs::write(scratch.0.path().join("e\x1b[2Jvil.pcap"), connections(1)).unwrap();
     let is_order = |c: char| c.is_control() && c != '\n';
     for args in [
         &["run", "evil.toml", "--repeat", "1", "-o", "a"][..],
@@ -553,9 +547,9 @@ fn code_that_a_file_names_is_run_by_a_run_alone() {
     assert!(scratch.knee(&["new", "algorithm", "swift"]).status.success());
     let code = "\nextern int creat(const char *, unsigned int);\n\
                 __attribute__((constructor)) static void begin(void) { creat(\"ran\", 0600); }\n";
-    let source = scratch.0.join("swift.c");
+    let source = scratch.0.path().join("swift.c");
     fs::write(&source, fs::read_to_string(&source).unwrap() + code).unwrap();
-    let ran = scratch.0.join("ran");
+    let ran = scratch.0.path().join("ran");
     for args in [&["explain", "./swift.toml"][..], &["run", "swift.toml", "--check"]] {
         let output = scratch.knee(args);
         assert_eq!(output.status.code(), Some(2), "{args:?}");
@@ -580,7 +574,7 @@ fn a_scale_is_said_everywhere() {
         "{}",
         out(&output)
     );
-    let manifest = fs::read_to_string(scratch.0.join("slow/manifest.json")).unwrap();
+    let manifest = fs::read_to_string(scratch.0.path().join("slow/manifest.json")).unwrap();
     let manifest: serde_json::Value = serde_json::from_str(&manifest).unwrap();
     assert_eq!(manifest["back_end"], serde_json::json!({ "name": "sim", "scale": 0.1 }));
 }
@@ -657,14 +651,14 @@ fn a_file_that_may_not_grow_is_an_error_and_leaves_nothing() {
     let scratch = Scratch::new();
     // A limit of 4 blocks of 1 kB, and no signal at it: the manifest, with the file in it, is longer.
     let long = format!("{SMALL}\n#{}\n", "x".repeat(8000));
-    fs::write(scratch.0.join("long.toml"), long).unwrap();
+    fs::write(scratch.0.path().join("long.toml"), long).unwrap();
     let script =
         format!("trap '' XFSZ; ulimit -f 4; exec {} run long.toml", env!("CARGO_BIN_EXE_knee"));
     let output =
-        Command::new("bash").args(["-c", &script]).current_dir(&scratch.0).output().unwrap();
+        Command::new("bash").args(["-c", &script]).current_dir(scratch.0.path()).output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{}", out(&output));
     assert!(err(&output).contains("cannot write: File too large"), "{}", err(&output));
-    assert!(!scratch.0.join("results/long").exists());
+    assert!(!scratch.0.path().join("results/long").exists());
 }
 
 /// Waits for a child, but not for ever.
@@ -699,16 +693,16 @@ fn ctrl_c_keeps_what_has_finished_and_says_so() {
     let scratch = Scratch::new();
     // Far more runs than are done before the signal comes.
     let long = SMALL.replace("200 kB", "20 MB").replace("repeat = 3", "repeat = 50000");
-    fs::write(scratch.0.join("long.toml"), long).unwrap();
+    fs::write(scratch.0.path().join("long.toml"), long).unwrap();
     let mut command = scratch.command(&["run", "long.toml"]);
     let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let patience = Instant::now() + Duration::from_secs(20);
-    while !has_partial_rows(&scratch.0.join("results/long")) && Instant::now() < patience {
+    while !has_partial_rows(&scratch.0.path().join("results/long")) && Instant::now() < patience {
         std::thread::sleep(Duration::from_millis(20));
     }
     let process = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(process, rustix::process::Signal::INT).unwrap();
-    let (code, text) = wait(child, &scratch.0);
+    let (code, text) = wait(child, scratch.0.path());
     assert_eq!(code, Some(2), "{text}");
     assert!(text.starts_with("knee: stopped: "), "{text}");
     assert!(
@@ -718,9 +712,9 @@ fn ctrl_c_keeps_what_has_finished_and_says_so() {
     let done: usize = text.split(' ').nth(2).unwrap().parse().unwrap();
     assert!(done > 0);
     assert_eq!(scratch.lines_of("results/long/runs.csv"), 1 + done);
-    let manifest = fs::read_to_string(scratch.0.join("results/long/manifest.json")).unwrap();
+    let manifest = fs::read_to_string(scratch.0.path().join("results/long/manifest.json")).unwrap();
     assert!(manifest.contains("\"interrupted\": true"));
-    let leftover = fs::read_dir(scratch.0.join("results/long")).unwrap();
+    let leftover = fs::read_dir(scratch.0.path().join("results/long")).unwrap();
     assert!(
         leftover
             .map(|e| e.unwrap().file_name())

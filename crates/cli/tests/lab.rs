@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -15,6 +15,7 @@ use knee_netns::Namespace;
 use knee_netns::netlink::{LinkSettings, Netlink, VethEnd, new_veth};
 use knee_testbed::{kernel_is_ready, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
 
 /// Labs take the CPUs from each other: a test that has one waits for those of the others.
 static LAB: Mutex<()> = Mutex::new(());
@@ -24,23 +25,15 @@ fn alone() -> MutexGuard<'static, ()> {
 }
 
 /// Gone with the test.
-struct Scratch(PathBuf);
+struct Scratch(TempDir);
 
 impl Scratch {
-    fn new(name: &str) -> Scratch {
-        let dir = std::env::temp_dir().join(format!("knee-lab-test-{name}-{}", std::process::id()));
-        fs::create_dir_all(&dir).unwrap();
-        Scratch(dir)
+    fn new() -> Scratch {
+        Scratch(tempfile::tempdir().unwrap())
     }
 
     fn path(&self, name: &str) -> String {
-        self.0.join(name).display().to_string()
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
+        self.0.path().join(name).display().to_string()
     }
 }
 
@@ -144,7 +137,7 @@ fn nothing_is_left_of_a_lab_that_is_killed() {
         return;
     }
     let _alone = alone();
-    let scratch = Scratch::new("killed");
+    let scratch = Scratch::new();
     AtWork::start(&scratch.path("out")).end(Signal::KILL);
     // And the next one begins as if it had never been.
     let output = knee(&format!(
@@ -162,7 +155,7 @@ fn ctrl_c_ends_a_lab_and_says_what_is_kept() {
         return;
     }
     let _alone = alone();
-    let scratch = Scratch::new("stopped");
+    let scratch = Scratch::new();
     let output = AtWork::start(&scratch.path("out")).end(Signal::INT);
     assert_eq!(output.status.code(), Some(2), "{}", text(&output));
     let said = text(&output);
@@ -175,7 +168,7 @@ fn two_labs_at_once_do_not_collide() {
         return;
     }
     let _alone = alone();
-    let scratch = Scratch::new("two");
+    let scratch = Scratch::new();
     let labs: Vec<Child> = ["a", "b"]
         .map(|name| {
             let dir = scratch.path(name);
@@ -213,7 +206,7 @@ fn compare(name: &str) {
         return;
     }
     let _alone = alone();
-    let scratch = Scratch::new(name);
+    let scratch = Scratch::new();
     let (sim, file) = (scratch.path("sim"), format!("tests/lab/{name}.toml"));
     run_json(&format!("run {file} --profile running --repeat 30 -o {sim} --json"));
     let mut differ: Option<Vec<serde_json::Value>> = None;
@@ -314,7 +307,7 @@ fn counts_of_the_window_are_a_part_of_those_of_the_run() {
         return;
     }
     let _alone = alone();
-    let scratch = Scratch::new("window-part");
+    let scratch = Scratch::new();
     let lab = scratch.path("lab");
     run_json(&format!("run tests/lab/window.toml --on lab --repeat 1 -o {lab} --json"));
     let measures = fs::read_to_string(format!("{lab}/measures.csv")).unwrap();

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use knee_pcap::model::PacketRow;
@@ -40,15 +40,6 @@ const SUMS: [(&str, &str); 2] = [
     ("in flight, packets", "in flight, sum of all samples"),
     ("srtt, us", "srtt, us, sum of all samples"),
 ];
-
-/// Gone with the test.
-struct Scratch(PathBuf);
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
 
 /// A row of a CSV file by the names of its columns.
 type Record = BTreeMap<String, String>;
@@ -344,12 +335,10 @@ fn captures_of_the_kernels_tcp_say_what_its_tcp_info_says() {
     if !kernel_is_ready() {
         return;
     }
-    let scratch =
-        Scratch(std::env::temp_dir().join(format!("knee-lab-pcap-test-{}", std::process::id())));
-    fs::create_dir_all(&scratch.0).unwrap();
+    let scratch = tempfile::tempdir().unwrap();
     let mut whys = Vec::new();
     for attempt in 0..ATTEMPTS {
-        let dir = scratch.0.join(attempt.to_string());
+        let dir = scratch.path().join(attempt.to_string());
         if let Err(why) = run(&dir) {
             whys.push(why);
             continue;

@@ -2,27 +2,23 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests may panic too")]
 
 use std::fs;
-use std::path::PathBuf;
 use std::process::{Command, Output};
+use tempfile::TempDir;
 
 /// A directory to run in, which goes away.
-struct Scratch(PathBuf);
+struct Scratch(TempDir);
 
 impl Scratch {
-    fn new(name: &str) -> Scratch {
-        let dir = std::env::temp_dir().join(format!("knee-cli-new-{}-{name}", std::process::id()));
-        fs::create_dir_all(&dir).unwrap();
-        Scratch(dir)
+    fn new() -> Scratch {
+        Scratch(tempfile::tempdir().unwrap())
     }
 
     fn knee(&self, args: &[&str]) -> Output {
-        Command::new(env!("CARGO_BIN_EXE_knee")).args(args).current_dir(&self.0).output().unwrap()
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
+        Command::new(env!("CARGO_BIN_EXE_knee"))
+            .args(args)
+            .current_dir(self.0.path())
+            .output()
+            .unwrap()
     }
 }
 
@@ -36,7 +32,7 @@ fn err(output: &Output) -> String {
 
 #[test]
 fn a_new_algorithm_is_checked_shown_and_run_as_it_is_written() {
-    let scratch = Scratch::new("works");
+    let scratch = Scratch::new();
     let new = scratch.knee(&["new", "algorithm", "swift"]);
     assert_eq!((new.status.code(), err(&new)), (Some(0), String::new()));
     assert!(out(&new).starts_with("written:\n  swift.c\n  swift.toml\n"), "{}", out(&new));
@@ -58,9 +54,9 @@ fn a_new_algorithm_is_checked_shown_and_run_as_it_is_written() {
 
 #[test]
 fn what_bpf_refuses_is_named_by_line_and_exit_1() {
-    let scratch = Scratch::new("refused");
+    let scratch = Scratch::new();
     scratch.knee(&["new", "algorithm", "swift"]);
-    let path = scratch.0.join("swift.c");
+    let path = scratch.0.path().join("swift.c");
     let text = fs::read_to_string(&path).unwrap();
     let text = text.replace("(cwnd * beta) >> SWIFT_BETA_SHIFT", "(u32)(cwnd * 0.5)");
     fs::write(&path, text).unwrap();
@@ -78,9 +74,9 @@ fn what_bpf_refuses_is_named_by_line_and_exit_1() {
 
 #[test]
 fn files_that_do_not_compile_show_the_compilers_lines_and_exit_2() {
-    let scratch = Scratch::new("wrong");
+    let scratch = Scratch::new();
     scratch.knee(&["new", "algorithm", "swift"]);
-    let path = scratch.0.join("swift.c");
+    let path = scratch.0.path().join("swift.c");
     let text = fs::read_to_string(&path).unwrap();
     fs::write(&path, text.replace("ca->reductions++;", "ca->reduction++;")).unwrap();
     let run = scratch.knee(&["run", "swift.toml"]);
@@ -96,10 +92,10 @@ fn files_that_do_not_compile_show_the_compilers_lines_and_exit_2() {
 
 #[test]
 fn a_machine_without_a_compiler_is_told_how_to_get_one() {
-    let scratch = Scratch::new("none");
+    let scratch = Scratch::new();
     scratch.knee(&["new", "algorithm", "swift"]);
     let mut command = Command::new(env!("CARGO_BIN_EXE_knee"));
-    command.args(["run", "swift.toml"]).current_dir(&scratch.0).env("PATH", &scratch.0);
+    command.args(["run", "swift.toml"]).current_dir(scratch.0.path()).env("PATH", scratch.0.path());
     let run = command.env_remove("CC").output().unwrap();
     assert_eq!(run.status.code(), Some(2));
     assert!(
@@ -111,7 +107,7 @@ fn a_machine_without_a_compiler_is_told_how_to_get_one() {
 
 #[test]
 fn a_division_by_zero_in_a_module_ends_the_run_with_its_place() {
-    let scratch = Scratch::new("zero");
+    let scratch = Scratch::new();
     scratch.knee(&["new", "algorithm", "swift"]);
     let module = "#include <linux/module.h>\n#include <net/tcp.h>\n\
                   static void zero_init(struct sock *sk)\n{\n\
@@ -120,7 +116,7 @@ fn a_division_by_zero_in_a_module_ends_the_run_with_its_place() {
                   .cong_avoid = tcp_reno_cong_avoid, .undo_cwnd = tcp_reno_undo_cwnd, .name = \"zero\" };\n\
                   static int __init zero_register(void) { return tcp_register_congestion_control(&zero); }\n\
                   module_init(zero_register);\n";
-    fs::write(scratch.0.join("zero.c"), module).unwrap();
+    fs::write(scratch.0.path().join("zero.c"), module).unwrap();
     let run = scratch.knee(&["run", "swift.toml", "--cc", "./zero.c"]);
     assert_eq!(run.status.code(), Some(2));
     assert!(err(&run).contains("zero.c:5: division by zero: "), "{}", err(&run));
@@ -128,7 +124,7 @@ fn a_division_by_zero_in_a_module_ends_the_run_with_its_place() {
 
 #[test]
 fn the_kernels_commands_say_that_files_are_for_the_simulator() {
-    let scratch = Scratch::new("kernel");
+    let scratch = Scratch::new();
     let load = scratch.knee(&["load", "./tcp_foo.c"]);
     assert_eq!(load.status.code(), Some(2));
     assert!(
@@ -140,10 +136,10 @@ fn the_kernels_commands_say_that_files_are_for_the_simulator() {
 
 #[test]
 fn in_a_clone_an_algorithm_that_is_not_built_yet_is_told_from_one_that_is_not_there() {
-    let scratch = Scratch::new("unbuilt");
+    let scratch = Scratch::new();
     scratch.knee(&["new", "algorithm", "swift"]);
     for file in ["algorithms/include/tcp.h", "crates/algo/src/lib.rs", "algorithms/fresh.c"] {
-        let path = scratch.0.join(file);
+        let path = scratch.0.path().join(file);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, "").unwrap();
     }

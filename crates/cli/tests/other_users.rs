@@ -6,6 +6,7 @@ use std::io::Write as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, lchown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use tempfile::TempDir;
 
 /// The user `nobody`.
 const OTHER: u32 = 65534;
@@ -33,28 +34,26 @@ until_done = true
 "#;
 
 /// A directory of root's that goes away, in one where everybody can make some.
-struct Scratch(PathBuf);
+struct Scratch(TempDir);
 
 impl Scratch {
     /// `None`: only root can be beside others.
-    fn new(name: &str) -> Option<Scratch> {
+    fn new() -> Option<Scratch> {
         if !rustix::process::geteuid().is_root() {
             let why = "SKIPPED: this is about what root does, and this is not root";
             let mut err = std::io::stderr();
             writeln!(err, "{why}").unwrap();
             return None;
         }
-        let dir =
-            std::env::temp_dir().join(format!("knee-other-users-{name}-{}", std::process::id()));
-        fs::create_dir_all(&dir).unwrap();
+        let dir = tempfile::tempdir().unwrap();
         fs::set_permissions(&dir, Permissions::from_mode(0o755)).unwrap();
-        fs::write(dir.join("small.toml"), SMALL).unwrap();
+        fs::write(dir.path().join("small.toml"), SMALL).unwrap();
         Some(Scratch(dir))
     }
 
     fn knee(&self, args: &[&str]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_knee"));
-        command.args(args).current_dir(&self.0).stdin(Stdio::null());
+        command.args(args).current_dir(self.0.path()).stdin(Stdio::null());
         command.env_remove("SUDO_UID").env_remove("SUDO_GID");
         command.output().unwrap()
     }
@@ -65,15 +64,9 @@ impl Scratch {
 
     /// What a link of somebody else's leads to.
     fn victim(&self) -> PathBuf {
-        let path = self.0.join("victim");
+        let path = self.0.path().join("victim");
         fs::write(&path, "mine").unwrap();
         path
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
@@ -98,13 +91,13 @@ fn err(output: &Output) -> String {
 
 #[test]
 fn root_leaves_no_results_where_others_can_put_links() {
-    let Some(scratch) = Scratch::new("results") else { return };
+    let Some(scratch) = Scratch::new() else { return };
     for name in ["theirs", "open", "mine"] {
-        fs::create_dir(scratch.0.join(name)).unwrap();
+        fs::create_dir(scratch.0.path().join(name)).unwrap();
     }
-    give(&scratch.0.join("theirs"));
-    fs::set_permissions(scratch.0.join("open"), Permissions::from_mode(0o777)).unwrap();
-    other("mkdir out; ln -s ../mine link", &scratch.0.join("theirs"));
+    give(&scratch.0.path().join("theirs"));
+    fs::set_permissions(scratch.0.path().join("open"), Permissions::from_mode(0o777)).unwrap();
+    other("mkdir out; ln -s ../mine link", &scratch.0.path().join("theirs"));
     for into in ["theirs/new", "theirs/out", "theirs", "theirs/link", "open", "open/new"] {
         for more in [&[][..], &["--pcap"]] {
             let refused = scratch.run(into, more);
@@ -116,25 +109,26 @@ fn root_leaves_no_results_where_others_can_put_links() {
     }
     let reproduce = scratch.knee(&["reproduce", "incast", "-o", "theirs/new"]);
     assert!(reproduce.status.code() == Some(2) && err(&reproduce).contains("root writes nothing"));
-    assert_eq!(fs::read_dir(scratch.0.join("theirs")).unwrap().count(), 2);
-    assert_eq!(fs::read_dir(scratch.0.join("mine")).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(scratch.0.path().join("theirs")).unwrap().count(), 2);
+    assert_eq!(fs::read_dir(scratch.0.path().join("mine")).unwrap().count(), 0);
     assert!(scratch.run("mine/new", &["--pcap"]).status.success());
 }
 
 #[test]
 fn captures_are_for_who_made_them() {
-    let Some(scratch) = Scratch::new("private") else { return };
+    let Some(scratch) = Scratch::new() else { return };
     let output = scratch.run("out", &["--pcap"]);
     assert!(output.status.success(), "{}", err(&output));
-    let mode = |name: &str| fs::metadata(scratch.0.join("out").join(name)).unwrap().mode() & 0o777;
+    let mode =
+        |name: &str| fs::metadata(scratch.0.path().join("out").join(name)).unwrap().mode() & 0o777;
     assert_eq!((mode("r-run-0.pcapng"), mode("runs.csv") & 0o044), (0o600, 0o044));
 }
 
 #[test]
 fn a_report_of_the_results_of_others_follows_no_link_of_theirs() {
-    let Some(scratch) = Scratch::new("report") else { return };
+    let Some(scratch) = Scratch::new() else { return };
     assert!(scratch.run("theirs", &["--pcap"]).status.success());
-    let (theirs, victim) = (scratch.0.join("theirs"), scratch.victim());
+    let (theirs, victim) = (scratch.0.path().join("theirs"), scratch.victim());
     // Under every name that could be guessed.
     symlink(&victim, theirs.join("report.html")).unwrap();
     let begin = std::process::id();
@@ -154,9 +148,9 @@ fn a_report_of_the_results_of_others_follows_no_link_of_theirs() {
 
 #[test]
 fn tables_of_captures_follow_no_link() {
-    let Some(scratch) = Scratch::new("csv") else { return };
+    let Some(scratch) = Scratch::new() else { return };
     assert!(scratch.run("mine", &["--pcap"]).status.success());
-    let (theirs, victim) = (scratch.0.join("theirs"), scratch.victim());
+    let (theirs, victim) = (scratch.0.path().join("theirs"), scratch.victim());
     fs::create_dir(&theirs).unwrap();
     let names =
         ["flows.csv", "rounds.csv", "events.csv", "packets.csv", "findings.json", "flows.csv.new"];
@@ -178,8 +172,8 @@ fn tables_of_captures_follow_no_link() {
 
 #[test]
 fn what_scripts_leave_follows_no_link() {
-    let Some(scratch) = Scratch::new("script") else { return };
-    let (theirs, victim) = (scratch.0.join("theirs"), scratch.victim());
+    let Some(scratch) = Scratch::new() else { return };
+    let (theirs, victim) = (scratch.0.path().join("theirs"), scratch.victim());
     fs::create_dir(&theirs).unwrap();
     for name in ["seen.pcap", "made.script"] {
         symlink(&victim, theirs.join(name)).unwrap();

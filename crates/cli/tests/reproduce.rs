@@ -3,7 +3,7 @@
 
 use std::fs::{self, File};
 use std::io::Read as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
@@ -13,24 +13,6 @@ use knee_exp::golden;
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde_json::Value as Json;
-
-/// A directory that goes away.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str) -> Scratch {
-        let dir =
-            std::env::temp_dir().join(format!("knee-reproduce-{name}-{}", std::process::id()));
-        fs::create_dir_all(&dir).unwrap();
-        Scratch(dir)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
 
 fn knee(args: &[&str], dir: &Path) -> Output {
     Command::new(env!("CARGO_BIN_EXE_knee")).args(args).current_dir(dir).output().unwrap()
@@ -56,8 +38,8 @@ fn arithmetic_of_this_build_is_checked() {
 /// The quick set says what it said when it was blessed: figures and verdicts.
 #[test]
 fn the_quick_set_says_what_it_said() {
-    let scratch = Scratch::new("golden");
-    let shown = said(&knee(&["reproduce", "--bless", "now", "-o", "all"], &scratch.0));
+    let scratch = tempfile::tempdir().unwrap();
+    let shown = said(&knee(&["reproduce", "--bless", "now", "-o", "all"], scratch.path()));
     let end: Vec<&str> = shown.lines().rev().take(70).collect();
     assert_eq!(end[0], "report in all/report.html");
     let table = end.iter().rev().skip_while(|line| **line != "claims by verdict");
@@ -75,7 +57,7 @@ fn the_quick_set_says_what_it_said() {
         names.sort();
         names
     };
-    let now = scratch.0.join("now");
+    let now = scratch.path().join("now");
     assert_eq!(
         names(&kept),
         names(&now),
@@ -97,8 +79,8 @@ fn the_quick_set_says_what_it_said() {
 
 #[test]
 fn one_experiment_leaves_its_results_and_the_index() {
-    let scratch = Scratch::new("one");
-    let shown = said(&knee(&["reproduce", "incast", "-o", "out"], &scratch.0));
+    let scratch = tempfile::tempdir().unwrap();
+    let shown = said(&knee(&["reproduce", "incast", "-o", "out"], scratch.path()));
     for words in [
         "DOES NOT STAND: For the larger sizes",
         "because, in the full set: The link is busy",
@@ -110,22 +92,23 @@ fn one_experiment_leaves_its_results_and_the_index() {
     let end: Vec<&str> = shown.lines().rev().take(60).collect();
     assert_eq!(end[0], "report in out/report.html");
     assert!(end.contains(&"claims by verdict"), "{shown}");
-    let index: Json =
-        serde_json::from_str(&fs::read_to_string(scratch.0.join("out/reproduce.json")).unwrap())
-            .unwrap();
+    let index: Json = serde_json::from_str(
+        &fs::read_to_string(scratch.path().join("out/reproduce.json")).unwrap(),
+    )
+    .unwrap();
     assert_eq!(index["full"], false);
     let experiment = &index["sections"][0]["experiments"][0];
     assert_eq!(
         (experiment["name"].as_str(), experiment["dir"].as_str()),
         (Some("incast"), Some("incast"))
     );
-    let manifest = fs::read_to_string(scratch.0.join("out/incast/manifest.json")).unwrap();
+    let manifest = fs::read_to_string(scratch.path().join("out/incast/manifest.json")).unwrap();
     let manifest: Json = serde_json::from_str(&manifest).unwrap();
     assert_eq!(manifest["claims"][1]["verdict"], "does not stand");
     assert_eq!(manifest["quick"], true);
     assert_eq!(manifest["network"]["topology"], "many-to-one");
     assert_eq!(manifest["claims"][1]["checks"][0]["terms"][1]["case"], "dctcp");
-    let again = knee(&["reproduce", "incast", "-o", "out"], &scratch.0);
+    let again = knee(&["reproduce", "incast", "-o", "out"], scratch.path());
     assert_eq!(again.status.code(), Some(2));
     assert!(
         text(&again.stderr)
@@ -137,8 +120,9 @@ fn one_experiment_leaves_its_results_and_the_index() {
 
 #[test]
 fn the_answer_for_programs_has_verdicts() {
-    let scratch = Scratch::new("json");
-    let answer = said(&knee(&["reproduce", "--only", "incast", "--json", "-o", "out"], &scratch.0));
+    let scratch = tempfile::tempdir().unwrap();
+    let answer =
+        said(&knee(&["reproduce", "--only", "incast", "--json", "-o", "out"], scratch.path()));
     let answer: Json = serde_json::from_str(&answer).unwrap();
     let claims = &answer["sections"][0]["experiments"][0]["claims"];
     assert_eq!(
@@ -150,7 +134,7 @@ fn the_answer_for_programs_has_verdicts() {
 
 #[test]
 fn what_cannot_be_reproduced_is_said_in_one_sentence() {
-    let scratch = Scratch::new("bad");
+    let scratch = tempfile::tempdir().unwrap();
     let cases: [(&[&str], &str); 5] = [
         (&["reproduce", "incats"], "did you mean \"incast\"?"),
         (
@@ -162,18 +146,18 @@ fn what_cannot_be_reproduced_is_said_in_one_sentence() {
         (&["explain", "incats"], "did you mean \"incast\"?"),
     ];
     for (args, expected) in cases {
-        let output = knee(args, &scratch.0);
+        let output = knee(args, scratch.path());
         assert_eq!(output.status.code(), Some(2), "{args:?}");
         let said = text(&output.stderr);
         assert!(said.contains(expected) && said.lines().count() == 1, "{args:?}: {said}");
     }
-    assert_eq!(fs::read_dir(&scratch.0).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 0);
 }
 
 #[test]
 fn without_a_kernel_in_virtual_time_the_way_to_one_is_said() {
-    let scratch = Scratch::new("vkernel");
-    let empty = scratch.0.join("cache");
+    let scratch = tempfile::tempdir().unwrap();
+    let empty = scratch.path().join("cache");
     fs::create_dir(&empty).unwrap();
     let some = "(some minutes, once)";
     for (args, expected) in [
@@ -188,29 +172,29 @@ fn without_a_kernel_in_virtual_time_the_way_to_one_is_said() {
         (&["--on", "vkernel=5.15"], "Linux 5.15: knee has patches for 6.1, 6.12".to_owned()),
     ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_knee"));
-        command.arg("reproduce").args(args).current_dir(&scratch.0);
+        command.arg("reproduce").args(args).current_dir(scratch.path());
         command.env("XDG_CACHE_HOME", &empty).env_remove("KNEE_VKERNEL");
         let output = command.output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{args:?}");
         assert_eq!(text(&output.stderr), format!("knee: --on vkernel: {expected}\n"));
     }
-    let blessed = knee(&["reproduce", "--on", "vkernel", "--bless", "golden"], &scratch.0);
+    let blessed = knee(&["reproduce", "--on", "vkernel", "--bless", "golden"], scratch.path());
     assert_eq!(blessed.status.code(), Some(2));
     assert!(text(&blessed.stderr).contains("use --on sim"), "{}", text(&blessed.stderr));
     // Nothing is run, so nothing is left; what there is can be listed all the same.
     assert!(
-        said(&knee(&["reproduce", "--on", "vkernel", "--list"], &scratch.0)).contains("incast")
+        said(&knee(&["reproduce", "--on", "vkernel", "--list"], scratch.path())).contains("incast")
     );
-    assert_eq!(fs::read_dir(&scratch.0).unwrap().count(), 1);
+    assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 1);
 }
 
 #[test]
 fn the_list_and_the_explanation_need_no_clone() {
-    let scratch = Scratch::new("list");
-    let list = said(&knee(&["reproduce", "--list"], &scratch.0));
+    let scratch = tempfile::tempdir().unwrap();
+    let list = said(&knee(&["reproduce", "--list"], scratch.path()));
     assert!(list.contains("What cannot be rerun") && list.contains("is not stated"), "{list}");
     assert!(list.contains("  bulk-mix ") && list.contains("DCTCP for FreeBSD"), "{list}");
-    let words = said(&knee(&["explain", "bulk-mix"], &scratch.0));
+    let words = said(&knee(&["explain", "bulk-mix"], scratch.path()));
     for part in [
         "source",
         "set-up",
@@ -227,9 +211,9 @@ fn the_list_and_the_explanation_need_no_clone() {
 
 #[test]
 fn shells_get_their_completions() {
-    let scratch = Scratch::new("shells");
+    let scratch = tempfile::tempdir().unwrap();
     for shell in ["bash", "zsh", "fish", "elvish"] {
-        let words = said(&knee(&["completions", shell], &scratch.0));
+        let words = said(&knee(&["completions", shell], scratch.path()));
         assert!(words.contains("reproduce") && words.contains("explain"), "{shell}");
     }
 }
@@ -278,10 +262,10 @@ impl OnTerminal {
 
 #[test]
 fn a_terminal_shows_how_far_it_is_and_a_pipe_nothing() {
-    let scratch = Scratch::new("progress");
+    let scratch = tempfile::tempdir().unwrap();
     let words = ["reproduce", "incast", "bufferbloat", "--full", "--threads", "1", "-o"];
     let run = |out: &'static str| [&words[..], &[out]].concat();
-    let (code, shown, tables) = OnTerminal::start(&run("shown"), &scratch.0).end();
+    let (code, shown, tables) = OnTerminal::start(&run("shown"), scratch.path()).end();
     assert_eq!(code, Some(0), "{shown}");
     // Each line takes the place of the one before, and the last leaves nothing.
     let lines: Vec<&str> = shown.split("\r\x1b[K").collect();
@@ -299,7 +283,7 @@ fn a_terminal_shows_how_far_it_is_and_a_pipe_nothing() {
     }
     assert!(shown.contains(" s left"), "{shown:?}");
     assert!(tables.contains("claims by verdict") && !tables.contains('\x1b'), "{tables}");
-    let piped = knee(&run("piped"), &scratch.0);
+    let piped = knee(&run("piped"), scratch.path());
     assert_eq!((piped.status.code(), text(&piped.stderr)), (Some(0), String::new()));
 }
 
@@ -311,9 +295,9 @@ fn runs_done(shown: &str, name: &str) -> u32 {
 
 #[test]
 fn ctrl_c_keeps_what_has_finished_for_the_report() {
-    let scratch = Scratch::new("stopped");
+    let scratch = tempfile::tempdir().unwrap();
     let args = ["reproduce", "incast", "nv-rpc", "plb", "--full", "-o", "out"];
-    let running = OnTerminal::start(&args, &scratch.0);
+    let running = OnTerminal::start(&args, scratch.path());
     let patience = Instant::now() + Duration::from_secs(60);
     while runs_done(&running.so_far(), "nv-rpc") == 0 {
         assert!(Instant::now() < patience, "{:?}", running.so_far());
@@ -328,20 +312,20 @@ fn ctrl_c_keeps_what_has_finished_for_the_report() {
         "knee: stopped: 1 of 3 experiments had finished and is kept in out, with a part of nv-rpc\r\n"
     );
     assert!(tables.contains("plb: stopped before"), "{tables}");
-    let index = fs::read_to_string(scratch.0.join("out/reproduce.json")).unwrap();
+    let index = fs::read_to_string(scratch.path().join("out/reproduce.json")).unwrap();
     let index: Json = serde_json::from_str(&index).unwrap();
     assert_eq!(index["interrupted"], true);
     let manifest = |name: &str| -> Json {
-        let path = scratch.0.join("out").join(name).join("manifest.json");
+        let path = scratch.path().join("out").join(name).join("manifest.json");
         serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
     };
     assert_eq!(manifest("incast")["interrupted"], false);
     let part = manifest("nv-rpc");
     assert_eq!(part["interrupted"], true);
     assert!(part["runs_done"].as_u64() < part["runs"].as_u64());
-    assert!(!scratch.0.join("out/plb").exists());
-    said(&knee(&["report", "out", "-o", "again.html"], &scratch.0));
-    let html = fs::read_to_string(scratch.0.join("again.html")).unwrap();
+    assert!(!scratch.path().join("out/plb").exists());
+    said(&knee(&["report", "out", "-o", "again.html"], scratch.path()));
+    let html = fs::read_to_string(scratch.path().join("again.html")).unwrap();
     for words in
         ["Stopped before the end", "id=\"incast\"", "id=\"nv-rpc\"", "<b>plb</b> was not run"]
     {

@@ -183,17 +183,16 @@ fn a_kernel_without_root_is_said_so() {
         return;
     }
     // As nobody, who can read what is under a folder that all can.
-    let reachable = std::env::temp_dir().join(format!("knee-script-root-{}", std::process::id()));
-    fs::create_dir_all(&reachable).unwrap();
-    let knee = reachable.join("knee");
+    let reachable = tempfile::tempdir().unwrap();
+    fs::set_permissions(&reachable, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let knee = reachable.path().join("knee");
     fs::copy(env!("CARGO_BIN_EXE_knee"), &knee).unwrap();
-    fs::copy(folder.join("a.script"), reachable.join("a.script")).unwrap();
+    fs::copy(folder.join("a.script"), reachable.path().join("a.script")).unwrap();
     let output = std::os::unix::process::CommandExt::uid(&mut Command::new(&knee), 65_534)
         .current_dir(&reachable)
         .args(["script", "a.script", "--on", "kernel"])
-        .output();
-    fs::remove_dir_all(&reachable).unwrap();
-    let output = output.unwrap();
+        .output()
+        .unwrap();
     let err = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(2), "{err}");
     assert!(err.contains("it needs root"), "{err}");

@@ -442,15 +442,15 @@ fn what_is_no_experiment_file_is_said() {
         Ok(_) => "accepted".into(),
         Err(error) => error.to_string(),
     };
-    let dir = std::env::temp_dir().join(format!("knee-bad-input-{}", std::process::id()));
-    std::fs::create_dir_all(&dir).unwrap();
+    let scratch = tempfile::tempdir().unwrap();
+    let dir = scratch.path();
     let file = |name: &str, bytes: &[u8]| {
         let path = dir.join(name);
         std::fs::write(&path, bytes).unwrap();
         (load(&path), path.display().to_string())
     };
     let shown = dir.display().to_string();
-    assert_eq!(load(&dir), format!("{shown}: is a directory, not an experiment file"));
+    assert_eq!(load(dir), format!("{shown}: is a directory, not an experiment file"));
     let missing = load(&dir.join("none.toml"));
     assert!(
         missing.starts_with(&format!("{shown}/none.toml: cannot read: No such file")),
@@ -463,5 +463,4 @@ fn what_is_no_experiment_file_is_said() {
     assert_eq!(message, format!("{path}: is longer than 1 MiB, the limit for an experiment file"));
     let (message, _) = file("deep.toml", format!("a = {}", "[".repeat(100_000)).as_bytes());
     assert!(message.contains(": not TOML: "), "{message}");
-    std::fs::remove_dir_all(&dir).unwrap();
 }

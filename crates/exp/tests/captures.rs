@@ -4,9 +4,8 @@
 
 use std::fs::{self, File};
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use knee_exp::results::Results;
 use knee_exp::runner::{Options, sweep};
@@ -20,6 +19,7 @@ use knee_wire::Segment;
 use knee_wire::host::{AT_HOST, AT_PORT, SNAP_BYTES};
 use knee_wire::packet::{Packet, decode};
 use knee_wire::{link, read};
+use tempfile::TempDir;
 
 /// Two senders and a ping share a queue that drops and marks.
 const TEXT: &str = r#"question = "Is it all there?"
@@ -56,22 +56,11 @@ duration = "999500 us"
 
 const STEP: &str = r#"{ kind = "step", limit = "60 pkts", k = "20 pkts" }"#;
 
-struct Scratch(PathBuf);
+struct Scratch(TempDir);
 
 impl Scratch {
     fn new() -> Scratch {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let dir =
-            std::env::temp_dir().join(format!("knee-captures-{}-{number}", std::process::id()));
-        fs::create_dir_all(&dir).unwrap();
-        Scratch(dir)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
+        Scratch(tempfile::tempdir().unwrap())
     }
 }
 
@@ -155,8 +144,8 @@ fn to_receiver(dir: &Path, host: &str, interface: u32) -> Vec<Frame> {
 fn a_handshake_is_as_on_a_wire() {
     for ipv6 in [false, true] {
         let scratch = Scratch::new();
-        captured(&format!("tcp_ecn = 1\nipv6 = {ipv6}"), STEP, 1, &scratch.0);
-        let all = frames(&scratch.0.join("s1.pcapng"));
+        captured(&format!("tcp_ecn = 1\nipv6 = {ipv6}"), STEP, 1, scratch.0.path());
+        let all = frames(&scratch.0.path().join("s1.pcapng"));
         let at_host = all.iter().filter(|frame| frame.interface == AT_HOST);
         let tcp: Vec<&Packet> = at_host.filter_map(|frame| frame.tcp.as_ref()).collect();
         let [syn, syn_ack, ack] = tcp[..3] else { panic!("a handshake has three") };
@@ -187,13 +176,13 @@ fn marks_and_drops_are_those_of_the_queue() {
     let pie = r#"{ kind = "pie", limit = "60 pkts", target = "100 us", ecn = true }"#;
     for (queue, case, hosts) in [(STEP, 1, "ipv6 = true"), (STEP, 0, ""), (pie, 1, "")] {
         let scratch = Scratch::new();
-        let (_, outcome) = captured(hosts, queue, case, &scratch.0);
+        let (_, outcome) = captured(hosts, queue, case, scratch.0.path());
         let counts = &outcome.queues[0];
         let senders = ["s1", "s2", "s3"];
         let sent = |interface| -> Vec<Frame> {
-            senders.iter().flat_map(|host| to_receiver(&scratch.0, host, interface)).collect()
+            senders.iter().flat_map(|host| to_receiver(scratch.0.path(), host, interface)).collect()
         };
-        let (offered, left) = (sent(AT_PORT), to_receiver(&scratch.0, "r", AT_PORT));
+        let (offered, left) = (sent(AT_PORT), to_receiver(scratch.0.path(), "r", AT_PORT));
         assert_eq!(sent(AT_HOST).len(), offered.len(), "nothing is lost before the switch");
         assert_eq!(offered.len() as u64, counts.offered_pkts);
         assert_eq!((offered.len() - left.len()) as u64, counts.dropped_pkts(), "{queue}");
@@ -204,7 +193,7 @@ fn marks_and_drops_are_those_of_the_queue() {
             |frames: &[Frame]| frames.iter().filter(|frame| frame.ecn() == Ecn::Ce).count();
         assert_eq!(marked(&offered), 0);
         assert_eq!(marked(&left) as u64, counts.marked_pkts, "{queue}");
-        assert_eq!(marked(&to_receiver(&scratch.0, "r", AT_HOST)) as u64, counts.marked_pkts);
+        assert_eq!(marked(&to_receiver(scratch.0.path(), "r", AT_HOST)) as u64, counts.marked_pkts);
         let some = counts.marked_pkts > 0 || counts.dropped_pkts() > 0;
         assert!(some, "{queue}: {counts:?}");
     }
@@ -213,11 +202,13 @@ fn marks_and_drops_are_those_of_the_queue() {
 #[test]
 fn the_time_in_the_queue_can_be_seen() {
     let scratch = Scratch::new();
-    let (run, _) = captured("", STEP, 0, &scratch.0);
-    let coming: Vec<Frame> =
-        ["s1", "s2", "s3"].iter().flat_map(|host| to_receiver(&scratch.0, host, AT_PORT)).collect();
-    let leaving = to_receiver(&scratch.0, "r", AT_PORT);
-    let arrived = to_receiver(&scratch.0, "r", AT_HOST);
+    let (run, _) = captured("", STEP, 0, scratch.0.path());
+    let coming: Vec<Frame> = ["s1", "s2", "s3"]
+        .iter()
+        .flat_map(|host| to_receiver(scratch.0.path(), host, AT_PORT))
+        .collect();
+    let leaving = to_receiver(scratch.0.path(), "r", AT_PORT);
+    let arrived = to_receiver(scratch.0.path(), "r", AT_HOST);
     assert_eq!(leaving.len(), arrived.len());
     // A full queue of 60 frames of 1514 bytes drains in 727 us; the link itself takes 12 us of them and has no delay.
     let mut longest_ns = 0;
@@ -241,7 +232,7 @@ fn captures_stand_beside_the_results_and_change_nothing() {
     let experiment = Experiment::parse(Path::new("x.toml"), &text, &overrides).unwrap();
     let experiment = Arc::new(experiment);
     let run = |captures| {
-        let mut results = Results::numbered(&scratch.0, "x").unwrap();
+        let mut results = Results::numbered(scratch.0.path(), "x").unwrap();
         let options = Options { captures, ..Options::new(Arc::new(Simulator)) };
         let swept = sweep(&experiment, &options, &mut results, &mut |_| {}).unwrap();
         results.finish(&experiment, &swept).unwrap()
@@ -271,12 +262,12 @@ fn captures_stand_beside_the_results_and_change_nothing() {
 #[test]
 fn what_cannot_be_written_is_an_error_and_leaves_nothing() {
     let scratch = Scratch::new();
-    fs::write(scratch.0.join("s2.pcapng"), "mine").unwrap();
+    fs::write(scratch.0.path().join("s2.pcapng"), "mine").unwrap();
     let text = TEXT.replace("HOSTS", "").replace("QUEUE", STEP);
     let experiment = Experiment::parse(Path::new("x.toml"), &text, &Overrides::default()).unwrap();
     let run = experiment.run(experiment.run_id(0)).unwrap();
-    let why = captures::simulate(&run, &scratch.0).unwrap_err().to_string();
+    let why = captures::simulate(&run, scratch.0.path()).unwrap_err().to_string();
     assert!(why.contains("s2.pcapng: cannot write: File exists"), "{why}");
-    assert_eq!(fs::read_dir(&scratch.0).unwrap().count(), 1);
-    assert_eq!(fs::read_to_string(scratch.0.join("s2.pcapng")).unwrap(), "mine");
+    assert_eq!(fs::read_dir(scratch.0.path()).unwrap().count(), 1);
+    assert_eq!(fs::read_to_string(scratch.0.path().join("s2.pcapng")).unwrap(), "mine");
 }

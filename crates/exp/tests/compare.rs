@@ -57,7 +57,7 @@ fn run(scratch: &Scratch, text: &str, overrides: &Overrides, options: &Options) 
     let experiment = parsed("mix.toml", text, overrides);
     run_into(scratch, &experiment, options).unwrap_or_else(|error| panic!("{error}"));
     let last =
-        (1..).map(|n| scratch.0.join(if n == 1 { "mix".into() } else { format!("mix-{n}") }));
+        (1..).map(|n| scratch.path().join(if n == 1 { "mix".into() } else { format!("mix-{n}") }));
     last.take_while(|dir| dir.exists()).last().unwrap_or_else(|| panic!("no results"))
 }
 
@@ -262,7 +262,7 @@ fn broken_directories_are_one_sentence() {
     let scratch = Scratch::new();
     let a = simulated(&scratch, MIX);
     let broken = |name: &str, change: &dyn Fn(&str) -> Option<String>| -> String {
-        let dir = scratch.0.join(format!("broken-{name}"));
+        let dir = scratch.path().join(format!("broken-{name}"));
         let _ = fs::remove_dir_all(&dir);
         fs::create_dir(&dir).unwrap();
         for file in ["manifest.json", "runs.csv", "measures.csv"] {
@@ -314,7 +314,7 @@ fn broken_directories_are_one_sentence() {
     let empty = broken("measures.csv", &|text| text.lines().next().map(|head| format!("{head}\n")));
     assert!(empty.contains("has no figure that"), "{empty}");
     // Of whatever a manifest does not say it is.
-    let unsaid = scratch.0.join("unsaid");
+    let unsaid = scratch.path().join("unsaid");
     fs::create_dir(&unsaid).unwrap();
     for file in ["runs.csv", "measures.csv"] {
         fs::copy(a.join(file), unsaid.join(file)).unwrap();

@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests may panic too")]
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -10,6 +10,7 @@ use knee_exp::results::Results;
 use knee_exp::runner::{Options, sweep};
 use knee_exp::{Error, Experiment, Overrides};
 use knee_sim::Simulator;
+use tempfile::TempDir;
 
 /// Losses, marks, idle times and reordering in little time.
 const NETWORK: &str = r#"question = "Same?"
@@ -49,21 +50,16 @@ const SERIES: &str = "series-flows.csv";
 const FILES: [&str; 4] = [SERIES, "flows.csv", "rpcs.csv", "runs.csv"];
 
 /// A directory that goes away.
-struct Scratch(PathBuf);
+struct Scratch(TempDir);
 
 impl Scratch {
     fn new() -> Scratch {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let dir =
-            std::env::temp_dir().join(format!("knee-modules-{}-{number}", std::process::id()));
-        fs::create_dir_all(&dir).unwrap();
-        Scratch(dir)
+        Scratch(tempfile::tempdir().unwrap())
     }
 
     /// Writes a source file; its path.
     fn source(&self, name: &str, text: &str) -> String {
-        let path = self.0.join(name);
+        let path = self.0.path().join(name);
         fs::write(&path, text).unwrap();
         path.to_str().unwrap().to_owned()
     }
@@ -76,20 +72,14 @@ impl Scratch {
         threads: usize,
     ) -> impl Fn(&str) -> String + use<> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let dir = self.0.join(format!("results-{}", NUMBER.fetch_add(1, Ordering::Relaxed)));
+        let dir = self.0.path().join(format!("results-{}", NUMBER.fetch_add(1, Ordering::Relaxed)));
         let experiment =
-            load(&self.0.join("x.toml"), text, overrides).unwrap_or_else(|e| panic!("{e}"));
+            load(&self.0.path().join("x.toml"), text, overrides).unwrap_or_else(|e| panic!("{e}"));
         let options = Options { threads, ..Options::new(Arc::new(Simulator)) };
         let mut results = Results::at(&dir).unwrap();
         let swept = sweep(&Arc::clone(&experiment), &options, &mut results, &mut |_| {}).unwrap();
         results.finish(&experiment, &swept).unwrap();
         move |name| fs::read_to_string(dir.join(name)).unwrap()
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
@@ -409,7 +399,7 @@ fn a_file_cannot_be_traced_and_says_so() {
     let scratch = Scratch::new();
     let experiment = load(Path::new("x.toml"), NETWORK, &with_cc(&[&module("tcp_reno")])).unwrap();
     let options = Options { trace: Some("bulk".to_owned()), ..Options::new(Arc::new(Simulator)) };
-    let mut results = Results::at(&scratch.0.join("traced")).unwrap();
+    let mut results = Results::at(&scratch.0.path().join("traced")).unwrap();
     let why = sweep(&experiment, &options, &mut results, &mut |_| {}).unwrap_err().to_string();
     assert!(why.contains("tcp_reno.c cannot be traced"), "{why}");
 }
@@ -426,7 +416,7 @@ fn parameters_that_a_module_refuses_are_an_error_of_the_run() {
     let path = scratch.source("tcp_level.c", &text);
     let experiment =
         load(Path::new("x.toml"), NETWORK, &set(with_cc(&[&path]), &["params.level=4"])).unwrap();
-    let mut results = Results::at(&scratch.0.join("refused")).unwrap();
+    let mut results = Results::at(&scratch.0.path().join("refused")).unwrap();
     let why = sweep(&experiment, &Options::new(Arc::new(Simulator)), &mut results, &mut |_| {})
         .unwrap_err()
         .to_string();
@@ -437,10 +427,10 @@ fn parameters_that_a_module_refuses_are_an_error_of_the_run() {
 fn what_knee_new_writes_outside_of_a_clone_runs_at_once() {
     let scratch = Scratch::new();
     assert_eq!(
-        knee_algo::template::write_here(&scratch.0, "swift").unwrap(),
+        knee_algo::template::write_here(scratch.0.path(), "swift").unwrap(),
         ["swift.c", "swift.toml"]
     );
-    let text = fs::read_to_string(scratch.0.join("swift.toml")).unwrap();
+    let text = fs::read_to_string(scratch.0.path().join("swift.toml")).unwrap();
     let results = scratch.run(&text, &Overrides::default(), 2);
     let summary = results("summary.csv");
     let of = |case: &str| -> Vec<String> {
@@ -531,7 +521,7 @@ fn objects_are_not_run_from_where_others_may_write() {
     use std::os::unix::fs::PermissionsExt as _;
     let scratch = Scratch::new();
     let path = scratch.source("tcp_small.c", &small(RENO, "", REGISTER));
-    let cache = scratch.0.join("cache");
+    let cache = scratch.0.path().join("cache");
     fs::create_dir_all(cache.join("knee")).unwrap();
     let with = |mode: u32| {
         fs::set_permissions(cache.join("knee"), fs::Permissions::from_mode(mode)).unwrap();
@@ -552,7 +542,7 @@ fn objects_are_not_run_from_where_others_may_write() {
 fn without_a_home_a_directory_of_its_own_is_made_and_goes_away() {
     let scratch = Scratch::new();
     let path = scratch.source("tcp_small.c", &small(RENO, "", REGISTER));
-    let tmp = scratch.0.join("tmp");
+    let tmp = scratch.0.path().join("tmp");
     fs::create_dir_all(&tmp).unwrap();
     let output = child(
         "child_that_runs_a_file",

@@ -6,13 +6,13 @@
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use knee_exp::results::Results;
 use knee_exp::runner::{Options, sweep};
 use knee_exp::{Error, Experiment, Overrides};
 use knee_flight::{Origin, Reader, Replay, Report};
 use knee_sim::Simulator;
+use tempfile::TempDir;
 
 /// A shallow queue, so that there are losses where there are no marks.
 const MIX: &str = r#"question = "What did they do?"
@@ -46,16 +46,11 @@ duration = "300 ms"
 repeat = 2
 "#;
 
-struct Scratch(PathBuf);
+struct Scratch(TempDir);
 
 impl Scratch {
     fn new() -> Scratch {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let name = format!("knee-recording-{}-{number}", std::process::id());
-        let dir = std::env::temp_dir().join(name);
-        fs::create_dir_all(&dir).unwrap();
-        Scratch(dir)
+        Scratch(tempfile::tempdir().unwrap())
     }
 
     /// Runs the experiment; the directory and what is in it, by name.
@@ -64,10 +59,10 @@ impl Scratch {
     }
 
     fn run_file(&self, text: &str, trace: Option<&str>) -> Result<(PathBuf, Vec<String>), Error> {
-        let file = self.0.join("mix.toml");
+        let file = self.0.path().join("mix.toml");
         fs::write(&file, text).unwrap();
         let experiment = Arc::new(Experiment::load(&file, &Overrides::default())?);
-        let mut results = Results::numbered(&self.0, "mix")?;
+        let mut results = Results::numbered(self.0.path(), "mix")?;
         let options =
             Options { trace: trace.map(str::to_owned), ..Options::new(Arc::new(Simulator)) };
         let swept = sweep(&experiment, &options, &mut results, &mut |_| {})?;
@@ -77,12 +72,6 @@ impl Scratch {
             entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
         names.sort();
         Ok((dir, names))
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
@@ -194,5 +183,5 @@ fn an_entry_that_is_not_there_is_refused_and_leaves_nothing() {
         refused.ends_with("no traffic \"bilk\" to trace; there is bulk, requests"),
         "{refused}"
     );
-    assert!(!scratch.0.join("mix").exists());
+    assert!(!scratch.0.path().join("mix").exists());
 }

@@ -163,8 +163,8 @@ fn an_existing_directory_is_never_written_over() {
     let before = scratch.files("mix");
     run_into(&scratch, &experiment, &options).unwrap();
     assert_eq!(scratch.files("mix"), before);
-    assert!(scratch.0.join("mix-2/manifest.json").exists());
-    let error = Results::at(&scratch.0.join("mix")).unwrap_err().to_string();
+    assert!(scratch.path().join("mix-2/manifest.json").exists());
+    let error = Results::at(&scratch.path().join("mix")).unwrap_err().to_string();
     assert!(error.contains("holds results already (runs.csv)"), "{error}");
 }
 
@@ -183,19 +183,19 @@ impl Storage for FullDisk {
 fn a_full_disk_is_an_error_and_leaves_no_file() {
     let experiment = experiment(MIX);
     let scratch = Scratch::new();
-    let mut results = Results::numbered(&scratch.0, "mix").unwrap().on(Box::new(FullDisk));
+    let mut results = Results::numbered(scratch.path(), "mix").unwrap().on(Box::new(FullDisk));
     let outcome = sweep(&experiment, &simulated(), &mut results, &mut |_| {})
         .and_then(|swept| results.finish(&experiment, &swept));
     let error = outcome.unwrap_err().to_string();
     assert!(error.ends_with("No space left on device (os error 28)"), "{error}");
-    assert!(!scratch.0.join("mix").exists(), "neither files nor the empty directory stay");
+    assert!(!scratch.path().join("mix").exists(), "neither files nor the empty directory stay");
 }
 
 #[test]
 fn of_two_writers_into_one_directory_the_first_that_is_done_keeps_its_files() {
     let experiment = experiment(MIX);
     let scratch = Scratch::new();
-    let dir = scratch.0.join("both");
+    let dir = scratch.path().join("both");
     let options = Options { back_end: Arc::new(Fake(fake)), ..simulated() };
     let mut first = Results::at(&dir).unwrap();
     let first_swept = sweep(&experiment, &options, &mut first, &mut |_| {}).unwrap();
@@ -222,7 +222,7 @@ fn a_directory_that_was_there_stays_and_so_do_files_of_others() {
     let experiment = experiment(MIX);
     let scratch = Scratch::new();
     let options = Options { back_end: Arc::new(Fake(fake)), ..simulated() };
-    let dir = scratch.0.join("mine");
+    let dir = scratch.path().join("mine");
     fs::create_dir(&dir).unwrap();
     // What a killed process of the same number may have left.
     let left = format!(".runs.csv.{}.partial", std::process::id());
@@ -286,7 +286,7 @@ fn a_stopped_sweep_keeps_what_has_finished() {
     let experiment = experiment(MIX);
     let scratch = Scratch::new();
     let options = Options { threads: 2, back_end: Arc::new(Fake(slow)), ..simulated() };
-    let mut results = Results::numbered(&scratch.0, "mix").unwrap();
+    let mut results = Results::numbered(scratch.path(), "mix").unwrap();
     let swept = sweep(&experiment, &options, &mut results, &mut |done| {
         if done >= 5 {
             STOP.store(true, Ordering::Relaxed);
@@ -317,7 +317,7 @@ fn a_run_that_cannot_be_simulated_is_named() {
     let options = Options { threads: 1, back_end: Arc::new(Fake(fails)), ..simulated() };
     let error = run_into(&scratch, &experiment, &options).unwrap_err();
     assert_eq!(error.to_string(), "mix.toml: case cubic, traffic.short.size = 40 kB: no route");
-    assert!(!scratch.0.join("mix").exists());
+    assert!(!scratch.path().join("mix").exists());
 }
 
 #[test]

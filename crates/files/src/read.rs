@@ -161,34 +161,25 @@ fn called(kind: FileType) -> &'static str {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::os::unix::fs::DirBuilderExt as _;
     use std::os::unix::net::UnixListener;
     use std::path::PathBuf;
     use std::process::Command;
 
+    use tempfile::TempDir;
+
     use super::*;
 
-    struct Scratch(PathBuf);
+    struct Scratch(TempDir);
 
     impl Scratch {
-        fn new(name: &str) -> Scratch {
-            let dir =
-                std::env::temp_dir().join(format!("knee-files-{name}-{}", std::process::id()));
-            // Whoever else has made it may have put links into it.
-            fs::DirBuilder::new().mode(0o700).create(&dir).unwrap();
-            Scratch(dir)
+        fn new() -> Scratch {
+            Scratch(tempfile::tempdir().unwrap())
         }
 
         fn file(&self, name: &str, bytes: &[u8]) -> PathBuf {
-            let path = self.0.join(name);
+            let path = self.0.path().join(name);
             fs::write(&path, bytes).unwrap();
             path
-        }
-    }
-
-    impl Drop for Scratch {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
         }
     }
 
@@ -198,24 +189,24 @@ mod tests {
 
     #[test]
     fn what_is_no_file_is_said_and_not_waited_for() {
-        let scratch = Scratch::new("kinds");
-        let pipe = scratch.0.join("pipe");
+        let scratch = Scratch::new();
+        let pipe = scratch.0.path().join("pipe");
         assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-        let socket = UnixListener::bind(scratch.0.join("socket")).unwrap();
-        assert_eq!(why(&scratch.0), "is a directory, not an experiment file");
+        let socket = UnixListener::bind(scratch.0.path().join("socket")).unwrap();
+        assert_eq!(why(scratch.0.path()), "is a directory, not an experiment file");
         assert_eq!(why(&pipe), "is a named pipe, not an experiment file");
-        assert_eq!(why(&scratch.0.join("socket")), "is a socket, not an experiment file");
+        assert_eq!(why(&scratch.0.path().join("socket")), "is a socket, not an experiment file");
         // The system opens none, not even one that this process was given.
         let given = PathBuf::from(format!("/dev/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&socket)));
         assert_eq!(why(&given), "is a socket, not an experiment file");
         assert_eq!(why(Path::new("/dev/zero")), "is a device, not an experiment file");
-        let none = read_bounded(&scratch.0.join("none"), 1, "policy file").unwrap_err();
+        let none = read_bounded(&scratch.0.path().join("none"), 1, "policy file").unwrap_err();
         assert!(none.is_absent() && none.to_string().starts_with("cannot read: No such file"));
     }
 
     #[test]
     fn a_file_that_is_too_long_is_not_read() {
-        let scratch = Scratch::new("long");
+        let scratch = Scratch::new();
         let fits = scratch.file("fits", &[b'x'; 4096]);
         assert_eq!(read_text(&fits, 4096, "policy file").unwrap().len(), 4096);
         let long = scratch.file("long", &[b'x'; 4097]);
@@ -230,7 +221,7 @@ mod tests {
 
     #[test]
     fn what_is_not_text_is_told_by_its_line() {
-        let scratch = Scratch::new("text");
+        let scratch = Scratch::new();
         let latin = scratch.file("latin", b"# a\nquestion = \"caf\xe9\"\n");
         let Unreadable::NotText { line } = read_text(&latin, 4096, "x").unwrap_err() else {
             panic!("another reason");
@@ -240,8 +231,8 @@ mod tests {
 
     #[test]
     fn a_pipe_that_was_given_is_read() {
-        let scratch = Scratch::new("pipes");
-        let path = scratch.0.join("pipe");
+        let scratch = Scratch::new();
+        let path = scratch.0.path().join("pipe");
         assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
         // A reader of its own, as a shell gives a command for <(...).
         let held = File::options().read(true).write(true).open(&path).unwrap();

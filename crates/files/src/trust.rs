@@ -216,9 +216,8 @@ mod tests {
             writeln!(err, "{why}").unwrap();
             return;
         }
-        let dir = std::env::temp_dir().join(format!("knee-trust-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&dir);
-        let at = |name: &str| dir.join(name);
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
         for name in ["own/below", "open", "sticky/own", "theirs/own"] {
             fs::create_dir_all(at(name)).unwrap();
         }
@@ -262,6 +261,5 @@ mod tests {
         let mut of_another = Owners { users: vec![0], groups: vec![0] };
         of_another.add_those_of(&at("own/below/knee"));
         assert!(check_for(&at("theirs/own"), &of_another).is_err());
-        fs::remove_dir_all(&dir).unwrap();
     }
 }

@@ -333,35 +333,28 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
 
+    use tempfile::TempDir;
+
     use super::*;
 
-    struct Scratch(PathBuf);
+    struct Scratch(TempDir);
 
     impl Scratch {
-        fn new(name: &str) -> Scratch {
-            let dir =
-                std::env::temp_dir().join(format!("knee-write-{name}-{}", std::process::id()));
-            fs::create_dir_all(&dir).unwrap();
-            Scratch(dir)
+        fn new() -> Scratch {
+            Scratch(tempfile::tempdir().unwrap())
         }
 
         fn names(&self) -> Vec<OsString> {
-            let mut names = Dir::open(&self.0).unwrap().names().unwrap();
+            let mut names = Dir::open(self.0.path()).unwrap().names().unwrap();
             names.sort();
             names
         }
     }
 
-    impl Drop for Scratch {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
-    }
-
     #[test]
     fn a_link_is_replaced_and_what_it_leads_to_stays() {
-        let scratch = Scratch::new("link");
-        let (mine, link) = (scratch.0.join("mine"), scratch.0.join("report.html"));
+        let scratch = Scratch::new();
+        let (mine, link) = (scratch.0.path().join("mine"), scratch.0.path().join("report.html"));
         fs::write(&mine, "kept").unwrap();
         symlink(&mine, &link).unwrap();
         write(&link, "new").unwrap();
@@ -369,9 +362,9 @@ mod tests {
         assert_eq!(fs::read_to_string(&link).unwrap(), "new");
         assert!(!link.symlink_metadata().unwrap().is_symlink());
         assert_eq!(write_new(&link, "other").unwrap_err().kind(), ErrorKind::AlreadyExists);
-        symlink(scratch.0.join("nothing"), scratch.0.join("dangling")).unwrap();
+        symlink(scratch.0.path().join("nothing"), scratch.0.path().join("dangling")).unwrap();
         for path in ["dangling", "mine"] {
-            let again = create_new(&scratch.0.join(path)).unwrap_err();
+            let again = create_new(&scratch.0.path().join(path)).unwrap_err();
             assert_eq!(again.kind(), ErrorKind::AlreadyExists);
         }
         assert_eq!(scratch.names(), ["dangling", "mine", "report.html"]);
@@ -379,8 +372,8 @@ mod tests {
 
     #[test]
     fn what_is_given_up_leaves_nothing_and_what_is_no_file_stays() {
-        let scratch = Scratch::new("given-up");
-        let path = scratch.0.join("x");
+        let scratch = Scratch::new();
+        let path = scratch.0.path().join("x");
         let mut file = NewFile::create(&path).unwrap();
         file.write_all(b"half").unwrap();
         let [partial] = &scratch.names()[..] else { panic!("one file") };
@@ -400,20 +393,20 @@ mod tests {
 
     #[test]
     fn a_directory_that_is_held_is_the_one_whatever_its_name_leads_to() {
-        let scratch = Scratch::new("held");
-        let (before, other) = (scratch.0.join("dir"), scratch.0.join("other"));
+        let scratch = Scratch::new();
+        let (before, other) = (scratch.0.path().join("dir"), scratch.0.path().join("other"));
         fs::create_dir(&before).unwrap();
         fs::create_dir(&other).unwrap();
         let mut file = NewFile::create(&before.join("x")).unwrap();
         let dir = Dir::open(&before).unwrap();
-        fs::rename(&before, scratch.0.join("moved")).unwrap();
+        fs::rename(&before, scratch.0.path().join("moved")).unwrap();
         symlink(&other, &before).unwrap();
         file.write_all(b"all").unwrap();
         file.keep().unwrap();
-        assert_eq!(fs::read_to_string(scratch.0.join("moved/x")).unwrap(), "all");
+        assert_eq!(fs::read_to_string(scratch.0.path().join("moved/x")).unwrap(), "all");
         assert_eq!(fs::read_dir(&other).unwrap().count(), 0);
         assert!(dir.is_file(OsStr::new("x")) && dir.path().join("x").is_file());
-        let outer = Dir::open(&scratch.0).unwrap();
+        let outer = Dir::open(scratch.0.path()).unwrap();
         assert!(outer.open_own(OsStr::new("dir")).is_err() && !outer.is_dir(OsStr::new("dir")));
         let made = outer.make(OsStr::new("made")).unwrap();
         assert!(made.path().is_dir() && outer.make(OsStr::new("made")).is_err());

@@ -20,17 +20,15 @@ fn the_inner_tests_pass() {
     if Namespace::new().is_err() {
         return;
     }
-    let dir = std::env::temp_dir().join(format!("knee-netns-{}", process::id()));
-    fs::create_dir(&dir).unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let inner = Command::new("unshare")
         .args(["--net", "--pid", "--fork", "--mount-proc"])
         .arg(std::env::current_exe().unwrap())
         .arg("--ignored")
-        .env(DIR_VARIABLE, &dir)
+        .env(DIR_VARIABLE, dir.path())
         .stdin(File::open("/proc/thread-self/ns/net").unwrap())
-        .output();
-    fs::remove_dir_all(&dir).unwrap();
-    let inner = inner.unwrap();
+        .output()
+        .unwrap();
     let said = String::from_utf8_lossy(&inner.stdout);
     assert!(inner.status.success() && said.contains("2 passed"), "{said}");
 }

@@ -2,8 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests may panic too")]
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use knee_exp::{Experiment, Overrides};
 use knee_pcap::model::{Family, Place, ReceiverKind};
@@ -35,24 +34,14 @@ duration = "LENGTH"
 const DROPS: &str = r#"{ kind = "droptail", limit = "60 pkts" }"#;
 const MARKS: &str = r#"{ kind = "step", limit = "200 pkts", k = "20 pkts" }"#;
 
-struct Scratch(PathBuf);
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 /// Simulates; gives the outcome, and the analysis of these hosts' files.
 fn simulated(cc: &str, queue: &str, length: &str, hosts: &[&str]) -> (Outcome, Analysis) {
-    let dir = format!("knee-pcap-{}-{cc}-{}-{}", std::process::id(), queue.len(), hosts.len());
-    let scratch = Scratch(std::env::temp_dir().join(dir));
-    fs::create_dir_all(&scratch.0).unwrap();
+    let scratch = tempfile::tempdir().unwrap();
     let text = TEXT.replace("CC", cc).replace("QUEUE", queue).replace("LENGTH", length);
     let experiment = Experiment::parse(Path::new("x.toml"), &text, &Overrides::default()).unwrap();
     let run = experiment.run(experiment.run_id(0)).unwrap();
-    let outcome = captures::simulate(&run, &scratch.0).unwrap();
-    let file = |host: &&str| Input::File(scratch.0.join(format!("{host}.pcapng")));
+    let outcome = captures::simulate(&run, scratch.path()).unwrap();
+    let file = |host: &&str| Input::File(scratch.path().join(format!("{host}.pcapng")));
     let inputs = hosts.iter().map(file).collect();
     let analysis = analyse(inputs, &Options::default(), &mut |_| ()).unwrap();
     (outcome, analysis)

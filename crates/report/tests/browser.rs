@@ -30,7 +30,7 @@ const SCALES: &str =
 #[test]
 fn a_report_shows_itself_without_errors_and_asks_nobody() {
     let Some(mut browser) = open("shows") else { return };
-    let temp = Temp::new("shows");
+    let temp = Temp::new();
     let html = shown(&mut browser, &Made::default(), &temp);
     plots(&mut browser);
     assert_eq!(browser.complaints(&html), Vec::<String>::new());
@@ -57,7 +57,7 @@ fn a_report_shows_itself_without_errors_and_asks_nobody() {
 #[test]
 fn no_width_scrolls_sideways_and_dark_is_dark() {
     let Some(mut browser) = open("widths") else { return };
-    let temp = Temp::new("widths");
+    let temp = Temp::new();
     let html = shown(&mut browser, &Made::default(), &temp);
     for (width, dark) in [(1400, false), (768, false), (390, false), (390, true)] {
         browser.resize(width, 900, dark);
@@ -77,7 +77,7 @@ fn no_width_scrolls_sideways_and_dark_is_dark() {
 #[test]
 fn on_paper_nothing_is_folded_and_all_is_light() {
     let Some(mut browser) = open("paper") else { return };
-    let temp = Temp::new("paper");
+    let temp = Temp::new();
     let all = temp.join("all");
     Made::default().write(&all.join("made-up"));
     let index =
@@ -109,7 +109,7 @@ fn on_paper_nothing_is_folded_and_all_is_light() {
 #[test]
 fn one_cursor_reads_every_plot_and_dragging_zooms_all() {
     let Some(mut browser) = open("cursor") else { return };
-    let temp = Temp::new("cursor");
+    let temp = Temp::new();
     let html = shown(&mut browser, &Made::default(), &temp);
     let (left, y, width) = plots(&mut browser);
     let legends = "[...document.querySelectorAll('.plot')].map(p => p.querySelectorAll('.u-value')[0].textContent)";
@@ -148,7 +148,7 @@ fn one_cursor_reads_every_plot_and_dragging_zooms_all() {
 #[test]
 fn the_selector_shows_another_case() {
     let Some(mut browser) = open("selector") else { return };
-    let temp = Temp::new("selector");
+    let temp = Temp::new();
     let html = shown(&mut browser, &Made::default(), &temp);
     plots(&mut browser);
     let titles = "[...document.querySelectorAll('.plot h4')].map(h => h.textContent).join('|')";
@@ -173,7 +173,7 @@ fn the_selector_shows_another_case() {
 #[test]
 fn every_plot_can_be_saved_as_svg_png_and_csv() {
     let Some(mut browser) = open("saves") else { return };
-    let temp = Temp::new("saves");
+    let temp = Temp::new();
     let html = shown(&mut browser, &Made::default(), &temp);
     plots(&mut browser);
     browser.eval(
@@ -208,7 +208,7 @@ fn every_plot_can_be_saved_as_svg_png_and_csv() {
 #[test]
 fn a_hundred_runs_open_in_two_seconds() {
     let Some(mut browser) = open("hundred") else { return };
-    let temp = Temp::new("hundred");
+    let temp = Temp::new();
     let made = Made {
         question: "A hundred runs?",
         cases: &["cubic", "dctcp", "reno", "bbr"],

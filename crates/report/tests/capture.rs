@@ -107,7 +107,7 @@ fn written(temp: &Temp, made: &Made) -> PathBuf {
 
 #[test]
 fn findings_flows_and_what_could_not_be_read_are_in_the_page() {
-    let temp = Temp::new("capture-page");
+    let temp = Temp::new();
     let html = written(&temp, &Made { segments: 100, has_packets: true });
     let text = fs::read_to_string(html).expect("is there");
     for wanted in [
@@ -132,7 +132,7 @@ fn findings_flows_and_what_could_not_be_read_are_in_the_page() {
 
 #[test]
 fn what_is_cut_or_missing_is_said_and_leaves_no_page() {
-    let temp = Temp::new("capture-broken");
+    let temp = Temp::new();
     let html = temp.join("report.html");
     for (file, text, wanted) in [
         ("findings.json", "{", "is no JSON"),
@@ -175,7 +175,7 @@ fn visible(browser: &mut Browser) -> u64 {
 #[test]
 fn the_number_of_a_packet_leads_to_it_and_dragging_zooms_every_plot() {
     let Some(mut browser) = open("capture-zoom") else { return };
-    let temp = Temp::new("capture-zoom");
+    let temp = Temp::new();
     let html = written(&temp, &Made { segments: 2000, has_packets: true });
     shown(&mut browser, &html);
     assert_eq!(visible(&mut browser), 2000);
@@ -227,7 +227,7 @@ fn the_number_of_a_packet_leads_to_it_and_dragging_zooms_every_plot() {
 #[test]
 fn fifty_thousand_packets_are_all_there_and_more_are_thinned_aloud() {
     let Some(mut browser) = open("capture-many") else { return };
-    let temp = Temp::new("capture-many");
+    let temp = Temp::new();
     let html = written(&temp, &Made { segments: 50_000, has_packets: true });
     shown(&mut browser, &html);
     assert_eq!(visible(&mut browser), 50_000);
@@ -249,7 +249,7 @@ fn fifty_thousand_packets_are_all_there_and_more_are_thinned_aloud() {
 #[test]
 fn without_packets_there_are_round_trips_and_every_plot_can_be_saved() {
     let Some(mut browser) = open("capture-rounds") else { return };
-    let temp = Temp::new("capture-rounds");
+    let temp = Temp::new();
     let html = written(&temp, &Made { segments: 400, has_packets: false });
     browser.resize(390, 900, true);
     browser.load(&html);

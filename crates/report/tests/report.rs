@@ -9,7 +9,7 @@ use common::{Made, Temp};
 
 #[test]
 fn a_directory_without_the_newer_parts_has_a_report_without_them() {
-    let temp = Temp::new("older");
+    let temp = Temp::new();
     let dir = temp.join("results");
     Made::default().write(&dir);
     let mut manifest: serde_json::Value =
@@ -38,7 +38,7 @@ fn a_directory_without_the_newer_parts_has_a_report_without_them() {
 
 #[test]
 fn runs_that_a_host_limited_are_said_with_the_reason() {
-    let temp = Temp::new("limited");
+    let temp = Temp::new();
     let (dir, html) = (temp.join("results"), temp.join("report.html"));
     let made = Made { samples: 20, ..Made::default() };
     let report = || {
@@ -64,7 +64,7 @@ fn runs_that_a_host_limited_are_said_with_the_reason() {
 
 #[test]
 fn what_is_broken_is_said_in_one_sentence_and_leaves_nothing() {
-    let temp = Temp::new("broken");
+    let temp = Temp::new();
     let html = temp.join("report.html");
     let refused = |file: &str, text: &str, wanted: &str| {
         let dir = temp.join("results");
@@ -77,7 +77,7 @@ fn what_is_broken_is_said_in_one_sentence_and_leaves_nothing() {
             "{said}"
         );
         assert!(!html.exists());
-        let left = fs::read_dir(&temp.0).expect("a directory").count();
+        let left = fs::read_dir(temp.path()).expect("a directory").count();
         assert_eq!(left, 1, "a partial file was left");
     };
     refused("manifest.json", "{", "is no JSON");
@@ -106,7 +106,7 @@ fn what_is_broken_is_said_in_one_sentence_and_leaves_nothing() {
 
 #[test]
 fn a_million_rows_become_a_small_page() {
-    let temp = Temp::new("million");
+    let temp = Temp::new();
     let dir = temp.join("results");
     Made { samples: 1, ..Made::default() }.write(&dir);
     let mut rows = String::from("run,at_s,link,len_pkts\n");
@@ -125,7 +125,7 @@ fn a_million_rows_become_a_small_page() {
 
 #[test]
 fn a_reproduction_has_its_claims_at_the_top_and_a_section_each() {
-    let temp = Temp::new("reproduction");
+    let temp = Temp::new();
     let all = temp.join("all");
     Made { name: "made-up", samples: 20, ..Made::default() }.write(&all.join("made-up"));
     Made { name: "other", samples: 20, ..Made::default() }.write(&all.join("other"));
@@ -163,7 +163,7 @@ fn a_reproduction_has_its_claims_at_the_top_and_a_section_each() {
 
 #[test]
 fn figures_are_written_in_three_formats() {
-    let temp = Temp::new("figures");
+    let temp = Temp::new();
     Made { samples: 50, ..Made::default() }.write(&temp.join("results"));
     let out = temp.join("figures");
     let count = knee_report::write_figures(&temp.join("results"), &out).expect("figures");

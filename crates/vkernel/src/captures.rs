@@ -172,24 +172,19 @@ mod tests {
         [times, numbers, bytes].concat()
     }
 
-    fn written(
-        name: &str,
-        left_out: u64,
-        frames: &[Vec<u8>],
-    ) -> (Result<(), Error>, std::path::PathBuf) {
-        let dir = std::env::temp_dir().join(format!("knee-captures-{name}-{}", std::process::id()));
-        fs::create_dir(&dir).unwrap();
+    fn written(left_out: u64, frames: &[Vec<u8>]) -> (Result<(), Error>, tempfile::TempDir) {
+        let dir = tempfile::tempdir().unwrap();
         let bytes = [left_out.to_ne_bytes().to_vec(), frames.concat()].concat();
-        (write(&run(), &bytes, 1000, &dir), dir)
+        (write(&run(), &bytes, 1000, dir.path()), dir)
     }
 
     #[test]
     fn a_host_sees_frames_at_both_ends_of_its_link_in_the_order_of_time() {
         let frames = [frame(1500, 1900, 0, 20), frame(1600, NEVER, 1, 9), frame(1500, 1700, 0, 0)];
-        let (done, dir) = written("order", 0, &frames);
+        let (done, dir) = written(0, &frames);
         assert_eq!(done, Ok(()));
         let mut seen = Vec::new();
-        let file = fs::File::open(dir.join(knee_wire::host::file_name("a"))).unwrap();
+        let file = fs::File::open(dir.path().join(knee_wire::host::file_name("a"))).unwrap();
         knee_wire::read::read(file, |frame| {
             seen.push((frame.at_ns, frame.interface, frame.data.len()));
             ControlFlow::Continue(())
@@ -200,7 +195,6 @@ mod tests {
             seen,
             [(500, host, 60), (500, host, 60), (600, port, 60), (700, port, 60), (900, port, 60)]
         );
-        fs::remove_dir_all(dir).unwrap();
     }
 
     #[test]
@@ -211,10 +205,9 @@ mod tests {
             (0, vec![cut], "the guest's captures are cut short"),
             (0, vec![frame(1, 2, 99, 0)], "the guest has no link 99"),
         ] {
-            let (done, dir) = written("refused", left_out, &frames);
+            let (done, dir) = written(left_out, &frames);
             assert!(done.unwrap_err().to_string().starts_with(why), "{why}");
             assert_eq!(fs::read_dir(&dir).unwrap().count(), 0);
-            fs::remove_dir_all(dir).unwrap();
         }
     }
 }

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Write as _;
 use std::ops::ControlFlow;
-use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 use knee_queue::time::{Duration, Rate, Time};
@@ -346,15 +345,6 @@ fn begin(kernel: &Built) {
     assert_eq!((last.connected_at, last.algorithm), (None, "reno"));
 }
 
-/// A directory that goes away.
-struct Scratch(PathBuf);
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 #[test]
 fn captures_have_what_hosts_sent_and_change_nothing() {
     kernels().iter().for_each(capture);
@@ -363,11 +353,9 @@ fn captures_have_what_hosts_sent_and_change_nothing() {
 fn capture(kernel: &Built) {
     let mut wanted = two_flows(kernel, "dctcp", Time::from_ms(50), ENDLESS);
     wanted.network.links.iter_mut().for_each(|link| link.jitter = Duration::from_us(3));
-    let dir = std::env::temp_dir().join(format!("knee-vkernel-captures-{}", std::process::id()));
-    fs::create_dir(&dir).expect("nobody else has this name");
-    let dir = Scratch(dir);
+    let dir = tempfile::tempdir().expect("a temporary directory");
     let (options, stop) = (Options::default(), AtomicBool::new(false));
-    let ask = Ask { captures: Some(&dir.0), ..Ask::outcome(&stop) };
+    let ask = Ask { captures: Some(dir.path()), ..Ask::outcome(&stop) };
     let seen = run(&wanted, kernel, &options, &ask).expect("the guest runs");
     let unseen = carried_out(&wanted, kernel, Algorithms::Ours);
     assert!(format!("{seen:?}") == format!("{unseen:?}"), "captures change the run");
@@ -376,7 +364,7 @@ fn capture(kernel: &Built) {
     let mut times: BTreeMap<(&str, u32, bool), Vec<u64>> = BTreeMap::new();
     let mut marked: BTreeMap<&str, u64> = BTreeMap::new();
     for (host, address) in [("a", 1), ("b", 2), ("c", 3)] {
-        let path = dir.0.join(knee_wire::host::file_name(host));
+        let path = dir.path().join(knee_wire::host::file_name(host));
         let file = fs::File::open(path).expect("it was written");
         let ending = knee_wire::read::read(file, |frame| {
             let (ip, len) = frame.ip().expect("it is an IP packet");

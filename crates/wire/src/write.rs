@@ -294,7 +294,8 @@ mod tests {
         let why = Writer::new(out, "full.pcapng", &[]).unwrap_err();
         assert!(why.0.starts_with("full.pcapng: cannot write: No space left"), "{why}");
 
-        let path = std::env::temp_dir().join(format!("knee-capture-{}", std::process::id()));
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x.pcapng");
         let record = Record { data: &[0; 60], ..Record::default() };
         let mut given_up = File::create(&path, &interfaces()).unwrap();
         given_up.write(&record).unwrap();
@@ -306,6 +307,5 @@ mod tests {
         whole.finish().unwrap();
         let ending = read(fs::File::open(&path).unwrap(), |_| ControlFlow::Continue(())).unwrap();
         assert_eq!((ending.packets, ending.broken), (1, None));
-        fs::remove_file(&path).unwrap();
     }
 }

@@ -1,8 +1,9 @@
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::*;
 use crate::module::Headers;
+use tempfile::TempDir;
 
 /// A file that is fine, with `code` put at its end.
 fn with(code: &str) -> String {
@@ -142,13 +143,12 @@ fn headers_and_conditions_are_found() {
 }
 
 /// A file in a directory of its own that goes away.
-struct Scratch(PathBuf);
+struct Scratch(TempDir);
 
 impl Scratch {
-    fn new(name: &str, code: &str) -> Scratch {
-        let dir = std::env::temp_dir().join(format!("knee-check-{}-{name}", std::process::id()));
-        fs::create_dir_all(&dir).unwrap();
-        fs::write(dir.join("x.c"), with(code)).unwrap();
+    fn new(code: &str) -> Scratch {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("x.c"), with(code)).unwrap();
         Scratch(dir)
     }
 
@@ -156,19 +156,13 @@ impl Scratch {
     fn rules(&self, by: Compiler) -> Vec<(Rule, u32)> {
         let headers = Headers::kept().unwrap();
         let (mut found, _) =
-            by(&self.0.join("x.c"), &headers).expect("a compiler is there to test with");
+            by(&self.0.path().join("x.c"), &headers).expect("a compiler is there to test with");
         found.sort_by_key(|finding| finding.line);
         found.iter().map(|finding| (finding.rule, finding.line - 4)).collect()
     }
 }
 
 type Compiler = fn(&Path, &Headers) -> Option<(Vec<Finding>, String)>;
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
 
 /// Those that are there: this crate builds without clang.
 fn compilers() -> Vec<Compiler> {
@@ -181,7 +175,6 @@ fn compilers() -> Vec<Compiler> {
 #[test]
 fn compilers_see_signed_divisions() {
     let divides = Scratch::new(
-        "divides",
         "s32 f(s32 a, s32 b)\n{\n\treturn a / b;\n}\nu32 g(u32 a, u32 b)\n{\n\treturn a / b;\n}\n\
          s32 h(s32 a)\n{\n\treturn a % 7;\n}\ns32 i(s32 a)\n{\n\treturn a / 8;\n}",
     );
@@ -193,10 +186,9 @@ fn compilers_see_signed_divisions() {
 #[test]
 fn compilers_see_large_stacks_and_what_is_no_c() {
     let stacks = Scratch::new(
-        "stacks",
         "u32 f(u32 n)\n{\n\tvolatile u32 a[200];\n\n\ta[n & 127] = n;\n\treturn a[n & 63];\n}",
     );
-    let wrong = Scratch::new("wrong", "u32 f(u32 n)\n{\n\treturn m;\n}");
+    let wrong = Scratch::new("u32 f(u32 n)\n{\n\treturn m;\n}");
     for by in compilers() {
         let rules = stacks.rules(by);
         assert!(

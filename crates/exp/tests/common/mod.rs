@@ -4,9 +4,8 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use knee_exp::results::Results;
 use knee_exp::runner::{Options, sweep};
@@ -15,31 +14,26 @@ use knee_exp::{Error, Experiment, Overrides};
 use knee_run::outcome::Outcome;
 use knee_run::{Ask, BackEnd, Capabilities, Ran, Run};
 use knee_sim::Simulator;
+use tempfile::TempDir;
 
 /// A directory that goes away.
-pub(crate) struct Scratch(pub(crate) PathBuf);
+pub(crate) struct Scratch(TempDir);
 
 impl Scratch {
     pub(crate) fn new() -> Scratch {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let dir = std::env::temp_dir().join(format!("knee-sweep-{}-{number}", std::process::id()));
-        fs::create_dir_all(&dir).unwrap();
-        Scratch(dir)
+        Scratch(tempfile::tempdir().unwrap())
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.0.path()
     }
 
     pub(crate) fn files(&self, below: &str) -> BTreeMap<String, String> {
-        let entries = fs::read_dir(self.0.join(below)).unwrap();
+        let entries = fs::read_dir(self.0.path().join(below)).unwrap();
         entries
             .map(|entry| entry.unwrap())
             .map(|e| (e.file_name().into_string().unwrap(), fs::read_to_string(e.path()).unwrap()))
             .collect()
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
@@ -48,7 +42,7 @@ pub(crate) fn run_into(
     experiment: &Arc<Experiment>,
     options: &Options,
 ) -> Result<Swept, Error> {
-    let mut results = Results::numbered(&scratch.0, &experiment.name)?;
+    let mut results = Results::numbered(scratch.path(), &experiment.name)?;
     let swept = sweep(experiment, options, &mut results, &mut |_| {})?;
     results.finish(experiment, &swept)?;
     Ok(swept)

@@ -397,19 +397,17 @@ mod tests {
 
     #[test]
     fn only_a_program_is_copied_to_machines() {
-        let dir = std::env::temp_dir().join(format!("knee-copy-{}", std::process::id()));
-        std::fs::create_dir(&dir).unwrap();
-        let file = dir.join("secret");
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("secret");
         std::fs::write(&file, "root:x:0:0").unwrap();
         let why = |path: &std::path::Path| ToCopy::open(path).err().map(|why| why.to_string());
         assert!(why(&file).unwrap().ends_with("it is no program (ELF)"));
-        assert!(why(&dir).unwrap().ends_with("it is a directory, not a program"));
+        assert!(why(dir.path()).unwrap().ends_with("it is a directory, not a program"));
         assert!(why(std::path::Path::new("/dev/zero")).unwrap().ends_with(", not a program"));
         let mut this = ToCopy::open(&std::env::current_exe().unwrap()).unwrap();
         // From its first byte on.
         let mut magic = [0; 4];
         this.file.read_exact(&mut magic).unwrap();
         assert_eq!(magic, ELF);
-        std::fs::remove_dir_all(&dir).unwrap();
     }
 }

@@ -190,28 +190,6 @@ mod tests {
     use knee_wire::read;
     use std::fs;
     use std::ops::ControlFlow;
-    use std::path::PathBuf;
-
-    struct Scratch(PathBuf);
-
-    impl Scratch {
-        fn new(name: &str) -> Scratch {
-            let name = format!("knee-lab-capture-{name}-{}", std::process::id());
-            let dir = std::env::temp_dir().join(name);
-            fs::create_dir(&dir).unwrap();
-            Scratch(dir)
-        }
-
-        fn files(&self) -> usize {
-            fs::read_dir(&self.0).unwrap().count()
-        }
-    }
-
-    impl Drop for Scratch {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
-    }
 
     /// Time, interface, length and first byte of each frame of a host.
     fn frames(dir: &Path, host: &str) -> Vec<(u64, u32, u32, u8)> {
@@ -228,8 +206,8 @@ mod tests {
 
     #[test]
     fn each_host_has_its_frames_on_both_sides() {
-        let scratch = Scratch::new("sides");
-        let mut captures = Captures::create(&scratch.0, &["a", "b"]).unwrap();
+        let scratch = tempfile::tempdir().unwrap();
+        let mut captures = Captures::create(scratch.path(), &["a", "b"]).unwrap();
         captures.frame_in(0, &[1; 1514], 5_000_000_000);
         captures.frame_out(1, &[2; 1514], 5_000_012_112);
         captures.frame_in(1, &[3; 66], 5_000_020_000);
@@ -237,16 +215,16 @@ mod tests {
         let counts = captures.finish().unwrap();
         assert_eq!(counts, CaptureCounts { frames: 4, left_out: 0 });
         let expected = [(5_000_000_000, AT_HOST, 1514, 1), (5_000_020_001, AT_PORT, 66, 4)];
-        assert_eq!(frames(&scratch.0, "a"), expected);
+        assert_eq!(frames(scratch.path(), "a"), expected);
         let expected = [(5_000_012_112, AT_PORT, 1514, 2), (5_000_020_000, AT_HOST, 66, 3)];
-        assert_eq!(frames(&scratch.0, "b"), expected);
+        assert_eq!(frames(scratch.path(), "b"), expected);
     }
 
     #[test]
     fn a_second_of_many_frames_costs_the_switch_little_and_none_is_missing_uncounted() {
         const FRAMES: u64 = 200_000;
-        let scratch = Scratch::new("many");
-        let mut captures = Captures::create(&scratch.0, &["a", "b"]).unwrap();
+        let scratch = tempfile::tempdir().unwrap();
+        let mut captures = Captures::create(scratch.path(), &["a", "b"]).unwrap();
         let cpu = || rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
         let frame = [7; 1514];
         let before = cpu();
@@ -259,25 +237,25 @@ mod tests {
         // A switch has 5 us for a frame at this rate.
         assert!(spent_ns / FRAMES < 1000, "{} ns for a frame", spent_ns / FRAMES);
         assert_eq!(counts.frames + counts.left_out, FRAMES);
-        let found = ["a", "b"].map(|host| frames(&scratch.0, host).len() as u64);
+        let found = ["a", "b"].map(|host| frames(scratch.path(), host).len() as u64);
         assert_eq!(found.iter().sum::<u64>(), counts.frames);
     }
 
     #[test]
     fn what_is_given_up_or_fails_leaves_nothing() {
-        let scratch = Scratch::new("fails");
-        let mut captures = Captures::create(&scratch.0, &["a"]).unwrap();
+        let scratch = tempfile::tempdir().unwrap();
+        let mut captures = Captures::create(scratch.path(), &["a"]).unwrap();
         captures.frame_in(0, &[1; 60], 0);
         let Captures { full, writer, .. } = captures;
-        assert_eq!(scratch.files(), 1);
+        assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 1);
         drop(full);
         writer.join().unwrap().unwrap();
-        assert_eq!(scratch.files(), 0);
+        assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 0);
 
-        fs::write(scratch.0.join("b.pcapng"), "mine").unwrap();
-        let why = Captures::create(&scratch.0, &["a", "b"]).unwrap_err();
+        fs::write(scratch.path().join("b.pcapng"), "mine").unwrap();
+        let why = Captures::create(scratch.path(), &["a", "b"]).unwrap_err();
         assert!(why.to_string().contains("b.pcapng: cannot write: File exists"), "{why}");
-        assert_eq!(scratch.files(), 1);
+        assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 1);
     }
 
     #[test]

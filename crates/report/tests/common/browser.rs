@@ -31,7 +31,7 @@ pub(crate) fn open(name: &str) -> Option<Browser> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let installed = |name: &&&str| std::env::split_paths(&path).any(|dir| dir.join(name).is_file());
     match NAMES.iter().find(installed) {
-        Some(program) => Some(Browser::start(program, name)),
+        Some(program) => Some(Browser::start(program)),
         None => {
             let required =
                 std::env::var_os("KNEE_REQUIRE_BROWSER").is_some_and(|value| value != "0");
@@ -50,8 +50,8 @@ pub(crate) fn open(name: &str) -> Option<Browser> {
 }
 
 impl Browser {
-    fn start(program: &str, name: &str) -> Browser {
-        let profile = Temp::new(&format!("browser-{name}"));
+    fn start(program: &str) -> Browser {
+        let profile = Temp::new();
         let (orders, answers) = (profile.join("orders"), profile.join("answers"));
         let made = Command::new("mkfifo").arg(&orders).arg(&answers).status().expect("mkfifo runs");
         assert!(made.success(), "mkfifo failed");

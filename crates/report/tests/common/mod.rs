@@ -8,29 +8,22 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
+use tempfile::TempDir;
 
 /// A directory that goes when the test ends.
-pub(crate) struct Temp(pub(crate) PathBuf);
+pub(crate) struct Temp(TempDir);
 
 impl Temp {
-    /// A new directory of this name and process.
-    pub(crate) fn new(name: &str) -> Temp {
-        let dir = std::env::temp_dir().join(format!("knee-report-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&dir);
-        fs::create_dir_all(&dir).expect("a temporary directory");
-        Temp(dir)
+    pub(crate) fn new() -> Temp {
+        Temp(tempfile::tempdir().expect("a temporary directory"))
     }
 
-    /// A path in it.
+    pub(crate) fn path(&self) -> &Path {
+        self.0.path()
+    }
+
     pub(crate) fn join(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-}
-
-impl Drop for Temp {
-    fn drop(&mut self) {
-        // What cannot be removed is left to whoever cleans temporary directories.
-        let _ = fs::remove_dir_all(&self.0);
+        self.path().join(name)
     }
 }
 

@@ -277,14 +277,11 @@ mod tests {
     #[test]
     fn a_directory_that_others_may_write_is_no_cache() {
         use std::os::unix::fs::PermissionsExt as _;
-        let directory = env::temp_dir().join(format!("knee-cache-{}", std::process::id()));
-        fs::create_dir(&directory).unwrap();
-        let set = |mode| fs::set_permissions(&directory, fs::Permissions::from_mode(mode)).unwrap();
-        set(0o700);
-        assert_eq!(check_is_own(&directory.join("knee/vkernel")), Ok(()));
-        set(0o777);
-        let refused = check_is_own(&directory.join("knee/vkernel")).unwrap_err().to_string();
-        fs::remove_dir(&directory).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let cache = directory.path().join("knee/vkernel");
+        assert_eq!(check_is_own(&cache), Ok(()));
+        fs::set_permissions(&directory, fs::Permissions::from_mode(0o777)).unwrap();
+        let refused = check_is_own(&cache).unwrap_err().to_string();
         assert!(
             refused.contains("XDG_CACHE_HOME") && refused.contains("would be run"),
             "{refused}"
@@ -330,8 +327,8 @@ mod tests {
 
     #[test]
     fn a_directory_says_what_it_holds() {
-        let directory = env::temp_dir().join(format!("knee-built-{}", std::process::id()));
-        let cache = directory.join("cache");
+        let directory = tempfile::tempdir().unwrap();
+        let cache = directory.path().join("cache");
         for release in ["6.1.90", "6.1.192"] {
             let one = Built {
                 directory: cache.join(release),
@@ -344,15 +341,13 @@ mod tests {
         }
         let releases: Vec<_> = built(&cache).into_iter().map(|built| built.release).collect();
         assert_eq!(releases, ["6.1.90", "6.1.192"]);
-        fs::remove_dir_all(&directory).unwrap();
     }
 
     #[test]
     fn a_kernel_that_is_not_what_was_built_is_refused() {
-        let directory = env::temp_dir().join(format!("knee-checked-{}", std::process::id()));
-        fs::create_dir_all(&directory).unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let built = Built {
-            directory: directory.clone(),
+            directory: directory.path().to_owned(),
             linux_sha256: sha256(&[b"kernel"]),
             program_sha256: sha256(&[b"program"]),
             ..kernel("6.1", "6.1.192", 1000, "00".to_owned())
@@ -380,7 +375,6 @@ mod tests {
         let why = built.started().unwrap_err().to_string();
         let wanted = "/linux does not start on this system (linux: version 'GLIBC_2.38' not found): run knee vkernel build again";
         assert!(why.ends_with(wanted), "{why}");
-        fs::remove_dir_all(&directory).unwrap();
     }
 
     #[test]

@@ -112,7 +112,8 @@ mod tests {
 
     #[test]
     fn what_fails_is_told_with_its_log() {
-        let log = std::env::temp_dir().join(format!("knee-tools-{}", std::process::id()));
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("log");
         let say = |words: &str| run("a test", Path::new("/"), "sh", &["-c", words], &log);
         assert_eq!(say("echo well"), Ok(()));
         let why = say("echo bad; exit 3").unwrap_err().to_string();
@@ -122,6 +123,5 @@ mod tests {
         let why =
             run("a test", Path::new("/"), "no-such-program", &["x"], &log).unwrap_err().to_string();
         assert!(why.contains("no-such-program does not start"), "{why}");
-        std::fs::remove_file(&log).unwrap();
     }
 }
