@@ -280,8 +280,8 @@ mod tests {
 
     #[test]
     fn names_and_figures_have_a_bound() {
-        let dir = std::env::temp_dir().join(format!("knee-compare-{}", std::process::id()));
-        std::fs::create_dir_all(&dir).unwrap();
+        let scratch = tempfile::tempdir().unwrap();
+        let dir = scratch.path();
         let write = |runs: usize, measures: usize, name: &str| {
             let rows = (0..runs).map(|run| format!("{run},{name}{run},0,valid\n"));
             let rows: String = rows.collect();
@@ -290,7 +290,7 @@ mod tests {
             let rows = format!("0,bulk,{name},bps,1,1,,\n").repeat(measures);
             let head = "run,subject,metric,unit,values,mean,late,late_mean";
             std::fs::write(dir.join("measures.csv"), format!("{head}\n{rows}")).unwrap();
-            read_rows(&dir, 1 << 20).map_err(|why| why.to_string())
+            read_rows(dir, 1 << 20).map_err(|why| why.to_string())
         };
         assert_eq!(write(2, 3, "x").unwrap()[0].figures[0].runs.len(), 3);
         let says = "takes more than 1 MiB of memory, with the rows before it: compare";
@@ -299,6 +299,5 @@ mod tests {
         assert!(why.contains("runs.csv:10: ") && why.contains(says), "{why}");
         let why = write(2, 30_000, "x").unwrap_err();
         assert!(why.contains("measures.csv:") && why.contains(says), "{why}");
-        std::fs::remove_dir_all(&dir).unwrap();
     }
 }
