@@ -7,8 +7,8 @@
 //! ```
 //! use knee_results::{File, Manifest, rows, write_row};
 //!
-//! let dir = std::env::temp_dir().join(format!("knee-results-{}", std::process::id()));
-//! std::fs::create_dir(&dir)?;
+//! let made = tempfile::tempdir()?;
+//! let dir = made.path();
 //! let manifest = r#"{ "experiment": "two-flows", "cases": ["cubic", "dctcp"] }"#;
 //! knee_files::write(&dir.join(Manifest::FILE), manifest)?;
 //! let mut text = File::Rpc.header([]) + "\n";
@@ -22,13 +22,12 @@
 //! assert_eq!(text, "run,case,repeat,flow,traffic,start_s,latency_s\n0,cubic,0,3,\"bulk, short\",0.002000000,\n");
 //! knee_files::write(&dir.join(File::Rpc.name()), text)?;
 //!
-//! let manifest = Manifest::read(&dir)?;
+//! let manifest = Manifest::read(dir)?;
 //! assert_eq!((manifest.cases[1].as_str(), manifest.seed), ("dctcp", None));
-//! let mut table = File::Rpc.open(&dir)?.expect("it is there");
+//! let mut table = File::Rpc.open(dir)?.expect("it is there");
 //! let [traffic, latency] = table.columns([rows::Rpc::traffic, rows::Rpc::latency_s])?;
 //! let row = table.next()?.expect("it has one");
 //! assert_eq!((row.text(traffic), row.number(latency)?), ("bulk, short", None));
-//! std::fs::remove_dir_all(&dir)?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 #![forbid(unsafe_code)]

@@ -249,11 +249,10 @@ mod tests {
 
     /// A table that is gone from the disk as soon as it is open.
     fn table(name: &str, text: &str) -> Result<Table, Error> {
-        let path = std::env::temp_dir().join(format!("knee-{}-{name}", std::process::id()));
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let path = dir.path().join(name);
         std::fs::write(&path, text).expect("a temporary file");
-        let table = Table::open(&path);
-        std::fs::remove_file(&path).expect("it was there");
-        table
+        Table::open(&path)
     }
 
     #[test]
