@@ -59,7 +59,10 @@ fn make_guest(own: &Path, out: &Path) {
     }
     let target = env::var("TARGET").expect("cargo sets it");
     let guest = out.join("guest");
-    if !(target.starts_with("x86_64-") && target.contains("-linux-")) {
+    let is = |what: &str, value: &str| {
+        env::var(format!("CARGO_CFG_TARGET_{what}")).as_deref() == Ok(value)
+    };
+    if !(is("ARCH", "x86_64") && is("OS", "linux") && is("POINTER_WIDTH", "64")) {
         // Nobody can have a kernel to run it: `knee vkernel build` says so.
         return fs::write(guest, "").expect("the output directory can be written");
     }
@@ -81,7 +84,11 @@ fn make_guest(own: &Path, out: &Path) {
     compile("rlib", "knee_traffic", &source(&traffic.join("lib.rs")), &[]);
     let library = format!("knee_traffic={}", out.join("libknee_traffic.rlib").display());
     let link = "link-args=-nostartfiles -nodefaultlibs -static -Wl,--build-id=none";
-    let more = ["--extern", &library, "-C", "strip=symbols", "-C", link];
+    let mut more = vec!["--extern", &library, "-C", "strip=symbols", "-C", link];
+    if is("ENV", "musl") {
+        // Else that target's own beginning of a program comes with it.
+        more.extend(["-C", "link-self-contained=no"]);
+    }
     compile("bin", "guest", &source(&own.join("guest/main.rs")), &more);
 }
 

@@ -361,6 +361,22 @@ mod tests {
     }
 
     #[test]
+    fn the_guests_program_is_static_and_has_its_place() {
+        if !cfg!(all(target_arch = "x86_64", target_os = "linux", target_pointer_width = "64")) {
+            assert!(PROGRAM.is_empty());
+            return;
+        }
+        let u16_at = |at: usize| u16::from_le_bytes([PROGRAM[at], PROGRAM[at + 1]]);
+        // ELF, of the type that is not moved.
+        assert_eq!((&PROGRAM[..4], u16_at(16)), (&b"\x7fELF"[..], 2));
+        let (first, len) = (u16_at(32), u16_at(54));
+        let kinds = (0..u16_at(56)).map(|number| u16_at(usize::from(first + number * len)));
+        let kinds: Vec<u16> = kinds.collect();
+        // It has what is loaded, nothing that links, and names nobody who would.
+        assert!(kinds.contains(&1) && !kinds.contains(&2) && !kinds.contains(&3), "{kinds:?}");
+    }
+
+    #[test]
     fn checksums_are_those_of_sha_256() {
         let abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
         assert_eq!(sha256(&[b"a", b"bc"]), abc);
