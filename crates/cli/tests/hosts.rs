@@ -557,7 +557,8 @@ fn what_cannot_be_is_one_sentence() {
         assert_eq!(output.status.code(), Some(2));
         assert!(err(&output).starts_with(&format!("knee: {flag} is ")), "{}", err(&output));
     }
-    let rpc = "kind = \"rpc\"\nfrom = \"s2\"\nto = \"r\"\nrequest = \"10 kB\"\nresponse = \"100 B\"";
+    let rpc =
+        "kind = \"rpc\"\nfrom = \"s2\"\nto = \"r\"\nrequest = \"10 kB\"\nresponse = \"100 B\"";
     let query = "kind = \"query\"\nfrom = \"r\"\nto = \"s1..s2\"\nresponse = \"1 kB\"\ncount = 3";
     assert!(EXPERIMENT.contains(rpc));
     fs::write(rack.dir.join("two.toml"), EXPERIMENT.replace(rpc, query)).unwrap();
