@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use knee_linux::applications;
 use knee_run::{Ask, BackEnd, Capabilities, Ran, Run, validate};
 use serde_json::{Map, Value, json};
 
@@ -15,7 +16,6 @@ use super::validity::{OfMachine, Seen, judge};
 use crate::Error;
 use crate::traffic::agent::{Answer, Order};
 use crate::traffic::{TrafficReport, clock};
-use knee_linux::applications;
 
 /// From the order to start to time 0: more than an order takes to any machine.
 const BEFORE_ZERO: Duration = Duration::from_millis(300);

@@ -10,13 +10,13 @@ mod network;
 mod queues;
 mod routes;
 
+use knee_linux::applications::ETHERNET_BYTES;
 use knee_linux::{Algorithms, Chosen};
 use knee_run::Run;
 use knee_run::spec::{LinkId, NodeId};
 
 use crate::Error;
 use crate::guest::Orders;
-use knee_linux::applications::ETHERNET_BYTES;
 
 pub use differences::differences;
 pub use queues::Discipline;
