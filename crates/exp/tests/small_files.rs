@@ -157,13 +157,6 @@ fn long_records() -> Vec<(&'static str, String, &'static str)> {
             bulk.replace(link, lists).replace("senders = 2", "senders = 2000"),
             "network.topology = \"many-to-one\": gives 4002 links with their queues, up to",
         ),
-        (
-            "repeat",
-            pair(
-                "kind = \"bulk\"\nsize = \"10 kB\"\n[sample]\nqueues = \"1 us\"\n[run]\nrepeat = 100000\nduration = \"10 ms\"",
-            ),
-            "run.repeat = 100000: gives 100000 runs whose values are kept, up to",
-        ),
     ]
 }
 
@@ -247,6 +240,18 @@ fn a_run_takes_no_more_than_the_estimate() {
             child("a_run_takes_no_more_than_the_estimate", name, 4_000_000);
         }
     }
+}
+
+#[test]
+fn runs_of_a_row_take_a_mean_each() {
+    let kept = |repeat: u32| {
+        let text = pair(&format!(
+            "kind = \"bulk\"\nsize = \"10 kB\"\n[sample]\nqueues = \"1 us\"\n[run]\nrepeat = {repeat}\nduration = \"10 ms\""
+        ));
+        parsed("small.toml", &text, &Overrides::default()).memory.kept_bytes
+    };
+    // Of two subjects with 30 metrics at most.
+    assert_eq!(kept(100_000) - kept(50_000), 2 * 30 * 16 * 50_000);
 }
 
 /// A value of 100,000 is in a histogram of some 100 kB; a subject has several.

@@ -30,6 +30,8 @@ const METRIC: u64 = 128;
 /// Metrics of a subject, and those of them that may have many values.
 const METRICS: u64 = 30;
 const WITH_VALUES: u64 = 7;
+/// The mean of a run in a list that grows.
+const MEAN: u64 = 16;
 /// Values of a metric: one by one up to so many, then a histogram, which takes this.
 const ONE_BY_ONE: u64 = 4096;
 const HISTOGRAM: u64 = 256 << 10;
@@ -43,7 +45,7 @@ pub(crate) struct Asked {
     pub(crate) most_bytes: u64,
     /// Text that names the run in rows of results.
     pub(crate) label_bytes: u64,
-    /// Runs whose values are kept until all are done.
+    /// Runs whose values are added up.
     pub(crate) repeat: u32,
 }
 
@@ -328,16 +330,18 @@ impl<'a> Amounts<'a> {
         of_windows.min(of_time).min(of_links)
     }
 
-    /// Values of all runs of a row, which are summed up when the last is done.
+    /// What the runs of a row add up to: of each metric a mean of each run, and all values.
     fn kept(&self) -> Result<Part<'a>, Error> {
         let sampling = &self.scenario.sampling;
         let series = [sampling.flows, sampling.queues].into_iter().flatten();
         let looks = series.map(|period| self.periods(period)).max().unwrap_or(0);
         let sampled = self.network.links.iter().filter(|link| link.sampled);
         let queues: u64 = sampled.map(|link| 1 + link.queue.part_names().len() as u64).sum();
+        let runs = u64::from(self.asked.repeat);
+        let of_values = |values: u64| if values > ONE_BY_ONE { HISTOGRAM } else { values * 8 };
         let of_subject = |values: u64| {
-            let values = if values > ONE_BY_ONE { HISTOGRAM } else { values * 8 };
-            METRICS * METRIC + WITH_VALUES * values
+            METRICS * (METRIC + MEAN * runs + of_values(runs))
+                + WITH_VALUES * of_values(values.saturating_mul(runs))
         };
         let mut quickest = Quickest::new(&self.network);
         let of_entries = self.scenario.traffic.iter().map(|entry| {
@@ -361,13 +365,12 @@ impl<'a> Amounts<'a> {
                 + size_of::<QueueOutcome>() as u64,
         );
         let each = of_entries.saturating_add(of_classes).saturating_add(of_queues);
-        let things = u64::from(self.asked.repeat);
         Ok(Part {
             table: self.root.need_child("run")?,
             key: "repeat",
-            things,
+            things: runs,
             of: ("runs whose values are kept", "fewer runs"),
-            bytes: each.saturating_mul(things),
+            bytes: each,
         })
     }
 }
