@@ -39,7 +39,7 @@ mod record;
 mod replay;
 mod writer;
 
-pub use error::Error;
+pub use error::{Error, Malformed};
 pub use header::{Header, Origin};
 pub use observed::observer;
 pub use other::{OtherWay, Outcome, Row, Tally};

@@ -14,7 +14,7 @@ const TTL: u8 = 64;
 /// IPv6, and TCP with all options that fit.
 const MOST_HEADER_BYTES: usize = 40 + 60;
 /// Ranges that a SACK option may have.
-const SACKS: usize = 4;
+pub(crate) const SACKS: usize = 4;
 /// The largest shift of windows (RFC 7323, section 2.3).
 pub const MAX_SCALE: u8 = 14;
 
@@ -124,13 +124,9 @@ impl Packet {
         origin: Origin,
     ) -> Result<Packet, Error> {
         let shift = origin.shift(segment.flags);
-        let window = u16::try_from(segment.window_bytes >> shift).map_err(|_| {
-            let most = u32::from(u16::MAX) << shift;
-            Error(format!(
-                "a window of {} bytes does not fit the header: {most} is the most with the window scale that \
-                 was agreed on",
-                segment.window_bytes
-            ))
+        let window = u16::try_from(segment.window_bytes >> shift).map_err(|_| Error::Window {
+            bytes: segment.window_bytes,
+            most: u32::from(u16::MAX) << shift,
         })?;
         let of_peer = |number: u32| number.wrapping_add(origin.peer_iss);
         Ok(Packet {
@@ -173,11 +169,8 @@ impl Packet {
         for (flag, field) in flags(&mut tcp) {
             *field = self.has(flag);
         }
-        tcp.set_options(&self.options()?).map_err(|_| {
-            Error("a segment's options take more than the 40 bytes of a header".to_owned())
-        })?;
-        let too_long =
-            || Error(format!("{} bytes do not fit one packet of at most 65535", self.len));
+        tcp.set_options(&self.options()?).map_err(|_| Error::Options)?;
+        let too_long = || Error::Segment { bytes: self.len };
         let len = tcp.header_len() as u64 + u64::from(self.len);
         let len = u16::try_from(len).map_err(|_| too_long())?;
         match (from.ip(), to.ip()) {
@@ -192,7 +185,7 @@ impl Packet {
                 tcp.checksum = tcp.calc_checksum_ipv6(&ip, &[]).map_err(|_| too_long())?;
                 bytes.extend_from_slice(&ip.to_bytes());
             }
-            _ => return Err(Error(format!("{from} and {to} are of two families"))),
+            (from, to) => return Err(Error::Families(from, to)),
         }
         tcp.checksum = with_zeros(tcp.checksum, self.len as u16);
         bytes.extend_from_slice(&tcp.to_bytes());
@@ -222,10 +215,7 @@ impl Packet {
             options.extend([Noop, WindowScale(scale)]);
         }
         if self.sacks.len() > SACKS {
-            return Err(Error(format!(
-                "a segment has room for {SACKS} SACK ranges, not for {}",
-                self.sacks.len()
-            )));
+            return Err(Error::Sacks(self.sacks.len()));
         }
         let mut sacks = self.sacks.iter().copied();
         if let Some(first) = sacks.next() {
@@ -395,7 +385,7 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_a_packet_is_refused() {
-        let why = |packet: Packet| packet.encode().unwrap_err().0;
+        let why = |packet: Packet| packet.encode().unwrap_err().to_string();
         assert!(why(Packet { len: 65_536, ..packet(false) }).contains("65535"));
         assert!(why(Packet { sacks: vec![(1, 2); 4], ..packet(false) }).contains("40 bytes"));
         assert!(why(Packet { sacks: vec![(1, 2); 5], ..packet(false) }).contains("4 SACK"));
@@ -403,7 +393,9 @@ mod tests {
         assert!(why(Packet { destination, ..packet(false) }).contains("two families"));
         let [source, destination] = sides(false);
         let segment = Segment { window_bytes: 65_536, ..Segment::default() };
-        let why = Packet::absolute(&segment, source, destination, Origin::default()).unwrap_err().0;
+        let why = Packet::absolute(&segment, source, destination, Origin::default())
+            .unwrap_err()
+            .to_string();
         assert!(why.contains("65535 is the most"), "{why}");
     }
 }
