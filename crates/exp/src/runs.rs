@@ -228,21 +228,19 @@ impl<T> Runs<'_, T> {
 
     /// Waits for another run to finish, but not for long.
     fn wait(&mut self) -> Result<(), Error> {
-        let is_stopped = self.work.is_stopped();
         match self.records.recv_timeout(WallTime::from_millis(50)) {
             Ok(record) => self.add(record?),
             Err(RecvTimeoutError::Timeout) => {}
             // All have stopped, each with the run that it was at.
-            Err(RecvTimeoutError::Disconnected) if is_stopped => {}
+            Err(RecvTimeoutError::Disconnected) if self.work.is_stopped() => {}
             // Only a thread that panicked leaves before its run is sent.
             Err(RecvTimeoutError::Disconnected) => {
+                let name = self.work.options.back_end.name();
+                let why = format!("{name} panicked, which is a bug in it");
                 return Err(Error::Simulation {
                     file: self.work.experiment.path.clone(),
                     run: format!("run {}", self.work.next.load(Ordering::Relaxed)),
-                    message: format!(
-                        "{} panicked, which is a bug in it",
-                        self.work.options.back_end.name()
-                    ),
+                    source: knee_run::Error::Failed(why),
                 });
             }
         }
@@ -367,10 +365,10 @@ impl<T> Work<T> {
         let captures = self.beside.captures.as_ref().filter(|_| is_captured(id));
         let dir = captures.map(|captures| captures.make(id.index)).transpose()?;
         let (ran, attempts) =
-            attempt(options, &run, dir.as_deref()).map_err(|message| Error::Simulation {
+            attempt(options, &run, dir.as_deref()).map_err(|source| Error::Simulation {
                 file: experiment.path.clone(),
                 run: experiment.describe(configuration),
-                message,
+                source,
             })?;
         let is_captured = dir.is_some();
         Ok(Done { id, run, ran, attempts, scenario, recording: None, is_captured })
@@ -378,19 +376,23 @@ impl<T> Work<T> {
 }
 
 /// Runs it until it is valid, as often as allowed; the last, and how many there were. Captures are those of the last.
-fn attempt(options: &Options, run: &Run, captures: Option<&Path>) -> Result<(Ran, u32), String> {
+fn attempt(
+    options: &Options,
+    run: &Run,
+    captures: Option<&Path>,
+) -> Result<(Ran, u32), knee_run::Error> {
     let mut attempts = 1;
     loop {
         let ask = Ask { captures, ..Ask::outcome(&options.stop) };
-        let ran = options.back_end.run(run, &ask).map_err(|why| why.to_string())?;
+        let ran = options.back_end.run(run, &ask)?;
         let is_valid = ran.validity.as_ref().is_none_or(Validity::is_valid);
         if is_valid || attempts >= options.attempts || options.stop.load(Ordering::Relaxed) {
             return Ok((ran, attempts));
         }
         attempts += 1;
         if let Some(dir) = captures {
-            let again = empty_captures(dir);
-            again.map_err(|why| format!("{}: cannot be emptied: {why}", dir.display()))?;
+            let what = format!("{}: cannot be emptied", dir.display());
+            empty_captures(dir).map_err(knee_run::error::failed(what))?;
         }
     }
 }
