@@ -11,28 +11,18 @@ pub enum Error {
     Foreign,
     /// Another version of the format.
     #[error("has version {found} of the format; this knee reads version {known}")]
-    Version {
-        found: u32,
-        /// The one that this knee reads.
-        known: u32,
-    },
+    Version { found: u32, known: u32 },
     /// The header contradicts this version of knee, or itself.
     #[error("its header does not fit this knee: {what}")]
     Header { what: String },
     /// The file ends in the middle of something.
     #[error("ends at byte {offset}, in the middle of a record: it was cut off")]
-    Truncated {
-        /// Byte at which it ends.
-        offset: u64,
-    },
+    Truncated { offset: u64 },
     /// All records are whole, and the one that closes the file is missing.
     #[error(
         "ends at byte {offset} without its closing record: its writer was killed, or it was cut off"
     )]
-    Unfinished {
-        /// Byte at which it ends.
-        offset: u64,
-    },
+    Unfinished { offset: u64 },
     /// The header's checksum is not that of its bytes.
     #[error("the header has been changed: its checksum is wrong")]
     HeaderChecksum,
@@ -40,25 +30,15 @@ pub enum Error {
     #[error(
         "the record at byte {offset}, or the one before, has been changed: its checksum is wrong"
     )]
-    Checksum {
-        /// Where the record begins.
-        offset: u64,
-    },
+    Checksum { offset: u64 },
     /// The checksum is right, and the content is not.
     #[error("the record at byte {offset} makes no sense: {source}")]
-    BadRecord {
-        /// Where the record begins.
-        offset: u64,
-        source: Malformed,
-    },
+    BadRecord { offset: u64, source: Malformed },
     /// The algorithm's state does not fit a record, so it cannot be replayed.
     #[error(
         "{algorithm} keeps more state than the 512 bytes that a record has room for: it cannot be replayed"
     )]
-    LargeState {
-        /// Its name.
-        algorithm: &'static str,
-    },
+    LargeState { algorithm: &'static str },
 }
 
 /// What of a record makes no sense.

@@ -27,7 +27,6 @@ pub struct Header {
     pub algorithm: String,
     /// The name it was registered under; the algorithm's own in the simulator.
     pub name: String,
-    /// Its parameters, by name.
     pub params: Vec<(String, u32)>,
     /// Who made the calls.
     pub origin: Origin,

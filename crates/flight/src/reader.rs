@@ -18,7 +18,6 @@ const FRAME_BYTES: usize = 8;
 pub struct Reader<R> {
     from: R,
     header: Header,
-    /// Bytes read so far.
     offset: u64,
     records: u64,
     checksum: u32,

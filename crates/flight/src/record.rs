@@ -23,15 +23,12 @@ pub struct Record {
     pub flow: u64,
     /// Number of the call on this socket, from 0; one that is missing was lost.
     pub number: u64,
-    /// Operation and arguments.
     pub call: Call,
     /// What it returned; 0 if it returns nothing.
     pub result: u32,
     /// The coarse clock when the call began, in ticks of 1/`hz` s (see [`crate::Header`]).
     pub jiffies: u32,
-    /// The socket before the call.
     pub before: TcpSock,
-    /// The socket after it.
     pub after: TcpSock,
     /// What the host gave during the call, in order.
     pub given: GivenLog,

@@ -13,7 +13,6 @@ use crate::TcpInfo;
 pub struct SideReport {
     /// Index of the flow in the run.
     pub flow: u32,
-    /// Whether it is the listening side.
     pub listens: bool,
     /// `connect()` was called (connecting side).
     pub connected_ns: Option<u64>,
@@ -23,7 +22,6 @@ pub struct SideReport {
     pub done_ns: Option<u64>,
     /// It was stopped as asked.
     pub stopped_ns: Option<u64>,
-    /// Payload bytes read.
     pub read_bytes: u64,
     /// Algorithm at the end, as the kernel calls it.
     pub algorithm: String,
@@ -31,7 +29,6 @@ pub struct SideReport {
     pub info: Vec<u8>,
     /// Whether the kernel called `init` of knee's algorithm when the connection was established; `None`: that is not known.
     pub init_called: Option<bool>,
-    /// Why it failed, if it did.
     pub error: Option<String>,
 }
 

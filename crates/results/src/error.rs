@@ -22,7 +22,6 @@ pub enum Error {
         path: PathBuf,
         /// What was tried, as "cannot write".
         action: &'static str,
-        /// What the system said.
         source: io::Error,
     },
 }

@@ -17,7 +17,6 @@ pub struct Frame {
     pub macs: [[u8; 6]; 2],
     /// DSCP of what it carries, 0 to 63.
     pub dscp: u8,
-    /// What it carries.
     pub content: Content,
 }
 
@@ -33,11 +32,8 @@ pub enum Content {
         id: u16,
         /// Of the request in it.
         number: u16,
-        /// The answer to one.
         is_reply: bool,
-        /// ECN field of the IP header.
         ecn: Ecn,
-        /// Length of the frame.
         wire_bytes: u32,
     },
 }

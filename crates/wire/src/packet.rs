@@ -21,13 +21,10 @@ pub const MAX_SCALE: u8 = 14;
 /// A TCP segment with its addresses, numbers as they are on the wire.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Packet {
-    /// Sender.
     pub source: SocketAddr,
-    /// Receiver.
     pub destination: SocketAddr,
     /// Bits of the header, [`Segment::SYN`] and its like.
     pub flags: u16,
-    /// ECN field of the IP header.
     pub ecn: Ecn,
     /// First byte.
     pub seq: u32,
@@ -39,7 +36,6 @@ pub struct Packet {
     pub window: u16,
     pub mss: Option<u16>,
     pub window_scale: Option<u8>,
-    /// Option.
     pub sack_ok: bool,
     /// Option: value and echo.
     pub timestamps: Option<(u32, u32)>,

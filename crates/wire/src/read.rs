@@ -53,7 +53,6 @@ pub struct Captured<'a> {
 /// How the reading of a file ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ending {
-    /// Packets that were read.
     pub packets: u64,
     /// Why what follows could not be read, in one sentence.
     pub broken: Option<String>,

@@ -49,7 +49,6 @@ pub enum Direction {
 pub struct Record<'a> {
     /// Place of its interface.
     pub interface: u32,
-    /// Time, ns.
     pub at_ns: u64,
     /// Length on the wire, bytes; `data` may be only the beginning.
     pub original_len: u32,
@@ -68,7 +67,6 @@ pub struct Writer<W: Write> {
     /// In errors.
     name: String,
     snaplens: Vec<u32>,
-    /// The block being made.
     block: Vec<u8>,
 }
 
