@@ -1,5 +1,6 @@
 //! What a scenario's keys make a run keep, in bytes.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 use knee_algo::Algorithm;
@@ -96,7 +97,7 @@ struct Amounts<'a> {
     scenario: &'a Scenario,
     root: &'a Reader<'a>,
     asked: Asked,
-    network: Network,
+    network: Cow<'a, Network>,
     flows: u64,
     /// The longest name of a traffic entry.
     name_text: u64,
@@ -108,7 +109,7 @@ impl<'a> Amounts<'a> {
     fn new(scenario: &'a Scenario, root: &'a Reader<'a>, asked: Asked) -> Amounts<'a> {
         let flows = scenario.traffic.iter().map(TrafficSpec::flows);
         let names = scenario.traffic.iter().map(|entry| entry.name.len() as u64);
-        let network = scenario.network.build(&scenario.destinations(), 0);
+        let network = scenario.network.sampled(|| scenario.destinations());
         let mut into_host = vec![Some(0); network.nodes.len()];
         for link in &network.links {
             let bytes = link.rate.map(|rate| bits_until(scenario.end, rate.bps()) / 8);
@@ -374,7 +375,9 @@ impl<'a> Amounts<'a> {
 
 /// How many exchanges of a kind fit one after the other into a run.
 struct Quickest<'a> {
-    ideal: Ideal<'a>,
+    network: &'a Network,
+    /// Made when first asked: of a large network it takes its time.
+    ideal: Option<Ideal<'a>>,
     known: HashMap<Exchange, u64>,
 }
 
@@ -383,7 +386,7 @@ type Exchange = ((NodeId, NodeId), (u64, u64));
 
 impl<'a> Quickest<'a> {
     fn new(network: &'a Network) -> Quickest<'a> {
-        Quickest { ideal: Ideal::new(network), known: HashMap::new() }
+        Quickest { network, ideal: None, known: HashMap::new() }
     }
 
     fn fit(&mut self, hosts: (NodeId, NodeId), bytes: (u64, u64), end: Time) -> u64 {
@@ -393,7 +396,8 @@ impl<'a> Quickest<'a> {
         if self.known.len() >= MOST_PAIRS {
             return u64::MAX;
         }
-        let time = self.ideal.exchange(hosts, bytes);
+        let ideal = self.ideal.get_or_insert_with(|| Ideal::new(self.network));
+        let time = ideal.exchange(hosts, bytes);
         let fit = time.map_or(0, |time| end.ps() / time.ps().max(1));
         self.known.insert((hosts, bytes), fit);
         fit
