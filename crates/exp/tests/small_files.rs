@@ -254,6 +254,17 @@ fn more_is_taken_where_somebody_allows_it() {
     assert!(parsed(11_000_000_000).is_err());
 }
 
+/// A sender over a link of so much loss, with windows of 512 MB; what comes back goes by this cable.
+fn alone(cc: &str, access: &str, back: &str, duration: &str) -> String {
+    pair("kind = \"bulk\"\n[hosts]\nrcvbuf_max = \"1 GiB\"\n[run]\nduration = \"DURATION\"")
+        .replace("senders = 2", "senders = 1")
+        .replace("s1..s2", "s1")
+        .replace("\"dctcp\"", &format!("{cc:?}"))
+        .replace("access = { rate = \"10 Gbps\" }", &format!("access = {{ {access} }}"))
+        .replace("return = { delay = \"10 us\" }", &format!("return = {{ {back} }}"))
+        .replace("DURATION", duration)
+}
+
 /// Files that run for a moment, each with much of one thing.
 fn short_records() -> Vec<(&'static str, String)> {
     let sampled = |key: &str| pair(&format!("{BULK}\"100 ms\"\n[sample]\n{key} = \"1 us\""));
@@ -267,6 +278,22 @@ fn short_records() -> Vec<(&'static str, String)> {
             "packets",
             pair(&format!("flows = 10\n{BULK}\"1 s\"\n[hosts]\nrcvbuf_max = \"1 GiB\""))
                 .replace("limit = \"1000 pkts\"", "limit = \"unlimited\""),
+        ),
+        // Retransmissions that are lost again hold what was sent behind them.
+        (
+            "lost-again",
+            alone("bbr", r#"rate = "40 Gbps", loss = "2 %""#, r#"delay = "10 ms""#, "1 s")
+                .replace("rate = \"10 Gbps\", queue", "rate = \"40 Gbps\", queue"),
+        ),
+        // ACKs wait in a queue that counts bytes.
+        (
+            "acks",
+            alone(
+                "reno",
+                r#"rate = "10 Gbps""#,
+                r#"rate = "20 Mbps", delay = "10 us", queue = { kind = "droptail", limit = "10 MB" }"#,
+                "3 s",
+            ),
         ),
         (
             "transfers",
@@ -289,7 +316,7 @@ fn a_run_takes_no_more_than_the_estimate() {
             let estimate = experiment.memory.bytes();
             // What a process has besides, and what is written, are some MB.
             assert!(took < estimate + 8_000_000, "{name}: {took}, estimated {estimate}");
-            assert!(took > estimate / 8, "{name}: {took}, estimated {estimate}");
+            assert!(took > estimate / 4, "{name}: {took}, estimated {estimate}");
         } else if which.is_none() {
             child("a_run_takes_no_more_than_the_estimate", name, 4_000_000);
         }
