@@ -237,6 +237,11 @@ impl Experiment {
         self.unchecked.is_empty()
     }
 
+    /// How many rows are checked.
+    pub(crate) fn checked_rows(&self) -> usize {
+        self.configurations.len() - self.unchecked.len()
+    }
+
     /// Puts those rows first that differ from the first in one value alone: most of what can be wrong is wrong in one value.
     fn each_value_first(&mut self) {
         let differs = |row: &usize| {

@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
+use knee_exp::explain::explain;
 use knee_exp::runner::Options;
 use knee_exp::{Experiment, Overrides, machine};
 
@@ -218,6 +219,11 @@ fn a_sweep_of_200_rows_over_10000_hosts_is_read_in_a_second() {
     assert!(cpu_s < 1.5 && bytes < 100_000_000, "{cpu_s} s, {bytes} bytes");
     assert_eq!(experiment.runs(), 200);
     assert!(!experiment.is_whole());
+    let explained = explain(&experiment, "knee run", &|_| None).unwrap();
+    assert!(
+        explained.contains(" of 200 rows are checked; knee run --check checks all"),
+        "{explained}"
+    );
     // Nobody runs what was not looked at.
     let why = run_into(&Scratch::new(), &experiment, &simulated()).unwrap_err();
     assert!(why.to_string().contains("has rows that were not checked"), "{why}");
