@@ -107,7 +107,7 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     let experiments: Vec<Arc<Experiment>> = args
         .files
         .iter()
-        .map(|file| Experiment::load(file, &overrides).map(Arc::new))
+        .map(|file| Experiment::load(file, &overrides)?.whole().map(Arc::new))
         .collect::<Result<_, _>>()?;
     if let Some(whole) = experiments.iter().find(|experiment| args.quick && !experiment.is_quick) {
         let path = whole.path.display();

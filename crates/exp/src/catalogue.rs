@@ -136,7 +136,7 @@ impl Library {
             let why = format!("\"{}\": {}", name.escape_debug(), one_of(name, self.names()));
             return Err(Error::input(folder, Origin::Nowhere, "", why));
         };
-        let experiment = Experiment::parse(&path, text, overrides)?;
+        let experiment = Experiment::parse(&path, text, overrides)?.whole()?;
         for claim in &experiment.claims {
             if let Some(other) = claim.see.as_ref().filter(|other| self.text(other).is_none()) {
                 let key = format!("claim.{}.see", claim.name);

@@ -1,6 +1,7 @@
 //! An experiment: one file with its cases and what is varied, and the list of runs it asks for.
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
 use knee_algo::{Algorithm, module};
@@ -24,8 +25,10 @@ use crate::scenario::{Asked, RUN_KEYS, Scenario};
 const MAX_FILE_BYTES: u64 = 1 << 20;
 /// Cases times varied values.
 const MAX_CONFIGURATIONS: usize = 10_000;
-/// Hosts of all configurations together: each is read before any is run.
-const MAX_HOSTS_IN_ALL: usize = 1_000_000;
+/// Rows are checked as a file is read until they are so large together ([`Scenario::size`], and a 16th of the text, which takes about as
+/// long): half a second. The others are checked before the first run.
+const MOST_AT_ONCE: usize = 2_500_000;
+const TEXT_PER_THING: usize = 16;
 /// Configurations times repeats.
 pub(crate) const MAX_RUNS: usize = 100_000;
 
@@ -108,7 +111,7 @@ pub struct Experiment {
     pub scale: Scale,
     /// What was asked for in place of what the file says.
     pub asked: Overrides,
-    /// Algorithms of its flows, each once.
+    /// Algorithms of its flows, each once; this and what follows is of the rows that are checked.
     pub algorithms: Vec<&'static Algorithm>,
     /// Algorithms of either side that were compiled from files, each once.
     pub modules: Vec<&'static Algorithm>,
@@ -116,13 +119,16 @@ pub struct Experiment {
     pub memory: Memory,
     /// Whether a network of it has flow control, which results then tell of.
     pub(crate) has_flow_control: bool,
+    /// Rows that are not checked yet, in the order in which they will be.
+    unchecked: VecDeque<usize>,
     root: Node,
     /// Applied after everything else.
     set: Vec<(String, Node)>,
 }
 
 impl Experiment {
-    /// Reads and checks a file; every configuration is resolved once.
+    /// Reads and checks a file. Of a sweep over many large networks it checks as many rows as half a second allows, those first that
+    /// have each varied value once: [`Experiment::whole`] checks the others.
     ///
     /// # Errors
     /// [`Error::Io`] if the file cannot be read, [`Error::Input`] for anything it should not say.
@@ -176,7 +182,7 @@ impl Experiment {
         let seed = run.integer_or("seed", 0..=i64::MAX as u64, 1)?;
         let configurations = cross(path, &cases, &axes, repeat)?;
         let owned = |text: Option<&str>| text.map(|text| text.trim().to_owned());
-        let experiment = Experiment {
+        let mut experiment = Experiment {
             name: path
                 .file_stem()
                 .map_or_else(|| "experiment".into(), |s| s.to_string_lossy().into()),
@@ -202,37 +208,70 @@ impl Experiment {
             modules: Vec::new(),
             memory: Memory::default(),
             has_flow_control: false,
+            unchecked: VecDeque::new(),
             set,
             root: root.clone(),
         };
-        let mut algorithms: Vec<&'static Algorithm> = Vec::new();
-        let mut modules: Vec<&'static Algorithm> = Vec::new();
-        let add = |list: &mut Vec<&'static Algorithm>, algorithm: &'static Algorithm| {
-            if !list.iter().any(|prior| std::ptr::eq(*prior, algorithm)) {
-                list.push(algorithm);
-            }
-        };
-        let (mut has_flow_control, mut memory) = (false, Memory::default());
-        let mut hosts = 0;
-        for configuration in &experiment.configurations {
-            let scenario = experiment.scenario(configuration)?;
-            hosts += scenario.hosts();
-            if hosts > MAX_HOSTS_IN_ALL {
-                let message = format!(
-                    "asks for {} cases times varied values, which have more than {MAX_HOSTS_IN_ALL} hosts in all: fewer of either",
-                    experiment.configurations.len()
-                );
-                return Err(Error::input(path, Origin::Nowhere, "", message));
-            }
-            has_flow_control |= scenario.has_flow_control();
-            memory = memory.with(&scenario.memory);
-            scenario.algorithms().for_each(|algorithm| add(&mut algorithms, algorithm));
-            scenario.modules().for_each(|algorithm| add(&mut modules, algorithm));
-            experiment.check_scale(&scenario)?;
+        experiment.unchecked = (0..experiment.configurations.len()).collect();
+        let size = experiment.check_row()?;
+        if size.saturating_mul(experiment.configurations.len()) > MOST_AT_ONCE {
+            experiment.each_value_first();
         }
+        experiment.check_rows(MOST_AT_ONCE.saturating_sub(size))?;
         experiment.check_published()?;
         experiment.check_claims()?;
-        Ok(Experiment { algorithms, modules, memory, has_flow_control, ..experiment })
+        Ok(experiment)
+    }
+
+    /// With all rows checked, as they must be before any is run: what one says wrong is said before hours of work.
+    ///
+    /// # Errors
+    /// As [`Experiment::load`].
+    pub fn whole(mut self) -> Result<Experiment, Error> {
+        self.check_rows(usize::MAX)?;
+        Ok(self)
+    }
+
+    /// Whether all rows are checked.
+    pub fn is_whole(&self) -> bool {
+        self.unchecked.is_empty()
+    }
+
+    /// How many rows are checked.
+    pub(crate) fn checked_rows(&self) -> usize {
+        self.configurations.len() - self.unchecked.len()
+    }
+
+    /// Puts those rows first that differ from the first in one value alone: most of what can be wrong is wrong in one value.
+    fn each_value_first(&mut self) {
+        let differs = |row: &usize| {
+            let Configuration { case, point } = &self.configurations[*row];
+            point.iter().chain([case]).filter(|value| **value != 0).count()
+        };
+        let (first, others): (VecDeque<_>, VecDeque<_>) =
+            self.unchecked.iter().copied().partition(|row| differs(row) <= 1);
+        self.unchecked = first.into_iter().chain(others).collect();
+    }
+
+    /// Checks rows that are not checked yet until they are so large together.
+    fn check_rows(&mut self, most: usize) -> Result<(), Error> {
+        let mut size = 0;
+        while !self.unchecked.is_empty() && size < most {
+            size += self.check_row()?;
+        }
+        Ok(())
+    }
+
+    /// Checks the next row, and takes up what is asked of all; says how large it is.
+    fn check_row(&mut self) -> Result<usize, Error> {
+        let Some(row) = self.unchecked.pop_front() else { return Ok(0) };
+        let scenario = self.scenario(&self.configurations[row])?;
+        self.has_flow_control |= scenario.has_flow_control();
+        self.memory = std::mem::take(&mut self.memory).with(&scenario.memory);
+        add_new(&mut self.algorithms, scenario.algorithms());
+        add_new(&mut self.modules, scenario.modules());
+        self.check_scale(&scenario)?;
+        Ok(scenario.size() + self.text.len() / TEXT_PER_THING)
     }
 
     /// Refuses a scale that makes a run too long or too slow.
@@ -296,7 +335,7 @@ impl Experiment {
     /// What the simulator is given for a run.
     ///
     /// # Errors
-    /// None that [`Experiment::load`] has not found before.
+    /// None of a row that is checked.
     pub fn run(&self, id: RunId) -> Result<Run, Error> {
         let scenario = self.scenario(&self.configurations[id.configuration])?;
         Ok(scenario.run(self.seed, id.repeat))
@@ -305,7 +344,7 @@ impl Experiment {
     /// Names of the groups of traffic of a run, in the order of their numbers ([`knee_run::spec::Flow::group`]).
     ///
     /// # Errors
-    /// None that [`Experiment::load`] has not found before.
+    /// None of a row that is checked.
     pub fn traffic_names(&self, id: RunId) -> Result<Vec<String>, Error> {
         let scenario = self.scenario(&self.configurations[id.configuration])?;
         Ok(scenario.groups().into_iter().map(|(name, _)| name).collect())
@@ -401,6 +440,18 @@ impl Experiment {
     pub fn varied(&self) -> Map<String, Json> {
         let values = |axis: &Axis| axis.values.iter().map(Node::json).collect::<Json>();
         self.axes.iter().map(|axis| (axis.path.clone(), values(axis))).collect()
+    }
+}
+
+/// Adds those that the list does not have.
+fn add_new(
+    list: &mut Vec<&'static Algorithm>,
+    algorithms: impl Iterator<Item = &'static Algorithm>,
+) {
+    for algorithm in algorithms {
+        if !list.iter().any(|prior| std::ptr::eq(*prior, algorithm)) {
+            list.push(algorithm);
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 mod fat_tree;
 mod graph;
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 use knee_file::units::{Burst, Pkts, Share, Size};
@@ -112,12 +113,28 @@ impl NetworkSpec {
         Ok(spec)
     }
 
-    /// The network of one run. `destinations` are the hosts that traffic is sent to.
-    pub(crate) fn build(&self, destinations: &HashSet<NodeId>, seed: u64) -> Network {
-        let mut network = self.network.clone();
+    /// The network with the links sampled that traffic is sent over; `destinations` are the hosts that it is sent to.
+    pub(crate) fn sampled(
+        &self,
+        destinations: impl FnOnce() -> HashSet<NodeId>,
+    ) -> Cow<'_, Network> {
+        if self.sampled_if_used.is_empty() {
+            return Cow::Borrowed(&self.network);
+        }
+        let (mut network, destinations) = (self.network.clone(), destinations());
         for &link in &self.sampled_if_used {
             network.links[link].sampled = destinations.contains(&network.links[link].to);
         }
+        Cow::Owned(network)
+    }
+
+    /// The network of one run.
+    pub(crate) fn build(
+        &self,
+        destinations: impl FnOnce() -> HashSet<NodeId>,
+        seed: u64,
+    ) -> Network {
+        let mut network = self.sampled(destinations).into_owned();
         for (i, link) in network.links.iter_mut().enumerate() {
             let mut random = Random::new(seed, &[i as u64, 3]);
             link.queue.seed(&mut || random.next());
@@ -125,8 +142,9 @@ impl NetworkSpec {
         network
     }
 
-    pub(crate) fn hosts(&self) -> usize {
-        self.ids.len()
+    /// Nodes and links.
+    pub(crate) fn size(&self) -> usize {
+        self.network.nodes.len() + self.network.links.len()
     }
 
     pub(crate) fn has_flow_control(&self) -> bool {

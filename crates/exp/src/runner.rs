@@ -65,7 +65,7 @@ impl Record {
 ///
 /// # Errors
 /// [`Error::Simulation`] if a run cannot be carried out, [`Error::Io`] if a row cannot be written,
-/// [`Error::Input`] if a recording or captures are asked of what makes none.
+/// [`Error::Input`] if a recording or captures are asked of what makes none, or rows were not checked.
 pub fn sweep(
     experiment: &Arc<Experiment>,
     options: &Options,
@@ -82,6 +82,10 @@ pub fn sweep(
             "--on {name} writes no captures: leave --pcap out, or use --on sim, --on lab or --on vkernel"
         );
         return Err(Error::input(&experiment.path, Origin::Nowhere, "--pcap", why));
+    }
+    if !experiment.is_whole() {
+        let why = "has rows that were not checked: Experiment::whole checks them";
+        return Err(Error::input(&experiment.path, Origin::Nowhere, "", why));
     }
     let started = Instant::now();
     let cpu_before = machine::cpu_seconds();

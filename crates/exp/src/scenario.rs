@@ -106,7 +106,7 @@ impl Scenario {
             seed,
             end: self.end,
             until_done: self.until_done,
-            network: self.network.build(&self.destinations(), seed),
+            network: self.network.build(|| self.destinations(), seed),
             flows,
             pings,
             sampling: self.sampling,
@@ -218,8 +218,9 @@ impl Scenario {
         self.algorithms().chain(peers).filter(|algorithm| algorithm.module().is_some())
     }
 
-    pub(crate) fn hosts(&self) -> usize {
-        self.network.hosts()
+    /// Nodes, links and pairs of hosts: the time that reading it takes grows with them.
+    pub(crate) fn size(&self) -> usize {
+        self.network.size() + self.traffic.iter().map(TrafficSpec::size).sum::<usize>()
     }
 
     pub(crate) fn has_flow_control(&self) -> bool {

@@ -460,6 +460,12 @@ impl TrafficSpec {
         }
     }
 
+    /// Pairs of hosts, or hosts that are paired at random.
+    pub(crate) fn size(&self) -> usize {
+        let drawn = |drawn: &Arrivals| drawn.sources().len() + drawn.destinations().len();
+        self.pairs.len() + self.arrivals().map_or(0, drawn)
+    }
+
     /// What each of its connections asks for again and again, and between whom; `None`: they do not.
     pub(crate) fn exchanges(
         &self,
