@@ -2,7 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::{DONE, Failure, Words, completions, doctor, kernel};
+use crate::{DONE, Failure, Words, completions, doctor, kernel, man};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -43,6 +43,9 @@ enum Command {
         #[arg(value_name = "SHELL")]
         shell: clap_complete::Shell,
     },
+    /// Write the pages of the manual into a directory.
+    #[command(hide = true)]
+    Man(man::Args),
     #[command(flatten)]
     Kernel(kernel::Command),
 }
@@ -56,6 +59,7 @@ impl Words for Cli {
         match &self.command {
             Command::Doctor(args) => doctor::run(args, doctor::Parts::Host).map(|()| DONE),
             Command::Completions { shell } => completions::<Cli>(*shell).map(|()| DONE),
+            Command::Man(args) => man::run::<Cli>(args).map(|()| DONE),
             Command::Kernel(command) => command.run(),
         }
     }

@@ -14,6 +14,7 @@ mod host;
 #[cfg(feature = "kernel")]
 mod kernel;
 mod library;
+mod man;
 mod new;
 mod pcap;
 mod profile;
@@ -24,6 +25,7 @@ mod replay;
 mod report;
 mod reproduce;
 mod run;
+mod scenarios;
 mod script;
 mod vkernel;
 #[cfg(not(feature = "kernel"))]
@@ -53,27 +55,29 @@ Examples:
         what others published, in two minutes: their figures beside ours, and whether what they say stands
   knee explain bulk-mix
         one of these experiments in words
-  knee run scenarios/published/bulk-mix.toml
+  knee run bulk-mix
         what short transfers cost beside bulk ones: the published figures beside ours
-  knee run bulk-mix.toml --cc cubic,dctcp --set traffic.short.size='\"100 kB\"'
+  knee run bulk-mix --cc cubic,dctcp --set traffic.short.size='\"100 kB\"'
         two of its cases, and one size of short transfers in place of the file's list
-  knee run incast.toml --repeat 50 --seed 7 -o /tmp/incast
+  knee run incast --repeat 50 --seed 7 -o /tmp/incast
         more runs, another seed, results in a directory of your choice
-  knee run bulk-mix.toml --json | jq .simulator
+  knee run bulk-mix --json | jq .simulator
         for programs
-  knee run incast.toml --profile running -o /tmp/sim && sudo knee run incast.toml --on lab -o /tmp/lab
+  knee run incast --profile running -o /tmp/sim && sudo knee run incast --on lab -o /tmp/lab
         the simulator as the running kernel, and the running kernel
-  knee vkernel build && knee run incast.toml --on vkernel -o /tmp/vkernel
+  knee vkernel build && knee run incast --on vkernel -o /tmp/vkernel
         a kernel for runs in virtual time (some minutes, once), and the same on its TCP: repeatable, without root
+  knee scenarios incast --write .
+        the file of one of them, to be changed; knee scenarios lists them
   knee compare /tmp/sim /tmp/lab
         which figures differ between them, by how much, and whether chance explains it
   knee report results/bulk-mix
         one HTML file to look at: charts, plots over time, published figures beside ours
   knee algorithms dctcp
         what an algorithm is, its parameters and what it shows of itself
-  knee run two-flows.toml --trace both -o /tmp/two && knee replay /tmp/two/both-run-0.flight --cc reno
+  knee run two-flows --trace both -o /tmp/two && knee replay /tmp/two/both-run-0.flight --cc reno
         every call of the algorithm, and what another one would have done in its place
-  knee run incast.toml --cc dctcp,./tcp_foo.c
+  knee run incast --cc dctcp,./tcp_foo.c
         beside the source of a Linux module, unmodified (it runs as part of knee: trust it first)
   knee new algorithm swift
         a file to begin with, its test and its experiment
@@ -120,6 +124,8 @@ enum Command {
     Reproduce(reproduce::Args),
     /// Say in words what an experiment asks and of what, what was published, and what stands.
     Explain(explain::Args),
+    /// List the experiments that are built in, show one, or write them out to be changed.
+    Scenarios(scenarios::Args),
     /// Set results side by side: each figure with its spread in both, and a verdict.
     Compare(compare::Args),
     /// Write a report of results that a browser shows, or its figures one by one.
@@ -146,6 +152,9 @@ enum Command {
         #[arg(value_name = "SHELL")]
         shell: clap_complete::Shell,
     },
+    /// Write the pages of the manual into a directory.
+    #[command(hide = true)]
+    Man(man::Args),
     /// Obey a knee on another machine, which starts this one.
     #[cfg(feature = "kernel")]
     #[command(hide = true)]
@@ -302,7 +311,9 @@ impl Words for Cli {
             Command::Run(args) => run::run(args),
             Command::Reproduce(args) => reproduce::run(args),
             Command::Explain(args) => explain::run(args).map(|()| DONE),
+            Command::Scenarios(args) => scenarios::run(args).map(|()| DONE),
             Command::Completions { shell } => completions::<Cli>(*shell).map(|()| DONE),
+            Command::Man(args) => man::run::<Cli>(args).map(|()| DONE),
             Command::Compare(args) => compare::run(args),
             Command::Report(args) => report::run(args),
             Command::Algorithms(args) => algorithms::run(args).map(|()| DONE),
