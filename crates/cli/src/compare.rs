@@ -38,7 +38,8 @@ fn share(text: &str) -> Result<f64, String> {
 
 pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     let options = Options { within: args.within.unwrap_or(TOLERANCE), force: args.force };
-    let sides = args.dirs.iter().map(|dir| Side::read(&results(dir))).collect::<Result<Vec<_>, _>>()?;
+    let sides =
+        args.dirs.iter().map(|dir| Side::read(&results(dir))).collect::<Result<Vec<_>, _>>()?;
     // All pairs are checked before the first is shown.
     let first = sides[0].clone();
     let pairs = sides.into_iter().skip(1).map(|other| compare(first.clone(), other, options));

@@ -26,11 +26,12 @@ fn write(dir: &Path, command: &clap::Command, name: &str) -> Result<(), Failure>
     let page = Man::new(command.clone().name(name.to_owned())).date("").source("knee");
     let mut text = Vec::new();
     let path = dir.join(format!("{name}.1"));
-    let failed = |why: std::io::Error| {
-        Failure::Says(format!("{}: cannot write: {why}", path.display()))
-    };
+    let failed =
+        |why: std::io::Error| Failure::Says(format!("{}: cannot write: {why}", path.display()));
     page.render(&mut text).map_err(failed)?;
     knee_files::write_new(&path, &text).map_err(failed)?;
     let shown = command.get_subcommands().filter(|sub| !sub.is_hide_set());
-    shown.map(|sub| (format!("{name}-{}", sub.get_name()), sub)).try_for_each(|(name, sub)| write(dir, sub, &name))
+    shown
+        .map(|sub| (format!("{name}-{}", sub.get_name()), sub))
+        .try_for_each(|(name, sub)| write(dir, sub, &name))
 }

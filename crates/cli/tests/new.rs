@@ -35,7 +35,11 @@ fn a_new_algorithm_is_checked_shown_and_run_as_it_is_written() {
     let scratch = Scratch::new();
     let new = scratch.knee(&["new", "algorithm", "swift"]);
     assert_eq!((new.status.code(), err(&new)), (Some(0), String::new()));
-    assert!(out(&new).starts_with("written:\n  swift/swift.c\n  swift/swift.toml\n  swift/README.md\n"), "{}", out(&new));
+    assert!(
+        out(&new).starts_with("written:\n  swift/swift.c\n  swift/swift.toml\n  swift/README.md\n"),
+        "{}",
+        out(&new)
+    );
     let check = scratch.knee(&["check", "swift/swift.c"]);
     assert_eq!(out(&check), "swift/swift.c: nothing that BPF is known to refuse\n");
     assert_eq!(check.status.code(), Some(0));
@@ -95,7 +99,10 @@ fn a_machine_without_a_compiler_is_told_how_to_get_one() {
     let scratch = Scratch::new();
     scratch.knee(&["new", "algorithm", "swift"]);
     let mut command = Command::new(env!("CARGO_BIN_EXE_knee"));
-    command.args(["run", "swift/swift.toml"]).current_dir(scratch.0.path()).env("PATH", scratch.0.path());
+    command
+        .args(["run", "swift/swift.toml"])
+        .current_dir(scratch.0.path())
+        .env("PATH", scratch.0.path());
     let run = command.env_remove("CC").output().unwrap();
     assert_eq!(run.status.code(), Some(2));
     assert!(

@@ -73,9 +73,8 @@ impl Found<'_> {
 pub fn find<'a>(word: &'a Path, all: &[BuiltIn]) -> Result<Found<'a>, Error> {
     let text = word.to_string_lossy();
     let built_in = || {
-        let is_it = |one: &&BuiltIn| {
-            *text == *one.name || *text == one.full_name() || *word == one.path()
-        };
+        let is_it =
+            |one: &&BuiltIn| *text == *one.name || *text == one.full_name() || *word == one.path();
         all.iter().find(is_it).copied()
     };
     let is_file = word.symlink_metadata().is_ok() && !word.is_dir();
@@ -87,7 +86,10 @@ pub fn find<'a>(word: &'a Path, all: &[BuiltIn]) -> Result<Found<'a>, Error> {
             Path::new(&format!("\"{}\"", shown(&text))),
             Origin::Nowhere,
             "",
-            format!("no file, and no experiment that is built in (knee scenarios){}", near(&text, all)),
+            format!(
+                "no file, and no experiment that is built in (knee scenarios){}",
+                near(&text, all)
+            ),
         )),
     }
 }

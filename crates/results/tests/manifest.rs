@@ -189,14 +189,16 @@ fn what_is_left_out_has_the_usual_meaning() {
 fn what_a_newer_knee_wrote_is_refused_in_a_sentence() {
     let dir = tempfile::tempdir().unwrap();
     // Other kinds of values than this one knows.
-    let newer = json!({ "format": Manifest::FORMAT + 1, "experiment": { "name": "a" }, "sections": 3 });
+    let newer =
+        json!({ "format": Manifest::FORMAT + 1, "experiment": { "name": "a" }, "sections": 3 });
     for file in [Manifest::FILE, Reproduction::FILE] {
         std::fs::write(dir.path().join(file), newer.to_string()).unwrap();
     }
     let manifest = Manifest::read(dir.path()).unwrap_err().to_string();
     let list = Reproduction::read(dir.path()).unwrap_err().to_string();
     for (file, said) in [(Manifest::FILE, manifest), (Reproduction::FILE, list)] {
-        let why = "a newer knee wrote it, in format 2 of results; this one reads up to 1: use that one";
+        let why =
+            "a newer knee wrote it, in format 2 of results; this one reads up to 1: use that one";
         assert_eq!(said, format!("{}: {why}", dir.path().join(file).display()));
     }
 }
