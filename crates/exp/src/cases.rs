@@ -12,6 +12,8 @@ const MAX_AXIS: usize = 1_000;
 pub struct Case {
     pub name: String,
     pub(crate) cc: Option<Cc>,
+    /// Why it cannot be run, which matters if it is to be: `--cc` may choose others.
+    pub(crate) wrong: Option<Box<knee_file::Error>>,
     /// Paths and values that it changes.
     pub(crate) set: Vec<(String, Node)>,
 }
@@ -48,6 +50,11 @@ pub struct RunId {
 }
 
 impl Case {
+    /// One whose flows say for themselves what they go by.
+    pub(crate) fn without_cc(name: &str) -> Case {
+        Case { name: name.to_owned(), cc: None, wrong: None, set: Vec::new() }
+    }
+
     /// What it is: its algorithm, and the keys that it changes.
     pub fn words(&self) -> Vec<String> {
         let cc = self.cc.iter().map(|cc| format!("cc {}", cc.name()));

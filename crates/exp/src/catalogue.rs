@@ -14,6 +14,8 @@ use crate::golden;
 /// Where the files are in a clone; of embedded ones, what messages call them.
 const FOLDER: &str = "scenarios/published";
 const CATALOGUE: &str = "catalogue";
+/// Title of the section of what is not of the folder.
+const OTHERS: &str = "Other experiments";
 
 /// Experiments that belong together.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +48,8 @@ pub struct Library {
     pub unlisted: Vec<String>,
     files: BTreeMap<String, String>,
     golden: BTreeMap<String, String>,
+    /// Where those are that came beside the folder's.
+    paths: BTreeMap<String, PathBuf>,
 }
 
 impl Library {
@@ -105,6 +109,31 @@ impl Library {
         Ok(Library { sections, absent, unlisted, ..self })
     }
 
+    /// Takes in an experiment from elsewhere, in the place of one of its name, and gives that. What was blessed was not blessed of it.
+    pub fn put(&mut self, path: &Path, text: String) -> String {
+        let stem = path.file_stem().unwrap_or_default();
+        let name = stem.to_string_lossy().into_owned();
+        self.golden.remove(&name);
+        self.files.insert(name.clone(), text);
+        self.paths.insert(name.clone(), path.to_owned());
+        if !self.sections.iter().any(|section| section.experiments.contains(&name)) {
+            let others = match self.sections.iter_mut().find(|section| section.title == OTHERS) {
+                Some(others) => others,
+                None => {
+                    let about = "Files that the command line names.".to_owned();
+                    self.sections.push(Section {
+                        title: OTHERS.to_owned(),
+                        about,
+                        experiments: Vec::new(),
+                    });
+                    self.sections.last_mut().expect("it was just put there")
+                }
+            };
+            others.experiments.push(name.clone());
+        }
+        name
+    }
+
     /// Names of all experiments, in the order of the alphabet.
     pub fn names(&self) -> impl Iterator<Item = &str> + Clone {
         self.files.keys().map(String::as_str)
@@ -130,7 +159,7 @@ impl Library {
     /// # Errors
     /// As [`Experiment::parse`]; or there is none of this name, or it refers to one that there is not.
     pub fn load(&self, name: &str, overrides: &Overrides) -> Result<Arc<Experiment>, Error> {
-        let path = path_of(name);
+        let path = self.paths.get(name).cloned().unwrap_or_else(|| path_of(name));
         let Some(text) = self.text(name) else {
             let folder = Path::new(FOLDER);
             let why = format!("\"{}\": {}", name.escape_debug(), one_of(name, self.names()));

@@ -455,7 +455,11 @@ fn add_new(
     }
 }
 
-fn read_text(path: &Path) -> Result<String, Error> {
+/// The text of an experiment's file.
+///
+/// # Errors
+/// [`Error::Io`] or [`Error::Input`], if it is none.
+pub fn read_text(path: &Path) -> Result<String, Error> {
     knee_files::read_text(path, MAX_FILE_BYTES, "experiment file")
         .map_err(|why| Error::unreadable(path, why))
 }
@@ -599,8 +603,10 @@ fn read_cases(root: &Reader<'_>) -> Result<Vec<Case>, knee_file::Error> {
         }
         for name in names {
             let folder = root.file().parent().unwrap_or(Path::new(""));
-            let case = case_of_algorithm(name, folder)
-                .map_err(|why| why.of(|first| root.error("cc", first)))?;
+            let case = case_of_algorithm(name, folder).unwrap_or_else(|why| {
+                let wrong = why.of(|first| root.error("cc", first));
+                Case { wrong: Some(Box::new(wrong)), ..Case::without_cc(name) }
+            });
             if cases.iter().any(|prior| prior.name == case.name) {
                 return Err(root.error("cc", format!("names \"{name}\" twice")));
             }
@@ -613,7 +619,10 @@ fn read_cases(root: &Reader<'_>) -> Result<Vec<Case>, knee_file::Error> {
         if cases.iter().any(|prior| prior.name == name) {
             return Err(reader.error("name", "must differ from the other cases' names"));
         }
-        let cc = read_cc(&reader, "cc", "params")?;
+        let (cc, wrong) = match read_cc(&reader, "cc", "params") {
+            Ok(cc) => (cc, None),
+            Err(why) => (None, Some(Box::new(why))),
+        };
         let mut set = Vec::new();
         if let Some(table) = reader.child("set")? {
             for (path, node) in table.entries() {
@@ -624,28 +633,32 @@ fn read_cases(root: &Reader<'_>) -> Result<Vec<Case>, knee_file::Error> {
                 set.push((path.to_owned(), node.clone()));
             }
         }
-        cases.push(Case { name, cc, set });
+        cases.push(Case { name, cc, wrong, set });
     }
     if cases.is_empty() {
-        cases.push(Case { name: "as-written".into(), cc: None, set: Vec::new() });
+        cases.push(Case::without_cc("as-written"));
     }
     Ok(cases)
 }
 
 fn case_of_algorithm(name: &str, folder: &Path) -> Result<Case, NoAlgorithm> {
     let cc = cc_named(name, folder)?;
-    Ok(Case { name: cc.name(), cc: Some(cc), set: Vec::new() })
+    Ok(Case { cc: Some(cc.clone()), ..Case::without_cc(&cc.name()) })
 }
 
 /// The cases that `--cc` names: the file's own of that name, or else the algorithm alone.
 fn choose_cases(path: &Path, own: Vec<Case>, names: &[String]) -> Result<Vec<Case>, Error> {
+    let runnable = |case: Case| match case.wrong {
+        Some(why) => Err(Error::Input(*why)),
+        None => Ok(case),
+    };
     if names.is_empty() {
-        return Ok(own);
+        return own.into_iter().map(runnable).collect();
     }
     let mut chosen: Vec<Case> = Vec::new();
     for name in names {
         let case = match own.iter().find(|case| case.name == *name) {
-            Some(case) => case.clone(),
+            Some(case) => runnable(case.clone())?,
             None => case_of_algorithm(name, Path::new("")).map_err(|why| {
                 let mut known: Vec<&str> = own.iter().map(|case| case.name.as_str()).collect();
                 known.extend(Algorithm::all().iter().map(|algorithm| -> &str { algorithm.name() }));

@@ -48,6 +48,7 @@
 mod about;
 mod arrivals;
 pub mod beside;
+pub mod built_in;
 pub mod cases;
 pub mod catalogue;
 mod cc;

@@ -194,6 +194,7 @@ pub(crate) fn manifest(
     let owned = |text: &str| text.to_owned();
     Ok(Manifest {
         dir: Default::default(),
+        format: Manifest::FORMAT,
         experiment: experiment.name.clone(),
         file: experiment.path.display().to_string(),
         question: experiment.question.clone(),

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use knee_file::{Origin, one_of};
+use knee_results::Manifest;
 use knee_results::reproduction::{self, Claimed, Entry, Section};
 use knee_run::BackEnd;
 use knee_run::spec::{Run, Traffic};
@@ -370,6 +371,7 @@ impl Reproduction {
             why: absent.why.clone(),
         });
         reproduction::Reproduction {
+            format: Manifest::FORMAT,
             full: self.full,
             back_end: self.back_end.into(),
             interrupted: self.interrupted,

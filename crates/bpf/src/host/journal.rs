@@ -146,3 +146,29 @@ fn path(run_dir: &Path) -> PathBuf {
 fn boot() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_journal_of_another_version_is_refused_with_the_way_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut journal = Journal::read(dir.path()).unwrap();
+        journal.allowed_before = Some("reno".to_owned());
+        journal.write(dir.path()).unwrap();
+        let text = fs::read_to_string(path(dir.path())).unwrap();
+        for (before, now, why) in [
+            ("\"version\": 1", "\"version\": 2", "version 2"),
+            ("\"entries\"", "\"entry\"", "missing field `entries`"),
+        ] {
+            let (compact, now_compact) = (before.replace(' ', ""), now.replace(' ', ""));
+            let other = text.replace(before, now).replace(&compact, &now_compact);
+            assert_ne!(other, text);
+            fs::write(path(dir.path()), other).unwrap();
+            let said = Journal::read(dir.path()).err().unwrap().to_string();
+            let way_out = "use the knee that wrote it to unload, or move it away";
+            assert!(said.contains(why) && said.contains(way_out), "{said}");
+        }
+    }
+}
