@@ -469,10 +469,13 @@ fn a_state_beyond_the_private_area_is_refused_and_one_that_fills_it_is_not() {
     }
 }
 
-/// Runs a test of this file that is ignored otherwise, in a process of its own.
+/// Runs a test of this file that is ignored otherwise, in a process of its own. What that leaves behind when it crashes goes with its
+/// directory for temporary files.
 fn child(test: &str, vars: &[(&str, Option<&str>)]) -> std::process::Output {
+    let temporary = tempfile::tempdir().unwrap();
     let mut command = std::process::Command::new(std::env::current_exe().unwrap());
     command.args(["--ignored", "--exact", "--nocapture", "--test-threads=1", test]);
+    command.env("TMPDIR", temporary.path());
     for (name, value) in vars {
         match value {
             Some(value) => command.env(name, value),
