@@ -150,6 +150,14 @@ pub trait Stack {
     /// By how much the script itself, or a timer of the stack's kind, has been late so far, at worst: what it then sees
     /// may be the machine's doing.
     fn lateness(&self) -> Duration;
+
+    /// Whether calls of the algorithm may have been left out unseen ([`KernelApi::spares_process_1`]): what it then sees may be
+    /// the kernel's doing.
+    ///
+    /// [`KernelApi::spares_process_1`]: knee_bpf::KernelApi::spares_process_1
+    fn leaves_out_calls(&self) -> bool {
+        false
+    }
 }
 
 /// Makes a stack for a script.

@@ -60,6 +60,11 @@ impl Chosen {
         Ok(chosen)
     }
 
+    /// Whether an algorithm of ours was loaded.
+    pub(super) fn has_loaded(&self) -> bool {
+        !self.of_files.is_empty()
+    }
+
     /// Gives the algorithm of this name to a socket.
     pub(super) fn give(&mut self, name: &str, socket: BorrowedFd<'_>) -> Result<(), Refusal> {
         let kernel_name = self.kernel_name(name)?;

@@ -476,6 +476,10 @@ impl Stack for KernelStack {
     fn lateness(&self) -> Duration {
         self.clock.late().max(self.canary.late())
     }
+
+    fn leaves_out_calls(&self) -> bool {
+        self.chosen.has_loaded() && KernelApi::running().spares_process_1
+    }
 }
 
 impl Drop for KernelStack {
