@@ -15,8 +15,7 @@ use knee_queue::time::{Duration, Time};
 use knee_run::outcome::{FlowOutcome, GoodputSample, Outcome, WindowLooks};
 use knee_run::spec::{Run, Traffic};
 
-mod common;
-use common::*;
+use crate::common::*;
 
 const MIX: &str = r#"question = "Who waits?"
 cc = ["cubic", "dctcp"]

@@ -397,6 +397,7 @@ mod tests {
     use super::*;
     use crate::limit::{Limit, Threshold};
     use crate::packet::Ecn;
+    use crate::pie::PieConfig;
     use crate::step::{MarkAt, MarkWhen, NotEctAbove, StepConfig};
     use crate::testing::{Pkt, full};
 
@@ -449,6 +450,20 @@ mod tests {
         assert_eq!((part(1).backlog.pkts, part(1).stats.dropped_full_pkts), (3, 1));
         assert_eq!((queue.stats().marked_pkts, queue.stats().dropped_pkts()), (1, 1));
         assert_eq!(queue.part(2), None);
+    }
+
+    #[test]
+    fn the_class_that_has_something_due_first_is_waited_for() {
+        let pie =
+            |first_update| QueueConfig::Pie(PieConfig { first_update, ..PieConfig::default() });
+        let mut queue = classes(vec![
+            class(DSCP_1, ClassService::Strict, pie(Duration::from_ms(7))),
+            class(ALL, ClassService::Strict, pie(Duration::from_ms(3))),
+        ]);
+        assert_eq!([1, 0].map(|dscp| queue.class_of(&with_dscp(0, dscp))), [0, 1]);
+        assert_eq!(queue.next_event(Time::ZERO), Some(Time::from_ms(3)));
+        queue.tick(Time::from_ms(3));
+        assert_eq!(queue.next_event(Time::from_ms(3)), Some(Time::from_ms(7)));
     }
 
     #[test]

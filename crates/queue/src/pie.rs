@@ -638,6 +638,18 @@ mod tests {
     }
 
     #[test]
+    fn with_a_known_departure_rate_quiet_updates_grant_one_too() {
+        let config = PieConfig { delay: PieDelay::DepartureRate, ..PieConfig::default() };
+        let mut pie = pie(0, config);
+        for (rate, burst_left_ticks) in [(0, 0), (90, 150 * MS)] {
+            pie.departure_rate.rate = rate;
+            pie.update(EMPTY);
+            pie.update(EMPTY);
+            assert_eq!(pie.burst_left_ticks, burst_left_ticks, "rate {rate}");
+        }
+    }
+
+    #[test]
     fn updates_come_at_their_times() {
         let mut pie = Pie::new(PieConfig::default());
         assert_eq!(pie.next_event(Time::ZERO), Some(Time::from_ms(500)));

@@ -506,6 +506,18 @@ mod tests {
         assert_eq!(decay.after(1 << 20, Duration::from_ns(999)), 1 << 20);
     }
 
+    /// 31 halvings are 31 ms, so that cells are of 64 us, and what is less is not counted.
+    #[test]
+    fn long_packet_times_are_looked_up_in_longer_cells() {
+        let decay = IdleDecay::new(1, Duration::from_ms(1));
+        assert_eq!(decay.cell_log, 6);
+        let left = [2_000, 2_048, 4_000, 4_032, 1_000_000].map(|us| {
+            let idle = Duration::from_us(us);
+            decay.after(1 << 40, idle)
+        });
+        assert_eq!(left, [1 << 39, 1 << 38, 1 << 37, 1 << 36, 1 << 9]);
+    }
+
     #[test]
     fn a_queue_of_weight_one_forgets_within_a_microsecond() {
         let decay = IdleDecay::new(0, Duration::from_us(1));
@@ -523,10 +535,11 @@ mod tests {
             queue.enqueue(full(0, Ecn::Ect0), Time::ZERO);
             queue.enqueue(full(1, Ecn::Ect0), Time::ZERO);
             assert_eq!(queue.law().avg_bytes(), 757);
+            // Not from this one, behind which another waits.
             queue.dequeue(Time::from_us(1));
-            queue.dequeue(Time::from_us(2));
+            queue.dequeue(Time::from_us(6));
             // 8 us are two halvings; without them this is one more arrival that finds nothing.
-            queue.enqueue(full(2, Ecn::Ect0), Time::from_us(10));
+            queue.enqueue(full(2, Ecn::Ect0), Time::from_us(14));
             assert_eq!(queue.law().avg_bytes(), expected);
         }
     }

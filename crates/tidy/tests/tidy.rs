@@ -170,6 +170,25 @@ fn every_algorithm_has_its_row_and_its_page() {
     hold("every algorithm is documented", missing);
 }
 
+/// In a crate whose tests are one program.
+#[test]
+fn no_file_of_tests_is_left_out() {
+    let sources = sources();
+    let left_out = |source: &Source| {
+        let (dir, name) = source.path.strip_suffix(".rs")?.rsplit_once('/')?;
+        let named = |path: String, line: String| {
+            sources.iter().find(|other| other.path == path).map(|other| other.text.contains(&line))
+        };
+        let is_module = named(format!("{dir}/all.rs"), format!("\nmod {name};\n"))?;
+        let own = format!("path = \"tests/{name}.rs\"");
+        let is_program = named(dir.replace("/tests", "/Cargo.toml"), own).unwrap_or(false);
+        (!is_module && !is_program).then(|| source.path.clone())
+    };
+    let left_out =
+        sources.iter().filter(|source| source.path.contains("/tests/")).filter_map(left_out);
+    hold("a file of tests is a module of all.rs, or a [[test]] of its crate", left_out);
+}
+
 #[test]
 fn no_file_holds_too_much() {
     let sources = sources();
