@@ -553,5 +553,12 @@ fn what_cannot_be_is_one_sentence() {
         assert_eq!(output.status.code(), Some(2));
         assert!(err(&output).starts_with(&format!("knee: {flag} is ")), "{}", err(&output));
     }
+    let rpc =
+        "kind = \"rpc\"\nfrom = \"s2\"\nto = \"r\"\nrequest = \"10 kB\"\nresponse = \"100 B\"";
+    let query = "kind = \"query\"\nfrom = \"r\"\nto = \"s1..s2\"\nresponse = \"1 kB\"\ncount = 3";
+    assert!(EXPERIMENT.contains(rpc));
+    fs::write(rack.dir.path().join("two.toml"), EXPERIMENT.replace(rpc, query)).unwrap();
+    let text = err(&rack.knee(&[]));
+    assert!(text.contains("no machine tells another what is done"), "{text}");
     assert!(!rack.dir.path().join("results").exists());
 }

@@ -1,8 +1,8 @@
 //! A guest's process: started with its orders, waited for, ended with all that belongs to it.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{self, Child, Command, ExitStatus, Stdio};
@@ -36,7 +36,7 @@ const CALENDAR_NS: &str = "1700000000000000000";
 #[derive(Clone, Copy, Debug)]
 pub struct Guest<'a> {
     pub kernel: &'a Path,
-    pub program: &'a Path,
+    pub program: &'a [u8],
     pub orders: &'a [u8],
     /// More for the kernel's command line.
     pub arguments: &'a [String],
@@ -76,8 +76,9 @@ pub fn boot(guest: &Guest<'_>, stop: &AtomicBool) -> Result<Left, Error> {
         fs::write(&path, bytes).map_err(failed(format!("{}: cannot be written", path.display())))
     };
     write("plan", guest.orders)?;
-    fs::copy(guest.program, dir.join("init"))
-        .map_err(failed(format!("{}: cannot be copied", guest.program.display())))?;
+    write("init", guest.program)?;
+    fs::set_permissions(dir.join("init"), Permissions::from_mode(0o755))
+        .map_err(failed("the guest's program"))?;
     fs::create_dir(dir.join("proc")).map_err(failed("a directory for the guest"))?;
     let console = File::create(dir.join("console")).map_err(failed("the guest's console"))?;
     let errors = console.try_clone().map_err(failed("the guest's console"))?;
@@ -315,7 +316,7 @@ mod tests {
         write_program(&path, &format!("#!/bin/sh\n{script}\n"));
         let guest = Guest {
             kernel: &path,
-            program: &path,
+            program: b"",
             orders: b"orders",
             arguments: &[],
             seed: 7,
