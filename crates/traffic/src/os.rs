@@ -18,13 +18,13 @@ pub(crate) const CLOSED: Errno = Errno(0);
 
 /// Bits of epoll.
 pub mod events {
-    /// There is something to read, or a connection to accept.
+    /// There is something to read.
     pub const IN: u32 = 1;
     /// There is room to write.
     pub const OUT: u32 = 4;
-    /// It is told in any case.
+    /// It has failed, which is told in any case.
     pub const ERR: u32 = 8;
-    /// Both directions are closed; it is told in any case.
+    /// It is closed, which is told in any case.
     pub const HUP: u32 = 16;
 }
 
