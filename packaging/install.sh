@@ -7,6 +7,7 @@
 # What is put there is listed in PREFIX/share/knee/installed; only that is taken away. What a running kernel has loaded is undone
 # first. Results stay where they were written.
 set -eu
+export LC_ALL=C
 here=$(cd "$(dirname "$0")" && pwd)
 say() { printf 'install.sh: %s\n' "$*" >&2; }
 die() { say "$*"; exit 2; }
@@ -36,23 +37,39 @@ if [ -n "$uninstall" ]; then
 		"$prefix/bin/knee" policy clear >/dev/null 2>&1 || true
 		"$prefix/bin/knee" unload --all >&2 || say "some of it stays in the kernel until its connections end, for the reason above"
 	fi
+	directories=
 	while IFS= read -r file; do
-		case $file in */../* | /*) die "$list: \"$file\" is none that was installed" ;; esac
-		rm -f "$prefix/$file"
+		case $file in
+		*..* | /*) die "$list: \"$file\" is none that was installed" ;;
+		# Deeper ones come later in the list.
+		*/) directories="$file $directories" ;;
+		*) rm -f "$prefix/$file" ;;
+		esac
 	done <"$list"
 	rm -f "$list"
-	rmdir "$prefix/share/knee" "$prefix/share/doc/knee" 2>/dev/null || true
+	# What somebody else has put something into stays.
+	for directory in $directories; do rmdir "$prefix/$directory" 2>/dev/null || true; done
 	say "knee is gone from $prefix"
 	exit 0
 fi
 
 [ -x "$here/bin/knee" ] || die "bin/knee is not beside this script"
 "$here/bin/knee" --version >/dev/null || die "this system cannot run knee: it needs glibc 2.36 or later, of $(uname -m)"
-mkdir -p "$prefix/share/knee"
-parts | cut -d ' ' -f 2 >"$list.new"
+# Makes a directory below the prefix, and those that it is in, and prints the names of those that were not there.
+make() {
+	[ ! -d "$prefix/$1" ] || return 0
+	case $1 in */*) make "${1%/*}" ;; esac
+	mkdir "$prefix/$1"
+	printf '%s/\n' "$1"
+}
+mkdir -p "$prefix"
+# What an earlier one has made is still its to remove.
+earlier=$([ ! -f "$list" ] || cat "$list")
+made=$(make share/knee && parts | cut -d ' ' -f 2 | while read -r to; do make "${to%/*}"; done)
+{ printf '%s\n%s\n' "$earlier" "$made" && parts | cut -d ' ' -f 2; } | grep . | sort -u >"$list.new"
 parts | while read -r from to; do
-	mkdir -p "$(dirname "$prefix/$to")"
 	# Never through a link, never into a binary that runs.
+	rm -f "$prefix/$to.new"
 	cp "$here/$from" "$prefix/$to.new"
 	mv -f "$prefix/$to.new" "$prefix/$to"
 done
