@@ -22,6 +22,7 @@ mod replay;
 mod report;
 mod reproduce;
 mod run;
+mod schema;
 mod script;
 mod vkernel;
 #[cfg(not(feature = "kernel"))]
@@ -122,6 +123,8 @@ enum Command {
     Compare(compare::Args),
     /// Write a report of results that a browser shows, or its figures one by one.
     Report(report::Args),
+    /// Print what files may say, as a JSON Schema for editors.
+    Schema(schema::Args),
     /// List the congestion controls, or show one in full.
     Algorithms(algorithms::Args),
     /// Write an algorithm to begin with.
@@ -295,6 +298,7 @@ fn main() -> ExitCode {
         Command::Run(args) => run::run(&args),
         Command::Reproduce(args) => reproduce::run(&args),
         Command::Explain(args) => explain::run(&args).map(|()| DONE),
+        Command::Schema(args) => schema::run(&args).map(|()| DONE),
         Command::Completions { shell } => completions(shell).map(|()| DONE),
         Command::Compare(args) => compare::run(&args),
         Command::Report(args) => report::run(&args),
