@@ -1,7 +1,8 @@
 //! TOML files that people write, as checked values.
 //!
 //! [`parse`] makes a tree of a text in which every value knows its line. A [`Reader`] takes typed values out of it, with their units
-//! ([`units`]); what each key is stands in one place ([`keys`]), of which the reader, a JSON Schema and a page ([`schema`]) are made. Whatever is wrong is one [`Error`]: file, line, key, value and what was allowed there. Every value that was read is
+//! ([`units`]); what each key is stands in one place ([`keys`](mod@keys)), of which the reader, a JSON Schema and a page ([`schema`]) are
+//! made. Whatever is wrong is one [`Error`]: file, line, key, value and what was allowed there. Every value that was read is
 //! noted, defaults included, so that a run can record what it was of.
 //!
 //! ```
