@@ -9,8 +9,8 @@ use knee_results::{CASE, HOST_LIMITED, Manifest, REPEAT, RUN, ResultFile, Table,
 use knee_run::spec::{HostConfig, LinuxVersion};
 use serde_json::{Map, Value as Json};
 
+use crate::cases::MAX_RUNS;
 use crate::error::Error;
-use crate::experiment::MAX_RUNS;
 
 /// Keys that may differ between results of one experiment: which Linux it was.
 const KERNEL_KEYS: [&str; 3] = ["linux", "hz", "max_tcp_header"];
