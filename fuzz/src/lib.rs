@@ -58,6 +58,7 @@ pub fn kept(kept: Corpus) -> Corpus {
 
 /// Says once in the target's log that a case came so far; in the quick mode a kept one, and no mutation. Where `scripts/fuzz` names it for the
 /// target, a kept one must.
+#[expect(clippy::print_stderr, reason = "the log of a target is what it says there")]
 pub fn reached(what: &str) {
     static REACHED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     if steady().is_some_and(|steady| CASES.load(Ordering::Relaxed) >= steady) {
