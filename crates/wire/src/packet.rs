@@ -14,7 +14,7 @@ const TTL: u8 = 64;
 /// IPv6, and TCP with all options that fit.
 const MOST_HEADER_BYTES: usize = 40 + 60;
 /// Ranges that a SACK option may have.
-pub(crate) const SACKS: usize = 4;
+const SACKS: usize = 4;
 /// The largest shift of windows (RFC 7323, section 2.3).
 pub const MAX_SCALE: u8 = 14;
 
@@ -211,7 +211,7 @@ impl Packet {
             options.extend([Noop, WindowScale(scale)]);
         }
         if self.sacks.len() > SACKS {
-            return Err(Error::Sacks(self.sacks.len()));
+            return Err(Error::Sacks { most: SACKS, asked: self.sacks.len() });
         }
         let mut sacks = self.sacks.iter().copied();
         if let Some(first) = sacks.next() {
