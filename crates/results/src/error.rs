@@ -59,4 +59,11 @@ impl fmt::Display for Error {
     }
 }
 
-impl std::error::Error for Error {}
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::Input { .. } => None,
+            Error::Io { source, .. } => Some(source),
+        }
+    }
+}

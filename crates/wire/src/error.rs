@@ -35,8 +35,8 @@ pub enum Error {
     Window { bytes: u32, most: u32 },
     #[error("a segment's options take more than the 40 bytes of a header")]
     Options,
-    #[error("a segment has room for {most} SACK ranges, not for {got}")]
-    Sacks { got: usize, most: usize },
+    #[error("a segment has room for {most} SACK ranges, not for {asked}")]
+    Sacks { most: usize, asked: usize },
     #[error("{bytes} bytes do not fit one packet of at most 65535")]
     Segment { bytes: u32 },
     #[error("a ping of {bytes} bytes does not fit one packet")]

@@ -211,7 +211,7 @@ impl Packet {
             options.extend([Noop, WindowScale(scale)]);
         }
         if self.sacks.len() > SACKS {
-            return Err(Error::Sacks { got: self.sacks.len(), most: SACKS });
+            return Err(Error::Sacks { most: SACKS, asked: self.sacks.len() });
         }
         let mut sacks = self.sacks.iter().copied();
         if let Some(first) = sacks.next() {
