@@ -357,3 +357,27 @@ fn counts_of_the_window_are_a_part_of_those_of_the_run(lab: &str) {
 fn the_simulator_agrees_with_the_lab_on_incast() {
     compare("incast", |_| ());
 }
+
+#[test]
+fn transfers_that_wait_for_others_have_their_turn_in_the_lab() {
+    if !kernel_is_ready() {
+        return;
+    }
+    let _alone = alone();
+    let scratch = Scratch::new();
+    for (file, sets, wanted) in [
+        ("queries", ["query.count=5", "query.to=\"h2..h6\""], "query,exchanges,,1,5,"),
+        // 16 hosts to 15 others each.
+        ("fat-tree", ["shuffle.size=\"50 kB\"", "shuffle.parallel=2"], "shuffle,completion,s,240,"),
+    ] {
+        let dir = scratch.path(file);
+        let line = format!("run scenarios/examples/{file}.toml --on lab --repeat 1 --cc dctcp");
+        let mut command = knee(&line);
+        command.args(sets.iter().flat_map(|set| ["--set".to_owned(), format!("traffic.{set}")]));
+        // The rates of a fat tree are more than a busy machine can do.
+        let output = command.args(["--scale", "0.05", "-o", &dir]).output().unwrap();
+        assert!(output.status.success(), "{}", text(&output));
+        let measures = fs::read_to_string(format!("{dir}/measures.csv")).unwrap();
+        assert!(measures.contains(wanted), "{file}: {measures}");
+    }
+}

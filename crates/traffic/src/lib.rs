@@ -12,7 +12,7 @@
 //! In virtual time to read the clock takes time. So the order of calls is part of what a run is, and the same in each of them:
 //!
 //! ```
-//! use knee_traffic::{Order, Ready, Series, Lane, Turns};
+//! use knee_traffic::{Lane, Order, Series, Turns};
 //!
 //! // Three transfers, two at a time, then one more when all are done.
 //! let lane = |flows: &[u32], parallel| Lane { flows: flows.to_vec(), parallel };

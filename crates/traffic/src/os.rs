@@ -90,6 +90,8 @@ pub trait Os {
     const WRITES_ALL: bool;
     /// Of what is due, done before sockets are looked at.
     const DUE_AT_ONCE: usize;
+    /// The program may be late: what came before the end of the run, and was not looked at then, counts all the same.
+    const IS_LATE: bool;
 
     // ---- before the run ----
 

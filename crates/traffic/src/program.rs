@@ -149,10 +149,9 @@ impl<O: Os> Program<O> {
             self.os.wait(until_ns, is_urgent, &mut happened);
             self.do_what_is_due();
             for what in &happened {
-                if self.is_over {
-                    break;
+                if !self.is_over || O::IS_LATE {
+                    self.on_event(*what);
                 }
-                self.on_event(*what);
             }
         }
         self.finish()
@@ -583,6 +582,11 @@ impl<O: Os> Program<O> {
             for side in flows[index].sides().into_iter().filter(|side| side.is_here) {
                 side.note(os);
                 report.sides.push(mem::take(&mut side.report));
+            }
+        }
+        if O::IS_LATE {
+            for ping in &mut self.pings {
+                ping.receive(&mut self.os, &mut self.report.pings);
             }
         }
         self.os.record_queues(end_ns, Moment::End);

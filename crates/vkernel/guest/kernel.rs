@@ -263,6 +263,7 @@ impl Os for Kernel {
     const WRITE_BYTES: u64 = WRITE_BYTES as u64;
     const WRITES_ALL: bool = true;
     const DUE_AT_ONCE: usize = usize::MAX;
+    const IS_LATE: bool = false;
 
     fn open(&mut self, flows: &[FlowPlan]) -> Result<Vec<Opened<Fd>>, Infallible> {
         let open = |flow: &FlowPlan| {

@@ -1,6 +1,7 @@
 //! Calls into the kernel, without a C library, and what a compiler wants of one.
 
 use alloc::string::String;
+use alloc::vec::Vec;
 use alloc::{format, vec};
 use core::alloc::{GlobalAlloc, Layout};
 use core::arch::{asm, global_asm};
@@ -326,7 +327,7 @@ pub(crate) fn monotonic_ns() -> u64 {
 /// A file of results that is written piece by piece.
 pub(crate) struct File {
     file: Fd,
-    buffer: alloc::vec::Vec<u8>,
+    buffer: Vec<u8>,
 }
 
 impl File {

@@ -148,6 +148,7 @@ impl<S: Surroundings> Os for Sockets<S> {
     const WRITE_BYTES: u64 = ZEROS.len() as u64;
     const WRITES_ALL: bool = false;
     const DUE_AT_ONCE: usize = 256;
+    const IS_LATE: bool = true;
 
     fn open(&mut self, flows: &[FlowPlan]) -> Result<Vec<Opened<OwnedFd>>, Error> {
         let mut connecting = self.open_sockets(flows, |flow| flow.from)?;
