@@ -1,5 +1,7 @@
 use std::{fmt, io};
 
+use crate::source::SourceFile;
+
 /// Why a recording cannot be read, written or replayed, in one sentence.
 #[derive(Debug)]
 pub enum Error {
@@ -15,6 +17,12 @@ pub enum Error {
     },
     /// The header contradicts this version of knee, or itself.
     Header { what: String },
+    /// It is of an algorithm of somebody's own file, which has to be named.
+    OfFile {
+        source: SourceFile,
+        /// The SHA-256 of the file that was named, which is another one.
+        given: Option<String>,
+    },
     /// The file ends in the middle of something.
     Truncated {
         /// Byte at which it ends.
@@ -53,6 +61,16 @@ impl fmt::Display for Error {
                 write!(f, "has version {found} of the format; this knee reads version {known}")
             }
             Error::Header { what } => write!(f, "its header does not fit this knee: {what}"),
+            Error::OfFile { source, given: None } => write!(
+                f,
+                "is of the algorithm in {}, which is none of knee's own (its SHA-256 is {}): name that file with --source",
+                source.name, source.sha256
+            ),
+            Error::OfFile { source, given: Some(given) } => write!(
+                f,
+                "is of a file {} whose SHA-256 is {}; that of the one named is {given}",
+                source.name, source.sha256
+            ),
             Error::Truncated { offset } => {
                 write!(f, "ends at byte {offset}, in the middle of a record: it was cut off")
             }
