@@ -236,9 +236,9 @@ fn params(tokens: &[Token], text: &str) -> String {
             continue;
         }
         let texts = format!("\"{name}\\0{variable}\\0{}\"", meaning(text, name));
-        let _ = write!(
+        let _ = writeln!(
             fields,
-            "\tstruct {{ u32 numbers[3]; char texts[sizeof({texts})]; }} __attribute__((packed)) {name};\n"
+            "\tstruct {{ u32 numbers[3]; char texts[sizeof({texts})]; }} __attribute__((packed)) {name};"
         );
         let _ = writeln!(values, "\t{{ {{ {kind}, 0, 0 }}, {texts} }},");
     }
