@@ -1,5 +1,7 @@
 use std::io;
 
+use crate::source::SourceFile;
+
 /// Why a recording cannot be read, written or replayed, in one sentence.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -15,6 +17,13 @@ pub enum Error {
     /// The header contradicts this version of knee, or itself.
     #[error("its header does not fit this knee: {what}")]
     Header { what: String },
+    /// It is of an algorithm of somebody's own file, which has to be named.
+    #[error("{}", of_file(file, given.as_deref()))]
+    OfFile {
+        file: SourceFile,
+        /// The SHA-256 of the file that was named, which is another one.
+        given: Option<String>,
+    },
     /// The file ends in the middle of something.
     #[error("ends at byte {offset}, in the middle of a record: it was cut off")]
     Truncated { offset: u64 },
@@ -76,4 +85,17 @@ pub enum Malformed {
     Acks(u64),
     #[error("{0} words of state in socket storage")]
     Words(u64),
+}
+
+fn of_file(file: &SourceFile, given: Option<&str>) -> String {
+    match given {
+        None => format!(
+            "is of the algorithm in {}, which is none of knee's own (its SHA-256 is {}): name that file with --source",
+            file.name, file.sha256
+        ),
+        Some(given) => format!(
+            "is of a file {} whose SHA-256 is {}; that of the one named is {given}",
+            file.name, file.sha256
+        ),
+    }
 }
