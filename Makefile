@@ -17,7 +17,7 @@ RELEASE := $(CARGO) build -q --release -p knee-cli -p knee-fidelity
 # Cargo spreads work over the cores by itself.
 .NOTPARALLEL:
 .PHONY: help setup build run bless check test fuzz-long test-fresh test-kernels test-vkernel fidelity fidelity-live bench doc clean \
-	needs-build needs-run needs-test command fidelity-built style style-all doc-all test-everyday test-all fidelity-quick fuzz
+	dist dist-test needs-dist needs-build needs-run needs-test command fidelity-built style style-all doc-all test-everyday test-all fidelity-quick fuzz
 
 help:  ## list the commands
 	@sed -n 's/^\([a-z-]*\):.*  ## /\1\t/p' Makefile | expand -t 14
@@ -31,7 +31,9 @@ build: needs-build command  ## build the knee command: target/release/knee
 run: needs-run command  ## build, then reproduce what others published: figures beside ours, a verdict on each claim (two minutes)
 	@code=0; $(KNEE) reproduce || code=$$?; scripts/setup remind run; exit $$code
 
-bless: build  ## keep what the quick set says now as what it shall say: tests/golden
+bless: build  ## keep what the quick set says now as what it shall say: tests/golden; and the page and schemas of keys
+	for kind in experiment hosts policy; do $(KNEE) schema $$kind > docs/schema/$$kind.json; done
+	$(KNEE) schema --page > docs/keys.md
 	rm -rf $(TARGET_DIR)/bless
 	$(KNEE) reproduce --json --bless tests/golden -o $(TARGET_DIR)/bless > /dev/null
 
@@ -51,6 +53,14 @@ fuzz-long:  ## every coverage-guided fuzzer for ten minutes, as many at a time a
 
 test-fresh:  ## the README's commands in bare Debian 12 and 13 roots, with their own Rust: as root, about half an hour each
 	@scripts/test-fresh bookworm trixie
+
+dist: needs-dist  ## packages for others: .deb, .tar.zst, SBOM, checksums: target/dist/packages (docs/install.md)
+	@scripts/dist
+
+dist-test: dist  ## make dist again from another place, for the same bytes; lintian; install, run, load and remove in bare Debian 12 and 13 roots: as root
+	@scripts/dist-again
+	@lintian --fail-on error,warning target/dist/packages/*.deb
+	@scripts/test-dist bookworm trixie
 
 fidelity: needs-build fidelity-built  ## rerun the reference cases of the real Linux stack and compare
 	$(TARGET_DIR)/release/fidelity
@@ -79,6 +89,8 @@ clean:  ## remove what was built (results/ stays)
 
 needs-build:
 	@scripts/setup build
+needs-dist:
+	@scripts/setup dist
 needs-run:
 	@scripts/setup run
 needs-test:

@@ -5,7 +5,7 @@
 //! is that file under another name.
 
 use std::fs;
-use std::io::Write as _;
+use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 
 use crate::{Algorithm, Error, check};
@@ -13,6 +13,9 @@ use crate::{Algorithm, Error, check};
 const ALGORITHM: &str = include_str!("testing/newcc.c");
 const TEST: &str = include_str!("../tests/newcc.rs");
 const SCENARIO: &str = include_str!("../template/scenario.toml");
+const README: &str = include_str!("../template/readme.md.in");
+/// Where editors find the keys of experiments of a clone.
+const SCHEMA: &str = "#:schema ../../docs/schema/experiment.json\n";
 const PAGE: &str = include_str!("../template/page.md.in");
 /// Name of the algorithm in the texts above.
 const TEMPLATE_NAME: &str = "newcc";
@@ -45,7 +48,7 @@ pub fn write_in_clone(root: &Path, name: &str) -> Result<Vec<String>, Error> {
     let files = [
         (format!("algorithms/{name}.c"), named(ALGORITHM, name)),
         (format!("crates/algo/tests/{name}.rs"), test),
-        (format!("scenarios/examples/{name}.toml"), named(SCENARIO, name)),
+        (format!("scenarios/examples/{name}.toml"), format!("{SCHEMA}{}", named(SCENARIO, name))),
         (format!("docs/algorithms/{name}.md"), named(PAGE, name)),
     ];
     let table = root.join(TABLE);
@@ -62,16 +65,27 @@ pub fn write_in_clone(root: &Path, name: &str) -> Result<Vec<String>, Error> {
     Ok(files.into_iter().map(|(path, _)| path).chain([TABLE.to_owned()]).collect())
 }
 
-/// Writes an algorithm and its experiment into a directory that is no clone; gives the paths in it.
+/// Makes a directory of the algorithm's name in one that is no clone, with all that it needs; gives the paths.
 ///
 /// # Errors
-/// As [`write_in_clone`].
+/// As [`write_in_clone`]; or if there is anything of that name.
 pub fn write_here(dir: &Path, name: &str) -> Result<Vec<String>, Error> {
     check_name(name)?;
     let scenario =
         named(SCENARIO, name).replace(&format!("cc = \"{name}\""), &format!("cc = \"./{name}.c\""));
-    let files = [(format!("{name}.c"), named(ALGORITHM, name)), (format!("{name}.toml"), scenario)];
-    write_new(dir, &files)?;
+    let files = [
+        (format!("{name}/{name}.c"), named(ALGORITHM, name)),
+        (format!("{name}/{name}.toml"), scenario),
+        (format!("{name}/README.md"), named(README, name)),
+    ];
+    let own = dir.join(name);
+    fs::create_dir(&own).map_err(|why| match why.kind() {
+        ErrorKind::AlreadyExists => {
+            Error::File(format!("{name} is there already: nothing was written"))
+        }
+        _ => cannot("make", &own, &why),
+    })?;
+    write_new(dir, &files).inspect_err(|_| drop(fs::remove_dir(&own)))?;
     Ok(files.into_iter().map(|(path, _)| path).collect())
 }
 
@@ -224,15 +238,16 @@ mod tests {
     #[test]
     fn what_is_written_anywhere_compiles_is_clean_and_keeps_its_law() {
         let scratch = Scratch::new();
-        assert_eq!(write_here(scratch.0.path(), "swift").unwrap(), ["swift.c", "swift.toml"]);
-        let path = scratch.0.path().join("swift.c");
+        let written = write_here(scratch.0.path(), "swift").unwrap();
+        assert_eq!(written, ["swift/swift.c", "swift/swift.toml", "swift/README.md"]);
+        let path = scratch.0.path().join("swift/swift.c");
         assert_eq!(check::file(&path).unwrap().findings, []);
         let swift = crate::module::load(&path).unwrap();
         assert_eq!(swift.name(), "swift");
         let mut flow = swift.instance(swift.default_params());
         let mut sock = crate::TcpSock { snd_cwnd: 100, ..crate::TcpSock::default() };
         assert_eq!(flow.ssthresh(&mut sock, &mut crate::Host::new(1000, 1)), 50);
-        let toml = fs::read_to_string(scratch.0.path().join("swift.toml")).unwrap();
+        let toml = fs::read_to_string(scratch.0.path().join("swift/swift.toml")).unwrap();
         assert!(toml.contains("cc = \"./swift.c\""));
         assert!(write_here(scratch.0.path(), "swift").is_err());
     }
@@ -246,6 +261,6 @@ mod tests {
             let why = write_here(dir, name).unwrap_err().to_string();
             assert!(!why.contains("nonexistent") && !why.contains('\n'), "{name}: {why}");
         }
-        assert!(write_here(dir, "swift").unwrap_err().to_string().contains("cannot write"));
+        assert!(write_here(dir, "swift").unwrap_err().to_string().contains("cannot make"));
     }
 }

@@ -5,11 +5,12 @@ use std::path::PathBuf;
 use knee_exp::compare::{Options, Side, compare, json, render};
 use knee_exp::difference::{TOLERANCE, Verdict};
 
+use crate::library::results;
 use crate::{CHECK_FAILED, DONE, Failure, print};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Results directories: each of the others is compared with the first.
+    /// Results directories, or their names below results: each of the others is compared with the first.
     #[arg(required = true, num_args = 2.., value_name = "DIR")]
     dirs: Vec<PathBuf>,
     /// Differences below this agree, if chance cannot explain them either [default: 5%]
@@ -37,7 +38,8 @@ fn share(text: &str) -> Result<f64, String> {
 
 pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     let options = Options { within: args.within.unwrap_or(TOLERANCE), force: args.force };
-    let sides = args.dirs.iter().map(|dir| Side::read(dir)).collect::<Result<Vec<_>, _>>()?;
+    let sides =
+        args.dirs.iter().map(|dir| Side::read(&results(dir))).collect::<Result<Vec<_>, _>>()?;
     // All pairs are checked before the first is shown.
     let first = sides[0].clone();
     let pairs = sides.into_iter().skip(1).map(|other| compare(first.clone(), other, options));

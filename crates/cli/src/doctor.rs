@@ -41,8 +41,20 @@ struct Finding {
     remedy: String,
 }
 
-pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let findings = look();
+/// What is looked at.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Parts {
+    /// All that a whole knee needs.
+    All,
+    /// What loading algorithms needs.
+    Host,
+}
+
+pub(crate) fn run(args: &Args, parts: Parts) -> Result<(), Failure> {
+    let mut findings = look();
+    if parts == Parts::Host {
+        findings.retain(|finding| !matches!(finding.part, "simulator" | "build"));
+    }
     if args.json {
         let all: Vec<Json> = findings
             .iter()

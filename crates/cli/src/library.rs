@@ -1,14 +1,40 @@
-//! The published experiments, as they were when this was built.
+//! The experiments, as they were when this was built.
 
+use std::path::{Path, PathBuf};
+
+use knee_exp::built_in::{self, BuiltIn, Found};
 use knee_exp::catalogue::Library;
 
 use crate::Failure;
 
 include!(concat!(env!("OUT_DIR"), "/library.rs"));
 
-/// All of them, with their catalogue and what was blessed.
+/// The published ones, with their catalogue and what was blessed.
 pub(crate) fn library() -> Result<Library, Failure> {
-    Ok(Library::new(EXPERIMENTS.iter().copied(), GOLDEN.iter().copied())?)
+    let published = BUILT_IN.iter().filter(|one| one.group == PUBLISHED);
+    let published = published.map(|one| (one.name, one.text)).chain([CATALOGUE]);
+    Ok(Library::new(published, GOLDEN.iter().copied())?)
+}
+
+/// The group of those that others published.
+pub(crate) const PUBLISHED: &str = "published";
+
+/// What a word of the command line means: a path that exists, or else a name of what is built in.
+pub(crate) fn find(word: &Path) -> Result<Found<'_>, Failure> {
+    Ok(built_in::find(word, BUILT_IN)?)
+}
+
+/// Where results go if nothing is said.
+pub(crate) const RESULTS: &str = "results";
+
+/// The directory of results that a word of the command line means: a path that exists, or else a name below `results`.
+pub(crate) fn results(word: &Path) -> PathBuf {
+    let is_name = word.components().count() == 1 && word.file_name().is_some();
+    let below = Path::new(RESULTS).join(word);
+    match is_name && word.symlink_metadata().is_err() && below.is_dir() {
+        true => below,
+        false => word.to_owned(),
+    }
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ pub(crate) struct Args {
 #[derive(Subcommand)]
 enum What {
     /// A congestion control to begin with: in a clone of knee its file, test, experiment, page and row; elsewhere
-    /// NAME.c and NAME.toml, for knee run.
+    /// a directory NAME with NAME.c and NAME.toml, which needs nothing but knee.
     Algorithm {
         /// Its name: small letters, digits and _, at most 10 characters.
         name: String,
@@ -54,8 +54,10 @@ fn steps_in_clone(name: &str) -> String {
 
 fn steps_here(name: &str) -> String {
     format!(
-        "It is Reno with two parameters. Now:\n\
+        "It is Reno with two parameters. Now, in {name}:\n\
          \x20 knee run {name}.toml         compiles it and compares it with reno\n\
+         \x20 knee run incast --quick --cc ./{name}.c,cubic\n\
+         \x20     in an experiment of others: knee scenarios lists them\n\
          \x20 knee check {name}.c          what BPF will refuse\n\
          For the kernel, put it into a clone of knee: knee new algorithm {name} there writes its test too.\n"
     )

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use knee_pcap::{Input, Options};
 
+use crate::library::results;
 use crate::pcap::{self, Files};
 use crate::{DONE, Failure, print, stop_on_signals};
 
@@ -14,7 +15,7 @@ const HEAD_BYTES: u64 = 1 << 20;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// A directory that knee run, knee reproduce or knee pcap --csv has written.
+    /// A directory that knee run, knee reproduce or knee pcap --csv has written, or its name below results.
     #[arg(value_name = "DIR")]
     dir: PathBuf,
     /// Write the report here [default: DIR/report.html]
@@ -26,13 +27,14 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
+    let dir = results(&args.dir);
     let said = |error: knee_report::Error| Failure::Says(error.to_string());
     if let Some(out) = &args.figures {
-        let count = knee_report::write_figures(&args.dir, out).map_err(said)?;
+        let count = knee_report::write_figures(&dir, out).map_err(said)?;
         print(&format!("{count} figures in {}\n", out.display()))?;
         return Ok(DONE);
     }
-    let html = args.output.clone().unwrap_or_else(|| args.dir.join("report.html"));
+    let html = args.output.clone().unwrap_or_else(|| dir.join("report.html"));
     let mut opener = None;
     let mut analyse = |files: &[PathBuf], dir: &Path| {
         // Captures take their time, and Ctrl-C is to leave nothing behind.
@@ -46,7 +48,7 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
             false => unread.map_err(|why| why.to_string()),
         }
     };
-    knee_report::write_analysed(&args.dir, &html, &mut analyse).map_err(said)?;
+    knee_report::write_analysed(&dir, &html, &mut analyse).map_err(said)?;
     print(&format!("report in {}\n", html.display()))?;
     Ok(DONE)
 }

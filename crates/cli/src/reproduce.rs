@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use knee_exp::built_in::Found;
 use knee_exp::catalogue::Library;
 use knee_exp::reproduce::{Planned, Reproduction, Wanted, plan};
 use knee_exp::runner::Options;
@@ -12,13 +13,13 @@ use knee_exp::{Experiment, beside, golden};
 use knee_run::BackEnd as _;
 use knee_sim::Simulator;
 
-use crate::library::library;
+use crate::library::{PUBLISHED, find, library};
 use crate::progress::Line;
 use crate::{COULD_NOT, DONE, Failure, back_ends, complain, print, profile, stop_on_signals};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Experiments, as --list names them [default: all]
+    /// Experiments: files, or names of what is built in [default: all that --list names]
     #[arg(value_name = "NAME")]
     names: Vec<String>,
     /// Those of a section (a part of its title), or whose names are as a pattern says: nv-*; several with commas between them
@@ -56,7 +57,8 @@ impl Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
-    let library = library()?;
+    let mut library = library()?;
+    let names = names(&mut library, &args.names)?;
     // To list them asks for no kernel.
     let on = if args.list { Simulator.name() } else { &args.on };
     if args.bless.is_some() && on != Simulator.name() {
@@ -64,8 +66,8 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     }
     let back_end = back_ends::for_published(on)?;
     let set = profile::of(None, &*back_end)?;
-    let (names, only) = (args.names.clone(), args.only.clone());
-    let planned = plan(&library, &Wanted { names, only, full: args.full, set })?;
+    let (only, full) = (args.only.clone(), args.full);
+    let planned = plan(&library, &Wanted { names: names.clone(), only, full, set })?;
     if args.list {
         return print(&list(&library, &planned, args.is_whole())).map(|()| DONE);
     }
@@ -74,14 +76,32 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
         stop: stop_on_signals()?,
         ..Options::new(back_end)
     };
-    let code = run_all(args, &library, &planned, &options);
+    let code = run_all(args, &library, &names, &planned, &options);
     options.back_end.leave();
     code
+}
+
+/// What the words of the command line are called in the library, which takes in what is not published.
+fn names(library: &mut Library, words: &[String]) -> Result<Vec<String>, Failure> {
+    let mut names = Vec::new();
+    for word in words {
+        names.push(match find(Path::new(word)) {
+            Ok(Found::BuiltIn(one)) if one.group == PUBLISHED => one.name.to_owned(),
+            Ok(found) => {
+                let (path, text) = found.read()?;
+                library.put(&path, text)
+            }
+            // The refusal lists what can be reproduced.
+            Err(_) => word.clone(),
+        });
+    }
+    Ok(names)
 }
 
 fn run_all(
     args: &Args,
     library: &Library,
+    names: &[String],
     planned: &[Planned],
     options: &Options,
 ) -> Result<u8, Failure> {
@@ -118,7 +138,7 @@ fn run_all(
         return Ok(COULD_NOT);
     }
     // A verdict is a result. That a file is wrong or a run of the simulator fails is none, nor what was asked for by name and not run.
-    let is_named = |name: &String| args.names.contains(name);
+    let is_named = |name: &String| names.contains(name);
     let is_broken = reproduction
         .done
         .iter()

@@ -12,17 +12,15 @@ use knee_exp::{Experiment, Overrides, memory, refused, report, table};
 use knee_run::BackEnd;
 
 use crate::back_ends::{self, On};
+use crate::library::{RESULTS, find};
 use crate::progress::Line;
 use crate::{
     CHECK_FAILED, COULD_NOT, DONE, Failure, complain, plain, print, profile, stop_on_signals,
 };
 
-/// Where results go if nothing is said.
-const RESULTS: &str = "results";
-
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Experiment files.
+    /// Experiment files, or names of what is built in (knee scenarios).
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Cases of the file, or algorithms, to compare in place of the file's cases; a path, as ./tcp_foo.c, is
@@ -107,8 +105,8 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     let experiments: Vec<Arc<Experiment>> = args
         .files
         .iter()
-        .map(|file| Experiment::load(file, &overrides).map(Arc::new))
-        .collect::<Result<_, _>>()?;
+        .map(|file| Ok(Arc::new(find(file)?.load(&overrides)?.whole()?)))
+        .collect::<Result<_, Failure>>()?;
     if let Some(whole) = experiments.iter().find(|experiment| args.quick && !experiment.is_quick) {
         let path = whole.path.display();
         return Err(Failure::Says(format!("{path}: has no [quick]: leave --quick out")));

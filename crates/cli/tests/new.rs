@@ -35,39 +35,43 @@ fn a_new_algorithm_is_checked_shown_and_run_as_it_is_written() {
     let scratch = Scratch::new();
     let new = scratch.knee(&["new", "algorithm", "swift"]);
     assert_eq!((new.status.code(), err(&new)), (Some(0), String::new()));
-    assert!(out(&new).starts_with("written:\n  swift.c\n  swift.toml\n"), "{}", out(&new));
-    let check = scratch.knee(&["check", "swift.c"]);
-    assert_eq!(out(&check), "swift.c: nothing that BPF is known to refuse\n");
+    assert!(
+        out(&new).starts_with("written:\n  swift/swift.c\n  swift/swift.toml\n  swift/README.md\n"),
+        "{}",
+        out(&new)
+    );
+    let check = scratch.knee(&["check", "swift/swift.c"]);
+    assert_eq!(out(&check), "swift/swift.c: nothing that BPF is known to refuse\n");
     assert_eq!(check.status.code(), Some(0));
-    let shown = out(&scratch.knee(&["algorithms", "./swift.c"]));
+    let shown = out(&scratch.knee(&["algorithms", "./swift/swift.c"]));
     assert!(
         shown.contains("swift: grow by `increase` packets") && shown.contains("beta"),
         "{shown}"
     );
-    let run = scratch.knee(&["run", "swift.toml", "--repeat", "1"]);
+    let run = scratch.knee(&["run", "swift/swift.toml", "--repeat", "1"]);
     assert_eq!(run.status.code(), Some(0), "{}", err(&run));
     assert!(out(&run).contains("swift-717"), "{}", out(&run));
     let again = scratch.knee(&["new", "algorithm", "swift"]);
     assert_eq!(again.status.code(), Some(2));
-    assert_eq!(err(&again), "knee: swift.c is there already: nothing was written\n");
+    assert_eq!(err(&again), "knee: swift is there already: nothing was written\n");
 }
 
 #[test]
 fn what_bpf_refuses_is_named_by_line_and_exit_1() {
     let scratch = Scratch::new();
     scratch.knee(&["new", "algorithm", "swift"]);
-    let path = scratch.0.path().join("swift.c");
+    let path = scratch.0.path().join("swift/swift.c");
     let text = fs::read_to_string(&path).unwrap();
     let text = text.replace("(cwnd * beta) >> SWIFT_BETA_SHIFT", "(u32)(cwnd * 0.5)");
     fs::write(&path, text).unwrap();
-    let check = scratch.knee(&["check", "swift.c"]);
+    let check = scratch.knee(&["check", "swift/swift.c"]);
     assert_eq!(check.status.code(), Some(1));
     assert!(out(&check).contains("0.5 is floating point"), "{}", out(&check));
-    let json = out(&scratch.knee(&["check", "swift.c", "--json"]));
+    let json = out(&scratch.knee(&["check", "swift/swift.c", "--json"]));
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json[0]["findings"][0]["rule"], "Float");
     assert_eq!(scratch.knee(&["check", "none.c"]).status.code(), Some(2));
-    let both = scratch.knee(&["check", "none.c", "swift.c"]);
+    let both = scratch.knee(&["check", "none.c", "swift/swift.c"]);
     assert_eq!(both.status.code(), Some(2));
     assert!(out(&both).contains("0.5 is floating point") && err(&both).contains("none.c"));
 }
@@ -76,14 +80,14 @@ fn what_bpf_refuses_is_named_by_line_and_exit_1() {
 fn files_that_do_not_compile_show_the_compilers_lines_and_exit_2() {
     let scratch = Scratch::new();
     scratch.knee(&["new", "algorithm", "swift"]);
-    let path = scratch.0.path().join("swift.c");
+    let path = scratch.0.path().join("swift/swift.c");
     let text = fs::read_to_string(&path).unwrap();
     fs::write(&path, text.replace("ca->reductions++;", "ca->reduction++;")).unwrap();
-    let run = scratch.knee(&["run", "swift.toml"]);
+    let run = scratch.knee(&["run", "swift/swift.toml"]);
     assert_eq!(run.status.code(), Some(2));
     let first = err(&run).lines().next().unwrap().to_owned();
     assert!(
-        first.starts_with("knee: swift.toml:") && first.contains("does not compile"),
+        first.starts_with("knee: swift/swift.toml:") && first.contains("does not compile"),
         "{first}"
     );
     assert!(err(&run).contains("swift.c:75:") || err(&run).contains("error: "), "{}", err(&run));
@@ -95,7 +99,10 @@ fn a_machine_without_a_compiler_is_told_how_to_get_one() {
     let scratch = Scratch::new();
     scratch.knee(&["new", "algorithm", "swift"]);
     let mut command = Command::new(env!("CARGO_BIN_EXE_knee"));
-    command.args(["run", "swift.toml"]).current_dir(scratch.0.path()).env("PATH", scratch.0.path());
+    command
+        .args(["run", "swift/swift.toml"])
+        .current_dir(scratch.0.path())
+        .env("PATH", scratch.0.path());
     let run = command.env_remove("CC").output().unwrap();
     assert_eq!(run.status.code(), Some(2));
     assert!(
@@ -117,7 +124,7 @@ fn a_division_by_zero_in_a_module_ends_the_run_with_its_place() {
                   static int __init zero_register(void) { return tcp_register_congestion_control(&zero); }\n\
                   module_init(zero_register);\n";
     fs::write(scratch.0.path().join("zero.c"), module).unwrap();
-    let run = scratch.knee(&["run", "swift.toml", "--cc", "./zero.c"]);
+    let run = scratch.knee(&["run", "swift/swift.toml", "--cc", "./zero.c"]);
     assert_eq!(run.status.code(), Some(2));
     assert!(err(&run).contains("zero.c:5: division by zero: "), "{}", err(&run));
 }
@@ -143,8 +150,29 @@ fn in_a_clone_an_algorithm_that_is_not_built_yet_is_told_from_one_that_is_not_th
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, "").unwrap();
     }
-    let said = |cc: &str| err(&scratch.knee(&["run", "swift.toml", "--cc", cc]));
+    let said = |cc: &str| err(&scratch.knee(&["run", "swift/swift.toml", "--cc", cc]));
     let fresh = said("fresh");
     assert!(fresh.contains("algorithms/fresh.c is not in this binary: make, or --cc"), "{fresh}");
     assert!(said("stale").contains("must be one of"), "{}", said("stale"));
+}
+
+#[test]
+fn cc_replaces_cases_of_a_file_that_cannot_be_run() {
+    let scratch = Scratch::new();
+    scratch.knee(&["new", "algorithm", "swift"]);
+    let path = scratch.0.path().join("swift/swift.toml");
+    // As in a clone, where the name is that of an algorithm which is not built in yet.
+    let text = fs::read_to_string(&path).unwrap().replace("\"./swift.c\"", "\"swift\"");
+    fs::write(&path, text).unwrap();
+    let run = ["run", "swift/swift.toml", "--repeat", "1", "--set", "run.duration=\"600 ms\""];
+    let with = |more: &[&str]| scratch.knee(&[&run[..], more].concat());
+    let others = with(&["--cc", "./swift/swift.c,cubic"]);
+    assert_eq!((others.status.code(), err(&others)), (Some(0), String::new()));
+    assert!(out(&others).contains("cubic") && out(&others).contains("swift"), "{}", out(&others));
+    // Where it is to be run, it is refused as before.
+    for more in [&[][..], &["--cc", "swift"], &["--cc", "cubic,swift-717"]] {
+        let refused = with(more);
+        assert_eq!(refused.status.code(), Some(2));
+        assert!(err(&refused).contains("must be one of"), "{}", err(&refused));
+    }
 }

@@ -3,6 +3,7 @@
 
 use std::fs::{self, File};
 use std::io::Read as _;
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
@@ -331,4 +332,108 @@ fn ctrl_c_keeps_what_has_finished_for_the_report() {
     {
         assert!(html.contains(words), "{words}");
     }
+}
+
+#[test]
+fn a_path_that_exists_is_meant_before_a_name_and_by_every_command() {
+    let scratch = tempfile::tempdir().unwrap();
+    let short = ["--repeat", "1", "--set", "run.duration=\"300 ms\""];
+    for name in ["two-flows", "examples/two-flows", "scenarios/examples/two-flows.toml"] {
+        let run = knee(&[&["run", name][..], &short].concat(), scratch.path());
+        assert!(said(&run).contains("two-flows: How fast"), "{}", said(&run));
+    }
+    // Results are found by their names, too.
+    let same = said(&knee(&["compare", "two-flows", "two-flows-2"], scratch.path()));
+    assert!(same.contains("two-flows"), "{same}");
+    // Two groups have this name, and each is found by its own.
+    let published = said(&knee(&["explain", "plb"], scratch.path()));
+    let example = said(&knee(&["explain", "examples/plb"], scratch.path()));
+    assert!(
+        published.contains("knee reproduce plb --full")
+            && example.contains("knee run examples/plb")
+    );
+    // A file in the place of a built-in one, of its own question.
+    let incast = said(&knee(&["scenarios", "incast"], scratch.path()));
+    let mine = incast.replace("What does it cost when ten senders", "Mine: what if ten senders");
+    fs::write(scratch.path().join("incast"), &mine).unwrap();
+    fs::write(scratch.path().join("incast.toml"), &mine).unwrap();
+    for args in [
+        &["explain", "incast"][..],
+        &["run", "incast", "--quick"],
+        &["reproduce", "incast.toml", "--json"],
+    ] {
+        let answer = knee(args, scratch.path());
+        assert_eq!(answer.status.code(), Some(0), "{args:?}: {}", text(&answer.stderr));
+        match args[0] {
+            "reproduce" => assert!(said(&answer).contains("incast"), "{args:?}"),
+            _ => assert!(said(&answer).contains("Mine: what if"), "{args:?}: {}", said(&answer)),
+        }
+    }
+    let manifest = scratch.path().join("results/reproduce/incast/manifest.json");
+    assert!(fs::read_to_string(manifest).unwrap().contains("Mine: what if"));
+    for command in ["run", "explain"] {
+        let refused = knee(&[command, "incats"], scratch.path());
+        assert_eq!(refused.status.code(), Some(2));
+        let why = text(&refused.stderr);
+        let expected = "knee: \"incats\": no file, and no experiment that is built in (knee scenarios); did you mean \"incast\"?";
+        assert!(why.starts_with(expected) && why.lines().count() == 1, "{why}");
+    }
+}
+
+#[test]
+fn built_in_experiments_are_listed_shown_and_written_and_nothing_is_replaced() {
+    let scratch = tempfile::tempdir().unwrap();
+    let at = |path: &str| scratch.path().join(path);
+    let list = said(&knee(&["scenarios"], scratch.path()));
+    for part in
+        ["published: ", "examples: ", "hosts: ", "  incast ", "  examples/plb ", "  two-flows "]
+    {
+        assert!(list.contains(part), "{part}: {list}");
+    }
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/examples/two-flows.toml");
+    let own = fs::read_to_string(own).unwrap();
+    assert_eq!(said(&knee(&["scenarios", "two-flows"], scratch.path())), own);
+    assert_eq!(
+        said(&knee(&["scenarios", "two-flows", "--write", "."], scratch.path())),
+        "./two-flows.toml\n"
+    );
+    assert_eq!(fs::read_to_string(at("two-flows.toml")).unwrap(), own);
+    assert!(
+        said(&knee(&["scenarios", "--write", "all"], scratch.path()))
+            .ends_with(" experiments in all\n")
+    );
+    assert_eq!(fs::read_to_string(at("all/examples/two-flows.toml")).unwrap(), own);
+    assert!(at("all/published/plb.toml").is_file() && at("all/examples/plb.toml").is_file());
+    // Neither a file nor what a link leads to, and no link in the place of a folder.
+    fs::write(at("kept"), "kept").unwrap();
+    symlink(at("kept"), at("link")).unwrap();
+    fs::create_dir_all(at("elsewhere")).unwrap();
+    fs::create_dir_all(at("half")).unwrap();
+    symlink(at("elsewhere"), at("half/published")).unwrap();
+    for args in [
+        &["scenarios", "two-flows", "--write", "."][..],
+        &["scenarios", "two-flows", "--write", "link"],
+        &["scenarios", "--write", "all"],
+        &["scenarios", "--write", "half"],
+        &["scenarios", "none"],
+    ] {
+        let refused = knee(args, scratch.path());
+        assert_eq!(refused.status.code(), Some(2), "{args:?}");
+        assert_eq!(text(&refused.stderr).lines().count(), 1, "{args:?}: {}", text(&refused.stderr));
+    }
+    assert_eq!(fs::read_to_string(at("kept")).unwrap(), "kept");
+    assert_eq!(fs::read_dir(at("elsewhere")).unwrap().count(), 0);
+}
+
+#[test]
+fn every_command_has_a_page_of_the_manual() {
+    let scratch = tempfile::tempdir().unwrap();
+    said(&knee(&["man", "."], scratch.path()));
+    for (page, part) in
+        [("knee.1", "reproduce"), ("knee-run.1", "\\-\\-quick"), ("knee-new-algorithm.1", "clone")]
+    {
+        let page = fs::read_to_string(scratch.path().join(page)).unwrap();
+        assert!(page.starts_with(".ie") && page.contains(part), "{page}");
+    }
+    assert!(!scratch.path().join("knee-agent.1").exists());
 }

@@ -48,6 +48,7 @@
 mod about;
 mod arrivals;
 pub mod beside;
+pub mod built_in;
 pub mod cases;
 pub mod catalogue;
 mod cc;
@@ -79,6 +80,7 @@ pub mod report;
 pub mod reproduce;
 pub mod results;
 pub mod runner;
+pub mod runs;
 pub mod scale;
 mod scenario;
 mod sizes;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use knee_file::{Origin, one_of};
+use knee_results::Manifest;
 use knee_results::reproduction::{self, Claimed, Entry, Section};
 use knee_run::BackEnd;
 use knee_run::spec::{Run, Traffic};
@@ -294,10 +295,10 @@ impl Reproduction {
                         done.skipped = Some(all.join("; "));
                         None
                     }
-                    Err(Error::Simulation { message, .. }) => {
+                    Err(Error::Simulation { source, .. }) => {
                         // Only a real machine may be what a run fails of.
                         done.is_broken = !options.back_end.capabilities().has_host;
-                        done.skipped = Some(message);
+                        done.skipped = Some(source.to_string());
                         None
                     }
                     Err(other) => return Err(other),
@@ -370,6 +371,7 @@ impl Reproduction {
             why: absent.why.clone(),
         });
         reproduction::Reproduction {
+            format: Manifest::FORMAT,
             full: self.full,
             back_end: self.back_end.into(),
             interrupted: self.interrupted,

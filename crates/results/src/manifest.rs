@@ -24,6 +24,8 @@ pub struct Manifest {
     /// The directory that it was read from.
     #[serde(skip)]
     pub dir: PathBuf,
+    /// [`Manifest::FORMAT`] of the knee that wrote it; 0: it is older than that.
+    pub format: u64,
     pub experiment: String,
     pub file: String,
     pub question: String,
@@ -320,6 +322,8 @@ pub struct Link {
 impl Manifest {
     /// The name of its file.
     pub const FILE: &str = "manifest.json";
+    /// The form of what a results directory holds. It grows when a knee of before would read it wrongly; what is added leaves it as it is.
+    pub const FORMAT: u64 = 1;
 
     /// Reads the manifest of a results directory.
     ///
@@ -355,7 +359,7 @@ impl Manifest {
     }
 }
 
-/// Reads a JSON file of at most 64 MiB. What is said of one that is none names `what` it is to be, and how to have one `again`.
+/// Reads a JSON file of at most 64 MiB; of a `format` that is not newer than [`Manifest::FORMAT`]. What is said of one that is none names `what` it is to be, and how to have one `again`.
 ///
 /// # Errors
 /// [`Error`] if it is not there, too long, no JSON, or something else.
@@ -366,6 +370,15 @@ pub fn read_json<T: DeserializeOwned>(
 ) -> Result<T, Error> {
     let text = knee_files::read_text(path, MAX_JSON_BYTES, what)
         .map_err(|why| Error::unreadable(path, why))?;
+    // Whatever else a newer one says may be of other kinds than here.
+    let newer = serde_json::from_str::<Head>(&text).ok().map(|head| head.format);
+    if let Some(format) = newer.filter(|format| *format > Manifest::FORMAT) {
+        let known = Manifest::FORMAT;
+        let why = format!(
+            "a newer knee wrote it, in format {format} of results; this one reads up to {known}: use that one"
+        );
+        return Err(Error::input(path, 0, why));
+    }
     serde_json::from_str(&text).map_err(|why| {
         let line = u64::try_from(why.line()).unwrap_or(0);
         Error::input(
@@ -377,6 +390,13 @@ pub fn read_json<T: DeserializeOwned>(
             },
         )
     })
+}
+
+/// What every file of a results directory begins with, of whatever format.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Head {
+    format: u64,
 }
 
 fn mean() -> String {

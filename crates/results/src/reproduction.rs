@@ -12,6 +12,8 @@ use crate::verdict::ClaimVerdict;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Reproduction {
+    /// [`Manifest::FORMAT`](crate::Manifest::FORMAT) of the knee that wrote it; 0: it is older than that.
+    pub format: u64,
     pub full: bool,
     pub back_end: String,
     pub interrupted: bool,

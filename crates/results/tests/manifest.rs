@@ -4,6 +4,7 @@ use knee_results::manifest::{
     About, Asked, Axis, BackEnd, Chart, Check, CheckRow, Claim, Effort, Link, Manifest, Module,
     Network, Node, NodeKind, Published, Term,
 };
+use knee_results::reproduction::Reproduction;
 use knee_results::{CheckVerdict, ClaimVerdict};
 use serde_json::{Value as Json, from_value, json, to_value};
 
@@ -58,6 +59,7 @@ fn whole() -> Manifest {
     };
     let text = || "text".to_owned();
     Manifest {
+        format: Manifest::FORMAT,
         dir: "".into(),
         experiment: "small".into(),
         file: text(),
@@ -181,4 +183,22 @@ fn what_is_left_out_has_the_usual_meaning() {
     let network = read.network.expect("it is there");
     assert_eq!(network.nodes[0].kind, NodeKind::Host);
     assert!(!network.links[0].recorded && network.links[0].rate_bps.is_none());
+}
+
+#[test]
+fn what_a_newer_knee_wrote_is_refused_in_a_sentence() {
+    let dir = tempfile::tempdir().unwrap();
+    // Other kinds of values than this one knows.
+    let newer =
+        json!({ "format": Manifest::FORMAT + 1, "experiment": { "name": "a" }, "sections": 3 });
+    for file in [Manifest::FILE, Reproduction::FILE] {
+        std::fs::write(dir.path().join(file), newer.to_string()).unwrap();
+    }
+    let manifest = Manifest::read(dir.path()).unwrap_err().to_string();
+    let list = Reproduction::read(dir.path()).unwrap_err().to_string();
+    for (file, said) in [(Manifest::FILE, manifest), (Reproduction::FILE, list)] {
+        let why =
+            "a newer knee wrote it, in format 2 of results; this one reads up to 1: use that one";
+        assert_eq!(said, format!("{}: {why}", dir.path().join(file).display()));
+    }
 }

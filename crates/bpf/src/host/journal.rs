@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::bpffs::read_file;
-use crate::Error;
+use crate::{Error, Source};
 
 /// Of the file; a reader takes no other.
 const VERSION: u32 = 1;
-/// An entry has some 500, and a name 15 characters.
+/// An entry has some 500, of which a path may add 4000, and a name 15 characters.
 const MOST_BYTES: u64 = 4 << 20;
 
 /// The algorithm that every kernel has.
@@ -24,6 +24,9 @@ pub struct Entry {
     pub name: String,
     /// The algorithm file it comes from.
     pub algorithm: String,
+    /// The file that it was compiled from, if it is none of knee's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<Source>,
     /// Its parameters, by name, all of them.
     pub params: Vec<(String, u32)>,
     /// Whom connections without ECN are handed to, if it says so.
@@ -145,4 +148,30 @@ fn path(run_dir: &Path) -> PathBuf {
 /// Tells one boot from another.
 fn boot() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_journal_of_another_version_is_refused_with_the_way_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut journal = Journal::read(dir.path()).unwrap();
+        journal.allowed_before = Some("reno".to_owned());
+        journal.write(dir.path()).unwrap();
+        let text = fs::read_to_string(path(dir.path())).unwrap();
+        for (before, now, why) in [
+            ("\"version\": 1", "\"version\": 2", "version 2"),
+            ("\"entries\"", "\"entry\"", "missing field `entries`"),
+        ] {
+            let (compact, now_compact) = (before.replace(' ', ""), now.replace(' ', ""));
+            let other = text.replace(before, now).replace(&compact, &now_compact);
+            assert_ne!(other, text);
+            fs::write(path(dir.path()), other).unwrap();
+            let said = Journal::read(dir.path()).err().unwrap().to_string();
+            let way_out = "use the knee that wrote it to unload, or move it away";
+            assert!(said.contains(why) && said.contains(way_out), "{said}");
+        }
+    }
 }

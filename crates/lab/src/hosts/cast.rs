@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use knee_linux::algorithms::{check_not_compiled, kernels_own};
+use knee_linux::algorithms::{check_not_of_file, kernels_own};
 use knee_linux::applications::{self, At};
 use knee_run::Run;
 use knee_run::spec::{Cc, HostConfig, NodeId};
@@ -48,7 +48,10 @@ impl<'a> Cast<'a> {
             run.flows.iter().flat_map(|flow| [Some(&flow.cc), flow.peer_cc.as_ref()]).flatten()
         {
             let name = cc.algorithm.name();
-            check_not_compiled(cc)?;
+            check_not_of_file(
+                cc,
+                "machines get algorithms of knee's own: use --on lab, or --on sim",
+            )?;
             if cc.is_kernels_own {
                 return Err(Error::Refused(format!(
                     "kernel:{name}: machines get knee's algorithms; leave out \"kernel:\", or use --on lab"

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use knee_linux::algorithms::{KERNELS_OWN, Kernel, base_rtt, check_ports};
+use knee_linux::algorithms::{KERNELS_OWN, Kernel, base_rtt, check_not_of_file, check_ports};
 use knee_linux::applications::{self, At};
 use knee_linux::{Algorithms, Chosen};
 use knee_run::Run;
@@ -77,6 +77,11 @@ struct BuiltIn(BTreeMap<&'static str, Cc>);
 impl Kernel for BuiltIn {
     fn bring(&mut self, cc: &Cc) -> Result<String, Error> {
         let name = cc.algorithm.name();
+        check_not_of_file(
+            cc,
+            "a kernel in virtual time has the algorithms that it was built with: use --on lab, or --on sim, or put it into algorithms/ and \
+             run knee vkernel build",
+        )?;
         let known = self.0.entry(name).or_insert_with(|| cc.clone());
         if known.params != cc.params {
             return Err(Error::Refused(format!(

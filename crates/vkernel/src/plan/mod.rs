@@ -6,6 +6,7 @@
 mod applications;
 mod differences;
 mod host;
+mod lack;
 mod network;
 mod queues;
 mod routes;

@@ -333,3 +333,13 @@ fn what_the_kernel_cannot_do_is_refused_in_one_sentence() {
         assert!(why.contains(wanted) && !why.contains('\n'), "{wanted}: {why}");
     }
 }
+
+#[test]
+fn a_file_is_refused_with_the_way_into_the_kernel() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/algorithms/gentle.c");
+    let mut run = run_on(star(drop_tail()));
+    run.flows = vec![flow("reno")];
+    run.flows[0].cc = Cc::new(knee_algo::module::load(std::path::Path::new(path)).unwrap());
+    let why = plan(&run).unwrap_err();
+    assert!(why.contains("gentle.c is a file") && why.contains("knee vkernel build"), "{why}");
+}

@@ -1,0 +1,371 @@
+//! The `knee` command, whole and for servers: flags and glue only, the work is in the library crates.
+#![forbid(unsafe_code)]
+
+#[cfg(feature = "kernel")]
+mod agent;
+mod algorithms;
+mod back_ends;
+mod check;
+mod compare;
+mod doctor;
+mod explain;
+#[cfg(feature = "kernel")]
+mod host;
+#[cfg(feature = "kernel")]
+mod kernel;
+mod library;
+mod man;
+mod new;
+mod pcap;
+mod profile;
+mod progress;
+mod random;
+mod record;
+mod replay;
+mod report;
+mod reproduce;
+mod run;
+mod scenarios;
+mod schema;
+mod script;
+mod vkernel;
+#[cfg(not(feature = "kernel"))]
+mod without_kernel;
+
+use std::borrow::Cow;
+use std::fmt::{self, Write as _};
+use std::io::{self, ErrorKind, Write as _};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use knee_exp::machine::Build;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+/// Exit code of a command that did what it was asked.
+const DONE: u8 = 0;
+/// Exit code of a command that was done and found what it was to find out not to be so.
+const CHECK_FAILED: u8 = 1;
+/// Exit code of a command that could not, or was stopped.
+const COULD_NOT: u8 = 2;
+
+const EXAMPLES: &str = "\
+Examples:
+  knee reproduce
+        what others published, in two minutes: their figures beside ours, and whether what they say stands
+  knee explain bulk-mix
+        one of these experiments in words
+  knee run bulk-mix
+        what short transfers cost beside bulk ones: the published figures beside ours
+  knee run bulk-mix --cc cubic,dctcp --set traffic.short.size='\"100 kB\"'
+        two of its cases, and one size of short transfers in place of the file's list
+  knee run incast --repeat 50 --seed 7 -o /tmp/incast
+        more runs, another seed, results in a directory of your choice
+  knee run bulk-mix --json | jq .simulator
+        for programs
+  knee run incast --profile running -o /tmp/sim && sudo knee run incast --on lab -o /tmp/lab
+        the simulator as the running kernel, and the running kernel
+  knee vkernel build && knee run incast --on vkernel -o /tmp/vkernel
+        a kernel for runs in virtual time (some minutes, once), and the same on its TCP: repeatable, without root
+  knee scenarios incast --write .
+        the file of one of them, to be changed; knee scenarios lists them
+  knee compare /tmp/sim /tmp/lab
+        which figures differ between them, by how much, and whether chance explains it
+  knee report results/bulk-mix
+        one HTML file to look at: charts, plots over time, published figures beside ours
+  knee algorithms dctcp
+        what an algorithm is, its parameters and what it shows of itself
+  knee run two-flows --trace both -o /tmp/two && knee replay /tmp/two/both-run-0.flight --cc reno
+        every call of the algorithm, and what another one would have done in its place
+  knee run incast --cc dctcp,./tcp_foo.c
+        beside the source of a Linux module, unmodified (it runs as part of knee: trust it first)
+  knee new algorithm swift
+        a file to begin with, its test and its experiment
+  knee script tests/scripts/recovery --linux all
+        what TCP must send, packet by packet, in a folder of scripts: the first difference of each version
+  knee script --record incast.toml --cc dctcp -o incast.script
+        a script of what a simulated flow sent; of a capture: knee script --record FILE.pcapng
+  knee pcap web.pcapng
+        what happened in a capture: flows, their round trips, why packets were sent again
+  knee doctor
+        what this machine can do, and how to get the rest
+  sudo knee load cubic --cgroup /sys/fs/cgroup/web --confirm-within 60s
+        an algorithm for the connections of a cgroup, gone again unless knee confirm is run
+  sudo knee top
+        connections under loaded algorithms, with what these hold inside
+  sudo knee unload --all
+        the host as it was
+
+Results go to results/NAME, and to results/NAME-2 and so on if that is there: tables as CSV, and a
+manifest.json with everything that was run.
+
+Exit codes: 0 done, 1 a check failed, 2 could not run (or was stopped by Ctrl-C: what had finished by then is
+kept).
+
+With --json, a command that fails prints {\"error\": ...} on standard output instead of its result. The message is
+also on standard error.";
+
+/// Data-center TCP congestion avoidance: run experiments, load algorithms into the kernel, look inside.
+#[derive(Parser)]
+#[command(name = "knee", after_help = EXAMPLES, subcommand_required = true, arg_required_else_help = true)]
+struct Cli {
+    /// After a refusal of the kernel's, print also what libbpf and the verifier said.
+    #[arg(short, long, global = true)]
+    verbose: bool,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run experiments and print their tables.
+    Run(run::Args),
+    /// Run what others published: their figures beside ours, and a verdict on each claim.
+    Reproduce(reproduce::Args),
+    /// Say in words what an experiment asks and of what, what was published, and what stands.
+    Explain(explain::Args),
+    /// List the experiments that are built in, show one, or write them out to be changed.
+    Scenarios(scenarios::Args),
+    /// Print what files may say, as a JSON Schema for editors.
+    Schema(schema::Args),
+    /// Set results side by side: each figure with its spread in both, and a verdict.
+    Compare(compare::Args),
+    /// Write a report of results that a browser shows, or its figures one by one.
+    Report(report::Args),
+    /// List the congestion controls, or show one in full.
+    Algorithms(algorithms::Args),
+    /// Write an algorithm to begin with.
+    New(new::Args),
+    /// Find what BPF will refuse in an algorithm's file, and say what to write instead.
+    Check(check::Args),
+    /// Make the calls of a recording again on the native build, and compare.
+    Replay(replay::Args),
+    /// Play packet scripts against the simulator's TCP or the running kernel's.
+    Script(script::Args),
+    /// Build kernels for runs in virtual time (--on vkernel).
+    Vkernel(vkernel::Args),
+    /// Say what happened in captures of TCP: flows, round trips, packets.
+    Pcap(pcap::Args),
+    /// Say what this machine can do, and how to get the rest.
+    Doctor(doctor::Args),
+    /// Print what a shell needs to complete this command's words.
+    Completions {
+        /// bash, zsh, fish or elvish.
+        #[arg(value_name = "SHELL")]
+        shell: clap_complete::Shell,
+    },
+    /// Write the pages of the manual into a directory.
+    #[command(hide = true)]
+    Man(man::Args),
+    /// Obey a knee on another machine, which starts this one.
+    #[cfg(feature = "kernel")]
+    #[command(hide = true)]
+    Agent,
+    #[cfg(feature = "kernel")]
+    #[command(flatten)]
+    Kernel(kernel::Command),
+    #[cfg(not(feature = "kernel"))]
+    #[command(flatten)]
+    Kernel(without_kernel::Command),
+}
+
+/// Why a command ends without having done what it was asked.
+enum Failure {
+    /// In one sentence.
+    Says(String),
+    /// The library's reason.
+    Experiment(knee_exp::Error),
+    /// The kernel side's reason.
+    #[cfg(feature = "kernel")]
+    Kernel(knee_bpf::Error),
+    /// Nobody reads standard output any more.
+    ClosedPipe,
+    /// Standard output cannot be written.
+    Output(io::Error),
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Says(text) => f.write_str(text),
+            Failure::Experiment(error) => error.fmt(f),
+            #[cfg(feature = "kernel")]
+            Failure::Kernel(error) => error.fmt(f),
+            Failure::ClosedPipe => f.write_str("standard output is closed"),
+            Failure::Output(error) => write!(f, "standard output: cannot write: {error}"),
+        }
+    }
+}
+
+impl From<knee_exp::Error> for Failure {
+    fn from(error: knee_exp::Error) -> Failure {
+        Failure::Experiment(error)
+    }
+}
+
+#[cfg(feature = "kernel")]
+impl From<knee_bpf::Error> for Failure {
+    fn from(error: knee_bpf::Error) -> Failure {
+        Failure::Kernel(error)
+    }
+}
+
+/// Text without what a terminal would obey: names, questions and values come from files of whoever.
+fn plain(text: &str) -> Cow<'_, str> {
+    let is_order = |c: char| c.is_control() && c != '\n' && c != '\t';
+    if !text.contains(is_order) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match is_order(c) {
+            // So it stays JSON where it is.
+            true => drop(write!(out, "\\u{:04x}", u32::from(c))),
+            false => out.push(c),
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// Prints on standard output.
+fn print(text: &str) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    let text = plain(text);
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| match error.kind() {
+        ErrorKind::BrokenPipe => Failure::ClosedPipe,
+        _ => Failure::Output(error),
+    })
+}
+
+/// Whether programs read what is printed. Asked of the words of the command line themselves, since these may be what is wrong.
+fn is_for_programs() -> bool {
+    std::env::args_os().skip(1).take_while(|word| word != "--").any(|word| word == "--json")
+}
+
+/// Says to a program that there is no answer. What it gets on standard output is JSON in any case.
+fn no_answer(why: &str) {
+    if is_for_programs() {
+        // If even that fails there is nobody left to tell.
+        let _ = print(&format!("{}\n", serde_json::json!({ "error": why })));
+    }
+}
+
+/// Prints a line on standard error. If even that fails there is nobody left to tell.
+fn complain(text: &str) {
+    let _ = writeln!(io::stderr().lock(), "{}", plain(text));
+}
+
+fn completions<C: CommandFactory>(shell: clap_complete::Shell) -> Result<(), Failure> {
+    let mut text = Vec::new();
+    clap_complete::generate(shell, &mut C::command(), "knee", &mut text);
+    print(&String::from_utf8_lossy(&text))
+}
+
+/// A flag that the first Ctrl-C (or SIGTERM, or a terminal that goes away) sets; a second one ends the process at once.
+fn stop_on_signals() -> Result<Arc<AtomicBool>, Failure> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGHUP, SIGINT, SIGTERM] {
+        // `nohup` means it.
+        if signal == SIGHUP && is_ignored(signal) {
+            continue;
+        }
+        let at_once = i32::from(COULD_NOT);
+        signal_hook::flag::register_conditional_shutdown(signal, at_once, stop.clone())
+            .and_then(|_| signal_hook::flag::register(signal, stop.clone()))
+            .map_err(|why| Failure::Says(format!("cannot listen for Ctrl-C: {why}")))?;
+    }
+    Ok(stop)
+}
+
+/// Whether whoever started this process has it ignore a signal.
+fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    mask >> (signal - 1) & 1 == 1
+}
+
+/// The whole command: what its words say, and the code to end with.
+pub fn main() -> ExitCode {
+    command::<Cli>()
+}
+
+/// That of a server, which has the host's side alone.
+#[cfg(feature = "kernel")]
+pub fn host_main() -> ExitCode {
+    command::<host::Cli>()
+}
+
+/// A command line, and what it does.
+trait Words: CommandFactory + FromArgMatches {
+    /// Whether the kernel's own words are to follow a refusal.
+    fn is_verbose(&self) -> bool;
+    fn run(&self) -> Result<u8, Failure>;
+}
+
+impl Words for Cli {
+    fn is_verbose(&self) -> bool {
+        self.verbose
+    }
+
+    fn run(&self) -> Result<u8, Failure> {
+        match &self.command {
+            Command::Run(args) => run::run(args),
+            Command::Reproduce(args) => reproduce::run(args),
+            Command::Explain(args) => explain::run(args).map(|()| DONE),
+            Command::Scenarios(args) => scenarios::run(args).map(|()| DONE),
+            Command::Schema(args) => schema::run(args).map(|()| DONE),
+            Command::Completions { shell } => completions::<Cli>(*shell).map(|()| DONE),
+            Command::Man(args) => man::run::<Cli>(args).map(|()| DONE),
+            Command::Compare(args) => compare::run(args),
+            Command::Report(args) => report::run(args),
+            Command::Algorithms(args) => algorithms::run(args).map(|()| DONE),
+            Command::New(args) => new::run(args).map(|()| DONE),
+            Command::Check(args) => check::run(args),
+            Command::Replay(args) => replay::run(args),
+            Command::Script(args) => script::run(args),
+            Command::Vkernel(args) => vkernel::main(args).map(|()| DONE),
+            Command::Pcap(args) => pcap::run(args),
+            Command::Doctor(args) => doctor::run(args, doctor::Parts::All).map(|()| DONE),
+            #[cfg(feature = "kernel")]
+            Command::Agent => agent::run().map(|()| DONE),
+            Command::Kernel(command) => command.run(),
+        }
+    }
+}
+
+fn command<C: Words>() -> ExitCode {
+    let version = Build::this().to_string();
+    let parsed = C::command()
+        .version(version)
+        .try_get_matches()
+        .and_then(|matches| C::from_arg_matches(&matches));
+    let words = match parsed {
+        Ok(words) => words,
+        Err(error) => {
+            let _ = error.print();
+            if error.use_stderr() {
+                // The first paragraph is the reason, help comes after.
+                let text = error.render().to_string();
+                let why = text.split("\n\n").next().unwrap_or_default();
+                no_answer(why.trim_start_matches("error: ").trim_end());
+            }
+            return ExitCode::from(if error.use_stderr() { COULD_NOT } else { DONE });
+        }
+    };
+    match words.run() {
+        Ok(code) => ExitCode::from(code),
+        // Whoever closed the pipe has read what was wanted: `knee algorithms | head -1`.
+        Err(Failure::ClosedPipe) => ExitCode::from(DONE),
+        Err(failure) => {
+            no_answer(&failure.to_string());
+            complain(&format!("knee: {failure}"));
+            #[cfg(feature = "kernel")]
+            if let (true, Failure::Kernel(error)) = (words.is_verbose(), &failure) {
+                complain(error.log());
+            }
+            ExitCode::from(COULD_NOT)
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! `knee scenarios`: the experiments that are built in, to be read, or written out and changed.
+
+use std::ffi::OsStr;
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{self, ErrorKind, Write as _};
+use std::path::{Path, PathBuf};
+
+use knee_exp::Overrides;
+use knee_exp::built_in::{BuiltIn, Found};
+use knee_files::Dir;
+
+use crate::library::{BUILT_IN, PUBLISHED, find};
+use crate::{Failure, print};
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// One of them: its file [default: list all]
+    #[arg(value_name = "NAME")]
+    name: Option<PathBuf>,
+    /// Write it to this file, or into this directory; without a name all of them, into a directory. Nothing is replaced.
+    #[arg(long, value_name = "DIR|FILE")]
+    write: Option<PathBuf>,
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    match (&args.name, &args.write) {
+        (None, None) => print(&list()?),
+        (None, Some(dir)) => {
+            write_all(dir)?;
+            print(&format!("{} experiments in {}\n", BUILT_IN.len(), dir.display()))
+        }
+        (Some(name), None) => print(built_in(name)?.text),
+        (Some(name), Some(path)) => {
+            let one = built_in(name)?;
+            let is_dir = path.is_dir() || path.to_string_lossy().ends_with('/');
+            let path = if is_dir { path.join(file_of(&one)) } else { path.clone() };
+            knee_files::write_new(&path, one.text).map_err(|why| cannot(&path, &why))?;
+            print(&format!("{}\n", path.display()))
+        }
+    }
+}
+
+/// One of them, whatever files are there: these need not be written out.
+fn built_in(word: &Path) -> Result<BuiltIn, Failure> {
+    match find(word)? {
+        Found::BuiltIn(one) => Ok(one),
+        Found::File(_) => {
+            let named = BUILT_IN.iter().find(|one| *word == *one.name).copied();
+            let shown = word.display();
+            named.ok_or_else(|| {
+                Failure::Says(format!(
+                    "{shown}: no experiment that is built in: knee scenarios lists them"
+                ))
+            })
+        }
+    }
+}
+
+fn file_of(one: &BuiltIn) -> String {
+    format!("{}.toml", one.name)
+}
+
+fn list() -> Result<String, Failure> {
+    let mut out = String::new();
+    let mut group = "";
+    let widest = BUILT_IN.iter().map(|one| shown_name(one).len()).max().unwrap_or(0);
+    for one in BUILT_IN {
+        if one.group != group {
+            group = one.group;
+            let title = match group {
+                PUBLISHED => "published: what others published, which knee reproduce runs",
+                "hosts" => "hosts: for real machines (--on hosts=FILE)",
+                _ => "examples: one thing that knee can do in each",
+            };
+            let gap = if out.is_empty() { "" } else { "\n" };
+            let _ = writeln!(out, "{gap}{title}");
+        }
+        let overrides = Overrides { memory_bytes: Some(u64::MAX), ..Overrides::default() };
+        let experiment = Found::BuiltIn(*one).load(&overrides)?;
+        let _ = writeln!(out, "  {:<widest$}  {}", shown_name(one), experiment.question);
+    }
+    out.push_str(
+        "\nknee run NAME runs one, knee explain NAME says it in words, knee scenarios NAME --write FILE is to change it.\n",
+    );
+    Ok(out)
+}
+
+/// By what it is found: its name alone, where that is not another's.
+fn shown_name(one: &BuiltIn) -> String {
+    match BUILT_IN.iter().find(|other| other.name == one.name) {
+        Some(first) if first.group == one.group => one.name.to_owned(),
+        _ => one.full_name(),
+    }
+}
+
+/// All of them, in a folder for each group; none, if one is there.
+fn write_all(path: &Path) -> Result<(), Failure> {
+    if let Err(why) = fs::create_dir(path) {
+        if why.kind() != ErrorKind::AlreadyExists {
+            return Err(cannot(path, &why));
+        }
+    }
+    let dir = Dir::open(path).map_err(|why| cannot(path, &why))?;
+    for groups in BUILT_IN.chunk_by(|a, b| a.group == b.group) {
+        let group = groups[0].group;
+        let name = OsStr::new(group);
+        let folder = match dir.make(name) {
+            Err(why) if why.kind() == ErrorKind::AlreadyExists => dir.open_dir(name),
+            other => other,
+        };
+        let folder = folder.map_err(|why| cannot(&path.join(group), &why))?;
+        let names = folder.names().map_err(|why| cannot(&path.join(group), &why))?;
+        if let Some(one) = groups.iter().find(|one| names.iter().any(|n| *n == *file_of(one))) {
+            return Err(cannot(&path.join(group).join(file_of(one)), &there_already()));
+        }
+        for one in groups {
+            let written = folder
+                .create(OsStr::new(&file_of(one)))
+                .and_then(|mut file| file.write_all(one.text.as_bytes()));
+            written.map_err(|why| cannot(&path.join(group).join(file_of(one)), &why))?;
+        }
+    }
+    Ok(())
+}
+
+fn there_already() -> io::Error {
+    ErrorKind::AlreadyExists.into()
+}
+
+fn cannot(path: &Path, why: &io::Error) -> Failure {
+    let path = path.display();
+    Failure::Says(match why.kind() {
+        ErrorKind::AlreadyExists => format!("{path}: is there already, and nothing is replaced"),
+        _ => format!("{path}: cannot write: {why}"),
+    })
+}

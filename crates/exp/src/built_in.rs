@@ -1,0 +1,151 @@
+//! What names an experiment: a file that is there, or else one that the program has built in.
+
+use std::path::{Path, PathBuf};
+
+use knee_file::{Origin, did_you_mean};
+
+use crate::error::Error;
+use crate::experiment::{Experiment, Overrides, read_text};
+
+/// Where the folders of the built-in ones are in a clone; of embedded ones, what messages call them.
+const FOLDER: &str = "scenarios";
+/// Names that a refusal shows beside the nearest one.
+const MOST_ALIKE: usize = 6;
+
+/// An experiment that the program has built in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BuiltIn {
+    /// Its folder: `published`, `examples` or `hosts`.
+    pub group: &'static str,
+    /// Its file without `.toml`.
+    pub name: &'static str,
+    /// Its file's text.
+    pub text: &'static str,
+}
+
+impl BuiltIn {
+    /// Where its file is in a clone.
+    pub fn path(&self) -> PathBuf {
+        Path::new(FOLDER).join(self.group).join(format!("{}.toml", self.name))
+    }
+
+    /// `published/incast`, which nothing else is called.
+    pub fn full_name(&self) -> String {
+        format!("{}/{}", self.group, self.name)
+    }
+}
+
+/// What a word of the command line means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found<'a> {
+    /// A file: that it can be read is not said yet.
+    File(&'a Path),
+    BuiltIn(BuiltIn),
+}
+
+impl Found<'_> {
+    /// Where it is, and its text.
+    ///
+    /// # Errors
+    /// As [`Experiment::load`], of the file as such.
+    pub fn read(&self) -> Result<(PathBuf, String), Error> {
+        match self {
+            Found::File(path) => Ok((path.to_path_buf(), read_text(path)?)),
+            Found::BuiltIn(one) => Ok((one.path(), one.text.to_owned())),
+        }
+    }
+
+    /// Reads and checks it.
+    ///
+    /// # Errors
+    /// As [`Experiment::load`].
+    pub fn load(&self, overrides: &Overrides) -> Result<Experiment, Error> {
+        let (path, text) = self.read()?;
+        Experiment::parse(&path, &text, overrides)
+    }
+}
+
+/// Finds what a word means: a path that exists, or else a built-in name. `incast`, `published/incast` and, as in a clone,
+/// `scenarios/published/incast.toml` name the same one; where two groups have a name, the first of `all` is meant.
+///
+/// # Errors
+/// [`Error::Input`] with the nearest names, if it is neither, and no path either that can be said to be missing.
+pub fn find<'a>(word: &'a Path, all: &[BuiltIn]) -> Result<Found<'a>, Error> {
+    let text = word.to_string_lossy();
+    let built_in = || {
+        let is_it =
+            |one: &&BuiltIn| *text == *one.name || *text == one.full_name() || *word == one.path();
+        all.iter().find(is_it).copied()
+    };
+    let is_file = word.symlink_metadata().is_ok() && !word.is_dir();
+    let is_path = text.contains('/') || text.ends_with(".toml") || text == "-";
+    match (is_file, built_in()) {
+        (false, Some(one)) => Ok(Found::BuiltIn(one)),
+        _ if is_file || is_path || word.is_dir() => Ok(Found::File(word)),
+        _ => Err(Error::input(
+            Path::new(&format!("\"{}\"", shown(&text))),
+            Origin::Nowhere,
+            "",
+            format!(
+                "no file, and no experiment that is built in (knee scenarios){}",
+                near(&text, all)
+            ),
+        )),
+    }
+}
+
+/// `; did you mean "incast"? There are also ...`: the nearest name, and those that have the word in them.
+fn near(word: &str, all: &[BuiltIn]) -> String {
+    let mut names: Vec<&str> = all.iter().map(|one| one.name).collect();
+    names.sort_unstable();
+    names.dedup();
+    let nearest = did_you_mean(word, names.iter().copied());
+    let begins = word.split('-').next().filter(|begin| begin.len() > 2);
+    let alike = |name: &&&str| begins.is_some_and(|begin| name.contains(begin));
+    let alike: Vec<&str> = names.iter().filter(alike).take(MOST_ALIKE).copied().collect();
+    match alike.is_empty() {
+        true => nearest,
+        false => format!("{nearest}; there are {}", alike.join(", ")),
+    }
+}
+
+fn shown(word: &str) -> String {
+    word.chars().take(60).collect::<String>().escape_debug().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: &[BuiltIn] = &[
+        BuiltIn { group: "published", name: "plb", text: "" },
+        BuiltIn { group: "published", name: "incast", text: "" },
+        BuiltIn { group: "published", name: "incast-19", text: "" },
+        BuiltIn { group: "examples", name: "plb", text: "" },
+    ];
+
+    #[test]
+    fn one_rule_says_what_a_word_means() {
+        let is = |word: &str, at: usize| {
+            assert_eq!(find(Path::new(word), ALL).unwrap(), Found::BuiltIn(ALL[at]), "{word}");
+        };
+        is("incast", 1);
+        is("published/incast", 1);
+        is("scenarios/published/incast.toml", 1);
+        is("plb", 0);
+        is("examples/plb", 3);
+        let here = tempfile::tempdir().unwrap();
+        let path = here.path().join("plb");
+        // What is said of a path that is not there is said when it is read.
+        assert_eq!(find(&path, ALL).unwrap(), Found::File(&path));
+        for path in ["incast.toml", "./incast", "-", "."] {
+            assert_eq!(find(Path::new(path), ALL).unwrap(), Found::File(Path::new(path)), "{path}");
+        }
+        let why = find(Path::new("incats"), ALL).unwrap_err().to_string();
+        assert!(why.contains("did you mean \"incast\"?"), "{why}");
+        let why = find(Path::new("incast-of-many"), ALL).unwrap_err().to_string();
+        assert!(why.contains("there are incast, incast-19"), "{why}");
+        let why = find(Path::new("a\u{1b}"), ALL).unwrap_err().to_string();
+        assert!(why.contains("knee scenarios") && !why.contains('\u{1b}'), "{why}");
+    }
+}

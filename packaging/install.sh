@@ -1,0 +1,77 @@
+#!/bin/sh
+# Puts knee below a prefix, or takes it away again.
+#
+#   ./install.sh [PREFIX]               [default: /usr/local]
+#   ./install.sh --uninstall [PREFIX]
+#
+# What is put there is listed in PREFIX/share/knee/installed; only that is taken away. What a running kernel has loaded is undone
+# first. Results stay where they were written.
+set -eu
+export LC_ALL=C
+here=$(cd "$(dirname "$0")" && pwd)
+say() { printf 'install.sh: %s\n' "$*" >&2; }
+die() { say "$*"; exit 2; }
+
+uninstall=
+if [ "${1:-}" = --uninstall ]; then
+	uninstall=yes
+	shift
+fi
+case ${1:-} in -*) die "$1: usage: install.sh [--uninstall] [PREFIX]" ;; esac
+prefix=${1:-/usr/local}
+case $prefix in /*) ;; *) prefix=$(pwd)/$prefix ;; esac
+list=$prefix/share/knee/installed
+
+# Where each part goes: the part, then its place below the prefix.
+parts() {
+	printf '%s\n' "bin/knee bin/knee" "bash-completion/completions/knee share/bash-completion/completions/knee" \
+		"zsh/vendor-completions/_knee share/zsh/site-functions/_knee" \
+		"fish/vendor_completions.d/knee.fish share/fish/vendor_completions.d/knee.fish"
+	(cd "$here" && for page in man/man1/*; do printf '%s %s\n' "$page" "share/$page"; done
+	for file in doc/* README.md; do printf '%s %s\n' "$file" "share/doc/knee/${file##*/}"; done)
+}
+
+if [ -n "$uninstall" ]; then
+	[ -f "$list" ] || die "$list is not there: nothing was installed below $prefix"
+	if [ -e /run/knee ] || [ -e /sys/fs/bpf/knee ]; then
+		"$prefix/bin/knee" policy clear >/dev/null 2>&1 || true
+		"$prefix/bin/knee" unload --all >&2 || say "some of it stays in the kernel until its connections end, for the reason above"
+	fi
+	directories=
+	while IFS= read -r file; do
+		case $file in
+		*..* | /*) die "$list: \"$file\" is none that was installed" ;;
+		# Deeper ones come later in the list.
+		*/) directories="$file $directories" ;;
+		*) rm -f "$prefix/$file" ;;
+		esac
+	done <"$list"
+	rm -f "$list"
+	# What somebody else has put something into stays.
+	for directory in $directories; do rmdir "$prefix/$directory" 2>/dev/null || true; done
+	say "knee is gone from $prefix"
+	exit 0
+fi
+
+[ -x "$here/bin/knee" ] || die "bin/knee is not beside this script"
+"$here/bin/knee" --version >/dev/null || die "this system cannot run knee: it needs glibc 2.36 or later, of $(uname -m)"
+# Makes a directory below the prefix, and those that it is in, and prints the names of those that were not there.
+make() {
+	[ ! -d "$prefix/$1" ] || return 0
+	case $1 in */*) make "${1%/*}" ;; esac
+	mkdir "$prefix/$1"
+	printf '%s/\n' "$1"
+}
+mkdir -p "$prefix"
+# What an earlier one has made is still its to remove.
+earlier=$([ ! -f "$list" ] || cat "$list")
+made=$(make share/knee && parts | cut -d ' ' -f 2 | while read -r to; do make "${to%/*}"; done)
+{ printf '%s\n%s\n' "$earlier" "$made" && parts | cut -d ' ' -f 2; } | grep . | sort -u >"$list.new"
+parts | while read -r from to; do
+	# Never through a link, never into a binary that runs.
+	rm -f "$prefix/$to.new"
+	cp "$here/$from" "$prefix/$to.new"
+	mv -f "$prefix/$to.new" "$prefix/$to"
+done
+mv "$list.new" "$list"
+say "$("$prefix/bin/knee" --version) is in $prefix; ./install.sh --uninstall $prefix takes it away"
