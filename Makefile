@@ -31,7 +31,9 @@ build: needs-build command  ## build the knee command: target/release/knee
 run: needs-run command  ## build, then reproduce what others published: figures beside ours, a verdict on each claim (two minutes)
 	@code=0; $(KNEE) reproduce || code=$$?; scripts/setup remind run; exit $$code
 
-bless: build  ## keep what the quick set says now as what it shall say: tests/golden
+bless: build  ## keep what the quick set says now as what it shall say: tests/golden; and the page and schemas of keys
+	for kind in experiment hosts policy; do $(KNEE) schema $$kind > docs/schema/$$kind.json; done
+	$(KNEE) schema --page > docs/keys.md
 	rm -rf $(TARGET_DIR)/bless
 	$(KNEE) reproduce --json --bless tests/golden -o $(TARGET_DIR)/bless > /dev/null
 

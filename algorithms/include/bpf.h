@@ -35,6 +35,10 @@ struct inet_sock {
 struct inet_connection_sock {
 	struct inet_sock icsk_inet;
 	CC_ICSK_FIELDS(CC_MEMBER, CC_NESTED_MEMBER, CC_NO_MEMBER, CC_NO_MEMBER)
+#ifdef KNEE_MODULE
+	/* Of Linux modules, which read it as it stands: in every kernel the first bits of their byte. */
+	u8 icsk_ca_state:5;
+#endif
 	u64 icsk_ca_priv[13];		/* the algorithm's own 104 bytes */
 };
 
@@ -83,6 +87,18 @@ struct tcp_congestion_ops {
 
 /* The kernel takes struct_ops programs under a licence compatible with its own only. */
 char cc_license[] SEC("license") = "Dual BSD/GPL";
+
+/*
+ * Of an algorithm that is none of knee's own: the file that it was compiled from. Alone in its section, and
+ * so in a map, which tells it of what is loaded.
+ */
+#ifdef CC_SOURCE_SHA256
+const struct cc_source {
+	char sha256[65];
+	char file[64];
+	u8 kind;			/* 1: looks at the flag of cong_control (see CC_BARE); 2: a Linux module */
+} cc_source SEC(".rodata.source") = { CC_SOURCE_SHA256, CC_SOURCE_FILE, CC_SOURCE_KIND };
+#endif
 
 /* Without: for programs that look at sockets and are no algorithm. */
 #ifndef CC_BARE
@@ -286,6 +302,23 @@ static __always_inline u64 cc_no_flag(void)
 	}
 
 /*
+ * What a loader is told of the parameters, which may know nothing of the algorithm but this object: of each
+ * default, bounds and, with a zero behind each, name, choices and meaning (crates/bpf/src/outside). libbpf
+ * loads nothing of this section.
+ */
+#define CC_PARAM_TEXTS(name, choices, meaning) #name "\0" choices "\0" meaning
+#define CC_PARAM_TOLD(name, value, min, max, choices, meaning)			\
+	struct {								\
+		u32 numbers[3];							\
+		char texts[sizeof(CC_PARAM_TEXTS(name, choices, meaning))];	\
+	} __attribute__((packed)) name;
+#define CC_PARAM_TELL(name, value, min, max, choices, meaning)			\
+	{ { value, min, max }, CC_PARAM_TEXTS(name, choices, meaning) },
+#define CC_PARAMS_TOLD(LIST)							\
+	const struct { LIST(CC_PARAM_TOLD) } __attribute__((packed))		\
+		cc_params_told SEC("cc_params") = { LIST(CC_PARAM_TELL) };
+
+/*
  * Parameters are read-only data, in a section of their own that holds nothing else: the loader
  * writes them before the load, the verifier then knows them. The empty asm keeps the compiler from
  * believing the defaults.
@@ -293,6 +326,7 @@ static __always_inline u64 cc_no_flag(void)
 #define CC_PARAM_FIELD(name, value, min, max, choices, meaning) u32 name;
 #define CC_PARAM_DEFAULT(name, value, min, max, choices, meaning) value,
 #define CC_PARAMS(algorithm, LIST)						\
+	CC_PARAMS_TOLD(LIST)							\
 	struct algorithm##_params { LIST(CC_PARAM_FIELD) };			\
 	const struct algorithm##_params cc_parameters SEC(".rodata.params") = {	\
 		LIST(CC_PARAM_DEFAULT)						\

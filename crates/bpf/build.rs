@@ -6,17 +6,22 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
+/// Shared with the library, which compiles files of others.
+#[path = "src/outside/flag.rs"]
+mod flag;
+
 fn main() {
     let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
     let libbpf = PathBuf::from(env::var_os("DEP_BPF_INCLUDE").expect("libbpf-sys sets it"));
     let algorithms = root.join("../../algorithms");
-    let include = [algorithms.join("include"), root.join("src"), libbpf];
+    let include = [algorithms.join("include"), root.join("src"), libbpf.clone()];
 
     println!("cargo::rerun-if-env-changed=KNEE_CLANG");
     println!("cargo::rerun-if-changed={}", algorithms.display());
     println!("cargo::rerun-if-changed=src/record.h");
     println!("cargo::rerun-if-changed=src/sock.h");
+    println!("cargo::rerun-if-changed=src/outside/flag.rs");
     println!("cargo::rerun-if-changed=programs");
     println!("cargo::rerun-if-changed=../algo/src/testing");
     println!("cargo::rerun-if-changed=build.rs");
@@ -37,11 +42,11 @@ fn main() {
             compile(clang, &include, &source, &object, &[]);
             let bare = out.join(format!("{name}.bare.o"));
             compile(clang, &include, &source, &bare, &["-DCC_BARE"]);
-            let looks_at_flag = looks_at_flag(&fs::read(&bare).expect("it was just compiled"));
+            let looks_at_flag = flag::is_in(&fs::read(&bare).expect("it was just compiled"));
             writeln!(
                 table,
                 "    Embedded {{ name: {name:?}, object: aligned!({object:?}), \
-                 looks_at_flag: {looks_at_flag} }},"
+                 looks_at_flag: {looks_at_flag}, outside: None }},"
             )
             .expect("a String takes all");
         }
@@ -63,6 +68,20 @@ fn main() {
     programs.push_str("];\n");
     table.push_str(&programs);
     fs::write(out.join("embedded.rs"), table).expect("OUT_DIR is writable");
+    fs::write(out.join("headers.rs"), headers(&root, &libbpf)).expect("OUT_DIR is writable");
+}
+
+/// What files of others are compiled with beside the contract's own headers.
+fn headers(root: &Path, libbpf: &Path) -> String {
+    let ours =
+        ["record.h", "sock.h"].map(|name| (format!("knee/{name}"), root.join("src").join(name)));
+    let libbpfs = ["bpf_helpers.h", "bpf_helper_defs.h", "bpf_core_read.h"]
+        .map(|name| (format!("knee/bpf/{name}"), libbpf.join("bpf").join(name)));
+    let mut text = String::from("static HEADERS: &[(&str, &str)] = &[\n");
+    for (name, path) in ours.into_iter().chain(libbpfs) {
+        writeln!(text, "    ({name:?}, include_str!({path:?})),").expect("a String takes all");
+    }
+    text + "];\n"
 }
 
 /// Older ones lack what the programs need (Debian 12's `clang` is 14).
@@ -98,17 +117,6 @@ fn names(folder: &Path) -> Vec<String> {
         .collect();
     names.sort();
     names
-}
-
-/// Whether the number that bpf.h has for the flag of `cong_control` (CC_NO_FLAG) is loaded anywhere.
-/// Instructions begin at multiples of their size in every section of code.
-fn looks_at_flag(bare: &[u8]) -> bool {
-    const LOAD_64_BITS: u8 = 0x18;
-    let no_flag: u64 = 0x6761_6c66_5f6f_6e20;
-    let halves = [no_flag as u32, (no_flag >> 32) as u32].map(u32::to_le_bytes);
-    bare.chunks_exact(8).collect::<Vec<_>>().windows(2).any(|two| {
-        two[0][0] == LOAD_64_BITS && two[0][4..] == halves[0] && two[1][4..] == halves[1]
-    })
 }
 
 /// Objects name their source lines: where the tree lies is nobody's matter, and would make other bytes of the same source.

@@ -4,7 +4,7 @@
 use std::io::Cursor;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use knee_fuzz::Numbers;
+use knee_fuzz::{Numbers, reached};
 use knee_pcap::diagnosis::findings;
 use knee_pcap::{Input, Options, Show, analyse, text};
 use knee_queue::Ecn;
@@ -269,6 +269,10 @@ knee_fuzz::target!(|bytes: &[u8]| {
     let options = Options { flows: vec![1], ..Options::default() };
     let mut analysis = analyse(inputs, &options, &mut |_| ()).expect("what we have written");
     analysis.findings = findings(&analysis);
+    analysis.findings.iter().for_each(|finding| reached(finding.kind));
+    if !analysis.whole.crossings.is_empty() {
+        reached("crossing");
+    }
     for flow in &analysis.flows {
         for way in [&flow.a_to_b, &flow.b_to_a] {
             let of = &way.retransmitted;

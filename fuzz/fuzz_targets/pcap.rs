@@ -4,7 +4,7 @@
 
 use std::io::Cursor;
 
-use knee_fuzz::check_message;
+use knee_fuzz::{check_message, reached};
 use knee_pcap::diagnosis::findings;
 use knee_pcap::{Input, Options, Show, analyse, text};
 
@@ -28,6 +28,9 @@ knee_fuzz::target!(|bytes: &[u8]| {
     match analyse(inputs, &options, &mut |_| ()) {
         Ok(mut analysis) => {
             analysis.findings = findings(&analysis);
+            if !analysis.whole.crossings.is_empty() {
+                reached("crossing");
+            }
             let show = Show { top: 20, flow: Some(1), rounds: true, packets: true };
             assert!(!text(&analysis, show).is_empty());
             assert!(analysis.flows.len() <= 32);

@@ -1,4 +1,5 @@
-//! Any text as a packet script: played against the simulator, or refused in one line; never a panic.
+//! Any text as a packet script: played against the simulator, or refused in one line; never a panic. An end point has no link with a
+//! queue: those are the targets `simulate` and `queues`.
 #![no_main]
 
 use knee_fuzz::check_message;

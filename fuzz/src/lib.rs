@@ -1,8 +1,9 @@
 //! What targets have in common: bytes as numbers, errors in one line, directories for a case.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock};
 use std::{env, fs, process};
 
 pub use libfuzzer_sys;
@@ -33,20 +34,41 @@ macro_rules! target {
 #[unsafe(link_section = "__libfuzzer_extra_counters")]
 static BEGINNINGS: [AtomicU64; 1024] = [const { AtomicU64::new(0) }; 1024];
 
+/// Cases that are over.
+static CASES: AtomicUsize = AtomicUsize::new(0);
+
+/// How many of the first cases are the beginning of all others, in the quick mode: as many as `KNEE_FUZZ_STEADY` says.
+fn steady() -> Option<usize> {
+    static STEADY: OnceLock<Option<usize>> = OnceLock::new();
+    *STEADY.get_or_init(|| env::var("KNEE_FUZZ_STEADY").ok()?.parse().ok())
+}
+
 /// Whether what follows is made of this case too: of each of the first as many as `KNEE_FUZZ_STEADY` says, and of none behind them. Then what
 /// is tried depends on the inputs that the fuzzer begins with and on the seed, not on code, compiler or threads. Without it, of those that
 /// reach something new.
 pub fn kept(kept: Corpus) -> Corpus {
-    static CASES: AtomicUsize = AtomicUsize::new(0);
-    static STEADY: OnceLock<Option<usize>> = OnceLock::new();
-    let steady = STEADY.get_or_init(|| env::var("KNEE_FUZZ_STEADY").ok()?.parse().ok());
-    let Some(steady) = *steady else { return kept };
+    let Some(steady) = steady() else { return kept };
     let case = CASES.fetch_add(1, Ordering::Relaxed);
     if case >= steady {
         return Corpus::Reject;
     }
     BEGINNINGS[case].store(1, Ordering::Relaxed);
     kept
+}
+
+/// Says once in the target's log that a case came so far; in the quick mode a kept one, and no mutation. Where `scripts/fuzz` names it for the
+/// target, a kept one must.
+#[expect(clippy::print_stderr, reason = "the log of a target is what it says there")]
+pub fn reached(what: &str) {
+    static REACHED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    if steady().is_some_and(|steady| CASES.load(Ordering::Relaxed) >= steady) {
+        return;
+    }
+    let Ok(mut reached) = REACHED.lock() else { return };
+    if !reached.contains(what) {
+        reached.insert(what.to_owned());
+        eprintln!("reached: {what}");
+    }
 }
 
 /// The bytes of a case as numbers; behind their end all are 0.

@@ -7,6 +7,9 @@
 #ifndef KNEE_MODULE_LINUX_H
 #define KNEE_MODULE_LINUX_H
 
+#ifdef __bpf__
+#include <knee/tcp.h>
+#else
 #include <knee/native_types.h>
 
 typedef int8_t s8;
@@ -19,6 +22,8 @@ typedef s8 __s8;
 typedef s16 __s16;
 typedef s32 __s32;
 typedef s64 __s64;
+#endif
+
 typedef unsigned char u_char;
 typedef unsigned int uint;
 typedef unsigned long ulong;
@@ -35,7 +40,9 @@ typedef u32 gfp_t;
 #define __initdata
 #define __read_mostly
 #define __ro_after_init
+#ifndef __always_inline
 #define __always_inline	inline __attribute__((always_inline))
+#endif
 #define noinline	__attribute__((noinline))
 #define __maybe_unused	__attribute__((unused))
 #define __always_unused	__attribute__((unused))
@@ -86,8 +93,14 @@ typedef u32 gfp_t;
 #define BUILD_BUG()		_Static_assert(0, "BUILD_BUG")
 #define static_assert(condition, ...) _Static_assert(condition, #condition)
 
-/* In support.c: one sentence on standard error, and the end. */
+/* In support.c: one sentence on standard error, and the end. A kernel's BPF has neither, and goes on. */
+#ifdef __bpf__
+#define knee_bug(...)		do { } while (0)
+#define memset			__builtin_memset
+#define memcpy			__builtin_memcpy
+#else
 void knee_bug(const char *file, int line, const char *what) __attribute__((noreturn));
+#endif
 
 #define BUG()			knee_bug(__FILE__, __LINE__, "BUG")
 #define BUG_ON(condition) do {							\
@@ -322,8 +335,10 @@ static inline unsigned long int_sqrt(unsigned long x)
 
 /* ---- memory: given back when the module goes, at the latest ---- */
 
+#ifndef __bpf__
 void *knee_alloc(size_t bytes);
 void knee_free(const void *p);
+#endif
 
 #define GFP_KERNEL	0u
 #define GFP_ATOMIC	0u
@@ -439,8 +454,14 @@ struct knee_param_meaning {
 	__attribute__((used, aligned(8), section("knee_meanings"))) =		\
 		{ #parameter, text }
 
+/* In BPF the table is registered by whoever loads the object. */
+#ifdef __bpf__
+#define module_init(function)	struct knee_nothing
+#define module_exit(function)	struct knee_nothing
+#else
 #define module_init(function)	int (*const knee_module_init)(void) = function
 #define module_exit(function)	void (*const knee_module_exit)(void) = function
+#endif
 #define late_initcall(function)	module_init(function)
 #define subsys_initcall(function) module_init(function)
 #define device_initcall(function) module_init(function)

@@ -9,37 +9,54 @@
 
 #include <knee/module_linux.h>
 
+#ifdef __bpf__
+#include <knee/module_bpf.h>
+#else
 /* The contract's own take these for functions. */
 #undef div64_u64
 #define CC_KERNEL_OPS
 #include <knee/tcp.h>
 /* Not before: to tcp.h it means a kernel's own source tree. */
 #define __KERNEL__	1
-#define div64_u64(n, d)		((u64)(n) / knee_divisor((u64)(d)))
 
 /* The connection whose call this is. */
 extern struct sock *knee_sk;
 
-/* ---- clocks: of the host, as this connection reads them ---- */
-
-#undef HZ
-#define HZ			((int)cc_hz())
-#undef tcp_jiffies32
-#define tcp_jiffies32		cc_jiffies32(knee_sk)
+#define knee_jiffies32()	cc_jiffies32(knee_sk)
 /* 64 bits, which go on where the host's 32 wrap: time_after() compares them as longs. In support.c. */
 u64 knee_jiffies(void);
-#define jiffies			((unsigned long)knee_jiffies())
-#define jiffies_64		knee_jiffies()
-#define get_jiffies_64()	knee_jiffies()
-#define jiffies_to_msecs(j)	((unsigned int)((u64)(j) * 1000 / cc_hz()))
-#define jiffies_to_usecs(j)	((unsigned int)((u64)(j) * 1000000 / cc_hz()))
-#define nsecs_to_jiffies(ns)	((unsigned long)((u64)(ns) / (1000000000ull / cc_hz())))
+#define knee_random_u32()	cc_random_u32(knee_sk)
 
 /* Time stands while a packet is worked on, so the packet's time is now. */
 static inline u64 tcp_clock_us(void)
 {
 	return ((const struct tcp_sock *)knee_sk)->tcp_mstamp;
 }
+
+struct minmax_sample {
+	u32 t;
+	u32 v;
+};
+
+struct minmax {
+	struct minmax_sample s[3];	/* best, second and third best, each later than the one before */
+};
+#endif
+
+#define div64_u64(n, d)		((u64)(n) / knee_divisor((u64)(d)))
+
+/* ---- clocks: of the host, as this connection reads them ---- */
+
+#undef HZ
+#define HZ			((int)cc_hz())
+#undef tcp_jiffies32
+#define tcp_jiffies32		knee_jiffies32()
+#define jiffies			((unsigned long)knee_jiffies())
+#define jiffies_64		knee_jiffies()
+#define get_jiffies_64()	knee_jiffies()
+#define jiffies_to_msecs(j)	((unsigned int)((u64)(j) * 1000 / cc_hz()))
+#define jiffies_to_usecs(j)	((unsigned int)((u64)(j) * 1000000 / cc_hz()))
+#define nsecs_to_jiffies(ns)	((unsigned long)((u64)(ns) / (1000000000ull / cc_hz())))
 
 #define tcp_clock_ns()		(tcp_clock_us() * 1000ull)
 #define tcp_clock_ms()		(tcp_clock_us() / 1000ull)
@@ -57,7 +74,7 @@ static inline u32 tcp_stamp_us_delta(u64 later, u64 earlier)
 
 /* ---- random numbers: of the run's seed ---- */
 
-#define get_random_u32()	cc_random_u32(knee_sk)
+#define get_random_u32()	knee_random_u32()
 #define get_random_u64()	((u64)get_random_u32() << 32 | get_random_u32())
 #define get_random_u32_below(n)	((u32)(((u64)get_random_u32() * (u32)(n)) >> 32))
 #define get_random_u32_above(n)	((u32)(n) + 1 + get_random_u32_below(U32_MAX - (u32)(n)))
@@ -69,15 +86,6 @@ static inline u32 tcp_stamp_us_delta(u64 later, u64 earlier)
 #define get_random_long()	((unsigned long)get_random_u64())
 
 /* ---- minimum or maximum over a window of time, by three samples ---- */
-
-struct minmax_sample {
-	u32 t;
-	u32 v;
-};
-
-struct minmax {
-	struct minmax_sample s[3];	/* best, second and third best, each later than the one before */
-};
 
 static inline u32 minmax_get(const struct minmax *m)
 {
@@ -92,9 +100,7 @@ static inline u32 minmax_reset(struct minmax *m, u32 t, u32 value)
 	return value;
 }
 
-/* In support.c. */
-u32 minmax_running_max(struct minmax *m, u32 window, u32 t, u32 value);
-u32 minmax_running_min(struct minmax *m, u32 window, u32 t, u32 value);
+#include <knee/module_minmax.h>
 
 /* ---- sockets ---- */
 
@@ -107,6 +113,8 @@ u32 minmax_running_min(struct minmax *m, u32 window, u32 t, u32 value);
 #define GSO_LEGACY_MAX_SIZE	65536u
 
 /* Values of sk_state. */
+#undef TCP_CLOSE
+#undef TCP_LISTEN
 enum {
 	TCP_ESTABLISHED = 1,
 	TCP_SYN_SENT = 2,
@@ -128,6 +136,12 @@ enum {
 	TCPF_CA_Recovery = 1 << TCP_CA_Recovery,
 	TCPF_CA_Loss = 1 << TCP_CA_Loss,
 };
+
+/* low <= seq <= high, modulo 2^32. */
+static inline bool between(u32 seq, u32 low, u32 high)
+{
+	return high - low >= seq - low;
+}
 
 static inline void *inet_csk_ca(const struct sock *sk)
 {
@@ -197,6 +211,7 @@ enum {
 	BPF_SOCK_OPS_BASE_RTT = 7,
 };
 
+#ifndef __bpf__
 static inline int tcp_call_bpf(struct sock *sk, int operation, u32 count, u32 *arguments)
 {
 	u32 base_rtt_us = cc_given_value(sk, CC_GIVEN_BASE_RTT, cc_host->base_rtt_us);
@@ -205,6 +220,7 @@ static inline int tcp_call_bpf(struct sock *sk, int operation, u32 count, u32 *a
 	(void)arguments;
 	return operation == BPF_SOCK_OPS_BASE_RTT && base_rtt_us ? (int)base_rtt_us : -1;
 }
+#endif
 
 /* ---- what a module shows of itself ---- */
 
@@ -255,6 +271,11 @@ enum tcp_ca_ack_event_flags {
 	KNEE_CA_ACK_SLOWPATH = CA_ACK_SLOWPATH,
 };
 
+/* In BPF that name is the contract's, whose table is made of this one (src/module/for_bpf.rs). */
+#ifdef __bpf__
+#define tcp_congestion_ops knee_module_ops
+#endif
+
 struct tcp_congestion_ops {
 	u32 (*ssthresh)(struct sock *sk);
 	void (*cong_avoid)(struct sock *sk, u32 ack, u32 acked);
@@ -280,11 +301,16 @@ struct tcp_congestion_ops {
 	void (*release)(struct sock *sk);
 };
 
+#ifdef __bpf__
+#define tcp_register_congestion_control(ops)	0
+#define tcp_unregister_congestion_control(ops)	do { } while (0)
+#else
 int tcp_register_congestion_control(struct tcp_congestion_ops *ops);
 void tcp_unregister_congestion_control(struct tcp_congestion_ops *ops);
 
 /* The kernel's own Reno, to fall back to. */
 extern struct tcp_congestion_ops tcp_reno;
+#endif
 
 /* ---- PLB: as on a host with net.ipv4.tcp_plb_enabled = 0, the default: nothing ---- */
 

@@ -25,13 +25,15 @@ mod call;
 pub mod check;
 #[doc(hidden)]
 pub mod conformance;
+mod described;
 mod given;
 pub mod module;
 mod params;
-mod sha256;
+pub mod sha256;
 pub mod template;
 
 pub use call::Call;
+pub use described::Description;
 pub use given::{Given, GivenLog, Observed, Observer};
 pub use params::{DiagInfo, Error, ParamInfo, Params};
 pub use sock::{AckSample, AskedAck, Host, OPERATIONS, Pointer, RateSample, TcpSock};
@@ -218,6 +220,8 @@ enum Origin {
     File(Box<Module>),
     /// Another table of such a file, to which connections fall back; at this distance from its symbol.
     Other { of: &'static Algorithm, at: isize },
+    /// Not in this process: it is known by its description alone.
+    Elsewhere,
 }
 
 type DiagRead = unsafe extern "C" fn(*const TcpSock, *mut u64);
@@ -335,7 +339,7 @@ impl Algorithm {
     /// The file it was compiled from, if it is none of this crate's folder.
     pub fn module(&self) -> Option<&Module> {
         match &self.origin {
-            Origin::Folder { .. } => None,
+            Origin::Folder { .. } | Origin::Elsewhere => None,
             Origin::File(module) => Some(module),
             Origin::Other { of, .. } => of.module(),
         }

@@ -113,6 +113,8 @@ pub enum Error {
     },
     /// A file that was named as an algorithm cannot be one; says why, and the way out.
     File(String),
+    /// The source of a Linux module, where a file on the contract is meant; holds its path.
+    KernelModule(String),
     /// The value is not allowed.
     BadValue {
         algorithm: &'static str,
@@ -138,11 +140,14 @@ impl fmt::Display for Error {
             }
             Error::FileHere(name) => write!(
                 f,
-                "\"{name}\": files run in the simulator only (knee run EXPERIMENT --cc {name}); \
-                 here it takes one of {}",
+                "\"{name}\" is a file, which knee run and knee load take; here it takes one of {}",
                 those_there_are()
             ),
             Error::File(why) => f.write_str(why),
+            Error::KernelModule(path) => write!(
+                f,
+                "{path}: this is a Linux module; the rules are for files on the contract (docs/modules.md)"
+            ),
             Error::UnknownParam { algorithm, name, known } if known.is_empty() => {
                 write!(f, "{algorithm} has no parameters, so no \"{name}\"")
             }

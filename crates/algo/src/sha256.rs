@@ -3,7 +3,7 @@
 use sha2::{Digest as _, Sha256};
 
 /// As 64 hexadecimal digits.
-pub(crate) fn hex(bytes: &[u8]) -> String {
+pub fn hex(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

@@ -14,6 +14,8 @@ const ALGORITHM: &str = include_str!("testing/newcc.c");
 const TEST: &str = include_str!("../tests/newcc.rs");
 const SCENARIO: &str = include_str!("../template/scenario.toml");
 const README: &str = include_str!("../template/readme.md.in");
+/// Where editors find the keys of experiments of a clone.
+const SCHEMA: &str = "#:schema ../../docs/schema/experiment.json\n";
 const PAGE: &str = include_str!("../template/page.md.in");
 /// Name of the algorithm in the texts above.
 const TEMPLATE_NAME: &str = "newcc";
@@ -46,7 +48,7 @@ pub fn write_in_clone(root: &Path, name: &str) -> Result<Vec<String>, Error> {
     let files = [
         (format!("algorithms/{name}.c"), named(ALGORITHM, name)),
         (format!("crates/algo/tests/{name}.rs"), test),
-        (format!("scenarios/examples/{name}.toml"), named(SCENARIO, name)),
+        (format!("scenarios/examples/{name}.toml"), format!("{SCHEMA}{}", named(SCENARIO, name))),
         (format!("docs/algorithms/{name}.md"), named(PAGE, name)),
     ];
     let table = root.join(TABLE);

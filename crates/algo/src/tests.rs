@@ -43,6 +43,14 @@ fn every_algorithm_has_what_the_kernel_demands() {
     }
 }
 
+/// In a release build, too: there is no function to call.
+#[test]
+#[should_panic(expected = "an algorithm with cong_control has no cong_avoid")]
+fn an_operation_that_an_algorithm_has_not_is_never_called() {
+    let mut flow = flow("bbr", 10);
+    flow.algorithm.cong_avoid(&mut flow.sock, &mut flow.host, 0, 1);
+}
+
 struct Flow {
     algorithm: Instance,
     host: Host,

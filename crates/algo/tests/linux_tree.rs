@@ -181,7 +181,8 @@ fn version(headers: &Path) -> (u32, u32) {
 fn build_modules(headers: &Path, folder: &Path) -> Output {
     let mut make = Command::new("make");
     make.arg("-C").arg(headers).arg(format!("M={}", folder.display()));
-    make.args([BUILD_MODULES, "KCFLAGS=-Werror", "W=1", "modules"]);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    make.arg(format!("-j{cores}")).args([BUILD_MODULES, "KCFLAGS=-Werror", "W=1", "modules"]);
     // What `make test` hands on is not meant for the kernel's make.
     for name in ["MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES"] {
         make.env_remove(name);

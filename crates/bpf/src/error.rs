@@ -11,6 +11,12 @@ pub enum Error {
         /// Those that there are; none if there was no clang when knee was built.
         known: Vec<&'static str>,
     },
+    /// A file that was named as an algorithm cannot be one.
+    Outside {
+        path: PathBuf,
+        /// Why, in the compiler's words where these say it, and the way out.
+        what: String,
+    },
     /// The kernel cannot take this name.
     BadName {
         /// The name given.
@@ -73,6 +79,12 @@ pub enum Error {
     LoadedAlready { name: String },
     /// Another algorithm is loaded under this name.
     OtherAlgorithm { name: String, algorithm: String },
+    /// An algorithm of the same name is loaded, of another file.
+    OtherFile {
+        name: String,
+        /// That file; `None`: it is knee's own.
+        path: Option<PathBuf>,
+    },
     /// An algorithm that needs ECN would be given to connections that may leave the data center.
     MeetsInternet { algorithm: String },
     /// A command that worked on this name was cut short.
@@ -204,6 +216,7 @@ impl fmt::Display for Error {
             Error::NotBuilt { algorithm, known } => {
                 write!(f, "no BPF object of \"{algorithm}\"; there are {}", known.join(", "))
             }
+            Error::Outside { path, what } => write!(f, "{}: {what}", path.display()),
             Error::BadName { name } => {
                 write!(f, "\"{name}\" cannot name an algorithm: 1 to 15 of a-z, A-Z, 0-9, _ and -")
             }
@@ -251,6 +264,13 @@ impl fmt::Display for Error {
                 f,
                 "\"{name}\" is {algorithm}: choose another name with --as, or knee unload {name} first"
             ),
+            Error::OtherFile { name, path } => {
+                let of = path.as_ref().map_or("knee".into(), |path| path.display().to_string());
+                write!(
+                    f,
+                    "\"{name}\" is loaded of {of}: choose another name with --as, or knee unload {name} first"
+                )
+            }
             Error::MeetsInternet { algorithm } => write!(
                 f,
                 "--default and --cgroup give {algorithm} to connections that leave the data center, too, \

@@ -352,6 +352,26 @@ fn refused(embedded: &Embedded, api: &KernelApi, source: libbpf_rs::Error, log: 
 }
 
 fn set_params(open: &mut OpenObject, embedded: &Embedded, params: &Params) -> Result<(), Error> {
+    let variables = embedded.variables();
+    if !variables.is_empty() && variables.len() == params.values().len() {
+        for (info, (variable, value)) in
+            embedded.algorithm().params().iter().zip(variables.iter().zip(params.values()))
+        {
+            let wide = if info.is_signed { i64::from(*value as i32) } else { i64::from(*value) };
+            let mut map = open
+                .maps_mut()
+                .find(|map| map.name().to_string_lossy().ends_with(variable.section.as_str()));
+            let len = variable.value.len();
+            let place = map
+                .as_mut()
+                .and_then(|map| map.initial_value_mut())
+                .and_then(|section| section.get_mut(variable.offset..variable.offset + len));
+            let no_place =
+                || Error::BadObject { what: format!("there is no place for {}", info.name) };
+            place.ok_or_else(no_place)?.copy_from_slice(&wide.to_le_bytes()[..len]);
+        }
+        return Ok(());
+    }
     let bytes: Vec<u8> = params.values().iter().flat_map(|value| value.to_ne_bytes()).collect();
     let mut map = open.maps_mut().find(|map| map.name() == PARAMS_MAP);
     let section = map.as_mut().and_then(|map| map.initial_value_mut()).unwrap_or(&mut []);

@@ -11,7 +11,8 @@ use libbpf_rs::btf::{Btf, BtfKind, ReferencesType as _};
 use libbpf_rs::{ErrorKind, MapCore as _, MapFlags, MapHandle, MapInfo, MapType};
 
 pub(crate) use self::ids::Program;
-use crate::{Error, Rights};
+use crate::source::{SOURCE_MAP, source_in_kernel};
+use crate::{Error, Rights, Source};
 
 /// How the table of operations is called in every object: this and the algorithm (bpf.h).
 pub(crate) const OPS_PREFIX: &str = "cc_ops_";
@@ -48,6 +49,17 @@ impl Registered {
         let inspect = |source| Error::Inspect { what: "a table of operations", source };
         let map = MapHandle::from_map_id(self.map_id).map_err(inspect)?;
         map.delete(&0_u32.to_ne_bytes()).map_err(inspect)
+    }
+
+    /// The file that it was compiled from; `None`: it is one of knee's own, or the kernel has kept no word of it.
+    ///
+    /// # Errors
+    /// [`Error::Inspect`].
+    pub(crate) fn source(&self) -> Result<Option<Source>, Error> {
+        let inspect = |source| Error::Inspect { what: "the source of an algorithm", source };
+        let Some(map) = self.map(SOURCE_MAP)? else { return Ok(None) };
+        let section = map.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY).map_err(inspect)?;
+        Ok(section.and_then(|section| source_in_kernel(&section)))
     }
 
     /// The map of this name (a section, for one) that its programs use; `None`: they use none, or

@@ -8,12 +8,15 @@ use crate::{Embedded, Error, KernelApi};
 
 const POINTER_BYTES: usize = size_of::<u64>();
 /// Where the name lies: behind the operations.
-const NAME_OFFSET: usize = OPERATIONS.len() * POINTER_BYTES;
+pub(crate) const NAME_OFFSET: usize = OPERATIONS.len() * POINTER_BYTES;
 /// Bytes of that name, the last of them 0.
 pub(crate) const NAME_BYTES: usize = 16;
 /// Where the operation lies that the algorithm does not fill in: behind the name and the flags, with
 /// what aligns it.
 const TX_START_OFFSET: usize = NAME_OFFSET + NAME_BYTES + POINTER_BYTES;
+
+/// Bytes of the table of bpf.h.
+pub(crate) const TABLE_BYTES: usize = TX_START_OFFSET + POINTER_BYTES;
 
 /// The programs of bpf.h for kernels whose operations are others.
 const TX_START_PROGRAM: &str = "cc_tx_start_prog";
@@ -42,6 +45,14 @@ pub(crate) fn operations(open: &OpenObject) -> Vec<Operation> {
 /// Whether this is one of them.
 pub(crate) fn has(operations: &[Operation], operation: &str) -> bool {
     operations.iter().any(|(_, name)| *name == operation)
+}
+
+/// The algorithm's flags.
+pub(crate) fn flags(open: &OpenObject) -> Option<u32> {
+    let ops = open.maps().find(|map| map.map_type() == MapType::StructOps)?;
+    let at = NAME_OFFSET + NAME_BYTES;
+    let flags = ops.initial_value()?.get(at..at + size_of::<u32>())?;
+    Some(u32::from_ne_bytes(flags.try_into().ok()?))
 }
 
 /// Sets the name that sockets will choose it by.

@@ -17,9 +17,6 @@ use knee_testbed::cgroup::Cgroup;
 use knee_testbed::net::{Pair, Path, SERVER, chosen, ecn_of, ip, sysctl};
 use knee_testbed::own_name;
 
-fn ne() -> &'static str {
-    own_name("ne")
-}
 const O: &str = "reno";
 /// What knee's DCTCP leaves for where there is no ECN.
 const FALLBACK: &str = "reno";
@@ -44,10 +41,10 @@ const NONE: Outcome = Outcome { negotiated: false, ect_on_syn: false, ect_on_dat
 /// Asked for with ECT on the SYN, and refused: from then on no ECT.
 const REFUSED: Outcome = Outcome { ect_on_syn: true, ..NONE };
 
-fn load() -> Loaded {
+fn load(name: &str) -> Loaded {
     let dctcp = Algorithm::by_name("dctcp").unwrap();
     let embedded = Embedded::by_name("dctcp").unwrap();
-    Loaded::register(embedded, ne(), &dctcp.default_params()).unwrap()
+    Loaded::register(embedded, name, &dctcp.default_params()).unwrap()
 }
 
 /// What passes the server's device: packets from the IP header on, as far as they are looked at.
@@ -136,21 +133,22 @@ fn ecn_is_negotiated_as_the_algorithms_and_tcp_ecn_say() {
     if !knee_testbed::kernel_is_ready() {
         return;
     }
-    let _algorithm = load();
+    let ne = own_name("ne");
+    let _algorithm = load(ne);
     let pair = Pair::new(O, Path::default(), Path::default());
     for (tcp_ecn, listener, client, expected) in [
-        ("0", ne(), ne(), ECN),
-        ("0", O, ne(), REFUSED),
-        ("0", ne(), O, NONE),
+        ("0", ne, ne, ECN),
+        ("0", O, ne, REFUSED),
+        ("0", ne, O, NONE),
         ("0", O, O, NONE),
-        ("1", ne(), ne(), ECN),
+        ("1", ne, ne, ECN),
         // The ECT on the SYN makes an ordinary listener refuse.
-        ("1", O, ne(), REFUSED),
-        ("1", ne(), O, PLAIN_ECN),
+        ("1", O, ne, REFUSED),
+        ("1", ne, O, PLAIN_ECN),
         ("1", O, O, PLAIN_ECN),
-        ("2", ne(), ne(), ECN),
-        ("2", O, ne(), REFUSED),
-        ("2", ne(), O, NONE),
+        ("2", ne, ne, ECN),
+        ("2", O, ne, REFUSED),
+        ("2", ne, O, NONE),
         ("2", O, O, NONE),
     ] {
         set(&pair, tcp_ecn);
@@ -158,7 +156,7 @@ fn ecn_is_negotiated_as_the_algorithms_and_tcp_ecn_say() {
         sysctl(&pair.server, "tcp_congestion_control", listener);
         let row = format!("tcp_ecn {tcp_ecn}, L={listener}, C={client}");
         let (opened, accepted, outcome) = connection(&pair);
-        let after = |name| if !expected.negotiated && name == ne() { FALLBACK } else { name };
+        let after = |name| if !expected.negotiated && name == ne { FALLBACK } else { name };
         assert_eq!(chosen(&opened), after(client), "{row}");
         assert_eq!(chosen(&accepted), after(listener), "{row}");
         assert_eq!(outcome, expected, "{row}");
@@ -212,7 +210,8 @@ fn a_route_asks_for_ecn_without_ect_on_the_syn() {
     if !knee_testbed::kernel_is_ready() {
         return;
     }
-    let _algorithm = load();
+    let ne = own_name("route");
+    let _algorithm = load(ne);
     let pair = Pair::new(O, Path::default(), Path::default());
     set(&pair, "2");
     let route = "route change 10.99.0.0/24 dev knee-c src 10.99.0.1 features ecn";
@@ -227,15 +226,15 @@ fn a_route_asks_for_ecn_without_ect_on_the_syn() {
     let cgroup = Cgroup::new();
     cgroup.take(&pair.client);
     let to = vec![Prefix::ALL_IPV4];
-    let rule = Rule { to, algorithm: Some(ne().to_owned()), ..Rule::default() };
+    let rule = Rule { to, algorithm: Some(ne.to_owned()), ..Rule::default() };
     let policy = Policy::attach(&[rule], cgroup.path(), Scope::default()).unwrap();
     let (opened, accepted, outcome) = connection(&pair);
-    assert_eq!((chosen(&opened).as_str(), chosen(&accepted).as_str()), (ne(), O));
+    assert_eq!((chosen(&opened).as_str(), chosen(&accepted).as_str()), (ne, O));
     assert_eq!(outcome, PLAIN_ECN);
     assert_eq!(policy.hits().unwrap()[0].connected, 1);
 
     // As the host's default it puts ECT on the SYN all the same, and is refused.
     drop(policy);
-    sysctl(&pair.client, "tcp_congestion_control", ne());
+    sysctl(&pair.client, "tcp_congestion_control", ne);
     assert_eq!(connection(&pair).2, REFUSED);
 }

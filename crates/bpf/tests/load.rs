@@ -8,7 +8,7 @@
 
 use knee_algo::Algorithm;
 use knee_bpf::{Embedded, Error, Loaded};
-use knee_testbed::{own_name, wait_until_free};
+use knee_testbed::{outside, own_name, wait_until_free};
 
 fn available() -> String {
     std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap()
@@ -23,8 +23,7 @@ fn the_kernel_takes_every_algorithm_and_forgets_it_when_dropped() {
     if !knee_testbed::kernel_is_ready() {
         return;
     }
-    for algorithm in Algorithm::all() {
-        let embedded = Embedded::by_name(algorithm.name()).unwrap();
+    for (algorithm, embedded) in outside::with_all() {
         let name = own_name(algorithm.name()).to_owned();
         let params = algorithm.default_params();
         let loaded =

@@ -16,8 +16,8 @@ use knee_algo::{Algorithm, Call, Params};
 use knee_bpf::{Embedded, Loaded, TraceFilter, Tracer};
 use knee_flight::{Record, Report};
 use knee_testbed::net::{Pair, Path, SERVER, choose, chosen};
-use knee_testbed::own_name;
 use knee_testbed::trace::{record, replay};
+use knee_testbed::{outside, own_name};
 
 /// Bytes of the bulk transfer of a connection.
 const BULK_BYTES: usize = 6 << 20;
@@ -82,13 +82,13 @@ fn transfer(pair: &Pair) {
     });
 }
 
-fn load(algorithm: &Algorithm, name: &str, params: &Params) -> Loaded {
-    Loaded::register(Embedded::by_name(algorithm.name()).unwrap(), name, params).unwrap()
+fn load(algorithm: &'static Algorithm, name: &str, params: &Params) -> Loaded {
+    Loaded::register(Embedded::of_algorithm(algorithm).unwrap(), name, params).unwrap()
 }
 
 /// Marks in bursts and single ones, a loss now and then, and two outages: one of data, which are
 /// then lost, and one of ACKs only, after which the sender finds its timeout to have been spurious.
-fn record_a_rough_day(algorithm: &Algorithm, name: &str, params: &Params) -> Vec<Record> {
+fn record_a_rough_day(algorithm: &'static Algorithm, name: &str, params: &Params) -> Vec<Record> {
     let _loaded = load(algorithm, name, params);
     let mut tracer = Tracer::attach(name, &TraceFilter::default()).unwrap();
     let bursts = Path {
@@ -295,6 +295,24 @@ fn bbr_in_the_kernel_does_what_the_native_build_does() {
     assert!(report.given > 1000, "it reads the clock on each ACK: {report}");
 }
 
+#[test]
+fn a_file_of_somebodys_own_does_in_the_kernel_what_its_native_build_does() {
+    if !knee_testbed::kernel_is_ready() {
+        return;
+    }
+    let gentle = outside::native();
+    let mut params = gentle.default_params();
+    gentle.set_param(&mut params, "keep", "700").unwrap();
+    let records = record_a_rough_day(gentle, own_name("gentle"), &params);
+    assert_equal(
+        &replay(gentle, &params, &records),
+        &["init", "ssthresh", "cong_avoid", "pkts_acked", "set_state(Loss)", "undo_cwnd"],
+    );
+    // A control.
+    let report = replay(gentle, &gentle.default_params(), &records);
+    assert!(report.differences > 0, "{report}");
+}
+
 /// What BIC, TCP-NV and most others hear: everything but ECN's events.
 const HEARS_MUCH: [&str; 9] = [
     "init",
@@ -318,21 +336,28 @@ fn bic_in_the_kernel_does_what_the_native_build_does() {
     assert_equal(&replay(bic, &bic.default_params(), &records), &HEARS_MUCH);
 }
 
-#[test]
-fn nv_of_both_versions_in_the_kernel_does_what_the_native_build_does() {
+fn nv_in_the_kernel_does_what_the_native_build_does(name: &str) {
     if !knee_testbed::kernel_is_ready() {
         return;
     }
-    for name in ["nv", "nv2010"] {
-        let nv = Algorithm::by_name(name).unwrap();
-        let records = record_a_rough_day(nv, own_name(name), &nv.default_params());
-        assert_equal(&replay(nv, &nv.default_params(), &records), &HEARS_MUCH);
-        // A control: that another pad decides otherwise shows that decisions were made.
-        let mut other = nv.default_params();
-        nv.set_param(&mut other, "pad", "1000").unwrap();
-        let report = replay(nv, &other, &records);
-        assert!(report.differences > 10, "{report}");
-    }
+    let nv = Algorithm::by_name(name).unwrap();
+    let records = record_a_rough_day(nv, own_name(name), &nv.default_params());
+    assert_equal(&replay(nv, &nv.default_params(), &records), &HEARS_MUCH);
+    // A control: that another pad decides otherwise shows that decisions were made.
+    let mut other = nv.default_params();
+    nv.set_param(&mut other, "pad", "1000").unwrap();
+    let report = replay(nv, &other, &records);
+    assert!(report.differences > 10, "{report}");
+}
+
+#[test]
+fn nv_of_today_in_the_kernel_does_what_the_native_build_does() {
+    nv_in_the_kernel_does_what_the_native_build_does("nv");
+}
+
+#[test]
+fn nv_of_2010_in_the_kernel_does_what_the_native_build_does() {
+    nv_in_the_kernel_does_what_the_native_build_does("nv2010");
 }
 
 #[test]

@@ -9,9 +9,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use knee_algo::Algorithm;
-use knee_bpf::{Embedded, KernelApi, Loaded};
-use knee_testbed::own_name;
+use knee_bpf::{KernelApi, Loaded};
+use knee_testbed::{outside, own_name};
 
 /// More than this much above its figure is an error, in percent.
 const ALLOWED_GROWTH_PCT: u32 = 25;
@@ -35,8 +34,7 @@ fn no_program_has_grown_much_for_the_verifier() {
     let same_kernel = release == format!("{major}.{minor}");
     let mut counted = format!("kernel = \"{major}.{minor}\"\n");
     let mut grown = Vec::new();
-    for algorithm in Algorithm::all() {
-        let embedded = Embedded::by_name(algorithm.name()).unwrap();
+    for (algorithm, embedded) in outside::with_all() {
         let loaded =
             Loaded::register(embedded, own_name(algorithm.name()), &algorithm.default_params());
         writeln!(counted, "\n[{}]", algorithm.name()).unwrap();

@@ -12,7 +12,7 @@ use knee_algo::Algorithm;
 use knee_bpf::{Embedded, Loaded};
 use knee_testbed::capture::{ACK, CE, CWR, Capture, ECE, ECT0, NOT_ECT, Packet, SYN};
 use knee_testbed::net::{Namespace, Pair, Path, SERVER, choose, chosen, ip, sysctl};
-use knee_testbed::own_name;
+use knee_testbed::{outside, own_name};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -59,9 +59,9 @@ fn every_algorithm_carries_10_mb_there_and_back() {
         return;
     }
     let path = Path { mark_period: 50, mark_burst: 5, drop_period: 997, ..Path::default() };
-    for algorithm in Algorithm::all() {
+    for (algorithm, embedded) in outside::with_all() {
         let name = own_name(algorithm.name()).to_owned();
-        let _loaded = register(algorithm, &name);
+        let _loaded = Loaded::register(embedded, &name, &algorithm.default_params()).unwrap();
         let pair = Pair::new(&name, path, path);
         let (client, server) = connect(&pair, |_| ());
         carry(&client, &server, 10_000_000);

@@ -31,7 +31,7 @@ struct InKernel {
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let chosen: Vec<&Algorithm> = match &args.name {
+    let chosen: Vec<&'static Algorithm> = match &args.name {
         None => Algorithm::all().iter().collect(),
         Some(name) => {
             let named = Algorithm::named(name, Path::new(""));
@@ -62,26 +62,20 @@ fn file(algorithm: &Algorithm) -> String {
 }
 
 #[cfg(feature = "kernel")]
-fn in_kernel(algorithm: &Algorithm) -> InKernel {
-    if algorithm.module().is_some() {
-        return InKernel {
-            name: None,
-            why_not: Some("files run in the simulator only".to_owned()),
-        };
-    }
-    let fits = knee_bpf::Embedded::by_name(algorithm.name()).and_then(knee_bpf::check_fits);
-    match fits {
-        Ok(()) => InKernel { name: Some(format!("knee_{}", algorithm.name())), why_not: None },
+fn in_kernel(algorithm: &'static Algorithm) -> InKernel {
+    let embedded = knee_bpf::Embedded::of_algorithm(algorithm);
+    match embedded.and_then(|embedded| knee_bpf::check_fits(embedded).map(|()| embedded)) {
+        Ok(embedded) => InKernel { name: Some(format!("knee_{}", embedded.name())), why_not: None },
         Err(why) => InKernel { name: None, why_not: Some(why.to_string()) },
     }
 }
 
 #[cfg(not(feature = "kernel"))]
-fn in_kernel(_algorithm: &Algorithm) -> InKernel {
+fn in_kernel(_algorithm: &'static Algorithm) -> InKernel {
     InKernel { name: None, why_not: Some("this knee was built without its kernel side".to_owned()) }
 }
 
-fn as_json(algorithm: &Algorithm) -> Json {
+fn as_json(algorithm: &'static Algorithm) -> Json {
     let param = |param: &ParamInfo| {
         json!({
             "name": param.name,
@@ -126,7 +120,7 @@ fn state_bytes(algorithm: &Algorithm) -> Option<u32> {
     (!is_module).then(|| algorithm.state_bytes())
 }
 
-fn list(algorithms: &[&Algorithm]) -> String {
+fn list(algorithms: &[&'static Algorithm]) -> String {
     let mut out = String::new();
     let mut reasons: Vec<String> = Vec::new();
     for algorithm in algorithms {
@@ -182,7 +176,7 @@ fn broken(text: &str, column: usize) -> String {
     out
 }
 
-fn in_full(algorithm: &Algorithm) -> String {
+fn in_full(algorithm: &'static Algorithm) -> String {
     let mut out = format!("{}\n", algorithm.name());
     let mut row = |what: &str, text: &str| {
         if !text.is_empty() {
@@ -220,7 +214,11 @@ fn in_full(algorithm: &Algorithm) -> String {
     let kernel = in_kernel(algorithm);
     match (kernel.name, kernel.why_not) {
         (Some(name), _) => {
-            row("", &format!("this kernel (sudo knee load {}), as {name}", algorithm.name()));
+            let what = match algorithm.module() {
+                Some(module) => module.path().display().to_string(),
+                None => algorithm.name().to_owned(),
+            };
+            row("", &format!("this kernel (sudo knee load {what}), as {name}"));
         }
         (None, why_not) => row("not on", &format!("this kernel: {}", why_not.unwrap_or_default())),
     }

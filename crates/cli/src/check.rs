@@ -1,9 +1,11 @@
 //! `knee check`.
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use knee_algo::check;
+#[cfg(feature = "kernel")]
+use knee_algo::module;
 use serde_json::{Value as Json, json};
 
 use crate::{CHECK_FAILED, COULD_NOT, DONE, Failure, complain, print};
@@ -13,12 +15,21 @@ pub(crate) struct Args {
     /// Algorithm files on the contract of algorithms/include/tcp.h.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
+    /// Write the object that the running kernel takes here, if nothing was found: knee load FILE takes it on a machine without clang.
+    #[arg(long, value_name = "OBJECT", conflicts_with = "json")]
+    object: Option<PathBuf>,
+    /// The clang that compiles it [default: KNEE_CLANG, else the first of clang, clang-21, ...]
+    #[arg(long, value_name = "PROGRAM", requires = "object")]
+    clang: Option<String>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
 }
 
 pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
+    if args.object.is_some() && args.files.len() > 1 {
+        return Err(Failure::Says("--object is for one file: run it once for each".to_owned()));
+    }
     let mut all: Vec<Json> = Vec::new();
     let mut out = String::new();
     let mut found = 0;
@@ -27,6 +38,25 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     for path in &args.files {
         let checked = match check::file(path) {
             Ok(checked) => checked,
+            #[cfg(feature = "kernel")]
+            Err(knee_algo::Error::KernelModule(_)) => {
+                let shown = path.display().to_string();
+                let (finding, said) = match embedded(path, args.clang.as_deref()) {
+                    Ok(_) => {
+                        (Vec::new(), format!("{shown}: a Linux module that compiles for BPF\n"))
+                    }
+                    Err(why) => (
+                        vec![json!({ "rule": "Compiler", "message": why.to_string() })],
+                        format!("{why}\n"),
+                    ),
+                };
+                found += finding.len();
+                out += &said;
+                all.push(
+                    json!({ "file": shown, "findings": finding, "compiler": "clang for BPF" }),
+                );
+                continue;
+            }
             Err(why) => {
                 let shown = path.display().to_string();
                 all.push(json!({ "file": shown, "error": why.to_string() }));
@@ -66,5 +96,40 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
         complain(&format!("knee: {}", not_looked_at.join("\nknee: ")));
         return Ok(COULD_NOT);
     }
-    Ok(if found == 0 { DONE } else { CHECK_FAILED })
+    if found > 0 {
+        return Ok(CHECK_FAILED);
+    }
+    if let Some(object) = &args.object {
+        write_object(&args.files[0], args.clang.as_deref(), object)?;
+    }
+    Ok(DONE)
+}
+
+#[cfg(feature = "kernel")]
+fn embedded(file: &Path, clang: Option<&str>) -> Result<knee_bpf::Embedded, knee_bpf::Error> {
+    let text = knee_files::read_text(file, module::MAX_SOURCE_BYTES, module::WHAT);
+    let unreadable = |why: knee_files::Unreadable| knee_bpf::Error::Outside {
+        path: file.to_owned(),
+        what: why.to_string(),
+    };
+    knee_bpf::Embedded::of_source(file, &text.map_err(unreadable)?, clang)
+}
+
+#[cfg(feature = "kernel")]
+fn write_object(file: &Path, clang: Option<&str>, to: &Path) -> Result<(), Failure> {
+    if to.extension().is_none_or(|extension| extension != "o") {
+        let shown = to.display();
+        return Err(Failure::Says(format!(
+            "--object {shown}: its name must end in .o, as foo.bpf.o"
+        )));
+    }
+    let embedded = embedded(file, clang)?;
+    knee_files::write(to, embedded.object())
+        .map_err(|why| Failure::Says(format!("{}: cannot write: {why}", to.display())))?;
+    print(&format!("{}: for knee load, as {}\n", to.display(), embedded.name()))
+}
+
+#[cfg(not(feature = "kernel"))]
+fn write_object(_file: &Path, _clang: Option<&str>, _to: &Path) -> Result<(), Failure> {
+    Err(Failure::Says("this knee was built without its kernel side".to_owned()))
 }

@@ -26,6 +26,7 @@ mod report;
 mod reproduce;
 mod run;
 mod scenarios;
+mod schema;
 mod script;
 mod vkernel;
 #[cfg(not(feature = "kernel"))]
@@ -126,6 +127,8 @@ enum Command {
     Explain(explain::Args),
     /// List the experiments that are built in, show one, or write them out to be changed.
     Scenarios(scenarios::Args),
+    /// Print what files may say, as a JSON Schema for editors.
+    Schema(schema::Args),
     /// Set results side by side: each figure with its spread in both, and a verdict.
     Compare(compare::Args),
     /// Write a report of results that a browser shows, or its figures one by one.
@@ -312,6 +315,7 @@ impl Words for Cli {
             Command::Reproduce(args) => reproduce::run(args),
             Command::Explain(args) => explain::run(args).map(|()| DONE),
             Command::Scenarios(args) => scenarios::run(args).map(|()| DONE),
+            Command::Schema(args) => schema::run(args).map(|()| DONE),
             Command::Completions { shell } => completions::<Cli>(*shell).map(|()| DONE),
             Command::Man(args) => man::run::<Cli>(args).map(|()| DONE),
             Command::Compare(args) => compare::run(args),

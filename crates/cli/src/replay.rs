@@ -22,6 +22,9 @@ pub(crate) struct Args {
     /// A recording of knee trace or knee run --trace.
     #[arg(value_name = "TRACE")]
     file: PathBuf,
+    /// The file with the algorithm, where the recording is of one that is none of knee's own; it must be the same file.
+    #[arg(long, value_name = "FILE")]
+    source: Option<PathBuf>,
     /// Show what another algorithm would have done in each call, with its default parameters.
     #[arg(long, value_name = "NAME")]
     cc: Option<String>,
@@ -37,7 +40,16 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     let open = knee_files::open_file(path, "recording")
         .map_err(|why| Failure::Says(format!("{}: {why}", path.display())))?;
     let mut recording = Reader::new(BufReader::new(open)).map_err(|why| about(path, &why))?;
-    let (recorded, params) = recording.header().algorithm().map_err(|why| about(path, &why))?;
+    let header = recording.header();
+    let recorded = match &args.source {
+        None => header.algorithm(),
+        Some(file) => {
+            let file =
+                knee_algo::module::load(file).map_err(|why| Failure::Says(why.to_string()))?;
+            header.algorithm_of_file(file)
+        }
+    };
+    let (recorded, params) = recorded.map_err(|why| about(path, &why))?;
     match &args.cc {
         None => same(args, &mut recording, recorded, params),
         Some(name) => {
@@ -209,8 +221,14 @@ fn told(recording: &Recording) -> String {
     let params: String =
         header.params.iter().map(|(name, value)| format!(" {name}={value}")).collect();
     let Header { name, algorithm, release, hz, about, .. } = header;
-    let mut out =
-        format!("{name}: {algorithm}{params}; {} {release}, HZ {hz}; {about}\n", origin(header));
+    let source = header
+        .source
+        .as_ref()
+        .map_or(String::new(), |source| format!(" (of {}, sha256 {})", source.name, source.sha256));
+    let mut out = format!(
+        "{name}: {algorithm}{source}{params}; {} {release}, HZ {hz}; {about}\n",
+        origin(header)
+    );
     if let Some(ending) = recording.ending() {
         for (reason, count) in ending.reasons() {
             let _ = writeln!(out, "{count} calls were lost {reason}");

@@ -105,7 +105,7 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     let experiments: Vec<Arc<Experiment>> = args
         .files
         .iter()
-        .map(|file| Ok(Arc::new(find(file)?.load(&overrides)?)))
+        .map(|file| Ok(Arc::new(find(file)?.load(&overrides)?.whole()?)))
         .collect::<Result<_, Failure>>()?;
     if let Some(whole) = experiments.iter().find(|experiment| args.quick && !experiment.is_quick) {
         let path = whole.path.display();

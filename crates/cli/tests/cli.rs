@@ -726,3 +726,29 @@ fn ctrl_c_keeps_what_has_finished_and_says_so() {
             .all(|name| !name.to_str().unwrap().starts_with('.'))
     );
 }
+
+/// A recording of a file's algorithm names the file by its content, and that file replays it.
+#[test]
+fn a_recording_of_a_file_is_replayed_by_that_file_alone() {
+    let scratch = Scratch::new();
+    let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/algorithms");
+    for name in ["gentle.c", "gentle.h"] {
+        fs::copy(here.join(name), scratch.0.path().join(name)).unwrap();
+    }
+    let arguments = ["small.toml", "--cc", "./gentle.c", "--repeat", "1", "--trace", "both"];
+    let ran = scratch.knee(&[&["run", "-o", "out"], &arguments[..]].concat());
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    let entries = fs::read_dir(scratch.0.path().join("out")).unwrap();
+    let mut names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let recording = format!("out/{}", names.find(|name| name.ends_with(".flight")).unwrap());
+    let without = scratch.knee(&["replay", &recording]);
+    let said = String::from_utf8_lossy(&without.stderr).into_owned();
+    assert_eq!(without.status.code(), Some(2));
+    assert!(said.contains("the algorithm in gentle.c") && said.contains("--source"), "{said}");
+    let with = scratch.knee(&["replay", &recording, "--source", "gentle.c"]);
+    assert!(with.status.success(), "{}", String::from_utf8_lossy(&with.stderr));
+    let said = String::from_utf8_lossy(&with.stdout).into_owned();
+    assert!(said.contains("(of gentle.c, sha256 ") && said.ends_with("equal\n"), "{said}");
+    fs::write(scratch.0.path().join("other.c"), "int x;\n").unwrap();
+    assert_eq!(scratch.knee(&["replay", &recording, "--source", "other.c"]).status.code(), Some(2));
+}

@@ -7,12 +7,12 @@ use std::io::{Read as _, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use knee_testbed::net::{Namespace, ip};
 use knee_testbed::wait_until;
+use tempfile::TempDir;
 
 const KNEE: &str = env!("CARGO_BIN_EXE_knee");
 const SSHD: &str = "/usr/sbin/sshd";
@@ -81,7 +81,7 @@ fn skipped() -> bool {
 
 /// Machines with an address and an sshd each, and a network that joins them: a router, which is also where `knee run` is.
 struct Rack {
-    dir: PathBuf,
+    dir: TempDir,
     router: Namespace,
     machines: Vec<(Namespace, Child)>,
 }
@@ -96,10 +96,7 @@ impl Rack {
         if skipped() {
             return None;
         }
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let dir = std::env::temp_dir().join(format!("knee-hosts-{}-{number}", std::process::id()));
-        fs::create_dir_all(&dir).unwrap();
+        let dir = tempfile::tempdir().unwrap();
         let router = Namespace::new().unwrap();
         ip(&router, "link set lo up".to_owned());
         router.run(|| {
@@ -112,21 +109,21 @@ impl Rack {
             let machine = rack.machine(number);
             rack.machines.push(machine);
         }
-        fs::write(rack.dir.join("two.toml"), EXPERIMENT).unwrap();
+        fs::write(rack.dir.path().join("two.toml"), EXPERIMENT).unwrap();
         rack.write_hosts(&format!("knee = {KNEE:?}"));
         Some(rack)
     }
 
     fn make_keys(&self) {
         for key in ["host", "user"] {
-            let file = self.dir.join(key);
+            let file = self.dir.path().join(key);
             let file = file.to_str().unwrap();
             run("ssh-keygen", &["-q", "-t", "ed25519", "-N", "", "-C", "knee-test", "-f", file]);
         }
-        fs::copy(self.dir.join("user.pub"), self.dir.join("authorized")).unwrap();
-        let host = fs::read_to_string(self.dir.join("host.pub")).unwrap();
+        fs::copy(self.dir.path().join("user.pub"), self.dir.path().join("authorized")).unwrap();
+        let host = fs::read_to_string(self.dir.path().join("host.pub")).unwrap();
         let known = (1..=9).map(|number| format!("10.98.{number}.1 {host}"));
-        fs::write(self.dir.join("known"), known.collect::<String>()).unwrap();
+        fs::write(self.dir.path().join("known"), known.collect::<String>()).unwrap();
     }
 
     fn machine(&self, number: u32) -> (Namespace, Child) {
@@ -152,14 +149,14 @@ impl Rack {
                 format!("qdisc add dev {far} root tbf rate {RATE_MBPS}mbit burst 16kb limit 150kb");
             run("tc", &queue.split(' ').collect::<Vec<_>>());
         });
-        let dir = self.dir.display();
+        let dir = self.dir.path().display();
         // An empty home: root's start-up of a shell may wait for a stale lock.
         let config = format!(
             "Port 22\nListenAddress 10.98.{number}.1\nHostKey {dir}/host\nAuthorizedKeysFile {dir}/authorized\n\
              PidFile none\nUsePAM no\nStrictModes no\nPermitRootLogin prohibit-password\n\
              PasswordAuthentication no\nKbdInteractiveAuthentication no\nUseDNS no\nLogLevel ERROR\nSetEnv HOME={dir}\n"
         );
-        let file = self.dir.join(format!("sshd-{number}"));
+        let file = self.dir.path().join(format!("sshd-{number}"));
         fs::write(&file, config).unwrap();
         // With a /run and a /sys of its own, and gone with this process in whatever way that ends.
         let script = format!(
@@ -182,7 +179,7 @@ impl Rack {
 
     /// The last machine is the receiver. `knee` is a line of the file.
     fn write_hosts(&self, knee: &str) {
-        let dir = self.dir.display();
+        let dir = self.dir.path().display();
         let count = self.machines.len();
         let table = |number: usize| {
             let role = if number == count { "r".to_owned() } else { format!("s{number}") };
@@ -194,13 +191,13 @@ impl Rack {
             )
         };
         let text: String = (1..=count).map(table).collect();
-        fs::write(self.dir.join("hosts.toml"), text).unwrap();
+        fs::write(self.dir.path().join("hosts.toml"), text).unwrap();
     }
 
     fn command(&self, more: &[&str]) -> Command {
         let mut command = Command::new(KNEE);
         command.args(["run", "two.toml", "--on", "hosts=hosts.toml", "-o", "results"]);
-        command.args(more).current_dir(&self.dir).stdin(Stdio::null());
+        command.args(more).current_dir(self.dir.path()).stdin(Stdio::null());
         command
     }
 
@@ -242,7 +239,7 @@ impl Rack {
     }
 
     fn rows(&self, file: &str) -> Vec<std::collections::HashMap<String, String>> {
-        let text = fs::read_to_string(self.dir.join("results").join(file)).unwrap();
+        let text = fs::read_to_string(self.dir.path().join("results").join(file)).unwrap();
         let mut lines = text.lines();
         let names: Vec<_> = lines.next().unwrap().split(',').map(str::to_owned).collect();
         let row =
@@ -259,7 +256,6 @@ impl Drop for Rack {
             kill_all(machine);
         }
         kill_all(&self.router);
-        let _ = fs::remove_dir_all(&self.dir);
     }
 }
 
@@ -331,11 +327,11 @@ fn three_machines_carry_out_an_experiment() {
     let rpcs = rack.rows("rpcs.csv");
     assert!(rpcs.len() > 20, "{} exchanges", rpcs.len());
     // Nobody knows them.
-    let there = |file: &str| rack.dir.join("results").join(file).exists();
+    let there = |file: &str| rack.dir.path().join("results").join(file).exists();
     assert!(!there("queues.csv") && !there("series-queues.csv"));
     assert!(rack.rows("series-flows.csv").len() > 20);
 
-    let manifest = fs::read_to_string(rack.dir.join("results/manifest.json")).unwrap();
+    let manifest = fs::read_to_string(rack.dir.path().join("results/manifest.json")).unwrap();
     let manifest: serde_json::Value = serde_json::from_str(&manifest).unwrap();
     let back_end = &manifest["back_end"];
     assert_eq!(back_end["name"], "hosts");
@@ -361,7 +357,7 @@ fn a_run_ends_when_all_is_done() {
         .replace("response = \"100 B\"", "response = \"100 B\"\ncount = 20")
         .replace("duration = \"2 s\"", "duration = \"60 s\"\nuntil_done = true")
         .replace("measure_from = \"500 ms\"\nmeasure_until = \"2 s\"\n", "");
-    fs::write(rack.dir.join("two.toml"), ends).unwrap();
+    fs::write(rack.dir.path().join("two.toml"), ends).unwrap();
     let output = rack.knee(&[]);
     assert_eq!((output.status.code(), err(&output).as_str()), (Some(0), ""));
     let flows = rack.rows("flows.csv");
@@ -381,17 +377,17 @@ fn a_run_ends_when_all_is_done() {
 #[test]
 fn a_machine_may_be_several_hosts_and_have_ipv6() {
     let Some(rack) = Rack::new(2) else { return };
-    let hosts = fs::read_to_string(rack.dir.join("hosts.toml")).unwrap();
+    let hosts = fs::read_to_string(rack.dir.path().join("hosts.toml")).unwrap();
     let hosts = hosts.replace("roles = \"s1\"", "roles = \"s1..s2\"");
     let hosts =
         hosts.replace("address = \"10.98.", "address = \"fd98:").replace(".1\"\ndev", "::1\"\ndev");
     assert!(hosts.contains("address = \"fd98:2::1\""), "{hosts}");
-    fs::write(rack.dir.join("hosts.toml"), &hosts).unwrap();
+    fs::write(rack.dir.path().join("hosts.toml"), &hosts).unwrap();
     // An algorithm with a parameter of its own, and told a base RTT.
     let told = EXPERIMENT
         .replace("cc = \"dctcp\"", "cc = \"dctcp\"\nparams = { shift_g = 3 }")
         .replace("kind = \"bulk\"", "kind = \"bulk\"\nbase_rtt = \"100 us\"");
-    fs::write(rack.dir.join("two.toml"), told).unwrap();
+    fs::write(rack.dir.path().join("two.toml"), told).unwrap();
     let output = rack.knee(&[]);
     assert_eq!((output.status.code(), err(&output).as_str()), (Some(0), ""));
     let flows = rack.rows("flows.csv");
@@ -403,10 +399,10 @@ fn a_machine_may_be_several_hosts_and_have_ipv6() {
     );
 
     // One that is sender and receiver has no network in between.
-    fs::remove_dir_all(rack.dir.join("results")).unwrap();
+    fs::remove_dir_all(rack.dir.path().join("results")).unwrap();
     let both =
         hosts.replace("\"s1..s2\"", "[\"s1\", \"r\"]").replace("\"r\"\nknee", "\"s2\"\nknee");
-    fs::write(rack.dir.join("hosts.toml"), both).unwrap();
+    fs::write(rack.dir.path().join("hosts.toml"), both).unwrap();
     let text = err(&rack.knee(&[]));
     assert!(text.contains("traffic from s1 to r would not leave machine machine-1"), "{text}");
 }
@@ -414,7 +410,7 @@ fn a_machine_may_be_several_hosts_and_have_ipv6() {
 #[test]
 fn a_program_that_is_copied_leaves_nothing() {
     let Some(rack) = Rack::new(2) else { return };
-    let copy = rack.dir.join("copied");
+    let copy = rack.dir.path().join("copied");
     // What a release has: without what debuggers read it is a tenth of the size.
     let stripped = Command::new("strip").arg("-o").arg(&copy).arg(KNEE).status();
     if !stripped.is_ok_and(|status| status.success()) {
@@ -422,7 +418,7 @@ fn a_program_that_is_copied_leaves_nothing() {
     }
     rack.write_hosts("copy = \"copied\"");
     let short = EXPERIMENT.replace("senders = 2", "senders = 1").replace("\"s2\"", "\"s1\"");
-    fs::write(rack.dir.join("two.toml"), short).unwrap();
+    fs::write(rack.dir.path().join("two.toml"), short).unwrap();
     let before = programs_in_tmp();
     let running = rack.start(&["--cc", "cubic"]);
     wait_until("agents run", || rack.agents() == 2);
@@ -438,7 +434,7 @@ fn a_program_that_is_copied_leaves_nothing() {
 /// A run that would take long; it has begun when this returns.
 fn begun(rack: &Rack) -> Child {
     let long = EXPERIMENT.replace("duration = \"2 s\"", "duration = \"50 s\"");
-    fs::write(rack.dir.join("two.toml"), long).unwrap();
+    fs::write(rack.dir.path().join("two.toml"), long).unwrap();
     let running = rack.start(&[]);
     wait_until("data is sent", || {
         let counts = rack.machines[0].0.run(|| fs::read_to_string("/proc/thread-self/net/dev"));
@@ -511,10 +507,10 @@ fn what_kills_knee_ends_its_agents() {
 #[test]
 fn what_cannot_be_is_one_sentence() {
     let Some(rack) = Rack::new(3) else { return };
-    let hosts = fs::read_to_string(rack.dir.join("hosts.toml")).unwrap();
+    let hosts = fs::read_to_string(rack.dir.path().join("hosts.toml")).unwrap();
     let refused = |from: &str, to: &str| {
         assert!(hosts.contains(from), "{from}");
-        fs::write(rack.dir.join("hosts.toml"), hosts.replacen(from, to, 1)).unwrap();
+        fs::write(rack.dir.path().join("hosts.toml"), hosts.replacen(from, to, 1)).unwrap();
         let output = rack.knee(&[]);
         let text = err(&output);
         assert_eq!((output.status.code(), text.lines().count()), (Some(2), 1), "{text}");
@@ -551,11 +547,18 @@ fn what_cannot_be_is_one_sentence() {
     let text = refused(&format!("knee = {KNEE:?}"), "knee = \"/nowhere/knee\"");
     assert!(text.contains("machine-1") && text.contains("/nowhere/knee"), "{text}");
 
-    fs::write(rack.dir.join("hosts.toml"), &hosts).unwrap();
+    fs::write(rack.dir.path().join("hosts.toml"), &hosts).unwrap();
     for (flag, value) in [("--offloads", "on"), ("--algorithms", "kernel"), ("--scale", "0.1")] {
         let output = rack.knee(&[flag, value]);
         assert_eq!(output.status.code(), Some(2));
         assert!(err(&output).starts_with(&format!("knee: {flag} is ")), "{}", err(&output));
     }
-    assert!(!rack.dir.join("results").exists());
+    let rpc =
+        "kind = \"rpc\"\nfrom = \"s2\"\nto = \"r\"\nrequest = \"10 kB\"\nresponse = \"100 B\"";
+    let query = "kind = \"query\"\nfrom = \"r\"\nto = \"s1..s2\"\nresponse = \"1 kB\"\ncount = 3";
+    assert!(EXPERIMENT.contains(rpc));
+    fs::write(rack.dir.path().join("two.toml"), EXPERIMENT.replace(rpc, query)).unwrap();
+    let text = err(&rack.knee(&[]));
+    assert!(text.contains("no machine tells another what is done"), "{text}");
+    assert!(!rack.dir.path().join("results").exists());
 }

@@ -16,7 +16,7 @@ use knee_netns::Namespace;
 use knee_testbed::cgroup::Cgroup;
 use knee_testbed::net::{choose, chosen, ecn_of, ip};
 use knee_testbed::sandbox::{Running, Sandbox, available};
-use knee_testbed::wait_until;
+use knee_testbed::{outside, wait_until};
 
 fn sandbox() -> Option<Sandbox> {
     knee_testbed::kernel_is_ready().then(|| Sandbox::new(env!("CARGO_BIN_EXE_knee")))
@@ -436,13 +436,19 @@ fn kill_at_any_moment(
 #[test]
 fn a_load_killed_at_any_moment_can_be_undone() {
     let Some(host) = sandbox() else { return };
+    for what in ["cubic", outside::path().to_str().unwrap()] {
+        kill_loads_of(what, &host);
+    }
+}
+
+fn kill_loads_of(what: &str, host: &Sandbox) {
     let before = host.files();
     let old_default = default_of(&host.namespace);
     let name = host.name('c');
-    let line = format!("load cubic --default --as {name}");
+    let line = format!("load {what} --default --as {name}");
     let mut left_over = 0;
     kill_at_any_moment(
-        &host,
+        host,
         &line,
         || None,
         |_, delay| {

@@ -1,13 +1,30 @@
 //! Open-loop arrivals: transfers that begin at the times of a Poisson process, whatever became of those before.
 
+use knee_file::keys::{Key, List, Special, Text};
 use knee_file::units::Share;
-use knee_file::{Error, Reader};
+use knee_file::{Error, Reader, keys};
 use knee_queue::time::{Duration, PS_PER_S, Time};
 use knee_run::spec::NodeId;
 
 use crate::network::NetworkSpec;
 use crate::random::Random;
-use crate::sizes::Sizes;
+use crate::sizes::{self, Sizes};
+
+keys! {
+    /// Transfers at random times, between random pairs, of random sizes.
+    pub(crate) static KEYS: ArrivalKeys = "poisson" {
+        /// A distribution of sizes: one of ours, one size, or sizes with the share that is no larger.
+        sizes: Special = takes(sizes::takes).needed("web-search"),
+        /// How often: a share of the rates of `of`.
+        load: Key<Share> = usually("`arrivals_per_sec` says it").above("0 %").like("60 %"),
+        /// Links (`FROM-TO`), or hosts, of the links to which it is.
+        of: Key<List<Text>> = like("switch-r"),
+        /// How often, instead.
+        arrivals_per_sec: Key<u64> = within(1, 1_000_000_000).usually("`load` says it"),
+        /// They begin from `start` to this.
+        until: Key<Duration> = needed("1 s"),
+    }
+}
 
 /// A Poisson process of transfers between random pairs of hosts.
 #[derive(Clone, Debug)]
@@ -41,11 +58,11 @@ impl Arrivals {
         if !from.iter().any(|from| to.iter().any(|to| from != to)) {
             return Err(reader.error("to", "must name a host that \"from\" does not name"));
         }
-        let until: Duration = reader.need("until", "1 s")?;
+        let until = reader.read(&KEYS.until)?;
         if until <= start {
-            return Err(reader.error("until", "must be later than the start"));
+            return Err(reader.error(&KEYS.until, "must be later than the start"));
         }
-        let sizes = Sizes::read(reader)?;
+        let sizes = Sizes::read(reader, &KEYS.sizes)?;
         let mean_gap = read_mean_gap(reader, network, sizes.mean_bytes())?;
         let arrivals = Arrivals { from, to, sizes, mean_gap, start, until };
         if arrivals.most() > most {
@@ -53,7 +70,7 @@ impl Arrivals {
                 "gives up to {} flows, and at most {most} are allowed: let it end earlier, or lower the load",
                 arrivals.most()
             );
-            return Err(reader.error("until", message));
+            return Err(reader.error(&KEYS.until, message));
         }
         Ok(arrivals)
     }
@@ -112,31 +129,28 @@ fn read_mean_gap(
     network: &NetworkSpec,
     mean_bytes: f64,
 ) -> Result<Duration, Error> {
-    let load: Option<Share> = reader.get("load")?;
-    let per_sec = reader.integer("arrivals_per_sec", 1..=1_000_000_000)?;
+    let load = reader.get(&KEYS.load)?;
+    let per_sec = reader.get(&KEYS.arrivals_per_sec)?;
     let gap_s = match (load, per_sec) {
         (Some(_), Some(_)) => {
-            return Err(reader.error("arrivals_per_sec", "has no meaning beside \"load\""));
+            return Err(reader.error(&KEYS.arrivals_per_sec, "has no meaning beside \"load\""));
         }
         (None, None) => {
             return Err(reader.error(
-                "load",
+                &KEYS.load,
                 "missing, as in load = \"60 %\" and of = \"h1\", or arrivals_per_sec = 1000",
             ));
         }
         (None, Some(per_sec)) => {
-            if reader.has("of") {
-                return Err(reader.error("of", "has no meaning without \"load\""));
+            if reader.has(&KEYS.of) {
+                return Err(reader.error(&KEYS.of, "has no meaning without \"load\""));
             }
             1.0 / per_sec as f64
         }
-        (Some(Share(0.0)), None) => {
-            return Err(reader.error("load", "must be above 0 %, as in \"60 %\""));
-        }
         (Some(Share(load)), None) => {
             let mut bps = 0;
-            for text in reader.need_texts("of", "switch-r")? {
-                bps += network.rate_bps_named(text).map_err(|why| reader.error("of", why))?;
+            for text in reader.need_texts(&KEYS.of)? {
+                bps += network.rate_bps_named(text).map_err(|why| reader.error(&KEYS.of, why))?;
             }
             mean_bytes * 8.0 / (load * bps as f64)
         }

@@ -1,11 +1,23 @@
 //! What is compared and what is varied, and how their runs are told apart.
 
+use knee_file::keys::{Shape, Table};
 use knee_file::{Node, Origin, Value, did_you_mean, one_of};
 use knee_run::spec::Cc;
 
 use crate::metric::Metric;
 
+/// Configurations times repeats.
+pub(crate) const MAX_RUNS: usize = 100_000;
 const MAX_AXIS: usize = 1_000;
+/// Tables whose keys a case may change and a sweep vary.
+pub(crate) const VARIED: &[&str] = &["network", "hosts", "traffic", "params", "sample"];
+
+/// Keys that a case changes.
+pub(crate) static SET: Table = Table {
+    name: "set",
+    says: "Keys that have another value, by their path: `\"hosts.tcp_ecn\" = 1`.",
+    shape: || Shape::Any("paths of keys"),
+};
 
 /// One of the things compared: a congestion control with what goes with it.
 #[derive(Clone, Debug)]
@@ -71,16 +83,15 @@ impl Axis {
 
 /// Whether a case may change a path, or a sweep vary it.
 pub(crate) fn varied_path(path: &str) -> Result<(), String> {
-    const ALLOWED: &[&str] = &["network", "hosts", "traffic", "params", "sample"];
     let first = path.split('.').next().unwrap_or_default();
     let whole_run = ["run.duration", "run.until_done", "run.measure_from", "run.measure_until"];
-    if whole_run.contains(&path) || (ALLOWED.contains(&first) && path != first) {
+    if whole_run.contains(&path) || (VARIED.contains(&first) && path != first) {
         return Ok(());
     }
     Err(format!(
         "must be a path in quotes, as in \"traffic.short.size\", that begins with {} or run.duration{}",
-        ALLOWED.join(", "),
-        did_you_mean(first, ALLOWED.iter().copied())
+        VARIED.join(", "),
+        did_you_mean(first, VARIED.iter().copied())
     ))
 }
 

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use knee_file::{Origin, Reader, one_of};
+use knee_file::keys::{Below, Key, List, Text};
+use knee_file::{Origin, Reader, keys, one_of};
 
 use crate::error::Error;
 use crate::experiment::{Experiment, Overrides};
@@ -16,6 +17,40 @@ const FOLDER: &str = "scenarios/published";
 const CATALOGUE: &str = "catalogue";
 /// Title of the section of what is not of the folder.
 const OTHERS: &str = "Other experiments";
+
+keys! {
+    /// Published experiments, in the order of the catalogue.
+    static TOP: TopKeys = "catalogue" {
+        /// Its parts.
+        section: Below = list(&SectionKeys::TABLE),
+        /// What was published and is not here.
+        absent: Below = list(&AbsentKeys::TABLE),
+    }
+}
+
+keys! {
+    /// A part of the catalogue.
+    static SECTION: SectionKeys = "section" {
+        /// Stands above it.
+        title: Key<Text> = needed("DCTCP in Linux, 2014"),
+        /// What was published.
+        about: Key<Text> = needed("What was published."),
+        /// Names of files beside this one.
+        experiments: Key<List<Text>>,
+    }
+}
+
+keys! {
+    /// What was published and is not here.
+    static ABSENT: AbsentKeys = "absent" {
+        /// What it is.
+        title: Key<Text> = needed("CPU of internal pacing"),
+        /// Where it was published.
+        source: Key<Text> = needed("tcp: internal pacing"),
+        /// Why it is not here.
+        why: Key<Text> = needed("It is the host's CPU."),
+    }
+}
 
 /// Experiments that belong together.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,37 +108,37 @@ impl Library {
         let path = path_of(CATALOGUE);
         let root = knee_file::parse(&path, text)?;
         let resolved = RefCell::default();
-        let reader = Reader::root(&path, &root, &resolved).only(&["section", "absent"])?;
+        let reader = Reader::root(&path, &root, &resolved).only(&[&TOP])?;
         let (mut sections, mut seen): (_, Vec<&str>) = (Vec::new(), Vec::new());
-        for section in reader.children("section")? {
-            let section = section.only(&["title", "about", "experiments"])?;
-            let experiments = section.texts("experiments")?.unwrap_or_default();
+        for section in reader.children(&TOP.section)? {
+            let section = section.only(&[&SECTION])?;
+            let experiments = section.texts(&SECTION.experiments)?.unwrap_or_default();
             for name in &experiments {
                 if !self.files.contains_key(*name) {
                     let why = one_of(name, self.names());
-                    return Err(section.error("experiments", why).into());
+                    return Err(section.error(&SECTION.experiments, why).into());
                 }
                 if seen.contains(name) {
                     let why = format!("lists \"{name}\" again: each stands in one section");
-                    return Err(section.error("experiments", why).into());
+                    return Err(section.error(&SECTION.experiments, why).into());
                 }
                 seen.push(name);
             }
             sections.push(Section {
-                title: section.need_text("title", "DCTCP in Linux, 2014")?.trim().to_owned(),
-                about: section.need_text("about", "What was published.")?.trim().to_owned(),
+                title: section.need_text(&SECTION.title)?.trim().to_owned(),
+                about: section.need_text(&SECTION.about)?.trim().to_owned(),
                 experiments: experiments.into_iter().map(str::to_owned).collect(),
             });
         }
         let unlisted =
             self.names().filter(|name| !seen.contains(name)).map(str::to_owned).collect();
         let mut absent = Vec::new();
-        for reader in reader.children("absent")? {
-            let reader = reader.only(&["title", "source", "why"])?;
+        for reader in reader.children(&TOP.absent)? {
+            let reader = reader.only(&[&ABSENT])?;
             absent.push(Absent {
-                title: reader.need_text("title", "CPU of internal pacing")?.trim().to_owned(),
-                source: reader.need_text("source", "tcp: internal pacing")?.trim().to_owned(),
-                why: reader.need_text("why", "It is the host's CPU.")?.trim().to_owned(),
+                title: reader.need_text(&ABSENT.title)?.trim().to_owned(),
+                source: reader.need_text(&ABSENT.source)?.trim().to_owned(),
+                why: reader.need_text(&ABSENT.why)?.trim().to_owned(),
             });
         }
         Ok(Library { sections, absent, unlisted, ..self })
@@ -165,7 +200,7 @@ impl Library {
             let why = format!("\"{}\": {}", name.escape_debug(), one_of(name, self.names()));
             return Err(Error::input(folder, Origin::Nowhere, "", why));
         };
-        let experiment = Experiment::parse(&path, text, overrides)?;
+        let experiment = Experiment::parse(&path, text, overrides)?.whole()?;
         for claim in &experiment.claims {
             if let Some(other) = claim.see.as_ref().filter(|other| self.text(other).is_none()) {
                 let key = format!("claim.{}.see", claim.name);

@@ -3,29 +3,28 @@
 use std::path::Path;
 
 use knee_algo::Algorithm;
+use knee_file::keys::{Below, Key, Shape, Table, Text};
 use knee_file::{Error, Node, Reader, Value, one_of};
-use knee_queue::time::Duration;
 use knee_run::spec::{Cc, KERNELS_OWN};
 
-/// The RTT without queues, as a policy of `knee policy` would say it.
-pub(crate) fn read_base_rtt(reader: &Reader<'_>) -> Result<Option<Duration>, Error> {
-    let base_rtt: Option<Duration> = reader.get("base_rtt")?;
-    let allowed = Duration::from_us(1)..=Duration::from_ms(60_000);
-    if base_rtt.is_some_and(|rtt| !allowed.contains(&rtt)) {
-        return Err(reader.error("base_rtt", "must be from 1 us to 60000 ms, as in \"50 us\""));
-    }
-    Ok(base_rtt)
-}
+/// A table of parameters.
+pub(crate) static PARAMS: Table = Table {
+    name: "params",
+    says: "Parameters of an algorithm: `knee algorithms NAME` lists them.",
+    shape: || Shape::Any("names of parameters"),
+};
 
 /// A congestion control and its parameters from two keys of a table.
 pub(crate) fn read_cc(
     reader: &Reader<'_>,
-    name_key: &str,
-    params_key: &str,
+    name_key: &Key<Text>,
+    params_key: &Below,
 ) -> Result<Option<Cc>, Error> {
     let Some(name) = reader.text(name_key)? else {
         return match reader.has(params_key) {
-            true => Err(reader.error(params_key, format!("needs \"{name_key}\" beside it"))),
+            true => {
+                Err(reader.error(params_key, format!("needs {:?} beside it", name_key.as_ref())))
+            }
             false => Ok(None),
         };
     };

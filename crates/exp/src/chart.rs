@@ -1,6 +1,7 @@
 //! `[[chart]]`: what a report draws of an experiment. Here it is only read and checked.
 
-use knee_file::{Error, Origin, Reader, one_of};
+use knee_file::keys::{Below, Choice, Key, Text};
+use knee_file::{Error, Origin, Reader, keys, one_of};
 
 use crate::cases::{Axis, metric_named};
 use crate::metric::Metric;
@@ -28,26 +29,48 @@ pub struct Chart {
     pub(crate) origin: Origin,
 }
 
-pub(crate) fn read_charts(root: &Reader<'_>, axes: &[Axis]) -> Result<Vec<Chart>, Error> {
-    root.children("chart")?.iter().map(|reader| read_one(reader, axes)).collect()
+keys! {
+    /// What a report draws; without any, one chart for each metric that the table shows.
+    pub(crate) static KEYS: ChartKeys = "chart" {
+        /// Stands above it.
+        title: Key<Text> = needed("Completion of short transfers"),
+        /// A traffic entry or a link.
+        subject: Key<Text> = needed("short"),
+        /// What is drawn of it: docs/results.md.
+        metric: Key<Text> = needed("completion"),
+        /// Which statistic of that.
+        stat: Choice<Stat> = of(STATS).or("mean"),
+        /// A varied key, or `"case"`.
+        x: Key<Text> = usually("the first key with more than one value"),
+        /// Whether the y axis is logarithmic.
+        log: Key<bool> = or(false),
+    }
+}
+
+pub(crate) fn read_charts(
+    root: &Reader<'_>,
+    axes: &[Axis],
+    key: &Below,
+) -> Result<Vec<Chart>, Error> {
+    root.children(key)?.iter().map(|reader| read_one(reader, axes)).collect()
 }
 
 fn read_one(reader: &Reader<'_>, axes: &[Axis]) -> Result<Chart, Error> {
-    reader.check(&["title", "subject", "metric", "stat", "x", "log"])?;
+    reader.check(&[&KEYS])?;
     let paths = || axes.iter().map(|axis| axis.path.as_str());
     let several = axes.iter().find(|axis| axis.labels().len() > 1);
-    let x = reader.text("x")?.unwrap_or(several.map_or(CASE, |axis| axis.path.as_str()));
+    let x = reader.text(&KEYS.x)?.unwrap_or(several.map_or(CASE, |axis| axis.path.as_str()));
     if x != CASE && !paths().any(|path| path == x) {
-        return Err(reader.error("x", one_of(x, std::iter::once(CASE).chain(paths()))));
+        return Err(reader.error(&KEYS.x, one_of(x, std::iter::once(CASE).chain(paths()))));
     }
     Ok(Chart {
-        title: reader.need_text("title", "Completion of short transfers")?.trim().to_owned(),
-        subject: reader.need_text("subject", "short")?.to_owned(),
-        metric: metric_named(reader.need_text("metric", "completion")?)
-            .map_err(|why| reader.error("metric", why))?,
-        stat: reader.choice_or("stat", STATS, Stat::Mean.name())?,
+        title: reader.need_text(&KEYS.title)?.trim().to_owned(),
+        subject: reader.need_text(&KEYS.subject)?.to_owned(),
+        metric: metric_named(reader.need_text(&KEYS.metric)?)
+            .map_err(|why| reader.error(&KEYS.metric, why))?,
+        stat: reader.choose(&KEYS.stat)?,
         x: x.to_owned(),
-        log: reader.flag_or("log", false)?,
+        log: reader.read(&KEYS.log)?,
         origin: reader.origin(),
     })
 }

@@ -13,6 +13,13 @@ pub(crate) const MAX_DSCP: u64 = 63;
 
 /// Gives each port with two buffers the links that lead from the named nodes to its switch. `reader` is that of `[network]`.
 pub(crate) fn find_inputs(network: &mut Network, reader: &Reader<'_>) -> Result<(), Error> {
+    // Most networks have none, and some are large.
+    let mut is_one = false;
+    let look = &mut |queue: &mut QueueConfig| is_one |= matches!(queue, QueueConfig::TwoBuffers(_));
+    network.links.iter_mut().for_each(|link| link.queue.each_mut(look));
+    if !is_one {
+        return Ok(());
+    }
     // Names of all such ports, and whether there is a cable from them to one of the switches; the last so that the first that
     // was named without one is said.
     let mut seen: HashMap<String, (bool, usize)> = HashMap::new();

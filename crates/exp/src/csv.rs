@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use knee_algo::Algorithm;
 use knee_queue::time::{Duration, PS_PER_NS, Time};
-use knee_results::{Cell, File, quoted, rows, write_row};
+use knee_results::{Cell, ResultFile, quoted, rows, write_row};
 use knee_run::Ran;
 use knee_run::outcome::{Outcome, Validity};
 use knee_run::spec::{Run, Traffic};
@@ -17,14 +17,14 @@ use crate::scenario::Scenario;
 use crate::stats::Samples;
 
 /// The first line of a file.
-pub(crate) fn header(file: File, experiment: &Experiment) -> String {
+pub(crate) fn header(file: ResultFile, experiment: &Experiment) -> String {
     let mut line = file.header(experiment.axes.iter().map(|axis| axis.path.as_str()));
     match file {
-        File::Queue => {
+        ResultFile::Queue => {
             let cut: usize = untold(experiment).iter().map(|name| name.len() + 1).sum();
             line.truncate(line.len() - cut);
         }
-        File::FlowSample => {
+        ResultFile::FlowSample => {
             for (name, unit) in diagnostics(experiment) {
                 let unit = if unit.is_empty() { String::new() } else { format!("_{unit}") };
                 let name = format!("{name}{unit}");
@@ -40,7 +40,7 @@ pub(crate) fn header(file: File, experiment: &Experiment) -> String {
 
 /// Columns that `queues.csv` ends before, where flow control cannot stop any link.
 fn untold(experiment: &Experiment) -> &'static [&'static str] {
-    let columns = File::Queue.columns();
+    let columns = ResultFile::Queue.columns();
     let pause = columns.iter().position(|name| *name == rows::Queue::pause_frames);
     let told = pause.filter(|_| !experiment.has_flow_control).unwrap_or(columns.len());
     &columns[told..]
@@ -71,7 +71,7 @@ fn precise(value: f64) -> f64 {
 }
 
 /// The rows of one run, by file.
-pub(crate) type Rows = Vec<(File, String)>;
+pub(crate) type Rows = Vec<(ResultFile, String)>;
 
 /// A run that is done.
 pub(crate) struct Done<'a> {
@@ -104,21 +104,21 @@ pub(crate) fn rows(
         index: id.index.to_string(),
     };
     let of_file = |file| match file {
-        File::Run => writer.run_row(id),
-        File::Flow => writer.flows(),
-        File::Rpc => writer.rpcs(),
-        File::Ping => writer.pings(),
-        File::Queue => writer.queues(),
-        File::Host => writer.hosts(),
-        File::FlowSample => writer.flow_samples(),
-        File::QueueSample => writer.queue_samples(),
-        File::GoodputSample => writer.goodput_samples(),
-        File::Measure => writer.measures(),
-        File::Validity => writer.validity(),
+        ResultFile::Run => writer.run_row(id),
+        ResultFile::Flow => writer.flows(),
+        ResultFile::Rpc => writer.rpcs(),
+        ResultFile::Ping => writer.pings(),
+        ResultFile::Queue => writer.queues(),
+        ResultFile::Host => writer.hosts(),
+        ResultFile::FlowSample => writer.flow_samples(),
+        ResultFile::QueueSample => writer.queue_samples(),
+        ResultFile::GoodputSample => writer.goodput_samples(),
+        ResultFile::Measure => writer.measures(),
+        ResultFile::Validity => writer.validity(),
         // Of all runs together.
-        File::Summary => String::new(),
+        ResultFile::Summary => String::new(),
     };
-    File::ALL.map(|file| (file, of_file(file))).into()
+    ResultFile::ALL.map(|file| (file, of_file(file))).into()
 }
 
 /// Case and varied values, as labels of a row.
@@ -256,7 +256,7 @@ impl Writer<'_> {
     }
 
     fn queues(&self) -> String {
-        let told = File::Queue.columns().len() - untold(self.experiment).len();
+        let told = ResultFile::Queue.columns().len() - untold(self.experiment).len();
         let mut out = String::new();
         for queue in &self.outcome.queues {
             let row = rows::Queue {

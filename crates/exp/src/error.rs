@@ -32,12 +32,7 @@ pub enum Error {
         refusals: Vec<Refusal>,
     },
     /// A run could not be carried out.
-    Simulation {
-        file: PathBuf,
-        run: String,
-        /// Why.
-        message: String,
-    },
+    Simulation { file: PathBuf, run: String, source: knee_run::Error },
 }
 
 impl Error {
@@ -85,8 +80,8 @@ impl fmt::Display for Error {
                     format!("{}: --on {back_end} cannot run all of it:", file.display())
                 }
             },
-            Error::Simulation { file, run, message } => {
-                format!("{}: {run}: {message}", file.display())
+            Error::Simulation { file, run, source } => {
+                format!("{}: {run}: {source}", file.display())
             }
         };
         // Names and values come from files.
@@ -95,7 +90,17 @@ impl fmt::Display for Error {
     }
 }
 
-impl std::error::Error for Error {}
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::Input(source) => Some(source),
+            Error::Io { source, .. } => Some(source),
+            Error::Results(source) => Some(source),
+            Error::Simulation { source, .. } => Some(source),
+            Error::Refused { .. } => None,
+        }
+    }
+}
 
 impl From<knee_results::Error> for Error {
     fn from(error: knee_results::Error) -> Error {

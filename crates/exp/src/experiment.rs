@@ -1,53 +1,106 @@
 //! An experiment: one file with its cases and what is varied, and the list of runs it asks for.
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
 use knee_algo::{Algorithm, module};
-use knee_file::{Node, Origin, Reader, Resolved, Table, did_you_mean, one_of, parse_override};
+use knee_file::keys::{Below, Key, List, Name, Shape, Text};
+use knee_file::{
+    Node, Origin, Reader, Resolved, Table, did_you_mean, keys, one_of, parse_override, schema,
+};
 use knee_run::spec::Run;
 use serde_json::{Map, Value as Json};
 
-use crate::cases::{Axis, Case, Configuration, RunId, axis_values, varied_path};
-use crate::cc::{NoAlgorithm, cc_named, not_built, read_cc, set_param};
+use crate::cases::{Axis, Case, Configuration, MAX_RUNS, RunId, SET, axis_values, varied_path};
+use crate::cc::{NoAlgorithm, PARAMS, cc_named, not_built, read_cc, set_param};
 use crate::chart::{self, Chart, read_charts};
 use crate::claim::{self, Claim, read_claims};
 use crate::error::Error;
 use crate::memory::{MOST_BYTES, Memory};
-use crate::published::{Published, read_published};
-use crate::quick::{Quick, read_quick};
+use crate::network;
+use crate::published::{self, Published, read_published};
+use crate::quick::{self, Quick, read_quick};
 use crate::random::run_seed;
 use crate::scale::Scale;
-use crate::scenario::{Asked, RUN_KEYS, Scenario};
+use crate::scenario::{Asked, RUN, RunKeys, SampleKeys, Scenario};
+use crate::traffic;
 
 /// No experiment file is longer than this.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 /// Cases times varied values.
 const MAX_CONFIGURATIONS: usize = 10_000;
-/// Hosts of all configurations together: each is read before any is run.
-const MAX_HOSTS_IN_ALL: usize = 1_000_000;
-/// Configurations times repeats.
-pub(crate) const MAX_RUNS: usize = 100_000;
+/// Rows are checked as a file is read until they are so large together ([`Scenario::size`], and a 16th of the text, which takes about as
+/// long): half a second. The others are checked before the first run.
+const MOST_AT_ONCE: usize = 2_500_000;
+const TEXT_PER_THING: usize = 16;
 
-const TOP_LEVEL: &[&str] = &[
-    "question",
-    "expect",
-    "source",
-    "notes",
-    "published",
-    "claim",
-    "quick",
-    "chart",
-    "network",
-    "hosts",
-    "host",
-    "traffic",
-    "case",
-    "cc",
-    "vary",
-    "run",
-    "sample",
-];
+keys! {
+    /// An experiment: one question to a network, its hosts and its traffic.
+    pub(crate) static TOP: TopKeys = "experiment" {
+        /// What the file asks; it heads the tables.
+        question: Key<Text>,
+        /// The answer expected.
+        expect: Key<Text>,
+        /// Where the experiment comes from.
+        source: Key<Text>,
+        /// What was not stated there, and what was chosen.
+        notes: Key<Text>,
+        /// Figures that others reported, shown beside ours.
+        published: Below = list(&published::PublishedKeys::TABLE),
+        /// What is said of it, as checks.
+        claim: Below = list(&claim::ClaimKeys::TABLE),
+        /// What of it belongs to the quick set.
+        quick: Below = table(&quick::QuickKeys::TABLE),
+        /// What a report draws.
+        chart: Below = list(&chart::ChartKeys::TABLE),
+        /// Who is joined to whom by what.
+        network: Below = table(&network::TABLE).needed(),
+        /// What every host is.
+        hosts: Below = table(&network::HOSTS_TABLE),
+        /// What some hosts are, where they differ.
+        host: Below = list(&network::HOST_TABLE),
+        /// Who sends what to whom, and when.
+        traffic: Below = list(&traffic::TABLE).needed(),
+        /// What is compared.
+        case: Below = list(&CaseKeys::TABLE),
+        /// Algorithms to compare, each a case of its own name.
+        cc: Key<List<Text>>,
+        /// What is varied.
+        vary: Below = table(&VARY),
+        /// How long and how often.
+        run: Below = table(&RunKeys::TABLE).needed(),
+        /// Periods of time series.
+        sample: Below = table(&SampleKeys::TABLE),
+    }
+}
+
+keys! {
+    /// One of the things compared, run at every combination of the values in `[vary]`.
+    static CASE: CaseKeys = "case" {
+        /// It stands in paths and columns.
+        name: Key<Name> = needed("dctcp"),
+        /// Its algorithm, or the file of a Linux module.
+        cc: Key<Text> = usually("that of each traffic entry"),
+        /// Parameters of it.
+        params: Below = table(&PARAMS),
+        /// Other keys that it changes.
+        set: Below = table(&SET),
+    }
+}
+
+static VARY: keys::Table = keys::Table {
+    name: "vary",
+    says: "What is varied: `\"traffic.short.size\" = [\"10 kB\", \"800 kB\"]`, `\"params.shift_g\" = \"3..5\"`.",
+    shape: || Shape::Any("paths of keys; values are lists, or ranges as `\"2..64 times 2 pkts\"`"),
+};
+
+/// The file as schema and page show it.
+pub const FILE: schema::File = schema::File {
+    name: "experiment",
+    root: &TopKeys::TABLE,
+    filled_in: &["network", "hosts", "host", "traffic", "run", "sample"],
+};
 
 /// What the command line changes.
 #[derive(Clone, Debug, Default)]
@@ -108,7 +161,7 @@ pub struct Experiment {
     pub scale: Scale,
     /// What was asked for in place of what the file says.
     pub asked: Overrides,
-    /// Algorithms of its flows, each once.
+    /// Algorithms of its flows, each once; this and what follows is of the rows that are checked.
     pub algorithms: Vec<&'static Algorithm>,
     /// Algorithms of either side that were compiled from files, each once.
     pub modules: Vec<&'static Algorithm>,
@@ -116,13 +169,16 @@ pub struct Experiment {
     pub memory: Memory,
     /// Whether a network of it has flow control, which results then tell of.
     pub(crate) has_flow_control: bool,
+    /// Rows that are not checked yet, in the order in which they will be.
+    unchecked: VecDeque<usize>,
     root: Node,
     /// Applied after everything else.
     set: Vec<(String, Node)>,
 }
 
 impl Experiment {
-    /// Reads and checks a file; every configuration is resolved once.
+    /// Reads and checks a file. Of a sweep over many large networks it checks as many rows as half a second allows, those first that
+    /// have each varied value once: [`Experiment::whole`] checks the others.
     ///
     /// # Errors
     /// [`Error::Io`] if the file cannot be read, [`Error::Input`] for anything it should not say.
@@ -146,10 +202,10 @@ impl Experiment {
         // Cases, axes and what is said of them are the file's, whatever the command line makes of them.
         let (own_axes, quick) = {
             let resolved = RefCell::default();
-            let reader = Reader::root(path, &root, &resolved).only(TOP_LEVEL)?;
+            let reader = Reader::root(path, &root, &resolved).only(&[&TOP])?;
             let axes = read_axes(&reader)?;
-            let quick = match reader.has("quick") {
-                true => read_quick(&reader, &read_cases(&reader)?, &axes, MAX_RUNS as u32)?,
+            let quick = match reader.has(&TOP.quick) {
+                true => read_quick(&reader, &read_cases(&reader)?, &axes, &TOP.quick)?,
                 false => None,
             };
             (axes, quick)
@@ -160,32 +216,32 @@ impl Experiment {
         let (params, set) = split_params(set, &axes);
         let set = apply_set(path, &mut root, &mut axes, set)?;
         let resolved = RefCell::default();
-        let reader = Reader::root(path, &root, &resolved).only(TOP_LEVEL)?;
+        let reader = Reader::root(path, &root, &resolved).only(&[&TOP])?;
         let own_cases = read_cases(&reader)?;
-        let published = read_published(&reader, &own_cases, &own_axes)?;
-        let claims = read_claims(&reader, &own_cases, &own_axes)?;
-        let charts = read_charts(&reader, &own_axes)?;
+        let published = read_published(&reader, &own_cases, &own_axes, &TOP.published)?;
+        let claims = read_claims(&reader, &own_cases, &own_axes, &TOP.claim)?;
+        let charts = read_charts(&reader, &own_axes, &TOP.chart)?;
         let of_quick = chosen.map_or(&[][..], |quick| quick.cases.as_slice());
         let names = if overrides.cc.is_empty() { of_quick } else { overrides.cc.as_slice() };
         let mut cases = choose_cases(path, own_cases, names)?;
         set_params(path, &mut cases, &params)?;
-        let run = reader.need_child("run")?.only(RUN_KEYS)?;
-        let in_file = run.u32_or("repeat", 1..=MAX_RUNS as u32, 1)?;
+        let run = reader.need_child(&TOP.run)?.only(&[&RUN])?;
+        let in_file = run.read(&RUN.repeat)?;
         let of_quick = chosen.and_then(|quick| quick.repeat);
         let repeat = overrides.repeat.or(of_quick).unwrap_or(in_file);
-        let seed = run.integer_or("seed", 0..=i64::MAX as u64, 1)?;
+        let seed = run.read(&RUN.seed)?;
         let configurations = cross(path, &cases, &axes, repeat)?;
         let owned = |text: Option<&str>| text.map(|text| text.trim().to_owned());
-        let experiment = Experiment {
+        let mut experiment = Experiment {
             name: path
                 .file_stem()
                 .map_or_else(|| "experiment".into(), |s| s.to_string_lossy().into()),
             path: path.to_owned(),
             text: text.to_owned(),
-            question: owned(reader.text("question")?).unwrap_or_default(),
-            expect: owned(reader.text("expect")?),
-            source: owned(reader.text("source")?),
-            notes: owned(reader.text("notes")?),
+            question: owned(reader.text(&TOP.question)?).unwrap_or_default(),
+            expect: owned(reader.text(&TOP.expect)?),
+            source: owned(reader.text(&TOP.source)?),
+            notes: owned(reader.text(&TOP.notes)?),
             published,
             claims,
             is_quick: chosen.is_some(),
@@ -202,37 +258,70 @@ impl Experiment {
             modules: Vec::new(),
             memory: Memory::default(),
             has_flow_control: false,
+            unchecked: VecDeque::new(),
             set,
             root: root.clone(),
         };
-        let mut algorithms: Vec<&'static Algorithm> = Vec::new();
-        let mut modules: Vec<&'static Algorithm> = Vec::new();
-        let add = |list: &mut Vec<&'static Algorithm>, algorithm: &'static Algorithm| {
-            if !list.iter().any(|prior| std::ptr::eq(*prior, algorithm)) {
-                list.push(algorithm);
-            }
-        };
-        let (mut has_flow_control, mut memory) = (false, Memory::default());
-        let mut hosts = 0;
-        for configuration in &experiment.configurations {
-            let scenario = experiment.scenario(configuration)?;
-            hosts += scenario.hosts();
-            if hosts > MAX_HOSTS_IN_ALL {
-                let message = format!(
-                    "asks for {} cases times varied values, which have more than {MAX_HOSTS_IN_ALL} hosts in all: fewer of either",
-                    experiment.configurations.len()
-                );
-                return Err(Error::input(path, Origin::Nowhere, "", message));
-            }
-            has_flow_control |= scenario.has_flow_control();
-            memory = memory.with(&scenario.memory);
-            scenario.algorithms().for_each(|algorithm| add(&mut algorithms, algorithm));
-            scenario.modules().for_each(|algorithm| add(&mut modules, algorithm));
-            experiment.check_scale(&scenario)?;
+        experiment.unchecked = (0..experiment.configurations.len()).collect();
+        let size = experiment.check_row()?;
+        if size.saturating_mul(experiment.configurations.len()) > MOST_AT_ONCE {
+            experiment.each_value_first();
         }
+        experiment.check_rows(MOST_AT_ONCE.saturating_sub(size))?;
         experiment.check_published()?;
         experiment.check_claims()?;
-        Ok(Experiment { algorithms, modules, memory, has_flow_control, ..experiment })
+        Ok(experiment)
+    }
+
+    /// With all rows checked, as they must be before any is run: what one says wrong is said before hours of work.
+    ///
+    /// # Errors
+    /// As [`Experiment::load`].
+    pub fn whole(mut self) -> Result<Experiment, Error> {
+        self.check_rows(usize::MAX)?;
+        Ok(self)
+    }
+
+    /// Whether all rows are checked.
+    pub fn is_whole(&self) -> bool {
+        self.unchecked.is_empty()
+    }
+
+    /// How many rows are checked.
+    pub(crate) fn checked_rows(&self) -> usize {
+        self.configurations.len() - self.unchecked.len()
+    }
+
+    /// Puts those rows first that differ from the first in one value alone: most of what can be wrong is wrong in one value.
+    fn each_value_first(&mut self) {
+        let differs = |row: &usize| {
+            let Configuration { case, point } = &self.configurations[*row];
+            point.iter().chain([case]).filter(|value| **value != 0).count()
+        };
+        let (first, others): (VecDeque<_>, VecDeque<_>) =
+            self.unchecked.iter().copied().partition(|row| differs(row) <= 1);
+        self.unchecked = first.into_iter().chain(others).collect();
+    }
+
+    /// Checks rows that are not checked yet until they are so large together.
+    fn check_rows(&mut self, most: usize) -> Result<(), Error> {
+        let mut size = 0;
+        while !self.unchecked.is_empty() && size < most {
+            size += self.check_row()?;
+        }
+        Ok(())
+    }
+
+    /// Checks the next row, and takes up what is asked of all; says how large it is.
+    fn check_row(&mut self) -> Result<usize, Error> {
+        let Some(row) = self.unchecked.pop_front() else { return Ok(0) };
+        let scenario = self.scenario(&self.configurations[row])?;
+        self.has_flow_control |= scenario.has_flow_control();
+        self.memory = std::mem::take(&mut self.memory).with(&scenario.memory);
+        add_new(&mut self.algorithms, scenario.algorithms());
+        add_new(&mut self.modules, scenario.modules());
+        self.check_scale(&scenario)?;
+        Ok(scenario.size() + self.text.len() / TEXT_PER_THING)
     }
 
     /// Refuses a scale that makes a run too long or too slow.
@@ -296,7 +385,7 @@ impl Experiment {
     /// What the simulator is given for a run.
     ///
     /// # Errors
-    /// None that [`Experiment::load`] has not found before.
+    /// None of a row that is checked.
     pub fn run(&self, id: RunId) -> Result<Run, Error> {
         let scenario = self.scenario(&self.configurations[id.configuration])?;
         Ok(scenario.run(self.seed, id.repeat))
@@ -305,7 +394,7 @@ impl Experiment {
     /// Names of the groups of traffic of a run, in the order of their numbers ([`knee_run::spec::Flow::group`]).
     ///
     /// # Errors
-    /// None that [`Experiment::load`] has not found before.
+    /// None of a row that is checked.
     pub fn traffic_names(&self, id: RunId) -> Result<Vec<String>, Error> {
         let scenario = self.scenario(&self.configurations[id.configuration])?;
         Ok(scenario.groups().into_iter().map(|(name, _)| name).collect())
@@ -404,6 +493,18 @@ impl Experiment {
     }
 }
 
+/// Adds those that the list does not have.
+fn add_new(
+    list: &mut Vec<&'static Algorithm>,
+    algorithms: impl Iterator<Item = &'static Algorithm>,
+) {
+    for algorithm in algorithms {
+        if !list.iter().any(|prior| std::ptr::eq(*prior, algorithm)) {
+            list.push(algorithm);
+        }
+    }
+}
+
 /// The text of an experiment's file.
 ///
 /// # Errors
@@ -494,7 +595,7 @@ fn set_params(
 // ---- [vary] ----
 
 fn read_axes(root: &Reader<'_>) -> Result<Vec<Axis>, knee_file::Error> {
-    let Some(vary) = root.child("vary")? else { return Ok(Vec::new()) };
+    let Some(vary) = root.child(&TOP.vary)? else { return Ok(Vec::new()) };
     vary.entries()
         .map(|(path, node)| {
             varied_path(path).map_err(|why| vary.error(path, why))?;
@@ -546,34 +647,34 @@ fn cross(
 /// The file's own: `[[case]]`, or a list `cc` of algorithms.
 fn read_cases(root: &Reader<'_>) -> Result<Vec<Case>, knee_file::Error> {
     let mut cases: Vec<Case> = Vec::new();
-    if let Some(names) = root.texts("cc")? {
-        if root.has("case") {
-            return Err(root.error("cc", "stands beside [[case]]: give one of the two"));
+    if let Some(names) = root.texts(&TOP.cc)? {
+        if root.has(&TOP.case) {
+            return Err(root.error(&TOP.cc, "stands beside [[case]]: give one of the two"));
         }
         for name in names {
             let folder = root.file().parent().unwrap_or(Path::new(""));
             let case = case_of_algorithm(name, folder).unwrap_or_else(|why| {
-                let wrong = why.of(|first| root.error("cc", first));
+                let wrong = why.of(|first| root.error(&TOP.cc, first));
                 Case { wrong: Some(Box::new(wrong)), ..Case::without_cc(name) }
             });
             if cases.iter().any(|prior| prior.name == case.name) {
-                return Err(root.error("cc", format!("names \"{name}\" twice")));
+                return Err(root.error(&TOP.cc, format!("names \"{name}\" twice")));
             }
             cases.push(case);
         }
     }
-    for reader in root.children("case")? {
-        let reader = reader.only(&["name", "cc", "params", "set"])?;
-        let name = reader.need_name("name", "dctcp")?.to_owned();
+    for reader in root.children(&TOP.case)? {
+        let reader = reader.only(&[&CASE])?;
+        let name = reader.need_name(&CASE.name)?.to_owned();
         if cases.iter().any(|prior| prior.name == name) {
-            return Err(reader.error("name", "must differ from the other cases' names"));
+            return Err(reader.error(&CASE.name, "must differ from the other cases' names"));
         }
-        let (cc, wrong) = match read_cc(&reader, "cc", "params") {
+        let (cc, wrong) = match read_cc(&reader, &CASE.cc, &CASE.params) {
             Ok(cc) => (cc, None),
             Err(why) => (None, Some(Box::new(why))),
         };
         let mut set = Vec::new();
-        if let Some(table) = reader.child("set")? {
+        if let Some(table) = reader.child(&CASE.set)? {
             for (path, node) in table.entries() {
                 varied_path(path).map_err(|why| table.error(path, why))?;
                 if path.starts_with("params.") {

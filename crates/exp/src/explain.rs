@@ -139,6 +139,11 @@ fn set_up(experiment: &Experiment) -> Result<String, Error> {
         run.join(", ")
     );
     out.push_str(&wrapped(&words, "  "));
+    let (checked, rows) = (experiment.checked_rows(), experiment.configurations.len());
+    if checked < rows {
+        let words = format!("{checked} of {rows} rows are checked; knee run --check checks all");
+        out.push_str(&wrapped(&words, "  "));
+    }
     if experiment.memory.is_large() {
         let is_allowed = experiment.memory.bytes() <= MOST_BYTES;
         let way = if is_allowed { "" } else { ": knee run --memory allows it" };

@@ -38,19 +38,14 @@ impl Recording {
         (back_end, stop): (&dyn BackEnd, &AtomicBool),
     ) -> Result<(Ran, String), Error> {
         let row = experiment.describe(&experiment.configurations[id.configuration]);
-        let refused = |message: String| Error::Simulation {
-            file: experiment.path.clone(),
-            run: row.clone(),
-            message,
-        };
+        let failed =
+            |source| Error::Simulation { file: experiment.path.clone(), run: row.clone(), source };
+        let refused = |why| failed(knee_run::Error::Refused(why));
         let group = scenario.groups().iter().position(|(name, _)| *name == self.entry);
         let group = group.ok_or_else(|| {
             let names: Vec<String> = scenario.groups().into_iter().map(|(name, _)| name).collect();
-            refused(format!(
-                "no traffic \"{}\" to trace; there is {}",
-                self.entry,
-                names.join(", ")
-            ))
+            let there = names.join(", ");
+            refused(format!("no traffic \"{}\" to trace; there is {there}", self.entry))
         })? as u32;
         if !run.flows.iter().any(|flow| flow.group == group) {
             return Err(refused(format!("\"{}\" has no connections to trace", self.entry)));
@@ -66,7 +61,7 @@ impl Recording {
                 let source = std::io::Error::new(source.kind(), source);
                 Error::io(&self.dir.join(&name), "cannot write", source)
             }
-            other => refused(other.to_string()),
+            other => failed(other),
         })?;
         Ok((ran, name))
     }

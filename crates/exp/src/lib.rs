@@ -80,6 +80,7 @@ pub mod report;
 pub mod reproduce;
 pub mod results;
 pub mod runner;
+pub mod runs;
 pub mod scale;
 mod scenario;
 mod sizes;

@@ -31,7 +31,7 @@ impl std::fmt::Display for Build {
 }
 
 /// CPU time of this process, all threads together, and of its children that have ended, as guests of a kernel in virtual time.
-pub(crate) fn cpu_seconds() -> f64 {
+pub fn cpu_seconds() -> f64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     let of_children = std::fs::read_to_string("/proc/self/stat").ok();
     let of_children = of_children.and_then(|text| children_ticks(&text)).unwrap_or(0);

@@ -3,10 +3,13 @@
 mod fat_tree;
 mod graph;
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
+use knee_file::keys::{Below, Choice, Key, Keys, Shape, Special, Table, Text, entries};
+use knee_file::schema::with_defaults;
 use knee_file::units::{Burst, Pkts, Share, Size};
-use knee_file::{Error, Reader, one_of};
+use knee_file::{Error, Node, Reader, keys, one_of};
 use knee_queue::time::{Duration, Rate};
 use knee_queue::{DropTailConfig, Limit, Place, QueueConfig};
 use knee_run::spec::{
@@ -14,13 +17,13 @@ use knee_run::spec::{
 };
 use knee_run::topology::{Cable, Dumbbell, LeafSpine, ParkingLot, Star};
 
-use crate::cc::read_base_rtt;
 use crate::classes::find_inputs;
 use crate::names::{MAX_HOSTS, expand, expand_all};
 use crate::queues::read_queue;
 use crate::random::Random;
 use crate::receiving;
 use crate::switches;
+use serde_json::Value as Json;
 
 /// Ethernet's header, which queues count with a packet.
 const ETHERNET_BYTES: u32 = 14;
@@ -31,15 +34,117 @@ const MAX_BUFFER_BYTES: u32 = 1 << 30;
 const MAX_OVERHEAD_BYTES: u32 = 64 << 10;
 const MAX_FABRIC_CABLES: u64 = 50_000;
 
-/// Where each topology's names come from; the keys of `[network]` are these and `topology`.
-const MANY_TO_ONE: &[&str] = &["topology", "senders", "access", "bottleneck", "return"];
-const STAR: &[&str] = &["topology", "hosts", "up", "down"];
-const DUMBBELL: &[&str] =
-    &["topology", "senders", "receivers", "access", "bottleneck", "back", "receiver_access"];
-const LEAF_SPINE: &[&str] =
-    &["topology", "leaves", "spines", "hosts_per_leaf", "up", "down", "fabric"];
-const PARKING_LOT: &[&str] =
-    &["topology", "hops", "through", "cross", "access", "bottleneck", "back"];
+/// The table `[network]`.
+pub(crate) static TABLE: Table = Table {
+    name: "network",
+    says: "Hosts, switches, and the cables between them.",
+    shape: || {
+        let keys = |&(word, topology)| (word, entries(&keys_of(topology)));
+        Shape::By("topology", TOPOLOGIES.iter().map(keys).collect())
+    },
+};
+
+keys! {
+    /// A network of any kind.
+    static ANY: AnyKeys = "any" {
+        /// What it looks like, and so what its hosts are called.
+        topology: Choice<Topology> = of(TOPOLOGIES).needed("many-to-one"),
+    }
+}
+
+keys! {
+    /// Hosts `s1`.. and `r`.
+    static MANY_TO_ONE: ManyToOneKeys = "many-to-one" {
+        /// Hosts that send, `s1` and so on.
+        senders: Key<u64> = or(1).within(1, MAX_HOSTS),
+        /// The cable from each sender to the switch.
+        access: Below = table(&CableKeys::TABLE).needed(),
+        /// The cable from the switch to `r`.
+        bottleneck: Below = table(&CableKeys::TABLE).needed(),
+        /// The cable from the switch to each sender.
+        r#return: Below = table(&CableKeys::TABLE).usually("no rate and no delay"),
+    }
+}
+
+keys! {
+    /// Hosts `h1`.. around `switch`.
+    static STAR: StarKeys = "star" {
+        /// Hosts, `h1` and so on.
+        hosts: Key<u64> = or(2).within(2, MAX_HOSTS),
+        /// The cable from each host to its switch.
+        up: Below = table(&CableKeys::TABLE).needed(),
+        /// The cable from the switch to each host.
+        down: Below = table(&CableKeys::TABLE).needed(),
+    }
+}
+
+keys! {
+    /// Hosts `s1`.. and `r1`.. on either side of `left` and `right`.
+    static DUMBBELL: DumbbellKeys = "dumbbell" {
+        /// Hosts on the left, `s1` and so on.
+        senders: Key<u64> = or(1).within(1, MAX_HOSTS),
+        /// Hosts on the right, `r1` and so on.
+        receivers: Key<u64> = usually("`senders`").within(1, MAX_HOSTS),
+        /// The cable between hosts and their switch, both ways.
+        access: Below = table(&CableKeys::TABLE).needed(),
+        /// The cable between the switches, left to right.
+        bottleneck: Below = table(&CableKeys::TABLE).needed(),
+        /// The cable between the switches, right to left.
+        back: Below = table(&CableKeys::TABLE).usually("`bottleneck`, without its losses"),
+        /// The cable of hosts on the right, both ways.
+        receiver_access: Below = table(&CableKeys::TABLE).usually("`access`"),
+    }
+}
+
+keys! {
+    /// Hosts `h0.0`.. (leaf, host) below `leaf0`.. and `spine0`...
+    static LEAF_SPINE: LeafSpineKeys = "leaf-spine" {
+        /// Switches with hosts, `leaf0` and so on.
+        leaves: Key<u64> = or(2).within(1, 1000),
+        /// Switches above them, `spine0` and so on.
+        spines: Key<u64> = or(2).within(1, 1000),
+        /// Hosts of each leaf.
+        hosts_per_leaf: Key<u64> = or(2).within(1, 1000),
+        /// The cable from each host to its switch.
+        up: Below = table(&CableKeys::TABLE).needed(),
+        /// The cable from the switch to each host.
+        down: Below = table(&CableKeys::TABLE).needed(),
+        /// The cable between leaves and spines, either way.
+        fabric: Below = table(&CableKeys::TABLE).needed(),
+    }
+}
+
+keys! {
+    /// Hosts `s1`.. and `r1`.. at the ends of a row of switches, `x1.1`.. and `y1.1`.. (hop, host) along it.
+    static PARKING_LOT: ParkingLotKeys = "parking-lot" {
+        /// Bottlenecks in a row.
+        hops: Key<u64> = or(2).within(1, 1000),
+        /// Hosts at either end, `s1` and `r1` and so on.
+        through: Key<u64> = or(1).within(1, MAX_HOSTS),
+        /// Hosts on either side of each hop, `x1.1` and `y1.1` and so on.
+        cross: Key<u64> = or(1).within(0, MAX_HOSTS),
+        /// The cable between hosts and their switch, both ways.
+        access: Below = table(&CableKeys::TABLE).needed(),
+        /// The cable of each hop, from `switch1` to `switch2` and so on.
+        bottleneck: Below = table(&CableKeys::TABLE).needed(),
+        /// The cable of each hop, the other way.
+        back: Below = table(&CableKeys::TABLE).usually("`bottleneck`, without its losses"),
+    }
+}
+
+/// Which keys `[network]` has, in the order in which messages list them.
+fn keys_of(topology: Topology) -> [&'static dyn Keys; 3] {
+    let own: &dyn Keys = match topology {
+        Topology::ManyToOne => &MANY_TO_ONE,
+        Topology::Star => &STAR,
+        Topology::Dumbbell => &DUMBBELL,
+        Topology::LeafSpine => &LEAF_SPINE,
+        Topology::ParkingLot => &PARKING_LOT,
+        Topology::FatTree => &fat_tree::KEYS,
+        Topology::Graph => &graph::KEYS,
+    };
+    [&ANY, own, &switches::KEYS]
+}
 
 /// A network, ready to be built for any number of runs.
 #[derive(Clone, Debug)]
@@ -51,6 +156,16 @@ pub(crate) struct NetworkSpec {
     /// Whether the file has every node and link, so that a way may be missing.
     is_drawn: bool,
 }
+
+const TOPOLOGIES: &[(&str, Topology)] = &[
+    ("many-to-one", Topology::ManyToOne),
+    ("star", Topology::Star),
+    ("dumbbell", Topology::Dumbbell),
+    ("leaf-spine", Topology::LeafSpine),
+    ("parking-lot", Topology::ParkingLot),
+    ("fat-tree", Topology::FatTree),
+    ("graph", Topology::Graph),
+];
 
 #[derive(Clone, Copy, Debug)]
 enum Topology {
@@ -76,17 +191,8 @@ impl NetworkSpec {
     pub(crate) fn read(root: &Reader<'_>) -> Result<NetworkSpec, Error> {
         let hosts = Hosts::read(root)?;
         let reader = root.need_child("network")?;
-        let topologies = [
-            ("many-to-one", Topology::ManyToOne),
-            ("star", Topology::Star),
-            ("dumbbell", Topology::Dumbbell),
-            ("leaf-spine", Topology::LeafSpine),
-            ("parking-lot", Topology::ParkingLot),
-            ("fat-tree", Topology::FatTree),
-            ("graph", Topology::Graph),
-        ];
-        reader.need_text("topology", "many-to-one")?;
-        let topology = reader.choice_or("topology", &topologies, "")?;
+        let topology = reader.choose(&ANY.topology)?;
+        reader.check(&keys_of(topology))?;
         let frame = hosts.base.mtu_bytes + ETHERNET_BYTES;
         let cables = Cables { network: &reader, frame_bytes: frame };
         let (mut network, sampled_if_used) = match topology {
@@ -112,12 +218,28 @@ impl NetworkSpec {
         Ok(spec)
     }
 
-    /// The network of one run. `destinations` are the hosts that traffic is sent to.
-    pub(crate) fn build(&self, destinations: &HashSet<NodeId>, seed: u64) -> Network {
-        let mut network = self.network.clone();
+    /// The network with the links sampled that traffic is sent over; `destinations` are the hosts that it is sent to.
+    pub(crate) fn sampled(
+        &self,
+        destinations: impl FnOnce() -> HashSet<NodeId>,
+    ) -> Cow<'_, Network> {
+        if self.sampled_if_used.is_empty() {
+            return Cow::Borrowed(&self.network);
+        }
+        let (mut network, destinations) = (self.network.clone(), destinations());
         for &link in &self.sampled_if_used {
             network.links[link].sampled = destinations.contains(&network.links[link].to);
         }
+        Cow::Owned(network)
+    }
+
+    /// The network of one run.
+    pub(crate) fn build(
+        &self,
+        destinations: impl FnOnce() -> HashSet<NodeId>,
+        seed: u64,
+    ) -> Network {
+        let mut network = self.sampled(destinations).into_owned();
         for (i, link) in network.links.iter_mut().enumerate() {
             let mut random = Random::new(seed, &[i as u64, 3]);
             link.queue.seed(&mut || random.next());
@@ -125,8 +247,9 @@ impl NetworkSpec {
         network
     }
 
-    pub(crate) fn hosts(&self) -> usize {
-        self.ids.len()
+    /// Nodes and links.
+    pub(crate) fn size(&self) -> usize {
+        self.network.nodes.len() + self.network.links.len()
     }
 
     pub(crate) fn has_flow_control(&self) -> bool {
@@ -210,34 +333,92 @@ impl NetworkSpec {
 
 // ---- hosts ----
 
-const HOST_KEYS: &[&str] = &[
-    "linux",
-    "hz",
-    "jiffies_at_start",
-    "ipv6",
-    "tcp_ecn",
-    "tcp_ecn_fallback",
-    "syn_ect",
-    "mtu",
-    "initial_cwnd",
-    "rto_min",
-    "slow_start_after_idle",
-    "sack",
-    "gso_max_segs",
-    "gro_window",
-    "limit_output",
-    "skb_overhead",
-    "max_tcp_header",
-    "base_rtt",
-    "fq",
-    "fq_counts_headers",
-    "tso_rtt_log",
-    "rcvbuf_initial",
-    "rcvbuf_max",
-    "sndbuf_initial",
-    "sndbuf_max",
-    "defects",
-];
+keys! {
+    /// What TCP of a host is.
+    static HOST: HostKeys = "host" {
+        /// The Linux whose TCP it is.
+        linux: Choice<LinuxVersion> = of(&LinuxVersion::NAMED).or("6.1"),
+        /// Ticks of its clock in a second: 100, 250, 300 or 1000.
+        hz: Key<u32> = within(100, 1000),
+        /// Its clock when the run begins, in ticks.
+        jiffies_at_start: Key<u64> = within(0, u32::MAX as u64).only_on("sim, lab"),
+        /// Whether it speaks IPv6; all hosts do, or none.
+        ipv6: Key<bool> = only_on("sim, lab"),
+        /// The sysctl: 0: no ECN; 1: asked for and granted; 2: granted.
+        tcp_ecn: Key<u32> = within(0, 2),
+        /// The sysctl: whether it connects without ECN once its SYN with it is lost.
+        tcp_ecn_fallback: Key<bool>,
+        /// Whether SYNs and SYN-ACKs of algorithms that need ECN carry ECT; before Linux 3.18 they did not.
+        syn_ect: Key<bool>,
+        /// The largest IP packet; the same on all hosts.
+        mtu: Key<Size> = at_least("576 B").at_most("65535 B").like("1500 B"),
+        /// The window that a connection begins with.
+        initial_cwnd: Key<Pkts>,
+        /// The least retransmission timeout.
+        rto_min: Key<Duration> = at_least("1 us").like("200 ms"),
+        /// The sysctl: whether the window shrinks while nothing is sent.
+        slow_start_after_idle: Key<bool>,
+        /// The sysctl: selective acknowledgements.
+        sack: Key<bool>,
+        /// Segments that the device cuts of one packet; 1: offloads off.
+        gso_max_segs: Key<u32> = within(1, 65_535),
+        /// Packets of a flow that arrive within this merge.
+        gro_window: Key<Duration> = only_on("sim, lab"),
+        /// What a socket may have below it, of TCP small queues: from 4 packets of the MTU to 1 GiB.
+        limit_output: Key<Size>,
+        /// What the kernel charges a packet beside its payload, at most 64 KiB.
+        skb_overhead: Key<Size>,
+        /// What the kernel keeps for headers when it plans a receive buffer.
+        max_tcp_header: Key<Size> = at_least("128 B").at_most("512 B").like("320 B"),
+        /// The RTT without queues, told to algorithms that ask for it.
+        base_rtt: Key<Duration> = at_least("1 us").at_most("60000 ms").like("50 us").usually("they are told none"),
+        /// Whether an fq paces, in the place of TCP's own timer.
+        fq: Key<bool>,
+        /// Whether this fq counts headers when it paces, as before Linux 4.20.
+        fq_counts_headers: Key<bool> = only_on("sim"),
+        /// The sysctl: bursts grow on paths whose RTT is below 2^this us; 0: not.
+        tso_rtt_log: Key<u32> = within(0, 31),
+        /// The receive buffer at first: this, and the four sizes below, from 4 packets of the MTU to 1 GiB.
+        rcvbuf_initial: Key<Size>,
+        /// What it may grow to.
+        rcvbuf_max: Key<Size>,
+        /// The send buffer at first.
+        sndbuf_initial: Key<Size>,
+        /// What it may grow to.
+        sndbuf_max: Key<Size> = usually("no limit"),
+        /// Defects of older kernels that it has: docs/tcp.md.
+        defects: Special = takes(defects).usually("none").only_on("sim"),
+    }
+}
+
+keys! {
+    /// Which hosts a `[[host]]` is of; the rest is as in `[hosts]`, which says what it leaves out.
+    static SOME: SomeKeys = "some" {
+        /// The hosts: a name, or a range as `s1..s3`.
+        hosts: Key<Text> = needed("r"),
+    }
+}
+
+/// The table `[hosts]`, with what its keys are of Linux 6.1 where it does not say.
+pub(crate) static HOSTS_TABLE: Table = Table {
+    name: "hosts",
+    says: "What every host is. Defaults are those of `linux = \"6.1\"`.",
+    shape: || {
+        let entries = entries(&[&HOST, &receiving::KEYS]);
+        Shape::Keys(with_defaults(entries, &Node::nothing(), Hosts::read_table))
+    },
+};
+
+/// Each table `[[host]]`.
+pub(crate) static HOST_TABLE: Table = Table {
+    name: "host",
+    says: "What some hosts are, where they differ from `[hosts]`.",
+    shape: || {
+        let mut entries = entries(&[&SOME, &HOST, &receiving::KEYS]);
+        entries.iter_mut().skip(1).for_each(|entry| entry.default = "as in `hosts`".to_owned());
+        Shape::Keys(entries)
+    },
+};
 
 struct Hosts {
     base: HostConfig,
@@ -245,34 +426,36 @@ struct Hosts {
 
 impl Hosts {
     fn read(root: &Reader<'_>) -> Result<Hosts, Error> {
-        let reader = root.child_or_empty("hosts")?.only(&[HOST_KEYS, &receiving::KEYS].concat())?;
-        let linux = reader.choice_or("linux", &LinuxVersion::NAMED, "6.1")?;
-        let base = read_host(&reader, HostConfig::new(linux))?;
+        Hosts::read_table(&root.child_or_empty("hosts")?)
+    }
+
+    fn read_table(reader: &Reader<'_>) -> Result<Hosts, Error> {
+        reader.check(&[&HOST, &receiving::KEYS])?;
+        let linux = reader.choose(&HOST.linux)?;
+        let base = read_host(reader, HostConfig::new(linux))?;
         Ok(Hosts { base })
     }
 
     fn apply_overrides(&self, root: &Reader<'_>, spec: &mut NetworkSpec) -> Result<(), Error> {
-        let keys: Vec<_> = ["hosts"].iter().chain(HOST_KEYS).copied().collect();
         for reader in root.children("host")? {
-            reader.check(&[keys.as_slice(), &receiving::KEYS].concat())?;
-            reader.need_text("hosts", "r")?;
+            reader.check(&[&SOME, &HOST, &receiving::KEYS])?;
+            let names = [reader.need_text(&SOME.hosts)?];
             let mut base = self.base.clone();
-            if reader.has("linux") {
-                base.linux = reader.choice_or("linux", &LinuxVersion::NAMED, "6.1")?;
+            if reader.has(&HOST.linux) {
+                base.linux = reader.choose(&HOST.linux)?;
             }
             let config = read_host(&reader, base)?;
             if config.mtu_bytes != self.base.mtu_bytes {
                 return Err(
-                    reader.error("mtu", "must be the same on all hosts: give it in [hosts]")
+                    reader.error(&HOST.mtu, "must be the same on all hosts: give it in [hosts]")
                 );
             }
             if config.ipv6 != self.base.ipv6 {
                 return Err(
-                    reader.error("ipv6", "must be the same on all hosts: give it in [hosts]")
+                    reader.error(&HOST.ipv6, "must be the same on all hosts: give it in [hosts]")
                 );
             }
-            let names = reader.texts("hosts")?.unwrap_or_default();
-            for id in spec.hosts_of(&names).map_err(|why| reader.error("hosts", why))? {
+            for id in spec.hosts_of(&names).map_err(|why| reader.error(&SOME.hosts, why))? {
                 spec.network.nodes[id as usize].host = Some(config.clone());
             }
         }
@@ -285,13 +468,13 @@ impl Hosts {
 }
 
 fn read_host(reader: &Reader<'_>, base: HostConfig) -> Result<HostConfig, Error> {
-    let bytes = |key: &str, default: u32| -> Result<u32, Error> {
+    let bytes = |key: &Key<Size>, default: u32| -> Result<u32, Error> {
         let size = reader.get_or(key, Size(u64::from(default)))?;
         u32::try_from(size.0)
             .map_err(|_| reader.error(key, "must be at most 4 GB, as in \"6 MiB\""))
     };
     // Defaults are not checked: with an MTU of 64 KB some are below four packets.
-    let buffer = |key: &str, mtu: u32, default: u32| -> Result<u32, Error> {
+    let buffer = |key: &Key<Size>, mtu: u32, default: u32| -> Result<u32, Error> {
         let value = bytes(key, default)?;
         let least = 4 * mtu;
         if reader.has(key) && !(least..=MAX_BUFFER_BYTES).contains(&value) {
@@ -302,55 +485,49 @@ fn read_host(reader: &Reader<'_>, base: HostConfig) -> Result<HostConfig, Error>
         }
         Ok(value)
     };
-    let hz = reader.u32_or("hz", 100..=1000, base.hz)?;
+    let hz = reader.get_or(&HOST.hz, base.hz)?;
     if ![100, 250, 300, 1000].contains(&hz) {
-        return Err(reader.error("hz", "must be 100, 250, 300 or 1000"));
+        return Err(reader.error(&HOST.hz, "must be 100, 250, 300 or 1000"));
     }
-    let mtu_bytes = bytes("mtu", base.mtu_bytes)?;
-    if !(576..=65_535).contains(&mtu_bytes) {
-        return Err(reader.error("mtu", "must be from 576 B to 65535 B, as in \"1500 B\""));
-    }
-    let max_tcp_header_bytes = bytes("max_tcp_header", base.max_tcp_header_bytes)?;
-    if !(128..=512).contains(&max_tcp_header_bytes) {
-        return Err(reader.error("max_tcp_header", "must be from 128 B to 512 B, as in \"320 B\""));
-    }
-    let jiffies = reader.integer("jiffies_at_start", 0..=u64::from(u32::MAX))?;
+    let mtu_bytes = bytes(&HOST.mtu, base.mtu_bytes)?;
+    let max_tcp_header_bytes = bytes(&HOST.max_tcp_header, base.max_tcp_header_bytes)?;
+    let jiffies = reader.get(&HOST.jiffies_at_start)?;
     let mut config = HostConfig {
         hz,
-        ipv6: reader.flag_or("ipv6", base.ipv6)?,
+        ipv6: reader.get_or(&HOST.ipv6, base.ipv6)?,
         mtu_bytes,
         jiffies_at_start: match jiffies {
             Some(jiffies) => u32::try_from(jiffies).ok(),
             None => base.jiffies_at_start,
         },
-        tcp_ecn: reader.u32_or("tcp_ecn", 0..=2, u32::from(base.tcp_ecn))? as u8,
-        tcp_ecn_fallback: reader.flag_or("tcp_ecn_fallback", base.tcp_ecn_fallback)?,
-        syn_ect: reader.flag_or("syn_ect", base.syn_ect)?,
-        initial_cwnd_pkts: reader.get_or("initial_cwnd", Pkts(base.initial_cwnd_pkts))?.0,
-        rto_min: at_least_1_us(reader, "rto_min", base.rto_min)?,
+        tcp_ecn: reader.get_or(&HOST.tcp_ecn, u32::from(base.tcp_ecn))? as u8,
+        tcp_ecn_fallback: reader.get_or(&HOST.tcp_ecn_fallback, base.tcp_ecn_fallback)?,
+        syn_ect: reader.get_or(&HOST.syn_ect, base.syn_ect)?,
+        initial_cwnd_pkts: reader.get_or(&HOST.initial_cwnd, Pkts(base.initial_cwnd_pkts))?.0,
+        rto_min: reader.get_or(&HOST.rto_min, base.rto_min)?,
         slow_start_after_idle: reader
-            .flag_or("slow_start_after_idle", base.slow_start_after_idle)?,
-        sack: reader.flag_or("sack", base.sack)?,
-        gso_max_segs: reader.u32_or("gso_max_segs", 1..=65_535, base.gso_max_segs)?,
-        gro_window: reader.get_or("gro_window", base.gro_window)?,
-        limit_output_bytes: buffer("limit_output", mtu_bytes, base.limit_output_bytes)?,
-        skb_overhead_bytes: match bytes("skb_overhead", base.skb_overhead_bytes)? {
+            .get_or(&HOST.slow_start_after_idle, base.slow_start_after_idle)?,
+        sack: reader.get_or(&HOST.sack, base.sack)?,
+        gso_max_segs: reader.get_or(&HOST.gso_max_segs, base.gso_max_segs)?,
+        gro_window: reader.get_or(&HOST.gro_window, base.gro_window)?,
+        limit_output_bytes: buffer(&HOST.limit_output, mtu_bytes, base.limit_output_bytes)?,
+        skb_overhead_bytes: match bytes(&HOST.skb_overhead, base.skb_overhead_bytes)? {
             overhead @ ..=MAX_OVERHEAD_BYTES => overhead,
             _ => {
                 let why = "must be at most 64 KiB, as in \"1216 B\": it is beside the payload";
-                return Err(reader.error("skb_overhead", why));
+                return Err(reader.error(&HOST.skb_overhead, why));
             }
         },
         max_tcp_header_bytes,
-        base_rtt: read_base_rtt(reader)?.or(base.base_rtt),
-        fq: reader.flag_or("fq", base.fq)?,
+        base_rtt: reader.get(&HOST.base_rtt)?.or(base.base_rtt),
+        fq: reader.get_or(&HOST.fq, base.fq)?,
         fq_counts_headers: fq_counts_headers(reader, &base)?,
         sysctls: read_sysctls(reader, base.sysctls.clone())?,
-        rcvbuf_initial_bytes: buffer("rcvbuf_initial", mtu_bytes, base.rcvbuf_initial_bytes)?,
-        rcvbuf_max_bytes: buffer("rcvbuf_max", mtu_bytes, base.rcvbuf_max_bytes)?,
-        sndbuf_initial_bytes: buffer("sndbuf_initial", mtu_bytes, base.sndbuf_initial_bytes)?,
-        sndbuf_max_bytes: match reader.has("sndbuf_max") {
-            true => Some(buffer("sndbuf_max", mtu_bytes, 0)?),
+        rcvbuf_initial_bytes: buffer(&HOST.rcvbuf_initial, mtu_bytes, base.rcvbuf_initial_bytes)?,
+        rcvbuf_max_bytes: buffer(&HOST.rcvbuf_max, mtu_bytes, base.rcvbuf_max_bytes)?,
+        sndbuf_initial_bytes: buffer(&HOST.sndbuf_initial, mtu_bytes, base.sndbuf_initial_bytes)?,
+        sndbuf_max_bytes: match reader.has(&HOST.sndbuf_max) {
+            true => Some(buffer(&HOST.sndbuf_max, mtu_bytes, 0)?),
             false => base.sndbuf_max_bytes,
         },
         defects: read_defects(reader, base.defects)?,
@@ -362,47 +539,51 @@ fn read_host(reader: &Reader<'_>, base: HostConfig) -> Result<HostConfig, Error>
 
 /// Only where there is an fq.
 fn fq_counts_headers(reader: &Reader<'_>, base: &HostConfig) -> Result<bool, Error> {
-    if reader.has("fq_counts_headers") && !reader.flag_or("fq", base.fq)? {
-        return Err(reader.error("fq_counts_headers", "has no effect without fq = true beside it"));
+    if reader.has(&HOST.fq_counts_headers) && !reader.get_or(&HOST.fq, base.fq)? {
+        return Err(
+            reader.error(&HOST.fq_counts_headers, "has no effect without fq = true beside it")
+        );
     }
-    reader.flag_or("fq_counts_headers", base.fq_counts_headers)
+    reader.get_or(&HOST.fq_counts_headers, base.fq_counts_headers)
 }
 
 /// Those that experiments may set.
 fn read_sysctls(reader: &Reader<'_>, base: Sysctls) -> Result<Sysctls, Error> {
-    let tso_rtt_log = reader.u32_or("tso_rtt_log", 0..=31, base.tso_rtt_log.into())?;
+    let tso_rtt_log = reader.get_or(&HOST.tso_rtt_log, base.tso_rtt_log.into())?;
     Ok(Sysctls { tso_rtt_log: tso_rtt_log as u8, ..base })
 }
 
-/// Names of defects; those not named are absent.
+type Defect = (&'static str, fn(&mut Defects) -> &mut bool);
+
+/// All that there are.
+const DEFECTS: [Defect; 7] = [
+    ("stale_special_ack", |defects| &mut defects.stale_special_ack),
+    ("special_ack_cancels_delack", |defects| &mut defects.special_ack_cancels_delack),
+    ("no_immediate_ack_on_ce_change", |defects| &mut defects.no_immediate_ack_on_ce_change),
+    ("ce_change_resets_ato", |defects| &mut defects.ce_change_resets_ato),
+    ("no_ack_on_cwr", |defects| &mut defects.no_ack_on_cwr),
+    ("ece_not_on_special_ack", |defects| &mut defects.ece_not_on_special_ack),
+    ("no_small_queues", |defects| &mut defects.no_small_queues),
+];
+
+fn defects() -> (String, Json) {
+    keys::list_of(keys::words(DEFECTS.iter().map(|(name, _)| *name)))
+}
+
+/// Those that are named; the others are absent.
 fn read_defects(reader: &Reader<'_>, base: Defects) -> Result<Defects, Error> {
-    let Some(names) = reader.texts("defects")? else { return Ok(base) };
+    let Some(names) = reader.texts_of(&HOST.defects)? else { return Ok(base) };
     let mut defects = Defects::default();
     for name in names {
-        let mut known = [
-            ("stale_special_ack", &mut defects.stale_special_ack),
-            ("special_ack_cancels_delack", &mut defects.special_ack_cancels_delack),
-            ("no_immediate_ack_on_ce_change", &mut defects.no_immediate_ack_on_ce_change),
-            ("ce_change_resets_ato", &mut defects.ce_change_resets_ato),
-            ("no_ack_on_cwr", &mut defects.no_ack_on_cwr),
-            ("ece_not_on_special_ack", &mut defects.ece_not_on_special_ack),
-            ("no_small_queues", &mut defects.no_small_queues),
-        ];
-        let names = known.each_ref().map(|(name, _)| *name);
-        match known.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, present)) => **present = true,
-            None => return Err(reader.error("defects", one_of(name, names.into_iter()))),
+        match DEFECTS.iter().find(|(known, _)| *known == name) {
+            Some((_, present)) => *present(&mut defects) = true,
+            None => {
+                let known = DEFECTS.iter().map(|(name, _)| *name);
+                return Err(reader.error(&HOST.defects, one_of(name, known)));
+            }
         }
     }
     Ok(defects)
-}
-
-fn at_least_1_us(reader: &Reader<'_>, key: &str, default: Duration) -> Result<Duration, Error> {
-    let value = reader.get_or(key, default)?;
-    if value < Duration::from_us(1) {
-        return Err(reader.error(key, "must be at least 1 us, as in \"200 ms\""));
-    }
-    Ok(value)
 }
 
 // ---- cables ----
@@ -412,47 +593,66 @@ struct Cables<'r, 'a> {
     frame_bytes: u32,
 }
 
-const CABLE_KEYS: &[&str] =
-    &["rate", "burst", "delay", "jitter", "loss", "loss_per", "queue", "record"];
+keys! {
+    /// What joins two nodes, one way, with the queue of its sending end.
+    pub(crate) static CABLE: CableKeys = "cable" {
+        /// What it carries in a second. Without it there is neither serialisation nor queue, only the delay.
+        rate: Key<Rate>,
+        /// Makes it a token bucket of this depth, as Linux's tbf; packets are full ones.
+        burst: Key<Burst> = usually("a packet arrives when its last bit has"),
+        /// Propagation.
+        delay: Key<Duration> = or(Duration::ZERO),
+        /// More delay, drawn for each packet from 0 to this; may reorder.
+        jitter: Key<Duration> = or(Duration::ZERO),
+        /// Packets lost at random, before the queue.
+        loss: Key<Share> = or(Share(0.0)),
+        /// What each draw loses: a packet, or all segments that a socket handed down at once.
+        loss_per: Choice<bool> = of(&[("packet", false), ("burst", true)]).or("packet"),
+        /// The queue of its sending end; a switch must have one.
+        queue: Below = table(&crate::queues::TABLE).usually("of a host: all waits"),
+        /// Whether results have its queue.
+        record: Key<bool> = usually("of the bottleneck, and of ports to hosts that receive"),
+    }
+}
 
 impl Cables<'_, '_> {
     /// The cable of this key, which must be there.
-    fn need(&self, key: &str, end: End, recorded: bool) -> Result<Cable, Error> {
+    fn need(&self, key: &Below, end: End, recorded: bool) -> Result<Cable, Error> {
         let reader = self.network.need_child(key)?;
         self.read(&reader, end, recorded)
     }
 
-    /// The cable `back`, or one like `forth`, without its losses.
-    fn back_of(&self, forth: &Cable) -> Result<Cable, Error> {
-        match self.network.child("back")? {
+    /// The cable of this key, or one like `forth`, without its losses.
+    fn back_of(&self, key: &Below, forth: &Cable) -> Result<Cable, Error> {
+        match self.network.child(key)? {
             Some(back) => self.read(&back, End::Switch, false),
             None => Ok(Cable { sampled: false, loss: 0.0, ..forth.clone() }),
         }
     }
 
     fn read(&self, reader: &Reader<'_>, end: End, recorded: bool) -> Result<Cable, Error> {
-        reader.check(CABLE_KEYS)?;
+        reader.check(&[&CABLE])?;
         self.read_checked(reader, end, recorded)
     }
 
     /// As `read`, of a table whose keys were looked at already.
     fn read_checked(&self, reader: &Reader<'_>, end: End, recorded: bool) -> Result<Cable, Error> {
-        let rate: Option<Rate> = reader.get("rate")?;
+        let rate = reader.get(&CABLE.rate)?;
         if rate.is_none() {
-            for key in ["queue", "burst", "record"] {
+            for key in [CABLE.queue.as_ref(), CABLE.burst.as_ref(), CABLE.record.as_ref()] {
                 if reader.has(key) {
                     return Err(reader.error(key, "has no meaning without a rate beside it"));
                 }
             }
         }
-        let has_burst = reader.has("burst");
-        let queue = match (rate, reader.child("queue")?) {
+        let has_burst = reader.has(&CABLE.burst);
+        let queue = match (rate, reader.child(&CABLE.queue)?) {
             (Some(rate), Some(queue)) => {
                 read_queue(&queue, Place { frame_bytes: self.frame_bytes, rate, has_burst })?
             }
             (Some(_), None) if end == End::Switch => {
                 return Err(reader.error(
-                    "queue",
+                    &CABLE.queue,
                     "missing, as in queue = { kind = \"droptail\", limit = \"500 pkts\" }",
                 ));
             }
@@ -461,24 +661,24 @@ impl Cables<'_, '_> {
         Ok(Cable {
             rate,
             serialisation: self.serialisation(reader)?,
-            delay: reader.get_or("delay", Duration::ZERO)?,
-            jitter: reader.get_or("jitter", Duration::ZERO)?,
-            loss: reader.get_or("loss", Share(0.0))?.0,
+            delay: reader.read(&CABLE.delay)?,
+            jitter: reader.read(&CABLE.jitter)?,
+            loss: reader.read(&CABLE.loss)?.0,
             loses_bursts: loses_bursts(reader)?,
             queue,
-            sampled: rate.is_some() && reader.flag_or("record", recorded)?,
+            sampled: rate.is_some() && reader.get_or(&CABLE.record, recorded)?,
         })
     }
 
     fn serialisation(&self, reader: &Reader<'_>) -> Result<Serialisation, Error> {
-        let burst_bytes = match reader.get("burst")? {
+        let burst_bytes = match reader.get(&CABLE.burst)? {
             None => return Ok(Serialisation::StoreAndForward),
             Some(Burst::Bytes(bytes)) => bytes,
             Some(Burst::Pkts(pkts)) => pkts.saturating_mul(self.frame_bytes),
         };
         if burst_bytes < self.frame_bytes {
             return Err(reader.error(
-                "burst",
+                &CABLE.burst,
                 format!("must hold one full packet ({} B), or none ever passes", self.frame_bytes),
             ));
         }
@@ -488,10 +688,10 @@ impl Cables<'_, '_> {
 
 /// Whether losses take whole bursts; only where there are any.
 fn loses_bursts(reader: &Reader<'_>) -> Result<bool, Error> {
-    if reader.has("loss_per") && !reader.has("loss") {
-        return Err(reader.error("loss_per", "has no effect without loss beside it"));
+    if reader.has(&CABLE.loss_per) && !reader.has(&CABLE.loss) {
+        return Err(reader.error(&CABLE.loss_per, "has no effect without loss beside it"));
     }
-    reader.choice_or("loss_per", &[("packet", false), ("burst", true)], "packet")
+    reader.choose(&CABLE.loss_per)
 }
 
 fn unlimited() -> QueueConfig {
@@ -514,11 +714,6 @@ fn nothing() -> Cable {
 
 // ---- topologies ----
 
-/// Whether the keys are those of this topology, and of what every topology may have beside it.
-fn check(reader: &Reader<'_>, of_topology: &[&str]) -> Result<(), Error> {
-    reader.check(&[of_topology, switches::KEYS].concat())
-}
-
 /// The network of the reference runs: senders `s1..`, one switch, one receiver `r`. Back from the
 /// switch to each sender goes the cable `return`, as a rule a delay alone.
 fn many_to_one(
@@ -526,11 +721,10 @@ fn many_to_one(
     cables: &Cables<'_, '_>,
     hosts: &Hosts,
 ) -> Result<Network, Error> {
-    check(reader, MANY_TO_ONE)?;
-    let senders = reader.integer_or("senders", 1..=MAX_HOSTS, 1)?;
-    let access = cables.need("access", End::Host, false)?;
-    let bottleneck = cables.need("bottleneck", End::Switch, true)?;
-    let back = match reader.child("return")? {
+    let senders = reader.read(&MANY_TO_ONE.senders)?;
+    let access = cables.need(&MANY_TO_ONE.access, End::Host, false)?;
+    let bottleneck = cables.need(&MANY_TO_ONE.bottleneck, End::Switch, true)?;
+    let back = match reader.child(&MANY_TO_ONE.r#return)? {
         Some(back) => cables.read(&back, End::Host, false)?,
         None => nothing(),
     };
@@ -555,10 +749,9 @@ fn star(
     cables: &Cables<'_, '_>,
     hosts: &Hosts,
 ) -> Result<(Network, Vec<usize>), Error> {
-    check(reader, STAR)?;
-    let count = reader.integer_or("hosts", 2..=MAX_HOSTS, 2)?;
-    let (down, if_used) = port_to_host(reader, cables)?;
-    let up = cables.need("up", End::Host, false)?;
+    let count = reader.read(&STAR.hosts)?;
+    let (down, if_used) = port_to_host(reader, cables, &STAR.down)?;
+    let up = cables.need(&STAR.up, End::Host, false)?;
     let network = Star { hosts: hosts.numbered("h", count), up, down }.build();
     let ports = if if_used { ports_to_hosts(&network) } else { Vec::new() };
     Ok((network, ports))
@@ -566,16 +759,15 @@ fn star(
 
 /// Senders `s1..`, two switches, receivers `r1..`.
 fn dumbbell(reader: &Reader<'_>, cables: &Cables<'_, '_>, hosts: &Hosts) -> Result<Network, Error> {
-    check(reader, DUMBBELL)?;
-    let senders = reader.integer_or("senders", 1..=MAX_HOSTS, 1)?;
-    let receivers = reader.integer_or("receivers", 1..=MAX_HOSTS, senders)?;
-    let access = cables.need("access", End::Host, false)?;
-    let receiver_access = match reader.child("receiver_access")? {
+    let senders = reader.read(&DUMBBELL.senders)?;
+    let receivers = reader.get_or(&DUMBBELL.receivers, senders)?;
+    let access = cables.need(&DUMBBELL.access, End::Host, false)?;
+    let receiver_access = match reader.child(&DUMBBELL.receiver_access)? {
         Some(access) => cables.read(&access, End::Host, false)?,
         None => access.clone(),
     };
-    let bottleneck = cables.need("bottleneck", End::Switch, true)?;
-    let back = cables.back_of(&bottleneck)?;
+    let bottleneck = cables.need(&DUMBBELL.bottleneck, End::Switch, true)?;
+    let back = cables.back_of(&DUMBBELL.back, &bottleneck)?;
     let network = Dumbbell {
         senders: hosts.numbered("s", senders),
         receivers: hosts.numbered("r", receivers),
@@ -595,31 +787,30 @@ fn leaf_spine(
     cables: &Cables<'_, '_>,
     hosts: &Hosts,
 ) -> Result<(Network, Vec<usize>), Error> {
-    check(reader, LEAF_SPINE)?;
-    let leaves = reader.integer_or("leaves", 1..=1000, 2)?;
-    let spines = reader.integer_or("spines", 1..=1000, 2)?;
-    let per_leaf = reader.integer_or("hosts_per_leaf", 1..=1000, 2)?;
+    let leaves = reader.read(&LEAF_SPINE.leaves)?;
+    let spines = reader.read(&LEAF_SPINE.spines)?;
+    let per_leaf = reader.read(&LEAF_SPINE.hosts_per_leaf)?;
     if leaves * per_leaf > MAX_HOSTS {
         let message =
             format!("must leave at most {MAX_HOSTS} hosts in all, not {}", leaves * per_leaf);
-        return Err(reader.error("hosts_per_leaf", message));
+        return Err(reader.error(&LEAF_SPINE.hosts_per_leaf, message));
     }
     if leaves * spines > MAX_FABRIC_CABLES {
         let message = format!(
             "must leave at most {MAX_FABRIC_CABLES} cables between leaves and spines, not {}",
             leaves * spines
         );
-        return Err(reader.error("spines", message));
+        return Err(reader.error(&LEAF_SPINE.spines, message));
     }
-    let (host_down, if_used) = port_to_host(reader, cables)?;
+    let (host_down, if_used) = port_to_host(reader, cables, &LEAF_SPINE.down)?;
     let network = LeafSpine {
         leaves: leaves as u32,
         spines: spines as u32,
         hosts_per_leaf: per_leaf as u32,
         host: hosts.base.clone(),
-        host_up: cables.need("up", End::Host, false)?,
+        host_up: cables.need(&LEAF_SPINE.up, End::Host, false)?,
         host_down,
-        fabric: cables.need("fabric", End::Switch, false)?,
+        fabric: cables.need(&LEAF_SPINE.fabric, End::Switch, false)?,
     }
     .build();
     let ports = if if_used { ports_to_hosts(&network) } else { Vec::new() };
@@ -633,33 +824,36 @@ fn parking_lot(
     cables: &Cables<'_, '_>,
     hosts: &Hosts,
 ) -> Result<Network, Error> {
-    check(reader, PARKING_LOT)?;
-    let hops = reader.integer_or("hops", 1..=1000, 2)?;
-    let through = reader.integer_or("through", 1..=MAX_HOSTS, 1)?;
-    let cross = reader.integer_or("cross", 0..=MAX_HOSTS, 1)?;
+    let hops = reader.read(&PARKING_LOT.hops)?;
+    let through = reader.read(&PARKING_LOT.through)?;
+    let cross = reader.read(&PARKING_LOT.cross)?;
     let count = 2 * (through + hops * cross);
     if count > MAX_HOSTS {
         let message = format!("must leave at most {MAX_HOSTS} hosts in all, not {count}");
-        return Err(reader.error("cross", message));
+        return Err(reader.error(&PARKING_LOT.cross, message));
     }
-    let access = cables.need("access", End::Host, false)?;
-    let bottleneck = cables.need("bottleneck", End::Switch, true)?;
+    let access = cables.need(&PARKING_LOT.access, End::Host, false)?;
+    let bottleneck = cables.need(&PARKING_LOT.bottleneck, End::Switch, true)?;
     let network = ParkingLot {
         hops: hops as u32,
         through: through as u32,
         cross: cross as u32,
         host: hosts.base.clone(),
         access,
-        back: cables.back_of(&bottleneck)?,
+        back: cables.back_of(&PARKING_LOT.back, &bottleneck)?,
         bottleneck,
     };
     Ok(network.build())
 }
 
-/// The cable `down`, and whether the file leaves open which of these ports are recorded.
-fn port_to_host(reader: &Reader<'_>, cables: &Cables<'_, '_>) -> Result<(Cable, bool), Error> {
-    let down = cables.need("down", End::Switch, true)?;
-    let says = reader.child("down")?.is_some_and(|down| down.has("record"));
+/// The cable to hosts, and whether the file leaves open which of these ports are recorded.
+fn port_to_host(
+    reader: &Reader<'_>,
+    cables: &Cables<'_, '_>,
+    key: &Below,
+) -> Result<(Cable, bool), Error> {
+    let down = cables.need(key, End::Switch, true)?;
+    let says = reader.child(key)?.is_some_and(|down| down.has(&CABLE.record));
     Ok((down, !says))
 }
 

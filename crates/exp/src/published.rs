@@ -1,7 +1,8 @@
 //! `[[published]]`: figures that others reported, shown beside ours.
 
+use knee_file::keys::{Below, Choice, Key, List, Shape, Table, Text};
 use knee_file::units::figure;
-use knee_file::{Error, Origin, Reader, one_of};
+use knee_file::{Error, Origin, Reader, keys, one_of};
 
 use crate::cases::{Axis, Case, has_case, metric_named};
 use crate::metric::Metric;
@@ -82,32 +83,60 @@ impl Stat {
     }
 }
 
+keys! {
+    /// A figure that somebody else reported, shown beside ours.
+    pub(crate) static KEYS: PublishedKeys = "published" {
+        /// A traffic entry or a link.
+        subject: Key<Text> = needed("short"),
+        /// What was measured of it: docs/results.md.
+        metric: Key<Text> = needed("completion"),
+        /// Which statistic of that.
+        stat: Choice<Stat> = of(STATS).or("mean"),
+        /// Cases that it stands beside.
+        case: Key<List<Text>> = needed("dctcp"),
+        /// Varied values that it belongs to.
+        at: Below = table(&AT),
+        /// The figure, with its unit.
+        value: Key<Text> = needed("33.7 ms"),
+        /// What to know of it.
+        note: Key<Text>,
+    }
+}
+
+/// Values of varied keys.
+pub(crate) static AT: Table = Table {
+    name: "at",
+    says: "Values of varied keys.",
+    shape: || Shape::Any("paths that `[vary]` has"),
+};
+
 pub(crate) fn read_published(
     root: &Reader<'_>,
     cases: &[Case],
     axes: &[Axis],
+    key: &Below,
 ) -> Result<Vec<Published>, Error> {
-    root.children("published")?.iter().map(|reader| read_one(reader, cases, axes)).collect()
+    root.children(key)?.iter().map(|reader| read_one(reader, cases, axes)).collect()
 }
 
 fn read_one(reader: &Reader<'_>, cases: &[Case], axes: &[Axis]) -> Result<Published, Error> {
-    reader.check(&["subject", "metric", "stat", "case", "at", "value", "note"])?;
-    let metric = metric_named(reader.need_text("metric", "completion")?)
-        .map_err(|why| reader.error("metric", why))?;
-    let names = reader.need_texts("case", "dctcp")?;
+    reader.check(&[&KEYS])?;
+    let metric = metric_named(reader.need_text(&KEYS.metric)?)
+        .map_err(|why| reader.error(&KEYS.metric, why))?;
+    let names = reader.need_texts(&KEYS.case)?;
     if let Some(unknown) = names.iter().find(|name| !has_case(cases, name)) {
         let known = cases.iter().map(|case| case.name.as_str());
-        return Err(reader.error("case", one_of(unknown, known)));
+        return Err(reader.error(&KEYS.case, one_of(unknown, known)));
     }
-    let text = reader.need_text("value", "33.7 ms")?;
-    let (value, unit) = figure(text).map_err(|why| reader.error("value", why))?;
+    let text = reader.need_text(&KEYS.value)?;
+    let (value, unit) = figure(text).map_err(|why| reader.error(&KEYS.value, why))?;
     if !metric.takes(unit) {
         let unit = if metric.unit().is_empty() { "none" } else { metric.unit() };
         let message = format!("must have the unit of {} ({unit})", metric.name());
-        return Err(reader.error("value", message));
+        return Err(reader.error(&KEYS.value, message));
     }
     let mut at = Vec::new();
-    if let Some(table) = reader.child("at")? {
+    if let Some(table) = reader.child(&KEYS.at)? {
         for (path, node) in table.entries() {
             let Some(axis) = axes.iter().find(|axis| axis.path == path) else {
                 return Err(table.error(path, "must be a key that [vary] varies"));
@@ -120,14 +149,14 @@ fn read_one(reader: &Reader<'_>, cases: &[Case], axes: &[Axis]) -> Result<Publis
         }
     }
     Ok(Published {
-        subject: reader.need_text("subject", "short")?.to_owned(),
+        subject: reader.need_text(&KEYS.subject)?.to_owned(),
         metric,
-        stat: reader.choice_or("stat", STATS, "mean")?,
+        stat: reader.choose(&KEYS.stat)?,
         cases: names.into_iter().map(str::to_owned).collect(),
         at,
         value,
         text: text.to_owned(),
         origin: reader.origin(),
-        note: reader.text("note")?.map(|note| note.trim().to_owned()),
+        note: reader.text(&KEYS.note)?.map(|note| note.trim().to_owned()),
     })
 }

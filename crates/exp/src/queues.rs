@@ -2,8 +2,10 @@
 
 use std::ops::RangeInclusive;
 
-use knee_file::units::{Pkts, Quantity as _, QueueLimit, Share, Size};
-use knee_file::{Error, Node, Reader};
+use knee_file::keys::{Below, Describe as _, Entry, Key, List, Name, Shape, Table, Text};
+use knee_file::units::{Burst, Pkts, Quantity as _, QueueLimit, Share, Size};
+use knee_file::{Error, Node, Reader, keys};
+use knee_queue::time::{Duration, Rate};
 use knee_queue::{
     ClassConfig, ClassService, Condition, Limit, Place, QueueConfig, Setting, Threshold, Visit,
 };
@@ -17,13 +19,37 @@ const MAX_WEIGHT: u32 = 1_000_000;
 /// Inputs of a port's second buffer: each port of a network has a list of its own.
 const MAX_INPUTS: usize = 200;
 
+/// Where the queue is whose defaults schema and page show.
+const SHOWN_FRAME_BYTES: u32 = 1514;
+const SHOWN_RATE: &str = "1 Gbps";
+
+/// A table `queue`.
+pub(crate) static TABLE: Table = Table {
+    name: "queue",
+    says: "A discipline and its settings: docs/queues.md. Defaults are those at 1 Gbps with an MTU of 1500.",
+    shape: || {
+        let rate = Rate::parse(SHOWN_RATE).ok();
+        let place =
+            rate.map(|rate| Place { frame_bytes: SHOWN_FRAME_BYTES, rate, has_burst: false });
+        let all = place.map(QueueConfig::each).unwrap_or_default();
+        let kinds: Vec<&'static str> = all.iter().map(QueueConfig::kind).collect();
+        let variants = all.iter().map(|queue| {
+            let kind = Entry::new("kind", "The discipline.", keys::words(kinds.iter().copied()));
+            (queue.kind(), std::iter::once(kind.needed()).chain(described(queue)).collect())
+        });
+        Shape::By("kind", variants.collect())
+    },
+};
+
 pub(crate) fn read_queue(reader: &Reader<'_>, place: Place) -> Result<QueueConfig, Error> {
     let mut all = QueueConfig::each(place);
     let kinds: Vec<_> = all.iter().zip(0..).map(|(queue, at)| (queue.kind(), at)).collect();
-    reader.need_text("kind", "droptail")?;
-    let mut queue = all.swap_remove(reader.choice_or("kind", &kinds, "")?);
+    if !reader.has("kind") {
+        return Err(reader.missing("kind", "\"droptail\""));
+    }
+    let mut queue = all.swap_remove(reader.choose_of("kind", &kinds, "")?);
     let keys: Vec<_> = std::iter::once("kind").chain(queue.keys()).collect();
-    reader.check(&keys)?;
+    reader.check_names(&keys)?;
     match &mut queue {
         QueueConfig::Classes(config) => config.classes = read_classes(reader, place)?,
         QueueConfig::TwoBuffers(config) => {
@@ -82,23 +108,23 @@ impl Read<'_, '_> {
         let reader = self.reader;
         match setting {
             Setting::Limit(limit) => {
-                *limit = reader.get_or(key, QueueLimit(*limit))?.0;
+                *limit = reader.get_or(&Key::new(key, ""), QueueLimit(*limit))?.0;
                 if let Limit::Bytes(bytes) = *limit {
                     self.holds_a_packet(key, bytes)?;
                 }
             }
             Setting::Room(bytes) => {
-                *bytes = reader.get_or(key, Size(*bytes))?.0;
+                *bytes = reader.get_or(&Key::new(key, ""), Size(*bytes))?.0;
                 self.holds_a_packet(key, *bytes)?;
             }
-            Setting::Pkts(pkts) => *pkts = reader.get_or(key, Pkts(*pkts))?.0,
+            Setting::Pkts(pkts) => *pkts = reader.get_or(&Key::new(key, ""), Pkts(*pkts))?.0,
             Setting::Bytes(bytes, allowed) => {
-                let size = reader.get_or(key, Size(u64::from(*bytes)))?.0;
+                let size = reader.get_or(&Key::new(key, ""), Size(u64::from(*bytes)))?.0;
                 let fits = u32::try_from(size).ok().filter(|size| allowed.contains(size));
                 *bytes = fits.ok_or_else(|| reader.error(key, sizes(&allowed)))?;
             }
             Setting::Backlog(bytes) => {
-                *bytes = match reader.get_or(key, Threshold::Bytes(*bytes))? {
+                *bytes = match reader.get_or(&Key::new(key, ""), Threshold::Bytes(*bytes))? {
                     // Packets are full ones.
                     Threshold::Pkts(pkts) => u64::from(pkts) * u64::from(self.place.frame_bytes),
                     Threshold::Bytes(bytes) => bytes,
@@ -108,23 +134,25 @@ impl Read<'_, '_> {
                     }
                 }
             }
-            Setting::Threshold(threshold) => *threshold = reader.get_or(key, *threshold)?,
-            Setting::Time(time) => *time = reader.get_or(key, *time)?,
-            Setting::MaybeTime(time) => *time = reader.get(key)?,
-            Setting::Share(share) => *share = reader.get_or(key, Share(*share))?.0,
-            Setting::MaybeShare(share) => *share = reader.get(key)?.map(|Share(share)| share),
+            Setting::Threshold(threshold) => {
+                *threshold = reader.get_or(&Key::new(key, ""), *threshold)?
+            }
+            Setting::Time(time) => *time = reader.get_or(&Key::new(key, ""), *time)?,
+            Setting::MaybeTime(time) => *time = reader.get(&Key::new(key, ""))?,
+            Setting::Share(share) => *share = reader.get_or(&Key::new(key, ""), Share(*share))?.0,
+            Setting::MaybeShare(share) => {
+                *share = reader.get(&Key::new(key, ""))?.map(|Share(share)| share)
+            }
             Setting::Number(number, allowed) | Setting::Gain(number, allowed) => {
-                *number = reader.u32_or(key, allowed, *number)?;
+                *number = reader.get_or(&number_key(key, "", allowed), *number)?;
             }
             Setting::MaybeNumber(number, allowed) => {
-                let allowed = u64::from(*allowed.start())..=u64::from(*allowed.end());
-                let read = reader.integer(key, allowed)?;
-                *number = read.map(|number| u32::try_from(number).unwrap_or(u32::MAX));
+                *number = reader.get(&number_key(key, "", allowed))?;
             }
-            Setting::Flag(flag) => *flag = reader.flag_or(key, *flag)?,
+            Setting::Flag(flag) => *flag = reader.get_or(&Key::new(key, ""), *flag)?,
             Setting::Word(word, words) => {
                 let numbered: Vec<_> = words.iter().copied().zip(0..).collect();
-                *word = reader.choice_or(key, &numbered, words.get(*word).unwrap_or(&""))?;
+                *word = reader.choose_of(key, &numbered, words.get(*word).unwrap_or(&""))?;
             }
             Setting::Names(names) => *names = read_inputs(reader, key)?,
             Setting::Parts => {}
@@ -151,6 +179,90 @@ fn sizes(allowed: &RangeInclusive<u32>) -> String {
     format!("must be {sizes}, as in \"1514 B\"")
 }
 
+/// What schema and page say of the keys of a queue.
+fn described(queue: &QueueConfig) -> Vec<Entry> {
+    let mut all = Describing::default();
+    queue.clone().settings_mut().fields(&mut all);
+    // Some keys are shown only beside a flag or a word.
+    for turn in 0..4 {
+        all.turn = Some(turn);
+        queue.clone().settings_mut().fields(&mut all);
+    }
+    let order = queue.keys();
+    all.entries.sort_by_key(|entry| order.iter().position(|key| *key == entry.key));
+    all.entries
+}
+
+/// Notes each key that it has not seen.
+#[derive(Default)]
+struct Describing {
+    entries: Vec<Entry>,
+    /// Of the key that comes next.
+    says: &'static str,
+    is_needed: bool,
+    /// Gives flags and words another value, so that other keys are shown.
+    turn: Option<usize>,
+}
+
+impl Visit for Describing {
+    fn key(&mut self, key: &'static str, mut setting: Setting<'_>) {
+        let is_needed = std::mem::take(&mut self.is_needed);
+        if !self.entries.iter().any(|entry| entry.key == key) {
+            let entry = described_as(key, self.says, &setting);
+            self.entries.push(if is_needed { entry.needed() } else { entry });
+        }
+        match (&mut setting, self.turn) {
+            (Setting::Flag(flag), Some(turn)) => **flag = turn % 2 == 0,
+            (Setting::Word(word, words), Some(turn)) => **word = turn % words.len(),
+            (Setting::MaybeTime(time), Some(_)) => **time = Some(Duration::from_ms(1)),
+            _ => {}
+        }
+    }
+
+    fn says(&mut self, words: &'static str) {
+        self.says = words;
+    }
+
+    fn need(&mut self, _key: &'static str, _example: &'static str) {
+        self.is_needed = true;
+    }
+}
+
+fn described_as(name: &'static str, says: &'static str, setting: &Setting<'_>) -> Entry {
+    match setting {
+        Setting::Limit(limit) => Key::new(name, says).or(QueueLimit(**limit)).entry(),
+        Setting::Room(bytes) => Key::new(name, says).or(Size(**bytes)).entry(),
+        Setting::Pkts(pkts) => Key::new(name, says).or(Pkts(**pkts)).entry(),
+        Setting::Bytes(bytes, _) => Key::new(name, says).or(Size(u64::from(**bytes))).entry(),
+        Setting::Backlog(_) => Key::<Burst>::new(name, says).entry(),
+        Setting::Threshold(threshold) => Key::new(name, says).or(**threshold).entry(),
+        Setting::Time(time) => Key::new(name, says).or(**time).entry(),
+        Setting::MaybeTime(_) => Key::<Duration>::new(name, says).usually("none").entry(),
+        Setting::Share(share) => Key::new(name, says).or(Share(**share)).entry(),
+        Setting::MaybeShare(_) => Key::<Share>::new(name, says).usually("none").entry(),
+        Setting::Number(number, allowed) | Setting::Gain(number, allowed) => {
+            number_key(name, says, allowed.clone()).or(**number).entry()
+        }
+        Setting::MaybeNumber(_, allowed) => {
+            number_key(name, says, allowed.clone()).usually("none").entry()
+        }
+        Setting::Flag(flag) => Key::new(name, says).or(**flag).entry(),
+        Setting::Word(word, words) => {
+            let entry = Entry::new(name, says, keys::words(words.iter().copied()));
+            entry.or(words.get(**word).unwrap_or(&""))
+        }
+        Setting::Names(_) => Key::<List<Text>>::new(name, says).entry(),
+        Setting::Parts if name == "class" => {
+            Below::new(name, says).list(&ClassKeys::TABLE).entry().needed()
+        }
+        Setting::Parts => Below::new(name, says).table(&TABLE).entry().needed(),
+    }
+}
+
+fn number_key(key: &'static str, says: &'static str, allowed: RangeInclusive<u32>) -> Key<u32> {
+    Key::new(key, says).within(u64::from(*allowed.start()), u64::from(*allowed.end()))
+}
+
 /// The classes of a port in order.
 fn read_classes(reader: &Reader<'_>, place: Place) -> Result<Vec<ClassConfig>, Error> {
     let all_strict = reader.node("service").and_then(Node::text) == Some("strict");
@@ -165,11 +277,31 @@ fn read_classes(reader: &Reader<'_>, place: Place) -> Result<Vec<ClassConfig>, E
         let class = read_class(reader, number, all_strict, place)?;
         if classes.iter().any(|prior| prior.name == class.name) {
             let message = format!("must differ from that of another class (\"{}\")", class.name);
-            return Err(reader.error("name", message));
+            return Err(reader.error(&CLASS.name, message));
         }
         classes.push(class);
     }
     Ok(classes)
+}
+
+keys! {
+    /// One of the queues of `kind = "classes"`.
+    static CLASS: ClassKeys = "class" {
+        /// What results call it.
+        name: Key<Name> = usually("its number, from 1").like("ect"),
+        /// Packets with one of these DSCPs.
+        dscp: Key<List<u64>> = within(0, MAX_DSCP).usually("any"),
+        /// Of them, only pure ACKs.
+        acks: Key<bool> = or(false),
+        /// Of them, only packets of up to this length.
+        up_to: Key<Size> = usually("any"),
+        /// Its share beside other classes with weights.
+        weight: Key<u32> = or(1).within(1, MAX_WEIGHT as u64),
+        /// Whether it goes before all that come after it.
+        strict: Key<bool> = or(false),
+        /// Its queue.
+        queue: Below = table(&TABLE).needed(),
+    }
 }
 
 fn read_class(
@@ -178,40 +310,40 @@ fn read_class(
     all_strict: bool,
     place: Place,
 ) -> Result<ClassConfig, Error> {
-    reader.check(&["name", "dscp", "acks", "up_to", "weight", "strict", "queue"])?;
-    let name = match reader.has("name") {
-        true => reader.need_name("name", "ect")?.to_owned(),
+    reader.check(&[&CLASS])?;
+    let name = match reader.has(&CLASS.name) {
+        true => reader.need_name(&CLASS.name)?.to_owned(),
         false => number.to_string(),
     };
-    let up_to: Option<Size> = reader.get("up_to")?;
-    let dscps = reader.integers("dscp", 0..=MAX_DSCP)?;
+    let up_to = reader.get(&CLASS.up_to)?;
+    let dscps = reader.numbers(&CLASS.dscp)?;
     let dscps = dscps.map(|dscps| Condition::set_of(dscps.into_iter().map(|dscp| dscp as u8)));
-    let acks = reader.has("acks") && reader.flag_or("acks", false)?;
-    if all_strict && reader.has("strict") {
+    let acks = reader.has(&CLASS.acks) && reader.read(&CLASS.acks)?;
+    if all_strict && reader.has(&CLASS.strict) {
         let message = "has no meaning beside service = \"strict\", which says it of all classes";
-        return Err(reader.error("strict", message));
+        return Err(reader.error(&CLASS.strict, message));
     }
-    let is_strict = all_strict || (reader.has("strict") && reader.flag_or("strict", false)?);
-    if is_strict && reader.has("weight") {
+    let is_strict = all_strict || (reader.has(&CLASS.strict) && reader.read(&CLASS.strict)?);
+    if is_strict && reader.has(&CLASS.weight) {
         let message = "has no meaning for a class that is served strictly";
-        return Err(reader.error("weight", message));
+        return Err(reader.error(&CLASS.weight, message));
     }
     let service = match is_strict {
         true => ClassService::Strict,
-        false => ClassService::Weighted(reader.u32_or("weight", 1..=MAX_WEIGHT, 1)?),
+        false => ClassService::Weighted(reader.read(&CLASS.weight)?),
     };
     let up_to_bytes = up_to.map(|size| u32::try_from(size.0).unwrap_or(u32::MAX));
     Ok(ClassConfig {
         name,
         condition: Condition { dscps, acks, up_to_bytes },
         service,
-        queue: read_queue(&reader.need_child("queue")?, place)?,
+        queue: read_queue(&reader.need_child(&CLASS.queue)?, place)?,
     })
 }
 
 /// The inputs of the second buffer, as names: `find_inputs` numbers them.
 fn read_inputs(reader: &Reader<'_>, key: &str) -> Result<Vec<String>, Error> {
-    let texts = reader.texts(key)?.unwrap_or_default();
+    let texts = reader.texts_of(key)?.unwrap_or_default();
     let mut names = expand_all(&texts).map_err(|why| reader.error(key, why))?;
     names.sort_unstable();
     names.dedup();
@@ -220,4 +352,23 @@ fn read_inputs(reader: &Reader<'_>, key: &str) -> Result<Vec<String>, Error> {
         return Err(reader.error(key, message));
     }
     Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_of_every_discipline_is_described_with_what_it_means() {
+        let rate = Rate::parse(SHOWN_RATE).expect("a rate");
+        for queue in QueueConfig::each(Place { frame_bytes: 1514, rate, has_burst: false }) {
+            let entries = described(&queue);
+            let keys: Vec<&str> = entries.iter().map(|entry| entry.key.as_str()).collect();
+            assert_eq!(keys, queue.keys(), "{}", queue.kind());
+            let mut says: Vec<&str> = entries.iter().map(|entry| entry.says.as_str()).collect();
+            says.sort_unstable();
+            says.dedup();
+            assert_eq!(says.len(), keys.len(), "{}: each key means something else", queue.kind());
+        }
+    }
 }

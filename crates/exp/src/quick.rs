@@ -1,8 +1,10 @@
 //! `[quick]`: what of an experiment belongs to the set that is run in two minutes.
 
-use knee_file::{Error, Node, Reader, Table, one_of};
+use knee_file::keys::{Below, Key, List, Text};
+use knee_file::{Error, Node, Reader, Table, keys, one_of};
 
-use crate::cases::{Axis, Case, axis_values, has_case, varied_path};
+use crate::cases::{Axis, Case, MAX_RUNS, SET, axis_values, has_case, varied_path};
+use crate::published::AT;
 
 /// The part of an experiment that stands for it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -29,25 +31,36 @@ impl Quick {
     }
 }
 
+keys! {
+    /// What of the experiment belongs to the quick set of `knee reproduce`; without this table, nothing.
+    pub(crate) static KEYS: QuickKeys = "quick" {
+        /// In place of `run.repeat`.
+        repeat: Key<u32> = within(1, MAX_RUNS as u64),
+        /// These cases only.
+        case: Key<List<Text>> = usually("all"),
+        /// Some of the values of `[vary]`.
+        vary: Below = table(&AT),
+        /// Keys with another value, as a last resort: it is another experiment then.
+        set: Below = table(&SET),
+    }
+}
+
 pub(crate) fn read_quick(
     root: &Reader<'_>,
     cases: &[Case],
     axes: &[Axis],
-    most: u32,
+    key: &Below,
 ) -> Result<Option<Quick>, Error> {
-    let Some(reader) = root.child("quick")? else { return Ok(None) };
-    reader.check(&["repeat", "case", "vary", "set"])?;
-    let repeat = match reader.has("repeat") {
-        true => Some(reader.u32_or("repeat", 1..=most, 1)?),
-        false => None,
-    };
-    let names = reader.texts("case")?.unwrap_or_default();
+    let Some(reader) = root.child(key)? else { return Ok(None) };
+    reader.check(&[&KEYS])?;
+    let repeat = reader.get(&KEYS.repeat)?;
+    let names = reader.texts(&KEYS.case)?.unwrap_or_default();
     if let Some(unknown) = names.iter().find(|name| !has_case(cases, name)) {
         let known = cases.iter().map(|case| case.name.as_str());
-        return Err(reader.error("case", one_of(unknown, known)));
+        return Err(reader.error(&KEYS.case, one_of(unknown, known)));
     }
     let mut vary = Table::new();
-    if let Some(table) = reader.child("vary")? {
+    if let Some(table) = reader.child(&KEYS.vary)? {
         for (path, node) in table.entries() {
             let Some(axis) = axes.iter().find(|axis| axis.path == path) else {
                 return Err(table.error(path, "must be a key that [vary] varies"));
@@ -62,7 +75,7 @@ pub(crate) fn read_quick(
         }
     }
     let mut set = Table::new();
-    if let Some(table) = reader.child("set")? {
+    if let Some(table) = reader.child(&KEYS.set)? {
         for (path, node) in table.entries() {
             varied_path(path).map_err(|why| table.error(path, why))?;
             if axes.iter().any(|axis| axis.path == path) {

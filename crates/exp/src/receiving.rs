@@ -1,11 +1,12 @@
 //! How hosts receive: `hosts.coalesce`, `receive_queues`, `gro` and `cpu`.
 
-use knee_file::{Error, Reader};
+use std::path::Path;
+
+use knee_file::keys::{Below, Describe, Entry, Key, Keys, Shape, Table, entries};
+use knee_file::schema::with_defaults;
+use knee_file::{Error, Node, Reader, keys};
 use knee_queue::time::Duration;
 use knee_run::spec::{Adaptive, Coalesce, CpuCosts, HostConfig};
-
-/// Keys of a host that are read here.
-pub(crate) const KEYS: [&str; 4] = ["coalesce", "receive_queues", "gro", "cpu"];
 
 /// More than any NIC has.
 const MAX_RECEIVE_QUEUES: u32 = 1024;
@@ -14,12 +15,89 @@ const MAX_FRAMES: u64 = 65_536;
 /// Packets per second.
 const MAX_RATE: u64 = 1_000_000_000;
 
+keys! {
+    /// How a host receives: docs/receiving.md.
+    pub(crate) static KEYS: ReceivingKeys = "receiving" {
+        /// When interrupts come.
+        coalesce: Below = table(&COALESCE_TABLE).usually("at once").only_on("sim"),
+        /// Queues of its NIC, each with its own interrupt.
+        receive_queues: Key<u32> = within(1, MAX_RECEIVE_QUEUES as u64).usually("1").only_on("sim"),
+        /// Whether packets of one interrupt merge.
+        gro: Key<bool> = usually("`false`").only_on("sim"),
+        /// An account of CPU time: what each thing costs.
+        cpu: Below = table(&CPU_TABLE).usually("none").only_on("sim"),
+    }
+}
+
+keys! {
+    /// When interrupts come.
+    static COALESCE: CoalesceKeys = "coalesce" {
+        /// When so many packets wait.
+        frames: Key<u64> = within(1, MAX_FRAMES).usually("`time` alone decides"),
+        /// So long after the first packet, at the latest.
+        time: Key<Duration> = needed("50 us"),
+        /// Whether the time follows the packet rate.
+        adaptive: Key<bool> = or(false),
+        /// Packets per second up to which an interrupt comes at once.
+        rate_low: Key<u64> = within(1, MAX_RATE),
+        /// Packets per second from which on it comes after `time`.
+        rate_high: Key<u64> = within(1, MAX_RATE),
+        /// The rate is that of the last such time.
+        interval: Key<Duration> = at_least("1 us").like("250 ms"),
+    }
+}
+
+/// Of a host.
+static COALESCE_TABLE: Table = Table {
+    name: "coalesce",
+    says: "When interrupts come.",
+    shape: || Shape::Keys(coalesce_entries()),
+};
+
+/// What schema and page say of it, of hosts and of switches.
+pub(crate) fn coalesce_entries() -> Vec<Entry> {
+    let example = knee_file::parse(Path::new(""), "time = \"50 us\"\nadaptive = true");
+    with_defaults(entries(&[&COALESCE]), &example.unwrap_or_else(|_| Node::nothing()), |reader| {
+        read_coalesce(reader, None)
+    })
+}
+
+/// What each thing costs.
+static CPU_TABLE: Table = Table {
+    name: "cpu",
+    says: "What each thing costs of CPU time.",
+    shape: || {
+        let read = |reader: &Reader<'_>| read_cpu(reader, CpuCosts::default());
+        Shape::Keys(with_defaults(entries(&[&CPU]), &Node::nothing(), read))
+    },
+};
+
+keys! {
+    /// What each thing costs of CPU time.
+    static CPU: CpuKeys = "cpu" {
+        /// An interrupt, with the poll that it begins.
+        per_interrupt: Key<Duration>,
+        /// A packet received from the wire.
+        per_packet: Key<Duration>,
+        /// A packet that reaches IP, merged ones being one.
+        per_merged: Key<Duration>,
+        /// A pure ACK received, with what it lets TCP send.
+        per_ack: Key<Duration>,
+        /// A pure ACK sent.
+        per_ack_sent: Key<Duration>,
+        /// A burst handed to the device.
+        per_burst: Key<Duration>,
+        /// A byte of payload received.
+        per_byte: Key<Duration>,
+    }
+}
+
 /// Reads them into `host`, which has what they are where the file does not say.
 pub(crate) fn read(reader: &Reader<'_>, host: &mut HostConfig) -> Result<(), Error> {
-    if let Some(coalesce) = reader.child("coalesce")? {
-        host.coalesce = Some(read_coalesce(&coalesce, &[])?);
+    if let Some(coalesce) = reader.child(&KEYS.coalesce)? {
+        host.coalesce = Some(read_coalesce(&coalesce, None)?);
     }
-    for key in ["receive_queues", "gro"] {
+    for key in [KEYS.receive_queues.as_ref(), KEYS.gro.as_ref()] {
         if reader.has(key) && host.coalesce.is_none() {
             return Err(reader.error(
                 key,
@@ -28,31 +106,35 @@ pub(crate) fn read(reader: &Reader<'_>, host: &mut HostConfig) -> Result<(), Err
         }
     }
     if host.coalesce.is_some() {
-        host.receive_queues =
-            reader.u32_or("receive_queues", 1..=MAX_RECEIVE_QUEUES, host.receive_queues)?;
-        host.gro = reader.flag_or("gro", host.gro)?;
+        host.receive_queues = reader.get_or(&KEYS.receive_queues, host.receive_queues)?;
+        host.gro = reader.get_or(&KEYS.gro, host.gro)?;
     }
     if host.gro && host.gro_window > Duration::ZERO {
         return Err(reader.error(
-            if reader.has("gro") { "gro" } else { "gro_window" },
+            if reader.has(&KEYS.gro) { "gro" } else { "gro_window" },
             "there is either gro, which merges what an interrupt brings, or gro_window: leave one out",
         ));
     }
-    if let Some(cpu) = reader.child("cpu")? {
+    if let Some(cpu) = reader.child(&KEYS.cpu)? {
         host.cpu = Some(read_cpu(&cpu, host.cpu.unwrap_or_default())?);
     }
     Ok(())
 }
 
 /// When interrupts come, of hosts and of switches, whose table has these other keys.
-pub(crate) fn read_coalesce(reader: &Reader<'_>, other: &[&str]) -> Result<Coalesce, Error> {
-    let keys = ["frames", "time", "adaptive", "rate_low", "rate_high", "interval"];
-    reader.check(&[keys.as_slice(), other].concat())?;
-    let frames = reader.integer("frames", 1..=MAX_FRAMES)?;
-    let adaptive = match reader.flag_or("adaptive", false)? {
+pub(crate) fn read_coalesce(
+    reader: &Reader<'_>,
+    other: Option<&dyn Keys>,
+) -> Result<Coalesce, Error> {
+    let keys: Vec<&dyn Keys> = [&COALESCE as &dyn Keys].into_iter().chain(other).collect();
+    reader.check(&keys)?;
+    let frames = reader.get(&COALESCE.frames)?;
+    let adaptive = match reader.read(&COALESCE.adaptive)? {
         true => Some(read_adaptive(reader)?),
         false => {
-            for key in ["rate_low", "rate_high", "interval"] {
+            let unused =
+                [&COALESCE.rate_low as &dyn Describe, &COALESCE.rate_high, &COALESCE.interval];
+            for key in unused.map(Describe::name) {
                 if reader.has(key) {
                     return Err(
                         reader.error(key, "has no effect without adaptive = true beside it")
@@ -62,51 +144,39 @@ pub(crate) fn read_coalesce(reader: &Reader<'_>, other: &[&str]) -> Result<Coale
             None
         }
     };
-    let time: Duration = reader.need("time", "50 us")?;
+    let time = reader.read(&COALESCE.time)?;
     Ok(Coalesce { frames: frames.map(|frames| frames as u32), time, adaptive })
 }
 
 fn read_adaptive(reader: &Reader<'_>) -> Result<Adaptive, Error> {
     let usual = Adaptive::default();
     let adaptive = Adaptive {
-        rate_low: reader.integer_or("rate_low", 1..=MAX_RATE, usual.rate_low)?,
-        rate_high: reader.integer_or("rate_high", 1..=MAX_RATE, usual.rate_high)?,
-        interval: reader.get_or("interval", usual.interval)?,
+        rate_low: reader.get_or(&COALESCE.rate_low, usual.rate_low)?,
+        rate_high: reader.get_or(&COALESCE.rate_high, usual.rate_high)?,
+        interval: reader.get_or(&COALESCE.interval, usual.interval)?,
     };
     if adaptive.rate_low >= adaptive.rate_high {
-        let key = if reader.has("rate_low") { "rate_low" } else { "rate_high" };
+        let low = reader.has(&COALESCE.rate_low);
         return Err(reader.error(
-            key,
+            if low { &COALESCE.rate_low } else { &COALESCE.rate_high },
             format!(
                 "rate_low ({}) must be below rate_high ({}), both in packets per second",
                 adaptive.rate_low, adaptive.rate_high
             ),
         ));
     }
-    if adaptive.interval < Duration::from_us(1) {
-        return Err(reader.error("interval", "must be at least 1 us, as in \"250 ms\""));
-    }
     Ok(adaptive)
 }
 
 fn read_cpu(reader: &Reader<'_>, usual: CpuCosts) -> Result<CpuCosts, Error> {
-    let keys = [
-        "per_interrupt",
-        "per_packet",
-        "per_merged",
-        "per_ack",
-        "per_ack_sent",
-        "per_burst",
-        "per_byte",
-    ];
-    reader.check(&keys)?;
+    reader.check(&[&CPU])?;
     Ok(CpuCosts {
-        per_interrupt: reader.get_or("per_interrupt", usual.per_interrupt)?,
-        per_packet: reader.get_or("per_packet", usual.per_packet)?,
-        per_merged: reader.get_or("per_merged", usual.per_merged)?,
-        per_ack: reader.get_or("per_ack", usual.per_ack)?,
-        per_ack_sent: reader.get_or("per_ack_sent", usual.per_ack_sent)?,
-        per_burst: reader.get_or("per_burst", usual.per_burst)?,
-        per_byte: reader.get_or("per_byte", usual.per_byte)?,
+        per_interrupt: reader.get_or(&CPU.per_interrupt, usual.per_interrupt)?,
+        per_packet: reader.get_or(&CPU.per_packet, usual.per_packet)?,
+        per_merged: reader.get_or(&CPU.per_merged, usual.per_merged)?,
+        per_ack: reader.get_or(&CPU.per_ack, usual.per_ack)?,
+        per_ack_sent: reader.get_or(&CPU.per_ack_sent, usual.per_ack_sent)?,
+        per_burst: reader.get_or(&CPU.per_burst, usual.per_burst)?,
+        per_byte: reader.get_or(&CPU.per_byte, usual.per_byte)?,
     })
 }

@@ -2,7 +2,7 @@
 
 use knee_algo::Algorithm;
 use knee_results::manifest::{Asked, BackEnd, Effort, Manifest, Module};
-use knee_results::{Cell, File, rows, write_row};
+use knee_results::{Cell, ResultFile, rows, write_row};
 use serde_json::{Map, Value as Json, json};
 
 use crate::about;
@@ -86,7 +86,7 @@ fn json_of_subject(experiment: &Experiment, summaries: &Summaries, subject: &Sub
         let metric = figure.0;
         let published = published_for(experiment, summaries, &subject.name, metric);
         let row = row(subject, figure, None).cells();
-        let columns = File::Summary.columns().iter().zip(row);
+        let columns = ResultFile::Summary.columns().iter().zip(row);
         // What was not measured is absent, as what is no number is here.
         let numbers = columns.filter_map(|(name, cell)| match cell {
             Cell::Whole(number) => Some(((*name).to_owned(), number.into())),

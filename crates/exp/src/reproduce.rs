@@ -295,10 +295,10 @@ impl Reproduction {
                         done.skipped = Some(all.join("; "));
                         None
                     }
-                    Err(Error::Simulation { message, .. }) => {
+                    Err(Error::Simulation { source, .. }) => {
                         // Only a real machine may be what a run fails of.
                         done.is_broken = !options.back_end.capabilities().has_host;
-                        done.skipped = Some(message);
+                        done.skipped = Some(source.to_string());
                         None
                     }
                     Err(other) => return Err(other),

@@ -12,7 +12,7 @@ use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use knee_files::{Dir, PARTIAL, trust};
-use knee_results::{File as Table, Manifest};
+use knee_results::{Manifest, ResultFile};
 
 use crate::csv::{Rows, header};
 use crate::error::Error;
@@ -187,7 +187,9 @@ impl Results {
     /// [`Error::Io`] if anything cannot be written; then there are no files.
     pub fn finish(mut self, experiment: &Experiment, swept: &Swept) -> Result<PathBuf, Error> {
         let summary = report::summary_rows(experiment, swept);
-        self.write(Table::Summary.name(), &summary, || header(Table::Summary, experiment))?;
+        self.write(ResultFile::Summary.name(), &summary, || {
+            header(ResultFile::Summary, experiment)
+        })?;
         self.recordings.sort();
         let recordings = self.recordings.iter().map(String::as_str);
         let files: Vec<&str> = self.open.keys().copied().chain(recordings).collect();
@@ -325,7 +327,7 @@ fn sync(file: &File) -> io::Result<()> {
 
 /// Refuses a directory that holds results.
 fn check_free(dir: &Path) -> Result<(), Error> {
-    let mut names = Table::ALL.iter().map(|table| table.name()).chain([MANIFEST]);
+    let mut names = ResultFile::ALL.iter().map(|table| table.name()).chain([MANIFEST]);
     match names.find(|name| dir.join(name).symlink_metadata().is_ok()) {
         None => Ok(()),
         Some(name) => {

@@ -1,70 +1,26 @@
-//! Sweeps: all runs of an experiment, spread over the cores.
+//! Sweeps: all runs of an experiment, and what they say together.
 //!
-//! Every run is independent and knows its seed, and records are taken up in the order of the runs,
-//! so the results are the same for any number of threads.
+//! What is kept of a run is its rows until they are written, and of each metric what it adds to its row of the summary.
 
-use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::{self, RecvTimeoutError};
-use std::time::{Duration as WallTime, Instant};
+use std::time::Instant;
 
 use knee_file::Origin;
+use knee_run::BackEnd;
 use knee_run::outcome::{Validity, Work};
-use knee_run::spec::Run;
-use knee_run::{Ask, BackEnd, Ran};
 use serde_json::{Map, Value as Json};
 
 use crate::cases::{Configuration, RunId};
 use crate::csv::{self, Rows};
 use crate::error::Error;
 use crate::experiment::Experiment;
-use crate::flight::Recording;
 use crate::machine;
-use crate::measure::measure;
-use crate::memory::{Memory, shown};
-use crate::metric::{Measured, Metric};
-use crate::results::{CaptureDir, Results, empty_captures};
-use crate::stats::{Samples, Summary};
+use crate::metric::{Kind, Measured, Metric};
+use crate::results::Results;
+use crate::runs::{Beside, Done, begin};
+pub use crate::runs::{Options, threads};
+use crate::stats::OverRuns;
 use crate::swept::{Effort, Subject, Summaries, Swept, Verdict};
-
-/// Rows of finished runs that wait for those of a run before them, with what was measured: beyond this nobody begins another but the
-/// one waited for.
-const MOST_WAITING_BYTES: usize = 64 << 20;
-/// And so far ahead of it nobody begins another.
-const MOST_AHEAD_RUNS: usize = 1000;
-
-/// How a sweep is run.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Threads; 0: one per core, or as many as there is memory for. The back end may allow less.
-    pub threads: usize,
-    /// Set to stop: finished runs are kept, those under way are given up.
-    pub stop: Arc<AtomicBool>,
-    /// What carries out the runs.
-    pub back_end: Arc<dyn BackEnd>,
-    /// How often a run is tried, at least once, until it is valid; the last counts.
-    pub attempts: u32,
-    /// A traffic entry: every call of its algorithm is recorded, in the first run of each row.
-    pub trace: Option<String>,
-    /// What hosts send and receive is captured, in the first run of each row; not together with `trace`.
-    pub captures: bool,
-}
-
-impl Options {
-    /// All runs once, by this back end.
-    pub fn new(back_end: Arc<dyn BackEnd>) -> Options {
-        Options {
-            threads: 0,
-            stop: Arc::default(),
-            back_end,
-            attempts: 1,
-            trace: None,
-            captures: false,
-        }
-    }
-}
 
 /// A finished run, worked up by the thread that ran it.
 struct Record {
@@ -80,6 +36,21 @@ struct Record {
 }
 
 impl Record {
+    fn of(experiment: &Experiment, run: Done) -> Record {
+        let measured = run.measure();
+        let done = csv::Done { ran: &run.ran, attempts: run.attempts, measured: &measured };
+        let rows = csv::rows(experiment, &run.scenario, run.id, &run.run, &done);
+        Record {
+            id: run.id,
+            measured,
+            validity: run.ran.validity,
+            rows,
+            work: run.ran.outcome.work,
+            recording: run.recording,
+            is_captured: run.is_captured,
+        }
+    }
+
     /// What it takes while it waits.
     fn bytes(&self) -> usize {
         let rows: usize = self.rows.iter().map(|(_, rows)| rows.len()).sum();
@@ -94,7 +65,7 @@ impl Record {
 ///
 /// # Errors
 /// [`Error::Simulation`] if a run cannot be carried out, [`Error::Io`] if a row cannot be written,
-/// [`Error::Input`] if a recording or captures are asked of what makes none.
+/// [`Error::Input`] if a recording or captures are asked of what makes none, or rows were not checked.
 pub fn sweep(
     experiment: &Arc<Experiment>,
     options: &Options,
@@ -112,19 +83,32 @@ pub fn sweep(
         );
         return Err(Error::input(&experiment.path, Origin::Nowhere, "--pcap", why));
     }
+    if !experiment.is_whole() {
+        let why = "has rows that were not checked: Experiment::whole checks them";
+        return Err(Error::input(&experiment.path, Origin::Nowhere, "", why));
+    }
     let started = Instant::now();
     let cpu_before = machine::cpu_seconds();
-    let quit = Arc::new(AtomicBool::new(false));
-    let recording = options.trace.as_deref().map(|entry| results.recording(entry));
-    let captures = options.captures.then(|| results.capture_dir());
-    let threads = threads(experiment, &*options.back_end, options.threads)?;
-    let waiting = Arc::new(Waiting::default());
-    let records = spawn(experiment, options, threads, (recording, captures), &quit, &waiting);
+    let beside = Beside {
+        recording: options.trace.as_deref().map(|entry| results.recording(entry)),
+        captures: options.captures.then(|| results.capture_dir()),
+    };
+    let of = experiment.clone();
+    let make = move |run| Record::of(&of, run);
+    let mut runs = begin((experiment, options, beside), make, Record::bytes, progress)?;
     let mut gathered = Gathered::new(experiment);
-    let outcome =
-        gather(experiment, options, (&records, &waiting), results, progress, &mut gathered);
-    quit.store(true, Ordering::Relaxed);
-    let interrupted = outcome?;
+    for record in &mut runs {
+        let mut record = record?;
+        results.append(experiment, &record.rows)?;
+        if let Some(name) = record.recording.take() {
+            results.add_recording(name)?;
+        }
+        if record.is_captured {
+            results.add_captures(record.id.index)?;
+        }
+        gathered.add(&record);
+    }
+    let interrupted = runs.is_stopped();
     let (tables, runs_done, work) = gathered.finish();
     let cpu_s = machine::cpu_seconds() - cpu_before;
     let effort = Effort {
@@ -157,243 +141,27 @@ fn about(experiment: &Experiment, back_end: &dyn BackEnd) -> Result<Map<String, 
     Ok(about)
 }
 
-/// Takes up records in the order of their runs; true if the sweep was stopped.
-fn gather(
-    experiment: &Experiment,
-    options: &Options,
-    (records, waiting): (&mpsc::Receiver<Result<Record, Error>>, &Waiting),
-    results: &mut Results,
-    progress: &mut dyn FnMut(usize),
-    gathered: &mut Gathered,
-) -> Result<bool, Error> {
-    let mut early: BTreeMap<usize, Record> = BTreeMap::new();
-    let (mut next, mut done) = (0, 0);
-    let mut take = |mut record: Record, gathered: &mut Gathered| {
-        results.append(experiment, &record.rows)?;
-        if let Some(name) = record.recording.take() {
-            results.add_recording(name)?;
-        }
-        if record.is_captured {
-            results.add_captures(record.id.index)?;
-        }
-        gathered.add(record);
-        Ok::<_, Error>(())
-    };
-    while done < experiment.runs() {
-        match records.recv_timeout(WallTime::from_millis(50)) {
-            Ok(record) => {
-                let record = record?;
-                early.insert(record.id.index, record);
-                done += 1;
-            }
-            Err(RecvTimeoutError::Timeout) => {}
-            // All have stopped, each with the run that it was at.
-            Err(RecvTimeoutError::Disconnected) if options.stop.load(Ordering::Relaxed) => {}
-            // Only a thread that panicked leaves before its run is sent.
-            Err(RecvTimeoutError::Disconnected) => {
-                return Err(Error::Simulation {
-                    file: experiment.path.clone(),
-                    run: format!("run {next}"),
-                    message: format!("{} panicked, which is a bug in it", options.back_end.name()),
-                });
-            }
-        }
-        while let Some(record) = early.remove(&next) {
-            waiting.bytes.fetch_sub(record.bytes(), Ordering::Relaxed);
-            take(record, gathered)?;
-            next += 1;
-            waiting.next.store(next, Ordering::Relaxed);
-        }
-        progress(done);
-        if options.stop.load(Ordering::Relaxed) && done < experiment.runs() {
-            // What has finished and was not yet taken up.
-            for record in records.try_iter() {
-                let record = record?;
-                early.insert(record.id.index, record);
-            }
-            for record in early.into_values() {
-                take(record, gathered)?;
-            }
-            return Ok(true);
-        }
-    }
-    Ok(false)
-}
-
-/// What has finished and is not taken up yet, since runs are taken up in their order.
-#[derive(Debug, Default)]
-struct Waiting {
-    bytes: AtomicUsize,
-    /// The run that all others wait for.
-    next: AtomicUsize,
-}
-
-impl Waiting {
-    /// Whether a run may begin. The one that others wait for always may, and somebody has it: runs are handed out in their order.
-    fn lets_begin(&self, run: usize) -> bool {
-        let next = self.next.load(Ordering::Relaxed);
-        let has_room = self.bytes.load(Ordering::Relaxed) <= MOST_WAITING_BYTES;
-        run <= next || (run < next + MOST_AHEAD_RUNS && has_room)
-    }
-}
-
-/// Lets all threads end where one panics, so that none waits for its run.
-struct EndsOthers(Arc<AtomicBool>);
-
-impl Drop for EndsOthers {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.store(true, Ordering::Relaxed);
-        }
-    }
-}
-
-fn spawn(
-    experiment: &Arc<Experiment>,
-    options: &Options,
-    threads: usize,
-    (recording, captures): (Option<Recording>, Option<CaptureDir>),
-    quit: &Arc<AtomicBool>,
-    waiting: &Arc<Waiting>,
-) -> mpsc::Receiver<Result<Record, Error>> {
-    // A bound, so that no thread is far ahead of what is written.
-    let (sender, receiver) = mpsc::sync_channel(2 * threads);
-    let next = Arc::new(AtomicUsize::new(0));
-    for _ in 0..threads {
-        let (experiment, next, sender) = (experiment.clone(), next.clone(), sender.clone());
-        let (quit, options) = (quit.clone(), options.clone());
-        let (recording, captures) = (recording.clone(), captures.clone());
-        let waiting = waiting.clone();
-        std::thread::spawn(move || {
-            let _ends = EndsOthers(quit.clone());
-            let stopped = || options.stop.load(Ordering::Relaxed);
-            while !quit.load(Ordering::Relaxed) && !stopped() {
-                let index = next.fetch_add(1, Ordering::Relaxed);
-                if index >= experiment.runs() {
-                    return;
-                }
-                while !waiting.lets_begin(index) && !quit.load(Ordering::Relaxed) && !stopped() {
-                    std::thread::sleep(WallTime::from_millis(5));
-                }
-                let id = experiment.run_id(index);
-                let record =
-                    run_one(&experiment, id, &options, recording.as_ref(), captures.as_ref());
-                if let Ok(record) = &record {
-                    waiting.bytes.fetch_add(record.bytes(), Ordering::Relaxed);
-                }
-                // Where the flag went up meanwhile the back end may have cut the run short.
-                if stopped() || sender.send(record).is_err() {
-                    return;
-                }
-            }
-        });
-    }
-    receiver
-}
-
-fn run_one(
-    experiment: &Experiment,
-    id: RunId,
-    options: &Options,
-    recording: Option<&Recording>,
-    captures: Option<&CaptureDir>,
-) -> Result<Record, Error> {
-    let configuration = &experiment.configurations[id.configuration];
-    let scenario = experiment.scenario(configuration)?;
-    let run = scenario.run(experiment.seed, id.repeat);
-    let captures = captures.filter(|_| is_captured(id));
-    let (ran, attempts, recording) = match recording.filter(|recording| recording.has(id)) {
-        None => {
-            let dir = captures.map(|captures| captures.make(id.index)).transpose()?;
-            let (ran, attempts) =
-                attempt(options, &run, dir.as_deref()).map_err(|message| Error::Simulation {
-                    file: experiment.path.clone(),
-                    run: experiment.describe(configuration),
-                    message,
-                })?;
-            (ran, attempts, None)
-        }
-        Some(recording) => {
-            let by = (&*options.back_end, &*options.stop);
-            let (ran, name) = recording.carry_out(experiment, &scenario, id, &run, by)?;
-            (ran, 1, Some(name))
-        }
-    };
-    let measured = measure(&scenario, &run, &ran.outcome);
-    Ok(Record {
-        id,
-        rows: csv::rows(
-            experiment,
-            &scenario,
-            id,
-            &run,
-            &csv::Done { ran: &ran, attempts, measured: &measured },
-        ),
-        measured,
-        is_captured: recording.is_none() && captures.is_some(),
-        validity: ran.validity,
-        work: ran.outcome.work,
-        recording,
-    })
-}
-
-/// Runs it until it is valid, as often as allowed; the last, and how many there were. Captures are those of the last.
-fn attempt(options: &Options, run: &Run, captures: Option<&Path>) -> Result<(Ran, u32), String> {
-    let mut attempts = 1;
-    loop {
-        let ask = Ask { captures, ..Ask::outcome(&options.stop) };
-        let ran = options.back_end.run(run, &ask).map_err(|why| why.to_string())?;
-        let is_valid = ran.validity.as_ref().is_none_or(Validity::is_valid);
-        if is_valid || attempts >= options.attempts || options.stop.load(Ordering::Relaxed) {
-            return Ok((ran, attempts));
-        }
-        attempts += 1;
-        if let Some(dir) = captures {
-            let again = empty_captures(dir);
-            again.map_err(|why| format!("{}: cannot be emptied: {why}", dir.display()))?;
-        }
-    }
-}
-
-/// What is kept of a run until its configuration is complete.
-struct GatheredRun {
-    measured: Vec<Measured>,
-    validity: Option<Validity>,
-}
-
-impl GatheredRun {
-    fn is_valid(&self) -> bool {
-        self.validity.as_ref().is_none_or(Validity::is_valid)
-    }
-}
-
-/// Adds runs up, one configuration after the other.
-struct Gathered {
-    configurations: Vec<Configuration>,
+/// Adds runs up, one row after the other.
+struct Gathered<'a> {
+    experiment: &'a Experiment,
     tables: Vec<Summaries>,
-    /// The configuration being gathered, and its runs.
-    current: Option<(usize, Vec<GatheredRun>)>,
+    row: Option<Row>,
     runs_done: usize,
     work: Work,
 }
 
-impl Gathered {
-    fn new(experiment: &Experiment) -> Gathered {
-        Gathered {
-            configurations: experiment.configurations.clone(),
-            tables: Vec::new(),
-            current: None,
-            runs_done: 0,
-            work: Work::default(),
-        }
+impl Gathered<'_> {
+    fn new(experiment: &Experiment) -> Gathered<'_> {
+        Gathered { experiment, tables: Vec::new(), row: None, runs_done: 0, work: Work::default() }
     }
 
-    fn add(&mut self, record: Record) {
-        if self.current.as_ref().is_some_and(|(index, _)| *index != record.id.configuration) {
+    fn add(&mut self, record: &Record) {
+        let index = record.id.configuration;
+        if self.row.as_ref().is_some_and(|row| row.index != index) {
             self.close();
         }
-        let (_, runs) = self.current.get_or_insert_with(|| (record.id.configuration, Vec::new()));
-        runs.push(GatheredRun { measured: record.measured, validity: record.validity });
+        let row = self.row.get_or_insert_with(|| Row { index, ..Row::default() });
+        row.add(&record.measured, record.validity.as_ref());
         self.runs_done += 1;
         self.work.events += record.work.events;
         self.work.data_pkts += record.work.data_pkts;
@@ -401,18 +169,9 @@ impl Gathered {
     }
 
     fn close(&mut self) {
-        if let Some((index, runs)) = self.current.take() {
-            let configuration = self.configurations[index].clone();
-            let any_valid = runs.iter().any(GatheredRun::is_valid);
-            let counted: Vec<&[Measured]> = runs
-                .iter()
-                .filter(|run| run.is_valid() || !any_valid)
-                .map(|run| run.measured.as_slice())
-                .collect();
-            let subjects = summarise(&counted);
-            let verdicts: Vec<_> = runs.iter().map(|run| run.validity.as_ref()).collect();
-            let verdict = Verdict::of(&verdicts);
-            self.tables.push(Summaries { configuration, index, subjects, verdict });
+        if let Some(row) = self.row.take() {
+            let configuration = self.experiment.configurations[row.index].clone();
+            self.tables.push(row.summaries(configuration));
         }
     }
 
@@ -422,85 +181,81 @@ impl Gathered {
     }
 }
 
-fn summarise(runs: &[&[Measured]]) -> Vec<Subject> {
-    let Some(first) = runs.first() else { return Vec::new() };
-    first
-        .iter()
-        .map(|subject| {
-            let of_runs: Vec<&Measured> = runs
-                .iter()
-                .flat_map(|run| run.iter().find(|m| m.subject == subject.subject))
-                .collect();
-            let samples = |metric: Metric| -> Vec<&Samples> {
-                let values = of_runs.iter().flat_map(|run| run.values.iter());
-                values.filter(|(m, _)| *m == metric).map(|(_, samples)| samples).collect()
-            };
-            let metrics = subject.values.iter().map(|(metric, _)| *metric);
-            let metrics: Vec<_> = metrics
-                .map(|metric| (metric, Summary::of(&samples(metric), metric.scale())))
-                .filter(|(_, summary)| summary.values > 0)
-                .collect();
-            let unfinished = samples(Metric::Unfinished).iter().map(|s| s.total()).sum::<u128>();
-            Subject {
-                name: subject.subject.clone(),
-                kind: subject.kind,
-                metrics,
-                unfinished: unfinished as u64,
-            }
-        })
-        .collect()
+/// Runs of a row so far.
+#[derive(Default)]
+struct Row {
+    index: usize,
+    runs: usize,
+    verdict: Option<Verdict>,
+    /// Of the valid ones, or of all while none is.
+    subjects: Vec<SubjectOverRuns>,
 }
 
-/// Whether this run is captured: the first of each row. Its repeats differ by their seeds alone.
-fn is_captured(id: RunId) -> bool {
-    id.repeat == 0
+struct SubjectOverRuns {
+    name: String,
+    kind: Kind,
+    metrics: Vec<(Metric, OverRuns)>,
 }
 
-/// Of the memory that programs could still take, what runs are begun for, in per cent: others want some, too.
-const SHARE_PCT: u64 = 75;
-
-/// How many runs go on at once: as many as asked for (0: as there are cores), or as many as fit into memory where nobody asked.
-///
-/// # Errors
-/// [`Error::Input`] if as many as asked for do not fit.
-pub fn threads(
-    experiment: &Experiment,
-    back_end: &dyn BackEnd,
-    asked: usize,
-) -> Result<usize, Error> {
-    threads_in(experiment, back_end, asked, machine::available_memory_bytes())
-}
-
-/// With so much memory free, where that is known.
-fn threads_in(
-    experiment: &Experiment,
-    back_end: &dyn BackEnd,
-    asked: usize,
-    free_bytes: Option<u64>,
-) -> Result<usize, Error> {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let wanted = if asked == 0 { cores } else { asked };
-    let wanted = wanted.min(back_end.capabilities().threads.unwrap_or(usize::MAX));
-    let wanted = wanted.clamp(1, experiment.runs().max(1));
-    let Some(free) = free_bytes else { return Ok(wanted) };
-    let memory = &experiment.memory;
-    // One is what the bound on a run allows, and its estimate is rather too high.
-    let fit = fit(memory, free).max(1);
-    if fit >= wanted || asked == 0 {
-        return Ok(fit.min(wanted));
+impl Row {
+    fn add(&mut self, measured: &[Measured], validity: Option<&Validity>) {
+        let is_valid = validity.is_none_or(Validity::is_valid);
+        let none_was_valid =
+            self.verdict.as_ref().map_or(0, |verdict| verdict.limited) == self.runs;
+        self.runs += 1;
+        if let Some(validity) = validity {
+            self.verdict.get_or_insert_default().add(validity);
+        }
+        if is_valid && none_was_valid {
+            self.subjects.clear();
+        }
+        if is_valid || none_was_valid {
+            self.add_values(measured);
+        }
     }
-    let why = format!(
-        "{}; {SHARE_PCT} % of the {} that is free is enough for {fit} at once",
-        memory.words(),
-        shown(free)
-    );
-    Err(Error::input(&experiment.path, Origin::Nowhere, "--threads", why))
+
+    fn add_values(&mut self, measured: &[Measured]) {
+        if self.subjects.is_empty() {
+            self.subjects = measured.iter().map(SubjectOverRuns::new).collect();
+        }
+        for subject in &mut self.subjects {
+            let Some(values) = measured.iter().find(|values| values.subject == subject.name) else {
+                continue;
+            };
+            for (metric, over_runs) in &mut subject.metrics {
+                let of_run = values.values.iter().filter(|(of, _)| of == metric);
+                of_run.for_each(|(_, samples)| over_runs.add(samples));
+            }
+        }
+    }
+
+    fn summaries(self, configuration: Configuration) -> Summaries {
+        let verdict = self.verdict.map(|verdict| Verdict { runs: self.runs, ..verdict });
+        let subjects = self.subjects.into_iter().map(SubjectOverRuns::summary).collect();
+        Summaries { configuration, index: self.index, subjects, verdict }
+    }
 }
 
-/// Runs that fit into memory that is free.
-fn fit(memory: &Memory, free_bytes: u64) -> usize {
-    let of_runs = (free_bytes / 100 * SHARE_PCT).saturating_sub(memory.kept_bytes);
-    usize::try_from(of_runs / memory.run_bytes.max(1)).unwrap_or(usize::MAX)
+impl SubjectOverRuns {
+    fn new(first: &Measured) -> SubjectOverRuns {
+        let metrics = first.values.iter().map(|(metric, _)| (*metric, OverRuns::default()));
+        SubjectOverRuns {
+            name: first.subject.clone(),
+            kind: first.kind,
+            metrics: metrics.collect(),
+        }
+    }
+
+    fn summary(self) -> Subject {
+        let unfinished = self.metrics.iter().find(|(metric, _)| *metric == Metric::Unfinished);
+        let unfinished = unfinished.map_or(0, |(_, over_runs)| over_runs.total()) as u64;
+        let metrics = self.metrics.iter();
+        let metrics = metrics
+            .map(|(metric, over_runs)| (*metric, over_runs.summary(metric.scale())))
+            .filter(|(_, summary)| summary.values > 0)
+            .collect();
+        Subject { name: self.name, kind: self.kind, metrics, unfinished }
+    }
 }
 
 #[cfg(test)]
@@ -508,7 +263,6 @@ mod tests {
     use knee_queue::time::Duration;
 
     use super::*;
-    use crate::metric::Kind;
 
     #[test]
     fn what_was_measured_is_a_part_of_what_waits() {
@@ -532,13 +286,5 @@ mod tests {
         assert!(bytes(1000) >= none + 8 * 1000);
         // In a histogram, whose counts go up to the largest value.
         assert!((100_000..1_000_000).contains(&bytes(100_000)), "{}", bytes(100_000));
-    }
-
-    #[test]
-    fn as_many_runs_as_fit_into_three_quarters_of_what_is_free() {
-        let memory = |run_bytes, kept_bytes| Memory { run_bytes, kept_bytes, most: String::new() };
-        assert_eq!(fit(&memory(1 << 30, 0), 4 << 30), 2);
-        assert_eq!(fit(&memory(1 << 30, 2 << 30), 4 << 30), 0);
-        assert_eq!(fit(&memory(0, 0), 4 << 30), 3_221_225_400);
     }
 }

@@ -7,10 +7,12 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use knee_algo::Algorithm;
-use knee_file::{Error, Node, Reader, Resolved};
+use knee_file::keys::Key;
+use knee_file::{Error, Node, Reader, Resolved, keys};
 use knee_queue::time::{Duration, Time};
 use knee_run::spec::{Cc, MeasuredWindow, NodeId, Order, Run, Sampling, Traffic};
 
+use crate::cases::MAX_RUNS;
 use crate::memory::Memory;
 use crate::metric::{Kind, Metric, SizeClass, Window};
 use crate::network::NetworkSpec;
@@ -40,9 +42,35 @@ pub(crate) struct Scenario {
     pub(crate) resolved: Resolved,
 }
 
-/// The keys of `[run]` that belong to a configuration; the others to the whole experiment.
-pub(crate) const RUN_KEYS: &[&str] =
-    &["duration", "until_done", "measure_from", "measure_until", "repeat", "seed"];
+keys! {
+    /// How long and how often.
+    pub(crate) static RUN: RunKeys = "run" {
+        /// How long a run is.
+        duration: Key<Duration> = needed("2 s").above("0 s"),
+        /// Whether it ends when all that can complete has.
+        until_done: Key<bool> = or(false),
+        /// Goodput, queue lengths, exchanges and pings count from here.
+        measure_from: Key<Duration> = usually("the beginning"),
+        /// And until here.
+        measure_until: Key<Duration> = usually("the end"),
+        /// Runs of each case at each value.
+        repeat: Key<u32> = or(1).within(1, MAX_RUNS as u64),
+        /// Of the first repeat; the others follow from it.
+        seed: Key<u64> = or(1).within(0, i64::MAX as u64),
+    }
+}
+
+keys! {
+    /// Periods of the time series that results have.
+    pub(crate) static SAMPLE: SampleKeys = "sample" {
+        /// Of connections.
+        flows: Key<Duration> = at_least("1 us").like("1 ms").usually("none"),
+        /// Of recorded queues.
+        queues: Key<Duration> = at_least("1 us").like("1 ms").usually("none"),
+        /// Of goodput.
+        goodput: Key<Duration> = at_least("1 us").like("1 ms").usually("none; 10 ms where `converged` needs it"),
+    }
+}
 
 impl Scenario {
     /// Reads a document whose case and varied values are already in place.
@@ -64,15 +92,12 @@ impl Scenario {
         if let Err(why) = network.check_ways(traffic.iter().flat_map(TrafficSpec::ways)) {
             return Err(root.need_child("network")?.error("link", why));
         }
-        let run = root.need_child("run")?.only(RUN_KEYS)?;
-        let duration: Duration = run.need("duration", "2 s")?;
-        if duration == Duration::ZERO {
-            return Err(run.error("duration", "must be above 0 s, as in \"2 s\""));
-        }
+        let run = root.need_child("run")?.only(&[&RUN])?;
+        let duration = run.read(&RUN.duration)?;
         let end = Time::ZERO + duration;
         let measure = read_window(&run, end)?;
         let rules: Vec<_> = traffic.iter().filter_map(TrafficSpec::converged).collect();
-        let until_done = run.flag_or("until_done", false)?;
+        let until_done = run.read(&RUN.until_done)?;
         let sampling = read_sampling(root, measure, until_done, &rules)?;
         let mut scenario = Scenario {
             network,
@@ -87,7 +112,7 @@ impl Scenario {
         };
         if let Some(late) = scenario.traffic.iter().find(|entry| entry.start() >= duration) {
             let message = format!("must be later than the start of \"{}\"", late.name);
-            return Err(run.error("duration", message));
+            return Err(run.error(&RUN.duration, message));
         }
         scenario.memory = amounts::check(&scenario, root, asked)?;
         Ok(scenario)
@@ -106,7 +131,7 @@ impl Scenario {
             seed,
             end: self.end,
             until_done: self.until_done,
-            network: self.network.build(&self.destinations(), seed),
+            network: self.network.build(|| self.destinations(), seed),
             flows,
             pings,
             sampling: self.sampling,
@@ -218,8 +243,9 @@ impl Scenario {
         self.algorithms().chain(peers).filter(|algorithm| algorithm.module().is_some())
     }
 
-    pub(crate) fn hosts(&self) -> usize {
-        self.network.hosts()
+    /// Nodes, links and pairs of hosts: the time that reading it takes grows with them.
+    pub(crate) fn size(&self) -> usize {
+        self.network.size() + self.traffic.iter().map(TrafficSpec::size).sum::<usize>()
     }
 
     pub(crate) fn has_flow_control(&self) -> bool {
@@ -232,18 +258,20 @@ impl Scenario {
 }
 
 fn read_window(run: &Reader<'_>, end: Time) -> Result<Option<Window>, Error> {
-    let from: Option<Duration> = run.get("measure_from")?;
-    let until: Option<Duration> = run.get("measure_until")?;
+    let from = run.get(&RUN.measure_from)?;
+    let until = run.get(&RUN.measure_until)?;
     if from.is_none() && until.is_none() {
         return Ok(None);
     }
     let from = Time::ZERO + from.unwrap_or(Duration::ZERO);
     let until = until.map_or(end, |until| Time::ZERO + until);
     if until > end {
-        return Err(run.error("measure_until", "must not be later than run.duration"));
+        return Err(run.error(&RUN.measure_until, "must not be later than run.duration"));
     }
     if from >= until {
-        return Err(run.error("measure_from", "must be earlier than the end of what is measured"));
+        return Err(
+            run.error(&RUN.measure_from, "must be earlier than the end of what is measured")
+        );
     }
     Ok(Some(Window { from, until }))
 }
@@ -254,18 +282,11 @@ fn read_sampling(
     until_done: bool,
     rules: &[Converged],
 ) -> Result<Sampling, Error> {
-    let sample = root.child_or_empty("sample")?.only(&["flows", "queues", "goodput"])?;
-    let period = |key: &str| -> Result<Option<Duration>, Error> {
-        let period: Option<Duration> = sample.get(key)?;
-        match period.filter(|period| *period < Duration::from_us(1)) {
-            Some(_) => Err(sample.error(key, "must be at least 1 us, as in \"1 ms\"")),
-            None => Ok(period),
-        }
-    };
+    let sample = root.child_or_empty("sample")?.only(&[&SAMPLE])?;
     let sampling = Sampling {
-        flows: period("flows")?,
-        queues: period("queues")?,
-        goodput: period("goodput")?,
+        flows: sample.get(&SAMPLE.flows)?,
+        queues: sample.get(&SAMPLE.queues)?,
+        goodput: sample.get(&SAMPLE.goodput)?,
         window: None,
     };
     let period = sampling.goodput.unwrap_or(GOODPUT_PERIOD);
@@ -276,15 +297,15 @@ fn read_sampling(
             knee_file::units::Quantity::show(&rule.hold),
             knee_file::units::Quantity::show(&period)
         );
-        return Err(sample.error("goodput", message));
+        return Err(sample.error(&SAMPLE.goodput, message));
     }
     let goodput = if rules.is_empty() { sampling.goodput } else { Some(period) };
     let Some(window) = measure else { return Ok(Sampling { goodput, ..sampling }) };
-    for (key, at) in [("measure_from", window.from), ("measure_until", window.until)] {
+    for (key, at) in [(&RUN.measure_from, window.from), (&RUN.measure_until, window.until)] {
         if at.ps() % period.ps() != 0 {
             let run = root.need_child("run")?;
-            let key = if run.has(key) { key } else { "duration" };
-            let message = match sample.has("goodput") {
+            let key = if run.has(key) { key } else { &RUN.duration };
+            let message = match sample.has(&SAMPLE.goodput) {
                 true => format!(
                     "must be a multiple of the goodput sampling period, sample.goodput = {:?}",
                     knee_file::units::Quantity::show(&period)

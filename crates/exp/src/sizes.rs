@@ -1,7 +1,10 @@
 //! How large transfers are: one size, or a distribution that is drawn from.
 
+use knee_file::keys::{self, Special};
 use knee_file::units::{Quantity, Share, Size};
 use knee_file::{Error, Node, Reader, Value, one_of};
+
+use serde_json::{Value as Json, json};
 
 use crate::random::Random;
 
@@ -43,6 +46,16 @@ const DATA_MINING: Points = &[
     (1_000_000_000, 1.0),
 ];
 
+/// What such a key takes, in words and as JSON Schema.
+pub(crate) fn takes() -> (String, Json) {
+    let (size, pattern) = Size::written();
+    let (names, named) = keys::words(NAMED.iter().map(|(name, _)| *name));
+    let one = json!({ "type": "string", "pattern": pattern });
+    let pairs = json!({ "type": "array", "minItems": 1, "items": { "type": "array", "items": { "type": "string" } } });
+    let words = format!("{names}, {size}, or list of pairs of a size and a share");
+    (words, json!({ "anyOf": [named, one, pairs] }))
+}
+
 const NAMED: [(&str, Points); 2] = [("web-search", WEB_SEARCH), ("data-mining", DATA_MINING)];
 
 /// Sizes to draw from: linear between points; below the first point's share there is only its size.
@@ -53,18 +66,17 @@ pub(crate) struct Sizes {
 }
 
 impl Sizes {
-    /// The key `sizes`.
-    pub(crate) fn read(reader: &Reader<'_>) -> Result<Sizes, Error> {
-        const KEY: &str = "sizes";
-        let Some(node) = reader.node(KEY) else {
-            return Err(reader.error(KEY, "missing, as in sizes = \"web-search\""));
+    /// What the key says.
+    pub(crate) fn read(reader: &Reader<'_>, key: &Special) -> Result<Sizes, Error> {
+        let Some(node) = reader.node(key) else {
+            return Err(reader.missing(key, "\"web-search\""));
         };
         let points = match &node.value {
             Value::List(items) => listed(items),
             _ => named(node.text().unwrap_or("")),
         };
-        let points = points.map_err(|why| reader.error(KEY, why))?;
-        reader.note(KEY, node.json());
+        let points = points.map_err(|why| reader.error(key, why))?;
+        reader.note(key, node.json());
         Ok(Sizes { points })
     }
 

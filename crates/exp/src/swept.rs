@@ -51,7 +51,7 @@ pub struct Summaries {
 }
 
 /// How many runs of a configuration are valid, and what limited the others.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
     /// Runs whose results are those of the host, and not of algorithms and queues.
     pub limited: usize,
@@ -61,15 +61,14 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// Of the runs of a configuration.
-    pub(crate) fn of(runs: &[Option<&Validity>]) -> Option<Verdict> {
-        let known: Vec<&Validity> = runs.iter().copied().flatten().collect();
-        let limited = || known.iter().filter(|validity| !validity.is_valid());
-        (!known.is_empty()).then(|| Verdict {
-            limited: limited().count(),
-            runs: runs.len(),
-            reason: limited().next().map_or_else(String::new, |first| first.limits.join("; ")),
-        })
+    /// Counts what limited a run, if anything did.
+    pub(crate) fn add(&mut self, run: &Validity) {
+        if !run.is_valid() {
+            if self.limited == 0 {
+                self.reason = run.limits.join("; ");
+            }
+            self.limited += 1;
+        }
     }
 
     /// Whether there is no valid run.

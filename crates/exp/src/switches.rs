@@ -3,8 +3,9 @@
 
 use std::collections::HashMap;
 
+use knee_file::keys::{Below, Choice, Key, Keys, List, Shape, Special, Table, Text, entries};
 use knee_file::units::{Quantity, Size};
-use knee_file::{Error, Reader, Value, one_of};
+use knee_file::{Error, Reader, Value, keys, one_of};
 use knee_queue::time::Duration;
 use knee_queue::{DynamicThresholdConfig, QueueConfig};
 use knee_run::spec::{
@@ -14,15 +15,143 @@ use knee_run::spec::{
 
 use crate::names::expand_all;
 use crate::names::few;
-use crate::receiving::read_coalesce;
-
-/// Keys of `[network]` that every topology may have.
-pub(crate) const KEYS: &[&str] = &["buffer", "buffers", "flow_control", "coalesce"];
+use crate::receiving::{self, read_coalesce};
+use serde_json::{Value as Json, json};
 
 /// IEEE 802.1Q has so many priorities.
 const MAX_STOPPED: usize = 8;
 
-const BUFFER_KEYS: &[&str] = &["size", "alpha", "reserved", "record"];
+keys! {
+    /// What switches have, whatever the network looks like.
+    pub(crate) static KEYS: SwitchKeys = "switches" {
+        /// Memory that the queues of each switch share: docs/queues.md.
+        buffer: Below = table(&BufferKeys::TABLE).usually("each queue has its own").only_on("sim, vkernel"),
+        /// The same for some switches.
+        buffers: Below = list(&BUFFERS_TABLE).only_on("sim, vkernel"),
+        /// Pauses of IEEE 802.3x or 802.1Qbb.
+        flow_control: Below = table(&FLOW_CONTROL_TABLE).usually("none").only_on("sim"),
+        /// Switches are software routers: when their interrupts come.
+        coalesce: Below = table(&COALESCE_TABLE).usually("they are not").only_on("sim, lab"),
+    }
+}
+
+keys! {
+    /// Memory that the queues of a switch share, by dynamic thresholds.
+    static BUFFER: BufferKeys = "buffer" {
+        /// All of it.
+        size: Key<Size> = needed("4 MB"),
+        /// What a queue may have of what is free, a number or a fraction.
+        alpha: Special = takes(alphas).usually("`1`"),
+        /// What each port has for itself.
+        reserved: Key<Size> = usually("nothing"),
+        /// Whether results have its occupancy.
+        record: Key<bool> = or(true),
+    }
+}
+
+keys! {
+    /// Which switches a table is of.
+    static SWITCHES: SwitchesKeys = "some-switches" {
+        /// Names, or ranges as `leaf0..leaf3`.
+        switches: Key<List<Text>> = needed("leaf0..leaf3"),
+    }
+}
+
+static BUFFERS_TABLE: Table = Table {
+    name: "buffers",
+    says: "Memory that the queues of some switches share, instead of what `buffer` says.",
+    shape: || Shape::Keys(entries(&[&SWITCHES, &BUFFER])),
+};
+
+static COALESCE_TABLE: Table = Table {
+    name: "coalesce-of-switches",
+    says: "When interrupts of software routers come.",
+    shape: || {
+        let own = entries(&[&ROUTERS]);
+        Shape::Keys(receiving::coalesce_entries().into_iter().chain(own).collect())
+    },
+};
+
+keys! {
+    /// Which ports are those of software routers.
+    static ROUTERS: RouterKeys = "routers" {
+        /// The switches that are.
+        switches: Key<List<Text>> = usually("all"),
+        /// Only their ports to these hosts or switches.
+        from: Key<List<Text>> = usually("all"),
+    }
+}
+
+const FLOW_CONTROL: &[(&str, bool)] = &[("pause", false), ("pfc", true)];
+
+static FLOW_CONTROL_TABLE: Table = Table {
+    name: "flow_control",
+    says: "When switches stop those that send to them.",
+    shape: || {
+        let keys = |&(word, of_classes)| (word, entries(&flow_control_keys(of_classes)));
+        Shape::By("kind", FLOW_CONTROL.iter().map(keys).collect())
+    },
+};
+
+/// The keys of flow control of links, or of classes.
+fn flow_control_keys(of_classes: bool) -> [&'static dyn Keys; 3] {
+    let own: &dyn Keys = if of_classes { &STOPPED } else { &THRESHOLDS };
+    [&PAUSE_KIND, own, &PAUSE]
+}
+
+keys! {
+    /// Flow control of either kind.
+    static PAUSE_KIND: PauseKindKeys = "pause-kind" {
+        /// What stops: whole links (802.3x), or classes of their queues (802.1Qbb).
+        kind: Choice<bool> = of(FLOW_CONTROL).needed("pause"),
+    }
+}
+
+keys! {
+    /// Bytes of an input that wait in a switch.
+    static THRESHOLDS: ThresholdKeys = "thresholds" {
+        /// Above this it is stopped.
+        xoff: Key<Size> = needed("100 kB"),
+        /// At this it may go on.
+        xon: Key<Size> = usually("half of `xoff`"),
+    }
+}
+
+keys! {
+    /// Classes that are stopped each by itself.
+    static STOPPED: StoppedKeys = "stopped" {
+        /// Those of the queues that stop.
+        class: Below = list(&STOPPED_TABLE).needed(),
+    }
+}
+
+static STOPPED_TABLE: Table = Table {
+    name: "stopped-class",
+    says: "A class of queues that is stopped by itself.",
+    shape: || Shape::Keys(entries(&[&CLASS_NAME, &THRESHOLDS])),
+};
+
+keys! {
+    /// Which class it is.
+    static CLASS_NAME: ClassNameKeys = "class-name" {
+        /// As the queues name it.
+        name: Key<Text> = needed("storage"),
+    }
+}
+
+keys! {
+    /// How pauses act.
+    static PAUSE: PauseKeys = "pauses" {
+        /// From when a pause arrives until the sender stops.
+        reaction: Key<Duration> = or(Duration::from_us(1)),
+        /// How long a pause lasts, in 512 bit times.
+        quanta: Key<u64> = or(u16::MAX as u64).within(1, u16::MAX as u64),
+        /// Whether buffers are refused that may lose a packet all the same.
+        lossless: Key<bool> = or(true),
+        /// The switches that pause.
+        switches: Key<List<Text>> = usually("all"),
+    }
+}
 
 /// Puts it into a network, whose frames have at most `frame_bytes`.
 pub(crate) fn read(
@@ -32,15 +161,15 @@ pub(crate) fn read(
 ) -> Result<(), Error> {
     let switches = switches(network);
     let mut found: Vec<Option<SharedBuffer>> = vec![None; switches.len()];
-    if let Some(reader) = network_reader.child("buffer")? {
-        reader.check(BUFFER_KEYS)?;
+    if let Some(reader) = network_reader.child(&KEYS.buffer)? {
+        reader.check(&[&BUFFER])?;
         for ((id, name), place) in switches.iter().zip(&mut found) {
             *place = Some(read_buffer(&reader, network, (*id, name), frame_bytes)?);
         }
     }
-    for reader in network_reader.children("buffers")? {
-        reader.check(&[&["switches"], BUFFER_KEYS].concat())?;
-        reader.need_texts("switches", "\"leaf0..leaf3\"")?;
+    for reader in network_reader.children(&KEYS.buffers)? {
+        reader.check(&[&SWITCHES, &BUFFER])?;
+        reader.need_texts(&SWITCHES.switches)?;
         for at in named(&reader, &switches)?.unwrap_or_default() {
             let (id, name) = &switches[at];
             found[at] = Some(read_buffer(&reader, network, (*id, name), frame_bytes)?);
@@ -48,10 +177,10 @@ pub(crate) fn read(
     }
     network.buffers =
         found.into_iter().flatten().filter(|buffer| !buffer.links.is_empty()).collect();
-    if let Some(reader) = network_reader.child("flow_control")? {
+    if let Some(reader) = network_reader.child(&KEYS.flow_control)? {
         network.flow_control = Some(read_flow_control(&reader, network, &switches)?);
     }
-    if let Some(reader) = network_reader.child("coalesce")? {
+    if let Some(reader) = network_reader.child(&KEYS.coalesce)? {
         network.ports = read_ports(&reader, network, &switches)?;
     }
     Ok(())
@@ -67,8 +196,8 @@ fn switches(network: &Network) -> Vec<(NodeId, String)> {
 
 /// The places among the switches of those that the key `switches` names, where it is there.
 fn named(reader: &Reader<'_>, switches: &[(NodeId, String)]) -> Result<Option<Vec<usize>>, Error> {
-    let Some(texts) = reader.texts("switches")? else { return Ok(None) };
-    let wrong = || reader.error("switches", which(switches));
+    let Some(texts) = reader.texts(&SWITCHES.switches)? else { return Ok(None) };
+    let wrong = || reader.error(&SWITCHES.switches, which(switches));
     let places: HashMap<&str, usize> =
         switches.iter().zip(0..).map(|((_, name), at)| (name.as_str(), at)).collect();
     let names = expand_all(&texts).map_err(|_| wrong())?;
@@ -92,8 +221,8 @@ fn read_buffer(
     (switch, name): (NodeId, &str),
     frame_bytes: u32,
 ) -> Result<SharedBuffer, Error> {
-    let Size(size_bytes) = reader.need("size", "4 MB")?;
-    let Size(reserved_bytes) = reader.get_or("reserved", Size(0))?;
+    let Size(size_bytes) = reader.read(&BUFFER.size)?;
+    let Size(reserved_bytes) = reader.get_or(&BUFFER.reserved, Size(0))?;
     let alpha = read_alpha(reader)?;
     let law = DynamicThresholdConfig { size_bytes, alpha, reserved_bytes };
     let links: Vec<LinkId> = (0..)
@@ -106,23 +235,29 @@ fn read_buffer(
         None => {
             let message =
                 format!("must leave something to share: {name} has {ports} ports with a queue");
-            return Err(reader.error("reserved", message));
+            return Err(reader.error(&BUFFER.reserved, message));
         }
         Some(shared) if shared.max(reserved_bytes) < u64::from(frame_bytes) => {
             let message =
                 format!("must hold one full packet ({frame_bytes} B), or none ever passes");
-            return Err(reader.error("size", message));
+            return Err(reader.error(&BUFFER.size, message));
         }
         Some(_) => {}
     }
-    let sampled = reader.flag_or("record", true)?;
+    let sampled = reader.read(&BUFFER.record)?;
     Ok(SharedBuffer { name: format!("buffer {name}"), law, links, sampled })
+}
+
+fn alphas() -> (String, Json) {
+    let fraction = json!({ "type": "string", "pattern": "^ *[0-9.]+ *(/ *[0-9]+ *)?$" });
+    let words = "a number or a fraction from \"1/65536\" to 65536";
+    (words.to_owned(), json!({ "anyOf": [{ "type": "number" }, fraction] }))
 }
 
 /// What a queue may have of what is free: a number, or a fraction as text.
 fn read_alpha(reader: &Reader<'_>) -> Result<f64, Error> {
-    let Some(node) = reader.node("alpha") else {
-        reader.note("alpha", 1);
+    let Some(node) = reader.node(&BUFFER.alpha) else {
+        reader.note(&BUFFER.alpha, 1);
         return Ok(1.0);
     };
     let alpha = match &node.value {
@@ -141,10 +276,12 @@ fn read_alpha(reader: &Reader<'_>) -> Result<f64, Error> {
         DynamicThresholdConfig { size_bytes: 0, alpha: *alpha, reserved_bytes: 0 }.has_sound_alpha()
     };
     let alpha = alpha.filter(sound).ok_or_else(|| {
-        reader
-            .error("alpha", "must be a number or a fraction from \"1/65536\" to 65536, as in 0.25")
+        reader.error(
+            &BUFFER.alpha,
+            "must be a number or a fraction from \"1/65536\" to 65536, as in 0.25",
+        )
     })?;
-    reader.note("alpha", node.json());
+    reader.note(&BUFFER.alpha, node.json());
     Ok(alpha)
 }
 
@@ -154,7 +291,7 @@ fn read_ports(
     network: &Network,
     switches: &[(NodeId, String)],
 ) -> Result<Vec<CoalescingPort>, Error> {
-    let coalesce = read_coalesce(reader, &["switches", "from"])?;
+    let coalesce = read_coalesce(reader, Some(&ROUTERS))?;
     let mut is_router: Vec<bool> = network.nodes.iter().map(|node| node.host.is_none()).collect();
     if let Some(named) = named(reader, switches)? {
         is_router.fill(false);
@@ -167,8 +304,8 @@ fn read_ports(
         all.push(id);
         of_neighbour.entry(&network.nodes[link.from as usize].name).or_default().push(id);
     }
-    if let Some(texts) = reader.texts("from")? {
-        let names = expand_all(&texts).map_err(|why| reader.error("from", why))?;
+    if let Some(texts) = reader.texts(&ROUTERS.from)? {
+        let names = expand_all(&texts).map_err(|why| reader.error(&ROUTERS.from, why))?;
         all.clear();
         for name in &names {
             all.extend(of_neighbour.get(name.as_str()).ok_or_else(|| {
@@ -176,7 +313,7 @@ fn read_ports(
                 let message = format!(
                     "must name hosts or switches with a cable to such a switch, and \"{shown}\" has none"
                 );
-                reader.error("from", message)
+                reader.error(&ROUTERS.from, message)
             })?);
         }
         all.sort_unstable();
@@ -240,39 +377,39 @@ fn read_flow_control(
     network: &Network,
     switches: &[(NodeId, String)],
 ) -> Result<FlowControl, Error> {
-    reader.need_text("kind", "pause")?;
-    let kinds = [("pause", false), ("pfc", true)];
-    let stops = match reader.choice_or("kind", &kinds, "")? {
+    let of_classes = reader.choose(&PAUSE_KIND.kind)?;
+    let stops = match of_classes {
         false => {
-            reader.check(&["kind", "xoff", "xon", "reaction", "quanta", "lossless", "switches"])?;
+            reader.check(&flow_control_keys(of_classes))?;
             Stops::Links(read_thresholds(reader)?)
         }
         true => {
-            if let Some(key) = ["xoff", "xon"].into_iter().find(|key| reader.has(key)) {
+            let of_links = [&THRESHOLDS.xoff, &THRESHOLDS.xon];
+            if let Some(key) = of_links.into_iter().find(|key| reader.has(key)) {
                 let message = "belongs to each class here, as in \
                                class = [{ name = \"storage\", xoff = \"100 kB\" }]";
                 return Err(reader.error(key, message));
             }
-            reader.check(&["kind", "class", "reaction", "quanta", "lossless", "switches"])?;
+            reader.check(&flow_control_keys(of_classes))?;
             Stops::Classes(read_stopped(reader, network)?)
         }
     };
-    let quanta = reader.integer_or("quanta", 1..=u64::from(u16::MAX), u64::from(u16::MAX))?;
+    let quanta = reader.read(&PAUSE.quanta)?;
     let named = named(reader, switches)?;
     Ok(FlowControl {
         switches: named.map(|named| named.into_iter().map(|at| switches[at].0).collect()),
         stops,
-        reaction: reader.get_or("reaction", Duration::from_us(1))?,
+        reaction: reader.read(&PAUSE.reaction)?,
         quanta: u16::try_from(quanta).unwrap_or(u16::MAX),
-        lossless: reader.flag_or("lossless", true)?,
+        lossless: reader.read(&PAUSE.lossless)?,
     })
 }
 
 fn read_thresholds(reader: &Reader<'_>) -> Result<Thresholds, Error> {
-    let Size(xoff_bytes) = reader.need("xoff", "100 kB")?;
-    let Size(xon_bytes) = reader.get_or("xon", Size(xoff_bytes / 2))?;
+    let Size(xoff_bytes) = reader.read(&THRESHOLDS.xoff)?;
+    let Size(xon_bytes) = reader.get_or(&THRESHOLDS.xon, Size(xoff_bytes / 2))?;
     if xon_bytes > xoff_bytes {
-        return Err(reader.error("xon", "must not be above xoff"));
+        return Err(reader.error(&THRESHOLDS.xon, "must not be above xoff"));
     }
     Ok(Thresholds { xoff_bytes, xon_bytes })
 }
@@ -280,10 +417,10 @@ fn read_thresholds(reader: &Reader<'_>) -> Result<Thresholds, Error> {
 /// The classes that are stopped each by itself. That all queues have them is for the simulator to say, which names the link.
 fn read_stopped(reader: &Reader<'_>, network: &Network) -> Result<Vec<StoppedClass>, Error> {
     let example = "class = [{ name = \"storage\", xoff = \"100 kB\" }]";
-    let readers = reader.children("class")?;
+    let readers = reader.children(&STOPPED.class)?;
     if readers.is_empty() || readers.len() > MAX_STOPPED {
         let message = format!("must name 1 to {MAX_STOPPED} classes, as in {example}");
-        return Err(reader.error("class", message));
+        return Err(reader.error(&STOPPED.class, message));
     }
     let mut known: Vec<&str> = Vec::new();
     for link in &network.links {
@@ -295,17 +432,19 @@ fn read_stopped(reader: &Reader<'_>, network: &Network) -> Result<Vec<StoppedCla
     if known.is_empty() {
         let message = "needs queues of kind \"classes\" at all links with a rate, and there are none: \
                        use kind = \"pause\", which stops whole links";
-        return Err(reader.error("kind", message));
+        return Err(reader.error(&PAUSE_KIND.kind, message));
     }
     let mut stopped: Vec<StoppedClass> = Vec::with_capacity(readers.len());
     for reader in &readers {
-        reader.check(&["name", "xoff", "xon"])?;
-        let name = reader.need_text("name", "storage")?;
+        reader.check(&[&CLASS_NAME, &THRESHOLDS])?;
+        let name = reader.need_text(&CLASS_NAME.name)?;
         if !known.contains(&name) {
-            return Err(reader.error("name", one_of(name, known.iter().copied())));
+            return Err(reader.error(&CLASS_NAME.name, one_of(name, known.iter().copied())));
         }
         if stopped.iter().any(|class| class.name == name) {
-            return Err(reader.error("name", "must differ from that of another class here"));
+            return Err(
+                reader.error(&CLASS_NAME.name, "must differ from that of another class here")
+            );
         }
         let thresholds = read_thresholds(reader)?;
         stopped.push(StoppedClass { name: name.to_owned(), thresholds });

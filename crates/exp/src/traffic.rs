@@ -8,14 +8,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use knee_algo::Algorithm;
+use knee_file::keys::{Below, Choice, Key, Keys, List, Name, Shape, Table, Text, entries};
 use knee_file::units::Size;
-use knee_file::{Error, Reader, one_of};
+use knee_file::{Error, Reader, keys, one_of};
 use knee_queue::Ecn;
 use knee_queue::time::{Duration, Rate, Time};
 use knee_run::spec::{Cc, Flow, NodeId, Order, Ping, Traffic};
 
-use crate::arrivals::Arrivals;
-use crate::cc::{read_base_rtt, read_cc};
+use crate::arrivals::{self, Arrivals};
+use crate::cc::{PARAMS, read_cc};
 use crate::classes::MAX_DSCP;
 use crate::metric::{Kind, Metric};
 use crate::network::NetworkSpec;
@@ -32,29 +33,170 @@ const MAX_FLOWS: u64 = 100_000;
 const PING_HEADER_BYTES: u64 = 14 + 20 + 8;
 const IPV6_EXTRA_BYTES: u64 = 20;
 
-const COMMON: &[&str] = &["name", "kind", "from", "to", "start", "show", "dscp"];
-/// Of what starts when the file says; arrivals draw their own times.
-const TIMED: &[&str] = &["start_jitter"];
-const TIMED_CONNECTIONS: &[&str] = &["flows", "start_shift", "stagger", "each"];
-const CONNECTIONS: &[&str] = &[
-    "cc",
-    "params",
-    "peer_cc",
-    "peer_params",
-    "read_at",
-    "base_rtt",
-    "max_pacing_rate",
-    "sample",
-    "peer_dscp",
+/// Each table `[[traffic]]`.
+pub(crate) static TABLE: Table = Table {
+    name: "traffic",
+    says: "Who sends what to whom, and when. Entries of one name are reported together.",
+    shape: || {
+        let keys = |&(word, kind)| (word, entries(&keys_of(kind)));
+        Shape::By("kind", KINDS.iter().map(keys).collect())
+    },
+};
+
+const KINDS: &[(&str, Kind)] = &[
+    ("bulk", Kind::Bulk),
+    ("incast", Kind::Incast),
+    ("rpc", Kind::Rpc),
+    ("ping", Kind::Ping),
+    ("poisson", Kind::Poisson),
+    ("query", Kind::Query),
+    ("shuffle", Kind::Shuffle),
+    ("attempts", Kind::Attempts),
 ];
-const BULK: &[&str] = &["size", "stop", "stop_stagger", "converged"];
-const INCAST: &[&str] = &["size", "rounds", "every", "all_to_all"];
-const SHUFFLE: &[&str] = &["size", "rounds", "parallel", "per", "order"];
-const QUERY: &[&str] = &["request", "response", "total", "count"];
-const ATTEMPTS: &[&str] = &["count", "until", "deadline"];
-const RPC: &[&str] = &["request", "response", "count", "stop", "stop_stagger"];
-const PING: &[&str] = &["interval", "size", "ecn"];
-const POISSON: &[&str] = &["sizes", "load", "of", "arrivals_per_sec", "until"];
+
+/// Which keys an entry has, in the order in which messages list them.
+fn keys_of(kind: Kind) -> Vec<&'static dyn Keys> {
+    let own: &dyn Keys = match kind {
+        Kind::Incast => &INCAST,
+        Kind::Rpc => &RPC,
+        Kind::Ping => &PING,
+        Kind::Poisson => &arrivals::KEYS,
+        Kind::Query => &waiting::QUERY,
+        Kind::Shuffle => &waiting::SHUFFLE,
+        Kind::Attempts => &attempts::KEYS,
+        _ => &BULK,
+    };
+    match kind {
+        Kind::Ping => vec![&COMMON, &TIMED, own],
+        Kind::Poisson | Kind::Attempts => vec![&COMMON, &CONNECTIONS, own],
+        Kind::Query | Kind::Shuffle => vec![&COMMON, &TIMED, &CONNECTIONS, own],
+        _ => vec![&COMMON, &TIMED, &TIMED_CONNECTIONS, &CONNECTIONS, own],
+    }
+}
+
+keys! {
+    /// Traffic of any kind.
+    static COMMON: CommonKeys = "any-traffic" {
+        /// What results call it.
+        name: Key<Name> = needed("short"),
+        /// What is sent.
+        kind: Choice<Kind> = of(KINDS).needed("bulk"),
+        /// Hosts that begin connections: names, or ranges as `s1..s10`.
+        from: Key<List<Text>> = needed("s1..s10"),
+        /// Hosts that they go to: one, all from one, or pair by pair.
+        to: Key<List<Text>> = needed("s1..s10"),
+        /// When it begins.
+        start: Key<Duration> = or(Duration::ZERO),
+        /// Metrics that the table shows.
+        show: Key<List<Text>> = usually("those of its kind"),
+        /// The DSCP of all that the connecting side sends.
+        dscp: Key<u64> = or(0).within(0, MAX_DSCP),
+    }
+}
+
+keys! {
+    /// What starts when the file says; arrivals draw their own times.
+    static TIMED: TimedKeys = "timed" {
+        /// Each starts later by a draw from 0 to this.
+        start_jitter: Key<Duration> = or(Duration::ZERO),
+    }
+}
+
+keys! {
+    /// Connections that start when the file says.
+    static TIMED_CONNECTIONS: TimedConnectionKeys = "timed-connections" {
+        /// Connections of each pair.
+        flows: Key<u64> = or(1).within(0, MAX_FLOWS),
+        /// The whole entry is moved by a draw from minus to plus this.
+        start_shift: Key<Duration> = or(Duration::ZERO),
+        /// Each starts this much after the one before.
+        stagger: Key<Duration> = or(Duration::ZERO),
+        /// Whether the entry holds for each host of `from` by itself.
+        each: Key<bool> = or(false),
+    }
+}
+
+keys! {
+    /// TCP connections.
+    static CONNECTIONS: ConnectionKeys = "connections" {
+        /// Their algorithm.
+        cc: Key<Text> = usually("the case's"),
+        /// Parameters of it.
+        params: Below = table(&PARAMS),
+        /// The algorithm of the listening side.
+        peer_cc: Key<Text> = usually("`cc`"),
+        /// Parameters of that.
+        peer_params: Below = table(&PARAMS),
+        /// The receiver reads when this much is there.
+        read_at: Key<Size> = or(Size(65_536)),
+        /// The RTT without queues that both ends are told.
+        base_rtt: Key<Duration> = at_least("1 us").at_most("60000 ms").like("50 us").usually("what their hosts say"),
+        /// `SO_MAX_PACING_RATE` of both ends.
+        max_pacing_rate: Key<Rate> = usually("no limit").only_on("sim, vkernel"),
+        /// Whether `sample.flows` includes them.
+        sample: Key<bool> = or(true),
+        /// The DSCP of the listening side.
+        peer_dscp: Key<u64> = or(0).within(0, MAX_DSCP),
+    }
+}
+
+keys! {
+    /// Transfers.
+    static BULK: BulkKeys = "bulk" {
+        /// Bytes of each transfer; of a list, flow by flow.
+        size: Key<List<Size>> = usually("without end"),
+        /// When it is stopped, if it has no end.
+        stop: Key<Duration> = usually("at the end of the run"),
+        /// Each is stopped this much after the one before.
+        stop_stagger: Key<Duration> = or(Duration::ZERO),
+        /// When transfers without end count as sharing fairly.
+        converged: Below = table(&converged::ConvergedKeys::TABLE),
+    }
+}
+
+keys! {
+    /// Transfers at once, in rounds.
+    static INCAST: IncastKeys = "incast" {
+        /// Bytes of each transfer; of a list, flow by flow.
+        size: Key<List<Size>> = needed("10 kB"),
+        /// How often, on new connections.
+        rounds: Key<u64> = or(1).within(1, MAX_FLOWS),
+        /// Each round begins this much after the one before.
+        every: Key<Duration> = usually("when the one before is done"),
+        /// Whether each of `from` sends to each other of `to`.
+        all_to_all: Key<bool> = or(false),
+    }
+}
+
+keys! {
+    /// Requests and answers, one after the other.
+    static RPC: RpcKeys = "rpc" {
+        /// Bytes of a request; of a list, flow by flow.
+        request: Key<List<Size>> = usually("`100 B`"),
+        /// Bytes of an answer; of a list, flow by flow.
+        response: Key<List<Size>> = usually("`100 B`"),
+        /// Exchanges of each connection.
+        count: Key<u64> = within(1, 1_000_000_000).usually("without end"),
+        /// When they are stopped.
+        stop: Key<Duration> = usually("at the end of the run"),
+        /// Each is stopped this much after the one before.
+        stop_stagger: Key<Duration> = or(Duration::ZERO),
+    }
+}
+
+keys! {
+    /// Small packets back and forth.
+    static PING: PingKeys = "ping" {
+        /// From one to the next.
+        interval: Key<Duration> = needed("1 ms").at_least("1 us"),
+        /// Payload of each.
+        size: Key<Size> = or(Size(64)).at_most("1400 B").like("64 B"),
+        /// The ECN field of each.
+        ecn: Choice<Ecn> = of(ECN).or("not-ect"),
+    }
+}
+
+const ECN: &[(&str, Ecn)] = &[("not-ect", Ecn::NotEct), ("ect0", Ecn::Ect0), ("ect1", Ecn::Ect1)];
 
 type FromTo = (Vec<NodeId>, Vec<NodeId>);
 
@@ -151,44 +293,19 @@ fn read_entry(
     network: &NetworkSpec,
     cc: Option<&Cc>,
 ) -> Result<Vec<TrafficSpec>, Error> {
-    let name = reader.need_name("name", "short")?;
-    reader.need_text("kind", "bulk")?;
-    let kinds = [
-        ("bulk", Kind::Bulk),
-        ("incast", Kind::Incast),
-        ("rpc", Kind::Rpc),
-        ("ping", Kind::Ping),
-        ("poisson", Kind::Poisson),
-        ("query", Kind::Query),
-        ("shuffle", Kind::Shuffle),
-        ("attempts", Kind::Attempts),
-    ];
-    let mut kind = reader.choice_or("kind", &kinds, "")?;
-    let own = match kind {
-        Kind::Incast => INCAST,
-        Kind::Rpc => RPC,
-        Kind::Ping => PING,
-        Kind::Poisson => POISSON,
-        Kind::Query => QUERY,
-        Kind::Shuffle => SHUFFLE,
-        Kind::Attempts => ATTEMPTS,
-        _ => BULK,
-    };
-    let known = match kind {
-        Kind::Ping => [COMMON, TIMED, own].concat(),
-        Kind::Poisson | Kind::Attempts => [COMMON, CONNECTIONS, own].concat(),
-        Kind::Query | Kind::Shuffle => [COMMON, TIMED, CONNECTIONS, own].concat(),
-        _ => [COMMON, TIMED, TIMED_CONNECTIONS, CONNECTIONS, own].concat(),
-    };
-    reader.check(&known)?;
-    if kind == Kind::Bulk && !reader.has("size") {
+    let name = reader.need_name(&COMMON.name)?;
+    let mut kind = reader.choose(&COMMON.kind)?;
+    reader.check(&keys_of(kind))?;
+    if kind == Kind::Bulk && !reader.has(&BULK.size) {
         kind = Kind::Endless;
-    } else if kind == Kind::Bulk && reader.has("converged") {
-        return Err(reader.error("converged", "is for transfers without end: leave \"size\" out"));
+    } else if kind == Kind::Bulk && reader.has(&BULK.converged) {
+        return Err(
+            reader.error(&BULK.converged, "is for transfers without end: leave \"size\" out")
+        );
     }
     let hosts = read_hosts(reader, network)?;
     let senders = hosts.0.len();
-    let start = reader.get_or("start", Duration::ZERO)?;
+    let start = reader.read(&COMMON.start)?;
     let (pairs, what) = match kind {
         Kind::Ping => (pair_up(reader, network, hosts)?, read_ping(reader, network)?),
         Kind::Poisson => (Vec::new(), read_poisson(reader, network, (hosts, start), cc)?),
@@ -200,10 +317,10 @@ fn read_entry(
         }
         Kind::Attempts => {
             let mut connections = read_connections(reader, kind, cc)?;
-            connections.attempts = Some(Attempts::read(reader, start, MAX_FLOWS)?);
+            connections.attempts = Some(Attempts::read(reader, start)?);
             (pair_up(reader, network, hosts)?, What::Connections(Box::new(connections)))
         }
-        Kind::Incast if reader.flag_or("all_to_all", false)? => {
+        Kind::Incast if reader.read(&INCAST.all_to_all)? => {
             let pairs = repeat_pairs(reader, &all_pairs(reader, hosts)?)?;
             let mut connections = read_connections(reader, kind, cc)?;
             connections.all_to_all = true;
@@ -223,30 +340,29 @@ fn read_entry(
         show: read_show(reader, kind)?,
         pairs,
         start,
-        start_jitter: if is_timed {
-            reader.get_or("start_jitter", Duration::ZERO)?
-        } else {
-            Duration::ZERO
-        },
+        start_jitter: if is_timed { reader.read(&TIMED.start_jitter)? } else { Duration::ZERO },
         what,
-        converged: Converged::read(reader)?,
+        converged: Converged::read(reader, &BULK.converged)?,
     };
-    if !reader.has("each") || !reader.flag_or("each", false)? {
+    if !reader.has(&TIMED_CONNECTIONS.each) || !reader.read(&TIMED_CONNECTIONS.each)? {
         return Ok(vec![entry]);
     }
-    if reader.has("all_to_all") {
-        return Err(reader.error("each", "has no meaning beside \"all_to_all\": leave one out"));
+    if reader.has(&INCAST.all_to_all) {
+        return Err(reader.error(
+            &TIMED_CONNECTIONS.each,
+            "has no meaning beside \"all_to_all\": leave one out",
+        ));
     }
     Ok(entry.of_each(senders))
 }
 
 /// The hosts of `from` and `to`.
 fn read_hosts(reader: &Reader<'_>, network: &NetworkSpec) -> Result<FromTo, Error> {
-    let hosts = |key: &str| -> Result<Vec<NodeId>, Error> {
-        let texts = reader.need_texts(key, "s1..s10")?;
+    let hosts = |key: &Key<List<Text>>| -> Result<Vec<NodeId>, Error> {
+        let texts = reader.need_texts(key)?;
         network.hosts_of(&texts).map_err(|why| reader.error(key, why))
     };
-    Ok((hosts("from")?, hosts("to")?))
+    Ok((hosts(&COMMON.from)?, hosts(&COMMON.to)?))
 }
 
 /// One to one, all to one, or one to all.
@@ -263,7 +379,7 @@ fn pair_up(
         }
         (from, to) => {
             return Err(reader.error(
-                "to",
+                &COMMON.to,
                 format!(
                     "must name one host, or as many as \"from\" does ({}), not {}",
                     from.len(),
@@ -276,7 +392,7 @@ fn pair_up(
         Some((host, _)) => {
             let message =
                 format!("must differ from \"from\", which names {} too", network.name(*host));
-            Err(reader.error("to", message))
+            Err(reader.error(&COMMON.to, message))
         }
         None => Ok(pairs),
     }
@@ -286,12 +402,12 @@ fn pair_up(
 fn all_pairs(reader: &Reader<'_>, (from, to): FromTo) -> Result<Vec<(NodeId, NodeId)>, Error> {
     if (from.len() as u64).saturating_mul(to.len() as u64) > 2 * MAX_FLOWS {
         let message = format!("must leave at most {MAX_FLOWS} flows in all, from each to each");
-        return Err(reader.error("to", message));
+        return Err(reader.error(&COMMON.to, message));
     }
     let pairs = from.iter().flat_map(|from| to.iter().map(move |to| (*from, *to)));
     let pairs: Vec<_> = pairs.filter(|(from, to)| from != to).collect();
     if pairs.is_empty() {
-        return Err(reader.error("to", "must name a host that \"from\" does not name"));
+        return Err(reader.error(&COMMON.to, "must name a host that \"from\" does not name"));
     }
     Ok(pairs)
 }
@@ -301,11 +417,11 @@ fn repeat_pairs(
     reader: &Reader<'_>,
     pairs: &[(NodeId, NodeId)],
 ) -> Result<Vec<(NodeId, NodeId)>, Error> {
-    let flows = reader.integer_or("flows", 0..=MAX_FLOWS, 1)?;
+    let flows = reader.read(&TIMED_CONNECTIONS.flows)?;
     if flows.saturating_mul(pairs.len() as u64) > MAX_FLOWS {
         let message =
             format!("must leave at most {MAX_FLOWS} flows in all ({} pairs)", pairs.len());
-        return Err(reader.error("flows", message));
+        return Err(reader.error(&TIMED_CONNECTIONS.flows, message));
     }
     Ok((0..flows).flat_map(|_| pairs.iter().copied()).collect())
 }
@@ -324,21 +440,14 @@ fn read_poisson(
 }
 
 fn read_ping(reader: &Reader<'_>, network: &NetworkSpec) -> Result<What, Error> {
-    let ecn = [("not-ect", Ecn::NotEct), ("ect0", Ecn::Ect0), ("ect1", Ecn::Ect1)];
-    let interval = reader.need::<Duration>("interval", "1 ms")?;
-    if interval < Duration::from_us(1) {
-        return Err(reader.error("interval", "must be at least 1 us, as in \"1 ms\""));
-    }
-    let size = reader.get_or("size", Size(64))?.0;
-    if size > 1400 {
-        return Err(reader.error("size", "must be at most 1400 B, as in \"64 B\""));
-    }
+    let interval = reader.read(&PING.interval)?;
+    let size = reader.read(&PING.size)?.0;
     let headers = PING_HEADER_BYTES + if network.ipv6() { IPV6_EXTRA_BYTES } else { 0 };
     Ok(What::Ping {
         interval,
         wire_bytes: (size + headers) as u32,
-        ecn: reader.choice_or("ecn", &ecn, "not-ect")?,
-        dscp: read_dscp(reader, "dscp")?,
+        ecn: reader.choose(&PING.ecn)?,
+        dscp: reader.read(&COMMON.dscp)? as u8,
     })
 }
 
@@ -347,33 +456,33 @@ fn read_connections(
     kind: Kind,
     cc: Option<&Cc>,
 ) -> Result<Connections, Error> {
-    let own = read_cc(reader, "cc", "params")?;
+    let own = read_cc(reader, &CONNECTIONS.cc, &CONNECTIONS.params)?;
     let cc = own.or_else(|| cc.cloned()).ok_or_else(|| {
         reader.error(
-            "cc",
+            &CONNECTIONS.cc,
             "missing: give it here, or give the file cases: cc = [\"cubic\", \"dctcp\"]",
         )
     })?;
-    let read_at = reader.get_or("read_at", Size(65_536))?;
-    let stop: Option<Duration> = reader.get("stop")?;
-    if stop.is_some() && reader.has("size") {
+    let read_at = reader.read(&CONNECTIONS.read_at)?;
+    let stop = reader.get(&BULK.stop)?;
+    if stop.is_some() && reader.has(&BULK.size) {
         return Err(
-            reader.error("stop", "has no meaning beside \"size\": the transfer ends by itself")
+            reader.error(&BULK.stop, "has no meaning beside \"size\": the transfer ends by itself")
         );
     }
     let rounds = match kind {
-        Kind::Incast | Kind::Shuffle => reader.integer_or("rounds", 1..=MAX_FLOWS, 1)?,
+        Kind::Incast | Kind::Shuffle => reader.read(&INCAST.rounds)?,
         _ => 1,
     };
-    let every: Option<Duration> = reader.get("every")?;
+    let every = reader.get(&INCAST.every)?;
     let one_by_one = kind == Kind::Incast && rounds > 1 && every.is_none();
     Ok(Connections {
         cc,
-        peer_cc: read_cc(reader, "peer_cc", "peer_params")?,
-        start_shift: reader.get_or("start_shift", Duration::ZERO)?,
-        stagger: reader.get_or("stagger", Duration::ZERO)?,
+        peer_cc: read_cc(reader, &CONNECTIONS.peer_cc, &CONNECTIONS.peer_params)?,
+        start_shift: reader.read(&TIMED_CONNECTIONS.start_shift)?,
+        stagger: reader.read(&TIMED_CONNECTIONS.stagger)?,
         stop,
-        stop_stagger: reader.get_or("stop_stagger", Duration::ZERO)?,
+        stop_stagger: reader.read(&BULK.stop_stagger)?,
         rounds,
         every: every.unwrap_or(Duration::ZERO),
         arrivals: None,
@@ -381,28 +490,23 @@ fn read_connections(
         waiting: one_by_one.then_some(Waiting::Rounds),
         all_to_all: false,
         traffic: read_traffic(reader, kind)?.into(),
-        read_at_bytes: u32::try_from(read_at.0)
-            .map_err(|_| reader.error("read_at", "must be at most 4 GB, as in \"64 KiB\""))?,
-        sampled: reader.flag_or("sample", true)?,
-        base_rtt: read_base_rtt(reader)?,
-        dscp: read_dscp(reader, "dscp")?,
-        peer_dscp: read_dscp(reader, "peer_dscp")?,
-        max_pacing_rate: reader.get("max_pacing_rate")?,
+        read_at_bytes: u32::try_from(read_at.0).map_err(|_| {
+            reader.error(&CONNECTIONS.read_at, "must be at most 4 GB, as in \"64 KiB\"")
+        })?,
+        sampled: reader.read(&CONNECTIONS.sample)?,
+        base_rtt: reader.get(&CONNECTIONS.base_rtt)?,
+        dscp: reader.read(&COMMON.dscp)? as u8,
+        peer_dscp: reader.read(&CONNECTIONS.peer_dscp)? as u8,
+        max_pacing_rate: reader.get(&CONNECTIONS.max_pacing_rate)?,
     })
 }
 
-/// Nothing is copied from what the other side sends, as in Linux.
-fn read_dscp(reader: &Reader<'_>, key: &str) -> Result<u8, Error> {
-    Ok(reader.integer_or(key, 0..=MAX_DSCP, 0)? as u8)
-}
-
 fn read_traffic(reader: &Reader<'_>, kind: Kind) -> Result<Vec<Traffic>, Error> {
-    let sizes = |key: &str| reader.one_or_more::<Size>(key);
     match kind {
         Kind::Rpc => {
-            let requests = sizes("request")?.unwrap_or_else(|| vec![Size(100)]);
-            let responses = sizes("response")?.unwrap_or_else(|| vec![Size(100)]);
-            let count = reader.integer("count", 1..=1_000_000_000)?;
+            let requests = reader.list(&RPC.request)?.unwrap_or_else(|| vec![Size(100)]);
+            let responses = reader.list(&RPC.response)?.unwrap_or_else(|| vec![Size(100)]);
+            let count = reader.get(&RPC.count)?;
             // Flow i takes size i of each list; the shorter list is gone through again.
             let mixes = requests.len().max(responses.len());
             Ok((0..mixes)
@@ -417,21 +521,21 @@ fn read_traffic(reader: &Reader<'_>, kind: Kind) -> Result<Vec<Traffic>, Error> 
         // Every arrival brings its own, and queries say theirs for all servers.
         Kind::Poisson | Kind::Query | Kind::Attempts => Ok(Vec::new()),
         _ => {
-            let sizes = sizes("size")?
-                .ok_or_else(|| reader.error("size", "missing, as in size = \"10 kB\""))?;
+            let sizes = reader.list(&INCAST.size)?;
+            let sizes = sizes.ok_or_else(|| reader.missing(&INCAST.size, "\"10 kB\""))?;
             Ok(sizes.iter().map(|size| Traffic::Bulk { bytes: Some(size.0) }).collect())
         }
     }
 }
 
 fn read_show(reader: &Reader<'_>, kind: Kind) -> Result<Vec<Metric>, Error> {
-    let Some(words) = reader.texts("show")? else { return Ok(kind.shown()) };
+    let Some(words) = reader.texts(&COMMON.show)? else { return Ok(kind.shown()) };
     let known = kind.metrics();
     words
         .iter()
         .map(|word| {
             known.iter().copied().find(|metric| metric.name() == *word).ok_or_else(|| {
-                reader.error("show", one_of(word, known.iter().map(|metric| metric.name())))
+                reader.error(&COMMON.show, one_of(word, known.iter().map(|metric| metric.name())))
             })
         })
         .collect()
@@ -458,6 +562,12 @@ impl TrafficSpec {
             },
             What::Ping { .. } => 0,
         }
+    }
+
+    /// Pairs of hosts, or hosts that are paired at random.
+    pub(crate) fn size(&self) -> usize {
+        let drawn = |drawn: &Arrivals| drawn.sources().len() + drawn.destinations().len();
+        self.pairs.len() + self.arrivals().map_or(0, drawn)
     }
 
     /// What each of its connections asks for again and again, and between whom; `None`: they do not.

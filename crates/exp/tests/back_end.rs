@@ -10,8 +10,7 @@ use knee_run::outcome::{FlowCounters, HostCount, Received, Validity};
 use knee_run::spec::Traffic;
 use knee_run::{Ask, BackEnd, Capabilities, Error, Ran, Run};
 
-mod common;
-use common::*;
+use crate::common::*;
 
 const TWO: &str = r#"question = "Who decided it?"
 cc = ["reno", "dctcp"]

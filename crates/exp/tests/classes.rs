@@ -1,12 +1,10 @@
 //! Ports with several queues in a file: what it says becomes the run and the results, and errors are one sentence.
 #![expect(clippy::unwrap_used, reason = "helpers of tests may panic too")]
 
-mod common;
-
 use std::path::Path;
 use std::sync::Arc;
 
-use common::{Scratch, run_into, simulated};
+use crate::common::{Scratch, run_into, simulated};
 use knee_exp::{Experiment, Overrides};
 use knee_queue::{Alternate, ClassService, Condition, LimitPer, QueueConfig};
 use knee_run::spec::Run;

@@ -13,7 +13,7 @@ use knee_exp::{Error, Overrides};
 use knee_run::outcome::Validity;
 use knee_run::{Ask, BackEnd, Capabilities, Ran, Run};
 
-mod common;
+use crate::common;
 use common::*;
 
 const MIX: &str = r#"question = "Same?"

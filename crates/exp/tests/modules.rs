@@ -471,10 +471,13 @@ fn a_state_beyond_the_private_area_is_refused_and_one_that_fills_it_is_not() {
     }
 }
 
-/// Runs a test of this file that is ignored otherwise, in a process of its own.
+/// Runs a test of this file that is ignored otherwise, in a process of its own. What that leaves behind when it crashes goes with its
+/// directory for temporary files.
 fn child(test: &str, vars: &[(&str, Option<&str>)]) -> std::process::Output {
+    let temporary = tempfile::tempdir().unwrap();
     let mut command = std::process::Command::new(std::env::current_exe().unwrap());
     command.args(["--ignored", "--exact", "--nocapture", "--test-threads=1", test]);
+    command.env("TMPDIR", temporary.path());
     for (name, value) in vars {
         match value {
             Some(value) => command.env(name, value),
@@ -504,7 +507,7 @@ fn a_file_that_crashes_is_named_and_the_signal_stays_what_it_is() {
         let operations =
             ".ssthresh = bad, .cong_avoid = tcp_reno_cong_avoid, .undo_cwnd = tcp_reno_undo_cwnd,";
         let path = scratch.source(name, &small(operations, &more, REGISTER));
-        let output = child("child_that_runs_a_file", &[("KNEE_TEST_FILE", Some(&path))]);
+        let output = child("modules::child_that_runs_a_file", &[("KNEE_TEST_FILE", Some(&path))]);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(said.contains(name), "{said}");
         (output.status.signal(), said)
@@ -529,7 +532,7 @@ fn objects_are_not_run_from_where_others_may_write() {
         fs::set_permissions(cache.join("knee"), fs::Permissions::from_mode(mode)).unwrap();
         let place = cache.to_str().unwrap();
         child(
-            "child_that_runs_a_file",
+            "modules::child_that_runs_a_file",
             &[("KNEE_TEST_FILE", Some(&path)), ("XDG_CACHE_HOME", Some(place))],
         )
     };
@@ -547,7 +550,7 @@ fn without_a_home_a_directory_of_its_own_is_made_and_goes_away() {
     let tmp = scratch.0.path().join("tmp");
     fs::create_dir_all(&tmp).unwrap();
     let output = child(
-        "child_that_runs_a_file",
+        "modules::child_that_runs_a_file",
         &[
             ("KNEE_TEST_FILE", Some(&path)),
             ("XDG_CACHE_HOME", None),

@@ -1,10 +1,8 @@
 //! What a file says of NICs, CPU time, pacing limits and lost bursts becomes the run and its metrics; errors are one sentence.
 
-mod common;
-
 use std::path::Path;
 
-use common::*;
+use crate::common::*;
 use knee_exp::metric::Metric;
 use knee_exp::{Experiment, Overrides};
 use knee_queue::time::Duration;

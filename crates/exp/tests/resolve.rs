@@ -127,7 +127,8 @@ fn every_scenario_of_the_repository_is_valid_and_asks_something() {
                 let experiment = Experiment::load(&path, &Overrides::default())
                     .unwrap_or_else(|error| panic!("{error}"));
                 assert!(experiment.question.ends_with('?'), "{}", path.display());
-                assert!(experiment.text.starts_with("# "), "{}", path.display());
+                let line = "#:schema ../../docs/schema/experiment.json\n# ";
+                assert!(experiment.text.starts_with(line), "{}", path.display());
                 files += 1;
             }
         }

@@ -9,8 +9,7 @@ use knee_exp::{Experiment, Overrides, report, table};
 use knee_queue::time::{Duration, Time};
 use knee_queue::{QueueConfig, Threshold};
 
-mod common;
-use common::*;
+use crate::common::*;
 
 const TIMES: &str = r#"question = "What scales?"
 cc = ["dctcp"]

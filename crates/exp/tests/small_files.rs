@@ -4,8 +4,9 @@
 use std::path::Path;
 use std::process::Command;
 
+use knee_exp::explain::explain;
 use knee_exp::runner::Options;
-use knee_exp::{Experiment, Overrides};
+use knee_exp::{Experiment, Overrides, machine};
 
 mod common;
 use common::*;
@@ -63,12 +64,8 @@ fn files() -> Vec<(&'static str, String, &'static str)> {
         values("31 kB")
     );
     vec![
-        // Read to the end it would say what is wrong, two minutes later.
-        (
-            "rows",
-            with("\"s1..s10000\"", DROPS) + &vary,
-            "asks for 9261 cases times varied values, which have more than 1000000 hosts in all: fewer of either",
-        ),
+        // 9,261 rows: read one after the other they would say what is wrong two minutes later.
+        ("rows", with("\"s1..s10000\"", DROPS) + &vary, "hosts.rcvbuf_initial = \"wrong\""),
         ("inputs", with("\"s1\"", &two(70_000)), "must name at most 10000 in all, not 700000000"),
         ("distinct-inputs", with("\"s1\"", &two(1)), "must name at most 200 inputs, not 10000"),
         ("senders", with(&ranges(70_000), DROPS), "must name at most 10000 in all, not 700000000"),
@@ -157,13 +154,6 @@ fn long_records() -> Vec<(&'static str, String, &'static str)> {
             bulk.replace(link, lists).replace("senders = 2", "senders = 2000"),
             "network.topology = \"many-to-one\": gives 4002 links with their queues, up to",
         ),
-        (
-            "repeat",
-            pair(
-                "kind = \"bulk\"\nsize = \"10 kB\"\n[sample]\nqueues = \"1 us\"\n[run]\nrepeat = 100000\nduration = \"10 ms\"",
-            ),
-            "run.repeat = 100000: gives 100000 runs whose values are kept, up to",
-        ),
     ]
 }
 
@@ -194,6 +184,62 @@ fn lists_and_records_are_counted_before_they_are_made() {
     }
 }
 
+/// A sweep over 10,000 hosts: so many sizes, with two starts and these durations.
+fn large_sweep(sizes: u32, durations: &str) -> String {
+    let sizes: Vec<String> = (1..=sizes).map(|n| format!("\"{n} kB\"")).collect();
+    let (sizes, all) = (sizes.join(", "), with("\"s1..s10000\"", DROPS));
+    format!(
+        "{all}[vary]\n\"traffic.bulk.size\" = [{sizes}]\n\"traffic.bulk.start\" = [\"0 s\", \"1500 ms\"]\n\"run.duration\" = {durations}\n"
+    )
+}
+
+/// A second and 100 MB, of a build that is not for speed and on a busy machine.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_sweep_of_200_rows_over_10000_hosts_is_read_in_a_second() {
+    if std::env::var(WHICH).is_err() {
+        return child(
+            "a_sweep_of_200_rows_over_10000_hosts_is_read_in_a_second",
+            "sweep",
+            MOST_KIB,
+        );
+    }
+    let (cpu_s, bytes) = (machine::cpu_seconds(), machine::peak_rss_bytes().unwrap());
+    let text = large_sweep(50, "[\"3 s\", \"2 s\"]");
+    let experiment = parsed("sweep.toml", &text, &Overrides::default());
+    let (cpu_s, bytes) =
+        (machine::cpu_seconds() - cpu_s, machine::peak_rss_bytes().unwrap() - bytes);
+    assert!(cpu_s < 1.5 && bytes < 100_000_000, "{cpu_s} s, {bytes} bytes");
+    assert_eq!(experiment.runs(), 200);
+    assert!(!experiment.is_whole());
+    let explained = explain(&experiment, "knee run", &|_| None).unwrap();
+    assert!(
+        explained.contains(" of 200 rows are checked; knee run --check checks all"),
+        "{explained}"
+    );
+    // Nobody runs what was not looked at.
+    let why = run_into(&Scratch::new(), &experiment, &simulated()).unwrap_err();
+    assert!(why.to_string().contains("has rows that were not checked"), "{why}");
+}
+
+/// A start of 1.5 s is right with the first duration, and a duration of 1 s with the first start.
+#[test]
+fn what_no_value_says_alone_is_said_before_the_first_run() {
+    let read = |sizes, durations: &str| {
+        let text = large_sweep(sizes, durations);
+        let read =
+            Experiment::parse(Path::new("sweep.toml"), &text, &Overrides::default()).unwrap();
+        assert!(!read.is_whole());
+        read.whole().map_err(|why| why.to_string())
+    };
+    let why = read(70, "[\"2 s\", \"1 s\"]").map(|_| ()).unwrap_err();
+    assert!(
+        why.contains("run.duration = \"1 s\": must be later than the start of \"bulk\""),
+        "{why}"
+    );
+    assert!(read(17, "[\"2 s\", \"3 s\"]").unwrap().is_whole());
+}
+
 #[test]
 fn more_is_taken_where_somebody_allows_it() {
     let (_, text, _) = long_records().swap_remove(0);
@@ -205,6 +251,17 @@ fn more_is_taken_where_somebody_allows_it() {
         "up to 12 GB of memory a run, most of it for 20000000 samples of flows (sample.flows)"
     );
     assert!(parsed(11_000_000_000).is_err());
+}
+
+/// A sender over a link of so much loss, with windows of 512 MB; what comes back goes by this cable.
+fn alone(cc: &str, access: &str, back: &str, duration: &str) -> String {
+    pair("kind = \"bulk\"\n[hosts]\nrcvbuf_max = \"1 GiB\"\n[run]\nduration = \"DURATION\"")
+        .replace("senders = 2", "senders = 1")
+        .replace("s1..s2", "s1")
+        .replace("\"dctcp\"", &format!("{cc:?}"))
+        .replace("access = { rate = \"10 Gbps\" }", &format!("access = {{ {access} }}"))
+        .replace("return = { delay = \"10 us\" }", &format!("return = {{ {back} }}"))
+        .replace("DURATION", duration)
 }
 
 /// Files that run for a moment, each with much of one thing.
@@ -221,6 +278,22 @@ fn short_records() -> Vec<(&'static str, String)> {
             pair(&format!("flows = 10\n{BULK}\"1 s\"\n[hosts]\nrcvbuf_max = \"1 GiB\""))
                 .replace("limit = \"1000 pkts\"", "limit = \"unlimited\""),
         ),
+        // Retransmissions that are lost again hold what was sent behind them.
+        (
+            "lost-again",
+            alone("bbr", r#"rate = "40 Gbps", loss = "2 %""#, r#"delay = "10 ms""#, "1 s")
+                .replace("rate = \"10 Gbps\", queue", "rate = \"40 Gbps\", queue"),
+        ),
+        // ACKs wait in a queue that counts bytes.
+        (
+            "acks",
+            alone(
+                "reno",
+                r#"rate = "10 Gbps""#,
+                r#"rate = "20 Mbps", delay = "10 us", queue = { kind = "droptail", limit = "10 MB" }"#,
+                "3 s",
+            ),
+        ),
         (
             "transfers",
             pair("kind = \"bulk\"\nsize = \"1 kB\"\nflows = 5000\n[run]\nduration = \"500 ms\""),
@@ -236,17 +309,29 @@ fn a_run_takes_no_more_than_the_estimate() {
         if which.as_deref() == Some(name) {
             let experiment = parsed("small.toml", &text, &Overrides::default());
             let scratch = Scratch::new();
-            let before = knee_exp::machine::peak_rss_bytes().unwrap();
+            let before = machine::peak_rss_bytes().unwrap();
             run_into(&scratch, &experiment, &Options { threads: 1, ..simulated() }).unwrap();
-            let took = knee_exp::machine::peak_rss_bytes().unwrap() - before;
+            let took = machine::peak_rss_bytes().unwrap() - before;
             let estimate = experiment.memory.bytes();
             // What a process has besides, and what is written, are some MB.
             assert!(took < estimate + 8_000_000, "{name}: {took}, estimated {estimate}");
-            assert!(took > estimate / 8, "{name}: {took}, estimated {estimate}");
+            assert!(took > estimate / 4, "{name}: {took}, estimated {estimate}");
         } else if which.is_none() {
             child("a_run_takes_no_more_than_the_estimate", name, 4_000_000);
         }
     }
+}
+
+#[test]
+fn runs_of_a_row_take_a_mean_each() {
+    let kept = |repeat: u32| {
+        let text = pair(&format!(
+            "kind = \"bulk\"\nsize = \"10 kB\"\n[sample]\nqueues = \"1 us\"\n[run]\nrepeat = {repeat}\nduration = \"10 ms\""
+        ));
+        parsed("small.toml", &text, &Overrides::default()).memory.kept_bytes
+    };
+    // Of two subjects with 30 metrics at most.
+    assert_eq!(kept(100_000) - kept(50_000), 2 * 30 * 16 * 50_000);
 }
 
 /// A value of 100,000 is in a histogram of some 100 kB; a subject has several.

@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use knee_exp::results::{Results, Storage};
 use knee_exp::runner::{Options, sweep};
+use knee_exp::runs::{Done, runs};
 use knee_exp::{Experiment, Overrides, report, table};
 use knee_queue::time::{Duration, Time};
 use knee_run::outcome::{FlowOutcome, GoodputSample, Outcome, WindowLooks};
 use knee_run::spec::{Run, Traffic};
 
-mod common;
-use common::*;
+use crate::common::*;
 
 const MIX: &str = r#"question = "Who waits?"
 cc = ["cubic", "dctcp"]
@@ -345,14 +345,30 @@ fn goodput_is_taken_from_the_measurement_window() {
     assert_eq!(bulk.metric(knee_exp::metric::Metric::Jain).unwrap().mean, Some(1.0));
 }
 
-fn forty_runs() -> Arc<Experiment> {
+fn repeated(repeat: u32) -> Arc<Experiment> {
     let overrides = Overrides {
         cc: vec!["cubic".into()],
         set: vec!["traffic.short.size=\"20 kB\"".into()],
-        repeat: Some(40),
+        repeat: Some(repeat),
         ..Overrides::default()
     };
     parsed("long.toml", MIX, &overrides)
+}
+
+static BEGUN_FOR_TEN: AtomicUsize = AtomicUsize::new(0);
+
+#[test]
+fn runs_come_in_their_order_and_end_with_who_takes_them() {
+    let back_end = Arc::new(Fake(|run| {
+        BEGUN_FOR_TEN.fetch_add(1, Ordering::SeqCst);
+        fake(run)
+    }));
+    let options = Options { threads: 4, back_end, ..simulated() };
+    let first =
+        runs(&repeated(10_000), &options, |run: Done| run.id.index, |_| 0).unwrap().take(10);
+    assert_eq!(first.map(Result::unwrap).collect::<Vec<_>>(), (0..10).collect::<Vec<_>>());
+    let begun = when_nobody_begins_another(&BEGUN_FOR_TEN);
+    assert!((10..2000).contains(&begun), "{begun}");
 }
 
 /// An outcome that gives some 4 MB of rows.
@@ -378,7 +394,7 @@ static BEGUN_MEANWHILE: AtomicUsize = AtomicUsize::new(0);
 
 #[test]
 fn rows_that_wait_for_a_slow_run_are_bounded() {
-    let experiment = forty_runs();
+    let experiment = repeated(40);
     let back_end = Arc::new(Fake(|run| {
         // Runs are handed out in their order.
         if BEGUN.fetch_add(1, Ordering::SeqCst) == 0 {
@@ -398,7 +414,7 @@ static BEGUN_BEFORE_A_PANIC: AtomicUsize = AtomicUsize::new(0);
 
 #[test]
 fn a_run_that_panics_while_others_wait_for_it_ends_the_sweep() {
-    let experiment = forty_runs();
+    let experiment = repeated(40);
     let back_end = Arc::new(Fake(|run| {
         if BEGUN_BEFORE_A_PANIC.fetch_add(1, Ordering::SeqCst) == 0 {
             when_nobody_begins_another(&BEGUN_BEFORE_A_PANIC);

@@ -9,8 +9,7 @@ use knee_exp::{Error, Experiment, Overrides};
 use knee_queue::time::Duration;
 use knee_run::spec::{Adaptive, Coalesce, Run, Stops, Thresholds};
 
-mod common;
-use common::*;
+use crate::common::*;
 
 const FABRIC: &str = r#"question = "?"
 cc = ["dctcp"]

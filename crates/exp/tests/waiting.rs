@@ -10,7 +10,7 @@ use knee_run::outcome::Outcome;
 use knee_run::spec::{Run, Traffic};
 use knee_sim::simulate;
 
-mod common;
+use crate::common;
 use common::*;
 
 const NETWORK: &str = r#"question = "?"

@@ -8,8 +8,7 @@ use std::sync::Arc;
 use knee_exp::{Experiment, Overrides};
 use knee_queue::time::Duration;
 
-mod common;
-use common::*;
+use crate::common::*;
 
 const FILE: &str = r#"question = "?"
 cc = ["reno"]

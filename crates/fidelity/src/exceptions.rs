@@ -33,16 +33,16 @@ fn matches(pattern: &str, name: &str) -> bool {
 /// # Errors
 /// If the file cannot be read, is not TOML, or has other keys.
 pub fn read(path: &Path) -> Result<Vec<Exception>, Error> {
-    let shown = path.display();
     let text = std::fs::read_to_string(path)
-        .map_err(|error| Error(format!("cannot read {shown}: {error}")))?;
-    parse(&text).map_err(|error| Error(format!("{shown}: {}", error.0)))
+        .map_err(|source| Error::Unread { path: path.to_owned(), source })?;
+    parse(&text)
+        .map_err(|error| Error::Exceptions { path: path.to_owned(), source: Box::new(error) })
 }
 
 fn parse(text: &str) -> Result<Vec<Exception>, Error> {
-    let table: toml::Table = text.parse().map_err(|error| Error(format!("{error}")))?;
+    let table: toml::Table = text.parse()?;
     if let Some(key) = table.keys().find(|key| *key != "exception") {
-        return Err(Error(format!("unknown key {key}: only [[exception]] is known")));
+        return Err(Error::UnknownKey(key.clone()));
     }
     let entries = table.get("exception").and_then(toml::Value::as_array);
     entries.into_iter().flatten().map(entry).collect()
@@ -50,13 +50,13 @@ fn parse(text: &str) -> Result<Vec<Exception>, Error> {
 
 fn entry(value: &toml::Value) -> Result<Exception, Error> {
     let keys = ["case", "metric", "cause"];
-    let table = value.as_table().ok_or_else(|| Error("exception: must be a table".to_owned()))?;
+    let table = value.as_table().ok_or(Error::NoTable)?;
     if let Some(key) = table.keys().find(|key| !keys.contains(&key.as_str())) {
-        return Err(Error(format!("exception: unknown key {key}: must be case, metric or cause")));
+        return Err(Error::UnknownPart(key.clone()));
     }
     let [case, metric, cause] = keys.map(|key| {
         let text = table.get(key).and_then(toml::Value::as_str).filter(|text| !text.is_empty());
-        text.map(str::to_owned).ok_or_else(|| Error(format!("exception: {key}: must be a text")))
+        text.map(str::to_owned).ok_or(Error::NoText(key))
     });
     Ok(Exception { case: case?, metric: metric?, cause: cause? })
 }
@@ -74,12 +74,12 @@ mod tests {
         assert!(list[0].covers("pie/40mbit-reno", "drops"));
         assert!(!list[0].covers("pie/40mbit-reno", "drop"));
         assert!(!list[0].covers("incast10/reno", "drops"));
-        assert_eq!(parse(""), Ok(Vec::new()));
+        assert_eq!(parse("").unwrap(), Vec::new());
     }
 
     #[test]
     fn mistakes_are_named() {
-        let message = |text: &str| parse(text).unwrap_err().0;
+        let message = |text: &str| parse(text).unwrap_err().to_string();
         assert_eq!(message("a = 1"), "unknown key a: only [[exception]] is known");
         assert_eq!(
             message("[[exception]]\ncase = \"x\"\nmetric = \"y\""),

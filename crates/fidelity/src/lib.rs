@@ -11,6 +11,7 @@ pub mod align;
 pub mod case;
 pub mod cases;
 pub mod compare;
+mod error;
 pub mod exceptions;
 pub mod pool;
 pub mod random;
@@ -19,19 +20,9 @@ pub mod report;
 pub mod setup;
 pub mod stats;
 
+pub use error::Error;
+
 /// The project's copy of the reference data.
 pub const REFERENCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/reference");
 /// The list of known exceptions.
 pub const EXCEPTIONS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/exceptions.toml");
-
-/// Why it could not be compared, in one sentence.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Error(pub String);
-
-impl std::fmt::Display for Error {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Error {}

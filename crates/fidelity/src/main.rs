@@ -44,11 +44,10 @@ fn options(args: impl Iterator<Item = String>) -> Result<Option<Options>, Error>
     let mut options = Options::default();
     let mut args = args;
     while let Some(arg) = args.next() {
-        let mut value =
-            || args.next().ok_or_else(|| Error(format!("{arg} wants a value; see --help")));
+        let mut value = || args.next().ok_or_else(|| Error::NoValue(arg.clone()));
         let count = |text: String| match text.parse::<usize>() {
             Ok(n) if n > 0 => Ok(n),
-            _ => Err(Error(format!("{arg} {text}: must be a whole number above 0"))),
+            _ => Err(Error::NoCount { option: arg.clone(), value: text }),
         };
         match arg.as_str() {
             "--quick" => options.is_quick = true,
@@ -61,7 +60,7 @@ fn options(args: impl Iterator<Item = String>) -> Result<Option<Options>, Error>
             "--markdown" => options.markdown = Some(value()?.into()),
             "--reference" => options.reference = Some(value()?.into()),
             "--help" | "-h" => return Ok(None),
-            _ => return Err(Error(format!("unknown option {arg}; see --help"))),
+            _ => return Err(Error::UnknownOption(arg)),
         }
     }
     Ok(Some(options))
@@ -119,8 +118,7 @@ fn run(options: &Options, stdout: &mut impl Write) -> Result<bool, Error> {
     let runs: usize = measured.iter().map(Vec::len).sum();
     print(stdout, &format!("{runs} runs in {:.1} s\n", started.elapsed().as_secs_f64()))?;
     if let Some(path) = &options.json {
-        let text = serde_json::to_string_pretty(&report.json())
-            .map_err(|error| Error(format!("cannot make JSON: {error}")))?;
+        let text = serde_json::to_string_pretty(&report.json())?;
         write_whole(path, &(text + "\n"))?;
     }
     if let Some(path) = &options.markdown {
@@ -133,7 +131,7 @@ fn print(stdout: &mut impl Write, text: &str) -> Result<(), Error> {
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         // Whoever reads has seen enough.
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(Error(format!("cannot print: {error}")))
+            Err(Error::Unprinted(error))
         }
         _ => Ok(()),
     }
@@ -146,7 +144,7 @@ fn write_whole(path: &Path, text: &str) -> Result<(), Error> {
     let temporary = PathBuf::from(temporary);
     std::fs::write(&temporary, text)
         .and_then(|()| std::fs::rename(&temporary, path))
-        .map_err(|error| Error(format!("cannot write {}: {error}", path.display())))
+        .map_err(|source| Error::Unwritten { path: path.to_owned(), source })
 }
 
 fn name_the_run_that_panics() {

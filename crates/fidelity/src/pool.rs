@@ -40,7 +40,7 @@ pub fn run_all(
             CURRENT.set(label.clone());
             let measured = match knee_sim::simulate(run) {
                 Ok(outcome) => Ok((case.measure)(run, outcome)),
-                Err(error) => Err(Error(format!("{label}: {error}"))),
+                Err(source) => Err(Error::Run { label, source }),
             };
             results.lock().expect("no thread panics while it holds it").push((i, j, measured));
             progress(done.fetch_add(1, Ordering::Relaxed) + 1, jobs.len());

@@ -23,7 +23,7 @@ impl Reference {
     /// If the file cannot be read or is not CSV.
     pub fn table(&self, name: &str) -> Result<Vec<Row>, Error> {
         let path = self.folder.join(name);
-        let file = std::fs::File::open(&path).map_err(|error| unreadable(&path, &error))?;
+        let file = std::fs::File::open(&path).map_err(|error| unreadable(&path, error))?;
         rows(file, name)
     }
 
@@ -33,11 +33,11 @@ impl Reference {
     /// If the file cannot be read, or is not CSV in gzip.
     pub fn series(&self, name: &str) -> Result<Vec<Row>, Error> {
         let path = self.folder.join("series").join(format!("{name}.csv.gz"));
-        let file = std::fs::File::open(&path).map_err(|error| unreadable(&path, &error))?;
+        let file = std::fs::File::open(&path).map_err(|error| unreadable(&path, error))?;
         let mut text = String::new();
         flate2::read::GzDecoder::new(file)
             .read_to_string(&mut text)
-            .map_err(|error| unreadable(&path, &error))?;
+            .map_err(|error| unreadable(&path, error))?;
         rows(text.as_bytes(), name)
     }
 
@@ -47,8 +47,8 @@ impl Reference {
     }
 }
 
-fn unreadable(path: &Path, error: &std::io::Error) -> Error {
-    Error(format!("cannot read {}: {error}", path.display()))
+fn unreadable(path: &Path, source: std::io::Error) -> Error {
+    Error::Unread { path: path.to_owned(), source }
 }
 
 /// One row, by column name.
@@ -61,7 +61,7 @@ pub struct Row {
 
 fn rows(text: impl Read, file: &str) -> Result<Vec<Row>, Error> {
     let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(text);
-    let bad = |error: csv::Error| Error(format!("{file}: {error}"));
+    let bad = |source| Error::Csv { file: file.to_owned(), source };
     let head = reader.headers().map_err(bad)?.clone();
     let row = |record: csv::StringRecord| Row {
         file: file.to_owned(),
@@ -103,9 +103,9 @@ impl Row {
             .ok_or_else(|| self.bad(column, "a rate such as 10mbit or 1gbit"))
     }
 
-    fn bad(&self, column: &str, wanted: &str) -> Error {
-        let Row { file, line, .. } = self;
-        Error(format!("{file}: line {line}: {column} = {:?}: must be {wanted}", self.text(column)))
+    fn bad(&self, column: &str, wanted: &'static str) -> Error {
+        let (file, value) = (self.file.clone(), self.text(column).to_owned());
+        Error::Cell { file, line: self.line, column: column.to_owned(), value, wanted }
     }
 }
 
@@ -148,17 +148,17 @@ mod tests {
     #[test]
     fn cells_are_found_by_name() {
         let rows = rows(TABLE.as_bytes(), "t.csv").unwrap();
-        assert_eq!(rows[0].rate_bps("bottleneck"), Ok(1_000_000_000));
-        assert_eq!(rows[1].rate_bps("bottleneck"), Ok(40_000_000));
-        assert_eq!(rows[0].number("x"), Ok(0.5));
+        assert_eq!(rows[0].rate_bps("bottleneck").unwrap(), 1_000_000_000);
+        assert_eq!(rows[1].rate_bps("bottleneck").unwrap(), 40_000_000);
+        assert_eq!(rows[0].number("x").unwrap(), 0.5);
         assert_eq!(rows[1].maybe("K_pkts"), None);
         assert_eq!(rows[1].text("x"), "");
         assert_eq!(
-            rows[1].number("x"),
-            Err(Error("t.csv: line 3: x = \"\": must be a number".to_owned()))
+            rows[1].number("x").unwrap_err().to_string(),
+            "t.csv: line 3: x = \"\": must be a number"
         );
         assert_eq!(
-            rows[1].rate_bps("algo").unwrap_err().0,
+            rows[1].rate_bps("algo").unwrap_err().to_string(),
             "t.csv: line 3: algo = \"cubic\": must be a rate such as 10mbit or 1gbit"
         );
     }
@@ -168,13 +168,13 @@ mod tests {
         let rows = rows("a,b\n2,1\n1,2\n2,3\n".as_bytes(), "t.csv").unwrap();
         let groups = groups(&rows, &["a"]);
         assert_eq!(groups.len(), 2);
-        assert_eq!(column(&groups[0], "b"), Ok(vec![1.0, 3.0]));
+        assert_eq!(column(&groups[0], "b").unwrap(), [1.0, 3.0]);
     }
 
     #[test]
     fn what_is_not_there_is_named() {
         let error = Reference::new("/nowhere").table("x.csv").unwrap_err();
-        assert!(error.0.starts_with("cannot read /nowhere/x.csv: "), "{error}");
+        assert!(error.to_string().starts_with("cannot read /nowhere/x.csv: "), "{error}");
     }
 
     #[test]
@@ -183,7 +183,7 @@ mod tests {
         let runs = reference.table("runs_bulk_mix.csv").unwrap();
         assert!(runs.len() >= 240 && runs.iter().all(|run| run.number("tlp").is_ok()));
         let series = reference.series("start-dctcp-1g-200us-K20-info").unwrap();
-        assert_eq!(series[0].number("cwnd"), Ok(10.0));
+        assert_eq!(series[0].number("cwnd").unwrap(), 10.0);
         assert!(!reference.has_series("no-such"));
     }
 }

@@ -1,22 +1,34 @@
 //! TOML files that people write, as checked values.
 //!
 //! [`parse`] makes a tree of a text in which every value knows its line. A [`Reader`] takes typed values out of it, with their units
-//! ([`units`]). Whatever is wrong is one [`Error`]: file, line, key, value and what was allowed there. Every value that was read is
+//! ([`units`]); what each key is stands in one place ([`keys`](mod@keys)), of which the reader, a JSON Schema and a page ([`schema`]) are
+//! made. Whatever is wrong is one [`Error`]: file, line, key, value and what was allowed there. Every value that was read is
 //! noted, defaults included, so that a run can record what it was of.
 //!
 //! ```
 //! use std::cell::RefCell;
 //! use std::path::Path;
 //!
+//! use knee_file::keys::Key;
 //! use knee_file::{Error, Reader, parse};
 //! use knee_queue::time::{Duration, Rate};
+//!
+//! knee_file::keys! {
+//!     /// What joins two machines.
+//!     static CABLE: Cable = "cable" {
+//!         /// What it carries.
+//!         rate: Key<Rate> = needed("10 Gbps"),
+//!         /// Propagation, one way.
+//!         delay: Key<Duration> = or(Duration::ZERO),
+//!     }
+//! }
 //!
 //! fn read(text: &str) -> Result<(Rate, Duration), Error> {
 //!     let path = Path::new("cable.toml");
 //!     let root = parse(path, text)?;
 //!     let notes = RefCell::default();
-//!     let cable = Reader::root(path, &root, &notes).only(&["rate", "delay"])?;
-//!     Ok((cable.need("rate", "10 Gbps")?, cable.get_or("delay", Duration::ZERO)?))
+//!     let cable = Reader::root(path, &root, &notes).only(&[&CABLE])?;
+//!     Ok((cable.read(&CABLE.rate)?, cable.read(&CABLE.delay)?))
 //! }
 //!
 //! let (rate, delay) = read("rate = \"10 Gbps\"")?;
@@ -33,7 +45,9 @@
 #![forbid(unsafe_code)]
 
 mod error;
+pub mod keys;
 mod reader;
+pub mod schema;
 mod tree;
 pub mod units;
 

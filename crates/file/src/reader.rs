@@ -1,12 +1,12 @@
 //! Typed, checked access to a tree: each error names file, line, key, value and what was allowed.
 
 use std::cell::RefCell;
-use std::ops::RangeInclusive;
 use std::path::Path;
 
 use serde_json::Value as Json;
 
 use crate::error::{Error, Origin};
+use crate::keys::{Choice, Describe, Key, Keys, Kind, List, Name, Single, Text};
 use crate::tree::{Node, Table, Value, did_you_mean, find};
 use crate::units::Quantity;
 
@@ -34,14 +34,20 @@ impl<'a> Reader<'a> {
         Reader { file, path: String::new(), origin: Origin::Nowhere, table, resolved }
     }
 
-    /// Refuses keys that are not in the list.
-    pub fn only(self, known: &[&str]) -> Result<Reader<'a>, Error> {
+    /// Refuses keys that are in none of these groups.
+    pub fn only(self, known: &[&dyn Keys]) -> Result<Reader<'a>, Error> {
         self.check(known)?;
         Ok(self)
     }
 
     /// As `only`, for a table whose known keys depend on one of its values.
-    pub fn check(&self, known: &[&str]) -> Result<(), Error> {
+    pub fn check(&self, known: &[&dyn Keys]) -> Result<(), Error> {
+        let names = known.iter().flat_map(|keys| keys.all()).map(Describe::name);
+        self.check_names(&names.collect::<Vec<_>>())
+    }
+
+    /// As `check`, for keys that are described elsewhere.
+    pub fn check_names(&self, known: &[&str]) -> Result<(), Error> {
         match self.table.iter().find(|(key, _)| !known.contains(&key.as_str())) {
             None => Ok(()),
             Some((key, node)) => {
@@ -67,22 +73,24 @@ impl<'a> Reader<'a> {
     }
 
     /// The value of a key as it is written, if it is.
-    pub fn node(&self, key: &str) -> Option<&'a Node> {
-        find(self.table, key)
+    pub fn node(&self, key: &(impl AsRef<str> + ?Sized)) -> Option<&'a Node> {
+        find(self.table, key.as_ref())
     }
 
     /// Whether a key is written.
-    pub fn has(&self, key: &str) -> bool {
+    pub fn has(&self, key: &(impl AsRef<str> + ?Sized)) -> bool {
         self.node(key).is_some()
     }
 
     /// The dotted path of a key of this table.
-    pub fn key(&self, key: &str) -> String {
+    pub fn key(&self, key: &(impl AsRef<str> + ?Sized)) -> String {
+        let key = key.as_ref();
         if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
     }
 
     /// An error about the value of a key of this table, whether it is written or not.
-    pub fn error(&self, key: &str, message: impl Into<String>) -> Error {
+    pub fn error(&self, key: &(impl AsRef<str> + ?Sized), message: impl Into<String>) -> Error {
+        let key = key.as_ref();
         match self.node(key) {
             Some(node) => self.error_in(key, node, message),
             None => Error::new(self.file, self.origin, self.key(key), message),
@@ -90,7 +98,12 @@ impl<'a> Reader<'a> {
     }
 
     /// An error about one value of a key of this table.
-    pub fn error_in(&self, key: &str, node: &Node, message: impl Into<String>) -> Error {
+    pub fn error_in(
+        &self,
+        key: &(impl AsRef<str> + ?Sized),
+        node: &Node,
+        message: impl Into<String>,
+    ) -> Error {
         Error::new(self.file, node.origin, self.key(key), message).with_value(node.show())
     }
 
@@ -100,12 +113,13 @@ impl<'a> Reader<'a> {
     }
 
     /// Records the value that is used of a key.
-    pub fn note(&self, key: &str, value: impl Into<Json>) {
+    pub fn note(&self, key: &(impl AsRef<str> + ?Sized), value: impl Into<Json>) {
         self.resolved.borrow_mut().push((self.key(key), value.into()));
     }
 
     /// The error of a key that must be written, as in `example`, and is not.
-    pub fn missing(&self, key: &str, example: &str) -> Error {
+    pub fn missing(&self, key: &(impl AsRef<str> + ?Sized), example: &str) -> Error {
+        let key = key.as_ref();
         Error::new(
             self.file,
             self.origin,
@@ -115,12 +129,14 @@ impl<'a> Reader<'a> {
     }
 
     /// A table below this one.
-    pub fn child(&self, key: &str) -> Result<Option<Reader<'a>>, Error> {
+    pub fn child(&self, key: &(impl AsRef<str> + ?Sized)) -> Result<Option<Reader<'a>>, Error> {
+        let key = key.as_ref();
         self.node(key).map(|node| self.child_of(key, node, self.key(key))).transpose()
     }
 
     /// A table below this one, as if it were there and empty where it is not.
-    pub fn child_or_empty(&self, key: &str) -> Result<Reader<'a>, Error> {
+    pub fn child_or_empty(&self, key: &(impl AsRef<str> + ?Sized)) -> Result<Reader<'a>, Error> {
+        let key = key.as_ref();
         Ok(self.child(key)?.unwrap_or_else(|| Reader {
             file: self.file,
             path: self.key(key),
@@ -138,12 +154,14 @@ impl<'a> Reader<'a> {
     }
 
     /// As `child`, and it must be there.
-    pub fn need_child(&self, key: &str) -> Result<Reader<'a>, Error> {
+    pub fn need_child(&self, key: &(impl AsRef<str> + ?Sized)) -> Result<Reader<'a>, Error> {
+        let key = key.as_ref();
         self.child(key)?.ok_or_else(|| self.missing(key, "{ ... }"))
     }
 
     /// A list of tables; each is named in messages by its `name` where it has one.
-    pub fn children(&self, key: &str) -> Result<Vec<Reader<'a>>, Error> {
+    pub fn children(&self, key: &(impl AsRef<str> + ?Sized)) -> Result<Vec<Reader<'a>>, Error> {
+        let key = key.as_ref();
         self.children_called(key, |number, item| {
             let name = item.get("name").and_then(Node::text).map(show_key);
             let name = name.unwrap_or_else(|| number.to_string());
@@ -154,9 +172,10 @@ impl<'a> Reader<'a> {
     /// A list of tables, each called in messages what `called` makes of its number, from 1, and itself.
     pub fn children_called(
         &self,
-        key: &str,
+        key: &(impl AsRef<str> + ?Sized),
         called: impl Fn(usize, &Node) -> String,
     ) -> Result<Vec<Reader<'a>>, Error> {
+        let key = key.as_ref();
         let Some(node) = self.node(key) else { return Ok(Vec::new()) };
         let Value::List(items) = &node.value else {
             return Err(self.error_in(key, node, format!("must be a list of tables: [[{key}]]")));
@@ -166,7 +185,8 @@ impl<'a> Reader<'a> {
     }
 
     /// A value, or each of a list; at least one.
-    pub fn items(&self, key: &str) -> Result<Option<&'a [Node]>, Error> {
+    pub fn items(&self, key: &(impl AsRef<str> + ?Sized)) -> Result<Option<&'a [Node]>, Error> {
+        let key = key.as_ref();
         let Some(node) = self.node(key) else { return Ok(None) };
         match &node.value {
             Value::List(items) if items.is_empty() => {
@@ -177,151 +197,86 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A quantity, if it is written.
-    pub fn get<T: Quantity>(&self, key: &str) -> Result<Option<T>, Error> {
+    /// The value of a key, if it is written.
+    pub fn get<T: Single>(&self, key: &Key<T>) -> Result<Option<T>, Error> {
         let Some(node) = self.node(key) else { return Ok(None) };
-        let value = self.quantity(key, node)?;
+        let value = T::take(&key.about, node).map_err(|why| self.error_in(key, node, why))?;
         self.note(key, node.json());
         Ok(Some(value))
     }
 
-    fn quantity<T: Quantity>(&self, key: &str, node: &Node) -> Result<T, Error> {
-        // A value that is no text has no unit; so has the empty text, and its error says what is missing.
-        T::parse(node.text().unwrap_or("")).map_err(|why| self.error_in(key, node, why))
-    }
-
-    /// As `get`, with a default.
-    pub fn get_or<T: Quantity>(&self, key: &str, default: T) -> Result<T, Error> {
-        match self.get(key)? {
-            Some(value) => Ok(value),
-            None => {
-                self.note(key, default.show());
-                Ok(default)
-            }
+    /// As `get`, with its default, or an error where it has none.
+    pub fn read<T: Single>(&self, key: &Key<T>) -> Result<T, Error> {
+        match key.default {
+            Some(default) => self.get_or(key, default),
+            None => self.get(key)?.ok_or_else(|| self.missing(key, &key.about.written())),
         }
     }
 
-    /// As `get`, and it must be written, as in `example`.
-    pub fn need<T: Quantity>(&self, key: &str, example: &str) -> Result<T, Error> {
-        self.get(key)?.ok_or_else(|| self.missing(key, &format!("{example:?}")))
+    /// As `get`, with a default that depends on where it stands.
+    pub fn get_or<T: Single>(&self, key: &Key<T>, default: T) -> Result<T, Error> {
+        Ok(self.get(key)?.unwrap_or_else(|| {
+            self.note(key, default.json());
+            default
+        }))
     }
 
-    /// One quantity or a list of them; at least one.
-    pub fn one_or_more<T: Quantity>(&self, key: &str) -> Result<Option<Vec<T>>, Error> {
+    /// One quantity or a list of them, if they are written; at least one.
+    pub fn list<T: Quantity + Kind>(&self, key: &Key<List<T>>) -> Result<Option<Vec<T>>, Error> {
         let (Some(node), Some(items)) = (self.node(key), self.items(key)?) else { return Ok(None) };
-        let values = items.iter().map(|item| self.quantity(key, item)).collect::<Result<_, _>>()?;
+        let value = |item: &Node| {
+            T::parse(item.text().unwrap_or("")).map_err(|why| self.error_in(key, item, why))
+        };
+        let values = items.iter().map(value).collect::<Result<_, _>>()?;
         self.note(key, node.json());
         Ok(Some(values))
     }
 
-    /// A whole number of these, if it is written.
-    pub fn integer(&self, key: &str, allowed: RangeInclusive<u64>) -> Result<Option<u64>, Error> {
-        let Some(node) = self.node(key) else { return Ok(None) };
-        let value = match &node.value {
-            Value::Integer(value) => u64::try_from(*value).ok(),
-            _ => None,
-        };
-        match value.filter(|value| allowed.contains(value)) {
-            Some(value) => {
-                self.note(key, value);
-                Ok(Some(value))
-            }
-            None => Err(self.error_in(
-                key,
-                node,
-                format!("must be a whole number from {} to {}", allowed.start(), allowed.end()),
-            )),
-        }
-    }
-
     /// One whole number or a list of them; at least one.
-    pub fn integers(
-        &self,
-        key: &str,
-        allowed: RangeInclusive<u64>,
-    ) -> Result<Option<Vec<u64>>, Error> {
+    pub fn numbers(&self, key: &Key<List<u64>>) -> Result<Option<Vec<u64>>, Error> {
         let Some(node) = self.node(key) else { return Ok(None) };
         let items = match &node.value {
             Value::List(items) => items.as_slice(),
             _ => std::slice::from_ref(node),
         };
-        let value = |item: &Node| match item.value {
-            Value::Integer(value) => u64::try_from(value).ok().filter(|v| allowed.contains(v)),
-            _ => None,
-        };
-        let values: Option<Vec<u64>> = items.iter().map(value).collect();
-        match values.filter(|values| !values.is_empty()) {
-            Some(values) => {
+        let values: Result<Vec<u64>, _> =
+            items.iter().map(|item| u64::take(&key.about, item)).collect();
+        match values {
+            Ok(values) if !values.is_empty() => {
                 self.note(key, node.json());
                 Ok(Some(values))
             }
-            None => Err(self.error_in(
-                key,
-                node,
-                format!(
-                    "must be a whole number from {} to {}, or a list of at least one such",
-                    allowed.start(),
-                    allowed.end()
-                ),
-            )),
-        }
-    }
-
-    /// As `integer`, with a default.
-    pub fn integer_or(
-        &self,
-        key: &str,
-        allowed: RangeInclusive<u64>,
-        default: u64,
-    ) -> Result<u64, Error> {
-        match self.integer(key, allowed)? {
-            Some(value) => Ok(value),
-            None => {
-                self.note(key, default);
-                Ok(default)
+            _ => {
+                let why = format!(
+                    "must be a {}, or a list of at least one such",
+                    key.about.whole_numbers()
+                );
+                Err(self.error_in(key, node, why))
             }
         }
     }
 
-    /// As `integer_or`, for values of 32 bits.
-    pub fn u32_or(
-        &self,
-        key: &str,
-        allowed: RangeInclusive<u32>,
-        default: u32,
-    ) -> Result<u32, Error> {
-        let allowed = u64::from(*allowed.start())..=u64::from(*allowed.end());
-        let value = self.integer_or(key, allowed, u64::from(default))?;
-        Ok(u32::try_from(value).unwrap_or(u32::MAX))
-    }
-
-    /// Yes or no.
-    pub fn flag_or(&self, key: &str, default: bool) -> Result<bool, Error> {
-        let value = match self.node(key) {
-            None => default,
-            Some(Node { value: Value::Flag(value), .. }) => *value,
-            Some(node) => return Err(self.error_in(key, node, "must be true or false")),
-        };
-        self.note(key, value);
-        Ok(value)
-    }
-
     /// Text, if it is written.
-    pub fn text(&self, key: &str) -> Result<Option<&'a str>, Error> {
+    pub fn text(&self, key: &Key<impl Copy>) -> Result<Option<&'a str>, Error> {
+        self.text_of(key)
+    }
+
+    /// As `text`, for a key that is described in another way.
+    pub fn text_of(&self, key: &(impl AsRef<str> + ?Sized)) -> Result<Option<&'a str>, Error> {
         let Some(node) = self.node(key) else { return Ok(None) };
         let text = node.text().ok_or_else(|| self.error_in(key, node, "must be text in quotes"))?;
         self.note(key, text);
         Ok(Some(text))
     }
 
-    /// As `text`, and it must be written, as in `example`.
-    pub fn need_text(&self, key: &str, example: &str) -> Result<&'a str, Error> {
-        self.text(key)?.ok_or_else(|| self.missing(key, &format!("{example:?}")))
+    /// As `text`, and it must be written.
+    pub fn need_text(&self, key: &Key<impl Copy>) -> Result<&'a str, Error> {
+        self.text(key)?.ok_or_else(|| self.missing(key, &key.about.written()))
     }
 
     /// A name that may stand in a path: letters, digits, `-`, `_` and `+`.
-    pub fn need_name(&self, key: &str, example: &str) -> Result<&'a str, Error> {
-        let name = self.need_text(key, example)?;
+    pub fn need_name(&self, key: &Key<Name>) -> Result<&'a str, Error> {
+        let name = self.need_text(key)?;
         let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '+');
         if name.is_empty() || name.len() > 40 || !name.chars().all(fits) {
             return Err(self
@@ -330,30 +285,44 @@ impl<'a> Reader<'a> {
         Ok(name)
     }
 
-    /// One of a few words.
-    pub fn choice_or<T: Copy>(
+    /// What one of a few words means.
+    pub fn choose<T: Copy>(&self, key: &Choice<T>) -> Result<T, Error> {
+        if key.default.is_empty() && !self.has(key) {
+            return Err(self.missing(key, &key.about.written()));
+        }
+        self.choose_of(key, key.words, key.default)
+    }
+
+    /// As `choose`, for a key that is described elsewhere.
+    pub fn choose_of<T: Copy>(
         &self,
-        key: &str,
-        choices: &[(&str, T)],
+        key: &(impl AsRef<str> + ?Sized),
+        words: &[(&str, T)],
         default: &str,
     ) -> Result<T, Error> {
-        let word = match self.node(key) {
-            None => default,
-            Some(_) => self.text(key)?.unwrap_or(default),
-        };
-        match choices.iter().find(|(name, _)| *name == word) {
+        let written = self.text_of(key)?;
+        let word = written.unwrap_or(default);
+        match words.iter().find(|(name, _)| *name == word) {
             Some((name, value)) => {
-                if !self.has(key) {
+                if written.is_none() {
                     self.note(key, *name);
                 }
                 Ok(*value)
             }
-            None => Err(self.error(key, one_of(word, choices.iter().map(|(name, _)| *name)))),
+            None => Err(self.error(key, one_of(word, words.iter().map(|(name, _)| *name)))),
         }
     }
 
     /// Text, or a list of it.
-    pub fn texts(&self, key: &str) -> Result<Option<Vec<&'a str>>, Error> {
+    pub fn texts(&self, key: &Key<List<Text>>) -> Result<Option<Vec<&'a str>>, Error> {
+        self.texts_of(key)
+    }
+
+    /// As `texts`, for a key that is described elsewhere.
+    pub fn texts_of(
+        &self,
+        key: &(impl AsRef<str> + ?Sized),
+    ) -> Result<Option<Vec<&'a str>>, Error> {
         let Some(node) = self.node(key) else { return Ok(None) };
         let texts = match &node.value {
             Value::Text(text) => Some(vec![text.as_str()]),
@@ -367,9 +336,9 @@ impl<'a> Reader<'a> {
         Ok(Some(texts))
     }
 
-    /// As `texts`, and they must be written, as in `example`.
-    pub fn need_texts(&self, key: &str, example: &str) -> Result<Vec<&'a str>, Error> {
-        self.texts(key)?.ok_or_else(|| self.missing(key, &format!("{example:?}")))
+    /// As `texts`, and they must be written.
+    pub fn need_texts(&self, key: &Key<List<Text>>) -> Result<Vec<&'a str>, Error> {
+        self.texts(key)?.ok_or_else(|| self.missing(key, &key.about.written()))
     }
 
     /// The entries of a table of free keys.

@@ -36,6 +36,11 @@ pub enum Value {
 }
 
 impl Node {
+    /// A table that says nothing.
+    pub fn nothing() -> Node {
+        Node { origin: Origin::Nowhere, value: Value::Table(Table::new()) }
+    }
+
     /// The table, if it is one.
     pub fn table(&self) -> Option<&Table> {
         match &self.value {

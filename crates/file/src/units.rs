@@ -45,6 +45,12 @@ pub trait Quantity: Sized {
     fn parse(text: &str) -> Result<Self, String>;
     /// Writes it so that `parse` reads the same value back.
     fn show(&self) -> String;
+    /// What it is, in words, and the pattern of its texts: for editors, not as strict as `parse`.
+    fn written() -> (&'static str, String);
+    /// Whether it is no less than another one, where one kind can be.
+    fn holds(&self, _other: &Self) -> bool {
+        true
+    }
 }
 
 /// A number of bytes.
@@ -52,7 +58,7 @@ pub trait Quantity: Sized {
 pub struct Size(pub u64);
 
 /// A share of 0 to 1, written in percent.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub struct Share(pub f64);
 
 /// A depth of a token bucket: bytes, or full packets.
@@ -70,6 +76,15 @@ pub struct Pkts(pub u32);
 /// What may wait, or nothing that bounds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueLimit(pub Limit);
+
+const PKTS_UNITS: Units = &[(PKTS, 1.0), ("pkt", 1.0), ("packets", 1.0)];
+const PERCENT: Units = &[("%", 1.0)];
+
+/// The pattern of numbers with one of these units.
+fn pattern(kinds: &[Units]) -> String {
+    let names: Vec<_> = kinds.iter().copied().flatten().map(|(name, _)| *name).collect();
+    format!("^ *[+-]?[0-9][0-9_.eE+-]* *({})$", names.join("|"))
+}
 
 fn quoted(units: Units) -> String {
     let names: Vec<_> = units.iter().map(|(name, _)| *name).collect();
@@ -137,6 +152,14 @@ impl Quantity for Rate {
     fn show(&self) -> String {
         shortest(self.bps(), RATE_UNITS)
     }
+
+    fn written() -> (&'static str, String) {
+        ("rate", pattern(&[RATE_UNITS]))
+    }
+
+    fn holds(&self, other: &Rate) -> bool {
+        self >= other
+    }
 }
 
 impl Quantity for Duration {
@@ -153,6 +176,14 @@ impl Quantity for Duration {
     fn show(&self) -> String {
         if *self == Duration::ZERO { "0 s".into() } else { shortest(self.ps(), TIME_UNITS) }
     }
+
+    fn written() -> (&'static str, String) {
+        ("time", pattern(&[TIME_UNITS, &[("µs", 1.0)]]))
+    }
+
+    fn holds(&self, other: &Duration) -> bool {
+        self >= other
+    }
 }
 
 impl Quantity for Size {
@@ -168,12 +199,20 @@ impl Quantity for Size {
     fn show(&self) -> String {
         shortest(self.0, SIZE_UNITS)
     }
+
+    fn written() -> (&'static str, String) {
+        ("size", pattern(&[SIZE_UNITS]))
+    }
+
+    fn holds(&self, other: &Size) -> bool {
+        self >= other
+    }
 }
 
 impl Quantity for Share {
     fn parse(text: &str) -> Result<Share, String> {
         let allowed = "must be a share from 0 % to 100 %, as in \"0.1 %\"";
-        let percent = number_with_unit(text, &[("%", 1.0)]).map_err(|_| allowed.to_owned())?;
+        let percent = number_with_unit(text, PERCENT).map_err(|_| allowed.to_owned())?;
         if !(0.0..=100.0).contains(&percent) {
             return Err(allowed.into());
         }
@@ -183,11 +222,19 @@ impl Quantity for Share {
     fn show(&self) -> String {
         format!("{} %", self.0 * 100.0)
     }
+
+    fn written() -> (&'static str, String) {
+        ("share in %", pattern(&[PERCENT]))
+    }
+
+    fn holds(&self, other: &Share) -> bool {
+        self >= other
+    }
 }
 
 /// "65 pkts" or "1 pkt", if it is one.
 fn pkts(text: &str) -> Option<Result<u32, String>> {
-    let value = number_with_unit(text, &[(PKTS, 1.0), ("pkt", 1.0), ("packets", 1.0)]).ok()?;
+    let value = number_with_unit(text, PKTS_UNITS).ok()?;
     let whole = value.fract() == 0.0 && (1.0..=MOST_PKTS).contains(&value);
     Some(if whole {
         Ok(value as u32)
@@ -204,6 +251,10 @@ impl Quantity for Pkts {
 
     fn show(&self) -> String {
         format!("{} {PKTS}", self.0)
+    }
+
+    fn written() -> (&'static str, String) {
+        ("packets", pattern(&[PKTS_UNITS]))
     }
 }
 
@@ -232,6 +283,13 @@ impl Quantity for QueueLimit {
             Limit::Bytes(bytes) => Size(bytes).show(),
         }
     }
+
+    fn written() -> (&'static str, String) {
+        (
+            "packets, size or `\"unlimited\"`",
+            format!("^unlimited$|{}", pattern(&[PKTS_UNITS, SIZE_UNITS])),
+        )
+    }
 }
 
 impl Quantity for Threshold {
@@ -255,6 +313,10 @@ impl Quantity for Threshold {
             Threshold::Sojourn(sojourn) => sojourn.show(),
         }
     }
+
+    fn written() -> (&'static str, String) {
+        ("packets, size or time", pattern(&[PKTS_UNITS, SIZE_UNITS, TIME_UNITS]))
+    }
 }
 
 impl Quantity for Burst {
@@ -275,6 +337,10 @@ impl Quantity for Burst {
             Burst::Bytes(bytes) => Size(u64::from(*bytes)).show(),
         }
     }
+
+    fn written() -> (&'static str, String) {
+        ("packets or size", pattern(&[PKTS_UNITS, SIZE_UNITS]))
+    }
 }
 
 /// A figure in base units: seconds, bits per second, bytes, a share, a count per second, or a plain count.
@@ -286,7 +352,7 @@ pub fn figure(text: &str) -> Result<(f64, &'static str), String> {
         (TIME_UNITS, PS_PER_S as f64, "s"),
         (RATE_UNITS, 1.0, "bps"),
         (SIZE_UNITS, 1.0, "B"),
-        (&[("%", 1.0)], 100.0, "share"),
+        (PERCENT, 100.0, "share"),
         (&[("per s", 1.0)], 1.0, "per s"),
         (&[("", 1.0), (PKTS, 1.0)], 1.0, ""),
     ];

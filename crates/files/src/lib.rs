@@ -10,6 +10,6 @@ mod text;
 pub mod trust;
 mod write;
 
-pub use read::{Unreadable, open_file, read_bounded, read_text};
+pub use read::{Unreadable, open_file, read_bounded, read_open, read_text};
 pub use text::write_as_text;
 pub use write::{Dir, NewFile, PARTIAL, create_new, create_private, mark, write, write_new};

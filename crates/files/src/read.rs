@@ -114,7 +114,14 @@ pub fn open_file(path: &Path, what: &'static str) -> Result<File, Unreadable> {
 /// # Errors
 /// [`Unreadable`], if it is longer, no file, or cannot be read.
 pub fn read_bounded(path: &Path, limit: u64, what: &'static str) -> Result<Vec<u8>, Unreadable> {
-    let file = open_file(path, what)?;
+    read_open(open_file(path, what)?, limit, what)
+}
+
+/// Reads what [`open_file`] has opened, from where it is.
+///
+/// # Errors
+/// [`Unreadable`], if it is longer than so many bytes, or cannot be read.
+pub fn read_open(file: File, limit: u64, what: &'static str) -> Result<Vec<u8>, Unreadable> {
     // A file of the file system says its length, and most that are too long need not be read for it.
     if file.metadata()?.len() > limit {
         return Err(Unreadable::TooLong { limit, what });

@@ -1,14 +1,15 @@
-//! Directories that nobody else can put another in the place of.
+//! Directories and files that nobody else can put another in the place of.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
+use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, openat, readlinkat, statat};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat, fstat, openat, readlinkat, statat};
 use rustix::process::{getegid, geteuid};
 
 /// Links on the way to a directory.
@@ -99,6 +100,34 @@ pub fn check_own(path: &Path) -> Result<(), Untrusted> {
     // By custom a group of the number of its user is that user's alone.
     owners.groups.extend((group == user).then_some(group));
     check_for(path, &owners)
+}
+
+/// Refuses, of root, a file that has been opened and that somebody else owns, can write, or could have put there: it is to be root's (or
+/// of whoever has become root by sudo, or could change this very program), written by nobody else, in a directory that passes [`check`] or
+/// where nobody removes what is another's, as in /tmp.
+///
+/// # Errors
+/// [`Untrusted`].
+pub fn check_file(file: &File, path: &Path) -> Result<(), Untrusted> {
+    match geteuid().is_root() {
+        true => check_file_for(file, path, &Owners::of_this_process()),
+        false => Ok(()),
+    }
+}
+
+fn check_file_for(file: &File, path: &Path, owners: &Owners) -> Result<(), Untrusted> {
+    check_for(path, owners)?;
+    let found = fstat(file).map_err(|why| Untrusted::Io(why.into()))?;
+    owned(&found, owners, path)?;
+    let mode = Mode::from_raw_mode(found.st_mode);
+    let by_group = mode.contains(Mode::WGRP) && !owners.groups.contains(&found.st_gid);
+    match by_group || mode.contains(Mode::WOTH) {
+        true => {
+            let who = "can be written by others".to_owned();
+            Err(Untrusted::Of { path: path.to_owned(), who })
+        }
+        false => Ok(()),
+    }
 }
 
 fn check_for(path: &Path, owners: &Owners) -> Result<(), Untrusted> {
@@ -261,5 +290,43 @@ mod tests {
         let mut of_another = Owners { users: vec![0], groups: vec![0] };
         of_another.add_those_of(&at("own/below/knee"));
         assert!(check_for(&at("theirs/own"), &of_another).is_err());
+    }
+    #[test]
+    fn root_takes_only_files_that_nobody_else_can_have_changed() {
+        if !geteuid().is_root() {
+            let mut err = io::stderr();
+            writeln!(err, "SKIPPED: only root can give files to others").unwrap();
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        for name in ["own", "open", "sticky"] {
+            fs::create_dir_all(at(name)).unwrap();
+        }
+        for name in
+            ["own/file", "own/theirs", "own/open", "open/file", "sticky/file", "sticky/theirs"]
+        {
+            fs::write(at(name), "").unwrap();
+        }
+        let mode = |name: &str, mode| {
+            fs::set_permissions(at(name), fs::Permissions::from_mode(mode)).unwrap();
+        };
+        mode("own/open", 0o666);
+        mode("open", 0o777);
+        mode("sticky", 0o1777);
+        for name in ["own/theirs", "sticky/theirs"] {
+            chown(at(name), Some(65534), None).unwrap();
+        }
+        symlink(at("own/file"), at("own/link")).unwrap();
+        symlink(at("own/file"), at("sticky/link")).unwrap();
+        std::os::unix::fs::lchown(at("sticky/link"), Some(65534), None).unwrap();
+        let owners = Owners { users: vec![0], groups: vec![0] };
+        let is = |name: &str| check_file_for(&File::open(at(name)).unwrap(), &at(name), &owners);
+        for name in ["own/file", "own/link", "sticky/file"] {
+            assert!(is(name).is_ok(), "{name}: {:?}", is(name));
+        }
+        for name in ["own/theirs", "own/open", "open/file", "sticky/theirs", "sticky/link"] {
+            assert!(is(name).is_err(), "{name}");
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! Numbers as bytes: seven bits each, the lowest first, the eighth says that more follow (LEB128).
 
+use crate::error::Malformed;
+
 /// Appends a number.
 pub(crate) fn put(to: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
@@ -26,7 +28,7 @@ pub(crate) trait Number: Copy + Sized {
     fn put(self, to: &mut Vec<u8>);
 
     /// The next one; `what` is it.
-    fn take(from: &mut Bytes<'_>, what: &str) -> Result<Self, String>;
+    fn take(from: &mut Bytes<'_>, what: &'static str) -> Result<Self, Malformed>;
 }
 
 macro_rules! numbers {
@@ -36,7 +38,7 @@ macro_rules! numbers {
                 $put(to, self.into());
             }
 
-            fn take(from: &mut Bytes<'_>, what: &str) -> Result<$type, String> {
+            fn take(from: &mut Bytes<'_>, what: &'static str) -> Result<$type, Malformed> {
                 from.$take(what)
             }
         })*
@@ -50,10 +52,10 @@ pub(crate) struct Bytes<'a>(pub(crate) &'a [u8]);
 
 impl Bytes<'_> {
     /// The next number.
-    pub(crate) fn take(&mut self) -> Result<u64, String> {
+    pub(crate) fn take(&mut self) -> Result<u64, Malformed> {
         let mut value = 0;
         for shift in (0..64).step_by(7) {
-            let (&byte, rest) = self.0.split_first().ok_or("it is too short")?;
+            let (&byte, rest) = self.0.split_first().ok_or(Malformed::TooShort)?;
             self.0 = rest;
             let bits = u64::from(byte & 0x7f);
             if bits << shift >> shift != bits {
@@ -64,40 +66,40 @@ impl Bytes<'_> {
                 return Ok(value);
             }
         }
-        Err("a number passes 64 bits".to_owned())
+        Err(Malformed::Number)
     }
 
     /// The next number, of a narrower type.
-    pub(crate) fn narrow<T: TryFrom<u64>>(&mut self, what: &str) -> Result<T, String> {
+    pub(crate) fn narrow<T: TryFrom<u64>>(&mut self, what: &'static str) -> Result<T, Malformed> {
         let value = self.take()?;
-        T::try_from(value).map_err(|_| format!("{what} is {value}, which is too large"))
+        T::try_from(value).map_err(|_| Malformed::TooLarge { what, value })
     }
 
     /// The next signed number.
-    pub(crate) fn signed<T: TryFrom<i64>>(&mut self, what: &str) -> Result<T, String> {
+    pub(crate) fn signed<T: TryFrom<i64>>(&mut self, what: &'static str) -> Result<T, Malformed> {
         let folded = self.take()?;
         let value = (folded >> 1) as i64 ^ -((folded & 1) as i64);
-        T::try_from(value).map_err(|_| format!("{what} is {value}, which is out of range"))
+        T::try_from(value).map_err(|_| Malformed::OutOfRange { what, value })
     }
 
     /// The next flag.
-    pub(crate) fn flag(&mut self, what: &str) -> Result<bool, String> {
+    pub(crate) fn flag(&mut self, what: &'static str) -> Result<bool, Malformed> {
         match self.take()? {
             0 => Ok(false),
             1 => Ok(true),
-            other => Err(format!("{what} is {other}")),
+            value => Err(Malformed::Flag { what, value }),
         }
     }
 
     /// The next text, of at most `max_bytes`.
-    pub(crate) fn text(&mut self, max_bytes: usize) -> Result<String, String> {
+    pub(crate) fn text(&mut self, max_bytes: usize) -> Result<String, Malformed> {
         let len = self.take()? as usize;
         if len > max_bytes || len > self.0.len() {
-            return Err(format!("a text of {len} bytes"));
+            return Err(Malformed::Text(len));
         }
         let (text, rest) = self.0.split_at(len);
         self.0 = rest;
-        String::from_utf8(text.to_vec()).map_err(|_| "a text that is not UTF-8".to_owned())
+        String::from_utf8(text.to_vec()).map_err(|_| Malformed::NotText)
     }
 }
 

@@ -1,97 +1,101 @@
-use std::{fmt, io};
+use std::io;
+
+use crate::source::SourceFile;
 
 /// Why a recording cannot be read, written or replayed, in one sentence.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The system's reason.
-    Io(io::Error),
+    #[error("{0}")]
+    Io(#[from] io::Error),
     /// The file is something else.
+    #[error("is no flight recording of knee")]
     Foreign,
     /// Another version of the format.
-    Version {
-        found: u32,
-        /// The one that this knee reads.
-        known: u32,
-    },
+    #[error("has version {found} of the format; this knee reads version {known}")]
+    Version { found: u32, known: u32 },
     /// The header contradicts this version of knee, or itself.
+    #[error("its header does not fit this knee: {what}")]
     Header { what: String },
+    /// It is of an algorithm of somebody's own file, which has to be named.
+    #[error("{}", of_file(file, given.as_deref()))]
+    OfFile {
+        file: SourceFile,
+        /// The SHA-256 of the file that was named, which is another one.
+        given: Option<String>,
+    },
     /// The file ends in the middle of something.
-    Truncated {
-        /// Byte at which it ends.
-        offset: u64,
-    },
+    #[error("ends at byte {offset}, in the middle of a record: it was cut off")]
+    Truncated { offset: u64 },
     /// All records are whole, and the one that closes the file is missing.
-    Unfinished {
-        /// Byte at which it ends.
-        offset: u64,
-    },
-    /// A checksum is not that of the bytes.
-    Checksum {
-        /// Where the record (or, at 0, the header) begins.
-        offset: u64,
-    },
+    #[error(
+        "ends at byte {offset} without its closing record: its writer was killed, or it was cut off"
+    )]
+    Unfinished { offset: u64 },
+    /// The header's checksum is not that of its bytes.
+    #[error("the header has been changed: its checksum is wrong")]
+    HeaderChecksum,
+    /// A record's checksum is not that of the bytes so far.
+    #[error(
+        "the record at byte {offset}, or the one before, has been changed: its checksum is wrong"
+    )]
+    Checksum { offset: u64 },
     /// The checksum is right, and the content is not.
-    BadRecord {
-        /// Where the record begins.
-        offset: u64,
-        /// What is wrong.
-        what: String,
-    },
+    #[error("the record at byte {offset} makes no sense: {source}")]
+    BadRecord { offset: u64, source: Malformed },
     /// The algorithm's state does not fit a record, so it cannot be replayed.
-    LargeState {
-        /// Its name.
-        algorithm: &'static str,
-    },
+    #[error(
+        "{algorithm} keeps more state than the 512 bytes that a record has room for: it cannot be replayed"
+    )]
+    LargeState { algorithm: &'static str },
 }
 
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Error::Io(why) => why.fmt(f),
-            Error::Foreign => f.write_str("is no flight recording of knee"),
-            Error::Version { found, known } => {
-                write!(f, "has version {found} of the format; this knee reads version {known}")
-            }
-            Error::Header { what } => write!(f, "its header does not fit this knee: {what}"),
-            Error::Truncated { offset } => {
-                write!(f, "ends at byte {offset}, in the middle of a record: it was cut off")
-            }
-            Error::Unfinished { offset } => write!(
-                f,
-                "ends at byte {offset} without its closing record: its writer was killed, or it \
-                 was cut off"
-            ),
-            Error::Checksum { offset: 0 } => {
-                f.write_str("the header has been changed: its checksum is wrong")
-            }
-            Error::Checksum { offset } => write!(
-                f,
-                "the record at byte {offset}, or the one before, has been changed: its checksum is \
-                 wrong"
-            ),
-            Error::BadRecord { offset, what } => {
-                write!(f, "the record at byte {offset} makes no sense: {what}")
-            }
-            Error::LargeState { algorithm } => write!(
-                f,
-                "{algorithm} keeps more state than the 512 bytes that a record has room for: it \
-                 cannot be replayed"
-            ),
-        }
-    }
+/// What of a record makes no sense.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Malformed {
+    #[error("it is empty")]
+    Empty,
+    #[error("it is too short")]
+    TooShort,
+    #[error("{0} bytes too many")]
+    TooLong(usize),
+    #[error("it would have {0} bytes")]
+    Length(u32),
+    #[error("there is no kind {0}")]
+    Kind(u8),
+    #[error("it closes the file, and more follows")]
+    Followed,
+    #[error("it counts {counted} records and there are {there}")]
+    Count { counted: u64, there: u64 },
+    #[error("a number passes 64 bits")]
+    Number,
+    #[error("{what} is {value}, which is too large")]
+    TooLarge { what: &'static str, value: u64 },
+    #[error("{what} is {value}, which is out of range")]
+    OutOfRange { what: &'static str, value: i64 },
+    #[error("{what} is {value}")]
+    Flag { what: &'static str, value: u64 },
+    #[error("a text of {0} bytes")]
+    Text(usize),
+    #[error("a text that is not UTF-8")]
+    NotText,
+    #[error("there is no operation {0}")]
+    Operation(u64),
+    #[error("{0} ACKs asked for in one call")]
+    Acks(u64),
+    #[error("{0} words of state in socket storage")]
+    Words(u64),
 }
 
-impl std::error::Error for Error {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Error::Io(why) => Some(why),
-            _ => None,
-        }
-    }
-}
-
-impl From<io::Error> for Error {
-    fn from(why: io::Error) -> Error {
-        Error::Io(why)
+fn of_file(file: &SourceFile, given: Option<&str>) -> String {
+    match given {
+        None => format!(
+            "is of the algorithm in {}, which is none of knee's own (its SHA-256 is {}): name that file with --source",
+            file.name, file.sha256
+        ),
+        Some(given) => format!(
+            "is of a file {} whose SHA-256 is {}; that of the one named is {given}",
+            file.name, file.sha256
+        ),
     }
 }

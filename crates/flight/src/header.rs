@@ -4,6 +4,7 @@ use knee_algo::{AckSample, Algorithm, Given, OPERATIONS, Params, RateSample};
 
 use crate::Error;
 use crate::record::{ASKED, SOCK_FIELDS, Sample};
+use crate::source::SourceFile;
 
 /// The version of the format that this library writes and reads.
 pub(crate) const VERSION: u32 = 1;
@@ -27,7 +28,8 @@ pub struct Header {
     pub algorithm: String,
     /// The name it was registered under; the algorithm's own in the simulator.
     pub name: String,
-    /// Its parameters, by name.
+    /// The file that it was compiled from, if it is none of knee's own.
+    pub source: Option<SourceFile>,
     pub params: Vec<(String, u32)>,
     /// Who made the calls.
     pub origin: Origin,
@@ -46,6 +48,10 @@ impl Header {
         Header {
             algorithm: algorithm.name().to_owned(),
             name: algorithm.name().to_owned(),
+            source: algorithm.module().map(|module| SourceFile {
+                name: module.path().file_name().unwrap_or_default().to_string_lossy().into_owned(),
+                sha256: module.sha256().to_owned(),
+            }),
             params: names.zip(params.values().iter().copied()).collect(),
             origin,
             release: String::new(),
@@ -57,11 +63,40 @@ impl Header {
     /// The algorithm with its parameters, as this knee has it.
     ///
     /// # Errors
-    /// [`Error::Header`] if it has no such algorithm, or the parameters are not its own.
+    /// [`Error::Header`] if it has no such algorithm, or the parameters are not its own, and [`Error::OfFile`].
     pub fn algorithm(&self) -> Result<(&'static Algorithm, Params), Error> {
+        if let Some(source) = &self.source {
+            return Err(Error::OfFile { file: source.clone(), given: None });
+        }
+        let algorithm = Algorithm::by_name(&shown(&self.algorithm))
+            .map_err(|why| Error::Header { what: why.to_string() })?;
+        self.with(algorithm)
+    }
+
+    /// The same where the recording is of an algorithm of somebody's own file, which is `file`.
+    ///
+    /// # Errors
+    /// As [`Header::algorithm`]; [`Error::OfFile`] if it is another file.
+    pub fn algorithm_of_file(
+        &self,
+        file: &'static Algorithm,
+    ) -> Result<(&'static Algorithm, Params), Error> {
+        let Some(source) = &self.source else { return self.algorithm() };
+        if file.module().is_some_and(|module| module.is_kernel_module()) {
+            return Err(Error::Header {
+                what: "it is of a Linux module, which may keep variables that no recording has, so it cannot be replayed"
+                    .to_owned(),
+            });
+        }
+        let given = file.module().map(|module| module.sha256().to_owned());
+        if given.as_ref() != Some(&source.sha256) {
+            return Err(Error::OfFile { file: source.clone(), given });
+        }
+        self.with(file)
+    }
+
+    fn with(&self, algorithm: &'static Algorithm) -> Result<(&'static Algorithm, Params), Error> {
         let refused = |what: String| Error::Header { what };
-        let algorithm =
-            Algorithm::by_name(&shown(&self.algorithm)).map_err(|why| refused(why.to_string()))?;
         let ours = algorithm.params().iter().map(|info| info.name);
         if !ours.eq(self.params.iter().map(|(name, _)| name.as_str())) {
             let theirs: Vec<_> = self.params.iter().map(|(name, _)| name.as_str()).collect();
@@ -85,6 +120,9 @@ impl Header {
             format!("algorithm {}", one_line(&self.algorithm)),
             format!("name {}", one_line(&self.name)),
         ];
+        if let Some(source) = &self.source {
+            lines.push(format!("source {} {}", one_line(&source.sha256), one_line(&source.name)));
+        }
         for (name, value) in &self.params {
             lines.push(format!("param {} {value}", one_line(name)));
         }
@@ -119,6 +157,15 @@ impl Header {
                 return Err(refused(what));
             }
         }
+        let source = text.lines().find_map(|line| line.strip_prefix("source ")).map(|source| {
+            let (sha256, name) = source.split_once(' ')?;
+            let is_hash = sha256.len() == 64 && sha256.bytes().all(|byte| byte.is_ascii_hexdigit());
+            is_hash.then(|| SourceFile { name: shown(name), sha256: sha256.to_owned() })
+        });
+        let source = match source {
+            Some(None) => return Err(refused("its source is no file with its SHA-256".to_owned())),
+            source => source.flatten(),
+        };
         let params = text.lines().filter_map(|line| line.strip_prefix("param ")).map(|param| {
             let (name, value) = param.split_once(' ')?;
             Some((name.to_owned(), value.parse().ok()?))
@@ -133,6 +180,7 @@ impl Header {
         Ok(Header {
             algorithm: value_of("algorithm")?.to_owned(),
             name: value_of("name")?.to_owned(),
+            source,
             params: params.ok_or_else(|| refused("a parameter is no number".to_owned()))?,
             origin,
             release: value_of("release")?.to_owned(),

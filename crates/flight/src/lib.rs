@@ -37,13 +37,15 @@ mod other;
 mod reader;
 mod record;
 mod replay;
+mod source;
 mod writer;
 
-pub use error::Error;
+pub use error::{Error, Malformed};
 pub use header::{Header, Origin};
 pub use observed::observer;
 pub use other::{OtherWay, Outcome, Row, Tally};
 pub use reader::Reader;
 pub use record::{Record, without_last_zeroes};
 pub use replay::{Difference, Replay, Report};
+pub use source::SourceFile;
 pub use writer::{Ending, Writer};

@@ -3,6 +3,7 @@
 use std::io::{ErrorKind, Read};
 
 use crate::bytes::Bytes;
+use crate::error::Malformed;
 use crate::header::{Header, VERSION};
 use crate::writer::{
     Ending, MAGIC, MAX_HEADER_BYTES, MAX_RECORD_BYTES, TAG_CALL, TAG_END, checksum,
@@ -17,7 +18,6 @@ const FRAME_BYTES: usize = 8;
 pub struct Reader<R> {
     from: R,
     header: Header,
-    /// Bytes read so far.
     offset: u64,
     records: u64,
     checksum: u32,
@@ -29,7 +29,7 @@ impl<R: Read> Reader<R> {
     /// Reads the header. `from` should be buffered.
     ///
     /// # Errors
-    /// [`Error::Foreign`], [`Error::Version`], [`Error::Header`], [`Error::Checksum`],
+    /// [`Error::Foreign`], [`Error::Version`], [`Error::Header`], [`Error::HeaderChecksum`],
     /// [`Error::Truncated`] and [`Error::Io`].
     pub fn new(mut from: R) -> Result<Reader<R>, Error> {
         let mut bytes = [0; 16];
@@ -56,7 +56,7 @@ impl<R: Read> Reader<R> {
         let (text, expected) = text.split_at(len as usize);
         let checksum = checksum(checksum(0, &bytes), text);
         if checksum != number(expected) {
-            return Err(Error::Checksum { offset: 0 });
+            return Err(Error::HeaderChecksum);
         }
         let header = std::str::from_utf8(text)
             .map_err(|_| Error::Header { what: "it is not UTF-8".to_owned() })?;
@@ -87,15 +87,14 @@ impl<R: Read> Reader<R> {
         }
         let start = self.offset;
         self.read_frame()?;
-        let bad = |what: String| Error::BadRecord { offset: start, what };
-        let (&tag, content) =
-            self.payload.split_first().ok_or_else(|| bad("it is empty".to_owned()))?;
+        let bad = |source| Error::BadRecord { offset: start, source };
+        let (&tag, content) = self.payload.split_first().ok_or(bad(Malformed::Empty))?;
         let mut bytes = Bytes(content);
         match tag {
             TAG_CALL => {
                 let record = Record::take(&mut bytes).map_err(bad)?;
                 if !bytes.0.is_empty() {
-                    return Err(bad(format!("{} bytes too many", bytes.0.len())));
+                    return Err(bad(Malformed::TooLong(bytes.0.len())));
                 }
                 self.records += 1;
                 Ok(Some(record))
@@ -104,12 +103,12 @@ impl<R: Read> Reader<R> {
                 let ending = self.take_ending(content).map_err(bad)?;
                 let mut more = [0; 1];
                 if fill(&mut self.from, &mut more)? > 0 {
-                    return Err(bad("it closes the file, and more follows".to_owned()));
+                    return Err(bad(Malformed::Followed));
                 }
                 self.ending = Some(ending);
                 Ok(None)
             }
-            _ => Err(bad(format!("there is no kind {tag}"))),
+            _ => Err(bad(Malformed::Kind(tag))),
         }
     }
 
@@ -118,7 +117,7 @@ impl<R: Read> Reader<R> {
         self.ending.as_ref()
     }
 
-    fn take_ending(&self, content: &[u8]) -> Result<Ending, String> {
+    fn take_ending(&self, content: &[u8]) -> Result<Ending, Malformed> {
         let mut bytes = Bytes(content);
         let records = bytes.take()?;
         let ending = Ending {
@@ -128,10 +127,10 @@ impl<R: Read> Reader<R> {
             interrupted: bytes.take()?,
         };
         if !bytes.0.is_empty() {
-            return Err(format!("{} bytes too many", bytes.0.len()));
+            return Err(Malformed::TooLong(bytes.0.len()));
         }
         if records != self.records {
-            return Err(format!("it counts {records} records and there are {}", self.records));
+            return Err(Malformed::Count { counted: records, there: self.records });
         }
         Ok(ending)
     }
@@ -149,8 +148,7 @@ impl<R: Read> Reader<R> {
         }
         let len = number(&frame);
         if len > MAX_RECORD_BYTES {
-            let what = format!("it would have {len} bytes");
-            return Err(Error::BadRecord { offset: start, what });
+            return Err(Error::BadRecord { offset: start, source: Malformed::Length(len) });
         }
         self.payload.resize(len as usize, 0);
         let got = fill(&mut self.from, &mut self.payload)?;

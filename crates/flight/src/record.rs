@@ -7,6 +7,7 @@ use knee_algo::{
 };
 
 use crate::bytes::{Bytes, Number, put, put_signed, put_text};
+use crate::error::Malformed;
 
 /// ACKs that one call can ask for.
 const MAX_ACKS: u64 = 2;
@@ -22,15 +23,12 @@ pub struct Record {
     pub flow: u64,
     /// Number of the call on this socket, from 0; one that is missing was lost.
     pub number: u64,
-    /// Operation and arguments.
     pub call: Call,
     /// What it returned; 0 if it returns nothing.
     pub result: u32,
     /// The coarse clock when the call began, in ticks of 1/`hz` s (see [`crate::Header`]).
     pub jiffies: u32,
-    /// The socket before the call.
     pub before: TcpSock,
-    /// The socket after it.
     pub after: TcpSock,
     /// What the host gave during the call, in order.
     pub given: GivenLog,
@@ -62,7 +60,7 @@ macro_rules! define_sock {
             $(sock.$tail.put(to);)*
         }
 
-        fn take_sock(from: &mut Bytes<'_>) -> Result<TcpSock, String> {
+        fn take_sock(from: &mut Bytes<'_>) -> Result<TcpSock, Malformed> {
             let mut sock = TcpSock::default();
             $(sock.$head = Number::take(from, stringify!($head))?;)*
             for word in &mut sock.icsk_ca_priv {
@@ -71,8 +69,8 @@ macro_rules! define_sock {
             $(sock.$tail = Number::take(from, stringify!($tail))?;)*
             // Algorithms shift a number of 64 bits by it.
             if sock.sk_pacing_shift >= u64::BITS {
-                let shift = sock.sk_pacing_shift;
-                return Err(format!("sk_pacing_shift is {shift}, which is too large"));
+                let value = sock.sk_pacing_shift.into();
+                return Err(Malformed::TooLarge { what: "sk_pacing_shift", value });
             }
             Ok(sock)
         }
@@ -99,7 +97,7 @@ pub(crate) trait Sample: Sized {
 
     fn put(&self, to: &mut Vec<u8>);
 
-    fn take(from: &mut Bytes<'_>) -> Result<Self, String>;
+    fn take(from: &mut Bytes<'_>) -> Result<Self, Malformed>;
 }
 
 macro_rules! define_sample {
@@ -111,7 +109,7 @@ macro_rules! define_sample {
                 $(self.$field.put(to);)*
             }
 
-            fn take(from: &mut Bytes<'_>) -> Result<$sample, String> {
+            fn take(from: &mut Bytes<'_>) -> Result<$sample, Malformed> {
                 Ok($sample { $($field: Number::take(from, stringify!($field))?,)* })
             }
         }
@@ -167,7 +165,7 @@ impl Record {
         put_words(to, &self.large_after);
     }
 
-    pub(crate) fn take(from: &mut Bytes<'_>) -> Result<Record, String> {
+    pub(crate) fn take(from: &mut Bytes<'_>) -> Result<Record, Malformed> {
         let (flow, number) = (from.take()?, from.take()?);
         let call = take_call(from)?;
         let result = from.narrow("the result")?;
@@ -184,7 +182,7 @@ impl Record {
         }
         let acks = from.take()?;
         if acks > MAX_ACKS {
-            return Err(format!("{acks} ACKs asked for in one call"));
+            return Err(Malformed::Acks(acks));
         }
         let mut asked_acks = Vec::new();
         for _ in 0..acks {
@@ -226,10 +224,10 @@ fn put_words(to: &mut Vec<u8>, words: &[u64]) {
     }
 }
 
-fn take_words(from: &mut Bytes<'_>) -> Result<Vec<u64>, String> {
+fn take_words(from: &mut Bytes<'_>) -> Result<Vec<u64>, Malformed> {
     let len = from.take()?;
     if len > MAX_LARGE_WORDS {
-        return Err(format!("{len} words of state in socket storage"));
+        return Err(Malformed::Words(len));
     }
     (0..len).map(|_| from.take()).collect()
 }
@@ -260,11 +258,11 @@ fn put_call(to: &mut Vec<u8>, call: &Call) {
     }
 }
 
-fn take_call(from: &mut Bytes<'_>) -> Result<Call, String> {
+fn take_call(from: &mut Bytes<'_>) -> Result<Call, Malformed> {
     let operation = from.take()?;
     let name = usize::try_from(operation).ok().and_then(|index| OPERATIONS.get(index));
     let call = name.and_then(|name| Call::of(name));
-    let mut call = call.ok_or_else(|| format!("there is no operation {operation}"))?;
+    let mut call = call.ok_or(Malformed::Operation(operation))?;
     match &mut call {
         Call::CongAvoid { ack, acked } => {
             *ack = from.narrow("ack")?;
@@ -353,7 +351,7 @@ mod tests {
             take_sock(&mut Bytes(&bytes)).map(|sock| sock.sk_pacing_shift)
         };
         assert_eq!(taken(63), Ok(63));
-        assert_eq!(taken(64), Err("sk_pacing_shift is 64, which is too large".to_owned()));
+        assert_eq!(taken(64), Err(Malformed::TooLarge { what: "sk_pacing_shift", value: 64 }));
     }
 
     #[test]
@@ -384,6 +382,6 @@ mod tests {
         }
         let mut unknown = Vec::new();
         put(&mut unknown, OPERATIONS.len() as u64);
-        assert_eq!(take_call(&mut Bytes(&unknown)), Err("there is no operation 12".to_owned()));
+        assert_eq!(take_call(&mut Bytes(&unknown)), Err(Malformed::Operation(12)));
     }
 }

@@ -15,9 +15,7 @@ pub struct Difference {
     pub index: u64,
     /// What differs: a field of the socket, the return value, ...
     pub field: String,
-    /// Its value in the recording.
     pub recorded: String,
-    /// Its value in the native build.
     pub native: String,
     pub record: Box<Record>,
 }

@@ -27,7 +27,7 @@ impl Kernel for Running {
         if let Some((_, loaded)) = self.loaded.iter().find(same) {
             return Ok(loaded.name().to_owned());
         }
-        let loaded = Embedded::by_name(cc.algorithm.name())
+        let loaded = Embedded::of_algorithm(cc.algorithm)
             .and_then(|embedded| Loaded::register_noting_init(embedded, &free_name(), &cc.params))
             .map_err(|why| Error::Failed(why.to_string()))?;
         let name = loaded.name().to_owned();

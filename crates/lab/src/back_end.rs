@@ -3,6 +3,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 
+use knee_bpf::Embedded;
 use knee_run::back_end::Linux;
 use knee_run::{Ask, BackEnd, Capabilities, Error, Ran, Run};
 use serde_json::{Map, Value, json};
@@ -52,6 +53,11 @@ impl BackEnd for Lab {
     }
 
     fn check(&self, run: &Run) -> Result<(), Error> {
+        // What is to be compiled is, once.
+        let ends = run.flows.iter().flat_map(|flow| [Some(&flow.cc), flow.peer_cc.as_ref()]);
+        for cc in ends.flatten().filter(|cc| cc.algorithm.module().is_some()) {
+            Embedded::of_algorithm(cc.algorithm).map_err(|why| Error::Refused(why.to_string()))?;
+        }
         Plan::new(run).map(drop)
     }
 

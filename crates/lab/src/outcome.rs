@@ -2,16 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use knee_linux::Chosen;
-use knee_linux::counts;
-use knee_linux::side::{counters_then, flow_outcome};
-use knee_queue::time::{Duration, Time};
+use knee_linux::{Chosen, applications, counts};
+use knee_queue::time::Time;
 use knee_run::Run;
-use knee_run::outcome::{
-    GoodputSample, HostCount, Outcome, PingRecord, QueueOutcome, QueueSample, RpcRecord,
-    WindowLooks,
-};
-use knee_run::spec::Traffic;
+use knee_run::outcome::{HostCount, Outcome, QueueSample};
 
 use crate::plan::Plan;
 use crate::site::{HostCounts, SiteCounts};
@@ -39,67 +33,8 @@ pub(crate) fn assemble(
         // The switch goes on while the applications end.
         queue_samples: samples_until(&switch.queue_samples, Time::from_ns(report.end_ns)),
         host_counts: hosts.map(|(host, counts)| host_count(host.node, counts)).collect(),
-        ..of_applications(run, &|name| chosen.own_name(name), report, of_queues)
+        ..applications::outcome(run, &|name| chosen.own_name(name), report, of_queues)
     }
-}
-
-/// What applications recorded; `own_name` is what experiments call the algorithm that the kernel calls so, `queues` what queues
-/// had counted at the ends of the measured window.
-pub(crate) fn of_applications(
-    run: &Run,
-    own_name: &dyn Fn(&str) -> &'static str,
-    report: &TrafficReport,
-    queues: Option<[Vec<QueueOutcome>; 2]>,
-) -> Outcome {
-    let at = Time::from_ns;
-    let mut sides = vec![[None; 2]; run.flows.len()];
-    for side in &report.sides {
-        if let Some(of_flow) = sides.get_mut(side.flow as usize) {
-            of_flow[usize::from(side.listens)] = Some(side);
-        }
-    }
-    let flows = run.flows.iter().zip(&sides).map(|(flow, [client, server])| {
-        let is_rpc = matches!(flow.traffic, Traffic::Rpc { .. });
-        flow_outcome(is_rpc, own_name, *client, *server)
-    });
-    let rpcs = report.rpcs.iter().map(|(flow, start_ns, latency_ns)| RpcRecord {
-        flow: *flow,
-        start: at(*start_ns),
-        latency: Duration::from_ns(*latency_ns),
-        timeouts: None,
-    });
-    let pings = report.pings.iter().map(|(ping, sent_ns, rtt_ns)| PingRecord {
-        ping: *ping,
-        sent: at(*sent_ns),
-        rtt: rtt_ns.map(Duration::from_ns),
-    });
-    let flow_samples = report.flow_samples.iter();
-    let goodput_samples = report.goodput_samples.iter().map(|(at_ns, flow, bytes)| GoodputSample {
-        at: at(*at_ns),
-        flow: *flow,
-        bytes: *bytes,
-    });
-    let mut outcome = Outcome {
-        end: at(report.end_ns),
-        flows: flows.collect(),
-        rpcs: rpcs.collect(),
-        pings: pings.collect(),
-        flow_samples: flow_samples
-            .filter_map(|(at_ns, flow, info, diag)| {
-                TcpInfo::new(info).flow_sample(at(*at_ns), *flow, diag.clone())
-            })
-            .collect(),
-        goodput_samples: goodput_samples.collect(),
-        ..Outcome::default()
-    };
-    let is_rpc = |flow: u32| {
-        let flow = run.flows.get(flow as usize);
-        flow.is_some_and(|flow| matches!(flow.traffic, Traffic::Rpc { .. }))
-    };
-    let flows = report.window.as_ref();
-    let flows = flows.map(|ends| ends.each_ref().map(|looks| counters_then(looks, is_rpc)));
-    outcome.count_window(&run.sampling, run.flows.len(), &WindowLooks { flows, queues });
-    outcome
 }
 
 fn samples_until(samples: &[QueueSample], end: Time) -> Vec<QueueSample> {

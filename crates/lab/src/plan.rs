@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+pub use knee_linux::applications::ETHERNET_BYTES;
 use knee_queue::time::Rate;
 use knee_queue::{DropTailConfig, Limit, QueueConfig};
 use knee_run::Run;
@@ -10,9 +11,8 @@ use knee_run::addresses::{address, mac};
 use knee_run::spec::{HostConfig, Link, Network, NodeId, Serialisation};
 
 use crate::Error;
+use crate::applications::check;
 
-/// Ethernet's header, which queues and shapers count with a packet.
-pub const ETHERNET_BYTES: u32 = 14;
 /// Hosts that fit: one octet of their addresses is not enough, but namespaces are heavy.
 const MAX_HOSTS: usize = 1000;
 
@@ -63,6 +63,7 @@ impl Plan {
     /// What the lab cannot do, with the way out.
     pub fn new(run: &Run) -> Result<Plan, Error> {
         knee_sim::fabric::supports(&run.network)?;
+        check(run)?;
         let mut network = run.network.clone();
         let nodes = network.nodes.iter().zip(0..);
         let hosts: Vec<(NodeId, &str, &HostConfig)> =

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use knee_linux::applications::{self, At};
 use knee_linux::side::inits_left_out;
 use knee_linux::{Algorithms, Chosen};
 use knee_queue::time::Duration;
@@ -13,7 +14,6 @@ use knee_run::{Run, validate};
 use serde::Serialize;
 
 use crate::algorithms::{Running, base_rtts_us};
-use crate::applications::{At, applications};
 use crate::cpus::Cpus;
 use crate::plan::Plan;
 use crate::site::machine::{CpuShare, CpuTimes, CpuUse};
@@ -97,7 +97,7 @@ pub fn run(run: &Run, options: &Options, stop: &AtomicBool) -> Result<Ran, Error
         Some(At { number: Some(port as u32), address: plan.hosts[port].address })
     };
     let algorithm = |flow, listens| chosen.name(flow, listens).to_owned();
-    let mut program = prepare(applications(run, &at, &algorithm)?, surroundings)?;
+    let mut program = prepare(applications::plan(run, &at, &algorithm)?, surroundings)?;
 
     let before = site.counts()?;
     let cpu_before = CpuTimes::now()?;

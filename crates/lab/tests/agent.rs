@@ -11,7 +11,7 @@ use knee_lab::Error;
 use knee_lab::traffic::agent::{
     Answer, BaseRtt, Hello, Order, Preparation, Round, ToLoad, clock_offset, serve,
 };
-use knee_lab::traffic::{FlowPlan, TrafficKind, TrafficPlan, TrafficReport};
+use knee_lab::traffic::{FlowPlan, Traffic, TrafficPlan, TrafficReport};
 use knee_testbed::net::{Namespace, Pair, Path};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -100,16 +100,14 @@ fn preparation(here: bool, flows: &[FlowPlan], end_ns: u64) -> Order {
             end_ns,
             until_done: true,
             flows: held.collect(),
-            pings: Vec::new(),
             sample_flows_ns: Some(10 * MS),
-            sample_goodput_ns: None,
-            window_ns: None,
+            ..TrafficPlan::default()
         },
     }))
 }
 
 /// `test` tells the algorithms of one test from those of others, which run at the same time.
-fn flow(test: char, flow: u32, traffic: TrafficKind) -> FlowPlan {
+fn flow(test: char, flow: u32, traffic: Traffic) -> FlowPlan {
     let name = |side| format!("ka{}{test}{side}", std::process::id());
     FlowPlan {
         flow,
@@ -117,6 +115,7 @@ fn flow(test: char, flow: u32, traffic: TrafficKind) -> FlowPlan {
         to: None,
         from_address: [10, 99, 0, 1].into(),
         to_address: [10, 99, 0, 2].into(),
+        from_port: 0,
         port: 11_000 + flow as u16,
         algorithm: name('c'),
         peer_algorithm: name('l'),
@@ -128,6 +127,7 @@ fn flow(test: char, flow: u32, traffic: TrafficKind) -> FlowPlan {
         sampled: true,
         dscp: 0,
         peer_dscp: 0,
+        max_pacing_rate: None,
     }
 }
 
@@ -149,10 +149,10 @@ fn two_machines_hold_a_side_each() {
     }
 
     let size = 5_000_000;
-    let rpc = TrafficKind::Rpc { request_bytes: 100, response_bytes: 20_000, count: Some(10) };
+    let rpc = Traffic::Rpc { request_bytes: 100, response_bytes: 20_000, count: Some(10) };
     let stopped =
-        FlowPlan { stop_ns: Some(40 * MS), ..flow('m', 2, TrafficKind::Bulk { bytes: None }) };
-    let flows = [flow('m', 0, TrafficKind::Bulk { bytes: Some(size) }), flow('m', 1, rpc), stopped];
+        FlowPlan { stop_ns: Some(40 * MS), ..flow('m', 2, Traffic::Bulk { bytes: None }) };
+    let flows = [flow('m', 0, Traffic::Bulk { bytes: Some(size) }), flow('m', 1, rpc), stopped];
     // A second run follows on the same lines.
     for end_ns in [20_000 * MS, 10_000 * MS] {
         for (machine, here, listens) in [(&mut server, false, 3), (&mut client, true, 0)] {
@@ -203,7 +203,7 @@ fn a_machine_that_dies_is_an_error_at_the_other_and_no_hang() {
     let Pair { client, server } = Pair::new("reno", Path::default(), Path::default());
     let (mut client, _) = Machine::start(client);
     let (mut server, _) = Machine::start(server);
-    let flows = [flow('d', 5, TrafficKind::Bulk { bytes: None })];
+    let flows = [flow('d', 5, Traffic::Bulk { bytes: None })];
     for (machine, here) in [(&mut server, false), (&mut client, true)] {
         machine.order(preparation(here, &flows, 60_000 * MS));
         assert!(matches!(machine.answer(), Answer::Ready { .. }));

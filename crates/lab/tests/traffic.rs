@@ -11,8 +11,8 @@ use knee_algo::Algorithm;
 use knee_bpf::{Embedded, Loaded};
 use knee_lab::Error;
 use knee_lab::traffic::{
-    Algorithms, FlowPlan, Here, InNamespaces, PingPlan, SideReport, SocketKind, Surroundings,
-    TcpInfo, TrafficKind, TrafficPlan, TrafficReport, prepare,
+    Algorithms, FlowPlan, Here, InNamespaces, Lane, Order, PingPlan, Series, SideReport,
+    SocketKind, Surroundings, TcpInfo, Traffic, TrafficPlan, TrafficReport, prepare,
 };
 use knee_testbed::net::{Namespace, ip};
 use rustix::time::{ClockId, clock_gettime};
@@ -34,7 +34,7 @@ fn now_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-fn flow(flow: u32, traffic: TrafficKind) -> FlowPlan {
+fn flow(flow: u32, traffic: Traffic) -> FlowPlan {
     let here = IpAddr::V4(Ipv4Addr::LOCALHOST);
     FlowPlan {
         flow,
@@ -42,6 +42,7 @@ fn flow(flow: u32, traffic: TrafficKind) -> FlowPlan {
         to: Some(0),
         from_address: here,
         to_address: here,
+        from_port: 0,
         port: 10_000 + flow as u16,
         algorithm: "cubic".to_owned(),
         peer_algorithm: "reno".to_owned(),
@@ -53,23 +54,16 @@ fn flow(flow: u32, traffic: TrafficKind) -> FlowPlan {
         sampled: false,
         dscp: 0,
         peer_dscp: 0,
+        max_pacing_rate: None,
     }
 }
 
-fn bulk(bytes: Option<u64>) -> TrafficKind {
-    TrafficKind::Bulk { bytes }
+fn bulk(bytes: Option<u64>) -> Traffic {
+    Traffic::Bulk { bytes }
 }
 
 fn plan(end_ns: u64, flows: Vec<FlowPlan>) -> TrafficPlan {
-    TrafficPlan {
-        end_ns,
-        until_done: true,
-        flows,
-        pings: Vec::new(),
-        sample_flows_ns: None,
-        sample_goodput_ns: None,
-        window_ns: None,
-    }
+    TrafficPlan { end_ns, until_done: true, flows, ..TrafficPlan::default() }
 }
 
 fn run(namespace: &Namespace, plan: TrafficPlan) -> TrafficReport {
@@ -152,7 +146,7 @@ fn a_transfer_without_end_is_stopped_and_sends_no_more() {
 #[test]
 fn exchanges_are_counted_and_whole() {
     let Some(namespace) = namespace() else { return };
-    let rpc = |count| TrafficKind::Rpc { request_bytes: 10_000, response_bytes: 3_000_000, count };
+    let rpc = |count| Traffic::Rpc { request_bytes: 10_000, response_bytes: 3_000_000, count };
     let mut endless = flow(1, rpc(None));
     endless.stop_ns = Some(40 * MS);
     let flows = vec![FlowPlan { read_at_bytes: 4096, ..flow(0, rpc(Some(25))) }, endless];
@@ -330,7 +324,7 @@ fn a_refused_connection_fails_alone() {
     let refused = FlowPlan { to: None, ..flow(0, bulk(Some(1000))) };
     let nobody = FlowPlan {
         to: None,
-        ..flow(2, TrafficKind::Rpc { request_bytes: 1, response_bytes: 1, count: Some(1) })
+        ..flow(2, Traffic::Rpc { request_bytes: 1, response_bytes: 1, count: Some(1) })
     };
     let mut plan = plan(300 * MS, vec![refused, flow(1, bulk(Some(1000))), nobody]);
     plan.until_done = false;
@@ -547,4 +541,37 @@ fn sides_without_the_mark_of_init_are_told() {
     // A busy machine may connect too late, and a kernel may leave calls out by itself, but not each time.
     assert!((0..5).any(|_| known(&plan, OfAnother(inside(), &other)) == [Some(false); 4]));
     assert!((0..5).any(|_| known(&plan, inside()) == [Some(true); 4]));
+}
+
+#[test]
+fn transfers_that_wait_for_others_have_their_turn() {
+    let Some(namespace) = namespace() else { return };
+    let mut flows: Vec<_> = (0..3).map(|n| flow(n, bulk(Some(200_000)))).collect();
+    flows[2].start_ns = MS;
+    let lane = |flows: &[u32]| Lane { flows: flows.to_vec(), parallel: 1 };
+    let rounds = vec![vec![lane(&[0, 1])], vec![lane(&[2])]];
+    let rpc = Traffic::Rpc { request_bytes: 100, response_bytes: 50_000, count: Some(10) };
+    flows.extend([3, 4].map(|n| FlowPlan { start_ns: n * MS, ..flow(n as u32, rpc) }));
+    let order = Order { series: vec![Series { rounds }], together: vec![vec![3, 4]] };
+    let plan = TrafficPlan { order, ..plan(20_000 * MS, flows) };
+    let report = run(&namespace, plan.clone());
+    assert!(report.end_ns < 20_000 * MS, "it ends when all are done");
+    let begin_ns = |flow| side(&report, flow, false).connected_ns.unwrap();
+    let done_ns = |flow| side(&report, flow, true).done_ns.unwrap();
+    // Start times count from the turn: 10 ms behind the beginning and behind the first, 1 ms behind the second.
+    assert!(begin_ns(0) >= 10 * MS && begin_ns(1) >= done_ns(0) + 10 * MS);
+    assert!((done_ns(1) + MS..done_ns(1) + 10 * MS + report.late_ns).contains(&begin_ns(2)));
+    // The next requests of both leave when both have their answers.
+    let of = |flow| report.rpcs.iter().filter(move |rpc| rpc.0 == flow).collect::<Vec<_>>();
+    let (one, other) = (of(3), of(4));
+    assert_eq!((one.len(), other.len()), (10, 10));
+    for (next, before) in (1..10).zip(0..9) {
+        let both_ns = (one[before].1 + one[before].2).max(other[before].1 + other[before].2);
+        assert!(one[next].1 >= both_ns && other[next].1 >= both_ns, "{next}");
+    }
+    // Of a program that has one side nobody can ask that.
+    let mut plan = plan;
+    plan.flows[1].to = None;
+    let why = prepare(plan, Here::default()).err().unwrap().to_string();
+    assert_eq!(why, "flows that wait for others need both their sides in one program");
 }

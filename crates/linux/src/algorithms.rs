@@ -59,8 +59,12 @@ impl Chosen {
         let mut own_names = HashMap::new();
         let mut choose = |cc: &Cc| {
             let own_name = cc.algorithm.name();
-            check_not_compiled(cc)?;
             let is_own = which == Algorithms::Kernels || cc.is_kernels_own;
+            if is_own && cc.algorithm.module().is_some() {
+                return Err(Error::Refused(format!(
+                    "{own_name} is of a file, and no kernel has one of its own of it: leave out --algorithms kernel"
+                )));
+            }
             let name = match is_own {
                 false => kernel.bring(cc)?,
                 true if cc.params != cc.algorithm.default_params() => {
@@ -106,17 +110,16 @@ pub fn kernels_own(kernel_name: &str) -> &'static str {
     known.find(|known| *known == kernel_name).unwrap_or("other")
 }
 
-/// Refuses what was compiled from a file that somebody named.
+/// Refuses an algorithm of a file that somebody named, where `because` says why it cannot be had.
 ///
 /// # Errors
-/// If it was.
-pub fn check_not_compiled(cc: &Cc) -> Result<(), Error> {
+/// If it is of a file.
+pub fn check_not_of_file(cc: &Cc, because: &str) -> Result<(), Error> {
     match cc.algorithm.module() {
         None => Ok(()),
-        Some(_) => Err(Error::Refused(format!(
-            "{} was compiled for the simulator, and the kernel does not have it: use --on sim",
-            cc.algorithm.name()
-        ))),
+        Some(module) => {
+            Err(Error::Refused(format!("{} is a file, and {because}", module.path().display())))
+        }
     }
 }
 

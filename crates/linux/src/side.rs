@@ -4,36 +4,9 @@ use std::collections::BTreeMap;
 
 use knee_queue::time::{Duration, Time};
 use knee_run::outcome::{FlowCounters, FlowOutcome};
-use serde::{Deserialize, Serialize};
+pub use knee_traffic::{Look, SideReport};
 
 use crate::TcpInfo;
-
-/// One side of a connection at its end, or at the end of the run.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct SideReport {
-    /// Index of the flow in the run.
-    pub flow: u32,
-    /// Whether it is the listening side.
-    pub listens: bool,
-    /// `connect()` was called (connecting side).
-    pub connected_ns: Option<u64>,
-    /// The handshake was complete (connecting side).
-    pub established_ns: Option<u64>,
-    /// The last byte was read: of a transfer by the listening side, of the last answer by the connecting one.
-    pub done_ns: Option<u64>,
-    /// It was stopped as asked.
-    pub stopped_ns: Option<u64>,
-    /// Payload bytes read.
-    pub read_bytes: u64,
-    /// Algorithm at the end, as the kernel calls it.
-    pub algorithm: String,
-    /// `struct tcp_info` at the end; empty: there was no connection.
-    pub info: Vec<u8>,
-    /// Whether the kernel called `init` of knee's algorithm when the connection was established; `None`: that is not known.
-    pub init_called: Option<bool>,
-    /// Why it failed, if it did.
-    pub error: Option<String>,
-}
 
 /// What both sides tell of a flow; `own_name` is what experiments call the algorithm that the kernel calls so.
 pub fn flow_outcome(
@@ -61,9 +34,6 @@ pub fn flow_outcome(
         inits_left_out: inits_left_out([client, server]),
     }
 }
-
-/// A side of a connection at a moment: index of the flow, whether it listens, `struct tcp_info`.
-pub type Look = (u32, bool, Vec<u8>);
 
 /// What connections had counted at that moment, by index of the flow. A listening side that is not there yet has counted
 /// nothing; of a connection without its other side there is nothing.

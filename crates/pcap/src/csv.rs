@@ -36,25 +36,25 @@ struct Out {
 impl Out {
     fn create(dir: &Path, name: &str, head: &str) -> Result<Out, Error> {
         let path = dir.join(name);
-        let file = NewFile::create(&path).map_err(|why| cannot(&path, &why))?;
+        let file = NewFile::create(&path).map_err(|why| cannot(&path, why))?;
         let mut out = Out { file: BufWriter::new(file), path };
         out.line(head)?;
         Ok(out)
     }
 
     fn line(&mut self, line: &str) -> Result<(), Error> {
-        writeln!(self.file, "{line}").map_err(|why| cannot(&self.path, &why))
+        writeln!(self.file, "{line}").map_err(|why| cannot(&self.path, why))
     }
 
     fn finish(self) -> Result<(), Error> {
         let Out { file, path } = self;
         let whole = file.into_inner().map_err(io::IntoInnerError::into_error);
-        whole.and_then(NewFile::keep).map_err(|why| cannot(&path, &why))
+        whole.and_then(NewFile::keep).map_err(|why| cannot(&path, why))
     }
 }
 
-fn cannot(path: &Path, why: &io::Error) -> Error {
-    Error(format!("{}: cannot write: {why}", path.display()))
+fn cannot(path: &Path, source: io::Error) -> Error {
+    Error::Unwritten { name: path.display().to_string(), source }
 }
 
 impl Csv {
@@ -63,10 +63,10 @@ impl Csv {
     /// # Errors
     /// If it cannot be written.
     pub fn create(dir: &Path) -> Result<Csv, Error> {
-        std::fs::create_dir_all(dir).map_err(|why| cannot(dir, &why))?;
+        std::fs::create_dir_all(dir).map_err(|why| cannot(dir, why))?;
         let packets = dir.join("packets.csv");
         match std::fs::remove_file(&packets) {
-            Err(why) if why.kind() != ErrorKind::NotFound => return Err(cannot(&packets, &why)),
+            Err(why) if why.kind() != ErrorKind::NotFound => return Err(cannot(&packets, why)),
             _ => {}
         }
         Ok(Csv {
@@ -170,7 +170,7 @@ impl Csv {
             "findings": findings, "views": views, "packets_not_kept": packets_not_kept,
         });
         let path = self.dir.join("findings.json");
-        knee_files::write(&path, text.to_string() + "\n").map_err(|why| cannot(&path, &why))?;
+        knee_files::write(&path, text.to_string() + "\n").map_err(|why| cannot(&path, why))?;
         if !packets.is_empty() {
             let mut out = Out::create(&self.dir, "packets.csv", PACKETS)?;
             for row in packets {
@@ -195,10 +195,10 @@ fn mark_views(dir: &Path, written: Out, flows: &[Flow]) -> Result<(), Error> {
     let Out { file, path } = written;
     let whole = file.into_inner().map_err(io::IntoInnerError::into_error);
     let from_begin = whole.and_then(|mut file| file.rewind().map(|()| file));
-    let lines = BufReader::new(from_begin.map_err(|why| cannot(&path, &why))?).lines();
+    let lines = BufReader::new(from_begin.map_err(|why| cannot(&path, why))?).lines();
     let mut out = Out::create(dir, "flows.csv", FLOWS)?;
     for line in lines.skip(1) {
-        let line = line.map_err(|why| cannot(&path, &why))?;
+        let line = line.map_err(|why| cannot(&path, why))?;
         let mut fields: Vec<&str> = line.splitn(4, ',').collect();
         let known = fields[0].parse().ok().and_then(|id: u32| primary.get(&id));
         let word = known.map_or(String::new(), bool::to_string);

@@ -81,7 +81,6 @@ pub(crate) struct Now<'a> {
     /// Of the point: highest rate of packets one after the other, bits per second.
     pub(crate) link_rate_bps: &'a mut f64,
     pub(crate) rows: Option<&'a mut Rows>,
-    /// Row of this packet.
     pub(crate) row: u32,
     pub(crate) most_rounds: usize,
     /// When the other end last sent data.
@@ -102,7 +101,6 @@ pub(crate) struct Data {
     base: u64,
     pub(crate) rounds: Rounds,
     pub(crate) recovery: Recovery,
-    /// Smoothed RTT, ns.
     pub(crate) srtt_ns: Option<u64>,
     pub(crate) last_data_at_ns: Option<u64>,
     pub(crate) last_data_number: u64,
@@ -760,12 +758,10 @@ impl Data {
 /// What an ACK took off the list.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Taken {
-    /// Smallest RTT so far, ns.
     least_rtt_ns: u64,
     /// RTT of the newest that was sent once, ns.
     pub(crate) rtt_ns: Option<u64>,
     newest_ns: u64,
-    /// Whether one was sent again.
     has_repeats: bool,
     /// When the newest was sent, those that were sent again too, ns, and its end.
     last_sent: (u64, u64),

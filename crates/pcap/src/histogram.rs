@@ -32,7 +32,6 @@ pub struct Bucket {
     pub from: u64,
     /// The largest.
     pub to: u64,
-    /// How many came.
     pub count: u64,
     /// Number of the packet at which the first came.
     pub first_number: u64,

@@ -54,11 +54,11 @@ impl Input {
     /// Opens it; what is compressed is known by its first bytes.
     pub(crate) fn open(self) -> Result<Box<dyn Read + Send>, Error> {
         let name = self.name();
-        let cannot = |why: io::Error| Error(format!("{name}: cannot read: {why}"));
+        let cannot = |source| Error::Unread { name: name.clone(), source };
         let plain: Box<dyn Read + Send> = match self {
             Input::File(path) => {
                 let file = knee_files::open_file(&path, "capture");
-                Box::new(file.map_err(|why| Error(format!("{name}: {why}")))?)
+                Box::new(file.map_err(|source| Error::Unopened { name: name.clone(), source })?)
             }
             Input::Stdin => Box::new(io::stdin()),
             Input::Reader(_, reader) => reader,
@@ -233,7 +233,8 @@ pub(crate) fn packets(
         }
         is_wanted
     });
-    let ending = ending.map_err(|why| Error(format!("{name}: {why}")))?;
+    let ending =
+        ending.map_err(|why| Error::Of { name: name.to_owned(), source: Box::new(why) })?;
     if is_wanted.is_continue() {
         let _ = scout.decide(&mut each);
     }

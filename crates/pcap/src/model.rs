@@ -115,7 +115,6 @@ pub struct Totals {
     pub bytes: u64,
     /// Segments with payload.
     pub segments: u64,
-    /// Retransmissions.
     pub retransmitted: Retransmitted,
     /// Segments that came late.
     pub out_of_order: u64,
@@ -140,13 +139,10 @@ pub struct Brief {
     pub from: SocketAddr,
     /// The receiver.
     pub to: SocketAddr,
-    /// First and last packet, ns.
     pub begin_ns: u64,
-    /// Last packet, ns.
     pub end_ns: u64,
     /// Bytes that were acknowledged in the larger direction.
     pub bytes: u64,
-    /// Their goodput, bits per second.
     pub goodput_bps: Option<f64>,
     /// Retransmission timeouts of the larger direction.
     pub rtos: u64,
@@ -209,13 +205,9 @@ pub struct Flow {
     pub b: SocketAddr,
     /// What the handshake says.
     pub handshake: Handshake,
-    /// First packet.
     pub begin_ns: u64,
-    /// Last packet.
     pub end_ns: u64,
-    /// Number of the first packet.
     pub first_number: u64,
-    /// Number of the last packet.
     pub last_number: u64,
     /// Packets of both directions, pure ACKs included.
     pub packets: u64,
@@ -359,7 +351,6 @@ pub struct Direction {
     pub segments: u64,
     /// Packets larger than the MSS, which a host's capture shows before they are cut or after they were merged.
     pub super_packets: u64,
-    /// Segments that were sent again.
     pub retransmitted: Retransmitted,
     /// Tail loss probes with new data: behind a silence, and before any ACK of what was lost, which the ACK of them tells of. Those that
     /// found no loss cannot be told from data.
@@ -376,11 +367,9 @@ pub struct Direction {
     pub duplicates_by_network: u64,
     /// Stalls that a retransmission timeout ended, ns in all.
     pub rto_stall_ns: u64,
-    /// The longest of them, ns.
     pub longest_rto_stall_ns: u64,
     /// Times that the receiver closed its window.
     pub zero_windows: u64,
-    /// How long it was closed, ns.
     pub zero_window_ns: u64,
     /// Smallest window that the receiver gave after the first data, bytes.
     pub smallest_window_bytes: Option<u64>,
@@ -439,9 +428,7 @@ pub struct Direction {
 /// Data that was sent within a short time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Span {
-    /// First packet, ns.
     pub begin_ns: u64,
-    /// Last packet, ns.
     pub end_ns: u64,
     /// Payload, bytes.
     pub bytes: u64,
@@ -565,7 +552,6 @@ pub enum Family {
 /// One round trip: from a segment's sending to its ACK; or several that were merged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Round {
-    /// Its beginning, ns.
     pub begin_ns: u64,
     pub duration_ns: u64,
     /// Round trips that were merged into this: 1 unless there were too many.
@@ -580,13 +566,11 @@ pub struct Round {
     pub was_idle_answered: bool,
     /// Payload that was sent, bytes.
     pub bytes: u64,
-    /// Payload that was acknowledged, bytes.
     pub acked_bytes: u64,
     /// Payload that ACKs with ECE acknowledged or reported by SACK first, bytes.
     pub ece_bytes: u64,
     /// Segments with payload.
     pub segments: u32,
-    /// Of them, marked CE.
     pub ce_segments: u32,
     /// Of them, ECN-capable or marked.
     pub ect_segments: u32,
@@ -609,13 +593,9 @@ pub struct Round {
     pub rtt_mean_ns: Option<u64>,
     /// Largest RTT by sequence numbers, ns.
     pub rtt_max_ns: Option<u64>,
-    /// Smallest RTT by timestamps, ns.
     pub rtt_by_timestamps_min_ns: Option<u64>,
-    /// Mean RTT by timestamps, ns.
     pub rtt_by_timestamps_mean_ns: Option<u64>,
-    /// Segments that were sent again.
     pub retransmitted: u32,
-    /// Timeouts.
     pub rtos: u32,
     /// Segments that came late.
     pub out_of_order: u32,
@@ -723,9 +703,7 @@ pub struct PacketRow {
     pub flow: u32,
     /// Place in its file.
     pub number: u64,
-    /// Time, ns.
     pub at_ns: u64,
-    /// Whether `a` sent it.
     pub is_from_a: bool,
     /// First byte.
     pub seq: u64,

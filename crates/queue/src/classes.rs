@@ -95,8 +95,11 @@ impl Settings for ClassesConfig {
     fn fields(&mut self, v: &mut dyn Visit) {
         // Each class has it already.
         let mut all_strict = false;
+        v.says("How classes take turns: by weight, or strictly in order.");
         v.word("service", &mut all_strict, &[("weighted", false), ("strict", true)]);
+        v.says("Bytes of a turn of a class of weight 1.");
         v.key("quantum", Setting::Bytes(&mut self.quantum_bytes, 1..=u32::MAX));
+        v.says("The classes in order; the last has no condition.");
         v.key("class", Setting::Parts);
         let takes_all = |class: &ClassConfig| class.condition.takes_all();
         match self.classes.split_last() {
@@ -397,6 +400,7 @@ mod tests {
     use super::*;
     use crate::limit::{Limit, Threshold};
     use crate::packet::Ecn;
+    use crate::pie::PieConfig;
     use crate::step::{MarkAt, MarkWhen, NotEctAbove, StepConfig};
     use crate::testing::{Pkt, full};
 
@@ -449,6 +453,20 @@ mod tests {
         assert_eq!((part(1).backlog.pkts, part(1).stats.dropped_full_pkts), (3, 1));
         assert_eq!((queue.stats().marked_pkts, queue.stats().dropped_pkts()), (1, 1));
         assert_eq!(queue.part(2), None);
+    }
+
+    #[test]
+    fn the_class_that_has_something_due_first_is_waited_for() {
+        let pie =
+            |first_update| QueueConfig::Pie(PieConfig { first_update, ..PieConfig::default() });
+        let mut queue = classes(vec![
+            class(DSCP_1, ClassService::Strict, pie(Duration::from_ms(7))),
+            class(ALL, ClassService::Strict, pie(Duration::from_ms(3))),
+        ]);
+        assert_eq!([1, 0].map(|dscp| queue.class_of(&with_dscp(0, dscp))), [0, 1]);
+        assert_eq!(queue.next_event(Time::ZERO), Some(Time::from_ms(3)));
+        queue.tick(Time::from_ms(3));
+        assert_eq!(queue.next_event(Time::from_ms(3)), Some(Time::from_ms(7)));
     }
 
     #[test]

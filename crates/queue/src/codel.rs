@@ -68,13 +68,18 @@ impl Default for CodelParams {
 
 impl CodelParams {
     pub(crate) fn fields(&mut self, v: &mut dyn Visit) {
+        v.says("What packets may wait.");
         v.key("target", Setting::Time(&mut self.target));
+        v.says("How long they may wait longer than that before the law acts.");
         v.key("interval", Setting::Time(&mut self.interval));
+        v.says("Whether it marks what it can, or drops.");
         v.key("ecn", Setting::Flag(&mut self.ecn));
+        v.says("Marks whatever has waited longer than this, beside the law.");
         v.key("ce_threshold", Setting::MaybeTime(&mut self.ce_threshold));
         match self.ce_threshold {
             Some(_) => {
                 let packets = [("any-ect", CeThresholdFor::EctAny), ("ect1", CeThresholdFor::Ect1)];
+                v.says("Which packets the threshold is for.");
                 v.word("ce_threshold_for", &mut self.ce_threshold_for, &packets);
             }
             None => v.without("ce_threshold_for", "has no meaning without ce_threshold"),
@@ -120,6 +125,7 @@ impl Settings for CodelConfig {
     }
 
     fn fields(&mut self, v: &mut dyn Visit) {
+        v.says("How many packets may wait.");
         v.key("limit", Setting::Pkts(&mut self.limit_pkts));
         self.codel.fields(v);
     }

@@ -208,6 +208,51 @@ mod tests {
         })
     }
 
+    /// At 1 Gbps, where a full packet of 1514 bytes takes 12.112 us.
+    #[test]
+    fn a_law_says_at_which_wait_it_acts_and_what_it_drops_before_it_is_full() {
+        let rate = Rate::from_bps(1_000_000_000).unwrap();
+        let says = |config: &QueueConfig| {
+            let settings = config.settings();
+            (settings.acts_at(rate).map(Duration::ns), settings.drops_early())
+        };
+        let with = |threshold, mark_at, not_ect| {
+            let limit = Limit::Pkts(100);
+            let when = MarkWhen::Dequeue;
+            QueueConfig::Step(StepConfig { limit, threshold, mark_at, when, not_ect })
+        };
+        let drops = Some("drops what is not ECN-capable above K");
+        for (threshold, mark_at, not_ect, expected) in [
+            (Threshold::Pkts(10), MarkAt::AtLeast, NotEctAbove::Queue, (121_120, None)),
+            (Threshold::Pkts(10), MarkAt::Above, NotEctAbove::Drop, (133_232, drops)),
+            (Threshold::Bytes(3028), MarkAt::Above, NotEctAbove::Queue, (24_224, None)),
+            (
+                Threshold::Sojourn(Duration::from_us(50)),
+                MarkAt::Above,
+                NotEctAbove::Drop,
+                (50_000, drops),
+            ),
+        ] {
+            let config = with(threshold, mark_at, not_ect);
+            assert_eq!(says(&config), (Some(expected.0), expected.1), "{config:?}");
+        }
+        let droptail = QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(9) });
+        assert_eq!((says(&droptail), droptail.empty_bytes()), ((None, None), 0));
+        let early = Some("drops packets before it is full");
+        let place = Place { frame_bytes: 1514, rate, has_burst: false };
+        let red =
+            |min_bytes| says(&QueueConfig::Red(RedConfig { min_bytes, ..RedConfig::at(place) }));
+        assert_eq!([red(3028), red(1)], [(Some(24_224), early), (Some(12_112), early)]);
+        let pie = QueueConfig::Pie(PieConfig::default());
+        assert_eq!(says(&pie), (Some(15_000_000), early));
+        let flows =
+            |flows| QueueConfig::FqCodel(FqCodelConfig { flows, ..FqCodelConfig::default() });
+        assert_eq!(says(&flows(8)), (Some(5_000_000), early));
+        assert!(
+            flows(8).empty_bytes() >= 8 && flows(16).empty_bytes() == 2 * flows(8).empty_bytes()
+        );
+    }
+
     #[test]
     fn a_sojourn_threshold_at_enqueue_is_refused_in_one_sentence() {
         let sojourn = Threshold::Sojourn(Duration::from_us(100));

@@ -112,18 +112,29 @@ impl Settings for PieConfig {
     }
 
     fn fields(&mut self, v: &mut dyn Visit) {
+        v.says("How many packets may wait.");
         v.key("limit", Setting::Pkts(&mut self.limit_pkts));
+        v.says("What packets may wait.");
         v.key("target", Setting::Time(&mut self.target));
+        v.says("How often the probability is updated.");
         v.key("update_interval", Setting::Time(&mut self.update_interval));
+        v.says("When it is updated first.");
         v.key("first_update", Setting::Time(&mut self.first_update));
+        v.says("The gain on the distance from the target, in Linux's units.");
         v.key("alpha", Setting::Number(&mut self.alpha, 0..=32));
+        v.says("The gain on the change of the delay, in Linux's units.");
         v.key("beta", Setting::Number(&mut self.beta, 0..=32));
+        v.says("How long a burst passes untouched.");
         v.key("burst_allowance", Setting::Time(&mut self.burst_allowance));
+        v.says("Whether it marks what it can while the probability is low, or drops.");
         v.key("ecn", Setting::Flag(&mut self.ecn));
+        v.says("Whether longer packets are hit more often.");
         v.key("byte_mode", Setting::Flag(&mut self.byte_mode));
         let delays =
             [("timestamps", PieDelay::Timestamps), ("departure-rate", PieDelay::DepartureRate)];
+        v.says("How it knows the delay: by timestamps, or by the rate of departure.");
         v.word("delay", &mut self.delay, &delays);
+        v.says("Whether hits are kept from bunching and from staying away.");
         v.key("derandomise", Setting::Flag(&mut self.derandomise));
         v.seed(&mut self.seed);
         if self.update_interval.ps() < TICK_PS {
@@ -635,6 +646,18 @@ mod tests {
         assert_eq!(pie.prob_for(64), 64_000);
         assert_eq!(pie.prob_for(1514), 1_514_000);
         assert_eq!(pie.prob_for(1515), 1_514_007);
+    }
+
+    #[test]
+    fn with_a_known_departure_rate_quiet_updates_grant_one_too() {
+        let config = PieConfig { delay: PieDelay::DepartureRate, ..PieConfig::default() };
+        let mut pie = pie(0, config);
+        for (rate, burst_left_ticks) in [(0, 0), (90, 150 * MS)] {
+            pie.departure_rate.rate = rate;
+            pie.update(EMPTY);
+            pie.update(EMPTY);
+            assert_eq!(pie.burst_left_ticks, burst_left_ticks, "rate {rate}");
+        }
     }
 
     #[test]

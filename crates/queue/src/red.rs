@@ -95,24 +95,34 @@ impl Settings for RedConfig {
     fn fields(&mut self, v: &mut dyn Visit) {
         v.limit(&mut self.limit);
         v.need("min", "20 pkts");
+        v.says("The average at which the probability begins to grow; packets are full ones.");
         v.key("min", Setting::Backlog(&mut self.min_bytes));
         v.need("max", "60 pkts");
+        v.says("The average from which on every packet is hit.");
         v.key("max", Setting::Backlog(&mut self.max_bytes));
+        v.says("The probability at `max`.");
         v.key("max_p", Setting::Share(&mut self.max_p));
+        v.says("Each packet that comes moves the average by 2^-wlog of the distance.");
         v.key("wlog", Setting::Number(&mut self.wlog, 0..=WLOG_MAX));
+        v.says("In idle times the average decays as if a packet had come in each of these; 0: it does not.");
         v.key("packet_time", Setting::Time(&mut self.packet_time));
+        v.says("Whether it marks what it can, or drops.");
         v.key("ecn", Setting::Flag(&mut self.ecn));
         match self.ecn {
             true => {
+                v.says("What happens to hit packets that are not ECN-capable.");
                 v.word("not_ect", &mut self.not_ect, &NotEctAbove::WORDS);
+                v.says("Whether from `max` on ECN-capable packets are dropped, too.");
                 v.key("harddrop", Setting::Flag(&mut self.harddrop));
             }
             false => ["not_ect", "harddrop"].into_iter().for_each(|key| {
                 v.without(key, "has no meaning without ecn: then all are dropped");
             }),
         }
+        v.says("Whether from `max` to twice that the probability goes on to 1.");
         v.key("gentle", Setting::Flag(&mut self.gentle));
         let mut adaptive = self.adapt_interval.is_some();
+        v.says("Whether `max_p` is moved so that the average stays between `min` and `max`.");
         v.key("adaptive", Setting::Flag(&mut adaptive));
         let mut interval = self.adapt_interval.unwrap_or(ADAPT_INTERVAL);
         v.time(&mut interval);
@@ -506,6 +516,18 @@ mod tests {
         assert_eq!(decay.after(1 << 20, Duration::from_ns(999)), 1 << 20);
     }
 
+    /// 31 halvings are 31 ms, so that cells are of 64 us, and what is less is not counted.
+    #[test]
+    fn long_packet_times_are_looked_up_in_longer_cells() {
+        let decay = IdleDecay::new(1, Duration::from_ms(1));
+        assert_eq!(decay.cell_log, 6);
+        let left = [2_000, 2_048, 4_000, 4_032, 1_000_000].map(|us| {
+            let idle = Duration::from_us(us);
+            decay.after(1 << 40, idle)
+        });
+        assert_eq!(left, [1 << 39, 1 << 38, 1 << 37, 1 << 36, 1 << 9]);
+    }
+
     #[test]
     fn a_queue_of_weight_one_forgets_within_a_microsecond() {
         let decay = IdleDecay::new(0, Duration::from_us(1));
@@ -523,10 +545,11 @@ mod tests {
             queue.enqueue(full(0, Ecn::Ect0), Time::ZERO);
             queue.enqueue(full(1, Ecn::Ect0), Time::ZERO);
             assert_eq!(queue.law().avg_bytes(), 757);
+            // Not from this one, behind which another waits.
             queue.dequeue(Time::from_us(1));
-            queue.dequeue(Time::from_us(2));
+            queue.dequeue(Time::from_us(6));
             // 8 us are two halvings; without them this is one more arrival that finds nothing.
-            queue.enqueue(full(2, Ecn::Ect0), Time::from_us(10));
+            queue.enqueue(full(2, Ecn::Ect0), Time::from_us(14));
             assert_eq!(queue.law().avg_bytes(), expected);
         }
     }

@@ -111,6 +111,9 @@ pub trait Visit {
     /// A setting and its key.
     fn key(&mut self, key: &'static str, setting: Setting<'_>);
 
+    /// What the key that comes next means, in one line.
+    fn says(&mut self, _words: &'static str) {}
+
     /// The key that comes next has no default, and is written as in `example`.
     fn need(&mut self, _key: &'static str, _example: &'static str) {}
 
@@ -130,6 +133,7 @@ pub trait Visit {
 impl dyn Visit + '_ {
     /// How much may wait, where there is no default.
     pub fn limit(&mut self, limit: &mut Limit) {
+        self.says("How much may wait: packets or bytes.");
         self.need("limit", "500 pkts");
         self.key("limit", Setting::Limit(limit));
     }

@@ -63,11 +63,15 @@ impl Settings for TwoBuffersConfig {
 
     fn fields(&mut self, v: &mut dyn Visit) {
         v.need("second", "s3");
+        v.says("Hosts and switches whose packets go to the second buffer.");
         v.key("second", Setting::Names(&mut self.second_names));
         let alternate = [("packets", Alternate::Packets), ("bytes", Alternate::Bytes)];
+        v.says("Whether the buffers take turns by packets or by bytes.");
         v.word("alternate", &mut self.alternate, &alternate);
         let limit_per = [("buffer", LimitPer::Buffer), ("port", LimitPer::Port)];
+        v.says("Whether the limit is of each buffer, or of both together.");
         v.word("limit_per", &mut self.limit_per, &limit_per);
+        v.says("What each buffer is.");
         v.key("queue", Setting::Parts);
         if self.limit_per == LimitPer::Port && self.queue.admission().is_none() {
             v.refuse(

@@ -7,7 +7,7 @@ use std::path::{Component, Path, PathBuf};
 
 use knee_files::{Dir, PARTIAL};
 use knee_results::rows::Run as Columns;
-use knee_results::{CASE, File, Manifest, REPEAT, RUN};
+use knee_results::{CASE, Manifest, REPEAT, RUN, ResultFile};
 use serde_json::Value;
 
 use crate::capture::{FINDINGS, about, list};
@@ -212,7 +212,7 @@ fn runs(m: &Manifest) -> Result<Vec<Run>, Error> {
     if runs.is_empty() {
         return Ok(runs);
     }
-    let Some(mut table) = File::Run.open(&m.dir)? else { return Ok(runs) };
+    let Some(mut table) = ResultFile::Run.open(&m.dir)? else { return Ok(runs) };
     let [run, case] = table.columns([RUN, CASE])?;
     let (repeat, seed) = (table.find(REPEAT), table.find(Columns::seed));
     let axes = m.axes.iter().filter(|axis| axis.values.len() > 1);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 
 use knee_results::rows::{Flow, Ping, Rpc};
-use knee_results::{CASE, Error, File, Manifest, Metric, quoted as cell};
+use knee_results::{CASE, Error, Manifest, Metric, ResultFile, quoted as cell};
 
 use crate::charts::MOST_PANELS;
 use crate::figure::{Figure, Piece};
@@ -22,10 +22,10 @@ const MANY: u64 = 1000;
 const MOST_CURVES: usize = 4096;
 
 /// What has distributions: file, columns of the traffic entry and of the values, and what they are.
-const SOURCES: [(File, &str, &str, Metric); 3] = [
-    (File::Flow, Flow::traffic, Flow::completion_s, Metric::Completion),
-    (File::Rpc, Rpc::traffic, Rpc::latency_s, Metric::Latency),
-    (File::Ping, Ping::traffic, Ping::rtt_s, Metric::Rtt),
+const SOURCES: [(ResultFile, &str, &str, Metric); 3] = [
+    (ResultFile::Flow, Flow::traffic, Flow::completion_s, Metric::Completion),
+    (ResultFile::Rpc, Rpc::traffic, Rpc::latency_s, Metric::Latency),
+    (ResultFile::Ping, Ping::traffic, Ping::rtt_s, Metric::Rtt),
 ];
 
 /// Values counted by their logarithm.
@@ -77,7 +77,7 @@ pub(crate) fn figures(manifest: &Manifest, styles: &[Style]) -> Result<Vec<Figur
 
 fn read(
     manifest: &Manifest,
-    file: File,
+    file: ResultFile,
     columns: [&str; 3],
 ) -> Result<Option<HashMap<Key, Counts>>, Error> {
     let Some(mut table) = file.open(&manifest.dir)? else { return Ok(None) };

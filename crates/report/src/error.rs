@@ -28,4 +28,11 @@ impl fmt::Display for Error {
     }
 }
 
-impl std::error::Error for Error {}
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::Results(source) => Some(source),
+            Error::Analysis(_) => None,
+        }
+    }
+}

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use knee_results::rows::Run;
-use knee_results::{CASE, Error, File, HOST_LIMITED, Manifest};
+use knee_results::{CASE, Error, HOST_LIMITED, Manifest, ResultFile};
 
 use crate::text::escaped;
 
@@ -31,7 +31,7 @@ impl Limited {
     /// Reads the runs of a results directory; those of an older knee have no verdicts.
     pub(crate) fn read(manifest: &Manifest) -> Result<Limited, Error> {
         let mut limited = Limited::default();
-        let Some(mut table) = File::Run.open(&manifest.dir)? else {
+        let Some(mut table) = ResultFile::Run.open(&manifest.dir)? else {
             return Ok(limited);
         };
         let columns = (table.find(CASE), table.find(Run::verdict), table.find(Run::limits));

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use knee_results::rows::{Flow, FlowSample, GoodputSample, QueueSample, Run};
-use knee_results::{CASE, Error, File, Manifest, RUN};
+use knee_results::{CASE, Error, Manifest, RUN, ResultFile};
 
 use crate::palette::{SHADES, Style};
 
@@ -218,7 +218,7 @@ impl Series {
 
 /// The first run of each configuration.
 fn first_runs(manifest: &Manifest) -> Result<(Vec<Group>, usize), Error> {
-    let Some(mut table) = File::Run.open(&manifest.dir)? else {
+    let Some(mut table) = ResultFile::Run.open(&manifest.dir)? else {
         return Ok((Vec::new(), 0));
     };
     let [run, case, end] = table.columns([RUN, CASE, Run::end_s])?;
@@ -259,7 +259,7 @@ fn queues(
     groups: &mut [Group],
     by_run: &HashMap<u64, usize>,
 ) -> Result<(), Error> {
-    let Some(mut table) = File::QueueSample.open(&manifest.dir)? else {
+    let Some(mut table) = ResultFile::QueueSample.open(&manifest.dir)? else {
         return Ok(());
     };
     let [run, at, link, len] =
@@ -300,7 +300,7 @@ fn choose_flows(
     let mut sampled: Vec<BTreeMap<String, Vec<u64>>> =
         groups.iter().map(|_| BTreeMap::new()).collect();
     let mut seen = std::collections::HashSet::new();
-    for file in [File::FlowSample, File::GoodputSample] {
+    for file in [ResultFile::FlowSample, ResultFile::GoodputSample] {
         let Some(mut table) = file.open(&manifest.dir)? else { continue };
         let [run, flow, traffic] = table.columns([RUN, FlowSample::flow, FlowSample::traffic])?;
         while let Some(row) = table.next()? {
@@ -365,7 +365,7 @@ fn flow_algorithms(
     chosen: &[BTreeMap<u64, String>],
 ) -> Result<HashMap<(usize, u64), Ends>, Error> {
     let mut all = HashMap::new();
-    let Some(mut table) = File::Flow.open(&manifest.dir)? else { return Ok(all) };
+    let Some(mut table) = ResultFile::Flow.open(&manifest.dir)? else { return Ok(all) };
     let [run, flow, algorithm, from, to] =
         table.columns([RUN, Flow::flow, Flow::algorithm, Flow::from, Flow::to])?;
     while let Some(row) = table.next()? {
@@ -380,16 +380,16 @@ fn flow_algorithms(
 }
 
 /// What is drawn of flows: column, in which file, title, unit, shown value in one of the column's.
-const FLOW_COLUMNS: [(&str, File, &str, &str, f64); 9] = [
-    (FlowSample::cwnd_pkts, File::FlowSample, "cwnd", "pkts", 1.0),
-    (FlowSample::srtt_us, File::FlowSample, "RTT, smoothed", "s", 1e-6),
-    ("alpha_1/1024", File::FlowSample, "Inside: alpha", "", 1.0 / 1024.0),
-    ("ecn_alpha_1/256", File::FlowSample, "Inside: alpha of ECN", "", 1.0 / 256.0),
-    ("bw_bytes/s", File::FlowSample, "Inside: bandwidth", "bps", 8.0),
-    ("nv_min_rtt_us", File::FlowSample, "Inside: least RTT", "s", 1e-6),
-    ("nv_rtt_us", File::FlowSample, "Inside: RTT", "s", 1e-6),
-    (FlowSample::ssthresh_pkts, File::FlowSample, "Inside: ssthresh", "pkts", 1.0),
-    (GoodputSample::bytes, File::GoodputSample, "Goodput", "bps", 8.0),
+const FLOW_COLUMNS: [(&str, ResultFile, &str, &str, f64); 9] = [
+    (FlowSample::cwnd_pkts, ResultFile::FlowSample, "cwnd", "pkts", 1.0),
+    (FlowSample::srtt_us, ResultFile::FlowSample, "RTT, smoothed", "s", 1e-6),
+    ("alpha_1/1024", ResultFile::FlowSample, "Inside: alpha", "", 1.0 / 1024.0),
+    ("ecn_alpha_1/256", ResultFile::FlowSample, "Inside: alpha of ECN", "", 1.0 / 256.0),
+    ("bw_bytes/s", ResultFile::FlowSample, "Inside: bandwidth", "bps", 8.0),
+    ("nv_min_rtt_us", ResultFile::FlowSample, "Inside: least RTT", "s", 1e-6),
+    ("nv_rtt_us", ResultFile::FlowSample, "Inside: RTT", "s", 1e-6),
+    (FlowSample::ssthresh_pkts, ResultFile::FlowSample, "Inside: ssthresh", "pkts", 1.0),
+    (GoodputSample::bytes, ResultFile::GoodputSample, "Goodput", "bps", 8.0),
 ];
 
 fn flows(
@@ -397,14 +397,14 @@ fn flows(
     groups: &mut [Group],
     by_run: &HashMap<u64, usize>,
 ) -> Result<(), Error> {
-    let Some(mut table) = File::FlowSample.open(&manifest.dir)? else {
+    let Some(mut table) = ResultFile::FlowSample.open(&manifest.dir)? else {
         return Ok(());
     };
     let [run, at, flow] = table.columns([RUN, FlowSample::at_s, FlowSample::flow])?;
     let columns: Vec<(usize, Option<usize>)> = FLOW_COLUMNS
         .iter()
         .enumerate()
-        .filter(|(_, (_, file, ..))| *file == File::FlowSample)
+        .filter(|(_, (_, file, ..))| *file == ResultFile::FlowSample)
         .map(|(i, (column, ..))| (i, table.find(column)))
         .collect();
     while let Some(row) = table.next()? {
@@ -442,7 +442,7 @@ fn goodput(
     groups: &mut [Group],
     by_run: &HashMap<u64, usize>,
 ) -> Result<(), Error> {
-    let Some(mut table) = File::GoodputSample.open(&manifest.dir)? else {
+    let Some(mut table) = ResultFile::GoodputSample.open(&manifest.dir)? else {
         return Ok(());
     };
     let [run, at, flow, bytes] =

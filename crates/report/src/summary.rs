@@ -1,7 +1,7 @@
 //! `summary.csv`: each metric of each traffic entry and queue, by case and varied values.
 
 use knee_results::rows::Summary as Columns;
-use knee_results::{CASE, Error, File, Manifest};
+use knee_results::{CASE, Error, Manifest, ResultFile};
 
 /// More rows than this are no summary.
 const MOST_ROWS: usize = 200_000;
@@ -46,7 +46,7 @@ impl Row {
 impl Summary {
     /// Reads the summary of a results directory; empty where there is none.
     pub(crate) fn read(manifest: &Manifest) -> Result<Summary, Error> {
-        let Some(mut table) = File::Summary.open(&manifest.dir)? else {
+        let Some(mut table) = ResultFile::Summary.open(&manifest.dir)? else {
             return Ok(Summary::default());
         };
         let [case, subject, metric, unit, runs, ci95] = table.columns([

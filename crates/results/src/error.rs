@@ -22,7 +22,6 @@ pub enum Error {
         path: PathBuf,
         /// What was tried, as "cannot write".
         action: &'static str,
-        /// What the system said.
         source: io::Error,
     },
 }
@@ -60,4 +59,11 @@ impl fmt::Display for Error {
     }
 }
 
-impl std::error::Error for Error {}
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::Input { .. } => None,
+            Error::Io { source, .. } => Some(source),
+        }
+    }
+}

@@ -1,17 +1,17 @@
 //! Results directories: what `knee run` writes, and what `knee compare`, `knee report` and others read.
 //!
-//! [`Manifest`] says what was run. Tables have a row for each run, connection, sample and so on: [`File`] lists them, [`rows`] has
+//! [`Manifest`] says what was run. Tables have a row for each run, connection, sample and so on: [`ResultFile`] lists them, [`rows`] has
 //! their columns, [`Table`] reads one in bounded memory. [`Metric`] lists what is measured, and of which [`Kind`] of traffic.
 //! `docs/results.md` says what everything means.
 //!
 //! ```
-//! use knee_results::{File, Manifest, rows, write_row};
+//! use knee_results::{ResultFile, Manifest, rows, write_row};
 //!
 //! let made = tempfile::tempdir()?;
 //! let dir = made.path();
 //! let manifest = r#"{ "experiment": "two-flows", "cases": ["cubic", "dctcp"] }"#;
 //! knee_files::write(&dir.join(Manifest::FILE), manifest)?;
-//! let mut text = File::Rpc.header([]) + "\n";
+//! let mut text = ResultFile::Rpc.header([]) + "\n";
 //! let row = rows::Rpc {
 //!     flow: 3u32.into(),
 //!     traffic: "bulk, short".into(),
@@ -20,11 +20,11 @@
 //! };
 //! write_row(&mut text, "0,cubic,0", row.cells());
 //! assert_eq!(text, "run,case,repeat,flow,traffic,start_s,latency_s\n0,cubic,0,3,\"bulk, short\",0.002000000,\n");
-//! knee_files::write(&dir.join(File::Rpc.name()), text)?;
+//! knee_files::write(&dir.join(ResultFile::Rpc.name()), text)?;
 //!
 //! let manifest = Manifest::read(dir)?;
 //! assert_eq!((manifest.cases[1].as_str(), manifest.seed), ("dctcp", None));
-//! let mut table = File::Rpc.open(dir)?.expect("it is there");
+//! let mut table = ResultFile::Rpc.open(dir)?.expect("it is there");
 //! let [traffic, latency] = table.columns([rows::Rpc::traffic, rows::Rpc::latency_s])?;
 //! let row = table.next()?.expect("it has one");
 //! assert_eq!((row.text(traffic), row.number(latency)?), ("bulk, short", None));
@@ -44,5 +44,5 @@ pub use error::Error;
 pub use manifest::{Manifest, read_json};
 pub use metric::{Kind, Metric};
 pub use table::{Row, Table};
-pub use tables::{CASE, Cell, File, HOST_LIMITED, REPEAT, RUN, quoted, rows, write_row};
+pub use tables::{CASE, Cell, HOST_LIMITED, REPEAT, RUN, ResultFile, quoted, rows, write_row};
 pub use verdict::{CheckVerdict, ClaimVerdict};

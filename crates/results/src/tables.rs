@@ -122,25 +122,25 @@ macro_rules! tables {
     ($($(#[doc = $doc:literal])* $row:ident $file:literal $labels:ident [$($column:ident)*])*) => {
         /// A table of a results directory.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum File { $($(#[doc = $doc])* $row,)* }
+        pub enum ResultFile { $($(#[doc = $doc])* $row,)* }
 
-        impl File {
+        impl ResultFile {
             /// All of them.
-            pub const ALL: [File; [$($file),*].len()] = [$(File::$row),*];
+            pub const ALL: [ResultFile; [$($file),*].len()] = [$(ResultFile::$row),*];
 
             /// The name of the file.
             pub const fn name(self) -> &'static str {
-                match self { $(File::$row => $file,)* }
+                match self { $(ResultFile::$row => $file,)* }
             }
 
             /// What begins each row.
             const fn labels(self) -> Labels {
-                match self { $(File::$row => Labels::$labels,)* }
+                match self { $(ResultFile::$row => Labels::$labels,)* }
             }
 
             /// The columns behind the labels.
             pub const fn columns(self) -> &'static [&'static str] {
-                match self { $(File::$row => &[$(stringify!($column)),*],)* }
+                match self { $(ResultFile::$row => &[$(stringify!($column)),*],)* }
             }
         }
 
@@ -208,7 +208,7 @@ tables! {
     ]
 }
 
-impl File {
+impl ResultFile {
     /// The first line, with the paths of varied keys, without its end.
     pub fn header<'a>(self, axes: impl IntoIterator<Item = &'a str>) -> String {
         let (before, behind): (&[&str], &[&str]) = match self.labels() {

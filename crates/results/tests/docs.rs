@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use knee_results::{File, Metric};
+use knee_results::{Metric, ResultFile};
 
 fn page() -> String {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/results.md");
@@ -15,12 +15,12 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
 }
 
 /// What the page says of a table's columns.
-fn said_of(page: &str, file: File) -> String {
+fn said_of(page: &str, file: ResultFile) -> String {
     let name = file.name();
     let of_summary = || page.split_once(&format!("**{name}**"))?.1.split_once("\n\nThe metric");
     let row = || page.lines().rfind(|line| line.starts_with(&format!("| `{name}` |")));
     let said = match file {
-        File::Summary => of_summary().map(|(said, _)| said.to_owned()),
+        ResultFile::Summary => of_summary().map(|(said, _)| said.to_owned()),
         _ => row().and_then(|row| Some(row.split_once(" | ")?.1.to_owned())),
     };
     said.unwrap_or_else(|| panic!("the page says nothing of {name}"))
@@ -29,7 +29,7 @@ fn said_of(page: &str, file: File) -> String {
 #[test]
 fn columns_are_those_of_the_page() {
     let page = page();
-    for file in File::ALL {
+    for file in ResultFile::ALL {
         let said = said_of(&page, file);
         let mut named: Vec<&str> = Vec::new();
         for word in words(&said).filter(|word| file.columns().contains(word)) {

@@ -10,6 +10,98 @@
 //! | [`outcome`] | the records of a run |
 //! | [`BackEnd`] | what carries runs out: the simulator, the lab, real machines, a kernel in virtual time |
 //! | [`enum@Error`] | why there is no outcome |
+//!
+//! A back end of one's own, in which each transfer takes the least time that it can:
+//!
+//! ```
+//! use std::sync::atomic::AtomicBool;
+//! use knee_queue::time::{Duration, Rate, Time};
+//! use knee_queue::{DropTailConfig, Limit, QueueConfig};
+//! use knee_run::outcome::FlowOutcome;
+//! use knee_run::spec::{
+//!     Cc, Flow, HostConfig, LinuxVersion, Order, Sampling, Serialisation, Traffic,
+//! };
+//! use knee_run::topology::{Cable, Star};
+//! use knee_run::{Ask, BackEnd, Capabilities, Error, Ideal, Outcome, Ran, Run};
+//!
+//! #[derive(Debug)]
+//! struct Ideally;
+//!
+//! impl BackEnd for Ideally {
+//!     fn name(&self) -> &'static str {
+//!         "ideally"
+//!     }
+//!
+//!     fn capabilities(&self) -> Capabilities {
+//!         Capabilities::default()
+//!     }
+//!
+//!     fn run(&self, run: &Run, ask: &Ask<'_>) -> Result<Ran, Error> {
+//!         ask.check(self)?;
+//!         knee_run::validate(run)?;
+//!         let mut ideal = Ideal::new(&run.network);
+//!         let flows = run.flows.iter().map(|flow| {
+//!             let Traffic::Bulk { bytes: Some(bytes) } = flow.traffic else {
+//!                 return Err(Error::Refused("--on ideally knows transfers with an end".into()));
+//!             };
+//!             let done_at = flow.start + ideal.transfer(flow.from, flow.to, bytes)?;
+//!             let connected_at = Some(flow.start);
+//!             Ok(FlowOutcome { connected_at, done_at: Some(done_at), ..FlowOutcome::default() })
+//!         });
+//!         let flows = flows.collect::<Result<_, Error>>()?;
+//!         Ok(Outcome { end: run.end, flows, ..Outcome::default() }.into())
+//!     }
+//! }
+//!
+//! let cable = Cable {
+//!     rate: Rate::from_bps(1_000_000_000),
+//!     serialisation: Serialisation::StoreAndForward,
+//!     delay: Duration::from_us(25),
+//!     jitter: Duration::ZERO,
+//!     loss: 0.0,
+//!     loses_bursts: false,
+//!     queue: QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(500) }),
+//!     sampled: false,
+//! };
+//! let host = |name: &str| (name.to_owned(), HostConfig::new(LinuxVersion::V6_1));
+//! let flow = Flow {
+//!     group: 0,
+//!     from: 0,
+//!     to: 1,
+//!     cc: Cc::by_name("dctcp")?,
+//!     peer_cc: None,
+//!     start: Time::from_ms(1),
+//!     first_write: None,
+//!     stop: None,
+//!     traffic: Traffic::Bulk { bytes: Some(100_000) },
+//!     read_at_bytes: 1,
+//!     base_rtt: None,
+//!     dscp: 0,
+//!     peer_dscp: 0,
+//!     max_pacing_rate: None,
+//!     sampled: false,
+//! };
+//! let mut run = Run {
+//!     seed: 1,
+//!     end: Time::from_ms(100),
+//!     until_done: true,
+//!     network: Star { hosts: vec![host("a"), host("b")], up: cable.clone(), down: cable }.build(),
+//!     flows: vec![flow],
+//!     pings: Vec::new(),
+//!     sampling: Sampling::default(),
+//!     order: Order::default(),
+//! };
+//! let stop = AtomicBool::new(false);
+//! let ran = Ideally.run(&run, &Ask::outcome(&stop))?;
+//! let took = ran.outcome.flows[0].completion_time();
+//! // 800 us for its bytes, with headers and delays some more.
+//! assert!(took.is_some_and(|took| took > Duration::from_us(850) && took < Duration::from_ms(2)));
+//!
+//! run.flows[0].to = 0;
+//! let why = Ideally.run(&run, &Ask::outcome(&stop)).unwrap_err();
+//! assert_eq!(why.to_string(), "traffic from node 0 to itself crosses no network");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![forbid(unsafe_code)]
 
 pub mod addresses;

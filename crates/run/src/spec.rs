@@ -5,6 +5,7 @@ pub use crate::sysctls::Sysctls;
 use knee_algo::{Algorithm, Params};
 use knee_queue::time::{Duration, Rate, Time};
 use knee_queue::{DynamicThresholdConfig, Ecn, QueueConfig};
+pub use knee_traffic::{Lane, Order, Series, Traffic};
 
 /// Index of a node in [`Network::nodes`].
 pub type NodeId = u32;
@@ -30,33 +31,6 @@ pub struct Run {
     pub sampling: Sampling,
     /// Flows that wait for others.
     pub order: Order,
-}
-
-/// Which flows wait for which others. A flow is in it once at most; those that are not wait for nobody.
-#[derive(Clone, Debug, Default)]
-pub struct Order {
-    /// Transfers that begin when others are done. [`Flow::start`] of these counts from the moment of their turn, which for the
-    /// first is the beginning of the run.
-    pub series: Vec<Series>,
-    /// Request/response flows (indices), set by set: all of a set send their next requests together, when each of them is connected
-    /// and has had its answer.
-    pub together: Vec<Vec<u32>>,
-}
-
-/// Rounds: the first flows of one have their turn when all flows of the one before are done.
-#[derive(Clone, Debug, Default)]
-pub struct Series {
-    /// In order, each of lanes beside each other.
-    pub rounds: Vec<Vec<Lane>>,
-}
-
-/// Flows that have their turn one after the other.
-#[derive(Clone, Debug, Default)]
-pub struct Lane {
-    /// Indices of flows, in order.
-    pub flows: Vec<u32>,
-    /// So many may be under way at once.
-    pub parallel: u32,
 }
 
 /// Nodes and directed links.
@@ -419,40 +393,6 @@ pub struct Flow {
     pub peer_dscp: u8,
     /// `SO_MAX_PACING_RATE` of both its ends.
     pub max_pacing_rate: Option<Rate>,
-}
-
-/// What an application sends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Traffic {
-    /// One transfer; `None`: without end.
-    Bulk {
-        /// Size.
-        bytes: Option<u64>,
-    },
-    /// Requests, each sent when the answer to the one before has arrived.
-    Rpc {
-        /// Size of a request, from the connecting side.
-        request_bytes: u64,
-        /// Size of an answer.
-        response_bytes: u64,
-        /// How many; `None`: without end.
-        count: Option<u64>,
-    },
-}
-
-impl Traffic {
-    /// Whether it completes by itself.
-    pub fn ends(&self) -> bool {
-        matches!(self, Traffic::Bulk { bytes: Some(_) } | Traffic::Rpc { count: Some(_), .. })
-    }
-
-    /// Bytes that the client writes at a time; all ones: without end.
-    pub fn request_bytes(&self) -> u64 {
-        match *self {
-            Traffic::Bulk { bytes } => bytes.unwrap_or(u64::MAX),
-            Traffic::Rpc { request_bytes, .. } => request_bytes,
-        }
-    }
 }
 
 /// A packet sent at regular times and sent back by the other host.

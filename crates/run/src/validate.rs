@@ -1,5 +1,6 @@
 //! Refuses what cannot be simulated, in one sentence each.
 
+use crate::error::refuse;
 use crate::spec::{Coalesce, HostConfig, Network, Run, Serialisation, Traffic};
 use crate::{Error, headroom};
 use knee_queue::time::Duration;
@@ -14,62 +15,61 @@ const DSCP_MAX: u8 = 63;
 /// # Errors
 /// What is wrong, in one sentence.
 pub fn run(run: &Run) -> Result<(), Error> {
-    let fail = |message: String| Err(Error::Refused(message));
     let nodes = run.network.nodes.len();
     let mut largest_frame = 0;
     for node in &run.network.nodes {
         let Some(host) = &node.host else { continue };
         let name = &node.name;
         if !(MTU_MIN_BYTES..=MTU_MAX_BYTES).contains(&host.mtu_bytes) {
-            return fail(format!(
+            return refuse(format!(
                 "{name}: an MTU of {} bytes: must be {MTU_MIN_BYTES} to {MTU_MAX_BYTES}",
                 host.mtu_bytes
             ));
         }
         if ![100, 250, 300, 1000].contains(&host.hz) {
-            return fail(format!("{name}: hz = {}: must be 100, 250, 300 or 1000", host.hz));
+            return refuse(format!("{name}: hz = {}: must be 100, 250, 300 or 1000", host.hz));
         }
         if host.initial_cwnd_pkts == 0 {
-            return fail(format!("{name}: an initial window of 0 packets sends nothing"));
+            return refuse(format!("{name}: an initial window of 0 packets sends nothing"));
         }
         if host.tcp_ecn > 2 {
-            return fail(format!("{name}: tcp_ecn = {}: must be 0, 1 or 2", host.tcp_ecn));
+            return refuse(format!("{name}: tcp_ecn = {}: must be 0, 1 or 2", host.tcp_ecn));
         }
         if host.gso_max_segs == 0 {
-            return fail(format!("{name}: bursts of 0 segments: 1 switches offloads off"));
+            return refuse(format!("{name}: bursts of 0 segments: 1 switches offloads off"));
         }
         if host.rcvbuf_initial_bytes < 4 * host.mtu_bytes || host.rcvbuf_initial_bytes > 1 << 30 {
-            return fail(format!(
+            return refuse(format!(
                 "{name}: a receive buffer of {} bytes: must hold 4 packets and not pass 1 GiB",
                 host.rcvbuf_initial_bytes
             ));
         }
-        receiving(name, host).map_err(Error::Refused)?;
+        receiving(name, host)?;
         largest_frame = largest_frame.max(host.mtu_bytes + 14);
     }
     for link in &run.network.links {
         let name = &link.name;
         if link.from as usize >= nodes || link.to as usize >= nodes {
-            return fail(format!("link {name} joins nodes that do not exist"));
+            return refuse(format!("link {name} joins nodes that do not exist"));
         }
         if !(0.0..=1.0).contains(&link.loss) {
-            return fail(format!("link {name}: a loss of {}: must be 0 to 1", link.loss));
+            return refuse(format!("link {name}: a loss of {}: must be 0 to 1", link.loss));
         }
         match link.serialisation {
             Serialisation::TokenBucket { burst_bytes }
                 if link.rate.is_some() && burst_bytes < largest_frame =>
             {
-                return fail(format!(
+                return refuse(format!(
                     "link {name}: a burst of {burst_bytes} bytes never lets a frame of {largest_frame} pass"
                 ));
             }
             _ => {}
         }
         if let Err(error) = link.queue.validate() {
-            return fail(format!("link {name}: {error}"));
+            return refuse(format!("link {name}: {error}"));
         }
     }
-    ports(&run.network).map_err(Error::Refused)?;
+    ports(&run.network)?;
     check_buffers(&run.network, largest_frame)?;
     headroom::check(run, largest_frame)?;
     let is_host =
@@ -77,14 +77,16 @@ pub fn run(run: &Run) -> Result<(), Error> {
     let ends = run.flows.iter().map(|flow| (flow.from, flow.to));
     for (from, to) in ends.chain(run.pings.iter().map(|ping| (ping.from, ping.to))) {
         if !is_host(from) || !is_host(to) {
-            return fail(format!("traffic from node {from} to node {to}: both must be hosts"));
+            return refuse(format!("traffic from node {from} to node {to}: both must be hosts"));
         }
         let ipv6 = |node: u32| run.network.nodes[node as usize].host.as_ref().map(|host| host.ipv6);
         if ipv6(from) != ipv6(to) {
-            return fail(format!("traffic from node {from} to node {to}: one has IPv4, one IPv6"));
+            return refuse(format!(
+                "traffic from node {from} to node {to}: one has IPv4, one IPv6"
+            ));
         }
         if from == to {
-            return fail(format!("traffic from node {from} to itself crosses no network"));
+            return refuse(format!("traffic from node {from} to itself crosses no network"));
         }
     }
     for flow in &run.flows {
@@ -95,33 +97,33 @@ pub fn run(run: &Run) -> Result<(), Error> {
             }
         };
         if empty {
-            return fail("a transfer of 0 bytes has no completion time".to_owned());
+            return refuse("a transfer of 0 bytes has no completion time");
         }
     }
     let of_flows = run.flows.iter().flat_map(|flow| [flow.dscp, flow.peer_dscp]);
     let mut dscps = of_flows.chain(run.pings.iter().map(|ping| ping.dscp));
     if let Some(dscp) = dscps.find(|dscp| *dscp > DSCP_MAX) {
-        return fail(format!("a DSCP of {dscp}: must be 0 to {DSCP_MAX}"));
+        return refuse(format!("a DSCP of {dscp}: must be 0 to {DSCP_MAX}"));
     }
     check_order(run)?;
     let periods = [run.sampling.flows, run.sampling.queues, run.sampling.goodput];
     if run.sampling.window.is_some_and(|window| window.from >= window.until) {
-        return fail("a measured window must end after it begins".to_owned());
+        return refuse("a measured window must end after it begins");
     }
     let intervals = run.pings.iter().map(|ping| ping.interval);
     if periods.into_iter().flatten().chain(intervals).any(|period| period.ps() == 0) {
-        return fail("a period of no time would sample for ever".to_owned());
+        return refuse("a period of no time would sample for ever");
     }
     Ok(())
 }
 
 /// What of a host's receiving contradicts itself.
-fn receiving(name: &str, host: &HostConfig) -> Result<(), String> {
+fn receiving(name: &str, host: &HostConfig) -> Result<(), Error> {
     if host.receive_queues == 0 {
-        return Err(format!("{name}: without receive queues nothing arrives: 1 is the least"));
+        return refuse(format!("{name}: without receive queues nothing arrives: 1 is the least"));
     }
     if host.gro && (host.coalesce.is_none() || host.gro_window > Duration::ZERO) {
-        return Err(format!(
+        return refuse(format!(
             "{name}: gro merges what an interrupt brings: it needs coalesce, and no gro_window"
         ));
     }
@@ -129,19 +131,23 @@ fn receiving(name: &str, host: &HostConfig) -> Result<(), String> {
 }
 
 /// What of ports of software routers contradicts itself.
-fn ports(network: &Network) -> Result<(), String> {
+fn ports(network: &Network) -> Result<(), Error> {
     let mut seen = vec![false; network.links.len()];
     for port in &network.ports {
         let index = port.link as usize;
         let Some(link) = network.links.get(index) else {
-            return Err(format!("a port of the link {index}, which is not there, cannot coalesce"));
+            return refuse(format!(
+                "a port of the link {index}, which is not there, cannot coalesce"
+            ));
         };
         let name = &link.name;
         if network.nodes[link.to as usize].host.is_some() {
-            return Err(format!("link {name}: leads to a host, which has a coalesce of its own"));
+            return refuse(format!(
+                "link {name}: leads to a host, which has a coalesce of its own"
+            ));
         }
         if std::mem::replace(&mut seen[index], true) {
-            return Err(format!("link {name}: its port would coalesce twice"));
+            return refuse(format!("link {name}: its port would coalesce twice"));
         }
         interrupts(name, port.coalesce)?;
     }
@@ -149,13 +155,13 @@ fn ports(network: &Network) -> Result<(), String> {
 }
 
 /// What of interrupts that wait contradicts itself.
-fn interrupts(name: &str, coalesce: Coalesce) -> Result<(), String> {
+fn interrupts(name: &str, coalesce: Coalesce) -> Result<(), Error> {
     if coalesce.frames == Some(0) {
-        return Err(format!("{name}: an interrupt for 0 frames: 1 is one for each"));
+        return refuse(format!("{name}: an interrupt for 0 frames: 1 is one for each"));
     }
     match coalesce.adaptive {
         Some(adaptive) if adaptive.rate_low >= adaptive.rate_high => {
-            Err(format!("{name}: the low packet rate must be below the high one"))
+            refuse(format!("{name}: the low packet rate must be below the high one"))
         }
         _ => Ok(()),
     }
@@ -163,16 +169,15 @@ fn interrupts(name: &str, coalesce: Coalesce) -> Result<(), String> {
 
 /// Refuses shared memory that cannot work.
 fn check_buffers(network: &Network, largest_frame: u32) -> Result<(), Error> {
-    let fail = |message: String| Err(Error::Refused(message));
     let mut taken = vec![false; network.links.len()];
     for buffer in &network.buffers {
         let name = &buffer.name;
         let law = &buffer.law;
         if !law.has_sound_alpha() {
-            return fail(format!("{name}: alpha = {}: must be 1/65536 to 65536", law.alpha));
+            return refuse(format!("{name}: alpha = {}: must be 1/65536 to 65536", law.alpha));
         }
         let Some(shared_bytes) = law.shared_bytes(buffer.links.len()) else {
-            return fail(format!(
+            return refuse(format!(
                 "{name}: {} bytes do not hold the {} reserved for each of {} queues",
                 law.size_bytes,
                 law.reserved_bytes,
@@ -180,20 +185,20 @@ fn check_buffers(network: &Network, largest_frame: u32) -> Result<(), Error> {
             ));
         };
         if shared_bytes.max(law.reserved_bytes) < u64::from(largest_frame) {
-            return fail(format!(
+            return refuse(format!(
                 "{name}: a frame of {largest_frame} bytes never has room: {shared_bytes} bytes are shared"
             ));
         }
         for &link in &buffer.links {
             let Some(taken) = taken.get_mut(link as usize) else {
-                return fail(format!("{name}: there is no link {link}"));
+                return refuse(format!("{name}: there is no link {link}"));
             };
             let link = &network.links[link as usize];
             if link.rate.is_none() {
-                return fail(format!("{name}: the link {} has no rate and no queue", link.name));
+                return refuse(format!("{name}: the link {} has no rate and no queue", link.name));
             }
             if std::mem::replace(taken, true) {
-                return fail(format!("{name}: the link {} is in two buffers", link.name));
+                return refuse(format!("{name}: the link {} is in two buffers", link.name));
             }
         }
     }
@@ -202,14 +207,13 @@ fn check_buffers(network: &Network, largest_frame: u32) -> Result<(), Error> {
 
 /// Flows that wait for others must be there, once each, and come to an end.
 fn check_order(run: &Run) -> Result<(), Error> {
-    let fail = |message: String| Err(Error::Refused(message));
     let rounds = run.order.series.iter().flat_map(|series| &series.rounds);
     for round in rounds.clone() {
         if round.iter().all(|lane| lane.flows.is_empty()) {
-            return fail("a round without flows is never done".to_owned());
+            return refuse("a round without flows is never done");
         }
         if round.iter().any(|lane| lane.parallel == 0) {
-            return fail("a lane of which no flow may be under way never begins".to_owned());
+            return refuse("a lane of which no flow may be under way never begins");
         }
     }
     let in_series = rounds.flatten().flat_map(|lane| &lane.flows).map(|flow| (flow, true));
@@ -217,17 +221,17 @@ fn check_order(run: &Run) -> Result<(), Error> {
     let mut is_there = vec![false; run.flows.len()];
     for (&index, is_transfer) in in_series.chain(together) {
         let Some(flow) = run.flows.get(index as usize) else {
-            return fail(format!("flow {index} waits for others, and there is none"));
+            return refuse(format!("flow {index} waits for others, and there is none"));
         };
         if std::mem::replace(&mut is_there[index as usize], true) {
-            return fail(format!("flow {index} would wait for its turn twice"));
+            return refuse(format!("flow {index} would wait for its turn twice"));
         }
         let fits = match flow.traffic {
             Traffic::Bulk { bytes } => is_transfer && (bytes.is_some() || flow.stop.is_some()),
             Traffic::Rpc { count, .. } => !is_transfer || count.is_some(),
         };
         if !fits {
-            return fail(format!("flow {index} has no end that others could wait for"));
+            return refuse(format!("flow {index} has no end that others could wait for"));
         }
     }
     Ok(())

@@ -1,5 +1,6 @@
 //! Tokens of a line, and whole-number expressions. Times are numbers of nanoseconds.
 
+use crate::mistake::Mistake;
 use std::fmt;
 
 /// Nesting of parentheses beyond this is a mistake, and would cost stack.
@@ -35,15 +36,14 @@ const SYMBOLS: [&str; 18] =
 const UNITS: [(&str, i128); 4] =
     [("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
 
-pub(crate) fn tokens(line: &str) -> Result<Vec<Token>, String> {
+pub(crate) fn tokens(line: &str) -> Result<Vec<Token>, Mistake> {
     let mut found = Vec::new();
     let mut rest = line.trim_start();
     while let Some(first) = rest.chars().next() {
         let (token, after) = if first == '#' {
             break;
         } else if first == '[' {
-            let (flags, after) =
-                rest[1..].split_once(']').ok_or("the bracket `[` is not closed")?;
+            let (flags, after) = rest[1..].split_once(']').ok_or(Mistake::Bracket)?;
             (Token::Flags(flags.trim().to_owned()), after)
         } else if first.is_ascii_digit() {
             number(rest)?
@@ -56,7 +56,7 @@ pub(crate) fn tokens(line: &str) -> Result<Vec<Token>, String> {
             (Token::Word(rest[..end].to_owned()), &rest[end..])
         } else {
             let symbol = SYMBOLS.iter().find(|symbol| rest.starts_with(**symbol));
-            let symbol = symbol.ok_or_else(|| format!("`{first}` means nothing here"))?;
+            let symbol = symbol.ok_or(Mistake::Symbol(first))?;
             (Token::Symbol(symbol), &rest[symbol.len()..])
         };
         found.push(token);
@@ -65,7 +65,7 @@ pub(crate) fn tokens(line: &str) -> Result<Vec<Token>, String> {
     Ok(found)
 }
 
-fn number(rest: &str) -> Result<(Token, &str), String> {
+fn number(rest: &str) -> Result<(Token, &str), Mistake> {
     let whole_end = rest.find(|c: char| !c.is_ascii_digit() && c != '_').unwrap_or(rest.len());
     let mut end = whole_end;
     let after = &rest[whole_end..];
@@ -80,10 +80,10 @@ fn number(rest: &str) -> Result<(Token, &str), String> {
         1
     } else {
         let known = UNITS.iter().find(|(name, _)| *name == unit);
-        known.ok_or_else(|| format!("`{text}`: the units are ns, us, ms and s"))?.1
+        known.ok_or_else(|| Mistake::Unit(text.to_owned()))?.1
     };
     let (whole, fraction) = rest[..end].split_once('.').unwrap_or((&rest[..end], ""));
-    let too_large = || format!("`{text}` is too large");
+    let too_large = || Mistake::TooLarge(text.to_owned());
     let digits = format!("{}{fraction}", whole.replace('_', ""));
     let places = u32::try_from(fraction.len()).ok().filter(|places| *places <= 18);
     let divisor = 10_i128.pow(places.ok_or_else(too_large)?);
@@ -148,18 +148,18 @@ impl Comparison {
 
 impl Expr {
     /// Its value; `lookup` knows the names.
-    pub(crate) fn value(
+    pub(crate) fn value<E: From<Mistake>>(
         &self,
-        lookup: &mut dyn FnMut(&str) -> Result<i128, String>,
-    ) -> Result<i128, String> {
+        lookup: &mut dyn FnMut(&str) -> Result<i128, E>,
+    ) -> Result<i128, E> {
         match self {
             Expr::Number(number) => Ok(*number),
             Expr::Name(name) => lookup(name),
-            Expr::Negative(of) => of.value(lookup)?.checked_neg().ok_or_else(overflow),
+            Expr::Negative(of) => of.value(lookup)?.checked_neg().ok_or(Mistake::Overflow.into()),
             Expr::Binary(operator, left, right) => {
                 let (left, right) = (left.value(lookup)?, right.value(lookup)?);
                 if right == 0 && matches!(operator, Operator::Divide | Operator::Remainder) {
-                    return Err("a division by 0".to_owned());
+                    return Err(Mistake::Division.into());
                 }
                 match operator {
                     Operator::Add => left.checked_add(right),
@@ -168,7 +168,7 @@ impl Expr {
                     Operator::Divide => left.checked_div(right),
                     Operator::Remainder => left.checked_rem(right),
                 }
-                .ok_or_else(overflow)
+                .ok_or(Mistake::Overflow.into())
             }
         }
     }
@@ -187,10 +187,6 @@ impl Expr {
     }
 }
 
-fn overflow() -> String {
-    "a number grows too large".to_owned()
-}
-
 /// The tokens of a line, taken from the front.
 pub(crate) struct Tokens {
     tokens: Vec<Token>,
@@ -198,7 +194,7 @@ pub(crate) struct Tokens {
 }
 
 impl Tokens {
-    pub(crate) fn of(line: &str) -> Result<Tokens, String> {
+    pub(crate) fn of(line: &str) -> Result<Tokens, Mistake> {
         Ok(Tokens { tokens: tokens(line)?, next: 0 })
     }
 
@@ -228,7 +224,7 @@ impl Tokens {
         is
     }
 
-    pub(crate) fn word(&mut self, what: &str) -> Result<String, String> {
+    pub(crate) fn word(&mut self, what: &'static str) -> Result<String, Mistake> {
         match self.take() {
             Some(Token::Word(word)) => Ok(word),
             other => Err(expected(what, other.as_ref())),
@@ -248,23 +244,23 @@ impl Tokens {
     }
 
     /// The rest must be nothing.
-    pub(crate) fn end(&self) -> Result<(), String> {
-        self.peek().map_or(Ok(()), |token| Err(format!("`{token}` is too much here")))
+    pub(crate) fn end(&self) -> Result<(), Mistake> {
+        self.peek().map_or(Ok(()), |token| Err(Mistake::TooMuch(token.to_string())))
     }
 
-    pub(crate) fn comparison(&mut self) -> Result<Comparison, String> {
+    pub(crate) fn comparison(&mut self) -> Result<Comparison, Mistake> {
         match self.take() {
             Some(Token::Symbol(symbol)) => Comparison::of(symbol),
             _ => None,
         }
-        .ok_or_else(|| "a comparison is missing: <, <=, ==, !=, >= or >".to_owned())
+        .ok_or(Mistake::NoComparison)
     }
 
-    pub(crate) fn expr(&mut self) -> Result<Expr, String> {
+    pub(crate) fn expr(&mut self) -> Result<Expr, Mistake> {
         self.sum(0)
     }
 
-    fn sum(&mut self, depth: u32) -> Result<Expr, String> {
+    fn sum(&mut self, depth: u32) -> Result<Expr, Mistake> {
         let mut left = self.product(depth)?;
         loop {
             let operator = if self.take_symbol("+") {
@@ -279,7 +275,7 @@ impl Tokens {
         }
     }
 
-    fn product(&mut self, depth: u32) -> Result<Expr, String> {
+    fn product(&mut self, depth: u32) -> Result<Expr, Mistake> {
         let mut left = self.atom(depth)?;
         loop {
             let operator = if self.take_symbol("*") {
@@ -296,34 +292,28 @@ impl Tokens {
         }
     }
 
-    fn atom(&mut self, depth: u32) -> Result<Expr, String> {
+    fn atom(&mut self, depth: u32) -> Result<Expr, Mistake> {
         if depth > MAX_DEPTH {
-            return Err("parentheses are nested too deep".to_owned());
+            return Err(Mistake::Nested);
         }
         match self.take() {
             Some(Token::Number { value: Some(value), .. }) => Ok(Expr::Number(value)),
-            Some(Token::Number { text, value: None }) => {
-                Err(format!("`{text}` is not a whole number"))
-            }
+            Some(Token::Number { text, value: None }) => Err(Mistake::NotWhole(text)),
             Some(Token::Word(name)) => Ok(Expr::Name(name)),
             Some(Token::Symbol("-")) => Ok(Expr::Negative(Box::new(self.atom(depth + 1)?))),
             Some(Token::Symbol("(")) => {
                 let inner = self.sum(depth + 1)?;
-                if self.take_symbol(")") {
-                    Ok(inner)
-                } else {
-                    Err("a parenthesis is not closed".to_owned())
-                }
+                if self.take_symbol(")") { Ok(inner) } else { Err(Mistake::Parenthesis) }
             }
             other => Err(expected("a number", other.as_ref())),
         }
     }
 }
 
-pub(crate) fn expected(what: &str, came: Option<&Token>) -> String {
+pub(crate) fn expected(what: &'static str, came: Option<&Token>) -> Mistake {
     match came {
-        Some(token) => format!("expected {what}, not `{token}`"),
-        None => format!("{what} is missing at the end of the line"),
+        Some(token) => Mistake::Expected { what, came: token.to_string() },
+        None => Mistake::Missing(what),
     }
 }
 

@@ -6,6 +6,7 @@ pub mod connections;
 mod expression;
 #[cfg(feature = "kernel")]
 mod kernel;
+mod mistake;
 mod parse;
 mod play;
 pub mod random;

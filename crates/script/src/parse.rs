@@ -1,6 +1,7 @@
 //! Reads a script: a line is a statement.
 
 use crate::expression::{Comparison, Expr, Token, Tokens, expected};
+use crate::mistake::{MAX_DEPTH, MAX_LINE_BYTES, Mistake, OPTIONS};
 use crate::script::{CallEvent, Condition, Error, Event, Line, Pattern, Script, Statement, When};
 use crate::settings::{GSO_SEGS, MSS_BYTES, SYSCTLS, Settings};
 use crate::stack::{INFO, Linux};
@@ -12,10 +13,6 @@ use std::ops::RangeInclusive;
 
 /// Larger files are no packet scripts.
 pub(crate) const MAX_BYTES: usize = Script::MAX_BYTES;
-/// Longer lines are no lines of a packet script: an expression costs stack, and conditions cost time.
-const MAX_LINE_BYTES: usize = 4096;
-/// Blocks in blocks.
-const MAX_DEPTH: usize = 16;
 /// The peer's window in bytes if a script says nothing: no limit to what scripts are about.
 const WINDOW_BYTES: u32 = 8 << 20;
 
@@ -30,13 +27,6 @@ pub(crate) const CONSTANTS: &[(&str, i128)] = &[
     ("yes", 1),
     ("no", 0),
 ];
-
-/// Options for `set`.
-pub(crate) const OPTIONS: &[&str] =
-    &["nodelay", "cork", "quickack", "rcvlowat", "rcvbuf", "sndbuf", "max_pacing_rate"];
-
-const EVENTS: &str =
-    "open, connect, listen, in, out, write, read, close, set, expect, wait, show, let, repeat, if";
 
 /// Bits of the header and their letters, as tcpdump writes them.
 pub(crate) const FLAGS: [(char, u16); 9] = [
@@ -76,9 +66,10 @@ impl Script {
     /// # Errors
     /// What is wrong, with its line.
     pub fn parse(file: &str, text: &str) -> Result<Script, Error> {
-        let error = |line, text| Error { file: file.to_owned(), line, text };
+        let error =
+            |line, why: Mistake| Error { file: file.to_owned(), line, text: why.to_string() };
         if text.len() > MAX_BYTES {
-            return Err(error(0, "it is larger than 1 MiB: no packet script".to_owned()));
+            return Err(error(0, Mistake::FileTooLong));
         }
         let mut parser = Parser {
             script: Script {
@@ -98,15 +89,13 @@ impl Script {
         let mut last = 0;
         for (number, line) in (1..).zip(text.lines()) {
             last = number;
-            parser.line(number, line).map_err(|text| error(number, text))?;
+            parser.line(number, line).map_err(|why| error(number, why))?;
         }
         if let Some(block) = parser.blocks.last() {
-            let text =
-                format!("the block that begins here has no `end` (the file has {last} lines)");
-            return Err(error(block.number, text));
+            return Err(error(block.number, Mistake::NoEnd { lines: last }));
         }
         if parser.script.body.is_empty() {
-            return Err(error(0, "there is no event in it".to_owned()));
+            return Err(error(0, Mistake::NoEvent));
         }
         Ok(parser.script)
     }
@@ -135,13 +124,13 @@ struct Parser {
 }
 
 impl Parser {
-    fn line(&mut self, number: u32, text: &str) -> Result<(), String> {
+    fn line(&mut self, number: u32, text: &str) -> Result<(), Mistake> {
         if text.len() > MAX_LINE_BYTES {
-            return Err(format!("the line is longer than {MAX_LINE_BYTES} bytes"));
+            return Err(Mistake::LineTooLong);
         }
         let stripped = text.trim();
         if stripped.chars().any(|c| c.is_control() && c != '\t') {
-            return Err("there is a control character in this line".to_owned());
+            return Err(Mistake::Control);
         }
         if stripped.is_empty() || stripped.starts_with('#') {
             return Ok(());
@@ -178,7 +167,7 @@ impl Parser {
         let event = self.event(&word, &mut tokens)?;
         tokens.end()?;
         if when.latest.is_some() && !matches!(event, Event::Out(_)) {
-            return Err("a range of times is for `out` only".to_owned());
+            return Err(Mistake::Range);
         }
         self.check_names(&when)?;
         self.push(number, Statement::Event { when, event });
@@ -193,17 +182,17 @@ impl Parser {
         lines.push(Line { number, statement });
     }
 
-    fn before_events(&self, word: &str) -> Result<(), String> {
+    fn before_events(&self, word: &str) -> Result<(), Mistake> {
         if self.is_begun {
-            return Err(format!("`{word}` belongs before the first event"));
+            return Err(Mistake::TooLate(word.to_owned()));
         }
         Ok(())
     }
 
-    fn raw_setting(&mut self, word: &str, rest: &str) -> Result<(), String> {
+    fn raw_setting(&mut self, word: &str, rest: &str) -> Result<(), Mistake> {
         self.before_events(word)?;
         if rest.is_empty() {
-            return Err(format!("`{word}` says nothing"));
+            return Err(Mistake::Empty(word.to_owned()));
         }
         match word {
             "title" => self.script.title = rest.to_owned(),
@@ -212,27 +201,22 @@ impl Parser {
                 let mut words = rest.split_whitespace();
                 self.script.settings.algorithm = words.next().unwrap_or_default().to_owned();
                 for word in words {
-                    let (name, value) = word
-                        .split_once('=')
-                        .ok_or_else(|| format!("`{word}`: parameters are NAME=VALUE"))?;
+                    let (name, value) =
+                        word.split_once('=').ok_or_else(|| Mistake::Parameter(word.to_owned()))?;
                     self.script.settings.params.push((name.to_owned(), value.to_owned()));
                 }
             }
             _ => {
                 let rest = rest.split('#').next().unwrap_or_default();
-                let (name, value) =
-                    rest.split_once('=').ok_or("a sysctl is written NAME = VALUE")?;
+                let (name, value) = rest.split_once('=').ok_or(Mistake::Sysctl)?;
                 let name = name.trim();
                 let name = name.strip_prefix("net.ipv4.").unwrap_or(name);
                 let value = value.split_whitespace().collect::<Vec<_>>().join(" ");
                 if !SYSCTLS.contains(&name) {
-                    return Err(format!(
-                        "the sysctl `{name}` is not one that scripts may set: {}",
-                        SYSCTLS.join(", ")
-                    ));
+                    return Err(Mistake::OtherSysctl(name.to_owned()));
                 }
                 if value.is_empty() || !value.split(' ').all(|part| part.parse::<i64>().is_ok()) {
-                    return Err(format!("`{name} = {value}`: the value is a number, or several"));
+                    return Err(Mistake::SysctlValue { name: name.to_owned(), value });
                 }
                 self.script.settings.sysctls.push((name.to_owned(), value));
             }
@@ -240,37 +224,37 @@ impl Parser {
         Ok(())
     }
 
-    fn setting(&mut self, word: &str, tokens: &mut Tokens) -> Result<(), String> {
+    fn setting(&mut self, word: &str, tokens: &mut Tokens) -> Result<(), Mistake> {
         self.before_events(word)?;
         if word == "needs" {
             let (comparison, linux) = linux_condition(tokens)?;
             self.script.needs.push((comparison, linux));
             return Ok(());
         }
-        let value = tokens.expr()?.value(&mut |name| Err(format!("`{name}` is not known here")))?;
-        let outside = |range: &str| Err(format!("`{word} {value}`: it goes from {range}"));
+        let value = tokens.expr()?.value(&mut |name| Err(Mistake::UnknownHere(name.to_owned())))?;
+        let outside = |range: String| Err(Mistake::Outside { word: word.to_owned(), value, range });
         let settings = &mut self.script.settings;
         match word {
             "mss" => match u32::try_from(value) {
                 Ok(mss) if MSS_BYTES.contains(&mss) => settings.mss_bytes = mss,
-                _ => return outside(&format!("{} bytes", from_to(&MSS_BYTES))),
+                _ => return outside(format!("{} bytes", from_to(&MSS_BYTES))),
             },
             "ip" => match value {
                 4 => settings.ipv6 = false,
                 6 => settings.ipv6 = true,
-                _ => return Err("`ip` is 4 or 6".to_owned()),
+                _ => return Err(Mistake::Ip),
             },
             "gso" => match u32::try_from(value) {
                 Ok(segs) if GSO_SEGS.contains(&segs) => settings.gso_max_segs = segs,
-                _ => return outside(&format!("{} segments", from_to(&GSO_SEGS))),
+                _ => return outside(format!("{} segments", from_to(&GSO_SEGS))),
             },
             "window" => match u32::try_from(value) {
                 Ok(window) if window < 1 << 30 => self.script.window_bytes = window,
-                _ => return outside("0 to 1073741823 bytes"),
+                _ => return outside("0 to 1073741823 bytes".to_owned()),
             },
             _ => match u64::try_from(value) {
                 Ok(ns) if ns < 1 << 50 => settings.base_rtt = Some(Duration::from_ns(ns)),
-                _ => return Err("`base_rtt` is a time".to_owned()),
+                _ => return Err(Mistake::BaseRtt),
             },
         }
         Ok(())
@@ -281,12 +265,12 @@ impl Parser {
         number: u32,
         word: &str,
         tokens: &mut Tokens,
-    ) -> Result<(), String> {
+    ) -> Result<(), Mistake> {
         match word {
             "let" => {
                 let name = self.new_name(tokens)?;
                 if !tokens.take_symbol("=") {
-                    return Err(format!("`let {name}` is followed by `=` and a number"));
+                    return Err(Mistake::Let(name));
                 }
                 let value = self.expr(tokens)?;
                 self.names.insert(name.clone());
@@ -311,11 +295,11 @@ impl Parser {
                 Some(Block { kind: BlockKind::If { then: then @ None, .. }, lines, .. }) => {
                     *then = Some(std::mem::take(lines));
                 }
-                _ => return Err("`else` belongs after `if`".to_owned()),
+                _ => return Err(Mistake::Else),
             },
             _ => {
                 let Some(Block { number, kind, lines }) = self.blocks.pop() else {
-                    return Err("`end` ends nothing".to_owned());
+                    return Err(Mistake::End);
                 };
                 let statement = match kind {
                     BlockKind::Repeat { count, variable } => {
@@ -334,16 +318,16 @@ impl Parser {
         Ok(())
     }
 
-    fn begin(&mut self, number: u32, kind: BlockKind) -> Result<(), String> {
+    fn begin(&mut self, number: u32, kind: BlockKind) -> Result<(), Mistake> {
         if self.blocks.len() >= MAX_DEPTH {
-            return Err(format!("blocks are nested deeper than {MAX_DEPTH}"));
+            return Err(Mistake::Depth);
         }
         self.blocks.push(Block { number, kind, lines: Vec::new() });
         Ok(())
     }
 
     /// A name that is not taken for something else; a variable may be set again.
-    fn new_name(&self, tokens: &mut Tokens) -> Result<String, String> {
+    fn new_name(&self, tokens: &mut Tokens) -> Result<String, Mistake> {
         let name = tokens.word("a name")?;
         let is_taken = name == "mss"
             || name.contains('.')
@@ -351,7 +335,7 @@ impl Parser {
             || CONSTANTS.iter().any(|(known, _)| *known == name)
             || matches!(name.as_str(), "in" | "out" | "algorithm");
         if is_taken {
-            return Err(format!("`{name}` means something already: choose another name"));
+            return Err(Mistake::Taken(name));
         }
         Ok(name)
     }
@@ -363,7 +347,7 @@ impl Parser {
             || CONSTANTS.iter().any(|(known, _)| *known == name)
     }
 
-    fn known(&self, expr: &Expr) -> Result<(), String> {
+    fn known(&self, expr: &Expr) -> Result<(), Mistake> {
         let mut unknown = None;
         expr.names(&mut |name| {
             if !self.is_known(name) {
@@ -372,25 +356,22 @@ impl Parser {
         });
         match unknown {
             None => Ok(()),
-            Some(name) => Err(format!(
-                "`{name}` is not known: neither set by `let` or `repeat ... as` above, nor one of {}, cc.NAME",
-                INFO.iter().map(|(known, _)| *known).collect::<Vec<_>>().join(", ")
-            )),
+            Some(name) => Err(Mistake::Unknown(name.to_owned())),
         }
     }
 
-    fn expr(&self, tokens: &mut Tokens) -> Result<Expr, String> {
+    fn expr(&self, tokens: &mut Tokens) -> Result<Expr, Mistake> {
         let expr = tokens.expr()?;
         self.known(&expr)?;
         Ok(expr)
     }
 
-    fn check_names(&self, when: &When) -> Result<(), String> {
+    fn check_names(&self, when: &When) -> Result<(), Mistake> {
         self.known(&when.earliest)?;
         when.latest.as_ref().map_or(Ok(()), |latest| self.known(latest))
     }
 
-    fn event(&mut self, word: &str, tokens: &mut Tokens) -> Result<Event, String> {
+    fn event(&mut self, word: &str, tokens: &mut Tokens) -> Result<Event, Mistake> {
         Ok(match word {
             "in" => Event::In(Box::new(self.pattern(false, tokens)?)),
             "out" => Event::Out(Box::new(self.pattern(true, tokens)?)),
@@ -406,11 +387,11 @@ impl Parser {
             "expect" => Event::Expect(self.conditions(tokens)?),
             "wait" => Event::Wait,
             "show" => Event::Show,
-            _ => return Err(format!("`{word}` is no event: {EVENTS}")),
+            _ => return Err(Mistake::Event(word.to_owned())),
         })
     }
 
-    fn option(&mut self, tokens: &mut Tokens) -> Result<CallEvent, String> {
+    fn option(&mut self, tokens: &mut Tokens) -> Result<CallEvent, Mistake> {
         let name = tokens.word("an option's name")?;
         if name == "algorithm" {
             let name = tokens.word("an algorithm's name")?;
@@ -418,18 +399,17 @@ impl Parser {
             return Ok(CallEvent::SetCongestion(name));
         }
         let known = OPTIONS.iter().find(|known| **known == name);
-        let option = known
-            .ok_or_else(|| format!("`{name}` is no option: algorithm, {}", OPTIONS.join(", ")))?;
+        let option = known.ok_or(Mistake::Option(name))?;
         Ok(CallEvent::Set { option, value: self.expr(tokens)? })
     }
 
-    fn conditions(&self, tokens: &mut Tokens) -> Result<Vec<Condition>, String> {
+    fn conditions(&self, tokens: &mut Tokens) -> Result<Vec<Condition>, Mistake> {
         let mut conditions = Vec::new();
         loop {
             if tokens.take_word("algorithm") {
                 let comparison = tokens.comparison()?;
                 if !matches!(comparison, Comparison::Equal | Comparison::NotEqual) {
-                    return Err("algorithms are compared with == or !=".to_owned());
+                    return Err(Mistake::AlgorithmComparison);
                 }
                 let name = tokens.word("an algorithm's name")?;
                 conditions.push(Condition::Algorithm { comparison, name });
@@ -447,7 +427,7 @@ impl Parser {
         }
     }
 
-    fn pattern(&mut self, is_out: bool, tokens: &mut Tokens) -> Result<Pattern, String> {
+    fn pattern(&mut self, is_out: bool, tokens: &mut Tokens) -> Result<Pattern, Mistake> {
         let mut pattern = Pattern { flags: flags(tokens)?, ..Pattern::default() };
         // The comma after the flags may be left out.
         let _ = tokens.take_symbol(",");
@@ -455,13 +435,12 @@ impl Parser {
         while tokens.peek().is_some() {
             let item = tokens.word("a part of the segment")?;
             if pattern.flags & Segment::SYN == 0 && OF_A_SYN.contains(&item.as_str()) {
-                return Err(format!("`{item}` is for a segment with the flag S only"));
+                return Err(Mistake::OfASyn(item));
             }
             if let Some(before) = said.iter().find(|before| exclude(before, &item)) {
-                return Err(if *before == item {
-                    format!("`{item}` is said twice")
-                } else {
-                    format!("either `{before}` or `{item}`, not both")
+                return Err(match *before == item {
+                    true => Mistake::Twice(item),
+                    false => Mistake::Either { before: before.clone(), item },
                 });
             }
             said.push(item.clone());
@@ -471,7 +450,7 @@ impl Parser {
             }
         }
         if pattern.len.is_some() && pattern.end.is_some() {
-            return Err("either `len` or the end of `seq`, not both".to_owned());
+            return Err(Mistake::LenOrEnd);
         }
         Ok(pattern)
     }
@@ -482,9 +461,10 @@ impl Parser {
         is_out: bool,
         pattern: &mut Pattern,
         tokens: &mut Tokens,
-    ) -> Result<(), String> {
-        let only = |when: bool, which: &str| {
-            if when { Ok(()) } else { Err(format!("`{item}` is for `{which}` only")) }
+    ) -> Result<(), Mistake> {
+        let only_out = || match is_out {
+            true => Ok(()),
+            false => Err(Mistake::OneWay { item: item.to_owned(), which: "out" }),
         };
         match item {
             "seq" => {
@@ -510,11 +490,11 @@ impl Parser {
             "sack" => loop {
                 let start = self.expr(tokens)?;
                 if !tokens.take_symbol(":") {
-                    return Err("a SACK range is START:END".to_owned());
+                    return Err(Mistake::SackRange);
                 }
                 pattern.sacks.push((start, self.expr(tokens)?));
                 if pattern.sacks.len() > 4 {
-                    return Err("a segment has room for 4 SACK ranges".to_owned());
+                    return Err(Mistake::Sacks);
                 }
                 if matches!(tokens.peek(), None | Some(Token::Symbol(","))) {
                     break;
@@ -524,41 +504,34 @@ impl Parser {
             "ecr" => {
                 let name = tokens.word("a segment's name")?;
                 if !self.segments.contains(&name) {
-                    return Err(format!(
-                        "no segment above is named `{name}` (`out ... as {name}`)"
-                    ));
+                    return Err(Mistake::NoSegment(name));
                 }
                 pattern.echo = Some(name);
             }
             "as" => {
-                only(is_out, "out")?;
+                only_out()?;
                 let name = tokens.word("a name")?;
                 self.segments.insert(name.clone());
                 pattern.name = Some(name);
             }
             "lost" => {
-                only(is_out, "out")?;
+                only_out()?;
                 pattern.is_lost = true;
             }
-            _ => {
-                return Err(format!(
-                    "`{item}` is no part of a segment: seq, len, ack, win, ect0, ect1, ce, not_ect, sack, ts, ecr, \
-                     mss, wscale, sack_ok, no_sack, no_wscale, no_ts, as, lost"
-                ));
-            }
+            _ => return Err(Mistake::Part(item.to_owned())),
         }
         Ok(())
     }
 
     /// A whole handshake, either way, in the lines that it stands for.
-    fn open(&mut self, number: u32, when: &When, tokens: &mut Tokens) -> Result<(), String> {
+    fn open(&mut self, number: u32, when: &When, tokens: &mut Tokens) -> Result<(), Mistake> {
         let side = tokens.word("active or passive")?;
         let (mut rtt, mut ecn) = (Expr::Number(0), false);
         while tokens.take_symbol(",") || tokens.peek().is_some() {
             match tokens.word("rtt or ecn")?.as_str() {
                 "rtt" => rtt = self.expr(tokens)?,
                 "ecn" => ecn = true,
-                other => return Err(format!("`{other}`: a handshake has `rtt TIME` and `ecn`")),
+                other => return Err(Mistake::Handshake(other.to_owned())),
             }
         }
         let asks = if ecn { Segment::ECE | Segment::CWR } else { 0 };
@@ -581,7 +554,7 @@ impl Parser {
                 (now(), Event::Out(Box::new(Pattern { ack: one(), ..*segment(syn_ack) }))),
                 (after_rtt, Event::In(segment(Segment::ACK))),
             ],
-            _ => return Err(format!("`open {side}`: it is `open active` or `open passive`")),
+            _ => return Err(Mistake::Open(side)),
         };
         for (when, event) in events {
             self.push(number, Statement::Event { when, event });
@@ -598,7 +571,7 @@ fn now() -> When {
     When { from_start: false, earliest: Expr::Number(0), latest: None }
 }
 
-fn when(tokens: &mut Tokens) -> Result<Option<When>, String> {
+fn when(tokens: &mut Tokens) -> Result<Option<When>, Mistake> {
     let from_start = if tokens.take_symbol("+") {
         false
     } else if tokens.take_symbol("@") {
@@ -611,7 +584,7 @@ fn when(tokens: &mut Tokens) -> Result<Option<When>, String> {
     Ok(Some(When { from_start, earliest, latest }))
 }
 
-fn linux_condition(tokens: &mut Tokens) -> Result<(Comparison, Linux), String> {
+fn linux_condition(tokens: &mut Tokens) -> Result<(Comparison, Linux), Mistake> {
     if !tokens.take_word("linux") {
         return Err(expected("`linux`", tokens.peek()));
     }
@@ -623,11 +596,11 @@ fn linux_condition(tokens: &mut Tokens) -> Result<(Comparison, Linux), String> {
     let parsed = version
         .split_once('.')
         .and_then(|(major, minor)| Some(Linux(major.parse().ok()?, minor.parse().ok()?)));
-    let linux = parsed.ok_or_else(|| format!("`{version}` is no version such as 6.12"))?;
+    let linux = parsed.ok_or(Mistake::Version(version))?;
     Ok((comparison, linux))
 }
 
-fn flags(tokens: &mut Tokens) -> Result<u16, String> {
+fn flags(tokens: &mut Tokens) -> Result<u16, Mistake> {
     let letters = match tokens.take() {
         Some(Token::Flags(letters)) => letters,
         other => return Err(expected("flags such as [S.] or [.]", other.as_ref())),
@@ -635,11 +608,7 @@ fn flags(tokens: &mut Tokens) -> Result<u16, String> {
     let mut flags = 0;
     for letter in letters.chars() {
         let known = FLAGS.iter().find(|(known, _)| *known == letter);
-        let (_, bit) = known.ok_or_else(|| {
-            format!(
-                "`{letter}` in [{letters}] is no flag: S F R P . U E W e, as tcpdump writes them"
-            )
-        })?;
+        let (_, bit) = known.ok_or_else(|| Mistake::Flag { letter, letters: letters.clone() })?;
         flags |= bit;
     }
     Ok(flags)

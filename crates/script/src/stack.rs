@@ -101,7 +101,7 @@ pub struct Refusal(pub String);
 
 impl From<knee_wire::Error> for Refusal {
     fn from(why: knee_wire::Error) -> Refusal {
-        Refusal(why.0)
+        Refusal(why.to_string())
     }
 }
 

@@ -9,15 +9,19 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
+use knee_queue::time::Duration;
 use knee_script::random::conversation;
 use knee_script::{
-    Algorithms, KernelStack, Limits, Linux, LinuxVersion, Profile, Script, Stack, Verdict,
-    not_for_kernels_own, play_again_if_late, running,
+    Algorithms, KernelStack, Limits, Linux, LinuxVersion, Profile, Script, SimStack, Stack,
+    Verdict, not_for_kernels_own, play, play_again_if_late, running,
 };
 use knee_testbed::kernel_is_ready;
 
-/// Scripts wait most of their time; more at once make each other late.
+/// Scripts wait much of their time; more at once make each other late.
 const AT_ONCE: usize = 3;
+/// Those that take [`LONG`] and more do little but wait, so they are played beside the others.
+const LONG_AT_ONCE: usize = 8;
+const LONG: Duration = Duration::from_ms(1000);
 const ATTEMPTS: u32 = 8;
 /// Of the random conversations.
 const FIRST_SEED: u64 = 2_000;
@@ -32,35 +36,49 @@ fn differing(whose: Algorithms, is_for: impl Fn(&Script) -> bool) -> Vec<String>
 }
 
 fn differing_of(whose: Algorithms, scripts: &[Script]) -> Vec<String> {
-    let next = AtomicUsize::new(0);
+    let mut timed: Vec<_> = scripts.iter().map(|script| (took(script), script)).collect();
+    timed.sort_by_key(|(took, _)| std::cmp::Reverse(*took));
+    let (long, short) = timed.split_at(timed.partition_point(|(took, _)| *took >= LONG));
     let differ = Mutex::new(Vec::new());
+    let lanes = [(long, AtomicUsize::new(0), LONG_AT_ONCE), (short, AtomicUsize::new(0), AT_ONCE)];
     thread::scope(|scope| {
-        for _ in 0..AT_ONCE {
-            scope.spawn(|| {
-                while let Some(script) = scripts.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let mut make = |settings: &_| -> Result<Box<dyn Stack>, _> {
-                        Ok(Box::new(KernelStack::new(settings, whose)?))
-                    };
-                    let played = play_again_if_late(script, Limits::default(), ATTEMPTS, &mut make);
-                    let said = match played {
-                        Ok(settled) => match settled.played.verdict {
-                            Verdict::Differs(why) => {
-                                let account = settled.played.account.join("\n    ");
-                                let attempts = settled.attempts;
-                                Some(format!("{why} (attempt {attempts})\n    {account}"))
-                            }
-                            Verdict::Passed | Verdict::NotForThis(_) => None,
-                        },
-                        Err(why) => Some(why.to_string()),
-                    };
-                    if let Some(said) = said {
-                        differ.lock().unwrap_or_else(PoisonError::into_inner).push(said);
+        for (scripts, next, at_once) in &lanes {
+            for _ in 0..*at_once {
+                scope.spawn(|| {
+                    while let Some((_, script)) = scripts.get(next.fetch_add(1, Ordering::Relaxed))
+                    {
+                        let said = difference(whose, script);
+                        differ.lock().unwrap_or_else(PoisonError::into_inner).extend(said);
                     }
-                }
-            });
+                });
+            }
         }
     });
     differ.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// How long it takes in the simulator, in simulated time, which is about what it takes on a kernel.
+fn took(script: &Script) -> Duration {
+    let profile = Profile { linux: LinuxVersion::V6_18, hz: 250 };
+    let stack = SimStack::new(&script.settings, profile).ok();
+    let played = stack.and_then(|mut stack| play(script, &mut stack, Limits::default()).ok());
+    played.map_or(Duration::ZERO, |played| played.took)
+}
+
+fn difference(whose: Algorithms, script: &Script) -> Option<String> {
+    let mut make = |settings: &_| -> Result<Box<dyn Stack>, _> {
+        Ok(Box::new(KernelStack::new(settings, whose)?))
+    };
+    match play_again_if_late(script, Limits::default(), ATTEMPTS, &mut make) {
+        Ok(settled) => match settled.played.verdict {
+            Verdict::Differs(why) => {
+                let account = settled.played.account.join("\n    ");
+                Some(format!("{why} (attempt {})\n    {account}", settled.attempts))
+            }
+            Verdict::Passed | Verdict::NotForThis(_) => None,
+        },
+        Err(why) => Some(why.to_string()),
+    }
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::cell::RefCell;
 use std::path::Path;
 use std::rc::Rc;
 
+use knee_run::error::caused;
 use knee_run::spec::Run;
 use knee_run::{Error, Outcome};
 use knee_wire::host::{AT_HOST, AT_PORT, HostFile, SNAP_BYTES};
@@ -17,13 +18,12 @@ use knee_wire::{Direction, Record};
 /// # Errors
 /// Why it cannot be simulated, or which file cannot be written.
 pub fn simulate(run: &Run, dir: &Path) -> Result<Outcome, Error> {
-    let failed = |why: knee_wire::Error| Error::Failed(why.0);
-    let files = HostFiles::create(run, dir).map_err(failed)?;
+    let files = HostFiles::create(run, dir).map_err(caused)?;
     let files = Rc::new(RefCell::new(files));
     let sink = Rc::clone(&files);
     let outcome = simulate_captured(run, move |sighting| sink.borrow_mut().take(&sighting))?;
     let files = Rc::into_inner(files).expect("the simulation is over, and its sink gone");
-    files.into_inner().finish().map_err(failed)?;
+    files.into_inner().finish().map_err(caused)?;
     Ok(outcome)
 }
 

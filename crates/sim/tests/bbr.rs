@@ -2,9 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "all of this is test code")]
 
-mod common;
-
-use common::{FULL, Path, at_ms, droptail, mbps, ms, sampled, simulate, steps};
+use crate::common::{FULL, Path, at_ms, droptail, mbps, ms, sampled, simulate, steps};
 use knee_queue::Limit;
 use knee_queue::time::{Duration, Time};
 use knee_run::outcome::{FlowSample, Outcome};

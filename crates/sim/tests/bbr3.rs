@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "all of this is test code")]
 
-mod common;
+use crate::common;
 
 use common::{FULL, Path, at_ms, droptail, marking, mbps, ms, sampled, steps};
 use knee_algo::Algorithm;

@@ -1,8 +1,6 @@
 //! Memory that the queues of a switch share.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use knee_queue::time::Time;
 use knee_queue::{DynamicThresholdConfig, Ecn, Limit, NotEctAbove, QueueConfig};
 use knee_run::outcome::{Outcome, QueueOutcome};

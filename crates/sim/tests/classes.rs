@@ -1,8 +1,6 @@
 //! Ports with several queues: who is served when, and what is whose.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use knee_queue::{
     Alternate, ClassConfig, ClassService, ClassesConfig, Condition, Ecn, Limit, LimitPer,
     NotEctAbove, QueueConfig, TwoBuffersConfig,

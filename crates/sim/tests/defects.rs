@@ -1,8 +1,6 @@
 //! Defects of 2015 to 2018 in what a receiver of DCTCP acknowledges, each by what it does to a run.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use knee_queue::NotEctAbove;
 use knee_run::outcome::{Counters, Outcome};
 use knee_run::spec::{Defects, Flow, Run};

@@ -1,8 +1,6 @@
 //! Same inputs, same bytes.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use knee_queue::{Limit, NotEctAbove, QueueConfig, StepConfig};
 use knee_run::spec::{Flow, Run, Sampling};
 

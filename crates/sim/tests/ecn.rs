@@ -1,9 +1,7 @@
 //! ECN over a whole network: what a marking queue and the ends of a flow make of each other. Rules of one end are in
 //! tests/scripts/ecn and tests/scripts/dctcp.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use knee_queue::NotEctAbove;
 use knee_queue::time::Time;
 use knee_run::spec::{Flow, Run};

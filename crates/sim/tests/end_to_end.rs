@@ -1,8 +1,6 @@
 //! What no packet script can say: timers at any clock, counters of a run, a host's own queue, sizes beyond all bounds.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use knee_queue::Limit;
 use knee_queue::time::{Duration, Rate, Time};
 use knee_run::outcome::{Counters, FlowOutcome};

@@ -1,8 +1,6 @@
 //! DCTCP against the fluid model of its paper (section 3.3: N synchronised flows, one queue).
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use knee_queue::NotEctAbove;
 use knee_run::outcome::QueueSample;
 use knee_run::spec::{Flow, Run};

@@ -1,8 +1,6 @@
 //! Whom DCTCP's sender takes its peer for (`peer = auto`), and what that is worth.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use knee_queue::NotEctAbove;
 use knee_queue::time::Duration;
 use knee_run::outcome::{Counters, Outcome};

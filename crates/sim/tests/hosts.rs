@@ -1,9 +1,7 @@
 //! NICs whose interrupts wait, merging of what they bring, the account of CPU time, rate limits of sockets, losses of
 //! whole bursts (queues.md sec. 12, experiments.md sec. 5 and 7.2), and when an application is woken.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use knee_queue::Ecn;
 use knee_queue::time::{Duration, Time};
 use knee_run::outcome::{HostCount, Outcome};

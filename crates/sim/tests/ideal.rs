@@ -1,8 +1,6 @@
 //! The least time that a transfer can take, and what the simulator takes.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use knee_queue::time::{Duration, Time};
 use knee_run::Ideal;
 use knee_run::spec::{Flow, HostConfig, LinuxVersion, NodeId, Run, Sampling, Serialisation};

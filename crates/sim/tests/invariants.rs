@@ -1,8 +1,6 @@
 //! What holds in any run: every byte arrives once, every packet is accounted for, nothing stalls.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use knee_queue::time::{Duration, Time};
 use knee_queue::{Limit, NotEctAbove, PieConfig, QueueConfig, StepConfig, Threshold};
 use knee_run::outcome::Outcome;

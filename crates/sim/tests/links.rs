@@ -1,8 +1,6 @@
 //! Links and queues: when a packet arrives, what is marked, what is lost, which way it goes.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use knee_queue::time::{Duration, Time};
 use knee_queue::{Ecn, Limit, NotEctAbove, QueueConfig};
 use knee_run::outcome::Outcome;

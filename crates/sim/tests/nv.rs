@@ -1,8 +1,6 @@
 //! TCP-NV and BIC on a path: the standing queue, the end of slow start, changes of the path, base RTTs.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use knee_run::outcome::Outcome;
 use knee_run::spec::{Flow, Run, Sampling};
 

@@ -1,8 +1,6 @@
 //! IEEE 802.3x: pauses come when they must, nothing is lost with enough headroom, and who is stopped holds up others.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use knee_queue::time::{Duration, Time};
 use knee_queue::{Ecn, Limit, QueueConfig};
 use knee_run::outcome::{Outcome, PauseOutcome, QueueOutcome};

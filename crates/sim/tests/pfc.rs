@@ -1,9 +1,7 @@
 //! IEEE 802.1Qbb: a class is stopped while others go on, loses nothing with enough headroom, and who is stopped holds up nobody
 //! outside of it.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use knee_queue::time::Duration;
 use knee_queue::{
     ClassConfig, ClassService, ClassesConfig, CodelConfig, Condition, DualPi2Config,

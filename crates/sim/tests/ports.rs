@@ -1,8 +1,6 @@
 //! Ports of software routers, whose interrupts wait (queues.md sec. 12): what comes is forwarded in bursts.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use knee_queue::time::{Duration, Time};
 use knee_queue::{Ecn, Limit, QueueConfig};
 use knee_run::outcome::{Outcome, QueueOutcome};

@@ -1,8 +1,6 @@
 //! Changes of a flow's path: who makes them, and what comes of them.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use knee_queue::NotEctAbove;
 use knee_queue::time::Duration;
 use knee_run::outcome::{FlowOutcome, Outcome};

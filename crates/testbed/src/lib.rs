@@ -6,6 +6,7 @@ pub mod capture;
 pub mod cgroup;
 pub mod median;
 pub mod net;
+pub mod outside;
 pub mod sandbox;
 pub mod trace;
 

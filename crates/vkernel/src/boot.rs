@@ -1,8 +1,8 @@
 //! A guest's process: started with its orders, waited for, ended with all that belongs to it.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{self, Child, Command, ExitStatus, Stdio};
@@ -36,7 +36,7 @@ const CALENDAR_NS: &str = "1700000000000000000";
 #[derive(Clone, Copy, Debug)]
 pub struct Guest<'a> {
     pub kernel: &'a Path,
-    pub program: &'a Path,
+    pub program: &'a [u8],
     pub orders: &'a [u8],
     /// More for the kernel's command line.
     pub arguments: &'a [String],
@@ -76,8 +76,9 @@ pub fn boot(guest: &Guest<'_>, stop: &AtomicBool) -> Result<Left, Error> {
         fs::write(&path, bytes).map_err(failed(format!("{}: cannot be written", path.display())))
     };
     write("plan", guest.orders)?;
-    fs::copy(guest.program, dir.join("init"))
-        .map_err(failed(format!("{}: cannot be copied", guest.program.display())))?;
+    write("init", guest.program)?;
+    fs::set_permissions(dir.join("init"), Permissions::from_mode(0o755))
+        .map_err(failed("the guest's program"))?;
     fs::create_dir(dir.join("proc")).map_err(failed("a directory for the guest"))?;
     let console = File::create(dir.join("console")).map_err(failed("the guest's console"))?;
     let errors = console.try_clone().map_err(failed("the guest's console"))?;
@@ -310,21 +311,18 @@ mod tests {
     use crate::testing::write_program;
 
     fn boot_script(script: &str, limit: Duration, stop: bool) -> Result<Vec<u8>, Error> {
-        static NUMBER: AtomicU64 = AtomicU64::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("knee-boot-{}-{number}", process::id()));
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("guest");
         write_program(&path, &format!("#!/bin/sh\n{script}\n"));
         let guest = Guest {
             kernel: &path,
-            program: &path,
+            program: b"",
             orders: b"orders",
             arguments: &[],
             seed: 7,
             limit,
         };
-        let result = boot(&guest, &AtomicBool::new(stop)).map(|left| left.result);
-        fs::remove_file(&path).unwrap();
-        result
+        boot(&guest, &AtomicBool::new(stop)).map(|left| left.result)
     }
 
     const LONG: Duration = Duration::from_secs(60);
@@ -356,7 +354,8 @@ mod tests {
 
     #[test]
     fn a_guest_that_hangs_is_ended_with_its_children() {
-        let marker = std::env::temp_dir().join(format!("knee-boot-late-{}", process::id()));
+        let dir = tempfile::tempdir().unwrap();
+        let marker = dir.path().join("late");
         let script = format!("(sleep 1; touch {}) & sleep 60", marker.display());
         let begun = Instant::now();
         let why = boot_script(&script, Duration::from_millis(100), false).unwrap_err();
@@ -368,7 +367,8 @@ mod tests {
 
     #[test]
     fn what_is_left_behind_is_removed_and_what_is_held_is_not() {
-        let parent = std::env::temp_dir().join(format!("knee-boot-left-{}", process::id()));
+        let dir = tempfile::tempdir().unwrap();
+        let parent = dir.path();
         let names = ["1-0", "999999999-0", "notes", "1-", "1-0-b"];
         let [held, left, others @ ..] = names.map(|name| parent.join(PREFIX.to_owned() + name));
         for folder in [&held, &left].into_iter().chain(&others) {
@@ -378,14 +378,17 @@ mod tests {
         assert!(lock(&held).unwrap().is_none(), "held twice");
         assert!(lock(&parent.join("none")).unwrap().is_none(), "there is none");
         assert!(lock(Path::new("/dev/null/none")).is_err(), "must not be tried again");
-        remove_left_behind(&parent);
+        remove_left_behind(parent);
         assert_eq!([&held, &left].map(|folder| folder.exists()), [true, false]);
         assert!(others.iter().all(|folder| folder.exists()), "they are somebody else's");
         // The number of a running process does not keep what nobody holds.
         drop(lock_of_held);
-        remove_left_behind(&parent);
+        // A child of another test has the lock, too, until it is another program.
+        let begun = Instant::now();
+        while held.exists() && begun.elapsed() < LONG {
+            remove_left_behind(parent);
+        }
         assert!(!held.exists());
-        fs::remove_dir_all(&parent).unwrap();
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use knee_run::Run;
+use knee_run::error::caused;
 use knee_run::spec::{Link, NodeId};
 use knee_wire::host::{AT_HOST, AT_PORT, HostFile, SNAP_BYTES};
 use knee_wire::{Direction, Record};
@@ -79,7 +80,7 @@ pub(crate) fn write(run: &Run, bytes: &[u8], zero_ns: u64, dir: &Path) -> Result
     let files =
         nodes.map(|node| node.host.as_ref().map(|_| HostFile::create(dir, &node.name)).transpose());
     let files: Result<Vec<Option<HostFile>>, _> = files.collect();
-    let mut files = files.map_err(|why| Error::Failed(why.0))?;
+    let mut files = files.map_err(caused)?;
     let mut data = Vec::new();
     for (at_ns, offset, number) in sightings {
         let sighting = SIGHTINGS[usize::from(number)];
@@ -97,9 +98,9 @@ pub(crate) fn write(run: &Run, bytes: &[u8], zero_ns: u64, dir: &Path) -> Result
             direction: Some(sighting.direction),
             comment: None,
         };
-        file.write(&record).map_err(|why| Error::Failed(why.0))?;
+        file.write(&record).map_err(caused)?;
     }
-    files.into_iter().flatten().try_for_each(HostFile::finish).map_err(|why| Error::Failed(why.0))
+    files.into_iter().flatten().try_for_each(HostFile::finish).map_err(caused)
 }
 
 /// Where a frame may be seen: by the host that sends and by the one that receives, as it leaves its queue and as it comes.

@@ -8,10 +8,12 @@
 //! | --- | --- |
 //! | [`run`] | one run from beginning to end |
 //! | [`plan`] | what a run becomes: namespaces, devices, routes, queues, applications; what the kernel cannot do |
-//! | [`guest`] | what a guest is told and what it tells, byte by byte |
+//! | [`guest`] | what a guest is told and what it tells |
 //! | [`kernel`] | a kernel for guests: from a source tree to the user's cache |
 //! | [`boot`](mod@boot) | a guest's process |
 #![forbid(unsafe_code)]
+
+extern crate alloc;
 
 mod back_end;
 pub mod boot;
@@ -20,6 +22,7 @@ pub mod guest;
 pub mod kernel;
 mod outcome;
 pub mod plan;
+mod records;
 mod run;
 #[cfg(test)]
 mod testing;

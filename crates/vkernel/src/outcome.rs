@@ -1,13 +1,12 @@
 //! The records of a run, in the simulator's shape.
 
-use knee_linux::side::{SideReport, counters_then, flow_outcome};
-use knee_linux::{TcpInfo, counts};
-use knee_queue::time::{Duration, Time};
+use knee_linux::applications;
+use knee_linux::counts::{Mib, add_pairs, host_count};
+use knee_queue::time::Time;
 use knee_run::Run;
-use knee_run::outcome::{
-    GoodputSample, Outcome, PingRecord, QueueOutcome, QueueSample, RpcRecord, WindowLooks,
-};
-use knee_run::spec::{LinkId, SharedBuffer, Traffic};
+use knee_run::outcome::{Outcome, QueueOutcome, QueueSample};
+use knee_run::spec::{LinkId, SharedBuffer};
+use knee_traffic::Moment;
 
 use crate::Error;
 use crate::guest::{QueueAnswer, Records};
@@ -18,67 +17,27 @@ use crate::plan::{Discipline, Figures, Plan, SampledQueue, figures};
 /// # Errors
 /// An answer of the kernel that is not what it should be.
 pub(crate) fn assemble(run: &Run, plan: &Plan, records: &Records) -> Result<Outcome, Error> {
-    let at = Time::from_ns;
+    let at = |moment| {
+        let answers = records.queues.iter().filter(|answer| answer.moment == moment);
+        known(plan, &answers.collect::<Vec<_>>())
+    };
+    let of_window = [at(Moment::WindowBegin)?, at(Moment::WindowEnd)?];
+    let of_window = of_window.map(|known| queues(run, &known));
     let own_name = |name: &str| plan.chosen.own_name(name);
-    let mut sides: Vec<[Option<&SideReport>; 2]> = vec![[None; 2]; run.flows.len()];
-    for side in &records.sides {
-        if let Some(of_flow) = sides.get_mut(side.flow as usize) {
-            of_flow[usize::from(side.listens)] = Some(side);
+    let mut counts = vec![<[Mib; 2]>::default(); plan.hosts.len()];
+    for (host, is_last, text) in &records.counts {
+        if let Some(of_host) = counts.get_mut(*host as usize) {
+            add_pairs(&mut of_host[usize::from(*is_last)], &String::from_utf8_lossy(text));
         }
     }
-    let flows = run.flows.iter().zip(&sides).map(|(flow, [client, server])| {
-        let is_rpc = matches!(flow.traffic, Traffic::Rpc { .. });
-        flow_outcome(is_rpc, &own_name, *client, *server)
-    });
-    let rpcs = records.rpcs.iter().map(|(flow, start_ns, latency_ns)| RpcRecord {
-        flow: *flow,
-        start: at(*start_ns),
-        latency: Duration::from_ns(*latency_ns),
-        timeouts: None,
-    });
-    let pings = records.pings.iter().map(|(ping, sent_ns, rtt_ns)| PingRecord {
-        ping: *ping,
-        sent: at(*sent_ns),
-        rtt: rtt_ns.map(Duration::from_ns),
-    });
-    let flow_samples = records.flow_samples.iter().filter_map(|sample| {
-        let inside = sample.inside.clone();
-        TcpInfo::new(&sample.info).flow_sample(at(sample.at_ns), sample.flow, inside)
-    });
-    let goodput = records.goodput_samples.iter().map(|(at_ns, flow, bytes)| GoodputSample {
-        at: at(*at_ns),
-        flow: *flow,
-        bytes: *bytes,
-    });
-    let hosts = plan.hosts.iter().zip(&records.counts);
-    let mut outcome = Outcome {
-        end: at(records.end_ns),
-        flows: flows.collect(),
+    let hosts = plan.hosts.iter().zip(&counts);
+    Ok(Outcome {
         host_counts: hosts
-            .map(|(node, [before, after])| counts::host_count(*node, before, after))
+            .map(|(node, [before, after])| host_count(*node, before, after))
             .collect(),
-        rpcs: rpcs.collect(),
-        pings: pings.collect(),
-        queues: queues(run, &known(plan, &records.queues)?),
-        flow_samples: flow_samples.collect(),
-        queue_samples: queue_samples(run, &known(plan, &records.queue_samples)?),
-        goodput_samples: goodput.collect(),
-        ..Outcome::default()
-    };
-    outcome.count_window(&run.sampling, run.flows.len(), &looks(run, plan, records)?);
-    Ok(outcome)
-}
-
-/// What was counted at the ends of the measured window.
-fn looks(run: &Run, plan: &Plan, records: &Records) -> Result<WindowLooks, Error> {
-    let is_rpc = |flow: u32| {
-        let flow = run.flows.get(flow as usize);
-        flow.is_some_and(|flow| matches!(flow.traffic, Traffic::Rpc { .. }))
-    };
-    let [begin, end] = &records.window_queues;
-    Ok(WindowLooks {
-        flows: Some(records.window_looks.each_ref().map(|looks| counters_then(looks, is_rpc))),
-        queues: Some([queues(run, &known(plan, begin)?), queues(run, &known(plan, end)?)]),
+        queues: queues(run, &at(Moment::End)?),
+        queue_samples: queue_samples(run, &at(Moment::Sample)?),
+        ..applications::outcome(run, &own_name, &records.traffic, Some(of_window))
     })
 }
 
@@ -93,7 +52,7 @@ struct Known {
 }
 
 /// Answers, link by link and time by time.
-fn known(plan: &Plan, answers: &[QueueAnswer]) -> Result<Vec<Known>, Error> {
+fn known(plan: &Plan, answers: &[&QueueAnswer]) -> Result<Vec<Known>, Error> {
     let mut all: Vec<Known> = Vec::new();
     for (queue, at, figures) in each(plan, answers)? {
         let is_next = |before: &&mut Known| (before.queue.link, before.at) == (queue.link, at);
@@ -198,7 +157,10 @@ fn memories(run: &Run) -> impl Iterator<Item = (u32, &SharedBuffer)> {
 }
 
 /// Each answer about a queue, read.
-fn each(plan: &Plan, answers: &[QueueAnswer]) -> Result<Vec<(SampledQueue, Time, Figures)>, Error> {
+fn each(
+    plan: &Plan,
+    answers: &[&QueueAnswer],
+) -> Result<Vec<(SampledQueue, Time, Figures)>, Error> {
     let of = |answer: &QueueAnswer| {
         let queue = *plan.queues.get(answer.queue as usize)?;
         let figures = figures(&answer.answer, queue.discipline)?;

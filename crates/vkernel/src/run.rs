@@ -1,15 +1,17 @@
 //! One run from beginning to end.
 
+use std::io;
 use std::time::Duration;
 
 use knee_linux::Algorithms;
 use knee_run::{Ask, Outcome, Run};
+use knee_traffic::SideReport;
 
 use crate::Error;
 use crate::boot::{Guest, boot};
 use crate::captures;
 use crate::guest::Records;
-use crate::kernel::{Built, DEFAULT_HZ};
+use crate::kernel::{Built, DEFAULT_HZ, PROGRAM};
 use crate::outcome::assemble;
 use crate::plan::Plan;
 
@@ -62,7 +64,7 @@ pub fn run(run: &Run, kernel: &Built, options: &Options, ask: &Ask<'_>) -> Resul
     let left = boot(
         &Guest {
             kernel: &kernel.linux(),
-            program: &kernel.program(),
+            program: PROGRAM,
             orders: &plan.orders.to_bytes(),
             arguments: &plan.kernel_arguments,
             seed: run.seed,
@@ -70,13 +72,18 @@ pub fn run(run: &Run, kernel: &Built, options: &Options, ask: &Ask<'_>) -> Resul
         },
         ask.stop,
     )?;
-    let records = Records::read(&left.result, plan.hosts.len())?;
-    if let Some(failed) = records.sides.iter().find(|side| side.error.is_some()) {
-        let why = failed.error.as_deref().unwrap_or_default();
-        return Err(Error::Failed(format!("flow {}: {why}", failed.flow)));
+    let records = Records::read(&left.result)?;
+    let failed = |side: &SideReport| Some((side.flow, side.error.clone()?));
+    if let Some((flow, why)) = records.traffic.sides.iter().find_map(failed) {
+        return Err(Error::Failed(format!("flow {flow}: {}", in_words(why))));
     }
     if let Some(dir) = ask.captures {
         captures::write(run, &left.read("captures")?, records.zero_ns, dir)?;
     }
     assemble(run, &plan, &records)
+}
+
+/// What a guest says that the kernel answered: a number, for it has no words.
+fn in_words(why: String) -> String {
+    why.parse().map_or(why, |number| io::Error::from_raw_os_error(number).to_string())
 }

@@ -12,13 +12,10 @@ const SACKS: usize = 4;
 /// What the headers of a packet say, numbers as they are on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Compact {
-    /// Sender.
     pub source: SocketAddr,
-    /// Receiver.
     pub destination: SocketAddr,
     /// Bits of the header, [`crate::Segment::SYN`] and its like.
     pub flags: u16,
-    /// ECN field of the IP header.
     pub ecn: Ecn,
     /// Time to live, or hop limit.
     pub ttl: u8,
@@ -34,7 +31,6 @@ pub struct Compact {
     pub window: u16,
     pub mss: Option<u16>,
     pub window_scale: Option<u8>,
-    /// Option.
     pub sack_ok: bool,
     /// Option: value and echo.
     pub timestamps: Option<(u32, u32)>,

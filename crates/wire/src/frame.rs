@@ -17,7 +17,6 @@ pub struct Frame {
     pub macs: [[u8; 6]; 2],
     /// DSCP of what it carries, 0 to 63.
     pub dscp: u8,
-    /// What it carries.
     pub content: Content,
 }
 
@@ -33,11 +32,8 @@ pub enum Content {
         id: u16,
         /// Of the request in it.
         number: u16,
-        /// The answer to one.
         is_reply: bool,
-        /// ECN field of the IP header.
         ecn: Ecn,
-        /// Length of the frame.
         wire_bytes: u32,
     },
 }
@@ -97,7 +93,7 @@ fn encode_echo(
     wire_bytes: u32,
     bytes: &mut Vec<u8>,
 ) -> Result<u32, Error> {
-    let too_long = || Error(format!("a ping of {wire_bytes} bytes does not fit one packet"));
+    let too_long = || Error::Ping { bytes: wire_bytes };
     let ip_bytes = if addresses.0.is_ipv6() { 40 } else { 20 };
     let zeros = wire_bytes.saturating_sub(ETHERNET_BYTES + ip_bytes + ECHO_BYTES);
     let len = u16::try_from(ECHO_BYTES + zeros).map_err(|_| too_long())?;
@@ -123,7 +119,7 @@ fn encode_echo(
             bytes.extend_from_slice(&ip.to_bytes());
             bytes.extend_from_slice(&icmp.to_bytes());
         }
-        (from, to) => return Err(Error(format!("{from} and {to} are of two families"))),
+        (from, to) => return Err(Error::Families(from, to)),
     }
     Ok(zeros)
 }

@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 pub mod compact;
+mod error;
 pub mod frame;
 pub mod host;
 pub mod packet;
@@ -20,18 +21,7 @@ mod segment;
 pub mod write;
 
 pub use compact::Compact;
+pub use error::Error;
 pub use read::{Captured, Ending, link, read};
 pub use segment::Segment;
 pub use write::{Direction, Interface, Record, Writer};
-
-/// Why a capture cannot be read or written, or a packet has no bytes, in one sentence.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Error(pub String);
-
-impl std::fmt::Display for Error {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Error {}

@@ -21,13 +21,10 @@ pub const MAX_SCALE: u8 = 14;
 /// A TCP segment with its addresses, numbers as they are on the wire.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Packet {
-    /// Sender.
     pub source: SocketAddr,
-    /// Receiver.
     pub destination: SocketAddr,
     /// Bits of the header, [`Segment::SYN`] and its like.
     pub flags: u16,
-    /// ECN field of the IP header.
     pub ecn: Ecn,
     /// First byte.
     pub seq: u32,
@@ -39,7 +36,6 @@ pub struct Packet {
     pub window: u16,
     pub mss: Option<u16>,
     pub window_scale: Option<u8>,
-    /// Option.
     pub sack_ok: bool,
     /// Option: value and echo.
     pub timestamps: Option<(u32, u32)>,
@@ -124,13 +120,9 @@ impl Packet {
         origin: Origin,
     ) -> Result<Packet, Error> {
         let shift = origin.shift(segment.flags);
-        let window = u16::try_from(segment.window_bytes >> shift).map_err(|_| {
-            let most = u32::from(u16::MAX) << shift;
-            Error(format!(
-                "a window of {} bytes does not fit the header: {most} is the most with the window scale that \
-                 was agreed on",
-                segment.window_bytes
-            ))
+        let window = u16::try_from(segment.window_bytes >> shift).map_err(|_| Error::Window {
+            bytes: segment.window_bytes,
+            most: u32::from(u16::MAX) << shift,
         })?;
         let of_peer = |number: u32| number.wrapping_add(origin.peer_iss);
         Ok(Packet {
@@ -173,11 +165,8 @@ impl Packet {
         for (flag, field) in flags(&mut tcp) {
             *field = self.has(flag);
         }
-        tcp.set_options(&self.options()?).map_err(|_| {
-            Error("a segment's options take more than the 40 bytes of a header".to_owned())
-        })?;
-        let too_long =
-            || Error(format!("{} bytes do not fit one packet of at most 65535", self.len));
+        tcp.set_options(&self.options()?).map_err(|_| Error::Options)?;
+        let too_long = || Error::Segment { bytes: self.len };
         let len = tcp.header_len() as u64 + u64::from(self.len);
         let len = u16::try_from(len).map_err(|_| too_long())?;
         match (from.ip(), to.ip()) {
@@ -192,7 +181,7 @@ impl Packet {
                 tcp.checksum = tcp.calc_checksum_ipv6(&ip, &[]).map_err(|_| too_long())?;
                 bytes.extend_from_slice(&ip.to_bytes());
             }
-            _ => return Err(Error(format!("{from} and {to} are of two families"))),
+            (from, to) => return Err(Error::Families(from, to)),
         }
         tcp.checksum = with_zeros(tcp.checksum, self.len as u16);
         bytes.extend_from_slice(&tcp.to_bytes());
@@ -222,10 +211,7 @@ impl Packet {
             options.extend([Noop, WindowScale(scale)]);
         }
         if self.sacks.len() > SACKS {
-            return Err(Error(format!(
-                "a segment has room for {SACKS} SACK ranges, not for {}",
-                self.sacks.len()
-            )));
+            return Err(Error::Sacks { most: SACKS, asked: self.sacks.len() });
         }
         let mut sacks = self.sacks.iter().copied();
         if let Some(first) = sacks.next() {
@@ -395,7 +381,7 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_a_packet_is_refused() {
-        let why = |packet: Packet| packet.encode().unwrap_err().0;
+        let why = |packet: Packet| packet.encode().unwrap_err().to_string();
         assert!(why(Packet { len: 65_536, ..packet(false) }).contains("65535"));
         assert!(why(Packet { sacks: vec![(1, 2); 4], ..packet(false) }).contains("40 bytes"));
         assert!(why(Packet { sacks: vec![(1, 2); 5], ..packet(false) }).contains("4 SACK"));
@@ -403,7 +389,9 @@ mod tests {
         assert!(why(Packet { destination, ..packet(false) }).contains("two families"));
         let [source, destination] = sides(false);
         let segment = Segment { window_bytes: 65_536, ..Segment::default() };
-        let why = Packet::absolute(&segment, source, destination, Origin::default()).unwrap_err().0;
+        let why = Packet::absolute(&segment, source, destination, Origin::default())
+            .unwrap_err()
+            .to_string();
         assert!(why.contains("65535 is the most"), "{why}");
     }
 }

@@ -53,7 +53,6 @@ pub struct Captured<'a> {
 /// How the reading of a file ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ending {
-    /// Packets that were read.
     pub packets: u64,
     /// Why what follows could not be read, in one sentence.
     pub broken: Option<String>,
@@ -78,14 +77,13 @@ pub fn read(
 ) -> Result<Ending, Error> {
     let failed = OnceLock::new();
     let full = Full { input, failed: &failed };
-    let mut reader = create_reader(BUFFER_BYTES, full).map_err(|why| {
-        Error(match (why, failed.get()) {
-            (_, Some(why)) => format!("it cannot be read: {why}"),
-            (PcapError::Eof, _) => "it is empty".to_owned(),
-            (PcapError::Incomplete(_), _) => "it ends within its header".to_owned(),
-            _ => "it is no pcap and no pcapng file".to_owned(),
-        })
-    })?;
+    let mut reader =
+        create_reader(BUFFER_BYTES, full).map_err(|why| match (why, failed.get()) {
+            (_, Some(why)) => Error::Capture(io::Error::new(why.kind(), why.to_string())),
+            (PcapError::Eof, _) => Error::Empty,
+            (PcapError::Incomplete(_), _) => Error::CutOff,
+            _ => Error::Foreign,
+        })?;
     let mut state = Reading::default();
     let mut buffer_bytes = BUFFER_BYTES;
     loop {

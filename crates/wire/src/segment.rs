@@ -8,7 +8,6 @@ use knee_queue::Ecn;
 pub struct Segment {
     /// Bits of the header, [`Segment::SYN`] and its like.
     pub flags: u16,
-    /// ECN field of the IP header.
     pub ecn: Ecn,
     /// First byte.
     pub seq: u32,

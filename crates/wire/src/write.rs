@@ -1,9 +1,8 @@
 //! pcapng files, written packet by packet, with times in ns.
 
 use crate::Error;
-use std::fmt::Display;
 use std::fs;
-use std::io::{BufWriter, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 /// Of a file's buffer, bytes.
@@ -50,7 +49,6 @@ pub enum Direction {
 pub struct Record<'a> {
     /// Place of its interface.
     pub interface: u32,
-    /// Time, ns.
     pub at_ns: u64,
     /// Length on the wire, bytes; `data` may be only the beginning.
     pub original_len: u32,
@@ -69,7 +67,6 @@ pub struct Writer<W: Write> {
     /// In errors.
     name: String,
     snaplens: Vec<u32>,
-    /// The block being made.
     block: Vec<u8>,
 }
 
@@ -94,11 +91,8 @@ impl<W: Write> Writer<W> {
     /// If it cannot be written, or its interface is not there.
     pub fn write(&mut self, record: &Record<'_>) -> Result<(), Error> {
         let Some(snaplen) = self.snaplens.get(record.interface as usize) else {
-            let there = self.snaplens.len();
-            return Err(Error(format!(
-                "{}: there is no interface {}: it has {there}",
-                self.name, record.interface
-            )));
+            let (name, there) = (self.name.clone(), self.snaplens.len());
+            return Err(Error::NoInterface { name, interface: record.interface, there });
         };
         let most = if *snaplen == 0 { usize::MAX } else { *snaplen as usize };
         let data = &record.data[..record.data.len().min(most)];
@@ -236,8 +230,8 @@ impl Drop for File {
     }
 }
 
-fn cannot_write(name: &str, why: impl Display) -> Error {
-    Error(format!("{name}: cannot write: {why}"))
+fn cannot_write(name: &str, source: io::Error) -> Error {
+    Error::Unwritten { name: name.to_owned(), source }
 }
 
 #[cfg(test)]
@@ -285,21 +279,21 @@ mod tests {
     fn an_interface_that_is_not_there_is_refused() {
         let mut writer = Writer::new(Vec::new(), "x.pcapng", &interfaces()).unwrap();
         let why = writer.write(&Record { interface: 2, ..Record::default() }).unwrap_err();
-        assert_eq!(why.0, "x.pcapng: there is no interface 2: it has 2");
+        assert_eq!(why.to_string(), "x.pcapng: there is no interface 2: it has 2");
     }
 
     #[test]
     fn a_full_disk_is_an_error_and_leaves_nothing() {
         let out = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
         let why = Writer::new(out, "full.pcapng", &[]).unwrap_err();
-        assert!(why.0.starts_with("full.pcapng: cannot write: No space left"), "{why}");
+        assert!(why.to_string().starts_with("full.pcapng: cannot write: No space left"), "{why}");
 
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x.pcapng");
         let record = Record { data: &[0; 60], ..Record::default() };
         let mut given_up = File::create(&path, &interfaces()).unwrap();
         given_up.write(&record).unwrap();
-        assert!(File::create(&path, &[]).unwrap_err().0.contains("File exists"));
+        assert!(File::create(&path, &[]).unwrap_err().to_string().contains("File exists"));
         drop(given_up);
         assert!(!path.exists());
         let mut whole = File::create(&path, &interfaces()).unwrap();

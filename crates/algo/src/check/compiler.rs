@@ -6,12 +6,8 @@ use std::path::Path;
 use std::process::Command;
 
 use super::{Finding, Rule};
-use crate::module::{Headers, find_compiler};
+use crate::module::{Headers, find_clang, find_compiler};
 
-/// As in `crates/bpf/build.rs`.
-const CLANGS: [&str; 6] = ["clang", "clang-21", "clang-20", "clang-19", "clang-18", "clang-17"];
-/// Older ones lack what the programs need.
-const OLDEST_CLANG: u32 = 17;
 /// Bytes of stack that a BPF program has, its callees included.
 const STACK_BYTES: u32 = 512;
 
@@ -23,21 +19,13 @@ pub(super) fn look(path: &Path) -> Option<(Vec<Finding>, String)> {
 
 /// By the first clang that compiles for BPF, and is new enough.
 pub(super) fn by_clang(path: &Path, headers: &Headers) -> Option<(Vec<Finding>, String)> {
-    let named = std::env::var("KNEE_CLANG").ok();
-    named.into_iter().chain(CLANGS.map(str::to_owned)).find_map(|clang| {
-        let version = Command::new(&clang).arg("-dumpversion").output().ok()?;
-        let version = String::from_utf8_lossy(&version.stdout).into_owned();
-        let major: u32 = version.trim().split('.').next()?.parse().ok()?;
-        if major < OLDEST_CLANG {
-            return None;
-        }
-        let mut command = contract_command(&clang, headers);
-        command.args(["-target", "bpf", "-mcpu=v3", "-U__bpf__", "-O2", "-g", "-Wall", "-c"]);
-        let output = command.arg(path).args(["-o", "/dev/null"]).output().ok()?;
-        let said = String::from_utf8_lossy(&output.stderr);
-        let has_bpf = !said.contains("unable to create target") && !said.contains("unknown target");
-        has_bpf.then(|| (complaints(&said, path), format!("{clang} for BPF")))
-    })
+    let (clang, _) = find_clang(None).ok()?;
+    let mut command = contract_command(&clang, headers);
+    command.args(["-target", "bpf", "-mcpu=v3", "-U__bpf__", "-O2", "-g", "-Wall", "-c"]);
+    let output = command.arg(path).args(["-o", "/dev/null"]).output().ok()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    let has_bpf = !said.contains("unable to create target") && !said.contains("unknown target");
+    has_bpf.then(|| (complaints(&said, path), format!("{clang} for BPF")))
 }
 
 /// By the host's own compiler, which shows its intermediate form if it is gcc.

@@ -88,12 +88,10 @@ pub fn file(path: &Path) -> Result<Checked, Error> {
     let text = knee_files::read_text(path, MAX_SOURCE_BYTES, WHAT)
         .map_err(|why| Error::File(format!("{}: {why}", path.display())))?;
     if crate::module::is_kernel_module(&text) {
-        return Err(Error::File(format!(
-            "{}: this is a Linux module; check is for files on the contract (docs/modules.md)",
-            path.display()
-        )));
+        return Err(Error::KernelModule(path.display().to_string()));
     }
     let mut findings = text_of(&text);
+    findings.retain(|finding| !is_about_header_beside(finding, path));
     let looked = compiler::look(path);
     if let Some((more, _)) = &looked {
         // What is known already is said better.
@@ -104,6 +102,14 @@ pub fn file(path: &Path) -> Result<Checked, Error> {
     findings.sort_by_key(|finding| (finding.line, finding.rule));
     findings.dedup();
     Ok(Checked { findings, compiler: looked.map(|(_, name)| name) })
+}
+
+/// Whether it is only that a header is not the contract's, and that is a file of the same directory: whoever loads the file from there has
+/// it, too.
+fn is_about_header_beside(finding: &Finding, path: &Path) -> bool {
+    let named = finding.message.strip_prefix('"').and_then(|rest| rest.split_once('"'));
+    let Some((name, _)) = named.filter(|_| finding.rule == Rule::Include) else { return false };
+    !name.contains('/') && path.with_file_name(name).is_file()
 }
 
 /// What can be seen without a compiler.

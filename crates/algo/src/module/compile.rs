@@ -1,15 +1,11 @@
 //! From a source file to a shared object, kept by everything that went into it.
 
-use std::ffi::{CString, OsStr, OsString};
 use std::fs;
-use std::io;
-use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::area;
+use super::cache::Cache;
 use super::source::Kind;
 use crate::sha256;
 
@@ -141,7 +137,7 @@ const LINK_FLAGS: &[&str] = &["-shared", "-nostdlib", "-Wl,-z,norelro", "-Wl,-z,
 
 /// The forms of `cong_control`: since 6.10 it is told the ACK and a flag. Modules for other kernels
 /// compile with one of them only, and with the release that goes with it.
-const FORMS: [(&str, &str); 2] = [("4", "0x060c00"), ("2", "0x060100")];
+pub const CONTROL_FORMS: [(&str, &str); 2] = [("4", "0x060c00"), ("2", "0x060100")];
 
 /// A shared object and what made it.
 pub(super) struct Compiled {
@@ -173,19 +169,37 @@ pub(super) fn compile(path: &Path, text: &str, kind: &Kind) -> Result<Compiled, 
             .to_owned(),
     })?;
     let cache = Cache::open()?;
+    let include = cache.headers("include", &header_texts())?;
     let jobs: Vec<Job<'_>> = match kind {
-        Kind::KernelModule => FORMS
+        Kind::KernelModule => CONTROL_FORMS
             .iter()
-            .map(|form| Job { program: &program, path, text, kind, form, cache: &cache })
+            .map(|form| Job {
+                program: &program,
+                path,
+                text,
+                kind,
+                form,
+                cache: &cache,
+                include: &include,
+            })
             .collect(),
         Kind::Contract { .. } => {
-            vec![Job { program: &program, path, text, kind, form: &FORMS[0], cache: &cache }]
+            let form = &CONTROL_FORMS[0];
+            vec![Job {
+                program: &program,
+                path,
+                text,
+                kind,
+                form,
+                cache: &cache,
+                include: &include,
+            }]
         }
     };
     // The text after the preprocessor, with what it is linked with and by whom: the same object.
     let keys: Vec<Result<Key, String>> = jobs.iter().map(|job| job.key(&compiler)).collect();
     for key in keys.iter().flatten() {
-        let object = cache.object(&key.hex);
+        let object = cache.object(&key.hex, "so");
         if object.is_file() {
             return Ok(Compiled { object, compiler });
         }
@@ -217,6 +231,7 @@ struct Job<'a> {
     kind: &'a Kind,
     form: &'a (&'a str, &'a str),
     cache: &'a Cache,
+    include: &'a Path,
 }
 
 impl Job<'_> {
@@ -224,12 +239,12 @@ impl Job<'_> {
         let mut command = Command::new(self.program);
         let (arguments, version) = self.form;
         command.env("LC_ALL", "C").args(FLAGS);
-        command.arg(format!("-I{}", self.cache.include.display()));
+        command.arg(format!("-I{}", self.include.display()));
         command.arg(format!("-DKNEE_CONG_CONTROL_ARGUMENTS={arguments}"));
         command.arg(format!("-DKNEE_LINUX_VERSION={version}"));
         if let Kind::Contract { algorithm } = self.kind {
             command.arg(format!("-DKNEE_ALGORITHM={algorithm}"));
-            command.arg(format!("-I{}", self.cache.include.join("knee").display()));
+            command.arg(format!("-I{}", self.include.join("knee").display()));
         }
         command
     }
@@ -255,7 +270,7 @@ impl Job<'_> {
     }
 
     fn run(&self, key: &Key) -> Result<PathBuf, String> {
-        let object = self.cache.object(&key.hex);
+        let object = self.cache.object(&key.hex, "so");
         let partial = self.cache.unique("so");
         // The file with what is behind it, under the file's own name and lines.
         let whole = self.cache.unique("c");
@@ -264,10 +279,9 @@ impl Job<'_> {
             Kind::KernelModule => "support.c",
             Kind::Contract { .. } => "file.c",
         };
-        let sources =
-            [whole.clone(), self.cache.include.join(support), self.cache.include.join("host.c")];
+        let sources = [whole.clone(), self.include.join(support), self.include.join("host.c")];
         let mut command = self.command();
-        command.args(LINK_FLAGS).arg("-I").arg(self.cache.include.join("knee"));
+        command.args(LINK_FLAGS).arg("-I").arg(self.include.join("knee"));
         let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
         command.arg("-iquote").arg(folder.unwrap_or(Path::new(".")));
         let outcome = run(command.args(&sources).arg("-o").arg(&partial));
@@ -299,137 +313,13 @@ fn run(command: &mut Command) -> Result<Output, String> {
     Err(String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
-/// Where headers and objects are kept: `knee` in the user's cache directory.
-struct Cache {
-    dir: PathBuf,
-    include: PathBuf,
-}
-
-impl Cache {
-    fn open() -> Result<Cache, String> {
-        let var =
-            |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-        let dir = match (var("XDG_CACHE_HOME"), var("HOME")) {
-            (Some(cache), _) => cache.join("knee"),
-            (None, Some(home)) => home.join(".cache/knee"),
-            (None, None) => temporary()?,
-        };
-        make_private_dirs(&dir).and_then(|()| fs::metadata(&dir)).map_or_else(
-            |why| Err(cannot_keep(&dir, &why)),
-            |metadata| is_private(&dir, &metadata),
-        )?;
-        // What was looked at is what will be used: nobody else can put another directory in its place.
-        knee_files::trust::check_own(&dir).map_err(|why| {
-            format!(
-                "what is compiled would be kept in {} and run from there, but {why}; XDG_CACHE_HOME names another directory",
-                dir.display()
-            )
-        })?;
-        let mut all = String::new();
-        let texts = header_texts();
-        for (name, text) in &texts {
-            all.push_str(name);
-            all.push_str(text);
-        }
-        let include = dir.join(format!("include-{}", &sha256::hex(all.as_bytes())[..16]));
-        let cache = Cache { dir, include };
-        cache.write_headers(&texts).map_err(|why| cache.failed(&why))?;
-        Ok(cache)
-    }
-
-    /// Writes the headers under another name and then gives them theirs, so that what is there is whole.
-    fn write_headers(&self, texts: &[(String, String)]) -> io::Result<()> {
-        if self.include.is_dir() {
-            return Ok(());
-        }
-        let partial = self.unique("include");
-        for (name, text) in texts {
-            let path = partial.join(name);
-            if let Some(folder) = path.parent() {
-                make_private_dirs(folder)?;
-            }
-            fs::write(path, text)?;
-        }
-        match fs::rename(&partial, &self.include) {
-            // Another process was first with the same.
-            Err(_) if self.include.is_dir() => fs::remove_dir_all(&partial),
-            renamed => renamed,
-        }
-    }
-
-    fn object(&self, key: &str) -> PathBuf {
-        self.dir.join(format!("{key}.so"))
-    }
-
-    fn unique(&self, extension: &str) -> PathBuf {
-        unique(&self.dir, extension)
-    }
-
-    fn failed(&self, why: &io::Error) -> String {
-        cannot_keep(&self.dir, why)
-    }
-}
-
-fn cannot_keep(dir: &Path, why: &io::Error) -> String {
-    format!(
-        "cannot keep what is compiled in {}: {why}; XDG_CACHE_HOME names another directory",
-        dir.display()
-    )
-}
-
-/// What is kept there is run: nobody else may have put it there.
-fn is_private(dir: &Path, metadata: &fs::Metadata) -> Result<(), String> {
-    use std::os::unix::fs::MetadataExt as _;
-    // SAFETY: it has no arguments and cannot fail.
-    let own = unsafe { libc::geteuid() };
-    let others_write = metadata.mode() & 0o022 != 0;
-    if metadata.uid() == own && !others_write {
-        return Ok(());
-    }
-    let why = match others_write {
-        true => "others may write there (chmod go-w mends that)".to_owned(),
-        false => format!("it belongs to user {} and this is user {own}", metadata.uid()),
-    };
-    Err(format!(
-        "what is compiled would be kept in {} and run from there, but {why}; XDG_CACHE_HOME names another directory",
-        dir.display()
-    ))
-}
-
-/// A directory of this process alone, for who has no home; it goes away when the process ends.
-fn temporary() -> Result<PathBuf, String> {
-    static MADE: OnceLock<Result<CString, String>> = OnceLock::new();
-    extern "C" fn remove() {
-        if let Some(Ok(made)) = MADE.get() {
-            // Nothing better can be done about what stays.
-            let _ = fs::remove_dir_all(OsStr::from_bytes(made.as_bytes()));
-        }
-    }
-    let made = MADE.get_or_init(|| {
-        let template = std::env::temp_dir().join("knee-XXXXXX");
-        let template = CString::new(template.into_os_string().into_vec())
-            .map_err(|_| "the name in TMPDIR cannot be a directory's".to_owned())?;
-        let place = template.into_raw();
-        // SAFETY: a text of our own that ends in a zero, in which mkdtemp replaces the six letters.
-        let (failed, made) = unsafe { (libc::mkdtemp(place).is_null(), CString::from_raw(place)) };
-        if failed {
-            let why = io::Error::last_os_error();
-            return Err(cannot_keep(Path::new(OsStr::from_bytes(made.as_bytes())), &why));
-        }
-        // SAFETY: a function of this program, which is never unloaded.
-        unsafe { libc::atexit(remove) };
-        Ok(made)
-    });
-    made.clone().map(|made| PathBuf::from(OsString::from_vec(made.into_bytes())))
-}
-
 /// The headers as files, for whoever compiles against the contract.
 pub(crate) struct Headers(PathBuf);
 
 impl Headers {
     /// Those in the cache, written if they were not.
     pub(crate) fn kept() -> Result<Headers, String> {
-        Ok(Headers(Cache::open()?.include))
+        Ok(Headers(Cache::open()?.headers("include", &header_texts())?))
     }
 
     /// Where `tcp.h` is.
@@ -448,20 +338,8 @@ pub(crate) fn headers() -> &'static [(&'static str, &'static str)] {
     HEADERS
 }
 
-/// Nobody else may put an object there that would then be run.
-fn make_private_dirs(dir: &Path) -> io::Result<()> {
-    use std::os::unix::fs::DirBuilderExt as _;
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)
-}
-
-/// A name in a directory that nobody else uses.
-pub(super) fn unique(dir: &Path, extension: &str) -> PathBuf {
-    static NUMBER: AtomicU32 = AtomicU32::new(0);
-    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    dir.join(format!(".{}-{number}.{extension}", std::process::id()))
-}
-
-fn header_texts() -> Vec<(String, String)> {
+/// Name and text of all that a file may include: the contract's for all hosts as `knee/NAME`, the kernel's that modules name, C's own.
+pub fn header_texts() -> Vec<(String, String)> {
     let own = HEADERS.iter().chain(C_HEADERS).chain(&[
         ("support.c", SUPPORT),
         ("file.c", FILE),

@@ -5,8 +5,9 @@ use std::fs;
 use std::mem::offset_of;
 use std::os::unix::ffi::OsStrExt as _;
 
-use super::{Module, area, compile};
-use crate::{Host, Ops, RawDiag, RawParam, Sk, TcpSock, text};
+use super::{Module, area, cache};
+use crate::params::SWITCH;
+use crate::{Host, Ops, ParamInfo, RawDiag, RawParam, Sk, TcpSock, text};
 
 /// The symbol of support.c.
 #[repr(C)]
@@ -61,7 +62,7 @@ struct RawMeaning {
 
 /// The C type of a module's parameter, numbered as in module_linux.h.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ParamType {
+pub enum ParamType {
     Bool,
     U8,
     I16,
@@ -75,7 +76,24 @@ pub(super) enum ParamType {
 }
 
 impl ParamType {
-    fn of(kind: u32) -> ParamType {
+    /// The one of this number, if it can be set.
+    pub fn of(kind: u32) -> Option<ParamType> {
+        Some(ParamType::of_any(kind)).filter(|kind| *kind != ParamType::Text)
+    }
+
+    /// A parameter of this type; `None`: it cannot be set.
+    pub fn info(
+        self,
+        name: &'static str,
+        default: u32,
+        meaning: &'static str,
+    ) -> Option<ParamInfo> {
+        let (min, max) = self.bounds()?;
+        let choices = if self == ParamType::Bool { SWITCH.to_vec() } else { Vec::new() };
+        Some(ParamInfo { name, default, min, max, is_signed: self.is_signed(), choices, meaning })
+    }
+
+    fn of_any(kind: u32) -> ParamType {
         match kind {
             1 => ParamType::Bool,
             2 => ParamType::U8,
@@ -89,7 +107,8 @@ impl ParamType {
         }
     }
 
-    pub(super) fn is_signed(self) -> bool {
+    /// Whether its values are two's complement.
+    pub fn is_signed(self) -> bool {
         matches!(self, ParamType::I16 | ParamType::I32 | ParamType::I64)
     }
 
@@ -168,7 +187,7 @@ impl Image {
     /// Loads a copy that shares no variable with any other: the loader tells files apart, not names.
     pub(super) fn load(module: &Module) -> Result<Image, String> {
         let dir = module.object.parent().unwrap_or(&module.object);
-        let copy = compile::unique(dir, "so");
+        let copy = cache::unique(dir, "so");
         fs::copy(&module.object, &copy)
             .map_err(|why| format!("cannot be copied to be loaded: {}: {why}", copy.display()))?;
         let name = CString::new(copy.as_os_str().as_bytes()).unwrap_or_default();
@@ -307,7 +326,7 @@ impl ModuleTable {
         let mut rows: Vec<_> = rows.iter().filter(|row| !row.name.is_null()).collect();
         rows.sort_by_key(|row| row.line);
         rows.into_iter()
-            .map(|row| (text(row.name), Variable(row.variable), ParamType::of(row.kind)))
+            .map(|row| (text(row.name), Variable(row.variable), ParamType::of_any(row.kind)))
     }
 
     pub(super) fn meaning(&self, name: &str) -> &'static str {

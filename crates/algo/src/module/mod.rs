@@ -11,8 +11,11 @@
 //! This runs the file's native code inside the process: it can do whatever the process may.
 
 mod area;
+mod cache;
+mod clang;
 mod compile;
 mod crash;
+mod for_bpf;
 mod image;
 mod running;
 mod source;
@@ -23,21 +26,24 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-pub use compile::find_compiler;
+pub use cache::Cache;
+pub use clang::{OLDEST_CLANG, find_clang};
+pub use compile::{CONTROL_FORMS, find_compiler, header_texts};
 pub(crate) use compile::{Headers, fields, headers};
+pub use for_bpf::{ForBpf, for_bpf};
 pub use running::LoadedModules;
 pub(crate) use running::Running;
 
-use crate::params::SWITCH;
 use crate::{Algorithm, DiagInfo, Error, Has, Origin, ParamInfo, diag_infos, param_infos, sha256};
+pub use image::ParamType as ModuleParam;
 use image::{FileTable, Image, ModuleTable, ParamType};
 pub(crate) use source::without_comments;
 use source::{Info, Kind};
 
 /// No source file is longer than this.
-pub(crate) const MAX_SOURCE_BYTES: u64 = 4 << 20;
+pub const MAX_SOURCE_BYTES: u64 = 4 << 20;
 /// What it is.
-pub(crate) const WHAT: &str = "algorithm's source";
+pub const WHAT: &str = "algorithm's source";
 
 /// A file that an algorithm was compiled from.
 #[derive(Debug)]
@@ -85,6 +91,17 @@ impl Module {
 /// Whether a name is that of a file rather than of an algorithm of the folder.
 pub fn is_path(name: &str) -> bool {
     name.contains('/') || name.ends_with(".c")
+}
+
+/// The name of the algorithm of a file on the contract, by its text; `None`: it is the source of a Linux module.
+///
+/// # Errors
+/// Why it is neither.
+pub fn contract_name(text: &str) -> Result<Option<String>, String> {
+    Ok(match source::kind(text)? {
+        Kind::Contract { algorithm } => Some(algorithm),
+        Kind::KernelModule => None,
+    })
 }
 
 /// Whether a text is the source of a Linux module.
@@ -243,22 +260,14 @@ fn params_of(path: &Path, table: &ModuleTable) -> Result<(Vec<ParamInfo>, Vec<Pa
     let mut types = Vec::new();
     for (name, variable, kind) in table.params() {
         // A text is what the file says, and is not shown: there is nothing that could be set.
-        let Some(bounds) = kind.bounds() else {
+        if kind == ParamType::Text {
             types.push(kind);
             continue;
-        };
+        }
         let default = variable.get(kind).ok_or_else(|| {
             says(path, &format!("parameter {name}: its default must fit 32 bits here"))
         })?;
-        infos.push(ParamInfo {
-            name,
-            default,
-            min: bounds.0,
-            max: bounds.1,
-            is_signed: kind.is_signed(),
-            choices: if kind == ParamType::Bool { SWITCH.to_vec() } else { Vec::new() },
-            meaning: table.meaning(name),
-        });
+        infos.extend(kind.info(name, default, table.meaning(name)));
         types.push(kind);
     }
     Ok((infos, types))

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::bpffs::read_file;
-use crate::Error;
+use crate::{Error, Source};
 
 /// Of the file; a reader takes no other.
 const VERSION: u32 = 1;
-/// An entry has some 500, and a name 15 characters.
+/// An entry has some 500, of which a path may add 4000, and a name 15 characters.
 const MOST_BYTES: u64 = 4 << 20;
 
 /// The algorithm that every kernel has.
@@ -24,6 +24,9 @@ pub struct Entry {
     pub name: String,
     /// The algorithm file it comes from.
     pub algorithm: String,
+    /// The file that it was compiled from, if it is none of knee's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<Source>,
     /// Its parameters, by name, all of them.
     pub params: Vec<(String, u32)>,
     /// Whom connections without ECN are handed to, if it says so.

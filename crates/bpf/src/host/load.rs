@@ -23,7 +23,7 @@ const FALLBACK_PARAM: &str = "fallback";
 /// What is to be loaded, and what for.
 #[derive(Clone, Debug)]
 pub struct Request {
-    pub algorithm: &'static Algorithm,
+    pub program: &'static Embedded,
     /// The name to register it under.
     pub name: String,
     pub params: Params,
@@ -60,16 +60,21 @@ impl Host {
     pub fn load(&self, request: &Request) -> Result<(Done, Entry), Error> {
         check_rights("loading an algorithm")?;
         check_name(&request.name)?;
-        let embedded = Embedded::by_name(request.algorithm.name())?;
+        let embedded = request.program;
         request.check()?;
         let lock = self.lock()?;
         self.need_pins(&lock)?;
         let mut journal = Journal::read(&self.run_dir)?;
         restore_allowed(&mut journal, &self.run_dir)?;
         let before = journal.entry(&request.name).cloned();
-        if let Some(before) = before.iter().find(|one| one.algorithm != request.algorithm.name()) {
+        if let Some(before) = before.iter().find(|one| one.algorithm != request.algorithm().name())
+        {
             let (name, algorithm) = (before.name.clone(), before.algorithm.clone());
             return Err(Error::OtherAlgorithm { name, algorithm });
+        }
+        if let Some(before) = before.iter().find(|before| is_other_file(before, embedded)) {
+            let path = before.source.as_ref().and_then(|source| source.path.clone());
+            return Err(Error::OtherFile { name: before.name.clone(), path });
         }
         self.check_cgroup_is_free(request, &journal)?;
         let mut entry = self.new_entry(request, embedded, &journal)?;
@@ -192,9 +197,9 @@ impl Host {
         embedded: &Embedded,
         journal: &Journal,
     ) -> Result<Entry, Error> {
-        let names = request.algorithm.params().iter().map(|param| param.name.to_owned());
+        let names = request.algorithm().params().iter().map(|param| param.name.to_owned());
         let before = journal.entry(&request.name);
-        let has_fallback = request.algorithm.params().iter().any(|p| p.name == FALLBACK_PARAM);
+        let has_fallback = request.algorithm().params().iter().any(|p| p.name == FALLBACK_PARAM);
         let fallback = match request.fallback_chosen || !has_fallback {
             true => None,
             false => Some(self.hosts_own_default(journal)?),
@@ -204,7 +209,8 @@ impl Host {
         embedded.object().hash(&mut object);
         Ok(Entry {
             name: request.name.clone(),
-            algorithm: request.algorithm.name().to_owned(),
+            algorithm: request.algorithm().name().to_owned(),
+            source: embedded.source().cloned(),
             params: names.zip(request.params.values().iter().copied()).collect(),
             fallback,
             loaded_at_unix_s: now.map_or(0, |now| now.as_secs()),
@@ -293,12 +299,16 @@ impl Host {
 }
 
 impl Request {
+    fn algorithm(&self) -> &'static Algorithm {
+        self.program.algorithm()
+    }
+
     /// Refuses what can be refused by itself.
     pub(super) fn check(&self) -> Result<(), Error> {
         self.cgroup.as_deref().map_or(Ok(()), check_cgroup)?;
         let given = self.default || self.cgroup.is_some();
-        if given && self.algorithm.needs_ecn() && !self.i_know {
-            return Err(Error::MeetsInternet { algorithm: self.algorithm.name().to_owned() });
+        if given && self.algorithm().needs_ecn() && !self.i_know {
+            return Err(Error::MeetsInternet { algorithm: self.algorithm().name().to_owned() });
         }
         Ok(())
     }
@@ -311,6 +321,14 @@ impl Entry {
             (entry.object, entry.algorithm.clone(), entry.params.clone(), entry.fallback.clone())
         };
         key(self) == key(other)
+    }
+}
+
+/// Whether what is loaded is of another file, that only has the same name in it. The same file may have been changed, or moved.
+fn is_other_file(before: &Entry, now: &Embedded) -> bool {
+    match (&before.source, now.source()) {
+        (Some(before), Some(now)) => before.path != now.path && before.sha256 != now.sha256,
+        (before, now) => before.is_some() != now.is_some(),
     }
 }
 

@@ -12,7 +12,7 @@ use super::defaults::default_of;
 use super::load::proc;
 use super::{Entry, Host, Note, check_rights};
 use crate::load::{FALLBACK_MAP, FALLBACKS_MAP, PARAMS_MAP, with_log};
-use crate::{Connection, Connections, Error, Registered, policy, registered};
+use crate::{Connection, Connections, Error, Registered, Source, policy, registered};
 
 /// What keeps an algorithm registered.
 #[derive(Clone, Debug)]
@@ -34,6 +34,8 @@ pub struct InUse {
     pub name: String,
     /// The algorithm file it comes from.
     pub algorithm: String,
+    /// The file that it was compiled from, if it is none of knee's own.
+    pub source: Option<Source>,
     /// What keeps it registered.
     pub origin: Origin,
     /// Its parameters, as the kernel has them; without names if this knee does not know it.
@@ -175,10 +177,25 @@ fn in_use(one: &Registered, origin: Origin, seen: &[Seen]) -> Result<InUse, Erro
         Origin::Loaded(entry) | Origin::Trial(Note { entry, .. }) => entry.algorithm.clone(),
         Origin::Pinned | Origin::Process => one.algorithm.clone(),
     };
-    let native = Algorithm::by_name(&algorithm).ok();
+    let entry = match &origin {
+        Origin::Loaded(entry) | Origin::Trial(Note { entry, .. }) => Some(entry),
+        Origin::Pinned | Origin::Process => None,
+    };
+    let source = match entry.and_then(|entry| entry.source.clone()) {
+        Some(source) => Some(source),
+        None => one.source()?,
+    };
+    let native = Algorithm::by_name(&algorithm).ok().filter(|_| source.is_none());
+    let names: Vec<String> = match (native, entry) {
+        (Some(native), _) => native.params().iter().map(|param| param.name.to_owned()).collect(),
+        (None, Some(entry)) => entry.params.iter().map(|(name, _)| name.clone()).collect(),
+        (None, None) => Vec::new(),
+    };
     let mut found = InUse {
         name: one.name.clone(),
-        params: params(one, native)?,
+        // Those of a Linux module lie where only its object says.
+        params: params(one, &names, entry.map_or(&[], |entry| &entry.params))?,
+        source,
         without_ecn: None,
         cgroup_is_gone: false,
         fallback: one.map(FALLBACK_MAP)?.map(|map| text(&map)).transpose()?.flatten(),
@@ -193,7 +210,7 @@ fn in_use(one: &Registered, origin: Origin, seen: &[Seen]) -> Result<InUse, Erro
         old_connections: 0,
         refusing: Vec::new(),
     };
-    let needs_ecn = native.is_some_and(Algorithm::needs_ecn);
+    let needs_ecn = native.map_or(one.needs_ecn, Algorithm::needs_ecn);
     for namespace in seen {
         let is_default = namespace.default == one.name;
         if is_default {
@@ -223,15 +240,18 @@ fn in_use(one: &Registered, origin: Origin, seen: &[Seen]) -> Result<InUse, Erro
 }
 
 /// The parameters that its programs read.
-fn params(one: &Registered, native: Option<&Algorithm>) -> Result<Vec<(String, u32)>, Error> {
-    let Some(map) = one.map(PARAMS_MAP)? else { return Ok(Vec::new()) };
+fn params(
+    one: &Registered,
+    names: &[String],
+    written: &[(String, u32)],
+) -> Result<Vec<(String, u32)>, Error> {
+    let Some(map) = one.map(PARAMS_MAP)? else { return Ok(written.to_vec()) };
     let value = first_value(&map)?;
     let values = value
         .chunks_exact(4)
         .map(|bytes| u32::from_ne_bytes(bytes.try_into().expect("chunks of four have four")));
-    let known = native.map_or(&[][..], Algorithm::params);
-    let name = |index: usize| match known.get(index) {
-        Some(param) => param.name.to_owned(),
+    let name = |index: usize| match names.get(index) {
+        Some(name) => name.clone(),
         None => format!("parameter {}", index + 1),
     };
     Ok(values.enumerate().map(|(index, value)| (name(index), value)).collect())

@@ -21,7 +21,7 @@ use super::unload::{return_listeners, wait_until_gone};
 use super::{Host, check_rights, make_dir, mount_point};
 use crate::load::check_name;
 use crate::policy::{Policy, Rule, Scope};
-use crate::{Embedded, Error, Loaded};
+use crate::{Error, Loaded};
 
 /// How often a trial looks whether it was confirmed or is over.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -145,7 +145,7 @@ impl Host {
         check_rights("loading an algorithm")?;
         let TrialRequest { request, confirm_within } = request;
         check_name(&request.name)?;
-        let embedded = Embedded::by_name(request.algorithm.name())?;
+        let embedded = request.program;
         // Without links the kernel keeps what is registered when its process ends.
         need_links(embedded.name(), "a trial that ends with its process")?;
         request.check()?;

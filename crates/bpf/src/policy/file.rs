@@ -3,21 +3,68 @@
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 
-use knee_file::{Node, Origin, Reader, Value};
+use knee_file::keys::{Below, Choice, Key, List, Special, Text};
+use knee_file::{Node, Origin, Reader, Value, keys, schema};
+use serde_json::{Value as Json, json};
 
 use super::rule::{Ecn, Ports, Prefix, Rule};
 use crate::Error;
 
 /// No policy file is longer.
 const MAX_BYTES: u64 = 1 << 20;
-/// Keys of a rule.
-const KEYS: [&str; 8] = ["name", "to", "ports", "listen", "algorithm", "ecn", "base_rtt", "cgroup"];
-const ECN: [(&str, Ecn); 3] =
-    [("host", Ecn::Host), ("grant", Ecn::Accept), ("peers run knee", Ecn::PeersRunKnee)];
+const ECN: &[(&str, Ecn)] =
+    &[("host", Ecn::Host), ("grant", Ecn::Accept), ("peers run knee", Ecn::PeersRunKnee)];
 /// The algorithm's name that means: whatever the host has.
 const HOSTS_OWN: &str = "default";
 /// Longest base RTT, us: a minute.
 const LONGEST_RTT_US: f64 = 60e6;
+
+keys! {
+    /// Which connections get which algorithm: docs/policy.md.
+    static TOP: TopKeys = "policy" {
+        /// What is for which connections; the longest prefix decides.
+        rule: Below = list(&RuleKeys::TABLE).needed(),
+        /// Prefixes that are one's own though they are not private.
+        ours: Key<List<Text>> = usually("none"),
+    }
+}
+
+keys! {
+    /// A rule: it has `to` or `listen`.
+    static RULE: RuleKeys = "rule" {
+        /// For people, in `show`: at most 31 bytes.
+        name: Key<Text>,
+        /// Prefixes of the peers, or `"everything"`.
+        to: Key<List<Text>>,
+        /// Narrows `to` to services: ports, and ranges in quotes.
+        ports: Special = takes(ports_taken).usually("all"),
+        /// Ports whose listeners get the algorithm, or `"all"`.
+        listen: Special = takes(ports_taken),
+        /// As `net.ipv4.tcp_available_congestion_control` lists it; `"default"` keeps what the host has.
+        algorithm: Key<Text> = needed("knee_dctcp"),
+        /// Whether ECN is negotiated as the host is set up, granted to peers that ask, or also asked for.
+        ecn: Choice<Ecn> = of(ECN).or("host"),
+        /// RTT without queues, in us or ms up to `60000 ms`, for algorithms that ask for it.
+        base_rtt: Special = takes(rtt_taken).usually("they are told none"),
+        /// Below that of `--cgroup`: the rule is for the sockets of its processes.
+        cgroup: Key<Text> = usually("that of `--cgroup`"),
+    }
+}
+
+fn ports_taken() -> (String, Json) {
+    let number = json!({ "type": "integer", "minimum": 1, "maximum": 65535 });
+    let range = json!({ "type": "string", "pattern": "^([0-9]+-[0-9]+|all)$" });
+    keys::list_of(("port, or range".to_owned(), json!({ "anyOf": [number, range] })))
+}
+
+fn rtt_taken() -> (String, Json) {
+    let schema = json!({ "type": "string", "pattern": "^[0-9][0-9.eE+-]* (us|ms)$" });
+    ("time in us or ms".to_owned(), schema)
+}
+
+/// The file as schema and page show it.
+pub const FILE: schema::File =
+    schema::File { name: "policy", root: &TopKeys::TABLE, filled_in: &[] };
 
 /// One `[[rule]]`.
 #[derive(Clone, Debug)]
@@ -76,9 +123,9 @@ type Read<T> = Result<T, knee_file::Error>;
 fn read(path: &Path, text: &str) -> Read<File> {
     let root = knee_file::parse(path, text)?;
     let notes = RefCell::default();
-    let top = Reader::root(path, &root, &notes).only(&["rule", "ours"])?;
+    let top = Reader::root(path, &root, &notes).only(&[&TOP])?;
     let ours = ours(&top)?;
-    let rules = top.children_called("rule", |number, _| format!("rule {number}"))?;
+    let rules = top.children_called(&TOP.rule, |number, _| format!("rule {number}"))?;
     if rules.is_empty() {
         let why = "no rules: write [[rule]] and what it is for";
         return Err(knee_file::Error::new(path, Origin::Line(1), "", why));
@@ -88,14 +135,14 @@ fn read(path: &Path, text: &str) -> Read<File> {
 }
 
 fn entry(rule: &Reader<'_>) -> Read<FileRule> {
-    rule.check(&KEYS)?;
+    rule.check(&[&RULE])?;
     let read = Rule {
         name: name(rule)?,
         to: prefixes(rule)?,
-        ports: ports(rule, "ports", false)?,
-        listen: ports(rule, "listen", true)?,
+        ports: ports(rule, &RULE.ports, false)?,
+        listen: ports(rule, &RULE.listen, true)?,
         algorithm: algorithm(rule)?,
-        ecn: rule.choice_or("ecn", &ECN, "host")?,
+        ecn: rule.choose(&RULE.ecn)?,
         base_rtt_us: base_rtt_us(rule)?,
         yields: false,
     };
@@ -105,10 +152,12 @@ fn entry(rule: &Reader<'_>) -> Read<FileRule> {
     }
     if read.to.is_empty() && !read.ports.is_empty() {
         let way_out = "`ports` narrows `to`; the ports of listeners go into `listen`";
-        return Err(rule.error("ports", way_out));
+        return Err(rule.error(&RULE.ports, way_out));
     }
     if read.to.is_empty() && read.ecn != Ecn::Host {
-        return Err(rule.error("ecn", "ECN is granted and asked for by the peer: it needs `to`"));
+        return Err(
+            rule.error(&RULE.ecn, "ECN is granted and asked for by the peer: it needs `to`")
+        );
     }
     let line = match rule.origin() {
         Origin::Line(line) => line as usize,
@@ -118,17 +167,17 @@ fn entry(rule: &Reader<'_>) -> Read<FileRule> {
 }
 
 fn name(rule: &Reader<'_>) -> Read<String> {
-    let name = rule.text("name")?.unwrap_or_default();
+    let name = rule.text(&RULE.name)?.unwrap_or_default();
     match name.len() < super::attach::RULE_NAME_BYTES && !name.chars().any(char::is_control) {
         true => Ok(name.to_owned()),
-        false => Err(rule.error("name", "must be at most 31 bytes on one line")),
+        false => Err(rule.error(&RULE.name, "must be at most 31 bytes on one line")),
     }
 }
 
 /// What each text of a key says, or why it says nothing.
 fn each<T>(
     reader: &Reader<'_>,
-    key: &str,
+    key: &Key<List<Text>>,
     read: impl Fn(&str) -> Result<T, String>,
 ) -> Read<Vec<T>> {
     let items = reader.items(key)?.unwrap_or_default().iter();
@@ -140,7 +189,7 @@ fn each<T>(
 }
 
 fn ours(top: &Reader<'_>) -> Read<Vec<Prefix>> {
-    each(top, "ours", |text| {
+    each(top, &TOP.ours, |text| {
         let prefix: Prefix = text.parse()?;
         match prefix.must_reach_the_internet() {
             true => Err("is more than anybody has: name prefixes of at least /8 (IPv6: /7)".into()),
@@ -150,7 +199,7 @@ fn ours(top: &Reader<'_>) -> Read<Vec<Prefix>> {
 }
 
 fn prefixes(rule: &Reader<'_>) -> Read<Vec<Prefix>> {
-    let prefixes = each(rule, "to", |text| match text {
+    let prefixes = each(rule, &RULE.to, |text| match text {
         "everything" => Ok(vec![Prefix::ALL_IPV4, Prefix::ALL_IPV6]),
         text => Ok(vec![text.parse()?]),
     })?;
@@ -158,7 +207,7 @@ fn prefixes(rule: &Reader<'_>) -> Read<Vec<Prefix>> {
 }
 
 /// Numbers, ranges in quotes, and "all" where `all` is allowed.
-fn ports(rule: &Reader<'_>, key: &str, all: bool) -> Read<Vec<Ports>> {
+fn ports(rule: &Reader<'_>, key: &Special, all: bool) -> Read<Vec<Ports>> {
     let range = |node: &Node| match &node.value {
         Value::Text(text) if all && text == "all" => Ok(0..=u16::MAX),
         value => port_range(value).ok_or_else(|| {
@@ -172,10 +221,10 @@ fn ports(rule: &Reader<'_>, key: &str, all: bool) -> Read<Vec<Ports>> {
 }
 
 fn algorithm(rule: &Reader<'_>) -> Read<Option<String>> {
-    let Some(name) = rule.text("algorithm")? else {
+    let Some(name) = rule.text(&RULE.algorithm)? else {
         let example =
             "missing, as in algorithm = \"knee_dctcp\"; \"default\" keeps what the host has";
-        return Err(rule.error("algorithm", example));
+        return Err(rule.error(&RULE.algorithm, example));
     };
     if name == HOSTS_OWN {
         return Ok(None);
@@ -184,15 +233,13 @@ fn algorithm(rule: &Reader<'_>) -> Read<Option<String>> {
     let fits = !name.is_empty() && name.len() < crate::table::NAME_BYTES;
     match fits && name.bytes().all(allowed) {
         true => Ok(Some(name.to_owned())),
-        false => {
-            Err(rule
-                .error("algorithm", "cannot name an algorithm: 1 to 15 of a-z, A-Z, 0-9, _ and -"))
-        }
+        false => Err(rule
+            .error(&RULE.algorithm, "cannot name an algorithm: 1 to 15 of a-z, A-Z, 0-9, _ and -")),
     }
 }
 
 fn base_rtt_us(rule: &Reader<'_>) -> Read<u32> {
-    let Some(text) = rule.text("base_rtt")? else { return Ok(0) };
+    let Some(text) = rule.text_of(&RULE.base_rtt)? else { return Ok(0) };
     let (number, unit) = text.split_once(' ').unwrap_or((text, ""));
     let us_per_unit = match unit {
         "us" => 1.0,
@@ -203,19 +250,20 @@ fn base_rtt_us(rule: &Reader<'_>) -> Read<u32> {
     match (1.0..=LONGEST_RTT_US).contains(&us) {
         true => Ok(us as u32),
         false => {
-            Err(rule.error("base_rtt", "must be a time from \"1 us\" to \"60000 ms\", in us or ms"))
+            Err(rule
+                .error(&RULE.base_rtt, "must be a time from \"1 us\" to \"60000 ms\", in us or ms"))
         }
     }
 }
 
 fn cgroup(rule: &Reader<'_>) -> Read<Option<PathBuf>> {
-    let Some(text) = rule.text("cgroup")? else { return Ok(None) };
+    let Some(text) = rule.text(&RULE.cgroup)? else { return Ok(None) };
     let path = Path::new(text);
     let is_plain = path.components().all(|part| matches!(part, std::path::Component::Normal(_)));
     match is_plain && !text.is_empty() {
         true => Ok(Some(path.to_owned())),
         false => Err(rule.error(
-            "cgroup",
+            &RULE.cgroup,
             "must be a path below the policy's cgroup, as \"system.slice/nginx.service\"",
         )),
     }

@@ -21,7 +21,7 @@ mod host;
 mod rule;
 
 pub use attach::{Hits, Policy, Scope};
-pub use file::{File, FileRule};
+pub use file::{FILE, File, FileRule};
 pub use host::{Attached, Options, apply, clear, show};
 pub(crate) use host::{read, rules_of};
 pub use rule::{Ecn, Ports, Prefix, Rule};

@@ -15,7 +15,7 @@ use super::raw::{Mirror, mirror};
 use crate::Error;
 
 /// The section, and so the map, of record.h.
-pub(super) const MAP: &str = ".data.trace";
+pub(crate) const MAP: &str = ".data.trace";
 /// For so long the programs record without hearing from the tracer.
 const LEASE: Duration = Duration::from_secs(2);
 

@@ -6,7 +6,7 @@
 //! killed cannot switch off; when its lease is over the first program that runs does, and the next
 //! tracer (or the end of the algorithm) removes the ring that it left in the slot.
 
-mod control;
+pub(crate) mod control;
 mod filter;
 mod raw;
 
@@ -16,7 +16,7 @@ use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::rc::Rc;
 use std::time::Duration;
 
-use knee_flight::{Ending, Header, Origin, Record};
+use knee_flight::{Ending, Header, Origin, Record, SourceFile};
 use libbpf_rs::btf::types::{Struct, Var};
 use libbpf_rs::btf::{Btf, BtfType, TypeId};
 use libbpf_rs::{MapCore as _, MapFlags, MapHandle, MapType, RingBuffer, RingBufferBuilder};
@@ -322,6 +322,9 @@ fn header(found: &Registered, programs: &Programs, filter: &TraceFilter) -> Resu
     Ok(Header {
         algorithm: programs.algorithm.clone(),
         name: found.name.clone(),
+        source: found
+            .source()?
+            .map(|source| SourceFile { name: source.file, sha256: source.sha256 }),
         params: programs.params.iter().cloned().zip(words).collect(),
         origin: Origin::Kernel,
         release: api.release.clone(),

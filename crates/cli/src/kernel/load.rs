@@ -4,11 +4,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use knee_algo::Algorithm;
+use knee_algo::{Algorithm, module};
 use knee_bpf::host::{Done, Ended, Entry, Host, Request, TrialRequest};
+use knee_bpf::{Embedded, check_name};
 use serde_json::json;
 
-use super::{entry_json, mounted, mounted_json, set_to};
+use super::{entry_json, made_of, mounted, mounted_json, set_to};
 use crate::{CHECK_FAILED, DONE, Failure, print, stop_on_signals};
 
 /// Characters of a name that the kernel takes.
@@ -16,9 +17,13 @@ const NAME_MOST: usize = 15;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The algorithm, and if it is one of several variants a word for this one: dctcp, dctcp=g5.
-    #[arg(value_name = "NAME[=VARIANT]")]
+    /// The algorithm, and if it is one of several variants a word for this one: dctcp, dctcp=g5; or a file on knee's contract, as
+    /// ./foo.c or ./foo.c=g5, which clang compiles, or ./foo.bpf.o of knee check --object.
+    #[arg(value_name = "NAME|FILE[=VARIANT]")]
     what: String,
+    /// The clang that compiles a file [default: KNEE_CLANG, else the first of clang, clang-21, ...]
+    #[arg(long, value_name = "PROGRAM")]
+    clang: Option<String>,
     /// Sets a parameter, as shift_g=5. May be given often; `knee algorithms NAME` lists them.
     #[arg(long, value_name = "PARAM=VALUE")]
     set: Vec<String>,
@@ -76,11 +81,9 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
 
 fn request(args: &Args) -> Result<Request, Failure> {
     let says = |why: knee_algo::Error| Failure::Says(why.to_string());
-    let (algorithm, variant) = match args.what.split_once('=') {
-        Some((algorithm, variant)) => (algorithm, Some(variant)),
-        None => (args.what.as_str(), None),
-    };
-    let algorithm = Algorithm::by_name(algorithm).map_err(says)?;
+    let (what, variant) = split(&args.what);
+    let program = program(what, args.clang.as_deref())?;
+    let algorithm = program.algorithm();
     let mut params = algorithm.default_params();
     let mut fallback_chosen = false;
     for setting in &args.set {
@@ -96,7 +99,7 @@ fn request(args: &Args) -> Result<Request, Failure> {
         (None, None) => format!("knee_{}", algorithm.name()),
     };
     Ok(Request {
-        algorithm,
+        program,
         name,
         params,
         fallback_chosen,
@@ -104,6 +107,38 @@ fn request(args: &Args) -> Result<Request, Failure> {
         cgroup: args.cgroup.as_deref().map(cgroup).transpose()?,
         i_know: args.i_know,
     })
+}
+
+/// The algorithm or the file, and the variant.
+fn split(what: &str) -> (&str, Option<&str>) {
+    if is_file(what) && (what.ends_with(".c") || what.ends_with(".o")) {
+        return (what, None);
+    }
+    let parts = match is_file(what) {
+        // A file's name may have such a sign in it.
+        true => what.rsplit_once('='),
+        false => what.split_once('='),
+    };
+    parts.map_or((what, None), |(what, variant)| (what, Some(variant)))
+}
+
+fn is_file(what: &str) -> bool {
+    module::is_path(what) || what.contains(".c=") || what.ends_with(".o") || what.contains(".o=")
+}
+
+fn program(what: &str, clang: Option<&str>) -> Result<&'static Embedded, Failure> {
+    if is_file(what) {
+        return Ok(Box::leak(Box::new(Embedded::of_file(Path::new(what), clang)?)));
+    }
+    let here = format!("algorithms/{what}.c");
+    if let Err(why) = Algorithm::by_name(what) {
+        let is_here = check_name(what).is_ok() && Path::new(&here).is_file();
+        return Err(Failure::Says(match is_here {
+            true => format!("{what} is not in this knee, but its file is here: knee load ./{here}"),
+            false => why.to_string(),
+        }));
+    }
+    Ok(Embedded::by_name(what)?)
 }
 
 fn variant_name(algorithm: &str, variant: &str) -> Result<String, Failure> {
@@ -156,6 +191,9 @@ fn told(args: &Args, host: &Host, done: Done, entry: &Entry) -> String {
         ),
         Done::Already => format!("{name}: was there already{}\n", set_to(entry)),
     };
+    if let Some(source) = &entry.source {
+        out += &format!("  of {}\n", made_of(source));
+    }
     if let Some(fallback) = &entry.fallback {
         out +=
             &format!("  connections without ECN are handed to {fallback}, this host's default\n");

@@ -13,10 +13,14 @@ mod unload;
 
 use clap::Subcommand;
 use knee_algo::Algorithm;
+use knee_bpf::Source;
 use knee_bpf::host::{Entry, Host};
 use serde_json::{Map, Value as Json, json};
 
-use crate::{DONE, Failure};
+use crate::{DONE, Failure, plain};
+
+/// Digits of a SHA-256 that a person is shown; JSON has all.
+const HASH_SHOWN: usize = 16;
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
@@ -79,7 +83,7 @@ fn mounted_json(host: &Host) -> Json {
 fn entry_json(entry: &Entry) -> Json {
     let params: Map<String, Json> =
         shown_params(entry).map(|(name, value)| (name, Json::from(value))).collect();
-    json!({
+    let mut object = json!({
         "name": entry.name,
         "algorithm": entry.algorithm,
         "params": params,
@@ -87,7 +91,30 @@ fn entry_json(entry: &Entry) -> Json {
         "loaded_at_unix_s": entry.loaded_at_unix_s,
         "complete": entry.complete,
         "cgroup": entry.cgroup.as_ref().map(|path| path.to_string_lossy()),
-    })
+    });
+    if let Some(source) = &entry.source {
+        object["source"] = source_json(source);
+    }
+    object
+}
+
+fn source_json(source: &Source) -> Json {
+    let path = source.path.as_ref().map(|path| path.to_string_lossy());
+    json!({ "file": source.file, "sha256": source.sha256, "path": path })
+}
+
+/// `/x/foo.c, sha256 2c26b46b68ffc68f...`, or for an object `/x/foo.bpf.o, made of foo.c, sha256 ...`.
+fn made_of(source: &Source) -> String {
+    let hash = source.sha256.get(..HASH_SHOWN).unwrap_or_default();
+    let file = &source.file;
+    let of = match &source.path {
+        Some(path) if path.extension().is_some_and(|extension| extension == "o") => {
+            format!("{}, made of {file}", path.display())
+        }
+        Some(path) => path.display().to_string(),
+        None => file.clone(),
+    };
+    format!("{}, sha256 {hash}...", plain(&of))
 }
 
 /// Parameters as a person writes them, without the fallback that the host's default overrides.

@@ -7,7 +7,7 @@ use knee_bpf::LabelsSeen;
 use knee_bpf::host::{Entry, Host, InUse, Note, Origin, Status};
 use serde_json::{Map, Value as Json, json};
 
-use super::{plb, shown};
+use super::{made_of, plb, shown, source_json};
 use crate::{Failure, print};
 
 /// Listeners that are listed before the rest is only counted.
@@ -70,6 +70,9 @@ fn as_json(status: &Status) -> Json {
                 "handed_to_fallback": one.fallbacks,
                 "listeners_that_refuse_ecn": refusing,
             });
+            if let Some(source) = &one.source {
+                object["source"] = source_json(source);
+            }
             match &one.origin {
                 Origin::Loaded(entry) => {
                     object["origin"] = "loaded".into();
@@ -140,6 +143,9 @@ fn describe(out: &mut String, one: &InUse) {
     let params: Vec<String> =
         shown_params(one).map(|(name, value)| format!(" {name}={value}")).collect();
     let _ = writeln!(out, "{}: {}{}", one.name, one.algorithm, params.concat());
+    if let Some(source) = &one.source {
+        let _ = writeln!(out, "  of {}", made_of(source));
+    }
     let _ = match &one.origin {
         Origin::Loaded(entry) => {
             writeln!(out, "  loaded {} ago", ago(entry.loaded_at_unix_s))

@@ -8,7 +8,7 @@ mod read;
 
 pub use judge::{Interval, Judged, JudgedCheck, JudgedTerm, Row};
 pub use knee_results::{CheckVerdict, ClaimVerdict};
-pub(crate) use read::{check_measured, read_claims};
+pub(crate) use read::{ClaimKeys, check_measured, read_claims};
 
 use knee_file::Origin;
 

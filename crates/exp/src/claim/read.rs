@@ -1,18 +1,78 @@
 //! Reading `[[claim]]`: everything that no run could decide is refused here.
 
+use knee_file::keys::{Below, Choice, Key, List, Name, Special, Text};
 use knee_file::units::figure;
-use knee_file::{Error, Node, Reader, Value, one_of};
+use knee_file::{Error, Node, Reader, Value, keys, one_of};
 
 use super::{Bounds, By, Check, Claim, Every, Join, Term};
 use crate::cases::{Axis, Case, has_case, metric_named};
 use crate::metric::Metric;
-use crate::published::{STATS, Stat};
+use crate::published::{AT, STATS, Stat};
 use crate::scenario::Scenario;
+use serde_json::{Value as Json, json};
 
-const KEYS: &[&str] = &["name", "says", "by", "because", "see", "cannot", "check"];
-const CHECK_KEYS: &[&str] =
-    &["figure", "over", "minus", "at_least", "at_most", "equals", "within", "every"];
-const TERM_KEYS: &[&str] = &["subject", "metric", "stat", "case", "at"];
+keys! {
+    /// What its source says of the experiment, or we do, as checks that every run decides.
+    pub(crate) static KEYS: ClaimKeys = "claim" {
+        /// No other claim of the file has it.
+        name: Key<Name> = needed("ten-times-sooner"),
+        /// What is claimed, in one sentence.
+        says: Key<Text> = needed("Short transfers finish ten times sooner."),
+        /// Whether it is stated there, or derived by us from its figures.
+        by: Choice<By> = of(&[("source", By::Source), ("us", By::Us)]).or("source"),
+        /// Where it does not stand: the cause, with the figures that show it.
+        because: Key<Text>,
+        /// The experiment that shows the cause.
+        see: Key<Text>,
+        /// Why it cannot be decided here at all; then it has no checks.
+        cannot: Key<Text>,
+        /// What must hold.
+        check: Below = list(&CheckKeys::TABLE),
+    }
+}
+
+keys! {
+    /// A value and its bounds.
+    static CHECK: CheckKeys = "check" {
+        /// What is bounded.
+        figure: Below = table(&TermKeys::TABLE).needed(),
+        /// The value is the ratio of `figure` to this.
+        over: Below = table(&TermKeys::TABLE),
+        /// The value is `figure` less this.
+        minus: Below = table(&TermKeys::TABLE),
+        /// The least that it may be, in the unit of the metric; of a ratio plain or in per cent.
+        at_least: Special = takes(bounds),
+        /// The most that it may be.
+        at_most: Special = takes(bounds),
+        /// What it must be, instead.
+        equals: Special = takes(bounds),
+        /// How far off it may be then: a share of it, or a figure.
+        within: Special = takes(bounds),
+        /// `"case"`, a varied key, or a list of them: the check is made for all of the file's.
+        every: Key<List<Text>>,
+    }
+}
+
+keys! {
+    /// A figure that is measured. What `over` and `minus` leave out is as in `figure`.
+    static TERM: TermKeys = "figure" {
+        /// A traffic entry or a link.
+        subject: Key<Text> = like("short"),
+        /// What is measured of it: docs/results.md.
+        metric: Key<Text> = like("completion"),
+        /// Which statistic of that.
+        stat: Choice<Stat> = of(STATS).or("mean"),
+        /// The case, unless the file has only one.
+        case: Key<Text>,
+        /// A value of each varied key that has more than one.
+        at: Below = table(&AT),
+    }
+}
+
+/// What a bound takes, in words and as JSON Schema.
+fn bounds() -> (String, Json) {
+    ("figure with its unit, or number".to_owned(), json!({ "type": ["string", "number"] }))
+}
 
 /// What there is in the file to make claims about.
 struct Known<'a> {
@@ -24,13 +84,14 @@ pub(crate) fn read_claims(
     root: &Reader<'_>,
     cases: &[Case],
     axes: &[Axis],
+    key: &Below,
 ) -> Result<Vec<Claim>, Error> {
     let known = Known { cases, axes };
     let mut claims: Vec<Claim> = Vec::new();
-    for reader in root.children("claim")? {
+    for reader in root.children(key)? {
         let claim = read_one(&reader, &known)?;
         if claims.iter().any(|prior| prior.name == claim.name) {
-            return Err(reader.error("name", "must differ from the other claims' names"));
+            return Err(reader.error(&KEYS.name, "must differ from the other claims' names"));
         }
         claims.push(claim);
     }
@@ -38,17 +99,17 @@ pub(crate) fn read_claims(
 }
 
 fn read_one(reader: &Reader<'_>, known: &Known<'_>) -> Result<Claim, Error> {
-    reader.check(KEYS)?;
+    reader.check(&[&KEYS])?;
     let owned = |text: Option<&str>| text.map(|text| text.trim().to_owned());
     let claim = Claim {
-        name: reader.need_name("name", "ten-times-sooner")?.to_owned(),
-        says: reader.need_text("says", "Short transfers finish ten times sooner.")?.trim().into(),
-        by: reader.choice_or("by", &[("source", By::Source), ("us", By::Us)], "source")?,
-        because: owned(reader.text("because")?),
-        see: owned(reader.text("see")?),
-        cannot: owned(reader.text("cannot")?),
+        name: reader.need_name(&KEYS.name)?.to_owned(),
+        says: reader.need_text(&KEYS.says)?.trim().into(),
+        by: reader.choose(&KEYS.by)?,
+        because: owned(reader.text(&KEYS.because)?),
+        see: owned(reader.text(&KEYS.see)?),
+        cannot: owned(reader.text(&KEYS.cannot)?),
         checks: reader
-            .children("check")?
+            .children(&KEYS.check)?
             .iter()
             .map(|check| read_check(check, known))
             .collect::<Result<_, _>>()?,
@@ -56,22 +117,22 @@ fn read_one(reader: &Reader<'_>, known: &Known<'_>) -> Result<Claim, Error> {
     };
     match (claim.checks.is_empty(), &claim.cannot) {
         (true, None) => Err(reader.error(
-            "check",
+            &KEYS.check,
             "missing: a claim has at least one [[claim.check]], or says in cannot why there can be none",
         )),
         (false, Some(_)) => Err(reader
-            .error("cannot", "stands beside checks: it says why there are none, so give one of the two")),
+            .error(&KEYS.cannot, "stands beside checks: it says why there are none, so give one of the two")),
         _ => Ok(claim),
     }
 }
 
 fn read_check(reader: &Reader<'_>, known: &Known<'_>) -> Result<Check, Error> {
-    reader.check(CHECK_KEYS)?;
+    reader.check(&[&CHECK])?;
     let every = read_every(reader, known)?;
-    let written = read_term(&reader.need_child("figure")?, None)?;
-    let other = match (reader.child("over")?, reader.child("minus")?) {
+    let written = read_term(&reader.need_child(&CHECK.figure)?, None)?;
+    let other = match (reader.child(&CHECK.over)?, reader.child(&CHECK.minus)?) {
         (Some(_), Some(_)) => {
-            return Err(reader.error("minus", "stands beside over: give one of the two"));
+            return Err(reader.error(&CHECK.minus, "stands beside over: give one of the two"));
         }
         (Some(over), None) => Some((Join::Over, over)),
         (None, Some(minus)) => Some((Join::Minus, minus)),
@@ -111,7 +172,7 @@ fn read_check(reader: &Reader<'_>, known: &Known<'_>) -> Result<Check, Error> {
     }) {
         if is_fixed {
             let message = format!("goes through {name}, and the figure names one: leave that out");
-            return Err(reader.error("every", message));
+            return Err(reader.error(&CHECK.every, message));
         }
     }
     if let Some((join, _)) = other.as_ref().filter(|(_, other)| *other == figure) {
@@ -124,9 +185,9 @@ fn read_check(reader: &Reader<'_>, known: &Known<'_>) -> Result<Check, Error> {
 }
 
 fn read_every(reader: &Reader<'_>, known: &Known<'_>) -> Result<Vec<Every>, Error> {
-    let words = reader.texts("every")?.unwrap_or_default();
+    let words = reader.texts(&CHECK.every)?.unwrap_or_default();
     if let Some(twice) = words.iter().enumerate().find(|(i, word)| words[..*i].contains(*word)) {
-        return Err(reader.error("every", format!("has {:?} twice", twice.1)));
+        return Err(reader.error(&CHECK.every, format!("has {:?} twice", twice.1)));
     }
     words
         .into_iter()
@@ -135,7 +196,7 @@ fn read_every(reader: &Reader<'_>, known: &Known<'_>) -> Result<Vec<Every>, Erro
             None if word == "case" => Ok(Every::Case),
             None => {
                 let paths = known.axes.iter().map(|axis| axis.path.as_str());
-                Err(reader.error("every", one_of(word, std::iter::once("case").chain(paths))))
+                Err(reader.error(&CHECK.every, one_of(word, std::iter::once("case").chain(paths))))
             }
         })
         .collect()
@@ -143,25 +204,25 @@ fn read_every(reader: &Reader<'_>, known: &Known<'_>) -> Result<Vec<Every>, Erro
 
 /// A term as written; keys that are not are those of `like`.
 fn read_term(reader: &Reader<'_>, like: Option<&Term>) -> Result<Term, Error> {
-    reader.check(TERM_KEYS)?;
-    let subject = match (reader.text("subject")?, like) {
+    reader.check(&[&TERM])?;
+    let subject = match (reader.text(&TERM.subject)?, like) {
         (None, Some(like)) => like.subject.clone(),
         (Some(subject), _) => subject.to_owned(),
-        (None, None) => reader.need_text("subject", "short")?.to_owned(),
+        (None, None) => reader.need_text(&TERM.subject)?.to_owned(),
     };
-    let metric = match (reader.text("metric")?, like) {
+    let metric = match (reader.text(&TERM.metric)?, like) {
         (None, Some(like)) => like.metric,
-        (Some(name), _) => metric_named(name).map_err(|why| reader.error("metric", why))?,
-        (None, None) => metric_named(reader.need_text("metric", "completion")?)
-            .map_err(|why| reader.error("metric", why))?,
+        (Some(name), _) => metric_named(name).map_err(|why| reader.error(&TERM.metric, why))?,
+        (None, None) => metric_named(reader.need_text(&TERM.metric)?)
+            .map_err(|why| reader.error(&TERM.metric, why))?,
     };
-    let stat = match like.filter(|_| !reader.has("stat")) {
+    let stat = match like.filter(|_| !reader.has(&TERM.stat)) {
         Some(like) => like.stat,
-        None => reader.choice_or("stat", STATS, Stat::Mean.name())?,
+        None => reader.choose(&TERM.stat)?,
     };
-    let case = reader.text("case")?.map(str::to_owned);
+    let case = reader.text(&TERM.case)?.map(str::to_owned);
     let mut at: Vec<(String, Option<String>)> = Vec::new();
-    if let Some(table) = reader.child("at")? {
+    if let Some(table) = reader.child(&TERM.at)? {
         at.extend(table.entries().map(|(path, node)| (path.to_owned(), Some(node.label()))));
     }
     for (path, value) in like.map_or(&[][..], |like| like.at.as_slice()) {
@@ -185,21 +246,21 @@ fn complete(
     let case = match &term.case {
         Some(name) if !has_case(known.cases, name) => {
             let names = known.cases.iter().map(|case| case.name.as_str());
-            return Err(reader.error("case", one_of(name, names)));
+            return Err(reader.error(&TERM.case, one_of(name, names)));
         }
         Some(name) => Some(name.clone()),
         None if every.contains(&Every::Case) => None,
         None if known.cases.len() == 1 => Some(known.cases[0].name.clone()),
         None => {
             return Err(
-                reader.error("case", "missing: name one, or give the check every = \"case\"")
+                reader.error(&TERM.case, "missing: name one, or give the check every = \"case\"")
             );
         }
     };
     if let Some((path, _)) =
         term.at.iter().find(|(path, _)| !known.axes.iter().any(|axis| axis.path == *path))
     {
-        return Err(reader.error("at", format!("{path:?} is no key that [vary] varies")));
+        return Err(reader.error(&TERM.at, format!("{path:?} is no key that [vary] varies")));
     }
     let at = known.axes.iter().map(|axis| {
         let path = &axis.path;
@@ -210,7 +271,7 @@ fn complete(
         match value {
             Some(value) if !labels.contains(&value) => {
                 let allowed = one_of(&value, labels.iter().map(String::as_str));
-                Err(reader.error("at", format!("{path} {allowed}")))
+                Err(reader.error(&TERM.at, format!("{path} {allowed}")))
             }
             Some(value) => Ok((path.clone(), Some(value))),
             None if goes_through => Ok((path.clone(), None)),
@@ -226,15 +287,15 @@ fn complete(
 }
 
 fn read_bounds(reader: &Reader<'_>, metric: Option<Metric>) -> Result<Bounds, Error> {
-    let number = |key: &str| -> Result<Option<(f64, String)>, Error> {
+    let number = |key: &Special| -> Result<Option<(f64, String)>, Error> {
         let Some(node) = reader.node(key) else { return Ok(None) };
         let (value, text) = bound(node, metric).map_err(|why| reader.error(key, why))?;
         Ok(Some((value, text)))
     };
-    let (at_least, at_most) = (number("at_least")?, number("at_most")?);
-    let Some((equals, text)) = number("equals")? else {
-        if reader.has("within") {
-            return Err(reader.error("within", "belongs to equals, which is missing"));
+    let (at_least, at_most) = (number(&CHECK.at_least)?, number(&CHECK.at_most)?);
+    let Some((equals, text)) = number(&CHECK.equals)? else {
+        if reader.has(&CHECK.within) {
+            return Err(reader.error(&CHECK.within, "belongs to equals, which is missing"));
         }
         let words = [("at least", &at_least), ("at most", &at_most)];
         let words: Vec<String> = words
@@ -248,31 +309,31 @@ fn read_bounds(reader: &Reader<'_>, metric: Option<Metric>) -> Result<Bounds, Er
         };
         return match (bounds.at_least, bounds.at_most) {
             (None, None) => Err(reader.error(
-                "at_least",
+                &CHECK.at_least,
                 "missing: a check has at_least, at_most, or equals with within",
             )),
             (Some(least), Some(most)) if least > most => {
-                Err(reader.error("at_least", "must not be above at_most"))
+                Err(reader.error(&CHECK.at_least, "must not be above at_most"))
             }
             _ => Ok(bounds),
         };
     };
     if at_least.is_some() || at_most.is_some() {
         return Err(
-            reader.error("equals", "stands beside at_least or at_most: give one of the two")
+            reader.error(&CHECK.equals, "stands beside at_least or at_most: give one of the two")
         );
     }
-    let Some(within) = reader.node("within") else {
-        return Err(reader.error("within", "missing, as in within = \"20 %\""));
+    let Some(within) = reader.node(&CHECK.within) else {
+        return Err(reader.error(&CHECK.within, "missing, as in within = \"20 %\""));
     };
     let share =
         within.text().and_then(|text| figure(text).ok()).filter(|(_, unit)| *unit == "share");
     let half = match share {
         Some((share, _)) => equals.abs() * share,
-        None => bound(within, metric).map_err(|why| reader.error("within", why))?.0,
+        None => bound(within, metric).map_err(|why| reader.error(&CHECK.within, why))?.0,
     };
     if half < 0.0 {
-        return Err(reader.error("within", "must not be negative"));
+        return Err(reader.error(&CHECK.within, "must not be negative"));
     }
     Ok(Bounds {
         at_least: Some(equals - half),

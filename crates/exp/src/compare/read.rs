@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 
 use knee_file::units::{Quantity as _, Size};
 use knee_results::manifest::text;
-use knee_results::{CASE, File, HOST_LIMITED, Manifest, REPEAT, RUN, Table, rows};
+use knee_results::{CASE, HOST_LIMITED, Manifest, REPEAT, RUN, ResultFile, Table, rows};
 use knee_run::spec::{HostConfig, LinuxVersion};
 use serde_json::{Map, Value as Json};
 
+use crate::cases::MAX_RUNS;
 use crate::error::Error;
-use crate::experiment::MAX_RUNS;
 
 /// Keys that may differ between results of one experiment: which Linux it was.
 const KERNEL_KEYS: [&str; 3] = ["linux", "hz", "max_tcp_header"];
@@ -194,8 +194,8 @@ fn flat(keys: &Map<String, Json>, prefix: &str) -> BTreeMap<String, String> {
 
 /// The rows of `runs.csv` with what `measures.csv` has of their runs; of both, at most so many bytes.
 fn read_rows(dir: &Path, most_bytes: usize) -> Result<Vec<Row>, Error> {
-    let open = |file: File| Table::open(&dir.join(file.name()));
-    let (mut runs, mut measures) = (open(File::Run)?, open(File::Measure)?);
+    let open = |file: ResultFile| Table::open(&dir.join(file.name()));
+    let (mut runs, mut measures) = (open(ResultFile::Run)?, open(ResultFile::Measure)?);
     let [run, case, repeat, verdict] = runs.columns([RUN, CASE, REPEAT, rows::Run::verdict])?;
     let mut bytes = 0;
     let mut rows: Vec<Row> = Vec::new();

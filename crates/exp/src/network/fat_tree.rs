@@ -1,12 +1,28 @@
 //! `topology = "fat-tree"`: pods of edge and aggregation switches below a core, all switches of one size.
 
-use knee_file::{Error, Reader};
+use knee_file::keys::{Below, Key};
+use knee_file::{Error, Reader, keys};
 use knee_run::spec::Network;
 use knee_run::topology::FatTree;
 
-use super::{Cables, End, Hosts, MAX_HOSTS, check, port_to_host, ports_to_hosts};
+use super::{CableKeys, Cables, End, Hosts, MAX_HOSTS, port_to_host, ports_to_hosts};
 
-const KEYS: &[&str] = &["topology", "k", "up", "down", "edge", "core"];
+keys! {
+    /// Hosts `h0.0.0`.. (pod, edge, host) below `edge0.0`.., `aggregation0.0`.. and `core0`...
+    pub(super) static KEYS: FatTreeKeys = "fat-tree" {
+        /// Ports of every switch, an even number: k^3 / 4 hosts.
+        k: Key<u64> = or(4).within(2, LARGEST_K),
+        /// The cable from each host to its switch.
+        up: Below = table(&CableKeys::TABLE).needed(),
+        /// The cable from the switch to each host.
+        down: Below = table(&CableKeys::TABLE).needed(),
+        /// The cable between edge and aggregation, either way.
+        edge: Below = table(&CableKeys::TABLE).needed(),
+        /// The cable between aggregation and core, either way.
+        core: Below = table(&CableKeys::TABLE).needed(),
+    }
+}
+
 /// The next even one would have 11,664 hosts.
 const LARGEST_K: u64 = 34;
 
@@ -16,20 +32,19 @@ pub(super) fn read(
     cables: &Cables<'_, '_>,
     hosts: &Hosts,
 ) -> Result<(Network, Vec<usize>), Error> {
-    check(reader, KEYS)?;
-    let k = reader.integer_or("k", 2..=LARGEST_K, 4)?;
+    let k = reader.read(&KEYS.k)?;
     if k % 2 == 1 {
-        return Err(reader.error("k", "must be even: half of each switch's ports lead up"));
+        return Err(reader.error(&KEYS.k, "must be even: half of each switch's ports lead up"));
     }
     debug_assert!(k * k * k / 4 <= MAX_HOSTS);
-    let (host_down, if_used) = port_to_host(reader, cables)?;
+    let (host_down, if_used) = port_to_host(reader, cables, &KEYS.down)?;
     let network = FatTree {
         k: k as u32,
         host: hosts.base.clone(),
-        host_up: cables.need("up", End::Host, false)?,
+        host_up: cables.need(&KEYS.up, End::Host, false)?,
         host_down,
-        edge: cables.need("edge", End::Switch, false)?,
-        core: cables.need("core", End::Switch, false)?,
+        edge: cables.need(&KEYS.edge, End::Switch, false)?,
+        core: cables.need(&KEYS.core, End::Switch, false)?,
     }
     .build();
     let ports = if if_used { ports_to_hosts(&network) } else { Vec::new() };

@@ -2,16 +2,57 @@
 
 use std::collections::{HashMap, HashSet};
 
-use knee_file::{Error, Reader};
+use knee_file::keys::{Below, Choice, Key, List, Name, Shape, Table, Text, entries};
+use knee_file::{Error, Reader, keys};
 use knee_run::spec::{Network, NodeId};
 use knee_run::topology::Cable;
 
-use super::{CABLE_KEYS, Cables, End, Hosts, MAX_FABRIC_CABLES, MAX_HOSTS, check};
+use super::{CABLE, CableKeys, Cables, End, Hosts, MAX_FABRIC_CABLES, MAX_HOSTS};
 use crate::names::expand_all;
 
-const KEYS: &[&str] = &["topology", "node", "link"];
-const NODE_KEYS: &[&str] = &["name", "kind", "count"];
-const LINK_KEYS: &[&str] = &["from", "to", "mesh", "oneway", "back"];
+keys! {
+    /// Any network, node by node and link by link.
+    pub(super) static KEYS: GraphKeys = "graph" {
+        /// Its hosts and switches.
+        node: Below = list(&NodeKeys::TABLE).needed(),
+        /// What joins them.
+        link: Below = list(&LINK_TABLE),
+    }
+}
+
+keys! {
+    /// A node of a graph, or several alike.
+    static NODE: NodeKeys = "node" {
+        /// What it is called.
+        name: Key<Name> = needed("s"),
+        /// What it is.
+        kind: Choice<NodeKind> = of(&[("host", NodeKind::Host), ("switch", NodeKind::Switch)]).needed("host"),
+        /// So many of them, `NAME1` and so on.
+        count: Key<u64> = within(1, MAX_HOSTS).usually("one, `NAME` itself"),
+    }
+}
+
+keys! {
+    /// Which nodes a link joins.
+    static LINK: LinkKeys = "ends" {
+        /// Nodes, or ranges or lists of them.
+        from: Key<List<Text>> = needed("s1..s10"),
+        /// Nodes: one, all from one, or as many as `from`.
+        to: Key<List<Text>> = needed("s1..s10"),
+        /// Whether each of `from` is joined to each of `to`.
+        mesh: Key<bool> = or(false),
+        /// Whether there is no link back.
+        oneway: Key<bool> = or(false),
+        /// The cable back.
+        back: Below = table(&CableKeys::TABLE).usually("the same as forth"),
+    }
+}
+
+static LINK_TABLE: Table = Table {
+    name: "link",
+    says: "Links of a graph: a cable, and which nodes it joins.",
+    shape: || Shape::Keys(entries(&[&LINK, &CABLE])),
+};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum NodeKind {
@@ -25,17 +66,16 @@ pub(super) fn read(
     cables: &Cables<'_, '_>,
     hosts: &Hosts,
 ) -> Result<(Network, Vec<usize>), Error> {
-    check(reader, KEYS)?;
     let mut graph = Graph::default();
-    for node in reader.children("node")? {
+    for node in reader.children(&KEYS.node)? {
         graph.add_nodes(&node, hosts)?;
     }
     let count = graph.network.nodes.iter().filter(|node| node.host.is_some()).count();
     if count < 2 {
         let message = "must have at least two hosts, as in [[network.node]] name = \"h\", kind = \"host\", count = 2";
-        return Err(reader.error("node", message));
+        return Err(reader.error(&KEYS.node, message));
     }
-    for link in reader.children("link")? {
+    for link in reader.children(&KEYS.link)? {
         graph.add_links(&link, cables)?;
     }
     Ok((graph.network, graph.recorded_if_used))
@@ -53,17 +93,16 @@ struct Graph {
 impl Graph {
     /// One node, or as many as `count` says, numbered from 1.
     fn add_nodes(&mut self, reader: &Reader<'_>, hosts: &Hosts) -> Result<(), Error> {
-        reader.check(NODE_KEYS)?;
-        let name = reader.need_name("name", "s")?;
-        reader.need_text("kind", "host")?;
-        let kinds = [("host", NodeKind::Host), ("switch", NodeKind::Switch)];
-        let kind = reader.choice_or("kind", &kinds, "")?;
-        let names = match reader.integer("count", 1..=MAX_HOSTS)? {
+        reader.check(&[&NODE])?;
+        let name = reader.need_name(&NODE.name)?;
+        let kind = reader.choose(&NODE.kind)?;
+        let names = match reader.get(&NODE.count)? {
             None => vec![name.to_owned()],
             Some(count) => (1..=count).map(|i| format!("{name}{i}")).collect(),
         };
         if (self.network.nodes.len() + names.len()) as u64 > MAX_HOSTS {
-            let key = if reader.has("count") { "count" } else { "name" };
+            let has_count = reader.has(&NODE.count);
+            let key = if has_count { NODE.count.as_ref() } else { NODE.name.as_ref() };
             return Err(reader.error(key, format!("must leave at most {MAX_HOSTS} nodes in all")));
         }
         for name in names {
@@ -72,7 +111,9 @@ impl Graph {
                 NodeKind::Switch => self.network.switch(&name),
             };
             if self.ids.insert(name.clone(), id).is_some() {
-                return Err(reader.error("name", format!("names {name}, which is there already")));
+                return Err(
+                    reader.error(&NODE.name, format!("names {name}, which is there already"))
+                );
             }
         }
         Ok(())
@@ -80,21 +121,23 @@ impl Graph {
 
     /// A link in each direction (or in one) between nodes of `from` and nodes of `to`.
     fn add_links(&mut self, reader: &Reader<'_>, cables: &Cables<'_, '_>) -> Result<(), Error> {
-        reader.check(&[LINK_KEYS, CABLE_KEYS].concat())?;
-        let (from, to) = (self.nodes(reader, "from")?, self.nodes(reader, "to")?);
+        reader.check(&[&LINK, &CABLE])?;
+        let (from, to) = (self.nodes(reader, &LINK.from)?, self.nodes(reader, &LINK.to)?);
         let pairs = self.pair_up(reader, &from, &to)?;
-        let is_oneway = reader.flag_or("oneway", false)?;
-        let back = reader.child("back")?;
+        let is_oneway = reader.read(&LINK.oneway)?;
+        let back = reader.child(&LINK.back)?;
         if is_oneway && back.is_some() {
-            return Err(reader.error("back", "has no meaning beside oneway = true"));
+            return Err(reader.error(&LINK.back, "has no meaning beside oneway = true"));
         }
         // Without a `back` of its own the way back has the same queue, so a switch there needs one too.
         let both_alike = !is_oneway && back.is_none();
         let owners = if both_alike { [from.as_slice(), &to].concat() } else { from };
         let forth = cables.read_checked(reader, self.end_of(&owners), false)?;
-        let says = reader.has("record");
+        let says = reader.has(&CABLE.record);
         let back = match &back {
-            Some(back) => Some((cables.read(back, self.end_of(&to), false)?, back.has("record"))),
+            Some(back) => {
+                Some((cables.read(back, self.end_of(&to), false)?, back.has(&CABLE.record)))
+            }
             None => both_alike.then(|| (forth.clone(), says)),
         };
         for (a, b) in pairs {
@@ -115,11 +158,11 @@ impl Graph {
     ) -> Result<(), Error> {
         if !self.joined.insert((a, b)) {
             let message = format!("joins {} to {} a second time", self.name(a), self.name(b));
-            return Err(reader.error("to", message));
+            return Err(reader.error(&LINK.to, message));
         }
         if self.network.links.len() as u64 >= 2 * MAX_FABRIC_CABLES {
             let message = format!("must leave at most {} links in all", 2 * MAX_FABRIC_CABLES);
-            return Err(reader.error("to", message));
+            return Err(reader.error(&LINK.to, message));
         }
         let is_port_to_host = self.is_host(b) && !self.is_host(a) && cable.rate.is_some();
         let sampled = if says { cable.sampled } else { is_port_to_host };
@@ -135,9 +178,9 @@ impl Graph {
         if nodes.iter().all(|node| self.is_host(*node)) { End::Host } else { End::Switch }
     }
 
-    fn nodes(&self, reader: &Reader<'_>, key: &str) -> Result<Vec<NodeId>, Error> {
+    fn nodes(&self, reader: &Reader<'_>, key: &Key<List<Text>>) -> Result<Vec<NodeId>, Error> {
         let mut ids = Vec::new();
-        let texts = reader.need_texts(key, "s1..s10")?;
+        let texts = reader.need_texts(key)?;
         for name in expand_all(&texts).map_err(|why| reader.error(key, why))? {
             let id = self.ids.get(&name).ok_or_else(|| {
                 let shown: String = name.chars().take(40).collect();
@@ -157,12 +200,12 @@ impl Graph {
         from: &[NodeId],
         to: &[NodeId],
     ) -> Result<Vec<(NodeId, NodeId)>, Error> {
-        let is_mesh = reader.flag_or("mesh", false)?;
+        let is_mesh = reader.read(&LINK.mesh)?;
         let most =
             if is_mesh { from.len().saturating_mul(to.len()) } else { from.len().max(to.len()) };
         if most as u64 > MAX_FABRIC_CABLES {
             let message = format!("must leave at most {MAX_FABRIC_CABLES} cables, not {most}");
-            return Err(reader.error("to", message));
+            return Err(reader.error(&LINK.to, message));
         }
         let pairs: Vec<_> = if is_mesh || from.len() == 1 || to.len() == 1 {
             from.iter().flat_map(|a| to.iter().map(move |b| (*a, *b))).collect()
@@ -174,11 +217,11 @@ impl Graph {
                 from.len(),
                 to.len()
             );
-            return Err(reader.error("to", message));
+            return Err(reader.error(&LINK.to, message));
         };
         match pairs.iter().find(|(a, b)| a == b) {
             Some((node, _)) => {
-                Err(reader.error("to", format!("joins {} to itself", self.name(*node))))
+                Err(reader.error(&LINK.to, format!("joins {} to itself", self.name(*node))))
             }
             None => Ok(pairs),
         }

@@ -1,16 +1,17 @@
 //! What a scenario's keys make a run keep, in bytes.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 use knee_algo::Algorithm;
 use knee_file::{Error, Reader};
-use knee_queue::time::{Duration, Time};
+use knee_queue::time::{Duration, PS_PER_S, Time};
 use knee_run::Ideal;
 use knee_run::outcome::{
     FlowOutcome, FlowSample, FlowWindow, GoodputSample, PingRecord, QueueOutcome, QueueSample,
     RpcRecord,
 };
-use knee_run::spec::{Flow, Link, Network, NodeId, Traffic};
+use knee_run::spec::{Flow, HEADER_BYTES, Link, Network, NodeId, Traffic};
 
 use super::Scenario;
 use crate::memory::{Memory, shown};
@@ -23,13 +24,22 @@ const NUMBER_TEXT: u64 = 8;
 const PIECE: u64 = 16;
 /// Two established sockets and what the simulator has beside them (held below this by its test of memory).
 const FLOW: u64 = 4096;
-/// A packet under way: itself, its event, its place in a queue, and the segment that its sender keeps until it is acknowledged.
-const PACKET: u64 = 240;
+/// A packet under way: itself, its event and its place in a queue.
+const PACKET: u64 = 144;
+/// A segment that its sender keeps until it is acknowledged, in a ring that doubles.
+const SEGMENT: u64 = 96;
+/// A retransmission that is lost, and lost again, holds what was sent behind it, each time for a round trip. Where 2 % are lost, BBR has about
+/// 4 times on its list what the path holds.
+const HELD: u64 = 6;
+/// So many queues of ACKs may stand on a way.
+const HOPS: u64 = 8;
 /// What one metric of a subject takes without values, with its pair in the list.
 const METRIC: u64 = 128;
 /// Metrics of a subject, and those of them that may have many values.
 const METRICS: u64 = 30;
 const WITH_VALUES: u64 = 7;
+/// The mean of a run in a list that grows.
+const MEAN: u64 = 16;
 /// Values of a metric: one by one up to so many, then a histogram, which takes this.
 const ONE_BY_ONE: u64 = 4096;
 const HISTOGRAM: u64 = 256 << 10;
@@ -43,7 +53,7 @@ pub(crate) struct Asked {
     pub(crate) most_bytes: u64,
     /// Text that names the run in rows of results.
     pub(crate) label_bytes: u64,
-    /// Runs whose values are kept until all are done.
+    /// Runs whose values are added up.
     pub(crate) repeat: u32,
 }
 
@@ -96,7 +106,7 @@ struct Amounts<'a> {
     scenario: &'a Scenario,
     root: &'a Reader<'a>,
     asked: Asked,
-    network: Network,
+    network: Cow<'a, Network>,
     flows: u64,
     /// The longest name of a traffic entry.
     name_text: u64,
@@ -108,7 +118,7 @@ impl<'a> Amounts<'a> {
     fn new(scenario: &'a Scenario, root: &'a Reader<'a>, asked: Asked) -> Amounts<'a> {
         let flows = scenario.traffic.iter().map(TrafficSpec::flows);
         let names = scenario.traffic.iter().map(|entry| entry.name.len() as u64);
-        let network = scenario.network.build(&scenario.destinations(), 0);
+        let network = scenario.network.sampled(|| scenario.destinations());
         let mut into_host = vec![Some(0); network.nodes.len()];
         for link in &network.links {
             let bytes = link.rate.map(|rate| bits_until(scenario.end, rate.bps()) / 8);
@@ -276,22 +286,26 @@ impl<'a> Amounts<'a> {
             of: ("links with their queues", "fewer of them, or fewer flows of fq-codel"),
             bytes: empty.saturating_add(links.len() as u64 * (size_of::<Link>() + 1024) as u64),
         };
-        let things = self.packets();
+        let UnderWay { packets, segments, acks } = self.under_way();
         let packets = Part {
             table: self.root.child_or_empty("hosts")?,
             key: "rcvbuf_max",
-            things,
+            things: segments.saturating_add(acks),
             of: ("packets under way", "smaller windows, or limits of queues"),
-            bytes: things.saturating_mul(PACKET),
+            bytes: packets
+                .saturating_add(acks)
+                .saturating_mul(PACKET)
+                .saturating_add(segments.saturating_mul(SEGMENT)),
         };
         Ok(vec![lists, packets])
     }
 
-    /// Packets that may be under way at once: what windows allow, no more than queues and links hold, no more than senders
-    /// send.
-    fn packets(&self) -> u64 {
+    /// What may be under way at once: what windows allow, no more than queues and links hold, no more than senders send.
+    fn under_way(&self) -> UnderWay {
         let hosts = || self.network.nodes.iter().filter_map(|node| node.host.as_ref());
-        let Some(mtu) = hosts().map(|host| host.mtu_bytes).min() else { return 0 };
+        let Some(mtu) = hosts().map(|host| host.mtu_bytes).min() else {
+            return UnderWay::default();
+        };
         let window = hosts().map(|host| host.rcvbuf_max_bytes.max(host.rcvbuf_initial_bytes)).max();
         let window = u64::from(window.unwrap_or(0));
         let at_host = hosts().map(|host| u64::from(host.limit_output_bytes)).max().unwrap_or(0);
@@ -325,19 +339,51 @@ impl<'a> Amounts<'a> {
             waiting.saturating_add(flying)
         });
         let of_links = of_links.fold(0, u64::saturating_add);
-        of_windows.min(of_time).min(of_links)
+        let sent = of_windows.min(of_time);
+        UnderWay {
+            packets: sent.min(of_links),
+            segments: sent.min(of_links.saturating_mul(HELD)),
+            acks: sent.min(self.acks(mtu)),
+        }
     }
 
-    /// Values of all runs of a row, which are summed up when the last is done.
+    /// ACKs that may wait beside data: queues that count bytes have room for more of them. They come no faster than data comes to the
+    /// hosts that it is sent to, for as long as the queues before them take.
+    fn acks(&self, mtu: u64) -> u64 {
+        let (mut room, mut slowest_ps) = (0u64, 0u128);
+        for link in &self.network.links {
+            let Some(rate) = link.rate else { continue };
+            let most = |bytes: u32| link.queue.most_pkts(bytes);
+            let (Some(data), Some(acks)) = (most(mtu as u32), most(HEADER_BYTES)) else { continue };
+            if acks > data {
+                room = room.saturating_add(acks - data);
+                let bits = u128::from(data) * u128::from(mtu) * 8;
+                slowest_ps = slowest_ps.max(bits * u128::from(PS_PER_S) / u128::from(rate.bps()));
+            }
+        }
+        let waits = u64::try_from(slowest_ps * u128::from(HOPS)).unwrap_or(u64::MAX);
+        let waits = Time::ZERO + Duration::from_ps(waits);
+        let destinations = self.scenario.destinations();
+        let arriving = self.network.links.iter().filter(|link| destinations.contains(&link.to));
+        let arriving = arriving.map(|link| {
+            let bits = link.rate.map(|rate| bits_until(waits, rate.bps()));
+            bits.and_then(|bits| u64::try_from(bits / 8).ok()).unwrap_or(u64::MAX) / mtu
+        });
+        room.min(arriving.fold(0, u64::saturating_add))
+    }
+
+    /// What the runs of a row add up to: of each metric a mean of each run, and all values.
     fn kept(&self) -> Result<Part<'a>, Error> {
         let sampling = &self.scenario.sampling;
         let series = [sampling.flows, sampling.queues].into_iter().flatten();
         let looks = series.map(|period| self.periods(period)).max().unwrap_or(0);
         let sampled = self.network.links.iter().filter(|link| link.sampled);
         let queues: u64 = sampled.map(|link| 1 + link.queue.part_names().len() as u64).sum();
+        let runs = u64::from(self.asked.repeat);
+        let of_values = |values: u64| if values > ONE_BY_ONE { HISTOGRAM } else { values * 8 };
         let of_subject = |values: u64| {
-            let values = if values > ONE_BY_ONE { HISTOGRAM } else { values * 8 };
-            METRICS * METRIC + WITH_VALUES * values
+            METRICS * (METRIC + MEAN * runs + of_values(runs))
+                + WITH_VALUES * of_values(values.saturating_mul(runs))
         };
         let mut quickest = Quickest::new(&self.network);
         let of_entries = self.scenario.traffic.iter().map(|entry| {
@@ -361,20 +407,29 @@ impl<'a> Amounts<'a> {
                 + size_of::<QueueOutcome>() as u64,
         );
         let each = of_entries.saturating_add(of_classes).saturating_add(of_queues);
-        let things = u64::from(self.asked.repeat);
         Ok(Part {
             table: self.root.need_child("run")?,
             key: "repeat",
-            things,
+            things: runs,
             of: ("runs whose values are kept", "fewer runs"),
-            bytes: each.saturating_mul(things),
+            bytes: each,
         })
     }
 }
 
+/// Packets in queues and on links, segments that senders keep until they are acknowledged, and ACKs that wait in queues beside data.
+#[derive(Default)]
+struct UnderWay {
+    packets: u64,
+    segments: u64,
+    acks: u64,
+}
+
 /// How many exchanges of a kind fit one after the other into a run.
 struct Quickest<'a> {
-    ideal: Ideal<'a>,
+    network: &'a Network,
+    /// Made when first asked: of a large network it takes its time.
+    ideal: Option<Ideal<'a>>,
     known: HashMap<Exchange, u64>,
 }
 
@@ -383,7 +438,7 @@ type Exchange = ((NodeId, NodeId), (u64, u64));
 
 impl<'a> Quickest<'a> {
     fn new(network: &'a Network) -> Quickest<'a> {
-        Quickest { ideal: Ideal::new(network), known: HashMap::new() }
+        Quickest { network, ideal: None, known: HashMap::new() }
     }
 
     fn fit(&mut self, hosts: (NodeId, NodeId), bytes: (u64, u64), end: Time) -> u64 {
@@ -393,7 +448,8 @@ impl<'a> Quickest<'a> {
         if self.known.len() >= MOST_PAIRS {
             return u64::MAX;
         }
-        let time = self.ideal.exchange(hosts, bytes);
+        let ideal = self.ideal.get_or_insert_with(|| Ideal::new(self.network));
+        let time = ideal.exchange(hosts, bytes);
         let fit = time.map_or(0, |time| end.ps() / time.ps().max(1));
         self.known.insert((hosts, bytes), fit);
         fit
@@ -402,5 +458,5 @@ impl<'a> Quickest<'a> {
 
 /// Bits that a link carries until a moment.
 fn bits_until(at: Time, bps: u64) -> u128 {
-    u128::from(bps) * u128::from(at.ps()) / u128::from(knee_queue::time::PS_PER_S)
+    u128::from(bps) * u128::from(at.ps()) / u128::from(PS_PER_S)
 }

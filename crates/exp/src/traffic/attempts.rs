@@ -1,10 +1,23 @@
 //! `kind = "attempts"`: connections at random times that nothing is sent on; what counts is whether they come about.
 
-use knee_file::{Error, Reader};
+use knee_file::keys::Key;
+use knee_file::{Error, Reader, keys};
 use knee_queue::time::{Duration, Time};
 use knee_run::spec::NodeId;
 
 use crate::random::Random;
+
+keys! {
+    /// Connections at random times that nothing is sent on.
+    pub(super) static KEYS: AttemptKeys = "attempts" {
+        /// How many.
+        count: Key<u64> = needed("20").within(1, super::MAX_FLOWS),
+        /// They begin from `start` to this.
+        until: Key<Duration> = needed("1 s"),
+        /// One that is not established within this has failed.
+        deadline: Key<Duration> = needed("900 ms").above("0 s"),
+    }
+}
 
 /// Attempts to connect, uniformly spread over a time.
 #[derive(Clone, Copy, Debug)]
@@ -25,18 +38,14 @@ pub(crate) struct Attempt {
 }
 
 impl Attempts {
-    /// The keys of such an entry, of at most `most` attempts.
-    pub(crate) fn read(reader: &Reader<'_>, start: Duration, most: u64) -> Result<Attempts, Error> {
-        let count = reader.integer("count", 1..=most)?;
-        let count = count.ok_or_else(|| reader.error("count", "missing, as in count = 20"))?;
-        let until: Duration = reader.need("until", "1 s")?;
+    /// The keys of such an entry.
+    pub(crate) fn read(reader: &Reader<'_>, start: Duration) -> Result<Attempts, Error> {
+        let count = reader.read(&KEYS.count)?;
+        let until = reader.read(&KEYS.until)?;
         if until <= start {
-            return Err(reader.error("until", "must be later than the start"));
+            return Err(reader.error(&KEYS.until, "must be later than the start"));
         }
-        let deadline: Duration = reader.need("deadline", "900 ms")?;
-        if deadline == Duration::ZERO {
-            return Err(reader.error("deadline", "must be above 0 s, as in \"900 ms\""));
-        }
+        let deadline = reader.read(&KEYS.deadline)?;
         Ok(Attempts { count, start, until, deadline })
     }
 

@@ -1,10 +1,23 @@
 //! When transfers without end count as sharing fairly, and how long that took.
 
+use knee_file::keys::{Below, Key};
 use knee_file::units::Share;
-use knee_file::{Error, Reader};
+use knee_file::{Error, Reader, keys};
 use knee_queue::time::{Duration, Time};
 use knee_run::outcome::Outcome;
 use knee_run::spec::Run;
+
+keys! {
+    /// When transfers without end count as sharing fairly.
+    pub(super) static KEYS: ConvergedKeys = "converged" {
+        /// How near to the fair share the goodput of each must be.
+        within: Key<Share> = needed("20 %"),
+        /// Goodput is averaged over this.
+        over: Key<Duration> = needed("100 ms").above("0 s"),
+        /// And must remain near for this.
+        hold: Key<Duration> = usually("`over`"),
+    }
+}
 
 /// How near to its fair share each transfer must be, and for how long.
 #[derive(Clone, Copy, Debug)]
@@ -19,15 +32,12 @@ pub(crate) struct Converged {
 
 impl Converged {
     /// `converged = { within = "20 %", over = "100 ms", hold = "500 ms" }` of an entry.
-    pub(crate) fn read(reader: &Reader<'_>) -> Result<Option<Converged>, Error> {
-        let Some(rule) = reader.child("converged")? else { return Ok(None) };
-        rule.check(&["within", "over", "hold"])?;
-        let within = rule.need::<Share>("within", "20 %")?.0;
-        let over: Duration = rule.need("over", "100 ms")?;
-        if over == Duration::ZERO {
-            return Err(rule.error("over", "must be above 0 s, as in \"100 ms\""));
-        }
-        Ok(Some(Converged { within, over, hold: rule.get_or("hold", over)? }))
+    pub(crate) fn read(reader: &Reader<'_>, key: &Below) -> Result<Option<Converged>, Error> {
+        let Some(rule) = reader.child(key)? else { return Ok(None) };
+        rule.check(&[&KEYS])?;
+        let within = rule.read(&KEYS.within)?.0;
+        let over = rule.read(&KEYS.over)?;
+        Ok(Some(Converged { within, over, hold: rule.get_or(&KEYS.hold, over)? }))
     }
 
     /// Whether its times are whole numbers of periods.

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use knee_file::keys::{Choice, Key, List};
 use knee_file::units::Size;
-use knee_file::{Error, Reader};
+use knee_file::{Error, Reader, keys};
 use knee_queue::time::Time;
 use knee_run::spec::{Flow, Lane, NodeId, Order, Series, Traffic};
 
@@ -13,6 +14,36 @@ use crate::metric::Kind;
 use crate::random::Random;
 
 const REQUEST_BYTES: u64 = 100;
+
+keys! {
+    /// Transfers from each to each.
+    pub(super) static SHUFFLE: ShuffleKeys = "shuffle" {
+        /// Bytes of each transfer; of a list, flow by flow.
+        size: Key<List<Size>> = needed("10 kB"),
+        /// How often, on new connections; each begins when the one before is done.
+        rounds: Key<u64> = or(1).within(1, MAX_FLOWS),
+        /// Transfers of a host at a time.
+        parallel: Key<u32> = or(4).within(1, MAX_FLOWS),
+        /// Whose transfers are counted.
+        per: Choice<Per> = of(&[("sender", Per::Sender), ("receiver", Per::Receiver)]).or("receiver"),
+        /// Which transfer of a host comes first: to the host after itself, or any.
+        order: Choice<Turn> = of(&[("rotated", Turn::Rotated), ("random", Turn::Random)]).or("rotated"),
+    }
+}
+
+keys! {
+    /// Requests to all of `to` at once, the next when all have answered.
+    pub(super) static QUERY: QueryKeys = "query" {
+        /// Bytes of a request.
+        request: Key<Size> = or(Size(REQUEST_BYTES)),
+        /// Bytes of each answer.
+        response: Key<Size> = usually("`total` says it"),
+        /// Bytes of all answers together.
+        total: Key<Size> = usually("`response` says it"),
+        /// How often.
+        count: Key<u64> = within(1, 1_000_000_000).usually("without end"),
+    }
+}
 
 /// Which flows of an entry wait for which others.
 #[derive(Clone, Debug)]
@@ -50,17 +81,15 @@ pub(crate) fn read(
 ) -> Result<Connections, Error> {
     let flows = (pairs.len() as u64).saturating_mul(connections.rounds);
     if flows > MAX_FLOWS {
-        let key = if reader.has("rounds") { "rounds" } else { "to" };
+        let key = if reader.has(&SHUFFLE.rounds) { SHUFFLE.rounds.as_ref() } else { "to" };
         let message = format!("gives {flows} flows, and at most {MAX_FLOWS} are allowed");
         return Err(reader.error(key, message));
     }
     let waiting = if kind == Kind::Shuffle {
-        let per = [("sender", Per::Sender), ("receiver", Per::Receiver)];
-        let order = [("rotated", Turn::Rotated), ("random", Turn::Random)];
         Waiting::Shuffle {
-            parallel: reader.u32_or("parallel", 1..=MAX_FLOWS as u32, 4)?,
-            per: reader.choice_or("per", &per, "receiver")?,
-            order: reader.choice_or("order", &order, "rotated")?,
+            parallel: reader.read(&SHUFFLE.parallel)?,
+            per: reader.choose(&SHUFFLE.per)?,
+            order: reader.choose(&SHUFFLE.order)?,
         }
     } else {
         Waiting::Queries { traffic: read_queries(reader, pairs)? }
@@ -75,18 +104,20 @@ pub(crate) fn read(
 
 /// What each connection of each client carries.
 fn read_queries(reader: &Reader<'_>, pairs: &[(NodeId, NodeId)]) -> Result<Arc<[Traffic]>, Error> {
-    let request = reader.get_or("request", Size(REQUEST_BYTES))?.0;
-    let response: Option<Size> = reader.get("response")?;
-    let total: Option<Size> = reader.get("total")?;
-    let count = reader.integer("count", 1..=1_000_000_000)?;
+    let request = reader.read(&QUERY.request)?.0;
+    let response = reader.get(&QUERY.response)?;
+    let total = reader.get(&QUERY.total)?;
+    let count = reader.get(&QUERY.count)?;
     let of_servers = |servers: u64| match (response, total) {
         (Some(Size(response)), None) => Ok(response),
         (None, Some(Size(total))) if total >= servers => Ok(total / servers),
-        (None, Some(_)) => Err(reader
-            .error("total", format!("must be at least a byte from each of the {servers} servers"))),
-        (Some(_), Some(_)) => Err(reader.error("total", "has no meaning beside \"response\"")),
+        (None, Some(_)) => Err(reader.error(
+            &QUERY.total,
+            format!("must be at least a byte from each of the {servers} servers"),
+        )),
+        (Some(_), Some(_)) => Err(reader.error(&QUERY.total, "has no meaning beside \"response\"")),
         (None, None) => Err(reader.error(
-            "response",
+            &QUERY.response,
             "missing, as in response = \"20 kB\" of each server, or total = \"1 MB\"",
         )),
     };

@@ -32,7 +32,7 @@ fn random_loss(plan: &Plan, cases: &mut Cases, table: &str, group: Vec<Row>) -> 
     let Some(algo) = cases.algo(row) else { return Ok(()) };
     let seconds = row.number("secs")?;
     let percent = row.text("loss").strip_suffix('%').and_then(|percent| percent.parse().ok());
-    let percent: f64 = percent.ok_or_else(|| Error(format!("{table}: loss: must be n%")))?;
+    let percent: f64 = percent.ok_or_else(|| Error::Loss { table: table.to_owned() })?;
     let path = Path {
         senders: 1,
         access_bps: 10 * row.rate_bps("bottleneck")?,

@@ -109,9 +109,7 @@ fn buffer_bytes(row: &Row) -> Result<u64, Error> {
         Some(number) => (number, 1e6),
         None => (text.strip_suffix("KB").unwrap_or(""), 1e3),
     };
-    let number: f64 = number
-        .parse()
-        .map_err(|_| Error(format!("buffer = {text:?}: must be a size such as 175KB or 1.2MB")))?;
+    let number: f64 = number.parse().map_err(|_| Error::Buffer(text.to_owned()))?;
     Ok((number * unit) as u64)
 }
 

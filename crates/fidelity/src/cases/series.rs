@@ -30,9 +30,7 @@ pub(super) fn build(plan: &Plan, cases: &mut Cases) -> Result<(), Error> {
             access_bps: row.rate_bps("access")?,
             rate_bps: row.rate_bps("bottleneck")?,
             rtt: span(row.number("rtt_us")? * 1e-6),
-            queue: queue(row.text("qdisc")).ok_or_else(|| {
-                Error(format!("series_summary.csv: qdisc of {name}: must be redstep or bfifo"))
-            })?,
+            queue: queue(row.text("qdisc")).ok_or_else(|| Error::Qdisc { series: name.clone() })?,
             loss: 0.0,
             jitter: Duration::ZERO,
         };

@@ -3,14 +3,15 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use knee_linux::algorithms::{check_not_compiled, kernels_own};
+use knee_linux::algorithms::{check_not_of_file, kernels_own};
+use knee_linux::applications::{self, At};
 use knee_run::Run;
-use knee_run::spec::{Cc, HostConfig, NodeId, Traffic};
+use knee_run::spec::{Cc, HostConfig, NodeId};
 
 use super::Machines;
 use crate::Error;
 use crate::algorithms::base_rtts_us;
-use crate::applications::{At, applications};
+use crate::applications::check;
 use crate::traffic::agent::{BaseRtt, Order, Preparation, ToLoad};
 use crate::traffic::clock;
 
@@ -41,11 +42,16 @@ impl<'a> Cast<'a> {
         let prefix = prefix();
         let mut cast = Cast { run, machines, of_nodes, algorithms: Vec::new(), prefix };
         cast.check_ways()?;
+        check(run)?;
+        check_order(run)?;
         for cc in
             run.flows.iter().flat_map(|flow| [Some(&flow.cc), flow.peer_cc.as_ref()]).flatten()
         {
             let name = cc.algorithm.name();
-            check_not_compiled(cc)?;
+            check_not_of_file(
+                cc,
+                "machines get algorithms of knee's own: use --on lab, or --on sim",
+            )?;
             if cc.is_kernels_own {
                 return Err(Error::Refused(format!(
                     "kernel:{name}: machines get knee's algorithms; leave out \"kernel:\", or use --on lab"
@@ -94,7 +100,7 @@ impl<'a> Cast<'a> {
             Some(At { number: (of_node == machine).then_some(0), address })
         };
         let algorithm = |flow, listens| self.name_on(machine, flow, listens);
-        let mut plan = applications(self.run, &at, &algorithm)?;
+        let mut plan = applications::plan(self.run, &at, &algorithm)?;
         // When all is done is known here alone, and all end together.
         plan.until_done = false;
         let sides = plan.flows.iter().flat_map(|flow| {
@@ -159,9 +165,9 @@ impl<'a> Cast<'a> {
 
     /// Whether a machine will say that all is done which ends by itself and whose end it sees.
     pub(super) fn says_done(&self, machine: usize) -> bool {
-        self.run.flows.iter().any(|flow| match flow.traffic {
-            Traffic::Bulk { bytes } => bytes.is_some() && self.of_nodes[&flow.to] == machine,
-            Traffic::Rpc { count, .. } => count.is_some() && self.of_nodes[&flow.from] == machine,
+        self.run.flows.iter().any(|flow| {
+            let seen_by = if flow.traffic.is_rpc() { flow.from } else { flow.to };
+            flow.traffic.ends() && self.of_nodes[&seen_by] == machine
         })
     }
 
@@ -173,6 +179,18 @@ impl<'a> Cast<'a> {
             node.host.as_ref().filter(|_| of_nodes.get(&id) == Some(&machine))
         })
     }
+}
+
+/// What one machine does when another is done would take a word from one to the other.
+fn check_order(run: &Run) -> Result<(), Error> {
+    if run.order.series.is_empty() && run.order.together.is_empty() {
+        return Ok(());
+    }
+    Err(Error::Refused(
+        "transfers that wait for others (shuffles, queries, rounds without \"every\"): no machine tells another what is done; give \
+         rounds times with every, or use --on lab or --on sim"
+            .to_owned(),
+    ))
 }
 
 /// One that no other knee uses at this time, short enough for the kernel's 15 bytes with what follows: three digits of a

@@ -5,7 +5,9 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use knee_file::{Node, Reader, Value};
+use knee_file::keys::{Below, Key, List, Special, Text};
+use knee_file::{Node, Reader, Value, keys, schema};
+use serde_json::{Value as Json, json};
 
 use super::{Binary, Machine, Machines};
 use crate::Error;
@@ -22,7 +24,6 @@ const MOST_MACHINES: usize = 1000;
 const MOST_IN_RANGE: u32 = 1000;
 /// `IFNAMSIZ`, without the 0 at the end.
 const MOST_DEVICE_BYTES: usize = 15;
-const KEYS: [&str; 8] = ["name", "ssh", "address", "device", "roles", "knee", "copy", "options"];
 /// Options of ssh that a file may give: how a machine is reached. Nothing that runs a program, and nothing that has ssh write a key under
 /// a name or into a file of the file's choice: who writes a file of machines need not be who runs it.
 const SSH_OPTIONS: [&str; 13] = [
@@ -44,6 +45,46 @@ const MOST_OPTION_BYTES: usize = 500;
 const MOST_OPTIONS: usize = 100;
 /// Another value would have ssh write a machine's key under the name that `HostName` says, whatever machine `ProxyJump` leads to.
 const KEY_CHECKING: &str = "yes";
+
+keys! {
+    /// Machines that carry out an experiment: docs/hosts.md.
+    static TOP: TopKeys = "hosts-file" {
+        /// Each machine.
+        host: Below = list(&MachineKeys::TABLE).needed(),
+    }
+}
+
+keys! {
+    /// A machine.
+    static MACHINE: MachineKeys = "machine" {
+        /// In messages and results: letters, digits, `-` and `_`; no other machine has it.
+        name: Key<Text> = needed("left"),
+        /// `user@address`, or a name of your ssh configuration; it must let you in without a question.
+        ssh: Key<Text> = needed("root@192.0.2.1"),
+        /// Its IP address in the network that is measured; of all machines the same family.
+        address: Key<Text> = needed("198.51.100.1"),
+        /// The network device that has it.
+        device: Key<Text> = needed("eth1"),
+        /// Hosts of the experiment that this machine is: names, or ranges as `s1..s8`.
+        roles: Key<List<Text>> = needed("[\"s1\"]"),
+        /// Absolute path of the program on that machine.
+        knee: Key<Text> = usually("the program that measures is copied"),
+        /// A program here, relative to this file, to be copied there instead.
+        copy: Key<Text> = usually("the program that measures"),
+        /// Options of ssh that say how it is reached, each as `Name=value`.
+        options: Special = takes(options_taken).usually("none"),
+    }
+}
+
+fn options_taken() -> (String, Json) {
+    let pattern = format!("^({})=.+$", SSH_OPTIONS.join("|"));
+    let option = json!({ "type": "string", "pattern": pattern });
+    ("list of options".to_owned(), json!({ "type": "array", "items": option }))
+}
+
+/// The file as schema and page show it.
+pub const FILE: schema::File =
+    schema::File { name: "hosts", root: &TopKeys::TABLE, filled_in: &[] };
 
 impl Machines {
     /// Reads the file.
@@ -68,8 +109,8 @@ impl Machines {
 fn read(path: &Path, text: &str) -> Read<Machines> {
     let root = knee_file::parse(path, text)?;
     let notes = RefCell::default();
-    let top = Reader::root(path, &root, &notes).only(&["host"])?;
-    let hosts = top.children("host")?;
+    let top = Reader::root(path, &root, &notes).only(&[&TOP])?;
+    let hosts = top.children(&TOP.host)?;
     if hosts.is_empty() {
         return Err(top.about("names no machine: it needs a table [[host]] for each"));
     }
@@ -122,9 +163,9 @@ fn check(machines: &[Machine], hosts: &[Reader<'_>]) -> Read<()> {
 
 /// A table `[[host]]`, with so many roles at most.
 fn read_machine(host: &Reader<'_>, most_roles: usize) -> Read<Machine> {
-    host.check(&KEYS)?;
+    host.check(&[&MACHINE])?;
     let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
-    let name = fitting(host, "name", "left", 40, is_word, "letters, digits, \"-\" and \"_\"")?;
+    let name = fitting(host, &MACHINE.name, 40, is_word, "letters, digits, \"-\" and \"_\"")?;
     Ok(Machine {
         name: name.to_owned(),
         ssh: ssh(host)?,
@@ -140,21 +181,21 @@ fn read_machine(host: &Reader<'_>, most_roles: usize) -> Read<Machine> {
 fn ssh(host: &Reader<'_>) -> Read<String> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || "-_.:%@".contains(c);
     let what = "user@address, or a name of your ssh configuration";
-    let ssh = fitting(host, "ssh", "root@192.0.2.1", 255, is_part, what)?;
+    let ssh = fitting(host, &MACHINE.ssh, 255, is_part, what)?;
     if ssh.starts_with('-') || ssh.ends_with('@') || ssh.contains("@-") {
-        return Err(host.error("ssh", format!("must be {what}")));
+        return Err(host.error(&MACHINE.ssh, format!("must be {what}")));
     }
     Ok(ssh.to_owned())
 }
 
 fn address(host: &Reader<'_>) -> Read<IpAddr> {
-    let address: IpAddr = host.need_text("address", "198.51.100.1")?.parse().map_err(|_| {
+    let address: IpAddr = host.need_text(&MACHINE.address)?.parse().map_err(|_| {
         let what = "must be an IP address without a prefix length, as in \"198.51.100.1\"";
-        host.error("address", what)
+        host.error(&MACHINE.address, what)
     })?;
     if address.is_unspecified() || address.is_loopback() || address.is_multicast() {
         let what = "must be the machine's address in the network that is measured";
-        return Err(host.error("address", what));
+        return Err(host.error(&MACHINE.address, what));
     }
     Ok(address)
 }
@@ -164,9 +205,9 @@ fn device(host: &Reader<'_>) -> Read<String> {
     let fits =
         |c: char| c.is_ascii_graphic() && !matches!(c, '/' | ':' | '"' | '\'' | '\\' | '`' | '$');
     let what = "a network device, as ip link shows it";
-    let device = fitting(host, "device", "eth1", MOST_DEVICE_BYTES, fits, what)?;
+    let device = fitting(host, &MACHINE.device, MOST_DEVICE_BYTES, fits, what)?;
     if device.starts_with(['-', '.']) {
-        return Err(host.error("device", format!("must be {what}")));
+        return Err(host.error(&MACHINE.device, format!("must be {what}")));
     }
     Ok(device.to_owned())
 }
@@ -175,15 +216,15 @@ fn roles(host: &Reader<'_>, most: usize) -> Read<Vec<String>> {
     let wrong = || {
         let what =
             "must be hosts of the experiment's network, as in [\"s1\"] or [\"s1..s8\", \"r\"]";
-        host.error("roles", what)
+        host.error(&MACHINE.roles, what)
     };
-    let items = host.items("roles").map_err(|_| wrong())?;
+    let items = host.items(&MACHINE.roles).map_err(|_| wrong())?;
     let mut roles = Vec::new();
-    for item in items.ok_or_else(|| host.missing("roles", "[\"s1\"]"))? {
+    for item in items.ok_or_else(|| host.missing(&MACHINE.roles, "[\"s1\"]"))? {
         let range = item.text().and_then(range).ok_or_else(wrong)?;
         if range.len() > most - roles.len() {
             let message = format!("must leave at most {MOST_ROLES} hosts in all machines' roles");
-            return Err(host.error("roles", message));
+            return Err(host.error(&MACHINE.roles, message));
         }
         roles.extend(range.names());
     }
@@ -191,24 +232,24 @@ fn roles(host: &Reader<'_>, most: usize) -> Read<Vec<String>> {
 }
 
 fn binary(host: &Reader<'_>) -> Read<Binary> {
-    match (host.text("knee")?, host.text("copy")?) {
+    match (host.text(&MACHINE.knee)?, host.text(&MACHINE.copy)?) {
         (None, None) => Ok(Binary::Same),
         (Some(there), None) => {
             let is_part = |c: char| c.is_ascii_alphanumeric() || "/-_.+".contains(c);
             if !there.starts_with('/') || !there.chars().all(is_part) {
                 let what = "must be an absolute path on that machine, of letters, digits and /-_.+";
-                return Err(host.error("knee", what));
+                return Err(host.error(&MACHINE.knee, what));
             }
             Ok(Binary::There(there.to_owned()))
         }
-        (None, Some("")) => Err(host.error("copy", "must be a file of this machine")),
+        (None, Some("")) => Err(host.error(&MACHINE.copy, "must be a file of this machine")),
         (None, Some(here)) => {
             let folder = host.file().parent().unwrap_or(Path::new(""));
             Ok(Binary::Copied(folder.join(PathBuf::from(here))))
         }
         (Some(_), Some(_)) => {
             let what = "either knee, which is there, or copy, which is copied there; leave one out";
-            Err(host.error("copy", what))
+            Err(host.error(&MACHINE.copy, what))
         }
     }
 }
@@ -221,18 +262,18 @@ fn options(host: &Reader<'_>) -> Read<Vec<String>> {
             SSH_OPTIONS.join(", ")
         )
     };
-    let items = match host.node("options").map(|node| &node.value) {
+    let items = match host.node(&MACHINE.options).map(|node| &node.value) {
         None => return Ok(Vec::new()),
         Some(Value::List(items)) => items,
-        Some(_) => return Err(host.error("options", allowed())),
+        Some(_) => return Err(host.error(&MACHINE.options, allowed())),
     };
     if items.len() > MOST_OPTIONS {
         let what = format!("are {}, {MOST_OPTIONS} are the most; {}", items.len(), allowed());
-        return Err(host.error("options", what));
+        return Err(host.error(&MACHINE.options, what));
     }
     let option = |item: &Node| {
         let text = item.text().filter(|text| is_option(text));
-        text.map(str::to_owned).ok_or_else(|| host.error_in("options", item, allowed()))
+        text.map(str::to_owned).ok_or_else(|| host.error_in(&MACHINE.options, item, allowed()))
     };
     items.iter().map(option).collect()
 }
@@ -250,13 +291,12 @@ fn is_option(text: &str) -> bool {
 
 fn fitting<'a>(
     host: &Reader<'a>,
-    key: &str,
-    example: &str,
+    key: &Key<Text>,
     most_bytes: usize,
     fits: impl Fn(char) -> bool,
     what: &str,
 ) -> Read<&'a str> {
-    let text = host.need_text(key, example)?;
+    let text = host.need_text(key)?;
     if text.is_empty() || text.len() > most_bytes || !text.chars().all(fits) {
         return Err(host.error(key, format!("must be {what}, of at most {most_bytes} bytes")));
     }

@@ -21,6 +21,7 @@ mod merge;
 mod run;
 mod validity;
 
+pub use file::FILE;
 pub use run::OnMachines;
 
 use std::collections::{HashMap, HashSet};

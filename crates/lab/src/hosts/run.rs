@@ -4,7 +4,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use knee_run::spec::Traffic;
 use knee_run::{Ask, BackEnd, Capabilities, Ran, Run, validate};
 use serde_json::{Map, Value, json};
 
@@ -13,9 +12,10 @@ use super::cast::Cast;
 use super::fleet::{Fleet, Stop};
 use super::merge::{ClockOver, merge};
 use super::validity::{OfMachine, Seen, judge};
+use crate::Error;
 use crate::traffic::agent::{Answer, Order};
 use crate::traffic::{TrafficReport, clock};
-use crate::{Error, outcome};
+use knee_linux::applications;
 
 /// From the order to start to time 0: more than an order takes to any machine.
 const BEFORE_ZERO: Duration = Duration::from_millis(300);
@@ -176,7 +176,7 @@ fn carry_out(
     report.end_ns = end_ns(run, &report);
     let seen = Seen { hellos: &fleet.hellos, clocks: &clocks, own: &own, report: &report };
     let validity = judge(run, machines, cast, &seen);
-    let outcome = outcome::of_applications(run, &|name| cast.own_name(name), &report, None);
+    let outcome = applications::outcome(run, &|name| cast.own_name(name), &report, None);
     Ok(Ran { outcome, validity: Some(validity) })
 }
 
@@ -215,10 +215,7 @@ fn end_ns(run: &Run, report: &TrafficReport) -> u64 {
     if !run.until_done {
         return report.end_ns;
     }
-    let ends = run.flows.iter().zip(0..).filter(|(flow, _)| match flow.traffic {
-        Traffic::Bulk { bytes } => bytes.is_some(),
-        Traffic::Rpc { count, .. } => count.is_some(),
-    });
+    let ends = run.flows.iter().zip(0..).filter(|(flow, _)| flow.traffic.ends());
     let mut done = vec![None; run.flows.len()];
     for side in &report.sides {
         if let Some(of_flow) = done.get_mut(side.flow as usize) {

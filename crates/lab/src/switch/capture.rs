@@ -13,7 +13,7 @@ use knee_wire::host::{AT_HOST, AT_PORT, HostFile, SNAP_BYTES};
 use knee_wire::{Direction, Record};
 
 use crate::Error;
-use crate::error::failed;
+use crate::error::{caused, failed};
 
 /// A chunk is handed over when it holds this much, bytes: about 2000 frames.
 const CHUNK_BYTES: usize = 256 << 10;
@@ -64,7 +64,7 @@ impl Captures {
     /// If a file cannot be made, or the thread that writes.
     pub fn create<S: AsRef<str>>(dir: &Path, hosts: &[S]) -> Result<Captures, Error> {
         let files = hosts.iter().map(|host| HostFile::create(dir, host.as_ref()));
-        let files = files.collect::<Result<Vec<_>, _>>().map_err(|why| Error::Failed(why.0))?;
+        let files = files.collect::<Result<Vec<_>, _>>().map_err(caused)?;
         let (full, to_write) = sync_channel(CHUNKS);
         let (written, empty) = channel();
         let writer = std::thread::Builder::new()
@@ -159,13 +159,13 @@ fn write(
             let (begin, rest) = data.split_at(head.captured_len as usize);
             data = rest;
             if let Some(file) = files.get_mut(head.port as usize) {
-                file.write(&head.record(begin)).map_err(|why| Error::Failed(why.0))?;
+                file.write(&head.record(begin)).map_err(caused)?;
             }
         }
         let _ = written.send(chunk.emptied());
     }
     if is_whole {
-        files.into_iter().try_for_each(HostFile::finish).map_err(|why| Error::Failed(why.0))?;
+        files.into_iter().try_for_each(HostFile::finish).map_err(caused)?;
     }
     Ok(())
 }

@@ -24,7 +24,7 @@ use crate::Error;
 use crate::site::settings;
 
 /// Of this protocol: it changes with whatever an older program would not understand.
-pub const PROTOCOL: u32 = 2;
+pub const PROTOCOL: u32 = 3;
 
 /// What an agent is to do. In lines it is `{"ping":{"id":1}}` and the like.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -34,6 +34,11 @@ pub(super) fn set_receive_low_water(socket: BorrowedFd<'_>, bytes: u32) -> io::R
     set(socket, libc::SOL_SOCKET, libc::SO_RCVLOWAT, bytes.min(i32::MAX as u32))
 }
 
+/// `SO_MAX_PACING_RATE`.
+pub(super) fn set_max_pacing_rate(socket: BorrowedFd<'_>, bytes_per_sec: u64) -> io::Result<()> {
+    set(socket, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, bytes_per_sec)
+}
+
 /// `SO_TIMESTAMPNS`: packets come with the time at which the host got them.
 pub(super) fn set_stamps(socket: BorrowedFd<'_>) -> io::Result<()> {
     set(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1_i32)

@@ -62,6 +62,8 @@ impl Browser {
                   --user-data-dir=\"$PROFILE\" about:blank 3<\"$ORDERS\" 4>\"$ANSWERS\"")
             .env("PROGRAM", program)
             .env("PROFILE", profile.join("data"))
+            // Sockets that it would leave behind when it is killed.
+            .env("TMPDIR", profile.join(""))
             .env("ORDERS", &orders)
             .env("ANSWERS", &answers)
             .stdin(Stdio::null())

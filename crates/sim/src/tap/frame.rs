@@ -59,7 +59,7 @@ impl Frames {
 
     fn host(&self, node: NodeId) -> Result<Host, Error> {
         let host = self.hosts.get(node as usize).copied().flatten();
-        host.ok_or_else(|| Error(format!("node {node} is no host and has no address")))
+        host.ok_or(Error::NoHost(node))
     }
 }
 

@@ -37,7 +37,7 @@ pub struct Options {
     pub jobs: usize,
 }
 
-/// Builds a kernel and the guest's program, or brings them up to date. `tell` hears of each step.
+/// Builds a kernel, or brings it up to date. `tell` hears of each step.
 ///
 /// # Errors
 /// What is missing, does not fit or fails, in one sentence with the way out.
@@ -86,7 +86,6 @@ pub fn build(options: &Options, tell: &mut dyn FnMut(&str)) -> Result<Built, Err
     step.configure(tell)?;
     tell(&format!("building the kernel; {} says what it does", step.log.display()));
     step.make_kernel()?;
-    step.make_program()?;
     let built = step.finish(&source.version, &release)?;
     tell(&format!("built Linux {release}"));
     Ok(built)
@@ -382,34 +381,6 @@ impl Step {
         self.run("the kernel", &self.tree(), "make", &arguments)
     }
 
-    fn make_program(&self) -> Result<(), Error> {
-        let folder = self.directory.join("program");
-        for (name, text) in parts::GUEST {
-            write_if_new(&folder.join(name), text)?;
-        }
-        let sources =
-            parts::GUEST.iter().map(|(name, _)| *name).filter(|name| name.ends_with(".c"));
-        let sources: Vec<&str> = sources.collect();
-        let flags = [
-            "-O2",
-            "-std=gnu11",
-            "-ffreestanding",
-            "-nostdlib",
-            "-static",
-            "-fno-pic",
-            "-no-pie",
-            "-fno-stack-protector",
-            "-fno-asynchronous-unwind-tables",
-            "-mgeneral-regs-only",
-            "-Wl,--build-id=none",
-            "-Wl,-z,noexecstack",
-            "-s",
-            "-o",
-            "../guest",
-        ];
-        self.run("the guest's program", &folder, "cc", &[&flags[..], &sources].concat())
-    }
-
     fn finish(&self, version: &str, release: &str) -> Result<Built, Error> {
         // A kernel that a guest runs at this moment cannot be written, but it can be replaced.
         let linux = self.directory.join("linux");
@@ -427,7 +398,6 @@ impl Step {
             hz: self.hz,
             inputs: parts::inputs(version, self.hz),
             linux_sha256: hash(linux)?,
-            program_sha256: hash(self.directory.join("guest"))?,
         };
         built.write()?;
         Ok(built)

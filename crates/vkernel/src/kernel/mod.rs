@@ -40,13 +40,14 @@ pub struct Built {
     pub release: String,
     /// Its ticks per second.
     pub hz: u32,
-    /// SHA-256 of what knee adds to the source: patches, configuration, devices, algorithms, the guest's program.
+    /// SHA-256 of what knee adds to the source: patches, configuration, devices, algorithms.
     pub inputs: String,
     /// SHA-256 of the kernel.
     pub linux_sha256: String,
-    /// SHA-256 of the guest's program.
-    pub program_sha256: String,
 }
+
+/// The guest's program, as `build.rs` has built it.
+pub static PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/guest"));
 
 impl Built {
     /// The kernel's file.
@@ -54,24 +55,19 @@ impl Built {
         self.directory.join("linux")
     }
 
-    /// The guest's program.
-    pub fn program(&self) -> PathBuf {
-        self.directory.join("guest")
+    /// What a manifest says of it and of the guest's program: name and value.
+    pub fn values(&self) -> [(&'static str, String); 4] {
+        let [_, release, inputs, linux] = self.fields().map(|(name, value)| (name, value.into()));
+        [release, inputs, linux, ("program_sha256", sha256(&[PROGRAM]))]
     }
 
-    /// What a manifest says of it: name and value.
-    pub fn values(&self) -> [(&'static str, &str); 4] {
+    fn fields(&self) -> [(&'static str, &str); 4] {
         [
+            ("version", &self.version),
             ("kernel", &self.release),
             ("inputs_sha256", &self.inputs),
             ("kernel_sha256", &self.linux_sha256),
-            ("program_sha256", &self.program_sha256),
         ]
-    }
-
-    fn fields(&self) -> [(&'static str, &str); 5] {
-        let [release, inputs, linux, program] = self.values();
-        [("version", &self.version), release, inputs, linux, program]
     }
 
     fn write(&self) -> Result<(), Error> {
@@ -81,20 +77,16 @@ impl Built {
         fs::write(&path, text).map_err(failed(path.display()))
     }
 
-    /// Itself, if its files are those that were built.
+    /// Itself, if its file is the one that was built.
     fn checked(self) -> Result<Built, Error> {
-        for (path, wanted) in
-            [(self.linux(), &self.linux_sha256), (self.program(), &self.program_sha256)]
-        {
-            if fs::read(&path).is_ok_and(|bytes| sha256(&[&bytes]) == *wanted) {
-                continue;
-            }
-            return Err(Error::Failed(format!(
-                "{} is not what was built: run knee vkernel build again",
-                path.display()
-            )));
+        let path = self.linux();
+        if fs::read(&path).is_ok_and(|bytes| sha256(&[&bytes]) == self.linux_sha256) {
+            return Ok(self);
         }
-        Ok(self)
+        Err(Error::Failed(format!(
+            "{} is not what was built: run knee vkernel build again",
+            path.display()
+        )))
     }
 
     /// Itself, if it starts here: it may have been linked with the C library of another system.
@@ -128,7 +120,6 @@ impl Built {
             hz: value("hz")?.parse().ok()?,
             inputs: value("inputs_sha256")?,
             linux_sha256: value("kernel_sha256")?,
-            program_sha256: value("program_sha256")?,
         })
     }
 }
@@ -270,7 +261,6 @@ mod tests {
             hz,
             inputs,
             linux_sha256: "aa".to_owned(),
-            program_sha256: "bb".to_owned(),
         }
     }
 
@@ -349,16 +339,9 @@ mod tests {
         let built = Built {
             directory: directory.path().to_owned(),
             linux_sha256: sha256(&[b"kernel"]),
-            program_sha256: sha256(&[b"program"]),
             ..kernel("6.1", "6.1.192", 1000, "00".to_owned())
         };
         fs::write(built.linux(), "kernel").unwrap();
-        let why = built.clone().checked().unwrap_err().to_string();
-        assert!(
-            why.ends_with("/guest is not what was built: run knee vkernel build again"),
-            "{why}"
-        );
-        fs::write(built.program(), "program").unwrap();
         assert_eq!(built.clone().checked(), Ok(built.clone()));
         fs::write(built.linux(), "kern").unwrap();
         assert!(
@@ -375,6 +358,22 @@ mod tests {
         let why = built.started().unwrap_err().to_string();
         let wanted = "/linux does not start on this system (linux: version 'GLIBC_2.38' not found): run knee vkernel build again";
         assert!(why.ends_with(wanted), "{why}");
+    }
+
+    #[test]
+    fn the_guests_program_is_static_and_has_its_place() {
+        if !cfg!(all(target_arch = "x86_64", target_os = "linux", target_pointer_width = "64")) {
+            assert!(PROGRAM.is_empty());
+            return;
+        }
+        let u16_at = |at: usize| u16::from_le_bytes([PROGRAM[at], PROGRAM[at + 1]]);
+        // ELF, of the type that is not moved.
+        assert_eq!((&PROGRAM[..4], u16_at(16)), (&b"\x7fELF"[..], 2));
+        let (first, len) = (u16_at(32), u16_at(54));
+        let kinds = (0..u16_at(56)).map(|number| u16_at(usize::from(first + number * len)));
+        let kinds: Vec<u16> = kinds.collect();
+        // It has what is loaded, nothing that links, and names nobody who would.
+        assert!(kinds.contains(&1) && !kinds.contains(&2) && !kinds.contains(&3), "{kinds:?}");
     }
 
     #[test]

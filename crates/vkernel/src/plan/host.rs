@@ -4,6 +4,7 @@ use knee_linux::sysctls::{self, RTO_MIN};
 use knee_queue::time::Duration;
 use knee_run::spec::{HostConfig, LinuxVersion};
 
+use super::lack::Lack;
 use crate::Error;
 use crate::guest::Step;
 
@@ -16,54 +17,24 @@ const SINCE: [(&str, LinuxVersion); 2] =
     [("ipv4/tcp_syn_linear_timeouts", LinuxVersion::V6_12), (RTO_MIN, LinuxVersion::V6_12)];
 
 /// Refuses what a guest's kernel cannot be.
-pub(super) fn check(config: &HostConfig, version: &str) -> Result<(), String> {
-    let refused: [(bool, &str); 8] = [
-        (config.ipv6, "ipv6: guests speak IPv4 alone; leave it out, or use --on sim"),
-        (
-            config.defects != Default::default(),
-            "defects of older versions: the guest's kernel has none of them; leave them out, or use --on sim",
-        ),
-        (
-            !config.syn_ect,
-            "syn_ect = false: the guest's kernel sends SYNs of algorithms that need ECN with ECT; leave it out, or use --on sim",
-        ),
-        (
-            config.coalesce.is_some() || config.cpu.is_some() || config.receive_queues > 1,
-            "coalesce, cpu and receive_queues are of a device and a CPU, and a guest's take no time; leave them out, or use --on sim",
-        ),
-        (
-            config.gro || config.gro_window > Duration::ZERO,
-            "receive merging: the devices of a guest do none; leave gro and gro_window out, or use --on sim",
-        ),
-        (
-            config.fq_counts_headers,
-            "fq_counts_headers: the guest's fq goes by departure times, which do not; leave it out, or use --on sim",
-        ),
-        (
-            config.jiffies_at_start.is_some(),
-            "jiffies_at_start: the guest's kernel begins to count when it starts; leave it out, or use --on sim",
-        ),
-        (
-            config.sysctls.min_rtt_wlen.ps() % SECOND.ps() != 0,
-            "min_rtt_wlen: Linux has it in whole seconds; change it, or use --on sim",
-        ),
+pub(super) fn check(config: &HostConfig, version: &str) -> Result<(), Lack> {
+    let is_of_device =
+        config.coalesce.is_some() || config.cpu.is_some() || config.receive_queues > 1;
+    let asked = config.linux.name();
+    let rto_min = config.rto_min.us();
+    let lacks = [
+        (config.ipv6, Lack::Ipv6),
+        (config.defects != Default::default(), Lack::Defects),
+        (!config.syn_ect, Lack::SynEct),
+        (is_of_device, Lack::Receiving),
+        (config.gro || config.gro_window > Duration::ZERO, Lack::Merging),
+        (config.fq_counts_headers, Lack::FqCountsHeaders),
+        (config.jiffies_at_start.is_some(), Lack::JiffiesAtStart),
+        (config.sysctls.min_rtt_wlen.ps() % SECOND.ps() != 0, Lack::MinRttWlen),
+        (asked != version, Lack::Version { asked, is: version.to_owned() }),
+        (!has(RTO_MIN, config.linux) && rto_min % 1000 != 0, Lack::RtoMin { us: rto_min }),
     ];
-    if let Some((_, why)) = refused.into_iter().find(|(is, _)| *is) {
-        return Err(why.to_owned());
-    }
-    if config.linux.name() != version {
-        return Err(format!(
-            "linux = \"{}\": the guest's kernel is {version}; give --profile {version}, or build the other one (knee vkernel build)",
-            config.linux.name()
-        ));
-    }
-    if !has(RTO_MIN, config.linux) && config.rto_min.us() % 1000 != 0 {
-        return Err(format!(
-            "rto_min of {} us: without tcp_rto_min_us (6.11) Linux has it in whole ms; change it, or use --on sim",
-            config.rto_min.us()
-        ));
-    }
-    Ok(())
+    lacks.into_iter().find(|(is, _)| *is).map_or(Ok(()), |(_, lack)| Err(lack))
 }
 
 fn has(key: &str, linux: LinuxVersion) -> bool {

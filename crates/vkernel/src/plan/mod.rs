@@ -6,6 +6,7 @@
 mod applications;
 mod differences;
 mod host;
+mod lack;
 mod network;
 mod queues;
 mod routes;
@@ -16,13 +17,12 @@ use knee_run::spec::{LinkId, NodeId};
 
 use crate::Error;
 use crate::guest::Orders;
+use knee_linux::applications::ETHERNET_BYTES;
 
 pub use differences::differences;
 pub use queues::Discipline;
 pub(crate) use queues::{Figures, figures};
 
-/// Bytes of an Ethernet header, which queues count with a packet.
-const ETHERNET_BYTES: u32 = 14;
 /// Namespaces that fit: each takes some hundreds of kilobytes and tens of milliseconds.
 const MAX_NODES: usize = 2000;
 

@@ -9,6 +9,7 @@ use knee_queue::{Limit, QueueConfig};
 use knee_run::addresses::{address, mac};
 use knee_run::spec::{HostConfig, Link, LinkId, Network, NodeId, Serialisation, SharedBuffer};
 
+use super::lack::Lack;
 use super::queues::{self, Added, BELOW_BUCKET, Place};
 use super::routes::next_links;
 use super::{Discipline, ETHERNET_BYTES, SampledQueue, host};
@@ -157,12 +158,9 @@ impl Builder<'_> {
         let link = &self.network.links[id as usize];
         let name = link.name.clone();
         let refuse =
-            |why: String| Error::Refused(format!("link {name}: {why}; change it, or use --on sim"));
+            |why: Lack| Error::Refused(format!("link {name}: {why}; change it, or use --on sim"));
         if link.loss > 0.0 && link.loses_bursts && self.host(link.from).is_none() {
-            return Err(refuse(
-                "loss_per = \"burst\": behind a switch nobody knows which packets were sent together"
-                    .to_owned(),
-            ));
+            return Err(refuse(Lack::LossOfBursts));
         }
         let device = self.device(id);
         self.netlink(link.from, device, format!("the device of link {name}"));
@@ -227,7 +225,7 @@ impl Builder<'_> {
     }
 
     /// None where nothing waits.
-    fn queue(&self, link: &Link, place: Place) -> Result<Option<Added>, String> {
+    fn queue(&self, link: &Link, place: Place) -> Result<Option<Added>, Lack> {
         let frame_bytes = self.largest_mtu + ETHERNET_BYTES;
         let paces = self.host(link.from).is_some_and(|host| host.fq);
         match (&link.queue, link.rate) {
@@ -236,9 +234,7 @@ impl Builder<'_> {
             (QueueConfig::DropTail(tail), _) if paces => {
                 Ok(Some(queues::fq(place, tail.limit, frame_bytes)))
             }
-            (_, _) if paces => {
-                Err("hosts.fq needs a queue of its own: kind = \"droptail\"".to_owned())
-            }
+            (_, _) if paces => Err(Lack::Fq),
             (queue, _) => queues::queue(place, queue, frame_bytes).map(Some),
         }
     }

@@ -10,6 +10,7 @@ use knee_queue::{
     Threshold,
 };
 
+use super::lack::Lack;
 /// The token bucket's handle and its one class.
 pub(super) const BUCKET: u32 = 1 << 16;
 pub(super) const BELOW_BUCKET: u32 = BUCKET + 1;
@@ -21,7 +22,7 @@ const TO_INNER: u32 = 0x10 << 16;
 const CLASS_QUEUE: u32 = 0x100 << 16;
 const TO_NEXT_CLASS: u32 = 0x20 << 16;
 /// Classes of `ets`.
-const MOST_CLASSES: usize = 16;
+pub(super) const MOST_CLASSES: usize = 16;
 /// `TC_RED_ECN`, `TC_RED_HARDDROP`, `TC_RED_ADAPTATIVE`, `TC_RED_NODROP`.
 const RED_ECN: u32 = 1;
 const RED_HARDDROP: u32 = 2;
@@ -127,7 +128,7 @@ pub(super) fn fq(place: Place, limit: Limit, frame_bytes: u32) -> Added {
 ///
 /// # Errors
 /// What no discipline of the kernel does, with the way out.
-pub(super) fn queue(place: Place, config: &QueueConfig, frame_bytes: u32) -> Result<Added, String> {
+pub(super) fn queue(place: Place, config: &QueueConfig, frame_bytes: u32) -> Result<Added, Lack> {
     let one = |kind, options: Attributes, discipline| {
         Ok(Added::new(place, discipline, vec![place.discipline(kind, &options)]))
     };
@@ -144,15 +145,9 @@ pub(super) fn queue(place: Place, config: &QueueConfig, frame_bytes: u32) -> Res
         }
         QueueConfig::FqCodel(fq) => one("fq_codel", fq_codel(fq)?, Discipline::FqCodel),
         QueueConfig::Classes(classes) => self::classes(place, classes, frame_bytes),
-        QueueConfig::Share(_) => {
-            Err("no discipline of Linux marks a share of packets (kind = \"share\")".to_owned())
-        }
-        QueueConfig::DualPi2(_) => {
-            Err("the guest's kernel has no dualpi2 (Linux 6.17 has it)".to_owned())
-        }
-        QueueConfig::TwoBuffers(_) => {
-            Err("no discipline of Linux has two buffers by where a packet came from".to_owned())
-        }
+        QueueConfig::Share(_) => Err(Lack::Share),
+        QueueConfig::DualPi2(_) => Err(Lack::DualPi2),
+        QueueConfig::TwoBuffers(_) => Err(Lack::TwoBuffers),
     }
 }
 
@@ -170,19 +165,16 @@ fn bands(classes: &ClassesConfig) -> Vec<u32> {
 }
 
 /// `ets`, with a queue below each of its bands.
-fn classes(place: Place, classes: &ClassesConfig, frame_bytes: u32) -> Result<Added, String> {
+fn classes(place: Place, classes: &ClassesConfig, frame_bytes: u32) -> Result<Added, Lack> {
     if classes.classes.len() > MOST_CLASSES {
-        return Err(format!("Linux's ets has {MOST_CLASSES} classes at most; merge some"));
+        return Err(Lack::Classes);
     }
     let bands = bands(classes);
     let mut quanta: Vec<(u32, u32)> = Vec::new();
     for (class, band) in classes.classes.iter().zip(&bands) {
         if let ClassService::Weighted(weight) = class.service {
             let quantum = weight.checked_mul(classes.quantum_bytes);
-            quanta.push((
-                *band,
-                quantum.ok_or("a turn of a class is below 4 GiB; make weights smaller")?,
-            ));
+            quanta.push((*band, quantum.ok_or(Lack::Quantum)?));
         }
     }
     let strict = classes.classes.len() - quanta.len();
@@ -200,9 +192,9 @@ fn classes(place: Place, classes: &ClassesConfig, frame_bytes: u32) -> Result<Ad
         Added { requests: vec![place.discipline("ets", &options)], told_by: Vec::new() };
     for (class, band) in classes.classes.iter().zip(bands) {
         let of_class = queue(place.of_band(band), &class.queue, frame_bytes)
-            .map_err(|why| format!("class {}: {why}", class.name))?;
+            .map_err(|why| Lack::Class { name: class.name.clone(), source: Box::new(why) })?;
         if of_class.told_by.len() != 1 {
-            return Err(format!("class {}: classes within a class; take them apart", class.name));
+            return Err(Lack::ClassesWithin { name: class.name.clone() });
         }
         added.requests.extend(of_class.requests);
         added.told_by.extend(of_class.told_by);
@@ -272,21 +264,17 @@ fn red_requests(place: Place, red: &RedParameters) -> Vec<Message> {
 }
 
 /// RED without an average: its weight is 1, so that what it compares is the backlog, and in idle times that is 0 at once.
-fn step(place: Place, step: &StepConfig, frame_bytes: u32) -> Result<Added, String> {
+fn step(place: Place, step: &StepConfig, frame_bytes: u32) -> Result<Added, Lack> {
     let k = match step.threshold {
         // RED counts bytes; packets are full ones but for the last of a transfer, and ACKs.
         Threshold::Pkts(k) => u64::from(k) * u64::from(frame_bytes),
         Threshold::Bytes(k) => k,
         Threshold::Sojourn(_) => {
-            return Err(
-                "no fifo of Linux marks by the time that a packet has waited; give k in packets or bytes".to_owned()
-            );
+            return Err(Lack::Sojourn);
         }
     };
     if step.when == MarkWhen::Dequeue {
-        return Err(
-            "no fifo of Linux marks at dequeue by its length; leave mark_when out".to_owned()
-        );
+        return Err(Lack::AtDequeue);
     }
     let k = if step.mark_at == MarkAt::Above { k + 1 } else { k };
     let nodrop = if step.not_ect == NotEctAbove::Queue { RED_NODROP } else { 0 };
@@ -303,15 +291,15 @@ fn step(place: Place, step: &StepConfig, frame_bytes: u32) -> Result<Added, Stri
     Ok(Added::new(place, Discipline::Step, red_requests(place, &parameters)))
 }
 
-fn red(place: Place, red: &RedConfig) -> Result<Added, String> {
+fn red(place: Place, red: &RedConfig) -> Result<Added, Lack> {
     if red.gentle {
-        return Err("Linux's RED is not gentle; leave gentle out".to_owned());
+        return Err(Lack::Gentle);
     }
     let adapts = match red.adapt_interval {
         None => 0,
         Some(interval) if interval == Duration::from_ms(500) => RED_ADAPTIVE,
         Some(_) => {
-            return Err("Linux's RED adapts each 500 ms; leave adaptive out".to_owned());
+            return Err(Lack::Adaptive);
         }
     };
     let nodrop = if red.not_ect == NotEctAbove::Queue { RED_NODROP } else { 0 };
@@ -351,18 +339,17 @@ fn idle_decay(wlog: u32, packet_time: Duration) -> (u8, [u8; 256]) {
     (scell_log, table)
 }
 
-fn us(time: Duration) -> Result<u32, String> {
+fn us(time: Duration) -> Result<u32, Lack> {
     match u32::try_from(time.us()) {
         Ok(us) if time == Duration::from_us(us.into()) => Ok(us),
-        _ => Err(format!("{} ns: Linux has times of queues in whole us", time.ns())),
+        _ => Err(Lack::Nanoseconds { ns: time.ns() }),
     }
 }
 
-fn pie(pie: &PieConfig) -> Result<Attributes, String> {
+fn pie(pie: &PieConfig) -> Result<Attributes, Lack> {
     let stock = PieConfig::default();
     if pie.burst_allowance != stock.burst_allowance || pie.derandomise != stock.derandomise {
-        return Err("Linux's PIE has a burst allowance of 150 ms and derandomises; leave both out"
-            .to_owned());
+        return Err(Lack::Pie);
     }
     let by_rate = pie.delay == PieDelay::DepartureRate;
     Ok(Attributes::default()
@@ -382,7 +369,7 @@ fn codel(
     [target, interval, ecn, threshold]: [u16; 4],
     codel: &CodelParams,
     has_selector: bool,
-) -> Result<Attributes, String> {
+) -> Result<Attributes, Lack> {
     let attributes = attributes
         .with_u32(target, us(codel.target)?)
         .with_u32(interval, us(codel.interval)?)
@@ -393,13 +380,11 @@ fn codel(
         CeThresholdFor::EctAny => Ok(attributes),
         // TCA_FQ_CODEL_CE_THRESHOLD_SELECTOR and _MASK.
         CeThresholdFor::Ect1 if has_selector => Ok(attributes.with(10, &[1]).with(11, &[3])),
-        CeThresholdFor::Ect1 => {
-            Err("Linux's codel has no ce_threshold for ECT(1) alone; use fq-codel".to_owned())
-        }
+        CeThresholdFor::Ect1 => Err(Lack::CeThreshold),
     }
 }
 
-fn fq_codel(fq: &FqCodelConfig) -> Result<Attributes, String> {
+fn fq_codel(fq: &FqCodelConfig) -> Result<Attributes, Lack> {
     let memory = u32::try_from(fq.memory_limit_bytes).unwrap_or(u32::MAX);
     let attributes = Attributes::default()
         .with_u32(2, fq.limit_pkts)
@@ -525,7 +510,7 @@ mod tests {
                 _ => {}
             }
             let Err(why) = queue(Place::of_link(1, netlink::ROOT), &config, 1514) else { continue };
-            let keys = config.keys();
+            let (why, keys) = (why.to_string(), config.keys());
             let left_out = why.split("leave ").nth(1).and_then(|rest| rest.strip_suffix(" out"));
             let compound = why
                 .split(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '-')))

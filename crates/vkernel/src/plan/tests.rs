@@ -6,13 +6,13 @@ use knee_queue::{
     NotEctAbove, QueueConfig, StepConfig, Threshold,
 };
 use knee_run::spec::{
-    Cc, Coalesce, CoalescingPort, Flow, FlowControl, HostConfig, Lane, LinuxVersion, Network,
-    Order, Ping, Sampling, Serialisation, Series, Stops, Thresholds, Traffic,
+    Cc, Coalesce, CoalescingPort, Flow, FlowControl, HostConfig, LinuxVersion, Network, Order,
+    Ping, Sampling, Serialisation, Stops, Thresholds, Traffic,
 };
 use knee_run::topology::{Cable, LeafSpine, ParkingLot, Star};
 
 use super::*;
-use crate::guest::{LaneOrder, Step};
+use crate::guest::Step;
 
 fn cable(queue: QueueConfig) -> Cable {
     Cable {
@@ -134,11 +134,12 @@ fn a_flow_has_its_addresses_ports_and_algorithms() {
     run.flows[0].dscp = 10;
     run.network.nodes[1].host.as_mut().unwrap().base_rtt = Some(Duration::from_us(70));
     let plan = plan(&run).unwrap();
-    let flow = &plan.orders.flows[0];
+    let flow = &plan.orders.traffic.flows[0];
     assert_eq!((&*flow.algorithm, &*flow.peer_algorithm), ("knee_dctcp", "cubic"));
-    assert_eq!((flow.from_port, flow.to_port, flow.tos), (40_000, 10_000, 40));
-    assert_eq!((flow.base_rtt_us, flow.peer_base_rtt_us), (None, Some(70)));
-    assert_eq!((flow.from_address.octets()[3], flow.to_address.octets()[3]), (1, 2));
+    assert_eq!((flow.from_port, flow.port, flow.dscp), (40_000, 10_000, 10));
+    assert_eq!(plan.orders.base_rtts_us, [(10_000, 70)]);
+    let addresses = [flow.from_address, flow.to_address].map(|address| address.to_string());
+    assert!(addresses[0].ends_with(".1") && addresses[1].ends_with(".2"), "{addresses:?}");
     assert_eq!(
         (plan.chosen.own_name("knee_dctcp"), plan.chosen.own_name("cubic")),
         ("dctcp", "cubic")
@@ -190,20 +191,6 @@ fn classes_are_bands_of_ets_the_strict_ones_first() {
         plan.queues.iter().take(4).map(|queue| (queue.part, queue.discipline)).collect();
     let fifo = |part| (Some(part), Discipline::Fifo);
     assert_eq!(parts, [fifo(0), fifo(1), fifo(2), (None, Discipline::Entry)]);
-}
-
-#[test]
-fn flows_that_wait_for_others_are_in_lanes() {
-    let mut run = run_on(star(drop_tail()));
-    run.flows = ["dctcp"; 3].map(flow).to_vec();
-    let lane = |flows: &[u32], parallel| Lane { flows: flows.to_vec(), parallel };
-    run.order.series.push(Series { rounds: vec![vec![lane(&[0, 1], 1)], vec![lane(&[2], 4)]] });
-    let lanes = plan(&run).unwrap().orders.lanes;
-    let of = |lane: &LaneOrder| (lane.series, lane.round, lane.parallel, lane.flows.clone());
-    assert_eq!(
-        lanes.iter().map(of).collect::<Vec<_>>(),
-        [(0, 0, 1, vec![0, 1]), (0, 1, 4, vec![2])]
-    );
 }
 
 #[test]
@@ -345,4 +332,14 @@ fn what_the_kernel_cannot_do_is_refused_in_one_sentence() {
         let why = plan(&run).expect_err(wanted);
         assert!(why.contains(wanted) && !why.contains('\n'), "{wanted}: {why}");
     }
+}
+
+#[test]
+fn a_file_is_refused_with_the_way_into_the_kernel() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/algorithms/gentle.c");
+    let mut run = run_on(star(drop_tail()));
+    run.flows = vec![flow("reno")];
+    run.flows[0].cc = Cc::new(knee_algo::module::load(std::path::Path::new(path)).unwrap());
+    let why = plan(&run).unwrap_err();
+    assert!(why.contains("gentle.c is a file") && why.contains("knee vkernel build"), "{why}");
 }

@@ -1,0 +1,75 @@
+//! Algorithms whose code is elsewhere: in an object for BPF that a kernel runs and this process does not.
+
+use crate::{Algorithm, Has, OPERATIONS, Origin, ParamInfo};
+
+/// What is known of one.
+#[derive(Clone, Debug, Default)]
+pub struct Description {
+    /// Its name.
+    pub name: String,
+    /// Its parameters, in the order of their values.
+    pub params: Vec<ParamInfo>,
+    /// The flags of its table of operations.
+    pub flags: u32,
+    /// The names of the operations it has.
+    pub operations: Vec<String>,
+}
+
+impl Algorithm {
+    /// The algorithm with this description. Its name and parameters can be asked for and set; it has no
+    /// [`Algorithm::instance`].
+    pub fn elsewhere(description: Description) -> Algorithm {
+        let has = |name: &str| description.operations.iter().any(|operation| operation == name);
+        Algorithm {
+            text: "",
+            state_bytes: crate::PRIVATE_AREA_BYTES,
+            origin: Origin::Elsewhere,
+            diag: Vec::new(),
+            flags: description.flags,
+            has: Has {
+                operations: OPERATIONS.into_iter().filter(|name| has(name)).collect(),
+                cong_control: has("cong_control"),
+                set_state: has("set_state"),
+                cwnd_event: has("cwnd_event"),
+                in_ack_event: has("in_ack_event"),
+                pkts_acked: has("pkts_acked"),
+                min_tso_segs: has("min_tso_segs"),
+                sndbuf_expand: has("sndbuf_expand"),
+                init: has("init"),
+                release: has("release"),
+            },
+            name: description.name.leak(),
+            params: description.params,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_of_one_that_is_elsewhere_can_be_set() {
+        let gain = ParamInfo {
+            name: "gain",
+            default: 4,
+            min: 1,
+            max: 8,
+            is_signed: false,
+            choices: Vec::new(),
+            meaning: "",
+        };
+        let algorithm = Algorithm::elsewhere(Description {
+            name: "far".to_owned(),
+            params: vec![gain],
+            flags: crate::NEEDS_ECN,
+            operations: vec!["init".to_owned(), "ssthresh".to_owned()],
+        });
+        let mut params = algorithm.default_params();
+        algorithm.set_param(&mut params, "gain", "8").unwrap();
+        assert_eq!(params.values(), [8]);
+        assert!(algorithm.set_param(&mut params, "gain", "9").is_err());
+        assert!(algorithm.needs_ecn() && algorithm.module().is_none());
+        assert_eq!(algorithm.operations(), ["ssthresh", "init"]);
+    }
+}

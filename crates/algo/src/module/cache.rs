@@ -1,0 +1,161 @@
+//! The user's directory of what was compiled: headers and objects, kept by what went into them.
+
+use std::ffi::{CString, OsStr, OsString};
+use std::fs;
+use std::io;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::sha256;
+
+/// Where headers and objects are kept: `knee` in the user's cache directory.
+#[derive(Debug)]
+pub struct Cache {
+    dir: PathBuf,
+}
+
+impl Cache {
+    /// That of this user, made if it was not there.
+    ///
+    /// # Errors
+    /// If it cannot be made, or others can put something there.
+    pub fn open() -> Result<Cache, String> {
+        let var =
+            |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let dir = match (var("XDG_CACHE_HOME"), var("HOME")) {
+            (Some(cache), _) => cache.join("knee"),
+            (None, Some(home)) => home.join(".cache/knee"),
+            (None, None) => temporary()?,
+        };
+        make_private_dirs(&dir).and_then(|()| fs::metadata(&dir)).map_or_else(
+            |why| Err(cannot_keep(&dir, &why)),
+            |metadata| is_private(&dir, &metadata),
+        )?;
+        // What was looked at is what will be used: nobody else can put another directory in its place.
+        knee_files::trust::check_own(&dir).map_err(|why| {
+            format!(
+                "what is compiled would be kept in {} and run from there, but {why}; XDG_CACHE_HOME names another directory",
+                dir.display()
+            )
+        })?;
+        Ok(Cache { dir })
+    }
+
+    /// A directory with these files, by name and text; its own name begins with `what` and follows from what is in it.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn headers(&self, what: &str, texts: &[(String, String)]) -> Result<PathBuf, String> {
+        let mut all = String::new();
+        for (name, text) in texts {
+            all.push_str(name);
+            all.push_str(text);
+        }
+        let include = self.dir.join(format!("{what}-{}", &sha256::hex(all.as_bytes())[..16]));
+        self.write_headers(&include, texts).map_err(|why| self.failed(&why))?;
+        Ok(include)
+    }
+
+    /// Writes the headers under another name and then gives them theirs, so that what is there is whole.
+    fn write_headers(&self, include: &Path, texts: &[(String, String)]) -> io::Result<()> {
+        if include.is_dir() {
+            return Ok(());
+        }
+        let partial = self.unique("include");
+        for (name, text) in texts {
+            let path = partial.join(name);
+            if let Some(folder) = path.parent() {
+                make_private_dirs(folder)?;
+            }
+            fs::write(path, text)?;
+        }
+        match fs::rename(&partial, include) {
+            // Another process was first with the same.
+            Err(_) if include.is_dir() => fs::remove_dir_all(&partial),
+            renamed => renamed,
+        }
+    }
+
+    /// Where the object with this key is kept, if it is.
+    pub fn object(&self, key: &str, extension: &str) -> PathBuf {
+        self.dir.join(format!("{key}.{extension}"))
+    }
+
+    /// A name in it that nobody else uses.
+    pub fn unique(&self, extension: &str) -> PathBuf {
+        unique(&self.dir, extension)
+    }
+
+    /// The sentence about what cannot be written there.
+    pub fn failed(&self, why: &io::Error) -> String {
+        cannot_keep(&self.dir, why)
+    }
+}
+
+fn cannot_keep(dir: &Path, why: &io::Error) -> String {
+    format!(
+        "cannot keep what is compiled in {}: {why}; XDG_CACHE_HOME names another directory",
+        dir.display()
+    )
+}
+
+/// What is kept there is run: nobody else may have put it there.
+fn is_private(dir: &Path, metadata: &fs::Metadata) -> Result<(), String> {
+    use std::os::unix::fs::MetadataExt as _;
+    // SAFETY: it has no arguments and cannot fail.
+    let own = unsafe { libc::geteuid() };
+    let others_write = metadata.mode() & 0o022 != 0;
+    if metadata.uid() == own && !others_write {
+        return Ok(());
+    }
+    let why = match others_write {
+        true => "others may write there (chmod go-w mends that)".to_owned(),
+        false => format!("it belongs to user {} and this is user {own}", metadata.uid()),
+    };
+    Err(format!(
+        "what is compiled would be kept in {} and run from there, but {why}; XDG_CACHE_HOME names another directory",
+        dir.display()
+    ))
+}
+
+/// A directory of this process alone, for who has no home; it goes away when the process ends.
+fn temporary() -> Result<PathBuf, String> {
+    static MADE: OnceLock<Result<CString, String>> = OnceLock::new();
+    extern "C" fn remove() {
+        if let Some(Ok(made)) = MADE.get() {
+            // Nothing better can be done about what stays.
+            let _ = fs::remove_dir_all(OsStr::from_bytes(made.as_bytes()));
+        }
+    }
+    let made = MADE.get_or_init(|| {
+        let template = std::env::temp_dir().join("knee-XXXXXX");
+        let template = CString::new(template.into_os_string().into_vec())
+            .map_err(|_| "the name in TMPDIR cannot be a directory's".to_owned())?;
+        let place = template.into_raw();
+        // SAFETY: a text of our own that ends in a zero, in which mkdtemp replaces the six letters.
+        let (failed, made) = unsafe { (libc::mkdtemp(place).is_null(), CString::from_raw(place)) };
+        if failed {
+            let why = io::Error::last_os_error();
+            return Err(cannot_keep(Path::new(OsStr::from_bytes(made.as_bytes())), &why));
+        }
+        // SAFETY: a function of this program, which is never unloaded.
+        unsafe { libc::atexit(remove) };
+        Ok(made)
+    });
+    made.clone().map(|made| PathBuf::from(OsString::from_vec(made.into_bytes())))
+}
+
+/// Nobody else may put an object there that would then be run.
+fn make_private_dirs(dir: &Path) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt as _;
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)
+}
+
+/// A name in a directory that nobody else uses.
+pub(super) fn unique(dir: &Path, extension: &str) -> PathBuf {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    dir.join(format!(".{}-{number}.{extension}", std::process::id()))
+}

@@ -1,0 +1,43 @@
+//! The clang that compiles for BPF.
+
+use std::process::Command;
+
+/// As in `crates/bpf/build.rs`.
+const CLANGS: [&str; 6] = ["clang", "clang-21", "clang-20", "clang-19", "clang-18", "clang-17"];
+/// Older ones lack what the programs need.
+pub const OLDEST_CLANG: u32 = 17;
+
+/// The first clang that compiles for BPF and is new enough, and what it calls itself: the one that is named, else that of `KNEE_CLANG`,
+/// else the first there is.
+///
+/// # Errors
+/// A sentence with the way out.
+pub fn find_clang(named: Option<&str>) -> Result<(String, String), String> {
+    if let Some(named) = named {
+        return version_of(named).ok_or_else(|| {
+            format!("\"{named}\" is no clang {OLDEST_CLANG} or later with a BPF target")
+        });
+    }
+    let preferred = std::env::var("KNEE_CLANG").ok().filter(|name| !name.trim().is_empty());
+    let mut all = preferred.into_iter().chain(CLANGS.map(str::to_owned));
+    all.find_map(|clang| version_of(&clang)).ok_or_else(|| {
+        format!(
+            "there is no clang {OLDEST_CLANG} or later with a BPF target to compile it with: apt-get install clang-19, or name one in \
+             KNEE_CLANG"
+        )
+    })
+}
+
+/// Its name and its own, if it can compile for BPF.
+fn version_of(clang: &str) -> Option<(String, String)> {
+    let output = Command::new(clang).arg("--version").output().ok()?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    let first = said.lines().next()?.trim().to_owned();
+    let version = Command::new(clang).arg("-dumpversion").output().ok()?;
+    let version = String::from_utf8_lossy(&version.stdout).into_owned();
+    let major: u32 = version.trim().split('.').next()?.parse().ok()?;
+    let arguments = ["-target", "bpf", "-mcpu=v3", "-E", "-x", "c", "/dev/null", "-o", "/dev/null"];
+    let has_bpf = || Command::new(clang).args(arguments).output().is_ok_and(|o| o.status.success());
+    (first.contains("clang") && major >= OLDEST_CLANG && has_bpf())
+        .then(|| (clang.to_owned(), first))
+}

@@ -1,0 +1,303 @@
+//! The source of a Linux module for BPF: the table of operations that it registers becomes one of the contract, whose entry points call
+//! the module's own functions.
+//!
+//! A kernel that loads it this way runs no `module_init`: so one that computes something is refused.
+
+use std::fmt::Write as _;
+
+use crate::check::tokens::{self, Token};
+
+/// What stands around the module's text, and what it has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForBpf {
+    /// Before it.
+    pub before: &'static str,
+    /// Behind it.
+    pub behind: String,
+    /// The algorithm's name.
+    pub name: String,
+}
+
+/// Each operation: what it returns, its arguments, and those handed on.
+const OPERATIONS: [(&str, &str, &str, &str); 12] = [
+    ("ssthresh", "u32", "struct sock *sk", "sk"),
+    ("cong_avoid", "void", "struct sock *sk, u32 ack, u32 acked", "sk, ack, acked"),
+    ("set_state", "void", "struct sock *sk, u8 new_state", "sk, new_state"),
+    ("cwnd_event", "void", "struct sock *sk, u32 event", "sk, event"),
+    ("in_ack_event", "void", "struct sock *sk, u32 flags", "sk, flags"),
+    ("pkts_acked", "void", "struct sock *sk, const struct ack_sample *sample", "sk, sample"),
+    ("min_tso_segs", "u32", "struct sock *sk", "sk"),
+    (
+        "cong_control",
+        "void",
+        "struct sock *sk, u32 ack, s32 flag, const struct rate_sample *rs",
+        "KNEE_CONTROLLED(sk, ack, flag, rs)",
+    ),
+    ("undo_cwnd", "u32", "struct sock *sk", "sk"),
+    ("sndbuf_expand", "u32", "struct sock *sk", "sk"),
+    ("init", "void", "struct sock *sk", "sk"),
+    ("release", "void", "struct sock *sk", "sk"),
+];
+
+/// What a `module_init` that only registers may call.
+const HARMLESS: [&str; 14] = [
+    "tcp_register_congestion_control",
+    "register_btf_kfunc_id_set",
+    "BUILD_BUG_ON",
+    "BUILD_BUG_ON_MSG",
+    "static_assert",
+    "WARN_ON",
+    "sizeof",
+    "sizeof_field",
+    "if",
+    "return",
+    "unlikely",
+    "pr_info",
+    "pr_err",
+    "printk",
+];
+
+/// Functions of the module are no programs of their own for the verifier, which asks more of those that it sees.
+const BEFORE: &str = "#include <net/tcp.h>\n#pragma GCC visibility push(hidden)\n";
+const BEHIND: &str = "
+#pragma GCC visibility pop
+#line 1 \"knee\"
+#undef tcp_congestion_ops
+#if KNEE_CONG_CONTROL_ARGUMENTS == 2
+#define KNEE_CONTROLLED(sk, ack, flag, rs) sk, rs
+#else
+#define KNEE_CONTROLLED(sk, ack, flag, rs) sk, ack, flag, rs
+#endif
+";
+
+/// The kinds of parameters, numbered as in module_linux.h; one that is a text cannot be set.
+const KINDS: [(&str, u32); 11] = [
+    ("bool", 1),
+    ("invbool", 1),
+    ("byte", 2),
+    ("short", 3),
+    ("ushort", 4),
+    ("int", 5),
+    ("uint", 6),
+    ("hexint", 6),
+    ("long", 7),
+    ("ulong", 8),
+    ("ullong", 9),
+];
+
+/// What makes an algorithm of a module's source. `file` is its name without extension, for one whose own name `is_taken`.
+///
+/// # Errors
+/// Why that cannot be.
+pub fn for_bpf(text: &str, file: &str, is_taken: &dyn Fn(&str) -> bool) -> Result<ForBpf, String> {
+    let source = tokens::read(text);
+    let tokens = source.tokens.as_slice();
+    check_init(tokens)?;
+    let (table, line) = table(tokens).ok_or(
+        "registers no table of operations that is written in it, as struct tcp_congestion_ops foo = { ... }",
+    )?;
+    let value = |member: &str| {
+        let found = table.iter().find(|(name, _)| *name == member);
+        found.map(|(_, value)| value.iter().map(|token| token.text.as_str()).collect::<Vec<_>>())
+    };
+    let own = name_in(text, line).unwrap_or_default();
+    let name = if is_taken(&own) { file.to_owned() } else { own };
+    if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
+        return Err("its .name must be a word in quotes: letters, digits and _".to_owned());
+    }
+    let mut behind = String::from(BEHIND);
+    let mut entries = String::new();
+    for (operation, kind, arguments, handed_on) in OPERATIONS {
+        let Some(function) = value(operation) else { continue };
+        let function = function.join(" ");
+        let result = if kind == "void" { "" } else { "return " };
+        let _ = write!(
+            behind,
+            "CC_OP({kind}, knee_{operation}, {arguments})\n{{\n\t{result}{function}({handed_on});\n}}\n"
+        );
+        let _ = writeln!(entries, "\t.{operation} = CC_FN(knee_{operation}),");
+    }
+    let flags = value("flags").map_or("0".to_owned(), |flags| flags.join(" "));
+    let _ = write!(
+        behind,
+        "CC_NO_STATE({name})\n{}CC_ALGORITHM({name}) = {{\n{entries}\t.flags = {flags},\n\t.name = \"{name}\",\n}};\n",
+        params(tokens, text)
+    );
+    Ok(ForBpf { before: BEFORE, behind, name })
+}
+
+type Member<'a> = (&'a str, &'a [Token]);
+
+/// The members of the table that the module registers first, and the line of its beginning.
+fn table(tokens: &[Token]) -> Option<(Vec<Member<'_>>, u32)> {
+    let registers =
+        tokens.iter().position(|token| token.text == "tcp_register_congestion_control")?;
+    let mut argument = tokens[registers + 1..].iter().filter(|token| !"(&".contains(&token.text));
+    let name = &argument.next()?.text;
+    let is_it = |at: &usize| {
+        tokens[*at].text == "tcp_congestion_ops"
+            && tokens.get(at + 1).is_some_and(|token| token.text == *name)
+    };
+    // A declaration without values may stand before.
+    let open = (0..tokens.len()).filter(is_it).find_map(|at| {
+        let end = tokens[at..].iter().position(|token| token.text == "{" || token.text == ";")?;
+        (tokens[at + end].text == "{").then_some(at + end)
+    })?;
+    let mut members = Vec::new();
+    let mut rest = tokens.get(open + 1..)?;
+    // `.member = value,`
+    while let [dot, member, sign, value @ ..] = rest {
+        if dot.text != "." || sign.text != "=" {
+            break;
+        }
+        let mut depth = 0;
+        let end = value.iter().position(|token| {
+            match token.text.as_str() {
+                "(" | "{" => depth += 1,
+                ")" => depth -= 1,
+                "}" if depth > 0 => depth -= 1,
+                "," | "}" if depth == 0 => return true,
+                _ => {}
+            }
+            false
+        })?;
+        members.push((member.text.as_str(), &value[..end]));
+        rest = value.get(end + 1..)?;
+    }
+    (!members.is_empty()).then_some((members, tokens[open].line))
+}
+
+/// Strings are blank among the tokens.
+fn name_in(text: &str, line: u32) -> Option<String> {
+    let lines = text.lines().skip(line.saturating_sub(1) as usize);
+    let name = lines.filter_map(|line| line.split_once(".name")).next()?.1;
+    Some(
+        name.trim_start()
+            .strip_prefix('=')?
+            .trim_start()
+            .strip_prefix('"')?
+            .split_once('"')?
+            .0
+            .to_owned(),
+    )
+}
+
+/// Nobody runs `module_init`: what it sets would keep the values of the file.
+fn check_init(tokens: &[Token]) -> Result<(), String> {
+    let word = |at: usize| tokens.get(at).map_or("", |token| token.text.as_str());
+    let Some(init) = (0..tokens.len()).find(|at| word(*at) == "module_init").map(|at| word(at + 2))
+    else {
+        return Err("has no module_init, so nothing registers it".to_owned());
+    };
+    let is_head = |at: &usize| word(*at) == init && word(at + 1) == "(" && word(at + 2) == "void";
+    let Some(head) = (0..tokens.len()).find(is_head) else { return Ok(()) };
+    let mut depth = 0;
+    let mut own: Vec<&str> = Vec::new();
+    for at in head + 4..tokens.len() {
+        match word(at) {
+            "{" => depth += 1,
+            "}" if depth == 1 => break,
+            "}" => depth -= 1,
+            "int" | "u32" | "u64" | "s32" => own.push(word(at + 1)),
+            "=" | "+=" | "-=" | "*=" | "/=" | "<<=" | ">>=" | "|=" | "&=" | "++" | "--" => {
+                let name = word(at - 1);
+                if !own.contains(&name) {
+                    return Err(computes("sets", name));
+                }
+            }
+            "(" if tokens[at - 1].is_word() && !HARMLESS.contains(&word(at - 1)) => {
+                return Err(computes("calls", word(at - 1)));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn computes(does: &str, name: &str) -> String {
+    format!(
+        "its module_init {does} {}, and a kernel that loads it for BPF runs no module_init: write values where they are declared",
+        name.escape_debug()
+    )
+}
+
+/// C that tells the loader of the parameters: kind, name, variable, meaning.
+fn params(tokens: &[Token], text: &str) -> String {
+    let (mut fields, mut values) = (String::new(), String::new());
+    let word = |at: usize| tokens.get(at).map_or("", |token| token.text.as_str());
+    for at in 0..tokens.len() {
+        let (name, variable, kind) = match word(at) {
+            "module_param" | "module_param_unsafe" => (word(at + 2), word(at + 2), word(at + 4)),
+            "module_param_named" => (word(at + 2), word(at + 4), word(at + 6)),
+            _ => continue,
+        };
+        let Some((_, kind)) = KINDS.iter().find(|(known, _)| *known == kind) else { continue };
+        if !tokens[at + 2].is_word() {
+            continue;
+        }
+        let texts = format!("\"{name}\\0{variable}\\0{}\"", meaning(text, name));
+        let _ = writeln!(
+            fields,
+            "\tstruct {{ u32 numbers[3]; char texts[sizeof({texts})]; }} __attribute__((packed)) {name};"
+        );
+        let _ = writeln!(values, "\t{{ {{ {kind}, 0, 0 }}, {texts} }},");
+    }
+    match fields.is_empty() {
+        true => String::new(),
+        false => format!(
+            "const struct {{\n{fields}}} __attribute__((packed)) knee_params_told SEC(\"knee_told\") = {{\n{values}}};\n"
+        ),
+    }
+}
+
+/// What `MODULE_PARM_DESC` says, if it says it in one line; without what a C string would take for something else.
+fn meaning(text: &str, name: &str) -> String {
+    let said = text.lines().filter_map(|line| line.trim_start().strip_prefix("MODULE_PARM_DESC("));
+    let said = said.filter_map(|rest| rest.strip_prefix(name)?.trim_start().strip_prefix(','));
+    let said = said.filter_map(|rest| rest.trim_start().strip_prefix('"')?.split_once('"'));
+    let plain = |c: &char| c.is_ascii() && !c.is_ascii_control() && !"\\\"?".contains(*c);
+    said.map(|(meaning, _)| meaning.chars().filter(plain).take(200).collect())
+        .next()
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MODULE: &str = "static int beta = 700;\nmodule_param(beta, int, 0644);\nMODULE_PARM_DESC(beta, \"how \\ much\");\n\
+        static struct tcp_congestion_ops foo __read_mostly = {\n\t.init = foo_init,\n\t.ssthresh = tcp_reno_ssthresh,\n\
+        \t.owner = THIS_MODULE,\n\t.name = \"foo\",\n};\n\
+        static int __init foo_register(void)\n{\n\tint ret = 0;\n\tBUILD_BUG_ON(sizeof(struct foo) > 4);\n\
+        \treturn tcp_register_congestion_control(&foo);\n}\nmodule_init(foo_register);\n";
+
+    #[test]
+    fn the_table_of_a_module_becomes_one_of_the_contract() {
+        let made = for_bpf(MODULE, "tcp_foo", &|_| false).unwrap();
+        assert_eq!(made.name, "foo");
+        for expected in [
+            "CC_OP(void, knee_init, struct sock *sk)\n{\n\tfoo_init(sk);\n}\n",
+            "\treturn tcp_reno_ssthresh(sk);",
+            "CC_ALGORITHM(foo) = {\n\t.ssthresh = CC_FN(knee_ssthresh),\n\t.init = CC_FN(knee_init),\n\t.flags = 0,\n\t.name = \"foo\",",
+            "{ { 5, 0, 0 }, \"beta\\0beta\\0how  much\" },",
+        ] {
+            assert!(made.behind.contains(expected), "{expected}\n{}", made.behind);
+        }
+        assert_eq!(for_bpf(MODULE, "tcp_foo", &|name| name == "foo").unwrap().name, "tcp_foo");
+    }
+
+    #[test]
+    fn what_nobody_would_run_is_refused() {
+        let sets = MODULE.replace("int ret = 0;", "int ret = 0;\n\tscale = 8 * beta;");
+        let why = for_bpf(&sets, "tcp_foo", &|_| false).unwrap_err();
+        assert!(why.contains("module_init sets scale"), "{why}");
+        let calls = MODULE.replace("int ret = 0;", "prepare(3);");
+        let why = for_bpf(&calls, "tcp_foo", &|_| false).unwrap_err();
+        assert!(why.contains("module_init calls prepare"), "{why}");
+        let none = MODULE.replace("module_init", "module_unit");
+        assert!(for_bpf(&none, "tcp_foo", &|_| false).unwrap_err().contains("no module_init"));
+        assert!(
+            for_bpf("module_init(x);", "x", &|_| false).unwrap_err().contains("registers no table")
+        );
+    }
+}

@@ -1,0 +1,244 @@
+//! From C on the contract to an object for BPF, as the build script does with knee's own, kept by everything that went into it.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use knee_algo::module::{Cache, ForBpf, find_clang};
+use knee_algo::{module, sha256};
+
+use super::object::{IS_MODULE, LOOKS_AT_FLAG};
+use super::{MOST_OBJECT_BYTES, OBJECT, flag, hash};
+
+include!(concat!(env!("OUT_DIR"), "/headers.rs"));
+
+/// As in `build.rs`; warnings are shown by nobody, so what would be a wrong program is an error.
+const FLAGS: &[&str] = &[
+    "-target",
+    "bpf",
+    "-std=gnu11",
+    "-nostdinc",
+    "-O2",
+    "-g",
+    "-Wno-everything",
+    "-Werror=implicit-function-declaration",
+    "-Werror=implicit-int",
+    "-Werror=int-conversion",
+    "-Werror=incompatible-pointer-types",
+    "-Werror=return-type",
+];
+/// What Linux modules rely on, as the kernel is built.
+const MODULE_FLAGS: &[&str] = &[
+    "-fwrapv",
+    "-fno-strict-aliasing",
+    "-fno-delete-null-pointer-checks",
+    "-funsigned-char",
+    "-DMODULE",
+    "-DKNEE_MODULE",
+];
+/// Divisions of signed values take the second, and that Linux 6.6; knee's own algorithms have none.
+const CPUS: [&str; 2] = ["-mcpu=v3", "-mcpu=v4"];
+/// Characters of what a compiler says that are shown.
+const MOST_SHOWN: usize = 8000;
+/// Bytes of a file's name in its object, with the zero at its end (bpf.h).
+const FILE_BYTES: usize = 64;
+
+/// What is compiled: a file on the contract as it is, or a Linux module with what stands around it.
+pub(super) enum Kind {
+    Contract,
+    Module(ForBpf),
+}
+
+/// Compiles a file, or finds it compiled.
+pub(super) fn compile(
+    path: &Path,
+    text: &str,
+    kind: &Kind,
+    clang: Option<&str>,
+) -> Result<Vec<u8>, String> {
+    let (program, version) = find_clang(clang).map_err(|why| {
+        format!("{why}; where there is none, load what knee check FILE.c --object FILE.bpf.o made on a machine that has one")
+    })?;
+    let cache = Cache::open()?;
+    let job = Job::new(&cache, program, path, text, kind)?;
+    let ways = ways(kind);
+    let hash = hash(text);
+    let keys: Vec<Result<String, String>> =
+        ways.iter().map(|way| job.key(way, &[&version, &hash])).collect();
+    for object in keys.iter().flatten().map(|key| cache.object(key, "bpf.o")) {
+        if object.is_file() {
+            return knee_files::read_bounded(&object, MOST_OBJECT_BYTES, OBJECT)
+                .map_err(|why| format!("its object {} {why}", object.display()));
+        }
+    }
+    let mut refusals = Vec::new();
+    for (way, key) in ways.iter().zip(keys) {
+        match key.and_then(|key| Ok((job.compile(way, &hash)?, key))) {
+            Ok((bytes, key)) => {
+                let object = cache.object(&key, "bpf.o");
+                knee_files::write(&object, &bytes).map_err(|why| cache.failed(&why))?;
+                return Ok(bytes);
+            }
+            Err(why) => refusals.push(why),
+        }
+    }
+    // Of several ways the one with fewest complaints is the one that was meant.
+    let complaints = |text: &String| text.matches("error:").count();
+    let why = refusals.into_iter().min_by_key(complaints).unwrap_or_default();
+    Err(said_by(&version, &why))
+}
+
+/// A row of arguments with which the file may compile.
+type Way = Vec<String>;
+
+fn ways(kind: &Kind) -> Vec<Way> {
+    if matches!(kind, Kind::Contract) {
+        return vec![vec![CPUS[0].to_owned()]];
+    }
+    let way = |cpu: &str, (arguments, version): (&str, &str)| {
+        let own = MODULE_FLAGS.iter().map(|flag| (*flag).to_owned());
+        let form = [
+            cpu.to_owned(),
+            format!("-DKNEE_CONG_CONTROL_ARGUMENTS={arguments}"),
+            format!("-DKNEE_LINUX_VERSION={version}"),
+        ];
+        own.chain(form).collect()
+    };
+    CPUS.iter().flat_map(|cpu| module::CONTROL_FORMS.map(|form| way(cpu, form))).collect()
+}
+
+/// One file to be compiled.
+struct Job<'a> {
+    program: PathBuf,
+    include: PathBuf,
+    /// Where headers of its own are, if nobody else can have put some there.
+    folder: Option<PathBuf>,
+    path: &'a Path,
+    /// The file's name as its object has it.
+    file: String,
+    text: &'a str,
+    kind: &'a Kind,
+}
+
+impl Job<'_> {
+    fn new<'a>(
+        cache: &Cache,
+        program: String,
+        path: &'a Path,
+        text: &'a str,
+        kind: &'a Kind,
+    ) -> Result<Job<'a>, String> {
+        let mut headers = module::header_texts();
+        headers.extend(HEADERS.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())));
+        let include = cache.headers("bpf", &headers)?;
+        let beside = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = fs::canonicalize(beside.unwrap_or(Path::new("."))).ok();
+        let folder = folder.filter(|folder| knee_files::trust::check(folder).is_ok());
+        // It runs in another directory.
+        let program = match program.contains('/') {
+            true => std::path::absolute(program).map_err(|why| why.to_string())?,
+            false => program.into(),
+        };
+        Ok(Job { program, include, folder, path, file: file_name(path), text, kind })
+    }
+
+    /// The compiler with what all its runs have in common. It runs among our headers, so that no header of the directory where knee was
+    /// called stands in for one of them.
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        command.env("LC_ALL", "C").current_dir(&self.include).args(FLAGS);
+        command.arg("-I").arg(self.include.join("knee")).arg("-I").arg(&self.include);
+        // Ours first, whatever stands beside the file.
+        command.arg("-iquote").arg(self.include.join("knee"));
+        if let Some(folder) = &self.folder {
+            command.arg("-iquote").arg(folder);
+        }
+        // The same file gives the same object wherever it lies.
+        for (from, to) in [(Some(&self.include), ""), (self.folder.as_ref(), "")] {
+            if let Some(from) = from {
+                let mut map = OsString::from("-ffile-prefix-map=");
+                map.push(from);
+                map.push("/=");
+                map.push(to);
+                command.arg(map);
+            }
+        }
+        command.args(["-fdebug-compilation-dir=.", "-x", "c", "-"]);
+        command
+    }
+
+    /// What its object is kept under; an error is the preprocessor's.
+    fn key(&self, way: &Way, more: &[&str]) -> Result<String, String> {
+        let mut all = self.run(way, &["-E"])?.stdout;
+        for part in [&FLAGS.join(" "), &way.join(" "), self.file.as_str()].iter().chain(more) {
+            all.push(0);
+            all.extend(part.as_bytes());
+        }
+        Ok(sha256::hex(&all))
+    }
+
+    fn compile(&self, way: &Way, hash: &str) -> Result<Vec<u8>, String> {
+        let bare = self.run(way, &["-c", "-o", "-", "-DCC_BARE"])?.stdout;
+        let looks = u8::from(flag::is_in(&bare)) * LOOKS_AT_FLAG;
+        let kind = looks | if matches!(self.kind, Kind::Module(_)) { IS_MODULE } else { 0 };
+        let source = [
+            format!("-DCC_SOURCE_SHA256=\"{hash}\""),
+            format!("-DCC_SOURCE_FILE=\"{}\"", self.file),
+            format!("-DCC_SOURCE_KIND={kind}"),
+        ];
+        let [sha256, file, kind] = source.each_ref().map(String::as_str);
+        Ok(self.run(way, &["-c", "-o", "-", sha256, file, kind])?.stdout)
+    }
+
+    /// Runs it; an error is what it printed.
+    fn run(&self, way: &Way, more: &[&str]) -> Result<Output, String> {
+        let cannot =
+            |why: std::io::Error| format!("{} cannot be run: {why}", self.program.display());
+        let mut command = self.command();
+        command
+            .args(way)
+            .args(more)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = command.spawn().map_err(cannot)?;
+        let mut input = child.stdin.take().ok_or("the compiler takes no input")?;
+        let (before, behind) = match self.kind {
+            Kind::Contract => ("", ""),
+            Kind::Module(around) => (around.before, around.behind.as_str()),
+        };
+        let text = format!("{before}#line 1 \"{}\"\n{}{behind}", self.file, self.text);
+        // It reads all before it writes anything, or ends without.
+        let written = std::thread::spawn(move || {
+            let _ = input.write_all(text.as_bytes());
+        });
+        let output = child.wait_with_output().map_err(cannot)?;
+        let _ = written.join();
+        if output.status.success() {
+            return Ok(output);
+        }
+        let said = String::from_utf8_lossy(&output.stderr);
+        // As the file was named.
+        let (name, shown) = (format!("{}:", self.file), format!("{}:", self.path.display()));
+        let lines = said.lines().map(|line| match line.strip_prefix(&name) {
+            Some(rest) => format!("{shown}{rest}\n"),
+            None => format!("{line}\n"),
+        });
+        Err(lines.collect())
+    }
+}
+
+/// Without what a C string or a terminal would take for something else.
+fn file_name(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let plain = |c: char| if c.is_ascii_graphic() && !"\"\\?".contains(c) { c } else { '_' };
+    name.chars().map(plain).take(FILE_BYTES - 1).collect()
+}
+
+/// The compiler's words below a sentence.
+fn said_by(version: &str, said: &str) -> String {
+    let beginning: String = said.chars().take(MOST_SHOWN).collect();
+    format!("does not compile for BPF with {version}:\n{}", beginning.trim_end())
+}

@@ -1,0 +1,152 @@
+//! The sections of an object file, as far as its own numbers can be believed.
+
+use crate::source::Variable;
+
+/// Section headers of an object of ours are some 60.
+const MOST_SECTIONS: usize = 1000;
+const HEADER_BYTES: usize = 64;
+const SECTION_BYTES: usize = 64;
+/// A relocatable file, and the machine that is BPF.
+const RELOCATABLE: u16 = 1;
+const BPF: u16 = 247;
+/// A section that has no bytes in the file.
+const NO_BITS: u32 = 8;
+/// The section of symbols, an entry of it, and the kind of one that is a variable.
+const SYMBOLS: u32 = 2;
+const SYMBOL_BYTES: usize = 24;
+const OBJECT: u8 = 1;
+
+/// An object file.
+pub(super) struct Elf<'a> {
+    sections: Vec<Section<'a>>,
+}
+
+struct Section<'a> {
+    name: &'a [u8],
+    kind: u32,
+    /// In the file.
+    bytes: &'a [u8],
+    /// Number of the section that belongs to it.
+    link: usize,
+}
+
+impl<'a> Elf<'a> {
+    /// # Errors
+    /// If it is no object for BPF, or broken.
+    pub(super) fn read(object: &'a [u8]) -> Result<Elf<'a>, String> {
+        let is_elf = object.starts_with(b"\x7fELF\x02\x01") && object.len() >= HEADER_BYTES;
+        let (kind, machine) = (u16_at(object, 16), u16_at(object, 18));
+        if !is_elf || (kind, machine) != (Some(RELOCATABLE), Some(BPF)) {
+            return Err(
+                "is no object for BPF: knee check FILE.c --object FILE.bpf.o makes one".to_owned()
+            );
+        }
+        let broken = "is a broken object: a section of it lies outside of the file".to_owned();
+        Elf::of_sections(object).ok_or(broken)
+    }
+
+    fn of_sections(object: &'a [u8]) -> Option<Elf<'a>> {
+        let table = usize_at(object, 40)?;
+        let count = usize::from(u16_at(object, 60)?);
+        if usize::from(u16_at(object, 58)?) != SECTION_BYTES || count > MOST_SECTIONS {
+            return None;
+        }
+        let header = |index: usize| {
+            let begin = table.checked_add(index.checked_mul(SECTION_BYTES)?)?;
+            object.get(begin..begin.checked_add(SECTION_BYTES)?)
+        };
+        let bytes = |header: &[u8]| {
+            if u32_at(header, 4)? == NO_BITS {
+                return Some(&object[..0]);
+            }
+            let (begin, len) = (usize_at(header, 24)?, usize_at(header, 32)?);
+            object.get(begin..begin.checked_add(len)?)
+        };
+        let names = bytes(header(usize::from(u16_at(object, 62)?))?)?;
+        let section = |index: usize| {
+            let header = header(index)?;
+            Some(Section {
+                name: name_at(names, u32_at(header, 0)?)?,
+                kind: u32_at(header, 4)?,
+                bytes: bytes(header)?,
+                link: u32_at(header, 40)? as usize,
+            })
+        };
+        Some(Elf { sections: (0..count).map(section).collect::<Option<_>>()? })
+    }
+
+    /// The bytes of the section of this name; `None`: there is none.
+    pub(super) fn section(&self, name: &str) -> Option<&'a [u8]> {
+        let mut found = self.sections.iter().filter(|section| section.name == name.as_bytes());
+        found.next().map(|section| section.bytes)
+    }
+
+    /// The variable of this name, of at most 8 bytes; `None`: there is none.
+    pub(super) fn variable(&self, name: &str) -> Option<Variable> {
+        let symbols = self.sections.iter().find(|section| section.kind == SYMBOLS)?;
+        let names = self.sections.get(symbols.link)?.bytes;
+        let is_it = |symbol: &&[u8]| {
+            let found = u32_at(symbol, 0).and_then(|at| name_at(names, at));
+            found == Some(name.as_bytes()) && symbol[4] & 15 == OBJECT
+        };
+        let symbol = symbols.bytes.chunks_exact(SYMBOL_BYTES).find(is_it)?;
+        let section = self.sections.get(usize::from(u16_at(symbol, 6)?))?;
+        let (offset, len) = (usize_at(symbol, 8)?, usize_at(symbol, 16)?);
+        if !matches!(len, 1 | 2 | 4 | 8) {
+            return None;
+        }
+        let value = match section.kind {
+            NO_BITS => vec![0; len],
+            _ => section.bytes.get(offset..offset.checked_add(len)?)?.to_vec(),
+        };
+        let section = String::from_utf8(section.name.to_vec()).ok()?;
+        Some(Variable { section, offset, value })
+    }
+}
+
+/// The name that begins there, without its zero.
+fn name_at(names: &[u8], at: u32) -> Option<&[u8]> {
+    names.get(at as usize..)?.split(|byte| *byte == 0).next()
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_le_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}
+
+/// As an offset in memory.
+fn usize_at(bytes: &[u8], at: usize) -> Option<usize> {
+    let number = u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?);
+    usize::try_from(number).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Embedded;
+
+    #[test]
+    fn sections_are_found_and_broken_files_are_refused() {
+        let Ok(reno) = Embedded::by_name("reno") else { return };
+        let object = reno.object();
+        let elf = Elf::read(object).unwrap();
+        assert_eq!(elf.section("license").unwrap(), b"Dual BSD/GPL\0");
+        assert_eq!(elf.section("no such"), None);
+        // One that is larger than a number is none of a module's parameters.
+        assert_eq!((elf.variable("cc_trace"), elf.variable("none")), (None, None));
+        assert!(Elf::read(b"").is_err() && Elf::read(&object[..63]).is_err());
+        // Whatever a number of the header says, it is an error or a section that is in the file.
+        for at in (0..HEADER_BYTES).chain(object.len() - 2 * SECTION_BYTES..object.len()) {
+            for value in [0, 1, 0x7f, 0xff] {
+                let mut changed = object.to_vec();
+                changed[at] = value;
+                if let Ok(elf) = Elf::read(&changed) {
+                    let _ = (elf.section("license"), elf.variable("cc_trace"));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Algorithms of somebody's own: a file on the contract or the source of a Linux module, compiled when it is loaded, or an object that was
+//! compiled from one elsewhere.
+//!
+//! Both become an [`Embedded`] like those that the binary carries. What is known of such an algorithm (its name, parameters, flags) is
+//! read from the object; code of the file runs in the kernel alone, behind the verifier, and never in this process.
+
+mod compile;
+mod elf;
+pub(crate) mod flag;
+mod object;
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::Mutex;
+
+use knee_algo::{Algorithm, module, sha256};
+
+use crate::{Embedded, Error};
+use compile::Kind;
+
+/// No object is longer: those of knee's own have some 200 kB.
+const MOST_OBJECT_BYTES: u64 = 4 << 20;
+/// What it is.
+const OBJECT: &str = "object for BPF";
+
+impl Embedded {
+    /// The algorithm of a file: C on the contract, which is compiled by `clang` if one is named, or an object that
+    /// [`Embedded::object`] gave elsewhere.
+    ///
+    /// # Errors
+    /// [`Error::Outside`]: as root, also where somebody else could have written the file.
+    pub fn of_file(path: &Path, clang: Option<&str>) -> Result<Embedded, Error> {
+        let is_object = path.extension().is_some_and(|extension| extension == "o");
+        let (limit, what) = match is_object {
+            true => (MOST_OBJECT_BYTES, OBJECT),
+            false => (module::MAX_SOURCE_BYTES, module::WHAT),
+        };
+        let refused = |why: String| outside(path, why);
+        let unreadable = |why: knee_files::Unreadable| refused(why.to_string());
+        let file = knee_files::open_file(path, what).map_err(unreadable)?;
+        check_owner(&file, path)?;
+        let bytes = knee_files::read_open(file, limit, what).map_err(unreadable)?;
+        if is_object {
+            return Embedded::of_object(path, &bytes);
+        }
+        let text = String::from_utf8(bytes).map_err(|_| refused("is not text in UTF-8".into()))?;
+        Embedded::of_source(path, &text, clang)
+    }
+
+    /// The algorithm of a C file that has been read.
+    ///
+    /// # Errors
+    /// [`Error::Outside`].
+    pub fn of_source(path: &Path, text: &str, clang: Option<&str>) -> Result<Embedded, Error> {
+        let refused = |why: String| outside(path, why);
+        let kind = match module::contract_name(text).map_err(refused)? {
+            Some(name) => object::check_name(&name).map(|()| Kind::Contract),
+            None => {
+                let file = path.file_stem().unwrap_or_default().to_string_lossy();
+                let is_taken = |name: &str| Algorithm::by_name(name).is_ok();
+                module::for_bpf(text, &file, &is_taken).map(Kind::Module)
+            }
+        };
+        let kind = kind.map_err(refused)?;
+        let bytes = compile::compile(path, text, &kind, clang).map_err(refused)?;
+        let made = object::read(&bytes).map_err(refused)?;
+        Ok(made.into_embedded(&bytes, path))
+    }
+
+    /// The algorithm of an object that was made of such a file.
+    ///
+    /// # Errors
+    /// [`Error::Outside`].
+    pub fn of_object(path: &Path, bytes: &[u8]) -> Result<Embedded, Error> {
+        let made = object::read(bytes).map_err(|why| outside(path, why))?;
+        Ok(made.into_embedded(bytes, path))
+    }
+
+    /// That of an algorithm as experiments name it: one that the binary carries, or of a file, which is compiled once in the life of the
+    /// process.
+    ///
+    /// # Errors
+    /// [`Error::NotBuilt`] and [`Error::Outside`].
+    pub fn of_algorithm(algorithm: &'static Algorithm) -> Result<&'static Embedded, Error> {
+        static COMPILED: Mutex<Vec<(&Algorithm, &Embedded)>> = Mutex::new(Vec::new());
+        let Some(module) = algorithm.module() else {
+            return Embedded::by_name(algorithm.name());
+        };
+        let mut compiled = COMPILED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let known = compiled.iter().find(|(known, _)| std::ptr::eq(*known, algorithm));
+        if let Some((_, embedded)) = known {
+            return Ok(embedded);
+        }
+        let made = Embedded::of_source(module.path(), algorithm.text(), None)?;
+        let made: &'static Embedded = Box::leak(Box::new(made));
+        compiled.push((algorithm, made));
+        Ok(made)
+    }
+}
+
+fn outside(path: &Path, what: String) -> Error {
+    Error::Outside { path: path.to_owned(), what }
+}
+
+/// Root loads only what nobody else can have written.
+fn check_owner(file: &File, path: &Path) -> Result<(), Error> {
+    knee_files::trust::check_file(file, path).map_err(|why| {
+        let way_out = "chown root and chmod go-w it, or copy it where nobody else can write";
+        outside(
+            path,
+            format!("root loads no algorithm that others can have written, and {why}: {way_out}"),
+        )
+    })
+}
+
+/// The content of a text, as [`Source::sha256`] has it.
+fn hash(text: &str) -> String {
+    sha256::hex(text.as_bytes())
+}

@@ -1,0 +1,346 @@
+//! Algorithms of somebody's own files in the running kernel: `knee load ./foo.c`, and what all that `load` promises comes to for these.
+#![cfg(feature = "kernel")]
+#![allow(clippy::unwrap_used, reason = "all of this is test code")]
+
+use std::fs::{self, Permissions};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use knee_testbed::net::{choose, chosen};
+use knee_testbed::outside;
+use knee_testbed::sandbox::{Sandbox, available};
+use tempfile::TempDir;
+
+fn sandbox() -> Option<Sandbox> {
+    knee_testbed::kernel_is_ready().then(|| Sandbox::new(env!("CARGO_BIN_EXE_knee")))
+}
+
+/// A directory with the file and its header, under names of its own.
+struct Files(TempDir);
+
+impl Files {
+    fn new() -> Files {
+        let dir = tempfile::tempdir().unwrap();
+        let own = outside::path();
+        fs::copy(&own, dir.path().join("gentle.c")).unwrap();
+        fs::copy(own.with_extension("h"), dir.path().join("gentle.h")).unwrap();
+        Files(dir)
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn line(&self, command: &str, name: &str, more: &str) -> String {
+        format!("{command} {}{more}", self.at(name).display())
+    }
+
+    fn text(&self) -> String {
+        fs::read_to_string(self.at("gentle.c")).unwrap()
+    }
+}
+
+fn knee(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_knee"));
+    command.args(arguments);
+    command
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&[&output.stdout[..], &output.stderr[..]].concat()).into_owned()
+}
+
+fn connection(host: &Sandbox, name: &str) -> String {
+    let name = name.to_owned();
+    host.namespace.run(move || {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        choose(&client, &name);
+        chosen(&client)
+    })
+}
+
+fn sha256_of(path: &Path) -> String {
+    let output = Command::new("sha256sum").arg(path).output().unwrap();
+    String::from_utf8(output.stdout).unwrap()[..64].to_owned()
+}
+
+#[test]
+fn a_file_is_compiled_and_loaded_and_unload_leaves_nothing() {
+    let Some(host) = sandbox() else { return };
+    let (files, before, name) = (Files::new(), host.files(), host.name('g'));
+    let said = host.knee(&files.line("load", "gentle.c", &format!(" --as {name}"))).done();
+    assert!(said.starts_with(&format!("{name}: registered, keep=820")), "{said}");
+    assert_eq!(connection(&host, &name), name);
+    let (path, hash) = (files.at("gentle.c"), sha256_of(&files.at("gentle.c")));
+    let status = host.knee("status").done();
+    assert!(
+        status.contains(&format!("of {}, sha256 {}...", path.display(), &hash[..16])),
+        "{status}"
+    );
+    let status: serde_json::Value =
+        serde_json::from_str(&host.knee("status --json").done()).unwrap();
+    let all = status["registered"].as_array().unwrap();
+    let ours = all.iter().find(|one| one["name"] == name.as_str()).unwrap();
+    assert_eq!(ours["algorithm"], "gentle");
+    assert_eq!(ours["params"]["keep"], "820");
+    assert_eq!(ours["source"]["sha256"], hash.as_str());
+    assert_eq!(ours["source"]["path"], path.to_str().unwrap());
+    let again = host.knee(&files.line("load", "gentle.c", &format!(" --as {name}"))).done();
+    assert!(again.contains("was there already"), "{again}");
+    let refused = host.knee("unload gentle").refused();
+    assert!(refused.contains(&format!("knee unload {name}")), "{refused}");
+    host.knee(&format!("unload {name}")).done();
+    assert!(!available().contains(&name));
+    assert_eq!(host.files(), before);
+}
+
+#[test]
+fn a_changed_file_is_an_update_and_another_file_is_not() {
+    let Some(host) = sandbox().filter(|_| knee_bpf::KernelApi::running().links) else { return };
+    let (files, name) = (Files::new(), host.name('u'));
+    let line = files.line("load", "gentle.c", &format!(" --as {name}"));
+    host.knee(&line).done();
+    fs::write(files.at("gentle.c"), files.text().replace("keep, 820", "keep, 821")).unwrap();
+    let updated = host.knee(&line).done();
+    assert!(updated.contains("updated, keep=821"), "{updated}");
+    // The same name in another file is another algorithm.
+    fs::write(files.at("other.c"), files.text().replace("keep, 821", "keep, 822")).unwrap();
+    let refused = host.knee(&files.line("load", "other.c", &format!(" --as {name}"))).refused();
+    let shown = files.at("gentle.c").display().to_string();
+    assert!(refused.contains(&shown) && refused.contains("--as"), "{refused}");
+    let refused = host.knee(&format!("load reno --as {name}")).refused();
+    assert!(refused.contains("is gentle"), "{refused}");
+}
+
+#[test]
+fn variants_and_trials_are_those_of_any_algorithm() {
+    let Some(host) = sandbox().filter(|_| knee_bpf::KernelApi::running().links) else { return };
+    let (files, before) = (Files::new(), host.files());
+    let (one, other) = (host.name('v'), host.name('w'));
+    host.knee(&files.line("load", "gentle.c", &format!("=k6 --set keep=600 --as {one}"))).done();
+    let said = host
+        .knee(&files.line("load", "gentle.c", &format!("=k9 --set waits=no --as {other}")))
+        .done();
+    assert!(said.contains("waits=0") || said.contains("waits=no"), "{said}");
+    let refused = host.knee(&files.line("load", "gentle.c", " --set keep=2000")).refused();
+    assert!(
+        refused.contains("keep = \"2000\": must be a whole number from 512 to 1023"),
+        "{refused}"
+    );
+    host.knee("unload --all").done();
+    let trial =
+        host.start(&files.line("load", "gentle.c", &format!(" --as {one} --confirm-within 60s")));
+    assert!(trial.first.contains("on trial"), "{}", trial.first);
+    // It is in the kernel: the file is needed no more.
+    fs::remove_file(files.at("gentle.c")).unwrap();
+    host.knee(&format!("confirm {one}")).done();
+    assert!(host.knee("status").done().contains("gentle.c, sha256"));
+    host.knee("unload --all").done();
+    assert_eq!(host.files(), before);
+}
+
+/// What runs on the machines that have no compiler.
+#[test]
+fn an_object_made_elsewhere_needs_no_compiler() {
+    let Some(host) = sandbox() else { return };
+    let (files, name) = (Files::new(), host.name('o'));
+    let object = files.at("gentle.bpf.o");
+    let made = knee(&["check", files.at("gentle.c").to_str().unwrap(), "--object"])
+        .arg(&object)
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{}", said(&made));
+    let run = |line: &str| {
+        let mut command = host.command(line);
+        let none = files.at("none");
+        fs::create_dir_all(&none).unwrap();
+        command.env("PATH", &none).env_remove("KNEE_CLANG");
+        host.namespace.run(move || command.output().unwrap())
+    };
+    let without = run(&files.line("load", "gentle.c", ""));
+    assert_eq!(without.status.code(), Some(2));
+    let why = said(&without);
+    assert!(why.contains("there is no clang") && why.contains("--object"), "{why}");
+    let loaded = run(&files.line("load", "gentle.bpf.o", &format!(" --as {name} --set keep=700")));
+    assert!(loaded.status.success(), "{}", said(&loaded));
+    assert!(said(&loaded).contains("gentle.bpf.o, made of gentle.c, sha256"), "{}", said(&loaded));
+    assert_eq!(connection(&host, &name), name);
+    // The C file that it was made of is the same algorithm.
+    let again =
+        host.knee(&files.line("load", "gentle.c", &format!(" --as {name} --set keep=700"))).done();
+    assert!(again.contains("was there already"), "{again}");
+}
+
+#[test]
+fn what_cannot_be_loaded_is_refused_in_a_sentence() {
+    let Some(host) = sandbox() else { return };
+    let (files, before) = (Files::new(), host.files());
+    let write = |name: &str, text: &str| fs::write(files.at(name), text).unwrap();
+    let text = files.text();
+    write("reno.c", &text.replace("CC_ALGORITHM(gentle)", "CC_ALGORITHM(reno)"));
+    write("named.c", &text.replace(".name = \"gentle\"", ".name = \"gentler\""));
+    write("wrong.c", &text.replace("ca->reductions++", "ca->reductoins++"));
+    write("module.c", "int tcp_register_congestion_control(void);\n");
+    let cubic = outside::path().with_file_name("../modules/tcp_cubic.c");
+    fs::copy(cubic, files.at("tcp_cubic.c")).unwrap();
+    write("none.c", "int x;\n");
+    write(
+        "global.c",
+        &text.replace(
+            "CC_STATE(gentle",
+            "static u32 mine = 3;\nu32 *all(void) { return &mine; }\nCC_STATE(gentle",
+        ),
+    );
+    write("noise.o", "\x7fELF no object");
+    write("undone.c", &text.replace("\t.undo_cwnd = CC_FN(gentle_undo_cwnd),\n", ""));
+    for (name, expected) in [
+        ("reno.c", "which knee has an algorithm of its own of"),
+        ("named.c", "its .name is \"gentler\" and its CC_ALGORITHM \"gentle\""),
+        ("wrong.c", "wrong.c:53:6: error"),
+        ("module.c", "has no module_init"),
+        ("tcp_cubic.c", "module_init sets"),
+        ("none.c", "is no congestion control"),
+        ("global.c", "has a map \""),
+        ("noise.o", "is no object for BPF"),
+        ("undone.c", "CC_ALGORITHM needs .ssthresh, .undo_cwnd"),
+        ("absent.c", "cannot read"),
+    ] {
+        let why = host.knee(&files.line("load", name, "")).refused();
+        assert!(why.contains(expected), "{name}: {why}");
+    }
+    assert_eq!(host.files(), before);
+    // What the kernel refuses by the verifier: it would go on for ever.
+    let endless =
+        text.replace("\tca->reductions++;", "\twhile (tp->snd_cwnd)\n\t\tca->reductions++;");
+    write("endless.c", &endless);
+    let why = host.knee(&files.line("load", "endless.c", "")).refused();
+    assert!(why.contains("the kernel does not take gentle"), "{why}");
+    assert_eq!(host.files(), before);
+}
+
+#[test]
+fn root_loads_no_file_that_others_can_have_written() {
+    let Some(host) = sandbox() else { return };
+    let files = Files::new();
+    let refused = |name: &str| {
+        let mut command = host.command(&files.line("load", name, ""));
+        command.env_remove("SUDO_UID").env_remove("SUDO_GID");
+        let output = host.namespace.run(move || command.output().unwrap());
+        assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+        said(&output)
+    };
+    fs::copy(files.at("gentle.c"), files.at("theirs.c")).unwrap();
+    chown(files.at("theirs.c"), Some(65534), Some(65534)).unwrap();
+    assert!(refused("theirs.c").contains("is of user 65534"));
+    fs::copy(files.at("gentle.c"), files.at("open.c")).unwrap();
+    fs::set_permissions(files.at("open.c"), Permissions::from_mode(0o666)).unwrap();
+    assert!(refused("open.c").contains("can be written by others"));
+    fs::set_permissions(files.0.path(), Permissions::from_mode(0o777)).unwrap();
+    assert!(refused("gentle.c").contains("can be written by others"));
+}
+
+#[test]
+fn a_file_in_the_folder_that_is_not_built_in_is_told_of() {
+    if !knee_testbed::kernel_is_ready() {
+        return;
+    }
+    let files = Files::new();
+    fs::create_dir(files.at("algorithms")).unwrap();
+    fs::copy(files.at("gentle.c"), files.at("algorithms/gentle.c")).unwrap();
+    let output = knee(&["load", "gentle"]).current_dir(files.0.path()).output().unwrap();
+    assert_eq!(
+        said(&output),
+        "knee: gentle is not in this knee, but its file is here: knee load ./algorithms/gentle.c\n"
+    );
+    let output = knee(&["load", "gentler"]).current_dir(files.0.path()).output().unwrap();
+    assert!(said(&output).contains("no algorithm \"gentler\"; there are bbr"), "{}", said(&output));
+}
+
+/// Whether the machine is quiet enough for a result is another question.
+#[test]
+fn the_lab_loads_a_file_for_its_run() {
+    let Some(_host) = sandbox() else { return };
+    let files = Files::new();
+    let experiment = "question = \"Does it run?\"\ncc = [\"cubic\"]\n[network]\ntopology = \"many-to-one\"\nsenders = 1\n\
+        access = { rate = \"20 Mbps\" }\nreturn = { delay = \"2 ms\" }\n\
+        bottleneck = { rate = \"10 Mbps\", queue = { kind = \"droptail\", limit = \"100 pkts\" } }\n\
+        [[traffic]]\nname = \"bulk\"\nkind = \"bulk\"\nfrom = \"s1\"\nto = \"r\"\n[run]\nduration = \"300 ms\"\nrepeat = 1\n";
+    fs::write(files.at("x.toml"), experiment).unwrap();
+    let mut command = knee(&["run", "x.toml", "--on", "lab", "--cc", "./gentle.c", "-o", "out"]);
+    let output = command.current_dir(files.0.path()).output().unwrap();
+    assert_ne!(output.status.code(), Some(2), "{}", said(&output));
+    assert!(said(&output).contains("\n  gentle "), "{}", said(&output));
+    let flows = fs::read_to_string(files.at("out/flows.csv")).unwrap();
+    assert!(flows.contains("gentle"), "{flows}");
+}
+
+/// A recording names the file by its content, and only that file replays it.
+#[test]
+fn a_recording_of_a_file_is_replayed_by_that_file() {
+    let Some(host) = sandbox() else { return };
+    let (files, name) = (Files::new(), host.name('t'));
+    host.knee(&files.line("load", "gentle.c", &format!(" --as {name}"))).done();
+    let recording = files.at("gentle.flight");
+    let trace =
+        host.start(&format!("trace {name} -o {} --max-records 20 --for 20s", recording.display()));
+    for _ in 0..10 {
+        assert_eq!(connection(&host, &name), name);
+    }
+    assert_eq!(trace.end().0, Some(0));
+    let recording = recording.to_str().unwrap();
+    let without = knee(&["replay", recording]).output().unwrap();
+    let hash = sha256_of(&files.at("gentle.c"));
+    assert_eq!(without.status.code(), Some(2));
+    assert!(
+        said(&without).contains(&hash) && said(&without).contains("--source"),
+        "{}",
+        said(&without)
+    );
+    let source = files.at("gentle.c");
+    let with = knee(&["replay", recording, "--source"]).arg(&source).output().unwrap();
+    assert!(with.status.success() && said(&with).ends_with("equal\n"), "{}", said(&with));
+    fs::write(&source, files.text() + "\n").unwrap();
+    let other = knee(&["replay", recording, "--source"]).arg(&source).output().unwrap();
+    assert_eq!(other.status.code(), Some(2));
+    assert!(said(&other).contains("that of the one named is"), "{}", said(&other));
+}
+
+/// Modules of `tests/modules`, in the kernel's own style, as they are.
+#[test]
+fn the_source_of_a_linux_module_is_loaded_as_it_is() {
+    let Some(host) = sandbox() else { return };
+    let (files, before) = (Files::new(), host.files());
+    for file in ["tcp_reno.c", "tcp_reno_m.c", "tcp_delay.c", "tcp_delay.h", "tcp_model.c"] {
+        let from = outside::path().with_file_name(format!("../modules/{file}"));
+        fs::copy(from, files.at(file)).unwrap();
+    }
+    for (number, file) in ["tcp_reno", "tcp_reno_m", "tcp_delay", "tcp_model"].iter().enumerate() {
+        let name = host.name(char::from(b'a' + number as u8));
+        host.knee(&files.line("load", &format!("{file}.c"), &format!(" --as {name}"))).done();
+        assert_eq!(connection(&host, &name), name);
+        let status = host.knee("status").done();
+        assert!(status.contains(&format!("{file}.c, sha256")), "{status}");
+    }
+    let name = host.name('p');
+    let answer = host
+        .knee(&files.line("load", "tcp_reno_m.c", &format!("=b --set beta=600 --as {name}")))
+        .done();
+    assert!(answer.contains("beta=600") && answer.contains("slow_start=1"), "{answer}");
+    let refused = host.knee(&files.line("load", "tcp_reno_m.c", " --set gamma=1")).refused();
+    assert!(refused.contains("it has beta, increase, slow_start"), "{refused}");
+    let check = |file: &str| knee(&["check"]).arg(files.at(file)).output().unwrap();
+    assert!(said(&check("tcp_delay.c")).contains("compiles for BPF"));
+    fs::write(
+        files.at("tcp_wide.c"),
+        fs::read_to_string(files.at("tcp_delay.c")).unwrap() + "\nstatic int x = y;\n",
+    )
+    .unwrap();
+    let wrong = check("tcp_wide.c");
+    assert_eq!(wrong.status.code(), Some(1));
+    assert!(said(&wrong).contains("undeclared identifier 'y'"), "{}", said(&wrong));
+    host.knee("unload --all").done();
+    assert_eq!(host.files(), before);
+}

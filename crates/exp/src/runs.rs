@@ -1,0 +1,463 @@
+//! The runs of an experiment as a stream: spread over the cores, and given in their order.
+//!
+//! Every run is independent and knows its seed, and each is given when its turn comes, so what is made of them is the same for any
+//! number of threads.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration as WallTime;
+
+use knee_file::Origin;
+use knee_run::outcome::Validity;
+use knee_run::spec::Run;
+use knee_run::{Ask, BackEnd, Ran};
+
+use crate::cases::RunId;
+use crate::error::Error;
+use crate::experiment::Experiment;
+use crate::flight::Recording;
+use crate::machine;
+use crate::measure::measure;
+use crate::memory::{Memory, shown};
+use crate::metric::Measured;
+use crate::results::{CaptureDir, empty_captures};
+use crate::scenario::Scenario;
+
+/// What was made of finished runs and waits for a run before them: beyond this nobody begins another but the one waited for.
+const MOST_WAITING_BYTES: usize = 64 << 20;
+/// And so far ahead of it nobody begins another.
+const MOST_AHEAD_RUNS: usize = 1000;
+
+/// How a sweep is run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Threads; 0: one per core, or as many as there is memory for. The back end may allow less.
+    pub threads: usize,
+    /// Set to stop: finished runs are kept, those under way are given up.
+    pub stop: Arc<AtomicBool>,
+    /// What carries out the runs.
+    pub back_end: Arc<dyn BackEnd>,
+    /// How often a run is tried, at least once, until it is valid; the last counts.
+    pub attempts: u32,
+    /// A traffic entry: every call of its algorithm is recorded, in the first run of each row.
+    pub trace: Option<String>,
+    /// What hosts send and receive is captured, in the first run of each row; not together with `trace`.
+    pub captures: bool,
+}
+
+impl Options {
+    /// All runs once, by this back end.
+    pub fn new(back_end: Arc<dyn BackEnd>) -> Options {
+        Options {
+            threads: 0,
+            stop: Arc::default(),
+            back_end,
+            attempts: 1,
+            trace: None,
+            captures: false,
+        }
+    }
+}
+
+/// A run that is done.
+#[derive(Debug)]
+pub struct Done {
+    pub id: RunId,
+    pub run: Run,
+    pub ran: Ran,
+    /// How often it was tried.
+    pub attempts: u32,
+    pub(crate) scenario: Scenario,
+    /// Name of its recording.
+    pub(crate) recording: Option<String>,
+    /// There are captures of it.
+    pub(crate) is_captured: bool,
+}
+
+impl Done {
+    /// What its outcome says of each traffic entry and recorded queue.
+    pub fn measure(&self) -> Vec<Measured> {
+        measure(&self.scenario, &self.run, &self.ran.outcome)
+    }
+}
+
+/// What is to be written of runs beside their results.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Beside {
+    pub(crate) recording: Option<Recording>,
+    pub(crate) captures: Option<CaptureDir>,
+}
+
+/// Begins all runs of an experiment. The thread that ran one gives it to `make`, and the iterator gives what that made of it when its
+/// turn comes. No more than 1,000 wait for their turn, or 64 MiB of what `bytes` says that they take.
+///
+/// [`Options::trace`] and [`Options::captures`] want a directory: they are for [`sweep`](crate::runner::sweep) alone.
+///
+/// ```
+/// use std::{path::Path, sync::Arc};
+/// use knee_exp::{Experiment, Overrides, runs::{Options, runs}};
+///
+/// let text = r#"
+///     question = "When has a short transfer arrived beside others?"
+///     cc = ["cubic", "dctcp"]
+///     [network]
+///     topology = "many-to-one"
+///     senders = 4
+///     access = { rate = "10 Gbps", delay = "5 us" }
+///     bottleneck = { rate = "1 Gbps", queue = { kind = "step", limit = "100 pkts", k = "20 pkts" } }
+///     [[traffic]]
+///     name = "short"
+///     kind = "bulk"
+///     from = "s1..s4"
+///     to = "r"
+///     size = "20 kB"
+///     start_jitter = "100 us"
+///     [run]
+///     duration = "20 ms"
+///     repeat = 50
+/// "#;
+/// let experiment = Arc::new(Experiment::parse(Path::new("short.toml"), text, &Overrides::default())?);
+/// let options = Options::new(Arc::new(knee_sim::Simulator));
+/// let last = |run: knee_exp::runs::Done| {
+///     let done = run.ran.outcome.flows.iter().map(|flow| flow.done_at).max().flatten();
+///     (run.id.configuration, done)
+/// };
+/// // A hundred runs, and nothing is held but the slowest of each algorithm.
+/// let mut slowest = [None; 2];
+/// for run in runs(&experiment, &options, last, |_| 0)? {
+///     let (configuration, done) = run?;
+///     slowest[configuration] = slowest[configuration].max(done);
+/// }
+/// assert!(slowest.iter().all(|at| at.is_some_and(|at| at.ps() > 700_000_000)), "{slowest:?}");
+/// # Ok::<(), knee_exp::Error>(())
+/// ```
+///
+/// # Errors
+/// [`Error::Input`] if there is no memory for as many threads as were asked for.
+pub fn runs<T: Send + 'static>(
+    experiment: &Arc<Experiment>,
+    options: &Options,
+    make: impl Fn(Done) -> T + Send + Sync + 'static,
+    bytes: fn(&T) -> usize,
+) -> Result<Runs<'static, T>, Error> {
+    begin((experiment, options, Beside::default()), make, bytes, |_| {})
+}
+
+/// The same, with files beside; `progress` is told how many runs have finished, several times a second.
+pub(crate) fn begin<'a, T: Send + 'static>(
+    (experiment, options, beside): (&Arc<Experiment>, &Options, Beside),
+    make: impl Fn(Done) -> T + Send + Sync + 'static,
+    bytes: fn(&T) -> usize,
+    progress: impl FnMut(usize) + 'a,
+) -> Result<Runs<'a, T>, Error> {
+    let threads = threads(experiment, &*options.back_end, options.threads)?;
+    let work = Arc::new(Work {
+        experiment: experiment.clone(),
+        options: options.clone(),
+        beside,
+        make: Box::new(make),
+        bytes,
+        quit: Arc::default(),
+        handed_out: AtomicUsize::new(0),
+        waiting_bytes: AtomicUsize::new(0),
+        next: AtomicUsize::new(0),
+    });
+    // A bound, so that no thread is far ahead of what is taken.
+    let (sender, records) = mpsc::sync_channel(2 * threads);
+    for _ in 0..threads {
+        let (work, sender) = (work.clone(), sender.clone());
+        std::thread::spawn(move || work.run_all(&sender));
+    }
+    let (early, progress) = (BTreeMap::new(), Box::new(progress));
+    Ok(Runs { work, records, early, finished: 0, state: State::Going, progress })
+}
+
+/// Finished runs, one after the other: see [`runs()`]. Threads end with the run that they are at when it is dropped.
+///
+/// When [`Options::stop`] is set it gives at once what has finished, perhaps with gaps, and ends. After an error it ends, too:
+/// [`Error::Simulation`] if a run cannot be carried out.
+pub struct Runs<'a, T> {
+    work: Arc<Work<T>>,
+    records: mpsc::Receiver<Result<(usize, T), Error>>,
+    /// What waits for a run before it.
+    early: BTreeMap<usize, T>,
+    finished: usize,
+    state: State,
+    progress: Box<dyn FnMut(usize) + 'a>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Going,
+    /// What has finished is given, and no more.
+    Stopped,
+    Failed,
+}
+
+impl<T> std::fmt::Debug for Runs<'_, T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (finished, state) = (self.finished, self.state);
+        f.debug_struct("Runs")
+            .field("finished", &finished)
+            .field("state", &state)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<T> Runs<'_, T> {
+    /// Whether it was stopped before all runs had finished.
+    pub fn is_stopped(&self) -> bool {
+        self.state == State::Stopped
+    }
+
+    /// The one whose turn it is, or the first of those that have finished if no more will.
+    fn take(&mut self) -> Option<T> {
+        let next = self.work.next.load(Ordering::Relaxed);
+        let made = match self.state {
+            State::Going => self.early.remove(&next)?,
+            State::Stopped => self.early.pop_first()?.1,
+            State::Failed => return None,
+        };
+        self.work.waiting_bytes.fetch_sub((self.work.bytes)(&made), Ordering::Relaxed);
+        self.work.next.store(next + 1, Ordering::Relaxed);
+        Some(made)
+    }
+
+    /// Waits for another run to finish, but not for long.
+    fn wait(&mut self) -> Result<(), Error> {
+        match self.records.recv_timeout(WallTime::from_millis(50)) {
+            Ok(record) => self.add(record?),
+            Err(RecvTimeoutError::Timeout) => {}
+            // All have stopped, each with the run that it was at.
+            Err(RecvTimeoutError::Disconnected) if self.work.is_stopped() => {}
+            // Only a thread that panicked leaves before its run is sent.
+            Err(RecvTimeoutError::Disconnected) => {
+                let name = self.work.options.back_end.name();
+                let why = format!("{name} panicked, which is a bug in it");
+                return Err(Error::Simulation {
+                    file: self.work.experiment.path.clone(),
+                    run: format!("run {}", self.work.next.load(Ordering::Relaxed)),
+                    source: knee_run::Error::Failed(why),
+                });
+            }
+        }
+        (self.progress)(self.finished);
+        if self.work.is_stopped() && self.finished < self.work.experiment.runs() {
+            while let Ok(record) = self.records.try_recv() {
+                self.add(record?);
+            }
+            self.state = State::Stopped;
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, (index, made): (usize, T)) {
+        self.early.insert(index, made);
+        self.finished += 1;
+    }
+}
+
+impl<T> Iterator for Runs<'_, T> {
+    type Item = Result<T, Error>;
+
+    fn next(&mut self) -> Option<Result<T, Error>> {
+        loop {
+            if let Some(made) = self.take() {
+                return Some(Ok(made));
+            }
+            if self.state != State::Going || self.finished == self.work.experiment.runs() {
+                return None;
+            }
+            if let Err(why) = self.wait() {
+                self.state = State::Failed;
+                return Some(Err(why));
+            }
+        }
+    }
+}
+
+impl<T> Drop for Runs<'_, T> {
+    fn drop(&mut self) {
+        self.work.quit.store(true, Ordering::Relaxed);
+    }
+}
+
+/// What the threads share.
+struct Work<T> {
+    experiment: Arc<Experiment>,
+    options: Options,
+    beside: Beside,
+    make: Box<dyn Fn(Done) -> T + Send + Sync>,
+    bytes: fn(&T) -> usize,
+    /// Nobody takes what they do any more.
+    quit: Arc<AtomicBool>,
+    /// Runs that somebody has begun.
+    handed_out: AtomicUsize,
+    /// What has finished and is not taken yet.
+    waiting_bytes: AtomicUsize,
+    /// The run that all others wait for.
+    next: AtomicUsize,
+}
+
+/// Lets all threads end where one panics, so that none waits for its run.
+struct EndsOthers(Arc<AtomicBool>);
+
+impl Drop for EndsOthers {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+impl<T> Work<T> {
+    fn is_stopped(&self) -> bool {
+        self.options.stop.load(Ordering::Relaxed)
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_stopped() || self.quit.load(Ordering::Relaxed)
+    }
+
+    /// Whether a run may begin. The one that others wait for always may, and somebody has it: runs are handed out in their order.
+    fn lets_begin(&self, run: usize) -> bool {
+        let next = self.next.load(Ordering::Relaxed);
+        let has_room = self.waiting_bytes.load(Ordering::Relaxed) <= MOST_WAITING_BYTES;
+        run <= next || (run < next + MOST_AHEAD_RUNS && has_room)
+    }
+
+    /// What one thread does.
+    fn run_all(&self, sender: &mpsc::SyncSender<Result<(usize, T), Error>>) {
+        let _ends = EndsOthers(self.quit.clone());
+        while !self.is_over() {
+            let index = self.handed_out.fetch_add(1, Ordering::Relaxed);
+            if index >= self.experiment.runs() {
+                return;
+            }
+            while !self.lets_begin(index) && !self.is_over() {
+                std::thread::sleep(WallTime::from_millis(5));
+            }
+            let made = self.run_one(self.experiment.run_id(index)).map(&self.make);
+            if let Ok(made) = &made {
+                self.waiting_bytes.fetch_add((self.bytes)(made), Ordering::Relaxed);
+            }
+            // Where the flag went up meanwhile the back end may have cut the run short.
+            if self.is_stopped() || sender.send(made.map(|made| (index, made))).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn run_one(&self, id: RunId) -> Result<Done, Error> {
+        let (experiment, options) = (&*self.experiment, &self.options);
+        let configuration = &experiment.configurations[id.configuration];
+        let scenario = experiment.scenario(configuration)?;
+        let run = scenario.run(experiment.seed, id.repeat);
+        if let Some(recording) = self.beside.recording.as_ref().filter(|to| to.has(id)) {
+            let by = (&*options.back_end, &*options.stop);
+            let (ran, name) = recording.carry_out(experiment, &scenario, id, &run, by)?;
+            let recording = Some(name);
+            return Ok(Done { id, run, ran, attempts: 1, scenario, recording, is_captured: false });
+        }
+        let captures = self.beside.captures.as_ref().filter(|_| is_captured(id));
+        let dir = captures.map(|captures| captures.make(id.index)).transpose()?;
+        let (ran, attempts) =
+            attempt(options, &run, dir.as_deref()).map_err(|source| Error::Simulation {
+                file: experiment.path.clone(),
+                run: experiment.describe(configuration),
+                source,
+            })?;
+        let is_captured = dir.is_some();
+        Ok(Done { id, run, ran, attempts, scenario, recording: None, is_captured })
+    }
+}
+
+/// Runs it until it is valid, as often as allowed; the last, and how many there were. Captures are those of the last.
+fn attempt(
+    options: &Options,
+    run: &Run,
+    captures: Option<&Path>,
+) -> Result<(Ran, u32), knee_run::Error> {
+    let mut attempts = 1;
+    loop {
+        let ask = Ask { captures, ..Ask::outcome(&options.stop) };
+        let ran = options.back_end.run(run, &ask)?;
+        let is_valid = ran.validity.as_ref().is_none_or(Validity::is_valid);
+        if is_valid || attempts >= options.attempts || options.stop.load(Ordering::Relaxed) {
+            return Ok((ran, attempts));
+        }
+        attempts += 1;
+        if let Some(dir) = captures {
+            let what = format!("{}: cannot be emptied", dir.display());
+            empty_captures(dir).map_err(knee_run::error::failed(what))?;
+        }
+    }
+}
+
+/// Whether this run is captured: the first of each row. Its repeats differ by their seeds alone.
+fn is_captured(id: RunId) -> bool {
+    id.repeat == 0
+}
+
+/// Of the memory that programs could still take, what runs are begun for, in per cent: others want some, too.
+const SHARE_PCT: u64 = 75;
+
+/// How many runs go on at once: as many as asked for (0: as there are cores), or as many as fit into memory where nobody asked.
+///
+/// # Errors
+/// [`Error::Input`] if as many as asked for do not fit.
+pub fn threads(
+    experiment: &Experiment,
+    back_end: &dyn BackEnd,
+    asked: usize,
+) -> Result<usize, Error> {
+    threads_in(experiment, back_end, asked, machine::available_memory_bytes())
+}
+
+/// With so much memory free, where that is known.
+fn threads_in(
+    experiment: &Experiment,
+    back_end: &dyn BackEnd,
+    asked: usize,
+    free_bytes: Option<u64>,
+) -> Result<usize, Error> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let wanted = if asked == 0 { cores } else { asked };
+    let wanted = wanted.min(back_end.capabilities().threads.unwrap_or(usize::MAX));
+    let wanted = wanted.clamp(1, experiment.runs().max(1));
+    let Some(free) = free_bytes else { return Ok(wanted) };
+    let memory = &experiment.memory;
+    // One is what the bound on a run allows, and its estimate is rather too high.
+    let fit = fit(memory, free).max(1);
+    if fit >= wanted || asked == 0 {
+        return Ok(fit.min(wanted));
+    }
+    let why = format!(
+        "{}; {SHARE_PCT} % of the {} that is free is enough for {fit} at once",
+        memory.words(),
+        shown(free)
+    );
+    Err(Error::input(&experiment.path, Origin::Nowhere, "--threads", why))
+}
+
+/// Runs that fit into memory that is free.
+fn fit(memory: &Memory, free_bytes: u64) -> usize {
+    let of_runs = (free_bytes / 100 * SHARE_PCT).saturating_sub(memory.kept_bytes);
+    usize::try_from(of_runs / memory.run_bytes.max(1)).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_runs_as_fit_into_three_quarters_of_what_is_free() {
+        let memory = |run_bytes, kept_bytes| Memory { run_bytes, kept_bytes, most: String::new() };
+        assert_eq!(fit(&memory(1 << 30, 0), 4 << 30), 2);
+        assert_eq!(fit(&memory(1 << 30, 2 << 30), 4 << 30), 0);
+        assert_eq!(fit(&memory(0, 0), 4 << 30), 3_221_225_400);
+    }
+}

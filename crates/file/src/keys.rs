@@ -1,0 +1,649 @@
+//! Keys of tables, each described once. Reading takes name, range and default from here; so do the refusal of unknown keys, the
+//! JSON Schema and the page of all keys.
+
+use std::marker::PhantomData;
+
+use serde_json::{Value as Json, json};
+
+use crate::tree::{Node, Value as Tree};
+use crate::units::Quantity;
+
+/// What there is to know of a key, but for the type of its value.
+#[derive(Clone, Copy, Debug)]
+pub struct About {
+    name: &'static str,
+    /// What it means, in one line.
+    says: &'static str,
+    /// A value, for the message of who leaves it out.
+    pub(crate) example: &'static str,
+    /// What it is where it is left out, where that is not one value.
+    usually: &'static str,
+    /// Bounds of a quantity, as written; empty: none but the unit's own.
+    least: &'static str,
+    most: &'static str,
+    /// Whether the lower bound is too little itself.
+    is_above: bool,
+    /// Bounds of a whole number.
+    from: u64,
+    to: u64,
+    /// The back ends that take it; empty: all.
+    only_on: &'static str,
+    is_needed: bool,
+}
+
+impl About {
+    const fn new(name: &'static str, says: &'static str) -> About {
+        About {
+            name,
+            says,
+            example: "",
+            usually: "",
+            least: "",
+            most: "",
+            is_above: false,
+            from: 0,
+            to: i64::MAX as u64,
+            only_on: "",
+            is_needed: false,
+        }
+    }
+
+    const fn needed(mut self, example: &'static str) -> About {
+        self.example = example;
+        self.is_needed = true;
+        self
+    }
+
+    /// The key.
+    pub fn name(&self) -> &'static str {
+        // A key that is a word of Rust has this before it.
+        self.name.strip_prefix("r#").unwrap_or(self.name)
+    }
+
+    /// What it is that must be written, as in a file.
+    pub(crate) fn written(&self) -> String {
+        match self.example.parse::<u64>() {
+            Ok(_) => self.example.to_owned(),
+            Err(_) if self.example.starts_with(['{', '[', '"']) => self.example.to_owned(),
+            Err(_) => format!("{:?}", self.example),
+        }
+    }
+
+    /// "from 1 us to 60000 ms", or less.
+    fn bounds(&self) -> String {
+        match (self.least, self.most) {
+            ("", "") => String::new(),
+            (least, "") if self.is_above => format!("above {least}"),
+            (least, "") => format!("at least {least}"),
+            ("", most) => format!("at most {most}"),
+            (least, most) => format!("from {least} to {most}"),
+        }
+    }
+
+    pub(crate) fn whole_numbers(&self) -> String {
+        format!("whole number from {} to {}", self.from, self.to)
+    }
+
+    fn entry(&self, default: Option<String>, (value, schema): (String, Json)) -> Entry {
+        let default = match default {
+            Some(default) => Some(format!("`{default}`")),
+            None => Some(self.usually.to_owned()).filter(|words| !words.is_empty()),
+        };
+        Entry {
+            key: self.name().to_owned(),
+            says: self.says.trim().to_owned(),
+            value,
+            schema,
+            is_needed: self.is_needed,
+            default: default.unwrap_or_default(),
+            only_on: self.only_on,
+            below: None,
+        }
+    }
+}
+
+/// A key as schema and page show it.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    pub key: String,
+    /// What it means, in one line.
+    pub says: String,
+    /// What it takes, in words.
+    pub value: String,
+    /// What it takes, as JSON Schema.
+    pub schema: Json,
+    /// What it is where it is left out, in words; may be empty.
+    pub default: String,
+    /// Whether it must be written.
+    pub is_needed: bool,
+    /// The back ends that take it; empty: all.
+    pub only_on: &'static str,
+    /// The table that it is, or each of the list that it is.
+    pub below: Option<&'static Table>,
+}
+
+impl Entry {
+    /// Of a key whose value is described like this, in words and as JSON Schema.
+    pub fn new(key: &'static str, says: &'static str, takes: (String, Json)) -> Entry {
+        About::new(key, says).entry(None, takes)
+    }
+
+    /// With this default.
+    #[must_use]
+    pub fn or(self, default: &str) -> Entry {
+        Entry { default: format!("`{default}`"), ..self }
+    }
+
+    /// The same, which must be written.
+    #[must_use]
+    pub fn needed(self) -> Entry {
+        Entry { is_needed: true, default: String::new(), ..self }
+    }
+
+    /// Takes its default from what was noted of a table that does not say it.
+    pub(crate) fn note(&mut self, notes: &[(String, Json)]) {
+        let noted = notes.iter().find(|(key, _)| *key == self.key);
+        if let (Some((_, value)), true) = (noted, self.default.is_empty()) {
+            self.default = format!("`{}`", shown(value));
+        }
+    }
+}
+
+fn shown(value: &Json) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// A table, or each of a list of tables.
+#[derive(Debug)]
+pub struct Table {
+    /// As schema and page call it.
+    pub name: &'static str,
+    pub says: &'static str,
+    pub shape: fn() -> Shape,
+}
+
+/// Which keys a table has.
+#[derive(Debug)]
+pub enum Shape {
+    Keys(Vec<Entry>),
+    /// Those of the word that one of them has.
+    By(&'static str, Vec<(&'static str, Vec<Entry>)>),
+    /// Any, with any value: what they are, in words.
+    Any(&'static str),
+}
+
+/// A key of any type.
+pub trait Describe: Sync {
+    /// The key.
+    fn name(&self) -> &'static str;
+    /// What schema and page say of it.
+    fn entry(&self) -> Entry;
+}
+
+/// Keys that tables have together.
+pub trait Keys: Sync {
+    /// All of them, in the order in which messages list them.
+    fn all(&self) -> Vec<&dyn Describe>;
+}
+
+/// What schema and page say of all keys of these groups.
+pub fn entries(groups: &[&dyn Keys]) -> Vec<Entry> {
+    groups.iter().flat_map(|keys| keys.all()).map(Describe::entry).collect()
+}
+
+/// A type that the value of a key has.
+pub trait Kind: Copy + Sync + 'static {
+    /// What it takes, in words and as JSON Schema.
+    fn takes(about: &About) -> (String, Json);
+
+    /// A default, for manifests.
+    fn json(&self) -> Json {
+        Json::Null
+    }
+}
+
+/// One whose values are read as they are.
+pub trait Single: Kind {
+    /// The value.
+    ///
+    /// # Errors
+    /// What would have been allowed.
+    fn take(about: &About, node: &Node) -> Result<Self, String>;
+}
+
+impl<T: Quantity + Copy + Sync + 'static> Kind for T {
+    fn takes(about: &About) -> (String, Json) {
+        let (what, pattern) = T::written();
+        let bounds = about.bounds();
+        let words = if bounds.is_empty() { what.to_owned() } else { format!("{what} {bounds}") };
+        (words, json!({ "type": "string", "pattern": pattern }))
+    }
+
+    fn json(&self) -> Json {
+        self.show().into()
+    }
+}
+
+impl<T: Quantity + Copy + Sync + 'static> Single for T {
+    fn take(about: &About, node: &Node) -> Result<T, String> {
+        // A value that is no text has no unit; so has the empty text, and its error says what is missing.
+        let value = T::parse(node.text().unwrap_or(""))?;
+        let fits = |bound: &str, fits: fn(&T, &T) -> bool| {
+            bound.is_empty() || T::parse(bound).is_ok_and(|bound| fits(&value, &bound))
+        };
+        let is_enough =
+            if about.is_above { |a: &T, b: &T| !b.holds(a) } else { |a: &T, b: &T| a.holds(b) };
+        match fits(about.least, is_enough) && fits(about.most, |a, b| b.holds(a)) {
+            true => Ok(value),
+            false => Err(format!("must be {}, as in {:?}", about.bounds(), about.example)),
+        }
+    }
+}
+
+impl Kind for u64 {
+    fn takes(about: &About) -> (String, Json) {
+        let schema = json!({ "type": "integer", "minimum": about.from, "maximum": about.to });
+        (about.whole_numbers(), schema)
+    }
+
+    fn json(&self) -> Json {
+        (*self).into()
+    }
+}
+
+impl Single for u64 {
+    fn take(about: &About, node: &Node) -> Result<u64, String> {
+        let number = match node.value {
+            Tree::Integer(value) => u64::try_from(value).ok(),
+            _ => None,
+        };
+        number
+            .filter(|number| (about.from..=about.to).contains(number))
+            .ok_or_else(|| format!("must be a {}", about.whole_numbers()))
+    }
+}
+
+impl Kind for u32 {
+    fn takes(about: &About) -> (String, Json) {
+        u64::takes(about)
+    }
+
+    fn json(&self) -> Json {
+        (*self).into()
+    }
+}
+
+impl Single for u32 {
+    fn take(about: &About, node: &Node) -> Result<u32, String> {
+        u64::take(about, node).map(|value| u32::try_from(value).unwrap_or(u32::MAX))
+    }
+}
+
+impl Kind for bool {
+    fn takes(_about: &About) -> (String, Json) {
+        ("`true` or `false`".to_owned(), json!({ "type": "boolean" }))
+    }
+
+    fn json(&self) -> Json {
+        (*self).into()
+    }
+}
+
+impl Single for bool {
+    fn take(_about: &About, node: &Node) -> Result<bool, String> {
+        match node.value {
+            Tree::Flag(flag) => Ok(flag),
+            _ => Err("must be true or false".to_owned()),
+        }
+    }
+}
+
+/// Text in quotes.
+#[derive(Clone, Copy, Debug)]
+pub struct Text;
+
+impl Kind for Text {
+    fn takes(_about: &About) -> (String, Json) {
+        ("text".to_owned(), json!({ "type": "string" }))
+    }
+}
+
+/// A name that may stand in a path.
+#[derive(Clone, Copy, Debug)]
+pub struct Name;
+
+impl Kind for Name {
+    fn takes(_about: &About) -> (String, Json) {
+        let schema = json!({ "type": "string", "pattern": "^[A-Za-z0-9_+-]{1,40}$" });
+        ("1 to 40 letters, digits, `-`, `_` and `+`".to_owned(), schema)
+    }
+}
+
+/// One value or a list of at least one.
+#[derive(Clone, Copy, Debug)]
+pub struct List<T>(PhantomData<T>);
+
+impl<T: Kind> Kind for List<T> {
+    fn takes(about: &About) -> (String, Json) {
+        list_of(T::takes(about))
+    }
+}
+
+/// One of these values or a list of at least one, in words and as JSON Schema.
+pub fn list_of((words, one): (String, Json)) -> (String, Json) {
+    let list = json!({ "type": "array", "items": one.clone(), "minItems": 1 });
+    (format!("{words}, or a list"), json!({ "anyOf": [one, list] }))
+}
+
+/// What descriptions of most kinds may say.
+macro_rules! descriptions {
+    ($($of:ident $(<$value:ident>)?),*) => {$(
+        impl $(<$value: Copy>)? $of $(<$value>)? {
+            /// That it must be written, as in this example.
+            #[must_use]
+            pub const fn needed(mut self, example: &'static str) -> Self {
+                self.about = self.about.needed(example);
+                self
+            }
+
+            /// What it is where it is left out, in words, where that is not one value.
+            #[must_use]
+            pub const fn usually(mut self, words: &'static str) -> Self {
+                self.about.usually = words;
+                self
+            }
+
+            /// The back ends that take it, where not all do.
+            #[must_use]
+            pub const fn only_on(mut self, back_ends: &'static str) -> Self {
+                self.about.only_on = back_ends;
+                self
+            }
+        }
+
+        impl $(<$value>)? AsRef<str> for $of $(<$value>)? {
+            fn as_ref(&self) -> &str {
+                self.about.name()
+            }
+        }
+    )*};
+}
+
+descriptions!(Key<T>, Choice<T>, Special);
+
+/// A key and the type of its value.
+#[derive(Clone, Copy, Debug)]
+pub struct Key<T> {
+    pub(crate) about: About,
+    pub(crate) default: Option<T>,
+}
+
+impl<T: Copy> Key<T> {
+    /// A key that may be left out.
+    pub const fn new(name: &'static str, says: &'static str) -> Key<T> {
+        Key { about: About::new(name, says), default: None }
+    }
+
+    /// What it is where it is left out.
+    #[must_use]
+    pub const fn or(mut self, default: T) -> Key<T> {
+        self.default = Some(default);
+        self
+    }
+
+    /// An example, for messages.
+    #[must_use]
+    pub const fn like(mut self, example: &'static str) -> Key<T> {
+        self.about.example = example;
+        self
+    }
+
+    /// The whole numbers that are allowed.
+    #[must_use]
+    pub const fn within(mut self, from: u64, to: u64) -> Key<T> {
+        self.about.from = from;
+        self.about.to = to;
+        self
+    }
+
+    /// The least quantity that is allowed.
+    #[must_use]
+    pub const fn at_least(mut self, least: &'static str) -> Key<T> {
+        self.about.least = least;
+        self
+    }
+
+    /// The most that is allowed.
+    #[must_use]
+    pub const fn at_most(mut self, most: &'static str) -> Key<T> {
+        self.about.most = most;
+        self
+    }
+
+    /// What is just not enough.
+    #[must_use]
+    pub const fn above(mut self, least: &'static str) -> Key<T> {
+        self.about.least = least;
+        self.about.is_above = true;
+        self
+    }
+}
+
+impl<T: Kind> Describe for Key<T> {
+    fn name(&self) -> &'static str {
+        self.about.name()
+    }
+
+    fn entry(&self) -> Entry {
+        let default = self.default.map(|value| shown(&value.json()));
+        self.about.entry(default, T::takes(&self.about))
+    }
+}
+
+/// A key whose value is one of a few words.
+#[derive(Clone, Copy, Debug)]
+pub struct Choice<T: 'static> {
+    pub(crate) about: About,
+    pub(crate) default: &'static str,
+    pub(crate) words: &'static [(&'static str, T)],
+}
+
+impl<T: Copy> Choice<T> {
+    /// A key that has no words yet.
+    pub const fn new(name: &'static str, says: &'static str) -> Choice<T> {
+        Choice { about: About::new(name, says), default: "", words: &[] }
+    }
+
+    /// The words, and what each means to who reads it.
+    #[must_use]
+    pub const fn of(mut self, words: &'static [(&'static str, T)]) -> Choice<T> {
+        self.words = words;
+        self
+    }
+
+    /// The word where it is left out.
+    #[must_use]
+    pub const fn or(mut self, default: &'static str) -> Choice<T> {
+        self.default = default;
+        self
+    }
+}
+
+impl<T: Copy + Sync> Describe for Choice<T> {
+    fn name(&self) -> &'static str {
+        self.about.name()
+    }
+
+    fn entry(&self) -> Entry {
+        let default = Some(self.default.to_owned()).filter(|word| !word.is_empty());
+        self.about.entry(default, words(self.words.iter().map(|(word, _)| *word)))
+    }
+}
+
+/// One of these words, in words and as JSON Schema.
+pub fn words<'a>(words: impl Iterator<Item = &'a str> + Clone) -> (String, Json) {
+    let quoted: Vec<String> = words.clone().map(|word| format!("`\"{word}\"`")).collect();
+    (quoted.join(", "), json!({ "enum": words.collect::<Vec<_>>() }))
+}
+
+/// A key that is a table, or a list of them.
+#[derive(Clone, Copy, Debug)]
+pub struct Below {
+    about: About,
+    table: Option<&'static Table>,
+    is_list: bool,
+}
+
+impl Below {
+    /// A table of any keys.
+    pub const fn new(name: &'static str, says: &'static str) -> Below {
+        Below { about: About::new(name, says), table: None, is_list: false }
+    }
+
+    /// This table.
+    #[must_use]
+    pub const fn table(mut self, table: &'static Table) -> Below {
+        self.table = Some(table);
+        self
+    }
+
+    /// A list of tables of this kind.
+    #[must_use]
+    pub const fn list(mut self, table: &'static Table) -> Below {
+        self.table = Some(table);
+        self.is_list = true;
+        self
+    }
+
+    /// What it is where it is left out, in words.
+    #[must_use]
+    pub const fn usually(mut self, words: &'static str) -> Below {
+        self.about.usually = words;
+        self
+    }
+
+    /// That it must be written.
+    #[must_use]
+    pub const fn needed(mut self) -> Below {
+        self.about = self.about.needed("{ ... }");
+        self
+    }
+
+    /// The back ends that take it, where not all do.
+    #[must_use]
+    pub const fn only_on(mut self, back_ends: &'static str) -> Below {
+        self.about.only_on = back_ends;
+        self
+    }
+}
+
+impl Describe for Below {
+    fn name(&self) -> &'static str {
+        self.about.name()
+    }
+
+    fn entry(&self) -> Entry {
+        let one = match self.table {
+            Some(table) => json!({ "$ref": format!("#/$defs/{}", table.name) }),
+            None => json!({ "type": "object" }),
+        };
+        let name = self
+            .table
+            .map_or("table".to_owned(), |table| format!("[{}](#{})", table.name, table.name));
+        let takes = match self.is_list {
+            true => (format!("list of {name}"), json!({ "type": "array", "items": one })),
+            false => (name, one),
+        };
+        Entry { below: self.table, ..self.about.entry(None, takes) }
+    }
+}
+
+impl AsRef<str> for Below {
+    fn as_ref(&self) -> &str {
+        self.about.name()
+    }
+}
+
+/// A key that whoever reads it takes apart by hand.
+#[derive(Clone, Copy, Debug)]
+pub struct Special {
+    about: About,
+    takes: fn() -> (String, Json),
+}
+
+impl Special {
+    /// A key that takes any text.
+    pub const fn new(name: &'static str, says: &'static str) -> Special {
+        Special { about: About::new(name, says), takes: || Text::takes(&About::new("", "")) }
+    }
+
+    /// What it takes, in words and as JSON Schema.
+    #[must_use]
+    pub const fn takes(mut self, takes: fn() -> (String, Json)) -> Special {
+        self.takes = takes;
+        self
+    }
+}
+
+impl Describe for Special {
+    fn name(&self) -> &'static str {
+        self.about.name()
+    }
+
+    fn entry(&self) -> Entry {
+        self.about.entry(None, (self.takes)())
+    }
+}
+
+/// Describes keys, in the order in which messages list them: what each means, its name, the type of its value, and what else is
+/// to be known of it. `NAME.key` is how whoever reads a table names it.
+///
+/// ```
+/// use knee_file::keys::Key;
+/// use knee_queue::time::{Duration, Rate};
+///
+/// knee_file::keys! {
+///     /// What joins two machines.
+///     static CABLE: Cable = "cable" {
+///         /// What it carries.
+///         rate: Key<Rate> = needed("10 Gbps"),
+///         /// Propagation, one way.
+///         delay: Key<Duration> = or(Duration::ZERO).at_most("1 s"),
+///     }
+/// }
+/// assert_eq!(knee_file::keys::entries(&[&CABLE])[1].default, "`0 s`");
+/// ```
+#[macro_export]
+macro_rules! keys {
+    ($(#[doc = $about:literal])+ $vis:vis static $all:ident: $keys:ident = $name:literal {
+        $($(#[doc = $says:literal])+ $key:ident: $kind:ty
+            $(= $first:ident($($arg:expr),*) $(. $more:ident($($more_arg:expr),*))*)?,)*
+    }) => {
+        $(#[doc = $about])+
+        $vis struct $keys {
+            $($(#[doc = $says])+ $vis $key: $kind,)*
+        }
+
+        $(#[doc = $about])+
+        $vis static $all: $keys = $keys {
+            $($key: <$kind>::new(stringify!($key), concat!($($says),+))
+                $(.$first($($arg),*) $(.$more($($more_arg),*))*)?,)*
+        };
+
+        impl $crate::keys::Keys for $keys {
+            fn all(&self) -> Vec<&dyn $crate::keys::Describe> {
+                vec![$(&self.$key),*]
+            }
+        }
+
+        impl $keys {
+            /// A table of these keys.
+            #[allow(dead_code, reason = "some are parts of tables")]
+            $vis const TABLE: $crate::keys::Table = $crate::keys::Table {
+                name: $name,
+                says: concat!($($about),+),
+                shape: || $crate::keys::Shape::Keys($crate::keys::entries(&[&$all])),
+            };
+        }
+    };
+}

@@ -1,0 +1,162 @@
+//! The applications of a run: as traffic programs are told them, and what became of them in the simulator's shape.
+
+use std::net::IpAddr;
+
+use knee_queue::time::{Duration, Time};
+use knee_run::Run;
+use knee_run::addresses::listening_port;
+use knee_run::outcome::{GoodputSample, Outcome, PingRecord, QueueOutcome, RpcRecord, WindowLooks};
+use knee_run::spec::{Flow, NodeId, Ping};
+use knee_traffic::{FlowPlan, PingPlan, TrafficPlan, TrafficReport};
+
+use crate::side::{counters_then, flow_outcome};
+use crate::{Error, TcpInfo};
+
+/// Ethernet's header, which queues and shapers count with a packet.
+pub const ETHERNET_BYTES: u32 = 14;
+
+/// Where a host is.
+#[derive(Clone, Copy, Debug)]
+pub struct At {
+    /// Its number in the program that is told; `None`: it is not one of its hosts.
+    pub number: Option<u32>,
+    pub address: IpAddr,
+}
+
+/// What one program does of a run: everything that one of its hosts has a part in. `algorithm` is what the kernel calls that of
+/// a flow's connecting or listening side.
+///
+/// # Errors
+/// Traffic of a node that is nowhere.
+pub fn plan(
+    run: &Run,
+    at: &dyn Fn(NodeId) -> Option<At>,
+    algorithm: &dyn Fn(usize, bool) -> String,
+) -> Result<TrafficPlan, Error> {
+    let host = |node| {
+        at(node)
+            .ok_or_else(|| Error::Refused("traffic from or to a node that is no host".to_owned()))
+    };
+    let mut flows = Vec::with_capacity(run.flows.len());
+    for (index, flow) in run.flows.iter().enumerate() {
+        let (from, to) = (host(flow.from)?, host(flow.to)?);
+        if from.number.or(to.number).is_some() {
+            flows.push(flow_plan(index, flow, (from, to), algorithm));
+        }
+    }
+    let mut pings = Vec::with_capacity(run.pings.len());
+    for (index, ping) in run.pings.iter().enumerate() {
+        let (from, to) = (host(ping.from)?, host(ping.to)?);
+        pings.extend(from.number.map(|from| ping_plan(index, ping, from, to.address)));
+    }
+    Ok(TrafficPlan {
+        end_ns: run.end.ns(),
+        until_done: run.until_done,
+        flows,
+        pings,
+        sample_flows_ns: run.sampling.flows.map(Duration::ns),
+        sample_goodput_ns: run.sampling.goodput_or_window().map(Duration::ns),
+        sample_queues_ns: None,
+        window_ns: run.sampling.window.map(|window| [window.from.ns(), window.until.ns()]),
+        order: run.order.clone(),
+    })
+}
+
+fn flow_plan(
+    index: usize,
+    flow: &Flow,
+    (from, to): (At, At),
+    algorithm: &dyn Fn(usize, bool) -> String,
+) -> FlowPlan {
+    FlowPlan {
+        flow: index as u32,
+        from: from.number,
+        to: to.number,
+        from_address: from.address,
+        to_address: to.address,
+        from_port: 0,
+        port: listening_port(index),
+        algorithm: algorithm(index, false),
+        peer_algorithm: algorithm(index, true),
+        start_ns: flow.start.ns(),
+        first_write_ns: flow.first_write.map(Time::ns),
+        stop_ns: flow.stop.map(Time::ns),
+        traffic: flow.traffic,
+        read_at_bytes: flow.read_at_bytes,
+        sampled: flow.sampled,
+        dscp: flow.dscp,
+        peer_dscp: flow.peer_dscp,
+        max_pacing_rate: flow.max_pacing_rate.map(|rate| rate.bps() / 8),
+    }
+}
+
+fn ping_plan(index: usize, ping: &Ping, from: u32, to_address: IpAddr) -> PingPlan {
+    PingPlan {
+        ping: index as u32,
+        from,
+        to_address,
+        start_ns: ping.start.ns(),
+        interval_ns: ping.interval.ns(),
+        ip_bytes: ping.wire_bytes.saturating_sub(ETHERNET_BYTES),
+        ecn: ping.ecn as u8,
+        dscp: ping.dscp,
+    }
+}
+
+/// What applications recorded; `own_name` is what experiments call the algorithm that the kernel calls so, `queues` what queues
+/// had counted at the ends of the measured window.
+pub fn outcome(
+    run: &Run,
+    own_name: &dyn Fn(&str) -> &'static str,
+    report: &TrafficReport,
+    queues: Option<[Vec<QueueOutcome>; 2]>,
+) -> Outcome {
+    let at = Time::from_ns;
+    let mut sides = vec![[None; 2]; run.flows.len()];
+    for side in &report.sides {
+        if let Some(of_flow) = sides.get_mut(side.flow as usize) {
+            of_flow[usize::from(side.listens)] = Some(side);
+        }
+    }
+    let flows = run.flows.iter().zip(&sides).map(|(flow, [client, server])| {
+        flow_outcome(flow.traffic.is_rpc(), own_name, *client, *server)
+    });
+    let rpcs = report.rpcs.iter().map(|(flow, start_ns, latency_ns)| RpcRecord {
+        flow: *flow,
+        start: at(*start_ns),
+        latency: Duration::from_ns(*latency_ns),
+        timeouts: None,
+    });
+    let pings = report.pings.iter().map(|(ping, sent_ns, rtt_ns)| PingRecord {
+        ping: *ping,
+        sent: at(*sent_ns),
+        rtt: rtt_ns.map(Duration::from_ns),
+    });
+    let flow_samples = report.flow_samples.iter();
+    let goodput_samples = report.goodput_samples.iter().map(|(at_ns, flow, bytes)| GoodputSample {
+        at: at(*at_ns),
+        flow: *flow,
+        bytes: *bytes,
+    });
+    let mut outcome = Outcome {
+        end: at(report.end_ns),
+        flows: flows.collect(),
+        rpcs: rpcs.collect(),
+        pings: pings.collect(),
+        flow_samples: flow_samples
+            .filter_map(|(at_ns, flow, info, diag)| {
+                TcpInfo::new(info).flow_sample(at(*at_ns), *flow, diag.clone())
+            })
+            .collect(),
+        goodput_samples: goodput_samples.collect(),
+        ..Outcome::default()
+    };
+    let is_rpc = |flow: u32| {
+        let flow = run.flows.get(flow as usize);
+        flow.is_some_and(|flow| flow.traffic.is_rpc())
+    };
+    let flows = report.window.as_ref();
+    let flows = flows.map(|ends| ends.each_ref().map(|looks| counters_then(looks, is_rpc)));
+    outcome.count_window(&run.sampling, run.flows.len(), &WindowLooks { flows, queues });
+    outcome
+}

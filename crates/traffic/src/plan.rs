@@ -1,0 +1,224 @@
+//! What a traffic program is to do.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+#[cfg(feature = "serde")]
+use serde::{Deserialize, Serialize};
+
+use crate::bytes::{Plain, Sink};
+use crate::plain;
+
+/// What a traffic program is to do. Times are ns since the run's time 0.
+#[derive(Clone, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize))]
+pub struct TrafficPlan {
+    /// The run ends here at the latest.
+    pub end_ns: u64,
+    /// Whether the run ends when every transfer that can complete has done so.
+    pub until_done: bool,
+    /// Connections of which it holds one side or both.
+    pub flows: Vec<FlowPlan>,
+    /// Pings that it sends.
+    pub pings: Vec<PingPlan>,
+    /// Period of the samples of `TCP_INFO`.
+    pub sample_flows_ns: Option<u64>,
+    /// Period of the samples of goodput.
+    pub sample_goodput_ns: Option<u64>,
+    /// Period of the samples of queues, where they are the program's to take.
+    pub sample_queues_ns: Option<u64>,
+    /// Beginning and end of the measured window, at which `TCP_INFO` of every connection is read.
+    pub window_ns: Option<[u64; 2]>,
+    /// Who waits for whom, by places in `flows`: of these the program holds both sides.
+    pub order: Order,
+}
+
+/// A connection.
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize))]
+pub struct FlowPlan {
+    /// Its index in the run.
+    pub flow: u32,
+    /// The host that connects, by its number in this program; `None`: it is not one of its hosts.
+    pub from: Option<u32>,
+    /// The host that listens.
+    pub to: Option<u32>,
+    /// Address of the connecting side.
+    pub from_address: IpAddr,
+    /// Address of the listening side.
+    pub to_address: IpAddr,
+    /// Port of the connecting side; 0: one of the kernel's choice.
+    pub from_port: u16,
+    /// Port at which it listens, its own among those of its host.
+    pub port: u16,
+    /// Algorithm of the connecting side, as the kernel calls it.
+    pub algorithm: String,
+    /// Of the listening side.
+    pub peer_algorithm: String,
+    /// When to call `connect()`; of one that has its turn after others, from then.
+    pub start_ns: u64,
+    /// When to write first, once connected; `None`: at once.
+    pub first_write_ns: Option<u64>,
+    /// When to stop what has no end.
+    pub stop_ns: Option<u64>,
+    /// What is sent.
+    pub traffic: Traffic,
+    /// The listening side reads when this much is there, or what remains.
+    pub read_at_bytes: u32,
+    /// Whether `TCP_INFO` of its connecting side is sampled.
+    pub sampled: bool,
+    /// DSCP of what the connecting side sends.
+    pub dscp: u8,
+    /// Of what the listening side sends.
+    pub peer_dscp: u8,
+    /// `SO_MAX_PACING_RATE` of both sides, bytes per second.
+    pub max_pacing_rate: Option<u64>,
+}
+
+/// What an application sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize))]
+pub enum Traffic {
+    /// One transfer; `None`: without end.
+    Bulk {
+        /// Size.
+        bytes: Option<u64>,
+    },
+    /// Requests, each sent when the answer to the one before has arrived.
+    Rpc {
+        /// Size of a request, from the connecting side.
+        request_bytes: u64,
+        /// Size of an answer.
+        response_bytes: u64,
+        /// How many; `None`: without end.
+        count: Option<u64>,
+    },
+}
+
+/// Bytes without end.
+pub(crate) const ENDLESS: u64 = u64::MAX;
+
+impl Traffic {
+    /// Whether it completes by itself.
+    pub fn ends(&self) -> bool {
+        matches!(self, Traffic::Bulk { bytes: Some(_) } | Traffic::Rpc { count: Some(_), .. })
+    }
+
+    /// Bytes that the client writes at a time; all ones: without end.
+    pub fn request_bytes(&self) -> u64 {
+        match *self {
+            Traffic::Bulk { bytes } => bytes.unwrap_or(ENDLESS),
+            Traffic::Rpc { request_bytes, .. } => request_bytes,
+        }
+    }
+
+    /// Bytes that the server answers with.
+    pub fn response_bytes(&self) -> u64 {
+        match *self {
+            Traffic::Bulk { .. } => 0,
+            Traffic::Rpc { response_bytes, .. } => response_bytes,
+        }
+    }
+
+    /// Whether it is requests and answers.
+    pub fn is_rpc(&self) -> bool {
+        matches!(self, Traffic::Rpc { .. })
+    }
+
+    /// Whether there is something to send each time.
+    pub fn is_possible(&self) -> bool {
+        match *self {
+            Traffic::Bulk { bytes } => bytes != Some(0),
+            Traffic::Rpc { request_bytes, response_bytes, count } => {
+                request_bytes > 0 && response_bytes > 0 && count != Some(0)
+            }
+        }
+    }
+}
+
+/// ICMP echoes at regular times.
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize))]
+pub struct PingPlan {
+    /// Its index in the run.
+    pub ping: u32,
+    /// The host that sends, by its number in this program.
+    pub from: u32,
+    /// Who answers.
+    pub to_address: IpAddr,
+    /// The first leaves one interval after this.
+    pub start_ns: u64,
+    /// Between two.
+    pub interval_ns: u64,
+    /// Length of the IP packet.
+    pub ip_bytes: u32,
+    /// The two bits.
+    pub ecn: u8,
+    /// The six others; whoever answers copies all eight.
+    pub dscp: u8,
+}
+
+/// Which flows wait for which others. A flow is in it once at most; those that are not wait for nobody.
+#[derive(Clone, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize))]
+pub struct Order {
+    /// Transfers that begin when others are done. Start times of these count from the moment of their turn, which for the first is
+    /// the beginning of the run.
+    pub series: Vec<Series>,
+    /// Request/response flows (indices), set by set: all of a set send their next requests together, when each of them is connected
+    /// and has had its answer.
+    pub together: Vec<Vec<u32>>,
+}
+
+/// Rounds: the first flows of one have their turn when all flows of the one before are done.
+#[derive(Clone, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize))]
+pub struct Series {
+    /// In order, each of lanes beside each other.
+    pub rounds: Vec<Vec<Lane>>,
+}
+
+/// Flows that have their turn one after the other.
+#[derive(Clone, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize))]
+pub struct Lane {
+    /// Indices of flows, in order.
+    pub flows: Vec<u32>,
+    /// So many may be under way at once.
+    pub parallel: u32,
+}
+
+plain! {
+    TrafficPlan { end_ns, until_done, flows, pings, sample_flows_ns, sample_goodput_ns, sample_queues_ns, window_ns, order }
+    FlowPlan {
+        flow, from, to, from_address, to_address, from_port, port, algorithm, peer_algorithm, start_ns, first_write_ns, stop_ns,
+        traffic, read_at_bytes, sampled, dscp, peer_dscp, max_pacing_rate,
+    }
+    PingPlan { ping, from, to_address, start_ns, interval_ns, ip_bytes, ecn, dscp }
+    Order { series, together }
+    Series { rounds }
+    Lane { flows, parallel }
+}
+
+impl Plain for Traffic {
+    fn put(&self, to: &mut impl Sink) {
+        match *self {
+            Traffic::Bulk { bytes } => (0_u8, bytes).put(to),
+            Traffic::Rpc { request_bytes, response_bytes, count } => {
+                (1_u8, request_bytes, response_bytes, count).put(to);
+            }
+        }
+    }
+
+    fn take(from: &mut &[u8]) -> Option<Traffic> {
+        match u8::take(from)? {
+            0 => Some(Traffic::Bulk { bytes: Plain::take(from)? }),
+            1 => {
+                let (request_bytes, response_bytes, count) = Plain::take(from)?;
+                Some(Traffic::Rpc { request_bytes, response_bytes, count })
+            }
+            _ => None,
+        }
+    }
+}

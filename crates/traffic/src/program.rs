@@ -1,0 +1,598 @@
+//! The program: one thread, one clock.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use alloc::{format, vec};
+use core::mem;
+use core::net::SocketAddr;
+
+use crate::due::{Due, Event};
+use crate::flow::{Flow, of_token};
+use crate::ping::Pinger;
+use crate::turns::{Ready, Turns};
+use crate::{Errno, Happened, Look, Moment, Os, Traffic, TrafficPlan, TrafficReport, events};
+
+/// Tokens of pings, behind those of flows.
+const FIRST_PING: u64 = 1 << 62;
+/// Samples for which there is room from the beginning; beyond that memory grows while the program runs.
+const ROOM: u64 = 1 << 20;
+/// By how much the clocks of two machines may differ: a connection that the other side was to stop may be gone that long before
+/// this side's own moment for it.
+const CLOCKS_DIFFER_NS: u64 = 50_000_000;
+
+/// A traffic program that is ready: its sockets are open, and it listens. Whatever it still holds is aborted when it is dropped.
+pub struct Program<O: Os> {
+    os: O,
+    /// Without its flows and pings.
+    plan: TrafficPlan,
+    due: Due,
+    turns: Turns,
+    flows: Vec<Flow<O::Socket>>,
+    pings: Vec<Pinger<O::Socket>>,
+    /// Transfers that end by themselves and have not; not counted: those whose end others see.
+    unfinished: usize,
+    /// Whether the run is over when there are none.
+    ends_when_done: bool,
+    is_over: bool,
+    report: TrafficReport,
+    /// Of connections at the ends of the measured window that have passed.
+    window: Vec<Vec<Look>>,
+}
+
+/// Why there is no program.
+#[derive(Debug)]
+pub enum Fault<E> {
+    /// What the plan cannot mean.
+    Plan(String),
+    /// What the kernel refuses.
+    Os(E),
+    /// What it refuses of a flow.
+    Flow(u32, Errno),
+}
+
+/// Opens, binds and listens: after this nothing is left to do but to wait for time 0.
+///
+/// # Errors
+/// What the plan cannot mean, and what the kernel refuses.
+pub fn prepare<O: Os>(mut plan: TrafficPlan, mut os: O) -> Result<Program<O>, Fault<O::Error>> {
+    check(&plan).map_or(Ok(()), |why| Err(Fault::Plan(why)))?;
+    let opened = os.open(&plan.flows).map_err(Fault::Os)?;
+    let turns = Turns::new(&plan.order, plan.flows.len());
+    let mut flows = Vec::with_capacity(plan.flows.len());
+    for ((index, flow), sockets) in mem::take(&mut plan.flows).into_iter().enumerate().zip(opened) {
+        let mut flow = Flow::new(index, flow, sockets.connecting, sockets.listener);
+        flow.listen(&mut os).map_err(|why| Fault::Flow(flow.plan.flow, why))?;
+        if let (true, Some(_), Some(socket)) =
+            (flow.plan.sampled, plan.sample_flows_ns, &flow.connecting.socket)
+        {
+            os.look_into(&flow.plan, socket).map_err(Fault::Os)?;
+        }
+        flows.push(flow);
+    }
+    let mut pings = Vec::with_capacity(plan.pings.len());
+    for (ping, token) in mem::take(&mut plan.pings).into_iter().zip(FIRST_PING..) {
+        let socket = os.open_ping(&ping).map_err(Fault::Os)?;
+        os.watch(&socket.socket, token, events::IN, false)
+            .map_err(|why| Fault::Plan(format!("ping {}: {}", ping.ping, os.say(why))))?;
+        pings.push(Pinger::new(ping, socket));
+    }
+    let mut program = Program {
+        due: Due::default(),
+        turns,
+        unfinished: flows.iter().filter(|flow| flow.completion_is_seen()).count(),
+        ends_when_done: false,
+        is_over: false,
+        report: TrafficReport::default(),
+        window: Vec::new(),
+        os,
+        plan,
+        flows,
+        pings,
+    };
+    program.warm_up();
+    Ok(program)
+}
+
+/// Why there is no such program.
+fn check(plan: &TrafficPlan) -> Option<String> {
+    if let Some(flow) = plan.flows.iter().find(|flow| !flow.traffic.is_possible()) {
+        let (flow, traffic) = (flow.flow, flow.traffic);
+        return Some(format!("flow {flow}: sizes and counts must not be 0: {traffic:?}"));
+    }
+    if [plan.sample_flows_ns, plan.sample_goodput_ns, plan.sample_queues_ns].contains(&Some(0)) {
+        return Some("samples need a period above 0".into());
+    }
+    let waits = !plan.order.series.is_empty() || !plan.order.together.is_empty();
+    if waits && plan.flows.iter().any(|flow| flow.from.is_none() || flow.to.is_none()) {
+        return Some("flows that wait for others need both their sides in one program".into());
+    }
+    plan.pings.iter().find_map(|ping| ping.fault())
+}
+
+impl<O: Os> Program<O> {
+    // ---- before the run ----
+
+    /// What is done for the first time takes longest.
+    fn warm_up(&mut self) {
+        let periods = |period: Option<u64>| period.map_or(0, |period| self.plan.end_ns / period);
+        let sampled = self.flows.iter().filter(|flow| flow.plan.sampled).count() as u64;
+        let samples = periods(self.plan.sample_flows_ns).saturating_mul(sampled);
+        let goodput = periods(self.plan.sample_goodput_ns).saturating_mul(self.flows.len() as u64);
+        self.report.flow_samples.reserve(samples.min(ROOM) as usize);
+        self.report.goodput_samples.reserve(goodput.min(ROOM) as usize);
+    }
+
+    /// Where it runs.
+    pub fn os(&mut self) -> &mut O {
+        &mut self.os
+    }
+
+    /// What waits for connections, by the number of the flow.
+    pub fn listeners(&self) -> impl Iterator<Item = (u32, &O::Socket)> {
+        self.flows.iter().filter_map(|flow| Some((flow.plan.flow, flow.listener.as_ref()?)))
+    }
+
+    // ---- the run ----
+
+    /// Runs it, from time 0, which may be a while from now. It ends as planned, or soon after it is to stop; connections stay as
+    /// they are until it is dropped.
+    ///
+    /// With samples of goodput that go by what was read, bytes count in the period in which they are; a tick comes before
+    /// reading, so a late one moves at most what arrived since its moment into the period after it, where others are late by
+    /// [`TrafficReport::late_ns`].
+    pub fn run(&mut self, is_stopped: impl Fn() -> bool) -> TrafficReport {
+        self.set_times();
+        let mut happened = Vec::new();
+        while !self.is_over && !is_stopped() {
+            let (until_ns, is_urgent) = self.due.next();
+            happened.clear();
+            self.os.wait(until_ns, is_urgent, &mut happened);
+            self.do_what_is_due();
+            for what in &happened {
+                if !self.is_over || O::IS_LATE {
+                    self.on_event(*what);
+                }
+            }
+        }
+        self.finish()
+    }
+
+    fn set_times(&mut self) {
+        for (index, flow) in self.flows.iter_mut().enumerate() {
+            flow.begin_ns = (!self.turns.waits(index)).then_some(flow.plan.start_ns);
+            for (at_ns, event) in [
+                (flow.begin_ns, Event::Start(index)),
+                (flow.plan.first_write_ns, Event::FirstWrite(index)),
+                (flow.plan.stop_ns, Event::Stop(index)),
+            ] {
+                if let Some(at_ns) = at_ns {
+                    self.due.push(at_ns, event);
+                }
+            }
+        }
+        for (index, ping) in self.pings.iter().enumerate() {
+            let first_ns = ping.plan.start_ns.saturating_add(ping.plan.interval_ns);
+            self.due.push(first_ns, Event::Ping(index));
+        }
+        let window_ns = self.plan.window_ns.into_iter().flatten();
+        for (at_ns, event) in [
+            (self.plan.sample_flows_ns, Event::SampleFlows),
+            (self.plan.sample_goodput_ns, Event::SampleGoodput),
+            (self.plan.sample_queues_ns, Event::SampleQueues),
+        ]
+        .into_iter()
+        .filter_map(|(period_ns, event)| Some((period_ns?, event)))
+        .chain(window_ns.map(|at_ns| (at_ns, Event::WindowEnd)))
+        {
+            self.due.push(at_ns, event);
+        }
+        let first = self.turns.first();
+        self.give_turns(first, 0);
+        self.due.push(self.plan.end_ns, Event::End);
+        let is_seen = |flow: &Flow<_>| !flow.plan.traffic.ends() || flow.completion_is_seen();
+        self.ends_when_done =
+            self.plan.until_done && self.unfinished > 0 && self.flows.iter().all(is_seen);
+    }
+
+    /// It is the turn of these.
+    fn give_turns(&mut self, flows: Vec<u32>, at_ns: u64) {
+        for index in flows {
+            let index = index as usize;
+            let Some(flow) = self.flows.get_mut(index) else { continue };
+            let begin_ns = at_ns.saturating_add(flow.plan.start_ns);
+            flow.begin_ns = Some(begin_ns);
+            self.due.push(begin_ns, Event::Start(index));
+        }
+    }
+
+    fn do_what_is_due(&mut self) {
+        if !self.os.has_begun() {
+            return;
+        }
+        // Connections have their turn even if there is always more that is due.
+        for _ in 0..O::DUE_AT_ONCE {
+            if self.is_over {
+                return;
+            }
+            let now_ns = self.os.now_ns();
+            let Some((due_ns, event)) = self.due.pop(now_ns) else { return };
+            self.report.late_ns = self.report.late_ns.max(now_ns - due_ns);
+            match event {
+                Event::Start(flow) => self.start(flow),
+                Event::FirstWrite(flow) => {
+                    if self.flows[flow].is_at_work() {
+                        self.begin_writing(flow);
+                    }
+                }
+                Event::Stop(flow) => self.stop(flow),
+                Event::Ping(ping) => self.send_ping(ping, due_ns),
+                Event::SampleFlows => self.sample_flows(due_ns, now_ns),
+                Event::SampleGoodput => self.sample_goodput(due_ns),
+                Event::SampleQueues => {
+                    self.os.record_queues(due_ns, Moment::Sample);
+                    self.again(self.plan.sample_queues_ns, due_ns, event);
+                }
+                Event::WindowEnd => self.look_at_window(due_ns),
+                Event::End => self.is_over = true,
+            }
+        }
+    }
+
+    /// It is due again after a period.
+    fn again(&mut self, period_ns: Option<u64>, due_ns: u64, event: Event) {
+        if let Some(period_ns) = period_ns {
+            self.due.push(due_ns.saturating_add(period_ns), event);
+        }
+    }
+
+    fn on_event(&mut self, what: Happened) {
+        if what.token >= FIRST_PING {
+            let ping = self.pings.get_mut((what.token - FIRST_PING) as usize);
+            if let Some(ping) = ping {
+                ping.receive(&mut self.os, &mut self.report.pings);
+            }
+            return;
+        }
+        let (index, listens) = of_token(what.token);
+        let Some(flow) = self.flows.get_mut(index).filter(|flow| !flow.is_over) else { return };
+        let result = match (listens, flow.is_established, &flow.listener) {
+            (true, _, Some(_)) => flow.accept(&mut self.os),
+            (false, false, _) => return self.on_established(index),
+            _ => return self.on_data(index, listens, what.events),
+        };
+        self.check(index, true, result);
+    }
+
+    // ---- connections ----
+
+    fn start(&mut self, index: usize) {
+        let Program { os, flows, .. } = self;
+        let flow = &mut flows[index];
+        let (false, Some(socket)) = (flow.is_over, &flow.connecting.socket) else { return };
+        flow.connecting.report.connected_ns = Some(os.now_ns());
+        match os.connect(socket, SocketAddr::new(flow.plan.to_address, flow.plan.port)) {
+            Ok(true) => self.on_established(index),
+            Ok(false) => {
+                let result = flow.connecting.wait_for(events::OUT, os);
+                self.check(index, false, result);
+            }
+            Err(why) => self.fail(index, false, why),
+        }
+    }
+
+    fn on_established(&mut self, index: usize) {
+        let Program { os, flows, .. } = self;
+        let flow = &mut flows[index];
+        let Some(socket) = &flow.connecting.socket else { return };
+        if let Err(why) = os.connected(socket) {
+            return self.fail(index, false, why);
+        }
+        flow.is_established = true;
+        let now_ns = os.now_ns();
+        flow.connecting.report.established_ns = Some(now_ns);
+        if flow.plan.first_write_ns.is_none_or(|at_ns| at_ns <= now_ns) {
+            return self.begin_writing(index);
+        }
+        let result = flow.connecting.write(flow.plan.traffic.is_rpc(), os);
+        self.check(index, false, result);
+    }
+
+    fn on_data(&mut self, index: usize, listens: bool, what: u32) {
+        if what & (events::IN | events::ERR | events::HUP) != 0 {
+            if listens { self.read_request(index) } else { self.read_response(index) }
+        }
+        let Program { os, flows, .. } = self;
+        let flow = &mut flows[index];
+        if what & events::OUT != 0 && !flow.is_over {
+            let result = if listens {
+                flow.listening.write(true, os)
+            } else {
+                flow.connecting.write(flow.plan.traffic.is_rpc(), os)
+            };
+            self.check(index, listens, result);
+        }
+    }
+
+    fn begin_writing(&mut self, index: usize) {
+        if !mem::replace(&mut self.flows[index].writing_begun, true) {
+            self.be_ready(index);
+        }
+    }
+
+    /// A flow could send its next request: it does when all of its set could.
+    fn be_ready(&mut self, index: usize) {
+        match self.turns.on_ready(index) {
+            Ready::Alone => self.begin_request(index),
+            Ready::Waits => {}
+            Ready::All(set) => set.into_iter().for_each(|flow| self.begin_request(flow as usize)),
+        }
+    }
+
+    /// Writes a request, or the whole of a transfer.
+    fn begin_request(&mut self, index: usize) {
+        let Program { os, flows, .. } = self;
+        let flow = &mut flows[index];
+        flow.request_started_ns = os.now_ns();
+        flow.connecting.to_write = flow.plan.traffic.request_bytes();
+        flow.response_left = flow.plan.traffic.response_bytes();
+        let result = flow.connecting.write(flow.plan.traffic.is_rpc(), os);
+        self.check(index, false, result);
+    }
+
+    fn read_response(&mut self, index: usize) {
+        let flow = &mut self.flows[index];
+        match flow.connecting.read(&mut self.os) {
+            Ok(read) if read > 0 && flow.response_left > 0 => {
+                flow.response_left = flow.response_left.saturating_sub(read);
+                if flow.response_left == 0 {
+                    self.on_response(index);
+                }
+            }
+            result => self.check(index, false, result),
+        }
+    }
+
+    /// A whole answer was read.
+    fn on_response(&mut self, index: usize) {
+        let flow = &mut self.flows[index];
+        let Traffic::Rpc { count, .. } = flow.plan.traffic else { return };
+        let now_ns = self.os.now_ns();
+        flow.exchanges += 1;
+        let latency_ns = now_ns - flow.request_started_ns;
+        self.report.rpcs.push((flow.plan.flow, flow.request_started_ns, latency_ns));
+        if count.is_some_and(|count| flow.exchanges >= count) {
+            flow.connecting.report.done_ns = Some(now_ns);
+        } else if flow.plan.stop_ns.is_some_and(|stop_ns| now_ns >= stop_ns) {
+            flow.connecting.report.stopped_ns = Some(now_ns);
+        } else {
+            return self.be_ready(index);
+        }
+        self.leave(index);
+    }
+
+    fn read_request(&mut self, index: usize) {
+        let flow = &mut self.flows[index];
+        let result = flow.listening.read(&mut self.os);
+        let Ok(read) = result else { return self.check(index, true, result) };
+        if flow.plan.traffic.request_bytes() != u64::MAX {
+            flow.request_left = flow.request_left.saturating_sub(read);
+        }
+        if read > 0 && flow.request_left == 0 {
+            self.on_request(index);
+        }
+        let Program { os, flows, .. } = self;
+        if !flows[index].is_over {
+            let result = flows[index].set_low_water(os);
+            self.check(index, true, result);
+        }
+    }
+
+    /// A whole request, or transfer, was read.
+    fn on_request(&mut self, index: usize) {
+        let Program { os, flows, .. } = self;
+        let flow = &mut flows[index];
+        match flow.plan.traffic {
+            Traffic::Bulk { .. } => {
+                flow.listening.report.done_ns = Some(os.now_ns());
+                // A sender that waits for a delayed ACK sends the last segment again as a probe, into the traffic of others.
+                if let Some(socket) = &flow.listening.socket {
+                    os.acknowledge(socket);
+                }
+                self.leave(index);
+            }
+            Traffic::Rpc { request_bytes, response_bytes, .. } => {
+                flow.request_left = request_bytes;
+                flow.listening.to_write = flow.listening.to_write.saturating_add(response_bytes);
+                let result = flow.listening.write(true, os);
+                self.check(index, true, result);
+            }
+        }
+    }
+
+    /// Ends a transfer as asked: what was written and not sent is never sent. Exchanges look at the time by themselves.
+    fn stop(&mut self, index: usize) {
+        let flow = &self.flows[index];
+        if flow.is_over || flow.plan.traffic.is_rpc() {
+            return;
+        }
+        // Before its connection is gone.
+        self.note_init(index);
+        self.read_what_is_there(index);
+        if self.flows[index].is_over {
+            return;
+        }
+        let now_ns = self.os.now_ns();
+        for side in self.flows[index].sides() {
+            side.report.stopped_ns = Some(now_ns);
+        }
+        self.leave(index);
+        // The other end stays, and answers nothing until it learns that there is no connection any more.
+        let Program { os, flows, .. } = self;
+        flows[index].connecting.note(os);
+        flows[index].connecting.socket = None;
+    }
+
+    fn read_what_is_there(&mut self, index: usize) {
+        if self.flows[index].listening.socket.is_some() {
+            self.read_request(index);
+        }
+    }
+
+    // ---- ends ----
+
+    fn check<T>(&mut self, index: usize, listens: bool, result: Result<T, Errno>) {
+        if let Err(why) = result {
+            self.fail(index, listens, why);
+        }
+    }
+
+    fn fail(&mut self, index: usize, listens: bool, why: Errno) {
+        let Program { os, flows, .. } = self;
+        let flow = &mut flows[index];
+        let now_ns = os.now_ns();
+        let is_late = |stop_ns: u64| now_ns >= stop_ns.saturating_sub(CLOCKS_DIFFER_NS);
+        let was_to_stop = !flow.plan.traffic.is_rpc() && flow.plan.stop_ns.is_some_and(is_late);
+        if listens && was_to_stop {
+            flow.listening.report.stopped_ns = Some(now_ns);
+        } else if listens {
+            flow.listening.fail(why, os);
+        } else {
+            flow.connecting.fail(why, os);
+        }
+        self.leave(index);
+    }
+
+    /// Nothing more happens on a connection.
+    fn leave(&mut self, index: usize) {
+        let Program { os, flows, turns, .. } = self;
+        let flow = &mut flows[index];
+        if mem::replace(&mut flow.is_over, true) {
+            return;
+        }
+        flow.sides().into_iter().for_each(|side| side.rest(os));
+        if let (true, Some(socket)) = (flow.plan.sampled, &flow.connecting.socket) {
+            os.leave(socket);
+        }
+        let is_seen = flow.completion_is_seen();
+        if turns.waits(index) {
+            let (next, now_ns) = (turns.on_end(index), os.now_ns());
+            self.give_turns(next, now_ns);
+        }
+        if is_seen {
+            self.unfinished -= 1;
+            if self.unfinished == 0 && !self.is_over {
+                self.is_over = self.ends_when_done;
+                self.os.on_done();
+            }
+        }
+    }
+
+    fn note_init(&mut self, index: usize) {
+        let Program { os, flows, .. } = self;
+        let is_established = flows[index].is_established;
+        for side in flows[index].sides() {
+            if let (Some(socket), true) = (&side.socket, side.report.listens || is_established) {
+                side.report.init_called = side.report.init_called.or(os.init_called(socket));
+            }
+        }
+    }
+
+    // ---- pings and samples ----
+
+    fn send_ping(&mut self, index: usize, due_ns: u64) {
+        let ping = &mut self.pings[index];
+        ping.send(&mut self.os, &mut self.report.pings);
+        let interval_ns = ping.plan.interval_ns;
+        self.again(Some(interval_ns), due_ns, Event::Ping(index));
+    }
+
+    fn sample_flows(&mut self, due_ns: u64, now_ns: u64) {
+        let Program { os, flows, report, .. } = self;
+        // To look into algorithms costs even where there is nothing to see.
+        if flows.iter().any(|flow| flow.plan.sampled && flow.is_at_work()) {
+            os.look_inside();
+        }
+        for flow in flows {
+            // For each of them, as this takes time where time is virtual.
+            let at_ns = os.now_ns();
+            let Some(socket) = &flow.connecting.socket else { continue };
+            if !flow.plan.sampled || !flow.is_at_work() {
+                continue;
+            }
+            let info = os.info(socket);
+            if !info.is_empty() {
+                let inside = os.inside(&flow.plan, socket);
+                report.flow_samples.push((at_ns, flow.plan.flow, info, inside));
+            }
+        }
+        if let Some(period_ns) = self.plan.sample_flows_ns {
+            // Moments that have passed meanwhile are left out: two samples at once would tell nothing.
+            let passed_ns = ((now_ns - due_ns) / period_ns).saturating_mul(period_ns);
+            self.again(Some(period_ns), due_ns.saturating_add(passed_ns), Event::SampleFlows);
+        }
+    }
+
+    fn sample_goodput(&mut self, due_ns: u64) {
+        let Program { os, flows, report, .. } = self;
+        for flow in flows {
+            let side = &flow.listening;
+            if !side.is_here || flow.begin_ns.is_none_or(|begin_ns| begin_ns > due_ns) {
+                continue;
+            }
+            // Of a flow that is over no more arrives.
+            let socket = side.socket.as_ref().filter(|_| !flow.is_over);
+            let received = socket.and_then(|socket| os.received_bytes(socket));
+            let received = received.unwrap_or(side.report.read_bytes);
+            let bytes = received.saturating_sub(mem::replace(&mut flow.sampled_bytes, received));
+            report.goodput_samples.push((due_ns, flow.plan.flow, bytes));
+        }
+        self.again(self.plan.sample_goodput_ns, due_ns, Event::SampleGoodput);
+    }
+
+    /// The first time it begins, the second time it ends.
+    fn look_at_window(&mut self, at_ns: u64) {
+        let Program { os, flows, window, .. } = self;
+        let mut looks = vec![];
+        for flow in flows {
+            for side in flow.sides() {
+                if let Some(info) = side.info(os) {
+                    looks.push((side.report.flow, side.report.listens, info));
+                }
+            }
+        }
+        let moment = if window.is_empty() { Moment::WindowBegin } else { Moment::WindowEnd };
+        window.push(looks);
+        os.record_queues(at_ns, moment);
+    }
+
+    // ---- the end ----
+
+    fn finish(&mut self) -> TrafficReport {
+        self.is_over = true;
+        let end_ns = self.os.now_ns().min(self.plan.end_ns);
+        if self.window.len() == 1 {
+            self.look_at_window(end_ns);
+        }
+        for index in 0..self.flows.len() {
+            self.note_init(index);
+            if !self.flows[index].is_over {
+                self.read_what_is_there(index);
+            }
+            let Program { os, flows, report, .. } = self;
+            for side in flows[index].sides().into_iter().filter(|side| side.is_here) {
+                side.note(os);
+                report.sides.push(mem::take(&mut side.report));
+            }
+        }
+        if O::IS_LATE {
+            for ping in &mut self.pings {
+                ping.receive(&mut self.os, &mut self.report.pings);
+            }
+        }
+        self.os.record_queues(end_ns, Moment::End);
+        let mut report = mem::take(&mut self.report);
+        report.window = mem::take(&mut self.window).try_into().ok();
+        report.end_ns = end_ns;
+        report
+    }
+}
