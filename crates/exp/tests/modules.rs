@@ -428,9 +428,11 @@ fn what_knee_new_writes_outside_of_a_clone_runs_at_once() {
     let scratch = Scratch::new();
     assert_eq!(
         knee_algo::template::write_here(scratch.0.path(), "swift").unwrap(),
-        ["swift.c", "swift.toml"]
+        ["swift/swift.c", "swift/swift.toml", "swift/README.md"]
     );
-    let text = fs::read_to_string(scratch.0.path().join("swift.toml")).unwrap();
+    let text = fs::read_to_string(scratch.0.path().join("swift/swift.toml")).unwrap();
+    // The file that is run is beside that directory.
+    let text = text.replace("./swift.c", "./swift/swift.c");
     let results = scratch.run(&text, &Overrides::default(), 2);
     let summary = results("summary.csv");
     let of = |case: &str| -> Vec<String> {
