@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use knee_exp::built_in::Found;
 use knee_exp::catalogue::Library;
 use knee_exp::reproduce::{Planned, Reproduction, Wanted, plan};
-use knee_exp::runner::Options;
+use knee_exp::runs::Options;
 use knee_exp::table::wrapped;
 use knee_exp::{Experiment, beside, golden};
 use knee_run::BackEnd as _;

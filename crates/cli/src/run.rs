@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use knee_algo::Algorithm;
 use knee_exp::results::Results;
-use knee_exp::runner::{Options, sweep, threads};
+use knee_exp::runner::sweep;
+use knee_exp::runs::{Options, threads};
 use knee_exp::scale::Scale;
 use knee_exp::swept::Swept;
 use knee_exp::{Experiment, Overrides, memory, refused, report, table};

@@ -21,7 +21,8 @@ use crate::experiment::{Experiment, Overrides};
 use crate::machine;
 use crate::refused;
 use crate::results::{Results, check_trusted};
-use crate::runner::{Options, sweep};
+use crate::runner::sweep;
+use crate::runs::Options;
 use crate::swept::Swept;
 use crate::table::{Align, Grid, wrapped};
 

@@ -17,8 +17,7 @@ use crate::experiment::Experiment;
 use crate::machine;
 use crate::metric::{Kind, Measured, Metric};
 use crate::results::Results;
-use crate::runs::{Beside, Done, begin};
-pub use crate::runs::{Options, threads};
+use crate::runs::{Beside, Done, Options, begin};
 use crate::stats::OverRuns;
 use crate::swept::{Effort, Subject, Summaries, Swept, Verdict};
 

@@ -94,7 +94,8 @@ pub(crate) struct Beside {
 /// Begins all runs of an experiment. The thread that ran one gives it to `make`, and the iterator gives what that made of it when its
 /// turn comes. No more than 1,000 wait for their turn, or 64 MiB of what `bytes` says that they take.
 ///
-/// [`Options::trace`] and [`Options::captures`] want a directory: they are for [`sweep`](crate::runner::sweep) alone.
+/// [`Options::trace`] and [`Options::captures`] want a directory: they are for [`sweep`](crate::runner::sweep) alone, and refused
+/// here.
 ///
 /// ```
 /// use std::{path::Path, sync::Arc};
@@ -136,13 +137,18 @@ pub(crate) struct Beside {
 /// ```
 ///
 /// # Errors
-/// [`Error::Input`] if there is no memory for as many threads as were asked for.
+/// [`Error::Input`] if there is no memory for as many threads as were asked for, if rows were not checked, or if recordings or captures
+/// are asked for.
 pub fn runs<T: Send + 'static>(
     experiment: &Arc<Experiment>,
     options: &Options,
     make: impl Fn(Done) -> T + Send + Sync + 'static,
     bytes: fn(&T) -> usize,
 ) -> Result<Runs<'static, T>, Error> {
+    if options.trace.is_some() || options.captures {
+        let why = "recordings and captures want a directory: knee_exp::runner::sweep has one; here leave trace and captures out";
+        return Err(Error::input(&experiment.path, Origin::Nowhere, "", why));
+    }
     begin((experiment, options, Beside::default()), make, bytes, |_| {})
 }
 
@@ -153,6 +159,10 @@ pub(crate) fn begin<'a, T: Send + 'static>(
     bytes: fn(&T) -> usize,
     progress: impl FnMut(usize) + 'a,
 ) -> Result<Runs<'a, T>, Error> {
+    if !experiment.is_whole() {
+        let why = "has rows that were not checked: Experiment::whole checks them";
+        return Err(Error::input(&experiment.path, Origin::Nowhere, "", why));
+    }
     let threads = threads(experiment, &*options.back_end, options.threads)?;
     let work = Arc::new(Work {
         experiment: experiment.clone(),
@@ -161,6 +171,7 @@ pub(crate) fn begin<'a, T: Send + 'static>(
         make: Box::new(make),
         bytes,
         quit: Arc::default(),
+        make_panicked: Arc::default(),
         handed_out: AtomicUsize::new(0),
         waiting_bytes: AtomicUsize::new(0),
         next: AtomicUsize::new(0),
@@ -235,8 +246,10 @@ impl<T> Runs<'_, T> {
             Err(RecvTimeoutError::Disconnected) if self.work.is_stopped() => {}
             // Only a thread that panicked leaves before its run is sent.
             Err(RecvTimeoutError::Disconnected) => {
+                let by_make = self.work.make_panicked.load(Ordering::Relaxed);
                 let name = self.work.options.back_end.name();
-                let why = format!("{name} panicked, which is a bug in it");
+                let who = if by_make { "what is made of runs here" } else { name };
+                let why = format!("{who} panicked, which is a bug in it");
                 return Err(Error::Simulation {
                     file: self.work.experiment.path.clone(),
                     run: format!("run {}", self.work.next.load(Ordering::Relaxed)),
@@ -273,6 +286,8 @@ impl<T> Iterator for Runs<'_, T> {
             }
             if let Err(why) = self.wait() {
                 self.state = State::Failed;
+                // Nobody takes what the threads would still do.
+                self.work.quit.store(true, Ordering::Relaxed);
                 return Some(Err(why));
             }
         }
@@ -294,6 +309,8 @@ struct Work<T> {
     bytes: fn(&T) -> usize,
     /// Nobody takes what they do any more.
     quit: Arc<AtomicBool>,
+    /// It is `make` that panicked, not the back end.
+    make_panicked: Arc<AtomicBool>,
     /// Runs that somebody has begun.
     handed_out: AtomicUsize,
     /// What has finished and is not taken yet.
@@ -302,10 +319,10 @@ struct Work<T> {
     next: AtomicUsize,
 }
 
-/// Lets all threads end where one panics, so that none waits for its run.
-struct EndsOthers(Arc<AtomicBool>);
+/// Is raised where its thread panics.
+struct OnPanic(Arc<AtomicBool>);
 
-impl Drop for EndsOthers {
+impl Drop for OnPanic {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.0.store(true, Ordering::Relaxed);
@@ -331,7 +348,8 @@ impl<T> Work<T> {
 
     /// What one thread does.
     fn run_all(&self, sender: &mpsc::SyncSender<Result<(usize, T), Error>>) {
-        let _ends = EndsOthers(self.quit.clone());
+        // All threads end where one panics, so that none waits for its run.
+        let _ends = OnPanic(self.quit.clone());
         while !self.is_over() {
             let index = self.handed_out.fetch_add(1, Ordering::Relaxed);
             if index >= self.experiment.runs() {
@@ -340,7 +358,13 @@ impl<T> Work<T> {
             while !self.lets_begin(index) && !self.is_over() {
                 std::thread::sleep(WallTime::from_millis(5));
             }
-            let made = self.run_one(self.experiment.run_id(index)).map(&self.make);
+            if self.is_over() {
+                return;
+            }
+            let done = self.run_one(self.experiment.run_id(index));
+            let tells = OnPanic(self.make_panicked.clone());
+            let made = done.map(&self.make);
+            drop(tells);
             if let Ok(made) = &made {
                 self.waiting_bytes.fetch_add((self.bytes)(made), Ordering::Relaxed);
             }

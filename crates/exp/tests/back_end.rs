@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use knee_exp::metric::Metric;
-use knee_exp::runner::Options;
+use knee_exp::runs::Options;
 use knee_exp::{Experiment, Overrides, refused, report, table};
 use knee_run::outcome::{FlowCounters, HostCount, Received, Validity};
 use knee_run::spec::Traffic;

@@ -8,7 +8,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use knee_exp::results::Results;
-use knee_exp::runner::{Options, sweep};
+use knee_exp::runner::sweep;
+use knee_exp::runs::Options;
 use knee_exp::{Experiment, Overrides};
 use knee_queue::Ecn;
 use knee_run::Outcome;

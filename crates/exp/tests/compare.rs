@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use knee_exp::compare::{Comparison, Line, Options as How, Side, compare, json, render};
 use knee_exp::difference::Verdict;
-use knee_exp::runner::Options;
+use knee_exp::runs::Options;
 use knee_exp::scale::Scale;
 use knee_exp::{Error, Overrides};
 use knee_run::outcome::Validity;

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use knee_exp::results::Results;
-use knee_exp::runner::{Options, sweep};
+use knee_exp::runner::sweep;
+use knee_exp::runs::Options;
 use knee_exp::{Error, Experiment, Overrides};
 use knee_sim::Simulator;
 use tempfile::TempDir;

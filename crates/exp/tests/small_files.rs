@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use knee_exp::explain::explain;
-use knee_exp::runner::Options;
+use knee_exp::runs::Options;
 use knee_exp::{Experiment, Overrides, machine};
 
 mod common;

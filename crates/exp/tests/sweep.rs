@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use knee_exp::results::{Results, Storage};
-use knee_exp::runner::{Options, sweep};
+use knee_exp::runner::sweep;
+use knee_exp::runs::Options;
 use knee_exp::runs::{Done, runs};
 use knee_exp::{Experiment, Overrides, report, table};
 use knee_queue::time::{Duration, Time};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use knee_queue::time::{Duration, Time};
 use knee_run::outcome::{FlowCounters, FlowOutcome};
-pub use knee_traffic::{Look, SideReport};
+use knee_traffic::{Look, SideReport};
 
 use crate::TcpInfo;
 

@@ -48,4 +48,9 @@ impl Turns {
     pub fn on_ready(&mut self, flow: usize) -> Ready {
         self.turns.on_ready(flow)
     }
+
+    /// The flow at this place of a set.
+    pub fn member(&self, set: usize, place: usize) -> Option<u32> {
+        self.turns.member(set, place)
+    }
 }

@@ -90,14 +90,11 @@ pub fn run(run: &Run) -> Result<(), Error> {
         }
     }
     for flow in &run.flows {
-        let empty = match flow.traffic {
-            Traffic::Bulk { bytes } => bytes == Some(0),
-            Traffic::Rpc { request_bytes, response_bytes, .. } => {
-                request_bytes == 0 || response_bytes == 0
-            }
-        };
-        if empty {
-            return refuse("a transfer of 0 bytes has no completion time");
+        if !flow.traffic.is_possible() {
+            return refuse(match flow.traffic {
+                Traffic::Rpc { count: Some(0), .. } => "requests that are sent 0 times never end",
+                _ => "a transfer of 0 bytes has no completion time",
+            });
         }
     }
     let of_flows = run.flows.iter().flat_map(|flow| [flow.dscp, flow.peer_dscp]);
@@ -226,8 +223,13 @@ fn check_order(run: &Run) -> Result<(), Error> {
         if std::mem::replace(&mut is_there[index as usize], true) {
             return refuse(format!("flow {index} would wait for its turn twice"));
         }
+        if is_transfer && flow.stop.is_some() {
+            return refuse(format!(
+                "flow {index} could be stopped before its turn: give it a size or a count, and no stop"
+            ));
+        }
         let fits = match flow.traffic {
-            Traffic::Bulk { bytes } => is_transfer && (bytes.is_some() || flow.stop.is_some()),
+            Traffic::Bulk { bytes } => is_transfer && bytes.is_some(),
             Traffic::Rpc { count, .. } => !is_transfer || count.is_some(),
         };
         if !fits {
@@ -263,8 +265,9 @@ mod tests {
             max_pacing_rate: None,
         };
         let rpc = Traffic::Rpc { request_bytes: 1, response_bytes: 1, count: None };
-        let flows =
-            [Traffic::Bulk { bytes: Some(1) }, Traffic::Bulk { bytes: None }, rpc].map(flow);
+        let (sized, endless) = (Traffic::Bulk { bytes: Some(1) }, Traffic::Bulk { bytes: None });
+        let mut flows = [sized, endless, rpc, sized].map(flow);
+        flows[3].stop = Some(Time::from_us(1));
         let lane = |flows: &[u32], parallel| vec![Lane { flows: flows.to_vec(), parallel }];
         let said = |rounds: Vec<Vec<Lane>>, together: Vec<Vec<u32>>| {
             let order = Order { series: vec![Series { rounds }], together };
@@ -288,5 +291,6 @@ mod tests {
         assert!(said(vec![lane(&[1], 1)], vec![]).contains("has no end"));
         assert!(said(vec![lane(&[2], 1)], vec![]).contains("has no end"));
         assert!(said(vec![], vec![vec![0]]).contains("has no end"));
+        assert!(said(vec![lane(&[0], 1), lane(&[3], 1)], vec![]).contains("before its turn"));
     }
 }

@@ -563,7 +563,15 @@ impl<'a> Simulation<'a> {
         match ready {
             Ready::Alone => self.begin_request(index),
             Ready::Waits => {}
-            Ready::All(flows) => flows.iter().for_each(|flow| self.begin_request(*flow as usize)),
+            Ready::All(set) => {
+                let mut place = 0;
+                while let Some(flow) =
+                    self.turns.as_ref().and_then(|turns| turns.member(set, place))
+                {
+                    self.begin_request(flow as usize);
+                    place += 1;
+                }
+            }
         }
     }
 

@@ -102,7 +102,8 @@ impl<T: Plain> Plain for Vec<T> {
     fn take(from: &mut &[u8]) -> Option<Vec<T>> {
         let len = u64::take(from)?;
         // What is said to follow takes bytes: no more room than these.
-        let mut values = Vec::with_capacity(usize::try_from(len).ok()?.min(from.len()));
+        let room = from.len() / size_of::<T>().max(1);
+        let mut values = Vec::with_capacity(usize::try_from(len).ok()?.min(room));
         for _ in 0..len {
             values.push(T::take(from)?);
         }

@@ -30,7 +30,7 @@ impl PingPlan {
     }
 
     /// Why there are no such pings.
-    pub(crate) fn fault(&self) -> Option<alloc::string::String> {
+    pub fn fault(&self) -> Option<alloc::string::String> {
         // With type, code, checksum, identifier, number.
         let least = self.of_ip() + 8;
         let is_possible = (least..=65_535).contains(&self.ip_bytes) && self.interval_ns > 0;

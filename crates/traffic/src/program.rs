@@ -96,8 +96,7 @@ pub fn prepare<O: Os>(mut plan: TrafficPlan, mut os: O) -> Result<Program<O>, Fa
 /// Why there is no such program.
 fn check(plan: &TrafficPlan) -> Option<String> {
     if let Some(flow) = plan.flows.iter().find(|flow| !flow.traffic.is_possible()) {
-        let (flow, traffic) = (flow.flow, flow.traffic);
-        return Some(format!("flow {flow}: sizes and counts must not be 0: {traffic:?}"));
+        return Some(format!("flow {}: sizes and counts must not be 0", flow.flow));
     }
     if [plan.sample_flows_ns, plan.sample_goodput_ns, plan.sample_queues_ns].contains(&Some(0)) {
         return Some("samples need a period above 0".into());
@@ -106,7 +105,26 @@ fn check(plan: &TrafficPlan) -> Option<String> {
     if waits && plan.flows.iter().any(|flow| flow.from.is_none() || flow.to.is_none()) {
         return Some("flows that wait for others need both their sides in one program".into());
     }
-    plan.pings.iter().find_map(|ping| ping.fault())
+    check_order(plan).or_else(|| plan.pings.iter().find_map(|ping| ping.fault()))
+}
+
+/// Flows that wait for others are there, once each, and none of a series is stopped: it could be before its turn.
+fn check_order(plan: &TrafficPlan) -> Option<String> {
+    let rounds = plan.order.series.iter().flat_map(|series| &series.rounds).flatten();
+    let in_series = rounds.flat_map(|lane| &lane.flows).map(|index| (index, true));
+    let together = plan.order.together.iter().flatten().map(|index| (index, false));
+    let mut is_seen = vec![false; plan.flows.len()];
+    in_series.chain(together).find_map(|(index, in_series)| {
+        let place = *index as usize;
+        let Some(flow) = plan.flows.get(place) else {
+            return Some(format!("flow {index} of the plan waits for others, and there is none"));
+        };
+        if mem::replace(&mut is_seen[place], true) {
+            return Some(format!("flow {}: would wait for its turn twice", flow.flow));
+        }
+        let is_stopped = in_series && flow.stop_ns.is_some();
+        is_stopped.then(|| format!("flow {}: one of a series has no stop", flow.flow))
+    })
 }
 
 impl<O: Os> Program<O> {
@@ -324,7 +342,13 @@ impl<O: Os> Program<O> {
         match self.turns.on_ready(index) {
             Ready::Alone => self.begin_request(index),
             Ready::Waits => {}
-            Ready::All(set) => set.into_iter().for_each(|flow| self.begin_request(flow as usize)),
+            Ready::All(set) => {
+                let mut place = 0;
+                while let Some(flow) = self.turns.member(set, place) {
+                    self.begin_request(flow as usize);
+                    place += 1;
+                }
+            }
         }
     }
 
@@ -332,6 +356,10 @@ impl<O: Os> Program<O> {
     fn begin_request(&mut self, index: usize) {
         let Program { os, flows, .. } = self;
         let flow = &mut flows[index];
+        // One of a set that has failed is ready all the same.
+        if flow.is_over {
+            return;
+        }
         flow.request_started_ns = os.now_ns();
         flow.connecting.to_write = flow.plan.traffic.request_bytes();
         flow.response_left = flow.plan.traffic.response_bytes();
@@ -450,7 +478,9 @@ impl<O: Os> Program<O> {
         let Program { os, flows, .. } = self;
         let flow = &mut flows[index];
         let now_ns = os.now_ns();
-        let is_late = |stop_ns: u64| now_ns >= stop_ns.saturating_sub(CLOCKS_DIFFER_NS);
+        // Where both sides are here there is one clock, and the connection fails before it is stopped here.
+        let differ_ns = if flow.connecting.is_here { 0 } else { CLOCKS_DIFFER_NS };
+        let is_late = |stop_ns: u64| now_ns >= stop_ns.saturating_sub(differ_ns);
         let was_to_stop = !flow.plan.traffic.is_rpc() && flow.plan.stop_ns.is_some_and(is_late);
         if listens && was_to_stop {
             flow.listening.report.stopped_ns = Some(now_ns);
@@ -470,11 +500,16 @@ impl<O: Os> Program<O> {
             return;
         }
         flow.sides().into_iter().for_each(|side| side.rest(os));
+        // A connection that nobody takes would be told of for ever.
+        if let Some(listener) = flow.listener.take() {
+            os.ignore(&listener);
+        }
         if let (true, Some(socket)) = (flow.plan.sampled, &flow.connecting.socket) {
             os.leave(socket);
         }
         let is_seen = flow.completion_is_seen();
-        if turns.waits(index) {
+        // One that ends before its turn is none that others wait for.
+        if turns.waits(index) && flow.begin_ns.is_some() {
             let (next, now_ns) = (turns.on_end(index), os.now_ns());
             self.give_turns(next, now_ns);
         }
@@ -596,3 +631,6 @@ impl<O: Os> Program<O> {
         report
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -11,8 +11,8 @@ pub enum Ready {
     Alone,
     /// It waits for others of its set.
     Waits,
-    /// It was the last: all of the set send.
-    All(Vec<u32>),
+    /// It was the last: all of this set send, each a [`Turns::member`].
+    All(usize),
 }
 
 /// Whose turn it is.
@@ -91,7 +91,12 @@ impl Turns {
             return Ready::Waits;
         }
         self.ready[set] = 0;
-        Ready::All(self.together[set].clone())
+        Ready::All(set)
+    }
+
+    /// The flow at this place of a set.
+    pub fn member(&self, set: usize, place: usize) -> Option<u32> {
+        self.together.get(set)?.get(place).copied()
     }
 }
 

@@ -212,11 +212,11 @@ fn is_enough(key: &str, is: &str, wanted: &str, all_need_ecn: bool) -> bool {
 mod tests {
     use std::path::Path;
 
-    use knee_linux::side::SideReport;
     use knee_queue::time::{Duration, Time};
     use knee_queue::{DropTailConfig, Limit, QueueConfig};
     use knee_run::spec::Serialisation;
     use knee_run::topology::{Cable, Star};
+    use knee_traffic::SideReport;
 
     use super::*;
 

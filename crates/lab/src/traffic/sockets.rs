@@ -29,6 +29,8 @@ const SINK_BYTES: usize = 16 << 20;
 const EVENTS: usize = 64;
 /// So often it looks whether it shall stop.
 const LOOK_NS: i64 = 20_000_000;
+/// For what the timer is set before the run, only so that it has been set once.
+const LATER_NS: u64 = 1_000_000_000;
 /// The timer's token; others are smaller.
 const TIMER: u64 = u64::MAX;
 /// So long before something that must be on time the program stops sleeping: waking up takes a few us, and some tens on a busy
@@ -69,7 +71,7 @@ impl<S: Surroundings> Sockets<S> {
     /// What is done for the first time takes longest.
     pub(super) fn warm_up(&mut self) {
         self.surroundings.inside();
-        self.timer.arm(clock::now_ns(), false);
+        self.timer.arm(clock::now_ns().saturating_add(LATER_NS), false);
         let _ = clock::realtime_ahead_ns();
     }
 

@@ -8,15 +8,14 @@ use knee_linux::{Algorithms, Chosen};
 use knee_run::Run;
 use knee_run::addresses::connecting_port;
 use knee_run::spec::{Cc, NodeId};
+use knee_traffic::PingPlan;
 
+use super::Plan;
 use super::network::host_address;
-use super::{ETHERNET_BYTES, Plan};
 use crate::Error;
 
 /// Flows whose listening sides can each have a port of their own.
 const MAX_FLOWS: usize = 25_000;
-/// ICMP's and IP's headers.
-const LEAST_PING_BYTES: u32 = 28;
 
 /// Adds the applications of a run.
 ///
@@ -55,14 +54,8 @@ pub(super) fn add(
             ));
         }
     }
-    for (ping, told) in run.pings.iter().zip(&traffic.pings) {
-        if !(LEAST_PING_BYTES..=65_535).contains(&told.ip_bytes) {
-            return Err(Error::Refused(format!(
-                "pings of {} bytes: with headers they are from {} to 65549",
-                ping.wire_bytes,
-                LEAST_PING_BYTES + ETHERNET_BYTES
-            )));
-        }
+    if let Some(why) = traffic.pings.iter().find_map(PingPlan::fault) {
+        return Err(Error::Refused(why));
     }
     plan.orders.traffic = traffic;
     plan.kernel_arguments = built_in.arguments();
