@@ -2,6 +2,8 @@
 
 use clap::ValueEnum;
 use knee_exp::experiment;
+use knee_file::schema::all_entries;
+use knee_file::units::all_in_words;
 
 use crate::{Failure, print};
 
@@ -12,10 +14,24 @@ Every key of the files that knee reads: experiments, machines (`--on hosts=FILE`
 descriptions that reading itself goes by; `make bless` writes it. [scenarios/README.md](../scenarios/README.md),
 [hosts.md](hosts.md) and [policy.md](policy.md) say how keys act together.
 
-A key that is not known is an error. A size is a number and `B`, `kB`, `MB`, `GB`, `KiB`, `MiB` or `GiB`, a rate one and `bps`, `kbps`, `Mbps` or `Gbps`, a
-time one and `ps`, `ns`, `us`, `ms`, `s` or `min`, all of them in quotes. In `[network]`, `[hosts]`, `[[traffic]]`, `[run]` and `[sample]` a case or a varied
-value may give what must be written.
+A key that is not known is an error.
 ";
+
+/// What holds for many keys.
+fn about_values() -> String {
+    let [size, rate, time] = all_in_words();
+    let entries = all_entries(experiment::FILE.root);
+    let is_list =
+        |key: &str| entries.iter().any(|entry| entry.key == key && entry.schema["type"] == "array");
+    let shown =
+        |key: &&str| if is_list(key) { format!("`[[{key}]]`") } else { format!("`[{key}]`") };
+    let filled_in: Vec<String> = experiment::FILE.filled_in.iter().map(shown).collect();
+    format!(
+        "\nA size is a number and {size}, a rate one and {rate}, a time one and {time}, all of them in quotes.\n\n\
+         A case or a varied value may give what must be written in {}.\n",
+        filled_in.join(", ")
+    )
+}
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -43,7 +59,7 @@ enum Kind {
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if args.page {
         let parts = Kind::value_variants().iter().map(|kind| kind.file().page());
-        return print(&format!("{ABOUT}{}", parts.collect::<String>()));
+        return print(&format!("{ABOUT}{}{}", about_values(), parts.collect::<String>()));
     }
     print(&format!("{:#}\n", args.kind.file().schema()))
 }

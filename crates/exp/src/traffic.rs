@@ -132,7 +132,7 @@ keys! {
         /// The RTT without queues that both ends are told.
         base_rtt: Key<Duration> = at_least("1 us").at_most("60000 ms").like("50 us").usually("what their hosts say"),
         /// `SO_MAX_PACING_RATE` of both ends.
-        max_pacing_rate: Key<Rate> = usually("no limit").only_on("sim, vkernel"),
+        max_pacing_rate: Key<Rate> = usually("no limit"),
         /// Whether `sample.flows` includes them.
         sample: Key<bool> = or(true),
         /// The DSCP of the listening side.

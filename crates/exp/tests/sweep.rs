@@ -9,8 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use knee_exp::results::{Results, Storage};
 use knee_exp::runner::sweep;
-use knee_exp::runs::Options;
-use knee_exp::runs::{Done, runs};
+use knee_exp::runs::{Done, Options, runs};
 use knee_exp::{Experiment, Overrides, report, table};
 use knee_queue::time::{Duration, Time};
 use knee_run::outcome::{FlowOutcome, GoodputSample, Outcome, WindowLooks};
@@ -427,4 +426,21 @@ fn a_run_that_panics_while_others_wait_for_it_ends_the_sweep() {
     let options = Options { threads: 2, back_end, ..simulated() };
     let why = run_into(&scratch, &experiment, &options).unwrap_err().to_string();
     assert!(why.contains("panicked, which is a bug in it"), "{why}");
+}
+
+#[test]
+fn a_panic_of_what_is_made_of_runs_is_not_the_back_ends() {
+    let options = Options { threads: 1, ..simulated() };
+    let make = |_: knee_exp::runs::Done| panic!("as this test wants it");
+    let mut all = runs(&repeated(3), &options, make, |()| 0).expect("they begin");
+    let why = all.next().expect("an error").expect_err("it panicked").to_string();
+    assert!(why.contains("what is made of runs here panicked"), "{why}");
+    assert!(all.next().is_none());
+}
+
+#[test]
+fn files_beside_results_want_a_sweep() {
+    let options = Options { captures: true, ..simulated() };
+    let why = runs(&repeated(1), &options, |_| (), |()| 0).expect_err("it has no directory");
+    assert!(why.to_string().contains("leave trace and captures out"), "{why}");
 }

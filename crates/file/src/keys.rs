@@ -80,6 +80,11 @@ impl About {
         }
     }
 
+    /// With no more than 32 bits hold.
+    fn of_u32(&self) -> About {
+        About { to: self.to.min(u64::from(u32::MAX)), ..*self }
+    }
+
     pub(crate) fn whole_numbers(&self) -> String {
         format!("whole number from {} to {}", self.from, self.to)
     }
@@ -265,7 +270,7 @@ impl Single for u64 {
 
 impl Kind for u32 {
     fn takes(about: &About) -> (String, Json) {
-        u64::takes(about)
+        u64::takes(&about.of_u32())
     }
 
     fn json(&self) -> Json {
@@ -275,7 +280,7 @@ impl Kind for u32 {
 
 impl Single for u32 {
     fn take(about: &About, node: &Node) -> Result<u32, String> {
-        u64::take(about, node).map(|value| u32::try_from(value).unwrap_or(u32::MAX))
+        u64::take(&about.of_u32(), node).map(|value| u32::try_from(value).unwrap_or(u32::MAX))
     }
 }
 
@@ -312,10 +317,29 @@ impl Kind for Text {
 #[derive(Clone, Copy, Debug)]
 pub struct Name;
 
+impl Name {
+    const MOST_CHARS: usize = 40;
+    /// What it has beside letters and digits; the last is first in a class of a pattern.
+    const MARKS: [char; 3] = ['-', '_', '+'];
+
+    /// Whether a text is one.
+    pub(crate) fn is_fit(text: &str) -> bool {
+        let fits = |c: char| c.is_ascii_alphanumeric() || Name::MARKS.contains(&c);
+        (1..=Name::MOST_CHARS).contains(&text.len()) && text.chars().all(fits)
+    }
+
+    /// What it is, marks between such quotes.
+    pub(crate) fn words(quote: char) -> String {
+        let [one, two, three] = Name::MARKS.map(|mark| format!("{quote}{mark}{quote}"));
+        format!("1 to {} letters, digits, {one}, {two} and {three}", Name::MOST_CHARS)
+    }
+}
+
 impl Kind for Name {
     fn takes(_about: &About) -> (String, Json) {
-        let schema = json!({ "type": "string", "pattern": "^[A-Za-z0-9_+-]{1,40}$" });
-        ("1 to 40 letters, digits, `-`, `_` and `+`".to_owned(), schema)
+        let marks: String = Name::MARKS.iter().rev().collect();
+        let pattern = format!("^[A-Za-z0-9{marks}]{{1,{}}}$", Name::MOST_CHARS);
+        (Name::words('`'), json!({ "type": "string", "pattern": pattern }))
     }
 }
 

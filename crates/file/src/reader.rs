@@ -224,9 +224,8 @@ impl<'a> Reader<'a> {
     /// One quantity or a list of them, if they are written; at least one.
     pub fn list<T: Quantity + Kind>(&self, key: &Key<List<T>>) -> Result<Option<Vec<T>>, Error> {
         let (Some(node), Some(items)) = (self.node(key), self.items(key)?) else { return Ok(None) };
-        let value = |item: &Node| {
-            T::parse(item.text().unwrap_or("")).map_err(|why| self.error_in(key, item, why))
-        };
+        let value =
+            |item: &Node| T::take(&key.about, item).map_err(|why| self.error_in(key, item, why));
         let values = items.iter().map(value).collect::<Result<_, _>>()?;
         self.note(key, node.json());
         Ok(Some(values))
@@ -277,12 +276,10 @@ impl<'a> Reader<'a> {
     /// A name that may stand in a path: letters, digits, `-`, `_` and `+`.
     pub fn need_name(&self, key: &Key<Name>) -> Result<&'a str, Error> {
         let name = self.need_text(key)?;
-        let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '+');
-        if name.is_empty() || name.len() > 40 || !name.chars().all(fits) {
-            return Err(self
-                .error(key, "must be a name of 1 to 40 letters, digits, \"-\", \"_\" and \"+\""));
+        if Name::is_fit(name) {
+            return Ok(name);
         }
-        Ok(name)
+        Err(self.error(key, format!("must be a name of {}", Name::words('"'))))
     }
 
     /// What one of a few words means.
@@ -363,4 +360,58 @@ fn show_key(key: &str) -> String {
     let shown: String = key.chars().take(LONGEST).collect();
     let dots = if key.chars().count() > LONGEST { "..." } else { "" };
     format!("{}{dots}", shown.escape_debug())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use knee_queue::time::Duration;
+
+    use super::*;
+    use crate::{Resolved, parse};
+
+    crate::keys! {
+        /// Keys with bounds.
+        static BOUNDED: BoundedKeys = "bounded" {
+            /// Quantities.
+            waits: Key<List<Duration>> = at_most("1 s").like("1 ms").usually("none"),
+            /// Of 32 bits.
+            number: Key<u32> = usually("none"),
+            /// A name.
+            name: Key<Name> = needed("a"),
+        }
+    }
+
+    fn said(text: &str, read: impl Fn(&Reader<'_>) -> Result<(), Error>) -> String {
+        let table = parse(Path::new("x.toml"), text).expect("TOML");
+        let notes = Resolved::default();
+        let reader = Reader::root(Path::new("x.toml"), &table, &notes);
+        read(&reader).err().map_or_else(String::new, |why| why.to_string())
+    }
+
+    #[test]
+    fn bounds_are_those_of_each_of_a_list() {
+        let of = |text: &str| said(text, |reader| reader.list(&BOUNDED.waits).map(drop));
+        assert_eq!(of("waits = [\"1 s\", \"1 ms\"]"), "");
+        assert!(of("waits = [\"1 ms\", \"2 s\"]").contains("must be at most 1 s"));
+    }
+
+    #[test]
+    fn a_number_of_32_bits_is_not_cut() {
+        let of = |text: &str| said(text, |reader| reader.get(&BOUNDED.number).map(drop));
+        assert_eq!(of("number = 4294967295"), "");
+        assert!(of("number = 4294967296").contains("from 0 to 4294967295"));
+    }
+
+    #[test]
+    fn names_have_one_rule() {
+        let of = |text: &str| said(text, |reader| reader.need_name(&BOUNDED.name).map(drop));
+        assert_eq!(of(&format!("name = \"{}\"", "a-_+".repeat(10))), "");
+        for bad in ["", "a b", "ä", &"a".repeat(41)] {
+            let why = of(&format!("name = \"{bad}\""));
+            let rule = "must be a name of 1 to 40 letters, digits, \"-\", \"_\" and \"+\"";
+            assert!(why.ends_with(rule), "{why}");
+        }
+    }
 }

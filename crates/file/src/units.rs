@@ -83,7 +83,20 @@ const PERCENT: Units = &[("%", 1.0)];
 /// The pattern of numbers with one of these units.
 fn pattern(kinds: &[Units]) -> String {
     let names: Vec<_> = kinds.iter().copied().flatten().map(|(name, _)| *name).collect();
-    format!("^ *[+-]?[0-9][0-9_.eE+-]* *({})$", names.join("|"))
+    // Blanks as `parse` trims them; a number may begin with "+." and not with ".".
+    format!("^[ \t]*([+-][.]?)?[0-9][0-9_.eE+-]*[ \t]*({})[ \t]*$", names.join("|"))
+}
+
+/// Units as a page names them: "`B`, `kB` or `MB`".
+fn in_words(units: Units) -> String {
+    let mut names: Vec<_> = units.iter().map(|(name, _)| format!("`{name}`")).collect();
+    let last = names.pop().unwrap_or_default();
+    format!("{} or {last}", names.join(", "))
+}
+
+/// In a sentence, the units of a size, a rate and a time.
+pub fn all_in_words() -> [String; 3] {
+    [SIZE_UNITS, RATE_UNITS, TIME_UNITS].map(in_words)
 }
 
 fn quoted(units: Units) -> String {

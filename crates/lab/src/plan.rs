@@ -80,12 +80,6 @@ impl Plan {
                 link.name
             )));
         }
-        if run.flows.iter().any(|flow| flow.max_pacing_rate.is_some()) {
-            return Err(Error::Refused(
-                "the lab's applications set no max_pacing_rate: leave it out, or use --on sim"
-                    .to_owned(),
-            ));
-        }
         let mut planned = Vec::with_capacity(hosts.len());
         for (number, (node, name, config)) in hosts.into_iter().enumerate() {
             check_host(name, config)?;

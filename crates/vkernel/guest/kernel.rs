@@ -344,7 +344,8 @@ impl Os for Kernel {
     }
 
     fn accept(&mut self, listener: &Fd, _flow: &FlowPlan) -> Result<Option<Fd>, Errno> {
-        match plain_call(sys::ACCEPT4, &[listener.number(), 0, 0, NONBLOCK]) {
+        // SAFETY: no address of the other side is asked for.
+        match unsafe { call(sys::ACCEPT4, &[listener.number(), 0, 0, NONBLOCK]) } {
             Err(knee_traffic::AGAIN) => Ok(None),
             accepted => Ok(Some(Fd::new("accept", accepted))),
         }
@@ -357,8 +358,8 @@ impl Os for Kernel {
 
     fn receive(&mut self, socket: &Fd) -> Result<u64, Errno> {
         let flags = MSG_TRUNC | MSG_DONTWAIT;
-        // The kernel drops the data and writes nothing.
-        let read = plain_call(sys::RECVFROM, &[socket.number(), 0, READ_BYTES, flags]);
+        // SAFETY: the kernel drops the data and writes nothing.
+        let read = unsafe { call(sys::RECVFROM, &[socket.number(), 0, READ_BYTES, flags]) };
         read.map(|read| read as u64)
     }
 
@@ -376,7 +377,7 @@ impl Os for Kernel {
 
     fn info(&mut self, socket: &Fd) -> Vec<u8> {
         let mut info = [0; INFO_BYTES];
-        let len = socket.get(IPPROTO_TCP, TCP_INFO, &mut info).unwrap_or(0);
+        let len = need("TCP_INFO", socket.get(IPPROTO_TCP, TCP_INFO, &mut info));
         info[..len].to_vec()
     }
 

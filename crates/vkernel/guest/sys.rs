@@ -13,20 +13,24 @@ use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use knee_traffic::Errno;
 use knee_traffic::bytes::Sink;
 
+/// A call whose arguments are numbers and descriptors alone.
+#[derive(Clone, Copy)]
+pub(crate) struct Harmless(usize);
+
 // Numbers of calls on x86-64.
 const READ: usize = 0;
 const WRITE: usize = 1;
-const CLOSE: usize = 3;
+const CLOSE: Harmless = Harmless(3);
 const MMAP: usize = 9;
 const MUNMAP: usize = 11;
 const MREMAP: usize = 25;
-pub(crate) const DUP2: usize = 33;
-pub(crate) const SOCKET: usize = 41;
+pub(crate) const DUP2: Harmless = Harmless(33);
+pub(crate) const SOCKET: Harmless = Harmless(41);
 pub(crate) const CONNECT: usize = 42;
 pub(crate) const SENDTO: usize = 44;
 pub(crate) const RECVFROM: usize = 45;
 pub(crate) const BIND: usize = 49;
-pub(crate) const LISTEN: usize = 50;
+pub(crate) const LISTEN: Harmless = Harmless(50);
 const SETSOCKOPT: usize = 54;
 const GETSOCKOPT: usize = 55;
 pub(crate) const IOCTL: usize = 16;
@@ -36,13 +40,13 @@ const CLOCK_GETTIME: usize = 228;
 pub(crate) const EPOLL_WAIT: usize = 232;
 pub(crate) const EPOLL_CTL: usize = 233;
 const OPENAT: usize = 257;
-pub(crate) const UNSHARE: usize = 272;
-pub(crate) const TIMERFD_CREATE: usize = 283;
+pub(crate) const UNSHARE: Harmless = Harmless(272);
+pub(crate) const TIMERFD_CREATE: Harmless = Harmless(283);
 pub(crate) const TIMERFD_SETTIME: usize = 286;
 pub(crate) const ACCEPT4: usize = 288;
-pub(crate) const EPOLL_CREATE1: usize = 291;
+pub(crate) const EPOLL_CREATE1: Harmless = Harmless(291);
 pub(crate) const PRLIMIT64: usize = 302;
-pub(crate) const SETNS: usize = 308;
+pub(crate) const SETNS: Harmless = Harmless(308);
 const EXIT_GROUP: usize = 231;
 
 /// Bytes of files at a time.
@@ -86,10 +90,10 @@ pub(crate) unsafe fn call(number: usize, arguments: &[usize]) -> Result<usize, E
     if result < 0 { Err(Errno(-result as i32)) } else { Ok(result as usize) }
 }
 
-/// A call whose arguments are numbers alone.
-pub(crate) fn plain_call(number: usize, arguments: &[usize]) -> Result<usize, Errno> {
-    // SAFETY: those for which it is used take no address.
-    unsafe { call(number, arguments) }
+/// A call that touches no memory, whatever its arguments.
+pub(crate) fn plain_call(which: Harmless, arguments: &[usize]) -> Result<usize, Errno> {
+    // SAFETY: it takes no address.
+    unsafe { call(which.0, arguments) }
 }
 
 /// What must not fail: else the guest ends, with a reason for whoever started it.
@@ -108,17 +112,22 @@ struct Memory;
 static FREE: AtomicUsize = AtomicUsize::new(0);
 static FREE_BYTES: AtomicUsize = AtomicUsize::new(0);
 const LARGE_BYTES: usize = 1 << 16;
+const PAGE_BYTES: usize = 1 << 12;
 
 fn map(bytes: usize) -> usize {
     let anywhere =
         [0, bytes, 3 /* read, write */, 0x22 /* private, anonymous */, usize::MAX, 0];
-    plain_call(MMAP, &anywhere).unwrap_or(0)
+    // SAFETY: where nothing is yet.
+    unsafe { call(MMAP, &anywhere).unwrap_or(0) }
 }
 
 // SAFETY: pieces are apart from each other, of their size or more, and at whole pages or multiples of 16. There is one thread.
 unsafe impl GlobalAlloc for Memory {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let bytes = layout.size().next_multiple_of(16);
+        if layout.align() > PAGE_BYTES {
+            return null_mut();
+        }
         if bytes >= LARGE_BYTES || layout.align() > 16 {
             return map(bytes) as *mut u8;
         }
@@ -142,7 +151,8 @@ unsafe impl GlobalAlloc for Memory {
 
     unsafe fn dealloc(&self, piece: *mut u8, layout: Layout) {
         if layout.size().next_multiple_of(16) >= LARGE_BYTES || layout.align() > 16 {
-            let _ = plain_call(MUNMAP, &[piece as usize, layout.size()]);
+            // SAFETY: the piece was mapped by itself, and nobody has it any more.
+            let _ = unsafe { call(MUNMAP, &[piece as usize, layout.size()]) };
         }
     }
 
@@ -150,7 +160,8 @@ unsafe impl GlobalAlloc for Memory {
         let is_large = |bytes: usize| bytes.next_multiple_of(16) >= LARGE_BYTES;
         if is_large(layout.size()) && is_large(bytes) {
             let moved = [piece as usize, layout.size(), bytes, 1 /* it may move */];
-            return plain_call(MREMAP, &moved).unwrap_or(0) as *mut u8;
+            // SAFETY: the piece was mapped by itself, and the caller has its new place from here.
+            return unsafe { call(MREMAP, &moved) }.unwrap_or(0) as *mut u8;
         }
         // SAFETY: the caller's layout, and both pieces are as long as is copied.
         unsafe {
@@ -365,8 +376,10 @@ pub(crate) fn fail(why: &str) -> ! {
 
 pub(crate) fn switch_off() -> ! {
     let power_off = [0xfee1_dead, 0x2812_1969, 0x4321_fedc];
-    let _ = plain_call(REBOOT, &power_off);
+    // SAFETY: numbers; nothing comes after it.
+    let _ = unsafe { call(REBOOT, &power_off) };
     loop {
-        let _ = plain_call(EXIT_GROUP, &[0]);
+        // SAFETY: a number; nothing comes after it.
+        let _ = unsafe { call(EXIT_GROUP, &[0]) };
     }
 }
