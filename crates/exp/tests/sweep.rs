@@ -431,7 +431,7 @@ fn a_run_that_panics_while_others_wait_for_it_ends_the_sweep() {
 #[test]
 fn a_panic_of_what_is_made_of_runs_is_not_the_back_ends() {
     let options = Options { threads: 1, ..simulated() };
-    let make = |_: knee_exp::runs::Done| panic!("as this test wants it");
+    let make = |_: Done| panic!("as this test wants it");
     let mut all = runs(&repeated(3), &options, make, |()| 0).expect("they begin");
     let why = all.next().expect("an error").expect_err("it panicked").to_string();
     assert!(why.contains("what is made of runs here panicked"), "{why}");
