@@ -8,6 +8,7 @@ use std::process::Command;
 
 use knee_exp::{Experiment, Overrides};
 use knee_file::schema::{File, all_entries};
+use knee_file::units::{Quantity as _, Size};
 use serde_json::Value as Json;
 
 const KINDS: [File; 3] =
@@ -489,5 +490,16 @@ duration = "1 s"
         assert!(good.contains(find), "{find}");
         let refusal = why(&good.replacen(find, put, 1));
         assert!(refusal.as_ref().is_some_and(|why| why.contains(expected)), "{put}: {refusal:?}");
+    }
+}
+
+#[test]
+fn quantities_that_are_read_are_like_their_patterns() {
+    let (_, pattern) = Size::written();
+    for text in ["10 kB", "+.5 kB", " 1e3B\t", "\t1_000 KiB", "1 TB"] {
+        assert!(Size::parse(text).is_ok() && matches(&pattern, text), "{text:?}: {pattern}");
+    }
+    for text in [".5 kB", "kB", "10", "10 kB x"] {
+        assert!(Size::parse(text).is_err() && !matches(&pattern, text), "{text:?}: {pattern}");
     }
 }

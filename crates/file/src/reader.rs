@@ -364,12 +364,13 @@ fn show_key(key: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
     use std::path::Path;
 
     use knee_queue::time::Duration;
 
     use super::*;
-    use crate::{Resolved, parse};
+    use crate::parse;
 
     crate::keys! {
         /// Keys with bounds.
@@ -385,7 +386,7 @@ mod tests {
 
     fn said(text: &str, read: impl Fn(&Reader<'_>) -> Result<(), Error>) -> String {
         let table = parse(Path::new("x.toml"), text).expect("TOML");
-        let notes = Resolved::default();
+        let notes = RefCell::default();
         let reader = Reader::root(Path::new("x.toml"), &table, &notes);
         read(&reader).err().map_or_else(String::new, |why| why.to_string())
     }
