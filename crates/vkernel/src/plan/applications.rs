@@ -8,7 +8,6 @@ use knee_linux::{Algorithms, Chosen};
 use knee_run::Run;
 use knee_run::addresses::connecting_port;
 use knee_run::spec::{Cc, NodeId};
-use knee_traffic::PingPlan;
 
 use super::Plan;
 use super::network::host_address;
@@ -54,8 +53,13 @@ pub(super) fn add(
             ));
         }
     }
-    if let Some(why) = traffic.pings.iter().find_map(PingPlan::fault) {
-        return Err(Error::Refused(why));
+    for (ping, told) in run.pings.iter().zip(&traffic.pings) {
+        if let Some(why) = told.fault() {
+            let bytes = ping.wire_bytes;
+            return Err(Error::Refused(format!(
+                "pings of {bytes} bytes with Ethernet's header: {why}"
+            )));
+        }
     }
     plan.orders.traffic = traffic;
     plan.kernel_arguments = built_in.arguments();
