@@ -155,6 +155,31 @@ fn objects_that_ask_for_more_than_an_algorithm_does_are_refused() {
     }
 }
 
+#[test]
+fn what_makes_the_compiler_go_on_for_ever_is_refused() {
+    if object().is_none() {
+        return;
+    }
+    // 2^26 lines of 8 bytes and more.
+    let bomb = (0..26).fold("#define M0 int x ;\n".to_owned(), |text, i| {
+        format!("{text}#define M{} M{i} M{i}\n", i + 1)
+    });
+    let text = fs::read_to_string(outside::path()).unwrap();
+    let text = text.replace("#include \"gentle.h\"", &format!("{bomb}M26\n"));
+    let why = Embedded::of_source(Path::new("gentle.c"), &text, None).err().unwrap().to_string();
+    assert!(why.contains("makes more than 32 MiB"), "{why}");
+}
+
+#[test]
+fn a_path_that_is_no_text_is_refused_before_anything_is_done() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join(std::ffi::OsStr::from_bytes(b"gentle\xff.c"));
+    fs::copy(outside::path(), &path).unwrap();
+    let why = Embedded::of_file(&path, None).err().unwrap().to_string();
+    assert!(why.contains("has a path that is not text in UTF-8"), "{why}");
+}
+
 const MODULE: &str = r#"
 #include <linux/module.h>
 #include <net/tcp.h>
