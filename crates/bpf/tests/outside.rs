@@ -204,6 +204,29 @@ static int __init mine_register(void)
 module_init(mine_register);
 "#;
 
+/// Nobody runs what a `module_init` computes, however it is written.
+#[test]
+fn a_module_init_that_computes_is_refused_however_it_is_written() {
+    let computes =
+        MODULE.replace("\treturn tcp_register", "\tone = two * 2;\n\treturn tcp_register");
+    for (text, expected) in [
+        (computes.clone(), "module_init sets one"),
+        (computes.replace("mine_register(void)", "mine_register()"), "module_init sets one"),
+        (
+            computes
+                .replace("static int __init", "static int mine_register(void);\nstatic int __init"),
+            "module_init sets one",
+        ),
+        (
+            computes.replace("mine_register(void)", "mine_register(int a)"),
+            "whose body is not found",
+        ),
+    ] {
+        let why = Embedded::of_source(Path::new("mine.c"), &text, None).err().unwrap().to_string();
+        assert!(why.contains(expected), "{expected}: {why}");
+    }
+}
+
 /// The parameters of a Linux module are variables, which an object names.
 #[test]
 fn objects_of_modules_name_only_variables_of_their_own() {
