@@ -8,6 +8,8 @@
 # first. Results stay where they were written.
 set -eu
 export LC_ALL=C
+# Everybody may run what root installs.
+umask 022
 here=$(cd "$(dirname "$0")" && pwd)
 say() { printf 'install.sh: %s\n' "$*" >&2; }
 die() { say "$*"; exit 2; }
@@ -21,6 +23,10 @@ case ${1:-} in -*) die "$1: usage: install.sh [--uninstall] [PREFIX]" ;; esac
 prefix=${1:-/usr/local}
 case $prefix in /*) ;; *) prefix=$(pwd)/$prefix ;; esac
 list=$prefix/share/knee/installed
+# What somebody else can write there could lead root anywhere by a link.
+if [ "$(id -u)" = 0 ] && [ -n "$(find "$prefix" "$prefix/bin" "$prefix/share" "$prefix/share/knee" -maxdepth 0 \( ! -user root -o -perm -0002 \) 2>/dev/null)" ]; then
+	die "$prefix: others can write there: root installs only where root alone does"
+fi
 
 # Where each part goes: the part, then its place below the prefix.
 parts() {
@@ -35,7 +41,13 @@ if [ -n "$uninstall" ]; then
 	[ -f "$list" ] || die "$list is not there: nothing was installed below $prefix"
 	if [ -e /run/knee ] || [ -e /sys/fs/bpf/knee ]; then
 		"$prefix/bin/knee" policy clear >/dev/null 2>&1 || true
-		"$prefix/bin/knee" unload --all >&2 || say "some of it stays in the kernel until its connections end, for the reason above"
+		code=0
+		"$prefix/bin/knee" unload --all >&2 || code=$?
+		case $code in
+		0) ;;
+		1) say "some of it stays in the kernel until its connections end, for the reason above" ;;
+		*) die "nothing was removed: what is loaded could not be undone, for the reason above" ;;
+		esac
 	fi
 	directories=
 	while IFS= read -r file; do
@@ -66,12 +78,14 @@ mkdir -p "$prefix"
 # What an earlier one has made is still its to remove.
 earlier=$([ ! -f "$list" ] || cat "$list")
 made=$(make share/knee && parts | cut -d ' ' -f 2 | while read -r to; do make "${to%/*}"; done)
-{ printf '%s\n%s\n' "$earlier" "$made" && parts | cut -d ' ' -f 2; } | grep . | sort -u >"$list.new"
+new=$(mktemp "$list.XXXXXXXX")
+{ printf '%s\n%s\n' "$earlier" "$made" && parts | cut -d ' ' -f 2; } | grep . | sort -u >"$new"
 parts | while read -r from to; do
-	# Never through a link, never into a binary that runs.
+	# Never into a binary that runs.
 	rm -f "$prefix/$to.new"
 	cp "$here/$from" "$prefix/$to.new"
 	mv -f "$prefix/$to.new" "$prefix/$to"
 done
-mv "$list.new" "$list"
+chmod 644 "$new"
+mv "$new" "$list"
 say "$("$prefix/bin/knee" --version) is in $prefix; ./install.sh --uninstall $prefix takes it away"

@@ -75,7 +75,7 @@ fn make_guest(own: &Path, out: &Path) {
         command.arg("--remap-path-prefix").arg(format!("{}=.", root.display()));
         command.arg("--out-dir").arg(out).args(more);
         if let Some(linker) = env::var_os("RUSTC_LINKER") {
-            command.arg("-C").arg(format!("linker={}", linker.display()));
+            command.arg("-C").arg(format!("linker={}", Path::new(&linker).display()));
         }
         let status = command.status().expect("the compiler of this program starts");
         assert!(status.success(), "the guest's program is not built");

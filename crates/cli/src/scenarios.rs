@@ -46,7 +46,7 @@ fn built_in(word: &Path) -> Result<BuiltIn, Failure> {
     match find(word)? {
         Found::BuiltIn(one) => Ok(one),
         Found::File(_) => {
-            let named = BUILT_IN.iter().find(|one| *word == *one.name).copied();
+            let named = BUILT_IN.iter().find(|one| word.as_os_str() == one.name).copied();
             let shown = word.display();
             named.ok_or_else(|| {
                 Failure::Says(format!(

@@ -333,8 +333,12 @@ fn counts_of_the_window_are_a_part_of_those_of_the_run(lab: &str) {
     ] {
         let of_run = mean(run, subject, metric).unwrap();
         let of_window = mean(run, subject, &format!("window_{metric}")).unwrap();
-        assert!(of_window < of_run || of_run == 0.0, "{metric}: {of_window} of {of_run}");
-        assert!(of_window > 0.0 || metric == "timeouts", "{metric}: {of_window} of {of_run}");
+        // Of the few timeouts of a run all may lie in the window, or none.
+        let is_a_part = match metric {
+            "timeouts" => of_window <= of_run,
+            _ => 0.0 < of_window && of_window < of_run,
+        };
+        assert!(is_a_part, "{metric}: {of_window} of {of_run}");
     }
     assert_eq!(mean(0, "bulk", "window_recoveries"), None, "no kernel tells of a connection");
     for held in HELD_OF_WINDOW {
