@@ -189,17 +189,17 @@ module_param(one, int, 0644);
 module_param(two, int, 0644);
 static u32 mine_ssthresh(struct sock *sk)
 {
-	return max(tcp_sk(sk)->snd_cwnd >> (one + two), 2U);
+    return max(tcp_sk(sk)->snd_cwnd >> (one + two), 2U);
 }
 static struct tcp_congestion_ops mine = {
-	.ssthresh = mine_ssthresh,
-	.undo_cwnd = tcp_reno_undo_cwnd,
-	.cong_avoid = tcp_reno_cong_avoid,
-	.name = "outside_mine",
+    .ssthresh = mine_ssthresh,
+    .undo_cwnd = tcp_reno_undo_cwnd,
+    .cong_avoid = tcp_reno_cong_avoid,
+    .name = "outside_mine",
 };
 static int __init mine_register(void)
 {
-	return tcp_register_congestion_control(&mine);
+    return tcp_register_congestion_control(&mine);
 }
 module_init(mine_register);
 "#;
@@ -208,7 +208,7 @@ module_init(mine_register);
 #[test]
 fn a_module_init_that_computes_is_refused_however_it_is_written() {
     let computes =
-        MODULE.replace("\treturn tcp_register", "\tone = two * 2;\n\treturn tcp_register");
+        MODULE.replace("    return tcp_register", "    one = two * 2;\n    return tcp_register");
     for (text, expected) in [
         (computes.clone(), "module_init sets one"),
         (computes.replace("mine_register(void)", "mine_register()"), "module_init sets one"),
