@@ -11,8 +11,8 @@ use std::ptr::NonNull;
 use knee_algo::Params;
 use libbpf_rs::query::ProgInfoIter;
 use libbpf_rs::{
-    Link, MapCore as _, MapFlags, MapMut, MapType, Object, OpenObject, PrintLevel, Program,
-    set_print,
+    AsRawLibbpf as _, Link, MapCore as _, MapFlags, MapMut, MapType, Object, OpenMap, OpenObject,
+    PrintLevel, Program, set_print,
 };
 
 use crate::table::{self, Operation};
@@ -25,6 +25,9 @@ pub(crate) const PARAMS_MAP: &str = ".rodata.params";
 pub(crate) const FALLBACK_MAP: &str = ".rodata.default";
 /// The section that counts connections handed to it and holds nothing else (bpf.h).
 pub(crate) const FALLBACKS_MAP: &str = ".data.fallbacks";
+
+/// Sections that libbpf makes a map of which is not called as they are.
+const USUAL_SECTIONS: [&str; 4] = [".data", ".bss", ".rodata", ".kconfig"];
 
 /// An algorithm's programs in the kernel, not registered yet.
 pub(crate) struct Prepared {
@@ -59,11 +62,12 @@ impl Prepared {
         let open = || {
             let mut open = open(embedded, api)?;
             let operations = table::operations(&open);
-            table::set_name(&mut open, embedded, name)?;
             set_params(&mut open, embedded, params)?;
             if let Some(fallback) = fallback {
                 set_fallback(&mut open, fallback)?;
             }
+            // Last: whatever the object says of its variables, this is its name.
+            table::set_name(&mut open, embedded, name)?;
             check(embedded, &operations, api)?;
             table::fit(&mut open, &operations, api)?;
             notes_init = is_init_noted && table::has(&operations, "init");
@@ -358,9 +362,8 @@ fn set_params(open: &mut OpenObject, embedded: &Embedded, params: &Params) -> Re
             embedded.algorithm().params().iter().zip(variables.iter().zip(params.values()))
         {
             let wide = if info.is_signed { i64::from(*value as i32) } else { i64::from(*value) };
-            let mut map = open
-                .maps_mut()
-                .find(|map| map.name().to_string_lossy().ends_with(variable.section.as_str()));
+            let mut map =
+                open.maps_mut().find(|map| usual_section(map) == Some(variable.section.as_str()));
             let len = variable.value.len();
             let place = map
                 .as_mut()
@@ -386,13 +389,31 @@ fn set_params(open: &mut OpenObject, embedded: &Embedded, params: &Params) -> Re
     Ok(())
 }
 
+/// The section that libbpf made this map of, if that is one that every object may have: libbpf puts the object's name before it, which has
+/// no dot, and calls all others as the object does.
+pub(crate) fn usual_section(map: &OpenMap<'_>) -> Option<&'static str> {
+    let (object, section) = map.name().to_str()?.split_once('.')?;
+    let section = USUAL_SECTIONS.iter().find(|usual| usual[1..] == *section)?;
+    (is_of_section(map) && !object.is_empty()).then_some(section)
+}
+
+/// Whether a section of the object is this map, rather than a declaration.
+pub(crate) fn is_of_section(map: &OpenMap<'_>) -> bool {
+    // SAFETY: the map is of an object that is open.
+    map.map_type() == MapType::Array
+        && unsafe { libbpf_sys::bpf_map__is_internal(map.as_libbpf_object().as_ptr()) }
+}
+
 /// Objects of algorithms that never leave a connection have no such section.
 fn set_fallback(open: &mut OpenObject, fallback: &str) -> Result<(), Error> {
     check_name(fallback)?;
     let mut map = open.maps_mut().find(|map| map.name() == FALLBACK_MAP);
     if let Some(section) = map.as_mut().and_then(|map| map.initial_value_mut()) {
+        let no_place =
+            || Error::BadObject { what: format!("there is no place for the name {fallback}") };
         section.fill(0);
-        section[..fallback.len()].copy_from_slice(fallback.as_bytes());
+        let field = section.get_mut(..fallback.len()).ok_or_else(no_place)?;
+        field.copy_from_slice(fallback.as_bytes());
     }
     Ok(())
 }

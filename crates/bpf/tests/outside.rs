@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "all of this is test code")]
 
 use std::fs;
+use std::io::Write as _;
 use std::path::Path;
 
 use knee_bpf::Embedded;
@@ -11,6 +12,7 @@ use knee_testbed::outside;
 /// The object of the file of the tests; `None`: there is no clang.
 fn object() -> Option<Vec<u8>> {
     if Embedded::all().is_empty() {
+        writeln!(std::io::stderr(), "SKIPPED: knee was built without clang").unwrap();
         return None;
     }
     Some(Embedded::of_file(&outside::path(), None).unwrap().object().to_vec())
@@ -22,15 +24,36 @@ fn refusal(bytes: &[u8]) -> String {
 
 /// With each of these texts, once or more, in place of another one of the same length.
 fn with(object: &[u8], from: &str, to: &str) -> Vec<u8> {
+    with_bytes(object, from.as_bytes(), to.as_bytes())
+}
+
+fn with_bytes(object: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
     assert_eq!(from.len(), to.len());
     let mut changed = object.to_vec();
-    let places: Vec<usize> = (0..object.len() - from.len())
-        .filter(|at| object[*at..].starts_with(from.as_bytes()))
-        .collect();
-    assert!(!places.is_empty(), "no {from}");
+    let places: Vec<usize> =
+        (0..object.len() - from.len()).filter(|at| object[*at..].starts_with(from)).collect();
+    assert!(!places.is_empty(), "no {}", from.escape_ascii());
     for at in places {
-        changed[at..at + to.len()].copy_from_slice(to.as_bytes());
+        changed[at..at + to.len()].copy_from_slice(to);
     }
+    changed
+}
+
+/// With another size in the header of this section.
+fn with_size(object: &[u8], section: &str, bytes: u64) -> Vec<u8> {
+    let number = |at: usize, len: usize| {
+        let le = object[at..at + len].iter().rev();
+        le.fold(0, |all, byte| all << 8 | usize::from(*byte))
+    };
+    let header = |index: usize| number(40, 8) + 64 * index;
+    let names = number(header(number(62, 2)) + 24, 8);
+    let is_it = |index: &usize| {
+        let name = &object[names + number(header(*index), 4)..];
+        name.starts_with(section.as_bytes()) && name[section.len()] == 0
+    };
+    let at = header((0..number(60, 2)).find(is_it).unwrap()) + 32;
+    let mut changed = object.to_vec();
+    changed[at..at + 8].copy_from_slice(&bytes.to_le_bytes());
     changed
 }
 
@@ -82,6 +105,148 @@ fn objects_that_knee_did_not_make_of_a_file_are_refused() {
     ] {
         let why = refusal(&bytes);
         assert!(why.starts_with("x.bpf.o: ") && why.contains(expected), "{expected}: {why}");
+    }
+}
+
+/// Made so that root's kernel would do something else with it than with an algorithm.
+#[test]
+fn objects_that_ask_for_more_than_an_algorithm_does_are_refused() {
+    let Some(object) = object() else { return };
+    let call = |registers: u8, number: u8| [0x85, registers, 0, 0, number, 0, 0, 0];
+    let load = |registers: u8| [0x18, registers, 0, 0, 0, 0, 0, 0];
+    // As BTF has the arrays that tell of a map: the type of an element, that of the index, and how many.
+    let array = |count: u32| {
+        let at = (0..object.len() - 24)
+            .find(|at| {
+                object[*at..].starts_with(&[0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0])
+                    && object[at + 20..].starts_with(&count.to_le_bytes())
+            })
+            .unwrap();
+        object[at..at + 24].to_vec()
+    };
+    let with_array = |count: u32, other: u32| {
+        let from = array(count);
+        let to = [&from[..20], &other.to_le_bytes()[..]].concat();
+        with_bytes(&object, &from, &to)
+    };
+    const RINGBUF: u32 = 27;
+    const HASH: u32 = 1;
+    let get_time = call(0, 5);
+    for (bytes, expected) in [
+        (
+            with(&object, "tcp_congestion_ops", "hid_congestion_ops"),
+            "a table that is none of congestion control",
+        ),
+        (with_bytes(&object, &get_time, &call(0, 113)), "calls helper 113 of the kernel"),
+        (with_bytes(&object, &get_time, &call(0x20, 5)), "by a number of its own"),
+        (with_bytes(&object, &load(0x01), &load(0x31)), "things of the kernel by numbers"),
+        (
+            with(&object, "tcp_reno_cong_avoid", "bpf_reno_cong_avoid"),
+            "uses \"bpf_reno_cong_avoid\" of the kernel",
+        ),
+        (with_array(RINGBUF, HASH), "a map cc_ring_slot of another kind"),
+        (with_array(1 << 12, 1 << 24), "a map cc_ring_slot of another kind"),
+        (with_size(&object, ".rodata.default", 8), "a map .rodata.default of another kind"),
+        (with_size(&object, ".rodata.default", 4), "a map .rodata.default of another kind"),
+        (with_size(&object, ".data.fallbacks", 4), "a map .data.fallbacks of another kind"),
+    ] {
+        let why = refusal(&bytes);
+        assert!(why.starts_with("x.bpf.o: ") && why.contains(expected), "{expected}: {why}");
+    }
+}
+
+#[test]
+fn what_makes_the_compiler_go_on_for_ever_is_refused() {
+    if object().is_none() {
+        return;
+    }
+    // 2^26 lines of 8 bytes and more.
+    let bomb = (0..26).fold("#define M0 int x ;\n".to_owned(), |text, i| {
+        format!("{text}#define M{} M{i} M{i}\n", i + 1)
+    });
+    let text = fs::read_to_string(outside::path()).unwrap();
+    let text = text.replace("#include \"gentle.h\"", &format!("{bomb}M26\n"));
+    let why = Embedded::of_source(Path::new("gentle.c"), &text, None).err().unwrap().to_string();
+    assert!(why.contains("makes more than 32 MiB"), "{why}");
+}
+
+#[test]
+fn a_path_that_is_no_text_is_refused_before_anything_is_done() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join(std::ffi::OsStr::from_bytes(b"gentle\xff.c"));
+    fs::copy(outside::path(), &path).unwrap();
+    let why = Embedded::of_file(&path, None).err().unwrap().to_string();
+    assert!(why.contains("has a path that is not text in UTF-8"), "{why}");
+}
+
+const MODULE: &str = r#"
+#include <linux/module.h>
+#include <net/tcp.h>
+static int one = 3;
+static int two = 5;
+module_param(one, int, 0644);
+module_param(two, int, 0644);
+static u32 mine_ssthresh(struct sock *sk)
+{
+    return max(tcp_sk(sk)->snd_cwnd >> (one + two), 2U);
+}
+static struct tcp_congestion_ops mine = {
+    .ssthresh = mine_ssthresh,
+    .undo_cwnd = tcp_reno_undo_cwnd,
+    .cong_avoid = tcp_reno_cong_avoid,
+    .name = "outside_mine",
+};
+static int __init mine_register(void)
+{
+    return tcp_register_congestion_control(&mine);
+}
+module_init(mine_register);
+"#;
+
+/// Nobody runs what a `module_init` computes, however it is written.
+#[test]
+fn a_module_init_that_computes_is_refused_however_it_is_written() {
+    let computes =
+        MODULE.replace("    return tcp_register", "    one = two * 2;\n    return tcp_register");
+    for (text, expected) in [
+        (computes.clone(), "module_init sets one"),
+        (computes.replace("mine_register(void)", "mine_register()"), "module_init sets one"),
+        (
+            computes
+                .replace("static int __init", "static int mine_register(void);\nstatic int __init"),
+            "module_init sets one",
+        ),
+        (
+            computes.replace("mine_register(void)", "mine_register(int a)"),
+            "whose body is not found",
+        ),
+    ] {
+        let why = Embedded::of_source(Path::new("mine.c"), &text, None).err().unwrap().to_string();
+        assert!(why.contains(expected), "{expected}: {why}");
+    }
+}
+
+/// The parameters of a Linux module are variables, which an object names.
+#[test]
+fn objects_of_modules_name_only_variables_of_their_own() {
+    if object().is_none() {
+        return;
+    }
+    let made = Embedded::of_source(Path::new("mine.c"), MODULE, None).unwrap();
+    let object = made.object();
+    let again = Embedded::of_object(Path::new("x.bpf.o"), object).unwrap();
+    let defaults: Vec<u32> = again.algorithm().params().iter().map(|param| param.default).collect();
+    assert_eq!(defaults, [3, 5]);
+    let told = |kind: u8| [&[kind][..], &[0; 11], b"two\0two\0"].concat();
+    for (bytes, expected) in [
+        (with(object, "two\0two\0", "one\0two\0"), "parameters that cannot be read"),
+        (with_bytes(object, &told(5), &told(2)), "parameters that cannot be read"),
+        (with(object, "two\0two\0", "two\0twe\0"), "parameters that cannot be read"),
+        (with(object, "\0.data\0", "\0.link\0"), "parameters that cannot be read"),
+    ] {
+        let why = refusal(&bytes);
+        assert!(why.contains(expected), "{expected}: {why}");
     }
 }
 

@@ -41,6 +41,11 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
             #[cfg(feature = "kernel")]
             Err(knee_algo::Error::KernelModule(_)) => {
                 let shown = path.display().to_string();
+                if let Err(why) = can_compile(args.clang.as_deref()) {
+                    all.push(json!({ "file": shown, "error": why }));
+                    not_looked_at.push(format!("{shown}: {why}"));
+                    continue;
+                }
                 let (finding, said) = match embedded(path, args.clang.as_deref()) {
                     Ok(_) => {
                         (Vec::new(), format!("{shown}: a Linux module that compiles for BPF\n"))
@@ -103,6 +108,13 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
         write_object(&args.files[0], args.clang.as_deref(), object)?;
     }
     Ok(DONE)
+}
+
+/// Whether a refusal would be the file's: without a compiler, or a place for what it makes, nothing was looked at.
+#[cfg(feature = "kernel")]
+fn can_compile(clang: Option<&str>) -> Result<(), String> {
+    module::find_clang(clang)?;
+    module::Cache::open().map(drop)
 }
 
 #[cfg(feature = "kernel")]

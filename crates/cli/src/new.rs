@@ -59,6 +59,6 @@ fn steps_here(name: &str) -> String {
          \x20 knee run incast --quick --cc ./{name}.c,cubic\n\
          \x20     in an experiment of others: knee scenarios lists them\n\
          \x20 knee check {name}.c          what BPF will refuse\n\
-         For the kernel, put it into a clone of knee: knee new algorithm {name} there writes its test too.\n"
+         \x20 sudo knee load ./{name}.c    into this kernel, as knee_{name}\n"
     )
 }

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
-use knee_algo::{Algorithm, Params};
+use knee_algo::{Algorithm, Params, module, sha256};
 use knee_flight::{
     Difference, Ending, Error, Header, Origin, OtherWay, Outcome, Reader, Record, Replay, Report,
     Row,
@@ -44,8 +44,8 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     let recorded = match &args.source {
         None => header.algorithm(),
         Some(file) => {
-            let file =
-                knee_algo::module::load(file).map_err(|why| Failure::Says(why.to_string()))?;
+            check_source(path, header, file)?;
+            let file = module::load(file).map_err(|why| Failure::Says(why.to_string()))?;
             header.algorithm_of_file(file)
         }
     };
@@ -56,6 +56,24 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
             let other = Algorithm::by_name(name).map_err(|why| Failure::Says(why.to_string()))?;
             other_way(args, &mut recording, recorded, other)
         }
+    }
+}
+
+/// Loading a file runs what is in it, so it must be known before to be the one that was recorded.
+fn check_source(path: &Path, header: &Header, file: &Path) -> Result<(), Failure> {
+    let Some(source) = &header.source else {
+        return Err(Failure::Says(format!(
+            "{}: is of {}, which knee has: leave out --source",
+            path.display(),
+            header.algorithm.escape_debug()
+        )));
+    };
+    let text = knee_files::read_bounded(file, module::MAX_SOURCE_BYTES, module::WHAT)
+        .map_err(|why| Failure::Says(format!("{}: {why}", file.display())))?;
+    let given = sha256::hex(&text);
+    match given == source.sha256 {
+        true => Ok(()),
+        false => Err(about(path, &Error::OfFile { file: source.clone(), given: Some(given) })),
     }
 }
 

@@ -750,5 +750,19 @@ fn a_recording_of_a_file_is_replayed_by_that_file_alone() {
     let said = String::from_utf8_lossy(&with.stdout).into_owned();
     assert!(said.contains("(of gentle.c, sha256 ") && said.ends_with("equal\n"), "{said}");
     fs::write(scratch.0.path().join("other.c"), "int x;\n").unwrap();
-    assert_eq!(scratch.knee(&["replay", &recording, "--source", "other.c"]).status.code(), Some(2));
+    // It is not loaded, or it would say that this is no algorithm.
+    let other = scratch.knee(&["replay", &recording, "--source", "other.c"]);
+    let said = String::from_utf8_lossy(&other.stderr).into_owned();
+    assert_eq!(other.status.code(), Some(2));
+    assert!(said.contains("that of the one named is"), "{said}");
+    let arguments = ["small.toml", "--cc", "dctcp", "--repeat", "1", "--trace", "both"];
+    let ran = scratch.knee(&[&["run", "-o", "own"], &arguments[..]].concat());
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    let entries = fs::read_dir(scratch.0.path().join("own")).unwrap();
+    let mut names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let recording = format!("own/{}", names.find(|name| name.ends_with(".flight")).unwrap());
+    let needless = scratch.knee(&["replay", &recording, "--source", "gentle.c"]);
+    let said = String::from_utf8_lossy(&needless.stderr).into_owned();
+    assert_eq!(needless.status.code(), Some(2));
+    assert!(said.contains("is of dctcp, which knee has: leave out --source"), "{said}");
 }

@@ -238,6 +238,23 @@ fn root_loads_no_file_that_others_can_have_written() {
     fs::copy(files.at("gentle.c"), files.at("open.c")).unwrap();
     fs::set_permissions(files.at("open.c"), Permissions::from_mode(0o666)).unwrap();
     assert!(refused("open.c").contains("can be written by others"));
+    // Headers as well, wherever they come from.
+    fs::rename(files.at("gentle.h"), files.at("mine.h")).unwrap();
+    fs::copy(files.at("mine.h"), files.at("gentle.h")).unwrap();
+    chown(files.at("gentle.h"), Some(65534), Some(65534)).unwrap();
+    let why = refused("gentle.c");
+    assert!(why.contains("root takes no header") && why.contains("is of user 65534"), "{why}");
+    let dir = tempfile::tempdir().unwrap();
+    fs::set_permissions(dir.path(), Permissions::from_mode(0o1777)).unwrap();
+    fs::rename(files.at("gentle.h"), dir.path().join("gentle.h")).unwrap();
+    std::os::unix::fs::symlink(dir.path().join("gentle.h"), files.at("gentle.h")).unwrap();
+    assert!(refused("gentle.c").contains("is of user 65534"));
+    // From where everybody can put one, none is taken, and that is said.
+    fs::copy(files.at("gentle.c"), dir.path().join("gentle.c")).unwrap();
+    let why = refused(dir.path().join("gentle.c").to_str().unwrap());
+    assert!(why.contains("file not found"), "{why}");
+    assert!(why.contains("headers beside the file are not taken"), "{why}");
+    fs::rename(files.at("mine.h"), files.at("gentle.h")).unwrap();
     fs::set_permissions(files.0.path(), Permissions::from_mode(0o777)).unwrap();
     assert!(refused("gentle.c").contains("can be written by others"));
 }
@@ -340,6 +357,12 @@ fn the_source_of_a_linux_module_is_loaded_as_it_is() {
     .unwrap();
     let wrong = check("tcp_wide.c");
     assert_eq!(wrong.status.code(), Some(1));
+    // Without a compiler nothing was looked at.
+    let mut command = knee(&["check"]);
+    command.arg(files.at("tcp_delay.c")).env("PATH", "/nonexistent").env_remove("KNEE_CLANG");
+    let without = command.output().unwrap();
+    assert_eq!(without.status.code(), Some(2), "{}", said(&without));
+    assert!(said(&without).contains("no clang"), "{}", said(&without));
     assert!(said(&wrong).contains("undeclared identifier 'y'"), "{}", said(&wrong));
     host.knee("unload --all").done();
     assert_eq!(host.files(), before);

@@ -195,3 +195,23 @@ fn what_scripts_leave_follows_no_link() {
     );
     assert_eq!(fs::read_to_string(&victim).unwrap(), "mine");
 }
+
+/// In /tmp anybody can leave a file of a built-in experiment's name.
+#[test]
+fn a_word_of_roots_names_no_file_of_others() {
+    let Some(scratch) = Scratch::new() else { return };
+    let planted = scratch.0.path().join("incast");
+    fs::write(&planted, SMALL).unwrap();
+    let names_mine = |word: &str| scratch.knee(&["explain", word]);
+    let own = names_mine("incast");
+    assert!(own.status.success(), "{}", err(&own));
+    assert!(String::from_utf8_lossy(&own.stdout).contains("Who waits?"));
+    give(&planted);
+    let theirs = names_mine("incast");
+    assert_eq!(theirs.status.code(), Some(2));
+    let why = err(&theirs);
+    assert!(why.contains("a file here that others can have written"), "{why}");
+    assert!(why.contains("is of user 65534") && why.contains("./incast"), "{why}");
+    assert!(names_mine("./incast").status.success());
+    assert!(names_mine("published/incast").status.success());
+}

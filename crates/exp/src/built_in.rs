@@ -81,6 +81,11 @@ pub fn find<'a>(word: &'a Path, all: &[BuiltIn]) -> Result<Found<'a>, Error> {
     let is_path = text.contains('/') || text.ends_with(".toml") || text == "-";
     match (is_file, built_in()) {
         (false, Some(one)) => Ok(Found::BuiltIn(one)),
+        // In /tmp, say, anybody can leave a file for root's word to name.
+        (true, Some(one)) if *word != one.path() => {
+            check_own(word)?;
+            Ok(Found::File(word))
+        }
         _ if is_file || is_path || word.is_dir() => Ok(Found::File(word)),
         _ => Err(Error::input(
             Path::new(&format!("\"{}\"", shown(&text))),
@@ -92,6 +97,19 @@ pub fn find<'a>(word: &'a Path, all: &[BuiltIn]) -> Result<Found<'a>, Error> {
             ),
         )),
     }
+}
+
+/// Refuses, as root, a file of others that has the name of a built-in one: that may have been meant.
+fn check_own(word: &Path) -> Result<(), Error> {
+    let file = knee_files::open_file(word, "experiment file")
+        .map_err(|why| Error::unreadable(word, why))?;
+    knee_files::trust::check_file(&file, word).map_err(|why| {
+        let message = format!(
+            "names an experiment that is built in and a file here that others can have written ({why}): remove the file, or write ./{} if it is meant",
+            shown(&word.to_string_lossy())
+        );
+        Error::input(word, Origin::Nowhere, "", message)
+    })
 }
 
 /// `; did you mean "incast"? There are also ...`: the nearest name, and those that have the word in them.

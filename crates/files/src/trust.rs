@@ -116,9 +116,19 @@ pub fn check_file(file: &File, path: &Path) -> Result<(), Untrusted> {
 }
 
 fn check_file_for(file: &File, path: &Path, owners: &Owners) -> Result<(), Untrusted> {
-    check_for(path, owners)?;
+    let (folder, rest) = walk(path, owners)?;
     let found = fstat(file).map_err(|why| Untrusted::Io(why.into()))?;
     owned(&found, owners, path)?;
+    // Those directories must be the ones that lead to this very file. A pipe that the process was given lies in none.
+    let is_it = |named: Stat| (named.st_dev, named.st_ino) == (found.st_dev, found.st_ino);
+    let is_there = match (rest.front(), rest.len()) {
+        (Some(name), 1) => statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(is_it),
+        _ => false,
+    };
+    if !is_there && FileType::from_raw_mode(found.st_mode) != FileType::Fifo {
+        let who = "is another file by now".to_owned();
+        return Err(Untrusted::Of { path: path.to_owned(), who });
+    }
     let mode = Mode::from_raw_mode(found.st_mode);
     let by_group = mode.contains(Mode::WGRP) && !owners.groups.contains(&found.st_gid);
     match by_group || mode.contains(Mode::WOTH) {
@@ -131,6 +141,11 @@ fn check_file_for(file: &File, path: &Path, owners: &Owners) -> Result<(), Untru
 }
 
 fn check_for(path: &Path, owners: &Owners) -> Result<(), Untrusted> {
+    walk(path, owners).map(drop)
+}
+
+/// The last directory of the way, and what of the path is not one.
+fn walk(path: &Path, owners: &Owners) -> Result<(OwnedFd, VecDeque<OsString>), Untrusted> {
     let io = |why: rustix::io::Errno| Untrusted::Io(why.into());
     let whole = std::path::absolute(path).map_err(Untrusted::Io)?;
     let mut rest: VecDeque<OsString> = parts(&whole);
@@ -191,7 +206,8 @@ fn check_for(path: &Path, owners: &Owners) -> Result<(), Untrusted> {
     // What lies in a sticky directory is its owner's; but names in it are everybody's.
     match (is_sticky && rest.is_empty(), way.pop()) {
         (true, Some((_, path))) => Err(Untrusted::Of { path, who: "is everybody's".to_owned() }),
-        _ => Ok(()),
+        (_, Some((folder, _))) => Ok((folder, rest)),
+        (_, None) => Err(io(rustix::io::Errno::NOENT)),
     }
 }
 
@@ -328,5 +344,13 @@ mod tests {
         for name in ["own/theirs", "own/open", "open/file", "sticky/theirs", "sticky/link"] {
             assert!(is(name).is_err(), "{name}");
         }
+        // What was opened must be what has the name.
+        let opened = File::open(at("sticky/file")).unwrap();
+        let why = |name: &str| check_file_for(&opened, &at(name), &owners).unwrap_err().to_string();
+        for name in ["own/file", "own", "own/absent", "absent/file"] {
+            assert!(why(name).ends_with("is another file by now"), "{name}: {}", why(name));
+        }
+        fs::remove_file(at("sticky/file")).unwrap();
+        assert!(why("sticky/file").ends_with("is another file by now"));
     }
 }

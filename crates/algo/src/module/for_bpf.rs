@@ -189,11 +189,21 @@ fn check_init(tokens: &[Token]) -> Result<(), String> {
     else {
         return Err("has no module_init, so nothing registers it".to_owned());
     };
-    let is_head = |at: &usize| word(*at) == init && word(at + 1) == "(" && word(at + 2) == "void";
-    let Some(head) = (0..tokens.len()).find(is_head) else { return Ok(()) };
+    let body = |at: usize| {
+        let end = at + 2 + usize::from(word(at + 2) == "void");
+        let is_it = word(at) == init && word(at + 1) == "(" && word(end) == ")";
+        (is_it && word(end + 1) == "{").then_some(end + 1)
+    };
+    let Some(body) = (0..tokens.len()).find_map(body) else {
+        return Err(format!(
+            "has a module_init ({}) whose body is not found, so what it computes is not known: write it as {}(void) {{ ... }}",
+            init.escape_debug(),
+            init.escape_debug()
+        ));
+    };
     let mut depth = 0;
     let mut own: Vec<&str> = Vec::new();
-    for at in head + 4..tokens.len() {
+    for at in body..tokens.len() {
         match word(at) {
             "{" => depth += 1,
             "}" if depth == 1 => break,

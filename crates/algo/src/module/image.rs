@@ -93,6 +93,17 @@ impl ParamType {
         Some(ParamInfo { name, default, min, max, is_signed: self.is_signed(), choices, meaning })
     }
 
+    /// Bytes of a variable of this type in a program for BPF, where a `long` has 64 bits; 0: nothing that could be set.
+    pub fn bytes_in_bpf(self) -> usize {
+        match self {
+            ParamType::Bool | ParamType::U8 => 1,
+            ParamType::I16 | ParamType::U16 => 2,
+            ParamType::I32 | ParamType::U32 => 4,
+            ParamType::I64 | ParamType::U64 => 8,
+            ParamType::Text => 0,
+        }
+    }
+
     fn of_any(kind: u32) -> ParamType {
         match kind {
             1 => ParamType::Bool,

@@ -7,6 +7,7 @@
 mod compile;
 mod elf;
 pub(crate) mod flag;
+mod instructions;
 mod object;
 
 use std::fs::File;
@@ -36,6 +37,10 @@ impl Embedded {
             false => (module::MAX_SOURCE_BYTES, module::WHAT),
         };
         let refused = |why: String| outside(path, why);
+        // Where it was loaded from is kept as text.
+        if std::fs::canonicalize(path).is_ok_and(|whole| whole.to_str().is_none()) {
+            return Err(refused("has a path that is not text in UTF-8: copy it to another".into()));
+        }
         let unreadable = |why: knee_files::Unreadable| refused(why.to_string());
         let file = knee_files::open_file(path, what).map_err(unreadable)?;
         check_owner(&file, path)?;
@@ -116,4 +121,10 @@ fn check_owner(file: &File, path: &Path) -> Result<(), Error> {
 /// The content of a text, as [`Source::sha256`] has it.
 fn hash(text: &str) -> String {
     sha256::hex(text.as_bytes())
+}
+
+#[cfg(test)]
+fn say_skipped() {
+    use std::io::Write as _;
+    let _ = writeln!(std::io::stderr(), "SKIPPED: knee was built without clang");
 }

@@ -1,13 +1,15 @@
 //! What an object says of the algorithm in it, held to what the headers of `algorithms/include` make of a file: an object may come from a
 //! stranger, or from another version of knee.
 
+use std::ffi::CStr;
 use std::path::Path;
 
 use knee_algo::module::ModuleParam;
 use knee_algo::{Algorithm, Description, ParamInfo};
-use libbpf_rs::{MapType, OpenObject, ProgramType};
+use libbpf_rs::{AsRawLibbpf as _, MapType, OpenObject, ProgramType};
 
 use super::elf::Elf;
+use super::instructions;
 use crate::embedded::Outside;
 use crate::load::{FALLBACK_MAP, FALLBACKS_MAP, PARAMS_MAP, open_object, with_log};
 use crate::registry::OPS_PREFIX;
@@ -28,6 +30,11 @@ const MOST_TEXT: usize = 1000;
 /// Bytes of a map's value: a record of the recorder has some 2500.
 const MOST_VALUE: u32 = 1 << 16;
 const MOST_PROGRAMS: usize = 64;
+/// The type of the table, before what the headers put behind it for types of theirs.
+const TABLE_TYPE: &str = "tcp_congestion_ops";
+/// The map that the tracer puts its ring into, and bytes of the ring that says what kind that is (record.h).
+const RING_MAP: &str = "cc_ring_slot";
+const MOST_RING_BYTES: u32 = 1 << 12;
 
 /// An object that passed.
 pub(super) struct Made {
@@ -85,6 +92,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Made, String> {
     check_name(&name)?;
     check_maps(&open, &name, params.len(), is_module)?;
     check_programs(&open)?;
+    instructions::check(&elf)?;
     let operations: Vec<String> =
         table::operations(&open).into_iter().map(|(_, member)| member.to_owned()).collect();
     let has = |name: &str| operations.iter().any(|operation| operation == name);
@@ -111,6 +119,9 @@ fn name_of(open: &OpenObject) -> Result<String, String> {
     let (Some(table), None) = (tables.next(), tables.next()) else {
         return Err(not_ours("not one table of operations"));
     };
+    if type_of(open, &table).split("___").next() != Some(TABLE_TYPE) {
+        return Err(not_ours("a table that is none of congestion control"));
+    }
     let value = table.initial_value().filter(|value| value.len() == TABLE_BYTES);
     let value = value.ok_or_else(|| not_ours("another table of operations"))?;
     let field = &value[NAME_OFFSET..NAME_OFFSET + NAME_BYTES];
@@ -128,6 +139,28 @@ fn name_of(open: &OpenObject) -> Result<String, String> {
     }
 }
 
+/// The name of the type of a map's value; empty if it has none.
+fn type_of(open: &OpenObject, map: &libbpf_rs::OpenMap<'_>) -> String {
+    // SAFETY: the map is of the object, which is open. libbpf gives null where there is nothing, and a text that lives as long as
+    // the object.
+    unsafe {
+        let types = libbpf_sys::bpf_object__btf(open.as_libbpf_object().as_ptr());
+        let id = libbpf_sys::bpf_map__btf_value_type_id(map.as_libbpf_object().as_ptr());
+        if types.is_null() || id == 0 {
+            return String::new();
+        }
+        let found = libbpf_sys::btf__type_by_id(types, id);
+        if found.is_null() {
+            return String::new();
+        }
+        let name = libbpf_sys::btf__name_by_offset(types, (*found).name_off);
+        match name.is_null() {
+            true => String::new(),
+            false => CStr::from_ptr(name).to_string_lossy().into_owned(),
+        }
+    }
+}
+
 /// Nothing but the maps that the headers declare, none of them pinned and each of a size that such a map has. A Linux module has its
 /// variables, too.
 fn check_maps(
@@ -141,16 +174,18 @@ fn check_maps(
     let sections = [PARAMS_MAP, FALLBACK_MAP, FALLBACKS_MAP, SOURCE_MAP, control::MAP];
     for map in open.maps() {
         let name = map.name().to_string_lossy().into_owned();
-        // libbpf puts the object's name before those of the sections that every object may have.
-        let usual = name.rsplit_once('.').map_or("", |(_, usual)| usual);
-        let is_section = sections.contains(&name.as_str())
-            || name.starts_with(".rodata.")
-            || matches!(usual, "rodata" | "kconfig")
-            || is_module && matches!(usual, "data" | "bss");
+        let is_section = match load::usual_section(&map) {
+            Some(".rodata" | ".kconfig") => true,
+            Some(_) => is_module,
+            None => {
+                let is_ours = sections.contains(&name.as_str()) || name.starts_with(".rodata.");
+                is_ours && load::is_of_section(&map)
+            }
+        };
         let is_known = match map.map_type() {
             MapType::StructOps => true,
             MapType::SkStorage => state.contains(&name.as_str()),
-            MapType::ArrayOfMaps => name == "cc_ring_slot",
+            MapType::ArrayOfMaps => name == RING_MAP,
             MapType::Array => is_section,
             _ => false,
         };
@@ -161,7 +196,13 @@ fn check_maps(
             ));
         }
         let is_bounded = map.max_entries() <= 1 && map.value_size() <= MOST_VALUE;
-        if !is_bounded || is_pinned(&map) {
+        let is_right = match name.as_str() {
+            RING_MAP => has_ring_of_ours(&map),
+            FALLBACK_MAP => map.value_size() as usize == NAME_BYTES,
+            FALLBACKS_MAP => map.value_size() as usize == size_of::<u64>(),
+            _ => true,
+        };
+        if !is_bounded || !is_right || is_pinned(&map) {
             return Err(not_ours(&format!("a map {} of another kind", name.escape_debug())));
         }
         if name == PARAMS_MAP && map.value_size() as usize != params * size_of::<u32>() {
@@ -171,9 +212,23 @@ fn check_maps(
     Ok(())
 }
 
+/// Whether the map in this one, which the kernel makes to know its kind, is that of record.h.
+fn has_ring_of_ours(map: &libbpf_rs::OpenMap<'_>) -> bool {
+    // SAFETY: the map is of an object that is open; libbpf gives null or a map that lives as long.
+    unsafe {
+        let inner = libbpf_sys::bpf_map__inner_map(map.as_libbpf_object().as_ptr());
+        !inner.is_null()
+            && libbpf_sys::bpf_map__type(inner) == libbpf_sys::BPF_MAP_TYPE_RINGBUF
+            && libbpf_sys::bpf_map__key_size(inner) == 0
+            && libbpf_sys::bpf_map__value_size(inner) == 0
+            && libbpf_sys::bpf_map__max_entries(inner) <= MOST_RING_BYTES
+            && libbpf_sys::bpf_map__map_flags(inner) == 0
+            && libbpf_sys::bpf_map__pin_path(inner).is_null()
+    }
+}
+
 /// Whether loading the map would pin it.
 fn is_pinned(map: &libbpf_rs::OpenMap<'_>) -> bool {
-    use libbpf_rs::AsRawLibbpf as _;
     // SAFETY: the map is of an object that is open; libbpf gives null or a text of its own.
     unsafe { !libbpf_sys::bpf_map__pin_path(map.as_libbpf_object().as_ptr()).is_null() }
 }
@@ -201,6 +256,10 @@ fn module_params_of(mut told: &[u8], elf: &Elf<'_>) -> Option<(Vec<ParamInfo>, V
         bytes[..variable.value.len()].copy_from_slice(&variable.value);
         let value = u64::from_le_bytes(bytes);
         let kind = ModuleParam::of(kind)?;
+        let is_known = params.iter().any(|known| known.name == name);
+        if is_known || variable.value.len() != kind.bytes_in_bpf() {
+            return None;
+        }
         let default = match kind.is_signed() {
             true => {
                 let unused = 64 - 8 * u32::try_from(variable.value.len()).ok()?;
@@ -300,7 +359,10 @@ mod tests {
 
     #[test]
     fn an_object_of_knees_own_is_not_taken_for_somebody_elses() {
-        let Ok(reno) = Embedded::by_name("reno") else { return };
+        let Ok(reno) = Embedded::by_name("reno") else {
+            crate::outside::say_skipped();
+            return;
+        };
         let why = read(reno.object()).err().unwrap();
         assert!(why.contains("no section that names its source"), "{why}");
     }

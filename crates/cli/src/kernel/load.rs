@@ -24,7 +24,7 @@ pub(crate) struct Args {
     /// The clang that compiles a file [default: KNEE_CLANG, else the first of clang, clang-21, ...]
     #[arg(long, value_name = "PROGRAM")]
     clang: Option<String>,
-    /// Sets a parameter, as shift_g=5. May be given often; `knee algorithms NAME` lists them.
+    /// Sets a parameter, as shift_g=5. May be given often; a wrong name is answered with those that there are.
     #[arg(long, value_name = "PARAM=VALUE")]
     set: Vec<String>,
     /// The name to register it under, at most 15 characters [default: knee_NAME or knee_NAME_VARIANT]
