@@ -300,11 +300,13 @@ pub fn host_main() -> ExitCode {
 /// A command line, and what it does.
 trait Words: CommandFactory + FromArgMatches {
     /// Whether the kernel's own words are to follow a refusal.
+    #[cfg(feature = "kernel")]
     fn is_verbose(&self) -> bool;
     fn run(&self) -> Result<u8, Failure>;
 }
 
 impl Words for Cli {
+    #[cfg(feature = "kernel")]
     fn is_verbose(&self) -> bool {
         self.verbose
     }
