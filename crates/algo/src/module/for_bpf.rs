@@ -306,8 +306,12 @@ mod tests {
         assert!(why.contains("module_init calls prepare"), "{why}");
         let none = MODULE.replace("module_init", "module_unit");
         assert!(for_bpf(&none, "tcp_foo", &|_| false).unwrap_err().contains("no module_init"));
-        assert!(
-            for_bpf("module_init(x);", "x", &|_| false).unwrap_err().contains("registers no table")
-        );
+        for (text, expected) in [
+            ("module_init(x);", "body is not found"),
+            ("static int x() { return 0; }\nmodule_init(x);", "registers no table"),
+        ] {
+            let why = for_bpf(text, "x", &|_| false).unwrap_err();
+            assert!(why.contains(expected), "{why}");
+        }
     }
 }
