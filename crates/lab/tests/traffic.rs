@@ -267,12 +267,14 @@ fn samples_come_at_their_times_with_what_the_algorithm_holds() {
         // A machine that is away for a period misses one.
         let count = of(flow).count();
         assert!((9..=10).contains(&count) || report.late_ns >= 20 * MS, "{count}");
-        for (at_ns, _, info, own) in of(flow) {
+        // Between being told and looking the machine may be away, but not as a rule.
+        let mut behind_ns: Vec<u64> = of(flow).map(|sample| sample.0 % (20 * MS)).collect();
+        behind_ns.sort_unstable();
+        assert!(behind_ns[count / 2] <= report.late_ns + 5 * MS, "{behind_ns:?}");
+        for (_, _, info, own) in of(flow) {
             let info = TcpInfo::new(info);
             assert_eq!(info.state(), Some(1));
             assert!(info.snd_cwnd().unwrap() > 0 && info.ecn() == Some(true));
-            let behind_ns = at_ns % (20 * MS);
-            assert!(behind_ns <= report.late_ns + 5 * MS, "{at_ns}");
             assert_eq!(own.len(), if flow == 0 { dctcp.diag().len() } else { 0 });
         }
     }
