@@ -168,34 +168,14 @@ pub(super) fn compile(path: &Path, text: &str, kind: &Kind) -> Result<Compiled, 
               apt-get install gcc, or name one in CC"
             .to_owned(),
     })?;
-    let cache = Cache::open()?;
-    let include = cache.headers("include", &header_texts())?;
-    let jobs: Vec<Job<'_>> = match kind {
-        Kind::KernelModule => CONTROL_FORMS
-            .iter()
-            .map(|form| Job {
-                program: &program,
-                path,
-                text,
-                kind,
-                form,
-                cache: &cache,
-                include: &include,
-            })
-            .collect(),
-        Kind::Contract { .. } => {
-            let form = &CONTROL_FORMS[0];
-            vec![Job {
-                program: &program,
-                path,
-                text,
-                kind,
-                form,
-                cache: &cache,
-                include: &include,
-            }]
-        }
+    let cache = &Cache::open()?;
+    let include = &cache.headers("include", &header_texts())?;
+    let forms = match kind {
+        Kind::KernelModule => &CONTROL_FORMS[..],
+        Kind::Contract { .. } => &CONTROL_FORMS[..1],
     };
+    let job = |form| Job { program: &program, path, text, kind, form, cache, include };
+    let jobs: Vec<Job<'_>> = forms.iter().map(job).collect();
     // The text after the preprocessor, with what it is linked with and by whom: the same object.
     let keys: Vec<Result<Key, String>> = jobs.iter().map(|job| job.key(&compiler)).collect();
     for key in keys.iter().flatten() {
