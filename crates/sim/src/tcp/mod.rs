@@ -4,7 +4,7 @@
 //! `handshake` (connect, accept), `ack` (an ACK arrives), `recovery` (states, PRR, RACK, undo),
 //! `output` (segments leave), `receive` (data arrives, ACKs leave), `close` (FIN and RST), `options` (of the
 //! application), `gro`, `timers`, `rtt`, `rehash`.
-//! The section numbers in comments are those of `docs/tcp.md`.
+//! `docs/tcp.md` says what it does of Linux and what it leaves out.
 
 mod ack;
 mod close;
