@@ -146,7 +146,7 @@ metrics! {
         shown &[Bulk, Incast, Endless, Query, Shuffle, Rpc, Poisson, SizeClass];
     /// Tail loss probes.
     TailLossProbes "tail_loss_probes" COUNT ONE PAYLOAD, shown &[Bulk, Incast], "tail loss probes", "probes";
-    /// Segments sent again.
+    /// Segments retransmitted.
     Retransmits "retransmits" COUNT ONE PAYLOAD, shown &[Bulk, Incast, Endless, Rpc, Shuffle, Poisson];
     /// Entries into fast recovery.
     Recoveries "recoveries" COUNT ONE PAYLOAD;
