@@ -131,8 +131,9 @@ pub(super) fn unmarked(view: &View<'_>) -> Option<Finding> {
     );
     let lost = [EventKind::FastRetransmission, EventKind::Rto, EventKind::TailLossProbe];
     let events = view.data.events.iter().filter(|event| lost.contains(&event.kind)).take(SHOWN);
-    let evidence = events
-        .map(|event| view.evidence(event.number, "retransmitted, without a mark before".to_owned()));
+    let evidence = events.map(|event| {
+        view.evidence(event.number, "retransmitted, without a mark before".to_owned())
+    });
     Some(view.finding(&UNMARKED, summary, evidence.collect(), 0.8))
 }
 

@@ -155,8 +155,7 @@ pub(super) fn starved(view: &View<'_>) -> Option<Finding> {
     );
     let evidence = rounds.iter().take(SHOWN).map(|round| {
         let rtt = time(round.rtt_min_ns.unwrap_or_default());
-        let said =
-            format!("all marked with {} bytes in flight, after {rtt}", round.inflight_bytes);
+        let said = format!("all marked with {} bytes in flight, after {rtt}", round.inflight_bytes);
         view.evidence(round.first_number, said)
     });
     Some(view.finding(&STARVED, summary, evidence.collect(), 0.9))
