@@ -87,7 +87,7 @@ Examples:
   knee script --record incast.toml --cc dctcp -o incast.script
         a script of what a simulated flow sent; of a capture: knee script --record FILE.pcapng
   knee pcap web.pcapng
-        what happened in a capture: flows, their round trips, why packets were sent again
+        what happened in a capture: flows, their round trips, why packets were retransmitted
   knee doctor
         what this machine can do, and how to get the rest
   sudo knee load cubic --cgroup /sys/fs/cgroup/web --confirm-within 60s

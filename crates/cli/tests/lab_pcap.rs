@@ -130,7 +130,7 @@ impl Ran<'_> {
             settled(&|one| same(one.flow.a_to_b.segments, count(one.record, "data_segs_sent"))),
         );
         of.count(
-            "sent again, SYNs too",
+            "retransmitted, SYNs too",
             "0",
             settled(&|one| {
                 let again = one.flow.a_to_b.retransmitted.segments;
@@ -171,9 +171,9 @@ impl Ran<'_> {
         );
     }
 
-    /// Where an ACK covers what was sent again the kernel takes the RTT from timestamps, which may be the smallest.
+    /// Where an ACK covers what was retransmitted the kernel takes the RTT from timestamps, which may be the smallest.
     fn times(&self, all: &[One<'_>], of: &mut Of<'_>) {
-        // By timestamps, too, is the RTT of a SYN that was sent again.
+        // By timestamps, too, is the RTT of a SYN that was retransmitted.
         let is_known = |one: &&One<'_>| one.is_settled && one.flow.handshake.repeats == 0;
         let least = all.iter().filter(is_known).map(|one| {
             let mut sender = one.sender();
@@ -209,7 +209,7 @@ impl Ran<'_> {
                 for (name, of, record) in [
                     ("in flight, packets", Step::in_flight as fn(&Step) -> u64, outstanding),
                     ("bytes acknowledged", Step::una, count(sample, "bytes_acked")),
-                    ("sent again so far, SYNs too", Step::again, count(sample, "total_retrans")),
+                    ("retransmitted so far, SYNs too", Step::again, count(sample, "total_retrans")),
                 ] {
                     let values = || around.iter().map(of);
                     let (low, high) = (values().min().unwrap(), values().max().unwrap());
@@ -347,7 +347,7 @@ fn captures_of_the_kernels_tcp_say_what_its_tcp_info_says() {
         println!("{}", table.text());
         let failed = table.failed();
         assert!(failed.is_empty(), "{}", failed.join("\n"));
-        assert!(table.recorded("loss", "sent again, SYNs too") >= 5.0);
+        assert!(table.recorded("loss", "retransmitted, SYNs too") >= 5.0);
         assert!(table.recorded("dctcp", "marked, packets by ECE") >= 5.0);
         return;
     }

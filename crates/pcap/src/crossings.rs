@@ -182,7 +182,7 @@ impl Matcher {
                 self.order.push_back((print, at_ns));
                 return;
             }
-            // The same once more at a point: sent again with all numbers the same.
+            // The same once more at a point: retransmitted with all numbers the same.
             Some(waiting) if waiting.seen().iter().any(|seen| seen.0 == point) => {
                 let before = std::mem::replace(waiting, new);
                 self.order.push_back((print, at_ns));

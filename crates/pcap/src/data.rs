@@ -1,4 +1,4 @@
-//! One direction's data: what was sent, what is on its way, and what the ACKs of it say.
+//! One direction's data: what was sent, what is in flight, and what the ACKs of it say.
 
 use std::collections::VecDeque;
 
@@ -15,13 +15,13 @@ use crate::rounds::Rounds;
 use crate::rows::{NO_ROW, Rows};
 use crate::spans;
 
-/// Segments on their way that are known one by one; the oldest beyond are forgotten.
+/// Segments in flight that are known one by one; the oldest beyond are forgotten.
 const MOST_SENT: usize = 1 << 18;
 /// Events that are kept of a direction and kind: marks come by thousands, and must not hide a timeout.
 pub(crate) const MOST_EVENTS: u32 = 128;
 /// RTT where none is known, ns: that of RFC 6298's first timeout.
 const UNKNOWN_RTT_NS: u64 = 1_000_000_000;
-/// An ACK of all data on its way is an event if it took so much longer than the smallest RTT, ns: more than the largest queues of
+/// An ACK of all data in flight is an event if it took so much longer than the smallest RTT, ns: more than the largest queues of
 /// data centers hold, less than the shortest timers of delayed ACKs.
 const DELAYED_ACK_NS: u64 = 10_000_000;
 
@@ -31,7 +31,7 @@ const SPANS_OF_RTT: u64 = 64;
 /// RTTs of a sort that are kept as they are.
 const MOST_SAMPLES: usize = 1024;
 
-/// A segment on its way, or a gap that later segments left.
+/// A segment in flight, or a gap that later segments left.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sent {
     pub(crate) start: u64,
@@ -114,7 +114,7 @@ pub(crate) struct Data {
     pub(crate) stamps: Stamps,
     bursts: Bursts,
     echo: Echo,
-    /// Since when nothing is on its way.
+    /// Since when nothing is in flight.
     idle_since_ns: Option<u64>,
     begin_ns: Option<u64>,
     last_new_ack_ns: Option<u64>,
@@ -501,7 +501,7 @@ impl Data {
             }
             self.sent.pop_front();
         }
-        // What waited for one that was sent again has come long before this ACK, and without SACKs nothing told of it.
+        // What waited for one that was retransmitted has come long before this ACK, and without SACKs nothing told of it.
         if taken.has_repeats && now.has_sack == Some(false) {
             taken.rtt_ns = None;
         }
@@ -763,7 +763,7 @@ pub(crate) struct Taken {
     pub(crate) rtt_ns: Option<u64>,
     newest_ns: u64,
     has_repeats: bool,
-    /// When the newest was sent, those that were sent again too, ns, and its end.
+    /// When the newest was sent, those that were retransmitted too, ns, and its end.
     last_sent: (u64, u64),
     pub(crate) marked: u32,
     pub(crate) unmarked: u32,
@@ -777,7 +777,7 @@ impl Taken {
             self.unmarked += 1;
         }
         let ns = now.at_ns.saturating_sub(sent.at_ns);
-        // What was sent again may have come the first time: in less than the path takes it did.
+        // What was retransmitted may have come the first time: in less than the path takes it did.
         let is_first =
             sent.times > 1 && now.at_ns.saturating_sub(sent.last_at_ns) < self.least_rtt_ns;
         let sent_ns = if is_first { sent.at_ns } else { sent.last_at_ns };

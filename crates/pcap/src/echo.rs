@@ -7,7 +7,7 @@ use knee_wire::Segment;
 use crate::data::{Now, Taken};
 use crate::model::{Direction, Event, EventKind, ReceiverKind};
 
-/// CWRs on their way that are remembered: some senders send one with each segment.
+/// CWRs in flight that are remembered: some senders send one with each segment.
 const CWRS: usize = 256;
 /// Round trips after which a run without a CWR is one that is held: the sender has seen it after one, and its CWR would be there
 /// after two.

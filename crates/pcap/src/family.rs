@@ -1,6 +1,6 @@
-//! A guess at a sender's congestion control, from what it had on its way in each round trip.
+//! A guess at a sender's congestion control, from what it had in flight in each round trip.
 //!
-//! The window itself is not in a capture. What is on its way is the window as long as neither the application nor the receiver
+//! The window itself is not in a capture. What is in flight is the window as long as neither the application nor the receiver
 //! holds the sender back, so that round trips in which it is far below what it was are no evidence.
 
 use crate::model::{Direction, Family, FamilyGuess, Round};
@@ -18,7 +18,7 @@ const FEWEST_SEGMENTS: f64 = 8.0;
 const DCTCP_GAIN: f64 = 1.0 / 16.0;
 /// Round trips before DCTCP's estimate, which begins at 1, has settled: after 32 of them an eighth of that is left.
 const SETTLED_ROUNDS: u64 = 32;
-/// What BBR has on its way while it probes for the RTT, segments (version 1), and how often it does so, ns.
+/// What BBR has in flight while it probes for the RTT, segments (version 1), and how often it does so, ns.
 const PROBE_RTT_SEGMENTS: f64 = 4.0;
 const PROBE_RTT_EVERY_NS: (u64, u64) = (4_500_000_000, 11_000_000_000);
 /// And for how long: 200 ms or a round trip, where clocks are coarse; until the window is back it may be some round trips of a long path.
@@ -163,7 +163,7 @@ impl Habits {
 
     /// The likeliest family, or none.
     pub(crate) fn guess(&self, out: &Direction, to_sender_ns: Option<u64>) -> FamilyGuess {
-        // Behind the middle of the path little of what is on its way is seen.
+        // Behind the middle of the path little of what is in flight is seen.
         let is_far = to_sender_ns.is_some_and(|ns| out.rtt.min().is_none_or(|ahead| ns > ahead));
         if self.rounds < FEWEST_ROUNDS || is_far {
             return FamilyGuess::default();

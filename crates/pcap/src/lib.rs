@@ -1,4 +1,4 @@
-//! What happened in captures of TCP: flows, round trips, packets, and why segments were sent again.
+//! What happened in captures of TCP: flows, round trips, packets, and why segments were retransmitted.
 //!
 //! | part | what it is |
 //! | --- | --- |
@@ -7,14 +7,14 @@
 //! | [`mod@histogram`] | bounded counts of values |
 //! | `input` | files, their compression, and which interfaces are one point |
 //! | `table`, `live` | connections that are going on, found by their addresses; their handshakes and numbers |
-//! | `data`, `rounds`, `bursts`, `spans`, `ranges` | one direction's data: what is on its way, its round trips, its bursts, its rate, its SACKs |
-//! | `repeats` | late or sent again, and why |
+//! | `data`, `rounds`, `bursts`, `spans`, `ranges` | one direction's data: what is in flight, its round trips, its bursts, its rate, its SACKs |
+//! | `repeats` | late or retransmitted, and why |
 //! | `echo`, `family` | kinds of receivers and senders |
 //! | `crossings` | the same packets at two points |
 //! | [`mod@text`], [`csv`] | results to be read, by people and by programs |
 //! | `keep`, `rows` | what is kept of flows and packets |
 //!
-//! Memory is bounded by the connections that are going on: each has the segments that are on their way, and results of bounded size.
+//! Memory is bounded by the connections that are going on: each has the segments that are in flight, and results of bounded size.
 #![forbid(unsafe_code)]
 
 pub mod analysis;

@@ -245,7 +245,7 @@ pub struct Handshake {
     pub syn: Option<u64>,
     /// The SYN-ACK's.
     pub syn_ack: Option<u64>,
-    /// SYNs and SYN-ACKs that were sent again.
+    /// SYNs and SYN-ACKs that were retransmitted.
     pub repeats: u32,
     /// Whether window scaling was agreed on; nothing if a SYN or SYN-ACK was not seen.
     pub has_window_scale: Option<bool>,
@@ -355,11 +355,11 @@ pub struct Direction {
     /// Tail loss probes with new data: behind a silence, and before any ACK of what was lost, which the ACK of them tells of. Those that
     /// found no loss cannot be told from data.
     pub new_data_probes: u64,
-    /// Segments that came after later ones, but were not sent again.
+    /// Segments that came after later ones, but were not retransmitted.
     pub out_of_order: u64,
     /// By how much the latest of them was late, ns.
     pub out_of_order_longest_ns: u64,
-    /// Bytes that were missing here when later ones came and were sent again: lost before the point, segments.
+    /// Bytes that were missing here when later ones came and were retransmitted: lost before the point, segments.
     pub lost_before_point: u64,
     /// The same packet captured twice, by its IP identification.
     pub duplicates_captured: u64,
@@ -375,7 +375,7 @@ pub struct Direction {
     pub smallest_window_bytes: Option<u64>,
     /// ACKs that the receiver sent, those with data of its own too.
     pub acks: u64,
-    /// ACKs that say again what was said before, while data was on its way.
+    /// ACKs that say again what was said before, while data was in flight.
     pub duplicate_acks: u64,
     pub ecn: EcnCounts,
     /// How the receiver tells of marks.
@@ -385,7 +385,7 @@ pub struct Direction {
     pub initial_window_bytes: Option<u64>,
     /// Whether the application had more to send then.
     pub is_initial_window_full: bool,
-    /// The most that was on its way at once, bytes.
+    /// The most that was in flight at once, bytes.
     pub max_inflight_bytes: u64,
     /// The highest rate at which two segments followed each other, bits per second: near that of the link before the point.
     pub link_rate_bps: Option<f64>,
@@ -400,7 +400,7 @@ pub struct Direction {
     /// that there are not too many.
     #[serde(skip)]
     pub exact_rtts: [Vec<u64>; 2],
-    /// Rates at which ACKs came: what each acknowledged over the time since the one before it, while data was on its way
+    /// Rates at which ACKs came: what each acknowledged over the time since the one before it, while data was in flight
     /// throughout, bits per second.
     pub ack_rate_bps: Histogram,
     /// Rates at which segments of full size came: their payload over the time since the packet before them, bits per second.
@@ -446,13 +446,13 @@ pub struct Retransmitted {
     pub fast: u64,
     /// First after a retransmission timeout: the number of timeouts.
     pub rto: u64,
-    /// What was sent again behind these, until all that was on its way is acknowledged.
+    /// What was retransmitted behind these, until all that was in flight is acknowledged.
     pub after_rto: u64,
     /// Tail loss probes that repeat data. Those with new data are [`Direction::new_data_probes`].
     pub tlp: u64,
     /// For no reason that can be seen.
     pub unclear: u64,
-    /// Of all of these, those that were not needed: the original had arrived.
+    /// Of all of these, those that were spurious: the original had arrived.
     pub spurious: u64,
 }
 
@@ -469,7 +469,7 @@ pub struct EcnCounts {
     pub ce: u64,
     /// Packets without data (ACKs, SYN, FIN) that are ECN-capable or marked.
     pub ect_without_data: u64,
-    /// Segments that were sent again and are ECN-capable.
+    /// Segments that were retransmitted and are ECN-capable.
     pub ect_retransmitted: u64,
     /// Packets by which the sender said that it has reduced cwnd.
     pub cwr: u64,
@@ -560,7 +560,7 @@ pub struct Round {
     pub first_number: u64,
     /// Last packet of data in it.
     pub last_number: u64,
-    /// Time before it during which nothing was on its way, ns.
+    /// Time before it during which nothing was in flight, ns.
     pub idle_ns: u64,
     /// Whether the other end sent data meanwhile: a request, or the response to one.
     pub was_idle_answered: bool,
@@ -579,7 +579,7 @@ pub struct Round {
     pub ece_acks: u32,
     /// Times that ACKs changed between ECE and none.
     pub ece_changes: u32,
-    /// The most on its way, bytes: sent, and neither acknowledged nor selectively so.
+    /// The most in flight, bytes: sent, and neither acknowledged nor selectively so.
     pub inflight_bytes: u64,
     /// Smallest window of the receiver, bytes.
     pub window_bytes: Option<u64>,
@@ -611,7 +611,7 @@ pub struct Round {
     pub largest_burst_number: u64,
     /// From its first packet to its last, ns.
     pub largest_burst_ns: u64,
-    /// The longest time that the ACK of all data on its way took beyond the smallest RTT, while that was two segments or less, ns:
+    /// The longest time that the ACK of all data in flight took beyond the smallest RTT, while that was two segments or less, ns:
     /// no queue of its own explains it.
     pub ack_delay_ns: Option<u64>,
 }
@@ -660,7 +660,7 @@ pub enum EventKind {
     FastRetransmission,
     /// A retransmission timeout: `lasted_ns` is the silence before.
     Rto,
-    /// A segment sent again behind a timeout.
+    /// A segment retransmitted behind a timeout.
     RetransmissionAfterRto,
     /// A tail loss probe that repeats data.
     TailLossProbe,
@@ -668,7 +668,7 @@ pub enum EventKind {
     NewDataProbe,
     /// A retransmission for no reason that can be seen.
     UnclearRetransmission,
-    /// Proof that a retransmission was not needed: `number` is the ACK, `earlier` the retransmission; both are the retransmission where
+    /// Proof that a retransmission was spurious: `number` is the ACK, `earlier` the retransmission; both are the retransmission where
     /// the ACK had passed before.
     Spurious,
     /// A segment that came late: `earlier` is the later one that came before it.
@@ -684,9 +684,9 @@ pub enum EventKind {
     /// A timeout for data at the tail: behind the lost segments came nothing by which the receiver could have told. `number` is the
     /// retransmission, `earlier` the original.
     TailLoss,
-    /// The ACK of the last data on its way took long; `lasted_ns` beyond the smallest RTT.
+    /// The ACK of the last data in flight took long; `lasted_ns` beyond the smallest RTT.
     DelayedAck,
-    /// Data again after nothing had been on its way for longer than a timeout.
+    /// Data again after nothing had been in flight for longer than a timeout.
     AfterIdle,
     /// An ACK told of a gap of the capture: data acknowledged that is not in it.
     NotCaptured,
@@ -721,13 +721,13 @@ pub struct PacketRow {
     pub sacks: Vec<(u64, u64)>,
     /// On its way with this packet, bytes; nothing without data.
     pub inflight_bytes: Option<u64>,
-    /// Until it was acknowledged, ns; nothing if it was not, or was sent again.
+    /// Until it was acknowledged, ns; nothing if it was not, or was retransmitted.
     pub rtt_ns: Option<u64>,
     /// Number of the packet that acknowledged it, first by SACK or in order.
     pub acked_by: Option<u64>,
     /// Number of the packet that it repeats.
     pub repeats: Option<u64>,
-    /// Why it was sent again.
+    /// Why it was retransmitted.
     pub why: Option<EventKind>,
     /// Number of a later packet that repeats it.
     pub repeated_by: Option<u64>,

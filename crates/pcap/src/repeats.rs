@@ -1,4 +1,4 @@
-//! Segments that come again: late, or sent again, and then why.
+//! Segments that come again: late, or retransmitted, and then why.
 //!
 //! What a sender has done shows in what came before: ACKs that tell of a gap let it send again at once, and a timer fires after
 //! silence. At a point on the way both are seen later by the time to the sender and back.
@@ -45,7 +45,7 @@ pub(crate) struct Repeat {
     pub(crate) number: u64,
     pub(crate) tsval: Option<u32>,
     pub(crate) segments: u64,
-    /// It is counted as not needed; the receiver may still report that it came.
+    /// It is counted as spurious; the receiver may still report that it came.
     pub(crate) is_spurious: bool,
     /// When what it repeats was sent, ns.
     pub(crate) sent_ns: Option<u64>,
@@ -125,7 +125,7 @@ impl Recovery {
         }
     }
 
-    /// The first segment is acknowledged, with an echo of a time before it was sent again: the original had arrived (RFC 3522).
+    /// The first segment is acknowledged, with an echo of a time before it was retransmitted: the original had arrived (RFC 3522).
     pub(crate) fn check_eifel(&mut self, una: u64, ack: u64, now: &Now<'_>, out: &mut Direction) {
         let Some((_, echo)) = now.tcp.timestamps else { return };
         let is_before = |tsval: u32| (tsval.wrapping_sub(echo) as i32) > 0;
@@ -232,7 +232,7 @@ impl Data {
         }
     }
 
-    /// Makes two of what was sent at once, where a part of it is sent again: a host hands several segments over as one packet.
+    /// Makes two of what was sent at once, where a part of it is retransmitted: a host hands several segments over as one packet.
     fn split(&mut self, at: usize, start: u64) -> bool {
         let is_long = self.sent.len() > SPLIT_BELOW;
         let Some(whole) = self.sent.get_mut(at).filter(|whole| !is_long && whole.start < start)
@@ -248,7 +248,7 @@ impl Data {
         true
     }
 
-    /// Bytes that later ones came before: reordered, or lost before the point and sent again.
+    /// Bytes that later ones came before: reordered, or lost before the point and retransmitted.
     fn fills_gap(&mut self, at: usize, start: u64, end: u64, gap: &Sent, now: &mut Now<'_>) {
         let lasted_ns = now.at_ns.saturating_sub(gap.at_ns);
         if self.is_late(gap, lasted_ns, now) {
@@ -325,7 +325,7 @@ impl Data {
                 return ahead > 0;
             }
         }
-        // To be sent again, it takes the way of the ACK to the sender, and the way back.
+        // To be retransmitted, it takes the way of the ACK to the sender, and the way back.
         match (self.out.rtt.min(), now.to_sender_ns) {
             (Some(ahead), Some(behind)) => {
                 // It would have a later timestamp then, if these are fine enough.
@@ -340,7 +340,7 @@ impl Data {
         }
     }
 
-    /// Decides why bytes were sent again.
+    /// Decides why bytes were retransmitted.
     fn sent_again_because(
         &mut self,
         start: u64,
@@ -355,7 +355,7 @@ impl Data {
         let is_silent = silence_ns >= self.timer_ns(start, earlier, is_below, now);
         let can_probe = self.recovery.can_probe(now.has_sack, self.sacked.bytes());
         let kind = if is_below {
-            // Already acknowledged here: the ACK was on its way to the sender, or lost.
+            // Already acknowledged here: the ACK was in flight to the sender, or lost.
             match (is_silent, self.recovery.state) {
                 (true, _) if can_probe && earlier.is_last => EventKind::TailLossProbe,
                 (true, _) => EventKind::Rto,

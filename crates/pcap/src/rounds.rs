@@ -95,7 +95,7 @@ impl Rounds {
         self.end.get_or_insert(end);
     }
 
-    /// Ends the round if an ACK covers it; `next` is behind what was sent, and is on its way unless it is acknowledged too.
+    /// Ends the round if an ACK covers it; `next` is behind what was sent, and is in flight unless it is acknowledged too.
     pub(crate) fn acked(&mut self, una: u64, next: u64, at_ns: u64, mss: u32, most: usize) {
         if self.end.is_none_or(|end| una < end) {
             return;

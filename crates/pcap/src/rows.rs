@@ -38,7 +38,7 @@ impl Rows {
         self.list.get_mut(row as usize)
     }
 
-    /// What was on its way with a packet.
+    /// What was in flight with a packet.
     pub(crate) fn inflight(&mut self, row: u32, bytes: u64) {
         if let Some(row) = self.at(row) {
             row.inflight_bytes = Some(bytes);

@@ -124,7 +124,7 @@ fn table(analysis: &Analysis, top: usize) -> String {
     };
     let _ = writeln!(
         out,
-        "\nin all{points}: {} in {} segments; sent again {} (fast {}, timeouts {}, behind them {}, probes {}, unclear {}), not needed {}; \
+        "\nin all{points}: {} in {} segments; retransmitted {} (fast {}, timeouts {}, behind them {}, probes {}, unclear {}), spurious {}; \
          late {}; marked {}",
         bytes(totals.bytes),
         totals.segments,
@@ -274,7 +274,7 @@ fn handshake(of: &Handshake) -> String {
     let syn = if of.is_syn_ect == Some(true) { ", the SYN itself ECN-capable" } else { "" };
     let repeats = match of.repeats {
         0 => String::new(),
-        count => format!(", {count} SYNs sent again"),
+        count => format!(", {count} SYNs retransmitted"),
     };
     format!(
         "agreed: SACK {}, timestamps {}, window scaling {}, ECN {ecn}{syn}{repeats}\n",
@@ -303,9 +303,9 @@ fn of_direction(of: &Direction) -> String {
     }
     let again = &of.retransmitted;
     line(
-        "sent again",
+        "retransmitted",
         format!(
-            "{}: fast {}, timeouts {}, behind them {}, probes {}, unclear {}; not needed {}",
+            "{}: fast {}, timeouts {}, behind them {}, probes {}, unclear {}; spurious {}",
             again.segments,
             again.fast,
             again.rto,
@@ -337,7 +337,7 @@ fn of_direction(of: &Direction) -> String {
         line(
             "order",
             format!(
-                "late {} (by {} at most), lost before the point {}, doubled on the way {}, doubled by the capture {}",
+                "late {} (by {} at most), lost before the point {}, duplicated by the network {}, duplicated by the capture {}",
                 of.out_of_order,
                 duration(of.out_of_order_longest_ns),
                 of.lost_before_point,
@@ -350,7 +350,7 @@ fn of_direction(of: &Direction) -> String {
     if of.rtt_by_timestamps.count() > 0 {
         line("by timestamps", quantiles(&of.rtt_by_timestamps));
     }
-    line("on its way", format!("at most {}", bytes(of.max_inflight_bytes)));
+    line("in flight", format!("at most {}", bytes(of.max_inflight_bytes)));
     if let Some(window) = of.initial_window_bytes {
         let mss = f64::from(of.mss.unwrap_or(1));
         let more = if of.is_initial_window_full { "" } else { ", and there was no more to send" };
@@ -420,7 +420,7 @@ fn rounds(list: &[Round], begin_ns: u64) -> String {
             "packet",
             "sent",
             "acked",
-            "on its way",
+            "in flight",
             "rate",
             "RTT min",
             "mean",
@@ -499,7 +499,7 @@ fn packets(list: &[PacketRow], begin_ns: u64) -> String {
             "seq",
             "len",
             "ack",
-            "on its way",
+            "in flight",
             "RTT",
             "acked by",
             "why",

@@ -117,7 +117,7 @@ fn what_the_receiver_had_already_was_not_needed() {
 
 #[test]
 fn what_was_not_needed_counts_once_whatever_says_so() {
-    // By the echo first, then by DSACK: the network has doubled nothing.
+    // By the echo first, then by DSACK: the network has duplicated nothing.
     let mut trace = begun();
     trace.data(40 * MS, 20..24);
     trace.segment(300 * MS, 20);

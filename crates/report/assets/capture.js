@@ -164,7 +164,7 @@ function plots(flow) {
       marks("ACK with ECE", "k4", "dot", acks.t, i => acks.ack[i], i => acks.ece[i]),
       marks("data marked CE", "k4", "circle", data.t, middle, i => data.flags[i] & CE),
       ...special,
-      marks("not needed", "un", "ring", data.t, middle, i => data.flags[i] & SPURIOUS),
+      marks("spurious", "un", "ring", data.t, middle, i => data.flags[i] & SPURIOUS),
     ]});
     const rtts = most([...rounds.mean, ...data.rtt].filter(v => !Number.isNaN(v)));
     const [, rttUnit, rttFactor] = timeOf(rtts);
@@ -227,7 +227,7 @@ function describe(flow, i, clock) {
   if (kind) parts.push(SPECIAL[kind - 1][0]);
   if (data.flags[i] & CE) parts.push("CE");
   if (data.flags[i] & ECHOED) parts.push("acknowledged with ECE");
-  if (data.flags[i] & SPURIOUS) parts.push("not needed");
+  if (data.flags[i] & SPURIOUS) parts.push("spurious");
   return parts.join(" · ");
 }
 

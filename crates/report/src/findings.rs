@@ -168,7 +168,7 @@ fn seconds(ns: Option<f64>) -> String {
     ns.map_or("–".into(), |ns| Unit::alone("s", ns / 1e9))
 }
 
-/// What was sent again, by kind.
+/// What was retransmitted, by kind.
 fn again(flow: &Flow) -> String {
     let kinds = [
         ("fast", "fast"),
@@ -298,7 +298,7 @@ fn section(capture: &Capture, one: &Drawn) -> String {
         Unit::alone("B", flow.bytes()),
         format!("in {}", seconds(Some(flow.end_ns.saturating_sub(flow.begin_ns) as f64))),
         format!("RTT from {}", seconds(flow.number("rtt_min_ns"))),
-        format!("sent again: {}", again(flow)),
+        format!("retransmitted: {}", again(flow)),
         format!("marked: {}", marked(flow)),
     ];
     if let Some(name) = point.and_then(|point| point["name"].as_str()) {
@@ -306,7 +306,7 @@ fn section(capture: &Capture, one: &Drawn) -> String {
     }
     if one.len() < one.whole {
         meta.push(format!(
-            "{} of {} packets are drawn: of each short period the ends and the extremes, and all that was sent again or came late",
+            "{} of {} packets are drawn: of each short period the ends and the extremes, and all that was retransmitted or came late",
             digits(one.len() as f64),
             digits(one.whole as f64)
         ));

@@ -18,7 +18,7 @@ struct Made {
     has_packets: bool,
 }
 
-/// The segment that is sent again, by which packet, and the one whose ACK is late.
+/// The segment that is retransmitted, by which packet, and the one whose ACK is late.
 const AGAIN: u64 = 40;
 const SPIKE: u64 = 70;
 
@@ -57,7 +57,7 @@ impl Made {
         let finding = serde_json::json!({
             "kind": "tail-loss", "flows": [2], "summary": "Half <i>lost</i>.", "usually_means": "A short buffer.", "try_this": "More of it.",
             "severity": "severe", "confidence": 0.9,
-            "evidence": (0..9).map(|i| serde_json::json!({"flow": 2, "number": 41 + 2 * i, "says": "sent again"})).collect::<Vec<_>>(),
+            "evidence": (0..9).map(|i| serde_json::json!({"flow": 2, "number": 41 + 2 * i, "says": "retransmitted"})).collect::<Vec<_>>(),
         });
         let about = serde_json::json!({
             "files": [{"name": "there/x.pcap", "packets": 3 * self.segments, "tcp_packets": 2 * self.segments,
@@ -210,7 +210,7 @@ fn the_number_of_a_packet_leads_to_it_and_dragging_zooms_every_plot() {
     assert!(
         drawn.contains("packet 41 ")
             && drawn.contains("fast retransmission")
-            && drawn.contains("not needed"),
+            && drawn.contains("spurious"),
         "{drawn}"
     );
 

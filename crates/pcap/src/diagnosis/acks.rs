@@ -99,7 +99,7 @@ pub(super) fn delayed(view: &View<'_>) -> Option<Finding> {
     Some(view.finding(&DELAYED, summary, evidence.collect(), 0.9))
 }
 
-/// How it is known that a segment that a timer sent again had arrived the first time, if it is.
+/// How it is known that a segment that a timer retransmitted had arrived the first time, if it is.
 pub(super) fn arrived(view: &View<'_>, event: &Event) -> Option<&'static str> {
     // Where its own number is the proof's, the ACK had come before it.
     let says_so =
@@ -110,7 +110,7 @@ pub(super) fn arrived(view: &View<'_>, event: &Event) -> Option<&'static str> {
     // A receiver with SACK would have said so, and one without it mostly says again what it said before: else the packet was lost
     // behind the point, unless that is the receiver's own device.
     let cannot_say = view.flow.handshake.has_sack != Some(true);
-    // While one segment alone is on its way, only its arrival makes the receiver repeat an ACK: else those behind it may have done so.
+    // While one segment alone is in flight, only its arrival makes the receiver repeat an ACK: else those behind it may have done so.
     let is_alone = event.inflight_bytes <= view.mss();
     let was_answered = (is_alone && event.duplicate_acks > 0) || view.is_receivers_device;
     if view.is_near_receiver && event.earlier.is_some() && cannot_say && was_answered {
@@ -123,7 +123,7 @@ pub(super) fn arrived(view: &View<'_>, event: &Event) -> Option<&'static str> {
     )
 }
 
-/// Segments that a timer sent again although they had arrived: connection, whether `a` sent them, first byte.
+/// Segments that a timer retransmitted although they had arrived: connection, whether `a` sent them, first byte.
 pub(super) fn arrivals(views: &[View<'_>]) -> BTreeSet<(u32, bool, u64)> {
     let of = |view: &View<'_>| -> Vec<_> {
         let had = view.data.events.iter().filter(|event| {
@@ -162,7 +162,7 @@ pub(super) fn left_out(view: &View<'_>) -> Option<Finding> {
     let kind = Kind { severity, ..kind };
     let at_least = view.at_least(&[EventKind::Rto, EventKind::TailLossProbe]);
     let summary = format!(
-        "The last packet on its way arrived {at_least}{} times, and {why}: {timeouts} timeouts and {} probes sent it again, after {} in \
+        "The last packet in flight arrived {at_least}{} times, and {why}: {timeouts} timeouts and {} probes sent it again, after {} in \
          the median.",
         found.len(),
         found.len() - timeouts,

@@ -131,15 +131,16 @@ pub(super) fn unmarked(view: &View<'_>) -> Option<Finding> {
     );
     let lost = [EventKind::FastRetransmission, EventKind::Rto, EventKind::TailLossProbe];
     let events = view.data.events.iter().filter(|event| lost.contains(&event.kind)).take(SHOWN);
-    let evidence = events
-        .map(|event| view.evidence(event.number, "sent again, without a mark before".to_owned()));
+    let evidence = events.map(|event| {
+        view.evidence(event.number, "retransmitted, without a mark before".to_owned())
+    });
     Some(view.finding(&UNMARKED, summary, evidence.collect(), 0.8))
 }
 
 /// Data without ECT where it arrives, although ECN was agreed on.
 pub(super) fn bleached(view: &View<'_>) -> Option<Finding> {
     let ecn = &view.data.ecn;
-    // What is sent again is not ECN-capable in classic ECN.
+    // What is retransmitted is not ECN-capable in classic ECN.
     let not_ect = ecn.not_ect.saturating_sub(view.data.retransmitted.segments);
     let all = not_ect + ecn.ect0 + ecn.ect1 + ecn.ce;
     if !is_agreed(view)

@@ -1,7 +1,7 @@
 //! Marks that one sender heeds and another does not.
 //!
 //! Where all data is marked for many round trips on end, every sender that heeds marks is down at a window of a few segments: DCTCP cuts
-//! by half of the share that is marked, others once in each round trip. What a sender has on its way then says which kind it is.
+//! by half of the share that is marked, others once in each round trip. What a sender has in flight then says which kind it is.
 
 use super::{Kind, SHOWN, View, ecn, median, per_cent, rate, share, time};
 use crate::model::{EcnAgreed, Finding, Round, Severity};
@@ -70,13 +70,13 @@ fn marked_share(rounds: &[&Round]) -> f64 {
 struct Settled<'a> {
     rounds: Vec<&'a Round>,
     count: u32,
-    /// Segments on their way, and the rate, in the median.
+    /// Segments in flight, and the rate, in the median.
     segments: u64,
     bps: f64,
 }
 
 fn settled<'a>(view: &View<'a>) -> Option<Settled<'a>> {
-    // Elsewhere what is on its way is not the window.
+    // Elsewhere what is in flight is not the window.
     if !view.is_near_sender {
         return None;
     }
@@ -97,14 +97,14 @@ pub(super) fn ignored(view: &View<'_>) -> Option<Finding> {
             return None;
         }
         let summary = format!(
-            "In {count} round trips on end {} of the data was marked, and the sender still had {segments} segments on their way, {}: one \
+            "In {count} round trips on end {} of the data was marked, and the sender still had {segments} segments in flight, {}: one \
              that heeds marks is down to {LEAST_WINDOW} at most by then.",
             per_cent(marked_share(&rounds)),
             rate(bps),
         );
         let evidence = rounds.iter().take(SHOWN).map(|round| {
             let said = format!(
-                "a round trip with {} of {} bytes marked and {} on their way",
+                "a round trip with {} of {} bytes marked and {} in flight",
                 round.ece_bytes, round.acked_bytes, round.inflight_bytes
             );
             view.evidence(round.first_number, said)
@@ -145,7 +145,7 @@ pub(super) fn starved(view: &View<'_>) -> Option<Finding> {
         return None;
     }
     let summary = format!(
-        "In {count} round trips on end {} of the data was marked although only {segments} segments were on their way, {}: RTTs are {} at \
+        "In {count} round trips on end {} of the data was marked although only {segments} segments were in flight, {}: RTTs are {} at \
          least, {:.1} times the smallest one ({}), by a queue that this sender does not make.",
         per_cent(marked_share(&rounds)),
         rate(bps),
@@ -155,8 +155,7 @@ pub(super) fn starved(view: &View<'_>) -> Option<Finding> {
     );
     let evidence = rounds.iter().take(SHOWN).map(|round| {
         let rtt = time(round.rtt_min_ns.unwrap_or_default());
-        let said =
-            format!("all marked with {} bytes on their way, after {rtt}", round.inflight_bytes);
+        let said = format!("all marked with {} bytes in flight, after {rtt}", round.inflight_bytes);
         view.evidence(round.first_number, said)
     });
     Some(view.finding(&STARVED, summary, evidence.collect(), 0.9))

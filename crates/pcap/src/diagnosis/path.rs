@@ -17,8 +17,8 @@ const ROUNDS: usize = 3;
 /// Queues come and go by packets; paths differ by more than an eighth of the RTT, or nobody need care.
 const SHIFT: f64 = 0.125;
 
-/// What a new ACK tells of order: that a packet was late, or that what was sent again for its gap was needless. What a timer or a probe
-/// sent again needlessly tells of a late ACK, and nothing of order.
+/// What a new ACK tells of order: that a packet was late, or that what was retransmitted for its gap was needless. What a timer or a probe
+/// retransmitted needlessly tells of a late ACK, and nothing of order.
 fn is_reordering(view: &View<'_>, event: &Event) -> bool {
     let is_fast =
         |number| view.events(EventKind::FastRetransmission).any(|fast| fast.number == number);
@@ -65,7 +65,7 @@ pub(super) fn change(view: &View<'_>) -> Option<Finding> {
         let (Some(before), Some(after)) = (side(&rounds[from..at - 1]), side(behind)) else {
             continue;
         };
-        // While nothing is on its way the queue of others comes and goes.
+        // While nothing is in flight the queue of others comes and goes.
         if rounds[from + 1..at + 1 + ROUNDS].iter().any(|round| round.idle_ns > 0) {
             continue;
         }

@@ -161,7 +161,7 @@ impl Sent {
 }
 
 /// Losses when a bucket of one rate is empty, and no queue before them: of the flows between two hosts together, which have one
-/// policer on their way, else of each by itself.
+/// policer on their path, else of each by itself.
 pub(super) fn policers(views: &[View<'_>]) -> Vec<Finding> {
     let mut pairs: BTreeMap<(usize, IpAddr, IpAddr), Vec<View<'_>>> = BTreeMap::new();
     for view in views.iter().filter(|view| is_before_losses(view)) {

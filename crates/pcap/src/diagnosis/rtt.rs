@@ -83,7 +83,7 @@ pub(super) fn bimodal(view: &View<'_>) -> Option<Finding> {
     let lower: Vec<&Round> = view.rounds().filter(is_lower).collect();
     let upper_inflight = median(upper.iter().map(|round| round.inflight_bytes))?;
     let lower_inflight = median(lower.iter().map(|round| round.inflight_bytes))?;
-    // A queue makes RTTs longer the more is on its way. Here it is the other way round, and by more than windows differ anyway.
+    // A queue makes RTTs longer the more is in flight. Here it is the other way round, and by more than windows differ anyway.
     if upper_inflight as f64 >= SMALLER * lower_inflight as f64 {
         return None;
     }

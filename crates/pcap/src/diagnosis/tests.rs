@@ -275,7 +275,7 @@ fn a_queue_that_dctcps_marks_hold_or_that_others_make_is_no_standing_one() {
     // Marks begin far below what stands, or the sender takes them for losses.
     assert_eq!(with(ReceiverKind::Dctcp, 2 * MS, 80), ["standing-queue"]);
     assert_eq!(with(ReceiverKind::Classic, 4 * MS, 80), ["standing-queue"]);
-    // Of three segments on their way two wait: the sender cannot have less.
+    // Of three segments in flight two wait: the sender cannot have less.
     assert_eq!(with(ReceiverKind::Unknown, 4 * MS, 3), [""; 0]);
 }
 
@@ -309,7 +309,7 @@ fn bursts_are_faster_than_what_is_sent_on_average() {
 
 #[test]
 fn a_largest_flight_that_stood_in_a_queue_is_no_room_for_more() {
-    // 80 segments on their way once, at most this long; 15 from then on.
+    // 80 segments in flight once, at most this long; 15 from then on.
     let with = |longest_ns: u64| {
         let mut made = data();
         made.max_inflight_bytes = 80 * MSS;
@@ -325,7 +325,7 @@ fn a_largest_flight_that_stood_in_a_queue_is_no_room_for_more() {
 
 #[test]
 fn a_path_changes_where_packets_overtake_and_no_smaller_window_makes_the_rtt_shorter() {
-    // What is needlessly sent again by this at 100 ms, with RTTs of 2 ms before and 1 ms behind, and so many segments on their way.
+    // What is needlessly retransmitted by this at 100 ms, with RTTs of 2 ms before and 1 ms behind, and so many segments in flight.
     let with_all = |kind, segments: [u64; 2], is_lost: bool, idle_ns: u64| {
         let mut made = data();
         made.events.push(event(kind, 100 * MS, MS));
@@ -470,7 +470,7 @@ fn an_ack_is_left_out_if_only_its_packet_could_have_caused_the_one_that_came() {
 
 #[test]
 fn an_ack_that_a_timer_overtakes_is_delayed_or_left_out() {
-    // A probe or a timeout for one segment or two sent again what the receiver says it had.
+    // A probe or a timeout for one segment or two retransmitted what the receiver says it had.
     let with = |kind, lasted_ms: u64, duplicate_acks: u32, inflight_bytes: u64| {
         let mut made = data();
         let timer =

@@ -116,7 +116,7 @@ pub(super) fn threshold(view: &View<'_>) -> Option<Finding> {
     let base = data.rtt.min()?;
     let segment = view.mss();
     let payload_bps = data.ack_rate_bps.quantile(RATE_QUANTILE)? as f64;
-    // ACKs that wait for each other on their way tell of no link: of more than the sender's own, or of nothing that they agree on.
+    // ACKs that wait for each other in flight tell of no link: of more than the sender's own, or of nothing that they agree on.
     let top_bps = data.ack_rate_bps.quantile(TOP_QUANTILE)? as f64;
     let is_beyond = data.link_rate_bps.is_some_and(|link_bps| payload_bps > COMPRESSED * link_bps);
     if is_beyond || top_bps > COMPRESSED * payload_bps {

@@ -103,7 +103,7 @@ pub(super) fn floor(views: &[View<'_>]) -> Option<Finding> {
     };
     let evidence = found.iter().flat_map(|waits| {
         waits.events.iter().take(SHOWN).map(|event| {
-            let said = format!("sent again after a silence of {}", time(event.lasted_ns));
+            let said = format!("retransmitted after a silence of {}", time(event.lasted_ns));
             waits.view.evidence(event.number, said)
         })
     });
@@ -142,7 +142,7 @@ pub(super) fn tail(view: &View<'_>, arrived: &BTreeSet<(u32, bool, u64)>) -> Opt
                     time(event.lasted_ns)
                 )
             }
-            None => format!("sent again after {}", time(event.lasted_ns)),
+            None => format!("retransmitted after {}", time(event.lasted_ns)),
         };
         view.evidence(event.number, said)
     });

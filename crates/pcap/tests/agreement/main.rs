@@ -282,7 +282,7 @@ fn ones<'a>(analysis: &'a Analysis, made: &'a Made) -> Vec<One<'a>> {
 
 const NOT_NEEDED: &str = "0; without SACK, less by all";
 
-/// Retransmissions that were not needed: those that came to a receiver that had their bytes. Without SACK it does not say so. So many
+/// Retransmissions that were spurious: those that came to a receiver that had their bytes. Without SACK it does not say so. So many
 /// `late` segments may be taken for them.
 fn not_needed(one: &One<'_>, late: u64) -> Pair {
     let needless = one.truth[0].needless;
@@ -301,7 +301,7 @@ fn at_sender(case: &Case, made: &Made, table: &mut Table) {
         each(|one| same(one.way.segments, one.known(|c| c.data_segs_sent))),
     );
     of.count(
-        "sent again",
+        "retransmitted",
         "0",
         each(|one| same(one.way.retransmitted.segments, one.known(|c| c.retransmitted_segs))),
     );
@@ -321,7 +321,7 @@ fn at_sender(case: &Case, made: &Made, table: &mut Table) {
             same(told, one.known(|c| c.tail_loss_probes))
         }),
     );
-    of.count("not needed", NOT_NEEDED, each(|one| not_needed(one, 0)));
+    of.count("spurious", NOT_NEEDED, each(|one| not_needed(one, 0)));
     of.count("ACKs with ECE", "0", each(|one| same(one.way.ecn.ece, one.truth[0].ece)));
     of.count(
         "marked, packets by ECE",
@@ -391,7 +391,7 @@ fn samples(all: &[One<'_>], made: &Made, analysis: &Analysis, of: &mut Of<'_>) {
     of.series("min RTT, us", "0; behind an RTT by timestamps 1000 more", sum.min_rtt_us);
     of.series("in flight, packets", "0", sum.in_flight);
     of.series("bytes acknowledged", "0", sum.bytes_acked);
-    of.series("sent again so far", "0", sum.again);
+    of.series("retransmitted so far", "0", sum.again);
 }
 
 fn at_receiver(case: &Case, made: &Made, table: &mut Table) {
@@ -401,10 +401,10 @@ fn at_receiver(case: &Case, made: &Made, table: &mut Table) {
     let each = |pair: fn(&One<'_>) -> Pair| all.iter().map(pair).collect::<Vec<_>>();
     of.count("segments arrived", "0", each(|one| same(one.way.segments, one.truth[0].arrived)));
     of.count("with CE", "0", each(|one| same(one.way.ecn.ce, one.known(|c| c.ce_segs_received))));
-    let either = "sent again and there sooner than asked for; in the first 26 ms";
+    let either = "retransmitted and there sooner than asked for; in the first 26 ms";
     of.count(
-        "not needed",
-        "0; without SACK, less by all; more by what is late in the first 26 ms and taken for sent again",
+        "spurious",
+        "0; without SACK, less by all; more by what is late in the first 26 ms and taken for retransmitted",
         each(|one| not_needed(one, one.truth[0].late_at_first)),
     );
     of.count(
@@ -450,7 +450,7 @@ fn at_both(case: &Case, made: &Made, table: &mut Table) {
     let between = analysis.whole.crossings.iter().filter(|crossing| !crossing.is_one_clock);
     let lost: u64 = between.map(|crossing| crossing.lost.iter().sum::<u64>()).sum();
     let record = &made.outcome.queues[0];
-    // The last of a pair of hosts may be on its way, as far as captures tell.
+    // The last of a pair of hosts may be in flight, as far as captures tell.
     let allowed = "less by 1 of each sender, with nothing behind it";
     let dropped = record.dropped_pkts() + record.lost_pkts;
     of.count("lost between", allowed, [within(lost, dropped, case.senders.into(), 0)]);
@@ -475,7 +475,7 @@ fn what_is_inferred_is_what_was() {
     assert!(failed.is_empty(), "{}", failed.join("\n"));
     // Each case has what it is there for.
     for (case, quantity) in [
-        ("bic", "sent again"),
+        ("bic", "retransmitted"),
         ("dctcp", "with CE"),
         ("reno, ECN", "reductions by CWR"),
         ("random loss", "lost between"),
@@ -484,7 +484,7 @@ fn what_is_inferred_is_what_was() {
         ("timeouts without SACK", "timeouts"),
         ("incast", "timeouts"),
         ("reordering", "late"),
-        ("changing delay", "not needed"),
+        ("changing delay", "spurious"),
         ("requests", "marked, packets by ECE"),
     ] {
         assert!(table.recorded(case, quantity) >= 5.0, "{case}: {quantity}");

@@ -17,7 +17,7 @@ pub(crate) struct Sender<'a> {
     /// Acknowledged up to here.
     pub(crate) una: u64,
     inflight_bytes: u64,
-    /// Segments sent again.
+    /// Segments retransmitted.
     pub(crate) again: u64,
     repeated: BTreeSet<u64>,
     /// As Linux has it, us times 8.
@@ -63,7 +63,7 @@ impl<'a> Sender<'a> {
                         let us = row.at_ns / 1000 - (row.at_ns - ns) / 1000;
                         self.sample(us, us);
                     }
-                    // The SYN was sent again.
+                    // The SYN was retransmitted.
                     None => (self.known, self.has_unknown) = (0, true),
                 }
             }
@@ -92,7 +92,7 @@ impl<'a> Sender<'a> {
     }
 
     /// An ACK: takes what it covers off, and its RTT as Linux does (RFC 6298 with alpha 1/8): of the first segment that it covers and
-    /// that was sent once; if it covers one that was sent again, of the first that its SACKs report.
+    /// that was sent once; if it covers one that was retransmitted, of the first that its SACKs report.
     fn hears(&mut self, row: &PacketRow, ack: u64) {
         let taken = self.acked_by.remove(&row.number).unwrap_or_default();
         let bytes: u64 = taken.iter().map(|data| u64::from(data.len)).sum();

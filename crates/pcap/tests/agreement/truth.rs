@@ -107,7 +107,7 @@ impl Way {
         }
         let end_before = self.had.end();
         if start < end_before {
-            // Nothing is sent again within a tick of the clock, so that a copy is known by its timestamp.
+            // Nothing is retransmitted within a tick of the clock, so that a copy is known by its timestamp.
             let is_first = self.copies[&start].first().copied() == tsval(segment);
             let gap = self.gaps.iter().find(|gap| gap.0 <= start && start < gap.1);
             let is_soon = gap.is_some_and(|gap| at_ns - gap.2 < RTT_NS);

@@ -1,4 +1,4 @@
-//! Captures for tests: of experiments in `tests/pcap`, as they are or altered on their way.
+//! Captures for tests: of experiments in `tests/pcap`, as they are or altered in flight.
 #![allow(dead_code, reason = "each test file takes what it needs")]
 
 use std::fs;

@@ -1,0 +1,97 @@
+//! The commands of README and docs print what the pages say.
+//!
+//! A block of ` ```console ` has commands after `$ ` and below each what it prints; a line `...` stands for any lines. The blocks of a
+//! page run in one empty directory. What needs root or a kernel is in other blocks.
+
+#![allow(clippy::unwrap_used, reason = "all of this is test code")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A command of a page, and what it is said to print.
+struct Example<'a> {
+    line: usize,
+    command: &'a str,
+    printed: Vec<&'a str>,
+}
+
+fn examples(page: &str) -> Vec<Example<'_>> {
+    let mut found: Vec<Example<'_>> = Vec::new();
+    let mut is_in_console = false;
+    for (index, text) in page.lines().enumerate() {
+        if text.starts_with("```") {
+            is_in_console = text == "```console";
+        } else if is_in_console {
+            match text.strip_prefix("$ ") {
+                Some(command) => {
+                    found.push(Example { line: index + 1, command, printed: Vec::new() });
+                }
+                None => found.last_mut().expect("a command comes first").printed.push(text),
+            }
+        }
+    }
+    found
+}
+
+/// Whether lines are those of a page, in which `...` stands for any.
+fn fits(printed: &[&str], expected: &[&str]) -> bool {
+    match expected.split_first() {
+        None => printed.is_empty(),
+        Some((&"...", rest)) => (0..=printed.len()).any(|from| fits(&printed[from..], rest)),
+        Some((line, rest)) => printed.split_first().is_some_and(|(first, others)| {
+            first.trim_end() == line.trim_end() && fits(others, rest)
+        }),
+    }
+}
+
+fn run(command: &str, dir: &Path) -> String {
+    let bin = PathBuf::from(env!("CARGO_BIN_EXE_knee"));
+    let path = format!("{}:{}", bin.parent().unwrap().display(), std::env::var("PATH").unwrap());
+    let output = Command::new("sh")
+        .args(["-c", &format!("exec 2>&1; {command}")])
+        .env("PATH", path)
+        .current_dir(dir)
+        .output()
+        .unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn pages() -> Vec<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let docs = fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    let mut pages: Vec<PathBuf> = docs.collect();
+    pages.push(root.join("README.md"));
+    pages.retain(|page| page.extension().is_some_and(|extension| extension == "md"));
+    pages.sort();
+    pages
+}
+
+#[test]
+fn commands_of_the_pages_print_what_the_pages_say() {
+    let mut wrong = Vec::new();
+    let mut count = 0;
+    for page in pages() {
+        let text = fs::read_to_string(&page).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        for example in examples(&text) {
+            count += 1;
+            let printed = run(example.command, dir.path());
+            let lines: Vec<&str> = printed.lines().collect();
+            if !fits(&lines, &example.printed) {
+                let (page, line) = (page.display(), example.line);
+                wrong.push(format!("{page}:{line}: {} prints\n{printed}", example.command));
+            }
+        }
+    }
+    assert!(count >= 10, "only {count} commands: are blocks still marked ```console?");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn dots_stand_for_any_lines_and_for_nothing_else() {
+    assert!(fits(&["a", "b", "c"], &["a", "...", "c"]));
+    assert!(fits(&["a", "c"], &["a", "...", "c", "..."]));
+    assert!(!fits(&["a", "b"], &["a", "...", "c"]));
+    assert!(!fits(&["a", "b"], &["a"]));
+}

@@ -1,0 +1,174 @@
+//! Pages that one reads once: short sentences, the field's words, and figures of how hard each page is.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "all of this is test code")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
+
+const MOST_WORDS_OF_A_SENTENCE: usize = 30;
+const README: &str = "README.md";
+const MOST_LINES_OF_README: usize = 150;
+const MOST_WORDS_OF_README: usize = 900;
+
+/// Words of our own, and the field's.
+const WORDS: &[(&str, &str)] = &[
+    ("sent again", "retransmitted"),
+    ("on its way", "in flight"),
+    ("on their way", "in flight"),
+    ("needless repetition", "spurious retransmission"),
+    ("goes by", "congestion signal"),
+    ("whoever", "name the actor"),
+    ("that nobody", "say what it is"),
+    ("finds out whether", "detects"),
+    ("takes away", "removes"),
+    ("is there already", "exists"),
+    ("comes about", "is established"),
+    ("interrupts wait", "interrupt coalescing"),
+    ("what goes wrong", "failures"),
+];
+
+/// Pages of an older style; a page that is rewritten leaves the list.
+const OLD: &[&str] = &[];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// README and the pages of `docs`; not what a command writes (`keys.md`), nor notebooks and decisions, which keep their date's words.
+fn pages() -> Vec<(String, String)> {
+    let docs = fs::read_dir(root().join("docs")).unwrap();
+    let mut names: Vec<String> = docs
+        .filter_map(|entry| entry.unwrap().file_name().into_string().ok())
+        .filter(|name| name.ends_with(".md") && name != "keys.md")
+        .map(|name| format!("docs/{name}"))
+        .chain([README.to_owned()])
+        .collect();
+    names.sort();
+    let read = |name: String| {
+        let text = fs::read_to_string(root().join(&name)).unwrap();
+        (name, text)
+    };
+    names.into_iter().map(read).collect()
+}
+
+/// The paragraphs, items and cells of a page, as text; code is one word.
+fn passages(page: &str) -> Vec<String> {
+    let mut passages = vec![String::new()];
+    let mut is_code = false;
+    for event in Parser::new_ext(page, Options::ENABLE_TABLES) {
+        match event {
+            Event::Start(Tag::CodeBlock(_)) => is_code = true,
+            Event::End(TagEnd::CodeBlock) => is_code = false,
+            Event::Start(
+                Tag::Paragraph | Tag::Item | Tag::TableCell | Tag::Heading { .. } | Tag::List(_),
+            ) => passages.push(String::new()),
+            Event::Text(text) if !is_code => passages.last_mut().unwrap().push_str(&text),
+            Event::Code(_) => passages.last_mut().unwrap().push_str("code"),
+            Event::SoftBreak | Event::HardBreak => passages.last_mut().unwrap().push(' '),
+            _ => {}
+        }
+    }
+    passages.retain(|passage| !passage.trim().is_empty());
+    passages
+}
+
+/// The sentences of a passage: up to a full stop, a question mark or a colon before a space.
+fn sentences(passage: &str) -> Vec<&str> {
+    let mut sentences = Vec::new();
+    let mut from = 0;
+    for (at, _) in passage.match_indices(['.', '?', '!', ':', ';']) {
+        let ends = passage[at + 1..].starts_with([' ', ')', '"']) || at + 1 == passage.len();
+        let is_short_form = ["e.g", "i.e", "vs", "cf"].iter().any(|it| passage[..at].ends_with(it));
+        if ends && !is_short_form {
+            sentences.push(passage[from..=at].trim());
+            from = at + 1;
+        }
+    }
+    sentences.push(passage[from..].trim());
+    sentences.retain(|sentence| !sentence.is_empty());
+    sentences
+}
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split_whitespace().filter(|word| word.contains(char::is_alphanumeric))
+}
+
+/// Groups of vowels, as Flesch's formula wants them; a last e is silent.
+fn syllables(word: &str) -> usize {
+    let word = word.to_lowercase();
+    let letters = word.trim_end_matches(|letter: char| !letter.is_alphabetic());
+    let letters = letters.strip_suffix('e').unwrap_or(letters);
+    let is_vowel = |letter: char| "aeiouy".contains(letter);
+    let groups = letters.split(|letter| !is_vowel(letter)).filter(|group| !group.is_empty());
+    groups.count().max(1)
+}
+
+/// What is wrong with a page, and its figures.
+fn read(page: &str) -> (Vec<String>, String) {
+    let mut wrong = Vec::new();
+    let (mut sentence_count, mut word_count, mut syllable_count) = (0, 0, 0);
+    for passage in passages(page) {
+        let lower = passage.to_lowercase();
+        for (ours, fields) in WORDS {
+            if lower.contains(ours) {
+                wrong.push(format!("\"{ours}\": {fields}"));
+            }
+        }
+        for sentence in sentences(&passage) {
+            let count = words(sentence).count();
+            if count > MOST_WORDS_OF_A_SENTENCE {
+                wrong.push(format!("{count} words: {sentence}"));
+            }
+            sentence_count += 1;
+            word_count += count;
+            syllable_count += words(sentence).map(syllables).sum::<usize>();
+        }
+    }
+    let (of_sentence, of_word) = (
+        word_count as f64 / f64::from(sentence_count.max(1)),
+        syllable_count as f64 / word_count.max(1) as f64,
+    );
+    let ease = 206.835 - 1.015 * of_sentence - 84.6 * of_word;
+    (wrong, format!("{word_count:6} words  {of_sentence:5.1} a sentence  ease {ease:5.1}"))
+}
+
+#[test]
+fn pages_are_read_once() {
+    let mut wrong = Vec::new();
+    let mut still_old = BTreeSet::new();
+    for (name, text) in pages() {
+        let (breaches, figures) = read(&text);
+        println!("{name:28} {figures}  {} to mend", breaches.len());
+        if OLD.contains(&name.as_str()) {
+            still_old.extend((!breaches.is_empty()).then_some(name));
+        } else {
+            wrong.extend(breaches.into_iter().map(|breach| format!("{name}: {breach}")));
+        }
+    }
+    assert!(wrong.is_empty(), "say it in plainer words:\n  {}", wrong.join("\n  "));
+    let mended: Vec<_> = OLD.iter().filter(|name| !still_old.contains(**name)).collect();
+    assert!(mended.is_empty(), "take out of the list of old pages: {mended:?}");
+}
+
+#[test]
+fn readme_is_read_in_three_minutes() {
+    let text = fs::read_to_string(root().join(README)).unwrap();
+    let (lines, words) = (text.lines().count(), text.split_whitespace().count());
+    assert!(lines <= MOST_LINES_OF_README, "{lines} lines");
+    assert!(words <= MOST_WORDS_OF_README, "{words} words");
+}
+
+#[test]
+fn sentences_and_words_are_counted_as_a_reader_would() {
+    let page = "# One\n\nTwo `a b c` words. Is 1.5 one\nword? \n\n```\nnot this\n```\n\n| a | b c. |\n|---|---|\n";
+    let passages = passages(page);
+    assert_eq!(passages, ["One", "Two code words. Is 1.5 one word? ", "a", "b c."]);
+    assert_eq!(sentences(&passages[1]), ["Two code words.", "Is 1.5 one word?"]);
+    assert_eq!(["the", "queue", "retransmission"].map(syllables), [1, 1, 4]);
+    let long = format!("{} end.", "word ".repeat(30));
+    assert_eq!(read(&long).0.len(), 1);
+    assert_eq!(read("It is sent again.").0.len(), 1);
+}
