@@ -100,9 +100,8 @@ fn knee(arguments: &[&str], cache: &Path) -> Result<Json, String> {
 }
 
 fn goodput_mbps(results: &Json) -> Option<f64> {
-    let rows = results["summary"].as_array()?;
-    let row = rows.iter().find(|row| row["metric"] == "goodput")?;
-    Some(row["mean"].as_f64()? / 1e6)
+    let bulk = &results["summary"][0]["subjects"][0];
+    Some(bulk["metrics"]["goodput"]["mean"].as_f64()? / 1e6)
 }
 
 /// Compiles a module, and runs it.
