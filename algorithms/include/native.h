@@ -11,8 +11,11 @@
 #ifndef KNEE_NATIVE_H
 #define KNEE_NATIVE_H
 
+struct proto;
+
 struct sock {
 	CC_SOCK_FIELDS(CC_MEMBER, CC_MEMBER, CC_MEMBER)
+	CC_SOCK_OWN_FIELDS(CC_MEMBER)
 };
 
 struct inet_sock {
@@ -34,6 +37,7 @@ struct tcp_sock {
 	CC_TCP_FIELDS(CC_MEMBER, CC_MEMBER)
 	CC_TCP_OWN_FIELDS(CC_MEMBER)
 	struct tcp_options_received rx_opt;
+	CC_TCP_PATCHED_FIELDS(CC_MEMBER)
 };
 
 struct ack_sample {
@@ -42,6 +46,7 @@ struct ack_sample {
 
 struct rate_sample {
 	CC_RATE_SAMPLE_FIELDS(CC_MEMBER)
+	CC_RATE_SAMPLE_OWN_FIELDS(CC_MEMBER)
 };
 
 #ifndef CC_KERNEL_OPS

@@ -48,7 +48,13 @@ struct minmax {
 /* ---- clocks: of the host, as this connection reads them ---- */
 
 #undef HZ
+#ifdef __bpf__
 #define HZ			((int)cc_hz())
+#else
+/* The host's, and so no constant; a variable, so that #if can have it: there it counts as 0. In support.c. */
+extern int knee_hz;
+#define HZ			knee_hz
+#endif
 #undef tcp_jiffies32
 #define tcp_jiffies32		knee_jiffies32()
 #define jiffies			((unsigned long)knee_jiffies())
@@ -64,6 +70,11 @@ struct minmax {
 #define ktime_get_ns()		((u64)tcp_clock_ns())
 #define ktime_get_boottime()	ktime_get()
 #define ktime_get_boottime_ns()	ktime_get_ns()
+#define ktime_get_real()	ktime_get()
+#define ktime_get_real_ns()	ktime_get_ns()
+#define ktime_get_real_seconds() ((s64)(tcp_clock_us() / 1000000ull))
+#define ktime_get_seconds()	ktime_get_real_seconds()
+#define get_seconds()		((unsigned long)ktime_get_real_seconds())
 #define local_clock()		ktime_get_ns()
 #define sched_clock()		ktime_get_ns()
 
@@ -161,10 +172,17 @@ static inline bool between(u32 seq, u32 low, u32 high)
 	return high - low >= seq - low;
 }
 
+#include <knee/module_skb.h>
+#ifdef KNEE_API_V3
+#include <knee/module_v3.h>
+#else
+#define KNEE_BBR_INFO_V3
+
 static inline void *inet_csk_ca(const struct sock *sk)
 {
 	return (void *)inet_csk(sk)->icsk_ca_priv;
 }
+#endif
 
 static inline u32 tcp_snd_cwnd(const struct tcp_sock *tp)
 {
@@ -231,6 +249,7 @@ static inline u32 tcp_clock_ts(bool in_us)
 #define tcp_time_stamp_raw()	tcp_clock_ts(false)
 #endif
 
+#ifndef KNEE_API_V3
 /* Whether ECN was negotiated, of the one kind that there is here (RFC 3168). */
 static inline bool tcp_ecn_mode_any(const struct tcp_sock *tp)
 {
@@ -241,6 +260,7 @@ static inline bool tcp_ecn_mode_any(const struct tcp_sock *tp)
 #define tcp_ecn_mode_rfc3168(tp)	tcp_ecn_mode_any(tp)
 #define tcp_ecn_mode_accecn(tp)	((void)(tp), false)
 #define tcp_ecn_disabled(tp)	(!tcp_ecn_mode_any(tp))
+#endif
 
 static inline void tcp_mstamp_refresh(struct tcp_sock *tp)
 {
@@ -322,12 +342,16 @@ struct tcp_bbr_info {
 	u32 bbr_min_rtt;
 	u32 bbr_pacing_gain;
 	u32 bbr_cwnd_gain;
+	KNEE_BBR_INFO_V3
 };
 
 union tcp_cc_info {
 	struct tcpvegas_info vegas;
 	struct tcp_dctcp_info dctcp;
 	struct tcp_bbr_info bbr;
+#ifdef KNEE_API_V3
+	struct tcp_prague_info prague;
+#endif
 };
 
 /* ---- the table of operations, as modules register it ---- */
@@ -362,6 +386,10 @@ struct tcp_congestion_ops {
 #else
 	void (*cong_control)(struct sock *sk, u32 ack, int flag, const struct rate_sample *rs);
 #endif
+#ifdef KNEE_API_V3
+	u32 (*tso_segs)(struct sock *sk, unsigned int mss_now);
+	void (*skb_marked_lost)(struct sock *sk, const struct sk_buff *skb);
+#endif
 	u32 (*undo_cwnd)(struct sock *sk);
 	u32 (*sndbuf_expand)(struct sock *sk);
 	size_t (*get_info)(struct sock *sk, u32 ext, int *attr, union tcp_cc_info *info);
@@ -384,6 +412,8 @@ void tcp_unregister_congestion_control(struct tcp_congestion_ops *ops);
 /* The kernel's own Reno, to fall back to. */
 extern struct tcp_congestion_ops tcp_reno;
 #endif
+
+#include <knee/module_kinds.h>
 
 /* ---- PLB: as on a host with net.ipv4.tcp_plb_enabled = 0, the default: nothing ---- */
 

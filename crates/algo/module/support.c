@@ -109,6 +109,10 @@ struct tcp_congestion_ops tcp_reno = {
 	.name = "reno",
 };
 
+/* What modules copy to replace: nobody calls through either. */
+struct proto tcp_prot = { .name = "TCP" };
+struct proto tcpv6_prot = { .name = "TCPv6" };
+
 #define MAX_REGISTERED 8
 
 static struct tcp_congestion_ops *registered[MAX_REGISTERED];
@@ -116,10 +120,27 @@ static u32 registered_len;
 /* How many of them were there before the first file's module_init ran: those are of files that it needs. */
 static u32 registered_before;
 
+/* The host's ticks per second, set around each call. */
+int knee_hz = 1000;
+
+#if KNEE_LINUX_VERSION < KERNEL_VERSION(4, 10, 0)
+/* What kernels did for a control without this operation, before they demanded it. */
+static u32 undo_cwnd_of_old(struct sock *sk)
+{
+	const struct tcp_sock *tp = tcp_sk(sk);
+
+	return max(tp->snd_cwnd, tp->snd_ssthresh << 1);
+}
+#define NEEDS_UNDO_CWND		0
+#else
+#define undo_cwnd_of_old	NULL
+#define NEEDS_UNDO_CWND		1
+#endif
+
 /* As the kernel has it: one that lacks what every algorithm needs is refused. */
 int tcp_register_congestion_control(struct tcp_congestion_ops *ops)
 {
-	if (!ops->ssthresh || !ops->undo_cwnd || !(ops->cong_avoid || ops->cong_control))
+	if (!ops->ssthresh || (!ops->undo_cwnd && NEEDS_UNDO_CWND) || !(ops->cong_avoid || ops->cong_control))
 		return -EINVAL;
 	if (registered_len == MAX_REGISTERED)
 		return -ENOMEM;
@@ -195,6 +216,8 @@ static void operations_of(const struct tcp_congestion_ops *ops, struct knee_oper
 	/* Where there is cong_control the kernel never asks cong_avoid. */
 	if (ops->cong_control)
 		out->cong_avoid = NULL;
+	if (!ops->undo_cwnd)
+		out->undo_cwnd = (void (*)(void))undo_cwnd_of_old;
 	if (ops->cwnd_event_tx_start)
 		out->cwnd_event = (void (*)(void))cwnd_event_in_parts;
 #if KNEE_LINUX_VERSION < KERNEL_VERSION(4, 7, 0)
@@ -208,6 +231,23 @@ static void operations_of(const struct tcp_congestion_ops *ops, struct knee_oper
 	memcpy(out->name, ops->name, sizeof(out->name));
 	out->name[TCP_CA_NAME_MAX - 1] = 0;
 	out->flags = ops->flags;
+}
+
+/* The operations that patched kernels have besides; none of them with mainline's API. */
+struct knee_patched_operations {
+	void (*tso_segs)(void);
+	void (*skb_marked_lost)(void);
+};
+
+static void patched_operations_of(const struct tcp_congestion_ops *ops,
+				  struct knee_patched_operations *out)
+{
+	(void)ops;
+	memset(out, 0, sizeof(*out));
+#ifdef KNEE_API_V3
+	out->tso_segs = (void (*)(void))ops->tso_segs;
+	out->skb_marked_lost = (void (*)(void))ops->skb_marked_lost;
+#endif
 }
 
 /* What get_info tells of a connection; 0: nothing, or of another kind than `attr`. */
@@ -308,6 +348,9 @@ __attribute__((visibility("default"))) const struct knee_module {
 	const struct sysctl *sysctls;
 	size_t sysctls_len;
 	struct knee_sink *sink;
+	void (*patched_operations_of)(const struct tcp_congestion_ops *ops,
+				      struct knee_patched_operations *out);
+	int *hz;
 } knee_module = {
 	&cc_host,
 	&knee_sk,
@@ -328,4 +371,6 @@ __attribute__((visibility("default"))) const struct knee_module {
 	sysctls,
 	ARRAY_SIZE(sysctls),
 	&knee_sink,
+	patched_operations_of,
+	&knee_hz,
 };

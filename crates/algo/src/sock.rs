@@ -121,6 +121,7 @@ impl Default for TcpSock {
             sk_max_pacing_rate: u64::MAX,
             sk_pacing_shift: 10,
             sk_state: crate::tcp_state::CLOSE,
+            sk_family: 2,
             snd_cwnd_clamp: u32::MAX,
             snd_ssthresh: crate::INFINITE_SSTHRESH,
             ..TcpSock::zeroed()
@@ -281,6 +282,9 @@ pub(crate) fn layout() -> Vec<(&'static str, u64)> {
     with_fields!(AckSample, fields, "ack_sample.");
     with_fields!(RateSample, fields, "rate_sample.");
     fields! { "" TcpSock: [icsk_ca_priv,] }
+    fields! { "" TcpSock: [sk_prot, sk_daddr, sk_rcv_saddr, sk_dport, sk_sport, sk_family,]}
+    fields! { "rate_sample." RateSample: [prior_lost, tx_in_flight, lost, ece_delta,]
+    [is_acking_tlp_retrans_seq, is_ece,] }
     fields! { "host." Host: [random_state, storage, jiffies, hz, base_rtt_us, acks_asked,
     ack_rcv_nxt, ack_ecn_flags, rehashes_asked, fallback_asked, cwr_asked, fallback_name, given, replayed,] }
     all.extend(Ops::layout());

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use knee_algo::module::{LinuxApi, Options};
+use knee_algo::module::{Api, LinuxApi, Options};
 
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ModuleArgs {
@@ -15,6 +15,9 @@ pub(crate) struct ModuleArgs {
     /// The release of Linux whose interface they are written for, as 4.19 [default: 6.12, or 6.1 for a file that compiles with that alone]
     #[arg(long, value_name = "RELEASE", value_parser = LinuxApi::named)]
     linux: Option<LinuxApi>,
+    /// Whose kernels they are written for: linux, or v3, those of google/bbr v3 and of L4S [default: that of the names which a file uses]
+    #[arg(long, value_name = "linux|v3", value_parser = Api::named)]
+    api: Option<Api>,
 }
 
 impl ModuleArgs {
@@ -23,6 +26,7 @@ impl ModuleArgs {
             define: self.cc_define.clone(),
             include: self.cc_include.clone(),
             linux: self.linux,
+            api: self.api,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! `knee run`.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -120,6 +121,7 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
         return check_all(&experiments, &*back_end);
     }
     experiments.iter().try_for_each(|experiment| refused::check(experiment, &*back_end))?;
+    say_limits(&experiments);
     let options = Options {
         threads: args.threads.unwrap_or(0) as usize,
         stop: stop_on_signals()?,
@@ -131,6 +133,20 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     let code = run_all(args, &experiments, &options);
     options.back_end.leave();
     code
+}
+
+/// Says of every file of an algorithm, once, what holds of its runs that its author may not expect.
+fn say_limits(experiments: &[Arc<Experiment>]) {
+    let mut said = BTreeSet::new();
+    for module in experiments.iter().flat_map(|experiment| &experiment.modules) {
+        let Some(module) = module.module() else { continue };
+        for limit in module.limits() {
+            let line = format!("knee: {} {limit}", module.path().display());
+            if said.insert(line.clone()) {
+                complain(&line);
+            }
+        }
+    }
 }
 
 /// Says of every file whether it can be run, and how much there is to do.

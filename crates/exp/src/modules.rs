@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use knee_algo::module::{LinuxApi, Options};
+use knee_algo::module::{Api, LinuxApi, Options};
 use knee_file::keys::{Key, List, Text};
 use knee_file::{Error, Reader, keys};
 
@@ -17,6 +17,8 @@ keys! {
         include: Key<List<Text>>,
         /// The release of Linux whose interface they are written for, as `4.19`.
         linux: Key<Text> = usually("6.12, or 6.1 for a file that compiles with that alone"),
+        /// Whose kernels they are written for: `linux`, or `v3`, those of google/bbr v3 and of L4S.
+        api: Key<Text> = usually("that of the names which a file uses"),
     }
 }
 
@@ -40,14 +42,18 @@ pub(crate) fn read(reader: Option<Reader<'_>>) -> Result<Options, Error> {
         let linux = LinuxApi::named(linux).map_err(|why| reader.error(&MODULE.linux, why))?;
         options.linux = Some(linux);
     }
+    if let Some(api) = reader.text(&MODULE.api)? {
+        options.api = Some(Api::named(api).map_err(|why| reader.error(&MODULE.api, why))?);
+    }
     Ok(options)
 }
 
-/// From here on files that this experiment names are compiled with what it says, and what the command line adds: its release counts.
+/// From here on files that this experiment names are compiled with what it says, and what the command line adds: its release and its API count.
 pub(crate) fn set(path: &Path, mut own: Options, asked: &Options) {
     own.define.extend(asked.define.iter().cloned());
     own.include.extend(asked.include.iter().cloned());
     own.linux = asked.linux.or(own.linux);
+    own.api = asked.api.or(own.api);
     let mut all = OF_FILES.lock().unwrap_or_else(PoisonError::into_inner);
     all.get_or_insert_default().insert(path.to_owned(), own);
 }

@@ -1,6 +1,7 @@
 //! The sweep as data: summary rows, the manifest and the answer of `--json`.
 
 use knee_algo::Algorithm;
+use knee_algo::module::Api;
 use knee_results::manifest::{Asked, BackEnd, Effort, Manifest, Module, ModuleFile};
 use knee_results::{Cell, ResultFile, rows, write_row};
 use serde_json::{Map, Value as Json, json};
@@ -190,6 +191,7 @@ fn module(algorithm: &Algorithm) -> Option<Module> {
         define: module.options().define.clone(),
         include: module.options().include.iter().map(|dir| dir.display().to_string()).collect(),
         linux: module.options().linux.map(|linux| linux.to_string()),
+        api: (module.api() != Api::Linux).then(|| module.api().name().to_owned()),
     })
 }
 

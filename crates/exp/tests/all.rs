@@ -14,6 +14,7 @@ mod kinds;
 mod module_kinds;
 mod modules;
 mod networks;
+mod outside_tree;
 mod queues;
 mod receiving;
 mod recording;

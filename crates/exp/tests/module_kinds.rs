@@ -137,6 +137,7 @@ fn macros_folders_and_the_kernels_release_come_from_the_command_and_the_experime
         define: vec!["GAIN=3".into()],
         include: vec![scratch.0.path().join("common")],
         linux: Some(LinuxApi::named("4.4").unwrap()),
+        ..ModuleOptions::default()
     };
     let by_command = scratch.run("", &Overrides { modules, ..cc(&file) }).unwrap();
     assert!(by_command("module-log.csv").contains(",300\n"));

@@ -140,6 +140,9 @@ pub struct Module {
     /// The release of Linux whose interface was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub linux: Option<String>,
+    /// Whose interface it is, if not that of kernel.org's kernels.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub api: Option<String>,
 }
 
 /// One of several files.

@@ -4,8 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use super::api::Api;
 use super::cache::Cache;
-use super::options::Options;
+use super::options::{LinuxApi, Options};
 use super::source::Kind;
 use super::{MAX_SOURCE_BYTES, area};
 use crate::sha256;
@@ -82,9 +83,15 @@ const KERNEL_HEADERS: &[&str] = &[
     "net/inet_sock.h",
     "net/sock.h",
     "net/tcp.h",
+    "net/transp_v6.h",
+    "trace/events/tcp.h",
     "uapi/linux/inet_diag.h",
     "uapi/linux/tcp.h",
 ];
+
+/// Headers that stand beside a module's file where it was written, and ours in their place: a file beside it is found first.
+const BESIDE_HEADERS: &[(&str, &str)] =
+    &[("tcp_dctcp.h", "module_dctcp.h"), ("kernel_config.h", "module_config.h")];
 
 /// What the headers need of C's own, under the name that they include; the compiler's and the system's
 /// are out of sight, so that no header of theirs stands in for one of the kernel's.
@@ -179,6 +186,7 @@ pub fn find_compiler() -> Option<(String, String)> {
 pub(super) fn compile(
     files: &[File<'_>],
     kind: &Kind,
+    api: Api,
     options: &Options,
 ) -> Result<Compiled, String> {
     let (program, compiler) = find_compiler().ok_or_else(|| match std::env::var("CC") {
@@ -200,6 +208,7 @@ pub(super) fn compile(
         compiler: compiler_name,
         files,
         kind,
+        api,
         options,
         arguments,
         version,
@@ -241,6 +250,7 @@ struct Job<'a> {
     compiler: &'a str,
     files: &'a [File<'a>],
     kind: &'a Kind,
+    api: Api,
     options: &'a Options,
     /// Those of `cong_control`, and the `LINUX_VERSION_CODE` that goes with them.
     arguments: &'a str,
@@ -257,6 +267,12 @@ impl Job<'_> {
         command.arg(format!("-I{}", self.include.display()));
         command.arg(format!("-DKNEE_CONG_CONTROL_ARGUMENTS={}", self.arguments));
         command.arg(format!("-DKNEE_LINUX_VERSION={}", self.version));
+        if self.options.linux.is_some_and(LinuxApi::takes_missing_returns) {
+            command.arg("-Wno-error=return-type");
+        }
+        if self.api == Api::V3 {
+            command.arg("-DKNEE_API_V3");
+        }
         if let Kind::Contract { algorithm } = self.kind {
             command.arg(format!("-DKNEE_ALGORITHM={algorithm}"));
             command.arg(format!("-I{}", self.include.join("knee").display()));
@@ -296,7 +312,8 @@ impl Job<'_> {
         headers.sort();
         headers.dedup();
         let (flags, link_flags) = (FLAGS.join(" "), LINK_FLAGS.join(" "));
-        for part in [self.compiler, SUPPORT, FILE, HOST, &flags, &link_flags, &self.version] {
+        let api = self.api.name();
+        for part in [api, self.compiler, SUPPORT, FILE, HOST, &flags, &link_flags, &self.version] {
             all.push(0);
             all.extend(part.as_bytes());
         }
@@ -373,8 +390,9 @@ impl Job<'_> {
                 Kind::Contract { algorithm } if name == "file.c" => algorithm,
                 _ => "",
             };
-            let what =
-                [self.compiler, &flags, &place, name, self.arguments, &self.version, algorithm];
+            let api = self.api.name();
+            let of_module = [name, self.arguments, &self.version, api, algorithm];
+            let what = [&[self.compiler, &flags, &place][..], &of_module].concat();
             let object = self.cache.object(&sha256::hex(what.join("\0").as_bytes()), "o");
             if !object.is_file() {
                 let partial = self.cache.unique("o");
@@ -462,6 +480,10 @@ pub fn header_texts() -> Vec<(String, String)> {
         own.map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
     let forward = "#include <knee/module_net.h>\n";
     texts.extend(KERNEL_HEADERS.iter().map(|name| ((*name).to_owned(), forward.to_owned())));
+    let of_own = |(name, own): &(&str, &str)| {
+        ((*name).to_owned(), format!("{forward}#include <knee/{own}>\n"))
+    };
+    texts.extend(BESIDE_HEADERS.iter().map(of_own));
     texts
 }
 

@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use super::log::Log;
 use super::{Module, area, cache};
 use crate::params::SWITCH;
-use crate::{Host, Ops, ParamInfo, RawDiag, RawParam, Sk, TcpSock, text};
+use crate::{Host, Ops, ParamInfo, PatchedOps, RawDiag, RawParam, Sk, TcpSock, text};
 
 /// The symbol of support.c.
 #[repr(C)]
@@ -33,6 +33,8 @@ pub(super) struct ModuleTable {
     sysctls: *const RawSysctl,
     sysctls_len: usize,
     sink: *mut Sink,
+    patched_operations_of: unsafe extern "C" fn(*const c_void, *mut PatchedOps),
+    hz: *mut c_int,
 }
 
 /// `struct knee_sink` of support.h.
@@ -328,7 +330,7 @@ impl Image {
             // SAFETY: the same object; null, or a table of these structs that ends in a name that is null.
             let first: *const RawType =
                 unsafe { libc::dlsym(loaded, symbol.as_ptr()) }.cast_const().cast();
-            fits_private_area(first)?;
+            fits_private_area(first, module.api.private_area_bytes())?;
         }
         let (data, bytes) = writable_part(symbol)
             .ok_or("the object that was compiled from it has no part with its variables")?;
@@ -415,6 +417,7 @@ impl Image {
             if self.is_kernel_module {
                 let table = &*self.symbol.cast::<ModuleTable>();
                 *table.sk = sock;
+                *table.hz = host.hz as c_int;
                 *table.host = host;
                 let sink = &mut *table.sink;
                 (sink.flow, sink.has_flow) = (flow.unwrap_or_default(), flow.is_some());
@@ -437,6 +440,14 @@ impl Image {
         // socket.
         unsafe { (self.module_table().operations_of)(ops, &raw mut of_contract) };
         of_contract
+    }
+
+    /// What a table has besides, of a module of a patched kernel's API.
+    pub(super) fn patched_operations(&self, ops: *const c_void) -> PatchedOps {
+        let mut patched = PatchedOps::default();
+        // SAFETY: as above.
+        unsafe { (self.module_table().patched_operations_of)(ops, &raw mut patched) };
+        patched
     }
 
     /// What `get_info` tells of a connection whose call this is; `None`: nothing now.
@@ -527,17 +538,17 @@ impl FileTable {
 }
 
 /// Refuses a type that is larger than the area it is put into.
-fn fits_private_area(mut row: *const RawType) -> Result<(), String> {
+fn fits_private_area(mut row: *const RawType, area_bytes: u32) -> Result<(), String> {
     // SAFETY: null, or the table of area.rs, which ends in a row without a name.
     while let Some(RawType { name, bytes }) =
         unsafe { row.as_ref() }.filter(|row| !row.name.is_null())
     {
-        if *bytes > c_ulong::from(crate::PRIVATE_AREA_BYTES) {
+        if *bytes > c_ulong::from(area_bytes) {
             return Err(format!(
                 "its {} has {bytes} bytes, and a connection's private area (inet_csk_ca) has {}: keep the \
                  rest in memory of kzalloc, and a pointer to it there",
                 text(*name),
-                crate::PRIVATE_AREA_BYTES
+                area_bytes
             ));
         }
         row = row.wrapping_add(1);

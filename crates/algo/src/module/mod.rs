@@ -10,6 +10,7 @@
 //!
 //! This runs the file's native code inside the process: it can do whatever the process may.
 
+mod api;
 mod area;
 mod cache;
 mod clang;
@@ -28,6 +29,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+pub use api::Api;
 pub use cache::Cache;
 pub use clang::{OLDEST_CLANG, find_clang};
 pub use compile::{CONTROL_FORMS, find_compiler, header_texts};
@@ -63,7 +65,10 @@ pub struct Module {
     /// The shared object.
     object: PathBuf,
     compiler: String,
+    limits: Vec<String>,
     is_kernel_module: bool,
+    /// What its names were taken for.
+    api: Api,
     info: Option<Info>,
     /// Type of each parameter's variable; empty for a file on the contract.
     param_types: Vec<ParamType>,
@@ -109,6 +114,16 @@ impl Module {
     /// The compiler, as it calls itself.
     pub fn compiler(&self) -> &str {
         &self.compiler
+    }
+
+    /// Whose interface it is compiled against.
+    pub fn api(&self) -> Api {
+        self.api
+    }
+
+    /// What holds of its runs that its author may not expect: a sentence each, behind the file's path.
+    pub fn limits(&self) -> Vec<String> {
+        self.limits.clone()
     }
 
     /// Whether it is the source of a Linux module; else it is on the contract.
@@ -255,15 +270,25 @@ fn build(
 ) -> Result<Algorithm, Error> {
     let path = &*paths[0];
     let kind = source::kind(&texts[0]).map_err(|why| says(path, &why))?;
-    if paths.len() > 1 && !matches!(kind, Kind::KernelModule) {
+    let is_kernel_module = matches!(kind, Kind::KernelModule);
+    if paths.len() > 1 && !is_kernel_module {
         return Err(says(
             path,
             "is a file on knee's contract, which is one file: include what it needs",
         ));
     }
+    let mut api = Api::Linux;
+    let mut limits = Vec::new();
+    if is_kernel_module {
+        for (path, text) in paths.iter().zip(&texts) {
+            api::refusal(text).map_or(Ok(()), |why| Err(says(path, &why)))?;
+        }
+        api = options.api.unwrap_or_else(|| Api::used_by(&texts));
+        limits = api::limits(&texts, api);
+    }
     let files: Vec<compile::File<'_>> =
         paths.iter().zip(&texts).map(|(path, text)| compile::File { path, text }).collect();
-    let compiled = compile::compile(&files, &kind, options).map_err(|why| says(path, &why))?;
+    let compiled = compile::compile(&files, &kind, api, options).map_err(|why| says(path, &why))?;
     let others = paths.iter().zip(&texts).skip(1);
     let mut others_read: Vec<(PathBuf, String)> =
         others.map(|(path, text)| (path.clone(), sha256::hex(text.as_bytes()))).collect();
@@ -277,7 +302,9 @@ fn build(
         options: options.clone(),
         object: compiled.object,
         compiler: compiled.compiler,
-        is_kernel_module: matches!(kind, Kind::KernelModule),
+        limits,
+        is_kernel_module,
+        api,
         info: None,
         param_types: Vec::new(),
         first: 0,
@@ -306,16 +333,17 @@ fn build(
             })?;
             module.first = image.distance(ops);
             module.info = source::info(text);
+            let patched = image.patched_operations(ops);
             let table = image.operations(ops);
             Algorithm {
                 name,
                 text,
                 // What it uses of it is known to nobody but the file.
-                state_bytes: crate::PRIVATE_AREA_BYTES,
+                state_bytes: api.private_area_bytes(),
                 params,
                 diag: module.info.map_or_else(Vec::new, Info::columns),
                 flags: table.flags,
-                has: Has::of(&table),
+                has: Has::of(&table).with_patched(api == Api::V3, patched),
                 origin: Origin::Other { of: &Algorithm::all()[0], at: 0 },
             }
         }

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use super::Api;
+
 /// The oldest kernel whose interface there is.
 const OLDEST: (u32, u32) = (4, 4);
 
@@ -46,6 +48,11 @@ impl LinuxApi {
         format!("{:#08x}", (self.major << 16) + (self.minor << 8) + self.patch)
     }
 
+    /// A function that ends without its value was no error when it was built.
+    pub(super) fn takes_missing_returns(self) -> bool {
+        (self.major, self.minor) < (5, 6)
+    }
+
     /// Its `cong_control` is told the ACK and a flag: 6.10 and later.
     pub(super) fn cong_control_arguments(self) -> &'static str {
         if (self.major, self.minor) < (6, 10) { "2" } else { "4" }
@@ -71,6 +78,8 @@ pub struct Options {
     pub include: Vec<PathBuf>,
     /// The interface; `None`: whichever the file compiles with.
     pub linux: Option<LinuxApi>,
+    /// Whose interface it is; `None`: that of the names which the file uses.
+    pub api: Option<Api>,
 }
 
 impl Options {

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use super::image::Image;
 use super::log::Log;
 use super::{Module, Printed, lock, says};
-use crate::{Algorithm, Error, Has, Host, Ops, Origin, Params, Pointer, TcpSock};
+use crate::{Algorithm, Error, Has, Host, Ops, Origin, Params, PatchedOps, Pointer, TcpSock};
 
 /// The modules that one host has loaded: a copy for each set of parameters, shared by its connections.
 #[derive(Debug, Default)]
@@ -140,6 +140,7 @@ pub(crate) struct Running {
     table: *const c_void,
     /// The same in the contract's form; empty for a file that has that form.
     ops: Option<Box<Ops>>,
+    pub(crate) patched: PatchedOps,
     /// Of the connection, for what the module prints.
     flow: Option<u32>,
 }
@@ -154,7 +155,11 @@ impl Running {
     fn new(copy: Rc<LoadedCopy>, at: isize) -> Running {
         let table = copy.at(at);
         let ops = copy.module.is_kernel_module.then(|| Box::new(copy.operations(table)));
-        Running { copy, table, ops, flow: None }
+        let patched = match &ops {
+            Some(_) => copy.patched_operations(table),
+            None => PatchedOps::default(),
+        };
+        Running { copy, table, ops, patched, flow: None }
     }
 
     /// The operations to call.
@@ -205,12 +210,16 @@ impl Running {
         let at = self.copy.distance(table);
         let flow = self.flow;
         *self = Running { flow, ..Running::new(self.copy.clone(), at) };
-        self.ops.as_deref().map(|ops| other(now, ops, at))
+        self.ops.as_deref().map(|ops| other(now, (ops, self.patched), at))
     }
 }
 
 /// The algorithm of another table of a module than the one it registered first.
-fn other(now: &'static Algorithm, ops: &Ops, at: isize) -> &'static Algorithm {
+fn other(
+    now: &'static Algorithm,
+    (ops, patched): (&Ops, PatchedOps),
+    at: isize,
+) -> &'static Algorithm {
     let first = match now.origin {
         Origin::Other { of, .. } => of,
         _ => now,
@@ -231,7 +240,7 @@ fn other(now: &'static Algorithm, ops: &Ops, at: isize) -> &'static Algorithm {
             params: first.params.clone(),
             diag: first.diag.clone(),
             flags: ops.flags,
-            has: Has::of(ops),
+            has: Has::of(ops).with_patched(first.has.is_patched, patched),
             origin: Origin::Other { of: first, at },
         }))
     })

@@ -88,7 +88,9 @@ macro_rules! raw_sample {
 
         impl $raw {
             fn sample(self) -> $sample {
-                $sample { $($field: Bits::of(self.$field),)* }
+                let mut sample = $sample::default();
+                $(sample.$field = Bits::of(self.$field);)*
+                sample
             }
         }
     };

@@ -81,12 +81,14 @@ impl Sock {
         let prior_packets = self.tp.packets_out;
         let prior_delivered = self.tp.delivered;
         let prior_lost = self.tp.lost;
-        let was_reneged = self.sack_reneged;
+        let prior_delivered_ce = self.tp.delivered_ce;
+        let was_reneged = self.tp.is_sack_reneg != 0;
         sample.prior_in_flight = self.in_flight();
 
         self.probes_out = 0;
         let carries_data = packet.sequence_len() > 0;
-        let ece = packet.has(flags::ECE) && self.ecn_ok();
+        let counts_ce = self.counts_ce();
+        let ece = packet.has(flags::ECE) && self.ecn_ok() && !counts_ce;
         let mut sacked = Sacked { reord: self.tp.snd_nxt, ..Sacked::default() };
         let plain = packet.sacks_len == 0
             && packet.flags & (flags::ECE | flags::CWR) == 0
@@ -110,7 +112,7 @@ impl Sock {
             }
         }
         progress.not_dup |= progress.win_update;
-        if packet.has(flags::CWR) {
+        if packet.has(flags::CWR) && !counts_ce {
             self.accept_cwr(carries_data);
         }
         if prior_packets == 0 {
@@ -119,7 +121,7 @@ impl Sock {
                 let rexmit = self.fast_retransmit_alert(prior_snd_una, 0, &mut progress, net);
                 debug_assert_eq!(rexmit, Rexmit::Nothing, "nothing is out");
             }
-            self.process_tlp_ack(ack, &progress, net);
+            self.process_tlp_ack(ack, &progress, &mut sample, net);
             self.on_window_update(net);
             return true;
         }
@@ -132,9 +134,13 @@ impl Sock {
             net,
         );
         self.rack_update_reo_wnd(sample.prior_delivered);
+        if counts_ce {
+            let delivered = self.tp.delivered.wrapping_sub(prior_delivered);
+            self.take_ce_count(packet, delivered, &mut progress);
+        }
         self.in_ack_event(&progress, net);
         if self.tp.tlp_high_seq != 0 {
-            self.process_tlp_ack(ack, &progress, net);
+            self.process_tlp_ack(ack, &progress, &mut sample, net);
         }
         let mut rexmit = Rexmit::Nothing;
         let dubious = !progress.not_dup
@@ -152,6 +158,8 @@ impl Sock {
         let delivered = self.tp.delivered.wrapping_sub(prior_delivered);
         let lost = self.tp.lost.wrapping_sub(prior_lost);
         sample.is_ack_delayed = progress.maybe_delayed;
+        sample.is_ece = progress.ece;
+        sample.ece_delta = self.tp.delivered_ce.wrapping_sub(prior_delivered_ce);
         self.finish_rate_sample(delivered, lost, was_reneged, &mut sample);
         self.cong_control(ack, delivered, &sample, &progress, net);
         self.retransmit_after(rexmit, net);
@@ -666,6 +674,8 @@ impl Sock {
         if sample.prior_delivered == 0 || later {
             sample.prior_delivered_ce = segment.delivered_ce;
             sample.prior_delivered = segment.delivered;
+            sample.prior_lost = segment.lost;
+            sample.tx_in_flight = segment.in_flight();
             sample.prior_mstamp = segment.delivered_us;
             sample.is_app_limited = segment.has(mark::APP_LIMITED);
             sample.is_retrans = segment.has(mark::RETRANS | mark::EVER_RETRANS);
@@ -698,6 +708,7 @@ impl Sock {
         }
         sample.delivered = self.tp.delivered.wrapping_sub(sample.prior_delivered) as i32;
         sample.delivered_ce = self.tp.delivered_ce.wrapping_sub(sample.prior_delivered_ce) as i32;
+        sample.lost = self.tp.lost.wrapping_sub(sample.prior_lost) as i32;
         let send_us = sample.interval_us;
         let ack_us = self.tp.tcp_mstamp.saturating_sub(sample.prior_mstamp) as i64;
         sample.interval_us = send_us.max(ack_us);

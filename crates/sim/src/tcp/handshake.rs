@@ -72,7 +72,9 @@ impl Sock {
         }
         if answers {
             flags |= flags::ACK;
-            if self.ecn_ok() {
+            if self.counts_ce() {
+                flags |= self.accecn_answer;
+            } else if self.ecn_ok() {
                 flags |= flags::ECE;
             }
             if !self.receiver.peer_sack {
@@ -82,7 +84,7 @@ impl Sock {
                 flags |= flags::NO_SCALE;
             }
         } else if self.ecn_ok() && (self.syn_retries == 0 || !self.host.config.tcp_ecn_fallback) {
-            flags |= flags::ECE | flags::CWR;
+            flags |= flags::ECE | flags::CWR | self.accecn_syn_flags();
         }
         if !self.timestamps {
             flags |= flags::NO_TS;
@@ -150,6 +152,9 @@ impl Sock {
         let plain = (packet.tos.ecn() == Ecn::NotEct || packet.has(flags::AE))
             && self.host.config.tcp_ecn != 0;
         self.tp.ecn_flags = if asks && (plain || self.wants_ecn) { ecn_flags::OK } else { 0 };
+        if self.ecn_ok() {
+            self.grant_accecn(packet);
+        }
         self.enter_state(State::SynReceived);
         self.send_syn(net);
     }
@@ -158,7 +163,9 @@ impl Sock {
         self.negotiate(packet);
         self.receiver.ts_ecr = if self.timestamps { packet.ts_ecr } else { 0 };
         self.note_timestamps(packet);
-        if self.ecn_ok() && (!packet.has(flags::ECE) || packet.has(flags::CWR)) {
+        if self.ecn_ok() && self.cc.algorithm().needs_accecn() {
+            self.on_accecn_answer(packet);
+        } else if self.ecn_ok() && (!packet.has(flags::ECE) || packet.has(flags::CWR)) {
             self.tp.ecn_flags = 0;
         }
         self.tp.rcv_nxt = packet.seq.wrapping_add(1);
@@ -345,7 +352,8 @@ impl Sock {
         self.tp.icsk_ca_state = ca_state::OPEN;
         self.update_pacing_rate();
         // The last segment of the handshake is an ACK as any other: the algorithm hears of it before it begins.
-        let ece = !packet.has(flags::SYN) && packet.has(flags::ECE) && self.ecn_ok();
+        let echoes = packet.has(flags::ECE) && self.ecn_ok() && !self.counts_ce();
+        let ece = !packet.has(flags::SYN) && echoes;
         let progress = Progress { win_update: true, slow_path: true, ece, ..Progress::default() };
         self.in_ack_event(&progress, net);
         self.init_algorithm(net);

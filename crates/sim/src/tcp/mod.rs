@@ -6,6 +6,7 @@
 //! application), `gro`, `timers`, `rtt`, `rehash`.
 //! The section numbers in comments are those of `docs/tcp.md`.
 
+mod accecn;
 mod ack;
 mod close;
 mod fq;
@@ -35,6 +36,7 @@ use knee_algo::module::LoadedModules;
 use knee_algo::{
     Algorithm, INFINITE_SSTHRESH, Instance, Observer, TcpSock, ca_state, ecn_flags, tcp_state,
 };
+use knee_queue::Ecn;
 use knee_queue::time::{Duration, Time};
 use knee_run::outcome::{Counters, FlowSample};
 use knee_run::spec::{Cc, HostConfig};
@@ -189,6 +191,8 @@ pub(crate) struct Sock {
     peer_ts_offset: u32,
     /// Largest segment that the peer takes, headers' options included; bytes.
     peer_mss: u32,
+    /// Flags of the SYN-ACK that grants Accurate ECN.
+    accecn_answer: u16,
 
     // Retransmission.
     rtx: RtxQueue,
@@ -201,8 +205,6 @@ pub(crate) struct Sock {
     /// ms tick of the first retransmission of this episode.
     retrans_stamp: u32,
     frto: bool,
-    /// The receiver has dropped SACKed data in this episode.
-    sack_reneged: bool,
     prr: Prr,
     rack: Rack,
     reord_seen: bool,
@@ -266,6 +268,12 @@ impl Sock {
             sk_gso_max_segs: host.config.gso_max_segs,
             // fq paces whatever comes by, whether its algorithm asks for it or not.
             sk_pacing_status: if host.config.fq { fq::SK_PACING_FQ } else { 0 },
+            // Timestamps are no part of what is told.
+            advmss: mss + TIMESTAMP_BYTES,
+            sk_rcv_saddr: place.id,
+            sk_daddr: place.peer,
+            sk_sport: (place.id as u16).to_be(),
+            sk_dport: (place.peer as u16).to_be(),
             ..tcp_sock()
         };
         let receiver = Receiver::new(&host.config, false);
@@ -296,13 +304,13 @@ impl Sock {
             timestamps: host.config.sysctls.timestamps,
             peer_ts_offset: 0,
             peer_mss: u32::MAX,
+            accecn_answer: 0,
             rtx: RtxQueue::default(),
             retransmit_hint: None,
             highest_sack_end: iss,
             sack_cache: [(0, 0); 4],
             retrans_stamp: 0,
             frto: false,
-            sack_reneged: false,
             prr: Prr::default(),
             rack: Rack { reo_wnd_steps: 1, ..Rack::default() },
             reord_seen: false,
@@ -400,11 +408,18 @@ impl Sock {
         self.tp.ecn_flags & ecn_flags::OK != 0
     }
 
-    /// Whether a packet of this socket goes out as ECT: all of an algorithm that needs ECN, else
-    /// only data sent for the first time.
+    /// The ECN field of a packet of this socket: ECT on all of an algorithm that needs ECN or asks for that, else
+    /// only on data sent for the first time.
     #[inline]
-    fn sends_ect(&self, new_data: bool) -> bool {
-        self.cc.algorithm().needs_ecn() || (new_data && self.ecn_ok())
+    fn ecn_of(&self, new_data: bool) -> Ecn {
+        let flags = self.tp.ecn_flags;
+        let is_open = flags & ecn_flags::OK != 0;
+        let always = flags & ecn_flags::ECT_PERMANENT != 0;
+        match self.cc.algorithm().needs_ecn() || (is_open && (new_data || always)) {
+            true if flags & ecn_flags::ECT_1 != 0 => Ecn::Ect1,
+            true => Ecn::Ect0,
+            false => Ecn::NotEct,
+        }
     }
 
     #[inline]
@@ -453,6 +468,9 @@ impl Sock {
 
     /// The algorithm is attached: the connection is established.
     fn init_algorithm(&mut self, net: &mut Net) {
+        if self.host.config.ecn_low && self.ecn_ok() {
+            self.tp.ecn_flags |= ecn_flags::LOW;
+        }
         self.cc.init(&mut self.tp, &mut net.cc);
         if let Some(name) = net.cc.take_fallback() {
             self.cc.release(&mut self.tp, &mut net.cc);

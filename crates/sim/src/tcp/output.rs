@@ -253,7 +253,7 @@ impl Sock {
             let mut packet = self.packet();
             packet.seq = self.tp.snd_una.wrapping_sub(1);
             packet.end_seq = packet.seq;
-            packet.tos.set_ecn(if self.sends_ect(false) { Ecn::Ect0 } else { Ecn::NotEct });
+            packet.tos.set_ecn(self.ecn_of(false));
             let _ = net.transmit(packet);
         }
         if self.tp.packets_out > 0 {
@@ -425,6 +425,12 @@ impl Sock {
     fn tso_segs(&mut self, net: &mut Net) -> u32 {
         if self.host.config.gso_max_segs <= 1 {
             return 1;
+        }
+        if self.cc.algorithm().is_patched() {
+            let mss = self.mss();
+            if let Some(segs) = self.cc.tso_segs(&mut self.tp, &mut net.cc, mss) {
+                return segs.clamp(1, self.host.config.gso_max_segs);
+            }
         }
         let least = self.cc.min_tso_segs(&mut self.tp, &mut net.cc);
         let mut bytes = self.tp.sk_pacing_rate >> self.tp.sk_pacing_shift;
@@ -697,7 +703,7 @@ impl Sock {
             self.tp.ecn_flags &= !ecn_flags::QUEUE_CWR;
             packet.flags |= flags::CWR;
         }
-        packet.tos.set_ecn(if self.sends_ect(new_data) { Ecn::Ect0 } else { Ecn::NotEct });
+        packet.tos.set_ecn(self.ecn_of(new_data));
         self.acks_sent_with(self.tp.rcv_nxt);
 
         let charged = len + self.host.config.skb_overhead_bytes;
@@ -716,6 +722,7 @@ impl Sock {
         let app_limited = self.tp.app_limited != 0;
         let (first_tx_us, delivered_us) = (self.tp.first_tx_mstamp, self.tp.delivered_mstamp);
         let (delivered, delivered_ce) = (self.tp.delivered, self.tp.delivered_ce);
+        let (lost, in_flight) = (self.tp.lost, self.in_flight() + 1);
         let segment = self.rtx.get_mut(id);
         segment.sent_us = sent_us;
         segment.leaves_host = leaves;
@@ -723,6 +730,8 @@ impl Sock {
         segment.delivered_us = delivered_us;
         segment.delivered = delivered;
         segment.delivered_ce = delivered_ce;
+        segment.lost = lost;
+        segment.set_in_flight(in_flight);
         if app_limited {
             segment.marks |= mark::APP_LIMITED;
         } else {
@@ -755,6 +764,9 @@ impl Sock {
             sacks_len: 0,
             sacks: NO_SACKS,
         };
+        if self.counts_ce() {
+            packet.flags = self.with_ce_count(packet.flags);
+        }
         if self.receiver.out_of_order.has_report() {
             let mut ranges = [(0, 0); MAX_SACKS];
             let room = MAX_SACKS - usize::from(self.timestamps);

@@ -6,7 +6,9 @@ use super::rtx_queue::{SegmentId, mark};
 use super::seq::{after, before};
 use super::timers::{Pending, TIMEOUT_MIN_US};
 use crate::net::Net;
-use knee_algo::{INFINITE_SSTHRESH, ca_event, ca_state, ecn_flags};
+use knee_algo::{
+    INFINITE_SSTHRESH, RateSample, SentSegment, SentState, ca_event, ca_state, ecn_flags, sent_mark,
+};
 
 /// Successful recoveries after which the reordering window is the smallest again.
 const RACK_RECOVERY_THRESH: u8 = 16;
@@ -56,7 +58,7 @@ impl Sock {
     }
 
     fn queue_cwr(&mut self) {
-        if self.ecn_ok() {
+        if self.ecn_ok() && !self.counts_ce() {
             self.tp.ecn_flags |= ecn_flags::QUEUE_CWR;
         }
     }
@@ -146,7 +148,7 @@ impl Sock {
 
     pub(super) fn enter_loss(&mut self, net: &mut Net) {
         let state = self.tp.icsk_ca_state;
-        self.mark_lost_by_timeout();
+        self.mark_lost_by_timeout(net);
         let once_per_window = state <= ca_state::DISORDER
             || !after(self.tp.high_seq, self.tp.snd_una)
             || (state == ca_state::LOSS && self.tp.icsk_retransmits == 0);
@@ -174,9 +176,9 @@ impl Sock {
 
     /// All but what was sent less than a round trip ago, and the first in any case. If the first was
     /// SACKed, no SACK counts any more.
-    fn mark_lost_by_timeout(&mut self) {
+    fn mark_lost_by_timeout(&mut self, net: &mut Net) {
         let reneged = self.rtx.front().is_some_and(|head| head.has(mark::SACKED));
-        self.sack_reneged |= reneged;
+        self.tp.is_sack_reneg |= u8::from(reneged);
         if reneged || !self.receiver.peer_sack {
             self.tp.sacked_out = 0;
         }
@@ -188,14 +190,14 @@ impl Sock {
             } else if id != first && self.rack_wait_us(id, 0) > 0 {
                 continue;
             }
-            self.mark_lost(id);
+            self.mark_lost(id, net);
         }
         self.retransmit_hint = None;
     }
 
     // ---- what is lost ----
 
-    pub(super) fn mark_lost(&mut self, id: SegmentId) {
+    fn mark_lost(&mut self, id: SegmentId, net: &mut Net) {
         let segment = self.rtx.get(id);
         if segment.has(mark::SACKED) {
             return;
@@ -211,15 +213,47 @@ impl Sock {
         }
         let segment = self.rtx.get_mut(id);
         if is_lost {
-            if is_retrans {
-                segment.marks &= !mark::RETRANS;
-                self.tp.retrans_out -= 1;
-                self.tp.lost += 1;
+            if !is_retrans {
+                return;
             }
+            segment.marks &= !mark::RETRANS;
+            self.tp.retrans_out -= 1;
         } else {
             segment.marks |= mark::LOST;
             self.tp.lost_out += 1;
-            self.tp.lost += 1;
+        }
+        self.tp.lost += 1;
+        if self.cc.algorithm().has_skb_marked_lost() {
+            let segment = self.sent_segment(id);
+            self.cc.skb_marked_lost(&mut self.tp, &mut net.cc, &segment);
+        }
+    }
+
+    /// A segment as algorithms are shown it.
+    fn sent_segment(&self, id: SegmentId) -> SentSegment {
+        let segment = self.rtx.get(id);
+        let marks = [
+            (mark::SACKED, sent_mark::SACKED),
+            (mark::RETRANS, sent_mark::RETRANS),
+            (mark::LOST, sent_mark::LOST),
+            (mark::EVER_RETRANS, sent_mark::EVER_RETRANS),
+        ];
+        let shown = marks.into_iter().filter(|(ours, _)| segment.has(*ours));
+        SentSegment {
+            seq: segment.seq,
+            end_seq: segment.end_seq,
+            gso_segs: 1,
+            sacked: shown.map(|(_, theirs)| theirs).sum(),
+            tx: SentState {
+                is_app_limited: segment.has(mark::APP_LIMITED),
+                delivered_ce: segment.delivered_ce,
+                in_flight: segment.in_flight(),
+                delivered: segment.delivered,
+                lost: segment.lost,
+                first_tx_mstamp: segment.first_tx_us,
+                delivered_mstamp: segment.delivered_us,
+            },
+            len: segment.payload_bytes(),
         }
     }
 
@@ -282,7 +316,7 @@ impl Sock {
             }
             let wait_us = self.rack_wait_us(id, reo_wnd_us);
             if wait_us <= 0 {
-                self.mark_lost(id);
+                self.mark_lost(id, net);
                 self.rtx.unlink(id);
             } else {
                 longest_wait_us = longest_wait_us.max(wait_us);
@@ -301,7 +335,7 @@ impl Sock {
             return;
         }
         if !self.receiver.peer_sack {
-            self.newreno_mark_lost(progress.advanced);
+            self.newreno_mark_lost(progress.advanced, net);
             return;
         }
         let prior_retrans = self.tp.retrans_out;
@@ -318,14 +352,14 @@ impl Sock {
 
     /// Without SACK: the first segment is lost after three duplicate ACKs, and after each partial
     /// ACK in Recovery.
-    fn newreno_mark_lost(&mut self, advanced: bool) {
+    fn newreno_mark_lost(&mut self, advanced: bool, net: &mut Net) {
         let state = self.tp.icsk_ca_state;
         let lost = (state < ca_state::RECOVERY && self.tp.sacked_out >= self.tp.reordering)
             || (state == ca_state::RECOVERY && advanced);
         let head = self.rtx.first_id();
         // What is lost already stays as it is: an ACK of a part of it does not send it again.
         if lost && !self.rtx.get(head).has(mark::LOST) {
-            self.mark_lost(head);
+            self.mark_lost(head, net);
         }
     }
 
@@ -439,7 +473,7 @@ impl Sock {
             return true;
         }
         self.set_ca_state(ca_state::OPEN, net);
-        self.sack_reneged = false;
+        self.tp.is_sack_reneg = 0;
         false
     }
 
@@ -466,7 +500,7 @@ impl Sock {
         }
         if frto || self.receiver.peer_sack {
             self.set_ca_state(ca_state::OPEN, net);
-            self.sack_reneged = false;
+            self.tp.is_sack_reneg = 0;
         }
         true
     }
@@ -682,19 +716,30 @@ impl Sock {
     }
 
     /// Does this ACK end the episode of a tail loss probe, and did the probe repair a loss?
-    pub(super) fn process_tlp_ack(&mut self, ack: u32, progress: &Progress, net: &mut Net) {
+    pub(super) fn process_tlp_ack(
+        &mut self,
+        ack: u32,
+        progress: &Progress,
+        sample: &mut RateSample,
+        net: &mut Net,
+    ) {
         if self.tp.tlp_high_seq == 0 || before(ack, self.tp.tlp_high_seq) {
             return;
         }
         if !self.tlp_retrans || progress.dsack_tlp {
             self.tp.tlp_high_seq = 0;
         } else if after(ack, self.tp.tlp_high_seq) {
+            if self.cc.algorithm().is_patched() {
+                self.ca_event(ca_event::TLP_RECOVERY, net);
+            }
             self.init_cwnd_reduction(net);
             self.set_ca_state(ca_state::CWR, net);
             self.end_cwnd_reduction(net);
             self.try_keep_open(net);
         } else if !progress.advanced && !progress.not_dup && !progress.data_sacked {
             self.tp.tlp_high_seq = 0;
+        } else {
+            sample.is_acking_tlp_retrans_seq = true;
         }
     }
 

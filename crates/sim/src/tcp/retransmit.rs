@@ -136,6 +136,8 @@ impl Sock {
                 return;
             } else {
                 let last = self.rtx.end_id().wrapping_sub(1);
+                let app_limited = self.rtx.get(last).has(mark::APP_LIMITED);
+                self.tp.tlp_orig_data_app_limited = u8::from(app_limited);
                 self.tlp_retrans = self.send_again(last, net);
                 self.tlp_retrans
             };
