@@ -32,6 +32,15 @@
 	VALUE(u32, sk_pacing_shift, sk->sk_pacing_shift, "a burst is 2^-this s of the pacing rate: 10, about 1 ms")	\
 	OWN(u8, sk_state, sk->__sk_common.skc_state, "the kernel's number: 1 established, 7 closed, ...")
 
+/* Of the same struct, for Linux modules alone: of a running kernel they are all 0. */
+#define CC_SOCK_OWN_FIELDS(FIELD)								\
+	FIELD(const struct proto *, sk_prot, "a module's table of socket calls: nobody calls through it")	\
+	FIELD(u32, sk_daddr, "the peer's socket, by its number in the run, in place of an address")	\
+	FIELD(u32, sk_rcv_saddr, "this socket, the same")					\
+	FIELD(u16, sk_dport, "of the peer's number the low half, big-endian, in place of a port")	\
+	FIELD(u16, sk_sport, "of this one's, the same")						\
+	FIELD(u16, sk_family, "2: IPv4")
+
 /* struct inet_connection_sock. Behind them lies the algorithm's own state, icsk_ca_priv. */
 #define CC_ICSK_FIELDS(FIELD, NESTED, VALUE, OWN)						\
 	OWN(const struct tcp_congestion_ops *, icsk_ca_ops, 0, "a module's table in use, set around each call")	\
@@ -74,6 +83,42 @@
 	FIELD(u64, tcp_clock_cache, "ns, the clock that tcp_mstamp was taken from")		\
 	FIELD(u64, tcp_wstamp_ns, "ns, when pacing lets the next packet leave")
 
+/*
+ * More of struct tcp_sock: the kernel has it under this name, and only Linux modules and the simulator
+ * itself look at it, so that no recording holds it. The first has 64 bits: recordings end before it.
+ */
+#define CC_TCP_OWN_FIELDS(FIELD)								\
+	FIELD(u64, bytes_acked, "bytes acknowledged, cumulative")				\
+	FIELD(u32, data_segs_out, "segments with payload sent, those sent again too")		\
+	FIELD(u32, advmss, "largest segment that this end told the other to send, bytes")	\
+	FIELD(u8, is_sack_reneg, "the receiver has dropped what it SACKed, in this episode")	\
+	FIELD(u32, write_seq, "end of what the application has written")			\
+	FIELD(u32, pushed_seq, "end of the last segment sent with PSH")				\
+	FIELD(u32, snd_wnd, "bytes that the peer's window holds from snd_una on")		\
+	FIELD(u32, snd_wl1, "sequence number of the segment that last changed it")		\
+	FIELD(u32, max_window, "largest of these windows")					\
+	FIELD(u32, high_seq, "snd_nxt when the present or last episode of loss recovery began")	\
+	FIELD(u32, tlp_high_seq, "snd_nxt when the tail loss probe was sent; 0: none is out")	\
+	FIELD(u32, snd_cwnd_used, "packets, most in flight while the application was the limit") \
+	FIELD(s32, undo_retrans, "retransmissions of the episode that no DSACK has reported; -1: undo not by these")
+
+/* Its struct tcp_options_received. */
+#define CC_RX_OPT_FIELDS(NESTED)								\
+	NESTED(u32, rx_opt, rcv_tsval, "timestamp of the last segment received, ticks of 1 ms and the peer's offset")	\
+	NESTED(u32, rx_opt, rcv_tsecr, "our own that it echoes, without our offset; 0: none")
+/* Of struct tcp_sock, what only patched kernels have; for Linux modules alone, and in no recording. */
+#define CC_TCP_PATCHED_FIELDS(FIELD)									\
+	FIELD(u32, received_ce, "packets received with CE")					\
+	FIELD(u64, srtt_pace_us, "what this and the next six mean is the module's own: patched kernels keep them for it")	\
+	FIELD(u64, mdev_pace_us, "as said")							\
+	FIELD(u64, classic_ecn, "as said")							\
+	FIELD(u64, alpha, "as said")								\
+	FIELD(u32, mrtt_pace_us, "as said")							\
+	FIELD(u8, g_srtt_shift, "as said")							\
+	FIELD(u8, g_mdev_shift, "as said")							\
+	FIELD(u8, fast_ack_mode, "1: an ACK of two segments never waits for the window to open")	\
+	FIELD(u8, tlp_orig_data_app_limited, "what the last tail loss probe repeats was sent app-limited")
+
 /* What one ACK tells about RTT and the flight (pkts_acked). */
 #define CC_ACK_SAMPLE_FIELDS(FIELD)								\
 	FIELD(u32, pkts_acked, "packets cumulatively acked by this ACK")			\
@@ -99,6 +144,15 @@
 	FIELD(bool, is_retrans, "the sampled packet had been retransmitted")			\
 	FIELD(bool, is_ack_delayed, "the receiver may have delayed the ACK")
 
+/* Of the same sample, what only patched kernels tell: in no recording. */
+#define CC_RATE_SAMPLE_OWN_FIELDS(FIELD)							\
+	FIELD(u32, prior_lost, "packets marked lost when the sampled packet was sent")		\
+	FIELD(u32, tx_in_flight, "packets in flight when it was sent, itself among them")	\
+	FIELD(s32, lost, "packets marked lost over the interval")				\
+	FIELD(u32, ece_delta, "packets that this ACK tells to have been marked CE")		\
+	FIELD(bool, is_acking_tlp_retrans_seq, "it may be of a tail loss probe or of what that repeats")	\
+	FIELD(bool, is_ece, "this ACK echoes CE")
+
 /* The operations, named and ordered as in the kernel. */
 #define CC_OPERATIONS(OPERATION)								\
 	OPERATION(u32, ssthresh, struct sock *sk)						\
@@ -116,6 +170,7 @@
 
 /* What becomes of a line where a struct is declared. */
 #define CC_MEMBER(type, name, ...) type name;
+#define CC_INNER_MEMBER(type, outer, name, ...) type name;
 #define CC_NESTED_MEMBER(type, outer, name, ...) struct { type name; } outer;
 #define CC_NO_MEMBER(...)
 #define CC_OPERATION_MEMBER(type, name, ...) type (*name)(__VA_ARGS__);

@@ -206,7 +206,11 @@ fn mirrors(lists: &Lists) -> String {
     let (head, tail) = (["SOCK_FIELDS", "ICSK_FIELDS"], ["TCP_FIELDS"]);
     let (ack, rate) = (["ACK_SAMPLE_FIELDS"], ["RATE_SAMPLE_FIELDS"]);
     let state = "    /// The algorithm's own 104 bytes.\n    icsk_ca_priv: [u64; 13],\n";
-    let sock = members(head[0]) + &members(head[1]) + state + &members(tail[0]);
+    // What only modules see stands in no group, and so in no recording.
+    let own = ["TCP_OWN_FIELDS", "RX_OPT_FIELDS", "TCP_PATCHED_FIELDS"];
+    let sock = [head[0], "SOCK_OWN_FIELDS", head[1]].map(members).concat() + state;
+    let sock = sock + &members(tail[0]) + &own.map(members).concat();
+    let rate_sample = [rate[0], "RATE_SAMPLE_OWN_FIELDS"].map(members).concat();
     let groups = [
         group(&head, |line| line.kind != "OWN"),
         group(&tail, |_| true),
@@ -218,13 +222,22 @@ fn mirrors(lists: &Lists) -> String {
     for (name, members, groups) in [
         ("TcpSock", sock, groups.join(" ")),
         ("AckSample", members(ack[0]), group(&ack, |_| true)),
-        ("RateSample", members(rate[0]), group(&rate, |_| true)),
+        ("RateSample", rate_sample, group(&rate, |_| true)),
     ] {
         write!(text, "mirror! {{ {name}:\n{members}}}\n").expect("a String takes all");
         let pattern = format!("{name}, $apply:ident $(, $more:tt)*");
         writeln!(arms, "    ({pattern}) => {{ $apply! {{ $($more)* {name}: {groups} }} }};")
             .expect("as above");
     }
+    let first_own = &lists.of(own[0])[0].name;
+    writeln!(
+        text,
+        "#[cfg(test)]\nmacro_rules! with_own_fields {{ ($apply:ident, $prefix:tt) => {{ $apply! {{ $prefix TcpSock: {} }} }}; }}\n\
+         /// Bytes of a socket that recordings of a running kernel hold: all before the fields that modules alone look at.\n\
+         pub const RECORDED_SOCK_BYTES: usize = std::mem::offset_of!(TcpSock, {first_own});",
+        group(&own, |_| true)
+    )
+    .expect("as above");
     text + "hand_on! {\n" + &arms + "}\n"
 }
 

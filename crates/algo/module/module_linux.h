@@ -35,6 +35,12 @@ typedef u32 gfp_t;
 
 #define likely(x)	__builtin_expect(!!(x), 1)
 #define unlikely(x)	__builtin_expect(!!(x), 0)
+#define __pure		__attribute__((pure))
+#define __attribute_const__ __attribute__((const))
+#define __cold		__attribute__((cold))
+#define __weak		__attribute__((weak))
+#define __noreturn	__attribute__((noreturn))
+#define __printf(a, b)	__attribute__((format(printf, a, b)))
 #define __init
 #define __exit
 #define __initdata
@@ -107,47 +113,8 @@ void knee_bug(const char *file, int line, const char *what) __attribute__((noret
 	if (unlikely(condition))						\
 		knee_bug(__FILE__, __LINE__, "BUG_ON(" #condition ")");		\
 } while (0)
-#define WARN_ON(condition)		({ unlikely(!!(condition)); })
-#define WARN_ON_ONCE(condition)		WARN_ON(condition)
-#define WARN(condition, ...)		WARN_ON(condition)
-#define WARN_ONCE(condition, ...)	WARN_ON(condition)
 
-/* ---- what is printed goes nowhere, with its format checked ---- */
-
-static inline __attribute__((format(printf, 1, 2))) int knee_no_printk(const char *format, ...)
-{
-	(void)format;
-	return 0;
-}
-
-#define printk(...)		((void)(0 && knee_no_printk(__VA_ARGS__)))
-#define KERN_EMERG
-#define KERN_ALERT
-#define KERN_CRIT
-#define KERN_ERR
-#define KERN_WARNING
-#define KERN_NOTICE
-#define KERN_INFO
-#define KERN_DEBUG
-#define pr_emerg(...)		printk(__VA_ARGS__)
-#define pr_err(...)		printk(__VA_ARGS__)
-#define pr_err_once(...)	printk(__VA_ARGS__)
-#define pr_err_ratelimited(...)	printk(__VA_ARGS__)
-#define pr_warn(...)		printk(__VA_ARGS__)
-#define pr_warn_once(...)	printk(__VA_ARGS__)
-#define pr_warn_ratelimited(...) printk(__VA_ARGS__)
-#define pr_notice(...)		printk(__VA_ARGS__)
-#define pr_info(...)		printk(__VA_ARGS__)
-#define pr_info_once(...)	printk(__VA_ARGS__)
-#define pr_info_ratelimited(...) printk(__VA_ARGS__)
-#define pr_debug(...)		printk(__VA_ARGS__)
-#define pr_debug_ratelimited(...) printk(__VA_ARGS__)
-#define pr_cont(...)		printk(__VA_ARGS__)
-#define net_dbg_ratelimited(...) printk(__VA_ARGS__)
-#define net_info_ratelimited(...) printk(__VA_ARGS__)
-#define net_warn_ratelimited(...) printk(__VA_ARGS__)
-#define trace_printk(...)	printk(__VA_ARGS__)
-#define dump_stack()		do { } while (0)
+#include <knee/module_print.h>
 
 /* ---- arithmetic ---- */
 
@@ -159,6 +126,9 @@ static inline __attribute__((format(printf, 1, 2))) int knee_no_printk(const cha
 #define U64_MAX		((u64)~0ULL)
 #define S64_MAX		((s64)(U64_MAX >> 1))
 #define S64_MIN		((s64)(-S64_MAX - 1))
+#define U32_C(n)	n##U
+#define U64_C(n)	n##ULL
+#define S64_C(n)	n##LL
 #define UINT_MAX	(~0U)
 #define INT_MAX		((int)(~0U >> 1))
 #define INT_MIN		(-INT_MAX - 1)
@@ -168,6 +138,11 @@ static inline __attribute__((format(printf, 1, 2))) int knee_no_printk(const cha
 
 #define BIT(n)			(1UL << (n))
 #define BIT_ULL(n)		(1ULL << (n))
+#define BITS_PER_BYTE		8
+#define BITS_PER_TYPE(type)	(sizeof(type) * BITS_PER_BYTE)
+#define BITS_PER_LONG		64
+#define BITS_PER_LONG_LONG	64
+#define GENMASK_ULL(high, low)	((~0ULL << (low)) & (~0ULL >> (63 - (high))))
 #define GENMASK(high, low)	((~0UL << (low)) & (~0UL >> (8 * sizeof(long) - 1 - (high))))
 #define ARRAY_SIZE(array)	(sizeof(array) / sizeof((array)[0]))
 #define sizeof_field(type, field) sizeof(((type *)0)->field)
@@ -243,6 +218,28 @@ static inline __attribute__((format(printf, 1, 2))) int knee_no_printk(const cha
 #define mul_u32_u32(a, b)	((u64)(u32)(a) * (u32)(b))
 #define mul_u64_u32_shr(a, b, shift) ((u64)(((unsigned __int128)(u64)(a) * (u32)(b)) >> (shift)))
 #define mul_u64_u64_shr(a, b, shift) ((u64)(((unsigned __int128)(u64)(a) * (u64)(b)) >> (shift)))
+#define mul_u64_u32_div(a, b, d) ((u64)((unsigned __int128)(u64)(a) * (u32)(b) / knee_divisor((u32)(d))))
+#define mul_u64_u64_div_u64(a, b, d)						\
+	((u64)((unsigned __int128)(u64)(a) * (u64)(b) / knee_divisor((u64)(d))))
+#define div_s64_rem(n, d, rest) ({						\
+	s64 n_ = (n);								\
+	s32 by_ = knee_divisor((s32)(d));					\
+	*(rest) = (s32)(n_ % by_);						\
+	n_ / by_; })
+#define DIV64_U64_ROUND_UP(n, d) ({						\
+	u64 by_ = (d);								\
+	div64_u64((n) + by_ - 1, by_); })
+#define DIV_U64_ROUND_UP(n, d)	DIV64_U64_ROUND_UP(n, (u32)(d))
+#define DIV64_U64_ROUND_CLOSEST(n, d) ({					\
+	u64 by_ = (d);								\
+	div64_u64((n) + by_ / 2, by_); })
+#define DIV_U64_ROUND_CLOSEST(n, d) DIV64_U64_ROUND_CLOSEST(n, (u32)(d))
+#define DIV_ROUND_CLOSEST_ULL(n, d) DIV64_U64_ROUND_CLOSEST(n, d)
+#define DIV_ROUND_DOWN_ULL(n, d) div64_u64(n, d)
+#define check_add_overflow(a, b, to)	__builtin_add_overflow(a, b, to)
+#define check_sub_overflow(a, b, to)	__builtin_sub_overflow(a, b, to)
+#define check_mul_overflow(a, b, to)	__builtin_mul_overflow(a, b, to)
+#define in_range(value, start, count)	((value) - (start) < (count))
 #define lower_32_bits(n)	((u32)(n))
 #define upper_32_bits(n)	((u32)((u64)(n) >> 32))
 
@@ -267,6 +264,8 @@ static inline int ffs(int x)
 #define hweight64(x)		((unsigned long)__builtin_popcountll(x))
 /* Also of a constant in a table: the loop of fls() would be none there. */
 #define ilog2(x)		((int)(63 - __builtin_clzll((u64)(x) | 1)))
+#define order_base_2(x)		((x) > 1 ? fls64((u64)(x) - 1) : 0)
+#define bits_per(x)		((x) ? fls64(x) : 1)
 #define is_power_of_2(x)	((x) != 0 && ((x) & ((x) - 1)) == 0)
 #define roundup_pow_of_two(x)	((x) <= 1 ? 1UL : 1UL << fls64((x) - 1))
 #define rounddown_pow_of_two(x)	(1UL << (fls64(x) - 1))
@@ -287,6 +286,26 @@ static inline unsigned long int_sqrt(unsigned long x)
 }
 
 #define int_sqrt64(x)		((u32)int_sqrt(x))
+
+static inline u64 int_pow(u64 base, unsigned int exponent)
+{
+	u64 product = 1;
+
+	for (; exponent; exponent >>= 1, base *= base)
+		if (exponent & 1)
+			product *= base;
+	return product;
+}
+
+/* ---- bits of words ---- */
+
+#define BITS_TO_LONGS(bits)	DIV_ROUND_UP(bits, BITS_PER_LONG)
+#define DECLARE_BITMAP(name, bits) unsigned long name[BITS_TO_LONGS(bits)]
+#define set_bit(bit, words)	((void)((words)[(bit) / BITS_PER_LONG] |= BIT((bit) % BITS_PER_LONG)))
+#define clear_bit(bit, words)	((void)((words)[(bit) / BITS_PER_LONG] &= ~BIT((bit) % BITS_PER_LONG)))
+#define test_bit(bit, words)	(!!((words)[(bit) / BITS_PER_LONG] & BIT((bit) % BITS_PER_LONG)))
+#define __set_bit(bit, words)	set_bit(bit, words)
+#define __clear_bit(bit, words)	clear_bit(bit, words)
 
 /* ---- errors ---- */
 
@@ -349,8 +368,26 @@ void knee_free(const void *p);
 #define kzalloc(bytes, flags)		((void)(flags), knee_alloc(bytes))
 #define kcalloc(n, bytes, flags)	((void)(flags), knee_alloc((size_t)(n) * (bytes)))
 #define kmalloc_array(n, bytes, flags)	kcalloc(n, bytes, flags)
+#define kvmalloc(bytes, flags)		kmalloc(bytes, flags)
+#define kvzalloc(bytes, flags)		kzalloc(bytes, flags)
+#define vmalloc(bytes)			knee_alloc(bytes)
+#define vzalloc(bytes)			knee_alloc(bytes)
+/* By the type, or a value of it; newer kernels leave the flags out where they are the usual ones. */
+#define kmalloc_obj(object, ...)	((__typeof__(object) *)knee_alloc(sizeof(__typeof__(object))))
+#define kzalloc_obj(object, ...)	kmalloc_obj(object)
+#define kmalloc_objs(object, n, ...)						\
+	((__typeof__(object) *)knee_alloc((size_t)(n) * sizeof(__typeof__(object))))
+#define kzalloc_objs(object, n, ...)	kmalloc_objs(object, n)
+#define kmemdup(from, bytes, flags) ({						\
+	size_t bytes_ = (bytes);						\
+	void *copy_ = kmalloc(bytes_, flags);					\
+	copy_ ? memcpy(copy_, from, bytes_) : NULL; })
+#define struct_size(p, member, n) (sizeof(*(p)) + sizeof((p)->member[0]) * (n))
 #define kfree(p)			knee_free(p)
 #define kvfree(p)			knee_free(p)
+#define vfree(p)			knee_free(p)
+#define kfree_sensitive(p)		knee_free(p)
+#define kfree_rcu(p, ...)		knee_free(p)
 
 /* ---- counters that a module may share among connections ---- */
 
@@ -380,6 +417,30 @@ typedef struct { int held; } spinlock_t;
 #define spin_unlock(lock)	((void)(lock))
 #define spin_lock_bh(lock)	((void)(lock))
 #define spin_unlock_bh(lock)	((void)(lock))
+#define spin_lock_irqsave(lock, flags)		((void)(lock), (void)((flags) = 0))
+#define spin_unlock_irqrestore(lock, flags)	((void)(lock), (void)(flags))
+
+struct mutex {
+	int held;
+};
+
+#define DEFINE_MUTEX(name)	struct mutex name = { 0 }
+#define mutex_init(lock)	((void)(lock))
+#define mutex_lock(lock)	((void)(lock))
+#define mutex_unlock(lock)	((void)(lock))
+#define rcu_dereference(p)	(p)
+#define rcu_assign_pointer(p, v) ((void)((p) = (v)))
+#define synchronize_rcu()	do { } while (0)
+
+/* One socket's calls never run side by side, so one of each is enough. */
+#define DEFINE_PER_CPU(type, name)	__typeof__(type) name
+#define DECLARE_PER_CPU(type, name)	extern __typeof__(type) name
+#define this_cpu_ptr(p)		(p)
+#define this_cpu_inc(variable)	((void)(variable)++)
+#define this_cpu_add(variable, n) ((void)((variable) += (n)))
+#define this_cpu_read(variable)	(variable)
+#define per_cpu(variable, cpu)	(*((void)(cpu), &(variable)))
+#define smp_processor_id()	0
 #define rcu_read_lock()		do { } while (0)
 #define rcu_read_unlock()	do { } while (0)
 
@@ -387,136 +448,60 @@ struct list_head {
 	struct list_head *next, *prev;
 };
 
-/* ---- the module ---- */
+#define LIST_HEAD_INIT(name)	{ &(name), &(name) }
+#define LIST_HEAD(name)		struct list_head name = LIST_HEAD_INIT(name)
 
-struct module;
-#define THIS_MODULE		((struct module *)0)
-
-enum knee_param_type {
-	KNEE_PARAM_bool = 1,
-	KNEE_PARAM_byte,
-	KNEE_PARAM_short,
-	KNEE_PARAM_ushort,
-	KNEE_PARAM_int,
-	KNEE_PARAM_uint,
-	KNEE_PARAM_long,
-	KNEE_PARAM_ulong,
-	KNEE_PARAM_ullong,
-	KNEE_PARAM_charp,
-};
-
-#define KNEE_PARAM_hexint	KNEE_PARAM_uint
-#define KNEE_PARAM_invbool	KNEE_PARAM_bool
-
-typedef bool knee_param_bool;
-typedef unsigned char knee_param_byte;
-typedef short knee_param_short;
-typedef unsigned short knee_param_ushort;
-typedef int knee_param_int;
-typedef unsigned int knee_param_uint;
-typedef unsigned int knee_param_hexint;
-typedef long knee_param_long;
-typedef unsigned long knee_param_ulong;
-typedef unsigned long long knee_param_ullong;
-typedef char *knee_param_charp;
-
-/* A parameter and a description, gathered by the linker from wherever they stand. */
-struct knee_param {
-	const char *name;
-	void *variable;
-	u32 type;
-	u32 line;			/* where it stands: compilers turn them round */
-};
-
-struct knee_param_meaning {
-	const char *name;
-	const char *meaning;
-};
-
-#define module_param_named(name, variable, type, permissions)			\
-	_Static_assert(sizeof(variable) == sizeof(knee_param_##type),		\
-		       "module_param: the variable has another size than its type " #type); \
-	static const struct knee_param knee_param_of_##name			\
-	__attribute__((used, aligned(8), section("knee_params"))) =		\
-		{ #name, (void *)&(variable), KNEE_PARAM_##type, __LINE__ }
-#define module_param(variable, type, permissions)				\
-	module_param_named(variable, variable, type, permissions)
-#define module_param_unsafe(variable, type, permissions)			\
-	module_param(variable, type, permissions)
-#define module_param_array(...)							\
-	_Static_assert(0, "knee: module_param_array is not supported: parameters are single values")
-#define module_param_string(...)						\
-	_Static_assert(0, "knee: module_param_string is not supported: parameters are numbers")
-#define module_param_cb(...)							\
-	_Static_assert(0, "knee: module_param_cb is not supported: parameters are plain variables")
-#define MODULE_PARM_DESC(parameter, text)					\
-	static const struct knee_param_meaning knee_meaning_of_##parameter	\
-	__attribute__((used, aligned(8), section("knee_meanings"))) =		\
-		{ #parameter, text }
-
-/* In BPF the table is registered by whoever loads the object. */
-#ifdef __bpf__
-#define module_init(function)	struct knee_nothing
-#define module_exit(function)	struct knee_nothing
-#else
-#define module_init(function)	int (*const knee_module_init)(void) = function
-#define module_exit(function)	void (*const knee_module_exit)(void) = function
-#endif
-#define late_initcall(function)	module_init(function)
-#define subsys_initcall(function) module_init(function)
-#define device_initcall(function) module_init(function)
-
-/* A declaration that repeats itself: these stand at file level, each with its semicolon. */
-#define KNEE_NOTHING		struct knee_nothing
-#define MODULE_LICENSE(text)	KNEE_NOTHING
-#define MODULE_AUTHOR(text)	KNEE_NOTHING
-#define MODULE_DESCRIPTION(text) KNEE_NOTHING
-#define MODULE_VERSION(text)	KNEE_NOTHING
-#define MODULE_ALIAS(text)	KNEE_NOTHING
-#define MODULE_INFO(tag, text)	KNEE_NOTHING
-#define MODULE_SOFTDEP(text)	KNEE_NOTHING
-#define MODULE_IMPORT_NS(name)	KNEE_NOTHING
-#define EXPORT_SYMBOL(name)	KNEE_NOTHING
-#define EXPORT_SYMBOL_GPL(name)	KNEE_NOTHING
-
-#define KERNEL_VERSION(a, b, c)	(((a) << 16) + ((b) << 8) + (c))
-#ifndef LINUX_VERSION_CODE
-#define LINUX_VERSION_CODE	KNEE_LINUX_VERSION
-#endif
-
-/* ---- BPF's view of the module, which nobody has here ---- */
-
-struct btf_id_set8 {
-	u32 cnt;
-};
-
-struct btf_kfunc_id_set {
-	struct module *owner;
-	struct btf_id_set8 *set;
-};
-
-enum {
-	BPF_PROG_TYPE_UNSPEC = 0,
-	BPF_PROG_TYPE_STRUCT_OPS = 27,
-};
-
-#define __bpf_kfunc		__attribute__((used))
-#define __bpf_kfunc_start_defs() KNEE_NOTHING
-#define __bpf_kfunc_end_defs()	KNEE_NOTHING
-#define BTF_SET8_START(name)	static struct btf_id_set8 name __maybe_unused = { 0 };
-#define BTF_SET8_END(name)
-#define BTF_KFUNCS_START(name)	BTF_SET8_START(name)
-#define BTF_KFUNCS_END(name)
-#define BTF_SET_START(name)	BTF_SET8_START(name)
-#define BTF_SET_END(name)
-#define BTF_ID(kind, name)
-#define BTF_ID_FLAGS(kind, name, ...)
-
-static inline int register_btf_kfunc_id_set(int type, const struct btf_kfunc_id_set *set)
+static inline void INIT_LIST_HEAD(struct list_head *list)
 {
-	(void)type;
-	(void)set;
-	return 0;
+	list->next = list->prev = list;
 }
+
+static inline void knee_list_put(struct list_head *entry, struct list_head *prev, struct list_head *next)
+{
+	entry->prev = prev;
+	entry->next = next;
+	prev->next = next->prev = entry;
+}
+
+static inline void list_add(struct list_head *entry, struct list_head *head)
+{
+	knee_list_put(entry, head, head->next);
+}
+
+static inline void list_add_tail(struct list_head *entry, struct list_head *head)
+{
+	knee_list_put(entry, head->prev, head);
+}
+
+static inline void list_del(struct list_head *entry)
+{
+	entry->prev->next = entry->next;
+	entry->next->prev = entry->prev;
+}
+
+static inline void list_del_init(struct list_head *entry)
+{
+	list_del(entry);
+	INIT_LIST_HEAD(entry);
+}
+
+static inline int list_empty(const struct list_head *head)
+{
+	return head->next == head;
+}
+
+#define list_entry(p, type, member)	container_of(p, type, member)
+#define list_first_entry(head, type, member) list_entry((head)->next, type, member)
+#define list_last_entry(head, type, member) list_entry((head)->prev, type, member)
+#define list_next_entry(at, member)	list_entry((at)->member.next, __typeof__(*(at)), member)
+#define list_for_each_entry(at, head, member)					\
+	for (at = list_first_entry(head, __typeof__(*at), member);		\
+	     &at->member != (head); at = list_next_entry(at, member))
+#define list_for_each_entry_safe(at, next_, head, member)			\
+	for (at = list_first_entry(head, __typeof__(*at), member),		\
+	     next_ = list_next_entry(at, member);				\
+	     &at->member != (head); at = next_, next_ = list_next_entry(next_, member))
+
+#include <knee/module_param.h>
 
 #endif

@@ -470,6 +470,7 @@ fn any_rate_sample(script: &mut Script<'_>) -> RateSample {
         is_app_limited: script.u8() % 2 == 0,
         is_retrans: script.u8() % 2 == 0,
         is_ack_delayed: script.u8() % 2 == 0,
+        ..RateSample::default()
     }
 }
 

@@ -37,6 +37,8 @@ impl Algorithm {
                 sndbuf_expand: has("sndbuf_expand"),
                 init: has("init"),
                 release: has("release"),
+                is_patched: false,
+                skb_marked_lost: false,
             },
             name: description.name.leak(),
             params: description.params,

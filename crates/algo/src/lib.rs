@@ -29,6 +29,7 @@ mod described;
 mod given;
 pub mod module;
 mod params;
+mod patched;
 pub mod sha256;
 pub mod template;
 
@@ -36,9 +37,13 @@ pub use call::Call;
 pub use described::Description;
 pub use given::{Given, GivenLog, Observed, Observer};
 pub use params::{DiagInfo, Error, ParamInfo, Params};
-pub use sock::{AckSample, AskedAck, Host, OPERATIONS, Pointer, RateSample, TcpSock};
+pub use patched::{SentSegment, SentState, sent_mark};
+pub use sock::{
+    AckSample, AskedAck, Host, OPERATIONS, Pointer, RECORDED_SOCK_BYTES, RateSample, TcpSock,
+};
 
 use given::{Noted, Notes};
+use patched::PatchedOps;
 use sock::Ops;
 use std::ffi::{CStr, c_char};
 use std::fmt;
@@ -102,6 +107,8 @@ pub mod ca_event {
     pub const ECN_NO_CE: u32 = 4;
     /// Data segment with CE.
     pub const ECN_IS_CE: u32 = 5;
+    /// A tail loss probe repaired a loss: for modules of a patched kernel's API.
+    pub const TLP_RECOVERY: u32 = 6;
 }
 
 /// Bits of [`TcpSock::ecn_flags`].
@@ -114,6 +121,14 @@ pub mod ecn_flags {
     pub const DEMAND_CWR: u8 = 4;
     /// An ECT packet was received.
     pub const SEEN: u8 = 8;
+    /// Marks mean a shallow threshold: this and the next three are of patched kernels.
+    pub const LOW: u8 = 16;
+    /// Every packet goes out as ECT.
+    pub const ECT_PERMANENT: u8 = 32;
+    /// ECT(1) in place of ECT(0).
+    pub const ECT_1: u8 = 64;
+    /// Feedback is of packets marked (RFC 9768).
+    pub const ACCECN: u8 = 128;
 }
 
 /// Bits of [`TcpSock::icsk_ack_pending`].
@@ -239,6 +254,9 @@ struct Has {
     sndbuf_expand: bool,
     init: bool,
     release: bool,
+    /// It is written against a patched kernel's API.
+    is_patched: bool,
+    skb_marked_lost: bool,
 }
 
 // SAFETY: the pointers are to constants of the C objects.
@@ -277,8 +295,20 @@ impl Algorithm {
     /// # Errors
     /// [`Error::UnknownAlgorithm`], which lists those there are, and [`Error::File`].
     pub fn named(name: &str, folder: &Path) -> Result<&'static Algorithm, Error> {
+        Algorithm::named_with(name, folder, &module::Options::default())
+    }
+
+    /// As [`Algorithm::named`], and a file is compiled with these options.
+    ///
+    /// # Errors
+    /// As [`Algorithm::named`].
+    pub fn named_with(
+        name: &str,
+        folder: &Path,
+        options: &module::Options,
+    ) -> Result<&'static Algorithm, Error> {
         if module::is_path(name) {
-            return module::load(&folder.join(name));
+            return module::load_named(name, folder, options);
         }
         Algorithm::by_name(name)
     }
@@ -470,6 +500,13 @@ impl Instance {
     /// The algorithm.
     pub fn algorithm(&self) -> &'static Algorithm {
         self.algorithm
+    }
+
+    /// Its connection is of this flow: what a module prints says so.
+    pub fn set_flow(&mut self, flow: u32) {
+        if let Some(running) = &mut self.running {
+            running.set_flow(flow);
+        }
     }
 
     /// The algorithm is assigned to a connection: whatever an earlier one kept there is gone.
@@ -771,7 +808,14 @@ impl Instance {
             (Origin::Folder { diag_read, .. }, _) => *diag_read,
             (_, Some(running)) => match running.diag_read() {
                 Some(read) => read,
-                None => return running.info(sock, host, values),
+                None => {
+                    if !self.storage.is_empty() {
+                        host.storage = self.storage.as_mut_ptr();
+                    }
+                    let told = running.info(sock, host, values);
+                    host.storage = std::ptr::null_mut();
+                    return told;
+                }
             },
             (_, None) => return Vec::new(),
         };
@@ -797,6 +841,8 @@ impl Has {
             sndbuf_expand: ops.sndbuf_expand.is_some(),
             init: ops.init.is_some(),
             release: ops.release.is_some(),
+            is_patched: false,
+            skb_marked_lost: false,
         }
     }
 }

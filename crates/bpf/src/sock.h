@@ -8,8 +8,11 @@
 
 #define CC_FLAT_MEMBER(type, outer, name, ...) type outer##_##name;
 
+struct proto;
+
 struct cc_sock {
 	CC_SOCK_FIELDS(CC_MEMBER, CC_MEMBER, CC_MEMBER)
+	CC_SOCK_OWN_FIELDS(CC_MEMBER)
 	CC_ICSK_FIELDS(CC_MEMBER, CC_FLAT_MEMBER, CC_MEMBER, CC_MEMBER)
 	u64 icsk_ca_priv[13];
 	CC_TCP_FIELDS(CC_MEMBER, CC_MEMBER)
@@ -21,6 +24,7 @@ static __always_inline u32 cc_min_rtt_us(const struct tcp_sock *tp);
 static __always_inline bool cc_cwnd_limited_flag(const struct tcp_sock *tp);
 
 #define CC_TAKE_SOCK(type, name, ...) to->name = sk->name;
+#define CC_LEAVE_SOCK(type, name, ...) to->name = 0;
 #define CC_TAKE_ICSK(type, name, ...) to->name = icsk->name;
 #define CC_TAKE_NESTED(type, outer, name, ...) to->outer##_##name = icsk->outer.name;
 #define CC_TAKE_TCP(type, name, ...) to->name = tp->name;
@@ -32,6 +36,7 @@ static __always_inline void cc_take_sock(struct cc_sock *to, const struct sock *
 	const struct tcp_sock *tp = (const struct tcp_sock *)sk;
 
 	CC_SOCK_FIELDS(CC_TAKE_SOCK, CC_TAKE_VALUE, CC_TAKE_VALUE)
+	CC_SOCK_OWN_FIELDS(CC_LEAVE_SOCK)
 	CC_ICSK_FIELDS(CC_TAKE_ICSK, CC_TAKE_NESTED, CC_TAKE_VALUE, CC_TAKE_VALUE)
 	__builtin_memcpy(to->icsk_ca_priv, icsk->icsk_ca_priv, sizeof(to->icsk_ca_priv));
 	CC_TCP_FIELDS(CC_TAKE_TCP, CC_TAKE_VALUE)

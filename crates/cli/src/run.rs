@@ -1,5 +1,6 @@
 //! `knee run`.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -28,6 +29,8 @@ pub(crate) struct Args {
     /// compiled: the source of a Linux module, or a file as knee new algorithm writes it.
     #[arg(long, value_delimiter = ',', value_name = "NAME,...")]
     cc: Vec<String>,
+    #[command(flatten)]
+    module: crate::module_args::ModuleArgs,
     /// Sets a key, as network.bottleneck.rate="10 Gbps" or traffic.short.size="10 kB"; of a key that
     /// the file varies, the one value or '["a", "b"]' to use; params.shift_g=5 is for every case whose
     /// algorithm has it. May be given often.
@@ -94,11 +97,13 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
         scale,
         quick: args.quick,
         memory_bytes: args.memory,
+        modules: args.module.options(),
     };
     if args.check {
         // What the command line names is trusted, what a file names may not be yet.
         for file in args.cc.iter().filter(|name| knee_algo::module::is_path(name)) {
-            Algorithm::named(file, Path::new("")).map_err(|why| Failure::Says(why.to_string()))?;
+            Algorithm::named_with(file, Path::new(""), &overrides.modules)
+                .map_err(|why| Failure::Says(why.to_string()))?;
         }
         knee_algo::module::only_read();
     }
@@ -116,6 +121,7 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
         return check_all(&experiments, &*back_end);
     }
     experiments.iter().try_for_each(|experiment| refused::check(experiment, &*back_end))?;
+    say_limits(&experiments);
     let options = Options {
         threads: args.threads.unwrap_or(0) as usize,
         stop: stop_on_signals()?,
@@ -127,6 +133,20 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     let code = run_all(args, &experiments, &options);
     options.back_end.leave();
     code
+}
+
+/// Says of every file of an algorithm, once, what holds of its runs that its author may not expect.
+fn say_limits(experiments: &[Arc<Experiment>]) {
+    let mut said = BTreeSet::new();
+    for module in experiments.iter().flat_map(|experiment| &experiment.modules) {
+        let Some(module) = module.module() else { continue };
+        for limit in module.limits() {
+            let line = format!("knee: {} {limit}", module.path().display());
+            if said.insert(line.clone()) {
+                complain(&line);
+            }
+        }
+    }
 }
 
 /// Says of every file whether it can be run, and how much there is to do.

@@ -346,6 +346,8 @@ keys! {
         ipv6: Key<bool> = only_on("sim, lab"),
         /// The sysctl: 0: no ECN; 1: asked for and granted; 2: granted.
         tcp_ecn: Key<u32> = within(0, 2),
+        /// Whether its routes have the feature ecn_low, of kernels with BBR version 3: marks mean a shallow threshold. For modules of the API v3.
+        ecn_low: Key<bool> = only_on("sim"),
         /// The sysctl: whether it connects without ECN once its SYN with it is lost.
         tcp_ecn_fallback: Key<bool>,
         /// Whether SYNs and SYN-ACKs of algorithms that need ECN carry ECT; before Linux 3.18 they did not.
@@ -502,6 +504,7 @@ fn read_host(reader: &Reader<'_>, base: HostConfig) -> Result<HostConfig, Error>
         },
         tcp_ecn: reader.get_or(&HOST.tcp_ecn, u32::from(base.tcp_ecn))? as u8,
         tcp_ecn_fallback: reader.get_or(&HOST.tcp_ecn_fallback, base.tcp_ecn_fallback)?,
+        ecn_low: reader.get_or(&HOST.ecn_low, base.ecn_low)?,
         syn_ect: reader.get_or(&HOST.syn_ect, base.syn_ect)?,
         initial_cwnd_pkts: reader.get_or(&HOST.initial_cwnd, Pkts(base.initial_cwnd_pkts))?.0,
         rto_min: reader.get_or(&HOST.rto_min, base.rto_min)?,

@@ -324,12 +324,15 @@ fn what_does_not_compile_is_shown_with_file_and_line_and_what_there_is() {
         );
         small(&format!("{RENO} .init = f,"), &more, REGISTER)
     };
-    let why = refusal(&scratch, "field.c", &use_of("tp->high_seq = 1;"));
+    let why = refusal(&scratch, "field.c", &use_of("tp->retrans_stamp = 1;"));
     assert!(why.contains("field.c:8:"), "{why}");
-    assert!(why.contains("the simulator keeps no high_seq in struct tcp_sock; it has "), "{why}");
+    assert!(
+        why.contains("the simulator keeps no retrans_stamp in struct tcp_sock; it has "),
+        "{why}"
+    );
     assert!(why.contains("snd_cwnd, snd_cwnd_cnt"), "{why}");
-    let why = refusal(&scratch, "function.c", &use_of("tcp_enter_cwr(sk);"));
-    assert!(why.contains("function.c:8:") && why.contains("has no tcp_enter_cwr()"), "{why}");
+    let why = refusal(&scratch, "function.c", &use_of("tcp_enter_loss(sk);"));
+    assert!(why.contains("function.c:8:") && why.contains("has no tcp_enter_loss()"), "{why}");
     let why = refusal(&scratch, "header.c", &small(RENO, "#include <linux/netfilter.h>", REGISTER));
     assert!(
         why.contains("header.c:4:") && why.contains("of the kernel's headers there are"),

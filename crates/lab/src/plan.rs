@@ -115,6 +115,11 @@ fn check_host(name: &str, config: &HostConfig) -> Result<(), Error> {
             "syn_ect = false: the running kernel sends SYNs of algorithms that need ECN with ECT; leave it out, or use --on sim",
         );
     }
+    if config.ecn_low {
+        return refuse(
+            "ecn_low: the running kernel's routes have no such feature; leave it out, or use --on sim",
+        );
+    }
     if config.coalesce.is_some() || config.cpu.is_some() {
         return refuse(
             "coalesce and cpu are models of a device and a CPU, and the lab has real ones: leave them out (gro_window merges there), or use --on sim",

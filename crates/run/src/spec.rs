@@ -198,6 +198,8 @@ pub struct HostConfig {
     pub tcp_ecn: u8,
     /// Whether SYNs and SYN-ACKs of algorithms that need ECN are sent with ECT, as Linux does since its DCTCP of 2014.
     pub syn_ect: bool,
+    /// The feature `ecn_low` of the host's routes, of kernels with BBR version 3: marks mean a shallow threshold.
+    pub ecn_low: bool,
     /// `net.ipv4.tcp_ecn_fallback`: a SYN sent again does not ask for ECN.
     pub tcp_ecn_fallback: bool,
     /// IPv6: 20 bytes more of headers, and a flow label by which switches choose among equal paths,
@@ -288,6 +290,7 @@ impl HostConfig {
             tcp_ecn: 2,
             syn_ect: true,
             tcp_ecn_fallback: true,
+            ecn_low: false,
             ipv6: false,
             mtu_bytes: 1500,
             initial_cwnd_pkts: 10,

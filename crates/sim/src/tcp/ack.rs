@@ -75,26 +75,28 @@ impl Sock {
         progress.advanced = after(ack, prior_snd_una);
         if progress.advanced {
             self.tp.icsk_retransmits = 0;
-            self.bytes_acked += u64::from(ack.wrapping_sub(prior_snd_una));
+            self.tp.bytes_acked += u64::from(ack.wrapping_sub(prior_snd_una));
         }
         let prior_highest_sack = self.highest_sack_seq();
         let prior_packets = self.tp.packets_out;
         let prior_delivered = self.tp.delivered;
         let prior_lost = self.tp.lost;
-        let was_reneged = self.sack_reneged;
+        let prior_delivered_ce = self.tp.delivered_ce;
+        let was_reneged = self.tp.is_sack_reneg != 0;
         sample.prior_in_flight = self.in_flight();
 
         self.probes_out = 0;
         let carries_data = packet.sequence_len() > 0;
-        let ece = packet.has(flags::ECE) && self.ecn_ok();
+        let counts_ce = self.counts_ce();
+        let ece = packet.has(flags::ECE) && self.ecn_ok() && !counts_ce;
         let mut sacked = Sacked { reord: self.tp.snd_nxt, ..Sacked::default() };
         let plain = packet.sacks_len == 0
             && packet.flags & (flags::ECE | flags::CWR) == 0
             && !carries_data
-            && packet.window_bytes == self.snd_wnd;
+            && packet.window_bytes == self.tp.snd_wnd;
         if plain && progress.advanced {
             // Header prediction: nothing but the advance.
-            self.snd_wl1 = packet.seq;
+            self.tp.snd_wl1 = packet.seq;
             self.tp.snd_una = ack;
             progress.win_update = true;
         } else {
@@ -110,7 +112,7 @@ impl Sock {
             }
         }
         progress.not_dup |= progress.win_update;
-        if packet.has(flags::CWR) {
+        if packet.has(flags::CWR) && !counts_ce {
             self.accept_cwr(carries_data);
         }
         if prior_packets == 0 {
@@ -119,7 +121,7 @@ impl Sock {
                 let rexmit = self.fast_retransmit_alert(prior_snd_una, 0, &mut progress, net);
                 debug_assert_eq!(rexmit, Rexmit::Nothing, "nothing is out");
             }
-            self.process_tlp_ack(ack, &progress, net);
+            self.process_tlp_ack(ack, &progress, &mut sample, net);
             self.on_window_update(net);
             return true;
         }
@@ -132,9 +134,13 @@ impl Sock {
             net,
         );
         self.rack_update_reo_wnd(sample.prior_delivered);
+        if counts_ce {
+            let delivered = self.tp.delivered.wrapping_sub(prior_delivered);
+            self.take_ce_count(packet, delivered, &mut progress);
+        }
         self.in_ack_event(&progress, net);
-        if self.tlp_high_seq != 0 {
-            self.process_tlp_ack(ack, &progress, net);
+        if self.tp.tlp_high_seq != 0 {
+            self.process_tlp_ack(ack, &progress, &mut sample, net);
         }
         let mut rexmit = Rexmit::Nothing;
         let dubious = !progress.not_dup
@@ -152,6 +158,8 @@ impl Sock {
         let delivered = self.tp.delivered.wrapping_sub(prior_delivered);
         let lost = self.tp.lost.wrapping_sub(prior_lost);
         sample.is_ack_delayed = progress.maybe_delayed;
+        sample.is_ece = progress.ece;
+        sample.ece_delta = self.tp.delivered_ce.wrapping_sub(prior_delivered_ce);
         self.finish_rate_sample(delivered, lost, was_reneged, &mut sample);
         self.cong_control(ack, delivered, &sample, &progress, net);
         self.retransmit_after(rexmit, net);
@@ -162,7 +170,7 @@ impl Sock {
     /// delivered. One older than a window, or than the connection, is none of this connection (RFC 5961 sec. 5).
     #[cold]
     fn on_old_ack(&mut self, packet: &Packet, sample: &mut RateSample, net: &mut Net) -> bool {
-        let oldest = u64::from(self.max_window).min(self.bytes_acked) as u32;
+        let oldest = u64::from(self.tp.max_window).min(self.tp.bytes_acked) as u32;
         if before(packet.ack_seq, self.tp.snd_una.wrapping_sub(oldest)) {
             self.challenge(net);
             return false;
@@ -184,18 +192,18 @@ impl Sock {
         let window = packet.window_bytes;
         let closes = window == 0 && self.host.config.linux >= LinuxVersion::V6_12;
         after(ack, self.tp.snd_una)
-            || after(packet.seq, self.snd_wl1)
-            || (packet.seq == self.snd_wl1 && (window > self.snd_wnd || closes))
+            || after(packet.seq, self.tp.snd_wl1)
+            || (packet.seq == self.tp.snd_wl1 && (window > self.tp.snd_wnd || closes))
     }
 
     fn update_window(&mut self, packet: &Packet, ack: u32) -> bool {
         let window = packet.window_bytes;
         let newer = self.updates_window(packet, ack);
         if newer {
-            self.snd_wl1 = packet.seq;
-            self.snd_wnd = window;
-            if window > self.max_window {
-                self.max_window = window;
+            self.tp.snd_wl1 = packet.seq;
+            self.tp.snd_wnd = window;
+            if window > self.tp.max_window {
+                self.tp.max_window = window;
                 self.bound_mss();
             }
         }
@@ -227,7 +235,7 @@ impl Sock {
             }
         }
         self.cc.in_ack_event(&mut self.tp, &mut net.cc, ack_flags);
-        self.rehash_if_asked(net);
+        self.do_what_was_asked(net);
     }
 
     #[inline]
@@ -242,7 +250,7 @@ impl Sock {
         if self.cc.algorithm().has_cong_control() {
             let cc = &mut net.cc;
             self.cc.cong_control(&mut self.tp, cc, (ack, 0), sample);
-            self.rehash_if_asked(net);
+            self.do_what_was_asked(net);
             return;
         }
         if self.in_cwnd_reduction() {
@@ -255,7 +263,7 @@ impl Sock {
             };
             if forward {
                 self.cc.cong_avoid(&mut self.tp, &mut net.cc, ack, delivered);
-                self.rehash_if_asked(net);
+                self.do_what_was_asked(net);
                 self.tp.snd_cwnd_stamp = net.cc.jiffies;
             }
         }
@@ -349,7 +357,7 @@ impl Sock {
         if !before(start, self.tp.undo_marker) {
             return true;
         }
-        after(end, self.tp.undo_marker) && !before(start, end.wrapping_sub(self.max_window))
+        after(end, self.tp.undo_marker) && !before(start, end.wrapping_sub(self.tp.max_window))
     }
 
     /// The first block repeats what was acknowledged already: a needless retransmission arrived.
@@ -366,14 +374,14 @@ impl Sock {
             || blocks.get(1).is_some_and(|&(outer_start, outer_end)| {
                 !after(end, outer_end) && !before(start, outer_start)
             });
-        if !duplicate || !before(start, end) || end.wrapping_sub(start) > self.max_window {
+        if !duplicate || !before(start, end) || end.wrapping_sub(start) > self.tp.max_window {
             return false;
         }
         let len = end.wrapping_sub(start);
         let mut segments = 1;
         if len > self.mss() {
             segments = len.div_ceil(self.mss());
-        } else if self.tlp_high_seq != 0 && self.tlp_high_seq == end {
+        } else if self.tp.tlp_high_seq != 0 && self.tp.tlp_high_seq == end {
             progress.dsack_tlp = true;
         }
         self.dsack_dups += u64::from(segments);
@@ -386,11 +394,11 @@ impl Sock {
         progress.dsack = true;
         sacked.delivered += segments;
         if self.tp.undo_marker != 0
-            && self.undo_retrans > 0
+            && self.tp.undo_retrans > 0
             && !after(end, prior_snd_una)
             && after(end, self.tp.undo_marker)
         {
-            self.undo_retrans = (self.undo_retrans - segments as i32).max(0);
+            self.tp.undo_retrans = (self.tp.undo_retrans - segments as i32).max(0);
         }
         true
     }
@@ -434,10 +442,10 @@ impl Sock {
         let ever_retrans = segment.has(mark::RETRANS | mark::EVER_RETRANS);
         if is_dsack && ever_retrans {
             if self.tp.undo_marker != 0
-                && self.undo_retrans > 0
+                && self.tp.undo_retrans > 0
                 && after(segment.end_seq, self.tp.undo_marker)
             {
-                self.undo_retrans -= 1;
+                self.tp.undo_retrans -= 1;
             }
             if segment.has(mark::SACKED) && before(segment.seq, sacked.reord) {
                 sacked.reord = segment.seq;
@@ -463,7 +471,7 @@ impl Sock {
                     {
                         sacked.reord = segment.seq;
                     }
-                    if !after(segment.end_seq, self.high_seq) {
+                    if !after(segment.end_seq, self.tp.high_seq) {
                         progress.orig_sack_acked = true;
                     }
                     if sacked.first_us == 0 {
@@ -524,7 +532,7 @@ impl Sock {
                 if before(segment.seq, reord) {
                     reord = segment.seq;
                 }
-                if !after(segment.end_seq, self.high_seq) {
+                if !after(segment.end_seq, self.tp.high_seq) {
                     progress.orig_sack_acked = true;
                 }
             }
@@ -598,6 +606,7 @@ impl Sock {
             let in_flight = self.mss().wrapping_mul(since);
             let sample = AckSample { pkts_acked: acked, rtt_us, in_flight };
             self.cc.pkts_acked(&mut self.tp, &mut net.cc, &sample);
+            self.do_what_was_asked(net);
         }
     }
 
@@ -665,6 +674,8 @@ impl Sock {
         if sample.prior_delivered == 0 || later {
             sample.prior_delivered_ce = segment.delivered_ce;
             sample.prior_delivered = segment.delivered;
+            sample.prior_lost = segment.lost;
+            sample.tx_in_flight = segment.in_flight();
             sample.prior_mstamp = segment.delivered_us;
             sample.is_app_limited = segment.has(mark::APP_LIMITED);
             sample.is_retrans = segment.has(mark::RETRANS | mark::EVER_RETRANS);
@@ -697,6 +708,7 @@ impl Sock {
         }
         sample.delivered = self.tp.delivered.wrapping_sub(sample.prior_delivered) as i32;
         sample.delivered_ce = self.tp.delivered_ce.wrapping_sub(sample.prior_delivered_ce) as i32;
+        sample.lost = self.tp.lost.wrapping_sub(sample.prior_lost) as i32;
         let send_us = sample.interval_us;
         let ack_us = self.tp.tcp_mstamp.saturating_sub(sample.prior_mstamp) as i64;
         sample.interval_us = send_us.max(ack_us);

@@ -35,7 +35,7 @@ impl Sock {
                 // The peer has to know that not all was read (RFC 2525 sec. 2.17).
                 let mut packet = self.packet();
                 packet.flags |= flags::RST;
-                packet.tos.set_ecn(if self.sends_ect(false) { Ecn::Ect0 } else { Ecn::NotEct });
+                packet.tos.set_ecn(self.ecn_of(false));
                 let _ = net.transmit(packet);
                 self.leave(State::Gone, net);
             }
@@ -86,7 +86,7 @@ impl Sock {
 
     /// The whole stream, FIN included, was acknowledged.
     fn all_acked(&self) -> bool {
-        self.writer.fin == Fin::Sent && self.tp.snd_una == self.write_seq
+        self.writer.fin == Fin::Sent && self.tp.snd_una == self.tp.write_seq
     }
 
     /// The ACK of a segment is done with: is the FIN acknowledged? False if that ends all work on the segment.

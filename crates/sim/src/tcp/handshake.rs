@@ -72,7 +72,9 @@ impl Sock {
         }
         if answers {
             flags |= flags::ACK;
-            if self.ecn_ok() {
+            if self.counts_ce() {
+                flags |= self.accecn_answer;
+            } else if self.ecn_ok() {
                 flags |= flags::ECE;
             }
             if !self.receiver.peer_sack {
@@ -82,7 +84,7 @@ impl Sock {
                 flags |= flags::NO_SCALE;
             }
         } else if self.ecn_ok() && (self.syn_retries == 0 || !self.host.config.tcp_ecn_fallback) {
-            flags |= flags::ECE | flags::CWR;
+            flags |= flags::ECE | flags::CWR | self.accecn_syn_flags();
         }
         if !self.timestamps {
             flags |= flags::NO_TS;
@@ -142,14 +144,17 @@ impl Sock {
         // Data in a SYN is not taken (there is no Fast Open), nor is that of a SYN-ACK.
         self.tp.rcv_nxt = packet.seq.wrapping_add(1);
         self.negotiate(packet);
-        self.snd_wnd = packet.window_bytes;
-        self.snd_wl1 = packet.seq;
+        self.tp.snd_wnd = packet.window_bytes;
+        self.tp.snd_wl1 = packet.seq;
         let asks = packet.has(flags::ECE) && packet.has(flags::CWR);
         // RFC 3168 forbids ECT on a SYN, so an ordinary listener takes it for a fault; an
         // algorithm that needs ECN sends it, and its listeners expect it. Accurate ECN allows it.
         let plain = (packet.tos.ecn() == Ecn::NotEct || packet.has(flags::AE))
             && self.host.config.tcp_ecn != 0;
         self.tp.ecn_flags = if asks && (plain || self.wants_ecn) { ecn_flags::OK } else { 0 };
+        if self.ecn_ok() {
+            self.grant_accecn(packet);
+        }
         self.enter_state(State::SynReceived);
         self.send_syn(net);
     }
@@ -157,12 +162,15 @@ impl Sock {
     fn on_syn_ack(&mut self, packet: &Packet, net: &mut Net) {
         self.negotiate(packet);
         self.receiver.ts_ecr = if self.timestamps { packet.ts_ecr } else { 0 };
-        if self.ecn_ok() && (!packet.has(flags::ECE) || packet.has(flags::CWR)) {
+        self.note_timestamps(packet);
+        if self.ecn_ok() && self.cc.algorithm().needs_accecn() {
+            self.on_accecn_answer(packet);
+        } else if self.ecn_ok() && (!packet.has(flags::ECE) || packet.has(flags::CWR)) {
             self.tp.ecn_flags = 0;
         }
         self.tp.rcv_nxt = packet.seq.wrapping_add(1);
         // TCP_INFO counts the acknowledged SYN of this side, and none of the other.
-        self.bytes_acked = 1;
+        self.tp.bytes_acked = 1;
         self.establish(packet, net);
         if self.receiver.is_interactive() {
             // It was told so before it connected: the ACK goes with data, or later.
@@ -171,6 +179,16 @@ impl Sock {
             return;
         }
         self.send_ack(net);
+    }
+
+    /// As algorithms see the timestamps of a segment: the peer's with its random offset, as between hosts with `tcp_timestamps = 1`, and the
+    /// echo of our own without this end's, which is 1 here (`ts_now`).
+    #[inline]
+    pub(super) fn note_timestamps(&mut self, packet: &Packet) {
+        if self.timestamps && !packet.has(flags::NO_TS) {
+            self.tp.rx_opt_rcv_tsval = packet.ts_val.wrapping_add(self.peer_ts_offset);
+            self.tp.rx_opt_rcv_tsecr = packet.ts_ecr.saturating_sub(1);
+        }
     }
 
     /// What the options of the peer's SYN allow.
@@ -187,6 +205,8 @@ impl Sock {
             !packet.has(flags::NO_SCALE),
         );
         self.receiver.ts_recent = if self.timestamps { packet.ts_val } else { 0 };
+        // As random as the initial sequence number, and another number.
+        self.peer_ts_offset = packet.seq.wrapping_mul(0x9e37_79b1).rotate_left(15);
         self.bound_mss();
     }
 
@@ -196,8 +216,11 @@ impl Sock {
         let options = if self.timestamps { TIMESTAMP_BYTES } else { 0 };
         let own = self.host.config.mss_bytes() + TIMESTAMP_BYTES;
         let mut mss = own.min(self.peer_mss).max(MSS_LEAST) - options;
-        let half =
-            if self.max_window > MSS_DEFAULT { self.max_window >> 1 } else { self.max_window };
+        let half = if self.tp.max_window > MSS_DEFAULT {
+            self.tp.max_window >> 1
+        } else {
+            self.tp.max_window
+        };
         if half > 0 {
             mss = mss.min(half.max(MSS_OF_LEAST_MTU - options));
         }
@@ -266,6 +289,7 @@ impl Sock {
 
     fn on_final_ack(&mut self, packet: &Packet, net: &mut Net) {
         self.receiver.ts_ecr = if packet.has(flags::NO_TS) { 0 } else { packet.ts_ecr };
+        self.note_timestamps(packet);
         self.establish(packet, net);
         if packet.sequence_len() > 0 {
             // The ACK was lost, or came behind the data.
@@ -281,16 +305,16 @@ impl Sock {
         let first = self.iss.wrapping_add(1);
         self.tp.snd_una = first;
         self.tp.snd_nxt = first;
-        self.write_seq = first;
+        self.tp.write_seq = first;
         self.snd_sml = first;
-        self.pushed_seq = first;
-        self.high_seq = first;
+        self.tp.pushed_seq = first;
+        self.tp.high_seq = first;
         self.cwnd_usage_seq = first;
         self.highest_sack_end = first;
-        self.snd_wnd = packet.window_bytes;
-        self.max_window = packet.window_bytes;
+        self.tp.snd_wnd = packet.window_bytes;
+        self.tp.max_window = packet.window_bytes;
         self.bound_mss();
-        self.snd_wl1 = packet.seq;
+        self.tp.snd_wl1 = packet.seq;
         self.tp.delivered = 1;
         self.tp.app_limited = 0;
         self.tp.delivered_mstamp = self.tp.tcp_mstamp;
@@ -328,7 +352,8 @@ impl Sock {
         self.tp.icsk_ca_state = ca_state::OPEN;
         self.update_pacing_rate();
         // The last segment of the handshake is an ACK as any other: the algorithm hears of it before it begins.
-        let ece = !packet.has(flags::SYN) && packet.has(flags::ECE) && self.ecn_ok();
+        let echoes = packet.has(flags::ECE) && self.ecn_ok() && !self.counts_ce();
+        let ece = !packet.has(flags::SYN) && echoes;
         let progress = Progress { win_update: true, slow_path: true, ece, ..Progress::default() };
         self.in_ack_event(&progress, net);
         self.init_algorithm(net);

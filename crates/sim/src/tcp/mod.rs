@@ -6,6 +6,7 @@
 //! application), `gro`, `timers`, `rtt`, `rehash`.
 //! `docs/tcp.md` says what it does of Linux and what it leaves out.
 
+mod accecn;
 mod ack;
 mod close;
 mod fq;
@@ -35,6 +36,7 @@ use knee_algo::module::LoadedModules;
 use knee_algo::{
     Algorithm, INFINITE_SSTHRESH, Instance, Observer, TcpSock, ca_state, ecn_flags, tcp_state,
 };
+use knee_queue::Ecn;
 use knee_queue::time::{Duration, Time};
 use knee_run::outcome::{Counters, FlowSample};
 use knee_run::spec::{Cc, HostConfig};
@@ -174,15 +176,9 @@ pub(crate) struct Sock {
 
     // Sequence space and window.
     iss: u32,
-    write_seq: u32,
-    snd_wnd: u32,
-    snd_wl1: u32,
-    max_window: u32,
     /// End of the last short segment sent (Nagle, Minshall's variant).
     snd_sml: u32,
     writer: Writer,
-    /// End of the last segment sent with PSH.
-    pushed_seq: u32,
     /// Where the segment ends that a window probe took a part of.
     cut_end: Option<u32>,
     /// Doublings of the retransmission or probe timer (`icsk_backoff`).
@@ -191,9 +187,12 @@ pub(crate) struct Sock {
     probes_out: u8,
     /// Both ends put timestamps into their segments.
     timestamps: bool,
+    /// What algorithms see added to the peer's.
+    peer_ts_offset: u32,
     /// Largest segment that the peer takes, headers' options included; bytes.
     peer_mss: u32,
-    bytes_acked: u64,
+    /// Flags of the SYN-ACK that grants Accurate ECN.
+    accecn_answer: u16,
 
     // Retransmission.
     rtx: RtxQueue,
@@ -203,18 +202,13 @@ pub(crate) struct Sock {
     highest_sack_end: u32,
     /// Ranges of the last SACK, so that the same segments are not looked at again.
     sack_cache: [(u32, u32); 4],
-    high_seq: u32,
-    undo_retrans: i32,
     /// ms tick of the first retransmission of this episode.
     retrans_stamp: u32,
     frto: bool,
-    /// The receiver has dropped SACKed data in this episode.
-    sack_reneged: bool,
     prr: Prr,
     rack: Rack,
     reord_seen: bool,
     dsack_dups: u64,
-    tlp_high_seq: u32,
     tlp_retrans: bool,
     rtt: RttEstimator,
     min_rtt: MinRtt,
@@ -222,7 +216,6 @@ pub(crate) struct Sock {
 
     // Congestion window bookkeeping.
     cwnd_usage_seq: u32,
-    snd_cwnd_used: u32,
 
     // The host's own queue and pacing.
     /// Packets of this socket in the host's queue: when they leave and what they are charged.
@@ -266,20 +259,31 @@ impl Sock {
             snd_cwnd: host.config.initial_cwnd_pkts,
             snd_una: iss,
             snd_nxt: iss,
+            write_seq: iss,
+            pushed_seq: iss,
+            high_seq: iss,
             reordering: host.config.sysctls.reordering,
             app_limited: u32::MAX,
             sk_gso_max_size: GSO_MAX_BYTES,
             sk_gso_max_segs: host.config.gso_max_segs,
             // fq paces whatever comes by, whether its algorithm asks for it or not.
             sk_pacing_status: if host.config.fq { fq::SK_PACING_FQ } else { 0 },
+            // Timestamps are no part of what is told.
+            advmss: mss + TIMESTAMP_BYTES,
+            sk_rcv_saddr: place.id,
+            sk_daddr: place.peer,
+            sk_sport: (place.id as u16).to_be(),
+            sk_dport: (place.peer as u16).to_be(),
             ..tcp_sock()
         };
         let receiver = Receiver::new(&host.config, false);
+        let mut instance = cc.algorithm.instance_on(cc.params.clone(), &host.modules);
+        instance.set_flow(place.id / 2);
         let timestamp_bytes = if host.config.sysctls.timestamps { 0 } else { TIMESTAMP_BYTES };
         Sock {
             tp,
             wants_ecn: cc.algorithm.needs_ecn(),
-            cc: cc.algorithm.instance_on(cc.params.clone(), &host.modules),
+            cc: instance,
             base_rtt_us: whole_us(place.base_rtt.or(host.config.base_rtt)),
             id: place.id,
             peer: place.peer,
@@ -288,43 +292,34 @@ impl Sock {
             header_bytes: HEADER_BYTES + host.config.extra_header_bytes() - timestamp_bytes,
             state: State::Closed,
             iss,
-            write_seq: iss,
-            snd_wnd: 0,
-            snd_wl1: 0,
-            max_window: 0,
             snd_sml: iss,
             writer: Writer {
                 sndbuf_bytes: host.config.sndbuf_initial_bytes,
                 is_limited: host.config.sndbuf_max_bytes.is_some(),
                 ..Writer::default()
             },
-            pushed_seq: iss,
             cut_end: None,
             backoff: 0,
             probes_out: 0,
             timestamps: host.config.sysctls.timestamps,
+            peer_ts_offset: 0,
             peer_mss: u32::MAX,
-            bytes_acked: 0,
+            accecn_answer: 0,
             rtx: RtxQueue::default(),
             retransmit_hint: None,
             highest_sack_end: iss,
             sack_cache: [(0, 0); 4],
-            high_seq: iss,
-            undo_retrans: 0,
             retrans_stamp: 0,
             frto: false,
-            sack_reneged: false,
             prr: Prr::default(),
             rack: Rack { reo_wnd_steps: 1, ..Rack::default() },
             reord_seen: false,
             dsack_dups: 0,
-            tlp_high_seq: 0,
             tlp_retrans: false,
             rtt: RttEstimator::new(&host),
             min_rtt: MinRtt::default(),
             retransmit: RetransmitTimer::default(),
             cwnd_usage_seq: iss,
-            snd_cwnd_used: 0,
             in_host: VecDeque::new(),
             in_host_bytes: 0,
             throttled: false,
@@ -413,20 +408,27 @@ impl Sock {
         self.tp.ecn_flags & ecn_flags::OK != 0
     }
 
-    /// Whether a packet of this socket goes out as ECT: all of an algorithm that needs ECN, else
-    /// only data sent for the first time.
+    /// The ECN field of a packet of this socket: ECT on all of an algorithm that needs ECN or asks for that, else
+    /// only on data sent for the first time.
     #[inline]
-    fn sends_ect(&self, new_data: bool) -> bool {
-        self.cc.algorithm().needs_ecn() || (new_data && self.ecn_ok())
+    fn ecn_of(&self, new_data: bool) -> Ecn {
+        let flags = self.tp.ecn_flags;
+        let is_open = flags & ecn_flags::OK != 0;
+        let always = flags & ecn_flags::ECT_PERMANENT != 0;
+        match self.cc.algorithm().needs_ecn() || (is_open && (new_data || always)) {
+            true if flags & ecn_flags::ECT_1 != 0 => Ecn::Ect1,
+            true => Ecn::Ect0,
+            false => Ecn::NotEct,
+        }
     }
 
     #[inline]
     fn unsent_bytes(&self) -> u32 {
-        self.write_seq.wrapping_sub(self.tp.snd_nxt)
+        self.tp.write_seq.wrapping_sub(self.tp.snd_nxt)
     }
 
     fn wnd_end(&self) -> u32 {
-        self.tp.snd_una.wrapping_add(self.snd_wnd)
+        self.tp.snd_una.wrapping_add(self.tp.snd_wnd)
     }
 
     /// End of the connection's work: nothing more is sent, and memory is given back.
@@ -466,6 +468,9 @@ impl Sock {
 
     /// The algorithm is attached: the connection is established.
     fn init_algorithm(&mut self, net: &mut Net) {
+        if self.host.config.ecn_low && self.ecn_ok() {
+            self.tp.ecn_flags |= ecn_flags::LOW;
+        }
         self.cc.init(&mut self.tp, &mut net.cc);
         if let Some(name) = net.cc.take_fallback() {
             self.cc.release(&mut self.tp, &mut net.cc);
@@ -476,7 +481,7 @@ impl Sock {
                 self.cc.init(&mut self.tp, &mut net.cc);
             }
         }
-        self.rehash_if_asked(net);
+        self.do_what_was_asked(net);
     }
 
     pub(crate) fn ecn_negotiated(&self) -> bool {
@@ -513,7 +518,7 @@ impl Sock {
             total_retrans: self.counters.retransmitted_segs,
             delivered: self.tp.delivered,
             delivered_ce: self.tp.delivered_ce,
-            bytes_acked: self.bytes_acked,
+            bytes_acked: self.tp.bytes_acked,
             pacing_rate_bytes_per_sec: self.tp.sk_pacing_rate,
             rto_us: self.host.jiffies.in_us(self.rtt.rto_jiffies) as u32,
             data_segs_out: Some(self.counters.data_segs_sent),

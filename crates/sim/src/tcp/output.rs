@@ -62,7 +62,7 @@ impl Sock {
         self.write_xmit(Push::FullOnly, net);
         // Where the buffer is full the write waits, and what it has written so far is to be handed on.
         if self.writer.is_waiting && self.has_unsent() {
-            self.writer.full_at.push_back(self.write_seq);
+            self.writer.full_at.push_back(self.tp.write_seq);
         }
         if self.has_unsent() && (self.writer.fin == Fin::Waits || !self.corks_tail(net)) {
             self.write_xmit(Push::All, net);
@@ -111,7 +111,7 @@ impl Sock {
         if bytes > 0 {
             self.restart_after_idle(net);
             self.writer.pending_bytes -= u64::from(bytes);
-            self.write_seq = self.write_seq.wrapping_add(bytes);
+            self.tp.write_seq = self.tp.write_seq.wrapping_add(bytes);
         }
         self.writer.is_waiting = self.writer.is_limited && self.writer.pending_bytes > 0;
         if self.writer.closes && self.writer.pending_bytes == 0 {
@@ -134,7 +134,7 @@ impl Sock {
 
     /// Memory taken by what is sent and not acknowledged, and by what is not sent.
     fn sndbuf_used_bytes(&self) -> u32 {
-        let queued = self.write_seq.wrapping_sub(self.tp.snd_una);
+        let queued = self.tp.write_seq.wrapping_sub(self.tp.snd_una);
         let segments = queued.div_ceil(self.mss());
         queued.saturating_add(segments.saturating_mul(self.host.config.skb_overhead_bytes))
     }
@@ -247,13 +247,13 @@ impl Sock {
             let is_cut = bytes < segment_bytes && self.host.config.linux < LinuxVersion::V6_12;
             self.cut_end = is_cut.then_some(self.tp.snd_nxt.wrapping_add(segment_bytes));
             // It is pushed, whatever follows.
-            self.pushed_seq = self.tp.snd_nxt.wrapping_sub(self.max_window / 2 + 1);
+            self.tp.pushed_seq = self.tp.snd_nxt.wrapping_sub(self.tp.max_window / 2 + 1);
             refused = self.send_burst(bytes, window > bytes, net) == 0;
         } else {
             let mut packet = self.packet();
             packet.seq = self.tp.snd_una.wrapping_sub(1);
             packet.end_seq = packet.seq;
-            packet.tos.set_ecn(if self.sends_ect(false) { Ecn::Ect0 } else { Ecn::NotEct });
+            packet.tos.set_ecn(self.ecn_of(false));
             let _ = net.transmit(packet);
         }
         if self.tp.packets_out > 0 {
@@ -426,6 +426,12 @@ impl Sock {
         if self.host.config.gso_max_segs <= 1 {
             return 1;
         }
+        if self.cc.algorithm().is_patched() {
+            let mss = self.mss();
+            if let Some(segs) = self.cc.tso_segs(&mut self.tp, &mut net.cc, mss) {
+                return segs.clamp(1, self.host.config.gso_max_segs);
+            }
+        }
         let least = self.cc.min_tso_segs(&mut self.tp, &mut net.cc);
         let mut bytes = self.tp.sk_pacing_rate >> self.tp.sk_pacing_shift;
         let log = u32::from(self.host.config.sysctls.tso_rtt_log);
@@ -459,7 +465,7 @@ impl Sock {
         if limit >= max_segs * mss || (!is_last && limit >= skb_bytes) {
             return false;
         }
-        if limit >= self.snd_wnd.min(self.tp.snd_cwnd.saturating_mul(mss)) / 3 {
+        if limit >= self.tp.snd_wnd.min(self.tp.snd_cwnd.saturating_mul(mss)) / 3 {
             return false;
         }
         let Some(head) = self.rtx.front() else { return false };
@@ -584,7 +590,7 @@ impl Sock {
             if with_fin {
                 fin = false;
                 self.writer.fin = Fin::Sent;
-                self.write_seq = end_seq;
+                self.tp.write_seq = end_seq;
             }
         }
         self.end_departure(prior_wstamp_ns, self.paced_bytes(bytes - left, sent));
@@ -595,14 +601,14 @@ impl Sock {
     /// Whether a segment asks to be handed to the application: the last of a write, the last that the send buffer had
     /// room for, and one in each half of the largest window.
     fn pushes(&mut self, end_seq: u32) -> bool {
-        let mut ends_write = end_seq == self.write_seq && self.writer.pending_bytes == 0;
+        let mut ends_write = end_seq == self.tp.write_seq && self.writer.pending_bytes == 0;
         while self.writer.full_at.front().is_some_and(|end| !before(end_seq, *end)) {
             self.writer.full_at.pop_front();
             ends_write = true;
         }
-        let forced = end_seq.wrapping_sub(self.pushed_seq) > self.max_window / 2;
+        let forced = end_seq.wrapping_sub(self.tp.pushed_seq) > self.tp.max_window / 2;
         if ends_write || forced {
-            self.pushed_seq = end_seq;
+            self.tp.pushed_seq = end_seq;
         }
         ends_write || forced
     }
@@ -697,12 +703,13 @@ impl Sock {
             self.tp.ecn_flags &= !ecn_flags::QUEUE_CWR;
             packet.flags |= flags::CWR;
         }
-        packet.tos.set_ecn(if self.sends_ect(new_data) { Ecn::Ect0 } else { Ecn::NotEct });
+        packet.tos.set_ecn(self.ecn_of(new_data));
         self.acks_sent_with(self.tp.rcv_nxt);
 
         let charged = len + self.host.config.skb_overhead_bytes;
         let Some(leaves) = self.leave_host(packet, charged, net) else { return false };
         self.counters.data_segs_sent += 1;
+        self.tp.data_segs_out = self.counters.data_segs_sent as u32;
         net.work.data_pkts += 1;
         self.tp.lsndtime = net.cc.jiffies;
         self.receiver.data_sent(net.cc.jiffies);
@@ -715,6 +722,7 @@ impl Sock {
         let app_limited = self.tp.app_limited != 0;
         let (first_tx_us, delivered_us) = (self.tp.first_tx_mstamp, self.tp.delivered_mstamp);
         let (delivered, delivered_ce) = (self.tp.delivered, self.tp.delivered_ce);
+        let (lost, in_flight) = (self.tp.lost, self.in_flight() + 1);
         let segment = self.rtx.get_mut(id);
         segment.sent_us = sent_us;
         segment.leaves_host = leaves;
@@ -722,6 +730,8 @@ impl Sock {
         segment.delivered_us = delivered_us;
         segment.delivered = delivered;
         segment.delivered_ce = delivered_ce;
+        segment.lost = lost;
+        segment.set_in_flight(in_flight);
         if app_limited {
             segment.marks |= mark::APP_LIMITED;
         } else {
@@ -754,6 +764,9 @@ impl Sock {
             sacks_len: 0,
             sacks: NO_SACKS,
         };
+        if self.counts_ce() {
+            packet.flags = self.with_ce_count(packet.flags);
+        }
         if self.receiver.out_of_order.has_report() {
             let mut ranges = [(0, 0); MAX_SACKS];
             let room = MAX_SACKS - usize::from(self.timestamps);
@@ -779,23 +792,23 @@ impl Sock {
         let limited = self.tp.is_cwnd_limited != 0
             || (self.tp.in_slow_start() && self.tp.snd_cwnd < 2 * self.tp.max_packets_out);
         if limited {
-            self.snd_cwnd_used = 0;
+            self.tp.snd_cwnd_used = 0;
             self.tp.snd_cwnd_stamp = now;
             return;
         }
-        self.snd_cwnd_used = self.snd_cwnd_used.max(self.tp.packets_out);
+        self.tp.snd_cwnd_used = self.tp.snd_cwnd_used.max(self.tp.packets_out);
         if self.host.config.slow_start_after_idle
             && jiffies_since(now, self.tp.snd_cwnd_stamp) >= self.rtt.rto_jiffies
             && !self.cc.algorithm().has_cong_control()
         {
             // A writer that waits for room is not idle.
             if self.tp.icsk_ca_state == ca_state::OPEN && self.writer.pending_bytes == 0 {
-                let used = self.snd_cwnd_used.max(self.host.config.initial_cwnd_pkts);
+                let used = self.tp.snd_cwnd_used.max(self.host.config.initial_cwnd_pkts);
                 if used < self.tp.snd_cwnd {
                     self.tp.snd_ssthresh = self.current_ssthresh();
                     self.tp.snd_cwnd = (self.tp.snd_cwnd + used) >> 1;
                 }
-                self.snd_cwnd_used = 0;
+                self.tp.snd_cwnd_used = 0;
             }
             self.tp.snd_cwnd_stamp = now;
         }

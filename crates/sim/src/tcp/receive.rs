@@ -253,12 +253,13 @@ impl Sock {
                 self.receiver.ts_recent = packet.ts_val;
             }
             self.receiver.ts_ecr = packet.ts_ecr;
+            self.note_timestamps(packet);
         }
         let predicted = packet.flags & (flags::ECE | flags::CWR) == 0 && packet.sacks_len == 0;
         let only_data = payload_bytes > 0
             && predicted
             && packet.ack_seq == self.tp.snd_una
-            && packet.window_bytes == self.snd_wnd;
+            && packet.window_bytes == self.tp.snd_wnd;
         if !only_data && !self.on_ack(packet, net) {
             return;
         }
@@ -511,10 +512,11 @@ impl Sock {
                 }
             }
             Ecn::Ce => {
-                if self.cc.algorithm().needs_ecn() {
+                self.tp.received_ce = self.tp.received_ce.wrapping_add(1);
+                if self.cc.algorithm().wants_ce_events() {
                     self.on_ce_event(true, net);
                 }
-                if self.tp.ecn_flags & ecn_flags::DEMAND_CWR == 0 {
+                if self.tp.ecn_flags & (ecn_flags::DEMAND_CWR | ecn_flags::ACCECN) == 0 {
                     // The sender's window may be small soon: no delay.
                     self.receiver.enter_quickack_mode(2);
                     self.tp.ecn_flags |= ecn_flags::DEMAND_CWR;
@@ -522,7 +524,7 @@ impl Sock {
                 self.tp.ecn_flags |= ecn_flags::SEEN;
             }
             Ecn::Ect0 | Ecn::Ect1 => {
-                if self.cc.algorithm().needs_ecn() {
+                if self.cc.algorithm().wants_ce_events() {
                     self.on_ce_event(false, net);
                 }
                 self.tp.ecn_flags |= ecn_flags::SEEN;
@@ -675,11 +677,13 @@ impl Sock {
         }
         let mut packet = self.packet();
         packet.ack_seq = rcv_nxt;
-        packet.flags &= !flags::ECE;
-        if self.ecn_ok() && with_ecn_flags & ecn_flags::DEMAND_CWR != 0 {
-            packet.flags |= flags::ECE;
+        if !self.counts_ce() {
+            packet.flags &= !flags::ECE;
+            if self.ecn_ok() && with_ecn_flags & ecn_flags::DEMAND_CWR != 0 {
+                packet.flags |= flags::ECE;
+            }
         }
-        packet.tos.set_ecn(if self.sends_ect(false) { Ecn::Ect0 } else { Ecn::NotEct });
+        packet.tos.set_ecn(self.ecn_of(false));
         if packet.sacks_len > 0 {
             packet.wire_bytes = self.header_bytes + 4 + 8 * u32::from(packet.sacks_len);
         }
@@ -698,7 +702,8 @@ impl Sock {
         let unacked = self.tp.rcv_nxt.wrapping_sub(self.receiver.rcv_wup);
         // Where the window would shrink, reading sends the ACK, unless nobody is going to read yet.
         let every_second = unacked > self.receiver.rcv_mss
-            && (self.receiver.unread_bytes < self.receiver.read_at_bytes
+            && (self.tp.fast_ack_mode == 1
+                || self.receiver.unread_bytes < self.receiver.read_at_bytes
                 || self.new_window() >= self.receiver.rcv_wnd);
         if every_second
             || self.receiver.in_quickack_mode()

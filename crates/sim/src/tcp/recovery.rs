@@ -6,7 +6,9 @@ use super::rtx_queue::{SegmentId, mark};
 use super::seq::{after, before};
 use super::timers::{Pending, TIMEOUT_MIN_US};
 use crate::net::Net;
-use knee_algo::{INFINITE_SSTHRESH, ca_event, ca_state, ecn_flags};
+use knee_algo::{
+    INFINITE_SSTHRESH, RateSample, SentSegment, SentState, ca_event, ca_state, ecn_flags, sent_mark,
+};
 
 /// Successful recoveries after which the reordering window is the smallest again.
 const RACK_RECOVERY_THRESH: u8 = 16;
@@ -32,13 +34,13 @@ impl Sock {
 
     fn set_ca_state(&mut self, state: u8, net: &mut Net) {
         self.cc.set_state(&mut self.tp, &mut net.cc, state);
-        self.rehash_if_asked(net);
+        self.do_what_was_asked(net);
         self.tp.icsk_ca_state = state;
     }
 
     fn ca_event(&mut self, event: u32, net: &mut Net) {
         self.cc.cwnd_event(&mut self.tp, &mut net.cc, event);
-        self.rehash_if_asked(net);
+        self.do_what_was_asked(net);
     }
 
     #[inline]
@@ -56,15 +58,15 @@ impl Sock {
     }
 
     fn queue_cwr(&mut self) {
-        if self.ecn_ok() {
+        if self.ecn_ok() && !self.counts_ce() {
             self.tp.ecn_flags |= ecn_flags::QUEUE_CWR;
         }
     }
 
     /// Starts proportional rate reduction towards what the algorithm says.
     fn init_cwnd_reduction(&mut self, net: &mut Net) {
-        self.high_seq = self.tp.snd_nxt;
-        self.tlp_high_seq = 0;
+        self.tp.high_seq = self.tp.snd_nxt;
+        self.tp.tlp_high_seq = 0;
         self.tp.snd_cwnd_cnt = 0;
         self.tp.prior_cwnd = self.tp.snd_cwnd;
         self.prr = super::Prr::default();
@@ -120,11 +122,11 @@ impl Sock {
 
     fn init_undo(&mut self) {
         self.tp.undo_marker = self.tp.snd_una;
-        self.undo_retrans =
-            self.tp.retrans_out as i32 + i32::from(self.tlp_high_seq != 0 && self.tlp_retrans);
-        if self.undo_retrans == 0 {
+        self.tp.undo_retrans =
+            self.tp.retrans_out as i32 + i32::from(self.tp.tlp_high_seq != 0 && self.tlp_retrans);
+        if self.tp.undo_retrans == 0 {
             // 0 would mean that every retransmission proved needless.
-            self.undo_retrans = -1;
+            self.tp.undo_retrans = -1;
         }
     }
 
@@ -146,9 +148,9 @@ impl Sock {
 
     pub(super) fn enter_loss(&mut self, net: &mut Net) {
         let state = self.tp.icsk_ca_state;
-        self.mark_lost_by_timeout();
+        self.mark_lost_by_timeout(net);
         let once_per_window = state <= ca_state::DISORDER
-            || !after(self.high_seq, self.tp.snd_una)
+            || !after(self.tp.high_seq, self.tp.snd_una)
             || (state == ca_state::LOSS && self.tp.icsk_retransmits == 0);
         if once_per_window {
             self.tp.prior_ssthresh = self.current_ssthresh();
@@ -165,8 +167,8 @@ impl Sock {
             self.tp.reordering = self.tp.reordering.min(least);
         }
         self.set_ca_state(ca_state::LOSS, net);
-        self.high_seq = self.tp.snd_nxt;
-        self.tlp_high_seq = 0;
+        self.tp.high_seq = self.tp.snd_nxt;
+        self.tp.tlp_high_seq = 0;
         self.queue_cwr();
         self.frto = self.host.config.sysctls.frto != 0
             && (state < ca_state::RECOVERY || self.tp.icsk_retransmits > 0);
@@ -174,9 +176,9 @@ impl Sock {
 
     /// All but what was sent less than a round trip ago, and the first in any case. If the first was
     /// SACKed, no SACK counts any more.
-    fn mark_lost_by_timeout(&mut self) {
+    fn mark_lost_by_timeout(&mut self, net: &mut Net) {
         let reneged = self.rtx.front().is_some_and(|head| head.has(mark::SACKED));
-        self.sack_reneged |= reneged;
+        self.tp.is_sack_reneg |= u8::from(reneged);
         if reneged || !self.receiver.peer_sack {
             self.tp.sacked_out = 0;
         }
@@ -188,14 +190,14 @@ impl Sock {
             } else if id != first && self.rack_wait_us(id, 0) > 0 {
                 continue;
             }
-            self.mark_lost(id);
+            self.mark_lost(id, net);
         }
         self.retransmit_hint = None;
     }
 
     // ---- what is lost ----
 
-    pub(super) fn mark_lost(&mut self, id: SegmentId) {
+    fn mark_lost(&mut self, id: SegmentId, net: &mut Net) {
         let segment = self.rtx.get(id);
         if segment.has(mark::SACKED) {
             return;
@@ -211,15 +213,47 @@ impl Sock {
         }
         let segment = self.rtx.get_mut(id);
         if is_lost {
-            if is_retrans {
-                segment.marks &= !mark::RETRANS;
-                self.tp.retrans_out -= 1;
-                self.tp.lost += 1;
+            if !is_retrans {
+                return;
             }
+            segment.marks &= !mark::RETRANS;
+            self.tp.retrans_out -= 1;
         } else {
             segment.marks |= mark::LOST;
             self.tp.lost_out += 1;
-            self.tp.lost += 1;
+        }
+        self.tp.lost += 1;
+        if self.cc.algorithm().has_skb_marked_lost() {
+            let segment = self.sent_segment(id);
+            self.cc.skb_marked_lost(&mut self.tp, &mut net.cc, &segment);
+        }
+    }
+
+    /// A segment as algorithms are shown it.
+    fn sent_segment(&self, id: SegmentId) -> SentSegment {
+        let segment = self.rtx.get(id);
+        let marks = [
+            (mark::SACKED, sent_mark::SACKED),
+            (mark::RETRANS, sent_mark::RETRANS),
+            (mark::LOST, sent_mark::LOST),
+            (mark::EVER_RETRANS, sent_mark::EVER_RETRANS),
+        ];
+        let shown = marks.into_iter().filter(|(ours, _)| segment.has(*ours));
+        SentSegment {
+            seq: segment.seq,
+            end_seq: segment.end_seq,
+            gso_segs: 1,
+            sacked: shown.map(|(_, theirs)| theirs).sum(),
+            tx: SentState {
+                is_app_limited: segment.has(mark::APP_LIMITED),
+                delivered_ce: segment.delivered_ce,
+                in_flight: segment.in_flight(),
+                delivered: segment.delivered,
+                lost: segment.lost,
+                first_tx_mstamp: segment.first_tx_us,
+                delivered_mstamp: segment.delivered_us,
+            },
+            len: segment.payload_bytes(),
         }
     }
 
@@ -282,7 +316,7 @@ impl Sock {
             }
             let wait_us = self.rack_wait_us(id, reo_wnd_us);
             if wait_us <= 0 {
-                self.mark_lost(id);
+                self.mark_lost(id, net);
                 self.rtx.unlink(id);
             } else {
                 longest_wait_us = longest_wait_us.max(wait_us);
@@ -301,7 +335,7 @@ impl Sock {
             return;
         }
         if !self.receiver.peer_sack {
-            self.newreno_mark_lost(progress.advanced);
+            self.newreno_mark_lost(progress.advanced, net);
             return;
         }
         let prior_retrans = self.tp.retrans_out;
@@ -318,14 +352,14 @@ impl Sock {
 
     /// Without SACK: the first segment is lost after three duplicate ACKs, and after each partial
     /// ACK in Recovery.
-    fn newreno_mark_lost(&mut self, advanced: bool) {
+    fn newreno_mark_lost(&mut self, advanced: bool, net: &mut Net) {
         let state = self.tp.icsk_ca_state;
         let lost = (state < ca_state::RECOVERY && self.tp.sacked_out >= self.tp.reordering)
             || (state == ca_state::RECOVERY && advanced);
         let head = self.rtx.first_id();
         // What is lost already stays as it is: an ACK of a part of it does not send it again.
         if lost && !self.rtx.get(head).has(mark::LOST) {
-            self.mark_lost(head);
+            self.mark_lost(head, net);
         }
     }
 
@@ -389,11 +423,11 @@ impl Sock {
         if self.retrans_stamp != 0 {
             return self.echo_before(self.retrans_stamp);
         }
-        self.receiver.peer_sack || before(self.tp.snd_una, self.high_seq)
+        self.receiver.peer_sack || before(self.tp.snd_una, self.tp.high_seq)
     }
 
     fn may_undo(&self) -> bool {
-        self.tp.undo_marker != 0 && (self.undo_retrans == 0 || self.packet_delayed())
+        self.tp.undo_marker != 0 && (self.tp.undo_retrans == 0 || self.packet_delayed())
     }
 
     fn undo_cwnd_reduction(&mut self, unmark_lost: bool, net: &mut Net) {
@@ -420,7 +454,7 @@ impl Sock {
 
     /// Without SACK, a state is kept until something above `high_seq` is acknowledged.
     fn must_not_reopen(&mut self) -> bool {
-        if self.tp.snd_una == self.high_seq && !self.receiver.peer_sack {
+        if self.tp.snd_una == self.tp.high_seq && !self.receiver.peer_sack {
             if !self.any_retrans_done() {
                 self.retrans_stamp = 0;
             }
@@ -439,12 +473,12 @@ impl Sock {
             return true;
         }
         self.set_ca_state(ca_state::OPEN, net);
-        self.sack_reneged = false;
+        self.tp.is_sack_reneg = 0;
         false
     }
 
     fn try_undo_dsack(&mut self, net: &mut Net) -> bool {
-        if self.tp.undo_marker == 0 || self.undo_retrans != 0 {
+        if self.tp.undo_marker == 0 || self.tp.undo_retrans != 0 {
             return false;
         }
         self.rack.reo_wnd_persist = (self.rack.reo_wnd_persist + 1).min(RACK_RECOVERY_THRESH);
@@ -466,7 +500,7 @@ impl Sock {
         }
         if frto || self.receiver.peer_sack {
             self.set_ca_state(ca_state::OPEN, net);
-            self.sack_reneged = false;
+            self.tp.is_sack_reneg = 0;
         }
         true
     }
@@ -499,7 +533,7 @@ impl Sock {
         };
         if self.tp.icsk_ca_state != state {
             self.set_ca_state(state, net);
-            self.high_seq = self.tp.snd_nxt;
+            self.tp.high_seq = self.tp.snd_nxt;
         }
     }
 
@@ -542,11 +576,11 @@ impl Sock {
         // Does the present state end?
         if self.tp.icsk_ca_state == ca_state::OPEN {
             self.retrans_stamp = 0;
-        } else if !before(self.tp.snd_una, self.high_seq) {
+        } else if !before(self.tp.snd_una, self.tp.high_seq) {
             match self.tp.icsk_ca_state {
                 // CWR lasts until something above high_seq is acknowledged, so that the CWR flag
                 // has reached the receiver.
-                ca_state::CWR if self.tp.snd_una != self.high_seq => {
+                ca_state::CWR if self.tp.snd_una != self.tp.high_seq => {
                     self.end_cwnd_reduction(net);
                     self.set_ca_state(ca_state::OPEN, net);
                 }
@@ -613,7 +647,7 @@ impl Sock {
     }
 
     fn process_loss(&mut self, progress: &Progress, dup_acks: u32, net: &mut Net) -> Rexmit {
-        let recovered = !before(self.tp.snd_una, self.high_seq);
+        let recovered = !before(self.tp.snd_una, self.tp.high_seq);
         if progress.advanced && self.try_undo_loss(false, net) {
             return Rexmit::Nothing;
         }
@@ -622,12 +656,12 @@ impl Sock {
             if progress.orig_sack_acked && self.try_undo_loss(true, net) {
                 return Rexmit::Nothing;
             }
-            if after(self.tp.snd_nxt, self.high_seq) {
+            if after(self.tp.snd_nxt, self.tp.high_seq) {
                 if progress.data_sacked || dup_acks > 0 {
                     self.frto = false;
                 }
             } else if progress.advanced && !recovered {
-                self.high_seq = self.tp.snd_nxt;
+                self.tp.high_seq = self.tp.snd_nxt;
                 if self.has_unsent() && after(self.wnd_end(), self.tp.snd_nxt) {
                     return Rexmit::New;
                 }
@@ -639,7 +673,7 @@ impl Sock {
             return Rexmit::Nothing;
         }
         if !self.receiver.peer_sack {
-            if after(self.tp.snd_nxt, self.high_seq) && dup_acks > 0 {
+            if after(self.tp.snd_nxt, self.tp.high_seq) && dup_acks > 0 {
                 self.add_reno_sack(dup_acks, progress.ece);
             } else if progress.advanced {
                 self.tp.sacked_out = 0;
@@ -682,19 +716,30 @@ impl Sock {
     }
 
     /// Does this ACK end the episode of a tail loss probe, and did the probe repair a loss?
-    pub(super) fn process_tlp_ack(&mut self, ack: u32, progress: &Progress, net: &mut Net) {
-        if self.tlp_high_seq == 0 || before(ack, self.tlp_high_seq) {
+    pub(super) fn process_tlp_ack(
+        &mut self,
+        ack: u32,
+        progress: &Progress,
+        sample: &mut RateSample,
+        net: &mut Net,
+    ) {
+        if self.tp.tlp_high_seq == 0 || before(ack, self.tp.tlp_high_seq) {
             return;
         }
         if !self.tlp_retrans || progress.dsack_tlp {
-            self.tlp_high_seq = 0;
-        } else if after(ack, self.tlp_high_seq) {
+            self.tp.tlp_high_seq = 0;
+        } else if after(ack, self.tp.tlp_high_seq) {
+            if self.cc.algorithm().is_patched() {
+                self.ca_event(ca_event::TLP_RECOVERY, net);
+            }
             self.init_cwnd_reduction(net);
             self.set_ca_state(ca_state::CWR, net);
             self.end_cwnd_reduction(net);
             self.try_keep_open(net);
         } else if !progress.advanced && !progress.not_dup && !progress.data_sacked {
-            self.tlp_high_seq = 0;
+            self.tp.tlp_high_seq = 0;
+        } else {
+            sample.is_acking_tlp_retrans_seq = true;
         }
     }
 
@@ -711,7 +756,7 @@ impl Sock {
         }
         self.tp.snd_cwnd = cwnd.max(restart_cwnd);
         self.tp.snd_cwnd_stamp = net.cc.jiffies;
-        self.snd_cwnd_used = 0;
+        self.tp.snd_cwnd_used = 0;
     }
 
     pub(super) fn transmission_starts(&mut self, net: &mut Net) {

@@ -45,6 +45,9 @@ pub(crate) struct Segment {
     pub(crate) delivered_us: u64,
     pub(crate) delivered: u32,
     pub(crate) delivered_ce: u32,
+    pub(crate) lost: u32,
+    /// Packets in flight, itself among them: three bytes, so that a segment stays within a line of the cache.
+    in_flight: [u8; 3],
     /// Neighbours in the list by send time.
     older: SegmentId,
     newer: SegmentId,
@@ -62,6 +65,8 @@ impl Segment {
             delivered_us: 0,
             delivered: 0,
             delivered_ce: 0,
+            lost: 0,
+            in_flight: [0; 3],
             older: NONE,
             newer: NONE,
         }
@@ -73,10 +78,25 @@ impl Segment {
     }
 
     #[inline]
+    pub(crate) fn in_flight(&self) -> u32 {
+        let [low, middle, high] = self.in_flight;
+        u32::from_le_bytes([low, middle, high, 0])
+    }
+
+    /// More than 2^24 count as that many less one.
+    #[inline]
+    pub(crate) fn set_in_flight(&mut self, packets: u32) {
+        let [low, middle, high, _] = packets.min(0xff_ffff).to_le_bytes();
+        self.in_flight = [low, middle, high];
+    }
+
+    #[inline]
     pub(crate) fn has(&self, marks: u8) -> bool {
         self.marks & marks != 0
     }
 }
+
+const _: () = assert!(size_of::<Segment>() == 64);
 
 #[derive(Debug)]
 pub(crate) struct RtxQueue {

@@ -26,6 +26,7 @@ pub(super) fn check(config: &HostConfig, version: &str) -> Result<(), Lack> {
         (config.ipv6, Lack::Ipv6),
         (config.defects != Default::default(), Lack::Defects),
         (!config.syn_ect, Lack::SynEct),
+        (config.ecn_low, Lack::EcnLow),
         (is_of_device, Lack::Receiving),
         (config.gro || config.gro_window > Duration::ZERO, Lack::Merging),
         (config.fq_counts_headers, Lack::FqCountsHeaders),

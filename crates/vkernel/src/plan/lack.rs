@@ -51,6 +51,10 @@ pub(super) enum Lack {
     )]
     SynEct,
     #[error(
+        "ecn_low: the guest's kernel has no such feature of routes; leave it out, or use --on sim"
+    )]
+    EcnLow,
+    #[error(
         "coalesce, cpu and receive_queues are of a device and a CPU, and a guest's take no time; leave them out, or use --on sim"
     )]
     Receiving,
