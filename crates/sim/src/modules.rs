@@ -1,13 +1,9 @@
 //! Linux modules on simulated hosts: the sysctls that they can read, what they count, and what they print.
 
-use std::rc::Rc;
-
 use knee_algo::module::LoadedModules;
 use knee_queue::time::{Duration, Time};
 use knee_run::outcome::{ModuleCount, ModuleLine, Outcome};
 use knee_run::spec::HostConfig;
-
-use crate::tcp::HostState;
 
 /// What a host of this kind has loaded: nothing yet, with its sysctls under the kernel's names.
 pub(crate) fn of_host(config: &HostConfig) -> LoadedModules {
@@ -45,16 +41,19 @@ pub(crate) fn of_host(config: &HostConfig) -> LoadedModules {
 }
 
 /// What the modules of all hosts have counted and printed.
-pub(crate) fn collect(hosts: &[Option<Rc<HostState>>], outcome: &mut Outcome) {
+pub(crate) fn collect<'a>(
+    hosts: impl Iterator<Item = Option<&'a LoadedModules>>,
+    outcome: &mut Outcome,
+) {
     for (node, host) in (0..).zip(hosts) {
-        let Some(host) = host else { continue };
-        let counted = host.modules.counted().into_iter();
+        let Some(modules) = host else { continue };
+        let counted = modules.counted().into_iter();
         outcome.module_counts.extend(counted.map(|(name, count)| ModuleCount {
             node,
             name,
             count,
         }));
-        let printed = host.modules.take_printed().into_iter();
+        let printed = modules.take_printed().into_iter();
         outcome.module_lines.extend(printed.map(|(module, line)| ModuleLine {
             at: Time::from_ps(line.at_ns.saturating_mul(1000)),
             node,

@@ -813,7 +813,8 @@ impl<'a> Simulation<'a> {
             self.outcome.host_counts = nics.counts(&self.hosts, &self.socks, self.run);
         }
         self.outcome.queues = self.queue_outcomes();
-        modules::collect(&self.hosts, &mut self.outcome);
+        let loaded = self.hosts.iter().map(|host| host.as_ref().map(|host| &host.modules));
+        modules::collect(loaded, &mut self.outcome);
         self.outcome.work = Work { events: self.net.events.taken, ..self.net.work };
         self.outcome
     }
