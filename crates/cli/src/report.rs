@@ -35,14 +35,10 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
         return Ok(DONE);
     }
     let html = args.output.clone().unwrap_or_else(|| dir.join("report.html"));
-    let mut opener = None;
+    // Before anything is begun: captures take their time, and Ctrl-C is to leave nothing behind.
+    let opener = Files::new(stop_on_signals()?);
     let mut analyse = |files: &[PathBuf], dir: &Path| {
-        // Captures take their time, and Ctrl-C is to leave nothing behind.
-        let opener = match &mut opener {
-            Some(opener) => opener,
-            none => none.insert(Files::new(stop_on_signals().map_err(|why| why.to_string())?)),
-        };
-        let unread = analysed(files, dir, opener);
+        let unread = analysed(files, dir, &opener);
         match opener.stop.load(Ordering::Relaxed) {
             true => Err("stopped: no report was written".to_owned()),
             false => unread.map_err(|why| why.to_string()),
