@@ -54,6 +54,8 @@ pub struct Module {
     /// The shared object.
     object: PathBuf,
     compiler: String,
+    /// What is in the `.name` of its table, which is what a kernel calls it.
+    kernel_name: String,
     is_kernel_module: bool,
     info: Option<Info>,
     /// Type of each parameter's variable; empty for a file on the contract.
@@ -80,6 +82,11 @@ impl Module {
     /// The compiler, as it calls itself.
     pub fn compiler(&self) -> &str {
         &self.compiler
+    }
+
+    /// What a kernel calls it: the `.name` in its table.
+    pub fn kernel_name(&self) -> &str {
+        &self.kernel_name
     }
 
     /// Whether it is the source of a Linux module; else it is on the contract.
@@ -181,6 +188,7 @@ fn build(path: &Path, text: String, name: &'static str) -> Result<Algorithm, Err
         sha256: sha256::hex(text.as_bytes()),
         object: compiled.object,
         compiler: compiled.compiler,
+        kernel_name: String::new(),
         is_kernel_module: matches!(kind, Kind::KernelModule),
         info: None,
         param_types: Vec::new(),
@@ -194,6 +202,7 @@ fn build(path: &Path, text: String, name: &'static str) -> Result<Algorithm, Err
     let algorithm = match kind {
         Kind::Contract { .. } => {
             let table = image.file_table();
+            module.kernel_name = table.operations().name();
             module.first = image.distance(table.ops);
             of_contract_file(path, name, text, &table)?
         }
@@ -209,6 +218,7 @@ fn build(path: &Path, text: String, name: &'static str) -> Result<Algorithm, Err
             module.first = image.distance(ops);
             module.info = source::info(text);
             let table = image.operations(ops);
+            module.kernel_name = table.name();
             Algorithm {
                 name,
                 text,
