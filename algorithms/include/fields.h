@@ -74,6 +74,28 @@
 	FIELD(u64, tcp_clock_cache, "ns, the clock that tcp_mstamp was taken from")		\
 	FIELD(u64, tcp_wstamp_ns, "ns, when pacing lets the next packet leave")
 
+/*
+ * More of struct tcp_sock: the kernel has it under this name, and only Linux modules and the simulator
+ * itself look at it, so that no recording holds it. The first has 64 bits: recordings end before it.
+ */
+#define CC_TCP_OWN_FIELDS(FIELD)								\
+	FIELD(u64, bytes_acked, "bytes acknowledged, cumulative")				\
+	FIELD(u32, data_segs_out, "segments with payload sent, those sent again too")		\
+	FIELD(u32, write_seq, "end of what the application has written")			\
+	FIELD(u32, pushed_seq, "end of the last segment sent with PSH")				\
+	FIELD(u32, snd_wnd, "bytes that the peer's window holds from snd_una on")		\
+	FIELD(u32, snd_wl1, "sequence number of the segment that last changed it")		\
+	FIELD(u32, max_window, "largest of these windows")					\
+	FIELD(u32, high_seq, "snd_nxt when the present or last episode of loss recovery began")	\
+	FIELD(u32, tlp_high_seq, "snd_nxt when the tail loss probe was sent; 0: none is out")	\
+	FIELD(u32, snd_cwnd_used, "packets, most in flight while the application was the limit") \
+	FIELD(s32, undo_retrans, "retransmissions of the episode that no DSACK has reported; -1: undo not by these")
+
+/* Its struct tcp_options_received. */
+#define CC_RX_OPT_FIELDS(NESTED)								\
+	NESTED(u32, rx_opt, rcv_tsval, "timestamp of the last segment received, ticks of 1 ms")	\
+	NESTED(u32, rx_opt, rcv_tsecr, "our own that it echoes, without our offset; 0: none")
+
 /* What one ACK tells about RTT and the flight (pkts_acked). */
 #define CC_ACK_SAMPLE_FIELDS(FIELD)								\
 	FIELD(u32, pkts_acked, "packets cumulatively acked by this ACK")			\
@@ -116,6 +138,7 @@
 
 /* What becomes of a line where a struct is declared. */
 #define CC_MEMBER(type, name, ...) type name;
+#define CC_INNER_MEMBER(type, outer, name, ...) type name;
 #define CC_NESTED_MEMBER(type, outer, name, ...) struct { type name; } outer;
 #define CC_NO_MEMBER(...)
 #define CC_OPERATION_MEMBER(type, name, ...) type (*name)(__VA_ARGS__);

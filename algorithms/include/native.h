@@ -25,9 +25,15 @@ struct inet_connection_sock {
 	u64 icsk_ca_priv[13];		/* the algorithm's own 104 bytes */
 };
 
+struct tcp_options_received {
+	CC_RX_OPT_FIELDS(CC_INNER_MEMBER)
+};
+
 struct tcp_sock {
 	struct inet_connection_sock inet_conn;
 	CC_TCP_FIELDS(CC_MEMBER, CC_MEMBER)
+	CC_TCP_OWN_FIELDS(CC_MEMBER)
+	struct tcp_options_received rx_opt;
 };
 
 struct ack_sample {
@@ -74,6 +80,7 @@ struct cc_host {
 	u8 ack_ecn_flags[2];
 	u8 rehashes_asked;
 	u8 fallback_asked;
+	u8 cwr_asked;
 	char fallback_name[16];
 	struct cc_given_log *given;	/* what this host gives is noted here; NULL: nobody records */
 	const struct cc_given_log *replayed;	/* clock and random numbers come from here; or NULL */

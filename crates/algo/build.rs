@@ -206,7 +206,9 @@ fn mirrors(lists: &Lists) -> String {
     let (head, tail) = (["SOCK_FIELDS", "ICSK_FIELDS"], ["TCP_FIELDS"]);
     let (ack, rate) = (["ACK_SAMPLE_FIELDS"], ["RATE_SAMPLE_FIELDS"]);
     let state = "    /// The algorithm's own 104 bytes.\n    icsk_ca_priv: [u64; 13],\n";
-    let sock = members(head[0]) + &members(head[1]) + state + &members(tail[0]);
+    let own = ["TCP_OWN_FIELDS", "RX_OPT_FIELDS"];
+    let recorded = members(head[0]) + &members(head[1]) + state + &members(tail[0]);
+    let sock = recorded + &members(own[0]) + &members(own[1]);
     let groups = [
         group(&head, |line| line.kind != "OWN"),
         group(&tail, |_| true),
@@ -225,6 +227,15 @@ fn mirrors(lists: &Lists) -> String {
         writeln!(arms, "    ({pattern}) => {{ $apply! {{ $($more)* {name}: {groups} }} }};")
             .expect("as above");
     }
+    let first_own = &lists.of(own[0])[0].name;
+    writeln!(
+        text,
+        "#[cfg(test)]\nmacro_rules! with_own_fields {{ ($apply:ident, $prefix:tt) => {{ $apply! {{ $prefix TcpSock: {} }} }}; }}\n\
+         /// Bytes of a socket that recordings of a running kernel hold: all before the fields that modules alone look at.\n\
+         pub const RECORDED_SOCK_BYTES: usize = std::mem::offset_of!(TcpSock, {first_own});",
+        group(&own, |_| true)
+    )
+    .expect("as above");
     text + "hand_on! {\n" + &arms + "}\n"
 }
 

@@ -35,6 +35,12 @@ typedef u32 gfp_t;
 
 #define likely(x)	__builtin_expect(!!(x), 1)
 #define unlikely(x)	__builtin_expect(!!(x), 0)
+#define __pure		__attribute__((pure))
+#define __attribute_const__ __attribute__((const))
+#define __cold		__attribute__((cold))
+#define __weak		__attribute__((weak))
+#define __noreturn	__attribute__((noreturn))
+#define __printf(a, b)	__attribute__((format(printf, a, b)))
 #define __init
 #define __exit
 #define __initdata
@@ -107,47 +113,8 @@ void knee_bug(const char *file, int line, const char *what) __attribute__((noret
 	if (unlikely(condition))						\
 		knee_bug(__FILE__, __LINE__, "BUG_ON(" #condition ")");		\
 } while (0)
-#define WARN_ON(condition)		({ unlikely(!!(condition)); })
-#define WARN_ON_ONCE(condition)		WARN_ON(condition)
-#define WARN(condition, ...)		WARN_ON(condition)
-#define WARN_ONCE(condition, ...)	WARN_ON(condition)
 
-/* ---- what is printed goes nowhere, with its format checked ---- */
-
-static inline __attribute__((format(printf, 1, 2))) int knee_no_printk(const char *format, ...)
-{
-	(void)format;
-	return 0;
-}
-
-#define printk(...)		((void)(0 && knee_no_printk(__VA_ARGS__)))
-#define KERN_EMERG
-#define KERN_ALERT
-#define KERN_CRIT
-#define KERN_ERR
-#define KERN_WARNING
-#define KERN_NOTICE
-#define KERN_INFO
-#define KERN_DEBUG
-#define pr_emerg(...)		printk(__VA_ARGS__)
-#define pr_err(...)		printk(__VA_ARGS__)
-#define pr_err_once(...)	printk(__VA_ARGS__)
-#define pr_err_ratelimited(...)	printk(__VA_ARGS__)
-#define pr_warn(...)		printk(__VA_ARGS__)
-#define pr_warn_once(...)	printk(__VA_ARGS__)
-#define pr_warn_ratelimited(...) printk(__VA_ARGS__)
-#define pr_notice(...)		printk(__VA_ARGS__)
-#define pr_info(...)		printk(__VA_ARGS__)
-#define pr_info_once(...)	printk(__VA_ARGS__)
-#define pr_info_ratelimited(...) printk(__VA_ARGS__)
-#define pr_debug(...)		printk(__VA_ARGS__)
-#define pr_debug_ratelimited(...) printk(__VA_ARGS__)
-#define pr_cont(...)		printk(__VA_ARGS__)
-#define net_dbg_ratelimited(...) printk(__VA_ARGS__)
-#define net_info_ratelimited(...) printk(__VA_ARGS__)
-#define net_warn_ratelimited(...) printk(__VA_ARGS__)
-#define trace_printk(...)	printk(__VA_ARGS__)
-#define dump_stack()		do { } while (0)
+#include <knee/module_print.h>
 
 /* ---- arithmetic ---- */
 
@@ -159,6 +126,9 @@ static inline __attribute__((format(printf, 1, 2))) int knee_no_printk(const cha
 #define U64_MAX		((u64)~0ULL)
 #define S64_MAX		((s64)(U64_MAX >> 1))
 #define S64_MIN		((s64)(-S64_MAX - 1))
+#define U32_C(n)	n##U
+#define U64_C(n)	n##ULL
+#define S64_C(n)	n##LL
 #define UINT_MAX	(~0U)
 #define INT_MAX		((int)(~0U >> 1))
 #define INT_MIN		(-INT_MAX - 1)
@@ -168,6 +138,11 @@ static inline __attribute__((format(printf, 1, 2))) int knee_no_printk(const cha
 
 #define BIT(n)			(1UL << (n))
 #define BIT_ULL(n)		(1ULL << (n))
+#define BITS_PER_BYTE		8
+#define BITS_PER_TYPE(type)	(sizeof(type) * BITS_PER_BYTE)
+#define BITS_PER_LONG		64
+#define BITS_PER_LONG_LONG	64
+#define GENMASK_ULL(high, low)	((~0ULL << (low)) & (~0ULL >> (63 - (high))))
 #define GENMASK(high, low)	((~0UL << (low)) & (~0UL >> (8 * sizeof(long) - 1 - (high))))
 #define ARRAY_SIZE(array)	(sizeof(array) / sizeof((array)[0]))
 #define sizeof_field(type, field) sizeof(((type *)0)->field)
@@ -349,8 +324,21 @@ void knee_free(const void *p);
 #define kzalloc(bytes, flags)		((void)(flags), knee_alloc(bytes))
 #define kcalloc(n, bytes, flags)	((void)(flags), knee_alloc((size_t)(n) * (bytes)))
 #define kmalloc_array(n, bytes, flags)	kcalloc(n, bytes, flags)
+#define kvmalloc(bytes, flags)		kmalloc(bytes, flags)
+#define kvzalloc(bytes, flags)		kzalloc(bytes, flags)
+#define vmalloc(bytes)			knee_alloc(bytes)
+#define vzalloc(bytes)			knee_alloc(bytes)
+/* By the type, or a value of it; newer kernels leave the flags out where they are the usual ones. */
+#define kmalloc_obj(object, ...)	((__typeof__(object) *)knee_alloc(sizeof(__typeof__(object))))
+#define kzalloc_obj(object, ...)	kmalloc_obj(object)
+#define kmalloc_objs(object, n, ...)						\
+	((__typeof__(object) *)knee_alloc((size_t)(n) * sizeof(__typeof__(object))))
+#define kzalloc_objs(object, n, ...)	kmalloc_objs(object, n)
 #define kfree(p)			knee_free(p)
 #define kvfree(p)			knee_free(p)
+#define vfree(p)			knee_free(p)
+#define kfree_sensitive(p)		knee_free(p)
+#define kfree_rcu(p, ...)		knee_free(p)
 
 /* ---- counters that a module may share among connections ---- */
 
@@ -387,136 +375,6 @@ struct list_head {
 	struct list_head *next, *prev;
 };
 
-/* ---- the module ---- */
-
-struct module;
-#define THIS_MODULE		((struct module *)0)
-
-enum knee_param_type {
-	KNEE_PARAM_bool = 1,
-	KNEE_PARAM_byte,
-	KNEE_PARAM_short,
-	KNEE_PARAM_ushort,
-	KNEE_PARAM_int,
-	KNEE_PARAM_uint,
-	KNEE_PARAM_long,
-	KNEE_PARAM_ulong,
-	KNEE_PARAM_ullong,
-	KNEE_PARAM_charp,
-};
-
-#define KNEE_PARAM_hexint	KNEE_PARAM_uint
-#define KNEE_PARAM_invbool	KNEE_PARAM_bool
-
-typedef bool knee_param_bool;
-typedef unsigned char knee_param_byte;
-typedef short knee_param_short;
-typedef unsigned short knee_param_ushort;
-typedef int knee_param_int;
-typedef unsigned int knee_param_uint;
-typedef unsigned int knee_param_hexint;
-typedef long knee_param_long;
-typedef unsigned long knee_param_ulong;
-typedef unsigned long long knee_param_ullong;
-typedef char *knee_param_charp;
-
-/* A parameter and a description, gathered by the linker from wherever they stand. */
-struct knee_param {
-	const char *name;
-	void *variable;
-	u32 type;
-	u32 line;			/* where it stands: compilers turn them round */
-};
-
-struct knee_param_meaning {
-	const char *name;
-	const char *meaning;
-};
-
-#define module_param_named(name, variable, type, permissions)			\
-	_Static_assert(sizeof(variable) == sizeof(knee_param_##type),		\
-		       "module_param: the variable has another size than its type " #type); \
-	static const struct knee_param knee_param_of_##name			\
-	__attribute__((used, aligned(8), section("knee_params"))) =		\
-		{ #name, (void *)&(variable), KNEE_PARAM_##type, __LINE__ }
-#define module_param(variable, type, permissions)				\
-	module_param_named(variable, variable, type, permissions)
-#define module_param_unsafe(variable, type, permissions)			\
-	module_param(variable, type, permissions)
-#define module_param_array(...)							\
-	_Static_assert(0, "knee: module_param_array is not supported: parameters are single values")
-#define module_param_string(...)						\
-	_Static_assert(0, "knee: module_param_string is not supported: parameters are numbers")
-#define module_param_cb(...)							\
-	_Static_assert(0, "knee: module_param_cb is not supported: parameters are plain variables")
-#define MODULE_PARM_DESC(parameter, text)					\
-	static const struct knee_param_meaning knee_meaning_of_##parameter	\
-	__attribute__((used, aligned(8), section("knee_meanings"))) =		\
-		{ #parameter, text }
-
-/* In BPF the table is registered by whoever loads the object. */
-#ifdef __bpf__
-#define module_init(function)	struct knee_nothing
-#define module_exit(function)	struct knee_nothing
-#else
-#define module_init(function)	int (*const knee_module_init)(void) = function
-#define module_exit(function)	void (*const knee_module_exit)(void) = function
-#endif
-#define late_initcall(function)	module_init(function)
-#define subsys_initcall(function) module_init(function)
-#define device_initcall(function) module_init(function)
-
-/* A declaration that repeats itself: these stand at file level, each with its semicolon. */
-#define KNEE_NOTHING		struct knee_nothing
-#define MODULE_LICENSE(text)	KNEE_NOTHING
-#define MODULE_AUTHOR(text)	KNEE_NOTHING
-#define MODULE_DESCRIPTION(text) KNEE_NOTHING
-#define MODULE_VERSION(text)	KNEE_NOTHING
-#define MODULE_ALIAS(text)	KNEE_NOTHING
-#define MODULE_INFO(tag, text)	KNEE_NOTHING
-#define MODULE_SOFTDEP(text)	KNEE_NOTHING
-#define MODULE_IMPORT_NS(name)	KNEE_NOTHING
-#define EXPORT_SYMBOL(name)	KNEE_NOTHING
-#define EXPORT_SYMBOL_GPL(name)	KNEE_NOTHING
-
-#define KERNEL_VERSION(a, b, c)	(((a) << 16) + ((b) << 8) + (c))
-#ifndef LINUX_VERSION_CODE
-#define LINUX_VERSION_CODE	KNEE_LINUX_VERSION
-#endif
-
-/* ---- BPF's view of the module, which nobody has here ---- */
-
-struct btf_id_set8 {
-	u32 cnt;
-};
-
-struct btf_kfunc_id_set {
-	struct module *owner;
-	struct btf_id_set8 *set;
-};
-
-enum {
-	BPF_PROG_TYPE_UNSPEC = 0,
-	BPF_PROG_TYPE_STRUCT_OPS = 27,
-};
-
-#define __bpf_kfunc		__attribute__((used))
-#define __bpf_kfunc_start_defs() KNEE_NOTHING
-#define __bpf_kfunc_end_defs()	KNEE_NOTHING
-#define BTF_SET8_START(name)	static struct btf_id_set8 name __maybe_unused = { 0 };
-#define BTF_SET8_END(name)
-#define BTF_KFUNCS_START(name)	BTF_SET8_START(name)
-#define BTF_KFUNCS_END(name)
-#define BTF_SET_START(name)	BTF_SET8_START(name)
-#define BTF_SET_END(name)
-#define BTF_ID(kind, name)
-#define BTF_ID_FLAGS(kind, name, ...)
-
-static inline int register_btf_kfunc_id_set(int type, const struct btf_kfunc_id_set *set)
-{
-	(void)type;
-	(void)set;
-	return 0;
-}
+#include <knee/module_param.h>
 
 #endif

@@ -83,7 +83,25 @@ static inline u32 tcp_stamp_us_delta(u64 later, u64 earlier)
 #define prandom_u32()		get_random_u32()
 #define prandom_u32_max(n)	get_random_u32_below(n)
 #define get_random_int()	get_random_u32()
+#define get_random_u8()		((u8)get_random_u32())
+#define get_random_u16()	((u16)get_random_u32())
+#define prandom_bytes(to, bytes)	get_random_bytes(to, bytes)
+
+#ifndef __bpf__
+static inline void get_random_bytes(void *to, size_t bytes)
+{
+	u8 *out = to;
+	u32 word = 0;
+	size_t i;
+
+	for (i = 0; i < bytes; i++) {
+		if (i % 4 == 0)
+			word = get_random_u32();
+		out[i] = (u8)(word >> 8 * (i % 4));
+	}
+}
 #define get_random_long()	((unsigned long)get_random_u64())
+#endif
 
 /* ---- minimum or maximum over a window of time, by three samples ---- */
 
@@ -186,16 +204,60 @@ static inline u32 tcp_current_ssthresh(const struct sock *sk)
 	return tcp_in_cwnd_reduction(sk) ? tp->snd_ssthresh : max_u32(tp->snd_ssthresh, three_quarters);
 }
 
+/* ---- timestamps of segments: ticks of 1 ms, without the connection's offset ---- */
+
+#define TCP_TS_HZ		1000
+
+static inline u32 tcp_time_stamp_ts(const struct tcp_sock *tp)
+{
+	return (u32)(tp->tcp_mstamp / (1000000 / TCP_TS_HZ));
+}
+
+static inline u32 tcp_time_stamp_ms(const struct tcp_sock *tp)
+{
+	return (u32)(tp->tcp_mstamp / 1000);
+}
+
+static inline u32 tcp_clock_ts(bool in_us)
+{
+	return (u32)(in_us ? tcp_clock_us() : tcp_clock_us() / 1000);
+}
+
+/* Before 4.13 the ticks of the host, and no function of a socket. */
+#if KNEE_LINUX_VERSION < KERNEL_VERSION(4, 13, 0)
+#define tcp_time_stamp		tcp_jiffies32
+#else
+#define tcp_time_stamp(tp)	tcp_time_stamp_ts(tp)
+#define tcp_time_stamp_raw()	tcp_clock_ts(false)
+#endif
+
+/* Whether ECN was negotiated, of the one kind that there is here (RFC 3168). */
+static inline bool tcp_ecn_mode_any(const struct tcp_sock *tp)
+{
+	return tp->ecn_flags & TCP_ECN_OK;
+}
+
+#define TCP_ECN_MODE_RFC3168	TCP_ECN_OK
+#define tcp_ecn_mode_rfc3168(tp)	tcp_ecn_mode_any(tp)
+#define tcp_ecn_mode_accecn(tp)	((void)(tp), false)
+#define tcp_ecn_disabled(tp)	(!tcp_ecn_mode_any(tp))
+
 static inline void tcp_mstamp_refresh(struct tcp_sock *tp)
 {
 	(void)tp;
 }
 
-/* An ACK of everything below rcv_nxt, now. */
-static inline void __tcp_send_ack(struct sock *sk, u32 rcv_nxt)
+/* cwnd is to go down as by an ECN mark: that begins when the operation that asks for it has returned. */
+#ifndef __bpf__
+static inline void tcp_enter_cwr(struct sock *sk)
 {
-	cc_send_ack(sk, rcv_nxt);
+	(void)sk;
+	cc_host->cwr_asked = 1;
 }
+#endif
+
+/* An ACK of everything below rcv_nxt, now. Newer kernels add flags, for AccECN alone. */
+#define __tcp_send_ack(sk, rcv_nxt, ...) cc_send_ack(sk, rcv_nxt)
 
 static inline void tcp_send_ack(struct sock *sk)
 {
@@ -220,6 +282,11 @@ static inline int tcp_call_bpf(struct sock *sk, int operation, u32 count, u32 *a
 	(void)arguments;
 	return operation == BPF_SOCK_OPS_BASE_RTT && base_rtt_us ? (int)base_rtt_us : -1;
 }
+#endif
+
+#ifndef __bpf__
+#include <knee/module_sysctl.h>
+#include <knee/module_mib.h>
 #endif
 
 /* ---- what a module shows of itself ---- */
@@ -281,8 +348,14 @@ struct tcp_congestion_ops {
 	void (*cong_avoid)(struct sock *sk, u32 ack, u32 acked);
 	void (*set_state)(struct sock *sk, u8 new_state);
 	void (*cwnd_event)(struct sock *sk, enum tcp_ca_event event);
+	/* Where it is there, in place of cwnd_event(CA_EVENT_TX_START). */
+	void (*cwnd_event_tx_start)(struct sock *sk);
 	void (*in_ack_event)(struct sock *sk, u32 flags);
+#if KNEE_LINUX_VERSION < KERNEL_VERSION(4, 7, 0)
+	void (*pkts_acked)(struct sock *sk, u32 num_acked, s32 rtt_us);
+#else
 	void (*pkts_acked)(struct sock *sk, const struct ack_sample *sample);
+#endif
 	u32 (*min_tso_segs)(struct sock *sk);
 #if KNEE_CONG_CONTROL_ARGUMENTS == 2
 	void (*cong_control)(struct sock *sk, const struct rate_sample *rs);

@@ -4,8 +4,11 @@
  * symbol that the simulator looks for. All of it is the loaded copy's own.
  */
 #include <knee/module_net.h>
+#include <knee/support.h>
 
 struct sock *knee_sk;
+u64 knee_mibs[__LINUX_MIB_MAX];
+struct net knee_net;
 
 /* The host's ticks only go forward, so what is below the last ones seen has wrapped since. */
 u64 knee_jiffies(void)
@@ -15,8 +18,6 @@ u64 knee_jiffies(void)
 	last += (u32)(tcp_jiffies32 - (u32)last);
 	return last;
 }
-
-extern int (*const knee_module_init)(void) __attribute__((weak));
 
 /* Of the C library. */
 void *calloc(size_t n, size_t bytes);
@@ -112,6 +113,8 @@ struct tcp_congestion_ops tcp_reno = {
 
 static struct tcp_congestion_ops *registered[MAX_REGISTERED];
 static u32 registered_len;
+/* How many of them were there before the first file's module_init ran: those are of files that it needs. */
+static u32 registered_before;
 
 /* As the kernel has it: one that lacks what every algorithm needs is refused. */
 int tcp_register_congestion_control(struct tcp_congestion_ops *ops)
@@ -133,9 +136,14 @@ void tcp_unregister_congestion_control(struct tcp_congestion_ops *ops)
 			registered[i] = registered[--registered_len];
 }
 
+/* Those of the first file come first. */
 static const struct tcp_congestion_ops *registered_at(u32 index)
 {
-	return index < registered_len ? registered[index] : NULL;
+	u32 own = registered_len - registered_before;
+
+	if (index >= registered_len)
+		return NULL;
+	return index < own ? registered[registered_before + index] : registered[index - own];
 }
 
 /* A table in the contract's form, for calls that know the types. */
@@ -147,6 +155,27 @@ struct knee_operations {
 	char name[TCP_CA_NAME_MAX];
 	u32 flags;
 };
+
+/* Kernels that have this operation call it in place of the other for one event, and the other for the rest. */
+static void cwnd_event_in_parts(struct sock *sk, u32 event)
+{
+	const struct tcp_congestion_ops *ops = inet_csk(sk)->icsk_ca_ops;
+
+	if (event == CA_EVENT_TX_START)
+		ops->cwnd_event_tx_start(sk);
+	else if (ops->cwnd_event)
+		ops->cwnd_event(sk, (enum tcp_ca_event)event);
+}
+
+#if KNEE_LINUX_VERSION < KERNEL_VERSION(4, 7, 0)
+/* Kernels before 4.7 tell of the sample two numbers. */
+static void pkts_acked_of_two(struct sock *sk, const struct ack_sample *sample)
+{
+	const struct tcp_congestion_ops *ops = inet_csk(sk)->icsk_ca_ops;
+
+	ops->pkts_acked(sk, sample->pkts_acked, sample->rtt_us);
+}
+#endif
 
 #if KNEE_CONG_CONTROL_ARGUMENTS == 2
 /* Kernels before 6.10 tell neither ACK nor flag. */
@@ -166,6 +195,12 @@ static void operations_of(const struct tcp_congestion_ops *ops, struct knee_oper
 	/* Where there is cong_control the kernel never asks cong_avoid. */
 	if (ops->cong_control)
 		out->cong_avoid = NULL;
+	if (ops->cwnd_event_tx_start)
+		out->cwnd_event = (void (*)(void))cwnd_event_in_parts;
+#if KNEE_LINUX_VERSION < KERNEL_VERSION(4, 7, 0)
+	if (ops->pkts_acked)
+		out->pkts_acked = (void (*)(void))pkts_acked_of_two;
+#endif
 #if KNEE_CONG_CONTROL_ARGUMENTS == 2
 	if (ops->cong_control)
 		out->cong_control = (void (*)(void))cong_control_of_two;
@@ -208,29 +243,71 @@ static u32 info_of(const struct sock *sk, int attr, u64 *out)
 	return 0;
 }
 
-static int start(void)
-{
-	return &knee_module_init ? knee_module_init() : -EOPNOTSUPP;
-}
-
 /* The bounds of sections, by the linker; one entry of each kind sees to it that there are such. */
+static const struct knee_init no_init
+__attribute__((used, aligned(8), section("knee_inits"))) = { NULL, 0 };
 static const struct knee_param no_param
-__attribute__((used, aligned(8), section("knee_params"))) = { NULL, NULL, 0, 0 };
+__attribute__((used, aligned(8), section("knee_params"))) = { NULL, NULL, 0, 0, NULL };
 static const struct knee_param_meaning no_meaning
 __attribute__((used, aligned(8), section("knee_meanings"))) = { NULL, NULL };
 extern const struct knee_param __start_knee_params[], __stop_knee_params[];
 extern const struct knee_param_meaning __start_knee_meanings[], __stop_knee_meanings[];
+
+extern const struct knee_init __start_knee_inits[], __stop_knee_inits[];
+
+/* Of the files the last begins: as in a kernel, those that are needed are there before those that need them. */
+static int start(u32 files)
+{
+	u32 file;
+	bool is_there = false;
+
+	for (file = files; file > 0; file--) {
+		const struct knee_init *init;
+
+		registered_before = registered_len;
+		for (init = __start_knee_inits; init < __stop_knee_inits; init++) {
+			int failed;
+
+			if (!init->function || init->file != file)
+				continue;
+			is_there = true;
+			failed = init->function();
+			if (failed)
+				return failed;
+		}
+	}
+	return is_there ? 0 : -EOPNOTSUPP;
+}
+
+/* The counters and sysctls by name. */
+#define KNEE_MIB_NAME(constant, name) "TcpExt" #name,
+#define KNEE_SYSCTL_ROW(type, name) { #name, &knee_net.ipv4.name, sizeof(knee_net.ipv4.name) },
+
+static const char *const mib_names[] = { KNEE_TCP_EXT_MIBS(KNEE_MIB_NAME) };
+static const struct sysctl {
+	const char *name;
+	void *value;
+	size_t bytes;
+} sysctls[] = { KNEE_SYSCTLS(KNEE_SYSCTL_ROW) };
 
 __attribute__((visibility("default"))) const struct knee_module {
 	struct cc_host **host;
 	struct sock **sk;
 	const struct knee_param *params, *params_end;
 	const struct knee_param_meaning *meanings, *meanings_end;
-	int (*start)(void);
+	int (*start)(u32 files);
 	const struct tcp_congestion_ops *(*registered_at)(u32 index);
 	void (*operations_of)(const struct tcp_congestion_ops *ops, struct knee_operations *out);
 	u32 (*info_of)(const struct sock *sk, int attr, u64 *out);
 	void (*free_all)(void);
+	int (*param_get)(const struct knee_param *param, char *text);
+	int (*param_set)(const struct knee_param *param, const char *text);
+	const char *const *mib_names;
+	const u64 *mibs;
+	size_t mibs_len;
+	const struct sysctl *sysctls;
+	size_t sysctls_len;
+	struct knee_sink *sink;
 } knee_module = {
 	&cc_host,
 	&knee_sk,
@@ -243,4 +320,12 @@ __attribute__((visibility("default"))) const struct knee_module {
 	operations_of,
 	info_of,
 	free_all,
+	knee_param_get,
+	knee_param_set,
+	mib_names,
+	knee_mibs,
+	__LINUX_MIB_MAX,
+	sysctls,
+	ARRAY_SIZE(sysctls),
+	&knee_sink,
 };

@@ -119,6 +119,7 @@ void cc_call_diag_read(void (*read)(const struct sock *sk, u64 *out), const stru
 #define SOCK(type, name, ...) ROW("", sock, name)
 #define ICSK(type, name, ...) ROW("", inet_connection_sock, name)
 #define NESTED(type, outer, name, ...) { #outer "_" #name, offsetof(struct inet_connection_sock, outer.name) },
+#define RX_OPT(type, outer, name, ...) { #outer "_" #name, offsetof(struct tcp_sock, outer.name) },
 #define TCP(type, name, ...) ROW("", tcp_sock, name)
 #define ACK(type, name, ...) ROW("ack_sample.", ack_sample, name)
 #define RATE(type, name, ...) ROW("rate_sample.", rate_sample, name)
@@ -136,11 +137,13 @@ const struct cc_layout {
 	CC_ICSK_FIELDS(ICSK, NESTED, ICSK, ICSK)
 	ICSK(u64, icsk_ca_priv)
 	CC_TCP_FIELDS(TCP, TCP)
+	CC_TCP_OWN_FIELDS(TCP)
+	CC_RX_OPT_FIELDS(RX_OPT)
 	CC_ACK_SAMPLE_FIELDS(ACK)
 	CC_RATE_SAMPLE_FIELDS(RATE)
 	CC_OPERATIONS(OPERATION) OPERATION(char, name) OPERATION(u32, flags)
 	HOST(random_state) HOST(storage) HOST(jiffies) HOST(hz) HOST(base_rtt_us) HOST(acks_asked)
-	HOST(ack_rcv_nxt) HOST(ack_ecn_flags) HOST(rehashes_asked) HOST(fallback_asked)
+	HOST(ack_rcv_nxt) HOST(ack_ecn_flags) HOST(rehashes_asked) HOST(fallback_asked) HOST(cwr_asked)
 	HOST(fallback_name) HOST(given) HOST(replayed)
 	{ 0 },
 };

@@ -36,7 +36,9 @@ pub use call::Call;
 pub use described::Description;
 pub use given::{Given, GivenLog, Observed, Observer};
 pub use params::{DiagInfo, Error, ParamInfo, Params};
-pub use sock::{AckSample, AskedAck, Host, OPERATIONS, Pointer, RateSample, TcpSock};
+pub use sock::{
+    AckSample, AskedAck, Host, OPERATIONS, Pointer, RECORDED_SOCK_BYTES, RateSample, TcpSock,
+};
 
 use given::{Noted, Notes};
 use sock::Ops;
@@ -278,7 +280,7 @@ impl Algorithm {
     /// [`Error::UnknownAlgorithm`], which lists those there are, and [`Error::File`].
     pub fn named(name: &str, folder: &Path) -> Result<&'static Algorithm, Error> {
         if module::is_path(name) {
-            return module::load(&folder.join(name));
+            return module::load_named(name, folder);
         }
         Algorithm::by_name(name)
     }
@@ -470,6 +472,13 @@ impl Instance {
     /// The algorithm.
     pub fn algorithm(&self) -> &'static Algorithm {
         self.algorithm
+    }
+
+    /// Its connection is of this flow: what a module prints says so.
+    pub fn set_flow(&mut self, flow: u32) {
+        if let Some(running) = &mut self.running {
+            running.set_flow(flow);
+        }
     }
 
     /// The algorithm is assigned to a connection: whatever an earlier one kept there is gone.

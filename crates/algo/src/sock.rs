@@ -168,6 +168,7 @@ pub struct Host {
     ack_ecn_flags: [u8; 2],
     rehashes_asked: u8,
     fallback_asked: u8,
+    cwr_asked: u8,
     fallback_name: [u8; 16],
     /// Where what this host gives is noted, set by [`crate::Instance`] while somebody looks on.
     pub(crate) given: *mut GivenLog,
@@ -203,6 +204,7 @@ impl Host {
             ack_ecn_flags: [0; 2],
             rehashes_asked: 0,
             fallback_asked: 0,
+            cwr_asked: 0,
             fallback_name: [0; 16],
             given: std::ptr::null_mut(),
             replayed: std::ptr::null(),
@@ -245,6 +247,12 @@ impl Host {
         std::mem::take(&mut self.rehashes_asked)
     }
 
+    /// Whether a reduction of cwnd as for ECN was asked for since the last call of this (`tcp_enter_cwr` of a module).
+    #[inline]
+    pub fn take_asked_cwr(&mut self) -> bool {
+        std::mem::take(&mut self.cwr_asked) != 0
+    }
+
     /// The algorithm to change to, if one was asked for since the last call of this.
     pub fn take_fallback(&mut self) -> Option<String> {
         let asked = self.asked_fallback();
@@ -274,11 +282,12 @@ pub(crate) fn layout() -> Vec<(&'static str, u64)> {
         };
     }
     with_fields!(TcpSock, fields, "");
+    with_own_fields!(fields, "");
     with_fields!(AckSample, fields, "ack_sample.");
     with_fields!(RateSample, fields, "rate_sample.");
     fields! { "" TcpSock: [icsk_ca_priv,] }
     fields! { "host." Host: [random_state, storage, jiffies, hz, base_rtt_us, acks_asked,
-    ack_rcv_nxt, ack_ecn_flags, rehashes_asked, fallback_asked, fallback_name, given, replayed,] }
+    ack_rcv_nxt, ack_ecn_flags, rehashes_asked, fallback_asked, cwr_asked, fallback_name, given, replayed,] }
     all.extend(Ops::layout());
     all
 }

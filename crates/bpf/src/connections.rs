@@ -13,6 +13,7 @@ use libbpf_rs::{Iter, Link, Map, MapCore as _, MapFlags, Object, OpenObject, Pro
 
 use crate::load::{open_object, with_log};
 use crate::probe::tick_hz;
+use crate::raw_sock::RawSock;
 use crate::{Error, Rights, program};
 
 /// The kernel's number of that address family.
@@ -165,8 +166,9 @@ impl Connection {
             };
             SocketAddr::new(ip, port)
         };
+        let sock = raw.sock.sock();
         let name = raw.algorithm.split(|byte| *byte == 0).next().unwrap_or_default();
-        let rate = (u64::from(raw.rate_delivered) * u64::from(raw.sock.mss_cache) * 1_000_000)
+        let rate = (u64::from(raw.rate_delivered) * u64::from(sock.mss_cache) * 1_000_000)
             .checked_div(u64::from(raw.rate_interval_us));
         Connection {
             netns,
@@ -175,11 +177,11 @@ impl Connection {
             uid: raw.uid,
             local: address(&raw.local_address, raw.local_port),
             remote: address(&raw.remote_address, raw.remote_port),
-            state: State::of(raw.sock.sk_state),
+            state: State::of(sock.sk_state),
             algorithm: String::from_utf8_lossy(name).into_owned(),
             needs_ecn: raw.ca_flags & NEEDS_ECN != 0,
             map_id: Some(raw.map_id).filter(|id| *id != 0),
-            sock: raw.sock,
+            sock,
             bytes_acked: raw.bytes_acked,
             total_retrans: raw.total_retrans,
             delivery_rate_bytes_per_sec: rate.filter(|rate| *rate > 0),
@@ -385,8 +387,7 @@ impl Watch {
 fn connections_of(bytes: &[u8], netns: Id) -> impl Iterator<Item = Connection> {
     let hz = tick_hz();
     bytes.chunks_exact(size_of::<Raw>()).map(move |record| {
-        // SAFETY: as long as a Raw, which any bits make (of its socket `check_socket` of trace/raw.rs holds that); the socket's
-        // pointers are never followed before knee-algo sets them.
+        // SAFETY: as long as a Raw, which any bits make (its socket is bytes).
         let raw = unsafe { record.as_ptr().cast::<Raw>().read_unaligned() };
         Connection::of(raw, netns, hz)
     })
@@ -402,7 +403,7 @@ struct Raw {
     cookie: u64,
     cgroup_id: u64,
     bytes_acked: u64,
-    sock: TcpSock,
+    sock: RawSock,
     uid: u32,
     map_id: u32,
     ca_flags: u32,

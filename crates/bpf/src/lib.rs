@@ -37,6 +37,7 @@ mod migrate;
 mod outside;
 pub mod policy;
 mod probe;
+mod raw_sock;
 mod registry;
 mod rights;
 mod shared_maps;

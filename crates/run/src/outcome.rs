@@ -17,6 +17,10 @@ pub struct Outcome {
     /// What hosts counted, where they do not tell it of each connection; from the simulator what hosts received that coalesce,
     /// merge or account for their CPU time.
     pub host_counts: Vec<HostCount>,
+    /// What algorithms that are Linux modules counted (`NET_INC_STATS`), by host and name.
+    pub module_counts: Vec<ModuleCount>,
+    /// And what they printed (`printk`), by time.
+    pub module_lines: Vec<ModuleLine>,
     /// Completed exchanges of request/response flows.
     pub rpcs: Vec<RpcRecord>,
     /// Pings, in the order of sending.
@@ -85,6 +89,29 @@ fn counted_between(
         // All of it came after the window. What the host tells at all is 0.
         (_, None) => last.counters.since(&last.counters),
     }
+}
+
+/// A counter that modules of one host have raised.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModuleCount {
+    pub node: NodeId,
+    /// As nstat names it: `TcpExtTCPHystartTrainDetect`.
+    pub name: &'static str,
+    pub count: u64,
+}
+
+/// A line that a module printed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModuleLine {
+    pub at: Time,
+    pub node: NodeId,
+    /// Index of the flow whose call it was; `None`: of none, as in `module_init`.
+    pub flow: Option<u32>,
+    /// The kernel's: 0 emergency to 7 debug.
+    pub level: u8,
+    /// The module's file.
+    pub module: String,
+    pub text: String,
 }
 
 /// What hosts and queues had counted when the measured window began, and when it ended or the run did. What nobody looked at is

@@ -4,11 +4,11 @@
 use crate::clock::Jiffies;
 use crate::events::{Event, Events};
 use crate::link::LinkState;
+use crate::modules;
 use crate::net::{Net, PATH_END};
 use crate::packet::{HEADER_BYTES, NO_SACKS, Packet, Packets, Tos, flags};
 use crate::random::Random;
 use crate::tcp::{HostState, Place, Sock, State};
-use knee_algo::module::LoadedModules;
 use knee_queue::time::{Duration, Time};
 use knee_queue::{DropTailConfig, Limit, QueueConfig};
 use knee_run::Error;
@@ -117,7 +117,7 @@ impl EndPoint {
         let numbers = random.u64();
         let (iss, peer_iss) = (numbers as u32, (numbers >> 32) as u32);
         let jiffies = Jiffies::new(config.hz, config.jiffies_at_start.unwrap_or(0), Duration::ZERO);
-        let modules = LoadedModules::default();
+        let modules = modules::of_host(&config);
         modules.load(cc.algorithm, &cc.params).map_err(|why| Error::Refused(why.to_string()))?;
         let network = Network {
             nodes: ["host", "peer"]

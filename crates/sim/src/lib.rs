@@ -70,6 +70,7 @@ pub mod fabric;
 mod gate;
 mod interrupts;
 mod link;
+mod modules;
 mod net;
 mod nic;
 mod packet;

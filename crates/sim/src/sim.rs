@@ -5,6 +5,7 @@ use crate::clock::Jiffies;
 use crate::events::{Event, Events};
 use crate::interrupts::Arrival;
 use crate::link::LinkState;
+use crate::modules;
 use crate::net::{Net, PATH_END};
 use crate::nic::Nics;
 use crate::packet::{NO_SACKS, Packet, Packets, Tos, flags};
@@ -15,7 +16,6 @@ use crate::tap::hosts::{HostsTap, Sighting};
 use crate::tap::{CoarseClock, FlowTap, Side, TapAt, Tapped};
 use crate::tcp::{HostState, Place, Sock, State};
 use knee_algo::Host as CcHost;
-use knee_algo::module::LoadedModules;
 use knee_flight::{Record, observer};
 use knee_queue::time::{Duration, PS_PER_S, Time};
 use knee_run::outcome::{
@@ -161,7 +161,7 @@ impl<'a> Simulation<'a> {
                     None => ((drawn >> 40) as u32, Duration::from_ps(random.below(tick_ps))),
                 };
                 let jiffies = Jiffies::new(config.hz, at_start, phase);
-                let modules = LoadedModules::default();
+                let modules = modules::of_host(&config);
                 Some(Rc::new(HostState { config, jiffies, modules, gro: Cell::default() }))
             })
             .collect();
@@ -813,6 +813,7 @@ impl<'a> Simulation<'a> {
             self.outcome.host_counts = nics.counts(&self.hosts, &self.socks, self.run);
         }
         self.outcome.queues = self.queue_outcomes();
+        modules::collect(&self.hosts, &mut self.outcome);
         self.outcome.work = Work { events: self.net.events.taken, ..self.net.work };
         self.outcome
     }

@@ -12,8 +12,10 @@ const AREA: &[&str] = &["inet_csk_ca", "icsk_ca_priv"];
 /// Types of the contract that stand in the same statements and are no private state.
 const SOCKETS: &[&str] = &["sock", "inet_connection_sock", "tcp_sock"];
 
-/// The symbol of [`table_of_sizes`].
-pub(super) const SYMBOL: &std::ffi::CStr = c"knee_private_types";
+/// The symbol of [`table_of_sizes`] of a module's first file, second, ...
+pub(super) fn symbol(file: u32) -> String {
+    format!("knee_private_types_{file}")
+}
 
 /// The types that a file, as the preprocessor leaves it, has pointers to in the area: `struct foo`, or the
 /// name of a typedef. A type that is not defined outside of functions is left out: its size cannot be
@@ -47,10 +49,9 @@ pub(super) fn private_types(preprocessed: &str) -> BTreeSet<String> {
 }
 
 /// C that says how large they are, to stand behind the file in the same translation unit.
-pub(super) fn table_of_sizes(types: &BTreeSet<String>) -> String {
+pub(super) fn table_of_sizes(types: &BTreeSet<String>, symbol: &str) -> String {
     let mut out = format!(
-        "\n__attribute__((visibility(\"default\"))) const struct {{ const char *name; unsigned long bytes; }} {}[] = {{\n",
-        SYMBOL.to_string_lossy()
+        "\n__attribute__((visibility(\"default\"))) const struct {{ const char *name; unsigned long bytes; }} {symbol}[] = {{\n"
     );
     for name in types {
         out.push_str(&format!("\t{{ \"{name}\", sizeof({name}) }},\n"));

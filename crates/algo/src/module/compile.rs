@@ -4,14 +4,20 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use super::area;
 use super::cache::Cache;
+use super::options::Options;
 use super::source::Kind;
+use super::{MAX_SOURCE_BYTES, area};
 use crate::sha256;
 
 include!(concat!(env!("OUT_DIR"), "/headers.rs"));
 
-const SUPPORT: &str = include_str!("../../module/support.c");
+/// One file of several parts.
+const SUPPORT: &str = concat!(
+    include_str!("../../module/support.c"),
+    include_str!("../../module/support_param.c"),
+    include_str!("../../module/support_print.c"),
+);
 const FILE: &str = include_str!("../../module/file.c");
 const HOST: &str = include_str!("../host.c");
 
@@ -139,10 +145,19 @@ const LINK_FLAGS: &[&str] = &["-shared", "-nostdlib", "-Wl,-z,norelro", "-Wl,-z,
 /// compile with one of them only, and with the release that goes with it.
 pub const CONTROL_FORMS: [(&str, &str); 2] = [("4", "0x060c00"), ("2", "0x060100")];
 
+/// A file to be compiled.
+#[derive(Clone, Copy)]
+pub(super) struct File<'a> {
+    pub(super) path: &'a Path,
+    pub(super) text: &'a str,
+}
+
 /// A shared object and what made it.
 pub(super) struct Compiled {
     pub(super) object: PathBuf,
     pub(super) compiler: String,
+    /// Headers of the user's, with their SHA-256.
+    pub(super) headers: Vec<(PathBuf, String)>,
 }
 
 /// The C compiler and what it calls itself: `CC` if that is set, else the first there is.
@@ -160,8 +175,12 @@ pub fn find_compiler() -> Option<(String, String)> {
     })
 }
 
-/// Compiles a file, or finds it compiled.
-pub(super) fn compile(path: &Path, text: &str, kind: &Kind) -> Result<Compiled, String> {
+/// Compiles a file, or several that are one module, or finds it compiled.
+pub(super) fn compile(
+    files: &[File<'_>],
+    kind: &Kind,
+    options: &Options,
+) -> Result<Compiled, String> {
     let (program, compiler) = find_compiler().ok_or_else(|| match std::env::var("CC") {
         Ok(named) if !named.trim().is_empty() => format!("CC is \"{named}\", which cannot be run"),
         _ => "there is no C compiler to compile it with (cc, gcc or clang): \
@@ -170,24 +189,36 @@ pub(super) fn compile(path: &Path, text: &str, kind: &Kind) -> Result<Compiled, 
     })?;
     let cache = &Cache::open()?;
     let include = &cache.headers("include", &header_texts())?;
-    let forms = match kind {
-        Kind::KernelModule => &CONTROL_FORMS[..],
-        Kind::Contract { .. } => &CONTROL_FORMS[..1],
+    let forms: Vec<(&str, String)> = match (kind, options.linux) {
+        (Kind::KernelModule, Some(linux)) => vec![(linux.cong_control_arguments(), linux.code())],
+        (Kind::KernelModule, None) => CONTROL_FORMS.map(|(n, code)| (n, code.to_owned())).into(),
+        (Kind::Contract { .. }, _) => vec![(CONTROL_FORMS[0].0, CONTROL_FORMS[0].1.to_owned())],
     };
-    let job = |form| Job { program: &program, path, text, kind, form, cache, include };
-    let jobs: Vec<Job<'_>> = forms.iter().map(job).collect();
+    let (program, compiler_name) = (&program, &compiler);
+    let job = |(arguments, version)| Job {
+        program,
+        compiler: compiler_name,
+        files,
+        kind,
+        options,
+        arguments,
+        version,
+        cache,
+        include,
+    };
+    let jobs: Vec<Job<'_>> = forms.into_iter().map(job).collect();
     // The text after the preprocessor, with what it is linked with and by whom: the same object.
-    let keys: Vec<Result<Key, String>> = jobs.iter().map(|job| job.key(&compiler)).collect();
+    let keys: Vec<Result<Key, String>> = jobs.iter().map(Job::key).collect();
     for key in keys.iter().flatten() {
         let object = cache.object(&key.hex, "so");
         if object.is_file() {
-            return Ok(Compiled { object, compiler });
+            return Ok(Compiled { object, compiler, headers: key.headers.clone() });
         }
     }
     let mut refusals = Vec::new();
     for (job, key) in jobs.iter().zip(keys) {
-        match key.and_then(|key| job.run(&key)) {
-            Ok(object) => return Ok(Compiled { object, compiler }),
+        match key.and_then(|key| Ok((job.run(&key)?, key.headers))) {
+            Ok((object, headers)) => return Ok(Compiled { object, compiler, headers }),
             Err(why) => refusals.push(why),
         }
     }
@@ -197,31 +228,35 @@ pub(super) fn compile(path: &Path, text: &str, kind: &Kind) -> Result<Compiled, 
     Err(format!("does not compile with {compiler}:\n{}{}", why.trim_end(), hints(&why)))
 }
 
-/// What an object is kept under, and what is compiled behind the file.
+/// What an object is kept under, and what is compiled behind each file.
 struct Key {
     hex: String,
-    behind: String,
+    behind: Vec<String>,
+    headers: Vec<(PathBuf, String)>,
 }
 
-/// One compilation: a file in one form.
+/// One compilation: files in one form.
 struct Job<'a> {
     program: &'a str,
-    path: &'a Path,
-    text: &'a str,
+    compiler: &'a str,
+    files: &'a [File<'a>],
     kind: &'a Kind,
-    form: &'a (&'a str, &'a str),
+    options: &'a Options,
+    /// Those of `cong_control`, and the `LINUX_VERSION_CODE` that goes with them.
+    arguments: &'a str,
+    version: String,
     cache: &'a Cache,
     include: &'a Path,
 }
 
 impl Job<'_> {
+    /// A compilation of what is the same for all files.
     fn command(&self) -> Command {
         let mut command = Command::new(self.program);
-        let (arguments, version) = self.form;
         command.env("LC_ALL", "C").args(FLAGS);
         command.arg(format!("-I{}", self.include.display()));
-        command.arg(format!("-DKNEE_CONG_CONTROL_ARGUMENTS={arguments}"));
-        command.arg(format!("-DKNEE_LINUX_VERSION={version}"));
+        command.arg(format!("-DKNEE_CONG_CONTROL_ARGUMENTS={}", self.arguments));
+        command.arg(format!("-DKNEE_LINUX_VERSION={}", self.version));
         if let Kind::Contract { algorithm } = self.kind {
             command.arg(format!("-DKNEE_ALGORITHM={algorithm}"));
             command.arg(format!("-I{}", self.include.join("knee").display()));
@@ -229,59 +264,157 @@ impl Job<'_> {
         command
     }
 
+    /// One of a file, with what the user wants it compiled with.
+    fn command_for(&self, file: File<'_>) -> Command {
+        let mut command = self.command();
+        command.arg(format!("-DKNEE_MODULE_NAME=\"{}\"", identifier(file.path)));
+        command.args(self.options.define.iter().map(|define| format!("-D{define}")));
+        for folder in &self.options.include {
+            command.arg("-I").arg(folder);
+        }
+        command
+    }
+
     /// What the object is kept under; an error is the preprocessor's.
-    fn key(&self, compiler: &str) -> Result<Key, String> {
-        let output = run(self.command().arg("-E").arg(self.path))?;
-        let behind = match self.kind {
-            Kind::KernelModule => {
-                area::table_of_sizes(&area::private_types(&String::from_utf8_lossy(&output.stdout)))
-            }
-            Kind::Contract { .. } => String::new(),
-        };
-        let mut all = output.stdout;
+    fn key(&self) -> Result<Key, String> {
+        let mut all = Vec::new();
+        let mut behind = Vec::new();
+        let mut headers = Vec::new();
+        for (file, number) in self.files.iter().zip(1..) {
+            let output = run(self.command_for(*file).arg("-E").arg(file.path))?;
+            let text = String::from_utf8_lossy(&output.stdout);
+            behind.push(match self.kind {
+                Kind::KernelModule => {
+                    area::table_of_sizes(&area::private_types(&text), &area::symbol(number))
+                }
+                Kind::Contract { .. } => String::new(),
+            });
+            headers.extend(self.headers_in(*file, &text));
+            all.extend(&output.stdout);
+            all.push(0);
+        }
+        headers.sort();
+        headers.dedup();
         let (flags, link_flags) = (FLAGS.join(" "), LINK_FLAGS.join(" "));
-        for part in
-            [compiler, SUPPORT, FILE, HOST, &flags, &link_flags, self.form.0, behind.as_str()]
-        {
+        for part in [self.compiler, SUPPORT, FILE, HOST, &flags, &link_flags, &self.version] {
             all.push(0);
             all.extend(part.as_bytes());
         }
-        Ok(Key { hex: sha256::hex(&all), behind })
+        all.extend(behind.concat().as_bytes());
+        Ok(Key { hex: sha256::hex(&all), behind, headers })
+    }
+
+    /// The headers in a text after the preprocessor that are none of knee's, each with its SHA-256.
+    fn headers_in(&self, file: File<'_>, preprocessed: &str) -> Vec<(PathBuf, String)> {
+        let named =
+            preprocessed.lines().filter_map(|line| line.strip_prefix("# ")?.split('"').nth(1));
+        let mut paths: Vec<&Path> = named
+            .filter(|name| !name.starts_with('<'))
+            .map(Path::new)
+            .filter(|path| *path != file.path && !path.starts_with(self.include))
+            .collect();
+        paths.sort();
+        paths.dedup();
+        let hashed = |path: &Path| {
+            let text = knee_files::read_text(path, MAX_SOURCE_BYTES, "header").ok()?;
+            Some((path.to_owned(), sha256::hex(text.as_bytes())))
+        };
+        paths.into_iter().filter_map(hashed).collect()
     }
 
     fn run(&self, key: &Key) -> Result<PathBuf, String> {
         let object = self.cache.object(&key.hex, "so");
-        let partial = self.cache.unique("so");
-        // The file with what is behind it, under the file's own name and lines.
+        let mut objects = self.support()?;
+        let mut own = Vec::new();
+        let compiled =
+            self.files.iter().zip(&key.behind).zip(1..).try_for_each(|((file, behind), number)| {
+                own.push(self.cache.unique("o"));
+                self.compile_one(*file, behind, number, &own[own.len() - 1])
+            });
+        objects.extend(own.iter().cloned());
+        let outcome = compiled.and_then(|()| self.link(&objects, &object));
+        for file in &own {
+            // It may not have come to that.
+            let _ = fs::remove_file(file);
+        }
+        outcome.map(|()| object)
+    }
+
+    /// One file, with what is behind it, under the file's own name and lines.
+    fn compile_one(
+        &self,
+        file: File<'_>,
+        behind: &str,
+        number: u32,
+        to: &Path,
+    ) -> Result<(), String> {
         let whole = self.cache.unique("c");
-        fs::write(&whole, self.with_behind(&key.behind)).map_err(|why| self.cache.failed(&why))?;
+        let text = with_behind(file, number, behind);
+        fs::write(&whole, text).map_err(|why| self.cache.failed(&why))?;
+        let mut command = self.command_for(file);
+        let folder = file.path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        command.arg("-iquote").arg(folder.unwrap_or(Path::new(".")));
+        let outcome = run(command.arg("-c").arg(&whole).arg("-o").arg(to));
+        let _ = fs::remove_file(&whole);
+        outcome.map(drop)
+    }
+
+    /// What every file is linked with, compiled once for each form.
+    fn support(&self) -> Result<Vec<PathBuf>, String> {
         let support = match self.kind {
             Kind::KernelModule => "support.c",
             Kind::Contract { .. } => "file.c",
         };
-        let sources = [whole.clone(), self.include.join(support), self.include.join("host.c")];
-        let mut command = self.command();
-        command.args(LINK_FLAGS).arg("-I").arg(self.include.join("knee"));
-        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        command.arg("-iquote").arg(folder.unwrap_or(Path::new(".")));
-        let outcome = run(command.args(&sources).arg("-o").arg(&partial));
-        let outcome = outcome.and_then(|_| {
-            fs::rename(&partial, &object).map_err(|why| self.cache.failed(&why))?;
-            Ok(object)
-        });
-        let _ = fs::remove_file(&whole);
+        let flags = FLAGS.join(" ");
+        let place = self.include.display().to_string();
+        let mut objects = Vec::new();
+        for name in [support, "host.c"] {
+            let algorithm = match self.kind {
+                Kind::Contract { algorithm } if name == "file.c" => algorithm,
+                _ => "",
+            };
+            let what =
+                [self.compiler, &flags, &place, name, self.arguments, &self.version, algorithm];
+            let object = self.cache.object(&sha256::hex(what.join("\0").as_bytes()), "o");
+            if !object.is_file() {
+                let partial = self.cache.unique("o");
+                let mut command = self.command();
+                command.arg("-I").arg(self.include.join("knee")).arg("-c");
+                run(command.arg(self.include.join(name)).arg("-o").arg(&partial))?;
+                fs::rename(&partial, &object).map_err(|why| self.cache.failed(&why))?;
+            }
+            objects.push(object);
+        }
+        Ok(objects)
+    }
+
+    fn link(&self, objects: &[PathBuf], to: &Path) -> Result<(), String> {
+        let partial = self.cache.unique("so");
+        let mut command = Command::new(self.program);
+        command.env("LC_ALL", "C").args(LINK_FLAGS).args(objects).arg("-o").arg(&partial);
+        let outcome = run(&mut command)
+            .and_then(|_| fs::rename(&partial, to).map_err(|why| self.cache.failed(&why)));
         if outcome.is_err() {
             // It may not have come to that.
             let _ = fs::remove_file(&partial);
         }
         outcome
     }
+}
 
-    fn with_behind(&self, behind: &str) -> String {
-        let shown = self.path.display().to_string();
-        let named = shown.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', " ");
-        format!("#line 1 \"{named}\"\n{}\n#line 1 \"knee\"{behind}", self.text)
-    }
+/// A file's name as the kernel makes a module's of it.
+fn identifier(path: &Path) -> String {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    stem.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect()
+}
+
+fn with_behind(file: File<'_>, number: u32, behind: &str) -> String {
+    let shown = file.path.display().to_string();
+    let named = shown.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', " ");
+    format!(
+        "#define KNEE_FILE {number}\n#line 1 \"{named}\"\n{}\n#line 1 \"knee\"{behind}",
+        file.text
+    )
 }
 
 /// Runs a compiler; an error is what it printed.

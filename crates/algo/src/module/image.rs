@@ -5,6 +5,7 @@ use std::fs;
 use std::mem::offset_of;
 use std::os::unix::ffi::OsStrExt as _;
 
+use super::log::Log;
 use super::{Module, area, cache};
 use crate::params::SWITCH;
 use crate::{Host, Ops, ParamInfo, RawDiag, RawParam, Sk, TcpSock, text};
@@ -19,11 +20,36 @@ pub(super) struct ModuleTable {
     params_end: *const RawModuleParam,
     meanings: *const RawMeaning,
     meanings_end: *const RawMeaning,
-    start: unsafe extern "C" fn() -> c_int,
+    start: unsafe extern "C" fn(files: u32) -> c_int,
     registered_at: unsafe extern "C" fn(u32) -> *const c_void,
     operations_of: unsafe extern "C" fn(*const c_void, *mut Ops),
     info_of: unsafe extern "C" fn(*const TcpSock, c_int, *mut u64) -> u32,
     free_all: unsafe extern "C" fn(),
+    param_get: unsafe extern "C" fn(*const RawModuleParam, *mut c_char) -> c_int,
+    param_set: unsafe extern "C" fn(*const RawModuleParam, *const c_char) -> c_int,
+    mib_names: *const *const c_char,
+    mibs: *const u64,
+    mibs_len: usize,
+    sysctls: *const RawSysctl,
+    sysctls_len: usize,
+    sink: *mut Sink,
+}
+
+/// `struct knee_sink` of support.h.
+#[repr(C)]
+struct Sink {
+    to: *const Log,
+    print: Option<unsafe extern "C" fn(*const Log, u64, u32, u32, *const c_char, usize)>,
+    flow: u32,
+    has_flow: bool,
+}
+
+/// `struct sysctl` of support.c.
+#[repr(C)]
+struct RawSysctl {
+    name: *const c_char,
+    value: *mut c_void,
+    bytes: usize,
 }
 
 /// The symbol of file.c.
@@ -46,6 +72,18 @@ struct RawModuleParam {
     variable: *mut c_void,
     kind: u32,
     line: u32,
+    /// With callbacks; null: a variable alone.
+    kernel: *const c_void,
+}
+
+/// A parameter of a copy.
+#[derive(Clone, Copy)]
+pub(super) struct Param {
+    pub(super) name: &'static str,
+    pub(super) kind: ParamType,
+    variable: Variable,
+    row: *const RawModuleParam,
+    has_callbacks: bool,
 }
 
 #[repr(C)]
@@ -73,6 +111,8 @@ pub enum ParamType {
     U64,
     /// `charp`: nothing that could be set.
     Text,
+    /// Known to its callbacks alone.
+    Callback,
 }
 
 impl ParamType {
@@ -100,7 +140,7 @@ impl ParamType {
             ParamType::I16 | ParamType::U16 => 2,
             ParamType::I32 | ParamType::U32 => 4,
             ParamType::I64 | ParamType::U64 => 8,
-            ParamType::Text => 0,
+            ParamType::Text | ParamType::Callback => 0,
         }
     }
 
@@ -114,13 +154,14 @@ impl ParamType {
             6 => ParamType::U32,
             7 => ParamType::I64,
             8 | 9 => ParamType::U64,
+            11 => ParamType::Callback,
             _ => ParamType::Text,
         }
     }
 
     /// Whether its values are two's complement.
     pub fn is_signed(self) -> bool {
-        matches!(self, ParamType::I16 | ParamType::I32 | ParamType::I64)
+        matches!(self, ParamType::I16 | ParamType::I32 | ParamType::I64 | ParamType::Callback)
     }
 
     /// Smallest and largest value, as 32 bits: more cannot be set. `None`: nothing can.
@@ -130,7 +171,9 @@ impl ParamType {
             ParamType::U8 => Some((0, u32::from(u8::MAX))),
             ParamType::I16 => Some((i32::from(i16::MIN) as u32, i32::from(i16::MAX) as u32)),
             ParamType::U16 => Some((0, u32::from(u16::MAX))),
-            ParamType::I32 | ParamType::I64 => Some((i32::MIN as u32, i32::MAX as u32)),
+            ParamType::I32 | ParamType::I64 | ParamType::Callback => {
+                Some((i32::MIN as u32, i32::MAX as u32))
+            }
             ParamType::U32 | ParamType::U64 => Some((0, u32::MAX)),
             ParamType::Text => None,
         }
@@ -153,7 +196,7 @@ impl Variable {
                 ParamType::I32 | ParamType::U32 => self.0.cast::<u32>().read(),
                 ParamType::I64 => i32::try_from(self.0.cast::<i64>().read()).ok()? as u32,
                 ParamType::U64 => u32::try_from(self.0.cast::<u64>().read()).ok()?,
-                ParamType::Text => return None,
+                ParamType::Text | ParamType::Callback => return None,
             })
         }
     }
@@ -167,10 +210,74 @@ impl Variable {
                 ParamType::I32 | ParamType::U32 => self.0.cast::<u32>().write(value),
                 ParamType::I64 => self.0.cast::<i64>().write(i64::from(value as i32)),
                 ParamType::U64 => self.0.cast::<u64>().write(u64::from(value)),
-                ParamType::Text => {}
+                ParamType::Text | ParamType::Callback => {}
             }
         }
     }
+}
+
+/// Bytes that a parameter's callback may write, as in a kernel.
+const PARAM_TEXT_BYTES: usize = 4096;
+
+impl Param {
+    /// Its value as 32 bits; `None` if it is none or needs more.
+    pub(super) fn get(&self, table: &ModuleTable) -> Option<u32> {
+        if self.kind != ParamType::Callback {
+            return self.variable.get(self.kind);
+        }
+        let mut written = vec![0u8; PARAM_TEXT_BYTES];
+        // SAFETY: a function of support.c, which writes into a buffer of this size and ends it with a zero.
+        let n = unsafe { (table.param_get)(self.row, written.as_mut_ptr().cast()) };
+        if n < 0 {
+            return None;
+        }
+        let text = CStr::from_bytes_until_nul(&written).ok()?.to_str().ok()?.trim();
+        match text {
+            "Y" => Some(1),
+            "N" => Some(0),
+            number => {
+                let value: i64 = number.parse().ok()?;
+                i32::try_from(value).ok().map(|value| value as u32)
+            }
+        }
+    }
+
+    /// Sets it as whoever loads the module does: through its callback, if it has one and the value is another.
+    fn set(&self, table: &ModuleTable, value: u32) -> Result<(), String> {
+        if !self.has_callbacks {
+            self.variable.set(self.kind, value);
+            return Ok(());
+        }
+        if self.get(table) == Some(value) {
+            return Ok(());
+        }
+        let shown =
+            if self.kind.is_signed() { (value as i32).to_string() } else { value.to_string() };
+        let text = CString::new(shown.as_str()).unwrap_or_default();
+        // SAFETY: a function of support.c; the text ends in a zero and is there during the call.
+        match unsafe { (table.param_set)(self.row, text.as_ptr()) } {
+            0.. => Ok(()),
+            code => Err(format!(
+                "its parameter {} does not take {shown}: its own callback refuses it with {}",
+                self.name,
+                errno(code)
+            )),
+        }
+    }
+}
+
+/// An error of the kernel, by its name where it is one of those that callbacks and `module_init` return.
+fn errno(code: c_int) -> String {
+    let name = match code {
+        -1 => " (EPERM)",
+        -12 => " (ENOMEM)",
+        -16 => " (EBUSY)",
+        -17 => " (EEXIST)",
+        -22 => " (EINVAL)",
+        -34 => " (ERANGE)",
+        _ => "",
+    };
+    format!("{code}{name}")
 }
 
 /// A copy of a module in memory. It is never unloaded, so what its constants say stays; it is used
@@ -216,10 +323,11 @@ impl Image {
         if symbol.is_null() {
             return Err("the object that was compiled from it has lost its symbol".to_owned());
         }
-        if module.is_kernel_module {
-            // SAFETY: the same object; a table of these structs that ends in a name that is null.
+        for file in 1..=module.files() {
+            let symbol = CString::new(area::symbol(file)).unwrap_or_default();
+            // SAFETY: the same object; null, or a table of these structs that ends in a name that is null.
             let first: *const RawType =
-                unsafe { libc::dlsym(loaded, area::SYMBOL.as_ptr()) }.cast_const().cast();
+                unsafe { libc::dlsym(loaded, symbol.as_ptr()) }.cast_const().cast();
             fits_private_area(first)?;
         }
         let (data, bytes) = writable_part(symbol)
@@ -252,7 +360,13 @@ impl Image {
     }
 
     /// Puts every variable back to what it was first, sets the parameters, and runs `module_init`.
-    pub(super) fn start(&self, module: &Module, params: &[u32]) -> Result<(), String> {
+    pub(super) fn start(
+        &self,
+        module: &Module,
+        params: &[u32],
+        sysctls: &[(&str, i64)],
+        log: &Log,
+    ) -> Result<(), String> {
         if self.is_kernel_module {
             // SAFETY: no connection uses this copy, so nothing that is freed is still in use.
             unsafe { (self.module_table().free_all)() };
@@ -268,16 +382,19 @@ impl Image {
         let table = self.module_table();
         let mut host = Host::new(1000, 1);
         let mut sock = TcpSock::default();
-        let mut values = params.iter();
-        for (index, (_, variable, _)) in table.params().enumerate() {
-            let kind = module.param_types.get(index).copied().unwrap_or(ParamType::Text);
-            if kind != ParamType::Text {
-                variable.set(kind, values.next().copied().unwrap_or_default());
-            }
+        table.set_sysctls(sysctls);
+        // SAFETY: a variable of this copy; the log is there for as long as the copy runs, and one thread uses both.
+        unsafe {
+            *table.sink = Sink { to: log, print: Some(print), flow: 0, has_flow: false };
         }
-        self.enter(&mut sock, &mut host);
-        // SAFETY: module_init has no arguments; clocks and random numbers are this host's.
-        match unsafe { (table.start)() } {
+        self.enter(&mut sock, &mut host, None);
+        let mut values = params.iter();
+        for param in table.params().filter(|param| param.kind != ParamType::Text) {
+            param.set(&table, values.next().copied().unwrap_or_default())?;
+        }
+        let files = module.files();
+        // SAFETY: clocks and random numbers are this host's.
+        match unsafe { (table.start)(files) } {
             0 => Ok(()),
             -95 => Err("has no module_init, so nothing registers it".to_owned()),
             -22 => Err(
@@ -285,13 +402,13 @@ impl Image {
                         .ssthresh, .undo_cwnd, and .cong_avoid or .cong_control"
                     .to_owned(),
             ),
-            code => Err(format!("its module_init returns {code}")),
+            code => Err(format!("its module_init returns {}", errno(code))),
         }
     }
 
     /// This socket's call is about to be made, on this host.
     #[inline]
-    pub(super) fn enter(&self, sock: &mut TcpSock, host: &mut Host) {
+    pub(super) fn enter(&self, sock: &mut TcpSock, host: &mut Host, flow: Option<u32>) {
         // SAFETY: both tables begin with the place of the host's pointer, and a module's goes on with
         // the socket's; they are of this copy, which this thread uses alone.
         unsafe {
@@ -299,6 +416,8 @@ impl Image {
                 let table = &*self.symbol.cast::<ModuleTable>();
                 *table.sk = sock;
                 *table.host = host;
+                let sink = &mut *table.sink;
+                (sink.flow, sink.has_flow) = (flow.unwrap_or_default(), flow.is_some());
             } else {
                 *(*self.symbol.cast::<FileTable>()).host = host;
             }
@@ -330,14 +449,47 @@ impl Image {
 }
 
 impl ModuleTable {
-    /// Name, variable and type of each parameter, in the file's order.
-    pub(super) fn params(&self) -> impl Iterator<Item = (&'static str, Variable, ParamType)> {
+    /// The parameters, in the file's order.
+    pub(super) fn params(&self) -> impl Iterator<Item = Param> {
         // SAFETY: the linker's bounds of one section, which holds these structs alone.
         let rows = unsafe { between(self.params, self.params_end) };
         let mut rows: Vec<_> = rows.iter().filter(|row| !row.name.is_null()).collect();
         rows.sort_by_key(|row| row.line);
-        rows.into_iter()
-            .map(|row| (text(row.name), Variable(row.variable), ParamType::of_any(row.kind)))
+        rows.into_iter().map(|row| Param {
+            name: text(row.name),
+            kind: ParamType::of_any(row.kind),
+            variable: Variable(row.variable),
+            row,
+            has_callbacks: !row.kernel.is_null(),
+        })
+    }
+
+    /// What the module has counted, under the names that nstat has; those that are not zero.
+    pub(super) fn counted(&self) -> Vec<(&'static str, u64)> {
+        // SAFETY: two tables of support.c, as long as it says.
+        let (names, counts) = unsafe {
+            (
+                std::slice::from_raw_parts(self.mib_names, self.mibs_len),
+                std::slice::from_raw_parts(self.mibs, self.mibs_len),
+            )
+        };
+        let counted = names.iter().zip(counts).filter(|(_, count)| **count > 0);
+        counted.map(|(name, count)| (text(*name), *count)).collect()
+    }
+
+    /// Those of its host, by their names in `struct netns_ipv4`.
+    fn set_sysctls(&self, values: &[(&str, i64)]) {
+        // SAFETY: a table of support.c, as long as it says.
+        let rows = unsafe { std::slice::from_raw_parts(self.sysctls, self.sysctls_len) };
+        for row in rows {
+            let Some((_, value)) = values.iter().find(|(name, _)| *name == text(row.name)) else {
+                continue;
+            };
+            let bytes = value.to_le_bytes();
+            let n = row.bytes.min(bytes.len());
+            // SAFETY: a variable of this copy with so many bytes.
+            unsafe { row.value.cast::<u8>().copy_from_nonoverlapping(bytes.as_ptr(), n) };
+        }
     }
 
     pub(super) fn meaning(&self, name: &str) -> &'static str {
@@ -391,6 +543,20 @@ fn fits_private_area(mut row: *const RawType) -> Result<(), String> {
         row = row.wrapping_add(1);
     }
     Ok(())
+}
+
+/// What support_print.c calls for each text that a module prints.
+unsafe extern "C" fn print(
+    log: *const Log,
+    at_ns: u64,
+    flow: u32,
+    level: u32,
+    text: *const c_char,
+    bytes: usize,
+) {
+    // SAFETY: the log that `start` gave, and a text of this length, for the time of this call.
+    let (log, text) = unsafe { (&*log, std::slice::from_raw_parts(text.cast::<u8>(), bytes)) };
+    log.add(at_ns, (flow != u32::MAX).then_some(flow), level, &String::from_utf8_lossy(text));
 }
 
 /// The rows from one bound to the other.

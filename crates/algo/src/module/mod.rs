@@ -17,6 +17,8 @@ mod compile;
 mod crash;
 mod for_bpf;
 mod image;
+mod log;
+mod options;
 mod running;
 mod source;
 
@@ -31,6 +33,8 @@ pub use clang::{OLDEST_CLANG, find_clang};
 pub use compile::{CONTROL_FORMS, find_compiler, header_texts};
 pub(crate) use compile::{Headers, fields, headers};
 pub use for_bpf::{ForBpf, for_bpf};
+pub use log::Printed;
+pub use options::{LinuxApi, Options, options, set_options};
 pub use running::LoadedModules;
 pub(crate) use running::Running;
 
@@ -48,9 +52,14 @@ pub const WHAT: &str = "algorithm's source";
 /// A file that an algorithm was compiled from.
 #[derive(Debug)]
 pub struct Module {
-    /// As it was named.
+    /// As it was named; the first of several.
     path: PathBuf,
     sha256: String,
+    /// Of several files those behind the first, and headers of the user's, each with its SHA-256.
+    others_read: Vec<(PathBuf, String)>,
+    /// How many files it is made of.
+    files: u32,
+    options: Options,
     /// The shared object.
     object: PathBuf,
     compiler: String,
@@ -79,6 +88,26 @@ impl Module {
         &self.sha256
     }
 
+    /// The files that it was made of besides: others that were named with it, and headers that are none of knee's. Each with its SHA-256.
+    pub fn others_read(&self) -> &[(PathBuf, String)] {
+        &self.others_read
+    }
+
+    /// What it was compiled with.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// How many files it is made of.
+    fn files(&self) -> u32 {
+        self.files
+    }
+
+    /// Its file's name.
+    fn shown(&self) -> String {
+        self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
+
     /// The compiler, as it calls itself.
     pub fn compiler(&self) -> &str {
         &self.compiler
@@ -98,6 +127,25 @@ impl Module {
 /// Whether a name is that of a file rather than of an algorithm of the folder.
 pub fn is_path(name: &str) -> bool {
     name.contains('/') || name.ends_with(".c")
+}
+
+/// Between the files of one module.
+const AND: &str = ".c+";
+
+/// The files that a name names: `a.c+b.c` are two that make one module, of which the second is seen from where the first is, unless
+/// its name has a folder.
+fn files_of(name: &str, folder: &Path) -> Vec<PathBuf> {
+    let mut names: Vec<String> = name.split(AND).map(|part| format!("{part}.c")).collect();
+    if let Some(last) = names.last_mut() {
+        last.truncate(last.len() - ".c".len());
+    }
+    let first = folder.join(&names[0]);
+    let beside = first.parent().unwrap_or(Path::new("")).to_owned();
+    let place = |name: &String| match name.contains('/') {
+        true => folder.join(name),
+        false => beside.join(name),
+    };
+    std::iter::once(first).chain(names[1..].iter().map(place)).collect()
 }
 
 /// The name of the algorithm of a file on the contract, by its text; `None`: it is the source of a Linux module.
@@ -131,27 +179,50 @@ pub fn only_read() {
 /// # Errors
 /// [`Error::File`]: what is wrong with it, in the compiler's words where these say it.
 pub fn load(path: &Path) -> Result<&'static Algorithm, Error> {
-    static LOADED: Mutex<Vec<(PathBuf, &'static Algorithm)>> = Mutex::new(Vec::new());
+    load_files(vec![path.to_owned()])
+}
+
+/// As [`load`], of a name that may be of several files (`tcp_yeah.c+tcp_vegas.c`), seen from a folder.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_named(name: &str, folder: &Path) -> Result<&'static Algorithm, Error> {
+    load_files(files_of(name, folder))
+}
+
+fn load_files(paths: Vec<PathBuf>) -> Result<&'static Algorithm, Error> {
+    type Loaded = (Vec<PathBuf>, Options, &'static Algorithm);
+    static LOADED: Mutex<Vec<Loaded>> = Mutex::new(Vec::new());
+    let options = options();
     let mut loaded = lock(&LOADED);
-    if let Some((_, algorithm)) = loaded.iter().find(|(prior, _)| *prior == path) {
+    let same = |all: &[Loaded], paths: &[PathBuf]| {
+        let found = all.iter().find(|(prior, by, _)| *prior == *paths && *by == options);
+        found.map(|(.., algorithm)| *algorithm)
+    };
+    if let Some(algorithm) = same(&loaded, &paths) {
         return Ok(algorithm);
     }
-    let text = read(path)?;
-    let place = fs::canonicalize(path).map_err(|why| says(path, &why.to_string()))?;
-    let algorithm = match loaded.iter().find(|(prior, _)| *prior == place) {
-        Some((_, algorithm)) => *algorithm,
+    let mut texts = Vec::new();
+    let mut places = Vec::new();
+    for path in &paths {
+        texts.push(read(path)?);
+        places.push(fs::canonicalize(path).map_err(|why| says(path, &why.to_string()))?);
+    }
+    let path = &paths[0];
+    let algorithm = match same(&loaded, &places) {
+        Some(algorithm) => algorithm,
         None if ONLY_READS.load(Ordering::Relaxed) => {
             let why = "is code that this command does not load, since that runs it: knee run does, for who trusts it; or name an \
                        algorithm of knee's";
             return Err(says(path, why));
         }
         None => {
-            let taken: Vec<&str> = loaded.iter().map(|(_, algorithm)| algorithm.name()).collect();
+            let taken: Vec<&str> = loaded.iter().map(|(.., algorithm)| algorithm.name()).collect();
             let name = name_of(path, &taken);
-            Box::leak(Box::new(build(path, text, name)?))
+            Box::leak(Box::new(build(&paths, texts, name, &options)?))
         }
     };
-    loaded.extend([(path.to_owned(), algorithm), (place, algorithm)]);
+    loaded.extend([(paths, options.clone(), algorithm), (places, options, algorithm)]);
     Ok(algorithm)
 }
 
@@ -180,12 +251,34 @@ fn name_of(path: &Path, taken: &[&str]) -> &'static str {
     if is_taken(&stem) { path.display().to_string().leak() } else { stem.leak() }
 }
 
-fn build(path: &Path, text: String, name: &'static str) -> Result<Algorithm, Error> {
-    let kind = source::kind(&text).map_err(|why| says(path, &why))?;
-    let compiled = compile::compile(path, &text, &kind).map_err(|why| says(path, &why))?;
+fn build(
+    paths: &[PathBuf],
+    mut texts: Vec<String>,
+    name: &'static str,
+    options: &Options,
+) -> Result<Algorithm, Error> {
+    let path = &*paths[0];
+    let kind = source::kind(&texts[0]).map_err(|why| says(path, &why))?;
+    if paths.len() > 1 && !matches!(kind, Kind::KernelModule) {
+        return Err(says(
+            path,
+            "is a file on knee's contract, which is one file: include what it needs",
+        ));
+    }
+    let files: Vec<compile::File<'_>> =
+        paths.iter().zip(&texts).map(|(path, text)| compile::File { path, text }).collect();
+    let compiled = compile::compile(&files, &kind, options).map_err(|why| says(path, &why))?;
+    let others = paths.iter().zip(&texts).skip(1);
+    let mut others_read: Vec<(PathBuf, String)> =
+        others.map(|(path, text)| (path.clone(), sha256::hex(text.as_bytes()))).collect();
+    others_read.extend(compiled.headers);
+    let text = std::mem::take(&mut texts[0]);
     let mut module = Module {
         path: path.to_owned(),
         sha256: sha256::hex(text.as_bytes()),
+        others_read,
+        files: paths.len() as u32,
+        options: options.clone(),
         object: compiled.object,
         compiler: compiled.compiler,
         kernel_name: String::new(),
@@ -211,7 +304,9 @@ fn build(path: &Path, text: String, name: &'static str) -> Result<Algorithm, Err
             let (params, types) = params_of(path, &table)?;
             module.param_types = types;
             let defaults: Vec<u32> = params.iter().map(|param| param.default).collect();
-            image.start(&module, &defaults).map_err(|why| says(path, &why))?;
+            image
+                .start(&module, &defaults, &[], &log::Log::default())
+                .map_err(|why| says(path, &why))?;
             let ops = image.first_registered().ok_or_else(|| {
                 says(path, "its module_init registers no congestion control: it must call tcp_register_congestion_control")
             })?;
@@ -268,14 +363,15 @@ fn of_contract_file(
 fn params_of(path: &Path, table: &ModuleTable) -> Result<(Vec<ParamInfo>, Vec<ParamType>), Error> {
     let mut infos = Vec::new();
     let mut types = Vec::new();
-    for (name, variable, kind) in table.params() {
+    for param in table.params() {
+        let (name, kind) = (param.name, param.kind);
         // A text is what the file says, and is not shown: there is nothing that could be set.
         if kind == ParamType::Text {
             types.push(kind);
             continue;
         }
-        let default = variable.get(kind).ok_or_else(|| {
-            says(path, &format!("parameter {name}: its default must fit 32 bits here"))
+        let default = param.get(table).ok_or_else(|| {
+            says(path, &format!("parameter {name}: its default must be a number of 32 bits here"))
         })?;
         infos.extend(kind.info(name, default, table.meaning(name)));
         types.push(kind);

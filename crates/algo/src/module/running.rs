@@ -1,18 +1,24 @@
 //! Modules at work: which copies a host has loaded, and a connection's hold on one of them.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::fmt;
 use std::ops::Deref;
 use std::rc::Rc;
 
 use super::image::Image;
-use super::{Module, lock, says};
+use super::log::Log;
+use super::{Module, Printed, lock, says};
 use crate::{Algorithm, Error, Has, Host, Ops, Origin, Params, Pointer, TcpSock};
 
 /// The modules that one host has loaded: a copy for each set of parameters, shared by its connections.
 #[derive(Debug, Default)]
-pub struct LoadedModules(RefCell<Vec<Loaded>>);
+pub struct LoadedModules {
+    loaded: RefCell<Vec<Loaded>>,
+    /// Sysctls of the host, by their names in `struct netns_ipv4`.
+    sysctls: Vec<(&'static str, i64)>,
+}
 
 #[derive(Debug)]
 struct Loaded {
@@ -25,6 +31,8 @@ struct Loaded {
 struct LoadedCopy {
     module: &'static Module,
     image: Option<Image>,
+    /// What it prints; in a box of its own, since the image knows where it is.
+    log: Box<Log>,
 }
 
 impl Drop for LoadedCopy {
@@ -44,6 +52,32 @@ impl Deref for LoadedCopy {
 }
 
 impl LoadedModules {
+    /// Those of a host with these sysctls, by their names in `struct netns_ipv4`.
+    pub fn with_sysctls(sysctls: Vec<(&'static str, i64)>) -> LoadedModules {
+        LoadedModules { loaded: RefCell::default(), sysctls }
+    }
+
+    /// What its modules have counted (`NET_INC_STATS`), under the names that nstat has.
+    pub fn counted(&self) -> Vec<(&'static str, u64)> {
+        let mut all = BTreeMap::new();
+        for loaded in self.loaded.borrow().iter().filter(|one| one.copy.module.is_kernel_module) {
+            for (name, count) in loaded.copy.module_table().counted() {
+                *all.entry(name).or_default() += count;
+            }
+        }
+        all.into_iter().collect()
+    }
+
+    /// What its modules have printed since the last call of this, each with its name.
+    pub fn take_printed(&self) -> Vec<(String, Printed)> {
+        let mut all = Vec::new();
+        for loaded in self.loaded.borrow().iter() {
+            let lines = loaded.copy.log.take();
+            all.extend(lines.into_iter().map(|line| (loaded.copy.module.shown(), line)));
+        }
+        all
+    }
+
     /// Loads what an algorithm's connections need on this host; of one of the folder that is nothing.
     ///
     /// # Errors
@@ -66,13 +100,15 @@ impl LoadedModules {
         let Some(module) = algorithm.module() else {
             return Err(Error::UnknownAlgorithm(algorithm.name().to_owned()));
         };
-        let mut all = self.0.borrow_mut();
+        let mut all = self.loaded.borrow_mut();
         let same =
             |loaded: &&Loaded| std::ptr::eq(loaded.copy.module, module) && loaded.params == *params;
         let copy = match all.iter().find(same) {
             Some(loaded) => loaded.copy.clone(),
             None => {
-                let copy = Rc::new(LoadedCopy { module, image: Some(start(module, params)?) });
+                let log = Box::new(Log::default());
+                let image = Some(start(module, params, &self.sysctls, &log)?);
+                let copy = Rc::new(LoadedCopy { module, image, log });
                 all.push(Loaded { params: params.clone(), copy: copy.clone() });
                 copy
             }
@@ -85,13 +121,18 @@ impl LoadedModules {
     }
 }
 
-fn start(module: &'static Module, params: &Params) -> Result<Image, Error> {
+fn start(
+    module: &'static Module,
+    params: &Params,
+    sysctls: &[(&str, i64)],
+    log: &Log,
+) -> Result<Image, Error> {
     let idle = lock(&module.idle).pop();
     let image = match idle {
         Some(image) => image,
         None => Image::load(module).map_err(|why| says(&module.path, &why))?,
     };
-    image.start(module, params.values()).map_err(|why| says(&module.path, &why))?;
+    image.start(module, params.values(), sysctls, log).map_err(|why| says(&module.path, &why))?;
     Ok(image)
 }
 
@@ -102,6 +143,8 @@ pub(crate) struct Running {
     table: *const c_void,
     /// The same in the contract's form; empty for a file that has that form.
     ops: Option<Box<Ops>>,
+    /// Of the connection, for what the module prints.
+    flow: Option<u32>,
 }
 
 impl fmt::Debug for Running {
@@ -114,7 +157,7 @@ impl Running {
     fn new(copy: Rc<LoadedCopy>, at: isize) -> Running {
         let table = copy.at(at);
         let ops = copy.module.is_kernel_module.then(|| Box::new(copy.operations(table)));
-        Running { copy, table, ops }
+        Running { copy, table, ops, flow: None }
     }
 
     /// The operations to call.
@@ -139,11 +182,16 @@ impl Running {
         }
     }
 
+    /// What it prints is of this flow.
+    pub(crate) fn set_flow(&mut self, flow: u32) {
+        self.flow = Some(flow);
+    }
+
     /// This socket's call is about to be made, on this host.
     #[inline]
     pub(crate) fn enter(&self, sock: &mut TcpSock, host: &mut Host) {
         sock.icsk_ca_ops = Pointer::to(self.table);
-        self.copy.enter(sock, host);
+        self.copy.enter(sock, host, self.flow);
     }
 
     /// The call is over: the algorithm in use from now on, if the module has put another table of its
@@ -158,7 +206,8 @@ impl Running {
             return None;
         }
         let at = self.copy.distance(table);
-        *self = Running::new(self.copy.clone(), at);
+        let flow = self.flow;
+        *self = Running { flow, ..Running::new(self.copy.clone(), at) };
         self.ops.as_deref().map(|ops| other(now, ops, at))
     }
 }

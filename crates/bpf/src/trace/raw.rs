@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use knee_algo::{
-    AckSample, AskedAck, Call, Given, GivenLog, Pointer, RateSample, TcpSock, with_fields,
+    AckSample, AskedAck, Call, Given, GivenLog, RECORDED_SOCK_BYTES, RateSample, TcpSock,
+    with_fields,
 };
 use knee_flight::{Record, without_last_zeroes};
 use libbpf_rs::HasSize as _;
@@ -12,6 +13,7 @@ use libbpf_rs::btf::types::{MemberAttr, Struct};
 
 use super::RS_ONLY;
 use crate::Error;
+use crate::raw_sock::RawSock;
 
 /// Words of a state in socket storage that a record has room for.
 const LARGE_STATE_WORDS: usize = 64;
@@ -38,8 +40,8 @@ pub(super) struct Raw {
     fallback_name: [u8; 16],
     ack_sample: RawAckSample,
     rate_sample: RawRateSample,
-    before: TcpSock,
-    after: TcpSock,
+    before: RawSock,
+    after: RawSock,
     jiffies: u32,
     given: GivenLog,
     large_before: [u64; LARGE_STATE_WORDS],
@@ -66,7 +68,7 @@ macro_rules! any_bits {
     };
 }
 
-any_bits! { u8 u32 u64 i32 i64 Pointer }
+any_bits! { u8 u32 u64 i32 i64 }
 
 impl Bits for bool {
     type Raw = u8;
@@ -95,18 +97,6 @@ macro_rules! raw_sample {
 with_fields!(AckSample, raw_sample, RawAckSample);
 with_fields!(RateSample, raw_sample, RawRateSample);
 
-/// Of a socket, any bits make one.
-macro_rules! check_socket {
-    (TcpSock: $([$($_field:ident: $type:ty,)*])*) => {
-        const _: () = {
-            const fn any_bits<T: Bits<Raw = T>>() {}
-            $($(any_bits::<$type>();)*)*
-        };
-    };
-}
-
-with_fields!(TcpSock, check_socket);
-
 impl Raw {
     /// `None` if it has another length: the object is not of this version.
     pub(super) fn of(bytes: &[u8]) -> Option<Raw> {
@@ -114,8 +104,7 @@ impl Raw {
             return None;
         }
         let mut raw = std::mem::MaybeUninit::<Raw>::zeroed();
-        // SAFETY: the bytes fit into a Raw, and any bits make one: the bytes, and zeroes behind them. The
-        // socket's pointers are never followed before knee-algo sets them.
+        // SAFETY: the bytes fit into a Raw, and any bits make one: the bytes, and zeroes behind them.
         unsafe {
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), raw.as_mut_ptr().cast(), bytes.len());
             Some(raw.assume_init())
@@ -139,8 +128,8 @@ impl Raw {
             call,
             result: if call.returns() { self.result as u32 } else { 0 },
             jiffies: self.jiffies,
-            before: self.before,
-            after: self.after,
+            before: self.before.sock(),
+            after: self.after.sock(),
             given: self.given,
             asked_acks,
             rehashes: u32::from(self.rehashes_asked),
@@ -198,9 +187,19 @@ macro_rules! mirror {
 }
 pub(super) use mirror;
 
+macro_rules! recorded {
+    ($name:literal $kind:ident: $([$($field:ident: $_type:ty,)*])*) => {
+        (
+            $name,
+            RECORDED_SOCK_BYTES,
+            &[$($((stringify!($field), std::mem::offset_of!($kind, $field))),*),*],
+        )
+    };
+}
+
 /// What records consist of.
 const MIRRORS: &[Mirror] = &[
-    with_fields!(TcpSock, mirror, "cc_sock"),
+    with_fields!(TcpSock, recorded, "cc_sock"),
     with_fields!(RateSample, mirror, "rate_sample"),
     with_fields!(AckSample, mirror, "ack_sample"),
     mirror!("cc_given", Given: kind, value, snd_cwnd, snd_cwnd_cnt),

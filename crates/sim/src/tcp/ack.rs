@@ -75,7 +75,7 @@ impl Sock {
         progress.advanced = after(ack, prior_snd_una);
         if progress.advanced {
             self.tp.icsk_retransmits = 0;
-            self.bytes_acked += u64::from(ack.wrapping_sub(prior_snd_una));
+            self.tp.bytes_acked += u64::from(ack.wrapping_sub(prior_snd_una));
         }
         let prior_highest_sack = self.highest_sack_seq();
         let prior_packets = self.tp.packets_out;
@@ -91,10 +91,10 @@ impl Sock {
         let plain = packet.sacks_len == 0
             && packet.flags & (flags::ECE | flags::CWR) == 0
             && !carries_data
-            && packet.window_bytes == self.snd_wnd;
+            && packet.window_bytes == self.tp.snd_wnd;
         if plain && progress.advanced {
             // Header prediction: nothing but the advance.
-            self.snd_wl1 = packet.seq;
+            self.tp.snd_wl1 = packet.seq;
             self.tp.snd_una = ack;
             progress.win_update = true;
         } else {
@@ -133,7 +133,7 @@ impl Sock {
         );
         self.rack_update_reo_wnd(sample.prior_delivered);
         self.in_ack_event(&progress, net);
-        if self.tlp_high_seq != 0 {
+        if self.tp.tlp_high_seq != 0 {
             self.process_tlp_ack(ack, &progress, net);
         }
         let mut rexmit = Rexmit::Nothing;
@@ -162,7 +162,7 @@ impl Sock {
     /// delivered. One older than a window, or than the connection, is none of this connection (RFC 5961 sec. 5).
     #[cold]
     fn on_old_ack(&mut self, packet: &Packet, sample: &mut RateSample, net: &mut Net) -> bool {
-        let oldest = u64::from(self.max_window).min(self.bytes_acked) as u32;
+        let oldest = u64::from(self.tp.max_window).min(self.tp.bytes_acked) as u32;
         if before(packet.ack_seq, self.tp.snd_una.wrapping_sub(oldest)) {
             self.challenge(net);
             return false;
@@ -184,18 +184,18 @@ impl Sock {
         let window = packet.window_bytes;
         let closes = window == 0 && self.host.config.linux >= LinuxVersion::V6_12;
         after(ack, self.tp.snd_una)
-            || after(packet.seq, self.snd_wl1)
-            || (packet.seq == self.snd_wl1 && (window > self.snd_wnd || closes))
+            || after(packet.seq, self.tp.snd_wl1)
+            || (packet.seq == self.tp.snd_wl1 && (window > self.tp.snd_wnd || closes))
     }
 
     fn update_window(&mut self, packet: &Packet, ack: u32) -> bool {
         let window = packet.window_bytes;
         let newer = self.updates_window(packet, ack);
         if newer {
-            self.snd_wl1 = packet.seq;
-            self.snd_wnd = window;
-            if window > self.max_window {
-                self.max_window = window;
+            self.tp.snd_wl1 = packet.seq;
+            self.tp.snd_wnd = window;
+            if window > self.tp.max_window {
+                self.tp.max_window = window;
                 self.bound_mss();
             }
         }
@@ -227,7 +227,7 @@ impl Sock {
             }
         }
         self.cc.in_ack_event(&mut self.tp, &mut net.cc, ack_flags);
-        self.rehash_if_asked(net);
+        self.do_what_was_asked(net);
     }
 
     #[inline]
@@ -242,7 +242,7 @@ impl Sock {
         if self.cc.algorithm().has_cong_control() {
             let cc = &mut net.cc;
             self.cc.cong_control(&mut self.tp, cc, (ack, 0), sample);
-            self.rehash_if_asked(net);
+            self.do_what_was_asked(net);
             return;
         }
         if self.in_cwnd_reduction() {
@@ -255,7 +255,7 @@ impl Sock {
             };
             if forward {
                 self.cc.cong_avoid(&mut self.tp, &mut net.cc, ack, delivered);
-                self.rehash_if_asked(net);
+                self.do_what_was_asked(net);
                 self.tp.snd_cwnd_stamp = net.cc.jiffies;
             }
         }
@@ -349,7 +349,7 @@ impl Sock {
         if !before(start, self.tp.undo_marker) {
             return true;
         }
-        after(end, self.tp.undo_marker) && !before(start, end.wrapping_sub(self.max_window))
+        after(end, self.tp.undo_marker) && !before(start, end.wrapping_sub(self.tp.max_window))
     }
 
     /// The first block repeats what was acknowledged already: a needless retransmission arrived.
@@ -366,14 +366,14 @@ impl Sock {
             || blocks.get(1).is_some_and(|&(outer_start, outer_end)| {
                 !after(end, outer_end) && !before(start, outer_start)
             });
-        if !duplicate || !before(start, end) || end.wrapping_sub(start) > self.max_window {
+        if !duplicate || !before(start, end) || end.wrapping_sub(start) > self.tp.max_window {
             return false;
         }
         let len = end.wrapping_sub(start);
         let mut segments = 1;
         if len > self.mss() {
             segments = len.div_ceil(self.mss());
-        } else if self.tlp_high_seq != 0 && self.tlp_high_seq == end {
+        } else if self.tp.tlp_high_seq != 0 && self.tp.tlp_high_seq == end {
             progress.dsack_tlp = true;
         }
         self.dsack_dups += u64::from(segments);
@@ -386,11 +386,11 @@ impl Sock {
         progress.dsack = true;
         sacked.delivered += segments;
         if self.tp.undo_marker != 0
-            && self.undo_retrans > 0
+            && self.tp.undo_retrans > 0
             && !after(end, prior_snd_una)
             && after(end, self.tp.undo_marker)
         {
-            self.undo_retrans = (self.undo_retrans - segments as i32).max(0);
+            self.tp.undo_retrans = (self.tp.undo_retrans - segments as i32).max(0);
         }
         true
     }
@@ -434,10 +434,10 @@ impl Sock {
         let ever_retrans = segment.has(mark::RETRANS | mark::EVER_RETRANS);
         if is_dsack && ever_retrans {
             if self.tp.undo_marker != 0
-                && self.undo_retrans > 0
+                && self.tp.undo_retrans > 0
                 && after(segment.end_seq, self.tp.undo_marker)
             {
-                self.undo_retrans -= 1;
+                self.tp.undo_retrans -= 1;
             }
             if segment.has(mark::SACKED) && before(segment.seq, sacked.reord) {
                 sacked.reord = segment.seq;
@@ -463,7 +463,7 @@ impl Sock {
                     {
                         sacked.reord = segment.seq;
                     }
-                    if !after(segment.end_seq, self.high_seq) {
+                    if !after(segment.end_seq, self.tp.high_seq) {
                         progress.orig_sack_acked = true;
                     }
                     if sacked.first_us == 0 {
@@ -524,7 +524,7 @@ impl Sock {
                 if before(segment.seq, reord) {
                     reord = segment.seq;
                 }
-                if !after(segment.end_seq, self.high_seq) {
+                if !after(segment.end_seq, self.tp.high_seq) {
                     progress.orig_sack_acked = true;
                 }
             }
@@ -598,6 +598,7 @@ impl Sock {
             let in_flight = self.mss().wrapping_mul(since);
             let sample = AckSample { pkts_acked: acked, rtt_us, in_flight };
             self.cc.pkts_acked(&mut self.tp, &mut net.cc, &sample);
+            self.do_what_was_asked(net);
         }
     }
 

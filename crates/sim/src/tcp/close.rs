@@ -86,7 +86,7 @@ impl Sock {
 
     /// The whole stream, FIN included, was acknowledged.
     fn all_acked(&self) -> bool {
-        self.writer.fin == Fin::Sent && self.tp.snd_una == self.write_seq
+        self.writer.fin == Fin::Sent && self.tp.snd_una == self.tp.write_seq
     }
 
     /// The ACK of a segment is done with: is the FIN acknowledged? False if that ends all work on the segment.

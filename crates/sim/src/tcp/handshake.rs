@@ -142,8 +142,8 @@ impl Sock {
         // Data in a SYN is not taken (there is no Fast Open), nor is that of a SYN-ACK.
         self.tp.rcv_nxt = packet.seq.wrapping_add(1);
         self.negotiate(packet);
-        self.snd_wnd = packet.window_bytes;
-        self.snd_wl1 = packet.seq;
+        self.tp.snd_wnd = packet.window_bytes;
+        self.tp.snd_wl1 = packet.seq;
         let asks = packet.has(flags::ECE) && packet.has(flags::CWR);
         // RFC 3168 forbids ECT on a SYN, so an ordinary listener takes it for a fault; an
         // algorithm that needs ECN sends it, and its listeners expect it. Accurate ECN allows it.
@@ -157,12 +157,13 @@ impl Sock {
     fn on_syn_ack(&mut self, packet: &Packet, net: &mut Net) {
         self.negotiate(packet);
         self.receiver.ts_ecr = if self.timestamps { packet.ts_ecr } else { 0 };
+        self.note_timestamps(packet);
         if self.ecn_ok() && (!packet.has(flags::ECE) || packet.has(flags::CWR)) {
             self.tp.ecn_flags = 0;
         }
         self.tp.rcv_nxt = packet.seq.wrapping_add(1);
         // TCP_INFO counts the acknowledged SYN of this side, and none of the other.
-        self.bytes_acked = 1;
+        self.tp.bytes_acked = 1;
         self.establish(packet, net);
         if self.receiver.is_interactive() {
             // It was told so before it connected: the ACK goes with data, or later.
@@ -171,6 +172,15 @@ impl Sock {
             return;
         }
         self.send_ack(net);
+    }
+
+    /// As algorithms see the timestamps of a segment: the echo of our own without this end's offset, which is 1 (`ts_now`).
+    #[inline]
+    pub(super) fn note_timestamps(&mut self, packet: &Packet) {
+        if self.timestamps && !packet.has(flags::NO_TS) {
+            self.tp.rx_opt_rcv_tsval = packet.ts_val;
+            self.tp.rx_opt_rcv_tsecr = packet.ts_ecr.saturating_sub(1);
+        }
     }
 
     /// What the options of the peer's SYN allow.
@@ -196,8 +206,11 @@ impl Sock {
         let options = if self.timestamps { TIMESTAMP_BYTES } else { 0 };
         let own = self.host.config.mss_bytes() + TIMESTAMP_BYTES;
         let mut mss = own.min(self.peer_mss).max(MSS_LEAST) - options;
-        let half =
-            if self.max_window > MSS_DEFAULT { self.max_window >> 1 } else { self.max_window };
+        let half = if self.tp.max_window > MSS_DEFAULT {
+            self.tp.max_window >> 1
+        } else {
+            self.tp.max_window
+        };
         if half > 0 {
             mss = mss.min(half.max(MSS_OF_LEAST_MTU - options));
         }
@@ -266,6 +279,7 @@ impl Sock {
 
     fn on_final_ack(&mut self, packet: &Packet, net: &mut Net) {
         self.receiver.ts_ecr = if packet.has(flags::NO_TS) { 0 } else { packet.ts_ecr };
+        self.note_timestamps(packet);
         self.establish(packet, net);
         if packet.sequence_len() > 0 {
             // The ACK was lost, or came behind the data.
@@ -281,16 +295,16 @@ impl Sock {
         let first = self.iss.wrapping_add(1);
         self.tp.snd_una = first;
         self.tp.snd_nxt = first;
-        self.write_seq = first;
+        self.tp.write_seq = first;
         self.snd_sml = first;
-        self.pushed_seq = first;
-        self.high_seq = first;
+        self.tp.pushed_seq = first;
+        self.tp.high_seq = first;
         self.cwnd_usage_seq = first;
         self.highest_sack_end = first;
-        self.snd_wnd = packet.window_bytes;
-        self.max_window = packet.window_bytes;
+        self.tp.snd_wnd = packet.window_bytes;
+        self.tp.max_window = packet.window_bytes;
         self.bound_mss();
-        self.snd_wl1 = packet.seq;
+        self.tp.snd_wl1 = packet.seq;
         self.tp.delivered = 1;
         self.tp.app_limited = 0;
         self.tp.delivered_mstamp = self.tp.tcp_mstamp;

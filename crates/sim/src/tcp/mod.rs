@@ -174,15 +174,9 @@ pub(crate) struct Sock {
 
     // Sequence space and window.
     iss: u32,
-    write_seq: u32,
-    snd_wnd: u32,
-    snd_wl1: u32,
-    max_window: u32,
     /// End of the last short segment sent (Nagle, Minshall's variant).
     snd_sml: u32,
     writer: Writer,
-    /// End of the last segment sent with PSH.
-    pushed_seq: u32,
     /// Where the segment ends that a window probe took a part of.
     cut_end: Option<u32>,
     /// Doublings of the retransmission or probe timer (`icsk_backoff`).
@@ -193,7 +187,6 @@ pub(crate) struct Sock {
     timestamps: bool,
     /// Largest segment that the peer takes, headers' options included; bytes.
     peer_mss: u32,
-    bytes_acked: u64,
 
     // Retransmission.
     rtx: RtxQueue,
@@ -203,8 +196,6 @@ pub(crate) struct Sock {
     highest_sack_end: u32,
     /// Ranges of the last SACK, so that the same segments are not looked at again.
     sack_cache: [(u32, u32); 4],
-    high_seq: u32,
-    undo_retrans: i32,
     /// ms tick of the first retransmission of this episode.
     retrans_stamp: u32,
     frto: bool,
@@ -214,7 +205,6 @@ pub(crate) struct Sock {
     rack: Rack,
     reord_seen: bool,
     dsack_dups: u64,
-    tlp_high_seq: u32,
     tlp_retrans: bool,
     rtt: RttEstimator,
     min_rtt: MinRtt,
@@ -222,7 +212,6 @@ pub(crate) struct Sock {
 
     // Congestion window bookkeeping.
     cwnd_usage_seq: u32,
-    snd_cwnd_used: u32,
 
     // The host's own queue and pacing.
     /// Packets of this socket in the host's queue: when they leave and what they are charged.
@@ -266,6 +255,9 @@ impl Sock {
             snd_cwnd: host.config.initial_cwnd_pkts,
             snd_una: iss,
             snd_nxt: iss,
+            write_seq: iss,
+            pushed_seq: iss,
+            high_seq: iss,
             reordering: host.config.sysctls.reordering,
             app_limited: u32::MAX,
             sk_gso_max_size: GSO_MAX_BYTES,
@@ -275,11 +267,13 @@ impl Sock {
             ..tcp_sock()
         };
         let receiver = Receiver::new(&host.config, false);
+        let mut instance = cc.algorithm.instance_on(cc.params.clone(), &host.modules);
+        instance.set_flow(place.id / 2);
         let timestamp_bytes = if host.config.sysctls.timestamps { 0 } else { TIMESTAMP_BYTES };
         Sock {
             tp,
             wants_ecn: cc.algorithm.needs_ecn(),
-            cc: cc.algorithm.instance_on(cc.params.clone(), &host.modules),
+            cc: instance,
             base_rtt_us: whole_us(place.base_rtt.or(host.config.base_rtt)),
             id: place.id,
             peer: place.peer,
@@ -288,29 +282,21 @@ impl Sock {
             header_bytes: HEADER_BYTES + host.config.extra_header_bytes() - timestamp_bytes,
             state: State::Closed,
             iss,
-            write_seq: iss,
-            snd_wnd: 0,
-            snd_wl1: 0,
-            max_window: 0,
             snd_sml: iss,
             writer: Writer {
                 sndbuf_bytes: host.config.sndbuf_initial_bytes,
                 is_limited: host.config.sndbuf_max_bytes.is_some(),
                 ..Writer::default()
             },
-            pushed_seq: iss,
             cut_end: None,
             backoff: 0,
             probes_out: 0,
             timestamps: host.config.sysctls.timestamps,
             peer_mss: u32::MAX,
-            bytes_acked: 0,
             rtx: RtxQueue::default(),
             retransmit_hint: None,
             highest_sack_end: iss,
             sack_cache: [(0, 0); 4],
-            high_seq: iss,
-            undo_retrans: 0,
             retrans_stamp: 0,
             frto: false,
             sack_reneged: false,
@@ -318,13 +304,11 @@ impl Sock {
             rack: Rack { reo_wnd_steps: 1, ..Rack::default() },
             reord_seen: false,
             dsack_dups: 0,
-            tlp_high_seq: 0,
             tlp_retrans: false,
             rtt: RttEstimator::new(&host),
             min_rtt: MinRtt::default(),
             retransmit: RetransmitTimer::default(),
             cwnd_usage_seq: iss,
-            snd_cwnd_used: 0,
             in_host: VecDeque::new(),
             in_host_bytes: 0,
             throttled: false,
@@ -422,11 +406,11 @@ impl Sock {
 
     #[inline]
     fn unsent_bytes(&self) -> u32 {
-        self.write_seq.wrapping_sub(self.tp.snd_nxt)
+        self.tp.write_seq.wrapping_sub(self.tp.snd_nxt)
     }
 
     fn wnd_end(&self) -> u32 {
-        self.tp.snd_una.wrapping_add(self.snd_wnd)
+        self.tp.snd_una.wrapping_add(self.tp.snd_wnd)
     }
 
     /// End of the connection's work: nothing more is sent, and memory is given back.
@@ -476,7 +460,7 @@ impl Sock {
                 self.cc.init(&mut self.tp, &mut net.cc);
             }
         }
-        self.rehash_if_asked(net);
+        self.do_what_was_asked(net);
     }
 
     pub(crate) fn ecn_negotiated(&self) -> bool {
@@ -513,7 +497,7 @@ impl Sock {
             total_retrans: self.counters.retransmitted_segs,
             delivered: self.tp.delivered,
             delivered_ce: self.tp.delivered_ce,
-            bytes_acked: self.bytes_acked,
+            bytes_acked: self.tp.bytes_acked,
             pacing_rate_bytes_per_sec: self.tp.sk_pacing_rate,
             rto_us: self.host.jiffies.in_us(self.rtt.rto_jiffies) as u32,
             data_segs_out: Some(self.counters.data_segs_sent),

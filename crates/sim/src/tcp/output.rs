@@ -62,7 +62,7 @@ impl Sock {
         self.write_xmit(Push::FullOnly, net);
         // Where the buffer is full the write waits, and what it has written so far is to be handed on.
         if self.writer.is_waiting && self.has_unsent() {
-            self.writer.full_at.push_back(self.write_seq);
+            self.writer.full_at.push_back(self.tp.write_seq);
         }
         if self.has_unsent() && (self.writer.fin == Fin::Waits || !self.corks_tail(net)) {
             self.write_xmit(Push::All, net);
@@ -111,7 +111,7 @@ impl Sock {
         if bytes > 0 {
             self.restart_after_idle(net);
             self.writer.pending_bytes -= u64::from(bytes);
-            self.write_seq = self.write_seq.wrapping_add(bytes);
+            self.tp.write_seq = self.tp.write_seq.wrapping_add(bytes);
         }
         self.writer.is_waiting = self.writer.is_limited && self.writer.pending_bytes > 0;
         if self.writer.closes && self.writer.pending_bytes == 0 {
@@ -134,7 +134,7 @@ impl Sock {
 
     /// Memory taken by what is sent and not acknowledged, and by what is not sent.
     fn sndbuf_used_bytes(&self) -> u32 {
-        let queued = self.write_seq.wrapping_sub(self.tp.snd_una);
+        let queued = self.tp.write_seq.wrapping_sub(self.tp.snd_una);
         let segments = queued.div_ceil(self.mss());
         queued.saturating_add(segments.saturating_mul(self.host.config.skb_overhead_bytes))
     }
@@ -247,7 +247,7 @@ impl Sock {
             let is_cut = bytes < segment_bytes && self.host.config.linux < LinuxVersion::V6_12;
             self.cut_end = is_cut.then_some(self.tp.snd_nxt.wrapping_add(segment_bytes));
             // It is pushed, whatever follows.
-            self.pushed_seq = self.tp.snd_nxt.wrapping_sub(self.max_window / 2 + 1);
+            self.tp.pushed_seq = self.tp.snd_nxt.wrapping_sub(self.tp.max_window / 2 + 1);
             refused = self.send_burst(bytes, window > bytes, net) == 0;
         } else {
             let mut packet = self.packet();
@@ -459,7 +459,7 @@ impl Sock {
         if limit >= max_segs * mss || (!is_last && limit >= skb_bytes) {
             return false;
         }
-        if limit >= self.snd_wnd.min(self.tp.snd_cwnd.saturating_mul(mss)) / 3 {
+        if limit >= self.tp.snd_wnd.min(self.tp.snd_cwnd.saturating_mul(mss)) / 3 {
             return false;
         }
         let Some(head) = self.rtx.front() else { return false };
@@ -584,7 +584,7 @@ impl Sock {
             if with_fin {
                 fin = false;
                 self.writer.fin = Fin::Sent;
-                self.write_seq = end_seq;
+                self.tp.write_seq = end_seq;
             }
         }
         self.end_departure(prior_wstamp_ns, self.paced_bytes(bytes - left, sent));
@@ -595,14 +595,14 @@ impl Sock {
     /// Whether a segment asks to be handed to the application: the last of a write, the last that the send buffer had
     /// room for, and one in each half of the largest window.
     fn pushes(&mut self, end_seq: u32) -> bool {
-        let mut ends_write = end_seq == self.write_seq && self.writer.pending_bytes == 0;
+        let mut ends_write = end_seq == self.tp.write_seq && self.writer.pending_bytes == 0;
         while self.writer.full_at.front().is_some_and(|end| !before(end_seq, *end)) {
             self.writer.full_at.pop_front();
             ends_write = true;
         }
-        let forced = end_seq.wrapping_sub(self.pushed_seq) > self.max_window / 2;
+        let forced = end_seq.wrapping_sub(self.tp.pushed_seq) > self.tp.max_window / 2;
         if ends_write || forced {
-            self.pushed_seq = end_seq;
+            self.tp.pushed_seq = end_seq;
         }
         ends_write || forced
     }
@@ -703,6 +703,7 @@ impl Sock {
         let charged = len + self.host.config.skb_overhead_bytes;
         let Some(leaves) = self.leave_host(packet, charged, net) else { return false };
         self.counters.data_segs_sent += 1;
+        self.tp.data_segs_out = self.counters.data_segs_sent as u32;
         net.work.data_pkts += 1;
         self.tp.lsndtime = net.cc.jiffies;
         self.receiver.data_sent(net.cc.jiffies);
@@ -779,23 +780,23 @@ impl Sock {
         let limited = self.tp.is_cwnd_limited != 0
             || (self.tp.in_slow_start() && self.tp.snd_cwnd < 2 * self.tp.max_packets_out);
         if limited {
-            self.snd_cwnd_used = 0;
+            self.tp.snd_cwnd_used = 0;
             self.tp.snd_cwnd_stamp = now;
             return;
         }
-        self.snd_cwnd_used = self.snd_cwnd_used.max(self.tp.packets_out);
+        self.tp.snd_cwnd_used = self.tp.snd_cwnd_used.max(self.tp.packets_out);
         if self.host.config.slow_start_after_idle
             && jiffies_since(now, self.tp.snd_cwnd_stamp) >= self.rtt.rto_jiffies
             && !self.cc.algorithm().has_cong_control()
         {
             // A writer that waits for room is not idle.
             if self.tp.icsk_ca_state == ca_state::OPEN && self.writer.pending_bytes == 0 {
-                let used = self.snd_cwnd_used.max(self.host.config.initial_cwnd_pkts);
+                let used = self.tp.snd_cwnd_used.max(self.host.config.initial_cwnd_pkts);
                 if used < self.tp.snd_cwnd {
                     self.tp.snd_ssthresh = self.current_ssthresh();
                     self.tp.snd_cwnd = (self.tp.snd_cwnd + used) >> 1;
                 }
-                self.snd_cwnd_used = 0;
+                self.tp.snd_cwnd_used = 0;
             }
             self.tp.snd_cwnd_stamp = now;
         }

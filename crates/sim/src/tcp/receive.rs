@@ -253,12 +253,13 @@ impl Sock {
                 self.receiver.ts_recent = packet.ts_val;
             }
             self.receiver.ts_ecr = packet.ts_ecr;
+            self.note_timestamps(packet);
         }
         let predicted = packet.flags & (flags::ECE | flags::CWR) == 0 && packet.sacks_len == 0;
         let only_data = payload_bytes > 0
             && predicted
             && packet.ack_seq == self.tp.snd_una
-            && packet.window_bytes == self.snd_wnd;
+            && packet.window_bytes == self.tp.snd_wnd;
         if !only_data && !self.on_ack(packet, net) {
             return;
         }

@@ -32,13 +32,13 @@ impl Sock {
 
     fn set_ca_state(&mut self, state: u8, net: &mut Net) {
         self.cc.set_state(&mut self.tp, &mut net.cc, state);
-        self.rehash_if_asked(net);
+        self.do_what_was_asked(net);
         self.tp.icsk_ca_state = state;
     }
 
     fn ca_event(&mut self, event: u32, net: &mut Net) {
         self.cc.cwnd_event(&mut self.tp, &mut net.cc, event);
-        self.rehash_if_asked(net);
+        self.do_what_was_asked(net);
     }
 
     #[inline]
@@ -63,8 +63,8 @@ impl Sock {
 
     /// Starts proportional rate reduction towards what the algorithm says.
     fn init_cwnd_reduction(&mut self, net: &mut Net) {
-        self.high_seq = self.tp.snd_nxt;
-        self.tlp_high_seq = 0;
+        self.tp.high_seq = self.tp.snd_nxt;
+        self.tp.tlp_high_seq = 0;
         self.tp.snd_cwnd_cnt = 0;
         self.tp.prior_cwnd = self.tp.snd_cwnd;
         self.prr = super::Prr::default();
@@ -120,11 +120,11 @@ impl Sock {
 
     fn init_undo(&mut self) {
         self.tp.undo_marker = self.tp.snd_una;
-        self.undo_retrans =
-            self.tp.retrans_out as i32 + i32::from(self.tlp_high_seq != 0 && self.tlp_retrans);
-        if self.undo_retrans == 0 {
+        self.tp.undo_retrans =
+            self.tp.retrans_out as i32 + i32::from(self.tp.tlp_high_seq != 0 && self.tlp_retrans);
+        if self.tp.undo_retrans == 0 {
             // 0 would mean that every retransmission proved needless.
-            self.undo_retrans = -1;
+            self.tp.undo_retrans = -1;
         }
     }
 
@@ -148,7 +148,7 @@ impl Sock {
         let state = self.tp.icsk_ca_state;
         self.mark_lost_by_timeout();
         let once_per_window = state <= ca_state::DISORDER
-            || !after(self.high_seq, self.tp.snd_una)
+            || !after(self.tp.high_seq, self.tp.snd_una)
             || (state == ca_state::LOSS && self.tp.icsk_retransmits == 0);
         if once_per_window {
             self.tp.prior_ssthresh = self.current_ssthresh();
@@ -165,8 +165,8 @@ impl Sock {
             self.tp.reordering = self.tp.reordering.min(least);
         }
         self.set_ca_state(ca_state::LOSS, net);
-        self.high_seq = self.tp.snd_nxt;
-        self.tlp_high_seq = 0;
+        self.tp.high_seq = self.tp.snd_nxt;
+        self.tp.tlp_high_seq = 0;
         self.queue_cwr();
         self.frto = self.host.config.sysctls.frto != 0
             && (state < ca_state::RECOVERY || self.tp.icsk_retransmits > 0);
@@ -389,11 +389,11 @@ impl Sock {
         if self.retrans_stamp != 0 {
             return self.echo_before(self.retrans_stamp);
         }
-        self.receiver.peer_sack || before(self.tp.snd_una, self.high_seq)
+        self.receiver.peer_sack || before(self.tp.snd_una, self.tp.high_seq)
     }
 
     fn may_undo(&self) -> bool {
-        self.tp.undo_marker != 0 && (self.undo_retrans == 0 || self.packet_delayed())
+        self.tp.undo_marker != 0 && (self.tp.undo_retrans == 0 || self.packet_delayed())
     }
 
     fn undo_cwnd_reduction(&mut self, unmark_lost: bool, net: &mut Net) {
@@ -420,7 +420,7 @@ impl Sock {
 
     /// Without SACK, a state is kept until something above `high_seq` is acknowledged.
     fn must_not_reopen(&mut self) -> bool {
-        if self.tp.snd_una == self.high_seq && !self.receiver.peer_sack {
+        if self.tp.snd_una == self.tp.high_seq && !self.receiver.peer_sack {
             if !self.any_retrans_done() {
                 self.retrans_stamp = 0;
             }
@@ -444,7 +444,7 @@ impl Sock {
     }
 
     fn try_undo_dsack(&mut self, net: &mut Net) -> bool {
-        if self.tp.undo_marker == 0 || self.undo_retrans != 0 {
+        if self.tp.undo_marker == 0 || self.tp.undo_retrans != 0 {
             return false;
         }
         self.rack.reo_wnd_persist = (self.rack.reo_wnd_persist + 1).min(RACK_RECOVERY_THRESH);
@@ -499,7 +499,7 @@ impl Sock {
         };
         if self.tp.icsk_ca_state != state {
             self.set_ca_state(state, net);
-            self.high_seq = self.tp.snd_nxt;
+            self.tp.high_seq = self.tp.snd_nxt;
         }
     }
 
@@ -542,11 +542,11 @@ impl Sock {
         // Does the present state end?
         if self.tp.icsk_ca_state == ca_state::OPEN {
             self.retrans_stamp = 0;
-        } else if !before(self.tp.snd_una, self.high_seq) {
+        } else if !before(self.tp.snd_una, self.tp.high_seq) {
             match self.tp.icsk_ca_state {
                 // CWR lasts until something above high_seq is acknowledged, so that the CWR flag
                 // has reached the receiver.
-                ca_state::CWR if self.tp.snd_una != self.high_seq => {
+                ca_state::CWR if self.tp.snd_una != self.tp.high_seq => {
                     self.end_cwnd_reduction(net);
                     self.set_ca_state(ca_state::OPEN, net);
                 }
@@ -613,7 +613,7 @@ impl Sock {
     }
 
     fn process_loss(&mut self, progress: &Progress, dup_acks: u32, net: &mut Net) -> Rexmit {
-        let recovered = !before(self.tp.snd_una, self.high_seq);
+        let recovered = !before(self.tp.snd_una, self.tp.high_seq);
         if progress.advanced && self.try_undo_loss(false, net) {
             return Rexmit::Nothing;
         }
@@ -622,12 +622,12 @@ impl Sock {
             if progress.orig_sack_acked && self.try_undo_loss(true, net) {
                 return Rexmit::Nothing;
             }
-            if after(self.tp.snd_nxt, self.high_seq) {
+            if after(self.tp.snd_nxt, self.tp.high_seq) {
                 if progress.data_sacked || dup_acks > 0 {
                     self.frto = false;
                 }
             } else if progress.advanced && !recovered {
-                self.high_seq = self.tp.snd_nxt;
+                self.tp.high_seq = self.tp.snd_nxt;
                 if self.has_unsent() && after(self.wnd_end(), self.tp.snd_nxt) {
                     return Rexmit::New;
                 }
@@ -639,7 +639,7 @@ impl Sock {
             return Rexmit::Nothing;
         }
         if !self.receiver.peer_sack {
-            if after(self.tp.snd_nxt, self.high_seq) && dup_acks > 0 {
+            if after(self.tp.snd_nxt, self.tp.high_seq) && dup_acks > 0 {
                 self.add_reno_sack(dup_acks, progress.ece);
             } else if progress.advanced {
                 self.tp.sacked_out = 0;
@@ -683,18 +683,18 @@ impl Sock {
 
     /// Does this ACK end the episode of a tail loss probe, and did the probe repair a loss?
     pub(super) fn process_tlp_ack(&mut self, ack: u32, progress: &Progress, net: &mut Net) {
-        if self.tlp_high_seq == 0 || before(ack, self.tlp_high_seq) {
+        if self.tp.tlp_high_seq == 0 || before(ack, self.tp.tlp_high_seq) {
             return;
         }
         if !self.tlp_retrans || progress.dsack_tlp {
-            self.tlp_high_seq = 0;
-        } else if after(ack, self.tlp_high_seq) {
+            self.tp.tlp_high_seq = 0;
+        } else if after(ack, self.tp.tlp_high_seq) {
             self.init_cwnd_reduction(net);
             self.set_ca_state(ca_state::CWR, net);
             self.end_cwnd_reduction(net);
             self.try_keep_open(net);
         } else if !progress.advanced && !progress.not_dup && !progress.data_sacked {
-            self.tlp_high_seq = 0;
+            self.tp.tlp_high_seq = 0;
         }
     }
 
@@ -711,7 +711,7 @@ impl Sock {
         }
         self.tp.snd_cwnd = cwnd.max(restart_cwnd);
         self.tp.snd_cwnd_stamp = net.cc.jiffies;
-        self.snd_cwnd_used = 0;
+        self.tp.snd_cwnd_used = 0;
     }
 
     pub(super) fn transmission_starts(&mut self, net: &mut Net) {

@@ -29,9 +29,12 @@ impl Sock {
         }
     }
 
-    /// The algorithm may have asked for another path in the call before.
+    /// The algorithm may have asked for another path in the call before, or to reduce cwnd.
     #[inline]
-    pub(super) fn rehash_if_asked(&mut self, net: &mut Net) {
+    pub(super) fn do_what_was_asked(&mut self, net: &mut Net) {
+        if net.cc.take_asked_cwr() {
+            self.enter_cwr(net);
+        }
         if net.cc.asked_rehashes() > 0 {
             self.counters.plb_rehashes += u64::from(net.cc.take_asked_rehashes());
             self.rehash(net);

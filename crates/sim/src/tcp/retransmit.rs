@@ -18,7 +18,7 @@ impl Sock {
                 if self.has_unsent() {
                     self.write_xmit(Push::NagleOff, net);
                 }
-                if after(self.tp.snd_nxt, self.high_seq) {
+                if after(self.tp.snd_nxt, self.tp.high_seq) {
                     return;
                 }
                 self.frto = false;
@@ -82,7 +82,7 @@ impl Sock {
         if self.retrans_stamp == 0 {
             self.retrans_stamp = ts_now;
         }
-        self.undo_retrans = self.undo_retrans.max(0) + 1;
+        self.tp.undo_retrans = self.tp.undo_retrans.max(0) + 1;
         if !self.send_again(id, net) {
             return false;
         }
@@ -124,7 +124,7 @@ impl Sock {
 
     /// The tail may be lost: new data if there is some, else the last segment again.
     pub(super) fn send_loss_probe(&mut self, net: &mut Net) {
-        if self.tlp_high_seq == 0 {
+        if self.tp.tlp_high_seq == 0 {
             self.tlp_retrans = false;
             self.refill(net);
             let window = self.wnd_end().wrapping_sub(self.tp.snd_nxt);
@@ -140,7 +140,7 @@ impl Sock {
                 self.tlp_retrans
             };
             if probed {
-                self.tlp_high_seq = self.tp.snd_nxt;
+                self.tp.tlp_high_seq = self.tp.snd_nxt;
                 self.counters.tail_loss_probes += 1;
                 // The timeout starts afresh.
                 self.retransmit.pending = Pending::Nothing;

@@ -255,7 +255,7 @@ impl Sock {
         self.rehash_at_timeout(net);
         self.enter_loss(net);
         // Of a peer that has closed its window the retransmission is a probe.
-        let is_probe = self.snd_wnd == 0 && !self.state.is_orphan();
+        let is_probe = self.tp.snd_wnd == 0 && !self.state.is_orphan();
         if !is_probe {
             self.tp.icsk_retransmits = self.tp.icsk_retransmits.saturating_add(1);
         }

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Counters of a host, as linux/snmp.h names them and nstat shows them: what a module counts becomes a
+ * counter of the result, under nstat's name. They can be raised and not read, as in a kernel.
+ */
+#ifndef KNEE_MODULE_MIB_H
+#define KNEE_MODULE_MIB_H
+
+/* The kernel's constant without LINUX_MIB_, and the name that follows TcpExt in nstat. */
+#define KNEE_TCP_EXT_MIBS(MIB)							\
+	MIB(ARPFILTER, ArpFilter)					\
+	MIB(BUSYPOLLRXPACKETS, BusyPollRxPackets)			\
+	MIB(DELAYEDACKLOCKED, DelayedACKLocked)				\
+	MIB(DELAYEDACKLOST, DelayedACKLost)				\
+	MIB(DELAYEDACKS, DelayedACKs)					\
+	MIB(EMBRYONICRSTS, EmbryonicRsts)				\
+	MIB(IPRPFILTER, IPReversePathFilter)				\
+	MIB(LISTENDROPS, ListenDrops)					\
+	MIB(LISTENOVERFLOWS, ListenOverflows)				\
+	MIB(LOCKDROPPEDICMPS, LockDroppedIcmps)				\
+	MIB(OFOPRUNED, OfoPruned)					\
+	MIB(OUTOFWINDOWICMPS, OutOfWindowIcmps)				\
+	MIB(PAWSACTIVEREJECTED, PAWSActive)				\
+	MIB(PAWSESTABREJECTED, PAWSEstab)				\
+	MIB(PFMEMALLOCDROP, PFMemallocDrop)				\
+	MIB(PRUNECALLED, PruneCalled)					\
+	MIB(RCVPRUNED, RcvPruned)					\
+	MIB(SYNCOOKIESFAILED, SyncookiesFailed)				\
+	MIB(SYNCOOKIESRECV, SyncookiesRecv)				\
+	MIB(SYNCOOKIESSENT, SyncookiesSent)				\
+	MIB(TCPACKSKIPPEDCHALLENGE, TCPACKSkippedChallenge)		\
+	MIB(TCPACKSKIPPEDFINWAIT2, TCPACKSkippedFinWait2)		\
+	MIB(TCPACKSKIPPEDPAWS, TCPACKSkippedPAWS)			\
+	MIB(TCPACKSKIPPEDSEQ, TCPACKSkippedSeq)				\
+	MIB(TCPACKSKIPPEDSYNRECV, TCPACKSkippedSynRecv)			\
+	MIB(TCPACKSKIPPEDTIMEWAIT, TCPACKSkippedTimeWait)		\
+	MIB(TCPAOBAD, TCPAOBad)						\
+	MIB(TCPAODROPPEDICMPS, TCPAODroppedIcmps)			\
+	MIB(TCPAOGOOD, TCPAOGood)					\
+	MIB(TCPAOKEYNOTFOUND, TCPAOKeyNotFound)				\
+	MIB(TCPAOREQUIRED, TCPAORequired)				\
+	MIB(TCPABORTFAILED, TCPAbortFailed)				\
+	MIB(TCPABORTONCLOSE, TCPAbortOnClose)				\
+	MIB(TCPABORTONDATA, TCPAbortOnData)				\
+	MIB(TCPABORTONLINGER, TCPAbortOnLinger)				\
+	MIB(TCPABORTONMEMORY, TCPAbortOnMemory)				\
+	MIB(TCPABORTONTIMEOUT, TCPAbortOnTimeout)			\
+	MIB(TCPACKCOMPRESSED, TCPAckCompressed)				\
+	MIB(TCPAUTOCORKING, TCPAutoCorking)				\
+	MIB(TCPBACKLOGCOALESCE, TCPBacklogCoalesce)			\
+	MIB(TCPBACKLOGDROP, TCPBacklogDrop)				\
+	MIB(TCPCHALLENGEACK, TCPChallengeACK)				\
+	MIB(TCPDSACKIGNOREDDUBIOUS, TCPDSACKIgnoredDubious)		\
+	MIB(TCPDSACKIGNOREDNOUNDO, TCPDSACKIgnoredNoUndo)		\
+	MIB(TCPDSACKIGNOREDOLD, TCPDSACKIgnoredOld)			\
+	MIB(TCPDSACKOFORECV, TCPDSACKOfoRecv)				\
+	MIB(TCPDSACKOFOSENT, TCPDSACKOfoSent)				\
+	MIB(TCPDSACKOLDSENT, TCPDSACKOldSent)				\
+	MIB(TCPDSACKRECV, TCPDSACKRecv)					\
+	MIB(TCPDSACKRECVSEGS, TCPDSACKRecvSegs)				\
+	MIB(TCPDSACKUNDO, TCPDSACKUndo)					\
+	MIB(TCPDEFERACCEPTDROP, TCPDeferAcceptDrop)			\
+	MIB(TCPDELIVERED, TCPDelivered)					\
+	MIB(TCPDELIVEREDCE, TCPDeliveredCE)				\
+	MIB(TCPFASTOPENACTIVE, TCPFastOpenActive)			\
+	MIB(TCPFASTOPENACTIVEFAIL, TCPFastOpenActiveFail)		\
+	MIB(TCPFASTOPENBLACKHOLE, TCPFastOpenBlackhole)			\
+	MIB(TCPFASTOPENCOOKIEREQD, TCPFastOpenCookieReqd)		\
+	MIB(TCPFASTOPENLISTENOVERFLOW, TCPFastOpenListenOverflow)	\
+	MIB(TCPFASTOPENPASSIVE, TCPFastOpenPassive)			\
+	MIB(TCPFASTOPENPASSIVEALTKEY, TCPFastOpenPassiveAltKey)		\
+	MIB(TCPFASTOPENPASSIVEFAIL, TCPFastOpenPassiveFail)		\
+	MIB(TCPFASTRETRANS, TCPFastRetrans)				\
+	MIB(TCPFROMZEROWINDOWADV, TCPFromZeroWindowAdv)			\
+	MIB(TCPFULLUNDO, TCPFullUndo)					\
+	MIB(TCPHPACKS, TCPHPAcks)					\
+	MIB(TCPHPHITS, TCPHPHits)					\
+	MIB(TCPHYSTARTDELAYCWND, TCPHystartDelayCwnd)			\
+	MIB(TCPHYSTARTDELAYDETECT, TCPHystartDelayDetect)		\
+	MIB(TCPHYSTARTTRAINCWND, TCPHystartTrainCwnd)			\
+	MIB(TCPHYSTARTTRAINDETECT, TCPHystartTrainDetect)		\
+	MIB(TCPKEEPALIVE, TCPKeepAlive)					\
+	MIB(TCPLOSSFAILURES, TCPLossFailures)				\
+	MIB(TCPLOSSPROBERECOVERY, TCPLossProbeRecovery)			\
+	MIB(TCPLOSSPROBES, TCPLossProbes)				\
+	MIB(TCPLOSSUNDO, TCPLossUndo)					\
+	MIB(TCPLOSTRETRANSMIT, TCPLostRetransmit)			\
+	MIB(TCPMD5FAILURE, TCPMD5Failure)				\
+	MIB(TCPMD5NOTFOUND, TCPMD5NotFound)				\
+	MIB(TCPMD5UNEXPECTED, TCPMD5Unexpected)				\
+	MIB(TCPMTUPFAIL, TCPMTUPFail)					\
+	MIB(TCPMTUPSUCCESS, TCPMTUPSuccess)				\
+	MIB(TCPMEMORYPRESSURES, TCPMemoryPressures)			\
+	MIB(TCPMEMORYPRESSURESCHRONO, TCPMemoryPressuresChrono)		\
+	MIB(TCPMIGRATEREQFAILURE, TCPMigrateReqFailure)			\
+	MIB(TCPMIGRATEREQSUCCESS, TCPMigrateReqSuccess)			\
+	MIB(TCPMINTTLDROP, TCPMinTTLDrop)				\
+	MIB(TCPOFODROP, TCPOFODrop)					\
+	MIB(TCPOFOMERGE, TCPOFOMerge)					\
+	MIB(TCPOFOQUEUE, TCPOFOQueue)					\
+	MIB(TCPORIGDATASENT, TCPOrigDataSent)				\
+	MIB(TCPPLBREHASH, TCPPLBRehash)					\
+	MIB(TCPPARTIALUNDO, TCPPartialUndo)				\
+	MIB(TCPPUREACKS, TCPPureAcks)					\
+	MIB(TCPRCVCOALESCE, TCPRcvCoalesce)				\
+	MIB(TCPRCVCOLLAPSED, TCPRcvCollapsed)				\
+	MIB(TCPRCVQDROP, TCPRcvQDrop)					\
+	MIB(TCPRENOFAILURES, TCPRenoFailures)				\
+	MIB(TCPRENORECOVERY, TCPRenoRecovery)				\
+	MIB(TCPRENORECOVERYFAIL, TCPRenoRecoveryFail)			\
+	MIB(TCPRENOREORDER, TCPRenoReorder)				\
+	MIB(TCPREQQFULLDOCOOKIES, TCPReqQFullDoCookies)			\
+	MIB(TCPREQQFULLDROP, TCPReqQFullDrop)				\
+	MIB(TCPRETRANSFAIL, TCPRetransFail)				\
+	MIB(TCPSACKDISCARD, TCPSACKDiscard)				\
+	MIB(TCPSACKRENEGING, TCPSACKReneging)				\
+	MIB(TCPSACKREORDER, TCPSACKReorder)				\
+	MIB(TCPSYNCHALLENGE, TCPSYNChallenge)				\
+	MIB(TCPSACKFAILURES, TCPSackFailures)				\
+	MIB(SACKMERGED, TCPSackMerged)					\
+	MIB(TCPSACKRECOVERY, TCPSackRecovery)				\
+	MIB(TCPSACKRECOVERYFAIL, TCPSackRecoveryFail)			\
+	MIB(SACKSHIFTFALLBACK, TCPSackShiftFallback)			\
+	MIB(SACKSHIFTED, TCPSackShifted)				\
+	MIB(TCPSLOWSTARTRETRANS, TCPSlowStartRetrans)			\
+	MIB(TCPSPURIOUSRTOS, TCPSpuriousRTOs)				\
+	MIB(TCPSPURIOUS_RTX_HOSTQUEUES, TCPSpuriousRtxHostQueues)	\
+	MIB(TCPSYNRETRANS, TCPSynRetrans)				\
+	MIB(TCPTSREORDER, TCPTSReorder)					\
+	MIB(TCPTIMEWAITOVERFLOW, TCPTimeWaitOverflow)			\
+	MIB(TCPTIMEOUTS, TCPTimeouts)					\
+	MIB(TCPTOZEROWINDOWADV, TCPToZeroWindowAdv)			\
+	MIB(TCPWANTZEROWINDOWADV, TCPWantZeroWindowAdv)			\
+	MIB(TCPWINPROBE, TCPWinProbe)					\
+	MIB(TCPWQUEUETOOBIG, TCPWqueueTooBig)				\
+	MIB(TCPZEROWINDOWDROP, TCPZeroWindowDrop)			\
+	MIB(TIMEWAITED, TW)						\
+	MIB(TIMEWAITKILLED, TWKilled)					\
+	MIB(TIMEWAITRECYCLED, TWRecycled)				\
+	MIB(TCPDUPLICATEDATAREHASH, TcpDuplicateDataRehash)		\
+	MIB(TCPTIMEOUTREHASH, TcpTimeoutRehash)
+
+#define KNEE_MIB_CONSTANT(constant, name) LINUX_MIB_##constant,
+enum {
+	KNEE_TCP_EXT_MIBS(KNEE_MIB_CONSTANT)
+	__LINUX_MIB_MAX
+};
+
+/* Of the loaded copy; in support.c. */
+extern u64 knee_mibs[__LINUX_MIB_MAX];
+
+#define NET_ADD_STATS(net, mib, n)	((void)(net), (void)(knee_mibs[mib] += (n)))
+#define NET_INC_STATS(net, mib)		NET_ADD_STATS(net, mib, 1)
+#define __NET_ADD_STATS(net, mib, n)	NET_ADD_STATS(net, mib, n)
+#define __NET_INC_STATS(net, mib)	NET_INC_STATS(net, mib)
+
+#endif

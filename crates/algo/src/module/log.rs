@@ -1,0 +1,93 @@
+//! What modules print: `printk` and its kin.
+
+use std::cell::RefCell;
+
+/// Lines that one copy may have in the log; a module that prints on every ACK would fill the memory.
+const MOST_LINES: usize = 10_000;
+
+/// A line that a module printed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Printed {
+    /// When, ns of simulated time.
+    pub at_ns: u64,
+    /// The flow whose call it was; `None`: of none, as in `module_init`.
+    pub flow: Option<u32>,
+    /// The kernel's level: 0 emergency to 7 debug.
+    pub level: u8,
+    pub text: String,
+}
+
+/// The lines of one copy, in their order.
+#[derive(Debug, Default)]
+pub(super) struct Log(RefCell<Lines>);
+
+#[derive(Debug, Default)]
+struct Lines {
+    printed: Vec<Printed>,
+    /// Those that found no room.
+    left_out: u64,
+}
+
+/// The level of what goes on with the line before.
+const CONTINUED: u32 = 8;
+
+impl Log {
+    /// Adds what was printed; a text may be several lines.
+    pub(super) fn add(&self, at_ns: u64, flow: Option<u32>, level: u32, text: &str) {
+        let mut lines = self.0.borrow_mut();
+        let text = text.strip_suffix('\n').unwrap_or(text);
+        if level == CONTINUED && lines.left_out == 0 {
+            if let Some(last) = lines.printed.last_mut().filter(|last| last.flow == flow) {
+                last.text.push_str(text);
+                return;
+            }
+        }
+        for line in text.lines() {
+            if lines.printed.len() == MOST_LINES {
+                lines.left_out += 1;
+                continue;
+            }
+            let level = u8::try_from(level).unwrap_or(4).min(7);
+            lines.printed.push(Printed { at_ns, flow, level, text: line.to_owned() });
+        }
+    }
+
+    /// All of it, with a last line that counts what is missing.
+    pub(super) fn take(&self) -> Vec<Printed> {
+        let mut lines = std::mem::take(&mut *self.0.borrow_mut());
+        if let Some(last) = lines.printed.last().filter(|_| lines.left_out > 0) {
+            let text = format!("knee: {} more lines were left out", lines.left_out);
+            lines.printed.push(Printed { flow: None, level: 4, text, ..*last });
+        }
+        lines.printed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_told_apart_and_goes_on_where_one_did() {
+        let log = Log::default();
+        log.add(5, Some(1), 6, "a\nb\n");
+        log.add(6, Some(1), CONTINUED, " c\n");
+        log.add(7, None, 4, "d");
+        let printed = log.take();
+        let shown: Vec<_> =
+            printed.iter().map(|line| (line.at_ns, line.flow, &*line.text)).collect();
+        assert_eq!(shown, [(5, Some(1), "a"), (5, Some(1), "b c"), (7, None, "d")]);
+        assert_eq!(log.take(), []);
+    }
+
+    #[test]
+    fn what_finds_no_room_is_counted() {
+        let log = Log::default();
+        for _ in 0..MOST_LINES + 3 {
+            log.add(1, None, 6, "x");
+        }
+        let printed = log.take();
+        assert_eq!(printed.len(), MOST_LINES + 1);
+        assert_eq!(printed[MOST_LINES].text, "knee: 3 more lines were left out");
+    }
+}
