@@ -16,7 +16,7 @@ RELEASE := $(CARGO) build -q --release -p knee-cli -p knee-fidelity
 
 # Cargo spreads work over the cores by itself.
 .NOTPARALLEL:
-.PHONY: help setup build run bless check test fuzz-long test-fresh test-kernels test-vkernel fidelity fidelity-live bench doc clean \
+.PHONY: help setup build run bless check test fuzz-long test-fresh test-kernels test-vkernel test-modules fidelity fidelity-live bench doc clean \
 	dist dist-test needs-dist needs-build needs-run needs-test command fidelity-built style style-all doc-all test-everyday test-all fidelity-quick fuzz
 
 help:  ## list the commands
@@ -47,6 +47,9 @@ test-kernels: needs-test  ## the kernel side on other kernels, in qemu: about te
 
 test-vkernel: needs-test  ## the tests on a kernel in virtual time, which is built first: some five minutes, once
 	@scripts/test-vkernel
+
+test-modules: needs-test  ## every congestion control of Linux 6.1, 6.12 and the newest from the kernel's own file: some minutes
+	@scripts/test-modules
 
 fuzz-long:  ## every coverage-guided fuzzer for ten minutes, as many at a time as there are cores: about an hour on two
 	@scripts/fuzz long

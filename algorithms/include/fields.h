@@ -93,7 +93,7 @@
 
 /* Its struct tcp_options_received. */
 #define CC_RX_OPT_FIELDS(NESTED)								\
-	NESTED(u32, rx_opt, rcv_tsval, "timestamp of the last segment received, ticks of 1 ms")	\
+	NESTED(u32, rx_opt, rcv_tsval, "timestamp of the last segment received, ticks of 1 ms and the peer's offset")	\
 	NESTED(u32, rx_opt, rcv_tsecr, "our own that it echoes, without our offset; 0: none")
 
 /* What one ACK tells about RTT and the flight (pkts_acked). */

@@ -218,6 +218,28 @@ void knee_bug(const char *file, int line, const char *what) __attribute__((noret
 #define mul_u32_u32(a, b)	((u64)(u32)(a) * (u32)(b))
 #define mul_u64_u32_shr(a, b, shift) ((u64)(((unsigned __int128)(u64)(a) * (u32)(b)) >> (shift)))
 #define mul_u64_u64_shr(a, b, shift) ((u64)(((unsigned __int128)(u64)(a) * (u64)(b)) >> (shift)))
+#define mul_u64_u32_div(a, b, d) ((u64)((unsigned __int128)(u64)(a) * (u32)(b) / knee_divisor((u32)(d))))
+#define mul_u64_u64_div_u64(a, b, d)						\
+	((u64)((unsigned __int128)(u64)(a) * (u64)(b) / knee_divisor((u64)(d))))
+#define div_s64_rem(n, d, rest) ({						\
+	s64 n_ = (n);								\
+	s32 by_ = knee_divisor((s32)(d));					\
+	*(rest) = (s32)(n_ % by_);						\
+	n_ / by_; })
+#define DIV64_U64_ROUND_UP(n, d) ({						\
+	u64 by_ = (d);								\
+	div64_u64((n) + by_ - 1, by_); })
+#define DIV_U64_ROUND_UP(n, d)	DIV64_U64_ROUND_UP(n, (u32)(d))
+#define DIV64_U64_ROUND_CLOSEST(n, d) ({					\
+	u64 by_ = (d);								\
+	div64_u64((n) + by_ / 2, by_); })
+#define DIV_U64_ROUND_CLOSEST(n, d) DIV64_U64_ROUND_CLOSEST(n, (u32)(d))
+#define DIV_ROUND_CLOSEST_ULL(n, d) DIV64_U64_ROUND_CLOSEST(n, d)
+#define DIV_ROUND_DOWN_ULL(n, d) div64_u64(n, d)
+#define check_add_overflow(a, b, to)	__builtin_add_overflow(a, b, to)
+#define check_sub_overflow(a, b, to)	__builtin_sub_overflow(a, b, to)
+#define check_mul_overflow(a, b, to)	__builtin_mul_overflow(a, b, to)
+#define in_range(value, start, count)	((value) - (start) < (count))
 #define lower_32_bits(n)	((u32)(n))
 #define upper_32_bits(n)	((u32)((u64)(n) >> 32))
 
@@ -242,6 +264,8 @@ static inline int ffs(int x)
 #define hweight64(x)		((unsigned long)__builtin_popcountll(x))
 /* Also of a constant in a table: the loop of fls() would be none there. */
 #define ilog2(x)		((int)(63 - __builtin_clzll((u64)(x) | 1)))
+#define order_base_2(x)		((x) > 1 ? fls64((u64)(x) - 1) : 0)
+#define bits_per(x)		((x) ? fls64(x) : 1)
 #define is_power_of_2(x)	((x) != 0 && ((x) & ((x) - 1)) == 0)
 #define roundup_pow_of_two(x)	((x) <= 1 ? 1UL : 1UL << fls64((x) - 1))
 #define rounddown_pow_of_two(x)	(1UL << (fls64(x) - 1))
@@ -262,6 +286,26 @@ static inline unsigned long int_sqrt(unsigned long x)
 }
 
 #define int_sqrt64(x)		((u32)int_sqrt(x))
+
+static inline u64 int_pow(u64 base, unsigned int exponent)
+{
+	u64 product = 1;
+
+	for (; exponent; exponent >>= 1, base *= base)
+		if (exponent & 1)
+			product *= base;
+	return product;
+}
+
+/* ---- bits of words ---- */
+
+#define BITS_TO_LONGS(bits)	DIV_ROUND_UP(bits, BITS_PER_LONG)
+#define DECLARE_BITMAP(name, bits) unsigned long name[BITS_TO_LONGS(bits)]
+#define set_bit(bit, words)	((void)((words)[(bit) / BITS_PER_LONG] |= BIT((bit) % BITS_PER_LONG)))
+#define clear_bit(bit, words)	((void)((words)[(bit) / BITS_PER_LONG] &= ~BIT((bit) % BITS_PER_LONG)))
+#define test_bit(bit, words)	(!!((words)[(bit) / BITS_PER_LONG] & BIT((bit) % BITS_PER_LONG)))
+#define __set_bit(bit, words)	set_bit(bit, words)
+#define __clear_bit(bit, words)	clear_bit(bit, words)
 
 /* ---- errors ---- */
 
@@ -334,6 +378,11 @@ void knee_free(const void *p);
 #define kmalloc_objs(object, n, ...)						\
 	((__typeof__(object) *)knee_alloc((size_t)(n) * sizeof(__typeof__(object))))
 #define kzalloc_objs(object, n, ...)	kmalloc_objs(object, n)
+#define kmemdup(from, bytes, flags) ({						\
+	size_t bytes_ = (bytes);						\
+	void *copy_ = kmalloc(bytes_, flags);					\
+	copy_ ? memcpy(copy_, from, bytes_) : NULL; })
+#define struct_size(p, member, n) (sizeof(*(p)) + sizeof((p)->member[0]) * (n))
 #define kfree(p)			knee_free(p)
 #define kvfree(p)			knee_free(p)
 #define vfree(p)			knee_free(p)
@@ -368,12 +417,90 @@ typedef struct { int held; } spinlock_t;
 #define spin_unlock(lock)	((void)(lock))
 #define spin_lock_bh(lock)	((void)(lock))
 #define spin_unlock_bh(lock)	((void)(lock))
+#define spin_lock_irqsave(lock, flags)		((void)(lock), (void)((flags) = 0))
+#define spin_unlock_irqrestore(lock, flags)	((void)(lock), (void)(flags))
+
+struct mutex {
+	int held;
+};
+
+#define DEFINE_MUTEX(name)	struct mutex name = { 0 }
+#define mutex_init(lock)	((void)(lock))
+#define mutex_lock(lock)	((void)(lock))
+#define mutex_unlock(lock)	((void)(lock))
+#define rcu_dereference(p)	(p)
+#define rcu_assign_pointer(p, v) ((void)((p) = (v)))
+#define synchronize_rcu()	do { } while (0)
+
+/* One socket's calls never run side by side, so one of each is enough. */
+#define DEFINE_PER_CPU(type, name)	__typeof__(type) name
+#define DECLARE_PER_CPU(type, name)	extern __typeof__(type) name
+#define this_cpu_ptr(p)		(p)
+#define this_cpu_inc(variable)	((void)(variable)++)
+#define this_cpu_add(variable, n) ((void)((variable) += (n)))
+#define this_cpu_read(variable)	(variable)
+#define per_cpu(variable, cpu)	(*((void)(cpu), &(variable)))
+#define smp_processor_id()	0
 #define rcu_read_lock()		do { } while (0)
 #define rcu_read_unlock()	do { } while (0)
 
 struct list_head {
 	struct list_head *next, *prev;
 };
+
+#define LIST_HEAD_INIT(name)	{ &(name), &(name) }
+#define LIST_HEAD(name)		struct list_head name = LIST_HEAD_INIT(name)
+
+static inline void INIT_LIST_HEAD(struct list_head *list)
+{
+	list->next = list->prev = list;
+}
+
+static inline void knee_list_put(struct list_head *entry, struct list_head *prev, struct list_head *next)
+{
+	entry->prev = prev;
+	entry->next = next;
+	prev->next = next->prev = entry;
+}
+
+static inline void list_add(struct list_head *entry, struct list_head *head)
+{
+	knee_list_put(entry, head, head->next);
+}
+
+static inline void list_add_tail(struct list_head *entry, struct list_head *head)
+{
+	knee_list_put(entry, head->prev, head);
+}
+
+static inline void list_del(struct list_head *entry)
+{
+	entry->prev->next = entry->next;
+	entry->next->prev = entry->prev;
+}
+
+static inline void list_del_init(struct list_head *entry)
+{
+	list_del(entry);
+	INIT_LIST_HEAD(entry);
+}
+
+static inline int list_empty(const struct list_head *head)
+{
+	return head->next == head;
+}
+
+#define list_entry(p, type, member)	container_of(p, type, member)
+#define list_first_entry(head, type, member) list_entry((head)->next, type, member)
+#define list_last_entry(head, type, member) list_entry((head)->prev, type, member)
+#define list_next_entry(at, member)	list_entry((at)->member.next, __typeof__(*(at)), member)
+#define list_for_each_entry(at, head, member)					\
+	for (at = list_first_entry(head, __typeof__(*at), member);		\
+	     &at->member != (head); at = list_next_entry(at, member))
+#define list_for_each_entry_safe(at, next_, head, member)			\
+	for (at = list_first_entry(head, __typeof__(*at), member),		\
+	     next_ = list_next_entry(at, member);				\
+	     &at->member != (head); at = next_, next_ = list_next_entry(next_, member))
 
 #include <knee/module_param.h>
 

@@ -279,8 +279,20 @@ impl Algorithm {
     /// # Errors
     /// [`Error::UnknownAlgorithm`], which lists those there are, and [`Error::File`].
     pub fn named(name: &str, folder: &Path) -> Result<&'static Algorithm, Error> {
+        Algorithm::named_with(name, folder, &module::Options::default())
+    }
+
+    /// As [`Algorithm::named`], and a file is compiled with these options.
+    ///
+    /// # Errors
+    /// As [`Algorithm::named`].
+    pub fn named_with(
+        name: &str,
+        folder: &Path,
+        options: &module::Options,
+    ) -> Result<&'static Algorithm, Error> {
         if module::is_path(name) {
-            return module::load_named(name, folder);
+            return module::load_named(name, folder, options);
         }
         Algorithm::by_name(name)
     }

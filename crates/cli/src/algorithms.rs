@@ -17,6 +17,8 @@ const WIDTH: usize = 110;
 pub(crate) struct Args {
     /// One algorithm in full: its name, or the path of a file to compile, as ./tcp_foo.c.
     name: Option<String>,
+    #[command(flatten)]
+    module: crate::module_args::ModuleArgs,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -34,7 +36,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let chosen: Vec<&'static Algorithm> = match &args.name {
         None => Algorithm::all().iter().collect(),
         Some(name) => {
-            let named = Algorithm::named(name, Path::new(""));
+            let named = Algorithm::named_with(name, Path::new(""), &args.module.options());
             vec![named.map_err(|why| Failure::Says(why.to_string()))?]
         }
     };

@@ -15,6 +15,7 @@ mod host;
 mod kernel;
 mod library;
 mod man;
+mod module_args;
 mod new;
 mod pcap;
 mod profile;

@@ -28,6 +28,8 @@ pub(crate) struct Args {
     /// compiled: the source of a Linux module, or a file as knee new algorithm writes it.
     #[arg(long, value_delimiter = ',', value_name = "NAME,...")]
     cc: Vec<String>,
+    #[command(flatten)]
+    module: crate::module_args::ModuleArgs,
     /// Sets a key, as network.bottleneck.rate="10 Gbps" or traffic.short.size="10 kB"; of a key that
     /// the file varies, the one value or '["a", "b"]' to use; params.shift_g=5 is for every case whose
     /// algorithm has it. May be given often.
@@ -94,11 +96,13 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
         scale,
         quick: args.quick,
         memory_bytes: args.memory,
+        modules: args.module.options(),
     };
     if args.check {
         // What the command line names is trusted, what a file names may not be yet.
         for file in args.cc.iter().filter(|name| knee_algo::module::is_path(name)) {
-            Algorithm::named(file, Path::new("")).map_err(|why| Failure::Says(why.to_string()))?;
+            Algorithm::named_with(file, Path::new(""), &overrides.modules)
+                .map_err(|why| Failure::Says(why.to_string()))?;
         }
         knee_algo::module::only_read();
     }

@@ -8,6 +8,8 @@ use knee_file::{Error, Node, Reader, Value, one_of};
 use knee_run::kernels_own::OF_LINUX;
 use knee_run::spec::{Cc, KERNELS_OWN};
 
+use crate::modules;
+
 /// A table of parameters.
 pub(crate) static PARAMS: Table = Table {
     name: "params",
@@ -30,8 +32,8 @@ pub(crate) fn read_cc(
         };
     };
     let folder = reader.file().parent().unwrap_or(Path::new(""));
-    let mut cc =
-        cc_named(name, folder).map_err(|why| why.of(|first| reader.error(name_key, first)))?;
+    let mut cc = cc_named(name, folder, reader.file())
+        .map_err(|why| why.of(|first| reader.error(name_key, first)))?;
     if let Some(params) = reader.child(params_key)? {
         if cc.is_kernels_own {
             let why = "has no meaning for the kernel's own, which takes no parameters from a file";
@@ -56,11 +58,11 @@ impl NoAlgorithm {
     }
 }
 
-/// A congestion control by the name of its algorithm, or by the path of its file as seen from a folder; `kernel:` before a
-/// name means the running kernel's own, and so does the name of one that knee has no file of.
-pub(crate) fn cc_named(name: &str, folder: &Path) -> Result<Cc, NoAlgorithm> {
+/// A congestion control by the name of its algorithm, or by the path of its file as seen from a folder, compiled as `experiment` says;
+/// `kernel:` before a name means the running kernel's own, and so does the name of one that knee has no file of.
+pub(crate) fn cc_named(name: &str, folder: &Path, experiment: &Path) -> Result<Cc, NoAlgorithm> {
     match name.strip_prefix(KERNELS_OWN) {
-        None => algorithm_named(name, folder)
+        None => algorithm_named(name, folder, experiment)
             .map(Cc::new)
             .or_else(|why| Cc::kernels_own(name).ok_or(why)),
         Some(own) => {
@@ -69,8 +71,12 @@ pub(crate) fn cc_named(name: &str, folder: &Path) -> Result<Cc, NoAlgorithm> {
     }
 }
 
-fn algorithm_named(name: &str, folder: &Path) -> Result<&'static Algorithm, NoAlgorithm> {
-    Algorithm::named(name, folder).map_err(|why| match why {
+fn algorithm_named(
+    name: &str,
+    folder: &Path,
+    experiment: &Path,
+) -> Result<&'static Algorithm, NoAlgorithm> {
+    Algorithm::named_with(name, folder, &modules::of(experiment)).map_err(|why| match why {
         knee_algo::Error::UnknownAlgorithm(_) => NoAlgorithm(
             not_built(name)
                 .unwrap_or_else(|| one_of(name, Algorithm::all().iter().map(Algorithm::name))),

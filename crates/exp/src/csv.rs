@@ -16,6 +16,9 @@ use crate::metric::{Kind, Measured, Metric};
 use crate::scenario::Scenario;
 use crate::stats::Samples;
 
+/// The kernel's levels of what is printed.
+const LEVELS: [&str; 8] = ["emerg", "alert", "crit", "err", "warning", "notice", "info", "debug"];
+
 /// The first line of a file.
 pub(crate) fn header(file: ResultFile, experiment: &Experiment) -> String {
     let mut line = file.header(experiment.axes.iter().map(|axis| axis.path.as_str()));
@@ -110,6 +113,8 @@ pub(crate) fn rows(
         ResultFile::Ping => writer.pings(),
         ResultFile::Queue => writer.queues(),
         ResultFile::Host => writer.hosts(),
+        ResultFile::ModuleCount => writer.module_counts(),
+        ResultFile::ModuleLine => writer.module_lines(),
         ResultFile::FlowSample => writer.flow_samples(),
         ResultFile::QueueSample => writer.queue_samples(),
         ResultFile::GoodputSample => writer.goodput_samples(),
@@ -291,6 +296,27 @@ impl Writer<'_> {
                 .into(),
         });
         Self::table(&self.label, rows.map(rows::Host::cells))
+    }
+
+    fn module_counts(&self) -> String {
+        let rows = self.outcome.module_counts.iter().map(|counted| rows::ModuleCount {
+            host: self.scenario.host_name(counted.node).into(),
+            counter: counted.name.into(),
+            count: counted.count.into(),
+        });
+        Self::table(&self.label, rows.map(rows::ModuleCount::cells))
+    }
+
+    fn module_lines(&self) -> String {
+        let rows = self.outcome.module_lines.iter().map(|line| rows::ModuleLine {
+            at_s: moment(line.at),
+            host: self.scenario.host_name(line.node).into(),
+            flow: line.flow.into(),
+            level: LEVELS[usize::from(line.level.min(7))].into(),
+            module: line.module.as_str().into(),
+            text: line.text.as_str().into(),
+        });
+        Self::table(&self.label, rows.map(rows::ModuleLine::cells))
     }
 
     fn flow_samples(&self) -> String {

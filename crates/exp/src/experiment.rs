@@ -18,6 +18,7 @@ use crate::chart::{self, Chart, read_charts};
 use crate::claim::{self, Claim, read_claims};
 use crate::error::Error;
 use crate::memory::{MOST_BYTES, Memory};
+use crate::modules;
 use crate::network;
 use crate::published::{self, Published, read_published};
 use crate::quick::{self, Quick, read_quick};
@@ -66,6 +67,8 @@ keys! {
         case: Below = list(&CaseKeys::TABLE),
         /// Algorithms to compare, each a case of its own name.
         cc: Key<List<Text>>,
+        /// What files of algorithms are compiled with.
+        module: Below = table(&modules::ModuleKeys::TABLE),
         /// What is varied.
         vary: Below = table(&VARY),
         /// How long and how often.
@@ -119,6 +122,8 @@ pub struct Overrides {
     pub quick: bool,
     /// What a run may take of memory, bytes, in place of [`MOST_BYTES`].
     pub memory_bytes: Option<u64>,
+    /// What files of algorithms are compiled with, beside what the file says.
+    pub modules: module::Options,
 }
 
 /// A file as read and checked, ready to be run.
@@ -203,6 +208,7 @@ impl Experiment {
         let (own_axes, quick) = {
             let resolved = RefCell::default();
             let reader = Reader::root(path, &root, &resolved).only(&[&TOP])?;
+            modules::set(path, modules::read(reader.child(&TOP.module)?)?, &overrides.modules);
             let axes = read_axes(&reader)?;
             let quick = match reader.has(&TOP.quick) {
                 true => read_quick(&reader, &read_cases(&reader)?, &axes, &TOP.quick)?,
@@ -653,7 +659,7 @@ fn read_cases(root: &Reader<'_>) -> Result<Vec<Case>, knee_file::Error> {
         }
         for name in names {
             let folder = root.file().parent().unwrap_or(Path::new(""));
-            let case = case_of_algorithm(name, folder).unwrap_or_else(|why| {
+            let case = case_of_algorithm(name, folder, root.file()).unwrap_or_else(|why| {
                 let wrong = why.of(|first| root.error(&TOP.cc, first));
                 Case { wrong: Some(Box::new(wrong)), ..Case::without_cc(name) }
             });
@@ -691,8 +697,8 @@ fn read_cases(root: &Reader<'_>) -> Result<Vec<Case>, knee_file::Error> {
     Ok(cases)
 }
 
-fn case_of_algorithm(name: &str, folder: &Path) -> Result<Case, NoAlgorithm> {
-    let cc = cc_named(name, folder)?;
+fn case_of_algorithm(name: &str, folder: &Path, experiment: &Path) -> Result<Case, NoAlgorithm> {
+    let cc = cc_named(name, folder, experiment)?;
     Ok(Case { cc: Some(cc.clone()), ..Case::without_cc(&cc.name()) })
 }
 
@@ -709,7 +715,7 @@ fn choose_cases(path: &Path, own: Vec<Case>, names: &[String]) -> Result<Vec<Cas
     for name in names {
         let case = match own.iter().find(|case| case.name == *name) {
             Some(case) => runnable(case.clone())?,
-            None => case_of_algorithm(name, Path::new("")).map_err(|why| {
+            None => case_of_algorithm(name, Path::new(""), path).map_err(|why| {
                 let mut known: Vec<&str> = own.iter().map(|case| case.name.as_str()).collect();
                 known.extend(Algorithm::all().iter().map(|algorithm| -> &str { algorithm.name() }));
                 known.retain(|name| *name != "as-written");

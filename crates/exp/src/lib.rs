@@ -68,6 +68,7 @@ pub mod machine;
 mod measure;
 pub mod memory;
 pub mod metric;
+mod modules;
 mod names;
 mod network;
 pub mod published;

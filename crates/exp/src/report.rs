@@ -1,7 +1,7 @@
 //! The sweep as data: summary rows, the manifest and the answer of `--json`.
 
 use knee_algo::Algorithm;
-use knee_results::manifest::{Asked, BackEnd, Effort, Manifest, Module};
+use knee_results::manifest::{Asked, BackEnd, Effort, Manifest, Module, ModuleFile};
 use knee_results::{Cell, ResultFile, rows, write_row};
 use serde_json::{Map, Value as Json, json};
 
@@ -179,6 +179,17 @@ fn module(algorithm: &Algorithm) -> Option<Module> {
         path: module.path().display().to_string(),
         sha256: module.sha256().to_owned(),
         compiler: module.compiler().to_owned(),
+        others: module
+            .others_read()
+            .iter()
+            .map(|(path, sha256)| ModuleFile {
+                path: path.display().to_string(),
+                sha256: sha256.clone(),
+            })
+            .collect(),
+        define: module.options().define.clone(),
+        include: module.options().include.iter().map(|dir| dir.display().to_string()).collect(),
+        linux: module.options().linux.map(|linux| linux.to_string()),
     })
 }
 

@@ -11,6 +11,7 @@ mod compare;
 mod each;
 mod extremes;
 mod kinds;
+mod module_kinds;
 mod modules;
 mod networks;
 mod queues;

@@ -128,6 +128,26 @@ pub struct Module {
     pub path: String,
     pub sha256: String,
     pub compiler: String,
+    /// Other files that it was made of: those named with it, and headers that are none of knee's.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub others: Vec<ModuleFile>,
+    /// Macros, as `NAME=VALUE`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub define: Vec<String>,
+    /// Folders of headers.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub include: Vec<String>,
+    /// The release of Linux whose interface was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub linux: Option<String>,
+}
+
+/// One of several files.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ModuleFile {
+    pub path: String,
+    pub sha256: String,
 }
 
 /// What an experiment says of itself.

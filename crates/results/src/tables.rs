@@ -188,6 +188,10 @@ tables! {
     ]
     /// A host whose receiving was counted.
     Host "hosts.csv" RunAndCase [host wire_pkts merged_pkts interrupts cpu_s]
+    /// What Linux modules counted on a host.
+    ModuleCount "module-counters.csv" RunAndCase [host counter count]
+    /// What they printed.
+    ModuleLine "module-log.csv" RunAndCase [at_s host flow level module text]
     /// A sample of a connection; what algorithms tell of their insides follows.
     FlowSample "series-flows.csv" Run [
         at_s flow traffic ca_state cwnd_pkts ssthresh_pkts srtt_us rttvar_us min_rtt_us unacked_pkts sacked_pkts lost_pkts

@@ -34,7 +34,7 @@ pub use compile::{CONTROL_FORMS, find_compiler, header_texts};
 pub(crate) use compile::{Headers, fields, headers};
 pub use for_bpf::{ForBpf, for_bpf};
 pub use log::Printed;
-pub use options::{LinuxApi, Options, options, set_options};
+pub use options::{LinuxApi, Options};
 pub use running::LoadedModules;
 pub(crate) use running::Running;
 
@@ -179,24 +179,27 @@ pub fn only_read() {
 /// # Errors
 /// [`Error::File`]: what is wrong with it, in the compiler's words where these say it.
 pub fn load(path: &Path) -> Result<&'static Algorithm, Error> {
-    load_files(vec![path.to_owned()])
+    load_files(vec![path.to_owned()], &Options::default())
 }
 
-/// As [`load`], of a name that may be of several files (`tcp_yeah.c+tcp_vegas.c`), seen from a folder.
+/// As [`load`], of a name that may be of several files (`tcp_yeah.c+tcp_vegas.c`), seen from a folder, compiled with these options.
 ///
 /// # Errors
 /// As [`load`].
-pub fn load_named(name: &str, folder: &Path) -> Result<&'static Algorithm, Error> {
-    load_files(files_of(name, folder))
+pub fn load_named(
+    name: &str,
+    folder: &Path,
+    options: &Options,
+) -> Result<&'static Algorithm, Error> {
+    load_files(files_of(name, folder), options)
 }
 
-fn load_files(paths: Vec<PathBuf>) -> Result<&'static Algorithm, Error> {
+fn load_files(paths: Vec<PathBuf>, options: &Options) -> Result<&'static Algorithm, Error> {
     type Loaded = (Vec<PathBuf>, Options, &'static Algorithm);
     static LOADED: Mutex<Vec<Loaded>> = Mutex::new(Vec::new());
-    let options = options();
     let mut loaded = lock(&LOADED);
     let same = |all: &[Loaded], paths: &[PathBuf]| {
-        let found = all.iter().find(|(prior, by, _)| *prior == *paths && *by == options);
+        let found = all.iter().find(|(prior, by, _)| *prior == *paths && by == options);
         found.map(|(.., algorithm)| *algorithm)
     };
     if let Some(algorithm) = same(&loaded, &paths) {
@@ -219,10 +222,10 @@ fn load_files(paths: Vec<PathBuf>) -> Result<&'static Algorithm, Error> {
         None => {
             let taken: Vec<&str> = loaded.iter().map(|(.., algorithm)| algorithm.name()).collect();
             let name = name_of(path, &taken);
-            Box::leak(Box::new(build(&paths, texts, name, &options)?))
+            Box::leak(Box::new(build(&paths, texts, name, options)?))
         }
     };
-    loaded.extend([(paths, options.clone(), algorithm), (places, options, algorithm)]);
+    loaded.extend([(paths, options.clone(), algorithm), (places, options.clone(), algorithm)]);
     Ok(algorithm)
 }
 

@@ -1,9 +1,6 @@
 //! What modules are compiled with: macros and folders of the user's, and the kernel whose interface they are written for.
 
 use std::path::PathBuf;
-use std::sync::Mutex;
-
-use super::lock;
 
 /// The oldest kernel whose interface there is.
 const OLDEST: (u32, u32) = (4, 4);
@@ -97,18 +94,6 @@ impl Options {
         }
         Err("must be the name of a macro, or NAME=VALUE".to_owned())
     }
-}
-
-static OPTIONS: Mutex<Option<Options>> = Mutex::new(None);
-
-/// From here on files are compiled with these: what was loaded with others stays as it is, and is another module.
-pub fn set_options(options: Options) {
-    *lock(&OPTIONS) = Some(options);
-}
-
-/// Those that were set last.
-pub fn options() -> Options {
-    lock(&OPTIONS).clone().unwrap_or_default()
 }
 
 #[cfg(test)]

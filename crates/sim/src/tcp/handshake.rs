@@ -174,11 +174,12 @@ impl Sock {
         self.send_ack(net);
     }
 
-    /// As algorithms see the timestamps of a segment: the echo of our own without this end's offset, which is 1 (`ts_now`).
+    /// As algorithms see the timestamps of a segment: the peer's with its random offset, as between hosts with `tcp_timestamps = 1`, and the
+    /// echo of our own without this end's, which is 1 here (`ts_now`).
     #[inline]
     pub(super) fn note_timestamps(&mut self, packet: &Packet) {
         if self.timestamps && !packet.has(flags::NO_TS) {
-            self.tp.rx_opt_rcv_tsval = packet.ts_val;
+            self.tp.rx_opt_rcv_tsval = packet.ts_val.wrapping_add(self.peer_ts_offset);
             self.tp.rx_opt_rcv_tsecr = packet.ts_ecr.saturating_sub(1);
         }
     }
@@ -197,6 +198,8 @@ impl Sock {
             !packet.has(flags::NO_SCALE),
         );
         self.receiver.ts_recent = if self.timestamps { packet.ts_val } else { 0 };
+        // As random as the initial sequence number, and another number.
+        self.peer_ts_offset = packet.seq.wrapping_mul(0x9e37_79b1).rotate_left(15);
         self.bound_mss();
     }
 

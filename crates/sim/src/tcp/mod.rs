@@ -185,6 +185,8 @@ pub(crate) struct Sock {
     probes_out: u8,
     /// Both ends put timestamps into their segments.
     timestamps: bool,
+    /// What algorithms see added to the peer's.
+    peer_ts_offset: u32,
     /// Largest segment that the peer takes, headers' options included; bytes.
     peer_mss: u32,
 
@@ -292,6 +294,7 @@ impl Sock {
             backoff: 0,
             probes_out: 0,
             timestamps: host.config.sysctls.timestamps,
+            peer_ts_offset: 0,
             peer_mss: u32::MAX,
             rtx: RtxQueue::default(),
             retransmit_hint: None,

@@ -1,0 +1,59 @@
+//! What the files of algorithms are compiled with, as an experiment and the command line say it.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use knee_algo::module::{LinuxApi, Options};
+use knee_file::keys::{Key, List, Text};
+use knee_file::{Error, Reader, keys};
+
+keys! {
+    /// What the files of algorithms are compiled with.
+    pub(crate) static MODULE: ModuleKeys = "module" {
+        /// Macros, each `NAME` or `NAME=VALUE`.
+        define: Key<List<Text>>,
+        /// Folders of headers, as seen from the experiment's file.
+        include: Key<List<Text>>,
+        /// The release of Linux whose interface they are written for, as `4.19`.
+        linux: Key<Text> = usually("6.12, or 6.1 for a file that compiles with that alone"),
+    }
+}
+
+/// Those of each experiment file that has been read. Files are read again for each run, by which time others may have been read.
+static OF_FILES: Mutex<Option<HashMap<PathBuf, Options>>> = Mutex::new(None);
+
+/// What a table says.
+pub(crate) fn read(reader: Option<Reader<'_>>) -> Result<Options, Error> {
+    let Some(reader) = reader else { return Ok(Options::default()) };
+    let reader = reader.only(&[&MODULE])?;
+    let mut options = Options::default();
+    for define in reader.texts(&MODULE.define)?.unwrap_or_default() {
+        Options::check_define(define).map_err(|why| reader.error(&MODULE.define, why))?;
+        options.define.push(define.to_owned());
+    }
+    let folder = reader.file().parent().unwrap_or(Path::new(""));
+    for include in reader.texts(&MODULE.include)?.unwrap_or_default() {
+        options.include.push(folder.join(include));
+    }
+    if let Some(linux) = reader.text(&MODULE.linux)? {
+        let linux = LinuxApi::named(linux).map_err(|why| reader.error(&MODULE.linux, why))?;
+        options.linux = Some(linux);
+    }
+    Ok(options)
+}
+
+/// From here on files that this experiment names are compiled with what it says, and what the command line adds: its release counts.
+pub(crate) fn set(path: &Path, mut own: Options, asked: &Options) {
+    own.define.extend(asked.define.iter().cloned());
+    own.include.extend(asked.include.iter().cloned());
+    own.linux = asked.linux.or(own.linux);
+    let mut all = OF_FILES.lock().unwrap_or_else(PoisonError::into_inner);
+    all.get_or_insert_default().insert(path.to_owned(), own);
+}
+
+/// Those of an experiment's file.
+pub(crate) fn of(path: &Path) -> Options {
+    let all = OF_FILES.lock().unwrap_or_else(PoisonError::into_inner);
+    all.as_ref().and_then(|all| all.get(path).cloned()).unwrap_or_default()
+}
