@@ -171,7 +171,12 @@ void knee_bug(const char *file, int line, const char *what) __attribute__((noret
 #define clamp(value, low, high)	clamp_t(__typeof__(value), value, low, high)
 #define clamp_val(value, low, high) clamp(value, low, high)
 #define swap(a, b) do { __typeof__(a) t_ = (a); (a) = (b); (b) = t_; } while (0)
-#define abs(x)			({ __typeof__(x) x_ = (x); x_ < 0 ? -x_ : x_; })
+/* As the kernel's: an unsigned number is taken for the signed one of its width, so abs(a - b) of two u32 is how far they are apart. */
+static inline s32 knee_abs32(s32 x) { return x < 0 ? (s32)(0U - (u32)x) : x; }
+static inline s64 knee_abs64(s64 x) { return x < 0 ? (s64)(0ULL - (u64)x) : x; }
+#define abs(x) __builtin_choose_expr(sizeof(x) == 8, knee_abs64((s64)(x)),	\
+	__builtin_choose_expr(sizeof(x) == 4, knee_abs32((s32)(x)),		\
+	__builtin_choose_expr(sizeof(x) == 2, knee_abs32((s16)(x)), knee_abs32((s8)(x)))))
 #define abs_diff(a, b) ({							\
 	__typeof__(a) a_ = (a);							\
 	__typeof__(b) b_ = (b);							\
