@@ -176,7 +176,7 @@ static inline s32 knee_abs32(s32 x) { return x < 0 ? (s32)(0U - (u32)x) : x; }
 static inline s64 knee_abs64(s64 x) { return x < 0 ? (s64)(0ULL - (u64)x) : x; }
 #define abs(x) __builtin_choose_expr(sizeof(x) == 8, knee_abs64((s64)(x)),	\
 	__builtin_choose_expr(sizeof(x) == 4, knee_abs32((s32)(x)),		\
-	__builtin_choose_expr(sizeof(x) == 2, knee_abs32((s16)(x)), knee_abs32((s8)(x)))))
+	__builtin_choose_expr(sizeof(x) == 2, knee_abs32((short)(x)), knee_abs32((signed char)(x)))))
 #define abs_diff(a, b) ({							\
 	__typeof__(a) a_ = (a);							\
 	__typeof__(b) b_ = (b);							\

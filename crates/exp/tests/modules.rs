@@ -587,3 +587,14 @@ fn jiffies_go_on_where_the_hosts_32_bits_wrap() {
     assert!(plain.lines().count() > 100);
     assert_eq!(plain, from(u32::MAX - 99), "it wraps after 100 of 300 ms");
 }
+
+#[test]
+fn the_distance_of_two_unsigned_numbers_is_the_kernels() {
+    let scratch = Scratch::new();
+    let check = "static u32 one = 3, other = 5; static u64 wide = 3; static unsigned short narrow = 65535;\n\
+                 static bool is_wrong(void)\n{\n\treturn abs(one - other) != 2 || abs(other - one) != 2 || abs((int)one - 9) != 6 ||\n\
+                 \t       abs(wide - 10) != 7 || abs(narrow) != 1;\n}";
+    let register = format!("if (is_wrong()) return -EINVAL; {REGISTER}");
+    let path = scratch.source("tcp_apart.c", &small(RENO, check, &register));
+    load(Path::new("x.toml"), NETWORK, &with_cc(&[&path])).unwrap_or_else(|why| panic!("{why}"));
+}
