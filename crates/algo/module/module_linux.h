@@ -184,7 +184,12 @@ static inline s64 knee_abs64(s64 x) { return x < 0 ? (s64)(0ULL - (u64)x) : x; }
 
 #define DIV_ROUND_UP(n, d)	(((n) + (d) - 1) / (d))
 #define DIV_ROUND_UP_ULL(n, d)	(((u64)(n) + (d) - 1) / (d))
-#define DIV_ROUND_CLOSEST(n, d)	(((n) + (d) / 2) / (d))
+/* Of a negative quotient, too. */
+#define DIV_ROUND_CLOSEST(n, d) ({						\
+	__typeof__(n) n_ = (n);							\
+	__typeof__(d) d_ = (d);							\
+	(__typeof__(n))-1 > 0 || (__typeof__(d))-1 > 0 || (n_ > 0) == (d_ > 0) ? \
+		(n_ + d_ / 2) / d_ : (n_ - d_ / 2) / d_; })
 #define roundup(n, step)	(((n) + (step) - 1) / (step) * (step))
 #define rounddown(n, step)	((n) - (n) % (step))
 #define round_up(n, power)	((((n) - 1) | ((__typeof__(n))((power) - 1))) + 1)
