@@ -614,6 +614,7 @@ fn of_the_handshake_the_connecting_ends_module_hears_before_it_begins() {
     let results = scratch.run(NETWORK, &set(with_cc(&[&path]), &["run.duration=5 ms"]), 1);
     let series = results(SERIES);
     let column = series.lines().next().unwrap().split(',').position(|name| name == "cwnd_pkts");
-    let windows: Vec<&str> = series.lines().skip(1).filter_map(|line| line.split(',').nth(column?)).collect();
+    let windows: Vec<&str> =
+        series.lines().skip(1).filter_map(|line| line.split(',').nth(column?)).collect();
     assert!(!windows.is_empty() && windows.iter().all(|cwnd| *cwnd == "3"), "{series}");
 }

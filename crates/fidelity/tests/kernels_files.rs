@@ -25,7 +25,8 @@ const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
 /// The directory with the kernel's files; `None`: they were not fetched.
 fn sources() -> Option<PathBuf> {
-    let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let absolute =
+        |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
     let folder = cache.join("knee/linux-source/6.1/net/ipv4");
     let is_there = folder.is_dir();
@@ -111,7 +112,8 @@ impl Pair {
         for (info, (value, default)) in self.ours.params().iter().zip(values) {
             if value != default {
                 let names = [info.name.to_owned(), format!("{}_{}", self.ours.name(), info.name)];
-                let name = names.iter().find(|name| other.params().iter().any(|of| of.name == **name))?;
+                let name =
+                    names.iter().find(|name| other.params().iter().any(|of| of.name == **name))?;
                 other.set_param(&mut cc.params, name, &value.to_string()).unwrap();
             }
         }
@@ -192,7 +194,8 @@ impl Found {
 fn runs(path: &Path) -> Vec<(String, Run)> {
     let overrides = Overrides { quick: true, repeat: Some(1), ..Overrides::default() };
     let text = fs::read_to_string(path).unwrap();
-    let experiment = Experiment::parse(path, &text, &overrides).unwrap_or_else(|why| panic!("{why}"));
+    let experiment =
+        Experiment::parse(path, &text, &overrides).unwrap_or_else(|why| panic!("{why}"));
     let one = |index| {
         let id = experiment.run_id(index);
         (format!("{} {index}", experiment.name), experiment.run(id).unwrap())
@@ -207,8 +210,10 @@ fn the_kernels_files_do_what_ours_do() {
     let pairs = BOTH.map(|name| Pair::new(name, &sources, scratch.path()));
     let folder = Path::new(ROOT).join("scenarios/published");
     let only = std::env::var("KNEE_ONLY").unwrap_or_default();
-    let mut files: Vec<PathBuf> = fs::read_dir(folder).unwrap().flatten().map(|entry| entry.path()).collect();
-    files.retain(|path| !path.ends_with("catalogue.toml") && path.to_string_lossy().contains(&only));
+    let mut files: Vec<PathBuf> =
+        fs::read_dir(folder).unwrap().flatten().map(|entry| entry.path()).collect();
+    files
+        .retain(|path| !path.ends_with("catalogue.toml") && path.to_string_lossy().contains(&only));
     files.sort();
     let all: Vec<(String, Run)> = files.iter().flat_map(|path| runs(path)).collect();
     let found: Mutex<BTreeMap<&str, Found>> = Mutex::default();
@@ -236,8 +241,14 @@ fn the_kernels_files_do_what_ours_do() {
     let table = table(&found);
     let page = fs::read_to_string(Path::new(ROOT).join("docs/modules.md")).unwrap();
     let differ: Vec<_> = found.values().flat_map(|found| &found.differ).collect();
-    assert!(differ.is_empty(), "{table}\nnot the same, whatever is done about known differences: {differ:?}");
-    assert!(!only.is_empty() || page.contains(&table), "docs/modules.md must have this table:\n{table}");
+    assert!(
+        differ.is_empty(),
+        "{table}\nnot the same, whatever is done about known differences: {differ:?}"
+    );
+    assert!(
+        !only.is_empty() || page.contains(&table),
+        "docs/modules.md must have this table:\n{table}"
+    );
 }
 
 fn table(found: &BTreeMap<&str, Found>) -> String {

@@ -40,7 +40,8 @@ fn without_file(name: &str) -> Option<&'static Algorithm> {
     static ALL: OnceLock<Vec<Algorithm>> = OnceLock::new();
     let all = ALL.get_or_init(|| {
         let alone = OF_LINUX.into_iter().filter(|name| Algorithm::by_name(name).is_err());
-        let described = |name: &str| Description { name: name.to_owned(), ..Description::default() };
+        let described =
+            |name: &str| Description { name: name.to_owned(), ..Description::default() };
         alone.map(|name| Algorithm::elsewhere(described(name))).collect()
     });
     all.iter().find(|algorithm| algorithm.name() == name)
