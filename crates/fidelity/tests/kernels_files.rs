@@ -239,6 +239,7 @@ fn the_kernels_files_do_what_ours_do() {
     });
     let found = found.into_inner().unwrap();
     let table = table(&found);
+    let _ = write!(std::io::stderr(), "{table}");
     let page = fs::read_to_string(Path::new(ROOT).join("docs/modules.md")).unwrap();
     let differ: Vec<_> = found.values().flat_map(|found| &found.differ).collect();
     assert!(
