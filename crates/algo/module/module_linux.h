@@ -171,7 +171,12 @@ void knee_bug(const char *file, int line, const char *what) __attribute__((noret
 #define clamp(value, low, high)	clamp_t(__typeof__(value), value, low, high)
 #define clamp_val(value, low, high) clamp(value, low, high)
 #define swap(a, b) do { __typeof__(a) t_ = (a); (a) = (b); (b) = t_; } while (0)
-#define abs(x)			({ __typeof__(x) x_ = (x); x_ < 0 ? -x_ : x_; })
+/* As the kernel's: an unsigned number is taken for the signed one of its width, so abs(a - b) of two u32 is how far they are apart. */
+static inline s32 knee_abs32(s32 x) { return x < 0 ? (s32)(0U - (u32)x) : x; }
+static inline s64 knee_abs64(s64 x) { return x < 0 ? (s64)(0ULL - (u64)x) : x; }
+#define abs(x) __builtin_choose_expr(sizeof(x) == 8, knee_abs64((s64)(x)),	\
+	__builtin_choose_expr(sizeof(x) == 4, knee_abs32((s32)(x)),		\
+	__builtin_choose_expr(sizeof(x) == 2, knee_abs32((short)(x)), knee_abs32((signed char)(x)))))
 #define abs_diff(a, b) ({							\
 	__typeof__(a) a_ = (a);							\
 	__typeof__(b) b_ = (b);							\
@@ -179,7 +184,12 @@ void knee_bug(const char *file, int line, const char *what) __attribute__((noret
 
 #define DIV_ROUND_UP(n, d)	(((n) + (d) - 1) / (d))
 #define DIV_ROUND_UP_ULL(n, d)	(((u64)(n) + (d) - 1) / (d))
-#define DIV_ROUND_CLOSEST(n, d)	(((n) + (d) / 2) / (d))
+/* Of a negative quotient, too. */
+#define DIV_ROUND_CLOSEST(n, d) ({						\
+	__typeof__(n) n_ = (n);							\
+	__typeof__(d) d_ = (d);							\
+	(__typeof__(n))-1 > 0 || (__typeof__(d))-1 > 0 || (n_ > 0) == (d_ > 0) ? \
+		(n_ + d_ / 2) / d_ : (n_ - d_ / 2) / d_; })
 #define roundup(n, step)	(((n) + (step) - 1) / (step) * (step))
 #define rounddown(n, step)	((n) - (n) % (step))
 #define round_up(n, power)	((((n) - 1) | ((__typeof__(n))((power) - 1))) + 1)

@@ -44,6 +44,11 @@ impl Algorithm {
             params: description.params,
         }
     }
+
+    /// Whether its code is elsewhere, so that nothing can be run of it here.
+    pub fn is_elsewhere(&self) -> bool {
+        matches!(self.origin, Origin::Elsewhere)
+    }
 }
 
 #[cfg(test)]
@@ -71,7 +76,7 @@ mod tests {
         algorithm.set_param(&mut params, "gain", "8").unwrap();
         assert_eq!(params.values(), [8]);
         assert!(algorithm.set_param(&mut params, "gain", "9").is_err());
-        assert!(algorithm.needs_ecn() && algorithm.module().is_none());
+        assert!(algorithm.needs_ecn() && algorithm.module().is_none() && algorithm.is_elsewhere());
         assert_eq!(algorithm.operations(), ["ssthresh", "init"]);
     }
 }

@@ -113,6 +113,8 @@ pub enum Error {
     },
     /// A file that was named as an algorithm cannot be one; says why, and the way out.
     File(String),
+    /// A kernel's own, whose code is not here; holds its name.
+    Elsewhere(&'static str),
     /// The source of a Linux module, where a file on the contract is meant; holds its path.
     KernelModule(String),
     /// The value is not allowed.
@@ -144,6 +146,11 @@ impl fmt::Display for Error {
                 those_there_are()
             ),
             Error::File(why) => f.write_str(why),
+            Error::Elsewhere(name) => write!(
+                f,
+                "kernel:{name} is the kernel's own, which knee has no file of: name its source (--cc ./tcp_{name}.c), or run it on a \
+                 kernel (--on vkernel)"
+            ),
             Error::KernelModule(path) => write!(
                 f,
                 "{path}: this is a Linux module; the rules are for files on the contract (docs/modules.md)"

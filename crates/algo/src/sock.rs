@@ -83,6 +83,11 @@ macro_rules! operations {
         }
 
         impl Ops {
+            /// The name in it, a copy.
+            pub(crate) fn name(&self) -> String {
+                self.name.iter().take_while(|c| **c != 0).map(|c| *c as u8 as char).collect()
+            }
+
             /// Names of those that are there.
             pub(crate) fn present(&self) -> Vec<&'static str> {
                 let all = [$((stringify!($name), self.$name.is_some())),*];

@@ -46,7 +46,7 @@ fn files(folder: &str) -> Vec<PathBuf> {
 
 /// Every experiment of the repository.
 fn experiments() -> Vec<(PathBuf, String)> {
-    let folders = ["scenarios", "tests/lab", "tests/pcap"];
+    let folders = ["scenarios", "tests/lab", "tests/kernel-modules", "tests/pcap"];
     let paths = folders.into_iter().flat_map(files);
     paths.map(|path| (path.clone(), fs::read_to_string(path).expect("a file"))).collect()
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 use knee_algo::Algorithm;
 use knee_file::keys::{Below, Key, Shape, Table, Text};
 use knee_file::{Error, Node, Reader, Value, one_of};
+use knee_run::kernels_own::OF_LINUX;
 use knee_run::spec::{Cc, KERNELS_OWN};
 
 use crate::modules;
@@ -58,16 +59,14 @@ impl NoAlgorithm {
 }
 
 /// A congestion control by the name of its algorithm, or by the path of its file as seen from a folder, compiled as `experiment` says;
-/// `kernel:` before a name means the running kernel's own.
+/// `kernel:` before a name means the running kernel's own, and so does the name of one that knee has no file of.
 pub(crate) fn cc_named(name: &str, folder: &Path, experiment: &Path) -> Result<Cc, NoAlgorithm> {
     match name.strip_prefix(KERNELS_OWN) {
-        None => Ok(Cc::new(algorithm_named(name, folder, experiment)?)),
+        None => algorithm_named(name, folder, experiment)
+            .map(Cc::new)
+            .or_else(|why| Cc::kernels_own(name).ok_or(why)),
         Some(own) => {
-            let algorithm = Algorithm::by_name(own).map_err(|_| {
-                let twins = Algorithm::all().iter().map(Algorithm::name);
-                NoAlgorithm(one_of(own, twins))
-            })?;
-            Ok(Cc { is_kernels_own: true, ..Cc::new(algorithm) })
+            Cc::kernels_own(own).ok_or_else(|| NoAlgorithm(one_of(own, OF_LINUX.into_iter())))
         }
     }
 }

@@ -9,7 +9,7 @@ use knee_file::keys::{Below, Key, List, Name, Shape, Text};
 use knee_file::{
     Node, Origin, Reader, Resolved, Table, did_you_mean, keys, one_of, parse_override, schema,
 };
-use knee_run::spec::Run;
+use knee_run::spec::{KERNELS_OWN, Run};
 use serde_json::{Map, Value as Json};
 
 use crate::cases::{Axis, Case, Configuration, MAX_RUNS, RunId, SET, axis_values, varied_path};
@@ -722,12 +722,13 @@ fn choose_cases(path: &Path, own: Vec<Case>, names: &[String]) -> Result<Vec<Cas
                 known.sort_unstable();
                 known.dedup();
                 let shown: String = name.chars().take(40).collect();
-                let is_file = module::is_path(name);
+                // What there is of these is known to whoever looked for it.
+                let says_itself = module::is_path(name) || name.starts_with(KERNELS_OWN);
                 let wrong = |message: String| {
                     knee_file::Error::new(path, Origin::Nowhere, "--cc", message)
                         .with_value(format!("{shown:?}"))
                 };
-                match is_file {
+                match says_itself {
                     true => why.of(wrong),
                     false => {
                         wrong(not_built(name).unwrap_or_else(|| one_of(name, known.into_iter())))

@@ -590,3 +590,34 @@ fn jiffies_go_on_where_the_hosts_32_bits_wrap() {
     assert!(plain.lines().count() > 100);
     assert_eq!(plain, from(u32::MAX - 99), "it wraps after 100 of 300 ms");
 }
+
+#[test]
+fn the_distance_of_two_unsigned_numbers_is_the_kernels() {
+    let scratch = Scratch::new();
+    let check = "static u32 one = 3, other = 5; static u64 wide = 3; static unsigned short narrow = 65535;\n\
+                 static bool is_wrong(void)\n{\n\treturn abs(one - other) != 2 || abs(other - one) != 2 || abs((int)one - 9) != 6 ||\n\
+                 \t       abs(wide - 10) != 7 || abs(narrow) != 1 ||\n\t       DIV_ROUND_CLOSEST((int)other - 45, 64) != -1;\n}";
+    let register = format!("if (is_wrong()) return -EINVAL; {REGISTER}");
+    let path = scratch.source("tcp_apart.c", &small(RENO, check, &register));
+    load(Path::new("x.toml"), NETWORK, &with_cc(&[&path])).unwrap_or_else(|why| panic!("{why}"));
+}
+
+#[test]
+fn of_the_handshake_the_connecting_ends_module_hears_before_it_begins() {
+    let scratch = Scratch::new();
+    let operations = ".init = early_init, .pkts_acked = early_acked, .cong_avoid = early_avoid, .ssthresh = tcp_reno_ssthresh, .undo_cwnd = \
+                      tcp_reno_undo_cwnd,";
+    let code = "struct early { s32 rtt_us; bool begun; };\n\
+                static void early_acked(struct sock *sk, const struct ack_sample *sample)\n{\n\tstruct early *ca = inet_csk_ca(sk);\n\n\
+                \tif (!ca->begun)\n\t\tca->rtt_us = sample->rtt_us;\n}\n\
+                static void early_avoid(struct sock *sk, u32 ack, u32 acked)\n{\n}\n\
+                static void early_init(struct sock *sk)\n{\n\tstruct early *ca = inet_csk_ca(sk);\n\n\tca->begun = true;\n\
+                \ttcp_snd_cwnd_set(tcp_sk(sk), ca->rtt_us > 100 && ca->rtt_us < 1000 ? 3 : 7);\n}";
+    let path = scratch.source("tcp_early.c", &small(operations, code, REGISTER));
+    let results = scratch.run(NETWORK, &set(with_cc(&[&path]), &["run.duration=5 ms"]), 1);
+    let series = results(SERIES);
+    let column = series.lines().next().unwrap().split(',').position(|name| name == "cwnd_pkts");
+    let windows: Vec<&str> =
+        series.lines().skip(1).filter_map(|line| line.split(',').nth(column?)).collect();
+    assert!(!windows.is_empty() && windows.iter().all(|cwnd| *cwnd == "3"), "{series}");
+}

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use knee_queue::time::Duration;
+use knee_run::kernels_own::OF_LINUX;
 use knee_run::spec::{Cc, Flow};
 use knee_run::{Error, Run};
 
@@ -60,11 +61,14 @@ impl Chosen {
         let mut choose = |cc: &Cc| {
             let own_name = cc.algorithm.name();
             let is_own = which == Algorithms::Kernels || cc.is_kernels_own;
-            if is_own && cc.algorithm.module().is_some() {
+            let module = cc.algorithm.module();
+            if is_own && module.is_some_and(|module| !module.is_kernel_module()) {
                 return Err(Error::Refused(format!(
-                    "{own_name} is of a file, and no kernel has one of its own of it: leave out --algorithms kernel"
+                    "{own_name} is of a file on knee's contract, and no kernel has one of its own of it: leave out --algorithms kernel"
                 )));
             }
+            // What a kernel calls the one of a Linux module is what its table is called.
+            let in_kernel = module.map_or(own_name, |module| module.kernel_name());
             let name = match is_own {
                 false => kernel.bring(cc)?,
                 true if cc.params != cc.algorithm.default_params() => {
@@ -74,8 +78,8 @@ impl Chosen {
                     )));
                 }
                 true => {
-                    kernel.has_own(own_name)?;
-                    own_name.to_owned()
+                    kernel.has_own(in_kernel)?;
+                    in_kernel.to_owned()
                 }
             };
             own_names.insert(name.clone(), own_name);
@@ -101,12 +105,9 @@ impl Chosen {
     }
 }
 
-/// Those of the kernel's own that knee has too.
-pub const KERNELS_OWN: [&str; 6] = ["reno", "cubic", "bic", "dctcp", "bbr", "nv"];
-
 /// A name of the kernel's that no experiment gave: what its DCTCP becomes without ECN, and what ours falls back to.
 pub fn kernels_own(kernel_name: &str) -> &'static str {
-    let mut known = KERNELS_OWN.into_iter().chain(["dctcp-reno"]);
+    let mut known = OF_LINUX.into_iter().chain(["dctcp-reno"]);
     known.find(|known| *known == kernel_name).unwrap_or("other")
 }
 

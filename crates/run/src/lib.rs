@@ -110,6 +110,7 @@ pub mod error;
 pub mod flow_control;
 mod headroom;
 mod ideal;
+pub mod kernels_own;
 pub mod outcome;
 mod receiving;
 pub mod routes;

@@ -16,6 +16,16 @@ impl BackEnd for Simulator {
         Capabilities { is_model: true, captures: true, recordings: true, ..Capabilities::default() }
     }
 
+    /// Before a sweep begins, for the others of it would be run in vain.
+    fn check(&self, run: &Run) -> Result<(), Error> {
+        let ends = run.flows.iter().flat_map(|flow| [Some(&flow.cc), flow.peer_cc.as_ref()]);
+        let mut names = ends.flatten().map(|cc| cc.algorithm).filter(|it| it.is_elsewhere());
+        names.next().map_or(Ok(()), |algorithm| {
+            let why = knee_algo::Error::Elsewhere(algorithm.name());
+            Err(Error::Refused(why.to_string()))
+        })
+    }
+
     /// Goes on to the end whatever [`Ask::stop`] says: whoever stops a sweep does not wait for it.
     fn run(&self, run: &Run, ask: &Ask<'_>) -> Result<Ran, Error> {
         ask.check(self)?;

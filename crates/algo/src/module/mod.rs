@@ -66,6 +66,8 @@ pub struct Module {
     object: PathBuf,
     compiler: String,
     limits: Vec<String>,
+    /// What is in the `.name` of its table, which is what a kernel calls it.
+    kernel_name: String,
     is_kernel_module: bool,
     /// What its names were taken for.
     api: Api,
@@ -124,6 +126,11 @@ impl Module {
     /// What holds of its runs that its author may not expect: a sentence each, behind the file's path.
     pub fn limits(&self) -> Vec<String> {
         self.limits.clone()
+    }
+
+    /// What a kernel calls it: the `.name` in its table.
+    pub fn kernel_name(&self) -> &str {
+        &self.kernel_name
     }
 
     /// Whether it is the source of a Linux module; else it is on the contract.
@@ -305,6 +312,7 @@ fn build(
         limits,
         is_kernel_module,
         api,
+        kernel_name: String::new(),
         info: None,
         param_types: Vec::new(),
         first: 0,
@@ -317,6 +325,7 @@ fn build(
     let algorithm = match kind {
         Kind::Contract { .. } => {
             let table = image.file_table();
+            module.kernel_name = table.operations().name();
             module.first = image.distance(table.ops);
             of_contract_file(path, name, text, &table)?
         }
@@ -335,6 +344,7 @@ fn build(
             module.info = source::info(text);
             let patched = image.patched_operations(ops);
             let table = image.operations(ops);
+            module.kernel_name = table.name();
             Algorithm {
                 name,
                 text,

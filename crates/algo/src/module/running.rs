@@ -81,8 +81,11 @@ impl LoadedModules {
     /// Loads what an algorithm's connections need on this host; of one of the folder that is nothing.
     ///
     /// # Errors
-    /// [`Error::File`] if it cannot be loaded, or if its `module_init` refuses the parameters.
+    /// [`Error::File`] if it cannot be loaded, or if its `module_init` refuses the parameters; [`Error::Elsewhere`].
     pub fn load(&self, algorithm: &'static Algorithm, params: &Params) -> Result<(), Error> {
+        if algorithm.is_elsewhere() {
+            return Err(Error::Elsewhere(algorithm.name()));
+        }
         if algorithm.module().is_some() {
             self.run(algorithm, params)?;
         }
@@ -231,10 +234,8 @@ fn other(
     let mut others = lock(&module.others);
     others.entry(at).or_insert_with(|| {
         // A name of the module's memory, which is never unloaded but may be written.
-        let name: String =
-            ops.name.iter().take_while(|c| **c != 0).map(|c| *c as u8 as char).collect();
         Box::leak(Box::new(Algorithm {
-            name: name.leak(),
+            name: ops.name().leak(),
             text: first.text,
             state_bytes: first.state_bytes,
             params: first.params.clone(),

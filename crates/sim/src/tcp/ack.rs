@@ -600,12 +600,16 @@ impl Sock {
             }
         }
 
+        let since = self.tp.delivered.wrapping_sub(sample.prior_delivered);
+        let in_flight = self.mss().wrapping_mul(since);
+        let rtt_us = sample.rtt_us as i32;
+        self.tell_acked(&AckSample { pkts_acked: acked, rtt_us, in_flight }, net);
+    }
+
+    /// The algorithm hears of what has left the queue of what is outstanding.
+    pub(super) fn tell_acked(&mut self, sample: &AckSample, net: &mut Net) {
         if self.cc.algorithm().has_pkts_acked() {
-            let rtt_us = sample.rtt_us as i32;
-            let since = self.tp.delivered.wrapping_sub(sample.prior_delivered);
-            let in_flight = self.mss().wrapping_mul(since);
-            let sample = AckSample { pkts_acked: acked, rtt_us, in_flight };
-            self.cc.pkts_acked(&mut self.tp, &mut net.cc, &sample);
+            self.cc.pkts_acked(&mut self.tp, &mut net.cc, sample);
             self.do_what_was_asked(net);
         }
     }

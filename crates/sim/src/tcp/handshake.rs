@@ -7,7 +7,7 @@ use super::timers::{Pending, TIMEOUT_MIN_JIFFIES};
 use super::{Sock, State};
 use crate::net::Net;
 use crate::packet::{NO_SACKS, Packet, SYN_BYTES, TIMESTAMP_BYTES, Tos, flags};
-use knee_algo::{INFINITE_SSTHRESH, ca_state, ecn_flags};
+use knee_algo::{AckSample, INFINITE_SSTHRESH, ca_state, ecn_flags};
 use knee_queue::Ecn;
 use knee_run::spec::LinuxVersion;
 
@@ -356,6 +356,14 @@ impl Sock {
         let ece = !packet.has(flags::SYN) && echoes;
         let progress = Progress { win_update: true, slow_path: true, ece, ..Progress::default() };
         self.in_ack_event(&progress, net);
+        let is_of_linux = self.cc.algorithm().module().is_some_and(|it| it.is_kernel_module());
+        if packet.has(flags::SYN) && is_of_linux {
+            // What it acknowledges is a SYN that was in the queue of what is outstanding; the other end's SYN-ACK was not. Of knee's own files
+            // none keeps what it hears before `init`, and nv would draw a random number for it.
+            let measured = rtt_us.filter(|_| self.syn_retries == 0);
+            let rtt_us = measured.map_or(-1, |us| us as i32);
+            self.tell_acked(&AckSample { pkts_acked: 1, rtt_us, in_flight: self.mss() }, net);
+        }
         self.init_algorithm(net);
         self.expand_sndbuf(net);
     }

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use knee_linux::algorithms::{KERNELS_OWN, Kernel, base_rtt, check_not_of_file, check_ports};
+use knee_linux::algorithms::{Kernel, base_rtt, check_not_of_file, check_ports};
 use knee_linux::applications::{self, At};
 use knee_linux::{Algorithms, Chosen};
 use knee_run::Run;
 use knee_run::addresses::connecting_port;
+use knee_run::kernels_own::OF_LINUX;
 use knee_run::spec::{Cc, NodeId};
 
 use super::Plan;
@@ -89,12 +90,12 @@ impl Kernel for BuiltIn {
     }
 
     fn has_own(&self, name: &str) -> Result<(), Error> {
-        if KERNELS_OWN.contains(&name) {
+        if OF_LINUX.contains(&name) {
             return Ok(());
         }
         Err(Error::Refused(format!(
             "the guest's kernel has no {name} of its own, only {}: use knee's, which is what experiments mean by default",
-            KERNELS_OWN.join(", ")
+            OF_LINUX.join(", ")
         )))
     }
 }

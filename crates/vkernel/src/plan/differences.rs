@@ -30,6 +30,10 @@ pub fn differences(run: &Run) -> Vec<&'static str> {
             "step: k in packets is as many packets of full length in bytes",
         ),
         (
+            links().any(|link| is_red(&link.queue)),
+            "step, red: a packet that is marked and then finds the buffer full counts as marked, and as dropped",
+        ),
+        (
             links().any(|link| link.rate.is_some() && paces(link) && is_in_bytes(&link.queue)),
             "hosts.fq: a limit in bytes is as many packets of full length",
         ),
@@ -60,6 +64,15 @@ fn has_step_in_pkts(queue: &QueueConfig) -> bool {
         QueueConfig::Classes(classes) => {
             classes.classes.iter().any(|class| has_step_in_pkts(&class.queue))
         }
+        _ => false,
+    }
+}
+
+/// Whether the kernel's RED is its queue, or a class's.
+fn is_red(queue: &QueueConfig) -> bool {
+    match queue {
+        QueueConfig::Step(_) | QueueConfig::Red(_) => true,
+        QueueConfig::Classes(classes) => classes.classes.iter().any(|class| is_red(&class.queue)),
         _ => false,
     }
 }

@@ -224,7 +224,7 @@ fn a_run_says_in_what_it_is_not_the_simulators() {
     };
     let classes = ClassesConfig { classes: vec![one], quantum_bytes: 1514 };
     run.network.links[3].queue = QueueConfig::Classes(classes);
-    assert!(says(&run, "step: k in packets"));
+    assert!(says(&run, "step: k in packets") && says(&run, "step, red: a packet"));
 
     let host = HostConfig::new(LinuxVersion::V6_1);
     let cable = cable(drop_tail());
@@ -342,4 +342,27 @@ fn a_file_is_refused_with_the_way_into_the_kernel() {
     run.flows[0].cc = Cc::new(knee_algo::module::load(std::path::Path::new(path)).unwrap());
     let why = plan(&run).unwrap_err();
     assert!(why.contains("gentle.c is a file") && why.contains("knee vkernel build"), "{why}");
+}
+
+#[test]
+fn the_kernels_own_has_its_own_name_and_the_source_of_a_module_stands_for_it() {
+    let names = |cc: Cc, algorithms| {
+        let mut run = run_on(star(drop_tail()));
+        run.flows = vec![Flow { cc, ..flow("reno") }];
+        let plan = Plan::new(&run, algorithms, "6.1").map_err(|why| why.to_string())?;
+        let kernel_name = plan.chosen.name(0, false).to_owned();
+        let own_name = plan.chosen.own_name(&kernel_name);
+        Ok::<_, String>((kernel_name, own_name))
+    };
+    let hybla = Cc::kernels_own("hybla").unwrap();
+    assert_eq!(names(hybla, Algorithms::Ours), Ok(("hybla".to_owned(), "hybla")));
+    let module = |name: &str| {
+        let path = format!("{}/../../tests/modules/{name}.c", env!("CARGO_MANIFEST_DIR"));
+        Cc::new(knee_algo::module::load(std::path::Path::new(&path)).unwrap())
+    };
+    // One name in results on all back ends, and the kernel's own name in the kernel.
+    let own = names(module("tcp_cubic"), Algorithms::Kernels);
+    assert_eq!(own, Ok(("cubic".to_owned(), "tcp_cubic")));
+    let why = names(module("tcp_model"), Algorithms::Kernels).unwrap_err();
+    assert!(why.contains("has no model of its own") && why.contains("hybla"), "{why}");
 }
