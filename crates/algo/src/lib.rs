@@ -26,6 +26,8 @@ pub mod check;
 #[doc(hidden)]
 pub mod conformance;
 mod described;
+mod dwarf;
+mod fields;
 mod given;
 pub mod module;
 mod params;
@@ -34,6 +36,7 @@ pub mod template;
 
 pub use call::Call;
 pub use described::Description;
+pub use fields::{Field, FieldKind};
 pub use given::{Given, GivenLog, Observed, Observer};
 pub use params::{DiagInfo, Error, ParamInfo, Params};
 pub use sock::{AckSample, AskedAck, Host, OPERATIONS, Pointer, RateSample, TcpSock};
@@ -165,7 +168,11 @@ struct Raw {
     diag: *const RawDiag,
     diag_len: *const u32,
     diag_read: DiagRead,
+    fields: &'static [RawField],
 }
+
+/// Name, first bit, bits and kind of a field of the private state.
+type RawField = (&'static str, u64, u64, fn() -> FieldKind);
 
 // SAFETY: all pointers are to constants of the C objects.
 unsafe impl Sync for Raw {}
@@ -208,6 +215,7 @@ pub struct Algorithm {
     origin: Origin,
     params: Vec<ParamInfo>,
     diag: Vec<DiagInfo>,
+    fields: Vec<Field>,
     flags: u32,
     has: Has,
 }
@@ -321,6 +329,13 @@ impl Algorithm {
             origin: Origin::Folder { ops, diag_read: raw.diag_read },
             params: param_infos(params),
             diag: diag_infos(diag),
+            fields: raw
+                .fields
+                .iter()
+                .filter_map(|(name, at, bits, kind)| {
+                    Field::new((*name).to_owned(), *at, *bits, kind())
+                })
+                .collect(),
             flags: ops.flags,
             has: Has::of(ops),
         }
@@ -386,6 +401,16 @@ impl Algorithm {
     /// The values it shows of itself.
     pub fn diag(&self) -> &[DiagInfo] {
         &self.diag
+    }
+
+    /// The numbers in its private state, under the names that its file gives them; empty where they are not known.
+    pub fn state_fields(&self) -> &[Field] {
+        &self.fields
+    }
+
+    /// Whether its private state has an address in it, which a recording cannot hand on.
+    pub fn keeps_addresses(&self) -> bool {
+        self.fields.iter().any(|field| *field.kind() == FieldKind::Pointer)
     }
 
     /// Whether its connections must negotiate ECN and send ECT on every packet.
@@ -771,7 +796,7 @@ impl Instance {
             (Origin::Folder { diag_read, .. }, _) => *diag_read,
             (_, Some(running)) => match running.diag_read() {
                 Some(read) => read,
-                None => return running.info(sock, host, values),
+                None => return running.info(sock, host),
             },
             (_, None) => return Vec::new(),
         };
@@ -817,8 +842,10 @@ fn param_infos(params: &[RawParam]) -> Vec<ParamInfo> {
 fn diag_infos(diag: &[RawDiag]) -> Vec<DiagInfo> {
     diag.iter()
         .map(|diag| match (text(diag.name), text(diag.unit)) {
-            (name, choices) if choices.contains('|') => DiagInfo { name, unit: "", choices },
-            (name, unit) => DiagInfo { name, unit, choices: "" },
+            (name, choices) if choices.contains('|') => {
+                DiagInfo { name, unit: "", choices, is_signed: false }
+            }
+            (name, unit) => DiagInfo { name, unit, choices: "", is_signed: false },
         })
         .collect()
 }

@@ -44,7 +44,18 @@ impl Memory {
 
     /// As `up to 1.2 GB of memory a run, most of it for 3000000 samples of flows (sample.flows)`.
     pub fn words(&self) -> String {
-        format!("up to {} of memory a run, most of it for {}", shown(self.bytes()), self.most)
+        // Whoever samples each microsecond wants to see each call.
+        let other = match self.most.contains("sample.flows") {
+            true => {
+                "; knee run --trace ENTRY records each call of an algorithm, knee flight show prints them"
+            }
+            false => "",
+        };
+        format!(
+            "up to {} of memory a run, most of it for {}{other}",
+            shown(self.bytes()),
+            self.most
+        )
     }
 }
 

@@ -112,6 +112,9 @@ const C_HEADERS: &[(&str, &str)] = &[
 const FLAGS: &[&str] = &[
     "-std=gnu11",
     "-O2",
+    // What a private struct's fields are called; not compressed, since nothing here unpacks.
+    "-g",
+    "-gz=none",
     "-fPIC",
     "-fvisibility=hidden",
     "-fwrapv",
@@ -143,6 +146,8 @@ pub const CONTROL_FORMS: [(&str, &str); 2] = [("4", "0x060c00"), ("2", "0x060100
 pub(super) struct Compiled {
     pub(super) object: PathBuf,
     pub(super) compiler: String,
+    /// What it puts into the private area, as [`area::private_types`] finds it; empty for a file on the contract.
+    pub(super) private_types: Vec<String>,
 }
 
 /// The C compiler and what it calls itself: `CC` if that is set, else the first there is.
@@ -181,13 +186,15 @@ pub(super) fn compile(path: &Path, text: &str, kind: &Kind) -> Result<Compiled, 
     for key in keys.iter().flatten() {
         let object = cache.object(&key.hex, "so");
         if object.is_file() {
-            return Ok(Compiled { object, compiler });
+            let private_types = key.private_types.clone();
+            return Ok(Compiled { object, compiler, private_types });
         }
     }
     let mut refusals = Vec::new();
     for (job, key) in jobs.iter().zip(keys) {
-        match key.and_then(|key| job.run(&key)) {
-            Ok(object) => return Ok(Compiled { object, compiler }),
+        let made = key.and_then(|key| Ok((job.run(&key)?, key.private_types)));
+        match made {
+            Ok((object, private_types)) => return Ok(Compiled { object, compiler, private_types }),
             Err(why) => refusals.push(why),
         }
     }
@@ -201,6 +208,7 @@ pub(super) fn compile(path: &Path, text: &str, kind: &Kind) -> Result<Compiled, 
 struct Key {
     hex: String,
     behind: String,
+    private_types: Vec<String>,
 }
 
 /// One compilation: a file in one form.
@@ -232,11 +240,13 @@ impl Job<'_> {
     /// What the object is kept under; an error is the preprocessor's.
     fn key(&self, compiler: &str) -> Result<Key, String> {
         let output = run(self.command().arg("-E").arg(self.path))?;
-        let behind = match self.kind {
+        let (behind, private_types) = match self.kind {
             Kind::KernelModule => {
-                area::table_of_sizes(&area::private_types(&String::from_utf8_lossy(&output.stdout)))
+                let all = String::from_utf8_lossy(&output.stdout);
+                let types = area::private_types(&all, area::stated_type(self.text));
+                (area::table_of_sizes(&types), types.into_iter().collect())
             }
-            Kind::Contract { .. } => String::new(),
+            Kind::Contract { .. } => (String::new(), Vec::new()),
         };
         let mut all = output.stdout;
         let (flags, link_flags) = (FLAGS.join(" "), LINK_FLAGS.join(" "));
@@ -246,7 +256,7 @@ impl Job<'_> {
             all.push(0);
             all.extend(part.as_bytes());
         }
-        Ok(Key { hex: sha256::hex(&all), behind })
+        Ok(Key { hex: sha256::hex(&all), behind, private_types })
     }
 
     fn run(&self, key: &Key) -> Result<PathBuf, String> {

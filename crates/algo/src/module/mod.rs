@@ -34,7 +34,11 @@ pub use for_bpf::{ForBpf, for_bpf};
 pub use running::LoadedModules;
 pub(crate) use running::Running;
 
-use crate::{Algorithm, DiagInfo, Error, Has, Origin, ParamInfo, diag_infos, param_infos, sha256};
+use crate::dwarf::{self, State};
+use crate::{
+    Algorithm, DiagInfo, Error, Field, FieldKind, Has, Origin, ParamInfo, diag_infos, param_infos,
+    sha256,
+};
 pub use image::ParamType as ModuleParam;
 use image::{FileTable, Image, ModuleTable, ParamType};
 pub(crate) use source::without_comments;
@@ -44,6 +48,9 @@ use source::{Info, Kind};
 pub const MAX_SOURCE_BYTES: u64 = 4 << 20;
 /// What it is.
 pub const WHAT: &str = "algorithm's source";
+
+/// Columns beyond are left out.
+const MOST_COLUMNS: usize = 128;
 
 /// A file that an algorithm was compiled from.
 #[derive(Debug)]
@@ -56,6 +63,8 @@ pub struct Module {
     compiler: String,
     is_kernel_module: bool,
     info: Option<Info>,
+    /// Those of its columns that are fields of the private area, behind those of `info`.
+    shown: Vec<Field>,
     /// Type of each parameter's variable; empty for a file on the contract.
     param_types: Vec<ParamType>,
     /// Distance of the first table of operations from the symbol that every copy has.
@@ -183,11 +192,13 @@ fn build(path: &Path, text: String, name: &'static str) -> Result<Algorithm, Err
         compiler: compiled.compiler,
         is_kernel_module: matches!(kind, Kind::KernelModule),
         info: None,
+        shown: Vec::new(),
         param_types: Vec::new(),
         first: 0,
         idle: Mutex::default(),
         others: Mutex::default(),
     };
+    let fields = state_fields(&module.object, &compiled.private_types);
     crash::name_in_crashes(path);
     let image = Image::load(&module).map_err(|why| says(path, &why))?;
     let text: &'static str = text.leak();
@@ -195,7 +206,7 @@ fn build(path: &Path, text: String, name: &'static str) -> Result<Algorithm, Err
         Kind::Contract { .. } => {
             let table = image.file_table();
             module.first = image.distance(table.ops);
-            of_contract_file(path, name, text, &table)?
+            Algorithm { fields, ..of_contract_file(path, name, text, &table)? }
         }
         Kind::KernelModule => {
             let table = image.module_table();
@@ -207,7 +218,8 @@ fn build(path: &Path, text: String, name: &'static str) -> Result<Algorithm, Err
                 says(path, "its module_init registers no congestion control: it must call tcp_register_congestion_control")
             })?;
             module.first = image.distance(ops);
-            module.info = source::info(text);
+            module.info = source::info(text).filter(|info| info.is_its_own() || fields.is_empty());
+            let diag = columns(&mut module, &fields);
             let table = image.operations(ops);
             Algorithm {
                 name,
@@ -215,7 +227,8 @@ fn build(path: &Path, text: String, name: &'static str) -> Result<Algorithm, Err
                 // What it uses of it is known to nobody but the file.
                 state_bytes: crate::PRIVATE_AREA_BYTES,
                 params,
-                diag: module.info.map_or_else(Vec::new, Info::columns),
+                diag,
+                fields,
                 flags: table.flags,
                 has: Has::of(&table),
                 origin: Origin::Other { of: &Algorithm::all()[0], at: 0 },
@@ -248,6 +261,7 @@ fn of_contract_file(
         state_bytes: table.state_bytes(),
         params: param_infos(table.params()),
         diag: diag_infos(table.diag()),
+        fields: Vec::new(),
         flags: ops.flags,
         has: Has::of(ops),
         origin: Origin::Other { of: &Algorithm::all()[0], at: 0 },
@@ -276,6 +290,38 @@ fn params_of(path: &Path, table: &ModuleTable) -> Result<(Vec<ParamInfo>, Vec<Pa
 impl Info {
     fn columns(self) -> Vec<DiagInfo> {
         let columns = self.names_and_units();
-        columns.into_iter().map(|(name, unit)| DiagInfo { name, unit, choices: "" }).collect()
+        let column = |(name, unit)| DiagInfo { name, unit, choices: "", is_signed: false };
+        columns.into_iter().map(column).collect()
     }
+}
+
+/// The fields of what a file keeps of a connection, by the object's debug information. Nothing of the object runs.
+fn state_fields(object: &Path, private_types: &[String]) -> Vec<Field> {
+    let state = match private_types.is_empty() {
+        true => State::ReturnedBy("cc_state"),
+        false => State::OneOf(private_types),
+    };
+    let object = fs::read(object).unwrap_or_default();
+    dwarf::find(&object, &state).unwrap_or_default().fields
+}
+
+/// What a module shows: what its `get_info` fills, then the fields of its private struct that have other names.
+fn columns(module: &mut Module, fields: &[Field]) -> Vec<DiagInfo> {
+    let mut columns = module.info.map_or_else(Vec::new, Info::columns);
+    for field in fields {
+        let is_known = columns.iter().any(|column| column.name == field.name());
+        let (is_signed, choices) = match field.kind() {
+            FieldKind::Pointer => continue,
+            FieldKind::Signed => (true, ""),
+            FieldKind::Named(names) => (false, names.as_str()),
+            FieldKind::Unsigned => (false, ""),
+        };
+        if is_known || columns.len() >= MOST_COLUMNS {
+            continue;
+        }
+        let (name, choices) = (field.name().to_owned().leak(), choices.to_owned().leak());
+        columns.push(DiagInfo { name, unit: "", choices, is_signed });
+        module.shown.push(field.clone());
+    }
+    columns
 }
