@@ -157,6 +157,17 @@ pub fn load(path: &Path) -> Result<&'static Algorithm, Error> {
     Ok(algorithm)
 }
 
+/// Compiles a file for the simulator and says what it keeps of a connection. Nothing of it is loaded, so nothing runs.
+///
+/// # Errors
+/// [`Error::File`]: what is wrong with it, in the compiler's words where these say it.
+pub fn inspect(path: &Path) -> Result<Vec<Field>, Error> {
+    let text = read(path)?;
+    let kind = source::kind(&text).map_err(|why| says(path, &why))?;
+    let compiled = compile::compile(path, &text, &kind).map_err(|why| says(path, &why))?;
+    Ok(state_fields(&compiled.object, &compiled.private_types))
+}
+
 /// The one sentence about a file.
 fn says(path: &Path, why: &str) -> Error {
     Error::File(format!("{}: {why}", path.display()))
