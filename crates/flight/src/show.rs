@@ -357,7 +357,7 @@ mod tests {
         assert_eq!(
             view.line(&record, &|name| name == "snd_ssthresh"),
             "1.500000 flow 0 call 0 cong_avoid [ack_seq 7, acked_pkts 2]: snd_cwnd 10 -> 12, \
-             snd_ssthresh 2147483647, ca.dctcp_alpha 0 -> 512"
+             snd_ssthresh 2147483647, ca.alpha 0 -> 512"
         );
         let mut of_kernel = View::of(&header("dctcp", Origin::Kernel));
         assert!(of_kernel.line(&record, &|_| false).starts_with("0.000000 flow 1 call 0 "));
