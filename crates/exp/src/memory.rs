@@ -44,18 +44,18 @@ impl Memory {
 
     /// As `up to 1.2 GB of memory a run, most of it for 3000000 samples of flows (sample.flows)`.
     pub fn words(&self) -> String {
-        // Whoever samples each microsecond wants to see each call.
-        let other = match self.most.contains("sample.flows") {
+        format!("up to {} of memory a run, most of it for {}", shown(self.bytes()), self.most)
+    }
+
+    /// What does the same with less; empty: nothing that is known.
+    pub(crate) fn other_way(&self) -> &'static str {
+        match self.most.contains("sample.flows") {
+            // Whoever samples each microsecond wants to see each call.
             true => {
-                "; knee run --trace ENTRY records each call of an algorithm, knee flight show prints them"
+                "; knee run --trace ENTRY records each call of an algorithm, and knee flight show prints them"
             }
             false => "",
-        };
-        format!(
-            "up to {} of memory a run, most of it for {}{other}",
-            shown(self.bytes()),
-            self.most
-        )
+        }
     }
 }
 
