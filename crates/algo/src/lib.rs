@@ -403,16 +403,6 @@ impl Algorithm {
         &self.diag
     }
 
-    /// The numbers in its private state, under the names that its file gives them; empty where they are not known.
-    pub fn state_fields(&self) -> &[Field] {
-        &self.fields
-    }
-
-    /// Whether its private state has an address in it, which a recording cannot hand on.
-    pub fn keeps_addresses(&self) -> bool {
-        self.fields.iter().any(|field| *field.kind() == FieldKind::Pointer)
-    }
-
     /// Whether its connections must negotiate ECN and send ECT on every packet.
     pub fn needs_ecn(&self) -> bool {
         self.flags & NEEDS_ECN != 0

@@ -439,7 +439,7 @@ fn modules_are_traced_and_their_calls_replay_the_same() {
     let scratch = Scratch::new();
     for name in ["tcp_reno", "tcp_cubic", "tcp_dctcp", "tcp_delay", "tcp_model", "tcp_copa"] {
         let report = replayed(&traced(&scratch, &module(name), name), &module(name));
-        assert!(report.total() > 1000 && report.flows == 4, "{name}: {report}");
+        assert!(report.total() > 1000 && report.flows >= 2, "{name}: {report}");
         assert!(report.is_equal() && report.unchecked == 0, "{name}: {report}");
         assert_eq!(report.stretches, report.flows, "{name}");
     }
