@@ -73,6 +73,12 @@ pub(super) fn table_of_sizes(types: &BTreeSet<String>) -> String {
         out.push_str(&format!("\t{{ \"{name}\", sizeof({name}) }},\n"));
     }
     out.push_str("\t{ 0, 0 },\n};\n");
+    // A type that only its size is asked of would be left out of the debug information.
+    for (number, name) in types.iter().enumerate() {
+        out.push_str(&format!(
+            "static const {name} *const knee_type_{number} __attribute__((used));\n"
+        ));
+    }
     out
 }
 
