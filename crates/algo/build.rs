@@ -5,6 +5,16 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
+#[path = "src/dwarf.rs"]
+#[allow(dead_code, reason = "the library has more to do with it")]
+mod dwarf;
+#[path = "src/fields.rs"]
+#[allow(dead_code, unreachable_pub, reason = "the library has more to do with them")]
+mod fields;
+
+use dwarf::State;
+use fields::FieldKind;
+
 fn main() {
     let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
     let algorithms = root.join("../../algorithms");
@@ -38,7 +48,9 @@ fn main() {
         for name in &names {
             build.file(folder.join(format!("{name}.c")));
         }
-        tables.push_str(&table(table_name, folder, &names));
+        let fields: Vec<String> =
+            names.iter().map(|name| state_fields(&build, folder, name)).collect();
+        tables.push_str(&table(table_name, folder, &names, &fields));
     }
     build.compile("knee_algorithms");
 
@@ -70,8 +82,33 @@ fn algorithm_names(folder: &Path) -> Vec<String> {
     names
 }
 
+/// The fields of an algorithm's private state, as rows of a constant. Without debug information there are none.
+fn state_fields(build: &cc::Build, folder: &Path, name: &str) -> String {
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
+    let object = out.join(format!("{name}.state.so"));
+    let mut command = build.get_compiler().to_command();
+    command.args(["-w", "-g", "-gz=none", "-O0", "-fPIC", "-shared", "-nostdlib"]);
+    let made = command.arg(folder.join(format!("{name}.c"))).arg("-o").arg(&object).status();
+    let bytes = made.ok().filter(|status| status.success()).and_then(|_| fs::read(&object).ok());
+    let found = bytes.and_then(|bytes| dwarf::find(&bytes, &State::ReturnedBy("cc_state")));
+    let mut rows = String::new();
+    for field in found.unwrap_or_default().fields {
+        let (kind, names) = match field.kind() {
+            FieldKind::Unsigned => ("Unsigned", None),
+            FieldKind::Signed => ("Signed", None),
+            FieldKind::Named(names) => ("Named", Some(names)),
+            FieldKind::Pointer => ("Pointer", None),
+        };
+        let names = names.map_or(String::new(), |names| format!("({names:?}.to_owned())"));
+        let (name, at, bits) = (field.name(), field.bit_offset(), field.bits());
+        write!(rows, "({name:?}, {at}, {bits}, || FieldKind::{kind}{names}), ")
+            .expect("a String takes all");
+    }
+    rows
+}
+
 /// The symbols that the macros of native.h give each algorithm, and one row for each.
-fn table(table_name: &str, folder: &Path, names: &[String]) -> String {
+fn table(table_name: &str, folder: &Path, names: &[String], fields: &[String]) -> String {
     let mut text = String::from("unsafe extern \"C\" {\n");
     for name in names {
         write!(
@@ -84,7 +121,7 @@ fn table(table_name: &str, folder: &Path, names: &[String]) -> String {
         .expect("a String takes all");
     }
     writeln!(text, "}}\n\nstatic {table_name}: &[Raw] = &[").expect("as above");
-    for name in names {
+    for (name, fields) in names.iter().zip(fields) {
         let path = folder.join(format!("{name}.c"));
         let path = path.canonicalize().expect("it was listed a moment ago");
         writeln!(
@@ -92,7 +129,8 @@ fn table(table_name: &str, folder: &Path, names: &[String]) -> String {
             "    Raw {{ name: \"{name}\", text: include_str!({path:?}), ops: &raw const cc_ops_{name}, \
              state_bytes: &raw const cc_state_bytes_{name}, params: &raw const cc_params_{name}, \
              params_len: &raw const cc_params_len_{name}, diag: &raw const cc_diag_{name}, \
-             diag_len: &raw const cc_diag_len_{name}, diag_read: cc_diag_read_{name} }},"
+             diag_len: &raw const cc_diag_len_{name}, diag_read: cc_diag_read_{name}, \
+             fields: &[{fields}] }},"
         )
         .expect("a String takes all");
     }

@@ -2,7 +2,7 @@
 #![no_main]
 
 use knee_algo::Algorithm;
-use knee_flight::{OtherWay, Reader, Replay};
+use knee_flight::{Diff, OtherWay, Reader, Replay, View};
 use knee_fuzz::check_message;
 
 /// Magic, version and the length of the header.
@@ -54,10 +54,16 @@ fn replayed(file: &[u8]) -> Result<(), knee_flight::Error> {
     let (algorithm, params) = reader.header().algorithm()?;
     let mut replay = Replay::new(algorithm, params, reader.header().hz)?;
     let other = Algorithm::by_name("dctcp").expect("it is in the folder");
+    let mut view = View::of(reader.header());
+    let columns = view.columns(&|_| true).len();
+    let mut diff = Diff::new(reader.header(), reader.header());
     let mut other = OtherWay::new(other, other.default_params(), reader.header().hz);
     while let Some(record) = reader.next_record()? {
         replay.step(&record);
         let _ = other.step(&record);
+        assert_eq!(view.row(&record, &|_| true).len(), columns);
+        let _ = view.line(&record, &|_| true);
+        let _ = diff.take(0, record);
     }
     assert!(reader.ending().is_some());
     assert!(!replay.finish().to_string().is_empty());

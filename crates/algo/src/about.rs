@@ -1,8 +1,18 @@
-//! What the header of an algorithm's file says: it is kept there and nowhere else.
+//! What an algorithm's file says of itself: in its header, which is kept there and nowhere else, and by its private struct.
 
-use crate::Algorithm;
+use crate::{Algorithm, Field, FieldKind};
 
 impl Algorithm {
+    /// The numbers in its private state, under the names that its file gives them; empty where they are not known.
+    pub fn state_fields(&self) -> &[Field] {
+        &self.fields
+    }
+
+    /// Whether its private state has an address in it, which a recording cannot hand on.
+    pub fn keeps_addresses(&self) -> bool {
+        self.fields.iter().any(|field| *field.kind() == FieldKind::Pointer)
+    }
+
     /// What it is, in the first sentence of its file's header; empty if there is no header.
     pub fn title(&self) -> String {
         let paragraphs = header(self.text());

@@ -1,6 +1,6 @@
 //! Algorithms whose code is elsewhere: in an object for BPF that a kernel runs and this process does not.
 
-use crate::{Algorithm, Has, OPERATIONS, Origin, ParamInfo};
+use crate::{Algorithm, Field, Has, OPERATIONS, Origin, ParamInfo};
 
 /// What is known of one.
 #[derive(Clone, Debug, Default)]
@@ -13,6 +13,8 @@ pub struct Description {
     pub flags: u32,
     /// The names of the operations it has.
     pub operations: Vec<String>,
+    /// The numbers in its private state.
+    pub fields: Vec<Field>,
 }
 
 impl Algorithm {
@@ -25,6 +27,7 @@ impl Algorithm {
             state_bytes: crate::PRIVATE_AREA_BYTES,
             origin: Origin::Elsewhere,
             diag: Vec::new(),
+            fields: description.fields,
             flags: description.flags,
             has: Has {
                 operations: OPERATIONS.into_iter().filter(|name| has(name)).collect(),
@@ -71,6 +74,7 @@ mod tests {
             params: vec![gain],
             flags: crate::NEEDS_ECN,
             operations: vec!["init".to_owned(), "ssthresh".to_owned()],
+            fields: Vec::new(),
         });
         let mut params = algorithm.default_params();
         algorithm.set_param(&mut params, "gain", "8").unwrap();

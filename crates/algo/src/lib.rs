@@ -26,6 +26,8 @@ pub mod check;
 #[doc(hidden)]
 pub mod conformance;
 mod described;
+mod dwarf;
+mod fields;
 mod given;
 pub mod module;
 mod params;
@@ -35,6 +37,7 @@ pub mod template;
 
 pub use call::Call;
 pub use described::Description;
+pub use fields::{Field, FieldKind};
 pub use given::{Given, GivenLog, Observed, Observer};
 pub use params::{DiagInfo, Error, ParamInfo, Params};
 pub use patched::{SentSegment, SentState, sent_mark};
@@ -180,7 +183,11 @@ struct Raw {
     diag: *const RawDiag,
     diag_len: *const u32,
     diag_read: DiagRead,
+    fields: &'static [RawField],
 }
+
+/// Name, first bit, bits and kind of a field of the private state.
+type RawField = (&'static str, u64, u64, fn() -> FieldKind);
 
 // SAFETY: all pointers are to constants of the C objects.
 unsafe impl Sync for Raw {}
@@ -223,6 +230,7 @@ pub struct Algorithm {
     origin: Origin,
     params: Vec<ParamInfo>,
     diag: Vec<DiagInfo>,
+    fields: Vec<Field>,
     flags: u32,
     has: Has,
 }
@@ -351,6 +359,13 @@ impl Algorithm {
             origin: Origin::Folder { ops, diag_read: raw.diag_read },
             params: param_infos(params),
             diag: diag_infos(diag),
+            fields: raw
+                .fields
+                .iter()
+                .filter_map(|(name, at, bits, kind)| {
+                    Field::new((*name).to_owned(), *at, *bits, kind())
+                })
+                .collect(),
             flags: ops.flags,
             has: Has::of(ops),
         }
@@ -812,9 +827,12 @@ impl Instance {
                     if !self.storage.is_empty() {
                         host.storage = self.storage.as_mut_ptr();
                     }
-                    let told = running.info(sock, host, values);
+                    let mut values = running.info(sock, host);
                     host.storage = std::ptr::null_mut();
-                    return told;
+                    let is_beside = !self.storage.is_empty();
+                    let area = if is_beside { &self.storage[..] } else { &sock.icsk_ca_priv[..] };
+                    values.extend(running.shown(area));
+                    return values;
                 }
             },
             (_, None) => return Vec::new(),
@@ -863,8 +881,10 @@ fn param_infos(params: &[RawParam]) -> Vec<ParamInfo> {
 fn diag_infos(diag: &[RawDiag]) -> Vec<DiagInfo> {
     diag.iter()
         .map(|diag| match (text(diag.name), text(diag.unit)) {
-            (name, choices) if choices.contains('|') => DiagInfo { name, unit: "", choices },
-            (name, unit) => DiagInfo { name, unit, choices: "" },
+            (name, choices) if choices.contains('|') => {
+                DiagInfo { name, unit: "", choices, is_signed: false }
+            }
+            (name, unit) => DiagInfo { name, unit, choices: "", is_signed: false },
         })
         .collect()
 }

@@ -84,6 +84,8 @@ pub struct DiagInfo {
     pub unit: &'static str,
     /// Names of the values 0, 1, ..., as `A|B`; empty: a plain number.
     pub choices: &'static str,
+    /// Whether its 64 bits are two's complement.
+    pub is_signed: bool,
 }
 
 /// Parameter values of one flow, in the order of [`Algorithm::params`].

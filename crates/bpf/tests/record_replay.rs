@@ -380,5 +380,8 @@ fn bbr3_whose_state_is_in_socket_storage_does_the_same_in_both() {
     let middle = records.iter().position(|record| record.large_after.len() > 4).unwrap();
     records[middle].large_after[3] ^= 1;
     let first = replay(bbr3, &bbr3.default_params(), &records).first_difference.unwrap();
-    assert_eq!((first.index, first.field.as_str()), (middle as u64, "state in storage at byte 24"));
+    assert_eq!(
+        (first.index, first.field.as_str()),
+        (middle as u64, "state in storage probe_rtt_min_us")
+    );
 }

@@ -3,9 +3,7 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use knee_algo::check;
-#[cfg(feature = "kernel")]
-use knee_algo::module;
+use knee_algo::{check, module};
 use serde_json::{Value as Json, json};
 
 use crate::{CHECK_FAILED, COULD_NOT, DONE, Failure, complain, print};
@@ -38,28 +36,19 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
     for path in &args.files {
         let checked = match check::file(path) {
             Ok(checked) => checked,
-            #[cfg(feature = "kernel")]
             Err(knee_algo::Error::KernelModule(_)) => {
+                let looked = linux_module(path, args.clang.as_deref());
+                found += looked.findings.len();
+                out += &looked.said;
                 let shown = path.display().to_string();
-                if let Err(why) = can_compile(args.clang.as_deref()) {
-                    all.push(json!({ "file": shown, "error": why }));
-                    not_looked_at.push(format!("{shown}: {why}"));
-                    continue;
-                }
-                let (finding, said) = match embedded(path, args.clang.as_deref()) {
-                    Ok(_) => {
-                        (Vec::new(), format!("{shown}: a Linux module that compiles for BPF\n"))
-                    }
-                    Err(why) => (
-                        vec![json!({ "rule": "Compiler", "message": why.to_string() })],
-                        format!("{why}\n"),
-                    ),
-                };
-                found += finding.len();
-                out += &said;
-                all.push(
-                    json!({ "file": shown, "findings": finding, "compiler": "clang for BPF" }),
-                );
+                not_looked_at.extend(looked.missing.iter().map(|why| format!("{shown}: {why}")));
+                all.push(json!({
+                    "file": shown,
+                    "findings": looked.findings,
+                    "fields": looked.fields,
+                    "error": (!looked.missing.is_empty()).then(|| looked.missing.join("; ")),
+                    "compiler": "cc for the simulator, clang for BPF",
+                }));
                 continue;
             }
             Err(why) => {
@@ -108,6 +97,69 @@ pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
         write_object(&args.files[0], args.clang.as_deref(), object)?;
     }
     Ok(DONE)
+}
+
+/// What was found of the source of a Linux module.
+#[derive(Default)]
+struct Looked {
+    findings: Vec<Json>,
+    said: String,
+    /// The numbers that it keeps of a connection.
+    fields: Vec<String>,
+    /// What was not looked at, and why.
+    missing: Vec<String>,
+}
+
+/// Whether a module compiles, for the simulator and for BPF. Nothing of it runs.
+fn linux_module(path: &Path, clang: Option<&str>) -> Looked {
+    let mut looked = Looked::default();
+    let shown = path.display();
+    match module::inspect(path) {
+        Ok(fields) => {
+            looked.fields = fields.iter().map(|field| field.name().to_owned()).collect();
+            let _ = write!(looked.said, "{shown}: a Linux module that compiles for the simulator");
+            let _ = match fields.is_empty() {
+                true => writeln!(looked.said, ", with no struct of its own in the private area"),
+                false => writeln!(looked.said, "; it keeps {}", looked.fields.join(", ")),
+            };
+        }
+        Err(why) if module::find_compiler().is_none() => {
+            looked.missing.push(format!("for the simulator: {why}"));
+        }
+        Err(why) => looked.refused(&why.to_string()),
+    }
+    in_bpf(path, clang, &mut looked);
+    looked
+}
+
+impl Looked {
+    fn refused(&mut self, why: &str) {
+        self.findings.push(json!({ "rule": "Compiler", "message": why }));
+        let _ = writeln!(self.said, "{why}");
+    }
+}
+
+#[cfg(feature = "kernel")]
+fn in_bpf(path: &Path, clang: Option<&str>, looked: &mut Looked) {
+    if let Err(why) = can_compile(clang) {
+        looked.missing.push(format!("for BPF: {why}"));
+        return;
+    }
+    match embedded(path, clang) {
+        Ok(_) => {
+            let _ = writeln!(looked.said, "{}: it compiles for BPF", path.display());
+        }
+        Err(why) => looked.refused(&why.to_string()),
+    }
+}
+
+#[cfg(not(feature = "kernel"))]
+fn in_bpf(path: &Path, _clang: Option<&str>, looked: &mut Looked) {
+    let _ = writeln!(
+        looked.said,
+        "{}: for BPF it was not looked at: this knee was built without its kernel side",
+        path.display()
+    );
 }
 
 /// Whether a refusal would be the file's: without a compiler, or a place for what it makes, nothing was looked at.

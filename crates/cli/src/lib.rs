@@ -9,6 +9,7 @@ mod check;
 mod compare;
 mod doctor;
 mod explain;
+mod flight;
 #[cfg(feature = "kernel")]
 mod host;
 #[cfg(feature = "kernel")]
@@ -79,6 +80,8 @@ Examples:
         what an algorithm is, its parameters and what it shows of itself
   knee run two-flows --trace both -o /tmp/two && knee replay /tmp/two/both-run-0.flight --cc reno
         every call of the algorithm, and what another one would have done in its place
+  knee flight show /tmp/two/both-run-0.flight --flow 0 --op ssthresh
+        these calls in words: arguments, and each field that a call changed
   knee run incast --cc dctcp,./tcp_foo.c
         beside the source of a Linux module, unmodified (it runs as part of knee: trust it first)
   knee new algorithm swift
@@ -142,6 +145,8 @@ enum Command {
     Check(check::Args),
     /// Make the calls of a recording again on the native build, and compare.
     Replay(replay::Args),
+    /// Show the calls in a recording, or where two recordings part.
+    Flight(flight::Args),
     /// Play packet scripts against the simulator's TCP or the running kernel's.
     Script(script::Args),
     /// Build kernels for runs in virtual time (--on vkernel).
@@ -327,6 +332,7 @@ impl Words for Cli {
             Command::New(args) => new::run(args).map(|()| DONE),
             Command::Check(args) => check::run(args),
             Command::Replay(args) => replay::run(args),
+            Command::Flight(args) => flight::run(args),
             Command::Script(args) => script::run(args),
             Command::Vkernel(args) => vkernel::main(args).map(|()| DONE),
             Command::Pcap(args) => pcap::run(args),

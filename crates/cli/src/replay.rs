@@ -105,6 +105,9 @@ fn same(
     if args.json {
         let mut all = json_of(recording);
         all.insert("replay".into(), report_json(&report));
+        if !report.is_equal() && !limit_of(algorithm).is_empty() {
+            all.insert("note".into(), limit_of(algorithm).trim().into());
+        }
         all.insert("error".into(), broken.as_ref().map(Error::to_string).into());
         print(&format!("{}\n", Json::from(all)))?;
     } else {
@@ -112,12 +115,24 @@ fn same(
         let _ = write!(out, "{report}");
         if let Some(first) = &report.first_difference {
             let _ = write!(out, "\nas recorded:\n{}", first.record);
+            out.push_str(limit_of(algorithm));
         } else if broken.is_none() {
             out.push_str("equal\n");
         }
         print(&out)?;
     }
     ended(args, broken, if report.is_equal() { DONE } else { CHECK_FAILED })
+}
+
+/// What else than the algorithm a difference may come from.
+fn limit_of(algorithm: &Algorithm) -> &'static str {
+    match algorithm.module().is_some_and(|module| module.is_kernel_module()) {
+        true => {
+            "\na recording has the private area of a Linux module, not its global variables nor memory of kmalloc: if the module \
+             keeps something there, that may be the cause\n"
+        }
+        false => "",
+    }
 }
 
 /// The exit code: an unreadable file counts more than what was found in its readable part.
@@ -235,7 +250,17 @@ fn origin(header: &Header) -> &'static str {
 
 /// What was recorded, and what is missing.
 fn told(recording: &Recording) -> String {
-    let header = recording.header();
+    let mut out = told_of_header(recording.header());
+    if let Some(ending) = recording.ending() {
+        for (reason, count) in ending.reasons() {
+            let _ = writeln!(out, "{count} calls were lost {reason}");
+        }
+    }
+    out
+}
+
+/// What was recorded.
+pub(crate) fn told_of_header(header: &Header) -> String {
     let params: String =
         header.params.iter().map(|(name, value)| format!(" {name}={value}")).collect();
     let Header { name, algorithm, release, hz, about, .. } = header;
@@ -243,16 +268,7 @@ fn told(recording: &Recording) -> String {
         .source
         .as_ref()
         .map_or(String::new(), |source| format!(" (of {}, sha256 {})", source.name, source.sha256));
-    let mut out = format!(
-        "{name}: {algorithm}{source}{params}; {} {release}, HZ {hz}; {about}\n",
-        origin(header)
-    );
-    if let Some(ending) = recording.ending() {
-        for (reason, count) in ending.reasons() {
-            let _ = writeln!(out, "{count} calls were lost {reason}");
-        }
-    }
-    out
+    format!("{name}: {algorithm}{source}{params}; {} {release}, HZ {hz}; {about}\n", origin(header))
 }
 
 fn json_of(recording: &Recording) -> Map<String, Json> {

@@ -96,6 +96,7 @@ fn much_memory_is_said_before_the_run_and_too_much_is_refused() {
     let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
     // DCTCP's samples have more values.
     assert!(words.contains(&said.replace("806", "838")), "{words}");
+    assert!(words.contains("knee run --trace ENTRY records each call of an algorithm"), "{words}");
 }
 
 #[test]

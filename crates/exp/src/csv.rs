@@ -12,6 +12,7 @@ use knee_run::spec::{Run, Traffic};
 use crate::cases::{Configuration, RunId};
 use crate::classes::queue_name;
 use crate::experiment::Experiment;
+use crate::inside::{diagnostics, inside_column, is_same};
 use crate::metric::{Kind, Measured, Metric};
 use crate::scenario::Scenario;
 use crate::stats::Samples;
@@ -28,11 +29,8 @@ pub(crate) fn header(file: ResultFile, experiment: &Experiment) -> String {
             line.truncate(line.len() - cut);
         }
         ResultFile::FlowSample => {
-            for (name, unit) in diagnostics(experiment) {
-                let unit = if unit.is_empty() { String::new() } else { format!("_{unit}") };
-                let name = format!("{name}{unit}");
-                let is_taken = line.split(',').any(|column| column == name);
-                let _ = write!(line, ",{}{name}", if is_taken { "inside_" } else { "" });
+            for diag in diagnostics(&experiment.algorithms) {
+                let _ = write!(line, ",{}", inside_column(&diag));
             }
         }
         _ => {}
@@ -49,15 +47,14 @@ fn untold(experiment: &Experiment) -> &'static [&'static str] {
     &columns[told..]
 }
 
-/// Diagnostic values of the algorithms in use, each name once.
-fn diagnostics(experiment: &Experiment) -> Vec<(&'static str, &'static str)> {
-    let mut all: Vec<(&str, &str)> = Vec::new();
-    for diag in experiment.algorithms.iter().flat_map(|algorithm| algorithm.diag()) {
-        if !all.iter().any(|(name, _)| *name == diag.name) {
-            all.push((diag.name, diag.unit));
-        }
+/// A view's "none yet".
+const ALL_ONES_OF_32: u64 = u32::MAX as u64;
+
+fn signed(value: i64) -> Cell<'static> {
+    match u64::try_from(value) {
+        Ok(value) => Cell::from(value),
+        Err(_) => Cell::from(value.to_string()),
     }
-    all
 }
 
 fn moment(time: Time) -> Cell<'static> {
@@ -320,7 +317,7 @@ impl Writer<'_> {
     }
 
     fn flow_samples(&self) -> String {
-        let diagnostics = diagnostics(self.experiment);
+        let diagnostics = diagnostics(&self.experiment.algorithms);
         let mut out = String::new();
         for s in &self.outcome.flow_samples {
             let pacing = s.pacing_rate_bytes_per_sec;
@@ -349,12 +346,15 @@ impl Writer<'_> {
             };
             let algorithm: Option<&Algorithm> =
                 self.run.flows.get(s.flow as usize).map(|flow| flow.cc.algorithm);
-            let inside = diagnostics.iter().map(|(name, _)| {
-                let at = algorithm.filter(|algorithm| algorithm.diag().len() == s.diag.len());
-                let at = at.and_then(|a| a.diag().iter().position(|diag| diag.name == *name));
-                // All ones, of a field or of its view: not known.
-                let is_known = |value: &u64| *value != u64::MAX && *value != u64::from(u32::MAX);
-                Cell::from(at.map(|at| s.diag[at]).filter(is_known))
+            let inside = diagnostics.iter().map(|wanted| {
+                let its = algorithm.filter(|algorithm| algorithm.diag().len() == s.diag.len());
+                let mut its = its.into_iter().flat_map(|its| its.diag()).zip(&s.diag);
+                match its.find(|(diag, _)| is_same(diag, wanted)) {
+                    Some((diag, value)) if diag.is_signed => signed(*value as i64),
+                    // All ones, of a field or of its view: not known.
+                    Some((_, &(u64::MAX | ALL_ONES_OF_32))) | None => Cell::Empty,
+                    Some((_, value)) => Cell::from(*value),
+                }
             });
             write_row(&mut out, &self.index, row.cells().into_iter().chain(inside));
         }

@@ -9,6 +9,7 @@ use knee_file::keys::{Below, Key, List, Name, Shape, Text};
 use knee_file::{
     Node, Origin, Reader, Resolved, Table, did_you_mean, keys, one_of, parse_override, schema,
 };
+use knee_results::manifest;
 use knee_run::spec::{KERNELS_OWN, Run};
 use serde_json::{Map, Value as Json};
 
@@ -17,6 +18,7 @@ use crate::cc::{NoAlgorithm, PARAMS, cc_named, not_built, read_cc, set_param};
 use crate::chart::{self, Chart, read_charts};
 use crate::claim::{self, Claim, read_claims};
 use crate::error::Error;
+use crate::inside;
 use crate::memory::{MOST_BYTES, Memory};
 use crate::modules;
 use crate::network;
@@ -276,6 +278,7 @@ impl Experiment {
         experiment.check_rows(MOST_AT_ONCE.saturating_sub(size))?;
         experiment.check_published()?;
         experiment.check_claims()?;
+        experiment.plots()?;
         Ok(experiment)
     }
 
@@ -361,6 +364,27 @@ impl Experiment {
             }
         }
         Ok(())
+    }
+
+    /// What a report is to draw of connections. Names that other algorithms than the file's do not show are left out where
+    /// these were asked for.
+    ///
+    /// # Errors
+    /// If a name is none of a column.
+    pub(crate) fn plots(&self) -> Result<Vec<manifest::Plot>, Error> {
+        let names = self.scenario(&self.configurations[0])?.plot;
+        let is_asked = !self.asked.cc.is_empty();
+        let mut all = Vec::new();
+        for name in names {
+            match inside::plots(&name, &self.algorithms) {
+                Ok(plots) => all.extend(plots),
+                Err(_) if is_asked => {}
+                Err(why) => {
+                    return Err(Error::input(&self.path, Origin::Nowhere, "sample.plot", why));
+                }
+            }
+        }
+        Ok(all)
     }
 
     /// Refuses claims about what is not measured, and charts of it.

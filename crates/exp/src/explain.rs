@@ -147,7 +147,10 @@ fn set_up(experiment: &Experiment) -> Result<String, Error> {
     if experiment.memory.is_large() {
         let is_allowed = experiment.memory.bytes() <= MOST_BYTES;
         let way = if is_allowed { "" } else { ": knee run --memory allows it" };
-        out.push_str(&wrapped(&format!("{}{way}", experiment.memory.words()), "  "));
+        out.push_str(&wrapped(
+            &format!("{}{way}{}", experiment.memory.words(), experiment.memory.other_way()),
+            "  ",
+        ));
     }
     Ok(out)
 }

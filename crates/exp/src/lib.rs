@@ -64,6 +64,7 @@ pub mod explain;
 mod flight;
 pub mod golden;
 mod host_metrics;
+mod inside;
 pub mod machine;
 mod measure;
 pub mod memory;

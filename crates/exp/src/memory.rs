@@ -46,6 +46,17 @@ impl Memory {
     pub fn words(&self) -> String {
         format!("up to {} of memory a run, most of it for {}", shown(self.bytes()), self.most)
     }
+
+    /// What does the same with less; empty: nothing that is known.
+    pub(crate) fn other_way(&self) -> &'static str {
+        match self.most.contains("sample.flows") {
+            // Whoever samples each microsecond wants to see each call.
+            true => {
+                "; knee run --trace ENTRY records each call of an algorithm, and knee flight show prints them"
+            }
+            false => "",
+        }
+    }
 }
 
 /// Reads what somebody allows, as "8 GiB".

@@ -235,6 +235,7 @@ pub(crate) fn manifest(
         published: experiment.published.iter().map(about::published).collect(),
         claims: about::claims(experiment, swept),
         charts: experiment.charts.iter().map(about::chart).collect(),
+        plots: experiment.plots()?,
         axes: experiment.axes.iter().map(about::axis).collect(),
         cases: experiment.cases.iter().map(|case| case.name.clone()).collect(),
         network: Some(about::network(experiment)?),

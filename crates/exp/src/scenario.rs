@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use knee_algo::Algorithm;
-use knee_file::keys::Key;
+use knee_file::keys::{Key, List, Text};
 use knee_file::{Error, Node, Reader, Resolved, keys};
 use knee_queue::time::{Duration, Time};
 use knee_run::spec::{Cc, MeasuredWindow, NodeId, Order, Run, Sampling, Traffic};
@@ -34,6 +34,8 @@ pub(crate) struct Scenario {
     until_done: bool,
     sampling: Sampling,
     measure: Option<Window>,
+    /// What a report is to draw of connections.
+    pub(crate) plot: Vec<String>,
     /// What a run takes.
     pub(crate) memory: Memory,
     /// How runs and the window differ from all this.
@@ -69,6 +71,9 @@ keys! {
         queues: Key<Duration> = at_least("1 us").like("1 ms").usually("none"),
         /// Of goodput.
         goodput: Key<Duration> = at_least("1 us").like("1 ms").usually("none; 10 ms where `converged` needs it"),
+        /// What of connections a report draws beside cwnd and RTT: values that an algorithm shows (`knee algorithms NAME`), or columns of
+        /// `series-flows.csv`.
+        plot: Key<List<Text>> = like("velocity").usually("none"),
     }
 }
 
@@ -106,6 +111,7 @@ impl Scenario {
             until_done,
             sampling,
             measure,
+            plot: read_plot(root)?,
             memory: Memory::default(),
             scale: Scale::ONE,
             resolved: Resolved::new(),
@@ -323,6 +329,17 @@ fn read_sampling(
         common_period(from, until)
     };
     Ok(Sampling { goodput, window: Some(MeasuredWindow { from, until, period }), ..sampling })
+}
+
+/// What is to be drawn of connections, of which there must be samples.
+fn read_plot(root: &Reader<'_>) -> Result<Vec<String>, Error> {
+    let sample = root.child_or_empty("sample")?;
+    let plot = sample.texts(&SAMPLE.plot)?.unwrap_or_default();
+    if !plot.is_empty() && !sample.has(&SAMPLE.flows) {
+        let why = "draws samples of connections: it needs sample.flows, as flows = \"1 ms\"";
+        return Err(sample.error(&SAMPLE.plot, why));
+    }
+    Ok(plot.into_iter().map(str::to_owned).collect())
 }
 
 /// The longest time that fits a whole number of times into both.

@@ -53,6 +53,14 @@ pub trait Quantity: Sized {
     }
 }
 
+/// Whole microseconds of a time as people write it: for words of a command line.
+///
+/// # Errors
+/// As [`Quantity::parse`].
+pub fn microseconds(text: &str) -> Result<u64, String> {
+    Duration::parse(text).map(Duration::us)
+}
+
 /// A number of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Size(pub u64);

@@ -1,6 +1,6 @@
 //! What a recording says of itself: lines of text, so that a person can read them.
 
-use knee_algo::{AckSample, Algorithm, Given, OPERATIONS, Params, RateSample};
+use knee_algo::{AckSample, Algorithm, Field, FieldKind, Given, OPERATIONS, Params, RateSample};
 
 use crate::Error;
 use crate::record::{ASKED, SOCK_FIELDS, Sample};
@@ -10,6 +10,10 @@ use crate::source::SourceFile;
 pub(crate) const VERSION: u32 = 1;
 /// The largest HZ of a kernel.
 const MAX_HZ: u32 = 10_000;
+/// Fields of a private state beyond are left out.
+const MOST_FIELDS: usize = 256;
+/// Letters that the names of an enumeration's values may have together.
+const MOST_CHOICE_LETTERS: usize = 200;
 /// Characters of a value that a message shows.
 const MOST_SHOWN: usize = 200;
 
@@ -31,6 +35,8 @@ pub struct Header {
     /// The file that it was compiled from, if it is none of knee's own.
     pub source: Option<SourceFile>,
     pub params: Vec<(String, u32)>,
+    /// The numbers in the private state, under the names that the algorithm's file gives them; empty where they are not known.
+    pub fields: Vec<Field>,
     /// Who made the calls.
     pub origin: Origin,
     /// The kernel's release as `uname -r` has it, or the version that the simulator behaves like.
@@ -53,6 +59,7 @@ impl Header {
                 sha256: module.sha256().to_owned(),
             }),
             params: names.zip(params.values().iter().copied()).collect(),
+            fields: algorithm.state_fields().iter().take(MOST_FIELDS).cloned().collect(),
             origin,
             release: String::new(),
             hz,
@@ -82,9 +89,10 @@ impl Header {
         file: &'static Algorithm,
     ) -> Result<(&'static Algorithm, Params), Error> {
         let Some(source) = &self.source else { return self.algorithm() };
-        if file.module().is_some_and(|module| module.is_kernel_module()) {
+        let is_module = file.module().is_some_and(|module| module.is_kernel_module());
+        if is_module && self.origin == Origin::Kernel {
             return Err(Error::Header {
-                what: "it is of a Linux module, which may keep variables that no recording has, so it cannot be replayed"
+                what: "it is of a Linux module in a kernel, whose clock readings no recording has, so it cannot be replayed"
                     .to_owned(),
             });
         }
@@ -126,6 +134,7 @@ impl Header {
         for (name, value) in &self.params {
             lines.push(format!("param {} {value}", one_line(name)));
         }
+        lines.extend(self.fields.iter().take(MOST_FIELDS).map(field_line));
         lines.push(match self.origin {
             Origin::Kernel => "origin kernel".to_owned(),
             Origin::Simulator => "origin simulator".to_owned(),
@@ -171,6 +180,9 @@ impl Header {
             Some((name.to_owned(), value.parse().ok()?))
         });
         let params = params.collect::<Option<Vec<_>>>();
+        let fields = text.lines().filter_map(|line| line.strip_prefix("field "));
+        let fields = fields.take(MOST_FIELDS + 1).map(field_of).collect::<Option<Vec<_>>>();
+        let fields = fields.filter(|fields| fields.len() <= MOST_FIELDS);
         let hz = value_of("hz")?.parse().ok().filter(|hz| (1..=MAX_HZ).contains(hz));
         let origin = match value_of("origin")? {
             "kernel" => Origin::Kernel,
@@ -182,12 +194,47 @@ impl Header {
             name: value_of("name")?.to_owned(),
             source,
             params: params.ok_or_else(|| refused("a parameter is no number".to_owned()))?,
+            fields: fields.ok_or_else(|| refused("a field of its state is none".to_owned()))?,
             origin,
             release: value_of("release")?.to_owned(),
             hz: hz.ok_or_else(|| refused(format!("hz must be 1 to {MAX_HZ}")))?,
             about: value_of("about")?.to_owned(),
         })
     }
+}
+
+/// `field NAME FIRST_BIT BITS KIND`, as docs/flight-recorder.md has it.
+fn field_line(field: &Field) -> String {
+    let kind = match field.kind() {
+        FieldKind::Unsigned => "unsigned",
+        FieldKind::Signed => "signed",
+        FieldKind::Pointer => "address",
+        FieldKind::Named(names) if is_choices(names) => names,
+        FieldKind::Named(_) => "unsigned",
+    };
+    format!("field {} {} {} {kind}", field.name(), field.bit_offset(), field.bits())
+}
+
+fn field_of(line: &str) -> Option<Field> {
+    let mut words = line.split(' ');
+    let (name, at, bits) = (words.next()?, words.next()?.parse().ok()?, words.next()?);
+    let kind = match words.next()? {
+        "unsigned" => FieldKind::Unsigned,
+        "signed" => FieldKind::Signed,
+        "address" => FieldKind::Pointer,
+        names if is_choices(names) => FieldKind::Named(names.to_owned()),
+        _ => return None,
+    };
+    let is_all = words.next().is_none();
+    Field::new(name.to_owned(), at, bits.parse().ok()?, kind).filter(|_| is_all)
+}
+
+/// Whether this is `A|B`, the names of 0, 1, ...
+fn is_choices(names: &str) -> bool {
+    let is_name = |name: &str| {
+        !name.is_empty() && name.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'_')
+    };
+    names.len() <= MOST_CHOICE_LETTERS && names.contains('|') && names.split('|').all(is_name)
 }
 
 /// The order of everything in a record. Another version that has it otherwise has other lines.

@@ -30,6 +30,7 @@
 #![forbid(unsafe_code)]
 
 mod bytes;
+mod diff;
 mod error;
 mod header;
 mod observed;
@@ -37,9 +38,11 @@ mod other;
 mod reader;
 mod record;
 mod replay;
+mod show;
 mod source;
 mod writer;
 
+pub use diff::{Diff, Pair, Parted, TooFarApart};
 pub use error::{Error, Malformed};
 pub use header::{Header, Origin};
 pub use observed::observer;
@@ -47,5 +50,6 @@ pub use other::{OtherWay, Outcome, Row, Tally};
 pub use reader::Reader;
 pub use record::{Record, without_last_zeroes};
 pub use replay::{Difference, Replay, Report};
+pub use show::{Change, Shown, View};
 pub use source::SourceFile;
 pub use writer::{Ending, Writer};

@@ -98,6 +98,9 @@ pub(crate) trait Sample: Sized {
     fn put(&self, to: &mut Vec<u8>);
 
     fn take(from: &mut Bytes<'_>) -> Result<Self, Malformed>;
+
+    /// Their values.
+    fn numbers(&self) -> Vec<i128>;
 }
 
 macro_rules! define_sample {
@@ -114,6 +117,10 @@ macro_rules! define_sample {
                 let mut sample = $sample::default();
                 $(sample.$field = Number::take(from, stringify!($field))?;)*
                 Ok(sample)
+            }
+
+            fn numbers(&self) -> Vec<i128> {
+                vec![$(i128::from(self.$field)),*]
             }
         }
     };

@@ -3,7 +3,10 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
-use knee_algo::{Algorithm, AskedAck, Call, Host, Instance, Params, TcpSock};
+use knee_algo::module::LoadedModules;
+use knee_algo::{
+    Algorithm, AskedAck, Call, Field, FieldKind, Host, Instance, Params, TcpSock, tcp_state,
+};
 
 use crate::record::{MAX_LARGE_WORDS, sock_fields};
 use crate::{Error, Record};
@@ -90,11 +93,15 @@ impl fmt::Display for Report {
     }
 }
 
-/// What an algorithm keeps of a connection: in the socket, and in its storage.
-#[derive(Clone, Debug)]
-struct State {
-    private: [u64; 13],
-    large: Vec<u64>,
+/// A connection at some point of a replay.
+#[derive(Debug)]
+struct Flow {
+    /// It has its own: a module may have changed to another of its tables.
+    instance: Instance,
+    /// The number of its next call.
+    next: u64,
+    /// The private area before that; `None`: not known.
+    private: Option<[u64; 13]>,
 }
 
 /// Makes each recorded call on the native build of an algorithm, and compares what it did: the return
@@ -103,12 +110,16 @@ struct State {
 ///
 /// The socket's fields, the clock and the random numbers come from the records. The private state does
 /// not: it is carried from call to call, so an error would have to stay hidden for a whole connection.
+///
+/// An algorithm that keeps addresses there is never given a recorded one, which would lead anywhere: what stands there is
+/// its own from the first call or from `init` on, and other calls are not made.
 #[derive(Debug)]
 pub struct Replay {
-    instance: Instance,
+    algorithm: &'static Algorithm,
+    params: Params,
+    loaded: LoadedModules,
     hz: u32,
-    /// By socket: the number of its next call, and the state before it.
-    flows: HashMap<u64, (u64, Option<State>)>,
+    flows: HashMap<u64, Flow>,
     records: u64,
     report: Report,
 }
@@ -117,11 +128,14 @@ impl Replay {
     /// A replay on `algorithm` of calls recorded at `hz` ticks per second.
     ///
     /// # Errors
-    /// [`Error::LargeState`].
+    /// [`Error::LargeState`]; [`Error::Header`] if it is of a file that refuses these parameters.
     pub fn new(algorithm: &'static Algorithm, params: Params, hz: u32) -> Result<Replay, Error> {
         check_state(algorithm)?;
-        let instance = algorithm.instance(params);
-        Ok(Replay { instance, hz, flows: HashMap::new(), records: 0, report: Report::default() })
+        let loaded = LoadedModules::default();
+        let refused = |why: knee_algo::Error| Error::Header { what: why.to_string() };
+        loaded.load(algorithm, &params).map_err(refused)?;
+        let (flows, report) = (HashMap::new(), Report::default());
+        Ok(Replay { algorithm, params, loaded, hz, flows, records: 0, report })
     }
 
     /// Replays one call.
@@ -134,33 +148,43 @@ impl Replay {
         report.rehashes += u64::from(record.rehashes);
         report.given += u64::from(record.given.count);
 
-        let known = self.flows.get(&record.flow).cloned();
-        let was_known = known.is_some();
-        let mut before = record.before.clone();
-        let mut large = record.large_before.clone();
-        match known {
-            Some((next, Some(state))) if next == record.number => {
-                // What stands there at init is what the calls before it left, or zeroes.
-                if record.call != Call::Init {
-                    before.icsk_ca_priv = state.private;
-                    large = state.large;
-                }
-            }
-            known => {
-                report.stretches += 1;
-                let expected = known.map_or(0, |(next, _)| next);
-                report.gaps += u64::from(expected != record.number);
-            }
-        }
-        report.flows += u64::from(!was_known);
         let next = record.number.wrapping_add(1);
-        if record.given.overflowed() {
+        let is_new = !self.flows.contains_key(&record.flow);
+        let flow = self.flows.entry(record.flow).or_insert_with(|| Flow {
+            instance: self.algorithm.instance_on(self.params.clone(), &self.loaded),
+            next: 0,
+            private: None,
+        });
+        report.flows += u64::from(is_new);
+        let carried = flow.private.filter(|_| !is_new && flow.next == record.number);
+        // What stands there at init is what the calls before it left, or zeroes.
+        let is_carried = carried.is_some() && record.call != Call::Init;
+        let recorded = record.before.icsk_ca_priv;
+        let private = match (carried, self.algorithm.keeps_addresses()) {
+            (Some(carried), true) => Some(carried),
+            (None, true) => {
+                let is_first = record.number == 0 || record.call == Call::Init;
+                (is_first && recorded == [0; 13]).then_some(recorded)
+            }
+            (Some(carried), false) if is_carried => Some(carried),
+            (_, false) => Some(recorded),
+        };
+        report.stretches += u64::from(carried.is_none() && private.is_some());
+        report.gaps += u64::from(carried.is_none() && flow.next != record.number);
+        flow.next = next;
+        flow.private = None;
+        let Some(private) = private.filter(|_| !record.given.overflowed()) else {
             report.unchecked += 1;
-            self.flows.insert(record.flow, (next, None));
             return;
+        };
+        if !is_carried {
+            flow.instance.set_large_state(&record.large_before);
         }
-        self.instance.set_large_state(&large);
-        let (state, found) = compare(&mut self.instance, record, before, self.hz);
+        let mut before = record.before.clone();
+        before.icsk_ca_priv = private;
+        let fields = self.algorithm.state_fields();
+        let (private, found) = compare(&mut flow.instance, record, before, self.hz, fields);
+        flow.private = Some(private);
         if let Some((field, recorded, native)) = found {
             report.differences += 1;
             let record = Box::new(record.clone());
@@ -172,7 +196,6 @@ impl Replay {
                 record,
             });
         }
-        self.flows.insert(record.flow, (next, Some(state)));
     }
 
     /// What came of it.
@@ -193,19 +216,25 @@ pub(crate) fn check_state(algorithm: &'static Algorithm) -> Result<(), Error> {
 /// A field and its two values.
 type Found = (String, String, String);
 
-/// The native state after the call, and what differs.
+/// The native private state after the call, and what differs.
 fn compare(
     instance: &mut Instance,
     record: &Record,
     mut sock: TcpSock,
     hz: u32,
-) -> (State, Option<Found>) {
+    fields: &[Field],
+) -> ([u64; 13], Option<Found>) {
     let mut host = Host::new(hz, 0);
     host.jiffies = record.jiffies;
+    // No recording has it, and algorithms are asked once there is a connection.
+    sock.sk_state = tcp_state::ESTABLISHED;
     let (result, given) = instance.replay(&record.call, &mut sock, &mut host, &record.given);
     let acks: Vec<_> = host.take_asked_acks().collect();
     let rehashes = u32::from(host.take_asked_rehashes());
     let fallback = host.take_fallback();
+    // They name one of the two.
+    let is_large = !instance.large_state().is_empty();
+    let (of_area, of_storage) = if is_large { (&[][..], fields) } else { (fields, &[][..]) };
     // Once it has asked for another algorithm, the socket is that one's.
     let found = if record.fallback.is_some() || fallback.is_some() {
         differs("fallback", &record.fallback, &fallback)
@@ -216,15 +245,16 @@ fn compare(
             .or_else(|| differs("the rehashes asked for", &record.rehashes, &rehashes))
             .or_else(|| first_field(&record.after, &sock))
             .or_else(|| {
-                let recorded = &record.after.icsk_ca_priv;
-                first_state_word("private state", recorded, &sock.icsk_ca_priv)
+                let recorded = without_addresses(&record.after.icsk_ca_priv, of_area);
+                let native = without_addresses(&sock.icsk_ca_priv, of_area);
+                first_state_word("private state", &recorded, &native, of_area)
             })
             .or_else(|| {
                 let native = instance.large_state();
-                first_state_word("state in storage", &record.large_after, native)
+                first_state_word("state in storage", &record.large_after, native, of_storage)
             })
     };
-    (State { private: sock.icsk_ca_priv, large: instance.large_state().to_vec() }, found)
+    (sock.icsk_ca_priv, found)
 }
 
 fn differs<T: PartialEq + fmt::Debug>(field: &str, recorded: &T, native: &T) -> Option<Found> {
@@ -264,15 +294,45 @@ fn first_field(recorded: &TcpSock, native: &TcpSock) -> Option<Found> {
     both.into_iter().find_map(|((field, recorded), (_, native))| differs(field, &recorded, &native))
 }
 
-/// The first 32-bit word of a state that differs, by its place in bytes. Words that are missing are 0.
-fn first_state_word(what: &str, recorded: &[u64], native: &[u64]) -> Option<Found> {
+/// A private state in which an address says only whether there is one: what is there lies elsewhere in every process.
+fn without_addresses(state: &[u64; 13], fields: &[Field]) -> [u64; 13] {
+    let mut state = *state;
+    for field in fields.iter().filter(|field| *field.kind() == FieldKind::Pointer) {
+        // The compiler lays them on words.
+        if let Some(word) = state.get_mut(field.bit_offset() as usize / 64) {
+            *word = u64::from(*word != 0);
+        }
+    }
+    state
+}
+
+/// The first 32-bit word of a state that differs: the field there, or its place in bytes. Words that are missing are 0.
+fn first_state_word(
+    what: &str,
+    recorded: &[u64],
+    native: &[u64],
+    fields: &[Field],
+) -> Option<Found> {
     let half = |state: &[u64], i: usize| {
         let word = state.get(i / 2).copied().unwrap_or(0);
         (word >> (32 * (i % 2))) as u32
     };
-    (0..2 * recorded.len().max(native.len())).find_map(|i| {
-        let (recorded, native) = (half(recorded, i), half(native, i));
-        differs(&format!("{what} at byte {}", i * 4), &recorded, &native)
+    let i = (0..2 * recorded.len().max(native.len()))
+        .find(|i| half(recorded, *i) != half(native, *i))?;
+    let padded = |state: &[u64]| {
+        let len = recorded.len().max(native.len());
+        state.iter().copied().chain(std::iter::repeat(0)).take(len).collect::<Vec<u64>>()
+    };
+    let (recorded_all, native_all) = (padded(recorded), padded(native));
+    let named = fields.iter().find_map(|field| {
+        differs(
+            &format!("{what} {}", field.name()),
+            &field.read(&recorded_all)?,
+            &field.read(&native_all)?,
+        )
+    });
+    named.or_else(|| {
+        differs(&format!("{what} at byte {}", i * 4), &half(recorded, i), &half(native, i))
     })
 }
 

@@ -376,14 +376,14 @@ pub(crate) fn traces(plot: &Plot, points: &Points, end_s: f64) -> Piece {
     let (width, left) = (1020.0, 50.0);
     let (right, top, bottom) = (width - 8.0, 34.0, 190.0);
     let all = || points.y.iter().flatten().filter(|y| y.is_finite()).map(|y| f64::from(*y));
-    let unit = Unit::of(plot.unit, all().fold(0.0, |a, b| a.max(b.abs())));
+    let unit = Unit::of(&plot.unit, all().fold(0.0, |a, b| a.max(b.abs())));
     // From zero: what hardly moves shall look so.
     let y = Range::holding(all().chain([0.0]).map(|y| y * unit.factor), false);
     let time = Unit::of("s", end_s);
     let x = Range { low: 0.0, high: end_s * time.factor, log: false };
     let at_y = |value: f64| bottom - y.share(value) * (bottom - top);
     let at_x = |value: f64| left + x.share(value) * (right - left);
-    let mut out = format!("<text class=\"b\" x=\"2\" y=\"12\">{}</text>", escaped(plot.title));
+    let mut out = format!("<text class=\"b\" x=\"2\" y=\"12\">{}</text>", escaped(&plot.title));
     y_axis(&mut out, y, (unit.name, top - 8.0), left, right, &at_y);
     for tick in x.ticks(8.0) {
         let _ = write!(

@@ -298,7 +298,7 @@ fn plot_json(plot: &Plot, end_s: f64, every: usize) -> serde_json::Value {
     let (points, exact) = plot.points(end_s, every);
     let largest =
         points.y.iter().flatten().filter(|y| y.is_finite()).fold(0.0_f32, |a, b| a.max(b.abs()));
-    let unit = Unit::of(plot.unit, f64::from(largest));
+    let unit = Unit::of(&plot.unit, f64::from(largest));
     let lines: Vec<_> = plot
         .lines
         .iter()
@@ -335,7 +335,7 @@ fn series_figure(m: &Manifest, group: &Group, every: usize) -> Figure {
                 let _ = writeln!(
                     csv,
                     "{},{},{},{x},{y}",
-                    cell(plot.title),
+                    cell(&plot.title),
                     cell(&line.label),
                     plot.unit
                 );

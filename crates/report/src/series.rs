@@ -3,10 +3,11 @@
 //! Time is cut into buckets; of each line the least and the largest value of a bucket are kept, in the order in
 //! which they came. Where no bucket has two samples these are the samples themselves.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
 use knee_results::rows::{Flow, FlowSample, GoodputSample, QueueSample, Run};
-use knee_results::{CASE, Error, Manifest, RUN, ResultFile};
+use knee_results::{CASE, Error, Manifest, RUN, ResultFile, manifest};
 
 use crate::palette::{SHADES, Style};
 
@@ -19,6 +20,8 @@ const MOST_GROUPS: usize = 96;
 /// Flows of a run that are looked at when some are chosen.
 const MOST_SEEN: usize = 100_000;
 const MOST_LINKS: usize = 4;
+/// Plots that an experiment asks for.
+const MOST_WANTED: usize = 32;
 /// The kernel's "no ssthresh yet".
 const NO_SSTHRESH: f64 = 2_147_483_647.0;
 
@@ -32,12 +35,14 @@ pub(crate) struct Group {
     /// Flows shown, of how many.
     pub(crate) flows: (usize, usize),
     flow_lines: HashMap<u64, usize>,
+    /// The plot of the first of [`FLOW_COLUMNS`].
+    first_of_flows: usize,
 }
 
 /// What is drawn in one frame.
 pub(crate) struct Plot {
-    pub(crate) title: &'static str,
-    pub(crate) unit: &'static str,
+    pub(crate) title: Cow<'static, str>,
+    pub(crate) unit: Cow<'static, str>,
     pub(crate) lines: Vec<Line>,
 }
 
@@ -249,6 +254,7 @@ fn first_runs(manifest: &Manifest) -> Result<(Vec<Group>, usize), Error> {
             plots: Vec::new(),
             flows: (0, 0),
             flow_lines: HashMap::new(),
+            first_of_flows: 0,
         });
     }
     Ok((groups, left_out))
@@ -270,7 +276,8 @@ fn queues(
         let group = &mut groups[*group];
         let end_s = group.end_s;
         if group.plots.is_empty() {
-            group.plots.push(Plot { title: "Packets waiting", unit: "pkts", lines: Vec::new() });
+            let (title, unit) = ("Packets waiting".into(), "pkts".into());
+            group.plots.push(Plot { title, unit, lines: Vec::new() });
         }
         let lines = &mut group.plots[0].lines;
         let name = row.text(link);
@@ -346,7 +353,10 @@ fn choose_flows(
             template.push((format!("{entry} {flow}{ends}"), style));
             *nth += 1;
         }
-        for (_, _, title, unit, _) in FLOW_COLUMNS {
+        group.first_of_flows = group.plots.len();
+        let always = FLOW_COLUMNS.map(|(_, _, title, unit, _)| (title.into(), unit.into()));
+        let wanted = wanted(manifest).map(|wanted| (wanted.title, wanted.unit));
+        for (title, unit) in always.into_iter().chain(wanted) {
             let lines =
                 template.iter().map(|(label, style)| Line::new(label.clone(), *style)).collect();
             group.plots.push(Plot { title, unit, lines });
@@ -392,6 +402,36 @@ const FLOW_COLUMNS: [(&str, ResultFile, &str, &str, f64); 9] = [
     (GoodputSample::bytes, ResultFile::GoodputSample, "Goodput", "bps", 8.0),
 ];
 
+/// What is drawn because the experiment says so.
+struct Wanted<'a> {
+    column: &'a str,
+    title: Cow<'static, str>,
+    unit: Cow<'static, str>,
+    factor: f64,
+}
+
+/// Those of which nothing is drawn anyway.
+fn wanted(manifest: &Manifest) -> impl Iterator<Item = Wanted<'_>> {
+    let is_new =
+        |plot: &&manifest::Plot| !FLOW_COLUMNS.iter().any(|(column, ..)| *column == plot.column);
+    manifest.plots.iter().filter(is_new).take(MOST_WANTED).map(|plot| {
+        let (unit, factor) = match plot.unit.as_str() {
+            "us" => ("s", 1e-6),
+            "bytes" => ("B", 1.0),
+            "bytes/s" => ("bps", 8.0),
+            "packets" => ("pkts", 1.0),
+            unit => (
+                "",
+                unit.strip_prefix("1/")
+                    .and_then(|whole| whole.parse().ok())
+                    .map_or(1.0, f64::recip),
+            ),
+        };
+        let title = format!("Inside: {}", plot.name).into();
+        Wanted { column: &plot.column, title, unit: unit.into(), factor }
+    })
+}
+
 fn flows(
     manifest: &Manifest,
     groups: &mut [Group],
@@ -401,11 +441,16 @@ fn flows(
         return Ok(());
     };
     let [run, at, flow] = table.columns([RUN, FlowSample::at_s, FlowSample::flow])?;
-    let columns: Vec<(usize, Option<usize>)> = FLOW_COLUMNS
+    let always = FLOW_COLUMNS
         .iter()
         .enumerate()
         .filter(|(_, (_, file, ..))| *file == ResultFile::FlowSample)
-        .map(|(i, (column, ..))| (i, table.find(column)))
+        .map(|(i, (column, _, _, _, factor))| (i, *column, *factor));
+    let wanted = wanted(manifest).enumerate();
+    let wanted = wanted.map(|(i, wanted)| (FLOW_COLUMNS.len() + i, wanted.column, wanted.factor));
+    let columns: Vec<(usize, usize, f64)> = always
+        .chain(wanted)
+        .filter_map(|(i, column, factor)| Some((i, table.find(column)?, factor)))
         .collect();
     while let Some(row) = table.next()? {
         let Some(group) = by_run.get(&row.index(run)?) else { continue };
@@ -413,20 +458,20 @@ fn flows(
         let Some(line) = group.flow_lines.get(&row.index(flow)?) else { continue };
         let Some(at_s) = row.number(at)? else { continue };
         let end_s = group.end_s;
-        let first = group.plots.len() - FLOW_COLUMNS.len();
-        for (i, column) in &columns {
-            let Some(column) = column else { continue };
+        let first = group.first_of_flows;
+        for (i, column, factor) in &columns {
             let Some(value) = row.number(*column)? else { continue };
-            let (name, _, _, _, factor) = FLOW_COLUMNS[*i];
-            if name == FlowSample::ssthresh_pkts && value >= NO_SSTHRESH {
+            let is_ssthresh =
+                FLOW_COLUMNS.get(*i).is_some_and(|(name, ..)| *name == FlowSample::ssthresh_pkts);
+            if is_ssthresh && value >= NO_SSTHRESH {
                 continue;
             }
-            group.plots[first + i].lines[*line].add(at_s, end_s, value * factor);
+            group.plots[first + i].lines[*line].add(at_s, end_s, value * *factor);
         }
     }
     // Only who has nothing better inside is shown by its ssthresh.
     for group in groups.iter_mut().filter(|group| !group.flow_lines.is_empty()) {
-        let first = group.plots.len() - FLOW_COLUMNS.len();
+        let first = group.first_of_flows;
         let (inside, ssthresh) = (first + 2..first + 7, first + 7);
         for line in group.flow_lines.values() {
             if inside.clone().any(|plot| !group.plots[plot].lines[*line].ends.is_empty()) {
@@ -454,7 +499,7 @@ fn goodput(
         let Some(line) = group.flow_lines.get(&flow) else { continue };
         let (Some(at_s), Some(bytes)) = (row.number(at)?, row.number(bytes)?) else { continue };
         let period = at_s - prior.insert((*g, flow), at_s).unwrap_or(0.0);
-        let (end_s, last) = (group.end_s, group.plots.len() - 1);
+        let (end_s, last) = (group.end_s, group.first_of_flows + FLOW_COLUMNS.len() - 1);
         if period > 0.0 {
             group.plots[last].lines[*line].add(at_s, end_s, bytes * 8.0 / period);
         }
@@ -473,7 +518,7 @@ mod tests {
             let value = if i == 54_321 { 1000.0 } else { f64::from(i % 7) };
             line.add(f64::from(i + 1) * 1e-5, 1.0, value);
         }
-        let plot = Plot { title: "", unit: "", lines: vec![line] };
+        let plot = Plot { title: "".into(), unit: "".into(), lines: vec![line] };
         for every in 1..=COARSEST {
             let (points, exact) = plot.points(1.0, every);
             assert!(!exact);
@@ -491,7 +536,7 @@ mod tests {
         let samples: Vec<(f64, f64)> =
             (1..=400).map(|i| (f64::from(i) * 1e-3, f64::from(i * i))).collect();
         samples.iter().for_each(|(at, value)| line.add(*at, 0.4, *value));
-        let plot = Plot { title: "", unit: "", lines: vec![line] };
+        let plot = Plot { title: "".into(), unit: "".into(), lines: vec![line] };
         let (points, exact) = plot.points(0.4, 1);
         assert!(exact);
         assert_eq!(points.x.len(), 400);

@@ -59,6 +59,8 @@ pub struct Manifest {
     pub published: Vec<Published>,
     pub claims: Vec<Claim>,
     pub charts: Vec<Chart>,
+    /// What is drawn of connections beside what always is.
+    pub plots: Vec<Plot>,
     /// Varied keys with their values as the tables name them.
     pub axes: Vec<Axis>,
     pub cases: Vec<String>,
@@ -297,6 +299,16 @@ pub struct Chart {
     pub x: String,
     /// Whether the y axis is logarithmic.
     pub log: bool,
+}
+
+/// A value of connections that the experiment wants to be drawn.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Plot {
+    pub name: String,
+    /// Of `series-flows.csv`.
+    pub column: String,
+    pub unit: String,
 }
 
 /// Hosts, switches and what is between them.

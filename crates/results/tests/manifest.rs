@@ -2,7 +2,7 @@
 
 use knee_results::manifest::{
     About, Asked, Axis, BackEnd, Chart, Check, CheckRow, Claim, Effort, Link, Manifest, Module,
-    Network, Node, NodeKind, Published, Term,
+    Network, Node, NodeKind, Plot, Published, Term,
 };
 use knee_results::reproduction::Reproduction;
 use knee_results::{CheckVerdict, ClaimVerdict};
@@ -111,6 +111,11 @@ fn whole() -> Manifest {
             stat: "p99".into(),
             x: "network.bottleneck.rate".into(),
             log: true,
+        }],
+        plots: vec![Plot {
+            name: "velocity".into(),
+            column: "velocity".into(),
+            unit: "packets".into(),
         }],
         axes: vec![Axis { path: "network.bottleneck.rate".into(), values: vec!["1 Gbps".into()] }],
         cases: vec!["reno".into()],

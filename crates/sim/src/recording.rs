@@ -20,12 +20,6 @@ use crate::simulate_recorded;
 pub(crate) fn simulate(run: &Run, wanted: &Recording<'_>) -> Result<Outcome, Error> {
     let flow = run.flows.iter().find(|flow| flow.group == wanted.group);
     let flow = flow.expect("a run has connections of the group that is recorded");
-    if let Some(module) = flow.cc.algorithm.module().filter(|module| module.is_kernel_module()) {
-        return Err(Error::Refused(format!(
-            "{} cannot be traced: a Linux module may keep variables that no recording has",
-            module.path().display()
-        )));
-    }
     let host = run.network.nodes[flow.from as usize].host.as_ref();
     let (hz, linux) = host.map_or((1000, LinuxVersion::V6_1), |host| (host.hz, host.linux));
     let header = Header {

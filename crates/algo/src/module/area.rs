@@ -19,8 +19,8 @@ pub(super) fn symbol(file: u32) -> String {
 
 /// The types that a file, as the preprocessor leaves it, has pointers to in the area: `struct foo`, or the
 /// name of a typedef. A type that is not defined outside of functions is left out: its size cannot be
-/// asked for.
-pub(super) fn private_types(preprocessed: &str) -> BTreeSet<String> {
+/// asked for. Where the file states the one in a comment, it is that.
+pub(super) fn private_types(preprocessed: &str, stated: Option<String>) -> BTreeSet<String> {
     let source = tokens::read(preprocessed);
     let tokens = source.tokens.as_slice();
     let mut found = BTreeSet::new();
@@ -44,8 +44,25 @@ pub(super) fn private_types(preprocessed: &str) -> BTreeSet<String> {
             _ => {}
         }
     }
+    if let Some(stated) = stated {
+        found = BTreeSet::from([stated]);
+    }
     found.retain(|name| is_defined(tokens, name));
     found
+}
+
+/// What a comment of the file says is in the private area, on a line of its own: `knee: state struct foo`.
+pub(super) fn stated_type(text: &str) -> Option<String> {
+    let said = text.lines().find_map(|line| {
+        let line = line.trim_start_matches([' ', '\t', '*', '/']);
+        line.strip_prefix("knee: state ")
+    })?;
+    Some(
+        said.trim_end_matches(['*', '/', ' ', '\t'])
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" "),
+    )
 }
 
 /// C that says how large they are, to stand behind the file in the same translation unit.
@@ -57,6 +74,12 @@ pub(super) fn table_of_sizes(types: &BTreeSet<String>, symbol: &str) -> String {
         out.push_str(&format!("\t{{ \"{name}\", sizeof({name}) }},\n"));
     }
     out.push_str("\t{ 0, 0 },\n};\n");
+    // A type that only its size is asked of would be left out of the debug information.
+    for (number, name) in types.iter().enumerate() {
+        out.push_str(&format!(
+            "static const {name} *const knee_type_{number} __attribute__((used));\n"
+        ));
+    }
     out
 }
 
@@ -145,7 +168,17 @@ mod tests {
     use super::*;
 
     fn types_of(code: &str) -> Vec<String> {
-        private_types(code).into_iter().collect()
+        private_types(code, stated_type(code)).into_iter().collect()
+    }
+
+    #[test]
+    fn a_comment_states_the_type() {
+        let code = "/*\n * knee: state struct bar\n */\nstruct foo { int a; };\nstruct bar { int b; };\n\
+                    void f(struct sock *sk) { struct foo *ca = inet_csk_ca(sk); }";
+        assert_eq!(types_of(code), ["struct bar"]);
+        assert_eq!(stated_type("// knee: state bar_t\n"), Some("bar_t".to_owned()));
+        assert_eq!(stated_type("/* knee: state  struct bar */"), Some("struct bar".to_owned()));
+        assert_eq!(stated_type("int a; /* knee: state struct bar */"), None);
     }
 
     #[test]

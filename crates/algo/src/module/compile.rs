@@ -125,6 +125,9 @@ const C_HEADERS: &[(&str, &str)] = &[
 const FLAGS: &[&str] = &[
     "-std=gnu11",
     "-O2",
+    // What a private struct's fields are called; not compressed, since nothing here unpacks.
+    "-g",
+    "-gz=none",
     "-fPIC",
     "-fvisibility=hidden",
     "-fwrapv",
@@ -165,6 +168,8 @@ pub(super) struct Compiled {
     pub(super) compiler: String,
     /// Headers of the user's, with their SHA-256.
     pub(super) headers: Vec<(PathBuf, String)>,
+    /// What it puts into the private area, as [`area::private_types`] finds it; empty for a file on the contract.
+    pub(super) private_types: Vec<String>,
 }
 
 /// The C compiler and what it calls itself: `CC` if that is set, else the first there is.
@@ -221,13 +226,18 @@ pub(super) fn compile(
     for key in keys.iter().flatten() {
         let object = cache.object(&key.hex, "so");
         if object.is_file() {
-            return Ok(Compiled { object, compiler, headers: key.headers.clone() });
+            let (headers, private_types) = (key.headers.clone(), key.private_types.clone());
+            return Ok(Compiled { object, compiler, headers, private_types });
         }
     }
     let mut refusals = Vec::new();
     for (job, key) in jobs.iter().zip(keys) {
-        match key.and_then(|key| Ok((job.run(&key)?, key.headers))) {
-            Ok((object, headers)) => return Ok(Compiled { object, compiler, headers }),
+        let made = key.and_then(|key| Ok((job.run(&key)?, key)));
+        match made {
+            Ok((object, key)) => {
+                let (headers, private_types) = (key.headers, key.private_types);
+                return Ok(Compiled { object, compiler, headers, private_types });
+            }
             Err(why) => refusals.push(why),
         }
     }
@@ -242,6 +252,7 @@ struct Key {
     hex: String,
     behind: Vec<String>,
     headers: Vec<(PathBuf, String)>,
+    private_types: Vec<String>,
 }
 
 /// One compilation: files in one form.
@@ -296,12 +307,16 @@ impl Job<'_> {
         let mut all = Vec::new();
         let mut behind = Vec::new();
         let mut headers = Vec::new();
+        let mut private_types = Vec::new();
         for (file, number) in self.files.iter().zip(1..) {
             let output = run(self.command_for(*file).arg("-E").arg(file.path))?;
             let text = String::from_utf8_lossy(&output.stdout);
             behind.push(match self.kind {
                 Kind::KernelModule => {
-                    area::table_of_sizes(&area::private_types(&text), &area::symbol(number))
+                    let types = area::private_types(&text, area::stated_type(file.text));
+                    let table = area::table_of_sizes(&types, &area::symbol(number));
+                    private_types.extend(types);
+                    table
                 }
                 Kind::Contract { .. } => String::new(),
             });
@@ -318,7 +333,7 @@ impl Job<'_> {
             all.extend(part.as_bytes());
         }
         all.extend(behind.concat().as_bytes());
-        Ok(Key { hex: sha256::hex(&all), behind, headers })
+        Ok(Key { hex: sha256::hex(&all), behind, headers, private_types })
     }
 
     /// The headers in a text after the preprocessor that are none of knee's, each with its SHA-256.

@@ -40,7 +40,11 @@ pub use options::{LinuxApi, Options};
 pub use running::LoadedModules;
 pub(crate) use running::Running;
 
-use crate::{Algorithm, DiagInfo, Error, Has, Origin, ParamInfo, diag_infos, param_infos, sha256};
+use crate::dwarf::{self, State};
+use crate::{
+    Algorithm, DiagInfo, Error, Field, FieldKind, Has, Origin, ParamInfo, diag_infos, param_infos,
+    sha256,
+};
 pub use image::ParamType as ModuleParam;
 use image::{FileTable, Image, ModuleTable, ParamType};
 pub(crate) use source::without_comments;
@@ -50,6 +54,9 @@ use source::{Info, Kind};
 pub const MAX_SOURCE_BYTES: u64 = 4 << 20;
 /// What it is.
 pub const WHAT: &str = "algorithm's source";
+
+/// Columns beyond are left out.
+const MOST_COLUMNS: usize = 128;
 
 /// A file that an algorithm was compiled from.
 #[derive(Debug)]
@@ -72,6 +79,8 @@ pub struct Module {
     /// What its names were taken for.
     api: Api,
     info: Option<Info>,
+    /// Those of its columns that are fields of the private area, behind those of `info`.
+    shown: Vec<Field>,
     /// Type of each parameter's variable; empty for a file on the contract.
     param_types: Vec<ParamType>,
     /// Distance of the first table of operations from the symbol that every copy has.
@@ -244,6 +253,17 @@ fn load_files(paths: Vec<PathBuf>, options: &Options) -> Result<&'static Algorit
     Ok(algorithm)
 }
 
+/// Compiles a file for the simulator and says what it keeps of a connection. Nothing of it is loaded, so nothing runs.
+///
+/// # Errors
+/// [`Error::File`]: what is wrong with it, in the compiler's words where these say it.
+pub fn inspect(path: &Path) -> Result<Vec<Field>, Error> {
+    let text = read(path)?;
+    let kind = source::kind(&text).map_err(|why| says(path, &why))?;
+    let compiled = compile::compile(path, &text, &kind).map_err(|why| says(path, &why))?;
+    Ok(state_fields(&compiled.object, &compiled.private_types))
+}
+
 /// The one sentence about a file.
 fn says(path: &Path, why: &str) -> Error {
     Error::File(format!("{}: {why}", path.display()))
@@ -314,11 +334,13 @@ fn build(
         api,
         kernel_name: String::new(),
         info: None,
+        shown: Vec::new(),
         param_types: Vec::new(),
         first: 0,
         idle: Mutex::default(),
         others: Mutex::default(),
     };
+    let fields = state_fields(&module.object, &compiled.private_types);
     crash::name_in_crashes(path);
     let image = Image::load(&module).map_err(|why| says(path, &why))?;
     let text: &'static str = text.leak();
@@ -327,7 +349,7 @@ fn build(
             let table = image.file_table();
             module.kernel_name = table.operations().name();
             module.first = image.distance(table.ops);
-            of_contract_file(path, name, text, &table)?
+            Algorithm { fields, ..of_contract_file(path, name, text, &table)? }
         }
         Kind::KernelModule => {
             let table = image.module_table();
@@ -341,7 +363,8 @@ fn build(
                 says(path, "its module_init registers no congestion control: it must call tcp_register_congestion_control")
             })?;
             module.first = image.distance(ops);
-            module.info = source::info(text);
+            module.info = source::info(text).filter(|info| info.is_its_own() || fields.is_empty());
+            let diag = columns(&mut module, &fields);
             let patched = image.patched_operations(ops);
             let table = image.operations(ops);
             module.kernel_name = table.name();
@@ -351,7 +374,8 @@ fn build(
                 // What it uses of it is known to nobody but the file.
                 state_bytes: api.private_area_bytes(),
                 params,
-                diag: module.info.map_or_else(Vec::new, Info::columns),
+                diag,
+                fields,
                 flags: table.flags,
                 has: Has::of(&table).with_patched(api == Api::V3, patched),
                 origin: Origin::Other { of: &Algorithm::all()[0], at: 0 },
@@ -384,6 +408,7 @@ fn of_contract_file(
         state_bytes: table.state_bytes(),
         params: param_infos(table.params()),
         diag: diag_infos(table.diag()),
+        fields: Vec::new(),
         flags: ops.flags,
         has: Has::of(ops),
         origin: Origin::Other { of: &Algorithm::all()[0], at: 0 },
@@ -413,6 +438,38 @@ fn params_of(path: &Path, table: &ModuleTable) -> Result<(Vec<ParamInfo>, Vec<Pa
 impl Info {
     fn columns(self) -> Vec<DiagInfo> {
         let columns = self.names_and_units();
-        columns.into_iter().map(|(name, unit)| DiagInfo { name, unit, choices: "" }).collect()
+        let column = |(name, unit)| DiagInfo { name, unit, choices: "", is_signed: false };
+        columns.into_iter().map(column).collect()
     }
+}
+
+/// The fields of what a file keeps of a connection, by the object's debug information. Nothing of the object runs.
+fn state_fields(object: &Path, private_types: &[String]) -> Vec<Field> {
+    let state = match private_types.is_empty() {
+        true => State::ReturnedBy("cc_state"),
+        false => State::OneOf(private_types),
+    };
+    let object = fs::read(object).unwrap_or_default();
+    dwarf::find(&object, &state).unwrap_or_default().fields
+}
+
+/// What a module shows: what its `get_info` fills, then the fields of its private struct that have other names.
+fn columns(module: &mut Module, fields: &[Field]) -> Vec<DiagInfo> {
+    let mut columns = module.info.map_or_else(Vec::new, Info::columns);
+    for field in fields {
+        let is_known = columns.iter().any(|column| column.name == field.name());
+        let (is_signed, choices) = match field.kind() {
+            FieldKind::Pointer => continue,
+            FieldKind::Signed => (true, ""),
+            FieldKind::Named(names) => (false, names.as_str()),
+            FieldKind::Unsigned => (false, ""),
+        };
+        if is_known || columns.len() >= MOST_COLUMNS {
+            continue;
+        }
+        let (name, choices) = (field.name().to_owned().leak(), choices.to_owned().leak());
+        columns.push(DiagInfo { name, unit: "", choices, is_signed });
+        module.shown.push(field.clone());
+    }
+    columns
 }

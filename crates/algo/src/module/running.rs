@@ -10,7 +10,9 @@ use std::rc::Rc;
 use super::image::Image;
 use super::log::Log;
 use super::{Module, Printed, lock, says};
-use crate::{Algorithm, Error, Has, Host, Ops, Origin, Params, PatchedOps, Pointer, TcpSock};
+use crate::{
+    Algorithm, Error, Field, Has, Host, Ops, Origin, Params, PatchedOps, Pointer, TcpSock,
+};
 
 /// The modules that one host has loaded: a copy for each set of parameters, shared by its connections.
 #[derive(Debug, Default)]
@@ -175,16 +177,23 @@ impl Running {
         (!self.copy.module.is_kernel_module).then(|| self.copy.file_table().diag_read())
     }
 
-    /// What a module tells of a connection, in place of `values`; nothing if it does not tell now.
-    pub(crate) fn info(&self, sock: &mut TcpSock, host: &mut Host, values: Vec<u64>) -> Vec<u64> {
-        let Some(info) = self.copy.module.info else { return Vec::new() };
-        self.enter(sock, host);
-        let told = self.copy.info(sock, info.attribute());
-        sock.icsk_ca_ops = Pointer::default();
-        match told {
-            Some(told) if told.len() == values.len() => told.to_vec(),
-            _ => Vec::new(),
+    /// What a module tells of a connection, by column; all ones where it does not tell now.
+    pub(crate) fn info(&self, sock: &mut TcpSock, host: &mut Host) -> Vec<u64> {
+        let module = self.copy.module;
+        let mut values = Vec::new();
+        if let Some(info) = module.info {
+            self.enter(sock, host);
+            let told = self.copy.info(sock, info.attribute());
+            sock.icsk_ca_ops = Pointer::default();
+            values.extend(told.unwrap_or([u64::MAX; 4]));
         }
+        values
+    }
+
+    /// The fields of its private area that it shows.
+    pub(crate) fn shown(&self, area: &[u64]) -> impl Iterator<Item = u64> {
+        let read = |field: &Field| field.read(area).map_or(u64::MAX, |value| value as u64);
+        self.copy.module.shown.iter().map(read)
     }
 
     /// What it prints is of this flow.
@@ -240,6 +249,7 @@ fn other(
             state_bytes: first.state_bytes,
             params: first.params.clone(),
             diag: first.diag.clone(),
+            fields: first.fields.clone(),
             flags: ops.flags,
             has: Has::of(ops).with_patched(first.has.is_patched, patched),
             origin: Origin::Other { of: first, at },

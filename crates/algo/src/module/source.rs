@@ -27,6 +27,12 @@ impl Info {
         }
     }
 
+    /// Whether the struct's names say what the module means. Vegas' does not: modules of all kinds fill it, for want of one of their
+    /// own.
+    pub(super) fn is_its_own(self) -> bool {
+        self != Info::Vegas
+    }
+
     /// Columns of a series, as `info_of` in support.c fills them, under the names that `ss` has.
     pub(super) fn names_and_units(self) -> [(&'static str, &'static str); 4] {
         match self {

@@ -1,5 +1,6 @@
 //! The fields of a struct, by the type information of whoever has it.
 
+use knee_algo::{Field, FieldKind};
 use libbpf_rs::btf::types::{Array, Composite, Int, IntEncoding, MemberAttr, Struct, Var};
 use libbpf_rs::btf::{Btf, BtfKind, BtfType, ReferencesType as _, TypeId};
 
@@ -10,33 +11,9 @@ const DEPTH: u32 = 8;
 /// Elements of a longer array are left out.
 const ELEMENTS: usize = 16;
 
-/// A number inside a struct.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Field {
-    /// Its path from the struct on: `bw.s[0].v`.
-    pub(super) name: String,
-    bit_offset: u32,
-    bits: u32,
-    is_signed: bool,
-}
-
-impl Field {
-    /// Its value in the state of a connection; `None` if it lies beyond.
-    pub(super) fn read(&self, state: &[u64]) -> Option<i128> {
-        let mut value: i128 = 0;
-        for bit in 0..self.bits {
-            let at = self.bit_offset + bit;
-            let word = state.get(at as usize / 64)?;
-            value |= i128::from(word >> (at % 64) & 1) << bit;
-        }
-        let is_negative = self.is_signed && self.bits > 0 && value >> (self.bits - 1) == 1;
-        Some(if is_negative { value - (1 << self.bits) } else { value })
-    }
-}
-
 /// The fields of the state of the algorithm whose object or program this is the information of;
 /// empty if it has none, or an older knee left none.
-pub(super) fn of_state(btf: &Btf<'_>) -> Vec<Field> {
+pub(crate) fn of_state(btf: &Btf<'_>) -> Vec<Field> {
     let variable: Option<Var<'_>> = btf.type_by_name(STATE_VARIABLE);
     variable.map_or_else(Vec::new, |variable| of_type(btf, variable.referenced_type()))
 }
@@ -72,11 +49,16 @@ fn collect(
     match of.kind() {
         BtfKind::Int => {
             if let Ok(int) = Int::try_from(of) {
-                let is_signed = matches!(int.encoding, IntEncoding::Signed);
-                fields.push(Field { name, bit_offset, bits: u32::from(int.bits), is_signed });
+                let kind = match int.encoding {
+                    IntEncoding::Signed => FieldKind::Signed,
+                    _ => FieldKind::Unsigned,
+                };
+                fields.extend(Field::new(name, bit_offset.into(), int.bits.into(), kind));
             }
         }
-        BtfKind::Enum => fields.push(Field { name, bit_offset, bits: 32, is_signed: false }),
+        BtfKind::Enum => {
+            fields.extend(Field::new(name, bit_offset.into(), 32, FieldKind::Unsigned));
+        }
         BtfKind::Struct | BtfKind::Union => {
             let Ok(composite) = Composite::try_from(of) else { return };
             for member in composite.iter() {
@@ -91,29 +73,21 @@ fn collect(
                     MemberAttr::Normal { offset } => {
                         collect(btf, member_type, name, bit_offset + offset, depth, fields);
                     }
-                    MemberAttr::BitField { size, offset } => fields.push(Field {
+                    MemberAttr::BitField { size, offset } => fields.extend(Field::new(
                         name,
-                        bit_offset: bit_offset + offset,
-                        bits: u32::from(size),
-                        is_signed: false,
-                    }),
+                        (bit_offset + offset).into(),
+                        size.into(),
+                        FieldKind::Unsigned,
+                    )),
                 }
             }
         }
         BtfKind::Array => {
             let Ok(array) = Array::try_from(of) else { return };
-            let mut element = Vec::new();
-            collect(btf, array.contained_type(), String::new(), 0, depth, &mut element);
             let stride = bits_of(array.contained_type());
             for index in 0..array.capacity().min(ELEMENTS) as u32 {
-                fields.extend(element.iter().map(|field| Field {
-                    name: match field.name.as_str() {
-                        "" => format!("{name}[{index}]"),
-                        inner => format!("{name}[{index}].{inner}"),
-                    },
-                    bit_offset: bit_offset + index * stride + field.bit_offset,
-                    ..field.clone()
-                }));
+                let (name, at) = (format!("{name}[{index}]"), bit_offset + index * stride);
+                collect(btf, array.contained_type(), name, at, depth, fields);
             }
         }
         // A pointer says nothing to people.
@@ -151,25 +125,8 @@ mod tests {
             assert_eq!(fields.is_empty(), algorithm.state_bytes() == 0, "{}", embedded.name());
             let object = ObjectBuilder::default().open_memory(embedded.object()).unwrap();
             assert!(object.maps().all(|map| map.name() != "cc_state"), "it costs a map");
-            let end = fields.iter().map(|field| field.bit_offset + field.bits).max();
+            let end = fields.iter().map(|field| field.bit_offset() + field.bits()).max();
             assert!(end.unwrap_or(0) <= algorithm.state_bytes() * 8, "{fields:?}");
         }
-    }
-
-    #[test]
-    fn fields_are_read_where_they_lie() {
-        let mut private = [0_u64; 13];
-        private[0] = 0xffff_fffe_0000_0102;
-        private[1] = 0b1010_0000;
-        let read = |bit_offset, bits, is_signed| {
-            Field { name: String::new(), bit_offset, bits, is_signed }.read(&private)
-        };
-        assert_eq!(read(0, 8, false), Some(2));
-        assert_eq!(read(0, 16, false), Some(258));
-        assert_eq!(read(32, 32, false), Some(0xffff_fffe));
-        assert_eq!(read(32, 32, true), Some(-2));
-        assert_eq!(read(69, 3, false), Some(5));
-        assert_eq!(read(0, 64, false), Some(0xffff_fffe_0000_0102));
-        assert_eq!(read(13 * 64 - 8, 16, false), None, "beyond the private area");
     }
 }

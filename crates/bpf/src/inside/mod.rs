@@ -7,11 +7,11 @@ mod storage;
 use std::collections::HashMap;
 use std::fmt;
 
-use knee_algo::{Algorithm, Host, Params};
+use knee_algo::{Algorithm, Field, Host, Params};
 use libbpf_rs::btf::Btf;
 use libbpf_rs::{ErrorKind, MapCore as _, MapFlags};
 
-use self::layout::Field;
+pub(crate) use self::layout::of_state as state_fields;
 use self::storage::Storage;
 use crate::load::{PARAMS_MAP, with_log};
 use crate::registry::{self, Registered};
@@ -206,10 +206,10 @@ impl View {
                 .iter()
                 .filter_map(|field| {
                     Some(Value {
-                        name: field.name.clone(),
+                        name: field.name().to_owned(),
                         unit: "",
                         number: field.read(state)?,
-                        is_main: main.is_empty() || main.contains(&field.name.as_str()),
+                        is_main: main.is_empty() || main.contains(&field.name()),
                     })
                 })
                 .collect(),

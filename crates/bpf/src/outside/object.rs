@@ -103,7 +103,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Made, String> {
         );
     }
     let flags = table::flags(&open).ok_or_else(|| not_ours("no flags"))?;
-    let description = Description { name, params, flags, operations };
+    let description = Description { name, params, flags, operations, fields: Vec::new() };
     Ok(Made { description, source, looks_at_flag: kind & LOOKS_AT_FLAG != 0, variables })
 }
 

@@ -16,6 +16,7 @@ use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::rc::Rc;
 use std::time::Duration;
 
+use knee_algo::Field;
 use knee_flight::{Ending, Header, Origin, Record, SourceFile};
 use libbpf_rs::btf::types::{Struct, Var};
 use libbpf_rs::btf::{Btf, BtfType, TypeId};
@@ -259,6 +260,8 @@ struct Programs {
     params: Vec<String>,
     /// Which operation each entry point (`dctcp_ssthresh`) is.
     operations: HashMap<String, String>,
+    /// The numbers in its private state.
+    fields: Vec<Field>,
 }
 
 impl Programs {
@@ -288,7 +291,7 @@ impl Programs {
         let params = params.iter().flat_map(|params| params.iter());
         let params = params.filter_map(|member| Some(member.name?.to_str()?.to_owned())).collect();
         let operations = operations(registered, &btf).map_err(inspect)?;
-        Ok(Programs { algorithm, params, operations })
+        Ok(Programs { algorithm, params, operations, fields: crate::inside::state_fields(&btf) })
     }
 }
 
@@ -326,6 +329,7 @@ fn header(found: &Registered, programs: &Programs, filter: &TraceFilter) -> Resu
             .source()?
             .map(|source| SourceFile { name: source.file, sha256: source.sha256 }),
         params: programs.params.iter().cloned().zip(words).collect(),
+        fields: programs.fields.clone(),
         origin: Origin::Kernel,
         release: api.release.clone(),
         hz: api.hz,

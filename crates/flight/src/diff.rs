@@ -1,0 +1,216 @@
+//! Where two recordings part, socket by socket.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use knee_algo::FieldKind;
+
+use crate::show::View;
+use crate::{Header, Record};
+
+/// Records of one file that may wait for those of the other: about 100 MB.
+const MOST_WAITING: usize = 1 << 16;
+
+/// How far two recordings of a socket are the same.
+#[derive(Debug)]
+pub struct Pair {
+    /// Calls that are the same, from the first on.
+    pub equal: u64,
+    /// The first two that differ.
+    pub parted: Option<Box<Parted>>,
+    /// Records of the file that is ahead: 0 or 1.
+    waiting: VecDeque<Record>,
+    ahead: usize,
+}
+
+/// The first difference of a socket.
+#[derive(Debug)]
+pub struct Parted {
+    /// What differs: `the operation`, `snd_cwnd before`, `ca.velocity after`, ...
+    pub what: String,
+    /// In the one file and the other.
+    pub values: [String; 2],
+    /// The calls.
+    pub records: [Record; 2],
+}
+
+/// Takes the records of two files by turns, and compares each socket's in their order.
+#[derive(Debug)]
+pub struct Diff {
+    view: View,
+    /// Whether the private states mean the same.
+    same_state: bool,
+    pairs: BTreeMap<u64, Pair>,
+    waiting: usize,
+}
+
+/// More records of one file came than can wait for the other's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooFarApart;
+
+impl Diff {
+    /// A comparison of recordings with these headers. Private states are compared where both have the same fields.
+    pub fn new(one: &Header, other: &Header) -> Diff {
+        let same_state = one.algorithm == other.algorithm && one.fields == other.fields;
+        Diff { view: View::of(one), same_state, pairs: BTreeMap::new(), waiting: 0 }
+    }
+
+    /// Whether private states are compared.
+    pub fn compares_states(&self) -> bool {
+        self.same_state
+    }
+
+    /// A record of the file `side`, 0 or 1.
+    ///
+    /// # Errors
+    /// [`TooFarApart`].
+    pub fn take(&mut self, side: usize, record: Record) -> Result<(), TooFarApart> {
+        let pair = self.pairs.entry(record.flow).or_insert_with(|| Pair {
+            equal: 0,
+            parted: None,
+            waiting: VecDeque::new(),
+            ahead: side,
+        });
+        if pair.parted.is_some() {
+            return Ok(());
+        }
+        if pair.waiting.is_empty() || pair.ahead == side {
+            pair.ahead = side;
+            pair.waiting.push_back(record);
+            self.waiting += 1;
+            return if self.waiting > MOST_WAITING { Err(TooFarApart) } else { Ok(()) };
+        }
+        let Some(waited) = pair.waiting.pop_front() else { return Ok(()) };
+        self.waiting -= 1;
+        let records = if side == 1 { [waited, record] } else { [record, waited] };
+        match difference(&self.view, self.same_state, &records) {
+            None => pair.equal += 1,
+            Some((what, values)) => {
+                self.waiting -= pair.waiting.len();
+                pair.waiting.clear();
+                pair.parted = Some(Box::new(Parted { what, values, records }));
+            }
+        }
+        Ok(())
+    }
+
+    /// The sockets, by number.
+    pub fn pairs(&self) -> &BTreeMap<u64, Pair> {
+        &self.pairs
+    }
+
+    /// Whether all that came was the same.
+    pub fn is_equal(&self) -> bool {
+        self.pairs.values().all(|pair| pair.parted.is_none() && pair.waiting.is_empty())
+    }
+}
+
+impl Pair {
+    /// Calls that one file has behind those that are the same: which file, and how many.
+    pub fn more(&self) -> Option<(usize, usize)> {
+        (!self.waiting.is_empty()).then_some((self.ahead, self.waiting.len()))
+    }
+}
+
+fn difference(
+    view: &View,
+    same_state: bool,
+    [one, other]: &[Record; 2],
+) -> Option<(String, [String; 2])> {
+    let differs = |what: &str, a: String, b: String| (a != b).then(|| (what.to_owned(), [a, b]));
+    let texts = |record: &Record| record.given.values().iter().map(ToString::to_string).collect();
+    let (given, other_given): (Vec<String>, Vec<String>) = (texts(one), texts(other));
+    differs("the number of the call", one.number.to_string(), other.number.to_string())
+        .or_else(|| differs("the operation", one.call.kind(), other.call.kind()))
+        .or_else(|| {
+            differs("the arguments", format!("{:?}", one.call), format!("{:?}", other.call))
+        })
+        .or_else(|| fields(view, same_state, [one, other], false))
+        .or_else(|| differs("jiffies", one.jiffies.to_string(), other.jiffies.to_string()))
+        .or_else(|| differs("what the host gave", given.join("; "), other_given.join("; ")))
+        .or_else(|| differs("the return value", one.result.to_string(), other.result.to_string()))
+        .or_else(|| {
+            let asked =
+                |r: &Record| format!("{:?}, {}, {:?}", r.asked_acks, r.rehashes, r.fallback);
+            differs("what was asked for", asked(one), asked(other))
+        })
+        .or_else(|| fields(view, same_state, [one, other], true))
+}
+
+/// The first field that differs, before or after the call.
+fn fields(
+    view: &View,
+    same_state: bool,
+    [one, other]: [&Record; 2],
+    after: bool,
+) -> Option<(String, [String; 2])> {
+    let (one, other) = (view.changes(one), view.changes(other));
+    one.iter().zip(&other).find_map(|(a, b)| {
+        let (x, y) = if after { (a.after, b.after) } else { (a.before, b.before) };
+        let kind = view.kind(a.name);
+        if kind.is_some() && !same_state {
+            return None;
+        }
+        // An address says only whether there is one.
+        let is_same = match kind {
+            Some(FieldKind::Pointer) => (x == 0) == (y == 0),
+            _ => x == y,
+        };
+        let when = if after { "after" } else { "before" };
+        (!is_same).then(|| (format!("{} {when}", a.name), [x.to_string(), y.to_string()]))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Origin;
+    use knee_algo::{Algorithm, Call, TcpSock};
+
+    fn diff() -> Diff {
+        let dctcp = Algorithm::by_name("dctcp").unwrap();
+        let header = Header::new(dctcp, &dctcp.default_params(), Origin::Simulator, 1000);
+        Diff::new(&header, &header)
+    }
+
+    fn record(flow: u64, number: u64, cwnd: u32) -> Record {
+        let sock = TcpSock { snd_cwnd: cwnd, ..TcpSock::default() };
+        Record { flow, number, ..Record::new(Call::Ssthresh, &sock, &sock) }
+    }
+
+    #[test]
+    fn sockets_are_compared_by_themselves_in_whatever_order_they_come() {
+        let mut diff = diff();
+        for record in [record(1, 0, 10), record(1, 1, 11), record(3, 0, 5)] {
+            diff.take(0, record).unwrap();
+        }
+        for record in [record(3, 0, 5), record(1, 0, 10), record(1, 1, 12), record(1, 2, 13)] {
+            diff.take(1, record).unwrap();
+        }
+        assert!(!diff.is_equal());
+        let (one, three) = (&diff.pairs()[&1], &diff.pairs()[&3]);
+        assert_eq!((three.equal, three.parted.is_none(), three.more()), (1, true, None));
+        let parted = one.parted.as_ref().unwrap();
+        assert_eq!((one.equal, parted.what.as_str()), (1, "snd_cwnd before"));
+        assert_eq!(parted.values, ["11", "12"]);
+    }
+
+    #[test]
+    fn a_file_that_has_more_is_told() {
+        let mut diff = diff();
+        diff.take(1, record(1, 0, 10)).unwrap();
+        diff.take(0, record(1, 0, 10)).unwrap();
+        assert!(diff.is_equal());
+        diff.take(1, record(1, 1, 10)).unwrap();
+        assert!(!diff.is_equal());
+        assert_eq!(diff.pairs()[&1].more(), Some((1, 1)));
+    }
+
+    #[test]
+    fn what_waits_is_bounded() {
+        let mut diff = diff();
+        for number in 0..MOST_WAITING as u64 {
+            diff.take(0, record(1, number, 10)).unwrap();
+        }
+        assert_eq!(diff.take(0, record(2, 0, 10)), Err(TooFarApart));
+    }
+}
