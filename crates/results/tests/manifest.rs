@@ -54,6 +54,7 @@ fn whole() -> Manifest {
         to: "s1".into(),
         rate_bps: Some(1_000_000_000),
         delay_s: 1e-6,
+        overhead_bytes: 24,
         queue: "droptail".into(),
         recorded: true,
     };
@@ -112,7 +113,12 @@ fn whole() -> Manifest {
             x: "network.bottleneck.rate".into(),
             log: true,
         }],
-        axes: vec![Axis { path: "network.bottleneck.rate".into(), values: vec!["1 Gbps".into()] }],
+        axes: vec![Axis {
+            path: "network.bottleneck.rate".into(),
+            values: vec!["1 Gbps".into()],
+            column: Some("network.bottleneck.rate_bps".into()),
+            numbers: vec![1e9],
+        }],
         cases: vec!["reno".into()],
         network: Some(Network {
             topology: "star".into(),
