@@ -1,5 +1,4 @@
 //! Tables of results: varied quantities are numbers, and a study of many rows stands on a screen.
-#![expect(clippy::unwrap_used, reason = "helpers of tests may panic too")]
 
 use std::fs;
 use std::path::Path;
