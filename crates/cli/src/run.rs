@@ -9,8 +9,7 @@ use knee_exp::runner::sweep;
 use knee_exp::runs::{Options, threads};
 use knee_exp::scale::Scale;
 use knee_exp::swept::Swept;
-use knee_exp::table::Shown;
-use knee_exp::{Experiment, Overrides, memory, refused, report, table};
+use knee_exp::{Experiment, Overrides, memory, overview, refused, report, table};
 use knee_run::BackEnd;
 
 use crate::back_ends::{self, On};
@@ -82,15 +81,6 @@ pub(crate) struct Args {
 enum Tables {
     Fitting,
     All,
-}
-
-impl From<Tables> for Shown {
-    fn from(tables: Tables) -> Shown {
-        match tables {
-            Tables::Fitting => Shown::Fitting,
-            Tables::All => Shown::All,
-        }
-    }
 }
 
 pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
@@ -232,11 +222,11 @@ fn run_one(
         print(&format!("{}\n", report::json(experiment, &swept, Some(&dir))))?;
     } else {
         let gap = if number == 0 { "" } else { "\n\n" };
-        print(&format!(
-            "{gap}{}{}",
-            table::render_with(experiment, &swept, args.tables.into()),
-            closing(&swept, &dir)
-        ))?;
+        let shown = match args.tables {
+            Tables::Fitting => overview::render(experiment, &swept),
+            Tables::All => table::render(experiment, &swept),
+        };
+        print(&format!("{gap}{shown}{}", closing(&swept, &dir)))?;
     }
     Ok(swept)
 }

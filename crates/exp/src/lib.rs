@@ -70,7 +70,7 @@ pub mod memory;
 pub mod metric;
 mod names;
 mod network;
-mod overview;
+pub mod overview;
 pub mod published;
 mod queues;
 pub mod quick;

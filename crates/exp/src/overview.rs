@@ -12,9 +12,15 @@ const MOST_COLUMNS: usize = 9;
 /// Of one traffic entry or queue.
 const MOST_OF_ONE: usize = 4;
 
-/// Whether there are too many rows for tables of each traffic entry and queue.
-pub(crate) fn is_due(swept: &Swept) -> bool {
-    swept.tables.len() > MOST_ROWS
+/// Notes on single rows below a table of many.
+const MOST_NOTES: usize = 6;
+
+/// Everything, as [`table::render`] has it; of many rows one table in all, a line for each row.
+pub fn render(experiment: &Experiment, swept: &Swept) -> String {
+    match swept.tables.len() > MOST_ROWS {
+        false => table::render(experiment, swept),
+        true => table::around(experiment, swept, &means(experiment, swept), MOST_NOTES),
+    }
 }
 
 struct Column {
@@ -24,7 +30,7 @@ struct Column {
 }
 
 /// The table, with a sentence on what it leaves out.
-pub(crate) fn render(experiment: &Experiment, swept: &Swept) -> String {
+fn means(experiment: &Experiment, swept: &Swept) -> String {
     let (columns, left_out) = columns(experiment, swept);
     let varied = Varied::of(experiment);
     let mut grid = Grid::default();

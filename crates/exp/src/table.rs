@@ -7,7 +7,6 @@ use knee_queue::time::Time;
 use crate::claim::ClaimVerdict;
 use crate::experiment::Experiment;
 use crate::metric::{Kind, Metric};
-use crate::overview;
 use crate::published::Stat;
 use crate::report::published_for;
 use crate::stats::Summary;
@@ -15,27 +14,19 @@ use crate::swept::{Subject, Summaries, Swept, Verdict};
 
 /// Queues beyond this many are left to the files.
 const MAX_QUEUES: usize = 8;
-/// Notes on single rows below a table of many.
-const MOST_NOTES: usize = 6;
 
-/// Which tables are shown.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Shown {
-    /// One for each traffic entry and queue; of many rows one in all, a line for each row.
-    #[default]
-    Fitting,
-    /// One for each traffic entry and queue, however many rows there are.
-    All,
-}
-
-/// Everything: what was asked, the tables that fit, what was not finished.
+/// Everything: what was asked, a table for each traffic entry and queue, what was not finished.
 pub fn render(experiment: &Experiment, swept: &Swept) -> String {
-    render_with(experiment, swept, Shown::Fitting)
+    around(experiment, swept, &all_tables(experiment, swept), usize::MAX)
 }
 
-/// The same with these tables.
-pub fn render_with(experiment: &Experiment, swept: &Swept, tables: Shown) -> String {
-    let is_overview = tables == Shown::Fitting && overview::is_due(swept);
+/// These tables with what was asked, and so many notes on single rows.
+pub(crate) fn around(
+    experiment: &Experiment,
+    swept: &Swept,
+    tables: &str,
+    most_notes: usize,
+) -> String {
     let mut out = String::new();
     let runs = match experiment.repeat {
         1 => "1 run".to_owned(),
@@ -58,16 +49,14 @@ pub fn render_with(experiment: &Experiment, swept: &Swept, tables: Shown) -> Str
     if let Some(expect) = &experiment.expect {
         out.push_str(&wrapped(&format!("expected: {expect}"), "  "));
     }
-    match is_overview {
-        true => out.push_str(&overview::render(experiment, swept)),
-        false => all_tables(&mut out, experiment, swept),
-    }
-    out.push_str(&footnotes(experiment, swept, if is_overview { MOST_NOTES } else { usize::MAX }));
+    out.push_str(tables);
+    out.push_str(&footnotes(experiment, swept, most_notes));
     out.push_str(&claims(experiment, swept));
     out
 }
 
-fn all_tables(out: &mut String, experiment: &Experiment, swept: &Swept) {
+fn all_tables(experiment: &Experiment, swept: &Swept) -> String {
+    let mut out = String::new();
     let (queues, traffic): (Vec<_>, Vec<_>) = subjects(swept)
         .into_iter()
         .partition(|(_, kind)| matches!(kind, Kind::Queue | Kind::Buffer));
@@ -81,6 +70,7 @@ fn all_tables(out: &mut String, experiment: &Experiment, swept: &Swept) {
             out.push_str(&tables_of(experiment, swept, &names, kind));
         }
     }
+    out
 }
 
 /// One line for each claim: the verdict, and what it says.

@@ -5,8 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use knee_exp::compare::{Options as How, Side, compare};
-use knee_exp::table::{self, Shown};
-use knee_exp::{Experiment, Overrides, report};
+use knee_exp::{Experiment, Overrides, overview, report, table};
 
 use crate::common::*;
 
@@ -112,7 +111,7 @@ fn a_study_of_64_rows_has_a_line_for_each() {
     let experiment = experiment(vary);
     let swept = run_into(&scratch, &experiment, &simulated()).unwrap();
     assert_eq!(swept.tables.len(), 64);
-    let shown = table::render(&experiment, &swept);
+    let shown = overview::render(&experiment, &swept);
     let lines: Vec<&str> = shown.lines().collect();
     assert!(lines.len() <= 64 + 10, "{} lines:\n{shown}", lines.len());
     let head = lines.iter().find(|line| line.trim_start().starts_with("return.delay")).unwrap();
@@ -124,6 +123,6 @@ fn a_study_of_64_rows_has_a_line_for_each() {
     let of_rows = lines.iter().filter(|line| line.contains(" pkts ") && line.contains("dctcp"));
     assert_eq!(of_rows.count(), 32);
     assert!(lines.iter().all(|line| line.chars().count() <= 160), "{shown}");
-    let all = table::render_with(&experiment, &swept, Shown::All);
+    let all = table::render(&experiment, &swept);
     assert!(all.lines().count() > 128, "{all}");
 }
