@@ -133,6 +133,7 @@ fn cable(gbps: u64, delay_us: u64, k_pkts: u32) -> Cable {
         delay: Duration::from_us(delay_us),
         jitter: Duration::ZERO,
         loss: 0.0,
+        overhead_bytes: 0,
         loses_bursts: false,
         queue: QueueConfig::Step(step_config(k_pkts)),
         sampled: false,

@@ -10,7 +10,7 @@ use knee_exp::runner::sweep;
 use knee_exp::runs::{Options, threads};
 use knee_exp::scale::Scale;
 use knee_exp::swept::Swept;
-use knee_exp::{Experiment, Overrides, memory, refused, report, table};
+use knee_exp::{Experiment, Overrides, memory, overview, refused, report, table};
 use knee_run::BackEnd;
 
 use crate::back_ends::{self, On};
@@ -62,6 +62,10 @@ pub(crate) struct Args {
     /// Print JSON, one line for each file.
     #[arg(long)]
     json: bool,
+    /// Tables to print: those that fit a screen, which of a study of many rows is one with the means of each row; or one of each
+    /// traffic entry and queue.
+    #[arg(long, value_name = "WHICH", default_value = "fitting")]
+    tables: Tables,
     /// Threads [default: one per core, or as many as there is memory for]; results do not depend on it.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: Option<u32>,
@@ -74,6 +78,12 @@ pub(crate) struct Args {
     attempts: u32,
     #[command(flatten)]
     on: On,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Tables {
+    Fitting,
+    All,
 }
 
 pub(crate) fn run(args: &Args) -> Result<u8, Failure> {
@@ -175,13 +185,22 @@ fn check_all(experiments: &[Arc<Experiment>], back_end: &dyn BackEnd) -> Result<
 }
 
 fn run_all(args: &Args, experiments: &[Arc<Experiment>], options: &Options) -> Result<u8, Failure> {
+    let mut code = DONE;
     for (i, experiment) in experiments.iter().enumerate() {
-        let swept = run_one(args, experiment, options, i)?;
-        if swept.interrupted {
-            return Ok(COULD_NOT);
+        match run_one(args, experiment, options, i) {
+            Ok(swept) if swept.interrupted => return Ok(COULD_NOT),
+            Ok(_) => {}
+            // What one cannot carry out, as with an algorithm that crashes, is no reason for the others to wait.
+            Err(Failure::Experiment(why @ knee_exp::Error::Simulation { .. }))
+                if experiments.len() > 1 =>
+            {
+                complain(&format!("knee: {why}"));
+                code = COULD_NOT;
+            }
+            Err(failure) => return Err(failure),
         }
     }
-    Ok(DONE)
+    Ok(code)
 }
 
 fn run_one(
@@ -223,7 +242,11 @@ fn run_one(
         print(&format!("{}\n", report::json(experiment, &swept, Some(&dir))))?;
     } else {
         let gap = if number == 0 { "" } else { "\n\n" };
-        print(&format!("{gap}{}{}", table::render(experiment, &swept), closing(&swept, &dir)))?;
+        let shown = match args.tables {
+            Tables::Fitting => overview::render(experiment, &swept),
+            Tables::All => table::render(experiment, &swept),
+        };
+        print(&format!("{gap}{shown}{}", closing(&swept, &dir)))?;
     }
     Ok(swept)
 }

@@ -560,5 +560,13 @@ fn what_cannot_be_is_one_sentence() {
     fs::write(rack.dir.path().join("two.toml"), EXPERIMENT.replace(rpc, query)).unwrap();
     let text = err(&rack.knee(&[]));
     assert!(text.contains("no machine tells another what is done"), "{text}");
+    let framed = EXPERIMENT.replace("bottleneck = { ", "bottleneck = { overhead = \"24 B\", ");
+    assert_ne!(framed, EXPERIMENT);
+    fs::write(rack.dir.path().join("two.toml"), framed).unwrap();
+    let text = err(&rack.knee(&[]));
+    assert!(
+        text.contains("link switch-r: overhead is what ") && text.contains("--on lab"),
+        "{text}"
+    );
     assert!(!rack.dir.path().join("results").exists());
 }

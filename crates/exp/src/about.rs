@@ -24,7 +24,13 @@ pub(crate) fn about(experiment: &Experiment) -> About {
 
 /// A varied key.
 pub(crate) fn axis(axis: &cases::Axis) -> Axis {
-    Axis { path: axis.path.clone(), values: axis.labels() }
+    let column = axis.column();
+    Axis {
+        path: axis.path.clone(),
+        values: axis.labels(),
+        column: column.numbers.is_some().then_some(column.name),
+        numbers: column.numbers.unwrap_or_default(),
+    }
 }
 
 /// Every claim of a file, with the verdict on it.
@@ -129,6 +135,7 @@ pub(crate) fn network(experiment: &Experiment) -> Result<Network, Error> {
         to: name(link.to),
         rate_bps: link.rate.map(|rate| rate.bps()),
         delay_s: rounded(link.delay.ps() as f64 / 1e12),
+        overhead_bytes: if link.rate.is_some() { link.overhead_bytes } else { 0 },
         queue: queue_words(link),
         recorded: link.sampled,
     });

@@ -1,7 +1,7 @@
 //! What is compared and what is varied, and how their runs are told apart.
 
 use knee_file::keys::{Shape, Table};
-use knee_file::{Node, Origin, Value, did_you_mean, one_of};
+use knee_file::{Node, Origin, Value, did_you_mean, one_of, units};
 use knee_run::spec::Cc;
 
 use crate::metric::Metric;
@@ -74,7 +74,27 @@ impl Case {
     }
 }
 
+/// How tables show a varied value.
+#[derive(Clone, Debug)]
+pub(crate) struct Column {
+    /// The path, and the unit where there are numbers.
+    pub(crate) name: String,
+    /// Quantities of one kind, in this unit; `None`: values are shown as they are written.
+    pub(crate) numbers: Option<Vec<f64>>,
+}
+
 impl Axis {
+    /// How tables show it.
+    pub(crate) fn column(&self) -> Column {
+        let texts: Option<Vec<&str>> = self.values.iter().map(Node::text).collect();
+        match texts.and_then(|texts| units::as_column(&texts)) {
+            Some((unit, numbers)) => {
+                Column { name: format!("{}_{unit}", self.path), numbers: Some(numbers) }
+            }
+            None => Column { name: self.path.clone(), numbers: None },
+        }
+    }
+
     /// Its values as text.
     pub fn labels(&self) -> Vec<String> {
         self.values.iter().map(Node::label).collect()

@@ -22,7 +22,7 @@ const LEVELS: [&str; 8] = ["emerg", "alert", "crit", "err", "warning", "notice",
 
 /// The first line of a file.
 pub(crate) fn header(file: ResultFile, experiment: &Experiment) -> String {
-    let mut line = file.header(experiment.axes.iter().map(|axis| axis.path.as_str()));
+    let mut line = file.header(experiment.columns.iter().map(|column| column.name.as_str()));
     match file {
         ResultFile::Queue => {
             let cut: usize = untold(experiment).iter().map(|name| name.len() + 1).sum();
@@ -126,8 +126,8 @@ pub(crate) fn rows(
 /// Case and varied values, as labels of a row.
 pub(crate) fn point(experiment: &Experiment, configuration: &Configuration) -> String {
     let mut label = quoted(experiment.case_name(configuration)).into_owned();
-    for value in experiment.point_labels(configuration) {
-        let _ = write!(label, ",{}", quoted(&value));
+    for value in experiment.point_cells(configuration) {
+        let _ = write!(label, ",{value}");
     }
     label
 }

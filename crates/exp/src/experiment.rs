@@ -9,11 +9,13 @@ use knee_file::keys::{Below, Key, List, Name, Shape, Text};
 use knee_file::{
     Node, Origin, Reader, Resolved, Table, did_you_mean, keys, one_of, parse_override, schema,
 };
-use knee_results::manifest;
+use knee_results::{Cell, manifest};
 use knee_run::spec::{KERNELS_OWN, Run};
 use serde_json::{Map, Value as Json};
 
-use crate::cases::{Axis, Case, Configuration, MAX_RUNS, RunId, SET, axis_values, varied_path};
+use crate::cases::{
+    Axis, Case, Column, Configuration, MAX_RUNS, RunId, SET, axis_values, varied_path,
+};
 use crate::cc::{NoAlgorithm, PARAMS, cc_named, not_built, read_cc, set_param};
 use crate::chart::{self, Chart, read_charts};
 use crate::claim::{self, Claim, read_claims};
@@ -159,6 +161,8 @@ pub struct Experiment {
     pub cases: Vec<Case>,
     /// What is varied.
     pub axes: Vec<Axis>,
+    /// How tables show it.
+    pub(crate) columns: Vec<Column>,
     /// Every case at every point; cases of one point are neighbours.
     pub configurations: Vec<Configuration>,
     /// Runs of each configuration.
@@ -256,6 +260,7 @@ impl Experiment {
             quick,
             charts,
             cases,
+            columns: axes.iter().map(Axis::column).collect(),
             axes,
             configurations,
             repeat,
@@ -478,6 +483,28 @@ impl Experiment {
     pub fn point_labels(&self, configuration: &Configuration) -> Vec<String> {
         let values = self.axes.iter().zip(&configuration.point);
         values.map(|(axis, value)| axis.values[*value].label()).collect()
+    }
+
+    /// The varied values of a configuration as tables have them.
+    pub(crate) fn point_cells(
+        &self,
+        configuration: &Configuration,
+    ) -> impl Iterator<Item = Cell<'_>> {
+        let values = self.axes.iter().zip(&self.columns).zip(configuration.point.clone());
+        values.map(|((axis, column), value)| match &column.numbers {
+            Some(numbers) => numbers[value].into(),
+            None => axis.values[value].label().into(),
+        })
+    }
+
+    /// The same as JSON, each beside the name of its column.
+    pub(crate) fn point_json(&self, configuration: &Configuration) -> Map<String, Json> {
+        let values = self.axes.iter().zip(&self.columns).zip(&configuration.point);
+        let json = values.map(|((axis, column), value)| match &column.numbers {
+            Some(numbers) => (column.name.clone(), numbers[*value].into()),
+            None => (column.name.clone(), axis.values[*value].json()),
+        });
+        json.collect()
     }
 
     /// A configuration in words: `case dctcp, traffic.short.size = 10 kB`.

@@ -89,6 +89,9 @@ fn set_up(experiment: &Experiment) -> Result<String, Error> {
         if let Some(bps) = link.rate_bps.map(|bps| bps as f64) {
             let rate = Scale::of_unit("bps", bps);
             words.push(format!("{} {}", rate.show(Some(bps)), rate.unit()));
+            if link.overhead_bytes > 0 {
+                words.push(format!("{} B around each frame", link.overhead_bytes));
+            }
         }
         words.push(match link.delay_s > 0.0 {
             true => format!("delay {} {}", delay.show(Some(link.delay_s)), delay.unit()),

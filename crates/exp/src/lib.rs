@@ -72,6 +72,7 @@ pub mod metric;
 mod modules;
 mod names;
 mod network;
+pub mod overview;
 pub mod published;
 mod queues;
 pub mod quick;

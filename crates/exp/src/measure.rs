@@ -17,7 +17,7 @@ use crate::host_metrics::{
 use crate::metric::{Kind, Measured, Metric as M, Window};
 use crate::scenario::Scenario;
 use crate::stats::jain;
-use window::{goodput_sum, goodputs, per_second, whole_run};
+use window::{goodput_sum, goodputs, whole_run};
 
 /// Share of the least retransmission timeout from which on a time counts as one that waited for a timer:
 /// timers expire on ticks of the coarse clock, up to some ms early or late.
@@ -268,9 +268,7 @@ fn measure_queues(run: &Run, outcome: &Outcome, window: Option<Window>) -> Vec<M
             measured.measure(M::PausedShare, share);
             measured.record(M::PauseFrames, pause.frames);
         }
-        let rate = per_second(queue.sent_bytes, whole_run(outcome));
-        if let (Some(sent), Some(full)) = (rate, link.and_then(|link| link.rate)) {
-            let share = sent / full.bps() as f64;
+        if let Some(share) = window::utilisation(queue, link, whole_run(outcome)) {
             measured.measure(M::Utilisation, share);
         }
         let is_this = |it: &&QueueOutcome| (it.link, it.part) == (queue.link, queue.part);

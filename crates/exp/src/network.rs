@@ -8,10 +8,10 @@ use std::collections::{HashMap, HashSet};
 
 use knee_file::keys::{Below, Choice, Key, Keys, Shape, Special, Table, Text, entries};
 use knee_file::schema::with_defaults;
-use knee_file::units::{Burst, Pkts, Share, Size};
+use knee_file::units::{Burst, Overhead, Pkts, Share, Size};
 use knee_file::{Error, Node, Reader, keys, one_of};
 use knee_queue::time::{Duration, Rate};
-use knee_queue::{DropTailConfig, Limit, Place, QueueConfig};
+use knee_queue::{DropTailConfig, ETHERNET_BYTES, Limit, Place, QueueConfig};
 use knee_run::spec::{
     Defects, HostConfig, Link, LinuxVersion, Network, NodeId, Serialisation, Sysctls,
 };
@@ -24,9 +24,6 @@ use crate::random::Random;
 use crate::receiving;
 use crate::switches;
 use serde_json::Value as Json;
-
-/// Ethernet's header, which queues count with a packet.
-const ETHERNET_BYTES: u32 = 14;
 
 /// Of a socket.
 const MAX_BUFFER_BYTES: u32 = 1 << 30;
@@ -603,6 +600,9 @@ keys! {
         rate: Key<Rate>,
         /// Makes it a token bucket of this depth, as Linux's tbf; packets are full ones.
         burst: Key<Burst> = usually("a packet arrives when its last bit has"),
+        /// Bytes beside each frame that take time and no room in the queue, of full and small packets alike: `24 B` is Ethernet's
+        /// preamble, FCS and gap.
+        overhead: Key<Overhead> = usually("none").only_on("sim, lab, vkernel"),
         /// Propagation.
         delay: Key<Duration> = or(Duration::ZERO),
         /// More delay, drawn for each packet from 0 to this; may reorder.
@@ -642,7 +642,12 @@ impl Cables<'_, '_> {
     fn read_checked(&self, reader: &Reader<'_>, end: End, recorded: bool) -> Result<Cable, Error> {
         let rate = reader.get(&CABLE.rate)?;
         if rate.is_none() {
-            for key in [CABLE.queue.as_ref(), CABLE.burst.as_ref(), CABLE.record.as_ref()] {
+            for key in [
+                CABLE.queue.as_ref(),
+                CABLE.burst.as_ref(),
+                CABLE.overhead.as_ref(),
+                CABLE.record.as_ref(),
+            ] {
                 if reader.has(key) {
                     return Err(reader.error(key, "has no meaning without a rate beside it"));
                 }
@@ -667,6 +672,7 @@ impl Cables<'_, '_> {
             delay: reader.read(&CABLE.delay)?,
             jitter: reader.read(&CABLE.jitter)?,
             loss: reader.read(&CABLE.loss)?.0,
+            overhead_bytes: reader.get(&CABLE.overhead)?.map_or(0, |overhead| overhead.0),
             loses_bursts: loses_bursts(reader)?,
             queue,
             sampled: rate.is_some() && reader.get_or(&CABLE.record, recorded)?,
@@ -709,6 +715,7 @@ fn nothing() -> Cable {
         delay: Duration::ZERO,
         jitter: Duration::ZERO,
         loss: 0.0,
+        overhead_bytes: 0,
         loses_bursts: false,
         queue: unlimited(),
         sampled: false,

@@ -141,10 +141,7 @@ pub fn json(experiment: &Experiment, swept: &Swept, results_dir: Option<&std::pa
         .tables
         .iter()
         .map(|summaries| {
-            let labels = experiment.point_labels(&summaries.configuration);
-            let at = experiment.axes.iter().zip(labels);
-            let at: Map<String, Json> =
-                at.map(|(axis, label)| (axis.path.clone(), label.into())).collect();
+            let at = experiment.point_json(&summaries.configuration);
             let subjects = summaries.subjects.iter();
             let subjects: Vec<_> =
                 subjects.map(|subject| json_of_subject(experiment, summaries, subject)).collect();

@@ -22,7 +22,7 @@ use crate::traffic::{self, Converged, TrafficSpec};
 
 pub(crate) use amounts::Asked;
 
-/// How often goodput is sampled if times of convergence need it and the file does not say; a window's ends are multiples of it.
+/// How often goodput is sampled if times of convergence need it and the file does not say.
 const GOODPUT_PERIOD: Duration = Duration::from_ms(10);
 
 /// A network, its traffic, and what is asked of it.
@@ -308,25 +308,32 @@ fn read_sampling(
     let goodput = if rules.is_empty() { sampling.goodput } else { Some(period) };
     let Some(window) = measure else { return Ok(Sampling { goodput, ..sampling }) };
     for (key, at) in [(&RUN.measure_from, window.from), (&RUN.measure_until, window.until)] {
-        if at.ps() % period.ps() != 0 {
+        // Without a series nobody needs them to fit.
+        if goodput.is_some() && at.ps() % period.ps() != 0 {
             let run = root.need_child("run")?;
             let key = if run.has(key) { key } else { &RUN.duration };
+            let period = knee_file::units::Quantity::show(&period);
             let message = match sample.has(&SAMPLE.goodput) {
                 true => format!(
-                    "must be a multiple of the goodput sampling period, sample.goodput = {:?}",
-                    knee_file::units::Quantity::show(&period)
+                    "must be a multiple of the goodput sampling period, sample.goodput = {period:?}; a window needs no series: leave that out"
                 ),
-                false => "must be a multiple of 10 ms".to_owned(),
+                false => {
+                    format!("must be a multiple of {period}, in which \"converged\" is counted")
+                }
             };
             return Err(run.error(key, message));
         }
     }
     let (from, until) = (window.from, window.until);
-    let period = if until_done {
+    let common = common_period(from, until);
+    let period = match until_done {
         // Where the run may end early, what came after the last look is not counted.
-        finer(common_period(from, until), period, until.since(from))
-    } else {
-        common_period(from, until)
+        true => finer(
+            common,
+            common_period(Time::ZERO + period, Time::ZERO + common),
+            until.since(from),
+        ),
+        false => common,
     };
     Ok(Sampling { goodput, window: Some(MeasuredWindow { from, until, period }), ..sampling })
 }

@@ -17,6 +17,16 @@ const MAX_QUEUES: usize = 8;
 
 /// Everything: what was asked, a table for each traffic entry and queue, what was not finished.
 pub fn render(experiment: &Experiment, swept: &Swept) -> String {
+    around(experiment, swept, &all_tables(experiment, swept), usize::MAX)
+}
+
+/// These tables with what was asked, and so many notes on single rows.
+pub(crate) fn around(
+    experiment: &Experiment,
+    swept: &Swept,
+    tables: &str,
+    most_notes: usize,
+) -> String {
     let mut out = String::new();
     let runs = match experiment.repeat {
         1 => "1 run".to_owned(),
@@ -39,6 +49,14 @@ pub fn render(experiment: &Experiment, swept: &Swept) -> String {
     if let Some(expect) = &experiment.expect {
         out.push_str(&wrapped(&format!("expected: {expect}"), "  "));
     }
+    out.push_str(tables);
+    out.push_str(&footnotes(experiment, swept, most_notes));
+    out.push_str(&claims(experiment, swept));
+    out
+}
+
+fn all_tables(experiment: &Experiment, swept: &Swept) -> String {
+    let mut out = String::new();
     let (queues, traffic): (Vec<_>, Vec<_>) = subjects(swept)
         .into_iter()
         .partition(|(_, kind)| matches!(kind, Kind::Queue | Kind::Buffer));
@@ -52,8 +70,6 @@ pub fn render(experiment: &Experiment, swept: &Swept) -> String {
             out.push_str(&tables_of(experiment, swept, &names, kind));
         }
     }
-    out.push_str(&footnotes(experiment, swept));
-    out.push_str(&claims(experiment, swept));
     out
 }
 
@@ -84,7 +100,7 @@ pub fn wrapped(text: &str, indent: &str) -> String {
 }
 
 /// Traffic entries and queues of all configurations, each once, in the order of the file.
-fn subjects(swept: &Swept) -> Vec<(String, Kind)> {
+pub(crate) fn subjects(swept: &Swept) -> Vec<(String, Kind)> {
     let mut all: Vec<(String, Kind)> = Vec::new();
     for subject in swept.tables.iter().flat_map(|summaries| &summaries.subjects) {
         if !all.iter().any(|(name, _)| *name == subject.name) {
@@ -112,7 +128,7 @@ fn tables_of(experiment: &Experiment, swept: &Swept, names: &[String], kind: Kin
     tables.into_iter().map(|table| format!("\n{table}\n")).collect()
 }
 
-fn shown(experiment: &Experiment, swept: &Swept, name: &str, kind: Kind) -> Vec<Metric> {
+pub(crate) fn shown(experiment: &Experiment, swept: &Swept, name: &str, kind: Kind) -> Vec<Metric> {
     let first = swept.tables.first().map(|summaries| &summaries.configuration);
     let scenario = first.and_then(|first| experiment.scenario(first).ok());
     let of_file = scenario.as_ref().and_then(|scenario| scenario.shown(name));
@@ -210,21 +226,24 @@ fn table(
             cells.push(published(metric, scale));
         }
         if any_limited {
-            cells.push(match limited(summaries) {
-                None => "valid".into(),
-                Some(verdict) if verdict.is_limited() => "HOST-LIMITED".into(),
-                Some(verdict) => {
-                    format!("valid: {} of {}", verdict.runs - verdict.limited, verdict.runs)
-                }
-            });
+            cells.push(verdict(summaries));
         }
         grid.row(cells);
     }
     format!("{title}\n{}", grid.render())
 }
 
+/// What a host decided of a row, in words.
+pub(crate) fn verdict(summaries: &Summaries) -> String {
+    match limited(summaries) {
+        None => "valid".into(),
+        Some(verdict) if verdict.is_limited() => "HOST-LIMITED".into(),
+        Some(verdict) => format!("valid: {} of {}", verdict.runs - verdict.limited, verdict.runs),
+    }
+}
+
 /// The verdict of a row in which a host limited runs.
-fn limited(summaries: &Summaries) -> Option<&Verdict> {
+pub(crate) fn limited(summaries: &Summaries) -> Option<&Verdict> {
     summaries.verdict.as_ref().filter(|verdict| verdict.limited > 0)
 }
 
@@ -242,13 +261,13 @@ fn distribution_cells(summary: Option<&Summary>, scale: &Scale) -> [String; 7] {
 }
 
 /// The varied values that tell rows apart, under the shortest names that do.
-struct Varied {
+pub(crate) struct Varied {
     axes: Vec<usize>,
-    names: Vec<String>,
+    pub(crate) names: Vec<String>,
 }
 
 impl Varied {
-    fn of(experiment: &Experiment) -> Varied {
+    pub(crate) fn of(experiment: &Experiment) -> Varied {
         let axes: Vec<usize> =
             (0..experiment.axes.len()).filter(|i| experiment.axes[*i].labels().len() > 1).collect();
         let short = |path: &str, parts: usize| {
@@ -271,7 +290,7 @@ impl Varied {
         Varied { axes, names }
     }
 
-    fn labels(&self, experiment: &Experiment, summaries: &Summaries) -> Vec<String> {
+    pub(crate) fn labels(&self, experiment: &Experiment, summaries: &Summaries) -> Vec<String> {
         let labels = experiment.point_labels(&summaries.configuration);
         self.axes.iter().map(|axis| labels[*axis].clone()).collect()
     }
@@ -284,7 +303,7 @@ pub(crate) struct Scale {
 }
 
 impl Scale {
-    fn of(metric: Metric, largest: f64) -> Scale {
+    pub(crate) fn of(metric: Metric, largest: f64) -> Scale {
         Scale::of_unit(metric.unit(), largest)
     }
 
@@ -339,33 +358,13 @@ impl Scale {
     }
 }
 
-/// What the numbers leave out.
-fn footnotes(experiment: &Experiment, swept: &Swept) -> String {
+/// What the numbers leave out; of notes on single rows so many.
+fn footnotes(experiment: &Experiment, swept: &Swept, most: usize) -> String {
+    let notes = notes(experiment, swept);
     let mut out = String::from("\n");
-    for summaries in &swept.tables {
-        if let Some(verdict) = limited(summaries) {
-            let _ = writeln!(
-                out,
-                "{}: host-limited: {} of {} runs: {}{}",
-                experiment.describe(&summaries.configuration),
-                verdict.limited,
-                verdict.runs,
-                verdict.reason,
-                match verdict.is_limited() {
-                    true => "; the row shows the host, not the algorithm",
-                    false => "; the row is of the others",
-                }
-            );
-        }
-        for subject in summaries.subjects.iter().filter(|subject| subject.unfinished > 0) {
-            let _ = writeln!(
-                out,
-                "{}: {} of \"{}\" did not finish before the run ended, and are in no average",
-                experiment.describe(&summaries.configuration),
-                subject.unfinished,
-                subject.name
-            );
-        }
+    out.extend(notes.iter().take(most).map(String::as_str));
+    if let Some(more @ 1..) = notes.len().checked_sub(most) {
+        let _ = writeln!(out, "and {more} rows more of which this is so: --tables all names them");
     }
     let first = experiment.configurations.first();
     let scenario = first.and_then(|first| experiment.scenario(first).ok());
@@ -399,6 +398,35 @@ fn footnotes(experiment: &Experiment, swept: &Swept) -> String {
         }
     }
     out
+}
+
+/// What is to be known of single rows.
+fn notes(experiment: &Experiment, swept: &Swept) -> Vec<String> {
+    let mut notes = Vec::new();
+    for summaries in &swept.tables {
+        if let Some(verdict) = limited(summaries) {
+            notes.push(format!(
+                "{}: host-limited: {} of {} runs: {}{}\n",
+                experiment.describe(&summaries.configuration),
+                verdict.limited,
+                verdict.runs,
+                verdict.reason,
+                match verdict.is_limited() {
+                    true => "; the row shows the host, not the algorithm",
+                    false => "; the row is of the others",
+                }
+            ));
+        }
+        for subject in summaries.subjects.iter().filter(|subject| subject.unfinished > 0) {
+            notes.push(format!(
+                "{}: {} of \"{}\" did not finish before the run ended, and are in no average\n",
+                experiment.describe(&summaries.configuration),
+                subject.unfinished,
+                subject.name
+            ));
+        }
+    }
+    notes
 }
 
 #[derive(Clone, Copy)]

@@ -11,8 +11,8 @@ use knee_algo::Algorithm;
 use knee_file::keys::{Below, Choice, Key, Keys, List, Name, Shape, Table, Text, entries};
 use knee_file::units::Size;
 use knee_file::{Error, Reader, keys, one_of};
-use knee_queue::Ecn;
 use knee_queue::time::{Duration, Rate, Time};
+use knee_queue::{ETHERNET_BYTES, Ecn};
 use knee_run::spec::{Cc, Flow, NodeId, Order, Ping, Traffic};
 
 use crate::arrivals::{self, Arrivals};
@@ -30,7 +30,7 @@ use waiting::Waiting;
 const MAX_FLOWS: u64 = 100_000;
 
 /// Ethernet, IPv4 and UDP headers around a ping's payload; IPv6's header is longer.
-const PING_HEADER_BYTES: u64 = 14 + 20 + 8;
+const PING_HEADER_BYTES: u64 = ETHERNET_BYTES as u64 + 20 + 8;
 const IPV6_EXTRA_BYTES: u64 = 20;
 
 /// Each table `[[traffic]]`.

@@ -22,5 +22,7 @@ mod resolve;
 mod scale;
 mod sweep;
 mod switches;
+mod tables;
+mod theory;
 mod waiting;
 mod window;

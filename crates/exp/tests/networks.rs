@@ -3,9 +3,13 @@
 
 use std::path::Path;
 
+use knee_exp::metric::Metric;
 use knee_exp::{Experiment, Overrides};
 use knee_queue::QueueConfig;
+use knee_run::Ideal;
 use knee_run::spec::{Link, Run};
+
+use crate::common::*;
 
 const REST: &str = r#"
 [[traffic]]
@@ -230,4 +234,68 @@ fn what_cannot_be_drawn_is_said() {
     }
     let said = load(&with_rest(&fat_tree(5), "h0.0.0", "h1.0.0")).map(|_| ()).unwrap_err();
     assert!(said.contains("must be even"), "{said}");
+}
+
+/// Goodput in bit/s, and the bottleneck's utilisation in the window, of one flow with this bottleneck.
+fn carried(bottleneck: &str) -> (f64, f64) {
+    let network = format!(
+        "[network]\ntopology = \"many-to-one\"\naccess = {{ rate = \"40 Gbps\" }}\nreturn = {{ delay = \"100 us\" }}\n\
+         bottleneck = {{ rate = \"10 Gbps\", {bottleneck} }}\n\n[hosts]\nrcvbuf_initial = \"8 MiB\"\nrcvbuf_max = \"512 MiB\"\n"
+    );
+    let text = with_rest(&network, "s1", "r");
+    let text = text.replace("size = \"100 kB\"\n", "").replace(
+        "duration = \"1 s\"\nuntil_done = true",
+        "duration = \"100 ms\"\nmeasure_from = \"50 ms\"",
+    );
+    let experiment = parsed("net.toml", &text, &Overrides::default());
+    let swept = run_into(&Scratch::new(), &experiment, &simulated()).unwrap();
+    let subjects = &swept.tables[0].subjects;
+    let mean = |index: usize, metric| subjects[index].metric(metric).unwrap().mean.unwrap();
+    (mean(0, Metric::Goodput), mean(1, Metric::WindowUtilisation))
+}
+
+#[test]
+fn what_goes_around_frames_takes_time_and_no_room() {
+    let step = "queue = { kind = \"step\", limit = \"1000 pkts\", k = \"65 pkts\" }";
+    // Decided at arrival, at departure, and behind a bucket.
+    let at_dequeue = step.replace("k =", "mark_when = \"dequeue\", k =");
+    let bucket = format!("burst = \"2 pkts\", {step}");
+    for queue in [step, &at_dequeue, &bucket] {
+        let (without, used) = carried(queue);
+        assert!((without / 1e10 - 1448.0 / 1514.0).abs() < 6e-4, "{queue}: {without}");
+        assert!((0.999..1.0005).contains(&used), "{queue}: {used}");
+        let (with, used) = carried(&format!("overhead = \"24 B\", {queue}"));
+        assert!((with / 1e10 - 1448.0 / 1538.0).abs() < 6e-4, "{queue}: {with}");
+        assert!((0.999..1.0005).contains(&used), "{queue}: {used}");
+    }
+    // Ideal times of transfers know of it.
+    let of = |bottleneck: &str| {
+        let network = format!(
+            "[network]\ntopology = \"many-to-one\"\naccess = {{ rate = \"40 Gbps\" }}\nbottleneck = {{ rate = \"10 Gbps\", {bottleneck} }}\n"
+        );
+        load(&with_rest(&network, "s1", "r")).unwrap().network
+    };
+    let network = of(&format!("overhead = \"24 B\", {step}"));
+    let ns = Ideal::new(&network).transfer(0, 1, 1_448_000).unwrap().ns();
+    assert_eq!(ns, 1000 * 1538 * 8 / 10);
+}
+
+#[test]
+fn what_goes_around_frames_is_named_and_needs_a_rate() {
+    let network =
+        fat_tree(4).replacen("delay = \"1 us\"", "delay = \"1 us\", overhead = \"24 B\"", 1);
+    let text = with_rest(&network, "h0.0.0", "h1.0.0");
+    let experiment = parsed("net.toml", &text, &Overrides::default());
+    let explained =
+        knee_exp::explain::explain(&experiment, "knee run net.toml", &|_| None).unwrap();
+    assert!(
+        explained.contains("10.00 Gbps, 24 B around each frame, delay 1.000 us"),
+        "{explained}"
+    );
+    let text = network.replacen("rate = \"10 Gbps\", ", "", 1);
+    let refused = load(&with_rest(&text, "h0.0.0", "h1.0.0")).unwrap_err();
+    assert!(
+        refused.contains("overhead = \"24 B\": has no meaning without a rate beside it"),
+        "{refused}"
+    );
 }

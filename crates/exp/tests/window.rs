@@ -113,10 +113,22 @@ fn hosts_that_look_at_regular_times_look_at_both_ends_of_the_window() {
     // It may end at any time.
     let until_done = "duration = \"60 s\"\nmeasure_from = \"10 s\"\nuntil_done = true\n";
     assert_eq!(period(until_done), Duration::from_ms(500));
-    let refused = parse("duration = \"60 s\"\nmeasure_from = \"1.234567 s\"\n").unwrap_err();
+}
+
+#[test]
+fn a_window_begins_at_any_time_and_asks_for_no_series() {
+    let run = "duration = \"2 s\"\nmeasure_from = \"1.234567 s\"\n";
+    let files = files(run);
+    assert!(!files.contains_key("series-goodput.csv"), "{:?}", files.keys());
+    let sum = mean(&files, "bulk", "goodput_sum").unwrap();
+    assert!((9.3e6..9.7e6).contains(&sum), "{sum}");
+    let with_series = format!("{FILE}goodput = \"1 ms\"\n\n[run]\n{run}");
+    let refused =
+        Experiment::parse(Path::new("x.toml"), &with_series, &Overrides::default()).unwrap_err();
     assert_eq!(
-        refused,
-        "x.toml:22: run.measure_from = \"1.234567 s\": must be a multiple of 10 ms"
+        refused.to_string(),
+        "x.toml:23: run.measure_from = \"1.234567 s\": must be a multiple of the goodput sampling period, sample.goodput = \"1 ms\"; \
+         a window needs no series: leave that out"
     );
 }
 

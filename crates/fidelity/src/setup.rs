@@ -150,6 +150,7 @@ impl Path {
             delay,
             jitter: Duration::ZERO,
             loss: 0.0,
+            overhead_bytes: 0,
             loses_bursts: false,
             queue,
             sampled: false,

@@ -35,6 +35,7 @@ const FASTEST_BPS: f64 = 1e12;
 const SLOWEST_BPS: f64 = 1e3;
 const LARGEST_BYTES: f64 = 1e15;
 const MOST_PKTS: f64 = 1e9;
+const MOST_OVERHEAD_BYTES: f64 = 1000.0;
 
 /// A value that a file writes as text with a unit.
 pub trait Quantity: Sized {
@@ -64,6 +65,10 @@ pub fn microseconds(text: &str) -> Result<u64, String> {
 /// A number of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Size(pub u64);
+
+/// Bytes around each packet, or none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Overhead(pub u32);
 
 /// A share of 0 to 1, written in percent.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
@@ -105,6 +110,32 @@ fn in_words(units: Units) -> String {
 /// In a sentence, the units of a size, a rate and a time.
 pub fn all_in_words() -> [String; 3] {
     [SIZE_UNITS, RATE_UNITS, TIME_UNITS].map(in_words)
+}
+
+/// Kinds of quantities: how the name of a column ends that has them, their units, and what a number there is worth.
+const COLUMNS: [(&str, Units, f64); 5] = [
+    ("s", TIME_UNITS, PS_PER_S as f64),
+    ("bps", RATE_UNITS, 1.0),
+    ("bytes", SIZE_UNITS, 1.0),
+    ("pkts", PKTS_UNITS, 1.0),
+    ("pct", PERCENT, 1.0),
+];
+
+/// Texts as numbers of one unit, with the unit as names of columns end: `["10 ms", "1 s"]` are 0.01 and 1 of `s`. `None`: they are not all
+/// quantities of one kind, or two are the same.
+pub fn as_column(texts: &[&str]) -> Option<(&'static str, Vec<f64>)> {
+    COLUMNS.iter().find_map(|(unit, units, worth)| {
+        let number = |text: &&str| {
+            let number = number_with_unit(text, units).ok()? / worth;
+            // Twelve digits: what a product of a factor adds is none of the text.
+            format!("{number:.11e}").parse::<f64>().ok().filter(|number| number.is_finite())
+        };
+        let numbers = texts.iter().map(number).collect::<Option<Vec<f64>>>()?;
+        let mut sorted = numbers.clone();
+        sorted.sort_by(f64::total_cmp);
+        let is_plain = !numbers.is_empty() && sorted.windows(2).all(|pair| pair[0] < pair[1]);
+        is_plain.then_some((*unit, numbers))
+    })
 }
 
 fn quoted(units: Units) -> String {
@@ -227,6 +258,26 @@ impl Quantity for Size {
 
     fn holds(&self, other: &Size) -> bool {
         self >= other
+    }
+}
+
+impl Quantity for Overhead {
+    fn parse(text: &str) -> Result<Overhead, String> {
+        let example = "24 B";
+        let bytes = number_with_unit(text, SIZE_UNITS)
+            .map_err(|near| wrong_unit("a size", near, SIZE_UNITS, example))?;
+        if !(0.0..=MOST_OVERHEAD_BYTES).contains(&bytes) {
+            return Err(format!("must be a size from 0 B to 1000 B, as in \"{example}\""));
+        }
+        Ok(Overhead(bytes.round() as u32))
+    }
+
+    fn show(&self) -> String {
+        format!("{} B", self.0)
+    }
+
+    fn written() -> (&'static str, String) {
+        ("size, 0 B too", pattern(&[SIZE_UNITS]))
     }
 }
 
@@ -392,6 +443,20 @@ pub fn figure(text: &str) -> Result<(f64, &'static str), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn quantities_of_one_kind_make_a_column_of_numbers() {
+        let column = |texts: &[&str]| as_column(texts);
+        assert_eq!(column(&["10 ms", "50 us", "1 s"]), Some(("s", vec![0.01, 0.00005, 1.0])));
+        assert_eq!(column(&["1.1 kB", "2 MiB"]), Some(("bytes", vec![1100.0, 2_097_152.0])));
+        assert_eq!(column(&["10 Gbps"]), Some(("bps", vec![1e10])));
+        assert_eq!(column(&["65 pkts", "1000 pkts"]), Some(("pkts", vec![65.0, 1000.0])));
+        assert_eq!(column(&["0.01 %", "1 %"]), Some(("pct", vec![0.01, 1.0])));
+        for none in [&["65 pkts", "97 us"][..], &["dctcp"], &["3", "4"], &["1 ms", "1000 us"], &[]]
+        {
+            assert_eq!(column(none), None, "{none:?}");
+        }
+    }
 
     #[test]
     fn figures_come_in_base_units() {

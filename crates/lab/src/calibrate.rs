@@ -82,6 +82,7 @@ fn two_hosts(is_busy: bool) -> Result<Run, Error> {
         delay: Duration::ZERO,
         jitter: Duration::ZERO,
         loss: 0.0,
+        overhead_bytes: 0,
         loses_bursts: false,
         queue: QueueConfig::DropTail(DropTailConfig { limit: Limit::Bytes(u64::MAX) }),
         sampled: false,

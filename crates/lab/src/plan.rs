@@ -2,9 +2,8 @@
 
 use std::net::IpAddr;
 
-pub use knee_linux::applications::ETHERNET_BYTES;
 use knee_queue::time::Rate;
-use knee_queue::{DropTailConfig, Limit, QueueConfig};
+use knee_queue::{DropTailConfig, ETHERNET_BYTES, Limit, QueueConfig};
 use knee_run::Run;
 pub use knee_run::addresses::{PREFIX_LEN_V4, PREFIX_LEN_V6};
 use knee_run::addresses::{address, mac};
@@ -52,6 +51,8 @@ pub struct Egress {
     pub rate: Rate,
     /// Depth of the link's own bucket.
     pub burst_bytes: u32,
+    /// What each frame costs beside its bytes.
+    pub overhead_bytes: u32,
     /// What may wait in it.
     pub limit: Limit,
 }
@@ -163,5 +164,6 @@ fn take_egress(link: &mut Link, frame_bytes: u32) -> Result<Option<Egress>, Erro
         Serialisation::TokenBucket { burst_bytes } => burst_bytes,
         Serialisation::StoreAndForward => frame_bytes,
     };
-    Ok(Some(Egress { rate, burst_bytes, limit }))
+    let overhead_bytes = link.overhead_bytes;
+    Ok(Some(Egress { rate, burst_bytes, overhead_bytes, limit }))
 }

@@ -20,6 +20,7 @@ fn two_flows(algorithm: &str) -> Run {
         delay: Duration::ZERO,
         jitter: Duration::ZERO,
         loss: 0.0,
+        overhead_bytes: 0,
         loses_bursts: false,
         queue: QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(1000) }),
         sampled: false,

@@ -24,6 +24,7 @@ fn one_transfer(mark: Option<MarkShare>, gro_window: Duration) -> Run {
         delay: Duration::ZERO,
         jitter: Duration::ZERO,
         loss: 0.0,
+        overhead_bytes: 0,
         loses_bursts: false,
         queue: QueueConfig::DropTail(DropTailConfig { limit: Limit::Bytes(u64::MAX) }),
         sampled: false,

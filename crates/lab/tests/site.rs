@@ -286,7 +286,7 @@ fn a_cpu_receives() {
 
 fn shaped(rate: Rate, burst_bytes: u32, limit: Limit) -> Plan {
     let mut plan = plan(2, &HostConfig { tcp_ecn: 0, ..config() });
-    plan.hosts[0].egress = Some(Egress { rate, burst_bytes, limit });
+    plan.hosts[0].egress = Some(Egress { rate, burst_bytes, overhead_bytes: 0, limit });
     plan
 }
 

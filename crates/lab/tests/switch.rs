@@ -156,6 +156,7 @@ fn star(rate: Option<Rate>, k_pkts: u32, delay: Duration, large: bool) -> Networ
         delay,
         jitter: Duration::ZERO,
         loss: 0.0,
+        overhead_bytes: 0,
         loses_bursts: false,
         queue: QueueConfig::Step(step),
         sampled: true,

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use knee_queue::ETHERNET_BYTES;
 use knee_queue::time::{Duration, Time};
 use knee_run::Run;
 use knee_run::addresses::listening_port;
@@ -12,8 +13,8 @@ use knee_traffic::{FlowPlan, PingPlan, TrafficPlan, TrafficReport};
 use crate::side::{counters_then, flow_outcome};
 use crate::{Error, TcpInfo};
 
-/// Ethernet's header, which queues and shapers count with a packet.
-pub const ETHERNET_BYTES: u32 = 14;
+/// Hosts look at what has arrived no more often, unless they are asked for a series.
+const SHORTEST_LOOK: Duration = Duration::from_ms(1);
 
 /// Where a host is.
 #[derive(Clone, Copy, Debug)]
@@ -37,6 +38,13 @@ pub fn plan(
         at(node)
             .ok_or_else(|| Error::Refused("traffic from or to a node that is no host".to_owned()))
     };
+    if run.sampling.window.is_some_and(|window| window.period < SHORTEST_LOOK) {
+        return Err(Error::Refused(
+            "the measured window begins or ends between whole milliseconds, and hosts look at whole ones: round run.measure_from and \
+             run.measure_until, or use --on sim"
+                .to_owned(),
+        ));
+    }
     let mut flows = Vec::with_capacity(run.flows.len());
     for (index, flow) in run.flows.iter().enumerate() {
         let (from, to) = (host(flow.from)?, host(flow.to)?);

@@ -96,8 +96,12 @@ fn many_requests_are_done_at_once_and_the_first_refusal_is_told() {
 #[test]
 fn queues_are_as_they_are_told() {
     let Some((one, _other, kernel, index)) = joined() else { return };
-    let tbf =
-        Queue::Tbf { rate_bytes_per_sec: 5_000_000_000, burst_bytes: 9014, limit_bytes: 1 << 20 };
+    let tbf = Queue::Tbf {
+        rate_bytes_per_sec: 5_000_000_000,
+        burst_bytes: 9014,
+        overhead_bytes: 24,
+        limit_bytes: 1 << 20,
+    };
     kernel.ask(&add_queue(index, 0x1_0000, ROOT, tbf)).unwrap();
     let shown = said(&one, "tc qdisc show dev near");
     assert!(shown.contains("qdisc tbf 1: root") && shown.contains("rate 40Gbit"), "{shown}");

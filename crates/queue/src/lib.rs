@@ -107,7 +107,7 @@ pub use dualpi2::{DualPi2, DualPi2Config, LowLatency, StepThreshold};
 pub use fifo::Fifo;
 pub use fq_codel::{FqCodel, FqCodelConfig};
 pub use limit::{Limit, Threshold};
-pub use packet::{Ecn, Packet};
+pub use packet::{ETHERNET_BYTES, Ecn, Packet};
 pub use pie::{Pie, PieConfig, PieDelay};
 pub use qdisc::{Admission, Backlog, Departure, DropReason, Inside, Part, Qdisc, Stats, Verdict};
 pub use red::{Red, RedConfig};

@@ -1,5 +1,9 @@
 //! What a queue needs to know of a packet.
 
+/// Ethernet's header, which queues, shapers and links count with a packet. What else goes around a frame on the wire (preamble, FCS and
+/// gap) takes no room in a queue, and only on links that say so any time.
+pub const ETHERNET_BYTES: u32 = 14;
+
 /// The ECN field: the two low bits of the IP TOS or traffic-class byte (RFC 3168, section 5).
 #[repr(u8)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -4,7 +4,7 @@
 //! but an idle link adds no delay to the first. Time and tokens are whole nanoseconds:
 //!
 //! ```text
-//! cost(len) = floor(len * 8e9 / rate)
+//! cost(len) = floor((len + overhead) * 8e9 / rate)
 //! tokens at a try = min(depth, tokens + min(now - last release, depth)),  depth = cost(burst)
 //! ```
 //!
@@ -21,6 +21,8 @@ use crate::time::{Rate, Time};
 pub struct TokenBucket {
     rate: Rate,
     burst_bytes: u32,
+    /// What each packet costs beside its bytes, as of `tc ... overhead`.
+    overhead_bytes: u32,
     /// `cost(burst)`: the most that the bucket holds, in ns.
     depth_ns: u64,
     /// Tokens just after the last release.
@@ -34,7 +36,23 @@ impl TokenBucket {
     /// as longer ones can never leave. (The reference runs have 1600.)
     pub const fn new(rate: Rate, burst_bytes: u32) -> TokenBucket {
         let depth_ns = rate.time_of(burst_bytes).ns();
-        TokenBucket { rate, burst_bytes, depth_ns, tokens_ns: depth_ns, released_at_ns: 0 }
+        TokenBucket {
+            rate,
+            burst_bytes,
+            overhead_bytes: 0,
+            depth_ns,
+            tokens_ns: depth_ns,
+            released_at_ns: 0,
+        }
+    }
+
+    /// The same, full, where each packet costs so many bytes more. The burst is still of packets without them.
+    #[must_use]
+    pub const fn with_overhead(mut self, overhead_bytes: u32) -> TokenBucket {
+        self.overhead_bytes = overhead_bytes;
+        self.depth_ns = self.cost_ns(self.burst_bytes);
+        self.tokens_ns = self.depth_ns;
+        self
     }
 
     /// The length in bytes of the longest packet that can ever leave.
@@ -61,8 +79,8 @@ impl TokenBucket {
         self.released_at_ns = now.ns();
     }
 
-    fn cost_ns(&self, len_bytes: u32) -> u64 {
-        self.rate.time_of(len_bytes).ns()
+    const fn cost_ns(&self, len_bytes: u32) -> u64 {
+        self.rate.time_of(len_bytes.saturating_add(self.overhead_bytes)).ns()
     }
 
     fn tokens_ns_at(&self, now: Time) -> u64 {
@@ -209,6 +227,16 @@ mod tests {
         bucket.take(1514, second);
         // From then on one serialisation time apart.
         assert_eq!(bucket.ready_at(1514, second), second + Duration::from_ns(12_112));
+    }
+
+    #[test]
+    fn what_goes_around_a_packet_costs_and_takes_nothing_of_the_burst() {
+        let mut bucket = bucket(1_000_000_000).with_overhead(24);
+        assert_eq!(bucket.cost_ns(1514), 12_304);
+        // A packet of the burst's length still passes.
+        assert_eq!(bucket.ready_at(1600, Time::ZERO), Time::ZERO);
+        bucket.take(1600, Time::ZERO);
+        assert_eq!(bucket.ready_at(1514, Time::ZERO), Time::from_ns(12_304));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::fs;
 use std::path::{Component, Path, PathBuf};
 
 use knee_files::{Dir, PARTIAL};
+use knee_results::manifest::Axis;
 use knee_results::rows::Run as Columns;
 use knee_results::{CASE, Manifest, REPEAT, RUN, ResultFile};
 use serde_json::Value;
@@ -216,13 +217,15 @@ fn runs(m: &Manifest) -> Result<Vec<Run>, Error> {
     let [run, case] = table.columns([RUN, CASE])?;
     let (repeat, seed) = (table.find(REPEAT), table.find(Columns::seed));
     let axes = m.axes.iter().filter(|axis| axis.values.len() > 1);
-    let axes: Vec<(String, usize)> =
-        axes.filter_map(|axis| Some((short_path(&axis.path), table.find(&axis.path)?))).collect();
+    let axes: Vec<(&Axis, usize)> =
+        axes.filter_map(|axis| Some((axis, table.find(axis.column())?))).collect();
     while let Some(row) = table.next()? {
         let number = row.index(run)?;
         let Some(run) = runs.iter_mut().find(|run| run.number == number) else { continue };
         let text = |column: usize| row.text(column).to_owned();
-        let at = axes.iter().map(|(name, column)| format!("{name} {}", row.text(*column)));
+        let at = axes.iter().map(|(axis, column)| {
+            format!("{} {}", short_path(&axis.path), axis.value(row.text(*column)))
+        });
         run.case = text(case);
         run.at = at.collect::<Vec<_>>().join(", ");
         run.repeat = repeat.map(text).unwrap_or_default();
@@ -350,7 +353,7 @@ mod tests {
         let manifest = Manifest {
             dir: dir.clone(),
             files: files.map(str::to_owned).to_vec(),
-            axes: vec![knee_results::manifest::Axis { path: "size".into(), values }],
+            axes: vec![Axis { path: "size".into(), values, ..Axis::default() }],
             ..Manifest::default()
         };
         (runs, manifest, dir.join("it's <new>.html"))

@@ -365,14 +365,14 @@ pub(crate) fn published_for<'a>(
 fn csv(manifest: &Manifest, chart: &Chart, rows: &[&Row], unit: &str) -> String {
     let mut out = String::from("case");
     manifest.axes.iter().for_each(|axis| {
-        let _ = write!(out, ",{}", cell(&axis.path));
+        let _ = write!(out, ",{}", cell(axis.column()));
     });
     let unit = if unit.is_empty() { String::new() } else { format!("_{unit}") };
     let _ = writeln!(out, ",subject,metric,{}{unit},ci95{unit},runs", chart.stat);
     for row in rows {
         out.push_str(&cell(&row.case));
-        row.at.iter().for_each(|value| {
-            let _ = write!(out, ",{}", cell(value));
+        row.at.iter().zip(&manifest.axes).for_each(|(value, axis)| {
+            let _ = write!(out, ",{}", cell(&axis.cell(value)));
         });
         let number = |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
         let ci95 = number(row.ci95.filter(|_| chart.stat == "mean"));

@@ -85,6 +85,7 @@ fn read(
     let axes = table.axes(&manifest.axes)?;
     let mut curves: HashMap<Key, Counts> = HashMap::new();
     let mut key: Key = Default::default();
+    let mut cells: Vec<String> = Vec::new();
     while let Some(row) = table.next()? {
         let Some(seconds) = row.number(value)? else { continue };
         if key.0 != row.text(traffic) {
@@ -93,10 +94,13 @@ fn read(
         if key.1 != row.text(case) {
             key.1 = row.text(case).to_owned();
         }
-        if !axes.iter().zip(&key.2).all(|(axis, at)| row.text(*axis) == at)
-            || key.2.len() != axes.len()
+        // A row mostly has the values of the one before.
+        if !axes.iter().zip(&cells).all(|(axis, cell)| row.text(*axis) == cell)
+            || cells.len() != axes.len()
         {
-            key.2 = axes.iter().map(|axis| row.text(*axis).to_owned()).collect();
+            cells = axes.iter().map(|axis| row.text(*axis).to_owned()).collect();
+            let values = cells.iter().zip(&manifest.axes);
+            key.2 = values.map(|(cell, axis)| axis.value(cell).to_owned()).collect();
         }
         if let Some(counts) = curves.get_mut(&key) {
             counts.add(seconds);
@@ -151,7 +155,7 @@ fn figure(
     let is_shared = decades(whole) < 2.5 * widths[widths.len() / 2];
     let mut csv = String::from("case");
     manifest.axes.iter().for_each(|axis| {
-        let _ = write!(csv, ",{}", cell(&axis.path));
+        let _ = write!(csv, ",{}", cell(axis.column()));
     });
     csv.push_str(",at_most_s,share\n");
     let mut pieces = Vec::new();
@@ -166,9 +170,10 @@ fn figure(
             let Some(counts) = counts.filter(|counts| counts.all >= FEWEST) else { continue };
             shown[i] = true;
             let curve: Vec<(f64, f64)> = counts.curve().collect();
-            let label = std::iter::once(case)
-                .chain(at)
-                .map(|part| cell(part))
+            let values = at.iter().zip(&manifest.axes).map(|(value, axis)| axis.cell(value));
+            let label = std::iter::once(case.clone())
+                .chain(values)
+                .map(|part| cell(&part).into_owned())
                 .collect::<Vec<_>>()
                 .join(",");
             // A tenth of a percent is as fine as the drawing, but for the tail.

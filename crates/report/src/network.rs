@@ -45,6 +45,8 @@ impl Cable<'_> {
                 }
             });
         }
+        let around = self.both().map(|link| link.overhead_bytes).max().filter(|bytes| *bytes > 0);
+        lines.extend(around.map(|bytes| format!("{bytes} B around each frame")));
         lines.extend((rtt > 0.0).then(|| format!("RTT {}", Unit::alone("s", rtt))));
         lines
     }
@@ -72,17 +74,18 @@ struct Hosts {
 pub(crate) fn figure(manifest: &Manifest) -> Option<Figure> {
     let network = manifest.network.as_ref()?;
     let piece = draw(network)?;
-    let mut csv = String::from("from,to,rate_bps,delay_s,queue,recorded\n");
+    let mut csv = String::from("from,to,rate_bps,delay_s,queue,recorded,overhead_bytes\n");
     for link in &network.links {
         let rate = link.rate_bps.map_or_else(String::new, |rate| rate.to_string());
         let _ = writeln!(
             csv,
-            "{},{},{rate},{},{},{}",
+            "{},{},{rate},{},{},{},{}",
             cell(&link.from),
             cell(&link.to),
             link.delay_s,
             cell(&link.queue),
-            link.recorded
+            link.recorded,
+            link.overhead_bytes
         );
     }
     Some(Figure {
@@ -271,7 +274,8 @@ fn hosts(network: &Network, is_switch: &dyn Fn(&str) -> bool) -> Vec<Hosts> {
     }
     let kind = |link: Option<&&Link>| {
         link.map(|link| {
-            format!("{:?} {} {:?} {}", link.rate_bps, link.delay_s, link.queue, link.recorded)
+            let Link { rate_bps, delay_s, queue, recorded, overhead_bytes, .. } = link;
+            format!("{rate_bps:?} {delay_s} {queue:?} {recorded} {overhead_bytes}")
         })
         .unwrap_or_default()
     };

@@ -31,8 +31,38 @@ const UPLOT_JS: &str = include_str!("../assets/uplot/uPlot.iife.min.js");
 const UPLOT_CSS: &str = include_str!("../assets/uplot/uPlot.min.css");
 const UPLOT_LICENSE: &str = include_str!("../assets/uplot/LICENSE");
 
+/// More experiments are no page that anybody reads.
+const MOST_SETS: usize = 32;
+
 /// Results directories in a directory, and the reproduction that made them if one did.
 type Found = (Option<Reproduction>, Vec<(String, PathBuf)>);
+
+/// Directories of results in this one, as `knee run A B -o DIR` makes them, in order of their names.
+fn sets(dir: &Path) -> Result<Vec<(String, PathBuf)>, results::Error> {
+    let failed = |why| results::Error::io(dir, "cannot read", why);
+    let mut sets = Vec::new();
+    for entry in fs::read_dir(dir).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        // A link is none: it may lead anywhere.
+        let is_dir = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        if is_dir && entry.path().join(Manifest::FILE).is_file() {
+            sets.push((entry.file_name().to_string_lossy().into_owned(), entry.path()));
+        }
+    }
+    sets.sort();
+    match sets.len() > MOST_SETS {
+        false => Ok(sets),
+        true => {
+            let some: Vec<&str> = sets.iter().take(3).map(|(name, _)| name.as_str()).collect();
+            let why = format!(
+                "holds results of {} experiments ({}, ...), and a report is of {MOST_SETS} at most: name one of them",
+                sets.len(),
+                some.join(", ")
+            );
+            Err(results::Error::input(dir, 0, why))
+        }
+    }
+}
 
 fn find(dir: &Path) -> Result<Found, results::Error> {
     if dir.join(Reproduction::FILE).is_file() {
@@ -45,6 +75,10 @@ fn find(dir: &Path) -> Result<Found, results::Error> {
     }
     let why = match dir.is_dir() {
         true => {
+            let sets = sets(dir)?;
+            if !sets.is_empty() {
+                return Ok((None, sets));
+            }
             "holds no manifest.json, no reproduce.json and no findings.json: name a directory that knee run, knee reproduce or knee pcap --csv has written"
         }
         false => {
@@ -88,7 +122,7 @@ fn write_with(dir: &Path, html: &Path, mut analyse: Option<&mut Analyse<'_>>) ->
     let limits = limits(dirs.len());
     let mut manifests: BTreeMap<String, Manifest> = BTreeMap::new();
     for (name, dir) in &dirs {
-        let manifest = Manifest::read(dir)?;
+        let manifest = read(name, dir)?;
         not_of_results(html, dir, &[Manifest::FILE])?;
         not_of_results(html, dir, &manifest.files)?;
         manifests.insert(name.clone(), manifest);
@@ -96,21 +130,25 @@ fn write_with(dir: &Path, html: &Path, mut analyse: Option<&mut Analyse<'_>>) ->
     let ids: BTreeMap<String, String> =
         manifests.values().map(|m| (m.experiment.clone(), slug(&m.experiment))).collect();
     let known = |name: &str| ids.get(name).cloned();
+    let is_one = dirs.iter().all(|(name, _)| name.is_empty());
     save(html, |put| {
         let title = match (&reproduction, manifests.values().next()) {
-            (None, Some(only)) => format!("{}: {}", only.experiment, only.question),
+            (None, Some(only)) if is_one => format!("{}: {}", only.experiment, only.question),
+            (None, _) => ids.keys().cloned().collect::<Vec<_>>().join(", "),
             _ => "What was published on data-center congestion control, run again".to_owned(),
         };
         put(&head(&title))?;
         let mut pages = None;
         if let Some(reproduction) = &reproduction {
             put(&overview(reproduction, &manifests))?;
+        } else if !is_one {
+            put(&contents(manifests.values()))?;
         }
         for (name, dir) in &dirs {
             let Some(manifest) = manifests.remove(name) else { continue };
             let mut section = Section::read(manifest, limits)?;
-            // A reproduction captures nothing.
-            if let (Some(analyse), None) = (&mut analyse, &reproduction) {
+            // A reproduction captures nothing, and pages of captures are beside the report of one experiment.
+            if let (Some(analyse), true) = (&mut analyse, is_one) {
                 section.captured = Captured::read(&section.manifest, html, *analyse)?;
             }
             let full = reproduction.as_ref().map(|reproduction| reproduction.full);
@@ -120,6 +158,29 @@ fn write_with(dir: &Path, html: &Path, mut analyse: Option<&mut Analyse<'_>>) ->
         put(&tail(""))?;
         Ok(pages)
     })
+}
+
+/// The manifest of a directory. One of several is called as its directory, which no other is.
+fn read(name: &str, dir: &Path) -> Result<Manifest, results::Error> {
+    let mut manifest = Manifest::read(dir)?;
+    if !name.is_empty() {
+        name.clone_into(&mut manifest.experiment);
+    }
+    Ok(manifest)
+}
+
+/// Where several experiments are on the page.
+fn contents<'a>(manifests: impl Iterator<Item = &'a Manifest>) -> String {
+    let mut out = String::from(
+        "<header class=\"top\"><h1>Several experiments</h1><p class=\"lead\">Each was run by itself: compare figures of two only where \
+         network and traffic are the same.</p><ul>",
+    );
+    for m in manifests {
+        let (id, name) = (slug(&m.experiment), escaped(&m.experiment));
+        let question = escaped(&m.question);
+        let _ = write!(out, "<li><a href=\"#{id}\">{name}</a>: {question}</li>");
+    }
+    out + "</ul></header>"
 }
 
 /// Whether a directory is one of captures.
@@ -185,8 +246,8 @@ pub fn write_figures(dir: &Path, out: &Path) -> Result<usize, Error> {
     fs::create_dir_all(out).map_err(|why| results::Error::io(out, "cannot make", why))?;
     let painter = Painter::new();
     let mut count = 0;
-    for (_, dir) in &dirs {
-        let section = Section::read(Manifest::read(dir)?, limits(dirs.len()))?;
+    for (name, dir) in &dirs {
+        let section = Section::read(read(name, dir)?, limits(dirs.len()))?;
         let mut save = |figure: &Figure| -> Result<(), Error> {
             let svg = figure.file();
             let put = |ending: &str, bytes: &[u8]| {

@@ -232,7 +232,9 @@ fn first_runs(manifest: &Manifest) -> Result<(Vec<Group>, usize), Error> {
     let mut left_out = 0;
     let mut seen = std::collections::HashSet::new();
     while let Some(row) = table.next()? {
-        let at: Vec<String> = axes.iter().map(|axis| row.text(*axis).to_owned()).collect();
+        let at = axes.iter().zip(&manifest.axes);
+        let at: Vec<String> =
+            at.map(|(column, axis)| axis.value(row.text(*column)).to_owned()).collect();
         let case = row.text(case).to_owned();
         if seen.len() >= MOST_SEEN || !seen.insert((case.clone(), at.clone())) {
             continue;

@@ -67,7 +67,11 @@ impl Summary {
             }
             rows.push(Row {
                 case: row.text(case).to_owned(),
-                at: axes.iter().map(|axis| row.text(*axis).to_owned()).collect(),
+                at: axes
+                    .iter()
+                    .zip(&manifest.axes)
+                    .map(|(column, axis)| axis.value(row.text(*column)).to_owned())
+                    .collect(),
                 subject: row.text(subject).to_owned(),
                 metric: row.text(metric).to_owned(),
                 unit: row.text(unit).to_owned(),

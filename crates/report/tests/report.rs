@@ -185,3 +185,34 @@ fn figures_are_written_in_three_formats() {
     knee_report::write_figures(&temp.join("results"), &again).expect("figures");
     assert_eq!(fs::read(again.join(format!("{chart}.png"))).expect("is there"), png);
 }
+
+#[test]
+fn a_directory_of_several_experiments_has_a_section_of_each() {
+    let temp = Temp::new();
+    let both = temp.join("both");
+    // Two of one experiment, as when it was run again: they differ by their directories' names.
+    for name in ["made-up", "made-up-2"] {
+        Made { samples: 20, ..Made::default() }.write(&both.join(name));
+    }
+    fs::create_dir(both.join("notes")).expect("is made");
+    let html = both.join("report.html");
+    knee_report::write(&both, &html).expect("a report");
+    let text = fs::read_to_string(&html).expect("is there");
+    for name in ["made-up", "made-up-2"] {
+        let wanted = format!("<section class=\"experiment\" id=\"{name}\"><header><h2>{name}</h2>");
+        assert_eq!(text.matches(&wanted).count(), 1, "{name}");
+        assert!(text.contains(&format!("<li><a href=\"#{name}\">{name}</a>: ")), "{name}");
+        assert!(text.contains(&format!("href=\"{name}/summary.csv\"")), "{name}");
+    }
+    assert!(text.contains("<title>made-up, made-up-2</title>"));
+    let count = knee_report::write_figures(&both, &temp.join("figures")).expect("figures");
+    let files = fs::read_dir(temp.join("figures")).expect("is there").count();
+    assert_eq!(files, 3 * count, "no figure takes the name of another");
+    for number in 0..31 {
+        Made { samples: 1, flows: 1, repeat: 1, ..Made::default() }
+            .write(&both.join(format!("x{number}")));
+    }
+    let said = knee_report::write(&both, &html).expect_err("too many").to_string();
+    let wanted = "holds results of 33 experiments (made-up, made-up-2, x0, ...), and a report is of 32 at most: name one of them";
+    assert!(said.ends_with(wanted), "{said}");
+}

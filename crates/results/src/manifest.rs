@@ -170,6 +170,32 @@ pub struct About {
 pub struct Axis {
     pub path: String,
     pub values: Vec<String>,
+    /// The name of its column, where the tables have numbers in the place of quantities: the path and the unit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub column: Option<String>,
+    /// What tables have for each of the values there.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub numbers: Vec<f64>,
+}
+
+impl Axis {
+    /// The name of its column in tables.
+    pub fn column(&self) -> &str {
+        self.column.as_deref().unwrap_or(&self.path)
+    }
+
+    /// The value of a cell of its column, as written.
+    pub fn value<'a>(&'a self, cell: &'a str) -> &'a str {
+        let found = self.numbers.iter().position(|number| number.to_string() == cell);
+        found.and_then(|at| self.values.get(at)).map_or(cell, |value| value)
+    }
+
+    /// What tables have for a value.
+    pub fn cell(&self, value: &str) -> String {
+        let found = self.values.iter().position(|known| known == value);
+        let number = found.and_then(|at| self.numbers.get(at));
+        number.map_or_else(|| value.to_owned(), f64::to_string)
+    }
 }
 
 /// A figure that was published.
@@ -349,6 +375,9 @@ pub struct Link {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate_bps: Option<u64>,
     pub delay_s: f64,
+    /// Bytes beside each frame that take time and no room in the queue.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub overhead_bytes: u32,
     /// Its queue in words; empty: it has none.
     pub queue: String,
     pub recorded: bool,
@@ -358,7 +387,7 @@ impl Manifest {
     /// The name of its file.
     pub const FILE: &str = "manifest.json";
     /// The form of what a results directory holds. It grows when a knee of before would read it wrongly; what is added leaves it as it is.
-    pub const FORMAT: u64 = 1;
+    pub const FORMAT: u64 = 2;
 
     /// Reads the manifest of a results directory.
     ///
@@ -379,7 +408,11 @@ impl Manifest {
         if manifest.axes.is_empty() {
             let values =
                 |values: &Json| values.as_array().into_iter().flatten().map(text).collect();
-            let axis = |(path, all)| Axis { path: String::clone(path), values: values(all) };
+            let axis = |(path, all)| Axis {
+                path: String::clone(path),
+                values: values(all),
+                ..Axis::default()
+            };
             manifest.axes = manifest.vary.iter().map(axis).collect();
         }
         // Without its value a published figure is none.
@@ -440,6 +473,11 @@ fn mean() -> String {
 
 fn case() -> String {
     "case".to_owned()
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands references down")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 fn nan() -> f64 {

@@ -86,7 +86,7 @@ impl Table {
     /// # Errors
     /// [`Error`] if one is missing.
     pub fn axes(&self, axes: &[Axis]) -> Result<Vec<usize>, Error> {
-        axes.iter().map(|axis| self.column(&axis.path)).collect()
+        axes.iter().map(|axis| self.column(axis.column())).collect()
     }
 
     fn column(&self, column: &str) -> Result<usize, Error> {

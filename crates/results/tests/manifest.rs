@@ -54,6 +54,7 @@ fn whole() -> Manifest {
         to: "s1".into(),
         rate_bps: Some(1_000_000_000),
         delay_s: 1e-6,
+        overhead_bytes: 24,
         queue: "droptail".into(),
         recorded: true,
     };
@@ -117,7 +118,12 @@ fn whole() -> Manifest {
             column: "velocity".into(),
             unit: "packets".into(),
         }],
-        axes: vec![Axis { path: "network.bottleneck.rate".into(), values: vec!["1 Gbps".into()] }],
+        axes: vec![Axis {
+            path: "network.bottleneck.rate".into(),
+            values: vec!["1 Gbps".into()],
+            column: Some("network.bottleneck.rate_bps".into()),
+            numbers: vec![1e9],
+        }],
         cases: vec!["reno".into()],
         network: Some(Network {
             topology: "star".into(),
@@ -203,7 +209,7 @@ fn what_a_newer_knee_wrote_is_refused_in_a_sentence() {
     let list = Reproduction::read(dir.path()).unwrap_err().to_string();
     for (file, said) in [(Manifest::FILE, manifest), (Reproduction::FILE, list)] {
         let why =
-            "a newer knee wrote it, in format 2 of results; this one reads up to 1: use that one";
+            "a newer knee wrote it, in format 3 of results; this one reads up to 2: use that one";
         assert_eq!(said, format!("{}: {why}", dir.path().join(file).display()));
     }
 }

@@ -152,7 +152,7 @@ impl Most {
         for (index, (link, back)) in network.links.iter().zip(controlled(network)).enumerate() {
             let (Some(back), Some(rate)) = (back, link.rate) else { continue };
             let back = &network.links[back as usize];
-            let frame_back = back.rate.map_or(Duration::ZERO, |rate| rate.time_of(frame_bytes));
+            let frame_back = back.time_of(frame_bytes).unwrap_or(Duration::ZERO);
             let pause = pause_time(spec.quanta, rate);
             if pause.ps() <= 2 * frame_back.ps() {
                 return fail(format!(
@@ -344,7 +344,7 @@ fn headroom_bytes(
     spec: &FlowControl,
     (rate, frame_bytes): (Rate, u32),
 ) -> u64 {
-    let on_back = |bytes| back.rate.map_or(Duration::ZERO, |rate| rate.time_of(bytes));
+    let on_back = |bytes| back.time_of(bytes).unwrap_or(Duration::ZERO);
     let control_frames = spec.thresholds().len() as u32 * CONTROL_FRAME_BYTES;
     let told = on_back(frame_bytes) + on_back(control_frames) + back.delay + spec.reaction;
     let time = told + link.delay + link.jitter;

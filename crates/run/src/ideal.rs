@@ -4,6 +4,7 @@ use crate::Error;
 use crate::routes::Routes;
 use crate::spec::{HEADER_BYTES, Network, NodeId, Serialisation};
 use knee_queue::time::{Duration, PS_PER_S, Rate};
+use std::cmp::Reverse;
 use std::collections::HashMap;
 
 /// Least times of transfers over one network.
@@ -20,8 +21,18 @@ struct Way {
     base_rtt: Duration,
     /// Propagation there.
     delay: Duration,
-    /// The slowest link, and what a token bucket lets pass at once; `None`: no link has a rate.
-    bottleneck: Option<(Rate, u32)>,
+    /// The slowest link; `None`: no link has a rate.
+    bottleneck: Option<Bottleneck>,
+}
+
+/// The slowest link of a way.
+#[derive(Clone, Copy)]
+struct Bottleneck {
+    rate: Rate,
+    /// What a token bucket lets pass at once.
+    at_once_bytes: u32,
+    /// Beside each frame.
+    overhead_bytes: u32,
 }
 
 impl<'a> Ideal<'a> {
@@ -61,11 +72,12 @@ impl<'a> Ideal<'a> {
         let host = self.network.nodes.get(from as usize).and_then(|node| node.host.as_ref());
         let (extra, mss) = host.map_or((0, 1), |h| (h.extra_header_bytes(), h.mss_bytes()));
         let header_bytes = u64::from(HEADER_BYTES + extra);
-        let wire_bytes = bytes + bytes.div_ceil(u64::from(mss.max(1))) * header_bytes;
-        let sending = way.bottleneck.map_or(0, |(rate, at_once)| {
-            let bits = u128::from(wire_bytes.saturating_sub(at_once.into())) * 8;
+        let frames = bytes.div_ceil(u64::from(mss.max(1)));
+        let sending = way.bottleneck.map_or(0, |slowest| {
+            let wire_bytes = bytes + frames * (header_bytes + u64::from(slowest.overhead_bytes));
+            let bits = u128::from(wire_bytes.saturating_sub(slowest.at_once_bytes.into())) * 8;
             // A thousand terabytes at 1 kbps are longer than a time can be.
-            let ps = bits * u128::from(PS_PER_S) / u128::from(rate.bps());
+            let ps = bits * u128::from(PS_PER_S) / u128::from(slowest.rate.bps());
             u64::try_from(ps).unwrap_or(u64::MAX)
         });
         Duration::from_ps(sending)
@@ -84,16 +96,17 @@ impl<'a> Ideal<'a> {
         let delay = delay_of(&there);
         let rated = there.iter().filter_map(|link| {
             let link = &links[*link as usize];
-            let at_once = match link.serialisation {
+            let at_once_bytes = match link.serialisation {
                 Serialisation::TokenBucket { burst_bytes } => burst_bytes,
                 Serialisation::StoreAndForward => 0,
             };
-            Some((link.rate?, at_once))
+            let overhead_bytes = link.overhead_bytes;
+            Some(Bottleneck { rate: link.rate?, at_once_bytes, overhead_bytes })
         });
         let way = Way {
             base_rtt: Duration::from_ps(delay + delay_of(&back)),
             delay: Duration::from_ps(delay),
-            bottleneck: rated.min_by_key(|(rate, _)| rate.bps()),
+            bottleneck: rated.min_by_key(|link| (link.rate.bps(), Reverse(link.overhead_bytes))),
         };
         self.known.insert((from, to), way);
         Ok(way)
@@ -114,6 +127,7 @@ mod tests {
             delay: Duration::from_us(us),
             jitter: Duration::ZERO,
             loss: 0.0,
+            overhead_bytes: 0,
             loses_bursts: false,
             queue: QueueConfig::DropTail(DropTailConfig { limit: Limit::Bytes(u64::MAX) }),
             sampled: false,

@@ -148,6 +148,7 @@ mod tests {
             delay: Duration::ZERO,
             jitter: Duration::ZERO,
             loss: 0.0,
+            overhead_bytes: 0,
             loses_bursts: false,
             queue: QueueConfig::DropTail(DropTailConfig { limit: Limit::Bytes(1) }),
             sampled: false,

@@ -4,7 +4,7 @@ pub use crate::receiving::{Adaptive, Coalesce, CpuCosts};
 pub use crate::sysctls::Sysctls;
 use knee_algo::{Algorithm, Params};
 use knee_queue::time::{Duration, Rate, Time};
-use knee_queue::{DynamicThresholdConfig, Ecn, QueueConfig};
+use knee_queue::{DynamicThresholdConfig, ETHERNET_BYTES, Ecn, QueueConfig};
 pub use knee_traffic::{Lane, Order, Series, Traffic};
 
 /// Index of a node in [`Network::nodes`].
@@ -136,6 +136,8 @@ pub struct Link {
     pub rate: Option<Rate>,
     /// When a packet counts as sent.
     pub serialisation: Serialisation,
+    /// Bytes beside each frame that take time on the wire and no room in a queue: on Ethernet preamble, FCS and gap, 24.
+    pub overhead_bytes: u32,
     /// Propagation.
     pub delay: Duration,
     /// Uniform extra delay of 0 to this per packet; packets may overtake each other.
@@ -148,6 +150,13 @@ pub struct Link {
     pub queue: QueueConfig,
     /// Whether `queue` is sampled and its figures are reported.
     pub sampled: bool,
+}
+
+impl Link {
+    /// How long a frame of this length takes the wire, with what goes around it; `None`: there is no rate.
+    pub fn time_of(&self, frame_bytes: u32) -> Option<Duration> {
+        Some(self.rate?.time_of(frame_bytes.saturating_add(self.overhead_bytes)))
+    }
 }
 
 /// How a link turns packets into time.
@@ -276,8 +285,8 @@ pub struct Defects {
     pub no_small_queues: bool,
 }
 
-/// Bytes on the wire before the payload: Ethernet 14, IPv4 20, TCP 20, timestamps 12.
-pub const HEADER_BYTES: u32 = 66;
+/// Bytes of a frame before the payload: Ethernet's header, IPv4 20, TCP 20, timestamps 12.
+pub const HEADER_BYTES: u32 = ETHERNET_BYTES + 52;
 
 impl HostConfig {
     /// A stock host of this version at HZ 1000 with offloads off, large windows and ECN at its

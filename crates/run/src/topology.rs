@@ -11,6 +11,8 @@ pub struct Cable {
     pub rate: Option<Rate>,
     /// When a packet counts as sent.
     pub serialisation: Serialisation,
+    /// Bytes beside each frame that take time and no room.
+    pub overhead_bytes: u32,
     /// Propagation.
     pub delay: Duration,
     /// Uniform extra delay per packet.
@@ -44,14 +46,24 @@ impl Network {
     /// Adds a directed link named `from-to`.
     pub fn link(&mut self, from: NodeId, to: NodeId, cable: Cable) -> LinkId {
         let name = format!("{}-{}", self.nodes[from as usize].name, self.nodes[to as usize].name);
-        let Cable { rate, serialisation, delay, jitter, loss, loses_bursts, queue, sampled } =
-            cable;
+        let Cable {
+            rate,
+            serialisation,
+            overhead_bytes,
+            delay,
+            jitter,
+            loss,
+            loses_bursts,
+            queue,
+            sampled,
+        } = cable;
         self.links.push(Link {
             name,
             from,
             to,
             rate,
             serialisation,
+            overhead_bytes,
             delay,
             jitter,
             loss,

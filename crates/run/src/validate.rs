@@ -3,6 +3,7 @@
 use crate::error::refuse;
 use crate::spec::{Coalesce, HostConfig, Network, Run, Serialisation, Traffic};
 use crate::{Error, headroom};
+use knee_queue::ETHERNET_BYTES;
 use knee_queue::time::Duration;
 
 /// A port must take a full frame; hosts here have at least this MTU.
@@ -45,7 +46,7 @@ pub fn run(run: &Run) -> Result<(), Error> {
             ));
         }
         receiving(name, host)?;
-        largest_frame = largest_frame.max(host.mtu_bytes + 14);
+        largest_frame = largest_frame.max(host.mtu_bytes + ETHERNET_BYTES);
     }
     for link in &run.network.links {
         let name = &link.name;

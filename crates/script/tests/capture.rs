@@ -30,6 +30,7 @@ fn tapped_of(host: HostConfig, limit_pkts: u32) -> Vec<Tapped> {
         delay: Duration::from_us(400),
         jitter: Duration::ZERO,
         loss: 0.0,
+        overhead_bytes: 0,
         loses_bursts: false,
         queue: QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(limit_pkts) }),
         sampled: false,

@@ -22,6 +22,7 @@ fn cable(bps: u64, queue: QueueConfig, loss: f64) -> Cable {
         delay: Duration::from_us(25),
         jitter: Duration::ZERO,
         loss,
+        overhead_bytes: 0,
         loses_bursts: false,
         queue,
         sampled: false,

@@ -344,6 +344,7 @@ fn wire() -> Link {
         delay: Duration::ZERO,
         jitter: Duration::ZERO,
         loss: 0.0,
+        overhead_bytes: 0,
         loses_bursts: false,
         queue: QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(1) }),
         sampled: false,

@@ -334,6 +334,7 @@ mod tests {
             delay: Duration::from_us(10),
             jitter: Duration::ZERO,
             loss,
+            overhead_bytes: 0,
             loses_bursts: false,
             queue,
             sampled: true,

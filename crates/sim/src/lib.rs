@@ -19,6 +19,7 @@
 //!     delay: Duration::from_us(25),
 //!     jitter: Duration::ZERO,
 //!     loss: 0.0,
+//!     overhead_bytes: 0,
 //!     loses_bursts: false,
 //!     queue: QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(500) }),
 //!     sampled: false,

@@ -106,7 +106,7 @@ impl Queue {
         match (link.rate, link.serialisation) {
             (None, _) => Queue::Wire,
             (Some(rate), Serialisation::TokenBucket { burst_bytes }) => {
-                let bucket = TokenBucket::new(rate, burst_bytes);
+                let bucket = TokenBucket::new(rate, burst_bytes).with_overhead(link.overhead_bytes);
                 Queue::Shaped(Box::new(Shaped::new(link.queue.build(), bucket)))
             }
             (Some(_), Serialisation::StoreAndForward) => {
@@ -131,6 +131,7 @@ enum Pace {
     /// The serialisation time is the same for packets of one length, as most are.
     Wire {
         rate: Rate,
+        overhead_bytes: u32,
         len_bytes: u32,
         time: Duration,
     },
@@ -163,9 +164,9 @@ impl Fifo {
                 self.last = leaves;
                 (leaves, leaves)
             }
-            Pace::Wire { rate, len_bytes: usual, time } => {
+            Pace::Wire { rate, overhead_bytes, len_bytes: usual, time } => {
                 if *usual != len_bytes {
-                    (*usual, *time) = (len_bytes, rate.time_of(len_bytes));
+                    (*usual, *time) = (len_bytes, rate.time_of(len_bytes + *overhead_bytes));
                 }
                 self.last = free + *time;
                 (free, self.last)
@@ -178,6 +179,8 @@ impl Fifo {
 pub(crate) struct LinkState {
     queue: Queue,
     rate: Option<Rate>,
+    /// Bytes beside each frame that take time.
+    overhead_bytes: u32,
     delay: Duration,
     jitter: Duration,
     /// Lost if a 32-bit random number is below this.
@@ -220,10 +223,12 @@ impl LinkState {
                 admission,
                 pace: match link.serialisation {
                     Serialisation::TokenBucket { burst_bytes } => {
-                        Pace::Tokens(TokenBucket::new(rate, burst_bytes))
+                        let bucket = TokenBucket::new(rate, burst_bytes);
+                        Pace::Tokens(bucket.with_overhead(link.overhead_bytes))
                     }
                     Serialisation::StoreAndForward => {
-                        Pace::Wire { rate, len_bytes: 0, time: Duration::ZERO }
+                        let overhead_bytes = link.overhead_bytes;
+                        Pace::Wire { rate, overhead_bytes, len_bytes: 0, time: Duration::ZERO }
                     }
                 },
                 waiting: VecDeque::new(),
@@ -235,6 +240,7 @@ impl LinkState {
         LinkState {
             queue,
             rate: link.rate,
+            overhead_bytes: link.overhead_bytes,
             delay: link.delay,
             jitter: link.jitter,
             loss: (link.loss.clamp(0.0, 1.0) * (1u64 << 32) as f64).round() as u64,
@@ -409,7 +415,9 @@ impl LinkState {
                     }
                     let taken = qdisc.dequeue(now);
                     let time = match (&taken, self.rate) {
-                        (Some(queued), Some(rate)) => rate.time_of(queued.len_bytes),
+                        (Some(queued), Some(rate)) => {
+                            rate.time_of(queued.len_bytes + self.overhead_bytes)
+                        }
                         _ => Duration::ZERO,
                     };
                     *busy_until = now + time;
@@ -511,7 +519,7 @@ impl LinkState {
         let (Queue::Port(_, busy_until), Some(rate)) = (&mut self.queue, self.rate) else {
             return now + self.delay;
         };
-        *busy_until = (*busy_until).max(now) + rate.time_of(len_bytes);
+        *busy_until = (*busy_until).max(now) + rate.time_of(len_bytes + self.overhead_bytes);
         *busy_until + self.delay
     }
 

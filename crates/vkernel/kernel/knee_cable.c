@@ -38,6 +38,7 @@ enum {
 	KNEE_CABLE_DELAY,	/* u64: from the last bit's leaving to its arrival, ps */
 	KNEE_CABLE_JITTER,	/* u64: at most this much more, uniform, ps */
 	KNEE_CABLE_LINK,	/* u32: captures have what leaves here as that of this link, from 1 */
+	KNEE_CABLE_OVERHEAD,	/* u32: bytes beside each frame that take time as the frame's own do */
 	KNEE_CABLE_ATTRIBUTES
 };
 
@@ -47,6 +48,7 @@ struct knee_cable {
 	struct list_head list;
 	u32 number;
 	u64 rate_bps;
+	u32 overhead;		/* bytes beside each frame that take time */
 	u64 delay_ps;
 	u64 jitter_ps;
 	u32 link;		/* 0: it is not captured */
@@ -176,7 +178,8 @@ static netdev_tx_t knee_cable_xmit(struct sk_buff *skb, struct net_device *dev)
 			cable->free_ps = now;
 		way(skb)->taken_ns = cable->free_ps / PS_PER_NS;
 		/* Of a frame below 2 MB the bits fit, in ps times bit/s. */
-		cable->free_ps += div64_u64(skb->len * 8 * PS_PER_S, cable->rate_bps);
+		cable->free_ps += div64_u64((skb->len + cable->overhead) * 8 * PS_PER_S,
+					    cable->rate_bps);
 		cable->sending = skb;
 		netif_stop_queue(dev);
 		hrtimer_start(&cable->sent, to_ktime(cable->free_ps), HRTIMER_MODE_ABS_SOFT);
@@ -273,6 +276,8 @@ static int knee_cable_new(struct net *net, struct net_device *dev, struct nlattr
 	cable->rate_bps = u64_or_0(data[KNEE_CABLE_RATE]);
 	cable->delay_ps = u64_or_0(data[KNEE_CABLE_DELAY]);
 	cable->jitter_ps = u64_or_0(data[KNEE_CABLE_JITTER]);
+	if (data[KNEE_CABLE_OVERHEAD])
+		cable->overhead = nla_get_u32(data[KNEE_CABLE_OVERHEAD]);
 	if (data[KNEE_CABLE_LINK])
 		cable->link = nla_get_u32(data[KNEE_CABLE_LINK]);
 	list_for_each_entry(other, &knee_cables, list) {
@@ -311,6 +316,7 @@ static const struct nla_policy knee_cable_policy[KNEE_CABLE_ATTRIBUTES] = {
 	[KNEE_CABLE_DELAY] = { .type = NLA_U64 },
 	[KNEE_CABLE_JITTER] = { .type = NLA_U64 },
 	[KNEE_CABLE_LINK] = { .type = NLA_U32 },
+	[KNEE_CABLE_OVERHEAD] = { .type = NLA_U32 },
 };
 
 static struct rtnl_link_ops knee_cable_link_ops = {

@@ -147,6 +147,7 @@ mod tests {
             delay: Duration::ZERO,
             jitter: Duration::ZERO,
             loss: 0.0,
+            overhead_bytes: 0,
             loses_bursts: false,
             queue: QueueConfig::DropTail(knee_queue::DropTailConfig {
                 limit: knee_queue::Limit::Pkts(9),

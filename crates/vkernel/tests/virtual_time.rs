@@ -67,6 +67,7 @@ fn cable(rate_mbps: u64, queue: QueueConfig) -> Cable {
         delay: Duration::from_us(25),
         jitter: Duration::ZERO,
         loss: 0.0,
+        overhead_bytes: 0,
         loses_bursts: false,
         queue,
         sampled: false,

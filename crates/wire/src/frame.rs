@@ -3,10 +3,9 @@
 use crate::Error;
 use crate::packet::{Packet, ipv4_header, ipv6_header, with_zeros};
 use etherparse::{IcmpEchoHeader, Icmpv4Header, Icmpv4Type, Icmpv6Header, Icmpv6Type, IpNumber};
-use knee_queue::Ecn;
+use knee_queue::{ETHERNET_BYTES, Ecn};
 use std::net::IpAddr;
 
-const ETHERNET_BYTES: u32 = 14;
 /// Of ICMP's echoes.
 const ECHO_BYTES: u32 = 8;
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 use knee_file::units::{Quantity as _, Size};
-use knee_results::manifest::text;
+use knee_results::manifest::{Axis, text};
 use knee_results::{CASE, HOST_LIMITED, Manifest, REPEAT, RUN, ResultFile, Table, rows};
 use knee_run::spec::{HostConfig, LinuxVersion};
 use serde_json::{Map, Value as Json};
@@ -123,7 +123,7 @@ impl Side {
             linux: manifest.linux_profile.unwrap_or_default(),
             resolved: resolved.collect(),
             whole,
-            rows: read_rows(dir, MOST_BYTES)?,
+            rows: read_rows(dir, &manifest.axes, MOST_BYTES)?,
         })
     }
 
@@ -193,7 +193,7 @@ fn flat(keys: &Map<String, Json>, prefix: &str) -> BTreeMap<String, String> {
 }
 
 /// The rows of `runs.csv` with what `measures.csv` has of their runs; of both, at most so many bytes.
-fn read_rows(dir: &Path, most_bytes: usize) -> Result<Vec<Row>, Error> {
+fn read_rows(dir: &Path, axes: &[Axis], most_bytes: usize) -> Result<Vec<Row>, Error> {
     let open = |file: ResultFile| Table::open(&dir.join(file.name()));
     let (mut runs, mut measures) = (open(ResultFile::Run)?, open(ResultFile::Measure)?);
     let [run, case, repeat, verdict] = runs.columns([RUN, CASE, REPEAT, rows::Run::verdict])?;
@@ -204,7 +204,11 @@ fn read_rows(dir: &Path, most_bytes: usize) -> Result<Vec<Row>, Error> {
     let mut row_of: HashMap<String, (usize, bool)> = HashMap::new();
     while let Some(cells) = runs.next()? {
         let mut label = format!("case {}", cells.text(case));
-        for (axis, value) in cells.between(case + 1, repeat) {
+        for (column, cell) in cells.between(case + 1, repeat) {
+            // As written, so that a directory from before columns had units compares with one of today.
+            let axis = axes.iter().find(|axis| axis.column() == column);
+            let (axis, value) =
+                axis.map_or((column, cell), |axis| (axis.path.as_str(), axis.value(cell)));
             label.push_str(&format!(", {axis} = {value}"));
         }
         let at = *known.entry(label).or_insert_with_key(|label| {
@@ -290,7 +294,7 @@ mod tests {
             let rows = format!("0,bulk,{name},bps,1,1,,\n").repeat(measures);
             let head = "run,subject,metric,unit,values,mean,late,late_mean";
             std::fs::write(dir.join("measures.csv"), format!("{head}\n{rows}")).unwrap();
-            read_rows(dir, 1 << 20).map_err(|why| why.to_string())
+            read_rows(dir, &[], 1 << 20).map_err(|why| why.to_string())
         };
         assert_eq!(write(2, 3, "x").unwrap()[0].figures[0].runs.len(), 3);
         let says = "takes more than 1 MiB of memory, with the rows before it: compare";

@@ -73,11 +73,20 @@ pub(super) fn measure_queue(
 ) {
     measured.record(M::WindowDrops, queue.dropped_pkts());
     measured.record(M::WindowMarks, queue.marked_pkts);
-    let rate = per_second(queue.sent_bytes, window.until.since(window.from));
-    if let (Some(sent), Some(full)) = (rate, link.and_then(|link| link.rate)) {
-        let share = sent / full.bps() as f64;
+    if let Some(share) = utilisation(queue, link, window.until.since(window.from)) {
         measured.measure(M::WindowUtilisation, share);
     }
+}
+
+/// The share of a time in which a link sent, what goes around its frames counted.
+pub(super) fn utilisation(
+    queue: &QueueOutcome,
+    link: Option<&Link>,
+    time: Duration,
+) -> Option<f64> {
+    let link = link?;
+    let around_bytes = queue.sent_pkts * u64::from(link.overhead_bytes);
+    Some(per_second(queue.sent_bytes + around_bytes, time)? / link.rate?.bps() as f64)
 }
 
 pub(super) fn per_second(bytes: u64, time: Duration) -> Option<f64> {

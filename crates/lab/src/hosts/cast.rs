@@ -44,6 +44,7 @@ impl<'a> Cast<'a> {
         cast.check_ways()?;
         check(run)?;
         check_order(run)?;
+        check_framing(run)?;
         for cc in
             run.flows.iter().flat_map(|flow| [Some(&flow.cc), flow.peer_cc.as_ref()]).flatten()
         {
@@ -191,6 +192,18 @@ fn check_order(run: &Run) -> Result<(), Error> {
          rounds times with every, or use --on lab or --on sim"
             .to_owned(),
     ))
+}
+
+/// What goes around frames is the machines' own links' affair.
+fn check_framing(run: &Run) -> Result<(), Error> {
+    let Some(link) = run.network.links.iter().find(|link| link.overhead_bytes > 0) else {
+        return Ok(());
+    };
+    Err(Error::Refused(format!(
+        "link {}: overhead is what the simulator's links, the lab's and those in virtual time add to a frame, and those of machines have \
+         their own; leave it out, or use --on lab or --on sim",
+        link.name
+    )))
 }
 
 /// One that no other knee uses at this time, short enough for the kernel's 15 bytes with what follows: three digits of a

@@ -228,6 +228,7 @@ mod tests {
             delay: Duration::ZERO,
             jitter: Duration::ZERO,
             loss: 0.0,
+            overhead_bytes: 0,
             loses_bursts: false,
             queue: QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(1) }),
             sampled: false,

@@ -198,7 +198,8 @@ fn shaper(egress: &Egress, slack: Duration) -> Queue {
     let rate_bytes_per_sec = egress.rate.bps() / 8;
     let slack_bytes = rate_bytes_per_sec as f64 * slack.as_secs_f64();
     let burst_bytes = egress.burst_bytes.saturating_add(slack_bytes as u32).min(NO_LIMIT);
-    Queue::Tbf { rate_bytes_per_sec, burst_bytes, limit_bytes }
+    let overhead_bytes = u16::try_from(egress.overhead_bytes).unwrap_or(u16::MAX);
+    Queue::Tbf { rate_bytes_per_sec, burst_bytes, overhead_bytes, limit_bytes }
 }
 
 fn limit_pkts(limit: Limit) -> u32 {

@@ -3,7 +3,7 @@
 use knee_queue::Ecn;
 
 /// Ethernet's header: a frame has no VLAN tag here.
-pub(super) const ETHERNET_BYTES: usize = 14;
+pub(in crate::switch) const ETHERNET_BYTES: usize = knee_queue::ETHERNET_BYTES as usize;
 const ETHERTYPE_IPV4: u16 = 0x0800;
 const ETHERTYPE_IPV6: u16 = 0x86dd;
 const IPV4_BYTES: usize = 20;

@@ -31,6 +31,7 @@ use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 
 use knee_netns::Namespace;
+use knee_queue::ETHERNET_BYTES;
 use knee_queue::time::{Duration, Time};
 use knee_run::outcome::{QueueOutcome, QueueSample};
 use knee_run::spec::{LinkId, Network, NodeId};
@@ -39,7 +40,7 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use crate::Error;
 use crate::error::failed;
-use crate::plan::{ETHERNET_BYTES, Plan};
+use crate::plan::Plan;
 use crate::site::Site;
 use capture::Captures;
 use engine::{Engine, Tap};
@@ -51,7 +52,7 @@ use sys::{Outlet, Ring};
 /// Memory of the ring: full packets of 1 Gbps in 190 ms, or 256 large frames.
 const RING_BYTES: usize = 32 << 20;
 /// The largest frame of a host with segmentation offload: 64 KiB and the Ethernet header.
-const LARGE_FRAME_BYTES: usize = (1 << 16) + 14;
+const LARGE_FRAME_BYTES: usize = (1 << 16) + frame::ETHERNET_BYTES;
 
 /// How a switch is run.
 #[derive(Clone, Debug)]

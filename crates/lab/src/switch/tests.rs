@@ -28,6 +28,7 @@ fn star() -> Network {
         delay: Duration::from_us(10),
         jitter: Duration::ZERO,
         loss: 0.0,
+        overhead_bytes: 0,
         loses_bursts: false,
         queue: QueueConfig::Step(step),
         sampled: true,

@@ -49,6 +49,8 @@ pub enum Queue {
         rate_bytes_per_sec: u64,
         /// Depth of its bucket; no packet may be longer.
         burst_bytes: u32,
+        /// What each packet costs beside its own bytes.
+        overhead_bytes: u16,
         /// Most that wait.
         limit_bytes: u32,
     },
@@ -79,9 +81,12 @@ impl Queue {
             Queue::Pfifo { limit_pkts: limit } | Queue::Bfifo { limit_bytes: limit } => {
                 none.with_u32(TCA_OPTIONS, limit)
             }
-            Queue::Tbf { rate_bytes_per_sec, burst_bytes, limit_bytes } => {
+            Queue::Tbf { rate_bytes_per_sec, burst_bytes, overhead_bytes, limit_bytes } => {
                 let options = Attributes::default()
-                    .with(TCA_TBF_PARMS, &tbf_parms(rate_bytes_per_sec, limit_bytes))
+                    .with(
+                        TCA_TBF_PARMS,
+                        &tbf_parms(rate_bytes_per_sec, overhead_bytes, limit_bytes),
+                    )
                     .with_u64(TCA_TBF_RATE64, rate_bytes_per_sec)
                     .with_u32(TCA_TBF_BURST, burst_bytes);
                 none.with_nested(TCA_OPTIONS, &options)
@@ -98,10 +103,11 @@ impl Queue {
 
 /// `struct tc_tbf_qopt`. The bucket's depth in time and the table of times per length are not filled in: the kernel takes both
 /// from the attributes for the rate in 64 bits and for the depth in bytes.
-fn tbf_parms(rate_bytes_per_sec: u64, limit_bytes: u32) -> Vec<u8> {
+fn tbf_parms(rate_bytes_per_sec: u64, overhead_bytes: u16, limit_bytes: u32) -> Vec<u8> {
     let rate = u32::try_from(rate_bytes_per_sec).unwrap_or(u32::MAX);
     let mut parms = vec![0, TC_LINKLAYER_ETHERNET];
-    parms.extend([0; 6]);
+    parms.extend(overhead_bytes.to_ne_bytes());
+    parms.extend([0; 4]);
     parms.extend(rate.to_ne_bytes());
     // No peak rate.
     parms.extend([0; 12]);

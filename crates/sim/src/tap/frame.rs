@@ -94,6 +94,7 @@ mod tests {
             delay: Duration::from_us(100),
             jitter: Duration::ZERO,
             loss: 0.0,
+            overhead_bytes: 0,
             loses_bursts: false,
             queue: QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(pkts) }),
             sampled: false,

@@ -80,6 +80,7 @@ fn net() -> Net {
         delay: Duration::from_us(50),
         jitter: Duration::ZERO,
         loss: 0.0,
+        overhead_bytes: 0,
         loses_bursts: false,
         queue: QueueConfig::DropTail(DropTailConfig { limit: Limit::Pkts(30) }),
         sampled: false,

@@ -98,6 +98,7 @@ pub(crate) fn wire(delay: Duration) -> Cable {
         delay,
         jitter: Duration::ZERO,
         loss: 0.0,
+        overhead_bytes: 0,
         loses_bursts: false,
         queue: endless(),
         sampled: false,

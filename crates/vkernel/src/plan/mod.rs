@@ -11,8 +11,8 @@ mod network;
 mod queues;
 mod routes;
 
-use knee_linux::applications::ETHERNET_BYTES;
 use knee_linux::{Algorithms, Chosen};
+use knee_queue::ETHERNET_BYTES;
 use knee_run::Run;
 use knee_run::spec::{LinkId, NodeId};
 

@@ -170,7 +170,7 @@ impl Builder<'_> {
         let index = self.ends[id as usize].index;
         let parent = match (link.rate, link.serialisation) {
             (Some(rate), Serialisation::TokenBucket { burst_bytes }) => {
-                let bucket = queues::bucket(index, rate, burst_bytes);
+                let bucket = queues::bucket(index, (rate, burst_bytes, link.overhead_bytes));
                 self.netlink(link.from, bucket, format!("the token bucket of link {name}"));
                 BELOW_BUCKET
             }
@@ -249,13 +249,16 @@ impl Builder<'_> {
         };
         // Captures are of hosts.
         let is_seen = self.host(link.from).is_some() || self.host(link.to).is_some();
-        // Number, rate, delay, jitter and link.
+        // The bucket counts it, where there is one.
+        let overhead_bytes = if rate.is_some() { link.overhead_bytes } else { 0 };
+        // Number, rate, delay, jitter, link and overhead.
         let cable = Attributes::default()
             .with_u32(1, end.cable)
             .with_u64(2, rate.map_or(0, |rate| rate.bps()))
             .with_u64(3, link.delay.ps())
             .with_u64(4, link.jitter.ps())
-            .with_u32(5, if is_seen { id + 1 } else { 0 });
+            .with_u32(5, if is_seen { id + 1 } else { 0 })
+            .with_u32(6, overhead_bytes);
         self.new_link(id, ('e', end.index), "knee_cable", cable)
     }
 

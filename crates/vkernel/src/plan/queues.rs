@@ -106,9 +106,10 @@ impl Place {
 }
 
 /// A token bucket at a device, with nothing in it. Its limit is that of the queue below.
-pub(super) fn bucket(index: u32, rate: Rate, burst_bytes: u32) -> Message {
+pub(super) fn bucket(index: u32, (rate, burst_bytes, overhead_bytes): (Rate, u32, u32)) -> Message {
+    let overhead_bytes = u16::try_from(overhead_bytes).unwrap_or(u16::MAX);
     let rate_bytes_per_sec = rate.bps() / 8;
-    let bucket = Queue::Tbf { rate_bytes_per_sec, burst_bytes, limit_bytes: 0 };
+    let bucket = Queue::Tbf { rate_bytes_per_sec, burst_bytes, overhead_bytes, limit_bytes: 0 };
     Place { index, parent: netlink::ROOT, handle: BUCKET }.queue(bucket)
 }
 

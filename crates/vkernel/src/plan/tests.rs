@@ -21,6 +21,7 @@ fn cable(queue: QueueConfig) -> Cable {
         delay: Duration::from_us(20),
         jitter: Duration::ZERO,
         loss: 0.0,
+        overhead_bytes: 0,
         loses_bursts: false,
         queue,
         sampled: false,

@@ -1,0 +1,104 @@
+//! A study of many rows as one table: a line for each row, with the mean of what its tables show.
+
+use crate::experiment::Experiment;
+use crate::metric::{Kind, Metric};
+use crate::swept::{Subject, Summaries, Swept};
+use crate::table::{self, Align, Grid, Scale, Varied};
+
+/// With more rows than these the tables of each traffic entry and queue do not stand on a screen any more.
+const MOST_ROWS: usize = 24;
+/// What a line has room for beside the varied values.
+const MOST_COLUMNS: usize = 9;
+/// Of one traffic entry or queue.
+const MOST_OF_ONE: usize = 4;
+
+/// Notes on single rows below a table of many.
+const MOST_NOTES: usize = 6;
+
+/// Everything, as [`table::render`] has it; of many rows one table in all, a line for each row.
+pub fn render(experiment: &Experiment, swept: &Swept) -> String {
+    match swept.tables.len() > MOST_ROWS {
+        false => table::render(experiment, swept),
+        true => table::around(experiment, swept, &means(experiment, swept), MOST_NOTES),
+    }
+}
+
+struct Column {
+    subject: String,
+    metric: Metric,
+    scale: Scale,
+}
+
+/// The table, with a sentence on what it leaves out.
+fn means(experiment: &Experiment, swept: &Swept) -> String {
+    let (columns, left_out) = columns(experiment, swept);
+    let varied = Varied::of(experiment);
+    let mut grid = Grid::default();
+    grid.head(varied.names.iter().cloned().chain(["case".into()]), Align::Left);
+    let mut of_whom = "";
+    for Column { subject, metric, scale } in &columns {
+        // The columns behind it are of the same one.
+        let whose = if of_whom == subject { String::new() } else { format!("{subject}: ") };
+        of_whom = subject;
+        grid.head([format!("{whose}{}{}", metric.column(), scale.suffix())], Align::Right);
+    }
+    let any_limited = swept.tables.iter().any(|row| table::limited(row).is_some());
+    if any_limited {
+        grid.head(["verdict".to_owned()], Align::Left);
+    }
+    for summaries in &swept.tables {
+        let mut cells = varied.labels(experiment, summaries);
+        cells.push(experiment.case_name(&summaries.configuration).to_owned());
+        cells.extend(columns.iter().map(|column| {
+            let subject = named(summaries, &column.subject);
+            column.scale.show(subject.and_then(|subject| subject.metric(column.metric)?.mean))
+        }));
+        if any_limited {
+            cells.push(table::verdict(summaries));
+        }
+        grid.row(cells);
+    }
+    let more = match left_out {
+        0 => String::new(),
+        1 => " and a metric more".to_owned(),
+        n => format!(" and {n} metrics more"),
+    };
+    format!(
+        "\nmeans of {} rows; spread, percentiles{more}: --tables all, summary.csv\n\n{}\n",
+        swept.tables.len(),
+        grid.render()
+    )
+}
+
+fn named<'a>(summaries: &'a Summaries, name: &str) -> Option<&'a Subject> {
+    summaries.subjects.iter().find(|subject| subject.name == name)
+}
+
+/// What the lines show, and how many metrics of the tables they have no room for.
+fn columns(experiment: &Experiment, swept: &Swept) -> (Vec<Column>, usize) {
+    let mut columns = Vec::new();
+    let mut left_out = 0;
+    let (queues, traffic): (Vec<_>, Vec<_>) = table::subjects(swept)
+        .into_iter()
+        .partition(|(_, kind)| matches!(kind, Kind::Queue | Kind::Buffer));
+    for (name, kind) in traffic.into_iter().chain(queues) {
+        let mut of_one = 0;
+        for metric in table::shown(experiment, swept, &name, kind) {
+            let means = || {
+                let subjects = swept.tables.iter().filter_map(|row| named(row, &name));
+                subjects.filter_map(|subject| subject.metric(metric)?.mean)
+            };
+            if means().next().is_none() {
+                continue;
+            }
+            if of_one == MOST_OF_ONE || columns.len() == MOST_COLUMNS {
+                left_out += 1;
+                continue;
+            }
+            of_one += 1;
+            let scale = Scale::of(metric, means().fold(0.0, f64::max));
+            columns.push(Column { subject: name.clone(), metric, scale });
+        }
+    }
+    (columns, left_out)
+}
