@@ -18,6 +18,7 @@ mod crash;
 mod for_bpf;
 mod image;
 mod running;
+mod shown;
 mod source;
 
 use std::collections::HashMap;
@@ -30,7 +31,7 @@ pub use cache::Cache;
 pub use clang::{OLDEST_CLANG, find_clang};
 pub use compile::{CONTROL_FORMS, find_compiler, header_texts};
 pub(crate) use compile::{Headers, fields, headers};
-pub use for_bpf::{ForBpf, for_bpf};
+pub use for_bpf::{ForBpf, INIT_PROGRAM, for_bpf};
 pub use running::LoadedModules;
 pub(crate) use running::Running;
 
