@@ -86,7 +86,7 @@ impl OwnFile {
         let work = Work::new(&folder)?;
         let write = |name: &str, bytes: &[u8]| {
             let path = work.0.join(name);
-            fs::write(&path, bytes).map_err(failed(path.display()))
+            knee_files::write(&path, bytes).map_err(failed(path.display()))
         };
         for (header, text) in &headers {
             write(header, text)?;
@@ -140,36 +140,8 @@ impl OwnFile {
     }
 }
 
-/// The one table that counts is the first, as in the simulator; what others may use of a module, others may have already.
-const BEFORE: &str = "\
-#include <linux/btf.h>
-#include <linux/module.h>
-#include <linux/string.h>
-#include <net/tcp.h>
-
-#ifndef __bpf_kfunc
-#define __bpf_kfunc
-#endif
-
-static char *knee_name;
-module_param(knee_name, charp, 0);
-
-static int __init knee_register(struct tcp_congestion_ops *ops)
-{
-	static bool has_one;
-
-	if (has_one)
-		return 0;
-	has_one = true;
-	strscpy(ops->name, knee_name, sizeof(ops->name));
-	return tcp_register_congestion_control(ops);
-}
-#define tcp_register_congestion_control knee_register
-#undef EXPORT_SYMBOL
-#undef EXPORT_SYMBOL_GPL
-#define EXPORT_SYMBOL(name) struct knee_nothing
-#define EXPORT_SYMBOL_GPL(name) struct knee_nothing
-";
+/// What comes before a file.
+const BEFORE: &str = include_str!("../guest/knee_file.h");
 
 fn makefile(name: &str) -> String {
     format!(
