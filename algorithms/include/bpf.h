@@ -38,6 +38,7 @@ struct inet_connection_sock {
 #ifdef KNEE_MODULE
 	/* Of Linux modules, which read it as it stands: in every kernel the first bits of their byte. */
 	u8 icsk_ca_state:5;
+	const void *icsk_ca_ops;
 #endif
 	u64 icsk_ca_priv[13];		/* the algorithm's own 104 bytes */
 };

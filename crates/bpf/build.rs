@@ -6,9 +6,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-/// Shared with the library, which compiles files of others.
+/// Shared with the libraries, which compile files of others.
+#[allow(unreachable_pub, reason = "it is the library's, where others use it")]
+#[path = "../algo/src/module/clang.rs"]
+mod clang;
 #[path = "src/outside/flag.rs"]
 mod flag;
+
+use clang::{OLDEST_CLANG, find_clang};
 
 fn main() {
     let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
@@ -22,6 +27,7 @@ fn main() {
     println!("cargo::rerun-if-changed=src/record.h");
     println!("cargo::rerun-if-changed=src/sock.h");
     println!("cargo::rerun-if-changed=src/outside/flag.rs");
+    println!("cargo::rerun-if-changed=../algo/src/module/clang.rs");
     println!("cargo::rerun-if-changed=programs");
     println!("cargo::rerun-if-changed=../algo/src/testing");
     println!("cargo::rerun-if-changed=build.rs");
@@ -29,7 +35,7 @@ fn main() {
     let testing = root.join("../algo/src/testing");
     let mut table = String::new();
     let mut programs = String::from("static PROGRAMS: &[(&str, &[u8])] = &[\n");
-    let clang = find_clang();
+    let clang = find_clang(None).ok().map(|(clang, _)| clang);
     for (list, folder) in [("EMBEDDED", &algorithms), ("EMBEDDED_FOR_TESTS", &testing)] {
         writeln!(table, "static {list}: &[Embedded] = &[").expect("a String takes all");
         let Some(clang) = &clang else {
@@ -82,28 +88,6 @@ fn headers(root: &Path, libbpf: &Path) -> String {
         writeln!(text, "    ({name:?}, include_str!({path:?})),").expect("a String takes all");
     }
     text + "];\n"
-}
-
-/// Older ones lack what the programs need (Debian 12's `clang` is 14).
-const OLDEST_CLANG: u32 = 17;
-
-/// The first clang that can compile for BPF, and is new enough.
-fn find_clang() -> Option<String> {
-    let named = env::var("KNEE_CLANG").ok();
-    let known = ["clang", "clang-21", "clang-20", "clang-19", "clang-18", "clang-17"];
-    named.into_iter().chain(known.map(str::to_owned)).find(|clang| {
-        let version = Command::new(clang).arg("-dumpversion").output();
-        let is_new_enough = version.is_ok_and(|output| {
-            let version = String::from_utf8_lossy(&output.stdout);
-            let major = version.trim().split('.').next().and_then(|major| major.parse().ok());
-            major.is_some_and(|major: u32| major >= OLDEST_CLANG)
-        });
-        let can_bpf = Command::new(clang)
-            .args(["-target", "bpf", "-mcpu=v3", "-E", "-x", "c", "/dev/null", "-o", "/dev/null"])
-            .output()
-            .is_ok_and(|output| output.status.success());
-        is_new_enough && can_bpf
-    })
 }
 
 fn names(folder: &Path) -> Vec<String> {

@@ -62,6 +62,12 @@ pub enum Error {
         /// What libbpf and the verifier said.
         log: String,
     },
+    /// The `module_init` of a Linux module's source cannot be run, or refused to go on.
+    Init {
+        algorithm: String,
+        /// What came of it.
+        why: String,
+    },
     /// The kernel refused to register the algorithm.
     Register {
         /// The name it should have had.
@@ -238,6 +244,9 @@ impl fmt::Display for Error {
             Error::Load { algorithm, source, log } => {
                 write!(f, "the kernel does not take {algorithm}: {source}")?;
                 if log.is_empty() { Ok(()) } else { f.write_str(" (-v shows its words)") }
+            }
+            Error::Init { algorithm, why } => {
+                write!(f, "{algorithm} is not registered: its module_init {why}")
             }
             Error::Register { name, source }
                 if source.kind() == libbpf_rs::ErrorKind::AlreadyExists =>

@@ -9,10 +9,11 @@ use std::path::Path;
 use std::ptr::NonNull;
 
 use knee_algo::Params;
+use knee_algo::module::INIT_PROGRAM;
 use libbpf_rs::query::ProgInfoIter;
 use libbpf_rs::{
     AsRawLibbpf as _, Link, MapCore as _, MapFlags, MapMut, MapType, Object, OpenMap, OpenObject,
-    PrintLevel, Program, set_print,
+    PrintLevel, Program, ProgramInput, set_print,
 };
 
 use crate::table::{self, Operation};
@@ -25,6 +26,8 @@ pub(crate) const PARAMS_MAP: &str = ".rodata.params";
 pub(crate) const FALLBACK_MAP: &str = ".rodata.default";
 /// The section that counts connections handed to it and holds nothing else (bpf.h).
 pub(crate) const FALLBACKS_MAP: &str = ".data.fallbacks";
+/// The section that counts what a Linux module's source had to be kept from, indices and loops, and holds nothing else (module_bpf.h).
+pub(crate) const STOPPED_MAP: &str = ".data.stopped";
 
 /// Sections that libbpf makes a map of which is not called as they are.
 const USUAL_SECTIONS: [&str; 4] = [".data", ".bss", ".rodata", ".kconfig"];
@@ -78,7 +81,8 @@ impl Prepared {
             let (loaded, log) = with_log(|| open.load());
             loaded.map_err(|source| refused(embedded, api, source, log))
         };
-        let object = shared_maps::load(open, load)?;
+        let mut object = shared_maps::load(open, load)?;
+        run_init(&mut object, embedded)?;
         Ok(Prepared { object, name: name.to_owned(), notes_init })
     }
 
@@ -112,6 +116,19 @@ impl Prepared {
             0 => Ok(()),
             error => Err(refused(libbpf_rs::Error::from_raw_os_error(-error))),
         }
+    }
+}
+
+/// Runs what a Linux module's source has as `module_init`, which computes what its operations use. Nobody uses them yet.
+fn run_init(object: &mut Object, embedded: &Embedded) -> Result<(), Error> {
+    let init = object.progs_mut().find(|program| program.name() == INIT_PROGRAM);
+    let Some(init) = init else { return Ok(()) };
+    let refused = |why| Err(Error::Init { algorithm: embedded.name().to_owned(), why });
+    let (ran, _) = with_log(|| init.test_run(ProgramInput::default()));
+    match ran.map(|ran| ran.return_value as i32) {
+        Ok(0) => Ok(()),
+        Ok(answer) => refused(format!("returns {answer} (do its parameters fit?)")),
+        Err(why) => refused(format!("cannot be run: {why}")),
     }
 }
 

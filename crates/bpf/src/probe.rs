@@ -187,12 +187,18 @@ impl KernelApi {
             let field = self.not_writable.iter().find(|(_, known, _)| *known == offset)?;
             return Some((format!("to write {}", field.0), field.2));
         }
+        if MAY_GOTO.iter().any(|words| log.contains(words)) {
+            return Some(("a loop whose end the verifier does not see".to_owned(), (6, 9)));
+        }
         let (_, rest) = log.split_once("extern (func ksym) '")?;
         let (name, rest) = rest.split_once('\'')?;
         let known = rest.starts_with(": not found") && KERNEL_FUNCTIONS.contains(&name);
         known.then(|| (format!("the kernel function {name}"), KERNEL_FUNCTIONS_SINCE))
     }
 }
+
+/// What verifiers say that do not know the instruction may_goto (module_bpf.h).
+const MAY_GOTO: [&str; 2] = ["unknown opcode e5", "invalid BPF_JMP/JMP32 opcode e0"];
 
 /// `6.18.4-generic` is (6, 18).
 pub(crate) fn version_of(release: &str) -> Option<Version> {

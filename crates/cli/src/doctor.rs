@@ -1,18 +1,14 @@
 //! `knee doctor`: cheap looks that change nothing.
 
 use std::fmt::Write as _;
-use std::process::{Command, Stdio};
 
 use knee_algo::Algorithm;
+use knee_algo::module::{OLDEST_CLANG, find_clang};
 use knee_exp::machine::{self, Build};
 use serde_json::{Value as Json, json};
 
 use crate::{Failure, print};
 
-/// As in `crates/bpf/build.rs`.
-const CLANGS: [&str; 6] = ["clang", "clang-21", "clang-20", "clang-19", "clang-18", "clang-17"];
-/// Older ones lack what the programs need.
-const OLDEST_CLANG: u32 = 17;
 /// Parts of knee, and what people read above their findings.
 const PARTS: [(&str, &str); 5] = [
     ("machine", "this machine"),
@@ -100,7 +96,7 @@ fn look() -> Vec<Finding> {
         ),
     });
     all.extend(kernel_side());
-    let clang = find_clang();
+    let clang = find_clang(None).ok().map(|(clang, about)| format!("{clang}: {about}"));
     all.push(Finding {
         part: "build",
         what: "clang",
@@ -137,28 +133,6 @@ fn kernel_side() -> Vec<Finding> {
         remedy: "apt-get install clang-19 libelf-dev zlib1g-dev pkg-config && make build"
             .to_owned(),
     }]
-}
-
-/// Name and version of the first clang that compiles for BPF and is new enough, sought as `crates/bpf/build.rs` does.
-fn find_clang() -> Option<String> {
-    let named = std::env::var("KNEE_CLANG").ok();
-    let mut all = named.into_iter().chain(CLANGS.iter().map(|name| (*name).to_owned()));
-    let output = |clang: &str, args: &[&str]| {
-        let output = Command::new(clang).args(args).stdin(Stdio::null()).output().ok()?;
-        output.status.success().then_some(output.stdout)
-    };
-    let args =
-        ["-target", "bpf", "-mcpu=v3", "-E", "-x", "c", "/dev/null", "-o", "/dev/null"].as_slice();
-    let is_new_enough = |clang: &str| {
-        let version = output(clang, &["-dumpversion"]).unwrap_or_default();
-        let version = String::from_utf8_lossy(&version);
-        let major = version.trim().split('.').next().and_then(|major| major.parse().ok());
-        major.is_some_and(|major: u32| major >= OLDEST_CLANG)
-    };
-    let clang = all.find(|clang| is_new_enough(clang) && output(clang, args).is_some())?;
-    let about = output(&clang, &["--version"]).unwrap_or_default();
-    let about = String::from_utf8_lossy(&about);
-    Some(format!("{clang}: {}", about.lines().next().unwrap_or("unknown version").trim()))
 }
 
 fn in_words(findings: &[Finding]) -> String {

@@ -5,13 +5,15 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use knee_algo::Algorithm;
-use knee_exp::{Experiment, Overrides};
+use knee_exp::Overrides;
+use knee_exp::built_in::Found;
 use knee_run::spec::{Run, Traffic};
 use knee_script::Settings;
 use knee_script::connections::{Connection, Survey, segments, survey};
 use knee_script::record::{About, of_run, record};
 use knee_sim::tap::{Side, TapAt};
 
+use crate::library::find;
 use crate::{DONE, Failure, complain, print};
 
 /// Connections that are listed; there may be very many.
@@ -56,9 +58,11 @@ impl From<Which> for Side {
 
 pub(crate) fn run(files: &[PathBuf], args: &Args) -> Result<u8, Failure> {
     let [file] = files else {
-        return Err(Failure::Says("--record takes one capture, or one experiment".to_owned()));
+        return Err(Failure::Says("--record takes one capture, or one experiment: a file, or the name of one that is built in".to_owned()));
     };
-    let is_experiment = file.extension().is_some_and(|extension| extension == "toml");
+    let is_built_in = matches!(find(file), Ok(Found::BuiltIn(_)));
+    let is_experiment =
+        is_built_in || file.extension().is_some_and(|extension| extension == "toml");
     let made = if is_experiment { of_experiment(file, args)? } else { of_capture(file, args)? };
     match made {
         Made::Script(text) => {
@@ -99,7 +103,7 @@ fn of_experiment(file: &Path, args: &Args) -> Result<Made, Failure> {
         seed: args.seed,
         ..Overrides::default()
     };
-    let experiment = Experiment::load(file, &overrides)?;
+    let experiment = find(file)?.load(&overrides)?;
     let id = experiment.run_id(0);
     let run = experiment.run(id)?;
     let names = experiment.traffic_names(id)?;

@@ -32,7 +32,7 @@ pub(crate) struct Args {
     /// of those that differ in the folder OUTPUT.
     #[arg(long, value_name = "COUNT", conflicts_with_all = ["account", "json"])]
     random: Option<u64>,
-    /// Write a script of a flow: FILE is a capture (pcap, pcapng) or an experiment (*.toml).
+    /// Write a script of a flow: FILE is a capture (pcap, pcapng) or an experiment (*.toml, or the name of a built-in one).
     #[arg(long, conflicts_with_all = ["on", "linux", "hz", "algorithms", "attempts", "jobs", "account", "pcap", "json"])]
     record: bool,
     #[command(flatten)]

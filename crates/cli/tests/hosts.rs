@@ -374,6 +374,27 @@ fn a_run_ends_when_all_is_done() {
     assert_eq!(rack.rows("rpcs.csv").len(), 40);
 }
 
+/// What machines get of it is what knee made of it here: there may be no compiler.
+#[test]
+fn an_algorithm_of_a_file_is_sent_to_the_machines() {
+    let Some(rack) = Rack::new(3) else { return };
+    for name in ["gentle.c", "gentle.h"] {
+        let from = knee_testbed::outside::path().with_file_name(name);
+        fs::copy(from, rack.dir.path().join(name)).unwrap();
+    }
+    let experiment =
+        EXPERIMENT.replace("cc = \"cubic\"", "cc = \"./gentle.c\"\nparams = { keep = 700 }");
+    fs::write(rack.dir.path().join("two.toml"), experiment).unwrap();
+    let output = rack.knee(&[]);
+    assert_eq!((output.status.code(), err(&output).as_str()), (Some(0), ""));
+    let flows = rack.rows("flows.csv");
+    assert!(flows.iter().any(|row| row["algorithm_at_end"] == "gentle"), "{flows:?}");
+    fs::write(rack.dir.path().join("gentle.h"), "#error none\n").unwrap();
+    let output = rack.knee(&[]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(err(&output).contains("gentle.c"), "{}", err(&output));
+}
+
 #[test]
 fn a_machine_may_be_several_hosts_and_have_ipv6() {
     let Some(rack) = Rack::new(2) else { return };

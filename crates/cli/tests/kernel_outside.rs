@@ -8,7 +8,7 @@ use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use knee_testbed::net::{choose, chosen};
+use knee_testbed::net::{choose, chosen, ssthresh_of};
 use knee_testbed::outside;
 use knee_testbed::sandbox::{Sandbox, available};
 use tempfile::TempDir;
@@ -184,8 +184,6 @@ fn what_cannot_be_loaded_is_refused_in_a_sentence() {
     write("named.c", &text.replace(".name = \"gentle\"", ".name = \"gentler\""));
     write("wrong.c", &text.replace("ca->reductions++", "ca->reductoins++"));
     write("module.c", "int tcp_register_congestion_control(void);\n");
-    let cubic = outside::path().with_file_name("../modules/tcp_cubic.c");
-    fs::copy(cubic, files.at("tcp_cubic.c")).unwrap();
     write("none.c", "int x;\n");
     write(
         "global.c",
@@ -201,7 +199,6 @@ fn what_cannot_be_loaded_is_refused_in_a_sentence() {
         ("named.c", "its .name is \"gentler\" and its CC_ALGORITHM \"gentle\""),
         ("wrong.c", "wrong.c:53:6: error"),
         ("module.c", "has no module_init"),
-        ("tcp_cubic.c", "module_init sets"),
         ("none.c", "is no congestion control"),
         ("global.c", "has a map \""),
         ("noise.o", "is no object for BPF"),
@@ -366,4 +363,48 @@ fn the_source_of_a_linux_module_is_loaded_as_it_is() {
     assert!(said(&wrong).contains("undeclared identifier 'y'"), "{}", said(&wrong));
     host.knee("unload --all").done();
     assert_eq!(host.files(), before);
+}
+
+/// What `module_init` computes is there, and what the verifier must be shown changes nothing but what was wrong.
+#[test]
+fn a_module_is_shown_to_the_verifier_and_its_init_is_run() {
+    let Some(host) = sandbox() else { return };
+    // Its loop takes may_goto.
+    if knee_bpf::KernelApi::running().version < (6, 9) {
+        return;
+    }
+    let files = Files::new();
+    let from = outside::path().with_file_name("../modules/tcp_shown.c");
+    fs::copy(from, files.at("tcp_shown.c")).unwrap();
+    let ssthresh = |letter: char, set: &str| {
+        let name = host.name(letter);
+        let line = files.line("load", "tcp_shown.c", &format!("{set} --as {name}"));
+        host.knee(&line).done();
+        let of_it = name.clone();
+        let found = host.namespace.run(move || {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            choose(&client, &of_it);
+            assert_eq!(chosen(&client), of_it);
+            ssthresh_of(&client)
+        });
+        let status = host.knee("status").done();
+        host.knee(&format!("unload {name}")).done();
+        (found, status)
+    };
+    // 3 * 100, a step of 11, and 29 turns from 300 to 10.
+    let (found, status) = ssthresh('a', "");
+    assert_eq!(found, 340, "{status}");
+    assert!(!status.contains("its source is at fault"), "{status}");
+    // 5 * 100, a step of 7, 49 turns.
+    assert_eq!(ssthresh('b', "=b --set factor=5 --set step=1").0, 556);
+    // Beyond the steps the first is taken.
+    let (found, status) = ssthresh('c', "=c --set step=9");
+    assert_eq!(found, 300 + 5 + 29, "{status}");
+    assert!(status.contains("1 index beyond an array taken for 0, 0 loops stopped"), "{status}");
+    let (_, status) = ssthresh('d', "=d --set endless=1");
+    assert!(status.contains("0 indices beyond an array taken for 0, 1 loop stopped"), "{status}");
+    let refused = host.knee(&files.line("load", "tcp_shown.c", "=e --set factor=0")).refused();
+    assert!(refused.contains("its module_init returns -22"), "{refused}");
+    assert!(!host.knee("status").done().contains("tcp_shown.c"));
 }

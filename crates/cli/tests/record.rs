@@ -82,6 +82,15 @@ fn several_flows_are_listed_to_choose_from() {
 }
 
 #[test]
+fn a_built_in_experiment_is_recorded_by_its_name() {
+    let folder = folder("record-built-in", 1);
+    let listed = knee(&folder, &["script", "--record", "incast"]);
+    assert_eq!(listed.status.code(), Some(2));
+    assert!(stdout(&listed).starts_with("  flow  name"), "{}", stdout(&listed));
+    assert!(stderr(&listed).contains("incast: there are "), "{}", stderr(&listed));
+}
+
+#[test]
 fn what_cannot_be_recorded_is_said() {
     let folder = folder("record-says", 1);
     let says = |args: &[&str]| {

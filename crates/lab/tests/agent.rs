@@ -89,6 +89,7 @@ fn preparation(here: bool, flows: &[FlowPlan], end_ns: u64) -> Order {
         algorithms: vec![ToLoad {
             kernel_name: if here { &flows[0].algorithm } else { &flows[0].peer_algorithm }.clone(),
             name: "cubic".to_owned(),
+            object: None,
             params: vec!["beta=800".to_owned()],
         }],
         base_rtts: vec![BaseRtt {

@@ -111,19 +111,6 @@ pub fn kernels_own(kernel_name: &str) -> &'static str {
     known.find(|known| *known == kernel_name).unwrap_or("other")
 }
 
-/// Refuses an algorithm of a file that somebody named, where `because` says why it cannot be had.
-///
-/// # Errors
-/// If it is of a file.
-pub fn check_not_of_file(cc: &Cc, because: &str) -> Result<(), Error> {
-    match cc.algorithm.module() {
-        None => Ok(()),
-        Some(module) => {
-            Err(Error::Refused(format!("{} is a file, and {because}", module.path().display())))
-        }
-    }
-}
-
 /// The base RTT that one end of a flow is told. A flow's own comes before its host's.
 pub fn base_rtt(run: &Run, flow: &Flow, listens: bool) -> Option<Duration> {
     let node = if listens { flow.to } else { flow.from };

@@ -205,9 +205,25 @@ pub struct EcnOf {
 
 /// ECN of a connection, by TCP_INFO.
 pub fn ecn_of(socket: &TcpStream) -> EcnOf {
-    // Its beginning: eight numbers of a byte each, the sixth of them the options.
-    let mut info = [0_u8; 8];
-    let mut len = 8;
+    // Eight numbers of a byte each, the sixth of them the options.
+    let info: [u8; 8] = info_of(socket);
+    EcnOf { negotiated: info[5] & 8 != 0, seen: info[5] & 16 != 0 }
+}
+
+/// The slow start threshold of a connection in packets, by TCP_INFO.
+///
+/// # Panics
+/// If it cannot be had.
+pub fn ssthresh_of(socket: &impl AsRawFd) -> u32 {
+    const AT: usize = 76;
+    let info: [u8; AT + 4] = info_of(socket);
+    u32::from_ne_bytes(info[AT..].try_into().expect("four bytes"))
+}
+
+/// The beginning of TCP_INFO.
+fn info_of<const BYTES: usize>(socket: &impl AsRawFd) -> [u8; BYTES] {
+    let mut info = [0_u8; BYTES];
+    let mut len = BYTES as libc::socklen_t;
     // SAFETY: the pointer and the length are those of the array.
     let result = unsafe {
         libc::getsockopt(
@@ -219,5 +235,5 @@ pub fn ecn_of(socket: &TcpStream) -> EcnOf {
         )
     };
     assert_eq!(result, 0, "{}", io::Error::last_os_error());
-    EcnOf { negotiated: info[5] & 8 != 0, seen: info[5] & 16 != 0 }
+    info
 }

@@ -17,7 +17,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::ffi::CStr;
 
-use guest::{Orders, Records, Step};
+use guest::{ModuleOrder, Orders, Records, Step};
 use kernel::Kernel;
 use knee_traffic::bytes::Plain as _;
 use knee_traffic::{Fault, prepare};
@@ -33,6 +33,9 @@ extern "C" fn begin() -> ! {
     need("/proc", unsafe { call(sys::MOUNT, &[proc, c"/proc".as_ptr() as usize, proc]) });
     let mut orders = read_orders();
     let traffic = core::mem::take(&mut orders.traffic);
+    for module in &orders.modules {
+        load(module);
+    }
     let mut kernel = Kernel::new(&orders, traffic.flows.len() + traffic.pings.len());
     for step in &orders.steps {
         take(step, &mut kernel);
@@ -82,6 +85,15 @@ fn take(step: &Step, kernel: &mut Kernel) {
         }
         Step::Netlink { namespace, request, what } => kernel.ask(*namespace, request, what),
     }
+}
+
+fn load(module: &ModuleOrder) {
+    let file = Fd::open(&c_string(&module.path), 0);
+    let parameters = c_string(&module.parameters);
+    // SAFETY: a string that ends with a zero byte.
+    let loaded =
+        unsafe { call(sys::FINIT_MODULE, &[file.number(), parameters.as_ptr() as usize, 0]) };
+    need(&module.what, loaded);
 }
 
 fn c_string(text: &str) -> CString {

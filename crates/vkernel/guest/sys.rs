@@ -47,6 +47,7 @@ pub(crate) const ACCEPT4: usize = 288;
 pub(crate) const EPOLL_CREATE1: Harmless = Harmless(291);
 pub(crate) const PRLIMIT64: usize = 302;
 pub(crate) const SETNS: Harmless = Harmless(308);
+pub(crate) const FINIT_MODULE: usize = 313;
 const EXIT_GROUP: usize = 231;
 
 /// Bytes of files at a time.

@@ -64,8 +64,9 @@ impl BackEnd for Kernels {
 
     fn check(&self, wanted: &Run) -> Result<(), Error> {
         // What no kernel can do is said before one is asked for.
-        Plan::new(wanted, self.options.algorithms, &self.version)?;
-        self.built(wanted).map(drop)
+        let plan = Plan::new(wanted, self.options.algorithms, &self.version)?;
+        let built = self.built(wanted)?;
+        plan.files.iter().try_for_each(|file| file.module(&built).map(drop))
     }
 
     fn differences(&self, wanted: &Run) -> Vec<String> {

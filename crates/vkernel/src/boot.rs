@@ -38,6 +38,8 @@ pub struct Guest<'a> {
     pub kernel: &'a Path,
     pub program: &'a [u8],
     pub orders: &'a [u8],
+    /// More that it finds in its directory, by their paths there.
+    pub files: &'a [(&'a str, &'a [u8])],
     /// More for the kernel's command line.
     pub arguments: &'a [String],
     /// All randomness of the guest follows from it.
@@ -76,6 +78,9 @@ pub fn boot(guest: &Guest<'_>, stop: &AtomicBool) -> Result<Left, Error> {
         fs::write(&path, bytes).map_err(failed(format!("{}: cannot be written", path.display())))
     };
     write("plan", guest.orders)?;
+    for (path, bytes) in guest.files {
+        write(path.trim_start_matches('/'), bytes)?;
+    }
     write("init", guest.program)?;
     fs::set_permissions(dir.join("init"), Permissions::from_mode(0o755))
         .map_err(failed("the guest's program"))?;
@@ -318,6 +323,7 @@ mod tests {
             kernel: &path,
             program: b"",
             orders: b"orders",
+            files: &[],
             arguments: &[],
             seed: 7,
             limit,

@@ -12,6 +12,8 @@ pub struct Orders {
     /// Network namespaces; the first of them are hosts.
     pub namespaces: u32,
     pub hosts: u32,
+    /// What is loaded before all else.
+    pub modules: Vec<ModuleOrder>,
     /// How the network is built.
     pub steps: Vec<Step>,
     /// Queues that are looked at.
@@ -22,6 +24,16 @@ pub struct Orders {
     pub captures: bool,
     /// Hosts are namespaces.
     pub traffic: TrafficPlan,
+}
+
+/// A module of the kernel, which is a file in the guest's directory.
+#[derive(Clone, Debug)]
+pub struct ModuleOrder {
+    pub path: String,
+    /// As `insmod` takes them.
+    pub parameters: String,
+    /// The file that it was made of.
+    pub what: String,
 }
 
 /// Something to be done in a namespace.
@@ -78,7 +90,8 @@ pub struct QueueAnswer {
 }
 
 plain! {
-    Orders { namespaces, hosts, steps, queues, base_rtts_us, captures, traffic }
+    Orders { namespaces, hosts, modules, steps, queues, base_rtts_us, captures, traffic }
+    ModuleOrder { path, parameters, what }
     QueueOrder { namespace, only_counts, request }
     Records { zero_ns, traffic, queues, counts }
     QueueAnswer { at_ns, moment, queue, answer }

@@ -18,6 +18,7 @@ extern crate alloc;
 mod back_end;
 pub mod boot;
 mod captures;
+mod files;
 pub mod guest;
 pub mod kernel;
 mod outcome;

@@ -61,11 +61,16 @@ pub fn run(run: &Run, kernel: &Built, options: &Options, ask: &Ask<'_>) -> Resul
     }
     let mut plan = Plan::new(run, options.algorithms, &kernel.version)?;
     plan.orders.captures = ask.captures.is_some();
+    let modules: Vec<Vec<u8>> =
+        plan.files.iter().map(|file| file.module(kernel)).collect::<Result<_, Error>>()?;
+    let paths = plan.orders.modules.iter().map(|order| order.path.as_str());
+    let files: Vec<(&str, &[u8])> = paths.zip(modules.iter().map(Vec::as_slice)).collect();
     let left = boot(
         &Guest {
             kernel: &kernel.linux(),
             program: PROGRAM,
             orders: &plan.orders.to_bytes(),
+            files: &files,
             arguments: &plan.kernel_arguments,
             seed: run.seed,
             limit: options.limit,

@@ -5,8 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Write as _;
 use std::ops::ControlFlow;
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
+use knee_algo::module;
 use knee_queue::time::{Duration, Rate, Time};
 use knee_queue::{
     ClassConfig, ClassService, ClassesConfig, Condition, DropTailConfig, DynamicThresholdConfig,
@@ -228,6 +230,36 @@ fn compare(kernel: &Built) {
         let queues =
             |outcome: &Outcome| format!("{:?} {:?}", outcome.queue_samples, outcome.queues);
         assert!(queues(&ours) == queues(&own), "{algorithm}: samples of queues differ");
+    }
+}
+
+#[test]
+fn a_file_is_put_into_the_kernel_and_does_what_it_is_a_copy_of() {
+    kernels().iter().for_each(put_in);
+}
+
+fn put_in(kernel: &Built) {
+    let dir = tempfile::tempdir().expect("there is room");
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let of_tree = kernel.directory.join("tree/net/ipv4/tcp_bic.c");
+    for (from, file, algorithm, whose) in [
+        (here.join("../../algorithms/dctcp.c"), "mine.c", "dctcp", Algorithms::Ours),
+        (of_tree, "tcp_bic.c", "bic", Algorithms::Kernels),
+    ] {
+        let path = dir.path().join(file);
+        fs::copy(from, &path).expect("the file is there");
+        let wanted = two_flows(kernel, algorithm, Time::from_ms(500), ENDLESS);
+        let built_in = carried_out(&wanted, kernel, whose);
+        let mut of_file = wanted;
+        let loaded = Cc::new(module::load(&path).expect("it compiles"));
+        of_file.flows.iter_mut().for_each(|flow| flow.cc = loaded.clone());
+        let of_file = carried_out(&of_file, kernel, Algorithms::Ours);
+        assert!(built_in.flow_samples.len() > 900, "{file}");
+        let samples =
+            |outcome: &Outcome| format!("{:?} {:?}", outcome.flow_samples, outcome.queue_samples);
+        assert!(samples(&built_in) == samples(&of_file), "{file}: samples differ");
+        let is_it = |flow: &FlowOutcome| Some(flow.algorithm) == file.strip_suffix(".c");
+        assert!(of_file.flows.iter().all(is_it), "{file}");
     }
 }
 

@@ -1,8 +1,7 @@
-//! The clang that compiles for BPF.
+//! The clang that compiles for BPF: for this library, and for the build of knee-bpf, which takes this file in.
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 
-/// As in `crates/bpf/build.rs`.
 const CLANGS: [&str; 6] = ["clang", "clang-21", "clang-20", "clang-19", "clang-18", "clang-17"];
 /// Older ones lack what the programs need.
 pub const OLDEST_CLANG: u32 = 17;
@@ -30,7 +29,7 @@ pub fn find_clang(named: Option<&str>) -> Result<(String, String), String> {
 
 /// Its name and its own, if it can compile for BPF.
 fn version_of(clang: &str) -> Option<(String, String)> {
-    let output = Command::new(clang).arg("--version").output().ok()?;
+    let output = Command::new(clang).arg("--version").stdin(Stdio::null()).output().ok()?;
     let said = String::from_utf8_lossy(&output.stdout);
     let first = said.lines().next()?.trim().to_owned();
     let version = Command::new(clang).arg("-dumpversion").output().ok()?;

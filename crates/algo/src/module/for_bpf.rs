@@ -1,17 +1,25 @@
 //! The source of a Linux module for BPF: the table of operations that it registers becomes one of the contract, whose entry points call
 //! the module's own functions.
 //!
-//! A kernel that loads it this way runs no `module_init`: so one that computes something is refused.
+//! A kernel that loads it this way runs no `module_init`. One that does more than to register becomes a program of its own, which the loader
+//! runs once, in the kernel and behind the verifier.
 
 use std::fmt::Write as _;
 
+use super::shown::shown;
 use crate::check::tokens::{self, Token};
+
+/// The program that `module_init` becomes, and what the kernel calls its kind.
+pub const INIT_PROGRAM: &str = "knee_module_init";
+const INIT_SECTION: &str = "syscall";
 
 /// What stands around the module's text, and what it has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForBpf {
     /// Before it.
     pub before: &'static str,
+    /// The module's text, with checks that the verifier needs.
+    pub text: String,
     /// Behind it.
     pub behind: String,
     /// The algorithm's name.
@@ -39,7 +47,7 @@ const OPERATIONS: [(&str, &str, &str, &str); 12] = [
     ("release", "void", "struct sock *sk", "sk"),
 ];
 
-/// What a `module_init` that only registers may call.
+/// What a `module_init` calls that only registers.
 const HARMLESS: [&str; 14] = [
     "tcp_register_congestion_control",
     "register_btf_kfunc_id_set",
@@ -92,10 +100,11 @@ const KINDS: [(&str, u32); 11] = [
 pub fn for_bpf(text: &str, file: &str, is_taken: &dyn Fn(&str) -> bool) -> Result<ForBpf, String> {
     let source = tokens::read(text);
     let tokens = source.tokens.as_slice();
-    check_init(tokens)?;
+    let init = init(tokens)?;
     let (table, line) = table(tokens).ok_or(
         "registers no table of operations that is written in it, as struct tcp_congestion_ops foo = { ... }",
     )?;
+    check_fallbacks(tokens)?;
     let value = |member: &str| {
         let found = table.iter().find(|(name, _)| *name == member);
         found.map(|(_, value)| value.iter().map(|token| token.text.as_str()).collect::<Vec<_>>())
@@ -117,13 +126,19 @@ pub fn for_bpf(text: &str, file: &str, is_taken: &dyn Fn(&str) -> bool) -> Resul
         );
         let _ = writeln!(entries, "\t.{operation} = CC_FN(knee_{operation}),");
     }
+    if let Init::Computes(function) = init {
+        let _ = write!(
+            behind,
+            "SEC(\"{INIT_SECTION}\") int {INIT_PROGRAM}(void *context)\n{{\n\treturn {function}();\n}}\n"
+        );
+    }
     let flags = value("flags").map_or("0".to_owned(), |flags| flags.join(" "));
     let _ = write!(
         behind,
         "CC_NO_STATE({name})\n{}CC_ALGORITHM({name}) = {{\n{entries}\t.flags = {flags},\n\t.name = \"{name}\",\n}};\n",
         params(tokens, text)
     );
-    Ok(ForBpf { before: BEFORE, behind, name })
+    Ok(ForBpf { before: BEFORE, text: shown(text), behind, name })
 }
 
 type Member<'a> = (&'a str, &'a [Token]);
@@ -133,10 +148,14 @@ fn table(tokens: &[Token]) -> Option<(Vec<Member<'_>>, u32)> {
     let registers =
         tokens.iter().position(|token| token.text == "tcp_register_congestion_control")?;
     let mut argument = tokens[registers + 1..].iter().filter(|token| !"(&".contains(&token.text));
-    let name = &argument.next()?.text;
+    table_of(tokens, &argument.next()?.text)
+}
+
+/// The members of the table of this name, and the line of its beginning.
+fn table_of<'a>(tokens: &'a [Token], name: &str) -> Option<(Vec<Member<'a>>, u32)> {
     let is_it = |at: &usize| {
         tokens[*at].text == "tcp_congestion_ops"
-            && tokens.get(at + 1).is_some_and(|token| token.text == *name)
+            && tokens.get(at + 1).is_some_and(|token| token.text == name)
     };
     // A declaration without values may stand before.
     let open = (0..tokens.len()).filter(is_it).find_map(|at| {
@@ -182,8 +201,39 @@ fn name_in(text: &str, line: u32) -> Option<String> {
     )
 }
 
-/// Nobody runs `module_init`: what it sets would keep the values of the file.
-fn check_init(tokens: &[Token]) -> Result<(), String> {
+/// A connection can be handed to what the kernel has: of the tables of a file, to those that are its Reno.
+fn check_fallbacks(tokens: &[Token]) -> Result<(), String> {
+    let word = |at: usize| tokens.get(at).map_or("", |token| token.text.as_str());
+    // Or `WRITE_ONCE(x->icsk_ca_ops, &other)`.
+    let is_set = |at: &usize| word(*at) == "icsk_ca_ops" && matches!(word(at + 1), "=" | ",");
+    for at in (0..tokens.len()).filter(is_set) {
+        let name = word(at + 3);
+        let is_reno = |(members, _): (Vec<Member<'_>>, u32)| {
+            members.iter().all(|(member, value)| match *member {
+                "owner" | "name" | "get_info" => true,
+                _ => value.first().is_some_and(|token| token.text.starts_with("tcp_reno_")),
+            })
+        };
+        let is_known = name == "tcp_reno" || table_of(tokens, name).is_some_and(is_reno);
+        if word(at + 2) != "&" || !is_known {
+            return Err(format!(
+                "hands connections to another table (line {}) that is not Reno: a kernel that loads it for BPF has one table of it",
+                tokens[at].line
+            ));
+        }
+    }
+    Ok(())
+}
+
+enum Init<'a> {
+    /// It registers the table, which the loader does.
+    Registers,
+    /// It does more: this function.
+    Computes(&'a str),
+}
+
+/// What `module_init` does.
+fn init(tokens: &[Token]) -> Result<Init<'_>, String> {
     let word = |at: usize| tokens.get(at).map_or("", |token| token.text.as_str());
     let Some(init) = (0..tokens.len()).find(|at| word(*at) == "module_init").map(|at| word(at + 2))
     else {
@@ -209,48 +259,49 @@ fn check_init(tokens: &[Token]) -> Result<(), String> {
             "}" if depth == 1 => break,
             "}" => depth -= 1,
             "int" | "u32" | "u64" | "s32" => own.push(word(at + 1)),
-            "=" | "+=" | "-=" | "*=" | "/=" | "<<=" | ">>=" | "|=" | "&=" | "++" | "--" => {
-                let name = word(at - 1);
-                if !own.contains(&name) {
-                    return Err(computes("sets", name));
-                }
+            "=" | "+=" | "-=" | "*=" | "/=" | "<<=" | ">>=" | "|=" | "&=" | "++" | "--"
+                if !own.contains(&word(at - 1)) =>
+            {
+                return Ok(Init::Computes(init));
             }
             "(" if tokens[at - 1].is_word() && !HARMLESS.contains(&word(at - 1)) => {
-                return Err(computes("calls", word(at - 1)));
+                return Ok(Init::Computes(init));
             }
             _ => {}
         }
     }
-    Ok(())
+    Ok(Init::Registers)
 }
 
-fn computes(does: &str, name: &str) -> String {
-    format!(
-        "its module_init {does} {}, and a kernel that loads it for BPF runs no module_init: write values where they are declared",
-        name.escape_debug()
-    )
-}
-
-/// C that tells the loader of the parameters: kind, name, variable, meaning.
+/// C that tells the loader of the parameters: kind, bounds if it has its own, name, variable, meaning.
 fn params(tokens: &[Token], text: &str) -> String {
     let (mut fields, mut values) = (String::new(), String::new());
     let word = |at: usize| tokens.get(at).map_or("", |token| token.text.as_str());
     for at in 0..tokens.len() {
+        let mut bounds = None;
         let (name, variable, kind) = match word(at) {
             "module_param" | "module_param_unsafe" => (word(at + 2), word(at + 2), word(at + 4)),
             "module_param_named" => (word(at + 2), word(at + 4), word(at + 6)),
+            // Of `module_param_cb(name, &functions, &variable, permissions)` those whose bounds are seen.
+            "module_param_cb" => {
+                bounds = bounds_of(tokens, word(at + 5));
+                let kind = if bounds.is_some() { "uint" } else { "" };
+                (word(at + 2), word(at + 8), kind)
+            }
             _ => continue,
         };
         let Some((_, kind)) = KINDS.iter().find(|(known, _)| *known == kind) else { continue };
         if !tokens[at + 2].is_word() {
             continue;
         }
-        let texts = format!("\"{name}\\0{variable}\\0{}\"", meaning(text, name));
+        let (min, max) = bounds.unwrap_or_default();
+        // Apart: a digit that follows would be a part of the zero.
+        let texts = format!("\"{name}\\0\" \"{variable}\\0\" \"{}\"", meaning(text, name));
         let _ = writeln!(
             fields,
             "\tstruct {{ u32 numbers[3]; char texts[sizeof({texts})]; }} __attribute__((packed)) {name};"
         );
-        let _ = writeln!(values, "\t{{ {{ {kind}, 0, 0 }}, {texts} }},");
+        let _ = writeln!(values, "\t{{ {{ {kind}, {min}, {max} }}, {texts} }},");
     }
     match fields.is_empty() {
         true => String::new(),
@@ -258,6 +309,21 @@ fn params(tokens: &[Token], text: &str) -> String {
             "const struct {{\n{fields}}} __attribute__((packed)) knee_params_told SEC(\"knee_told\") = {{\n{values}}};\n"
         ),
     }
+}
+
+/// The bounds of a parameter whose functions are these: `.set` is one that calls `param_set_uint_minmax` with two numbers.
+fn bounds_of(tokens: &[Token], functions: &str) -> Option<(u32, u32)> {
+    let word = |at: usize| tokens.get(at).map_or("", |token| token.text.as_str());
+    let find = |words: &[&str], from: usize| {
+        (from..tokens.len())
+            .find(|at| words.iter().zip(*at..).all(|(known, at)| word(at) == *known))
+    };
+    let table = find(&["kernel_param_ops", functions, "="], 0)?;
+    let set = word(find(&[".", "set", "="], table)? + 3);
+    let body = find(&[set, "("], 0)?;
+    let call = find(&["param_set_uint_minmax", "("], body)?;
+    // `(val, kp, min, max)`
+    Some((word(call + 6).parse().ok()?, word(call + 8).parse().ok()?))
 }
 
 /// What `MODULE_PARM_DESC` says, if it says it in one line; without what a C string would take for something else.
@@ -289,7 +355,7 @@ mod tests {
             "CC_OP(void, knee_init, struct sock *sk)\n{\n\tfoo_init(sk);\n}\n",
             "\treturn tcp_reno_ssthresh(sk);",
             "CC_ALGORITHM(foo) = {\n\t.ssthresh = CC_FN(knee_ssthresh),\n\t.init = CC_FN(knee_init),\n\t.flags = 0,\n\t.name = \"foo\",",
-            "{ { 5, 0, 0 }, \"beta\\0beta\\0how  much\" },",
+            "{ { 5, 0, 0 }, \"beta\\0\" \"beta\\0\" \"how  much\" },",
         ] {
             assert!(made.behind.contains(expected), "{expected}\n{}", made.behind);
         }
@@ -297,13 +363,54 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_would_run_is_refused() {
+    fn a_module_init_that_computes_is_a_program() {
+        let program = "SEC(\"syscall\") int knee_module_init(void *context)\n{\n\treturn foo_register();\n}\n";
+        let behind = |text: &str| for_bpf(text, "tcp_foo", &|_| false).unwrap().behind;
+        assert!(!behind(MODULE).contains("SEC(\"syscall\")"));
         let sets = MODULE.replace("int ret = 0;", "int ret = 0;\n\tscale = 8 * beta;");
-        let why = for_bpf(&sets, "tcp_foo", &|_| false).unwrap_err();
-        assert!(why.contains("module_init sets scale"), "{why}");
         let calls = MODULE.replace("int ret = 0;", "prepare(3);");
-        let why = for_bpf(&calls, "tcp_foo", &|_| false).unwrap_err();
-        assert!(why.contains("module_init calls prepare"), "{why}");
+        for computes in [behind(&sets), behind(&calls)] {
+            assert!(computes.contains(program), "{computes}");
+        }
+    }
+
+    #[test]
+    fn a_parameter_with_functions_has_their_bounds() {
+        let functions = "static int g_set(const char *val, const struct kernel_param *kp)\n{\n\treturn param_set_uint_minmax(val, kp, 2, 10);\n}\n\
+            static const struct kernel_param_ops g_ops = {\n\t.set = g_set,\n\t.get = param_get_uint,\n};\n\
+            module_param_cb(g, &g_ops, &shift_g, 0644);\n";
+        let made = for_bpf(&format!("{functions}{MODULE}"), "tcp_foo", &|_| false).unwrap();
+        assert!(
+            made.behind.contains("{ { 6, 2, 10 }, \"g\\0\" \"shift_g\\0\" \"\" },"),
+            "{}",
+            made.behind
+        );
+        let other = functions.replace("10", "most");
+        let made = for_bpf(&format!("{other}{MODULE}"), "tcp_foo", &|_| false).unwrap();
+        assert!(!made.behind.contains("shift_g"), "{}", made.behind);
+    }
+
+    #[test]
+    fn another_table_to_fall_back_to_must_be_reno() {
+        let falls_back = |table: &str| {
+            let more = format!(
+                "static void f(struct sock *sk)\n{{\n\tinet_csk(sk)->icsk_ca_ops = &{table};\n}}\n"
+            );
+            let own = "static struct tcp_congestion_ops own = {\n\t.ssthresh = tcp_reno_ssthresh,\n\t.name = \"own\",\n};\n";
+            for_bpf(&format!("{own}{MODULE}{more}"), "tcp_foo", &|_| false)
+        };
+        let once = MODULE.replace("int ret = 0;", "WRITE_ONCE(icsk->icsk_ca_ops, &foo);");
+        assert!(for_bpf(&once, "tcp_foo", &|_| false).is_err());
+        for table in ["own", "tcp_reno"] {
+            let made = falls_back(table).unwrap();
+            assert!(made.text.contains("knee_fall_back_to_reno(inet_csk(sk));"), "{}", made.text);
+        }
+        let why = falls_back("foo").unwrap_err();
+        assert!(why.starts_with("hands connections to another table (line 23)"), "{why}");
+    }
+
+    #[test]
+    fn what_registers_nothing_is_refused() {
         let none = MODULE.replace("module_init", "module_unit");
         assert!(for_bpf(&none, "tcp_foo", &|_| false).unwrap_err().contains("no module_init"));
         for (text, expected) in [

@@ -21,6 +21,7 @@ mod image;
 mod log;
 mod options;
 mod running;
+mod shown;
 mod source;
 
 use std::collections::HashMap;
@@ -34,7 +35,7 @@ pub use cache::Cache;
 pub use clang::{OLDEST_CLANG, find_clang};
 pub use compile::{CONTROL_FORMS, find_compiler, header_texts};
 pub(crate) use compile::{Headers, fields, headers};
-pub use for_bpf::{ForBpf, for_bpf};
+pub use for_bpf::{ForBpf, INIT_PROGRAM, for_bpf};
 pub use log::Printed;
 pub use options::{LinuxApi, Options};
 pub use running::LoadedModules;

@@ -11,7 +11,7 @@ use super::congctl::{Route, routes_with_algorithms};
 use super::defaults::default_of;
 use super::load::proc;
 use super::{Entry, Host, Note, check_rights};
-use crate::load::{FALLBACK_MAP, FALLBACKS_MAP, PARAMS_MAP, with_log};
+use crate::load::{FALLBACK_MAP, FALLBACKS_MAP, PARAMS_MAP, STOPPED_MAP, with_log};
 use crate::{Connection, Connections, Error, Registered, Source, policy, registered};
 
 /// What keeps an algorithm registered.
@@ -47,6 +47,8 @@ pub struct InUse {
     /// Connections that were handed to the fallback, since it was loaded or updated; `None`: it hands
     /// over none.
     pub fallbacks: Option<u64>,
+    /// Of a Linux module's source: indices beyond their arrays and loops without end that were stopped; `None`: it has neither.
+    pub stopped: Option<(u64, u64)>,
     /// Connections that the program which gives it to a cgroup, or for a trial to its namespace, left at
     /// their default, because they have no ECN; `None`: there is no such program.
     pub without_ecn: Option<u64>,
@@ -199,7 +201,11 @@ fn in_use(one: &Registered, origin: Origin, seen: &[Seen]) -> Result<InUse, Erro
         without_ecn: None,
         cgroup_is_gone: false,
         fallback: one.map(FALLBACK_MAP)?.map(|map| text(&map)).transpose()?.flatten(),
-        fallbacks: one.map(FALLBACKS_MAP)?.map(|map| number(&map)).transpose()?,
+        fallbacks: one.map(FALLBACKS_MAP)?.map(|map| number(&map, 0)).transpose()?,
+        stopped: match one.map(STOPPED_MAP)? {
+            Some(map) => Some((number(&map, 0)?, number(&map, 1)?)),
+            None => None,
+        },
         algorithm,
         origin,
         defaults: Vec::new(),
@@ -257,9 +263,10 @@ fn params(
     Ok(values.enumerate().map(|(index, value)| (name(index), value)).collect())
 }
 
-fn number(map: &MapHandle) -> Result<u64, Error> {
+/// One of the numbers of 64 bits in it.
+fn number(map: &MapHandle, index: usize) -> Result<u64, Error> {
     let value = first_value(map)?;
-    let bytes = value.get(..8).and_then(|bytes| bytes.try_into().ok());
+    let bytes = value.chunks_exact(8).nth(index).and_then(|bytes| bytes.try_into().ok());
     Ok(bytes.map_or(0, u64::from_ne_bytes))
 }
 

@@ -251,11 +251,11 @@ impl Job<'_> {
         let (Some(mut input), Some(stdout), Some(stderr)) = pipes else {
             return Err("the compiler takes no input".to_owned());
         };
-        let (before, behind) = match self.kind {
-            Kind::Contract => ("", ""),
-            Kind::Module(around) => (around.before, around.behind.as_str()),
+        let (before, text, behind) = match self.kind {
+            Kind::Contract => ("", self.text, ""),
+            Kind::Module(made) => (made.before, made.text.as_str(), made.behind.as_str()),
         };
-        let text = format!("{before}#line 1 \"{}\"\n{}{behind}", self.file, self.text);
+        let text = format!("{before}#line 1 \"{}\"\n{text}{behind}", self.file);
         // It reads all before it writes anything, or ends without.
         let written = std::thread::spawn(move || {
             let _ = input.write_all(text.as_bytes());

@@ -81,6 +81,15 @@ impl Embedded {
         Ok(made.into_embedded(bytes, path))
     }
 
+    /// Whether [`Embedded::of_object`] takes these bytes.
+    ///
+    /// # Errors
+    /// Why not, in one line.
+    #[doc(hidden)]
+    pub fn check_object(bytes: &[u8]) -> Result<(), String> {
+        object::read(bytes).map(drop)
+    }
+
     /// That of an algorithm as experiments name it: one that the binary carries, or of a file, which is compiled once in the life of the
     /// process.
     ///

@@ -4,14 +4,14 @@
 use std::ffi::CStr;
 use std::path::Path;
 
-use knee_algo::module::ModuleParam;
+use knee_algo::module::{INIT_PROGRAM, ModuleParam};
 use knee_algo::{Algorithm, Description, ParamInfo};
-use libbpf_rs::{AsRawLibbpf as _, MapType, OpenObject, ProgramType};
+use libbpf_rs::{AsRawLibbpf as _, MapType, OpenObject, OpenProgram, ProgramType};
 
 use super::elf::Elf;
 use super::instructions;
 use crate::embedded::Outside;
-use crate::load::{FALLBACK_MAP, FALLBACKS_MAP, PARAMS_MAP, open_object, with_log};
+use crate::load::{FALLBACK_MAP, FALLBACKS_MAP, PARAMS_MAP, STOPPED_MAP, open_object, with_log};
 use crate::registry::OPS_PREFIX;
 use crate::source::{SOURCE_MAP, Source, Variable, source_of};
 use crate::table::{self, NAME_BYTES, NAME_OFFSET, TABLE_BYTES};
@@ -91,7 +91,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Made, String> {
     let name = name_of(&open)?;
     check_name(&name)?;
     check_maps(&open, &name, params.len(), is_module)?;
-    check_programs(&open)?;
+    check_programs(&open, is_module)?;
     instructions::check(&elf)?;
     let operations: Vec<String> =
         table::operations(&open).into_iter().map(|(_, member)| member.to_owned()).collect();
@@ -171,7 +171,7 @@ fn check_maps(
 ) -> Result<(), String> {
     let storage = format!("cc_storage_{algorithm}");
     let state = ["cc_open_records", "cc_base_rtt", "cc_label", table::INIT_CALLED_MAP, &storage];
-    let sections = [PARAMS_MAP, FALLBACK_MAP, FALLBACKS_MAP, SOURCE_MAP, control::MAP];
+    let sections = [PARAMS_MAP, FALLBACK_MAP, FALLBACKS_MAP, STOPPED_MAP, SOURCE_MAP, control::MAP];
     for map in open.maps() {
         let name = map.name().to_string_lossy().into_owned();
         let is_section = match load::usual_section(&map) {
@@ -200,6 +200,7 @@ fn check_maps(
             RING_MAP => has_ring_of_ours(&map),
             FALLBACK_MAP => map.value_size() as usize == NAME_BYTES,
             FALLBACKS_MAP => map.value_size() as usize == size_of::<u64>(),
+            STOPPED_MAP => map.value_size() as usize == 3 * size_of::<u64>(),
             _ => true,
         };
         if !is_bounded || !is_right || is_pinned(&map) {
@@ -233,23 +234,28 @@ fn is_pinned(map: &libbpf_rs::OpenMap<'_>) -> bool {
     unsafe { !libbpf_sys::bpf_map__pin_path(map.as_libbpf_object().as_ptr()).is_null() }
 }
 
-/// Operations of congestion control, which the kernel lets do what such an algorithm may, and nothing else.
-fn check_programs(open: &OpenObject) -> Result<(), String> {
+/// Operations of congestion control, which the kernel lets do what such an algorithm may, and nothing else but a module's `module_init`.
+fn check_programs(open: &OpenObject, is_module: bool) -> Result<(), String> {
     if open.progs().count() > MOST_PROGRAMS {
         return Err(not_ours("too many programs"));
     }
-    let other = open.progs().find(|program| program.prog_type() != ProgramType::StructOps);
+    let is_known = |program: &OpenProgram<'_>| match program.prog_type() {
+        ProgramType::StructOps => true,
+        ProgramType::Syscall => is_module && program.name() == INIT_PROGRAM,
+        _ => false,
+    };
+    let other = open.progs().find(|program| !is_known(program));
     other.map_or(Ok(()), |other| {
         let name = other.name().to_string_lossy().into_owned();
         Err(not_ours(&format!("a program \"{}\" that is no operation", name.escape_debug())))
     })
 }
 
-/// Those of a Linux module, and the variables that hold them: kind, two zeros, three texts each.
+/// Those of a Linux module, and the variables that hold them: kind, bounds of its own or two zeros, three texts each.
 fn module_params_of(mut told: &[u8], elf: &Elf<'_>) -> Option<(Vec<ParamInfo>, Vec<Variable>)> {
     let (mut params, mut variables): (Vec<ParamInfo>, Vec<Variable>) = (Vec::new(), Vec::new());
     while !told.is_empty() {
-        let (kind, _, _) = (number(&mut told)?, number(&mut told)?, number(&mut told)?);
+        let (kind, min, max) = (number(&mut told)?, number(&mut told)?, number(&mut told)?);
         let (name, variable, meaning) = (text(&mut told)?, text(&mut told)?, text(&mut told)?);
         let variable = elf.variable(variable)?;
         let mut bytes = [0; size_of::<u64>()];
@@ -267,7 +273,10 @@ fn module_params_of(mut told: &[u8], elf: &Elf<'_>) -> Option<(Vec<ParamInfo>, V
             }
             false => u32::try_from(value).ok()?,
         };
-        let param = kind.info(name, default, meaning)?;
+        let mut param = kind.info(name, default, meaning)?;
+        if (min, max) != (0, 0) && !kind.is_signed() {
+            (param.min, param.max) = (min, max);
+        }
         if params.len() == MOST_PARAMS || !param.allows(default) || !is_name(name) {
             return None;
         }

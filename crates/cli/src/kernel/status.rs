@@ -69,6 +69,8 @@ fn as_json(status: &Status) -> Json {
                 "fallback": one.fallback,
                 "handed_to_fallback": one.fallbacks,
                 "listeners_that_refuse_ecn": refusing,
+                "stopped_indices": one.stopped.map(|(indices, _)| indices),
+                "stopped_loops": one.stopped.map(|(_, loops)| loops),
             });
             if let Some(source) = &one.source {
                 object["source"] = source_json(source);
@@ -191,6 +193,14 @@ fn describe(out: &mut String, one: &InUse) {
             out,
             "  {} without ECN handed to {to}",
             counted(fallbacks as usize, "connection", "connections")
+        );
+    }
+    if let Some((indices, loops)) = one.stopped.filter(|stopped| *stopped != (0, 0)) {
+        let _ = writeln!(
+            out,
+            "  {} beyond an array taken for 0, {} stopped after 65536 turns: its source is at fault (docs/modules.md)",
+            counted(indices as usize, "index", "indices"),
+            counted(loops as usize, "loop", "loops")
         );
     }
     if left > 0 {

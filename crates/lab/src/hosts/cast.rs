@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use knee_linux::algorithms::{check_not_of_file, kernels_own};
+use knee_bpf::Embedded;
+use knee_linux::algorithms::kernels_own;
 use knee_linux::applications::{self, At};
 use knee_run::Run;
 use knee_run::spec::{Cc, HostConfig, NodeId};
@@ -12,8 +13,17 @@ use super::Machines;
 use crate::Error;
 use crate::algorithms::base_rtts_us;
 use crate::applications::check;
-use crate::traffic::agent::{BaseRtt, Order, Preparation, ToLoad};
+use crate::traffic::agent::{BaseRtt, Order, Preparation, ToLoad, to_hex};
 use crate::traffic::clock;
+
+/// What machines are sent of an algorithm that is of a file: they have no compiler, nor the file.
+///
+/// # Errors
+/// Why it cannot be had in a kernel.
+fn object(cc: &Cc) -> Result<Option<&'static Embedded>, Error> {
+    let of_file = cc.algorithm.module().map(|_| Embedded::of_algorithm(cc.algorithm));
+    of_file.transpose().map_err(|why| Error::Refused(why.to_string()))
+}
 
 /// A run, dealt out to machines.
 pub(super) struct Cast<'a> {
@@ -49,10 +59,8 @@ impl<'a> Cast<'a> {
             run.flows.iter().flat_map(|flow| [Some(&flow.cc), flow.peer_cc.as_ref()]).flatten()
         {
             let name = cc.algorithm.name();
-            check_not_of_file(
-                cc,
-                "machines get algorithms of knee's own: use --on lab, or --on sim",
-            )?;
+            // What is wrong with a file is said before a machine is asked for anything.
+            object(cc)?;
             if cc.is_kernels_own {
                 return Err(Error::Refused(format!(
                     "kernel:{name}: machines get knee's algorithms; leave out \"kernel:\", or use --on lab"
@@ -122,21 +130,27 @@ impl<'a> Cast<'a> {
             is_used.then(|| self.to_load(machine, place, cc))
         };
         Ok(Order::Prepare(Box::new(Preparation {
-            algorithms: self.algorithms.iter().enumerate().filter_map(wanted).collect(),
+            algorithms: self
+                .algorithms
+                .iter()
+                .enumerate()
+                .filter_map(wanted)
+                .collect::<Result<_, Error>>()?,
             base_rtts: base_rtts.collect(),
             plan,
         })))
     }
 
-    fn to_load(&self, machine: usize, place: usize, cc: &Cc) -> ToLoad {
+    fn to_load(&self, machine: usize, place: usize, cc: &Cc) -> Result<ToLoad, Error> {
         let params = cc.algorithm.params().iter().zip(cc.params.values());
-        ToLoad {
+        Ok(ToLoad {
             kernel_name: self.kernel_name(machine, place),
             name: cc.algorithm.name().to_owned(),
+            object: object(cc)?.map(|embedded| to_hex(embedded.object())),
             params: params
                 .map(|(param, value)| format!("{}={}", param.name, param.show(*value)))
                 .collect(),
-        }
+        })
     }
 
     fn cc(&self, flow: usize, listens: bool) -> &Cc {

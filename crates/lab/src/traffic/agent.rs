@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, BufRead, Write};
 use std::num::NonZeroU32;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
@@ -24,7 +25,7 @@ use crate::Error;
 use crate::site::settings;
 
 /// Of this protocol: it changes with whatever an older program would not understand.
-pub const PROTOCOL: u32 = 3;
+pub const PROTOCOL: u32 = 4;
 
 /// What an agent is to do. In lines it is `{"ping":{"id":1}}` and the like.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -66,6 +67,9 @@ pub struct ToLoad {
     pub kernel_name: String,
     /// Its name in knee.
     pub name: String,
+    /// Of one of somebody's own file: what knee made of it where the orders come from, in hexadecimal digits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub object: Option<String>,
     /// Parameters, each as `name=value`; the others have their defaults.
     pub params: Vec<String>,
 }
@@ -336,7 +340,15 @@ fn work_on<W: Write + Send + 'static>(
 
 fn load(algorithms: &[ToLoad]) -> Result<Vec<Loaded>, Error> {
     let load = |wanted: &ToLoad| -> Result<Loaded, String> {
-        let algorithm = Algorithm::by_name(&wanted.name).map_err(|why| why.to_string())?;
+        let of_file = wanted.object.as_ref().map(|digits| of_object(&wanted.name, digits));
+        let of_file = of_file.transpose()?;
+        let (algorithm, embedded) = match &of_file {
+            Some(of_file) => (of_file.algorithm(), of_file),
+            None => (
+                Algorithm::by_name(&wanted.name).map_err(|why| why.to_string())?,
+                Embedded::by_name(&wanted.name).map_err(|why| why.to_string())?,
+            ),
+        };
         let mut params = algorithm.default_params();
         for param in &wanted.params {
             let (name, value) = param
@@ -344,11 +356,28 @@ fn load(algorithms: &[ToLoad]) -> Result<Vec<Loaded>, Error> {
                 .ok_or_else(|| format!("{}: \"{param}\" is not name=value", wanted.name))?;
             algorithm.set_param(&mut params, name, value).map_err(|why| why.to_string())?;
         }
-        let embedded = Embedded::by_name(&wanted.name).map_err(|why| why.to_string())?;
         Loaded::register_noting_init(embedded, &wanted.kernel_name, &params)
             .map_err(|why| why.to_string())
     };
     algorithms.iter().map(|wanted| load(wanted).map_err(Error::Failed)).collect()
+}
+
+/// The algorithm of an object that came with the orders, held to what knee makes of files as any other.
+fn of_object(name: &str, digits: &str) -> Result<Embedded, String> {
+    let bytes = from_hex(digits).ok_or_else(|| format!("{name}: its object is cut short"))?;
+    Embedded::of_object(Path::new(name), &bytes).map_err(|why| why.to_string())
+}
+
+/// Bytes as hexadecimal digits, for lines of JSON.
+pub(crate) fn to_hex(bytes: &[u8]) -> String {
+    let digit = |number: u8| char::from_digit(u32::from(number), 16).unwrap_or('0');
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+}
+
+fn from_hex(digits: &str) -> Option<Vec<u8>> {
+    let digit = |byte: u8| char::from(byte).to_digit(16).map(|number| number as u8);
+    let pairs = digits.as_bytes().chunks(2);
+    pairs.map(|pair| Some(digit(*pair.first()?)? << 4 | digit(*pair.get(1)?)?)).collect()
 }
 
 /// Waits for the start, runs, and reports.
@@ -461,16 +490,27 @@ mod tests {
             let preparation = Preparation { algorithms, base_rtts: Vec::new(), plan: plan.clone() };
             serde_json::to_string(&Order::Prepare(Box::new(preparation))).unwrap()
         };
-        let unknown =
-            ToLoad { kernel_name: "x".to_owned(), name: "no_such".to_owned(), params: Vec::new() };
+        let to_load = |name: &str, object: Option<&str>| ToLoad {
+            kernel_name: "x".to_owned(),
+            name: name.to_owned(),
+            object: object.map(str::to_owned),
+            params: Vec::new(),
+        };
+        let unknown = to_load("no_such", None);
+        let no_object = to_load("mine", Some(&to_hex(b"\x7fELF")));
+        let cut_short = to_load("mine", Some("7f4"));
         let lines = format!(
-            "{}\n{{\"stop\":{{}}}}\n{}\n{{\"ping\":{{\"id\":1}}}}\n",
+            "{}\n{{\"stop\":{{}}}}\n{}\n{}\n{}\n{{\"ping\":{{\"id\":1}}}}\n",
             prepare(vec![unknown]),
+            prepare(vec![no_object]),
+            prepare(vec![cut_short]),
             prepare(Vec::new())
         );
         let (result, text) = answers_to(&lines);
         assert_eq!(result, Ok(()));
         let kinds: Vec<_> = text.lines().map(|line| line.split('"').nth(1).unwrap()).collect();
-        assert_eq!(kinds, ["hello", "error", "ready", "pong"], "{text}");
+        assert_eq!(kinds, ["hello", "error", "error", "error", "ready", "pong"], "{text}");
+        assert!(text.contains("mine: is no object for BPF"), "{text}");
+        assert!(text.contains("mine: its object is cut short"), "{text}");
     }
 }

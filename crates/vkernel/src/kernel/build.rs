@@ -24,6 +24,10 @@ const PATCHED: &str = "patched";
 /// Bytes that a tree and what is built in it take.
 const NEEDED_BYTES: u64 = 3 << 30;
 
+/// What the compiler of somebody's own file may use: a file can include itself, or a device without end.
+const MOST_CPU_S: u32 = 120;
+const MOST_MEMORY_KIB: u32 = 2 << 20;
+
 /// How to build.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
@@ -377,7 +381,7 @@ impl Step {
             "KBUILD_BUILD_USER=knee",
             "KBUILD_BUILD_HOST=knee",
         ];
-        let arguments = [&["ARCH=um", &jobs], &fixed[..], &["linux"]].concat();
+        let arguments = [&["ARCH=um", &jobs], &fixed[..], &["linux", "modules"]].concat();
         self.run("the kernel", &self.tree(), "make", &arguments)
     }
 
@@ -402,6 +406,28 @@ impl Step {
         built.write()?;
         Ok(built)
     }
+}
+
+/// Whether the tree that a kernel was built in is still there.
+pub(crate) fn is_tree(kernel: &Built) -> bool {
+    kernel.directory.join(TREE).join("Module.symvers").is_file()
+}
+
+/// Builds the modules of a folder for a kernel. `file` is what they are made of, and their compiler may use so much time and memory.
+///
+/// # Errors
+/// What is wrong with it, in the compiler's words.
+pub(crate) fn make_module(
+    kernel: &Built,
+    file: &Path,
+    folder: &Path,
+    log: &Path,
+) -> Result<(), Error> {
+    let limits = format!("ulimit -t {MOST_CPU_S} && ulimit -v {MOST_MEMORY_KIB} && exec \"$@\"");
+    let make = format!("M={}", folder.display());
+    let arguments = ["-c", &limits, "sh", "make", "ARCH=um", &make, "modules"];
+    let what = format!("{} as a module of Linux {}", file.display(), kernel.release);
+    tools::run(&what, &kernel.directory.join(TREE), "sh", &arguments, log)
 }
 
 /// The one entry of a folder that is it.

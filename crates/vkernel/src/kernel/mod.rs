@@ -16,6 +16,8 @@ use crate::Error;
 use crate::error::failed;
 
 pub use build::{Options, build};
+pub(crate) use build::{is_tree, make_module};
+pub(crate) use parts::ours;
 
 /// Versions that there are patches for, oldest first.
 pub const VERSIONS: [&str; 2] = ["6.1", "6.12"];
@@ -243,7 +245,7 @@ fn check_is_own(directory: &Path) -> Result<(), Error> {
 }
 
 /// SHA-256 in hexadecimal digits.
-fn sha256(parts: &[&[u8]]) -> String {
+pub(crate) fn sha256(parts: &[&[u8]]) -> String {
     let mut hash = Sha256::new();
     parts.iter().for_each(|part| hash.update(part));
     hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()

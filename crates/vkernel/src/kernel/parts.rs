@@ -15,6 +15,14 @@ pub(super) fn patches(version: &str) -> impl Iterator<Item = (&'static str, &'st
     PATCHES.iter().filter_map(of_version)
 }
 
+/// The headers of the contract: name and text.
+pub(crate) fn ours() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let header = |(path, text): &(&'static str, &'static str)| {
+        Some((path.strip_prefix("algorithms/include/")?, *text))
+    };
+    ALGORITHMS.iter().filter_map(header)
+}
+
 /// What a kernel with these ticks per second has.
 pub(super) fn config(hz: u32) -> String {
     CONFIG.replace(&format!("CONFIG_HZ_{DEFAULT_HZ}=y"), &format!("CONFIG_HZ_{hz}=y"))

@@ -84,7 +84,7 @@ pub(super) fn run<S: AsRef<OsStr>>(
 /// The line that says why: the first with an error, or else the last.
 fn reason(text: &str) -> &str {
     let is_error = |line: &&str| {
-        line.contains("error:") || line.contains("No space left") || line.contains("FAILED")
+        ["error:", "ERROR:", "No space left", "FAILED"].iter().any(|word| line.contains(word))
     };
     // The last words of tar say nothing.
     let says = |line: &&str| !line.is_empty() && !line.starts_with("tar: Exiting");

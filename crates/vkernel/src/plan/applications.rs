@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use knee_linux::algorithms::{Kernel, base_rtt, check_not_of_file, check_ports};
+use knee_linux::algorithms::{Kernel, base_rtt, check_ports};
 use knee_linux::applications::{self, At};
 use knee_linux::{Algorithms, Chosen};
 use knee_run::Run;
@@ -13,6 +13,8 @@ use knee_run::spec::{Cc, NodeId};
 use super::Plan;
 use super::network::host_address;
 use crate::Error;
+use crate::files::OwnFile;
+use crate::guest::ModuleOrder;
 
 /// Flows whose listening sides can each have a port of their own.
 const MAX_FLOWS: usize = 25_000;
@@ -48,6 +50,12 @@ pub(super) fn add(
         let before = plan.orders.base_rtts_us.len();
         plan.orders.base_rtts_us.extend(base_rtts);
         let is_told = plan.orders.base_rtts_us.len() > before;
+        let is_file = |name: &str| built_in.files.iter().any(|file| file.name == name);
+        if is_told && (is_file(&told.algorithm) || is_file(&told.peer_algorithm)) {
+            return Err(Error::Refused(
+                "base_rtt: a file that is put into a guest's kernel is not told it; use --on sim, or leave it out".to_owned(),
+            ));
+        }
         if is_told && (told.algorithm == "nv" || told.peer_algorithm == "nv") {
             return Err(Error::Refused(
                 "base_rtt: the kernel's own nv asks BPF for it, which guests have not; use knee's nv, or leave it out".to_owned(),
@@ -64,29 +72,43 @@ pub(super) fn add(
     }
     plan.orders.traffic = traffic;
     plan.kernel_arguments = built_in.arguments();
+    let order = |(number, file): (usize, &OwnFile)| ModuleOrder {
+        path: format!("/module{number}"),
+        parameters: file.parameters.clone(),
+        what: file.path.display().to_string(),
+    };
+    plan.orders.modules = built_in.files.iter().enumerate().map(order).collect();
+    plan.files = built_in.files;
     plan.chosen = chosen;
     Ok(())
 }
 
 /// What is built into a guest's kernel, of what a run uses. A module's parameters are of all its connections.
 #[derive(Default)]
-struct BuiltIn(BTreeMap<&'static str, Cc>);
+struct BuiltIn {
+    known: BTreeMap<&'static str, Cc>,
+    /// Those that it becomes as modules.
+    files: Vec<OwnFile>,
+}
 
 impl Kernel for BuiltIn {
     fn bring(&mut self, cc: &Cc) -> Result<String, Error> {
         let name = cc.algorithm.name();
-        check_not_of_file(
-            cc,
-            "a kernel in virtual time has the algorithms that it was built with: use --on lab, or --on sim, or put it into algorithms/ and \
-             run knee vkernel build",
-        )?;
-        let known = self.0.entry(name).or_insert_with(|| cc.clone());
+        let is_new = !self.known.contains_key(name);
+        let known = self.known.entry(name).or_insert_with(|| cc.clone());
         if known.params != cc.params {
             return Err(Error::Refused(format!(
                 "flows under {name} with different parameters: in a kernel all of them have the same; give one set, or use --on sim"
             )));
         }
-        Ok(format!("knee_{name}"))
+        if is_new {
+            self.files.extend(OwnFile::of(cc, self.files.len()));
+        }
+        let is_it = |file: &&OwnFile| {
+            cc.algorithm.module().is_some_and(|module| module.path() == file.path)
+        };
+        let of_file = self.files.iter().find(is_it).map(|file| file.name.clone());
+        Ok(of_file.unwrap_or_else(|| format!("knee_{name}")))
     }
 
     fn has_own(&self, name: &str) -> Result<(), Error> {
@@ -104,7 +126,7 @@ impl BuiltIn {
     /// Parameters that are not the default ones, for the kernel's command line.
     fn arguments(&self) -> Vec<String> {
         let mut arguments = Vec::new();
-        for (name, cc) in &self.0 {
+        for (name, cc) in self.known.iter().filter(|(_, cc)| cc.algorithm.module().is_none()) {
             let default = cc.algorithm.default_params();
             let values = cc.params.values().iter().zip(default.values());
             for (info, (value, default)) in cc.algorithm.params().iter().zip(values) {

@@ -17,6 +17,7 @@ use knee_run::Run;
 use knee_run::spec::{LinkId, NodeId};
 
 use crate::Error;
+use crate::files::OwnFile;
 use crate::guest::Orders;
 
 pub use differences::differences;
@@ -33,6 +34,8 @@ pub struct Plan {
     pub orders: Orders,
     /// Parameters of modules, as on a kernel's command line.
     pub kernel_arguments: Vec<String>,
+    /// Algorithms that become modules first, in the order of the orders' modules.
+    pub files: Vec<OwnFile>,
     /// Nodes of the hosts, which have the namespaces from 0 on.
     pub hosts: Vec<NodeId>,
     /// What is looked at, in the order of the orders' queues.
@@ -95,6 +98,7 @@ impl Plan {
         let mut plan = Plan {
             orders: Orders::default(),
             kernel_arguments: Vec::new(),
+            files: Vec::new(),
             hosts: Vec::new(),
             queues: Vec::new(),
             chosen: Chosen::default(),

@@ -336,13 +336,39 @@ fn what_the_kernel_cannot_do_is_refused_in_one_sentence() {
 }
 
 #[test]
-fn a_file_is_refused_with_the_way_into_the_kernel() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/algorithms/gentle.c");
+fn a_file_is_a_module_with_a_name_and_parameters_of_its_own() {
+    let tests = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests");
+    let cc = |file: &str, params: &[(&str, &str)]| {
+        let path = format!("{tests}/{file}");
+        let mut cc = Cc::new(knee_algo::module::load(std::path::Path::new(&path)).unwrap());
+        for (name, value) in params {
+            cc.algorithm.set_param(&mut cc.params, name, value).unwrap();
+        }
+        cc
+    };
     let mut run = run_on(star(drop_tail()));
-    run.flows = vec![flow("reno")];
-    run.flows[0].cc = Cc::new(knee_algo::module::load(std::path::Path::new(path)).unwrap());
+    run.flows = vec![flow("reno"), flow("reno"), flow("reno")];
+    run.flows[0].cc = cc("algorithms/gentle.c", &[("keep", "700")]);
+    run.flows[1].cc = cc("modules/tcp_reno_m.c", &[("beta", "-1")]);
+    let planned = plan(&run).unwrap();
+    let orders = planned.orders.modules.iter();
+    let orders: Vec<_> = orders.map(|one| (&*one.path, &*one.parameters)).collect();
+    assert_eq!(
+        orders,
+        [("/module0", "knee_name=knee_file0 keep=700"), ("/module1", "knee_name=file1 beta=-1")]
+    );
+    let names: Vec<_> =
+        planned.orders.traffic.flows.iter().map(|flow| flow.algorithm.as_str()).collect();
+    assert_eq!(names, ["knee_file0", "file1", "knee_reno"]);
+    assert_eq!(planned.chosen.own_name("file1"), "tcp_reno_m");
+    assert!(planned.kernel_arguments.is_empty(), "{:?}", planned.kernel_arguments);
+    run.flows[2].cc = cc("algorithms/gentle.c", &[]);
     let why = plan(&run).unwrap_err();
-    assert!(why.contains("gentle.c is a file") && why.contains("knee vkernel build"), "{why}");
+    assert!(why.contains("flows under gentle with different parameters"), "{why}");
+    run.flows[2].cc = Cc::by_name("reno").unwrap();
+    run.flows[0].base_rtt = Some(Duration::from_us(70));
+    let why = plan(&run).unwrap_err();
+    assert!(why.starts_with("base_rtt: a file that is put into"), "{why}");
 }
 
 #[test]

@@ -1,0 +1,172 @@
+//! Algorithms of somebody's own files in a guest's kernel: each is built as a module against the kernel's tree, once for the same content, and
+//! is loaded before anything else happens there.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::process;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use knee_run::spec::Cc;
+
+use crate::Error;
+use crate::error::failed;
+use crate::kernel::{Built, is_tree, make_module, ours, sha256};
+
+/// Where modules are kept, in the directory of their kernel.
+const KEPT: &str = "files";
+/// Headers beside a file, and bytes of one.
+const MOST_HEADERS: usize = 100;
+const MOST_HEADER_BYTES: u64 = 4 << 20;
+
+/// A file that a run uses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnFile {
+    /// As it was named.
+    pub path: PathBuf,
+    text: &'static str,
+    /// The source of a Linux module; else it is on the contract.
+    is_kernel_module: bool,
+    /// What the guest's kernel calls its algorithm.
+    pub name: String,
+    /// As `insmod` takes them.
+    pub parameters: String,
+}
+
+impl OwnFile {
+    /// That of an algorithm which is of a file; `number` tells it from others of the run.
+    pub(crate) fn of(cc: &Cc, number: usize) -> Option<OwnFile> {
+        let module = cc.algorithm.module()?;
+        let is_kernel_module = module.is_kernel_module();
+        // By the first letters the kernel knows who tells of its inside (kernel/knee_inside.c).
+        let name = match is_kernel_module {
+            true => format!("file{number}"),
+            false => format!("knee_file{number}"),
+        };
+        let mut parameters = format!("knee_name={name}");
+        let default = cc.algorithm.default_params();
+        let values = cc.params.values().iter().zip(default.values());
+        for (info, (value, default)) in cc.algorithm.params().iter().zip(values) {
+            if value != default && info.is_signed {
+                let _ = write!(parameters, " {}={}", info.name, *value as i32);
+            } else if value != default {
+                let _ = write!(parameters, " {}={value}", info.name);
+            }
+        }
+        let (path, text) = (module.path().to_owned(), cc.algorithm.text());
+        Some(OwnFile { path, text, is_kernel_module, name, parameters })
+    }
+
+    /// The module, built for this kernel if it has not been.
+    ///
+    /// # Errors
+    /// What is wrong with the file, in the compiler's words, or why it cannot be built.
+    pub(crate) fn module(&self, kernel: &Built) -> Result<Vec<u8>, Error> {
+        let headers = self.headers()?;
+        let source = self.source();
+        let parts = headers.iter().flat_map(|(name, text)| [name.as_bytes(), text.as_slice()]);
+        let known = [kernel.linux_sha256.as_bytes(), kernel.inputs.as_bytes(), source.as_bytes()];
+        let parts: Vec<&[u8]> = known.into_iter().chain(parts).collect();
+        let name = format!("knee_{}", &sha256(&parts)[..16]);
+        let folder = kernel.directory.join(KEPT);
+        let kept = folder.join(format!("{name}.ko"));
+        match fs::read(&kept) {
+            Ok(module) => return Ok(module),
+            Err(why) if why.kind() == ErrorKind::NotFound => {}
+            Err(why) => return Err(failed(kept.display())(why)),
+        }
+        if !is_tree(kernel) {
+            return Err(Error::Failed(format!(
+                "{}: to put a file into this kernel takes the tree that it was built in, and {} has none: run knee vkernel build",
+                self.path.display(),
+                kernel.directory.display()
+            )));
+        }
+        let work = Work::new(&folder)?;
+        let write = |name: &str, bytes: &[u8]| {
+            let path = work.0.join(name);
+            knee_files::write(&path, bytes).map_err(failed(path.display()))
+        };
+        for (header, text) in &headers {
+            write(header, text)?;
+        }
+        fs::create_dir(work.0.join("include")).map_err(failed(work.0.display()))?;
+        for (header, text) in ours() {
+            write(&format!("include/{header}"), text.as_bytes())?;
+        }
+        write(&format!("{name}.c"), source.as_bytes())?;
+        write("Makefile", makefile(&name).as_bytes())?;
+        let log = folder.join(format!("{name}.log"));
+        make_module(kernel, &self.path, &work.0, &log)?;
+        let module = work.0.join(format!("{name}.ko"));
+        let bytes = fs::read(&module).map_err(failed(module.display()))?;
+        fs::rename(&module, &kept).map_err(failed(kept.display()))?;
+        // It has nothing to say of what went well.
+        let _ = fs::remove_file(&log);
+        Ok(bytes)
+    }
+
+    /// The file with what gives its algorithm the name that this run has for it: another one may be in the kernel.
+    fn source(&self) -> String {
+        let shown = self.path.to_string_lossy().replace(['"', '\\', '\n'], "_");
+        format!("{BEFORE}#line 1 \"{shown}\"\n{}", self.text)
+    }
+
+    /// Headers that stand beside it.
+    fn headers(&self) -> Result<Vec<(String, Vec<u8>)>, Error> {
+        let beside = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let entries = fs::read_dir(beside.unwrap_or(Path::new("."))).into_iter().flatten();
+        let mut headers = Vec::new();
+        for entry in entries.flatten() {
+            let Ok(name) = entry.file_name().into_string() else { continue };
+            let is_taken = ours().any(|(ours, _)| ours == name);
+            if !name.ends_with(".h") || is_taken || !entry.path().is_file() {
+                continue;
+            }
+            let text = knee_files::read_bounded(&entry.path(), MOST_HEADER_BYTES, "C header");
+            let text =
+                text.map_err(|why| Error::Failed(format!("{}: {why}", entry.path().display())))?;
+            headers.push((name, text));
+            if headers.len() > MOST_HEADERS {
+                return Err(Error::Failed(format!(
+                    "{}: more than {MOST_HEADERS} headers stand beside it: move it to a directory with its own",
+                    self.path.display()
+                )));
+            }
+        }
+        headers.sort();
+        Ok(headers)
+    }
+}
+
+/// What comes before a file.
+const BEFORE: &str = include_str!("../guest/knee_file.h");
+
+fn makefile(name: &str) -> String {
+    format!(
+        "obj-m := {name}.o\nccflags-y := -I$(src)/include -I$(srctree)/net/ipv4 -Wno-missing-prototypes\n\
+         ccflags-$(shell grep -q cwnd_event_tx_start $(srctree)/include/net/tcp.h && echo y) += -DCC_LINUX_TX_START\n"
+    )
+}
+
+/// A directory to build in, which goes when it is dropped.
+struct Work(PathBuf);
+
+impl Work {
+    fn new(folder: &Path) -> Result<Work, Error> {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let path = folder.join(format!("work-{}-{number}", process::id()));
+        // Left behind by a process of this number.
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).map_err(failed(path.display()))?;
+        Ok(Work(path))
+    }
+}
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
