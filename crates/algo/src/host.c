@@ -134,7 +134,7 @@ const struct cc_layout {
 	SIZE(cc_given) SIZE(cc_given_log)
 	CC_SOCK_FIELDS(SOCK, SOCK, SOCK)
 	CC_ICSK_FIELDS(ICSK, NESTED, ICSK, ICSK)
-	ICSK(u64, icsk_ca_priv)
+	ICSK(u64, cc_guard_before) ICSK(u64, icsk_ca_priv) ICSK(u64, cc_guard_behind)
 	CC_TCP_FIELDS(TCP, TCP)
 	CC_ACK_SAMPLE_FIELDS(ACK)
 	CC_RATE_SAMPLE_FIELDS(RATE)

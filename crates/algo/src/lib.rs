@@ -28,6 +28,7 @@ pub mod conformance;
 mod described;
 mod given;
 pub mod module;
+mod odd;
 mod params;
 pub mod sha256;
 pub mod template;
@@ -35,6 +36,7 @@ pub mod template;
 pub use call::Call;
 pub use described::Description;
 pub use given::{Given, GivenLog, Observed, Observer};
+pub use odd::{MOST_CWND_PKTS, Oddity, RTTS_WITHOUT_GROWTH, Warning};
 pub use params::{DiagInfo, Error, ParamInfo, Params};
 pub use sock::{AckSample, AskedAck, Host, OPERATIONS, Pointer, RateSample, TcpSock};
 
@@ -45,7 +47,8 @@ use std::fmt;
 use std::path::Path;
 use std::sync::OnceLock;
 
-use module::{LoadedModules, Module, Running};
+use module::{LoadedModules, Module, NO_FLOW, Place, Running};
+use odd::Watch;
 
 /// `snd_ssthresh` of a connection that has seen no congestion.
 pub const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
@@ -375,7 +378,9 @@ impl Algorithm {
                 (running.ops(), Some(running))
             }
         };
-        Instance { algorithm: self, ops, running, params, storage, notes: None }
+        let watch = running.is_some().then(Box::<Watch>::default);
+        let (socket, notes) = (NO_FLOW, None);
+        Instance { algorithm: self, ops, running, params, storage, notes, socket, watch }
     }
 
     /// Its parameters.
@@ -464,6 +469,10 @@ pub struct Instance {
     storage: Box<[u64]>,
     /// Only while somebody looks on.
     notes: Option<Box<Notes>>,
+    /// What sentences call the connection: see [`Instance::set_socket`].
+    socket: u32,
+    /// Looks after a file's values; of the folder's a test does.
+    watch: Option<Box<Watch>>,
 }
 
 impl Instance {
@@ -475,10 +484,36 @@ impl Instance {
     /// The algorithm is assigned to a connection: whatever an earlier one kept there is gone.
     pub fn assign(&mut self, sock: &mut TcpSock) {
         sock.icsk_ca_priv = [0; 13];
+        (sock.cc_guard_before, sock.cc_guard_behind) = ([0; 1], [0; 7]);
         self.storage.fill(0);
     }
 
+    /// What sentences about it call its connection: twice the flow's number, plus 1 on the listening side.
+    pub fn set_socket(&mut self, socket: u32) {
+        self.socket = socket;
+    }
+
+    /// What it did that no algorithm should, each kind once; of those of the folder nothing.
+    pub fn warnings(&self) -> Vec<Warning> {
+        self.watch.as_ref().map_or_else(Vec::new, |watch| watch.warnings())
+    }
+
+    /// Whether it is compiled from a file that somebody named.
+    #[inline]
+    pub fn is_of_file(&self) -> bool {
+        self.running.is_some()
+    }
+
+    /// An ACK has been worked off, and there is something to send or not: looks whether a file's algorithm still lets it go.
+    pub fn after_ack(&mut self, sock: &TcpSock, waits: bool) {
+        if let (Some(watch), Some(running)) = (&mut self.watch, &self.running) {
+            watch.after_ack(sock, waits, running);
+        }
+    }
+
     /// Runs `run` with parameters and storage in place; it is the C function of `call`.
+    ///
+    /// Where code of a file crashes, or does not return, this unwinds with a [`module::Fault`].
     ///
     /// The exclusive borrows of `self`, `sock` and `host` are what makes the C side's writes sound:
     /// it touches nothing else, and keeps no pointer beyond the call.
@@ -493,9 +528,9 @@ impl Instance {
         if self.notes.is_some() {
             return self.with_notes(sock, host, call(), run);
         }
-        let result = self.with_pointers(sock, host, run);
+        let result = self.with_pointers(sock, host, || call().constant(), run);
         debug_assert!(
-            sock.snd_cwnd > 0 || sock.mss_cache == 0,
+            sock.snd_cwnd > 0 || sock.mss_cache == 0 || self.is_of_file(),
             "{} set cwnd to 0",
             self.algorithm.name()
         );
@@ -507,30 +542,51 @@ impl Instance {
         &mut self,
         sock: &mut TcpSock,
         host: &mut Host,
+        operation: impl FnOnce() -> &'static &'static str,
         run: impl FnOnce(*const Ops, Sk, *mut Host) -> u32,
     ) -> u32 {
         sock.cc_params = Pointer::to(self.params.0.as_ptr());
         host.storage =
             if self.storage.is_empty() { std::ptr::null_mut() } else { self.storage.as_mut_ptr() };
-        if let Some(running) = &self.running {
-            running.enter(sock, host);
-        }
-        let result = run(self.ops, sock, host);
-        if self.running.is_some() {
-            self.leave(sock);
-        }
+        let result = match &self.running {
+            None => run(self.ops, sock, host),
+            Some(_) => self.call_file(sock, host, operation(), run),
+        };
         sock.cc_params = Pointer::default();
         host.storage = std::ptr::null_mut();
         result
     }
 
-    /// A module may have put another table of its own in place of its first: for the connection's life.
-    fn leave(&mut self, sock: &mut TcpSock) {
-        let Some(running) = &mut self.running else { return };
+    /// Which call of a file's code it is.
+    fn place(&self, sock: &TcpSock, operation: &'static &'static str) -> Place {
+        Place { operation, flow: self.socket, at_ns: sock.tcp_clock_cache }
+    }
+
+    fn call_file(
+        &mut self,
+        sock: &mut TcpSock,
+        host: &mut Host,
+        operation: &'static &'static str,
+        run: impl FnOnce(*const Ops, Sk, *mut Host) -> u32,
+    ) -> u32 {
+        let place = self.place(sock, operation);
+        let Some(running) = &mut self.running else { return 0 };
+        running.enter(sock, host);
+        let (ops, sk, host): (_, Sk, *mut Host) = (self.ops, sock, host);
+        let result = running.guarded(&place, || run(ops, sk, host));
+        let result = result.unwrap_or_else(|fault| fault.unwind());
+        if let Some(fault) = running.outside(sock, &place) {
+            fault.unwind();
+        }
+        if let Some(watch) = &mut self.watch {
+            watch.after_call(sock, operation, result, running);
+        }
+        // A module may have put another table of its own in place of its first: for the connection's life.
         if let Some(algorithm) = running.leave(sock, self.algorithm) {
             self.algorithm = algorithm;
             self.ops = running.ops();
         }
+        result
     }
 
     #[cold]
@@ -544,7 +600,9 @@ impl Instance {
         let Some(mut notes) = self.notes.take() else { return 0 };
         let before = notes.is_observed().then(|| (sock.clone(), self.storage.clone()));
         let (acks_before, rehashes_before) = (host.asked_acks().count(), host.asked_rehashes());
-        let result = notes.around(sock, host, |sock, host| self.with_pointers(sock, host, run));
+        let operation = || call.constant();
+        let result =
+            notes.around(sock, host, |sock, host| self.with_pointers(sock, host, operation, run));
         if let Some((before, large_before)) = &before {
             notes.tell(&Noted {
                 call,
@@ -771,12 +829,12 @@ impl Instance {
             (Origin::Folder { diag_read, .. }, _) => *diag_read,
             (_, Some(running)) => match running.diag_read() {
                 Some(read) => read,
-                None => return running.info(sock, host, values),
+                None => return running.info(sock, host, &self.place(sock, &"get_info"), values),
             },
             (_, None) => return Vec::new(),
         };
         // SAFETY: see `with`; the function writes as many values as the table has rows.
-        self.with_pointers(sock, host, |_, sk, host| unsafe {
+        self.with_pointers(sock, host, || &"CC_DIAG", |_, sk, host| unsafe {
             cc_call_diag_read(read, sk, host, values.as_mut_ptr());
             0
         });

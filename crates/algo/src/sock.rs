@@ -83,6 +83,13 @@ macro_rules! operations {
         }
 
         impl Ops {
+            /// Where the function of an operation is.
+            pub(crate) fn address(&self, operation: &str) -> Option<usize> {
+                let all = [$((stringify!($name), self.$name)),*];
+                let found = all.into_iter().find(|(name, _)| *name == operation)?;
+                found.1.map(|function| (function as *const ()).addr())
+            }
+
             /// Names of those that are there.
             pub(crate) fn present(&self) -> Vec<&'static str> {
                 let all = [$((stringify!($name), self.$name.is_some())),*];
@@ -271,7 +278,7 @@ pub(crate) fn layout() -> Vec<(&'static str, u64)> {
     with_fields!(TcpSock, fields, "");
     with_fields!(AckSample, fields, "ack_sample.");
     with_fields!(RateSample, fields, "rate_sample.");
-    fields! { "" TcpSock: [icsk_ca_priv,] }
+    fields! { "" TcpSock: [cc_guard_before, icsk_ca_priv, cc_guard_behind,] }
     fields! { "host." Host: [random_state, storage, jiffies, hz, base_rtt_us, acks_asked,
     ack_rcv_nxt, ack_ecn_flags, rehashes_asked, fallback_asked, fallback_name, given, replayed,] }
     all.extend(Ops::layout());

@@ -35,6 +35,7 @@ mod without_kernel;
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
 use std::io::{self, ErrorKind, Write as _};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -337,6 +338,15 @@ impl Words for Cli {
     }
 }
 
+/// Carries them out. Code of a file that fails outside of a run, where nobody catches it, is a failure as any other.
+fn run_words(words: &impl Words) -> Result<u8, Failure> {
+    let run = AssertUnwindSafe(|| words.run());
+    catch_unwind(run).unwrap_or_else(|panic| match Fault::of(panic) {
+        Ok(fault) => Err(Failure::Says(fault.to_string())),
+        Err(panic) => resume_unwind(panic),
+    })
+}
+
 fn command<C: Words>() -> ExitCode {
     let version = Build::this().to_string();
     let parsed = C::command()
@@ -356,7 +366,7 @@ fn command<C: Words>() -> ExitCode {
             return ExitCode::from(if error.use_stderr() { COULD_NOT } else { DONE });
         }
     };
-    match words.run() {
+    match run_words(&words) {
         Ok(code) => ExitCode::from(code),
         // Whoever closed the pipe has read what was wanted: `knee algorithms | head -1`.
         Err(Failure::ClosedPipe) => ExitCode::from(DONE),

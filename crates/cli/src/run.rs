@@ -8,7 +8,7 @@ use knee_exp::results::Results;
 use knee_exp::runner::sweep;
 use knee_exp::runs::{Options, threads};
 use knee_exp::scale::Scale;
-use knee_exp::swept::Swept;
+use knee_exp::swept::{MOST_WARNINGS, Swept};
 use knee_exp::{Experiment, Overrides, memory, refused, report, table};
 use knee_run::BackEnd;
 
@@ -155,13 +155,17 @@ fn check_all(experiments: &[Arc<Experiment>], back_end: &dyn BackEnd) -> Result<
 }
 
 fn run_all(args: &Args, experiments: &[Arc<Experiment>], options: &Options) -> Result<u8, Failure> {
+    let mut code = DONE;
     for (i, experiment) in experiments.iter().enumerate() {
         let swept = run_one(args, experiment, options, i)?;
         if swept.interrupted {
             return Ok(COULD_NOT);
         }
+        if !swept.failed.is_empty() {
+            code = COULD_NOT;
+        }
     }
-    Ok(DONE)
+    Ok(code)
 }
 
 fn run_one(
@@ -199,6 +203,7 @@ fn run_one(
             dir.display()
         ));
     }
+    complain_of(&swept, experiment, &dir);
     if args.json {
         print(&format!("{}\n", report::json(experiment, &swept, Some(&dir))))?;
     } else {
@@ -206,6 +211,21 @@ fn run_one(
         print(&format!("{gap}{}{}", table::render(experiment, &swept), closing(&swept, &dir)))?;
     }
     Ok(swept)
+}
+
+/// What algorithms of files did that ended runs, or that none should.
+fn complain_of(swept: &Swept, experiment: &Experiment, dir: &Path) {
+    let shown = swept.failed.iter().take(MOST_WARNINGS);
+    shown.for_each(|sentence| complain(&format!("knee: {sentence}")));
+    let (failed, all) = (swept.failed.len(), experiment.runs());
+    if failed > 0 {
+        complain(&format!("knee: {failed} of {all} runs failed so; the others are in {}", dir.display()));
+    }
+    swept.warnings.iter().for_each(|warning| complain(&format!("knee: warning: {warning}")));
+    if swept.runs_warned > 0 {
+        let runs = counted(swept.runs_warned, "run");
+        complain(&format!("knee: {runs} with warnings: {}", dir.join("warnings.csv").display()));
+    }
 }
 
 /// What it took and where it is.

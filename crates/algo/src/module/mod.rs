@@ -14,9 +14,11 @@ mod area;
 mod cache;
 mod clang;
 mod compile;
-mod crash;
+mod fault;
 mod for_bpf;
+mod guard;
 mod image;
+mod line;
 mod running;
 mod source;
 
@@ -30,9 +32,11 @@ pub use cache::Cache;
 pub use clang::{OLDEST_CLANG, find_clang};
 pub use compile::{CONTROL_FORMS, find_compiler, header_texts};
 pub(crate) use compile::{Headers, fields, headers};
+pub use fault::Fault;
 pub use for_bpf::{ForBpf, for_bpf};
 pub use running::LoadedModules;
 pub(crate) use running::Running;
+pub(crate) use fault::{NO_FLOW, Place, seconds};
 
 use crate::{Algorithm, DiagInfo, Error, Has, Origin, ParamInfo, diag_infos, param_infos, sha256};
 pub use image::ParamType as ModuleParam;
@@ -64,6 +68,8 @@ pub struct Module {
     idle: Mutex<Vec<Image>>,
     /// Other tables that connections fell back to, by their distance.
     others: Mutex<HashMap<isize, &'static Algorithm>>,
+    /// Where functions of operations begin, as far as somebody asked.
+    lines: Mutex<HashMap<&'static str, Option<line::Line>>>,
 }
 
 impl Module {
@@ -148,6 +154,11 @@ pub fn load(path: &Path) -> Result<&'static Algorithm, Error> {
     Ok(algorithm)
 }
 
+/// The last part of a path, as text.
+fn file_name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
 /// The one sentence about a file.
 fn says(path: &Path, why: &str) -> Error {
     Error::File(format!("{}: {why}", path.display()))
@@ -187,8 +198,8 @@ fn build(path: &Path, text: String, name: &'static str) -> Result<Algorithm, Err
         first: 0,
         idle: Mutex::default(),
         others: Mutex::default(),
+        lines: Mutex::default(),
     };
-    crash::name_in_crashes(path);
     let image = Image::load(&module).map_err(|why| says(path, &why))?;
     let text: &'static str = text.leak();
     let algorithm = match kind {

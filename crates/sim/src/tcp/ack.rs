@@ -243,6 +243,7 @@ impl Sock {
             let cc = &mut net.cc;
             self.cc.cong_control(&mut self.tp, cc, (ack, 0), sample);
             self.rehash_if_asked(net);
+            self.look_after_file();
             return;
         }
         if self.in_cwnd_reduction() {
@@ -260,6 +261,16 @@ impl Sock {
             }
         }
         self.update_pacing_rate();
+        self.look_after_file();
+    }
+
+    /// Counts what the algorithm of a file should not do.
+    #[inline]
+    fn look_after_file(&mut self) {
+        if self.cc.is_of_file() {
+            let waits = self.unsent_bytes() > 0;
+            self.cc.after_ack(&self.tp, waits);
+        }
     }
 
     // ---- SACK ----

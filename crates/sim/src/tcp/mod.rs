@@ -33,7 +33,7 @@ use crate::packet::{HEADER_BYTES, Packet, TIMESTAMP_BYTES};
 use crate::tap::CoarseClock;
 use knee_algo::module::LoadedModules;
 use knee_algo::{
-    Algorithm, INFINITE_SSTHRESH, Instance, Observer, TcpSock, ca_state, ecn_flags, tcp_state,
+    Algorithm, INFINITE_SSTHRESH, Instance, Observer, TcpSock, Warning, ca_state, ecn_flags, tcp_state,
 };
 use knee_queue::time::{Duration, Time};
 use knee_run::outcome::{Counters, FlowSample};
@@ -276,10 +276,12 @@ impl Sock {
         };
         let receiver = Receiver::new(&host.config, false);
         let timestamp_bytes = if host.config.sysctls.timestamps { 0 } else { TIMESTAMP_BYTES };
+        let mut instance = cc.algorithm.instance_on(cc.params.clone(), &host.modules);
+        instance.set_socket(place.id);
         Sock {
             tp,
             wants_ecn: cc.algorithm.needs_ecn(),
-            cc: cc.algorithm.instance_on(cc.params.clone(), &host.modules),
+            cc: instance,
             base_rtt_us: whole_us(place.base_rtt.or(host.config.base_rtt)),
             id: place.id,
             peer: place.peer,
@@ -462,6 +464,11 @@ impl Sock {
 
     pub(crate) fn algorithm_name(&self) -> &'static str {
         self.cc.algorithm().name()
+    }
+
+    /// What the algorithm of a file did that none should.
+    pub(crate) fn warnings(&self) -> Vec<Warning> {
+        self.cc.warnings()
     }
 
     /// The algorithm is attached: the connection is established.
