@@ -41,6 +41,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use knee_algo::module::Fault;
 use knee_exp::machine::Build;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
@@ -111,7 +112,8 @@ also on standard error.";
 #[derive(Parser)]
 #[command(name = "knee", after_help = EXAMPLES, subcommand_required = true, arg_required_else_help = true)]
 struct Cli {
-    /// After a refusal of the kernel's, print also what libbpf and the verifier said.
+    /// After a refusal of the kernel's, print also what libbpf and the verifier said; of a file that does not compile, what the
+    /// compiler said.
     #[arg(short, long, global = true)]
     verbose: bool,
     #[command(subcommand)]
@@ -301,13 +303,11 @@ pub fn host_main() -> ExitCode {
 /// A command line, and what it does.
 trait Words: CommandFactory + FromArgMatches {
     /// Whether the kernel's own words are to follow a refusal.
-    #[cfg(feature = "kernel")]
     fn is_verbose(&self) -> bool;
     fn run(&self) -> Result<u8, Failure>;
 }
 
 impl Words for Cli {
-    #[cfg(feature = "kernel")]
     fn is_verbose(&self) -> bool {
         self.verbose
     }
@@ -366,6 +366,9 @@ fn command<C: Words>() -> ExitCode {
             return ExitCode::from(if error.use_stderr() { COULD_NOT } else { DONE });
         }
     };
+    if words.is_verbose() {
+        knee_algo::module::show_compiler();
+    }
     match run_words(&words) {
         Ok(code) => ExitCode::from(code),
         // Whoever closed the pipe has read what was wanted: `knee algorithms | head -1`.

@@ -1,11 +1,14 @@
 //! From a source file to a shared object, kept by everything that went into it.
 
+use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 
 use super::area;
+use super::bounded::{self, Includes, Ran};
 use super::cache::Cache;
+use super::complaints;
 use super::source::Kind;
 use crate::sha256;
 
@@ -112,6 +115,9 @@ const C_HEADERS: &[(&str, &str)] = &[
 const FLAGS: &[&str] = &[
     "-std=gnu11",
     "-O2",
+    // The line of a crash; and a stack that overflows is found at its end, whatever the size of a frame.
+    "-g",
+    "-fstack-clash-protection",
     "-fPIC",
     "-fvisibility=hidden",
     "-fwrapv",
@@ -138,6 +144,12 @@ const LINK_FLAGS: &[&str] = &["-shared", "-nostdlib", "-Wl,-z,norelro", "-Wl,-z,
 /// The forms of `cong_control`: since 6.10 it is told the ACK and a flag. Modules for other kernels
 /// compile with one of them only, and with the release that goes with it.
 pub const CONTROL_FORMS: [(&str, &str); 2] = [("4", "0x060c00"), ("2", "0x060100")];
+
+/// Neither shows lines of what it read. Clang would end after twenty errors.
+const GCC_FLAGS: [&str; 2] = ["-fmax-errors=0", "-fno-diagnostics-show-caret"];
+const CLANG_FLAGS: [&str; 2] = ["-ferror-limit=0", "-fno-caret-diagnostics"];
+/// More headers are not looked for.
+const MOST_MISSING_HEADERS: usize = 32;
 
 /// A shared object and what made it.
 pub(super) struct Compiled {
@@ -174,10 +186,14 @@ pub(super) fn compile(path: &Path, text: &str, kind: &Kind) -> Result<Compiled, 
         Kind::KernelModule => &CONTROL_FORMS[..],
         Kind::Contract { .. } => &CONTROL_FORMS[..1],
     };
-    let job = |form| Job { program: &program, path, text, kind, form, cache, include };
+    let job = |form| Job { program: &program, compiler: &compiler, path, text, kind, form, cache, include };
     let jobs: Vec<Job<'_>> = forms.iter().map(job).collect();
     // The text after the preprocessor, with what it is linked with and by whom: the same object.
-    let keys: Vec<Result<Key, String>> = jobs.iter().map(|job| job.key(&compiler)).collect();
+    let keys: Vec<Result<Key, Refusal>> = jobs.iter().map(|job| job.key(&compiler)).collect();
+    let is_refused = |key: &&Result<Key, Refusal>| matches!(key, Err(Refusal::Says(_)));
+    if let Some(Err(why)) = keys.iter().find(is_refused) {
+        return Err(why.to_string());
+    }
     for key in keys.iter().flatten() {
         let object = cache.object(&key.hex, "so");
         if object.is_file() {
@@ -191,10 +207,31 @@ pub(super) fn compile(path: &Path, text: &str, kind: &Kind) -> Result<Compiled, 
             Err(why) => refusals.push(why),
         }
     }
+    // What no form mends is said at once.
+    if let Some(at) = refusals.iter().position(|why| matches!(why, Refusal::Says(_))) {
+        return Err(refusals.swap_remove(at).to_string());
+    }
     // Of two forms the one with fewer complaints is the one that was meant.
-    let complaints = |text: &String| text.matches("error:").count();
-    let why = refusals.into_iter().min_by_key(complaints).unwrap_or_default();
-    Err(format!("does not compile with {compiler}:\n{}{}", why.trim_end(), hints(&why)))
+    let of_forms = refusals.into_iter().zip(&jobs).map(|(why, job)| (job, why.to_string()));
+    let fewest = of_forms.min_by_key(|(_, said)| said.matches("error:").count());
+    let Some((job, said)) = fewest else { return Err(String::new()) };
+    let said = job.with_all_headers(said);
+    Err(complaints::explain(&compiler, &said, &[(path, text)]))
+}
+
+/// Why there is no object.
+enum Refusal {
+    /// A sentence.
+    Says(String),
+    /// What the compiler said.
+    Compiler(String),
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Refusal::Says(text) | Refusal::Compiler(text)) = self;
+        f.write_str(text)
+    }
 }
 
 /// What an object is kept under, and what is compiled behind the file.
@@ -206,6 +243,7 @@ struct Key {
 /// One compilation: a file in one form.
 struct Job<'a> {
     program: &'a str,
+    compiler: &'a str,
     path: &'a Path,
     text: &'a str,
     kind: &'a Kind,
@@ -219,6 +257,9 @@ impl Job<'_> {
         let mut command = Command::new(self.program);
         let (arguments, version) = self.form;
         command.env("LC_ALL", "C").args(FLAGS);
+        // All errors at once, and the same text of whatever version.
+        let is_clang = self.compiler.contains("clang");
+        command.args(if is_clang { &CLANG_FLAGS[..] } else { &GCC_FLAGS[..] });
         command.arg(format!("-I{}", self.include.display()));
         command.arg(format!("-DKNEE_CONG_CONTROL_ARGUMENTS={arguments}"));
         command.arg(format!("-DKNEE_LINUX_VERSION={version}"));
@@ -230,8 +271,10 @@ impl Job<'_> {
     }
 
     /// What the object is kept under; an error is the preprocessor's.
-    fn key(&self, compiler: &str) -> Result<Key, String> {
-        let output = run(self.command().arg("-E").arg(self.path))?;
+    fn key(&self, compiler: &str) -> Result<Key, Refusal> {
+        let mut command = self.command();
+        command.args(["-E", "-H"]).arg(self.path);
+        let output = self.carry_out(&mut command, bounded::MOST_PREPROCESSED)?;
         let behind = match self.kind {
             Kind::KernelModule => {
                 area::table_of_sizes(&area::private_types(&String::from_utf8_lossy(&output.stdout)))
@@ -249,12 +292,55 @@ impl Job<'_> {
         Ok(Key { hex: sha256::hex(&all), behind })
     }
 
-    fn run(&self, key: &Key) -> Result<PathBuf, String> {
+    /// The folder that the file is in.
+    fn folder(&self) -> &Path {
+        self.path.parent().unwrap_or(Path::new(""))
+    }
+
+    /// Runs the compiler, within its bounds, and holds what it includes to what a file may.
+    fn carry_out(&self, command: &mut Command, most_stdout: u64) -> Result<Ran, Refusal> {
+        let ran = bounded::run(command, None, most_stdout)
+            .map_err(|why| Refusal::Says(format!("the compiler cannot be run: {why}")))?;
+        // Before anything that it says is shown.
+        let includes = Includes::new(self.include, [self.folder()]);
+        includes.check(&ran.stderr, Path::new("")).map_err(Refusal::Says)?;
+        match (ran.is_done, &ran.limit) {
+            (true, _) => Ok(ran),
+            (false, Some(limit)) => Err(Refusal::Says(limit.clone())),
+            (false, None) => Err(Refusal::Compiler(bounded::without_list(&ran.stderr))),
+        }
+    }
+
+    /// What the compiler says of the file where no header is missing: such a one ends it before it has seen the rest.
+    fn with_all_headers(&self, said: String) -> String {
+        let mut missing = complaints::missing_headers(&said);
+        let Some(stubs) = (!missing.is_empty()).then(|| self.cache.unique("missing")) else {
+            return said;
+        };
+        let mut all = said;
+        for _ in 0..MOST_MISSING_HEADERS {
+            let is_made = missing.iter().all(|name| make_stub(&stubs, name).is_ok());
+            let mut command = self.command();
+            command.args(["-fsyntax-only", "-H", "-I"]).arg(&stubs).arg(self.path);
+            let ran = match is_made && !missing.is_empty() {
+                true => self.carry_out(&mut command, bounded::MOST_PREPROCESSED),
+                false => break,
+            };
+            let Err(Refusal::Compiler(more)) = ran else { break };
+            missing = complaints::missing_headers(&more);
+            all.push_str(&more);
+        }
+        let _ = fs::remove_dir_all(&stubs);
+        all
+    }
+
+    fn run(&self, key: &Key) -> Result<PathBuf, Refusal> {
         let object = self.cache.object(&key.hex, "so");
         let partial = self.cache.unique("so");
         // The file with what is behind it, under the file's own name and lines.
         let whole = self.cache.unique("c");
-        fs::write(&whole, self.with_behind(&key.behind)).map_err(|why| self.cache.failed(&why))?;
+        let failed = |why| Refusal::Says(self.cache.failed(&why));
+        fs::write(&whole, self.with_behind(&key.behind)).map_err(failed)?;
         let support = match self.kind {
             Kind::KernelModule => "support.c",
             Kind::Contract { .. } => "file.c",
@@ -262,11 +348,11 @@ impl Job<'_> {
         let sources = [whole.clone(), self.include.join(support), self.include.join("host.c")];
         let mut command = self.command();
         command.args(LINK_FLAGS).arg("-I").arg(self.include.join("knee"));
-        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = Some(self.folder()).filter(|folder| !folder.as_os_str().is_empty());
         command.arg("-iquote").arg(folder.unwrap_or(Path::new(".")));
-        let outcome = run(command.args(&sources).arg("-o").arg(&partial));
-        let outcome = outcome.and_then(|_| {
-            fs::rename(&partial, &object).map_err(|why| self.cache.failed(&why))?;
+        command.args(&sources).arg("-o").arg(&partial);
+        let outcome = self.carry_out(&mut command, bounded::MOST_PREPROCESSED).and_then(|_| {
+            fs::rename(&partial, &object).map_err(failed)?;
             Ok(object)
         });
         let _ = fs::remove_file(&whole);
@@ -284,13 +370,15 @@ impl Job<'_> {
     }
 }
 
-/// Runs a compiler; an error is what it printed.
-fn run(command: &mut Command) -> Result<Output, String> {
-    let output = command.output().map_err(|why| format!("the compiler cannot be run: {why}"))?;
-    if output.status.success() {
-        return Ok(output);
+/// An empty header in place of one that is missing.
+fn make_stub(folder: &Path, name: &str) -> std::io::Result<()> {
+    let name = Path::new(name);
+    if !name.components().all(|part| matches!(part, std::path::Component::Normal(_))) {
+        return Err(std::io::ErrorKind::InvalidInput.into());
     }
-    Err(String::from_utf8_lossy(&output.stderr).into_owned())
+    let path = folder.join(name);
+    fs::create_dir_all(path.parent().unwrap_or(folder))?;
+    fs::write(path, "")
 }
 
 /// The headers as files, for whoever compiles against the contract.
@@ -330,53 +418,6 @@ pub fn header_texts() -> Vec<(String, String)> {
     let forward = "#include <knee/module_net.h>\n";
     texts.extend(KERNEL_HEADERS.iter().map(|name| ((*name).to_owned(), forward.to_owned())));
     texts
-}
-
-// ---- what a complaint of the compiler means here ----
-
-/// Said below the compiler's own words, once for each thing that knee has not.
-fn hints(complaints: &str) -> String {
-    let mut hints: Vec<String> = complaints.lines().filter_map(hint).collect();
-    hints.sort();
-    hints.dedup();
-    hints.iter().map(|hint| format!("\n{hint}")).collect()
-}
-
-fn hint(line: &str) -> Option<String> {
-    let quoted = |after: &str| {
-        let rest = line.split_once(after)?.1;
-        Some(rest.split_once('\'')?.1.split_once('\'')?.0)
-    };
-    let is_error = line.contains("error:");
-    if let Some(member) = quoted("no member named").filter(|_| is_error) {
-        let structs = ["tcp_sock", "inet_connection_sock", "sock", "rate_sample", "ack_sample"];
-        let of = structs.into_iter().find(|name| line.contains(&format!("'struct {name}'")))?;
-        return Some(format!(
-            "knee: the simulator keeps no {member} in struct {of}; it has {}",
-            fields(of).join(", ")
-        ));
-    }
-    let function = quoted("implicit declaration of function")
-        .or_else(|| quoted("call to undeclared function"))
-        .filter(|_| is_error);
-    if let Some(function) = function {
-        return Some(format!(
-            "knee: the simulator has no {function}(): docs/modules.md lists what there is"
-        ));
-    }
-    if is_error && (line.contains("No such file or directory") || line.contains("file not found")) {
-        return Some(
-            "knee: of the kernel's headers there are those that congestion controls use \
-             (docs/modules.md); a header of your own must stand beside the file"
-                .to_owned(),
-        );
-    }
-    if line.contains("SSE register") || line.contains("general-regs-only") {
-        return Some(
-            "knee: no floating point, as in the kernel: use integers with a scale".to_owned(),
-        );
-    }
-    None
 }
 
 /// Members of a struct of the contract's native half; a list of `fields.h` stands for its own.

@@ -93,6 +93,8 @@ impl fmt::Display for Cause {
 impl Fault {
     /// The sentence, with the line of the instruction at `pc`.
     pub(super) fn new(module: &Module, code: &Code, place: &Place, cause: &Cause, pc: Option<usize>) -> Fault {
+        // What says where it stopped needs no line.
+        let pc = pc.filter(|_| !matches!(cause, Cause::Said(_)));
         let found = pc.and_then(|pc| line::of(module, code, pc));
         let found = found.map_or_else(String::new, |line| format!(" ({line})"));
         let path = module.path.display();

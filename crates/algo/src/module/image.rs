@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt as _;
 
 use super::fault::{NO_FLOW, Place};
 use super::guard::{self, Code};
-use super::{Module, area, cache};
+use super::{Module, area, bounded, cache, symbols};
 use crate::params::SWITCH;
 use crate::{Host, Ops, ParamInfo, RawDiag, RawParam, Sk, TcpSock, text};
 
@@ -200,6 +200,9 @@ impl std::fmt::Debug for Image {
 impl Image {
     /// Loads a copy that shares no variable with any other: the loader tells files apart, not names.
     pub(super) fn load(module: &Module) -> Result<Image, String> {
+        let bytes = knee_files::read_bounded(&module.object, bounded::MOST_OBJECT, "object")
+            .map_err(|why| format!("its object {} {why}", module.object.display()))?;
+        symbols::check(&bytes)?;
         let dir = module.object.parent().unwrap_or(&module.object);
         let copy = cache::unique(dir, "so");
         fs::copy(&module.object, &copy)
@@ -437,7 +440,7 @@ fn refusal(copy: &str) -> String {
             )
         }
         Some((_, symbol)) => format!(
-            "uses {symbol}, which neither it nor knee has: docs/modules.md lists what there is"
+            "uses `{symbol}`: knee's contract has no such function; see docs/modules.md#contract"
         ),
         None => format!("cannot be loaded: {why}"),
     }

@@ -6,11 +6,8 @@ use std::path::Path;
 use addr2line::gimli::{Dwarf, EndianSlice, Error, RunTimeEndian, SectionId};
 use object::{Object as _, ObjectSection as _};
 
-use super::Module;
 use super::guard::Code;
-
-/// No object has more bytes.
-const MOST_OBJECT_BYTES: u64 = 64 << 20;
+use super::{Module, bounded};
 
 /// A line of a source file, and the function that it is in.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +29,7 @@ impl fmt::Display for Line {
 /// The line of an address. Where that is in a header of knee's, which a function of the file uses, it is the function's line.
 pub(super) fn of(module: &Module, code: &Code, address: usize) -> Option<Line> {
     let within = address.checked_sub(code.base)?;
-    let bytes = knee_files::read_bounded(&module.object, MOST_OBJECT_BYTES, "object").ok()?;
+    let bytes = knee_files::read_bounded(&module.object, bounded::MOST_OBJECT, "object").ok()?;
     let lines = lines_at(&bytes, within as u64)?;
     let folder = module.path.parent().unwrap_or(Path::new(""));
     let is_own = |line: &&Line| line.file == super::file_name(&module.path) || folder.join(&line.file).is_file();

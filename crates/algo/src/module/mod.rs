@@ -11,9 +11,11 @@
 //! This runs the file's native code inside the process: it can do whatever the process may.
 
 mod area;
+pub mod bounded;
 mod cache;
 mod clang;
 mod compile;
+mod complaints;
 mod fault;
 mod for_bpf;
 mod guard;
@@ -21,6 +23,7 @@ mod image;
 mod line;
 mod running;
 mod source;
+mod symbols;
 
 use std::collections::HashMap;
 use std::fs;
@@ -32,6 +35,7 @@ pub use cache::Cache;
 pub use clang::{OLDEST_CLANG, find_clang};
 pub use compile::{CONTROL_FORMS, find_compiler, header_texts};
 pub(crate) use compile::{Headers, fields, headers};
+pub use complaints::show_compiler;
 pub use fault::Fault;
 pub use for_bpf::{ForBpf, for_bpf};
 pub use running::LoadedModules;
