@@ -83,7 +83,7 @@ impl fmt::Display for Warning {
                 "{operation} left cwnd at {value} packets, more than {MOST_CWND_PKTS}: a difference below zero?"
             )?,
             Oddity::SsthreshSmall => write!(f, "{operation} made ssthresh {value}, below 2 packets")?,
-            Oddity::PacingZero => write!(f, "the pacing rate is 0 while data waits")?,
+            Oddity::PacingZero => write!(f, "the pacing rate is 0 while data waits, so nothing is paced")?,
             Oddity::NoGrowth => write!(
                 f,
                 "cwnd stayed at {value} packets or below for {RTTS_WITHOUT_GROWTH} RTTs without loss or mark, and limited the sender (delay-based algorithms do this at their target)"

@@ -9,6 +9,9 @@ use object::{Object as _, ObjectSection as _};
 use super::guard::Code;
 use super::{Module, bounded};
 
+/// What is compiled with every file.
+const SUPPORT: [&str; 3] = ["support.c", "host.c", "file.c"];
+
 /// A line of a source file, and the function that it is in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Line {
@@ -33,7 +36,8 @@ pub(super) fn of(module: &Module, code: &Code, address: usize) -> Option<Line> {
     let lines = lines_at(&bytes, within as u64)?;
     let folder = module.path.parent().unwrap_or(Path::new(""));
     let is_own = |line: &&Line| line.file == super::file_name(&module.path) || folder.join(&line.file).is_file();
-    lines.iter().find(is_own).or(lines.first()).cloned()
+    let is_support = |line: &&Line| SUPPORT.contains(&line.file.as_str());
+    lines.iter().find(is_own).or_else(|| lines.iter().find(|line| !is_support(line))).cloned()
 }
 
 /// From the innermost of the functions that are inlined there to the one that holds them.
