@@ -52,8 +52,10 @@ void knee_bug(const char *file, int line, const char *what)
 	} while (line && n > 0);
 	say(&sentence, "stopped at ");
 	say(&sentence, file);
-	say(&sentence, ":");
-	say(&sentence, digits + n);
+	if (digits[n] != '0') {
+		say(&sentence, ":");
+		say(&sentence, digits + n);
+	}
 	say(&sentence, ": ");
 	say(&sentence, what);
 	say(&sentence, ", where the kernel would have stopped too");
@@ -64,11 +66,15 @@ void knee_bug(const char *file, int line, const char *what)
 
 /* ---- memory ---- */
 
+/* What is in use has the mark; 32 bytes keep what follows aligned. */
+#define BLOCK_MARK 0x6b6e65656b6e6565ull
+
 struct block {
 	struct block *next, *prev;
+	u64 mark, unused;
 };
 
-static struct block blocks = { &blocks, &blocks };
+static struct block blocks = { .next = &blocks, .prev = &blocks };
 
 void *knee_alloc(size_t bytes)
 {
@@ -82,6 +88,7 @@ void *knee_alloc(size_t bytes)
 	block->next = blocks.next;
 	block->prev = &blocks;
 	block->next->prev = block;
+	block->mark = BLOCK_MARK;
 	blocks.next = block;
 	return block + 1;
 }
@@ -92,6 +99,9 @@ void knee_free(const void *p)
 
 	if (!p)
 		return;
+	if (block->mark != BLOCK_MARK)
+		knee_bug("kfree", 0, "it is given memory that is not allocated");
+	block->mark = 0;
 	block->next->prev = block->prev;
 	block->prev->next = block->next;
 	knee_is_allocating = 1;

@@ -165,7 +165,7 @@ impl Watch {
         let could_grow = waits
             && sock.is_cwnd_limited != 0
             && sock.icsk_ca_state == crate::ca_state::OPEN
-            && sock.snd_cwnd < sock.snd_cwnd_clamp;
+            && sock.snd_cwnd < sock.snd_cwnd_clamp.min(MOST_CWND_PKTS);
         let rtt_ns = u64::from(sock.srtt_us >> 3) * 1000;
         if !could_grow || sock.snd_cwnd > growth.most_cwnd || congestion != growth.congestion {
             *growth =

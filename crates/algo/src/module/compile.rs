@@ -299,10 +299,20 @@ impl Job<'_> {
 
     /// Runs the compiler, within its bounds, and holds what it includes to what a file may.
     fn carry_out(&self, command: &mut Command, most_stdout: u64) -> Result<Ran, Refusal> {
+        self.carry_out_with(command, most_stdout, None)
+    }
+
+    /// The same with another folder of headers.
+    fn carry_out_with(
+        &self,
+        command: &mut Command,
+        most_stdout: u64,
+        more: Option<&Path>,
+    ) -> Result<Ran, Refusal> {
         let ran = bounded::run(command, None, most_stdout)
             .map_err(|why| Refusal::Says(format!("the compiler cannot be run: {why}")))?;
         // Before anything that it says is shown.
-        let includes = Includes::new(self.include, [self.folder()]);
+        let includes = Includes::new(self.include, more.into_iter().chain([self.folder()]));
         includes.check(&ran.stderr, Path::new("")).map_err(Refusal::Says)?;
         match (ran.is_done, &ran.limit) {
             (true, _) => Ok(ran),
@@ -323,7 +333,9 @@ impl Job<'_> {
             let mut command = self.command();
             command.args(["-fsyntax-only", "-H", "-I"]).arg(&stubs).arg(self.path);
             let ran = match is_made && !missing.is_empty() {
-                true => self.carry_out(&mut command, bounded::MOST_PREPROCESSED),
+                true => {
+                    self.carry_out_with(&mut command, bounded::MOST_PREPROCESSED, Some(&stubs))
+                }
                 false => break,
             };
             let Err(Refusal::Compiler(more)) = ran else { break };

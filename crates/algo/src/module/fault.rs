@@ -77,7 +77,7 @@ impl fmt::Display for Cause {
             Cause::Trap => f.write_str(
                 "ran into a trap, which the compiler puts where C has no meaning (a division by a constant zero, a null pointer, a missing return)",
             ),
-            Cause::Abort => f.write_str("damaged the memory that it has of kmalloc, or gave back what it has not"),
+            Cause::Abort => f.write_str("ended the process, as the C library does where the memory of kmalloc is damaged"),
             Cause::Stack => f.write_str("used up the stack: recursion without end, or very large local variables"),
             Cause::Memory { address: 0..4096 } => f.write_str("followed a null pointer"),
             Cause::Memory { address } => write!(f, "read or wrote at {address:#x}, where it has no memory"),
@@ -94,7 +94,8 @@ impl Fault {
     /// The sentence, with the line of the instruction at `pc`.
     pub(super) fn new(module: &Module, code: &Code, place: &Place, cause: &Cause, pc: Option<usize>) -> Fault {
         // What says where it stopped needs no line.
-        let pc = pc.filter(|_| !matches!(cause, Cause::Said(_)));
+        let says_where = |said: &String| said.contains(".c:") || said.contains(".h:");
+        let pc = pc.filter(|_| !matches!(cause, Cause::Said(said) if says_where(said)));
         let found = pc.and_then(|pc| line::of(module, code, pc));
         let found = found.map_or_else(String::new, |line| format!(" ({line})"));
         let path = module.path.display();

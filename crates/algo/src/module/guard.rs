@@ -436,7 +436,7 @@ fn watch() {
         for slot in slots() {
             if slot.is_dying.load(Ordering::Acquire) && !slot.is_told.load(Ordering::Relaxed) {
                 if let Some(fault) = slot.fault() {
-                    tell(&format!("knee: {fault}; it is in the allocator and cannot be left, so nothing of the other runs is kept\n"));
+                    tell(&format!("knee: {fault}; it cannot be left, so nothing of the other runs is kept\n"));
                 }
                 slot.is_told.store(true, Ordering::Release);
             }
