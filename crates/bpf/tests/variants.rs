@@ -161,7 +161,8 @@ fn a_large_state_is_kept_with_its_socket() {
         println!("{rounds} rounds, {acked} packets acked");
         assert_eq!(state.len(), 256);
         assert!(rounds >= ROUNDS, "{rounds}");
-        let packets = ROUNDS * REQUEST_BYTES.div_ceil(1448);
-        assert!((packets..packets + 100).contains(&acked), "{acked} of {packets}");
+        // A timeout on a busy machine sends two packets' rest as one, or a packet twice.
+        let packets = ROUNDS * (REQUEST_BYTES / 1448);
+        assert!((packets..packets + 120).contains(&acked), "{acked} of {packets}");
     }
 }

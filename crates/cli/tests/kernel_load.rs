@@ -436,7 +436,7 @@ fn kill_at_any_moment(
 #[test]
 fn a_load_killed_at_any_moment_can_be_undone() {
     let Some(host) = sandbox() else { return };
-    for what in ["cubic", outside::path().to_str().unwrap()] {
+    for what in ["cubic", outside::loadable().to_str().unwrap()] {
         kill_loads_of(what, &host);
     }
 }

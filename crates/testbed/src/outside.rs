@@ -21,11 +21,25 @@ pub fn native() -> &'static Algorithm {
     module::load(&path()).unwrap()
 }
 
+/// The object of that file, if this machine has no compiler and another one made it (`scripts/test-kernels`).
+pub fn made_elsewhere() -> Option<PathBuf> {
+    std::env::var_os("KNEE_OUTSIDE_OBJECT").map(PathBuf::from)
+}
+
+/// What `knee load` takes here: the file, or its object.
+pub fn loadable() -> PathBuf {
+    made_elsewhere().unwrap_or_else(path)
+}
+
 /// All algorithms: those of knee, and this one.
 ///
 /// # Panics
 /// If an object is missing, or it does not compile.
 pub fn with_all() -> Vec<(&'static Algorithm, &'static Embedded)> {
-    let all = Algorithm::all().iter().chain([native()]);
-    all.map(|algorithm| (algorithm, Embedded::of_algorithm(algorithm).unwrap())).collect()
+    let own = Algorithm::all().iter().map(|one| (one, Embedded::of_algorithm(one).unwrap()));
+    let outside = match made_elsewhere() {
+        Some(object) => &*Box::leak(Box::new(Embedded::of_file(&object, None).unwrap())),
+        None => Embedded::of_algorithm(native()).unwrap(),
+    };
+    own.chain([(outside.algorithm(), outside)]).collect()
 }
