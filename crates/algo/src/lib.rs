@@ -834,10 +834,15 @@ impl Instance {
             (_, None) => return Vec::new(),
         };
         // SAFETY: see `with`; the function writes as many values as the table has rows.
-        self.with_pointers(sock, host, || &"CC_DIAG", |_, sk, host| unsafe {
-            cc_call_diag_read(read, sk, host, values.as_mut_ptr());
-            0
-        });
+        self.with_pointers(
+            sock,
+            host,
+            || &"CC_DIAG",
+            |_, sk, host| unsafe {
+                cc_call_diag_read(read, sk, host, values.as_mut_ptr());
+                0
+            },
+        );
         values
     }
 }

@@ -82,8 +82,12 @@ impl fmt::Display for Warning {
                 f,
                 "{operation} left cwnd at {value} packets, more than {MOST_CWND_PKTS}: a difference below zero?"
             )?,
-            Oddity::SsthreshSmall => write!(f, "{operation} made ssthresh {value}, below 2 packets")?,
-            Oddity::PacingZero => write!(f, "the pacing rate is 0 while data waits, so nothing is paced")?,
+            Oddity::SsthreshSmall => {
+                write!(f, "{operation} made ssthresh {value}, below 2 packets")?
+            }
+            Oddity::PacingZero => {
+                write!(f, "the pacing rate is 0 while data waits, so nothing is paced")?
+            }
             Oddity::NoGrowth => write!(
                 f,
                 "cwnd stayed at {value} packets or below for {RTTS_WITHOUT_GROWTH} RTTs without loss or mark, and limited the sender (delay-based algorithms do this at their target)"
@@ -148,12 +152,7 @@ impl Watch {
     }
 
     /// An ACK has been worked off.
-    pub(crate) fn after_ack(
-        &mut self,
-        sock: &TcpSock,
-        waits: bool,
-        running: &Running,
-    ) {
+    pub(crate) fn after_ack(&mut self, sock: &TcpSock, waits: bool, running: &Running) {
         // Without a pacer nobody asks for the rate.
         let is_stopped = sock.sk_pacing_rate == 0 && waits && sock.sk_pacing_status != 0;
         if is_stopped && self.last & 8 == 0 {
@@ -170,7 +169,8 @@ impl Watch {
         if !could_grow || sock.snd_cwnd > growth.most_cwnd || congestion != growth.congestion {
             *growth =
                 Growth { since_ns: sock.tcp_clock_cache, most_cwnd: sock.snd_cwnd, congestion };
-        } else if sock.tcp_clock_cache - growth.since_ns > RTTS_WITHOUT_GROWTH * rtt_ns && rtt_ns > 0
+        } else if sock.tcp_clock_cache - growth.since_ns > RTTS_WITHOUT_GROWTH * rtt_ns
+            && rtt_ns > 0
         {
             growth.since_ns = sock.tcp_clock_cache;
             let value = u64::from(growth.most_cwnd);

@@ -219,7 +219,10 @@ fn complain_of(swept: &Swept, experiment: &Experiment, dir: &Path) {
     shown.for_each(|sentence| complain(&format!("knee: {sentence}")));
     let (failed, all) = (swept.failed.len(), experiment.runs());
     if failed > 0 {
-        complain(&format!("knee: {failed} of {all} runs failed so; the others are in {}", dir.display()));
+        complain(&format!(
+            "knee: {failed} of {all} runs failed so; the others are in {}",
+            dir.display()
+        ));
     }
     swept.warnings.iter().for_each(|warning| complain(&format!("knee: warning: {warning}")));
     if swept.runs_warned > 0 {

@@ -84,10 +84,16 @@ fn what_crashes_is_said_with_operation_line_flow_and_time() {
     let mut cases = vec![
         ("null", "null.c: cong_avoid followed a null pointer (null, null.c:13)"),
         ("recurses", "recurses.c: cong_avoid used up the stack: recursion without end"),
-        ("outside", "outside.c: cong_avoid wrote behind the end of its private area (inet_csk_ca), which has 104 bytes (outside, outside.c:"),
+        (
+            "outside",
+            "outside.c: cong_avoid wrote behind the end of its private area (inet_csk_ca), which has 104 bytes (outside, outside.c:",
+        ),
         ("bug", "bug.c:9: BUG_ON(tp->snd_cwnd > 40), where the kernel would have stopped too"),
         ("frees", "frees.c: cong_avoid stopped at kfree: it is given memory that is not allocated"),
-        ("loops", "loops.c: cong_avoid has not returned after 2 s of CPU time: an endless loop (loops, loops.c:11)"),
+        (
+            "loops",
+            "loops.c: cong_avoid has not returned after 2 s of CPU time: an endless loop (loops, loops.c:11)",
+        ),
     ];
     if cfg!(target_arch = "x86_64") {
         cases.push(("divides", "divides.c: cong_avoid divided by zero (divides, divides.c:11)"));
@@ -178,9 +184,13 @@ fn what_is_missing_is_named_at_once_and_nothing_that_follows() {
             ("NO_SUCH_CONSTANT", "variable, constant or macro"),
             ("struct tcp_sock.no_such_field", "field"),
         ] {
-            let of = why.lines().filter(|line| line.contains(&format!("missing.c uses `{name}` (line")));
+            let of =
+                why.lines().filter(|line| line.contains(&format!("missing.c uses `{name}` (line")));
             let of: Vec<&str> = of.collect();
-            assert!(of.len() == 1 && of[0].contains(&format!("knee's contract has no such {not}")), "{compiler}: {name}\n{why}");
+            assert!(
+                of.len() == 1 && of[0].contains(&format!("knee's contract has no such {not}")),
+                "{compiler}: {name}\n{why}"
+            );
             assert!(of[0].ends_with("see docs/modules.md#contract"), "{why}");
         }
         assert_eq!(why.lines().count(), 7, "{compiler}: {why}");
@@ -193,7 +203,10 @@ fn what_is_to_be_compiled_is_bounded_and_shows_no_other_file() {
     for (name, expected) in [
         ("bomb", "makes the compiler write more than 32 MiB"),
         ("itself", "itself.c: "),
-        ("reads", "includes /etc/passwd, which is neither one of knee's headers nor in the file's own folder"),
+        (
+            "reads",
+            "includes /etc/passwd, which is neither one of knee's headers nor in the file's own folder",
+        ),
         ("calls", "uses `system`: knee's contract has no such function"),
         ("begins", "runs code when it is loaded"),
     ] {

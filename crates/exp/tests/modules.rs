@@ -326,12 +326,16 @@ fn what_does_not_compile_is_shown_with_file_and_line_and_what_there_is() {
     };
     let why = refusal(&scratch, "field.c", &use_of("tp->high_seq = 1;"));
     assert!(why.contains("field.c uses `struct tcp_sock.high_seq` (line 8): "), "{why}");
-    assert!(why.contains("knee's contract has no such field; it has snd_una, snd_nxt, snd_cwnd"), "{why}");
+    assert!(
+        why.contains("knee's contract has no such field; it has snd_una, snd_nxt, snd_cwnd"),
+        "{why}"
+    );
     let why = refusal(&scratch, "function.c", &use_of("tcp_enter_cwr(sk);"));
     let expected = "function.c uses `tcp_enter_cwr` (line 8): knee's contract has no such function; see docs/modules.md#contract";
     assert!(why.contains(expected), "{why}");
     let why = refusal(&scratch, "header.c", &small(RENO, "#include <linux/netfilter.h>", REGISTER));
-    let expected = "header.c uses `<linux/netfilter.h>` (line 4): knee's contract has no such header";
+    let expected =
+        "header.c uses `<linux/netfilter.h>` (line 4): knee's contract has no such header";
     assert!(why.contains(expected), "{why}");
     let why = refusal(
         &scratch,

@@ -231,9 +231,12 @@ mod tests {
         fs::write(dir.path().join("secret.h"), "").unwrap();
         std::os::unix::fs::symlink(dir.path().join("secret.h"), own.join("link.h")).unwrap();
         let includes = Includes::new(&ours, [own.as_path()]);
-        let check = |name: &Path| includes.check(&format!(". {}\nx: y\n", name.display()), dir.path());
+        let check =
+            |name: &Path| includes.check(&format!(". {}\nx: y\n", name.display()), dir.path());
         assert_eq!(check(&ours.join("a.h")), Ok(()));
-        for name in [own.join("link.h"), own.join("../secret.h"), "/etc/passwd".into(), "secret.h".into()] {
+        for name in
+            [own.join("link.h"), own.join("../secret.h"), "/etc/passwd".into(), "secret.h".into()]
+        {
             let why = check(&name).unwrap_err();
             assert!(why.contains("neither one of knee's headers"), "{why}");
         }
@@ -244,7 +247,9 @@ mod tests {
     fn a_compiler_that_writes_without_end_is_ended() {
         let ran = run(&mut Command::new("yes"), None, 1 << 20).unwrap();
         assert!(!ran.is_done && ran.limit.unwrap().contains("more than 1 MiB"));
-        let ran = run(Command::new("sh").args(["-c", "cat; echo no >&2; exit 3"]), Some("a".into()), 9).unwrap();
+        let ran =
+            run(Command::new("sh").args(["-c", "cat; echo no >&2; exit 3"]), Some("a".into()), 9)
+                .unwrap();
         assert_eq!((ran.is_done, &ran.stdout[..], &*ran.stderr), (false, &b"a"[..], "no\n"));
         assert_eq!(ran.limit, None);
     }

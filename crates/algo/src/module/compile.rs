@@ -186,7 +186,16 @@ pub(super) fn compile(path: &Path, text: &str, kind: &Kind) -> Result<Compiled, 
         Kind::KernelModule => &CONTROL_FORMS[..],
         Kind::Contract { .. } => &CONTROL_FORMS[..1],
     };
-    let job = |form| Job { program: &program, compiler: &compiler, path, text, kind, form, cache, include };
+    let job = |form| Job {
+        program: &program,
+        compiler: &compiler,
+        path,
+        text,
+        kind,
+        form,
+        cache,
+        include,
+    };
     let jobs: Vec<Job<'_>> = forms.iter().map(job).collect();
     // The text after the preprocessor, with what it is linked with and by whom: the same object.
     let keys: Vec<Result<Key, Refusal>> = jobs.iter().map(|job| job.key(&compiler)).collect();
@@ -333,9 +342,7 @@ impl Job<'_> {
             let mut command = self.command();
             command.args(["-fsyntax-only", "-H", "-I"]).arg(&stubs).arg(self.path);
             let ran = match is_made && !missing.is_empty() {
-                true => {
-                    self.carry_out_with(&mut command, bounded::MOST_PREPROCESSED, Some(&stubs))
-                }
+                true => self.carry_out_with(&mut command, bounded::MOST_PREPROCESSED, Some(&stubs)),
                 false => break,
             };
             let Err(Refusal::Compiler(more)) = ran else { break };

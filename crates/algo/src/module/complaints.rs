@@ -47,10 +47,16 @@ impl Missing {
         let quoted = |after: &str| Some(quoted(what.split_once(after)?.1)?.to_owned());
         let first = || Some(quoted_at(what, 0)?.to_owned());
         let header = what.strip_suffix(": No such file or directory").map(str::to_owned);
-        if let Some(header) = header.or_else(|| first().filter(|_| what.ends_with("file not found"))) {
+        if let Some(header) =
+            header.or_else(|| first().filter(|_| what.ends_with("file not found")))
+        {
             return Some(Missing::Header(header));
         }
-        for said in ["implicit declaration of function", "call to undeclared function", "call to undeclared library function"] {
+        for said in [
+            "implicit declaration of function",
+            "call to undeclared function",
+            "call to undeclared library function",
+        ] {
             if let Some(name) = quoted(said) {
                 return Some(Missing::Function(name));
             }
@@ -68,9 +74,14 @@ impl Missing {
         if let Some(name) = quoted("unknown type name") {
             return Some(Missing::Type(name));
         }
-        if what.contains("incomplete type") || what.contains("undefined type") || what.contains("incomplete definition") {
+        if what.contains("incomplete type")
+            || what.contains("undefined type")
+            || what.contains("incomplete definition")
+        {
             let all = (0..3).filter_map(|at| quoted_at(what, at));
-            let found = all.map(plain).find(|name| name.starts_with("struct ") || name.starts_with("union "))?;
+            let found = all
+                .map(plain)
+                .find(|name| name.starts_with("struct ") || name.starts_with("union "))?;
             return Some(Missing::Type(found));
         }
         if let Some(name) = quoted("use of undeclared identifier") {
@@ -89,7 +100,10 @@ impl Missing {
     /// The name as it is shown, and what the contract has not.
     fn words(&self) -> (String, String) {
         match self {
-            Missing::Header(name) => (format!("<{name}>"), "no such header; one of your own stands beside the file".into()),
+            Missing::Header(name) => (
+                format!("<{name}>"),
+                "no such header; one of your own stands beside the file".into(),
+            ),
             Missing::Function(name) => (name.clone(), "no such function".into()),
             Missing::Macro(name) => (name.clone(), "no such macro".into()),
             Missing::Type(name) => (name.clone(), "no such type".into()),
@@ -169,7 +183,8 @@ pub(super) fn explain(compiler: &str, said: &str, texts: &[(&Path, &str)]) -> St
             },
         }
     }
-    let named: BTreeSet<String> = causes.iter().map(|(missing, ..)| missing.name().to_owned()).collect();
+    let named: BTreeSet<String> =
+        causes.iter().map(|(missing, ..)| missing.name().to_owned()).collect();
     // Clang says of a function that it is no identifier where it is an argument of another.
     for (missing, ..) in &mut causes {
         match missing {
@@ -179,17 +194,21 @@ pub(super) fn explain(compiler: &str, said: &str, texts: &[(&Path, &str)]) -> St
             _ => {}
         }
     }
-    let lines: BTreeSet<u32> = causes.iter().flat_map(|(.., lines)| lines.iter().copied()).collect();
+    let lines: BTreeSet<u32> =
+        causes.iter().flat_map(|(.., lines)| lines.iter().copied()).collect();
     others.retain(|message| {
         let follows = lines.contains(&message.line)
             || named.iter().any(|name| quoted_words(message.what).any(|word| word == name));
         !follows && (causes.is_empty() || !is_syntax(message.what))
     });
-    let mut out: Vec<String> = causes.iter().map(|(missing, file, lines)| {
-        let (name, not) = missing.words();
-        let file = file_name(Path::new(file));
-        format!("{file} uses `{name}` ({}): knee's contract has {not}; {SEE}", numbered(lines))
-    }).collect();
+    let mut out: Vec<String> = causes
+        .iter()
+        .map(|(missing, file, lines)| {
+            let (name, not) = missing.words();
+            let file = file_name(Path::new(file));
+            format!("{file} uses `{name}` ({}): knee's contract has {not}; {SEE}", numbered(lines))
+        })
+        .collect();
     let mut seen = BTreeSet::new();
     for message in &others {
         let what = match message.what {
@@ -208,8 +227,12 @@ pub(super) fn explain(compiler: &str, said: &str, texts: &[(&Path, &str)]) -> St
         out.push(format!("and {more} more"));
     }
     let mut text = match out.as_slice() {
-        [] if said.contains(": Error: ") => "its inline assembly is none for this machine".to_owned(),
-        [] => format!("{compiler} refuses it without a message that names a line (--verbose shows what it says)"),
+        [] if said.contains(": Error: ") => {
+            "its inline assembly is none for this machine".to_owned()
+        }
+        [] => format!(
+            "{compiler} refuses it without a message that names a line (--verbose shows what it says)"
+        ),
         [one] if !causes.is_empty() => one.clone(),
         _ => format!("does not compile with {compiler}:\n  {}", out.join("\n  ")),
     };
@@ -221,7 +244,9 @@ pub(super) fn explain(compiler: &str, said: &str, texts: &[(&Path, &str)]) -> St
 
 /// What may be shown of a compiler's words: what an assembler quotes may be of any file.
 fn shown(said: &str) -> String {
-    let lines = said.lines().filter(|line| !line.contains(": Error: ") && !line.contains("Assembler messages"));
+    let lines = said
+        .lines()
+        .filter(|line| !line.contains(": Error: ") && !line.contains("Assembler messages"));
     let all = lines.collect::<Vec<_>>().join("\n");
     all.chars().take(MOST_SHOWN).collect()
 }
@@ -232,15 +257,29 @@ fn quoted_words(what: &str) -> impl Iterator<Item = &str> {
 
 /// Whether an error is of the kind that follows from a type or macro that is not known.
 fn is_syntax(what: &str) -> bool {
-    let begins = ["expected ", "type defaults to", "type specifier missing", "data definition has no type", "a parameter list without types", "parameter names", "request for member", "invalid type argument", "member reference", "control reaches"];
-    begins.iter().any(|begin| what.starts_with(begin)) || what.contains("in something not a structure")
+    let begins = [
+        "expected ",
+        "type defaults to",
+        "type specifier missing",
+        "data definition has no type",
+        "a parameter list without types",
+        "parameter names",
+        "request for member",
+        "invalid type argument",
+        "member reference",
+        "control reaches",
+    ];
+    begins.iter().any(|begin| what.starts_with(begin))
+        || what.contains("in something not a structure")
 }
 
 /// The macro that a line at the left edge calls, where no function's head stands: "DEFINE_FOO(bar);".
 fn macro_call(line: &str) -> Option<Missing> {
     let end = line.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))?;
     let (name, rest) = line.split_at(end);
-    let is_macro = name.len() > 2 && name.bytes().any(|c| c.is_ascii_uppercase()) && !name.bytes().any(|c| c.is_ascii_lowercase());
+    let is_macro = name.len() > 2
+        && name.bytes().any(|c| c.is_ascii_uppercase())
+        && !name.bytes().any(|c| c.is_ascii_lowercase());
     (is_macro && rest.starts_with('(')).then(|| Missing::Macro(name.to_owned()))
 }
 
@@ -305,8 +344,12 @@ mod tests {
             ] {
                 assert!(lines.contains(&expected), "{expected}\n{why}");
             }
-            let field = lines.iter().find(|line| line.contains("`struct tcp_sock.high_seq` (line 4)"));
-            assert!(field.is_some_and(|line| line.contains("no such field; it has snd_una,")), "{why}");
+            let field =
+                lines.iter().find(|line| line.contains("`struct tcp_sock.high_seq` (line 4)"));
+            assert!(
+                field.is_some_and(|line| line.contains("no such field; it has snd_una,")),
+                "{why}"
+            );
             assert!(lines.iter().any(|line| line.starts_with("tcp_foo.c:12: ")), "{why}");
             assert_eq!(lines.len(), 8, "{why}");
         }
@@ -316,7 +359,10 @@ mod tests {
     fn one_cause_is_one_sentence() {
         let said = "a/b.c:81:2: error: implicit declaration of function 'tcp_stamp_of' [-W]\n";
         let why = explain("cc", said, &[]);
-        assert_eq!(why, "b.c uses `tcp_stamp_of` (line 81): knee's contract has no such function; see docs/modules.md#contract");
+        assert_eq!(
+            why,
+            "b.c uses `tcp_stamp_of` (line 81): knee's contract has no such function; see docs/modules.md#contract"
+        );
         assert_eq!(missing_headers(GCC), ["net/own.h"]);
         assert_eq!(missing_headers(CLANG), ["net/own.h"]);
     }

@@ -16,7 +16,9 @@ impl Fault {
     ///
     /// # Errors
     /// The same if it is none.
-    pub fn of(panic: Box<dyn std::any::Any + Send>) -> Result<Fault, Box<dyn std::any::Any + Send>> {
+    pub fn of(
+        panic: Box<dyn std::any::Any + Send>,
+    ) -> Result<Fault, Box<dyn std::any::Any + Send>> {
         panic.downcast::<Fault>().map(|fault| *fault)
     }
 
@@ -62,11 +64,15 @@ pub(super) enum Cause {
     Trap,
     Abort,
     Stack,
-    Memory { address: usize },
+    Memory {
+        address: usize,
+    },
     /// A condition of the file's own or of the contract's does not hold.
     Said(String),
     /// Bytes before the private area, or behind it, are not what they were.
-    Outside { is_before: bool },
+    Outside {
+        is_before: bool,
+    },
 }
 
 impl fmt::Display for Cause {
@@ -92,7 +98,13 @@ impl fmt::Display for Cause {
 
 impl Fault {
     /// The sentence, with the line of the instruction at `pc`.
-    pub(super) fn new(module: &Module, code: &Code, place: &Place, cause: &Cause, pc: Option<usize>) -> Fault {
+    pub(super) fn new(
+        module: &Module,
+        code: &Code,
+        place: &Place,
+        cause: &Cause,
+        pc: Option<usize>,
+    ) -> Fault {
         // What says where it stopped needs no line.
         let says_where = |said: &String| said.contains(".c:") || said.contains(".h:");
         let pc = pc.filter(|_| !matches!(cause, Cause::Said(said) if says_where(said)));

@@ -33,15 +33,8 @@ const DEEP_BYTES: usize = 128 << 10;
 const MOST_WORDS: usize = 4096;
 /// What the watchdog sends. Nothing else does.
 const LOOPS: c_int = libc::SIGVTALRM;
-const SIGNALS: [c_int; 7] = [
-    libc::SIGSEGV,
-    libc::SIGBUS,
-    libc::SIGFPE,
-    libc::SIGILL,
-    libc::SIGTRAP,
-    libc::SIGABRT,
-    LOOPS,
-];
+const SIGNALS: [c_int; 7] =
+    [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGABRT, LOOPS];
 
 unsafe extern "C" {
     fn knee_guarded(env: *mut u64, run: extern "C" fn(*mut c_void), data: *mut c_void) -> c_int;
@@ -206,7 +199,13 @@ impl Slot {
             flow: self.flow.load(Ordering::Relaxed),
             at_ns: self.at_ns.load(Ordering::Relaxed),
         };
-        Some(Fault::new(module, self.code()?, &place, &self.cause(), Some(self.pc.load(Ordering::Relaxed))))
+        Some(Fault::new(
+            module,
+            self.code()?,
+            &place,
+            &self.cause(),
+            Some(self.pc.load(Ordering::Relaxed)),
+        ))
     }
 }
 
@@ -344,7 +343,8 @@ extern "C" fn on_signal(signal: c_int, info: *mut libc::siginfo_t, context: *mut
     let (address, (pc, sp)) = unsafe { ((*info).si_addr().addr(), registers(context)) };
     let Some(code) = slot.code() else { return not_ours(signal) };
     let depth = slot.stack.load(Ordering::Relaxed).saturating_sub(sp);
-    let is_deep = signal == libc::SIGSEGV && depth > DEEP_BYTES && sp.abs_diff(address) < NEAR_BYTES;
+    let is_deep =
+        signal == libc::SIGSEGV && depth > DEEP_BYTES && sp.abs_diff(address) < NEAR_BYTES;
     // What is none of the file's was called by it.
     let pc = match code.holds(pc) {
         true => pc,
@@ -436,7 +436,9 @@ fn watch() {
         for slot in slots() {
             if slot.is_dying.load(Ordering::Acquire) && !slot.is_told.load(Ordering::Relaxed) {
                 if let Some(fault) = slot.fault() {
-                    tell(&format!("knee: {fault}; it cannot be left, so nothing of the other runs is kept\n"));
+                    tell(&format!(
+                        "knee: {fault}; it cannot be left, so nothing of the other runs is kept\n"
+                    ));
                 }
                 slot.is_told.store(true, Ordering::Release);
             }

@@ -35,7 +35,9 @@ pub(super) fn of(module: &Module, code: &Code, address: usize) -> Option<Line> {
     let bytes = knee_files::read_bounded(&module.object, bounded::MOST_OBJECT, "object").ok()?;
     let lines = lines_at(&bytes, within as u64)?;
     let folder = module.path.parent().unwrap_or(Path::new(""));
-    let is_own = |line: &&Line| line.file == super::file_name(&module.path) || folder.join(&line.file).is_file();
+    let is_own = |line: &&Line| {
+        line.file == super::file_name(&module.path) || folder.join(&line.file).is_file()
+    };
     let is_support = |line: &&Line| SUPPORT.contains(&line.file.as_str());
     lines.iter().find(is_own).or_else(|| lines.iter().find(|line| !is_support(line))).cloned()
 }

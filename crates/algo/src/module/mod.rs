@@ -37,10 +37,10 @@ pub use compile::{CONTROL_FORMS, find_compiler, header_texts};
 pub(crate) use compile::{Headers, fields, headers};
 pub use complaints::show_compiler;
 pub use fault::Fault;
+pub(crate) use fault::{NO_FLOW, Place, seconds};
 pub use for_bpf::{ForBpf, for_bpf};
 pub use running::LoadedModules;
 pub(crate) use running::Running;
-pub(crate) use fault::{NO_FLOW, Place, seconds};
 
 use crate::{Algorithm, DiagInfo, Error, Has, Origin, ParamInfo, diag_infos, param_infos, sha256};
 pub use image::ParamType as ModuleParam;

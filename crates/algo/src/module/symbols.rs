@@ -11,7 +11,8 @@ const STARTS: [&str; 5] = [".init_array", ".preinit_array", ".ctors", ".fini_arr
 /// Refuses an object that calls what no kernel has, though a process does, or that runs code where nobody has called it. This finds
 /// mistakes: what means harm has other ways.
 pub(super) fn check(bytes: &[u8]) -> Result<(), String> {
-    let object = object::File::parse(bytes).map_err(|why| format!("its object cannot be read: {why}"))?;
+    let object =
+        object::File::parse(bytes).map_err(|why| format!("its object cannot be read: {why}"))?;
     let starts = |section: object::Section<'_, '_>| {
         section.name().is_ok_and(|name| STARTS.contains(&name)) && section.size() > 0
     };
@@ -21,13 +22,15 @@ pub(super) fn check(bytes: &[u8]) -> Result<(), String> {
                 .to_owned(),
         );
     }
-    let is_known = |name: &str| {
-        NAMES.contains(&name) || BEGINS.iter().any(|begin| name.starts_with(begin))
-    };
-    let wanted = object.dynamic_symbols().filter(|symbol| symbol.is_undefined() && !symbol.is_weak());
+    let is_known =
+        |name: &str| NAMES.contains(&name) || BEGINS.iter().any(|begin| name.starts_with(begin));
+    let wanted =
+        object.dynamic_symbols().filter(|symbol| symbol.is_undefined() && !symbol.is_weak());
     let names = wanted.filter_map(|symbol| Some(symbol.name().ok()?.to_owned()));
-    let mut strange: Vec<String> =
-        names.filter(|name| !name.is_empty() && !is_known(name)).map(|name| format!("`{name}`")).collect();
+    let mut strange: Vec<String> = names
+        .filter(|name| !name.is_empty() && !is_known(name))
+        .map(|name| format!("`{name}`"))
+        .collect();
     strange.sort();
     strange.dedup();
     match strange.is_empty() {

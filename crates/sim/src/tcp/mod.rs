@@ -33,7 +33,8 @@ use crate::packet::{HEADER_BYTES, Packet, TIMESTAMP_BYTES};
 use crate::tap::CoarseClock;
 use knee_algo::module::LoadedModules;
 use knee_algo::{
-    Algorithm, INFINITE_SSTHRESH, Instance, Observer, TcpSock, Warning, ca_state, ecn_flags, tcp_state,
+    Algorithm, INFINITE_SSTHRESH, Instance, Observer, TcpSock, Warning, ca_state, ecn_flags,
+    tcp_state,
 };
 use knee_queue::time::{Duration, Time};
 use knee_run::outcome::{Counters, FlowSample};
