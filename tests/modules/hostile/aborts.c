@@ -11,6 +11,7 @@ static void aborts(struct sock *sk, u32 ack, u32 acked)
 	tcp_reno_cong_avoid(sk, ack, acked);
 	if (tp->snd_cwnd > 40)
 		__assert_fail("no", "here", 1, "aborts");
+	*(volatile u32 *)&tp->snd_cwnd += 0;
 }
 
 HOSTILE(aborts, tcp_register_congestion_control);
