@@ -74,7 +74,8 @@ impl Missing {
         if let Some(name) = quoted("unknown type name") {
             return Some(Missing::Type(name));
         }
-        if what.contains("incomplete type")
+        if what.contains("that is never completed")
+            || what.contains("incomplete type")
             || what.contains("undefined type")
             || what.contains("incomplete definition")
         {
@@ -174,7 +175,12 @@ pub(super) fn explain(compiler: &str, said: &str, texts: &[(&Path, &str)]) -> St
     let mut causes: Vec<(Missing, &str, Vec<u32>)> = Vec::new();
     let mut others: Vec<Message<'_>> = Vec::new();
     for message in messages(said) {
-        let missing = Missing::of(message.what).or_else(|| macro_call(line_of(&message)?));
+        let in_line = || {
+            let line = line_of(&message)?;
+            let is_unsized = message.what.starts_with("storage size of");
+            if is_unsized { struct_in(line) } else { macro_call(line) }
+        };
+        let missing = Missing::of(message.what).or_else(in_line);
         match missing {
             None => others.push(message),
             Some(missing) => match causes.iter_mut().find(|(known, ..)| *known == missing) {
@@ -185,6 +191,19 @@ pub(super) fn explain(compiler: &str, said: &str, texts: &[(&Path, &str)]) -> St
     }
     let named: BTreeSet<String> =
         causes.iter().map(|(missing, ..)| missing.name().to_owned()).collect();
+    // Clang says of a type that it is no identifier, and of what is declared with it.
+    let mut declared: Vec<String> = Vec::new();
+    for (missing, file, lines) in &mut causes {
+        let Missing::Name(name) = missing else { continue };
+        let at = lines.first().copied().unwrap_or_default();
+        let Some(line) = line_of(&Message { file, line: at, what: "" }) else { continue };
+        if let Some(variable) = declares(line, name) {
+            declared.push(variable);
+            *missing = Missing::Type(std::mem::take(name));
+        }
+    }
+    causes
+        .retain(|(missing, ..)| !matches!(missing, Missing::Name(name) if declared.contains(name)));
     // Clang says of a function that it is no identifier where it is an argument of another.
     for (missing, ..) in &mut causes {
         match missing {
@@ -283,6 +302,27 @@ fn macro_call(line: &str) -> Option<Missing> {
     (is_macro && rest.starts_with('(')).then(|| Missing::Macro(name.to_owned()))
 }
 
+/// The struct that a line names first.
+fn struct_in(line: &str) -> Option<Missing> {
+    let name = line.split_once("struct ")?.1.split(|c: char| !is_of_name(c)).next()?;
+    (!name.is_empty()).then(|| Missing::Type(format!("struct {name}")))
+}
+
+/// The variable that a line declares with a type of this name: "foo_t now = 1;".
+fn declares(line: &str, type_name: &str) -> Option<String> {
+    let line = line.trim_start().trim_start_matches("static ").trim_start_matches("const ");
+    let rest = line.strip_prefix(type_name)?;
+    let rest = rest.strip_prefix([' ', '\t', '*'])?.trim_start_matches([' ', '\t', '*']);
+    let end = rest.find(|c| !is_of_name(c))?;
+    let (variable, rest) = rest.split_at(end);
+    let is_declared = !variable.is_empty() && rest.trim_start().starts_with(['=', ';', ',', '[']);
+    is_declared.then(|| variable.to_owned())
+}
+
+fn is_of_name(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_'
+}
+
 /// Whether a text calls a name.
 fn calls(text: &str, name: &str) -> bool {
     text.match_indices(name).any(|(at, _)| text[at + name.len()..].trim_start().starts_with('('))
@@ -352,6 +392,25 @@ mod tests {
             );
             assert!(lines.iter().any(|line| line.starts_with("tcp_foo.c:12: ")), "{why}");
             assert_eq!(lines.len(), 8, "{why}");
+        }
+    }
+
+    #[test]
+    fn a_type_that_no_message_calls_one_is_found_in_its_line() {
+        let text = "static struct gone kept;\n\tgone_t now = 1;\n\tif (now > 3)\n";
+        let gcc = "a.c:1:20: error: storage size of 'kept' isn't known\n\
+                   a.c:2:2: error: unknown type name 'gone_t'\n";
+        let clang = "a.c:1:20: error: tentative definition has type 'struct gone' that is never completed\n\
+                     a.c:2:2: error: use of undeclared identifier 'gone_t'\n\
+                     a.c:3:6: error: use of undeclared identifier 'now'\n";
+        for said in [gcc, clang] {
+            let why = explain("cc", said, &[(Path::new("a.c"), text)]);
+            assert_eq!(why.lines().count(), 3, "{why}");
+            assert!(
+                why.contains("`struct gone` (line 1): knee's contract has no such type"),
+                "{why}"
+            );
+            assert!(why.contains("`gone_t` (line 2): knee's contract has no such type"), "{why}");
         }
     }
 
