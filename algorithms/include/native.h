@@ -25,7 +25,9 @@ struct inet_sock {
 struct inet_connection_sock {
 	struct inet_sock icsk_inet;
 	CC_ICSK_FIELDS(CC_MEMBER, CC_NESTED_MEMBER, CC_MEMBER, CC_MEMBER)
+	u64 cc_guard_before[1];		/* stay 0: what a file writes beside its own bytes is found here */
 	u64 icsk_ca_priv[13];		/* the algorithm's own 104 bytes */
+	u64 cc_guard_behind[7];
 };
 
 struct tcp_options_received {

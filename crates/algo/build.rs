@@ -53,6 +53,7 @@ fn main() {
         tables.push_str(&table(table_name, folder, &names, &fields));
     }
     build.compile("knee_algorithms");
+    cc::Build::new().std("gnu11").opt_level(2).file(root.join("src/guard.c")).compile("knee_guard");
 
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
     fs::write(out.join("table.rs"), tables).expect("OUT_DIR is writable");
@@ -66,6 +67,7 @@ fn main() {
     println!("cargo::rerun-if-changed={}", algorithms.display());
     println!("cargo::rerun-if-changed={}", include.display());
     println!("cargo::rerun-if-changed=src/host.c");
+    println!("cargo::rerun-if-changed=src/guard.c");
     println!("cargo::rerun-if-changed=src/testing");
 }
 
@@ -243,7 +245,9 @@ fn mirrors(lists: &Lists) -> String {
     };
     let (head, tail) = (["SOCK_FIELDS", "ICSK_FIELDS"], ["TCP_FIELDS"]);
     let (ack, rate) = (["ACK_SAMPLE_FIELDS"], ["RATE_SAMPLE_FIELDS"]);
-    let state = "    /// The algorithm's own 104 bytes.\n    icsk_ca_priv: [u64; 13],\n";
+    let state = "    /// Nobody writes it: what a file writes before its own bytes is found here.\n    cc_guard_before: [u64; 1],\n    \
+                 /// The algorithm's own 104 bytes.\n    icsk_ca_priv: [u64; 13],\n    \
+                 /// As before them.\n    cc_guard_behind: [u64; 7],\n";
     // What only modules see stands in no group, and so in no recording.
     let own = ["TCP_OWN_FIELDS", "RX_OPT_FIELDS", "TCP_PATCHED_FIELDS"];
     let sock = [head[0], "SOCK_OWN_FIELDS", head[1]].map(members).concat() + state;

@@ -49,19 +49,24 @@ impl Call {
 
     /// The operation's name: a member of `tcp_congestion_ops`.
     pub fn operation(&self) -> &'static str {
+        self.constant()
+    }
+
+    /// The same as a constant whose place never changes.
+    pub(crate) fn constant(&self) -> &'static &'static str {
         match self {
-            Call::Ssthresh => "ssthresh",
-            Call::CongAvoid { .. } => "cong_avoid",
-            Call::SetState { .. } => "set_state",
-            Call::CwndEvent { .. } => "cwnd_event",
-            Call::InAckEvent { .. } => "in_ack_event",
-            Call::PktsAcked { .. } => "pkts_acked",
-            Call::MinTsoSegs => "min_tso_segs",
-            Call::CongControl { .. } => "cong_control",
-            Call::UndoCwnd => "undo_cwnd",
-            Call::SndbufExpand => "sndbuf_expand",
-            Call::Init => "init",
-            Call::Release => "release",
+            Call::Ssthresh => &"ssthresh",
+            Call::CongAvoid { .. } => &"cong_avoid",
+            Call::SetState { .. } => &"set_state",
+            Call::CwndEvent { .. } => &"cwnd_event",
+            Call::InAckEvent { .. } => &"in_ack_event",
+            Call::PktsAcked { .. } => &"pkts_acked",
+            Call::MinTsoSegs => &"min_tso_segs",
+            Call::CongControl { .. } => &"cong_control",
+            Call::UndoCwnd => &"undo_cwnd",
+            Call::SndbufExpand => &"sndbuf_expand",
+            Call::Init => &"init",
+            Call::Release => &"release",
         }
     }
 

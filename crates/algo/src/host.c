@@ -135,7 +135,7 @@ const struct cc_layout {
 	SIZE(cc_given) SIZE(cc_given_log)
 	CC_SOCK_FIELDS(SOCK, SOCK, SOCK) CC_SOCK_OWN_FIELDS(SOCK)
 	CC_ICSK_FIELDS(ICSK, NESTED, ICSK, ICSK)
-	ICSK(u64, icsk_ca_priv)
+	ICSK(u64, cc_guard_before) ICSK(u64, icsk_ca_priv) ICSK(u64, cc_guard_behind)
 	CC_TCP_FIELDS(TCP, TCP)
 	CC_TCP_OWN_FIELDS(TCP)
 	CC_RX_OPT_FIELDS(RX_OPT)

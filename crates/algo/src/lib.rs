@@ -30,6 +30,7 @@ mod dwarf;
 mod fields;
 mod given;
 pub mod module;
+mod odd;
 mod params;
 mod patched;
 pub mod sha256;
@@ -39,6 +40,7 @@ pub use call::Call;
 pub use described::Description;
 pub use fields::{Field, FieldKind};
 pub use given::{Given, GivenLog, Observed, Observer};
+pub use odd::{MOST_CWND_PKTS, Oddity, RTTS_WITHOUT_GROWTH, Warning};
 pub use params::{DiagInfo, Error, ParamInfo, Params};
 pub use patched::{SentSegment, SentState, sent_mark};
 pub use sock::{
@@ -53,7 +55,8 @@ use std::fmt;
 use std::path::Path;
 use std::sync::OnceLock;
 
-use module::{LoadedModules, Module, Running};
+use module::{LoadedModules, Module, NO_FLOW, Place, Running};
+use odd::Watch;
 
 /// `snd_ssthresh` of a connection that has seen no congestion.
 pub const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
@@ -420,7 +423,9 @@ impl Algorithm {
                 (running.ops(), Some(running))
             }
         };
-        Instance { algorithm: self, ops, running, params, storage, notes: None }
+        let watch = running.is_some().then(Box::<Watch>::default);
+        let (socket, notes) = (NO_FLOW, None);
+        Instance { algorithm: self, ops, running, params, storage, notes, socket, watch }
     }
 
     /// Its parameters.
@@ -509,6 +514,10 @@ pub struct Instance {
     storage: Box<[u64]>,
     /// Only while somebody looks on.
     notes: Option<Box<Notes>>,
+    /// What sentences call the connection: see [`Instance::set_socket`].
+    socket: u32,
+    /// Looks after a file's values; of the folder's a test does.
+    watch: Option<Box<Watch>>,
 }
 
 impl Instance {
@@ -527,10 +536,36 @@ impl Instance {
     /// The algorithm is assigned to a connection: whatever an earlier one kept there is gone.
     pub fn assign(&mut self, sock: &mut TcpSock) {
         sock.icsk_ca_priv = [0; 13];
+        (sock.cc_guard_before, sock.cc_guard_behind) = ([0; 1], [0; 7]);
         self.storage.fill(0);
     }
 
+    /// What sentences about it call its connection: twice the flow's number, plus 1 on the listening side.
+    pub fn set_socket(&mut self, socket: u32) {
+        self.socket = socket;
+    }
+
+    /// What it did that no algorithm should, each kind once; of those of the folder nothing.
+    pub fn warnings(&self) -> Vec<Warning> {
+        self.watch.as_ref().map_or_else(Vec::new, |watch| watch.warnings())
+    }
+
+    /// Whether it is compiled from a file that somebody named.
+    #[inline]
+    pub fn is_of_file(&self) -> bool {
+        self.running.is_some()
+    }
+
+    /// An ACK has been worked off, and there is something to send or not: looks whether a file's algorithm still lets it go.
+    pub fn after_ack(&mut self, sock: &TcpSock, waits: bool) {
+        if let (Some(watch), Some(running)) = (&mut self.watch, &self.running) {
+            watch.after_ack(sock, waits, running);
+        }
+    }
+
     /// Runs `run` with parameters and storage in place; it is the C function of `call`.
+    ///
+    /// Where code of a file crashes, or does not return, this unwinds with a [`module::Fault`].
     ///
     /// The exclusive borrows of `self`, `sock` and `host` are what makes the C side's writes sound:
     /// it touches nothing else, and keeps no pointer beyond the call.
@@ -545,9 +580,9 @@ impl Instance {
         if self.notes.is_some() {
             return self.with_notes(sock, host, call(), run);
         }
-        let result = self.with_pointers(sock, host, run);
+        let result = self.with_pointers(sock, host, || call().constant(), run);
         debug_assert!(
-            sock.snd_cwnd > 0 || sock.mss_cache == 0,
+            sock.snd_cwnd > 0 || sock.mss_cache == 0 || self.is_of_file(),
             "{} set cwnd to 0",
             self.algorithm.name()
         );
@@ -559,30 +594,51 @@ impl Instance {
         &mut self,
         sock: &mut TcpSock,
         host: &mut Host,
+        operation: impl FnOnce() -> &'static &'static str,
         run: impl FnOnce(*const Ops, Sk, *mut Host) -> u32,
     ) -> u32 {
         sock.cc_params = Pointer::to(self.params.0.as_ptr());
         host.storage =
             if self.storage.is_empty() { std::ptr::null_mut() } else { self.storage.as_mut_ptr() };
-        if let Some(running) = &self.running {
-            running.enter(sock, host);
-        }
-        let result = run(self.ops, sock, host);
-        if self.running.is_some() {
-            self.leave(sock);
-        }
+        let result = match &self.running {
+            None => run(self.ops, sock, host),
+            Some(_) => self.call_file(sock, host, operation(), run),
+        };
         sock.cc_params = Pointer::default();
         host.storage = std::ptr::null_mut();
         result
     }
 
-    /// A module may have put another table of its own in place of its first: for the connection's life.
-    fn leave(&mut self, sock: &mut TcpSock) {
-        let Some(running) = &mut self.running else { return };
+    /// Which call of a file's code it is.
+    fn place(&self, sock: &TcpSock, operation: &'static &'static str) -> Place {
+        Place { operation, flow: self.socket, at_ns: sock.tcp_clock_cache }
+    }
+
+    fn call_file(
+        &mut self,
+        sock: &mut TcpSock,
+        host: &mut Host,
+        operation: &'static &'static str,
+        run: impl FnOnce(*const Ops, Sk, *mut Host) -> u32,
+    ) -> u32 {
+        let place = self.place(sock, operation);
+        let Some(running) = &mut self.running else { return 0 };
+        running.enter(sock, host);
+        let (ops, sk, host): (_, Sk, *mut Host) = (self.ops, sock, host);
+        let result = running.guarded(&place, || run(ops, sk, host));
+        let result = result.unwrap_or_else(|fault| fault.unwind());
+        if let Some(fault) = running.outside(sock, &place) {
+            fault.unwind();
+        }
+        if let Some(watch) = &mut self.watch {
+            watch.after_call(sock, operation, result, running);
+        }
+        // A module may have put another table of its own in place of its first: for the connection's life.
         if let Some(algorithm) = running.leave(sock, self.algorithm) {
             self.algorithm = algorithm;
             self.ops = running.ops();
         }
+        result
     }
 
     #[cold]
@@ -596,7 +652,9 @@ impl Instance {
         let Some(mut notes) = self.notes.take() else { return 0 };
         let before = notes.is_observed().then(|| (sock.clone(), self.storage.clone()));
         let (acks_before, rehashes_before) = (host.asked_acks().count(), host.asked_rehashes());
-        let result = notes.around(sock, host, |sock, host| self.with_pointers(sock, host, run));
+        let operation = || call.constant();
+        let result =
+            notes.around(sock, host, |sock, host| self.with_pointers(sock, host, operation, run));
         if let Some((before, large_before)) = &before {
             notes.tell(&Noted {
                 call,
@@ -827,7 +885,8 @@ impl Instance {
                     if !self.storage.is_empty() {
                         host.storage = self.storage.as_mut_ptr();
                     }
-                    let mut values = running.info(sock, host);
+                    let place = self.place(sock, &"get_info");
+                    let mut values = running.info(sock, host, &place);
                     host.storage = std::ptr::null_mut();
                     let is_beside = !self.storage.is_empty();
                     let area = if is_beside { &self.storage[..] } else { &sock.icsk_ca_priv[..] };
@@ -838,10 +897,15 @@ impl Instance {
             (_, None) => return Vec::new(),
         };
         // SAFETY: see `with`; the function writes as many values as the table has rows.
-        self.with_pointers(sock, host, |_, sk, host| unsafe {
-            cc_call_diag_read(read, sk, host, values.as_mut_ptr());
-            0
-        });
+        self.with_pointers(
+            sock,
+            host,
+            || &"CC_DIAG",
+            |_, sk, host| unsafe {
+                cc_call_diag_read(read, sk, host, values.as_mut_ptr());
+                0
+            },
+        );
         values
     }
 }

@@ -116,7 +116,8 @@ impl Instance {
     pub fn tso_segs(&mut self, sock: &mut TcpSock, host: &mut Host, mss: u32) -> Option<u32> {
         let tso_segs = self.running.as_ref()?.patched.tso_segs?;
         // SAFETY: see `Instance::with`; the table of the copy in use has this operation.
-        Some(self.with_pointers(sock, host, |_, sk, _| unsafe { tso_segs(sk, mss) }))
+        let run = |_: *const _, sk, _: *mut Host| unsafe { tso_segs(sk, mss) };
+        Some(self.with_pointers(sock, host, || &"tso_segs", run))
     }
 
     /// A segment was just marked lost.
@@ -124,9 +125,10 @@ impl Instance {
         let Some(running) = &self.running else { return };
         let Some(skb_marked_lost) = running.patched.skb_marked_lost else { return };
         // SAFETY: as above; the operation only reads the segment, whose layout both sides assert.
-        self.with_pointers(sock, host, |_, sk, _| unsafe {
+        let run = |_: *const _, sk, _: *mut Host| unsafe {
             skb_marked_lost(sk, segment);
             0
-        });
+        };
+        self.with_pointers(sock, host, || &"skb_marked_lost", run);
     }
 }

@@ -88,6 +88,13 @@ macro_rules! operations {
                 self.name.iter().take_while(|c| **c != 0).map(|c| *c as u8 as char).collect()
             }
 
+            /// Where the function of an operation is.
+            pub(crate) fn address(&self, operation: &str) -> Option<usize> {
+                let all = [$((stringify!($name), self.$name)),*];
+                let found = all.into_iter().find(|(name, _)| *name == operation)?;
+                found.1.map(|function| (function as *const ()).addr())
+            }
+
             /// Names of those that are there.
             pub(crate) fn present(&self) -> Vec<&'static str> {
                 let all = [$((stringify!($name), self.$name.is_some())),*];
@@ -286,7 +293,7 @@ pub(crate) fn layout() -> Vec<(&'static str, u64)> {
     with_own_fields!(fields, "");
     with_fields!(AckSample, fields, "ack_sample.");
     with_fields!(RateSample, fields, "rate_sample.");
-    fields! { "" TcpSock: [icsk_ca_priv,] }
+    fields! { "" TcpSock: [cc_guard_before, icsk_ca_priv, cc_guard_behind,] }
     fields! { "" TcpSock: [sk_prot, sk_daddr, sk_rcv_saddr, sk_dport, sk_sport, sk_family,]}
     fields! { "rate_sample." RateSample: [prior_lost, tx_in_flight, lost, ece_delta,]
     [is_acking_tlp_retrans_seq, is_ece,] }

@@ -37,11 +37,13 @@ mod without_kernel;
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
 use std::io::{self, ErrorKind, Write as _};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use knee_algo::module::Fault;
 use knee_exp::machine::Build;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
@@ -114,7 +116,8 @@ also on standard error.";
 #[derive(Parser)]
 #[command(name = "knee", after_help = EXAMPLES, subcommand_required = true, arg_required_else_help = true)]
 struct Cli {
-    /// After a refusal of the kernel's, print also what libbpf and the verifier said.
+    /// After a refusal of the kernel's, print also what libbpf and the verifier said; of a file that does not compile, what the
+    /// compiler said.
     #[arg(short, long, global = true)]
     verbose: bool,
     #[command(subcommand)]
@@ -306,13 +309,11 @@ pub fn host_main() -> ExitCode {
 /// A command line, and what it does.
 trait Words: CommandFactory + FromArgMatches {
     /// Whether the kernel's own words are to follow a refusal.
-    #[cfg(feature = "kernel")]
     fn is_verbose(&self) -> bool;
     fn run(&self) -> Result<u8, Failure>;
 }
 
 impl Words for Cli {
-    #[cfg(feature = "kernel")]
     fn is_verbose(&self) -> bool {
         self.verbose
     }
@@ -344,6 +345,15 @@ impl Words for Cli {
     }
 }
 
+/// Carries them out. Code of a file that fails outside of a run, where nobody catches it, is a failure as any other.
+fn run_words(words: &impl Words) -> Result<u8, Failure> {
+    let run = AssertUnwindSafe(|| words.run());
+    catch_unwind(run).unwrap_or_else(|panic| match Fault::of(panic) {
+        Ok(fault) => Err(Failure::Says(fault.to_string())),
+        Err(panic) => resume_unwind(panic),
+    })
+}
+
 fn command<C: Words>() -> ExitCode {
     let version = Build::this().to_string();
     let parsed = C::command()
@@ -363,7 +373,10 @@ fn command<C: Words>() -> ExitCode {
             return ExitCode::from(if error.use_stderr() { COULD_NOT } else { DONE });
         }
     };
-    match words.run() {
+    if words.is_verbose() {
+        knee_algo::module::show_compiler();
+    }
+    match run_words(&words) {
         Ok(code) => ExitCode::from(code),
         // Whoever closed the pipe has read what was wanted: `knee algorithms | head -1`.
         Err(Failure::ClosedPipe) => ExitCode::from(DONE),

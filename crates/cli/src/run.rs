@@ -9,7 +9,7 @@ use knee_exp::results::Results;
 use knee_exp::runner::sweep;
 use knee_exp::runs::{Options, threads};
 use knee_exp::scale::Scale;
-use knee_exp::swept::Swept;
+use knee_exp::swept::{MOST_WARNINGS, Swept};
 use knee_exp::{Experiment, Overrides, memory, overview, refused, report, table};
 use knee_run::BackEnd;
 
@@ -189,7 +189,8 @@ fn run_all(args: &Args, experiments: &[Arc<Experiment>], options: &Options) -> R
     for (i, experiment) in experiments.iter().enumerate() {
         match run_one(args, experiment, options, i) {
             Ok(swept) if swept.interrupted => return Ok(COULD_NOT),
-            Ok(_) => {}
+            Ok(swept) if swept.failed.is_empty() => {}
+            Ok(_) => code = COULD_NOT,
             // What one cannot carry out, as with an algorithm that crashes, is no reason for the others to wait.
             Err(Failure::Experiment(why @ knee_exp::Error::Simulation { .. }))
                 if experiments.len() > 1 =>
@@ -238,6 +239,7 @@ fn run_one(
             dir.display()
         ));
     }
+    complain_of(&swept, experiment, &dir);
     if args.json {
         print(&format!("{}\n", report::json(experiment, &swept, Some(&dir))))?;
     } else {
@@ -249,6 +251,24 @@ fn run_one(
         print(&format!("{gap}{shown}{}", closing(&swept, &dir)))?;
     }
     Ok(swept)
+}
+
+/// What algorithms of files did that ended runs, or that none should.
+fn complain_of(swept: &Swept, experiment: &Experiment, dir: &Path) {
+    let shown = swept.failed.iter().take(MOST_WARNINGS);
+    shown.for_each(|sentence| complain(&format!("knee: {sentence}")));
+    let (failed, all) = (swept.failed.len(), experiment.runs());
+    if failed > 0 {
+        complain(&format!(
+            "knee: {failed} of {all} runs failed so; the others are in {}",
+            dir.display()
+        ));
+    }
+    swept.warnings.iter().for_each(|warning| complain(&format!("knee: warning: {warning}")));
+    if swept.runs_warned > 0 {
+        let runs = counted(swept.runs_warned, "run");
+        complain(&format!("knee: {runs} with warnings: {}", dir.join("warnings.csv").display()));
+    }
 }
 
 /// What it took and where it is.

@@ -116,6 +116,7 @@ pub(crate) fn rows(
         ResultFile::QueueSample => writer.queue_samples(),
         ResultFile::GoodputSample => writer.goodput_samples(),
         ResultFile::Measure => writer.measures(),
+        ResultFile::Warning => writer.warnings(),
         ResultFile::Validity => writer.validity(),
         // Of all runs together.
         ResultFile::Summary => String::new(),
@@ -230,6 +231,22 @@ impl Writer<'_> {
             row.cells()
         });
         Self::table(&self.label, rows)
+    }
+
+    fn warnings(&self) -> String {
+        let flows = (0u32..).zip(&self.outcome.flows);
+        let all = flows.flat_map(|(i, flow)| flow.warnings.iter().map(move |found| (i, found)));
+        let rows = all.map(|(flow, found)| rows::Warning {
+            flow: flow.into(),
+            traffic: self.traffic(flow),
+            warning: found.oddity.name().into(),
+            count: found.count.into(),
+            first_at_s: Cell::Seconds(found.first_at_ns.saturating_mul(PS_PER_NS)),
+            value: found.value.into(),
+            operation: found.operation.into(),
+            line: found.line.clone().into(),
+        });
+        Self::table(&self.label, rows.map(rows::Warning::cells))
     }
 
     fn rpcs(&self) -> String {

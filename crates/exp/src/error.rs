@@ -36,6 +36,11 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether it is of one run alone, and the others go on.
+    pub fn is_of_one_run(&self) -> bool {
+        matches!(self, Error::Simulation { source: knee_run::Error::Algorithm(_), .. })
+    }
+
     pub(crate) fn input(
         file: &Path,
         origin: Origin,

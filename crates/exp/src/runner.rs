@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use knee_file::Origin;
 use knee_run::BackEnd;
-use knee_run::outcome::{Validity, Work};
+use knee_run::outcome::{Outcome, Validity, Work};
 use serde_json::{Map, Value as Json};
 
 use crate::cases::{Configuration, RunId};
@@ -19,7 +19,7 @@ use crate::metric::{Kind, Measured, Metric};
 use crate::results::Results;
 use crate::runs::{Beside, Done, Options, begin};
 use crate::stats::OverRuns;
-use crate::swept::{Effort, Subject, Summaries, Swept, Verdict};
+use crate::swept::{Effort, MOST_WARNINGS, Subject, Summaries, Swept, Verdict};
 
 /// A finished run, worked up by the thread that ran it.
 struct Record {
@@ -28,6 +28,8 @@ struct Record {
     validity: Option<Validity>,
     rows: Rows,
     work: Work,
+    /// What an algorithm of a file did that none should: the first, and how many connections had such.
+    warning: Option<String>,
     /// Name of its recording.
     recording: Option<String>,
     /// There are captures of it.
@@ -45,6 +47,7 @@ impl Record {
             validity: run.ran.validity,
             rows,
             work: run.ran.outcome.work,
+            warning: warning(experiment, run.id, &run.ran.outcome),
             recording: run.recording,
             is_captured: run.is_captured,
         }
@@ -57,10 +60,30 @@ impl Record {
     }
 }
 
+/// What to say of a run in which algorithms of files did what none should.
+fn warning(experiment: &Experiment, id: RunId, outcome: &Outcome) -> Option<String> {
+    let flows = outcome.flows.iter().enumerate();
+    let all = flows.flat_map(|(flow, got)| got.warnings.iter().map(move |found| (flow, found)));
+    let all: Vec<_> = all.collect();
+    let (flow, first) = *all.iter().min_by_key(|(_, found)| found.first_at_ns)?;
+    let row = experiment.describe(&experiment.configurations[id.configuration]);
+    let more = match all.len() {
+        1 => String::new(),
+        several => format!("; {} more in this run", several - 1),
+    };
+    Some(format!(
+        "run {} ({row}): {}: at {}, flow {flow}: {first}{more}",
+        id.index,
+        first.path,
+        first.at()
+    ))
+}
+
 /// Runs everything and writes the rows of each run to `results`.
 ///
 /// `progress` is told how many runs are done, several times a second. When [`Options::stop`] is set
 /// the call returns at once with what has finished; threads end with the run that they are at.
+/// A run that code of a file ends is left out and noted in [`Swept::failed`]; the others go on.
 ///
 /// # Errors
 /// [`Error::Simulation`] if a run cannot be carried out, [`Error::Io`] if a row cannot be written,
@@ -92,8 +115,15 @@ pub fn sweep(
     let make = move |run| Record::of(&of, run);
     let mut runs = begin((experiment, options, beside), make, Record::bytes, progress)?;
     let mut gathered = Gathered::new(experiment);
+    let mut failed = Failed::default();
     for record in &mut runs {
-        let mut record = record?;
+        let mut record = match record {
+            Err(why) if why.is_of_one_run() => {
+                failed.add(why);
+                continue;
+            }
+            other => other?,
+        };
         results.append(experiment, &record.rows)?;
         if let Some(name) = record.recording.take() {
             results.add_recording(name)?;
@@ -104,7 +134,14 @@ pub fn sweep(
         gathered.add(&record);
     }
     let interrupted = runs.is_stopped();
-    let (tables, runs_done, work) = gathered.finish();
+    let Gathered { runs_done, runs_warned, .. } = gathered;
+    let warnings = std::mem::take(&mut gathered.warnings);
+    let (tables, work) = gathered.finish();
+    let failed = match (failed.first, runs_done) {
+        // Nothing is left that could be kept.
+        (Some(why), 0) => return Err(why),
+        (_, _) => failed.sentences,
+    };
     let cpu_s = machine::cpu_seconds() - cpu_before;
     let effort = Effort {
         work,
@@ -114,7 +151,32 @@ pub fn sweep(
     };
     let (back_end, about) = (options.back_end.name(), about(experiment, &*options.back_end)?);
     let is_model = options.back_end.capabilities().is_model;
-    Ok(Swept { tables, runs_done, interrupted, effort, back_end, is_model, about })
+    Ok(Swept {
+        tables,
+        runs_done,
+        interrupted,
+        failed,
+        warnings,
+        runs_warned,
+        effort,
+        back_end,
+        is_model,
+        about,
+    })
+}
+
+/// Runs that code of a file ended.
+#[derive(Default)]
+struct Failed {
+    first: Option<Error>,
+    sentences: Vec<String>,
+}
+
+impl Failed {
+    fn add(&mut self, why: Error) {
+        self.sentences.push(why.to_string());
+        self.first.get_or_insert(why);
+    }
 }
 
 /// What a back end says of itself, and in what runs of this experiment differ there from the simulator's.
@@ -142,12 +204,22 @@ struct Gathered<'a> {
     tables: Vec<Summaries>,
     row: Option<Row>,
     runs_done: usize,
+    warnings: Vec<String>,
+    runs_warned: usize,
     work: Work,
 }
 
 impl Gathered<'_> {
     fn new(experiment: &Experiment) -> Gathered<'_> {
-        Gathered { experiment, tables: Vec::new(), row: None, runs_done: 0, work: Work::default() }
+        Gathered {
+            experiment,
+            tables: Vec::new(),
+            row: None,
+            runs_done: 0,
+            warnings: Vec::new(),
+            runs_warned: 0,
+            work: Work::default(),
+        }
     }
 
     fn add(&mut self, record: &Record) {
@@ -158,6 +230,12 @@ impl Gathered<'_> {
         let row = self.row.get_or_insert_with(|| Row { index, ..Row::default() });
         row.add(&record.measured, record.validity.as_ref());
         self.runs_done += 1;
+        if let Some(warning) = &record.warning {
+            self.runs_warned += 1;
+            if self.warnings.len() < MOST_WARNINGS {
+                self.warnings.push(warning.clone());
+            }
+        }
         self.work.events += record.work.events;
         self.work.data_pkts += record.work.data_pkts;
         self.work.pkt_hops += record.work.pkt_hops;
@@ -170,9 +248,9 @@ impl Gathered<'_> {
         }
     }
 
-    fn finish(mut self) -> (Vec<Summaries>, usize, Work) {
+    fn finish(mut self) -> (Vec<Summaries>, Work) {
         self.close();
-        (self.tables, self.runs_done, self.work)
+        (self.tables, self.work)
     }
 }
 
@@ -271,6 +349,7 @@ mod tests {
                 validity: None,
                 rows: Rows::default(),
                 work: Work::default(),
+                warning: None,
                 recording: None,
                 is_captured: false,
             };

@@ -189,16 +189,19 @@ pub(crate) fn begin<'a, T: Send + 'static>(
 /// Finished runs, one after the other: see [`runs()`]. Threads end with the run that they are at when it is dropped.
 ///
 /// When [`Options::stop`] is set it gives at once what has finished, perhaps with gaps, and ends. After an error it ends, too:
-/// [`Error::Simulation`] if a run cannot be carried out.
+/// [`Error::Simulation`] if a run cannot be carried out. Where that [is of one run](Error::is_of_one_run), the others follow.
 pub struct Runs<'a, T> {
     work: Arc<Work<T>>,
-    records: mpsc::Receiver<Result<(usize, T), Error>>,
+    records: mpsc::Receiver<Result<(usize, Made<T>), Error>>,
     /// What waits for a run before it.
-    early: BTreeMap<usize, T>,
+    early: BTreeMap<usize, Made<T>>,
     finished: usize,
     state: State,
     progress: Box<dyn FnMut(usize) + 'a>,
 }
+
+/// What was made of a run, or why it alone has failed.
+type Made<T> = Result<T, Error>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -225,14 +228,16 @@ impl<T> Runs<'_, T> {
     }
 
     /// The one whose turn it is, or the first of those that have finished if no more will.
-    fn take(&mut self) -> Option<T> {
+    fn take(&mut self) -> Option<Made<T>> {
         let next = self.work.next.load(Ordering::Relaxed);
         let made = match self.state {
             State::Going => self.early.remove(&next)?,
             State::Stopped => self.early.pop_first()?.1,
             State::Failed => return None,
         };
-        self.work.waiting_bytes.fetch_sub((self.work.bytes)(&made), Ordering::Relaxed);
+        if let Ok(made) = &made {
+            self.work.waiting_bytes.fetch_sub((self.work.bytes)(made), Ordering::Relaxed);
+        }
         self.work.next.store(next + 1, Ordering::Relaxed);
         Some(made)
     }
@@ -267,7 +272,7 @@ impl<T> Runs<'_, T> {
         Ok(())
     }
 
-    fn add(&mut self, (index, made): (usize, T)) {
+    fn add(&mut self, (index, made): (usize, Made<T>)) {
         self.early.insert(index, made);
         self.finished += 1;
     }
@@ -279,7 +284,7 @@ impl<T> Iterator for Runs<'_, T> {
     fn next(&mut self) -> Option<Result<T, Error>> {
         loop {
             if let Some(made) = self.take() {
-                return Some(Ok(made));
+                return Some(made);
             }
             if self.state != State::Going || self.finished == self.work.experiment.runs() {
                 return None;
@@ -347,7 +352,7 @@ impl<T> Work<T> {
     }
 
     /// What one thread does.
-    fn run_all(&self, sender: &mpsc::SyncSender<Result<(usize, T), Error>>) {
+    fn run_all(&self, sender: &mpsc::SyncSender<Result<(usize, Made<T>), Error>>) {
         // All threads end where one panics, so that none waits for its run.
         let _ends = OnPanic(self.quit.clone());
         while !self.is_over() {
@@ -368,8 +373,12 @@ impl<T> Work<T> {
             if let Ok(made) = &made {
                 self.waiting_bytes.fetch_add((self.bytes)(made), Ordering::Relaxed);
             }
+            let made = match made {
+                Err(why) if !why.is_of_one_run() => Err(why),
+                of_this_run => Ok((index, of_this_run)),
+            };
             // Where the flag went up meanwhile the back end may have cut the run short.
-            if self.is_stopped() || sender.send(made.map(|made| (index, made))).is_err() {
+            if self.is_stopped() || sender.send(made).is_err() {
                 return;
             }
         }

@@ -7,6 +7,9 @@ use crate::cases::Configuration;
 use crate::metric::{Kind, Metric};
 use crate::stats::Summary;
 
+/// As many sentences of one kind are kept; the results have all.
+pub const MOST_WARNINGS: usize = 20;
+
 /// What came of a sweep.
 #[derive(Clone, Debug)]
 pub struct Swept {
@@ -16,6 +19,12 @@ pub struct Swept {
     pub runs_done: usize,
     /// Whether it was stopped before all of them had.
     pub interrupted: bool,
+    /// Runs that code of a file ended, each in a sentence.
+    pub failed: Vec<String>,
+    /// What algorithms of files did that none should: of each run with such the first, up to [`MOST_WARNINGS`].
+    pub warnings: Vec<String>,
+    /// Runs with such.
+    pub runs_warned: usize,
     /// What it took.
     pub effort: Effort,
     /// Name of the back end.

@@ -32,6 +32,7 @@ pub fn flow_outcome(
         min_rtt: info.min_rtt_us().map(|us| Duration::from_us(us.into())),
         cwnd_pkts: info.snd_cwnd().unwrap_or(0),
         inits_left_out: inits_left_out([client, server]),
+        warnings: Vec::new(),
     }
 }
 

@@ -41,6 +41,12 @@ pub struct Manifest {
     pub runs_done: Option<u64>,
     /// Whether it was stopped before all of them had.
     pub interrupted: bool,
+    /// Runs in which code of a file crashed or did not return, each in a sentence.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub failed: Vec<String>,
+    /// What algorithms of files did that none should, each kind once a case.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
     pub time: String,
     pub host: Option<String>,
     pub kernel: Option<String>,

@@ -204,6 +204,8 @@ tables! {
     GoodputSample "series-goodput.csv" Run [at_s flow traffic bytes]
     /// A metric of a traffic entry or queue in a run.
     Measure "measures.csv" Run [subject metric unit values mean late late_mean]
+    /// What an algorithm of a file did on a connection that none should.
+    Warning "warnings.csv" RunAndCase [flow traffic warning count first_at_s value operation line]
     /// Something measured of the host in a run.
     Validity "validity.csv" Run [measure value]
     /// A metric of a traffic entry or queue, over all repeats.

@@ -18,6 +18,9 @@ pub enum Error {
     /// What carries it out has failed, or lacks something.
     #[error("{0}")]
     Failed(String),
+    /// Code of a file that was named as an algorithm crashed, or does not return. Other runs are not concerned.
+    #[error("{0}")]
+    Algorithm(String),
     /// The same, by what the system or another crate says.
     #[error("{what}{source}")]
     Caused {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use knee_algo::Warning;
 use knee_queue::Stats;
 use knee_queue::time::{Duration, Time};
 
@@ -184,6 +185,8 @@ pub struct FlowOutcome {
     /// Sides of the connection that began without the `init` of their algorithm because the kernel left the call out; `None`:
     /// nobody looked, or nobody can leave one out.
     pub inits_left_out: Option<u64>,
+    /// What algorithms of files did there that none should; of the others, and on a real host, nobody looks.
+    pub warnings: Vec<Warning>,
 }
 
 impl FlowOutcome {

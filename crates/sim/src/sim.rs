@@ -16,6 +16,7 @@ use crate::tap::hosts::{HostsTap, Sighting};
 use crate::tap::{CoarseClock, FlowTap, Side, TapAt, Tapped};
 use crate::tcp::{HostState, Place, Sock, State};
 use knee_algo::Host as CcHost;
+use knee_algo::module::Fault;
 use knee_flight::{Record, observer};
 use knee_queue::time::{Duration, PS_PER_S, Time};
 use knee_run::outcome::{
@@ -27,6 +28,7 @@ use knee_run::spec::{Cc, Flow, Run, Traffic};
 use knee_run::turns::{Ready, Turns};
 use knee_run::{Error, validate};
 use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
 
 /// The two sockets of a flow: the connecting one has the even number.
@@ -87,7 +89,7 @@ struct Simulation<'a> {
 /// If the specification contradicts itself (no route, a flow from a switch, ...), in one sentence.
 pub fn simulate(run: &Run) -> Result<Outcome, Error> {
     validate(run)?;
-    Ok(Simulation::build(run)?.run())
+    Simulation::build(run)?.run()
 }
 
 /// As [`simulate`], with a record of every call of the algorithm of the flows of `group`, in order:
@@ -104,7 +106,7 @@ pub fn simulate_recorded(
     validate(run)?;
     let mut simulation = Simulation::build(run)?;
     simulation.record(group, Rc::new(RefCell::new(sink)));
-    Ok(simulation.run())
+    simulation.run()
 }
 
 /// As [`simulate`], with every segment of one flow as it leaves and reaches one of its hosts, in order. What
@@ -127,7 +129,7 @@ pub fn simulate_tapped(
     }
     let mut simulation = Simulation::build(run)?;
     let clock = simulation.tap(at, Box::new(sink));
-    Ok((simulation.run(), clock))
+    Ok((simulation.run()?, clock))
 }
 
 /// As [`simulate`], with every packet of every host where it leaves and reaches the host and the other ends of its links, in
@@ -142,7 +144,7 @@ pub fn simulate_captured(
     validate(run)?;
     let mut simulation = Simulation::build(run)?;
     simulation.capture(Box::new(sink));
-    Ok(simulation.run())
+    simulation.run()
 }
 
 impl<'a> Simulation<'a> {
@@ -288,7 +290,16 @@ impl<'a> Simulation<'a> {
         self.net.tap = Some(Box::new(HostsTap::new(self.run, numbers, sink)));
     }
 
-    fn run(mut self) -> Outcome {
+    fn run(self) -> Result<Outcome, Error> {
+        let run = AssertUnwindSafe(|| self.run_to_end());
+        // What a file's code left behind is gone with the simulation.
+        catch_unwind(run).map_err(|panic| match Fault::of(panic) {
+            Ok(fault) => Error::Algorithm(fault.to_string()),
+            Err(panic) => resume_unwind(panic),
+        })
+    }
+
+    fn run_to_end(mut self) -> Outcome {
         self.start();
         self.work_off();
         if let Some(mut tap) = self.net.tap.take() {
@@ -851,6 +862,7 @@ impl<'a> Simulation<'a> {
             min_rtt: client.min_rtt_us().map(|us| Duration::from_us(u64::from(us))),
             cwnd_pkts: client.tp.snd_cwnd,
             inits_left_out: None,
+            warnings: [client, server].into_iter().flat_map(Sock::warnings).collect(),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use super::{Finding, Rule};
-use crate::module::{Headers, find_clang, find_compiler};
+use crate::module::{Headers, bounded, find_clang, find_compiler};
 
 /// Bytes of stack that a BPF program has, its callees included.
 const STACK_BYTES: u32 = 512;
@@ -22,8 +22,8 @@ pub(super) fn by_clang(path: &Path, headers: &Headers) -> Option<(Vec<Finding>, 
     let (clang, _) = find_clang(None).ok()?;
     let mut command = contract_command(&clang, headers);
     command.args(["-target", "bpf", "-mcpu=v3", "-U__bpf__", "-O2", "-g", "-Wall", "-c"]);
-    let output = command.arg(path).args(["-o", "/dev/null"]).output().ok()?;
-    let said = String::from_utf8_lossy(&output.stderr);
+    command.arg(path).args(["-o", "/dev/null"]);
+    let said = bounded::run(&mut command, None, bounded::MOST_PREPROCESSED).ok()?.stderr;
     let has_bpf = !said.contains("unable to create target") && !said.contains("unknown target");
     has_bpf.then(|| (complaints(&said, path), format!("{clang} for BPF")))
 }
@@ -34,9 +34,10 @@ pub(super) fn by_gcc(path: &Path, headers: &Headers) -> Option<(Vec<Finding>, St
     let mut command = contract_command(&program, headers);
     command.args(["-O2", "-c", "-fdump-tree-gimple-lineno=/dev/stdout"]);
     command.arg(format!("-Wframe-larger-than={STACK_BYTES}"));
-    let output = command.arg(path).args(["-o", "/dev/null"]).output().ok()?;
-    let mut found = complaints(&String::from_utf8_lossy(&output.stderr), path);
-    found.extend(signed_divisions(&String::from_utf8_lossy(&output.stdout), path));
+    command.arg(path).args(["-o", "/dev/null"]);
+    let ran = bounded::run(&mut command, None, bounded::MOST_PREPROCESSED).ok()?;
+    let mut found = complaints(&ran.stderr, path);
+    found.extend(signed_divisions(&String::from_utf8_lossy(&ran.stdout), path));
     Some((found, program))
 }
 

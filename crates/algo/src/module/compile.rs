@@ -1,11 +1,14 @@
 //! From a source file to a shared object, kept by everything that went into it.
 
+use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 
 use super::api::Api;
+use super::bounded::{self, Includes, Ran};
 use super::cache::Cache;
+use super::complaints;
 use super::options::{LinuxApi, Options};
 use super::source::Kind;
 use super::{MAX_SOURCE_BYTES, area};
@@ -125,9 +128,11 @@ const C_HEADERS: &[(&str, &str)] = &[
 const FLAGS: &[&str] = &[
     "-std=gnu11",
     "-O2",
-    // What a private struct's fields are called; not compressed, since nothing here unpacks.
+    // The line of a crash, and what a private struct's fields are called; not compressed, since nothing here unpacks.
     "-g",
     "-gz=none",
+    // A stack that overflows is found at its end, whatever the size of a frame.
+    "-fstack-clash-protection",
     "-fPIC",
     "-fvisibility=hidden",
     "-fwrapv",
@@ -161,6 +166,11 @@ pub(super) struct File<'a> {
     pub(super) path: &'a Path,
     pub(super) text: &'a str,
 }
+/// Neither shows lines of what it read. Clang would end after twenty errors.
+const GCC_FLAGS: [&str; 2] = ["-fmax-errors=0", "-fno-diagnostics-show-caret"];
+const CLANG_FLAGS: [&str; 2] = ["-ferror-limit=0", "-fno-caret-diagnostics"];
+/// More headers are not looked for.
+const MOST_MISSING_HEADERS: usize = 32;
 
 /// A shared object and what made it.
 pub(super) struct Compiled {
@@ -222,7 +232,11 @@ pub(super) fn compile(
     };
     let jobs: Vec<Job<'_>> = forms.into_iter().map(job).collect();
     // The text after the preprocessor, with what it is linked with and by whom: the same object.
-    let keys: Vec<Result<Key, String>> = jobs.iter().map(Job::key).collect();
+    let keys: Vec<Result<Key, Refusal>> = jobs.iter().map(Job::key).collect();
+    let is_refused = |key: &&Result<Key, Refusal>| matches!(key, Err(Refusal::Says(_)));
+    if let Some(Err(why)) = keys.iter().find(is_refused) {
+        return Err(why.to_string());
+    }
     for key in keys.iter().flatten() {
         let object = cache.object(&key.hex, "so");
         if object.is_file() {
@@ -241,10 +255,32 @@ pub(super) fn compile(
             Err(why) => refusals.push(why),
         }
     }
+    // What no form mends is said at once.
+    if let Some(at) = refusals.iter().position(|why| matches!(why, Refusal::Says(_))) {
+        return Err(refusals.swap_remove(at).to_string());
+    }
     // Of two forms the one with fewer complaints is the one that was meant.
-    let complaints = |text: &String| text.matches("error:").count();
-    let why = refusals.into_iter().min_by_key(complaints).unwrap_or_default();
-    Err(format!("does not compile with {compiler}:\n{}{}", why.trim_end(), hints(&why)))
+    let of_forms = refusals.into_iter().zip(&jobs).map(|(why, job)| (job, why.to_string()));
+    let fewest = of_forms.min_by_key(|(_, said)| said.matches("error:").count());
+    let Some((job, said)) = fewest else { return Err(String::new()) };
+    let said = job.with_all_headers(said);
+    let texts: Vec<(&Path, &str)> = files.iter().map(|file| (file.path, file.text)).collect();
+    Err(complaints::explain(&compiler, &said, &texts))
+}
+
+/// Why there is no object.
+enum Refusal {
+    /// A sentence.
+    Says(String),
+    /// What the compiler said.
+    Compiler(String),
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Refusal::Says(text) | Refusal::Compiler(text)) = self;
+        f.write_str(text)
+    }
 }
 
 /// What an object is kept under, and what is compiled behind each file.
@@ -275,6 +311,9 @@ impl Job<'_> {
     fn command(&self) -> Command {
         let mut command = Command::new(self.program);
         command.env("LC_ALL", "C").args(FLAGS);
+        // All errors at once, and the same text of whatever version.
+        let is_clang = self.compiler.contains("clang");
+        command.args(if is_clang { &CLANG_FLAGS[..] } else { &GCC_FLAGS[..] });
         command.arg(format!("-I{}", self.include.display()));
         command.arg(format!("-DKNEE_CONG_CONTROL_ARGUMENTS={}", self.arguments));
         command.arg(format!("-DKNEE_LINUX_VERSION={}", self.version));
@@ -303,13 +342,15 @@ impl Job<'_> {
     }
 
     /// What the object is kept under; an error is the preprocessor's.
-    fn key(&self) -> Result<Key, String> {
+    fn key(&self) -> Result<Key, Refusal> {
         let mut all = Vec::new();
         let mut behind = Vec::new();
         let mut headers = Vec::new();
         let mut private_types = Vec::new();
         for (file, number) in self.files.iter().zip(1..) {
-            let output = run(self.command_for(*file).arg("-E").arg(file.path))?;
+            let mut command = self.command_for(*file);
+            command.args(["-E", "-H"]).arg(file.path);
+            let output = self.carry_out(&mut command, bounded::MOST_PREPROCESSED)?;
             let text = String::from_utf8_lossy(&output.stdout);
             behind.push(match self.kind {
                 Kind::KernelModule => {
@@ -354,7 +395,67 @@ impl Job<'_> {
         paths.into_iter().filter_map(hashed).collect()
     }
 
-    fn run(&self, key: &Key) -> Result<PathBuf, String> {
+    /// Folders of headers that the files may include: their own, and those that the user names.
+    fn folders(&self) -> impl Iterator<Item = &Path> {
+        let own = self.files.iter().map(|file| folder_of(file.path));
+        own.chain(self.options.include.iter().map(PathBuf::as_path))
+    }
+
+    /// Runs the compiler, within its bounds, and holds what it includes to what a file may.
+    fn carry_out(&self, command: &mut Command, most_stdout: u64) -> Result<Ran, Refusal> {
+        self.carry_out_with(command, most_stdout, None)
+    }
+
+    /// The same with another folder of headers.
+    fn carry_out_with(
+        &self,
+        command: &mut Command,
+        most_stdout: u64,
+        more: Option<&Path>,
+    ) -> Result<Ran, Refusal> {
+        let ran = bounded::run(command, None, most_stdout)
+            .map_err(|why| Refusal::Says(format!("the compiler cannot be run: {why}")))?;
+        // Before anything that it says is shown.
+        let includes = Includes::new(self.include, more.into_iter().chain(self.folders()));
+        includes.check(&ran.stderr, Path::new("")).map_err(Refusal::Says)?;
+        match (ran.is_done, &ran.limit) {
+            (true, _) => Ok(ran),
+            (false, Some(limit)) => Err(Refusal::Says(limit.clone())),
+            (false, None) => Err(Refusal::Compiler(bounded::without_list(&ran.stderr))),
+        }
+    }
+
+    /// What the compiler says of the file where no header is missing: such a one ends it before it has seen the rest.
+    fn with_all_headers(&self, said: String) -> String {
+        let mut missing = complaints::missing_headers(&said);
+        let Some(stubs) = (!missing.is_empty()).then(|| self.cache.unique("missing")) else {
+            return said;
+        };
+        let mut all = said;
+        for _ in 0..MOST_MISSING_HEADERS {
+            let is_made = missing.iter().all(|name| make_stub(&stubs, name).is_ok());
+            if missing.is_empty() || !is_made {
+                break;
+            }
+            let mut more = String::new();
+            for file in self.files {
+                let mut command = self.command_for(*file);
+                command.args(["-fsyntax-only", "-H", "-I"]).arg(&stubs).arg(file.path);
+                let most = bounded::MOST_PREPROCESSED;
+                if let Err(Refusal::Compiler(said)) =
+                    self.carry_out_with(&mut command, most, Some(&stubs))
+                {
+                    more.push_str(&said);
+                }
+            }
+            missing = complaints::missing_headers(&more);
+            all.push_str(&more);
+        }
+        let _ = fs::remove_dir_all(&stubs);
+        all
+    }
+
+    fn run(&self, key: &Key) -> Result<PathBuf, Refusal> {
         let object = self.cache.object(&key.hex, "so");
         let mut objects = self.support()?;
         let mut own = Vec::new();
@@ -379,26 +480,27 @@ impl Job<'_> {
         behind: &str,
         number: u32,
         to: &Path,
-    ) -> Result<(), String> {
+    ) -> Result<(), Refusal> {
         let whole = self.cache.unique("c");
-        let text = with_behind(file, number, behind);
-        fs::write(&whole, text).map_err(|why| self.cache.failed(&why))?;
+        let failed = |why| Refusal::Says(self.cache.failed(&why));
+        fs::write(&whole, with_behind(file, number, behind)).map_err(failed)?;
         let mut command = self.command_for(file);
-        let folder = file.path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        command.arg("-iquote").arg(folder.unwrap_or(Path::new(".")));
-        let outcome = run(command.arg("-c").arg(&whole).arg("-o").arg(to));
+        command.arg("-iquote").arg(folder_of(file.path));
+        command.arg("-H").arg("-c").arg(&whole).arg("-o").arg(to);
+        let outcome = self.carry_out(&mut command, bounded::MOST_PREPROCESSED);
         let _ = fs::remove_file(&whole);
         outcome.map(drop)
     }
 
     /// What every file is linked with, compiled once for each form.
-    fn support(&self) -> Result<Vec<PathBuf>, String> {
+    fn support(&self) -> Result<Vec<PathBuf>, Refusal> {
         let support = match self.kind {
             Kind::KernelModule => "support.c",
             Kind::Contract { .. } => "file.c",
         };
         let flags = FLAGS.join(" ");
         let place = self.include.display().to_string();
+        let failed = |why| Refusal::Says(self.cache.failed(&why));
         let mut objects = Vec::new();
         for name in [support, "host.c"] {
             let algorithm = match self.kind {
@@ -413,26 +515,35 @@ impl Job<'_> {
                 let partial = self.cache.unique("o");
                 let mut command = self.command();
                 command.arg("-I").arg(self.include.join("knee")).arg("-c");
-                run(command.arg(self.include.join(name)).arg("-o").arg(&partial))?;
-                fs::rename(&partial, &object).map_err(|why| self.cache.failed(&why))?;
+                command.arg(self.include.join(name)).arg("-o").arg(&partial);
+                self.carry_out(&mut command, bounded::MOST_PREPROCESSED)?;
+                fs::rename(&partial, &object).map_err(failed)?;
             }
             objects.push(object);
         }
         Ok(objects)
     }
 
-    fn link(&self, objects: &[PathBuf], to: &Path) -> Result<(), String> {
+    fn link(&self, objects: &[PathBuf], to: &Path) -> Result<(), Refusal> {
         let partial = self.cache.unique("so");
+        let failed = |why| Refusal::Says(self.cache.failed(&why));
         let mut command = Command::new(self.program);
         command.env("LC_ALL", "C").args(LINK_FLAGS).args(objects).arg("-o").arg(&partial);
-        let outcome = run(&mut command)
-            .and_then(|_| fs::rename(&partial, to).map_err(|why| self.cache.failed(&why)));
+        let outcome = self
+            .carry_out(&mut command, bounded::MOST_PREPROCESSED)
+            .and_then(|_| fs::rename(&partial, to).map_err(failed));
         if outcome.is_err() {
             // It may not have come to that.
             let _ = fs::remove_file(&partial);
         }
         outcome
     }
+}
+
+/// The folder that a file is in.
+fn folder_of(path: &Path) -> &Path {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    folder.unwrap_or(Path::new("."))
 }
 
 /// A file's name as the kernel makes a module's of it.
@@ -450,13 +561,15 @@ fn with_behind(file: File<'_>, number: u32, behind: &str) -> String {
     )
 }
 
-/// Runs a compiler; an error is what it printed.
-fn run(command: &mut Command) -> Result<Output, String> {
-    let output = command.output().map_err(|why| format!("the compiler cannot be run: {why}"))?;
-    if output.status.success() {
-        return Ok(output);
+/// An empty header in place of one that is missing.
+fn make_stub(folder: &Path, name: &str) -> std::io::Result<()> {
+    let name = Path::new(name);
+    if !name.components().all(|part| matches!(part, std::path::Component::Normal(_))) {
+        return Err(std::io::ErrorKind::InvalidInput.into());
     }
-    Err(String::from_utf8_lossy(&output.stderr).into_owned())
+    let path = folder.join(name);
+    fs::create_dir_all(path.parent().unwrap_or(folder))?;
+    fs::write(path, "")
 }
 
 /// The headers as files, for whoever compiles against the contract.
@@ -500,53 +613,6 @@ pub fn header_texts() -> Vec<(String, String)> {
     };
     texts.extend(BESIDE_HEADERS.iter().map(of_own));
     texts
-}
-
-// ---- what a complaint of the compiler means here ----
-
-/// Said below the compiler's own words, once for each thing that knee has not.
-fn hints(complaints: &str) -> String {
-    let mut hints: Vec<String> = complaints.lines().filter_map(hint).collect();
-    hints.sort();
-    hints.dedup();
-    hints.iter().map(|hint| format!("\n{hint}")).collect()
-}
-
-fn hint(line: &str) -> Option<String> {
-    let quoted = |after: &str| {
-        let rest = line.split_once(after)?.1;
-        Some(rest.split_once('\'')?.1.split_once('\'')?.0)
-    };
-    let is_error = line.contains("error:");
-    if let Some(member) = quoted("no member named").filter(|_| is_error) {
-        let structs = ["tcp_sock", "inet_connection_sock", "sock", "rate_sample", "ack_sample"];
-        let of = structs.into_iter().find(|name| line.contains(&format!("'struct {name}'")))?;
-        return Some(format!(
-            "knee: the simulator keeps no {member} in struct {of}; it has {}",
-            fields(of).join(", ")
-        ));
-    }
-    let function = quoted("implicit declaration of function")
-        .or_else(|| quoted("call to undeclared function"))
-        .filter(|_| is_error);
-    if let Some(function) = function {
-        return Some(format!(
-            "knee: the simulator has no {function}(): docs/modules.md lists what there is"
-        ));
-    }
-    if is_error && (line.contains("No such file or directory") || line.contains("file not found")) {
-        return Some(
-            "knee: of the kernel's headers there are those that congestion controls use \
-             (docs/modules.md); a header of your own must stand beside the file"
-                .to_owned(),
-        );
-    }
-    if line.contains("SSE register") || line.contains("general-regs-only") {
-        return Some(
-            "knee: no floating point, as in the kernel: use integers with a scale".to_owned(),
-        );
-    }
-    None
 }
 
 /// Members of a struct of the contract's native half; a list of `fields.h` stands for its own.

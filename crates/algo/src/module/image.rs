@@ -5,8 +5,10 @@ use std::fs;
 use std::mem::offset_of;
 use std::os::unix::ffi::OsStrExt as _;
 
+use super::fault::{Fault, NO_FLOW, Place};
+use super::guard::{self, Code};
 use super::log::Log;
-use super::{Module, area, cache};
+use super::{Module, area, bounded, cache, symbols};
 use crate::params::SWITCH;
 use crate::{Host, Ops, ParamInfo, PatchedOps, RawDiag, RawParam, Sk, TcpSock, text};
 
@@ -290,6 +292,7 @@ pub(super) struct Image {
     /// Global variables: where they are, and what they were when the copy was loaded.
     data: *mut u8,
     data_at_first: Box<[u8]>,
+    code: &'static Code,
 }
 
 // SAFETY: whoever has the image has it alone, and nothing in it belongs to a thread.
@@ -306,6 +309,9 @@ impl std::fmt::Debug for Image {
 impl Image {
     /// Loads a copy that shares no variable with any other: the loader tells files apart, not names.
     pub(super) fn load(module: &Module) -> Result<Image, String> {
+        let bytes = knee_files::read_bounded(&module.object, bounded::MOST_OBJECT, "object")
+            .map_err(|why| format!("its object {} {why}", module.object.display()))?;
+        symbols::check(&bytes)?;
         let dir = module.object.parent().unwrap_or(&module.object);
         let copy = cache::unique(dir, "so");
         fs::copy(&module.object, &copy)
@@ -332,11 +338,27 @@ impl Image {
                 unsafe { libc::dlsym(loaded, symbol.as_ptr()) }.cast_const().cast();
             fits_private_area(first, module.api.private_area_bytes())?;
         }
-        let (data, bytes) = writable_part(symbol)
+        let parts = Parts::of(symbol)
             .ok_or("the object that was compiled from it has no part with its variables")?;
+        let (data, bytes) = parts.data;
+        let data: *mut u8 = std::ptr::with_exposed_provenance_mut(data);
         // SAFETY: the segment is mapped, readable, and this copy's alone.
         let data_at_first = unsafe { std::slice::from_raw_parts(data, bytes) }.into();
-        Ok(Image { symbol, is_kernel_module: module.is_kernel_module, data, data_at_first })
+        // SAFETY: the handle of above; names that end in a zero. Both are of support.c, and files on the contract have none.
+        let variable = |name: &CStr| unsafe { libc::dlsym(loaded, name.as_ptr()) }.cast_const();
+        let code = Box::leak(Box::new(Code {
+            base: parts.base,
+            begin: parts.code.0,
+            end: parts.code.0 + parts.code.1,
+            is_allocating: variable(c"knee_is_allocating").cast(),
+            said: variable(c"knee_said").cast(),
+        }));
+        Ok(Image { symbol, is_kernel_module: module.is_kernel_module, data, data_at_first, code })
+    }
+
+    /// Where its code lies.
+    pub(super) fn code(&self) -> &'static Code {
+        self.code
     }
 
     pub(super) fn module_table(&self) -> ModuleTable {
@@ -390,13 +412,18 @@ impl Image {
             *table.sink = Sink { to: log, print: Some(print), flow: 0, has_flow: false };
         }
         self.enter(&mut sock, &mut host, None);
+        let said = |fault: Fault| fault.said(&module.path);
         let mut values = params.iter();
+        let place = Place { operation: &"module_param", flow: NO_FLOW, at_ns: 0 };
         for param in table.params().filter(|param| param.kind != ParamType::Text) {
-            param.set(&table, values.next().copied().unwrap_or_default())?;
+            let value = values.next().copied().unwrap_or_default();
+            guard::call(module, self.code, &place, || param.set(&table, value)).map_err(said)??;
         }
         let files = module.files();
-        // SAFETY: clocks and random numbers are this host's.
-        match unsafe { (table.start)(files) } {
+        let place = Place { operation: &"module_init", flow: NO_FLOW, at_ns: 0 };
+        // SAFETY: module_init has no arguments; clocks and random numbers are this host's.
+        let started = guard::call(module, self.code, &place, || unsafe { (table.start)(files) });
+        match started.map_err(said)? {
             0 => Ok(()),
             -95 => Err("has no module_init, so nothing registers it".to_owned()),
             -22 => Err(
@@ -593,7 +620,7 @@ fn refusal(copy: &str) -> String {
             )
         }
         Some((_, symbol)) => format!(
-            "uses {symbol}, which neither it nor knee has: docs/modules.md lists what there is"
+            "uses `{symbol}`: knee's contract has no such function; see docs/modules.md#contract"
         ),
         None => format!("cannot be loaded: {why}"),
     }
@@ -604,39 +631,55 @@ fn is_float_helper(symbol: &str) -> bool {
     symbol.starts_with("__") && ["df", "sf", "tf"].iter().any(|kind| symbol.contains(kind))
 }
 
-/// The loaded segment with the variables of the object that something belongs to.
-fn writable_part(of: *const c_void) -> Option<(*mut u8, usize)> {
-    struct Search {
-        of: usize,
-        found: Option<(usize, usize)>,
-    }
-    unsafe extern "C" fn look(
-        info: *mut libc::dl_phdr_info,
-        _size: usize,
-        data: *mut c_void,
-    ) -> c_int {
-        // SAFETY: what dl_iterate_phdr gives is valid for this call, and `data` is the search below.
-        let (info, search) = unsafe { (&*info, &mut *data.cast::<Search>()) };
-        // SAFETY: as above; the table has the length it states.
-        let headers =
-            unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
-        let loaded = || headers.iter().filter(|header| header.p_type == libc::PT_LOAD);
-        let begin = |header: &libc::Elf64_Phdr| (info.dlpi_addr + header.p_vaddr) as usize;
-        let holds = |header: &libc::Elf64_Phdr| {
-            (begin(header)..begin(header) + header.p_memsz as usize).contains(&search.of)
-        };
-        if !loaded().any(holds) {
-            return 0;
+/// Where the loaded segments of an object are: begin and bytes.
+#[derive(Clone, Copy)]
+struct Parts {
+    /// What the addresses in the object begin from.
+    base: usize,
+    /// Its variables.
+    data: (usize, usize),
+    code: (usize, usize),
+}
+
+impl Parts {
+    /// Those of the object that something belongs to.
+    fn of(symbol: *const c_void) -> Option<Parts> {
+        struct Search {
+            of: usize,
+            found: Option<Parts>,
         }
-        let writable = loaded().find(|header| header.p_flags & libc::PF_W != 0);
-        search.found = writable.map(|header| (begin(header), header.p_memsz as usize));
-        1
+        unsafe extern "C" fn look(
+            info: *mut libc::dl_phdr_info,
+            _size: usize,
+            data: *mut c_void,
+        ) -> c_int {
+            // SAFETY: what dl_iterate_phdr gives is valid for this call, and `data` is the search below.
+            let (info, search) = unsafe { (&*info, &mut *data.cast::<Search>()) };
+            // SAFETY: as above; the table has the length it states.
+            let headers =
+                unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
+            let loaded = || headers.iter().filter(|header| header.p_type == libc::PT_LOAD);
+            let range = |header: &libc::Elf64_Phdr| {
+                ((info.dlpi_addr + header.p_vaddr) as usize, header.p_memsz as usize)
+            };
+            let holds = |header: &libc::Elf64_Phdr| {
+                let (begin, bytes) = range(header);
+                (begin..begin + bytes).contains(&search.of)
+            };
+            if !loaded().any(holds) {
+                return 0;
+            }
+            let with = |flag: u32| loaded().find(|header| header.p_flags & flag != 0).map(range);
+            if let (Some(data), Some(code)) = (with(libc::PF_W), with(libc::PF_X)) {
+                search.found = Some(Parts { base: info.dlpi_addr as usize, data, code });
+            }
+            1
+        }
+        let mut search = Search { of: symbol.addr(), found: None };
+        // SAFETY: the callback keeps to what it is given.
+        unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut search).cast()) };
+        search.found
     }
-    let mut search = Search { of: of.addr(), found: None };
-    // SAFETY: the callback keeps to what it is given.
-    unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut search).cast()) };
-    let (begin, bytes) = search.found?;
-    Some((std::ptr::with_exposed_provenance_mut(begin), bytes))
 }
 
 const _: () = assert!(offset_of!(ModuleTable, host) == 0 && offset_of!(FileTable, host) == 0);

@@ -12,17 +12,22 @@
 
 mod api;
 mod area;
+pub mod bounded;
 mod cache;
 mod clang;
 mod compile;
-mod crash;
+mod complaints;
+mod fault;
 mod for_bpf;
+mod guard;
 mod image;
+mod line;
 mod log;
 mod options;
 mod running;
 mod shown;
 mod source;
+mod symbols;
 
 use std::collections::HashMap;
 use std::fs;
@@ -35,6 +40,9 @@ pub use cache::Cache;
 pub use clang::{OLDEST_CLANG, find_clang};
 pub use compile::{CONTROL_FORMS, find_compiler, header_texts};
 pub(crate) use compile::{Headers, fields, headers};
+pub use complaints::show_compiler;
+pub use fault::Fault;
+pub(crate) use fault::{NO_FLOW, Place, seconds};
 pub use for_bpf::{ForBpf, INIT_PROGRAM, for_bpf};
 pub use log::Printed;
 pub use options::{LinuxApi, Options};
@@ -90,6 +98,8 @@ pub struct Module {
     idle: Mutex<Vec<Image>>,
     /// Other tables that connections fell back to, by their distance.
     others: Mutex<HashMap<isize, &'static Algorithm>>,
+    /// Where functions of operations begin, as far as somebody asked.
+    lines: Mutex<HashMap<&'static str, Option<line::Line>>>,
 }
 
 impl Module {
@@ -261,8 +271,16 @@ fn load_files(paths: Vec<PathBuf>, options: &Options) -> Result<&'static Algorit
 pub fn inspect(path: &Path) -> Result<Vec<Field>, Error> {
     let text = read(path)?;
     let kind = source::kind(&text).map_err(|why| says(path, &why))?;
-    let compiled = compile::compile(path, &text, &kind).map_err(|why| says(path, &why))?;
+    let api = Api::used_by(&[&text]);
+    let files = [compile::File { path, text: &text }];
+    let compiled = compile::compile(&files, &kind, api, &Options::default());
+    let compiled = compiled.map_err(|why| says(path, &why))?;
     Ok(state_fields(&compiled.object, &compiled.private_types))
+}
+
+/// The last part of a path, as text.
+fn file_name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// The one sentence about a file.
@@ -340,9 +358,9 @@ fn build(
         first: 0,
         idle: Mutex::default(),
         others: Mutex::default(),
+        lines: Mutex::default(),
     };
     let fields = state_fields(&module.object, &compiled.private_types);
-    crash::name_in_crashes(path);
     let image = Image::load(&module).map_err(|why| says(path, &why))?;
     let text: &'static str = text.leak();
     let algorithm = match kind {

@@ -1,13 +1,16 @@
 //! Modules at work: which copies a host has loaded, and a connection's hold on one of them.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::fmt;
 use std::ops::Deref;
 use std::rc::Rc;
 
+use super::fault::{Cause, Fault, Place};
+use super::guard;
 use super::image::Image;
+use super::line::{self, Line};
 use super::log::Log;
 use super::{Module, Printed, lock, says};
 use crate::{
@@ -35,11 +38,13 @@ struct LoadedCopy {
     image: Option<Image>,
     /// What it prints; in a box of its own, since the image knows where it is.
     log: Box<Log>,
+    /// A call into it was abandoned: nobody knows what its variables are.
+    is_broken: Cell<bool>,
 }
 
 impl Drop for LoadedCopy {
     fn drop(&mut self) {
-        if let Some(image) = self.image.take() {
+        if let Some(image) = self.image.take().filter(|_| !self.is_broken.get()) {
             lock(&self.module.idle).push(image);
         }
     }
@@ -110,7 +115,8 @@ impl LoadedModules {
             None => {
                 let log = Box::new(Log::default());
                 let image = Some(start(module, params, &self.sysctls, &log)?);
-                let copy = Rc::new(LoadedCopy { module, image, log });
+                let is_broken = Cell::new(false);
+                let copy = Rc::new(LoadedCopy { module, image, log, is_broken });
                 all.push(Loaded { params: params.clone(), copy: copy.clone() });
                 copy
             }
@@ -178,13 +184,14 @@ impl Running {
     }
 
     /// What a module tells of a connection, by column; all ones where it does not tell now.
-    pub(crate) fn info(&self, sock: &mut TcpSock, host: &mut Host) -> Vec<u64> {
+    pub(crate) fn info(&self, sock: &mut TcpSock, host: &mut Host, place: &Place) -> Vec<u64> {
         let module = self.copy.module;
         let mut values = Vec::new();
         if let Some(info) = module.info {
             self.enter(sock, host);
-            let told = self.copy.info(sock, info.attribute());
+            let told = self.guarded(place, || self.copy.info(sock, info.attribute()));
             sock.icsk_ca_ops = Pointer::default();
+            let told = told.unwrap_or_else(|fault| fault.unwind());
             values.extend(told.unwrap_or([u64::MAX; 4]));
         }
         values
@@ -206,6 +213,45 @@ impl Running {
     pub(crate) fn enter(&self, sock: &mut TcpSock, host: &mut Host) {
         sock.icsk_ca_ops = Pointer::to(self.table);
         self.copy.enter(sock, host, self.flow);
+    }
+
+    /// Makes a call into the file, which has nothing to tidy up.
+    #[inline]
+    pub(crate) fn guarded<R>(&self, place: &Place, run: impl FnOnce() -> R) -> Result<R, Fault> {
+        let result = guard::call(self.copy.module, self.copy.code(), place, run);
+        if result.is_err() {
+            self.copy.is_broken.set(true);
+        }
+        result
+    }
+
+    /// What a call that is over wrote beside its private area, if it did.
+    #[inline]
+    pub(crate) fn outside(&self, sock: &TcpSock, place: &Place) -> Option<Fault> {
+        let is_before = sock.cc_guard_before != [0; 1];
+        let is_outside = is_before || sock.cc_guard_behind != [0; 7];
+        is_outside.then(|| {
+            self.copy.is_broken.set(true);
+            let (module, code) = (self.copy.module, self.copy.code());
+            let function = self.address(place.operation);
+            Fault::new(module, code, place, &Cause::Outside { is_before }, function)
+        })
+    }
+
+    fn address(&self, operation: &str) -> Option<usize> {
+        // SAFETY: the table of this copy, which outlives this.
+        unsafe { (*self.ops()).address(operation) }
+    }
+
+    /// The line where the function of an operation begins.
+    pub(crate) fn line(&self, operation: &'static str) -> Option<Line> {
+        let of = || line::of(self.copy.module, self.copy.code(), self.address(operation)?);
+        lock(&self.copy.module.lines).entry(operation).or_insert_with(of).clone()
+    }
+
+    /// The file that this is of.
+    pub(crate) fn path(&self) -> &'static std::path::Path {
+        &self.copy.module.path
     }
 
     /// The call is over: the algorithm in use from now on, if the module has put another table of its

@@ -3,14 +3,12 @@
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs;
-use std::io::{Read, Write as _};
-use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::Command;
 
+use knee_algo::module::bounded::{self, Includes, Ran};
 use knee_algo::module::{Cache, ForBpf, find_clang};
 use knee_algo::{module, sha256};
-use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 
 use super::object::{IS_MODULE, LOOKS_AT_FLAG};
 use super::{MOST_OBJECT_BYTES, OBJECT, flag, hash};
@@ -47,14 +45,8 @@ const CPUS: [&str; 2] = ["-mcpu=v3", "-mcpu=v4"];
 const MOST_SHOWN: usize = 8000;
 /// Bytes of a file's name in its object, with the zero at its end (bpf.h).
 const FILE_BYTES: usize = 64;
-/// Bytes of a file with all that it includes: those of knee's own have some 300 kB.
-const MOST_PREPROCESSED: u64 = 32 << 20;
-const MOST_MESSAGES: u64 = 1 << 20;
 /// Preprocesses, and says which headers it reads: all of them, those of system headers, too.
 const LISTING: &[&str] = &["-E", "-H", "-Xclang", "-sys-header-deps"];
-/// What one run of the compiler may use: a file can include itself, or a device without end.
-const MOST_MEMORY: u64 = 2 << 30;
-const MOST_CPU_S: u64 = 120;
 
 /// What is compiled: a file on the contract as it is, or a Linux module with what stands around it.
 pub(super) enum Kind {
@@ -186,38 +178,12 @@ impl Job<'_> {
 
     /// What its object is kept under; an error is the preprocessor's.
     fn key(&self, way: &Way, more: &[&str]) -> Result<String, String> {
-        let ran = self.run(way, LISTING, MOST_PREPROCESSED)?;
-        self.check_included(&String::from_utf8_lossy(&ran.stderr))?;
-        let mut all = ran.stdout;
+        let mut all = self.run(way, LISTING, bounded::MOST_PREPROCESSED)?.stdout;
         for part in [&FLAGS.join(" "), &way.join(" "), self.file.as_str()].iter().chain(more) {
             all.push(0);
             all.extend(part.as_bytes());
         }
         Ok(sha256::hex(&all))
-    }
-
-    /// Root takes headers, too, only where nobody else can have written them. `said` has a line for each that was read, behind a dot for
-    /// each that includes it.
-    fn check_included(&self, said: &str) -> Result<(), String> {
-        for line in said.lines().filter(|line| line.starts_with('.')) {
-            let name = Path::new(line.trim_start_matches('.').trim_start());
-            // Relative to where it runs.
-            let header = self.include.join(name);
-            if header.starts_with(&self.include) && !line.contains("..") {
-                continue;
-            }
-            let refused = |why: String| {
-                format!(
-                    "{}: error: root takes no header that others can have written, and {why}: chown root and chmod go-w it\n",
-                    header.display()
-                )
-            };
-            let file = knee_files::open_file(&header, "C header")
-                .map_err(|why| format!("{}: error: {why}\n", header.display()))?;
-            knee_files::trust::check_file(&file, &header)
-                .map_err(|why| refused(why.to_string()))?;
-        }
-        Ok(())
     }
 
     fn compile(&self, way: &Way, hash: &str) -> Result<Vec<u8>, String> {
@@ -234,93 +200,41 @@ impl Job<'_> {
     }
 
     /// Runs it for at most so many bytes; an error is what it printed.
-    fn run(&self, way: &Way, more: &[&str], limit: u64) -> Result<Output, String> {
-        let cannot =
-            |why: std::io::Error| format!("{} cannot be run: {why}", self.program.display());
+    fn run(&self, way: &Way, more: &[&str], limit: u64) -> Result<Ran, String> {
         let mut command = self.command();
-        command
-            .args(way)
-            .args(more)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        let mut child = command.spawn().map_err(cannot)?;
-        // It waits for its input, so it has included nothing yet.
-        bound(&child).map_err(cannot)?;
-        let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-        let (Some(mut input), Some(stdout), Some(stderr)) = pipes else {
-            return Err("the compiler takes no input".to_owned());
-        };
+        command.args(way).args(more);
         let (before, text, behind) = match self.kind {
             Kind::Contract => ("", self.text, ""),
             Kind::Module(made) => (made.before, made.text.as_str(), made.behind.as_str()),
         };
         let text = format!("{before}#line 1 \"{}\"\n{text}{behind}", self.file);
-        // It reads all before it writes anything, or ends without.
-        let written = std::thread::spawn(move || {
-            let _ = input.write_all(text.as_bytes());
-        });
-        let messages = std::thread::spawn(move || read(stderr, MOST_MESSAGES));
-        // Whose reader has gone ends by itself: the limits hold for it, too.
-        let stdout = read(stdout, limit);
-        let status = child.wait().map_err(cannot)?;
-        let _ = written.join();
-        let stderr = messages.join().unwrap_or_else(|_| Ok(Vec::new())).map_err(cannot)?;
-        let stdout = stdout.map_err(cannot)?;
-        for (bytes, limit) in [(&stdout, limit), (&stderr, MOST_MESSAGES)] {
-            if bytes.len() as u64 > limit {
-                let shown = self.path.display();
-                return Err(format!("{shown}: error: it makes more than {} MiB\n", limit >> 20));
-            }
+        let ran = bounded::run(&mut command, Some(text), limit)
+            .map_err(|why| format!("{} cannot be run: {why}", self.program.display()))?;
+        let shown = self.path.display();
+        let error = |why: &str| format!("{shown}: error: {why}\n");
+        // Before anything that it says is shown.
+        let folders = self.folder.as_deref();
+        let includes = Includes::new(&self.include, folders);
+        includes.check(&ran.stderr, &self.include).map_err(|why| error(&why))?;
+        if let Some(limit) = &ran.limit {
+            return Err(error(limit));
         }
-        if status.success() {
-            return Ok(Output { status, stdout, stderr });
+        if ran.is_done {
+            return Ok(ran);
         }
-        let said = String::from_utf8_lossy(&stderr);
-        // The list of headers.
-        let said = said.lines().filter(|line| !line.starts_with(". ") && !line.starts_with(".."));
+        let said = bounded::without_list(&ran.stderr);
         // As the file was named.
-        let (name, shown) = (format!("{}:", self.file), format!("{}:", self.path.display()));
-        let lines = said.map(|line| match line.strip_prefix(&name) {
+        let (name, shown) = (format!("{}:", self.file), format!("{shown}:"));
+        let lines = said.lines().map(|line| match line.strip_prefix(&name) {
             Some(rest) => format!("{shown}{rest}\n"),
             None => format!("{line}\n"),
         });
         let mut text: String = lines.collect();
-        if let Some(signal) = status.signal() {
-            let shown = self.path.display();
-            let _ = writeln!(
-                text,
-                "{shown}: error: the compiler was ended by signal {signal}: it has {MOST_CPU_S} s of CPU time and {} GiB",
-                MOST_MEMORY >> 30
-            );
-        }
         if let Some(why) = self.no_folder.as_ref().filter(|_| text.contains("file not found")) {
             let _ = writeln!(text, "headers beside the file are not taken: {why}");
         }
         Err(text)
     }
-}
-
-fn bound(child: &Child) -> std::io::Result<()> {
-    let own = Pid::from_raw(i32::try_from(child.id()).unwrap_or(0));
-    for (resource, most) in [(Resource::As, MOST_MEMORY), (Resource::Cpu, MOST_CPU_S)] {
-        let current = getrlimit(resource);
-        let least = |limit: Option<u64>| Some(limit.map_or(most, |limit| limit.min(most)));
-        let limit = Rlimit { current: least(current.current), maximum: current.maximum };
-        match prlimit(own, resource, limit) {
-            // One that has ended by itself says why.
-            Ok(_) | Err(rustix::io::Errno::SRCH) => {}
-            Err(why) => return Err(why.into()),
-        }
-    }
-    Ok(())
-}
-
-/// One byte more than may be, so that what is longer is told from what just fits.
-fn read(from: impl Read, limit: u64) -> std::io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    from.take(limit + 1).read_to_end(&mut bytes)?;
-    Ok(bytes)
 }
 
 /// Without what a C string or a terminal would take for something else.

@@ -251,6 +251,7 @@ impl Sock {
             let cc = &mut net.cc;
             self.cc.cong_control(&mut self.tp, cc, (ack, 0), sample);
             self.do_what_was_asked(net);
+            self.look_after_file();
             return;
         }
         if self.in_cwnd_reduction() {
@@ -268,6 +269,16 @@ impl Sock {
             }
         }
         self.update_pacing_rate();
+        self.look_after_file();
+    }
+
+    /// Counts what the algorithm of a file should not do.
+    #[inline]
+    fn look_after_file(&mut self) {
+        if self.cc.is_of_file() {
+            let waits = self.unsent_bytes() > 0;
+            self.cc.after_ack(&self.tp, waits);
+        }
     }
 
     // ---- SACK ----

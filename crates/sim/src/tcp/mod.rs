@@ -34,7 +34,8 @@ use crate::packet::{HEADER_BYTES, Packet, TIMESTAMP_BYTES};
 use crate::tap::CoarseClock;
 use knee_algo::module::LoadedModules;
 use knee_algo::{
-    Algorithm, INFINITE_SSTHRESH, Instance, Observer, TcpSock, ca_state, ecn_flags, tcp_state,
+    Algorithm, INFINITE_SSTHRESH, Instance, Observer, TcpSock, Warning, ca_state, ecn_flags,
+    tcp_state,
 };
 use knee_queue::Ecn;
 use knee_queue::time::{Duration, Time};
@@ -280,6 +281,8 @@ impl Sock {
         let mut instance = cc.algorithm.instance_on(cc.params.clone(), &host.modules);
         instance.set_flow(place.id / 2);
         let timestamp_bytes = if host.config.sysctls.timestamps { 0 } else { TIMESTAMP_BYTES };
+        let mut instance = cc.algorithm.instance_on(cc.params.clone(), &host.modules);
+        instance.set_socket(place.id);
         Sock {
             tp,
             wants_ecn: cc.algorithm.needs_ecn(),
@@ -464,6 +467,11 @@ impl Sock {
 
     pub(crate) fn algorithm_name(&self) -> &'static str {
         self.cc.algorithm().name()
+    }
+
+    /// What the algorithm of a file did that none should.
+    pub(crate) fn warnings(&self) -> Vec<Warning> {
+        self.cc.warnings()
     }
 
     /// The algorithm is attached: the connection is established.

@@ -76,6 +76,7 @@ impl Sock {
         }
         self.wants_ecn = cc.algorithm.needs_ecn();
         self.cc = cc.algorithm.instance_on(cc.params.clone(), &self.host.modules);
+        self.cc.set_socket(self.id);
         self.cc.assign(&mut self.tp);
         if self.state.is_synchronised() {
             self.tp.prior_ssthresh = 0;

@@ -1,0 +1,256 @@
+//! Compilers of files that nobody has looked at: bounded in time, memory and output, and in what they may include. The simulator's build
+//! of a file and the one for BPF are held to the same.
+
+use std::fs;
+use std::io::{self, Read, Write as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+/// Bytes of a file with all that it includes: those of knee's own have some 300 kB.
+pub const MOST_PREPROCESSED: u64 = 32 << 20;
+/// Bytes of an object.
+pub const MOST_OBJECT: u64 = 64 << 20;
+const MOST_MESSAGES: u64 = 1 << 20;
+/// What one run of the compiler may use: a file can include itself, or a device without end.
+const MOST_MEMORY: u64 = 2 << 30;
+/// The modules of Linux take a second.
+const MOST_CPU_S: u64 = 20;
+/// Whoever waits, as for a pipe that nobody writes, takes no CPU time.
+const MOST_WALL: Duration = Duration::from_secs(120);
+/// What compilers say whose work a limit ended.
+const ENDED: [&str; 7] = [
+    "signal terminated program",
+    "CPU time limit exceeded",
+    "virtual memory exhausted",
+    "out of memory",
+    "Cannot allocate memory",
+    "frontend command failed due to signal",
+    "File size limit exceeded",
+];
+
+/// What a compiler did.
+#[derive(Debug)]
+pub struct Ran {
+    /// Whether it was content.
+    pub is_done: bool,
+    /// What it made.
+    pub stdout: Vec<u8>,
+    /// Its messages.
+    pub stderr: String,
+    /// Which limit ended it, in a sentence.
+    pub limit: Option<String>,
+}
+
+/// Runs a compiler, with a text as its input or none, for at most so many bytes.
+///
+/// # Errors
+/// If it cannot be run.
+pub fn run(command: &mut Command, input: Option<String>, most_stdout: u64) -> io::Result<Ran> {
+    let stdin = if input.is_some() { Stdio::piped() } else { Stdio::null() };
+    command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
+    // All that it starts ends with it.
+    command.process_group(0);
+    // SAFETY: setrlimit is safe between fork and exec, and nothing is allocated.
+    unsafe { command.pre_exec(limit) };
+    let mut child = command.spawn()?;
+    let group = i32::try_from(child.id()).unwrap_or(0);
+    let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    let (input_pipe, Some(stdout), Some(stderr)) = pipes else {
+        return Err(io::Error::other("the compiler has no output"));
+    };
+    let written = std::thread::spawn(move || {
+        if let (Some(mut pipe), Some(input)) = (input_pipe, input) {
+            // It reads all before it writes anything, or ends without.
+            let _ = pipe.write_all(input.as_bytes());
+        }
+    });
+    let messages = std::thread::spawn(move || {
+        let messages = read(stderr, MOST_MESSAGES);
+        if messages.as_ref().is_ok_and(|bytes| bytes.len() as u64 > MOST_MESSAGES) {
+            end(group);
+        }
+        messages
+    });
+    let (over, is_over) = mpsc::channel::<()>();
+    let timer = std::thread::spawn(move || {
+        let late = is_over.recv_timeout(MOST_WALL) == Err(mpsc::RecvTimeoutError::Timeout);
+        if late {
+            end(group);
+        }
+        late
+    });
+    let stdout = read(stdout, most_stdout);
+    if stdout.as_ref().is_ok_and(|bytes| bytes.len() as u64 > most_stdout) {
+        end(group);
+    }
+    let status = child.wait();
+    let _ = written.join();
+    let stderr = messages.join().unwrap_or_else(|_| Ok(Vec::new()))?;
+    drop(over);
+    let is_late = timer.join().unwrap_or(false);
+    let (stdout, status) = (stdout?, status?);
+    let is_too_much = stdout.len() as u64 > most_stdout || stderr.len() as u64 > MOST_MESSAGES;
+    let stderr = String::from_utf8_lossy(&stderr).into_owned();
+    let is_ended = status.code().is_none() || ENDED.iter().any(|said| stderr.contains(said));
+    let limit = if is_too_much {
+        Some(format!("makes the compiler write more than {} MiB", most_stdout >> 20))
+    } else if is_late || (is_ended && !status.success()) {
+        Some(format!(
+            "does not come to an end in the compiler, which has {MOST_CPU_S} s of CPU time and {} GiB of memory",
+            MOST_MEMORY >> 30
+        ))
+    } else {
+        None
+    };
+    Ok(Ran { is_done: status.success() && limit.is_none(), stdout, stderr, limit })
+}
+
+/// Sets what this process, and all that it starts, may use.
+fn limit() -> io::Result<()> {
+    let limits = [
+        (libc::RLIMIT_AS, MOST_MEMORY),
+        (libc::RLIMIT_CPU, MOST_CPU_S),
+        (libc::RLIMIT_FSIZE, MOST_OBJECT),
+        (libc::RLIMIT_CORE, 0),
+    ];
+    for (resource, most) in limits {
+        // SAFETY: plain structs of this function.
+        let is_set = unsafe {
+            let mut now: libc::rlimit = std::mem::zeroed();
+            libc::getrlimit(resource, &raw mut now);
+            let most = now.rlim_max.min(most);
+            // A second more until it cannot be caught: compilers catch the first.
+            let hard = if resource == libc::RLIMIT_CPU { most.saturating_add(1) } else { most };
+            let limit = libc::rlimit { rlim_cur: most, rlim_max: now.rlim_max.min(hard) };
+            libc::setrlimit(resource, &raw const limit) == 0
+        };
+        if !is_set {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
+/// Ends a compiler and all that it has started.
+fn end(group: i32) {
+    if group > 1 {
+        // SAFETY: a group that this process has made; its first process is not waited for yet, so nobody else has the number.
+        unsafe { libc::kill(-group, libc::SIGKILL) };
+    }
+}
+
+/// One byte more than may be, so that what is longer is told from what just fits.
+fn read(from: impl Read, limit: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    from.take(limit + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// What a file may include: knee's headers, and what is in these folders.
+#[derive(Clone, Debug)]
+pub struct Includes {
+    /// Where knee's are, as the compiler is told.
+    ours: PathBuf,
+    folders: Vec<PathBuf>,
+}
+
+impl Includes {
+    /// Knee's, and those in these folders and below.
+    pub fn new<'a>(ours: &Path, folders: impl IntoIterator<Item = &'a Path>) -> Includes {
+        let real = |folder: &Path| {
+            let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+            fs::canonicalize(folder).ok()
+        };
+        Includes {
+            ours: fs::canonicalize(ours).unwrap_or_else(|_| ours.to_owned()),
+            folders: folders.into_iter().filter_map(real).collect(),
+        }
+    }
+
+    /// Holds to it what a compiler has read: of its messages with `-H` those that begin with a dot for each file that includes another.
+    /// A compiler that ran in another directory than this process names it in `ran_in`. Root takes headers only where nobody else can have
+    /// written them.
+    ///
+    /// # Errors
+    /// A sentence about the first that is not allowed. What is in it is shown nowhere.
+    pub fn check(&self, said: &str, ran_in: &Path) -> Result<(), String> {
+        for name in listed(said) {
+            let path = ran_in.join(name);
+            let Ok(real) = fs::canonicalize(&path) else {
+                return Err(format!("includes {name}, which is not there any more"));
+            };
+            if real.starts_with(&self.ours) {
+                continue;
+            }
+            if !self.folders.iter().any(|folder| real.starts_with(folder)) {
+                return Err(format!(
+                    "includes {name}, which is neither one of knee's headers nor in the file's own folder: a header of your own stands beside the file"
+                ));
+            }
+            let file = knee_files::open_file(&real, "C header")
+                .map_err(|why| format!("includes {name}, which {why}"))?;
+            knee_files::trust::check_file(&file, &real).map_err(|why| {
+                format!(
+                    "includes {name}, and root takes no header that others can have written: {why}: chown root and chmod go-w it"
+                )
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// The names of headers in a list that `-H` makes.
+fn listed(said: &str) -> impl Iterator<Item = &str> {
+    said.lines().filter_map(|line| {
+        let (dots, name) = line.split_once(' ')?;
+        (!dots.is_empty() && dots.bytes().all(|byte| byte == b'.')).then_some(name)
+    })
+}
+
+/// The messages without that list.
+pub fn without_list(said: &str) -> String {
+    let is_listed = |line: &&str| listed(line).next().is_some();
+    said.lines().filter(|line| !is_listed(line)).map(|line| format!("{line}\n")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_outside_of_the_folder_is_refused_by_whatever_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let [ours, own] = ["ours", "own"].map(|name| dir.path().join(name));
+        for folder in [&ours, &own] {
+            fs::create_dir(folder).unwrap();
+            fs::write(folder.join("a.h"), "").unwrap();
+        }
+        fs::write(dir.path().join("secret.h"), "").unwrap();
+        std::os::unix::fs::symlink(dir.path().join("secret.h"), own.join("link.h")).unwrap();
+        let includes = Includes::new(&ours, [own.as_path()]);
+        let check =
+            |name: &Path| includes.check(&format!(". {}\nx: y\n", name.display()), dir.path());
+        assert_eq!(check(&ours.join("a.h")), Ok(()));
+        for name in
+            [own.join("link.h"), own.join("../secret.h"), "/etc/passwd".into(), "secret.h".into()]
+        {
+            let why = check(&name).unwrap_err();
+            assert!(why.contains("neither one of knee's headers"), "{why}");
+        }
+        assert!(check(Path::new("gone.h")).unwrap_err().contains("not there any more"));
+    }
+
+    #[test]
+    fn a_compiler_that_writes_without_end_is_ended() {
+        let ran = run(&mut Command::new("yes"), None, 1 << 20).unwrap();
+        assert!(!ran.is_done && ran.limit.unwrap().contains("more than 1 MiB"));
+        let ran =
+            run(Command::new("sh").args(["-c", "cat; echo no >&2; exit 3"]), Some("a".into()), 9)
+                .unwrap();
+        assert_eq!((ran.is_done, &ran.stdout[..], &*ran.stderr), (false, &b"a"[..], "no\n"));
+        assert_eq!(ran.limit, None);
+    }
+}

@@ -1,0 +1,198 @@
+//! What no algorithm should do, counted while a file's runs: it does not crash, and its results are wrong.
+
+use std::fmt;
+
+use crate::TcpSock;
+use crate::module::{Running, seconds};
+
+/// A larger cwnd is none: some 25 GB in flight, or a number below zero.
+pub const MOST_CWND_PKTS: u32 = 1 << 24;
+/// Round-trip times without growth.
+pub const RTTS_WITHOUT_GROWTH: u64 = 100;
+
+/// What no algorithm should do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Oddity {
+    /// It set cwnd to 0: nothing is sent any more.
+    CwndZero,
+    /// It set cwnd above [`MOST_CWND_PKTS`].
+    CwndHuge,
+    /// It set ssthresh below 2 packets, which the kernel never does.
+    SsthreshSmall,
+    /// It set the pacing rate to 0 while data waits to be sent.
+    PacingZero,
+    /// cwnd limited the sender for [`RTTS_WITHOUT_GROWTH`] without loss or mark, and did not grow.
+    NoGrowth,
+}
+
+impl Oddity {
+    /// All of them.
+    pub const ALL: [Oddity; 5] = [
+        Oddity::CwndZero,
+        Oddity::CwndHuge,
+        Oddity::SsthreshSmall,
+        Oddity::PacingZero,
+        Oddity::NoGrowth,
+    ];
+
+    /// As results call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Oddity::CwndZero => "cwnd_zero",
+            Oddity::CwndHuge => "cwnd_huge",
+            Oddity::SsthreshSmall => "ssthresh_small",
+            Oddity::PacingZero => "pacing_zero",
+            Oddity::NoGrowth => "no_growth",
+        }
+    }
+}
+
+/// An oddity of a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Warning {
+    /// The file, as it was named.
+    pub path: String,
+    /// What it is.
+    pub oddity: Oddity,
+    /// How often it came up.
+    pub count: u64,
+    /// Simulated time of the first.
+    pub first_at_ns: u64,
+    /// The value that the first left behind.
+    pub value: u64,
+    /// After which operation it was found first; of the kernel's ACK if of none.
+    pub operation: &'static str,
+    /// Where the function of that operation begins: "foo_cong_avoid, tcp_foo.c:81".
+    pub line: Option<String>,
+}
+
+impl Warning {
+    /// The first's simulated time, as it is shown.
+    pub fn at(&self) -> String {
+        seconds(self.first_at_ns)
+    }
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (value, operation) = (self.value, self.operation);
+        match self.oddity {
+            Oddity::CwndZero => write!(f, "{operation} left cwnd at 0, so nothing is sent")?,
+            Oddity::CwndHuge => write!(
+                f,
+                "{operation} left cwnd at {value} packets, more than {MOST_CWND_PKTS}: a difference below zero?"
+            )?,
+            Oddity::SsthreshSmall => {
+                write!(f, "{operation} made ssthresh {value}, below 2 packets")?
+            }
+            Oddity::PacingZero => {
+                write!(f, "the pacing rate is 0 while data waits, so nothing is paced")?
+            }
+            Oddity::NoGrowth => write!(
+                f,
+                "cwnd stayed at {value} packets or below for {RTTS_WITHOUT_GROWTH} RTTs without loss or mark, and limited the sender (delay-based algorithms do this at their target)"
+            )?,
+        }
+        if let Some(line) = &self.line {
+            write!(f, " ({line})")?;
+        }
+        Ok(())
+    }
+}
+
+/// Looks after the values of one connection.
+#[derive(Debug, Default)]
+pub(crate) struct Watch {
+    found: [Option<Box<Warning>>; Oddity::ALL.len()],
+    /// What was so after the last call, by the bits of [`Oddity`]: coming up is counted, lasting is not.
+    last: u8,
+    /// The operation whose call was the last to leave a pacing rate.
+    operation: &'static str,
+    growth: Growth,
+}
+
+/// Since when cwnd could have grown, and did not.
+#[derive(Debug, Default)]
+struct Growth {
+    since_ns: u64,
+    most_cwnd: u32,
+    /// Packets lost or marked.
+    congestion: u32,
+}
+
+impl Watch {
+    pub(crate) fn warnings(&self) -> Vec<Warning> {
+        self.found.iter().flatten().map(|warning| (**warning).clone()).collect()
+    }
+
+    /// A call is over.
+    #[inline]
+    pub(crate) fn after_call(
+        &mut self,
+        sock: &TcpSock,
+        operation: &'static str,
+        result: u32,
+        running: &Running,
+    ) {
+        self.operation = operation;
+        let ssthresh = if operation == "ssthresh" { result } else { sock.snd_ssthresh };
+        let now = u8::from(sock.snd_cwnd == 0)
+            | u8::from(sock.snd_cwnd > MOST_CWND_PKTS) << 1
+            | u8::from(ssthresh < 2) << 2;
+        let before = self.last;
+        self.last = now | before & 8;
+        if now & !before != 0 && sock.mss_cache != 0 {
+            let values = [0, u64::from(sock.snd_cwnd), u64::from(ssthresh)];
+            for (at, value) in values.into_iter().enumerate() {
+                if now & !before & 1 << at != 0 {
+                    self.count(Oddity::ALL[at], sock, value, running);
+                }
+            }
+        }
+    }
+
+    /// An ACK has been worked off.
+    pub(crate) fn after_ack(&mut self, sock: &TcpSock, waits: bool, running: &Running) {
+        // Without a pacer nobody asks for the rate.
+        let is_stopped = sock.sk_pacing_rate == 0 && waits && sock.sk_pacing_status != 0;
+        if is_stopped && self.last & 8 == 0 {
+            self.count(Oddity::PacingZero, sock, 0, running);
+        }
+        self.last = self.last & !8 | u8::from(is_stopped) << 3;
+        let congestion = sock.lost.wrapping_add(sock.delivered_ce);
+        let growth = &mut self.growth;
+        let could_grow = waits
+            && sock.is_cwnd_limited != 0
+            && sock.icsk_ca_state == crate::ca_state::OPEN
+            && sock.snd_cwnd < sock.snd_cwnd_clamp.min(MOST_CWND_PKTS);
+        let rtt_ns = u64::from(sock.srtt_us >> 3) * 1000;
+        if !could_grow || sock.snd_cwnd > growth.most_cwnd || congestion != growth.congestion {
+            *growth =
+                Growth { since_ns: sock.tcp_clock_cache, most_cwnd: sock.snd_cwnd, congestion };
+        } else if sock.tcp_clock_cache - growth.since_ns > RTTS_WITHOUT_GROWTH * rtt_ns
+            && rtt_ns > 0
+        {
+            growth.since_ns = sock.tcp_clock_cache;
+            let value = u64::from(growth.most_cwnd);
+            self.count(Oddity::NoGrowth, sock, value, running);
+        }
+    }
+
+    #[cold]
+    fn count(&mut self, oddity: Oddity, sock: &TcpSock, value: u64, running: &Running) {
+        let operation = self.operation;
+        let found = &mut self.found[oddity as usize];
+        let warning = found.get_or_insert_with(|| {
+            Box::new(Warning {
+                path: running.path().display().to_string(),
+                oddity,
+                count: 0,
+                first_at_ns: sock.tcp_clock_cache,
+                value,
+                operation,
+                line: running.line(operation).map(|line| line.to_string()),
+            })
+        });
+        warning.count += 1;
+    }
+}
