@@ -2,7 +2,7 @@
 
 use knee_results::manifest::{
     About, Asked, Axis, BackEnd, Chart, Check, CheckRow, Claim, Effort, Link, Manifest, Module,
-    Network, Node, NodeKind, Plot, Published, Term,
+    ModuleFile, Network, Node, NodeKind, Plot, Published, Term,
 };
 use knee_results::reproduction::Reproduction;
 use knee_results::{CheckVerdict, ClaimVerdict};
@@ -74,6 +74,8 @@ fn whole() -> Manifest {
         runs: Some(6),
         runs_done: Some(5),
         interrupted: true,
+        failed: vec![text()],
+        warnings: vec![text()],
         time: text(),
         host: Some(text()),
         kernel: Some(text()),
@@ -88,7 +90,17 @@ fn whole() -> Manifest {
         files: vec!["runs.csv".into()],
         vary: object(json!({"network.bottleneck.rate": ["1 Gbps"]})),
         asked: Asked { cc: vec![text()], set: vec![text()] },
-        modules: vec![Module { algorithm: text(), path: text(), sha256: text(), compiler: text() }],
+        modules: vec![Module {
+            algorithm: text(),
+            path: text(),
+            sha256: text(),
+            compiler: text(),
+            others: vec![ModuleFile { path: text(), sha256: text() }],
+            define: vec![text()],
+            include: vec![text()],
+            linux: Some(text()),
+            api: Some(text()),
+        }],
         resolved: object(json!({"reno": {"case.cc": "reno"}})),
         text: text(),
         about: About { expect: Some(text()), source: Some(text()), notes: Some(text()) },
